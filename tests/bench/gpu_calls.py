@@ -59,9 +59,9 @@ assert sum(call.seconds for call in CALLS) <= ALL_SECONDS_MAX
 SCRIPTS = {"--tests": "gpu_tests.py", "--bench": "gpu_rows.py"}
 
 
-# ---- what counts, in one flat folder
+# ---- results, in one flat folder
 
-# Name in the flat folder: where it lies in build/gpu. `kept.json` is the folder bench/kept as one file.
+# Name in the flat folder: place in build/gpu. `kept.json` is the folder bench/kept as one file.
 RESULTS = {
     "check.md": "check.md",
     "check.json": "check.json",

@@ -59,7 +59,7 @@ class DryBench(Bench):
 
     def torch_json(self, script, *words):
         super().torch_json(script, *words)
-        # Smaller models follow only where the larger one does not fit, and here to show all commands.
+        # Real runs try smaller models only if the larger one does not fit; the dry run shows all commands.
         smaller_follow = "--layers" in words and str(FSDP_LAYERS[-1]) not in words
         return TORCH[script] | ({"does_not_fit": "DRY RUN"} if smaller_follow else {})
 

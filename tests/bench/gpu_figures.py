@@ -11,14 +11,14 @@ from gpu_memory import GIB
 FSDP_LAYERS = [32, 24, 16]  # the whole model first; the next where the host's memory is not enough for it
 
 
-# 7B with all state takes 112 GB and its activations; half of its layers find room in 80 GB.
+# 7B with all state takes 112 GB plus activations; half of its layers fit 80 GB.
 RESIDENT_WHOLE_GIB, RESIDENT_FEWER_LAYERS, RESIDENT_BESIDE = 130, 16, 4 * GIB
 
 
 def products(bench):
     bench.say_without_torch()
     ours = bench.bench("gemm")["shapes"]
-    # The cores' table is one of its own.
+    # The cores have another table.
     fastest = max((shape.get("flops_per_second", 0) for shape in ours), default=0)
     told = f"best shape {fastest / 1e12:.3g} TFLOP/s" if fastest else f"{len(ours)} shapes"
     torch = bench.compare(told, ours, "pytorch_gemm_bench.py")
@@ -142,7 +142,7 @@ def copies(bench):
     rates = (bench.offloaded_before() or {"rates": {}})["rates"]  # told beside the figure
     chunk = plan_of(bench)["chunk_bytes"]
     result = bench.bench("copy")
-    # The largest copy measured that is no larger than a chunk of the plan; if all are larger, the smallest.
+    # The largest copy measured that is not larger than a chunk of the plan; if all are larger, the smallest.
     sizes = {row["piece_bytes"]: row for row in result["pieces"]}
     piece = sizes[max((size for size in sizes if size <= chunk), default=min(sizes))]
     both = next(way for way in piece["ways"] if way["name"] == "both")

@@ -17,7 +17,7 @@ import subprocess
 import gpu_pack
 from gpu_main import ROOT, NoPrograms, WrongOption
 
-# Loaded at run time, each with its own parts beside it, so by name and not through a link to it.
+# Loaded at run time, each with its own parts in the same folder, so by its real path and not through a link.
 LOADED = {"TIDEPOOL_CUDNN": "libcudnn.so.9", "TIDEPOOL_NCCL": "libnccl.so.2"}
 
 
@@ -187,7 +187,7 @@ def add_options(parser):
 
 def check_options(options, dry_run=False):
     """Paths become whole ones, so that it does not matter where a program is started."""
-    # Not resolved: a virtual environment's Python is a link, and only by its own name part of that.
+    # Not resolved: a virtual environment's Python is a link, and works as such only under the link's name.
     python = shutil.which(options.python)
     if python is None:
         raise WrongOption(f"--python {options.python}: there is no such program")

@@ -112,7 +112,7 @@ def run_suite(program, suite, seconds, deadline, env=None):
         if code is None and limit < seconds:  # all time is up, which is no test's fault
             break
         if running is None and (code not in (0, 1) or any(test not in suite.verdicts for test in left)):
-            # Between two tests, before the first, or after the last.
+            # The crash came between two tests, before the first, or after the last.
             blamed = next((test for test in left if test not in suite.verdicts), left[-1])
             suite.verdicts[blamed] = "timed out" if code is None else "crashed"
             suite.texts[blamed] = f"exit code {code} outside of a test: {output.strip()[-TEXT_MAX:]}"

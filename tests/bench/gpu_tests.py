@@ -23,7 +23,7 @@ import gpu_sanitizer
 import gpu_suites
 from gpu_programs import ROOT, Programs
 
-# 450 s at most, and a little for lists and facts.
+# 450 s at most, plus a little for lists and facts.
 SECONDS, SUITE_SECONDS, AT_A_TIME = 450, 120, 4
 SUITES_SHARE = 0.62  # of the time; the parts have the rest
 COLUMNS = ["passed", "failed", "skipped", "crashed", "timed out", "not run"]

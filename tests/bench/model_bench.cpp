@@ -1,5 +1,5 @@
-// Forward and backward of a 100M GPT-2, everything resident and kept: tokens per second, to set beside
-// pytorch_model_bench.py. Usage: model_bench [workers] [repetitions]
+// Times forward and backward of a 100M GPT-2, everything resident and kept, in tokens per second, for
+// comparison with pytorch_model_bench.py. Usage: model_bench [workers] [repetitions]
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -20,7 +20,8 @@ int run(u32 workers, u32 repetitions) {
     const auto start = std::chrono::steady_clock::now();
     model.forward_backward(tokens.data(), tokens.data(), 1.0 / double(tokens.size()));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    if (i > 0) std::printf("%.1f tokens/s\n", double(tokens.size()) / took.count());  // the first warms up
+    // the first is the warm-up
+    if (i > 0) std::printf("%.1f tokens/s\n", double(tokens.size()) / took.count());
   }
   return 0;
 }

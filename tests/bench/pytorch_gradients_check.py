@@ -31,7 +31,8 @@ from torch.nn import functional
 
 SEQUENCES, TOKENS, MICRO_BATCHES, VOCABULARY = 2, 96, 2, 509
 LEARNING_RATE = 1e-3
-# Relative, and differences of losses: what rounding alone may do where PyTorch happens to be nearer.
+# Relative differences, and differences of losses, that rounding alone may cause if PyTorch happens to be
+# nearer.
 FLOORS = {"fp32": 1e-5, "bf16": 1e-2}
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 

@@ -1,7 +1,6 @@
-// For scripts/make_golden_tokenizers.py, which compares with Hugging Face's library.
-//   tokenizer_bench ids TOKENIZER STRINGS        each line a JSON string: its ids, its text again, and
-//   whether cutting
-//                                                it anywhere gives the same ids
+// Runs tokenizers for scripts/make_golden_tokenizers.py, which compares with Hugging Face's library.
+//   tokenizer_bench ids TOKENIZER STRINGS        for each line, a JSON string: its ids, its text again, and
+//                                                if cutting it anywhere gives the same ids
 //   tokenizer_bench speed TOKENIZER STRINGS THREADS   seconds to encode them all, as one JSON object
 #include "huggingface/tokenizer/tokenizer.h"
 

@@ -22,7 +22,7 @@ struct Allocation {
 
 std::atomic<bool> counting{false};
 std::atomic<unsigned> allocations{0};
-std::array<Allocation, 8> first;  // plain memory: remembering must not allocate
+std::array<Allocation, 8> first;  // plain memory, because recording must not allocate
 
 void remember(std::size_t bytes) {
   const unsigned number = allocations.fetch_add(1, std::memory_order_relaxed);
@@ -43,12 +43,12 @@ void* counted(std::size_t bytes, std::size_t alignment) {
 }
 }  // namespace
 
-// Not inlined: the compiler would then see malloc paired with operator delete, and warn.
+// Not inlined: otherwise the compiler sees malloc paired with operator delete, and warns.
 [[gnu::noinline]] void* operator new(std::size_t bytes) { return counted(bytes, 0); }
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t a) {
   return counted(bytes, static_cast<std::size_t>(a));
 }
-// std::stable_sort takes its buffer with this one and gives it back with the plain delete.
+// std::stable_sort allocates its buffer with this operator and frees it with the plain delete.
 [[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   return counted(bytes, 0);
 }
@@ -64,7 +64,7 @@ namespace tidepool::test {
 
 CountAllocations::CountAllocations() {
   void* frame = nullptr;
-  backtrace(&frame, 1);  // loads what it needs the first time
+  backtrace(&frame, 1);  // loads its library on the first call
   allocations = 0;
   counting = true;
 }

@@ -1,4 +1,4 @@
-// A disk at work takes no heap memory: what it needs, it took when it was made.
+// A working disk takes no heap memory: it takes all it needs at creation.
 //
 // Allocations of all threads are counted here, so nothing else may run meanwhile.
 #include <atomic>

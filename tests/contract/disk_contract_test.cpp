@@ -1,4 +1,4 @@
-// What every disk promises, whatever it is made of.
+// Contract of all disks, asked of every implementation.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -233,7 +233,7 @@ TEST_P(DiskContract, AFailureIsTypedAndTouchesNoOtherRequest) {
 
 TEST_P(DiskContract, AShortWriteIsContinuedUntilTheErrorBehindIt) {
   if (simulated()) GTEST_SKIP() << "file size limits are for real files; the fault suite has its own";
-  // A write across the limit comes back short; going on from there gives EFBIG.
+  // A write across the limit is short; continuing it gives EFBIG.
   u64 limit_bytes = 8 * mib + 3 * frame_alignment;
   auto before = std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};

@@ -1,6 +1,6 @@
-// Disks say what is lost and go on where the kernel gives less than asked.
+// Disks report their fallbacks and continue if the kernel gives less than asked.
 //
-// Each case runs in a child, because what it takes away does not come back.
+// Each case runs in a child process, because its restrictions cannot be undone.
 #include <linux/io_uring.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -18,9 +18,9 @@
 namespace tidepool::disk_fallback_test {
 
 constexpr u64 bytes = 16 * mib;
-constexpr int unsupported = 77;  // a child's answer
+constexpr int unsupported = 77;  // exit code of a child
 
-// As the default seccomp profile of container engines does.
+// Acts like the default seccomp profile of container engines.
 void forbid_io_uring() { test::forbid_system_call(__NR_io_uring_setup, EPERM); }
 
 void need_io_uring() {
@@ -41,7 +41,7 @@ void forbid_registering() {
 void lower_memlock() {
   rlimit low{64 * kib, 64 * kib};
   if (setrlimit(RLIMIT_MEMLOCK, &low) != 0) _exit(92);
-  if (getuid() == 0 && setuid(65534) != 0) _exit(93);  // root is not bound by the limit
+  if (getuid() == 0 && setuid(65534) != 0) _exit(93);  // the limit does not apply to root
 }
 
 bool writes_and_reads(Disk& disk, Arena& arena, test::Completions& completions) {
@@ -53,7 +53,7 @@ bool writes_and_reads(Disk& disk, Arena& arena, test::Completions& completions) 
   return completions.take(1).at(0).ok && test::equal(half(0), half(1));
 }
 
-// The child's answer: 0 if the disk works and describes itself with all of `words`.
+// RETURNS: 0 if the disk works and its description contains all of `words`.
 int child(SwapFile& file, void (*take_away)(), std::initializer_list<const char*> words) {
   take_away();
   auto arena = test::make_arena(bytes);
@@ -68,7 +68,8 @@ int child(SwapFile& file, void (*take_away)(), std::initializer_list<const char*
   return writes_and_reads(**disk, *arena, completions) ? 0 : 3;
 }
 
-// 0 if the disk fails every request with an error that says why, and still ends. The ring was proven before.
+// RETURNS: 0 if the disk fails every request with an error that names the reason, and still ends. The ring
+// was proven before.
 int child_refused_later(SwapFile& file, u32 error_number, const char* word) {
   auto arena = test::make_arena(bytes);
   test::Completions completions;
@@ -76,7 +77,7 @@ int child_refused_later(SwapFile& file, u32 error_number, const char* word) {
                           completions.sink());
   if (!disk) return unsupported;
   test::forbid_system_call(__NR_io_uring_enter, error_number);
-  for (u64 round = 0; round < 2; ++round) {  // those in flight when it breaks down, and those that come later
+  for (u64 round = 0; round < 2; ++round) {  // requests in flight at the breakdown, and later requests
     for (u64 i = 0; i < 4; ++i)
       (*disk)->submit({DiskOp::write, i * 2 * mib, arena->memory().subspan(i * 2 * mib, 2 * mib), i});
     for (const DiskCompletion& done : completions.take(4)) {

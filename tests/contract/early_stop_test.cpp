@@ -1,5 +1,5 @@
-// A run that ends before max_steps: why, with what, and the same whether or not it was stopped in between.
-// And `tidepool eval` of what it left is what it said.
+// Runs that end before max_steps: the reason, the result, and that stopping and resuming in between changes
+// nothing. `tidepool eval` of the result gives the reported losses.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -18,7 +18,7 @@ using test::numbers_of;
 using test::TrainDir;
 using ::testing::HasSubstr;
 
-// Learns 2 KB by heart, and so gets worse on other text.
+// Memorises 2 KB of text, and so gets worse on other text.
 Config overfitting(const TrainDir& dir, const std::string& run) {
   Config c = test::small_config(dir, run);
   const std::string text = test::made_up_text(20'000);
@@ -61,7 +61,7 @@ TEST(EarlyStop, ResumedStopsAtTheSameStep) {
   const TrainDir dir;
   const auto whole = test::run(overfitting(dir, "whole"));
   ASSERT_TRUE(whole) << whole.error().message;
-  // In between evaluations, at one, and at the one that ends it.
+  // Stops between evaluations, at an evaluation, and at the evaluation that ends the run.
   const u64 last = whole->steps;
   Config c = overfitting(dir, "stopped");
   std::string resume;
@@ -91,7 +91,7 @@ TEST(EarlyStop, AStopAtTheLastEvaluationIsTheEnd) {
   EXPECT_EQ(numbers_of(*report), numbers_of(*whole));
 }
 
-// What was learned by heart stayed the best for ever, when all that is held out was evaluated from then on.
+// Regression: a best loss on memorised text stayed the best after the held-out tokens had changed.
 TEST(EarlyStop, OtherTokensBeginTheBestAnew) {
   const TrainDir dir;
   Config c = overfitting(dir, "run");
@@ -126,7 +126,7 @@ TEST(EarlyStop, NothingHeldOutIsRefused) {
   EXPECT_THAT(report.error().message, HasSubstr("early_stopping_patience"));
 }
 
-// The link names what the branch that is trained has as its best, or is not there.
+// The link names the best checkpoint of the branch that is trained, or does not exist.
 TEST(BestCheckpoint, FollowsTheBranch) {
   const TrainDir dir;
   Config c = test::small_config(dir);
@@ -139,7 +139,7 @@ TEST(BestCheckpoint, FollowsTheBranch) {
   const auto back = test::run(c, {.resume = c.output.dir + "/checkpoint-4", .stop_after = 5});
   ASSERT_FALSE(back);
   EXPECT_EQ(target_of(link), "checkpoint-4");
-  ASSERT_TRUE(test::run(c, {.resume = link}));  // what it names can be gone on from
+  ASSERT_TRUE(test::run(c, {.resume = link}));  // the linked checkpoint can be resumed
   EXPECT_EQ(target_of(link), "checkpoint-6");
 }
 
@@ -165,8 +165,7 @@ TEST(Evaluate, IsWhatTrainingSaid) {
     const auto best = evaluated(c.output.dir + "/checkpoint-best");
     ASSERT_TRUE(best) << best.error().message;
     EXPECT_NEAR(best->all.loss(), report->best_eval_loss, 1e-12);
-    // Through other budgets, in other batches: the same to rounding; with the tail of a batch that is not
-    // full.
+    // With other budgets and other batches the loss is the same to rounding; the last batch is not full.
     const auto elsewhere = evaluated(c.output.dir, {"memory.device=600KiB", "per_device_train_batch_size=3",
                                                     "gradient_accumulation_steps=4"});
     ASSERT_TRUE(elsewhere) << elsewhere.error().message;
@@ -183,7 +182,7 @@ TEST(Evaluate, OtherDataAndLimits) {
   const auto all = evaluated(c.output.dir);
   ASSERT_TRUE(all) << all.error().message;
   EXPECT_EQ(all->all.sequences, 31u);  // 5 % of 20,000 bytes in rows of 32
-  const auto limited = evaluated(c.output.dir, {"train.eval_batches=5"});  // as training had it
+  const auto limited = evaluated(c.output.dir, {"train.eval_batches=5"});  // as in training
   ASSERT_TRUE(limited) << limited.error().message;
   EXPECT_NEAR(limited->all.loss(), report->eval_losses.back(), 1e-12);
   std::ofstream(dir / "its other.txt") << "so we wait by rocks until it turns";
@@ -210,7 +209,7 @@ TEST(Evaluate, SaysWhatIsMissing) {
   EXPECT_THAT(refusal(c.output.dir, {"validation_fraction=0"}), HasSubstr("nothing is held out"));
 }
 
-// It spoke of data.train and data.validation, which nobody had written.
+// Regression: the message named data.train and data.validation, which the user had not set.
 TEST(Evaluate, SpeaksOfTheDataThatWasNamed) {
   const TrainDir dir;
   const Config c = test::small_config(dir);
@@ -222,7 +221,7 @@ TEST(Evaluate, SpeaksOfTheDataThatWasNamed) {
 
   const std::string model = dir / "model";
   fs::copy(c.output.dir + "/checkpoint-4", model);
-  fs::remove(model + "/manifest.json");  // a model directory as any other
+  fs::remove(model + "/manifest.json");  // an ordinary model directory
   const auto bare = evaluated(model);
   ASSERT_FALSE(bare);
   EXPECT_EQ(bare.error().kind, ErrorKind::usage);

@@ -1,4 +1,4 @@
-// What every executor promises the engine, asked of each without an engine.
+// Contract of every executor towards the engine, asked of each executor without an engine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ class ExecutorContract : public ::testing::TestWithParam<Which> {
     return {.segment = &plan.segment(body), .op = op, .sequence = first + index(op), .step = 1};
   }
 
-  // Collects until `count` ops have completed; each must be new.
+  // Collects until `count` ops have completed; each completion must be new.
   std::map<u64, Completion> collect(Executor& executor, u64 count) {
     std::map<u64, Completion> all;
     for (u32 waits = 0; all.size() < count && waits < 1000; ++waits) {
@@ -160,7 +160,7 @@ TEST_P(ExecutorContract, PatienceEndsWithNothing) {
 INSTANTIATE_TEST_SUITE_P(Executors, ExecutorContract, ::testing::Values(Which::sim, Which::cpu),
                          [](const auto& info) { return info.param == Which::sim ? "sim" : "cpu"; });
 
-// ---- what only real bytes can show
+// ---- tests that need real bytes
 
 class CpuContract : public ExecutorContract {};
 INSTANTIATE_TEST_SUITE_P(Executors, CpuContract, ::testing::Values(Which::cpu),
@@ -215,7 +215,7 @@ TEST_P(CpuContract, WhatWasClearedArrivesAsZerosAndIsChecked) {
   EXPECT_EQ(back[5], std::byte{1});
 }
 
-// From the arena, where nothing is copied: several chunks under way at once.
+// Writes from the arena are not copied: several chunks are in flight at once.
 TEST_P(CpuContract, HomesAreWrittenFromTheArenaWhileOthersAreFilled) {
   TinyPlan tiny;
   std::vector<ChunkId> chunks;
@@ -253,12 +253,12 @@ TEST_P(CpuContract, AFaultOfTheDataEndsTheRun) {
   collect(executor, 1);
   ASSERT_EQ(errors_.size(), 1u);
   EXPECT_EQ(errors_[0].kind, ErrorKind::bad_input);
-  executor.submit(issue(tiny.plan, copy), {});  // completes, but does nothing any more
+  executor.submit(issue(tiny.plan, copy), {});  // completes without doing anything
   collect(executor, 1);
   EXPECT_EQ(rig_->devices[0]->span()[0], std::byte{0xA5});
 }
 
-// A disk that misbehaves in one way at the first page of the only chunk.
+// Runs with a disk that has one fault at the first page of the only chunk.
 std::vector<Error> run_with_fault(DiskFault fault, DiskOp op, u32 nth) {
   TinyPlan tiny;
   const Frame home = frame(Tier::disk, 0), host = frame(Tier::host, 0);

@@ -44,7 +44,7 @@ ModelGraph small_qwen3(bool packed) {
   return build_model(config, Precision::fp32, {.sequences = 2, .tokens = 32, .packed = packed}).value();
 }
 
-// Weights from a hash of their place: 0.05 at most, norms' weights one.
+// Weights from a hash of their place: 0.05 at most; weights of norms are one.
 float initial(const Tensor& tensor, u64 element) {
   if (tensor.init == Init::ones) return 1.0f;
   if (tensor.init == Init::zeros) return 0.0f;
@@ -64,8 +64,7 @@ std::vector<float> initial_window(const Window& window) {
 
 std::vector<std::byte> initial_chunk(const Chunk& chunk, const ModelGraph& graph) {
   std::vector<std::byte> out(chunk.bytes.value);
-  if (chunk.kind != Kind::param && chunk.kind != Kind::master)
-    return out;  // bf16: the remainders are dropped here
+  if (chunk.kind != Kind::param && chunk.kind != Kind::master) return out;  // bf16: drops the remainders
   const std::vector<float> all = initial_window(graph.windows[chunk.window]);
   for (u64 i = 0; i < chunk.elements; ++i) {
     const float x = all[chunk.element_begin + i];
@@ -79,7 +78,7 @@ std::vector<std::byte> initial_chunk(const Chunk& chunk, const ModelGraph& graph
   return out;
 }
 
-// What a run leaves, independent of chunks: all persistent bytes window by window, kind by kind.
+// Results of a run, independent of chunks: all persistent bytes window by window, kind by kind.
 struct Outcome {
   std::vector<double> losses, norms;
   std::vector<LossScale> scales;  // after each step
@@ -194,7 +193,7 @@ TEST_P(CpuTraining, PlacementChangesNoBit) {
   }
 }
 
-// The norm of every step too, in layouts whose shards cut through its granules.
+// Compares the norm of every step too, in layouts whose shards cut through the norm's granules.
 TEST_P(CpuTraining, SeveralDevicesChangeNoBit) {
   const ModelGraph graph = small_gpt(GetParam());
   for (const u32 devices : {2u, 3u}) {
@@ -251,7 +250,7 @@ TEST(CpuTrainingPacked, PlacementChangesNoBit) {
     }
 }
 
-// The tests above would prove little of fp16 if nothing overflowed in them.
+// Without overflows the tests above would prove little about fp16.
 TEST(CpuTrainingFp16, SkipsTheStepsThatOverflow) {
   const ModelGraph graph = small_gpt(Precision::fp16);
   const Outcome outcome = train(graph, {.budgets = {roomy, roomy, roomy}, .micro_batches = 2});

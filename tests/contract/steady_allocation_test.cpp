@@ -1,5 +1,5 @@
-// A steady step takes no heap memory, in any thread, and no tier memory: what training needs is there
-// before its first step. All threads are counted: the engine's, the lanes', the disk's, the pool's.
+// A steady step takes no heap memory, in any thread, and no tier memory: everything is allocated before the
+// first step. All threads are counted: those of the engine, lanes, disk and core pool.
 #include <gtest/gtest.h>
 
 #include <optional>

@@ -1,5 +1,5 @@
-// AdamW on the device leaves the bits that the CPU's leaves.
-#include "kernels/adamw/adamw.h"
+// AdamW on the device leaves the same bits as on the CPU.
+#include "kernels/adamw.h"
 
 #include <cmath>
 #include <limits>
@@ -18,7 +18,7 @@ std::vector<std::byte> raw(const auto& values) {
   return {bytes.begin(), bytes.end()};
 }
 
-// A chunk set in the host's memory, kind by kind, and what it was made of.
+// A chunk set in host memory, kind by kind, with the arguments it was made from.
 struct HostChunk {
   Precision precision;
   u64 elements;
@@ -52,7 +52,7 @@ struct HostChunk {
   auto state() const { return std::tie(param, low, momentum, variance); }
 };
 
-// A copy of it on the device. Kinds lie `shift` bytes off the alignment of vectors.
+// A copy of the chunk set on the device. Arrays lie `shift` bytes off the alignment of vectors.
 struct DeviceChunk {
   DeviceArray grad, param, low, momentum, variance, segments;
   u64 segment_count;
@@ -93,7 +93,7 @@ class CudaAdamW : public CudaAdamWTest {
                             double norm, u64 shift = 0) {
     SCOPED_TRACE(testing::Message() << n << " " << tidepool::name(precision));
     HostChunk host(precision, n);
-    // A gradient may lie where fp16's parameters are made.
+    // In fp16 the gradient may lie in the bytes of the parameters.
     if (precision == Precision::fp16) host.param = host.grad;
     const DeviceChunk device(host, segments, shift);
     const AdamWScalars scalars = adamw_scalars({.learning_rate = 1e-3, .weight_decay = 0.1}, 3, norm, 1.0);
@@ -178,7 +178,7 @@ TEST_F(CudaAdamW, ScalarsAreTheHosts) {
   }
 }
 
-// 3 is no power of two: what is divided out is rounded, alike on both sides.
+// A scale of 3 is not a power of two: dividing it out rounds, and both sides must round alike.
 TEST_F(CudaAdamW, TheLossScaleIsDividedOutAsOnTheHost) {
   const AdamWStep step = adamw_step({.learning_rate = 3e-4}, 7, 1.0);
   const StepResult result = step_result(

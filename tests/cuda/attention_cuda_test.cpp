@@ -1,4 +1,4 @@
-// Attention on tensor cores and on fused multiply-adds, against its definition in double and against the
+// Tests attention on tensor cores and on fused multiply-adds against its definition in double and against the
 // CPU's kernels, on the same values.
 #include <fmt/format.h>
 
@@ -32,7 +32,7 @@ std::string name(const testing::TestParamInfo<Case>& info) {
 
 using Results = AttentionResults;
 
-// Columns [begin, begin + n) of rows of `columns`.
+// RETURNS: columns [begin, begin + n) of rows of `columns`.
 std::vector<float> part_of(const std::vector<float>& rows, u64 columns, u64 begin, u64 n) {
   std::vector<float> part;
   for (u64 at = begin; at < rows.size(); at += columns) {
@@ -51,7 +51,7 @@ Results results(const AttentionShape& s, std::vector<float> out, std::vector<flo
           part_of(dqkv, columns, s.hidden(), keys), part_of(dqkv, columns, s.hidden() + keys, keys)};
 }
 
-// Null where there are none.
+// RETURNS: starts of documents; empty if the case has none.
 std::vector<i32> starts_of(const Case& c) {
   return c.documents ? growing_documents(c.shape.sequences, c.shape.tokens) : std::vector<i32>();
 }
@@ -128,26 +128,26 @@ class AttentionCudaTest : public CudaTest, public testing::WithParamInterface<Ca
     return results(c.shape, out.now(), lse.now(), dqkv.now());
   }
 #ifdef CUDA_EMULATED
-  // A device of the case's kind whose blocks and threads run in an order of their own.
+  // Restarts a device of the case's kind with another order of blocks and threads.
   void restart(const Case& c, u64 seed) {
     ASSERT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
     emulated_cuda::reset(options_of(c.capability, seed));
     make_stream();
   }
 #else
-  void restart(const Case&, u64) {}  // the device is what it is, and every run an order of its own
+  void restart(const Case&, u64) {}  // a real device cannot be changed, and every run has another order
 #endif
 };
 
-// bf16: what is stored is rounded once, at most 2^-8 of a value and 2^-8 / sqrt(3) = 2.3e-3 of the norm where
-// errors spread evenly. Before that, p and ds are rounded to nearest even as factors of the last product
-// (2^-9, 1.2e-3 of the norm at most, less as terms average out), and dq and dk come from out, which was
-// rounded too. The squares add.
+// bf16: a stored value is rounded once, at most 2^-8 of the value and 2^-8 / sqrt(3) = 2.3e-3 of the norm if
+// errors are spread evenly. Before that, p and ds are rounded to nearest even as factors of the last product
+// (2^-9, at most 1.2e-3 of the norm, less as terms average out), and dq and dk are computed from out, which
+// was rounded too. The squares add.
 struct Tolerance {
   double out, gradient;
 };
 Tolerance tolerance_of(Precision precision) {
-  if (precision == Precision::fp16) return {6e-4, 8e-4};  // three bits more
+  if (precision == Precision::fp16) return {6e-4, 8e-4};  // three more bits
   return precision == Precision::fp32 ? Tolerance{1e-5, 1e-5} : Tolerance{3.5e-3, 5e-3};
 }
 
@@ -216,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(TensorCoresFp16, AttentionCudaTest,
                                          Case{one(65, 80, 2), fp16, 0.2f}, Case{one(200, 96), fp16},
                                          Case{one(130, 128), fp16, 0.2f, 80}, Case{one(100, 256), fp16}),
                          name);
-// Another instruction, whose lanes hold other elements.
+// sm_70 has another instruction, whose lanes hold other elements.
 INSTANTIATE_TEST_SUITE_P(
     TensorCoresSm70, AttentionCudaTest,
     testing::Values(Case{one(2, 64), fp16, 0, 70}, Case{one(63, 64, 2), fp16, 0, 70},
@@ -231,7 +231,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{grouped(200, 80, 4, 2), fp16, 0.2f, 70, 0, true},
                     Case{grouped(100, 256, 2, 1), fp16, 0, 70, 0, true}),
     name);
-// Rows that are not whole vectors, arrays off the alignment, and rows of probabilities off Philox's blocks.
+// Rows that are not whole vectors, unaligned arrays, and rows of probabilities not aligned to Philox's
+// blocks.
 INSTANTIATE_TEST_SUITE_P(OddOnes, AttentionCudaTest,
                          testing::Values(Case{one(65, 20, 3), bf16, 0.2f},
                                          Case{one(33, 7, 3, 2), bf16, 0, 90, 3}, Case{one(18, 1, 5), bf16},
@@ -247,7 +248,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{one(65, 20, 2), fp16, 0.2f, 70}, Case{one(18, 1, 5), fp16}),
     name);
 
-// Grouped queries; documents of 1, 2, 3 ... tokens, so that some blocks and warps meet several, or none.
+// Grouped queries; documents of 1, 2, 3 ... tokens, so that some blocks and warps see several documents, or
+// none.
 INSTANTIATE_TEST_SUITE_P(GroupedAndPacked, AttentionCudaTest,
                          testing::Values(Case{grouped(200, 64, 4, 2), bf16},
                                          Case{grouped(65, 64, 8, 1, 2), bf16, 0.2f},
@@ -266,7 +268,7 @@ INSTANTIATE_TEST_SUITE_P(GroupedAndPacked, AttentionCudaTest,
                                          Case{grouped(65, 80, 2, 1), bf16, 0.1f, 70, 1, true}),
                          name);
 
-// Documents that begin and end with tiles, and one that spans several.
+// Documents that begin and end with tiles, and a document that spans several tiles.
 TEST_P(AttentionCudaTest, DocumentsAreAsIfAlone) {
   Case c = GetParam();
   if (!c.documents) return;
@@ -309,7 +311,7 @@ class AttentionCudaForward : public CudaTest {};
 class AttentionCudaBanks : public CudaTest, public testing::WithParamInterface<int> {};  // by capability
 INSTANTIATE_TEST_SUITE_P(Capabilities, AttentionCudaBanks, testing::Values(70, 90));
 
-// Every tile's layout: what lanes read together lies in different banks.
+// Checks every tile's layout: elements that lanes read together lie in different banks.
 TEST_P(AttentionCudaBanks, HaveNoConflicts) {
   ASSERT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
   emulated_cuda::reset(options_of(GetParam(), 1));
@@ -348,7 +350,7 @@ TEST_F(AttentionCudaForward, LeavesLseOutWhereNobodyWantsIt) {
   }
 }
 
-// One token sees itself only: its value passes through, and no score has a gradient.
+// A single token sees only itself: its value passes through, and scores have no gradient.
 TEST_F(AttentionCudaForward, OfOneTokenPassesItsValue) {
   for (u32 head_size : {64u, 128u}) {
     const AttentionShape shape = one(1, head_size);
@@ -392,7 +394,7 @@ TEST(AttentionLaunch, FitsEveryDevice) {
       for (const LaunchShape& launch :
            {attention_forward_launch(shape, units, false), attention_forward_launch(shape, units, true),
             attention_backward_keys_launch(shape, units), attention_backward_queries_launch(shape, units)}) {
-        // fma runs everywhere, tensor on 86 and 89 too, which have 99 KiB; sm_70 has 96.
+        // fma runs everywhere; tensor also on 86 and 89, which have 99 KiB; sm_70 has 96.
         const u32 most = units == AttentionUnits::fma      ? shared_bytes_default
                          : units == AttentionUnits::tensor ? 99 * 1024
                                                            : 96 * 1024;
@@ -406,7 +408,7 @@ TEST(AttentionLaunch, FitsEveryDevice) {
   }
 }
 
-// T = 1 to 2^17 and 2^16 heads in all, each kernel.
+// T = 1 to 2^17 and up to 2^16 heads in all, for each kernel.
 TEST(AttentionLaunch, FitsAtTheExtremes) {
   const AttentionShape extremes[] = {
       one(1, 64),
@@ -456,7 +458,7 @@ TEST(AttentionLaunch, CountsBlocks) {
   EXPECT_EQ(attention_backward_keys_launch(grouped_queries, AttentionUnits::tensor).grid,
             (Extent{16 * t / 128}));
   EXPECT_EQ(attention_backward_keys_launch(grouped_queries, AttentionUnits::fma).grid, (Extent{16 * t / 32}));
-  // dk and dv of large heads are made in two halves.
+  // dk and dv of large heads are computed in two halves.
   EXPECT_EQ(attention_backward_keys_launch(one(129, 256), AttentionUnits::tensor).grid, (Extent{4}));
 }
 

@@ -1,5 +1,4 @@
-// Attention written down as it is defined, in double, with T x T probabilities: what kernels are held
-// against.
+// Reference of attention by definition, in double, with T x T probabilities.
 #pragma once
 
 #include <cmath>
@@ -13,14 +12,14 @@ struct AttentionResults {
   std::vector<float> out, lse, dq, dk, dv;
 };
 
-// One head's rows in arrays [B, T, stride], columns from `column` on.
+// One head's rows in arrays [B, T, stride], starting at column `column`.
 struct ReferenceRows {
   const float* first;
   u64 stride;
   double operator()(u32 row, u32 i) const { return first[row * stride + i]; }
 };
 
-// `out` is what backward is given, as the model stored it: delta comes from it.
+// `stored_out` is backward's input as the model stored it; delta is computed from it.
 inline void reference_head(const AttentionShape& s, u32 head, const std::vector<float>& qkv,
                            const std::vector<float>& dout, const std::vector<float>* stored_out,
                            const Dropout& dropout, const i32* starts, AttentionResults& r) {

@@ -1,4 +1,4 @@
-// What moves between GPUs arrives whole, and sums are in order of device. With as many GPUs as there are.
+// Data moved between GPUs arrives whole, and sums are in device order. Uses as many GPUs as there are.
 #include "executor/cuda/collectives.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr u64 elements = 3000;
 
-// Memory of one device, by way of pinned memory.
+// Memory of one device, accessed through pinned memory.
 class Far {
  public:
   Far(int device, u64 count)
@@ -69,7 +69,7 @@ class CollectivesTest : public ::testing::Test {
     const auto found = NcclLibrary::load();
     if (!found) GTEST_SKIP() << found.error().message;
   }
-  // A staging of two slices of 640 floats, so that sums come in five parts of which the last is short.
+  // The staging memory holds two slices of 640 floats, so sums take five parts, of which the last is short.
   Result<void> start(Nanos patience = Nanos{60'000'000'000}) {
     CollectivesOptions options{.devices = {}, .patience = patience};
     for (u32 d = 0; d < devices_; ++d) {
@@ -104,7 +104,7 @@ TEST_F(CollectivesTest, SumsAreInOrderOfDevice) {
   CollectiveParts<ScatteredSum> parts;
   for (u32 d = 0; d < devices_; ++d) from.push_back(far(d, devices_ * elements, d + 1));
   for (u32 owner = 0; owner < devices_; ++owner) {
-    const u64 own = elements - owner * 100;  // no two alike
+    const u64 own = elements - owner * 100;  // all different
     sums.push_back(far(owner, own, 9));
     ScatteredSum& s = parts.add();
     s.owner = owner, s.sum = sums.back()->data(), s.elements = own;
@@ -127,7 +127,7 @@ TEST_F(CollectivesTest, SumsAreInOrderOfDevice) {
 TEST_F(CollectivesTest, CutsComeToAllDevices) {
   const auto started = start();
   ASSERT_TRUE(started) << started.error().message;
-  // The last owner has its cuts in its own window already, the others bring theirs from elsewhere.
+  // The last owner has its cuts in its own window already; the others copy theirs from elsewhere.
   std::vector<std::unique_ptr<Far>> windows, shards;
   CollectiveParts<GatheredCuts> parts;
   for (u32 d = 0; d < devices_; ++d) windows.push_back(far(d, devices_ * elements, d + 1));
@@ -152,9 +152,9 @@ TEST_F(CollectivesTest, CutsComeToAllDevices) {
 }
 
 #ifdef CUDA_EMULATED
-// It would pass for an error of the kernels that the thread starts next.
+// Otherwise cudaErrorNotReady would be taken for an error of the next kernels that the thread starts.
 TEST_F(CollectivesTest, WhatIsNotDoneYetIsNoErrorOfTheThread) {
-  tidepool::test::change_timing(2, 3);  // streams run late: none is done when it is first asked
+  tidepool::test::change_timing(2, 3);  // streams run late: none is done at the first query
   ASSERT_TRUE(start());
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   GatheredCuts cut{.owner = 0, .from = staging_[0]->bytes(), .to = {}};

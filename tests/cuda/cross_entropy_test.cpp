@@ -1,4 +1,4 @@
-// Cross-entropy on the device against plain double.
+// Tests cross-entropy on the device against plain double code.
 #include <cmath>
 #include <limits>
 
@@ -15,7 +15,7 @@ struct Cut {
   u32 row_elements() const { return stride != 0 ? stride : columns; }
 };
 
-// Logits [rows, vocabulary] in slices on the device, and what double makes of them.
+// Logits [rows, vocabulary] in slices on the device, with the results in double.
 struct Problem {
   u32 rows, vocabulary;
   Precision precision;
@@ -59,7 +59,7 @@ struct Problem {
             .targets = device_targets.as<i32>(),
             .losses = losses.as<RowLoss>()};
   }
-  static constexpr float loss_scale = 0.5f;  // run() doubles what it is given
+  static constexpr float loss_scale = 0.5f;  // run() doubles its argument
 
   void run(float scale, cudaStream_t stream) const {
     for (u32 i = 0; i < cuts.size(); ++i) cross_entropy_slice_cuda(slice(i), stream);
@@ -91,12 +91,12 @@ struct Problem {
 
 using CudaCrossEntropy = CudaTest;
 
-// fp32 exponentials of rounded differences, of which the largest counts: about 1e-6 of the probability.
+// fp32 exponentials of rounded differences, dominated by the largest: about 1e-6 of the probability.
 void expect_like_double(const Problem& p, float scale) {
   double want = 1.0;
   const auto gradients = p.gradients();
-  // bf16 has 8 bits: a gradient is rounded by up to 2^-8 of itself. fp16 has 11, and below 2^-14 steps of
-  // 2^-24.
+  // bf16 has 8 bits: a gradient is rounded by up to 2^-8 of its value. fp16 has 11 bits, and steps of 2^-24
+  // below 2^-14.
   const double relative = p.precision == Precision::fp32 ? 4e-6 : 4e-6 + 0x1p-8;
   const auto losses = p.losses.values<RowLoss>();
   for (u32 row = 0; row < p.rows; ++row) {

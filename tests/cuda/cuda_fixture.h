@@ -1,6 +1,6 @@
-// A device for kernel tests: fresh state for each test, a stream, and arrays in device memory. Plain device
-// memory, as compute-sanitizer checks no accesses to managed memory. Tests skip themselves where there is no
-// GPU.
+// Device for kernel tests: fresh state for each test, a stream, and arrays in device memory. Plain device
+// memory, because compute-sanitizer does not check accesses to managed memory. Tests skip themselves if there
+// is no GPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,7 +17,7 @@
 
 namespace tidepool::test {
 
-// A pointer into device memory: to be handed on, and never followed by the host.
+// A pointer into device memory: passed to calls, never dereferenced by the host.
 template <class T>
 class OnDevice {
  public:
@@ -33,7 +33,8 @@ class OnDevice {
   T* at_;
 };
 
-// An array in device memory. REQUIRES, to read or write it: the streams that use it were waited for.
+// An array in device memory.
+// REQUIRES: to read or write it, the streams that use it were waited for.
 class DeviceArray {
  public:
   explicit DeviceArray(u64 bytes, u64 shift = 0) : bytes_(bytes), shift_(shift) {
@@ -59,7 +60,7 @@ class DeviceArray {
   void set(const T& value) const {
     write(&value, sizeof(T));
   }
-  // A copy of all of it.
+  // RETURNS: a copy of the whole array.
   template <class T>
   std::vector<T> values() const {
     std::vector<T> out(bytes_ / sizeof(T));
@@ -84,7 +85,8 @@ class DeviceArray {
   u64 bytes_, shift_;
 };
 
-// Numbers on the device in fp32, bf16 or fp16, and what they are there. `shift` elements off the alignment.
+// Numbers on the device in fp32, bf16 or fp16, with their rounded values on the host. `shift` elements off
+// the alignment.
 class DeviceValues {
  public:
   DeviceValues(const std::vector<float>& from, Precision precision, u64 shift = 0)
@@ -93,7 +95,7 @@ class DeviceValues {
         array_(precision == Precision::fp32 ? static_cast<const void*>(values_.data())
                                             : HalfCopy(from, precision).bits.data(),
                from.size() * width(), shift * width()) {}
-  // Not written yet.
+  // Leaves the array unwritten.
   DeviceValues(u64 elements, Precision precision, u64 shift = 0)
       : values_(elements), precision_(precision), array_(elements * width(), shift * width()) {}
 
@@ -105,7 +107,7 @@ class DeviceValues {
     for (const u16 half : array_.values<u16>()) out.push_back(value_of_half(half, precision_));
     return out;
   }
-  // REQUIRES: 16 bits each.
+  // REQUIRES: a 16-bit precision.
   std::vector<u16> halves() const { return array_.values<u16>(); }
 
  private:
@@ -142,7 +144,7 @@ class CudaTest : public testing::Test {
   cudaStream_t stream_ = nullptr;
 };
 
-// A result in 16 bits is rounded once more.
+// A 16-bit result is rounded once more.
 inline double tolerance(Precision precision, double fp32) {
   return precision == Precision::fp32 ? fp32 : 4e-3;
 }

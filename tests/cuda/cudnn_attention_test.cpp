@@ -1,5 +1,5 @@
-// Attention through cuDNN: what it makes is attention, in slices as in one piece, and what it is not for, or
-// cannot do, is done by our own kernels.
+// Attention through cuDNN: results are attention, in slices as in one piece, and our own kernels compute what
+// cuDNN is not used for or cannot do.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -19,7 +19,7 @@ constexpr AttentionShape shape_of(u32 sequences, u32 tokens, u32 heads, u32 kv_h
   return {
       .sequences = sequences, .tokens = tokens, .heads = heads, .head_size = head_size, .kv_heads = kv_heads};
 }
-// Exactly what backward of this slice takes.
+// RETURNS: the exact scratch of backward of this slice.
 constexpr u64 scratch_for(const AttentionShape& s, const AttentionSlice& slice) {
   return cudnn_backward_bytes(s, slice) + cudnn_scratch_alignment;
 }
@@ -32,7 +32,7 @@ struct Given {
   bool documents = false;
   float dropout = 0;
 #ifdef CUDA_EMULATED
-  emulated_cuda::Faults faults{};  // once the kernels are made
+  emulated_cuda::Faults faults{};  // active once the kernels are made
 #endif
 };
 
@@ -45,7 +45,7 @@ class CudnnAttentionTest : public CudaTest {
     emulated_cuda::reset(options);
     make_stream();
   }
-  // Of the library, since the last run.
+  // RETURNS: number of library calls since the last run.
   static u64 calls_of_library() {
     return std::ranges::count(emulated_cuda::calls(), emulated_cuda::CallKind::attention,
                               &emulated_cuda::Call::kind);
@@ -75,14 +75,14 @@ class CudnnAttentionTest : public CudaTest {
     return {.shape = g.shape, .precision = g.precision, .scratch = Bytes{g.scratch_bytes}};
   }
 
-  // `failure`: what the kernels refused, if anything.
-  // To try plans in: twice what the arrays take is enough.
+  // RETURNS: memory to try plans in: twice the bytes of the arrays is enough.
   static u64 trial_bytes(const Given& g) {
     const AttentionShape& s = g.shape;
     const u64 columns = 2 * (s.qkv_columns() + s.hidden()) + s.heads;
     return 2 * sizeof(float) * s.sequences * u64{s.tokens} * columns + g.scratch_bytes + mib;
   }
 
+  // `failure`: set to what the kernels refused, or empty.
   AttentionResults run(const Given& g, const Arrays& a, std::string* failure = nullptr) {
     const AttentionShape& s = g.shape;
     const DeviceArray workspace(cuda_kernels_workspace.value), scratch(std::max<u64>(g.scratch_bytes, 1));
@@ -179,7 +179,7 @@ TEST_F(CudnnAttentionTest, IsAttention) {
   }
 }
 
-// Slices that leave a rest, of sequences and of kv heads.
+// Slices that leave a remainder, of sequences and of kv heads.
 TEST_F(CudnnAttentionTest, SlicesAreAttentionToo) {
   const AttentionShape s = shape_of(5, 128, 2, 2, 32), h = shape_of(2, 128, 6, 3, 16);
   for (const auto& [shape, slice, calls] : {std::tuple{s, AttentionSlice{3, 2}, 2u},
@@ -194,13 +194,13 @@ TEST_F(CudnnAttentionTest, SlicesAreAttentionToo) {
   }
 }
 
-// Rows of lse begin anywhere.
+// Rows of lse may begin at any alignment.
 TEST_F(CudnnAttentionTest, SlicesBeginWhereRowsDo) {
   const AttentionShape s = shape_of(1, 129, 4, 2, 32);
   expect_attention({.shape = s, .scratch_bytes = scratch_for(s, {1, 1})});
 }
 
-// Recomputed for backward, evaluated or trained on: forward is the same.
+// Forward is the same for recompute, evaluation and training.
 TEST_F(CudnnAttentionTest, ForwardIsTheSameWithoutLogarithms) {
   const Given with{.shape = shape_of(2, 128, 2, 1, 64)};
   Given without = with;
@@ -251,7 +251,7 @@ TEST_F(CudnnAttentionTest, OursTakeOverWhereItHasNoEngine) {
   EXPECT_EQ(calls_of_library(), 0u);
   EXPECT_THAT(made_by_, testing::HasSubstr("bytes of memory, and there are "));
 
-  // Of two engines that would do, the second.
+  // Uses the second of two usable engines.
   restart({.cudnn = true});
   emulated_cuda::set_faults({.attention_plan = 1});
   run(g);
@@ -259,7 +259,7 @@ TEST_F(CudnnAttentionTest, OursTakeOverWhereItHasNoEngine) {
   EXPECT_EQ(made_by_, "cuDNN 9.19.0");
 }
 
-// Whatever a version says of itself: what it makes is compared before it is used.
+// Results are compared before a plan is used, whatever the library's version claims.
 TEST_F(CudnnAttentionTest, OursTakeOverWhereItsResultsAreNotAttention) {
   const Given g{.shape = shape_of(2, 128, 2, 1, 32)};
   const auto expect_ours = [&](const std::string& why) {
@@ -281,7 +281,7 @@ TEST_F(CudnnAttentionTest, OursTakeOverWhereItsResultsAreNotAttention) {
   EXPECT_THAT(made_by_, testing::StartsWith("our own kernels forward; cuDNN 9.19.0 is not used: it fails: "));
 }
 
-// A run of 7B has frames of gigabytes; who has none goes without.
+// A run of 7B has gigabytes of frames to try plans in; a run without such room uses our own kernels.
 TEST_F(CudnnAttentionTest, OursTakeOverWhereThereIsNoRoomToTryIt) {
   const Given g{.shape = shape_of(1, 128, 1, 1, 32)};
   const DeviceArray workspace(cuda_kernels_workspace.value);
@@ -291,7 +291,8 @@ TEST_F(CudnnAttentionTest, OursTakeOverWhereThereIsNoRoomToTryIt) {
   EXPECT_EQ(made->attention, "our own kernels; cuDNN 9.19.0 is not used: there is no room to try it");
 }
 
-// Of those that the library proposes the first must not be passed over for what may be otherwise next time.
+// If the first proposed engine fails, the second must not replace it: the next start might use the first
+// again.
 TEST_F(CudnnAttentionTest, AFailureToPlanEndsTheStart) {
   const DeviceArray workspace(cuda_kernels_workspace.value);
   emulated_cuda::set_faults({.attention_plan = 1, .attention_plan_status = 4004});
@@ -336,7 +337,7 @@ TEST_F(CudnnAttentionTest, IsNotStartedWhereItDoesNotPay) {
   EXPECT_THAT(made_by_, testing::StartsWith("our own kernels, slower here; cuDNN is switched off"));
 }
 
-// Nothing is compiled in a step: other shapes than the run's are for our own kernels.
+// Nothing is compiled in a step, so our own kernels compute shapes other than the run's.
 TEST_F(CudnnAttentionTest, KnowsOneShape) {
   const Given g{.shape = shape_of(1, 128, 1, 1, 32)};
   const DeviceArray workspace(cuda_kernels_workspace.value), trial(trial_bytes(g));
@@ -367,7 +368,7 @@ TEST(CudnnSlices, AreCutByShapeAndScratch) {
   EXPECT_EQ(slice(16 * of_sequence + fixed), (AttentionSlice{8, 32}));     // 2 GiB of ds
   EXPECT_EQ(slice(7 * of_sequence + fixed - 1), (AttentionSlice{6, 32}));  // in three slices
   EXPECT_EQ(slice(3 * of_sequence + fixed), (AttentionSlice{3, 32}));
-  EXPECT_EQ(slice(of_sequence + fixed - 1), (AttentionSlice{1, 16}));  // 31 heads fit: two of 16
+  EXPECT_EQ(slice(of_sequence + fixed - 1), (AttentionSlice{1, 16}));  // 31 heads fit: two slices of 16
   EXPECT_EQ(slice(of_sequence / 32 + fixed), (AttentionSlice{1, 1}));
   EXPECT_EQ(slice(of_sequence / 32 + fixed - 1), AttentionSlice{});
   EXPECT_EQ(slice(0), AttentionSlice{});

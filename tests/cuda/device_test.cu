@@ -1,4 +1,4 @@
-// What kernels are written with: shuffles, reductions, matrix instructions.
+// Tests the vocabulary of device code: shuffles, reductions, matrix instructions.
 #include "kernels/cuda/async_copy.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/quad_pairs.h"
@@ -13,7 +13,7 @@ using namespace cuda;
 
 using CudaDeviceTest = CudaTest;
 
-constexpr int capability_of_matrices = 75;  // sm_70 has those of quad pairs alone
+constexpr int capability_of_matrices = 75;  // sm_70 has only the instructions of quad pairs
 
 __global__ void shuffle_kernel(i32* y) {
   const i32 lane = static_cast<i32>(lane_index());
@@ -66,7 +66,7 @@ struct alignas(16) Tiles {
   float d[16][8];
 };
 
-// From shared memory, as kernels do: a by rows, b by columns.
+// From shared memory, as in kernels: a by rows, b by columns.
 template <class Half>
 __global__ void mma_kernel(const Tiles* in, float* emulated, float* plain) {
   BLOCK_SHARED(Tiles, tiles);
@@ -118,7 +118,7 @@ TEST_F(CudaDeviceTest, MatrixInstructionsMultiply) {
   expect_products<Fp16>(Precision::fp16, stream_);
 }
 
-// Of four quad pairs.
+// Tiles of four quad pairs.
 struct QuadTiles {
   u16 a[4][8][4];  // row-major
   u16 b[4][4][8];  // row-major
@@ -147,7 +147,7 @@ __global__ void quad_pairs_kernel(const QuadTiles* in, float* out) {
   for (u32 i = 0; i < 8; ++i) out[place(i)] = d[i / 4][i % 4];
 }
 
-// On any GPU: those after sm_70 have the instruction too.
+// Runs on any GPU: those after sm_70 have the instruction too.
 TEST_F(CudaDeviceTest, QuadPairsMultiply) {
 #ifdef CUDA_EMULATED
   ASSERT_EQ(cudaStreamDestroy(stream_), cudaSuccess);

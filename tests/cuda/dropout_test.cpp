@@ -1,4 +1,4 @@
-// Dropout on the device drops the very elements that the CPU drops.
+// Dropout on the device drops the same elements as on the CPU.
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "tests/cuda/cuda_fixture.h"
 

@@ -1,4 +1,4 @@
-// Embeddings on the device: the CPU's bits, because sums are made in the same order.
+// Embeddings on the device have the CPU's bits, because sums have the same order.
 #include <algorithm>
 
 #include "kernels/cuda/kernels_cuda_parts.h"
@@ -139,7 +139,7 @@ TEST_F(CudaEmbedding, SortsAnyNumberOfRows) {
   }
 }
 
-#ifdef CUDA_EMULATED  // on a GPU nothing can follow a trap
+#ifdef CUDA_EMULATED  // on a GPU nothing can run after a trap
 
 TEST_F(CudaEmbedding, ATokenOutsideTheVocabularyStops) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // the stream's thread does not survive a fork

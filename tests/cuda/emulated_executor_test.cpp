@@ -1,4 +1,4 @@
-// What only an emulation can show of the executor: which stream waits for what, and what becomes of faults.
+// Executor tests that need the emulation: which stream waits for which, and how faults are handled.
 #include <gmock/gmock.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -52,7 +52,7 @@ TEST_F(EmulatedExecutor, StreamsWaitForWhatThePlanSays) {
   emulated_cuda::clear_calls();
   ASSERT_TRUE(engine->run(list, nobody));
 
-  // Each stream's calls in their order; the executor made its streams in the order of lanes.
+  // Each stream's calls in order; the executor made its streams in the order of lanes.
   std::array<std::vector<Call>, 3> of_stream;
   std::array<u64, 3> at{};
   std::vector<unsigned> streams;
@@ -197,14 +197,14 @@ TEST_F(EmulatedFault, CublasCannotStart) {
   expect_error(gpu_config(dir_), ErrorKind::internal, {"cuBLASLt cannot start", "Free device memory"});
 }
 
-// While blocks are timed, before the first step.
+// The error occurs while blocks are timed, before the first step.
 TEST_F(EmulatedFault, NoAlgorithmForAProduct) {
   emulated_cuda::set_faults({.algorithm = 1});
   expect_error(gpu_config(dir_), ErrorKind::io,
                {"forward", " on device 0 compute", "MiB", "cuBLASLt refuses", "CUBLAS_STATUS_NOT_SUPPORTED"});
 }
 
-// Every operation of a run at rest that can fail says where, and how much.
+// Every operation at rest that can fail names its place and its bytes.
 class EmulatedFaultAtRest : public EmulatedFault {
  protected:
   void open(HomePolicy home) {
@@ -222,7 +222,7 @@ class EmulatedFaultAtRest : public EmulatedFault {
     EXPECT_EQ(result.error().kind, ErrorKind::io);
     for (const char* word : words) EXPECT_THAT(result.error().message, HasSubstr(word));
   }
-  // The next operation of a stream.
+  // Breaks the next operation of a stream.
   static void break_next(cudaError_t error) {
     emulated_cuda::set_faults({.operation = 1, .operation_error = error});
   }
@@ -264,7 +264,8 @@ TEST_F(EmulatedFaultAtRest, OpsThatAreTimed) {
   EXPECT_TRUE(session_->executor().run_at_rest(body, first(OpKind::backward)));
 }
 
-// A GPU that multiplies constants draws less power and runs faster than one that trains.
+// Operands vary, because a GPU that multiplies constants draws less power and runs faster than a GPU that
+// trains.
 TEST_F(EmulatedFaultAtRest, WhatIsTimedBeforeTheFirstStepVaries) {
   open(HomePolicy::host);
   const u64 before = emulated_cuda::products_of_constants();
@@ -302,7 +303,7 @@ TEST_F(EmulatedFaultAtRest, StateOnTheDevice) {
   EXPECT_TRUE(session_->executor().write_home(chunk, content));
 }
 
-// A device tells of its failure late, to any lane: the op that it befell is among those named.
+// A device reports its failure late, to any lane: the failed op must be among those named.
 TEST_F(EmulatedFault, NamesTheOpThatFailed) {
   Config config = gpu_config(dir_);
   config.train.max_steps = 4;
@@ -324,8 +325,8 @@ TEST_F(EmulatedFault, NamesTheOpThatFailed) {
   EXPECT_GE(named, 2u);
 }
 
-// At some op after the second checkpoint, however long measuring took before: it is named, and the last
-// checkpoint goes on as if nothing had been.
+// A fault at some op after the second checkpoint, however long measuring took before: the op is named, and a
+// resume from the last checkpoint gives the numbers of an undisturbed run.
 TEST_F(EmulatedFault, InTheMiddleOfTraining) {
   Config config = gpu_config(dir_);
   config.train.max_steps = 16;

@@ -1,4 +1,4 @@
-// What is found out of GPUs before a run has one: who holds it, what it computes in, and how it is started.
+// Checks of GPUs before a run takes one: who holds it, its precisions, and how it is started.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
@@ -62,7 +62,7 @@ TEST_F(EmulatedOldGpu, OtherPrecisionsTrain) {
   }
 }
 
-// The cores would take a hundred times as long, and nobody asked for them.
+// The cores would take a hundred times as long, and the user did not ask for them.
 TEST_F(EmulatedOldGpu, AutoIsNotSilentlyTheCores) {
   Config config = gpu_config(dir_, Precision::bf16);
   config.machine.executor = "auto";
@@ -86,7 +86,7 @@ TEST_F(EmulatedOldGpu, WhatWasTrainedElsewhereIsNotRunInBf16) {
       [](std::string_view) {});
   ASSERT_FALSE(generated);
   expect_refusal(generated.error());
-  const auto evaluated =  // of which no plan fits
+  const auto evaluated =  // no plan fits it
       evaluate_model({.source = config.output.dir, .overrides = {"memory.device=1MiB"}, .note = note});
   ASSERT_FALSE(evaluated);
   expect_refusal(evaluated.error());
@@ -95,7 +95,7 @@ TEST_F(EmulatedOldGpu, WhatWasTrainedElsewhereIsNotRunInBf16) {
   EXPECT_TRUE(in_fp16) << in_fp16.error().message;
 }
 
-// What is advised where fp32 is too large for a host with that much memory and no more, and 16 bits are not.
+// RETURNS: the advised precision for host memory that is too small for fp32 and large enough for 16 bits.
 std::string advised_precision(Config config) {
   config.memory.home = HomePolicy::host;
   for (u64 kibs = 1024; kibs < 8192; kibs += 32) {
@@ -116,7 +116,7 @@ TEST_F(EmulatedOldGpu, ANarrowerPrecisionThatIsAdvisedIsOneItHas) {
   EXPECT_EQ(advised_precision(gpu_config(dir_, Precision::fp32)), "train.precision=bf16");
 }
 
-// One that is too old for all precisions is told that, and not to try another.
+// A GPU too old for all precisions is refused for its age, without advice on precision.
 TEST_F(EmulatedOldGpu, TheOldestAreRefusedForTheirAge) {
   emulated_cuda::reset({.major = 6, .minor = 1});
   EXPECT_TRUE(check_precision(gpu_config(dir_, Precision::bf16)));
@@ -129,7 +129,7 @@ TEST_F(EmulatedOldGpu, TheOldestAreRefusedForTheirAge) {
 
 class EmulatedHolders : public EmulatedGpus {
  protected:
-  // Whoever asks for the driver's library by name gets what is loaded under it.
+  // Loaded before the product asks for the driver's library by name, so that it gets this one.
   EmulatedHolders() : library_(::dlopen(EMULATED_NVML, RTLD_NOW | RTLD_LOCAL)) {
     EXPECT_NE(library_, nullptr) << ::dlerror();
   }
@@ -151,13 +151,13 @@ TEST_F(EmulatedHolders, InAContainerAreThoseBeforeOurselves) {
 
 // ---- how they are started
 
-// The emulation stops the process where a context is there before it is said how threads wait for it.
+// The emulation stops the process if a context exists before the way of waiting is chosen.
 TEST_F(EmulatedGpus, AreAskedForFreeMemoryOnceTheyAreStarted) {
   ASSERT_TRUE(measured_gpus()->free_memory(0));
   EXPECT_TRUE(CudaDevice::open({.frames = Bytes{mib}}));
 }
 
-// 256 MiB, of which kernels are to have 128 and page tables of 32 GiB 64.
+// 256 MiB, of which kernels require 128 MiB and page tables of 32 GiB 64 MiB.
 TEST_F(EmulatedGpus, MemoryThatGrowsOutsideTheArenaIsDemanded) {
   emulated_cuda::reset({.device_memory_bytes = 256 * mib});
   EXPECT_TRUE(CudaDevice::open({.frames = Bytes{100 * mib}}));

@@ -1,4 +1,4 @@
-// Graphs of the emulated runtime: what a capture takes in, and what it forbids.
+// Graphs of the emulated runtime: what a capture records, and what it forbids.
 #include <algorithm>
 #include <thread>
 #include <utility>
@@ -40,7 +40,7 @@ class EmulatedGraphs : public CudaTest {
     synchronize();
     return x_.value<u32>();
   }
-  // Of something that a capture does not allow.
+  // Expects that a call which a capture forbids was refused and invalidated the capture.
   void expect_spoilt(cudaError_t refused) {
     EXPECT_EQ(refused, cudaErrorStreamCaptureUnsupported);
     EXPECT_EQ(end(), cudaErrorStreamCaptureInvalidated);
@@ -129,8 +129,8 @@ TEST_F(EmulatedGraphs, EventsOfACaptureCannotBeAsked) {
   EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
 }
 
-// What a capture does not see it does not allow: in its thread, if it is thread-local; in all, if it is
-// global; nowhere, if it is relaxed.
+// Calls that a capture cannot record are forbidden in the capture's thread if it is thread-local, in all
+// threads if it is global, and nowhere if it is relaxed.
 TEST_F(EmulatedGraphs, ModesSayWhoMayTakeMemoryMeanwhile) {
   const auto take = [] {
     void* p = nullptr;
@@ -176,7 +176,7 @@ TEST_F(EmulatedGraphs, CapturesAndInstantiationsFailOnDemand) {
   EXPECT_EQ(executable_, nullptr);
 }
 
-// By the clock that a test sets, a graph takes as long as what is in it, and waits take nothing.
+// On the clock that a test sets, a graph takes as long as its nodes, and waits take no time.
 using EmulatedClock = CudaTest;
 TEST_F(EmulatedClock, EventsReadAClockThatCountsWork) {
   ASSERT_EQ(cudaStreamDestroy(stream_), cudaSuccess);

@@ -1,4 +1,4 @@
-// The emulation itself: what it computes, and that it stops what hardware would leave to chance.
+// Tests the emulation itself: its results, and that it stops on errors that hardware leaves to chance.
 #include <algorithm>
 
 #include "kernels/cuda/async_copy.h"
@@ -37,7 +37,7 @@ __global__ void early_copy_kernel(const uint4* in, uint4* out) {
   BLOCK_SHARED(uint4[1], shared);
   async_copy_16(&shared[0], in);
   async_copy_commit();
-  async_copy_wait<1>();  // one group may be under way: this one
+  async_copy_wait<1>();  // one group may be in flight: this one
   *out = shared[0];
 }
 

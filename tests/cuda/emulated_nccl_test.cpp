@@ -1,4 +1,5 @@
-// The stand-in for NCCL is honest: exchanges wait for all, and what real GPUs would hang in is told.
+// The NCCL stand-in is faithful: exchanges wait for all ranks, and calls that would hang on real GPUs are
+// reported.
 #include <functional>
 #include <future>
 
@@ -86,7 +87,7 @@ TEST_F(EmulatedNccl, OneThatNeverEndsIsToldAndEndsWithAnAbort) {
   emulated_cuda::set_faults({.exchange = 1});
   broadcast_to_all(first_);
   int error = 0;
-  while (error == 0) nccl().async_error(comms_[0], &error);  // once both have come
+  while (error == 0) nccl().async_error(comms_[0], &error);  // ends once both have arrived
   EXPECT_EQ(error, 6);
   EXPECT_EQ(cudaStreamQuery(first_[0]), cudaErrorNotReady);
   for (ncclComm*& comm : comms_) nccl().abort(std::exchange(comm, nullptr));
@@ -117,7 +118,7 @@ TEST_F(EmulatedNcclDeath, WhatWouldHangStopsTheProcess) {
   EXPECT_DEATH(group([&] { broadcast(0, 400, first_[0]); }), "not memory of device 0");
 }
 
-// Both ranks are in both groups, but on streams that come to them in different orders.
+// Both ranks are in both groups, but their streams reach the groups in different orders.
 TEST_F(EmulatedNcclDeath, RanksThatComeInDifferentOrdersStopTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(

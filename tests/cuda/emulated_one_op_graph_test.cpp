@@ -1,4 +1,4 @@
-// One op as a graph, around work that does what a test says: some of it what a capture forbids.
+// One op as a graph, with work that a test scripts; some of this work is forbidden in a capture.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using emulated_cuda::CallKind;
 
 __global__ void add_kernel(u32* x, u32 amount) { *x += amount; }
 
-// One layer's forward, which is what a test says.
+// ScriptedWork runs a test's script as one layer's forward.
 class ScriptedWork final : public StreamWork {
  public:
   using Script = std::function<Result<void>(cudaStream_t, u64 run)>;
@@ -50,7 +50,7 @@ class EmulatedOpGraph : public ::testing::Test {
     EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
   }
   void add(cudaStream_t stream) { cuda::launch(add_kernel, {}, stream, x_, 1u); }
-  // What x is after some runs, each of which took this long.
+  // RETURNS: x after `runs` runs, each of which took `took`.
   u32 after_runs(u64 runs, const ScriptedWork::Script& script, Nanos took = Nanos{1000}) {
     ScriptedWork work(script);
     OpGraphs graphs({.work = work, .plan = plan_, .graph = graph_, .allowance = gpu_graphs_max});
@@ -81,7 +81,7 @@ TEST_F(EmulatedOpGraph, RunsAsOftenAsItIsAskedTo) {
   EXPECT_EQ(launched_, 0) << "no longer than 0.2 ms is not short";
 }
 
-// In the capture's thread, so that nobody's memory comes beside the allowance.
+// In the capture's thread, so that no library takes memory beside the allowance.
 TEST_F(EmulatedOpGraph, LibrariesThatTakeMemoryUnderCaptureAreRunPlainly) {
   EXPECT_EQ(after_runs(4,
                        [&](cudaStream_t stream, u64) {
@@ -95,7 +95,7 @@ TEST_F(EmulatedOpGraph, LibrariesThatTakeMemoryUnderCaptureAreRunPlainly) {
   EXPECT_EQ(launched_, 0);
 }
 
-// Lanes' threads wait for their events all the time.
+// Lanes' threads query their events all the time.
 TEST_F(EmulatedOpGraph, OtherThreadsMayAskForTheirEventsMeanwhile) {
   cudaEvent_t event = nullptr;
   ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventBlockingSync), cudaSuccess);
@@ -113,7 +113,7 @@ TEST_F(EmulatedOpGraph, OtherThreadsMayAskForTheirEventsMeanwhile) {
   EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
 }
 
-// The capture ends well without that launch: its graph would do less.
+// The capture ends well without the refused launch, so its graph would do less work.
 TEST_F(EmulatedOpGraph, ALaunchThatIsRefusedUnderCaptureIsNotForgotten) {
   EXPECT_EQ(after_runs(4,
                        [&](cudaStream_t stream, u64 run) {

@@ -1,5 +1,5 @@
-// Short ops as graphs, in whole runs: which become graphs, what may not change by it, and what stands in the
-// way without harm.
+// Short ops as graphs, in whole runs: which ops become graphs, that no number changes, and that obstacles do
+// no harm.
 #include <algorithm>
 #include <array>
 
@@ -22,7 +22,7 @@ using test::Recorder;
 using test::train_numbers;
 using test::TrainDir;
 
-// By the clock of events: every op is short, or none is.
+// On the clock of events, either every op is short, or none is.
 constexpr double short_us = 1, long_us = 1000;
 
 class EmulatedOpGraphs : public ::testing::Test {
@@ -33,7 +33,7 @@ class EmulatedOpGraphs : public ::testing::Test {
   }
   void reset(const emulated_cuda::Options& options) { emulated_cuda::reset(options); }
 
-  // What the compute lane handed over for one op in one step.
+  // Calls of the compute lane for one op in one step.
   struct Handed {
     Op op;
     u64 step = 0;
@@ -65,7 +65,7 @@ class EmulatedOpGraphs : public ::testing::Test {
 
   const TrainDir dir_;
   i64 graphs_launched_ = 0;   // in the last train_with
-  Bytes planned_{}, peak_{};  // of the last run_steps: what its plan allows a device, and what it had
+  Bytes planned_{}, peak_{};  // of the last run_steps: a device's planned memory, and its peak
   u32 runs_ = 0;
 };
 
@@ -86,7 +86,7 @@ std::vector<EmulatedOpGraphs::Handed> EmulatedOpGraphs::run_steps(const Config& 
   planned_ = session->plan().tiers[static_cast<u32>(Tier::device)].planned_peak;
   peak_ = Bytes{emulated_cuda::live().device_bytes_peak};
 
-  unsigned compute = ~0u;  // the stream that was made first
+  unsigned compute = ~0u;  // the first stream that was made
   for (const Call& call : emulated_cuda::calls())
     if (call.stream != 0) compute = std::min(compute, call.stream);
   std::vector<Call> calls;
@@ -134,7 +134,7 @@ TEST_F(EmulatedOpGraphs, LayersAreRunThenCapturedThenReplayed) {
   EXPECT_EQ(replayed, 2 * plain);
 }
 
-// Forward has fewer launches than backward: by this clock it is below 0.2 ms, and backward is not.
+// Forward has fewer launches than backward: on this clock forward is below 0.2 ms and backward is not.
 TEST_F(EmulatedOpGraphs, LongOpsStayPlain) {
   reset({.operation_us = 12});
   u64 replayed = 0;
@@ -162,7 +162,7 @@ TEST_F(EmulatedOpGraphs, WhatDropsOutStaysPlain) {
     EXPECT_EQ(std::ranges::count_if(run_steps(c, 4), &Handed::replayed), 8) << "layers drop nothing";
 }
 
-// ---- what must not change
+// ---- numbers must not change
 
 TEST_F(EmulatedOpGraphs, NoBitChanges) {
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
@@ -184,7 +184,7 @@ TEST_F(EmulatedOpGraphs, NoBitChanges) {
   }
 }
 
-// A library's calls are captured with the rest.
+// A library's calls are captured too.
 TEST_F(EmulatedOpGraphs, AttentionOfALibraryIsCapturedToo) {
   Config c = test::gpu_config(dir_, Precision::bf16);
   c.model.positions = c.train.sequence_length = 128;
@@ -213,7 +213,7 @@ TEST_F(EmulatedOpGraphs, PackedDocumentsAreReadWhereTheyLie) {
 }
 
 TEST_F(EmulatedOpGraphs, EachOfSeveralGpusHasItsOwn) {
-  test::change_timing(0, 2);  // says where NCCL is
+  test::change_timing(0, 2);  // sets the path of NCCL
   Config c = config();
   c.machine.executor = test::first_gpus(2);
   c.train.gradient_accumulation_steps = 1;
@@ -253,7 +253,7 @@ TEST_F(EmulatedOpGraphs, WhatElseTakesTheCardsMemoryIsNotCounted) {
   EXPECT_EQ(replayed, 8u);
 }
 
-// ---- what stands in the way
+// ---- obstacles
 
 TEST_F(EmulatedOpGraphs, WhatFailsOnceStaysPlainAndHarmsNothing) {
   const auto plain = train_with({.operation_us = long_us}, config());

@@ -1,4 +1,4 @@
-// Streams, events, memory and faults of the emulated runtime.
+// Tests streams, events, memory and faults of the emulated runtime.
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/launch.h"
 #include "tests/cuda/cuda_fixture.h"
@@ -41,7 +41,7 @@ class EmulatedRuntimeTest : public CudaTest {
     ASSERT_EQ(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), cudaSuccess);
     ASSERT_EQ(cudaHostAlloc(&host_, 4, cudaHostAllocDefault), cudaSuccess);
   }
-  // A copy up in one stream, a kernel in another, with or without the wait between them.
+  // A copy to the device in one stream and a kernel in another, with or without a wait between them.
   u32 pipeline(bool wait) {
     const DeviceArray x(4);
     x.set(100u);
@@ -172,7 +172,7 @@ TEST_F(EmulatedRuntimeTest, StaticAndDynamicSharedMemoryCountTogether) {
     launch(both_shared_kernel, {.shared_bytes = shared_bytes}, stream_, x.as<u32>());
     synchronize();
   };
-  for (const u32 kib_of_block : {48u, 227u}) {  // by default, and what is asked for
+  for (const u32 kib_of_block : {48u, 227u}) {  // the default, and a requested size
     EXPECT_DEATH(run(kib_of_block * 1024 - 4095), "4096 bytes of static shared memory, .* leaves 4095");
     run(kib_of_block * 1024 - 4096);
     EXPECT_EQ(x.value<u32>(), 5u);
@@ -181,7 +181,7 @@ TEST_F(EmulatedRuntimeTest, StaticAndDynamicSharedMemoryCountTogether) {
 
 TEST_F(EmulatedRuntimeTest, AContextThatIsThereKeepsItsFlags) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  restart({.devices = 2});  // streams have started the first
+  restart({.devices = 2});  // streams have started the first device
   const auto start = [] {
     return cudaInitDevice(1, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid);
   };
@@ -193,7 +193,7 @@ TEST_F(EmulatedRuntimeTest, AContextThatIsThereKeepsItsFlags) {
   EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
 }
 
-// A kernel that reads there and multiplies by nothing shows all the same.
+// NaNs reveal a kernel that reads there even if it multiplies by zero.
 TEST_F(EmulatedRuntimeTest, NextToAnAllocationLieNans) {
   for (const u64 bytes : {u64{64}, u64{66}}) {
     const DeviceArray x(bytes);

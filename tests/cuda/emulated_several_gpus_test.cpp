@@ -1,5 +1,5 @@
-// What only an emulation can show of several GPUs: which stream waits for what across devices, what a run
-// does where NCCL is missing, and what becomes of faults in the middle of an exchange.
+// Tests of several GPUs that need the emulation: waits of streams across devices, a missing NCCL, and faults
+// in the middle of an exchange.
 #include <algorithm>
 #include <map>
 
@@ -38,8 +38,8 @@ class EmulatedSeveralGpus : public ::testing::Test {
 
 // ---- from the plan to streams
 
-// An op on the streams of all devices: the first waits for what the op follows, the others for its begin; at
-// the end it waits for theirs.
+// An op on the streams of all devices: the first stream waits for the op's dependencies, the others wait for
+// its begin; at the end the first waits for the others.
 struct ExchangeCalls {
   std::vector<unsigned> waits;
   u64 received = 0;  // bytes that were sent to a device
@@ -48,7 +48,7 @@ struct ExchangeCalls {
 
 class StreamCalls {
  public:
-  // Streams in the order in which they were made.
+  // Streams are numbered in order of creation.
   explicit StreamCalls(const std::vector<Call>& calls) {
     unsigned first = ~0u;
     for (const Call& call : calls)
@@ -86,7 +86,7 @@ class StreamCalls {
     return c.kind != CallKind::event_record && c.kind != CallKind::stream_wait_event;
   }
   static u64 received(const Call& c) { return c.kind == CallKind::receive ? c.bytes : 0; }
-  // Events of the calls of that kind that follow; of records one.
+  // RETURNS: events of the following calls of that kind; for records, one event.
   std::vector<unsigned> take(u32 stream, CallKind kind) {
     std::vector<unsigned> events;
     auto& at = at_.at(stream);
@@ -97,7 +97,8 @@ class StreamCalls {
     return events;
   }
 
-  std::array<std::vector<Call>, 4 * devices> of_stream_;  // three of each device, then each one's of comm
+  // three streams per device, then one comm stream per device
+  std::array<std::vector<Call>, 4 * devices> of_stream_;
   std::array<u64, 4 * devices> at_{};
 };
 
@@ -185,12 +186,13 @@ TEST_F(EmulatedSeveralGpus, OneThatDoesNotExist) {
 }
 
 TEST_F(EmulatedSeveralGpus, OneWithoutRoom) {
-  emulated_cuda::set_faults({.device_allocation = 3});  // after those of the first and its library
+  // after the allocations of the first device and its library
+  emulated_cuda::set_faults({.device_allocation = 3});
   expect_run_error(config_, ErrorKind::does_not_fit, {"cuda:1", "cudaErrorMemoryAllocation"});
 }
 
-// At some op, or in some exchange, after the second checkpoint: it is named, no device is waited for that
-// will not come, and the last checkpoint goes on as if nothing had been.
+// A fault at some op, or in some exchange, after the second checkpoint: it is named, no device is waited for
+// in vain, and a resume from the last checkpoint gives the numbers of an undisturbed run.
 TEST_F(EmulatedSeveralGpus, FaultsInTheMiddleOfAnExchange) {
   config_.machine.executor = test::first_gpus(2);
   config_.train.max_steps = 16;

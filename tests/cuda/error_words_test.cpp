@@ -1,4 +1,4 @@
-// What a person is told to do of an error of CUDA's. No GPU is asked.
+// Tests the advice in messages of CUDA errors. Needs no GPU.
 #include <gmock/gmock.h>
 
 #include "kernels/cuda/cuda_error.h"

@@ -89,14 +89,14 @@ TEST_F(CudaGradient, NormIsTheCpus) {
   }
 }
 
-// Two devices that own parts of a granule leave its cells to one of them.
+// If two devices own parts of a granule, its cells are summed by one of them.
 TEST_F(CudaGradient, CellsOfASharedGranuleMakeItsPartial) {
   const u64 n = norm_granule_elements, cut = 5 * norm_cell_elements;
   const auto values = random_floats(n, 8);
   const DeviceValues grad(values, Precision::fp32);
   const DeviceArray cells(2 * cells_of_granule * 8), partials(4 * 8), whole(8);
   cells.write(std::vector<double>(2 * cells_of_granule).data(), cells.bytes());
-  const u32 places[] = {1, 3};  // the first is of nobody
+  const u32 places[] = {1, 3};  // the first partial belongs to no shared granule
   const DeviceArray on_device(places, sizeof(places));
   double* shared = cells.as<double>() + cells_of_granule;
   norm_cells_cuda(grad.values().data, Precision::fp32, cut, shared, stream_);
@@ -153,7 +153,7 @@ TEST_F(CudaNormFinish, FlagsWhatIsNotFinite) {
   EXPECT_TRUE(finish({1.0}, {std::numeric_limits<double>::infinity()}, 1).skipped);
   EXPECT_TRUE(finish({NAN, 1.0}, {1.0}, 1).skipped);
   EXPECT_EQ(finish({1.0}, {NAN}, 1).next_loss_scale, (LossScale{.scale = 256, .skipped_steps = 2}));
-  EXPECT_EQ(finish({3.0}, {4.0}, 0).loss, 3.0);  // of no tokens
+  EXPECT_EQ(finish({3.0}, {4.0}, 0).loss, 3.0);  // no target tokens
 }
 
 TEST(CudaGradientLaunch, FitsEveryDevice) {

@@ -1,4 +1,4 @@
-// The device's layer norm against the CPU's, over odd shapes, precisions and alignments.
+// Tests the device's layer norm against the CPU's, over odd shapes, precisions and alignments.
 #include <tuple>
 
 #include "kernels/cuda/kernels_cuda_parts.h"
@@ -76,13 +76,13 @@ TEST_P(CudaLayerNormTest, IsTheCpus) {
   back.partials = floats(partials);
   layer_norm_backward_cuda(back, stream_);
   synchronize();
-  // A single column's gradient is a difference of equal numbers.
+  // With a single column, the gradient is a difference of equal numbers.
   const double small = columns == 1 ? 1e-4 : 2e-6;
   EXPECT_LE(relative_error(dx.now(), want_dx), tolerance(activations, small));
   EXPECT_LE(relative_error(dweight.now(), want_dweight), small);
   EXPECT_LE(relative_error(dbias.now(), want_dbias), small);
 
-  // Overwriting: what was there is gone, and the bits are the same each time.
+  // Overwriting discards the old values, and the bits are the same each time.
   back.add_to_dx = back.accumulate = false;
   layer_norm_backward_cuda(back, stream_);
   synchronize();

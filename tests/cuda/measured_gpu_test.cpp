@@ -1,4 +1,4 @@
-// The device that probe and bench measure, on a GPU and in the emulation.
+// Tests the device that probe and bench measure, on a GPU and in the emulation.
 #include "probe/cuda/measured_gpu.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ GpuWork small_work() {
           .pieces = 2};
 }
 
-// So that one call makes a sample, however slow it is: time passes by being looked at.
+// A clock that advances when it is read, so that one call makes a sample, however slow it is.
 Clock impatient_clock() {
   return [now = 0.0]() mutable { return now += 1; };
 }

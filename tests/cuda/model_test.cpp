@@ -1,5 +1,5 @@
-// A whole model on a device, block by block, against the CPU's: what kernels get from blocks, in the order
-// and with the overlaps of memory that blocks have.
+// Runs a whole model on a device, block by block, against the CPU: kernels get arguments from blocks, with
+// their order and overlaps of memory.
 #include <optional>
 
 #include "kernels/kernels_cuda.h"
@@ -12,8 +12,8 @@ namespace {
 
 constexpr BatchShape batch = {.sequences = 2, .tokens = 40};
 
-// A frame on the device, full of NaN like the host's. Managed: the runner fills and reads it as it does the
-// host's.
+// A frame on the device, full of NaN like the host's. Managed memory, because the runner accesses it as it
+// does the host's.
 class DeviceFrame {
  public:
   explicit DeviceFrame(u64 bytes) {
@@ -38,8 +38,8 @@ struct ModelCase {
   Precision parameters, activations;
   u32 head_size;
   double loss_tolerance, gradient_tolerance;  // relative
-  Family family = Family::gpt2;               // of the others documents are packed
-  u32 lora = 0;                               // rank of adapters beside the model, which is frozen then
+  Family family = Family::gpt2;               // for other families than gpt2, documents are packed
+  u32 lora = 0;                               // rank of adapters beside the model, which is then frozen
 };
 std::ostream& operator<<(std::ostream& out, const ModelCase& c) {
   if (c.family != Family::gpt2) out << name(c.family) << "_";
@@ -50,7 +50,7 @@ std::ostream& operator<<(std::ostream& out, const ModelCase& c) {
 struct Losses {
   std::vector<double> of_micro_batch;
   double evaluated = 0;
-  std::vector<float> gradients;  // of the micro-batches' sum
+  std::vector<float> gradients;  // sum over micro-batches
 };
 
 class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelCase> {
@@ -85,7 +85,7 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
         .value();
   }
 
-  // keep: of both micro-batches, what backward needs of layers' insides; else it is made again.
+  // keep: saves the inside of layers for both micro-batches; otherwise backward recomputes it.
   template <class Runner>
   static Losses run(Runner& model, const i32* tokens, const i32* targets, const i32* starts, bool keep) {
     model.init(5, 5.0f);
@@ -145,7 +145,7 @@ TEST_P(CudaModelTest, RecomputeChangesNoBit) {
   EXPECT_TRUE(same_bits(kept.gradients, made_again.gradients));
 }
 
-// bf16 inside: each of some 20 arrays between the tokens and a gradient is rounded by up to 2^-9 of itself.
+// bf16: each of some 20 arrays between the tokens and a gradient is rounded by up to 2^-9 of its value.
 INSTANTIATE_TEST_SUITE_P(
     Precisions, CudaModelTest,
     testing::Values(ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5},

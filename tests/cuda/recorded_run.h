@@ -1,4 +1,4 @@
-// Runs on emulated GPUs whose calls are looked at, and runs that meet faults.
+// Records the calls of runs on emulated GPUs, and runs that meet faults.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ class NoData final : public StepSource {
   StepSettings settings(u64) const override { return {}; }
 };
 
-// Passes everything on, and remembers what was handed over.
+// Recorder passes everything on and records submissions.
 class Recorder final : public Executor {
  public:
   struct Submission {
@@ -58,7 +58,7 @@ class Recorder final : public Executor {
   Executor& executor_;
 };
 
-// The calls of one op: waits, the begin, kernels and copies, the end.
+// Calls of one op: waits, the begin, kernels and copies, the end.
 struct OpCalls {
   std::vector<unsigned> waits;
   std::vector<Call> work;
@@ -80,7 +80,8 @@ inline void expect_run_error(const Config& config, ErrorKind kind, std::initiali
   for (const char* word : words) EXPECT_THAT(report.error().message, ::testing::HasSubstr(word));
 }
 
-// Faults count from the second checkpoint on, however long measuring took before. REQUIRES: save_steps = 1.
+// Faults count from the second checkpoint on, however long measuring took before.
+// REQUIRES: save_steps = 1.
 inline Result<RunReport> run_into_faults(const Config& config, const emulated_cuda::Faults& faults) {
   std::jthread breaker([&](const std::stop_token& stop) {
     while (!stop.stop_requested() && !std::filesystem::exists(config.output.dir + "/checkpoint-2"))

@@ -1,4 +1,4 @@
-// The device's RMS norm against the CPU's, over odd shapes, precisions and alignments.
+// Tests the device's RMS norm against the CPU's, over odd shapes, precisions and alignments.
 #include <tuple>
 
 #include "kernels/cuda/kernels_cuda_parts.h"
@@ -65,7 +65,7 @@ TEST_P(CudaRmsNormTest, IsTheCpus) {
   EXPECT_LE(relative_error(dx.now(), want_dx), tolerance(activations, 2e-6));
   EXPECT_LE(relative_error(dweight.now(), want_dweight), 2e-6);
 
-  // Overwriting: what was there is gone, and the bits are the same each time, dx where dy is too.
+  // Overwriting discards the old values, and the bits are the same each time, also with dx in place of dy.
   back.add_to_dx = back.accumulate = false;
   rms_norm_backward_cuda(back, stream_);
   synchronize();

@@ -1,4 +1,4 @@
-// The device's rotation, with and without norms and documents, against the CPU's.
+// Tests the device's rotation, with and without norms and documents, against the CPU's.
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/rotary/rotary_launch.h"
 #include "tests/cuda/cuda_fixture.h"
@@ -12,7 +12,7 @@ class CudaRotary : public CudaTest {
   void expect_the_cpus(const RotaryCase&, Precision activations, Precision parameters, u64 shift);
 };
 
-// Nothing behind a weight is looked at, though lanes beyond the head go along with their warp.
+// Nothing past a weight's end may be used, although lanes past the head run along with their warp.
 std::vector<float> with_nans_behind(std::vector<float> weight) {
   weight.resize(weight.size() + 2 * rotary_pairs_max, std::numeric_limits<float>::quiet_NaN());
   return weight;

@@ -1,5 +1,5 @@
-// Whole training runs on several GPUs: they give the bits of one that accumulates as many micro-batches,
-// wherever anything lies.
+// Whole training runs on several GPUs: they give the bits of one GPU that accumulates as many micro-batches,
+// for any placement.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -38,7 +38,7 @@ class SeveralGpus : public ::testing::Test {
     EXPECT_GT(report.comm->measured.value, 0u);
   }
 
-  // Of 16 bits, where which does not matter.
+  // RETURNS: a 16-bit precision, for tests where either will do.
   static Precision half() {
     return test::gpu_multiplies(Precision::bf16) ? Precision::bf16 : Precision::fp16;
   }
@@ -52,7 +52,7 @@ struct Setting {
   bool clipping = true;
   double dropout = 0;
   HomePolicy home{};
-  u32 width = 64;  // from 128 on a layer has granules of the norm that one device owns whole
+  u32 width = 64;  // from 128 on, one device owns whole granules of the norm in a layer
 };
 
 std::string setting_name(const ::testing::TestParamInfo<Setting>& info) {
@@ -139,7 +139,8 @@ TEST_F(SeveralGpus, LearnAsTheCpuDoes) {
     EXPECT_NEAR(gpus.eval_losses[i], cpu.eval_losses[i], 2e-4) << i;
 }
 
-// In whichever order they are named: devices are the plan's, and state on them goes to checkpoints and back.
+// GPUs may be named in any order: a plan numbers devices itself, and their state goes to checkpoints and
+// back.
 TEST_F(SeveralGpus, ACheckpointOfOneGoesOnOnTwo) {
   Config two = gpu_config(dir_, half(), "whole");
   two.memory.home = HomePolicy::device;

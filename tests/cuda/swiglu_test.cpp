@@ -1,4 +1,4 @@
-// The device's SwiGLU against the CPU's, on every precision and on rows that are not whole vectors.
+// Tests the device's SwiGLU against the CPU's, in every precision and on rows that are not whole vectors.
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/swiglu/swiglu_launch.h"
 #include "tests/cuda/cuda_fixture.h"
@@ -38,7 +38,7 @@ void CudaSwiglu::expect_the_cpus(u32 rows, u32 columns, Precision precision, u64
   EXPECT_TRUE(same_bits(value.now(), y.now()));
   const auto elsewhere = d.now();
 
-  back.dgate_up = gate_up.values();  // where they lie
+  back.dgate_up = gate_up.values();  // in place
   back.value = dy.values();
   swiglu_backward_cuda(back, stream_);
   synchronize();

@@ -1,4 +1,4 @@
-// Whole training runs on a GPU: numbers do not depend on where anything lies, or on when streams run.
+// Whole training runs on a GPU: numbers depend neither on placement nor on the timing of streams.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -73,7 +73,7 @@ TEST_P(CudaTraining, PlacementChangesNoBit) {
   }
 }
 
-// Long enough for a library's attention, whose slices lie where the MLP's gradient was.
+// Sequences long enough for a library's attention, whose scratch lies in the memory of the MLP's gradient.
 TEST_P(CudaTrainingInHalves, AttentionByALibraryChangesNoBitWithPlacement) {
   Config base = gpu_config(dir_, GetParam());
   base.model.positions = base.train.sequence_length = 128;
@@ -102,7 +102,7 @@ TEST_P(CudaTrainingInHalves, AttentionByALibraryChangesNoBitWithPlacement) {
   }
 }
 
-// State that rests on the device goes to checkpoints and comes back, also to where it is somewhere else.
+// State at home on the device goes to checkpoints and comes back, also with another placement.
 TEST_P(CudaTraining, GoesOnElsewhere) {
   Config config = gpu_config(dir_, GetParam(), "whole");
   config.memory.home = HomePolicy::device;
@@ -115,7 +115,7 @@ TEST_P(CudaTraining, GoesOnElsewhere) {
   EXPECT_EQ(train_numbers(config, {.resume = "auto"}), whole);
 }
 
-// Where the run computed, text is made too.
+// Text is generated on the run's device.
 TEST_P(CudaTraining, WritesText) {
   const Config config = gpu_config(dir_, GetParam());
   ASSERT_TRUE(test::run(config));

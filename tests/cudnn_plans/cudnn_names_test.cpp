@@ -1,4 +1,4 @@
-// Our names for cuDNN's numbers, against its header.
+// Compares our names for cuDNN's numbers with its header.
 #include <cudnn_graph.h>
 #include <gtest/gtest.h>
 

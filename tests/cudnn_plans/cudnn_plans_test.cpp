@@ -1,5 +1,5 @@
-// Our graphs of attention against a real cuDNN, without a GPU: it makes plans for one that is described, and
-// compiles their kernels. What is not seen here is what those kernels compute.
+// Tests our graphs of attention against a real cuDNN, without a GPU: it makes plans for a described GPU and
+// compiles their kernels. The kernels' results are not tested here.
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace tidepool::cuda {
 namespace {
 
-// An H200 as cuDNN asks CUDA for it (cudaDeviceGetAttribute), under the names that it writes down.
+// An H200's answers to cuDNN's cudaDeviceGetAttribute queries, under cuDNN's names.
 constexpr const char* h200 = R"({
   "driverVer": 13000, "deviceVer": 900, "cudaDeviceId": 0, "deviceName": "NVIDIA H200",
   "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64], "regsPerBlock": 65536,
@@ -25,10 +25,10 @@ constexpr const char* h200 = R"({
 class CudnnPlans : public testing::Test {
  protected:
   void SetUp() override {
-    // Under this name cuDNN finds it again, and takes it for the driver.
+    // Loaded under this name, cuDNN finds the library and takes it for the driver.
     ASSERT_NE(::dlopen(FAKE_LIBCUDA, RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
     auto loaded = cudnn::Library::load();
-    // Beside a toolkit whose folder the loader does not know.
+    // Fallback: the folder of a toolkit that the loader does not search.
     if (!loaded && std::getenv("TIDEPOOL_CUDNN") == nullptr) {
       ::setenv("TIDEPOOL_CUDNN", "/usr/local/cuda/lib64/libcudnn.so.9", 1);
       loaded = cudnn::Library::load();
@@ -82,7 +82,7 @@ TEST_F(CudnnPlans, KnowOddSizes) {
   expect_plans(shape_of(1, 16384, 32, 8, 128), {1, 1}, Precision::bf16);
 }
 
-// A shape that it has no engine for is an answer, not a failure.
+// A shape without an engine is a valid answer, not a failure.
 TEST_F(CudnnPlans, AreNotMadeForOtherShapes) {
   const auto none =
       plan(cudnn_attention_backward(*library_, shape_of(1, 1024, 2, 2, 512), {1, 2}, Precision::bf16));

@@ -43,7 +43,8 @@ void async_copy(void* to, const void* from, std::size_t bytes, std::size_t zeros
   if (misaligned(to) || (bytes > 0 && misaligned(from)))
     fail("an asynchronous copy between unaligned addresses");
   const AsyncCopy copy = {to, from, bytes, zeros};
-  if (runtime().options.major < 8) return carry_out(copy);  // as kernels/cuda/async_copy.h does there
+  // completes at once, as in kernels/cuda/async_copy.h
+  if (runtime().options.major < 8) return carry_out(copy);
   block_runner().running().open_copies.push_back(copy);
 }
 

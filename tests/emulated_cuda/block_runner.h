@@ -1,4 +1,5 @@
-// One block's threads as fibers, and what they wait for. Kept by each host thread that runs kernels.
+// BlockRunner runs one block's threads as fibers and keeps what they wait for. One per host thread that runs
+// kernels.
 #pragma once
 
 #include <fmt/format.h>
@@ -26,11 +27,11 @@ struct DeviceThread {
   enum class State { ready, at_barrier, in_collective, left };
 
   ThreadIndices indices;
-  unsigned number = 0;  // in its block
+  unsigned number = 0;  // number within its block
   State state = State::ready;
   const char* waits_in = "";
   std::source_location where;
-  std::vector<AsyncCopy> open_copies;         // of the group that is not committed
+  std::vector<AsyncCopy> open_copies;         // copies of the uncommitted group
   std::deque<std::vector<AsyncCopy>> copies;  // committed, oldest first
   const std::function<void()>* kernel = nullptr;
   std::unique_ptr<Fiber> fiber = std::make_unique<Fiber>();
@@ -47,7 +48,7 @@ class BlockRunner {
  public:
   void run(const Grid&, uint3 block, std::uint64_t seed, const std::function<void()>& kernel);
 
-  // The running thread's side. See block.h.
+  // Called by the running thread. See block.h.
   void barrier(std::source_location);
   void collective(unsigned mask, const void* in, void* out, WarpFunction, const char* name,
                   std::source_location);
@@ -76,11 +77,11 @@ class BlockRunner {
   std::vector<std::byte> shared_;                                                    // static, then dynamic
   std::vector<StaticVariable> statics_;
   std::size_t statics_end_ = 0;
-  std::size_t statics_max_ = 0;  // what dynamic shared memory leaves
+  std::size_t statics_max_ = 0;  // bytes of static memory that dynamic shared memory leaves
   DeviceThread* running_ = nullptr;
 };
 
-// This host thread's.
+// RETURNS: this host thread's runner.
 BlockRunner& block_runner();
 
 }  // namespace emulated_cuda

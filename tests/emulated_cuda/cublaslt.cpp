@@ -1,4 +1,4 @@
-// Handles, and what the library would refuse or misread.
+// Handles of the emulated cuBLASLt, with checks for calls that the library would refuse or misread.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -11,7 +11,7 @@ using namespace emulated_cuda;
 
 namespace {
 
-// What the heuristic was told travels in the algorithm, and is held against each call.
+// The arguments of the heuristic travel in the algorithm and are compared with each call.
 struct Chosen {
   std::uint64_t m, n, k;
   std::uint32_t align_a, align_b, align_c, align_d;
@@ -24,7 +24,7 @@ std::uint64_t inner_of(const cublasLtMatmulDescOpaque_t& o, const cublasLtMatrix
   return o.transpose_a == CUBLAS_OP_N ? a.columns : a.rows;
 }
 
-// Types as the library's table has them, shapes that belong together.
+// Checks types against the library's table, and that shapes match.
 bool supported(const cublasLtMatmulDescOpaque_t& o, const cublasLtMatrixLayoutOpaque_t& a,
                const cublasLtMatrixLayoutOpaque_t& b, const cublasLtMatrixLayoutOpaque_t& d) {
   if (a.type != b.type || (d.type != a.type && d.type != CUDA_R_32F)) return false;

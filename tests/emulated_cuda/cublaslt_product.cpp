@@ -17,7 +17,7 @@ float element(const void* data, cudaDataType_t type, std::size_t at) {
                             : std::bit_cast<float>(std::uint32_t{half} << 16);
 }
 
-// The library rounds to the nearest, ties to even: not as our own kernels do.
+// The library rounds to nearest, ties to even, unlike our own kernels.
 void store(void* data, cudaDataType_t type, std::size_t at, float value) {
   if (type == CUDA_R_32F) {
     static_cast<float*>(data)[at] = value;
@@ -32,7 +32,7 @@ void store(void* data, cudaDataType_t type, std::size_t at, float value) {
   static_cast<std::uint16_t*>(data)[at] = static_cast<std::uint16_t>(rounded >> 16);
 }
 
-// [outer][k] as floats, so that the product's inner loop runs along both.
+// RETURNS: [outer][k] as floats, so that the product's inner loop is contiguous in both factors.
 std::vector<float> rows_along_k(const void* data, const cublasLtMatrixLayoutOpaque_t& l, bool k_is_rows) {
   const std::size_t outer = k_is_rows ? l.columns : l.rows, k = k_is_rows ? l.rows : l.columns;
   std::vector<float> out(outer * k);
@@ -47,7 +47,7 @@ std::vector<float> rows_along_k(const void* data, const cublasLtMatrixLayoutOpaq
 
 std::atomic<std::uint64_t> of_constants{0};
 
-// NaN too: what device memory holds before anything is written.
+// RETURNS: true also if a value is NaN, which unwritten device memory contains.
 bool is_constant(const std::vector<float>& factor) {
   return std::ranges::any_of(factor, [](float x) { return x != x; }) ||
          std::ranges::all_of(factor, [&](float x) { return x == factor.front(); });

@@ -1,6 +1,6 @@
 // The subset of the CUDA runtime that we use, on the host and without a GPU: product code that includes
-// <cuda_runtime.h> is compiled against this header and linked with the emulation in place of CUDA.
-// Names, types and semantics are CUDA's; what is stricter here is said in README.md.
+// <cuda_runtime.h> is compiled against this header and linked with the emulation instead of CUDA. Names,
+// types and semantics are CUDA's; README.md lists what is stricter here.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// CUDA's device language for a C++ compiler of the host: the subset that our kernels use. What is missing
-// here does not compile, and that is meant: __shared__ (write BLOCK_SHARED or dynamic_shared, see
-// kernels/cuda/device.h, so that it can be poisoned), atomics and fast approximations.
+// CUDA's device language for a C++ compiler of the host: the subset that our kernels use. Other features do
+// not compile, on purpose: __shared__ (write BLOCK_SHARED or dynamic_shared, see kernels/cuda/device.h, so
+// that it can be poisoned), atomics and fast approximations.
 #pragma once
 
 #include <bit>
@@ -59,7 +59,7 @@ T shuffle(unsigned mask, T value, unsigned source, const char* name, std::source
   return out;
 }
 
-// The last lane of this lane's segment of `width`.
+// RETURNS: the last lane of this lane's segment of `width`.
 inline unsigned segment_end(unsigned lane, int width) { return lane | (static_cast<unsigned>(width) - 1); }
 
 unsigned ballot(unsigned mask, bool predicate, const char* name, std::source_location);
@@ -97,7 +97,7 @@ T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32,
                                 where);
 }
 
-// Stops the process; a device stops the kernel, and reports it from then on.
+// Stops the process; a real device stops the kernel, and reports the trap in all later calls.
 [[noreturn]] void __trap(std::source_location where = std::source_location::current());
 
 inline unsigned __ballot_sync(unsigned mask, int predicate,
@@ -123,7 +123,8 @@ inline float __fsqrt_rn(float a) { return std::sqrt(a); }
 inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
-// Approximations: a device's differ in the last bits, so no promise of equal bits may rest on them.
+// Approximations: a real device's results differ in the last bits, so no guarantee of equal bits may depend
+// on them.
 inline float rsqrtf(float a) { return 1.0f / std::sqrt(a); }
 inline float __expf(float a) {
   return std::exp2(a * 1.44269504088896341f);
@@ -142,7 +143,7 @@ inline int __popc(unsigned a) { return std::popcount(a); }
 inline int __clz(int a) { return std::countl_zero(static_cast<unsigned>(a)); }
 inline int __ffs(int a) { return a == 0 ? 0 : std::countr_zero(static_cast<unsigned>(a)) + 1; }
 
-// Loads and stores that differ in caching only.
+// Loads and stores that differ only in caching.
 template <class T>
 T __ldg(const T* from) {
   return *from;

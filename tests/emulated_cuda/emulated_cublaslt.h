@@ -1,4 +1,4 @@
-// What stands behind the emulated library's handles, and the product itself.
+// Types behind the emulated library's handles, and the product itself.
 #pragma once
 
 #include "cublasLt.h"
@@ -24,14 +24,15 @@ struct cublasLtMatmulPreferenceOpaque_t {
 
 namespace emulated_cuda {
 
-// A copy of all that one call names: it runs later.
+// A copy of all arguments of a call, because it runs later.
 struct MatmulCall {
   cublasLtMatmulDescOpaque_t operation;
   cublasLtMatrixLayoutOpaque_t a, b, d;
   const void *a_data, *b_data, *c_data;
   void* d_data;
   float alpha, beta;
-  std::uint64_t parts;  // of each sum, of their own before they are added: 1 for the first algorithm advised
+  // number of partial sums per result, added at the end: 1 for the first algorithm advised
+  std::uint64_t parts;
 };
 
 inline std::size_t width_of(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }

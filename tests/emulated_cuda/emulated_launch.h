@@ -1,4 +1,5 @@
-// cudaLaunchKernel, which has to know the kernel's parameters to copy them: included by cuda_runtime.h.
+// cudaLaunchKernel as a template, because it must know the kernel's parameters to copy them. Included by
+// cuda_runtime.h.
 #pragma once
 
 #include <functional>
@@ -17,7 +18,7 @@ std::tuple<P...> copied_arguments(void** arguments, std::index_sequence<I...>) {
 
 }  // namespace emulated_cuda
 
-// Arguments are copied now, as CUDA does.
+// Copies arguments at once, as CUDA does.
 template <class... P>
 cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void** arguments,
                              std::size_t shared_bytes, cudaStream_t stream) {

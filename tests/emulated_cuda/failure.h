@@ -1,4 +1,4 @@
-// What real hardware leaves to chance stops the emulation, with what is wrong and where.
+// Stops the emulation, with reason and place, on errors that real hardware leaves to chance.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A stack of its own that runs one job after the other and can pause inside one. Boost.Context, and not
-// ucontext, whose every switch is a system call: a block of 256 threads switches thousands of times.
+// Fiber has its own stack, runs one job after the other, and can pause inside a job. Uses Boost.Context and
+// not ucontext, whose every switch is a system call: a block of 256 threads switches thousands of times.
 #pragma once
 
 #include <boost/context/fiber.hpp>
@@ -15,11 +15,13 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // REQUIRES: no job is under way. It begins with the next resume().
+  // Sets a job, which begins with the next resume().
+  // REQUIRES: no job is running.
   void set_job(Job job, void* context) { job_ = job, context_ = context; }
-  // Runs the job until it pauses or ends; true once it has ended.
+  // Runs the job until it pauses or ends.
+  // RETURNS: true once the job has ended.
   bool resume();
-  // From inside the job: back to whoever called resume().
+  // Called inside the job: returns to the caller of resume().
   void pause() { caller_ = std::move(caller_).resume(); }
 
  private:

@@ -1,5 +1,5 @@
-// Graphs: a stream's work captured instead of run, and run as often as one likes. What CUDA does not allow
-// while a stream captures is refused and spoils the capture, as there.
+// Graphs: a stream's work is captured instead of run, and can then be run any number of times. Calls that
+// CUDA forbids during a capture are refused and invalidate the capture, as in CUDA.
 #include <algorithm>
 #include <functional>
 
@@ -39,7 +39,7 @@ bool knows(cudaGraphExec_t graph, cudaStream_t stream) {
   return graph != nullptr && graph->device == stream->device;
 }
 
-// Device memory is taken at the first of an upload and a launch.
+// Takes device memory at the first upload or launch, whichever comes first.
 cudaError_t bring(Runtime& r, CUgraphExec_st& graph) {
   if (graph.bytes > 0) return cudaSuccess;
   const std::size_t bytes = graph.nodes->size() * r.options.graph_node_bytes;
@@ -127,7 +127,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   return cudaSuccess;
 }
 
-// A launch that has not ended keeps what it needs.
+// A running launch keeps the resources it needs.
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
   Runtime& r = runtime();
   Lock lock(r.mutex);

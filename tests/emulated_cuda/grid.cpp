@@ -8,7 +8,7 @@
 namespace emulated_cuda {
 namespace {
 
-// i -> (i * step + first) mod n visits every number once where step has no divisor in common with n.
+// i -> (i * step + first) mod n visits every number once if step and n are coprime.
 struct Shuffle {
   std::uint64_t n, step, first;
 

@@ -1,4 +1,4 @@
-// Kernel launches: what the driver would refuse, and the grid as an operation of the stream.
+// Kernel launches: refuses what the driver would refuse, and runs the grid as an operation of the stream.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@ bool within(dim3 d, unsigned x, unsigned y, unsigned z) {
   return d.x >= 1 && d.y >= 1 && d.z >= 1 && d.x <= x && d.y <= y && d.z <= z;
 }
 
-// Of a block's shared memory. Who asked for more dynamic than the default may have all that the device
-// grants; what of it is static shows when a block runs.
+// RETURNS: the limit of a block's shared memory. If more dynamic memory than the default was requested, the
+// limit is all that the device grants; static memory counts against it when a block runs.
 std::size_t shared_bytes_of_block(const Runtime& r, const void* kernel) {
   const auto limit = r.shared_limits.find({current_device(), kernel});
   const bool raised = limit != r.shared_limits.end() && limit->second > shared_bytes_default;
@@ -53,7 +53,7 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
   if (const cudaError_t error = refusal(r, kernel, grid, block, shared_bytes); error != cudaSuccess) {
     return returned(error);
   }
-  // A kernel that nobody asked for before is loaded now, which waits for the device and takes memory.
+  // A kernel's first use loads it, which waits for the device and takes memory.
   if (r.loaded.insert({stream->device, kernel}).second && stream->capture) return returned(spoil(*stream));
   r.calls.push_back({.kind = CallKind::launch,
                      .device = stream->device,

@@ -1,4 +1,4 @@
-// Allocations with red zones and poison, and the copies between them.
+// Allocations with red zones and poison, and copies between them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 namespace emulated_cuda {
 namespace {
 
-constexpr std::size_t zone_bytes = 256;  // also what cudaMalloc aligns to
+constexpr std::size_t zone_bytes = 256;  // also the alignment of cudaMalloc
 constexpr int poison_byte = 0xff;
 
 std::byte* pointer_of(std::uintptr_t address) { return reinterpret_cast<std::byte*>(address); }
 std::uintptr_t address_of(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 std::size_t padded(std::size_t bytes) { return (bytes + zone_bytes - 1) / zone_bytes * zone_bytes; }
 
-// 0xfffb by even address: a NaN in every precision, another one than of memory never written.
+// 0xfffb at even addresses: a NaN in every precision, different from the poison of unwritten memory.
 std::byte zone_byte(const std::byte* at) {
   return address_of(at) % 2 == 0 ? std::byte{0xfb} : std::byte{0xff};
 }
@@ -43,7 +43,7 @@ void check_zones(std::uintptr_t address, const Allocation& a) {
   }
 }
 
-// Between red zones: zone, bytes up to a multiple of the zone, zone.
+// Layout: red zone, bytes rounded up to a multiple of the zone, red zone.
 void* allocate(std::size_t bytes, MemoryKind kind) {
   auto* base = static_cast<std::byte*>(std::aligned_alloc(zone_bytes, padded(bytes) + 2 * zone_bytes));
   if (base == nullptr) return nullptr;
@@ -71,7 +71,7 @@ cudaError_t release(void* p, MemoryKind kind, CallKind call) {
   return returned(entry_error(lock));
 }
 
-// Null, or why a copy between these is not one of ours.
+// RETURNS: null, or why a copy between these addresses is an error.
 const char* fault_of_copy(const Lock& lock, const void* to, const void* from, std::size_t bytes,
                           cudaMemcpyKind kind) {
   const Allocation* target = find_memory(lock, to, bytes);
@@ -94,7 +94,7 @@ void require_copy(const Lock& lock, const void* to, const void* from, std::size_
   }
 }
 
-// A stream of one device that touches another's memory does so by a copy between the two.
+// A stream may access another device's memory only by a copy between the two devices.
 void require_own_memory(const Lock& lock, const void* to, const void* from, int device) {
   const auto own = [&](const void* p) {
     const Allocation* found = find_memory(lock, p, 1);

@@ -1,4 +1,4 @@
-// Errors, devices and what tests ask.
+// Errors, devices, and queries by tests.
 #include "runtime.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The state behind the emulated runtime. One per process, as CUDA's is; mutex_ guards all of it.
+// Runtime is the state behind the emulated runtime. One per process, as in CUDA; its mutex guards all of it.
 #pragma once
 
 #include <condition_variable>
@@ -14,17 +14,17 @@
 
 namespace emulated_cuda {
 
-// The place in a stream that an event marks.
+// Mark is the place in a stream that an event marks.
 struct Mark {
   CUstream_st* stream = nullptr;
   int device = 0;
   std::uint64_t operation = 0;
   bool done = false;
-  bool captured = false;  // in a graph: nothing of it can be asked
+  bool captured = false;  // inside a graph: it cannot be queried
   double seconds = 0;
 };
 
-// A stream's work on its way into a graph.
+// Capture records a stream's work into a graph.
 struct Capture {
   cudaStreamCaptureMode mode{};
   std::thread::id thread;
@@ -42,11 +42,11 @@ struct Allocation {
 
 struct Runtime {
   std::mutex mutex;
-  std::condition_variable changed;  // an operation ended, came, or is wanted
+  std::condition_variable changed;  // an operation ended, was enqueued, or is waited for
   Options options;
   Faults faults;
   std::map<int, cudaError_t> sticky;  // by device
-  std::map<int, unsigned> contexts;   // by device: the flags that it was started with
+  std::map<int, unsigned> contexts;   // by device: its flags at the start
   std::vector<Call> calls;
   std::map<std::uintptr_t, Allocation> memory;
   std::map<std::pair<int, const void*>, int> shared_limits;  // by device and kernel
@@ -63,36 +63,36 @@ Runtime& runtime();
 
 using Lock = std::unique_lock<std::mutex>;
 
-// What has befallen a device.
+// RETURNS: the device's sticky error.
 cudaError_t sticky_error(const Lock&, int device);
-// What a call returns before it does anything: cudaSuccess, an injected fault, or the sticky error.
+// RETURNS: the result of a call before it does anything: cudaSuccess, an injected fault, or the sticky error.
 cudaError_t entry_error(const Lock&);
-// Likewise of calls that hand work to a stream, which a spoilt capture refuses.
+// The same for calls that submit work to a stream, which an invalidated capture refuses.
 cudaError_t entry_error(const Lock&, cudaStream_t);
-// Likewise of calls that a capture does not see, and so does not allow: the caller's own, or, if it is
-// global, anybody's. They spoil it.
+// The same for calls that a capture cannot record and so forbids: in its own thread, or, for a global
+// capture, in any thread. Such calls invalidate the capture.
 cudaError_t unsafe_entry_error(const Lock&);
-cudaError_t spoil(CUstream_st&);  // its capture
+cudaError_t spoil(CUstream_st&);  // invalidates its capture
 // Remembers an error for cudaGetLastError.
 cudaError_t returned(cudaError_t);
-bool fires(int& countdown);  // of a fault
+bool fires(int& countdown);  // counts down a fault
 int current_device();
 
-// Puts work into a stream; it is run without the lock, unless the device has failed by then. Under capture it
-// goes into the graph instead, and the call that was recorded last is marked. `operations`: what it counts by
-// the clock of events.
+// Enqueues work in a stream; it runs without the lock, unless the device has failed by then. Under capture
+// the work goes into the graph instead, and the last recorded call is marked. `operations`: its length on the
+// clock of events.
 void enqueue(Lock&, cudaStream_t, std::function<void()> work, unsigned operations = 1);
 std::size_t free_bytes_of(const Runtime&, int device);
-// Counts device memory that is no allocation of the caller's.
+// Counts device memory that is not an allocation of the caller.
 void take_device_bytes(Runtime&, int device, std::size_t);
 
-// Where the product finds libraries that it loads.
+// Sets the paths under which the product looks for run-time libraries.
 void place_libraries(const Options&);
 
-// Stops the process for the default stream.
+// Stops the process if the stream is the default stream.
 void require_stream(cudaStream_t);
 
-// Null where [p, p + bytes) is not within one allocation.
+// RETURNS: null if [p, p + bytes) is not within one allocation.
 const Allocation* find_memory(const Lock&, const void* p, std::size_t bytes);
 // Stops the process unless the range is device memory.
 void require_device_memory(const void* p, std::size_t bytes, const char* what);
@@ -108,10 +108,10 @@ struct CUstream_st {
   };
   std::deque<Operation> queue;
   std::uint64_t enqueued = 0, finished = 0;
-  std::uint64_t wanted = 0;  // somebody waits until this many are finished
+  std::uint64_t wanted = 0;  // some thread waits until this many are finished
   bool closing = false;
   std::uint64_t random = 0;
-  std::uint64_t operations = 0;  // run so far
+  std::uint64_t operations = 0;  // operations run so far
   std::unique_ptr<emulated_cuda::Capture> capture;
   std::thread thread;
 };
@@ -130,5 +130,5 @@ struct CUgraph_st {
 struct CUgraphExec_st {
   int device = 0;
   std::shared_ptr<const std::vector<std::function<void()>>> nodes;
-  std::size_t bytes = 0;  // of device memory, once it is there
+  std::size_t bytes = 0;  // device memory, once taken
 };

@@ -1,4 +1,4 @@
-// Streams, each an in-order queue with a thread of its own, and the events that mark places in them.
+// Streams, each an in-order queue with its own thread, and the events that mark places in them.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -17,7 +17,7 @@ double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// What the stream's events read.
+// RETURNS: the time that the stream's events record.
 double seconds_of(const CUstream_st& stream) {
   const double operation_us = runtime().options.operation_us;
   return operation_us > 0 ? static_cast<double>(stream.operations) * operation_us * 1e-6 : steady_seconds();
@@ -26,7 +26,7 @@ double seconds_of(const CUstream_st& stream) {
 void jitter(CUstream_st& stream, unsigned us_max) {
   if (us_max == 0) return;
   stream.random = tidepool::mix_bits(stream.random + tidepool::golden_gamma);
-  if (stream.random % 2 == 0) return;  // half of the operations follow at once
+  if (stream.random % 2 == 0) return;  // half of the operations follow without a pause
   std::this_thread::sleep_for(std::chrono::microseconds((stream.random >> 8) % us_max));
 }
 
@@ -57,14 +57,14 @@ void run_stream(CUstream_st& stream) {
   }
 }
 
-// Waits on the host, or on another stream's thread, until `stream` has finished `operations`.
+// Waits, on the host or on another stream's thread, until `stream` has finished `operations`.
 void wait_until(Lock& lock, CUstream_st& stream, std::uint64_t operations) {
   stream.wanted = std::max(stream.wanted, operations);
   runtime().changed.notify_all();
   runtime().changed.wait(lock, [&] { return stream.finished >= operations; });
 }
 
-// A device that has failed waits for nobody, and nobody for it.
+// A failed device waits for nothing, and nothing waits for it.
 void wait_for_mark(Lock& lock, const std::shared_ptr<Mark>& mark) {
   Runtime& r = runtime();
   const auto passes = [&] {
@@ -138,7 +138,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return cudaSuccess;
 }
 
-// What is queued is still run, as in CUDA; here the caller waits for it.
+// Queued work still runs, as in CUDA; here the caller waits for it.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
@@ -174,7 +174,7 @@ cudaError_t cudaDeviceSynchronize() {
   for (CUstream_st* stream : r.streams)
     if (stream->device == device && stream->capture) return returned(spoil(*stream));
   r.calls.push_back({.kind = CallKind::device_synchronize, .device = device});
-  const std::vector<CUstream_st*> streams = r.streams;  // REQUIRES: none is destroyed meanwhile
+  const std::vector<CUstream_st*> streams = r.streams;  // REQUIRES: no stream is destroyed meanwhile
   for (CUstream_st* stream : streams) {
     if (stream->device == device) wait_until(lock, *stream, stream->enqueued);
   }
@@ -190,7 +190,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (const cudaError_t error = sticky_error(lock, stream->device); error != cudaSuccess)
     return returned(error);
   if (stream->capture) return returned(spoil(*stream));
-  stream->wanted = stream->enqueued;  // who asks again and again waits
+  stream->wanted = stream->enqueued;  // repeated queries count as waiting
   r.changed.notify_all();
   return returned(stream->finished == stream->enqueued ? cudaSuccess : cudaErrorNotReady);
 }

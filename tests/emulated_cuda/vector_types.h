@@ -1,4 +1,4 @@
-// CUDA's small vectors, sized and aligned as CUDA has them.
+// CUDA's small vector types, with CUDA's sizes and alignments.
 #pragma once
 
 struct uint3 {

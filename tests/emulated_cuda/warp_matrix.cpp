@@ -1,4 +1,4 @@
-// Matrix instructions of a warp: lanes bring fragments, the last one to come does the work of all.
+// Matrix instructions of a warp: lanes supply fragments, the last arriving lane computes for all.
 #include <atomic>
 #include <bit>
 #include <cstring>
@@ -21,7 +21,7 @@ struct MmaIn {
   float d[4];
 };
 
-// Element `odd` of a pair of bf16 or fp16.
+// RETURNS: element `odd` of a pair of bf16 or fp16.
 template <bool fp16>
 float element(std::uint32_t pair, unsigned odd) {
   if (fp16) return tidepool::float_from_fp16(static_cast<std::uint16_t>(odd != 0 ? pair >> 16 : pair));
@@ -83,8 +83,8 @@ void run_quad_pairs(const WarpView& warp) {
 
 std::atomic<std::uint64_t> conflicts = 0;
 
-// 128 bytes come at once: lanes are served in groups that want as many. Those of a group that want the same
-// words share them.
+// Shared memory delivers 128 bytes at once, so lanes are served in groups that read as much. Lanes of a group
+// that read the same words share them.
 template <unsigned bytes>
 void count_read_conflicts(const WarpView& warp) {
   constexpr unsigned lanes = 128 / bytes;
@@ -100,8 +100,8 @@ void count_read_conflicts(const WarpView& warp) {
   }
 }
 
-// Shared memory is 8 groups of banks of 16 bytes; a matrix comes at once if each of its rows is in another
-// one.
+// Shared memory has 8 groups of banks of 16 bytes; a matrix is loaded at once if all its rows are in
+// different groups.
 void count_conflicts(const WarpView& warp) {
   for (unsigned m = 0; m < 4; ++m) {
     unsigned groups = 0;

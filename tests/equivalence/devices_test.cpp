@@ -1,5 +1,5 @@
 // Several devices change no number: N devices with one micro-batch each give the bits of one device that
-// accumulates N, and then every placement gives those too (placement_test has groups of two devices).
+// accumulates N, for every placement (placement_test has groups of two devices).
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Settings, Devices,
                                            Setting{Precision::fp16, false, 0.0, HomePolicy::device}),
                          setting_name);
 
-// The least host that does: what it has no room for rests on the devices, as shards.
+// Uses the smallest host memory that fits: the rest of the state is at home on the devices, as shards.
 TEST(Devices, WhatTheHostHasNoRoomForChangesNoNumber) {
   const TrainDir dir;
   const Setting setting{Precision::bf16, true, 0.1, HomePolicy::automatic};
@@ -88,7 +88,7 @@ TEST(Devices, WhatTheHostHasNoRoomForChangesNoNumber) {
     options.advise = false;
     return check_fits(*graph, options).has_value();
   };
-  u64 fails = 0, does = 64;  // of 64 KiB
+  u64 fails = 0, does = 64;  // in units of 64 KiB
   while (fails + 1 < does) {
     const u64 middle = (fails + does) / 2;
     (fits(Bytes{middle * 64 * kib}) ? does : fails) = middle;
@@ -102,7 +102,7 @@ TEST(Devices, WhatTheHostHasNoRoomForChangesNoNumber) {
   EXPECT_EQ(test::train_numbers(tight), expected) << how_to_repeat(tight);
 }
 
-// A stop and a resume on another number of devices: the checkpoint does not know how many there were.
+// Stops and resumes on another number of devices: the checkpoint does not depend on that number.
 TEST(Devices, ACheckpointOfOneGoesOnOnTwo) {
   const TrainDir dir;
   const Setting setting{Precision::bf16, true, 0.0, HomePolicy::mixed};

@@ -1,9 +1,9 @@
-// Offload never changes numbers: whole runs of the trainer under settings that together cover every pair
-// of placements, against one another to the bit.
+// Offload never changes numbers: whole runs of the trainer under settings that together cover every pair of
+// placement options are compared to the bit.
 //
 // Within a group (precision, accumulation, clipping) everything else may vary: homes, chunk size, sweeps,
-// recompute, threads, disk backend, queue depth, budgets. Two sweeps need two micro-batches, so a group
-// with accumulation 1 has one sweep only.
+// recompute, threads, disk backend, queue depth, budgets. Two sweeps need two micro-batches, so a group with
+// accumulation 1 has one sweep only.
 #include "tests/support/placement.h"
 
 #include <fmt/format.h>
@@ -64,7 +64,7 @@ Config group_config(const Group& group, const TrainDir& dir) {
   return c;
 }
 
-// Where the kernel refuses io_uring (some containers do) both levels are the thread pool.
+// If the kernel refuses io_uring (as in some containers), both levels use the thread pool.
 bool io_uring_works(const TrainDir& dir) {
   Config c = test::small_config(dir, "probe");
   c.train.max_steps = 1;
@@ -99,8 +99,8 @@ TEST_P(Placement, ChangesNoBit) {
   EXPECT_GE(rows.size(), 6u);
   EXPECT_TRUE(missing.empty()) << missing.size() << " pairs of settings were not run";
   ASSERT_EQ(first->losses.size(), 4u);
-  // Equal numbers, and numbers of something learning. Four steps of adapters are less than the noise of
-  // batches; that they learn, and what, golden/lora_test says.
+  // Numbers must be equal, and the model must learn. For adapters, four steps change the loss less than the
+  // noise of batches does; golden/lora_test checks what they learn.
   if (!GetParam().lora) {
     EXPECT_LT(first->losses.back(), first->losses.front());
     EXPECT_EQ(first->skipped_steps, GetParam().precision == Precision::fp16 ? 2u : 0u);
@@ -132,7 +132,7 @@ TEST(Pairwise, CoversEveryPair) {
   for (const Row& row : rows)
     for (const test::Pair& pair : test::pairs_of(row)) missing.erase(pair);
   EXPECT_TRUE(missing.empty());
-  EXPECT_LE(rows.size(), 20u);  // 12 is the least: 4 homes x 3 chunk sizes
+  EXPECT_LE(rows.size(), 20u);  // 12 is the lower bound: 4 homes x 3 chunk sizes
 }
 
 }  // namespace tidepool::placement_test

@@ -1,7 +1,7 @@
-// A run that was stopped or killed, and went on under other budgets, threads and chunk sizes, ends with
-// the numbers of the run that nobody disturbed.
+// A run that was stopped or killed, and resumed under other budgets, threads and chunk sizes, ends with the
+// numbers of an undisturbed run.
 //
-// TIDEPOOL_KILLS=30 kills that often in all (6 otherwise); TIDEPOOL_SEED chooses other moments.
+// TIDEPOOL_KILLS=30 sets the number of kills in all (default 6); TIDEPOOL_SEED chooses other moments.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -53,7 +53,7 @@ Config resume_config(const Kind& kind, const TrainDir& dir, const std::string& r
   return c;
 }
 
-// Everything that may differ between a run and the one that goes on with it.
+// Changes everything that may differ between a run and its resume.
 Config elsewhere(Config c, u64 turn) {
   constexpr HomePolicy homes[] = {HomePolicy::disk, HomePolicy::automatic, HomePolicy::mixed,
                                   HomePolicy::host};
@@ -124,14 +124,14 @@ TEST_P(Resume, AfterKillAtAnyMoment) {
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
     if (!alive) {
       ASSERT_EQ(child.wait(), 0) << child.output();
-      fs::remove_all(config.output.dir);  // done: from the beginning
+      fs::remove_all(config.output.dir);  // done: starts again
       continue;
     }
     const int code = child.kill_now();
     ASSERT_TRUE(code == 128 + SIGKILL || code == 0) << code << "\n" << child.output();
     done += code != 0;
   }
-  ChildRun last(elsewhere(config, 2), "auto");  // uses the disk: clears what a killed run left there
+  ChildRun last(elsewhere(config, 2), "auto");  // uses the disk: clears the leftovers of a killed run
   ASSERT_EQ(last.wait(), 0) << last.output();
   const auto report = read_report(config.output.dir);
   ASSERT_TRUE(report) << report.error().message;
@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Resume,
                                   (info.param.clipping ? "_clipped" : "_unclipped");
                          });
 
-// ---- a damaged checkpoint is named, and the one before it used
+// ---- a damaged checkpoint is named, and the previous checkpoint is used
 
 void flip_a_bit(const std::string& path) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -191,7 +191,7 @@ TEST_P(Damaged, CheckpointIsNamedAndTheOneBeforeUsed) {
   EXPECT_EQ(numbers_of(*report), undisturbed);
 }
 
-// Asked for by name, a damaged checkpoint is an error: another one was not asked for.
+// A damaged checkpoint that the user named is an error: no other checkpoint replaces it.
 TEST_P(Damaged, CheckpointAskedForByNameIsRefused) {
   const TrainDir dir;
   const Config config = resume_config({Precision::fp32, true}, dir, "run");

@@ -1,5 +1,5 @@
-// The same plans on the cpu executor, which moves bytes and counts those, and on the sim executor, which
-// moves none: every link carries as many bytes on both, and as many as the plan says.
+// Runs the same plans on the cpu executor, which moves and counts bytes, and on the sim executor, which moves
+// none: each link carries the same bytes on both, and as many as the plan says.
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"

@@ -1,5 +1,5 @@
-// A save is stopped at each of its operations, by a fault and by a kill; what is there afterwards must
-// always resume. The order of syncs is checked too, since a kill does not show a missing fsync.
+// Stops a save at each of its operations, by a fault and by a kill; the remaining files must always resume.
+// Checks the order of syncs too, since a kill does not reveal a missing fsync.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 struct FaultPlan {
   u64 fail_at = ~u64{0};  // number of the operation that fails
-  bool dead = false;      // every operation after it fails too: the process is gone
+  bool dead = false;      // every later operation fails too, as if the process had died
   u64 done = 0;
   std::vector<std::string> log;
 
@@ -39,7 +39,7 @@ class FaultyFile final : public OutputFile {
 
   Result<void> append(std::span<const std::byte> bytes) override {
     if (!plan_.fails("append " + path_)) return real_->append(bytes);
-    (void)real_->append(bytes.first(bytes.size() / 2));  // torn
+    (void)real_->append(bytes.first(bytes.size() / 2));  // a torn write
     return output_error("write", path_, ENOSPC);
   }
   Result<void> finish() override {
@@ -91,7 +91,7 @@ class CheckpointFault : public ::testing::Test {
     state.randomise(graph_, step);
     return state;
   }
-  // Saves `step` in `run_dir` under `plan`, which counts from here.
+  // Saves `step` in `run_dir` under `plan`, whose count starts here.
   Result<void> save(const std::string& run_dir, u64 step, FaultPlan& plan) {
     const u64 fail_at = std::exchange(plan.fail_at, ~u64{0});
     auto store = open_store(run_dir, graph_, std::make_unique<FaultyFiles>(plan), max_shard_size_);
@@ -103,7 +103,7 @@ class CheckpointFault : public ::testing::Test {
     TRY(store->rotate({.saved_step = step, .total_limit = 1}));
     return {};
   }
-  // A new process: sweeps, and resumes from `steps`, whichever is there.
+  // Acts as a new process: sweeps, and resumes from one of `steps`.
   u64 resume(const std::string& run_dir, const std::set<u64>& steps) {
     auto store = open_store(run_dir, graph_);
     EXPECT_TRUE(store->sweep().has_value());
@@ -158,14 +158,14 @@ TEST_F(CheckpointFault, one_failed_operation_leaves_the_older_one_and_no_litter)
     ASSERT_TRUE(save(dir.path(), 1, plan).has_value());
     plan.fail_at = n;
     const auto saved = save(dir.path(), 2, plan);
-    if (saved) continue;  // the failed one was a clean-up
+    if (saved) continue;  // the failed operation was part of the clean-up
     EXPECT_EQ(saved.error().kind, ErrorKind::io);
     EXPECT_THAT(saved.error().message, HasSubstr("checkpoint"));
     resume(dir.path(), {1, 2});
   }
 }
 
-// The newest thing durable before anything older goes.
+// The newest checkpoint is durable before an older one is removed.
 TEST_F(CheckpointFault, syncs_come_before_renames_and_renames_before_deletions) {
   const TemporaryDirectory dir;
   FaultPlan plan;
@@ -189,7 +189,7 @@ TEST_F(CheckpointFault, syncs_come_before_renames_and_renames_before_deletions) 
             at(fmt::format("rename {0}/checkpoint-1 {0}/checkpoint-1.gone-{1}", dir.path(), ::getpid())));
 }
 
-// Item 21: what a file system refuses of a save shows before the first step.
+// Item 21: if a file system refuses an operation of a save, that is found before the first step.
 TEST_F(CheckpointFault, a_rehearsal_asks_for_each_operation_of_a_save_and_leaves_nothing) {
   const TemporaryDirectory dir;
   FaultPlan plan;
@@ -216,7 +216,7 @@ TEST_F(CheckpointFault, a_rehearsal_asks_for_each_operation_of_a_save_and_leaves
   }
 }
 
-// Item 8.
+// Item 8: a full disk.
 TEST_F(CheckpointFault, room_is_made_only_where_another_one_verifies_and_never_of_the_best) {
   const TemporaryDirectory dir;
   auto store = open_store(dir.path(), graph_);

@@ -1,4 +1,4 @@
-// Faults that a disk reports as success are caught by checksums seeded with (chunk, version).
+// Checksums seeded with (chunk, version) catch faults that a disk reports as success.
 #include "io/simulated_disk.h"
 #include "kernels/checksum/checksum.h"
 #include "tests/support/disk_fixture.h"
@@ -9,7 +9,7 @@ constexpr u64 chunk_bytes = 512 * kib;
 constexpr u64 chunks = 16;
 constexpr u64 block_bytes = checksum_block_elements * 4;
 
-// Chunks that are written in versions 0 and 1 and then read, as an executor does it.
+// Writes chunks in versions 0 and 1 and then reads them, as an executor does.
 class DiskChecksumTest : public testing::TestWithParam<DiskFault> {
  protected:
   std::span<std::byte> memory(u64 chunk) {

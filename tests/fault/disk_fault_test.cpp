@@ -1,4 +1,4 @@
-// What the disk code makes of a disk that misbehaves.
+// Tests how the disk code handles a faulty disk.
 #include <cmath>
 
 #include "io/simulated_disk.h"
@@ -95,7 +95,7 @@ TEST_F(DiskFaultTest, HardErrorsFailTheirRequestOnly) {
   EXPECT_NE(all[3].error.message.find("smartctl"), std::string::npos);
   EXPECT_NE(all[7].error.message.find("ENOSPC"), std::string::npos);
   EXPECT_NE(all[7].error.message.find("swap_dir"), std::string::npos);
-  expect_ok(run(DiskOp::write));  // the faults were for the first time only
+  expect_ok(run(DiskOp::write));  // the faults struck only the first time
 }
 
 TEST_F(DiskFaultTest, ManyHardErrorsStillCompleteEveryRequestOnce) {
@@ -108,7 +108,7 @@ TEST_F(DiskFaultTest, ManyHardErrorsStillCompleteEveryRequestOnce) {
   for (u64 i = 0; i < requests; ++i) EXPECT_EQ(all[i].tag, i);
 }
 
-// The disk cannot know of these: they are what the chunks' checksums are for.
+// The disk cannot detect these faults: the chunks' checksums do.
 TEST_F(DiskFaultTest, SilentFaultsReportSuccess) {
   struct Case {
     DiskFault fault;
@@ -118,7 +118,7 @@ TEST_F(DiskFaultTest, SilentFaultsReportSuccess) {
   for (Case c :
        {Case{DiskFault::bit_flip, DiskOp::read, 1, 1}, Case{DiskFault::lost_write, DiskOp::write, 1, 1},
         Case{DiskFault::misdirected_read, DiskOp::read, 1, 1},
-        // Its own place is stale and up to two others may hold foreign bytes.
+        // The intended range is stale, and up to two other ranges may hold foreign bytes.
         Case{DiskFault::misdirected_write, DiskOp::write, 1, 3}}) {
     fill_random(source(0, disk_bytes), 11);
     open({.seed = 5, .scripted = {{c.fault, c.op, 2 * request_bytes, 0}}, .reorder = false});
@@ -140,7 +140,7 @@ TEST_F(DiskFaultTest, ASeedRepeatsARunWhateverTheTiming) {
     for (const auto& c : run(DiskOp::read)) ok.push_back(c.ok);
     return std::pair(ok, disk_->struck());
   };
-  // Reads only: what a failed request leaves out depends on how far its pieces had come.
+  // Reads only: the effect of a failed request depends on how many of its pieces were done.
   faults[DiskFault::io_error] = 0;
   auto first = once(0), second = once(300);
   EXPECT_EQ(first, second);

@@ -1,7 +1,7 @@
-// One bit flipped in one file of a run directory, its token cache or its model directory, chosen by a seed;
-// then eval, generate, export and a resumed run, each as the program. Either the file makes no difference, or
-// it is named: nothing damaged is used or sealed in silence. A sample runs always; TIDEPOOL_FLIPS=300 is all
-// that docs/checkpoint-format.md tells of, TIDEPOOL_FLIP_SEED another choice.
+// Flips one bit, chosen by a seed, in one file of a run directory, its token cache or its model directory;
+// then runs eval, generate, export and a resume, each as a process. Either the file makes no difference, or
+// the file is named: damaged content is never used or sealed silently. A sample always runs;
+// TIDEPOOL_FLIPS=300 runs all that docs/checkpoint-format.md mentions, TIDEPOOL_FLIP_SEED chooses other bits.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -23,7 +23,7 @@
 namespace tidepool::flipped_bits_test {
 
 namespace fs = std::filesystem;
-using Tree = std::map<std::string, std::string>;  // path from its root -> content
+using Tree = std::map<std::string, std::string>;  // path relative to its root -> content
 
 constexpr u64 flips_of_a_sample = 12;
 
@@ -41,11 +41,11 @@ Tree tree_of(const std::string& directory) {
   return out;
 }
 
-// Outcome of a command: the text that it prints, without times, and the files that it leaves.
+// Outcome of a command: the text that it prints, without times, and the files that it writes.
 struct Outcome {
   int code = 0;
-  std::string text;  // of results
-  std::string said;  // everything
+  std::string text;  // printed results
+  std::string said;  // all printed text
   Tree left;
 };
 
@@ -53,7 +53,7 @@ std::string without_times(const std::string& text) {
   return std::regex_replace(text, std::regex("\"(seconds|tokens_per_second)\": [^,\n}]*"), "");
 }
 
-// In checkpoints: all but what says when and how long.
+// Keeps the files of checkpoints that contain no times.
 void keep_sealed(Tree& tree) {
   std::erase_if(tree, [](const auto& file) {
     return file.first.ends_with("trainer_state.json") || file.first.ends_with("manifest.json");
@@ -76,7 +76,7 @@ class Place {
       lines += fmt::format("{{\"text\": \"{}\"}}\n", test::made_up_text(90 + i).substr(0, 80 + i).substr(i));
     lines.erase(std::remove(lines.begin(), lines.end(), '\r'), lines.end());
     std::string clean;
-    for (size_t i = 0; i < lines.size(); ++i)  // the made-up text has ends of lines of its own
+    for (size_t i = 0; i < lines.size(); ++i)  // the generated text contains line ends
       if (lines[i] != '\n' || (i > 0 && lines[i - 1] == '}')) clean += lines[i];
     test::write_file(dir_ / "data.jsonl", clean);
     const std::string adapters = kind == Kind::adapters ? "lora: {r: 4, lora_alpha: 16}\n" : "";
@@ -109,7 +109,7 @@ class Place {
     text[bit / 8] = static_cast<char>(text[bit / 8] ^ (1 << bit % 8));
     test::write_file(dir_ / "place/" + file, text);
   }
-  // As if that were what was written.
+  // Seals the file as if its content were what was written.
   void seal(const std::string& checkpoint, const std::string& file) const {
     const std::string directory = dir_ / ("place/" + checkpoint);
     Manifest manifest = read_manifest(directory).value();
@@ -119,7 +119,7 @@ class Place {
   }
   u64 bits(const std::string& file) const { return 8 * fs::file_size(dir_ / "good/" + file); }
 
-  // One after the other: a resumed run mends some of what the others read.
+  // Runs one after the other: a resumed run repairs some files that the others read.
   std::map<std::string, Outcome> outcomes() {
     std::map<std::string, Outcome> out;
     out["eval"] = run({"eval", dir_ / "place/run", "--json", "machine.threads=2"});
@@ -164,7 +164,7 @@ std::string difference(const Outcome& good, const Outcome& bad) {
   return bad.left.size() == good.left.size() ? "" : "other files";
 }
 
-// Their files are hashed together, so the directory is named.
+// Weight files are hashed together, so the message names their directory.
 bool names_weights(const std::string& file, const std::string& said) {
   return file == "model/model.safetensors" && said.find("/place/model") != std::string::npos &&
          said.find("weights") != std::string::npos;
@@ -200,7 +200,7 @@ TEST_P(FlippedBits, AreNamedOrMakeNoDifference) {
           << ", and nothing names it (flip " << i << " of seed " << seed << ")\n"
           << outcome.said;
       if (command != "resume" || outcome.code != 0) continue;
-      // However much was said: what a run keeps is never sealed damaged.
+      // Even with a message, files that a run keeps are never sealed damaged.
       for (const auto& [sealed, content] : good.at(command).left) {
         if (sealed.ends_with(".safetensors")) continue;
         EXPECT_EQ(outcome.left.at(sealed), content) << sealed << " after bit " << bit << " of " << file;
@@ -211,14 +211,14 @@ TEST_P(FlippedBits, AreNamedOrMakeNoDifference) {
              without_effect);
 }
 
-// The canary: weights that are damaged under a manifest made to fit them are what no check can find, and what
-// the test above has to see.
+// The canary: weights damaged under a manifest made to match them pass every check, and the test above must
+// notice them.
 TEST(FlippedBitsTest, SeesWhatNothingNames) {
   Place place(Kind::whole);
   const std::map<std::string, Outcome> good = place.outcomes();
   place.restore();
   const std::string file = "run/checkpoint-4/model.safetensors";
-  place.flip(file, place.bits(file) - 2);  // an exponent's
+  place.flip(file, place.bits(file) - 2);  // a bit of an exponent
   place.seal("run/checkpoint-4", "model.safetensors");
   const std::map<std::string, Outcome> bad = place.outcomes();
   for (const char* command : {"eval", "export"}) {

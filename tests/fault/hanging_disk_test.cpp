@@ -1,5 +1,5 @@
-// A disk that never answers: the run says so and ends, though nothing could be waited for. And one that
-// answers at the second try: the run goes on and counts.
+// A disk that never answers: the run says so and ends, although requests are in flight. A disk that answers
+// at the second try: the run continues and counts the retry.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ using test::TrainDir;
 using ::testing::ExitedWithCode;
 
 constexpr Bytes disk_bytes{64 * mib};
-constexpr Nanos short_patience{4'000'000'000};  // but longer than a busy machine takes for a request
+constexpr Nanos short_patience{4'000'000'000};  // longer than a busy machine takes for a request
 
 Config streaming_config(const TrainDir& dir) {
   Config c = test::small_config(dir);
@@ -39,7 +39,7 @@ OpenDisk stuck_after(u64 answers) {
   };
 }
 
-// Requests that a whole run makes before its first step: parameters and masters go to disk, moments are
+// RETURNS: number of disk requests before the first step: parameters and masters are written, moments are
 // cleared.
 u64 requests_of_init(const Config& config) {
   const ModelGraph graph = make_graph(config).value();
@@ -55,7 +55,7 @@ u64 requests_of_init(const Config& config) {
 
 class HangingDisk : public ::testing::Test {
  protected:
-  // The run has threads. Before dir_ is made, which asks whether this is the child.
+  // Set because the run has threads. Must precede dir_, which depends on whether this is the child.
   static void SetUpTestSuite() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
   const TrainDir dir_;
 };
@@ -70,7 +70,7 @@ TEST_F(HangingDisk, AtRestEndsTheRunAndNamesTheChunk) {
   const Config config = streaming_config(dir_);
   EXPECT_EXIT((void)run_on(config, stuck_after(requests_of_init(config) / 2)), ExitedWithCode(6),
               "of h[.][0-9] cut [0-9]+: the disk has not answered for 4 s");
-  // What the ended run left lies in the directory of this test, which removes it.
+  // The files of the ended run lie in this test's directory, which the test removes.
   const auto entries = std::filesystem::recursive_directory_iterator(dir_ / "");
   EXPECT_TRUE(
       std::any_of(begin(entries), end(entries), [](const auto& e) { return e.path().filename() == "run"; }));

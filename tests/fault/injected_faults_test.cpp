@@ -1,5 +1,5 @@
-// Items 12 and 16: one call of a run fails, whichever it is: nothing is lost that is not named, the run goes
-// on where it can, and what ended can be resumed to the same bits. A sample of the calls, or all of them with
+// Items 12 and 16: one call of a run fails, whichever it is: every loss is named, the run continues if it
+// can, and a run that ended can be resumed to the same bits. A sample of the calls, or all of them with
 // TIDEPOOL_FAULTS=all (scripts/check_injected_faults.sh), or some with TIDEPOOL_FAULTS=100-200.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -42,7 +42,8 @@ class InjectedFaults : public ::testing::TestWithParam<int> {
     return c;
   }
 
-  // Runs with the `call`-th call failing; returns the exit code.
+  // Runs with the `call`-th call failing.
+  // RETURNS: the exit code.
   int run_with_fault(const Config& config, u64 call) {
     log_ = config.output.dir + ".calls";
     const std::map<std::string, std::string> settings = {{"LD_PRELOAD", TIDEPOOL_FAILING_CALLS},
@@ -61,9 +62,10 @@ class InjectedFaults : public ::testing::TestWithParam<int> {
   struct Calls {
     u64 first = 1, last = 0, step = 1;
   };
-  // TIDEPOOL_FAULTS: all, or 100-200; else a sample.
+  // TIDEPOOL_FAULTS: all, or 100-200; unset: a sample.
   static Calls wanted(u64 calls) {
-    const u64 sampled = test::wants_all_cases() ? 19 : 97;  // primes: no loop of a save has this length
+    // primes, which are not the length of any loop of a save
+    const u64 sampled = test::wants_all_cases() ? 19 : 97;
     const char* words = std::getenv("TIDEPOOL_FAULTS");
     Calls out{.last = calls};
     if (words == nullptr)
@@ -98,7 +100,7 @@ class InjectedFaults : public ::testing::TestWithParam<int> {
       EXPECT_THAT(entry.path().filename().string(), ::testing::Not(HasSubstr("tmp-")));
   }
 
-  // All steps and their numbers; what is not there has been named.
+  // Expects all steps with their numbers; missing ones must have been named.
   void expect_whole(const Config& config, const Numbers& undisturbed) {
     const auto report = read_report(config.output.dir);
     ASSERT_TRUE(report) << report.error().message;

@@ -1,5 +1,5 @@
-// Kept files of a model directory: verified and mended when the run resumes, never sealed damaged; and links
-// in model directories and run directories, which lead nowhere else.
+// Kept files of a model directory: verified and repaired when the run resumes, never sealed damaged. Links in
+// model directories and run directories never lead outside them.
 #include "run/weights/kept_model.h"
 
 #include <fmt/format.h>
@@ -42,12 +42,12 @@ class KeptModel : public test::KeptModelTest {
   }
 };
 
-// Item 13.
+// Item 13: repair of kept files.
 TEST_F(KeptModel, IsMendedFromTheNewestGoodCheckpointAndThatIsSaid) {
   stop_after_two();
   EXPECT_TRUE(mended().empty());
   const std::string moved = dir_ / "gone";
-  fs::rename(model_, moved);  // the checkpoint is all that is left to mend from
+  fs::rename(model_, moved);  // only the checkpoint is left to repair from
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"}) {
     const std::string good = test::read_file(kept_ + "/" + name);
     for (const u64 at : {u64{0}, good.size() / 2, good.size() - 1}) {
@@ -60,7 +60,7 @@ TEST_F(KeptModel, IsMendedFromTheNewestGoodCheckpointAndThatIsSaid) {
     EXPECT_EQ(mended().size(), 1u);
     EXPECT_EQ(test::read_file(kept_ + "/" + name), good);
   }
-  // A checkpoint holds its own form of config.json, which says the same.
+  // A checkpoint holds config.json in another form, with the same meaning.
   flip(kept_ + "/config.json", 30);
   EXPECT_THAT(mended(), ElementsAre(HasSubstr("put back from " + run_ + "/checkpoint-2")));
   EXPECT_TRUE(mended().empty());
@@ -82,7 +82,7 @@ TEST_F(KeptModel, OfAnOlderTidepoolIsComparedWithTheNewestCheckpointAndListed) {
   EXPECT_TRUE(read_kept_list(kept_).value());
   fs::remove(list);
   flip(kept_ + "/tokenizer.json", 50);
-  // In what checkpoints take over of it: the run's own keys stand over the rest.
+  // Flips a bit in the part that checkpoints take over: the run's own keys override the rest.
   flip(kept_ + "/config.json", test::read_file(kept_ + "/config.json").find("bos_token_id") + 2);
   EXPECT_EQ(mended().size(), 2u);
   EXPECT_EQ(test::read_file(kept_ + "/tokenizer.json"), test::read_file(model_ + "/tokenizer.json"));
@@ -105,7 +105,7 @@ TEST_F(KeptModel, WithoutAWholeCopyIsAnErrorThatSaysWhatToDo) {
                                           HasSubstr("put a good copy there, or move " + kept_ + " away")));
 }
 
-// A run may last for weeks, and the files are read at each save.
+// A run may last for weeks, and reads the files at each save.
 TEST_F(KeptModel, IsNotSealedWhereItIsDamagedWhileTheRunTrains) {
   stop_after_two();
   const ModelGraph graph = test::tiny_graph(Precision::fp32);
@@ -122,7 +122,7 @@ TEST_F(KeptModel, IsNotSealedWhereItIsDamagedWhileTheRunTrains) {
   EXPECT_TRUE(store->save(test::some_state(1), state));
 }
 
-// Item 19.
+// Item 19: links.
 TEST_F(KeptModel, ALinkThatLeadsOutOfTheModelDirectoryIsRefused) {
   test::write_file(dir_ / "secret", "password");
   fs::create_symlink(dir_ / "secret", model_ + "/vocab.txt");
@@ -140,7 +140,7 @@ TEST_F(KeptModel, ALinkThatLeadsOutOfTheModelDirectoryIsRefused) {
   EXPECT_THAT(test::run(config_).error().message, HasSubstr("additional_chat_templates/x.jinja: is a link"));
 }
 
-// They were sealed into checkpoints, which nothing could use then.
+// Regression: such files were sealed into checkpoints, which were then unusable.
 TEST_F(KeptModel, APointerOrDamageInThePlaceOfASmallFileIsRefusedBeforeTheFirstStep) {
   const std::string path = model_ + "/generation_config.json";
   for (const auto& [text, says] :
@@ -197,7 +197,7 @@ TEST_F(KeptModel, ALockThatIsALinkIsRefusedAndItsTargetStays) {
   EXPECT_EQ(refused.error().kind, ErrorKind::io);
   EXPECT_THAT(refused.error().message, HasSubstr(run_ + "/tidepool.run is a symbolic link; remove it"));
   EXPECT_EQ(test::read_file(dir_ / "secret"), "password");
-  fs::remove(dir_ / "secret");  // a link to nothing makes nothing
+  fs::remove(dir_ / "secret");  // a dangling link creates no file
   EXPECT_FALSE(test::run(config_));
   EXPECT_FALSE(fs::exists(dir_ / "secret"));
 }

@@ -1,4 +1,4 @@
-// A run as it is seen while it trains: on a terminal that is resized, and by `tidepool report`.
+// Views of a run while it trains: on a terminal that is resized, and by `tidepool report`.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -24,7 +24,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Steps of some milliseconds, so that a run can be met in its middle.
+// Steps take some milliseconds, so that a test can act in the middle of a run.
 Config long_config(const test::TrainDir& dir, u64 steps) {
   Config c = test::small_config(dir);
   c.train.max_steps = steps;
@@ -55,8 +55,8 @@ class LiveRun : public ::testing::TestWithParam<TerminalEmulator::OnResize> {
   const test::TrainDir dir_;
 };
 
-// Ten resizes between 40 and 140 columns while it trains. What is on the screen at the end is what a run that
-// began at the last width shows there: the report of its own numbers.
+// Resizes ten times between 40 and 140 columns during training. The final screen is that of a run which began
+// at the last width: the report of its own numbers.
 TEST_P(LiveRun, ResizedTenTimesItEndsAsOneThatBeganAtThatWidth) {
   constexpr u32 rows = 30;
   constexpr std::array<u32, 10> widths = {110, 55, 40, 90, 140, 47, 80, 41, 120, 64};
@@ -89,7 +89,7 @@ TEST_P(LiveRun, ResizedTenTimesItEndsAsOneThatBeganAtThatWidth) {
   EXPECT_EQ(std::vector<std::string>(lines.end() - static_cast<i64>(wanted.size()), lines.end()), wanted);
 }
 
-// Its prints go nowhere, which was taken for a lost output.
+// Regression: prints to a closed terminal were taken for a lost output.
 TEST(ClosedTerminal, StopsTheRunAsASignalDoes) {
   const test::TrainDir dir;
   Config config = long_config(dir, 100'000);
@@ -117,7 +117,7 @@ class ReportOfARun : public ::testing::Test {
   const test::TrainDir dir_;
 };
 
-// It was an error, and a newcomer waits for days.
+// Regression: this was an error, although a new user may wait for days.
 TEST_F(ReportOfARun, ThatStillTrainsSaysSoAndShowsWhatItHasLogged) {
   ChildRun run(long_config(dir_, 100'000));
   ASSERT_TRUE(run.wait_for_steps(3));

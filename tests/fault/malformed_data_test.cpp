@@ -1,5 +1,4 @@
-// Data that is damaged, or is not what its name says: JSONL, token files, text, chat templates, caches of
-// tokens.
+// Data that is damaged, or not what its name says: JSONL, token files, text, chat templates, token caches.
 #include <fmt/format.h>
 
 #include "base/json/text.h"
@@ -91,7 +90,7 @@ const BadFile token_files[] = {
     {"text_empty", "t.txt", "", "t.txt", "is empty"},
 };
 
-// Nothing is wrong with them but that they hold no sequence to train on: they can be evaluated on.
+// Valid files without a sequence to train on: they can be used for evaluation.
 const BadFile short_files[] = {
     {"npy_few", "t.npy", npy("<u2", "(2,)", std::string(4, '\0')), "2 tokens", "too few for one sequence"},
 };
@@ -104,7 +103,7 @@ TEST_P(MalformedData, IsRefused) {
   place.expect_refusal(GetParam(), place.train_on(GetParam().file));
 }
 
-// What is held out is read as carefully.
+// Held-out data is checked as carefully.
 class MalformedHeldOutData : public MalformedData {};
 
 TEST_P(MalformedHeldOutData, IsRefused) {

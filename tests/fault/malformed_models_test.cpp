@@ -1,5 +1,4 @@
-// Model directories that are damaged, or of models that are not trained here: weights, index, config.json,
-// tokenizer.json.
+// Model directories that are damaged or of unsupported models: weights, index, config.json, tokenizer.json.
 #include <fmt/format.h>
 
 #include "tests/support/malformed.h"
@@ -15,7 +14,7 @@ std::string with_length(const std::string& header, const std::string& buffer = "
   return little_endian(header.size(), 8) + header + buffer;
 }
 
-// A tensor of four bytes, and other values in the place of its own.
+// Describes a tensor of four bytes, with some values replaced.
 std::string tensor(const std::string& shape, const std::string& offsets, const std::string& dtype = "U8") {
   return fmt::format(R"("a":{{"dtype":"{}","shape":{},"data_offsets":{}}})", dtype, shape, offsets);
 }
@@ -188,7 +187,7 @@ TEST_P(MalformedModel, IsRefused) {
   place.expect_refusal(bad, {"tokenize", place / "model", place / "text.txt", "--show=1"});
 }
 
-// A head of its own beside a config that ties it: whichever were taken, it would be another model.
+// A separate head beside a config that ties it: either choice would be another model.
 TEST(ModelDirectory, WithAHeadThatIsNotTheTiedOneIsRefused) {
   const BadPlace place;
   const std::string file = weights();
@@ -211,7 +210,7 @@ TEST(ModelDirectory, WithMoreTokensThanRowsIsRefused) {
   words.push_back("data.train=" + (place / "text.txt"));
   place.expect_refusal({"rows", tok, "", "token ids up to 60", "config.json beside it says vocab_size 53"},
                        words);
-  // Named by a key, it is that which is wrong.
+  // If a key names the file, the key's value is wrong.
   words.push_back("data.tokenizer=" + (place / tok));
   test::Child named(words, place / "log");
   EXPECT_EQ(named.wait(), 2);

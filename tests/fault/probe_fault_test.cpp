@@ -1,4 +1,4 @@
-// Probes that the world interferes with: the right exit code, words that help, and nothing left behind.
+// Probes that are disturbed: the right exit code, useful messages, and no leftovers.
 #include <gmock/gmock.h>
 
 #include <boost/json.hpp>
@@ -32,7 +32,7 @@ class FaultInProbe : public ::testing::Test {
     const int code = child.wait();
     return {code, child.output()};
   }
-  // Once the disk's file is there, and some time later.
+  // Waits until the disk's file exists, and some time longer.
   Child& begin(std::unique_ptr<Child>& child, int milliseconds) {
     child = std::make_unique<Child>(words({"--seconds", "30"}), log_);
     while (!fs::exists(disk_ + "/tidepool-probe/tidepool.swap") && !child->ended())
@@ -57,7 +57,7 @@ TEST_F(FaultInProbe, UndisturbedItWritesAMachineFile) {
   EXPECT_EQ(machine->disk.points.size(), 12u);
   EXPECT_GT(machine->disk.capacity.value, 0u);
 
-  // Again over its own file, for a program this time.
+  // Runs again over its own file, now with JSON output.
   const Outcome second = run(words({"--json"}));
   ASSERT_EQ(second.code, 0) << second.output;
   const auto json = boost::json::parse(second.output.substr(second.output.find("\n{") + 1));
@@ -132,7 +132,7 @@ TEST_F(FaultInProbe, BadWordsAreNamedBeforeAnythingIsMeasured) {
 TEST_F(FaultInProbe, MemoryIsNoDisk) {
   if (!fs::is_directory("/dev/shm")) GTEST_SKIP() << "SKIPPED: there is no /dev/shm";
   const Outcome r = run({"probe", "--output", file_, "--disk", "/dev/shm"});
-  EXPECT_EQ(r.code, 6) << r.output;  // tmpfs, or too small to try
+  EXPECT_EQ(r.code, 6) << r.output;  // tmpfs, or too small to test
   EXPECT_THAT(r.output, HasSubstr("--no-disk"));
   EXPECT_FALSE(fs::exists("/dev/shm/tidepool-probe"));
 }

@@ -1,4 +1,4 @@
-// Item "process is taken before the reports are written": the size that a report tells is the operating
+// Item "process is taken before the reports are written": the reported process size equals the operating
 // system's.
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 namespace tidepool::process_size_test {
 
-// VmHWM of a process; 0 once it has ended.
+// RETURNS: VmHWM of a process; 0 once it has ended.
 u64 peak_of(pid_t pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(in, line);)
@@ -20,7 +20,7 @@ TEST(ProcessSize, IsTheOperatingSystemsWithTheReportsWritten) {
   const test::TrainDir dir;
   Config c = test::small_config(dir, "run");
   c.train.max_steps = 30;
-  c.output.trace = true;  // more to write than to train
+  c.output.trace = true;  // writing takes longer than training
   test::ChildRun child(c);
   u64 peak = 0;
   while (!child.ended()) {

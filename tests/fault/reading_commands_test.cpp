@@ -1,5 +1,5 @@
-// eval, generate and export verify what they use of a checkpoint, and read a run whose checkpoints are
-// rotated away meanwhile.
+// eval, generate and export verify the files of a checkpoint that they use, and read a run whose checkpoints
+// are rotated away meanwhile.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -37,7 +37,7 @@ class ReadingCommands : public test::KeptModelTest {
   }
 };
 
-// Item 14: not weights alone.
+// Item 14: not only weights.
 TEST_F(ReadingCommands, VerifyEveryFileOfTheModel) {
   ASSERT_TRUE(test::run(config_));
   const std::string checkpoint = run_ + "/checkpoint-4";
@@ -61,12 +61,12 @@ TEST_F(ReadingCommands, VerifyEveryFileOfTheModel) {
     EXPECT_THAT(of_run->notes.at(0), AllOf(HasSubstr("stepped over"), HasSubstr(name)));
     test::write_file(path, good);
   }
-  // Files that only training needs are not their business.
+  // Files that only training needs are not checked.
   test::write_file(checkpoint + "/optimizer.safetensors", "gone");
   EXPECT_TRUE(evaluate_model({.source = checkpoint, .quiet = true}));
 }
 
-// Weights fit a model of other heads, too: its figures would be nobody's.
+// The weights also fit a model with other heads, whose results would be meaningless.
 TEST_F(ReadingCommands, ComputeTheModelThatWasTrained) {
   ASSERT_TRUE(test::run(config_));
   const auto is_refused = [&](const Result<void>& r, const std::string& key) {
@@ -121,10 +121,10 @@ TEST_F(ReadingCommands, ExportRequiresEveryTensorOfTheModel) {
   EXPECT_THAT(refused.error().message, HasSubstr("has no tensor " + last.name));
 }
 
-// Item 21: 8 of 55 failed. The run saves and rotates some ten times a second while it is read.
+// Item 21: 8 of 55 reads failed. The run saves and rotates some ten times a second while it is read.
 TEST_F(ReadingCommands, TakeTheNextCheckpointWhereOneIsRotatedAway) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  config_.output.save_steps = 16;  // readers are slower than steps there
+  config_.output.save_steps = 16;  // with sanitizers, readers are slower than steps
 #else
   config_.output.save_steps = 4;
 #endif
@@ -144,7 +144,7 @@ TEST_F(ReadingCommands, TakeTheNextCheckpointWhereOneIsRotatedAway) {
   EXPECT_FALSE(child.ended()) << child.output();
 }
 
-// The same without a run, and a thousand times: checkpoints that stand for an instant.
+// The same without a run, a thousand times: each checkpoint exists only for an instant.
 TEST(FindWeights, IsNotDisturbedByRotation) {
   const ModelGraph graph = test::tiny_graph(Precision::fp32);
   const test::TemporaryDirectory dir;

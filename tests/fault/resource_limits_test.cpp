@@ -1,5 +1,5 @@
-// Limits of the system that the program meets: each is told by its name, with what to do, and is exit code 3;
-// none is an internal failure or an abort.
+// System limits that the program meets: each is named, with what to do, and gives exit code 3; none is an
+// internal failure or an abort.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -25,11 +25,11 @@ using ::testing::Not;
 constexpr uid_t nobody_in_particular = 61234;  // a user without any process
 
 struct Outcome {
-  int code = 0;  // or 128 + n after signal n
+  int code = 0;  // exit code, or 128 + n after signal n
   std::string output;
 };
 
-// The program under limits that it cannot lift: `limit` runs in the child, before the program.
+// Runs the program under limits that it cannot lift. `limit` runs in the child, before the program.
 Outcome run_limited(const std::vector<std::string>& words, const std::string& log,
                     const std::function<void()>& limit) {
   std::vector<std::string> all = words;
@@ -41,7 +41,7 @@ Outcome run_limited(const std::vector<std::string>& words, const std::string& lo
   if (pid == 0) {
     const int fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0) _exit(99);
-    // LeakSanitizer starts a thread of its own.
+    // Leak detection is off, because LeakSanitizer starts a thread of its own.
     const char* options = std::getenv("ASAN_OPTIONS");
     ::setenv("ASAN_OPTIONS", (std::string(options != nullptr ? options : "") + ":detect_leaks=0").c_str(), 1);
     limit();
@@ -60,7 +60,7 @@ void set_limit(__rlimit_resource which, u64 value) {
 
 class ResourceLimits : public ::testing::Test {
  protected:
-  // A run with every kind of thread: from the disk, by threads, and from weights of a file.
+  // A run with threads of every kind: state on disk, disk I/O by threads, and weights from a file.
   std::vector<std::string> training(const std::string& run, const std::string& io = "threads") {
     Config c = test::small_config(dir_, run);
     c.memory.home = HomePolicy::disk;
@@ -76,7 +76,7 @@ class ResourceLimits : public ::testing::Test {
     EXPECT_THAT(r.output, Not(HasSubstr("internal failure")));
   }
 
-  // Names of threads that a limit kept from starting.
+  // Records names of threads that could not start because of a limit.
   void remember_thread(const std::string& output) {
     const std::string words = "cannot start the thread tp-";
     const auto at = output.find(words);
@@ -131,7 +131,7 @@ TEST_F(ResourceLimits, OfACgroupsPidsAreNamedWithTheirFile) {
   EXPECT_THAT(r.output, HasSubstr("docker --pids-limit"));
 }
 
-// From less than the program's own code up to plenty: each step of the way meets another allocation.
+// Limits from below the program's code size up to plenty: each one fails at another allocation.
 TEST_F(ResourceLimits, OfAddressSpaceAreNamedWhateverMeetsThem) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "SKIPPED: a sanitizer maps terabytes of address space for itself";
@@ -144,7 +144,7 @@ TEST_F(ResourceLimits, OfAddressSpaceAreNamedWhateverMeetsThem) {
     for (u64 limit = 16 * mib; limit <= 4096 * mib; limit += limit / 8) {
       SCOPED_TRACE(limit / mib);
       const Outcome r = run_limited(words, log_, [&] { set_limit(RLIMIT_AS, limit); });
-      // Below its own code the loader ends the program before a line of it has run.
+      // Below its code size, the loader ends the program before it runs.
       const bool loaded = r.output.find("error while loading shared libraries") == std::string::npos;
       if (!loaded) {
         EXPECT_EQ(told, 0u) << r.output;

@@ -1,4 +1,4 @@
-// Which branch, which checkpoint and which files a resumed run goes on with, and what it leaves alone.
+// Tests which branch, which checkpoint and which files a resume uses, and what it leaves unchanged.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -84,7 +84,7 @@ TEST_F(ResumeBranch, ALeftBranchCanBeTakenUpAgain) {
   EXPECT_EQ(state_of(4), state);
 }
 
-// ---- what is trained otherwise
+// ---- changed training settings
 
 TEST_F(ResumeBranch, AnotherLearningRateAndWeightDecayAreNamedOldAndNew) {
   ASSERT_TRUE(test::run(config(4)));
@@ -101,7 +101,7 @@ TEST_F(ResumeBranch, AnotherLearningRateAndWeightDecayAreNamedOldAndNew) {
   EXPECT_THAT(output(config(8), checkpoint(6), 0), HasSubstr("train.learning_rate: 0.002 then, 0.005 now"));
 }
 
-// The plan was made first, for a model that could not be resumed: "does not fit" was all that one learned.
+// Regression: the plan came first, so a model that could not be resumed was refused with "does not fit" only.
 TEST_F(ResumeBranch, AModelOfAnotherSizeIsTrainedOtherwiseBeforeItDoesNotFit) {
   ASSERT_TRUE(test::run(config(4)));
   Config large = config(6);
@@ -120,7 +120,7 @@ TEST_F(ResumeBranch, AModelOfAnotherSizeIsTrainedOtherwiseBeforeItDoesNotFit) {
   EXPECT_THAT(resume(halves).error().message, HasSubstr("train.precision is fp32 there and bf16 here"));
 }
 
-// A damaged config.json says nothing of how the run was trained: the checkpoint is stepped over.
+// A damaged config.json does not say how the run was trained, so the checkpoint is skipped.
 TEST_F(ResumeBranch, ADamagedConfigOfACheckpointIsNoOtherModel) {
   ASSERT_TRUE(test::run(config(4)));
   const std::string path = checkpoint(4) + "/config.json";
@@ -180,7 +180,7 @@ TEST_F(ResumeBranch, AFinishedRunIsLeftAsItIs) {
   EXPECT_EQ(snapshot(), files);
 }
 
-// Killed between its last save and its report.
+// The run was killed between its last save and its report.
 TEST_F(ResumeBranch, AnOwedReportIsWritten) {
   ASSERT_TRUE(test::run(config(4)));
   fs::remove(dir_ / "run/report.json");
@@ -190,7 +190,7 @@ TEST_F(ResumeBranch, AnOwedReportIsWritten) {
   EXPECT_EQ(fs::last_write_time(checkpoint(4)), saved) << "written again";
 }
 
-// ---- what was typed
+// ---- typed arguments
 
 TEST_F(ResumeBranch, ACheckpointThatIsNotThereIsAUsageError) {
   ASSERT_TRUE(test::run(config(4)));

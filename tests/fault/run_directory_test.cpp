@@ -1,4 +1,4 @@
-// What one run directory owes to the runs in it: one at a time, and none is lost to the next.
+// Guarantees of a run directory: one run at a time, and no run destroys another.
 #include "run/run_directory.h"
 
 #include <fmt/format.h>
@@ -64,7 +64,7 @@ TEST(RunDirectory, SecondsGoOnAcrossAResume) {
   EXPECT_DOUBLE_EQ(seconds_at(4), before + report->train_seconds);
 }
 
-// A report is read when the machine and the sources of then are gone.
+// A report may be read when the machine and the sources no longer exist.
 TEST(RunDirectory, ReportSaysWhatRanWhere) {
   const TrainDir dir;
   auto report = test::run(test::small_config(dir));
@@ -77,8 +77,7 @@ TEST(RunDirectory, ReportSaysWhatRanWhere) {
   EXPECT_EQ(read->machine, report->machine);
 }
 
-// It may be as good as ever once it can be read again: going back would train its steps anew and rotate it
-// away.
+// The checkpoint may be readable again later: skipping it would repeat its steps and rotate it away.
 TEST(RunDirectory, UnreadableCheckpointIsNotSteppedOver) {
   const TrainDir dir;
   Config config = test::small_config(dir);
@@ -86,7 +85,7 @@ TEST(RunDirectory, UnreadableCheckpointIsNotSteppedOver) {
   test::train_numbers(config);
   const std::string model = config.output.dir + "/checkpoint-4/model.safetensors";
   fs::rename(model, model + ".away");
-  fs::create_symlink(std::string(300, 'x'), model);  // opening it fails, and not since nothing is there
+  fs::create_symlink(std::string(300, 'x'), model);  // opening fails, but not because the file is missing
   const auto report = test::run(config, {.resume = "auto"});
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().kind, ErrorKind::io);

@@ -1,5 +1,5 @@
-// Items 8, 12 and 21: what a run does where a checkpoint cannot be written, when it is asked to save, and
-// where its directory goes away.
+// Items 8, 12 and 21: a run whose checkpoint cannot be written, that is asked to save, or whose directory
+// disappears.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -66,9 +66,9 @@ class SaveFault : public ::testing::Test {
 #define NEEDS_MOUNT(disk) \
   if (!disk.mounted()) GTEST_SKIP() << "SKIPPED: mounting a small file system needs root and CAP_SYS_ADMIN"
 
-// Item 8.
+// Item 8: a full disk.
 TEST_F(SaveFault, AFullDiskLosesTheOldestThatWouldGoAnyway) {
-  SmallDisk disk(dir_ / "small", "5m");  // room for two; a third stands beside them until it is whole
+  SmallDisk disk(dir_ / "small", "5m");  // room for two; a third one needs space until it is complete
   NEEDS_MOUNT(disk);
   const Config c = config("small/run");
   ChildRun child(c);
@@ -79,9 +79,9 @@ TEST_F(SaveFault, AFullDiskLosesTheOldestThatWouldGoAnyway) {
   expect_ends_as(c, undisturbed(c));
 }
 
-// Item 12.
+// Item 12: a failed save.
 TEST_F(SaveFault, AFailedSaveKeepsTrainingAndTheLastOneWaits) {
-  SmallDisk disk(dir_ / "small", "3500k");  // room for one, which is the only good one
+  SmallDisk disk(dir_ / "small", "3500k");  // room for one, the only good one
   NEEDS_MOUNT(disk);
   Config c = config("small/run");
   c.output.last_save_minutes = 5;
@@ -138,7 +138,7 @@ TEST_F(SaveFault, SavesByTimeAndKeepsItsBits) {
     EXPECT_TRUE(fs::exists(fmt::format("{}/checkpoint-{}", c.output.dir, step))) << step;
 }
 
-// Item 10.
+// Item 10: a save on request.
 TEST_F(SaveFault, Usr1SavesNowAndTrainingGoesOn) {
   Config c = config("run", 300);
   c.output.save_steps = 0;
@@ -153,7 +153,7 @@ TEST_F(SaveFault, Usr1SavesNowAndTrainingGoesOn) {
   expect_ends_as(c, numbers);
 }
 
-// Item 21.
+// Item 21: a renamed directory.
 TEST_F(SaveFault, ARunDirectoryRenamedUnderALiveRunIsNoticed) {
   Config c = config("run", 100'000);
   c.output.save_steps = 0;
@@ -168,7 +168,7 @@ TEST_F(SaveFault, ARunDirectoryRenamedUnderALiveRunIsNoticed) {
   c.output.dir = dir_ / "elsewhere";
   c.output.save_steps = 2;
   c.train.max_steps = 1;
-  EXPECT_TRUE(test::run(c, {.resume = "auto"}));  // a checkpoint is there, of a later step
+  EXPECT_TRUE(test::run(c, {.resume = "auto"}));  // a checkpoint of a later step exists
 }
 
 TEST_F(SaveFault, ARunDirectoryRemovedUnderALiveRunIsNoticed) {
@@ -196,7 +196,7 @@ TEST_F(SaveFault, SignalsDuringTheEndLeaveNoLitter) {
     child.signal(SIGINT);
     ASSERT_TRUE(wait_for_words(child, "saved ")) << child.output();
     std::this_thread::sleep_for(std::chrono::milliseconds(3 * tries));
-    child.signal(SIGINT);  // a third one would end the clearing too
+    child.signal(SIGINT);  // a third signal would end the clean-up too
     EXPECT_THAT(child.wait(), ::testing::AnyOf(75, 130)) << child.output();
     for (const char* name : {"/swap", "/tidepool.run"})
       EXPECT_FALSE(fs::exists(c.output.dir + name)) << name << " " << child.output();
@@ -211,7 +211,7 @@ TEST_F(SaveFault, ResumeAutoWithoutARunSaysSoLoudly) {
                                         "training begins anew at step 1"));
 }
 
-// Item 7.
+// Item 7: unsuitable run directories.
 TEST_F(SaveFault, TheRootAndTheModelsDirectoryAreNoRunDirectory) {
   const std::string model = test::made_base(dir_, Family::gpt2);
   Config c = config();
@@ -231,14 +231,14 @@ TEST_F(SaveFault, TheRootAndTheModelsDirectoryAreNoRunDirectory) {
   EXPECT_THAT(test::run(c).error().message, HasSubstr("is in the checkpoint "));
 }
 
-// Item 12: a log that is lost is no reason to end a training.
+// Item 12: a lost log does not end a training.
 TEST_F(SaveFault, AFullDiskUnderTheLogsEndsNothing) {
   SmallDisk disk(dir_ / "small", "1m");
   NEEDS_MOUNT(disk);
   Config c = config("small/run", 300);
   c.output.save = false;
   std::ofstream(dir_ / "config.yaml") << to_yaml(c);
-  Child child({"train", dir_ / "config.yaml"}, dir_ / "log");  // its lines are elsewhere
+  Child child({"train", dir_ / "config.yaml"}, dir_ / "log");  // its log lies outside the small disk
   ASSERT_TRUE(wait_for_words(child, "step 3/300")) << child.output();
   std::ofstream(dir_ / "small/filler") << std::string(2 * mib, 'x');
   EXPECT_EQ(child.wait(), 6) << child.output();

@@ -1,4 +1,4 @@
-// Standard output on a full disk, closed, or without a reader: said in one line, with exit code 6.
+// Standard output on a full disk, closed, or without a reader: reported in one line, with exit code 6.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ struct Outcome {
   std::string error;
 };
 
-// `tidepool WORDS` by a shell, with its output redirected as `redirection` says.
+// Runs `tidepool WORDS` in a shell, with its output redirected by `redirection`.
 Outcome tidepool_to(const TrainDir& dir, const std::string& redirection, const std::string& words) {
   const std::string log = dir / "stderr.txt";
   const int status =
@@ -69,7 +69,7 @@ TEST(StandardOutput, FullAsIsTheErrorOutputIsExitCode6) {
   EXPECT_EQ(code("export '" + (dir / "run") + "' '" + (dir / "out") + "'"), 6);
 }
 
-// It was passed over.
+// Regression: a closed standard output was ignored.
 TEST(StandardOutput, ClosedIsExitCode6AsFullIs) {
   const TrainDir dir;
   const std::string config = config_file(dir), run = dir / "run";
@@ -86,7 +86,7 @@ TEST(StandardOutput, ClosedIsExitCode6AsFullIs) {
   }
 }
 
-// Text must not land in files that take the number of a closed stream.
+// Text must not be written to files that receive the number of a closed stream.
 TEST(StandardOutput, ClosedTrainsAllTheSame) {
   const TrainDir dir;
   const Outcome closed = tidepool_to(dir, ">&-", "train '" + config_file(dir) + "'");
@@ -96,7 +96,7 @@ TEST(StandardOutput, ClosedTrainsAllTheSame) {
   EXPECT_EQ(test::file_text(dir / "run/metrics.jsonl").find("Tidepool plan"), std::string::npos);
 }
 
-// `train | head`: what its reader does must not end a run.
+// `train | head`: a reader that leaves must not end a run.
 TEST(StandardOutput, AReaderThatLeavesEndsNoTraining) {
   const TrainDir dir;
   std::FILE* pipe = ::popen(

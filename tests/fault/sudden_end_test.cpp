@@ -1,5 +1,4 @@
-// Ends that nobody planned: Ctrl-C before the first step, a generate without a reader or with damaged
-// weights.
+// Unplanned ends: Ctrl-C before the first step, a generate without a reader or with damaged weights.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -34,7 +33,7 @@ TEST(SuddenEnd, CtrlCBeforeTheFirstStepLeavesNothing) {
   const TrainDir dir;
   Config config = streaming_config(dir);
   config.train.max_steps = 100'000;
-  for (u32 tries = 0; tries < 10; ++tries) {  // a busy machine may be in training by then
+  for (u32 tries = 0; tries < 10; ++tries) {  // on a busy machine training may have begun
     fs::remove_all(config.output.dir);
     ChildRun child(config);
     while (!child.ended() && !fs::exists(config.output.dir + "/swap/tidepool.swap"))
@@ -105,7 +104,7 @@ TEST_F(Generate, WithoutAReaderLeavesNothing) {
     ASSERT_NE(at, std::string::npos) << yaml;
     yaml.replace(at, from.size(), to);
   };
-  put("device: 16MiB", "device: 640KiB");  // so that it needs a swap file
+  put("device: 16MiB", "device: 640KiB");  // small, so that a swap file is needed
   put("host: 16MiB", "host: 1700KiB");
   std::ofstream(config_.output.dir + "/config.yaml") << yaml;
   EXPECT_EQ(generate(config_.output.dir), 0) << said_;

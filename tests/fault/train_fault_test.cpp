@@ -1,5 +1,5 @@
-// Whole runs that the world interferes with: the right exit code, a message that names the culprit, the last
-// checkpoint intact, and after mending the numbers of the run that nobody disturbed.
+// Whole runs that are disturbed: the right exit code, a message that names the cause, an intact last
+// checkpoint, and after repair the numbers of an undisturbed run.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -27,7 +27,7 @@ using test::TrainDir;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-// All state streams from and to the disk; steps long enough to be interrupted in.
+// All state streams from and to the disk; steps are long enough to be interrupted.
 Config streaming_config(const TrainDir& dir, const std::string& run = "run") {
   Config c = test::small_config(dir, run);
   c.train.max_steps = 25;
@@ -49,7 +49,7 @@ void expect_error(const Config& config, ErrorKind kind, const std::string& words
 
 // ---- faults in the middle of training
 
-// Once is not enough: there are moments in which all state is in memory and will be written again.
+// Repeats `harm`: at some moments all state is in memory and will be written again.
 void until_it_ends(ChildRun& child, const std::function<void()>& harm) {
   while (!child.ended()) {
     harm();
@@ -64,8 +64,9 @@ void cut_short(const std::string& path) {
 
 class FaultInTraining : public ::testing::Test {
  protected:
-  // Trains until step 8 (checkpoint 5 is there), does `harm`, and returns the exit code. A busy machine may
-  // not let us act before the run has ended: then again.
+  // Trains until step 8 (checkpoint 5 exists) and calls `harm`; tries again if, on a busy machine, the run
+  // has ended before.
+  // RETURNS: the exit code.
   int train_and(const Config& config, const std::function<void(ChildRun&)>& harm) {
     for (u32 tries = 0; tries < 5; ++tries) {
       fs::remove_all(config.output.dir);
@@ -80,7 +81,7 @@ class FaultInTraining : public ::testing::Test {
     return 0;
   }
 
-  // The way back: --resume auto finds a good checkpoint and ends as if nothing had been.
+  // Expects that --resume auto finds a good checkpoint and ends with the numbers of an undisturbed run.
   void expect_resumes(const Config& config, const Numbers& undisturbed) {
     const auto report = test::run(config, {.resume = "auto"});
     ASSERT_TRUE(report) << report.error().message;
@@ -116,7 +117,7 @@ TEST_F(FaultInTraining, SwapFileOverwritten) {
   SCOPED_TRACE(how_to_repeat(config));
   const int code = train_and(config, [&](ChildRun& child) {
     until_it_ends(child, [&] {
-      const std::string garbage(2 * mib, 'Z');  // all of it
+      const std::string garbage(2 * mib, 'Z');  // the whole file
       std::fstream(config.output.dir + "/swap/tidepool.swap", std::ios::in | std::ios::out) << garbage;
     });
   });
@@ -184,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(Clipping, NonFinite, ::testing::Bool(),
 
 // ---- swap directories
 
-// fp16: the scale falls as far as it may; then the run ends, and says what can be done.
+// fp16: the scale falls to its minimum; then the run ends, and says what to do.
 TEST(LossScale, AnOverflowAtTheLeastEndsTheRun) {
   const TrainDir dir;
   Config c = test::small_config(dir);
@@ -196,7 +197,7 @@ TEST(LossScale, AnOverflowAtTheLeastEndsTheRun) {
   expect_error(c, ErrorKind::non_finite, "at loss scale 1.07374e+09, the least (train.min_loss_scale)");
 }
 
-// What was skipped is told: in metrics.jsonl step by step, in the report as a count.
+// Skipped steps are reported: in metrics.jsonl step by step, in the report as a count.
 TEST(LossScale, SkippedStepsAreTold) {
   const TrainDir dir;
   Config c = test::small_config(dir);
@@ -240,7 +241,7 @@ TEST(SwapDirectory, OnTmpfs) {
 TEST(SwapDirectory, NotWritable) {
   const TrainDir dir;
   Config config = streaming_config(dir);
-  config.memory.swap_dir = "/proc/tidepool";  // refuses root, too
+  config.memory.swap_dir = "/proc/tidepool";  // refuses even root
   expect_error(config, ErrorKind::io, config.memory.swap_dir);
 }
 
@@ -291,7 +292,7 @@ TEST(RunDirectory, OtherDataOrModelIsRefused) {
   expect_error(config, ErrorKind::usage, "other data", "auto");
 }
 
-// It advised to set the model and the precision, which were as they had been.
+// Regression: the advice was to set model and precision, which had not changed.
 TEST(RunDirectory, OtherAdaptersAreRefusedByTheirKeys) {
   const TrainDir dir;
   const Config whole = test::small_config(dir),
@@ -311,7 +312,7 @@ TEST(RunDirectory, OtherAdaptersAreRefusedByTheirKeys) {
   expect_error(other, ErrorKind::usage, "lora.r is 4 there and 0 here. Set section lora as there", "auto");
 }
 
-// What the error advises is a change that fits.
+// The change that the error advises fits.
 TEST(DoesNotFit, AdviceFits) {
   const TrainDir dir;
   Config config = test::small_config(dir);
@@ -357,7 +358,7 @@ TEST_P(Signals, FirstSavesAndLeavesWith75) {
 TEST_P(Signals, SecondLeavesAtOnce) {
   const TrainDir dir;
   Config config = streaming_config(dir);
-  config.train.gradient_accumulation_steps = 64;  // a step takes long enough for a second signal
+  config.train.gradient_accumulation_steps = 64;  // a step is long enough for a second signal
   config.train.max_steps = 4;
   config.output.save_steps = 1;
   SCOPED_TRACE(how_to_repeat(config));

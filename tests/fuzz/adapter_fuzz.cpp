@@ -1,5 +1,5 @@
-// adapter_config.json, then adapter_model.safetensors. What is taken can be added to weights of its shapes,
-// and to no others.
+// Fuzzes adapter_config.json, followed by adapter_model.safetensors. An accepted adapter can be added to
+// weights of its shapes, and to no others.
 #include <algorithm>
 #include <array>
 #include <vector>

@@ -1,4 +1,4 @@
-// A config. What is taken is the same after it is written and read.
+// Fuzzes configs. An accepted config is the same after it is written and read.
 #include "base/check.h"
 #include "config/config.h"
 #include "config/read/load_config.h"
@@ -10,7 +10,7 @@ void config(std::string_view input) {
   const Result<Config> config =
       parse_config(input, "fuzz.yaml", {"data.train=x", "memory.device=1GiB", "memory.host=1GiB"});
   if (!config && config.error().kind == ErrorKind::bad_input) {
-    // Of a directory that `model:` names; it may be any that there is.
+    // Error of a directory that `model:` names, which may be any existing directory.
     CHECK(config.error().message.find("config.json") != std::string::npos, config.error().message);
     return;
   }

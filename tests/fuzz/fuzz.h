@@ -1,5 +1,5 @@
-// What fuzzers share. Each NAME_fuzz.cpp defines fuzz_NAME: any bytes, read as files of that kind are. What
-// is refused must be refused in words; what is taken must be usable. A CHECK that fails, a sanitizer or a
+// Shared parts of the fuzzers. Each NAME_fuzz.cpp defines fuzz_NAME, which reads any bytes as files of its
+// kind. Refusals must have a message; accepted input must be usable. A failed CHECK, a sanitizer report or a
 // hang is a finding.
 #pragma once
 
@@ -29,20 +29,21 @@ void trainer_state(std::string_view);
 void packed(std::string_view);
 void run_files(std::string_view);
 
-// The message names the file ("fuzz...") and is more than that; the kind is one of those.
+// Checks that the message names the file ("fuzz...") and says more, and that the kind is one of those given.
 void check_refusal(const Error&, std::initializer_list<ErrorKind> = {ErrorKind::bad_input});
 
-// A directory of this process, in memory where there is such a place; removed at the end.
+// RETURNS: a directory of this process, in memory if possible; removed at the end.
 const std::string& directory();
-// A directory in it; returns its path.
+// RETURNS: the path of a directory in it.
 std::string folder(const std::string& name);
-// Writes a file in it; returns its path.
+// Writes a file in it.
+// RETURNS: the file's path.
 std::string file(const std::string& name, std::string_view content);
-// The same, but where there is no content there is no file.
+// The same, but empty content makes no file.
 void file_if_any(const std::string& name, std::string_view content);
 
-// One input as several files: cut at its first zero bytes; the last has all the rest, and those that are
-// lacking are empty.
+// Splits one input into several files at its first zero bytes; the last file has the rest, and missing files
+// are empty.
 std::vector<std::string_view> parts(std::string_view input, size_t count);
 
 }  // namespace tidepool::fuzz

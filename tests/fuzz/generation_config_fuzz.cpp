@@ -1,5 +1,5 @@
-// generation_config.json, then config.json; neither needs to be there. What a model that came without the
-// first gets names the same tokens as its config.json does.
+// Fuzzes generation_config.json, followed by config.json; either may be absent. The generation config written
+// for a model without one has the same tokens as its config.json.
 #include <limits>
 
 #include "base/check.h"

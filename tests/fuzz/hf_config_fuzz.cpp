@@ -1,5 +1,5 @@
-// config.json of a model. What is taken reads back as itself from what is written of it, alone and over what
-// came.
+// Fuzzes a model's config.json. An accepted config is the same after it is written and read, alone and over
+// the source.
 #include "base/check.h"
 #include "huggingface/directory/hf_config.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-// model.safetensors.index.json beside two shards, of one tensor each: a, and b.
+// Fuzzes model.safetensors.index.json beside two shards with one tensor each: a, and b.
 #include <array>
 
 #include "base/check.h"

@@ -1,4 +1,4 @@
-// A machine file.
+// Fuzzes machine files.
 #include "base/check.h"
 #include "machine/machine_file.h"
 #include "tests/fuzz/fuzz.h"

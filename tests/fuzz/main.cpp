@@ -1,4 +1,4 @@
-// One fuzzer as a program of libFuzzer's; FUZZ is its function.
+// Makes one fuzzer a libFuzzer program; FUZZ is its function.
 #include <cstddef>
 
 #include "tests/fuzz/fuzz.h"

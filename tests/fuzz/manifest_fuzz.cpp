@@ -1,5 +1,5 @@
-// manifest.json of a checkpoint: as it is, and with the checksum that its lines need. What is taken reads
-// back as itself.
+// Fuzzes a checkpoint's manifest.json: as given, and with the checksum of its lines added. An accepted
+// manifest is the same after it is written and read.
 #include <array>
 
 #include "base/check.h"
@@ -10,7 +10,7 @@
 namespace tidepool::fuzz {
 namespace {
 
-// Without it hardly any input would come past the checksum.
+// Adds the checksum, without which hardly any input would be accepted.
 std::string sealed(std::string_view input) {
   constexpr std::string_view seal = "  \"xxh3_of_the_lines_above\": \"";
   const std::string_view lines = input.substr(0, input.find(seal));

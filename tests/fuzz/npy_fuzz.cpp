@@ -1,4 +1,4 @@
-// A token file: .npy, or (where the first byte is 1) llm.c's behind it.
+// Fuzzes token files: .npy, or (if the first byte is 1) llm.c's format in the bytes after it.
 #include <algorithm>
 #include <vector>
 

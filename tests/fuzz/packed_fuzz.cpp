@@ -1,5 +1,6 @@
-// A file of text, plain or packed with gzip or zstd, read up to a limit as a bomb would unpack to gigabytes.
-// In pieces of any size it is the same, and its lines are what stands between its line ends.
+// Fuzzes files of text, plain or compressed with gzip or zstd, read up to a limit, because a bomb would
+// unpack to gigabytes. Reading in pieces of any size gives the same text, and lines are the text between line
+// ends.
 #include <algorithm>
 #include <span>
 

@@ -1,5 +1,5 @@
-// A line of JSONL. What is taken can be rendered, or that is refused, and answers lie in order within the
-// text.
+// Fuzzes lines of JSONL. An accepted record can be rendered or is refused, and its answers lie in order
+// within the text.
 #include "base/check.h"
 #include "data/documents/chat_template.h"
 #include "data/documents/record.h"

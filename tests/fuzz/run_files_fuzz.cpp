@@ -1,5 +1,5 @@
-// What a run leaves and `tidepool report` reads: report.json, metrics.jsonl and step.json. What is taken
-// reads back as itself, and nothing in it ends the page's script.
+// Fuzzes the files of a run that `tidepool report` reads: report.json, metrics.jsonl and step.json. An
+// accepted file is the same after it is written and read, and nothing in it ends the page's script.
 #include <algorithm>
 #include <string>
 
@@ -35,7 +35,7 @@ void check_again(const RunFiles& run) {
   CHECK(lines_of(log.steps) == lines, lines);
 }
 
-// What a resumed run keeps.
+// Checks the records that a resumed run keeps.
 void check_kept(const std::string& path) {
   constexpr u64 through = 2;
   CHECK(MetricsLog::open(path, through).has_value());

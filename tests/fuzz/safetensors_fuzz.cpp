@@ -1,4 +1,4 @@
-// A whole file.
+// Fuzzes whole safetensors files.
 #include <algorithm>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// A chat template, rendered over a conversation where it is taken.
+// Fuzzes chat templates; an accepted template is rendered over a conversation.
 #include "base/check.h"
 #include "huggingface/jinja/template.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-// about.json, tokens.bin and documents.bin, one behind the other: the first two bytes are the lengths of the
-// latter two.
+// Fuzzes about.json, tokens.bin and documents.bin, concatenated: the first two bytes are the lengths of the
+// last two.
 #include <span>
 #include <string>
 #include <vector>
@@ -13,12 +13,12 @@
 namespace tidepool::fuzz {
 namespace {
 
-// Sealed, or little would get past it.
+// Seals the text; without a seal little would be accepted.
 std::string about_of(std::string_view text) {
   return sealed(std::string(text.substr(0, text.rfind('}'))) + ",\n");
 }
 
-// As the writer leaves them: what is in a block may be anything.
+// Encodes blocks like the writer does; a block's content may be anything.
 std::string blocks_of(std::string_view content) {
   std::vector<std::byte> blocks;
   BlockEncoder encoder;

@@ -1,5 +1,5 @@
-// tokenizer_config.json, special_tokens_map.json and chat_template.jinja of a directory; none of them needs
-// to be there. What is taken reads back as itself from one tokenizer_config.json.
+// Fuzzes tokenizer_config.json, special_tokens_map.json and chat_template.jinja of a directory; each may be
+// absent. An accepted config is the same after it is written to one tokenizer_config.json and read.
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
@@ -34,7 +34,7 @@ void tokenizer_config(std::string_view input) {
   file_if_any("tokenizer/chat_template.jinja", files[2]);
   const Result<TokenizerConfig> config = read_tokenizer_config(directory);
   if (!config) return check_refusal(config.error());
-  // A template that is not UTF-8 is refused here; it could not be written as JSON.
+  // A template that is not UTF-8 is refused here, because JSON cannot hold it.
   if (const auto opened = ChatTemplate::open(*config, {}); !opened) return check_refusal(opened.error());
 
   const std::string text = text_of(*config);

@@ -1,5 +1,5 @@
-// A tokenizer.json, or (where the first byte is below 6) text for a tokenizer that is whole. What is taken
-// must encode, decode, and stand being cut.
+// Fuzzes tokenizer.json, or (if the first byte is below 6) text for a valid tokenizer. Accepted input must
+// encode, decode, and give the same ids when cut.
 #include <array>
 #include <vector>
 

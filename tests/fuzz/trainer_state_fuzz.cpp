@@ -1,4 +1,4 @@
-// trainer_state.json of a checkpoint. What is taken reads back as itself.
+// Fuzzes a checkpoint's trainer_state.json. An accepted file is the same after it is written and read.
 #include "base/check.h"
 #include "checkpoint/trainer_state.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-// Chat templates against transformers: scripts/make_golden_chat.py made what is expected.
+// Compares chat templates with transformers: scripts/make_golden_chat.py made the expected values.
 #include <gtest/gtest.h>
 
 #include <boost/json/array.hpp>

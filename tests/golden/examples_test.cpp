@@ -1,6 +1,6 @@
-// The examples and the README, run as they say. What they print is compared line by line: words and whole
-// numbers must be the same, losses and perplexities near, and where a time is shown there must be one. "$ "
-// begins a command, " ..." stands for any lines.
+// Runs the examples and the README as they show themselves, and compares the output line by line: words and
+// whole numbers must be equal, losses and perplexities near, and a time must stand where a time is shown. "$
+// " begins a command, " ..." stands for any lines.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 using test::file_text;
 
 struct Command {
-  std::string words;               // behind the "$ "
-  std::vector<std::string> lines;  // that are shown of its output
+  std::string words;               // after the "$ "
+  std::vector<std::string> lines;  // shown lines of its output
 };
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -61,7 +61,7 @@ std::string comparable(const std::string& line, Steps steps) {
   return steps == Steps::compared ? timeless : std::regex_replace(timeless, step, "$1#");
 }
 
-// The line that says at which step a run ended by itself; empty: none.
+// RETURNS: the line that names the step at which a run stopped early; empty: none.
 std::string early_stop(const std::vector<std::string>& lines) {
   const std::regex stop("stopped early after step [0-9]+");
   std::smatch found;
@@ -71,8 +71,8 @@ std::string early_stop(const std::vector<std::string>& lines) {
 }
 
 // Decimals are losses and perplexities, which differ between processors: matrix libraries sum in other
-// orders, and a training in bf16 that overfits makes more of it. Between a Xeon and an EPYC, with the same
-// program, 1 % were seen after 150 steps and 9.3 % after 220.
+// orders, and overfitting in bf16 amplifies the difference. Between a Xeon and an EPYC, with the same
+// program, 1 % was seen after 150 steps and 9.3 % after 220.
 bool same_word(const std::string& a, const std::string& b) {
   if (a == b) return true;
   static const std::regex decimal(R"([0-9]+\.[0-9]+,?|[0-9]+,?)");
@@ -92,12 +92,12 @@ bool same(const std::string& shown, const std::string& printed, Steps steps) {
   }
 }
 
-// Each shown line in the output, in order; next to each other, and to its end, where no " ..." stands
-// between.
+// Finds each shown line in the output, in order. Lines must be adjacent, and the last must end the output,
+// unless " ..." stands between.
 void compare(const Command& command, const std::string& output) {
   std::vector<std::string> printed = lines_of(output);
   while (!printed.empty() && printed.back().empty()) printed.pop_back();
-  // On another processor a run may end by itself at another step, and its checkpoints then are others too.
+  // On another processor a run may stop early at another step, and then has other checkpoints.
   const std::string stop = early_stop(command.lines);
   const bool elsewhere = !stop.empty() && stop != early_stop(printed);
   const Steps steps = elsewhere ? Steps::ignored : Steps::compared;
@@ -120,7 +120,7 @@ void compare(const Command& command, const std::string& output) {
       << "is printed and not shown: " << (anywhere ? "" : printed[at]);
 }
 
-// The comparison itself: what it must not pass over.
+// Tests the comparison itself: the differences that it must notice.
 TEST(ExampleLines, DifferWhereTheyShould) {
   const auto both = [](const char* a, const char* b) { return same(a, b, Steps::compared); };
   EXPECT_TRUE(both("saved runs/a/checkpoint-20 in 23.8 ms", "saved runs/a/checkpoint-20 in 1.02 s"));
@@ -133,7 +133,7 @@ TEST(ExampleLines, DifferWhereTheyShould) {
   EXPECT_FALSE(both("eval_loss 2.9615", "eval_loss 2.6315"));
 }
 
-// A directory with the repository's files in it, and runs of its own.
+// A directory with the repository's files and with runs of its own.
 class Examples : public ::testing::Test {
  protected:
   Examples() {
@@ -141,7 +141,7 @@ class Examples : public ::testing::Test {
          {"examples", "configs", "docs", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"})
       fs::create_symlink(std::string(TIDEPOOL_SOURCE_DIR "/") + name, dir_ / name);
   }
-  // Of a shell, as people type it. Standard error is apart: progress and remarks.
+  // Runs a command in a shell, as a user types it. Standard error, with progress and remarks, is separate.
   std::string run(const std::string& words) {
     const std::string command =
         fmt::format("cd '{}' && {} 2>err", dir_.path(),

@@ -1,4 +1,4 @@
-// Fine-tuning a model directory: 50 steps against transformers with torch.optim.AdamW, on the same batches.
+// Fine-tunes model directories: 50 steps against transformers with torch.optim.AdamW, on the same batches.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

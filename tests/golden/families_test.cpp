@@ -1,5 +1,5 @@
-// Logits, loss and gradients of small models of each family against transformers', whose model directories
-// are read as anybody's would be.
+// Compares logits, loss and gradients of small models of each family with transformers; the model directories
+// are read as users' directories are.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

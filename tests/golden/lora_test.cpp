@@ -1,5 +1,5 @@
-// Adapters that PEFT wrote: logits, gradients, steps of AdamW in every kind of home, and merged weights
-// against PEFT's.
+// Compares adapters that PEFT wrote with PEFT: logits, gradients, steps of AdamW in every kind of home,
+// merged weights.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -30,7 +30,7 @@ struct Case {
   HomePolicy home = HomePolicy::automatic;
 };
 
-// As scripts/make_golden_lora.py has them.
+// The cases of scripts/make_golden_lora.py.
 const Case cases[] = {
     {"llama_all", "llama_untied_llama3", {.r = 4, .alpha = 8}},
     {"llama_biases_some",
@@ -88,7 +88,7 @@ class Lora : public ::testing::TestWithParam<Case> {
     return model;
   }
 
-  // Every tensor that the adapter changes.
+  // RETURNS: every tensor that the adapter changes, merged.
   std::map<std::string, std::vector<float>> merged(const std::string& adapter) const {
     const auto merge = AdapterMerge::open(adapter, family_directory(c.base)).value();
     const auto file = SafetensorsFile::open(base_path, ErrorKind::bad_input).value();
@@ -158,7 +158,7 @@ TEST_P(Lora, MergesAsPeft) {
   RecordProperty("worst_merged", fmt::format("{:.1e}", worst));
 }
 
-// PEFT goes by the kind of module, and corrects a flag that says otherwise.
+// PEFT goes by the type of module, and corrects a flag that contradicts it.
 TEST_P(Lora, MergesAsPeftWithAWrongFlag) {
   const ScratchDir dir;
   const std::string adapter = dir / "adapter", path = adapter + "/adapter_config.json";

@@ -39,7 +39,8 @@ def default(theta):
     return dict(rope_type="default", rope_theta=theta)
 
 
-# name: (class, what differs from SIZES, whether config.json has rope_theta and rope_scaling as transformers 4 wrote)
+# name: (class, differences from SIZES, True if config.json has rope_theta and rope_scaling as in transformers
+# 4)
 CASES = {
     "llama_tied": ("Llama", dict(rope_parameters=default(10000.0), tie_word_embeddings=True), False),
     "llama_untied_llama3": ("Llama", dict(rope_parameters=LLAMA3, num_key_value_heads=1), True),
@@ -60,12 +61,12 @@ CASES = {
     "gpt2_plain": ("GPT2", dict(), False),
     "gpt2_inner": ("GPT2", dict(n_inner=56, layer_norm_epsilon=1e-6), False),
     "gpt2_one_head": ("GPT2", dict(n_head=1, n_layer=1), False),
-    # Windows just as long as the sequences, which see all of them.
+    # Windows as long as the sequences, which therefore attend to all tokens.
     "mistral_window": ("Mistral", dict(rope_parameters=default(10000.0), sliding_window=TOKENS), False),
     "qwen2_window": ("Qwen2", dict(rope_parameters=default(10000.0), use_sliding_window=True, sliding_window=TOKENS,
                                    max_window_layers=1), True),
     "phi3_untied": ("Phi3", dict(rope_parameters=default(10000.0), pad_token_id=None), False),
-    # Three quarters of heads of 8, as Phi-4 mini has of 128.
+    # Rotates three quarters of heads of 8, like Phi-4 mini does of heads of 128.
     "phi3_partial": ("Phi3", dict(rope_parameters=dict(default(250000.0), partial_rotary_factor=0.75), pad_token_id=None,
                                   num_attention_heads=3, num_key_value_heads=1), True),
     "phi3_tied_window": ("Phi3", dict(rope_parameters=default(10000.0), pad_token_id=None, sliding_window=TOKENS,
@@ -81,8 +82,8 @@ def make_model(kind, options):
     config._attn_implementation = "eager"
     name = "GPT2LMHeadModel" if kind == "GPT2" else kind + "ForCausalLM"
     model = getattr(transformers, name)(config)
-    # Fresh biases are zero and norms one: gradients that mix them up would agree by accident. Larger matrices make
-    # attention look at some places more than at others.
+    # Fresh biases are zero and fresh norms one: gradients that mix them up would agree by accident. Larger
+    # matrices make attention look at some places more than at others.
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 1:

@@ -1,4 +1,4 @@
-// Perplexity on held-out files, against transformers: per file and in all, whatever the size of a batch.
+// Compares perplexity on held-out files with transformers: per file and in all, for any batch size.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, Perplexity,
                                            Setting{"qwen3_tied_head_dim", 64, 1}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// It was bf16 whatever they were, and nothing said so.
+// Regression: perplexity was silently computed in bf16, whatever the weights were.
 TEST(PerplexityOfAModelDirectory, IsComputedInThePrecisionOfItsWeights) {
   const test::TrainDir dir;
   const auto precision_used = [&](const std::string& model, std::vector<std::string> overrides) {
@@ -79,7 +79,7 @@ TEST(PerplexityOfAModelDirectory, IsComputedInThePrecisionOfItsWeights) {
     test::write_model_directory(model, test::small_model(Family::llama), precision);
     EXPECT_EQ(precision_used(model, {}), name(precision));
     EXPECT_EQ(precision_used(model, {"precision=bf16"}), "bf16");
-    // Of the tensors, where config.json does not say.
+    // The type of the tensors counts if config.json does not say.
     std::string text = test::read_file(config);
     for (size_t at; (at = text.find("dtype")) != std::string::npos;) text.replace(at, 5, "other");
     test::write_file(config, text);

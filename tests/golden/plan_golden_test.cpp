@@ -1,4 +1,4 @@
-// Plans as text, reviewed as diffs. TIDEPOOL_REWRITE_GOLDEN=1 rewrites the files.
+// Compares plans as text, which is reviewed as diffs. TIDEPOOL_REWRITE_GOLDEN=1 rewrites the files.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ class PlanGolden : public testing::TestWithParam<Golden> {};
 
 const std::string folder = TIDEPOOL_SOURCE_DIR "/tests/golden/plans/";
 
-// Where two texts part, a line of each; empty if nowhere. A whole plan would fill screens.
+// RETURNS: the first pair of lines that differ; empty if none. A whole plan would fill screens.
 std::string first_difference(const std::string& a, const std::string& b) {
   std::istringstream in_a(a), in_b(b);
   for (u32 number = 1;; ++number) {

@@ -1,5 +1,5 @@
-// report.html as people get it: opened in headless Chromium with the network off. Every chart is there, and
-// the console is silent.
+// Opens report.html in headless Chromium with the network off: every chart is drawn, and the console is
+// silent.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -21,8 +21,7 @@ using ::testing::Not;
 
 constexpr u64 page_bytes_max = 2'000'000;
 
-// Ubuntu's `chromium-browser` is a door to a snap, which reads no files outside the home directory: not asked
-// for.
+// Does not look for Ubuntu's `chromium-browser`, a snap that cannot read files outside the home directory.
 bool have_chromium() { return std::system("command -v chromium >/dev/null 2>&1") == 0; }
 
 struct Opened {
@@ -41,7 +40,7 @@ Opened open_page(const std::string& page, const test::TrainDir& dir, const std::
   return {file_text(document), file_text(console)};
 }
 
-constexpr std::size_t tag_bytes_max = 600;  // of a chart, with all its series in words
+constexpr std::size_t tag_bytes_max = 600;  // per chart, with all its series in words
 
 void expect_all_drawn(const Opened& opened, const std::vector<std::string>& charts) {
   EXPECT_THAT(opened.document, HasSubstr("data-ready=\"yes\""));
@@ -56,7 +55,7 @@ void expect_all_drawn(const Opened& opened, const std::vector<std::string>& char
     EXPECT_THAT(opened.console, Not(HasSubstr(fault)));
 }
 
-// Keys alone zoom, pan and select: what they did is left on the document by a script of the test's own.
+// Keys alone zoom, pan and select; a script of the test records their effect in the document.
 void expect_keys_work(const std::string& page, const test::TrainDir& dir) {
   std::string text = file_text(page);
   text.insert(text.rfind("</body>"), R"(<script>
@@ -114,7 +113,7 @@ TEST(ReportPage, ShowsEveryChartInABrowserWithoutANetwork) {
     EXPECT_THAT(opened.document, HasSubstr(statistic));
   expect_keys_work(page, dir);
 
-  // A run without a trace beside it: its part says so, the rest is drawn.
+  // Without a trace of the run, that part of the page says so and the rest is drawn.
   config.output.dir = dir / "b";
   config.output.trace = false;
   ASSERT_EQ(test::ChildRun(config).wait(), 0);
@@ -123,7 +122,7 @@ TEST(ReportPage, ShowsEveryChartInABrowserWithoutANetwork) {
   const Opened both = open_page(dir / "both.html", dir, "");
   expect_all_drawn(both, with_step({"timeline", "lanes", "memory-host-a", "lives-a"}));
   EXPECT_THAT(both.document, HasSubstr("data-chart-table=\"comparison\""));
-  // Keys look as what they stand for: one run's dots of validation and its line have one colour.
+  // Legend keys look like their marks: one run's dots of validation and its line have one colour.
   for (const char* look :
        {"class=\"dot\"", "class=\"line dash\"", "class=\"line broken\"", "class=\"line dotted\""})
     EXPECT_THAT(both.document, HasSubstr(look));
@@ -131,7 +130,7 @@ TEST(ReportPage, ShowsEveryChartInABrowserWithoutANetwork) {
     EXPECT_THAT(both.document, HasSubstr(words));
 }
 
-// The y of each point of the curve that is drawn last in the chart.
+// RETURNS: the y of each point of the chart's last curve.
 std::vector<double> heights_of(const std::string& document, const std::string& chart) {
   const std::size_t figure = document.find("data-chart=\"" + chart + "\"");
   const std::string text = document.substr(figure, document.find("</figure>", figure) - figure);
@@ -150,7 +149,7 @@ std::vector<double> heights_of(const std::string& document, const std::string& c
   return out;
 }
 
-// The mean of what came before fell later than the loss did.
+// Regression: a mean over preceding steps fell later than the loss did.
 TEST(ReportPage, TheRunningMeanDoesNotLagAndSaysOverWhat) {
   if (!have_chromium())
     GTEST_SKIP() << "SKIPPED, report.html IS NOT TESTED: there is no chromium here (scripts/setup.sh)";

@@ -1,4 +1,5 @@
-// Ids and decoded text against Hugging Face's tokenizers; scripts/make_golden_tokenizers.py made the files.
+// Compares ids and decoded text with Hugging Face's tokenizers; scripts/make_golden_tokenizers.py made the
+// files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +33,8 @@ std::unique_ptr<Tokenizer> open_style(const std::string& name) {
   return std::move(tokenizer).value();
 }
 
-// Wherever cut() would cut the text: two parts give the ids of the whole. How many such places there are.
+// Expects that at each place where cut() may cut the text, two parts give the ids of the whole.
+// RETURNS: the number of such places.
 size_t expect_cuts_harmless(const Tokenizer& tokenizer, std::string_view text,
                             const std::vector<u32>& whole) {
   size_t places = 0;
@@ -46,8 +48,8 @@ size_t expect_cuts_harmless(const Tokenizer& tokenizer, std::string_view text,
   return places;
 }
 
-// Ids with the bytes they stand for: the same ids; in order; and every byte of the text is some token's, but
-// for what is left out.
+// Expects that ids with their bytes are the same ids, in order, and that every byte of the text belongs to a
+// token, except bytes that are dropped.
 void expect_places(const Tokenizer& tokenizer, std::string_view text, const std::vector<u32>& ids) {
   std::vector<u32> again;
   std::vector<TokenBytes> places;
@@ -93,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(All, TokenizerStyle,
                          testing::Values("gpt2", "llama2", "mistral", "llama3", "qwen", "tekken"),
                          [](const auto& info) { return std::string(info.param); });
 
-// Added tokens that a case brings get the ids after all others, as the library gives them.
+// Gives a case's added tokens the ids after all others, as the library does.
 void add_tokens(json::object& style, const json::value& change) {
   i64 next = 0;
   for (const auto& member : style.at("model").at("vocab").as_object())

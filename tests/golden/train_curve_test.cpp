@@ -1,5 +1,5 @@
-// Twenty AdamW steps against PyTorch's, through the planner, the engine and the executor: all resident,
-// and streamed through host and disk, in one micro-batch and in several. In fp16 with its GradScaler.
+// Compares twenty AdamW steps with PyTorch's, through the planner, the engine and the executor: all resident,
+// and streamed through host and disk, in one micro-batch and in several. In fp16 with PyTorch's GradScaler.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ using test::Safetensors;
 constexpr u64 steps = 20;
 constexpr u32 sequences = 3, tokens_per_sequence = 24;
 constexpr u64 rows = u64{sequences} * tokens_per_sequence;
-constexpr double loss_tolerance = 1e-4;  // of the loss
+constexpr double loss_tolerance = 1e-4;  // relative to the loss
 
 struct Setting {
   const char* name;
@@ -68,7 +68,7 @@ void load_weights(const Safetensors& golden, const ModelGraph& graph, StateStore
   ASSERT_TRUE(state.finish());
 }
 
-// The optimizer as in the golden files' README.
+// The optimizer settings of the golden files' README.
 StepSettings settings_of(const Setting& setting) {
   return {.adamw = {.learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
           .max_grad_norm = setting.clipping ? 1.0 : 0.0,

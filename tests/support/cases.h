@@ -1,4 +1,4 @@
-// Cases of tests that draw them at random or try all of many: how many a run goes through.
+// Decides how many cases a test runs that draws cases at random or tries all of many.
 #pragma once
 
 #include <cstdlib>
@@ -7,11 +7,11 @@
 
 namespace tidepool::test {
 
-// True in `scripts/test.sh --all`, which sets the variable.
+// RETURNS: true in `scripts/test.sh --all`, which sets the variable.
 inline bool wants_all_cases() { return std::getenv("TIDEPOOL_TEST_ALL_CASES") != nullptr; }
 
-// RETURNS: `whole`, or a quarter of it where not all cases are wanted, and under a sanitizer, which looks at
-// what code does with any of them.
+// RETURNS: `whole`; or a quarter of it if not all cases are wanted, and under a sanitizer, which checks the
+// behaviour of any case.
 inline u32 random_cases(u32 whole) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return whole / 4;

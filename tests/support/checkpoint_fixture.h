@@ -1,4 +1,5 @@
-// A GPT-2 of a few thousand parameters, its state in plain vectors, and a place to write it to.
+// MemoryState is the state of a GPT-2 of a few thousand parameters in plain vectors; TemporaryDirectory is a
+// place to write it to.
 #pragma once
 
 #include <fmt/format.h>
@@ -32,7 +33,7 @@ inline Window make_window(std::string name,
   return w;
 }
 
-// The names and shapes of GPT-2, so that other tools can open the result.
+// Uses the names and shapes of GPT-2, so that other tools can open the result.
 inline ModelGraph tiny_graph(Precision precision, u32 width = 20, u32 layers = 2) {
   ModelGraph g;
   g.config = {.vocab_size = 61, .positions = 24, .width = width, .layers = layers, .heads = 2};
@@ -60,7 +61,7 @@ inline ModelGraph tiny_graph(Precision precision, u32 width = 20, u32 layers = 2
   return g;
 }
 
-// The persistent kinds of every window, padding zero.
+// Holds the persistent kinds of every window; padding is zero.
 class MemoryState final : public StateReader, public StateWriter {
  public:
   explicit MemoryState(const ModelGraph& graph) : precision_(graph.precision) {
@@ -72,7 +73,7 @@ class MemoryState final : public StateReader, public StateWriter {
     }
   }
 
-  // Every bit pattern may come: checkpoints must not care what numbers are.
+  // Any bit pattern may occur: checkpoints must not depend on the numbers.
   void randomise(const ModelGraph& graph, u64 seed) {
     std::mt19937_64 random(seed);
     for (auto& [key, bytes] : bytes_) {
@@ -83,7 +84,7 @@ class MemoryState final : public StateReader, public StateWriter {
     }
     round_masters(graph);
   }
-  // Below 2, as whoever loads weights refuses NaN and infinity.
+  // Keeps numbers below 2: loading weights refuses NaN and infinity.
   void make_finite(const ModelGraph& graph) {
     for (auto& [key, bytes] : bytes_) {
       if (key.second != Kind::param && key.second != Kind::master) continue;
@@ -119,7 +120,7 @@ class MemoryState final : public StateReader, public StateWriter {
  private:
   void round_masters(const ModelGraph& graph) {
     if (precision_ != Precision::fp16) return;
-    for (u32 w = 0; w < graph.windows.size(); ++w) {  // parameters are what masters round to
+    for (u32 w = 0; w < graph.windows.size(); ++w) {  // parameters are the rounded masters
       const auto* masters = reinterpret_cast<const float*>(bytes_[{w, Kind::master}].data());
       auto* halves = reinterpret_cast<u16*>(bytes_[{w, Kind::param}].data());
       for (u64 i = 0; i < graph.windows[w].elements; ++i) halves[i] = fp16_from_float(masters[i]);
@@ -130,11 +131,11 @@ class MemoryState final : public StateReader, public StateWriter {
   std::map<std::pair<u32, Kind>, std::vector<std::byte>> bytes_;
 };
 
-// A directory of its own, gone with the test.
+// A directory for one test, removed at the end.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    // In memory where there is such a place: these tests are about order and content, not the medium.
+    // In memory if possible: these tests are about order and content, not about the medium.
     const bool shm = ::access("/dev/shm", W_OK) == 0;
     std::string name = (shm ? std::string("/dev/shm/") : ::testing::TempDir()) + "tidepool_XXXXXX";
     CHECK(::mkdtemp(name.data()) != nullptr, name);
@@ -164,7 +165,7 @@ inline TrainerState some_state(u64 step) {
   return s;
 }
 
-// As a run resumes: a checkpoint that restore() finds damaged is stepped over, too.
+// Resumes as a run does, which also skips a checkpoint that restore() finds damaged.
 inline Resumable find_and_restore(CheckpointStore& store, const ModelGraph& graph) {
   std::vector<SteppedOver> stepped_over;
   while (true) {

@@ -1,4 +1,4 @@
-// The tidepool binary as a child process that tests may signal and kill.
+// Child runs the tidepool binary as a process that tests may signal and kill.
 #pragma once
 
 #include <fcntl.h>
@@ -27,7 +27,8 @@ inline std::string file_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// `tidepool` with some words, its output in a log. Killed if it is still there at the end.
+// Runs `tidepool` with the given words and writes its output to a log. The destructor kills a running
+// process.
 class Child {
  public:
   Child(std::vector<std::string> words, const std::string& log) : log_(log) {
@@ -39,7 +40,7 @@ class Child {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
-    // As from a plain shell, whatever runs the tests ignores.
+    // Default signal handling, as from a plain shell, even if the test runner ignores signals.
     sigset_t plain;
     sigemptyset(&plain);
     for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) sigaddset(&plain, number);
@@ -66,7 +67,7 @@ class Child {
   }
   pid_t pid() const { return pid_; }
   void signal(int number) { ::kill(pid_, number); }
-  // Exit code, or 128 + n after signal n.
+  // RETURNS: the exit code, or 128 + n after signal n.
   int wait() {
     if (!done_) ::waitpid(pid_, &status_, 0);
     done_ = true;
@@ -84,20 +85,21 @@ class Child {
   bool done_ = false;
 };
 
-// `tidepool train` on a config, its output in <output.dir>.log.
+// Runs `tidepool train` on a config, with output in <output.dir>.log.
 class ChildRun : public Child {
  public:
   explicit ChildRun(const Config& config, const std::string& resume = "")
       : Child(words_of(config, resume), config.output.dir + ".log"), dir_(config.output.dir) {}
 
-  // Steps in metrics.jsonl, those of earlier processes included.
+  // RETURNS: number of steps in metrics.jsonl, those of earlier processes included.
   u64 steps_logged() const {
     const std::string text = file_text(dir_ + "/metrics.jsonl");
     u64 steps = 0;
     for (u64 at = text.find("\"loss\""); at != std::string::npos; at = text.find("\"loss\"", at + 1)) ++steps;
     return steps;
   }
-  // Waits until `steps` are logged; false if the process ends first.
+  // Waits until `steps` are logged.
+  // RETURNS: false if the process ends first.
   bool wait_for_steps(u64 steps) {
     while (steps_logged() < steps) {
       if (ended()) return false;

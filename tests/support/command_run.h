@@ -1,4 +1,4 @@
-// Commands as a user types them, run in this process.
+// Runs commands as a user types them, in this process.
 #pragma once
 
 #include <gtest/gtest.h>

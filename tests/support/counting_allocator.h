@@ -1,4 +1,4 @@
-// Heap allocations of all threads, counted and named. Linked into test_contract.
+// CountAllocations counts heap allocations of all threads and names their origin. Linked into test_contract.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tidepool::test {
 
-// Counts while it lives. One at a time; nothing that may allocate should run beside what is measured.
+// Counts while the object lives. REQUIRES: one object at a time; no other allocating code runs meanwhile.
 class CountAllocations {
  public:
   CountAllocations();
@@ -16,7 +16,7 @@ class CountAllocations {
 
   void stop();
   u64 count() const;
-  // The first few: thread, bytes, and where from (for addr2line). Empty if there are none.
+  // RETURNS: the first few allocations: thread, bytes, and address (for addr2line). Empty if there are none.
   std::string who() const;
 };
 

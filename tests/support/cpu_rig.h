@@ -1,5 +1,5 @@
-// Everything a CPU executor needs, in memory: a pool, arenas of the plan's size, a simulated disk, data
-// made from the step number.
+// CpuRig holds everything a CPU executor needs, in memory: a pool, arenas of the plan's size, a simulated
+// disk, and data made from the step number.
 #pragma once
 
 #include <cstdlib>
@@ -37,7 +37,7 @@ class HashedData : public StepSource {
   Result<void> load_batch(const BatchRequest& r, const BatchArrays& batch) override {
     const auto& [tokens, targets, starts] = batch;
     if (fault) return *fault;
-    // Two documents in a sequence, whatever its length: those of the first half and the others.
+    // Each sequence has two documents of any length: its first half and the rest.
     const u64 length = starts.empty() ? 0 : starts.size() / sequences;
     for (u64 i = 0; i < starts.size(); ++i)
       starts[i] = i % length < length / 2 ? 0 : static_cast<i32>(length / 2);
@@ -51,8 +51,8 @@ class HashedData : public StepSource {
 
   StepSettings step_settings{.adamw = {.learning_rate = 1e-3, .weight_decay = 0.1}, .max_grad_norm = 1.0};
   std::optional<Error> fault;
-  u64 micro_batches = 1;  // of an evaluation segment
-  u64 sequences = 1;      // of a packed batch
+  u64 micro_batches = 1;  // micro-batches of an evaluation segment
+  u64 sequences = 1;      // sequences of a packed batch
 
  private:
   i32 token(const BatchRequest& r, u64 i) const {
@@ -69,7 +69,7 @@ struct CpuRigOptions {
   u32 workers = 2;
   u32 disk_depth = 8;
   DiskFaults faults;
-  Nanos patience{120'000'000'000};  // longer than a busy machine keeps a thread waiting
+  Nanos patience{120'000'000'000};  // longer than a busy machine delays a thread
 };
 
 class CpuRig {

@@ -1,4 +1,4 @@
-// What the tests of disks share: a place on a real disk, patterns, and a sink that can be waited for.
+// Shared parts of disk tests: a directory on a real disk, patterns, and a sink that can be waited for.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace tidepool::test {
 class ScratchDir {
  public:
   ScratchDir() {
-    // The child of a death test never gets to remove its own, so that lies in its parent's.
+    // The child of a death test never removes its directory, so that directory lies inside its parent's.
     const char* parent = ::testing::internal::InDeathTestChild() ? getenv(of_parent) : nullptr;
     const std::filesystem::path below = parent != nullptr ? parent : std::filesystem::current_path();
     std::string pattern = (below / "io_test_XXXXXX").string();
@@ -42,7 +42,8 @@ class ScratchDir {
   std::string path_;
 };
 
-// Collects completions. `sink()` may outlive nothing: keep this alive longer than the disk.
+// Completions collects completions.
+// REQUIRES: it outlives the disk that uses `sink()`.
 class Completions {
  public:
   DiskSink sink() {
@@ -52,7 +53,7 @@ class Completions {
       arrived_.notify_all();
     };
   }
-  // Waits for `count` in all since the last call, and takes them.
+  // Waits until `count` completions have arrived since the last call, and takes them.
   std::vector<DiskCompletion> take(u64 count) {
     std::unique_lock lock(mutex_);
     bool enough = arrived_.wait_for(lock, std::chrono::seconds(60), [&] { return all_.size() >= count; });

@@ -1,4 +1,4 @@
-// Documents in files, with bytes as tokens, so that what is expected can be read.
+// Writes documents to files, with bytes as tokens, so that expected values are readable.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class DocumentsFixture : public ::testing::Test {
     std::ofstream(dir_ / name, std::ios::binary) << text;
     return dir_ / name;
   }
-  // Documents "aaa", "bbbbb" ...: a letter says which one a token is of.
+  // Writes documents "aaa", "bbbbb" ...: a token's letter identifies its document.
   std::string letters(const std::string& name, u32 documents, u32 longest) {
     std::string text;
     for (u32 i = 0; i < documents; ++i)

@@ -2,8 +2,8 @@
 //
 //   FAILING_UNDER   the directory; absolute
 //   FAILING_CALL    n, from 1; 0: none
-//   FAILING_ERRNO   with which error number
-//   FAILING_LOG     a file that gets one line "call 12: write PATH" for the call that failed, and at the end
+//   FAILING_ERRNO   error number of the failure
+//   FAILING_LOG     a file that gets one line "call 12: write PATH" for the failed call, and at the end
 //                   "calls 345"
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@ Function* real(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
-// By the system call, or the line would count itself.
+// Uses the real functions, so that the line is not counted itself.
 void log_line(const char* text) {
   static const auto really_open = real<int(const char*, int, ...)>("open");
   static const auto really_write = real<ssize_t(int, const void*, size_t)>("write");
@@ -49,7 +49,8 @@ bool is_under(const char* path) {
   return length > 0 && std::strncmp(path, under, length) == 0 && (path[length] == 0 || path[length] == '/');
 }
 
-// Counts the call; true: it is the one that fails, and errno is set.
+// Counts the call.
+// RETURNS: true if this call fails; errno is then set.
 bool fails(const char* call, const char* path) {
   if (!is_under(path)) return false;
   static const unsigned the_one = static_cast<unsigned>(std::atoi(setting("FAILING_CALL")));

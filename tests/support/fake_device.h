@@ -1,4 +1,4 @@
-// A device in virtual time: work takes what its rates say, and nothing is computed.
+// FakeDevice is a device in virtual time: work takes time by its rates and computes nothing.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@ struct FakeRates {
   double fp32 = 50e9, bf16 = 800e9;  // FLOP/s of products; all other kernels take no time
   double memory = 4e9;               // bytes/s of gradients and Adam
   double h2d = 50e9, d2h = 40e9, both = 80e9;
-  double kernel = 0, copy = 0;  // seconds that each takes beside
-  double wait = 20e-6;          // until a wait has noticed the end
+  double kernel = 0, copy = 0;  // extra seconds per kernel and per copy
+  double wait = 20e-6;          // delay until a wait notices the end
 };
 
 class FakeDevice final : public MeasuredDevice {
@@ -23,7 +23,7 @@ class FakeDevice final : public MeasuredDevice {
   FakeDevice(const FakeRates& rates, const MeasuredFacts& facts, Bytes memory, Bytes host_memory)
       : rates_(rates), facts_(facts), memory_(memory.value), host_(host_memory.value), kernels_(*this) {}
 
-  // A clock that only the device's work advances.
+  // RETURNS: a clock that only the device's work advances.
   Clock clock() {
     return [this] { return now_; };
   }
@@ -55,7 +55,7 @@ class FakeDevice final : public MeasuredDevice {
     return failure;
   }
 
-  Error failure;  // of every wait
+  Error failure;  // returned by every wait
 
  private:
   static bool within(std::span<const std::byte> part, std::span<const std::byte> whole) {
@@ -69,7 +69,7 @@ class FakeDevice final : public MeasuredDevice {
   class FakeKernels final : public Kernels {
    public:
     explicit FakeKernels(FakeDevice& device) : device_(device) {}
-    void zero(float*, u64) override {}  // a fill is no kernel
+    void zero(float*, u64) override {}  // a fill does not count as a kernel
     void matmul(const Matmul& p) override { device_.product(p.m, p.n, p.k, p.x.precision); }
     void weight_gradient(const WeightGradient& p) override { device_.product(p.m, p.n, p.k, p.x.precision); }
     void layer_norm(const LayerNorm&) override { device_.kernel(0); }

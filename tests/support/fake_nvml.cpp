@@ -1,6 +1,6 @@
-// The driver's management library as nvml.cpp loads it, of one GPU at 0000:01:00.0. Each reading of power is
-// 10 W more than the last, from 300 W on, each clock 15 MHz less than the last, from 1980 MHz on. Its
-// processes have the numbers of the caller and of 1.
+// Stand-in for the driver's management library, as nvml.cpp loads it, with one GPU at 0000:01:00.0. Each
+// reading of power is 10 W higher than the last, starting at 300 W; each clock is 15 MHz lower than the last,
+// starting at 1980 MHz. Its processes have the pid of the caller and pid 1.
 #include <unistd.h>
 
 #include <cstring>

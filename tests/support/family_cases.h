@@ -1,4 +1,4 @@
-// The model directories under tests/golden/families.
+// Lists the model directories under tests/golden/families.
 #pragma once
 
 #include <string>

@@ -11,11 +11,11 @@
 
 namespace tidepool::test {
 
-// From now on the system call fails with `error_number`, in all threads of the process and in what it starts
-// or becomes. For children only: it cannot be undone, and the process exits if the kernel refuses it.
+// Makes the system call fail with `error_number` from now on, in all threads of the process and in its
+// children. For child processes only: it cannot be undone, and the process exits if the kernel refuses it.
 inline void forbid_system_call(u32 system_call, u32 error_number) {
   sock_filter code[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),  // the system call's number stands first
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),  // the system call's number comes first
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, system_call, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error_number),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),

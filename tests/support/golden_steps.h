@@ -1,5 +1,4 @@
-// Training on the batches of a golden file: where they come from, what is kept of each step, how far apart
-// two results are.
+// Trains on the batches of a golden file: source of batches, record of each step, distance of two results.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +17,7 @@
 
 namespace tidepool::test {
 
-// Norm of the difference over the norm.
+// RETURNS: norm of the difference over the norm of `expected`.
 inline double distance(std::span<const float> got, std::span<const float> expected) {
   EXPECT_EQ(got.size(), expected.size());
   double difference = 0, norm = 0;
@@ -30,7 +29,7 @@ inline double distance(std::span<const float> got, std::span<const float> expect
   return std::sqrt(difference / norm);
 }
 
-// Into the fp32 weights of a ModelRunner.
+// WeightsWriter writes into the fp32 weights of a ModelRunner.
 class WeightsWriter final : public StateWriter {
  public:
   explicit WeightsWriter(std::vector<std::vector<float>>& weights) : weights_(weights) {}
@@ -44,10 +43,10 @@ class WeightsWriter final : public StateWriter {
   std::vector<std::vector<float>>& weights_;
 };
 
-// `tokens` and `targets` of the file, `rows` of them a step.
+// GoldenSource serves `tokens` and `targets` of the file, `rows` per step.
 class GoldenSource final : public StepSource {
  public:
-  // every_step: all but target_tokens.
+  // every_step: settings of all steps, except target_tokens.
   GoldenSource(const Safetensors& golden, u64 rows, StepSettings every_step)
       : tokens_(golden.get<i32>("tokens")),
         targets_(golden.get<i32>("targets")),
@@ -74,7 +73,7 @@ class GoldenSource final : public StepSource {
   const StepSettings every_step_;
 };
 
-// What each step came to.
+// Curve records the result of each step.
 struct Curve final : EngineObserver {
   explicit Curve(TrainingExecutor& executor) : executor(executor) {}
   void completed(const Issue& issue, const Completion&) override {

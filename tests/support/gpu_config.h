@@ -1,4 +1,4 @@
-// A small training run on GPUs, and what a test needs to know of them.
+// Configs of small training runs on GPUs, with what a test needs to know about the GPUs.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -25,7 +25,8 @@ inline Config gpu_config(const TrainDir& dir, Precision precision, const std::st
   c.train.eval_batches = 2;
   c.memory.budgets.device = Bytes{88 * mib};  // 66 MiB of it are workspaces, 8 for graphs
   c.machine.executor = "cuda";
-  c.machine.tune_products = false;  // it writes to memory whose poison shows what is read too early
+  // tuning writes to memory, and would overwrite the poison that reveals early reads
+  c.machine.tune_products = false;
   return c;
 }
 
@@ -37,7 +38,7 @@ inline std::string first_gpus(u32 count) {
 }
 
 #ifdef CUDA_EMULATED
-// What changes from run to run on a GPU, and hides or shows a wait that is missing.
+// Changes timing, which varies between runs on a GPU and hides or reveals a missing wait.
 inline void change_timing(u64 seed, int devices = 1) {
   ::setenv("TIDEPOOL_NCCL", EMULATED_NCCL, 1);
   emulated_cuda::reset({.seed = seed + 1,

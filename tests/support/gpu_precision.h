@@ -1,4 +1,4 @@
-// What the first GPU can multiply: tests that need more of it skip themselves.
+// Tells which products the first GPU supports; tests that need more skip themselves.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,7 @@
 
 namespace tidepool::test {
 
-// 10 times major plus minor.
+// RETURNS: compute capability, 10 times major plus minor.
 inline int gpu_capability() {
   int major = 0, minor = 0;
   if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess ||
@@ -16,7 +16,7 @@ inline int gpu_capability() {
   return 10 * major + minor;
 }
 
-// Before sm_80 bf16 is only a way to store numbers: tensor cores and cuBLASLt do not take it.
+// Before sm_80 bf16 is only a storage format: tensor cores and cuBLASLt do not support it.
 inline bool gpu_multiplies(Precision p) { return p != Precision::bf16 || gpu_capability() >= 80; }
 
 }  // namespace tidepool::test

@@ -1,4 +1,4 @@
-// JSON files of tests.
+// Reads and writes JSON files in tests.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A run whose model comes from a model directory, of which it keeps a copy.
+// Fixture of a run that starts from a model directory and keeps a copy of it.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -40,7 +40,7 @@ inline float value_of_half(u16 half, Precision precision) {
   return precision == Precision::fp16 ? float_from_fp16(half) : std::bit_cast<float>(u32{half} << 16);
 }
 
-// Values in 16 bits, and what they stand for.
+// Values in 16 bits, and the same values widened.
 struct HalfCopy {
   Precision precision;
   std::vector<u16> bits;
@@ -58,12 +58,12 @@ struct HalfCopy {
 struct Bf16Copy : HalfCopy {
   explicit Bf16Copy(const std::vector<float>& from) : HalfCopy(from, Precision::bf16) {}
 };
-// What an array of the precision holds of the values.
+// RETURNS: the values after rounding to the precision.
 inline std::vector<float> rounded_to(const std::vector<float>& values, Precision precision) {
   return precision == Precision::fp32 ? values : HalfCopy(values, precision).values;
 }
 
-// Norm of the difference over norm.
+// RETURNS: norm of the difference over the norm of `want`.
 template <class A, class B>
 double relative_error(const A& got, const B& want) {
   double difference = 0, norm = 0;

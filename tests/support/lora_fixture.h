@@ -1,4 +1,4 @@
-// Runs with LoRA beside a small model that a run has left.
+// Prepares LoRA runs on a small base model that another run has trained.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,8 @@
 
 namespace tidepool::test {
 
-// Trains one step, and returns its directory: `dir`/base/checkpoint-1.
+// Trains one step.
+// RETURNS: the resulting model directory, `dir`/base/checkpoint-1.
 inline std::string made_base(const TrainDir& dir, Family family) {
   Config c = small_config(dir, "base");
   c.model = small_model(family);

@@ -1,5 +1,5 @@
-// One malformed file, met by the built program: it must end with exit code 4, and name the file, the place
-// and why.
+// Gives one malformed file to the built program, which must end with exit code 4 and name the file, the place
+// and the reason.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,10 +17,10 @@
 namespace tidepool::test {
 
 struct BadFile {
-  const char* name;  // of the test, a word
-  const char* file;  // in the directory
+  const char* name;  // test name, one word
+  const char* file;  // file name in the directory
   std::string content;
-  std::string place;  // byte, line, key or tensor; with the file's name where that is not `file`
+  std::string place;  // byte, line, key or tensor; with the file's name if another file is named
   std::string reason;
 };
 
@@ -38,8 +38,8 @@ inline std::string ids(u32 first, u32 count) {
   return out;
 }
 
-// A place with a model directory `model` of vocabulary 53 and tokens for it, and the words to train either
-// that or a model of bytes on a file.
+// A directory with a model directory `model` of vocabulary 53 and tokens for it. Gives the words to train
+// that model, or a model of bytes, on a file.
 class BadPlace {
  public:
   BadPlace() {
@@ -67,12 +67,12 @@ class BadPlace {
     return words("train");
   }
 
-  // Runs it, and looks at how it ends.
+  // Runs the program and checks how it ends.
   void expect_refusal(const BadFile& bad, const std::vector<std::string>& words) const {
     Child child(words, dir_ / "log");
     EXPECT_EQ(child.wait(), 4) << child.output();
     const std::string output = child.output();
-    const size_t at = output.rfind("tidepool: ");  // behind a plan, perhaps
+    const size_t at = output.rfind("tidepool: ");  // may follow the printed plan
     ASSERT_NE(at, std::string::npos) << output;
     const std::string message = output.substr(at);
     EXPECT_THAT(message, ::testing::HasSubstr(bad.file));

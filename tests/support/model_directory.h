@@ -1,4 +1,4 @@
-// A small model directory made on the spot: config.json, random weights, and what tools look for beside them.
+// Writes a small model directory: config.json, random weights, and the files that tools expect beside them.
 #pragma once
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ inline std::vector<StoredTensor> tensors_of(const ModelConfig& model, Precision 
   return stored_tensors(graph, model_parts());
 }
 
-// As transformers would leave it: ids of tokens in config.json, which Tidepool does not know of itself.
+// Written as by transformers: config.json has token ids that Tidepool does not know itself.
 inline void write_model_directory(const std::string& dir, const ModelConfig& model, Precision dtype) {
   std::filesystem::create_directories(dir);
   std::string config = hf_config_text(model, dtype);
@@ -55,12 +55,13 @@ inline void write_model_directory(const std::string& dir, const ModelConfig& mod
   write_file(dir + "/model.safetensors", safetensors_header(tensors) + bytes);
 }
 
-// Every byte below 256 as a token, "<s>" and "</s>" at 256 and 257, as Hugging Face writes it.
+// Writes a tokenizer in Hugging Face's format: every byte below 256 is a token, "<s>" and "</s>" are 256 and
+// 257.
 inline void write_byte_tokenizer(const std::string& dir) {
   std::string vocab, template_text =
                          "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\\n{% endfor %}"
                          "{% if add_generation_prompt %}[assistant] {% endif %}";
-  const auto letter = [](u32 byte) {  // GPT-2's alphabet of bytes, in JSON
+  const auto letter = [](u32 byte) {  // GPT-2's alphabet for bytes, in JSON
     const bool plain = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
     static const std::vector<u32> others = [] {
       std::vector<u32> out;

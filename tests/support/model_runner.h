@@ -1,5 +1,5 @@
-// A whole model run block by block with everything resident: what the executor does, without plans. On the
-// CPU, or on a device whose memory the host may touch too.
+// Runs a whole model block by block with everything resident: the executor's work without plans. On the CPU,
+// or on a device whose memory the host can access.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace tidepool::test {
 
-// Aligned like a frame, and full of NaN, so that reading what was not written shows.
+// Aligned like a frame, and full of NaN, so that reads of unwritten memory are noticed.
 class FrameBuffer {
  public:
   explicit FrameBuffer(u64 bytes) : data_(round_up(std::max<u64>(bytes, 64), 64) + 64) {
@@ -30,10 +30,10 @@ struct RunOptions {
   bool training = true;
   u64 seed = 7;
   u64 step = 1;
-  const i32* starts = nullptr;  // of a packed batch
+  const i32* starts = nullptr;  // for a packed batch
 };
 
-// Frame: memory of the kernels' device, as FrameBuffer.
+// Frame: memory of the kernels' device, with the interface of FrameBuffer.
 template <class Frame>
 class BasicModelRunner {
  public:
@@ -63,7 +63,7 @@ class BasicModelRunner {
   const ModelGraph& graph() const { return graph_; }
   Weights weights;
 
-  // As the graph's Init says, from a seed.
+  // Initialises from a seed, as the graph's Init says.
   void init(u32 seed, float scale = 1.0f) {
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
       for (const Tensor& t : graph_.windows[w].tensors) {
@@ -77,7 +77,7 @@ class BasicModelRunner {
     upload();
   }
 
-  // Puts `weights` into the windows.
+  // Copies `weights` into the windows.
   void upload() {
     for (u32 w = 0; w < weights.size(); ++w) {
       if (graph_.precision == Precision::fp32) {
@@ -89,7 +89,7 @@ class BasicModelRunner {
     }
   }
 
-  // Sum of losses over the targets.
+  // RETURNS: sum of losses over the targets.
   double loss(const i32* tokens, const i32* targets, RunOptions options = {}) {
     options.keep = false;
     forward(tokens, options, 0);
@@ -107,7 +107,7 @@ class BasicModelRunner {
     return out;
   }
 
-  // One micro-batch. Accumulates unless it is the first.
+  // Runs one micro-batch. Accumulates unless the micro-batch is the first.
   double forward_backward(const i32* tokens, const i32* targets, double inverse_tokens,
                           RunOptions options = {}, u32 micro_batch = 0) {
     forward(tokens, options, micro_batch);
@@ -135,7 +135,7 @@ class BasicModelRunner {
     return sum;
   }
 
-  // Of every use of every window, laid end to end: padding included.
+  // RETURNS: gradients of every use of every window, concatenated, padding included.
   std::vector<float> all_gradients() {
     std::vector<float> out;
     for (u32 b = 0; b < graph_.blocks.size(); ++b) {
@@ -148,7 +148,7 @@ class BasicModelRunner {
     return out;
   }
 
-  // By tensor name, summed over uses.
+  // RETURNS: gradients by tensor name, summed over uses.
   std::map<std::string, std::vector<float>> gradients() {
     std::map<std::string, std::vector<float>> out;
     for (u32 b = 0; b < graph_.blocks.size(); ++b) {

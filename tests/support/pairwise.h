@@ -1,4 +1,4 @@
-// Covering arrays: few settings that together hold every pair of values of any two factors.
+// Covering arrays: few settings that together contain every pair of values of any two factors.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ inline std::set<Pair> pairs_of(const Row& row) {
   return pairs;
 }
 
-// Greedy: each row takes a pair that is still missing, then the values that cover most others.
+// Greedy: each row starts from a missing pair, then takes the values that cover the most other pairs.
 inline std::vector<Row> covering_array(const std::vector<u32>& levels) {
   std::set<Pair> missing = all_pairs(levels);
   std::vector<Row> rows;
@@ -45,7 +45,7 @@ inline std::vector<Row> covering_array(const std::vector<u32>& levels) {
       if (row[f] != none) continue;
       u32 best = 0, best_gain = 0;
       for (u32 i = 0; i < levels[f]; ++i) {
-        const u32 value = (i + static_cast<u32>(rows.size())) % levels[f];  // ties: each value in its turn
+        const u32 value = (i + static_cast<u32>(rows.size())) % levels[f];  // ties: values take turns
         u32 gain = 1;
         for (u32 g = 0; g < levels.size(); ++g) {
           if (g == f || row[g] == none) continue;

@@ -1,4 +1,5 @@
-// Settings that must not change a number: where state lies, how it is cut and moved, with how much room.
+// Placement settings, which must not change a number: where state lies, how it is cut and moved, how much
+// room it has.
 #pragma once
 
 #include "fit/plan_inputs.h"
@@ -12,8 +13,8 @@ enum PlacementFactor : u32 { home, chunk, sweeps, recompute, threads, io, depth,
 
 inline constexpr HomePolicy homes[] = {HomePolicy::device, HomePolicy::host, HomePolicy::disk,
                                        HomePolicy::mixed};
-// Of 64 x 192 and 64 x 256 matrices in windows of 200 KiB: 8 KiB cuts through matrices, 40 KiB through
-// their rows too, 1 MiB is a window whole.
+// For 64 x 192 and 64 x 256 matrices in windows of 200 KiB: 8 KiB cuts through matrices, 40 KiB also through
+// their rows, 1 MiB holds a whole window.
 inline constexpr Bytes chunk_sizes[] = {Bytes{8 * kib}, Bytes{40 * kib}, Bytes{mib}};
 inline constexpr RecomputePolicy recomputes[] = {RecomputePolicy::keep, RecomputePolicy::recompute};
 inline constexpr IoBackend backends[] = {IoBackend::io_uring, IoBackend::threads};
@@ -36,7 +37,7 @@ inline bool fits(const ModelGraph& graph, const Config& config) {
   return make_plan(graph, plan_options(config)).has_value();
 }
 
-// The least of one budget that fits, the others as they are.
+// Lowers one budget to the smallest value that fits, with the other budgets unchanged.
 inline void tighten(const ModelGraph& graph, Config& config, Bytes& of_config) {
   u64 too_little = 0, enough = of_config.value;
   while (enough - too_little > 16 * kib) {

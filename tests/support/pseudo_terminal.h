@@ -1,4 +1,4 @@
-// A pseudo-terminal with an emulator behind it: what a program writes to it is seen as on a screen.
+// PseudoTerminal has an emulator behind it: a program's output is seen as on a screen.
 #pragma once
 
 #include <fcntl.h>
@@ -23,13 +23,14 @@ class PseudoTerminal {
     std::array<char, 64> name{};
     CHECK(::ptsname_r(master_.get(), name.data(), name.size()) == 0);
     path_ = name.data();
-    slave_ = Fd(::open(path_.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC));  // so that the size and the rest stay
+    // kept open, so that size and contents stay
+    slave_ = Fd(::open(path_.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC));
     CHECK(slave_.get() >= 0);
     set_size(size);
   }
 
-  const std::string& path() const { return path_; }  // to be opened by whoever writes
-  // Takes in what has been written since. Call often: a full terminal of a few kilobytes makes writers wait.
+  const std::string& path() const { return path_; }  // for the writing process to open
+  // Reads new output. Call often: a terminal with a few unread kilobytes blocks writers.
   const TerminalEmulator& screen() {
     std::array<char, 4096> bytes;
     for (ssize_t n; (n = ::read(master_.get(), bytes.data(), bytes.size())) > 0;)

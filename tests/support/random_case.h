@@ -1,4 +1,4 @@
-// Random models, budgets and choices, the same for the same seed.
+// Random models, budgets and options; the same seed gives the same case.
 #pragma once
 
 #include <random>
@@ -14,7 +14,7 @@ struct RandomCase {
   PlanOptions options;
 };
 
-// With several devices each has the budget and as many micro-batches as one would.
+// With several devices, each has this budget and as many micro-batches as one device would have.
 inline RandomCase random_case(u32 seed, u32 devices = 1) {
   std::mt19937 rng(seed);
   const auto pick = [&](auto... values) {

@@ -1,4 +1,5 @@
-// Rotation with norms as it is defined, in double, one head at a time; the cases that CPU and GPUs are asked.
+// Reference of rotation with norms, by definition, in double, one head at a time; with test cases for CPU and
+// GPUs.
 #pragma once
 
 #include <span>
@@ -10,7 +11,7 @@
 
 namespace tidepool::test {
 
-// y = x rstd w, with dx and, added to, dw.
+// y = x rstd w; also dx, and dw, which is added to.
 inline void norm_reference(std::span<const float> x, const std::vector<float>& w, double epsilon,
                            std::span<const float> dy, double* y, double* dx, double* dw) {
   const double n = double(x.size());
@@ -70,7 +71,7 @@ struct RotaryData {
             .k_norm = c.norms ? param_of(k_norm) : Param(),
             .epsilon = 1e-5f};
   }
-  // Without the norms' gradients.
+  // Backward without the norms' gradients.
   RotaryBackward backward(const RotaryCase& c, ConstValues from, Values dqkv) const {
     return {.shape = c.shape,
             .qkv = c.norms ? from : ConstValues(),

@@ -1,4 +1,4 @@
-// Reads a safetensors file whole, for golden data. Not the product's reader: no checks, no streaming.
+// Reads a whole safetensors file with golden data. Not the product's reader: no checks, no streaming.
 #pragma once
 
 #include <boost/json.hpp>
@@ -34,7 +34,7 @@ class Safetensors {
       if (entry.key() != "__metadata__") out.emplace_back(entry.key());
     return out;
   }
-  // Of the tensors whose names begin so.
+  // RETURNS: number of tensors whose names begin with `prefix`.
   u64 count(std::string_view prefix) const {
     u64 found = 0;
     for (const std::string& name : names()) found += name.starts_with(prefix);

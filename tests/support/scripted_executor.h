@@ -1,4 +1,4 @@
-// An executor that does nothing and completes what the test says, when the test says.
+// ScriptedExecutor does no work and completes ops when the test says so.
 #pragma once
 
 #include <deque>
@@ -20,7 +20,7 @@ class ScriptedExecutor final : public Executor {
   u32 depth = 4;
   std::vector<Submitted> log;     // everything ever submitted
   std::vector<Submitted> flying;  // submitted, not completed
-  // Which of `flying` completes next; negative: none (patience ends and `idle` passes).
+  // RETURNS: the index in `flying` that completes next; negative: none (patience ends and `idle` passes).
   std::function<int()> choose = [this] { return flying.empty() ? -1 : 0; };
   Nanos idle{1'000'000'000};
   std::map<u64, Error> faults;  // by sequence

@@ -1,4 +1,4 @@
-// A file system of its own for a test, as small as it is told to be. Needs root and CAP_SYS_ADMIN.
+// SmallDisk is a file system of a given small size for one test. Needs root and CAP_SYS_ADMIN.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A disk that stops answering, as a device does whose driver has lost it.
+// StuckDisk stops answering, like a device whose driver has lost it.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace tidepool::test {
 
-// Answers `answers` requests, then none. Whoever waits for its end waits for ever.
+// Answers `answers` requests, then none. Its destructor waits for ever.
 class StuckDisk final : public Disk {
  public:
   StuckDisk(Bytes bytes, u64 answers, DiskSink sink)

@@ -1,4 +1,4 @@
-// Small model graphs for planner tests: GPT-2 shaped, sizes at will, no kernels behind them.
+// Small model graphs for planner tests: shaped like GPT-2, with chosen sizes, without kernels.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ struct GraphShape {
   u64 kept_bytes = 16 * 4096;
   u64 workspace_bytes = 16 * 4096;
   Precision precision = Precision::bf16;
-  bool untied = false;  // the head has a matrix of its own, and the embedding one window, as in Llama
+  bool untied = false;  // the head has its own matrix and the embedding has one window, as in Llama
   bool packed = false;  // layers read the batch
 };
 
@@ -26,7 +26,7 @@ inline Window make_window(std::string name, u64 elements) {
   return window;
 }
 
-// Windows wte, wpe, h.0 ..., ln_f; wte is tied. Untied: wte, h.0 ..., ln_f, lm_head.
+// Windows: wte, wpe, h.0 ..., ln_f, with wte tied. Untied: wte, h.0 ..., ln_f, lm_head.
 inline ModelGraph make_graph(const GraphShape& shape) {
   ModelGraph graph;
   graph.precision = shape.precision;

@@ -1,6 +1,6 @@
-// A terminal as a program sees one: what it writes becomes rows of a screen, with history above them. Knows
-// what Tidepool's live view uses: carriage return, line feed, cursor up, erase, autowrap on and off. A resize
-// either joins and splits lines anew, and takes the cursor along (VTE, kitty, tmux), or cuts rows (xterm).
+// TerminalEmulator turns a program's output into rows of a screen, with history above them. It supports the
+// control sequences of Tidepool's live view: carriage return, line feed, cursor up, erase, autowrap on and
+// off. A resize either reflows lines and moves the cursor along (VTE, kitty, tmux), or cuts rows (xterm).
 #pragma once
 
 #include <algorithm>
@@ -30,14 +30,14 @@ class TerminalEmulator {
     keep_cursor_on_screen();
   }
 
-  // History and screen, without the blanks at the end of rows and the empty rows at the end.
+  // RETURNS: history and screen, without trailing blanks in rows and trailing empty rows.
   std::vector<std::string> rows() const {
     std::vector<std::string> out;
     for (const Row& row : rows_) out.push_back(text_of(row));
     while (!out.empty() && out.back().empty()) out.pop_back();
     return out;
   }
-  // The same as lines: rows that were wrapped are joined.
+  // RETURNS: the same as lines: wrapped rows are joined.
   std::vector<std::string> lines() const {
     std::vector<std::string> out;
     bool joined = false;
@@ -53,7 +53,7 @@ class TerminalEmulator {
  private:
   struct Row {
     std::vector<std::string> cells;  // UTF-8, one column each
-    bool wrapped = false;            // goes on in the next row
+    bool wrapped = false;            // continues in the next row
   };
 
   static std::string text_of(const Row& row) {
@@ -79,7 +79,7 @@ class TerminalEmulator {
         line_feed();
         return;
     }
-    if ((static_cast<unsigned char>(byte) & 0xc0) == 0x80) {  // goes on in the same cell
+    if ((static_cast<unsigned char>(byte) & 0xc0) == 0x80) {  // continuation byte of the same cell
       if (last_ != nullptr) *last_ += byte;
       return;
     }
@@ -161,7 +161,7 @@ class TerminalEmulator {
       cursor_row = std::min(first + cursor_at / columns, static_cast<u32>(out.size()) - 1);
       cursor_column = cursor_at % columns;
     }
-    // As many rows as fit stay in sight below the history, the cursor's among them.
+    // As many rows as fit stay visible below the history, including the cursor's row.
     rows_ = std::move(out);
     row_ = cursor_row, column_ = cursor_column, wrap_due_ = false;
     const u32 all = static_cast<u32>(rows_.size());
@@ -174,7 +174,7 @@ class TerminalEmulator {
   u32 top_ = 0;            // the screen's first row
   u32 row_ = 0, column_ = 0;
   bool autowrap_ = true, wrap_due_ = false;
-  std::string* last_ = nullptr;  // cell that more bytes of its code point go to
+  std::string* last_ = nullptr;  // cell that receives further bytes of its code point
   std::string escape_;
 };
 

@@ -1,4 +1,4 @@
-// Plans made by hand, a few ops long, for tests of the engine and the executors.
+// TinyPlan builds plans of a few ops by hand, for tests of the engine and the executors.
 #pragma once
 
 #include <initializer_list>
@@ -23,7 +23,7 @@ class TinyPlan {
     for (u32 i = 0; i < segment_count; ++i) plan.segments[i].kind = static_cast<SegmentKind>(i);
   }
 
-  // One window's momentum cut by cut, at home in `home`; or with no home: an activation.
+  // Adds one window's momentum, cut by cut, with home `home`; without a home the chunk is an activation.
   ChunkId add_chunk(Frame home) {
     const u32 id = static_cast<u32>(plan.chunks.size());
     plan.chunks.push_back({.kind = Kind::momentum,
@@ -67,7 +67,7 @@ class TinyPlan {
     return id;
   }
 
-  // copy, read or write of one chunk at `version`.
+  // Adds a copy, read or write of one chunk at `version`.
   OpId move(SegmentKind segment, LaneKind lane_kind, ChunkId chunk, u32 version, Frame from, Frame to,
             std::initializer_list<OpId> deps = {}) {
     const OpKind kind = lane_kind == LaneKind::disk_read    ? OpKind::read

@@ -1,4 +1,4 @@
-// Whole training runs of a small GPT on made-up text, in a directory of their own.
+// Whole training runs of a small GPT on generated text, each in a directory of its own.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 
 namespace tidepool::test {
 
-// Words in an order that a seed decides: text that a small model can learn something of.
+// RETURNS: words in an order that a seed decides: text from which a small model can learn something.
 inline std::string made_up_text(u64 bytes) {
   constexpr const char* words[] = {"the ", "tide ",  "pool ",  "fills ",     "and ", "empties, ",
                                    "as ",  "water ", "does. ", "so ",        "we ",  "wait ",
@@ -28,7 +28,7 @@ inline std::string made_up_text(u64 bytes) {
   return text;
 }
 
-// fp16 whose loss scale is wrong again and again: about every third step overflows.
+// Sets fp16 with a loss scale that is too high again and again: about every third step overflows.
 inline void make_fp16_that_overflows(Config& c) {
   c.train.precision = Precision::fp16;
   c.train.init_scale = 0x1p24;
@@ -37,7 +37,7 @@ inline void make_fp16_that_overflows(Config& c) {
   c.train.growth_interval = 2;
 }
 
-// A directory on a real disk (swap files are refused on tmpfs) with the data in it.
+// A directory on a real disk (swap files are refused on tmpfs) that contains the data.
 class TrainDir {
  public:
   TrainDir() { std::ofstream(data()) << made_up_text(20'000); }
@@ -48,8 +48,8 @@ class TrainDir {
   test::ScratchDir dir_;
 };
 
-// Token ids of 0 to 52 in a file of uint16: for the small models that were made by other tools, of
-// vocabulary 53.
+// Writes token ids of 0 to 52 to a file of uint16, for the small models of vocabulary 53 that other tools
+// made.
 inline std::string token_file(const TrainDir& dir) {
   const std::string path = dir / "tokens.bin";
   std::ofstream file(path, std::ios::binary);
@@ -60,8 +60,8 @@ inline std::string token_file(const TrainDir& dir) {
   return path;
 }
 
-// As small in every family: grouped queries, and of Qwen3 heads wider than their share of the width, and of
-// Phi-3 heads that are turned in part.
+// Makes equally small models of every family: grouped queries; heads of Qwen3 wider than their share of the
+// width; heads of Phi-3 that are rotated in part.
 inline ModelConfig small_model(Family family) {
   ModelConfig m = default_model(family);
   m.vocab_size = 256, m.positions = 32, m.width = 64, m.layers = 3, m.heads = 4;
@@ -83,14 +83,14 @@ inline Config small_config(const TrainDir& dir, const std::string& run = "run") 
   c.train.sequence_length = 32;
   c.train.learning_rate = 5e-3;
   c.train.weight_decay = 0.1;
-  c.train.eval_batches = 5;  // no multiple of what one evaluation segment runs
+  c.train.eval_batches = 5;  // not a multiple of an evaluation segment's batches
   c.memory.budgets = {Bytes{16 * mib}, Bytes{16 * mib}, Bytes{64 * mib}};
   c.machine.threads = 2;
   c.output.dir = dir / run;
   return c;
 }
 
-// What differs from the small config, as one would type it.
+// RETURNS: the differences from the small config, as a user would type them.
 inline std::string overrides_of(Config config) {
   const Config plain{.model = default_model(config.model.family)};
   std::string text;
@@ -103,7 +103,7 @@ inline std::string overrides_of(Config config) {
   return text;
 }
 
-// For SCOPED_TRACE: the test that repeats it, and the same by hand.
+// For SCOPED_TRACE: names the test filter, and the command line that repeats the run.
 inline std::string how_to_repeat(const Config& config) {
   const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
   return fmt::format("repeat with --gtest_filter={}.{}; this run: tidepool train CONFIG {}",
@@ -123,7 +123,7 @@ inline Result<RunReport> run(const Config& config, const RunRequest& request = {
                       .stop_after = request.stop_after});
 }
 
-// What placement, faults and stops must not change.
+// Results that placement, faults and stops must not change.
 struct Numbers {
   std::vector<double> losses, eval_losses;
   std::string weights_xxh3;
@@ -143,7 +143,7 @@ inline void PrintTo(const Numbers& n, std::ostream* out) {
   for (const double loss : n.eval_losses) *out << fmt::format(" {:.17g}", loss);
 }
 
-// Fails the test on an error; then the numbers are empty.
+// Fails the test on an error; the numbers are then empty.
 inline Numbers train_numbers(const Config& config, const RunRequest& request = {}) {
   const auto report = run(config, request);
   EXPECT_TRUE(report) << report.error().message;

@@ -1,4 +1,4 @@
-// Costs are those of the kernels that blocks call. Whole layers are counted on paper in
+// Costs equal those of the kernels that blocks call. Whole layers are counted on paper in
 // machine_roofline_test.
 #include <gmock/gmock.h>
 
@@ -41,7 +41,8 @@ TEST(RecordedCosts, CountTheEmbeddingsDropout) {
             (std::vector{dropout_cost(elements), embedding_backward_cost(rows, h)}));
 }
 
-// Adapters add to the residual stream with a mask of their own draw, and drop out below mlp.c_proj in a pass.
+// Adapters add to the residual stream with a dropout mask of their own, and drop out below mlp.c_proj in a
+// separate pass.
 TEST(RecordedCosts, CountDropoutOfAdapters) {
   const Block adapters = graph_of(0, 0, {.r = 4}).blocks[1], residual = graph_of(0, 0.1, {.r = 4}).blocks[1];
   EXPECT_EQ(vector_flops(residual.forward_kernels),

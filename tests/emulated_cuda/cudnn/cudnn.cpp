@@ -1,6 +1,6 @@
-// libcudnn.so.9 for the emulation: the functions that we call, on streams of emulated devices. Loaded as the
-// real one is. It knows graphs of attention's operations and has three engines for each, the first of which
-// says that its sums come in any order; what the real one would leave undefined stops the process.
+// libcudnn.so.9 for the emulation: the functions that we call, on streams of emulated devices, loaded like
+// the real library. It accepts graphs of attention's operations and has three engines for each, the first of
+// which says that its sums have no fixed order. Undefined behaviour of the real library stops the process.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -64,10 +64,10 @@ int finish(Described& d) {
   return success;
 }
 
-// What a plan goes back to: heuristics left the graph in its engine's config.
+// RETURNS: the graph of a plan; heuristics store it in their engine's config.
 const Described& graph_of(const Described& config) { return config.child(engineheur_operation_graph); }
 
-// The config's engine, and of the heuristics both configs.
+// Children: the config's engine; for heuristics, both configs.
 int get_children(Described& d, names::Attribute attribute, std::int64_t room, std::int64_t* count,
                  void* out) {
   void** const children = static_cast<void**>(out);
@@ -101,7 +101,7 @@ struct Pack {
   }
 };
 
-// Arrays must be device memory to their last element, and numbers are read now.
+// Binds arguments. Arrays must be device memory to their last element; numbers are read now.
 void bind(Execution& execution, const Pack& pack) {
   for (const auto& [address, d] : execution.described) {
     if (d.type != DescriptorType::tensor) continue;
@@ -210,7 +210,8 @@ int cudnnBackendExecute(cudnnContext* context, void* plan, void* variant_pack) {
   r.calls.push_back(
       {.kind = CallKind::attention, .device = context->device, .stream = context->stream->number});
   enqueue(lock, context->stream, [execution, workspace = pack.workspace, workspace_bytes] {
-    std::memset(workspace, 0xff, workspace_bytes);  // NaN, for who thinks that it is theirs
+    // fills it with NaN, in case another user keeps data there
+    std::memset(workspace, 0xff, workspace_bytes);
     run(execution);
   });
   return success;

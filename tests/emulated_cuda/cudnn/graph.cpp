@@ -1,4 +1,4 @@
-// Graphs without their arithmetic: what fits together, and how much memory it takes.
+// Checks of graphs, without their arithmetic: matching tensors, and memory needed.
 #include "graph.h"
 
 #include <cstdio>
@@ -45,7 +45,7 @@ Dimensions four(const std::vector<std::int64_t>& of) {
   return {of[0], of[1], of[2], of[3]};
 }
 
-// Each operation's tensors: what it reads, and what it makes.
+// Input and output tensors of an operation.
 struct Ends {
   std::vector<const Described*> in;
   const Described* out;

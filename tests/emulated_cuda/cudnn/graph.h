@@ -1,4 +1,4 @@
-// What the emulated cuDNN knows of descriptors, and the graphs that it carries out operation by operation.
+// Descriptors of the emulated cuDNN, and the graphs that it executes operation by operation.
 #pragma once
 
 #include <array>
@@ -20,12 +20,12 @@ struct Attribute {
   std::vector<std::byte> bytes;
 };
 
-// One for all types: what was set, until it is finalized.
+// One type for all descriptors: the attributes that were set before it is finalized.
 struct Described {
   names::DescriptorType type{};
   bool finalized = false;
   std::map<names::Attribute, Attribute> attributes{};
-  int engine = 0;  // of engines and their configs: 0 sums in any order, 1 always in the same
+  int engine = 0;  // for engines and configs: 0 sums in any order, 1 in a fixed order
 
   template <class T>
   std::vector<T> all(names::Attribute) const;
@@ -49,18 +49,18 @@ struct TensorFacts {
   bool is_virtual, by_value;
 
   std::int64_t elements() const;
-  std::int64_t extent() const;  // elements from the first to the last, both counted
+  std::int64_t extent() const;  // elements from the first to the last, inclusive
   std::size_t element_bytes() const;
 };
 
-// Stops the process where an operation's tensors do not fit together.
+// Stops the process if an operation's tensors do not match.
 void check_operation(const Described&);
-// Likewise where a graph reads what it has not made, or makes something twice.
+// Stops the process if a graph reads a tensor that it has not made, or makes a tensor twice.
 void check_graph(const std::vector<const Described*>& operations);
-// As NVIDIA's engines for sm_90 have it.
+// RETURNS: the workspace of NVIDIA's engines for sm_90.
 std::int64_t workspace_of(const std::vector<const Described*>& operations);
 
-// One execution: copies of descriptors, since callers may destroy theirs.
+// One execution: copies of descriptors, because callers may destroy theirs.
 struct Execution {
   std::vector<Described> operations;
   std::map<const void*, Described> described;  // their tensors and modes, by the caller's address
@@ -68,7 +68,7 @@ struct Execution {
   std::map<std::int64_t, float> numbers;
   bool nan = false;  // Options::cudnn_nan
 };
-// Everything that the operations name.
+// RETURNS: copies of everything that the operations refer to.
 Execution copy_of(const std::vector<const Described*>& operations);
 void run(const Execution&);
 

@@ -1,4 +1,4 @@
-// The arithmetic of graphs: every tensor whole, one operation after the other, sums in fp32.
+// Arithmetic of graphs: whole tensors, one operation after the other, sums in fp32.
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -16,7 +16,7 @@ using enum names::Attribute;
 
 using Numbers = std::vector<float>;  // by dimensions, the last one fastest
 
-// The library rounds to the nearest, ties to even.
+// The library rounds to nearest, ties to even.
 std::uint16_t bf16_of(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = value != value ? 0x7fff'0000u : bits + 0x7fffu + (bits >> 16 & 1);
@@ -46,7 +46,7 @@ std::size_t place(const Dimensions& at, const Dimensions& factors) {
 
 Dimensions packed(const Dimensions& d) { return {d[1] * d[2] * d[3], d[2] * d[3], d[3], 1}; }
 
-// Of a dimension of one, the one is meant everywhere.
+// A dimension of size one is broadcast.
 std::size_t broadcast(const Dimensions& at, const Dimensions& d) {
   Dimensions from = at;
   for (int i = 0; i < 4; ++i) from[i] = d[i] == 1 ? 0 : at[i];
@@ -116,7 +116,7 @@ class Run {
     values_[t.uid] = std::move(numbers);
   }
 
-  // Tensor cores take halves, whatever lies between operations.
+  // Tensor cores take 16-bit factors, whatever type the intermediate tensor has.
   void matmul(const Described& op) {
     const TensorFacts a = facts(op, operation_matmul_adesc), b = facts(op, operation_matmul_bdesc),
                       c = facts(op, operation_matmul_cdesc);
@@ -148,7 +148,7 @@ class Run {
     write(y, std::move(out));
   }
 
-  // The same elements by their places in memory.
+  // The same elements by their addresses in memory.
   void reshape(const Described& op) {
     const TensorFacts x = facts(op, operation_reshape_xdesc), y = facts(op, operation_reshape_ydesc);
     const Numbers& in = read(x);

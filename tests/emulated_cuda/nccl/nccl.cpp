@@ -1,5 +1,6 @@
-// libnccl.so.2 for the emulation: the functions that we call, on streams of emulated devices. Loaded as the
-// real one is, and as strict as it can be: what NCCL would wait for without end stops the process, with why.
+// libnccl.so.2 for the emulation: the functions that we call, on streams of emulated devices, loaded like the
+// real library and as strict as possible: calls for which NCCL would wait for ever stop the process, with the
+// reason.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -30,28 +31,29 @@ struct RankCall {
   void* to;
   std::size_t bytes;
   int other;                      // root or peer
-  std::vector<std::byte> sent{};  // what is on its way; empty: it is still where it comes from
+  std::vector<std::byte> sent{};  // data in transit; empty: still at its source
 };
 
-// What one group asks of a rank.
+// Calls of one group for one rank.
 struct Part {
   std::vector<RankCall> calls;
   cudaStream_t stream = nullptr;
   std::uint64_t operation = 0;  // of the stream
 };
 
-// One group's, of all ranks: nothing arrives before they have all come to it, and it ends for all at once.
+// Exchange is one group of all ranks: nothing arrives before all ranks have reached it, and it ends for all
+// at once.
 struct Exchange {
   std::vector<Part> parts;
-  std::uint64_t number = 0;  // of the communicator, from 1
+  std::uint64_t number = 0;  // number in the communicator, from 1
   int arrived = 0;
-  int error = success;  // it never ends, and this is why
+  int error = success;  // set: the exchange never ends, for this reason
   bool stuck = false, done = false;
 };
 
 struct Clique {
   std::vector<int> devices;         // by rank
-  std::vector<std::uint64_t> come;  // by rank: exchanges that it has come to
+  std::vector<std::uint64_t> come;  // by rank: number of exchanges reached
   std::uint64_t exchanges = 0;
   int error = success;
   bool aborted = false;
@@ -117,7 +119,7 @@ std::vector<RankCall> of_kind(const Part& part, CallKind kind, int other = -1) {
   return out;
 }
 
-// What would never end.
+// Stops the process for exchanges that would never end.
 void require_complete(const std::vector<Part>& parts) {
   const int ranks = static_cast<int>(parts.size());
   const auto first = of_kind(parts[0], CallKind::broadcast);
@@ -162,7 +164,7 @@ void move(const Exchange& e) {
   }
 }
 
-// A rank may send before the others have come: NCCL has buffers on the way.
+// A rank may send before the others have arrived, because NCCL has buffers.
 void send_ahead(Part& part, int rank) {
   for (RankCall& c : part.calls) {
     if (c.kind == CallKind::receive || (c.kind == CallKind::broadcast && c.other != rank)) continue;
@@ -171,7 +173,7 @@ void send_ahead(Part& part, int rank) {
   }
 }
 
-// On a rank's stream.
+// Runs on a rank's stream.
 void run(Clique& clique, Exchange& e, int rank) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
@@ -211,7 +213,7 @@ void start(Lock& lock, const std::shared_ptr<Clique>& clique, std::vector<Part> 
   e->stuck = fires(r.faults.exchange);
   e->error = r.faults.exchange_error;
   e->parts = std::move(parts);
-  // Every part's number is known before any of them runs: the lock is held.
+  // Every part's number is known before any part runs, because the lock is held.
   for (std::size_t rank = 0; rank < e->parts.size(); ++rank) {
     Part& part = e->parts[rank];
     enqueue(lock, part.stream, [clique, e, rank] { run(*clique, *e, static_cast<int>(rank)); });

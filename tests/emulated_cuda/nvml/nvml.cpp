@@ -1,5 +1,5 @@
-// libnvidia-ml.so.1 for the emulation, of a host that runs this program in a container: who uses a GPU is
-// named by numbers that mean nothing here, and this program is among them once it has a context.
+// libnvidia-ml.so.1 for the emulation, of a host that runs this program in a container: users of a GPU have
+// pids that mean nothing here, and this program is among them once it has a context.
 #include <cstdio>
 
 #include "control.h"

@@ -1,4 +1,4 @@
-// The ranges of NVTX that we use; remembered, so that tests can look at them.
+// The ranges of NVTX that we use, recorded for tests.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace emulated_cuda {
 
 struct NvtxRanges {
-  std::vector<std::string> names;  // in order of their beginning
+  std::vector<std::string> names;  // in order of their begin
   int open = 0;
 };
 inline NvtxRanges& nvtx_ranges() {

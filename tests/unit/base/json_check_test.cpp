@@ -1,4 +1,4 @@
-// JSON that is checked piece by piece: the same verdict wherever the pieces end.
+// JSON checked piece by piece gets the same verdict for any division into pieces.
 #include "base/json/json_check.h"
 
 #include <gmock/gmock.h>

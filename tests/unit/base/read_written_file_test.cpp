@@ -1,4 +1,4 @@
-// Files that people name may be pipes, devices or sockets: read where that ends, else refused, never waited
+// Files that users name may be pipes, devices or sockets: read if that ends, otherwise refused, never waited
 // for.
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ std::string fault(const Result<std::string>& read, ErrorKind kind = ErrorKind::u
   return read.error().message;
 }
 
-// As `<(command)` hands over: a path of the end that is read.
+// A pipe as `<(command)` passes it: the path of its read end.
 struct Pipe {
   Pipe() {
     int ends[2];
@@ -66,7 +66,7 @@ TEST(ReadWrittenFile, APipeIsReadToItsEndWhateverItsWriterHasDone) {
   done.in.close();
   EXPECT_EQ(read_with(done.path()).value(), "abc");
 
-  Pipe large;  // more than one read takes
+  Pipe large;  // more than one read returns
   std::string text(60'000, 'x');
   large.write(text);
   large.in.close();

@@ -1,4 +1,4 @@
-// Item 16: small files are replaced whole, whatever ends the process; logs have whole records or none.
+// Item 16: small files are replaced as a whole, however the process ends; logs hold only whole records.
 #include "base/write_file.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ mode_t permissions(const std::string& path) {
   return st.st_mode & 07777;
 }
 
-// A pid that no process has.
+// RETURNS: a pid that no process has.
 pid_t dead_pid() {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(0);
@@ -94,7 +94,7 @@ TEST(ReplaceFile, ClearsWhatDeadWritersLeft) {
   EXPECT_TRUE(fs::exists(path + ".tmp-notes"));
 }
 
-// Files of at most so many bytes, as on a disk with as little room.
+// Limits the size of files, like a disk with little space.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t most) {

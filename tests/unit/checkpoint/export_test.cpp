@@ -1,4 +1,4 @@
-// Model directories written anew, and weights in several files.
+// Tests model directories that are written anew, and weights in several files.
 #include <gmock/gmock.h>
 
 #include <boost/json/array.hpp>
@@ -62,7 +62,7 @@ TEST_F(Export, CopiesEveryByteAndWhatLiesBeside) {
   EXPECT_THAT(names(), ElementsAre("out", "source"));
 }
 
-// Item 14.
+// Item 14: damaged files of a model.
 TEST_F(Export, ParsesWhatItCarriesAndRequiresAllFilesOfAnIndex) {
   test::write_byte_tokenizer(source_);
   const auto refused = [&](const std::string& name, const std::string& content, const std::string& reason) {
@@ -88,7 +88,7 @@ TEST_F(Export, ParsesWhatItCarriesAndRequiresAllFilesOfAnIndex) {
   ASSERT_TRUE(write({.max_shard_size = Bytes{9'000}}));
   const auto index = [&](const std::string& name) { return fs::path(out_) / name; };
   const std::string text = test::read_file(index("model.safetensors.index.json"));
-  std::string short_text;  // all tensors of the last file are gone, and the file is there
+  std::string short_text;  // an index without tensors of the last file, which exists
   const auto model = SafetensorsModel::open(out_, ErrorKind::bad_input).value();
   std::string last;
   for (const auto& file : model->files()) last = std::max(last, file->path());
@@ -152,7 +152,7 @@ TEST(Convert, RoundsToNearestEven) {
   EXPECT_EQ(back[2], 1.015625f);
 }
 
-// Adds one to what it is asked about, and remembers the rows that it saw.
+// Adds one to each element, and records the rows that it saw.
 class AddOne final : public TensorChange {
  public:
   bool changes(std::string_view tensor) const override { return tensor.ends_with("q_proj.weight"); }
@@ -242,7 +242,7 @@ TEST_P(ShardedCheckpoint, IsSavedVerifiedAndRestored) {
   const SavedCheckpoint saved = store->save(test::some_state(3), state).value();
   EXPECT_TRUE(fs::exists(saved.path + "/model.safetensors.index.json"));
   EXPECT_EQ(store->weights_xxh3(state).value(), saved.weights_xxh3);
-  // Another size does not make it another model's.
+  // Another shard size is not a sign of another model.
   const auto other = CheckpointStore::create(options(Bytes{1'000'000'000}), graph_).value();
   const Resumable found = other->find_resumable().value();
   ASSERT_TRUE(found.found);

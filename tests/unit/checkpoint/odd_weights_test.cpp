@@ -1,5 +1,5 @@
-// Weights that are there and cannot be used as they are: pointers of Git LFS, links in circles, values that
-// are not finite, layers that config.json does not count.
+// Weights that exist but cannot be used: pointers of Git LFS, links in circles, values that are not finite,
+// layers that config.json does not count.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -53,7 +53,7 @@ class OddWeights : public ::testing::Test {
     EXPECT_FALSE(done);
     return done ? Error{} : done.error();
   }
-  // The element of a tensor as raw bits.
+  // Sets an element of a tensor to raw bits.
   void spoil(const std::string& tensor, u64 element, u64 bits) const {
     const std::string path = model_ + "/model.safetensors";
     const auto file = SafetensorsFile::open(path, ErrorKind::bad_input).value();
@@ -105,7 +105,7 @@ TEST_F(OddWeights, Item9ALinkThatLeadsBackToItselfIsNamedAsSuch) {
   fs::remove(loop);
   fs::create_symlink("nowhere.jsonl", loop);
   EXPECT_THAT(find_files({loop}).error().message, HasSubstr("is a link that leads nowhere"));
-  // A directory is asked for what it holds before anything is opened.
+  // A directory's entries are examined before any file is opened.
   const std::string place = dir_ / "place";
   fs::create_directory(place);
   for (const char* file : {"config.json", "config.yaml", "model.safetensors", "adapter_model.safetensors"})

@@ -1,4 +1,4 @@
-// Model directories whose weights cannot be read: every command says what is there instead.
+// Model directories whose weights cannot be read: every command names the files that were found instead.
 #include "huggingface/weights/other_weights.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ class OtherWeights : public ::testing::Test {
   const std::string model_ = dir_ / "model";
 };
 
-// They said "model.safetensors: cannot open", or "holds no checkpoint".
+// Regression: commands said "model.safetensors: cannot open", or "holds no checkpoint".
 TEST_F(OtherWeights, ShardsLackTheirIndex) {
   EXPECT_TRUE(has_weights(model_));
   EXPECT_EQ(other_weights(model_), "");

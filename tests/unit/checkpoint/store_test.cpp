@@ -94,7 +94,7 @@ TEST_P(Checkpoint, any_flipped_bit_is_found_and_the_one_before_is_used) {
   for (const auto& entry : std::filesystem::directory_iterator(newest.path)) {
     const std::string path = entry.path().string();
     const std::string good = read_text(path);
-    // Every bit of the manifest, a sample of the others.
+    // Flips every bit of the manifest, and a sample of bits of other files.
     const bool every_bit = path.ends_with("manifest.json");
     const u64 trials = every_bit ? 8 * good.size() : 12;
     for (u64 i = 0; i < trials; ++i) {
@@ -114,8 +114,8 @@ TEST_P(Checkpoint, any_flipped_bit_is_found_and_the_one_before_is_used) {
   EXPECT_EQ(store_->find_resumable()->found->state.step, 2u);
 }
 
-// Item 17: what a run resumes from is hashed in the pass that restores it. The file is sound when it is
-// found, and damaged when it is used.
+// Item 17: files of a resume are hashed in the pass that restores them. The file is sound when it is found,
+// and damaged when it is used.
 TEST_P(Checkpoint, what_is_restored_is_hashed_on_its_way) {
   const SavedCheckpoint newest = save(2);
   const FoundCheckpoint found = *store_->find_resumable().value().found;
@@ -135,8 +135,8 @@ TEST_P(Checkpoint, what_is_restored_is_hashed_on_its_way) {
   expect_restores(found, 2);
 }
 
-// Item 17: with a limit of one the checkpoint before goes as soon as the new one is there, so that is read
-// back.
+// Item 17: with a limit of one, the previous checkpoint is removed as soon as the new one is complete, so the
+// new one is read back first.
 class BitRot final : public Files {
  public:
   Result<std::unique_ptr<OutputFile>> create(const std::string& path, Bytes expected) override {
@@ -145,7 +145,7 @@ class BitRot final : public Files {
   Result<void> make_directory(const std::string& path) override { return real_->make_directory(path); }
   Result<void> sync_directory(const std::string& path) override {
     const std::string file = path + "/optimizer.safetensors";
-    if (std::filesystem::exists(file)) {  // all is written, and nothing renamed
+    if (std::filesystem::exists(file)) {  // all is written, nothing is renamed yet
       std::string text = read_text(file);
       text[text.size() / 2] = static_cast<char>(text[text.size() / 2] ^ 1);
       write_text(file, text);
@@ -199,7 +199,7 @@ TEST_P(Checkpoint, a_truncated_or_missing_file_is_named) {
   }
 }
 
-// Such a manifest was never written here, and its files would be read from anywhere.
+// Tidepool never writes such a manifest; accepting it would read files from anywhere.
 TEST_P(Checkpoint, a_manifest_names_files_beside_it_only) {
   save(1);
   const SavedCheckpoint newest = save(2);
@@ -255,7 +255,7 @@ TEST_P(Checkpoint, rotation_keeps_the_newest_and_the_best) {
 
 TEST_P(Checkpoint, rotation_after_stepping_back_drops_the_broken_first) {
   for (const u64 step : {2, 4, 6, 8}) save(step);
-  // 6 and 8 did not verify, the run resumed from 4 and saved 7.
+  // 6 and 8 did not verify; the run resumed from 4 and saved 7.
   save(7);
   const std::vector<std::string> broken = {dir_.path() + "/checkpoint-6", dir_.path() + "/checkpoint-8"};
   ASSERT_TRUE(store_->rotate({.saved_step = 7, .total_limit = 2, .distrusted = broken}).has_value());
@@ -272,7 +272,7 @@ TEST_P(Checkpoint, sweep_clears_litter_and_puts_back_what_was_pushed_aside) {
   litter(fmt::format("checkpoint-5.tmp-{}", ::getpid()));
   litter("checkpoint-1.gone-999999999");
   litter("checkpoint-2.old-999999999");
-  litter("checkpoint-4.tmp-1");   // of a dead run whose process id another process has now
+  litter("checkpoint-4.tmp-1");   // of a dead run whose pid another process has now
   litter("checkpoint-4.backup");  // not ours
   std::filesystem::rename(dir_.path() + "/checkpoint-2", dir_.path() + "/checkpoint-3.old-999999999");
   std::filesystem::rename(dir_.path() + "/checkpoint-2.old-999999999", dir_.path() + "/checkpoint-3");
@@ -285,7 +285,7 @@ TEST_P(Checkpoint, sweep_clears_litter_and_puts_back_what_was_pushed_aside) {
   expect_restores(store_->open(dir_.path() + "/checkpoint-2").value(), 2);
 }
 
-// A killed run had the process id that some live process has now.
+// The killed run's pid now belongs to a live process.
 TEST_P(Checkpoint, sweep_puts_back_what_a_reused_process_id_pushed_aside) {
   save(2);
   std::filesystem::rename(dir_.path() + "/checkpoint-2", dir_.path() + "/checkpoint-2.old-1");

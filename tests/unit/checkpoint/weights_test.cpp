@@ -1,5 +1,5 @@
-// Weights that other tools wrote, into the state: every type of theirs into every precision of ours, across
-// parts and buffers, wherever in the file a tensor happens to start.
+// Loads weights of other tools into the state: every one of their types into every precision of ours, across
+// parts and buffers, for any start of a tensor in the file.
 #include <fmt/format.h>
 
 #include <bit>
@@ -12,7 +12,7 @@ namespace tidepool::weights_test {
 
 using namespace test;
 
-// Bits of element i: numbers of all sizes, no NaN. Exact in neither bf16 nor fp16.
+// Bits of element i: numbers of all magnitudes, no NaN. Exact in neither bf16 nor fp16.
 u32 word(u64 i) { return std::bit_cast<u32>(0.37f * static_cast<float>(i % 9973) - 1234.5f); }
 
 u16 half(Dtype dtype, u64 i) {
@@ -20,7 +20,7 @@ u16 half(Dtype dtype, u64 i) {
                               : fp16_from_float(std::bit_cast<float>(word(i)));
 }
 
-// What the file holds, as fp32.
+// RETURNS: the file's content as fp32.
 u32 stored(Dtype dtype, u64 i) {
   if (dtype == Dtype::f32) return word(i);
   if (dtype == Dtype::bf16) return u32{half(dtype, i)} << 16;
@@ -30,7 +30,7 @@ u32 stored(Dtype dtype, u64 i) {
 struct Case {
   Dtype dtype;
   Precision precision;
-  u64 blanks;  // behind the header: where the buffer starts
+  u64 blanks;  // after the header: they set the start of the buffer
 };
 
 class Weights : public ::testing::TestWithParam<Case> {

@@ -39,7 +39,7 @@ TEST(Occupancy, FindsWhatAWalkOverAllFinds) {
       const u64 floor = below(40), bytes = 1 + below(20);
       const u64 offset = occupancy.lowest_free(range, floor, bytes);
       ASSERT_EQ(offset, lowest_free_plainly(all, range, floor, bytes));
-      // Gaps too: not all lie where they fit lowest.
+      // Leaves gaps too: not every range is placed at the lowest free offset.
       const u64 at = below(3) == 0 ? offset + bytes * below(3) : offset;
       if (occupancy.lowest_free(range, at, bytes) != at) continue;
       occupancy.take(range, at, at + bytes);

@@ -62,7 +62,8 @@ TEST(Cli, UsageErrorsExitWith2AndNameTheNearest) {
   EXPECT_EQ(run({"generate", "x", "--top-k", "many"}).code, 2);
   EXPECT_THAT(run({"generate", "x", "--top-k", "many"}).err,
               HasSubstr("--top-k: 'many' is not a whole number"));
-  const test::CommandOutcome words = run({"generate", "x", "--prompt", "Why", "do"});  // were dropped
+  // Regression: further words were dropped.
+  const test::CommandOutcome words = run({"generate", "x", "--prompt", "Why", "do"});
   EXPECT_EQ(words.code, 2);
   EXPECT_THAT(words.err, HasSubstr("'do' is not key=value"));
   EXPECT_THAT(run({"bench", "disc"}).err, HasSubstr("did you mean 'disk'?"));
@@ -127,20 +128,20 @@ TEST(CliDoctor, RefusesWhatCannotTrain) {
   EXPECT_EQ(run({"doctor", "--dir", "/dev/shm"}).code, 6);
 }
 
-// It said that training works where `plan` and `train` refuse the job, and the other way round.
+// Regression: doctor and `plan` or `train` disagreed on whether the job fits.
 TEST(CliDoctor, SaysWhetherTheJobFits) {
   const std::string quickstart = TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml";
   const auto refused = run({"doctor", quickstart, "memory.device=1MiB"});
   EXPECT_EQ(refused.code, 3);
   EXPECT_THAT(refused.err,
               HasSubstr("training is not possible here: plan: the job does not fit: device needs"));
-  // Budgets above the machine's memory, of which the plan takes little.
+  // Budgets above the machine's memory, of which the plan uses little.
   const auto fits = run({"doctor", quickstart, "memory.host=9TiB", "memory.disk=9000TiB"});
   EXPECT_EQ(fits.code, 0) << fits.err;
   EXPECT_THAT(fits.out, HasSubstr("swap directory  not needed"));
 }
 
-// It said that nothing was in the way.
+// Regression: doctor found no obstacle.
 TEST(CliDoctor, RefusesGpusThatAreNotToBeHad) {
   const auto gpu = [](const DoctorArguments& arguments) {
     const std::vector<Finding> findings = examine_cores(arguments);
@@ -149,7 +150,7 @@ TEST(CliDoctor, RefusesGpusThatAreNotToBeHad) {
   EXPECT_EQ(gpu({}).health, Health::ok);
   const Finding asked = gpu({.executor = "cuda:63", .gpus = {63}});
   EXPECT_EQ(asked.health, Health::fail);
-  EXPECT_EQ(asked.kind, ErrorKind::usage);  // as `train` has it
+  EXPECT_EQ(asked.kind, ErrorKind::usage);  // the same as `train`
   EXPECT_NE(asked.found, "");
   EXPECT_THAT(asked.fix, HasSubstr("train with machine.executor=cpu"));
   const auto doctor =
@@ -167,7 +168,7 @@ TEST(CliBench, WhoMeasuresIsNotToldToTrain) {
   }
 }
 
-// They measured the host, whatever was asked for.
+// Regression: these benchmarks measured the host, whatever device was asked for.
 TEST(CliBench, AdamAndDiskTakeNoDevice) {
   for (const char* part : {"adam", "disk"}) {
     const test::CommandOutcome r = run({"bench", part, "--device", "cuda"});

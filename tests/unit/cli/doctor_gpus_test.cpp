@@ -1,4 +1,4 @@
-// What the doctor says of GPUs, of ones that are made up.
+// Tests doctor's findings on GPUs, with a fake backend.
 #include <gmock/gmock.h>
 
 #include "cli/doctor.h"
@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 
 class MadeUpGpus final : public GpuBackend {
  public:
-  // What `why_none` says where there is none.
+  // The answer of `why_none` if there is no GPU.
 
   explicit MadeUpGpus(u32 count, Result<std::string> exchange = std::string("NCCL 2.19.3"),
                       Result<std::string> attention = std::string("cuDNN 9.19.0"))

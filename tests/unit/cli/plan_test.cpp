@@ -1,4 +1,4 @@
-// `tidepool plan`: what its arguments say together.
+// Tests `tidepool plan` with combinations of arguments.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -74,7 +74,7 @@ TEST(CliPlan, json_says_what_is_short_where_nothing_fits) {
   EXPECT_EQ(json->at("advice").as_object().size(), 1u);
 }
 
-// A refused value was once told as advice, cut off at its unit.
+// Regression: a refused value was given as advice, cut off at its unit.
 TEST(CliPlan, json_advises_only_what_mends) {
   const auto advice = [](const std::string& refused) {
     const test::CommandOutcome r =
@@ -135,7 +135,7 @@ TEST(CliPlan, a_gpu_without_bf16_is_said_to_refuse_it) {
   EXPECT_THAT(with("train.precision=fp16"), Not(HasSubstr("has no bf16")));
 }
 
-// The advised budget can be typed, and is taken.
+// The advised budget can be typed, and is accepted.
 TEST(CliPlan, a_budget_that_leaves_a_gpu_too_little_is_refused_with_one_that_does_not) {
   const std::vector<std::string> box = {"machine=" TIDEPOOL_SOURCE_DIR
                                         "/configs/machines/8xv100-32g-240g.yaml",
@@ -158,7 +158,7 @@ TEST(CliPlan, a_budget_that_leaves_a_gpu_too_little_is_refused_with_one_that_doe
   }
 }
 
-// Without the breaks of an 80-column table.
+// RETURNS: the text without the line breaks of an 80-column table.
 std::string in_one_line(const std::string& text) {
   std::istringstream words(text);
   std::string out;
@@ -185,7 +185,7 @@ TEST(CliPlan, says_on_a_gpu_by_what_attention_is_made_and_why) {
   EXPECT_THAT(plan({}).out, Not(HasSubstr("attention by")));
 }
 
-// A budget made for the cores: most of what is short is not the model's.
+// The budget was made for cores: most of the shortage is not caused by the model.
 TEST(CliPlan, what_a_gpu_keeps_is_named_where_it_is_short) {
   const test::CommandOutcome r = plan({"machine.executor=cuda"});
   EXPECT_EQ(r.code, 3);
@@ -197,7 +197,7 @@ TEST(CliPlan, what_a_gpu_keeps_is_named_where_it_is_short) {
   EXPECT_THAT(far.err, Not(HasSubstr("machine.executor=cpu"))) << "1 MiB is too little for the cores as well";
 }
 
-// What a GPU keeps beside frames is that of the model found, not of the config's own.
+// GPU memory beside frames is that of the found model, not of the config's own model.
 TEST(CliPlan, the_largest_model_is_planned_as_it_would_be_by_itself) {
   Config config =
       load_config(quickstart, {machine, "memory.device=400MiB", "memory.host=512MiB", "memory.disk=0",
@@ -229,13 +229,13 @@ TEST(CliPlan, heads_of_the_largest_model_are_of_128) {
   EXPECT_EQ(largest->graph.config.width, 128u * largest->graph.config.heads);
 }
 
-// As machine=<(sed ... box.yaml) gives: it can be read once.
+// As from machine=<(sed ... box.yaml): the pipe can be read only once.
 TEST(CliPlan, a_machine_file_may_be_a_pipe) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   std::ifstream file(machine.substr(machine.find('=') + 1));
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  ASSERT_LT(text.size(), 65536u);  // a pipe's buffer: written before it is read
+  ASSERT_LT(text.size(), 65536u);  // fits the pipe's buffer, because it is written before it is read
   ASSERT_EQ(::write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
   ::close(ends[1]);
   const test::CommandOutcome r = plan({"machine=/dev/fd/" + std::to_string(ends[0]), "memory.device=128MiB",

@@ -1,4 +1,4 @@
-// `tidepool report` on good and on bad run directories.
+// Tests `tidepool report` on good and on damaged run directories.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -61,7 +61,7 @@ TEST_F(CliReport, makes_the_page_again_and_says_where) {
   EXPECT_EQ(report({run(), "--html", dir_.path() + "/else.html"}).code, 0);
   EXPECT_EQ(read_text(dir_.path() + "/else.html"), page);
   EXPECT_EQ(report({run(), "--html", dir_.path() + "/no/such/place.html"}).code, 6);
-  EXPECT_EQ(report({run(), "--html", dir_.path() + "/else.html"}).code, 0);  // anew
+  EXPECT_EQ(report({run(), "--html", dir_.path() + "/else.html"}).code, 0);  // overwrites it
   const std::string figures = read_text(run() + "/report.json");
   const test::CommandOutcome over = report({run(), "--html", run() + "/report.json"});
   EXPECT_EQ(over.code, 2);
@@ -69,7 +69,7 @@ TEST_F(CliReport, makes_the_page_again_and_says_where) {
   EXPECT_EQ(read_text(run() + "/report.json"), figures);
 }
 
-// Everything that a browser could fetch: there is nothing.
+// Searches for anything that a browser could fetch, and finds nothing.
 TEST_F(CliReport, the_page_refers_to_nothing_outside) {
   ASSERT_EQ(report({run()}).code, 0);
   std::string page = read_text(run() + "/report.html");
@@ -90,7 +90,7 @@ TEST_F(CliReport, two_runs_stand_side_by_side) {
   EXPECT_THAT(r.out, HasSubstr(run() + "/compare-b.html"));
   EXPECT_THAT(read_text(run() + "/compare-b.html"), HasSubstr("\"name\":\"" + run("b")));
   EXPECT_EQ(report({run(), run("b"), run()}).code, 2);
-  // As `report "$A" "$B"` gives where B is not set: never a page of one run that passes for two.
+  // As from `report "$A" "$B"` with B unset: never a page of one run that looks like a comparison.
   expect_bad_input(report({""}), "not set", 2);
   expect_bad_input(report({run(), ""}), "not set", 2);
 }
@@ -118,7 +118,7 @@ TEST_F(CliReport, says_which_file_is_missing_or_broken) {
   expect_bad_input(report({run()}), "metrics.jsonl, line 1: step is missing");
 }
 
-// It said that a report.json is missing, and how a killed run gets one.
+// Regression: the message said that report.json is missing, and how a killed run gets one.
 TEST_F(CliReport, names_the_run_of_a_checkpoint_and_no_model_directory) {
   const std::string checkpoint = run() + "/checkpoint-3";
   fs::create_directories(checkpoint);
@@ -129,7 +129,7 @@ TEST_F(CliReport, names_the_run_of_a_checkpoint_and_no_model_directory) {
   expect_bad_input(report({run(), checkpoint + "/"}), checkpoint + "/" + says, 2);
   fs::create_directory_symlink(checkpoint, run("latest"));
   expect_bad_input(report({run("latest")}), run("latest") + says, 2);
-  write_text(fs::path(run()).parent_path().string() + "/config.yaml", "");  // of no run
+  write_text(fs::path(run()).parent_path().string() + "/config.yaml", "");  // belongs to no run
   fs::copy(checkpoint, run("copied"));
   expect_bad_input(report({run("copied")}), "is a checkpoint, not a run", 2);
   for (const char* file : {"config.json", "adapter_config.json"}) {
@@ -140,7 +140,8 @@ TEST_F(CliReport, names_the_run_of_a_checkpoint_and_no_model_directory) {
   }
 }
 
-// What a kill, a full disk or a stray hand leaves: the page is made of what is left, and says what is not.
+// After a kill, a full disk or a manual edit: the page is made of the intact lines, and names the missing
+// ones.
 TEST_F(CliReport, lines_of_metrics_that_cannot_be_read_are_left_out_and_counted) {
   const std::string path = run() + "/metrics.jsonl",
                     first = "{\"step\": 1, \"loss\": 2, \"learning_rate\": 0.5}\n";
@@ -180,7 +181,7 @@ TEST_F(CliReport, missing_metrics_are_told_and_no_fault) {
   EXPECT_THAT(r.err, HasSubstr(run() + ": no metrics.jsonl, so the page has no learning rate"));
 }
 
-// As an editor leaves them. Nothing that no run can have measured is printed.
+// Values changed in an editor. Values that no run can have measured are not printed.
 TEST_F(CliReport, values_that_no_run_has_are_refused_by_key) {
   const std::string whole = read_text(run() + "/report.json");
   const auto refused = [&](const std::string& from, const std::string& to, const std::string& says) {
@@ -216,7 +217,7 @@ TEST_F(CliReport, values_that_no_run_has_are_refused_by_key) {
   refused("\"model\": \"", "\"model\": 1, \"x\": \"", "model, 1, must be a text");
 }
 
-// A pipe would be waited for, a device read for ever.
+// A pipe would block, and a device would be read for ever.
 TEST_F(CliReport, only_regular_files_of_some_length_are_read) {
   for (const char* name : {"report.json", "metrics.jsonl", "step.json"}) {
     const std::string path = run() + "/" + name, text = fs::exists(path) ? read_text(path) : "";

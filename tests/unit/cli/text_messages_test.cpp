@@ -1,4 +1,4 @@
-// Words of messages: sizes that add up, system errors once, names that are near.
+// Texts of messages: sizes that add up, system errors stated once, similar names.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -56,7 +56,7 @@ TEST(ErrnoText, SaysEachThingOnce) {
   EXPECT_EQ(message.find("oo many open files"), message.rfind("oo many open files")) << message;
 }
 
-// Who exported or tokenized was told of the swap file.
+// Regression: users who exported or tokenized were advised on the swap file.
 TEST(ErrnoText, AdvisesWhoAsks) {
   EXPECT_THAT(errno_advice(ENOSPC, FileUse::swap), HasSubstr("memory.swap_dir"));
   EXPECT_THAT(errno_advice(ENOSPC, FileUse::run), HasSubstr("output.save_total_limit"));

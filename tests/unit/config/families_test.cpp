@@ -134,7 +134,7 @@ TEST(ModelDirectory, FaultsNameWhatIsWrong) {
               HasSubstr("hidden_size is its name there"));
 }
 
-// It said "u/config.json: cannot open".
+// Regression: the message was "u/config.json: cannot open".
 TEST(ModelDirectory, WithoutAConfigSaysWhatItIsFor) {
   const test::ScratchDir scratch;
   const auto config = parse_config(with("model: " + scratch.path() + "\n"), "c.yaml", {});
@@ -142,7 +142,7 @@ TEST(ModelDirectory, WithoutAConfigSaysWhatItIsFor) {
   EXPECT_THAT(config.error().message, HasSubstr(scratch.path() + " holds no config.json, which says what"));
 }
 
-// It was advised to raise n_positions, for which there are no weights.
+// Regression: the advice was to raise n_positions, for which there are no weights.
 TEST(ModelDirectory, LearnedPositionsAreNotRaised) {
   const auto too_long = [](const char* name) {
     return fault_of(smallest, {"model=" + test::family_directory(name), "sequence_length=5000"});
@@ -151,7 +151,7 @@ TEST(ModelDirectory, LearnedPositionsAreNotRaised) {
   EXPECT_THAT(too_long("llama_tied"), HasSubstr("shorten it or raise max_position_embeddings"));
 }
 
-// It said "config.json: cannot open".
+// Regression: the message was "config.json: cannot open".
 TEST(ModelDirectory, OfARunNamesItsNewestCheckpoint) {
   const test::ScratchDir scratch;
   const std::string run = scratch / "run";
@@ -166,7 +166,7 @@ TEST(ModelDirectory, OfARunNamesItsNewestCheckpoint) {
               HasSubstr("`tidepool export " + run + "/checkpoint-10 OUT` and name OUT"));
 }
 
-// It said "name its newest checkpoint, run/checkpoint-7", which is not there.
+// Regression: the message was "name its newest checkpoint, run/checkpoint-7", which does not exist.
 TEST(ModelDirectory, OnlyWhatResumingKnowsIsACheckpoint) {
   const test::ScratchDir scratch;
   const std::string yaml = with("model: " + scratch.path() + "\n");
@@ -214,7 +214,7 @@ TEST(HfConfig, ReadsBothSpellingsOfRope) {
       Rope{.theta = 1e6});
 }
 
-// Whichever stood last was taken.
+// Regression: the last of the two was used.
 TEST(HfConfig, RefusesTwoRopeTypesThatDiffer) {
   for (const std::string_view map : {"rope_scaling", "rope_parameters"}) {
     const auto fault = [&](std::string_view inner) {
@@ -242,7 +242,7 @@ TEST(HfConfig, RopeScalingTakesThePlaceOfRopeParameters) {
   EXPECT_EQ(rope(fmt::format(R"({}, "rope_scaling": {{}})", parameters)), Rope{.theta = 300});
 }
 
-// Where a source leaves them out transformers has the family's own (of llama 1 and 2), and of null none.
+// If a source omits the ids, transformers uses the family's own (those of llama 1 and 2); null means none.
 TEST(HfConfig, AddsNoTokenIdsToASource) {
   const auto written = [](std::string_view more) {
     const std::string source = qwen2_json(more);
@@ -270,7 +270,7 @@ TEST(HfConfig, AnOlderNameCountsForLess) {
   EXPECT_EQ(positions(R"(, "n_ctx": 1024, "n_positions": 32)"), 32u);
 }
 
-// In quotes: transformers fails on a number, and takes any text for true.
+// Values in quotes: transformers fails on a quoted number, and takes any text for true.
 TEST(HfConfig, TakesValuesOfTheRightKindOnly) {
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "tie_word_embeddings": "true")")),
               HasSubstr("config.json: tie_word_embeddings: \"true\" is a text; it must be a boolean"));
@@ -311,7 +311,7 @@ TEST(HfConfig, OfPhi3IsReadAsTransformersDoes) {
   EXPECT_EQ(plain.attention_window(), 0u);
   EXPECT_EQ(plain.rotary_size(), 16u);
   EXPECT_EQ(read(R"(, "sliding_window": 2047)").attention_window(), 2047u);
-  // A map counts more than what stands beside it.
+  // A map overrides the keys beside it.
   EXPECT_EQ(read(R"(, "partial_rotary_factor": 0.75)").rotary_size(), 12u);
   EXPECT_EQ(read(R"(, "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5},
                      "partial_rotary_factor": 0.75)")
@@ -344,7 +344,7 @@ TEST(HfConfig, RefusesByName) {
   EXPECT_THAT(
       hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "linear", "factor": 4.0, "beta_fast": 32})")),
       HasSubstr("beta_fast"));
-  // A guess at what is missing would be another model.
+  // Guessing a missing value would make another model.
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "llama3", "factor": 8.0})")),
               HasSubstr("low_freq_factor: is missing, which rope type llama3 needs"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"type": "linear"})")),

@@ -58,7 +58,7 @@ TEST(ConfigParse, UnknownKeyNamesTheNearest) {
   EXPECT_THAT(fault_of(with("max_steps: 3\n")), HasSubstr("put it under 'train:'"));
 }
 
-// nanoGPT's "bias" was answered with PEFT's.
+// Regression: nanoGPT's "bias" got the answer for PEFT's "bias".
 TEST(ConfigParse, AKeyOfOthersMeansWhatItDoesInItsSection) {
   EXPECT_THAT(fault_of(with("model: {bias: false}\n")), HasSubstr("gpt2 models have biases"));
   EXPECT_THAT(fault_of(with("lora: {bias: all}\n")), HasSubstr("adapters alone are trained"));
@@ -68,7 +68,7 @@ TEST(ConfigParse, AKeyOfOthersMeansWhatItDoesInItsSection) {
               HasSubstr("one key in section 'lora' and another in 'model'; name the section"));
 }
 
-// The nearest of ours was proposed, as eval_steps for eval_iters.
+// Regression: our most similar key was proposed, such as eval_steps for eval_iters.
 TEST(ConfigParse, KeysOfOthersNameOurs) {
   struct Names {
     std::string theirs, section, ours;
@@ -118,7 +118,7 @@ TEST(ConfigParse, KeysOfOthersNameOurs) {
   }
 }
 
-// They were taken as what config.json says of its weights, and nothing changed.
+// Regression: these overrides were taken for config.json's statement about its weights, and changed nothing.
 TEST(ConfigParse, OverridesOfTheTypeAreNoKeysOfConfigJson) {
   for (const char* text : {"dtype=float32", "torch_dtype=float16", "model.dtype=float32"})
     EXPECT_THAT(fault_of(smallest, {text}), HasSubstr("set train.precision")) << text;
@@ -128,7 +128,7 @@ TEST(ConfigParse, OverridesOfTheTypeAreNoKeysOfConfigJson) {
   parse(smallest, {"use_cache=false"});
 }
 
-// It became lora_dropout, and what was advised led to no dropout at all.
+// Regression: dropout became lora_dropout, and following the advice gave no dropout at all.
 TEST(ConfigParse, DropoutWithoutAdaptersIsTheModels) {
   const auto of_gpt2 = HasSubstr("set model.embd_pdrop, model.attn_pdrop and model.resid_pdrop");
   EXPECT_THAT(fault_of(smallest, {"dropout=0.1"}), of_gpt2);
@@ -139,14 +139,14 @@ TEST(ConfigParse, DropoutWithoutAdaptersIsTheModels) {
               HasSubstr("set model.attention_dropout"));
 }
 
-// It was advised the model's dropout, though adapters were asked for.
+// Regression: the advice was the model's dropout, although adapters were asked for.
 TEST(ConfigParse, DropoutBesideOtherKeysOfAdaptersLacksTheirRank) {
   const std::string fault = fault_of(with("lora: {lora_alpha: 16}\n"), {"dropout=0.05"});
   EXPECT_THAT(fault, HasSubstr("lora.lora_alpha is for adapters, and lora.r, their rank, is not set"));
   EXPECT_THAT(fault, Not(HasSubstr("pdrop")));
 }
 
-// "fp16: false" was advised to train in fp16.
+// Regression: "fp16: false" was answered with advice to train in fp16.
 TEST(ConfigParse, KeysWithoutASectionAreAnsweredByTheirValue) {
   EXPECT_THAT(fault_of(with("fp16: false\n")), HasSubstr("set train.precision: fp32, bf16 or fp16"));
   EXPECT_THAT(fault_of(with("use_dora: false\n")), HasSubstr("that is what Tidepool does"));
@@ -230,7 +230,7 @@ TEST(ConfigParse, Overrides) {
   EXPECT_THAT(fault_of(smallest, {"trian.seed=1"}), HasSubstr("did you mean 'train'?"));
 }
 
-// It took brackets.
+// Regression: brackets were accepted.
 TEST(ConfigParse, ListsInOverridesAreWrittenWithCommas) {
   const auto lora = [](const std::string& value) {
     return parse(smallest, {"lora.r=0", "lora.target_modules=" + value}).lora.target_modules;

@@ -1,5 +1,5 @@
-// Models with a sliding window: read as transformers reads them, trained where sequences are no longer than
-// the window, refused with both numbers where they are, and written back as they came.
+// Models with a sliding window: read as in transformers, trained if sequences are no longer than the window,
+// otherwise refused with both numbers, and written back unchanged.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -42,14 +42,14 @@ TEST(SlidingWindow, Item10IsReadAsTransformersReadsIt) {
     EXPECT_EQ(window_of(qwen, R"(, "sliding_window": 512)"), 0u);
     EXPECT_EQ(window_of(qwen, R"(, "sliding_window": 512, "use_sliding_window": false)"), 0u);
     EXPECT_EQ(window_of(qwen, R"(, "sliding_window": null, "use_sliding_window": true)"), 0u);
-    // 28 layers without a window come first.
+    // The first 28 layers have no window.
     EXPECT_EQ(window_of(qwen, R"(, "sliding_window": 512, "use_sliding_window": true)"), 0u);
     EXPECT_EQ(window_of(qwen, R"(, "sliding_window": 512, "use_sliding_window": true)", 29), 512u);
     EXPECT_EQ(window_of(qwen, R"(, "use_sliding_window": true, "max_window_layers": 3)"), 4096u);
     EXPECT_EQ(
         window_of(qwen, R"(, "sliding_window": 512, "use_sliding_window": true, "max_window_layers": 4)"),
         0u);
-    // A list of layers counts for more.
+    // A list of layers takes precedence.
     EXPECT_EQ(window_of(qwen, R"(, "sliding_window": 512, "use_sliding_window": true, "max_window_layers": 9,
                                  "layer_types": ["full_attention", "sliding_attention"])"),
               512u);
@@ -107,7 +107,7 @@ TEST(SlidingWindow, Item10TheConfigReadsBackTheSame) {
   }
 }
 
-// The file alone says which layers have the window.
+// Only the file says which layers have the window.
 TEST(SlidingWindow, Item10KeysOfTheFileAreWrittenBackAsTheyCame) {
   const std::string source =
       config_json("qwen2", R"(, "sliding_window": 512, "use_sliding_window": true, "max_window_layers": 3,

@@ -1,5 +1,5 @@
-// Records that cannot be learned from: told by their encoding, left out and counted where the config says so,
-// and what only looks bad, such as large integers, is data.
+// Records that cannot be learned from: refused with their encoding named, or left out and counted if the
+// config says so. Records that only look bad, such as large integers, are data.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ TEST_F(BadRecordsTest, Item6OneBadRecordEndsTheRunUnlessItIsSkipped) {
               HasSubstr("mixed.jsonl:6: is not UTF-8 at byte 13 of the line (0xe9), perhaps Latin-1"));
 }
 
-// Said again by every run that finds the cache, and never mixed up with the cache of the other way.
+// Every run that finds the cache repeats the message, and caches of the two settings are never mixed up.
 TEST_F(BadRecordsTest, Item6WhatIsSkippedFollowsFromFilesAndConfigAlone) {
   const std::string path =
       write("d.jsonl", text_line("good enough") + "nonsense\n" + text_line("good again"));
@@ -77,7 +77,7 @@ TEST_F(BadRecordsTest, Item6NothingButBadRecordsIsAnError) {
   EXPECT_EQ(caches_or_none(), 0u);
 }
 
-// A template that refuses a record, and an id that is no token, are faults of the record too.
+// A record that a template refuses, or with an id that is no token, is a bad record too.
 TEST_F(BadRecordsTest, Item6WhatTemplatesAndVocabulariesRefuseIsSkipped) {
   const std::string chats =
       write("c.jsonl",
@@ -132,7 +132,7 @@ TEST_F(BadRecordsTest, Item6LargeIntegersAreDataAsTheyAreWritten) {
   EXPECT_EQ(jinja::to_text(*arguments.dict()->find("u64")), "18446744073709551615");
   EXPECT_EQ(jinja::type_name(*arguments.dict()->find("long")), "int");
   EXPECT_EQ(jinja::to_json(chat.tools, {}).value(), R"([{"limit": 36893488147419103232}])");
-  // Elsewhere they are passed over, or no token.
+  // In other places such integers are ignored, or are no tokens.
   EXPECT_TRUE(parse_record(R"({"text": "a", "id": 99999999999999999999})", RecordShape::text, "d"));
   EXPECT_FALSE(parse_record(R"({"input_ids": [99999999999999999999]})", RecordShape::tokens, "d"));
   const std::string endless(5000, '7');

@@ -1,4 +1,4 @@
-// Which rows a step has: batches as a function of the step, and sources mixed by weight.
+// Rows of a step: batches as a function of the step, and sources mixed by weight.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-// Caches of tokenized documents: made once, made anew when they must be, and never left half done.
+// Caches of tokenized documents: made once, remade when necessary, and never left half done.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -45,7 +45,7 @@ TEST_F(DataCaches, ACacheIsMadeOnceAndAnewWhenAnythingChanges) {
   const auto other = opened(config);
   EXPECT_EQ(caches(), 3u);
   EXPECT_NE(other->fingerprint(), first->fingerprint());
-  // Whatever tokens follow from makes another one; what they do not, does not.
+  // A change that affects tokens makes another cache; a change that does not, does not.
   const std::string chat = write(
       "c.jsonl",
       R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "the plan"}]})");
@@ -74,8 +74,8 @@ TEST_F(DataCaches, NothingIsLeftOfACacheThatWasNotFinished) {
   EXPECT_EQ(caches(), 0u);
 }
 
-// Whoever has the same pid in another container: what is written is locked, whatever the name. Others' keys
-// go too.
+// A process in another container may have the same pid: a cache being written is locked, whatever its name.
+// Leftovers of other keys are removed too.
 TEST_F(DataCaches, WhatKilledProcessesLeftGoesAndWhatIsWrittenStays) {
   const std::string dead = dir_ / "cache/0123456789abcdef.unfinished-77",
                     empty = dir_ / "cache/0123456789abcde0.unfinished-78", other = dir_ / "cache/notes";
@@ -88,7 +88,7 @@ TEST_F(DataCaches, WhatKilledProcessesLeftGoesAndWhatIsWrittenStays) {
   remove_unfinished_caches(dir_ / "cache");
   EXPECT_FALSE(fs::exists(dead));
   EXPECT_FALSE(fs::exists(empty));
-  EXPECT_EQ(caches(), 3u);  // "notes" and both that are written
+  EXPECT_EQ(caches(), 3u);  // "notes" and both caches being written
   const std::vector<u32> tokens = {1, 2 | learned_bit};
   for (TokenCacheWriter* writer : {one.get(), two.get()}) {
     ASSERT_TRUE(writer->append(tokens));
@@ -102,7 +102,7 @@ TEST_F(DataCaches, WhatKilledProcessesLeftGoesAndWhatIsWrittenStays) {
   EXPECT_TRUE(TokenCache::open(directory, "k"));
 }
 
-// Ctrl-C while documents are tokenized: no destructor runs then.
+// Ctrl-C while documents are tokenized: no destructor runs.
 TEST_F(DataCaches, ASuddenEndLeavesNoUnfinishedCache) {
   fs::create_directories(dir_ / "cache");
   const auto writer = TokenCacheWriter::create(dir_ / "cache/0123456789abcdef", "k").value();
@@ -112,9 +112,9 @@ TEST_F(DataCaches, ASuddenEndLeavesNoUnfinishedCache) {
   EXPECT_EQ(caches(), 0u);
 }
 
-// Caches that are there, and runs that go on, must not meet other tokens or rows under the same name. If this
-// fails for a good reason: raise encoding_version (make_cache.h), or packing_version (packing.h) where only
-// the rows differ, and then change what is expected here.
+// Existing caches and resumed runs must not get other tokens or rows under the same name. If this fails for a
+// good reason: raise encoding_version (make_cache.h), or packing_version (packing.h) if only rows differ, and
+// then change the expected values here.
 TEST_F(DataCaches, OtherTokensOrRowsOfTheSameDocumentsHaveAnotherVersion) {
   std::string text;
   for (int i = 0; i < 30; ++i)
@@ -140,7 +140,7 @@ TEST_F(DataCaches, OtherTokensOrRowsOfTheSameDocumentsHaveAnotherVersion) {
   EXPECT_EQ(fmt::format("{} {:016x}", packing_version, rows), "2 3840310bd1c6db4f");
 }
 
-// A text file is one document: what is known to stay is written while it is read.
+// A text file is one document: tokens that are certain to be kept are written while the file is read.
 TEST_F(DataCaches, ADocumentLongerThanTheBufferIsWrittenAsItComes) {
   const std::string directory = dir_ / "0123456789abcdef";
   auto writer = TokenCacheWriter::create(directory, "k").value();
@@ -152,7 +152,7 @@ TEST_F(DataCaches, ADocumentLongerThanTheBufferIsWrittenAsItComes) {
   };
   const std::vector<u32> unlearned(700'000, 1), learned(700'000, 2 | learned_bit);
   for (const auto& part : {unlearned, unlearned}) ASSERT_TRUE(writer->append(part));
-  EXPECT_EQ(bytes(), 0u);  // nothing learned so far: it may be left out
+  EXPECT_EQ(bytes(), 0u);  // nothing is learned so far: the document may be left out
   ASSERT_TRUE(writer->end_document());
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(writer->append(learned));
   EXPECT_GE(bytes(), 4 * 2'800'000u);
@@ -198,7 +198,7 @@ TEST_F(DataCaches, DamagedCachesAreRefusedWithAWayOut) {
     EXPECT_THAT(message, HasSubstr(name));
     return message;
   };
-  // Sealed again: what is wrong is not damage, and is found all the same.
+  // Sealed again: the content is wrong but not damaged, and is found all the same.
   const auto replace = [](const char* from, const char* to) {
     return [=](std::string& s) {
       s.replace(s.find(from), strlen(from), to);
@@ -231,8 +231,8 @@ TEST_F(DataCaches, DamagedCachesAreRefusedWithAWayOut) {
   ASSERT_TRUE(opened(config));
 }
 
-// Item 15: a bit of tokens.bin that flips while nobody looks is found by the first read of its block, and
-// nothing that was read before or beside it is in question.
+// Item 15: a bit of tokens.bin that flips between reads is found by the first read of its block, and other
+// blocks are not affected.
 TEST_F(DataCaches, TokensAreVerifiedBlockByBlockAsTheyAreRead) {
   constexpr u64 tokens = 5000, in_block = block_content_bytes / sizeof(u32);  // 4.9 blocks
   const std::string directory = dir_ / "0123456789abcdef", path = directory + "/tokens.bin";
@@ -255,7 +255,7 @@ TEST_F(DataCaches, TokensAreVerifiedBlockByBlockAsTheyAreRead) {
   EXPECT_EQ(read(0, tokens), "");
   EXPECT_EQ(read(in_block - 1, 3), "");
   const std::string whole = text_of(path);
-  for (u64 at = 0; at < whole.size(); at += 61) {  // hashes, tokens and what the last block is filled with
+  for (u64 at = 0; at < whole.size(); at += 61) {  // hashes, tokens and the padding of the last block
     std::string other = whole;
     other[at] = static_cast<char>(other[at] ^ (1 << at % 8));
     std::ofstream(path, std::ios::binary) << other;
@@ -266,7 +266,7 @@ TEST_F(DataCaches, TokensAreVerifiedBlockByBlockAsTheyAreRead) {
               HasSubstr("remove " + directory + " to have it made again")));
     EXPECT_EQ(read(block == 0 ? in_block : 0, 100), "");
   }
-  // Two blocks in each other's place are whole, and wrong.
+  // Two swapped blocks are intact, but in the wrong place.
   std::ofstream(path, std::ios::binary) << whole.substr(block_bytes, block_bytes)
                                         << whole.substr(0, block_bytes) << whole.substr(2 * block_bytes);
   EXPECT_THAT(read(0, 1), HasSubstr("block 0 "));
@@ -284,7 +284,7 @@ TEST_F(DataCaches, ACacheOfAnOlderFormatIsMadeAnewAndThatIsSaid) {
   EXPECT_EQ(caches(), 1u);
 }
 
-// A token that the vocabulary has not is found when it is read.
+// A token outside the vocabulary is found when it is read.
 TEST_F(DataCaches, TokensBeyondTheVocabularyAreRefused) {
   const std::string path = letters("a.jsonl", 20, 14);
   const auto data = open({.train = {path}, .validation_fraction = 0, .shuffle = false}).value();

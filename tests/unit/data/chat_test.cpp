@@ -1,4 +1,4 @@
-// Which parts of a conversation are learned, and that cutting it there changes no token.
+// Parts of a conversation that are learned; cutting the text there changes no token.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -36,7 +36,7 @@ ChatRecord chat(std::initializer_list<std::pair<const char*, const char*>> messa
   return out;
 }
 
-// The text with [...] around what is learned.
+// RETURNS: the text with [...] around learned parts.
 std::string marked(const TokenizerConfig& config, const ChatRecord& record, LossOn loss = LossOn::answers,
                    ChatTemplateOptions options = {}) {
   const auto made = ChatTemplate::open(config, options);
@@ -94,14 +94,14 @@ TEST(DataChat, WhatATemplateLeavesOutOfEarlierAnswersIsNotLearned) {
       "<|im_start|>user\n1<|im_end|>\n<|im_start|>assistant\n[one<|im_end|>\n]<|im_start|>user\n2<|im_end|>\n"
       "<|im_start|>assistant\n[<think>\nah\n</think>\n\ntwo<|im_end|>\n]";
   EXPECT_EQ(marked(golden("qwen3"), thinking), expected);
-  // The prompt for an answer then ends in an empty thought, which answers in the middle do not have.
+  // The prompt for an answer then ends in an empty thought, which answers in the middle lack.
   const std::string unthinking =
       marked(golden("qwen3"), two_turns, LossOn::answers, {.arguments = {"enable_thinking=false"}});
   EXPECT_THAT(unthinking, HasSubstr("assistant\n[one<|im_end|>\n]"));
   EXPECT_THAT(unthinking, HasSubstr("</think>\n\n[two<|im_end|>\n]"));
 }
 
-// R1's prompt for an answer begins a thought, which answers that are there do not have.
+// R1's prompt for an answer begins a thought, which existing answers lack.
 TEST(DataChat, AnAnswerThatBeginsLikeItsPromptIsLearnedFromItsFirstCharacter) {
   TokenizerConfig r1;
   r1.templates["default"] = {
@@ -115,21 +115,21 @@ TEST(DataChat, AnAnswerThatBeginsLikeItsPromptIsLearnedFromItsFirstCharacter) {
   EXPECT_EQ(marked(r1, chat({{"user", "1"}, {"assistant", "A>"}})), "<U>1<A>[A><E>]");
   EXPECT_EQ(marked(r1, chat({{"user", "1"}, {"assistant", "<think>\nhm</think>"}})),
             "<U>1<A><think>\n[hm</think><E>]");
-  // What a template takes away of it is not what it begins with.
+  // Text that a template removes from an answer is not its beginning.
   r1.templates["default"].text.replace(r1.templates["default"].text.find("m.content | trim"), 16,
                                        "m.content.split('</think>')[-1]");
   EXPECT_EQ(marked(r1, chat({{"user", "1"}, {"assistant", "<think>hm</think><answer>4"}})),
             "<U>1<A>[<answer>4<E>]");
   EXPECT_EQ(marked(r1, chat({{"user", "1"}, {"assistant", "<think>hm</think>"}})), "<U>1<A>[<E>]");
-  // And in the middle, where qwen3 leaves a thought out that its prompt has.
+  // The same in the middle, where qwen3 omits a thought that its prompt contains.
   EXPECT_THAT(
       marked(golden("qwen3"), chat({{"user", "1"}, {"assistant", "<t>"}, {"user", "2"}, {"assistant", "<"}}),
              LossOn::answers, {.arguments = {"enable_thinking=false"}}),
       HasSubstr("assistant\n[<t><|im_end|>\n]"));
 }
 
-// Phi's template ends in an eos_token, whoever spoke last. Of the quotation only its ">" was learned, which
-// "</s>" ends in.
+// Phi's template ends in an eos_token, whoever spoke last. Regression: of the quotation only its ">" was
+// learned, because "</s>" ends in it.
 TEST(DataChat, AnEosBehindTheLastMessageIsLearnedThereAlone) {
   TokenizerConfig phi;
   phi.special_tokens = {{"eos_token", "</s>"}};
@@ -148,8 +148,8 @@ TEST(DataChat, AnEosBehindTheLastMessageIsLearnedThereAlone) {
   const ChatRecord thinking =
       chat({{"user", "1"}, {"assistant", "hm</think>> one"}, {"user", "2"}, {"assistant", "> two"}});
   EXPECT_EQ(marked(with(content, end), thinking), learned);
-  // What ends otherwise in the middle is refused, not taken for the little that is alike: an eos_token in the
-  // place of another end, and white space that is taken away.
+  // If answers in the middle end differently, the template is refused, and a small common ending is not
+  // accepted: an eos_token in the place of another end, and white space that is removed.
   for (const char* text :
        {"{{ m.content }}{{ '<end>' if m.role == 'user' or not loop.last else eos_token }}",
         "{{ m.content | trim if not loop.last else m.content }}{{ eos_token if m.role == 'assistant' }}"})
@@ -170,7 +170,7 @@ TEST(DataChat, WhatEachChatSetsIsNoArgument) {
 }
 
 TEST(DataChat, UnclearAnswersAreRefusedWithAWayOut) {
-  // This one puts the system's words before the last thing that is said, and leaves them out where that is an
+  // This template puts the system's words before the last message, and omits them if that message is an
   // answer.
   const ChatRecord system =
       chat({{"system", "s"}, {"user", "1"}, {"assistant", "one"}, {"user", "2"}, {"assistant", "two"}});
@@ -222,7 +222,7 @@ TEST(DataChat, ModelDirectoriesAreReadAndRefused) {
   config = read_tokenizer_config(dir / ".");
   ASSERT_TRUE(config);
   EXPECT_EQ(marked(*config, two_turns, LossOn::everything), "[of the file]");
-  EXPECT_EQ(config->templates.size(), 1u);  // as in transformers
+  EXPECT_EQ(config->templates.size(), 1u);  // the same as transformers
   std::filesystem::create_directory(dir / "additional_chat_templates");
   write("additional_chat_templates/tool_use.jinja", "tools of the folder");
   write("additional_chat_templates/notes.txt", "no template");
@@ -242,7 +242,7 @@ TEST(DataChat, ModelDirectoriesAreReadAndRefused) {
   }
 }
 
-// "L" for each learned token, "." for the others; ids are those of the whole text.
+// RETURNS: "L" for each learned token, "." for the others; ids are those of the whole text.
 std::string learned(const TextEncoder& encoder, std::string_view text, std::vector<jinja::Span> spans,
                     Around around = Around::nothing) {
   std::vector<u32> whole, tokens;
@@ -264,14 +264,14 @@ TEST(DataChat, ATokenIsLearnedIfAnyOfItsBytesStandsInAnAnswer) {
   EXPECT_EQ(learned(*bytes, "abcdef", {{0, 2}, {4, 6}}), "LL..LL");
   EXPECT_EQ(learned(*bytes, "abcdef", {}), "......");
   EXPECT_EQ(learned(*bytes, "abcdef", {{3, 3}}), "......");
-  // BOS belongs to what follows, a ▁ in front too.
+  // BOS belongs to the following text, and so does a leading ▁.
   const auto llama2 = open_tokenizer_encoder(tokenizers + "llama2.json").value();
   EXPECT_THAT(learned(*llama2, "the plan", {{3, 8}}, Around::special), testing::MatchesRegex("\\.\\.+L+"));
   EXPECT_THAT(learned(*llama2, "the plan", {{0, 3}}, Around::special), testing::MatchesRegex("LL+\\.+"));
 }
 
-// Merges far back depend on what follows, so that the tokens of the text up to a border are other ones than
-// the first of the whole: "sta|rt|swith" was [st, ar, ts, w, ith] without anything learned.
+// Merges far back depend on the following text, so tokens of the text up to a border may differ from the
+// first tokens of the whole. Regression: "sta|rt|swith" was [st, ar, ts, w, ith] and nothing was learned.
 TEST(DataChat, BordersInsideOfTokensAreFoundByBytesWhereverTheyLie) {
   const std::string text =
       "starts with transformers, tokenizing documents where Gr\u00fc\u00dfe \u4e2d\u6587 stand";

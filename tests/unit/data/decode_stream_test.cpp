@@ -4,8 +4,8 @@
 
 namespace tidepool::decode_stream_test {
 
-// Ids are bytes, and what is no whole character is U+FFFD, as tokenizers say it; a text does not begin with a
-// blank.
+// Ids are bytes, and incomplete characters become U+FFFD, as in tokenizers; a text does not begin with a
+// space.
 class Bytes8 final : public TextEncoder {
  public:
   Result<void> encode(std::string_view, Around, std::vector<u32>&) const override { return {}; }

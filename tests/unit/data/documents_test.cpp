@@ -1,4 +1,4 @@
-// Documents from files to rows: what is learned of them, what is held out, what is refused.
+// Documents from files to rows: learned parts, held-out parts, refusals.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -24,7 +24,7 @@ TEST_F(DataDocuments, RowsHoldEveryDocumentOnceAndAttentionStaysWithinEach) {
       ASSERT_LE(row.starts[t], static_cast<i32>(t));
       ASSERT_EQ(row.starts[row.starts[t]], row.starts[t]);  // a document begins where its tokens say
       if (row.targets[t] == ignored_target) continue;
-      EXPECT_EQ(row.targets[t], row.tokens[t]);  // of the same document
+      EXPECT_EQ(row.targets[t], row.tokens[t]);  // in the same document
       EXPECT_EQ(row.tokens[row.starts[t]], row.tokens[t]);
       ++targets;
     }
@@ -123,7 +123,7 @@ TEST_F(DataDocuments, HeldOutDocumentsAreNeverTrainedOnWhateverTheSeed) {
   EXPECT_NE(order(*one), order(*two));
 }
 
-// docs/training.md promises 5 %, and a book in one file is one document.
+// docs/training.md promises 5 %, but a book in one file is a single document.
 TEST_F(DataDocuments, OfASingleLongDocumentTheLastRowsAreHeldOut) {
   std::string text;
   for (int i = 0; i < 1000; ++i) text += static_cast<char>('a' + i / 40);
@@ -172,7 +172,7 @@ TEST_F(DataDocuments, WhatCannotBeTrainedOnIsRefused) {
               AllOf(HasSubstr("none: cannot open"), HasSubstr("correct data.tokenizer")));
 }
 
-// What no record goes through is in nobody's way, and changes no cache.
+// A template that no record uses is not opened, so an unsupported one is no error and changes no cache.
 TEST_F(DataDocuments, AChatTemplateIsOpenedOnlyForChats) {
   const std::string jsonl = letters("a.jsonl", 20, 14);
   const auto plain = opened({.train = {jsonl}});
@@ -225,7 +225,7 @@ TEST_F(DataDocuments, ContentInPartsIsTheirTextOrRefused) {
       HasSubstr("no form for tool calls"));
 }
 
-// The files of a model may say it by name or by id.
+// Files of a model may name the token by text or by id.
 TEST_F(DataDocuments, TextsEndInTheTokenThatTheModelDirectoryTells) {
   const std::string model = dir_ / "model", lines = write("t.jsonl", "{\"text\": \"abc\"}\n");
   std::filesystem::create_directory(model);
@@ -241,7 +241,7 @@ TEST_F(DataDocuments, TextsEndInTheTokenThatTheModelDirectoryTells) {
   };
   EXPECT_EQ(last(), 257);
   write("model/tokenizer_config.json", "{}");
-  EXPECT_EQ(last(), 257);  // of generation_config.json
+  EXPECT_EQ(last(), 257);  // from generation_config.json
   write("model/generation_config.json", "{}");
   write("model/config.json", R"({"eos_token_id": 256})");
   EXPECT_EQ(last(), 256);
@@ -255,7 +255,7 @@ TEST_F(DataDocuments, TextsEndInTheTokenThatTheModelDirectoryTells) {
   EXPECT_THAT((*open(false))->notes(), Not(testing::Contains(HasSubstr("nothing ends the texts"))));
 }
 
-// transformers adds them to the tokenizer; without, they would be cut into pieces.
+// transformers adds such tokens to the tokenizer; otherwise they would be cut into pieces.
 TEST_F(DataDocuments, TokensThatOnlyTheFilesBesideTheTokenizerNameAreRefused) {
   const std::string model = dir_ / "model", lines = write("t.jsonl", "{\"text\": \"abc\"}\n");
   std::filesystem::create_directory(model);
@@ -299,7 +299,7 @@ TEST_F(DataDocuments, TokensThatOnlyTheFilesBesideTheTokenizerNameAreRefused) {
             "it was taken");
 }
 
-// Bytes are tokens only where there is no tokenizer, not where it cannot be read.
+// Bytes are tokens only if there is no tokenizer, not if the tokenizer cannot be read.
 TEST_F(DataDocuments, ATokenizerInAnotherFormIsNotPassedOver) {
   const std::string model = dir_ / "model";
   std::filesystem::create_directory(model);

@@ -62,7 +62,7 @@ TEST_F(DataFiles, FindsFilesDirectoriesAndGlobsInOrder) {
   EXPECT_THAT(deep.error().message, testing::HasSubstr("name the directory"));
 }
 
-// Such a pattern was trained as raw JSON text, and held out as records.
+// Regression: files of such a pattern were trained as raw JSON text, and held out as records.
 TEST_F(DataFiles, AGlobNamesWhatItFinds) {
   const std::string a = write("j/a.json", "{}"), b = write("j/b.json.gz", "{}"), c = write("j/c.jsonl", "{}");
   const std::string text = write("t.txt", "t");
@@ -79,14 +79,14 @@ TEST_F(DataFiles, AGlobNamesWhatItFinds) {
     EXPECT_THAT(beside_text(dir_ / entry).error().message,
                 testing::HasSubstr("one run takes the one or the other"));
   EXPECT_THAT(beside_text(dir_ / "j/b*").error().message, testing::HasSubstr("data.format"));
-  write("t/empty.jsonl", "");  // it hurts nobody
+  write("t/empty.jsonl", "");  // harmless
   write("t/a.txt", "a");
   EXPECT_EQ(beside_text(dir_ / "t").value().kinds, std::vector<FileKind>(2, FileKind::tokens));
   EXPECT_THAT(beside_text(write("u/x.txt.gz", "\x1f\x8b\x08")).error().message,
               testing::HasSubstr("unpack the text"));
 }
 
-// One that led back gave 41 copies of each file, and two never ended.
+// Regression: a link that led back gave 41 copies of each file, and two such links never ended.
 TEST_F(DataFiles, LinksThatLeadInCirclesGiveEachFileOnce) {
   std::filesystem::create_directories(dir_ / "c/in");
   const std::string a = write("c/a.txt", "a"), b = write("c/in/b.txt", "b");
@@ -111,7 +111,7 @@ TEST_F(DataFiles, EmptyAndShortFilesAreNamed) {
   EXPECT_THAT(fault_of({write("s.txt", "12345678")}),
               HasSubstr("s.txt: 8 tokens are too few for one sequence; at least 9"));
   EXPECT_EQ(fault_of({write("ok.txt", "123456789")}), "no error");
-  // In a directory an empty file is passed over.
+  // An empty file in a directory is skipped.
   write("d/e", "");
   write("d/f", "123456789");
   EXPECT_EQ(fault_of({(dir_ / "d").string()}), "no error");
@@ -125,7 +125,7 @@ TEST_F(DataFiles, TextMustBeUtf8) {
                             "Gr\xc3\xbc\xc3\x9f"
                             "e \xe2\x82\xac \xf0\x9f\x98\x80")}),
             "no error");
-  // A character across two scan pieces, and a fault in the second.
+  // A character across two scan pieces, and an error in the second piece.
   std::string big(TokenFile::scan_piece.value - 1, 'a');
   EXPECT_EQ(fault_of({write("big.txt", big + "\xe2\x82\xac")}), "no error");
   EXPECT_THAT(fault_of({write("big.txt", big + "a\xe2z")}), HasSubstr("byte offset 1048577 (0x7a)"));

@@ -1,4 +1,5 @@
-// Files of one's own to evaluate on: every token of them once, each file by itself, none of them trained on.
+// Evaluation files of the user: every token is evaluated once, each file separately, none of them is trained
+// on.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -25,7 +26,7 @@ class HeldOut : public ::testing::Test {
   Result<std::unique_ptr<Dataset>> open(const DataConfig& config) {
     return Dataset::open(config, 256, length, 1, {.cache = dir_ / "cache"});
   }
-  // What is to be predicted in all held-out sequences, in order.
+  // RETURNS: all targets in held-out sequences, in order.
   static std::string targets(const Dataset& data) {
     std::string out;
     std::vector<i32> tokens(length), targets(length), starts(length);
@@ -47,7 +48,7 @@ TEST_F(HeldOut, EveryTokenOnceAndTheLastRowShorter) {
   EXPECT_EQ(targets(**data), "123456789abcdefghijkyz");
   EXPECT_THAT((*data)->held_out_parts(),
               ElementsAre(HeldOutPart{dir_ / "a.txt", 3}, HeldOutPart{dir_ / "b.txt", 1}));
-  EXPECT_EQ((*data)->train_sequences(), 13u);  // no share of it is held out
+  EXPECT_EQ((*data)->train_sequences(), 13u);  // no fraction of it is held out
 }
 
 TEST_F(HeldOut, OtherFilesAreOtherData) {
@@ -68,7 +69,8 @@ TEST_F(HeldOut, DocumentsAreHeldOutWhole) {
   EXPECT_EQ(sorted, "bcdfg");
 }
 
-// Below a folder a .json is text, and by a pattern records: in both places, few or many.
+// A .json in a folder is text, and a .json from a pattern is records: for training and for held-out data, few
+// or many.
 TEST_F(HeldOut, JsonIsReadAsDataTrainReadsIt) {
   const auto trained_tokens = [&](const std::string& entry) { return (*open({.train = {entry}}))->tokens(); };
   const auto held_out = [&](const std::string& entry) {
@@ -131,7 +133,7 @@ TEST_F(HeldOut, RecordsAreNamedWhereThereAreSome) {
   EXPECT_THAT(data.error().message,
               AllOf(HasSubstr("data.records: is messages, but nothing in data.train is read as records"),
                     HasSubstr("t.txt"), HasSubstr("leave it out")));
-  // Not in data.train, and not in what is held out.
+  // Neither in data.train nor in the held-out files.
   std::filesystem::create_directories(dir_ / "folder");
   const std::string record = "{\"text\": \"ab\"}\n", lines = write("t.jsonl", record + record);
   write("folder/a.json", record);

@@ -11,7 +11,7 @@ using testing::HasSubstr;
 
 class DataNpy : public testing::Test {
  protected:
-  // As NumPy writes it: the header padded with blanks to a multiple of 64, a line end last.
+  // Writes as NumPy does: the header is padded with spaces to a multiple of 64 and ends in a line feed.
   template <class Id>
   std::string write(const std::string& descr, const std::string& shape, std::vector<Id> ids,
                     char version = 1) {

@@ -1,4 +1,4 @@
-// Rows shared by documents: planned only where the files can hold documents.
+// Rows shared by documents are planned only if the files can hold documents.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST_F(SharedRows, DocumentsShareThem) {
 
 TEST_F(SharedRows, FilesThatAreNotHereMayHoldDocuments) { EXPECT_TRUE(packs({.train = {dir_ / "gone"}})); }
 
-// A row of one document is the same with and without the mask that says so.
+// A row of one document gives the same bits with and without the document mask.
 TEST_F(SharedRows, TheMaskOfOneDocumentChangesNoBit) {
   config_.data.validation = {dir_.data()};
   const RunReport alone = test::run(config_).value();

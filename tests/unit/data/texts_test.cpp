@@ -1,4 +1,4 @@
-// Text files as documents: read in parts, encoded on several cores, and shown as training has them.
+// Text files as documents: read in parts, encoded on several cores, and shown as in training.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -21,7 +21,7 @@ using testing::HasSubstr;
 
 class DataTexts : public test::DocumentsFixture {};
 
-// Parts of a text through a real tokenizer, on several cores, are the text at once.
+// Encoding parts of a text with a real tokenizer, on several cores, gives the ids of the whole text.
 TEST_F(DataTexts, ATextInPartsOnSeveralCoresIsTheTextAtOnce) {
   const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
   std::string text;
@@ -53,12 +53,12 @@ TEST_F(DataTexts, ATextInPartsOnSeveralCoresIsTheTextAtOnce) {
   }
 }
 
-// llama2.json puts <s> (1) before a text, qwen.json nothing.
+// llama2.json adds <s> (1) before a text, qwen.json adds nothing.
 struct FrameCase {
   const char* style;
   const char* tokenizer_class;
   std::optional<bool> bos, eos;
-  const char* refusal;  // empty: as tokenizer.json says
+  const char* refusal;  // empty: behaves as tokenizer.json says
 };
 const auto frame_cases = std::to_array<FrameCase>({
     {"llama2", "LlamaTokenizerFast", true, false, ""},
@@ -101,7 +101,7 @@ TEST_F(DataTexts, FlagsThatContradictTheFrameOfTheTokenizerAreRefusedWhereATextI
   }
 }
 
-// Version 5 of transformers gives [eos, "a"], the file and version 4 [eos, "\u2581a"].
+// Version 5 of transformers gives [eos, "a"]; the file and version 4 give [eos, "\u2581a"].
 TEST_F(DataTexts, WhereVersion5GivesChatsOtherIdsANoteSaysSo) {
   const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
   const auto note = [&](const std::string& style, const char* name, std::optional<bool> legacy) {
@@ -175,11 +175,11 @@ TEST_F(DataTexts, TheFirstDocumentsAreShownAsTrainingHasThem) {
   config.tokenizer = tokenizers + "llama2.json";
   const auto sources = all_sources(config, true).value();
   const auto shown = first_documents(sources, config, 1 << 20, "", 3).value().documents;
-  ASSERT_EQ(shown.size(), 2u);  // not three parts of the first
+  ASSERT_EQ(shown.size(), 2u);  // not three parts of the first document
   EXPECT_THAT(shown[0].place, HasSubstr("a.txt (its beginning)"));
   ASSERT_EQ(shown[1].runs.size(), 2u);
   EXPECT_THAT(shown[1].runs[0].text, testing::EndsWith("one two"));
-  EXPECT_EQ(shown[1].runs[1].text, " three \u4e2d");  // its space too
+  EXPECT_EQ(shown[1].runs[1].text, " three \u4e2d");  // includes its space
   EXPECT_EQ(caches_or_none(), 0u);
 }
 

@@ -1,4 +1,4 @@
-// Text files to token files.
+// Tests turning text files into token files.
 #include "data/tokenize/tokenize.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,8 @@ class TokenizeFiles : public ::testing::Test {
     return path(name);
   }
 
-  // Exit code of `tidepool tokenize WORDS`; what it printed is in out_ and err_.
+  // Runs `tidepool tokenize WORDS`; its output is in out_ and err_.
+  // RETURNS: the exit code.
   int run(std::vector<std::string> words) {
     words.insert(words.begin(), "tokenize");
     testing::internal::CaptureStdout();
@@ -53,7 +54,7 @@ class TokenizeFiles : public ::testing::Test {
   std::string out_, err_;
 };
 
-// Long enough for many blocks; lines of several scripts.
+// Text for many blocks, with lines in several scripts.
 std::string long_text() {
   std::string text;
   for (u32 i = 0; text.size() < 3 * mib / 2; ++i) {
@@ -124,7 +125,7 @@ TEST_F(TokenizeFiles, NothingIsLeftOfWhatFails) {
   EXPECT_EQ(run({styles + "gpt2.json", path("none.txt"), "--output=" + path("t.bin")}), 4);
   EXPECT_EQ(run({write("t.json", "{}"), bad, "--output=" + path("t.bin")}), 4);
   EXPECT_EQ(run({styles + "gpt2.json", bad}), 2);
-  EXPECT_EQ(run({styles + "gpt2.json", bad, "--output=" + bad}), 2);  // is there already
+  EXPECT_EQ(run({styles + "gpt2.json", bad, "--output=" + bad}), 2);  // exists already
   EXPECT_EQ(run({styles + "gpt2.json", bad, "--end=nonsense", "--output=" + path("t.bin")}), 2);
   EXPECT_THAT(err_, HasSubstr("no such token"));
   EXPECT_EQ(run({styles + "gpt2.json", bad, "--output=" + path("no/such/t.bin")}), 6);

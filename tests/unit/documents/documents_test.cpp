@@ -1,4 +1,4 @@
-// The documents: every link leads somewhere, and every command names what there is.
+// Documents: every link has a target, and every command names existing options and keys.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ std::vector<Line> document_lines(const fs::path& path) {
   return out;
 }
 
-// Every page, of the root and below docs, examples and tests.
+// RETURNS: every page in the root and below docs, examples and tests.
 std::vector<fs::path> all_documents() {
   std::vector<fs::path> out;
   const auto add = [&out](const fs::directory_entry& entry) {
@@ -50,7 +50,7 @@ std::vector<fs::path> all_documents() {
   return out;
 }
 
-// The name that a heading has in a link, as GitHub makes it.
+// RETURNS: a heading's name in links, as GitHub makes it.
 std::string anchor_of(const std::string& heading) {
   std::string out;
   for (const char c : heading) {
@@ -108,7 +108,7 @@ TEST(Documents, AreThereWhereTheProgramNamesThem) {
   }
 }
 
-// The commands that a page shows, word by word, without what a shell makes of them.
+// RETURNS: the commands that a page shows, word by word, without shell syntax.
 std::vector<std::vector<std::string>> shown_commands(const fs::path& document) {
   static const std::regex prompt(R"(^\s*(\$ )?)"), rest(R"(\s#\s.*$)"), next(R"(\s(&&|\|)\s)");
   std::vector<std::vector<std::string>> out;
@@ -128,7 +128,7 @@ std::vector<std::vector<std::string>> shown_commands(const fs::path& document) {
 }
 
 bool is_config_key(const std::string& key) {
-  // These are words of commands, or short for a key.
+  // Other words of commands, or short for a key.
   if (key == "machine" || key == "data" || key == "tokens") return true;
   return std::ranges::any_of(schema(), [&](const Field& field) {
     const std::string section = std::string(field.section) + ".";

@@ -1,4 +1,4 @@
-// What the README and the pages that it leads to show is what there is.
+// The README and the pages that it links to show what exists.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -25,7 +25,7 @@ std::string file_text(const std::string& name) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// One page: what does not fit goes to docs/.
+// One page: the rest belongs in docs/.
 TEST(Readme, IsShort) {
   const std::string text = file_text("README.md");
   EXPECT_LE(std::ranges::count(text, '\n'), 140);
@@ -36,7 +36,7 @@ TEST(Readme, TrainingPageShowsTheQuickstartConfigAsItIs) {
                                                        file_text("configs/quickstart.yaml") + "```\n"));
 }
 
-// Lines are broken on a terminal only.
+// Messages have line breaks only on a terminal.
 std::string without_breaks(const std::string& text) {
   std::istringstream words(text);
   std::string out;
@@ -54,7 +54,7 @@ TEST(Readme, FitPageShowsWhatThePlanSays) {
                         without_breaks(said) + " ```"));
 }
 
-// Outputs are pasted from runs: a placeholder that was never filled once stood in an example.
+// Outputs are pasted from runs. Regression: an example had a placeholder that was never filled in.
 TEST(Readme, HasNoPlaceholders) {
   for (const char* name :
        {"README.md", "docs/training.md", "docs/resume.md", "docs/evaluate-and-generate.md",
@@ -67,7 +67,7 @@ TEST(Readme, HasNoPlaceholders) {
   }
 }
 
-// A command in the table of the page, for each that there is.
+// The page's table has a row for every command.
 TEST(Readme, CommandPageNamesEveryCommand) {
   const std::string page = file_text("docs/commands.md");
   for (const Command* command : commands())

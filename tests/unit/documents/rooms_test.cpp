@@ -1,4 +1,4 @@
-// Rooms: ARCHITECTURE.md's table, cmake/rooms.cmake, the folders and every #include say the same.
+// Rooms: ARCHITECTURE.md's table, cmake/rooms.cmake, the folders and every #include agree.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -15,7 +15,7 @@
 namespace tidepool::rooms_test {
 
 using Names = std::set<std::string>;
-using Rooms = std::map<std::string, Names>;  // what each may include directly
+using Rooms = std::map<std::string, Names>;  // rooms that each may include directly
 
 constexpr size_t files_max = 40;
 constexpr size_t lines_max = 450;
@@ -44,7 +44,7 @@ struct Row {
   Names below;
 };
 
-// Rows of the table below "## Rooms": | `room` | what it is | `room`, `room` |
+// RETURNS: rows of the table below "## Rooms": | `room` | content | `room`, `room` |
 std::vector<Row> rows_of_architecture() {
   const std::string text = source_text("ARCHITECTURE.md");
   const size_t begin = text.find("\n## Rooms\n");
@@ -72,7 +72,7 @@ Rooms rooms_of_cmake() {
   return out;
 }
 
-// Operations of kernels and styles of model have folders below their room's.
+// Operations of kernels and styles of model lie in folders below their room's folder.
 std::string room_of(const std::filesystem::path& file) {
   const std::string folder = std::filesystem::relative(file, source_root()).parent_path().string();
   for (const char* room : {"kernels", "src/model"})
@@ -93,7 +93,7 @@ std::vector<std::filesystem::path> sources() {
   return out;
 }
 
-// The room of a header as #include names it; empty: not ours.
+// RETURNS: the room of an included header; empty: not ours.
 std::string included_room(const std::string& name) {
   for (const char* base : {"include", "src", "."}) {
     const std::filesystem::path path = source_root() / base / name;
@@ -136,7 +136,7 @@ TEST(Rooms, RoomsIncludeOnlyWhatStandsAboveThemInTheTable) {
   static const std::regex include("\n#include \"([^\"]+)\"");
   for (const auto& file : sources()) {
     const std::string name = std::filesystem::relative(file, source_root()).string();
-    if (name == "src/cli/main.cpp") continue;  // wires the program: GPUs where it is built with CUDA
+    if (name == "src/cli/main.cpp") continue;  // wires the program: GPUs if built with CUDA
     for (const std::string& header : all_matches("\n" + source_text(name), include)) {
       const std::string room = included_room(header);
       EXPECT_TRUE(room.empty() || reachable[room_of(file)].contains(room))

@@ -16,7 +16,7 @@ using test::TinyPlan;
 using ::testing::HasSubstr;
 using enum SegmentKind;
 
-// Records what the engine says.
+// Recorder records the engine's notifications.
 struct Recorder final : EngineObserver {
   std::vector<u64> completions;
   std::vector<std::string> events;
@@ -46,7 +46,7 @@ TEST(Engine, HoldsAnOpUntilOtherDomainsAreDone) {
   Recorder recorder;
   ASSERT_TRUE(run(tiny.plan, executor, {{body, 1}}, recorder));
   EXPECT_EQ(recorder.completions, (std::vector<u64>{0, 1, 2}));
-  EXPECT_TRUE(executor.of(1).in_flight.empty());  // issued once the read had completed
+  EXPECT_TRUE(executor.of(1).in_flight.empty());  // issued after the read had completed
   EXPECT_EQ(executor.of(2).in_flight, (std::vector<u64>{1}));
 }
 
@@ -60,7 +60,7 @@ TEST(Engine, GivesInFlightOpsOfTheDeviceOncePerLane) {
   ScriptedExecutor executor;
   Recorder recorder;
   ASSERT_TRUE(run(tiny.plan, executor, {{body, 1}}, recorder));
-  // b is behind a on its lane, and `before` is behind nothing but its own lane.
+  // b follows a on its lane; `before` follows only ops of its own lane.
   EXPECT_EQ(executor.of(4).in_flight, (std::vector<u64>{1, 2}));
 }
 
@@ -75,7 +75,7 @@ TEST(Engine, IssuesInPlanOrderWithinTheSlots) {
   u64 most = 0;
   executor.choose = [&] {
     most = std::max<u64>(most, executor.flying.size());
-    return static_cast<int>(executor.flying.size()) - 1;  // youngest first
+    return static_cast<int>(executor.flying.size()) - 1;  // last submitted first
   };
   Recorder recorder;
   ASSERT_TRUE(run(tiny.plan, executor, {{body, 1}}, recorder));
@@ -107,7 +107,7 @@ TEST(Engine, LinkedRunsOverlapAlongTheirEdges) {
       return std::any_of(executor.flying.begin(), executor.flying.end(),
                          [&](const auto& f) { return f.issue.sequence == s; });
     };
-    overlapped |= flying(3) && flying(1);  // the second body's read beside the first one's forward
+    overlapped |= flying(3) && flying(1);  // the second body's read runs beside the first body's forward
     early |= executor.submitted(4) && flying(2);
     return 0;
   };
@@ -134,7 +134,7 @@ TEST(Engine, UnlinkedRunsMeetAtRest) {
   ASSERT_TRUE(run(tiny.plan, executor, {{body, 4}, {drain, 5}, {evaluation, 5}}, recorder));
   EXPECT_FALSE(mixed);
   EXPECT_EQ(executor.of(0).issue.step, 4u);
-  EXPECT_EQ(executor.of(2).issue.step, 4u);  // a drain works for the step before its own
+  EXPECT_EQ(executor.of(2).issue.step, 4u);  // a drain works for the previous step
   EXPECT_EQ(recorder.events,
             (std::vector<std::string>{"rest", "start body", "start drain", "finish body", "rest",
                                       "finish drain", "start evaluation", "finish evaluation", "rest"}));
@@ -209,7 +209,7 @@ TEST(Engine, StopsOnAPlanThatCannotGoOn) {
   EXPECT_THAT(result.error().message, HasSubstr("cycle"));
 }
 
-// Ctrl-Z, `docker pause`, a laptop that sleeps: one wait ends hours after it began, and nothing hangs.
+// Ctrl-Z, `docker pause`, a sleeping laptop: one wait ends hours after it began, and nothing hangs.
 TEST(Engine, TimeInWhichTheProcessWasStoppedIsNoHang) {
   TinyPlan tiny;
   for (u32 i = 0; i < 4; ++i) tiny.add(body, OpKind::forward, LaneKind::compute);
@@ -233,7 +233,7 @@ TEST(Engine, PatientWaitsInARowAreAHang) {
   const auto done = run(tiny.plan, executor, {{body, 1}}, recorder, Nanos{300'000'000'000});
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().kind, ErrorKind::internal);
-  EXPECT_EQ(waits, 300u);  // of a second each
+  EXPECT_EQ(waits, 300u);  // one second each
 }
 
 }  // namespace tidepool::loop_test

@@ -10,7 +10,7 @@ namespace tidepool::profile_test {
 using test::TinyPlan;
 using enum SegmentKind;
 
-// Tells a profile what an engine would.
+// Story notifies a profile as an engine would.
 struct Story {
   explicit Story(const Plan& plan) : plan(plan) {}
   void begin(EngineObserver& o, SegmentRun run) {
@@ -48,14 +48,15 @@ TEST(TimeProfile, FollowsAGapToWhatCausedIt) {
   profile.at_rest();
   const PhaseProfile& p = profile.of(body);
   EXPECT_EQ(exposed(p, Cause::compute), 200u);
-  EXPECT_EQ(exposed(p, Cause::disk_read), 60u);  // of its 160, 100 were hidden
+  EXPECT_EQ(exposed(p, Cause::disk_read), 60u);  // 100 of its 160 were hidden
   EXPECT_EQ(exposed(p, Cause::h2d), 30u);
   EXPECT_EQ(exposed(p, Cause::other), 10u);
   EXPECT_EQ(p.wall().value, 300u);
   EXPECT_EQ(p.busy[static_cast<u32>(LaneKind::disk_read)].value, 160u);
 }
 
-// Two at once fit on the disk: the third waits for a slot, and the gap is the disk's from its start.
+// The disk takes two requests at once: the third waits for a slot, and the gap is caused by the disk from its
+// start.
 TEST(TimeProfile, WaitingForATurnOnADiskLaneIsTheDisks) {
   TinyPlan tiny;
   const OpId first = tiny.add(body, OpKind::forward, LaneKind::compute);
@@ -76,7 +77,7 @@ TEST(TimeProfile, WaitingForATurnOnADiskLaneIsTheDisks) {
   EXPECT_EQ(exposed(profile.of(body), Cause::other), 0u);
 }
 
-// A request that is late because the one before it was: for what that one waited.
+// A request delayed by the previous request has the cause for which that request waited.
 TEST(TimeProfile, FollowsTheOrderOfADiskLane) {
   TinyPlan tiny;
   const OpId first = tiny.add(body, OpKind::forward, LaneKind::compute);
@@ -108,7 +109,7 @@ TEST(TimeProfile, NamesWhatBinds) {
   EXPECT_EQ(binding_resource(phase), "disk_write");
   set(Cause::h2d, 95);
   EXPECT_EQ(binding_resource(phase), "h2d");
-  // Near a tie the name must not flip with every change.
+  // Near a tie the name must not change with every small difference.
   set(Cause::h2d, 91);
   EXPECT_EQ(binding_resource(phase), "h2d and disk_write");
   set(Cause::h2d, 89);

@@ -34,7 +34,7 @@ TEST_P(SimPlans, ReadNothingWrongUnderAnyTiming) {
   ASSERT_TRUE(plan) << plan.error().message;
   for (u64 seed = 0; seed < 20; ++seed) {
     SimOptions options{.seed = seed, .jitter = seed == 0 ? 0.0 : 3.0, .swarm = seed == 0 ? 1.0 : 20.0};
-    // From a disk that binds to one that is free.
+    // From a disk that is the bottleneck to a disk that costs nothing.
     options.machine.disk.read_bytes_per_s = options.machine.disk.mixed_bytes_per_s = seed % 2 ? 1e8 : 1e11;
     options.machine.host.adam_bytes_per_s = seed % 3 ? 1e9 : 1e12;
     const auto executor = SimExecutor::create(*plan, graph, options);
@@ -64,7 +64,7 @@ TEST_P(SimPlans, TakeTheSameTimeTwice) {
   EXPECT_EQ(took[0], took[1]);
 }
 
-// The smallest budgets that this graph's plan accepts, found from above.
+// RETURNS: the smallest budgets that this graph's plan accepts, searched from above.
 Budgets tight(const ModelGraph& graph, PlanOptions options) {
   for (Bytes* tier : {&options.budgets.device, &options.budgets.host}) {
     for (u64 cut = 32 * mib; cut >= frame_alignment; cut /= 2) {
@@ -96,7 +96,7 @@ TEST(SimExecutor, TightBudgetsReadNothingWrong) {
   }
 }
 
-// The canary: what verify_plan refuses before a run, the simulation sees in it.
+// The canary: the simulation finds at run time the fault that verify_plan refuses before a run.
 TEST(SimExecutor, SeesThatEdgesAreMissing) {
   const ModelGraph graph = test::make_graph({.layers = 6, .precision = Precision::bf16});
   auto plan = make_plan(

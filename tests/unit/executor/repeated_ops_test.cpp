@@ -1,4 +1,4 @@
-// Which layers launch the same in every step, and where a GPU's budget leaves room for their graphs.
+// Tests which layers launch the same in every step, and when a GPU's budget reserves room for their graphs.
 #include "executor/repeated_ops.h"
 
 #include <gtest/gtest.h>
@@ -37,8 +37,8 @@ TEST(RepeatedOps, AreLayersThatDropNothing) {
   EXPECT_TRUE(repeating(graph_of(small_model(), 1, {.r = 8, .dropout = 0.1})).empty());
 }
 
-// A layer's forward of GPT-2 small: 7.1 M weights and 8192 tokens are 0.13 TFLOP, 0.04 ms of the fastest GPU.
-// With eight times the tokens no GPU does it in 0.2 ms.
+// A layer's forward of GPT-2 small: 7.1 M weights and 8192 tokens are 0.13 TFLOP, 0.04 ms on the fastest GPU.
+// With eight times the tokens no GPU needs less than 0.2 ms.
 TEST(RepeatedOps, RoomIsLeftWhereTheyMayBeShort) {
   const ModelGraph few = graph_of(small_model(), 8), many = graph_of(small_model(), 64);
   EXPECT_TRUE(may_have_short_ops(few));

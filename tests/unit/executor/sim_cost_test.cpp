@@ -1,4 +1,4 @@
-// What collectives need of a machine, by hand.
+// Costs of collectives on a machine, calculated by hand.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ Plan plan_of(const ModelGraph& graph) {
       .value();
 }
 
-// Each test makes scarce what it is about.
+// Each test makes the resource that it tests scarce.
 Machine gpus_without_interconnect() {
   Machine m;
   m.device.kind = DeviceKind::cuda;
@@ -38,7 +38,7 @@ Machine gpus_without_interconnect() {
 
 class SimCost : public ::testing::Test {
  protected:
-  // Of what one device gets, of the first op of the kind.
+  // RETURNS: bytes that each device receives in the first op of the kind.
   double bytes_of_each(OpKind kind) const {
     const Op& op = first(kind);
     return static_cast<double>(collective_bytes(plan, body().operands_of(op), kind).value) / devices;
@@ -75,7 +75,7 @@ TEST_F(SimCost, WithoutAnInterconnectCollectivesTakeTheWayOfCopies) {
 
     Machine narrow_switch = gpus_without_interconnect();
     narrow_switch.copies.switch_bytes_per_s = 1e8;
-    EXPECT_DOUBLE_EQ(seconds(kind, narrow_switch), 2 * each / 1e8);  // two devices behind it
+    EXPECT_DOUBLE_EQ(seconds(kind, narrow_switch), 2 * each / 1e8);  // two devices share it
 
     Machine slow_memory = gpus_without_interconnect();
     slow_memory.host.memory_bytes_per_s = 1e8;

@@ -1,4 +1,4 @@
-// Shares of resources that work out by hand.
+// Shares of resources, calculated by hand.
 #include <gtest/gtest.h>
 
 #include "executor/sim/fluid.h"
@@ -37,8 +37,8 @@ TEST(Fluid, TwoShareALinkAndTheSecondSpeedsUpOnceTheFirstIsDone) {
   EXPECT_DOUBLE_EQ(fluid.now(), 3.0);  // the last 10 at full speed
 }
 
-// Each flow has a link of its own; memory, which both use, holds them back, and what one leaves free
-// the other gets.
+// Each flow has its own link; shared memory limits both, and a flow gets the memory that the other leaves
+// free.
 TEST(Fluid, WhatOneCannotUseTheOtherGets) {
   Fluid fluid({100.0, 12.0, 12.0});  // memory, link a, link b
   fluid.set_capacity(0, 16.0);
@@ -72,8 +72,8 @@ TEST(Fluid, DelaysUseNothingAndTiesFallById) {
   EXPECT_DOUBLE_EQ(fluid.now(), 1.0);
 }
 
-// What is done is done: with any flows, the time is at least the work of the busiest resource, and at
-// most the sum of what each flow takes alone.
+// For any flows, the time is at least the work of the busiest resource and at most the sum of the times that
+// the flows take alone.
 TEST(Fluid, NoResourceDoesMoreThanItCan) {
   for (u64 seed = 1; seed <= 50; ++seed) {
     u64 state = seed * 0x9e3779b97f4a7c15;

@@ -1,6 +1,6 @@
-// Random plans under timings that no machine has: lanes up to 30 times faster or slower than they should
-// be, disk requests that overtake each other. No seed may find a hazard in a plan that verifies, and
-// some must find the one that is put in. TIDEPOOL_SWARM sets how many are run.
+// Random plans under extreme timings: lanes up to 30 times faster or slower than predicted, disk requests
+// that overtake each other. No seed may find a hazard in a plan that verifies, and some must find an injected
+// one. TIDEPOOL_SWARM sets the number of plans.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -45,7 +45,7 @@ Result<void> simulate(const Plan& plan, const ModelGraph& graph, u32 seed) {
 TEST(SimSwarm, FindsNoHazardInRandomPlans) {
   const u32 wanted = simulations();
   u32 done = 0;
-  constexpr u32 timings = 5;  // of one plan
+  constexpr u32 timings = 5;  // per plan
   for (u32 seed = 0; done < wanted; ++seed) {
     const test::RandomCase c = test::random_case(seed, 1 + seed % 4);
     const ModelGraph graph = test::make_graph(c.shape);
@@ -59,7 +59,7 @@ TEST(SimSwarm, FindsNoHazardInRandomPlans) {
   RecordProperty("simulations", static_cast<int>(done));
 }
 
-// One edge less, of those that verify_plan insists on: some timings show it.
+// Removes an edge that verify_plan requires: some timings reveal it.
 TEST(SimSwarm, SeesTheCanaryInSomeSeeds) {
   const ModelGraph graph = test::make_graph({});
   auto plan = make_plan(graph, {.budgets = {Bytes{700 * kib}, Bytes{500 * kib}, Bytes{gib}},
@@ -67,7 +67,7 @@ TEST(SimSwarm, SeesTheCanaryInSomeSeeds) {
                                 .chunk_bytes = Bytes{16 * kib}});
   ASSERT_TRUE(plan) << plan.error().message;
   Segment& body = plan->segments[static_cast<u32>(SegmentKind::body)];
-  Op* forward = nullptr;  // the last copy that a forward waits for is forgotten
+  Op* forward = nullptr;  // the last copy that a forward waits for is removed
   for (Op& op : body.ops) {
     if (op.kind != OpKind::forward || op.deps_count == 0) continue;
     OpId& dep = body.deps[op.deps_begin + op.deps_count - 1];

@@ -1,4 +1,4 @@
-// Choices by predicted time, against all of them.
+// Compares choices by predicted time with an exhaustive search.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,7 +12,7 @@
 
 namespace tidepool::advisor_test {
 
-// A machine whose binding resource changes with the seed.
+// A machine whose bottleneck depends on the seed.
 Machine machine_of(u32 seed) {
   Machine m;
   m.device.kind = seed % 2 ? DeviceKind::cuda : DeviceKind::cpu;
@@ -61,7 +61,7 @@ double best_of_all(const Case& c, const Machine& machine) {
   return best;
 }
 
-// The two on which simpler searches failed; TIDEPOOL_EXHAUSTIVE=1 runs all twelve.
+// The two seeds on which simpler searches failed; TIDEPOOL_EXHAUSTIVE=1 runs all twelve.
 TEST(ChoosePlan, IsWithinThreePercentOfAnExhaustiveSearch) {
   std::vector<u32> seeds = {4, 11};
   if (std::getenv("TIDEPOOL_EXHAUSTIVE") != nullptr) seeds = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
@@ -94,7 +94,7 @@ TEST(ChoosePlan, WhatIsFixedStaysFixed) {
   EXPECT_EQ(choice->plan.chunk_elements, 4096u);
 }
 
-// A GPU whose first blocks' updates are waited for, with room for the state of some blocks.
+// A GPU that waits for updates of the first blocks, with room for the state of some blocks.
 TEST(ChoosePlan, TheFirstBlocksRestOnTheDeviceWhereTheirUpdatesAreWaitedFor) {
   ModelConfig model = default_model(Family::gpt2);
   model.vocab_size = 8192, model.positions = 256, model.width = 256, model.layers = 8, model.heads = 4;
@@ -131,7 +131,8 @@ TEST(Forecast, StopsWhereItIsNotWorthItsEndAndOnlyThere) {
     };
     EXPECT_EQ(with(step * 1.01), step);
     EXPECT_EQ(with(step * 0.9), step * 0.9);
-    EXPECT_LE(least_step_seconds(*plan, c.graph, machine, {}), 1.02 * step);  // the last body may still gain
+    // the last body may still gain time
+    EXPECT_LE(least_step_seconds(*plan, c.graph, machine, {}), 1.02 * step);
   }
 }
 
@@ -146,7 +147,7 @@ TEST(Outlook, NoForecastIsFasterThanTheLeast) {
     const Outlook o = outlook({*plan, c.graph, machine, *found, 1'000'000});
     EXPECT_GE(found->step_seconds, 0.98 * o.least_step_seconds) << seed << " " << o.least_binds;
     EXPECT_GT(o.days, 0);
-    // One thread gathers and hashes what the disk then writes, and a save has a few fsyncs at the least.
+    // One thread gathers and hashes before the disk writes, and a save has at least a few fsyncs.
     EXPECT_GT(o.save_seconds,
               0.004 + static_cast<double>(o.checkpoint.value) / machine.disk.write_bytes_per_s);
   }
@@ -168,7 +169,7 @@ TEST(WhatIf, AFasterDiskHelpsWhereTheDiskBinds) {
   EXPECT_LT(seconds.at("disk +25%"), now * 0.9);
   EXPECT_NEAR(seconds.at("compute +25%"), now, now * 0.02);
   EXPECT_NEAR(seconds.at("host memory +25%"), now, now * 0.02);
-  EXPECT_FALSE(seconds.contains("interconnect +25%"));  // there is one device
+  EXPECT_FALSE(seconds.contains("interconnect +25%"));  // there is only one device
 }
 
 }  // namespace tidepool::advisor_test

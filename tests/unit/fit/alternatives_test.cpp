@@ -1,4 +1,4 @@
-// What is advised where a job does not fit: only what the next call takes, and found in bounded work.
+// Advice for jobs that do not fit: only settings that the next call accepts, found with bounded work.
 #include "fit/alternatives.h"
 
 #include <fmt/format.h>
@@ -26,11 +26,11 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A GPU's, without a disk.
+// A machine with a GPU and without a disk.
 Machine box(Bytes device, Bytes host) {
   Machine m{.name = "box"};
   m.device.kind = DeviceKind::cuda;
-  // As much as a budget may have, and what a GPU takes beside it.
+  // Memory for this budget, plus the memory that a GPU takes beside it.
   m.device.memory = device;
   if (device.value > 0) m.device.memory += gpu_context + gpu_headroom(Bytes{}, 1).total();
   m.host.memory = host;
@@ -54,7 +54,7 @@ Error refused(const Config& config, const std::optional<Machine>& machine,
   return add_alternatives(config, options, machine ? room_in(*machine) : BudgetRoom{}, plan.error(), how);
 }
 
-// All that is advised, each of it planned with the budgets that the machine takes.
+// Plans every advised setting with the budgets that the machine accepts.
 void expect_taken(const Config& config, const Machine& machine, const Error& error) {
   const auto said = parse_json(refusal_json(error), ErrorKind::internal, "refusal");
   ASSERT_TRUE(said) << error.message;
@@ -99,7 +99,7 @@ TEST(Alternatives, AMachineWithoutADiskIsNotAdvisedOne) {
 TEST(Alternatives, WhereNoOneBudgetIsEnoughSeveralAreAdvised) {
   const TrainDir dir;
   const Config config = config_with(dir, Bytes{200 * kib}, Bytes{2 * mib});
-  // As much as makes room for the windows and not for the state, which then lies in the host.
+  // Room for the windows but not for the state, which then lies in host memory.
   const Machine machine = box(Bytes{1 * mib}, Bytes{8 * gib});
   const Error error = refused(config, machine);
   EXPECT_THAT(error.message, HasSubstr("set memory.device="));
@@ -111,7 +111,7 @@ TEST(Alternatives, ABudgetAboveTheMachineIsNotAdvised) {
   const TrainDir dir;
   const Config config = config_with(dir, Bytes{64 * kib}, Bytes{64 * mib});
   ASSERT_THAT(refused(config, std::nullopt).message, HasSubstr("set memory.device="));
-  const Bytes page_tables{128 * kib};  // of a host budget of 64 MiB
+  const Bytes page_tables{128 * kib};  // for a host budget of 64 MiB
   const Error error = refused(config, box(Bytes{100 * kib} + page_tables, Bytes{8 * gib}));
   EXPECT_THAT(error.message, HasSubstr(", and the machine has 100KiB for it"));
   EXPECT_THAT(error.message, EndsWith("use a smaller model, or a machine that has more"));
@@ -139,13 +139,13 @@ TEST(Alternatives, WhereTheSearchWasCutItIsNotSaidThatNothingFits) {
                                       "fit: the search for them takes long and was cut short"));
 }
 
-// They were all that the machine has.
+// Regression: the advised budgets were the machine's whole memory.
 TEST(Alternatives, BudgetsThatCouldNotBeTriedAreNotAdvised) {
   const TrainDir dir;
   const Config config = config_with(dir, Bytes{200 * kib}, Bytes{2 * mib});
   ASSERT_GT(refused(config, std::nullopt).changes.size(), 1u);
   const Error error = refused(config, std::nullopt, {.change_ops_max = 1});
-  EXPECT_EQ(error.changes.size(), 1u);  // the planner's
+  EXPECT_EQ(error.changes.size(), 1u);  // the planner's change
   EXPECT_THAT(error.message, EndsWith("; or use a smaller model; other changes may fit: the search for them "
                                       "takes long and was cut short"));
 }
@@ -166,7 +166,7 @@ TEST(Alternatives, TheMessageSaysTheChanges) {
     EXPECT_THAT(error.message, HasSubstr(change_text(error.changes[i])));
 }
 
-// 64 times as many micro-batches are more than can be planned, twice as many are not.
+// 64 times as many micro-batches exceed the planner's limit, twice as many do not.
 TEST(Alternatives, OfManyMicroBatchesASmallerBatchIsFound) {
   const TrainDir dir;
   Config config = config_with(dir, Bytes{5 * mib}, Bytes{16 * mib});
@@ -238,8 +238,8 @@ TEST(BudgetRoom, DevicesMadeOfCoresShareTheHost) {
   EXPECT_FALSE(room.takes({Bytes{5 * gib}, Bytes{120 * gib}, Bytes{0}}));
 }
 
-// 24 GB are 22888 MiB and a bit, of which page tables of a GiB take two: what a config can say must not be
-// more.
+// 24 GB are slightly more than 22888 MiB, of which page tables of a GiB take two: a value for a config must
+// be rounded down.
 TEST(BudgetRoom, IsWhatAConfigCanSay) {
   const BudgetRoom room = room_in(box(Bytes{24'000'000'000}, Bytes{}));
   const Budgets had{Bytes{gib}, Bytes{gib}, Bytes{0}};
@@ -247,7 +247,7 @@ TEST(BudgetRoom, IsWhatAConfigCanSay) {
   EXPECT_EQ(room.most(had, Tier::host), std::nullopt);
 }
 
-// A V100's 32 GiB beside 232 GiB that are pinned: 453 MiB of page tables, NCCL, kernels and the context.
+// A V100's 32 GiB with 232 GiB of pinned memory: 453 MiB of page tables, NCCL, kernels and the context.
 TEST(BudgetRoom, AGpuHoldsMoreThanItsBudget) {
   Machine machine = box(Bytes{}, Bytes{240 * gib});
   machine.device.memory = Bytes{32 * gib};

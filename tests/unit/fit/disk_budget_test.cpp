@@ -1,4 +1,4 @@
-// memory.disk: a size, nothing, or what the swap directory's file system has free.
+// memory.disk: a size, nothing, or the free space of the swap directory's file system.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 using test::TrainDir;
 using ::testing::HasSubstr;
 
-// A file system that exists and has nothing free.
+// A file system that exists and has no free space.
 constexpr const char* full_directory = "/proc/tidepool";
 
 Config disk_config(const TrainDir& dir, Bytes disk) {
@@ -41,11 +41,12 @@ TEST(DiskBudget, AutoIsWhatTheSwapDirectorysFileSystemHasFree) {
   EXPECT_EQ(*disk_budget(config), Bytes{5 * mib});
 }
 
-// A killed run's swap file is cleared before ours is made: its resume must not find the disk too small.
+// A killed run's swap file is cleared before ours is made, so its resume must not find the disk too small.
 TEST(DiskBudget, WhatADeadJobLeftCountsAsFree) {
   const TrainDir dir;
   fs::create_directory(dir / "swap");
-  // Others write to the same disk meanwhile, so a few tries; without the rule each would be 64 MiB off.
+  // A few tries, because other processes write to the same disk; without the rule each try would be 64 MiB
+  // off.
   double off = 0;
   for (int i = 0; i < 5; ++i) {
     fs::remove(dir / "swap/tidepool.swap");
@@ -58,7 +59,7 @@ TEST(DiskBudget, WhatADeadJobLeftCountsAsFree) {
   EXPECT_LT(off, 32.0 * mib);
 }
 
-// The default, on a disk that is full: no key of the config mends that, so it is no question of budgets.
+// The default budget on a full disk: no config key helps, so the error is not about budgets.
 TEST(DiskBudget, AFullDiskIsAnIoFaultThatNamesIt) {
   const TrainDir dir;
   const Config config = disk_config(dir, disk_auto);
@@ -84,7 +85,7 @@ TEST(DiskBudget, WhatElseIsShortIsToldBesideTheDisk) {
   EXPECT_EQ(error.kind, ErrorKind::does_not_fit);
   EXPECT_THAT(error.message, HasSubstr("device needs"));
   EXPECT_THAT(error.message, HasSubstr("has 0 B free, which is too little as well"));
-  EXPECT_THAT(error.message, ::testing::Not(HasSubstr("set memory.")));  // which alone would not do
+  EXPECT_THAT(error.message, ::testing::Not(HasSubstr("set memory.")));  // not enough by itself
   EXPECT_TRUE(error.changes.empty());
 }
 

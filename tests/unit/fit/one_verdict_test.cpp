@@ -1,5 +1,5 @@
-// `plan`, `doctor`, `--what-if` and `train` say the same of a config and its budgets: whether the job fits.
-// TIDEPOOL_VERDICTS sets how many random configs are asked about.
+// `plan`, `doctor`, `--what-if` and `train` agree on whether a config fits its budgets. TIDEPOOL_VERDICTS
+// sets the number of random configs.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ Config random_config(const TrainDir& dir, u32 seed) {
 }
 
 bool is_does_not_fit(const Error& error) {
-  return error.kind == ErrorKind::does_not_fit || error.kind == ErrorKind::io;  // of the disk
+  return error.kind == ErrorKind::does_not_fit || error.kind == ErrorKind::io;  // for the disk
 }
 
 bool plan_fits(const Config& config) {
@@ -69,7 +69,7 @@ bool train_fits(const Config& config) {
   return report.has_value();
 }
 
-// The budgets and clipping of the config are the change; what it is a change of has room enough.
+// The what-if change is the config's budgets and clipping; the unchanged job has enough room.
 void expect_what_if_agrees(const Config& config) {
   const ModelGraph graph = make_graph(config).value();
   const PlanOptions asked = plan_options(config, disk_budget(config).value());

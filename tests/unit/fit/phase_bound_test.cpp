@@ -1,4 +1,4 @@
-// The least seconds of a step's phases: against replays, and by hand where only one resource works.
+// Lower bounds of a step's phases: against replays, and by hand if only one resource works.
 #include "fit/phase_bound.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ Plan plan_of(const ModelGraph& graph, const PlanOptions& options) {
   return make_plan(graph, options).value();
 }
 
-// Of every block: a micro-batch's forward, backward, and backward with recompute.
+// For every block: a micro-batch's forward, backward, and backward with recompute.
 std::vector<BlockSeconds> blocks_of(const ModelGraph& graph, double forward) {
   return std::vector<BlockSeconds>(graph.blocks.size(), {forward, 2 * forward, 3 * forward});
 }
@@ -55,7 +55,7 @@ TEST(PhaseBounds, NoReplayIsFaster) {
     const auto blocks = blocks_of(graph, seed % 3 == 0 ? 2e-3 : 2e-5);
     const double replayed = forecast(plan, graph, machine, {.blocks = blocks}).value().step_seconds;
     const double least = sum_of(phase_bounds({plan, graph, machine, blocks, true}));
-    EXPECT_LE(least, replayed * 1.02) << seed;  // the last of four replayed steps may be a little short
+    EXPECT_LE(least, replayed * 1.02) << seed;  // the last of four replayed steps may be slightly shorter
     EXPECT_GT(least, replayed * 0.2) << seed;
     EXPECT_LE(sum_of(phase_bounds({plan, graph, machine, blocks, false})), least * 1.001) << seed;
   }
@@ -67,7 +67,7 @@ TEST(PhaseBounds, WhereNothingMovesTheyAreTheTimeToCompute) {
   Machine machine = machine_of(1e9, 1e9);
   machine.device.memory_bytes_per_s = machine.host.memory_bytes_per_s = 1e18;
   const auto bounds = phase_bounds({plan, graph, machine, blocks_of(graph, 1.0), true});
-  // The head has no forward of its own; embedding and head have no inside to keep.
+  // The head has no forward of its own; embedding and head have nothing inside to keep.
   const double layers = static_cast<double>(graph.blocks.size() - 2);
   const double forward = 2 * (layers + 1), backward = 2 * (2 * layers + 2 * 3);
   ASSERT_EQ(bounds.size(), 2u);
@@ -78,8 +78,7 @@ TEST(PhaseBounds, WhereNothingMovesTheyAreTheTimeToCompute) {
   EXPECT_EQ(bounds[0].binds, "compute");
 }
 
-// All that the disk must move, over its rate; and with clipping more, as far as memory does not hold what
-// the forward's updates need.
+// The disk's bytes over its rate; with clipping more, unless memory holds what the forward's updates need.
 TEST(PhaseBounds, TheDiskBindsBothPhasesOfASlowOne) {
   const ModelGraph graph = graph_of(6, Precision::bf16);
   PlanOptions options = {.budgets = {Bytes{700 * kib}, Bytes{700 * kib}, Bytes{gib}},

@@ -1,4 +1,4 @@
-// What a resumed run says of a plan that is not the one before.
+// Notes of a resumed run about a changed plan.
 #include "run/plan_change.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ std::string text_of(const Config& config) {
   return plan ? plan_text(config, *plan) : "";
 }
 
-// Kernels differ, and it was said that numbers do not depend on it.
+// Regression: the note said that numbers do not depend on the change, although kernels differ.
 TEST(PlanChange, AnotherKindOfDeviceIsAChangedSetting) {
   const TrainDir dir;
   Config config = test::small_config(dir);
@@ -55,7 +55,7 @@ TEST(PlanChange, NamesWhatDiffers) {
               HasSubstr("b 2 -> none"));
 }
 
-// A run is stopped as one config has it and goes on as another: what training accepts, by what it says of it.
+// Stops a run with one config and resumes with another: tests changes that training accepts, by its notes.
 class ResumedPlan : public ::testing::Test {
  protected:
   Config of(const char* executor, u32 accumulation) const {
@@ -78,7 +78,7 @@ class ResumedPlan : public ::testing::Test {
   TrainDir dir_;
 };
 
-// It said "other places or movements: losses and weights do not depend on it".
+// Regression: the note was "other places or movements: losses and weights do not depend on it".
 TEST_F(ResumedPlan, OnOneDeviceInsteadOfTwoSumsInAnotherOrder) {
   const std::string line = change(of("cpu:2", 2), of("cpu", 4));
   EXPECT_THAT(line, HasSubstr("devices 2 -> 1"));

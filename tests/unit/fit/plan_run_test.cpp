@@ -1,4 +1,4 @@
-// One plan for `train` and `tidepool plan`: by bytes, or by the time that a machine file predicts.
+// `train` and `tidepool plan` make one plan: by bytes, or by the time that a machine file predicts.
 #include "fit/plan_run.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// A slow disk and fast copies, or what the test asks for.
+// Writes a machine file with a slow disk and fast copies, changed as the test asks.
 std::string write_machine(const TrainDir& dir, const std::string& name, void (*change)(Machine&)) {
   Machine m{.name = name};
   m.device.memory = m.host.memory = Bytes{8 * gib};
@@ -59,8 +59,8 @@ TEST(PlanRun, WithoutAFileItGoesByBytes) {
   EXPECT_TRUE(describe_choice(config, *plan).empty());
 }
 
-// What plan_run advises instead of the first advice, as overrides. Each of them is planned, and the advice,
-// too.
+// RETURNS: alternatives that plan_run advises beside the first advice, as overrides. Plans each of them, and
+// the first.
 std::vector<std::string> followed_alternatives(const Config& config) {
   std::vector<std::string> all;
   const auto refused = plan_run(config, make_graph(config).value(), PlanFor::this_machine);
@@ -98,7 +98,7 @@ TEST(PlanRun, WhereItDoesNotFitASmallerJobThatDoesIsTold) {
               ElementsAre(HasSubstr("per_device_train_batch_size"), HasSubstr("sequence_length")));
 }
 
-// It was advised sequences and a precision that the checkpoint then refused.
+// Regression: the advice named a number of sequences and a precision that the checkpoint then refused.
 TEST(PlanRun, ARunThatGoesOnIsAdvisedWhatItsCheckpointTakes) {
   const TrainDir dir;
   const Config config = too_large(dir);
@@ -119,7 +119,7 @@ TEST(PlanRun, WhereSeveralBudgetsAreShortOneAloneIsTold) {
   EXPECT_THAT(followed_alternatives(config), ElementsAre(StartsWith("memory.device=")));
 }
 
-// Windows that do not fit fit no better with fewer tokens: what would not help is not told.
+// If a window does not fit, fewer tokens do not help, so no smaller job is advised.
 TEST(PlanRun, WhereNoSmallerJobFitsNoneIsTold) {
   const TrainDir dir;
   Config config = test::small_config(dir);
@@ -130,7 +130,7 @@ TEST(PlanRun, WhereNoSmallerJobFitsNoneIsTold) {
   EXPECT_THAT(refused.error().message, ::testing::Not(HasSubstr("train.")));
 }
 
-// train goes by the disk that is here, of which the file knows nothing.
+// train uses this machine's disk, which the file does not describe.
 TEST(PlanRun, TrainIsAdvisedADiskThatTheFileDoesNotHave) {
   const TrainDir dir;
   Config config = test::small_config(dir);
@@ -144,7 +144,7 @@ TEST(PlanRun, TrainIsAdvisedADiskThatTheFileDoesNotHave) {
   EXPECT_THAT(plan.error().message, HasSubstr("and the machine has no disk"));
 }
 
-// The plan's page and the report's say the same bytes of a steady step; the means of a short run are others.
+// The pages of the plan and the report state the same bytes of a steady step; means of a short run differ.
 TEST(PlanRun, AReportTellsTheSteadyStepThatThePlanTold) {
   const TrainDir dir;
   const Config config = tight_config(dir);
@@ -201,7 +201,7 @@ TEST(PlanRun, TrainRefusesDevicesThatItCannotRunOn) {
   EXPECT_THAT(train.error().message, HasSubstr("tidepool probe"));
 }
 
-// On all of the file's GPUs, with activations as they have them and room for what is no frame.
+// Uses all GPUs of the file, with activations in GPU precision and room for memory outside frames.
 TEST(PlanRun, PlansForTheGpusOfTheFile) {
   const TrainDir dir;
   Config config = tight_config(dir);
@@ -218,11 +218,11 @@ TEST(PlanRun, PlansForTheGpusOfTheFile) {
   EXPECT_EQ(make_graph(there)->activations, Precision::bf16);
   EXPECT_EQ(make_graph(config)->activations, Precision::fp32);
 
-  config.machine.executor = "cuda:1";  // named: that one alone
+  config.machine.executor = "cuda:1";  // named: only this GPU
   EXPECT_EQ(on_machine(config, machine_of_file(config).value()).machine.executor, "cuda:1");
 }
 
-// On a machine with a GPU, too.
+// Also on a machine with a GPU.
 TEST(PlanRun, AutoIsWhatTheFileHas) {
   const TrainDir dir;
   Config config = tight_config(dir);
@@ -234,7 +234,7 @@ TEST(PlanRun, AutoIsWhatTheFileHas) {
   EXPECT_EQ(on_machine(config, machine_of_file(config).value()).machine.executor, "cuda:0,1");
 }
 
-// Why `plan` refuses that executor for the file of the config. Empty: it does not.
+// RETURNS: why `plan` refuses that executor for the config's file; empty: it is accepted.
 std::string refusal_of(Config config, const std::string& executor) {
   config.machine.executor = executor;
   const auto question =
@@ -356,7 +356,7 @@ TEST(PlanRun, BudgetsAboveTheMachineDoNotFit) {
 
 TEST(PlanRun, DevicesMadeOfCoresShareTheHostsMemory) {
   const TrainDir dir;
-  Config config = tight_config(dir);  // 2 MiB of each device, 3 MiB of the host
+  Config config = tight_config(dir);  // 2 MiB on each device, 3 MiB on the host
   config.machine.file = write_machine(dir, "small", [](Machine& m) { m.host.memory = Bytes{7 * mib}; });
   for (const PlanFor who : {PlanFor::this_machine, PlanFor::machine_of_file}) {
     config.machine.executor = "cpu:2";
@@ -370,7 +370,7 @@ TEST(PlanRun, DevicesMadeOfCoresShareTheHostsMemory) {
   }
 }
 
-// train goes by the disk that is here, which may have more free by now than when it was probed.
+// train uses this machine's disk, which may have more free space than when it was probed.
 TEST(PlanRun, ADiskBudgetAboveTheMachinesDoesNotFit) {
   const TrainDir dir;
   Config config = tight_config(dir);
@@ -400,7 +400,7 @@ TEST(PlanRun, AnotherMachineIsSaid) {
               HasSubstr("4 cores of Some CPU, and this run has 4 of Another:"));
 }
 
-// The numbers are those of any plan, and a resumed run goes on with the plan that it had.
+// Numbers are the same as with any plan, and a resumed run keeps its plan.
 TEST(PlanRun, TrainingByAFileChangesNoNumber) {
   const TrainDir dir;
   Config config = tight_config(dir);

@@ -1,4 +1,4 @@
-// A model that is not trained is planned for its forward: of its state only parameters.
+// A model that is not trained is planned for forward only: its state is parameters only.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ TEST(PlanInference, NothingIsWrittenToDisk) {
   EXPECT_EQ(moved[static_cast<u32>(LinkKind::disk_write)].value, 0u);
 }
 
-// What `generate` takes of the disk, where training takes all state there.
+// Compares swap space of `generate` with that of training, which keeps all state on disk.
 TEST(PlanInference, TakesLittleSwap) {
   const auto swap = [](const char* config_name, bool trained) {
     Config config =
@@ -66,7 +66,7 @@ TEST(PlanInference, TakesLittleSwap) {
   EXPECT_LT(swap("gpt-1.3b-3gib", false), Bytes{gib / 2});
 }
 
-// Every case is planned and verified, or does not fit; and where training fits, inference does.
+// Every case is planned and verified, or does not fit; if training fits, inference fits.
 TEST(PlanInference, FitsWhereTrainingDoes) {
   u32 planned = 0;
   for (u32 seed = 0; seed < 200; ++seed) {

@@ -1,7 +1,6 @@
-// The lower bound derived a second time, from what the ops of a finished plan touch rather than from
-// the step program's structure: a content read at one op and at another must be held in between, or be
-// moved over every link that leads away and back. Only the optimisation over what to hold is shared;
-// planner_lower_bound_test checks that one.
+// Derives the lower bound a second time, from the operands of a finished plan instead of the step program's
+// structure: content used at two ops must be held in between, or be moved over every link that leads away and
+// back. Only the optimisation over what to hold is shared; planner_lower_bound_test checks that one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +45,7 @@ class LeastBytes {
   }
 
  private:
-  // Positions count what is not a movement: the step program's ops.
+  // Positions count ops that are not movements: the step program's ops.
   void gather_touches() {
     const Segment& body = plan_.segment(SegmentKind::body);
     for (const Op& op : body.ops) {
@@ -62,7 +61,7 @@ class LeastBytes {
     EXPECT_EQ(static_cast<u64>(turn_), plan_.working_set[0].size());
   }
 
-  // Those live only while an op or a pass runs, or instead of a recompute; they never move.
+  // These kinds live only while an op or a pass runs, or instead of a recompute; they never move.
   static bool in_working_set(Kind kind) {
     return kind == Kind::workspace || kind == Kind::scalars || kind == Kind::activation_grad ||
            kind == Kind::kept;
@@ -71,7 +70,7 @@ class LeastBytes {
   void add_content(u32 chunk, const std::vector<Touch>& touches) {
     const Chunk& c = plan_.chunks[chunk];
     if (in_working_set(c.kind)) return;
-    if (c.kind == Kind::batch) {  // made in the host, read by the device, once a step
+    if (c.kind == Kind::batch) {  // made in host memory, read by the device, once per step
       for (const Touch& t : touches) base_[at(Link::h2d)] += t.in_host ? c.bytes.value : 0;
       return;
     }
@@ -85,13 +84,13 @@ class LeastBytes {
     }
     if (!persistent) return;
     if (dies) return add_write_of_dying(c, touches);
-    // Written once a step, unless it never leaves the host.
+    // Written once per step, unless it never leaves host memory.
     base_[at(Link::disk_write)] += c.bytes.value;
     savings_[1][at(Link::disk_write)].push_back({0, turn_ - 1, c.bytes.value, c.bytes.value});
     at_home_[c.window][at(Link::disk_write)] += c.bytes.value;
   }
 
-  // Once a step, unless it stays in memory until its last use: in the longest gap between two at least.
+  // Written once per step, unless it stays in memory until its last use: at least during its longest gap.
   void add_write_of_dying(const Chunk& c, const std::vector<Touch>& touches) {
     i32 begin = 0, end = -1;
     for (u64 t = 0; t + 1 < touches.size(); ++t) {
@@ -107,7 +106,7 @@ class LeastBytes {
     const u64 bytes = c.bytes.value;
     const i32 begin = from.position + 1, end = to.position - 1;
     const bool between_devices = !from.in_host && !to.in_host;
-    // On its way between the tiers it crosses the link in any case, but for a home on the device.
+    // Between the tiers it always crosses the link, unless its home is on the device.
     if (from.in_host && !to.in_host) add_fixed(Link::h2d, c);
     if (!from.in_host && to.in_host && !persistent) add_fixed(Link::d2h, c);
     if (held_by_working_set(c, from, to)) return;
@@ -123,8 +122,8 @@ class LeastBytes {
     if (!persistent) at_home_[c.window][at(Link::disk_write)] += bytes;
   }
 
-  // What streaming holds anyway: chunk sets between their own updates and what directly follows or
-  // precedes those, and a boundary activation from the op that makes it to the forward after it.
+  // RETURNS: true for content that streaming holds anyway: chunk sets between their own updates and the ops
+  // directly before or after those, and a boundary activation from its op to the next forward.
   bool held_by_working_set(const Chunk& c, const Touch& from, const Touch& to) const {
     if (c.kind == Kind::activation && from.writes && to.kind == OpKind::forward) return true;
     for (i32 p = from.position + 1; p < to.position; ++p)
@@ -153,7 +152,7 @@ class LeastBytes {
   std::array<u64, link_count> base_{};
   std::array<std::array<std::vector<Saving>, link_count>, 2> savings_;  // device, host
   std::map<u32, u64> window_bytes_;
-  std::map<u32, std::array<u64, link_count>> at_home_;  // by window: what a home on the device saves
+  std::map<u32, std::array<u64, link_count>> at_home_;  // by window: bytes saved by a home on the device
 };
 
 struct Job {

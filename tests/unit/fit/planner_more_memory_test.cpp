@@ -1,4 +1,4 @@
-// More memory must not mean more traffic.
+// More memory must not cause more traffic.
 #include <gtest/gtest.h>
 
 #include "model/blocks.h"
@@ -11,7 +11,7 @@ Bytes disk_bytes(const Plan& plan) {
   return moved[static_cast<u32>(LinkKind::disk_read)] + moved[static_cast<u32>(LinkKind::disk_write)];
 }
 
-// Around the sizes where a host that placing cannot fill to the last byte was planned nearly empty.
+// Regression: at about these sizes a host that could not be filled to the last byte was planned almost empty.
 TEST(Planner, MoreHostMemoryMovesLittleMoreAtMost) {
   const ModelConfig config = {.vocab_size = 256, .positions = 64, .width = 64, .layers = 3, .heads = 4};
   const ModelGraph graph = build_model(config, Precision::bf16, {.sequences = 1, .tokens = 64}).value();

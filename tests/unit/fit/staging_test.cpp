@@ -1,4 +1,4 @@
-// Where checkpoints stage at rest: in gaps of the arenas, never in a home; what finds none is counted.
+// Staging of checkpoints at rest: in gaps of the arenas, never in a home; staging without a gap is counted.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// The fuzzers of tests/fuzz without libFuzzer: their seeds, and each of them spoilt in a hundred seeded ways.
-// TIDEPOOL_FUZZ_FACTOR=100 spoils a hundred times as often.
+// Runs the fuzzers of tests/fuzz without libFuzzer: their seeds, and each seed corrupted in a hundred seeded
+// ways. TIDEPOOL_FUZZ_FACTOR=100 corrupts a hundred times as often.
 #include <gtest/gtest.h>
 
 #include <algorithm>

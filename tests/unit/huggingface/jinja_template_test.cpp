@@ -67,7 +67,7 @@ TEST(Jinja, FaultsOfRenderingNameTheLine) {
   EXPECT_THAT(error_of("{{ nothing | tojson }}"), HasSubstr("has no JSON"));
 }
 
-// Named, the filter left no first argument to step over: undefined behaviour.
+// Regression: with a named filter there was no first argument to skip, which was undefined behaviour.
 TEST(Jinja, MapTakesItsFilterByPlace) {
   EXPECT_EQ(text_of("{{ ['a', 'b'] | map('upper') | join }}"), "AB");
   for (const char* map : {"map(filter='upper')", "map()", "map(x=1)"})
@@ -76,7 +76,7 @@ TEST(Jinja, MapTakesItsFilterByPlace) {
         << map;
 }
 
-// Of recursion, which there is none of; not of loops in each other.
+// The depth of recursive loops, which are not supported; not of nested loops.
 TEST(Jinja, TheDepthOfALoopIsOne) {
   EXPECT_EQ(
       text_of(
@@ -107,7 +107,7 @@ TEST(Jinja, TemplatesThatWouldNeverEndOrFillMemoryAreStopped) {
               HasSubstr("cannot be kept in a namespace"));
 }
 
-// What walks through a value costs what it walks: 20,000 turns of `x in range(100000)` took 4.5 s.
+// Operations that walk through a value cost as many steps: 20,000 turns of `x in range(100000)` took 4.5 s.
 TEST(Jinja, LookingThroughLargeValuesCostsSteps) {
   for (const char* turn : {"{% if 0 - 1 in r %}x{% endif %}", "{% if 'z' in t %}x{% endif %}",
                            "{% set x = t[100000] %}", "{% if r == s %}{% endif %}"}) {
@@ -128,7 +128,7 @@ TEST(Jinja, WordsFromTheEndAreTakenFromTheEnd) {
   EXPECT_EQ(text_of("{{ ('word ' * 100000).rsplit() | length }}"), "100000");
 }
 
-// As Python: a tuple is no list, and shows it.
+// As in Python: a tuple is not a list, and is printed differently.
 TEST(Jinja, TuplesAreNotLists) {
   EXPECT_EQ(text_of("{{ [1] == (1,) }} {{ (1,) == (1,) }} {{ (1, [2]) != (1, (2,)) }} {{ [1] in [(1,)] }}"),
             "False True True False");
@@ -153,7 +153,7 @@ TEST(Jinja, DigitsAreThoseOfPython) {
             "False False False False False");
 }
 
-// As Python's json.dumps: space to ~ stand for themselves.
+// As in Python's json.dumps: characters from space to ~ are not escaped.
 TEST(Jinja, JsonInAsciiEscapesDelete) {
   EXPECT_EQ(text_of("{{ '\x7f~' | tojson(ensure_ascii=true) }}"), "\"\\u007f~\"");
   EXPECT_EQ(text_of("{{ '\x7f~' | tojson }}"), "\"\x7f~\"");

@@ -1,4 +1,4 @@
-// What a run with LoRA leaves, merged into the model that it was trained beside: the same function, and its
+// Results of a LoRA run, merged into the model that it was trained beside: the same function, and the model's
 // files.
 #include <gmock/gmock.h>
 
@@ -61,7 +61,7 @@ TEST_P(ExportOfAdapters, IsTheModelWithThem) {
 
   const double merged = loss_of(out, c.data.train[0]), beside = loss_of(c.output.dir, c.data.train[0]);
   EXPECT_NEAR(merged, beside, 1e-5);
-  EXPECT_GT(std::abs(merged - loss_of(base, c.data.train[0])), 1e-3);  // they have learned something
+  EXPECT_GT(std::abs(merged - loss_of(base, c.data.train[0])), 1e-3);  // the adapters have learned something
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ExportOfAdapters,
@@ -90,7 +90,7 @@ TEST(ExportOfAdaptersSource, SaysWhichModelIsMissing) {
               HasSubstr("holds no adapters"));
 }
 
-// A model could not be used for a manifest.json that another tool had put beside it.
+// Regression: a model could not be used because another tool had put a manifest.json beside it.
 TEST(ExportSourceOfAModel, LeavesManifestsOfOthersAlone) {
   const test::TrainDir dir;
   const std::string base = test::family_directory("llama_tied"), model = dir / "model";
@@ -103,7 +103,8 @@ TEST(ExportSourceOfAModel, LeavesManifestsOfOthersAlone) {
   EXPECT_EQ(loss_of(model, tokens), loss_of(base, tokens));
 
   const auto refusal = [&] { return find_export_source(model, "").error(); };
-  std::ofstream(model + "/trainer_state.json") << "{}";  // a checkpoint's, so its manifest is damaged
+  // belongs to a checkpoint, so the manifest is damaged
+  std::ofstream(model + "/trainer_state.json") << "{}";
   EXPECT_EQ(refusal().kind, ErrorKind::corrupt_checkpoint);
   std::filesystem::remove(model + "/trainer_state.json");
   manifest_says(to_text(Manifest{}) + "x");

@@ -1,5 +1,4 @@
-// A run from a model directory: what it trains is what lay there, and what it leaves is a model directory
-// again.
+// A run from a model directory trains the model in that directory, and leaves a model directory.
 #include <gmock/gmock.h>
 
 #include "huggingface/directory/hf_config.h"

@@ -28,7 +28,7 @@ TEST(SafetensorsHeader, writes_what_it_reads) {
                                                ErrorKind::bad_input, "x.safetensors");
   ASSERT_TRUE(parsed.has_value()) << parsed.error().message;
   std::vector<StoredTensor> sorted = *parsed;
-  // An empty tensor sorts before the one that starts where it stands.
+  // An empty tensor sorts before the tensor that starts at the same place.
   EXPECT_EQ(sorted.size(), tensors.size());
   for (const StoredTensor& t : tensors) EXPECT_THAT(sorted, ::testing::Contains(t));
 }
@@ -100,7 +100,7 @@ TEST(SafetensorsFile, refuses_a_length_that_cannot_be) {
   EXPECT_FALSE(SafetensorsFile::open(dir.path() + "/missing", ErrorKind::bad_input).has_value());
 }
 
-// A shard that holds one U8 tensor per name.
+// Writes a shard that holds one U8 tensor per name.
 void write_shard(const std::string& path, const std::vector<std::string>& names) {
   std::vector<StoredTensor> tensors;
   for (const std::string& n : names) tensors.push_back({.name = n, .dtype = Dtype::u8, .shape = {2}});

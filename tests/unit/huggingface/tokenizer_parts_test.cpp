@@ -26,14 +26,14 @@ std::string nfc_of_all(const std::string& text) {
   return result;
 }
 
-// Combining since Unicode 9, which is all that Hugging Face's normalizer knows: the golden files hold those.
+// RETURNS: true for characters combining since Unicode 9. Hugging Face's normalizer knows only older ones,
+// which the golden files cover.
 bool may_differ(u32 character) {
   const utf8proc_property_t* property = utf8proc_get_property(static_cast<utf8proc_int32_t>(character));
   return property->combining_class != 0 || character == 0x11930;
 }
 
-// The stretches that are passed over hold nothing that changes, or that joins with a character before or
-// behind it.
+// Skipped stretches hold no character that changes, or that joins with a neighbouring character.
 TEST(Nfc, StretchByStretchIsTheWholeAtOnce) {
   Normalizer steps;
   steps.push_back({normalize_nfc(), "normalizer"});
@@ -58,7 +58,7 @@ TEST(Nfc, StretchByStretchIsTheWholeAtOnce) {
   }
 }
 
-// Two accents in turn are put in order in one go, not neighbour by neighbour (3 s for 80 KB).
+// Alternating accents are sorted at once, not neighbour by neighbour (3 s for 80 KB).
 TEST(Nfc, LongRunsOfCombiningCharactersAreOrderedInOneGo) {
   Normalizer steps;
   steps.push_back({normalize_nfc(), "normalizer"});
@@ -75,7 +75,7 @@ TEST(Nfc, LongRunsOfCombiningCharactersAreOrderedInOneGo) {
   EXPECT_EQ(normal.text, "\u00e1" + below + above);
 }
 
-// Where characters change places or join, a token of one is a token of all of them, and no others.
+// If characters swap or join, a token of one character belongs to all of them, and to no others.
 TEST(Nfc, WhatWasRewrittenIsFoundAgain) {
   Normalizer steps;
   steps.push_back({prepend_text("_"), "normalizer"});
@@ -98,14 +98,14 @@ TEST(Nfc, WhatWasRewrittenIsFoundAgain) {
   EXPECT_EQ(source("_"), "");
   EXPECT_EQ(source("_ab"), "ab");
   EXPECT_EQ(source("\u00e9"), "e\u0301");
-  EXPECT_EQ(source("\xc3"), "e\u0301");  // a part of it
+  EXPECT_EQ(source("\xc3"), "e\u0301");  // part of it
   EXPECT_EQ(source("\uac01"), "\u1100\u1161\u11a8");
   EXPECT_EQ(source("\uac01\u1100"), "\u1100\u1161\u11a8\u1100");
   EXPECT_EQ(source("\u0e34"), "\u0e34");
   EXPECT_EQ(source("z"), "z");
 }
 
-// What a pattern finds, one after another.
+// RETURNS: all matches of a pattern, in order.
 std::vector<std::string> matches(const char* pattern, const std::string& text) {
   const Result<Regex> regex = Regex::compile(pattern);
   EXPECT_TRUE(regex) << pattern;
@@ -117,7 +117,7 @@ std::vector<std::string> matches(const char* pattern, const std::string& text) {
   return out;
 }
 
-// Expected is what Hugging Face's library finds.
+// Expected values are the matches of Hugging Face's library.
 TEST(Patterns, ScriptsAreWithoutTheirExtensions) {
   const std::string text = "\u4f60\u597d\u3002\u3001\u4e16\u754c";
   EXPECT_THAT(matches(R"(\p{Han}+)", text), ElementsAre("\u4f60\u597d", "\u4e16\u754c"));
@@ -171,7 +171,7 @@ TEST(Decoding, InvalidBytesAreReplacedAsTheStandardRecommends) {
   EXPECT_EQ(utf8_or_replaced("\xed\xa0\x80"), bad + bad + bad);  // a surrogate
 }
 
-// A word of any length, merged one pair at a time in the plainest way.
+// Merges a word of any length one pair at a time, in the simplest way.
 std::vector<u32> merged_plainly(std::vector<u32> ids, const std::vector<BpeMerge>& merges) {
   while (true) {
     size_t best = merges.size(), at = 0;

@@ -1,4 +1,5 @@
-// Malformed or unsupported tokenizer.json: each is ErrorKind::bad_input (exit code 4) and says where and why.
+// Malformed or unsupported tokenizer.json: each gives ErrorKind::bad_input (exit code 4) and names place and
+// reason.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -13,7 +14,7 @@ namespace tidepool::tokenizer_refusals_test {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A file that is whole, but for the part that is told.
+// RETURNS: a valid file, except for the given part.
 std::string file_with(const std::string& key, const std::string& value) {
   const std::array<std::pair<std::string, std::string>, 6> parts = {{
       {"added_tokens", R"([{"id":4,"content":"<s>","special":true}])"},
@@ -166,7 +167,7 @@ TEST(TokenizerRefusals, RulesThatWouldBlowUpATextAreNamed) {
   }
 }
 
-// Each rule alone is harmless; 12 of them would make 9^12 bytes of one.
+// Each rule alone is harmless; 12 of them would turn one byte into 9^12 bytes.
 TEST(TokenizerRefusals, RulesThatLengthenEachOthersTextAreNamedWhereTheyDo) {
   const std::string replace = R"({"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaa"})";
   const auto tokenizer = Tokenizer::parse(
@@ -267,7 +268,7 @@ TEST(TokenizerRefusals, APatternThatTakesForEverGivesUp) {
   EXPECT_THAT(done.error().message, HasSubstr("too many steps"));
 }
 
-// Whatever makes the word: no pre-tokenizer, or one that finds nothing to cut at.
+// For every cause of a long word: no pre-tokenizer, or a pre-tokenizer that finds nothing to cut at.
 TEST(TokenizerRefusals, AWordThatWouldTakeTooMuchMemoryIsRefused) {
   const std::string text(word_bytes_max + 1, 'a');
   for (const char* splits : {"null", R"({"type":"WhitespaceSplit"})"}) {
@@ -282,7 +283,7 @@ TEST(TokenizerRefusals, AWordThatWouldTakeTooMuchMemoryIsRefused) {
   }
 }
 
-// Chinese text has no spaces, and has lines.
+// Chinese text has no spaces, but it has lines.
 TEST(TokenizerRefusals, LinesAreWordsWhereNoMergeHasALineFeed) {
   const std::string line(word_bytes_max - 1, 'a'), text = line + '\n' + line;
   const auto ids_of = [&](const char* model) -> Result<std::vector<u32>> {
@@ -293,7 +294,7 @@ TEST(TokenizerRefusals, LinesAreWordsWhereNoMergeHasALineFeed) {
   };
   const auto ids = ids_of(R"({"type":"BPE","vocab":{"a":0,"aa":1,"\n":2,"b":3},"merges":["a a"]})");
   ASSERT_TRUE(ids) << ids.error().message;
-  const size_t of_line = word_bytes_max / 2;  // pairs, and one that is left over
+  const size_t of_line = word_bytes_max / 2;  // pairs, and one byte left over
   ASSERT_EQ(ids->size(), 2 * of_line + 1);
   EXPECT_EQ((*ids)[of_line - 1], 0u);
   EXPECT_EQ((*ids)[of_line], 2u);

@@ -22,7 +22,7 @@ TEST(GeneratePlace, AModelDirectoryOfOthersHasNoHashes) {
   EXPECT_THAT(alone.error().message,
               ::testing::HasSubstr("stands alone: budgets are read from the config.yaml"));
   EXPECT_TRUE(stands_alone(model));
-  std::ofstream(model + "/config.yaml") << "";  // a run, whose weights are in its checkpoints
+  std::ofstream(model + "/config.yaml") << "";  // makes it a run, whose weights are in its checkpoints
   EXPECT_FALSE(stands_alone(model));
   std::filesystem::remove(model + "/config.yaml");
   std::ofstream(dir / "run/config.yaml") << "";
@@ -33,7 +33,7 @@ TEST(GeneratePlace, AModelDirectoryOfOthersHasNoHashes) {
   EXPECT_THAT(found->run_dir, ::testing::EndsWith("/run"));
 }
 
-// It asked for budgets, which had been given.
+// Regression: the message asked for budgets, which had been given.
 TEST(GeneratePlace, WeightsWithoutAConfigLackThat) {
   const test::TrainDir dir;
   const std::string model = dir / "model";
@@ -48,7 +48,7 @@ TEST(GeneratePlace, WeightsWithoutAConfigLackThat) {
   expect_refused(evaluate_model({.source = model, .data = {dir.data()}, .quiet = true}).error());
 }
 
-// It asked for a config.yaml, which leads nowhere.
+// Regression: the message asked for a config.yaml, which does not help.
 TEST(GeneratePlace, AdaptersThatStandAloneAreMergedFirst) {
   const test::TrainDir dir;
   const std::string adapter = dir / "adapter";

@@ -1,5 +1,5 @@
-// Model directories through runs of no step: what comes in goes out, and the run needs its own directory
-// only.
+// Passes model directories through runs of zero steps: the output equals the input, and the run needs only
+// its own directory.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -30,7 +30,7 @@ Config config_of(const test::TrainDir& dir, const ModelConfig& model, Precision 
 
 ModelConfig model_of(Family family, bool tied) {
   ModelConfig model = test::small_model(family);
-  model.vocab_size = 260;  // room for two tokens behind the bytes
+  model.vocab_size = 260;  // room for two tokens after the bytes
   if (family != Family::gpt2) model.tied = tied;
   return model;
 }
@@ -150,10 +150,10 @@ TEST_F(CarriedAlong, TemplatesWithNamesAreInEveryCheckpoint) {
   EXPECT_FALSE(fs::exists(checkpoint(2) + "/additional_chat_templates/notes.txt"));
   EXPECT_THAT(test::read_file(checkpoint(2) + "/manifest.json"), HasSubstr(file));
   config_.train.max_steps = 3;
-  const auto resumed = test::run(config_, {.resume = "auto"});  // what the manifest names is sound
+  const auto resumed = test::run(config_, {.resume = "auto"});  // files that the manifest names are sound
   ASSERT_TRUE(resumed) << resumed.error().message;
   EXPECT_EQ(test::read_file(checkpoint(3) + "/" + file), "{{ tools | length }}");
-  // One that the config names is for all records.
+  // A template that the config names applies to all records.
   test::write_file(dir_ / "chat.jinja", all);
   config_.data.chat_template = dir_ / "chat.jinja";
   config_.output.dir = dir_ / "named";
@@ -178,7 +178,7 @@ TEST_F(CarriedAlong, AnotherTokenizerAndTemplateTakeThePlaceOfTheModels) {
   EXPECT_EQ(test::read_file(checkpoint(2) + "/chat_template.jinja"), test::read_file(dir_ / "chat.jinja"));
   EXPECT_THAT(test::read_file(checkpoint(2) + "/generation_config.json"), HasSubstr("0.6"));
   EXPECT_FALSE(fs::exists(checkpoint(2) + "/merges.txt"));
-  // Resumed without either of them.
+  // Resumes without either of the files.
   fs::remove_all(dir_ / "other");
   fs::remove(dir_ / "chat.jinja");
   fs::remove_all(dir_ / "data-cache");
@@ -217,7 +217,7 @@ TEST_F(CarriedAlong, ANewRunRefusesWhatIsNotThereWhateverARunBeforeItKept) {
   for (std::string DataConfig::*const key : {&DataConfig::tokenizer, &DataConfig::chat_template}) {
     Config config = config_;
     config.data.*key = dir_ / "mistyped";
-    for (const char* resume : {"", "auto"}) {  // of which there is nothing to resume
+    for (const char* resume : {"", "auto"}) {  // with "auto" there is nothing to resume
       const auto refused = test::run(config, {.resume = resume});
       ASSERT_FALSE(refused);
       EXPECT_THAT(refused.error().message, HasSubstr(config.data.*key));
@@ -250,13 +250,13 @@ TEST_F(CarriedAlong, GenerateSpeaksThroughTheTokenizerOfTheCheckpoint) {
       generate(checkpoint(2), {.prompt = "1?", .max_new_tokens = 6, .temperature = 0, .chat = true});
   EXPECT_FALSE(chat.starts_with("error")) << chat;
   EXPECT_FALSE(chat.starts_with("[user]")) << chat;
-  // What is said first ends it: nothing but the prompt is left.
+  // The first generated token ends the text: only the prompt is left.
   std::string ids;
   for (int i = 0; i < 260; ++i) ids += fmt::format("{}{}", i == 0 ? "" : ", ", i);
   const std::string ends = "{\"eos_token_id\": [" + ids + "]}";
   test::write_file(checkpoint(2) + "/generation_config.json", ends);
   EXPECT_THAT(generate(config_.output.dir, {.prompt = "The tide", .max_new_tokens = 6}),
-              HasSubstr("generation_config.json: holds "));  // not what was written
+              HasSubstr("generation_config.json: holds "));  // not the original content
   Manifest manifest = read_manifest(checkpoint(2)).value();
   for (ListedFile& file : manifest.files)
     if (file.file == "generation_config.json") file.bytes = ends.size(), file.xxh3 = hash_of(ends);
@@ -264,7 +264,8 @@ TEST_F(CarriedAlong, GenerateSpeaksThroughTheTokenizerOfTheCheckpoint) {
   EXPECT_EQ(generate(config_.output.dir, {.prompt = "The tide", .max_new_tokens = 6}), "The tide");
 }
 
-// Budgets on its command line changed nothing, and of a model directory it asked for a config.yaml.
+// Regression: budgets on its command line had no effect, and with a model directory it asked for a
+// config.yaml.
 TEST_F(CarriedAlong, GenerateTakesOverrides) {
   config_.train.max_steps = 0;
   ASSERT_TRUE(test::run(config_));
@@ -290,7 +291,7 @@ TEST_F(CarriedAlong, GenerateTakesOverrides) {
               HasSubstr("mistyped"));
 }
 
-// As its error advises.
+// Follows the error's advice.
 TEST_F(CarriedAlong, GenerateIsToldWhereTheModelOfAdaptersIs) {
   config_.lora.r = 2;
   const auto report = test::run(config_);

@@ -27,7 +27,7 @@ TEST(Arena, IsExactAlignedAndPresent) {
   auto arena = Arena::create({.name = "host", .bytes = Bytes{bytes}, .ledger = &ledger});
   ASSERT_TRUE(arena) << arena.error().message;
   u64 grown = resident_bytes() - before;
-  EXPECT_GE(grown, bytes - mib);  // the counters of resident pages are kept per CPU, and lag
+  EXPECT_GE(grown, bytes - mib);  // counters of resident pages are kept per CPU, and lag
   EXPECT_LE(grown, bytes + 8 * mib);
   EXPECT_EQ((*arena)->memory().size(), bytes);
   EXPECT_EQ(reinterpret_cast<u64>((*arena)->memory().data()) % (2 * mib), 0u);
@@ -145,7 +145,7 @@ TEST(CheckMemory, NamesTheLimitAndTheChange) {
   EXPECT_TRUE(contains(machine.error().message, "4.00 GiB of memory available")) << machine.error().message;
 }
 
-// The limit that a container sets is for all that runs in it: budgets as large as it meet the OOM killer.
+// A container's limit applies to all its processes: budgets of the same size would meet the OOM killer.
 TEST_F(MemoryLimitsTest, WhatIsInUseAndTheProcessItselfCount) {
   put_v2("/job");
   put("/sys/fs/cgroup/job/memory.max", "104857600\n");

@@ -1,4 +1,4 @@
-// Which node is near a device, on a machine made up for hwloc.
+// Finds the node near a device, on a machine described to hwloc.
 #include "io/numa.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace tidepool::numa_test {
 
-// Two packages of a core, each with a node; a GPU hangs under each, and one under the whole machine.
+// Two packages of a core, each with a node; a GPU is attached to each, and a third GPU to the whole machine.
 constexpr const char* two_nodes = R"(<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE topology SYSTEM "hwloc2.dtd">
 <topology version="2.0">

@@ -101,7 +101,8 @@ TEST_F(PieceQueueTest, AfterAFailureTheRestIsNotBegun) {
   ASSERT_TRUE(queue.pop(first));
   ASSERT_TRUE(queue.pop(second));
   EXPECT_EQ(queue.finish(first, -EIO, completion_), PieceVerdict::done);
-  EXPECT_EQ(queue.finish(second, -EAGAIN, completion_), PieceVerdict::complete);  // no retry for a lost cause
+  // a failed request is not retried
+  EXPECT_EQ(queue.finish(second, -EAGAIN, completion_), PieceVerdict::complete);
   EXPECT_EQ(completion_.error.message,
             "cannot write 16384 bytes at offset 65536 of the file: Input/output error (EIO). The device "
             "failed: look "
@@ -121,7 +122,7 @@ TEST_F(PieceQueueTest, TheFailureAtTheLeastOffsetIsTold) {
   ASSERT_TRUE(queue.pop(second));
   EXPECT_EQ(queue.finish(second, 0, completion_), PieceVerdict::done);
   EXPECT_EQ(queue.finish(first, 2 * page, completion_),
-            PieceVerdict::again);  // its own end is what tells where
+            PieceVerdict::again);  // the next try finds the exact end
   EXPECT_EQ(queue.finish(first, 0, completion_), PieceVerdict::complete);
   EXPECT_NE(completion_.error.message.find("at offset 73728 of"), std::string::npos)
       << completion_.error.message;

@@ -65,7 +65,7 @@ TEST_F(SwapFileTest, RefusesALiveJobsDirectory) {
   auto first = create(dir_ / "swap");
   ASSERT_TRUE(first);
   expect_error(dir_ / "swap", {dir_ / "swap", "in use", std::to_string(getpid())});
-  EXPECT_EQ(fs::file_size((*first)->path()), file_bytes);  // and leaves it alone
+  EXPECT_EQ(fs::file_size((*first)->path()), file_bytes);  // and does not change the file
 }
 
 TEST_F(SwapFileTest, ClearsTheLitterOfAKilledJob) {
@@ -89,7 +89,7 @@ TEST_F(SwapFileTest, ClearsTheLitterOfAKilledJob) {
   EXPECT_FALSE(fs::exists(dir_ / "swap/tidepool.swap"));
 }
 
-// The job after it needs no swap file.
+// The next job needs no swap file.
 TEST_F(SwapFileTest, LitterIsClearedWithoutANewFile) {
   const SwapFileOptions options{.dir = dir_ / "swap", .own_dir = true};
   EXPECT_EQ(clear_swap_litter(options), "");
@@ -158,7 +158,7 @@ TEST_F(SwapFileTest, SaysThatADirectoryIsNotWritable) {
   fs::create_directory(dir_ / "locked");
   fs::permissions(dir_.path(), fs::perms::owner_all | fs::perms::others_exec);
   fs::permissions(dir_ / "locked", fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_exec);
-  // Root may write anywhere: look at it as nobody, in a child so that this process stays what it is.
+  // Root may write anywhere, so this runs as nobody, in a child process so that this process keeps its user.
   pid_t child = fork();
   if (child == 0) {
     if (getuid() == 0 && setuid(65534) != 0) _exit(2);

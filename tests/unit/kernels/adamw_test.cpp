@@ -18,7 +18,7 @@ namespace tidepool::adamw_test {
 
 std::span<const std::byte> raw(const auto& values) { return std::as_bytes(std::span(values)); }
 
-// A chunk set in memory, with hashes wanted of every kind.
+// A chunk set in memory, with hashes requested for every kind.
 struct State {
   Precision precision;
   std::vector<float> grad32, param32, momentum, variance;  // param32: fp16's masters too
@@ -132,7 +132,7 @@ TEST(AdamW, IsTheReferenceToTheBitOnEveryTarget) {
       expect_like_reference(precision, n, {{0, n, true}});
 }
 
-// NaN and infinity in bf16 leave what the scalar split says, on every target.
+// NaN and infinity in bf16 are split as by the scalar code, on every target.
 TEST(AdamW, MasterThatIsNotFiniteIsSplitLikeAnyOther) {
   auto pool = create_core_pool(1, Bytes{0}).value();
   for_each_simd_target([&](const char* target) {
@@ -218,7 +218,7 @@ TEST(AdamW, ASkippedStepLeavesTheStateAndStillHashes) {
   for (Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     State state(precision, 40000);
     const State before = state;
-    // A gradient may have lain where fp16's parameters are made.
+    // A gradient may have lain in the bytes of fp16's parameters.
     if (precision == Precision::fp16) std::fill(state.param16.begin(), state.param16.end(), u16{0x1234});
     const AdamWScalars s = scalars_of(3, std::numeric_limits<double>::quiet_NaN());
     EXPECT_TRUE(s.skip);
@@ -243,7 +243,7 @@ TEST(AdamW, MasterOfBf16TakesTheSameStepsAsFp32) {
   for (u64 i = 0; i < 20000; ++i) ASSERT_EQ(split.master(i), whole.param32[i]) << i;
 }
 
-// fp16's gradients come multiplied by the loss's scale; a power of two divides out to the bit.
+// fp16's gradients are multiplied by the loss scale; dividing by a power of two is exact.
 TEST(AdamW, TheLossScaleIsDividedOut) {
   auto pool = create_core_pool(2, Bytes{0}).value();
   const AdamWStep step = adamw_step({.learning_rate = 1e-3, .weight_decay = 0.1}, 3, 1.0);

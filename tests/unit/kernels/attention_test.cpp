@@ -1,4 +1,4 @@
-// Blockwise attention against whole matrices in double.
+// Compares blockwise attention with whole matrices in double.
 #include "tests/support/documents.h"
 #include "tests/support/kernel_fixture.h"
 
@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{grouped(200, 128, 8, 2), 0, true},
                     Case{grouped(1300, 8, 2, 1, 2), 0.1f, true}));  // longer than a key block
 
-// One after the other in a sequence, and each in a sequence of its own.
+// Compares documents packed into one sequence with the same documents in separate sequences.
 TEST(Attention, PackedDocumentsAreAsIfAlone) {
   const std::vector<u32> lengths = {700, 1, 64, 3, 129, 400};
   u32 tokens = 0;

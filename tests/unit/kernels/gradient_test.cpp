@@ -39,7 +39,7 @@ void expect_exact_split(u32 bits) {
   ASSERT_EQ(std::bit_cast<u32>(back), std::isnan(x) ? 0x7fc0'0000u : bits) << std::hex << bits;
 }
 
-// Every sign, exponent and upper mantissa, with the remainders where rounding turns.
+// Every sign, exponent and upper mantissa, with remainders around the rounding boundary.
 TEST(Bf16, SplitGivesEveryFloatBack) {
   for (u32 high = 0; high < 0x1'0000; ++high)
     for (u32 low : {0u, 1u, 0x1234u, 0x7ffeu, 0x7fffu, 0x8000u, 0x8001u, 0xbeefu, 0xfffeu, 0xffffu})
@@ -77,7 +77,7 @@ TEST(Fp16, RoundsAndWidensAsTheCompilerDoes) {
     ASSERT_EQ(fp16_from_float(x), expected) << std::hex << bits;
   };
   for (u64 bits = 0; bits <= 0xffff'ffffu; bits += 1021) expect(static_cast<u32>(bits));
-  for (u32 half = 0; half < 0x7c00; ++half)  // where rounding turns
+  for (u32 half = 0; half < 0x7c00; ++half)  // at the rounding boundaries
     for (i32 by : {-1, 0, 1}) {
       const double middle = (double{float_from_fp16(static_cast<u16>(half))} +
                              (half == 0x7bff ? 65536.0 : float_from_fp16(static_cast<u16>(half + 1)))) /

@@ -1,4 +1,4 @@
-// RMS norm, rotation and SwiGLU against plain double code, forward and back.
+// Compares RMS norm, rotation and SwiGLU with plain double code, forward and backward.
 #include <span>
 
 #include "kernels/rms_norm/rms_norm.h"
@@ -52,7 +52,7 @@ TEST_P(RmsNormTest, MatchesDoubleOnAnyThreads) {
     EXPECT_LE(relative_error(dx, want_dx), 1e-6);
     EXPECT_LE(relative_error(dweight, want_dweight), 1e-6);
 
-    std::vector<float> sum = start, sum_weight = weight, in_place = dy;  // added; and dx where dy is
+    std::vector<float> sum = start, sum_weight = weight, in_place = dy;  // added; and dx in place of dy
     back.dx = sum.data(), back.dweight = sum_weight.data();
     back.add_to_dx = back.accumulate = true;
     rms_norm_backward_cpu(back, *pool);
@@ -202,7 +202,7 @@ TEST_P(RotaryTest, MatchesDoubleOnAnyThreads) {
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, RotaryTest, testing::ValuesIn(rotary_cases));
 
-// The norms' gradients by differences of what the kernel itself makes.
+// Compares the norms' gradients with differences of the kernel's own results.
 TEST(Rotary, NormGradientsAreSlopes) {
   const RotaryCase c = {.shape = {.rows = 9, .tokens = 9, .heads = 3, .kv_heads = 1, .head_size = 8},
                         .norms = true,
@@ -236,7 +236,7 @@ TEST(Rotary, NormGradientsAreSlopes) {
   expect_slopes(d.qkv, dqkv);
 }
 
-// What a document gets does not depend on where it lies.
+// A document's results do not depend on its place.
 TEST(Rotary, PositionsStartWithEachDocument) {
   const RotaryShape shape = {.rows = 12, .tokens = 12, .heads = 2, .kv_heads = 1, .head_size = 16};
   const RotaryCase c = {.shape = shape, .norms = false, .documents = false};

@@ -1,5 +1,5 @@
-// The scale of fp16's loss against what PyTorch's GradScaler made of the same overflows
-// (scripts/make_golden_fp16.py prints the table).
+// Compares fp16's loss scale with PyTorch's GradScaler on the same overflows (scripts/make_golden_fp16.py
+// prints the table).
 #include "kernels/loss_scale.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Products of part of an array's columns, scaled, and added to what another product left.
+// Products of some columns of an array, scaled, and added to another product's result.
 #include "tests/support/kernel_fixture.h"
 
 namespace tidepool::test::matmul_parts_test {
@@ -56,7 +56,7 @@ TEST_F(MatmulPartsTest, AddendComesBeforeTheEpilogue) {
   matmul_cpu(op, *pool);
   for (u32 i = 0; i < m * n; ++i) ASSERT_NEAR(sum[i], addend[i] + product(i / n, i % n), 1e-5);
 
-  // The same sum to the bit, in place and as what GELU keeps.
+  // The same sum to the bit, in place and as GELU's saved input.
   op.addend = in_place.data(), op.y = in_place.data();
   matmul_cpu(op, *pool);
   EXPECT_EQ(in_place, sum);
@@ -65,7 +65,7 @@ TEST_F(MatmulPartsTest, AddendComesBeforeTheEpilogue) {
   matmul_cpu(op, *pool);
   EXPECT_EQ(pre, sum);
 
-  // GELU's gradient is of the whole sum.
+  // GELU's gradient is that of the whole sum.
   op = {.m = m,
         .n = n,
         .k = k,

@@ -1,4 +1,4 @@
-// Tiled products against sums in double, over odd shapes, layouts, precisions and epilogues.
+// Compares tiled products with sums in double, over odd shapes, layouts, precisions and epilogues.
 #include "kernels/gelu/gelu.h"
 #include "kernels/matmul/tiling.h"
 #include "tests/support/kernel_fixture.h"

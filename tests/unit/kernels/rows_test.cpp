@@ -1,4 +1,4 @@
-// Layer norm, dropout, embedding and cross-entropy against plain double code.
+// Compares layer norm, dropout, embedding and cross-entropy with plain double code.
 #include "tests/support/kernel_fixture.h"
 
 namespace tidepool::test::rows_test {
@@ -66,7 +66,7 @@ TEST_P(LayerNormTest, MatchesDouble) {
   EXPECT_LE(relative_error(dweight, want_dweight), columns == 1 ? 1e-4 : 1e-6);
   EXPECT_LE(relative_error(dbias, want_dbias), 1e-6);
 
-  // Added to what is there.
+  // Adds to existing values.
   std::vector<float> sum = start, sum_weight = weight;
   back.dx = sum.data();
   back.add_to_dx = true;
@@ -119,7 +119,7 @@ TEST(Dropout, KeepsItsShareAndItsBits) {
   for (u64 i = 0; i < 3000; ++i) ASSERT_EQ(whole[i] != 0.0f, dropout_bits(d, 10 + i) >= 0x4000'0000u) << i;
 }
 
-// Known answers of Philox4x32-10, as Random123 publishes them.
+// Known answers of Philox4x32-10, published by Random123.
 TEST(Dropout, IsPhilox) {
   const Dropout zero = {.p = 0.5f};
   const std::vector<u32> want = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};

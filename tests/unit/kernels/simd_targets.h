@@ -1,4 +1,4 @@
-// Runs a test body on every vector target that this CPU and this build have.
+// Runs a test body on every vector target of this CPU and this build.
 #pragma once
 
 // clang-format off: it says what is compiled of those behind it
@@ -12,7 +12,7 @@
 
 namespace tidepool {
 
-// body(name) once per target, the portable one included.
+// Calls body(name) once per target, including the portable one.
 template <class Body>
 void for_each_simd_target(Body&& body) {
   for (i64 targets = hwy::SupportedTargets() & HWY_TARGETS; targets != 0; targets &= targets - 1) {

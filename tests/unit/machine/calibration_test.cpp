@@ -1,6 +1,6 @@
-// Where block_efficiency of configs/machines comes from: published step times, less the kernels of those
-// programs that memory bounds. What they ran is counted here kernel by kernel; docs/8xv100.md and
-// docs/1x4090.md say what follows from it.
+// Derives block_efficiency of configs/machines: published step times, minus the memory-bound kernels of those
+// programs. Their kernels are counted here one by one; docs/8xv100.md and docs/1x4090.md give the
+// conclusions.
 #include <gtest/gtest.h>
 
 #include "kernels/attention/attention_cost.h"
@@ -21,9 +21,9 @@ void append(Kernels& out, const Kernels& more) { out.insert(out.end(), more.begi
 
 // ---- PatrickStar on V100
 
-// Its benchmark trains BertForSequenceClassification of the transformers library: eager fp16 kernels, scores
-// of T x T in memory, dropout on, every layer checkpointed; no product over the vocabulary. It counts
-// 8 N per token with N all parameters, embeddings too.
+// PatrickStar's benchmark trains BertForSequenceClassification of the transformers library: eager fp16
+// kernels, scores of T x T in memory, dropout on, every layer checkpointed; no product over the vocabulary.
+// It counts 8 N flops per token, with N all parameters, embeddings included.
 struct Bert {
   u64 h, layers;
   double measured;  // TFLOPS per GPU, on eight
@@ -38,7 +38,7 @@ struct Bert {
 
 KernelCost moves(u64 elements, u64 mask_bytes = 0) { return {.elements = elements, .bytes = mask_bytes}; }
 KernelCost linear(const Bert& b, u64 n, u64 k) { return matmul_cost(b.rows(), n, k, 2); }
-// One batched product over the scores: as many flops as one with all heads' rows below each other.
+// One batched product over the scores: as many flops as one product with the rows of all heads.
 KernelCost over_scores(const Bert& b) {
   return {.m = b.rows() * b.heads,
           .n = b.tokens,
@@ -63,7 +63,7 @@ Kernels forward(const Bert& b) {
   out.push_back(moves(2 * scores));          // softmax
   out.push_back(moves(2 * scores, scores));  // dropout
   out.push_back(over_scores(b));
-  out.push_back(moves(2 * unit));  // heads side by side
+  out.push_back(moves(2 * unit));  // concatenates heads
   out.push_back(linear(b, b.h, b.h));
   append(out, add_and_norm);
   append(out, {linear(b, 4 * b.h, b.h), moves(8 * unit), linear(b, b.h, 4 * b.h)});
@@ -87,7 +87,7 @@ Kernels backward(const Bert& b) {
 
 Kernels layer_step(const Bert& b) {
   Kernels out = forward(b);
-  append(out, forward(b));  // checkpointed
+  append(out, forward(b));  // checkpointed, so recomputed
   append(out, backward(b));
   return out;
 }
@@ -97,7 +97,7 @@ double tflops(const Bert& b, const Machine& m) {
   return 8 * b.parameters() * static_cast<double>(b.rows()) / seconds / 1e12;
 }
 
-// The one number that is calibrated: on their row of 1B and one GPU, 54.6 TFLOPS.
+// The only calibrated number: their row of 1B on one GPU, 54.6 TFLOPS.
 TEST(Calibration, V100ProductsReachWhatPatrickStarsOneGpuRowSays) {
   for (const char* name : {"1xv100-32g", "8xv100-32g-240g"}) {
     const Machine m = known(name);
@@ -110,8 +110,8 @@ TEST(Calibration, V100ProductsReachWhatPatrickStarsOneGpuRowSays) {
   }
 }
 
-// And then their other rows follow, which one constant for all widths cannot do. 15B and 18B are left out:
-// there they wait for more than kernels.
+// Their other rows follow, which one constant for all widths cannot achieve. 15B and 18B are left out: they
+// wait for more than kernels.
 TEST(Calibration, PatrickStarsOtherRowsFollow) {
   const Machine m = known("8xv100-32g-240g");
   for (const Bert& b : {Bert{2048, 40, 53.1}, Bert{2304, 64, 53.3}, Bert{3072, 53, 60.3},
@@ -185,8 +185,8 @@ Kernels micro_batch(const Qwen& w) {
   return out;
 }
 
-// Resident 1.5B in bf16, nothing recomputed: 14,070 tokens a second in its benchmark file. 14B with blocks
-// recomputed, its state in the host: 1,349.
+// Resident 1.5B in bf16 without recompute: 14,070 tokens a second in its benchmark file. 14B with recomputed
+// blocks and its state in host memory: 1,349.
 TEST(Calibration, A4090sProductsReachWhatLlmqsResidentModelSays) {
   const Machine m = known("1x4090-24g-128g");
   const Qwen small{1536, 28, 8960, 12, 2, 151936, 4 * 1024, false};

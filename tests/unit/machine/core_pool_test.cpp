@@ -72,7 +72,7 @@ TEST(CorePool, ManyCallersShareTheWorkers) {
   EXPECT_GT(total.load(), 0u);
 }
 
-// Results written in tasks are visible to the caller without further synchronisation.
+// Writes of tasks are visible to the caller without further synchronisation.
 TEST(CorePool, PlainWritesAreVisibleAfterRun) {
   auto pool = pool_of(3);
   std::vector<u32> values(500);
@@ -104,7 +104,7 @@ TEST(CorePool, NeverMoreTasksAtOnceThanWorkers) {
   EXPECT_LE(most.load(), 2);
 }
 
-// A job of high priority that arrives while a long one runs is not kept waiting for its end.
+// A job of high priority that arrives while a long job runs does not wait for its end.
 TEST(CorePool, HighPriorityGoesFirst) {
   auto pool = pool_of(2);
   std::atomic<u32> done_normal{0};

@@ -15,7 +15,7 @@ using ::testing::StartsWith;
 
 const std::string source_dir = TIDEPOOL_SOURCE_DIR;
 
-// The least that a machine file must say.
+// The required keys of a machine file.
 const std::string small =
     "device:\n"                  // 1
     "  memory: 24GiB\n"          // 2

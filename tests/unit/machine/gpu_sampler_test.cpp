@@ -1,4 +1,4 @@
-// What the driver tells of GPUs, with a library in its place.
+// Tests the driver's readings of GPUs, with a stand-in for its library.
 #include "machine/gpu_sampler.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(Nvml, LeavesThisProgramOutByItsPid) {
   EXPECT_EQ(others[0].name, first);
 }
 
-// In a container our own number is somebody else's on the host, and so are those in /proc.
+// In a container, our pid belongs to another process on the host, and so do pids in /proc.
 TEST(Nvml, TakesNumbersOfTheHostForNobodyHere) {
   const auto nvml = Nvml::load(TIDEPOOL_FAKE_NVML);
   ASSERT_NE(nvml, nullptr);

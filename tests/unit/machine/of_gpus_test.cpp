@@ -1,4 +1,4 @@
-// Switches of a machine file, as a plan for some of its GPUs counts devices.
+// Switches of a machine file, renumbered for a plan that uses some of its GPUs.
 #include <gmock/gmock.h>
 
 #include "machine/machine_of_gpus.h"

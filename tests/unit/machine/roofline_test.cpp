@@ -1,4 +1,4 @@
-// Times of kernels and of whole blocks, against sums made on paper.
+// Compares times of kernels and of whole blocks with sums made on paper.
 #include "machine/roofline.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST(Roofline, AKernelTakesTheLongerOfItsTwoTimes) {
   EXPECT_DOUBLE_EQ(kernel_seconds(exponentials, gpu(), Precision::fp16), 1e9 / 15.7e12);
 }
 
-// It was promised the rate of fp16, with which a V100 does not train in bf16.
+// Regression: bf16 had the rate of fp16 on a V100, which cannot use that rate for bf16.
 TEST(Roofline, EachPrecisionHasItsOwnRate) {
   Machine m = gpu();
   EXPECT_EQ(matmul_rate(m, Precision::fp32), 15.7e12);
@@ -70,8 +70,8 @@ TEST(Roofline, EfficiencyIsFoundFromATime) {
   EXPECT_NEAR(efficiency_of(kernels, seconds * 1000, m, Precision::fp16), 0.01, 1e-9);
 }
 
-// One layer of PatrickStar's 1B model: h = 2048, 16 heads of 128, 8 x 1024 rows, counted on paper in units
-// of rows x h. Products move less than 1/10 of what memory could meanwhile, so their flops count.
+// One layer of PatrickStar's 1B model: h = 2048, 16 heads of 128, 8 x 1024 rows, counted on paper in units of
+// rows x h. Products move less than 1/10 of what memory could move meanwhile, so their flops count.
 TEST(Roofline, ALayerIsTheSumOfItsKernels) {
   const ModelGraph g = build_model({.vocab_size = 50257, .width = 2048, .layers = 2, .heads = 16},
                                    Precision::fp16, {.sequences = 8, .tokens = 1024})
@@ -91,8 +91,8 @@ TEST(Roofline, ALayerIsTheSumOfItsKernels) {
   const double forward = 24 * rows * h * h / product_rate + attention + (2 * 6 + 2 * 10 + 16) * unit / memory;
   EXPECT_NEAR(seconds(layer.forward_kernels), forward, 1e-9 * forward);
 
-  // Backward: twice the products; norms made again; norms' gradients (2 + 12); GELU's over 4 h (4 x 2);
-  // sums for biases of 3 h, h, 4 h and h.
+  // Backward: twice the products; norms recomputed; norms' gradients (2 + 12); GELU's over 4 h (4 x 2); sums
+  // for biases of 3 h, h, 4 h and h.
   const double attention_backward = pairs * 10 * 128 / (product_rate / 2) + pairs * 16 / vector_rate;
   const double backward =
       48 * rows * h * h / product_rate + attention_backward + (2 * 6 + 2 * 14 + 32 + 18) * unit / memory;

@@ -1,6 +1,6 @@
-// fp16: a parameter is dead from its last use in a step until its update makes it anew, and gradients wait in
-// the bytes of dead parameters (docs/decisions/0018). What that saves, and plans spoilt so that they read
-// what is dead.
+// fp16: a parameter is dead from its last use in a step until its update remakes it, and gradients wait in
+// the bytes of dead parameters (docs/decisions/0018). Tests the memory saved, and plans altered so that they
+// read dead content.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ bool overlap(const Frame& a, const Frame& b) {
          a.offset < b.end() && b.offset < a.end();
 }
 
-// Of a body's gradients: how many chunks are in bytes of a parameter's home for a while.
+// RETURNS: number of gradient chunks of a body that are for a while in bytes of a parameter's home.
 u32 gradients_in_homes(const Plan& plan) {
   std::vector<bool> there(plan.chunks.size(), false);
   for (const Operand& o : plan.segment(body).operands) {
@@ -74,7 +74,7 @@ TEST(DeadParams, HoldNearlyAllGradients) {
     }
 }
 
-// Where a gradient is spilled to disk it takes no bytes of its own there.
+// A gradient spilled to disk takes no disk space of its own.
 TEST(DeadParams, OnDiskAreTheFramesOfTheirGradients) {
   PlanOptions options = options_of(HomePolicy::disk);
   options.advise = false;
@@ -93,14 +93,13 @@ TEST(DeadParams, OnDiskAreTheFramesOfTheirGradients) {
   for (u32 l = 0; l < link_count; ++l) EXPECT_GE(moved[l], least[l]) << name(static_cast<LinkKind>(l));
 }
 
-// docs/fit.md counts on this: 14 bytes per parameter, whatever waits, and what streaming needs.
+// docs/fit.md relies on this: 14 bytes per parameter, with all gradients waiting, plus what streaming needs.
 TEST(DeadParams, LeaveFourteenBytesPerParameter) {
   for (const u32 devices : {1u, 4u}) {
-    PlanOptions options{
-        .budgets = {Bytes{4 * mib}, Bytes{}, Bytes{0}},
-        .micro_batches = devices,  // more activations would bind, when parameters are all alive
-        .devices = devices,
-        .advise = false};
+    PlanOptions options{.budgets = {Bytes{4 * mib}, Bytes{}, Bytes{0}},
+                        .micro_batches = devices,  // more activations would bind if all parameters are alive
+                        .devices = devices,
+                        .advise = false};
     u64 fails = 0, does = 64 * kib;  // pages of host memory
     while (fails + 1 < does) {
       const u64 middle = (fails + does) / 2;
@@ -110,7 +109,7 @@ TEST(DeadParams, LeaveFourteenBytesPerParameter) {
     options.budgets.host = Bytes{does * frame_alignment};
     ASSERT_TRUE(make_plan(graph(), options));
     const u64 all = options.budgets.device.value * devices + options.budgets.host.value;
-    // As in PlannerHomes: of each device's 4 MiB all but some 2 is of use. 16 bytes would be 3 MiB more.
+    // As in PlannerHomes: all but about 2 of each device's 4 MiB is useful. 16 bytes would be 3 MiB more.
     EXPECT_LT(all, 14 * elements() + (1 + 2 * devices) * mib) << devices;
   }
 }
@@ -139,7 +138,7 @@ TEST(DeadParams, AreNeitherReadFromDiskForAnUpdateNorWrittenToDieThere) {
   for (const auto& [chunk, balance] : on_disk) EXPECT_EQ(balance, 0) << chunk;
 }
 
-// The arcs that the report draws: as the planner placed them, none over another.
+// The arcs that the report draws, as the planner placed them, do not overlap.
 TEST(DeadParams, ShareNoByteAtOneTime) {
   for (const HomePolicy home : {HomePolicy::host, HomePolicy::device, HomePolicy::automatic}) {
     const Plan plan = plan_of(home);
@@ -162,7 +161,7 @@ TEST(DeadParams, ShareNoByteAtOneTime) {
   }
 }
 
-// Random models with and without a disk, several devices and sweeps; make_plan returns only what verifies.
+// Random models with and without a disk, several devices and sweeps; make_plan returns only verified plans.
 TEST(DeadParams, VerifyInRandomPlans) {
   u32 fitted = 0, shared = 0;
   for (u32 seed = 0; seed < 300; ++seed) {
@@ -194,11 +193,11 @@ std::string refusal(const Plan& plan) {
   return verified ? "accepted" : verified.error().message;
 }
 
-// A gradient comes down into the home of a parameter that backward has not yet read for the last time.
+// A gradient is copied into the home of a parameter that backward will still read.
 TEST(DeadParams, ThatAreAliveYetMustNotBeOverwritten) {
   Plan plan = plan_of(HomePolicy::host);
   Segment& segment = plan.segments[static_cast<u32>(body)];
-  u32 last_read = 0;  // of any parameter, by a copy up
+  u32 last_read = 0;  // of any parameter, by an h2d copy
   for (u32 i = 0; i < segment.ops.size(); ++i)
     if (segment.ops[i].lane.kind == LaneKind::h2d &&
         plan.chunk(segment.operands_of(segment.ops[i])[0].first).kind == Kind::param)
@@ -217,14 +216,14 @@ TEST(DeadParams, ThatAreAliveYetMustNotBeOverwritten) {
   EXPECT_NE(refusal(plan), "accepted");
 }
 
-// One more copy up, when a gradient lies where the parameter was.
+// Adds one more h2d copy while a gradient lies in the parameter's bytes.
 TEST(DeadParams, MustNotBeRead) {
   Plan plan = plan_of(HomePolicy::host);
   Segment& segment = plan.segments[static_cast<u32>(body)];
   const auto is_param_copy = [&](const Op& op) {
     return op.lane.kind == LaneKind::h2d && plan.chunk(segment.operands_of(op)[0].first).kind == Kind::param;
   };
-  u32 dead = 0;  // the first copy of the last pass of a parameter whose home a gradient takes
+  u32 dead = 0;  // first copy in the last pass of a parameter whose home a gradient takes
   for (u32 i = 0; i < segment.ops.size(); ++i) {
     if (!is_param_copy(segment.ops[i])) continue;
     const Frame& home = plan.homes[index(segment.operands_of(segment.ops[i])[0].first)];
@@ -234,7 +233,7 @@ TEST(DeadParams, MustNotBeRead) {
     }
   }
   ASSERT_GT(dead, 0u);
-  // It runs as the last op, after everything.
+  // The copy runs as the last op, after everything.
   Op late = segment.ops[dead];
   late.deps_begin = static_cast<u32>(segment.deps.size());
   late.deps_count = static_cast<u32>(segment.ops.size());
@@ -259,7 +258,7 @@ TEST(DeadParams, AreAllThatAnUpdateNeedNotRead) {
   EXPECT_THAT(spoilt(Kind::grad, Access::write), HasSubstr("does not find all"));
 }
 
-// Nothing that starts at rest may leave a home other than it found it, whoever reads that next.
+// A segment that starts at rest must leave every home as it found it, whoever reads the home next.
 TEST(DeadParams, AreWholeAgainAtRest) {
   Plan plan = plan_of(HomePolicy::host);
   Segment& segment = plan.segments[static_cast<u32>(evaluation)];

@@ -1,4 +1,4 @@
-// What --explain says is what the plan does.
+// --explain describes what the plan does.
 #include "planner/explain/explain.h"
 
 #include <fmt/format.h>
@@ -115,7 +115,7 @@ TEST(Explain, WhatIsNotThereNamesTheRange) {
   EXPECT_THAT(message("op:1", "bodi"), HasSubstr("no segment 'bodi'"));
 }
 
-// Stays read back from the ops never overlap in a tier: so the planner placed them.
+// Stays read back from the ops never overlap in a tier, as the planner placed them.
 TEST(Life, StaysOfOneMemoryDoNotOverlap) {
   const Planned p = streaming();
   const Life life(p.plan, p.plan.segment(SegmentKind::body));

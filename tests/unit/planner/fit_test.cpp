@@ -1,6 +1,5 @@
-// Fit of jobs: what fits still fits with larger budgets, and what is advised fits as it is and rounded up.
-// TIDEPOOL_FIT_PAIRS sets how many pairs of budgets are asked of all models together; 20000 take some
-// minutes.
+// Fit of jobs: a job that fits still fits with larger budgets, and advice fits, as given and rounded up.
+// TIDEPOOL_FIT_PAIRS sets the number of pairs of budgets for all models together; 20000 take some minutes.
 #include "planner/fit.h"
 
 #include <fmt/format.h>
@@ -24,7 +23,7 @@ u32 pairs() {
   return text != nullptr ? static_cast<u32>(std::strtoul(text, nullptr, 10)) : test::random_cases(480);
 }
 
-// Deep and narrow, shallow and wide, one with a large vocabulary, and one whose activations are large.
+// Deep and narrow, shallow and wide, a large vocabulary, and large activations.
 constexpr test::GraphShape shapes[] = {
     {.layers = 9, .layer_elements = 2048 * 12, .embedding_elements = 2048 * 4},
     {.layers = 2, .layer_elements = 2048 * 60, .embedding_elements = 2048 * 10, .kept_bytes = 4096 * 40},
@@ -57,7 +56,7 @@ class Dice {
  public:
   explicit Dice(u32 seed) : rng_(seed) {}
   u32 pick(u32 count) { return rng_() % count; }
-  // Each order of magnitude alike, in steps of 512 bytes.
+  // Each order of magnitude is equally likely, in steps of 512 bytes.
   Bytes size(u64 least, u64 most) {
     const double part = rng_() / 4294967296.0;
     return Bytes{
@@ -70,13 +69,13 @@ class Dice {
   std::mt19937 rng_;
 };
 
-// Around where jobs begin to fit: a disk that has room for all, none, or room for a part of the state.
+// Budgets near the limit of fitting: a disk with room for all, none, or part of the state.
 Budgets random_budgets(Dice& dice, u64 state) {
   const Bytes disks[] = {Bytes{u64{1} << 40}, Bytes{0}, dice.size(state / 16, 2 * state)};
   return {dice.size(128 * kib, 2 * state), dice.size(32 * kib, 2 * state), disks[dice.pick(3)]};
 }
 
-// Every second one by a few bytes only: there it was that more did not fit.
+// Every second pair differs by a few bytes only: at such pairs more memory once did not fit.
 Budgets larger_than(const Budgets& had, Dice& dice) {
   Budgets out = had;
   for (const Tier tier : all_tiers) {
@@ -100,7 +99,7 @@ std::string text(const Budgets& b) {
 
 Bytes whole_mib(Bytes bytes) { return Bytes{round_up(bytes.value, mib)}; }
 
-// And plans that verify are there where it is said that the job fits.
+// Checks also that a plan which verifies exists if the job is said to fit.
 void check_advice(const Job& job, const Budgets& had) {
   PlanOptions options = job.options;
   options.budgets = had;
@@ -121,7 +120,7 @@ void check_advice(const Job& job, const Budgets& had) {
 class PlannerFit : public testing::TestWithParam<u32> {};  // devices
 
 TEST_P(PlannerFit, WhatFitsFitsWithLargerBudgets) {
-  const u32 rounds = std::max(pairs() / models / 2, 1u);  // half of them on each count of devices
+  const u32 rounds = std::max(pairs() / models / 2, 1u);  // half of them on each number of devices
   u32 fitting = 0, refused = 0;
   for (u32 model = 0; model < models; ++model) {
     const Job job = job_of(model, GetParam());
@@ -142,7 +141,7 @@ TEST_P(PlannerFit, WhatFitsFitsWithLargerBudgets) {
 }
 INSTANTIATE_TEST_SUITE_P(Devices, PlannerFit, testing::Values(1, 2), testing::PrintToStringParamName());
 
-// Searches that remember needs, and those that begin anew, agree.
+// Searches that remember needs agree with searches that start anew.
 TEST(PlannerFitMemory, WhatWasAskedBeforeDecidesNothing) {
   for (u32 model = 0; model < models; model += 5) {
     const Job job = job_of(model, 1);
@@ -155,7 +154,7 @@ TEST(PlannerFitMemory, WhatWasAskedBeforeDecidesNothing) {
   }
 }
 
-// 8 MiB were enough, 9 and 12 were not, and 13 were.
+// Regression: 8 MiB were enough, 9 and 12 were not, and 13 were.
 TEST(PlannerFitQuickstart, MoreDeviceMemoryIsNeverTooMuch) {
   const Config config =
       load_config(TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", {"memory.host=4MiB"}).value();
@@ -165,7 +164,8 @@ TEST(PlannerFitQuickstart, MoreDeviceMemoryIsNeverTooMuch) {
     EXPECT_TRUE(fits(job, {Bytes{device * mib}, Bytes{4 * mib}, Bytes{gib}})) << device << " MiB";
 }
 
-// From 64 GiB on a config says whole GiB: tried in MiB, what was told was not what had been planned.
+// Regression: from 64 GiB on a config states whole GiB, but advice was planned in MiB, so it differed from
+// the plan.
 TEST(PlannerFitAdvice, IsWhatAConfigSays) {
   const ModelGraph graph = test::make_graph({.layers = 40, .layer_elements = u64{256} * mib});
   PlanOptions options{

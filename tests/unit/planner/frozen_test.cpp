@@ -1,5 +1,5 @@
-// Windows that are not trained beside others that are: parameters that are only read, and as much backward as
-// it takes.
+// Frozen windows beside trainable ones: their parameters are only read, and backward runs only as far as
+// necessary.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -14,7 +14,7 @@ bool is_frozen(const ModelGraph& graph, const Chunk& chunk) {
   return chunk.window != none && !graph.windows[chunk.window].trainable;
 }
 
-// As LoRA has it: everything frozen, and a small window beside each layer's.
+// As with LoRA: everything is frozen, and a small trainable window stands beside each layer's window.
 ModelGraph with_adapters(ModelGraph graph) {
   for (Window& window : graph.windows) window.trainable = false;
   for (Block& block : graph.blocks) {
@@ -63,7 +63,7 @@ void check_frozen(const ModelGraph& graph, const Plan& plan) {
     EXPECT_LE(least[l].value, moved[l].value) << name(static_cast<LinkKind>(l));
 }
 
-// make_plan returns only what the verifier accepts.
+// make_plan returns only plans that the verifier accepts.
 TEST(PlanFrozen, AnyWindowsOfAnyCase) {
   u32 planned = 0;
   for (u32 seed = 0; seed < 300; ++seed) {
@@ -103,7 +103,7 @@ TEST(PlanFrozen, WhatIsTrainedRestsOnTheDeviceAndTheModelStreams) {
     const auto moved = link_bytes(*plan, SegmentKind::body);
     EXPECT_GT(moved[static_cast<u32>(LinkKind::disk_read)].value, 0u);
     EXPECT_EQ(moved[static_cast<u32>(LinkKind::disk_write)].value, 0u);
-    // Down go activations at most, and of what is trained nothing.
+    // d2h carries at most activations, and no trained state.
     for (const Op& op : plan->segment(SegmentKind::body).ops) {
       if (op.kind == OpKind::update) {
         EXPECT_EQ(op.lane.kind, LaneKind::compute);

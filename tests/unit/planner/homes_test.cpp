@@ -1,5 +1,4 @@
-// What rests on devices because host and disk have no room for it, and that fitting is found without
-// planning.
+// State at home on devices because host and disk have no room; the fit is decided without planning.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +18,7 @@ struct Tight {
     options.budgets.host = host;
     return check_fits(graph, options).has_value();
   }
-  // To 4 KiB.
+  // RETURNS: the smallest host budget, to 4 KiB.
   Bytes least_host() {
     u64 fails = 0, does = 64 * kib;  // pages
     while (fails + 1 < does) {
@@ -28,7 +27,7 @@ struct Tight {
     }
     return Bytes{does * frame_alignment};
   }
-  // Parameters, remainders and moments, and the gradients that wait: once.
+  // RETURNS: bytes of parameters, remainders and moments, and of waiting gradients, once each.
   Bytes waits() const {
     u64 elements = 0;
     for (const Window& w : graph.windows) elements += w.elements;
@@ -43,8 +42,8 @@ TEST(PlannerHomes, DevicesTakeWhatHostAndDiskHaveNoRoomFor) {
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_TRUE(std::any_of(plan->homes.begin(), plan->homes.end(),
                           [](const Frame& f) { return f.bytes.value > 0 && f.tier == Tier::device; }));
-  // Of each device's 4 MiB all but a window with its gradients, and a layer's state that is not cut, is of
-  // use: window 256 KiB, accumulator 512, sums 64 + 32, workspace, activations 13 x 32, a layer's shard 448.
+  // All of each device's 4 MiB is useful, except a window with its gradients, and a layer's uncut state:
+  // window 256 KiB, accumulator 512, sums 64 + 32, workspace, activations 13 x 32, a layer's shard 448.
   const Bytes all = tight.options.budgets.device * tight.options.devices + tight.options.budgets.host;
   EXPECT_LT((all - tight.waits()).value, tight.options.devices * 2 * mib);
 }

@@ -1,5 +1,5 @@
-// The lower bound against a second derivation that shares no code with it: by weak duality, any
-// non-negative price per byte and op bounds what memory can save, and the best prices reach the optimum.
+// Compares the lower bound with a second derivation that shares no code: by weak duality, any non-negative
+// price per byte and op bounds what memory can save, and the best prices reach the optimum.
 #include "planner/lower_bound.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,8 @@ bool covers(const Saving& s, i32 p, i32 positions) {
   return (p >= s.begin && p <= s.end) || (s.begin < 0 && p >= s.begin + positions);
 }
 
-// Best of many subgradient steps on the dual: an upper bound on the saving, for the uncut circle.
+// RETURNS: the best of many subgradient steps on the dual: an upper bound on the saving, for the uncut
+// circle.
 double dual_bound(const std::vector<Saving>& savings, const std::vector<u64>& capacity) {
   const i32 n = static_cast<i32>(capacity.size());
   std::vector<double> price(capacity.size(), 0.0);
@@ -62,7 +63,7 @@ TEST(LowerBound, FlowAndDualAgreeOnRandomSavings) {
     const double flow = static_cast<double>(most_saved(savings, capacity));
     const double dual = dual_bound(savings, capacity);
     EXPECT_LE(flow, dual * 1.02 + 25) << round;  // never above the optimum by more than rounding ...
-    EXPECT_GE(flow, dual * 0.90) << round;       // ... nor far below what prices allow
+    EXPECT_GE(flow, dual * 0.90) << round;       // ... nor far below the bound of the prices
   }
 }
 
@@ -85,7 +86,7 @@ TEST(LowerBound, WhatFitsMovesNothingAndWhatStreamsMovesAtLeastTheBound) {
       }
 }
 
-// Beyond 1024 activations neighbours count as one: the bound may only be lower for it.
+// Above 1024 activations neighbours count as one, which may only lower the bound.
 TEST(LowerBound, HoldsForManyMicroBatches) {
   const ModelGraph graph = test::make_graph({.layers = 12});
   for (const u32 sweeps : {1u, 2u}) {
@@ -103,7 +104,7 @@ TEST(LowerBound, HoldsForManyMicroBatches) {
   }
 }
 
-// What a budget has more for a reserve makes neither plan nor bound better.
+// A budget enlarged by a reserve improves neither plan nor bound.
 TEST(LowerBound, AReserveIsNoRoom) {
   const ModelGraph graph = test::make_graph({.layers = 12});
   const Budgets bare = {Bytes{1500 * kib}, Bytes{1000 * kib}, Bytes{gib}};
@@ -132,7 +133,7 @@ TEST(LowerBound, HoldsForSeveralDevices) {
         for (u32 l = 0; l < link_count; ++l)
           EXPECT_GE(moved[l].value, bound[l].value)
               << name(static_cast<LinkKind>(l)) << " " << host << " " << device << " " << devices;
-        // All that fits on the devices together moves to and from the host no more than batches.
+        // If everything fits on the devices together, only batches move to and from the host.
         if (device == 100'000) {
           EXPECT_EQ(moved[1].value + moved[2].value + moved[3].value, 0u);
         }

@@ -1,4 +1,4 @@
-// Jobs that cannot be planned while one waits are refused at once, with a value that works.
+// Jobs too large for interactive planning are refused at once, with a value that works.
 #include "planner/plan_size.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ Result<Config> quickstart_with(const std::vector<std::string>& overrides) {
   return load_config(TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", overrides);
 }
 
-// Its message is "" if it can be planned; checks only, plans nothing.
+// RETURNS: an error whose message is "" if the job can be planned. Only checks, plans nothing.
 Error refusal(const std::vector<std::string>& overrides, u64 chunk_elements = 32 * kib) {
   const Result<Config> config = quickstart_with(overrides);
   if (!config) return config.error();

@@ -1,5 +1,5 @@
-// Random models and budgets: every plan verifies (make_plan refuses any other), or the answer is a
-// typed "does not fit" whose budgets do fit.
+// Random models and budgets: every plan verifies (make_plan refuses others), or the answer is a typed "does
+// not fit" whose advised budgets fit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,10 +13,10 @@ namespace tidepool::property_test {
 
 struct Counts {
   u32 fitted = 0, advised = 0, budgets = 0,
-      not_least = 0;  // budgets that were advised, and of these too large
+      not_least = 0;  // advised budgets, and those of them that were too large
 };
 
-// Less of any one of the budgets that are advised does not do: 10 % of what they were raised by.
+// Checks that 10 % less of the increase of any one advised budget does not fit.
 void check_least(const ModelGraph& graph, const PlanOptions& had, const PlanOptions& advised,
                  Counts& counts) {
   for (Bytes Budgets::*tier : {&Budgets::device, &Budgets::host, &Budgets::disk}) {
@@ -56,11 +56,11 @@ void check(u32 seed, u32 devices, Counts& counts) {
   }
   ASSERT_TRUE(verify_plan(*plan, graph));
   EXPECT_EQ(comm_bytes(*plan, SegmentKind::body).value > 0, devices > 1);
-  // Forced homes are part of what is declared, and without clipping docs/lower-bounds.md has an exception.
+  // Forced homes are declared memory too, and without clipping docs/lower-bounds.md has an exception.
   if (c.options.home != HomePolicy::automatic || !c.options.clipping) return;
   const auto moved = link_bytes(*plan, SegmentKind::body), least = lower_bound(*plan, graph);
-  // With a reserve declared to stream from a disk and nothing on it, a plan made do with less than it
-  // declared.
+  // If a reserve for streaming from a disk is declared and nothing is on that disk, a plan used less memory
+  // than it declared.
   const bool uses_disk = plan->tiers[static_cast<u32>(Tier::disk)].planned_peak.value > 0;
   const double part = declares_more_than_it_has(*plan) ? 0.95 : 1;  // docs/lower-bounds.md, "One exception"
   for (const LinkKind link : {LinkKind::h2d, LinkKind::d2h, LinkKind::disk_read, LinkKind::disk_write}) {
@@ -81,7 +81,7 @@ TEST_P(PlannerProperty, EveryPlanVerifiesOrSaysWhatWouldFit) {
   }
   EXPECT_GT(counts.fitted, test::random_cases(40));
   EXPECT_GT(counts.advised, test::random_cases(25));
-  EXPECT_LT(counts.not_least * 20, counts.budgets);  // other sweeps or chunk sizes would have done with less
+  EXPECT_LT(counts.not_least * 20, counts.budgets);  // other sweeps or chunk sizes would fit in less
 }
 INSTANTIATE_TEST_SUITE_P(Devices, PlannerProperty, testing::Values(1, 2, 3, 4),
                          testing::PrintToStringParamName());

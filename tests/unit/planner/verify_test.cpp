@@ -1,4 +1,4 @@
-// The verifier refuses plans with one fault; a checker that accepts them would be no checker.
+// The verifier refuses plans with one injected fault.
 #include "planner/verify.h"
 
 #include <gtest/gtest.h>
@@ -96,23 +96,23 @@ TEST(VerifyPlan, RefusesCollectivesThatAreNotWhole) {
       return !verify_plan(plan, graph());
     };
     using Operands = std::span<Operand>;
-    // Hands on another version than it reads, or a chunk that it does not read; sums one device twice.
+    // Passes on another version than it reads, or a chunk that it does not read; sums one device twice.
     EXPECT_TRUE(refused(OpKind::all_gather, [](Plan&, Operands o) { o.back().version += 1; }));
     EXPECT_TRUE(refused(OpKind::all_gather, [](Plan&, Operands o) { o[0].access = Access::write; }));
     EXPECT_TRUE(refused(OpKind::reduce_scatter, [](Plan&, Operands o) { o[1] = o[0]; }));
     EXPECT_TRUE(refused(OpKind::reduce_scatter, [](Plan&, Operands o) { std::swap(o[0], o[1]); }));
     EXPECT_TRUE(refused(OpKind::reduce_scatter, [](Plan&, Operands o) { o[0].frame.device = 7; }));
-    // A device's own op in another's memory.
+    // A device's own op uses another device's memory.
     EXPECT_TRUE(refused(OpKind::forward, [](Plan&, Operands o) { o.back().frame.device = 1; }));
     EXPECT_TRUE(refused(OpKind::forward, [](Plan& p, Operands) { p.devices = 1; }));
   }
 }
 
-// Whether `to` follows `from` in the body without that one edge: by other edges, or on an ordered lane.
+// RETURNS: true if `to` follows `from` in the body without that edge: by other edges, or on an ordered lane.
 bool implied(const Segment& segment, u32 from, u32 to) {
   std::vector<bool> reached(segment.ops.size(), false);
   reached[from] = true;
-  std::map<LaneId, bool> on_lane;  // an op before this one on the lane is reached
+  std::map<LaneId, bool> on_lane;  // on each lane, an earlier op is reached
   for (u32 i = from; i <= to; ++i) {
     const Op& op = segment.ops[i];
     for (OpId dep : segment.deps_of(op))
@@ -151,10 +151,11 @@ TEST(VerifyPlan, NoticesEveryMissingEdgeBetweenBodies) {
       noticed += verify_plan(broken, graph()) ? 0 : 1;
     }
   EXPECT_GT(edges, 10u);
-  EXPECT_GT(noticed, edges / 5) << noticed << " of " << edges;  // most are implied by edges inside a body
+  // most edges are implied by others inside a body
+  EXPECT_GT(noticed, edges / 5) << noticed << " of " << edges;
 }
 
-// A forward that runs before its update and reads what was there: consistent in itself, but stale.
+// A forward that runs before its update and reads the old content: consistent, but stale.
 TEST(VerifyPlan, RefusesAStaleParameter) {
   Plan plan = streaming_plan();
   for (Op& op : body(plan).ops)
@@ -176,12 +177,12 @@ TEST(VerifyPlan, RefusesAMicroBatchThatRunsTwice) {
   EXPECT_FALSE(verify_plan(plan, graph()));
 }
 
-// Between segments at rest only homes hold anything.
+// Between segments at rest only homes hold content.
 TEST(VerifyPlan, RefusesAnEvaluationThatReadsWhatADrainLeft) {
   Plan plan = streaming_plan();
   Segment& evaluation = plan.segments[static_cast<u32>(SegmentKind::evaluation)];
   for (Op& op : evaluation.ops)
-    if (op.kind == OpKind::read) {  // what it would have read from disk is said to be there already
+    if (op.kind == OpKind::read) {  // removes a read from disk, as if its content were there already
       op.kind = OpKind::norm;
       op.lane = {host_device, LaneKind::host};
       op.operands_count = 0;

@@ -1,4 +1,4 @@
-// What a probe measures of a GPU, and how rates come of it: in virtual time.
+// Probing a GPU, and deriving rates from the measurements, in virtual time.
 #include <gmock/gmock.h>
 
 #include "cli/bench/bench_device.h"
@@ -16,7 +16,7 @@ using test::FakeDevice;
 using test::FakeRates;
 using ::testing::HasSubstr;
 
-constexpr double close = 0.003;  // of a rate: waits are 20 us of slices of 20 ms
+constexpr double close = 0.003;  // relative to a rate: waits are 20 us of slices of 20 ms
 
 const MeasuredFacts card{.name = "Card", .count = 2, .memory = Bytes{80 * gib}, .processors = 132};
 
@@ -65,7 +65,7 @@ TEST(ProbeGpu, RatesAreThoseOfTheDevice) {
   EXPECT_EQ(rates.find("copies.both")->samples.size(), 2u);
 }
 
-// Each 64 KiB takes 1.3 us up and 1.6 us down beside 5 us of its own.
+// Each 64 KiB takes 1.3 us h2d and 1.6 us d2h, plus 5 us per copy.
 TEST(ProbeGpu, WhatEachCopyAndKernelTakesBesideCounts) {
   FakeDevice device = make_device({.kernel = 2e-6, .copy = 5e-6});
   const Rates rates = measure(device);
@@ -185,7 +185,7 @@ TEST(BenchDevice, ProductsOfALayerAgainstTheBestOfThem) {
   const auto rows =
       bench_products(device, products, Precision::bf16, {.repetitions = 3, .now = device.clock()});
   ASSERT_TRUE(rows);
-  // The larger the product, the less its microsecond counts: "mlp in" and "mlp out" are the largest.
+  // The larger the product, the less its extra microsecond counts: "mlp in" and "mlp out" are the largest.
   for (u32 i = 0; i < rows->size(); ++i) {
     const double flops = products[i].shape.flops();
     const double rate = flops / (flops / 800e9 + 1e-6), best = 8 * 32 * 32 * 64;

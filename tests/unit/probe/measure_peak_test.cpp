@@ -1,4 +1,5 @@
-// What the report's "% of peak" stands on: constants would flatter a GPU.
+// The basis of the report's "% of peak": measured with varying numbers, because constants would flatter a
+// GPU.
 #include "probe/step/measure_peak.h"
 
 #include <gtest/gtest.h>

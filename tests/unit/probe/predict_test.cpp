@@ -16,7 +16,7 @@ struct Verdict {
   bool operator==(const Verdict&) const = default;
 };
 
-// Rounds that take a tenth of a second each and predict these steps, the last one again and again.
+// Judges rounds that take a tenth of a second each and predict these steps, repeating the last one.
 Verdict judged(const std::vector<double>& steps, double round_seconds = 0.1) {
   RoundJudge judge(0);
   for (u32 i = 0;; ++i)
@@ -27,13 +27,13 @@ Verdict judged(const std::vector<double>& steps, double round_seconds = 0.1) {
 TEST(RoundJudge, RoundsEndOnceTwoInARowAgree) {
   EXPECT_EQ(judged({1.0, 1.04}), (Verdict{2, 2}));
   EXPECT_EQ(judged({1.04, 1.0}), (Verdict{2, 2}));
-  EXPECT_EQ(judged({1.6, 1.0, 1.02}), (Verdict{3, 2}));      // became fast during the first
+  EXPECT_EQ(judged({1.6, 1.0, 1.02}), (Verdict{3, 2}));      // became fast during the first round
   EXPECT_EQ(judged({1.0, 1.6, 2.2, 2.2}), (Verdict{4, 2}));  // becomes slower
   EXPECT_EQ(judged({1.0, 1.5, 1.0, 1.5, 1.0, 1.5}), (Verdict{6, 6}));
 }
 
 TEST(RoundJudge, LargeModelsAreMeasuredTwice) {
-  EXPECT_EQ(judged({1.0, 1.6}, 20), (Verdict{2, 2}));  // both count: the spread is told
+  EXPECT_EQ(judged({1.0, 1.6}, 20), (Verdict{2, 2}));  // both count: the spread is reported
   EXPECT_EQ(judged({1.0, 1.6, 1.0, 1.6}, 0.5), (Verdict{3, 3}));
 }
 
@@ -60,7 +60,7 @@ TEST(Predict, CarriesTheSpreadOfItsRounds) {
   EXPECT_GT(made->peak_range.least, 0);
   EXPECT_GE(made->peak_flops_per_s, made->peak_range.least);
   EXPECT_LE(made->peak_flops_per_s, made->peak_range.most);
-  // Medians of what rounds measured predict a step that is theirs.
+  // Medians of the rounds' measurements predict a step within the rounds' range.
   EXPECT_GT(made->forecast.step_seconds, 0.7 * made->step_seconds.least);
   EXPECT_LT(made->forecast.step_seconds, 1.4 * made->step_seconds.most);
   EXPECT_GT(made->machine.disk.read_bytes_per_s, 0);

@@ -57,12 +57,12 @@ TEST(ProbeRates, AMachineHasTheBestProductsAndRoundedMedians) {
   EXPECT_EQ(m.device.kind, DeviceKind::cpu);
   EXPECT_EQ(m.device.flops_per_s[0], 110e9);
   EXPECT_EQ(m.device.flops_per_s[1], 200e9);
-  EXPECT_GT(m.device.block_efficiency, 0.75);  // 150 of 200 with kernels that memory bounds
+  EXPECT_GT(m.device.block_efficiency, 0.75);  // 150 of 200 with memory-bound kernels
   EXPECT_LE(m.device.block_efficiency, 1.0);
   EXPECT_EQ(m.device.op_overhead, Nanos{5'100});
   EXPECT_EQ(m.copies.h2d_bytes_per_s, 1.235e10);
   EXPECT_EQ(m.host.cores, 8u);
-  EXPECT_EQ(m.disk, DiskRates{});  // none was measured
+  EXPECT_EQ(m.disk, DiskRates{});  // no disk was measured
 }
 
 TEST(ProbeRates, ALayerIsNeverFasterThanItsProducts) {
@@ -84,7 +84,8 @@ TEST(ProbeRates, EveryPointOfTheDiskIsInTheMachine) {
   EXPECT_EQ(disk.points[1], (DiskPoint{point_blocks[0], point_depths[1], 8e6, 8e6}));
 }
 
-// The layer is of bf16. Where bf16 products are slower than fp32's, its share is still one of theirs.
+// The layer is bf16. Even if bf16 products are slower than fp32 products, its share is relative to bf16
+// products.
 TEST(ProbeRates, ALayerOfBf16IsComparedWithBf16Products) {
   Rates rates = some_rates();
   for (u32 i = 0; i < std::size(products); ++i)
@@ -107,7 +108,7 @@ TEST(ProbeRates, WideSpreadsAreMarkedAndSaidWhatToDoAbout) {
   EXPECT_THAT(probe_json(result, ""), HasSubstr("\"spread\":6.17"));
 }
 
-// It counted rates that the table does not show.
+// Regression: the count included rates that the table does not show.
 TEST(ProbeRates, WideRatesAreCountedByTheTableTheyStandIn) {
   ProbeResult result{.rates = some_rates(), .disk = "a disk"};
   for (const char* key : {"disk.read", "disk.write", "disk.mixed"}) result.rates.add(key, "", bytes, 2e9);
@@ -127,7 +128,7 @@ TEST(ProbeRates, WideRatesAreCountedByTheTableTheyStandIn) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
 }
 
-// Samples of a busy machine may say more; machine files may not.
+// Samples of a busy machine may exceed the sum; machine files may not.
 TEST(ProbeRates, BothAtOnceIsNotMoreThanTheSum) {
   Rates rates = some_rates();
   for (int i = 0; i < 3; ++i) rates.add("copies.both", "", bytes, 90e9);
@@ -135,8 +136,8 @@ TEST(ProbeRates, BothAtOnceIsNotMoreThanTheSum) {
   EXPECT_EQ(machine.copies.both_bytes_per_s, machine.copies.h2d_bytes_per_s + machine.copies.d2h_bytes_per_s);
 }
 
-// Beside other work any rate may come out too high or too low; the file that probe writes is read all the
-// same.
+// Beside other work any rate may be measured too high or too low; the machine file of probe must still be
+// accepted.
 TEST(ProbeRates, AMeasuredMachineIsNeverRefused) {
   const char* keys[] = {"copies.h2d",       "copies.d2h", "copies.both",
                         "host.memory_rate", "host.adam",  "disk.mixed"};

@@ -1,4 +1,4 @@
-// Who lies where from when to when, and step.json, which tells the page of it.
+// Arcs of chunks in memory over a step, and step.json, which passes them to the page.
 #include <gmock/gmock.h>
 
 #include <boost/json/parse.hpp>
@@ -36,7 +36,7 @@ TEST(FrameArcs, run_from_a_fill_to_the_last_touch_before_the_next) {
   for (const Access access : {Access::read, Access::write, Access::read, Access::read_write, Access::write})
     touch(access);
   const auto arcs = frame_arcs(tiny.plan, tiny.plan.segment(body));
-  // The last fill is read by op 0 of the next turn.
+  // Op 0 of the next turn reads the last fill.
   EXPECT_THAT(arcs, ElementsAre(FrameArc{.chunk = a, .offset = here.offset, .from = 1, .to = 3},
                                 FrameArc{.chunk = a, .offset = here.offset, .from = 4, .to = 0}));
 }
@@ -57,7 +57,7 @@ TEST(FrameArcs, homes_stay_and_windows_are_told_apart_by_chunk) {
   EXPECT_EQ(arcs[3].offset, 3 * frame_alignment);
 }
 
-// What the planner promises must be what the page shows.
+// The page must show what the planner promises.
 TEST(FrameArcs, of_real_plans_never_exceed_the_planned_peak) {
   for (u32 i = 0; i < 8; ++i) {
     constexpr HomePolicy homes[] = {HomePolicy::device, HomePolicy::host, HomePolicy::disk,
@@ -113,7 +113,7 @@ TEST(StepFile, names_what_is_wrong) {
   EXPECT_EQ(check_step_file("{", "x").error().kind, ErrorKind::bad_input);
 }
 
-// Three steps of a plan with two ops: the median of the two that have a step before them.
+// Three steps of a plan with two ops: the median of the two steps that follow another step.
 TEST(SteadyStep, is_the_median_of_the_steps_seen_in_full) {
   TinyPlan tiny;
   for (const SegmentKind kind : {forward_backward, body}) {

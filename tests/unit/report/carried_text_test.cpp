@@ -1,4 +1,4 @@
-// Item "% of peak above 100": no figure is printed that its measurements do not carry.
+// Item "% of peak above 100": no figure is printed that its measurements do not support.
 #include "report/carried_text.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ TEST(CarriedText, APredictionIsARangeWhereItsRoundsDisagree) {
   EXPECT_EQ(seconds_range_text(1.2, {}), "1.20 s");  // an older report
 }
 
-// 103 % and 110 % were printed where a machine had changed its speed.
+// Regression: 103 % and 110 % were printed when a machine had changed its speed.
 TEST(CarriedText, NoReportPrintsMoreThanAllOfThePeak) {
   for (double flops = 50; flops < 250; flops += 1)
     for (const Spread peak : {Spread{98, 100}, Spread{60, 100}, Spread{100, 100}}) {

@@ -1,4 +1,4 @@
-// Errors in lines of a terminal, and in one line elsewhere.
+// Error messages: wrapped on a terminal, in one line elsewhere.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/ioctl.h>
@@ -39,7 +39,7 @@ TEST(ReportErrors, elsewhere_they_are_one_line) {
   EXPECT_EQ(error_text(message + " " + message, {.columns = 80}), message + " " + message);
 }
 
-// What is left of a line on the screen: after a return all of it is written anew.
+// RETURNS: the visible rest of a line: after a carriage return everything is rewritten.
 std::string left_of(std::string line) {
   constexpr std::string_view erase = erase_lines.substr(1);  // behind the return
   while (line.ends_with('\r')) line.pop_back();
@@ -48,7 +48,8 @@ std::string left_of(std::string line) {
   return line;
 }
 
-// A pseudo-terminal as standard error while `call` runs; what was written to it.
+// Runs `call` with a pseudo-terminal as standard error.
+// RETURNS: the text written to it.
 template <class Call>
 std::string on_terminal(u16 columns, Call&& call) {
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
@@ -57,21 +58,21 @@ std::string on_terminal(u16 columns, Call&& call) {
   EXPECT_EQ(::ioctl(terminal, TIOCSWINSZ, &size), 0);
   const int end = ::open(::ptsname(terminal), O_RDWR | O_NOCTTY), before = ::dup(2);
   EXPECT_GE(end, 0);
-  if (end < 0) return "";  // nobody would ever have it, and reading would wait for that
+  if (end < 0) return "";  // without a writer, reading would block for ever
   ::dup2(end, 2);
   call();
   std::fflush(stderr);
   ::dup2(before, 2);
   for (const int fd : {before, end}) ::close(fd);
   std::string text, part(4096, '\0');
-  // It comes in pieces, and then an error, as nobody has the other end.
+  // The text arrives in pieces, followed by an error because the other end is closed.
   for (ssize_t got = 0; (got = ::read(terminal, part.data(), part.size())) > 0;)
     text.append(part, 0, static_cast<std::size_t>(got));
   ::close(terminal);
   return text;
 }
 
-// On a slow machine the search for what would fit says that it goes on, and is erased.
+// On a slow machine the search for advice prints progress, and erases it.
 TEST(ReportErrors, a_job_that_does_not_fit_says_so_within_the_terminal) {
   ::unsetenv("COLUMNS");
   ::setenv("TERM", "xterm", 1);

@@ -1,4 +1,4 @@
-// TensorBoard's event files, against bytes that TensorBoard's own writer made.
+// Compares TensorBoard event files with bytes of TensorBoard's own writer.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

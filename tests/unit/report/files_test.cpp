@@ -119,7 +119,7 @@ TEST(ReportJson, a_loss_that_is_not_finite_is_null) {
   EXPECT_TRUE(std::isnan(parse_report(text, "x")->losses[1]));
 }
 
-// Boost's own parser reads each of these with the last bit wrong.
+// Boost's own parser reads the last bit of each of these wrong.
 TEST(ReportJson, losses_read_back_to_the_last_bit) {
   RunReport r = some_report();
   r.losses = {2.907637678825183, 3.2383576419863558};

@@ -1,4 +1,4 @@
-// The live view on a terminal that is resized while it is drawn.
+// The live view on a terminal that is resized during drawing.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class FileOf {
 
 constexpr u64 steps_all = 400, steps_seen = 120;
 
-// A run of steps on a terminal, always with the same numbers.
+// SeenRun shows steps on a terminal, always with the same numbers.
 class SeenRun {
  public:
   SeenRun(TerminalEmulator::Size size, OnResize on_resize)
@@ -80,7 +80,7 @@ class LiveViewTest : public ::testing::TestWithParam<OnResize> {
 
 constexpr std::array<u32, 10> widths = {110, 55, 40, 90, 140, 47, 80, 41, 120, 64};
 
-// It kept the width that it began with, and left rows of old pictures on the screen.
+// Regression: the view kept its first width, and left rows of old pictures on the screen.
 TEST_P(LiveViewTest, ten_resizes_end_as_a_run_that_began_at_that_width) {
   for (const u32 rows : {24u, 7u}) {
     for (u32 rotated = 0; rotated < widths.size(); ++rotated) {
@@ -97,7 +97,7 @@ TEST_P(LiveViewTest, ten_resizes_end_as_a_run_that_began_at_that_width) {
         fresh.step(step);
       }
       ASSERT_EQ(resizes, widths.size());
-      // The view, and the lines of all steps since the last resize.
+      // Compares the view, and the lines of all steps since the last resize.
       const std::vector<std::string> seen = resized.screen().rows(), wanted = fresh.screen().rows();
       const std::size_t view = last < 50 ? 2 : 4;
       const std::size_t compared = steps_seen - after_last + 1 + view;
@@ -138,7 +138,7 @@ TEST_P(LiveViewTest, learning_rate_gradient_norm_and_epoch_are_in_view_at_any_wi
   }
 }
 
-// On a terminal of a few rows the picture's own first row must stay in sight, or it could not be taken back.
+// On a terminal of a few rows the picture's first row must stay visible, or it cannot be erased.
 TEST_P(LiveViewTest, a_window_of_three_rows_is_not_filled_with_old_bars) {
   SeenRun run({.columns = 80, .rows = 3}, GetParam());
   for (u64 step = 1; step <= 30; ++step) run.step(step);
@@ -148,7 +148,7 @@ TEST_P(LiveViewTest, a_window_of_three_rows_is_not_filled_with_old_bars) {
 INSTANTIATE_TEST_SUITE_P(OnResize, LiveViewTest, ::testing::Values(OnResize::reflow, OnResize::cut),
                          [](const auto& info) { return info.param == OnResize::reflow ? "reflow" : "cut"; });
 
-// A line that another width wrapped must not shift what is drawn next.
+// A line that another width wrapped must not shift later output.
 TEST(TerminalEmulatorTest, wraps_reflows_and_takes_the_cursor_along) {
   TerminalEmulator terminal({.columns = 10, .rows = 3}, OnResize::reflow);
   terminal.write("0123456789ab\r\nbar\r");

@@ -1,4 +1,4 @@
-// The page's colours: one meaning, one colour.
+// Colours of the page: one meaning, one colour.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -12,7 +12,7 @@ namespace tidepool::page_colours_test {
 
 using Colours = std::map<std::string, std::string>;
 
-// "--m-loss" -> "#2a78d6", of a block of the style sheet.
+// Parses "--m-loss" -> "#2a78d6" from a block of the style sheet.
 Colours meanings(std::string_view block) {
   const std::string text(block);
   const std::regex entry("(--m-[a-z0-9-]+): (#[0-9a-f]{6});");
@@ -35,9 +35,9 @@ std::vector<Colours> themes() {
           meanings(page_style.substr(dark, page_style.find('}', dark) - dark))};
 }
 
-// Blue was the loss, parameters, backward, what was measured and a device.
+// Regression: blue meant the loss, parameters, backward, measurements and a device.
 TEST(ReportPageColours, NoColourHasTwoMeanings) {
-  constexpr int least = 24;  // of 765: two that lie closer cannot be told apart
+  constexpr int least = 24;  // of 765: closer colours cannot be told apart
   for (const Colours& colours : themes()) {
     EXPECT_GT(colours.size(), 30u);
     for (auto a = colours.begin(); a != colours.end(); ++a)

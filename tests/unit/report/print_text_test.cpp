@@ -26,7 +26,7 @@ TEST(PrintText, ShowsControlCharactersInsteadOfObeyingThem) {
            {"plain\ttext\n", "plain\ttext\n"},
            {"größe ▁ 漢 😀", "größe ▁ 漢 😀"},
            {"\x1b[2J\x1b]0;title\x07", "\\x1b[2J\\x1b]0;title\\x07"},
-           {"\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"},  // what paint() used to write
+           {"\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"},  // as paint() used to write
            {"over\rwritten\x08", "over\\x0dwritten\\x08"},
            {std::string("nul\0x", 5), "nul\\x00x"},
            {"\x7f", "\\x7f"},
@@ -51,12 +51,12 @@ TEST(PrintText, ColoursOfOurOwnPassAndThoseOfFilesDoNot) {
   const std::string painted = paint(colored, Ink::red, "name\x1b[32m");
   EXPECT_EQ(text_to_show(painted), "\x1b[31mname\\x1b[32m\x1b[0m");
   EXPECT_EQ(display_width(paint(colored, Ink::bold, "four")), 4u);
-  // A guess of the mark is a guess of 18 digits.
+  // Guessing the mark means guessing 18 digits.
   EXPECT_EQ(control_mark().size(), 18u);
   EXPECT_EQ(text_to_show("\x1b[31;000000000000000000m"), "\\x1b[31;000000000000000000m");
 }
 
-// Whoever prints past the edge is named. Those that are excepted write cursor movements and literals only.
+// Finds sources that print without print_text. The exceptions write only cursor movements and literals.
 TEST(PrintText, NothingIsPrintedBesideIt) {
   const std::set<std::string> excepted = {
       "print_text.cpp",       "print_text.h",         "progress.cpp", "status_line.cpp",

@@ -76,7 +76,7 @@ TEST(ReportTerminal, everything_fits_80_columns) {
   }
 }
 
-// Nothing fits there, but it is drawn, and ends.
+// Nothing fits on that screen, but drawing ends.
 TEST(ReportTerminal, the_narrowest_screen_is_drawn_on) {
   for (const Screen& screen : {Screen{.columns = 40}, Screen{.columns = 40, .tty = true, .unicode = true}})
     EXPECT_LT(render_plan(big_plan(), screen).size() + render_report(long_run(), screen).size(), 20'000u);
@@ -93,7 +93,7 @@ TEST(ReportTerminal, what_a_tier_holds_for_the_run_is_drawn_as_that) {
                    .reserved = Bytes{15 * gib}};
   const std::string text = render_plan(plan, plain);
   EXPECT_THAT(text, HasSubstr("holds  W workspace 15.0 GiB"));
-  EXPECT_THAT(text, HasSubstr("WWWWWWWWWWWWWWWW"));  // 15 of 20 GiB, and one of 20 for what passes
+  EXPECT_THAT(text, HasSubstr("WWWWWWWWWWWWWWWW"));  // 15 of 20 GiB, and one of 20 for passing content
   EXPECT_THAT(text, Not(HasSubstr("AAAAA")));
 }
 
@@ -116,12 +116,12 @@ TEST(ReportTerminal, two_runs_fit_whatever_their_names_and_settings) {
       EXPECT_LE(display_width(line), std::min(screen.columns, 80u)) << line;
     std::string words = text;
     std::erase_if(words, [](char c) { return c == ' ' || c == '\n'; });
-    EXPECT_THAT(words, HasSubstr("A" + path + "1B" + path + "2"));  // in full
+    EXPECT_THAT(words, HasSubstr("A" + path + "1B" + path + "2"));  // not shortened
     EXPECT_THAT(text, HasSubstr(screen.unicode ? "1 \u2192 2" : "1 -> 2"));
   }
 }
 
-// Rates and bytes are means of all steps, and say so; what is a median says so.
+// Rates and bytes are named as means of all steps, medians as medians.
 TEST(ReportTerminal, each_figure_of_a_step_names_its_statistic) {
   RunReport r = long_run();
   r.step_seconds = 120, r.predicted_step_seconds = 110, r.phase_steps = 9;
@@ -136,7 +136,7 @@ TEST(ReportTerminal, each_figure_of_a_step_names_its_statistic) {
     EXPECT_THAT(both, HasSubstr(label));
 }
 
-// It gave the checkpoint the loss of an earlier step.
+// Regression: the checkpoint was shown with the loss of an earlier step.
 TEST(ReportTerminal, the_best_loss_is_said_of_the_step_that_has_it) {
   RunReport r = long_run();
   r.best_checkpoint = "runs/ev/checkpoint-10", r.best_step = 10, r.best_eval_loss = 7.5205;
@@ -150,7 +150,7 @@ TEST(ReportTerminal, the_best_loss_is_said_of_the_step_that_has_it) {
               HasSubstr("Best: eval_loss 7.5205; runs/ev/checkpoint-10 is the first checkpoint"));
 }
 
-// The same bytes as on the page of the plan, which is of such a step.
+// The same bytes as on the plan's page, which shows a steady step.
 TEST(ReportTerminal, a_steady_steps_planned_bytes_stand_beside_the_mean) {
   RunReport r = long_run();
   EXPECT_THAT(render_report(r, plain), Not(HasSubstr("steady step is planned")));  // an older report.json
@@ -170,7 +170,7 @@ TEST(ReportTerminal, a_drives_endurance_is_told_or_said_to_be_assumed) {
   EXPECT_THAT(render_report(r, plain), Not(HasSubstr("collectives")));
 }
 
-// A device's table is of each of them; the budgets that the state is measured against are of all.
+// The device table is per device; the state is compared with the budgets of all devices.
 TEST(ReportTerminal, a_plan_for_several_devices_says_what_is_of_each) {
   PlanSummary p = big_plan();
   p.devices = 8;
@@ -184,7 +184,7 @@ TEST(ReportTerminal, a_plan_for_several_devices_says_what_is_of_each) {
   expect_fits(text, plain);
 }
 
-// What passes takes turns in the same space: the arena has the planned size, whatever its kinds add up to.
+// Passing content shares the same space: the arena has the planned size, whatever the sum of its kinds.
 TEST(ReportTerminal, a_plans_free_memory_is_what_no_arena_takes) {
   const std::string text = render_plan(big_plan(), plain);  // 11 of 20 GiB planned; kinds sum to 22.7
   EXPECT_THAT(text, HasSubstr("9.00 GiB free"));
@@ -204,7 +204,7 @@ TEST(ReportTerminal, what_to_expect_of_a_machine_is_wrapped) {
   }
 }
 
-// A lane that works past the step's end does so at the begin of the next one, which is like it.
+// Work past the step's end is drawn at the begin, because the next step is alike.
 TEST(ReportTerminal, a_gantt_ends_where_the_step_ends) {
   const std::string text = render_gantt(
       {{"compute", {{0.5, 1.0}}}, {"h2d", {{0.9, 1.1}}}, {"d2h", {{-0.1, 0.1}}}}, 1.0, {.columns = 42});
@@ -219,8 +219,8 @@ TEST(ReportTerminal, a_gantt_ends_where_the_step_ends) {
 LiveState busy_live() {
   LiveState live{.known = true};
   live.busy.fill(0.99);
-  live.busy[static_cast<u32>(LaneKind::comm)] = std::nan("");  // one device has no such lane
-  live.fill.fill(1.7);                                         // more than all is still all
+  live.busy[static_cast<u32>(LaneKind::comm)] = std::nan("");  // a single device has no such lane
+  live.fill.fill(1.7);                                         // shown as full
   return live;
 }
 
@@ -353,7 +353,7 @@ TEST(ReportTerminal, progress_bar_says_all_at_80_columns_and_less_when_narrow) {
   }
 }
 
-// What a Progress wrote.
+// Written reads back the output of a Progress.
 class Written {
  public:
   Written() : file_(std::tmpfile()) {}

@@ -74,7 +74,7 @@ TEST(ReportUnits, two_resources_may_bind) {
     EXPECT_FALSE(is_bound_by("compute and h2d", other));
 }
 
-// "Training 4712.3 days" had to be divided by hand.
+// Regression: "Training 4712.3 days" had to be divided by hand.
 TEST(ReportUnits, more_than_400_days_are_years) {
   EXPECT_EQ(days_text(37 * 86'400.0), "37 days");
   EXPECT_EQ(days_text(37.26 * 86'400.0, 1), "37.3 days");

@@ -1,5 +1,5 @@
-// The model that adapters stand beside: another one in its place is noticed by all who go on from them, and
-// it is found from wherever they look.
+// The model beside adapters: every command that uses the adapters notices another model in its place, and
+// finds the model from any directory.
 #include "run/weights/base_model.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ class BaseModel : public ::testing::Test {
     EXPECT_EQ(test::run(config_, {.stop_after = 2}).error().kind, ErrorKind::interrupted);
   }
 
-  // A byte of the weights that weights_fingerprint() does not read; 0: there is none.
+  // RETURNS: a byte of the weights that weights_fingerprint() does not read; 0: there is none.
   u64 far_from_the_samples() const {
     const auto file = SafetensorsFile::open(weights_, ErrorKind::bad_input).value();
     for (const StoredTensor& t : file->tensors())
@@ -53,7 +53,7 @@ class BaseModel : public ::testing::Test {
     return 0;
   }
 
-  // By all who put the two together.
+  // Expects a refusal from every command that combines adapters and model.
   void expect_refused(const std::string& difference) {
     const std::string what =
         run_ + "/checkpoint-2 was trained beside another model than " + base_ + " holds: " + difference;
@@ -87,7 +87,7 @@ TEST_F(BaseModel, WithOtherWeightsIsRefused) {
   EXPECT_EQ(read_trainer_state(run_ + "/checkpoint-4")->base_fingerprint, weights_fingerprint(base_).value());
 }
 
-// Item 15: of a tensor the fingerprint reads four blocks of 4 KiB; what is loaded is hashed as a whole.
+// Item 15: the fingerprint reads four blocks of 4 KiB of a tensor; loaded tensors are hashed as a whole.
 TEST_F(BaseModel, WithOneBitFlippedAnywhereIsRefused) {
   stop_after_two();
   const u64 far = far_from_the_samples();
@@ -124,7 +124,7 @@ TEST_F(BaseModel, WithAnotherConfigIsRefused) {
   expect_refused("rms_norm_eps is ");
 }
 
-// The export would be of the model as it is, and so of another one.
+// An export would use the unchanged model, and so another model.
 TEST_F(BaseModel, ThatTheConfigChangesIsRefused) {
   Config changed = config_;
   changed.model.norm_epsilon = 0.5;
@@ -147,7 +147,7 @@ TEST_F(BaseModel, ThatTheConfigChangesIsRefused) {
   EXPECT_THAT(resumed.error().message, HasSubstr("this config changes it: rms_norm_eps is "));
 }
 
-// How much is added, and to what, is read from these.
+// These files give the scale and the targets of the adapters.
 TEST_F(BaseModel, AndTheFilesBesideTheAdaptersAreVerified) {
   stop_after_two();
   for (const char* name : {"/adapter_config.json", "/trainer_state.json"}) {
@@ -207,7 +207,7 @@ TEST_F(BaseModel, IsNotACheckpointOfAdapters) {
   ASSERT_FALSE(parsed);
   EXPECT_EQ(parsed.error().kind, ErrorKind::usage);
   EXPECT_THAT(parsed.error().message, HasSubstr("c.yaml:1: model: " + what));
-  // Some trainers leave config.json with them.
+  // Some trainers write config.json beside the adapters.
   config_.model_directory = adapters;
   EXPECT_THAT(check_weights_are_there(config_).error().message, HasSubstr(what));
 }

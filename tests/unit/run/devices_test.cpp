@@ -1,4 +1,4 @@
-// Which devices a config names, and what a program without CUDA says of GPUs.
+// Devices that a config names, and messages about GPUs of a program without CUDA.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -63,7 +63,7 @@ TEST(GpuPlans, LeaveRoomForWhatIsNoFrame) {
   EXPECT_EQ(tight.error().kind, ErrorKind::does_not_fit);
 }
 
-// This program has no CUDA: that is said before a byte is taken.
+// This program has no CUDA, which it says before it takes any memory.
 TEST(GpuPlans, ProgramsWithoutCudaSaySo) {
   const test::TrainDir dir;
   Config config = test::small_config(dir);
@@ -80,7 +80,7 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Who names a GPU means it; a run that had one is evaluated where there is none.
+// A GPU that the user names is required; a run's own GPU may be absent when the run is evaluated.
 TEST(GpuPlans, OnlyARunsOwnGpuIsReplacedByCores) {
   const test::TrainDir dir;
   Config config = test::small_config(dir);

@@ -18,15 +18,15 @@ u64 count(const std::vector<double>& losses, double threshold = 0) {
 TEST(EarlyStop, CountsEvaluationsWithoutAGain) {
   EXPECT_EQ(count({}), 0u);
   EXPECT_EQ(count({3}), 0u);
-  EXPECT_EQ(count({3, 3}), 1u);  // as low is not lower
+  EXPECT_EQ(count({3, 3}), 1u);  // an equal loss is not lower
   EXPECT_EQ(count({3, 2, 2.5, 2.1}), 2u);
   EXPECT_EQ(count({3, 2, 2.5, 1.9}), 0u);
 }
 
-// As EarlyStoppingCallback: a gain below the threshold is the best from then on, and counts as none.
+// As in EarlyStoppingCallback: a gain below the threshold becomes the best, but does not count as a gain.
 TEST(EarlyStop, SmallGainsAreNone) {
   EXPECT_EQ(count({3, 2.95, 2.9}, 0.1), 2u);
-  EXPECT_EQ(count({3, 2.95, 2.86}, 0.1), 2u);  // 0.09 below the best, if 0.14 below the first
+  EXPECT_EQ(count({3, 2.95, 2.86}, 0.1), 2u);  // 0.09 below the best, though 0.14 below the first
   EXPECT_EQ(count({3, 2.95, 2.84}, 0.1), 0u);
 }
 
@@ -56,7 +56,8 @@ TEST(EarlyStop, SaysWhy) {
             "eval_loss has not improved in 2 evaluations; the best was 2.0000 at step 20");
 }
 
-// Losses over other held-out tokens were compared: a run stopped though it got better each time.
+// Regression: losses over other held-out tokens were compared, and a run stopped although it improved each
+// time.
 TEST(EarlyStop, OtherTokensCountAnew) {
   const std::vector<EvalLoss> all = {
       {10, 3, 484}, {20, 2, 484}, {30, 2.5, 484}, {40, 4, 4397}, {50, 3.5, 4397}};
@@ -77,7 +78,7 @@ TEST(EarlyStop, OtherTokensCountAnew) {
   EXPECT_THAT(said(4, 2), ::testing::EndsWith("anew here, and early stopping counts anew"));
 }
 
-// Files of older versions do not say: they are compared, as they were.
+// Files of older versions do not state the tokens: they are compared, as before.
 TEST(EarlyStop, TokensThatAreNotSaidAreTheSame) {
   const std::vector<EvalLoss> evaluations = {{10, 2}, {20, 3, 484}, {30, 2.5}, {40, 2.25, 484}};
   EXPECT_EQ(evaluations_without_gain(evaluations, 0), 3u);

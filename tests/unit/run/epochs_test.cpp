@@ -1,4 +1,4 @@
-// train.num_train_epochs: how long a run is, said and done.
+// train.num_train_epochs: the length of a run, as stated and as run.
 #include <gmock/gmock.h>
 
 #include "cli/cli.h"
@@ -97,7 +97,7 @@ TEST_F(TrainEpochs, PlanSaysHowManyStepsAnEpochHas) {
   EXPECT_THAT(json.output(), HasSubstr("\"steps_per_epoch\": "));
   EXPECT_FALSE(std::ifstream(dir_ / "run/config.yaml").good());
 
-  std::remove(c.data.train[0].c_str());  // planned before the data is there
+  std::remove(c.data.train[0].c_str());  // planned before the data exists
   test::Child without({"plan", dir_ / "c.yaml"}, dir_ / "plan.log");
   ASSERT_EQ(without.wait(), 0) << without.output();
   EXPECT_THAT(without.output(), Not(HasSubstr("epoch")));

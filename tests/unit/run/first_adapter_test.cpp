@@ -1,4 +1,4 @@
-// Runs with LoRA that start from an adapter which PEFT, or another run, has written; and rsLoRA.
+// LoRA runs that start from an adapter written by PEFT or another run; and rsLoRA.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -25,7 +25,7 @@ std::string of_peft(const std::string& name) { return TIDEPOOL_SOURCE_DIR "/test
 
 class FirstAdapter : public ::testing::Test {
  protected:
-  // As a user has it: lora says nothing but the adapter, unless `more` does.
+  // A user's config: lora names only the adapter, unless `more` adds keys.
   Result<Config> config_of(const std::string& adapter, const std::string& base,
                            const std::vector<std::string>& more = {},
                            KeptModel kept = KeptModel::unread) const {
@@ -144,7 +144,7 @@ TEST_F(FirstAdapter, Item10TheModelThatItNamesIsCompared) {
   EXPECT_EQ(fault.kind, ErrorKind::usage);
   EXPECT_THAT(fault.message,
               HasSubstr("was trained beside the model in " + test::family_directory("qwen2_linear")));
-  // A name on a hub says nothing about directories here.
+  // A name on a hub does not identify a directory here.
   replace_in(config_path, test::family_directory("qwen2_linear"), "someone/a-model");
   EXPECT_TRUE(test::run(*config_of(adapter, "qwen2_untied", {"output.dir=" + (dir_ / "other")})));
 }
@@ -160,7 +160,7 @@ TEST_F(FirstAdapter, Item10OfARunItIsVerifiedAndItsModelCompared) {
   second.lora.adapter = first.output.dir + "/checkpoint-4";
   const auto report = test::run(second);
   ASSERT_TRUE(report) << report.error().message;
-  // It starts where the first one ended, not where a new adapter does.
+  // It starts where the first run ended, not where a new adapter starts.
   EXPECT_LT(report->losses.front(), numbers.losses.front());
   const std::string weights = second.lora.adapter + "/adapter_model.safetensors";
   std::string bytes = test::read_file(weights);
@@ -170,7 +170,7 @@ TEST_F(FirstAdapter, Item10OfARunItIsVerifiedAndItsModelCompared) {
   EXPECT_EQ(fault_of_run(second).kind, ErrorKind::corrupt_checkpoint);
 }
 
-// The run has its weights in its own checkpoints by then.
+// By then the run's own checkpoints have the weights.
 TEST_F(FirstAdapter, Item10AResumedRunNeedsItNoMore) {
   const std::string adapter = copy_of("llama_all");
   Config config = config_of(adapter, "llama_untied_llama3", {"train.max_steps=4"}).value();
@@ -178,7 +178,7 @@ TEST_F(FirstAdapter, Item10AResumedRunNeedsItNoMore) {
   config.output.dir = dir_ / "stopped";
   EXPECT_EQ(test::run(config, {.stop_after = 2}).error().kind, ErrorKind::interrupted);
   fs::remove_all(adapter);
-  // The config that started the run says no rank: it is the run's now.
+  // The config that started the run states no rank: the run has it now.
   const auto named =
       config_of(adapter, "llama_untied_llama3", {"output.dir=" + config.output.dir}, KeptModel::read);
   ASSERT_TRUE(named) << named.error().message;
@@ -202,7 +202,7 @@ TEST(RsLora, Item10ItsScaleIsAlphaOverTheRootOfR) {
   stable.lora.rslora = true;
   stable.lora.alpha = plain.lora.alpha / 2;  // 16 / 4 = 8 / 2
   EXPECT_EQ(test::train_numbers(plain), test::train_numbers(stable));
-  // And so in what is written, and in what is made of it.
+  // The same holds for the written files, and for models made of them.
   const std::string adapter = stable.output.dir + "/checkpoint-4";
   EXPECT_THAT(test::read_file(adapter + "/adapter_config.json"), HasSubstr("\"use_rslora\": true"));
   EXPECT_DOUBLE_EQ(read_adapter_config(adapter, ErrorKind::bad_input)->scale, 4);

@@ -1,4 +1,4 @@
-// What is said of losses that are no numbers: whose fault it is, and the exit code.
+// Messages for losses that are not finite: the cause, and the exit code.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ std::string directory_of_overflow(const test::TrainDir& dir) {
   return model;
 }
 
-// The learning rate was blamed, which nothing had been changed with.
+// Regression: the learning rate was blamed, although it had not changed anything yet.
 TEST(NotFinite, InTheFirstStepTheWeightsAreAtFault) {
   const test::TrainDir dir;
   for (const double clipping : {0.0, 1.0}) {
@@ -45,7 +45,7 @@ TEST(NotFinite, InTheFirstStepTheWeightsAreAtFault) {
     EXPECT_THAT(report.error().message,
                 AllOf(HasSubstr("step 1: loss nan"), HasSubstr("in the weights of " + c.model_directory),
                       Not(HasSubstr("learning_rate"))));
-    // Step 2 was under way.
+    // Step 2 was in progress.
     EXPECT_THAT(test::read_file(c.output.dir + "/metrics.jsonl"),
                 AllOf(HasSubstr("\"step\": 1"), Not(HasSubstr("\"step\": 2"))));
   }

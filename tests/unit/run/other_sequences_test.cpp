@@ -1,4 +1,4 @@
-// What a refused resume says of steps that would take other sequences.
+// Messages of a refused resume whose steps would use other sequences.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -41,7 +41,7 @@ class OtherSequences : public ::testing::Test {
   Config config_ = test::small_config(dir_);
 };
 
-// It said that the data or the split was another.
+// Regression: the message said that the data or the split differs.
 TEST_F(OtherSequences, OfMoreDevicesAreSaidWithWhatKeepsTheStep) {
   config_.train.gradient_accumulation_steps = 4;
   stop_after_two(config_);
@@ -69,7 +69,7 @@ TEST_F(OtherSequences, KeepTheStepBySmallerBatchesOrByTheDevices) {
                                       Not(HasSubstr("devices"))));
 }
 
-// It named no key.
+// Regression: the message named no key.
 TEST_F(OtherSequences, OfOtherDataKeysAreNamed) {
   stop_after_two(config_);
   config_.data.shuffle = false;
@@ -82,14 +82,14 @@ TEST_F(OtherSequences, OfOtherDataKeysAreNamed) {
 
 TEST_F(OtherSequences, OfPackedDocumentsAreNamedToo) {
   const std::string path = write_documents("documents.jsonl");
-  config_.model = test::small_model(Family::llama);  // of gpt2 nothing is packed
+  config_.model = test::small_model(Family::llama);  // gpt2 is never packed
   config_.data.train = {path};
   stop_after_two(config_);
   config_.data.packing = false;
   EXPECT_THAT(refusal(config_), HasSubstr("data.packing: true then, false now"));
 }
 
-// Weights of two entries fit no third.
+// Weights for two entries do not fit three.
 TEST_F(OtherSequences, OfAnotherMixtureCountItsEntries) {
   config_.data.train = {write_documents("first.jsonl"), write_documents("second.jsonl")};
   config_.data.weights = {0.7, 0.3};
@@ -100,7 +100,7 @@ TEST_F(OtherSequences, OfAnotherMixtureCountItsEntries) {
               AllOf(HasSubstr("data.train: 2 entries then, 3 now"), Not(HasSubstr("data.weights"))));
 }
 
-// A key that has no effect, and a path that leads to the same file, were what was to be set.
+// Regression: the advice was to set a key without effect, and a path to the same file.
 TEST_F(OtherSequences, OfOtherFilesDoNotBlameKeysWithoutEffect) {
   config_.data.shuffle = false;
   config_.data.validation = {"held-out.txt"};

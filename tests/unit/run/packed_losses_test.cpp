@@ -7,8 +7,8 @@
 
 namespace tidepool::packed_losses_test {
 
-// Of each document the ids are a function of its number; `whole`: all of it is learned, else its last token
-// only.
+// A document's ids are a function of its number; `whole`: all of it is learned, otherwise only its last
+// token.
 std::string record(u32 document, u32 tokens, bool whole) {
   std::string ids, labels;
   for (u32 t = 0; t < tokens; ++t) {
@@ -22,12 +22,12 @@ std::string record(u32 document, u32 tokens, bool whole) {
 
 class PackedLosses : public ::testing::TestWithParam<Family> {
  protected:
-  // Losses of the steps, one row each; the weights do not change.
+  // RETURNS: losses of the steps, one row each; the weights do not change.
   std::vector<double> losses(const std::string& lines, bool packing, u64 steps) {
     Config c = test::small_config(dir_, fmt::format("run{}", ++runs_));
     c.model = test::small_model(GetParam());
     c.model.positions = 128;
-    c.model.initializer_range = 0.2;  // so that losses differ from one document to the next
+    c.model.initializer_range = 0.2;  // makes losses differ between documents
     c.data.train = {dir_ / fmt::format("documents{}.jsonl", runs_)};
     test::write_file(c.data.train[0], lines);
     c.data.packing = packing;
@@ -61,7 +61,8 @@ TEST_P(PackedLosses, AreThoseOfEachDocumentAlone) {
   ASSERT_EQ(alone.size(), tokens.size());
   ASSERT_EQ(last.size(), tokens.size());
   for (u32 d = 0; d < tokens.size(); ++d) {
-    // All in one row. Of the others one token counts, whose loss alone is known: the rest is this document's.
+    // All documents share one row. The others have one learned token each, whose loss is known alone: the
+    // rest of the loss is this document's.
     const std::vector<double> packed = losses(lines([&](u32 other) { return other == d; }), true, 1);
     ASSERT_EQ(packed.size(), 1u);
     const double targets = tokens[d] - 1, others = static_cast<double>(tokens.size()) - 1;
@@ -70,7 +71,7 @@ TEST_P(PackedLosses, AreThoseOfEachDocumentAlone) {
       if (other != d) sum -= last[other];
     EXPECT_NEAR(sum / targets, alone[d], 1e-5 * alone[d]) << "document " << d;
   }
-  EXPECT_GT(std::abs(alone[0] - alone[1]), 1e-3);  // or any row would pass
+  EXPECT_GT(std::abs(alone[0] - alone[1]), 1e-3);  // otherwise any row would pass
 }
 
 }  // namespace tidepool::packed_losses_test

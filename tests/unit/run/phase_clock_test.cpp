@@ -30,7 +30,7 @@ std::vector<PhaseTime> phases_of(const std::vector<std::pair<u64, u64>>& steps,
   return clock.beside(bounds);
 }
 
-// Medians of each phase, 5 and 6, would be more than any of these steps took.
+// Medians of each phase, 5 and 6, would sum to more than most of these steps took.
 TEST(PhaseClock, phases_add_up_to_the_median_step) {
   const std::vector<std::pair<u64, u64>> steps = {{5, 1}, {1, 6}, {5, 6}, {5, 2}, {2, 6}};  // 6 7 11 7 8 ns
   const auto phases =

@@ -1,4 +1,4 @@
-// Runs that are only measured leave no checkpoint.
+// Runs that only measure write no checkpoint.
 #include <gmock/gmock.h>
 
 #include <filesystem>
