@@ -32,7 +32,8 @@ struct Product {
   float scale = 1;
 };
 
-// Of one device: the one that is set when it is made and when it is used. One caller at a time.
+// Products of one device: the one that is current when they are made and used.
+// THREADS: one caller at a time.
 class Products {
  public:
   // `workspace`: device memory that nobody else touches, the library's for split sums. It outlives the
@@ -89,7 +90,7 @@ class Products {
   std::string name_of(const Key&) const;
   // With no algorithm yet.
   static cublasStatus_t describe(Plan&, const Product&, const Key&);
-  // What the library advises, best first, at most `count`.
+  // RETURNS: at most `count` algorithms that the library advises, best first.
   cublasStatus_t advise(const Plan&, const Key&, int count, Algorithms&) const;
   // RETURNS: true if a choice is known that the library still takes.
   bool recall(Plan&, const Key&) const;

@@ -27,7 +27,8 @@ DiskBackend backend_of(IoBackend io) {
   return DiskBackend::automatic;
 }
 
-// How many of each are staged, where there is room: enough to keep a disk busy while the next is filled.
+// Number of staged chunks of each slot, if there is room: enough to keep a disk busy while the next is
+// filled.
 u64 staged_pairs(const std::array<Bytes, 2>& one) {
   constexpr Bytes enough{128 * mib};
   const u64 bytes = (one[0] + one[1]).value;

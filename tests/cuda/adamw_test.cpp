@@ -1,5 +1,5 @@
 // AdamW on the device leaves the same bits as on the CPU.
-#include "kernels/adamw.h"
+#include "kernels/adamw/adamw.h"
 
 #include <cmath>
 #include <limits>

@@ -33,7 +33,7 @@ class EmulatedProductTuning : public ::testing::TestWithParam<Precision> {
     c.machine.tune_products = true;
     return c;
   }
-  // Of all products that ran by then.
+  // Algorithms of all products that have run.
   static std::set<u64> algorithms() {
     std::set<u64> out;
     for (const Call& call : emulated_cuda::calls())
@@ -54,7 +54,7 @@ class EmulatedProductTuning : public ::testing::TestWithParam<Precision> {
     EXPECT_TRUE(session) << session.error().message;
     return std::move(session).value();
   }
-  // Of the products of two steps.
+  // Algorithms of the products of two steps.
   static std::set<u64> algorithms_of_steps(Session& session) {
     emulated_cuda::clear_calls();
     test::Recorder recorder(session.executor());

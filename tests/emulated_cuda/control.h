@@ -106,6 +106,7 @@ void reset(const Options& = {});
 void set_faults(const Faults&);
 // Changes these options from now on.
 void offer_algorithms(double operation_us, std::vector<unsigned> algorithms);
+void change_card(std::string name, int multiprocessors, std::size_t cublaslt_version);
 // RETURNS: the profiler range around the call whose operation failed; empty if there was none.
 std::string range_of_failure();
 void clear_failure();  // clears the sticky error, so that a test can release its resources

@@ -1,4 +1,5 @@
-// What adapters see of their module's x: y += lora_alpha / r dropout(x) A^T B^T, as PEFT's layers compute it.
+// Dropout below adapters, on their module's x: y += lora_alpha / r dropout(x) A^T B^T, as PEFT's layers
+// compute it.
 #include <gtest/gtest.h>
 
 #include "model/adapters.h"
@@ -40,7 +41,7 @@ class AdapterDropout : public ::testing::Test {
             .training = when.training};
   }
 
-  // What a module's adapter adds to zeros.
+  // RETURNS: the output of a module's adapter alone, added to zeros.
   std::vector<float> added(JoinedModules module, double dropout, const When& when = {}) {
     const ModelGraph graph = graph_with(dropout);
     const BlockContext c = context(graph, when);

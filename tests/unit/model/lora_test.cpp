@@ -1,4 +1,4 @@
-// What LoRA makes of a model and a config, and what it refuses.
+// LoRA in model graphs and configs, and the settings that it refuses.
 #include <gmock/gmock.h>
 
 #include <algorithm>
