@@ -31,9 +31,9 @@ constexpr std::array options_of_bench = {
 };
 
 constexpr std::array<std::string_view, 5> parts = {"adam", "attention", "copy", "disk", "gemm"};
-constexpr std::array<std::string_view, 3> backends = {"auto", "io_uring", "threads"};  // as DiskBackend
+constexpr std::array<std::string_view, 3> backends = {"auto", "io_uring", "threads"};  // like DiskBackend
 
-// A whole number from 1 (or `least`) that fits u32; `preset` where the option is not given.
+// RETURNS: a whole number of at least `least` that fits u32; `preset` if the option is not given.
 Result<u32> count_of(const Arguments& arguments, std::string_view name, u32 preset, u32 least = 1) {
   if (!arguments.has(name)) return preset;
   TRY_ASSIGN(const u64 value, arguments.integer(name));
@@ -63,7 +63,7 @@ Result<BenchOptions> compute_options(const Arguments& arguments) {
   return out;
 }
 
-// A GPU's products are those of large models; the cores' are compared with the library.
+// Benchmarks matrix products: on a GPU those of large models, on the cores against plain use of the library.
 Result<void> bench_products(const BenchOptions& options) {
   TRY_ASSIGN(const MeasuredChoice choice, choose_measured(options.device));
   if (!choice.note.empty()) print_text(stderr, "tidepool: {}", choice.note);

@@ -1,4 +1,4 @@
-// Words of a command line to a command; help, completion and exit codes of all of them.
+// Dispatches the words of a command line to a command; help, completion and exit codes of all commands.
 #include "cli/cli.h"
 
 #include <fmt/format.h>

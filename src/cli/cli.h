@@ -1,4 +1,4 @@
-// The command line: which command, its words, help, and exit codes.
+// Runs the command line: finds the command, parses its words, prints help, returns the exit code.
 #pragma once
 
 #include <string>
@@ -6,7 +6,9 @@
 
 namespace tidepool {
 
-// `words`: without the program's name. Prints to stdout, errors to stderr. Returns the exit code.
+// Runs one command. Prints to stdout, errors to stderr.
+// `words`: the command line without the program's name.
+// RETURNS: the exit code.
 int run_cli(const std::vector<std::string>& words);
 
 std::string main_help();

@@ -1,5 +1,5 @@
-// Command: a name, its words and options, and the function that runs it. Each stands in a file of its name,
-// train_command.cpp; cli.cpp walks their list for dispatch, help and completion.
+// Command holds a command's name, words, options and the function that runs it. Each command has a file of
+// its name, such as train_command.cpp. cli.cpp uses the list of commands for dispatch, help and completion.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@ namespace tidepool {
 
 struct Command {
   std::string_view name;
-  std::string_view words;    // after the name, "CONFIG.yaml [key=value ...]"
+  std::string_view words;    // that follow the name: "CONFIG.yaml [key=value ...]"
   std::string_view summary;  // one line
   std::span<const Option> options;
   size_t least_words = 0;
@@ -23,7 +23,7 @@ extern const Command train_command, plan_command, probe_command, tokenize_comman
     export_command, eval_command, report_command, doctor_command, bench_command, config_command,
     completion_command;
 
-// In the order of the help.
+// RETURNS: all commands, in the order of the help.
 std::span<const Command* const> commands();
 
 }  // namespace tidepool

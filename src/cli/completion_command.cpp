@@ -11,7 +11,7 @@
 namespace tidepool {
 namespace {
 
-// Beginnings of an option's value: "op:N|chunk:N" -> "op: chunk:", "auto|PATH" -> "auto".
+// RETURNS: the fixed beginnings of an option's values: "op:N|chunk:N" -> "op: chunk:", "auto|PATH" -> "auto".
 std::string beginnings_of(std::string_view value) {
   std::string out;
   for (std::string word; !value.empty();) {

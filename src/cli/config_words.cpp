@@ -12,7 +12,8 @@ Result<Config> config_of(const std::vector<std::string>& words, KeptModel kept) 
     if (words[i].find('=') == std::string::npos) {
       return usage_error(fmt::format("'{}' is not an override; write key=value after the config", words[i]));
     }
-    // As "machine=$FILE" gives where FILE is not set: never a plan by bytes that passes for one by time.
+    // "machine=$FILE" becomes this if FILE is not set. Refused, so that a plan by bytes is not taken for one
+    // by time.
     if (words[i] == "machine=" || words[i] == "machine.file=")
       return usage_error(
           fmt::format("{} names no file; name one, or write machine.file='\"\"' to plan without", words[i]));

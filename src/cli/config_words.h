@@ -1,4 +1,4 @@
-// Config words: `CONFIG.yaml [key=value ...]` of the commands that take a config.
+// Reads the words `CONFIG.yaml [key=value ...]` of commands that take a config.
 #pragma once
 
 #include <string>
@@ -16,7 +16,8 @@ inline constexpr std::string_view override_help =
     "memory.device=2GiB. The section may be left out where the key is unique.\n"
     "'tidepool config' lists all keys.\n";
 
-// ErrorKind::usage where a word is no override, and as load_config().
+// RETURNS: the config of `words`. ErrorKind::usage if a word after the config is not an override; other
+// errors are those of load_config().
 Result<Config> config_of(const std::vector<std::string>& words, KeptModel = KeptModel::unread);
 
 }  // namespace tidepool

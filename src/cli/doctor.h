@@ -1,4 +1,4 @@
-// `tidepool doctor`: what this machine lacks or limits, and the fix. Looks, changes nothing.
+// The doctor finds what this machine lacks or limits, and how to fix it: `tidepool doctor`. It is read-only.
 #pragma once
 
 #include <optional>
@@ -14,10 +14,10 @@ class GpuBackend;
 
 struct DoctorArguments {
   std::string swap_dir = ".";
-  std::string executor = "cpu";  // machine.executor, and the GPUs that it names
-  std::vector<u32> gpus;
+  std::string executor = "cpu";  // machine.executor
+  std::vector<u32> gpus;         // the GPUs that machine.executor names
   Precision precision{};         // train.precision
-  std::optional<Config> config;  // of a run to be tried; its plan says what it takes
+  std::optional<Config> config;  // of a run to check: examine_plan() makes its plan
 };
 
 enum class Health : u8 { ok, warn, fail };  // fail: training is impossible
@@ -25,23 +25,23 @@ enum class Health : u8 { ok, warn, fail };  // fail: training is impossible
 struct Finding {
   Health health = Health::ok;
   std::string what;                          // "io_uring"
-  std::string found;                         // what there is, a few words
-  std::string fix;                           // what to do; empty where all is well
-  ErrorKind kind = ErrorKind::does_not_fit;  // exit code of a fail
+  std::string found;                         // state of `what`, in a few words
+  std::string fix;                           // what to do; empty: nothing
+  ErrorKind kind = ErrorKind::does_not_fit;  // exit code if `health` is fail
 };
 
-// Memory and disk that a run would take here. All are 0 if none is known.
+// Wanted holds the memory and disk that a run would take here. All are 0 if not known.
 struct Wanted {
-  Bytes memory{};  // of the host, for arenas
-  Bytes beside{};  // of the host, for the rest of the process
+  Bytes memory{};  // host memory for arenas
+  Bytes beside{};  // host memory for the rest of the process
   Bytes disk{};    // swap space
   bool swaps = true;
 };
 
 std::vector<Finding> examine_cores(const DoctorArguments&);
-// `backend`: null where the program was built without CUDA.
+// `backend`: null if the program was built without CUDA.
 std::vector<Finding> examine_gpus(const DoctorArguments&, const GpuBackend* backend);
-// Asks what `train` asks before its first step, and leaves in `wanted` what the plan takes.
+// Makes the checks that `train` makes before its first step, and sets `wanted` to what the plan takes.
 std::vector<Finding> examine_plan(const DoctorArguments&, Wanted& wanted);
 std::vector<Finding> examine_memory(const Wanted&);
 std::vector<Finding> examine_disk(const std::string& swap_dir, const Wanted&);

@@ -21,7 +21,7 @@ constexpr std::array options_of_doctor = {
 constexpr size_t doctor_columns = 80;
 constexpr size_t text_column = 24;  // "  warn  transparent huge"
 
-// `text` in lines of what is left of 80 columns beside the first two.
+// Wraps `text` to the part of 80 columns that the table's first two columns leave.
 std::string wrapped(std::string_view text) {
   std::string out;
   size_t column = text_column;
@@ -46,7 +46,8 @@ void append(std::vector<Finding>& all, std::vector<Finding> more) {
   std::ranges::move(more, std::back_inserter(all));
 }
 
-// Prints what it finds. An error only if training is impossible.
+// Prints the findings.
+// RETURNS: an error only if training is impossible.
 Result<void> doctor(const DoctorArguments& arguments) {
   std::vector<Finding> findings = examine_cores(arguments);
   Wanted wanted;
@@ -72,7 +73,7 @@ Result<void> doctor(const DoctorArguments& arguments) {
 Result<void> run_doctor(const Arguments& arguments) {
   if (arguments.positional().empty()) return doctor({.swap_dir = arguments.text("dir")});
   TRY_ASSIGN(Config config, config_of(arguments.positional()));
-  static_cast<void>(resolve_executor(config));  // why it cannot be used is found below
+  static_cast<void>(resolve_executor(config));  // error ignored: a finding below says why it cannot be used
   return doctor({.swap_dir = swap_directory(config),
                  .executor = config.machine.executor,
                  .gpus = config.machine.gpus(),

@@ -1,4 +1,4 @@
-// The doctor on io_uring and the place of the swap file.
+// Examines io_uring and the directory of the swap file for the doctor.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <liburing.h>
@@ -45,7 +45,7 @@ Finding uring() {
 
 enum class Direct : u8 { yes, no, not_writable };
 
-// Makes, opens and removes a file of no name.
+// Tries O_DIRECT: creates, opens and removes a temporary file.
 Direct try_direct(const fs::path& dir) {
   std::string name = (dir / "tidepool-doctor-XXXXXX").string();
   const int made = ::mkstemp(name.data());
@@ -85,7 +85,7 @@ Finding swap_place(const FileSystem& at) {
     case Direct::yes:
       break;
   }
-  // No warning: virtual disks on flash often claim to spin.
+  // Not a warning, because virtual disks on flash often claim to spin.
   const char* spins =
       is_rotational(at.dir) ? "; the kernel says it spins, `tidepool bench disk` measures it" : "";
   return {.what = what, .found = found + ", O_DIRECT works" + spins};
@@ -116,7 +116,7 @@ std::vector<Finding> examine_disk(const std::string& swap_dir, const Wanted& wan
     return out;
   }
   out.push_back(swap_place(*at));
-  const Result<Bytes> space = swap_space(swap_dir);  // what a swap file that is there has, counts
+  const Result<Bytes> space = swap_space(swap_dir);  // includes the space of an existing swap file
   out.push_back(swap_room(space ? *space : at->free, wanted.disk));
   return out;
 }

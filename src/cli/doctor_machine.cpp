@@ -1,4 +1,4 @@
-// The doctor on cores, accelerators and memory.
+// Examines cores, accelerators and memory for the doctor.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ Finding simd() {
 
 constexpr const char* train_on_cores = "machine.executor=cpu";
 
-// What the config asks for and is not to be had ends every run.
+// Checks the GPUs that the config asks for. A failure is Health::fail, because it ends every run.
 Finding gpus_asked_for(const DoctorArguments& arguments, const GpuBackend* gpus) {
   Finding out{Health::fail, "GPU", "", "", ErrorKind::usage};
   if (gpus != nullptr) {
@@ -64,7 +64,7 @@ Finding no_backend() {
                           built_without_cuda, how_to_build_with_cuda)};
 }
 
-// "NVIDIA H200, 139.8 GiB, node 1".
+// RETURNS: "NVIDIA H200, 139.8 GiB, node 1".
 std::string describe(const GpuFacts& gpu) {
   const std::vector<u32> nodes = numa_nodes_of({gpu.pci});
   return fmt::format("{}, {}{}{}", gpu.name, format_bytes(gpu.memory),
@@ -72,7 +72,7 @@ std::string describe(const GpuFacts& gpu) {
                      gpu.held_by.empty() ? "" : ";" + gpu.held_by);
 }
 
-// Of the first GPU: others are mostly alike.
+// Says which library computes attention on the first GPU. Other GPUs are mostly alike.
 Finding attention_of(const GpuBackend& gpus) {
   const Result<std::string> library = gpus.attention(0);
   if (library) return {.what = "attention", .found = *library};

@@ -1,4 +1,4 @@
-// The doctor on whether a config's job fits: the plan that `train` would make here.
+// Examines for the doctor if a config's job fits, by the plan that `train` would make here.
 #include <fmt/format.h>
 
 #include <string>
@@ -13,7 +13,7 @@
 namespace tidepool {
 namespace {
 
-// "device 8.12 MiB of 8.50 MiB, host 4.97 MiB of 5.00 MiB, disk 71.2 MiB".
+// RETURNS: "device 8.12 MiB of 8.50 MiB, host 4.97 MiB of 5.00 MiB, disk 71.2 MiB".
 std::string describe(const Plan& plan, bool disk_is_auto) {
   std::string out;
   for (const Tier tier : all_tiers) {
@@ -27,7 +27,7 @@ std::string describe(const Plan& plan, bool disk_is_auto) {
 }  // namespace
 
 std::vector<Finding> examine_plan(const DoctorArguments& arguments, Wanted& wanted) {
-  if (!arguments.config || !check_executor(*arguments.config)) return {};  // GPUs have findings of their own
+  if (!arguments.config || !check_executor(*arguments.config)) return {};  // examine_gpus() reports GPUs
   Config config = *arguments.config;
   look_at_rows(config);
   const auto refused = [](const Error& error) {

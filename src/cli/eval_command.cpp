@@ -21,7 +21,7 @@ constexpr std::array options_of_eval = {
 struct EvalArguments {
   std::string source;  // a run directory, a checkpoint, a model directory or a config
   std::vector<std::string> overrides;
-  std::vector<std::string> data;  // in the place of what the config holds out
+  std::vector<std::string> data;  // evaluated instead of the config's held-out data
   bool json = false;
 };
 
@@ -98,7 +98,8 @@ Result<void> eval(const EvalArguments& arguments) {
   return check_losses_are_finite(*done);
 }
 
-// data=FILE belongs to the command: what to evaluate on, whatever the config names.
+// Parses the words of `eval`. data=FILE is no key of the config: it is the data to evaluate on, instead of
+// the config's data.
 Result<void> run_eval(const Arguments& arguments) {
   const auto& words = arguments.positional();
   EvalArguments out{.source = words[0], .overrides = {}, .data = {}, .json = arguments.has("json")};

@@ -24,9 +24,9 @@ constexpr std::array options_of_export = {
 };
 
 struct ExportArguments {
-  std::string source;  // a run (its newest good checkpoint), a checkpoint or a model directory
+  std::string source;  // a run (its newest sound checkpoint), a checkpoint or a model directory
   std::string out;     // a new directory
-  std::string base;    // of adapters: the model that they change; empty: the one that they name
+  std::string base;    // for adapters, their base model; empty: the model named in the adapter's config
   std::optional<Precision> dtype;
   Bytes max_shard_size{5'000'000'000};
 };
@@ -69,7 +69,7 @@ Result<void> write(const ModelExport& model, const std::string& out) {
   });
 }
 
-// `reading`: as in retry_rotated().
+// Exports once. `reading`: set as retry_rotated() requires, to the checkpoint that is being read.
 Result<void> export_once(const ExportArguments& arguments, std::string& reading) {
   TRY_ASSIGN(const ExportSource source, find_export_source(arguments.source, arguments.base, reading));
   for (const std::string& note : source.notes) print_text(stderr, "{}\n", note);

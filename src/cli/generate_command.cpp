@@ -22,7 +22,8 @@ constexpr std::array options_of_generate = {
 
 Result<void> generate(const GenerateRequest& request) {
   TRY(generate_text(request, [terminal = ::isatty(STDOUT_FILENO) == 1](std::string_view text) {
-    // A model may have learned control characters; a file or a pipe gets each byte.
+    // A terminal gets escaped text, as a model may print control characters. A file or pipe gets the exact
+    // bytes.
     if (terminal)
       try_print_text(stdout, text);
     else

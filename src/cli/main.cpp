@@ -26,24 +26,25 @@ int run(const std::vector<std::string>& words) {
   };
   try {
     return tidepool::run_cli(words);
-  } catch (const std::system_error& e) {  // how fmt says that a write failed
+  } catch (const std::system_error& e) {  // fmt throws it if a write failed
     const bool output = std::ferror(stdout) != 0 || std::ferror(stderr) != 0;
     return output ? tidepool::output_lost(e.code().value()) : internal(e);
   } catch (const std::bad_alloc&) {
     tidepool::end_out_of_memory();
-  } catch (const std::exception& e) {  // no code of ours throws: the standard library did
+  } catch (const std::exception& e) {  // thrown by the standard library: our code does not throw
     return internal(e);
   }
 }
 
 void say_when_memory_ends() { tidepool::end_when_out_of_memory(tidepool::remove_leftovers); }
-// Before the static objects of the program and its libraries are made: those allocate, too.
+// Runs before the static objects of the program and its libraries are constructed, because those allocate,
+// too.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)() = say_when_memory_ends;
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` is then an error that can be named
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` then fails with an error
   tidepool::fill_missing_streams();
 #ifdef TIDEPOOL_HAS_CUDA
   tidepool::register_cuda();

@@ -14,7 +14,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr const char* positional_name = " ";  // no one can write this as an option
+constexpr const char* positional_name = " ";  // no user can type this as an option
 
 po::options_description describe(std::span<const Option> options) {
   po::options_description out;
@@ -30,7 +30,8 @@ po::options_description describe(std::span<const Option> options) {
   return out;
 }
 
-// Quotes the word as it was typed: the parser sees -o in "-output", and no dashes at all in some.
+// Message about an unknown option. It quotes the word as typed, because the parser reports -o for "-output",
+// and some options without dashes.
 std::string unknown_option(const po::unknown_option& e, std::span<const Option> options,
                            std::span<const std::string> words) {
   const std::string seen = e.get_option_name();
@@ -62,7 +63,7 @@ Result<Arguments> Arguments::parse(std::span<const Option> options, std::span<co
   po::positional_options_description anything;
   anything.add(positional_name, -1);
   const po::options_description known = describe(options);
-  // No guessing: `--res` that means `--resume` today would mean nothing once `--reset` exists.
+  // No guessing: if `--res` meant `--resume` today, it would be ambiguous once `--reset` exists.
   const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
   try {
     const std::vector<std::string> args(words.begin(), words.end());

@@ -1,5 +1,5 @@
-// Options of a command as data, so that parsing, help and shell completion agree. Wraps
-// Boost.Program_options, which is too heavy a header to spread.
+// Option describes a command's option as data, so that parsing, help and shell completion agree. Arguments
+// wraps Boost.Program_options, whose header is too heavy to include everywhere.
 #pragma once
 
 #include <functional>
@@ -16,21 +16,22 @@ namespace tidepool {
 
 struct Option {
   std::string_view name;        // "resume", without dashes
-  std::string_view value = "";  // what its value is called in help, "auto|PATH"; empty: a flag
+  std::string_view value = "";  // its value's name in help, "auto|PATH"; empty: a flag
   std::string_view help = "";
-  std::string_view preset = "";  // value where the option is not given; empty: none
+  std::string_view preset = "";  // value if the option is not given; empty: none
 };
 
 class Arguments {
  public:
-  // Anything but options ends up in positional(), in order. ErrorKind::usage, with the nearest option.
+  // Parses `words`. Words that are not options go to positional(), in order.
+  // RETURNS: ErrorKind::usage for an unknown option, with the nearest known option.
   static Result<Arguments> parse(std::span<const Option>, std::span<const std::string> words);
 
   const std::vector<std::string>& positional() const { return positional_; }
   bool has(std::string_view name) const { return values_.contains(name); }  // given or preset
-  std::string text(std::string_view name) const;                            // "" if not there
+  std::string text(std::string_view name) const;                            // "" if not given
 
-  // The option as a number; ErrorKind::usage names the option.
+  // RETURNS: the option's value as a number; ErrorKind::usage, with the option's name, if it is none.
   Result<u64> integer(std::string_view name) const;
   Result<double> real(std::string_view name) const;
   Result<Bytes> size(std::string_view name) const;
@@ -40,7 +41,7 @@ class Arguments {
   std::vector<std::string> positional_;
 };
 
-// One line an option, at most 80 columns wide.
+// RETURNS: help with one line per option, at most 80 columns wide.
 std::string options_help(std::span<const Option>);
 
 }  // namespace tidepool

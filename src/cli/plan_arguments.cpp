@@ -7,7 +7,7 @@
 namespace tidepool {
 namespace {
 
-// What is printed: one of these, or else the table.
+// RETURNS: the option that replaces the table; null if the table is printed.
 const char* printed_instead(const PlanArguments& a) {
   if (a.text) return "--text";
   if (!a.explain.empty()) return "--explain";
@@ -29,7 +29,8 @@ Result<void> check_one_view(const PlanArguments& a) {
   return {};
 }
 
-// --gantt and --what-if stand under the table; tokens= is a row of it, and of --json.
+// Refuses arguments that need the table if no table is printed: --gantt and --what-if are printed under it,
+// and tokens= adds a row to it or to --json.
 Result<void> check_what_the_table_takes(const PlanArguments& a) {
   const char* instead = printed_instead(a);
   if (instead == nullptr) return {};

@@ -1,4 +1,5 @@
-// Which arguments of `tidepool plan` go together. What would be passed over in silence is refused.
+// PlanArguments holds the arguments of `tidepool plan`. check_plan_arguments() refuses combinations in which
+// an argument would be silently ignored.
 #pragma once
 
 #include <string>
@@ -10,15 +11,15 @@ namespace tidepool {
 
 struct PlanArguments {
   Config config;
-  bool text = false;    // the whole plan, one line an op, instead of the summary
-  std::string explain;  // "op:812": why this op is there; "chunk:31": what becomes of it
-  std::string segment;  // of `explain`; "body" if empty
-  u64 tokens = 0;       // to train on in all; 0: not told
+  bool text = false;    // print the whole plan, one line per op, instead of the summary
+  std::string explain;  // "op:812": why this op exists; "chunk:31": what happens to this chunk
+  std::string segment;  // segment that `explain` looks in; empty: "body"
+  u64 tokens = 0;       // to train on in total; 0: not given
   bool json = false, gantt = false, what_if = false;
-  bool largest = false;  // the largest model of the family that fits
+  bool largest = false;  // find the largest model of the family that fits
 };
 
-// ErrorKind::usage, saying what goes together.
+// RETURNS: ErrorKind::usage if arguments do not go together; the message says which do.
 Result<void> check_plan_arguments(const PlanArguments&);
 
 }  // namespace tidepool

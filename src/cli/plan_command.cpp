@@ -1,4 +1,5 @@
-// `tidepool plan`: a plan as a table, as text, as JSON, over time, or in answer to a question about it.
+// `tidepool plan` prints a plan as a table, as text, as JSON or over time, or answers a question about the
+// plan.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -119,7 +120,7 @@ std::vector<LaneActivity> lanes_of(const Planned& p) {
   for (const ForecastOp& op : p.forecast->ops) {
     const LaneId id = body.ops[index(op.op)].lane;
     if (id.device != host_device && id.device != 0 && id.kind != LaneKind::comm)
-      continue;  // devices are alike
+      continue;  // all devices are alike: shows device 0
     LaneActivity& lane = lanes[id];
     lane.name = id.kind == LaneKind::host ? "host Adam" : std::string(name(id.kind));
     const auto seconds = [&](Nanos at) {
@@ -132,7 +133,7 @@ std::vector<LaneActivity> lanes_of(const Planned& p) {
   return out;
 }
 
-// 0 rather than "-0.0".
+// RETURNS: the gain in percent; a gain that would print as "-0.0" is 0.
 double gain_percent(double times) {
   const double percent = 100 * (times - 1);
   return std::abs(percent) < 0.05 ? 0 : percent;
@@ -198,11 +199,11 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
   return out;
 }
 
-// REQUIRES: check_plan_arguments.
+// REQUIRES: check_plan_arguments() accepted `given`.
 Result<void> plan(const PlanArguments& given) {
   PlanArguments arguments = given;
   TRY_ASSIGN(const std::optional<Machine> machine, machine_of_file(given.config));
-  // What a machine file names stands before what is here.
+  // A machine file's values take precedence over this machine's.
   arguments.config = on_machine(given.config, machine);
   TRY(resolve_executor(arguments.config));
   look_at_rows(arguments.config);
@@ -247,7 +248,7 @@ Result<void> plan(const PlanArguments& given) {
   return {};
 }
 
-// tokens=N belongs to the command, not to the config.
+// Parses the words of `plan`. tokens=N is an argument of the command, no key of the config.
 Result<void> run_plan(const Arguments& arguments) {
   PlanArguments out{.text = arguments.has("text"),
                     .explain = arguments.text("explain"),

@@ -18,14 +18,16 @@ namespace {
 // GPT-3's proportions: heads of 128, one layer per head.
 constexpr u32 head_width = 128, largest_heads = 256;
 
-// As many heads of queries share one of k and v as in the config, or the next fewer that divide them.
+// RETURNS: the number of kv heads for `heads` query heads. As many query heads share a kv head as in the
+// config, or the next smaller number that divides `heads`.
 u32 kv_heads_of(const ModelConfig& model, u32 heads) {
   u32 shared = model.heads / model.kv_heads();
   while (heads % shared != 0) --shared;
   return heads / shared;
 }
 
-// Of the config's family: what GPT-3's proportions do not say stays as the config has it.
+// RETURNS: a model of the config's family with `heads` heads. Values that GPT-3's proportions do not give
+// stay as in the config.
 ModelConfig sized(const Config& config, u32 heads) {
   ModelConfig model = config.model;
   model.heads = model.layers = heads;
@@ -59,14 +61,14 @@ void print(const Machine& machine, const ModelGraph& graph, const Plan& plan) {
   print_text("  tokens   {} per step\n", graph.batch.rows() * plan.micro_batches);
 }
 
-// What GPUs keep beside frames depends on the model.
+// RETURNS: options for this model: the device memory reserved beside frames depends on it.
 PlanOptions options_for(const Config& config, PlanOptions options) {
   options.advise = false;
   options.device_reserved = device_reserved(config);
   return options;
 }
 
-// Of a size larger than all that fit: none fits, or none can be planned with these options.
+// True if a size is too large: it does not fit, or it cannot be planned with these options.
 bool is_too_large(const Error& e) { return e.kind == ErrorKind::does_not_fit || e.kind == ErrorKind::usage; }
 
 }  // namespace
@@ -84,7 +86,7 @@ Result<Largest> find_largest(const Config& config, const PlanOptions& options, c
     return check_fits(graph, options_for(sized, options));
   };
   Error larger;
-  u32 fit = 0, fail = largest_heads;  // [0, fit) fit, [fail, largest_heads) do not
+  u32 fit = 0, fail = largest_heads;  // sizes [0, fit) fit, sizes [fail, largest_heads) do not
   while (fit < fail) {
     const u32 middle = (fit + fail) / 2;
     const Result<void> found = check(middle);

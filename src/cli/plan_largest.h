@@ -1,3 +1,4 @@
+// Finds the largest model that fits a machine: `tidepool plan --max`.
 #pragma once
 
 #include <functional>
@@ -13,16 +14,17 @@ struct Largest {
   Config config;
   ModelGraph graph;
   Plan plan;
-  std::string larger;  // why the next size cannot even be planned; empty: it does not fit
+  std::string larger;  // why the next size cannot be planned at all; empty: it does not fit
 };
-// Before each size: what it is.
+// Called before each size is tried, with its model.
 using SizeTried = std::function<void(const ModelGraph&)>;
 
-// The largest model of GPT-3's proportions that fits, by bisection, planned and verified. `options`: of the
-// config's own model. ErrorKind::does_not_fit: not even the smallest.
+// Finds the largest model of GPT-3's proportions that fits, by bisection; plans and verifies it.
+// `options`: those of the config's own model.
+// RETURNS: ErrorKind::does_not_fit if not even the smallest model fits.
 Result<Largest> find_largest(const Config&, const PlanOptions& options, const SizeTried& tried = {});
 
-// `plan --max`. `machine`: of machine.file.
+// Runs `plan --max`. `machine`: read from machine.file.
 Result<void> print_largest(const PlanArguments&, const std::optional<Machine>&);
 
 }  // namespace tidepool

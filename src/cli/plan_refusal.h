@@ -1,3 +1,4 @@
+// Formats a refused plan as JSON: `tidepool plan --json`.
 #pragma once
 
 #include <string>
@@ -6,8 +7,8 @@
 
 namespace tidepool {
 
-// `plan --json` where there is no plan: why, and which keys of the config would have to be what. JSON,
-// pretty.
+// RETURNS: pretty JSON for `plan --json` if there is no plan: the reason, and which keys of the config must
+// have which values.
 std::string refusal_json(const Error&);
 
 }  // namespace tidepool

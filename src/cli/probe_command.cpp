@@ -37,7 +37,7 @@ constexpr std::array options_of_probe = {
 
 struct ProbeArguments {
   std::string output = "machine.yaml";
-  std::string disk_dir = ".";   // empty: no disk
+  std::string disk_dir = ".";   // empty: the disk is not measured
   std::string device = "auto";  // auto, cpu, cuda or cuda:I
   double seconds = 40;
   u32 threads = 0;  // 0: all cores of this process
@@ -57,8 +57,8 @@ void show(StatusLine& status, double seconds, double fraction, std::string_view 
   status.show(what, line, fmt::format("{:3.0f}%  {}", 100 * fraction, what));
 }
 
-// Asked before anything is measured: a file that a person wrote is not overwritten, and one that cannot be
-// written is known now, not in a minute.
+// Checks the output file before measuring. A file that a person wrote is not overwritten, and a file that
+// cannot be written is reported now, not after a minute.
 Result<void> check_output(const std::string& path) {
   std::error_code error;
   if (path.empty()) return usage_error("--output: name a file");
@@ -94,11 +94,12 @@ Result<ProbeResult> measure(const ProbeArguments& arguments, std::optional<u32> 
                        hooks);
 }
 
-// Prints what it found and writes the machine file. Ends the process if a signal asks for it.
+// Measures, prints the results and writes the machine file. Ends the process if a signal asks for it.
 Result<void> probe(const ProbeArguments& arguments) {
   TRY(check_output(arguments.output));
   TRY_ASSIGN(const MeasuredChoice choice, choose_measured(arguments.device));
-  // A reader of our lines that goes away must not leave our file behind on the disk.
+  // If a reader closes our output, SIGPIPE must not end us before our measuring file is removed from the
+  // disk.
   std::signal(SIGPIPE, SIG_IGN);
   Result<ProbeResult> result = [&] {
     const StopSignals signals(probe_stop_words);

@@ -54,7 +54,8 @@ std::string spread(const MeasuredRate& rate) {
                      rate.is_wide() ? ": wide, probe again" : "");
 }
 
-// The disk's points stand in a table of their own, without their spreads.
+// Advice about rates with a wide spread. The disk's points are counted by themselves, because their table
+// does not show spreads.
 std::string advice_on_spreads(const Rates& rates) {
   const auto count = [&](bool points, bool wide_only) {
     return std::ranges::count_if(rates.all(), [&](const MeasuredRate& r) {
@@ -76,7 +77,7 @@ std::string advice_on_spreads(const Rates& rates) {
                     text_columns);
 }
 
-// Of bf16 products, as the layer is of bf16.
+// Compares a layer's products with the best product of the same precision: bf16, if it was measured.
 std::string layer_line(const ProbeResult& result) {
   return fmt::format("\n  The products of a {0} layer reach {1:.0f} % of the best {0} product.\n",
                      best_product(result.rates, Precision::bf16) == nullptr ? "fp32" : "bf16",

@@ -1,4 +1,4 @@
-// What a probe found, as people and programs read it.
+// Formats the result of a probe for people (table) and for programs (YAML, JSON).
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace tidepool {
 
-// Lines of at most 80 columns.
+// RETURNS: a table, lines of at most 80 columns.
 std::string probe_table(const ProbeResult&);
-// The machine file, with what the rounds saw above each rate.
+// RETURNS: the machine file; a comment above each rate has the measurements of its rounds.
 std::string probe_yaml(const ProbeResult&, const std::string& disk_dir);
-// One object: the machine and every sample.
+// RETURNS: one JSON object with the machine and every sample.
 std::string probe_json(const ProbeResult&, const std::string& disk_dir);
 
-// The first line of files that a probe wrote, and so may write again.
+// First line of files written by a probe. A probe may overwrite only such files.
 inline constexpr std::string_view probe_file_mark = "# Made by `tidepool probe`";
 
 }  // namespace tidepool

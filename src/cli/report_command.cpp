@@ -28,7 +28,7 @@ constexpr std::array options_of_report = {
 
 namespace fs = std::filesystem;
 
-// "runs/b" -> "b": what tells the page of two runs from the page of one.
+// RETURNS: the last part of a path, "runs/b" -> "b". It tells the page of two runs from the page of one.
 std::string last_part(const std::string& path) { return fs::path(path).filename().string(); }
 
 std::string page_path(const std::string& html, const std::vector<RunFiles>& runs) {
@@ -37,7 +37,7 @@ std::string page_path(const std::string& html, const std::vector<RunFiles>& runs
   return fmt::format("{}/compare-{}.html", runs[0].name, last_part(runs[1].name));
 }
 
-// A page is made anew as often as one likes; what else is there, such as the run's own files, stays.
+// Checks that `path` may be written. An older page is replaced; any other file, such as a run's own, is not.
 Result<void> check_page(const std::string& path) {
   constexpr std::string_view begin = "<!doctype html>";
   std::error_code unused;
@@ -56,7 +56,8 @@ Error is_checkpoint(const std::string& dir) {
           fmt::format("{} is a checkpoint, not a run: name the output.dir of its run", dir)};
 }
 
-// What people name for a run. A directory that is neither is for read_run() to refuse.
+// Refuses checkpoints and model directories, which people name instead of a run. read_run() refuses other
+// directories.
 Result<void> check_is_no_model(const std::string& dir) {
   const auto has = [&](const char* file) { return is_there((fs::path(dir) / file).string()); };
   if (has("report.json")) return {};
@@ -67,7 +68,9 @@ Result<void> check_is_no_model(const std::string& dir) {
   return {};
 }
 
-// `run_dirs`: one, or two to stand side by side. `html`: where the page goes; empty: into the first.
+// Prints the report and writes the page.
+// `run_dirs`: one run, or two to show side by side.
+// `html`: path of the page; empty: in the first run directory.
 Result<void> report(const std::vector<std::string>& run_dirs, const std::string& html) {
   std::vector<RunFiles> runs;
   for (const std::string& dir : run_dirs) {

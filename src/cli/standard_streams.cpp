@@ -14,9 +14,9 @@ namespace tidepool {
 void fill_missing_streams() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
-    // Writing to what is open for reading fails, as it would to the closed stream.
+    // Standard output is opened read-only, so that writing to it fails, as it would on the closed stream.
     const int mode = fd == STDOUT_FILENO ? O_RDONLY : O_RDWR;
-    if (::open("/dev/null", mode) != fd) return;  // lowest free number: this one
+    if (::open("/dev/null", mode) != fd) return;  // open() takes the lowest free number, which is `fd`
   }
 }
 

@@ -1,19 +1,20 @@
-// Standard output that cannot be written: said once, with an exit code, never passed over.
+// Reports standard output that cannot be written: once, with an exit code, never silently.
 #pragma once
 
 namespace tidepool {
 
-// A stream that the caller closed would lend its number to the next file that is opened, and text for people
-// would land in a swap file. What is printed to a closed standard output is lost, and said to be. First thing
-// in main.
+// Opens /dev/null for each standard stream that the caller closed. Else the next opened file would get the
+// stream's number, and text for people would be written into a swap file. Text printed to a closed standard
+// output is lost, and the loss is reported. Call first in main.
 void fill_missing_streams();
 
-// Says on stderr that standard output could not be written, and why where `error_number` is known (0: not).
-// Returns the exit code for it.
+// Says on stderr that standard output could not be written, and why.
+// `error_number`: the reason; 0: not known.
+// RETURNS: the exit code for lost output.
 int output_lost(int error_number);
 
-// Last thing in main: what is still in the buffer goes out. `code`, or if output was lost in a command that
-// else succeeded, that of output_lost().
+// Writes the buffered output. Call last in main.
+// RETURNS: `code`; if the command succeeded but output was lost, the exit code of output_lost().
 int flush_output(int code);
 
 }  // namespace tidepool

@@ -37,9 +37,9 @@ struct TokenizeArguments {
   std::vector<std::string> inputs;  // files, directories, globs
   std::string output;
   TextDocuments documents = TextDocuments::file;
-  bool special = true;  // what the tokenizer puts around a text
-  std::string end;      // a token to put behind each document; empty: none
-  u64 show = 0;         // print the tokens of so many documents, and write nothing
+  bool special = true;  // add the special tokens that the tokenizer puts around a text
+  std::string end;      // a token to append to each document; empty: none
+  u64 show = 0;         // if above 0, print the tokens of so many documents and write nothing
   bool overwrite = false;
   u32 threads = 0;  // 0: all cores of this process
 };
@@ -77,7 +77,8 @@ Result<std::optional<u32>> end_token(const TokenizeArguments& arguments, const T
   return id;
 }
 
-// "Ġworld" 995, as many as fit into a line; on a terminal every other token is coloured.
+// Prints tokens with their ids, "Ġworld" 995, as many per line as fit. On a terminal every other token is
+// coloured.
 void print_document(const Tokenizer& tokenizer, const std::string& where, const std::vector<u32>& ids) {
   const Screen screen = detect_screen(STDOUT_FILENO);
   std::vector<std::string> items;
@@ -147,7 +148,7 @@ Result<TokenizeCounts> run(const Tokenizer& tokenizer, DocumentSource& source, T
   return tokenize(tokenizer, source, writer, pool, options, hooks);
 }
 
-// The old file goes when the new one is whole: a device, a link or what is read meanwhile must not.
+// Checks that the output file may be replaced once the new one is complete: not a device, a link or an input.
 Result<void> check_replaceable(const TokenizeArguments& arguments) {
   std::error_code unused;
   if (!fs::is_regular_file(fs::symlink_status(arguments.output, unused)))

@@ -17,9 +17,10 @@ namespace tidepool {
 
 namespace {
 
-constexpr size_t shown_bytes_max = 2000;  // of a run: enough to see what it is
+constexpr size_t shown_bytes_max = 2000;  // per run of tokens: enough to recognize the text
 
-// "+" stands before what is learned, "-" before what is only read; on a terminal they differ in colour too.
+// Prints a document: "+" before text with loss, "-" before text without loss. On a terminal their colours
+// differ, too.
 void print(const ShownDocument& document, const Screen& screen) {
   print_text("{}: {} tokens, {} with loss\n", document.place, document.tokens, document.learned);
   for (const ShownDocument::Run& run : document.runs) {

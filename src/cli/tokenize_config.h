@@ -1,4 +1,4 @@
-// `tidepool tokenize CONFIG.yaml`: the documents of a config, as training would have them.
+// Tokenizes the documents of a config as training would: `tidepool tokenize CONFIG.yaml`.
 #pragma once
 
 #include "base/result.h"
@@ -6,8 +6,8 @@
 
 namespace tidepool {
 
-// `show`: print so many documents of each source, with and without loss, and write nothing; 0: tokenize all
-// into the cache that training will find, and say what they come to.
+// `show`: if above 0, prints so many documents of each source, marked with and without loss, and writes
+// nothing. If 0, tokenizes all documents into the cache that training will use, and prints their totals.
 Result<void> tokenize_config(const Config&, u64 show);
 
 }  // namespace tidepool

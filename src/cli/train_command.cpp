@@ -18,7 +18,7 @@ constexpr std::array options_of_train = {
     Option{"help-config", "", "list all config keys"},
 };
 
-// The words to repeat this run, for messages and the report.
+// RETURNS: the command that repeats this run, for messages and the report.
 std::string command_line(const Arguments& arguments) {
   std::string out = "tidepool train";
   for (const std::string& word : arguments.positional()) out += ' ' + word;
@@ -33,10 +33,10 @@ Result<void> run_train(const Arguments& arguments) {
   const std::string resume = arguments.text("resume");
   TRY_ASSIGN(Config config, config_of(arguments.positional(),
                                       arguments.has("resume") ? KeptModel::read : KeptModel::unread));
-  // An empty variable in a script must not begin anew.
+  // Refused: an empty variable in a script must not start the run from the beginning.
   if (arguments.has("resume") && resume.empty())
     return usage_error("--resume: write --resume auto, or the path of a checkpoint");
-  std::signal(SIGPIPE, SIG_IGN);  // `train ... | head`: a run of days goes on without a reader
+  std::signal(SIGPIPE, SIG_IGN);  // `train ... | head`: a run of days continues without its reader
   TRY_ASSIGN(const std::string executor, resolve_executor(config));
   if (!executor.empty()) print_text(stderr, "{}\n", executor);
   TRY(train_model({.config = config, .resume = resume, .command = command_line(arguments)}));
