@@ -2,7 +2,6 @@
 // executor that drives them.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,19 +26,6 @@ struct DevicesRequest {
   // Algorithms of matrix products on GPUs. Creating the executor times the products that are missing, and
   // adds them. Null: products are not timed.
   ProductChoices* choices = nullptr;
-};
-
-struct ExecutorRequest {
-  StepSource& source;               // outlives the executor
-  std::span<std::byte> host_arena;  // frames of the host, and more
-  // in host_arena, a multiple of 8 KiB, page-aligned: buffer of transfers at rest
-  std::span<std::byte> staging;
-  OpenDisk open_disk;                    // empty: the plan uses no disk
-  u32 disk_depth = 32;                   // requests in flight per disk lane
-  u64 seed = 0;                          // seed of dropout
-  Nanos rest_patience{300'000'000'000};  // timeout of one piece of a transfer at rest
-  // Called by GPUs\' executors once matrix products are tuned, before anything else starts. Empty: no-op.
-  std::function<void()> products_tuned = {};
 };
 
 class Devices {

@@ -29,7 +29,7 @@ enum class ProductTiming : u8 {
 struct SessionOptions {
   OpenDisk open_disk;                    // tests: in place of the swap file
   bool own_swap_dir = false;             // memory.swap_dir is nobody's but ours: goes at the end
-  Nanos rest_patience{300'000'000'000};  // as in CpuExecutorParts
+  Nanos rest_patience{300'000'000'000};  // as in ExecutorRequest
   bool loads_weights = false;            // of a model directory, which takes memory beside the budgets
   ProductTiming product_timing = ProductTiming::recall;
   std::function<void(const std::string&)> say = {};  // for what cannot wait for notes(); empty: dropped

@@ -175,7 +175,7 @@ TEST_P(CpuContract, MovesTheBytesAndCountsThem) {
   const OpId down = tiny.move(body, LaneKind::h2d, chunk, 0, host, device);
   const OpId up = tiny.move(body, LaneKind::d2h, chunk, 0, device, host);
   const OpId write = tiny.move(body, LaneKind::disk_write, chunk, 0, host, home);
-  CpuExecutor& executor = static_cast<CpuExecutor&>(make(tiny.plan));
+  TrainingExecutor& executor = static_cast<TrainingExecutor&>(make(tiny.plan));
   std::vector<std::byte> content(home.bytes.value);
   for (u64 i = 0; i < content.size(); ++i) content[i] = std::byte(i * 31 >> 3);
   ASSERT_TRUE(executor.write_home(chunk, content));
@@ -199,7 +199,7 @@ TEST_P(CpuContract, WhatWasClearedArrivesAsZerosAndIsChecked) {
   const ChunkId chunk = tiny.add_chunk(home);
   const OpId read = tiny.move(body, LaneKind::disk_read, chunk, 0, home, host);
   const OpId write = tiny.move(body, LaneKind::disk_write, chunk, 0, host, home);
-  CpuExecutor& executor = static_cast<CpuExecutor&>(make(tiny.plan));
+  TrainingExecutor& executor = static_cast<TrainingExecutor&>(make(tiny.plan));
   ASSERT_TRUE(executor.write_home(chunk, std::vector<std::byte>(home.bytes.value, std::byte{9})));
   ASSERT_TRUE(executor.clear_home(chunk));
   std::vector<std::byte> back(home.bytes.value, std::byte{1});
@@ -222,7 +222,7 @@ TEST_P(CpuContract, HomesAreWrittenFromTheArenaWhileOthersAreFilled) {
   for (u32 i = 0; i < writes_at_rest_max; ++i) chunks.push_back(tiny.add_chunk(frame(Tier::disk, 8 * i, 8)));
   for (const Tier tier : {Tier::host, Tier::disk})
     tiny.plan.tiers[static_cast<u32>(tier)].planned_peak = Bytes{8 * frame_alignment * chunks.size()};
-  CpuExecutor& executor = static_cast<CpuExecutor&>(make(tiny.plan));
+  TrainingExecutor& executor = static_cast<TrainingExecutor&>(make(tiny.plan));
   const auto content = [&](u32 i) {
     return rig_->host.span().subspan(8 * frame_alignment * i, 8 * frame_alignment);
   };

@@ -95,7 +95,7 @@ struct Outcome {
 
 // Takes the result of each step when its norm has completed.
 struct ResultTaker final : EngineObserver {
-  ResultTaker(CpuExecutor& executor, Outcome& outcome) : executor(executor), outcome(outcome) {}
+  ResultTaker(TrainingExecutor& executor, Outcome& outcome) : executor(executor), outcome(outcome) {}
   void completed(const Issue& issue, const Completion&) override {
     if (issue.get().kind != OpKind::norm) return;
     const StepResult result = executor.result(issue.step);
@@ -103,11 +103,11 @@ struct ResultTaker final : EngineObserver {
     outcome.norms.push_back(result.grad_norm);
     outcome.scales.push_back(result.next_loss_scale);
   }
-  CpuExecutor& executor;
+  TrainingExecutor& executor;
   Outcome& outcome;
 };
 
-std::vector<std::byte> state_of(const Plan& plan, CpuExecutor& executor) {
+std::vector<std::byte> state_of(const Plan& plan, TrainingExecutor& executor) {
   std::vector<std::byte> all;
   for (const Kind kind : {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance}) {
     for (u32 i = 0; i < plan.chunks.size(); ++i) {

@@ -83,18 +83,14 @@ class CpuRig {
       return std::unique_ptr<Disk>(
           create_simulated_disk(Bytes{disk_bytes}, options.faults, {}, std::move(sink)));
     };
-    std::vector<Kernels*> each;
-    std::vector<std::span<std::byte>> arenas;
-    for (u32 d = 0; d < plan.devices; ++d) {
-      each.push_back(kernels.emplace_back(create_cpu_kernels(*pool)).get());
-      arenas.push_back(
-          devices.emplace_back(std::make_unique<PageBuffer>(plan.tiers[0].planned_peak.value))->span());
-    }
-    executor = CpuExecutor::create(plan, graph,
-                                   {.pool = *pool,
-                                    .kernels = each,
-                                    .source = source,
-                                    .device_arenas = arenas,
+    std::vector<CpuLaneDevice> lanes;
+    for (u32 d = 0; d < plan.devices; ++d)
+      lanes.push_back(
+          {.kernels = kernels.emplace_back(create_cpu_kernels(*pool)).get(),
+           .arena =
+               devices.emplace_back(std::make_unique<PageBuffer>(plan.tiers[0].planned_peak.value))->span()});
+    executor = create_cpu_executor(plan, graph, *pool, lanes,
+                                   {.source = source,
                                     .host_arena = host.span(),
                                     .staging = staging.span(),
                                     .open_disk = open,
@@ -108,7 +104,7 @@ class CpuRig {
   std::vector<std::unique_ptr<Kernels>> kernels;  // by device
   std::vector<std::unique_ptr<PageBuffer>> devices;
   PageBuffer host, staging;
-  std::unique_ptr<CpuExecutor> executor;
+  std::unique_ptr<TrainingExecutor> executor;
 };
 
 }  // namespace tidepool::test

@@ -35,22 +35,10 @@ class CpuDevices final : public Devices {
   }
 
   Result<std::unique_ptr<TrainingExecutor>> create_executor(const ExecutorRequest& request) override {
-    CpuExecutorParts parts{.pool = pool_,
-                           .kernels = {},
-                           .source = request.source,
-                           .device_arenas = {},
-                           .host_arena = request.host_arena,
-                           .staging = request.staging,
-                           .open_disk = request.open_disk,
-                           .disk_depth = request.disk_depth,
-                           .seed = request.seed,
-                           .rest_patience = request.rest_patience};
-    for (u32 d = 0; d < plan_.devices; ++d) {
-      parts.kernels.push_back(kernels_[d].get());
-      parts.device_arenas.push_back(arenas_[d]->memory());
-    }
-    TRY_ASSIGN(std::unique_ptr<CpuExecutor> executor, CpuExecutor::create(plan_, graph_, parts));
-    return std::unique_ptr<TrainingExecutor>(std::move(executor));
+    std::vector<CpuLaneDevice> devices;
+    for (u32 d = 0; d < plan_.devices; ++d)
+      devices.push_back({.kernels = kernels_[d].get(), .arena = arenas_[d]->memory()});
+    return create_cpu_executor(plan_, graph_, pool_, devices, request);
   }
 
   Kernels& kernels() override { return *kernels_.front(); }

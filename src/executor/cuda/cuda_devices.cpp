@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "executor/cuda/cuda_executor.h"
+#include "executor/cuda/cuda_memory.h"
 #include "executor/cuda/gpu_processes.h"
 #include "executor/devices.h"
 #include "executor/gpu_reserved.h"
@@ -64,27 +65,13 @@ class CudaDevices final : public Devices {
   Result<std::unique_ptr<TrainingExecutor>> create_executor(const ExecutorRequest& request) override {
     TRY_ASSIGN(pinned_, PinnedRange::create(request.host_arena));
     const Bytes graphs = gpu_reserved(graph_, plan_.micro_batches, plan_.devices).graphs;
-    std::vector<CudaExecutorParts::Device> devices;
+    CudaLanesParts lanes{.devices = {}, .collectives = collectives_.get(), .graphs = graphs};
     for (const Gpu& gpu : gpus_)
-      devices.push_back({.device = gpu.device.get(),
-                         .kernels = gpu.kernels.get(),
-                         .tuning = gpu.tuning.get(),
-                         .numbers = gpu.numbers});
-    TRY_ASSIGN(std::unique_ptr<CudaExecutor> executor,
-               CudaExecutor::create(plan_, graph_,
-                                    {.pool = pool_,
-                                     .devices = std::move(devices),
-                                     .collectives = collectives_.get(),
-                                     .source = request.source,
-                                     .host_arena = request.host_arena,
-                                     .staging = request.staging,
-                                     .open_disk = request.open_disk,
-                                     .disk_depth = request.disk_depth,
-                                     .seed = request.seed,
-                                     .graphs = graphs,
-                                     .rest_patience = request.rest_patience,
-                                     .products_tuned = request.products_tuned}));
-    return std::unique_ptr<TrainingExecutor>(std::move(executor));
+      lanes.devices.push_back({.device = gpu.device.get(),
+                               .kernels = gpu.kernels.get(),
+                               .tuning = gpu.tuning.get(),
+                               .numbers = gpu.numbers});
+    return create_cuda_executor(plan_, graph_, pool_, lanes, request);
   }
 
   Kernels& kernels() override {

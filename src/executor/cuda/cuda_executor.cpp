@@ -2,120 +2,100 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <array>
 #include <bit>
-#include <cstring>
+#include <utility>
 
 #include "base/check.h"
+#include "executor/cuda/collective_watch.h"
+#include "executor/cuda/cuda_work.h"
+#include "executor/cuda/op_graphs.h"
 #include "executor/cuda/product_tuning.h"
 #include "kernels/cuda/cuda_error.h"
 
 namespace tidepool {
 namespace {
 
-std::vector<std::span<std::byte>> frames_of(const std::vector<CudaExecutorParts::Device>& devices) {
-  std::vector<std::span<std::byte>> frames;
-  for (const CudaExecutorParts::Device& d : devices) frames.push_back(d.device->frames());
-  return frames;
+class CudaLanes final : public DeviceLanes {
+ public:
+  CudaLanes(ExecutorCommon& common, const CudaLanesParts& parts)
+      : common_(common),
+        parts_(parts),
+        ends_(std::bit_ceil(2 * sequences_max(common.plan))),
+        streams_(common.book.lanes()) {}
+  ~CudaLanes() override { stop(); }
+  Result<void> start();
+
+  void submit(const Issue&, std::span<const u64> in_flight) override;
+  void stop() override;
+
+  StepResult result(u64 step) const override { return numbers_.front()->result(step); }
+  void set_loss_scale(const LossScale&) override;
+  Result<void> run_at_rest(const Issue&) override;
+  bool host_reaches_frames() const override { return false; }
+  Result<void> copy_at_rest(ChunkId, LaneKind, std::span<std::byte> to,
+                            std::span<const std::byte> from) override;
+
+ private:
+  Result<void> start_numbers();
+  Result<void> start_lanes();
+  Result<void> tune_products();
+  std::vector<LaneId> suspected_lanes(LaneId told) const;
+  std::string suspects(const Issue& told) const;
+  Result<void> start_lane(LaneId, std::vector<StreamLaneParts::Stream>);
+  CudaDevice& device(u32 number) const { return *parts_.devices[number].device; }
+
+  ExecutorCommon& common_;
+  const CudaLanesParts parts_;
+  std::vector<std::unique_ptr<DeviceNumbers>> numbers_;  // by device
+  std::unique_ptr<CudaWork> work_;
+  std::unique_ptr<OpGraphs> graphs_;                  // around it: what lanes hand over
+  std::vector<cudaEvent_t> ends_;                     // ring by sequence: of ops on streams
+  std::unique_ptr<CollectiveWatch> watch_;            // of several devices; outlives the lanes
+  std::vector<std::unique_ptr<StreamLane>> streams_;  // by lane number; of the host and the disk none
+};
+
+Result<void> CudaLanes::start() {
+  TRY(tune_products());
+  TRY(start_numbers());
+  std::vector<CudaWorkDevice> devices;
+  for (u32 d = 0; d < common_.plan.devices; ++d)
+    devices.push_back({.kernels = parts_.devices[d].kernels, .numbers = numbers_[d].get()});
+  work_ = std::make_unique<CudaWork>(common_, std::move(devices), parts_.collectives);
+  graphs_ = std::make_unique<OpGraphs>(OpGraphsParts{
+      .work = *work_, .plan = common_.plan, .graph = common_.graph, .allowance = parts_.graphs});
+  return start_lanes();
 }
 
-// Names the first device's thread "tp-compute", further devices' "tp-compute1" and so on: 15 characters at
-// most.
-std::string thread_name(LaneId lane) {
-  const std::string plain = "tp-" + std::string(name(lane.kind));
-  return lane.device == 0 || lane.device == host_device ? plain : plain + std::to_string(lane.device);
-}
-
-}  // namespace
-
-Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(const Plan& plan, const ModelGraph& graph,
-                                                           const CudaExecutorParts& parts) {
-  CHECK(plan.devices == parts.devices.size() && (plan.devices == 1 || parts.collectives != nullptr),
-        plan.devices, parts.devices.size());
-  CHECK(parts.host_arena.size() >= plan.tiers[static_cast<u32>(Tier::host)].planned_peak.value,
-        parts.host_arena.size());
-  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(plan, graph, parts));
-  TRY(executor->start());
-  return executor;
-}
-
-CudaExecutor::CudaExecutor(const Plan& plan, const ModelGraph& graph, const CudaExecutorParts& parts)
-    : plan_(plan),
-      graph_(graph),
-      parts_(parts),
-      memory_(frames_of(parts.devices), parts.host_arena),
-      ledger_(plan),
-      book_(plan, lane_depth, parts.disk_depth),
-      board_(sequences_max(plan), book_.ops_max()),
-      ends_(std::bit_ceil(2 * sequences_max(plan))),
-      streams_(book_.lanes()) {}
-
-Result<void> CudaExecutor::start_numbers() {
-  for (const CudaExecutorParts::Device& d : parts_.devices) {
+Result<void> CudaLanes::start_numbers() {
+  for (const CudaLaneDevice& d : parts_.devices) {
     TRY_CUDA(cudaSetDevice(d.device->index()), "using cuda:" + std::to_string(d.device->index()));
     TRY_ASSIGN(numbers_.emplace_back(),
                DeviceNumbers::create(
-                   plan_, graph_, parts_.source,
+                   common_.plan, common_.graph, common_.request.source,
                    {.device = d.device->index(), .memory = d.numbers, .compute = d.device->compute()}));
   }
   return {};
 }
 
-Result<void> CudaExecutor::start() {
-  TRY(tune_products());
-  TRY(start_numbers());
-  CudaWorkParts work{.plan = plan_,
-                     .graph = graph_,
-                     .devices = {},
-                     .collectives = parts_.collectives,
-                     .source = parts_.source,
-                     .memory = memory_,
-                     .evaluation = evaluation_,
-                     .seed = parts_.seed};
-  for (u32 d = 0; d < plan_.devices; ++d)
-    work.devices.push_back({.kernels = parts_.devices[d].kernels, .numbers = numbers_[d].get()});
-  work_ = std::make_unique<CudaWork>(work);
-  graphs_ = std::make_unique<OpGraphs>(
-      OpGraphsParts{.work = *work_, .plan = plan_, .graph = graph_, .allowance = parts_.graphs});
-  host_work_ = std::make_unique<HostWork>(HostWorkParts{
-      .update = {.plan = plan_, .graph = graph_, .pool = parts_.pool, .memory = memory_, .ledger = ledger_},
-      .source = parts_.source,
-      .evaluation = evaluation_,
-      .result = [this](u64 step) { return result(step); }});
-  TRY_ASSIGN(disk_lanes_, DiskLanes::create({.plan = plan_,
-                                             .graph = graph_,
-                                             .pool = parts_.pool,
-                                             .memory = memory_,
-                                             .ledger = ledger_,
-                                             .clock = clock_,
-                                             .board = board_,
-                                             .staging = parts_.staging,
-                                             .depth = parts_.disk_depth,
-                                             .rest_patience = parts_.rest_patience},
-                                            parts_.open_disk));
-  TRY(start_lanes());
-  TRY_ASSIGN(host_, LaneThread::create("tp-host", *host_work_, clock_, board_));
-  return {};
-}
-
-Result<void> CudaExecutor::tune_products() {
-  for (u32 d = 0; d < plan_.devices; ++d) {
+Result<void> CudaLanes::tune_products() {
+  for (u32 d = 0; d < common_.plan.devices; ++d) {
     if (parts_.devices[d].tuning == nullptr) continue;
     TRY_CUDA(cudaSetDevice(device(d).index()), "using " + device(d).name());
-    TRY(tidepool::tune_products({.plan = plan_,
-                                 .graph = graph_,
-                                 .memory = memory_,
+    TRY(tidepool::tune_products({.plan = common_.plan,
+                                 .graph = common_.graph,
+                                 .memory = common_.memory,
                                  .device = device(d),
                                  .number = d,
                                  .kernels = *parts_.devices[d].tuning,
-                                 .staging = parts_.staging}));
+                                 .staging = common_.request.staging}));
   }
-  if (parts_.products_tuned) parts_.products_tuned();
+  if (common_.request.products_tuned) common_.request.products_tuned();
   return {};
 }
 
-Result<void> CudaExecutor::start_lanes() {
-  for (u32 d = 0; d < plan_.devices; ++d) {
+Result<void> CudaLanes::start_lanes() {
+  for (u32 d = 0; d < common_.plan.devices; ++d) {
     const auto start = [&](LaneKind kind, cudaStream_t stream) {
       return start_lane({static_cast<u16>(d), kind}, {{device(d).index(), stream}});
     };
@@ -123,45 +103,45 @@ Result<void> CudaExecutor::start_lanes() {
     TRY(start(LaneKind::h2d, device(d).h2d()));
     TRY(start(LaneKind::d2h, device(d).d2h()));
   }
-  if (plan_.devices == 1) return {};
-  TRY_ASSIGN(watch_, CollectiveWatch::create(*parts_.collectives, board_));
+  if (common_.plan.devices == 1) return {};
+  TRY_ASSIGN(watch_, CollectiveWatch::create(*parts_.collectives, common_.board));
   std::vector<StreamLaneParts::Stream> all;
-  for (u32 d = 0; d < plan_.devices; ++d) all.push_back({device(d).index(), parts_.collectives->stream(d)});
+  for (u32 d = 0; d < common_.plan.devices; ++d)
+    all.push_back({device(d).index(), parts_.collectives->stream(d)});
   return start_lane({.kind = LaneKind::comm}, std::move(all));
 }
 
-Result<void> CudaExecutor::start_lane(LaneId lane, std::vector<StreamLaneParts::Stream> streams) {
-  TRY_ASSIGN(streams_[book_.number(lane)],
-             StreamLane::create({.name = thread_name(lane),
+Result<void> CudaLanes::start_lane(LaneId lane, std::vector<StreamLaneParts::Stream> streams) {
+  TRY_ASSIGN(streams_[common_.book.number(lane)],
+             StreamLane::create({.name = lane_thread_name(lane),
                                  .streams = std::move(streams),
                                  .work = *graphs_,
-                                 .clock = clock_,
-                                 .board = board_,
+                                 .clock = common_.clock,
+                                 .board = common_.board,
                                  .suspects = [this](const Issue& asked) { return suspects(asked); }}));
   return {};
 }
 
-// RETURNS: lanes whose ops may have caused the error that lane `told` received: lanes of its device, and
-// collectives of all devices. Compute comes first, because copies seldom fail.
-std::vector<LaneId> CudaExecutor::suspected_lanes(LaneId told) const {
+// Those whose ops may be to blame for what a lane is told: of its device, and what all devices do together.
+// Compute first: copies seldom fail.
+std::vector<LaneId> CudaLanes::suspected_lanes(LaneId told) const {
   std::vector<LaneId> lanes;
   if (told.kind != LaneKind::comm) {
     for (const LaneKind kind : {LaneKind::compute, LaneKind::h2d, LaneKind::d2h})
       lanes.push_back({told.device, kind});
   } else {
-    for (u32 d = 0; d < plan_.devices; ++d) lanes.push_back({static_cast<u16>(d), LaneKind::compute});
+    for (u32 d = 0; d < common_.plan.devices; ++d) lanes.push_back({static_cast<u16>(d), LaneKind::compute});
   }
-  if (plan_.devices > 1) lanes.push_back({.kind = LaneKind::comm});
+  if (common_.plan.devices > 1) lanes.push_back({.kind = LaneKind::comm});
   return lanes;
 }
 
-// Lists suspected ops: a failing device reports to the next call of any lane, and does not say which op
-// failed.
-std::string CudaExecutor::suspects(const Issue& told) const {
+// A device that fails says so to whoever calls next, of any lane, and not what it was doing.
+std::string CudaLanes::suspects(const Issue& told) const {
   std::vector<std::string> all;
   bool has_told = false;
   for (const LaneId lane : suspected_lanes(told.get().lane)) {
-    for (const Issue& issue : streams_[book_.number(lane)]->in_flight()) {
+    for (const Issue& issue : streams_[common_.book.number(lane)]->in_flight()) {
       all.push_back(work_->describe(issue));
       has_told = has_told || issue.sequence == told.sequence;
     }
@@ -172,53 +152,31 @@ std::string CudaExecutor::suspects(const Issue& told) const {
   return all.size() > 1 ? text + ")" : text;
 }
 
-// After a failure an exchange may have begun that no thread waits for.
-CudaExecutor::~CudaExecutor() {
-  if (parts_.collectives != nullptr && board_.failed()) parts_.collectives->abort();
-  for (const auto& lane : streams_)  // stops all before destroying any: each may name ops of the others
+// After a failure an exchange may have begun of which nobody waits for the end.
+void CudaLanes::stop() {
+  if (parts_.collectives != nullptr && common_.board.failed()) parts_.collectives->abort();
+  for (const auto& lane : streams_)  // all before any is gone: each may name ops of the others
     if (lane != nullptr) lane->stop();
 }
 
-void CudaExecutor::submit(const Issue& issue, std::span<const u64> in_flight) {
-  const LaneKind lane = issue.get().lane.kind;
-  book_.submitted(issue);
-  if (const auto& stream = streams_[book_.number(issue.get().lane)]) {
-    std::array<cudaEvent_t, in_flight_max> after{};
-    CHECK(in_flight.size() <= after.size(), in_flight.size());
-    for (u32 i = 0; i < in_flight.size(); ++i) after[i] = ends_[in_flight[i] & (ends_.size() - 1)];
-    ends_[issue.sequence & (ends_.size() - 1)] =
-        stream->submit(issue, std::span(after).first(in_flight.size()));
-    return;
-  }
-  if (lane == LaneKind::host) return host_->push(issue, in_flight);
-  CHECK(in_flight.empty(), name(lane), issue.sequence);
-  disk_lanes_->submit(issue);
-}
-
-std::span<const Completion> CudaExecutor::wait() {
-  const std::span<const Completion> completions = board_.take(parts_.patience);
-  book_.completed(completions);
-  return completions;
-}
-
-std::array<Bytes, link_count> CudaExecutor::moved() const {
-  return {work_->copied(LinkKind::h2d), work_->copied(LinkKind::d2h), disk_lanes_->moved(LinkKind::disk_read),
-          disk_lanes_->moved(LinkKind::disk_write)};
+void CudaLanes::submit(const Issue& issue, std::span<const u64> in_flight) {
+  std::array<cudaEvent_t, in_flight_max> after{};
+  CHECK(in_flight.size() <= after.size(), in_flight.size());
+  for (u32 i = 0; i < in_flight.size(); ++i) after[i] = ends_[in_flight[i] & (ends_.size() - 1)];
+  ends_[issue.sequence & (ends_.size() - 1)] = streams_[common_.book.number(issue.get().lane)]->submit(
+      issue, std::span(after).first(in_flight.size()));
 }
 
 // ---- at rest
 
-void CudaExecutor::set_loss_scale(const LossScale& scale) {
+void CudaLanes::set_loss_scale(const LossScale& scale) {
   for (u32 d = 0; d < numbers_.size(); ++d) {
-    cudaSetDevice(parts_.devices[d].device->index());
+    cudaSetDevice(device(d).index());
     numbers_[d]->set_loss_scale(scale);
   }
 }
 
-Result<void> CudaExecutor::run_at_rest(const Segment& segment, OpId id) {
-  const Issue issue{.segment = &segment, .op = id, .step = 1};
-  const OpKind kind = issue.get().kind;
-  CHECK(kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::gradient, name(kind));
+Result<void> CudaLanes::run_at_rest(const Issue& issue) {
   const auto doing = [&] { return work_->describe(issue); };
   const CudaDevice& on = device(issue.get().lane.device);
   TRY_CUDA(cudaSetDevice(on.index()), doing());
@@ -227,81 +185,40 @@ Result<void> CudaExecutor::run_at_rest(const Segment& segment, OpId id) {
   return {};
 }
 
-std::span<std::byte> CudaExecutor::home_memory(ChunkId id) const {
-  const Frame& home = plan_.homes[index(id)];
-  return home.tier == Tier::host ? memory_.at(home) : std::span<std::byte>();
-}
-
-Result<void> CudaExecutor::copy_at_rest(ChunkId id, LaneKind lane, void* to, const void* from, u64 bytes) {
+Result<void> CudaLanes::copy_at_rest(ChunkId id, LaneKind lane, std::span<std::byte> to,
+                                     std::span<const std::byte> from) {
   const bool down = lane == LaneKind::d2h;
+  const u32 number = common_.plan.homes[index(id)].device;
   const auto doing = [&] {
-    const Chunk& chunk = plan_.chunk(id);
+    const Chunk& chunk = common_.plan.chunk(id);
     return fmt::format("at rest, {} {} of {} cut {} on device {} {} ({:.2f} MiB)",
-                       down ? "reading" : "writing", name(chunk.kind), graph_.windows[chunk.window].name,
-                       chunk.cut, plan_.homes[index(id)].device, name(lane),
-                       static_cast<double>(bytes) / static_cast<double>(mib));
+                       down ? "reading" : "writing", name(chunk.kind),
+                       common_.graph.windows[chunk.window].name, chunk.cut, number, name(lane),
+                       static_cast<double>(to.size()) / static_cast<double>(mib));
   };
-  const CudaDevice& on = device(plan_.homes[index(id)].device);
+  const CudaDevice& on = device(number);
   const cudaStream_t stream = down ? on.d2h() : on.h2d();
   TRY_CUDA(cudaSetDevice(on.index()), doing());
-  TRY_CUDA(cudaMemcpyAsync(to, from, bytes, down ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, stream),
+  TRY_CUDA(cudaMemcpyAsync(to.data(), from.data(), to.size(),
+                           down ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, stream),
            doing());
   TRY_CUDA(cudaStreamSynchronize(stream), doing());
   return {};
 }
 
-Result<void> CudaExecutor::read_home(ChunkId id, std::span<std::byte> out) {
-  const Frame& home = plan_.homes[index(id)];
-  CHECK(out.size() == home.bytes.value, out.size(), home.bytes.value);
-  if (home.tier == Tier::disk) return disk_lanes_->read(id, home, out);
-  const std::span<std::byte> from = memory_.at(home);
-  if (home.tier == Tier::host) {
-    std::memcpy(out.data(), from.data(), out.size());
-    return {};
-  }
-  for (u64 at = 0; at < out.size(); at += parts_.staging.size()) {
-    const u64 bytes = std::min(parts_.staging.size(), out.size() - at);
-    TRY(copy_at_rest(id, LaneKind::d2h, parts_.staging.data(), from.data() + at, bytes));
-    std::memcpy(out.data() + at, parts_.staging.data(), bytes);
-  }
-  return {};
-}
+}  // namespace
 
-Result<void> CudaExecutor::begin_write_home(ChunkId id, std::span<const std::byte> content) {
-  const Frame& home = plan_.homes[index(id)];
-  CHECK(content.size() == home.bytes.value, content.size(), home.bytes.value);
-  if (home.tier == Tier::disk) return disk_lanes_->begin_write(id, home, content);
-  const std::span<std::byte> to = memory_.at(home);
-  if (home.tier == Tier::host) {
-    std::memcpy(to.data(), content.data(), content.size());
-    return {};
-  }
-  for (u64 at = 0; at < content.size(); at += parts_.staging.size()) {
-    const u64 bytes = std::min(parts_.staging.size(), content.size() - at);
-    std::memcpy(parts_.staging.data(), content.data() + at, bytes);
-    TRY(copy_at_rest(id, LaneKind::h2d, to.data() + at, parts_.staging.data(), bytes));
-  }
-  return {};
-}
-
-Result<void> CudaExecutor::end_write_home(ChunkId id) {
-  if (plan_.homes[index(id)].tier == Tier::disk) return disk_lanes_->end_write(id);
-  return {};
-}
-
-Result<void> CudaExecutor::clear_home(ChunkId id) {
-  const Frame& home = plan_.homes[index(id)];
-  if (home.tier == Tier::disk) return disk_lanes_->clear(id, home);
-  const std::span<std::byte> to = memory_.at(home);
-  if (home.tier == Tier::host) {
-    std::ranges::fill(to, std::byte{0});
-    return {};
-  }
-  std::ranges::fill(parts_.staging, std::byte{0});
-  for (u64 at = 0; at < to.size(); at += parts_.staging.size())
-    TRY(copy_at_rest(id, LaneKind::h2d, to.data() + at, parts_.staging.data(),
-                     std::min(parts_.staging.size(), to.size() - at)));
-  return {};
+Result<std::unique_ptr<TrainingExecutor>> create_cuda_executor(const Plan& plan, const ModelGraph& graph,
+                                                               CorePool& pool, const CudaLanesParts& parts,
+                                                               const ExecutorRequest& request) {
+  CHECK(plan.devices == parts.devices.size() && (plan.devices == 1 || parts.collectives != nullptr),
+        plan.devices, parts.devices.size());
+  std::vector<std::span<std::byte>> frames;
+  for (const CudaLaneDevice& d : parts.devices) frames.push_back(d.device->frames());
+  auto common = std::make_unique<ExecutorCommon>(plan, graph, pool, std::move(frames), request);
+  auto lanes = std::make_unique<CudaLanes>(*common, parts);
+  TRY(lanes->start());
+  return TrainingExecutor::create(std::move(common), std::move(lanes));
 }
 
 }  // namespace tidepool

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "engine/op_text.h"
@@ -18,9 +19,12 @@ LinkKind link_of(const Issue& issue) {
 
 }  // namespace
 
-CudaWork::CudaWork(const CudaWorkParts& parts)
-    : parts_(parts),
-      block_{.plan = parts.plan, .graph = parts.graph, .memory = parts.memory, .seed = parts.seed} {}
+CudaWork::CudaWork(ExecutorCommon& common, std::vector<CudaWorkDevice> devices, Collectives* collectives)
+    : common_(common),
+      devices_(std::move(devices)),
+      collectives_(collectives),
+      block_{
+          .plan = common.plan, .graph = common.graph, .memory = common.memory, .seed = common.request.seed} {}
 
 Result<void> CudaWork::enqueue(const Issue& issue, u32 slot, cudaStream_t stream) {
   TRY(start(issue, slot, stream));
@@ -61,14 +65,13 @@ Result<void> CudaWork::ended(const Issue& issue, u32 slot, Nanos) {
   const Op& op = issue.get();
   const std::span<const Operand> operands = issue.segment->operands_of(op);
   if (op.kind == OpKind::copy) {
-    copied_[static_cast<u32>(link_of(issue))].fetch_add(operands[0].frame.bytes.value,
-                                                        std::memory_order_relaxed);
+    common_.moved.add(link_of(issue), operands[0].frame.bytes.value);
   } else if (is_collective(op.kind)) {
-    TRY(parts_.collectives->health());
+    TRY(collectives_->health());
   } else if (op.kind == OpKind::forward && is_head(issue)) {
     const DeviceNumbers& of_device = numbers(issue);
-    parts_.evaluation.add_loss(evaluation_index(parts_.plan, issue), of_device.evaluation_loss(slot));
-    if (wants_logits(issue)) std::ranges::copy(of_device.fetched_logits(), logits_.logits.begin());
+    common_.evaluation.add_loss(evaluation_index(common_.plan, issue), of_device.evaluation_loss(slot));
+    if (wants_logits(issue)) std::ranges::copy(of_device.fetched_logits(), common_.logits.logits.begin());
   }
   return {};
 }
@@ -77,25 +80,25 @@ std::string CudaWork::describe(const Issue& issue) const {
   u64 bytes = 0;
   for (const Operand& o : issue.segment->operands_of(issue.get())) bytes += o.frame.bytes.value;
   return fmt::format("step {}, {} on {} ({:.2f} MiB)", issue.step,
-                     tidepool::describe(parts_.plan, *issue.segment, issue.get()),
+                     tidepool::describe(common_.plan, *issue.segment, issue.get()),
                      tidepool::describe(issue.get().lane),
                      static_cast<double>(bytes) / static_cast<double>(mib));
 }
 
 void CudaWork::copy(const Issue& issue, cudaStream_t stream) {
   const std::span<const Operand> operands = issue.segment->operands_of(issue.get());
-  const std::span<std::byte> from = parts_.memory.at(operands[0].frame),
-                             to = parts_.memory.at(operands[1].frame);
+  const std::span<std::byte> from = common_.memory.at(operands[0].frame),
+                             to = common_.memory.at(operands[1].frame);
   CHECK(from.size() == to.size(), from.size(), to.size());
   cudaMemcpyAsync(to.data(), from.data(), to.size(),
                   link_of(issue) == LinkKind::h2d ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, stream);
 }
 
 bool CudaWork::is_head(const Issue& issue) const {
-  return parts_.graph.blocks[issue.get().block].kind == BlockKind::head;
+  return common_.graph.blocks[issue.get().block].kind == BlockKind::head;
 }
 bool CudaWork::wants_logits(const Issue& issue) const {
-  return !logits_.logits.empty() && logits_.micro_batch == issue.get().micro_batch;
+  return common_.logits.wants(issue.get().micro_batch);
 }
 
 void CudaWork::forward(const Issue& issue, u32 slot) {
@@ -105,30 +108,30 @@ void CudaWork::forward(const Issue& issue, u32 slot) {
   run_forward(block_, kernels(issue), issue,
               {.loss_sum = of_device.begin_evaluation(slot),
                .logits = wanted ? of_device.logits() : nullptr,
-               .logits_row = logits_.row});
+               .logits_row = common_.logits.row});
   of_device.fetch_evaluation(slot, wanted);
 }
 
 void CudaWork::backward(const Issue& issue) {
   BackwardHead head;
   if (is_head(issue))
-    head = backward_head(parts_.source, issue.step,
+    head = backward_head(common_.request.source, issue.step,
                          numbers(issue).begin_loss(issue.step, issue.get().micro_batch),
-                         numbers(issue).loss_scale(issue.step, *parts_.devices.front().numbers));
+                         numbers(issue).loss_scale(issue.step, *devices_.front().numbers));
   run_backward(block_, kernels(issue), issue, head);
 }
 
 void CudaWork::gradient(const Issue& issue, cudaStream_t stream) {
-  const GradientOp op = gradient_op(parts_.plan, parts_.memory, issue);
-  finish_gradient_cuda(op.summed(), op.grad, parts_.plan.precision, op.elements, stream);
+  const GradientOp op = gradient_op(common_.plan, common_.memory, issue);
+  finish_gradient_cuda(op.summed(), op.grad, common_.plan.precision, op.elements, stream);
   numbers(issue).add_gradient(issue.get().window, op.begin, op.elements, op.grad);
 }
 
 void CudaWork::update(const Issue& issue, cudaStream_t stream) {
-  UpdateOperands operands = update_operands(parts_.plan, parts_.memory, issue);
+  UpdateOperands operands = update_operands(common_.plan, common_.memory, issue);
   operands.arrays.segments = numbers(issue).decay_of(issue.get().window, issue.get().cut);
-  const DeviceNumbers& of_norm = *parts_.devices.front().numbers;
-  adamw_cuda(operands.arrays, parts_.plan.precision, numbers(issue).scalars(issue.step, of_norm), stream);
+  const DeviceNumbers& of_norm = *devices_.front().numbers;
+  adamw_cuda(operands.arrays, common_.plan.precision, numbers(issue).scalars(issue.step, of_norm), stream);
 }
 
 // ---- collectives
@@ -136,24 +139,24 @@ void CudaWork::update(const Issue& issue, cudaStream_t stream) {
 // Runs on the first device; the numbers of the other devices are copied there.
 void CudaWork::norm(const Issue& issue) {
   DeviceNumbers& first = numbers(issue);
-  for (const CudaWorkParts::Device& device : parts_.devices)
+  for (const CudaWorkDevice& device : devices_)
     if (device.numbers != &first) first.add(*device.numbers, issue.step);
   first.finish(issue.step);
 }
 
 Result<void> CudaWork::all_gather(const Issue& issue) {
-  const CollectiveParts<GatheredCuts> cuts = gathered_cuts(parts_.plan, parts_.memory, issue);
-  TRY(parts_.collectives->all_gather(cuts.all()));
+  const CollectiveParts<GatheredCuts> cuts = gathered_cuts(common_.plan, common_.memory, issue);
+  TRY(collectives_->all_gather(cuts.all()));
   for (const GatheredCuts& c : cuts.all())
-    collected_.fetch_add((parts_.plan.devices - 1) * c.from.size(), std::memory_order_relaxed);
+    common_.moved.add_between_devices((common_.plan.devices - 1) * c.from.size());
   return {};
 }
 
 Result<void> CudaWork::reduce_scatter(const Issue& issue) {
-  const CollectiveParts<ScatteredSum> sums = scattered_sums(parts_.plan, parts_.memory, issue);
-  TRY(parts_.collectives->reduce_scatter(sums.all()));
+  const CollectiveParts<ScatteredSum> sums = scattered_sums(common_.plan, common_.memory, issue);
+  TRY(collectives_->reduce_scatter(sums.all()));
   for (const ScatteredSum& s : sums.all())
-    collected_.fetch_add((parts_.plan.devices - 1) * s.elements * sizeof(float), std::memory_order_relaxed);
+    common_.moved.add_between_devices((common_.plan.devices - 1) * s.elements * sizeof(float));
   return {};
 }
 

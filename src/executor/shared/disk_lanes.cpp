@@ -10,21 +10,21 @@
 
 namespace tidepool {
 
-Result<std::unique_ptr<DiskLanes>> DiskLanes::create(const DiskLanesParts& parts, const OpenDisk& open) {
-  std::unique_ptr<DiskLanes> lanes(new DiskLanes(parts));
+Result<std::unique_ptr<DiskLanes>> DiskLanes::create(ExecutorCommon& common) {
+  std::unique_ptr<DiskLanes> lanes(new DiskLanes(common));
   DiskLanes* raw = lanes.get();
   TRY_ASSIGN(lanes->checksum_thread_, start_thread("tp-checksum", [raw] { raw->checksum_loop(); }));
-  if (open) {
+  if (const OpenDisk& open = common.request.open_disk) {
     TRY_ASSIGN(lanes->disk_, open([raw](const DiskCompletion& completion) { raw->on_disk(completion); }));
   }
   return lanes;
 }
 
-DiskLanes::DiskLanes(const DiskLanesParts& parts) : parts_(parts) {
-  CHECK(parts.staging.size() % (2 * frame_alignment) == 0, parts.staging.size());
-  hashes_.resize(parts.ledger.blocks_max());
-  rest_hashes_.resize(parts.ledger.blocks_max());
-  slots_.resize(u64{2} * parts.depth);
+DiskLanes::DiskLanes(ExecutorCommon& common) : common_(common) {
+  CHECK(common.request.staging.size() % (2 * frame_alignment) == 0, common.request.staging.size());
+  hashes_.resize(common.ledger.blocks_max());
+  rest_hashes_.resize(common.ledger.blocks_max());
+  slots_.resize(u64{2} * common.request.disk_depth);
   checksum_ring_.resize(slots_.size());
   for (u32 i = 0; i < slots_.size(); ++i) free_.push_back(i);
 }
@@ -55,13 +55,13 @@ void DiskLanes::submit(const Issue& issue) {
   slots_[number] = {.issue = issue,
                     .chunk = operands[0].first,
                     .frame = disk,
-                    .memory = parts_.memory.at(host),
-                    .started = parts_.clock.now()};
+                    .memory = common_.memory.at(host),
+                    .started = common_.clock.now()};
   const ChunkId chunk = slots_[number].chunk;
   if (read) {
-    CHECK(parts_.ledger.written(chunk), chunk_name(chunk));
+    CHECK(common_.ledger.written(chunk), chunk_name(chunk));
     send(number, DiskOp::read);
-  } else if (parts_.ledger.prepared(chunk)) {
+  } else if (common_.ledger.prepared(chunk)) {
     send(number, DiskOp::write);
   } else {
     push_checksum(number);
@@ -98,7 +98,7 @@ void DiskLanes::on_disk(const DiskCompletion& completion) {
   } else if (slot.issue.get().kind == OpKind::read) {
     push_checksum(number);
   } else {
-    parts_.ledger.commit(slot.chunk);
+    common_.ledger.commit(slot.chunk);
     finish(number);
   }
 }
@@ -127,13 +127,13 @@ void DiskLanes::checksum_loop() {
 }
 
 void DiskLanes::check_or_make(Slot& slot, u32 number) {
-  ChunkLedger& ledger = parts_.ledger;
+  ChunkLedger& ledger = common_.ledger;
   if (slot.issue.get().kind == OpKind::write) {
     ledger.prepare(slot.chunk, ledger.make_sum(slot.chunk, slot.memory, ledger.next_seed(slot.chunk), hashes_,
-                                               parts_.pool));
+                                               common_.pool));
     return send(number, DiskOp::write);
   }
-  if (!ledger.is_current(slot.chunk, slot.memory, hashes_, parts_.pool))
+  if (!ledger.is_current(slot.chunk, slot.memory, hashes_, common_.pool))
     return fail(number, mismatch(slot.chunk, slot.frame));
   finish(number);
 }
@@ -143,15 +143,15 @@ void DiskLanes::check_or_make(Slot& slot, u32 number) {
 void DiskLanes::finish(u32 number) {
   const Slot slot = slots_[number];
   const LinkKind link = slot.issue.get().kind == OpKind::read ? LinkKind::disk_read : LinkKind::disk_write;
-  moved_[static_cast<u32>(link)].fetch_add(slot.memory.size(), std::memory_order_relaxed);
+  common_.moved.add(link, slot.memory.size());
   release(number);
-  parts_.board.post(slot.issue.sequence, slot.started, parts_.clock.now());
+  common_.board.post(slot.issue.sequence, slot.started, common_.clock.now());
 }
 
 void DiskLanes::fail(u32 number, Error error) {
   const Slot slot = slots_[number];
   release(number);
-  parts_.board.post_error(slot.issue.sequence, slot.started, parts_.clock.now(), std::move(error));
+  common_.board.post_error(slot.issue.sequence, slot.started, common_.clock.now(), std::move(error));
 }
 
 void DiskLanes::release(u32 number) {
@@ -162,8 +162,8 @@ void DiskLanes::release(u32 number) {
 // ---- at rest
 
 std::span<std::byte> DiskLanes::half(u64 piece, u64 bytes_left) const {
-  const u64 half = parts_.staging.size() / 2;
-  return parts_.staging.subspan(piece % 2 * half, std::min(half, bytes_left));
+  const u64 half = common_.request.staging.size() / 2;
+  return common_.request.staging.subspan(piece % 2 * half, std::min(half, bytes_left));
 }
 
 void DiskLanes::begin_transfer(DiskOp op, u64 piece, u64 offset, u64 bytes_left) {
@@ -181,7 +181,7 @@ bool DiskLanes::await(std::unique_lock<std::mutex>& lock, Done&& done) {
   // Waits in short pieces: a wait that lasts minutes because this process was stopped counts as one short
   // piece.
   constexpr u64 wait_ns_max = 250'000'000;
-  u64 left_ns = hangs_ ? 0 : parts_.rest_patience.value;
+  u64 left_ns = hangs_ ? 0 : common_.request.rest_patience.value;
   while (!done()) {
     hangs_ = left_ns == 0;
     if (hangs_) return false;
@@ -207,9 +207,10 @@ bool DiskLanes::busy_at_rest() {
 }
 
 Result<void> DiskLanes::read(ChunkId id, const Frame& frame, std::span<std::byte> out) {
-  CHECK(disk_ && !parts_.staging.empty() && out.size() == frame.bytes.value, out.size(), frame.bytes.value);
-  CHECK(parts_.ledger.written(id), chunk_name(id));
-  const u64 step = parts_.staging.size() / 2, pieces = div_up(out.size(), step);
+  CHECK(disk_ && !common_.request.staging.empty() && out.size() == frame.bytes.value, out.size(),
+        frame.bytes.value);
+  CHECK(common_.ledger.written(id), chunk_name(id));
+  const u64 step = common_.request.staging.size() / 2, pieces = div_up(out.size(), step);
   Result<void> result;
   begin_transfer(DiskOp::read, 0, frame.offset, out.size());
   for (u64 piece = 0; piece < pieces; ++piece) {
@@ -222,7 +223,7 @@ Result<void> DiskLanes::read(ChunkId id, const Frame& frame, std::span<std::byte
     if (!more && !result) break;
   }
   TRY(result);
-  if (!parts_.ledger.is_current(id, out, rest_hashes_, parts_.pool)) return mismatch(id, frame);
+  if (!common_.ledger.is_current(id, out, rest_hashes_, common_.pool)) return mismatch(id, frame);
   return {};
 }
 
@@ -230,18 +231,18 @@ Result<void> DiskLanes::clear(ChunkId id, const Frame& frame) {
   CHECK(disk_ != nullptr, chunk_name(id));
   if (Result<void> cleared = disk_->clear(frame.offset, frame.bytes); !cleared)
     return named(cleared.error(), id);
-  parts_.ledger.cleared(id);
+  common_.ledger.cleared(id);
   return {};
 }
 
 Result<void> DiskLanes::begin_write(ChunkId id, const Frame& frame, std::span<const std::byte> content) {
-  CHECK(disk_ && !parts_.staging.empty() && content.size() == frame.bytes.value, content.size(),
+  CHECK(disk_ && !common_.request.staging.empty() && content.size() == frame.bytes.value, content.size(),
         frame.bytes.value);
-  parts_.ledger.prepare(
-      id, parts_.ledger.make_sum(id, content, parts_.ledger.next_seed(id), rest_hashes_, parts_.pool));
+  common_.ledger.prepare(
+      id, common_.ledger.make_sum(id, content, common_.ledger.next_seed(id), rest_hashes_, common_.pool));
   const bool whole_pages = reinterpret_cast<std::uintptr_t>(content.data()) % frame_alignment == 0 &&
                            content.size() % frame_alignment == 0;
-  if (!whole_pages || !parts_.memory.in_host(content)) return write_through_staging(id, frame, content);
+  if (!whole_pages || !common_.memory.in_host(content)) return write_through_staging(id, frame, content);
   write_in_place(id, frame, content);
   return {};
 }
@@ -269,13 +270,13 @@ Result<void> DiskLanes::end_write(ChunkId id) {
   if (!await(lock, [&] { return at->done; })) return hangs(chunk_name(id));
   const Transfer transfer = std::exchange(*at, {});
   if (!transfer.ok) return named(transfer.error, id);
-  parts_.ledger.commit(id);
+  common_.ledger.commit(id);
   return {};
 }
 
 Result<void> DiskLanes::write_through_staging(ChunkId id, const Frame& frame,
                                               std::span<const std::byte> content) {
-  const u64 step = parts_.staging.size() / 2, pieces = div_up(content.size(), step);
+  const u64 step = common_.request.staging.size() / 2, pieces = div_up(content.size(), step);
   transfers_[0] = transfers_[1] = {};
   Result<void> result;
   for (u64 piece = 0; piece < pieces; ++piece) {
@@ -291,7 +292,7 @@ Result<void> DiskLanes::write_through_staging(ChunkId id, const Frame& frame,
     if (Result<void> ended = end_transfer(piece, id); !ended && result) result = ended;
   }
   TRY(result);
-  parts_.ledger.commit(id);
+  common_.ledger.commit(id);
   return {};
 }
 
@@ -299,7 +300,8 @@ Result<void> DiskLanes::transfer_raw(std::span<const RawTransfer> transfers) {
   CHECK(disk_ != nullptr, transfers.size());
   std::unique_lock lock(rest_mutex_);
   for (const RawTransfer& t : transfers) {
-    if (!await(lock, [&] { return raw_in_flight_ < parts_.depth; })) return hangs("timing the disk");
+    if (!await(lock, [&] { return raw_in_flight_ < common_.request.disk_depth; }))
+      return hangs("timing the disk");
     ++raw_in_flight_;
     lock.unlock();
     disk_->submit({.op = t.op, .offset = t.offset, .memory = t.memory, .tag = raw_tag});
@@ -313,13 +315,13 @@ Result<void> DiskLanes::transfer_raw(std::span<const RawTransfer> transfers) {
 // ---- in words
 
 std::string DiskLanes::chunk_name(ChunkId id) const {
-  const Chunk& chunk = parts_.plan.chunk(id);
+  const Chunk& chunk = common_.plan.chunk(id);
   if (chunk.window != none) {
-    return fmt::format("{} of {} cut {}", name(chunk.kind), parts_.graph.windows[chunk.window].name,
+    return fmt::format("{} of {} cut {}", name(chunk.kind), common_.graph.windows[chunk.window].name,
                        chunk.cut);
   }
   if (chunk.block != none) {
-    return fmt::format("{} of {} micro-batch {}", name(chunk.kind), parts_.graph.blocks[chunk.block].name,
+    return fmt::format("{} of {} micro-batch {}", name(chunk.kind), common_.graph.blocks[chunk.block].name,
                        chunk.instance);
   }
   return fmt::format("{} {}", name(chunk.kind), chunk.instance);
@@ -333,16 +335,17 @@ Error DiskLanes::hangs(const std::string& what) const {
   return {ErrorKind::io,
           fmt::format("{}: the disk has not answered for {} s ({}): look at `dmesg`; once it works again, "
                       "resume from the last checkpoint",
-                      what, parts_.rest_patience.value / 1'000'000'000, disk_->describe())};
+                      what, common_.request.rest_patience.value / 1'000'000'000, disk_->describe())};
 }
 
 Error DiskLanes::mismatch(ChunkId id, const Frame& frame) const {
-  return {ErrorKind::io,
-          fmt::format(
-              "checksum mismatch reading {} (version {}, {} bytes at offset {} of the swap file on {}): the "
-              "disk returned stale or damaged data. Checkpoints are not touched: check the disk (dmesg, "
-              "smartctl), then resume, with memory.swap_dir on another disk if it happens again",
-              chunk_name(id), parts_.ledger.version(id), frame.bytes.value, frame.offset, disk_->describe())};
+  return {
+      ErrorKind::io,
+      fmt::format(
+          "checksum mismatch reading {} (version {}, {} bytes at offset {} of the swap file on {}): the "
+          "disk returned stale or damaged data. Checkpoints are not touched: check the disk (dmesg, "
+          "smartctl), then resume, with memory.swap_dir on another disk if it happens again",
+          chunk_name(id), common_.ledger.version(id), frame.bytes.value, frame.offset, disk_->describe())};
 }
 
 }  // namespace tidepool

@@ -15,45 +15,29 @@
 #include <thread>
 #include <vector>
 
-#include "executor/shared/arenas.h"
-#include "executor/shared/chunk_ledger.h"
-#include "executor/shared/completion_board.h"
-#include "executor/shared/lane_work.h"
-#include "executor/shared/training_executor.h"
-#include "io/disk.h"
-#include "tidepool/core_pool.h"
-#include "tidepool/model_graph.h"
+#include "executor/shared/executor_common.h"
 
 namespace tidepool {
 
-struct DiskLanesParts {
-  const Plan& plan;
-  const ModelGraph& graph;
-  CorePool& pool;
-  const TierMemory& memory;
-  ChunkLedger& ledger;
-  const ExecutorClock& clock;
-  CompletionBoard& board;
-  std::span<std::byte> staging;  // for transfers at rest; a multiple of 8 KiB
-  u32 depth = 32;                // requests in flight per lane
-  Nanos rest_patience{};         // timeout of a transfer at rest
+inline constexpr u32 writes_at_rest_max = 16;
+
+struct RawTransfer {
+  DiskOp op{};
+  u64 offset = 0;               // on disk
+  std::span<std::byte> memory;  // in the host arena
 };
 
 class DiskLanes {
  public:
-  // OpenDisk is empty if the plan uses no disk.
-  static Result<std::unique_ptr<DiskLanes>> create(const DiskLanesParts&, const OpenDisk&);
+  // `common` must outlive the lanes. Fails where the disk does not open.
+  static Result<std::unique_ptr<DiskLanes>> create(ExecutorCommon&);
   ~DiskLanes();
   DiskLanes(const DiskLanes&) = delete;
   DiskLanes& operator=(const DiskLanes&) = delete;
 
-  // REQUIRES: the lane holds fewer than `depth` ops.
-  // THREADS: the engine's thread.
+  // Counts useful bytes of completed ops; transfers at rest are not among them. REQUIRES: its lane holds
+  // fewer than disk_depth; engine's thread.
   void submit(const Issue&);
-  // Useful bytes of completed ops, without transfers at rest.
-  Bytes moved(LinkKind link) const {
-    return Bytes{moved_[static_cast<u32>(link)].load(std::memory_order_relaxed)};
-  }
 
   // Number of extra tries of disk transfers.
   u64 retries() const { return retries_.load(std::memory_order_relaxed); }
@@ -92,7 +76,7 @@ class DiskLanes {
     ChunkId chunk{none};  // chunk of a write in place, until end_write
   };
 
-  explicit DiskLanes(const DiskLanesParts&);
+  explicit DiskLanes(ExecutorCommon&);
   void on_disk(const DiskCompletion&);
   void checksum_loop();
   bool pop_checksum(u32& slot);
@@ -115,9 +99,8 @@ class DiskLanes {
   Error named(const Error&, ChunkId) const;
   std::string chunk_name(ChunkId) const;
 
-  const DiskLanesParts parts_;
+  ExecutorCommon& common_;
   std::vector<u64> hashes_, rest_hashes_;  // scratch of the checksum thread, and of transfers at rest
-  std::array<std::atomic<u64>, link_count> moved_{};
   std::atomic<u64> retries_{0};
 
   std::mutex mutex_;

@@ -1,30 +1,22 @@
-// HostWork runs ops of the host lane, batches and updates, for executors whose devices are not made of the
-// host's cores.
+// The host lane: batches and updates of chunk sets in host memory.
 #pragma once
 
-#include <functional>
-
-#include "executor/shared/batch_op.h"
-#include "executor/shared/lane_work.h"
+#include "executor/shared/device_lanes.h"
+#include "executor/shared/executor_common.h"
 #include "executor/shared/update_op.h"
 
 namespace tidepool {
 
-struct HostWorkParts {
-  UpdateOpParts update;
-  StepSource& source;
-  EvaluationSums& evaluation;
-  std::function<StepResult(u64 step)> result;  // called only with clipping, after the step's norm
-};
-
 class HostWork final : public LaneWork {
  public:
-  explicit HostWork(const HostWorkParts&);
+  // Both must outlive it. The lanes are asked for a step's result with clipping only, after the step's norm.
+  HostWork(ExecutorCommon& common, const DeviceLanes& lanes)
+      : common_(common), lanes_(lanes), update_(common) {}
   Result<void> run(const Issue&) override;
 
  private:
-  const HostWorkParts parts_;
-  const DecayIndex decay_;
+  ExecutorCommon& common_;
+  const DeviceLanes& lanes_;
   UpdateOp update_;
 };
 

@@ -7,6 +7,11 @@
 
 namespace tidepool {
 
+std::string lane_thread_name(LaneId lane) {
+  const std::string plain = "tp-" + std::string(name(lane.kind));
+  return lane.device == 0 || lane.device == host_device ? plain : plain + std::to_string(lane.device);
+}
+
 Result<std::unique_ptr<LaneThread>> LaneThread::create(const std::string& name, LaneWork& work,
                                                        const ExecutorClock& clock, CompletionBoard& board) {
   std::unique_ptr<LaneThread> lane(new LaneThread(work, clock, board));

@@ -17,6 +17,9 @@ namespace tidepool {
 // lane never waits for the engine to wake up, shallow enough that an error stops the lane soon.
 inline constexpr u32 lane_depth = 8;
 
+// "tp-compute", of further devices "tp-compute1": 15 characters at most.
+std::string lane_thread_name(LaneId);
+
 class LaneThread {
  public:
   // `name`: thread name for debuggers and top.

@@ -1,76 +1,90 @@
-// TrainingExecutor holds a training state in real memory: requests of a run beyond those of the engine.
+// The executor that holds a training state in real memory: what the engine, checkpoints, reports and
+// measurements ask of it. Host lane, disk lanes and homes are its own; devices' lanes are whatever its
+// devices are made of.
 #pragma once
 
 #include <array>
+#include <memory>
 #include <span>
 
 #include "engine/executor.h"
-#include "executor/shared/step_source.h"
-#include "io/disk.h"
+#include "executor/shared/device_lanes.h"
+#include "executor/shared/disk_lanes.h"
+#include "executor/shared/executor_common.h"
+#include "executor/shared/host_work.h"
+#include "executor/shared/lane_thread.h"
 
 namespace tidepool {
 
-// Asks the next evaluation's head for the logits of one row.
-struct LogitsRequest {
-  u32 micro_batch = 0;
-  u32 row = 0;              // row of [B * T]
-  std::span<float> logits;  // [V], in host memory; empty: no request
-};
-
-inline constexpr u32 writes_at_rest_max = 16;
-
-struct RawTransfer {
-  DiskOp op{};
-  u64 offset = 0;               // offset on disk
-  std::span<std::byte> memory;  // in the host arena
-};
-
-// THREADS: the engine's thread calls everything here.
-class TrainingExecutor : public Executor {
+// The engine's thread calls everything here.
+class TrainingExecutor final : public Executor {
  public:
+  // The lanes are made with `common`. Fails where the disk does not open.
+  static Result<std::unique_ptr<TrainingExecutor>> create(std::unique_ptr<ExecutorCommon> common,
+                                                          std::unique_ptr<DeviceLanes> lanes);
+  ~TrainingExecutor() override;  // waits for what was submitted
+  TrainingExecutor(const TrainingExecutor&) = delete;
+  TrainingExecutor& operator=(const TrainingExecutor&) = delete;
+
+  u32 slots_free(LaneId lane) const override { return common_->book.slots_free(lane); }
+  void submit(const Issue&, std::span<const u64> in_flight) override;
+  std::span<const Completion> wait() override;
+  Nanos now() const override { return common_->clock.now(); }
+
   // REQUIRES: the `norm` of `step` has completed, at most two steps ago.
-  virtual StepResult result(u64 step) const = 0;
-  // Useful bytes really copied, read and written so far; the second function counts bytes between devices.
-  virtual std::array<Bytes, link_count> moved() const = 0;
-  virtual Bytes moved_between_devices() const = 0;
-  // Number of extra tries of disk transfers, those at rest included.
-  virtual u64 io_retries() const = 0;
-  // RETURNS: true if submitted work has not come back; the destructor would wait for it.
-  virtual bool busy() const = 0;
+  StepResult result(u64 step) const { return lanes_->result(step); }
+  // Useful bytes so far, by what was really copied, read and written; the same between devices.
+  std::array<Bytes, link_count> moved() const { return common_->moved.by_link(); }
+  Bytes moved_between_devices() const { return common_->moved.between_devices(); }
+  // Disk transfers, those at rest included, that took more than one go.
+  u64 io_retries() const { return disk_lanes_->retries(); }
+  // Something was handed over and has not come back: the destructor would wait for it.
+  bool busy() const { return common_->book.busy() || disk_lanes_->busy_at_rest(); }
   // Highest frame end that an op used.
-  virtual Bytes high_water(Tier) const = 0;
+  Bytes high_water(Tier tier) const { return common_->book.high_water(tier); }
 
   // ---- at rest (no op in flight)
 
-  // Sets the loss scale of the next step; the initial scale is 1.
-  virtual void set_loss_scale(const LossScale&) = 0;
+  // How the next step's loss is scaled; until this is called, by 1.
+  void set_loss_scale(const LossScale& scale) { lanes_->set_loss_scale(scale); }
 
-  // Reads the whole content of a persistent chunk from its home. Content from disk is verified by its
-  // checksum.
-  virtual Result<void> read_home(ChunkId, std::span<std::byte> out) = 0;
-  // Begins a write; a home on disk may be written while the caller continues.
-  // REQUIRES: `content` stays unchanged until end_write_home; at most writes_at_rest_max chunks at a time.
-  virtual Result<void> begin_write_home(ChunkId, std::span<const std::byte> content) = 0;
-  virtual Result<void> end_write_home(ChunkId) = 0;
+  // The whole content of a persistent chunk in its home. Disk: checked against its checksum.
+  Result<void> read_home(ChunkId, std::span<std::byte> out);
+  // A home on disk may be written while the caller goes on: `content` must stay as it is until
+  // end_write_home. Of up to writes_at_rest_max chunks at a time.
+  Result<void> begin_write_home(ChunkId, std::span<const std::byte> content);
+  Result<void> end_write_home(ChunkId);
   Result<void> write_home(ChunkId id, std::span<const std::byte> content) {
     TRY(begin_write_home(id, content));
     return end_write_home(id);
   }
-  // Sets the home to zeros, without writing them to a disk if its file system can mark ranges as zero.
-  virtual Result<void> clear_home(ChunkId) = 0;
-  // RETURNS: the home itself, to read and write; empty if the host cannot reach it (disk, a GPU's memory).
-  virtual std::span<std::byte> home_memory(ChunkId) const = 0;
-  // Runs one forward, backward or gradient op to its end, on any data in its frames, to time the op.
-  // Errors: as for a step's op.
-  virtual Result<void> run_at_rest(const Segment&, OpId) = 0;
-  // Transfers frames between disk and memory with a full queue, unchecked, to time the disk.
-  // REQUIRES: a disk.
-  virtual Result<void> transfer_raw(std::span<const RawTransfer>) = 0;
-  // Takes the sums of evaluation segments since the last call.
-  virtual EvalResult take_eval() = 0;
-  // Makes the next evaluations also write the logits of one row; an empty request ends that.
-  virtual void request_logits(const LogitsRequest&) = 0;
-  virtual Disk* disk() = 0;  // null: no disk
+  // Zeros, which are not written to a disk where its file system keeps note of them.
+  Result<void> clear_home(ChunkId);
+  // The home itself, to read and write; empty where the host cannot reach it (disk, a GPU's memory).
+  std::span<std::byte> home_memory(ChunkId) const;
+  // Runs one forward, backward or gradient op to its end, on whatever its frames hold: to time it. Error: as
+  // of a step's op.
+  Result<void> run_at_rest(const Segment&, OpId);
+  // Frames between disk and memory with a full queue, unchecked: to time the disk. REQUIRES: a disk.
+  Result<void> transfer_raw(std::span<const RawTransfer> transfers) {
+    return disk_lanes_->transfer_raw(transfers);
+  }
+  // What evaluation segments have summed since the last call.
+  EvalResult take_eval() { return common_->evaluation.take(); }
+  // The next evaluations also write the logits of one row; an empty request ends that.
+  void request_logits(const LogitsRequest& request) { common_->logits = request; }
+  Disk* disk() { return disk_lanes_->disk(); }  // null: none
+
+ private:
+  TrainingExecutor(std::unique_ptr<ExecutorCommon> common, std::unique_ptr<DeviceLanes> lanes);
+  Result<void> start();
+  const Frame& home_of(ChunkId id) const { return common_->plan.homes[index(id)]; }
+
+  const std::unique_ptr<ExecutorCommon> common_;
+  const std::unique_ptr<DeviceLanes> lanes_;
+  HostWork host_work_;
+  std::unique_ptr<DiskLanes> disk_lanes_;
+  std::unique_ptr<LaneThread> host_;
 };
 
 }  // namespace tidepool

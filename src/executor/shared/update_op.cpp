@@ -1,50 +1,12 @@
 #include "executor/shared/update_op.h"
 
-#include <algorithm>
-
+#include "executor/shared/executor_common.h"
 #include "executor/shared/operand_cursor.h"
 
 namespace tidepool {
-namespace {
 
-// Cuts a window's tensors into runs of equal decay. Padding decays too: zero stays zero.
-std::vector<DecaySegment> runs_of(const Window& window, const Chunk& chunk) {
-  std::vector<DecaySegment> runs;
-  const u64 begin = chunk.element_begin, end = begin + chunk.elements;
-  const auto add = [&](u64 from, u64 to, bool decay) {
-    from = std::max(from, begin) - begin;
-    to = std::min(to, end);
-    if (to <= begin + from) return;
-    to -= begin;
-    if (!runs.empty() && runs.back().decay == decay) {
-      runs.back().end = to;
-    } else {
-      runs.push_back({from, to, decay});
-    }
-  };
-  for (u32 t = 0; t < window.tensors.size(); ++t) {
-    const bool last = t + 1 == window.tensors.size();
-    add(window.tensors[t].window_offset, last ? window.elements : window.tensors[t + 1].window_offset,
-        window.tensors[t].weight_decay);
-  }
-  CHECK(!runs.empty() && runs.front().begin == 0 && runs.back().end == chunk.elements, chunk.window,
-        chunk.cut);
-  return runs;
-}
-
-}  // namespace
-
-DecayIndex::DecayIndex(const Plan& plan, const ModelGraph& graph) : runs_(graph.windows.size()) {
-  for (const Chunk& chunk : plan.chunks) {
-    if (chunk.kind != Kind::param) continue;
-    auto& cuts = runs_[chunk.window];
-    if (cuts.size() <= chunk.cut) cuts.resize(chunk.cut + 1);
-    cuts[chunk.cut] = runs_of(graph.windows[chunk.window], chunk);
-  }
-}
-
-UpdateOp::UpdateOp(const UpdateOpParts& parts, const DecayIndex& decay) : parts_(parts), decay_(decay) {
-  for (std::vector<u64>& hashes : hashes_) hashes.resize(parts.ledger.blocks_max());
+UpdateOp::UpdateOp(ExecutorCommon& common) : common_(common) {
+  for (std::vector<u64>& hashes : hashes_) hashes.resize(common.ledger.blocks_max());
 }
 
 UpdateOperands update_operands(const Plan& plan, const TierMemory& memory, const Issue& issue) {
@@ -72,22 +34,23 @@ UpdateOperands update_operands(const Plan& plan, const TierMemory& memory, const
 }
 
 void UpdateOp::run(const Issue& issue, const AdamWScalars& scalars) {
-  UpdateOperands operands = update_operands(parts_.plan, parts_.memory, issue);
+  UpdateOperands operands = update_operands(common_.plan, common_.memory, issue);
   AdamWChunk& c = operands.arrays;
-  c.segments = decay_.of(issue.get().window, issue.get().cut);
+  c.segments = common_.decay.of(issue.get().window, issue.get().cut);
   std::span<u64>* const hashes[] = {&c.param_hashes, &c.master_hashes, &c.momentum_hashes,
                                     &c.variance_hashes};
   u64* const seeds[] = {&c.param_seed, &c.master_seed, &c.momentum_seed, &c.variance_seed};
   // Chunks with homes on disk are written next: their checksums are made while tiles are in cache.
   for (u32 i = 0; i < operands.ids.size(); ++i) {
     const ChunkId id = operands.ids[i];
-    if (id == ChunkId{none} || parts_.plan.homes[index(id)].tier != Tier::disk) continue;
-    *hashes[i] = std::span(hashes_[i]).first(parts_.ledger.blocks(id));
-    *seeds[i] = parts_.ledger.next_seed(id);
+    if (id == ChunkId{none} || common_.plan.homes[index(id)].tier != Tier::disk) continue;
+    *hashes[i] = std::span(hashes_[i]).first(common_.ledger.blocks(id));
+    *seeds[i] = common_.ledger.next_seed(id);
   }
-  adamw(c, parts_.plan.precision, scalars, parts_.pool);
+  adamw(c, common_.plan.precision, scalars, common_.pool);
   for (u32 i = 0; i < operands.ids.size(); ++i)
-    if (!hashes[i]->empty()) parts_.ledger.prepare(operands.ids[i], combine_checksums(*hashes[i], *seeds[i]));
+    if (!hashes[i]->empty())
+      common_.ledger.prepare(operands.ids[i], combine_checksums(*hashes[i], *seeds[i]));
 }
 
 AdamWScalars update_scalars(const Plan& plan, const StepSource& source, u64 step, const StepResult& result) {

@@ -15,15 +15,7 @@
 
 namespace tidepool {
 
-// DecayIndex holds runs of equal weight decay, per chunk set.
-class DecayIndex {
- public:
-  DecayIndex(const Plan&, const ModelGraph&);
-  std::span<const DecaySegment> of(u32 window, u32 cut) const { return runs_[window][cut]; }
-
- private:
-  std::vector<std::vector<std::vector<DecaySegment>>> runs_;  // [window][cut]
-};
+struct ExecutorCommon;
 
 // Arrays of an update, without decay and checksums. `ids` are the chunks that the update writes: param,
 // master or master_low (none in fp32), momentum, variance.
@@ -33,23 +25,14 @@ struct UpdateOperands {
 };
 UpdateOperands update_operands(const Plan&, const TierMemory&, const Issue&);
 
-struct UpdateOpParts {
-  const Plan& plan;
-  const ModelGraph& graph;
-  CorePool& pool;
-  const TierMemory& memory;
-  ChunkLedger& ledger;
-};
-
-// One per updating thread, because each has its own scratch.
+// One per thread that updates: its scratch is its own.
 class UpdateOp {
  public:
-  UpdateOp(const UpdateOpParts&, const DecayIndex&);  // REQUIRES: both outlive it
+  explicit UpdateOp(ExecutorCommon&);  // outlives it
   void run(const Issue&, const AdamWScalars&);
 
  private:
-  const UpdateOpParts parts_;
-  const DecayIndex& decay_;
+  ExecutorCommon& common_;
   std::array<std::vector<u64>, 4> hashes_;  // block checksums of one update, per kind in operand order
 };
 

@@ -43,7 +43,7 @@ class SimExecutor final : public Executor {
   std::span<const Completion> wait() override;
   Nanos now() const override { return virtual_now(); }
 
-  // Bytes of the completed movements, counted as CpuExecutor counts them.
+  // Bytes of the movements that have completed, as a TrainingExecutor counts its own.
   std::array<Bytes, link_count> moved() const { return moved_; }
   Bytes moved_between_devices() const { return moved_between_devices_; }
 

@@ -1,0 +1,69 @@
+// Everything that the lanes of one executor share, whatever its devices are made of: the request, the memory
+// behind frames, the ledger of chunks on disk, the board of completions, and what is counted.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "executor/shared/arenas.h"
+#include "executor/shared/batch_op.h"
+#include "executor/shared/chunk_ledger.h"
+#include "executor/shared/completion_board.h"
+#include "executor/shared/decay_index.h"
+#include "executor/shared/lane_book.h"
+#include "executor/shared/lane_work.h"
+#include "executor/shared/moved_bytes.h"
+#include "executor/shared/step_source.h"
+#include "io/disk.h"
+#include "tidepool/core_pool.h"
+#include "tidepool/model_graph.h"
+
+namespace tidepool {
+
+struct ExecutorRequest {
+  StepSource& source;               // outlives the executor
+  std::span<std::byte> host_arena;  // the frames of the host, and more
+  std::span<std::byte> staging;     // a multiple of 8 KiB, page-aligned: transfers at rest go through it; for
+                                    // GPUs in the arena
+  OpenDisk open_disk;               // empty: the plan uses no disk
+  u32 disk_depth = 32;              // requests in flight per disk lane
+  u64 seed = 0;                     // of dropout
+  Nanos patience{1'000'000'000};    // how long wait() waits for a completion
+  Nanos rest_patience{300'000'000'000};  // how long a piece of a transfer at rest may take
+  // Called by GPUs' executors once matrix products are tuned, before anything else starts. Empty: no-op.
+  std::function<void()> products_tuned = {};
+};
+
+// The next evaluation's head also gives the logits of one row.
+struct LogitsRequest {
+  u32 micro_batch = 0;
+  u32 row = 0;              // of [B * T]
+  std::span<float> logits;  // [V], in host memory; empty: none wanted
+
+  bool wants(u32 of_micro_batch) const { return !logits.empty() && micro_batch == of_micro_batch; }
+};
+
+struct ExecutorCommon {
+  // `devices`: where each device's frames lie. The plan, graph, pool and all that the request names must
+  // outlive it.
+  ExecutorCommon(const Plan&, const ModelGraph&, CorePool&, std::vector<std::span<std::byte>> devices,
+                 const ExecutorRequest&);
+  ExecutorCommon(const ExecutorCommon&) = delete;
+
+  const Plan& plan;
+  const ModelGraph& graph;
+  CorePool& pool;
+  const ExecutorRequest request;
+  const ExecutorClock clock;
+  const TierMemory memory;
+  const DecayIndex decay;
+  ChunkLedger ledger;
+  LaneBook book;
+  CompletionBoard board;
+  EvaluationSums evaluation;
+  MovedBytes moved;
+  LogitsRequest logits;  // set at rest
+};
+
+}  // namespace tidepool

@@ -1,0 +1,28 @@
+// Single ops and transfers at rest, to time them: for predictions.
+#pragma once
+
+#include <span>
+
+#include "engine/executor.h"
+#include "io/disk.h"
+
+namespace tidepool {
+
+struct RawTransfer {
+  DiskOp op{};
+  u64 offset = 0;               // on disk
+  std::span<std::byte> memory;  // in the host arena
+};
+
+// THREADS: the engine's. REQUIRES: at rest (no op in flight). Both block.
+class TimedAtRest {
+ public:
+  virtual ~TimedAtRest() = default;
+
+  // Runs one forward, backward or gradient op to its end, on whatever its frames hold. Error: as of a step's op.
+  virtual Result<void> run_at_rest(const Segment&, OpId) = 0;
+  // Frames between disk and memory with a full queue, unchecked. REQUIRES: a disk.
+  virtual Result<void> transfer_raw(std::span<const RawTransfer>) = 0;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,117 @@
+#include "executor/shared/training_executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tidepool {
+
+Result<std::unique_ptr<TrainingExecutor>> TrainingExecutor::create(std::unique_ptr<ExecutorCommon> common,
+                                                                   std::unique_ptr<DeviceLanes> lanes) {
+  std::unique_ptr<TrainingExecutor> executor(new TrainingExecutor(std::move(common), std::move(lanes)));
+  TRY(executor->start());
+  return executor;
+}
+
+TrainingExecutor::TrainingExecutor(std::unique_ptr<ExecutorCommon> common, std::unique_ptr<DeviceLanes> lanes)
+    : common_(std::move(common)), lanes_(std::move(lanes)), host_work_(*common_, *lanes_) {}
+
+Result<void> TrainingExecutor::start() {
+  TRY_ASSIGN(disk_lanes_, DiskLanes::create(*common_));
+  TRY_ASSIGN(host_, LaneThread::create(lane_thread_name({.kind = LaneKind::host}), host_work_, common_->clock,
+                                       common_->board));
+  return {};
+}
+
+// The host's lane may follow ops of the devices', and asks their lanes for a step's result.
+TrainingExecutor::~TrainingExecutor() { lanes_->stop(); }
+
+void TrainingExecutor::submit(const Issue& issue, std::span<const u64> in_flight) {
+  const LaneId lane = issue.get().lane;
+  common_->book.submitted(issue);
+  if (lane.kind == LaneKind::host) return host_->push(issue, in_flight);
+  if (is_ordered(lane.kind)) return lanes_->submit(issue, in_flight);
+  CHECK(in_flight.empty(), name(lane.kind), issue.sequence);
+  disk_lanes_->submit(issue);
+}
+
+std::span<const Completion> TrainingExecutor::wait() {
+  const std::span<const Completion> completions = common_->board.take(common_->request.patience);
+  common_->book.completed(completions);
+  return completions;
+}
+
+// ---- at rest
+
+Result<void> TrainingExecutor::run_at_rest(const Segment& segment, OpId id) {
+  const Issue issue{.segment = &segment, .op = id, .step = 1};
+  const OpKind kind = issue.get().kind;
+  CHECK(kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::gradient, name(kind));
+  return lanes_->run_at_rest(issue);
+}
+
+std::span<std::byte> TrainingExecutor::home_memory(ChunkId id) const {
+  const Frame& home = home_of(id);
+  const bool reached =
+      home.tier == Tier::host || (home.tier == Tier::device && lanes_->host_reaches_frames());
+  return reached ? common_->memory.at(home) : std::span<std::byte>();
+}
+
+Result<void> TrainingExecutor::read_home(ChunkId id, std::span<std::byte> out) {
+  const Frame& home = home_of(id);
+  CHECK(out.size() == home.bytes.value, out.size(), home.bytes.value);
+  if (home.tier == Tier::disk) return disk_lanes_->read(id, home, out);
+  if (const std::span<std::byte> memory = home_memory(id); !memory.empty()) {
+    std::memcpy(out.data(), memory.data(), out.size());
+    return {};
+  }
+  const std::span<std::byte> from = common_->memory.at(home), staging = common_->request.staging;
+  for (u64 at = 0; at < out.size(); at += staging.size()) {
+    const std::span<std::byte> piece = staging.first(std::min(staging.size(), out.size() - at));
+    TRY(lanes_->copy_at_rest(id, LaneKind::d2h, piece, from.subspan(at, piece.size())));
+    std::memcpy(out.data() + at, piece.data(), piece.size());
+  }
+  return {};
+}
+
+Result<void> TrainingExecutor::begin_write_home(ChunkId id, std::span<const std::byte> content) {
+  const Frame& home = home_of(id);
+  CHECK(content.size() == home.bytes.value, content.size(), home.bytes.value);
+  if (home.tier == Tier::disk) return disk_lanes_->begin_write(id, home, content);
+  if (const std::span<std::byte> memory = home_memory(id); !memory.empty()) {
+    std::memcpy(memory.data(), content.data(), content.size());
+    return {};
+  }
+  const std::span<std::byte> to = common_->memory.at(home), staging = common_->request.staging;
+  for (u64 at = 0; at < content.size(); at += staging.size()) {
+    const std::span<std::byte> piece = staging.first(std::min(staging.size(), content.size() - at));
+    std::memcpy(piece.data(), content.data() + at, piece.size());
+    TRY(lanes_->copy_at_rest(id, LaneKind::h2d, to.subspan(at, piece.size()), piece));
+  }
+  return {};
+}
+
+Result<void> TrainingExecutor::end_write_home(ChunkId id) {
+  if (home_of(id).tier == Tier::disk) return disk_lanes_->end_write(id);
+  return {};
+}
+
+Result<void> TrainingExecutor::clear_home(ChunkId id) {
+  const Frame& home = home_of(id);
+  if (home.tier == Tier::disk) return disk_lanes_->clear(id, home);
+  if (const std::span<std::byte> memory = home_memory(id); !memory.empty()) {
+    std::ranges::fill(memory, std::byte{0});
+    return {};
+  }
+  const std::span<std::byte> to = common_->memory.at(home), staging = common_->request.staging;
+  std::ranges::fill(staging, std::byte{0});
+  for (u64 at = 0; at < to.size(); at += staging.size()) {
+    const u64 bytes = std::min(staging.size(), to.size() - at);
+    TRY(lanes_->copy_at_rest(id, LaneKind::h2d, to.subspan(at, bytes), staging.first(bytes)));
+  }
+  return {};
+}
+
+}  // namespace tidepool
