@@ -104,9 +104,9 @@ Result<EvaluatedPart> run_part(Session& session, Engine& engine, RunSource& sour
     request.progress(std::min(wanted, before + segments * source.per_segment()), wanted);
   });
   const Result<void> ran = engine.run(runs, runs);
-  if (!ran && session.executor().busy()) leave_now(ran.error());
+  if (!ran && session.busy()) leave_now(ran.error());
   TRY(ran);
-  const EvalResult sums = session.executor().take_eval();
+  const EvalResult sums = session.results().take_eval();
   return EvaluatedPart{.tokens = sums.target_tokens, .loss_sum = sums.loss_sum};
 }
 

@@ -138,10 +138,10 @@ Result<void> generate_once(const GenerateRequest& request, const std::function<v
   emit(speech.shown);
   for (u64 i = 0; i < request.generate.max_new_tokens; ++i) {
     const u64 last = std::min<u64>(source.text.size(), graph.batch.tokens) - 1;
-    session->executor().request_logits({.row = static_cast<u32>(last), .logits = logits});
+    session->results().request_logits({.row = static_cast<u32>(last), .logits = logits});
     EvaluationRuns run(1);
     const Result<void> ran = engine->run(run, run);
-    if (!ran && session->executor().busy()) leave_now(ran.error());
+    if (!ran && session->busy()) leave_now(ran.error());
     TRY(ran);
     const i32 token = sample(logits, request.generate, random);
     if (std::ranges::find(speech.ends, static_cast<u32>(token)) != speech.ends.end()) break;

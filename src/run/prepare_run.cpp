@@ -171,9 +171,9 @@ class RunPreparation {
       TRY_ASSIGN(run_.state.base_fingerprint, weights_fingerprint(run_.config.model_directory));
     }
     if (const auto& stored = run_.state.loss_scale)
-      run_.session->executor().set_loss_scale({.scale = static_cast<float>(stored->scale),
-                                               .good_steps = static_cast<u32>(stored->good_steps),
-                                               .skipped_steps = stored->skipped_steps});
+      run_.session->results().set_loss_scale({.scale = static_cast<float>(stored->scale),
+                                              .good_steps = static_cast<u32>(stored->good_steps),
+                                              .skipped_steps = stored->skipped_steps});
     return {};
   }
 

@@ -51,8 +51,8 @@ class Trainer final : public NextSegment, public EngineObserver {
     return finish();
   }
 
-  // RETURNS: true if ops or transfers were issued and have not completed.
-  bool hangs() const { return run_.session && run_.session->executor().busy(); }
+  // Ops or transfers have been handed over and have not come back.
+  bool hangs() const { return run_.session && run_.session->busy(); }
 
   // ---- NextSegment: asked when the current segment is about to end ---------------------------------
 
@@ -104,7 +104,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
 
   Result<void> open_outputs() {
-    meter_ = std::make_unique<RunMeter>(run_.session->plan(), run_.session->executor(), steps_expected(),
+    meter_ = std::make_unique<RunMeter>(run_.session->plan(), run_.session->counters(), steps_expected(),
                                         run_.config.output.trace ? trace_events_max : 0);
     engine_ = Engine::create(run_.session->plan(), run_.session->executor(), {.watchdog = watchdog()});
     run_.state.losses.reserve(steps_expected());
@@ -181,7 +181,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   void step_done(u64 step) {
     if (failed_) return;  // this step was in progress when the one before it failed
     const double took = meter_->step_done();
-    const StepResult result = run_.session->executor().result(step);
+    const StepResult result = run_.session->results().result(step);
     run_.state.losses.push_back(result.loss);
     const u64 tokens = run_.batches->tokens(step);
     run_.state.tokens += tokens;
@@ -241,7 +241,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     const double began = steady_seconds();
     EvaluationRuns runs(div_up(batches, run_.session->plan().micro_batches / run_.session->plan().sweeps));
     TRY(engine_->run(runs, runs));
-    const EvalResult result = run_.session->executor().take_eval();
+    const EvalResult result = run_.session->results().take_eval();
     const double loss = result.loss_sum / static_cast<double>(result.target_tokens);
     run_.state.eval_losses.push_back({issued_, loss, result.target_tokens});
     if (best_evaluation(run_.state.eval_losses) == &run_.state.eval_losses.back()) best_unsaved_ = true;

@@ -110,7 +110,7 @@ Result<void> Session::open_executor(const Config& config, StepSource& source, co
     };
   if (choices_) request.products_tuned = [this] { keep_choices(); };
   TRY_ASSIGN(executor_, devices_->create_executor(request));
-  if (executor_->disk() != nullptr) notes_.push_back("disk: " + executor_->disk()->describe());
+  if (disk() != nullptr) notes_.push_back("disk: " + disk()->describe());
   return {};
 }
 

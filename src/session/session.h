@@ -50,7 +50,15 @@ class Session {
   CorePool& pool() { return *pool_; }
   Devices& devices() { return *devices_; }
   std::span<std::byte> host_memory() { return host_->memory(); }
-  TrainingExecutor& executor() { return *executor_; }
+  // The one executor, by what is asked of it.
+  Executor& executor() { return *executor_; }
+  StateAtRest& homes() { return *executor_; }
+  const ExecutorCounters& counters() const { return *executor_; }
+  StepResults& results() { return *executor_; }
+  TimedAtRest& timed() { return *executor_; }
+  // Something was handed over and has not come back: the end of the session would wait for it.
+  bool busy() const { return executor_->busy(); }
+  const Disk* disk() const { return executor_->disk(); }  // null: none
   StateStore& state() { return *state_; }
   const ArenaLedger& ledger() const { return ledger_; }
   // Algorithms of matrix products on GPUs, which their bits depend on: first_advice, or a hash of them. Empty

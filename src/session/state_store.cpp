@@ -8,9 +8,8 @@
 
 namespace tidepool {
 
-StateStore::StateStore(const Plan& plan, const ModelGraph& graph, TrainingExecutor& executor,
-                       const Staging& staging)
-    : plan_(plan), executor_(executor), written_(plan.chunks.size(), false) {
+StateStore::StateStore(const Plan& plan, const ModelGraph& graph, StateAtRest& homes, const Staging& staging)
+    : plan_(plan), homes_(homes), written_(plan.chunks.size(), false) {
   for (u32 i = 0; i < slots_.size(); ++i) {
     CHECK(staging[i].size() <= staged_max, staging[i].size());
     for (const std::span<std::byte> memory : staging[i]) slots_[i].staged.push_back({.memory = memory});
@@ -43,7 +42,7 @@ std::span<std::byte> StateStore::content(const Slot& slot) const {
 }
 
 Result<bool> StateStore::put_into(Slot& slot, ChunkId id) {
-  const std::span<std::byte> home = executor_.home_memory(id);
+  const std::span<std::byte> home = homes_.home_memory(id);
   slot.chunk = id;
   slot.memory = home;
   if (home.empty()) {
@@ -58,7 +57,7 @@ Result<bool> StateStore::put_into(Slot& slot, ChunkId id) {
 
 Result<void> StateStore::arrived(Staged& staged) {
   if (staged.on_its_way == ChunkId{none}) return {};
-  return executor_.end_write_home(std::exchange(staged.on_its_way, ChunkId{none}));
+  return homes_.end_write_home(std::exchange(staged.on_its_way, ChunkId{none}));
 }
 
 void StateStore::fill_zeros(Slot& slot, u64 up_to) {
@@ -73,7 +72,7 @@ Result<void> StateStore::flush(Slot& slot) {
   if (!std::exchange(slot.dirty, false)) return {};
   for (Staged& staged : slot.staged)
     if (staged.memory.data() == slot.memory.data()) staged.on_its_way = slot.chunk;
-  return executor_.begin_write_home(slot.chunk, content(slot));
+  return homes_.begin_write_home(slot.chunk, content(slot));
 }
 
 void StateStore::invalidate() {
@@ -86,7 +85,7 @@ Result<void> StateStore::read(u32 window, Kind kind, u64 element, std::span<std:
     const Piece piece = piece_at(window, kind, element, out.size());
     if (slot.chunk != piece.chunk) {
       TRY_ASSIGN(const bool away, put_into(slot, piece.chunk));
-      if (away) TRY(executor_.read_home(piece.chunk, content(slot)));
+      if (away) TRY(homes_.read_home(piece.chunk, content(slot)));
     }
     std::memcpy(out.data(), slot.memory.data() + piece.offset, piece.bytes);
     out = out.subspan(piece.bytes);
@@ -123,7 +122,7 @@ Result<void> StateStore::finish() {
   }
   invalidate();
   for (u32 id = 0; id < plan_.chunks.size(); ++id)
-    if (is_persistent(plan_.chunks[id].kind) && !written_[id]) TRY(executor_.clear_home(ChunkId{id}));
+    if (is_persistent(plan_.chunks[id].kind) && !written_[id]) TRY(homes_.clear_home(ChunkId{id}));
   written_.assign(written_.size(), false);
   return {};
 }

@@ -5,7 +5,7 @@
 #include <array>
 #include <vector>
 
-#include "executor/shared/training_executor.h"
+#include "executor/shared/state_at_rest.h"
 #include "fit/rest_staging.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/state_stream.h"
@@ -24,7 +24,7 @@ class StateStore final : public StateReader, public StateWriter {
   using Staging = std::array<std::vector<std::span<std::byte>>, 2>;
   static constexpr u32 staged_max = writes_at_rest_max / 2;  // per slot
 
-  StateStore(const Plan&, const ModelGraph&, TrainingExecutor&, const Staging& staging);
+  StateStore(const Plan&, const ModelGraph&, StateAtRest&, const Staging& staging);
 
   Result<void> read(u32 window, Kind, u64 element_begin, std::span<std::byte> out) override;
   // Drops kinds for which the plan has no chunks, because the model is not trained.
@@ -64,7 +64,7 @@ class StateStore final : public StateReader, public StateWriter {
   Result<void> arrived(Staged&);
 
   const Plan& plan_;
-  TrainingExecutor& executor_;
+  StateAtRest& homes_;
   std::array<Slot, 2> slots_;
   std::vector<std::array<ChunkId, kind_count>> first_;  // by window
   std::vector<bool> written_;                           // by chunk

@@ -128,10 +128,10 @@ TEST_F(EmulatedExecutor, OpsAreNamedWhereAProfilerListens) {
   const auto backward = std::ranges::find(body.ops, OpKind::backward, &Op::kind);
   const OpId op{static_cast<u32>(backward - body.ops.begin())};
   emulated_cuda::nvtx_ranges() = {};
-  ASSERT_TRUE(session->executor().run_at_rest(body, op));
+  ASSERT_TRUE(session->timed().run_at_rest(body, op));
   EXPECT_TRUE(emulated_cuda::nvtx_ranges().names.empty());
   ::setenv("NVTX_INJECTION64_PATH", "a profiler", 1);
-  const auto run = session->executor().run_at_rest(body, op);
+  const auto run = session->timed().run_at_rest(body, op);
   ::unsetenv("NVTX_INJECTION64_PATH");
   ASSERT_TRUE(run);
   ASSERT_EQ(emulated_cuda::nvtx_ranges().names.size(), 1u);
@@ -255,13 +255,13 @@ TEST_F(EmulatedFaultAtRest, OpsThatAreTimed) {
   for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::gradient}) {
     SCOPED_TRACE(name(kind));
     break_next(cudaErrorLaunchFailure);
-    expect(session_->executor().run_at_rest(body, first(kind)),
+    expect(session_->timed().run_at_rest(body, first(kind)),
            {name(kind).data(), "on device 0 compute", "MiB", "cudaErrorLaunchFailure"});
   }
   emulated_cuda::set_faults({.product = 1});
-  expect(session_->executor().run_at_rest(body, first(OpKind::backward)),
+  expect(session_->timed().run_at_rest(body, first(OpKind::backward)),
          {"backward", "on device 0 compute", "MiB", "CUBLAS_STATUS_INTERNAL_ERROR"});
-  EXPECT_TRUE(session_->executor().run_at_rest(body, first(OpKind::backward)));
+  EXPECT_TRUE(session_->timed().run_at_rest(body, first(OpKind::backward)));
 }
 
 // Operands vary, because a GPU that multiplies constants draws less power and runs faster than a GPU that
@@ -297,10 +297,10 @@ TEST_F(EmulatedFaultAtRest, StateOnTheDevice) {
   const ChunkId chunk{static_cast<u32>(home - homes.begin())};
   std::vector<std::byte> content(home->bytes.value);
   break_next(cudaErrorIllegalAddress);
-  expect(session_->executor().write_home(chunk, content), {"writing", "device 0 h2d", "MiB"});
+  expect(session_->homes().write_home(chunk, content), {"writing", "device 0 h2d", "MiB"});
   break_next(cudaErrorIllegalAddress);
-  expect(session_->executor().read_home(chunk, content), {"reading", "device 0 d2h", "MiB"});
-  EXPECT_TRUE(session_->executor().write_home(chunk, content));
+  expect(session_->homes().read_home(chunk, content), {"reading", "device 0 d2h", "MiB"});
+  EXPECT_TRUE(session_->homes().write_home(chunk, content));
 }
 
 // A device reports its failure late, to any lane: the failed op must be among those named.

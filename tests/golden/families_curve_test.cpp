@@ -59,7 +59,7 @@ TEST_P(FamilyCurve, IsTransformers) {
 
   const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
   test::SegmentList list(test::training_runs(steps, true));
-  test::Curve curve((*session)->executor());
+  test::Curve curve((*session)->results());
   const auto ran = engine->run(list, curve);
   ASSERT_TRUE(ran) << ran.error().message;
 

@@ -201,7 +201,7 @@ TEST_P(Lora, TrainsAsPeft) {
 
   const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
   tidepool::test::SegmentList list(tidepool::test::training_runs(steps, true));
-  Curve curve((*session)->executor());
+  Curve curve((*session)->results());
   const auto ran = engine->run(list, curve);
   ASSERT_TRUE(ran) << ran.error().message;
 

@@ -93,11 +93,11 @@ TEST_P(TrainCurve, IsPytorchs) {
   const auto session = Session::create(config, *graph, std::move(*plan), source);
   ASSERT_TRUE(session) << session.error().message;
   load_weights(golden, *graph, (*session)->state());
-  if (fp16) (*session)->executor().set_loss_scale({.scale = first_scale});
+  if (fp16) (*session)->results().set_loss_scale({.scale = first_scale});
 
   const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
   test::SegmentList list(test::training_runs(steps, (*session)->plan().clipping));
-  test::Curve curve((*session)->executor());
+  test::Curve curve((*session)->results());
   const auto ran = engine->run(list, curve);
   ASSERT_TRUE(ran) << ran.error().message;
 

@@ -12,7 +12,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "engine/engine.h"
-#include "executor/shared/training_executor.h"
+#include "executor/shared/step_results.h"
 #include "tests/support/safetensors.h"
 
 namespace tidepool::test {
@@ -75,11 +75,11 @@ class GoldenSource final : public StepSource {
 
 // Curve records the result of each step.
 struct Curve final : EngineObserver {
-  explicit Curve(TrainingExecutor& executor) : executor(executor) {}
+  explicit Curve(const StepResults& results) : results(results) {}
   void completed(const Issue& issue, const Completion&) override {
-    if (issue.get().kind == OpKind::norm) steps.push_back(executor.result(issue.step));
+    if (issue.get().kind == OpKind::norm) steps.push_back(results.result(issue.step));
   }
-  TrainingExecutor& executor;
+  const StepResults& results;
   std::vector<StepResult> steps;
 };
 

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "engine/op_text.h"
 #include "executor/shared/gradient_op.h"
+#include "executor/shared/update_op.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 
 namespace tidepool {

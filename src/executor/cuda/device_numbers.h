@@ -17,7 +17,7 @@
 #include "executor/shared/lane_thread.h"
 #include "executor/shared/norm_layout.h"
 #include "executor/shared/step_arrays.h"
-#include "executor/shared/update_op.h"
+#include "executor/shared/step_source.h"
 
 namespace tidepool {
 

@@ -16,16 +16,10 @@
 #include <vector>
 
 #include "executor/shared/executor_common.h"
+#include "executor/shared/state_at_rest.h"
+#include "executor/shared/timed_at_rest.h"
 
 namespace tidepool {
-
-inline constexpr u32 writes_at_rest_max = 16;
-
-struct RawTransfer {
-  DiskOp op{};
-  u64 offset = 0;               // on disk
-  std::span<std::byte> memory;  // in the host arena
-};
 
 class DiskLanes {
  public:
@@ -56,7 +50,7 @@ class DiskLanes {
   // Transfers whole frames with a full queue, without checksums, to time the disk. Blocks.
   // REQUIRES: at rest.
   Result<void> transfer_raw(std::span<const RawTransfer>);
-  Disk* disk() { return disk_.get(); }
+  const Disk* disk() const { return disk_.get(); }
 
  private:
   struct Slot {

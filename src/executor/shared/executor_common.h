@@ -14,7 +14,7 @@
 #include "executor/shared/lane_book.h"
 #include "executor/shared/lane_work.h"
 #include "executor/shared/moved_bytes.h"
-#include "executor/shared/step_source.h"
+#include "executor/shared/step_results.h"
 #include "io/disk.h"
 #include "tidepool/core_pool.h"
 #include "tidepool/model_graph.h"
@@ -33,15 +33,6 @@ struct ExecutorRequest {
   Nanos rest_patience{300'000'000'000};  // how long a piece of a transfer at rest may take
   // Called by GPUs' executors once matrix products are tuned, before anything else starts. Empty: no-op.
   std::function<void()> products_tuned = {};
-};
-
-// The next evaluation's head also gives the logits of one row.
-struct LogitsRequest {
-  u32 micro_batch = 0;
-  u32 row = 0;              // of [B * T]
-  std::span<float> logits;  // [V], in host memory; empty: none wanted
-
-  bool wants(u32 of_micro_batch) const { return !logits.empty() && micro_batch == of_micro_batch; }
 };
 
 struct ExecutorCommon {

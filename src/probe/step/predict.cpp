@@ -88,8 +88,7 @@ Result<double> op_seconds(Session& session, Round round, std::optional<OpId> op)
   if (!op) return 0.0;
   const Segment& body = session.plan().segment(SegmentKind::body);
   for (const Operand& o : body.operands_of(body.ops[index(*op)])) TRY(bring_content(session, o));
-  return cold_seconds_of(session, round, samples_min,
-                         [&] { return session.executor().run_at_rest(body, *op); });
+  return cold_seconds_of(session, round, samples_min, [&] { return session.timed().run_at_rest(body, *op); });
 }
 
 // Layers are alike, so one layer is measured for all.
@@ -256,7 +255,7 @@ Result<void> measure_disk(Session& session, Round round, DiskRates& rates) {
       for (u64 t = 0; t < sample.size(); ++t)
         sample[t].op = how == 0 || (how == 2 && t % 2 == 0) ? DiskOp::write : DiskOp::read;
       const double begin = steady_seconds();
-      TRY(session.executor().transfer_raw(sample));
+      TRY(session.timed().transfer_raw(sample));
       if (i > 0) rates_of[how].push_back(bytes / (steady_seconds() - begin));
     }
   rates.write_bytes_per_s = median(std::move(rates_of[0]));

@@ -73,7 +73,7 @@ void add_rates_seen(RunReport& report, const ReportParts& parts) {
   const auto text = [](double rate) { return fmt::format("{:.3g} GB/s", rate / 1e9); };
   report.machine["rate_copy"] = text(m.copies.h2d_bytes_per_s);
   report.machine["rate_adam"] = text(m.host.adam_bytes_per_s);
-  if (parts.session.executor().disk() == nullptr) return;
+  if (parts.session.disk() == nullptr) return;
   report.machine["rate_disk_read"] = text(m.disk.read_bytes_per_s);
   report.machine["rate_disk_write"] = text(m.disk.write_bytes_per_s);
   report.machine["rate_disk_mixed"] = text(m.disk.mixed_bytes_per_s);

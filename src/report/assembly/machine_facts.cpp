@@ -20,7 +20,7 @@ std::map<std::string, std::string> machine_facts(const Config& config, Session& 
   struct utsname system {};
   if (::uname(&system) == 0)
     facts["system"] = fmt::format("{} {} {}", system.sysname, system.release, system.machine);
-  if (session.executor().disk() != nullptr) facts["disk"] = session.executor().disk()->describe();
+  if (session.disk() != nullptr) facts["disk"] = session.disk()->describe();
   if (const auto at = look_at_file_system(swap_directory(config)))
     facts["file_system"] = fmt::format("{} at {}", at->name, at->dir);
   if (!session.devices().host_reaches_memory())

@@ -11,9 +11,9 @@ constexpr double seconds(Nanos nanos) { return static_cast<double>(nanos.value) 
 
 }  // namespace
 
-RunMeter::RunMeter(const Plan& plan, TrainingExecutor& executor, u64 steps_expected, u64 trace_events)
+RunMeter::RunMeter(const Plan& plan, const ExecutorCounters& counters, u64 steps_expected, u64 trace_events)
     : plan_(plan),
-      executor_(executor),
+      counters_(counters),
       profile_(plan),
       phases_(plan, steps_expected),
       trace_(plan, trace_events) {
@@ -23,15 +23,15 @@ RunMeter::RunMeter(const Plan& plan, TrainingExecutor& executor, u64 steps_expec
 
 void RunMeter::begin_training() {
   began_ = last_step_ = steady_seconds();
-  moved_before_ = executor_.moved();
-  collected_before_ = executor_.moved_between_devices();
+  moved_before_ = counters_.moved();
+  collected_before_ = counters_.moved_between_devices();
 }
 
 void RunMeter::end_training() {
   train_seconds_ += steady_seconds() - began_;
-  const auto moved = executor_.moved();
+  const auto moved = counters_.moved();
   for (u32 l = 0; l < link_count; ++l) moved_[l] += moved[l] - moved_before_[l];
-  collected_ += executor_.moved_between_devices() - collected_before_;
+  collected_ += counters_.moved_between_devices() - collected_before_;
 }
 
 double RunMeter::step_done() {
@@ -70,8 +70,8 @@ void RunMeter::fill(RunReport& report) const {
     if (report.comm) report.comm->planned += comm_bytes(plan_, kind) * runs_[s];
   }
   for (u32 t = 0; t < tier_count; ++t)
-    report.tiers[t].measured_peak = executor_.high_water(static_cast<Tier>(t));
-  report.io_retries = executor_.io_retries();
+    report.tiers[t].measured_peak = counters_.high_water(static_cast<Tier>(t));
+  report.io_retries = counters_.io_retries();
   const PhaseProfile total = profile_.total();
   for (u32 c = 0; c < cause_count; ++c)
     report.exposed.push_back({std::string(name(static_cast<Cause>(c))), seconds(total.exposed[c])});

@@ -5,7 +5,7 @@
 
 #include "engine/profile.h"
 #include "engine/trace.h"
-#include "executor/shared/training_executor.h"
+#include "executor/shared/executor_counters.h"
 #include "report/run_report.h"
 #include "run/outputs/phase_clock.h"
 
@@ -13,7 +13,7 @@ namespace tidepool {
 
 class RunMeter {
  public:
-  RunMeter(const Plan&, TrainingExecutor&, u64 steps_expected, u64 trace_events);
+  RunMeter(const Plan&, const ExecutorCounters&, u64 steps_expected, u64 trace_events);
 
   // Call around everything that the engine runs for training, except evaluation.
   void begin_training();
@@ -36,7 +36,7 @@ class RunMeter {
 
  private:
   const Plan& plan_;
-  TrainingExecutor& executor_;
+  const ExecutorCounters& counters_;
   TimeProfile profile_;
   PhaseClock phases_;
   TraceRecorder trace_;
