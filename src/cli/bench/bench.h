@@ -1,4 +1,5 @@
-// `tidepool bench`: one part against its limit. Each prints a table, or one JSON object.
+// Benchmarks one part of Tidepool against its limit: `tidepool bench`. Each benchmark prints a table or one
+// JSON object.
 #pragma once
 
 #include <string>
@@ -11,8 +12,8 @@ namespace tidepool {
 struct BenchOptions {
   bool json = false;
   u32 threads = 0;               // 0: all cores of this process
-  u64 parameters = 100'000'000;  // adam
-  std::string device = "auto";   // attention, copy, gemm: auto, cpu, cuda or cuda:I
+  u64 parameters = 100'000'000;  // adam only
+  std::string device = "auto";   // for attention, copy and gemm: auto, cpu, cuda or cuda:I
   u32 repetitions = 9;           // medians of this many interleaved runs
 };
 

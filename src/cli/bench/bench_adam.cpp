@@ -1,6 +1,6 @@
-// Host AdamW next to scaling the same arrays in place (x *= c, all of them, each byte read and
-// written): the fraction of the memory's speed that the update reaches. Both are counted in bytes read
-// plus bytes written, so the gradient, which AdamW only reads, counts once there and twice here.
+// Compares host AdamW with scaling the same arrays in place (x *= c, all arrays, each byte read and written):
+// the fraction of the memory's speed that the update reaches. Both are counted in bytes read plus bytes
+// written. So the gradient, which AdamW only reads, counts once for AdamW and twice for scaling.
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
@@ -15,7 +15,7 @@
 namespace tidepool {
 namespace {
 
-// One precision.
+// AdamBench measures one precision.
 class AdamBench {
  public:
   AdamBench(Precision precision, AdamLoad& load) : precision_(precision), load_(load) {}
@@ -25,7 +25,7 @@ class AdamBench {
       const double scale = seconds_of([&] { load_.scale(); });
       const double hashed = seconds_of([&] { load_.update_hashed(); });
       const double plain = seconds_of([&] { load_.update(); });
-      if (round == 0) continue;  // warms up
+      if (round == 0) continue;  // warm-up
       scale_rates_.push_back(static_cast<double>(load_.scale_bytes()) / scale);
       hashed_rates_.push_back(static_cast<double>(load_.update_bytes()) / hashed);
       plain_rates_.push_back(static_cast<double>(load_.update_bytes()) / plain);
@@ -72,7 +72,7 @@ Result<void> bench_adam(const BenchOptions& options) {
     AdamBench bench(precision, *load);
     bench.measure(options.repetitions);
     if (!options.json) bench.print();
-    // fp32 is the headline: its fields stand at the top as well.
+    // fp32 is the main result: its fields are also at the top level.
     if (precision == Precision::fp32) json = bench.to_json();
     json[name(precision)] = bench.to_json();
   }

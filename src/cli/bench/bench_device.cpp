@@ -15,13 +15,13 @@ namespace {
 
 namespace json = boost::json;
 
-// A layer of a 7B model at 8k tokens; attention as in the models of that size.
+// Shapes on GPUs: the layer of a 7B model at 8k tokens, and the attention of models of that size.
 constexpr u32 gemm_tokens = 8192, gemm_hidden = 4096;
 constexpr AttentionShape gpu_attention{.sequences = 16, .tokens = 2048, .heads = 32, .head_size = 128};
 constexpr AttentionShape cores_attention{.sequences = 1, .tokens = 1024, .heads = 8, .head_size = 128};
 constexpr u32 gpu_peak_side = 8192, cores_peak_side = 1024;
 constexpr Bytes gpu_plain{256 * mib}, cores_plain{64 * mib};
-constexpr Bytes host_memory_least{64 * mib};  // numbers are made there
+constexpr Bytes host_memory_least{64 * mib};  // host memory in which the data is generated
 
 std::string_view name_of(Precision precision) { return precision == Precision::bf16 ? "bf16" : "fp32"; }
 
@@ -34,7 +34,7 @@ json::object json_of(const BenchRow& row, const char* unit) {
 
 std::string rate_text(const BenchRow& row, SampleUnit unit) { return sample_text(unit, row.rate()); }
 
-// The device of a benchmark, and what keeps it alive.
+// Opened holds the device of a benchmark and the objects that the device needs.
 struct Opened {
   std::unique_ptr<CorePool> pool;
   std::unique_ptr<MeasuredDevice> device;
@@ -58,7 +58,7 @@ Result<Opened> open_device(const BenchOptions& options, std::optional<u32> gpu, 
   return out;
 }
 
-// The one line above a table.
+// RETURNS: the line above a table.
 std::string heading(const char* what, const BenchOptions& options, const Opened& opened) {
   const MeasuredFacts& facts = opened.device->facts();
   return fmt::format("{} of {}, medians of {}\n", what,
@@ -192,7 +192,7 @@ Result<void> bench_attention(const BenchOptions& options) {
   AttentionWork work{.shape = choice.gpu ? gpu_attention : cores_attention,
                      .precision = Precision::fp32,
                      .peak_side = choice.gpu ? gpu_peak_side : cores_peak_side};
-  AttentionToCome to_come = work.to_come();  // as GPUs that a library is for have it
+  AttentionToCome to_come = work.to_come();  // as on GPUs with a library for attention
   to_come.precision = Precision::bf16, to_come.scratch = to_come.scratch / 2;
   TRY_ASSIGN(const Opened opened,
              open_device(options, choice.gpu, work.memory(), host_memory_least, to_come));

@@ -41,7 +41,7 @@ class Bench {
     TRY_ASSIGN(load_, DiskLoad::create(*file_, load_options_));
     has_fio_ = fio_installed();
     TRY(load_->fill());
-    // One of each in turn, and who begins changes with each round: disks and neighbours drift.
+    // We and fio take turns, and the first changes each round: disks and neighbours' load drift.
     for (u32 round = 0; round < options_.repetitions; ++round) {
       for (u32 p = 0; p < disk_pattern_count; ++p)
         TRY(compare(static_cast<DiskPattern>(p), round % 2 == 0, dir));

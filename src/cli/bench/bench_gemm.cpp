@@ -1,4 +1,4 @@
-// Matrix products as Tidepool runs them (fixed tiles on the core pool) next to the plainest use of the
+// Compares matrix products as Tidepool runs them (fixed tiles on the core pool) with the simplest use of the
 // same library: one single-threaded call per core, each for its share of the rows.
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 enum class Form : u8 { forward, input_gradient, weight_gradient };
 
-// y [M, N] = x [M, K] w [K, N], or the two products of its backward.
+// Shape is that of the product y [M, N] = x [M, K] w [K, N], or of one of the two products of its backward.
 struct Shape {
   const char* name;
   Form form;
@@ -78,7 +78,7 @@ void tiled(const Shape& s, Operands& o, Kernels& kernels) {
   }
 }
 
-// Rows [begin, end) of the product's result.
+// RETURNS: the library call that computes rows [begin, end) of the product.
 Sgemm plain_call(const Shape& s, Operands& o, u64 begin, u64 end) {
   const u32 rows = static_cast<u32>(end - begin);
   switch (s.form) {
@@ -136,7 +136,7 @@ GemmRates measure(const Shape& s, u32 repetitions, Kernels& kernels, CorePool& p
   for (u32 round = 0; round <= repetitions; ++round) {
     const double tiled_seconds = seconds_of([&] { tiled(s, operands, kernels); });
     const double plain_seconds = seconds_of([&] { plain(s, operands, pool); });
-    if (round == 0) continue;  // warms up
+    if (round == 0) continue;  // warm-up
     tiled_rates.push_back(flops / tiled_seconds);
     plain_rates.push_back(flops / plain_seconds);
   }

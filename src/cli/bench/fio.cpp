@@ -18,8 +18,9 @@ extern char** environ;
 namespace tidepool {
 namespace {
 
-// fio's buffers get huge pages as ours have them. Without, it moves half as much here (a 1 MiB block is then
-// 256 segments), and the comparison would be of page sizes, not of programs. Ignored before glibc 2.35.
+// Gives fio's buffers huge pages, which ours have, too. Without them fio moves half as much here (a 1 MiB
+// block is then 256 segments), and we would compare page sizes instead of programs. glibc before 2.35 ignores
+// it.
 constexpr const char* huge_page_tunable = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
 
 std::vector<char*> environment_of_fio() {
@@ -32,7 +33,9 @@ std::vector<char*> environment_of_fio() {
   return out;
 }
 
-// The exit status, or -1 if the program could not be started. Adds up its CPU seconds.
+// Runs a program.
+// `cpu_seconds`: set to its user time plus its system time.
+// RETURNS: the exit status; -1 if the program could not be started.
 int run_program(std::vector<std::string> words, double* cpu_seconds) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -65,7 +68,7 @@ Result<DiskRate> parse(const std::string& path, double cpu_seconds) {
   text << in.rdbuf();
   std::string json = text.str();
   boost::system::error_code ec;
-  auto begin = json.find('{');  // notes may come first
+  auto begin = json.find('{');  // fio may print notes before the JSON
   auto value = boost::json::parse(begin == std::string::npos ? "" : json.substr(begin), ec);
   auto error = [&] {
     return Error{ErrorKind::internal, "fio's answer is not understood: " + json.substr(0, 200)};

@@ -1,4 +1,4 @@
-// Runs fio on a file of ours, for comparison.
+// Runs fio on a file of ours, to compare it with Tidepool.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@ namespace tidepool {
 
 bool fio_installed();
 
-// fio with its io_uring engine, direct=1 and huge pages (as ours), sequential, for `seconds`, on an existing
-// file. `scratch` is a file that it may write its answer to.
+// Runs fio sequentially for `seconds` on an existing file, with its io_uring engine, direct=1 and huge pages,
+// like ours. `scratch`: path of a file to which fio may write its output.
 Result<DiskRate> run_fio(const SwapFile&, DiskPattern, const DiskLoadOptions&, double seconds,
                          const std::string& scratch);
 

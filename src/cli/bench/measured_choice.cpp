@@ -21,7 +21,7 @@ std::string why_none(u32 gpu) {
 Result<MeasuredChoice> choose_measured(std::string_view device) {
   if (device == "cpu") return MeasuredChoice{};
   if (device == "auto") {
-    // A program without CUDA measures cores: nothing is missing that anybody asked for.
+    // A program without CUDA measures the cores without a note, because nobody asked for a GPU.
     if (measured_gpus() == nullptr) return MeasuredChoice{};
     const std::string why = why_none(0);
     if (why.empty()) return MeasuredChoice{.gpu = 0};

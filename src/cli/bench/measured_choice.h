@@ -1,4 +1,4 @@
-// Which device a measurement is of: --device auto|cpu|cuda|cuda:I.
+// Chooses the device to measure: --device auto|cpu|cuda|cuda:I.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,12 @@
 namespace tidepool {
 
 struct MeasuredChoice {
-  std::optional<u32> gpu;  // none: the cores
-  std::string note;        // a line for people, or empty: what is missing for a GPU
+  std::optional<u32> gpu;  // nullopt: the cores
+  std::string note;        // a line for people: what is missing for a GPU; empty: nothing
 };
 
-// auto is the first GPU where one can be used, else the cores. Error: a GPU was asked for and is not there.
+// Resolves auto to the first GPU if it can be used, else to the cores.
+// RETURNS: an error if a GPU was asked for and cannot be used.
 Result<MeasuredChoice> choose_measured(std::string_view device);
 
 }  // namespace tidepool
