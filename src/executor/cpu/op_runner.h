@@ -1,4 +1,4 @@
-// What an op of a device does on the CPU: finds its operands and calls kernels. No threads of its own.
+// OpRunner carries out ops of a device on the CPU: finds their operands and calls kernels. It has no threads.
 #pragma once
 
 #include <vector>

@@ -21,7 +21,8 @@ struct CudaLaneDevice {
   std::span<std::byte> numbers;  // of the device's memory, as gpu_reserved() says
 };
 
-// What makes the lanes of GPUs; all must outlive the executor.
+// Parts of which the lanes of GPUs are made.
+// REQUIRES: all of them outlive the executor.
 struct CudaLanesParts {
   std::vector<CudaLaneDevice> devices;
   Collectives* collectives = nullptr;  // between them; null: one device

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/adamw.h"
+#include "kernels/adamw/adamw.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"
 

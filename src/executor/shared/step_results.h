@@ -1,4 +1,5 @@
-// Numbers that steps and evaluations come to, and what they begin with: for training, evaluation and generation.
+// Numbers that steps and evaluations come to, and what they begin with: for training, evaluation and
+// generation.
 #pragma once
 
 #include <span>
@@ -26,9 +27,9 @@ class StepResults {
 
   // ---- at rest (no op in flight)
 
-  // How the next step's loss is scaled; until this is called, by 1.
+  // Sets the scale of the next step's loss; it is 1 until then.
   virtual void set_loss_scale(const LossScale&) = 0;
-  // What evaluation segments have summed since the last call.
+  // RETURNS: sums of the evaluation segments since the last call.
   virtual EvalResult take_eval() = 0;
   // The next evaluations also write the logits of one row; an empty request ends that.
   virtual void request_logits(const LogitsRequest&) = 0;
