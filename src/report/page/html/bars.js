@@ -81,7 +81,7 @@ function causeBar(runs) {
   return shareBar('causes', ['Where the time of a step goes, mean of all steps', legend(names.map((n) => [n, `var(${causeColors[n] || '--m-other'})`]))], rows);
 }
 
-// How long each lane works in a step: the prediction's error, lane by lane.
+// Busy time of each lane in a step: the error of the prediction, lane by lane.
 function laneBars(runs) {
   const two = runs.length > 1, lanes = [];
   for (const run of runs) for (const lane of run.step.data.lanes) if (!lanes.includes(lane)) lanes.push(lane);

@@ -1,4 +1,4 @@
-// What all charts share: round numbers on axes, a canvas of the right density, and the list of who is drawn.
+// Chart: what all charts share: round numbers on axes, a canvas of the right density, and the list of who is drawn.
 
 // About `count` round values that cover [low, high].
 function ticks(low, high, count) {

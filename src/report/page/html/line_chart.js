@@ -27,7 +27,7 @@ function summary(series, options) {
   return ys.length ? `from ${options.format(ys[0])} to ${options.format(ys[ys.length - 1])}` : 'nothing';
 }
 
-// Of what is in view; a few outliers of a long curve may leave the picture when `robust`.
+// Range of the values in view; a few outliers of a long curve may leave the picture when `robust`.
 function heights(options, state) {
   const ys = options.series.flatMap((s) =>
     s.points.filter((p) => s.dash || (p[0] >= state.from && p[0] <= state.to)).map((p) => p[1])).filter(finite);

@@ -120,7 +120,7 @@ function lives(run, view, two) {
   return figure;
 }
 
-// By window, or by block, or by kind where it belongs to neither.
+// Groups by window, or by block, or by kind if a chunk belongs to neither.
 function groupOf(step, chunk) {
   const c = step.data.chunks;
   if (c.window[chunk] >= 0) return step.windowName(c.window[chunk]);
@@ -133,7 +133,7 @@ function middleWindow(step, arcsOf) {
   return layers[Math.floor(layers.length / 2)] || names[0] || 'all';
 }
 
-// By chunk: [op, access, place].
+// Accesses of each chunk: [op, access, place].
 function touches(step) {
   const out = new Map();
   for (let op = 0; op < step.ops; ++op) {

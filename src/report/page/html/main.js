@@ -73,7 +73,7 @@ function speedSection(runs) {
       { series, format: text.count, floor: 0, height: 200 }));
 }
 
-// What one step looks like, in time: needs step.json.
+// Timeline of one step; needs step.json.
 function stepSections(runs) {
   const known = runs.filter((run) => run.step);
   const notes = runs.filter((run) => !run.step).map((run) => el('p', { class: 'note' }, run.tooLarge
@@ -93,7 +93,7 @@ function stepSections(runs) {
       known.map((run) => lives(run, view, two)))];
 }
 
-// Of two runs the same tier stands side by side.
+// Puts the same tier of two runs side by side.
 function memoryPairs(runs, view) {
   const most = Math.max(...runs.map((run) => run.step.data.places.length)), out = [];
   for (let place = 0; place < most; ++place)

@@ -1,4 +1,4 @@
-// What lies in a tier over the step, by kind, stacked, against the budget. On the clock of the timeline.
+// Memory of a tier over the step, stacked by kind, against the budget, on the clock of the timeline.
 
 // { times: [t], sums: [[bytes by look]] } : after times[i] it is sums[i].
 function occupancy(step, place) {

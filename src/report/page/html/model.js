@@ -100,7 +100,7 @@ class Run {
   get lastStep() { return this.report.resumed_from_step + this.report.steps; }
   get lastLoss() { const v = this.curves.loss.value; return v.length ? v[v.length - 1] : NaN; }
   get lastEval() { const v = this.curves.eval_loss.value; return v.length ? v[v.length - 1] : NaN; }
-  // Of the prediction, of what was measured: +0.1 is 10 % too long.
+  // Error of the prediction as a share of the measured time: +0.1 is 10 % too long.
   get predictionError() {
     const r = this.report;
     return r.predicted_step_seconds > 0 && r.step_seconds > 0 && !this.predictionDoubt ? r.predicted_step_seconds / r.step_seconds - 1 : NaN;

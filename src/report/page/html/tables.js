@@ -72,7 +72,7 @@ function causeTable(runs) {
     [cause === 'compute' ? 'compute itself' : cause, ...runs.flatMap((run) => cells(run, cause))]));
 }
 
-// What it does to a drive. Where the machine file tells no endurance, 600 TB are assumed: what makers commonly
+// Wear of a drive. If the machine file tells no endurance, 600 TB are assumed: what makers commonly
 // promise of 1 TB of a consumer drive.
 const enduranceAssumed = 600e12;
 const terabytes = (bytes) => (bytes < 1e16 ? `${Number((bytes / 1e12).toPrecision(4))} TB` : `${Number((bytes / 1e15).toPrecision(4))} PB`);
@@ -97,7 +97,7 @@ function wearTable(runs) {
   ]);
 }
 
-// What the driver told of each GPU while it trained.
+// Readings of each GPU by its driver during training.
 function gpuTable(runs) {
   const columns = ['', 'power, mean', 'power, most', 'clock, mean', 'clock, least', 'temperature, most', 'energy per token'];
   const rows = runs.flatMap((run) => Object.entries(run.report.gpus || {}).map(([name, g]) => [
