@@ -60,7 +60,8 @@ class Disk {
   virtual Result<void> sync() = 0;
   // Makes the range read as zeros from now on; without writing zeros if the file system can do that. Blocks.
   // REQUIRES: as submit.
-  // THREADS: any thread may call. Errors: ErrorKind::io.
+  // THREADS: any thread may call.
+  // Errors: ErrorKind::io.
   virtual Result<void> clear(u64 offset, Bytes) = 0;
   // One line for people: "io_uring, 32 deep, O_DIRECT, registered buffers", or the reason why not.
   virtual std::string describe() const = 0;
