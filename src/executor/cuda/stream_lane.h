@@ -58,7 +58,7 @@ class StreamLane {
  public:
   // REQUIRES: all parts outlive the lane.
   static Result<std::unique_ptr<StreamLane>> create(const StreamLaneParts&);
-  ~StreamLane();  // as stop()
+  ~StreamLane();  // calls stop()
   StreamLane(const StreamLane&) = delete;
   StreamLane& operator=(const StreamLane&) = delete;
 
