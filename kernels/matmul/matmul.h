@@ -51,7 +51,7 @@ struct WeightGradient {
   ConstValues x;            // [M, K]
   u32 x_stride = 0;         // elements from row to row; 0: packed
   ConstValues dy;           // [M, N]
-  u32 dy_stride = 0;        // likewise
+  u32 dy_stride = 0;        // elements from row to row; 0: packed
   float* dw = nullptr;      // [K, N], or [N, K] if transposed
   float* dbias = nullptr;   // [N], or null
   bool accumulate = true;   // false: overwrite
