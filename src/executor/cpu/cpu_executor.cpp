@@ -49,7 +49,7 @@ class CpuLanes final : public DeviceLanes {
 
   ExecutorCommon& common_;
   OpRunner runner_;
-  std::vector<std::unique_ptr<LaneThread>> threads_;  // by lane number; of the host and the disk none
+  std::vector<std::unique_ptr<LaneThread>> threads_;  // by lane number; null for host and disk
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 // CpuExecutor runs plans on the CPU: device memory is an arena, copies are memory copies, the disk is real,
 // and compute, host Adam, copies and checksums share one pool of cores.
 //
-// compute, h2d and d2h of each device, and comm are one thread each that drives the pool (they mostly
-// sleep). All devices are made of the same cores.
+// compute, h2d and d2h of each device, and comm have one thread each that drives the pool (these threads
+// mostly sleep). All devices use the same cores.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,8 @@ struct CpuLaneDevice {
   std::span<std::byte> arena;  // plan.tiers[].planned_peak bytes; page-aligned
 };
 
-// All must outlive the executor. Fails where the disk does not open.
+// REQUIRES: all arguments outlive the executor.
+// Errors: the disk does not open.
 Result<std::unique_ptr<TrainingExecutor>> create_cpu_executor(const Plan&, const ModelGraph&, CorePool&,
                                                               const std::vector<CpuLaneDevice>&,
                                                               const ExecutorRequest&);

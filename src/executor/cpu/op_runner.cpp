@@ -48,7 +48,7 @@ Result<void> OpRunner::run(const Issue& issue) {
     case OpKind::read:
     case OpKind::write:
       CHECK(false, issue.sequence);
-      break;  // of the host or the disk
+      break;  // ops of the host or the disk
   }
   return {};
 }

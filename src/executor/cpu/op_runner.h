@@ -1,4 +1,5 @@
-// OpRunner carries out ops of a device on the CPU: finds their operands and calls kernels. It has no threads.
+// OpRunner runs ops of devices on the CPU: it finds their operands and calls kernels. It has no threads of
+// its own.
 #pragma once
 
 #include <vector>
@@ -12,14 +13,15 @@ namespace tidepool {
 
 class OpRunner final : public LaneWork {
  public:
-  // `common` must outlive it; `kernels`, by device, too.
+  // `kernels`: by device.
+  // REQUIRES: all arguments outlive the runner.
   OpRunner(ExecutorCommon&, std::vector<Kernels*> kernels);
 
   Result<void> run(const Issue&) override;
 
   // REQUIRES: the step's `norm` has completed, and at most two later steps have begun.
   StepResult result(u64 step) const { return numbers_.result(step); }
-  // At rest.
+  // REQUIRES: at rest.
   void set_loss_scale(const LossScale& scale) { numbers_.set_loss_scale(scale); }
 
  private:

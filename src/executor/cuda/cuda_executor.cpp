@@ -49,10 +49,10 @@ class CudaLanes final : public DeviceLanes {
   const CudaLanesParts parts_;
   std::vector<std::unique_ptr<DeviceNumbers>> numbers_;  // by device
   std::unique_ptr<CudaWork> work_;
-  std::unique_ptr<OpGraphs> graphs_;                  // around it: what lanes hand over
-  std::vector<cudaEvent_t> ends_;                     // ring by sequence: of ops on streams
-  std::unique_ptr<CollectiveWatch> watch_;            // of several devices; outlives the lanes
-  std::vector<std::unique_ptr<StreamLane>> streams_;  // by lane number; of the host and the disk none
+  std::unique_ptr<OpGraphs> graphs_;                  // wraps the work; lanes submit to it
+  std::vector<cudaEvent_t> ends_;                     // ring by sequence: ends of ops on streams
+  std::unique_ptr<CollectiveWatch> watch_;            // with several devices; outlives the lanes
+  std::vector<std::unique_ptr<StreamLane>> streams_;  // by lane number; null for host and disk
 };
 
 Result<void> CudaLanes::start() {
@@ -122,8 +122,8 @@ Result<void> CudaLanes::start_lane(LaneId lane, std::vector<StreamLaneParts::Str
   return {};
 }
 
-// Those whose ops may be to blame for what a lane is told: of its device, and what all devices do together.
-// Compute first: copies seldom fail.
+// RETURNS: lanes whose ops may have caused the error that lane `told` received: lanes of its device, and
+// collectives of all devices. Compute comes first, because copies seldom fail.
 std::vector<LaneId> CudaLanes::suspected_lanes(LaneId told) const {
   std::vector<LaneId> lanes;
   if (told.kind != LaneKind::comm) {
@@ -136,7 +136,8 @@ std::vector<LaneId> CudaLanes::suspected_lanes(LaneId told) const {
   return lanes;
 }
 
-// A device that fails says so to whoever calls next, of any lane, and not what it was doing.
+// Lists suspected ops: a failing device reports to the next call of any lane, and does not say which op
+// failed.
 std::string CudaLanes::suspects(const Issue& told) const {
   std::vector<std::string> all;
   bool has_told = false;
@@ -152,10 +153,10 @@ std::string CudaLanes::suspects(const Issue& told) const {
   return all.size() > 1 ? text + ")" : text;
 }
 
-// After a failure an exchange may have begun of which nobody waits for the end.
+// After a failure an exchange may have begun that no thread waits for.
 void CudaLanes::stop() {
   if (parts_.collectives != nullptr && common_.board.failed()) parts_.collectives->abort();
-  for (const auto& lane : streams_)  // all before any is gone: each may name ops of the others
+  for (const auto& lane : streams_)  // stops all before destroying any: each may name ops of the others
     if (lane != nullptr) lane->stop();
 }
 

@@ -17,20 +17,20 @@ namespace tidepool {
 struct CudaLaneDevice {
   CudaDevice* device = nullptr;
   Kernels* kernels = nullptr;    // on device->compute()
-  Kernels* tuning = nullptr;     // CudaKernelsMade::tuning, or null
-  std::span<std::byte> numbers;  // of the device's memory, as gpu_reserved() says
+  Kernels* tuning = nullptr;     // CudaKernelsMade::tuning; may be null
+  std::span<std::byte> numbers;  // device memory, size as gpu_reserved() says
 };
 
-// Parts of which the lanes of GPUs are made.
-// REQUIRES: all of them outlive the executor.
+// Parts of the lanes of GPUs.
+// REQUIRES: all parts outlive the executor.
 struct CudaLanesParts {
   std::vector<CudaLaneDevice> devices;
-  Collectives* collectives = nullptr;  // between them; null: one device
-  Bytes graphs{};                      // of each device's memory, beside its arena, for graphs of ops
+  Collectives* collectives = nullptr;  // null: one device
+  Bytes graphs{};                      // memory of each device, beside its arena, for graphs of ops
 };
 
-// All must outlive the executor; the host's arena is pinned. Fails where the disk does not open, or CUDA
-// refuses.
+// REQUIRES: all arguments outlive the executor; the host's arena is pinned.
+// Errors: the disk does not open, or CUDA refuses.
 Result<std::unique_ptr<TrainingExecutor>> create_cuda_executor(const Plan&, const ModelGraph&, CorePool&,
                                                                const CudaLanesParts&, const ExecutorRequest&);
 

@@ -12,13 +12,14 @@
 namespace tidepool {
 
 struct CudaWorkDevice {
-  Kernels* kernels = nullptr;  // on its compute lane's stream
+  Kernels* kernels = nullptr;  // on the stream of its compute lane
   DeviceNumbers* numbers = nullptr;
 };
 
 class CudaWork final : public StreamWork {
  public:
-  // All must outlive it. `collectives`: of several devices; null: one.
+  // `collectives`: with several devices; null: one device.
+  // REQUIRES: all arguments outlive the object.
   CudaWork(ExecutorCommon&, std::vector<CudaWorkDevice>, Collectives*);
 
   Result<void> enqueue(const Issue&, u32 slot, cudaStream_t) override;

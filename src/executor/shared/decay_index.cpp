@@ -7,7 +7,7 @@
 namespace tidepool {
 namespace {
 
-// Cuts a window's tensors into runs of equal decay. Padding decays: zero stays zero.
+// Cuts a window's tensors into runs of equal decay. Padding decays too: zero stays zero.
 std::vector<DecaySegment> runs_of(const Window& window, const Chunk& chunk) {
   std::vector<DecaySegment> runs;
   const u64 begin = chunk.element_begin, end = begin + chunk.elements;

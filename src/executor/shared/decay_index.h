@@ -1,4 +1,4 @@
-// Runs of equal weight decay, per chunk set.
+// DecayIndex holds runs of equal weight decay, per chunk set.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// The seam between an executor and what its devices are made of: the lanes compute, h2d and d2h of each
-// device, and comm. All else is the executor's own.
+// DeviceLanes is the seam between an executor and its devices, on any hardware: the lanes compute, h2d and
+// d2h of each device, and comm. The executor does everything else.
 #pragma once
 
 #include <span>
@@ -9,27 +9,32 @@
 
 namespace tidepool {
 
-// The engine's thread calls everything here, but for result().
+// THREADS: the engine's thread calls everything here, except result().
 class DeviceLanes {
  public:
   virtual ~DeviceLanes() = default;
 
-  // As Executor::submit, after the op was entered in the book. REQUIRES: an op of these lanes.
+  // As Executor::submit, after the op was entered in the book.
+  // REQUIRES: an op of these lanes.
   virtual void submit(const Issue&, std::span<const u64> in_flight) = 0;
-  // Blocks until what the lanes hold has completed. Nothing is submitted from then on.
+  // Blocks until all ops of the lanes have completed.
+  // REQUIRES: nothing is submitted afterwards.
   virtual void stop() = 0;
 
-  // Any thread. REQUIRES: the `norm` of `step` has completed, at most two steps ago.
+  // REQUIRES: the `norm` of `step` has completed, at most two steps ago.
+  // THREADS: any thread may call.
   virtual StepResult result(u64 step) const = 0;
 
   // ---- at rest (no op in flight)
 
   virtual void set_loss_scale(const LossScale&) = 0;
-  // A forward, backward or gradient op to its end. Error: as of a step's op.
+  // Runs a forward, backward or gradient op to its end.
+  // Errors: as for a step's op.
   virtual Result<void> run_at_rest(const Issue&) = 0;
-  // The host may use frames of devices where they lie.
+  // RETURNS: true if the host can access frames of devices in place.
   virtual bool host_reaches_frames() const = 0;
-  // A piece of a chunk between its home on a device and the staging memory. Blocks. `lane`: h2d or d2h.
+  // Copies a piece of a chunk between its home on a device and the staging memory. Blocks. `lane`: h2d or
+  // d2h.
   virtual Result<void> copy_at_rest(ChunkId, LaneKind lane, std::span<std::byte> to,
                                     std::span<const std::byte> from) = 0;
 };

@@ -281,7 +281,7 @@ Result<void> DiskLanes::write_through_staging(ChunkId id, const Frame& frame,
   Result<void> result;
   for (u64 piece = 0; piece < pieces; ++piece) {
     const u64 at = piece * step;
-    // frees its half of the staging buffer
+    // Frees its half of the staging buffer.
     if (Result<void> ended = end_transfer(piece, id); !ended) result = ended;
     if (!result) break;
     const std::span<std::byte> bytes = half(piece, content.size() - at);

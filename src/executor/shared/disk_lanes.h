@@ -23,14 +23,16 @@ namespace tidepool {
 
 class DiskLanes {
  public:
-  // `common` must outlive the lanes. Fails where the disk does not open.
+  // REQUIRES: `common` outlives the lanes.
+  // Errors: the disk does not open.
   static Result<std::unique_ptr<DiskLanes>> create(ExecutorCommon&);
   ~DiskLanes();
   DiskLanes(const DiskLanes&) = delete;
   DiskLanes& operator=(const DiskLanes&) = delete;
 
-  // Counts useful bytes of completed ops; transfers at rest are not among them. REQUIRES: its lane holds
-  // fewer than disk_depth; engine's thread.
+  // Counts useful bytes of completed ops, without transfers at rest.
+  // REQUIRES: the lane holds fewer than disk_depth ops.
+  // THREADS: the engine's thread.
   void submit(const Issue&);
 
   // Number of extra tries of disk transfers.
@@ -38,7 +40,9 @@ class DiskLanes {
   // RETURNS: true if a transfer at rest has not come back; the destructor would wait for it.
   bool busy_at_rest();
 
-  // REQUIRES: at rest. Block. Errors: ErrorKind::io if the disk does not answer.
+  // Block.
+  // REQUIRES: at rest.
+  // Errors: ErrorKind::io if the disk does not answer.
   Result<void> read(ChunkId, const Frame&, std::span<std::byte> out);
   Result<void> clear(ChunkId, const Frame&);
   // Content in the host's arena is written from its place while the caller continues. Other content is

@@ -1,5 +1,5 @@
-// Everything that the lanes of one executor share, whatever its devices are made of: the request, the memory
-// behind frames, the ledger of chunks on disk, the board of completions, and what is counted.
+// ExecutorCommon is everything that the lanes of one executor share, on any hardware: the request, the memory
+// behind frames, the ledger of chunks on disk, the board of completions, and counters.
 #pragma once
 
 #include <functional>
@@ -23,21 +23,21 @@ namespace tidepool {
 
 struct ExecutorRequest {
   StepSource& source;               // outlives the executor
-  std::span<std::byte> host_arena;  // the frames of the host, and more
+  std::span<std::byte> host_arena;  // frames of the host, and more
   std::span<std::byte> staging;     // a multiple of 8 KiB, page-aligned: transfers at rest go through it; for
                                     // GPUs in the arena
   OpenDisk open_disk;               // empty: the plan uses no disk
   u32 disk_depth = 32;              // requests in flight per disk lane
-  u64 seed = 0;                     // of dropout
-  Nanos patience{1'000'000'000};    // how long wait() waits for a completion
-  Nanos rest_patience{300'000'000'000};  // how long a piece of a transfer at rest may take
+  u64 seed = 0;                     // seed of dropout
+  Nanos patience{1'000'000'000};    // timeout of wait() for a completion
+  Nanos rest_patience{300'000'000'000};  // timeout of one piece of a transfer at rest
   // Called by GPUs' executors once matrix products are tuned, before anything else starts. Empty: no-op.
   std::function<void()> products_tuned = {};
 };
 
 struct ExecutorCommon {
-  // `devices`: where each device's frames lie. The plan, graph, pool and all that the request names must
-  // outlive it.
+  // `devices`: memory of each device's frames.
+  // REQUIRES: the plan, the graph, the pool and everything in the request outlive the object.
   ExecutorCommon(const Plan&, const ModelGraph&, CorePool&, std::vector<std::span<std::byte>> devices,
                  const ExecutorRequest&);
   ExecutorCommon(const ExecutorCommon&) = delete;

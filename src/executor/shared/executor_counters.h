@@ -1,4 +1,4 @@
-// Counters of an executor since it was made: for reports.
+// ExecutorCounters counts the work of an executor since it was made, for reports.
 #pragma once
 
 #include <array>
@@ -7,15 +7,15 @@
 
 namespace tidepool {
 
-// THREADS: the engine's.
+// THREADS: the engine's thread.
 class ExecutorCounters {
  public:
   virtual ~ExecutorCounters() = default;
 
-  // Useful bytes so far, by what was really copied, read and written; the same between devices.
+  // Useful bytes really copied, read and written so far; the second function counts bytes between devices.
   virtual std::array<Bytes, link_count> moved() const = 0;
   virtual Bytes moved_between_devices() const = 0;
-  // Disk transfers, those at rest included, that took more than one go.
+  // Number of extra tries of disk transfers, those at rest included.
   virtual u64 io_retries() const = 0;
   // Highest frame end that an op used.
   virtual Bytes high_water(Tier) const = 0;

@@ -1,4 +1,4 @@
-// The host lane: batches and updates of chunk sets in host memory.
+// HostWork runs the host lane: batches, and updates of chunk sets in host memory.
 #pragma once
 
 #include "executor/shared/device_lanes.h"
@@ -9,7 +9,8 @@ namespace tidepool {
 
 class HostWork final : public LaneWork {
  public:
-  // Both must outlive it. The lanes are asked for a step's result with clipping only, after the step's norm.
+  // Asks the lanes for a step's result only with clipping, after the step's norm.
+  // REQUIRES: both arguments outlive the object.
   HostWork(ExecutorCommon& common, const DeviceLanes& lanes)
       : common_(common), lanes_(lanes), update_(common) {}
   Result<void> run(const Issue&) override;

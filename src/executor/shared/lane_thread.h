@@ -17,7 +17,8 @@ namespace tidepool {
 // lane never waits for the engine to wake up, shallow enough that an error stops the lane soon.
 inline constexpr u32 lane_depth = 8;
 
-// "tp-compute", of further devices "tp-compute1": 15 characters at most.
+// Names the first device's thread "tp-compute", further devices' "tp-compute1" and so on: 15 characters at
+// most.
 std::string lane_thread_name(LaneId);
 
 class LaneThread {

@@ -1,4 +1,4 @@
-// Counters of useful bytes, by what was really copied, read and written.
+// MovedBytes counts useful bytes that were really copied, read and written.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace tidepool {
 
-// THREADS: any.
+// THREADS: any thread may call.
 class MovedBytes {
  public:
   void add(LinkKind link, u64 bytes) {

@@ -1,4 +1,5 @@
-// The training state at rest, chunk by chunk in their homes: for checkpoints and weights.
+// StateAtRest accesses the training state at rest, chunk by chunk in their homes, for checkpoints and
+// weights.
 #pragma once
 
 #include <span>
@@ -10,24 +11,26 @@ namespace tidepool {
 
 inline constexpr u32 writes_at_rest_max = 16;
 
-// THREADS: the engine's. REQUIRES: at rest (no op in flight).
+// REQUIRES: at rest (no op in flight).
+// THREADS: the engine's thread.
 class StateAtRest {
  public:
   virtual ~StateAtRest() = default;
 
-  // The whole content of a persistent chunk in its home. Disk: checked against its checksum. Blocks.
+  // Reads the whole content of a persistent chunk from its home. Content from disk is verified by its
+  // checksum. Blocks.
   virtual Result<void> read_home(ChunkId, std::span<std::byte> out) = 0;
-  // A home on disk may be written while the caller goes on: `content` must stay as it is until
-  // end_write_home. Of up to writes_at_rest_max chunks at a time.
+  // Begins a write; a home on disk may be written while the caller continues.
+  // REQUIRES: `content` stays unchanged until end_write_home; at most writes_at_rest_max chunks at a time.
   virtual Result<void> begin_write_home(ChunkId, std::span<const std::byte> content) = 0;
   virtual Result<void> end_write_home(ChunkId) = 0;  // blocks
   Result<void> write_home(ChunkId id, std::span<const std::byte> content) {
     TRY(begin_write_home(id, content));
     return end_write_home(id);
   }
-  // Zeros, which are not written to a disk where its file system keeps note of them.
+  // Sets the home to zeros, without writing them to a disk if its file system can mark ranges as zero.
   virtual Result<void> clear_home(ChunkId) = 0;
-  // The home itself, to read and write; empty where the host cannot reach it (disk, a GPU's memory).
+  // RETURNS: the home itself, to read and write; empty if the host cannot reach it (disk, a GPU's memory).
   virtual std::span<std::byte> home_memory(ChunkId) const = 0;
 };
 

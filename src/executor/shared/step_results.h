@@ -1,5 +1,5 @@
-// Numbers that steps and evaluations come to, and what they begin with: for training, evaluation and
-// generation.
+// StepResults exchanges numbers with training, evaluation and generation: results of steps and evaluations,
+// and the loss scale that steps begin with.
 #pragma once
 
 #include <span>
@@ -8,16 +8,16 @@
 
 namespace tidepool {
 
-// The next evaluation's head also gives the logits of one row.
+// Asks the next evaluation's head for the logits of one row.
 struct LogitsRequest {
   u32 micro_batch = 0;
-  u32 row = 0;              // of [B * T]
-  std::span<float> logits;  // [V], in host memory; empty: none wanted
+  u32 row = 0;              // row of [B * T]
+  std::span<float> logits;  // [V], in host memory; empty: no request
 
   bool wants(u32 of_micro_batch) const { return !logits.empty() && micro_batch == of_micro_batch; }
 };
 
-// THREADS: the engine's.
+// THREADS: the engine's thread.
 class StepResults {
  public:
   virtual ~StepResults() = default;
@@ -27,11 +27,11 @@ class StepResults {
 
   // ---- at rest (no op in flight)
 
-  // Sets the scale of the next step's loss; it is 1 until then.
+  // Sets the loss scale of the next step; the initial scale is 1.
   virtual void set_loss_scale(const LossScale&) = 0;
-  // RETURNS: sums of the evaluation segments since the last call.
+  // Takes the sums of evaluation segments since the last call.
   virtual EvalResult take_eval() = 0;
-  // The next evaluations also write the logits of one row; an empty request ends that.
+  // Makes the next evaluations also write the logits of one row; an empty request ends that.
   virtual void request_logits(const LogitsRequest&) = 0;
 };
 

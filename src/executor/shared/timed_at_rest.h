@@ -1,4 +1,4 @@
-// Single ops and transfers at rest, to time them: for predictions.
+// TimedAtRest runs single ops and transfers at rest, to time them for predictions.
 #pragma once
 
 #include <span>
@@ -10,18 +10,22 @@ namespace tidepool {
 
 struct RawTransfer {
   DiskOp op{};
-  u64 offset = 0;               // on disk
+  u64 offset = 0;               // offset on disk
   std::span<std::byte> memory;  // in the host arena
 };
 
-// THREADS: the engine's. REQUIRES: at rest (no op in flight). Both block.
+// Both functions block.
+// REQUIRES: at rest (no op in flight).
+// THREADS: the engine's thread.
 class TimedAtRest {
  public:
   virtual ~TimedAtRest() = default;
 
-  // Runs one forward, backward or gradient op to its end, on whatever its frames hold. Error: as of a step's op.
+  // Runs one forward, backward or gradient op to its end, on any data in its frames.
+  // Errors: as for a step's op.
   virtual Result<void> run_at_rest(const Segment&, OpId) = 0;
-  // Frames between disk and memory with a full queue, unchecked. REQUIRES: a disk.
+  // Transfers frames between disk and memory with a full queue, unchecked.
+  // REQUIRES: a disk.
   virtual Result<void> transfer_raw(std::span<const RawTransfer>) = 0;
 };
 

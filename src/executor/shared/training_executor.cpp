@@ -25,7 +25,7 @@ Result<void> TrainingExecutor::start() {
   return {};
 }
 
-// The host's lane may follow ops of the devices', and asks their lanes for a step's result.
+// Devices' lanes stop first: the host lane may wait for their ops, and asks them for a step's result.
 TrainingExecutor::~TrainingExecutor() { lanes_->stop(); }
 
 void TrainingExecutor::submit(const Issue& issue, std::span<const u64> in_flight) {

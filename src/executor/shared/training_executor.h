@@ -1,6 +1,6 @@
-// The executor that holds a training state in real memory, behind one interface for each who asks: the
-// engine, checkpoints, reports, training and predictions. Host lane, disk lanes and homes are its own;
-// devices' lanes are whatever its devices are made of.
+// TrainingExecutor holds a training state in real memory, behind one interface for each user: the engine,
+// checkpoints, reports, training and predictions. It owns host lane, disk lanes and homes; devices' lanes
+// depend on the hardware.
 #pragma once
 
 #include <array>
@@ -20,14 +20,15 @@
 
 namespace tidepool {
 
-// The engine's thread calls everything here.
+// THREADS: the engine's thread calls everything here.
 class TrainingExecutor final : public Executor,
                                public StateAtRest,
                                public ExecutorCounters,
                                public StepResults,
                                public TimedAtRest {
  public:
-  // The lanes are made with `common`. Fails where the disk does not open.
+  // `lanes` were made with `common`.
+  // Errors: the disk does not open.
   static Result<std::unique_ptr<TrainingExecutor>> create(std::unique_ptr<ExecutorCommon> common,
                                                           std::unique_ptr<DeviceLanes> lanes);
   ~TrainingExecutor() override;  // waits for what was submitted
@@ -65,9 +66,9 @@ class TrainingExecutor final : public Executor,
     return disk_lanes_->transfer_raw(transfers);
   }
 
-  // Something was handed over and has not come back: the destructor would wait for it.
+  // RETURNS: true if submitted work has not come back; the destructor would wait for it.
   bool busy() const { return common_->book.busy() || disk_lanes_->busy_at_rest(); }
-  const Disk* disk() const { return disk_lanes_->disk(); }  // null: none
+  const Disk* disk() const { return disk_lanes_->disk(); }  // null: no disk
 
  private:
   TrainingExecutor(std::unique_ptr<ExecutorCommon> common, std::unique_ptr<DeviceLanes> lanes);

@@ -25,10 +25,10 @@ struct UpdateOperands {
 };
 UpdateOperands update_operands(const Plan&, const TierMemory&, const Issue&);
 
-// One per thread that updates: its scratch is its own.
+// One per updating thread, because each has its own scratch.
 class UpdateOp {
  public:
-  explicit UpdateOp(ExecutorCommon&);  // outlives it
+  explicit UpdateOp(ExecutorCommon&);  // REQUIRES: `common` outlives it
   void run(const Issue&, const AdamWScalars&);
 
  private:
