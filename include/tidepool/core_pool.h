@@ -43,7 +43,8 @@ class CorePool {
 // workers = 0: one worker per core of this process.
 Result<std::unique_ptr<CorePool>> create_core_pool(u32 workers, Bytes scratch_per_worker);
 
-// A copy that workers share is cut into pieces of this size.
+// Size of the pieces of a copy that workers share: small enough to share the cores fairly, and large enough
+// that handing a piece out (about 1 us) costs nothing: 1 MiB at 10 GB/s = 100 us.
 inline constexpr u64 copy_piece_bytes = mib;
 
 // parallel_for(pool, priority, count, [&](u32 task, u32 worker) {...})
