@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests. Without options: a release build and every suite; from scratch less than 15 minutes on 2
+# Runs the tests. Without options: a release build and every suite; from scratch about 15 minutes on 2
 # cores. --all, before a change lands: suites with all random cases, then the suites for which sanitizers
 # matter most, then all CUDA code if a toolkit is installed, and for CUDA 12's oldest GPU if its tools are
 # installed.

@@ -1,4 +1,4 @@
-// Llama, Mistral, Qwen2 and Qwen3: their tensors and the sizes of their layers.
+// Llama, Mistral, Qwen2, Qwen3 and Phi-3: their tensors and the sizes of their layers.
 #include <fmt/format.h>
 
 #include "model/layer_code.h"
