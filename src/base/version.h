@@ -8,4 +8,8 @@ namespace tidepool {
 std::string_view version();  // "0.1.0"
 std::string_view commit();   // of the sources, 12 hex digits; "unknown" if built without git
 
+// Called once, by main(): a commit in a library would link every program and test again after each commit.
+// `commit` must outlive the program.
+void set_commit(std::string_view commit);
+
 }  // namespace tidepool

@@ -8,6 +8,7 @@
 
 #include "base/process/out_of_memory.h"
 #include "base/result.h"
+#include "base/version.h"
 #include "cli/cli.h"
 #include "cli/standard_streams.h"
 #include "io/sudden_end.h"
@@ -46,6 +47,7 @@ void say_when_memory_ends() { tidepool::end_when_out_of_memory(tidepool::remove_
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` then fails with an error
   tidepool::fill_missing_streams();
+  tidepool::set_commit(TIDEPOOL_COMMIT);
 #ifdef TIDEPOOL_HAS_CUDA
   tidepool::register_cuda();
   tidepool::register_cuda_measurements();

@@ -145,6 +145,18 @@ TEST(Rooms, RoomsIncludeOnlyWhatStandsAboveThemInTheTable) {
   }
 }
 
+TEST(Rooms, EveryUnitTestIsInAFolderThatCMakeBuilds) {
+  static const std::regex call(R"(\ntidepool_unit_tests\(([a-z_]+))");
+  const Names built = all_matches(source_text("tests/CMakeLists.txt"), call);
+  ASSERT_FALSE(built.empty());
+  const std::filesystem::path unit = source_root() / "tests/unit";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(unit)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string folder = std::filesystem::relative(entry.path().parent_path(), unit).string();
+    EXPECT_TRUE(built.contains(folder)) << entry.path() << ": no test executable has this file";
+  }
+}
+
 TEST(Rooms, HaveFewFilesAndNoLongOnes) {
   std::map<std::string, size_t> files;  // by folder
   for (const auto& file : sources()) {
