@@ -152,7 +152,7 @@ class GpuCopyMeter final : public Meter {
  public:
   GpuCopyMeter(MeasuredDevice& device, const GpuMeterOptions& options)
       : device_(device), work_(options.work), timer_{device, options.now, options.slice_seconds} {
-    CHECK(device.memory().size() >= work_.host_memory().value &&
+    CHECK(device.memory().size() >= work_.memory().value &&
               device.host_memory().size() >= work_.host_memory().value,
           device.host_memory().size());
   }
@@ -170,12 +170,12 @@ class GpuCopyMeter final : public Meter {
 
  private:
   // Copies up and down in turns, so that both directions begin together. The memory of both directions never
-  // overlaps.
+  // overlaps, and lies behind the operands of the other measurements: a product of copied zeros is too fast.
   void copy(bool up, bool down) {
     const auto piece = [&](std::span<std::byte> memory, u32 i) {
       return memory.subspan(i * work_.piece.value, work_.piece.value);
     };
-    const auto host = device_.host_memory(), device = device_.memory();
+    const auto host = device_.host_memory(), device = device_.memory().last(work_.host_memory().value);
     for (u32 i = 0; i < work_.pieces; ++i) {
       if (up) device_.copy_h2d(piece(device, i), piece(host, i));
       if (down) device_.copy_d2h(piece(host, work_.pieces + i), piece(device, work_.pieces + i));
@@ -191,7 +191,7 @@ class GpuCopyMeter final : public Meter {
 
 Bytes GpuWork::memory() const {
   Places places;
-  return std::max(place(*this, nullptr, places), host_memory());
+  return place(*this, nullptr, places) + host_memory();
 }
 
 GpuWork work_within(GpuWork work, Bytes memory) {

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "probe/benches.h"
 #include "probe/gpu_meters.h"
 #include "tests/cuda/cuda_fixture.h"
@@ -67,6 +70,24 @@ TEST_F(MeasuredGpuTest, NumbersArrive) {
   device_->copy_d2h(host.subspan(64 * kib, 64 * kib), memory);
   ASSERT_TRUE(device_->wait());
   EXPECT_EQ(std::memcmp(host.data(), host.data() + 64 * kib, 64 * kib), 0);
+}
+
+// A GPU multiplies zeros faster, and the host's memory is mostly zeros.
+TEST_F(MeasuredGpuTest, CopiesLeaveTheOperandsOfProducts) {
+  const GpuMeterOptions options{.work = small_work(), .now = impatient_clock()};
+  ASSERT_TRUE(create_gpu_compute_meter(*device_, options));
+  const u64 bytes = 18 * kib;  // operands of the product: 12 KiB of fp32, 6 KiB of bf16
+  const auto operands = device_->memory().first(bytes), host = device_->host_memory();
+  const auto read = [&] {
+    device_->copy_d2h(host.first(bytes), operands);
+    EXPECT_TRUE(device_->wait());
+    return std::vector<std::byte>(host.begin(), host.begin() + bytes);
+  };
+  const std::vector<std::byte> before = read();
+  std::ranges::fill(host, std::byte{0});
+  Rates rates;
+  ASSERT_TRUE(create_gpu_copy_meter(*device_, options)->measure(rates));
+  EXPECT_EQ(read(), before);
 }
 
 TEST_F(MeasuredGpuTest, BenchmarksRun) {
