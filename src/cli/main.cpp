@@ -15,7 +15,6 @@
 
 #ifdef TIDEPOOL_HAS_CUDA
 #include "executor/cuda/cuda_devices.h"
-#include "probe/cuda/measured_gpu.h"
 #endif
 
 namespace {
@@ -50,7 +49,6 @@ int main(int argc, char** argv) {
   tidepool::set_commit(TIDEPOOL_COMMIT);
 #ifdef TIDEPOOL_HAS_CUDA
   tidepool::register_cuda();
-  tidepool::register_cuda_measurements();
 #endif
   return tidepool::flush_output(run(std::vector<std::string>(argv + 1, argv + argc)));
 }

@@ -3,13 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "executor/device.h"
 #include "executor/shared/training_executor.h"
 #include "io/arena.h"
-#include "kernels/kernels.h"
 #include "kernels/matmul/product_choices.h"
 #include "tidepool/model_graph.h"
 
@@ -40,21 +41,10 @@ class Devices {
   // REQUIRES: the devices outlive the executor.
   virtual Result<std::unique_ptr<TrainingExecutor>> create_executor(const ExecutorRequest&) = 0;
 
-  // ---- the first device, while no op is in flight: for measurements
-
-  virtual Kernels& kernels() = 0;
-  // Memory of the first device's frames. Kernels can access it; the host only if host_reaches_memory().
-  virtual std::span<std::byte> memory() = 0;
-  virtual bool host_reaches_memory() const = 0;
-  // Copies to the device and from the device at the same time; returns when both are done. Either may be
-  // empty.
-  // REQUIRES: the host's side lies in the executor's host arena.
-  // Errors: a GPU's error, with lane and bytes.
-  struct Copy {
-    std::span<std::byte> to;
-    std::span<const std::byte> from;
-  };
-  virtual Result<void> copy(const Copy& h2d, const Copy& d2h) = 0;
+  // The first device, for measurements at rest: its memory is that of the frames, and its host memory is the
+  // executor's host arena, empty before create_executor().
+  // REQUIRES: no op is in flight while the device is used.
+  virtual Device& first() = 0;
 };
 
 // Makes devices of arenas in host memory, with kernels on the pool's cores.
@@ -68,7 +58,16 @@ struct GpuFacts {
   std::string held_by;  // " python (1234) has 12.30 GiB.": other users of the GPU, as far as known
 };
 
-// GpuBackend drives GPUs; a program built with CUDA registers one.
+// GpuRequest asks for a GPU to measure.
+struct GpuRequest {
+  u32 gpu = 0;                                 // the driver's number
+  Bytes memory{};                              // of the device: a multiple of frame_alignment
+  std::span<std::byte> host_memory;            // whole pages, which are pinned; outlives the device
+  std::optional<AttentionToCome> attention{};  // attention that a library may compute
+};
+
+// GpuBackend is everything that the program asks of GPUs, to describe, run and measure them; a program built
+// with CUDA registers one.
 class GpuBackend {
  public:
   virtual ~GpuBackend() = default;
@@ -84,6 +83,9 @@ class GpuBackend {
   // RETURNS: why those of these GPUs that exist cannot compute in this precision; empty if they can.
   virtual std::string why_not_in(Precision, std::span<const u32> gpus) const = 0;
   virtual Result<std::unique_ptr<Devices>> take_devices(const DevicesRequest&) const = 0;
+  // RETURNS: the most memory that open() can give now. Starts the GPU.
+  virtual Result<Bytes> free_memory(u32 gpu) const = 0;
+  virtual Result<std::unique_ptr<MeasuredDevice>> open(const GpuRequest&) const = 0;
 };
 // Called at the start of a program, before anything asks for the backend.
 // REQUIRES: the backend lives as long as the program.

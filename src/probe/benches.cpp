@@ -5,6 +5,9 @@
 
 #include "base/check.h"
 #include "base/median.h"
+#include "probe/copies.h"
+#include "probe/fill_device.h"
+#include "probe/products.h"
 
 namespace tidepool {
 namespace {
@@ -111,19 +114,6 @@ AttentionArrays lay_out(const AttentionWork& work, Layout& layout) {
   return a;
 }
 
-Matmul square(const AttentionWork& work, Values at) {
-  const u32 side = work.peak_side;
-  const u64 elements = u64{side} * side;
-  return {.m = side,
-          .n = side,
-          .k = side,
-          .x = at,
-          .weight = at.at(elements),
-          .bias = {},
-          .y = at.at(2 * elements),
-          .dropout = {}};
-}
-
 }  // namespace
 
 double BenchRow::rate() const { return median(samples); }
@@ -200,7 +190,7 @@ Result<AttentionResult> bench_attention(MeasuredDevice& device, const AttentionW
   TRY(fill_device(device, bytes_of(a.qkv, 3 * row_elements), work.precision, 1.0f));
   TRY(fill_device(device, bytes_of(a.dout, row_elements), work.precision, 1.0f));
   TRY(fill_device(device, bytes_of(a.peak, 2 * u64{work.peak_side} * work.peak_side), work.precision, 0.5f));
-  device.tune([&](Kernels& kernels) { kernels.matmul(square(work, a.peak)); });
+  device.tune([&](Kernels& kernels) { kernels.matmul(square_product(work.peak_side, a.peak)); });
   Kernels& kernels = device.kernels();
   const auto forward = [&] {
     kernels.attention({.shape = work.shape, .qkv = a.qkv, .out = a.out, .lse = a.lse, .dropout = {}});
@@ -221,7 +211,7 @@ Result<AttentionResult> bench_attention(MeasuredDevice& device, const AttentionW
                       {work.backward_flops(), backward},
                       {work.forward_flops() + work.backward_flops(), [&] { forward(), backward(); }},
                       {2.0 * work.peak_side * work.peak_side * work.peak_side,
-                       [&] { kernels.matmul(square(work, a.peak)); }}}));
+                       [&] { kernels.matmul(square_product(work.peak_side, a.peak)); }}}));
   AttentionResult result{.peak = rows.back().rate()};
   rows.pop_back();
   for (BenchRow& row : rows) row.fraction = row.rate() / result.peak;
@@ -229,28 +219,22 @@ Result<AttentionResult> bench_attention(MeasuredDevice& device, const AttentionW
   return result;
 }
 
-Result<CopyResult> bench_copies(MeasuredDevice& device, Bytes plain, const std::vector<Bytes>& pieces,
+Result<CopyResult> bench_copies(Device& device, Bytes plain, const std::vector<Bytes>& pieces,
                                 const DeviceBenchOptions& options) {
   const auto host = device.host_memory(), memory = device.memory();
   CHECK(host.size() >= 2 * plain.value && memory.size() >= 2 * plain.value, host.size(), memory.size());
-  // The first halves go up, the second halves come down, piece by piece in turns.
-  const auto copy = [&, host, memory](Bytes piece, bool up, bool down) {
-    for (u64 at = 0; at < plain.value; at += piece.value) {
-      const u64 bytes = std::min(piece.value, plain.value - at);
-      if (up) device.copy_h2d(memory.subspan(at, bytes), host.subspan(at, bytes));
-      if (down)
-        device.copy_d2h(host.subspan(plain.value + at, bytes), memory.subspan(plain.value + at, bytes));
-    }
-  };
   std::vector<Bytes> sizes{plain};
   sizes.insert(sizes.end(), pieces.begin(), pieces.end());
   std::vector<BenchRow> rows;
   std::vector<std::pair<double, std::function<void()>>> calls;
   const double bytes = static_cast<double>(plain.value);
   for (const Bytes piece : sizes) {
-    calls.emplace_back(bytes, [&, piece] { copy(piece, true, false); });
-    calls.emplace_back(bytes, [&, piece] { copy(piece, false, true); });
-    calls.emplace_back(2 * bytes, [&, piece] { copy(piece, true, true); });
+    const auto copy = [&device, memory, work = CopyWork{plain, piece}](CopyWay way) {
+      return [=, &device] { issue_copies(device, memory, work, way); };
+    };
+    calls.emplace_back(bytes, copy(CopyWay::h2d));
+    calls.emplace_back(bytes, copy(CopyWay::d2h));
+    calls.emplace_back(2 * bytes, copy(CopyWay::both));
     for (const char* way : {"h2d", "d2h", "both"}) rows.push_back({.name = way});
   }
   TRY(measure_rounds({device, options.now, options.slice_seconds}, options.repetitions, rows, calls));

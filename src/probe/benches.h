@@ -4,8 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "executor/device.h"
+#include "probe/device_timer.h"
 #include "probe/gpu_meters.h"
-#include "probe/measured_device.h"
 
 namespace tidepool {
 
@@ -69,7 +70,7 @@ struct CopyResult {
   std::vector<Row> rows;
 };
 // Every row copies `plain` bytes each way, in pieces. Needs twice `plain` of memory on either side.
-Result<CopyResult> bench_copies(MeasuredDevice&, Bytes plain, const std::vector<Bytes>& pieces,
+Result<CopyResult> bench_copies(Device&, Bytes plain, const std::vector<Bytes>& pieces,
                                 const DeviceBenchOptions&);
 
 }  // namespace tidepool

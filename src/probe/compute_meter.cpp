@@ -2,15 +2,28 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "kernels/gradient/gradient.h"
 #include "machine/wake_up.h"
-#include "probe/layer_load.h"
+#include "model/blocks.h"
+#include "probe/device_layer.h"
 #include "probe/meter.h"
 #include "probe/products.h"
 #include "probe/timing.h"
 
 namespace tidepool {
 namespace {
+
+// About 30 GFLOP: a quarter of a second on two cores, and enough tasks for many cores.
+constexpr ModelConfig cores_layer{
+    .vocab_size = 256, .positions = 512, .width = 768, .layers = 1, .heads = 12};
+constexpr BatchShape cores_batch{.sequences = 1, .tokens = 512};
+
+ModelGraph cores_layer_graph() {
+  auto graph = build_model(cores_layer, Precision::bf16, cores_batch);
+  CHECK(graph.has_value());
+  return std::move(graph).value();
+}
 
 constexpr u64 gradient_bytes_per_element = 4 + 2;  // accumulator read, bf16 gradient written
 
@@ -39,15 +52,15 @@ class GradientLoad {
 
 class ComputeMeter final : public Meter {
  public:
-  ComputeMeter(std::unique_ptr<Kernels> kernels, CorePool& pool, const MeterOptions& options)
+  ComputeMeter(MeasuredDevice& cores, CorePool& pool, const MeterOptions& options)
       : options_(options),
-        kernels_(std::move(kernels)),
+        cores_(cores),
         gradient_(std::min<u64>(options.memory.value / 2, 128 * mib) / gradient_bytes_per_element, pool) {
     for (const Product& product : products) loads_.emplace_back(product);
   }
 
   Result<void> prepare() {
-    TRY_ASSIGN(layer_, LayerLoad::create(*kernels_));
+    TRY_ASSIGN(layer_, DeviceLayer::create(cores_, cores_layer_graph(), cores_.memory()));
     return {};
   }
 
@@ -69,15 +82,16 @@ class ComputeMeter final : public Meter {
   void measure_product(u32 i, Precision precision, Rates& rates) {
     const Product& product = products[i];
     rates.add(product_key(precision, i), fmt::format("product {}, {}", product.name, name(precision)),
-              SampleUnit::flops_per_s,
-              rate_of(product.flops(), options_.slice_seconds, [&] { loads_[i].run(*kernels_, precision); }));
+              SampleUnit::flops_per_s, rate_of(product.flops(), options_.slice_seconds, [&] {
+                loads_[i].run(cores_.kernels(), precision);
+              }));
   }
 
   const MeterOptions options_;
-  const std::unique_ptr<Kernels> kernels_;
+  MeasuredDevice& cores_;
   std::vector<ProductLoad> loads_;
   GradientLoad gradient_;
-  std::unique_ptr<LayerLoad> layer_;
+  std::unique_ptr<DeviceLayer> layer_;
 };
 
 }  // namespace
@@ -86,8 +100,13 @@ std::string product_key(Precision precision, u32 product) {
   return fmt::format("product.{}.{}", name(precision), product);
 }
 
-Result<std::unique_ptr<Meter>> create_compute_meter(CorePool& pool, const MeterOptions& options) {
-  auto meter = std::make_unique<ComputeMeter>(create_cpu_kernels(pool), pool, options);
+Bytes cores_layer_memory() { return DeviceLayer::bytes_of(cores_layer_graph()); }
+
+std::vector<KernelCost> cores_layer_costs() { return layer_costs(cores_layer_graph()); }
+
+Result<std::unique_ptr<Meter>> create_compute_meter(MeasuredDevice& cores, CorePool& pool,
+                                                    const MeterOptions& options) {
+  auto meter = std::make_unique<ComputeMeter>(cores, pool, options);
   TRY(meter->prepare());
   return std::unique_ptr<Meter>(std::move(meter));
 }

@@ -1,73 +1,63 @@
-#include <algorithm>
-#include <cstring>
 #include <thread>
 
+#include "base/check.h"
 #include "base/process/start_thread.h"
-#include "io/arena.h"
 #include "probe/meter.h"
 #include "probe/timing.h"
 
 namespace tidepool {
 namespace {
 
-constexpr u64 chunk_bytes_max = 64 * mib;
-
 class CopyMeter final : public Meter {
  public:
-  CopyMeter(CorePool& pool, const MeterOptions& options, std::unique_ptr<Arena> host,
-            std::unique_ptr<Arena> device)
-      : pool_(pool), options_(options), host_(std::move(host)), device_(std::move(device)) {}
+  CopyMeter(Device& device, const CopyMeterOptions& options)
+      : device_(device), work_(options.work), timer_{device, options.now, options.slice_seconds} {
+    CHECK(
+        device.memory().size() >= work_.memory().value && device.host_memory().size() >= work_.memory().value,
+        device.memory().size(), device.host_memory().size());
+  }
 
   Result<void> measure(Rates& rates) override {
-    rates.add("copies.h2d", "copies, host to device", SampleUnit::bytes_per_s, alone([&] { up(); }));
-    rates.add("copies.d2h", "copies, device to host", SampleUnit::bytes_per_s, alone([&] { down(); }));
-    TRY_ASSIGN(const double both_ways, both());
-    rates.add("copies.both", "both at once, sum", SampleUnit::bytes_per_s, both_ways);
+    TRY_ASSIGN(const double h2d, rate(CopyWay::h2d));
+    TRY_ASSIGN(const double d2h, rate(CopyWay::d2h));
+    TRY_ASSIGN(const double both, device_.facts().gpu ? rate(CopyWay::both) : both_on_cores());
+    rates.add("copies.h2d", "copies, host to device", SampleUnit::bytes_per_s, h2d);
+    rates.add("copies.d2h", "copies, device to host", SampleUnit::bytes_per_s, d2h);
+    rates.add("copies.both", "both at once, sum", SampleUnit::bytes_per_s, both);
     return {};
   }
 
  private:
-  u64 chunk_bytes() const { return host_->bytes().value / 2; }
-  // The first halves go up, the second halves down: copies at the same time never overlap in memory.
-  void up() { copy(host_->at(0), device_->at(0)); }
-  void down() { copy(device_->at(chunk_bytes()), host_->at(chunk_bytes())); }
+  double bytes() const { return static_cast<double>(work_.bytes.value); }
+  // The end of the memory: what products multiply lies at its beginning, and must not become the host's
+  // zeros.
+  void copy(CopyWay way) { issue_copies(device_, device_.memory().last(work_.memory().value), work_, way); }
 
-  void copy(const std::byte* from, std::byte* to) {
-    const u64 bytes = chunk_bytes();
-    parallel_for(pool_, Priority::high, static_cast<u32>(div_up(bytes, copy_piece_bytes)),
-                 [&](u32 piece, u32) {
-                   const u64 begin = piece * copy_piece_bytes;
-                   std::memcpy(to + begin, from + begin, std::min(copy_piece_bytes, bytes - begin));
-                 });
+  Result<double> rate(CopyWay way) {
+    return timer_.rate((way == CopyWay::both ? 2 : 1) * bytes(), [&] { copy(way); });
   }
 
-  template <class Fn>
-  double alone(Fn&& fn) {
-    return rate_of(static_cast<double>(chunk_bytes()), options_.slice_seconds, fn);
-  }
-
-  // Both lanes work for the same time, so their rates add up.
-  Result<double> both() {
-    double down_rate = 0;
-    TRY_ASSIGN(std::thread other, start_thread("tp-copy", [&] { down_rate = alone([&] { down(); }); }));
-    const double up_rate = alone([&] { up(); });
+  // A copy on cores blocks, so each way has a thread. Both work for the same time, so their rates add up.
+  Result<double> both_on_cores() {
+    const auto alone = [&](CopyWay way) {
+      return rate_of(bytes(), timer_.slice_seconds, [&] { copy(way); });
+    };
+    double down = 0;
+    TRY_ASSIGN(std::thread other, start_thread("tp-copy", [&] { down = alone(CopyWay::d2h); }));
+    const double up = alone(CopyWay::h2d);
     other.join();
-    return up_rate + down_rate;
+    return up + down;
   }
 
-  CorePool& pool_;
-  const MeterOptions options_;
-  const std::unique_ptr<Arena> host_, device_;
+  Device& device_;
+  const CopyWork work_;
+  const DeviceTimer timer_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Meter>> create_copy_meter(CorePool& pool, const MeterOptions& options) {
-  const u64 bytes = 2 * std::min(chunk_bytes_max, round_up(options.memory.value / 4, frame_alignment));
-  TRY_ASSIGN(auto host, Arena::create({.name = "probe", .bytes = Bytes{bytes}, .pool = &pool}));
-  TRY_ASSIGN(auto device, Arena::create({.name = "probe", .bytes = Bytes{bytes}, .pool = &pool}));
-  return std::unique_ptr<Meter>(
-      std::make_unique<CopyMeter>(pool, options, std::move(host), std::move(device)));
+std::unique_ptr<Meter> create_copy_meter(Device& device, const CopyMeterOptions& options) {
+  return std::make_unique<CopyMeter>(device, options);
 }
 
 }  // namespace tidepool

@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <cstring>
 #include <functional>
+#include <utility>
 
 #include "base/check.h"
 #include "model/block_layouts.h"
 #include "model/blocks.h"
-#include "probe/gpu_layer.h"
+#include "probe/device_layer.h"
+#include "probe/fill_device.h"
 
 namespace tidepool {
 namespace {
@@ -37,14 +39,21 @@ ProductSizes product_sizes(const GpuWork& work) {
   return most;
 }
 
+// AdamNumbers is the input of AdamW beside the chunk's arrays: those of an arbitrary step, and the whole
+// chunk decays.
+struct AdamNumbers {
+  AdamWScalars scalars;
+  DecaySegment whole;
+};
+
 // Parts of the device's memory, one after the other.
 struct Places {
-  std::span<std::byte> fp32_inputs, bf16_inputs, result, layer, gradient, adam;
+  std::span<std::byte> fp32_inputs, bf16_inputs, result, layer, gradient, adam, adam_numbers;
 };
 Bytes place(const GpuWork& work, std::byte* memory, Places& places) {
   const ProductSizes products = product_sizes(work);
-  const Bytes layer = std::max(GpuLayer::bytes_of(layer_graph(work, Precision::fp32)),
-                               GpuLayer::bytes_of(layer_graph(work, Precision::bf16)));
+  const Bytes layer = std::max(DeviceLayer::bytes_of(layer_graph(work, Precision::fp32)),
+                               DeviceLayer::bytes_of(layer_graph(work, Precision::bf16)));
   u64 end = 0;
   const auto take = [&](u64 bytes) {
     const u64 begin = end;
@@ -57,6 +66,7 @@ Bytes place(const GpuWork& work, std::byte* memory, Places& places) {
   places.layer = take(layer.value);
   places.gradient = take(gradient_bytes * work.elements);
   places.adam = take(adam_held_bytes * work.elements);
+  places.adam_numbers = take(sizeof(AdamNumbers));
   return Bytes{end};
 }
 
@@ -75,8 +85,9 @@ class GpuComputeMeter final : public Meter {
       TRY(fill_device(device_, inputs(precision), precision, 0.5f));
     TRY(fill_device(device_, places_.gradient, Precision::fp32, 0.5f));
     TRY(fill_device(device_, places_.adam, Precision::bf16, 0.5f));
-    TRY_ASSIGN(layer_, GpuLayer::create(device_, layer_graph(work_, layer_precision(device_.facts())),
-                                        places_.layer));
+    TRY(bring_adam_numbers());
+    TRY_ASSIGN(layer_, DeviceLayer::create(device_, layer_graph(work_, layer_precision(device_.facts())),
+                                           places_.layer));
     return {};
   }
 
@@ -130,14 +141,24 @@ class GpuComputeMeter final : public Meter {
                             elements);
   }
 
+  Result<void> bring_adam_numbers() {
+    const AdamNumbers numbers{.scalars = adamw_scalars({.learning_rate = 1e-3}, 100, 1.0, 1.0),
+                              .whole = {0, work_.elements, true}};
+    const std::span<std::byte> host = device_.host_memory().first(sizeof numbers);
+    std::memcpy(host.data(), &numbers, sizeof numbers);
+    device_.copy_h2d(places_.adam_numbers, host);
+    return device_.wait();
+  }
+
   void adamw() {
     std::byte* at = places_.adam.data();
     const auto take = [&](u64 width) { return std::exchange(at, at + width * work_.elements); };
-    AdamWChunk chunk{.elements = work_.elements};
+    const auto* numbers = reinterpret_cast<const AdamNumbers*>(places_.adam_numbers.data());
+    AdamWChunk chunk{.elements = work_.elements, .segments = {&numbers->whole, 1}};
     chunk.momentum = reinterpret_cast<float*>(take(4));
     chunk.variance = reinterpret_cast<float*>(take(4));
     chunk.grad = take(2), chunk.param = take(2), chunk.master = take(2);
-    device_.adamw(chunk, Precision::bf16);
+    device_.adamw(chunk, Precision::bf16, &numbers->scalars);
   }
 
   MeasuredDevice& device_;
@@ -145,46 +166,7 @@ class GpuComputeMeter final : public Meter {
   const DeviceTimer timer_;
   std::vector<Precision> precisions_{Precision::fp32};
   Places places_;
-  std::unique_ptr<GpuLayer> layer_;
-};
-
-class GpuCopyMeter final : public Meter {
- public:
-  GpuCopyMeter(MeasuredDevice& device, const GpuMeterOptions& options)
-      : device_(device), work_(options.work), timer_{device, options.now, options.slice_seconds} {
-    CHECK(device.memory().size() >= work_.memory().value &&
-              device.host_memory().size() >= work_.host_memory().value,
-          device.host_memory().size());
-  }
-
-  Result<void> measure(Rates& rates) override {
-    const double bytes = static_cast<double>(work_.piece.value * work_.pieces);
-    TRY_ASSIGN(const double h2d, timer_.rate(bytes, [&] { copy(true, false); }));
-    TRY_ASSIGN(const double d2h, timer_.rate(bytes, [&] { copy(false, true); }));
-    TRY_ASSIGN(const double both, timer_.rate(2 * bytes, [&] { copy(true, true); }));
-    rates.add("copies.h2d", "copies, host to device", SampleUnit::bytes_per_s, h2d);
-    rates.add("copies.d2h", "copies, device to host", SampleUnit::bytes_per_s, d2h);
-    rates.add("copies.both", "both at once, sum", SampleUnit::bytes_per_s, both);
-    return {};
-  }
-
- private:
-  // Copies up and down in turns, so that both directions begin together. The memory of both directions never
-  // overlaps, and lies behind the operands of the other measurements: a product of copied zeros is too fast.
-  void copy(bool up, bool down) {
-    const auto piece = [&](std::span<std::byte> memory, u32 i) {
-      return memory.subspan(i * work_.piece.value, work_.piece.value);
-    };
-    const auto host = device_.host_memory(), device = device_.memory().last(work_.host_memory().value);
-    for (u32 i = 0; i < work_.pieces; ++i) {
-      if (up) device_.copy_h2d(piece(device, i), piece(host, i));
-      if (down) device_.copy_d2h(piece(host, work_.pieces + i), piece(device, work_.pieces + i));
-    }
-  }
-
-  MeasuredDevice& device_;
-  const GpuWork work_;
-  const DeviceTimer timer_;
+  std::unique_ptr<DeviceLayer> layer_;
 };
 
 }  // namespace
@@ -203,7 +185,8 @@ GpuWork work_within(GpuWork work, Bytes memory) {
     if (work.layer.heads > 2) work.layer.heads /= 2, work.layer.width /= 2;
     work.batch.tokens = std::max(tokens_least, work.batch.tokens / 2);
     work.elements /= 2;
-    work.piece = Bytes{std::max(mib, work.piece.value / 2)};
+    work.copies.piece = Bytes{std::max(mib, work.copies.piece.value / 2)};
+    work.copies.bytes = Bytes{std::max(2 * mib, work.copies.bytes.value / 2)};
   }
   return work;
 }
@@ -213,12 +196,7 @@ std::optional<AttentionToCome> GpuWork::attention() const {
 }
 
 std::vector<KernelCost> layer_costs(const GpuWork& work, Precision precision) {
-  const ModelGraph graph = layer_graph(work, precision);
-  const Block& block = graph.blocks[1];
-  std::vector<KernelCost> out = block.forward_kernels;
-  out.insert(out.end(), block.backward_kernels.begin(), block.backward_kernels.end());
-  out.insert(out.end(), block.recompute_kernels.begin(), block.recompute_kernels.end());
-  return out;
+  return layer_costs(layer_graph(work, precision));
 }
 
 Result<std::unique_ptr<Meter>> create_gpu_compute_meter(MeasuredDevice& device,
@@ -226,10 +204,6 @@ Result<std::unique_ptr<Meter>> create_gpu_compute_meter(MeasuredDevice& device,
   auto meter = std::make_unique<GpuComputeMeter>(device, options);
   TRY(meter->prepare());
   return std::unique_ptr<Meter>(std::move(meter));
-}
-
-std::unique_ptr<Meter> create_gpu_copy_meter(MeasuredDevice& device, const GpuMeterOptions& options) {
-  return std::make_unique<GpuCopyMeter>(device, options);
 }
 
 }  // namespace tidepool

@@ -4,7 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "probe/measured_device.h"
+#include "executor/device.h"
+#include "probe/copies.h"
+#include "probe/device_timer.h"
 #include "probe/meter.h"
 #include "tidepool/model_graph.h"
 
@@ -24,11 +26,10 @@ struct GpuWork {
   ModelConfig layer{.vocab_size = 256, .positions = 2048, .width = 4096, .layers = 1, .heads = 32};
   BatchShape batch{.sequences = 1, .tokens = 2048};
   u64 elements = 64 * mib;  // of a finished gradient, and of a chunk set that Adam updates
-  Bytes piece{64 * mib};    // a chunk: one copy, as a run issues it
-  u32 pieces = 2;           // per direction
+  CopyWork copies{.bytes = Bytes{128 * mib}, .piece = Bytes{64 * mib}};  // pieces as runs copy chunks
 
-  Bytes memory() const;  // on the GPU
-  Bytes host_memory() const { return piece * (2 * pieces); }
+  Bytes memory() const;  // on the GPU: copies have the end of it
+  Bytes host_memory() const { return copies.memory(); }
   // Attention of the layer, in bf16.
   std::optional<AttentionToCome> attention() const;
 };
@@ -43,20 +44,13 @@ struct GpuMeterOptions {
 
 // Measures large products in each precision that the GPU has, a layer's forward and backward with recompute,
 // the kernel that finishes gradients, Adam on the GPU, and a kernel too small to count.
-// REQUIRES: device.memory() holds work.memory(), and device.host_memory() holds work.host_memory(); the
-// device outlives the meter.
-// Keys:
+// REQUIRES: device.memory() holds work.memory(), and host_memory() is not empty; the device outlives the
+// meter. Keys:
 //   product_key(...), layer_key, device.memory_rate, device.adam, launch_key
 Result<std::unique_ptr<Meter>> create_gpu_compute_meter(MeasuredDevice&, const GpuMeterOptions&);
 
-// Copies chunks between pinned memory and the GPU: each way alone, and both at once, as many bytes up as
-// down.
-// Keys:
-//   copies.h2d, copies.d2h, copies.both
-std::unique_ptr<Meter> create_gpu_copy_meter(MeasuredDevice&, const GpuMeterOptions&);
-
 // Precision in which the layer computes: bf16 if the GPU has it, else fp32.
-inline Precision layer_precision(const MeasuredFacts& f) {
+inline Precision layer_precision(const DeviceFacts& f) {
   return f.has_bf16 ? Precision::bf16 : Precision::fp32;
 }
 std::vector<KernelCost> layer_costs(const GpuWork&, Precision);

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "probe/layer_load.h"
-#include "probe/measured_device.h"
+#include "executor/device.h"
+#include "probe/meter.h"
 #include "probe/rates.h"
 #include "tidepool/machine.h"
 
@@ -17,10 +17,10 @@ struct MachineFacts {
   std::string cpu;
   u32 cores = 1;
   u32 numa_nodes = 1;
-  Bytes memory{};                                 // of the machine, or of the cgroup if that is less
-  Bytes disk_free{};                              // where the disk was measured
-  std::optional<MeasuredFacts> gpu;               // none: the device is the CPU's cores and memory
-  std::vector<KernelCost> layer = layer_costs();  // kernels of the layer that layer_key measures
+  Bytes memory{};                                       // of the machine, or of the cgroup if that is less
+  Bytes disk_free{};                                    // where the disk was measured
+  std::optional<DeviceFacts> gpu;                       // none: the device is the CPU's cores and memory
+  std::vector<KernelCost> layer = cores_layer_costs();  // kernels of the layer that layer_key measures
   Precision layer_precision = Precision::bf16;
 };
 

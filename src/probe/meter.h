@@ -3,10 +3,15 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include "executor/device.h"
+#include "probe/copies.h"
+#include "probe/device_timer.h"
 #include "probe/rates.h"
 #include "tidepool/chunk.h"
 #include "tidepool/core_pool.h"
+#include "tidepool/kernel_cost.h"
 
 namespace tidepool {
 
@@ -24,20 +29,30 @@ struct MeterOptions {
 
 // Measures matrix products in fp32 and bf16 as blocks use them, a layer's forward and backward with
 // recompute, the kernel that finishes gradients, and the wake-up of a sleeping thread.
-// REQUIRES: a pool with kernel_scratch_per_worker, which outlives the meter.
+// REQUIRES: the device is made of the pool's cores, and the beginning of its memory, cores_layer_memory(), is
+// the meter's; both outlive the meter.
 // Keys:
 //   product_key(...), layer_key, device.memory_rate, wake_up_key
-Result<std::unique_ptr<Meter>> create_compute_meter(CorePool&, const MeterOptions&);
+Result<std::unique_ptr<Meter>> create_compute_meter(MeasuredDevice& cores, CorePool&, const MeterOptions&);
+Bytes cores_layer_memory();
+std::vector<KernelCost> cores_layer_costs();  // kernels of the layer that layer_key measures
 
 // Measures scaling in place, AdamW of bf16 with checksums, checksums alone.
 // Keys:
 //   host.memory_rate, host.adam, host.checksum
 Result<std::unique_ptr<Meter>> create_memory_meter(CorePool&, const MeterOptions&);
 
-// Measures copies from memory to memory, as the cpu executor copies: each way alone, both ways at once.
-// Keys:
+struct CopyMeterOptions {
+  CopyWork work;
+  Clock now = steady_clock();
+  double slice_seconds = 0.02;
+};
+
+// Measures copies between the host and the device: each way alone, and both at once, as many bytes up as
+// down. REQUIRES: the end of device.memory() and the beginning of host_memory(), work.memory() each, are the
+// meter's while it measures; the device outlives it. Keys:
 //   copies.h2d, copies.d2h, copies.both
-Result<std::unique_ptr<Meter>> create_copy_meter(CorePool&, const MeterOptions&);
+std::unique_ptr<Meter> create_copy_meter(Device&, const CopyMeterOptions&);
 
 // Keys of samples that are not themselves rates of the machine file.
 inline constexpr std::string_view layer_key = "layer";

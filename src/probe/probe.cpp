@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/steady_seconds.h"
+#include "executor/cpu/cores_device.h"
+#include "executor/devices.h"
 #include "io/memory_limits.h"
 #include "kernels/kernels.h"
 #include "machine/gpu_headroom.h"
@@ -25,7 +27,8 @@ constexpr u32 rounds_min = 3, rounds_max = 15;
 constexpr u32 point_passes_max = 5;
 constexpr double points_share = 0.25;  // of the time
 constexpr Bytes meter_memory_min{64 * mib}, meter_memory_max{1 * gib};
-constexpr u64 memory_share = 16;  // each meter gets one part in this many of the available memory
+constexpr u64 copied_bytes_max = 64 * mib;  // on cores, each way
+constexpr u64 memory_share = 16;            // each meter gets one part in this many of the available memory
 
 Error interrupted() { return {ErrorKind::interrupted, "stopped before it was done"}; }
 
@@ -59,8 +62,10 @@ class Probe {
     return std::max(wanted, meter_memory_min);
   }
   Result<std::unique_ptr<Meter>> open_disk();
-  Result<void> create_meters(const MeterOptions&);
-  Result<void> create_gpu_meters(double slice_seconds);
+  Result<void> create_cores_meters(const MeterOptions&);
+  Result<void> create_gpu_meters(const MeterOptions&);
+  Result<void> add(Result<std::unique_ptr<Meter>>);
+  Result<void> take_host_memory(Bytes);
   Result<void> measure_rounds();
   Result<void> measure_round(Rates&);
   Result<void> measure_points();
@@ -69,8 +74,9 @@ class Probe {
   const ProbeHooks hooks_;
   const double begin_;
   MachineFacts facts_;
-  std::unique_ptr<CorePool> pool_;       // outlives the meters
-  std::unique_ptr<MeasuredDevice> gpu_;  // outlives the meters
+  std::unique_ptr<CorePool> pool_;  // outlives what follows, as does each of these
+  std::unique_ptr<Arena> host_;
+  std::unique_ptr<MeasuredDevice> device_;
   std::vector<std::unique_ptr<Meter>> meters_;
   DiskMeter* disk_ = nullptr;  // one of the meters
   ProbeResult out_;
@@ -94,47 +100,55 @@ Result<void> Probe::prepare() {
   const MeterOptions meter{.slice_seconds = std::clamp(options_.seconds / 2000, 0.005, 0.02),
                            .memory = meter_memory(limits.available)};
   TRY(check_memory(limits, meter.memory * 3));
-  if (options_.gpu) TRY(create_gpu_meters(meter.slice_seconds));
-  TRY(create_meters(meter));
+  TRY(options_.gpu ? create_gpu_meters(meter) : create_cores_meters(meter));
   if (disk != nullptr) meters_.push_back(std::move(disk));
   std::error_code unused;
-  if (measured_gpus() == nullptr && std::filesystem::exists("/proc/driver/nvidia/version", unused))
+  if (gpu_backend() == nullptr && std::filesystem::exists("/proc/driver/nvidia/version", unused))
     out_.notes +=
         "An NVIDIA driver is there, but this build computes on the CPU: the device measured is the CPU.\n";
   return {};
 }
 
-// With a GPU, the GPU computes and copies; on the host only memory, Adam and checksums are measured.
-Result<void> Probe::create_meters(const MeterOptions& options) {
-  std::vector creators{create_memory_meter};
-  if (!gpu_) creators = {create_compute_meter, create_memory_meter, create_copy_meter};
-  for (const auto create : creators) {
-    TRY_ASSIGN(auto made, create(*pool_, options));
-    meters_.push_back(std::move(made));
-    say("preparing");
-    if (stopped()) return interrupted();
-  }
+Result<void> Probe::add(Result<std::unique_ptr<Meter>> meter) {
+  TRY_ASSIGN(auto made, std::move(meter));
+  meters_.push_back(std::move(made));
+  say("preparing");
+  return stopped() ? interrupted() : Result<void>();
+}
+
+Result<void> Probe::take_host_memory(Bytes bytes) {
+  TRY_ASSIGN(host_, Arena::create({.name = "host", .bytes = bytes, .pool = pool_.get()}));
   return {};
 }
 
-Result<void> Probe::create_gpu_meters(double slice_seconds) {
+Result<void> Probe::create_cores_meters(const MeterOptions& options) {
+  const Bytes chunk{std::min(copied_bytes_max, round_up(options.memory.value / 4, frame_alignment))};
+  const CopyWork copies{.bytes = chunk, .piece = chunk};
+  TRY(take_host_memory(copies.memory()));
+  TRY_ASSIGN(device_, open_cores(*pool_, cores_layer_memory() + copies.memory(), host_->memory()));
+  TRY(add(create_compute_meter(*device_, *pool_, options)));
+  TRY(add(create_memory_meter(*pool_, options)));
+  return add(create_copy_meter(*device_, {.work = copies, .slice_seconds = options.slice_seconds}));
+}
+
+// The GPU computes and copies; on the host only memory, Adam and checksums are measured.
+Result<void> Probe::create_gpu_meters(const MeterOptions& options) {
   say("preparing the GPU");
-  TRY_ASSIGN(const Bytes free, measured_gpus()->free_memory(*options_.gpu));
+  TRY_ASSIGN(const Bytes free, gpu_backend()->free_memory(*options_.gpu));
   const Bytes beside = gpu_headroom({}, 1).total();  // must be free when the GPU is opened
   const GpuMeterOptions meter{.work = work_within({}, free > beside ? free - beside : Bytes{0}),
-                              .slice_seconds = slice_seconds};
-  TRY_ASSIGN(gpu_, measured_gpus()->open({.index = *options_.gpu,
-                                          .memory = meter.work.memory(),
-                                          .host_memory = meter.work.host_memory(),
-                                          .pool = *pool_,
-                                          .attention = meter.work.attention()}));
-  facts_.gpu = gpu_->facts();
+                              .slice_seconds = options.slice_seconds};
+  TRY(take_host_memory(meter.work.host_memory()));
+  TRY_ASSIGN(device_, gpu_backend()->open({.gpu = *options_.gpu,
+                                           .memory = meter.work.memory(),
+                                           .host_memory = host_->memory(),
+                                           .attention = meter.work.attention()}));
+  facts_.gpu = device_->facts();
   facts_.layer_precision = layer_precision(*facts_.gpu);
   facts_.layer = layer_costs(meter.work, facts_.layer_precision);
-  TRY_ASSIGN(auto compute, create_gpu_compute_meter(*gpu_, meter));
-  meters_.push_back(std::move(compute));
-  meters_.push_back(create_gpu_copy_meter(*gpu_, meter));
-  return {};
+  TRY(add(create_gpu_compute_meter(*device_, meter)));
+  TRY(add(create_copy_meter(*device_, {.work = meter.work.copies, .slice_seconds = meter.slice_seconds})));
+  return add(create_memory_meter(*pool_, options));
 }
 
 Result<std::unique_ptr<Meter>> Probe::open_disk() {

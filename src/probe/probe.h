@@ -18,7 +18,7 @@ struct ProbeOptions {
   double seconds = 40;         // approximately; a few rounds are measured in any case
   u32 threads = 0;             // 0: all cores of this process
   DiskBackend backend = DiskBackend::automatic;
-  std::optional<u32> gpu;  // REQUIRES: measured_gpus() has it. None: the CPU is the device
+  std::optional<u32> gpu;  // REQUIRES: gpu_backend() can use it. None: the CPU is the device
 };
 
 struct ProbeHooks {

@@ -24,4 +24,16 @@ void ProductLoad::run(Kernels& kernels, Precision precision) {
                   .dropout = {}});
 }
 
+Matmul square_product(u32 side, Values at) {
+  const u64 elements = u64{side} * side;
+  return {.m = side,
+          .n = side,
+          .k = side,
+          .x = at,
+          .weight = at.at(elements),
+          .bias = {},
+          .y = at.at(2 * elements),
+          .dropout = {}};
+}
+
 }  // namespace tidepool

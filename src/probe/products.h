@@ -29,4 +29,7 @@ class ProductLoad {
   std::vector<u16> half_weight_;       // [K, N], bf16
 };
 
+// The product of two matrices [side, side] that lie side by side; the result lies behind them.
+Matmul square_product(u32 side, Values at);
+
 }  // namespace tidepool

@@ -178,7 +178,8 @@ void Session::make_state_store() {
     if (bytes.value == 0) continue;
     std::vector<std::span<std::byte>>& slot = staging[i % staging.size()];
     if (tier) {
-      slot.push_back((*tier == Tier::host ? host_memory() : devices_->memory()).subspan(offset, bytes.value));
+      const std::span<std::byte> memory = *tier == Tier::host ? host_memory() : devices_->first().memory();
+      slot.push_back(memory.subspan(offset, bytes.value));
     } else if (slot.empty()) {
       own_staging_[i].resize(bytes.value);
       ledger_.take("checkpoint staging", bytes);

@@ -238,15 +238,19 @@ class EmulatedFaultAtRest : public EmulatedFault {
 
 TEST_F(EmulatedFaultAtRest, Copies) {
   open(HomePolicy::host);
-  const auto host = session_->host_memory(), device = session_->devices().memory();
-  const Devices::Copy h2d{device.subspan(0, mib), host.subspan(0, mib)};
-  const Devices::Copy d2h{host.subspan(mib, mib / 2), device.subspan(mib, mib / 2)};
+  Device& device = session_->devices().first();
+  const auto host = device.host_memory(), memory = device.memory();
+  const auto up = [&] { device.copy_h2d(memory.subspan(0, mib), host.subspan(0, mib)); };
+  const auto down = [&] { device.copy_d2h(host.subspan(mib, mib / 2), memory.subspan(mib, mib / 2)); };
   break_next(cudaErrorECCUncorrectable);
-  expect(session_->devices().copy(h2d, {}),
-         {"cuda:0 h2d", "1.00 MiB", "cudaErrorECCUncorrectable", "resume"});
+  up();
+  expect(device.wait(), {"cuda:0 h2d", "1.00 MiB", "cudaErrorECCUncorrectable", "resume"});
   break_next(cudaErrorIllegalAddress);
-  expect(session_->devices().copy({}, d2h), {"cuda:0 d2h", "0.50 MiB", "cudaErrorIllegalAddress"});
-  EXPECT_TRUE(session_->devices().copy(h2d, d2h));
+  down();
+  expect(device.wait(), {"cuda:0 d2h", "0.50 MiB", "cudaErrorIllegalAddress"});
+  up();
+  down();
+  EXPECT_TRUE(device.wait());
 }
 
 TEST_F(EmulatedFaultAtRest, OpsThatAreTimed) {
@@ -276,8 +280,8 @@ TEST_F(EmulatedFaultAtRest, WhatIsTimedBeforeTheFirstStepVaries) {
 
 TEST_F(EmulatedFaultAtRest, KernelsThatAreTimed) {
   open(HomePolicy::host);
-  Kernels& kernels = session_->devices().kernels();
-  float* const memory = reinterpret_cast<float*>(session_->devices().memory().data());
+  Kernels& kernels = session_->devices().first().kernels();
+  float* const memory = reinterpret_cast<float*>(session_->devices().first().memory().data());
   break_next(cudaErrorECCUncorrectable);
   kernels.zero(memory, 64);
   expect(kernels.finish(), {"kernels", "cudaErrorECCUncorrectable"});

@@ -5,13 +5,12 @@
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_devices.h"
 #include "executor/cuda/gpu_processes.h"
+#include "executor/devices.h"
 #include "fit/alternatives.h"
 #include "fit/executor_choice.h"
 #include "fit/plan_inputs.h"
 #include "inference/evaluate.h"
 #include "inference/generate.h"
-#include "probe/cuda/measured_gpu.h"
-#include "probe/measured_device.h"
 #include "tests/support/gpu_config.h"
 
 namespace tidepool {
@@ -28,7 +27,6 @@ class EmulatedGpus : public ::testing::Test {
   EmulatedGpus() {
     emulated_cuda::reset();
     register_cuda();
-    register_cuda_measurements();
   }
   const TrainDir dir_;
 };
@@ -153,7 +151,7 @@ TEST_F(EmulatedHolders, InAContainerAreThoseBeforeOurselves) {
 
 // The emulation stops the process if a context exists before the way of waiting is chosen.
 TEST_F(EmulatedGpus, AreAskedForFreeMemoryOnceTheyAreStarted) {
-  ASSERT_TRUE(measured_gpus()->free_memory(0));
+  ASSERT_TRUE(gpu_backend()->free_memory(0));
   EXPECT_TRUE(CudaDevice::open({.frames = Bytes{mib}}));
 }
 

@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "probe/measured_device.h"
+#include "executor/device.h"
+#include "probe/device_timer.h"
 
 namespace tidepool::test {
 
@@ -20,7 +21,7 @@ struct FakeRates {
 
 class FakeDevice final : public MeasuredDevice {
  public:
-  FakeDevice(const FakeRates& rates, const MeasuredFacts& facts, Bytes memory, Bytes host_memory)
+  FakeDevice(const FakeRates& rates, const DeviceFacts& facts, Bytes memory, Bytes host_memory)
       : rates_(rates), facts_(facts), memory_(memory.value), host_(host_memory.value), kernels_(*this) {}
 
   // RETURNS: a clock that only the device's work advances.
@@ -28,14 +29,14 @@ class FakeDevice final : public MeasuredDevice {
     return [this] { return now_; };
   }
 
-  const MeasuredFacts& facts() const override { return facts_; }
+  const DeviceFacts& facts() const override { return facts_; }
   std::span<std::byte> memory() override { return memory_; }
   std::span<std::byte> host_memory() override { return host_; }
   Kernels& kernels() override { return kernels_; }
   void finish_gradient(const float*, std::byte*, Precision, u64 elements) override {
     kernel(6.0 * static_cast<double>(elements) / rates_.memory);
   }
-  void adamw(const AdamWChunk& chunk, Precision) override {
+  void adamw(const AdamWChunk& chunk, Precision, const AdamWScalars*) override {
     kernel(26.0 * static_cast<double>(chunk.elements) / rates_.memory);
   }
   void copy_h2d(std::span<std::byte> to, std::span<const std::byte> from) override {
@@ -95,7 +96,7 @@ class FakeDevice final : public MeasuredDevice {
   };
 
   const FakeRates rates_;
-  const MeasuredFacts facts_;
+  const DeviceFacts facts_;
   std::vector<std::byte> memory_, host_;
   FakeKernels kernels_;
   double now_ = 100;

@@ -7,6 +7,8 @@
 
 #include "base/text/value_text.h"
 #include "cli/bench/measured_choice.h"
+#include "executor/cpu/cores_device.h"
+#include "executor/devices.h"
 #include "probe/rates.h"
 #include "report/print_text.h"
 
@@ -37,6 +39,7 @@ std::string rate_text(const BenchRow& row, SampleUnit unit) { return sample_text
 // Opened holds the device of a benchmark and the objects that the device needs.
 struct Opened {
   std::unique_ptr<CorePool> pool;
+  std::unique_ptr<Arena> host;
   std::unique_ptr<MeasuredDevice> device;
 };
 
@@ -45,29 +48,25 @@ Result<Opened> open_device(const BenchOptions& options, std::optional<u32> gpu, 
   Opened out;
   TRY_ASSIGN(out.pool, create_core_pool(options.threads, kernel_scratch_per_worker));
   const auto pages = [](Bytes bytes) { return Bytes{round_up(bytes.value, frame_alignment)}; };
-  const MeasureRequest request{.index = gpu.value_or(0),
-                               .memory = pages(memory),
-                               .host_memory = pages(host_memory),
-                               .pool = *out.pool,
-                               .attention = attention};
-  if (gpu) {
-    TRY_ASSIGN(out.device, measured_gpus()->open(request));
-  } else {
-    TRY_ASSIGN(out.device, measure_cores(request));
-  }
+  TRY_ASSIGN(out.host, Arena::create({.name = "host", .bytes = pages(host_memory), .pool = out.pool.get()}));
+  TRY_ASSIGN(out.device, gpu ? gpu_backend()->open({.gpu = *gpu,
+                                                    .memory = pages(memory),
+                                                    .host_memory = out.host->memory(),
+                                                    .attention = attention})
+                             : open_cores(*out.pool, pages(memory), out.host->memory()));
   return out;
 }
 
 // RETURNS: the line above a table.
 std::string heading(const char* what, const BenchOptions& options, const Opened& opened) {
-  const MeasuredFacts& facts = opened.device->facts();
+  const DeviceFacts& facts = opened.device->facts();
   return fmt::format("{} of {}, medians of {}\n", what,
                      facts.gpu ? facts.name : fmt::format("the cores, {} workers", opened.pool->workers()),
                      options.repetitions);
 }
 
 json::object json_heading(const BenchOptions& options, const Opened& opened) {
-  const MeasuredFacts& facts = opened.device->facts();
+  const DeviceFacts& facts = opened.device->facts();
   return {{"device", facts.gpu ? facts.name : "cpu"},
           {"gpu", facts.gpu},
           {"workers", opened.pool->workers()},

@@ -4,7 +4,7 @@
 
 #include "base/text/value_text.h"
 #include "executor/built_without_cuda.h"
-#include "probe/measured_device.h"
+#include "executor/devices.h"
 
 namespace tidepool {
 namespace {
@@ -12,8 +12,8 @@ namespace {
 constexpr u64 gpus_max = 64;
 
 std::string why_none(u32 gpu) {
-  if (measured_gpus() == nullptr) return fmt::format("{}: {}", built_without_cuda, how_to_build_with_cuda);
-  return measured_gpus()->why_none(gpu);
+  if (gpu_backend() == nullptr) return fmt::format("{}: {}", built_without_cuda, how_to_build_with_cuda);
+  return gpu_backend()->why_none({&gpu, 1});
 }
 
 }  // namespace
@@ -22,7 +22,7 @@ Result<MeasuredChoice> choose_measured(std::string_view device) {
   if (device == "cpu") return MeasuredChoice{};
   if (device == "auto") {
     // A program without CUDA measures the cores without a note, because nobody asked for a GPU.
-    if (measured_gpus() == nullptr) return MeasuredChoice{};
+    if (gpu_backend() == nullptr) return MeasuredChoice{};
     const std::string why = why_none(0);
     if (why.empty()) return MeasuredChoice{.gpu = 0};
     return MeasuredChoice{.note = fmt::format("the cores are measured: {}\n", why)};

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "executor/cpu/cores_device.h"
 #include "executor/cpu/cpu_executor.h"
 #include "executor/devices.h"
 
@@ -19,49 +19,36 @@ class CpuDevices final : public Devices {
     const u64 bytes =
         round_up(plan_.tiers[static_cast<u32>(Tier::device)].planned_peak.value, frame_alignment);
     for (u32 d = 0; d < plan_.devices; ++d) {
-      TRY_ASSIGN(arenas_.emplace_back(), Arena::create({.name = fmt::format("device {}", d),
-                                                        .bytes = Bytes{std::max(bytes, frame_alignment)},
-                                                        .pool = &pool_,
-                                                        .ledger = &request.ledger}));
-      kernels_.push_back(create_cpu_kernels(pool_));
+      TRY_ASSIGN(auto arena, Arena::create({.name = fmt::format("device {}", d),
+                                            .bytes = Bytes{std::max(bytes, frame_alignment)},
+                                            .pool = &pool_,
+                                            .ledger = &request.ledger}));
+      devices_.push_back(std::make_unique<CoresDevice>(pool_, std::move(arena)));
     }
     return {};
   }
 
   std::vector<std::string> describe() const override {
     std::vector<std::string> lines;
-    for (const auto& arena : arenas_) lines.push_back(arena->describe());
+    for (const auto& device : devices_) lines.push_back(device->describe());
     return lines;
   }
 
   Result<std::unique_ptr<TrainingExecutor>> create_executor(const ExecutorRequest& request) override {
-    std::vector<CpuLaneDevice> devices;
-    for (u32 d = 0; d < plan_.devices; ++d)
-      devices.push_back({.kernels = kernels_[d].get(), .arena = arenas_[d]->memory()});
-    return create_cpu_executor(plan_, graph_, pool_, devices, request);
+    devices_.front()->set_host_memory(request.host_arena);
+    std::vector<CpuLaneDevice> lanes;
+    for (const auto& device : devices_)
+      lanes.push_back({.kernels = &device->kernels(), .arena = device->memory()});
+    return create_cpu_executor(plan_, graph_, pool_, lanes, request);
   }
 
-  Kernels& kernels() override { return *kernels_.front(); }
-  std::span<std::byte> memory() override { return arenas_.front()->memory(); }
-  bool host_reaches_memory() const override { return true; }
-  Result<void> copy(const Copy& h2d, const Copy& d2h) override {
-    for (const Copy& c : {h2d, d2h}) {
-      const u64 piece = div_up(c.to.size(), pool_.workers());
-      if (piece == 0) continue;
-      parallel_for(pool_, Priority::high, static_cast<u32>(div_up(c.to.size(), piece)), [&](u32 i, u32) {
-        std::memcpy(c.to.data() + i * piece, c.from.data() + i * piece,
-                    std::min(piece, c.to.size() - i * piece));
-      });
-    }
-    return {};
-  }
+  Device& first() override { return *devices_.front(); }
 
  private:
   const Plan& plan_;
   const ModelGraph& graph_;
   CorePool& pool_;
-  std::vector<std::unique_ptr<Arena>> arenas_;
-  std::vector<std::unique_ptr<Kernels>> kernels_;
+  std::vector<std::unique_ptr<CoresDevice>> devices_;
 };
 
 }  // namespace

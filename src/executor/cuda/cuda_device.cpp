@@ -30,9 +30,8 @@ Error with_versions(cudaError_t error, const std::string& doing) {
 std::string no_such_gpu(int index, int count) {
   if (index < count) return {};
   return fmt::format(
-      "machine.executor asks for cuda:{}, but CUDA sees {} GPU{} (counted from 0; CUDA_VISIBLE_DEVICES "
-      "hides some)",
-      index, count, count == 1 ? "" : "s");
+      "there is no cuda:{}: CUDA sees {} GPU{} (counted from 0; CUDA_VISIBLE_DEVICES hides some)", index,
+      count, count == 1 ? "" : "s");
 }
 
 }  // namespace

@@ -3,10 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "executor/cuda/cuda_executor.h"
-#include "executor/cuda/cuda_memory.h"
+#include "executor/cuda/cuda_gpu.h"
 #include "executor/cuda/gpu_processes.h"
 #include "executor/devices.h"
 #include "executor/gpu_reserved.h"
@@ -24,124 +25,82 @@ class CudaDevices final : public Devices {
   explicit CudaDevices(const DevicesRequest& request)
       : plan_(request.plan), graph_(request.graph), pool_(request.pool) {}
 
-  // Libraries must release a device's resources while that device is current.
-  ~CudaDevices() override {
-    for (Gpu& gpu : gpus_) {
-      if (gpu.device != nullptr) cudaSetDevice(gpu.device->index());
-      gpu.kernels.reset();
-    }
-  }
-
   Result<void> take(const DevicesRequest& request) {
     const GpuReserved reserved = gpu_reserved(graph_, plan_.micro_batches, plan_.devices);
     CHECK(request.gpus.size() == plan_.devices && reserved.total() == request.reserved, request.gpus.size());
     for (const u32 gpu : request.gpus) TRY(take_one(request, static_cast<int>(gpu), reserved));
     if (plan_.devices == 1) return {};
     CollectivesOptions options;
-    for (const Gpu& gpu : gpus_) options.devices.push_back({gpu.device->index(), gpu.staging});
+    for (const Part& part : parts_) options.devices.push_back({part.gpu->device().index(), part.staging});
     TRY_ASSIGN(collectives_, Collectives::create(std::move(options)));
     return {};
   }
 
   std::vector<std::string> describe() const override {
     std::vector<std::string> lines;
-    for (const Gpu& gpu : gpus_) lines.push_back(gpu.device->describe());
+    for (const Part& part : parts_) lines.push_back(part.gpu->device().describe());
     if (collectives_) lines.push_back(collectives_->describe());
-    for (const Gpu& gpu : gpus_) {
-      const bool said = &gpu != &gpus_.front() && gpu.attention == gpus_.front().attention;
-      if (!gpu.attention.empty() && !said)
-        lines.push_back(fmt::format("attention{}: {}", plan_.devices == 1 ? "" : " on " + gpu.device->name(),
-                                    gpu.attention));
+    const std::string& of_first = parts_.front().gpu->facts().attention;
+    for (const Part& part : parts_) {
+      const std::string& attention = part.gpu->facts().attention;
+      const bool said = &part != &parts_.front() && attention == of_first;
+      if (!attention.empty() && !said)
+        lines.push_back(fmt::format("attention{}: {}",
+                                    plan_.devices == 1 ? "" : " on " + part.gpu->device().name(), attention));
     }
     return lines;
   }
 
   std::vector<std::string> pci() const override {
     std::vector<std::string> all;
-    for (const Gpu& gpu : gpus_) all.push_back(gpu.device->pci());
+    for (const Part& part : parts_) all.push_back(part.gpu->device().pci());
     return all;
   }
 
   Result<std::unique_ptr<TrainingExecutor>> create_executor(const ExecutorRequest& request) override {
-    TRY_ASSIGN(pinned_, PinnedRange::create(request.host_arena));
+    TRY(parts_.front().gpu->pin(request.host_arena));
     const Bytes graphs = gpu_reserved(graph_, plan_.micro_batches, plan_.devices).graphs;
     CudaLanesParts lanes{.devices = {}, .collectives = collectives_.get(), .graphs = graphs};
-    for (const Gpu& gpu : gpus_)
-      lanes.devices.push_back({.device = gpu.device.get(),
-                               .kernels = gpu.kernels.get(),
-                               .tuning = gpu.tuning.get(),
-                               .numbers = gpu.numbers});
+    for (const Part& part : parts_)
+      lanes.devices.push_back({.device = &part.gpu->device(),
+                               .kernels = &part.gpu->kernels(),
+                               .tuning = part.gpu->tuning(),
+                               .numbers = part.numbers});
     return create_cuda_executor(plan_, graph_, pool_, lanes, request);
   }
 
-  Kernels& kernels() override {
-    cudaSetDevice(first().index());  // another device may be current
-    return *gpus_.front().kernels;
-  }
-  std::span<std::byte> memory() override { return first().frames(); }
-  bool host_reaches_memory() const override { return false; }
-  // A lost device shows in the first stream that is asked, so the message names both copies.
-  Result<void> copy(const Copy& h2d, const Copy& d2h) override {
-    const auto doing = [&] {
-      return "at rest, " + (h2d.to.empty() ? "" : copying(h2d, LaneKind::h2d)) +
-             (h2d.to.empty() || d2h.to.empty() ? "" : " and ") +
-             (d2h.to.empty() ? "" : copying(d2h, LaneKind::d2h));
-    };
-    TRY_CUDA(cudaSetDevice(first().index()), doing());
-    TRY_CUDA(start(h2d, cudaMemcpyHostToDevice, first().h2d()), doing());
-    TRY_CUDA(start(d2h, cudaMemcpyDeviceToHost, first().d2h()), doing());
-    TRY_CUDA(cudaStreamSynchronize(first().h2d()), doing());
-    TRY_CUDA(cudaStreamSynchronize(first().d2h()), doing());
-    return {};
-  }
+  Device& first() override { return *parts_.front().gpu; }
 
  private:
-  struct Gpu {
-    std::unique_ptr<CudaDevice> device;
+  struct Part {
+    std::unique_ptr<CudaGpu> gpu;
     std::span<std::byte> numbers, staging;
-    std::unique_ptr<Kernels> kernels, tuning;  // tuning may be null
-    std::string attention;                     // library that computes attention
   };
 
   Result<void> take_one(const DevicesRequest& request, int index, const GpuReserved& reserved) {
     const Bytes peak = plan_.tiers[static_cast<u32>(Tier::device)].planned_peak;
     const Bytes frames{round_up((peak - reserved.total()).value, frame_alignment)};
-    Gpu& gpu = gpus_.emplace_back();
-    TRY_ASSIGN(gpu.device, CudaDevice::open({.index = index,
-                                             .frames = frames,
-                                             .reserved = reserved.in_arena(),
-                                             .pinned = plan_.tiers[static_cast<u32>(Tier::host)].planned_peak,
-                                             .devices = plan_.devices,
-                                             .ledger = &request.ledger}));
-    const std::span<std::byte> beside = gpu.device->reserved();
-    gpu.numbers = beside.subspan(reserved.kernels.value, reserved.numbers.value);
-    gpu.staging = beside.last(reserved.staging.value);
-    TRY_ASSIGN(CudaKernelsMade made, create_cuda_kernels({.stream = gpu.device->compute(),
-                                                          .workspace = beside.first(reserved.kernels.value),
-                                                          .to_come = attention_to_come(graph_),
-                                                          .trial = gpu.device->frames(),
-                                                          .choices = request.choices}));
-    gpu.kernels = std::move(made.kernels);
-    gpu.tuning = std::move(made.tuning);
-    gpu.attention = std::move(made.attention);
+    Part& part = parts_.emplace_back();
+    TRY_ASSIGN(part.gpu,
+               CudaGpu::open({.device = {.index = index,
+                                         .frames = frames,
+                                         .reserved = reserved.in_arena(),
+                                         .pinned = plan_.tiers[static_cast<u32>(Tier::host)].planned_peak,
+                                         .devices = plan_.devices,
+                                         .ledger = &request.ledger},
+                              .attention = attention_to_come(graph_),
+                              .choices = request.choices}));
+    const std::span<std::byte> beside = part.gpu->device().reserved();
+    part.numbers = beside.subspan(reserved.kernels.value, reserved.numbers.value);
+    part.staging = beside.last(reserved.staging.value);
     return {};
-  }
-  CudaDevice& first() const { return *gpus_.front().device; }
-  static cudaError_t start(const Copy& copy, cudaMemcpyKind kind, cudaStream_t stream) {
-    if (copy.to.empty()) return cudaSuccess;
-    return cudaMemcpyAsync(copy.to.data(), copy.from.data(), copy.to.size(), kind, stream);
-  }
-  std::string copying(const Copy& copy, LaneKind lane) const {
-    return fmt::format("a copy on {} {} ({:.2f} MiB)", first().name(), tidepool::name(lane),
-                       static_cast<double>(copy.to.size()) / static_cast<double>(mib));
   }
 
   const Plan& plan_;
   const ModelGraph& graph_;
   CorePool& pool_;
-  std::vector<Gpu> gpus_;
+  std::vector<Part> parts_;
   std::unique_ptr<Collectives> collectives_;
-  std::unique_ptr<PinnedRange> pinned_;
 };
 
 class CudaBackend final : public GpuBackend {
@@ -175,6 +134,17 @@ class CudaBackend final : public GpuBackend {
     auto devices = std::make_unique<CudaDevices>(request);
     TRY(devices->take(request));
     return std::unique_ptr<Devices>(std::move(devices));
+  }
+  Result<Bytes> free_memory(u32 gpu) const override {
+    TRY(start_gpu(static_cast<int>(gpu)));
+    std::size_t free = 0, total = 0;
+    TRY_CUDA(cudaMemGetInfo(&free, &total), fmt::format("asking how much memory cuda:{} has", gpu));
+    const u64 usable = free - std::min<u64>(free, cuda_kernels_workspace.value);
+    return Bytes{usable / frame_alignment * frame_alignment};
+  }
+  Result<std::unique_ptr<MeasuredDevice>> open(const GpuRequest& request) const override {
+    TRY_ASSIGN(auto gpu, CudaGpu::open_to_measure(request));
+    return std::unique_ptr<MeasuredDevice>(std::move(gpu));
   }
 };
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "base/steady_seconds.h"
-#include "probe/step/bring_numbers.h"
+#include "probe/fill_device.h"
+#include "probe/products.h"
 
 namespace tidepool {
 namespace {
@@ -28,27 +29,17 @@ Result<double> seconds_of(Fn&& fn) {
 }  // namespace
 
 Result<double> measure_peak(Session& session) {
-  Devices& devices = session.devices();
+  Device& device = session.devices().first();
   const Precision precision = session.graph().activations;
   const auto bytes = [&](u64 n) { return values_bytes(n * n, precision); };
-  u64 n = devices.host_reaches_memory() ? side_of_cores : side_of_gpus;
-  while (n > side_least && 3 * bytes(n) > devices.memory().size()) n /= 2;
-  if (3 * bytes(n) > devices.memory().size()) return 0.0;
-  TRY(bring_numbers(session, devices.memory().first(2 * bytes(n)), precision, 0.5f));
-  const Values x{devices.memory().data(), precision};
-  const u32 side = static_cast<u32>(n);
-  const Matmul product{.m = side,
-                       .n = side,
-                       .k = side,
-                       .x = x,
-                       .weight = x.at(n * n),
-                       .bias = {},
-                       .y = x.at(2 * n * n),
-                       .dropout = {}};
-  Kernels& kernels = devices.kernels();
+  u64 n = device.facts().gpu ? side_of_gpus : side_of_cores;
+  while (n > side_least && 3 * bytes(n) > device.memory().size()) n /= 2;
+  if (3 * bytes(n) > device.memory().size()) return 0.0;
+  TRY(fill_device(device, device.memory().first(2 * bytes(n)), precision, 0.5f));
+  const Matmul product = square_product(static_cast<u32>(n), {device.memory().data(), precision});
   TRY_ASSIGN(const double seconds, seconds_of([&] {
-               kernels.matmul(product);
-               return kernels.finish();
+               device.kernels().matmul(product);
+               return device.wait();
              }));
   return 2.0 * static_cast<double>(n * n * n) / seconds;
 }

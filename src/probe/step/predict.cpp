@@ -9,7 +9,8 @@
 #include "base/spread.h"
 #include "base/steady_seconds.h"
 #include "machine/wake_up.h"
-#include "probe/step/bring_numbers.h"
+#include "probe/copies.h"
+#include "probe/fill_device.h"
 #include "probe/step/measure_peak.h"
 #include "probe/step/round_judge.h"
 
@@ -70,15 +71,16 @@ Result<double> cold_seconds_of(Session& session, Round round, u32 samples_min, F
 
 // Token numbers must be valid; and the speed of a GPU depends on the values that it multiplies.
 Result<void> bring_content(Session& session, const Operand& o) {
-  const std::span<std::byte> at = session.devices().memory().subspan(o.frame.offset, o.frame.bytes.value);
+  Device& device = session.devices().first();
+  const std::span<std::byte> at = device.memory().subspan(o.frame.offset, o.frame.bytes.value);
   const Kind kind = session.plan().chunk(o.first).kind;
   if (kind == Kind::batch) {
-    session.devices().kernels().zero(reinterpret_cast<float*>(at.data()), at.size() / sizeof(float));
-  } else if (o.frame.tier == Tier::device && !session.devices().host_reaches_memory()) {
+    device.kernels().zero(reinterpret_cast<float*>(at.data()), at.size() / sizeof(float));
+  } else if (o.frame.tier == Tier::device && device.facts().gpu) {
     constexpr float weights = 0.04f, values = 1.0f;
-    if (kind == Kind::param) return bring_numbers(session, at, session.plan().precision, weights);
+    if (kind == Kind::param) return fill_device(device, at, session.plan().precision, weights);
     if (kind == Kind::activation || kind == Kind::activation_grad || kind == Kind::kept)
-      return bring_numbers(session, at, session.graph().activations, values);
+      return fill_device(device, at, session.graph().activations, values);
   }
   return {};
 }
@@ -157,29 +159,28 @@ u64 usual_bytes(const Segment& segment, BytesOf&& bytes_of) {
 
 // A CPU copies either way at the same rate; a GPU's link has one rate for each way, and one for both at once.
 Result<CopyRates> measure_copies(Session& session, Round round) {
-  Devices& devices = session.devices();
-  const auto host = session.host_memory(), device = devices.memory();
-  const bool gpu = !devices.host_reaches_memory();
+  Device& device = session.devices().first();
+  const bool gpu = device.facts().gpu;
   const Segment& body = session.plan().segment(SegmentKind::body);
   const u64 usual = usual_bytes(body, [&](const Op& op) {
     return op.kind == OpKind::copy ? body.operands_of(op)[0].frame.bytes.value : 0;
   });
-  const u64 bytes = std::min({host.size() / 2, gpu ? device.size() / 2 : device.size(),
-                              usual > 0 ? usual : memory_sample_bytes_max});
-  const auto at = [&](std::span<std::byte> memory, u64 i) { return memory.subspan(i * bytes, bytes); };
-  const Devices::Copy h2d{at(device, 0), at(host, 0)};
-  const Devices::Copy d2h = gpu ? Devices::Copy{at(host, 1), at(device, 1)} : Devices::Copy{};
-  const auto rate = [&](const Devices::Copy& down, const Devices::Copy& up) -> Result<double> {
-    TRY_ASSIGN(const double seconds,
-               cold_seconds_of(session, round, samples_of_small_ops, [&] { return devices.copy(down, up); }));
-    return static_cast<double>(bytes) / seconds;
+  const Bytes bytes{
+      std::min({device.host_memory().size() / 2, gpu ? device.memory().size() / 2 : device.memory().size(),
+                usual > 0 ? usual : memory_sample_bytes_max})};
+  const auto rate = [&](CopyWay way) -> Result<double> {
+    TRY_ASSIGN(const double seconds, cold_seconds_of(session, round, samples_of_small_ops, [&] {
+                 issue_copies(device, device.memory(), {.bytes = bytes, .piece = bytes}, way);
+                 return device.wait();
+               }));
+    return static_cast<double>(bytes.value) / seconds;
   };
   CopyRates rates;
-  TRY_ASSIGN(rates.h2d_bytes_per_s, rate(h2d, {}));
+  TRY_ASSIGN(rates.h2d_bytes_per_s, rate(CopyWay::h2d));
   rates.d2h_bytes_per_s = rates.both_bytes_per_s = rates.h2d_bytes_per_s;
   if (!gpu) return rates;
-  TRY_ASSIGN(rates.d2h_bytes_per_s, rate({}, d2h));
-  TRY_ASSIGN(const double each_way, rate(h2d, d2h));
+  TRY_ASSIGN(rates.d2h_bytes_per_s, rate(CopyWay::d2h));
+  TRY_ASSIGN(const double each_way, rate(CopyWay::both));
   rates.both_bytes_per_s = 2 * each_way;
   return rates;
 }
@@ -187,8 +188,9 @@ Result<CopyRates> measure_copies(Session& session, Round round) {
 // Bytes as CostModel counts them: an array that is only read or only written counts once, a rewritten one
 // twice.
 Result<double> measure_adam(Session& session, Round round) {
-  const auto host = session.host_memory(), device = session.devices().memory();
-  const auto memory = session.devices().host_reaches_memory() && device.size() > host.size() ? device : host;
+  Device& device = session.devices().first();
+  const auto host = device.host_memory(), on_device = device.memory();
+  const auto memory = !device.facts().gpu && on_device.size() > host.size() ? on_device : host;
   const Precision precision = session.plan().precision;
   const Segment& body = session.plan().segment(SegmentKind::body);
   const u64 usual = usual_bytes(body, [&](const Op& op) {

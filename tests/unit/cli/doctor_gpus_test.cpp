@@ -10,8 +10,6 @@ using ::testing::HasSubstr;
 
 class MadeUpGpus final : public GpuBackend {
  public:
-  // The answer of `why_none` if there is no GPU.
-
   explicit MadeUpGpus(u32 count, Result<std::string> exchange = std::string("NCCL 2.19.3"),
                       Result<std::string> attention = std::string("cuDNN 9.19.0"))
       : count_(count), exchange_(std::move(exchange)), attention_(std::move(attention)) {}
@@ -33,6 +31,8 @@ class MadeUpGpus final : public GpuBackend {
     return precision == Precision::bf16 ? "no bf16: set train.precision=fp16" : "";
   }
   Result<std::unique_ptr<Devices>> take_devices(const DevicesRequest&) const override { return Error{}; }
+  Result<Bytes> free_memory(u32) const override { return Error{}; }
+  Result<std::unique_ptr<MeasuredDevice>> open(const GpuRequest&) const override { return Error{}; }
 
  private:
   const u32 count_;

@@ -18,18 +18,17 @@ using ::testing::HasSubstr;
 
 constexpr double close = 0.003;  // relative to a rate: waits are 20 us of slices of 20 ms
 
-const MeasuredFacts card{.name = "Card", .count = 2, .memory = Bytes{80 * gib}, .processors = 132};
+const DeviceFacts card{.name = "Card", .count = 2, .memory = Bytes{80 * gib}, .processors = 132};
 
 GpuWork small_work() {
   return {.products = {{64, 64, 64}, {128, 64, 64}},
           .layer = {.vocab_size = 64, .positions = 32, .width = 64, .layers = 1, .heads = 1},
           .batch = {.sequences = 1, .tokens = 32},
           .elements = 4096,
-          .piece = Bytes{64 * kib},
-          .pieces = 2};
+          .copies = {.bytes = Bytes{128 * kib}, .piece = Bytes{64 * kib}}};
 }
 
-FakeDevice make_device(const FakeRates& rates = {}, const MeasuredFacts& facts = card) {
+FakeDevice make_device(const FakeRates& rates = {}, const DeviceFacts& facts = card) {
   return FakeDevice(rates, facts, small_work().memory(), small_work().host_memory());
 }
 
@@ -37,7 +36,7 @@ Rates measure(FakeDevice& device, u32 rounds = 2) {
   const GpuMeterOptions options{.work = small_work(), .now = device.clock()};
   Rates rates;
   const auto compute = create_gpu_compute_meter(device, options).value(),
-             copy = create_gpu_copy_meter(device, options);
+             copy = create_copy_meter(device, {.work = options.work.copies, .now = options.now});
   for (u32 round = 0; round < rounds; ++round) {
     EXPECT_TRUE(compute->measure(rates));
     EXPECT_TRUE(copy->measure(rates));
@@ -76,7 +75,7 @@ TEST(ProbeGpu, WhatEachCopyAndKernelTakesBesideCounts) {
   expect_rate(rates, "device.memory_rate", 6 * 4096 / (6 * 4096 / 4e9 + 2e-6));
 }
 
-MachineFacts facts_of(const MeasuredFacts& gpu) {
+MachineFacts facts_of(const DeviceFacts& gpu) {
   const Precision precision = layer_precision(gpu);
   return {.cpu = "Host",
           .cores = 16,
@@ -119,7 +118,7 @@ TEST(ProbeGpu, AMachineFileForThePlanner) {
 }
 
 TEST(ProbeGpu, ACardWithoutBf16) {
-  MeasuredFacts old = card;
+  DeviceFacts old = card;
   old.has_bf16 = false;
   FakeDevice device = make_device({}, old);
   Rates rates = measure(device, 1);

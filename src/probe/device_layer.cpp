@@ -1,10 +1,11 @@
-#include "probe/gpu_layer.h"
+#include "probe/device_layer.h"
 
 #include <algorithm>
 #include <array>
 
 #include "base/check.h"
 #include "model/blocks.h"
+#include "probe/fill_device.h"
 
 namespace tidepool {
 namespace {
@@ -27,21 +28,21 @@ std::array<u64, arrays> sizes_of(const ModelGraph& graph) {
 
 }  // namespace
 
-Bytes GpuLayer::bytes_of(const ModelGraph& graph) {
+Bytes DeviceLayer::bytes_of(const ModelGraph& graph) {
   Bytes sum;
   for (const u64 bytes : sizes_of(graph)) sum += Bytes{round_up(bytes, frame_alignment)};
   return sum;
 }
 
-Result<std::unique_ptr<GpuLayer>> GpuLayer::create(MeasuredDevice& device, ModelGraph graph,
-                                                   std::span<std::byte> memory) {
-  std::unique_ptr<GpuLayer> layer(new GpuLayer(device, std::move(graph)));
+Result<std::unique_ptr<DeviceLayer>> DeviceLayer::create(MeasuredDevice& device, ModelGraph graph,
+                                                         std::span<std::byte> memory) {
+  std::unique_ptr<DeviceLayer> layer(new DeviceLayer(device, std::move(graph)));
   TRY(layer->place(memory));
   device.tune([&](Kernels& kernels) { layer->run(kernels); });
   return layer;
 }
 
-Result<void> GpuLayer::place(std::span<std::byte> memory) {
+Result<void> DeviceLayer::place(std::span<std::byte> memory) {
   CHECK(memory.size() >= bytes_of(graph_).value, memory.size());
   std::array<std::span<std::byte>, arrays> at;
   const std::array<u64, arrays> sizes = sizes_of(graph_);
@@ -57,12 +58,12 @@ Result<void> GpuLayer::place(std::span<std::byte> memory) {
   return fill_device(device_, at[4], graph_.activations, 1.0f);
 }
 
-double GpuLayer::flops() const {
+double DeviceLayer::flops() const {
   const Block& block = graph_.blocks[measured_block];
   return static_cast<double>(block.forward_flops + block.backward_flops + block.recompute_flops);
 }
 
-void GpuLayer::run(Kernels& kernels) {
+void DeviceLayer::run(Kernels& kernels) {
   const BlockContext context{.kernels = kernels, .graph = graph_, .block = measured_block};
   const std::byte* windows[] = {param_};
   block_forward(context, {.windows = windows, .input = input_, .output = output_, .workspace = workspace_});
@@ -76,6 +77,14 @@ void GpuLayer::run(Kernels& kernels) {
                            .grad_accum = accumulators,
                            .accumulate = false,
                            .workspace = workspace_});
+}
+
+std::vector<KernelCost> layer_costs(const ModelGraph& graph) {
+  const Block& block = graph.blocks[measured_block];
+  std::vector<KernelCost> out = block.forward_kernels;
+  out.insert(out.end(), block.backward_kernels.begin(), block.backward_kernels.end());
+  out.insert(out.end(), block.recompute_kernels.begin(), block.recompute_kernels.end());
+  return out;
 }
 
 }  // namespace tidepool

@@ -1,12 +1,14 @@
-// Tests the device that probe and bench measure, on a GPU and in the emulation.
-#include "probe/cuda/measured_gpu.h"
+// Tests GPUs opened to be measured, and measurements of them.
+#include "executor/cuda/cuda_gpu.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "executor/cuda/cuda_devices.h"
 #include "probe/benches.h"
+#include "probe/fill_device.h"
 #include "probe/gpu_meters.h"
 #include "tests/cuda/cuda_fixture.h"
 
@@ -18,8 +20,7 @@ GpuWork small_work() {
           .layer = {.vocab_size = 64, .positions = 16, .width = 64, .layers = 1, .heads = 1},
           .batch = {.sequences = 1, .tokens = 16},
           .elements = 64 * kib,
-          .piece = Bytes{64 * kib},
-          .pieces = 2};
+          .copies = {.bytes = Bytes{128 * kib}, .piece = Bytes{64 * kib}}};
 }
 
 // A clock that advances when it is read, so that one call makes a sample, however slow it is.
@@ -27,33 +28,38 @@ Clock impatient_clock() {
   return [now = 0.0]() mutable { return now += 1; };
 }
 
-class MeasuredGpuTest : public ::testing::Test {
+constexpr std::array<u32, 1> first_gpu{0};
+
+std::unique_ptr<Meter> copy_meter(Device& device, const GpuMeterOptions& options) {
+  return create_copy_meter(device, {.work = options.work.copies, .now = options.now});
+}
+
+class CudaGpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
 #ifdef CUDA_EMULATED
     emulated_cuda::reset({.devices = 2});
 #endif
-    register_cuda_measurements();
-    if (!measured_gpus()->why_none(0).empty()) GTEST_SKIP() << "no GPU here";
-    pool_ = create_core_pool(2, kernel_scratch_per_worker).value();
+    register_cuda();
+    if (!gpu_backend()->why_none(first_gpu).empty()) GTEST_SKIP() << "no GPU here";
     const GpuWork work = small_work();
-    device_ = measured_gpus()
-                  ->open({.memory = work.memory(), .host_memory = work.host_memory(), .pool = *pool_})
-                  .value();
+    host_ = Arena::create({.name = "host", .bytes = work.host_memory()}).value();
+    device_ = gpu_backend()->open({.memory = work.memory(), .host_memory = host_->memory()}).value();
   }
 
   std::unique_ptr<CorePool> pool_;
+  std::unique_ptr<Arena> host_;
   std::unique_ptr<MeasuredDevice> device_;
 };
 
-TEST_F(MeasuredGpuTest, EverythingIsMeasured) {
+TEST_F(CudaGpuTest, EverythingIsMeasured) {
   const GpuMeterOptions options{.work = small_work(), .now = impatient_clock()};
   Rates rates;
   const auto compute = create_gpu_compute_meter(*device_, options);
   ASSERT_TRUE(compute) << compute.error().message;
   const auto measured = (*compute)->measure(rates);
   ASSERT_TRUE(measured) << measured.error().message;
-  const auto copied = create_gpu_copy_meter(*device_, options)->measure(rates);
+  const auto copied = copy_meter(*device_, options)->measure(rates);
   ASSERT_TRUE(copied) << copied.error().message;
   EXPECT_NEAR(rates.median("copies.h2d"), 128 * 1024, 1) << "bytes of two pieces in a second";
   EXPECT_NEAR(rates.median("copies.both"), 256 * 1024, 1);
@@ -64,7 +70,7 @@ TEST_F(MeasuredGpuTest, EverythingIsMeasured) {
   EXPECT_EQ(rates.find(product_key(Precision::bf16, 0)) != nullptr, device_->facts().has_bf16);
 }
 
-TEST_F(MeasuredGpuTest, NumbersArrive) {
+TEST_F(CudaGpuTest, NumbersArrive) {
   const auto memory = device_->memory().first(64 * kib), host = device_->host_memory();
   ASSERT_TRUE(fill_device(*device_, memory, Precision::bf16, 0.5f));
   device_->copy_d2h(host.subspan(64 * kib, 64 * kib), memory);
@@ -73,7 +79,7 @@ TEST_F(MeasuredGpuTest, NumbersArrive) {
 }
 
 // A GPU multiplies zeros faster, and the host's memory is mostly zeros.
-TEST_F(MeasuredGpuTest, CopiesLeaveTheOperandsOfProducts) {
+TEST_F(CudaGpuTest, CopiesLeaveTheOperandsOfProducts) {
   const GpuMeterOptions options{.work = small_work(), .now = impatient_clock()};
   ASSERT_TRUE(create_gpu_compute_meter(*device_, options));
   const u64 bytes = 18 * kib;  // operands of the product: 12 KiB of fp32, 6 KiB of bf16
@@ -86,11 +92,11 @@ TEST_F(MeasuredGpuTest, CopiesLeaveTheOperandsOfProducts) {
   const std::vector<std::byte> before = read();
   std::ranges::fill(host, std::byte{0});
   Rates rates;
-  ASSERT_TRUE(create_gpu_copy_meter(*device_, options)->measure(rates));
+  ASSERT_TRUE(copy_meter(*device_, options)->measure(rates));
   EXPECT_EQ(read(), before);
 }
 
-TEST_F(MeasuredGpuTest, BenchmarksRun) {
+TEST_F(CudaGpuTest, BenchmarksRun) {
   const Precision precision = layer_precision(device_->facts());
   const auto products = layer_products(16, 32);
   ASSERT_LE(product_memory(products, precision).value, device_->memory().size());
@@ -109,16 +115,16 @@ TEST_F(MeasuredGpuTest, BenchmarksRun) {
 
 #ifdef CUDA_EMULATED
 
-TEST_F(MeasuredGpuTest, FactsAreTheDrivers) {
+TEST_F(CudaGpuTest, FactsAreTheDrivers) {
   EXPECT_EQ(device_->facts().name, "Emulated GPU");
   EXPECT_EQ(device_->facts().count, 2u);
   EXPECT_EQ(device_->facts().processors, 132u);
   EXPECT_TRUE(device_->facts().has_bf16);
-  EXPECT_LT(measured_gpus()->free_memory(0).value(), device_->facts().memory);
-  EXPECT_NE(measured_gpus()->why_none(2).find("2 GPUs"), std::string::npos);
+  EXPECT_LT(gpu_backend()->free_memory(0).value(), device_->facts().memory);
+  EXPECT_NE(gpu_backend()->why_none(std::array{2u}).find("2 GPUs"), std::string::npos);
 }
 
-TEST_F(MeasuredGpuTest, FaultsNameWhatWasMeasured) {
+TEST_F(CudaGpuTest, FaultsNameWhatWasMeasured) {
   const auto ends_with = [&](cudaError_t error, const auto& call) {
     emulated_cuda::set_faults({.operation = 1, .operation_error = error});
     call();
