@@ -17,9 +17,9 @@ struct CopyWork {
   Bytes memory() const { return bytes * 2; }
 };
 
-// Issues the copies between the host's memory and `memory`, which is part of the device's: both ways in
-// turns, so that they begin together. REQUIRES: both memories have work.memory(), or half of it if nothing
-// comes down.
+// Issues the copies between the host's memory and `memory`, which is part of the device's. Both ways take
+// turns, so that they begin together.
+// REQUIRES: both memories have work.memory(), or half of it if nothing comes down.
 void issue_copies(Device&, std::span<std::byte> memory, const CopyWork&, CopyWay);
 
 }  // namespace tidepool

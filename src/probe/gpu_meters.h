@@ -44,8 +44,8 @@ struct GpuMeterOptions {
 
 // Measures large products in each precision that the GPU has, a layer's forward and backward with recompute,
 // the kernel that finishes gradients, Adam on the GPU, and a kernel too small to count.
-// REQUIRES: device.memory() holds work.memory(), and host_memory() is not empty; the device outlives the
-// meter. Keys:
+// REQUIRES: device.memory() holds work.memory(); host_memory() is not empty; the device outlives the meter.
+// Keys:
 //   product_key(...), layer_key, device.memory_rate, device.adam, launch_key
 Result<std::unique_ptr<Meter>> create_gpu_compute_meter(MeasuredDevice&, const GpuMeterOptions&);
 

@@ -48,8 +48,8 @@ struct CopyMeterOptions {
   double slice_seconds = 0.02;
 };
 
-// Measures copies between the host and the device: each way alone, and both at once, as many bytes up as
-// down. REQUIRES: the end of device.memory() and the beginning of host_memory(), work.memory() each, are the
+// Measures copies between the host and the device: each way alone, and both at once with equal bytes.
+// REQUIRES: the end of device.memory() and the beginning of host_memory(), work.memory() each, are the
 // meter's while it measures; the device outlives it. Keys:
 //   copies.h2d, copies.d2h, copies.both
 std::unique_ptr<Meter> create_copy_meter(Device&, const CopyMeterOptions&);

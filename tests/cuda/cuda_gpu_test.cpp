@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "executor/cuda/cuda_devices.h"
@@ -47,7 +48,6 @@ class CudaGpuTest : public ::testing::Test {
     device_ = gpu_backend()->open({.memory = work.memory(), .host_memory = host_->memory()}).value();
   }
 
-  std::unique_ptr<CorePool> pool_;
   std::unique_ptr<Arena> host_;
   std::unique_ptr<MeasuredDevice> device_;
 };
