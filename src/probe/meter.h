@@ -49,8 +49,9 @@ struct CopyMeterOptions {
 };
 
 // Measures copies between the host and the device: each way alone, and both at once with equal bytes.
-// REQUIRES: the end of device.memory() and the beginning of host_memory(), work.memory() each, are the
-// meter's while it measures; the device outlives it. Keys:
+// REQUIRES: the meter has the end of device.memory() and the beginning of host_memory(), work.memory() each,
+// while it measures; the device outlives it.
+// Keys:
 //   copies.h2d, copies.d2h, copies.both
 std::unique_ptr<Meter> create_copy_meter(Device&, const CopyMeterOptions&);
 
