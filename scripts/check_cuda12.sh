@@ -91,7 +91,7 @@ commands() {
   for file in kernels/*/*_cuda.cu; do
     echo "$kernels $common $file -o /dev/null"
   done
-  for file in kernels/{*/*_cuda,kernels_cuda,cuda/*}.cpp src/{executor,probe}/cuda/*.cpp; do
+  for file in kernels/{*/*_cuda,kernels_cuda,cuda/*}.cpp src/executor/cuda/*.cpp; do
     echo "$cxx -fsyntax-only $warnings $common -isystem $home/include $file"
   done
 }
