@@ -25,6 +25,7 @@ enum class AttentionKind : u8 {
 enum class MlpKind : u8 {
   gelu,    // down(gelu(up(x)))
   swiglu,  // down(silu(gate(x)) up(x))
+  geglu,   // down(gelu(gate(x)) up(x))
 };
 
 // Names of ModelConfig fields in config.json, and so in the section `model` of a config.
@@ -37,6 +38,9 @@ struct LayerStyle {
   PositionKind positions{};
   AttentionKind attention{};
   MlpKind mlp{};
+  bool norm_offset = false;        // RMS norms multiply by 1 + weight
+  bool branch_norms = false;       // what attention and MLP add to the residual stream is normalised first
+  bool scaled_embedding = false;   // the embedding is multiplied by the root of the width
   double norm_epsilon = 0;         // default if config.json has no epsilon
   bool always_tied = false;        // the head has no matrix of its own
   bool matrices_in_out = false;    // [in, out], as transformers' Conv1D; otherwise [out, in]
@@ -51,7 +55,7 @@ struct LayerStyle {
   std::array<std::string_view, 5> required_keys{};
 
   // Number of matrices that read the MLP's input.
-  constexpr u32 mlp_inputs() const { return mlp == MlpKind::swiglu ? 2 : 1; }
+  constexpr u32 mlp_inputs() const { return mlp == MlpKind::gelu ? 1 : 2; }
 };
 
 inline constexpr LayerStyle gpt2_layers = {
@@ -75,7 +79,7 @@ inline constexpr LayerStyle gpt2_layers = {
              .attention_dropout = "attn_pdrop"},
     .required_keys = {"vocab_size", "n_positions", "n_embd", "n_layer", "n_head"}};
 
-// Llama and the families like it.
+// Llama and most families since.
 inline constexpr LayerStyle llama_layers = {
     .norm = NormKind::rms_norm,
     .positions = PositionKind::rotary,
@@ -98,5 +102,15 @@ inline constexpr LayerStyle llama_layers = {
              .attention_dropout = "attention_dropout"},
     .required_keys = {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
                       "num_attention_heads"}};
+
+// Gemma's layers are Llama's with other norms and another MLP. Its names are the same.
+inline constexpr LayerStyle gemma_layers = [] {
+  LayerStyle style = llama_layers;
+  style.mlp = MlpKind::geglu;
+  style.norm_offset = true;
+  style.branch_norms = true;
+  style.scaled_embedding = true;
+  return style;
+}();
 
 }  // namespace tidepool

@@ -39,6 +39,10 @@ std::optional<ModelFault> check_rope(const ModelConfig& c) {
   if (style(c.family).positions != PositionKind::rotary) return std::nullopt;
   if (!(r.theta > 0))
     return ModelFault{"rope_parameters.rope_theta", fmt::format("{} is not positive", r.theta)};
+  if (!(c.local_rope_theta > 0))
+    return ModelFault{"rope_local_base_freq", fmt::format("{} is not positive", c.local_rope_theta)};
+  if (c.sliding_window_pattern == 0)
+    return ModelFault{"sliding_window_pattern", "0 is too few; 1 means that every layer sees all tokens"};
   if (!(r.partial_factor > 0 && r.partial_factor <= 1) || c.rotary_size() < 2 || c.rotary_size() % 2 != 0)
     return ModelFault{
         "rope_parameters.partial_rotary_factor",
@@ -83,19 +87,33 @@ std::optional<ModelFault> check_numbers(const ModelConfig& c) {
 
 }  // namespace
 
-// SwiGLU: two matrices up and one down of 8/3 width have as many weights as GELU's two of 4 width.
+// Gated: two matrices up and one down of 8/3 width have as many weights as GELU's two of 4 width.
 u32 ModelConfig::inner() const {
   if (inner_given != 0) return inner_given;
   return style(family).mlp == MlpKind::gelu ? 4 * width : static_cast<u32>(round_up(u64{8} * width / 3, 256));
 }
 
 u32 ModelConfig::attention_window() const {
-  const bool counts = traits(family).window == WindowKind::every_layer || use_sliding_window;
-  return counts ? sliding_window : 0;
+  switch (traits(family).window) {
+    case WindowKind::none:
+      return 0;
+    case WindowKind::every_layer:
+      return sliding_window;
+    case WindowKind::by_switch:
+      return use_sliding_window ? sliding_window : 0;
+    case WindowKind::by_layer:
+      // The first layer slides if any does.
+      return slides(0) ? sliding_window : 0;
+  }
+  return 0;
 }
 
 ModelConfig default_model(Family family) {
-  return {.family = family, .norm_epsilon = style(family).norm_epsilon, .tied = style(family).always_tied};
+  ModelConfig c = {.family = family,
+                   .norm_epsilon = style(family).norm_epsilon,
+                   .tied = style(family).always_tied || traits(family).tied_default};
+  if (traits(family).left_out.rope_theta != 0) c.rope.theta = traits(family).left_out.rope_theta;
+  return c;
 }
 
 std::optional<ModelFault> check_model(const ModelConfig& c) {

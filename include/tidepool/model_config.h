@@ -12,21 +12,23 @@
 
 namespace tidepool {
 
-enum class Family : u8 { gpt2, llama, mistral, qwen2, qwen3, phi3 };
-inline constexpr u32 family_count = 6;
+enum class Family : u8 { gpt2, llama, mistral, qwen2, qwen3, phi3, gemma3_text };
+inline constexpr u32 family_count = 7;
 
 // Sliding windows of attention, as config.json specifies them.
 enum class WindowKind : u8 {
   none,
   every_layer,  // sliding_window
   by_switch,    // sliding_window, if use_sliding_window is true
+  by_layer,     // sliding_window in most layers; those of a regular pattern see all tokens
 };
 
 // Defaults of transformers for keys that a config.json leaves out; 0: the default is default_model()'s.
 struct LeftOut {
-  u32 positions = 0, kv_heads = 0, head_size = 0, sliding_window = 0;
+  u32 positions = 0, kv_heads = 0, head_size = 0, sliding_window = 0, attention_scale_size = 0;
   double dropout = 0;  // of the embedding, attention and residual sums
   double norm_epsilon = 0;
+  double rope_theta = 0;
 };
 
 // Properties that differ between families of the same style.
@@ -34,15 +36,17 @@ struct FamilyTraits {
   std::string_view name;          // `model_type` in config.json
   std::string_view architecture;  // class of the model in transformers
   const LayerStyle* style = nullptr;
-  bool qkv_bias = false;            // q, k and v have biases, and o has none
-  bool qk_norm = false;             // RMSNorm over each head of q and k, before the rotation
-  bool attention_bias_key = false;  // config.json says whether q, k, v and o have biases
-  bool mlp_bias_key = false;        // config.json says whether gate, up and down have biases
-  bool joined_projections = false;  // q, k and v are one tensor, as are gate and up
-  bool partial_rotary_key = false;  // config.json says what share of a head is rotated
+  bool qkv_bias = false;             // q, k and v have biases, and o has none
+  bool qk_norm = false;              // RMSNorm over each head of q and k, before the rotation
+  bool attention_bias_key = false;   // config.json says whether q, k, v and o have biases
+  bool mlp_bias_key = false;         // config.json says whether gate, up and down have biases
+  bool joined_projections = false;   // q, k and v are one tensor, as are gate and up
+  bool partial_rotary_key = false;   // config.json says what share of a head is rotated
+  bool attention_scale_key = false;  // config.json says what size scales attention's scores
   // True if scaled rotary angles are refused: the family scales them only in its long-context form, which is
   // not implemented.
   bool plain_rope = false;
+  bool tied_default = false;  // the head is tied unless config.json says otherwise
   WindowKind window{};
   LeftOut left_out;
   // Token that ends texts, if the config.json of the family's vocabulary names it; 0: none.
@@ -86,6 +90,20 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .plain_rope = true,
      .window = WindowKind::every_layer,
      .left_out = {.positions = 4096, .norm_epsilon = 1e-5}},
+    {.name = "gemma3_text",
+     .architecture = "Gemma3ForCausalLM",
+     .style = &gemma_layers,
+     .qk_norm = true,
+     .attention_bias_key = true,
+     .attention_scale_key = true,
+     .tied_default = true,
+     .window = WindowKind::by_layer,
+     .left_out = {.positions = 131072,
+                  .kv_heads = 4,
+                  .head_size = 256,
+                  .sliding_window = 4096,
+                  .attention_scale_size = 256,
+                  .rope_theta = 1e6}},
 }};
 constexpr const FamilyTraits& traits(Family family) { return families[static_cast<u32>(family)]; }
 constexpr std::string_view name(Family family) { return traits(family).name; }
@@ -145,17 +163,27 @@ struct ModelConfig {
   bool attention_bias = false;  // of q, k, v and o
   bool mlp_bias = false;        // of gate, up and down
   Rope rope;
-  u32 sliding_window = 0;           // Mistral, Qwen: value in config.json; 0: none
+  double local_rope_theta = 10000;  // Gemma: of layers with a window, whose angles are not scaled
+  u32 attention_scale_given = 0;    // Gemma: attention's scores are divided by its root; 0: head_size()
+  u32 sliding_window = 0;           // value in config.json; 0: none
   bool use_sliding_window = false;  // Qwen: true if sliding_window is used
+  u32 sliding_window_pattern = 6;   // Gemma: every so many layers, one sees all tokens
 
   u32 inner() const;
   u32 kv_heads() const { return kv_heads_given != 0 ? kv_heads_given : heads; }
   u32 head_size() const { return head_size_given != 0 ? head_size_given : width / heads; }
   u32 query_width() const { return heads * head_size(); }
   u32 qkv_width() const { return (heads + 2 * kv_heads()) * head_size(); }
+  u32 attention_scale_size() const {
+    return attention_scale_given != 0 ? attention_scale_given : head_size();
+  }
   u32 rotary_size() const { return static_cast<u32>(head_size() * rope.partial_factor); }
   bool qkv_bias() const { return attention_bias || traits(family).qkv_bias; }
   bool qk_norm() const { return traits(family).qk_norm; }
+  // RETURNS: true if the layer has the window, and its angles, of families whose layers differ.
+  bool slides(u32 layer) const {
+    return traits(family).window == WindowKind::by_layer && (layer + 1) % sliding_window_pattern != 0;
+  }
 
   // RETURNS: the most tokens that a token of some layer sees, itself included; 0: all of them. Sequences
   // longer than the window are refused. Within the window, full attention gives the same result.

@@ -3,6 +3,7 @@
 // arXiv:1805.02867; Rabe and Staats, arXiv:2112.05682; Dao et al., arXiv:2205.14135).
 #pragma once
 
+#include <cmath>
 #include <span>
 
 #include "kernels/dropout/dropout.h"
@@ -17,11 +18,12 @@ inline constexpr u32 attention_key_rows = 512;
 inline constexpr u32 attention_head_size_max = 256;
 
 struct AttentionShape {
-  u32 sequences = 0;  // B
-  u32 tokens = 0;     // T
-  u32 heads = 0;      // NH, query heads
-  u32 head_size = 0;  // D
-  u32 kv_heads = 0;   // NKV, heads of keys and values, divides NH; 0: NKV = NH
+  u32 sequences = 0;   // B
+  u32 tokens = 0;      // T
+  u32 heads = 0;       // NH, query heads
+  u32 head_size = 0;   // D
+  u32 kv_heads = 0;    // NKV, heads of keys and values, divides NH; 0: NKV = NH
+  u32 scale_size = 0;  // S: scores are divided by its root; 0: D
 
   constexpr u32 hidden() const { return heads * head_size; }  // H
   constexpr u32 key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
@@ -30,10 +32,14 @@ struct AttentionShape {
   constexpr u32 key_columns() const { return key_heads() * head_size; }
   constexpr u32 qkv_columns() const { return hidden() + 2 * key_columns(); }
   constexpr u64 lse_elements() const { return u64{sequences} * heads * tokens; }
+  // 1 / sqrt(S)
+  float scale() const {
+    return 1.0f / std::sqrt(static_cast<float>(scale_size != 0 ? scale_size : head_size));
+  }
   bool operator==(const AttentionShape&) const = default;
 };
 
-// out = dropout(softmax(q k^T / sqrt(D))) v. Dropout numbers elements as [B, NH, T, T]. Documents: token t
+// out = dropout(softmax(q k^T / sqrt(S))) v. Dropout numbers elements as [B, NH, T, T]. Documents: token t
 // attends to tokens starts[t] ... t of its sequence, 0 <= starts[t] <= t. starts never decrease: documents
 // follow each other, and padding consists of documents too. Keys that no query of a block attends to are not
 // read.

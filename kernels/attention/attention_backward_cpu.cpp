@@ -31,7 +31,7 @@ void probabilities(const AttentionBackward& op, const HeadView& head, const Scor
     if (op.dropout.on()) dropout_row(op.dropout, element, ds, ds, seen.count());
     softmax_backward_row({.s = p,
                           .dp = ds,
-                          .scale = head.scale(),
+                          .scale = head.shape.scale(),
                           .lse = op.lse[head.lse(block.query + row)],
                           .delta = scratch.delta[row]},
                          seen.count());

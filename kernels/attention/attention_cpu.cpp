@@ -27,7 +27,7 @@ void softmax_block(const Attention& op, const HeadView& head, const ScoreBlock& 
     std::memset(s + seen.end, 0, (block.width - seen.end) * sizeof(float));
     if (seen.count() == 0) continue;
     float* p = s + seen.begin;
-    const float factor = softmax_row(p, seen.count(), head.scale(), scratch.running[row]);
+    const float factor = softmax_row(p, seen.count(), head.shape.scale(), scratch.running[row]);
     const u64 element = head.dropout(block.query + row, block.key + seen.begin);
     if (op.dropout.on()) dropout_row(op.dropout, element, p, p, seen.count());
     if (!block.first) rows::scale(scratch.out + row * size, factor, size);

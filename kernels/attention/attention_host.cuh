@@ -1,8 +1,6 @@
 // Host side of attention's launches: turns operations into kernel arguments.
 #pragma once
 
-#include <cmath>
-
 #include "kernels/attention/attention_m16n8k16.cuh"
 #include "kernels/attention/attention_m8n8k4.cuh"
 #include "kernels/cuda/capability.h"
@@ -19,7 +17,7 @@ inline AttentionUnits attention_units_here(Precision precision, u32 head_size, A
 }
 
 inline AttentionSizes attention_sizes(const AttentionShape& s) {
-  const float scale = 1.0f / std::sqrt(static_cast<float>(s.head_size));
+  const float scale = s.scale();
   return {.tokens = s.tokens,
           .heads = s.heads,
           .head_size = s.head_size,

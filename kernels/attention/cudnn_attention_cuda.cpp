@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cmath>
 #include <limits>
 #include <set>
 #include <utility>
@@ -53,7 +52,7 @@ struct Offsets {
 struct Numbers {
   float scale, minus_infinity = -std::numeric_limits<float>::infinity(), one = 1;
 
-  explicit Numbers(const AttentionShape& s) : scale(1.0F / std::sqrt(static_cast<float>(s.head_size))) {}
+  explicit Numbers(const AttentionShape& s) : scale(s.scale()) {}
 };
 
 // RETURNS: true if each sequence is one document and there is no dropout, as in the graphs.

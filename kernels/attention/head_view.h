@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
 #include "kernels/attention/attention.h"
@@ -30,7 +29,6 @@ struct HeadView {
   u64 out(u32 row) const { return (first_row() + row) * out_stride() + column(); }
   u64 lse(u32 row) const { return u64{head} * shape.tokens + row; }
   u64 dropout(u32 row, u32 key) const { return lse(row) * shape.tokens + key; }
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape.head_size)); }
 };
 
 // First visible key of each row of a sequence.

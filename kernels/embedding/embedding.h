@@ -7,13 +7,14 @@
 
 namespace tidepool {
 
-// out = dropout(wte[token] + wpe[position])
+// out = dropout(scale wte[token] + wpe[position])
 struct Embedding {
   u32 sequences = 0, tokens_per_sequence = 0, columns = 0;  // B, T, H
   const i32* tokens = nullptr;                              // [B, T]
   Param wte;                                                // [V, H]
-  Param wpe;                                                // [positions, H], or none
-  Values out;                                               // [B, T, H]
+  float scale = 1;
+  Param wpe;   // [positions, H], or none
+  Values out;  // [B, T, H]
   Dropout dropout;
 };
 void embedding_cpu(const Embedding&, CorePool&);
@@ -24,6 +25,7 @@ struct EmbeddingBackward {
   u32 vocabulary = 0, positions = 0;
   const i32* tokens = nullptr;  // [B, T]
   ConstValues dout;             // [B, T, H], with dropout already applied
+  float scale = 1;              // as in the forward
   float* dwte = nullptr;        // [V, H]
   float* dwpe = nullptr;        // [positions, H], or null
   bool accumulate = true;       // false: overwrite; rows of absent tokens become zero

@@ -21,6 +21,7 @@ void embed_row(const Embedding& op, u32 row, float* scratch) {
               op.columns);
   } else {
     std::copy_n(a, op.columns, out);
+    if (op.scale != 1) rows::scale(out, op.scale, op.columns);
   }
   if (op.dropout.on()) dropout_row(op.dropout, u64{row} * op.columns, out, out, op.columns);
 }
@@ -49,6 +50,7 @@ void add_tokens(const EmbeddingBackward& op, const Slice& s) {
     for (; i < rows && op.order[i] >> 32 == token; ++i) {
       rows::add(s.sum, op.dout.fp32() + (op.order[i] & 0xffff'ffff) * op.columns + s.begin, s.columns);
     }
+    if (op.scale != 1) rows::scale(s.sum, op.scale, s.columns);
     rows::add(op.dwte + token * op.columns + s.begin, s.sum, s.columns);
   }
 }

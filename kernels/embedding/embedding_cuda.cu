@@ -16,6 +16,7 @@ struct Lookup {
   u32 columns, tokens_per_sequence;
   const i32* tokens;
   const P* wte;
+  float scale;   // of wte
   const P* wpe;  // or null
   A* out;
 };
@@ -29,12 +30,13 @@ __device__ void embed8(const Lookup<A, P>& op, u64 at, float (&v)[8]) {
   if constexpr (whole) {
     float second[8];
     load8<true>(op.wte + token(), column, op.columns, v);
+    for (float& value : v) value *= op.scale;
     if (op.wpe == nullptr) return;
     load8<true>(op.wpe + position(), column, op.columns, second);
     for (u32 i = 0; i < 8; ++i) v[i] += second[i];
   } else {
     for (u32 i = 0; i < 8; ++i) {
-      v[i] = at + i < op.elements ? widened(op.wte[token() + column]) : 0.0f;
+      v[i] = at + i < op.elements ? widened(op.wte[token() + column]) * op.scale : 0.0f;
       if (at + i < op.elements && op.wpe != nullptr) v[i] += widened(op.wpe[position() + column]);
       if (++column == op.columns) column = 0, ++row;
     }
@@ -88,7 +90,7 @@ __device__ __forceinline__ u32 first_column() {
 // One block per sorted row; a block whose row does not begin a run of a token is a no-op.
 template <bool whole, class T>
 __global__ void __launch_bounds__(embedding_threads_max)
-    add_tokens_kernel(const u64* order, u32 rows, u32 columns, const T* dout, float* dwte) {
+    add_tokens_kernel(const u64* order, u32 rows, u32 columns, const T* dout, float scale, float* dwte) {
   const u32 begin = blockIdx.x, at = first_column();
   const u64 token = order[begin] >> 32;
   if (at >= columns || (begin > 0 && order[begin - 1] >> 32 == token)) return;
@@ -100,6 +102,7 @@ __global__ void __launch_bounds__(embedding_threads_max)
   };
   float sum[8] = {};
   add_rows<whole>(dout, columns, at, row_of, sum);
+  for (float& value : sum) value *= scale;
   add_to<whole>(dwte + token * columns, columns, at, sum);
 }
 
@@ -133,6 +136,7 @@ void embedding_cuda(const Embedding& op, cudaStream_t stream) {
                                                                .tokens_per_sequence = op.tokens_per_sequence,
                                                                .tokens = op.tokens,
                                                                .wte = elements<P>(op.wte),
+                                                               .scale = op.scale,
                                                                .wpe = elements<P>(op.wpe),
                                                                .out = elements<A>(op.out)},
                                                   dropout_row_of(op.dropout), op.dropout.on());
@@ -153,7 +157,7 @@ void embedding_backward_cuda(const EmbeddingBackward& op, cudaStream_t stream) {
     for_precision(op.dout.precision, [&](auto type) {
       using T = decltype(type);
       launch<add_tokens_kernel<whole.value, T>>(embedding_backward_launch(rows, op.columns), stream, op.order,
-                                                rows, op.columns, elements<T>(op.dout), op.dwte);
+                                                rows, op.columns, elements<T>(op.dout), op.scale, op.dwte);
       if (op.dwpe == nullptr) return;
       launch<add_positions_kernel<whole.value, T>>(
           embedding_backward_launch(op.tokens_per_sequence, op.columns), stream, op.sequences, op.columns,

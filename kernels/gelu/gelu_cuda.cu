@@ -1,45 +1,18 @@
 #include "kernels/cuda/dispatch.h"
+#include "kernels/cuda/gates.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/logistic.h"
 
 namespace tidepool {
 namespace cuda {
 namespace {
-
-constexpr float gelu_cubic = 0.044715f;
-constexpr float gelu_twice_root = 1.59576912160573071f;  // 2 sqrt(2 / pi)
-
-// s = logistic(2u), u = sqrt(2 / pi) (x + 0.044715 x^3)
-template <class T>
-__device__ __forceinline__ LogisticGate gelu_gate(float x) {
-  const float inner = fmaf(x * (x * x), gelu_cubic, x);
-  return logistic_gate<T>(inner * gelu_twice_root);
-}
-
-template <class T>
-__device__ __forceinline__ float gelu(float x) {
-  return x * gelu_gate<T>(x).open;
-}
-
-struct GeluSlope {
-  float value, derivative;
-};
-// gelu' = s + x s (1 - s) 2u'
-template <class T>
-__device__ __forceinline__ GeluSlope gelu_slope(float x) {
-  const LogisticGate gate = gelu_gate<T>(x);
-  const float y = x * gate.open;
-  const float slope = fmaf(x * x, 3 * gelu_cubic, 1.0f) * gelu_twice_root;
-  return {y, fmaf(y * gate.closed, slope, gate.open)};
-}
 
 template <bool whole, class T>
 __global__ void __launch_bounds__(256) gelu_kernel(const T* x, T* y, u64 n) {
   for (u64 at = vector_elements * grid_thread(); at < n; at += vector_elements * grid_threads()) {
     float v[8];
     load8<whole>(x, at, n, v);
-    for (float& value : v) value = gelu<T>(value);
+    for (float& value : v) value = Gelu::value<T>(value);
     store8<whole>(y, at, n, v);
   }
 }
@@ -51,9 +24,9 @@ __global__ void __launch_bounds__(256) gelu_backward_kernel(const T* x, const T*
     load8<whole>(x, at, n, v);
     load8<whole>(dy, at, n, gradient);
     for (u32 i = 0; i < 8; ++i) {
-      const GeluSlope slope = gelu_slope<T>(v[i]);
-      v[i] = slope.value;
-      gradient[i] *= slope.derivative;
+      const Activated y = Gelu::with_slope<T>(v[i]);
+      v[i] = y.value;
+      gradient[i] *= y.slope;
     }
     if (value != nullptr) store8<whole>(value, at, n, v);
     store8<whole>(dx, at, n, gradient);

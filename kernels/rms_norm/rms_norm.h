@@ -6,13 +6,15 @@
 
 namespace tidepool {
 
-// y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon).
+// y = residual + x * rstd * (weight + weight_offset), rstd = 1 / sqrt(mean(x^2) + epsilon).
 struct RmsNorm {
   u32 rows = 0, columns = 0;
-  ConstValues x;  // [R, C]
-  Param weight;   // [C]
+  ConstValues x;            // [R, C]
+  Param weight;             // [C]
+  float weight_offset = 0;  // 1 in Gemma
   float epsilon = 1e-6f;
-  Values y;               // [R, C], may be x
+  ConstValues residual;   // [R, C], or none
+  Values y;               // [R, C], may be x or the residual
   float* rstd = nullptr;  // [R], or null
 };
 void rms_norm_cpu(const RmsNorm&, CorePool&);
@@ -21,6 +23,7 @@ struct RmsNormBackward {
   u32 rows = 0, columns = 0;
   ConstValues x;                // [R, C]
   Param weight;                 // [C]
+  float weight_offset = 0;      // as in the forward
   const float* rstd = nullptr;  // [R]
   ConstValues dy;               // [R, C]
   Values dx;                    // [R, C]; may be dy unless add_to_dx

@@ -10,7 +10,7 @@ namespace tidepool {
 namespace {
 
 void backward_group(const RmsNormBackward& op, u32 group, float* scratch) {
-  const float* weight = rows::widened(op.weight, op.columns, scratch);
+  const float* weight = rows::widened_sum(op.weight, op.weight_offset, op.columns, scratch);
   float* dweight = op.partials + u64{group} * op.columns;
   std::memset(dweight, 0, op.columns * sizeof(float));
   for_rows_of_norm_group(group, op.rows, [&](u32 row) {
@@ -30,12 +30,14 @@ void backward_group(const RmsNormBackward& op, u32 group, float* scratch) {
 
 void rms_norm_cpu(const RmsNorm& op, CorePool& pool) {
   parallel_for(pool, Priority::normal, norm_groups(op.rows), [&](u32 group, u32 worker) {
-    const float* weight =
-        rows::widened(op.weight, op.columns, reinterpret_cast<float*>(pool.scratch(worker)));
+    const float* weight = rows::widened_sum(op.weight, op.weight_offset, op.columns,
+                                            reinterpret_cast<float*>(pool.scratch(worker)));
     for_rows_of_norm_group(group, op.rows, [&](u32 row) {
-      const float* x = op.x.fp32() + u64{row} * op.columns;
+      const u64 at = u64{row} * op.columns;
+      const float* x = op.x.fp32() + at;
       const float rstd = rms_of_row(x, op.epsilon, op.columns);
-      rms_norm_row(x, rstd, weight, op.y.fp32() + u64{row} * op.columns, op.columns);
+      const float* residual = op.residual ? op.residual.fp32() + at : nullptr;
+      rms_norm_row(x, rstd, weight, residual, op.y.fp32() + at, op.columns);
       if (op.rstd != nullptr) op.rstd[row] = rstd;
     });
   });

@@ -8,24 +8,37 @@ namespace tidepool {
 namespace cuda {
 namespace {
 
-// The row is read twice, the second time from the cache. A: type of activations. P: type of parameters.
+// A: type of activations. P: type of parameters.
+template <class A, class P>
+struct ForwardRows {
+  u32 columns;
+  const A* x;
+  const P* weight;
+  float weight_offset, epsilon;
+  const A* residual;  // or null
+  A* y;
+  float* rstd;  // or null
+};
+
+// The row is read twice, the second time from the cache.
 template <bool whole, class A, class P>
-__global__ void rms_norm_kernel(u32 columns, const A* x, const P* weight, float epsilon, A* y, float* rstds) {
-  const u64 row = u64{blockIdx.x} * columns;
+__global__ void rms_norm_kernel(ForwardRows<A, P> op) {
+  const u64 row = u64{blockIdx.x} * op.columns;
   float v[8], square = 0;
-  for_columns(columns, [&](u32 c) {
-    load8<whole>(x + row, c, columns, v);
+  for_columns(op.columns, [&](u32 c) {
+    load8<whole>(op.x + row, c, op.columns, v);
     for (float value : v) square = fmaf(value, value, square);
   });
-  const float rstd = 1.0f / sqrtf(block_sum(square) / static_cast<float>(columns) + epsilon);
-  for_columns(columns, [&](u32 c) {
-    float weights[8];
-    load8<whole>(x + row, c, columns, v);
-    load8<whole>(weight, c, columns, weights);
-    for (u32 i = 0; i < 8; ++i) v[i] = v[i] * rstd * weights[i];
-    store8<whole>(y + row, c, columns, v);
+  const float rstd = 1.0f / sqrtf(block_sum(square) / static_cast<float>(op.columns) + op.epsilon);
+  for_columns(op.columns, [&](u32 c) {
+    float weights[8], residual[8] = {};
+    load8<whole>(op.x + row, c, op.columns, v);
+    load8<whole>(op.weight, c, op.columns, weights);
+    if (op.residual != nullptr) load8<whole>(op.residual + row, c, op.columns, residual);
+    for (u32 i = 0; i < 8; ++i) v[i] = v[i] * rstd * (weights[i] + op.weight_offset) + residual[i];
+    store8<whole>(op.y + row, c, op.columns, v);
   });
-  if (threadIdx.x == 0 && rstds != nullptr) rstds[blockIdx.x] = rstd;
+  if (threadIdx.x == 0 && op.rstd != nullptr) op.rstd[blockIdx.x] = rstd;
 }
 
 template <class A, class P>
@@ -33,6 +46,7 @@ struct BackwardRows {
   u32 rows, columns;
   const A* x;
   const P* weight;
+  float weight_offset;
   const float* rstd;
   const A* dy;
   A* dx;
@@ -51,7 +65,7 @@ __global__ void rms_norm_dx_kernel(BackwardRows<A, P> op) {
     load8<whole>(op.weight, c, op.columns, weight);
     for (u32 i = 0; i < 8; ++i) {
       xhat[i] *= rstd;
-      g[i] *= weight[i];
+      g[i] *= weight[i] + op.weight_offset;
     }
   };
   float sum_gx = 0;
@@ -90,14 +104,20 @@ __global__ void rms_norm_partials_kernel(BackwardRows<A, P> op, float* partials)
 
 void rms_norm_cuda(const RmsNorm& op, cudaStream_t stream) {
   using namespace cuda;
-  check_same_precision({op.x, op.y});
-  for_bool(rows_of_vectors(op.columns, op.x, op.weight, op.y), [&](auto whole) {
+  check_same_precision({op.x, op.residual, op.y});
+  for_bool(rows_of_vectors(op.columns, op.x, op.weight, op.residual, op.y), [&](auto whole) {
     for_precisions(op.x.precision, op.weight.precision, [&](auto a, auto p) {
       using A = decltype(a);
       using P = decltype(p);
-      launch<rms_norm_kernel<whole.value, A, P>>(norm_rows_launch(op.rows, op.columns), stream, op.columns,
-                                                 elements<A>(op.x), elements<P>(op.weight), op.epsilon,
-                                                 elements<A>(op.y), op.rstd);
+      launch<rms_norm_kernel<whole.value, A, P>>(norm_rows_launch(op.rows, op.columns), stream,
+                                                 ForwardRows<A, P>{.columns = op.columns,
+                                                                   .x = elements<A>(op.x),
+                                                                   .weight = elements<P>(op.weight),
+                                                                   .weight_offset = op.weight_offset,
+                                                                   .epsilon = op.epsilon,
+                                                                   .residual = elements<A>(op.residual),
+                                                                   .y = elements<A>(op.y),
+                                                                   .rstd = op.rstd});
     });
   });
 }
@@ -113,6 +133,7 @@ void rms_norm_backward_cuda(const RmsNormBackward& op, cudaStream_t stream) {
                                        .columns = op.columns,
                                        .x = elements<A>(op.x),
                                        .weight = elements<P>(op.weight),
+                                       .weight_offset = op.weight_offset,
                                        .rstd = op.rstd,
                                        .dy = elements<A>(op.dy),
                                        .dx = elements<A>(op.dx),

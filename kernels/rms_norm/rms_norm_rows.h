@@ -8,8 +8,8 @@ namespace tidepool {
 // 1 / sqrt(mean(x^2) + epsilon)
 float rms_of_row(const float* x, float epsilon, u64 n);
 
-// y = x rstd weight. y may be x.
-void rms_norm_row(const float* x, float rstd, const float* weight, float* y, u64 n);
+// y = x rstd weight, plus `residual` unless that is null. y may be x or the residual.
+void rms_norm_row(const float* x, float rstd, const float* weight, const float* residual, float* y, u64 n);
 
 struct RmsNormRowBackward {
   const float* x;

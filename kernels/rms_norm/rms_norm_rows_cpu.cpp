@@ -21,10 +21,11 @@ float rms_lanes(const float* x, float epsilon, u64 n) {
   return 1.0f / std::sqrt(square / static_cast<float>(n) + epsilon);
 }
 
-void rms_norm_lanes(const float* x, float rstd, const float* weight, float* y, u64 n) {
+void rms_norm_lanes(const float* x, float rstd, const float* weight, const float* residual, float* y, u64 n) {
   for_lanes(n, [&](auto d, u64 i) HWY_ATTR {
     const auto normal = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, rstd));
-    hn::StoreU(hn::Mul(normal, hn::LoadU(d, weight + i)), d, y + i);
+    const auto scaled = hn::Mul(normal, hn::LoadU(d, weight + i));
+    hn::StoreU(residual != nullptr ? hn::Add(hn::LoadU(d, residual + i), scaled) : scaled, d, y + i);
   });
 }
 
@@ -60,8 +61,8 @@ float rms_of_row(const float* x, float epsilon, u64 n) {
   return HWY_DYNAMIC_DISPATCH(rms_lanes)(x, epsilon, n);
 }
 
-void rms_norm_row(const float* x, float rstd, const float* weight, float* y, u64 n) {
-  HWY_DYNAMIC_DISPATCH(rms_norm_lanes)(x, rstd, weight, y, n);
+void rms_norm_row(const float* x, float rstd, const float* weight, const float* residual, float* y, u64 n) {
+  HWY_DYNAMIC_DISPATCH(rms_norm_lanes)(x, rstd, weight, residual, y, n);
 }
 
 void rms_norm_backward_row(const RmsNormRowBackward& row, u64 n) {

@@ -41,6 +41,7 @@ struct Rotary {
   const i32* starts = nullptr;  // [R]: number in the sequence of the document's first token; or null
   RotaryFrequencies inverse_frequencies = {};  // [turned() / 2]
   Param q_norm, k_norm;   // [D]: weights of an RMS norm over each head, before rotation; or none
+  float norm_offset = 0;  // added to these weights: 1 in Gemma
   float epsilon = 1e-6f;  // for these norms
 };
 void rotary_cpu(const Rotary&, CorePool&);
@@ -52,6 +53,7 @@ struct RotaryBackward {
   const i32* starts = nullptr;  // [R], or null
   RotaryFrequencies inverse_frequencies = {};
   Param q_norm, k_norm;
+  float norm_offset = 0;
   float epsilon = 1e-6f;
   float* dq_norm = nullptr;   // [D], or null together with dk_norm; this and the next fields only with norms
   float* dk_norm = nullptr;   // [D]

@@ -73,8 +73,8 @@ NormWeights norm_weights(const Op& op, Scratch& scratch) {
   CHECK(bool(op.q_norm) == bool(op.k_norm));
   if (!op.q_norm) return {};
   CHECK(op.shape.turned() == op.shape.head_size, op.shape.turned(), op.shape.head_size);
-  return {{rows::widened(op.q_norm, op.shape.head_size, scratch.weights[0]),
-           rows::widened(op.k_norm, op.shape.head_size, scratch.weights[1])}};
+  return {{rows::widened_sum(op.q_norm, op.norm_offset, op.shape.head_size, scratch.weights[0]),
+           rows::widened_sum(op.k_norm, op.norm_offset, op.shape.head_size, scratch.weights[1])}};
 }
 
 void forward_row(const Rotary& op, u32 row, const NormWeights& weights, Scratch& scratch) {
@@ -83,7 +83,7 @@ void forward_row(const Rotary& op, u32 row, const NormWeights& weights, Scratch&
     const float* x = op.qkv.fp32() + at;
     float* y = op.out.fp32() + at;
     if (weights.of[which] != nullptr) {
-      rms_norm_row(x, rms_of_row(x, op.epsilon, size), weights.of[which], y, size);
+      rms_norm_row(x, rms_of_row(x, op.epsilon, size), weights.of[which], nullptr, y, size);
       x = y;
     }
     rotate_row(x, scratch.cosine, scratch.sine, y, turned / 2);

@@ -88,22 +88,29 @@ struct RotaryArguments {
   const A* qkv;
   A* out;             // may be qkv
   const P* norms[2];  // q's and k's, or null
-  float epsilon;
+  float norm_offset, epsilon;
 };
 
-// Lanes past the head run along with their warp and load no weight.
-template <bool whole, class P>
-__device__ __forceinline__ Pairs weight_pairs(const P* weight, u32 pair, const RotarySizes& s) {
+// Weights of a head's norm, with their offset; `op` has both. Lanes past the head run along with their warp
+// and load no weight.
+template <bool whole, class Op, class P>
+__device__ __forceinline__ Pairs weight_pairs(const Op& op, const P* weight, u32 pair) {
+  const u32 half = op.sizes.head_size / 2;
   Pairs w = {};
-  if (pair < s.head_size / 2) w.load<whole>(weight, pair, s.head_size / 2);
+  if (pair >= half) return w;
+  w.load<whole>(weight, pair, half);
+  UNROLL for (u32 i = 0; i < 8; ++i) {
+    w.a[i] += op.norm_offset;
+    w.b[i] += op.norm_offset;
+  }
   return w;
 }
 
 template <bool whole, class A, class P>
-__device__ __forceinline__ void normalise(Pairs& x, const P* weight, float epsilon, u32 pair,
-                                          const RotarySizes& s) {
-  const float rstd = head_rstd(x, epsilon, s);
-  const Pairs w = weight_pairs<whole>(weight, pair, s);
+__device__ __forceinline__ void normalise(Pairs& x, const RotaryArguments<A, P>& op, const P* weight,
+                                          u32 pair) {
+  const float rstd = head_rstd(x, op.epsilon, op.sizes);
+  const Pairs w = weight_pairs<whole>(op, weight, pair);
   UNROLL for (u32 i = 0; i < 8; ++i) {
     x.a[i] = x.a[i] * rstd * w.a[i];
     x.b[i] = x.b[i] * rstd * w.b[i];
@@ -123,9 +130,7 @@ __global__ void __launch_bounds__(rotary_threads) rotary_kernel(RotaryArguments<
     const bool mine = head < heads && place.pair < half;
     Pairs x = {};
     if (mine) x.load<whole>(op.qkv + row + head * size, place.pair, half);
-    if (op.norms[0] != nullptr) {
-      normalise<whole, A>(x, head < s.heads ? op.norms[0] : op.norms[1], op.epsilon, place.pair, s);
-    }
+    if (op.norms[0] != nullptr) normalise<whole>(x, op, op.norms[head < s.heads ? 0 : 1], place.pair);
     x.turn(angles, place.pair, half);
     if (mine) x.store<whole>(op.out + row + head * size, place.pair, half);
   }
@@ -151,16 +156,18 @@ struct NormsBackwardArguments {
   const A* qkv;
   A* dqkv;
   const P* norms[2];
-  float epsilon;
+  float norm_offset, epsilon;
   float* partials;  // [groups of rows, q and k, D]
 };
 
 // dx = rstd (g - xhat mean(g xhat)), g = dy weight. Overwrites dy with dx and adds to dweight.
-template <bool whole, class P>
-__device__ __forceinline__ void norm_backward(Pairs& dy, const Pairs& x, const P* weight, float epsilon,
-                                              u32 pair, const RotarySizes& s, Pairs& dweight) {
-  const float rstd = head_rstd(x, epsilon, s);
-  const Pairs w = weight_pairs<whole>(weight, pair, s);
+template <bool whole, class A, class P>
+__device__ __forceinline__ void norm_backward(Pairs& dy, const Pairs& x,
+                                              const NormsBackwardArguments<A, P>& op, const P* weight,
+                                              u32 pair, Pairs& dweight) {
+  const RotarySizes& s = op.sizes;
+  const float rstd = head_rstd(x, op.epsilon, s);
+  const Pairs w = weight_pairs<whole>(op, weight, pair);
   float sum = 0;
   UNROLL for (u32 i = 0; i < 8; ++i) {
     sum = fmaf(dy.a[i] * w.a[i], x.a[i] * rstd, sum);
@@ -212,7 +219,7 @@ __device__ __forceinline__ void backward_heads(const NormsBackwardArguments<A, P
       dy.load<whole>(op.dqkv + head, place.pair, half);
     }
     dy.turn(angles, place.pair, half);
-    norm_backward<whole>(dy, x, weight, op.epsilon, place.pair, s, dweight);
+    norm_backward<whole>(dy, x, op, weight, place.pair, dweight);
     if (mine) dy.store<whole>(op.dqkv + head, place.pair, half);
   }
 }
@@ -287,6 +294,7 @@ void rotate(const Rotary& op, float direction, cudaStream_t stream) {
                                 .qkv = elements<A>(op.qkv),
                                 .out = elements<A>(op.out),
                                 .norms = {elements<P>(op.q_norm), elements<P>(op.k_norm)},
+                                .norm_offset = op.norm_offset,
                                 .epsilon = op.epsilon});
     });
   });
@@ -321,6 +329,7 @@ void rotary_backward_cuda(const RotaryBackward& op, cudaStream_t stream) {
                                        .qkv = elements<A>(op.qkv),
                                        .dqkv = elements<A>(op.dqkv),
                                        .norms = {elements<P>(op.q_norm), elements<P>(op.k_norm)},
+                                       .norm_offset = op.norm_offset,
                                        .epsilon = op.epsilon,
                                        .partials = op.partials});
     });

@@ -84,6 +84,13 @@ const float* widened(Param param, u64 n, float* scratch) {
   return scratch;
 }
 
+const float* widened_sum(Param param, float offset, u64 n, float* scratch) {
+  const float* values = widened(param, n, scratch);
+  if (offset == 0) return values;
+  for (u64 i = 0; i < n; ++i) scratch[i] = values[i] + offset;
+  return scratch;
+}
+
 }  // namespace rows
 }  // namespace tidepool
 #endif

@@ -1,4 +1,5 @@
-// SwiGLU (Shazeer, arXiv:2002.05202): y = silu(gate) * up, silu(x) = x / (1 + e^-x).
+// Gated linear units (Shazeer, arXiv:2002.05202): y = act(gate) * up. SwiGLU has silu(x) = x / (1 + e^-x),
+// and GeGLU has GELU in its tanh form.
 #pragma once
 
 #include "kernels/values.h"
@@ -6,15 +7,19 @@
 
 namespace tidepool {
 
+enum class GluGate : u8 { silu, gelu };
+
 struct Swiglu {
   u32 rows = 0, columns = 0;  // R, I
-  ConstValues gate_up;        // [R, 2 I]: gate, then up
-  Values y;                   // [R, I]
+  GluGate gate = GluGate::silu;
+  ConstValues gate_up;  // [R, 2 I]: gate, then up
+  Values y;             // [R, I]
 };
 void swiglu_cpu(const Swiglu&, CorePool&);
 
 struct SwigluBackward {
   u32 rows = 0, columns = 0;
+  GluGate gate = GluGate::silu;
   ConstValues gate_up;  // [R, 2 I]
   ConstValues dy;       // [R, I]
   Values dgate_up;      // [R, 2 I], may be gate_up

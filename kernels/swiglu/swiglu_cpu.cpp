@@ -23,7 +23,7 @@ void for_rows(u32 rows, CorePool& pool, Fn fn) {
 void swiglu_cpu(const Swiglu& op, CorePool& pool) {
   for_rows(op.rows, pool, [&](u32 row) {
     const float* gate = op.gate_up.fp32() + u64{row} * 2 * op.columns;
-    swiglu_row(gate, gate + op.columns, op.y.fp32() + u64{row} * op.columns, op.columns);
+    swiglu_row(op.gate, gate, gate + op.columns, op.y.fp32() + u64{row} * op.columns, op.columns);
   });
 }
 
@@ -32,7 +32,8 @@ void swiglu_backward_cpu(const SwigluBackward& op, CorePool& pool) {
     const u64 at = u64{row} * op.columns;
     const float* gate = op.gate_up.fp32() + 2 * at;
     float* dgate = op.dgate_up.fp32() + 2 * at;
-    swiglu_backward_row({.gate = gate,
+    swiglu_backward_row(op.gate,
+                        {.gate = gate,
                          .up = gate + op.columns,
                          .dy = op.dy.fp32() + at,
                          .dgate = dgate,

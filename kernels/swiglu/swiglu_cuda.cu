@@ -1,23 +1,12 @@
 #include "kernels/cuda/dispatch.h"
+#include "kernels/cuda/gates.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/logistic.h"
 #include "kernels/swiglu/swiglu_launch.h"
 
 namespace tidepool {
 namespace cuda {
 namespace {
-
-// silu(x) = x s, s = logistic(x); slope is its derivative, s + x s (1 - s).
-struct Silu {
-  float value, slope;
-};
-template <class T>
-__device__ __forceinline__ Silu silu(float x) {
-  const LogisticGate gate = logistic_gate<T>(x);
-  const float value = x * gate.open;
-  return {value, fmaf(value, gate.closed, gate.open)};
-}
 
 // Calls fn(row, column) for every vector of y that this thread takes.
 template <class Fn>
@@ -28,14 +17,14 @@ __device__ __forceinline__ void for_vectors(u32 rows, u32 columns, Fn fn) {
   }
 }
 
-template <bool whole, class T>
+template <bool whole, class Act, class T>
 __global__ void __launch_bounds__(256) swiglu_kernel(u32 rows, u32 columns, const T* gate_up, T* y) {
   for_vectors(rows, columns, [&](u64 row, u32 c) {
     const T* gate = gate_up + row * 2 * columns;
     float g[8], up[8];
     load8<whole>(gate, c, columns, g);
     load8<whole>(gate + columns, c, columns, up);
-    for (u32 i = 0; i < 8; ++i) g[i] = silu<T>(g[i]).value * up[i];
+    for (u32 i = 0; i < 8; ++i) g[i] = Act::template value<T>(g[i]) * up[i];
     store8<whole>(y + row * columns, c, columns, g);
   });
 }
@@ -49,7 +38,7 @@ struct SwigluBackwardArrays {
 };
 
 // Each thread writes only elements that it alone has already read, so arrays may be the same.
-template <bool whole, class T>
+template <bool whole, class Act, class T>
 __global__ void __launch_bounds__(256)
     swiglu_backward_kernel(u32 rows, u32 columns, SwigluBackwardArrays<T> op) {
   for_vectors(rows, columns, [&](u64 row, u32 c) {
@@ -60,15 +49,22 @@ __global__ void __launch_bounds__(256)
     load8<whole>(gate + columns, c, columns, up);
     load8<whole>(op.dy + row * columns, c, columns, dy);
     for (u32 i = 0; i < 8; ++i) {
-      const Silu s = silu<T>(g[i]);
-      y[i] = s.value * up[i];
-      g[i] = dy[i] * up[i] * s.slope;
-      up[i] = dy[i] * s.value;
+      const Activated act = Act::template with_slope<T>(g[i]);
+      y[i] = act.value * up[i];
+      g[i] = dy[i] * up[i] * act.slope;
+      up[i] = dy[i] * act.value;
     }
     store8<whole>(dgate, c, columns, g);
     store8<whole>(dgate + columns, c, columns, up);
     if (op.value != nullptr) store8<whole>(op.value + row * columns, c, columns, y);
   });
+}
+
+// Calls fn(Silu()) or fn(Gelu()).
+template <class Fn>
+void for_gate(GluGate gate, Fn fn) {
+  if (gate == GluGate::silu) return fn(Silu());
+  fn(Gelu());
 }
 
 }  // namespace
@@ -79,9 +75,12 @@ void swiglu_cuda(const Swiglu& op, cudaStream_t stream) {
   check_same_precision({op.gate_up, op.y});
   for_bool(rows_of_vectors(op.columns, op.gate_up, op.y), [&](auto whole) {
     for_precision(op.y.precision, [&](auto type) {
-      using T = decltype(type);
-      launch<swiglu_kernel<whole.value, T>>(swiglu_launch(op.rows, op.columns), stream, op.rows, op.columns,
-                                            elements<T>(op.gate_up), elements<T>(op.y));
+      for_gate(op.gate, [&](auto act) {
+        using T = decltype(type);
+        launch<swiglu_kernel<whole.value, decltype(act), T>>(swiglu_launch(op.rows, op.columns), stream,
+                                                             op.rows, op.columns, elements<T>(op.gate_up),
+                                                             elements<T>(op.y));
+      });
     });
   });
 }
@@ -91,13 +90,15 @@ void swiglu_backward_cuda(const SwigluBackward& op, cudaStream_t stream) {
   check_same_precision({op.gate_up, op.dy, op.dgate_up, op.value});
   for_bool(rows_of_vectors(op.columns, op.gate_up, op.dy, op.dgate_up, op.value), [&](auto whole) {
     for_precision(op.dy.precision, [&](auto type) {
-      using T = decltype(type);
-      launch<swiglu_backward_kernel<whole.value, T>>(
-          swiglu_launch(op.rows, op.columns), stream, op.rows, op.columns,
-          SwigluBackwardArrays<T>{.gate_up = elements<T>(op.gate_up),
-                                  .dy = elements<T>(op.dy),
-                                  .dgate_up = elements<T>(op.dgate_up),
-                                  .value = elements<T>(op.value)});
+      for_gate(op.gate, [&](auto act) {
+        using T = decltype(type);
+        launch<swiglu_backward_kernel<whole.value, decltype(act), T>>(
+            swiglu_launch(op.rows, op.columns), stream, op.rows, op.columns,
+            SwigluBackwardArrays<T>{.gate_up = elements<T>(op.gate_up),
+                                    .dy = elements<T>(op.dy),
+                                    .dgate_up = elements<T>(op.dgate_up),
+                                    .value = elements<T>(op.value)});
+      });
     });
   });
 }

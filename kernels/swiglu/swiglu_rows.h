@@ -1,11 +1,11 @@
-// SwiGLU of one row.
+// SwiGLU or GeGLU of one row.
 #pragma once
 
-#include "base/types.h"
+#include "kernels/swiglu/swiglu.h"
 
 namespace tidepool {
 
-void swiglu_row(const float* gate, const float* up, float* y, u64 n);
+void swiglu_row(GluGate, const float* gate, const float* up, float* y, u64 n);
 
 struct SwigluRowBackward {
   const float* gate;
@@ -15,6 +15,6 @@ struct SwigluRowBackward {
   float* dup;    // may be up
   float* value;  // y, recomputed, or null; may be dy
 };
-void swiglu_backward_row(const SwigluRowBackward&, u64 n);
+void swiglu_backward_row(GluGate, const SwigluRowBackward&, u64 n);
 
 }  // namespace tidepool

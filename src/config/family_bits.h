@@ -15,6 +15,8 @@ inline constexpr u32 gelu =
     families_with([](const FamilyTraits& f) { return f.style->mlp == MlpKind::gelu; });
 inline constexpr u32 swiglu =
     families_with([](const FamilyTraits& f) { return f.style->mlp == MlpKind::swiglu; });
+inline constexpr u32 geglu =
+    families_with([](const FamilyTraits& f) { return f.style->mlp == MlpKind::geglu; });
 inline constexpr u32 learned =
     families_with([](const FamilyTraits& f) { return f.style->positions == PositionKind::learned; });
 inline constexpr u32 rotary =
@@ -25,6 +27,10 @@ inline constexpr u32 windowed =
 inline constexpr u32 switched =
     families_with([](const FamilyTraits& f) { return f.window == WindowKind::by_switch; });
 inline constexpr u32 not_switched = rotary & ~switched;
+inline constexpr u32 layered =
+    families_with([](const FamilyTraits& f) { return f.window == WindowKind::by_layer; });
+inline constexpr u32 scaled_attention =
+    families_with([](const FamilyTraits& f) { return f.attention_scale_key; });
 inline constexpr u32 biased_qkv = families_with([](const FamilyTraits& f) { return f.qkv_bias; });
 inline constexpr u32 attention_biases =
     families_with([](const FamilyTraits& f) { return f.attention_bias_key; });

@@ -24,6 +24,7 @@ struct Demand {
 };
 constexpr std::string_view trains_full_attention =
     "windows are keys of mistral and qwen models, whose sequences may be as long as the window";
+constexpr std::string_view no_soft_caps = "soft caps are not supported; Gemma 3 models have none";
 constexpr std::array demands = std::to_array<Demand>({
     {"activation_function", "gelu_new", gelu},
     {"tie_word_embeddings", "true", tied},
@@ -32,8 +33,12 @@ constexpr std::array demands = std::to_array<Demand>({
     {"add_cross_attention", "false", learned},
     {"is_encoder_decoder", "false"},
     {"hidden_act", "silu", swiglu},
+    {"hidden_activation", "gelu_pytorch_tanh", geglu},
+    {"attn_logit_softcapping", "null", geglu, no_soft_caps},
+    {"final_logit_softcapping", "null", geglu, no_soft_caps},
+    {"use_bidirectional_attention", "false", geglu},
     {"use_sliding_window", "false", not_switched, trains_full_attention},
-    {"layer_types", "full_attention", rotary,
+    {"layer_types", "full_attention", rotary & ~layered,
      "a window is said with model.sliding_window, and for qwen models with model.use_sliding_window"},
     {"attention_bias", "false", rotary},
     {"mlp_bias", "false", rotary},
@@ -152,6 +157,7 @@ constexpr std::array advices = std::to_array<Instead>({
     {"init_lora_weights", "A begins with random values and B with zeros; leave the key out", "true"},
     {"fan_in_fan_out", "it follows from the model's family; leave the key out"},
     {"inference_mode", "it says nothing about training; leave the key out"},
+    {"layer_types", "set model.sliding_window_pattern", "", "model", layered},
     {"base_model_name_or_path", "set model: DIRECTORY"},
     {"base_model", "set model: DIRECTORY"},
     {"model_name_or_path", "set model: DIRECTORY"},
@@ -186,7 +192,8 @@ std::string_view kind_of(std::string_view model_type) {
                                                        "jamba", "gpt_oss", "llama4",   "grok"};
   for (const std::string_view word : experts)
     if (model_type.find(word) != std::string_view::npos) return "is a mixture of experts, and ";
-  if (model_type.starts_with("gemma")) return "has Gemma's norms, soft caps and sliding windows, and ";
+  if (model_type == "gemma2") return "has soft caps, and ";
+  if (model_type == "gemma3") return "also reads images, and ";
   return "";
 }
 

@@ -27,7 +27,8 @@ inline AttentionShape attention_shape(const ModelGraph& g) {
           .tokens = g.batch.tokens,
           .heads = g.config.heads,
           .head_size = g.config.head_size(),
-          .kv_heads = g.config.kv_heads()};
+          .kv_heads = g.config.kv_heads(),
+          .scale_size = g.config.attention_scale_given};
 }
 
 // Elements of the gradient inside the MLP, which is dead where attention's backward begins: [R, I], or [R,

@@ -48,7 +48,7 @@ void CostRecorder::layer_norm(const LayerNorm& op) { add(layer_norm_cost(op.rows
 void CostRecorder::layer_norm_backward(const LayerNormBackward& op) {
   add(layer_norm_backward_cost(op.rows, op.columns));
 }
-void CostRecorder::rms_norm(const RmsNorm& op) { add(rms_norm_cost(op.rows, op.columns)); }
+void CostRecorder::rms_norm(const RmsNorm& op) { add(rms_norm_cost(op.rows, op.columns, bool(op.residual))); }
 void CostRecorder::rms_norm_backward(const RmsNormBackward& op) {
   add(rms_norm_backward_cost(op.rows, op.columns));
 }
@@ -65,9 +65,9 @@ void CostRecorder::attention_backward(const AttentionBackward& op) {
   add_with_dropout(attention_backward_cost(op.shape), op.dropout, attention_pairs(op.shape));
 }
 
-void CostRecorder::swiglu(const Swiglu& op) { add(swiglu_cost(u64{op.rows} * op.columns)); }
+void CostRecorder::swiglu(const Swiglu& op) { add(swiglu_cost(u64{op.rows} * op.columns, op.gate)); }
 void CostRecorder::swiglu_backward(const SwigluBackward& op) {
-  add(swiglu_backward_cost(u64{op.rows} * op.columns));
+  add(swiglu_backward_cost(u64{op.rows} * op.columns, op.gate));
 }
 
 void CostRecorder::embedding(const Embedding& op) {

@@ -1,10 +1,29 @@
+#include <cmath>
+
+#include "kernels/gradient/gradient.h"
 #include "model/block_calls.h"
+#include "tidepool/fp16.h"
 
 namespace tidepool {
 namespace {
 
 enum EmbeddingWindows : u32 { wte, wpe };  // wpe: of models that learn their positions
 constexpr u32 only_tensor = 0;
+
+// The root of the width, rounded to the weights' precision as in transformers.
+float scale_of(const ModelGraph& g) {
+  if (!style(g.config.family).scaled_embedding) return 1;
+  const float root = std::sqrt(static_cast<float>(g.config.width));
+  switch (g.precision) {
+    case Precision::fp32:
+      return root;
+    case Precision::bf16:
+      return float_from_bf16(bf16_from_float(root));
+    case Precision::fp16:
+      return float_from_fp16(fp16_from_float(root));
+  }
+  return root;
+}
 
 bool has_positions(const BlockContext& c) { return block_of(c).windows.size() > wpe; }
 
@@ -16,6 +35,7 @@ void embedding_forward(const BlockContext& c, const BlockForward& f) {
                        .columns = c.graph.config.width,
                        .tokens = f.tokens,
                        .wte = params_of(c, f.windows, wte)[only_tensor],
+                       .scale = scale_of(c.graph),
                        .wpe = has_positions(c) ? params_of(c, f.windows, wpe)[only_tensor] : Param{},
                        .out = f.output,
                        .dropout = dropout_of(c, DropoutSite::embedding, c.graph.config.embedding_dropout)});
@@ -34,6 +54,7 @@ void embedding_backward(const BlockContext& c, const BlockBackward& b) {
                                 .positions = config.positions,
                                 .tokens = b.tokens,
                                 .dout = b.grad,
+                                .scale = scale_of(c.graph),
                                 .dwte = gradients_of(c, b, wte)[only_tensor],
                                 .dwpe = has_positions(c) ? gradients_of(c, b, wpe)[only_tensor] : nullptr,
                                 .accumulate = b.accumulate,

@@ -1,12 +1,14 @@
 #include "model/layer_code.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace tidepool {
 
 const LayerCode& layer_code(Family family) {
   for (const LayerCode* code : {&gpt2::code, &llama::code})
-    if (code->style == &style(family)) return *code;
+    if (std::ranges::find(code->styles, &style(family)) != code->styles.end()) return *code;
   CHECK(false, name(family));
 }
 

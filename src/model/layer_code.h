@@ -1,6 +1,7 @@
 // The code of a layer style. Embedding and head are written once for all of them.
 #pragma once
 
+#include <array>
 #include <span>
 
 #include "model/adapters.h"
@@ -9,7 +10,7 @@
 namespace tidepool {
 
 struct LayerCode {
-  const LayerStyle* style;
+  std::array<const LayerStyle*, 2> styles{};  // made by this code
   // In order: what the embedding reads, a window per layer, the final norm, the head's matrix where it is not
   // tied.
   std::vector<Window> (*windows)(const ModelConfig&);

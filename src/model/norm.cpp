@@ -8,6 +8,7 @@ namespace tidepool {
 namespace {
 
 bool has_layer_norms(const ModelGraph& g) { return style(g.config.family).norm == NormKind::layer_norm; }
+float weight_offset(const ModelGraph& g) { return style(g.config.family).norm_offset ? 1 : 0; }
 
 }  // namespace
 
@@ -39,7 +40,9 @@ void norm_forward(const BlockContext& c, const NormWeights& w, const NormCall& n
                         .columns = columns,
                         .x = n.x,
                         .weight = w.weight,
+                        .weight_offset = weight_offset(c.graph),
                         .epsilon = epsilon,
+                        .residual = n.residual,
                         .y = n.y,
                         .rstd = n.rstd});
 }
@@ -66,6 +69,7 @@ void norm_backward(const BlockContext& c, const NormWeights& w, const NormGradie
                                  .columns = columns,
                                  .x = n.x,
                                  .weight = w.weight,
+                                 .weight_offset = weight_offset(c.graph),
                                  .rstd = n.moments.rstd,
                                  .dy = n.dy,
                                  .dx = n.dx,

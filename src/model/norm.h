@@ -22,10 +22,11 @@ struct NormGradients {
   float *weight = nullptr, *bias = nullptr;  // null where they are not trained
 };
 
-// y = norm(x)
+// y = norm(x), or residual + norm(x)
 struct NormCall {
   u32 rows = 0;
   ConstValues x;          // [rows, H]
+  ConstValues residual;   // [rows, H], or none; of RMS norms
   Values y;               // [rows, H]
   float* mean = nullptr;  // [rows], as rstd: for backward, or null
   float* rstd = nullptr;

@@ -23,17 +23,18 @@ float llama3_scaled(const Rope& rope, float original_positions, float frequency)
 
 }  // namespace
 
-RotaryFrequencies inverse_frequencies(const ModelConfig& c) {
+RotaryFrequencies inverse_frequencies(const ModelConfig& c, u32 layer) {
+  const Rope rope = c.slides(layer) ? Rope{.theta = c.local_rope_theta} : c.rope;
   const u32 pairs = c.rotary_size() / 2;
   CHECK(pairs <= rotary_pairs_max, pairs);
-  const u32 original = c.rope.original_positions != 0 ? c.rope.original_positions : c.positions;
+  const u32 original = rope.original_positions != 0 ? rope.original_positions : c.positions;
   RotaryFrequencies out = {};
   for (u32 i = 0; i < pairs; ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(c.rotary_size());
-    const float power = static_cast<float>(std::pow(c.rope.theta, static_cast<double>(exponent)));
+    const float power = static_cast<float>(std::pow(rope.theta, static_cast<double>(exponent)));
     out[i] = 1.0f / power;
-    if (c.rope.type == RopeType::linear) out[i] /= static_cast<float>(c.rope.factor);
-    if (c.rope.type == RopeType::llama3) out[i] = llama3_scaled(c.rope, static_cast<float>(original), out[i]);
+    if (rope.type == RopeType::linear) out[i] /= static_cast<float>(rope.factor);
+    if (rope.type == RopeType::llama3) out[i] = llama3_scaled(rope, static_cast<float>(original), out[i]);
   }
   return out;
 }

@@ -24,10 +24,10 @@ struct Case {
 
 std::string name(const testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
-  return fmt::format("{}_b{}_t{}_nh{}_nkv{}_d{}{}_sm{}{}{}", tidepool::name(c.precision), c.shape.sequences,
+  return fmt::format("{}_b{}_t{}_nh{}_nkv{}_d{}{}{}_sm{}{}{}", tidepool::name(c.precision), c.shape.sequences,
                      c.shape.tokens, c.shape.heads, c.shape.key_heads(), c.shape.head_size,
-                     c.dropout > 0 ? "_dropout" : "", c.capability, c.shift > 0 ? "_shifted" : "",
-                     c.documents ? "_documents" : "");
+                     c.shape.scale_size != 0 ? "_scaled" : "", c.dropout > 0 ? "_dropout" : "", c.capability,
+                     c.shift > 0 ? "_shifted" : "", c.documents ? "_documents" : "");
 }
 
 using Results = AttentionResults;
@@ -197,6 +197,12 @@ constexpr AttentionShape grouped(u32 tokens, u32 head_size, u32 heads, u32 kv_he
   return {
       .sequences = sequences, .tokens = tokens, .heads = heads, .head_size = head_size, .kv_heads = kv_heads};
 }
+// Gemma's: scores divided by another root than the head's size.
+constexpr AttentionShape scaled_by(u32 size) {
+  AttentionShape shape = grouped(130, 64, 4, 1);
+  shape.scale_size = size;
+  return shape;
+}
 constexpr Precision bf16 = Precision::bf16, fp16 = Precision::fp16, fp32 = Precision::fp32;
 
 INSTANTIATE_TEST_SUITE_P(TensorCores, AttentionCudaTest,
@@ -251,7 +257,8 @@ INSTANTIATE_TEST_SUITE_P(
 // Grouped queries; documents of 1, 2, 3 ... tokens, so that some blocks and warps see several documents, or
 // none.
 INSTANTIATE_TEST_SUITE_P(GroupedAndPacked, AttentionCudaTest,
-                         testing::Values(Case{grouped(200, 64, 4, 2), bf16},
+                         testing::Values(Case{grouped(200, 64, 4, 2), bf16}, Case{scaled_by(24), bf16},
+                                         Case{scaled_by(24), fp32}, Case{scaled_by(24), fp16, 0, 70},
                                          Case{grouped(65, 64, 8, 1, 2), bf16, 0.2f},
                                          Case{grouped(300, 64, 2, 2), bf16, 0, 90, 0, true},
                                          Case{grouped(300, 128, 4, 1), bf16, 0, 90, 0, true},

@@ -29,7 +29,7 @@ inline void reference_head(const AttentionShape& s, u32 head, const std::vector<
   const auto of_qkv = [&](u64 from) { return ReferenceRows{&qkv[first * stride + from], stride}; };
   const ReferenceRows q = of_qkv(column), k = of_qkv(hidden + key_column),
                       v = of_qkv(hidden + keys + key_column), g = {&dout[first * hidden + column], hidden};
-  const double scale = 1 / std::sqrt(double(size));
+  const double scale = 1 / std::sqrt(double(s.scale_size != 0 ? s.scale_size : size));
   const auto at = [&](std::vector<float>& array, u32 row) { return &array[(first + row) * hidden + column]; };
   std::vector<double> dq(u64{t} * size), dk(dq), dv(dq), p(t), kept(t), y(size);
   std::vector<float> ones(t, 1.0f), factors(t);

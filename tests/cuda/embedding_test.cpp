@@ -52,12 +52,12 @@ void CudaEmbedding::expect_lookup(const Sizes& s, Precision activation, Precisio
   embedding_cpu(op, *pool_);
   EXPECT_TRUE(same_bits(out.now(), rounded_to(want, activation)));
 
-  op.wpe = {};
+  op.wpe = {}, op.scale = 8.5f;
   embedding_cpu(op, *pool_);
   op.tokens = on_device.as<i32>(), op.wte = wte.values(), op.out = out.values();
   embedding_cuda(op, stream_);
   synchronize();
-  EXPECT_TRUE(same_bits(out.now(), rounded_to(want, activation))) << "without positions";
+  EXPECT_TRUE(same_bits(out.now(), rounded_to(want, activation))) << "without positions, scaled";
 }
 
 TEST_F(CudaEmbedding, LooksUpAsTheCpuDoes) {
@@ -105,6 +105,11 @@ void CudaEmbedding::expect_backward(const Sizes& s, Precision precision, u64 shi
   op.dwte = dwte.values().fp32(), op.dwpe = nullptr;  // no positions; the last pass overwrote
   embedding_backward_cuda(op, stream_);
   synchronize();
+  EXPECT_TRUE(same_bits(dwte.now(), want_wte));
+  op.scale = 4;  // a power of two scales exactly
+  embedding_backward_cuda(op, stream_);
+  synchronize();
+  for (float& value : want_wte) value *= 4;
   EXPECT_TRUE(same_bits(dwte.now(), want_wte));
 }
 

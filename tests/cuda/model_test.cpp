@@ -66,6 +66,7 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
       c.kv_heads_given = 2, c.head_size_given = GetParam().head_size, c.inner_given = 56,
       c.attention_dropout = 0.2;
       if (c.family == Family::phi3) c.rope.partial_factor = 0.5;
+      if (c.family == Family::gemma3_text) c.sliding_window_pattern = 2, c.attention_scale_given = 10;
       return c;
     }
     return {.vocab_size = 131,
@@ -156,6 +157,8 @@ INSTANTIATE_TEST_SUITE_P(
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::qwen3},
                     ModelCase{Precision::fp16, Precision::fp16, 16, 2e-4, 4e-3, Family::qwen2},
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::phi3},
+                    ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::gemma3_text},
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gemma3_text, 5},
                     ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::gpt2, 5},
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gpt2, 8},
                     ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::llama, 5},

@@ -16,6 +16,7 @@ class CudaRmsNormTest : public CudaTest, public testing::WithParamInterface<Norm
 
 TEST_P(CudaRmsNormTest, IsTheCpus) {
   const auto [shape, activations, parameters, shift] = GetParam();
+  const float offset = shift != 0 ? 1 : 0;
   const auto [rows, columns] = shape;
   const u64 n = u64{rows} * columns;
   const DeviceValues x(random_floats(n, 1, 3.0f), activations, shift),
@@ -32,6 +33,7 @@ TEST_P(CudaRmsNormTest, IsTheCpus) {
                 .columns = columns,
                 .x = x.given().data(),
                 .weight = param_of(weight.given()),
+                .weight_offset = offset,
                 .y = want_y.data(),
                 .rstd = want_rstd.data()},
                *pool);
@@ -39,6 +41,7 @@ TEST_P(CudaRmsNormTest, IsTheCpus) {
                  .columns = columns,
                  .x = x.values(),
                  .weight = weight.values(),
+                 .weight_offset = offset,
                  .y = y.values(),
                  .rstd = rstd.values().fp32()},
                 stream_);
@@ -50,6 +53,7 @@ TEST_P(CudaRmsNormTest, IsTheCpus) {
                           .columns = columns,
                           .x = x.given().data(),
                           .weight = param_of(weight.given()),
+                          .weight_offset = offset,
                           .rstd = want_rstd.data(),
                           .dy = dy.given().data(),
                           .dx = want_dx.data(),
@@ -75,6 +79,32 @@ TEST_P(CudaRmsNormTest, IsTheCpus) {
   synchronize();
   EXPECT_TRUE(same_bits(first, dweight.now()));
   EXPECT_TRUE(same_bits(first_dx, dy.now()));
+}
+
+TEST_P(CudaRmsNormTest, AddsItselfToAResidual) {
+  const auto [shape, activations, parameters, shift] = GetParam();
+  const auto [rows, columns] = shape;
+  const u64 n = u64{rows} * columns;
+  const DeviceValues x(random_floats(n, 1, 3.0f), activations, shift),
+      residual(random_floats(n, 2), activations, shift);
+  const DeviceValues weight(random_floats(columns, 4), parameters, shift), y(n, activations, shift);
+  std::vector<float> want(n);
+  RmsNorm op = {.rows = rows,
+                .columns = columns,
+                .x = x.given().data(),
+                .weight = param_of(weight.given()),
+                .weight_offset = 1,
+                .residual = residual.given().data(),
+                .y = want.data()};
+  rms_norm_cpu(op, *make_pool(1));
+  op.x = x.values(), op.weight = weight.values(), op.residual = residual.values(), op.y = y.values();
+  rms_norm_cuda(op, stream_);
+  synchronize();
+  EXPECT_LE(relative_error(y.now(), want), tolerance(activations, 1e-6));
+  op.y = residual.values();  // in place
+  rms_norm_cuda(op, stream_);
+  synchronize();
+  EXPECT_TRUE(same_bits(residual.now(), y.now()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaRmsNormTest,

@@ -8,10 +8,10 @@ namespace {
 
 class CudaSwiglu : public CudaTest {
  protected:
-  void expect_the_cpus(u32 rows, u32 columns, Precision precision, u64 shift);
+  void expect_the_cpus(u32 rows, u32 columns, Precision precision, u64 shift, GluGate gate = GluGate::silu);
 };
 
-void CudaSwiglu::expect_the_cpus(u32 rows, u32 columns, Precision precision, u64 shift) {
+void CudaSwiglu::expect_the_cpus(u32 rows, u32 columns, Precision precision, u64 shift, GluGate gate) {
   SCOPED_TRACE(testing::Message() << rows << " x " << columns << " " << name(precision) << " + " << shift);
   const u64 n = u64{rows} * columns;
   const DeviceValues gate_up(random_floats(2 * n, 1, 4.0f), precision, shift);
@@ -19,16 +19,19 @@ void CudaSwiglu::expect_the_cpus(u32 rows, u32 columns, Precision precision, u64
   const DeviceValues y(n, precision, shift), d(2 * n, precision, shift), value(n, precision, shift);
   std::vector<float> want_y(n), want(2 * n);
   const auto pool = make_pool(1);
-  swiglu_cpu({.rows = rows, .columns = columns, .gate_up = gate_up.given().data(), .y = want_y.data()},
-             *pool);
+  Swiglu op = {
+      .rows = rows, .columns = columns, .gate = gate, .gate_up = gate_up.given().data(), .y = want_y.data()};
+  swiglu_cpu(op, *pool);
   SwigluBackward back = {.rows = rows,
                          .columns = columns,
+                         .gate = gate,
                          .gate_up = gate_up.given().data(),
                          .dy = dy.given().data(),
                          .dgate_up = want.data()};
   swiglu_backward_cpu(back, *pool);
 
-  swiglu_cuda({.rows = rows, .columns = columns, .gate_up = gate_up.values(), .y = y.values()}, stream_);
+  op.gate_up = gate_up.values(), op.y = y.values();
+  swiglu_cuda(op, stream_);
   back.gate_up = gate_up.values(), back.dy = dy.values(), back.dgate_up = d.values(),
   back.value = value.values();
   swiglu_backward_cuda(back, stream_);
@@ -53,6 +56,8 @@ TEST_F(CudaSwiglu, IsTheCpus) {
     expect_the_cpus(5, 40, precision, 0);
     expect_the_cpus(5, 40, precision, 1);
     expect_the_cpus(70, 264, precision, 0);
+    expect_the_cpus(3, 7, precision, 1, GluGate::gelu);
+    expect_the_cpus(70, 264, precision, 0, GluGate::gelu);
   }
 }
 

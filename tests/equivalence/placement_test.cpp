@@ -118,6 +118,7 @@ INSTANTIATE_TEST_SUITE_P(
         Group{Precision::fp32, 2, true, 1, Family::llama}, Group{Precision::bf16, 1, true, 1, Family::llama},
         Group{Precision::bf16, 2, false, 1, Family::qwen3}, Group{Precision::fp32, 2, true, 2, Family::qwen3},
         Group{Precision::bf16, 2, true, 2, Family::phi3},
+        Group{Precision::bf16, 2, true, 1, Family::gemma3_text},
         Group{Precision::fp32, 2, true, 1, Family::llama, true},
         Group{Precision::bf16, 1, false, 1, Family::qwen3, true},
         Group{Precision::fp16, 2, true, 1, Family::llama, true},

@@ -39,6 +39,12 @@ def default(theta):
     return dict(rope_type="default", rope_theta=theta)
 
 
+def by_layer(rope):
+    return dict(full_attention=rope, sliding_attention=default(3000.0))
+
+
+GEMMA = dict(head_dim=8, query_pre_attn_scalar=24, sliding_window=TOKENS, pad_token_id=None)
+
 # name: (class, differences from SIZES, True if config.json has rope_theta and rope_scaling as in transformers
 # 4)
 CASES = {
@@ -71,14 +77,21 @@ CASES = {
                                   num_attention_heads=3, num_key_value_heads=1), True),
     "phi3_tied_window": ("Phi3", dict(rope_parameters=default(10000.0), pad_token_id=None, sliding_window=TOKENS,
                                       num_key_value_heads=4, tie_word_embeddings=True), False),
+    # The last of three layers sees all tokens and has its own angles.
+    "gemma3_text": ("Gemma3", dict(GEMMA, rope_parameters=by_layer(default(50000.0)), num_hidden_layers=3,
+                                   sliding_window_pattern=3), False),
+    "gemma3_linear": ("Gemma3", dict(GEMMA, rope_parameters=by_layer(LINEAR), sliding_window_pattern=2,
+                                     num_key_value_heads=1, attention_bias=True, query_pre_attn_scalar=10,
+                                     tie_word_embeddings=False), True),
 }
 PERPLEXITIES = ("gpt2_plain", "llama_untied_llama3", "mistral_untied", "qwen2_tied", "qwen3_tied_head_dim")
-CURVES = ("llama_tied", "llama_untied_llama3", "mistral_untied", "qwen2_untied", "qwen3_tied_head_dim", "phi3_partial")
+CURVES = ("llama_tied", "llama_untied_llama3", "mistral_untied", "qwen2_untied", "qwen3_tied_head_dim", "phi3_partial",
+          "gemma3_text")
 
 
 def make_model(kind, options):
     sizes = GPT2_SIZES if kind == "GPT2" else SIZES
-    config = getattr(transformers, kind + "Config")(**{**sizes, **options})
+    config = getattr(transformers, kind + ("TextConfig" if kind == "Gemma3" else "Config"))(**{**sizes, **options})
     config._attn_implementation = "eager"
     name = "GPT2LMHeadModel" if kind == "GPT2" else kind + "ForCausalLM"
     model = getattr(transformers, name)(config)
@@ -131,6 +144,9 @@ def write_old_spelling(directory):
     with open(path) as file:
         config = json.load(file)
     rope = config.pop("rope_parameters")
+    if "full_attention" in rope:
+        config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        rope = rope["full_attention"]
     if "partial_rotary_factor" in rope:
         config["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
     config["rope_theta"] = rope.pop("rope_theta")

@@ -5,7 +5,9 @@
 
 namespace tidepool::test {
 
-inline constexpr const char* family_cases[] = {"gpt2_inner",
+inline constexpr const char* family_cases[] = {"gemma3_linear",
+                                               "gemma3_text",
+                                               "gpt2_inner",
                                                "gpt2_one_head",
                                                "gpt2_plain",
                                                "llama_biases_linear_head_dim",

@@ -29,6 +29,7 @@ inline void norm_reference(std::span<const float> x, const std::vector<float>& w
 struct RotaryCase {
   RotaryShape shape;
   bool norms = false, documents = false;
+  float norm_offset = 0;
 };
 
 inline const RotaryCase rotary_cases[] = {
@@ -44,9 +45,9 @@ inline const RotaryCase rotary_cases[] = {
     {{.rows = 12, .tokens = 6, .heads = 3, .kv_heads = 1, .head_size = 7, .turned_size = 4}},
     {{.rows = 66, .tokens = 33, .heads = 3, .kv_heads = 1, .head_size = 40, .turned_size = 30}, false, true},
     {{.rows = 20, .tokens = 20, .heads = 4, .kv_heads = 2, .head_size = 72, .turned_size = 48}},
-    {{.rows = 33, .tokens = 33, .heads = 3, .kv_heads = 1, .head_size = 128, .turned_size = 96},
-     false,
-     true}};
+    {{.rows = 33, .tokens = 33, .heads = 3, .kv_heads = 1, .head_size = 128, .turned_size = 96}, false, true},
+    {{.rows = 34, .tokens = 17, .heads = 4, .kv_heads = 1, .head_size = 20}, true, true, 1.0f},
+    {{.rows = 9, .tokens = 9, .heads = 2, .kv_heads = 1, .head_size = 256}, true, false, 1.0f}};
 
 struct RotaryData {
   explicit RotaryData(const RotaryCase& c)
@@ -69,6 +70,7 @@ struct RotaryData {
             .inverse_frequencies = frequencies,
             .q_norm = c.norms ? param_of(q_norm) : Param(),
             .k_norm = c.norms ? param_of(k_norm) : Param(),
+            .norm_offset = c.norm_offset,
             .epsilon = 1e-5f};
   }
   // Backward without the norms' gradients.
@@ -80,6 +82,7 @@ struct RotaryData {
             .inverse_frequencies = frequencies,
             .q_norm = c.norms ? param_of(q_norm) : Param(),
             .k_norm = c.norms ? param_of(k_norm) : Param(),
+            .norm_offset = c.norm_offset,
             .epsilon = 1e-5f,
             .accumulate = false};
   }
@@ -119,7 +122,9 @@ inline RotaryReference rotary_reference(const RotaryCase& c, const RotaryData& d
       if (c.norms) {
         const bool of_q = head < s.heads;
         for (u32 i = 0; i < size; ++i) dy[i] = static_cast<float>(turned_back[i]);
-        norm_reference({&d.qkv[at], size}, of_q ? d.q_norm : d.k_norm, 1e-5, dy, x.data(), &r.dqkv[at],
+        std::vector<float> weight = of_q ? d.q_norm : d.k_norm;
+        for (float& w : weight) w += c.norm_offset;
+        norm_reference({&d.qkv[at], size}, weight, 1e-5, dy, x.data(), &r.dqkv[at],
                        of_q ? r.dq_norm.data() : r.dk_norm.data());
       } else {
         std::copy(turned_back.begin(), turned_back.end(), &r.dqkv[at]);

@@ -61,7 +61,7 @@ inline std::string token_file(const TrainDir& dir) {
 }
 
 // Makes equally small models of every family: grouped queries; heads of Qwen3 wider than their share of the
-// width; heads of Phi-3 that are rotated in part.
+// width; heads of Phi-3 that are rotated in part; the last layer of Gemma 3 with angles of its own.
 inline ModelConfig small_model(Family family) {
   ModelConfig m = default_model(family);
   m.vocab_size = 256, m.positions = 32, m.width = 64, m.layers = 3, m.heads = 4;
@@ -69,6 +69,7 @@ inline ModelConfig small_model(Family family) {
   m.inner_given = 128, m.kv_heads_given = 2;
   if (family == Family::qwen3) m.head_size_given = 24, m.tied = true;
   if (family == Family::phi3) m.rope.partial_factor = 0.75;
+  if (family == Family::gemma3_text) m.sliding_window_pattern = 3, m.attention_scale_given = 24;
   return m;
 }
 

@@ -58,7 +58,10 @@ std::string hf_config_text(const ModelConfig& config, Precision precision, std::
   const Result<ModelConfig> before = parse_hf_config(source, ErrorKind::bad_input, model_config_file);
   if (!whole || !ours || !before) return hf_config_text(config, precision);
   // The same window can be written in several ways, and only the source says which layers have it.
-  const bool same_window = before->attention_window() == config.attention_window();
+  const bool by_layer = traits(config.family).window == WindowKind::by_layer;
+  const bool same_window = before->attention_window() == config.attention_window() &&
+                           (!by_layer || (before->layers == config.layers &&
+                                          before->sliding_window_pattern == config.sliding_window_pattern));
   for (const auto& [key, value] : *ours) {
     // If left out, these ids are the family's defaults; if null, the model has none. So the source's choice
     // stays.

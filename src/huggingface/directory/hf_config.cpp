@@ -31,6 +31,7 @@ ModelConfig hf_default(Family family) {
   if (left_out.norm_epsilon != 0) c.norm_epsilon = left_out.norm_epsilon;
   c.kv_heads_given = left_out.kv_heads;
   c.head_size_given = left_out.head_size;
+  c.attention_scale_given = left_out.attention_scale_size;
   return c;
 }
 
@@ -80,6 +81,45 @@ bool has_kind(const json::value& value, std::string_view wanted, std::string_vie
 
 constexpr std::array<const char*, 2> beside_rope = {"rope_theta", "partial_rotary_factor"};
 
+// Key of the map of angles of layers that see all tokens, and of those with a window, in rope_parameters of a
+// family whose layers differ.
+constexpr const char *global_rope = "full_attention", *local_rope = "sliding_attention";
+
+// Error: what is wrong with the map of layers with a window, whose angles are not scaled.
+std::optional<ModelFault> read_local_rope(const json::value& local, json::object& file) {
+  static constexpr std::string_view key = "rope_parameters.sliding_attention";
+  if (!local.is_object()) return ModelFault{key, "must be an object, such as {\"rope_type\": \"default\"}"};
+  for (const auto& [inner, value] : local.get_object()) {
+    const bool is_type = inner == "rope_type" || inner == "type";
+    if (inner == "rope_theta")
+      file["rope_local_base_freq"] = value;
+    else if (!value.is_null() && !(is_type && value == json::string_view(rope_type_names[0])))
+      return ModelFault{
+          key, fmt::format("has {} {}; layers with a window have angles of type {} only",
+                           std::string_view(inner), json_text(value, JsonStyle::line), rope_type_names[0])};
+  }
+  return std::nullopt;
+}
+
+// Rewrites rope_parameters with a map for each kind of layer into the keys of earlier versions: one map, and
+// rope_local_base_freq.
+std::optional<ModelFault> flatten_rope(Family family, json::object& file) {
+  const json::value* maps = file.if_contains("rope_parameters");
+  if (traits(family).window != WindowKind::by_layer || maps == nullptr || !maps->is_object())
+    return std::nullopt;
+  const json::object rope = maps->get_object();
+  if (!rope.contains(global_rope) && !rope.contains(local_rope)) return std::nullopt;
+  if (const json::value* local = rope.if_contains(local_rope); local != nullptr && !local->is_null())
+    if (auto fault = read_local_rope(*local, file)) return fault;
+  const json::value* global = rope.if_contains(global_rope);
+  file["rope_parameters"] = global != nullptr ? *global : json::value(nullptr);
+  // The map of the angles' scaling may lie beside, in rope_scaling; the base stays here.
+  if (global != nullptr && global->is_object())
+    if (const json::value* theta = global->get_object().if_contains("rope_theta"))
+      file["rope_theta"] = *theta;
+  return std::nullopt;
+}
+
 class Reader {
  public:
   Reader(Family family, ErrorKind kind, std::string_view file_name)
@@ -87,7 +127,8 @@ class Reader {
     config_.model = hf_default(family);
   }
 
-  Result<ModelConfig> read(const json::object& object) {
+  Result<ModelConfig> read(json::object object) {
+    if (const auto wrong = flatten_rope(family_, object)) return fault(wrong->key, wrong->reason);
     // Values within the map of rope parameters override the keys beside it.
     for (const char* key : beside_rope)
       if (const json::value* value = object.if_contains(key)) TRY(read_key(key, *value));
@@ -253,8 +294,11 @@ constexpr WrittenKey written_keys[] = {
     {"head_dim", [](const ModelConfig& c) -> json::value { return c.head_size(); }},
     {"activation_function", [](const ModelConfig&) -> json::value { return "gelu_new"; }, true},
     {"hidden_act", [](const ModelConfig&) -> json::value { return "silu"; }, true},
+    {"hidden_activation", [](const ModelConfig&) -> json::value { return "gelu_pytorch_tanh"; }, true},
     {"layer_norm_epsilon", [](const ModelConfig& c) -> json::value { return c.norm_epsilon; }},
     {"rms_norm_eps", [](const ModelConfig& c) -> json::value { return c.norm_epsilon; }},
+    {"query_pre_attn_scalar", [](const ModelConfig& c) -> json::value { return c.attention_scale_size(); }},
+    {"rope_local_base_freq", [](const ModelConfig& c) -> json::value { return c.local_rope_theta; }},
     {"initializer_range", [](const ModelConfig& c) -> json::value { return c.initializer_range; }},
     {"embd_pdrop", [](const ModelConfig& c) -> json::value { return c.embedding_dropout; }},
     {"attn_pdrop", [](const ModelConfig& c) -> json::value { return c.attention_dropout; }},
@@ -280,6 +324,11 @@ void write_rope(const ModelConfig& c, json::object& o) {
   o["rope_scaling"] = c.rope.type == RopeType::plain ? json::value(nullptr) : json::value(rope);
   rope["rope_theta"] = c.rope.theta;
   if (traits(c.family).partial_rotary_key) rope["partial_rotary_factor"] = c.rope.partial_factor;
+  if (traits(c.family).window == WindowKind::by_layer) {
+    const json::object local{{"rope_type", json::string_view(rope_type_names[0])},
+                             {"rope_theta", c.local_rope_theta}};
+    rope = {{global_rope, std::move(rope)}, {local_rope, local}};
+  }
   o["rope_parameters"] = std::move(rope);
 }
 

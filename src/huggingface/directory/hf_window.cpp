@@ -15,8 +15,8 @@ namespace tidepool {
 namespace json = boost::json;
 namespace {
 
-constexpr std::array<std::string_view, 4> window_keys = {"sliding_window", "use_sliding_window",
-                                                         "max_window_layers", "layer_types"};
+constexpr std::array<std::string_view, 5> window_keys = {
+    "sliding_window", "use_sliding_window", "max_window_layers", "layer_types", "sliding_window_pattern"};
 constexpr u32 full_layers_left_out = 28;  // transformers' default of max_window_layers
 constexpr std::string_view sliding = "sliding_attention", full = "full_attention";
 
@@ -36,21 +36,49 @@ std::optional<ModelFault> read_number(const json::object& file, std::string_view
   return std::nullopt;
 }
 
-// Counts the sliding layers in layer_types; none if the file has no such list.
-std::optional<ModelFault> read_layer_types(const json::object& file, std::optional<u64>& slide) {
+using LayerTypes = std::vector<bool>;  // of each layer: true if it has the window
+u64 sliding_layers(const LayerTypes& types) { return static_cast<u64>(std::ranges::count(types, true)); }
+
+// Reads layer_types; none if the file has no such list.
+std::optional<ModelFault> read_layer_types(const json::object& file, std::optional<LayerTypes>& slide) {
   const json::value* types = file.if_contains("layer_types");
   if (types == nullptr || types->is_null()) return std::nullopt;
   if (!types->is_array()) return wrong("layer_types", *types, "a list, with one item a layer");
-  slide = 0;
+  slide.emplace();
   for (const json::value& type : types->get_array()) {
     const std::string_view name = type.is_string() ? std::string_view(type.get_string()) : "";
     if (name != sliding && name != full)
       return ModelFault{"layer_types", fmt::format("{} is not supported; Tidepool computes layers of {}, and "
                                                    "of {} where sequences are no longer than the window",
                                                    json_text(type, JsonStyle::line), full, sliding)};
-    *slide += name == sliding;
+    slide->push_back(name == sliding);
   }
   return std::nullopt;
+}
+
+// RETURNS: the first layer whose type is not the pattern's; layers if there is none.
+u32 first_off_pattern(const LayerTypes& slide, const ModelConfig& config) {
+  u32 layer = 0;
+  while (layer < config.layers && slide[layer] == config.slides(layer)) ++layer;
+  return layer;
+}
+
+// Sets the pattern of a family whose layers differ: every so many layers, one sees all tokens.
+std::optional<ModelFault> read_pattern(const json::object& file, const std::optional<LayerTypes>& slide,
+                                       ModelConfig& config) {
+  if (auto fault = read_number(file, "sliding_window_pattern", 1, config.sliding_window_pattern))
+    return fault;
+  if (!slide) return std::nullopt;
+  if (slide->size() != config.layers)
+    return ModelFault{"layer_types", fmt::format("has {} items for {} layers; it must have one item a layer",
+                                                 slide->size(), config.layers)};
+  if (first_off_pattern(*slide, config) == config.layers) return std::nullopt;
+  config.sliding_window_pattern = static_cast<u32>(std::ranges::find(*slide, false) - slide->begin()) + 1;
+  const u32 layer = first_off_pattern(*slide, config);
+  if (layer == config.layers) return std::nullopt;
+  return ModelFault{"layer_types", fmt::format("names {} for layer {}, against the pattern of the layers "
+                                               "before; {} must come every so many layers",
+                                               (*slide)[layer] ? sliding : full, layer, full)};
 }
 
 }  // namespace
@@ -64,21 +92,22 @@ std::optional<ModelFault> read_window(const json::object& file, ModelConfig& con
   if (!is_window_key(config.family, "sliding_window")) return std::nullopt;
   config.sliding_window = file.contains("sliding_window") ? 0 : traits(config.family).left_out.sliding_window;
   if (auto fault = read_number(file, "sliding_window", 1, config.sliding_window)) return fault;
-  std::optional<u64> slide;
+  std::optional<LayerTypes> slide;
   if (auto fault = read_layer_types(file, slide)) return fault;
   if (traits(config.family).window == WindowKind::every_layer) return std::nullopt;
+  if (traits(config.family).window == WindowKind::by_layer) return read_pattern(file, slide, config);
   const json::value* use = file.if_contains("use_sliding_window");
   if (use != nullptr && !use->is_null() && !use->is_bool())
     return wrong("use_sliding_window", *use, "true or false");
   const bool used = use != nullptr && use->is_bool() && use->get_bool() && config.sliding_window != 0;
-  if (slide.value_or(0) > 0 && !used)
+  if (slide && sliding_layers(*slide) > 0 && !used)
     return ModelFault{"layer_types",
                       fmt::format("names {}, and there is no window: set use_sliding_window and "
                                   "sliding_window, or write {} for all layers",
                                   sliding, full)};
   u32 full_layers = full_layers_left_out;
   if (auto fault = read_number(file, "max_window_layers", 0, full_layers)) return fault;
-  config.use_sliding_window = used && (slide ? *slide > 0 : full_layers < config.layers);
+  config.use_sliding_window = used && (slide ? sliding_layers(*slide) > 0 : full_layers < config.layers);
   return std::nullopt;
 }
 
@@ -87,6 +116,13 @@ void write_window(const ModelConfig& config, json::object& out) {
   const u32 window = config.attention_window();
   out["sliding_window"] = window == 0 ? json::value(nullptr) : json::value(window);
   out.erase("layer_types");
+  if (traits(config.family).window == WindowKind::by_layer) {
+    json::array types;
+    for (u32 layer = 0; layer < config.layers; ++layer)
+      types.push_back(json::string_view(config.slides(layer) ? sliding : full));
+    out["layer_types"] = std::move(types);
+    out["sliding_window_pattern"] = config.sliding_window_pattern;
+  }
   if (traits(config.family).window != WindowKind::by_switch) return;
   out["use_sliding_window"] = window != 0;
   out.erase("max_window_layers");

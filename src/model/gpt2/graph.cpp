@@ -62,7 +62,7 @@ LinearModules linear_modules(const ModelConfig& c) {
 
 }  // namespace gpt2
 
-const LayerCode gpt2::code = {.style = &gpt2_layers,
+const LayerCode gpt2::code = {.styles = {&gpt2_layers},
                               .windows = gpt2::make_windows,
                               .embedding_windows = 2,
                               .modules = gpt2::linear_modules,

@@ -20,9 +20,10 @@ Rotary rotary_of(const Layer& l, const i32* starts, ConstValues qkv, Values out)
           .qkv = qkv,
           .out = out,
           .starts = starts,
-          .inverse_frequencies = inverse_frequencies(l.config()),
+          .inverse_frequencies = inverse_frequencies(l.config(), block_of(l.c).layer),
           .q_norm = l[q_norm],
           .k_norm = l[k_norm],
+          .norm_offset = style(l.config().family).norm_offset ? 1.0f : 0.0f,
           .epsilon = static_cast<float>(l.config().norm_epsilon)};
 }
 
@@ -36,6 +37,7 @@ void rotary_gradient(const LayerGradients& s, Values dqkv) {
                                      .inverse_frequencies = forward.inverse_frequencies,
                                      .q_norm = forward.q_norm,
                                      .k_norm = forward.k_norm,
+                                     .norm_offset = forward.norm_offset,
                                      .epsilon = forward.epsilon,
                                      .dq_norm = s[q_norm],
                                      .dk_norm = s[k_norm],
@@ -60,13 +62,17 @@ void attention_half(const Layer& l, const AttentionHalf& a) {
                        .lse = a.lse,
                        .starts = a.starts,
                        .dropout = dropout_of(c, DropoutSite::attention, l.config().attention_dropout)});
-  residual_product(l, o_product(l.config()), a.attention, a.middle, a.x);
+  add_branch(
+      l, o_product(l.config()),
+      {.norm = attention_branch_norm, .x = a.attention, .residual = a.x, .branch = a.branch, .y = a.middle});
 }
 
 void attention_half_backward(const LayerGradients& s) {
   const BlockContext& c = s.layer.c;
   const Product o = o_product(s.config()), qkv = qkv_product(s.config());
-  gradients(s, o, s.inside.attention, s.b.grad, s.workspace.narrow);
+  const ConstValues dout =
+      branch_gradient(s, attention_branch_norm, s.inside.attention_branch, s.workspace.norm);
+  gradients(s, o, s.inside.attention, dout, s.workspace.narrow);
   const Values dqkv = s.workspace.wide;
   c.kernels.attention_backward(
       {.shape = attention_shape(c.graph),

@@ -1,4 +1,4 @@
-// Llama, Mistral, Qwen2, Qwen3 and Phi-3: their tensors and the sizes of their layers.
+// Llama, Mistral, Qwen2, Qwen3, Phi-3 and Gemma 3: their tensors and the sizes of their layers.
 #include <fmt/format.h>
 
 #include "model/layer_code.h"
@@ -11,8 +11,8 @@ namespace {
 
 TensorSpec spec_of(const ModelConfig& c, std::string name, std::vector<u64> shape) {
   TensorSpec spec{.name = std::move(name), .shape = std::move(shape)};
-  const bool norm = spec.name.ends_with("norm.weight");
-  spec.init = norm ? Init::ones : spec.shape.size() > 1 ? Init::normal : Init::zeros;
+  const bool ones = spec.name.ends_with("norm.weight") && !style(c.family).norm_offset;
+  spec.init = ones ? Init::ones : spec.shape.size() > 1 ? Init::normal : Init::zeros;
   if (spec.init == Init::normal) spec.init_std = c.initializer_range;
   return spec;
 }
@@ -22,7 +22,8 @@ Window layer_window(const ModelConfig& c, u32 layer) {
   for (u32 i = 0; i < tensor_count; ++i) {
     const auto tensor = static_cast<LayerTensor>(i);
     if (!has_tensor(c, tensor)) continue;
-    specs.push_back(spec_of(c, fmt::format("model.layers.{}.{}", layer, name(tensor)), shape_of(c, tensor)));
+    specs.push_back(
+        spec_of(c, fmt::format("model.layers.{}.{}", layer, name(c, tensor)), shape_of(c, tensor)));
     specs.back().joined = is_joined(tensor);
   }
   return make_window(fmt::format("layers.{}", layer), std::move(specs));
@@ -48,7 +49,7 @@ void measure_layer(Block& block, const ModelGraph& g) {
 
 }  // namespace llama
 
-const LayerCode llama::code = {.style = &llama_layers,
+const LayerCode llama::code = {.styles = {&llama_layers, &gemma_layers},
                                .windows = llama::make_windows,
                                .embedding_windows = 1,
                                .modules = llama::linear_modules,

@@ -24,12 +24,17 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
                               .turned = keep && layer.config().qk_norm() ? workspace.wide : qkv,
                               .attention = keep ? kept.attention : workspace.narrow,
                               .lse = kept.lse,
+                              .branch = keep ? kept.attention_branch : Branch{.value = f.output},
                               .middle = keep ? kept.middle : f.output};
   attention_half(layer, half);
-  norm_of(layer, LayerTensor::post_norm, half.middle, workspace.narrow);
+  norm_of(layer, LayerTensor::mlp_norm, half.middle, workspace.narrow);
   const Values gate_up = keep ? kept.gate_up : workspace.wide;
   gate_up_of(layer, workspace.narrow, gate_up);
-  rest_of_mlp(layer, {.gate_up = gate_up, .middle = half.middle, .inner = workspace.inner, .out = f.output});
+  rest_of_mlp(layer, {.gate_up = gate_up,
+                      .middle = half.middle,
+                      .inner = workspace.inner,
+                      .branch = keep ? kept.mlp_branch : Branch{.value = workspace.narrow},
+                      .out = f.output});
 }
 
 namespace {
@@ -39,7 +44,7 @@ std::byte* inside_frame(const BlockBackward& b, const BackwardWorkspace& workspa
   return b.kept != nullptr ? const_cast<std::byte*>(b.kept) : workspace.inside;
 }
 
-// The second norm's output and root, q and k as attention saw them, and without kept everything before.
+// The MLP's norm and root, q and k as attention saw them, and without kept everything else of the inside.
 void recompute(const LayerGradients& s) {
   const LayerInside& in = s.inside;
   const bool kept = s.b.kept != nullptr;
@@ -51,12 +56,21 @@ void recompute(const LayerGradients& s) {
                              .turned = s.turned(),
                              .attention = in.attention,
                              .lse = in.lse,
+                             .branch = in.attention_branch,
                              .middle = in.middle});
   } else if (s.config().qk_norm()) {
     turn(s.layer, s.b.starts, in.qkv, s.workspace.turned);
   }
-  norm_of(s.layer, LayerTensor::post_norm, in.middle, s.workspace.norm, &s.workspace.moments);
-  if (!kept) gate_up_of(s.layer, s.workspace.norm, in.gate_up);
+  norm_of(s.layer, LayerTensor::mlp_norm, in.middle, s.workspace.norm, &s.workspace.moments);
+  if (kept) return;
+  gate_up_of(s.layer, s.workspace.norm, in.gate_up);
+  // The norm of the MLP's branch needs its input. The layer's output, made on the way, is not wanted.
+  if (style(s.config().family).branch_norms)
+    rest_of_mlp(s.layer, {.gate_up = in.gate_up,
+                          .middle = in.middle,
+                          .inner = s.workspace.wide,
+                          .branch = in.mlp_branch,
+                          .out = s.workspace.narrow});
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// A Llama-like layer: x + o(attention(norm(x))), then + down(swiglu(gate_up(norm(.)))). Attention and MLP are
-// parts, each with what forward and recompute share, so that their bits cannot differ, and its backward.
+// A Llama-like layer: x + o(attention(norm(x))), then + down(glu(gate_up(norm(.)))). Gemma normalises what it
+// adds: x + norm(o(.)). Attention and MLP are parts, each with what forward and recompute share, so that
+// their bits cannot differ, and its backward.
 #pragma once
 
 #include "model/block_calls.h"
@@ -49,7 +50,7 @@ void layer_backward(const BlockContext&, const BlockBackward&);
 // ---- attention
 
 // middle = x + o(attention(turned(qkv(norm(x))))). `norm` may be `attention`; `turned` may be `qkv` where
-// heads have no norms, whose gradients need qkv as it was.
+// heads have no norms, whose gradients need qkv as it was; `branch` may be `middle`.
 struct AttentionHalf {
   ConstValues x;      // [R, H]
   const i32* starts;  // [B, T], or null
@@ -58,6 +59,7 @@ struct AttentionHalf {
   Values turned;      // [R, A]
   Values attention;   // [R, Q]
   float* lse;         // [B, NH, T], or null
+  Branch branch;      // o's output, where branches are normalised
   Values middle;      // [R, H]
 };
 void attention_half(const Layer&, const AttentionHalf&);
@@ -69,10 +71,12 @@ void attention_half_backward(const LayerGradients&);
 
 // [R, 2I] of the second norm's output.
 void gate_up_of(const Layer&, ConstValues norm, Values gate_up);
-// out = middle + down(swiglu(gate_up)); `inner` [R, I] takes SwiGLU's output.
+// out = middle + down(glu(gate_up)); `inner` [R, I] takes the gated unit's output.
 struct RestOfMlp {
   ConstValues gate_up, middle;
-  Values inner, out;
+  Values inner;
+  Branch branch;  // down's output, where branches are normalised
+  Values out;
 };
 void rest_of_mlp(const Layer&, const RestOfMlp&);
 void mlp_backward(const LayerGradients&);
@@ -92,8 +96,16 @@ struct Product {
 };
 // With the product's adapters, as below.
 void product(const Layer&, const Product&, ConstValues x, Values y);
-// y = residual + x w^T + b
-void residual_product(const Layer&, const Product&, ConstValues x, Values y, ConstValues residual);
+// y = residual + x w^T + b; or residual + norm(branch), branch = x w^T + b, where branches are normalised.
+struct AddBranch {
+  LayerTensor norm;  // of the branch
+  ConstValues x, residual;
+  Branch branch;
+  Values y;
+};
+void add_branch(const Layer&, const Product&, const AddBranch&);
+// RETURNS: the gradient of the product's output in a branch: b.grad, or `to`, where the norm's is written.
+ConstValues branch_gradient(const LayerGradients&, LayerTensor norm, const Branch&, Values to);
 // Gradients of the weights, if they are trained.
 void weight_gradient(const LayerGradients&, const Product&, ConstValues x, ConstValues dy);
 // dx = dy w

@@ -15,6 +15,12 @@ struct Shape {
   u64 rows, h, queries, qkv, inner;
 };
 
+Branch take_branch(const ModelGraph& g, WorkspaceCutter& layout) {
+  const u64 rows = g.batch.rows();
+  return {.value = layout.take_values(g.activations, rows * g.config.width),
+          .rstd = layout.take<float>(rows)};
+}
+
 }  // namespace
 
 LayerInside::LayerInside(const ModelGraph& g, std::byte* base) {
@@ -25,6 +31,10 @@ LayerInside::LayerInside(const ModelGraph& g, std::byte* base) {
   lse = layout.take<float>(attention_shape(g).lse_elements());
   middle = layout.take_values(g.activations, s.rows * s.h);
   gate_up = layout.take_values(g.activations, mlp_gradient_elements(g));
+  if (style(g.config.family).branch_norms) {
+    attention_branch = take_branch(g, layout);
+    mlp_branch = take_branch(g, layout);
+  }
   bytes = layout.bytes();
 }
 

@@ -6,8 +6,14 @@
 
 namespace tidepool::llama {
 
-// The inside that backward needs and that is dear to make again; norms, rotations and SwiGLU are made again
-// from it. H + Q + A + 2 I values per row.
+// What attention or the MLP adds to the residual stream, before its norm.
+struct Branch {
+  Values value;           // [R, H]
+  float* rstd = nullptr;  // [R], of the norm; null: not wanted
+};
+
+// The inside that backward needs and that is dear to make again; norms, rotations and the gated unit are made
+// again from it. H + Q + A + 2 I values per row, and 2 H more where branches are normalised.
 struct LayerInside {
   LayerInside(const ModelGraph&, std::byte* base);
   Values qkv;        // [R, A]; turned already, but where q and k are normalised before: then neither
@@ -15,6 +21,8 @@ struct LayerInside {
   float* lse;        // [B, NH, T]
   Values middle;     // [R, H], the residual stream between attention and MLP
   Values gate_up;    // [R, 2I]
+  // Null in styles that do not normalise branches:
+  Branch attention_branch, mlp_branch;
   Bytes bytes;
 };
 
@@ -23,19 +31,20 @@ struct LayerInside {
 struct ForwardWorkspace {
   ForwardWorkspace(const ModelGraph&, std::byte* base);
   Values wide;    // [R, max(A, 2I)]: qkv, then gate and up
-  Values narrow;  // [R, max(H, Q)]: norm, attention, norm
-  Values inner;   // [R, I]: SwiGLU's output
+  Values narrow;  // [R, max(H, Q)]: norm, attention, norm, the MLP's branch
+  Values inner;   // [R, I]: the gated unit's output
   AdapterScratch adapters;
   Bytes bytes;
 };
 
 struct BackwardWorkspace {
   BackwardWorkspace(const ModelGraph&, std::byte* base, Inside);
-  Values wide;    // [R, max(I, A)]: the gradient behind SwiGLU, then its output, then the gradient of qkv
-  Values norm;    // [R, H]: output of either norm
+  Values
+      wide;  // [R, max(I, A)]: the gradient behind the gated unit, then its output, then the gradient of qkv
+  Values norm;    // [R, H]: output of either norm; the gradient of attention's branch between them
   Values narrow;  // [R, max(H, Q)]: gradients
   Values turned;  // [R, A]: qkv as attention saw it, where the inside holds it from before; null otherwise
-  NormScratch moments;  // of either norm; its partials serve the heads' norms too
+  NormScratch moments;  // of either norm; its partials serve the norms of heads and branches too
   AdapterScratch adapters;
   Values dgate_up;    // [R, 2I]; where the inside is recomputed it takes the place of gate_up
   std::byte* inside;  // LayerInside, if recomputed

@@ -1,4 +1,4 @@
-// SwiGLU's MLP: gate and up in one product, then down; with biases where the config says so.
+// The gated MLP: gate and up in one product, then down; with biases where the config says so.
 #include "model/llama/layer.h"
 
 namespace tidepool::llama {
@@ -14,6 +14,10 @@ Product down_product(const ModelConfig& c) {
   return {down, down_bias, c.width, c.inner(), product_modules(c).down};
 }
 
+GluGate gate_of(const ModelConfig& c) {
+  return style(c.family).mlp == MlpKind::geglu ? GluGate::gelu : GluGate::silu;
+}
+
 }  // namespace
 
 void gate_up_of(const Layer& l, ConstValues norm, Values gate_up) {
@@ -21,28 +25,34 @@ void gate_up_of(const Layer& l, ConstValues norm, Values gate_up) {
 }
 
 void rest_of_mlp(const Layer& l, const RestOfMlp& m) {
-  l.c.kernels.swiglu(
-      {.rows = rows_of(l.c), .columns = l.config().inner(), .gate_up = m.gate_up, .y = m.inner});
-  residual_product(l, down_product(l.config()), m.inner, m.out, m.middle);
+  l.c.kernels.swiglu({.rows = rows_of(l.c),
+                      .columns = l.config().inner(),
+                      .gate = gate_of(l.config()),
+                      .gate_up = m.gate_up,
+                      .y = m.inner});
+  add_branch(l, down_product(l.config()),
+             {.norm = mlp_branch_norm, .x = m.inner, .residual = m.middle, .branch = m.branch, .y = m.out});
 }
 
 void mlp_backward(const LayerGradients& s) {
   const Product down = down_product(s.config()), gate_up = gate_up_product(s.config());
   const Values inner = s.workspace.wide;
-  // SwiGLU makes its x on the way, so its adapters' gradients are apart.
-  input_gradient(s, down, s.b.grad, inner);
-  s.layer.adapters.add_input_gradient(down.modules, s.b.grad, inner);
-  // Makes SwiGLU's output again on the way: one exp serves both.
+  const ConstValues dout = branch_gradient(s, mlp_branch_norm, s.inside.mlp_branch, s.workspace.narrow);
+  // The gated unit makes its x on the way, so its adapters' gradients are apart.
+  input_gradient(s, down, dout, inner);
+  s.layer.adapters.add_input_gradient(down.modules, dout, inner);
+  // Makes the gated unit's output again on the way: one exp serves both.
   s.layer.c.kernels.swiglu_backward({.rows = rows_of(s.layer.c),
                                      .columns = s.config().inner(),
+                                     .gate = gate_of(s.config()),
                                      .gate_up = s.inside.gate_up,
                                      .dy = inner,
                                      .dgate_up = s.workspace.dgate_up,
                                      .value = inner});
-  weight_gradient(s, down, inner, s.b.grad);
-  s.layer.adapters.weight_gradients(down.modules, inner, s.b.grad, s.adapters);
+  weight_gradient(s, down, inner, dout);
+  s.layer.adapters.weight_gradients(down.modules, inner, dout, s.adapters);
   gradients(s, gate_up, s.workspace.norm, s.workspace.dgate_up, s.workspace.narrow);
-  norm_gradient(s, post_norm, s.inside.middle);
+  norm_gradient(s, mlp_norm, s.inside.middle);
 }
 
 }  // namespace tidepool::llama

@@ -37,12 +37,29 @@ void product(const Layer& l, const Product& p, ConstValues x, Values y) {
   l.adapters.add_to(p.modules, x, y);
 }
 
-void residual_product(const Layer& l, const Product& p, ConstValues x, Values y, ConstValues residual) {
-  Matmul matmul = matmul_of(l, p, x, y);
+void add_branch(const Layer& l, const Product& p, const AddBranch& a) {
+  if (style(l.config().family).branch_norms) {
+    product(l, p, a.x, a.branch.value);
+    return norm_forward(
+        l.c, {.weight = l[a.norm], .bias = {}},
+        {.rows = rows_of(l.c), .x = a.branch.value, .residual = a.residual, .y = a.y, .rstd = a.branch.rstd});
+  }
+  Matmul matmul = matmul_of(l, p, a.x, a.y);
   matmul.epilogue = Epilogue::residual;
-  matmul.residual = residual;
+  matmul.residual = a.residual;
   l.c.kernels.matmul(matmul);
-  l.adapters.add_to(p.modules, x, y);
+  l.adapters.add_to(p.modules, a.x, a.y);
+}
+
+ConstValues branch_gradient(const LayerGradients& s, LayerTensor norm, const Branch& branch, Values to) {
+  if (!style(s.config().family).branch_norms) return s.b.grad;
+  norm_backward(s.layer.c, {.weight = s.layer[norm], .bias = {}}, {.weight = s[norm]},
+                {.x = branch.value,
+                 .dy = s.b.grad,
+                 .dx = to,
+                 .accumulate = s.b.accumulate,
+                 .moments = {.rstd = branch.rstd, .partials = s.workspace.moments.partials}});
+  return to;
 }
 
 void weight_gradient(const LayerGradients& s, const Product& p, ConstValues x, ConstValues dy) {

@@ -6,7 +6,9 @@ namespace tidepool::llama {
 
 using enum LayerTensor;
 
-std::string_view name(LayerTensor tensor) {
+std::string_view name(const ModelConfig& c, LayerTensor tensor) {
+  // Llama names the MLP's norm after the attention before it. With norms of branches that name is another's.
+  if (tensor == mlp_norm && style(c.family).branch_norms) return "pre_feedforward_layernorm.weight";
   constexpr std::array<std::string_view, tensor_count> names = {"input_layernorm.weight",
                                                                 "self_attn.q_proj.weight",
                                                                 "self_attn.k_proj.weight",
@@ -20,13 +22,15 @@ std::string_view name(LayerTensor tensor) {
                                                                 "self_attn.o_proj.weight",
                                                                 "self_attn.o_proj.bias",
                                                                 "post_attention_layernorm.weight",
+                                                                "post_attention_layernorm.weight",
                                                                 "mlp.gate_proj.weight",
                                                                 "mlp.up_proj.weight",
                                                                 "mlp.gate_up_proj.weight",
                                                                 "mlp.gate_proj.bias",
                                                                 "mlp.up_proj.bias",
                                                                 "mlp.down_proj.weight",
-                                                                "mlp.down_proj.bias"};
+                                                                "mlp.down_proj.bias",
+                                                                "post_feedforward_layernorm.weight"};
   return names[static_cast<u32>(tensor)];
 }
 
@@ -63,6 +67,9 @@ bool has_tensor(const ModelConfig& c, LayerTensor tensor) {
     case q_norm:
     case k_norm:
       return c.qk_norm();
+    case attention_branch_norm:
+    case mlp_branch_norm:
+      return style(c.family).branch_norms;
     case o_bias:
       return c.attention_bias;
     case gate_bias:
@@ -107,7 +114,9 @@ std::vector<u64> shape_of(const ModelConfig& c, LayerTensor tensor) {
             keys = u64{c.kv_heads()} * c.head_size();
   switch (tensor) {
     case input_norm:
-    case post_norm:
+    case attention_branch_norm:
+    case mlp_norm:
+    case mlp_branch_norm:
     case o_bias:
     case down_bias:
       return {h};

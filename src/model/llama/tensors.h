@@ -22,7 +22,8 @@ enum class LayerTensor : u8 {
   k_norm,
   o,
   o_bias,
-  post_norm,
+  attention_branch_norm,  // of what attention adds, in styles that normalise it
+  mlp_norm,
   gate,
   up,
   gate_up,  // likewise
@@ -30,8 +31,9 @@ enum class LayerTensor : u8 {
   up_bias,
   down,
   down_bias,
+  mlp_branch_norm,
 };
-inline constexpr u32 tensor_count = 20;
+inline constexpr u32 tensor_count = 22;
 
 // The linear layers, in the order of their products.
 LinearModules linear_modules(const ModelConfig&);
@@ -42,7 +44,7 @@ struct ProductModules {
 ProductModules product_modules(const ModelConfig&);
 
 // "self_attn.q_proj.weight"
-std::string_view name(LayerTensor);
+std::string_view name(const ModelConfig&, LayerTensor);
 // RETURNS: true if it goes on where the tensor before ends.
 bool is_joined(LayerTensor);
 bool has_tensor(const ModelConfig&, LayerTensor);

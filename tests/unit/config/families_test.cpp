@@ -76,7 +76,19 @@ TEST(ConfigFamilies, WhatIsNotComputedIsRefusedByName) {
   };
   EXPECT_THAT(fault_of(with("model: {model_type: mixtral}")), HasSubstr("'mixtral' is a mixture of experts"));
   EXPECT_THAT(fault_of(with("model: {model_type: mixtral}")), ::testing::Not(HasSubstr("did you mean")));
-  EXPECT_THAT(fault_of(with("model: {model_type: gemma2}")), HasSubstr("Gemma's norms"));
+  EXPECT_THAT(fault_of(with("model: {model_type: gemma2}")), HasSubstr("'gemma2' has soft caps"));
+  EXPECT_THAT(fault_of(with("model: {model_type: gemma3}")), HasSubstr("'gemma3' also reads images"));
+  const auto gemma = [](std::string_view more) {
+    return with("model: {model_type: gemma3_text, " + std::string(more) + "}");
+  };
+  EXPECT_EQ(fault_of(gemma("hidden_activation: gelu_pytorch_tanh, attn_logit_softcapping: null")),
+            "no error");
+  EXPECT_THAT(fault_of(gemma("hidden_activation: relu")), HasSubstr("hidden_activation: gelu_pytorch_tanh"));
+  EXPECT_THAT(fault_of(gemma("final_logit_softcapping: 30.0")), HasSubstr("soft caps are not supported"));
+  EXPECT_THAT(fault_of(gemma("attn_logit_softcapping: 50.0")), HasSubstr("soft caps are not supported"));
+  EXPECT_THAT(fault_of(gemma("use_bidirectional_attention: true")), HasSubstr("'true' is not supported"));
+  EXPECT_THAT(fault_of(gemma("layer_types: [full_attention]")),
+              HasSubstr("set model.sliding_window_pattern"));
   EXPECT_THAT(fault_of(with("model: {model_type: lama}")), HasSubstr("did you mean 'llama'?"));
   EXPECT_EQ(fault_of(llama("sliding_window: null")), "no error");
   EXPECT_THAT(fault_of(llama("hidden_act: gelu")), HasSubstr("hidden_act: silu"));
@@ -101,6 +113,9 @@ TEST(ConfigFamilies, EffectiveConfigReadsBackTheSame) {
       c.model.rope.partial_factor = 0.75;
     else if (c.model.family != Family::gpt2)
       c.model.rope.type = RopeType::linear, c.model.rope.factor = 1.5;
+    if (c.model.family == Family::gemma3_text)
+      c.model.local_rope_theta = 5000, c.model.sliding_window_pattern = 2,
+      c.model.attention_scale_given = 168;
     EXPECT_EQ(parse(to_yaml(c)), c);
     EXPECT_EQ(to_yaml(c).find("n_embd") == std::string::npos, c.model.family != Family::gpt2);
   }

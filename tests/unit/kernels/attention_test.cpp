@@ -18,7 +18,7 @@ Reference reference(const AttentionShape& s, const std::vector<float>& qkv, cons
                     const Dropout& dropout, const i32* starts = nullptr) {
   const u64 t = s.tokens, d = s.head_size, h = s.hidden(), keys = s.key_columns(), stride = h + 2 * keys;
   Reference r = {std::vector<double>(u64{s.sequences} * t * h, 0.0), std::vector<double>(qkv.size(), 0.0)};
-  const double scale = 1 / std::sqrt(double(d));
+  const double scale = 1 / std::sqrt(double(s.scale_size != 0 ? s.scale_size : d));
   for (u64 b = 0; b < s.sequences; ++b) {
     for (u64 head = 0; head < s.heads; ++head) {
       for (u64 i = 0; i < t; ++i) {
@@ -118,6 +118,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{grouped(70, 8, 4, 4), 0, true}, Case{grouped(65, 16, 4, 2, 2)},
                     Case{grouped(130, 20, 4, 1), 0.2f, true}, Case{grouped(129, 64, 8, 1)},
                     Case{grouped(90, 80, 4, 2), 0.1f, true}, Case{grouped(64, 96, 2, 1), 0, true},
+                    Case{{.sequences = 1, .tokens = 70, .heads = 2, .head_size = 8, .scale_size = 30}},
                     Case{grouped(200, 128, 8, 2), 0, true},
                     Case{grouped(1300, 8, 2, 1, 2), 0.1f, true}));  // longer than a key block
 

@@ -1,4 +1,6 @@
 // Compares RMS norm, rotation and SwiGLU with plain double code, forward and backward.
+#include <cmath>
+#include <numbers>
 #include <span>
 
 #include "kernels/rms_norm/rms_norm.h"
@@ -70,6 +72,51 @@ TEST_P(RmsNormTest, MatchesDoubleOnAnyThreads) {
 INSTANTIATE_TEST_SUITE_P(Shapes, RmsNormTest,
                          testing::Values(NormCase{1, 2}, NormCase{1, 5}, NormCase{64, 48}, NormCase{130, 257},
                                          NormCase{33, 768}));
+
+// Gemma's norm: the weight counts from one, and the norm is added to the residual stream.
+TEST(RmsNorm, AddsAnOffsetToItsWeightAndItselfToAResidual) {
+  constexpr u32 rows = 70, columns = 100;
+  constexpr u64 n = rows * columns;
+  const auto x = random_floats(n, 1), dy = random_floats(n, 2), residual = random_floats(n, 3);
+  const auto weight = random_floats(columns, 4);
+  std::vector<float> whole = weight;
+  for (float& w : whole) w += 1;
+  std::vector<double> want_y(n), want_dx(n), want_dweight(columns, 0.0);
+  for (u64 r = 0; r < rows; ++r)
+    norm_reference({&x[r * columns], columns}, whole, 1e-6, {&dy[r * columns], columns}, &want_y[r * columns],
+                   &want_dx[r * columns], want_dweight.data());
+  std::vector<double> want_sum = want_y;
+  for (u64 i = 0; i < n; ++i) want_sum[i] += residual[i];
+  const auto pool = make_pool(2);
+  std::vector<float> y(n), rstd(rows), sum = residual, dx(n), dweight(columns);
+  std::vector<float> partials(rms_norm_partials(rows, columns));
+  RmsNorm op = {.rows = rows,
+                .columns = columns,
+                .x = x.data(),
+                .weight = param_of(weight),
+                .weight_offset = 1,
+                .y = y.data(),
+                .rstd = rstd.data()};
+  rms_norm_cpu(op, *pool);
+  op.residual = op.y = sum.data();  // in place
+  rms_norm_cpu(op, *pool);
+  rms_norm_backward_cpu({.rows = rows,
+                         .columns = columns,
+                         .x = x.data(),
+                         .weight = param_of(weight),
+                         .weight_offset = 1,
+                         .rstd = rstd.data(),
+                         .dy = dy.data(),
+                         .dx = dx.data(),
+                         .dweight = dweight.data(),
+                         .accumulate = false,
+                         .partials = partials.data()},
+                        *pool);
+  EXPECT_LE(relative_error(y, want_y), 1e-6);
+  EXPECT_LE(relative_error(sum, want_sum), 1e-6);
+  EXPECT_LE(relative_error(dx, want_dx), 1e-6);
+  EXPECT_LE(relative_error(dweight, want_dweight), 1e-6);
+}
 
 TEST(RmsNorm, WidensParametersOfSixteenBits) {
   constexpr u32 rows = 70, columns = 100;
@@ -147,6 +194,41 @@ TEST(Swiglu, MatchesDoubleInPlaceToo) {
       EXPECT_TRUE(same_bits(d, first));
     }
   }
+}
+
+TEST(Swiglu, GegluMatchesDouble) {
+  constexpr u32 rows = 33, columns = 257;
+  constexpr u64 n = u64{rows} * columns;
+  const auto gate_up = random_floats(2 * n, 1, 4.0f), dy = random_floats(n, 2);
+  std::vector<double> want_y(n), want(2 * n);
+  for (u64 r = 0; r < rows; ++r) {
+    for (u64 c = 0; c < columns; ++c) {
+      const u64 gate = 2 * r * columns + c, at = r * columns + c;
+      const double g = gate_up[gate], u = gate_up[gate + columns];
+      const double root = std::sqrt(2 / std::numbers::pi), t = std::tanh(root * (g + 0.044715 * g * g * g));
+      const double gelu = 0.5 * g * (1 + t);
+      const double slope = 0.5 * (1 + t) + 0.5 * g * (1 - t * t) * root * (1 + 3 * 0.044715 * g * g);
+      want_y[at] = gelu * u;
+      want[gate] = dy[at] * u * slope;
+      want[gate + columns] = dy[at] * gelu;
+    }
+  }
+  const auto pool = make_pool(2);
+  std::vector<float> y(n), value(n), d(2 * n);
+  swiglu_cpu(
+      {.rows = rows, .columns = columns, .gate = GluGate::gelu, .gate_up = gate_up.data(), .y = y.data()},
+      *pool);
+  swiglu_backward_cpu({.rows = rows,
+                       .columns = columns,
+                       .gate = GluGate::gelu,
+                       .gate_up = gate_up.data(),
+                       .dy = dy.data(),
+                       .dgate_up = d.data(),
+                       .value = value.data()},
+                      *pool);
+  EXPECT_LE(relative_error(y, want_y), 1e-6);
+  EXPECT_LE(relative_error(d, want), 1e-6);
+  EXPECT_TRUE(same_bits(value, y));
 }
 
 TEST(Swiglu, KeepsItsTailsAndNan) {

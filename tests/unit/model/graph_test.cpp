@@ -119,6 +119,24 @@ TEST(LlamaGraph, Qwen3sHeadsMayBeWiderThanItsWidth) {
   EXPECT_EQ(g.flops_per_token, 6 * g.parameters + u64{12} * 28 * 2048 * 1024);
 }
 
+TEST(LlamaGraph, Gemma3HasFourNormsInALayer) {
+  // Gemma 3 1B
+  ModelConfig c = default_model(Family::gemma3_text);
+  c.vocab_size = 262144, c.positions = 32768, c.width = 1152, c.layers = 26, c.heads = 4;
+  c.kv_heads_given = 1, c.head_size_given = 256, c.inner_given = 6912;
+  const ModelGraph g = build_model(c, Precision::bf16, {.sequences = 1, .tokens = 512}).value();
+  EXPECT_EQ(g.parameters, 999'885'952u);
+  std::vector<std::string> norms;
+  for (const Tensor& tensor : g.windows[1].tensors)
+    if (tensor.name.ends_with("norm.weight"))
+      norms.push_back(tensor.name.substr(std::string_view("model.layers.0.").size()));
+  EXPECT_EQ(norms, (std::vector<std::string>{"input_layernorm.weight", "self_attn.q_norm.weight",
+                                             "self_attn.k_norm.weight", "post_attention_layernorm.weight",
+                                             "pre_feedforward_layernorm.weight",
+                                             "post_feedforward_layernorm.weight"}));
+  EXPECT_EQ(g.windows[1].tensors[0].init, Init::zeros);
+}
+
 TEST(LlamaGraph, Phi3sProjectionsAreJoined) {
   // Phi-3-mini
   ModelConfig c = default_model(Family::phi3);

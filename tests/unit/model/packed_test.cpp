@@ -109,7 +109,8 @@ TEST_P(Packed, GradientsAreTheSame) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Packed,
-                         testing::Values(Family::llama, Family::qwen2, Family::qwen3, Family::phi3),
+                         testing::Values(Family::llama, Family::qwen2, Family::qwen3, Family::phi3,
+                                         Family::gemma3_text),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace tidepool::test::packed_test
