@@ -73,6 +73,20 @@ struct EmbeddingBackwardWorkspace {
   Bytes bytes;
 };
 
+// Tail of a layer's workspace in backward: the inside, if it is recomputed, and the gradient inside the MLP.
+// There it takes the place of the values that it is the gradient of, `mlp` of the inside.
+struct InsideAndGradient {
+  std::byte* inside = nullptr;  // null: kept
+  Values gradient;
+};
+template <class LayerInside>
+InsideAndGradient take_inside(const ModelGraph& g, WorkspaceCutter& layout, Inside from,
+                              Values LayerInside::*mlp) {
+  if (from == Inside::kept) return {.gradient = layout.take_values(g.activations, mlp_gradient_elements(g))};
+  auto* inside = layout.take<std::byte>(LayerInside(g, nullptr).bytes.value);
+  return {inside, LayerInside(g, inside).*mlp};
+}
+
 enum class Direction : u8 { forward, backward };
 
 struct HeadWorkspace {

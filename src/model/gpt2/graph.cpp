@@ -5,6 +5,7 @@
 
 #include "model/gpt2/layer.h"
 #include "model/layer_code.h"
+#include "model/layer_frames.h"
 #include "model/window_builder.h"
 
 namespace tidepool {
@@ -43,12 +44,6 @@ std::vector<Window> make_windows(const ModelConfig& c) {
   return windows;
 }
 
-void measure_layer(Block& block, const ModelGraph& g) {
-  block.kept = LayerInside(g, nullptr).bytes;
-  block.forward_workspace = ForwardWorkspace(g, nullptr).bytes;
-  block.backward_workspace = BackwardWorkspace(g, nullptr, Inside::recomputed).bytes;
-}
-
 }  // namespace
 
 LinearModules linear_modules(const ModelConfig& c) {
@@ -62,12 +57,13 @@ LinearModules linear_modules(const ModelConfig& c) {
 
 }  // namespace gpt2
 
-const LayerCode gpt2::code = {.styles = {&gpt2_layers},
-                              .windows = gpt2::make_windows,
-                              .embedding_windows = 2,
-                              .modules = gpt2::linear_modules,
-                              .measure = gpt2::measure_layer,
-                              .forward = gpt2::layer_forward,
-                              .backward = gpt2::layer_backward};
+const LayerCode gpt2::code = {
+    .styles = {&gpt2_layers},
+    .windows = gpt2::make_windows,
+    .embedding_windows = 2,
+    .modules = gpt2::linear_modules,
+    .measure = measure_layer<gpt2::LayerInside, gpt2::ForwardWorkspace, gpt2::BackwardWorkspace>,
+    .forward = gpt2::layer_forward,
+    .backward = gpt2::layer_backward};
 
 }  // namespace tidepool

@@ -1,6 +1,7 @@
 #include "model/gpt2/layer.h"
 
 #include "base/check.h"
+#include "model/layer_frames.h"
 
 namespace tidepool::gpt2 {
 
@@ -30,11 +31,6 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
 
 namespace {
 
-// The kept inside is only read: `pre` alone is overwritten, and only where it was recomputed.
-std::byte* inside_frame(const BlockBackward& b, const BackwardWorkspace& workspace) {
-  return b.kept != nullptr ? const_cast<std::byte*>(b.kept) : workspace.inside;
-}
-
 // ln_2's output and moments, and without kept everything before them.
 void recompute(const LayerGradients& s) {
   const LayerInside& in = s.inside;
@@ -53,20 +49,19 @@ void recompute(const LayerGradients& s) {
 }  // namespace
 
 void layer_backward(const BlockContext& c, const BlockBackward& b) {
-  const BackwardWorkspace workspace(c.graph, b.workspace,
-                                    b.kept != nullptr ? Inside::kept : Inside::recomputed);
-  CHECK(workspace.bytes <= block_of(c).backward_workspace, workspace.bytes.value, c.block);
-  const LayerInside inside(c.graph, inside_frame(b, workspace));
-  const Layer layer = layer_of(c, b.windows, workspace.adapters);
-  const LayerGradients s = {.layer = layer,
-                            .b = b,
-                            .g = gradients_of(c, b, 0),
-                            .adapters = adapter_gradients_of(c, b),
-                            .workspace = workspace,
-                            .inside = inside};
-  recompute(s);
-  mlp_backward(s);
-  attention_half_backward(s);
+  with_backward_frames<LayerInside, BackwardWorkspace>(
+      c, b, [&](const BackwardWorkspace& workspace, const LayerInside& inside) {
+        const Layer layer = layer_of(c, b.windows, workspace.adapters);
+        const LayerGradients s = {.layer = layer,
+                                  .b = b,
+                                  .g = gradients_of(c, b, 0),
+                                  .adapters = adapter_gradients_of(c, b),
+                                  .workspace = workspace,
+                                  .inside = inside};
+        recompute(s);
+        mlp_backward(s);
+        attention_half_backward(s);
+      });
 }
 
 }  // namespace tidepool::gpt2

@@ -45,13 +45,9 @@ BackwardWorkspace::BackwardWorkspace(const ModelGraph& g, std::byte* base, Insid
   if (g.config.residual_dropout > 0) dropped = layout.take_values(g.activations, s.rows * s.h);
   moments = norm_scratch(g, layout);
   adapters = adapter_scratch(g, layout);
-  if (from == Inside::recomputed) {
-    inside = layout.take<std::byte>(LayerInside(g, nullptr).bytes.value);
-    dpre = LayerInside(g, inside).pre;
-  } else {
-    inside = nullptr;
-    dpre = layout.take_values(g.activations, mlp_gradient_elements(g));
-  }
+  const InsideAndGradient tail = take_inside(g, layout, from, &LayerInside::pre);
+  inside = tail.inside;
+  dpre = tail.gradient;
   bytes = layout.bytes();
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "model/layer_code.h"
+#include "model/layer_frames.h"
 #include "model/llama/layer.h"
 #include "model/window_builder.h"
 
@@ -39,22 +40,17 @@ std::vector<Window> make_windows(const ModelConfig& c) {
   return windows;
 }
 
-void measure_layer(Block& block, const ModelGraph& g) {
-  block.kept = LayerInside(g, nullptr).bytes;
-  block.forward_workspace = ForwardWorkspace(g, nullptr).bytes;
-  block.backward_workspace = BackwardWorkspace(g, nullptr, Inside::recomputed).bytes;
-}
-
 }  // namespace
 
 }  // namespace llama
 
-const LayerCode llama::code = {.styles = {&llama_layers, &gemma_layers},
-                               .windows = llama::make_windows,
-                               .embedding_windows = 1,
-                               .modules = llama::linear_modules,
-                               .measure = llama::measure_layer,
-                               .forward = llama::layer_forward,
-                               .backward = llama::layer_backward};
+const LayerCode llama::code = {
+    .styles = {&llama_layers, &gemma_layers},
+    .windows = llama::make_windows,
+    .embedding_windows = 1,
+    .modules = llama::linear_modules,
+    .measure = measure_layer<llama::LayerInside, llama::ForwardWorkspace, llama::BackwardWorkspace>,
+    .forward = llama::layer_forward,
+    .backward = llama::layer_backward};
 
 }  // namespace tidepool

@@ -57,13 +57,9 @@ BackwardWorkspace::BackwardWorkspace(const ModelGraph& g, std::byte* base, Insid
   if (g.config.qk_norm()) turned = layout.take_values(g.activations, s.rows * s.qkv);
   moments = norm_scratch(g, layout, g.config.qk_norm() ? rotary_partials(s.rows, g.config.head_size()) : 0);
   adapters = adapter_scratch(g, layout);
-  if (from == Inside::recomputed) {
-    inside = layout.take<std::byte>(LayerInside(g, nullptr).bytes.value);
-    dgate_up = LayerInside(g, inside).gate_up;
-  } else {
-    inside = nullptr;
-    dgate_up = layout.take_values(g.activations, mlp_gradient_elements(g));
-  }
+  const InsideAndGradient tail = take_inside(g, layout, from, &LayerInside::gate_up);
+  inside = tail.inside;
+  dgate_up = tail.gradient;
   bytes = layout.bytes();
 }
 
