@@ -128,18 +128,47 @@ __device__ __forceinline__ bool is_kept(u32 kept, u32 r, u32 j) {
   return (kept >> (r * batch + j) & 1) != 0;
 }
 
+// A block of queries, and the keys that its queries see.
+template <u32 lanes>
+struct FmaQueries {
+  using Place = FmaPlace<lanes>;
+  Place place;
+  DeviceHead head;
+  u32 query, first_key, key_end;
+
+  // `op`: AttentionForwardArguments or AttentionBackwardArguments.
+  template <class Op>
+  __device__ __forceinline__ explicit FmaQueries(const Op& op) : head{op.sizes, 0} {
+    const u32 tokens = op.sizes.tokens, blocks = (tokens + Place::rows - 1) / Place::rows;
+    head.head = blockIdx.x / blocks;
+    query = (blocks - 1 - blockIdx.x % blocks) * Place::rows;
+    first_key = head.start(op.starts, query) / Place::step * Place::step;
+    key_end = min(tokens, query + Place::rows);
+  }
+
+  // Calls fn(first key, its row of k, its row of v) for each batch of keys, ascending.
+  template <class T, class Fn>
+  __device__ __forceinline__ void for_key_batches(const T* qkv, Fn fn) const {
+    float* k_rows = dynamic_shared<float>();
+    float* v_rows = k_rows + Place::step * Place::columns;
+    for (u32 tile = first_key; tile < key_end; tile += Place::step) {
+      __syncthreads();
+      load_floats<lanes>(k_rows, head.qkv(qkv, 1, tile));
+      load_floats<lanes>(v_rows, head.qkv(qkv, 2, tile));
+      __syncthreads();
+      KEEP_ROLLED for (u32 at = 0; at < Place::step && tile + at < key_end; at += fma_batch) {
+        fn(tile + at, k_rows + at * Place::columns, v_rows + at * Place::columns);
+      }
+    }
+  }
+};
+
 template <class T, u32 lanes>
 __global__ void __launch_bounds__(attention_fma_threads)
     attention_forward_fma(AttentionForwardArguments<T> op) {
-  using Place = FmaPlace<lanes>;
-  const Place place;
-  const u32 tokens = op.sizes.tokens, blocks = (tokens + Place::rows - 1) / Place::rows;
-  const DeviceHead head = {op.sizes, blockIdx.x / blocks};
-  const u32 query = (blocks - 1 - blockIdx.x % blocks) * Place::rows;
-  const u32 key_end = min(tokens, query + Place::rows);
+  const FmaQueries<lanes> block(op);
+  const auto& [place, head, query, first_key, key_end] = block;
   const float scale_log2 = op.sizes.scale_log2, lowest = -__uint_as_float(infinity_bits);
-  float* k_rows = dynamic_shared<float>();
-  float* v_rows = k_rows + Place::step * Place::columns;
 
   FmaRows q, out;
   load_own(q, place, head.qkv(op.qkv, 0, query));
@@ -147,48 +176,56 @@ __global__ void __launch_bounds__(attention_fma_threads)
   const u32 starts[fma_own] = {head.start(op.starts, query + place.own(0)),
                                head.start(op.starts, query + place.own(1))};
   float maximum[fma_own] = {lowest, lowest}, sum[fma_own] = {};
-  const u32 first = head.start(op.starts, query) / Place::step * Place::step;
-  for (u32 tile = first; tile < key_end; tile += Place::step) {
-    __syncthreads();
-    load_floats<lanes>(k_rows, head.qkv(op.qkv, 1, tile));
-    load_floats<lanes>(v_rows, head.qkv(op.qkv, 2, tile));
-    __syncthreads();
-    KEEP_ROLLED for (u32 at = 0; at < Place::step && tile + at < key_end; at += fma_batch) {
-      const u32 key = tile + at;
-      FmaScores<fma_batch> s;
-      dot_batch(s, place, q, k_rows + at * Place::columns);
-      const auto element = [&](u32 r, u32 j) { return head.dropout(query + place.own(r), key + j); };
-      const u32 kept = kept_in_batch<fma_batch>(op.dropout, place, element);
-      UNROLL for (u32 r = 0; r < fma_own; ++r) {
-        float top = maximum[r];
-        UNROLL for (u32 j = 0; j < fma_batch; ++j) {
-          if (key + j > query + place.own(r) || key + j < starts[r]) s[r][j] = lowest;
-          top = fmaxf(top, s[r][j]);
-        }
-        const float level = level_of(top);
-        const float factor = exp2_fast((maximum[r] - level) * scale_log2), shift = -level * scale_log2;
-        maximum[r] = top;
-        sum[r] *= factor;
-        UNROLL for (u32 c = 0; c < fma_columns; ++c) out[r][c] *= factor;
-        UNROLL for (u32 j = 0; j < fma_batch; ++j) {
-          const float p = exp2_fast(fmaf(s[r][j], scale_log2, shift));
-          sum[r] += p;
-          s[r][j] = is_kept<fma_batch>(kept, r, j) ? p : 0.0f;
-        }
+  block.for_key_batches(op.qkv, [&](u32 key, const float* k, const float* v) {
+    FmaScores<fma_batch> s;
+    dot_batch(s, place, q, k);
+    const auto element = [&](u32 r, u32 j) { return head.dropout(query + place.own(r), key + j); };
+    const u32 kept = kept_in_batch<fma_batch>(op.dropout, place, element);
+    UNROLL for (u32 r = 0; r < fma_own; ++r) {
+      float top = maximum[r];
+      UNROLL for (u32 j = 0; j < fma_batch; ++j) {
+        if (key + j > query + place.own(r) || key + j < starts[r]) s[r][j] = lowest;
+        top = fmaxf(top, s[r][j]);
       }
-      add_batch(out, place, s, v_rows + at * Place::columns);
+      const float level = level_of(top);
+      const float factor = exp2_fast((maximum[r] - level) * scale_log2), shift = -level * scale_log2;
+      maximum[r] = top;
+      sum[r] *= factor;
+      UNROLL for (u32 c = 0; c < fma_columns; ++c) out[r][c] *= factor;
+      UNROLL for (u32 j = 0; j < fma_batch; ++j) {
+        const float p = exp2_fast(fmaf(s[r][j], scale_log2, shift));
+        sum[r] += p;
+        s[r][j] = is_kept<fma_batch>(kept, r, j) ? p : 0.0f;
+      }
     }
-  }
+    add_batch(out, place, s, v);
+  });
 
   float factor[fma_own];
   UNROLL for (u32 r = 0; r < fma_own; ++r) {
     factor[r] = op.dropout.scale / sum[r];
     const u32 row = query + place.own(r);
-    if (op.lse != nullptr && row < tokens && place.part == 0) {
+    if (op.lse != nullptr && row < op.sizes.tokens && place.part == 0) {
       op.lse[head.lse(row)] = fmaf(maximum[r], op.sizes.scale, logf(sum[r]));
     }
   }
   store_own(head.out(op.out, query), place, out, factor);
+}
+
+// A score of backward: whether its query sees its key, whether dropout keeps it, its row's statistics.
+struct FmaScore {
+  bool seen, kept;
+  float lse2, delta;
+};
+// p: product of query and key; on return, the probability after dropout. ds: product of dout and value; on
+// return, the score's gradient.
+template <class T>
+__device__ __forceinline__ void score_gradient(const AttentionBackwardArguments<T>& op, const FmaScore& score,
+                                               float& p, float& ds) {
+  const float likely = score.seen ? exp2_fast(fmaf(p, op.sizes.scale_log2, -score.lse2)) : 0.0f;
+  const float dp = score.kept ? ds * op.dropout.scale : 0.0f;
+  ds = likely * (dp - score.delta);
+  p = score.kept ? likely : 0.0f;
 }
 
 // Computes dk and dv: blocks own keys; queries stream by, one query head of the kv head after the other.
@@ -200,7 +237,6 @@ __global__ void __launch_bounds__(attention_fma_threads)
   const u32 tokens = op.sizes.tokens, blocks = (tokens + Place::rows - 1) / Place::rows;
   DeviceHead head = {op.sizes, blockIdx.x / blocks * op.sizes.group};
   const u32 key = blockIdx.x % blocks * Place::rows, key_end = key + Place::rows;
-  const float scale_log2 = op.sizes.scale_log2;
   BLOCK_SHARED(float[2][Place::step], statistics);
   BLOCK_SHARED(u32[Place::step], starts);
   float* q_rows = dynamic_shared<float>();
@@ -232,12 +268,12 @@ __global__ void __launch_bounds__(attention_fma_threads)
       const u32 kept = kept_in_batch<fma_batch_by_keys>(op.dropout, place, element);
       UNROLL for (u32 r = 0; r < fma_own; ++r) UNROLL for (u32 j = 0; j < fma_batch_by_keys; ++j) {
         const u32 own = key + place.own(r);
-        const bool seen = own <= query + j && own >= starts[at + j],
-                   stays = is_kept<fma_batch_by_keys>(kept, r, j);
-        const float likely = seen ? exp2_fast(fmaf(p[r][j], scale_log2, -statistics[0][at + j])) : 0.0f;
-        const float dp = stays ? ds[r][j] * op.dropout.scale : 0.0f;
-        ds[r][j] = likely * (dp - statistics[1][at + j]);
-        p[r][j] = stays ? likely : 0.0f;
+        score_gradient(op,
+                       {.seen = own <= query + j && own >= starts[at + j],
+                        .kept = is_kept<fma_batch_by_keys>(kept, r, j),
+                        .lse2 = statistics[0][at + j],
+                        .delta = statistics[1][at + j]},
+                       p[r][j], ds[r][j]);
       }
       add_batch(dv, place, p, dout_rows + at * Place::columns);
       add_batch(dk, place, ds, q_rows + at * Place::columns);
@@ -256,15 +292,8 @@ __global__ void __launch_bounds__(attention_fma_threads)
 template <class T, u32 lanes>
 __global__ void __launch_bounds__(attention_fma_threads)
     attention_backward_queries_fma(AttentionBackwardArguments<T> op) {
-  using Place = FmaPlace<lanes>;
-  const Place place;
-  const u32 tokens = op.sizes.tokens, blocks = (tokens + Place::rows - 1) / Place::rows;
-  const DeviceHead head = {op.sizes, blockIdx.x / blocks};
-  const u32 query = (blocks - 1 - blockIdx.x % blocks) * Place::rows;
-  const u32 key_end = min(tokens, query + Place::rows);
-  const float scale_log2 = op.sizes.scale_log2;
-  float* k_rows = dynamic_shared<float>();
-  float* v_rows = k_rows + Place::step * Place::columns;
+  const FmaQueries<lanes> block(op);
+  const auto& [place, head, query, first_key, key_end] = block;
 
   FmaRows q, dout, dq;
   load_own(q, place, head.qkv(op.qkv, 0, query));
@@ -272,28 +301,22 @@ __global__ void __launch_bounds__(attention_fma_threads)
   clear(dq);
   const RowStatistics rows[fma_own] = {row_statistics(op, head, query + place.own(0)),
                                        row_statistics(op, head, query + place.own(1))};
-  const u32 first = head.start(op.starts, query) / Place::step * Place::step;
-  for (u32 tile = first; tile < key_end; tile += Place::step) {
-    __syncthreads();
-    load_floats<lanes>(k_rows, head.qkv(op.qkv, 1, tile));
-    load_floats<lanes>(v_rows, head.qkv(op.qkv, 2, tile));
-    __syncthreads();
-    KEEP_ROLLED for (u32 at = 0; at < Place::step && tile + at < key_end; at += fma_batch) {
-      const u32 key = tile + at;
-      FmaScores<fma_batch> p, ds;
-      dot_batch(p, place, q, k_rows + at * Place::columns);
-      dot_batch(ds, place, dout, v_rows + at * Place::columns);
-      const auto element = [&](u32 r, u32 j) { return head.dropout(query + place.own(r), key + j); };
-      const u32 kept = kept_in_batch<fma_batch>(op.dropout, place, element);
-      UNROLL for (u32 r = 0; r < fma_own; ++r) UNROLL for (u32 j = 0; j < fma_batch; ++j) {
-        const bool seen = key + j <= query + place.own(r) && key + j >= rows[r].start;
-        const float likely = seen ? exp2_fast(fmaf(p[r][j], scale_log2, -rows[r].lse2)) : 0.0f;
-        const float dp = is_kept<fma_batch>(kept, r, j) ? ds[r][j] * op.dropout.scale : 0.0f;
-        ds[r][j] = likely * (dp - rows[r].delta);
-      }
-      add_batch(dq, place, ds, k_rows + at * Place::columns);
+  block.for_key_batches(op.qkv, [&](u32 key, const float* k, const float* v) {
+    FmaScores<fma_batch> p, ds;
+    dot_batch(p, place, q, k);
+    dot_batch(ds, place, dout, v);
+    const auto element = [&](u32 r, u32 j) { return head.dropout(query + place.own(r), key + j); };
+    const u32 kept = kept_in_batch<fma_batch>(op.dropout, place, element);
+    UNROLL for (u32 r = 0; r < fma_own; ++r) UNROLL for (u32 j = 0; j < fma_batch; ++j) {
+      score_gradient(op,
+                     {.seen = key + j <= query + place.own(r) && key + j >= rows[r].start,
+                      .kept = is_kept<fma_batch>(kept, r, j),
+                      .lse2 = rows[r].lse2,
+                      .delta = rows[r].delta},
+                     p[r][j], ds[r][j]);
     }
-  }
+    add_batch(dq, place, ds, k);
+  });
   __syncthreads();  // every lane has read its rows' delta, which dq will overwrite
   store_own(head.qkv(op.dqkv, 0, query), place, dq, {op.sizes.scale, op.sizes.scale});
 }
