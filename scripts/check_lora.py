@@ -22,7 +22,8 @@ from torch.nn import functional
 
 SEQUENCES, TOKENS, STEPS = 2, 20, 6
 CASES = {"llama_untied_llama3": [], "qwen3_tied_head_dim": ["lora.target_modules=[q_proj,down_proj]"], "gpt2_inner": [],
-         "qwen2_tied": ["memory.home=disk"], "mistral_tied_head_dim": ["lora.lora_alpha=3", "lora.use_rslora=true"]}
+         "qwen2_tied": ["memory.home=disk"], "mistral_tied_head_dim": ["lora.lora_alpha=3", "lora.use_rslora=true"],
+         "phi3_partial": [], "gemma3_text": []}
 
 
 def train(binary, base, options, directory):
