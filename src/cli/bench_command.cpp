@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array options_of_bench = {
     Option{"json", "", "one JSON object instead of a table"},
-    Option{"repetitions", "N", "medians of so many interleaved runs: 9, disk 5"},
+    Option{"repetitions", "N", "take medians of N interleaved runs: 9, disk 5"},
     Option{"device", "DEVICE", "attention, copy, gemm: auto, cpu, cuda, cuda:I", "auto"},
     Option{"threads", "N", "all but disk: worker threads; 0 one per core", "0"},
     Option{"parameters", "N", "adam: length of the arrays", "100e6"},
@@ -74,11 +74,11 @@ Result<void> run_bench(const Arguments& arguments) {
   const std::string& part = arguments.positional()[0];
   if (arguments.text("device") != "auto" && (part == "adam" || part == "disk"))
     return usage_error(fmt::format(
-        "--device is for attention, copy and gemm: bench {} measures the host, leave it out", part));
+        "--device is for attention, copy and gemm; bench {} measures the host: leave --device out", part));
   if (part == "disk") return run_bench_disk(arguments);
   if (std::ranges::find(parts, part) == parts.end())
     return usage_error(
-        fmt::format("nothing called '{}' to measure{}; there are adam, attention, copy, disk and gemm", part,
+        fmt::format("no benchmark is called '{}'{}; there are adam, attention, copy, disk and gemm", part,
                     did_you_mean(part, parts)));
   TRY_ASSIGN(const BenchOptions compute, compute_options(arguments));
   if (part == "adam") return bench_adam(compute);
@@ -91,7 +91,7 @@ Result<void> run_bench(const Arguments& arguments) {
 constinit const Command bench_command = {
     .name = "bench",
     .words = "adam|attention|copy|disk|gemm",
-    .summary = "one part against its limit",
+    .summary = "measure one part against its limit",
     .options = options_of_bench,
     .least_words = 1,
     .run = run_bench,

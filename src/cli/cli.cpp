@@ -93,8 +93,8 @@ std::string main_help() {
   }
   out +=
       "\n"
-      "tidepool COMMAND --help says more about a command, tidepool --version which\n"
-      "version this is.\n\n"
+      "tidepool COMMAND --help explains a command; tidepool --version prints the\n"
+      "version.\n\n"
       "To begin:  tidepool doctor\n"
       "           tidepool plan configs/quickstart.yaml\n"
       "           tidepool train configs/quickstart.yaml\n\n"

@@ -15,8 +15,9 @@ Result<Config> config_of(const std::vector<std::string>& words, KeptModel kept) 
     // "machine=$FILE" becomes this if FILE is not set. Refused, so that a plan by bytes is not taken for one
     // by time.
     if (words[i] == "machine=" || words[i] == "machine.file=")
-      return usage_error(
-          fmt::format("{} names no file; name one, or write machine.file='\"\"' to plan without", words[i]));
+      return usage_error(fmt::format(
+          "{} names no file; name a machine file, or write machine.file='\"\"' to plan without one",
+          words[i]));
   }
   return load_config(words[0], {words.begin() + 1, words.end()}, kept);
 }

@@ -13,7 +13,7 @@ namespace tidepool {
 inline constexpr std::string_view config_words = "CONFIG.yaml [key=value ...]";
 inline constexpr std::string_view override_help =
     "\nkey=value overrides the config, for example  learning_rate=1e-4  or\n"
-    "memory.device=2GiB. The section may be left out where the key is unique.\n"
+    "memory.device=2GiB. The section may be left out if the key is unique.\n"
     "'tidepool config' lists all keys.\n";
 
 // RETURNS: the config of `words`. ErrorKind::usage if a word after the config is not an override; other

@@ -15,7 +15,7 @@ namespace tidepool {
 namespace {
 
 constexpr std::array options_of_doctor = {
-    Option{"dir", "DIR", "where the swap file would be", "."},
+    Option{"dir", "DIR", "directory for the swap file", "."},
 };
 
 constexpr size_t doctor_columns = 80;
@@ -62,7 +62,7 @@ Result<void> doctor(const DoctorArguments& arguments) {
     return Error{fail->kind, fmt::format("training is not possible here: {}: {}", fail->what, fail->found)};
   }
   if (count(Health::warn) == 0) {
-    print_text("\nNothing is in the way.\n");
+    print_text("\nTraining works; nothing needs a fix.\n");
   } else {
     print_text("\nTraining works; {} thing{} could be better.\n", count(Health::warn),
                count(Health::warn) == 1 ? "" : "s");
@@ -98,7 +98,7 @@ std::string findings_text(const std::vector<Finding>& findings) {
 constinit const Command doctor_command = {
     .name = "doctor",
     .words = "[CONFIG.yaml [key=value ...]]",
-    .summary = "what this machine lacks or limits, and the fix",
+    .summary = "check what this machine lacks or limits",
     .options = options_of_doctor,
     .run = run_doctor,
 };

@@ -34,13 +34,13 @@ Finding uring() {
   std::ifstream("/proc/sys/kernel/io_uring_disabled") >> disabled;
   const char* fix = disabled != 0 ? "sudo sysctl kernel.io_uring_disabled=0"
                     : refused == ENOSYS
-                        ? "a kernel of 5.10 or later"
+                        ? "use kernel 5.10 or later"
                         : "in a container, permit it in the seccomp profile (docker run --security-opt "
                           "seccomp=unconfined)";
-  return {
-      Health::warn, what,
-      fmt::format("refused ({}): a thread pool drives the disk, with more CPU time", std::strerror(refused)),
-      fix};
+  return {Health::warn, what,
+          fmt::format("refused ({}): a thread pool drives the disk, which takes more CPU time",
+                      std::strerror(refused)),
+          fix};
 }
 
 enum class Direct : u8 { yes, no, not_writable };
@@ -72,7 +72,7 @@ Finding swap_place(const FileSystem& at) {
   const std::string what = "swap directory";
   const std::string found = fmt::format("{} on {}", at.dir, at.name);
   if (at.in_memory) {
-    return {Health::fail, what, found + ", which is memory itself",
+    return {Health::fail, what, found + ", a file system in memory",
             "set memory.swap_dir (here: --dir) to a directory on an SSD", ErrorKind::io};
   }
   switch (try_direct(at.dir)) {
@@ -87,17 +87,21 @@ Finding swap_place(const FileSystem& at) {
   }
   // Not a warning, because virtual disks on flash often claim to spin.
   const char* spins =
-      is_rotational(at.dir) ? "; the kernel says it spins, `tidepool bench disk` measures it" : "";
+      is_rotational(at.dir)
+          ? "; the kernel reports a spinning disk: measure its speed with `tidepool bench disk`"
+          : "";
   return {.what = what, .found = found + ", O_DIRECT works" + spins};
 }
 
 Finding swap_room(Bytes free, Bytes needed) {
   std::string found = fmt::format("{} free", format_bytes(free));
-  if (needed.value != 0) found += fmt::format(", a run takes {}", format_bytes(needed));
+  if (needed.value != 0) found += fmt::format(", this run takes {}", format_bytes(needed));
   if (free < needed) {
-    return {Health::fail, "swap space", found, "free some, or set memory.swap_dir elsewhere", ErrorKind::io};
+    return {Health::fail, "swap space", found,
+            "free some space, or set memory.swap_dir to a directory on a larger disk", ErrorKind::io};
   }
-  if (free < Bytes{gib}) return {Health::warn, "swap space", found, "free some, or choose another directory"};
+  if (free < Bytes{gib})
+    return {Health::warn, "swap space", found, "free some space, or choose another directory"};
   return {.what = "swap space", .found = found};
 }
 
@@ -106,7 +110,7 @@ Finding swap_room(Bytes free, Bytes needed) {
 std::vector<Finding> examine_disk(const std::string& swap_dir, const Wanted& wanted) {
   std::vector<Finding> out = {uring()};
   if (!wanted.swaps) {
-    out.push_back({.what = "swap directory", .found = "not needed: this run swaps nothing"});
+    out.push_back({.what = "swap directory", .found = "not needed: this run does not swap"});
     return out;
   }
   const Result<FileSystem> at = look_at_file_system(swap_dir);

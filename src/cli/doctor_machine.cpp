@@ -57,11 +57,10 @@ Finding gpus_asked_for(const DoctorArguments& arguments, const GpuBackend* gpus)
 
 Finding no_backend() {
   const std::string driver = first_line("/proc/driver/nvidia/version");
-  if (driver.empty()) return {.what = "GPU", .found = "no GPU driver: the CPU executor trains"};
+  if (driver.empty()) return {.what = "GPU", .found = "no GPU driver: training runs on the CPU"};
   return {.what = "GPU",
-          .found =
-              fmt::format("an NVIDIA driver is there, but {}: the CPU executor trains; to train on a GPU, {}",
-                          built_without_cuda, how_to_build_with_cuda)};
+          .found = fmt::format("NVIDIA driver found, but {}: training runs on the CPU; to train on a GPU, {}",
+                               built_without_cuda, how_to_build_with_cuda)};
 }
 
 // RETURNS: "NVIDIA H200, 139.8 GiB, node 1".
@@ -96,7 +95,7 @@ Finding memory_size(const MemoryLimits& limits, const Wanted& wanted) {
   std::string found =
       fmt::format("{} available of {}", format_bytes(limits.available), format_bytes(limits.total));
   if (wanted.memory.value != 0)
-    found += fmt::format("; a run takes {}", format_bytes(wanted.memory + wanted.beside));
+    found += fmt::format("; this run takes {}", format_bytes(wanted.memory + wanted.beside));
   return {.what = "memory", .found = found};
 }
 
@@ -123,7 +122,7 @@ Finding overcommit() {
   if (first_line("/proc/sys/vm/overcommit_memory") != "2")
     return {.what = "overcommit", .found = "permitted"};
   return {Health::warn, "overcommit",
-          "off (vm.overcommit_memory = 2): arenas need free commit space beside free memory",
+          "off (vm.overcommit_memory = 2): arenas need free commit space, not only free memory",
           "sudo sysctl vm.overcommit_memory=0"};
 }
 
@@ -145,8 +144,8 @@ std::vector<Finding> examine_gpus(const DoctorArguments& arguments, const GpuBac
   if (const Result<std::string> exchange = backend->exchange()) {
     out.push_back({.what = "between GPUs", .found = *exchange});
   } else {
-    out.push_back(
-        {Health::warn, "between GPUs", "nothing: only one can be trained on", exchange.error().message});
+    out.push_back({Health::warn, "between GPUs", "no exchange: training can use only one GPU",
+                   exchange.error().message});
   }
   return out;
 }
@@ -160,7 +159,7 @@ std::vector<Finding> examine_cores(const DoctorArguments& arguments) {
     const u32 cores = (*topology)->cores(), usable = (*topology)->usable_cores();
     if (usable < cores) {
       out.push_back({Health::warn, "cores",
-                     fmt::format("{}, but the cgroup's CPU quota is worth {}", cores, usable),
+                     fmt::format("{}, but the cgroup's CPU quota allows only {}", cores, usable),
                      "raise the quota (docker --cpus, systemd CPUQuota=)"});
     } else {
       out.push_back({.what = "cores", .found = fmt::format("{}", cores)});

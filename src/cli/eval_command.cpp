@@ -63,7 +63,7 @@ void print_table(const Evaluation& e) {
     for (const EvaluatedPart& part : e.parts) print_line(part, part.name);
     print_line(e.all, "all");
   } else {
-    print_line(e.all, e.parts[0].name.empty() ? "all that is held out" : e.parts[0].name);
+    print_line(e.all, e.parts[0].name.empty() ? "all held-out data" : e.parts[0].name);
   }
   print_text("\n {} sequences in {}, {} tokens/s\n", e.all.sequences, seconds_text(e.seconds),
              count_text(static_cast<double>(e.all.tokens) / e.seconds));
@@ -129,8 +129,9 @@ constinit const Command eval_command = {
         "\nSOURCE is a run directory (its newest checkpoint), a checkpoint, a model\n"
         "directory, or a config (the run in its output.dir, else the model directory\n"
         "that it names).\n"
-        "All held-out data is taken, or data=FILE, which may be given several times;\n"
-        "train.eval_batches=N limits it. key=value overrides the run's config.\n",
+        "Without data=FILE, all held-out data is evaluated. data=FILE may be given\n"
+        "several times. train.eval_batches=N limits the number of batches. key=value\n"
+        "overrides the run's config.\n",
 };
 
 }  // namespace tidepool

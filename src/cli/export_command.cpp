@@ -18,9 +18,9 @@ namespace tidepool {
 namespace {
 
 constexpr std::array options_of_export = {
-    Option{"dtype", "fp32|bf16|fp16", "type of the weights; without, as they are"},
-    Option{"max-shard-size", "SIZE", "of a file of weights", "5GB"},
-    Option{"base", "DIR", "model that adapters are merged into"},
+    Option{"dtype", "fp32|bf16|fp16", "type of the weights; default: unchanged"},
+    Option{"max-shard-size", "SIZE", "largest size of a file of weights", "5GB"},
+    Option{"base", "DIR", "base model to merge an adapter into"},
 };
 
 struct ExportArguments {
@@ -31,7 +31,7 @@ struct ExportArguments {
   Bytes max_shard_size{5'000'000'000};
 };
 
-constexpr StopWords export_stop_words{.first = "\ntidepool: stopping; again to stop at once\n",
+constexpr StopWords export_stop_words{.first = "\ntidepool: stopping; interrupt again to stop at once\n",
                                       .second = "\ntidepool: stopped at once; OUT was not made\n"};
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -42,7 +42,7 @@ Result<void> check_room(const std::string& out, Bytes bytes) {
   TRY_ASSIGN(const FileSystem at, look_at_file_system(out));
   if (at.free >= bytes) return {};
   return Error{ErrorKind::io,
-               fmt::format("the model takes {} and {} has {} free: free some space there, or name an OUT on "
+               fmt::format("the model takes {}, but {} has {} free: free some space there, or name an OUT on "
                            "a larger disk",
                            bytes_text(bytes), at.dir, bytes_text(at.free))};
 }
@@ -102,14 +102,14 @@ Result<void> export_model(const ExportArguments& arguments) {
 
 Result<void> run_export(const Arguments& arguments) {
   const auto& words = arguments.positional();
-  if (words.size() != 2) return usage_error("export takes SOURCE and OUT, and nothing more");
+  if (words.size() != 2) return usage_error("export takes two words: SOURCE and OUT");
   ExportArguments out{.source = words[0], .out = words[1]};
   if (out.out.empty()) return usage_error("OUT: name a directory");
   if (arguments.has("dtype")) {
     const std::string dtype = arguments.text("dtype");
     for (u32 p = 0; p < precision_count; ++p)
       if (name(static_cast<Precision>(p)) == dtype) out.dtype = static_cast<Precision>(p);
-    if (!out.dtype) return usage_error(fmt::format("--dtype: '{}' is none of fp32, bf16, fp16", dtype));
+    if (!out.dtype) return usage_error(fmt::format("--dtype: '{}' is not fp32, bf16 or fp16", dtype));
   }
   if (arguments.has("base")) out.base = arguments.text("base");
   TRY_ASSIGN(out.max_shard_size, arguments.size("max-shard-size"));
@@ -122,14 +122,14 @@ Result<void> run_export(const Arguments& arguments) {
 constinit const Command export_command = {
     .name = "export",
     .words = "SOURCE OUT",
-    .summary = "a model directory for every tool, of a run or a checkpoint",
+    .summary = "write a run or a checkpoint as a Hugging Face model directory",
     .options = options_of_export,
     .least_words = 2,
     .run = run_export,
     .more =
-        "\nSOURCE is a run (its newest good checkpoint), a checkpoint, any model directory,\n"
-        "or an adapter's, which is merged into its model. OUT must not be there yet; it\n"
-        "appears whole or not at all.\n",
+        "\nSOURCE is a run (its newest good checkpoint), a checkpoint, a model directory, or\n"
+        "an adapter directory: the adapter is then merged into its base model. OUT must\n"
+        "not exist; after a failure there is no OUT.\n",
 };
 
 }  // namespace tidepool

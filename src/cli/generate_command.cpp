@@ -11,12 +11,12 @@ namespace tidepool {
 namespace {
 
 constexpr std::array options_of_generate = {
-    Option{"prompt", "TEXT", "text to go on from (a new line)"},
+    Option{"prompt", "TEXT", "text to continue (a new line)"},
     Option{"chat", "", "the prompt is a user's message in a chat"},
-    Option{"max-new-tokens", "N", "tokens to make", "200"},
+    Option{"max-new-tokens", "N", "tokens to generate", "200"},
     Option{"temperature", "X", "below 1 safer, above 1 wilder, 0 greedy", "0.8"},
     Option{"top-k", "N", "choose among the N likeliest; 0 among all", "40"},
-    Option{"seed", "N", "seeds the choices", "42"},
+    Option{"seed", "N", "seed of the random choices", "42"},
     Option{"threads", "N", "worker threads; 0 one per core", "0"},
 };
 
@@ -40,7 +40,8 @@ Result<void> run_generate(const Arguments& arguments) {
   out.note = [](const std::string& line) { print_text(stderr, "{}\n", line); };
   for (const std::string& word : out.overrides)
     if (word.find('=') == std::string::npos)
-      return usage_error(fmt::format("'{}' is not key=value; text to go on from is --prompt \"TEXT\"", word));
+      return usage_error(
+          fmt::format("'{}' is not key=value; give text to continue as --prompt \"TEXT\"", word));
   if (arguments.has("prompt")) out.generate.prompt = arguments.text("prompt");
   out.generate.chat = arguments.has("chat");
   TRY_ASSIGN(out.generate.max_new_tokens, arguments.integer("max-new-tokens"));
@@ -67,7 +68,7 @@ constinit const Command generate_command = {
     .run = run_generate,
     .more =
         "\nkey=value overrides the run's config, for example  memory.device=2GiB. A model\n"
-        "directory has none: there memory.device and memory.host must be given.\n",
+        "directory has no run's config: give memory.device and memory.host.\n",
 };
 
 }  // namespace tidepool

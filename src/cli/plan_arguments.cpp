@@ -22,8 +22,7 @@ Result<void> check_one_view(const PlanArguments& a) {
   for (const auto& [given, view] : views) {
     if (!given) continue;
     if (first != nullptr)
-      return usage_error(
-          fmt::format("{} and {} each print a thing of their own: give one of them", first, view));
+      return usage_error(fmt::format("{} and {} cannot be combined: give only one of them", first, view));
     first = view;
   }
   return {};
@@ -36,22 +35,22 @@ Result<void> check_what_the_table_takes(const PlanArguments& a) {
   if (instead == nullptr) return {};
   const char* added = a.gantt ? "--gantt" : a.what_if ? "--what-if" : nullptr;
   if (added != nullptr)
-    return usage_error(fmt::format("{} stands under the table, and {} prints no table: leave one of them out",
-                                   added, instead));
+    return usage_error(fmt::format(
+        "{} is printed under the table, but {} prints no table: leave one of them out", added, instead));
   if (a.tokens > 0 && !a.json)
-    return usage_error(
-        fmt::format("tokens= asks for days of training, and {} does not tell them: leave one out", instead));
+    return usage_error(fmt::format(
+        "tokens= asks for days of training, which {} does not print: leave one of them out", instead));
   return {};
 }
 
 Result<void> check_machine(const PlanArguments& a) {
   if (!a.config.machine.file.empty()) return {};
   if (a.largest)
-    return usage_error("--max plans for a machine: add machine=FILE, for example from configs/machines");
+    return usage_error("--max needs a machine: add machine=FILE, for example from configs/machines");
   const char* timed = a.gantt ? "--gantt" : a.what_if ? "--what-if" : a.tokens > 0 ? "tokens=" : nullptr;
   if (timed == nullptr) return {};
   return usage_error(fmt::format(
-      "{} asks for predicted times: add machine=FILE, from 'tidepool probe' or configs/machines", timed));
+      "{} needs predicted times: add machine=FILE, from 'tidepool probe' or configs/machines", timed));
 }
 
 }  // namespace
@@ -59,7 +58,7 @@ Result<void> check_machine(const PlanArguments& a) {
 Result<void> check_plan_arguments(const PlanArguments& a) {
   TRY(check_one_view(a));
   if (!a.segment.empty() && a.explain.empty())
-    return usage_error("--segment says where --explain looks: add --explain op:N or chunk:N");
+    return usage_error("--segment needs --explain: add --explain op:N or --explain chunk:N");
   TRY(check_what_the_table_takes(a));
   return check_machine(a);
 }

@@ -37,13 +37,13 @@ namespace tidepool {
 namespace {
 
 constexpr std::array options_of_plan = {
-    Option{"text", "", "the whole plan, one line an operation"},
-    Option{"explain", "op:N|chunk:N", "why operation N is there; the life of chunk N"},
+    Option{"text", "", "the whole plan, one line per operation"},
+    Option{"explain", "op:N|chunk:N", "why operation N exists; the life of chunk N"},
     Option{"segment", "NAME", "segment of --explain (body)"},
     Option{"gantt", "", "the lanes of a step over time"},
-    Option{"what-if", "", "what more of each resource would buy"},
+    Option{"what-if", "", "step times with more of each resource"},
     Option{"max", "", "the largest model of GPT-3's proportions that fits"},
-    Option{"json", "", "for other programs; also where nothing fits"},
+    Option{"json", "", "one JSON object, also if nothing fits"},
 };
 
 constexpr double tera = 1e12;
@@ -142,7 +142,7 @@ double gain_percent(double times) {
 Result<void> print_what_if(const Planned& p) {
   StatusLine status;
   const auto tried = [&](u32 number, u32 of, std::string_view change) {
-    constexpr std::string_view what = "trying what more of each would buy";
+    constexpr std::string_view what = "planning with more of each resource";
     status.show(what, fmt::format(" what if: {} of {}: {}", number, of, change), fmt::format("{} ...", what));
   };
   TRY_ASSIGN(const std::vector<WhatIf> all,
@@ -283,7 +283,7 @@ Result<void> run_plan(const Arguments& arguments) {
 constinit const Command plan_command = {
     .name = "plan",
     .words = "CONFIG.yaml [machine=FILE] [tokens=300B] [key=value ...]",
-    .summary = "what training would do, without doing it",
+    .summary = "show what training would do, without training",
     .options = options_of_plan,
     .least_words = 1,
     .run = run_plan,

@@ -95,7 +95,9 @@ Result<Largest> find_largest(const Config& config, const PlanOptions& options, c
     (found ? fit : fail) = found ? middle + 1 : middle;
   }
   if (fit == 0 && larger.kind == ErrorKind::usage) return larger;
-  if (fit == 0) return Error{ErrorKind::does_not_fit, "not even a model of one layer and 128 columns fits"};
+  if (fit == 0)
+    return Error{ErrorKind::does_not_fit,
+                 "not even a model of one layer and width 128 fits: raise memory.device or memory.host"};
   Largest out{.config = config_of(fit - 1), .graph = {}, .plan = {}, .larger = {}};
   if (larger.kind == ErrorKind::usage) out.larger = larger.message;
   TRY_ASSIGN(out.graph, make_graph(out.config));

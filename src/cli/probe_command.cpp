@@ -28,9 +28,9 @@ namespace {
 constexpr std::array options_of_probe = {
     Option{"output", "FILE", "the machine file to write", "machine.yaml"},
     Option{"disk", "DIR", "where to measure the disk", "."},
-    Option{"no-disk", "", "leave the disk out"},
+    Option{"no-disk", "", "do not measure the disk"},
     Option{"device", "DEVICE", "auto, cpu, cuda or cuda:I", "auto"},
-    Option{"seconds", "N", "how long to measure, about", "40"},
+    Option{"seconds", "N", "approximate time to measure", "40"},
     Option{"threads", "N", "worker threads; 0 one per core", "0"},
     Option{"json", "", "one JSON object, with every sample, not a table"},
 };
@@ -47,8 +47,8 @@ struct ProbeArguments {
 namespace fs = std::filesystem;
 
 constexpr StopWords probe_stop_words{
-    .first = "\ntidepool: stopping and tidying up; again to stop at once\n",
-    .second = "\ntidepool: stopped at once; the next probe removes what is left in tidepool-probe\n"};
+    .first = "\ntidepool: stopping and removing files; interrupt again to stop at once\n",
+    .second = "\ntidepool: stopped at once; the next probe removes the files in tidepool-probe\n"};
 
 void show(StatusLine& status, double seconds, double fraction, std::string_view what) {
   const std::string line =
@@ -67,7 +67,7 @@ Result<void> check_output(const std::string& path) {
   const fs::path parent = fs::absolute(path).parent_path();
   if (!fs::is_directory(parent, error))
     return usage_error(
-        fmt::format("--output {}: there is no directory {}; make it first", path, parent.string()));
+        fmt::format("--output {}: there is no directory {}; create it first", path, parent.string()));
   if (::access(parent.c_str(), W_OK) != 0)
     return Error{ErrorKind::io,
                  fmt::format("--output {}: {}; name a file elsewhere", path, std::strerror(errno))};
@@ -76,8 +76,8 @@ Result<void> check_output(const std::string& path) {
   std::string begin(std::min<u64>(file.bytes, probe_file_mark.size()), '\0');
   TRY(read_exactly(file.fd, path, 0, std::as_writable_bytes(std::span(begin)), ErrorKind::io));
   if (!begin.empty() && begin != probe_file_mark)
-    return usage_error(
-        fmt::format("--output {}: is there, and no probe wrote it; name another file, or remove it", path));
+    return usage_error(fmt::format(
+        "--output {}: exists, and no probe wrote it; name another file, or remove this one", path));
   return {};
 }
 
@@ -143,8 +143,8 @@ constinit const Command probe_command = {
     .options = options_of_probe,
     .run = run_probe,
     .more =
-        "\nTakes under a minute. Other work that runs meanwhile shows in the rates, and in\n"
-        "their spread. docs/machine-files.md explains the file.\n",
+        "\nTakes under a minute. Other work on the machine lowers the rates and widens their\n"
+        "spread. docs/machine-files.md explains the file.\n",
 };
 
 }  // namespace tidepool

@@ -69,12 +69,12 @@ std::string advice_on_spreads(const Rates& rates) {
     which += fmt::format("{}{} of the {} rates in the disk's table below", wide > 0 ? ", and " : "",
                          wide_points, count(true, false));
   if (which.empty()) return "";
-  return "\n" +
-         wrap_lines(fmt::format("  !  {}: the most is over {} times the least. Other work ran, or the cores "
-                                "changed their clock, and predictions from such rates are as uncertain. End "
-                                "the other work and probe again, longer: --seconds=120.",
-                                which, spread_wide),
-                    text_columns);
+  return "\n" + wrap_lines(fmt::format(
+                               "  !  {}: the most is over {} times the least. Other work ran, or the "
+                               "cores changed their clock. Predictions from such rates are as uncertain. End "
+                               "the other work and probe again, longer: --seconds=120.",
+                               which, spread_wide),
+                           text_columns);
 }
 
 // Compares a layer's products with the best product of the same precision: bf16, if it was measured.
@@ -94,20 +94,20 @@ MachineRemarks remarks_of(const ProbeResult& result, const std::string& disk_dir
   for (const auto& [key, precision] :
        {std::pair{"device.fp32", Precision::fp32}, {"device.bf16", Precision::bf16}}) {
     const MeasuredRate* const rate = best_product(rates, precision);
-    remarks[key] = rate == nullptr ? "This card has no such products: as fp32."
+    remarks[key] = rate == nullptr ? "Not measured: no such products on this card. The rate of fp32."
                                    : fmt::format("{}: {}", rate->what, spread(*rate));
   }
   const bool gpu = is_gpu(result);
   if (gpu) {
-    remarks["device.count"] = "Seen here, all of this name; the first was measured.";
-    remarks["device.memory"] = "Of the card, what a driver keeps for itself included.";
+    remarks["device.count"] = "GPUs of this name; the first was measured.";
+    remarks["device.memory"] = "Of the card, including the driver's share.";
   } else {
-    remarks["device.memory"] = "The host's: device and host budgets share it.";
+    remarks["device.memory"] = "Host memory: the device and host budgets share it.";
   }
   remarks["device.memory_rate"] += ", gradient kernel";
-  remarks["device.fp16"] = "Not measured: this build has no such products. As bf16.";
+  remarks["device.fp16"] = "Not measured: no such products in this build. The rate of bf16.";
   remarks["device.block_efficiency"] =
-      fmt::format("Products of a layer: its time less what memory bounds. {}: {}",
+      fmt::format("Products of a layer, without the time that memory bounds. {}: {}",
                   rates.find(layer_key)->what, spread(*rates.find(layer_key)));
   const MeasuredRate& overhead = *rates.find(gpu ? launch_key : wake_up_key);
   remarks["device.op_overhead"] = fmt::format("{}: {}", overhead.what, spread(overhead));
@@ -180,7 +180,7 @@ std::string probe_table(const ProbeResult& result) {
 std::string probe_yaml(const ProbeResult& result, const std::string& disk_dir) {
   return fmt::format(
              "{}: medians of {}, {:.0f} s in all.\n"
-             "# Above a rate stands what the rounds saw. docs/machine-files.md explains the keys.\n",
+             "# The comment above a rate gives its samples. docs/machine-files.md explains the keys.\n",
              probe_file_mark, plural(result.rounds, "interleaved round"), result.seconds) +
          to_yaml(result.machine, remarks_of(result, disk_dir));
 }

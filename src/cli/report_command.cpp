@@ -23,7 +23,7 @@ namespace tidepool {
 namespace {
 
 constexpr std::array options_of_report = {
-    Option{"html", "FILE", "where the page goes, else into the run directory"},
+    Option{"html", "FILE", "path of the page (in the run directory)"},
 };
 
 namespace fs = std::filesystem;
@@ -46,12 +46,13 @@ Result<void> check_page(const std::string& path) {
   std::string found(std::min<u64>(file.bytes, begin.size()), '\0');
   TRY(read_exactly(file.fd, path, 0, std::as_writable_bytes(std::span(found)), ErrorKind::io));
   if (found.empty() || found == begin) return {};
-  return Error{ErrorKind::usage, fmt::format("--html {}: is there, and no page; name another file", path)};
+  return Error{ErrorKind::usage,
+               fmt::format("--html {}: exists, and is not a page; name another file", path)};
 }
 
 Error is_checkpoint(const std::string& dir) {
   if (const std::string run = run_of_checkpoint(dir); !run.empty())
-    return {ErrorKind::usage, fmt::format("{} is a checkpoint of the run {}: name that", dir, run)};
+    return {ErrorKind::usage, fmt::format("{} is a checkpoint of the run {}: name the run", dir, run)};
   return {ErrorKind::usage,
           fmt::format("{} is a checkpoint, not a run: name the output.dir of its run", dir)};
 }
@@ -75,12 +76,13 @@ Result<void> report(const std::vector<std::string>& run_dirs, const std::string&
   std::vector<RunFiles> runs;
   for (const std::string& dir : run_dirs) {
     if (dir.empty())
-      return Error{ErrorKind::usage, "a run directory is the empty text, as from a variable that is not set"};
+      return Error{ErrorKind::usage,
+                   "RUN_DIR is empty, perhaps from a variable that is not set: name a run directory"};
     TRY(check_is_no_model(dir));
     TRY_ASSIGN(std::optional<RunFiles> unfinished, read_if_unfinished(dir));
     if (unfinished && run_dirs.size() > 1)
-      return Error{ErrorKind::usage, fmt::format("{} {}: two runs are compared when both have ended", dir,
-                                                 unfinished->unfinished)};
+      return Error{ErrorKind::usage, fmt::format("{} {}: runs can be compared only after both have ended",
+                                                 dir, unfinished->unfinished)};
     if (unfinished) {
       runs.push_back(*std::move(unfinished));
       continue;
@@ -109,7 +111,7 @@ Result<void> report(const std::vector<std::string>& run_dirs, const std::string&
 
 Result<void> run_report(const Arguments& arguments) {
   const auto& words = arguments.positional();
-  if (words.size() > 2) return usage_error("at most two run directories stand beside each other");
+  if (words.size() > 2) return usage_error("report compares at most two run directories");
   if (arguments.has("html") && arguments.text("html").empty()) return usage_error("--html: name a file");
   return report(words, arguments.text("html"));
 }
@@ -119,7 +121,7 @@ Result<void> run_report(const Arguments& arguments) {
 constinit const Command report_command = {
     .name = "report",
     .words = "RUN_DIR [RUN_DIR]",
-    .summary = "the report of a run again, or of two side by side",
+    .summary = "print the report of a run, or compare two runs",
     .options = options_of_report,
     .least_words = 1,
     .run = run_report,

@@ -24,9 +24,9 @@ namespace {
 
 constexpr std::array options_of_tokenize = {
     Option{"output", "FILE", "the token file to write (llm.c's format)"},
-    Option{"documents", "file|line", "what is a document", "file"},
-    Option{"no-special", "", "without what the tokenizer puts around a text"},
-    Option{"end", "TOKEN", "a token to put behind each document"},
+    Option{"documents", "file|line", "one document per file or per line", "file"},
+    Option{"no-special", "", "leave out the special tokens around a text"},
+    Option{"end", "TOKEN", "token to append to each document"},
     Option{"show", "N", "print N documents' tokens, write nothing", "0"},
     Option{"overwrite", "", "replace the output file"},
     Option{"threads", "N", "worker threads; 0 one per core", "0"},
@@ -46,7 +46,7 @@ struct TokenizeArguments {
 
 namespace fs = std::filesystem;
 
-constexpr StopWords tokenize_stop_words{.first = "\ntidepool: stopping; again to stop at once\n",
+constexpr StopWords tokenize_stop_words{.first = "\ntidepool: stopping; interrupt again to stop at once\n",
                                         .second = "\ntidepool: stopped at once; nothing was written\n"};
 constexpr size_t shown_tokens_max = 400;
 
@@ -62,7 +62,7 @@ Result<std::unique_ptr<DocumentSource>> open_source(const TokenizeArguments& arg
   for (const FoundFile& file : found) {
     if (is_jsonl(file.path))
       return usage_error(
-          fmt::format("{}: holds records, not text; name it in data.train of a config, and run  "
+          fmt::format("{}: holds records, not text; name the file in data.train of a config, and run  "
                       "tidepool tokenize CONFIG.yaml",
                       file.path));
     files.push_back(file.path);
@@ -152,12 +152,14 @@ Result<TokenizeCounts> run(const Tokenizer& tokenizer, DocumentSource& source, T
 Result<void> check_replaceable(const TokenizeArguments& arguments) {
   std::error_code unused;
   if (!fs::is_regular_file(fs::symlink_status(arguments.output, unused)))
-    return usage_error(fmt::format("--output {}: is no plain file; name another one", arguments.output));
+    return usage_error(
+        fmt::format("--output {}: is not a regular file; name another file", arguments.output));
   TRY_ASSIGN(std::vector<FoundFile> read, find_files(arguments.inputs, "the input"));
   read.push_back({arguments.tokenizer});
   for (const FoundFile& file : read)
     if (fs::equivalent(file.path, arguments.output, unused))
-      return usage_error(fmt::format("--output {}: is what is read; name another file", arguments.output));
+      return usage_error(
+          fmt::format("--output {}: is one of the inputs; name another file", arguments.output));
   return {};
 }
 
@@ -171,7 +173,7 @@ Result<void> tokenize(const TokenizeArguments& arguments) {
   std::error_code unused;
   if (fs::exists(arguments.output, unused)) {
     if (!arguments.overwrite)
-      return usage_error(fmt::format("--output {}: is there already; name another file, or give --overwrite",
+      return usage_error(fmt::format("--output {}: exists already; name another file, or give --overwrite",
                                      arguments.output));
     TRY(check_replaceable(arguments));
   }
@@ -199,12 +201,12 @@ Result<void> run_tokenize(const Arguments& arguments) {
     TRY_ASSIGN(const u64 show, arguments.integer("show"));
     if (!arguments.text("output").empty())
       return usage_error(
-          "--output: of a config's documents no token file is made, but the cache that training finds; leave "
-          "the option out");
+          "--output: a config's documents are tokenized into the cache that training reads, not into a token "
+          "file; leave the option out");
     return tokenize_config(config, show);
   }
   if (words.size() < 2)
-    return usage_error("name the files to tokenize behind the tokenizer, or a config alone");
+    return usage_error("name the tokenizer and then the files to tokenize, or only a config");
   TokenizeArguments out{.tokenizer = words[0], .inputs = {words.begin() + 1, words.end()}};
   out.output = arguments.text("output");
   out.special = !arguments.has("no-special");
@@ -227,15 +229,15 @@ Result<void> run_tokenize(const Arguments& arguments) {
 constinit const Command tokenize_command = {
     .name = "tokenize",
     .words = "TOKENIZER FILE ... | CONFIG.yaml [key=value ...]",
-    .summary = "text to a token file, or a config's documents",
+    .summary = "tokenize text into a token file, or a config's documents",
     .options = options_of_tokenize,
     .least_words = 1,
     .run = run_tokenize,
     .more =
         "\nTOKENIZER is a tokenizer.json, or a model directory that holds one. FILE may be\n"
-        "a directory, with everything in it. docs/tokenizer.md says what is supported.\n"
-        "With a config its documents are tokenized into the cache that training finds,\n"
-        "or with --show printed with what of them is learned (docs/data.md).\n",
+        "a directory, with all files in it. docs/tokenizer.md says what is supported.\n"
+        "With a config, its documents are tokenized into the cache that training reads;\n"
+        "--show prints them instead, and marks the text with loss (docs/data.md).\n",
 };
 
 }  // namespace tidepool

@@ -38,9 +38,8 @@ Result<void> show_documents(const Config& config, const std::vector<SourceFiles>
   TRY_ASSIGN(const ShownDocuments shown,
              first_documents(sources, config.data, config.model.vocab_size, place.model_directory, count));
   if (shown.documents.empty())
-    return Error{
-        ErrorKind::bad_input,
-        fmt::format("{}: there is no document in it; name files that hold some", sources[0].found[0].path)};
+    return Error{ErrorKind::bad_input, fmt::format("{}: holds no document; name files that hold documents",
+                                                   sources[0].found[0].path)};
   const Screen screen = detect_screen(STDOUT_FILENO);
   for (const ShownDocument& document : shown.documents) print(document, screen);
   for (const std::string& note : shown.notes) print_text("{}\n", note);
@@ -55,13 +54,13 @@ Result<void> tokenize_config(const Config& config, u64 show) {
   TRY_ASSIGN(const std::vector<SourceFiles> sources, all_sources(config.data, tokenizer));
   for (const SourceFiles& source : sources) {
     if (source.holds(FileKind::tokens))
-      return Error{ErrorKind::bad_input, fmt::format("{}: is tokens, or text whose bytes are tokens, which "
-                                                     "training reads as it is; to tokenize text "
+      return Error{ErrorKind::bad_input, fmt::format("{}: holds tokens, or text whose bytes are the tokens, "
+                                                     "and training reads it directly; to tokenize text, "
                                                      "name a tokenizer.json with data.tokenizer",
                                                      source.found[0].path)};
   }
   if (show > 0) return show_documents(config, sources, show);
-  const StopSignals signals(StopSignals::at_once("\ntidepool: stopped; what was begun is removed\n"));
+  const StopSignals signals(StopSignals::at_once("\ntidepool: stopped; unfinished files are removed\n"));
   TRY_ASSIGN(const std::unique_ptr<Dataset> data, open_data(config));
   for (const std::string& note : data->notes()) print_text("{}\n", note);
   return {};

@@ -14,7 +14,7 @@ namespace tidepool {
 namespace {
 
 constexpr std::array options_of_train = {
-    Option{"resume", "auto|PATH", "continue from the newest good checkpoint, or this one"},
+    Option{"resume", "auto|PATH", "resume from the newest good checkpoint, or from PATH"},
     Option{"help-config", "", "list all config keys"},
 };
 

@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 const std::string good = "{\"text\": \"hello world, this is text\"}\n";
 constexpr const char* lines = "data.jsonl";
 const BadFile records[] = {
-    {"empty", lines, "", "data.jsonl", "there is no document in it"},
-    {"blank", lines, "\n\n", "data.jsonl", "there is no document in it"},
+    {"empty", lines, "", "data.jsonl", "holds no document"},
+    {"blank", lines, "\n\n", "data.jsonl", "holds no document"},
     {"half_a_line", lines, good + "{\"text\": \n", "data.jsonl:2", "incomplete"},
     {"plain_text", lines, "just text\n", "data.jsonl:1", "not valid JSON at byte 0"},
     {"list", lines, good + "[1]\n", "data.jsonl:2", "must be a JSON object"},

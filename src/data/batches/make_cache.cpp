@@ -130,7 +130,7 @@ Error nothing_to_learn(const CacheRequest& request, const CacheCounts& counts, c
             bad.count, bad.first.front())};
   if (counts.without_loss == 0)
     return {ErrorKind::bad_input,
-            fmt::format("{}: there is no document in it; name files that hold some", files)};
+            fmt::format("{}: holds no document; name files that hold documents", files)};
   return {
       ErrorKind::bad_input,
       fmt::format("{}: no document has anything to learn ({} have none): a text needs two tokens, a chat an "

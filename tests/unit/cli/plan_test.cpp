@@ -37,17 +37,17 @@ void expect_refused(const std::vector<std::string>& words, const std::string& sa
 }
 
 TEST(CliPlan, no_argument_is_passed_over) {
-  expect_refused({"tokens=300B"}, "tokens= asks for predicted times: add machine=FILE");
-  expect_refused({"--gantt"}, "--gantt asks for predicted times: add machine=FILE");
-  expect_refused({"--max"}, "--max plans for a machine: add machine=FILE");
+  expect_refused({"tokens=300B"}, "tokens= needs predicted times: add machine=FILE");
+  expect_refused({"--gantt"}, "--gantt needs predicted times: add machine=FILE");
+  expect_refused({"--max"}, "--max needs a machine: add machine=FILE");
   expect_refused({machine, "tokens=0"}, "tokens=0: at least 1");
   expect_refused({"machine="}, "machine= names no file");
-  expect_refused({"--json", "--text"}, "--text and --json each print");
+  expect_refused({"--json", "--text"}, "--text and --json cannot be combined");
   expect_refused({machine, "--json", "--gantt"},
-                 "--gantt stands under the table, and --json prints no table");
-  expect_refused({machine, "--what-if", "--max"}, "--what-if stands under the table, and --max");
-  expect_refused({machine, "--max", "--json"}, "--max and --json each print");
-  expect_refused({machine, "--text", "tokens=300B"}, "tokens= asks for days of training, and --text");
+                 "--gantt is printed under the table, but --json prints no table");
+  expect_refused({machine, "--what-if", "--max"}, "--what-if is printed under the table, but --max");
+  expect_refused({machine, "--max", "--json"}, "--max and --json cannot be combined");
+  expect_refused({machine, "--text", "tokens=300B"}, "tokens= asks for days of training, which --text");
   expect_refused({"--explain", ""}, "--explain: write op:N or chunk:N");
   expect_refused({"--segment", "drain"}, "add --explain");
 }

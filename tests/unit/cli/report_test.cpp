@@ -65,7 +65,7 @@ TEST_F(CliReport, makes_the_page_again_and_says_where) {
   const std::string figures = read_text(run() + "/report.json");
   const test::CommandOutcome over = report({run(), "--html", run() + "/report.json"});
   EXPECT_EQ(over.code, 2);
-  EXPECT_THAT(over.err, HasSubstr("report.json: is there, and no page"));
+  EXPECT_THAT(over.err, HasSubstr("report.json: exists, and is not a page"));
   EXPECT_EQ(read_text(run() + "/report.json"), figures);
 }
 
@@ -124,7 +124,7 @@ TEST_F(CliReport, names_the_run_of_a_checkpoint_and_no_model_directory) {
   fs::create_directories(checkpoint);
   write_text(checkpoint + "/trainer_state.json", "{}");
   write_text(checkpoint + "/config.json", "{}");
-  const std::string says = " is a checkpoint of the run " + run() + ": name that";
+  const std::string says = " is a checkpoint of the run " + run() + ": name the run";
   expect_bad_input(report({checkpoint}), checkpoint + says, 2);
   expect_bad_input(report({run(), checkpoint + "/"}), checkpoint + "/" + says, 2);
   fs::create_directory_symlink(checkpoint, run("latest"));

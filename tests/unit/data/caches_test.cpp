@@ -174,7 +174,7 @@ TEST_F(DataCaches, ADocumentLongerThanTheBufferIsWrittenAsItComes) {
 TEST_F(DataCaches, FilesWithoutADocumentAreNamedAndLeaveNoCache) {
   for (const auto& [name, text] : {std::pair{"a.jsonl", ""}, {"b.jsonl", "\n\n"}}) {
     EXPECT_THAT(fault({.train = {write(name, text)}}),
-                HasSubstr(std::string(name) + ": there is no document in it; name files that hold some"));
+                HasSubstr(std::string(name) + ": holds no document; name files that hold documents"));
     EXPECT_EQ(caches(), 0u);
   }
   EXPECT_THAT(fault({.train = {write("c.jsonl", R"({"text": ""})")}}),

@@ -156,7 +156,7 @@ TEST_F(TokenizeFiles, OfAConfigBytesAreNotTokenized) {
   for (const std::vector<std::string>& words :
        {std::vector{config}, std::vector{config, std::string("--show=1")}}) {
     EXPECT_EQ(run(words), 4);
-    EXPECT_THAT(err_, HasSubstr("to tokenize text name a tokenizer.json with data.tokenizer"));
+    EXPECT_THAT(err_, HasSubstr("to tokenize text, name a tokenizer.json with data.tokenizer"));
   }
 }
 
@@ -165,7 +165,7 @@ TEST_F(TokenizeFiles, OfAConfigWithoutDocumentsNothingIsShownAndThatIsSaid) {
       write("c.yaml", "data: {train: " + write("a.jsonl", "\n") +
                           "}\nmemory: {device: 1MiB, host: 1MiB}\noutput: {dir: " + path("run") + "}\n");
   EXPECT_EQ(run({config, "--show=1"}), 4);
-  EXPECT_THAT(err_, HasSubstr("a.jsonl: there is no document in it"));
+  EXPECT_THAT(err_, HasSubstr("a.jsonl: holds no document"));
 }
 
 TEST_F(TokenizeFiles, IdsTakeTwoBytesOrFour) {
