@@ -127,9 +127,9 @@ constinit const Command export_command = {
     .least_words = 2,
     .run = run_export,
     .more =
-        "\nSOURCE is a run (its newest good checkpoint), a checkpoint, a model directory, or\n"
-        "an adapter directory: the adapter is then merged into its base model. OUT must\n"
-        "not exist; after a failure there is no OUT.\n",
+        "\nSOURCE is a run (its newest good checkpoint), a checkpoint, a model directory\n"
+        "or an adapter directory: the adapter is then merged into its base model. OUT\n"
+        "must not exist; after a failure there is no OUT.\n",
 };
 
 }  // namespace tidepool

@@ -143,8 +143,8 @@ constinit const Command probe_command = {
     .options = options_of_probe,
     .run = run_probe,
     .more =
-        "\nTakes under a minute. Other work on the machine lowers the rates and widens their\n"
-        "spread. docs/machine-files.md explains the file.\n",
+        "\nTakes under a minute. Other work on the machine lowers the rates and widens\n"
+        "their spread. docs/machine-files.md explains the file.\n",
 };
 
 }  // namespace tidepool

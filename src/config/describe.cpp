@@ -62,7 +62,7 @@ std::string escaped_bars(std::string_view text) {
   return out;
 }
 
-// Path next to output.dir, so that runs in one directory share it.
+// Path next to output.dir, so that runs in one directory share the file.
 std::string beside_output(const Config& config, const char* name) {
   const std::string& dir = config.output.dir;
   const size_t end = dir.find_last_not_of('/');
@@ -88,9 +88,9 @@ std::string to_yaml(const Config& config) {
 std::string config_help() {
   std::string out =
       "A config is a YAML file of sections and keys. On the command line key=value\n"
-      "overrides it; the section may be left out where the key is in one section only.\n"
+      "overrides it; the section may be left out if only one section has the key.\n"
       "Sizes: KiB MiB GiB TiB are powers of 1024, KB MB GB TB of 1000. Numbers: 1e-5.\n"
-      "Lists: a,b or [a, b]; an item that holds a comma in quotes: '[\"a,b\", c]'.\n";
+      "Lists: a,b or [a, b]; quote an item that holds a comma: '[\"a,b\", c]'.\n";
   for (const Section& section : sections()) {
     out += fmt::format("\n{}:  {}\n", section.name, section.help);
     for_fields_of(section, [&](const Field& field) {
@@ -112,7 +112,7 @@ std::string config_markdown() {
       "around an item that holds a "
       "comma:\n`'data.train=[\"a,b.txt\", c.txt]'`.\n";
   for (const Section& section : sections()) {
-    out += fmt::format("\n## {}\n\n{}.\n\n| key | default | what | values |\n|---|---|---|---|\n",
+    out += fmt::format("\n## {}\n\n{}.\n\n| key | default | meaning | values |\n|---|---|---|---|\n",
                        section.name, section.help);
     for_fields_of(section, [&](const Field& field) {
       out += fmt::format("| `{}` | {} | {} | {} |\n", field.key, escaped_bars(default_text(field)),

@@ -23,7 +23,7 @@ struct Demand {
   std::string_view advice = "";
 };
 constexpr std::string_view trains_full_attention =
-    "windows are keys of mistral and qwen models, whose sequences may be as long as the window";
+    "sliding windows are for mistral and qwen models, with sequences no longer than the window";
 constexpr std::string_view no_soft_caps = "soft caps are not supported; Gemma 3 models have none";
 constexpr std::array demands = std::to_array<Demand>({
     {"activation_function", "gelu_new", gelu},
@@ -39,18 +39,19 @@ constexpr std::array demands = std::to_array<Demand>({
     {"use_bidirectional_attention", "false", geglu},
     {"use_sliding_window", "false", not_switched, trains_full_attention},
     {"layer_types", "full_attention", rotary & ~layered,
-     "a window is said with model.sliding_window, and for qwen models with model.use_sliding_window"},
+     "set a window with model.sliding_window, for qwen models with model.use_sliding_window, too"},
     {"attention_bias", "false", rotary},
     {"mlp_bias", "false", rotary},
     {"qkv_bias", "true", biased_qkv},
     {"resid_pdrop", "0", bit(Family::phi3)},
     {"embd_pdrop", "0", bit(Family::phi3)},
-    {"pretraining_tp", "1", rotary, "it slices products, which changes their rounding only: set it to 1"},
+    {"pretraining_tp", "1", rotary,
+     "it slices products, which changes only their rounding: set pretraining_tp to 1"},
     {"partial_rotary_factor", "1", rotary},
     {"rope_parameters.partial_rotary_factor", "1", rotary},
     {"use_mrope", "false", switched},
     {"quantization_config", "null", family_sets::all,
-     "its weights are quantized: take the directory that they were made from"},
+     "its weights are quantized: name the directory of the model before quantization"},
 });
 
 // A key found in published config.json files that does not affect training.
@@ -94,7 +95,7 @@ struct Instead {
 };
 constexpr std::string_view of_precision = "set train.precision: fp32, bf16 or fp16";
 constexpr std::string_view of_quantized_weights =
-    "weights are not quantized: section memory says how little may be used; leave the key out";
+    "Tidepool does not quantize weights: section memory limits the memory; leave the key out";
 constexpr std::string_view of_answers_only = "set data.loss: answers, to learn from answers alone, or all";
 constexpr std::array advices = std::to_array<Instead>({
     {"num_epochs", "set train.num_train_epochs"},
@@ -106,7 +107,7 @@ constexpr std::array advices = std::to_array<Instead>({
     {"bf16", of_precision},
     {"dtype", of_precision},
     {"torch_dtype", of_precision},
-    {"loss_scale", "fp16 scales the loss by itself, from train.init_scale on"},
+    {"loss_scale", "fp16 scales the loss dynamically; train.init_scale sets the first scale"},
     {"initial_scale_power", "set train.init_scale to 2 to this power"},
     {"initial_loss_scale", "set train.init_scale"},
     {"hysteresis", "every overflow lowers the scale; leave the key out"},
@@ -116,7 +117,7 @@ constexpr std::array advices = std::to_array<Instead>({
     {"max_length", "set train.sequence_length"},
     {"sequence_len", "set train.sequence_length"},
     {"sample_packing", "set data.packing"},
-    {"eval_sample_packing", "data.packing is of held-out documents too; leave the key out"},
+    {"eval_sample_packing", "data.packing applies to held-out documents, too; leave the key out"},
     {"group_by_length", "data.packing fills sequences with several documents; leave the key out", "false"},
     {"batch_size", "set train.per_device_train_batch_size"},
     {"per_device_eval_batch_size", "evaluation uses train.per_device_train_batch_size"},
@@ -131,7 +132,7 @@ constexpr std::array advices = std::to_array<Instead>({
     {"assistant_only_loss", of_answers_only},
     {"completion_only_loss", of_answers_only},
     {"validation_file", "set data.validation"},
-    {"load_best_model_at_end", "the best stays in checkpoint-best; leave the key out"},
+    {"load_best_model_at_end", "checkpoint-best keeps the best checkpoint; leave the key out"},
     {"metric_for_best_model", "the best is the one with the lowest eval_loss; leave the key out"},
     {"greater_is_better", "the best is the one with the lowest eval_loss; leave the key out"},
     {"max_eval_samples", "set train.eval_batches"},
@@ -139,24 +140,25 @@ constexpr std::array advices = std::to_array<Instead>({
     {"logging_strategy", "set output.logging_steps"},
     {"log_interval", "set output.logging_steps"},
     {"report_to", "figures go to metrics.jsonl in output.dir; leave the key out", "none"},
-    {"bias", "adapters alone are trained, and they have none; leave the key out", "none", "lora"},
+    {"bias", "only adapters are trained, and they have no bias; leave the key out", "none", "lora"},
     {"bias",
-     "gpt2 models have biases, qwen2 models those of q, k and v, and the others none: leave the key out, and "
-     "set model.model_type by that",
+     "the family decides: gpt2 models have biases, qwen2 models have biases of q, k and v, and the others "
+     "have "
+     "none: leave the key out, and set model.model_type",
      "", "model"},
-    {"task_type", "causal language models alone are trained; leave the key out", "CAUSAL_LM"},
+    {"task_type", "only causal language models are trained; leave the key out", "CAUSAL_LM"},
     {"use_dora", "only plain LoRA is trained; leave the key out", "false"},
     {"modules_to_save",
-     "adapters alone are trained; leave the key out, or leave lora out to train the whole model"},
+     "only adapters are trained; leave the key out, or leave section lora out to train the whole model"},
     {"rank_pattern", "all adapters have the rank lora.r; leave the key out"},
     {"alpha_pattern", "all adapters have lora.lora_alpha; leave the key out"},
     {"layers_to_transform", "every layer gets adapters; leave the key out"},
     {"layers_pattern", "every layer gets adapters; leave the key out"},
-    {"exclude_modules", "name those that get adapters in lora.target_modules"},
-    {"peft_type", "plain LoRA alone is trained; leave the key out", "LORA"},
+    {"exclude_modules", "name the layers that get adapters in lora.target_modules"},
+    {"peft_type", "only plain LoRA is trained; leave the key out", "LORA"},
     {"init_lora_weights", "A begins with random values and B with zeros; leave the key out", "true"},
-    {"fan_in_fan_out", "it follows from the model's family; leave the key out"},
-    {"inference_mode", "it says nothing about training; leave the key out"},
+    {"fan_in_fan_out", "the model's family decides it; leave the key out"},
+    {"inference_mode", "it does not affect training; leave the key out"},
     {"layer_types", "set model.sliding_window_pattern", "", "model", layered},
     {"base_model_name_or_path", "set model: DIRECTORY"},
     {"base_model", "set model: DIRECTORY"},
@@ -221,7 +223,7 @@ Result<Family> parse_family(std::string_view model_type) {
   for (const FamilyTraits& family : families) known.push_back(family.name);
   const std::string_view kind = kind_of(model_type);
   std::string advice = kind.empty() ? did_you_mean(model_type, known) : "";
-  if (advice.empty()) advice = "; take a model of one of these";
+  if (advice.empty()) advice = "; choose a model of one of these families";
   return Error{ErrorKind::usage, fmt::format("'{}' {}is not supported; Tidepool trains {}{}", model_type,
                                              kind, fmt::join(known, ", "), advice)};
 }
@@ -251,7 +253,7 @@ Result<bool> accept_model_key(Family family, std::string_view key, std::string_v
   if (is_rope_key(key) && value == "null") return true;
   if (key.find("expert") != std::string_view::npos || key.find("moe") != std::string_view::npos)
     return Error{ErrorKind::usage,
-                 "is a key of mixtures of experts, which Tidepool does not train; take a dense model"};
+                 "is a key of mixtures of experts, which Tidepool does not train; choose a dense model"};
   return std::ranges::any_of(
       harmless, [&](const Harmless& h) { return h.key == key && (h.families & bit(family)) != 0; });
 }
@@ -260,11 +262,11 @@ bool is_demanded(Family family, std::string_view key) { return demand_of(family,
 
 std::string wrong_family(const Field& field, Family family) {
   std::string text =
-      fmt::format("is a key of {} models, and this one is {}",
+      fmt::format("is a key of {} models, but this model is {}",
                   families_text(field) == "all but gpt2" ? "Llama-like" : families_text(field), name(family));
   for (const Field& other : model_fields())
     if (applies(other, family) && same_value(other, field))
-      text += fmt::format("; {} is its name there", other.key);
+      text += fmt::format("; its name there is {}", other.key);
   return text + fmt::format(", or set model.model_type: {}", name(example_family(field)));
 }
 
@@ -277,10 +279,10 @@ std::string instead_of(const ForeignKey& given, Family family) {
   if (found == advices.end()) return "";
   const auto other = std::find_if(found + 1, advices.end(), about);
   if (other != advices.end() && !is_ours(*found, given) && !is_ours(*other, given))
-    return fmt::format("it is one key in section '{}' and another in '{}'; name the section", found->section,
+    return fmt::format("the key differs between sections '{}' and '{}'; name the section", found->section,
                        other->section);
   const bool is_so = is_ours(*found, given) || (other != advices.end() && is_ours(*other, given));
-  return is_so ? "that is what Tidepool does; leave the key out" : std::string(found->advice);
+  return is_so ? "Tidepool always does this; leave the key out" : std::string(found->advice);
 }
 
 }  // namespace tidepool

@@ -31,7 +31,7 @@ Result<bool> accept_model_key(Family, std::string_view key, std::string_view val
 // True if only one value of such a key is accepted.
 bool is_demanded(Family, std::string_view key);
 
-// Message such as "is a key of gpt2 models, and this one is llama: hidden_size is its name there; ..."
+// Message such as "is a key of gpt2 models, but this model is llama; its name there is hidden_size, ..."
 std::string wrong_family(const Field&, Family);
 
 // A key as the user wrote it. `section` may be empty in an override; `value` is "" for a list or a map.

@@ -50,13 +50,13 @@ Executor parse_executor(std::string_view text) {
 std::optional<Complaint> check_loss_scale(const TrainConfig& t) {
   if (t.growth_factor <= 1)
     return Complaint{"train", "growth_factor",
-                     fmt::format("{} makes no scale larger; it must be above 1", t.growth_factor)};
+                     fmt::format("{} does not raise the scale; it must be above 1", t.growth_factor)};
   if (t.backoff_factor >= 1)
     return Complaint{"train", "backoff_factor",
-                     fmt::format("{} makes no scale smaller; it must be below 1", t.backoff_factor)};
+                     fmt::format("{} does not lower the scale; it must be below 1", t.backoff_factor)};
   if (t.min_loss_scale > t.init_scale)
     return Complaint{"train", "min_loss_scale",
-                     fmt::format("{} is above train.init_scale {}; lower it, or begin higher",
+                     fmt::format("{} is above train.init_scale {}; lower min_loss_scale, or raise init_scale",
                                  t.min_loss_scale, t.init_scale)};
   return std::nullopt;
 }
@@ -65,14 +65,16 @@ std::optional<Complaint> check_weights(const DataConfig& d) {
   if (d.weights.empty()) return std::nullopt;
   if (d.weights.size() != d.train.size())
     return Complaint{"data", "weights",
-                     fmt::format("{} weights for {} entries of data.train; there must be as many",
+                     fmt::format("{} weights for {} entries of data.train; give one weight for each entry",
                                  d.weights.size(), d.train.size())};
   if (d.weights.size() > data_sources_max)
-    return Complaint{"data", "weights", fmt::format("at most {} sources are mixed", data_sources_max)};
+    return Complaint{
+        "data", "weights",
+        fmt::format("at most {} sources can be mixed; name fewer entries in data.train", data_sources_max)};
   for (const double weight : d.weights) {
     if (!(weight > 0 && weight <= 1e9))
       return Complaint{"data", "weights",
-                       fmt::format("{} is no weight; it must be above 0 and at most 1e9", weight)};
+                       fmt::format("{} is not a weight; a weight must be above 0 and at most 1e9", weight)};
   }
   return std::nullopt;
 }
@@ -84,7 +86,7 @@ std::optional<Complaint> check_window(const Config& c) {
   return Complaint{
       "train", "sequence_length",
       fmt::format("{} is longer than the model's sliding window of {}, and attention is computed "
-                  "in full here: set it to {} or less",
+                  "in full here: set sequence_length to {} or less",
                   c.train.sequence_length, window, window)};
 }
 
@@ -95,9 +97,10 @@ std::optional<Complaint> check_sequence_length(const Config& c) {
       style(c.model.family).positions == PositionKind::learned && !c.model_directory.empty();
   const std::string advice =
       has_weights_by_position
-          ? fmt::format("shorten it: positions are learned, and {} has weights for no more",
-                        c.model_directory)
-          : fmt::format("shorten it or raise {}", positions);
+          ? fmt::format(
+                "shorten the sequences: positions are learned, and {} has no weights for more positions",
+                c.model_directory)
+          : fmt::format("shorten the sequences or raise {}", positions);
   return Complaint{"train", "sequence_length",
                    fmt::format("{} is longer than model.{} {}; {}", c.train.sequence_length, positions,
                                c.model.positions, advice)};
@@ -111,7 +114,7 @@ std::optional<Complaint> check_early_stopping(const Config& c) {
   };
   if (c.train.eval_steps == 0) return wrong("set train.eval_steps too");
   if (c.data.validation.empty() && c.data.validation_fraction == 0)
-    return wrong("nothing is held out for them: name data.validation");
+    return wrong("no data is held out for evaluation: set data.validation");
   return std::nullopt;
 }
 
@@ -147,15 +150,14 @@ std::optional<Complaint> validate(const Config& c) {
   if (c.lora.on() && c.model_directory.empty()) {
     return Complaint{
         "lora", "r",
-        fmt::format(
-            "{} asks for adapters, which stand beside a model that has been trained: name its directory "
-            "with model: DIRECTORY, or set lora.r=0 to train all of a model of random weights",
-            c.lora.r)};
+        fmt::format("{} asks for adapters, which need a trained base model: name its directory with model: "
+                    "DIRECTORY, or set lora.r=0 to train a whole model from random weights",
+                    c.lora.r)};
   }
   if (c.train.max_steps == steps_by_epochs && c.train.num_train_epochs == 0)
     return Complaint{"train", "max_steps",
-                     "auto takes train.num_train_epochs, and that is not set: set it, or name a number of "
-                     "steps"};
+                     "auto needs train.num_train_epochs, which is not set: set num_train_epochs, or give a "
+                     "number of steps"};
   if (const std::optional<Complaint> complaint = check_weights(c.data)) return complaint;
   if (const std::optional<Complaint> complaint = check_early_stopping(c)) return complaint;
   if (c.train.precision == Precision::fp16) {

@@ -131,12 +131,12 @@ Result<Evaluation> run_parts(Session& session, RunSource& source, const std::vec
   return out;
 }
 
-// RETURNS: "the loss of a.txt is nan", or "the losses of 3 of 4 parts are not finite, such as that of a.txt
-// (nan)".
+// RETURNS: "the loss of a.txt is nan", or "the losses of 3 of 4 parts are not finite, such as the loss of
+// a.txt (nan)".
 std::string losses_text(const std::vector<const EvaluatedPart*>& bad, u64 parts) {
   const std::string loss = loss_text(bad[0]->loss()), &name = bad[0]->name;
   if (parts > 1)
-    return fmt::format("the losses of {} of {} parts are not finite, such as that of {} ({})", bad.size(),
+    return fmt::format("the losses of {} of {} parts are not finite, such as the loss of {} ({})", bad.size(),
                        parts, name, loss);
   return fmt::format("the loss{}{} is {}", name.empty() ? "" : " of ", name, loss);
 }
@@ -172,7 +172,7 @@ Result<Evaluation> evaluate_once(const EvaluateRequest& request, std::string& re
   const std::vector<HeldOutPart> parts = held_out.parts();
   const u64 wanted = sequences_wanted(config, parts);
   if (wanted == 0)
-    return Error{ErrorKind::usage, "nothing is held out: name files to evaluate on, data=FILE"};
+    return Error{ErrorKind::usage, "no data is held out: name files to evaluate on with data=FILE"};
   shrink_to(config, wanted);
   TRY_ASSIGN(ForwardPlan forward, plan_forward(config));
   RunSource source(held_out, forward.graph.batch, forward.plan.micro_batches / forward.plan.sweeps);

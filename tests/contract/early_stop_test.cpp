@@ -199,14 +199,14 @@ TEST(Evaluate, SaysWhatIsMissing) {
     EXPECT_EQ(done.error().kind, ErrorKind::usage);
     return done.error().message;
   };
-  EXPECT_THAT(refusal(dir / "none"), HasSubstr("is not there"));
+  EXPECT_THAT(refusal(dir / "none"), HasSubstr("does not exist"));
   fs::create_directory(dir / "empty");
   EXPECT_THAT(refusal(dir / "empty"), HasSubstr("holds no checkpoint"));
   Config c = test::small_config(dir);
   std::ofstream(dir / "c.yaml") << to_yaml(c);
   EXPECT_THAT(refusal(dir / "c.yaml"), HasSubstr("train first"));
   ASSERT_TRUE(test::run(c));
-  EXPECT_THAT(refusal(c.output.dir, {"validation_fraction=0"}), HasSubstr("nothing is held out"));
+  EXPECT_THAT(refusal(c.output.dir, {"validation_fraction=0"}), HasSubstr("no data is held out"));
 }
 
 // Regression: the message named data.train and data.validation, which the user had not set.
@@ -225,7 +225,7 @@ TEST(Evaluate, SpeaksOfTheDataThatWasNamed) {
   const auto bare = evaluated(model);
   ASSERT_FALSE(bare);
   EXPECT_EQ(bare.error().kind, ErrorKind::usage);
-  EXPECT_THAT(bare.error().message, HasSubstr("name files to evaluate on, data=FILE"));
+  EXPECT_THAT(bare.error().message, HasSubstr("name files to evaluate on with data=FILE"));
   const auto no_budget = evaluated(model, {}, {dir.data()});
   ASSERT_FALSE(no_budget);
   EXPECT_THAT(no_budget.error().message, HasSubstr("or memory.device=2GiB to the command"));

@@ -25,7 +25,7 @@ Result<void> check_is_text(const std::string& path, const std::string& text) {
   const bool utf16 =
       zero != std::string::npos || text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff");
   return Error{ErrorKind::usage,
-               fmt::format("{}: is not UTF-8 text (byte {}{}); save it as UTF-8", path,
+               fmt::format("{}: is not UTF-8 text (byte {}{}); save the file as UTF-8", path,
                            std::min<u64>(bad.value_or(zero), zero), utf16 ? "; it looks like UTF-16" : "")};
 }
 

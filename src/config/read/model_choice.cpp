@@ -125,11 +125,11 @@ Result<LoraConfig> lora_of(const ModelChoice& choice, KeptModel kept) {
   }
   if (!is_there || !is_named(directory + "/" + adapter_config_file))
     return fault_at(place,
-                    fmt::format("lora.adapter: '{}' {}; name the directory of an adapter, which PEFT's "
-                                "save_pretrained() or a run with LoRA has written",
+                    fmt::format("lora.adapter: '{}' {}; name the directory of an adapter, written by PEFT's "
+                                "save_pretrained() or by a run with LoRA",
                                 directory,
                                 is_there ? fmt::format("holds no {}", adapter_config_file)
-                                         : std::string("is no directory")));
+                                         : std::string("is not a directory")));
   TRY_ASSIGN(const AdapterConfig adapter, read_adapter_config(directory, ErrorKind::bad_input));
   return lora_of_adapter(adapter, directory);
 }

@@ -211,7 +211,7 @@ Result<std::string> Reader::read_weighted(const std::string& place, const YAML::
                     fmt::format("data.train: {}; write every entry as {{path: FILE, weight: 0.7}}", why));
   };
   if (!item.IsMap() || item.size() != 2 || !item["path"] || !item["weight"])
-    return wrong("an entry has not exactly path and weight");
+    return wrong("an entry must have exactly path and weight");
   if (!item["path"].IsScalar() || item["path"].Scalar().empty() || !item["weight"].IsScalar())
     return wrong("path must be text and weight a number");
   const Result<double> weight = parse_real(item["weight"].Scalar());
@@ -224,7 +224,7 @@ Error Reader::unknown_section(const std::string& place, const std::string& name,
                               std::string_view value) const {
   const std::string advice = advice_for({.section = "", .key = name, .value = value});
   if (const auto found = find_fields("", name); !found.empty()) {
-    return fault_at(place, fmt::format("key '{}' stands outside of a section; put it under '{}:'{}{}", name,
+    return fault_at(place, fmt::format("key '{}' is outside of any section; put it under '{}:'{}{}", name,
                                        found[0]->section, advice.empty() ? "" : ", or ", advice));
   }
   if (!advice.empty()) return fault_at(place, fmt::format("unknown section '{}'; {}", name, advice));
@@ -331,7 +331,7 @@ Error Reader::adapters_without_rank(const Field& of_adapters) {
   const bool is_dropout = of_adapters.key == "lora_dropout";
   return fault_at(
       place_of(of_adapters),
-      fmt::format("lora.{} is for adapters, and lora.r, their rank, is not set: set it (PEFT's "
+      fmt::format("lora.{} is for adapters, but their rank, lora.r, is not set: set lora.r (PEFT's "
                   "default is 8), or set lora.r=0 to train the whole model{}{}",
                   of_adapters.key, is_dropout ? ", and for its dropout " : "",
                   is_dropout ? advice_for({.section = "model", .key = "dropout", .value = ""}) : ""));
@@ -345,7 +345,7 @@ Result<void> Reader::check_same_adapter() {
     if (there == now) return {};
     return fault_at(
         place_of(*find_fields("lora", key)[0]),
-        fmt::format("lora.{}: is {}, and the adapter in {} has {}; leave the key out, or start from "
+        fmt::format("lora.{}: is {}, but the adapter in {} has {}; leave the key out, or start from "
                     "another adapter",
                     key, now, adapter_.adapter, there));
   };
@@ -368,10 +368,11 @@ Result<Config> Reader::finish() {
   const Field* of_adapters = adapter_key_without_rank();
   const bool wants_adapters = of_adapters != nullptr && of_adapters->key != "lora_dropout";
   if (!bare_dropout_.empty() && config_.lora.r == 0 && !wants_adapters) {
-    return fault_at(bare_dropout_,
-                    fmt::format("without a section it is lora.lora_dropout, of adapters, and there are none "
-                                "(lora.r is 0); {}",
-                                advice_for({.section = "model", .key = "dropout", .value = ""})));
+    return fault_at(
+        bare_dropout_,
+        fmt::format("without a section, dropout means lora.lora_dropout, but there are no adapters "
+                    "(lora.r is 0); {}",
+                    advice_for({.section = "model", .key = "dropout", .value = ""})));
   }
   if (of_adapters != nullptr) return adapters_without_rank(*of_adapters);
   TRY(check_same_adapter());

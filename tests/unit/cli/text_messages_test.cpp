@@ -91,7 +91,7 @@ TEST(Config, ThatIsNotUtf8IsToldSo) {
   EXPECT_THAT(message_of(std::string("m\0o\0d\0", 6)),
               HasSubstr("is not UTF-8 text (byte 1; it looks like UTF-16)"));
   EXPECT_THAT(message_of("model:\n  # caf\xe9\n"),
-              HasSubstr("is not UTF-8 text (byte 15); save it as UTF-8"));
+              HasSubstr("is not UTF-8 text (byte 15); save the file as UTF-8"));
 }
 
 }  // namespace tidepool::text_messages_test

@@ -43,7 +43,7 @@ TEST(ConfigData, WeightsThatMeanNothingAreRefused) {
               HasSubstr("write every entry as {path: FILE, weight: 0.7}"));
   EXPECT_THAT(fault("data: {train: [{path: a, weight: 1}, b]}"), HasSubstr("write every entry as"));
   EXPECT_THAT(fault("data: {train: [{path: a, weight: 0}]}"),
-              HasSubstr("c.yaml:1: data.weights: 0 is no weight"));
+              HasSubstr("c.yaml:1: data.weights: 0 is not a weight"));
   EXPECT_THAT(fault("data: {train: [a, b], weights: [1]}"),
               HasSubstr("1 weights for 2 entries of data.train"));
   EXPECT_THAT(fault("data: {train: [a], weights: [[1]]}"), HasSubstr("every item must be a number"));

@@ -61,13 +61,13 @@ TEST(ConfigFamilies, ArChosenByOverridesToo) {
 
 TEST(ConfigFamilies, KeysOfAnotherFamilyAreRefused) {
   EXPECT_THAT(fault_of(with("model:\n  hidden_size: 64\n")),
-              HasSubstr("c.yaml:5: model.hidden_size: is a key of Llama-like models, and this one is gpt2; "
-                        "n_embd is its name there, or set model.model_type: llama"));
+              HasSubstr("c.yaml:5: model.hidden_size: is a key of Llama-like models, but this model is gpt2; "
+                        "its name there is n_embd, or set model.model_type: llama"));
   EXPECT_THAT(fault_of(with("model: {model_type: llama, n_embd: 64}")),
-              HasSubstr("is a key of gpt2 models, and this one is llama; hidden_size is its name there"));
+              HasSubstr("is a key of gpt2 models, but this model is llama; its name there is hidden_size"));
   EXPECT_THAT(fault_of(with("model: {model_type: mistral, mlp_bias: true}")),
               HasSubstr("'true' is not supported"));
-  EXPECT_THAT(fault_of(smallest, {"num_hidden_layers=3"}), HasSubstr("n_layer is its name there"));
+  EXPECT_THAT(fault_of(smallest, {"num_hidden_layers=3"}), HasSubstr("its name there is n_layer"));
 }
 
 TEST(ConfigFamilies, WhatIsNotComputedIsRefusedByName) {
@@ -146,7 +146,7 @@ TEST(ModelDirectory, FaultsNameWhatIsWrong) {
   EXPECT_THAT(fault_of(with("model: {directory: " + directory + ", model_type: gpt2}")),
               HasSubstr("holds a llama model"));
   EXPECT_THAT(fault_of(with("model: " + directory + "\n"), {"n_embd=3"}),
-              HasSubstr("hidden_size is its name there"));
+              HasSubstr("its name there is hidden_size"));
 }
 
 // Regression: the message was "u/config.json: cannot open".
@@ -162,8 +162,8 @@ TEST(ModelDirectory, LearnedPositionsAreNotRaised) {
   const auto too_long = [](const char* name) {
     return fault_of(smallest, {"model=" + test::family_directory(name), "sequence_length=5000"});
   };
-  EXPECT_THAT(too_long("gpt2_plain"), HasSubstr("shorten it: positions are learned, and /"));
-  EXPECT_THAT(too_long("llama_tied"), HasSubstr("shorten it or raise max_position_embeddings"));
+  EXPECT_THAT(too_long("gpt2_plain"), HasSubstr("shorten the sequences: positions are learned, and /"));
+  EXPECT_THAT(too_long("llama_tied"), HasSubstr("shorten the sequences or raise max_position_embeddings"));
 }
 
 // Regression: the message was "config.json: cannot open".

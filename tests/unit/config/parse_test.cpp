@@ -61,11 +61,11 @@ TEST(ConfigParse, UnknownKeyNamesTheNearest) {
 // Regression: nanoGPT's "bias" got the answer for PEFT's "bias".
 TEST(ConfigParse, AKeyOfOthersMeansWhatItDoesInItsSection) {
   EXPECT_THAT(fault_of(with("model: {bias: false}\n")), HasSubstr("gpt2 models have biases"));
-  EXPECT_THAT(fault_of(with("lora: {bias: all}\n")), HasSubstr("adapters alone are trained"));
+  EXPECT_THAT(fault_of(with("lora: {bias: all}\n")), HasSubstr("only adapters are trained"));
   EXPECT_THAT(fault_of(smallest, {"model.bias=false"}), HasSubstr("gpt2 models have biases"));
-  EXPECT_THAT(fault_of(smallest, {"bias=none"}), HasSubstr("that is what Tidepool does"));
+  EXPECT_THAT(fault_of(smallest, {"bias=none"}), HasSubstr("Tidepool always does this"));
   EXPECT_THAT(fault_of(smallest, {"bias=all"}),
-              HasSubstr("one key in section 'lora' and another in 'model'; name the section"));
+              HasSubstr("the key differs between sections 'lora' and 'model'; name the section"));
 }
 
 // Regression: our most similar key was proposed, such as eval_steps for eval_iters.
@@ -113,8 +113,8 @@ TEST(ConfigParse, KeysOfOthersNameOurs) {
   for (const char* key : {"base_model", "model_name_or_path", "base_model_name_or_path"})
     EXPECT_THAT(fault_of(with(std::string(key) + ": X\n")), HasSubstr("set model: DIRECTORY")) << key;
   for (const char* key : {"load_in_4bit", "load_in_8bit"}) {
-    EXPECT_THAT(fault_of(with(std::string(key) + ": true\n")), HasSubstr("weights are not quantized"));
-    EXPECT_THAT(fault_of(with(std::string(key) + ": false\n")), HasSubstr("that is what Tidepool does"));
+    EXPECT_THAT(fault_of(with(std::string(key) + ": true\n")), HasSubstr("does not quantize weights"));
+    EXPECT_THAT(fault_of(with(std::string(key) + ": false\n")), HasSubstr("Tidepool always does this"));
   }
 }
 
@@ -142,14 +142,14 @@ TEST(ConfigParse, DropoutWithoutAdaptersIsTheModels) {
 // Regression: the advice was the model's dropout, although adapters were asked for.
 TEST(ConfigParse, DropoutBesideOtherKeysOfAdaptersLacksTheirRank) {
   const std::string fault = fault_of(with("lora: {lora_alpha: 16}\n"), {"dropout=0.05"});
-  EXPECT_THAT(fault, HasSubstr("lora.lora_alpha is for adapters, and lora.r, their rank, is not set"));
+  EXPECT_THAT(fault, HasSubstr("lora.lora_alpha is for adapters, but their rank, lora.r, is not set"));
   EXPECT_THAT(fault, Not(HasSubstr("pdrop")));
 }
 
 // Regression: "fp16: false" was answered with advice to train in fp16.
 TEST(ConfigParse, KeysWithoutASectionAreAnsweredByTheirValue) {
   EXPECT_THAT(fault_of(with("fp16: false\n")), HasSubstr("set train.precision: fp32, bf16 or fp16"));
-  EXPECT_THAT(fault_of(with("use_dora: false\n")), HasSubstr("that is what Tidepool does"));
+  EXPECT_THAT(fault_of(with("use_dora: false\n")), HasSubstr("Tidepool always does this"));
   EXPECT_THAT(fault_of(with("use_dora: true\n")), HasSubstr("only plain LoRA is trained"));
 }
 
@@ -185,7 +185,7 @@ TEST(ConfigParse, DuplicateKeyInASection) {
 TEST(ConfigParse, KeysMustFitEachOther) {
   EXPECT_EQ(fault_of(with("model: {n_positions: 128}\ntrain:\n  sequence_length: 256\n")),
             "c.yaml:5: train.sequence_length: 256 is longer than model.n_positions 128; "
-            "shorten it or raise n_positions");
+            "shorten the sequences or raise n_positions");
   EXPECT_THAT(fault_of(with("model: {n_embd: 100, n_head: 3}")),
               HasSubstr("c.yaml:3: model.n_head: 3 does not divide"));
   EXPECT_THAT(fault_of(with("train: {warmup_steps: 2.5}")), HasSubstr("neither a whole number"));

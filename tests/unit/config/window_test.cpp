@@ -84,7 +84,7 @@ TEST(SlidingWindow, Item10SequencesUpToItsLengthAreTakenAndLongerOnesRefused) {
     EXPECT_THAT(
         fault(model, 513),
         AllOf(HasSubstr("train.sequence_length: 513 is longer than the model's sliding window of 512"),
-              HasSubstr("set it to 512 or less")));
+              HasSubstr("set sequence_length to 512 or less")));
   }
   EXPECT_EQ(fault("model_type: mistral, sliding_window: null", 1024), "no error");
   EXPECT_EQ(fault("model_type: qwen2, sliding_window: 512", 1024), "no error");

@@ -141,7 +141,7 @@ TEST(LoraConfigFile, NeedsItsRank) {
   }
   const auto alias = parse_config(yaml(base, "{}"), "c.yaml", {"dropout=0.5"});
   ASSERT_FALSE(alias);
-  EXPECT_THAT(alias.error().message, HasSubstr("lora.lora_dropout, of adapters"));
+  EXPECT_THAT(alias.error().message, HasSubstr("dropout means lora.lora_dropout"));
   EXPECT_THAT(alias.error().message, HasSubstr("set model.attention_dropout"));
   EXPECT_EQ(parse_config(yaml(base, "{}"), "c.yaml", {"lora.r=4", "dropout=0.5"})->lora.dropout, 0.5);
   EXPECT_FALSE(parse_config(yaml(base, "{r: 0, lora_alpha: 16}"), "c.yaml", {})->lora.on());
@@ -162,7 +162,7 @@ TEST(LoraConfigFile, KeysOfPeftAreAnswered) {
 TEST(LoraConfigFile, WhatPeftWritesAnywayIsToBeLeftOut) {
   for (const char* key : {"bias: none", "task_type: CAUSAL_LM", "use_dora: false", "peft_type: LORA",
                           "init_lora_weights: true"})
-    EXPECT_THAT(answer_on(key), EndsWith("; that is what Tidepool does; leave the key out")) << key;
+    EXPECT_THAT(answer_on(key), EndsWith("; Tidepool always does this; leave the key out")) << key;
 }
 
 // ---- which modules adapter_config.json names
