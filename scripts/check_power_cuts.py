@@ -178,8 +178,8 @@ def main():
                 found.append(f"resume ends with {resumed.returncode}: {said[-300:]}")
             elif weights_of(run_dir) != weights:
                 found.append("the resumed run has other weights")
-            if "stepped over" in said:
-                found.append("resume stepped over " + said.split("stepped over")[1].split("\n")[0])
+            if skipped := re.search(r"skipped \S*checkpoint-.*", said):
+                found.append(f"resume {skipped[0]}")
             step = re.search(r"resumed from \S+ \(step (\d+)\)", said)
             if acknowledged and step and int(step[1]) < acknowledged:
                 found.append(f"resumed from step {step[1]}, and {acknowledged} was acknowledged")

@@ -29,7 +29,7 @@ void ChoiceProgress::tried(u32 candidates, double best_step_seconds) {
 
 void ChoiceProgress::trying(std::string_view change) {
   if (steady_seconds() - began_ < silent_seconds) return;
-  constexpr std::string_view what = "the job does not fit: looking for what would";
+  constexpr std::string_view what = "the job does not fit: looking for changes that fit";
   line_.show(what, fmt::format(" {}: {}", what, change), fmt::format("{} ...", what));
 }
 

@@ -37,10 +37,10 @@ std::string why_best_begins_anew(std::span<const EvalLoss> evaluations, const Tr
   if (evaluations.size() < 2 || comparable_evaluations(evaluations).size() > 1) return "";
   const EvalLoss* best = best_evaluation(evaluations.first(evaluations.size() - 1));
   return fmt::format(
-      "eval_loss {} at step {}, the best so far, was not over these {} tokens and does not compare: the best "
-      "begins anew here{}",
+      "eval_loss {} at step {}, the best so far, was not measured on these {} tokens and cannot be compared: "
+      "this evaluation is the first for a new best{}",
       loss_text(best->loss), best->step, evaluations.back().tokens,
-      train.early_stopping_patience > 0 ? ", and early stopping counts anew" : "");
+      train.early_stopping_patience > 0 ? ", and early stopping starts to count again" : "");
 }
 
 }  // namespace tidepool

@@ -20,10 +20,10 @@ RunReport done_before(const FoundCheckpoint& found, const Config& config, RunOut
   const std::string why = why_stop_early(found.state.eval_losses, config.train);
   if (!why.empty() && found.state.step < config.train.max_steps)
     outputs.say(fmt::format(
-        "nothing to do: stopped early at step {}: {}; raise train.early_stopping_patience to train on",
+        "nothing to do: stopped early at step {}: {}; raise train.early_stopping_patience to train longer",
         found.state.step, why));
   else
-    outputs.say(fmt::format("nothing to do: step {} of {}; raise train.max_steps to train on",
+    outputs.say(fmt::format("nothing to do: step {} of {}; raise train.max_steps to train longer",
                             found.state.step, config.train.max_steps));
   for (const std::string& note : resume_notes(found.state, config, numeric_settings(config)))
     outputs.say(note);

@@ -31,7 +31,7 @@ double factor_after_warmup(const std::string& type, double progress, double min_
 Result<LearningRate> make_learning_rate(const TrainConfig& train) {
   const std::string type = train.lr_scheduler_type;
   if (std::ranges::find(lr_schedulers, type) == lr_schedulers.end())
-    return Error{ErrorKind::usage, fmt::format("train.lr_scheduler_type: '{}' is not known; use one of {}",
+    return Error{ErrorKind::usage, fmt::format("train.lr_scheduler_type: '{}' is unknown; use one of {}",
                                                type, fmt::join(lr_schedulers, ", "))};
   const double steps = static_cast<double>(train.max_steps);
   RateSchedule schedule{.total = steps, .min_rate = train.min_lr_rate};

@@ -120,25 +120,26 @@ std::string way_to_keep_step(u64 sequences, const Config& now) {
   const u64 of_batches = devices * now.train.per_device_train_batch_size,
             of_accumulation = devices * now.train.gradient_accumulation_steps;
   if (sequences % of_batches == 0)
-    return fmt::format("Set {}={}, which keeps the step", accumulation_key, sequences / of_batches);
+    return fmt::format("Set {}={}, which keeps the size of the step", accumulation_key,
+                       sequences / of_batches);
   if (sequences % of_accumulation == 0)
-    return fmt::format("Set {}={}, which keeps the step", batch_key, sequences / of_accumulation);
+    return fmt::format("Set {}={}, which keeps the size of the step", batch_key, sequences / of_accumulation);
   return fmt::format("Choose {}, {} and devices whose product is {}", batch_key, accumulation_key, sequences);
 }
 
 Error other_steps(const FoundCheckpoint& found, u64 then, u64 here, const Config& now) {
   const Changes changes = changes_of_step(found.state, then, now);
   return {ErrorKind::usage,
-          fmt::format("{} was trained in steps of {} sequences, now they would be of {}{}{}. {}, or start "
-                      "anew in another output.dir",
+          fmt::format("{} was trained in steps of {} sequences, but this config has steps of {}{}{}. {}, or "
+                      "start again in another output.dir",
                       found.path, then, here, changes.empty() ? "" : ": ", fmt::join(changes, "; "),
                       way_to_keep_step(then, now))};
 }
 
 Error other_files(const FoundCheckpoint& found) {
   return {ErrorKind::usage,
-          fmt::format("{} was trained on other data or another split: resume with the files, the tokenizer, "
-                      "data.shuffle and what is held out as they were, or start anew in another output.dir",
+          fmt::format("{} was trained on other data or another split: resume with the same files, tokenizer, "
+                      "data.shuffle and held-out data, or start again in another output.dir",
                       found.path)};
 }
 
@@ -156,8 +157,8 @@ Error other_sequences(const FoundCheckpoint& found, const std::string& fingerpri
     std::ranges::move(changes_of_step(found.state, then.sequences_per_step, now),
                       std::back_inserter(changes));
   return {ErrorKind::usage,
-          fmt::format("{} was trained on other data or in another order: {}. Set that as it was then, "
-                      "with the same files, or start anew in another output.dir",
+          fmt::format("{} was trained on other data or in another order: {}. Restore these settings, "
+                      "with the same files, or start again in another output.dir",
                       found.path, fmt::join(changes, "; "))};
 }
 

@@ -53,10 +53,10 @@ class PlanDifference {
     std::vector<std::string_view> out;
     if (changed("clipping"))
       out.push_back(now("clipping") == "on" ? "gradients are clipped from here on, which changes weights"
-                                            : "gradients are clipped no more, which changes weights");
-    if (!sums_in_same_order()) out.push_back("sums are made in another order, so the last digits differ");
+                                            : "gradients are no longer clipped, which changes weights");
+    if (!sums_in_same_order()) out.push_back("sums are computed in another order, so the last digits differ");
     if (changed("micro_batches")) out.push_back("dropout draws other masks for other micro-batches");
-    if (out.empty()) return "losses and weights do not depend on it";
+    if (out.empty()) return "losses and weights do not change";
     return fmt::format("{}", fmt::join(out, "; "));
   }
 
@@ -88,8 +88,8 @@ std::string plan_change(std::string_view before, std::string_view now) {
   if (before == now) return "";
   const PlanDifference difference(settings_of(before), settings_of(now));
   const std::vector<std::string> lines = difference.lines();
-  return fmt::format("another plan than before ({}): {}",
-                     lines.empty() ? "other places or movements" : fmt::format("{}", fmt::join(lines, ", ")),
+  return fmt::format("the plan has changed ({}): {}",
+                     lines.empty() ? "places or movements" : fmt::format("{}", fmt::join(lines, ", ")),
                      difference.effect());
 }
 

@@ -136,8 +136,8 @@ class RunPreparation {
     TRY_ASSIGN(run_.data, open_data(run_.config, {.quiet = run_.request.quiet, .kept_model = goes_on}));
     if (run_.config.train.early_stopping_patience > 0 && run_.data->validation_sequences() == 0)
       return Error{ErrorKind::usage,
-                   "train.early_stopping_patience: the data is too small to hold some of it out; name "
-                   "data.validation, or set it to 0"};
+                   "train.early_stopping_patience: the data is too small to hold out a part of it; set "
+                   "data.validation, or set early_stopping_patience to 0"};
     run_.batches =
         std::make_unique<BatchSource>(*run_.data, run_.graph.batch, micro_batches_per_step(run_.config));
     TRY_ASSIGN(run_.config.train.max_steps,
@@ -186,9 +186,9 @@ class RunPreparation {
     if (found.state.loss_scale.has_value() != run_.is_fp16())
       return Error{
           ErrorKind::corrupt_checkpoint,
-          fmt::format("{}: trainer_state.json {} a loss_scale, and train.precision is {}: resume in the "
+          fmt::format("{}: trainer_state.json {} a loss_scale, but train.precision is {}: resume in the "
                       "precision of the checkpoint",
-                      found.path, run_.is_fp16() ? "has not" : "has", name(run_.config.train.precision))};
+                      found.path, run_.is_fp16() ? "lacks" : "has", name(run_.config.train.precision))};
     for (const std::string& note : resume_notes(found.state, run_.config, settings_now(run_)))
       run_.outputs.say(note);
     const u64 seed = run_.state.seed;

@@ -42,7 +42,7 @@ std::string algorithms_advice(const TrainerState& then, const Config& now, const
   if (!now.machine.tune_products) return "; for the same bits set machine.tune_products=true";
   if (then.settings.at(algorithms_setting) == first_advice)
     return "; for the same bits set machine.tune_products=false";
-  return fmt::format("; for the same bits put that run's tuned-products.txt back as {}", product_file(now));
+  return fmt::format("; for the same bits restore that run's tuned-products.txt as {}", product_file(now));
 }
 
 }  // namespace

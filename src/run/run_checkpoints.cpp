@@ -22,12 +22,10 @@ Result<void> check_file_size(const std::string& dir, Bytes largest) {
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
       limit.rlim_cur >= largest.value)
     return {};
-  return Error{
-      ErrorKind::io,
-      fmt::format(
-          "the file size limit {} is below the {} that a file of a checkpoint in {} takes: raise it with "
-          "`ulimit -f unlimited`",
-          format_bytes({limit.rlim_cur}), format_bytes(largest), dir)};
+  return Error{ErrorKind::io, fmt::format("the file size limit {} is below the {} that a file of a "
+                                          "checkpoint in {} takes: raise the limit with "
+                                          "`ulimit -f unlimited`",
+                                          format_bytes({limit.rlim_cur}), format_bytes(largest), dir)};
 }
 
 }  // namespace
@@ -46,7 +44,7 @@ Result<std::unique_ptr<RunCheckpoints>> RunCheckpoints::open(const Config& confi
   TRY_ASSIGN(out->store_, CheckpointStore::create(out->options_, graph));
   TRY_ASSIGN(const std::vector<std::string> litter, out->store_->sweep());
   for (const std::string& name : litter)
-    outputs.say("cleared a half-written checkpoint of a dead run: " + name);
+    outputs.say("removed an incomplete checkpoint of a dead run: " + name);
   return out;
 }
 
@@ -61,7 +59,7 @@ Result<std::optional<FoundCheckpoint>> RunCheckpoints::find(const std::string& r
 }
 
 void RunCheckpoints::step_over(const SteppedOver& damaged) {
-  outputs_.say(fmt::format("stepped over {}: {}", damaged.path, damaged.reason));
+  outputs_.say(fmt::format("skipped {}: {}", damaged.path, damaged.reason));
   stepped_over_.push_back(damaged);
 }
 
@@ -73,7 +71,7 @@ Result<std::optional<FoundCheckpoint>> RunCheckpoints::find_automatically() {
   }
   for (const SteppedOver& s : resumable.stepped_over) step_over(s);
   if (!resumable.found)
-    outputs_.warn(fmt::format("--resume auto: {} holds no checkpoint, so training begins anew at step 1",
+    outputs_.warn(fmt::format("--resume auto: {} holds no checkpoint, so training starts at step 1",
                               config_.output.dir));
   return std::move(resumable.found);
 }
@@ -94,7 +92,8 @@ Result<std::optional<FoundCheckpoint>> RunCheckpoints::go_on_from(FoundCheckpoin
     TRY_ASSIGN(const std::vector<std::string> aside, store_->follow(found));
     for (const std::string& path : aside)
       outputs_.say(fmt::format(
-          "set aside as {}: it is of the branch left at step {}; delete it or resume from it", path, step));
+          "set aside {}, a newer checkpoint of the branch left at step {}; delete it or resume from it", path,
+          step));
   }
   std::error_code unused;
   if (!std::filesystem::equivalent(found.path, store_->path_of(step), unused))
@@ -127,8 +126,8 @@ void RunCheckpoints::point_at_best(u64 step) {
   if (!error)
     (void)sync_directory(config_.output.dir, FileUse::run);  // a lost link is no harm: it is recreated
   if (error)
-    outputs_.say(fmt::format("{} could not be made ({}); the best is {}", link.string(), error.message(),
-                             target.string()));
+    outputs_.say(fmt::format("{} could not be made ({}); the best checkpoint is {}", link.string(),
+                             error.message(), target.string()));
 }
 
 std::vector<std::string> RunCheckpoints::distrusted() const {
@@ -138,9 +137,9 @@ std::vector<std::string> RunCheckpoints::distrusted() const {
 }
 
 std::string RunCheckpoints::way_on() const {
-  if (last_step_) return fmt::format("continue with --resume auto from {}", last_.path);
+  if (last_step_) return fmt::format("resume with --resume auto from {}", last_.path);
   if (!config_.output.save) return "start again: output.save is false, so nothing was saved";
-  return "start again: no checkpoint had been written (output.save_steps and output.save_minutes say how "
+  return "start again: no checkpoint had been written (output.save_steps and output.save_minutes set how "
          "often)";
 }
 
@@ -170,9 +169,10 @@ Result<void> RunCheckpoints::check_room(u64 step, double step_seconds) const {
   if (at.free < each)
     return Error{
         ErrorKind::io,
-        fmt::format("a checkpoint takes {} and {} has {} free: free some space there, or put output.dir on a "
-                    "larger disk",
-                    format_bytes(each), dir, format_bytes(at.free))};
+        fmt::format(
+            "a checkpoint takes {}, but {} has {} free: free some space there, or put output.dir on a "
+            "larger disk",
+            format_bytes(each), dir, format_bytes(at.free))};
   TRY_ASSIGN(const std::vector<u64> there, checkpoint_steps(dir));
   // A new checkpoint needs room beside all that may stay, until it is complete. With a limit of 1, the best
   // may be one more.

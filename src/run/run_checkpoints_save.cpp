@@ -57,7 +57,7 @@ bool on_one_file_system(const std::string& a, const std::string& b) {
 
 Result<bool> RunCheckpoints::save(const TrainerState& state, StateReader& reader) {
   TRY_ASSIGN(const Refusal refusal, attempt(state, reader));
-  if (refusal) outputs_.warn(*refusal + " Training goes on, and the next save tries again");
+  if (refusal) outputs_.warn(*refusal + " Training continues, and the next save tries again");
   return !refusal;
 }
 
@@ -98,11 +98,11 @@ bool RunCheckpoints::make_room(u64 step) {
                                           .best_step = best_step_,
                                           .distrusted = distrusted()});
   if (!removed) {
-    outputs_.warn("no room could be made for a checkpoint: " + removed.error().message);
+    outputs_.warn("cannot make room for a checkpoint: " + removed.error().message);
     return false;
   }
   for (const std::string& path : *removed)
-    outputs_.warn(fmt::format("{} has no room for a checkpoint: deleted {}, which would have gone after it",
+    outputs_.warn(fmt::format("{} has no room for a checkpoint: deleted {}, the next to be deleted anyway",
                               config_.output.dir, path));
   return !removed->empty();
 }
@@ -111,14 +111,14 @@ Result<void> RunCheckpoints::save_last(const TrainerState& state, StateReader& r
   TRY_ASSIGN(Refusal refusal, attempt(state, reader));
   if (!refusal) return {};
   const bool stopped = StopSignals::stop_requested();
-  StopSignals::say_instead({.first = "\ntidepool: trying no longer to save\n",
+  StopSignals::say_instead({.first = "\ntidepool: no more attempts to save\n",
                             .second = "\ntidepool: stopped at once; the last steps are not saved\n"});
   const double patience = config_.output.last_save_minutes * 60;
   if (patience > 0)
-    outputs_.warn(
-        fmt::format("{} It was the last save: it is tried again for {} (output.last_save_minutes), and until "
-                    "then nothing of the training is given up. Mend what is wrong there; Ctrl-C stops trying",
-                    *refusal, seconds_text(patience)));
+    outputs_.warn(fmt::format(
+        "{} This was the last save: it is tried again for {} (output.last_save_minutes), and until "
+        "then nothing of the training is lost. Fix the cause; Ctrl-C stops the retries",
+        *refusal, seconds_text(patience)));
   const double pause = std::min(patience / 10, retry_seconds_max);
   for (const double until = steady_seconds() + patience;
        steady_seconds() < until && wait_unless_stopped(pause, stopped);) {
@@ -145,8 +145,8 @@ Error RunCheckpoints::rescue(const std::string& why, const TrainerState& state, 
   const Result<SavedCheckpoint> saved = save_in(fmt::format("{}/{}", swap, rescued_folder), state, reader);
   if (!saved) return {ErrorKind::io, lost};
   return {ErrorKind::io,
-          fmt::format("{} It was written to memory.swap_dir instead: continue with --resume {}", why,
-                      saved->path)};
+          fmt::format("{} The checkpoint was written to memory.swap_dir instead: resume with --resume {}",
+                      why, saved->path)};
 }
 
 Error RunCheckpoints::save_moved(const MovedDirectory& moved, const TrainerState& state,
@@ -155,19 +155,18 @@ Error RunCheckpoints::save_moved(const MovedDirectory& moved, const TrainerState
   const std::string what = moved.now.empty()
                                ? fmt::format("output.dir {} was removed while the run used it", dir)
                                : fmt::format(
-                                     "output.dir {} was renamed while the run used it: it is "
-                                     "{} now",
+                                     "output.dir {} was renamed while the run used it: "
+                                     "its path is now {}",
                                      dir, moved.now);
   if (!config_.output.save) return {ErrorKind::io, what + "; output.save is false, so nothing is saved"};
   if (moved.now.empty() && moved.name_is_taken)
-    return rescue(what + ", and another stands under its name.", state, reader);
+    return rescue(what + ", and its name is now taken.", state, reader);
   const Result<SavedCheckpoint> saved = save_in(moved.now.empty() ? dir : moved.now, state, reader);
   if (!saved) return rescue(fmt::format("{}. {}", what, saved.error().message), state, reader);
   const std::string where =
       moved.now.empty() ? "" : fmt::format("rename it back, or set output.dir={}; then ", moved.now);
-  return {ErrorKind::io,
-          fmt::format("{}. The run ends; step {} is saved in {}: {}continue with --resume auto", what,
-                      state.step, saved->path, where)};
+  return {ErrorKind::io, fmt::format("{}. The run ends; step {} is saved in {}: {}resume with --resume auto",
+                                     what, state.step, saved->path, where)};
 }
 
 }  // namespace tidepool

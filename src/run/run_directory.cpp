@@ -38,7 +38,7 @@ Result<void> check_output_directory(const Config& config) {
   const std::string& dir = config.output.dir;
   const auto refused = [&](std::string_view is) {
     return Error{ErrorKind::usage,
-                 fmt::format("output.dir: {} is {}; name a directory that is the run's own, such as runs/{}",
+                 fmt::format("output.dir: {} is {}; name a directory for this run alone, such as runs/{}",
                              dir, is, "first")};
   };
   if (fs::equivalent(dir, "/", unused)) return refused("the root of the file system");
@@ -69,7 +69,7 @@ Result<RunDirectory> RunDirectory::open(const std::string& dir, Beginning beginn
   if (beginning == Beginning::anew && !steps.empty())
     return Error{
         ErrorKind::usage,
-        fmt::format("{} already holds checkpoints: continue with --resume auto, or set another output.dir",
+        fmt::format("{} already holds checkpoints: resume with --resume auto, or set another output.dir",
                     dir)};
   return out;
 }
@@ -110,7 +110,8 @@ std::string change_of_written_config(const std::string& run_dir) {
   const std::string path = run_dir + "/config.yaml";
   const Result<std::string> text = read_text_file(path);
   if (!text || !comment_is_broken(*text)) return "";
-  return fmt::format("{}: was changed or damaged since the run wrote it, and is used as it is now", path);
+  return fmt::format("{}: was changed or damaged since the run wrote this file; the present content is used",
+                     path);
 }
 
 std::string run_of_checkpoint(const std::string& checkpoint) {

@@ -24,9 +24,10 @@ std::string what_to_change(const BadStep& bad) {
 
 std::string what_to_change_in_fp16(const BadStep& bad) {
   if (std::isfinite(bad.result.loss))
-    return "the gradient is too large for fp16 even so: lower train.learning_rate, raise train.warmup_steps, "
+    return "the gradient is too large for fp16 at this scale: lower train.learning_rate, raise "
+           "train.warmup_steps, "
            "lower train.min_loss_scale, or set train.precision=bf16";
-  return fmt::format("the loss itself is not finite, which no scale helps: {}, or set train.precision=bf16",
+  return fmt::format("the loss itself is not finite, which no scale can fix: {}, or set train.precision=bf16",
                      what_to_change(bad));
 }
 
@@ -41,7 +42,7 @@ Error non_finite_step(const BadStep& bad) {
 
 Error no_lower_scale(const BadStep& bad) {
   return {ErrorKind::non_finite,
-          fmt::format("step {}: loss {} and gradient norm {} at loss scale {:g}, the least "
+          fmt::format("step {}: loss {} and gradient norm {} at loss scale {:g}, the minimum "
                       "(train.min_loss_scale); the update was not applied; {}; {}",
                       bad.step, loss_text(bad.result.loss), norm_text(bad.result.grad_norm),
                       bad.result.loss_scale.scale, what_to_change_in_fp16(bad), bad.way_on)};
@@ -49,7 +50,7 @@ Error no_lower_scale(const BadStep& bad) {
 
 std::string overflow_text(u64 step, const StepResult& result) {
   return fmt::format(
-      "step {}: {} overflowed at loss scale {:g}: no weight changed, and the scale is {:g} now", step,
+      "step {}: {} overflowed at loss scale {:g}: no weight changed, and the scale is now {:g}", step,
       std::isfinite(result.loss) ? "the gradient" : "the loss", result.loss_scale.scale,
       result.next_loss_scale.scale);
 }

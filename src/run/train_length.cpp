@@ -40,8 +40,8 @@ std::string train_length_text(const TrainConfig& train, u64 steps_per_epoch) {
       fmt::format("{} are {}", steps_text(*steps), epochs_of_steps(*steps, steps_per_epoch));
   if (train.num_train_epochs == 0 || train.max_steps == steps_by_epochs) return are;
   return fmt::format(
-      "{}: train.max_steps wins over train.num_train_epochs {:g}; leave it out, or set it to auto, to train "
-      "for those",
+      "{}: train.max_steps overrides train.num_train_epochs {:g}; leave max_steps out, or set it to auto, to "
+      "train for these epochs",
       are, train.num_train_epochs);
 }
 

@@ -320,7 +320,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (const auto moved = run_.directory.moved()) return save_moved(*moved);
     if (run_.checkpoints->last_step() != issued_) TRY(save_last());
     StopSignals::say_instead(
-        {.first = "\ntidepool: the run is over, and ends by itself; again to stop at once\n",
+        {.first = "\ntidepool: the run is done and about to end; interrupt again to stop at once\n",
          .second = "\ntidepool: stopped at once, after the last step\n"});
     RunReport report = assemble_report(
         {.config = run_.config,
@@ -352,7 +352,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                    fmt::format("interrupted after step {}; {}", issued_, run_.checkpoints->way_on())};
     if (interrupted_)
       return Error{ErrorKind::interrupted,
-                   fmt::format("interrupted after step {}; everything is in {}: continue with --resume auto",
+                   fmt::format("interrupted after step {}; all files are in {}: resume with --resume auto",
                                issued_, run_.checkpoints->last().path)};
     if (lacking_) return std::move(*lacking_);
     return report;

@@ -74,12 +74,12 @@ std::string state_text(const RunReport& report, const Config& config, std::optio
   const std::string at = fmt::format("step {} of {}", report.steps, all);
   if (!holder)
     return fmt::format(
-        "ended without a report after {}: it was killed, or the machine went down; go on with  "
+        "ended without a report after {}: the run was killed, or the machine went down; resume with  "
         "tidepool train CONFIG --resume auto",
         at);
   const u64 left = all - std::min(all, report.steps);
-  return fmt::format("still trains (pid {}): {}, about {} left; this is what it has logged so far", *holder,
-                     at, seconds_text(static_cast<double>(left) * report.step_seconds));
+  return fmt::format("still trains (pid {}): {}, about {} left; the report shows the steps logged so far",
+                     *holder, at, seconds_text(static_cast<double>(left) * report.step_seconds));
 }
 
 }  // namespace
@@ -90,15 +90,14 @@ Result<std::optional<RunFiles>> read_if_unfinished(const std::string& run_dir) {
   TRY_ASSIGN(const StepLog log, read_step_metrics(run_dir + "/metrics.jsonl"));
   if (log.steps.empty()) {
     if (!holder) return std::optional<RunFiles>();
-    return Error{ErrorKind::usage, fmt::format("{} trains (pid {}) and has not logged a step yet: ask again "
-                                               "when it has",
+    return Error{ErrorKind::usage, fmt::format("{} trains (pid {}) and has not logged a step yet: try again "
+                                               "after its first step",
                                                run_dir, *holder)};
   }
   if (log.steps.back().step > logged_steps_max)
-    return Error{ErrorKind::bad_input,
-                 fmt::format("{}/metrics.jsonl: step {} is more than any run does: mend "
-                             "the line, or remove it",
-                             run_dir, log.steps.back().step)};
+    return Error{ErrorKind::bad_input, fmt::format("{}/metrics.jsonl: step {} is more than any run has: fix "
+                                                   "the line, or remove it",
+                                                   run_dir, log.steps.back().step)};
   TRY_ASSIGN(const Config config,
              load_config(run_dir + "/config.yaml", {"output.dir=" + run_dir}, KeptModel::read));
   TRY_ASSIGN(const ModelGraph graph, make_graph(config));

@@ -53,7 +53,7 @@ TEST_F(KeptModel, IsMendedFromTheNewestGoodCheckpointAndThatIsSaid) {
     for (const u64 at : {u64{0}, good.size() / 2, good.size() - 1}) {
       flip(kept_ + "/" + name, at);
       EXPECT_THAT(mended(), ElementsAre(AllOf(HasSubstr(kept_ + "/" + name + ": XXH3 is"),
-                                              HasSubstr("put back from " + run_ + "/checkpoint-2"))));
+                                              HasSubstr("restored from " + run_ + "/checkpoint-2"))));
       EXPECT_EQ(test::read_file(kept_ + "/" + name), good);
     }
     fs::remove(kept_ + "/" + name);
@@ -62,7 +62,7 @@ TEST_F(KeptModel, IsMendedFromTheNewestGoodCheckpointAndThatIsSaid) {
   }
   // A checkpoint holds config.json in another form, with the same meaning.
   flip(kept_ + "/config.json", 30);
-  EXPECT_THAT(mended(), ElementsAre(HasSubstr("put back from " + run_ + "/checkpoint-2")));
+  EXPECT_THAT(mended(), ElementsAre(HasSubstr("restored from " + run_ + "/checkpoint-2")));
   EXPECT_TRUE(mended().empty());
   fs::rename(moved, model_);
   const auto resumed = test::run(config_, {.resume = "auto"});
@@ -95,7 +95,7 @@ TEST_F(KeptModel, WithoutAWholeCopyIsAnErrorThatSaysWhatToDo) {
   stop_after_two();
   flip(kept_ + "/tokenizer.json", 50);
   flip(run_ + "/checkpoint-2/tokenizer.json", 60);
-  EXPECT_THAT(mended(), ElementsAre(HasSubstr("put back from " + model_)));
+  EXPECT_THAT(mended(), ElementsAre(HasSubstr("restored from " + model_)));
   flip(kept_ + "/tokenizer.json", 50);
   flip(model_ + "/tokenizer.json", 70);
   const auto lost = mend_kept_model(config_);

@@ -73,7 +73,7 @@ TEST_F(SaveFault, AFullDiskLosesTheOldestThatWouldGoAnyway) {
   const Config c = config("small/run");
   ChildRun child(c);
   EXPECT_EQ(child.wait(), 0) << child.output();
-  EXPECT_THAT(child.output(), HasSubstr("deleted " + c.output.dir + "/checkpoint-5, which would have gone"));
+  EXPECT_THAT(child.output(), HasSubstr("deleted " + c.output.dir + "/checkpoint-5, the next to be deleted"));
   EXPECT_THAT(child.output(), Not(HasSubstr("was not written")));
   EXPECT_TRUE(fs::exists(c.output.dir + "/checkpoint-20"));
   expect_ends_as(c, undisturbed(c));
@@ -86,11 +86,11 @@ TEST_F(SaveFault, AFailedSaveKeepsTrainingAndTheLastOneWaits) {
   Config c = config("small/run");
   c.output.last_save_minutes = 5;
   ChildRun child(c);
-  ASSERT_TRUE(wait_for_words(child, "It was the last save")) << child.output();
+  ASSERT_TRUE(wait_for_words(child, "This was the last save")) << child.output();
   EXPECT_THAT(child.output(),
-              AllOf(HasSubstr("WARNING: checkpoint of step 10 was not written, older ones are "
+              AllOf(HasSubstr("WARNING: checkpoint of step 10 was not written, older checkpoints are "
                               "untouched"),
-                    HasSubstr("No space left on device"), HasSubstr("Training goes on"),
+                    HasSubstr("No space left on device"), HasSubstr("Training continues"),
                     HasSubstr("is tried again for")));
   EXPECT_TRUE(fs::exists(c.output.dir + "/checkpoint-5"));
   disk.enlarge();
@@ -106,7 +106,7 @@ TEST_F(SaveFault, TheLastSaveGivesUpAfterItsTimeAndSaysWhatIsThere) {
   EXPECT_EQ(child.wait(), 6) << child.output();
   EXPECT_THAT(child.output(),
               AllOf(HasSubstr("Steps up to 25 are not saved"),
-                    HasSubstr("continue with --resume auto from " + c.output.dir + "/checkpoint-5")));
+                    HasSubstr("resume with --resume auto from " + c.output.dir + "/checkpoint-5")));
   disk.enlarge();
   expect_resumes(c, "auto", undisturbed(c));
 }
@@ -120,7 +120,7 @@ TEST_F(SaveFault, TheLastSaveGoesToAnotherDiskWhereThereIsOne) {
   ChildRun child(c);
   EXPECT_EQ(child.wait(), 6) << child.output();
   const std::string rescued = c.memory.swap_dir + "/rescued/checkpoint-25";
-  EXPECT_THAT(child.output(), HasSubstr("continue with --resume " + rescued));
+  EXPECT_THAT(child.output(), HasSubstr("resume with --resume " + rescued));
   disk.enlarge();
   expect_resumes(c, rescued, undisturbed(c));
 }
@@ -162,7 +162,7 @@ TEST_F(SaveFault, ARunDirectoryRenamedUnderALiveRunIsNoticed) {
   fs::rename(c.output.dir, dir_ / "elsewhere");
   EXPECT_EQ(child.wait(), 6) << child.output();
   EXPECT_THAT(child.output(),
-              AllOf(HasSubstr("was renamed while the run used it: it is " + dir_ / "elsewhere"),
+              AllOf(HasSubstr("was renamed while the run used it: its path is now " + dir_ / "elsewhere"),
                     HasSubstr("is saved in " + dir_ / "elsewhere/checkpoint-")));
   EXPECT_FALSE(fs::exists(c.output.dir));
   c.output.dir = dir_ / "elsewhere";
@@ -208,7 +208,7 @@ TEST_F(SaveFault, ResumeAutoWithoutARunSaysSoLoudly) {
   EXPECT_EQ(child.wait(), 0) << child.output();
   EXPECT_THAT(child.output(), HasSubstr("WARNING: --resume auto: " + dir_ / "run" +
                                         " holds no checkpoint, so "
-                                        "training begins anew at step 1"));
+                                        "training starts at step 1"));
 }
 
 // Item 7: unsuitable run directories.
@@ -222,7 +222,7 @@ TEST_F(SaveFault, TheRootAndTheModelsDirectoryAreNoRunDirectory) {
     ASSERT_FALSE(report) << dir;
     EXPECT_EQ(report.error().kind, ErrorKind::usage);
     EXPECT_THAT(report.error().message, AllOf(HasSubstr("output.dir: " + dir + " is the "),
-                                              HasSubstr("name a directory that is the run's own")));
+                                              HasSubstr("name a directory for this run alone")));
   }
   c.output.dir = dir_ / "first";
   c.train.max_steps = 1;
@@ -244,7 +244,7 @@ TEST_F(SaveFault, AFullDiskUnderTheLogsEndsNothing) {
   EXPECT_EQ(child.wait(), 6) << child.output();
   EXPECT_THAT(child.output(),
               AllOf(HasSubstr("WARNING: metrics.jsonl may lack lines from step"),
-                    HasSubstr("Training goes on"), HasSubstr("WARNING: metrics.jsonl lacks"),
+                    HasSubstr("Training continues"), HasSubstr("WARNING: metrics.jsonl lacks"),
                     HasSubstr("report.json: No space left on device"), HasSubstr("All steps are done")));
 }
 

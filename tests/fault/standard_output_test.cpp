@@ -51,8 +51,8 @@ TEST(StandardOutput, TrainingGoesOnWithoutIt) {
   const TrainDir dir;
   const Outcome full = tidepool_to(dir, ">/dev/full", "train '" + config_file(dir) + "'");
   EXPECT_EQ(full.code, 6) << full.error;
-  EXPECT_THAT(full.error, HasSubstr("training goes on"));
-  EXPECT_EQ(full.error.find("training goes on"), full.error.rfind("training goes on")) << full.error;
+  EXPECT_THAT(full.error, HasSubstr("training continues"));
+  EXPECT_EQ(full.error.find("training continues"), full.error.rfind("training continues")) << full.error;
   EXPECT_EQ(checkpoint_steps(dir / "run").value(), (std::vector<u64>{4}));
   EXPECT_TRUE(read_report(dir / "run"));
 }
@@ -91,7 +91,7 @@ TEST(StandardOutput, ClosedTrainsAllTheSame) {
   const TrainDir dir;
   const Outcome closed = tidepool_to(dir, ">&-", "train '" + config_file(dir) + "'");
   EXPECT_EQ(closed.code, 6) << closed.error;
-  EXPECT_THAT(closed.error, HasSubstr("training goes on"));
+  EXPECT_THAT(closed.error, HasSubstr("training continues"));
   EXPECT_EQ(checkpoint_steps(dir / "run").value(), (std::vector<u64>{4}));
   EXPECT_EQ(test::file_text(dir / "run/metrics.jsonl").find("Tidepool plan"), std::string::npos);
 }

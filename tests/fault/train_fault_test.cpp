@@ -194,7 +194,7 @@ TEST(LossScale, AnOverflowAtTheLeastEndsTheRun) {
   c.train.min_loss_scale = 0x1p30;
   expect_error(c, ErrorKind::non_finite, "step 3: loss 5.");
   fs::remove_all(c.output.dir);
-  expect_error(c, ErrorKind::non_finite, "at loss scale 1.07374e+09, the least (train.min_loss_scale)");
+  expect_error(c, ErrorKind::non_finite, "at loss scale 1.07374e+09, the minimum (train.min_loss_scale)");
 }
 
 // Skipped steps are reported: in metrics.jsonl step by step, in the report as a count.
@@ -287,7 +287,7 @@ TEST(RunDirectory, OtherDataOrModelIsRefused) {
   expect_error(other_precision, ErrorKind::usage, "precision", "auto");
   Config other_order = config;
   other_order.train.seed = 7;
-  expect_error(other_order, ErrorKind::usage, "train.seed: 42 then, 7 now. Set that as it was then", "auto");
+  expect_error(other_order, ErrorKind::usage, "train.seed: 42 then, 7 now. Restore these settings", "auto");
   std::ofstream(dir.data()) << test::made_up_text(19'000);
   expect_error(config, ErrorKind::usage, "other data", "auto");
 }

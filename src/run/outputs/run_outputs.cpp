@@ -41,7 +41,8 @@ void RunOutputs::print(const std::string& text) {
 void RunOutputs::watch_output() {
   if (output_lost_ || std::ferror(stdout) == 0) return;
   output_lost_ = true;
-  print_text(stderr, "tidepool: standard output takes no more: training goes on, and {} gets all files\n",
+  print_text(stderr,
+             "tidepool: standard output is full or closed: training continues, and {} gets all files\n",
              config_.output.dir);
 }
 

@@ -6,7 +6,7 @@ namespace tidepool {
 
 // StopWords holds the message for each signal. Literals, because a signal handler prints them.
 struct StopWords {
-  const char* first = "\ntidepool: finishing the step, then saving; again to stop at once\n";
+  const char* first = "\ntidepool: finishing the step, then saving; interrupt again to stop at once\n";
   const char* second = "\ntidepool: stopped at once; the last checkpoint is intact\n";
 };
 
@@ -21,9 +21,9 @@ class StopSignals {
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
 
-  // Words for a process that has nothing to save, or not yet: the first signal ends it at once.
+  // Words for a process that has nothing to save (yet): the first signal ends the process at once.
   static StopWords at_once(const char* said);
-  // Replaces the messages by ones that are true now.
+  // Replaces the messages.
   // REQUIRES: literals; a StopSignals object is installed.
   static void say_instead(const StopWords&);
 

@@ -47,19 +47,21 @@ Result<void> check_base_model(const std::string& base, const std::string& checkp
     TRY_ASSIGN(difference, difference_of_weights(base, state.base_fingerprint));
   }
   if (difference.empty()) return {};
-  return Error{ErrorKind::usage,
-               fmt::format("{} was trained beside another model than {} holds: {}. Put that model back, or "
-                           "name where it is (`model` of the config, --base of export)",
-                           without_slashes(checkpoint), base, difference)};
+  return Error{
+      ErrorKind::usage,
+      fmt::format("{} was trained for another base model than the model in {}: {}. Restore that model, or "
+                  "name its directory (`model` of the config, --base of export)",
+                  without_slashes(checkpoint), base, difference)};
 }
 
 Result<void> same_base_weights(const std::string& base, const std::string& then, const std::string& xxh3) {
   if (then.empty() || then == xxh3) return {};
   return Error{
       ErrorKind::bad_input,
-      fmt::format("{}: the weights are not those that the adapters were trained beside (XXH3 is {}, and "
-                  "{} then): a file was changed or damaged; put that model back",
-                  base, xxh3, then)};
+      fmt::format(
+          "{}: the weights differ from the base model that the adapters were trained for (XXH3 is {}, "
+          "was {}): a file was changed or damaged; restore that model",
+          base, xxh3, then)};
 }
 
 Result<void> check_base_weights(const std::string& base, const std::string& checkpoint,
@@ -75,8 +77,8 @@ Result<void> check_model_is_unchanged(const Config& config) {
   const std::string difference = config_difference(base, config.model);
   if (difference.empty()) return {};
   return Error{ErrorKind::usage,
-               fmt::format("lora.r: adapters stand beside the model in {} as it is, and this config changes "
-                           "it: {}. Leave these keys out, or train the whole model with lora.r=0",
+               fmt::format("lora.r: adapters need the model in {} unchanged, but this config changes the "
+                           "model: {}. Leave these keys out, or train the whole model with lora.r=0",
                            config.model_directory, difference)};
 }
 

@@ -32,12 +32,11 @@ Error wrong(const SafetensorsModel& adapter, std::string_view tensor, const std:
 Result<void> check_is_there(const std::string& directory) {
   if (is_named(directory + "/" + adapter_weights_file)) return {};
   const bool pickled = is_named(directory + "/adapter_model.bin");
-  return Error{
-      ErrorKind::bad_input,
-      fmt::format("{}: holds no {}{}", directory, adapter_weights_file,
-                  pickled ? ", but adapter_model.bin, a format that can run programs and is not read "
-                            "here; have PEFT write it anew with save_pretrained(DIR)"
-                          : "")};
+  return Error{ErrorKind::bad_input,
+               fmt::format("{}: holds no {}{}", directory, adapter_weights_file,
+                           pickled ? ", but adapter_model.bin, a format that can run programs and is not "
+                                     "read; convert it with PEFT's save_pretrained(DIR)"
+                                   : "")};
 }
 
 // Checks that the adapter has exactly the run's adapter tensors. PEFT would silently ignore an extra tensor
@@ -52,16 +51,18 @@ Result<void> check_tensors(const SafetensorsModel& adapter, const ModelGraph& gr
       const auto at = wanted.find(stored.name);
       if (at == wanted.end())
         return wrong(adapter, stored.name,
-                     "is of no adapter of this run: correct lora.target_modules, or is it another model's?");
+                     "belongs to no adapter of this run: correct lora.target_modules, or name an adapter of "
+                     "this model");
       if (stored.shape != at->second->shape)
-        return wrong(adapter, stored.name,
-                     fmt::format("is {}, and this run's model and lora.r want {}: is it another model's?",
-                                 shape_text(stored.shape), shape_text(at->second->shape)));
+        return wrong(
+            adapter, stored.name,
+            fmt::format("is {}, but this run's model and lora.r need {}: name an adapter of this model",
+                        shape_text(stored.shape), shape_text(at->second->shape)));
       wanted.erase(at);
     }
   if (wanted.empty()) return {};
   return wrong(adapter, wanted.begin()->first,
-               "is not in it, and this run trains one there: name the modules that it has with "
+               "is missing, but this run trains an adapter there: name the modules of the file with "
                "lora.target_modules");
 }
 
@@ -77,8 +78,8 @@ Result<void> check_named_base(const Config& config, const std::string& named) {
   if (there == here) return {};
   return Error{
       ErrorKind::usage,
-      fmt::format("lora.adapter: {} was trained beside the model in {}, whose weights are not those in "
-                  "{}; name that one as the model, or correct base_model_name_or_path of {}",
+      fmt::format("lora.adapter: {} was trained for the model in {}, whose weights differ from those in "
+                  "{}; name that model in the config, or correct base_model_name_or_path of {}",
                   config.lora.adapter, named, model, adapter_config_file)};
 }
 

@@ -48,8 +48,8 @@ Result<void> check_weights_are_there(const Config& config) {
     return adapters_are_no_model(directory);
   if (config.lora.on())
     return Error{ErrorKind::usage,
-                 fmt::format("{} holds no {}: the model that the adapters stand beside has moved; name where "
-                             "it is with model=DIR, or as `model` in the run's config.yaml",
+                 fmt::format("{} holds no {}: the base model of the adapters has moved; name its directory "
+                             "with model=DIR, or as `model` in the run's config.yaml",
                              absolute_path(directory), weights_file)};
   return Error{ErrorKind::bad_input,
                fmt::format("{} holds neither {} nor {}", directory, weights_file, weights_index_file)};

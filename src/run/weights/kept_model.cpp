@@ -96,8 +96,8 @@ std::vector<std::string> changes_since_kept(const Config& config) {
         file.path.empty() ? file.text : read_small_file(file.path, kept_bytes_max, ErrorKind::io);
     if (!text || hash_of(*text) == kept->xxh3) continue;
     lines.push_back(
-        fmt::format("{}: is not what the run began with (XXH3 {}, and {} then): changed or damaged; the run "
-                    "keeps it as it was in {}/{}",
+        fmt::format("{}: was changed or damaged since the run began (XXH3 is {}, was {}); the run keeps the "
+                    "original in {}/{}",
                     file.path.empty() ? config.data.chat_template : file.path, hash_text(hash_of(*text)),
                     hash_text(kept->xxh3), directory, file.name));
   }
@@ -114,7 +114,7 @@ Result<void> check_kept_model(const std::string& run_dir, std::string_view only)
     const Result<void> good = check_file(directory, file, buffer);
     if (good) continue;
     return Error{good.error().kind,
-                 good.error().message + "; resuming the run puts back what a checkpoint holds of it"};
+                 good.error().message + "; a resume of the run restores the file from a checkpoint"};
   }
   return {};
 }

@@ -34,7 +34,7 @@ class Mender {
     if (list && *list) {
       list_ = **std::move(list);
     } else {
-      if (!list) lines_.push_back(fmt::format("{}: made anew", list.error().message));
+      if (!list) lines_.push_back(fmt::format("{}: made again", list.error().message));
       TRY(list_what_is_there());
       changed_ = true;
     }
@@ -104,8 +104,8 @@ class Mender {
     if (copy) return put_back(file, *copy, good.error());
     return Error{
         ErrorKind::corrupt_checkpoint,
-        fmt::format("{}. Neither a checkpoint nor the model directory holds what it was: put a good "
-                    "copy there, or move {} away to have it made of the model directory as it is now",
+        fmt::format("{}. Neither a checkpoint nor the model directory holds the original: put a good "
+                    "copy there, or move {} away, to use the model directory's present file",
                     good.error().message, directory_)};
   }
 
@@ -124,7 +124,7 @@ class Mender {
     TRY_ASSIGN(file, replace_carried_file(*files_, directory_, from, buffer_));
     TRY(files_->sync_directory(directory_));
     changed_ = true;
-    lines_.push_back(fmt::format("{}: put back from {}", fault.message, copy.directory));
+    lines_.push_back(fmt::format("{}: restored from {}", fault.message, copy.directory));
     return {};
   }
 

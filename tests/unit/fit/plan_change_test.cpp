@@ -14,8 +14,8 @@ using test::TrainDir;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* no_effect = "losses and weights do not depend on it";
-constexpr const char* other_sums = "sums are made in another order, so the last digits differ";
+constexpr const char* no_effect = "losses and weights do not change";
+constexpr const char* other_sums = "sums are computed in another order, so the last digits differ";
 
 std::string text_of(const Config& config) {
   const auto plan = make_plan(make_graph(config).value(), plan_options(config));
@@ -50,7 +50,7 @@ TEST(PlanChange, NamesWhatDiffers) {
   EXPECT_THAT(change, Not(HasSubstr("peak")));
   EXPECT_THAT(change, HasSubstr(no_effect));
   EXPECT_THAT(plan_change("tidepool plan 1\na 1\nhome x", "tidepool plan 1\na 1\nhome y"),
-              HasSubstr("other places"));
+              HasSubstr("places or movements"));
   EXPECT_THAT(plan_change("tidepool plan 1\na 1 b 2\nhome x", "tidepool plan 1\na 1\nhome x"),
               HasSubstr("b 2 -> none"));
 }
@@ -108,7 +108,7 @@ TEST_F(ResumedPlan, WithoutClippingHasOtherWeights) {
   unclipped.train.max_grad_norm = 0;
   const std::string line = change(of("cpu", 2), unclipped);
   EXPECT_THAT(line, HasSubstr("clipping on -> off"));
-  EXPECT_THAT(line, HasSubstr("gradients are clipped no more, which changes weights"));
+  EXPECT_THAT(line, HasSubstr("gradients are no longer clipped, which changes weights"));
   EXPECT_THAT(line, Not(HasSubstr(no_effect)));
   EXPECT_THAT(line, Not(HasSubstr("sums")));
 }

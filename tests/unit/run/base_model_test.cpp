@@ -55,13 +55,13 @@ class BaseModel : public ::testing::Test {
 
   // Expects a refusal from every command that combines adapters and model.
   void expect_refused(const std::string& difference) {
-    const std::string what =
-        run_ + "/checkpoint-2 was trained beside another model than " + base_ + " holds: " + difference;
+    const std::string what = run_ + "/checkpoint-2 was trained for another base model than the model in " +
+                             base_ + ": " + difference;
     const auto refused = [&](const auto& result) {
       ASSERT_FALSE(result);
       EXPECT_EQ(result.error().kind, ErrorKind::usage);
       EXPECT_THAT(result.error().message, HasSubstr(what));
-      EXPECT_THAT(result.error().message, HasSubstr("Put that model back, or name where it is"));
+      EXPECT_THAT(result.error().message, HasSubstr("Restore that model, or name its directory"));
     };
     refused(test::run(config_, {.resume = "auto"}));
     refused(evaluate_model({.source = run_, .quiet = true}));
@@ -98,8 +98,9 @@ TEST_F(BaseModel, WithOneBitFlippedAnywhereIsRefused) {
   const auto refused = [&](const auto& result) {
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().kind, ErrorKind::bad_input);
-    EXPECT_THAT(result.error().message,
-                HasSubstr(base_ + ": the weights are not those that the adapters were trained beside"));
+    EXPECT_THAT(
+        result.error().message,
+        HasSubstr(base_ + ": the weights differ from the base model that the adapters were trained for"));
   };
   refused(test::run(config_, {.resume = "auto"}));
   refused(evaluate_model({.source = run_, .quiet = true}));
@@ -144,7 +145,7 @@ TEST_F(BaseModel, ThatTheConfigChangesIsRefused) {
   const auto resumed = test::run(config_, {.resume = "auto"});
   ASSERT_FALSE(resumed);
   EXPECT_EQ(resumed.error().kind, ErrorKind::usage);
-  EXPECT_THAT(resumed.error().message, HasSubstr("this config changes it: rms_norm_eps is "));
+  EXPECT_THAT(resumed.error().message, HasSubstr("this config changes the model: rms_norm_eps is "));
 }
 
 // These files give the scale and the targets of the adapters.

@@ -73,9 +73,9 @@ TEST(EarlyStop, OtherTokensCountAnew) {
   };
   for (const u64 count : {0, 1, 2, 3, 5}) EXPECT_EQ(said(count, 2), "") << count;
   EXPECT_EQ(said(4, 0),
-            "eval_loss 2.0000 at step 20, the best so far, was not over these 4397 tokens and does not "
-            "compare: the best begins anew here");
-  EXPECT_THAT(said(4, 2), ::testing::EndsWith("anew here, and early stopping counts anew"));
+            "eval_loss 2.0000 at step 20, the best so far, was not measured on these 4397 tokens and cannot "
+            "be compared: this evaluation is the first for a new best");
+  EXPECT_THAT(said(4, 2), ::testing::EndsWith("a new best, and early stopping starts to count again"));
 }
 
 // Files of older versions do not state the tokens: they are compared, as before.
@@ -96,7 +96,7 @@ TEST(EarlyStop, NeedsEvaluations) {
   };
   EXPECT_THAT(refusal({}), ::testing::HasSubstr("set train.eval_steps too"));
   EXPECT_THAT(refusal({"eval_steps=5", "validation_fraction=0"}),
-              ::testing::HasSubstr("name data.validation"));
+              ::testing::HasSubstr("set data.validation"));
   EXPECT_EQ(refusal({"eval_steps=5"}), "accepted");
   EXPECT_EQ(refusal({"eval_steps=5", "validation_fraction=0", "data.validation=y"}), "accepted");
 }

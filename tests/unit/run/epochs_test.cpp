@@ -27,7 +27,7 @@ TEST(TrainLength, StepsWinAndThatIsSaid) {
   const TrainConfig both{.max_steps = 10, .num_train_epochs = 3};
   EXPECT_EQ(steps_to_train(both, 71).value(), 10u);
   EXPECT_THAT(train_length_text(both, 71),
-              HasSubstr("10 steps are 0.141 epochs of 71 steps: train.max_steps wins over "
+              HasSubstr("10 steps are 0.141 epochs of 71 steps: train.max_steps overrides "
                         "train.num_train_epochs 3"));
   EXPECT_EQ(train_length_text(by_epochs(3), 71), "213 steps are 3 epochs of 71 steps");
   EXPECT_EQ(train_length_text({.max_steps = 142}, 71), "142 steps are 2 epochs of 71 steps");
@@ -46,7 +46,7 @@ TEST(TrainLength, EpochsCountWhereNobodyNamesSteps) {
   EXPECT_EQ(parsed("max_steps: 7", {"num_train_epochs=2"})->train.max_steps, 7u);
   EXPECT_EQ(parsed("max_steps: 7", {"num_train_epochs=2", "max_steps=auto"})->train.max_steps,
             steps_by_epochs);
-  EXPECT_THAT(parsed("max_steps: auto").error().message, HasSubstr("num_train_epochs, and that is not set"));
+  EXPECT_THAT(parsed("max_steps: auto").error().message, HasSubstr("num_train_epochs, which is not set"));
   const Config config = parsed("num_train_epochs: 2.5").value();
   EXPECT_EQ(parse_config(to_yaml(config), "again.yaml", {}).value(), config);
 }

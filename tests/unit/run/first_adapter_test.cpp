@@ -106,12 +106,12 @@ TEST_F(FirstAdapter, Item10WhatTheConfigSaysIsComparedWithIt) {
   EXPECT_EQ(fault("lora.lora_alpha=4"), "no error");
   EXPECT_EQ(fault("lora.lora_dropout=0.1"), "no error");
   EXPECT_THAT(fault("lora.r=8"),
-              AllOf(HasSubstr("lora.r: is 8, and the adapter in "), HasSubstr(" has 3; leave")));
-  EXPECT_THAT(fault("lora.r=0"), HasSubstr("lora.r: is 0, and the adapter in "));
-  EXPECT_THAT(fault("lora.lora_alpha=16"), HasSubstr("lora.lora_alpha: is 16, and the adapter in "));
-  EXPECT_THAT(fault("lora.use_rslora=false"), HasSubstr("lora.use_rslora: is false, and the adapter in "));
+              AllOf(HasSubstr("lora.r: is 8, but the adapter in "), HasSubstr(" has 3; leave")));
+  EXPECT_THAT(fault("lora.r=0"), HasSubstr("lora.r: is 0, but the adapter in "));
+  EXPECT_THAT(fault("lora.lora_alpha=16"), HasSubstr("lora.lora_alpha: is 16, but the adapter in "));
+  EXPECT_THAT(fault("lora.use_rslora=false"), HasSubstr("lora.use_rslora: is false, but the adapter in "));
   EXPECT_THAT(fault_of(config_of(dir_ / "nowhere", "qwen2_untied")),
-              HasSubstr("lora.adapter: '" + (dir_ / "nowhere") + "' is no directory"));
+              HasSubstr("lora.adapter: '" + (dir_ / "nowhere") + "' is not a directory"));
   EXPECT_THAT(fault_of(config_of(test::family_directory("qwen2_tied"), "qwen2_untied")),
               HasSubstr("holds no adapter_config.json"));
 }
@@ -123,15 +123,16 @@ TEST_F(FirstAdapter, Item10ModulesAndShapesMustBeTheAdapters) {
   Config other = *config;
   other.lora.target_modules = {"q_proj", "o_proj"};
   EXPECT_THAT(fault_of_run(other).message,
-              AllOf(HasSubstr("gate_proj.lora_A.weight is of no adapter of this run"),
+              AllOf(HasSubstr("gate_proj.lora_A.weight belongs to no adapter of this run"),
                     HasSubstr("lora.target_modules")));
   other.lora.target_modules = {};
-  EXPECT_THAT(fault_of_run(other).message, AllOf(HasSubstr("is not in it, and this run trains one there"),
-                                                 HasSubstr("lora.target_modules")));
+  EXPECT_THAT(
+      fault_of_run(other).message,
+      AllOf(HasSubstr("is missing, but this run trains an adapter there"), HasSubstr("lora.target_modules")));
   const auto wider = config_of(of_peft("qwen2_rslora"), "qwen3_tied_head_dim");
   ASSERT_TRUE(wider) << wider.error().message;
   EXPECT_EQ(fault_of_run(*wider).kind, ErrorKind::bad_input);
-  EXPECT_THAT(fault_of_run(*wider).message, HasSubstr("is it another model's?"));
+  EXPECT_THAT(fault_of_run(*wider).message, HasSubstr("name an adapter of this model"));
 }
 
 TEST_F(FirstAdapter, Item10TheModelThatItNamesIsCompared) {
@@ -143,7 +144,7 @@ TEST_F(FirstAdapter, Item10TheModelThatItNamesIsCompared) {
   const Error fault = fault_of_run(*config_of(adapter, "qwen2_untied"));
   EXPECT_EQ(fault.kind, ErrorKind::usage);
   EXPECT_THAT(fault.message,
-              HasSubstr("was trained beside the model in " + test::family_directory("qwen2_linear")));
+              HasSubstr("was trained for the model in " + test::family_directory("qwen2_linear")));
   // A name on a hub does not identify a directory here.
   replace_in(config_path, test::family_directory("qwen2_linear"), "someone/a-model");
   EXPECT_TRUE(test::run(*config_of(adapter, "qwen2_untied", {"output.dir=" + (dir_ / "other")})));

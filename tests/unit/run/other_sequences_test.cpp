@@ -13,8 +13,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* by_files =
-    "resume with the files, the tokenizer, data.shuffle and what is held out as they were";
+constexpr const char* by_files = "resume with the same files, tokenizer, data.shuffle and held-out data";
 
 class OtherSequences : public ::testing::Test {
  protected:
@@ -46,10 +45,12 @@ TEST_F(OtherSequences, OfMoreDevicesAreSaidWithWhatKeepsTheStep) {
   config_.train.gradient_accumulation_steps = 4;
   stop_after_two(config_);
   config_.machine.executor = "cpu:2";
-  EXPECT_THAT(refusal(config_),
-              AllOf(HasSubstr("in steps of 8 sequences, now they would be of 16: devices (machine.executor): "
-                              "1 then, 2 now. Set train.gradient_accumulation_steps=2, which keeps the step"),
-                    Not(HasSubstr(by_files))));
+  EXPECT_THAT(
+      refusal(config_),
+      AllOf(HasSubstr(
+                "in steps of 8 sequences, but this config has steps of 16: devices (machine.executor): "
+                "1 then, 2 now. Set train.gradient_accumulation_steps=2, which keeps the size of the step"),
+            Not(HasSubstr(by_files))));
   config_.train.gradient_accumulation_steps = 2;
   const auto resumed = test::run(config_, {.resume = "auto"});
   EXPECT_TRUE(resumed) << resumed.error().message;
@@ -58,7 +59,8 @@ TEST_F(OtherSequences, OfMoreDevicesAreSaidWithWhatKeepsTheStep) {
 TEST_F(OtherSequences, KeepTheStepBySmallerBatchesOrByTheDevices) {
   stop_after_two(config_);
   config_.machine.executor = "cpu:2";
-  EXPECT_THAT(refusal(config_), HasSubstr("Set train.per_device_train_batch_size=1, which keeps the step"));
+  EXPECT_THAT(refusal(config_),
+              HasSubstr("Set train.per_device_train_batch_size=1, which keeps the size of the step"));
   config_.machine.executor = "cpu:3";
   EXPECT_THAT(refusal(config_),
               HasSubstr("1 then, 3 now. Choose train.per_device_train_batch_size, "
@@ -76,7 +78,7 @@ TEST_F(OtherSequences, OfOtherDataKeysAreNamed) {
   config_.data.validation_fraction = 0.2;
   EXPECT_THAT(refusal(config_), AllOf(HasSubstr("data.shuffle: true then, false now"),
                                       HasSubstr("data.validation_fraction: 0.05 then, 0.2 now"),
-                                      HasSubstr("now. Set that as it was then, with the same files"),
+                                      HasSubstr("now. Restore these settings, with the same files"),
                                       Not(HasSubstr("data.packing")), Not(HasSubstr(by_files))));
 }
 
