@@ -78,21 +78,20 @@ class Alternatives {
     std::vector<std::string> others;
     for (const Change& change : found) others.push_back(change_text(change));
     if (!others.empty()) out += fmt::format("; or instead set {}", fmt::join(others, ", or "));
-    if (cut_) out += "; changes other than those may fit: the search for them takes long and was cut short";
+    if (cut_) out += "; other changes may fit, too: the search takes long and was cut short";
     return out;
   }
 
   std::string nothing_found() const {
     constexpr std::string_view others_may_fit =
-        "; other changes may fit: the search for them takes long and was cut short";
+        "; other changes may fit: the search takes long and was cut short";
     if (can_be_taken_)
       return fmt::format("; {}use a smaller model{}", is_advised_ ? "or " : "", cut_ ? others_may_fit : "");
-    if (cut_) return fmt::format("; use a smaller model, or a machine that has more{}", others_may_fit);
-    return "; no change that the machine has room for was found to fit: use a smaller model, or a machine "
-           "that has more";
+    if (cut_) return fmt::format("; use a smaller model or a larger machine{}", others_may_fit);
+    return "; found no change that fits this machine: use a smaller model or a larger machine";
   }
 
-  // Lists what is short beside what the machine has.
+  // Lists each tier that is short, with the room that the machine has.
   // REQUIRES: the machine has no room for the advised budgets.
   std::string shortages() const {
     std::string out = "the job does not fit:";
@@ -106,8 +105,8 @@ class Alternatives {
       if (!most || advised_.of(tier) <= *most) continue;
       each_fits = false;
       out += most->value == 0
-                 ? fmt::format(", and the machine has no {}", name(tier))
-                 : fmt::format(", and the machine has {} for it", budget_text(written_below(*most)));
+                 ? fmt::format(", but the machine has no {}", name(tier))
+                 : fmt::format(", but the machine has {} for it", budget_text(written_below(*most)));
     }
     if (each_fits) out += "; " + shared_memory_text(room_, advised_);
     return out;
@@ -277,7 +276,7 @@ class Alternatives {
     Config changed = config_;
     changed.machine.executor = "cpu";
     if (!fits("training on the cores", changed)) return std::nullopt;
-    return Change{{{"machine.executor", "cpu"}}, "the cores train it as it stands"};
+    return Change{{{"machine.executor", "cpu"}}, "the cores train this config unchanged"};
   }
 
   const Config& config_;

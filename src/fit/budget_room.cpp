@@ -70,11 +70,13 @@ std::string shared_memory_text(const BudgetRoom& room, const Budgets& budgets) {
   CHECK(!room.takes_together(budgets), budgets.device.value, budgets.host.value);
   if (room.is_gpu)
     return fmt::format(
-        "memory.device={} leaves too little of each GPU of {} ({}): its context takes {}, and a run {}",
+        "memory.device={} leaves too little memory of each GPU of {} ({}): the context takes {}, and a run "
+        "{}",
         bytes_text(budgets.device), room.machine, bytes_text(*room.device), bytes_text(gpu_context),
         headroom_text(gpu_headroom(budgets.host, room.devices), budgets.host));
   return fmt::format(
-      "memory.device={} for each of {} device{} and memory.host={} lie in the same memory, and are more than "
+      "memory.device={} for each of {} device{} and memory.host={} share the host's memory, and need more "
+      "than "
       "{} has ({})",
       bytes_text(budgets.device), room.devices, room.devices == 1 ? "" : "s", bytes_text(budgets.host),
       room.machine, bytes_text(*room.host));

@@ -10,7 +10,7 @@
 
 namespace tidepool {
 
-// None: nobody said how much there is.
+// nullopt: the size is unknown.
 struct BudgetRoom {
   std::string machine;          // its name
   std::optional<Bytes> device;  // of each device
@@ -40,7 +40,7 @@ struct BudgetRoom {
 // For `train` the disk of this machine counts, not that of the machine file: the room has no limit for it.
 BudgetRoom room_of(const Machine&, PlanFor, u32 devices);
 
-// "memory.device=2.00 MiB for each of 3 devices and ... are more than box has (7.00 MiB)", or that the
+// "memory.device=2.00 MiB for each of 3 devices and ... need more than box has (7.00 MiB)", or that the
 // budgets leave too little of a GPU for everything else.
 // REQUIRES: !takes_together.
 std::string shared_memory_text(const BudgetRoom&, const Budgets&);

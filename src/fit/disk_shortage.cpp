@@ -14,8 +14,8 @@ namespace {
 
 std::string elsewhere(const Config& config) {
   const char* where =
-      config.memory.swap_dir.empty() ? "output.dir, or memory.swap_dir alone," : "memory.swap_dir";
-  return fmt::format("point {} at a directory on an SSD", where);
+      config.memory.swap_dir.empty() ? "output.dir, or only memory.swap_dir," : "memory.swap_dir";
+  return fmt::format("set {} to a directory on an SSD", where);
 }
 
 bool wants_disk(const Error& error) {
@@ -37,10 +37,9 @@ Error beside_the_disk(Error other, const Config& config, const ModelGraph& graph
   for (const Tier tier : {Tier::device, Tier::host})
     if (const Bytes need = options.budgets.of(tier); need > had.of(tier))
       short_of += fmt::format("{} {}; ", name(tier), shortage_text(need, had.of(tier)));
-  return {
-      other.kind,
-      fmt::format("the job does not fit: {}the swap directory {} has {} free, which is too little as well",
-                  short_of, swap_directory(config), bytes_text(disk))};
+  return {other.kind,
+          fmt::format("the job does not fit: {}the swap directory {} has {} free, which is also too little",
+                      short_of, swap_directory(config), bytes_text(disk))};
 }
 
 }  // namespace
@@ -58,13 +57,13 @@ Error explain_disk(const Config& config, const ModelGraph& graph, PlanOptions op
   const Result<FileSystem> at = look_at_file_system(dir);
   if (!at) return at.error();
   if (at->pseudo)
-    return {ErrorKind::io, fmt::format("the swap directory {} is on {}, which holds no files: {}", dir,
+    return {ErrorKind::io, fmt::format("the swap directory {} is on {}, which cannot hold files: {}", dir,
                                        at->name, elsewhere(config))};
-  return {ErrorKind::io,
-          fmt::format(
-              "the swap directory {} is on {} ({}), which has {} free, and this plan swaps {} there: free "
-              "space, {} with more, or raise memory.host or memory.device so that less is swapped",
-              dir, at->dir, at->name, bytes_text(has), bytes_text(need), elsewhere(config))};
+  return {
+      ErrorKind::io,
+      fmt::format("the swap directory {} is on {} ({}), which has {} free, but this plan swaps {}: free "
+                  "space, {} with more space, or raise memory.host or memory.device so that less is swapped",
+                  dir, at->dir, at->name, bytes_text(has), bytes_text(need), elsewhere(config))};
 }
 
 }  // namespace tidepool

@@ -47,10 +47,10 @@ Result<std::string> resolve_executor(Config& config) {
   const std::string why_none = why_no_gpus(config);
   if (why_none.empty()) {
     TRY(check_precision(config));
-    return std::string("machine.executor=auto: the first GPU computes");
+    return std::string("machine.executor=auto: training on the first GPU");
   }
   executor = "cpu";
-  return "machine.executor=auto: the cores compute; " +
+  return "machine.executor=auto: training on the cores; " +
          (gpu_backend() == nullptr ? built_without_cuda : why_none);
 }
 

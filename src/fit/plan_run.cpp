@@ -22,7 +22,7 @@ Result<void> check_budget(const Budgets& budgets, const BudgetRoom& room, Tier t
   if (!has || budgets.of(tier) <= *has) return {};
   return Error{
       ErrorKind::does_not_fit,
-      fmt::format("memory.{}={} is more than {} has ({}): set memory.{} to what training may use of it",
+      fmt::format("memory.{}={} is more than {} has ({}): set memory.{} to the part that training may use",
                   name(tier), bytes_text(budgets.of(tier)), room.machine, bytes_text(*has), name(tier))};
 }
 
@@ -31,7 +31,7 @@ Result<void> check_disk(const Config& config, const Budgets& budgets, const Budg
   if (room.disk != Bytes{0} || budgets.disk.value == 0) return check_budget(budgets, room, Tier::disk);
   return Error{
       ErrorKind::usage,
-      fmt::format("memory.disk={}, and {} has no disk: give the file a section 'disk' with capacity, "
+      fmt::format("memory.disk={}, but {} has no disk: give the file a section 'disk' with capacity, "
                   "read and write, or set memory.disk=0",
                   bytes_text(budgets.disk), config.machine.file)};
 }
@@ -81,7 +81,7 @@ Result<void> check_kind_is_here(const Config& config, const Machine& machine) {
   if (file_has_gpus != config.machine.gpus().empty()) return {};
   return Error{
       ErrorKind::usage,
-      fmt::format("machine.file: {} has devices of kind {}, and machine.executor is {}: name the file "
+      fmt::format("machine.file: {} has devices of kind {}, but machine.executor is {}: name the file "
                   "that 'tidepool probe' writes here; 'tidepool plan' plans for other machines",
                   config.machine.file, file_has_gpus ? "cuda" : "cpu", config.machine.executor)};
 }
@@ -95,10 +95,10 @@ Result<void> check_kind_is_meant(const Config& config, const Machine& machine) {
   const char* const others = !file_has_gpus              ? ", or cpu:N for N devices made of its cores"
                              : machine.device.count == 1 ? ""
                              : takes_all(machine)        ? " for all of its GPUs, cuda:0,1,... for some"
-                                                         : ", or others of its GPUs";
+                                                         : ", or other GPUs of the file";
   return Error{
       ErrorKind::usage,
-      fmt::format("machine.executor={}, and {} has devices of kind {}: write {}{}, or name a machine "
+      fmt::format("machine.executor={}, but {} has devices of kind {}: write {}{}, or name a machine "
                   "file of kind {}",
                   config.machine.executor, config.machine.file, file_has_gpus ? "cuda" : "cpu",
                   setting_text(mended), others, asks_for_gpus ? "cuda" : "cpu"),
@@ -112,11 +112,11 @@ Result<void> check_gpus_are_there(const Config& config, const Machine& machine) 
   const Setting mended = executor_for(machine);
   std::string what_to_do = fmt::format("write {}", setting_text(mended));
   if (count > 1)
-    what_to_do = fmt::format("name some of 0 to {}, or {}{}", count - 1, what_to_do,
+    what_to_do = fmt::format("name GPUs from 0 to {}, or {}{}", count - 1, what_to_do,
                              takes_all(machine) ? " for all of them" : "");
   return Error{
       ErrorKind::usage,
-      fmt::format("machine.executor={} names GPU {}, and {} has {} (device.count), counted from 0: {}",
+      fmt::format("machine.executor={} names GPU {}, but {} has {} (device.count), counted from 0: {}",
                   config.machine.executor, std::ranges::max(gpus), config.machine.file, count, what_to_do),
       {Change{{mended}, ""}}};
 }
@@ -129,8 +129,8 @@ Result<void> check_not_too_many(const Config& config, const Machine& machine) {
   const Setting mended = executor_for(machine);
   return Error{
       ErrorKind::usage,
-      fmt::format("{} has {} devices (device.count), and a run takes at most {}: write {}, or others "
-                  "of them",
+      fmt::format("{} has {} devices (device.count), but a run takes at most {}: write {}, or name other "
+                  "GPUs of the file",
                   config.machine.file, device.count, devices_max, setting_text(mended)),
       {Change{{mended}, ""}}};
 }
@@ -220,7 +220,7 @@ std::vector<std::string> describe_choice(const Config& config, const RunPlan& ru
                               run.plan.sweeps == 1 ? "" : "s", seconds_text(run.forecast->step_seconds)));
   const bool to_disk = run.plan.tiers[static_cast<u32>(Tier::disk)].planned_peak.value > 0;
   if (to_disk && !has_disk(*run.machine))
-    notes.push_back(fmt::format("{} holds no disk: {} read and {} written per second were assumed",
+    notes.push_back(fmt::format("{} has no disk: assuming {} read and {} written per second",
                                 config.machine.file,
                                 bytes_text(per_second(run.machine->disk.read_bytes_per_s)),
                                 bytes_text(per_second(run.machine->disk.write_bytes_per_s))));
@@ -232,7 +232,7 @@ std::string machine_mismatch(const Config& config, const Machine& file, u32 work
   const bool other_cpu = !file.host.name.empty() && !processor.empty() && file.host.name != processor;
   if (!other_cpu && file.host.cores == workers) return "";
   return fmt::format(
-      "{} is of {} core{}{}, and this run has {}{}: the plan may be slower than it could be, with the same "
+      "{} describes {} core{}{}, but this run has {}{}: the plan may be slower than necessary, with the same "
       "results; 'tidepool probe' measures this machine",
       config.machine.file, file.host.cores, file.host.cores == 1 ? "" : "s",
       other_cpu ? " of " + file.host.name : "", workers, other_cpu ? " of " + processor : "");

@@ -96,7 +96,7 @@ TEST(CliPlan, a_machine_without_a_disk_takes_no_disk_budget) {
   const test::CommandOutcome r = plan({"machine=" + file, "memory.disk=1GiB"});
   EXPECT_EQ(r.code, 2);
   EXPECT_THAT(r.err,
-              HasSubstr("memory.disk=1.00 GiB, and " + file + " has no disk: give the file a section"));
+              HasSubstr("memory.disk=1.00 GiB, but " + file + " has no disk: give the file a section"));
   EXPECT_EQ(plan({"machine=" + file, "memory.disk=0", "memory.device=64MiB", "memory.host=128MiB"}).code, 0);
 }
 
@@ -148,7 +148,8 @@ TEST(CliPlan, a_budget_that_leaves_a_gpu_too_little_is_refused_with_one_that_doe
   for (const char* device : {"31.5GiB", "40GiB"}) {
     const test::CommandOutcome refused = with(device);
     EXPECT_EQ(refused.code, 3);
-    EXPECT_THAT(refused.err, AllOf(HasSubstr("leaves too little of each GPU"), HasSubstr("page tables")));
+    EXPECT_THAT(refused.err,
+                AllOf(HasSubstr("leaves too little memory of each GPU"), HasSubstr("page tables")));
     const std::string says = "set memory.device to at most ";
     const size_t at = refused.err.find(says);
     ASSERT_NE(at, std::string::npos) << refused.err;
@@ -190,7 +191,7 @@ TEST(CliPlan, what_a_gpu_keeps_is_named_where_it_is_short) {
   const test::CommandOutcome r = plan({"machine.executor=cuda"});
   EXPECT_EQ(r.code, 3);
   EXPECT_THAT(r.err, HasSubstr("of which a GPU's libraries"));
-  EXPECT_THAT(r.err, HasSubstr("machine.executor=cpu (the cores train it as it stands)"));
+  EXPECT_THAT(r.err, HasSubstr("machine.executor=cpu (the cores train this config unchanged)"));
   EXPECT_THAT(plan({"memory.device=4MiB"}).err, Not(HasSubstr("GPU")));
   const test::CommandOutcome far = plan({"machine.executor=cuda", "memory.device=1MiB"});
   EXPECT_EQ(far.code, 3);

@@ -92,7 +92,7 @@ TEST(Alternatives, AMachineWithoutADiskIsNotAdvisedOne) {
   const Machine machine = box(Bytes{8 * gib}, Bytes{8 * gib});
   const Error error = refused(config, machine);
   EXPECT_THAT(error.message,
-              AllOf(HasSubstr(", and the machine has no disk"), Not(HasSubstr("memory.disk="))));
+              AllOf(HasSubstr(", but the machine has no disk"), Not(HasSubstr("memory.disk="))));
   expect_taken(config, machine, error);
 }
 
@@ -113,8 +113,8 @@ TEST(Alternatives, ABudgetAboveTheMachineIsNotAdvised) {
   ASSERT_THAT(refused(config, std::nullopt).message, HasSubstr("set memory.device="));
   const Bytes page_tables{128 * kib};  // for a host budget of 64 MiB
   const Error error = refused(config, box(Bytes{100 * kib} + page_tables, Bytes{8 * gib}));
-  EXPECT_THAT(error.message, HasSubstr(", and the machine has 100KiB for it"));
-  EXPECT_THAT(error.message, EndsWith("use a smaller model, or a machine that has more"));
+  EXPECT_THAT(error.message, HasSubstr(", but the machine has 100KiB for it"));
+  EXPECT_THAT(error.message, EndsWith("use a smaller model or a larger machine"));
   EXPECT_THAT(error.message, Not(HasSubstr("set memory.")));
   const auto said = parse_json(refusal_json(error), ErrorKind::internal, "refusal");
   ASSERT_TRUE(said);
@@ -135,8 +135,8 @@ TEST(Alternatives, WhereTheSearchWasCutItIsNotSaidThatNothingFits) {
   const Config config = config_with(dir, Bytes{64 * mib}, Bytes{64 * kib});
   const Error error = refused(config, box(Bytes{8 * gib}, Bytes{100 * kib}), {.ops_max = 1});
   EXPECT_TRUE(error.changes.empty());
-  EXPECT_THAT(error.message, EndsWith("; use a smaller model, or a machine that has more; other changes may "
-                                      "fit: the search for them takes long and was cut short"));
+  EXPECT_THAT(error.message, EndsWith("; use a smaller model or a larger machine; other changes may fit: "
+                                      "the search takes long and was cut short"));
 }
 
 // Regression: the advised budgets were the machine's whole memory.
@@ -146,8 +146,8 @@ TEST(Alternatives, BudgetsThatCouldNotBeTriedAreNotAdvised) {
   ASSERT_GT(refused(config, std::nullopt).changes.size(), 1u);
   const Error error = refused(config, std::nullopt, {.change_ops_max = 1});
   EXPECT_EQ(error.changes.size(), 1u);  // the planner's change
-  EXPECT_THAT(error.message, EndsWith("; or use a smaller model; other changes may fit: the search for them "
-                                      "takes long and was cut short"));
+  EXPECT_THAT(error.message, EndsWith("; or use a smaller model; other changes may fit: the search takes "
+                                      "long and was cut short"));
 }
 
 TEST(Alternatives, TheMessageSaysTheChanges) {
@@ -187,8 +187,8 @@ TEST(Alternatives, BudgetsThatFitAloneAndNotTogetherAreSaid) {
   const Error error = add_alternatives(config, plan_options(config, Bytes{0}), room,
                                        {ErrorKind::does_not_fit, "the job does not fit", {advice}});
   EXPECT_THAT(error.message,
-              HasSubstr("; memory.device=3.00 MiB for each of 1 device and memory.host=5.00 MiB lie in the "
-                        "same memory, and are more than box has (7.00 MiB)"));
+              HasSubstr("; memory.device=3.00 MiB for each of 1 device and memory.host=5.00 MiB share the "
+                        "host's memory, and need more than box has (7.00 MiB)"));
 }
 
 TEST(Alternatives, WhatIsTriedIsToldToWhoAsks) {
@@ -256,9 +256,10 @@ TEST(BudgetRoom, AGpuHoldsMoreThanItsBudget) {
   EXPECT_FALSE(room.takes(greedy));
   EXPECT_THAT(
       shared_memory_text(room, greedy),
-      HasSubstr("memory.device=31.0 GiB leaves too little of each GPU of box (32.0 GiB): its context takes "
-                "512 MiB, and a run 0.83 GiB beside it (page tables of 232.00 GiB of pinned memory 0.45, "
-                "NCCL 0.25, kernels 0.12)"));
+      HasSubstr(
+          "memory.device=31.0 GiB leaves too little memory of each GPU of box (32.0 GiB): the context takes "
+          "512 MiB, and a run 0.83 GiB beside it (page tables of 232.00 GiB of pinned memory 0.45, "
+          "NCCL 0.25, kernels 0.12)"));
   Budgets most = greedy;
   most.device = Bytes{gib};
   most.device = room.most(most, Tier::device).value();

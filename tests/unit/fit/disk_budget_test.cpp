@@ -71,7 +71,7 @@ TEST(DiskBudget, AFullDiskIsAnIoFaultThatNamesIt) {
   EXPECT_EQ(error.kind, ErrorKind::io);
   EXPECT_THAT(error.message, HasSubstr(swap_directory(config)));
   EXPECT_THAT(error.message, HasSubstr("has 0 B free"));
-  EXPECT_THAT(error.message, HasSubstr("point output.dir, or memory.swap_dir alone, at a directory"));
+  EXPECT_THAT(error.message, HasSubstr("set output.dir, or only memory.swap_dir, to a directory"));
   EXPECT_THAT(error.message, ::testing::Not(HasSubstr("memory.disk=")));
 }
 
@@ -84,7 +84,7 @@ TEST(DiskBudget, WhatElseIsShortIsToldBesideTheDisk) {
   const Error error = explain_disk(config, graph, full, make_plan(graph, full).error());
   EXPECT_EQ(error.kind, ErrorKind::does_not_fit);
   EXPECT_THAT(error.message, HasSubstr("device needs"));
-  EXPECT_THAT(error.message, HasSubstr("has 0 B free, which is too little as well"));
+  EXPECT_THAT(error.message, HasSubstr("has 0 B free, which is also too little"));
   EXPECT_THAT(error.message, ::testing::Not(HasSubstr("set memory.")));  // not enough by itself
   EXPECT_TRUE(error.changes.empty());
 }

@@ -141,7 +141,7 @@ TEST(PlanRun, TrainIsAdvisedADiskThatTheFileDoesNotHave) {
              plan = plan_run(config, graph, PlanFor::machine_of_file);
   ASSERT_FALSE(train || plan);
   EXPECT_THAT(train.error().message, HasSubstr("set memory.disk="));
-  EXPECT_THAT(plan.error().message, HasSubstr("and the machine has no disk"));
+  EXPECT_THAT(plan.error().message, HasSubstr("but the machine has no disk"));
 }
 
 // The pages of the plan and the report state the same bytes of a steady step; means of a short run differ.
@@ -249,13 +249,13 @@ TEST(PlanRun, PlansForNoGpusThatTheFileHasNot) {
   Config config = tight_config(dir);
   config.memory.budgets.device = Bytes{128 * mib};
   config.machine.file = write_machine(dir, "one", [](Machine& m) { m.device.kind = DeviceKind::cuda; });
-  EXPECT_THAT(refusal_of(config, "cuda:0,1"), HasSubstr("names GPU 1, and " + config.machine.file +
+  EXPECT_THAT(refusal_of(config, "cuda:0,1"), HasSubstr("names GPU 1, but " + config.machine.file +
                                                         " has 1 (device.count), counted from 0: "
                                                         "write machine.executor=cuda:0"));
   EXPECT_EQ(refusal_of(config, "cuda"), "");
   config.machine.file =
       write_machine(dir, "eight", [](Machine& m) { m.device.kind = DeviceKind::cuda, m.device.count = 8; });
-  EXPECT_THAT(refusal_of(config, "cuda:8"), HasSubstr("name some of 0 to 7"));
+  EXPECT_THAT(refusal_of(config, "cuda:8"), HasSubstr("name GPUs from 0 to 7"));
   for (const char* executor : {"cuda:0,2", "cuda:7", "auto", "cpu", "cpu:1"})
     EXPECT_EQ(refusal_of(config, executor), "") << executor;
 }
@@ -280,7 +280,7 @@ TEST(PlanRun, MoreGpusThanARunTakesAreToBeNamed) {
       dir, "many", [](Machine& m) { m.device.kind = DeviceKind::cuda, m.device.count = devices_max + 1; });
   for (const char* executor : {"cpu", "auto"})
     EXPECT_THAT(refusal_of(config, executor),
-                HasSubstr("17 devices (device.count), and a run takes at most 16"));
+                HasSubstr("17 devices (device.count), but a run takes at most 16"));
   EXPECT_EQ(refusal_of(config, "cuda:0,16"), "");
 }
 
@@ -395,9 +395,9 @@ TEST(PlanRun, AnotherMachineIsSaid) {
   EXPECT_EQ(machine_mismatch(config, machine, 4, "Some CPU"), "");
   EXPECT_EQ(machine_mismatch(config, machine, 4, ""), "");
   EXPECT_THAT(machine_mismatch(config, machine, 2, "Some CPU"),
-              HasSubstr("m.yaml is of 4 cores, and this run has 2:"));
+              HasSubstr("m.yaml describes 4 cores, but this run has 2:"));
   EXPECT_THAT(machine_mismatch(config, machine, 4, "Another"),
-              HasSubstr("4 cores of Some CPU, and this run has 4 of Another:"));
+              HasSubstr("4 cores of Some CPU, but this run has 4 of Another:"));
 }
 
 // Numbers are the same as with any plan, and a resumed run keeps its plan.
