@@ -69,7 +69,7 @@ Result<EvaluationPlace> of_model_directory(const EvaluateRequest& request) {
       request.data.empty() ? data_override(request.overrides, "validation") : list_text(request.data);
   if (held_out.empty() && data_override(request.overrides, "train").empty())
     return usage(
-        fmt::format("{} is a model directory, which holds no data: name files to evaluate on, data=FILE",
+        fmt::format("{} is a model directory, which holds no data: name files to evaluate on with data=FILE",
                     request.source));
   std::vector<std::string> overrides = overrides_of(request);
   // A config must name data.train, which is not read where files to evaluate on are named.
@@ -90,7 +90,7 @@ Result<EvaluationPlace> of_config(const EvaluateRequest& request, std::string& r
   if (out.config.model_directory.empty())
     return usage(fmt::format(
         "{}: {} holds no checkpoint, and the config names no model directory: train first, or name "
-        "what to evaluate",
+        "a checkpoint or a model directory",
         request.source, dir));
   request.note(fmt::format("{} holds no checkpoint yet: evaluating {}", dir, out.config.model_directory));
   out.config.lora = {};  // no adapters are trained yet
@@ -106,7 +106,7 @@ Result<EvaluationPlace> find_evaluation_place(const EvaluateRequest& request, st
   std::error_code unused;
   if (!fs::exists(request.source, unused))
     return usage(
-        fmt::format("{} is not there: name a run directory, a checkpoint, a model directory or a config",
+        fmt::format("{} does not exist: name a run directory, a checkpoint, a model directory or a config",
                     request.source));
   // Checked here, where errors can name the argument data=; later errors would name data.validation.
   for (const std::string& entry : request.data) TRY(find_files({entry}, "data=" + entry));

@@ -55,7 +55,7 @@ Result<ExportSource> find_what_is_named(const std::string& path, std::string& re
   reading = *found.path;
   ExportSource out{.directory = *found.path, .notes = {}};
   for (const SteppedOver& s : found.stepped_over)
-    out.notes.push_back(fmt::format("stepped over {}: {}", s.path, s.reason));
+    out.notes.push_back(fmt::format("skipped {}: {}", s.path, s.reason));
   out.notes.push_back("exporting " + *found.path);
   return out;
 }
@@ -77,8 +77,8 @@ Result<std::string> base_of(const std::string& adapter, const std::string& base)
                              "checkpoint-N",
                              base, model_config_file, weights_file)};
   return Error{ErrorKind::usage,
-               fmt::format("{} holds adapters for '{}', which is no model directory here: name the model "
-                           "that they were trained beside with --base DIR",
+               fmt::format("{} holds adapters for '{}', which is not a model directory here: name the "
+                           "adapters' base model with --base DIR",
                            adapter, directory)};
 }
 
@@ -120,9 +120,8 @@ Result<ExportSource> find_export_source(const std::string& path, const std::stri
       TRY(check_model_is_whole(out.directory));
       return out;
     }
-    return Error{
-        ErrorKind::usage,
-        fmt::format("--base: {} holds no adapters, but a model; leave the option out", out.directory)};
+    return Error{ErrorKind::usage,
+                 fmt::format("--base: {} holds a model, not adapters; leave --base out", out.directory)};
   }
   out.adapter = std::move(out.directory);
   TRY_ASSIGN(out.directory, base_of(out.adapter, base));

@@ -31,7 +31,7 @@ std::string one_device(Config config, const std::function<void(const std::string
   config.machine.executor = fmt::format("cuda:{}", gpus.front());
   const Result<void> usable = check_gpus(config);
   if (usable) return config.machine.executor;
-  note("the cores compute, where the run had a GPU: " + usable.error().message);
+  note("computing on the cores, although the run used a GPU: " + usable.error().message);
   return "cpu";
 }
 
@@ -51,7 +51,7 @@ Result<void> check_is_model_of(const std::string& directory, const Config& confi
   if (difference.empty()) return {};
   return Error{
       ErrorKind::usage,
-      fmt::format("{} is another model: {}. Take what says so out of the command and of {}/config.yaml",
+      fmt::format("{} is another model: {}. Remove these settings from the command and from {}/config.yaml",
                   directory, difference, config.output.dir)};
 }
 
@@ -63,8 +63,7 @@ Result<Config> load_run_config(const std::string& run_dir, std::span<const std::
   if (!text || comment_holds(*text)) return config.error();
   return Error{
       config.error().kind,
-      fmt::format("{}. {} is not as the run wrote it: it was cut off, damaged or changed since; put a "
-                  "copy back",
+      fmt::format("{}. {} was cut off, damaged or changed since the run wrote this file; restore a copy",
                   config.error().message, path)};
 }
 

@@ -120,7 +120,7 @@ Result<void> generate_once(const GenerateRequest& request, const std::function<v
   const ModelGraph& graph = forward.graph;
   if (speech.prompt.size() > graph.batch.tokens)
     request.note(fmt::format(
-        "the prompt has {} tokens, of which the last {} are read; more are with train.sequence_length=N",
+        "the prompt has {} tokens, of which the last {} are read; train.sequence_length=N reads more",
         speech.prompt.size(), graph.batch.tokens));
   PromptSource source;
   TRY_ASSIGN(const std::unique_ptr<Session> session,

@@ -46,13 +46,13 @@ Result<GeneratePlace> checkpoint_place(const std::string& path) {
     return Error{
         ErrorKind::usage,
         fmt::format(
-            "{0} holds adapters (LoRA) and stands alone: merge it first with `tidepool export {0} OUT "
-            "--base MODEL`, MODEL being the model directory that it was trained beside, then use OUT",
+            "{0} holds adapters (LoRA) and is in no run: merge them first with `tidepool export {0} OUT "
+            "--base MODEL`, where MODEL is the directory of their base model, then use OUT",
             path)};
   if (!is_named(path + "/" + model_config_file)) return holds_no_config(path);
   return Error{ErrorKind::usage,
-               fmt::format("{0} stands alone: budgets are read from the config.yaml of its run, in the "
-                           "directory above it; put one there, or make it a model directory with "
+               fmt::format("{0} is in no run: budgets are read from the config.yaml of the run, in the "
+                           "directory above; put a config.yaml there, or make a model directory with "
                            "`tidepool export {0} OUT`, then use OUT with memory.device=2GiB memory.host=2GiB",
                            path)};
 }
@@ -84,7 +84,7 @@ Result<GeneratePlace> find_generate_place(const std::string& path) {
   }
   GeneratePlace out{.run_dir = clean(path).string(), .checkpoint = *found.path, .newest = true};
   for (const SteppedOver& s : found.stepped_over)
-    out.notes.push_back(fmt::format("stepped over {}: {}", s.path, s.reason));
+    out.notes.push_back(fmt::format("skipped {}: {}", s.path, s.reason));
   if (!out.notes.empty()) out.notes.push_back("using " + *found.path);
   return out;
 }

@@ -19,9 +19,10 @@ ChatRecord message_of_user(const std::string& text) {
 
 Result<void> encode_chat(Speech& speech, const std::string& prompt, const std::string& checkpoint) {
   if (!speech.encoder.chat)
-    return Error{ErrorKind::usage, fmt::format("--chat: {} has no chat template, neither {} nor one in "
-                                               "tokenizer_config.json; leave --chat out",
-                                               checkpoint, chat_template_file)};
+    return Error{ErrorKind::usage,
+                 fmt::format("--chat: {} has no chat template, neither {} nor a template in "
+                             "tokenizer_config.json; leave --chat out",
+                             checkpoint, chat_template_file)};
   TRY_ASSIGN(const std::string text, speech.encoder.chat->prompt(message_of_user(prompt)));
   return speech.encoder.text->encode(text, Around::nothing, speech.prompt);  // the template writes BOS itself
 }
@@ -37,10 +38,11 @@ Result<Speech> open_speech(const Config& config, const GenerateConfig& generate,
   TRY_ASSIGN(out.encoder,
              open_encoder(data, checkpoint, generate.chat ? ChatTemplateUse::yes : ChatTemplateUse::no));
   if (out.encoder.name == "bytes" && config.model.vocab_size < 256)
-    return Error{ErrorKind::usage,
-                 fmt::format("{} has no tokenizer.json, so text is bytes, and this model's vocabulary is "
-                             "smaller than 256",
-                             checkpoint)};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("{} has no tokenizer.json, so text is read as bytes, but this model's vocabulary is "
+                    "smaller than 256",
+                    checkpoint)};
   if (out.encoder.text->vocab_size() > config.model.vocab_size)
     return Error{ErrorKind::bad_input,
                  fmt::format("{}: has token ids up to {}, but the model's vocab_size is {}; put the "
@@ -56,8 +58,9 @@ Result<Speech> open_speech(const Config& config, const GenerateConfig& generate,
     out.shown = prompt;
   }
   if (out.prompt.empty())
-    return Error{ErrorKind::usage,
-                 fmt::format("the prompt comes to no token of {}: write a longer one", out.encoder.name)};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("the prompt encodes to zero tokens with {}: use a longer prompt", out.encoder.name)};
   return out;
 }
 

@@ -29,7 +29,7 @@ auto retry_rotated(const std::function<void(const std::string&)>& note, Attempt&
     std::error_code unused;
     if (result || checkpoint.empty() || tries == attempts_max || std::filesystem::exists(checkpoint, unused))
       return result;
-    note(fmt::format("{} was rotated away while it was read: reading the next one", checkpoint));
+    note(fmt::format("{} was rotated away while it was read: reading the next checkpoint", checkpoint));
   }
 }
 

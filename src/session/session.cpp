@@ -124,8 +124,8 @@ Result<void> Session::read_choices(const Config& config, const SessionOptions& o
   return {};
 }
 
-// A file that can be read and not be written, or not be locked, is no reason to end a run. Nothing is timed
-// then: algorithms that are not kept would be others in the next run, and so its bits.
+// A file that can be read but not written or locked does not end the run. Then nothing is timed: algorithms
+// that are not kept might differ in the next run, and with them its bits.
 Result<void> Session::lock_choices(const std::string& path,
                                    const std::function<void(const std::string&)>& say) {
   Result<ProductFile> file = ProductFile::open(path, {.say = say});
@@ -136,12 +136,12 @@ Result<void> Session::lock_choices(const std::string& path,
   }
   if (file.error().kind == ErrorKind::usage) return file.error();
   choices_->may_time = false;
-  notes_.push_back("matrix products that no earlier run has timed are made by cuBLASLt's first advice: " +
+  notes_.push_back("matrix products that no earlier run has timed use cuBLASLt's first advice: " +
                    file.error().message);
   return {};
 }
 
-// Choices that cannot be kept are no reason to end a run either, but the next one may choose others.
+// Choices that cannot be kept do not end the run, but the next run may choose other algorithms.
 void Session::keep_choices() {
   choices_->before_timing = nullptr;
   std::string text;
@@ -152,20 +152,20 @@ void Session::keep_choices() {
   if (timed == 0) return;
   if (!file) {
     notes_.push_back(fmt::format(
-        "matrix products: {} timed for this run alone, as it keeps nothing for later runs", timed));
+        "matrix products: {} timed for this run only, because it keeps nothing for later runs", timed));
     return;
   }
   const Result<void> kept = file->append(choices_->timed);
   notes_.push_back(
       kept ? fmt::format("matrix products: {} timed, the fastest algorithms kept in {}", timed, file->path())
            : fmt::format("matrix products: {} timed, but not kept, so a later run may choose "
-                         "others and differ in last bits: {}",
+                         "other algorithms and differ in its last bits: {}",
                          timed, kept.error().message));
 }
 
-// An update has the chunks that it brought from disk in host frames beside all homes, so there is room for
-// one of each at rest, and mostly for more. Were it in pieces too small, the device's arena would do, which
-// is host memory here.
+// During an update, host frames hold the chunks that it brought from disk, besides all homes. So at rest
+// there is room for one chunk of each slot, and mostly for more. If the pieces of that room are too small,
+// the device's arena is used: it is host memory here.
 void Session::make_state_store() {
   const std::array<Bytes, 2> one = staging_bytes(plan_, device_memory_);
   const u64 pairs = staged_pairs(one);

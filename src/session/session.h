@@ -18,24 +18,24 @@
 
 namespace tidepool {
 
-// Source of the algorithms of matrix products on GPUs that no earlier run has kept, where
+// Source of the algorithms of matrix products on GPUs that no earlier run has kept, if
 // machine.tune_products is on.
 enum class ProductTiming : u8 {
   recall,   // the library's first advice
-  for_now,  // timed, for this session alone
-  keep,     // timed, and kept for later ones
+  for_now,  // timed, for this session only
+  keep,     // timed, and kept for later sessions
 };
 
 struct SessionOptions {
   OpenDisk open_disk;                    // tests: in place of the swap file
-  bool own_swap_dir = false;             // memory.swap_dir is nobody's but ours: goes at the end
+  bool own_swap_dir = false;             // memory.swap_dir is of this session only: removed at the end
   Nanos rest_patience{300'000'000'000};  // as in ExecutorRequest
   bool loads_weights = false;            // of a model directory, which takes memory beside the budgets
   ProductTiming product_timing = ProductTiming::recall;
-  std::function<void(const std::string&)> say = {};  // for what cannot wait for notes(); empty: dropped
+  std::function<void(const std::string&)> say = {};  // lines that cannot wait for notes(); empty: dropped
 };
 
-// Session::algorithms() where machine.tune_products is off.
+// Session::algorithms() if machine.tune_products is off.
 inline constexpr const char* first_advice = "first advice";
 
 class Session {
@@ -50,13 +50,13 @@ class Session {
   CorePool& pool() { return *pool_; }
   Devices& devices() { return *devices_; }
   std::span<std::byte> host_memory() { return host_->memory(); }
-  // The one executor, by what is asked of it.
+  // The executor, by its interfaces.
   Executor& executor() { return *executor_; }
   StateAtRest& homes() { return *executor_; }
   const ExecutorCounters& counters() const { return *executor_; }
   StepResults& results() { return *executor_; }
   TimedAtRest& timed() { return *executor_; }
-  // Something was handed over and has not come back: the end of the session would wait for it.
+  // True if ops or transfers were handed over and have not come back: the session's end would wait for them.
   bool busy() const { return executor_->busy(); }
   const Disk* disk() const { return executor_->disk(); }  // null: none
   StateStore& state() { return *state_; }
@@ -64,7 +64,7 @@ class Session {
   // Algorithms of matrix products on GPUs, which their bits depend on: first_advice, or a hash of them. Empty
   // on CPUs.
   const std::string& algorithms() const { return algorithms_; }
-  // One line each: arenas, disk, what is lost to limits.
+  // Lines for people: arenas, disk, and effects of limits.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -83,14 +83,14 @@ class Session {
   ArenaLedger ledger_;
   DeviceMemory device_memory_ = DeviceMemory::of_host;
   std::optional<ProductChoices> choices_;    // of GPUs; empty: nothing is chosen by a clock
-  std::optional<ProductFile> product_file_;  // while products are timed, until what is new has been added
+  std::optional<ProductFile> product_file_;  // while products are timed, until new choices are added
   std::string algorithms_;
   std::unique_ptr<CorePool> pool_;
   std::unique_ptr<Arena> host_;
   std::unique_ptr<Devices> devices_;
   std::unique_ptr<SwapFile> swap_;
   std::unique_ptr<TrainingExecutor> executor_;
-  std::array<std::vector<std::byte>, 2> own_staging_;  // only where no arena has room at rest for one of each
+  std::array<std::vector<std::byte>, 2> own_staging_;  // only if no arena has room at rest for one of each
   std::unique_ptr<StateStore> state_;
 };
 

@@ -107,12 +107,12 @@ TEST_F(EmulatedExecutor, StepsTakeNoMemory) {
 TEST_F(EmulatedExecutor, AutoIsTheGpuWhereThereIsOne) {
   Config config = gpu_config(dir_);
   config.machine.executor = "auto";
-  EXPECT_THAT(resolve_executor(config).value(), HasSubstr("the first GPU computes"));
+  EXPECT_THAT(resolve_executor(config).value(), HasSubstr("training on the first GPU"));
   EXPECT_EQ(config.machine.executor, "cuda");
   EXPECT_EQ(resolve_executor(config).value(), "") << "what a person named stays";
   emulated_cuda::reset({.devices = 0});
   config.machine.executor = "auto";
-  EXPECT_THAT(resolve_executor(config).value(), HasSubstr("the cores compute; "));
+  EXPECT_THAT(resolve_executor(config).value(), HasSubstr("training on the cores; "));
   EXPECT_EQ(config.machine.executor, "cpu");
 }
 

@@ -149,7 +149,7 @@ TEST_P(EmulatedProductTuning, ARunThatKeepsNothingTimesForItselfAlone) {
   Config c = config();
   EXPECT_EQ(algorithms_of_steps(*open(c, {.product_timing = ProductTiming::for_now})), std::set<u64>{1});
   c.output.save = false;
-  EXPECT_THAT(words_of_run(c), HasSubstr("timed for this run alone, as it keeps nothing for later runs"));
+  EXPECT_THAT(words_of_run(c), HasSubstr("timed for this run only, because it keeps nothing for later runs"));
   EXPECT_FALSE(std::filesystem::exists(product_file(c)));
 }
 
@@ -203,7 +203,7 @@ TEST_P(EmulatedProductTuning, ARunWhoseChoicesAreNotKeptSaysSo) {
   const std::string full = "# tidepool tuned products 1\n# " + std::string(16 * mib - 100, '-') + "\n";
   std::ofstream(product_file(c)) << full;
   EXPECT_THAT(words_of_run(c),
-              HasSubstr("timed, but not kept, so a later run may choose others and differ in "
+              HasSubstr("timed, but not kept, so a later run may choose other algorithms and differ in its "
                         "last bits: " +
                         product_file(c) + " would be larger"));
   EXPECT_EQ(text_of(product_file(c)), full);
@@ -215,7 +215,7 @@ TEST_P(EmulatedProductTuning, WithoutAFileToKeepThemInNothingIsTimed) {
   std::filesystem::create_symlink(dir_ / "nowhere/at-all", product_file(c));
   const std::string said = words_of_run(c);
   EXPECT_EQ(algorithms(), std::set<u64>{0});
-  EXPECT_THAT(said, HasSubstr("made by cuBLASLt's first advice: cannot open"));
+  EXPECT_THAT(said, HasSubstr("use cuBLASLt's first advice: cannot open"));
 }
 
 TEST_P(EmulatedProductTuning, ASessionThatOnlyReadsTimesNothing) {
@@ -241,11 +241,11 @@ TEST_P(EmulatedProductTuning, AResumeWithOtherAlgorithmsSaysSo) {
   std::filesystem::remove(product_file(c));
   emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 5, 1}});
   c.train.max_steps = 5;
-  EXPECT_THAT(
-      words_of_run(c, "auto"),
-      ::testing::AllOf(HasSubstr(changed), HasSubstr("for the same bits put that run's tuned-products.txt "
-                                                     "back as " +
-                                                     product_file(c))));
+  EXPECT_THAT(words_of_run(c, "auto"),
+              ::testing::AllOf(HasSubstr(changed),
+                               HasSubstr("for the same bits restore that run's tuned-products.txt "
+                                         "as " +
+                                         product_file(c))));
   c.machine.tune_products = false;
   c.train.max_steps = 6;
   EXPECT_THAT(words_of_run(c, "auto"),

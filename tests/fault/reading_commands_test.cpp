@@ -58,7 +58,7 @@ TEST_F(ReadingCommands, VerifyEveryFileOfTheModel) {
     const auto of_run = find_export_source(run_, "");
     ASSERT_TRUE(of_run) << of_run.error().message;
     EXPECT_EQ(of_run->directory, run_ + "/checkpoint-2");
-    EXPECT_THAT(of_run->notes.at(0), AllOf(HasSubstr("stepped over"), HasSubstr(name)));
+    EXPECT_THAT(of_run->notes.at(0), AllOf(HasSubstr("skipped"), HasSubstr(name)));
     test::write_file(path, good);
   }
   // Files that only training needs are not checked.
@@ -91,7 +91,7 @@ TEST_F(ReadingCommands, ComputeTheModelThatWasTrained) {
   test::write_file(path, written.substr(0, 40));
   const auto cut_off = evaluate({});
   ASSERT_FALSE(cut_off);
-  EXPECT_THAT(cut_off.error().message, HasSubstr("config.yaml is not as the run wrote it"));
+  EXPECT_THAT(cut_off.error().message, HasSubstr("config.yaml was cut off, damaged or changed"));
 }
 
 TEST_F(ReadingCommands, NameALinkThatLeadsNowhere) {

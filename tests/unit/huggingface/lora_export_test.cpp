@@ -75,10 +75,9 @@ TEST(ExportOfAdaptersSource, SaysWhichModelIsMissing) {
   std::ofstream(adapter + "/adapter_config.json")
       << R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "base_model_name_or_path": "someone/model"})";
   std::ofstream(adapter + "/adapter_model.safetensors") << "";
-  EXPECT_THAT(
-      find_export_source(adapter, "").error().message,
-      HasSubstr("holds adapters for 'someone/model', which is no model directory here: name the model "
-                "that they were trained beside with --base DIR"));
+  EXPECT_THAT(find_export_source(adapter, "").error().message,
+              HasSubstr("holds adapters for 'someone/model', which is not a model directory here: name the "
+                        "adapters' base model with --base DIR"));
   EXPECT_THAT(find_export_source(adapter, dir / "").error().message,
               HasSubstr("holds no config.json with model.safetensors"));
   EXPECT_EQ(find_export_source(adapter, test::family_directory("llama_tied")).value().adapter, adapter);
@@ -87,7 +86,7 @@ TEST(ExportOfAdaptersSource, SaysWhichModelIsMissing) {
   EXPECT_THAT(find_export_source(adapter, test::family_directory("llama_tied")).error().message,
               HasSubstr("init_lora_weights: is set"));
   EXPECT_THAT(find_export_source(test::family_directory("llama_tied"), adapter).error().message,
-              HasSubstr("holds no adapters"));
+              HasSubstr("holds a model, not adapters"));
 }
 
 // Regression: a model could not be used because another tool had put a manifest.json beside it.

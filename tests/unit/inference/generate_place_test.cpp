@@ -20,7 +20,7 @@ TEST(GeneratePlace, AModelDirectoryOfOthersHasNoHashes) {
   const auto alone = find_generate_place(model);
   EXPECT_EQ(alone.error().kind, ErrorKind::usage);
   EXPECT_THAT(alone.error().message,
-              ::testing::HasSubstr("stands alone: budgets are read from the config.yaml"));
+              ::testing::HasSubstr("is in no run: budgets are read from the config.yaml"));
   EXPECT_TRUE(stands_alone(model));
   std::ofstream(model + "/config.yaml") << "";  // makes it a run, whose weights are in its checkpoints
   EXPECT_FALSE(stands_alone(model));

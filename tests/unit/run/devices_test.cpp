@@ -109,7 +109,7 @@ TEST(GpuPlans, OnlyARunsOwnGpuIsReplacedByCores) {
   std::ofstream(file) << text.replace(at, 3, "cuda");
   const auto evaluated = evaluate_model({.source = config.output.dir, .quiet = true, .note = note});
   ASSERT_TRUE(evaluated) << evaluated.error().message;
-  EXPECT_THAT(notes, ::testing::Contains(HasSubstr("the cores compute, where the run had a GPU")));
+  EXPECT_THAT(notes, ::testing::Contains(HasSubstr("computing on the cores, although the run used a GPU")));
 }
 
 TEST(GpuPlans, AutoIsTheCoresWithoutCuda) {

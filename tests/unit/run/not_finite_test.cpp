@@ -75,7 +75,7 @@ TEST(NotFinite, EvaluationCountsItsParts) {
   ASSERT_FALSE(checked);
   EXPECT_EQ(checked.error().kind, ErrorKind::non_finite);
   EXPECT_THAT(checked.error().message,
-              HasSubstr("the losses of 2 of 3 parts are not finite, such as that of b (nan); look"));
+              HasSubstr("the losses of 2 of 3 parts are not finite, such as the loss of b (nan); look"));
 }
 
 TEST(NotFinite, EvaluationEndsWithItsExitCode) {
