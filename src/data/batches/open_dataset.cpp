@@ -36,14 +36,14 @@ std::vector<std::string> notes_of(const std::vector<SourceFiles>& train, const S
   for (const FoundFile& file : held_out.found) both += trained.contains(identity_of(file)) ? 1 : 0;
   if (both > 0)
     out.push_back(fmt::format(
-        "data: files of data.validation that are in data.train too, and trained on: {} of {}; their loss "
-        "tells nothing of other texts, so leave them out of data.train",
+        "data: files of data.validation that are also in data.train, and trained on: {} of {}; their loss "
+        "says nothing about other texts: leave these files out of data.train",
         both, held_out.found.size()));
   const bool tokens =
       std::ranges::any_of(train, [](const SourceFiles& source) { return source.holds(FileKind::tokens); });
   if (tokens != held_out.holds(FileKind::tokens))
     out.push_back(
-        fmt::format("data: data.train is read as {}, data.validation as {}: their losses do not compare",
+        fmt::format("data: data.train is read as {}, data.validation as {}: their losses cannot be compared",
                     tokens ? "tokens in a row" : "documents", tokens ? "documents" : "tokens in a row"));
   return out;
 }
@@ -63,9 +63,10 @@ Result<std::unique_ptr<Dataset>> open_sources(const std::vector<SourceFiles>& so
     return std::unique_ptr<Dataset>(std::move(made));
   }
   if (!config.weights.empty())
-    return Error{ErrorKind::bad_input, fmt::format("{}: is tokens, or text without a tokenizer, and "
-                                                   "data.weights mixes documents only; leave the weights out",
-                                                   tokens->found[0].path)};
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: holds tokens, or text without a tokenizer, but "
+                             "data.weights mixes documents only; leave data.weights out",
+                             tokens->found[0].path)};
   for (const FoundFile& file : tokens->found) {
     TRY_ASSIGN(const TokenFile opened, TokenFile::open(file.path, config.format));
     if (opened.format() == DataFormat::text) TRY(check_no_other_tokenizer(place.model_directory));

@@ -79,7 +79,7 @@ Result<void> check_rows(const OpenedEncoder& encoder, const DataConfig& config,
   return Error{ErrorKind::usage,
                fmt::format("{}: has token ids up to {}, but model.vocab_size is {}; {}", encoder.name,
                            tokens - 1, vocab_size,
-                           config.tokenizer.empty() ? fmt::format("set it to {} or more", tokens)
+                           config.tokenizer.empty() ? fmt::format("set vocab_size to {} or more", tokens)
                                                     : "name the model's own tokenizer with data.tokenizer")};
 }
 
@@ -108,7 +108,7 @@ std::string note_of(const MadeCache& made) {
   return fmt::format("data: {} documents of {} tokens, {:.1f}% of them learned{} ({} {})", counts.documents,
                      counts.tokens, 100 * share, left_out,
                      !made.made      ? "found in"
-                     : made.replaced ? "the cache that was there is of an older format: tokenized anew into"
+                     : made.replaced ? "the existing cache has an older format: tokenized again into"
                                      : "tokenized into",
                      made.cache->directory());
 }
@@ -188,8 +188,8 @@ Result<OpenedDocuments> open_documents(const std::vector<SourceFiles>& sources, 
     add_notes(out.notes, made.cache->bad_records());
     if (lacks_end(request, sources[i], config, place.model_directory))
       out.notes.push_back(fmt::format(
-          "data: nothing ends the texts, as neither eos_token nor eos_token_id stands beside {}; give "
-          "its tokenizer_config.json an eos_token, or set data.end_token: false",
+          "data: texts get no end token, because no file beside {} has eos_token or eos_token_id; give "
+          "tokenizer_config.json an eos_token, or set data.end_token: false",
           encoder.name));
     const bool mixed = !config.weights.empty();
     out.sources.push_back(

@@ -37,7 +37,7 @@ class About {
   Result<u64> number(std::string_view key) const {
     const json::value* v = object_.if_contains(key);
     if (v == nullptr || !v->is_int64() || v->get_int64() < 0)
-      return damaged(file_, directory_, fmt::format("\"{}\" is no count", key));
+      return damaged(file_, directory_, fmt::format("\"{}\" is not a count", key));
     return static_cast<u64>(v->get_int64());
   }
   // Records that were left out; the keys are missing if there were none.
@@ -47,10 +47,10 @@ class About {
     TRY_ASSIGN(out.count, number("bad_records"));
     const json::value* first = object_.if_contains("first_bad_records");
     if (first == nullptr || !first->is_array() || first->get_array().size() > BadRecords::named_max)
-      return damaged(file_, directory_, "\"first_bad_records\" is no list of messages");
+      return damaged(file_, directory_, "\"first_bad_records\" is not a list of messages");
     for (const json::value& message : first->get_array()) {
       if (!message.is_string())
-        return damaged(file_, directory_, "\"first_bad_records\" is no list of messages");
+        return damaged(file_, directory_, "\"first_bad_records\" is not a list of messages");
       out.first.emplace_back(std::string_view(message.get_string()));
     }
     return out;
@@ -58,7 +58,7 @@ class About {
   Result<std::string> text(std::string_view key) const {
     const json::value* v = object_.if_contains(key);
     if (v == nullptr || !v->is_string())
-      return damaged(file_, directory_, fmt::format("\"{}\" is no text", key));
+      return damaged(file_, directory_, fmt::format("\"{}\" is not text", key));
     return std::string(v->get_string());
   }
 
@@ -71,7 +71,7 @@ Result<Fd> open_array(const std::string& path, const std::string& directory, u64
   const u64 bytes = block_file_bytes(content_bytes);
   TRY_ASSIGN(InputFile input, open_input(path, ErrorKind::bad_input));
   if (input.bytes != bytes)
-    return damaged(path, directory, fmt::format("has {} bytes, and about.json says {}", input.bytes, bytes));
+    return damaged(path, directory, fmt::format("has {} bytes, but about.json says {}", input.bytes, bytes));
   return std::move(input.fd);
 }
 
@@ -98,16 +98,17 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& director
   if (!parsed)
     return Error{ErrorKind::bad_input,
                  fmt::format("{}; remove {} to have it made again", parsed.error().message, directory)};
-  if (!parsed->is_object()) return damaged(path, directory, "is no JSON object");
+  if (!parsed->is_object()) return damaged(path, directory, "is not a JSON object");
   const About about(parsed->get_object(), path, directory);
   TRY_ASSIGN(const u64 found, about.number("version"));
   if (!seal_holds(text)) return damaged(path, directory, "does not match its own checksum");
   if (found != static_cast<u64>(token_cache_version))
     return damaged(path, directory,
-                   fmt::format("is of version {}, and this program reads {}", found, token_cache_version));
+                   fmt::format("has version {}, but this program reads {}", found, token_cache_version));
   TRY_ASSIGN(const std::string made_of, about.text("key"));
   if (made_of != key)
-    return damaged(path, directory, fmt::format("was made of something else (key {}, not {})", made_of, key));
+    return damaged(path, directory,
+                   fmt::format("was made from other files or settings (key {}, not {})", made_of, key));
   TRY_ASSIGN(out->counts_.documents, about.number("documents"));
   TRY_ASSIGN(out->counts_.tokens, about.number("tokens"));
   TRY_ASSIGN(out->counts_.learned, about.number("learned"));
@@ -115,9 +116,9 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& director
   TRY_ASSIGN(out->bad_, about.bad_records());
   TRY_ASSIGN(out->content_, about.text("xxh3"));
   if (out->counts_.tokens > (u64{1} << 50) || out->counts_.documents > out->counts_.tokens)
-    return damaged(path, directory, "its counts cannot be");
+    return damaged(path, directory, "its counts are impossible");
   if (out->content_.size() != 2 * hash_digits)
-    return damaged(path, directory, "\"xxh3\" is no two checksums");
+    return damaged(path, directory, "\"xxh3\" is not two checksums");
   TRY_ASSIGN(out->tokens_, open_array(out->tokens_path_, directory, out->counts_.tokens * sizeof(u32)));
   TRY_ASSIGN(out->documents_,
              open_array(out->documents_path_, directory, out->counts_.documents * document_bytes));

@@ -108,7 +108,9 @@ Result<std::unique_ptr<TokenCacheWriter>> TokenCacheWriter::create(const std::st
     TRY_ASSIGN(const bool made, out->make_unfinished());
     if (made) return out;
   }
-  return Error{ErrorKind::io, fmt::format("{}: whatever is made there is removed again", directory)};
+  return Error{
+      ErrorKind::io,
+      fmt::format("{}: other processes keep removing the directories that are made there", directory)};
 }
 
 // RETURNS: false if another process removed the directory before it was locked.
@@ -120,7 +122,7 @@ Result<bool> TokenCacheWriter::make_unfinished() {
   if (fault)
     return Error{
         ErrorKind::io,
-        fmt::format("{}: cannot make the directory: {}; set data.cache to a place that can be written",
+        fmt::format("{}: cannot make the directory: {}; set data.cache to a directory that can be written",
                     unfinished_, fault.message())};
   files_->leftovers.clear();
   for (const char* name : {"/tokens.bin", "/documents.bin", "/about.json"})

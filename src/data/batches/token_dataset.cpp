@@ -38,7 +38,7 @@ Result<void> TokenDataset::open_files(const DataConfig& config, const std::vecto
     TRY_ASSIGN(TokenFile opened, TokenFile::open(file.path, config.format));
     if (opened.tokens() == 0 && file.by != FoundBy::name) continue;  // ignored in a directory
     if (opened.tokens() == 0)
-      return bad_input(fmt::format("{}: the data file is empty; put text or tokens in", file.path));
+      return bad_input(fmt::format("{}: the data file is empty; put text or tokens into it", file.path));
     file_begin_.push_back(tokens_);
     tokens_ += opened.tokens();
     files_.push_back(std::move(opened));
@@ -52,8 +52,9 @@ Result<void> TokenDataset::check_format() const {
   const auto text = std::ranges::find_if(files_, is_text);
   const auto ids = std::ranges::find_if_not(files_, is_text);
   if (text != files_.end() && ids != files_.end()) {
-    return bad_input(fmt::format("{} is text but {} holds token ids; they cannot be mixed, train on one kind",
-                                 text->path(), ids->path()));
+    return bad_input(
+        fmt::format("{} is text but {} holds token ids; they cannot be mixed: train on files of one kind",
+                    text->path(), ids->path()));
   }
   if (text != files_.end() && vocab_size_ < byte_vocabulary) {
     return Error{ErrorKind::usage,
@@ -68,8 +69,8 @@ Result<void> TokenDataset::check_enough(u64 least_tokens) const {
   const std::string files = fmt::format(
       "{}{}", files_[0].path(), files_.size() > 1 ? fmt::format(" and {} more", files_.size() - 1) : "");
   if (least_tokens <= sequence_length_)
-    return bad_input(fmt::format("{}: {} token is nothing to predict; at least {} are needed", files, tokens_,
-                                 least_tokens));
+    return bad_input(fmt::format("{}: {} token leaves nothing to predict; at least {} are needed", files,
+                                 tokens_, least_tokens));
   return bad_input(
       fmt::format("{}: {} tokens are too few for one sequence; at least {} are needed (train.sequence_length "
                   "{} and a target), so add data or shorten the sequence",

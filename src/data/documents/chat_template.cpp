@@ -78,8 +78,8 @@ Result<void> leave_out(const ChatRecord& chat, const std::string& name, std::vec
   if (chat.not_learned.empty()) return {};
   if (answers != marked.size())
     return bad_input(
-        fmt::format("{}: marks {} answers of {}, so that which of them are of weight 0 cannot be told; "
-                    "take a template without {{% generation %}}",
+        fmt::format("{}: marks {} answers of {}, so the answers of weight 0 cannot be identified; "
+                    "use a template without {{% generation %}}",
                     name, marked.size(), answers));
   marked = std::move(learned);
   return {};
@@ -112,7 +112,7 @@ Result<void> add_argument(const std::string& argument, jinja::Dict& variables) {
   const size_t equals = argument.find('=');
   if (equals == argument.npos || equals == 0)
     return Error{ErrorKind::usage,
-                 fmt::format("data.chat_template_arguments: '{}' is not written name=value", argument)};
+                 fmt::format("data.chat_template_arguments: '{}' is not name=value", argument)};
   const std::string name = argument.substr(0, equals);
   if (name == "messages" || name == "tools" || name == "documents" || name == "add_generation_prompt")
     return Error{
@@ -132,7 +132,7 @@ Result<void> check_parts_are_taken_apart(const ChatRecord& chat, const std::stri
     const jinja::Value* content = chat.messages[i].dict()->find("content");
     if (content && content->list() && text.find(jinja::to_repr(*content)) != text.npos)
       return bad_input(fmt::format(
-          "messages[{}].content: is a list of parts, which {} writes as it stands, brackets and all; make it "
+          "messages[{}].content: is a list of parts, which {} prints as a list, with brackets; replace it by "
           "one text",
           i, name));
   }
@@ -223,8 +223,8 @@ Result<std::vector<jinja::Span>> ChatTemplate::answers_by_prefixes(const ChatRec
     const Result<jinja::Span> found = answer_by_prefixes(chat, i, whole, steps_left);
     if (!found && steps_left == 0)
       return bad_input(
-          fmt::format("{}: to find the answers of so long a chat ({} messages) the template is run too "
-                      "often; mark answers in the template with {{% generation %}}, cut the chat into "
+          fmt::format("{}: finding the answers of a chat this long ({} messages) takes too many runs of the "
+                      "template; mark answers in the template with {{% generation %}}, cut the chat into "
                       "several, or set data.loss: last_answer or all",
                       chosen(chat).name(), chat.messages.size()));
     TRY_ASSIGN(const jinja::Span span, found);
@@ -257,17 +257,19 @@ Result<jinja::Span> ChatTemplate::answer_by_prefixes(const ChatRecord& chat, siz
                                                      const std::string& whole, u64& steps_left) const {
   const auto unclear = [&](std::string_view why) {
     return bad_input(
-        fmt::format("{}: where the answer messages[{}] stands in the text cannot be told, since {}; mark "
+        fmt::format("{}: cannot find the answer messages[{}] in the text, because {}; mark "
                     "answers in the template "
                     "with {{% generation %}}, or set data.loss: all",
                     chosen(chat).name(), message, why));
   };
   const Result<jinja::Rendered> asked = render_first(chat, message, true, steps_left);
   if (!asked)
-    return unclear(fmt::format("the messages before it alone are refused ({})", asked.error().message));
+    return unclear(
+        fmt::format("the template refuses the messages before the answer alone ({})", asked.error().message));
   const Result<jinja::Rendered> answered = render_first(chat, message + 1, false, steps_left);
   if (!answered)
-    return unclear(fmt::format("the messages up to it alone are refused ({})", answered.error().message));
+    return unclear(fmt::format("the template refuses the messages up to the answer alone ({})",
+                               answered.error().message));
   const std::string &before = asked->text, &with = answered->text;
 
   size_t begin = before.size(), parted = begin;
@@ -275,7 +277,7 @@ Result<jinja::Span> ChatTemplate::answer_by_prefixes(const ChatRecord& chat, siz
     TRY_ASSIGN(const jinja::Rendered bare, render_first(chat, message, false, steps_left));
     begin = common_prefix(whole, before);
     if (begin < bare.text.size() || !whole.starts_with(bare.text))
-      return unclear("the template writes the messages before it otherwise once more follow");
+      return unclear("the template writes earlier messages differently if more messages follow");
     parted = begin;
     TRY_ASSIGN(begin, answer_begin(chat, message, whole, bare.text.size(), parted, steps_left));
   }
@@ -299,7 +301,7 @@ Result<jinja::Span> ChatTemplate::answer_by_prefixes(const ChatRecord& chat, siz
   if (const size_t closing = common_suffix(lasting, without_end(other, end));
       kept == 0 && !end.empty() && closing > 0)
     kept = kept_of(lasting, closing);
-  if (kept == 0) return unclear("the template writes it otherwise once more messages follow");
+  if (kept == 0) return unclear("the template writes the answer differently if more messages follow");
   return jinja::Span{begin, begin + kept};
 }
 

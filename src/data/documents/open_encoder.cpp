@@ -44,10 +44,10 @@ Result<void> open_text_encoder(const std::string& file, bool named, const Tokeni
   const Result<std::string> read = read_small_file(file, tokenizer_bytes_max, ErrorKind::bad_input);
   if (!read)
     return Error{read.error().kind,
-                 fmt::format("{}; it is the tokenizer{}", read.error().message,
+                 fmt::format("{}; this file is the tokenizer{}", read.error().message,
                              named ? ": correct data.tokenizer, which names a model directory or its "
                                      "tokenizer.json"
-                                   : " of the model directory; name another one with data.tokenizer")};
+                                   : " of the model directory; name another tokenizer with data.tokenizer")};
   const std::string& content = *read;
   TRY_ASSIGN(out.text, open_tokenizer_encoder(file, beside));
   out.name = file;
@@ -60,11 +60,11 @@ Result<std::unique_ptr<const ChatTemplate>> open_chat_template(const DataConfig&
   auto opened =
       ChatTemplate::open(beside, {.file = config.chat_template, .arguments = config.chat_template_arguments});
   if (opened || opened.error().kind != ErrorKind::bad_input) return opened;
-  return Error{
-      opened.error().kind,
-      fmt::format("{}; {}, or take the built-in one with data.chat_template: chatml", opened.error().message,
-                  config.chat_template.empty() ? "name another template with data.chat_template"
-                                               : "correct data.chat_template, which names a file")};
+  return Error{opened.error().kind,
+               fmt::format("{}; {}, or use the built-in template with data.chat_template: chatml",
+                           opened.error().message,
+                           config.chat_template.empty() ? "name another template with data.chat_template"
+                                                        : "correct data.chat_template, which names a file")};
 }
 
 // End token of the tokenizer in `file`: the eos_token of the files beside it, else the first of their end
@@ -79,7 +79,7 @@ Result<std::optional<u32>> end_token_of(const TextEncoder& text, const Tokenizer
   if (ids.front() >= text.vocab_size())
     return Error{ErrorKind::bad_input,
                  fmt::format("{}: has no token {}, which config.json or generation_config.json beside it "
-                             "gives as eos_token_id; correct it, or set data.end_token: false",
+                             "gives as eos_token_id; correct eos_token_id, or set data.end_token: false",
                              file, ids.front())};
   return std::optional<u32>(ids.front());
 }
@@ -99,13 +99,13 @@ Result<void> check_no_other_tokenizer(const std::string& model_directory) {
     if (fs::symlink_status(file, unused).type() == fs::file_type::not_found) continue;
     if (name == std::string_view("tokenizer.json"))
       return Error{ErrorKind::bad_input,
-                   fmt::format("{}: is no file, or a link that leads nowhere; name a tokenizer.json "
+                   fmt::format("{}: is not a file, or is a link that leads nowhere; name a tokenizer.json "
                                "with data.tokenizer",
                                file)};
     return Error{
         ErrorKind::bad_input,
         fmt::format(
-            "{}: a tokenizer in this form is not read; have transformers write a tokenizer.json, with "
+            "{}: this tokenizer format is not supported; make a tokenizer.json with transformers, "
             "AutoTokenizer.from_pretrained(DIR).save_pretrained(OUT), and name it with data.tokenizer",
             file)};
   }
@@ -113,8 +113,8 @@ Result<void> check_no_other_tokenizer(const std::string& model_directory) {
     if (fs::exists(model_directory + "/" + name, unused))
       return Error{
           ErrorKind::bad_input,
-          fmt::format("{}/{}: is there, and no tokenizer.json beside it; fetch that file too, or name "
-                      "one with data.tokenizer",
+          fmt::format("{}/{}: exists, but no tokenizer.json beside it; fetch tokenizer.json too, or name "
+                      "a tokenizer with data.tokenizer",
                       model_directory, name)};
   }
   return {};

@@ -63,10 +63,11 @@ Result<std::optional<RawDocument>> RawDocuments::next_line() {
     if (!line) return std::optional<RawDocument>();
     const std::string& path = files_[next_file_ - 1].path;
     if (lines_->line() == 1 && begins_utf16(*line))
-      return Error{ErrorKind::bad_input,
-                   fmt::format("{}: is UTF-16, and JSONL is UTF-8; convert it, for example with  iconv -f "
-                               "UTF-16 -t UTF-8 FILE > OUT",
-                               path)};
+      return Error{
+          ErrorKind::bad_input,
+          fmt::format("{}: is UTF-16, but JSONL must be UTF-8; convert it, for example with  iconv -f "
+                      "UTF-16 -t UTF-8 FILE > OUT",
+                      path)};
     if (line->find_first_not_of(" \t\r") == line->npos) continue;
     RawDocument out{
         .content = std::move(*line), .place = fmt::format("{}:{}", path, lines_->line()), .record = true};
@@ -129,7 +130,7 @@ Result<std::optional<RawDocument>> RawDocuments::next_part() {
     if (text_ended_) return std::optional<RawDocument>();
     if (buffer_.size() - at_ > uncut_bytes_max)
       return Error{ErrorKind::bad_input, fmt::format("{}: {} bytes of text without a place where this "
-                                                     "tokenizer lets it be cut; make several documents "
+                                                     "tokenizer allows a cut; make several documents "
                                                      "of it, as JSONL with \"text\"",
                                                      path, buffer_.size() - at_)};
     TRY(read_more());

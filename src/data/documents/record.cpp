@@ -212,7 +212,7 @@ class Reader {
   Result<i64> integer(const json::value& v, const std::string& what, i64 least) const {
     if (!v.is_int64()) return fault(fmt::format("{} must be an integer", what));
     if (v.get_int64() < least || v.get_int64() > token_max)
-      return fault(fmt::format("{} is {}, which is no token", what, v.get_int64()));
+      return fault(fmt::format("{} is {}, which is not a token id", what, v.get_int64()));
     return v.get_int64();
   }
 
@@ -228,8 +228,8 @@ class Reader {
     if (given == nullptr || given->is_null()) return Record(std::move(out));
     TRY_ASSIGN(const json::array* labels, list("labels"));
     if (labels->size() != ids->size())
-      return fault(
-          fmt::format("{} labels for {} input_ids; there must be as many", labels->size(), ids->size()));
+      return fault(fmt::format("{} labels for {} input_ids; there must be one label for each", labels->size(),
+                               ids->size()));
     for (size_t i = 0; i < labels->size(); ++i) {
       const std::string what = fmt::format("labels[{}]", i);
       TRY_ASSIGN(const i64 label, integer((*labels)[i], what, no_label));
@@ -300,10 +300,9 @@ Error explain(const Error& error, std::string_view line, const std::string& plac
     return bad_record(place, encoding);
   const std::string_view lone = lone_surrogate(line);
   if (lone.empty()) return error;
-  return {ErrorKind::bad_input,
-          fmt::format("{}: {} is half of a character, and the other half is not beside it; write the "
-                      "file anew without it, or with \\ufffd in its place",
-                      error.message, lone)};
+  return {ErrorKind::bad_input, fmt::format("{}: {} is half of a character without its other half; write the "
+                                            "file again without it, or with \\ufffd in its place",
+                                            error.message, lone)};
 }
 
 Result<ExactJson> parse_object(std::string_view line, const std::string& place) {
@@ -312,9 +311,9 @@ Result<ExactJson> parse_object(std::string_view line, const std::string& place) 
   const json::value& v = parsed->value;
   if (v.is_object()) return parsed;
   const std::string_view advice =
-      v.is_array() ? "; a file that is one list becomes lines with  jq -c '.[]'" : "";
+      v.is_array() ? "; convert a file that is one list to lines with  jq -c '.[]'" : "";
   return bad_record(place,
-                    fmt::format("every line must be a JSON object, and this is {}{}", kind_name(v), advice));
+                    fmt::format("every line must be a JSON object, but this is {}{}", kind_name(v), advice));
 }
 
 }  // namespace
@@ -331,7 +330,8 @@ std::string_view name_of(RecordShape shape) {
 Result<RecordShape> recognise_record(std::string_view line, const std::string& place) {
   if (line.starts_with('[') && !line.ends_with(']'))
     return bad_record(
-        place, "the file is one JSON list over several lines; make it lines of objects with  jq -c '.[]'");
+        place,
+        "the file is one JSON list over several lines; convert it to lines of objects with  jq -c '.[]'");
   TRY_ASSIGN(const ExactJson parsed, parse_object(line, place));
   const json::object& object = parsed.value.get_object();
   std::vector<RecordShape> found;
@@ -342,15 +342,13 @@ Result<RecordShape> recognise_record(std::string_view line, const std::string& p
   std::vector<std::string_view> names;
   for (const RecordShape shape : found) names.push_back(name_of(shape));
   if (found.size() > 1)
-    return bad_record(
-        place, fmt::format("the record may be {}; say which with data.records", fmt::join(names, " or ")));
+    return bad_record(place, fmt::format("the record may be {}; set data.records", fmt::join(names, " or ")));
   std::vector<std::string_view> keys, known;
   for (const auto& [key, field] : object) keys.push_back(key);
   for (const ShapeKey& shape : shapes) known.push_back(shape.key);
   const std::string slip = keys.empty() ? "" : did_you_mean(keys[0], known);
-  return bad_record(place,
-                    fmt::format("its keys ({}) are those of no kind of record; there must be one of {}{}",
-                                fmt::join(keys, ", "), fmt::join(known, ", "), slip));
+  return bad_record(place, fmt::format("its keys ({}) fit no kind of record; there must be one of {}{}",
+                                       fmt::join(keys, ", "), fmt::join(known, ", "), slip));
 }
 
 Result<Record> parse_record(std::string_view line, RecordShape shape, const std::string& place) {
@@ -362,9 +360,9 @@ Result<Record> parse_record(std::string_view line, RecordShape shape, const std:
   const auto other = std::ranges::find_if(shapes, [&](const ShapeKey& s) { return object.contains(s.key); });
   return bad_record(
       place,
-      fmt::format("this is no {} record: there is no \"{}\"{}; all records of a source must have one shape",
-                  wanted.name, wanted.key,
-                  other == shapes.end() ? "" : fmt::format(", but \"{}\"", other->key)));
+      fmt::format(
+          "this is not a {} record: there is no \"{}\"{}; all records of a source must have one shape",
+          wanted.name, wanted.key, other == shapes.end() ? "" : fmt::format(", but \"{}\"", other->key)));
 }
 
 }  // namespace tidepool

@@ -74,7 +74,7 @@ Result<void> read_added_tokens(const std::string& path, const json::value& v, To
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc() || end != key.data() + key.size())
       return bad_config(path,
-                        fmt::format("added_tokens_decoder: '{}' is no token id", std::string_view(key)));
+                        fmt::format("added_tokens_decoder: '{}' is not a token id", std::string_view(key)));
     const size_t had = out.tokens.size();
     collect_tokens(path, token, out);
     for (size_t i = had; i < out.tokens.size(); ++i) out.tokens[i].id = id;

@@ -13,7 +13,7 @@ namespace tidepool {
 namespace {
 
 constexpr std::string_view write_anew =
-    "have transformers write the tokenizer anew, with "
+    "write the tokenizer again with transformers, "
     "AutoTokenizer.from_pretrained(DIR).save_pretrained(OUT), and name OUT with data.tokenizer";
 
 // Classes whose post-processor version 4 of transformers replaces according to the flags; version 5 ignores
@@ -70,14 +70,14 @@ Result<void> check_token(const Tokenizer& tokenizer, const TokenizerConfig::Toke
   if (!id && tokenizer.id_of(token.text))
     return bad_input(
         fmt::format("{}: names the token '{}', which {} has in model.vocab but not in added_tokens, so "
-                    "that texts with it would be cut into pieces; {}",
+                    "that the token would be cut into pieces; {}",
                     token.file, token.text, file, write_anew));
   if (!id)
     return bad_input(fmt::format("{}: names the token '{}', which {} does not have; {}", token.file,
                                  token.text, file, write_anew));
   if (token.id && token.id != id)
     return bad_input(
-        fmt::format("{}: gives the token '{}' the id {}, and {} gives it {}; make both the one that "
+        fmt::format("{}: gives the token '{}' the id {}, but {} gives it {}; set both to the id that "
                     "the model was trained with",
                     token.file, token.text, *token.id, file, *id));
   return {};
@@ -144,7 +144,7 @@ std::optional<Error> contradiction(const Tokenizer& tokenizer, const FrameIds& i
   return bad_input(fmt::format(
       "{}: add_bos_token and add_eos_token put the ids {} before a text and {} behind it for {}, but the "
       "post_processor of {} puts {} and {}; version 4 of transformers follows the flags, version 5 the "
-      "post_processor: make both say what the model was trained with, or take the two flags out to follow {}",
+      "post_processor: set both to what the model was trained with, or remove the two flags to follow {}",
       beside.frame.file, wanted->before, wanted->behind, beside.frame.tokenizer_class, file, is.before,
       is.behind, file));
 }
@@ -169,7 +169,7 @@ std::optional<std::string> note_of_other_ids(const TextEncoder& text, const std:
     return std::nullopt;
   return fmt::format(
       "data: {} puts a space behind every special token, as version 4 of transformers does; version 5 does "
-      "not, as {} does not say legacy: true. For ids as of version 5 {}",
+      "not, because {} does not say legacy: true. For the ids of version 5, {}",
       tokenizer_json, beside.frame.file, write_anew);
 }
 

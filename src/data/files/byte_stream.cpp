@@ -205,7 +205,7 @@ Result<void> check_readable_kind(const std::string& path) {
   for (const Foreign& foreign : foreign_files)
     if (std::string_view(magic.data(), magic.size()).starts_with(foreign.magic))
       return Error{ErrorKind::bad_input,
-                   fmt::format("{}: is {}, which is not read here; {}", path, foreign.what, foreign.instead)};
+                   fmt::format("{}: is {}, which is not supported; {}", path, foreign.what, foreign.instead)};
   return {};
 }
 

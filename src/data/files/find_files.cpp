@@ -89,10 +89,10 @@ Result<void> add_entry(const std::string& entry, std::string_view named_in, std:
                                  fs::current_path(unused).string(), named_in));
   }
   if (entry.find("**") != std::string::npos) {
-    return bad_input(fmt::format(
-        "{}: ** for any depth is not known here; name the directory, below which every file is read; "
-        "correct {}",
-        entry, named_in));
+    return bad_input(
+        fmt::format("{}: ** for any depth is not supported; name the directory: every file below it is read; "
+                    "correct {}",
+                    entry, named_in));
   }
   for (const std::string& path : glob_matches(entry)) TRY(add_path(path, entry, out));
   if (out.size() > before) return {};

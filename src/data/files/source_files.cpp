@@ -31,7 +31,7 @@ Result<FileKind> kind_of(const FoundFile& file, DataFormat format, bool tokenize
   const bool meant = file.by != FoundBy::directory;
   if (is_jsonl(path) || (meant && name.ends_with(".json"))) return FileKind::records;
   if (binary && packed != Packed::no)
-    return bad_input(fmt::format("{}: token files are read as they lie; unpack it", path));
+    return bad_input(fmt::format("{}: a token file must not be compressed; unpack it", path));
   if (binary) return FileKind::tokens;
   // llm.c files are recognised by their first bytes, under any name.
   if (packed == Packed::no) {
@@ -51,7 +51,7 @@ Result<void> check_no_json_is_text(const SourceFiles& files, const DataConfig& c
     if (files.kinds[i] == FileKind::records || !without_packing(path).ends_with(".json")) continue;
     return Error{
         ErrorKind::usage,
-        fmt::format("data.records: is {}, and {}, found in a folder, would be text: name .json files "
+        fmt::format("data.records: is {}, but {}, found in a folder, would be text: name .json files "
                     "themselves or by a pattern (*.json), or set data.format: jsonl",
                     config.records, path)};
   }
@@ -65,7 +65,7 @@ Result<void> check_records_are_there(const std::vector<SourceFiles>& sources, co
   return Error{
       ErrorKind::usage,
       fmt::format("data.records: is {}, but nothing in data.train is read as records (the first file "
-                  "is {}): leave it out for text and tokens, or set data.format: jsonl",
+                  "is {}): leave data.records out for text and tokens, or set data.format: jsonl",
                   config.records, sources[0].found[0].path)};
 }
 
@@ -103,11 +103,11 @@ Result<SourceFiles> files_of(std::vector<FoundFile> found, const DataConfig& con
         std::ranges::find_if(out.kinds, [](FileKind k) { return k != FileKind::tokens; }) -
         out.kinds.begin());
     return bad_input(fmt::format(
-        "{}: is tokens, or text without a tokenizer, and {} is documents; one run takes the one or the "
-        "other: name files of one kind, or {}",
+        "{}: holds tokens, or text without a tokenizer, but {} holds documents; a run takes only one "
+        "kind: name files of one kind, or {}",
         out.found[tokens].path, out.found[other].path,
         out.kinds[other] == FileKind::text ? "unpack the text, or name a tokenizer with data.tokenizer"
-                                           : "say with data.format how all are read"));
+                                           : "set data.format for all files"));
   }
   return out;
 }

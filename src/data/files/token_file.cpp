@@ -75,9 +75,10 @@ Result<void> TokenFile::recognise(Bytes size) {
   token_bytes_ = format_ == DataFormat::nanogpt ? 2 : 1;
   if (size.value % token_bytes_ != 0) {
     return bad_file(
-        path_, fmt::format("{} bytes are no whole number of uint16 tokens; is it a nanoGPT file? data.format "
-                           "tells how to read it",
-                           size.value));
+        path_,
+        fmt::format("{} bytes are not a whole number of uint16 tokens; if this is no nanoGPT file, set "
+                    "data.format",
+                    size.value));
   }
   tokens_ = size.value / token_bytes_;
   return {};
@@ -93,7 +94,7 @@ Result<void> TokenFile::recognise_llmc(Bytes size) {
   const auto kind = std::ranges::find(llmc_kinds, header[0], &LlmcKind::magic);
   if (kind == llmc_kinds.end() || kind->version != header[1]) {
     return bad_file(
-        path_, fmt::format("magic {} version {} is no llm.c token file; known are 20240520 version 1 and "
+        path_, fmt::format("magic {} version {} is not an llm.c token file; known are 20240520 version 1 and "
                            "20240801 version 7",
                            header[0], header[1]));
   }
@@ -120,7 +121,7 @@ Result<void> TokenFile::recognise_npy(Bytes size) {
   const u8 version = static_cast<u8>(front[6]);
   if (front_bytes < front.size() || std::string_view(front.data(), magic.size()) != magic || version < 1 ||
       version > 3)
-    return bad_file(path_, "is no .npy file of version 1, 2 or 3");
+    return bad_file(path_, "is not a .npy file of version 1, 2 or 3");
   u32 header_size = 0;
   const u32 width = version == 1 ? 2 : 4;
   std::memcpy(&header_size, front.data() + 8, width);

@@ -66,7 +66,7 @@ TEST_F(BadRecordsTest, Item6TheFirstGoodRecordSaysWhatAllAre) {
   const auto data = opened(skipping(path));
   ASSERT_TRUE(data);
   EXPECT_THAT(data->notes(), ::testing::Contains(HasSubstr("d.jsonl:1: its keys (body)")));
-  EXPECT_THAT(data->notes(), ::testing::Contains(HasSubstr("d.jsonl:3: this is no completion record")));
+  EXPECT_THAT(data->notes(), ::testing::Contains(HasSubstr("d.jsonl:3: this is not a completion record")));
 }
 
 TEST_F(BadRecordsTest, Item6NothingButBadRecordsIsAnError) {

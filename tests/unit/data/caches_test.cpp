@@ -206,25 +206,25 @@ TEST_F(DataCaches, DamagedCachesAreRefusedWithAWayOut) {
     };
   };
   EXPECT_THAT(spoil("about.json", [](std::string& s) { s = "{"; }), HasSubstr("not valid JSON"));
-  EXPECT_THAT(spoil("about.json", [](std::string& s) { s = "[]"; }), HasSubstr("is no JSON object"));
+  EXPECT_THAT(spoil("about.json", [](std::string& s) { s = "[]"; }), HasSubstr("is not a JSON object"));
   EXPECT_THAT(spoil("about.json", replace("\"version\": 2", "\"version\": 9")),
-              HasSubstr("is of version 9, and this program reads 2"));
+              HasSubstr("has version 9, but this program reads 2"));
   EXPECT_THAT(spoil("about.json", replace("\"key\": \"", "\"key\": \"x")),
-              HasSubstr("was made of something else"));
+              HasSubstr("was made from other files"));
   EXPECT_THAT(spoil("about.json", replace("\"documents\": 20", "\"documents\": -1")),
-              HasSubstr("\"documents\" is no count"));
+              HasSubstr("\"documents\" is not a count"));
   EXPECT_THAT(spoil("about.json", replace("\"documents\": 20", "\"documents\": 99999")),
-              HasSubstr("its counts cannot be"));
-  EXPECT_THAT(spoil("about.json", replace("\"xxh3\"", "\"xxh4\"")), HasSubstr("\"xxh3\" is no text"));
+              HasSubstr("its counts are impossible"));
+  EXPECT_THAT(spoil("about.json", replace("\"xxh3\"", "\"xxh4\"")), HasSubstr("\"xxh3\" is not text"));
   EXPECT_THAT(spoil("tokens.bin", [](std::string& s) { s.resize(s.size() - 4); }),
-              HasSubstr("and about.json says"));
-  EXPECT_THAT(spoil("documents.bin", [](std::string& s) { s += "xxxx"; }), HasSubstr("and about.json says"));
+              HasSubstr("but about.json says"));
+  EXPECT_THAT(spoil("documents.bin", [](std::string& s) { s += "xxxx"; }), HasSubstr("but about.json says"));
   EXPECT_THAT(spoil("documents.bin", [](std::string& s) { s[0] ^= 1; }),
               HasSubstr("documents.bin: block 0 (4096 bytes from byte 0) does not match its checksum"));
   EXPECT_THAT(spoil("about.json", [](std::string& s) { s[s.find("20")] ^= 1; }),
               HasSubstr("does not match its own checksum"));
   EXPECT_THAT(spoil("about.json", replace("\"xxh3\": \"", "\"xxh3\": \"0")),
-              HasSubstr("is no two checksums"));
+              HasSubstr("is not two checksums"));
   const std::string advice =
       spoil("documents.bin", [](std::string& s) { std::fill(s.begin(), s.end(), '\0'); });
   EXPECT_THAT(advice, HasSubstr("remove " + cache.string() + " to have it made again"));
@@ -279,7 +279,7 @@ TEST_F(DataCaches, ACacheOfAnOlderFormatIsMadeAnewAndThatIsSaid) {
   for (const auto& entry : fs::directory_iterator(dir_ / "cache")) cache = entry.path();
   std::ofstream(cache / "about.json") << R"({"version": 1, "key": "k"})";
   const auto after = opened(config);
-  EXPECT_THAT(after->notes()[0], HasSubstr("of an older format: tokenized anew into"));
+  EXPECT_THAT(after->notes()[0], HasSubstr("has an older format: tokenized again into"));
   EXPECT_EQ(after->fingerprint(), before->fingerprint());
   EXPECT_EQ(caches(), 1u);
 }

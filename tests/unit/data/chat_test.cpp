@@ -155,12 +155,12 @@ TEST(DataChat, AnEosBehindTheLastMessageIsLearnedThereAlone) {
         "{{ m.content | trim if not loop.last else m.content }}{{ eos_token if m.role == 'assistant' }}"})
     EXPECT_THAT(marked(with(text, "{% if add_generation_prompt %}<A>{% endif %}"),
                        chat({{"user", "1"}, {"assistant", "a\na\n"}, {"user", "2"}, {"assistant", "two"}})),
-                HasSubstr("the template writes it otherwise once more messages follow"))
+                HasSubstr("the template writes the answer differently if more messages follow"))
         << text;
   EXPECT_THAT(marked(with("{{ m.content }}{{ '<end>' if m.role == 'user' or not loop.last else '<return>' }}",
                           "{% if add_generation_prompt %}<A>{% endif %}"),
                      quoting),
-              HasSubstr("the template writes it otherwise once more messages follow"));
+              HasSubstr("the template writes the answer differently if more messages follow"));
 }
 
 TEST(DataChat, WhatEachChatSetsIsNoArgument) {
@@ -174,8 +174,7 @@ TEST(DataChat, UnclearAnswersAreRefusedWithAWayOut) {
   // answer.
   const ChatRecord system =
       chat({{"system", "s"}, {"user", "1"}, {"assistant", "one"}, {"user", "2"}, {"assistant", "two"}});
-  EXPECT_THAT(marked(golden("mistral"), system),
-              HasSubstr("the answer messages[4] stands in the text cannot be told"));
+  EXPECT_THAT(marked(golden("mistral"), system), HasSubstr("cannot find the answer messages[4] in the text"));
   EXPECT_THAT(marked(golden("mistral"), system), HasSubstr("set data.loss: all"));
   EXPECT_EQ(marked(golden("mistral"), system, LossOn::everything),
             "[<s>[INST] 1[/INST] one</s>[INST] 2[/INST] two</s>]");
@@ -190,7 +189,7 @@ TEST(DataChat, SoLongAChatThatItsAnswersCostTooMuchIsRefusedWithAWayOut) {
     record.messages.emplace_back(std::move(message));
   }
   EXPECT_THAT(marked(golden("chatml"), record),
-              AllOf(HasSubstr("the template is run too often"), HasSubstr("6000 messages"),
+              AllOf(HasSubstr("takes too many runs of the template"), HasSubstr("6000 messages"),
                     HasSubstr("set data.loss: last_answer or all")));
   EXPECT_THAT(marked(golden("chatml"), record, LossOn::last_answer), testing::EndsWith("[a<|im_end|>\n]"));
 }

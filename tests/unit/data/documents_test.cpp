@@ -151,7 +151,7 @@ TEST_F(DataDocuments, OfASingleLongDocumentTheLastRowsAreHeldOut) {
 TEST_F(DataDocuments, WhatCannotBeTrainedOnIsRefused) {
   const std::string jsonl = letters("a.jsonl", 3, 5),
                     text = write("b.txt", "plain text that is long enough for a row of it");
-  EXPECT_THAT(fault({.train = {jsonl, text}}), HasSubstr("one run takes the one or the other"));
+  EXPECT_THAT(fault({.train = {jsonl, text}}), HasSubstr("a run takes only one kind"));
   EXPECT_THAT(fault({.train = {text}, .weights = {1}}), HasSubstr("data.weights mixes documents only"));
   EXPECT_THAT(fault({.train = {write("c.jsonl", R"({"messages": [{"role": "user", "content": "a"}]})")}}),
               HasSubstr("a chat needs a chat template"));
@@ -161,11 +161,12 @@ TEST_F(DataDocuments, WhatCannotBeTrainedOnIsRefused) {
   EXPECT_THAT(fault({.train = {write("d.jsonl", R"({"input_ids": [1, 300]})")}}),
               HasSubstr("token 1 of the document is 300, but the model's vocabulary has 256"));
   EXPECT_THAT(fault({.train = {write("e.jsonl", "{\"text\": \"a\"}\n{\"prompt\": \"a\"}\n")}}),
-              HasSubstr("e.jsonl:2: this is no text record"));
+              HasSubstr("e.jsonl:2: this is not a text record"));
   const std::string chat = write("f.jsonl", R"({"messages": [{"role": "assistant", "content": "aa"}]})");
-  EXPECT_THAT(fault({.train = {chat}, .chat_template = dir_ / "none.jinja"}),
-              AllOf(HasSubstr("none.jinja: cannot open"),
-                    HasSubstr("correct data.chat_template, which names a file, or take the built-in one")));
+  EXPECT_THAT(
+      fault({.train = {chat}, .chat_template = dir_ / "none.jinja"}),
+      AllOf(HasSubstr("none.jinja: cannot open"),
+            HasSubstr("correct data.chat_template, which names a file, or use the built-in template")));
   EXPECT_THAT(fault({.train = {chat}, .chat_template = write("t.jinja", "{{ x | nope }}")}),
               AllOf(HasSubstr("t.jinja:1: the filter 'nope'"), HasSubstr("data.chat_template: chatml")));
   EXPECT_THAT(fault({.train = {jsonl}, .tokenizer = dir_ / "none"}),
@@ -251,8 +252,8 @@ TEST_F(DataDocuments, TextsEndInTheTokenThatTheModelDirectoryTells) {
   EXPECT_TRUE(open(false));
   write("model/config.json", "{}");
   EXPECT_EQ(last(), ignored_target);
-  EXPECT_THAT((*open())->notes(), testing::Contains(HasSubstr("nothing ends the texts")));
-  EXPECT_THAT((*open(false))->notes(), Not(testing::Contains(HasSubstr("nothing ends the texts"))));
+  EXPECT_THAT((*open())->notes(), testing::Contains(HasSubstr("texts get no end token")));
+  EXPECT_THAT((*open(false))->notes(), Not(testing::Contains(HasSubstr("texts get no end token"))));
 }
 
 // transformers adds such tokens to the tokenizer; otherwise they would be cut into pieces.
@@ -290,7 +291,7 @@ TEST_F(DataDocuments, TokensThatOnlyTheFilesBesideTheTokenizerNameAreRefused) {
   EXPECT_THAT(config(R"({"added_tokens_decoder": {"256": {"content": "</s>"}}})"),
               AllOf(HasSubstr("'</s>' the id 256"), HasSubstr("gives it 257")));
   EXPECT_THAT(config(R"({"added_tokens_decoder": {"x": {"content": "</s>"}}})"),
-              HasSubstr("added_tokens_decoder: 'x' is no token id"));
+              HasSubstr("added_tokens_decoder: 'x' is not a token id"));
   EXPECT_THAT(config(R"({"pad_token": "a"})"),
               AllOf(HasSubstr("'a'"), HasSubstr("model.vocab but not in added_tokens"),
                     HasSubstr("save_pretrained")));

@@ -76,8 +76,7 @@ TEST_F(DataFiles, AGlobNamesWhatItFinds) {
     return files_of(find_files({text, entry}).value(), {}, false);
   };
   for (const char* entry : {"j/*.jsonl", "j/*.json", "j"})
-    EXPECT_THAT(beside_text(dir_ / entry).error().message,
-                testing::HasSubstr("one run takes the one or the other"));
+    EXPECT_THAT(beside_text(dir_ / entry).error().message, testing::HasSubstr("a run takes only one kind"));
   EXPECT_THAT(beside_text(dir_ / "j/b*").error().message, testing::HasSubstr("data.format"));
   write("t/empty.jsonl", "");  // harmless
   write("t/a.txt", "a");
@@ -168,8 +167,8 @@ TEST_F(DataFiles, DamagedTokenFilesAreNamed) {
   EXPECT_THAT(fault_of({write("c.bin", llmc_header(20240520, 1, 101) + body)}),
               HasSubstr("promises 101 tokens"));
   EXPECT_THAT(fault_of({write("d.bin", llmc_header(20240520, 2, 100) + body)}),
-              HasSubstr("version 2 is no llm.c"));
-  EXPECT_THAT(fault_of({write("e.bin", body + "x")}), HasSubstr("no whole number of uint16"));
+              HasSubstr("version 2 is not an llm.c"));
+  EXPECT_THAT(fault_of({write("e.bin", body + "x")}), HasSubstr("not a whole number of uint16"));
   EXPECT_THAT(fault_of({write("f.txt", "text that is no llm.c file")}, 256, 8, DataFormat::llmc),
               HasSubstr("too few"));
   EXPECT_THAT(fault_of({write("t.txt", "plain text here"), write("g.bin", bytes_of(std::vector<u16>(9, 1)))}),

@@ -97,7 +97,7 @@ TEST_F(HeldOut, WhatIsTrainedOnTooOrOfAnotherKindIsNoted) {
     return fmt::format("{}", fmt::join((*open({.train = {train}, .validation = {held_out}}))->notes(), "\n"));
   };
   EXPECT_THAT(notes(dir_ / "all", one),
-              HasSubstr("files of data.validation that are in data.train too, and trained on: 1 of 1"));
+              HasSubstr("files of data.validation that are also in data.train, and trained on: 1 of 1"));
   EXPECT_THAT(notes(dir_ / "all", other), Not(HasSubstr("data.validation")));
   EXPECT_THAT(notes(text, other),
               HasSubstr("data.train is read as tokens in a row, data.validation as documents"));
@@ -123,7 +123,7 @@ TEST_F(HeldOut, FaultsNameTheFile) {
   };
   EXPECT_THAT(refusal(dir_ / "none.txt"), HasSubstr("correct data.validation"));
   EXPECT_THAT(refusal(write("empty.txt", "")), HasSubstr("empty.txt: the data file is empty"));
-  EXPECT_THAT(refusal(write("one.txt", "x")), HasSubstr("one.txt: 1 token is nothing to predict"));
+  EXPECT_THAT(refusal(write("one.txt", "x")), HasSubstr("one.txt: 1 token leaves nothing to predict"));
 }
 
 TEST_F(HeldOut, RecordsAreNamedWhereThereAreSome) {
@@ -132,7 +132,7 @@ TEST_F(HeldOut, RecordsAreNamedWhereThereAreSome) {
   EXPECT_EQ(data.error().kind, ErrorKind::usage);
   EXPECT_THAT(data.error().message,
               AllOf(HasSubstr("data.records: is messages, but nothing in data.train is read as records"),
-                    HasSubstr("t.txt"), HasSubstr("leave it out")));
+                    HasSubstr("t.txt"), HasSubstr("leave data.records out")));
   // Neither in data.train nor in the held-out files.
   std::filesystem::create_directories(dir_ / "folder");
   const std::string record = "{\"text\": \"ab\"}\n", lines = write("t.jsonl", record + record);
@@ -142,7 +142,7 @@ TEST_F(HeldOut, RecordsAreNamedWhereThereAreSome) {
         DataConfig{.train = {lines}, .validation = {dir_ / "folder"}, .records = "text"}}) {
     const auto refused = open(config);
     ASSERT_FALSE(refused);
-    EXPECT_THAT(refused.error().message, AllOf(HasSubstr("data.records: is text, and"),
+    EXPECT_THAT(refused.error().message, AllOf(HasSubstr("data.records: is text, but"),
                                                HasSubstr("folder/a.json, found in a folder")));
   }
 }

@@ -71,8 +71,8 @@ TEST_F(DataNpy, WhatIsNoRowOfTokensIsRefused) {
   EXPECT_THAT(fault(write<u16>("<u2", "()", {1})), HasSubstr("its shape is not one dimension"));
   EXPECT_THAT(fault(write<u16>("<u2", "(3,)", {1, 2})),
               HasSubstr("its header promises 3 tokens of 2 bytes, but 4 bytes follow"));
-  EXPECT_THAT(fault(put("no numpy file at all")), HasSubstr("is no .npy file"));
-  EXPECT_THAT(fault(put("\x93NUMPY")), HasSubstr("is no .npy file"));
+  EXPECT_THAT(fault(put("no numpy file at all")), HasSubstr("is not a .npy file"));
+  EXPECT_THAT(fault(put("\x93NUMPY")), HasSubstr("is not a .npy file"));
   EXPECT_THAT(fault(put(std::string("\x93NUMPY\x01\x00\xff\xff{}  ", 14))),
               HasSubstr("its header of 65535 bytes does not fit"));
 }

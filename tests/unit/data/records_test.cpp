@@ -28,16 +28,16 @@ TEST(DataRecords, MalformedLinesAreRefusedWithPlaceAndReason) {
       {"{\"text\": \"a\"} x", "not valid JSON"},
       {"{'text': 'a'}", "not valid JSON"},
       {"{\"text\": \"\xff\"}", "is not UTF-8 at byte 10 of the line (0xff)"},
-      {"{\"text\": \"\\ud800\"}", "\\ud800 is half of a character, and the other half is not beside it"},
+      {"{\"text\": \"\\ud800\"}", "\\ud800 is half of a character without its other half"},
       {"{\"text\": \"\\ud83d\\ude00 \\\\ud83d \\ude00\"}", "\\ude00 is half of a character"},
       {"[1, 2]",
-       "every line must be a JSON object, and this is a list; a file that is one list becomes lines"},
+       "every line must be a JSON object, but this is a list; convert a file that is one list to lines"},
       {"[", "one JSON list over several lines"},
-      {"\"text\"", "must be a JSON object, and this is text"},
-      {"{}", "are those of no kind of record"},
+      {"\"text\"", "must be a JSON object, but this is text"},
+      {"{}", "fit no kind of record"},
       {"{\"txt\": \"a\"}", "did you mean 'text'?"},
       {"{\"text\": 1}", "\"text\" must be text, not a number"},
-      {"{\"text\": \"a\", \"messages\": []}", "may be text or messages; say which with data.records"},
+      {"{\"text\": \"a\", \"messages\": []}", "may be text or messages; set data.records"},
       {"{\"messages\": {}}", "\"messages\" must be a list, not an object"},
       {"{\"messages\": []}", "\"messages\" is empty"},
       {"{\"messages\": [1]}", "messages[0] must be an object, not a number"},
@@ -59,7 +59,7 @@ TEST(DataRecords, MalformedLinesAreRefusedWithPlaceAndReason) {
       {"{\"instruction\": \"a\", \"input\": 1, \"output\": \"b\"}", "\"input\" must be text"},
       {"{\"completion\": \"a\"}", "there is no \"prompt\""},
       {"{\"input_ids\": 3}", "\"input_ids\" must be a list"},
-      {"{\"input_ids\": [1, -1]}", "input_ids[1] is -1, which is no token"},
+      {"{\"input_ids\": [1, -1]}", "input_ids[1] is -1, which is not a token id"},
       {"{\"input_ids\": [1.5]}", "input_ids[0] must be an integer"},
       {"{\"input_ids\": [1, 2], \"labels\": [1]}", "1 labels for 2 input_ids"},
       {"{\"input_ids\": [1, 2], \"labels\": [1, 3]}",
@@ -75,7 +75,7 @@ TEST(DataRecords, RecordsOfAnotherShapeAreRefused) {
   const auto record = parse_record("{\"messages\": []}", RecordShape::text, "d.jsonl:9");
   ASSERT_FALSE(record);
   EXPECT_EQ(record.error().message,
-            "d.jsonl:9: this is no text record: there is no \"text\", but \"messages\"; all records of a "
+            "d.jsonl:9: this is not a text record: there is no \"text\", but \"messages\"; all records of a "
             "source must have one shape");
 }
 

@@ -97,7 +97,7 @@ TEST_F(DataTexts, FlagsThatContradictTheFrameOfTheTokenizerAreRefusedWhereATextI
     EXPECT_THAT(done.error().message,
                 AllOf(HasSubstr("dir/tokenizer_config.json"), HasSubstr(c.refusal),
                       HasSubstr(fmt::format("{}.json puts {}", c.style, llama ? "[1] and []" : "[] and []")),
-                      HasSubstr("take the two flags out")));
+                      HasSubstr("remove the two flags")));
   }
 }
 
