@@ -38,7 +38,7 @@ Result<void> check_named(const std::string& path) {
     if (fs::exists(clean / file, unused)) return {};
   if (clean.filename().string().starts_with("checkpoint-")) return {};
   return Error{ErrorKind::usage,
-               fmt::format("{} is no checkpoint: name a checkpoint-N{}", path, neighbours(clean))};
+               fmt::format("{} is not a checkpoint: name a checkpoint-N{}", path, neighbours(clean))};
 }
 
 }  // namespace tidepool

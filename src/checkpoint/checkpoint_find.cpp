@@ -52,14 +52,14 @@ constexpr std::string_view model_keys = "the model and train.precision", lora_ke
 
 Error other_run(const std::string& path, const std::string& difference, std::string_view keys) {
   return {ErrorKind::usage,
-          fmt::format("{} was trained otherwise: {}. Set {} as there, or choose another output.dir", path,
-                      difference, keys)};
+          fmt::format("{} was trained with other settings: {}. Set {} as there, or choose another output.dir",
+                      path, difference, keys)};
 }
 
 Error cannot_tell(const Error& error) {
   return {error.kind,
-          fmt::format("{}. Whether this checkpoint is good cannot be told: mend that and resume, or name "
-                      "an older one with --resume PATH",
+          fmt::format("{}. So this checkpoint cannot be verified: fix the cause and resume, or name "
+                      "an older checkpoint with --resume PATH",
                       error.message)};
 }
 

@@ -71,7 +71,7 @@ Result<SavedCheckpoint> CheckpointStore::save(const TrainerState& state, StateRe
     // Reports the first error. If the removal fails too, sweep() removes the directory at the next start.
     (void)files_->remove(temporary);
     return Error{saved.error().kind,
-                 fmt::format("checkpoint of step {} was not written, older ones are untouched: {}",
+                 fmt::format("checkpoint of step {} was not written, older checkpoints are untouched: {}",
                              state.step, saved.error().message)};
   }
   saved->path = path;

@@ -37,7 +37,7 @@ Result<void> must_be_new(const std::string& out) {
   std::error_code unused;
   if (!fs::exists(fs::symlink_status(out, unused))) return {};
   return Error{ErrorKind::usage,
-               fmt::format("{} is there already: name a directory that is not, or move it away", out)};
+               fmt::format("{} exists already: name a new directory, or move this one away", out)};
 }
 
 // Error if config.json has no model_type, which every tool needs, such as an empty file.
@@ -47,7 +47,7 @@ Result<void> check_model_type(const std::string& text, const std::string& path) 
   if (type != nullptr && type->is_string()) return {};
   return Error{
       ErrorKind::bad_input,
-      fmt::format("{}: says no model_type, so no tool could open the model: fetch the file anew from "
+      fmt::format("{}: has no model_type, so no tool could open the model: fetch the file again from "
                   "where the model came from",
                   path)};
 }
@@ -140,7 +140,7 @@ Result<void> ModelExport::check_shards() const {
     if (!all || *all == model_->files().size()) continue;
     return Error{
         ErrorKind::bad_input,
-        fmt::format("{}/{}: names {} files, and {} says that there are {}: fetch the index anew from "
+        fmt::format("{}/{}: names {} files, but {} says that there are {}: fetch the index again from "
                     "where the model came from",
                     source_, weights_index_file, model_->files().size(), name, *all)};
   }
@@ -164,7 +164,7 @@ Result<void> ModelExport::list_tensors() {
       if (options_.dtype && !whole_number) item.to = dtypes[static_cast<u32>(*options_.dtype)];
       if ((item.changed || item.to != t.dtype) && !is_float_weight(t.dtype))
         return Error{ErrorKind::bad_input,
-                     fmt::format("{}: tensor {} is {}, and only F32, BF16 and F16 are converted",
+                     fmt::format("{}: tensor {} is {}, but only F32, BF16 and F16 are converted",
                                  file->path(), t.name, name(t.dtype))};
       written.push_back({.name = t.name, .dtype = item.to, .shape = t.shape});
       items_.push_back(std::move(item));
@@ -219,9 +219,10 @@ Result<void> ModelExport::check_weights(const TensorHashes& hashes) const {
   if (options_.weights_xxh3.empty() || hashes.text() == options_.weights_xxh3) return {};
   return Error{
       ErrorKind::bad_input,
-      fmt::format("{}: the weights are not those that the adapters were trained beside (XXH3 is {}, and "
-                  "{} then): a file was changed or damaged; put that model back",
-                  source_, hashes.text(), options_.weights_xxh3)};
+      fmt::format(
+          "{}: the weights differ from the base model that the adapters were trained for (XXH3 is {}, "
+          "was {}): a file was changed or damaged; restore that model",
+          source_, hashes.text(), options_.weights_xxh3)};
 }
 
 Result<void> ModelExport::write_all(const std::string& directory, Files& files,

@@ -78,7 +78,7 @@ Result<FoundWeights> find_weights(const std::string& run_dir, Bytes buffer) {
   }
   return Error{
       ErrorKind::io,
-      fmt::format("{}: its run rotates checkpoints away faster than they can be read; name one of them, "
+      fmt::format("{}: its run rotates checkpoints away faster than they can be read; name one checkpoint, "
                   "or raise output.save_total_limit",
                   run_dir)};
 }
@@ -87,7 +87,7 @@ Error none_is_good(const std::string& run_dir, const std::vector<SteppedOver>& s
   std::string text = fmt::format("no checkpoint in {} is good:", run_dir);
   for (const SteppedOver& s : stepped_over) text += fmt::format("\n  {}: {}", s.path, s.reason);
   return {ErrorKind::corrupt_checkpoint,
-          text + "\nNothing was changed. Put a good copy back, or train anew in another output.dir"};
+          text + "\nNothing was changed. Restore a good copy, or train again in another output.dir"};
 }
 
 }  // namespace tidepool

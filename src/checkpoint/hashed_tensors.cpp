@@ -30,7 +30,8 @@ Result<HashedTensors> HashedTensors::open(const std::string& directory, const st
 Result<void> HashedTensors::read(const SafetensorsModel::Location& at, u64 begin, std::span<std::byte> out) {
   Progress& progress = files_.at(at.file);
   if (at.tensor->begin + begin != progress.next)
-    return damaged(*at.file, fmt::format("tensor {} is not where it was written", at.tensor->name));
+    return damaged(*at.file,
+                   fmt::format("tensor {} is not at the offset where it was written", at.tensor->name));
   TRY(at.file->read(*at.tensor, begin, out));
   progress.hash.update(out);
   progress.next += out.size();

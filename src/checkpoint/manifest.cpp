@@ -67,9 +67,10 @@ Result<void> check_manifest_version(const std::string& directory) {
   if (!there || *there == version) return {};
   return Error{
       ErrorKind::corrupt_checkpoint,
-      fmt::format("{}: is of version {} and sound, and this Tidepool reads version {}: use the Tidepool that "
-                  "wrote it",
-                  path, *there, version)};
+      fmt::format(
+          "{}: is undamaged, but of version {}, and this Tidepool reads version {}: use the Tidepool that "
+          "wrote it",
+          path, *there, version)};
 }
 
 Result<Manifest> read_manifest(const std::string& directory) {
@@ -84,7 +85,7 @@ Result<Manifest> read_manifest(const std::string& directory) {
   const std::optional<Manifest> manifest = parse(root);
   if (!manifest) {
     return Error{ErrorKind::corrupt_checkpoint,
-                 fmt::format("{}: is no manifest of version {}", path, version)};
+                 fmt::format("{}: is not a manifest of version {}", path, version)};
   }
   return *manifest;
 }

@@ -29,9 +29,10 @@ Fd open_past_the_cache(const std::string& path) {
 }
 
 Error came_back(const std::string& path, const std::string& how) {
-  return {ErrorKind::io,
-          fmt::format("{}: {} when it was read back: is the disk failing? See what the kernel says (dmesg)",
-                      path, how)};
+  return {
+      ErrorKind::io,
+      fmt::format("{}: {} when it was read back: the disk may be failing; see the kernel's messages (dmesg)",
+                  path, how)};
 }
 
 Result<void> read_file_back(const std::string& path, const ListedFile& listed, const Memory& memory) {
@@ -49,7 +50,7 @@ Result<void> read_file_back(const std::string& path, const ListedFile& listed, c
     if (at % piece_bytes != 0) break;  // end of file: O_DIRECT needs an aligned offset
   }
   if (at == listed.bytes && hash.digest() == listed.xxh3) return {};
-  return came_back(path, fmt::format("was {} bytes with XXH3 {}, and {} bytes with {} were written", at,
+  return came_back(path, fmt::format("was {} bytes with XXH3 {}, but {} bytes with {} were written", at,
                                      hash_text(hash.digest()), listed.bytes, hash_text(listed.xxh3)));
 }
 

@@ -178,7 +178,7 @@ Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view
   }
   if (f.fault.empty()) return s;
   return Error{ErrorKind::corrupt_checkpoint,
-               fmt::format("{}: {} is missing or not as expected", file_name, f.fault)};
+               fmt::format("{}: {} is missing or invalid", file_name, f.fault)};
 }
 
 Result<TrainerState> read_trainer_state(const std::string& directory) {

@@ -112,7 +112,7 @@ TEST_F(ResumeBranch, AModelOfAnotherSizeIsTrainedOtherwiseBeforeItDoesNotFit) {
     ASSERT_FALSE(report) << from;
     EXPECT_EQ(report.error().kind, ErrorKind::usage);
     EXPECT_THAT(report.error().message,
-                AllOf(HasSubstr("was trained otherwise: "), HasSubstr("n_embd is 64")));
+                AllOf(HasSubstr("was trained with other settings: "), HasSubstr("n_embd is 64")));
   }
   Config halves = config(6);
   halves.train.precision = Precision::bf16;

@@ -77,8 +77,8 @@ TEST_F(Export, ParsesWhatItCarriesAndRequiresAllFilesOfAnIndex) {
     EXPECT_THAT(names(), ElementsAre("source"));
   };
   refused("config.json", "", "not valid JSON at byte 0");
-  refused("config.json", "{}", "says no model_type");
-  refused("config.json", "[]", "says no model_type");
+  refused("config.json", "{}", "has no model_type");
+  refused("config.json", "[]", "has no model_type");
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"}) {
     const std::string good = test::read_file(source_ + "/" + name);
     refused(name, "", "not valid JSON");

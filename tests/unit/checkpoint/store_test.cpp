@@ -213,7 +213,7 @@ TEST_P(Checkpoint, a_manifest_names_files_beside_it_only) {
     write_text(newest.path + "/manifest.json", to_text(manifest));
     const auto found = store_->find_resumable().value();
     ASSERT_EQ(found.stepped_over.size(), 1u) << name;
-    EXPECT_THAT(found.stepped_over[0].reason, HasSubstr("manifest.json: is no manifest of version 1"));
+    EXPECT_THAT(found.stepped_over[0].reason, HasSubstr("manifest.json: is not a manifest of version 1"));
     expect_restores(*found.found, 1);
   }
 }
