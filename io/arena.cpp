@@ -67,7 +67,7 @@ Result<std::unique_ptr<Arena>> Arena::create(const ArenaOptions& options) {
   // The kernel may accept the advice and still give small pages. An arena smaller than a huge page gets none.
   if (options.huge_pages && options.bytes.value >= huge_page_bytes) {
     bool accepted = madvise(memory, options.bytes.value, MADV_HUGEPAGE) == 0;
-    say(accepted ? "huge pages asked for" : "no huge pages (kernel without transparent ones)");
+    say(accepted ? "huge pages requested" : "no huge pages (kernel without transparent ones)");
   }
   if (options.numa_bind) {
     if (std::string text = bind_to_local_nodes(arena->memory_, options.near); !text.empty()) say(text);
@@ -75,7 +75,8 @@ Result<std::unique_ptr<Arena>> Arena::create(const ArenaOptions& options) {
   if (options.prefault || options.poison) arena->prefault(options);
   if (options.lock && mlock(memory, options.bytes.value) != 0) {
     std::string why = explain_memlock(limits, options.bytes);
-    say(fmt::format("not locked: the kernel may swap it out ({})", why.empty() ? errno_text(errno) : why));
+    say(fmt::format("not locked: the kernel may swap the arena out ({})",
+                    why.empty() ? errno_text(errno) : why));
   }
   if (options.ledger != nullptr) options.ledger->take(options.name, options.bytes);
   arena->ledger_ = options.ledger;

@@ -64,7 +64,7 @@ class Arena {
   std::span<std::byte> memory() const { return memory_; }  // starts on a 2 MiB boundary
   std::byte* at(u64 offset) const { return memory_.data() + offset; }
   Bytes bytes() const { return Bytes{memory_.size()}; }
-  // "host: 2.00 GiB, huge pages asked for, bound to node 0": one line for people.
+  // "host: 2.00 GiB, huge pages requested, bound to node 0": one line for people.
   const std::string& describe() const { return describe_; }
 
  private:

@@ -57,7 +57,7 @@ Result<FileSystem> look_at_file_system(const std::string& dir) {
   FileSystem out{.dir = existing_parent(dir)};
   struct statfs status {};
   if (::statfs(out.dir.c_str(), &status) != 0)
-    return file_error("cannot look at the file system of", out.dir, errno);
+    return file_error("cannot examine the file system of", out.dir, errno);
   const u64 magic = static_cast<u64>(status.f_type);
   const Known known = known_as(magic);
   out.name = known.name;

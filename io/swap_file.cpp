@@ -45,10 +45,9 @@ Bytes taken(const std::string& path) {
 Result<void> refuse_memory_file_system(const std::string& dir) {
   TRY_ASSIGN(const FileSystem at, look_at_file_system(dir));
   if (!at.in_memory) return {};
-  return Error{ErrorKind::io,
-               fmt::format("the swap directory {} is on {}, which is memory, not a disk: point "
-                           "memory.swap_dir at a directory on an SSD",
-                           dir, at.name)};
+  return Error{ErrorKind::io, fmt::format("the swap directory {} is on {}, which is memory, not a disk: set "
+                                          "memory.swap_dir to a directory on an SSD",
+                                          dir, at.name)};
 }
 
 Result<void> check_file_size_limit(const std::string& dir, Bytes needed) {
@@ -68,8 +67,8 @@ Error no_space(const std::string& dir, Bytes needed, int error_number) {
   Bytes free{};
   if (statvfs(dir.c_str(), &info) == 0) free = {u64{info.f_bavail} * info.f_frsize};
   return {ErrorKind::io,
-          fmt::format("the swap directory {} needs {} and has {} free: {}. Free space there, point "
-                      "memory.swap_dir at a larger disk, or raise memory.host so that less is swapped.",
+          fmt::format("the swap directory {} needs {} but has {} free: {}. Free space there, set "
+                      "memory.swap_dir to a larger disk, or raise memory.host so that less is swapped.",
                       dir, format_bytes(needed), format_bytes(free), errno_text(error_number))};
 }
 
@@ -147,7 +146,7 @@ Result<void> SwapFile::lock_directory() {
                                          .remedy = "choose another memory.swap_dir"}));
   if (access(path_.c_str(), F_OK) != 0) return {};
   notes_.push_back(litter_note(dir_, taken(path_), lock_.last_holder()));
-  if (unlink(path_.c_str()) != 0) return file_error("cannot clear what a dead job left:", path_, errno);
+  if (unlink(path_.c_str()) != 0) return file_error("cannot remove a dead job's file:", path_, errno);
   return {};
 }
 
@@ -161,7 +160,7 @@ Result<void> SwapFile::open_file() {
     notes_.push_back(
         fmt::format("WARNING: the file system of {} refuses O_DIRECT. Swapping goes through the page "
                     "cache: it takes memory beyond the budgets, and measured disk rates are not the "
-                    "disk's. Point memory.swap_dir at ext4, xfs or btrfs on an SSD.",
+                    "disk's. Set memory.swap_dir to a directory on ext4, xfs or btrfs on an SSD.",
                     dir_));
     fd_ = open(path_.c_str(), flags, 0600);
   }

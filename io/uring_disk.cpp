@@ -71,7 +71,7 @@ class UringDisk final : public Disk {
     std::unique_lock lock(mutex_);
     work_.wait(lock, [this] { return proven_.has_value(); });
     if (*proven_ == 0) return {};
-    return Error{ErrorKind::io, fmt::format("the kernel made an io_uring and refuses to run it: {}; allow "
+    return Error{ErrorKind::io, fmt::format("the kernel made an io_uring but refuses to run it: {}; allow "
                                             "io_uring_enter and io_uring_register in the seccomp profile",
                                             errno_text(*proven_))};
   }
