@@ -47,7 +47,7 @@ std::vector<std::string> measurement_notes(const RunReport& run) {
   if (speed > 0 && (speed < speed_kept || speed * speed_kept > 1))
     notes.push_back(
         fmt::format("The machine was {:.1f} times as {} after the last step as before the first: the "
-                    "prediction stands for "
+                    "prediction is for "
                     "the speed before.",
                     speed > 1 ? speed : 1 / speed, speed > 1 ? "fast" : "slow"));
   if (const Spread peak = peak_of(run); peak.known() && run.flops_per_second > peak.most)

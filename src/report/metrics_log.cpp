@@ -60,12 +60,12 @@ Result<void> read_line(std::string_view line, StepLog& log) {
   TRY_ASSIGN(const json::value v, parse_json(line, ErrorKind::bad_input, where));
   const json::value* step = v.is_object() ? v.get_object().if_contains("step") : nullptr;
   if (step == nullptr || !step->is_int64() || step->get_int64() < 0 || step->get_int64() > step_most)
-    return Error{ErrorKind::bad_input, where + ": step is missing or not as expected"};
+    return Error{ErrorKind::bad_input, where + ": step is missing or invalid"};
   const json::object& o = v.get_object();
   for (const char* key : {"loss", "eval_loss"})
     if (!may_be_loss(number(o, key)))
       return Error{ErrorKind::bad_input,
-                   fmt::format("{}: {} {:g} can be no loss", where, key, number(o, key))};
+                   fmt::format("{}: {} {:g} cannot be a loss", where, key, number(o, key))};
   for (const auto& [key, most] : limits)
     if (const double d = number(o, key); d < 0 || d > most)
       return Error{ErrorKind::bad_input, fmt::format("{}: {}, {:g}, is not 0 to {:g}", where, key, d, most)};
@@ -105,7 +105,7 @@ Result<StepLog> read_step_metrics(const std::string& path) {
   }
   if (log.unreadable > 0 && log.unreadable == log.lines)
     return Error{ErrorKind::bad_input,
-                 fmt::format("{}, {}; no line of it can be read: remove it to make the page without it", path,
+                 fmt::format("{}, {}; no line can be read: remove the file to make the page without it", path,
                              log.first_fault)};
   return log;
 }

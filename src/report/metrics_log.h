@@ -49,7 +49,7 @@ struct StepLog {
   std::vector<EvalMetrics> evaluations;
   u64 lines = 0;
   u64 unreadable = 0;
-  std::string first_fault;  // "line 7: step is missing or not as expected"; empty: no fault
+  std::string first_fault;  // "line 7: step is missing or invalid"; empty: no fault
 };
 
 // Reads metrics.jsonl. A missing file gives an empty log.

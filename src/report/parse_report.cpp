@@ -109,7 +109,7 @@ class Object {
     if (v.is_null()) return std::numeric_limits<double>::quiet_NaN();
     const double d = v.is_number() ? v.to_number<double>() : -std::numeric_limits<double>::max();
     if (may_be_loss(d)) return d;
-    return wrong(&v, at, "can be no loss"), 0;
+    return wrong(&v, at, "cannot be a loss"), 0;
   }
   std::string text(const json::value* v, Place at) const {
     if (v != nullptr && v->is_string()) return std::string(std::string_view(v->get_string()));
@@ -226,7 +226,7 @@ Result<RunReport> parse_report(std::string_view text, std::string_view file_name
   std::string fault;
   RunReport report = read_fields(Object(&root, "", fault));
   if (fault.empty() && report.eval_steps.size() != report.eval_losses.size())
-    fault = fmt::format("'eval_steps' has {} and 'eval_losses' {}: one each is expected",
+    fault = fmt::format("'eval_steps' has {} entries, but 'eval_losses' {}: their numbers must be equal",
                         report.eval_steps.size(), report.eval_losses.size());
   if (fault.empty()) return report;
   return Error{ErrorKind::bad_input, fmt::format("{}: {}", file_name, fault)};

@@ -47,7 +47,7 @@ void RunLog::append(u64 step, const Result<void>& metrics, const Result<void>& e
 void RunLog::note(Kept& kept, u64 step, const Result<void>& written) {
   if (written || ++kept.lost > 1) return;
   kept.first_fault = written.error().message;
-  warnings_.push_back(fmt::format("{} may lack lines from step {} on: {} Training goes on", kept.name, step,
+  warnings_.push_back(fmt::format("{} may lack lines from step {} on: {} Training continues", kept.name, step,
                                   kept.first_fault));
 }
 

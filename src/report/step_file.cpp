@@ -186,7 +186,7 @@ std::string to_json(const StepFile& file) {
 Result<void> check_step_file(std::string_view text, std::string_view file_name) {
   TRY_ASSIGN(const json::value root, parse_json(text, ErrorKind::bad_input, file_name));
   const auto fault = [&](const std::string& key) {
-    return Error{ErrorKind::bad_input, fmt::format("{}: {} is missing or not as expected", file_name, key)};
+    return Error{ErrorKind::bad_input, fmt::format("{}: {} is missing or invalid", file_name, key)};
   };
   if (!root.is_object()) return fault("the object");
   const json::object& o = root.get_object();

@@ -105,17 +105,17 @@ constexpr int hopper = 90;
 std::string attention_note(const Config& config, const ModelGraph& graph) {
   std::string why(why_own_attention(graph));
   if (graph.batch.packed && !config.data.rows_are_shared)
-    why += "; data.train cannot be read from here, so set data.packing=false if it is tokens";
+    why += "; data.train cannot be read from here, so set data.packing=false if it holds tokens";
   if (why.empty() && !cuda::cudnn_attention_pays(attention_shape(graph), graph.activations, hopper))
     why = fmt::format("cuDNN's are used in 16 bits, for {} tokens and more, heads of up to {} in steps of 8",
                       cuda::cudnn_attention_tokens_min, cuda::cudnn_attention_head_size_max);
   if (!why.empty()) return "attention by our own kernels: " + why;
   if (trains(graph) &&
       cuda::cudnn_backward_slice(attention_shape(graph), attention_scratch(graph)).sequences == 0)
-    return "attention by cuDNN forward, where the GPU is a Hopper (compute capability 9), and by our own "
+    return "attention by cuDNN forward, if the GPU is a Hopper (compute capability 9), and by our own "
            "kernels "
            "backward: a sequence is too long for cuDNN's";
-  return "attention by cuDNN where the GPU is a Hopper (compute capability 9), else by our own kernels";
+  return "attention by cuDNN if the GPU is a Hopper (compute capability 9), else by our own kernels";
 }
 
 }  // namespace
@@ -165,7 +165,7 @@ PlanSummary summarize(const SummaryInput& in) {
     s.notes.push_back(fmt::format("checkpoints: {} each, up to {} at once in {}",
                                   bytes_text(checkpoint_bytes(graph)), kept, config.output.dir));
   s.notes.push_back(
-      fmt::format("host holds {} for disk transfers at rest and checkpoints, beside what passes",
+      fmt::format("host holds {} for disk transfers at rest and checkpoints, beside streamed content",
                   bytes_text(host_reserved())));
   if (const Bytes reserved = device_reserved(config); reserved.value > 0)
     s.notes.push_back(
@@ -174,12 +174,12 @@ PlanSummary summarize(const SummaryInput& in) {
   if (machine != nullptr && plan.precision == Precision::bf16 && lacks_bf16(*machine))
     s.notes.push_back(
         fmt::format("the GPU of {} has no bf16 (its device.bf16 is no faster than device.fp32), so training "
-                    "there refuses it: set train.precision=fp16",
+                    "on it fails: set train.precision=fp16",
                     machine->name));
   const Bytes beside = staging_beside_budgets(plan, device_memory_of(config));
   if (beside.value > 0)
     s.notes.push_back(
-        fmt::format("checkpoints take {} beside the budgets: at rest no arena has so much in one piece",
+        fmt::format("checkpoints take {} beside the budgets: at rest no arena has a free piece this large",
                     bytes_text(beside)));
   return s;
 }

@@ -232,9 +232,10 @@ Result<RunFiles> read_run(const std::string& run_dir) {
   if (::access((run_dir + "/report.json").c_str(), F_OK) != 0)
     return Error{
         ErrorKind::usage,
-        fmt::format("{} holds no report.json: it is written when a run ends or is stopped; a run that was "
-                    "killed gets one from 'tidepool train CONFIG --resume auto'",
-                    run_dir)};
+        fmt::format(
+            "{} holds no report.json, which is written when a run ends or is stopped; for a run that was "
+            "killed, 'tidepool train CONFIG --resume auto' writes it",
+            run_dir)};
   TRY_ASSIGN(RunReport report, read_report(run_dir));
   TRY_ASSIGN(RunFiles run, read_unfinished_run(run_dir, std::move(report), ""));
   const std::string step_path = run_dir + "/step.json";

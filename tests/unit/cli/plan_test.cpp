@@ -178,7 +178,7 @@ TEST(CliPlan, says_on_a_gpu_by_what_attention_is_made_and_why) {
     return in_one_line(r.out);
   };
   const auto fp16 = "train.precision=fp16", fp32 = "train.precision=fp32";
-  EXPECT_THAT(said(llama, {data, fp16}), HasSubstr("attention by cuDNN where the GPU"));
+  EXPECT_THAT(said(llama, {data, fp16}), HasSubstr("attention by cuDNN if the GPU"));
   EXPECT_THAT(said(llama, {data, fp32}), HasSubstr("our own kernels: cuDNN's are used in 16"));
   EXPECT_THAT(said(llama, {"data.train=gone", fp16}),
               AllOf(HasSubstr("several documents"), HasSubstr("data.train cannot be read from here")));

@@ -171,7 +171,7 @@ TEST_F(CliReport, no_loss_is_below_zero) {
   RunReport r = read_report(run()).value();
   r.losses[1] = -1e308;
   ASSERT_TRUE(write_report(run(), r));
-  expect_bad_input(report({run()}), "report.json: losses[1], -1e+308, can be no loss");
+  expect_bad_input(report({run()}), "report.json: losses[1], -1e+308, cannot be a loss");
 }
 
 TEST_F(CliReport, missing_metrics_are_told_and_no_fault) {
@@ -211,8 +211,8 @@ TEST_F(CliReport, values_that_no_run_has_are_refused_by_key) {
           "train_seconds, -0.5, must be a number from 0 to 1e+11");
   refused("\"exposed_seconds\": {", "\"exposed_seconds\": {\"h2d\": -1", "exposed_seconds.h2d, -1, must be");
   refused("\"each_step_seconds\": [", "\"each_step_seconds\": [1, -2", "each_step_seconds[1], -2, must be");
-  refused("\"eval_steps\": []", "\"eval_steps\": [1]", "'eval_steps' has 1 and 'eval_losses' 0");
-  refused("\"losses\": [", "\"losses\": [[],", "losses[0], [...], can be no loss");
+  refused("\"eval_steps\": []", "\"eval_steps\": [1]", "'eval_steps' has 1 entries, but 'eval_losses' 0");
+  refused("\"losses\": [", "\"losses\": [[],", "losses[0], [...], cannot be a loss");
   refused("\"links\": {", "\"links\": 7, \"x\": {", "links must be an object");
   refused("\"model\": \"", "\"model\": 1, \"x\": \"", "model, 1, must be a text");
 }

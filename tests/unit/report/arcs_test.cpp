@@ -109,7 +109,7 @@ TEST(StepFile, names_what_is_wrong) {
   EXPECT_THAT(message("{\"format\": 9}"), HasSubstr("format 9 is of another version"));
   std::string shorter = good;
   shorter.replace(shorter.find("\"lane\":["), 10, "\"lane\":[");
-  EXPECT_THAT(message(shorter), HasSubstr("is missing or not as expected"));
+  EXPECT_THAT(message(shorter), HasSubstr("is missing or invalid"));
   EXPECT_EQ(check_step_file("{", "x").error().kind, ErrorKind::bad_input);
 }
 

@@ -1,4 +1,4 @@
-// Chart: what all charts share: round numbers on axes, a canvas of the right density, and the list of who is drawn.
+// Parts that all charts share: round numbers on axes, a canvas of the right density, and the list of drawn charts.
 
 // About `count` round values that cover [low, high].
 function ticks(low, high, count) {
@@ -22,8 +22,8 @@ function byteTicks(high, count) {
 const charts = {
   expected: 0,
   drawn: 0,
-  // A figure that is drawn into when it has a width, again when that changes, and with each theme. A chart that
-  // fails says so in its place, and does not take the page with it.
+  // Makes a figure and draws its chart: when the figure first has a width, when the width changes, and when the
+  // theme changes. A chart that fails shows the error in its place; the rest of the page stays.
   figure(name, caption, draw, label) {
     const area = el('div', { class: 'area' });
     const node = el('figure', { class: 'card', 'data-chart': name, 'aria-label': label || name },
@@ -81,7 +81,7 @@ function canvasIn(area, width, height, label) {
   return { canvas, pen };
 }
 
-// A step that is shorter than what the axis covers ends at a line, and not in an empty stretch that may mean rest.
+// If a step is shorter than the axis, a line marks its end: an empty stretch would look like idle time.
 function stepEnd(pen, x, length, top, bottom, right) {
   if (x(length) >= right - 0.5) return;
   pen.fillStyle = theme.color('--faint');

@@ -1,4 +1,4 @@
-// Elements and texts. Nothing here knows what a run is.
+// Elements and texts, independent of runs.
 
 function fill(node, attributes, children) {
   for (const [key, value] of Object.entries(attributes || {})) {
@@ -18,7 +18,7 @@ const svg = (tag, attributes, ...children) =>
 const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
 const finite = (x) => typeof x === 'number' && Number.isFinite(x);
 
-// ---- Quantities, three significant digits; "–" for what is not known.
+// ---- Quantities, three significant digits; "–" if unknown.
 const text = {
   digits(x) {
     if (!finite(x)) return '–';
@@ -62,7 +62,7 @@ const text = {
   rate: (bytes, seconds) => (seconds > 0 ? `${text.digits(bytes / seconds / 1e9)} GB/s` : '–'),
 };
 
-// ---- The tooltip: follows the pointer, or stands beside what has the focus.
+// ---- The tooltip: follows the pointer, or stands beside the element with the focus.
 const tip = {
   show(lines, x, y) {
     const node = document.getElementById('tip');

@@ -27,7 +27,7 @@ function summary(series, options) {
   return ys.length ? `from ${options.format(ys[0])} to ${options.format(ys[ys.length - 1])}` : 'nothing';
 }
 
-// Range of the values in view; a few outliers of a long curve may leave the picture when `robust`.
+// Range of the values in view; if `robust`, a few outliers of a long curve may lie outside.
 function heights(options, state) {
   const ys = options.series.flatMap((s) =>
     s.points.filter((p) => s.dash || (p[0] >= state.from && p[0] <= state.to)).map((p) => p[1])).filter(finite);
@@ -72,7 +72,7 @@ function drawLines(area, width, options, state, full, again) {
   if (state.cursor !== null && focused) showCursor(options, state, draw, node.getBoundingClientRect());
 }
 
-// Ends of epochs as lines with their number where there is room for it, checkpoints as marks on the axis.
+// Ends of epochs as lines, with their number if there is room, checkpoints as marks on the axis.
 function marksOf(marks, state, d) {
   const seen = marks.filter((m) => m.step >= state.from && m.step <= state.to), out = [];
   let free = d.left;

@@ -1,7 +1,7 @@
-// Each chunk's life: a row per chunk, a strip per tier, full while the chunk is there. The selected one in words.
+// Each chunk's life: a row per chunk, a strip per tier, full while the chunk is there. Describes the selected chunk in words.
 
 const livesRowsMax = 300;  // a taller canvas is more than browsers allow
-const livesHeightPrinted = 640;  // CSS pixels: a page with its heading, for paper does not scroll
+const livesHeightPrinted = 640;  // CSS pixels: a page with its heading, because paper does not scroll
 
 function lives(run, view, two) {
   const step = run.step, chunks = step.data.chunks, arcs = step.data.arcs;

@@ -5,8 +5,8 @@ function section(id, title, why, ...content) {
 }
 const paired = (curve, map) => curve.step.map((s, i) => [s, curve.value[i] === null ? NaN : map ? map(curve.value[i]) : curve.value[i]]);
 
-// The mean of `width` points around each, as many before as after it, so that it does not lag; near an end of as
-// many as both sides have.
+// Moving mean of `width` points, as many before a point as after it, so that the mean does not lag. Near an end,
+// of as many points as both sides have.
 function runningMean(points, width) {
   const sums = [0], counts = [0];
   for (const [, v] of points) {
@@ -20,7 +20,7 @@ function runningMean(points, width) {
 }
 const meanWidth = (points) => 2 * clamp(Math.round(points / 60), 2, 50) + 1;
 
-// Epochs that ended and checkpoints that are kept, of one run; of two it would be a thicket.
+// Marks of ended epochs and kept checkpoints. Only for one run: the marks of two runs would be too many.
 function marksOfRun(run) {
   const perEpoch = run.report.steps_per_epoch, last = run.lastStep, marks = [];
   const shown = perEpoch > 0 ? Math.floor(last / perEpoch) : 0, every = Math.max(1, Math.ceil(shown / 40));
@@ -139,7 +139,7 @@ function build() {
   const main = document.getElementById('main');
   main.append(tiles(runs));
   if (runs.length > 1) main.append(section('comparison', 'Side by side', '', comparison(runs)));
-  // Each part on its own: one that meets something odd must not take the others with it.
+  // Draws each part separately: a failure in one part must not stop the others.
   const atItsEnd = ended(runs) ? [() => stepSections(runs), () => movementSections(runs)] : [];
   for (const part of [() => lossSection(runs), () => speedSection(runs), ...atItsEnd]) {
     try {

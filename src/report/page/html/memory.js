@@ -1,6 +1,6 @@
 // Memory of a tier over the step, stacked by kind, against the budget, on the clock of the timeline.
 
-// { times: [t], sums: [[bytes by look]] } : after times[i] it is sums[i].
+// { times: [t], sums: [[bytes by look]] } : from times[i] on, the bytes are sums[i].
 function occupancy(step, place) {
   const arcs = step.data.arcs, chunks = step.data.chunks, changes = [];
   const looks = kindLooks.length, start = new Array(looks).fill(0), length = step.clock.length_us * 1e-6;
@@ -36,7 +36,7 @@ function at(use, t) {
 
 function memoryChart(run, place, view, two) {
   const step = run.step, tier = step.data.places[place], use = occupancy(step, place);
-  // The budget of an open-ended disk is what the report says was free.
+  // A disk without a limit: its budget is the free space that the report states.
   const budget = Math.min(tier.budget_bytes, (run.report.tiers[tier.tier] || {}).budget_bytes || Infinity);
   const most = use.sums.reduce((a, b) => Math.max(a, total(b)), 0), peak = Math.max(most, tier.planned_peak_bytes);
   const shown = budget <= peak * 2.5, top = (shown ? Math.max(budget, peak) : peak) * 1.08 || 1;

@@ -1,9 +1,10 @@
-// A run as the charts want it: ops with titles and times folded onto one step, arcs as stretches of time.
+// A run in the form that the charts need: ops with titles and times folded onto one step, arcs as stretches of time.
 
 const collective = (kind) => kind === 'all_gather' || kind === 'reduce_scatter';
 const movement = (kind) => kind === 'copy' || kind === 'read' || kind === 'write';
 
-// The step repeats: what ran before its beginning or after its end is what the neighbours run within it.
+// The step repeats: time before its beginning or after its end is folded into it, where the neighbouring steps
+// run the same op.
 function folded(begin, end, length) {
   const span = Math.min(end - begin, length);
   const from = begin - Math.floor(begin / length) * length;
@@ -17,7 +18,7 @@ class StepModel {
     this.operandsBegin = new Uint32Array(this.ops + 1);
     for (let i = 0; i < this.ops; ++i) this.operandsBegin[i + 1] = this.operandsBegin[i] + data.ops.operands[i];
     this.times = ['predicted', 'measured'].filter((name) => data[name] && data[name].started_us.length === this.ops);
-    // Memory and lives are drawn over what happened, or else over what was expected.
+    // Memory and lives are drawn over measured times, or else over predicted times.
     this.clock = data[this.times.includes('measured') ? 'measured' : this.times[0]];
   }
   kind(op) { return this.data.op_kinds[this.data.ops.kind[op]]; }
@@ -95,7 +96,7 @@ class Run {
     if (this.step && this.step.times.length === 0) this.step = null;
     this.tooLarge = data.step && data.step.ops.kind.length === 0 ? data.step.ops_in_all : 0;
   }
-  // With several devices what they give each other is one more link, of which no least is known.
+  // With several devices, transfers between them are one more link, without a known lower bound.
   get links() { return this.report.comm ? { ...this.report.links, collectives: this.report.comm } : this.report.links; }
   get lastStep() { return this.report.resumed_from_step + this.report.steps; }
   get lastLoss() { const v = this.curves.loss.value; return v.length ? v[v.length - 1] : NaN; }
@@ -105,7 +106,7 @@ class Run {
     const r = this.report;
     return r.predicted_step_seconds > 0 && r.step_seconds > 0 && !this.predictionDoubt ? r.predicted_step_seconds / r.step_seconds - 1 : NaN;
   }
-  // As report/carried_text.cpp: no percentage that the measurements do not carry.
+  // As report/carried_text.cpp: no percentage if the measurements are not exact enough.
   get predictionDoubt() {
     const r = this.report, least = r.predicted_step_seconds_least, most = r.predicted_step_seconds_most;
     if (least > 0 && most > 1.1 * least) return `measured as ${text.seconds(least)} to ${text.seconds(most)}`;

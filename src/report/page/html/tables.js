@@ -22,7 +22,7 @@ function tiles(runs) {
     runs.length === 1 ? el('div', { class: 'aside' }, aside(runs[0])) : null)));
 }
 
-// Two numbers, and what the second is of the first.
+// Two numbers, and the second as a share of the first.
 function comparison(runs) {
   const [a, b] = runs, rows = [];
   const row = (name, of, show, better) => {
@@ -72,8 +72,8 @@ function causeTable(runs) {
     [cause === 'compute' ? 'compute itself' : cause, ...runs.flatMap((run) => cells(run, cause))]));
 }
 
-// Wear of a drive. If the machine file tells no endurance, 600 TB are assumed: what makers commonly
-// promise of 1 TB of a consumer drive.
+// Wear of a drive. If the machine file states no endurance, 600 TB are assumed, which is common for a consumer
+// drive of 1 TB.
 const enduranceAssumed = 600e12;
 const terabytes = (bytes) => (bytes < 1e16 ? `${Number((bytes / 1e12).toPrecision(4))} TB` : `${Number((bytes / 1e15).toPrecision(4))} PB`);
 
@@ -116,7 +116,7 @@ function factsOf(run) {
     version: r.version, commit: r.commit || 'not known', ...r.machine };
 }
 
-// A table of texts by name; of two runs what differs stands first and is marked.
+// A table of texts by name; for two runs, different values stand first and are marked.
 function textTable(runs, of) {
   const values = runs.map(of), names = [...new Set(values.flatMap((v) => Object.keys(v)))];
   const rows = names.map((name) => {

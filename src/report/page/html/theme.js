@@ -1,4 +1,4 @@
-// Light and dark: what the system prefers until the button says otherwise; paper is light.
+// Light and dark theme: the system's preference until the button changes it; paper is light.
 
 const theme = {
   listeners: [],
@@ -14,13 +14,13 @@ const theme = {
     document.documentElement.dataset.theme = theme.name();
     for (const listener of theme.listeners) listener();
   },
-  // The page may lie where nothing can be stored; it then forgets the choice.
+  // If the browser can store nothing for this page, the choice is forgotten.
   start() {
     try { theme.chosen = localStorage.getItem('tidepool-theme'); } catch (refused) { /* as above */ }
     const asked = new URLSearchParams(location.search).get('theme');
     if (asked === 'light' || asked === 'dark') theme.chosen = asked;
     theme.dark.addEventListener('change', theme.apply);
-    // On paper charts are as wide as it is, not as the window was.
+    // On paper, charts are as wide as the paper, not as the window was.
     const print = (on) => {
       theme.printing = on;
       document.documentElement.classList.toggle('printing', on);
@@ -39,7 +39,7 @@ const theme = {
   color: (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim(),
 };
 
-// One meaning, one colour, on the whole page: kinds of chunks, ops and what waits for them, tiers.
+// One meaning, one colour, on the whole page: kinds of chunks, ops and waits for them, tiers.
 const kindLooks = [
   { name: 'param', color: '--m-param', kinds: ['param'] },
   { name: 'master', color: '--m-master', kinds: ['master', 'master_low'] },

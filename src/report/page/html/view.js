@@ -1,4 +1,4 @@
-// The stretch of the step that timeline, memory and lives show, all the same: who zooms one zooms all.
+// The visible stretch of the step, shared by timeline, memory and lives: zooming one zooms all.
 
 class View {
   constructor(length) {
