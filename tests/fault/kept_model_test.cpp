@@ -131,7 +131,7 @@ TEST_F(KeptModel, ALinkThatLeadsOutOfTheModelDirectoryIsRefused) {
   EXPECT_EQ(refused.error().kind, ErrorKind::bad_input);
   EXPECT_THAT(refused.error().message,
               AllOf(HasSubstr(model_ + "/vocab.txt: is a link to "), HasSubstr("/secret, outside"),
-                    HasSubstr("put a copy of the file in its place")));
+                    HasSubstr("replace the link by a copy of the file")));
   EXPECT_FALSE(fs::exists(kept_ + "/vocab.txt"));
   fs::remove(model_ + "/vocab.txt");
   fs::create_directory(dir_ / "templates");

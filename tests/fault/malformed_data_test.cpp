@@ -119,7 +119,7 @@ TEST_P(MalformedHeldOutData, IsRefused) {
 constexpr const char* chat = "t.jinja";
 const BadFile templates[] = {
     {"template_not_utf8", chat, "\xff", "byte 0", "not UTF-8"},
-    {"template_block_open", chat, "\n{% for m in messages %}", "t.jinja:2", "{% endfor %} must stand"},
+    {"template_block_open", chat, "\n{% for m in messages %}", "t.jinja:2", "{% endfor %} is missing"},
     {"template_tag_open", chat, "{{ a", "t.jinja:1", "never closed"},
     {"template_end_of_nothing", chat, "{% endfor %}", "t.jinja:1", "'endfor'"},
     {"template_import", chat, "{% import \"x\" %}", "t.jinja:1", "'import'"},

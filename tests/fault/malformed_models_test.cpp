@@ -49,11 +49,10 @@ const BadFile safetensors_files[] = {
      "limit 100000000"},
     {"header_of_nothing", st, with_length(""), "byte 0", "not valid JSON"},
     {"half_a_header", st, with_length("{\"a\":"), "byte 5", "incomplete"},
-    {"list_for_a_header", st, with_length("[]"), "byte", "a list where none may be"},
-    {"depth", st, with_length(std::string(100'000, '[')), "byte", "a list where none may be"},
+    {"list_for_a_header", st, with_length("[]"), "byte", "an unexpected list"},
+    {"depth", st, with_length(std::string(100'000, '[')), "byte", "an unexpected list"},
     {"name_not_utf8", st, with_length("{\"\xff\":1}"), "byte 2", "not valid JSON"},
-    {"number_in_metadata", st, with_length(R"({"__metadata__":{"a":1}})"), "byte",
-     "a number where none may be"},
+    {"number_in_metadata", st, with_length(R"({"__metadata__":{"a":1}})"), "byte", "an unexpected number"},
     {"twice", st, with_length("{" + tensor("[4]", "[0,4]") + "," + tensor("[4]", "[0,4]") + "}", "1234"),
      "\"a\"", "appears twice"},
     {"no_dtype", st, with_length(R"({"a":{"shape":[4],"data_offsets":[0,4]}})", "1234"), "tensor a",
@@ -74,7 +73,7 @@ const BadFile safetensors_files[] = {
     {"followed_by_more", st, weights() + "x", "42432 bytes", "followed by something else"},
     {"tensor_missing", st, weights_with("model.norm.weight", "model.nurm.weight"), "tensor model.norm.weight",
      "has no tensor"},
-    {"other_shape", st, weights_with("[53,24]", "[24,53]"), "model.embed_tokens.weight", "wants [53, 24]"},
+    {"other_shape", st, weights_with("[53,24]", "[24,53]"), "model.embed_tokens.weight", "needs [53, 24]"},
     {"integers", st, weights_with("\"F32\"", "\"I32\""), "tensor", "must be F32, BF16 or F16"},
     {"git_lfs_pointer", st, lfs_pointer, "of 135 bytes", "is a Git LFS pointer"},
     {"not_a_number", st, weights().substr(0, weights().size() - 4) + std::string("\0\0\xc0\x7f", 4), "tensor",
@@ -100,7 +99,7 @@ const BadFile index_files[] = {
     {"index_shard_missing", index_file, "{\"weight_map\":{\"a\":\"none.safetensors\"}}", "none.safetensors",
      "cannot open"},
     {"index_tensor_elsewhere", index_file, "{\"weight_map\":{\"zzz\":\"shard.safetensors\"}}", "tensor zzz",
-     "is not in it"},
+     "is missing"},
     {"index_leaves_out", index_file, "{\"weight_map\":{\"model.norm.weight\":\"shard.safetensors\"}}",
      "tensor", "not listed"},
 };
@@ -224,7 +223,7 @@ TEST(ModelDirectory, WithoutSafetensorsIsRefusedBeforeAnythingIsMade) {
                        place.train_model());
   place.write("model/pytorch_model.bin", "PK");
   place.expect_refusal(
-      {"pickled", "model", "", "pytorch_model.bin", "have transformers write them as safetensors"},
+      {"pickled", "model", "", "pytorch_model.bin", "write them as safetensors with transformers"},
       place.train_model());
   EXPECT_FALSE(std::filesystem::exists(place / "run"));
 }

@@ -126,7 +126,7 @@ Result<AdapterConfig> read_adapter_config(const std::string& directory, ErrorKin
   if (!alpha || !std::isfinite(*alpha)) return fault("lora_alpha: must be a number");
   if (const std::string key = refused_setting(o); !key.empty())
     return fault(fmt::format(
-        "{}: is set, and only plain LoRA is merged; merge this adapter with PEFT's merge_and_unload", key));
+        "{}: is set, but only plain LoRA is merged; merge this adapter with PEFT's merge_and_unload", key));
   Result<AdapterTargets> targets = parse_adapter_targets(o);
   if (!targets) return fault(targets.error().message);
   const bool rslora = flag_of(o, "use_rslora");

@@ -44,7 +44,7 @@ Result<std::vector<u64>> layers_of(const json::object& o) {
   std::vector<u64> out;
   for (const json::value& layer : v->is_array() ? v->get_array() : one) {
     if (!layer.is_int64() || layer.get_int64() < 0)
-      return fault("layers_to_transform: must be the number of a layer, or a list of them");
+      return fault("layers_to_transform: must be a layer's number, or a list of layers' numbers");
     out.push_back(static_cast<u64>(layer.get_int64()));
   }
   return out;

@@ -50,7 +50,7 @@ Result<std::unique_ptr<AdapterMerge>> AdapterMerge::open(const std::string& dire
   out->config_path_ = directory + "/" + adapter_config_file;
   if (out->config_.targets.none())
     return out->wrong_config(
-        "target_modules: names nothing; name the modules there that have adapters, such as [q_proj, v_proj]");
+        "target_modules: names no module; name the modules that have adapters, such as [q_proj, v_proj]");
   const SafetensorsFile& file = *out->file_;
   for (const StoredTensor& t : file.tensors()) {
     const bool is_a = t.name.ends_with(a_suffix), is_b = t.name.ends_with(b_suffix);
@@ -59,14 +59,13 @@ Result<std::unique_ptr<AdapterMerge>> AdapterMerge::open(const std::string& dire
                    "is neither lora_A nor lora_B of a linear layer; merge this adapter with PEFT");
     const std::string stem = t.name.substr(0, t.name.size() - a_suffix.size());
     if (file.find(stem + std::string(is_a ? b_suffix : a_suffix)) == nullptr)
-      return wrong(file, t.name,
-                   fmt::format("stands alone: there is no {}{}", stem, is_a ? b_suffix : a_suffix));
+      return wrong(file, t.name, fmt::format("has no counterpart {}{}", stem, is_a ? b_suffix : a_suffix));
     const u64 rank = t.shape.size() == 2 ? t.shape[is_a ? 0 : 1] : 0;
     if (rank != out->config_.r)
       return wrong(file, t.name,
-                   fmt::format("is {}, and {} says r={}", shape_of(t), adapter_config_file, out->config_.r));
+                   fmt::format("is {}, but {} says r={}", shape_of(t), adapter_config_file, out->config_.r));
     if (t.dtype != Dtype::f32 && t.dtype != Dtype::bf16 && t.dtype != Dtype::f16)
-      return wrong(file, t.name, fmt::format("is {}, weights must be F32, BF16 or F16", name(t.dtype)));
+      return wrong(file, t.name, fmt::format("is {}, but weights must be F32, BF16 or F16", name(t.dtype)));
     TRY(out->check_target(t, stem));
     out->stems_.insert(stem);
   }
@@ -86,8 +85,8 @@ Result<void> AdapterMerge::check_target(const StoredTensor& t, std::string_view 
   return wrong(
       *file_, t.name,
       fmt::format(
-          "is of no module that {} has adapters for (target_modules: {}): PEFT would leave it out; correct "
-          "the config, or take the tensor out",
+          "belongs to no module that {} targets (target_modules: {}): PEFT would ignore the tensor; correct "
+          "the config, or remove the tensor",
           config_path_, targets_text(config_.targets)));
 }
 
@@ -102,8 +101,8 @@ Result<void> AdapterMerge::check(std::string_view tensor) const {
       return Error{
           ErrorKind::bad_input,
           fmt::format(
-              "{}: holds nothing for {}, which {} has adapters for (target_modules: {}): part of it is "
-              "missing; bring the whole file, or correct the config",
+              "{}: holds no tensor for {}, which {} targets (target_modules: {}): part of the file is "
+              "missing; fetch the whole file, or correct the config",
               file_->path(), tensor, config_path_, targets_text(config_.targets))};
   }
   return {};
@@ -198,7 +197,7 @@ Result<void> AdapterMerge::finish() const {
   for (const std::string& stem : stems_)
     if (!seen_.contains(stem))
       return wrong(*file_, stem + std::string(a_suffix),
-                   "is for a tensor that the model has not: is it another model's adapter?");
+                   "is for a tensor that the model does not have: this may be another model's adapter");
   return {};
 }
 

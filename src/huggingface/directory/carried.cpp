@@ -48,7 +48,7 @@ Result<Source> open_source(const std::string& path) {
   struct stat st {};
   if (!out.fd || ::fstat(out.fd.get(), &st) != 0)
     return Error{ErrorKind::io, fmt::format("{}: cannot open: {}", path, errno_text(errno))};
-  if (!S_ISREG(st.st_mode)) return Error{ErrorKind::io, fmt::format("{}: is no regular file", path)};
+  if (!S_ISREG(st.st_mode)) return Error{ErrorKind::io, fmt::format("{}: is not a regular file", path)};
   out.bytes = static_cast<u64>(st.st_size);
   out.mode = st.st_mode & 0777;
   return out;
@@ -95,10 +95,9 @@ Result<ListedFile> write_as(Files& files, const std::string& directory, const st
   TRY(stream(out, file, buffer));
   TRY_ASSIGN(ListedFile entry, out.finish());
   if (file.xxh3 && *file.xxh3 != entry.xxh3)
-    return Error{
-        ErrorKind::corrupt_checkpoint,
-        fmt::format("{}: XXH3 is {} and was {}: the file was changed or damaged since the run kept it",
-                    file.path, hash_text(entry.xxh3), hash_text(*file.xxh3))};
+    return Error{ErrorKind::corrupt_checkpoint,
+                 fmt::format("{}: XXH3 is {}, was {}: the file was changed or damaged since the run kept it",
+                             file.path, hash_text(entry.xxh3), hash_text(*file.xxh3))};
   if (!folder.empty()) TRY(files.sync_directory(folder));
   return entry;
 }
@@ -131,7 +130,7 @@ Result<std::optional<CarriedFile>> carried_file(const std::string& directory, st
   if (!is_within(target, link_room(directory)))
     return Error{ErrorKind::bad_input,
                  fmt::format("{}: is a link to {}, outside of the model directory, and would be copied from "
-                             "there: put a copy of the file in its place, or remove the link",
+                             "there: replace the link by a copy of the file, or remove the link",
                              out.path, target.string())};
   TRY(open_input(out.path, ErrorKind::bad_input));  // refuses a Git LFS pointer
   if (target != fs::canonical(directory, unused) / name) out.path = target.string();

@@ -44,7 +44,7 @@ Result<std::vector<u32>> ids_of(const json::value& value, const std::string& pat
     if (id.is_null()) continue;
     if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > std::numeric_limits<i32>::max())
       return Error{ErrorKind::bad_input,
-                   fmt::format("{}: eos_token_id: must be the id of a token, or a list of them", path)};
+                   fmt::format("{}: eos_token_id: must be a token id, or a list of token ids", path)};
     ids.push_back(static_cast<u32>(id.get_int64()));
   }
   return ids;

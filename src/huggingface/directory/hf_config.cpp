@@ -176,8 +176,8 @@ class Reader {
     if (!taken && key.ends_with("rope_type"))
       return Error{taken.error().kind,
                    taken.error().message +
-                       "; a model of another kind cannot be trained here: take one whose "
-                       "positions are of these, such as the model that it was extended from"};
+                       "; a model with other positions cannot be trained here: use a model "
+                       "with one of these, such as the model that was extended"};
     return taken;
   }
 
@@ -188,7 +188,7 @@ class Reader {
     if (now == nullptr || old == nullptr || now->is_null() || old->is_null() || *now == *old) return {};
     return fault(
         fmt::format("{}.type", key),
-        fmt::format("is {}, and rope_type beside it {}; keep the one that the model was trained with",
+        fmt::format("is {}, but rope_type beside it is {}; keep the value that the model was trained with",
                     json_text(*old, JsonStyle::line), json_text(*now, JsonStyle::line)));
   }
 
@@ -381,15 +381,15 @@ Result<std::optional<Family>> family_of_directory(const std::string& directory) 
 
 Error adapters_are_no_model(const std::string& directory) {
   return {ErrorKind::usage,
-          fmt::format("{0} holds adapters (LoRA) and no model: merge them with `tidepool export {0} OUT` and "
-                      "name OUT, or go on with their run: its config, and --resume",
+          fmt::format("{0} holds adapters (LoRA) but no model: merge them with `tidepool export {0} OUT` and "
+                      "name OUT, or resume their run with its config and --resume",
                       directory)};
 }
 
 Error holds_no_config(const std::string& directory) {
   return {ErrorKind::bad_input,
-          fmt::format("{} holds no {}, which says what model its weights are of: copy it there from where "
-                      "they came from, or name another directory",
+          fmt::format("{} holds no {}, which describes the model of its weights: copy the file from where "
+                      "the weights came from, or name another directory",
                       directory, model_config_file)};
 }
 
@@ -411,7 +411,7 @@ Error run_is_no_model(const std::string& directory, const std::string& checkpoin
   const bool adapters = std::filesystem::exists(checkpoint + "/" + adapter_config_file, ignored);
   return {
       ErrorKind::usage,
-      fmt::format("{} is a run's directory and holds no {}: ", directory, model_config_file) +
+      fmt::format("{} is a run's directory, which holds no {}: ", directory, model_config_file) +
           (adapters ? fmt::format("its newest checkpoint holds adapters (LoRA); merge them with `tidepool "
                                   "export {} OUT` and name OUT",
                                   checkpoint)
@@ -424,7 +424,7 @@ Result<ModelConfig> read_model_directory(const std::string& directory) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(directory, ignored))
     return Error{ErrorKind::usage,
-                 fmt::format("'{}' is no directory; name one that holds a config.json and weights, "
+                 fmt::format("'{}' is not a directory; name one that holds a config.json and weights, "
                              "or write keys under 'model:', such as model_type",
                              directory)};
   const std::string path = directory + "/" + model_config_file;

@@ -63,7 +63,7 @@ u32 first_off_pattern(const LayerTypes& slide, const ModelConfig& config) {
   return layer;
 }
 
-// Sets the pattern of a family whose layers differ: every so many layers, one sees all tokens.
+// Sets sliding_window_pattern of a family whose layers differ.
 std::optional<ModelFault> read_pattern(const json::object& file, const std::optional<LayerTypes>& slide,
                                        ModelConfig& config) {
   if (auto fault = read_number(file, "sliding_window_pattern", 1, config.sliding_window_pattern))
@@ -77,7 +77,7 @@ std::optional<ModelFault> read_pattern(const json::object& file, const std::opti
   const u32 layer = first_off_pattern(*slide, config);
   if (layer == config.layers) return std::nullopt;
   return ModelFault{"layer_types", fmt::format("names {} for layer {}, against the pattern of the layers "
-                                               "before; {} must come every so many layers",
+                                               "before; {} must come at a fixed interval",
                                                (*slide)[layer] ? sliding : full, layer, full)};
 }
 
@@ -102,7 +102,7 @@ std::optional<ModelFault> read_window(const json::object& file, ModelConfig& con
   const bool used = use != nullptr && use->is_bool() && use->get_bool() && config.sliding_window != 0;
   if (slide && sliding_layers(*slide) > 0 && !used)
     return ModelFault{"layer_types",
-                      fmt::format("names {}, and there is no window: set use_sliding_window and "
+                      fmt::format("names {}, but there is no window: set use_sliding_window and "
                                   "sliding_window, or write {} for all layers",
                                   sliding, full)};
   u32 full_layers = full_layers_left_out;

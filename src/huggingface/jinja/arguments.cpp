@@ -6,11 +6,11 @@ namespace tidepool::jinja {
 
 Result<void> Arguments::check(std::initializer_list<std::string_view> known) const {
   if (places.size() > known.size())
-    return fault(fmt::format("{} arguments, at most {} are taken", places.size(), known.size()));
+    return fault(
+        fmt::format("{} arguments are given, but at most {} are allowed", places.size(), known.size()));
   for (const auto& [name, value] : names) {
     const auto found = std::ranges::find(known, name);
-    if (found == known.end())
-      return fault(fmt::format("there is no argument '{}' that Tidepool knows", name));
+    if (found == known.end()) return fault(fmt::format("argument '{}' is unknown", name));
     if (static_cast<size_t>(found - known.begin()) < places.size())
       return fault(fmt::format("argument '{}' is given twice", name));
   }

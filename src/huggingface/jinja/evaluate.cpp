@@ -62,7 +62,7 @@ Result<Value> range(const Arguments& a) {
 
 Result<Dict> dict_of(const Arguments& a) {
   Dict out;
-  if (a.places.size() > 1) return fault("at most one argument without a name is taken");
+  if (a.places.size() > 1) return fault("at most one argument without a name is allowed");
   if (!a.places.empty()) {
     if (!a.places[0].dict())
       return fault(fmt::format("must be given a mapping, not {}", type_name(a.places[0])));
@@ -86,7 +86,7 @@ Error at(u32 line, const Error& e) { return {e.kind, fmt::format("{}: {}", line,
 Result<void> Evaluator::spend(u32 line, u64 steps) {
   steps_ += steps;
   if (steps_ > steps_allowed_)
-    return at(line, fault("the template takes too many steps; does a loop in a loop go on and on?"));
+    return at(line, fault("the template takes too many steps; check its nested loops"));
   return {};
 }
 
@@ -97,8 +97,8 @@ Result<Value> Evaluator::eval(const Expr& e, const Scope& scope) {
                     e.kind != ExprKind::attribute && e.kind != ExprKind::item;
   if (made) TRY(spend(e.line, value.weight() / bytes_per_step));
   if (!value.fits() && (value.text() || value.list() || value.dict()))
-    return at(e.line,
-              fault(fmt::format("a {} becomes too large, or holds what cannot be held", type_name(value))));
+    return at(e.line, fault(fmt::format("a {} becomes too large, or holds a value that cannot be stored",
+                                        type_name(value))));
   return value;
 }
 
@@ -280,7 +280,7 @@ Result<Value> Evaluator::eval_method(const Expr& e, const Scope& scope) {
   TRY_ASSIGN(const Arguments given, arguments(e, 1, scope));
   if (!of.loop()) return at(e.line, call_method(of, e.text, given));
   if (e.text != "cycle" || given.places.empty())
-    return at(e.line, fault("of loop only cycle(...) can be called, with values"));
+    return at(e.line, fault("only loop.cycle(...) can be called, with values"));
   return given.places[of.loop()->at % given.places.size()];
 }
 
@@ -306,7 +306,7 @@ Result<Value> Evaluator::call_function(Function function, const Arguments& a) {
   TRY_ASSIGN(Dict values, dict_of(a));
   for (const auto& [name, value] : values.entries()) {
     if (value.depth() >= Value::never_inside)
-      return fault(fmt::format("namespace: a {} cannot be kept in one", type_name(value)));
+      return fault(fmt::format("a {} cannot be stored in a namespace", type_name(value)));
   }
   return Value(std::make_shared<Namespace>(Namespace{std::move(values)}));
 }

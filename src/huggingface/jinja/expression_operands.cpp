@@ -15,7 +15,7 @@ namespace tidepool::jinja {
 namespace {
 
 std::string unknown(std::string_view what, std::string_view name, std::span<const std::string_view> known) {
-  return fmt::format("the {} '{}' is outside of the Jinja that chat templates may use here{}", what, name,
+  return fmt::format("the {} '{}' is outside of the Jinja that Tidepool supports{}", what, name,
                      did_you_mean(name, known));
 }
 
@@ -148,7 +148,7 @@ Result<ExprPtr> ExpressionParser::subscript(ExprPtr value) {
     TRY_ASSIGN(bounds[colons], choice(true));
   }
   tokens_.take();
-  if (colons == 0 && !bounds[0]) return tokens_.fault("[] names no item");
+  if (colons == 0 && !bounds[0]) return tokens_.fault("[] needs an index");
   add(*out, std::move(value), std::move(bounds[0]));
   if (colons == 0) return out;
   out->kind = ExprKind::slice;
@@ -161,7 +161,7 @@ Result<ExprPtr> ExpressionParser::call(ExprPtr callee) {
     callee->kind = ExprKind::call;
     if (callee->text == "caller" || callee->text == "super" || callee->text == "self")
       return tokens_.fault(
-          fmt::format("'{}()' is outside of the Jinja that chat templates may use here", callee->text));
+          fmt::format("'{}()' is outside of the Jinja that Tidepool supports", callee->text));
     if (!function_named(callee->text)) called_.push_back({callee->text, callee->line});
   } else if (callee->kind == ExprKind::attribute) {
     callee->kind = ExprKind::method;
@@ -181,8 +181,7 @@ Result<ExprPtr> ExpressionParser::call(ExprPtr callee) {
 Result<void> ExpressionParser::arguments(Expr& into) {
   while (!tokens_.is_symbol(")")) {
     if (tokens_.is_symbol("*") || tokens_.is_symbol("**"))
-      return tokens_.fault(
-          "arguments with * or ** are outside of the Jinja that chat templates may use here");
+      return tokens_.fault("arguments with * or ** are outside of the Jinja that Tidepool supports");
     if (tokens_.is(TokenKind::name) && tokens_.after().kind == TokenKind::symbol &&
         tokens_.after().text == "=") {
       std::string name = tokens_.take().text;
@@ -192,7 +191,7 @@ Result<void> ExpressionParser::arguments(Expr& into) {
       into.keywords.push_back({std::move(name), std::move(value)});
     } else {
       if (!into.keywords.empty())
-        return tokens_.fault("an argument without a name stands behind one with a name");
+        return tokens_.fault("an argument without a name follows an argument with a name");
       TRY_ASSIGN(ExprPtr value, choice(true));
       add(into, std::move(value));
     }

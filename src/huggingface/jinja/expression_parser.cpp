@@ -23,9 +23,7 @@ class DepthGuard {
   u32& depth_;
 };
 
-Error ExpressionParser::too_high() const {
-  return tokens_.fault("an expression has too many parts in each other");
-}
+Error ExpressionParser::too_high() const { return tokens_.fault("an expression is nested too deeply"); }
 
 ExprPtr ExpressionParser::make(ExprKind kind, std::string text) const {
   auto out = std::make_unique<Expr>();
@@ -175,7 +173,7 @@ Result<ExprPtr> ExpressionParser::product() {
 Result<ExprPtr> ExpressionParser::power() {
   TRY_ASSIGN(ExprPtr left, sign(true));
   if (tokens_.is_symbol("**"))
-    return tokens_.fault("powers (**) are outside of the Jinja that chat templates may use here");
+    return tokens_.fault("powers (**) are outside of the Jinja that Tidepool supports");
   return left;
 }
 

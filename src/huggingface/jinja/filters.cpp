@@ -69,14 +69,14 @@ Result<Value> tojson(const Value& v, const Arguments& a) {
   TRY(a.check({"ensure_ascii", "indent", "separators", "sort_keys"}));
   JsonLook look{.ascii = a.truth_or(0, "ensure_ascii", false), .sorted = a.truth_or(3, "sort_keys", false)};
   if (const Value* separators = a.get(2, "separators"); separators && !separators->is_none())
-    return fault("separators of tojson are outside of the Jinja that chat templates may use here");
+    return fault("separators of tojson are outside of the Jinja that Tidepool supports");
   if (const Value* indent = a.get(1, "indent"); indent && indent->text()) {
     look.indent = *indent->text();
   } else if (indent && !indent->is_none()) {
     TRY_ASSIGN(const i64 blanks, a.integer_or(1, "indent", 0));
     look.indent = std::string(static_cast<size_t>(std::clamp<i64>(blanks, 0, 17)), ' ');
   }
-  if (look.indent && look.indent->size() > 16) return fault("an indent of more than 16 makes no sense");
+  if (look.indent && look.indent->size() > 16) return fault("an indent of more than 16 is not supported");
   TRY_ASSIGN(std::string text, to_json(v, look));
   return Value(std::move(text));
 }
@@ -111,12 +111,12 @@ Result<Value> replace(const Value& v, const Arguments& a) {
 Result<Value> first(const Value& v, const Arguments& a) {
   TRY(a.check({}));
   TRY_ASSIGN(const auto items, elements_of(v));
-  return items->empty() ? Value(Undefined{"there is no first item, for there is none"}) : items->front();
+  return items->empty() ? Value(Undefined{"there is no first item: the list is empty"}) : items->front();
 }
 Result<Value> last(const Value& v, const Arguments& a) {
   TRY(a.check({}));
   TRY_ASSIGN(const auto items, elements_of(v));
-  return items->empty() ? Value(Undefined{"there is no last item, for there is none"}) : items->back();
+  return items->empty() ? Value(Undefined{"there is no last item: the list is empty"}) : items->back();
 }
 Result<Value> list(const Value& v, const Arguments& a) {
   TRY(a.check({}));
@@ -239,7 +239,7 @@ Result<Value> map(const Value& v, const Arguments& a) {
     }
     return Value(std::move(out));
   }
-  if (a.places.empty()) return fault("the filter's name is missing; it stands first, as in map('upper')");
+  if (a.places.empty()) return fault("the filter's name is missing; give it first, as in map('upper')");
   TRY_ASSIGN(const std::string name, a.text(0, "filter"));
   Arguments rest{{a.places.begin() + 1, a.places.end()}, a.names};
   for (const Value& item : *items) {
@@ -427,8 +427,7 @@ Result<std::string> joined(const List& items, const std::string& between) {
 
 Result<Value> apply_filter(std::string_view name, const Value& v, const Arguments& a) {
   const auto found = filters().find(name);
-  if (found == filters().end())
-    return fault(fmt::format("there is no filter '{}' that Tidepool knows", name));
+  if (found == filters().end()) return fault(fmt::format("filter '{}' is unknown", name));
   Result<Value> made = found->second(v, a);
   if (made) return made;
   return fault(fmt::format("{}: {}", name, made.error().message));

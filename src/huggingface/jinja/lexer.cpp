@@ -145,7 +145,8 @@ class Lexer {
     const auto found =
         std::ranges::find_if(symbols, [&](std::string_view s) { return rest().starts_with(s); });
     if (found == symbols.end())
-      return fault(fmt::format("'{}' means nothing in a tag", c < 0x20 || c == 0x7f || (c & 0x80) ? '?' : c));
+      return fault(
+          fmt::format("'{}' has no meaning in a tag", c < 0x20 || c == 0x7f || (c & 0x80) ? '?' : c));
     if (*found == "(" || *found == "[" || *found == "{") open += c;
     if (*found == ")" || *found == "]" || *found == "}") {
       const char opener = c == ')' ? '(' : c == ']' ? '[' : '{';

@@ -12,7 +12,7 @@ namespace tidepool::jinja {
 namespace {
 
 Error no_method(const Value& v, std::string_view name) {
-  return fault(fmt::format("a {} has no method '{}' that Tidepool knows", type_name(v), name));
+  return fault(fmt::format("a {} has no method '{}' that Tidepool supports", type_name(v), name));
 }
 
 Value list_of(std::vector<std::string> parts) {

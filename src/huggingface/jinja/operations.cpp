@@ -111,12 +111,12 @@ Result<bool> contains(const Value& part, const Value& whole) {
   if (whole.text()) {
     if (part.is_undefined()) return undefined_fault(part);
     if (part.text()) return whole.text()->find(*part.text()) != std::string::npos;
-    return fault(fmt::format("'in' asks whether a text holds a {}", type_name(part)));
+    return fault(fmt::format("'in' cannot search a text for a {}", type_name(part)));
   }
   if (whole.dict()) return part.text() && whole.dict()->find(*part.text()) != nullptr;
   if (whole.list())
     return std::ranges::any_of(*whole.list(), [&](const Value& item) { return equal(item, part); });
-  return fault(fmt::format("'in' asks about a {}, which holds nothing", type_name(whole)));
+  return fault(fmt::format("'in' cannot search a {}", type_name(whole)));
 }
 
 Result<Value> loop_field(const Loop& loop, std::string_view name) {
@@ -174,7 +174,7 @@ Result<Value> slice_of(const Value& v, const Value* from, const Value* to, const
   for (const Value* bound : {from, to, step_value}) {
     if (bound && bound->is_undefined()) return undefined_fault(*bound);
     if (bound && !bound->is_none() && !bound->integer())
-      return fault(fmt::format("a slice is cut at integers, not at a {}", type_name(*bound)));
+      return fault(fmt::format("the bounds of a slice must be integers, not a {}", type_name(*bound)));
   }
   const auto given = [](const Value* bound) { return bound && bound->integer(); };
   const i64 step = given(step_value) ? *step_value->integer() : 1;
@@ -230,8 +230,7 @@ Result<Value> binary(std::string_view op, const Value& a, const Value& b) {
   }
   if (op == "*" && (a.text() || a.list()) && y && y->whole) return repeated(a, y->integer);
   if (op == "*" && (b.text() || b.list()) && x && x->whole) return repeated(b, x->integer);
-  if (op == "%" && a.text())
-    return fault("formatting with % is outside of the Jinja that chat templates may use here");
+  if (op == "%" && a.text()) return fault("formatting with % is outside of the Jinja that Tidepool supports");
   return fault(fmt::format("{} {} {} has no meaning", type_name(a), op, type_name(b)));
 }
 

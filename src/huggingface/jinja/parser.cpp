@@ -32,7 +32,7 @@ class StatementParser {
       if (!macros_.contains(name))
         return TokenReader::fault_in(
             line,
-            fmt::format("'{}' is called, and is neither a macro of this template nor one of the functions "
+            fmt::format("'{}' is called, but is neither a macro of this template nor one of the functions "
                         "raise_exception, strftime_now, range, namespace, dict",
                         name));
     }
@@ -54,7 +54,7 @@ class StatementParser {
   // `ends`, parses up to the end of the template.
   Result<Block> block(Names ends) {
     if (++depth_ > block_depth_max)
-      return tokens_.fault(fmt::format("blocks lie more than {} deep in each other", block_depth_max));
+      return tokens_.fault(fmt::format("blocks are nested more than {} deep", block_depth_max));
     Block out;
     while (!tokens_.is(TokenKind::end)) {
       const u32 line = tokens_.now().line;
@@ -79,7 +79,7 @@ class StatementParser {
       }
     }
     if (!ends.empty())
-      return tokens_.fault(fmt::format("the template ends where {{% {} %}} must stand", ends.back()));
+      return tokens_.fault(fmt::format("the template ends, but {{% {} %}} is missing", ends.back()));
     --depth_;
     return out;
   }
@@ -94,9 +94,9 @@ class StatementParser {
     if (name == "break" || name == "continue") return leave(line, name);
     if (std::ranges::find(foreign, name) != foreign.end())
       return TokenReader::fault_in(
-          line, fmt::format("the block '{}' is outside of the Jinja that chat templates may use here", name));
+          line, fmt::format("the block '{}' is outside of the Jinja that Tidepool supports", name));
     return TokenReader::fault_in(
-        line, fmt::format("the block '{}' is unknown, or ends nothing that was begun", name));
+        line, fmt::format("the block '{}' is unknown, or ends a block that was not begun", name));
   }
 
   Result<StmtPtr> condition(u32 line) {
@@ -107,7 +107,7 @@ class StatementParser {
     const u32 next_line = tokens_.now().line;
     if (tokens_.take_name("elif")) {
       if (++depth_ > block_depth_max)
-        return tokens_.fault(fmt::format("more than {} elif behind each other", block_depth_max));
+        return tokens_.fault(fmt::format("more than {} elif in a row", block_depth_max));
       TRY_ASSIGN(StmtPtr next, condition(next_line));
       --depth_;
       out->otherwise.push_back(std::move(next));
@@ -154,7 +154,7 @@ class StatementParser {
       TRY_ASSIGN(out->filter, expressions_.expression());
     }
     if (tokens_.is_name("recursive"))
-      return tokens_.fault("recursive loops are outside of the Jinja that chat templates may use here");
+      return tokens_.fault("recursive loops are outside of the Jinja that Tidepool supports");
     TRY(tokens_.expect_block_end());
     ++loops_;
     TRY_ASSIGN(out->body, block(std::array<std::string_view, 2>{"else", "endfor"}));
@@ -182,8 +182,7 @@ class StatementParser {
       return out;
     }
     if (tokens_.is_symbol("|"))
-      return tokens_.fault(
-          "a set block with a filter is outside of the Jinja that chat templates may use here");
+      return tokens_.fault("a set block with a filter is outside of the Jinja that Tidepool supports");
     if (out->kind != StmtKind::set || out->names.size() != 1) return tokens_.unexpected("'='");
     out->kind = StmtKind::set_block;
     TRY(tokens_.expect_block_end());
@@ -213,7 +212,7 @@ class StatementParser {
       if (tokens_.take_symbol("=")) {
         TRY_ASSIGN(preset, expressions_.expression());
       } else if (!out->defaults.empty() && out->defaults.back()) {
-        return tokens_.fault("an argument without a default stands behind one with a default");
+        return tokens_.fault("an argument without a default follows an argument with a default");
       }
       out->names.push_back(std::move(name));
       out->defaults.push_back(std::move(preset));
@@ -232,7 +231,7 @@ class StatementParser {
     if (captures_ > 0)
       return TokenReader::fault_in(line,
                                    "{% generation %} in a macro or a set block has no place in the result");
-    if (in_generation_) return TokenReader::fault_in(line, "{% generation %} in another one");
+    if (in_generation_) return TokenReader::fault_in(line, "{% generation %} inside {% generation %}");
     StmtPtr out = make(StmtKind::generation, line);
     has_generation_ = in_generation_ = true;
     TRY(tokens_.expect_block_end());
@@ -246,8 +245,7 @@ class StatementParser {
   }
 
   Result<StmtPtr> leave(u32 line, const std::string& name) {
-    if (loops_ == 0)
-      return TokenReader::fault_in(line, fmt::format("'{}' stands in no loop that it could end", name));
+    if (loops_ == 0) return TokenReader::fault_in(line, fmt::format("'{}' is outside of a loop", name));
     TRY(tokens_.expect_block_end());
     return make(name == "break" ? StmtKind::leave : StmtKind::again, line);
   }
@@ -263,8 +261,8 @@ class StatementParser {
 
 Result<Program> parse_template(std::string_view source) {
   if (source.size() > source_bytes_max)
-    return TokenReader::fault_in(
-        1, fmt::format("the template has {} bytes; at most {} make sense", source.size(), source_bytes_max));
+    return TokenReader::fault_in(1, fmt::format("the template has {} bytes; at most {} are supported",
+                                                source.size(), source_bytes_max));
   TRY_ASSIGN(std::vector<Token> tokens, tokenize_template(source));
   TokenReader reader(std::move(tokens));
   return StatementParser(reader).run();

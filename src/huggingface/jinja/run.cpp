@@ -87,10 +87,10 @@ Result<void> Evaluator::run_set(const Stmt& s, Scope& scope) {
   if (s.kind == StmtKind::set) return assign(s, value, scope);
   const Value* target = scope.find(s.names[0]);
   if (target == nullptr || !target->space())
-    return at(s.line, fault(fmt::format("'{}.{}' can be set only where '{}' is a namespace", s.names[0],
-                                        s.text, s.names[0])));
+    return at(s.line, fault(fmt::format("'{}.{}' can be set only if '{}' is a namespace", s.names[0], s.text,
+                                        s.names[0])));
   if (value.depth() >= Value::never_inside)
-    return at(s.line, fault(fmt::format("a {} cannot be kept in a namespace", type_name(value))));
+    return at(s.line, fault(fmt::format("a {} cannot be stored in a namespace", type_name(value))));
   target->space()->values.set(s.text, value);
   return {};
 }

@@ -48,7 +48,7 @@ class TokenReader {
     return {ErrorKind::bad_input, fmt::format("{}: {}", line, reason)};
   }
   Error unexpected(std::string_view wanted) const {
-    return fault(fmt::format("{} where {} must stand", describe(), wanted));
+    return fault(fmt::format("{} instead of {}", describe(), wanted));
   }
 
  private:

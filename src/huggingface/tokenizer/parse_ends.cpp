@@ -53,7 +53,7 @@ Result<void> read_template(const JsonNode& node, Frame& frame) {
     TRY_ASSIGN(const JsonNode sequence, piece.member("Sequence"));
     TRY_ASSIGN(const JsonNode which, sequence.member("id"));
     TRY_ASSIGN(const std::string name, which.text());
-    if (name != "A" || text) return which.error("must be A, and stand once");
+    if (name != "A" || text) return which.error("must be A, and occur once");
     text = true;
   }
   if (!text) return single.error("has no place for the text: a Sequence A is missing");
@@ -85,7 +85,7 @@ Result<std::unique_ptr<DecoderStep>> read_replace(const JsonNode& node, u64& gro
   TRY_ASSIGN(const JsonNode content_node, node.member("content"));
   TRY_ASSIGN(std::string content, content_node.text());
   if (pattern.regex && content.find('$') != std::string::npos)
-    return content_node.error("'$' in what replaces a Regex is not supported");
+    return content_node.error("'$' in the replacement of a Regex is not supported");
   TRY(check_rule_text(content_node, content));
   const size_t least = pattern.regex ? 1 : std::max<size_t>(pattern.text.size(), 1);
   growth *= std::max<u64>(div_up(content.size(), least), 1);
@@ -121,7 +121,7 @@ Result<std::unique_ptr<DecoderStep>> read_metaspace(const JsonNode& node) {
   TRY_ASSIGN(const bool prefix, node.flag_or("add_prefix_space", true));
   TRY_ASSIGN(const std::string scheme, node.text_or("prepend_scheme", prefix ? "always" : "never"));
   if (scheme != "always" && scheme != "first" && scheme != "never")
-    return node.error_at(".prepend_scheme", fmt::format("'{}' is none of never, first, always", scheme));
+    return node.error_at(".prepend_scheme", fmt::format("'{}' is not one of never, first, always", scheme));
   return decode_metaspace(std::move(replacement), scheme != "never");
 }
 

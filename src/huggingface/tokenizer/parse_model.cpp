@@ -23,9 +23,9 @@ Result<void> read_vocabulary(const JsonNode& node, Vocabulary& out) {
                            fmt::format("an id must be a whole number from 0 to {}", token_id_max));
     const u32 number = static_cast<u32>(id.get_int64());
     if (!out.add(token, number))
-      return node.error_at(fmt::format("['{}']", token),
-                           fmt::format("has the id {}, which is that of '{}' too; ids must differ", number,
-                                       out.spelling(number)));
+      return node.error_at(
+          fmt::format("['{}']", token),
+          fmt::format("has the id {}, which '{}' has, too; ids must differ", number, out.spelling(number)));
   }
   if (out.size() == 0) return node.error("is empty");
   return {};
@@ -127,7 +127,7 @@ Result<std::vector<AddedToken>> parse_added_tokens(const std::optional<JsonNode>
     TRY_ASSIGN(token.normalized, item.flag_or("normalized", !token.special));
     if (token.content.empty()) return content.error("must not be empty");
     if (seen.find(token.content) != none)
-      return content.error(fmt::format("'{}' stands twice", token.content));
+      return content.error(fmt::format("'{}' appears twice", token.content));
     seen.add(token.content, token.id);
     // The library ignores the file here: added tokens that are not in the vocabulary get the next free ids,
     // in order.

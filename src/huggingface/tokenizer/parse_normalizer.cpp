@@ -14,7 +14,7 @@ Result<void> read_replace(const JsonNode& node, ParsedNormalizer& out) {
   TRY_ASSIGN(std::string content, content_node.text());
   TRY(check_rule_text(content_node, content));
   if (pattern.regex && content.find('$') != std::string::npos)
-    return content_node.error("'$' in what replaces a Regex is not supported");
+    return content_node.error("'$' in the replacement of a Regex is not supported");
   if (pattern.regex || pattern.text != " " || content != low_line) out.only_spaces = false;
   out.only_nfc = false;
   return out.add(node, replace_matches(std::move(pattern.matcher), std::move(content)));
@@ -65,13 +65,13 @@ Result<void> ParsedNormalizer::add(const JsonNode& node, std::unique_ptr<Normali
 
 Result<void> check_rule_text(const JsonNode& node, std::string_view text) {
   if (text.size() <= rule_text_bytes_max) return {};
-  return node.error(fmt::format("puts {} bytes into a text; the most that a rule may is {}", text.size(),
-                                rule_text_bytes_max));
+  return node.error(
+      fmt::format("puts {} bytes into a text; a rule may put at most {}", text.size(), rule_text_bytes_max));
 }
 
 Result<void> check_rule_count(const JsonNode& node, size_t before) {
   if (before < rules_max) return {};
-  return node.error(fmt::format("is one rule too many: at most {} may follow each other", rules_max));
+  return node.error(fmt::format("is one rule too many: at most {} are supported", rules_max));
 }
 
 Result<ParsedNormalizer> parse_normalizer(const std::optional<JsonNode>& node) {

@@ -93,7 +93,7 @@ class Reader {
                                                        "MergedWithNext", "Contiguous"};
     const auto found = std::ranges::find(names, name);
     if (found == names.end())
-      return behavior_node.error(fmt::format("'{}' is none of {}", name, fmt::join(names, ", ")));
+      return behavior_node.error(fmt::format("'{}' is not one of {}", name, fmt::join(names, ", ")));
     const auto behavior = static_cast<Behavior>(found - names.begin());
     const bool known = pattern.regex && behavior == Behavior::isolated;
     know(known ? known_pattern(pattern.text) : KnownPattern::unknown);
@@ -119,7 +119,8 @@ class Reader {
     TRY_ASSIGN(const std::string name, scheme->text());
     constexpr std::array<std::string_view, 3> names = {"never", "first", "always"};
     const auto found = std::ranges::find(names, name);
-    if (found == names.end()) return scheme->error(fmt::format("'{}' is none of never, first, always", name));
+    if (found == names.end())
+      return scheme->error(fmt::format("'{}' is not one of never, first, always", name));
     if (older && !prefix && name != "never")
       return scheme->error("contradicts add_prefix_space, which is false; remove one of the two");
     return static_cast<Prepend>(found - names.begin());

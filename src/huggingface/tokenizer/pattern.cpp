@@ -78,7 +78,7 @@ class Translator {
   // RETURNS: the next character, and moves behind it.
   Result<char32_t> next_character() {
     const size_t bytes = character_bytes(source_[at_]);
-    if (at_ + bytes > source_.size()) return reason("what is not UTF-8");
+    if (at_ + bytes > source_.size()) return reason("text that is not UTF-8");
     const char32_t character = character_at(source_, at_);
     at_ += bytes;
     return character;
@@ -366,7 +366,7 @@ class Translator {
       emit("\\{");
       return literal('{');
     }
-    if (least.size() > 5 || most.size() > 5) return reason("so large a repetition");
+    if (least.size() > 5 || most.size() > 5) return reason("a repetition this large");
     if (peek() == '+' || peek() == '*' || peek() == '{') return reason("a quantifier of a quantifier");
     if (peek() == '?' && !comma) return reason("{n}?");
     emit(comma ? fmt::format("{{{},{}}}", least.empty() ? "0" : least, most) : fmt::format("{{{}}}", least));

@@ -39,8 +39,8 @@ std::string why_not_normal(Normalized done, const NormalState& state) {
     return fmt::format("the pattern of {} takes too many steps on this text; cut it into shorter documents",
                        state.culprit);
   return fmt::format(
-      "{} makes the text longer than {} times what it was: rules that lengthen each other's text "
-      "are refused; mend the tokenizer",
+      "{} makes the text more than {} times as long: rules that lengthen each other's text "
+      "are refused; fix the tokenizer",
       state.culprit, normal_growth_max);
 }
 
@@ -141,7 +141,8 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::parse(std::string_view text, const
   TRY(root.expect_keys({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                         "post_processor", "decoder", "model"}));
   TRY_ASSIGN(const std::string version, root.text_or("version", "1.0"));
-  if (version != "1.0") return root.error_at(".version", fmt::format("'{}' is not known; 1.0 is", version));
+  if (version != "1.0")
+    return root.error_at(".version", fmt::format("'{}' is not supported; only 1.0 is", version));
   TRY_ASSIGN(const JsonNode model_node, root.member("model"));
   TRY_ASSIGN(ParsedModel model, parse_model(model_node));
   TRY_ASSIGN(const auto normalizer_node, root.find("normalizer"));

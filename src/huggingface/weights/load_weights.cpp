@@ -39,13 +39,14 @@ Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const s
   }
   if (at.tensor->shape != t.shape) {
     return Error{ErrorKind::bad_input,
-                 fmt::format("{}: tensor {} is {}, the model's config wants {}", at.file->path(), t.name,
+                 fmt::format("{}: tensor {} is {}, but the model's config needs {}", at.file->path(), t.name,
                              shape_text(at.tensor->shape), shape_text(t.shape))};
   }
   const Dtype dtype = at.tensor->dtype;
   if (dtype != Dtype::f32 && dtype != Dtype::bf16 && dtype != Dtype::f16) {
-    return Error{ErrorKind::bad_input, fmt::format("{}: tensor {} is {}, weights must be F32, BF16 or F16",
-                                                   at.file->path(), t.name, name(dtype))};
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: tensor {} is {}, but weights must be F32, BF16 or F16", at.file->path(),
+                             t.name, name(dtype))};
   }
   return at;
 }
@@ -92,9 +93,9 @@ Result<void> check_tied_head(const SafetensorsModel& model, const ModelGraph& gr
     same = std::equal(one.begin(), one.begin() + i64(bytes), other.begin());
   }
   if (same) return {};
-  return Error{ErrorKind::bad_input, fmt::format("{}: tensor {} differs from {}, and config.json ties the "
+  return Error{ErrorKind::bad_input, fmt::format("{}: tensor {} differs from {}, but config.json ties the "
                                                  "two; set tie_word_embeddings to false there "
-                                                 "to keep both, or take the tensor out",
+                                                 "to keep both, or remove the tensor",
                                                  head.file->path(), head_name, embedding_name)};
 }
 

@@ -36,12 +36,12 @@ std::string other_weights(const std::string& directory) {
   if (const std::string shard = first_shard(directory); !shard.empty())
     return fmt::format(
         "{}: its weights are in several files, such as {}, and {}, which lists their tensors, is "
-        "missing: fetch it from where they came from",
+        "missing: fetch the index from where the weights came from",
         directory, shard, weights_index_file);
   if (has(directory, "pytorch_model.bin") || has(directory, "pytorch_model.bin.index.json"))
     return fmt::format(
-        "{}: its weights are in pytorch_model.bin, a format that can run programs and is not read here; "
-        "have transformers write them as safetensors, with save_pretrained(DIR)",
+        "{}: its weights are in pytorch_model.bin, a format that can run programs and is not read; "
+        "write them as safetensors with transformers, save_pretrained(DIR)",
         directory);
   return "";
 }

@@ -64,7 +64,7 @@ class HeaderHandler {
   bool on_document_end(json::error_code&) { return true; }
 
   bool on_object_begin(json::error_code& ec) {
-    if (in_array_ || depth_ == 2) return refuse(ec, "an object where none may be");
+    if (in_array_ || depth_ == 2) return refuse(ec, "an unexpected object");
     if (++depth_ == 2) begin_entry();
     return true;
   }
@@ -75,7 +75,7 @@ class HeaderHandler {
   bool on_array_begin(json::error_code& ec) {
     const bool wanted =
         depth_ == 2 && !in_metadata_ && !in_array_ && (key_ == "shape" || key_ == "data_offsets");
-    if (!wanted) return refuse(ec, "a list where none may be");
+    if (!wanted) return refuse(ec, "an unexpected list");
     in_array_ = true;
     numbers_.clear();
     return true;
@@ -110,7 +110,7 @@ class HeaderHandler {
     gather(s);
     const std::string text = std::exchange(text_, {});
     if (depth_ == 2 && in_metadata_) return true;
-    if (depth_ != 2 || in_array_ || key_ != "dtype") return refuse(ec, "a string where none may be");
+    if (depth_ != 2 || in_array_ || key_ != "dtype") return refuse(ec, "an unexpected string");
     const std::optional<Dtype> dtype = dtype_of(text);
     if (!dtype) return refuse(ec, fmt::format("unknown dtype \"{}\"", text));
     tensors.back().dtype = *dtype;
@@ -126,8 +126,8 @@ class HeaderHandler {
   bool on_double(double, json::string_view, json::error_code& ec) {
     return refuse(ec, "a number that is not a whole number of 64 bits");
   }
-  bool on_bool(bool, json::error_code& ec) { return refuse(ec, "a boolean where none may be"); }
-  bool on_null(json::error_code& ec) { return refuse(ec, "null where it may not be"); }
+  bool on_bool(bool, json::error_code& ec) { return refuse(ec, "an unexpected boolean"); }
+  bool on_null(json::error_code& ec) { return refuse(ec, "an unexpected null"); }
   bool on_comment_part(json::string_view, json::error_code&) { return true; }
   bool on_comment(json::string_view, json::error_code&) { return true; }
 
@@ -150,7 +150,7 @@ class HeaderHandler {
   }
 
   bool number(u64 n, json::error_code& ec) {
-    if (!in_array_) return refuse(ec, "a number where none may be");
+    if (!in_array_) return refuse(ec, "an unexpected number");
     if (numbers_.size() == dimensions_max) return refuse(ec, "more than 16 dimensions");
     numbers_.push_back(n);
     return true;
@@ -190,7 +190,7 @@ std::string ranges_fault(std::span<const StoredTensor> tensors, u64 buffer_bytes
     const std::optional<u64> bytes = bytes_of_shape(t);
     if (!bytes) return fmt::format("tensor {}: shape {} overflows 64 bits", t.name, shape_text(t.shape));
     if (*bytes != t.bytes()) {
-      return fmt::format("tensor {}: shape {} of {} needs {} bytes, data_offsets hold {}", t.name,
+      return fmt::format("tensor {}: shape {} of {} needs {} bytes, but data_offsets hold {}", t.name,
                          shape_text(t.shape), name(t.dtype), *bytes, t.bytes());
     }
     if (t.begin != at) {
@@ -200,7 +200,7 @@ std::string ranges_fault(std::span<const StoredTensor> tensors, u64 buffer_bytes
     at = t.end;
   }
   if (at == buffer_bytes) return {};
-  return fmt::format("the tensors need {} bytes, the file holds {}: it is {}", at, buffer_bytes,
+  return fmt::format("the tensors need {} bytes, but the file holds {}: the file is {}", at, buffer_bytes,
                      at > buffer_bytes ? "truncated" : "followed by something else");
 }
 

@@ -76,8 +76,8 @@ Result<void> SafetensorsModel::open_shards(const std::string& directory, const s
       files_.push_back(std::move(*fresh));
     }
     if (shard->find(tensor) == nullptr) {
-      return Error{error_kind, fmt::format("{}: tensor {} is not in it, though {} says so", shard->path(),
-                                           tensor, index_path)};
+      return Error{error_kind, fmt::format("{}: tensor {} is missing, although {} lists it here",
+                                           shard->path(), tensor, index_path)};
     }
   }
   // Refuses a tensor that is in two shards: the order of shards would decide which one counts.

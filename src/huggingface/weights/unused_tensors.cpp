@@ -43,7 +43,7 @@ std::vector<std::string> describe_unused(const std::string& directory, std::span
   std::vector<std::string> lines;
   if (!layers.empty())
     lines.push_back(fmt::format(
-        "{}: holds weights of {} layers, and {} is {}: the layers from {} on ({} tensors) are not used",
+        "{}: holds weights of {} layers, but {} is {}: the layers from {} on ({} tensors) are not used",
         directory, *layers.rbegin() + 1, key_names(model.family).layers, model.layers, *layers.begin(),
         tensors.size() - others.size()));
   if (others.size() == 1) lines.push_back(fmt::format("{}: tensor {} is not used", directory, others[0]));

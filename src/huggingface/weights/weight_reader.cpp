@@ -141,8 +141,8 @@ Result<void> WeightReader::fill(const Part& part, Buffer& buffer) const {
              read(source.at, part.begin * size, part.elements * size, buffer));
   if (const std::optional<u64> at = first_not_finite(dtype, raw))
     return Error{ErrorKind::bad_input,
-                 fmt::format("{}: tensor {} is NaN or infinite at element {}, and so would be all that is "
-                             "computed with it; take weights that are whole, such as an earlier checkpoint",
+                 fmt::format("{}: tensor {} is NaN or infinite at element {}, and so would be every value "
+                             "computed from it; use undamaged weights, such as an earlier checkpoint",
                              source.at.file->path(), source.at.tensor->name, part.begin + *at)};
   // Hashed before convert() overwrites the bytes.
   const u64 hash = hash_of(std::string_view(reinterpret_cast<const char*>(raw.data()), raw.size()));

@@ -148,7 +148,7 @@ TEST_F(OddWeights, Item9LayersThatConfigJsonDoesNotCountAreOneLine) {
   const std::string said = ::testing::internal::GetCapturedStdout();
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_THAT(said,
-              HasSubstr(model_ + ": holds weights of 3 layers, and num_hidden_layers is 1: the layers from "
+              HasSubstr(model_ + ": holds weights of 3 layers, but num_hidden_layers is 1: the layers from "
                                  "1 on (18 tensors) are not used"));
   EXPECT_EQ(said.find("model.layers."), said.npos);
 }
@@ -159,7 +159,7 @@ TEST_F(OddWeights, Item9OtherUnusedTensorsAreOneLine) {
   EXPECT_THAT(describe_unused("d", {}, model), ElementsAre());
   EXPECT_THAT(describe_unused("d", one, model), ElementsAre("d: tensor visual.a is not used"));
   EXPECT_THAT(describe_unused("d", many, model),
-              ElementsAre("d: holds weights of 8 layers, and num_hidden_layers is 3: the layers from 7 on (1 "
+              ElementsAre("d: holds weights of 8 layers, but num_hidden_layers is 3: the layers from 7 on (1 "
                           "tensors) are not used",
                           "d: 4 tensors are not used: a.1, a.2, a.3 ..."));
 }

@@ -49,7 +49,7 @@ TEST_F(OtherWeights, ShardsLackTheirIndex) {
   test::write_file(file("pytorch_model.bin"), "");
   expect_refused(AllOf(HasSubstr(model_ + ": its weights are in several files, such as "
                                           "model-00001-of-00002.safetensors"),
-                       HasSubstr("model.safetensors.index.json"), HasSubstr("fetch it")));
+                       HasSubstr("model.safetensors.index.json"), HasSubstr("fetch the index")));
 }
 
 TEST_F(OtherWeights, PickledOnesAreWrittenAnew) {

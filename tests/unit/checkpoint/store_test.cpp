@@ -322,7 +322,7 @@ TEST_P(Checkpoint, loads_as_weights_for_either_precision) {
   const ModelGraph wider = tiny_graph(GetParam(), 22);
   MemoryState never(wider);
   EXPECT_THAT(load_weights(saved.path, wider, never).error().message,
-              HasSubstr("tensor wte.weight is [61, 20], the model's config wants [61, 22]"));
+              HasSubstr("tensor wte.weight is [61, 20], but the model's config needs [61, 22]"));
 }
 
 TEST(CheckpointNames, are_one_to_one) {

@@ -141,7 +141,7 @@ TEST(ModelDirectory, StandsInThePlaceOfTheMap) {
 TEST(ModelDirectory, FaultsNameWhatIsWrong) {
   const auto missing = parse_config(with("model: /nowhere/at-all\n"), "c.yaml", {});
   EXPECT_EQ(missing.error().kind, ErrorKind::usage);
-  EXPECT_THAT(missing.error().message, HasSubstr("c.yaml:4: model: '/nowhere/at-all' is no directory"));
+  EXPECT_THAT(missing.error().message, HasSubstr("c.yaml:4: model: '/nowhere/at-all' is not a directory"));
   const std::string directory = test::family_directory("llama_tied");
   EXPECT_THAT(fault_of(with("model: {directory: " + directory + ", model_type: gpt2}")),
               HasSubstr("holds a llama model"));
@@ -154,7 +154,7 @@ TEST(ModelDirectory, WithoutAConfigSaysWhatItIsFor) {
   const test::ScratchDir scratch;
   const auto config = parse_config(with("model: " + scratch.path() + "\n"), "c.yaml", {});
   EXPECT_EQ(config.error().kind, ErrorKind::bad_input);
-  EXPECT_THAT(config.error().message, HasSubstr(scratch.path() + " holds no config.json, which says what"));
+  EXPECT_THAT(config.error().message, HasSubstr(scratch.path() + " holds no config.json, which describes"));
 }
 
 // Regression: the advice was to raise n_positions, for which there are no weights.
@@ -174,7 +174,7 @@ TEST(ModelDirectory, OfARunNamesItsNewestCheckpoint) {
     std::filesystem::create_directories(run + "/" + name);
   EXPECT_THAT(
       fault_of(with("model: " + run + "\n")),
-      HasSubstr("c.yaml:4: model: " + run + " is a run's directory and holds no config.json: name its " +
+      HasSubstr("c.yaml:4: model: " + run + " is a run's directory, which holds no config.json: name its " +
                 "newest checkpoint, " + run + "/checkpoint-10"));
   std::ofstream(run + "/checkpoint-10/adapter_config.json") << "{}";
   EXPECT_THAT(fault_of(with("model: " + run + "\n")),
@@ -239,8 +239,8 @@ TEST(HfConfig, RefusesTwoRopeTypesThatDiffer) {
     EXPECT_EQ(fault(R"("type": null, "rope_type": "linear")"), "no error");
     EXPECT_THAT(
         fault(R"("type": "linear", "rope_type": "default")"),
-        HasSubstr(fmt::format("{}.type: is \"linear\", and rope_type beside it \"default\"; keep", map)));
-    EXPECT_THAT(fault(R"("rope_type": "default", "type": "linear")"), HasSubstr("and rope_type beside it"));
+        HasSubstr(fmt::format("{}.type: is \"linear\", but rope_type beside it is \"default\"; keep", map)));
+    EXPECT_THAT(fault(R"("rope_type": "default", "type": "linear")"), HasSubstr("but rope_type beside it"));
   }
 }
 

@@ -253,7 +253,7 @@ TEST(ConfigParse, BrokenYamlNamesTheLine) {
   EXPECT_THAT(fault_of("model:\n  a: [1\n"), HasSubstr("c.yaml:"));
   EXPECT_THAT(fault_of("- 1\n"), HasSubstr("map of sections"));
   EXPECT_THAT(fault_of("train: gpt2\n"), HasSubstr("section 'train' must hold keys"));
-  EXPECT_THAT(fault_of("model: gpt2\n"), HasSubstr("c.yaml:1: model: 'gpt2' is no directory"));
+  EXPECT_THAT(fault_of("model: gpt2\n"), HasSubstr("c.yaml:1: model: 'gpt2' is not a directory"));
 }
 
 TEST(ConfigParse, MissingFile) {

@@ -65,7 +65,7 @@ TEST(SlidingWindow, Item10WhatIsNoWindowIsRefusedByName) {
   EXPECT_THAT(fault_of("mistral", R"(, "sliding_window": "512")"), HasSubstr("sliding_window: \"512\""));
   EXPECT_THAT(fault_of("qwen2", R"(, "sliding_window": 1e30)"), HasSubstr("sliding_window: "));
   EXPECT_THAT(fault_of("qwen2", R"(, "layer_types": ["sliding_attention"])"),
-              HasSubstr("layer_types: names sliding_attention, and there is no window"));
+              HasSubstr("layer_types: names sliding_attention, but there is no window"));
   EXPECT_THAT(fault_of("qwen3", R"(, "layer_types": ["linear_attention"])"),
               HasSubstr("layer_types: \"linear_attention\" is not supported"));
   EXPECT_THAT(fault_of("llama", R"(, "use_sliding_window": true)"), HasSubstr("use_sliding_window: 'true'"));

@@ -32,7 +32,7 @@ TEST(Jinja, WhatIsOutsideOfTheSubsetIsRefusedByNameAndLine) {
   EXPECT_THAT(error_of("{% for x in y recursive %}{% endfor %}"), HasSubstr("recursive loops are outside"));
   EXPECT_THAT(error_of("{{ f(*x) }}"), HasSubstr("arguments with * or ** are outside"));
   EXPECT_THAT(error_of("{{ 2 ** 3 }}"), HasSubstr("powers (**) are outside"));
-  EXPECT_THAT(error_of("{{ cycler(1) }}"), HasSubstr("'cycler' is called, and is neither a macro"));
+  EXPECT_THAT(error_of("{{ cycler(1) }}"), HasSubstr("'cycler' is called, but is neither a macro"));
   EXPECT_THAT(error_of("{% macro m() %}{% generation %}{% endgeneration %}{% endmacro %}"),
               HasSubstr("has no place in the result"));
 }
@@ -41,19 +41,19 @@ TEST(Jinja, MalformedTemplatesAreRefusedWithTheirLine) {
   EXPECT_THAT(error_of("a\n{{ x"), HasSubstr("t.jinja:2: a tag is never closed with }}"));
   EXPECT_THAT(error_of("{# x"), HasSubstr("t.jinja:1: a comment {# is never closed"));
   EXPECT_THAT(error_of("{{ 'x }}"), HasSubstr("a text that begins with ' is never closed"));
-  EXPECT_THAT(error_of("{% if x %}\n"), HasSubstr("ends where {% endif %} must stand"));
-  EXPECT_THAT(error_of("{% endif %}"), HasSubstr("'endif' is unknown, or ends nothing"));
+  EXPECT_THAT(error_of("{% if x %}\n"), HasSubstr("ends, but {% endif %} is missing"));
+  EXPECT_THAT(error_of("{% endif %}"), HasSubstr("'endif' is unknown, or ends a block"));
   EXPECT_THAT(error_of("{{ (1 }}"), HasSubstr("t.jinja:1: "));
   EXPECT_THAT(error_of("{{ 1 ] }}"), HasSubstr("']' closes nothing"));
   EXPECT_THAT(error_of("{{ 'a\\N{DASH}' }}"), HasSubstr("\\N"));
   EXPECT_THAT(error_of("{{ 1e5 }}"), HasSubstr("outside of what is supported"));
   EXPECT_THAT(error_of("{{ 99999999999999999999 }}"), HasSubstr("is too large"));
-  EXPECT_THAT(error_of("{% break %}"), HasSubstr("'break' stands in no loop"));
+  EXPECT_THAT(error_of("{% break %}"), HasSubstr("'break' is outside of a loop"));
   EXPECT_THAT(error_of("{% set loop = 1 %}"), HasSubstr("'loop' cannot be given a value"));
   EXPECT_THAT(error_of("\xff"), HasSubstr("t.jinja: not UTF-8 at byte 0"));
   EXPECT_THAT(error_of(std::string(200, '(')), HasSubstr("rendered: "));  // no tag: text
   EXPECT_THAT(error_of("{{ " + std::string(200, '(') + "1" + std::string(200, ')') + " }}"),
-              HasSubstr("too many parts in each other"));
+              HasSubstr("nested too deeply"));
 }
 
 TEST(Jinja, FaultsOfRenderingNameTheLine) {
@@ -63,7 +63,7 @@ TEST(Jinja, FaultsOfRenderingNameTheLine) {
   EXPECT_THAT(error_of("{{ 'a' + 1 }}"), HasSubstr("str + int has no meaning"));
   EXPECT_THAT(error_of("{{ 1 % 0 }}"), HasSubstr("division by zero"));
   EXPECT_THAT(error_of("{{ {'items': 1}.items }}"), HasSubstr("its key is written ['items']"));
-  EXPECT_THAT(error_of("{% set x.y = 1 %}"), HasSubstr("only where 'x' is a namespace"));
+  EXPECT_THAT(error_of("{% set x.y = 1 %}"), HasSubstr("only if 'x' is a namespace"));
   EXPECT_THAT(error_of("{{ nothing | tojson }}"), HasSubstr("has no JSON"));
 }
 
@@ -104,7 +104,7 @@ TEST(Jinja, TemplatesThatWouldNeverEndOrFillMemoryAreStopped) {
   EXPECT_THAT(error_of("{{ 'a' * 99999999999 }}"), HasSubstr("is too long"));
   EXPECT_THAT(error_of("{{ range(10000000) }}"), HasSubstr("more than 100000 numbers"));
   EXPECT_THAT(error_of("{% set n = namespace() %}{% set n.n = n %}"),
-              HasSubstr("cannot be kept in a namespace"));
+              HasSubstr("cannot be stored in a namespace"));
 }
 
 // Operations that walk through a value cost as many steps: 20,000 turns of `x in range(100000)` took 4.5 s.

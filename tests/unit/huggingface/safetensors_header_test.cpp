@@ -125,7 +125,7 @@ TEST(SafetensorsModel, follows_the_index) {
   EXPECT_FALSE((*good)->find("d"));
 
   EXPECT_THAT(open(R"({"a":"one.safetensors","b":"one.safetensors","c":"one.safetensors"})").error().message,
-              HasSubstr("tensor c is not in it"));
+              HasSubstr("tensor c is missing"));
   EXPECT_THAT(open(R"({"a":"one.safetensors","c":"two.safetensors"})").error().message,
               HasSubstr("tensor b is not listed"));
   EXPECT_THAT(open(R"({"a":"../one.safetensors"})").error().message, HasSubstr("tensor a"));

@@ -97,11 +97,11 @@ const auto bad_files = std::to_array<Bad>({
     {"pre_tokenizer", R"({"type":"Split","pattern":{"Regex":"\\bx"},"behavior":"Isolated","invert":false})",
      "pre_tokenizer.pattern.Regex", "\\b is not supported"},
     {"pre_tokenizer", R"({"type":"Split","pattern":{"Regex":"a"},"behavior":"Sideways","invert":false})",
-     "pre_tokenizer.behavior", "'Sideways' is none of"},
+     "pre_tokenizer.behavior", "'Sideways' is not one of"},
     {"pre_tokenizer", R"({"type":"Metaspace","replacement":"__"})", "pre_tokenizer.replacement",
      "one character"},
     {"pre_tokenizer", R"({"type":"Metaspace","replacement":"_","prepend_scheme":"last"})",
-     "pre_tokenizer.prepend_scheme", "none of"},
+     "pre_tokenizer.prepend_scheme", "not one of"},
     {"post_processor", R"({"type":"BertProcessing"})", "post_processor", "'BertProcessing'"},
     {"post_processor", R"({"type":"TemplateProcessing","single":[],"pair":[],"special_tokens":{}})",
      "post_processor.single", "Sequence A is missing"},
@@ -149,7 +149,7 @@ TEST(TokenizerRefusals, RulesThatWouldBlowUpATextAreNamed) {
   };
   for (const Case& c : {
            Case{"normalizer", R"({"type":"Prepend","prepend":")" + long_text + "\"}", "normalizer.prepend",
-                "puts 100000 bytes into a text; the most that a rule may is 1024"},
+                "puts 100000 bytes into a text; a rule may put at most 1024"},
            {"normalizer", R"({"type":"Replace","pattern":{"String":"a"},"content":")" + long_text + "\"}",
             "normalizer.content", "puts 100000 bytes"},
            {"normalizer", R"({"type":"Sequence","normalizers":)" + list_of(replace, 257) + "}",
@@ -179,7 +179,7 @@ TEST(TokenizerRefusals, RulesThatLengthenEachOthersTextAreNamedWhereTheyDo) {
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().kind, ErrorKind::bad_input);
   EXPECT_THAT(done.error().message,
-              HasSubstr("normalizer.normalizers[1] makes the text longer than 32 times"));
+              HasSubstr("normalizer.normalizers[1] makes the text more than 32 times as long"));
 }
 
 TEST(TokenizerRefusals, WhatIsNoJson) {

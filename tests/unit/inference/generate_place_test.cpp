@@ -41,7 +41,8 @@ TEST(GeneratePlace, WeightsWithoutAConfigLackThat) {
   std::filesystem::remove(model + "/config.json");
   const auto expect_refused = [&](const Error& error) {
     EXPECT_EQ(error.kind, ErrorKind::bad_input);
-    EXPECT_THAT(error.message, ::testing::HasSubstr(model + " holds no config.json, which says what model"));
+    EXPECT_THAT(error.message,
+                ::testing::HasSubstr(model + " holds no config.json, which describes the model"));
   };
   expect_refused(find_generate_place(model).error());
   expect_refused(find_export_source(model, "").error());

@@ -227,7 +227,7 @@ TEST_F(CarriedAlong, ANewRunRefusesWhatIsNotThereWhateverARunBeforeItKept) {
   const auto mistyped = load_config(dir_ / "c.yaml", {"model=" + (dir_ / "mistyped")});
   ASSERT_FALSE(mistyped);
   EXPECT_EQ(mistyped.error().kind, ErrorKind::usage);
-  EXPECT_THAT(mistyped.error().message, HasSubstr("'" + (dir_ / "mistyped") + "' is no directory"));
+  EXPECT_THAT(mistyped.error().message, HasSubstr("'" + (dir_ / "mistyped") + "' is not a directory"));
 }
 
 TEST_F(CarriedAlong, AResumedRunNamesATemplateThatItNeitherFindsNorKept) {

@@ -241,10 +241,10 @@ TEST_F(AdapterFiles, TensorsOfModulesThatAreNotNamedAreRefused) {
       message,
       HasSubstr(directory_ +
                 "/adapter_model.safetensors: tensor base_model.model.model.layers.1.mlp.up_proj.lora_"));
-  EXPECT_THAT(message, HasSubstr("is of no module that " + directory_ +
-                                 "/adapter_config.json has adapters for (target_modules: "));
+  EXPECT_THAT(message, HasSubstr("belongs to no module that " + directory_ +
+                                 "/adapter_config.json targets (target_modules: "));
   EXPECT_THAT(message_with("\"target_modules\": [", "\"unused\": ["),
-              HasSubstr("adapter_config.json: target_modules: names nothing"));
+              HasSubstr("adapter_config.json: target_modules: names no module"));
   EXPECT_THAT(message_with("\"target_modules\": [", "\"target_modules\": \"(\", \"unused\": ["),
               HasSubstr("adapter_config.json: the pattern '(' cannot be read"));
   EXPECT_EQ(message_with("\"target_modules\": [", "\"target_modules\": \".*_proj\", \"unused\": ["), "");
@@ -262,7 +262,7 @@ TEST_F(AdapterFiles, ModulesThatAreNamedAndHaveNoTensorsAreRefused) {
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().kind, ErrorKind::bad_input);
   EXPECT_THAT(model.error().message,
-              HasSubstr("adapter_model.safetensors: holds nothing for model.layers.2."));
+              HasSubstr("adapter_model.safetensors: holds no tensor for model.layers.2."));
   EXPECT_THAT(model.error().message, HasSubstr("(target_modules: .*_proj)"));
 }
 
@@ -278,7 +278,7 @@ TEST_F(AdapterFiles, AllLinearNamesTheLinearModulesOfTheFamily) {
   EXPECT_TRUE(check("", "model.layers.2.input_layernorm.weight"));
   EXPECT_TRUE(check("", "lm_head.weight"));
   EXPECT_THAT(check("", "model.layers.2.mlp.up_proj.weight").error().message,
-              HasSubstr("holds nothing for model.layers.2.mlp.up_proj.weight"));
+              HasSubstr("holds no tensor for model.layers.2.mlp.up_proj.weight"));
   EXPECT_TRUE(check(R"("exclude_modules": ".*\\.2\\..*",)", "model.layers.2.mlp.up_proj.weight"));
   EXPECT_TRUE(check(R"("layers_to_transform": [0, 1],)", "model.layers.2.mlp.up_proj.weight"));
 }

@@ -201,7 +201,7 @@ TEST_F(BaseModel, IsNotACheckpointOfAdapters) {
   stop_after_two();
   const std::string adapters = run_ + "/checkpoint-2";
   const std::string what = adapters +
-                           " holds adapters (LoRA) and no model: merge them with `tidepool export " +
+                           " holds adapters (LoRA) but no model: merge them with `tidepool export " +
                            adapters + " OUT`";
   const auto parsed = parse_config(
       "model: " + adapters + "\ndata: {train: x}\nmemory: {device: 1MiB, host: 1MiB}\n", "c.yaml", {});
