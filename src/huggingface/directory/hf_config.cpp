@@ -16,6 +16,7 @@
 #include "base/text/path_text.h"
 #include "config/foreign_keys.h"
 #include "config/schema.h"
+#include "huggingface/directory/hf_rope.h"
 #include "huggingface/directory/hf_window.h"
 
 namespace tidepool {
@@ -81,45 +82,6 @@ bool has_kind(const json::value& value, std::string_view wanted, std::string_vie
 
 constexpr std::array<const char*, 2> beside_rope = {"rope_theta", "partial_rotary_factor"};
 
-// Key of the map of angles of layers that see all tokens, and of those with a window, in rope_parameters of a
-// family whose layers differ.
-constexpr const char *global_rope = "full_attention", *local_rope = "sliding_attention";
-
-// Error: what is wrong with the map of layers with a window, whose angles are not scaled.
-std::optional<ModelFault> read_local_rope(const json::value& local, json::object& file) {
-  static constexpr std::string_view key = "rope_parameters.sliding_attention";
-  if (!local.is_object()) return ModelFault{key, "must be an object, such as {\"rope_type\": \"default\"}"};
-  for (const auto& [inner, value] : local.get_object()) {
-    const bool is_type = inner == "rope_type" || inner == "type";
-    if (inner == "rope_theta")
-      file["rope_local_base_freq"] = value;
-    else if (!value.is_null() && !(is_type && value == json::string_view(rope_type_names[0])))
-      return ModelFault{
-          key, fmt::format("has {} {}; layers with a window have angles of type {} only",
-                           std::string_view(inner), json_text(value, JsonStyle::line), rope_type_names[0])};
-  }
-  return std::nullopt;
-}
-
-// Rewrites rope_parameters with a map for each kind of layer into the keys of earlier versions: one map, and
-// rope_local_base_freq.
-std::optional<ModelFault> flatten_rope(Family family, json::object& file) {
-  const json::value* maps = file.if_contains("rope_parameters");
-  if (traits(family).window != WindowKind::by_layer || maps == nullptr || !maps->is_object())
-    return std::nullopt;
-  const json::object rope = maps->get_object();
-  if (!rope.contains(global_rope) && !rope.contains(local_rope)) return std::nullopt;
-  if (const json::value* local = rope.if_contains(local_rope); local != nullptr && !local->is_null())
-    if (auto fault = read_local_rope(*local, file)) return fault;
-  const json::value* global = rope.if_contains(global_rope);
-  file["rope_parameters"] = global != nullptr ? *global : json::value(nullptr);
-  // The map of the angles' scaling may lie beside, in rope_scaling; the base stays here.
-  if (global != nullptr && global->is_object())
-    if (const json::value* theta = global->get_object().if_contains("rope_theta"))
-      file["rope_theta"] = *theta;
-  return std::nullopt;
-}
-
 class Reader {
  public:
   Reader(Family family, ErrorKind kind, std::string_view file_name)
@@ -128,7 +90,7 @@ class Reader {
   }
 
   Result<ModelConfig> read(json::object object) {
-    if (const auto wrong = flatten_rope(family_, object)) return fault(wrong->key, wrong->reason);
+    if (const auto wrong = merge_rope_maps(family_, object)) return fault(wrong->key, wrong->reason);
     // Values within the map of rope parameters override the keys beside it.
     for (const char* key : beside_rope)
       if (const json::value* value = object.if_contains(key)) TRY(read_key(key, *value));
@@ -255,19 +217,6 @@ class Reader {
 
 constexpr std::array<const char*, precision_count> dtypes = {"float32", "bfloat16", "float16"};
 
-json::object rope_object(const ModelConfig& c) {
-  json::object o;
-  o["rope_type"] = json::string_view(rope_type_names[static_cast<u32>(c.rope.type)]);
-  if (c.rope.type != RopeType::plain) o["factor"] = c.rope.factor;
-  if (c.rope.type == RopeType::llama3) {
-    o["low_freq_factor"] = c.rope.low_freq_factor;
-    o["high_freq_factor"] = c.rope.high_freq_factor;
-    o["original_max_position_embeddings"] =
-        c.rope.original_positions != 0 ? c.rope.original_positions : c.positions;
-  }
-  return o;
-}
-
 // A key of config.json. The keys are written in this order; each family has some of them.
 struct WrittenKey {
   std::string_view key;
@@ -314,22 +263,6 @@ bool has_key(Family family, const WrittenKey& w) {
   for (const Field* field : find_fields("model", w.key))
     if (applies(*field, family)) return true;
   return w.always && is_demanded(family, w.key);
-}
-
-// Writes rope for both versions: transformers 5 reads rope_parameters, 4 reads rope_theta and rope_scaling.
-void write_rope(const ModelConfig& c, json::object& o) {
-  if (style(c.family).positions != PositionKind::rotary) return;
-  o["rope_theta"] = c.rope.theta;
-  json::object rope = rope_object(c);
-  o["rope_scaling"] = c.rope.type == RopeType::plain ? json::value(nullptr) : json::value(rope);
-  rope["rope_theta"] = c.rope.theta;
-  if (traits(c.family).partial_rotary_key) rope["partial_rotary_factor"] = c.rope.partial_factor;
-  if (traits(c.family).window == WindowKind::by_layer) {
-    const json::object local{{"rope_type", json::string_view(rope_type_names[0])},
-                             {"rope_theta", c.local_rope_theta}};
-    rope = {{global_rope, std::move(rope)}, {local_rope, local}};
-  }
-  o["rope_parameters"] = std::move(rope);
 }
 
 json::object object_of(const ModelConfig& c, Precision precision) {

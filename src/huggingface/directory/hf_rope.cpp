@@ -1,0 +1,81 @@
+#include "huggingface/directory/hf_rope.h"
+
+#include <fmt/format.h>
+
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+
+#include "base/json/text.h"
+
+namespace tidepool {
+namespace json = boost::json;
+namespace {
+
+// Keys of the two maps: angles of layers that see all tokens, and of layers with a window.
+constexpr const char *global_rope = "full_attention", *local_rope = "sliding_attention";
+
+// Reads the map of layers with a window, whose angles are not scaled.
+// RETURNS: a fault of the map, or none.
+std::optional<ModelFault> read_local_rope(const json::value& local, json::object& file) {
+  static constexpr std::string_view key = "rope_parameters.sliding_attention";
+  if (!local.is_object()) return ModelFault{key, "must be an object, such as {\"rope_type\": \"default\"}"};
+  for (const auto& [inner, value] : local.get_object()) {
+    const bool is_type = inner == "rope_type" || inner == "type";
+    if (inner == "rope_theta")
+      file["rope_local_base_freq"] = value;
+    else if (!value.is_null() && !(is_type && value == json::string_view(rope_type_names[0])))
+      return ModelFault{
+          key, fmt::format("has {} {}; layers with a window have angles of type {} only",
+                           std::string_view(inner), json_text(value, JsonStyle::line), rope_type_names[0])};
+  }
+  return std::nullopt;
+}
+
+json::object rope_object(const ModelConfig& c) {
+  json::object o;
+  o["rope_type"] = json::string_view(rope_type_names[static_cast<u32>(c.rope.type)]);
+  if (c.rope.type != RopeType::plain) o["factor"] = c.rope.factor;
+  if (c.rope.type == RopeType::llama3) {
+    o["low_freq_factor"] = c.rope.low_freq_factor;
+    o["high_freq_factor"] = c.rope.high_freq_factor;
+    o["original_max_position_embeddings"] =
+        c.rope.original_positions != 0 ? c.rope.original_positions : c.positions;
+  }
+  return o;
+}
+
+}  // namespace
+
+std::optional<ModelFault> merge_rope_maps(Family family, json::object& file) {
+  const json::value* maps = file.if_contains("rope_parameters");
+  if (traits(family).window != WindowKind::by_layer || maps == nullptr || !maps->is_object())
+    return std::nullopt;
+  const json::object rope = maps->get_object();
+  if (!rope.contains(global_rope) && !rope.contains(local_rope)) return std::nullopt;
+  if (const json::value* local = rope.if_contains(local_rope); local != nullptr && !local->is_null())
+    if (auto fault = read_local_rope(*local, file)) return fault;
+  const json::value* global = rope.if_contains(global_rope);
+  file["rope_parameters"] = global != nullptr ? *global : json::value(nullptr);
+  // transformers adds rope_scaling to this map, and keeps this map's base.
+  if (global != nullptr && global->is_object())
+    if (const json::value* theta = global->get_object().if_contains("rope_theta"))
+      file["rope_theta"] = *theta;
+  return std::nullopt;
+}
+
+void write_rope(const ModelConfig& c, json::object& o) {
+  if (style(c.family).positions != PositionKind::rotary) return;
+  o["rope_theta"] = c.rope.theta;
+  json::object rope = rope_object(c);
+  o["rope_scaling"] = c.rope.type == RopeType::plain ? json::value(nullptr) : json::value(rope);
+  rope["rope_theta"] = c.rope.theta;
+  if (traits(c.family).partial_rotary_key) rope["partial_rotary_factor"] = c.rope.partial_factor;
+  if (traits(c.family).window == WindowKind::by_layer) {
+    const json::object local{{"rope_type", json::string_view(rope_type_names[0])},
+                             {"rope_theta", c.local_rope_theta}};
+    rope = {{global_rope, std::move(rope)}, {local_rope, local}};
+  }
+  o["rope_parameters"] = std::move(rope);
+}
+
+}  // namespace tidepool
