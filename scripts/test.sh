@@ -93,8 +93,8 @@ build_cuda() {
 }
 
 # These tests take minutes each under ASan, over code that many shorter tests cover too. Release runs them.
-searches='^(PlannerFitMemory|ChoosePlan\.IsWithin|ReportErrors\.a_job_that|CliPlan\.what_a_gpu|DeadParams\.LeaveFourteen)'
-searches+='|^DataChat\.SoLongAChat'
+searches='^(PlannerFitMemory|ChoosePlan\.IsWithin|ReportErrors\.AJobThat|CliPlan\.NamesAGpusReserve|DeadParams\.LeaveFourteen)'
+searches+='|^DataChat\.AChatWhoseAnswers'
 
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}

@@ -181,14 +181,14 @@ TEST_P(DiskContract, TheSinkMaySubmit) {
   expect_all_ok(count);
 }
 
-TEST_P(DiskContract, DestroyingWaitsForWhatWasSubmitted) {
+TEST_P(DiskContract, DestroyingWaitsForSubmittedRequests) {
   fill_random(source(0, file_bytes), 8);
   for (u64 at = 0; at < file_bytes; at += mib) disk_->submit({DiskOp::write, at, source(at, mib), at});
   disk_.reset();
   EXPECT_EQ(completions_.take(0).size(), file_bytes / mib);
 }
 
-TEST_P(DiskContract, WhatWasClearedReadsAsZerosAndCanBeWrittenAgain) {
+TEST_P(DiskContract, AClearedRangeReadsAsZerosAndCanBeWrittenAgain) {
   fill_random(source(0, 4 * mib), 9);
   disk_->submit({DiskOp::write, 8 * mib, source(0, 4 * mib), 0});
   expect_all_ok(1);

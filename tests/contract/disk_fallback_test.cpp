@@ -113,21 +113,21 @@ TEST(DiskFallback, ARingThatIsRefusedWhileItRunsFailsRequests) {
   expect_in_child([](SwapFile& file) { return child_refused_later(file, EPERM, "EPERM"); });
 }
 
-TEST(DiskFallback, ThreadsWhereTheKernelRefusesIoUring) {
+TEST(DiskFallback, UsesThreadsIfTheKernelRefusesIoUring) {
   expect_fallback(forbid_io_uring, {"pread/pwrite", "refuses io_uring", "EPERM", "kernel.io_uring_disabled"});
 }
 
-TEST(DiskFallback, ThreadsWhereIoUringIsSetUpAndEnteringItIsRefused) {
+TEST(DiskFallback, UsesThreadsIfEnteringTheRingIsRefused) {
   expect_fallback(forbid_entering,
                   {"pread/pwrite", "refuses to run it", "EPERM", "io_uring_enter", "seccomp"});
 }
 
-TEST(DiskFallback, ThreadsWhereIoUringIsSetUpAndRegisteringIsRefused) {
+TEST(DiskFallback, UsesThreadsIfRegisteringBuffersIsRefused) {
   expect_fallback(forbid_registering,
                   {"pread/pwrite", "refuses to run it", "EPERM", "io_uring_register", "seccomp"});
 }
 
-TEST(DiskFallback, UnregisteredBuffersWhereMemlockIsLow) {
+TEST(DiskFallback, UsesUnregisteredBuffersIfMemlockIsLow) {
   expect_fallback(lower_memlock, {"buffers not registered", "64.00 KiB", "ulimit -l"});
 }
 

@@ -148,7 +148,7 @@ Result<Evaluation> evaluated(const std::string& source, const std::vector<std::s
   return evaluate_model({.source = source, .overrides = overrides, .data = data, .quiet = true});
 }
 
-TEST(Evaluate, IsWhatTrainingSaid) {
+TEST(Evaluate, GivesTheLossThatTrainingLogged) {
   const TrainDir dir;
   for (const Family family : {Family::gpt2, Family::qwen3}) {
     Config c = overfitting(dir, std::string(name(family)));
@@ -174,7 +174,7 @@ TEST(Evaluate, IsWhatTrainingSaid) {
   }
 }
 
-TEST(Evaluate, OtherDataAndLimits) {
+TEST(Evaluate, TakesOtherDataAndLimits) {
   const TrainDir dir;
   const Config c = test::small_config(dir);
   const auto report = test::run(c);
@@ -191,7 +191,7 @@ TEST(Evaluate, OtherDataAndLimits) {
   EXPECT_EQ(other->all.tokens, 33u);
 }
 
-TEST(Evaluate, SaysWhatIsMissing) {
+TEST(Evaluate, NamesMissingInputs) {
   const TrainDir dir;
   const auto refusal = [&](const std::string& source, const std::vector<std::string>& overrides = {}) {
     const auto done = evaluated(source, overrides);
@@ -210,7 +210,7 @@ TEST(Evaluate, SaysWhatIsMissing) {
 }
 
 // Regression: the message named data.train and data.validation, which the user had not set.
-TEST(Evaluate, SpeaksOfTheDataThatWasNamed) {
+TEST(Evaluate, MessagesNameTheGivenData) {
   const TrainDir dir;
   const Config c = test::small_config(dir);
   ASSERT_TRUE(test::run(c));

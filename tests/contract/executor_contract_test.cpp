@@ -92,7 +92,7 @@ TEST_P(ExecutorContract, AnOrderedLaneRunsOneOpAfterTheOther) {
   EXPECT_TRUE(errors_.empty());
 }
 
-TEST_P(ExecutorContract, AnOpFollowsWhatIsInFlight) {
+TEST_P(ExecutorContract, AnOpWaitsForTheOpsInFlightThatItFollows) {
   TinyPlan tiny;
   const Frame home = frame(Tier::host, 0, 512), there = frame(Tier::device, 0, 512);
   const ChunkId chunk = tiny.add_chunk(home);
@@ -108,7 +108,7 @@ TEST_P(ExecutorContract, AnOpFollowsWhatIsInFlight) {
   EXPECT_TRUE(errors_.empty());
 }
 
-TEST_P(ExecutorContract, LanesTakeWhatTheySayAndNoMore) {
+TEST_P(ExecutorContract, LanesTakeAsManyOpsAsTheyDeclare) {
   TinyPlan tiny;
   const Frame home = frame(Tier::host, 0), there = frame(Tier::device, 0);
   const ChunkId chunk = tiny.add_chunk(home);
@@ -150,7 +150,7 @@ TEST_P(ExecutorContract, DiskLanesCompleteEverythingOnce) {
   EXPECT_TRUE(errors_.empty());
 }
 
-TEST_P(ExecutorContract, PatienceEndsWithNothing) {
+TEST_P(ExecutorContract, AWaitWithoutACompletionTimesOut) {
   TinyPlan tiny;
   tiny.add(body, OpKind::forward, LaneKind::compute);
   Executor& executor = make(tiny.plan, {.patience = Nanos{50'000'000}});
@@ -193,7 +193,7 @@ TEST_P(CpuContract, MovesTheBytesAndCountsThem) {
   EXPECT_EQ(executor.high_water(Tier::disk).value, 703 * frame_alignment);
 }
 
-TEST_P(CpuContract, WhatWasClearedArrivesAsZerosAndIsChecked) {
+TEST_P(CpuContract, ClearedHomesArriveAsZerosAndAreChecked) {
   TinyPlan tiny;
   const Frame home = frame(Tier::disk, 3, 700), host = frame(Tier::host, 0, 700);
   const ChunkId chunk = tiny.add_chunk(home);

@@ -110,7 +110,7 @@ class CudaAdamW : public CudaAdamWTest {
   std::unique_ptr<CorePool> pool_ = make_pool(1);
 };
 
-TEST_F(CudaAdamW, LeavesTheCpusBits) {
+TEST_F(CudaAdamW, GivesTheSameBitsAsTheCpu) {
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     for (const u64 n : {1, 7, 8, 9, 2048, 4096 + 33}) expect_the_cpus_bits(precision, n, {{0, n, true}}, 2.0);
     expect_the_cpus_bits(precision, 2048, {{0, 2048, true}}, 0.25, 4);  // not clipped, not aligned

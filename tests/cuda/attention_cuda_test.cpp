@@ -344,7 +344,7 @@ TEST_P(AttentionCudaBanks, HaveNoConflicts) {
 }
 #endif
 
-TEST_F(AttentionCudaForward, LeavesLseOutWhereNobodyWantsIt) {
+TEST_F(AttentionCudaForward, OmitsLseIfItIsNotRequested) {
   for (Precision precision : {bf16, fp32}) {
     const AttentionShape shape = one(65, 64);
     const DeviceValues qkv(random_floats(65 * 192, 1), precision);
@@ -469,7 +469,7 @@ TEST(AttentionLaunch, CountsBlocks) {
   EXPECT_EQ(attention_backward_keys_launch(one(129, 256), AttentionUnits::tensor).grid, (Extent{4}));
 }
 
-TEST(AttentionLaunch, TensorCoresWhereThereAreSome) {
+TEST(AttentionLaunch, UsesTensorCoresIfTheDeviceHasThem) {
   EXPECT_EQ(attention_units(bf16, 64, 75), AttentionUnits::fma);
   EXPECT_EQ(attention_units(bf16, 64, 80), AttentionUnits::tensor);
   EXPECT_EQ(attention_units(bf16, 256, 120), AttentionUnits::tensor);

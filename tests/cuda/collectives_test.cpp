@@ -153,7 +153,7 @@ TEST_F(CollectivesTest, CutsComeToAllDevices) {
 
 #ifdef CUDA_EMULATED
 // Otherwise cudaErrorNotReady would be taken for an error of the next kernels that the thread starts.
-TEST_F(CollectivesTest, WhatIsNotDoneYetIsNoErrorOfTheThread) {
+TEST_F(CollectivesTest, AnUnfinishedExchangeLeavesNoErrorOnTheThread) {
   tidepool::test::change_timing(2, 3);  // streams run late: none is done at the first query
   ASSERT_TRUE(start());
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
@@ -165,7 +165,7 @@ TEST_F(CollectivesTest, WhatIsNotDoneYetIsNoErrorOfTheThread) {
   synchronize();
 }
 
-TEST_F(CollectivesTest, AFirstExchangeThatNeverEndsIsGivenUp) {
+TEST_F(CollectivesTest, AFirstExchangeThatNeverEndsTimesOut) {
   emulated_cuda::set_faults({.exchange = 2, .exchange_error = 0});
   const auto started = start(Nanos{20'000'000});
   ASSERT_FALSE(started);
@@ -173,7 +173,7 @@ TEST_F(CollectivesTest, AFirstExchangeThatNeverEndsIsGivenUp) {
   EXPECT_NE(started.error().message.find("NCCL_P2P_DISABLE=1"), std::string::npos) << started.error().message;
 }
 
-TEST_F(CollectivesTest, WhatComesAfterAnErrorDoesNothing) {
+TEST_F(CollectivesTest, AfterAnErrorLaterCallsAreNoOps) {
   ASSERT_TRUE(start());
   EXPECT_TRUE(collectives_->check());
   EXPECT_TRUE(collectives_->health());

@@ -70,7 +70,7 @@ TEST_F(CudaGpuTest, EverythingIsMeasured) {
   EXPECT_EQ(rates.find(product_key(Precision::bf16, 0)) != nullptr, device_->facts().has_bf16);
 }
 
-TEST_F(CudaGpuTest, NumbersArrive) {
+TEST_F(CudaGpuTest, FilledNumbersReachTheDeviceAndTheHost) {
   const auto memory = device_->memory().first(64 * kib), host = device_->host_memory();
   ASSERT_TRUE(fill_device(*device_, memory, Precision::bf16, 0.5f));
   device_->copy_d2h(host.subspan(64 * kib, 64 * kib), memory);
@@ -115,7 +115,7 @@ TEST_F(CudaGpuTest, BenchmarksRun) {
 
 #ifdef CUDA_EMULATED
 
-TEST_F(CudaGpuTest, FactsAreTheDrivers) {
+TEST_F(CudaGpuTest, FactsComeFromTheDriver) {
   EXPECT_EQ(device_->facts().name, "Emulated GPU");
   EXPECT_EQ(device_->facts().count, 2u);
   EXPECT_EQ(device_->facts().processors, 132u);
@@ -124,7 +124,7 @@ TEST_F(CudaGpuTest, FactsAreTheDrivers) {
   EXPECT_NE(gpu_backend()->why_none(std::array{2u}).find("2 GPUs"), std::string::npos);
 }
 
-TEST_F(CudaGpuTest, FaultsNameWhatWasMeasured) {
+TEST_F(CudaGpuTest, FaultsNameTheMeasurement) {
   const auto ends_with = [&](cudaError_t error, const auto& call) {
     emulated_cuda::set_faults({.operation = 1, .operation_error = error});
     call();

@@ -211,7 +211,7 @@ TEST_F(CudnnAttentionTest, ForwardIsTheSameWithoutLogarithms) {
 
 #ifdef CUDA_EMULATED
 
-TEST_F(CudnnAttentionTest, OursDoWhatItIsNotFor) {
+TEST_F(CudnnAttentionTest, OurKernelsComputeUnsupportedCases) {
   const AttentionShape shape = shape_of(1, 128, 1, 1, 32);
   const auto ours = [&](const Given& g) {
     run(g);
@@ -225,7 +225,7 @@ TEST_F(CudnnAttentionTest, OursDoWhatItIsNotFor) {
   EXPECT_FALSE(ours({.shape = shape}));
 }
 
-TEST_F(CudnnAttentionTest, BackwardIsOursWhereNoSliceFits) {
+TEST_F(CudnnAttentionTest, BackwardFallsBackIfNoSliceFits) {
   const AttentionShape shape = shape_of(1, 128, 2, 2, 32);
   run({.shape = shape, .scratch_bytes = scratch_for(shape, {1, 1}) - 1});
   EXPECT_EQ(calls_of_library(), 1u);  // forward
@@ -236,7 +236,7 @@ TEST_F(CudnnAttentionTest, BackwardIsOursWhereNoSliceFits) {
   EXPECT_EQ(launches(), 0u);
 }
 
-TEST_F(CudnnAttentionTest, OursTakeOverWhereItHasNoEngine) {
+TEST_F(CudnnAttentionTest, FallsBackIfCudnnHasNoEngine) {
   const Given g{.shape = shape_of(1, 128, 1, 1, 32)};
   restart({.cudnn = true, .cudnn_deterministic = false});
   run(g);
@@ -260,7 +260,7 @@ TEST_F(CudnnAttentionTest, OursTakeOverWhereItHasNoEngine) {
 }
 
 // Results are compared before a plan is used, whatever the library's version claims.
-TEST_F(CudnnAttentionTest, OursTakeOverWhereItsResultsAreNotAttention) {
+TEST_F(CudnnAttentionTest, FallsBackIfCudnnsResultsAreWrong) {
   const Given g{.shape = shape_of(2, 128, 2, 1, 32)};
   const auto expect_ours = [&](const std::string& why) {
     run(g);
@@ -282,7 +282,7 @@ TEST_F(CudnnAttentionTest, OursTakeOverWhereItsResultsAreNotAttention) {
 }
 
 // A run of 7B has gigabytes of frames to try plans in; a run without such room uses our own kernels.
-TEST_F(CudnnAttentionTest, OursTakeOverWhereThereIsNoRoomToTryIt) {
+TEST_F(CudnnAttentionTest, FallsBackIfThereIsNoRoomForATrial) {
   const Given g{.shape = shape_of(1, 128, 1, 1, 32)};
   const DeviceArray workspace(cuda_kernels_workspace.value);
   const auto made = create_cuda_kernels(
@@ -304,7 +304,7 @@ TEST_F(CudnnAttentionTest, AFailureToPlanEndsTheStart) {
   EXPECT_THAT(made.error().message, testing::HasSubstr("lower memory.device"));
 }
 
-TEST_F(CudnnAttentionTest, AFailureIsNamedAndOursDoNotTakeOver) {
+TEST_F(CudnnAttentionTest, AFailureIsReportedWithoutAFallback) {
   const Given g{.shape = shape_of(1, 128, 1, 1, 32), .faults = {.attention = 1}};
   std::string failure;
   run(g, Arrays(g), &failure);
@@ -314,7 +314,7 @@ TEST_F(CudnnAttentionTest, AFailureIsNamedAndOursDoNotTakeOver) {
   EXPECT_EQ(launches(), 0u);
 }
 
-TEST_F(CudnnAttentionTest, SaysWhatWouldBeUsed) {
+TEST_F(CudnnAttentionTest, SaysWhichKernelsWouldBeUsed) {
   EXPECT_EQ(attention_library(90).value(), "cuDNN 9.19.0");
   EXPECT_EQ(attention_library(89).value(), "our own kernels");
   EXPECT_EQ(attention_library(100).value(), "our own kernels");
@@ -324,7 +324,7 @@ TEST_F(CudnnAttentionTest, SaysWhatWouldBeUsed) {
   EXPECT_EQ(attention_library(90).error().message, "cuDNN is switched off by TIDEPOOL_CUDNN=off");
 }
 
-TEST_F(CudnnAttentionTest, IsNotStartedWhereItDoesNotPay) {
+TEST_F(CudnnAttentionTest, IsNotStartedOnOtherGpusOrForShortSequences) {
   const Given g{.shape = shape_of(1, 128, 1, 1, 32)};
   restart({.major = 8, .minor = 9, .cudnn = true});
   run(g);
@@ -374,7 +374,7 @@ TEST(CudnnSlices, AreCutByShapeAndScratch) {
   EXPECT_EQ(slice(0), AttentionSlice{});
 }
 
-TEST(CudnnSlices, StayWithinWhatAddressesReach) {
+TEST(CudnnSlices, StayWithin32BitAddresses) {
   const AttentionShape long_ones = shape_of(4, 16384, 32, 8, 128);  // ds of a head: 512 MiB
   EXPECT_EQ(cudnn_backward_slice(long_ones, Bytes{100 * gib}), (AttentionSlice{1, 1}));
   const AttentionShape many = shape_of(100'000, 128, 4, 4, 64);
@@ -385,7 +385,7 @@ TEST(CudnnSlices, StayWithinWhatAddressesReach) {
   EXPECT_EQ(cudnn_backward_slice(shape_of(1, 16384, 64, 8, 128), Bytes{100 * gib}), AttentionSlice{});
 }
 
-TEST(CudnnSlices, OfForwardHoldUnwantedLogarithms) {
+TEST(CudnnSlices, OfForwardReserveSpaceForDiscardedLogarithms) {
   const AttentionShape s = shape_of(16, 2048, 32, 8, 128);
   const auto slice = [&](u64 bytes) {
     return cudnn_forward_slice(s, Bytes{bytes + cudnn_attention_slack}).sequences;

@@ -7,7 +7,7 @@ namespace {
 
 using CudaDropoutTest = CudaTest;
 
-TEST_F(CudaDropoutTest, IsTheCpusToTheBit) {
+TEST_F(CudaDropoutTest, GivesTheSameBitsAsTheCpu) {
   for (const u64 n : {1, 8, 9, 4099, 100'000}) {
     for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
       for (const u64 shift : {0, 3}) {
@@ -26,7 +26,7 @@ TEST_F(CudaDropoutTest, IsTheCpusToTheBit) {
   }
 }
 
-TEST_F(CudaDropoutTest, ZeroClearsWhatItIsTold) {
+TEST_F(CudaDropoutTest, ZeroClearsTheGivenRange) {
   const DeviceValues y(random_floats(100, 1), Precision::fp32);
   zero_cuda(y.values().fp32(), 99, stream_);
   synchronize();

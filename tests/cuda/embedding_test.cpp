@@ -113,7 +113,7 @@ void CudaEmbedding::expect_backward(const Sizes& s, Precision precision, u64 shi
   EXPECT_TRUE(same_bits(dwte.now(), want_wte));
 }
 
-TEST_F(CudaEmbedding, BackwardIsTheCpusToTheBit) {
+TEST_F(CudaEmbedding, BackwardGivesTheSameBitsAsTheCpu) {
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     expect_backward({3, 50, 72, 13, 60}, precision, 0);
     expect_backward({3, 50, 70, 13, 50}, precision, 0);

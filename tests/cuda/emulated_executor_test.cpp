@@ -39,7 +39,7 @@ class EmulatedExecutor : public ::testing::Test {
 
 // ---- from the plan to streams
 
-TEST_F(EmulatedExecutor, StreamsWaitForWhatThePlanSays) {
+TEST_F(EmulatedExecutor, StreamsWaitForTheEdgesOfThePlan) {
   const Config config = gpu_config(dir_);
   const ModelGraph graph = make_graph(config).value();
   NoData source;
@@ -87,7 +87,7 @@ TEST_F(EmulatedExecutor, StreamsWaitForWhatThePlanSays) {
   EXPECT_GT(waits, 20u);
 }
 
-TEST_F(EmulatedExecutor, StepsTakeNoMemory) {
+TEST_F(EmulatedExecutor, StepsAllocateNothing) {
   const Config config = gpu_config(dir_);
   const ModelGraph graph = make_graph(config).value();
   NoData source;
@@ -104,7 +104,7 @@ TEST_F(EmulatedExecutor, StepsTakeNoMemory) {
 
 // ---- machine.executor=auto
 
-TEST_F(EmulatedExecutor, AutoIsTheGpuWhereThereIsOne) {
+TEST_F(EmulatedExecutor, AutoPicksAGpuIfThereIsOne) {
   Config config = gpu_config(dir_);
   config.machine.executor = "auto";
   EXPECT_THAT(resolve_executor(config).value(), HasSubstr("training on the first GPU"));
@@ -118,7 +118,7 @@ TEST_F(EmulatedExecutor, AutoIsTheGpuWhereThereIsOne) {
 
 // ---- profilers
 
-TEST_F(EmulatedExecutor, OpsAreNamedWhereAProfilerListens) {
+TEST_F(EmulatedExecutor, OpsAreNamedForAProfiler) {
   const Config config = gpu_config(dir_);
   const ModelGraph graph = make_graph(config).value();
   NoData source;
@@ -148,57 +148,57 @@ class EmulatedFault : public EmulatedExecutor {
   }
 };
 
-TEST_F(EmulatedFault, NoGpu) {
+TEST_F(EmulatedFault, AMissingGpuIsReported) {
   emulated_cuda::reset({.devices = 0});
   expect_error(gpu_config(dir_), ErrorKind::usage, {"no GPU", "machine.executor=cpu"});
 }
 
-TEST_F(EmulatedFault, NoDriver) {
+TEST_F(EmulatedFault, AMissingDriverIsReported) {
   emulated_cuda::reset({.driver_version = 0});
   emulated_cuda::set_faults({.every_call = cudaErrorInsufficientDriver});
   expect_error(gpu_config(dir_), ErrorKind::usage, {"no NVIDIA driver is loaded", "machine.executor=cpu"});
 }
 
-TEST_F(EmulatedFault, DriverTooOld) {
+TEST_F(EmulatedFault, ADriverThatIsTooOldIsReported) {
   emulated_cuda::reset({.driver_version = 11040});
   emulated_cuda::set_faults({.every_call = cudaErrorInsufficientDriver});
   expect_error(gpu_config(dir_), ErrorKind::usage, {"the driver knows CUDA 11.4", "update the driver"});
 }
 
-TEST_F(EmulatedFault, NoSuchGpu) {
+TEST_F(EmulatedFault, AGpuNumberThatDoesNotExistIsReported) {
   Config config = gpu_config(dir_);
   config.machine.executor = "cuda:3";
   expect_error(config, ErrorKind::usage, {"cuda:3", "1 GPU", "CUDA_VISIBLE_DEVICES"});
 }
 
-TEST_F(EmulatedFault, GpuTooOld) {
+TEST_F(EmulatedFault, AGpuThatIsTooOldIsReported) {
   emulated_cuda::reset({.major = 6, .minor = 1});
   expect_error(gpu_config(dir_), ErrorKind::usage, {"6.1", "7.0"});
 }
 
-TEST_F(EmulatedFault, MemoryTakenByOthers) {
+TEST_F(EmulatedFault, MemoryHeldByOtherProcessesIsReported) {
   emulated_cuda::reset({.device_memory_bytes = 100 * mib, .taken_by_others_bytes = 50 * mib});
   expect_error(gpu_config(dir_), ErrorKind::does_not_fit,
                {"cuda:0", "0.05 GiB free of 0.10 GiB", "memory.device"});
 }
 
-TEST_F(EmulatedFault, RefusedAllocation) {
+TEST_F(EmulatedFault, ARefusedAllocationIsReported) {
   emulated_cuda::set_faults({.device_allocation = 1});
   expect_error(gpu_config(dir_), ErrorKind::does_not_fit, {"cuda:0", "cudaErrorMemoryAllocation"});
 }
 
-TEST_F(EmulatedFault, RefusedPinning) {
+TEST_F(EmulatedFault, RefusedPinningIsReported) {
   emulated_cuda::set_faults({.host_allocation = 1});
   expect_error(gpu_config(dir_), ErrorKind::does_not_fit, {"pinning"});
 }
 
-TEST_F(EmulatedFault, CublasCannotStart) {
+TEST_F(EmulatedFault, AFailedStartOfCublasIsReported) {
   emulated_cuda::set_faults({.device_allocation = 2});
   expect_error(gpu_config(dir_), ErrorKind::internal, {"cuBLASLt cannot start", "Free device memory"});
 }
 
 // The error occurs while blocks are timed, before the first step.
-TEST_F(EmulatedFault, NoAlgorithmForAProduct) {
+TEST_F(EmulatedFault, AProductWithoutAnAlgorithmIsReported) {
   emulated_cuda::set_faults({.algorithm = 1});
   expect_error(gpu_config(dir_), ErrorKind::io,
                {"forward", " on device 0 compute", "MiB", "cuBLASLt refuses", "CUBLAS_STATUS_NOT_SUPPORTED"});
@@ -236,7 +236,7 @@ class EmulatedFaultAtRest : public EmulatedFault {
   std::unique_ptr<Session> session_;
 };
 
-TEST_F(EmulatedFaultAtRest, Copies) {
+TEST_F(EmulatedFaultAtRest, AFailedCopyIsReported) {
   open(HomePolicy::host);
   Device& device = session_->devices().first();
   const auto host = device.host_memory(), memory = device.memory();
@@ -253,7 +253,7 @@ TEST_F(EmulatedFaultAtRest, Copies) {
   EXPECT_TRUE(device.wait());
 }
 
-TEST_F(EmulatedFaultAtRest, OpsThatAreTimed) {
+TEST_F(EmulatedFaultAtRest, AFailureOfATimedOpIsReported) {
   open(HomePolicy::host);
   const Segment& body = session_->plan().segment(SegmentKind::body);
   for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::gradient}) {
@@ -270,7 +270,7 @@ TEST_F(EmulatedFaultAtRest, OpsThatAreTimed) {
 
 // Operands vary, because a GPU that multiplies constants draws less power and runs faster than a GPU that
 // trains.
-TEST_F(EmulatedFaultAtRest, WhatIsTimedBeforeTheFirstStepVaries) {
+TEST_F(EmulatedFaultAtRest, PredictionTimesProductsOfRandomNumbers) {
   open(HomePolicy::host);
   const u64 before = emulated_cuda::products_of_constants();
   const auto prediction = predict_step(*session_);
@@ -278,7 +278,7 @@ TEST_F(EmulatedFaultAtRest, WhatIsTimedBeforeTheFirstStepVaries) {
   EXPECT_EQ(emulated_cuda::products_of_constants(), before);
 }
 
-TEST_F(EmulatedFaultAtRest, KernelsThatAreTimed) {
+TEST_F(EmulatedFaultAtRest, AFailureOfATimedKernelIsReported) {
   open(HomePolicy::host);
   Kernels& kernels = session_->devices().first().kernels();
   float* const memory = reinterpret_cast<float*>(session_->devices().first().memory().data());
@@ -293,7 +293,7 @@ TEST_F(EmulatedFaultAtRest, KernelsThatAreTimed) {
   EXPECT_TRUE(kernels.finish());
 }
 
-TEST_F(EmulatedFaultAtRest, StateOnTheDevice) {
+TEST_F(EmulatedFaultAtRest, AFailedCopyOfAHomeIsReported) {
   open(HomePolicy::device);
   const auto& homes = session_->plan().homes;
   const auto home = std::ranges::find(homes, Tier::device, [](const Frame& f) { return f.tier; });
@@ -331,7 +331,7 @@ TEST_F(EmulatedFault, NamesTheOpThatFailed) {
 
 // A fault at some op after the second checkpoint, however long measuring took before: the op is named, and a
 // resume from the last checkpoint gives the numbers of an undisturbed run.
-TEST_F(EmulatedFault, InTheMiddleOfTraining) {
+TEST_F(EmulatedFault, AFaultDuringTrainingEndsTheRun) {
   Config config = gpu_config(dir_);
   config.train.max_steps = 16;
   config.output.save_steps = 1;

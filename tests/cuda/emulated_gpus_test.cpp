@@ -61,7 +61,7 @@ TEST_F(EmulatedOldGpu, OtherPrecisionsTrain) {
 }
 
 // The cores would take a hundred times as long, and the user did not ask for them.
-TEST_F(EmulatedOldGpu, AutoIsNotSilentlyTheCores) {
+TEST_F(EmulatedOldGpu, AutoDoesNotFallBackToTheCpuSilently) {
   Config config = gpu_config(dir_, Precision::bf16);
   config.machine.executor = "auto";
   const auto line = resolve_executor(config);
@@ -73,7 +73,7 @@ TEST_F(EmulatedOldGpu, AutoIsNotSilentlyTheCores) {
   EXPECT_EQ(config.machine.executor, "cuda");
 }
 
-TEST_F(EmulatedOldGpu, WhatWasTrainedElsewhereIsNotRunInBf16) {
+TEST_F(EmulatedOldGpu, ABf16RunOfAnotherGpuIsRefused) {
   emulated_cuda::reset();
   const Config config = gpu_config(dir_, Precision::bf16);
   ASSERT_TRUE(test::run(config));
@@ -108,14 +108,14 @@ std::string advised_precision(Config config) {
   return {};
 }
 
-TEST_F(EmulatedOldGpu, ANarrowerPrecisionThatIsAdvisedIsOneItHas) {
+TEST_F(EmulatedOldGpu, AnAdvisedPrecisionIsSupported) {
   EXPECT_EQ(advised_precision(gpu_config(dir_, Precision::fp32)), "train.precision=fp16");
   emulated_cuda::reset();
   EXPECT_EQ(advised_precision(gpu_config(dir_, Precision::fp32)), "train.precision=bf16");
 }
 
 // A GPU too old for all precisions is refused for its age, without advice on precision.
-TEST_F(EmulatedOldGpu, TheOldestAreRefusedForTheirAge) {
+TEST_F(EmulatedOldGpu, GpusBelowTheMinimumAreRefused) {
   emulated_cuda::reset({.major = 6, .minor = 1});
   EXPECT_TRUE(check_precision(gpu_config(dir_, Precision::bf16)));
   const auto report = test::run(gpu_config(dir_, Precision::bf16));
@@ -136,7 +136,7 @@ class EmulatedHolders : public EmulatedGpus {
   void* const library_;
 };
 
-TEST_F(EmulatedHolders, InAContainerAreThoseBeforeOurselves) {
+TEST_F(EmulatedHolders, InAContainerAreTheProcessesBeforeOurs) {
   emulated_cuda::reset({.device_memory_bytes = 4 * mib});
   const auto device = CudaDevice::open({.frames = Bytes{16 * mib}, .pids = Pids::of_the_host});
   ASSERT_FALSE(device);

@@ -80,7 +80,7 @@ TEST_F(EmulatedGraphs, WorkIsCapturedWithItsArgumentsAndRunWhenLaunched) {
   EXPECT_EQ(std::ranges::count(calls, CallKind::graph_launch, &emulated_cuda::Call::kind), 3);
 }
 
-TEST_F(EmulatedGraphs, InstantiatedOnesTakeDeviceMemoryOnceTheyAreThere) {
+TEST_F(EmulatedGraphs, InstantiatedGraphsTakeDeviceMemory) {
   const emulated_cuda::Live before = emulated_cuda::live();
   begin();
   add(1), add(1);
@@ -131,7 +131,7 @@ TEST_F(EmulatedGraphs, EventsOfACaptureCannotBeAsked) {
 
 // Calls that a capture cannot record are forbidden in the capture's thread if it is thread-local, in all
 // threads if it is global, and nowhere if it is relaxed.
-TEST_F(EmulatedGraphs, ModesSayWhoMayTakeMemoryMeanwhile) {
+TEST_F(EmulatedGraphs, CaptureModesDecideWhichThreadsMayAllocate) {
   const auto take = [] {
     void* p = nullptr;
     const cudaError_t error = cudaMalloc(&p, 16);

@@ -20,7 +20,7 @@ __global__ void reverse_kernel(const u32* x, u32* y, bool wait) {
   y[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
 }
 
-TEST_F(EmulatedLanguageTest, SharedMemoryIsSeenOnlyAfterABarrier) {
+TEST_F(EmulatedLanguageTest, SharedMemoryIsVisibleOnlyAfterABarrier) {
   std::vector<u32> x(256);
   for (u32 i = 0; i < 256; ++i) x[i] = i;
   const DeviceArray from(x.data(), 1024), to(1024);
@@ -41,7 +41,7 @@ __global__ void early_copy_kernel(const uint4* in, uint4* out) {
   *out = shared[0];
 }
 
-TEST_F(EmulatedLanguageTest, AnAsynchronousCopyIsNotThereBeforeItsWait) {
+TEST_F(EmulatedLanguageTest, AnAsynchronousCopyArrivesAtItsWait) {
   const u32 in[4] = {1, 2, 3, 4};
   const DeviceArray from(in, 16), to(16);
   launch(early_copy_kernel, {.block = {1}}, stream_, from.as<uint4>(), to.as<uint4>());
@@ -77,7 +77,7 @@ __global__ void lost_lane_kernel() {
 }
 __global__ void outside_kernel(float* y) { y[threadIdx.x] = 1; }
 
-TEST_F(EmulatedLanguageDeathTest, WhatHardwareLeavesToChanceStopsHere) {
+TEST_F(EmulatedLanguageDeathTest, UndefinedBehaviourOfHardwareStopsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const DeviceArray y(63 * 4);
   const LaunchShape two_warps = {.block = {64}};

@@ -83,7 +83,7 @@ TEST_F(EmulatedNccl, SendsMeetReceives) {
   }
 }
 
-TEST_F(EmulatedNccl, OneThatNeverEndsIsToldAndEndsWithAnAbort) {
+TEST_F(EmulatedNccl, AnExchangeThatNeverEndsIsReportedAndCanBeAborted) {
   emulated_cuda::set_faults({.exchange = 1});
   broadcast_to_all(first_);
   int error = 0;
@@ -94,7 +94,7 @@ TEST_F(EmulatedNccl, OneThatNeverEndsIsToldAndEndsWithAnAbort) {
   for (cudaStream_t stream : first_) EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
 }
 
-TEST_F(EmulatedNcclDeath, WhatWouldHangStopsTheProcess) {
+TEST_F(EmulatedNcclDeath, CallsThatWouldHangStopTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto group = [&](const std::function<void()>& body) {
     nccl().group_start();
@@ -132,7 +132,7 @@ TEST_F(EmulatedNcclDeath, RanksThatComeInDifferentOrdersStopTheProcess) {
       "comes to exchange 2 where 1 is next");
 }
 
-TEST(EmulatedNcclLibrary, OneThatIsMissingOrOldIsRefused) {
+TEST(EmulatedNcclLibrary, AMissingOrOldNcclIsRefused) {
   const auto refusal = [](const char* file) {
     ::setenv("TIDEPOOL_NCCL", file, 1);
     const auto library = NcclLibrary::load();

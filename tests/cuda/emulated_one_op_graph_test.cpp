@@ -73,7 +73,7 @@ class EmulatedOpGraph : public ::testing::Test {
   i64 launched_ = 0;
 };
 
-TEST_F(EmulatedOpGraph, RunsAsOftenAsItIsAskedTo) {
+TEST_F(EmulatedOpGraph, RunsOncePerLaunch) {
   const auto adds = [&](cudaStream_t stream, u64) { return add(stream), Result<void>(); };
   EXPECT_EQ(after_runs(6, adds), 6u);
   EXPECT_EQ(launched_, 5);
@@ -82,7 +82,7 @@ TEST_F(EmulatedOpGraph, RunsAsOftenAsItIsAskedTo) {
 }
 
 // In the capture's thread, so that no library takes memory beside the allowance.
-TEST_F(EmulatedOpGraph, LibrariesThatTakeMemoryUnderCaptureAreRunPlainly) {
+TEST_F(EmulatedOpGraph, AnOpThatAllocatesUnderCaptureRunsPlainly) {
   EXPECT_EQ(after_runs(4,
                        [&](cudaStream_t stream, u64) {
                          void* scratch = nullptr;
@@ -96,7 +96,7 @@ TEST_F(EmulatedOpGraph, LibrariesThatTakeMemoryUnderCaptureAreRunPlainly) {
 }
 
 // Lanes' threads query their events all the time.
-TEST_F(EmulatedOpGraph, OtherThreadsMayAskForTheirEventsMeanwhile) {
+TEST_F(EmulatedOpGraph, OtherThreadsMayQueryEventsDuringACapture) {
   cudaEvent_t event = nullptr;
   ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventBlockingSync), cudaSuccess);
   ASSERT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
@@ -114,7 +114,7 @@ TEST_F(EmulatedOpGraph, OtherThreadsMayAskForTheirEventsMeanwhile) {
 }
 
 // The capture ends well without the refused launch, so its graph would do less work.
-TEST_F(EmulatedOpGraph, ALaunchThatIsRefusedUnderCaptureIsNotForgotten) {
+TEST_F(EmulatedOpGraph, ALaunchRefusedUnderCaptureRunsPlainly) {
   EXPECT_EQ(after_runs(4,
                        [&](cudaStream_t stream, u64 run) {
                          if (run == 2)
@@ -126,7 +126,7 @@ TEST_F(EmulatedOpGraph, ALaunchThatIsRefusedUnderCaptureIsNotForgotten) {
   EXPECT_EQ(launched_, 0);
 }
 
-TEST_F(EmulatedOpGraph, WhatALibraryRefusesUnderCaptureIsAskedOfItAgainPlainly) {
+TEST_F(EmulatedOpGraph, ACallRefusedUnderCaptureIsRepeatedPlainly) {
   EXPECT_EQ(after_runs(4,
                        [&](cudaStream_t stream, u64 run) -> Result<void> {
                          add(stream);

@@ -147,7 +147,7 @@ TEST_F(EmulatedOpGraphs, LongOpsStayPlain) {
   EXPECT_EQ(replayed, 8u);
 }
 
-TEST_F(EmulatedOpGraphs, WhatDropsOutStaysPlain) {
+TEST_F(EmulatedOpGraphs, OpsWithDropoutStayPlain) {
   Config with_adapters = config();
   with_adapters.lora = {.r = 4, .dropout = 0.1};
   Config residual = config(), attention = config();
@@ -246,7 +246,7 @@ TEST_F(EmulatedOpGraphs, TheAllowanceIsKept) {
 }
 
 // Other users of the card take memory too, so graphs count their own nodes.
-TEST_F(EmulatedOpGraphs, WhatElseTakesTheCardsMemoryIsNotCounted) {
+TEST_F(EmulatedOpGraphs, OnlyNodesAreCountedAgainstTheAllowance) {
   reset({.operation_us = short_us, .graph_node_bytes = 256 * kib});
   u64 replayed = 0;
   for (const Handed& op : run_steps(config(), 5)) replayed += op.step == 5 && op.replayed();
@@ -255,7 +255,7 @@ TEST_F(EmulatedOpGraphs, WhatElseTakesTheCardsMemoryIsNotCounted) {
 
 // ---- obstacles
 
-TEST_F(EmulatedOpGraphs, WhatFailsOnceStaysPlainAndHarmsNothing) {
+TEST_F(EmulatedOpGraphs, AnOpWhoseCaptureFailedStaysPlain) {
   const auto plain = train_with({.operation_us = long_us}, config());
   struct Case {
     const char* what;

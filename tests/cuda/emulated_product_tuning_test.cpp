@@ -108,7 +108,7 @@ TEST_P(EmulatedProductTuning, LeavesNoTraceInARun) {
   }
 }
 
-TEST_P(EmulatedProductTuning, ASecondRunTakesWhatTheFirstChose) {
+TEST_P(EmulatedProductTuning, ASecondRunReusesTheChoicesOfTheFirst) {
   emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
   const Config first = config("first");
   test::train_numbers(first);
@@ -278,7 +278,7 @@ TEST_P(EmulatedProductTuning, AFileThatCannotBeReadEndsTheRun) {
       {"tuned-products.txt: is not a regular file but a directory", "make it readable, or remove it"});
 }
 
-TEST_P(EmulatedProductTuning, AFileOfSomethingElseIsNamedAndLeftAlone) {
+TEST_P(EmulatedProductTuning, AFileInAnotherFormatIsNamedAndNotChanged) {
   emulated_cuda::reset();
   const Config c = config();
   const std::string text = "a recipe\n";

@@ -67,7 +67,7 @@ TEST_F(EmulatedRuntimeTest, AMissingWaitShowsWhenStreamsRunLate) {
   EXPECT_EQ(pipeline(false), 105u) << "nobody asked for the copy, so the kernel came first";
 }
 
-TEST_F(EmulatedRuntimeTest, JitterKeepsWhatEventsOrder) {
+TEST_F(EmulatedRuntimeTest, JitterKeepsTheOrderOfEvents) {
   for (u64 seed = 1; seed < 6; ++seed) {
     restart({.seed = seed, .jitter_us_max = 300});
     EXPECT_EQ(pipeline(true), 6u);
@@ -88,7 +88,7 @@ TEST_F(EmulatedRuntimeTest, CallsAreRecordedInTheHostsOrder) {
   EXPECT_EQ(wait.event, emulated_cuda::number_of(event_));
 }
 
-TEST_F(EmulatedRuntimeTest, AWaitIsForWhatWasRecordedWhenItWasAskedFor) {
+TEST_F(EmulatedRuntimeTest, AWaitIsForTheEventAsRecordedAtTheCall) {
   ASSERT_EQ(cudaStreamWaitEvent(stream_, event_, 0), cudaSuccess);  // never recorded: passes
   synchronize();
   ASSERT_EQ(cudaEventRecord(event_, other_), cudaSuccess);
@@ -96,7 +96,7 @@ TEST_F(EmulatedRuntimeTest, AWaitIsForWhatWasRecordedWhenItWasAskedFor) {
   EXPECT_EQ(cudaEventQuery(event_), cudaSuccess);
 }
 
-TEST_F(EmulatedRuntimeTest, NotReadyIsTheThreadsLastErrorToo) {
+TEST_F(EmulatedRuntimeTest, NotReadyIsAlsoTheThreadsLastError) {
   restart({.late_streams = true});
   const DeviceArray x(4);
   ASSERT_EQ(cudaMemsetAsync(x.data(), 0, 4, stream_), cudaSuccess);
@@ -179,7 +179,7 @@ TEST_F(EmulatedRuntimeTest, StaticAndDynamicSharedMemoryCountTogether) {
   }
 }
 
-TEST_F(EmulatedRuntimeTest, AContextThatIsThereKeepsItsFlags) {
+TEST_F(EmulatedRuntimeTest, AnExistingContextKeepsItsFlags) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   restart({.devices = 2});  // streams have started the first device
   const auto start = [] {
@@ -194,7 +194,7 @@ TEST_F(EmulatedRuntimeTest, AContextThatIsThereKeepsItsFlags) {
 }
 
 // NaNs reveal a kernel that reads there even if it multiplies by zero.
-TEST_F(EmulatedRuntimeTest, NextToAnAllocationLieNans) {
+TEST_F(EmulatedRuntimeTest, AllocationsAreSurroundedByNans) {
   for (const u64 bytes : {u64{64}, u64{66}}) {
     const DeviceArray x(bytes);
     const std::byte* const behind = x.data() + bytes;

@@ -102,7 +102,7 @@ class StreamCalls {
   std::array<u64, 4 * devices> at_{};
 };
 
-TEST_F(EmulatedSeveralGpus, StreamsWaitAcrossDevicesForWhatThePlanSays) {
+TEST_F(EmulatedSeveralGpus, StreamsWaitAcrossDevicesForTheEdgesOfThePlan) {
   const ModelGraph graph = make_graph(config_).value();
   test::NoData source;
   const auto session =
@@ -169,23 +169,23 @@ TEST_F(EmulatedSeveralGpus, EachDeviceStaysWithinItsBudget) {
 
 // ---- faults
 
-TEST_F(EmulatedSeveralGpus, NcclIsMissing) {
+TEST_F(EmulatedSeveralGpus, AMissingNcclIsReported) {
   ::setenv("TIDEPOOL_NCCL", "no-such-library.so.2", 1);
   expect_run_error(config_, ErrorKind::usage,
                    {"NCCL", "no-such-library.so.2", "install", "machine.executor=cuda:0"});
 }
 
-TEST_F(EmulatedSeveralGpus, NcclDoesNotStart) {
+TEST_F(EmulatedSeveralGpus, AFailedStartOfNcclIsReported) {
   emulated_cuda::set_faults({.group = 2});
   expect_run_error(config_, ErrorKind::io, {"the first exchange between 3 GPUs", "unhandled cuda error"});
 }
 
-TEST_F(EmulatedSeveralGpus, OneThatDoesNotExist) {
+TEST_F(EmulatedSeveralGpus, AGpuThatDoesNotExistIsReported) {
   config_.machine.executor = "cuda:0,3";
   expect_run_error(config_, ErrorKind::usage, {"cuda:3", "3 GPUs", "CUDA_VISIBLE_DEVICES"});
 }
 
-TEST_F(EmulatedSeveralGpus, OneWithoutRoom) {
+TEST_F(EmulatedSeveralGpus, AGpuWithoutRoomIsReported) {
   // after the allocations of the first device and its library
   emulated_cuda::set_faults({.device_allocation = 3});
   expect_run_error(config_, ErrorKind::does_not_fit, {"cuda:1", "cudaErrorMemoryAllocation"});
@@ -193,7 +193,7 @@ TEST_F(EmulatedSeveralGpus, OneWithoutRoom) {
 
 // A fault at some op, or in some exchange, after the second checkpoint: it is named, no device is waited for
 // in vain, and a resume from the last checkpoint gives the numbers of an undisturbed run.
-TEST_F(EmulatedSeveralGpus, FaultsInTheMiddleOfAnExchange) {
+TEST_F(EmulatedSeveralGpus, AFaultDuringAnExchangeEndsTheRun) {
   config_.machine.executor = test::first_gpus(2);
   config_.train.max_steps = 16;
   config_.output.save_steps = 1;

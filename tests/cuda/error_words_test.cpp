@@ -16,13 +16,13 @@ std::string advice(int error) {
   return told.message;
 }
 
-TEST(CudaErrorWords, OfHardwareAreToLookAtItAndResetIt) {
+TEST(CudaErrorWords, ForHardwareErrorsAdviseAReset) {
   for (const int error : {int{cudaErrorNvlinkUncorrectable}, int{cudaErrorHardwareStackError}, 226})
     for (const char* word : {"nvidia-smi -q -d ECC", "Xid", "reboot", "last checkpoint"})
       EXPECT_THAT(advice(error), HasSubstr(word)) << error;
 }
 
-TEST(CudaErrorWords, OfWrongKernelsAreToReportIt) {
+TEST(CudaErrorWords, ForWrongKernelsAdviseABugReport) {
   for (const cudaError_t error : {cudaErrorMisalignedAddress, cudaErrorIllegalInstruction, cudaErrorAssert,
                                   cudaErrorInvalidAddressSpace, cudaErrorInvalidPc})
     for (const char* word : {"report this", "command", "last checkpoint"})
@@ -30,11 +30,11 @@ TEST(CudaErrorWords, OfWrongKernelsAreToReportIt) {
   EXPECT_THAT(advice(cudaErrorIllegalAddress), HasSubstr("ours or of the GPU"));
 }
 
-TEST(CudaErrorWords, OfADisplaysWatchdogNameIt) {
+TEST(CudaErrorWords, ForADisplaysTimeoutNameTheWatchdog) {
   EXPECT_THAT(advice(cudaErrorLaunchTimeout), HasSubstr("display"));
 }
 
-TEST(CudaErrorWords, OfAnythingElseAreGeneral) {
+TEST(CudaErrorWords, ForOtherErrorsAreGeneral) {
   EXPECT_THAT(advice(cudaErrorUnknown), HasSubstr("nvidia-smi and dmesg"));
   EXPECT_THAT(advice(cudaErrorUnknown), Not(HasSubstr("report")));
 }

@@ -8,7 +8,7 @@ namespace {
 
 using CudaGelu = CudaTest;
 
-TEST_F(CudaGelu, IsTheCpusButForTheExponentialsLastBits) {
+TEST_F(CudaGelu, AgreesWithTheCpuExceptLastBitsOfTheExponential) {
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     for (const u64 shift : {0, 3}) {
       const u64 n = 3001;

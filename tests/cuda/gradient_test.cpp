@@ -50,7 +50,7 @@ TEST_F(CudaGradient, SumsUsesInOrderAndRoundsOnce) {
   }
 }
 
-TEST_F(CudaGradient, RoundsWhatIsNotFiniteAsTheCpuDoes) {
+TEST_F(CudaGradient, RoundsNonFiniteValuesAsTheCpuDoes) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> values = {inf, -inf, std::numeric_limits<float>::max(), -0.0f, 1e-40f, -1e-45f,
                                NAN, -NAN};
@@ -65,7 +65,7 @@ TEST_F(CudaGradient, RoundsWhatIsNotFiniteAsTheCpuDoes) {
   }
 }
 
-TEST_F(CudaGradient, NormIsTheCpus) {
+TEST_F(CudaGradient, NormEqualsTheCpus) {
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     for (const u64 n : {u64{1}, u64{2047}, 2 * norm_cell_elements + 17, norm_granule_elements,
                         norm_granule_elements + 3 * norm_cell_elements}) {
@@ -148,7 +148,7 @@ TEST_F(CudaNormFinish, SumsInTheHostsOrder) {
   }
 }
 
-TEST_F(CudaNormFinish, FlagsWhatIsNotFinite) {
+TEST_F(CudaNormFinish, FlagsNonFiniteNorms) {
   EXPECT_TRUE(finish({1.0}, {1.0, NAN}, 1).skipped);
   EXPECT_TRUE(finish({1.0}, {std::numeric_limits<double>::infinity()}, 1).skipped);
   EXPECT_TRUE(finish({NAN, 1.0}, {1.0}, 1).skipped);

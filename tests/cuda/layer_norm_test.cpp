@@ -15,7 +15,7 @@ using NormCase =
     std::tuple<NormShape, Precision, Precision, u64>;  // activations, parameters, elements off alignment
 class CudaLayerNormTest : public CudaTest, public testing::WithParamInterface<NormCase> {};
 
-TEST_P(CudaLayerNormTest, IsTheCpus) {
+TEST_P(CudaLayerNormTest, AgreesWithTheCpu) {
   const auto [shape, activations, parameters, shift] = GetParam();
   const auto [rows, columns] = shape;
   const u64 n = u64{rows} * columns;

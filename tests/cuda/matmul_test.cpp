@@ -96,7 +96,7 @@ class Product {
   bool transposed;
 };
 
-TEST_P(CudaMatmulTest, IsTheCpusWithEveryEpilogue) {
+TEST_P(CudaMatmulTest, AgreesWithTheCpuForEveryEpilogue) {
   const MatmulCase c = GetParam();
   create(c.scratch_bytes);
   const Product p(c);
@@ -201,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, CudaMatmulTest,
 
 using CudaWeightGradientTest = CudaMatmulTest;
 
-TEST_P(CudaWeightGradientTest, IsTheCpus) {
+TEST_P(CudaWeightGradientTest, AgreesWithTheCpu) {
   const Precision activations = GetParam().activations;
   create(scratch_default);
   const u32 rows = 300;
@@ -260,7 +260,7 @@ TEST_F(CudaProductsTest, AnAlgorithmDoesNotDependOnAlignedPlaces) {
 }
 
 // On a GPU by the library's real algorithms and a real clock.
-TEST_F(CudaProductsTest, TunedAProductIsTheSameWhoeverRecallsTheChoice) {
+TEST_F(CudaProductsTest, ARecalledChoiceGivesTheSameBits) {
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     if (!gpu_multiplies(precision)) continue;
     SCOPED_TRACE(name(precision));
@@ -296,7 +296,7 @@ TEST_F(CudaProductsTest, TunedAProductIsTheSameWhoeverRecallsTheChoice) {
 
 #ifdef CUDA_EMULATED
 
-TEST_F(CudaProductsTest, NothingIsTakenOnceAShapeIsKnown) {
+TEST_F(CudaProductsTest, AKnownShapeAllocatesNothing) {
   create(scratch_default);
   const Product p({Precision::bf16, Precision::bf16});
   EXPECT_TRUE(matmul_->matmul(p.on_device(), stream_));
@@ -357,7 +357,7 @@ TEST_F(EmulatedProductChoices, TheFastestOfTheFirstEightIsTaken) {
   EXPECT_EQ(choices_.timed.size(), 1u);
 }
 
-TEST_F(EmulatedProductChoices, UntunedItIsTheLibrarysFirst) {
+TEST_F(EmulatedProductChoices, WithoutTuningTheLibrarysFirstIsTaken) {
   offer({9, 1});
   create();
   EXPECT_EQ(algorithms_of_run(), std::vector<u64>{0});
@@ -365,7 +365,7 @@ TEST_F(EmulatedProductChoices, UntunedItIsTheLibrarysFirst) {
   EXPECT_TRUE(choices_.used.empty()) << "in steps, threads of several devices share the choices";
 }
 
-TEST_F(EmulatedProductChoices, WhatOthersTimedMeanwhileIsAskedForOnceAndTaken) {
+TEST_F(EmulatedProductChoices, ChoicesOfOtherRunsAreReadOnceAndTaken) {
   offer({9, 1});
   create();
   tune();
@@ -382,7 +382,7 @@ TEST_F(EmulatedProductChoices, WhatOthersTimedMeanwhileIsAskedForOnceAndTaken) {
   EXPECT_TRUE(choices_.timed.empty());
 }
 
-TEST_F(EmulatedProductChoices, NobodyIsAskedForWhatIsKnown) {
+TEST_F(EmulatedProductChoices, AKnownProductIsNotLookedUpAgain) {
   offer({9, 1});
   create();
   tune();
@@ -392,7 +392,7 @@ TEST_F(EmulatedProductChoices, NobodyIsAskedForWhatIsKnown) {
   EXPECT_EQ(algorithms_of_run(), std::vector<u64>{1});
 }
 
-TEST_F(EmulatedProductChoices, WithoutLeaveToTimeItIsTheLibrarysFirstUnlessKnown) {
+TEST_F(EmulatedProductChoices, WithoutTimingAnUnknownProductTakesTheLibrarysFirst) {
   offer({9, 1});
   choices_.may_time = false;
   create();
@@ -413,7 +413,7 @@ TEST_F(EmulatedProductChoices, WithoutLeaveToTimeItIsTheLibrarysFirstUnlessKnown
 }
 
 // In units of 100 us: of the third, 6 calls take less than 2 ms.
-TEST_F(EmulatedProductChoices, HopelessOnesAreTimedOnce) {
+TEST_F(EmulatedProductChoices, SlowAlgorithmsAreTimedOnce) {
   offer({4, 5, 3, 10, 10, 10, 10, 10});
   create();
   emulated_cuda::clear_calls();
@@ -422,7 +422,7 @@ TEST_F(EmulatedProductChoices, HopelessOnesAreTimedOnce) {
   EXPECT_EQ(algorithms_of_run(), std::vector<u64>{2});
 }
 
-TEST_F(EmulatedProductChoices, LongOnesAreTimedInOneRound) {
+TEST_F(EmulatedProductChoices, LongAlgorithmsAreTimedInOneRound) {
   offer({120, 110});
   create();
   emulated_cuda::clear_calls();
@@ -431,14 +431,14 @@ TEST_F(EmulatedProductChoices, LongOnesAreTimedInOneRound) {
   EXPECT_EQ(algorithms_of_run(), std::vector<u64>{1});
 }
 
-TEST_F(EmulatedProductChoices, OnesThatAreRefusedAreNotTaken) {
+TEST_F(EmulatedProductChoices, RefusedAlgorithmsAreNotTaken) {
   offer({0, 4, 0, 2});
   create();
   tune();
   EXPECT_EQ(algorithms_of_run(), std::vector<u64>{3});
 }
 
-TEST_F(EmulatedProductChoices, AChoiceStaysWhateverTheClockWouldSayLater) {
+TEST_F(EmulatedProductChoices, AChoiceStaysWhateverLaterTimes) {
   offer({9, 1, 5});
   create();
   tune();
@@ -452,7 +452,7 @@ TEST_F(EmulatedProductChoices, AChoiceStaysWhateverTheClockWouldSayLater) {
   EXPECT_EQ(choices_.known, chosen);
 }
 
-TEST_F(EmulatedProductChoices, OnesThatTheLibraryNoLongerTakesAreChosenAgain) {
+TEST_F(EmulatedProductChoices, AStoredChoiceThatTheLibraryRefusesIsMadeAgain) {
   offer({9, 5, 1});
   create();
   tune();
@@ -470,7 +470,7 @@ TEST_F(EmulatedProductChoices, OnesThatTheLibraryNoLongerTakesAreChosenAgain) {
 }
 
 // Two micro-batches of one device are one of each of two: their sums must not hang on who adds them.
-TEST_F(EmulatedProductChoices, AProductThatIsAddedTakesTheAlgorithmOfOneThatIsNot) {
+TEST_F(EmulatedProductChoices, AnAccumulatingProductTakesTheAlgorithmOfAPlainOne) {
   Matmul op = product_.on_device();
   op.bias = {};
   const auto tune_op = [&] {

@@ -125,7 +125,7 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
   std::vector<i32> tokens_, targets_, starts_;
 };
 
-TEST_P(CudaModelTest, IsTheCpusModel) {
+TEST_P(CudaModelTest, AgreesWithTheCpusModel) {
   const ModelCase c = GetParam();
   const auto pool = make_pool(2);
   ModelRunner on_host(graph(Precision::fp32), *pool);

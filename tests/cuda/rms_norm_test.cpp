@@ -14,7 +14,7 @@ struct NormShape {
 using NormCase = std::tuple<NormShape, Precision, Precision, u64>;
 class CudaRmsNormTest : public CudaTest, public testing::WithParamInterface<NormCase> {};
 
-TEST_P(CudaRmsNormTest, IsTheCpus) {
+TEST_P(CudaRmsNormTest, AgreesWithTheCpu) {
   const auto [shape, activations, parameters, shift] = GetParam();
   const float offset = shift != 0 ? 1 : 0;
   const auto [rows, columns] = shape;

@@ -68,7 +68,7 @@ void CudaRotary::expect_the_cpus(const RotaryCase& c, Precision activations, Pre
   EXPECT_TRUE(same_bits(qkv.now(), out.now()));
 }
 
-TEST_F(CudaRotary, IsTheCpus) {
+TEST_F(CudaRotary, AgreesWithTheCpu) {
   for (const RotaryCase& c : rotary_cases) {
     expect_the_cpus(c, Precision::fp32, Precision::fp32, 0);
     expect_the_cpus(c, Precision::bf16, Precision::bf16, 0);

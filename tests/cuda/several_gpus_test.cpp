@@ -141,7 +141,7 @@ TEST_F(SeveralGpus, LearnAsTheCpuDoes) {
 
 // GPUs may be named in any order: a plan numbers devices itself, and their state goes to checkpoints and
 // back.
-TEST_F(SeveralGpus, ACheckpointOfOneGoesOnOnTwo) {
+TEST_F(SeveralGpus, ACheckpointOfOneResumesOnTwo) {
   Config two = gpu_config(dir_, half(), "whole");
   two.memory.home = HomePolicy::device;
   two.machine.executor = fmt::format("cuda:{},0", gpus_ - 1);

@@ -49,7 +49,7 @@ void CudaSwiglu::expect_the_cpus(u32 rows, u32 columns, Precision precision, u64
   EXPECT_TRUE(same_bits(dy.now(), y.now()));
 }
 
-TEST_F(CudaSwiglu, IsTheCpus) {
+TEST_F(CudaSwiglu, AgreesWithTheCpu) {
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     expect_the_cpus(1, 1, precision, 0);
     expect_the_cpus(3, 7, precision, 0);

@@ -103,7 +103,7 @@ TEST_P(CudaTrainingInHalves, AttentionByALibraryChangesNoBitWithPlacement) {
 }
 
 // State at home on the device goes to checkpoints and comes back, also with another placement.
-TEST_P(CudaTraining, GoesOnElsewhere) {
+TEST_P(CudaTraining, ResumesWithAnotherPlacement) {
   Config config = gpu_config(dir_, GetParam(), "whole");
   config.memory.home = HomePolicy::device;
   const Numbers whole = train_numbers(config);

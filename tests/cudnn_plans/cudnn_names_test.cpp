@@ -9,7 +9,7 @@ namespace {
 
 #define SAME(ours, theirs) EXPECT_EQ(static_cast<int>(ours), static_cast<int>(theirs))
 
-TEST(CudnnNames, AreThoseOfTheHeader) {
+TEST(CudnnNames, OfEnumeratorsMatchTheHeader) {
   SAME(success, CUDNN_STATUS_SUCCESS);
   SAME(DataType::fp32, CUDNN_DATA_FLOAT);
   SAME(DataType::fp16, CUDNN_DATA_HALF);
@@ -32,7 +32,7 @@ TEST(CudnnNames, AreThoseOfTheHeader) {
   SAME(numerical_notes, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
 }
 
-TEST(CudnnNames, OfAttributesAreThoseOfTheHeader) {
+TEST(CudnnNames, OfAttributesMatchTheHeader) {
   SAME(AttributeType::data_type, CUDNN_TYPE_DATA_TYPE);
   SAME(AttributeType::boolean, CUDNN_TYPE_BOOLEAN);
   SAME(AttributeType::int64, CUDNN_TYPE_INT64);
@@ -88,7 +88,7 @@ TEST(CudnnNames, OfAttributesAreThoseOfTheHeader) {
   SAME(Attribute::deviceprop_json_representation, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION);
 }
 
-TEST(CudnnNames, OfDescriptorsAreThoseOfTheHeader) {
+TEST(CudnnNames, OfDescriptorsMatchTheHeader) {
   SAME(DescriptorType::pointwise, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   SAME(DescriptorType::engine, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   SAME(DescriptorType::enginecfg, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);

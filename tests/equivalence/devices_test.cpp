@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(Settings, Devices,
                          setting_name);
 
 // Uses the smallest host memory that fits: the rest of the state is at home on the devices, as shards.
-TEST(Devices, WhatTheHostHasNoRoomForChangesNoNumber) {
+TEST(Devices, StateMovedOutOfTheHostChangesNoBit) {
   const TrainDir dir;
   const Setting setting{Precision::bf16, true, 0.1, HomePolicy::automatic};
   const Numbers expected = test::train_numbers(setting_config(setting, dir, 1, 4));
@@ -103,7 +103,7 @@ TEST(Devices, WhatTheHostHasNoRoomForChangesNoNumber) {
 }
 
 // Stops and resumes on another number of devices: the checkpoint does not depend on that number.
-TEST(Devices, ACheckpointOfOneGoesOnOnTwo) {
+TEST(Devices, ACheckpointOfOneResumesOnTwo) {
   const TrainDir dir;
   const Setting setting{Precision::bf16, true, 0.0, HomePolicy::mixed};
   const Config two = setting_config(setting, dir, 2, 1);

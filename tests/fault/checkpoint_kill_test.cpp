@@ -144,13 +144,13 @@ class CheckpointFault : public ::testing::Test {
   }
 };
 
-TEST_F(CheckpointFault, killed_at_any_operation_the_run_resumes) { kill_at_each(); }
+TEST_F(CheckpointFault, ResumesAfterAKillAtAnyOperation) { kill_at_each(); }
 
-TEST_F(CheckpointFault, killed_at_any_operation_of_a_save_in_several_files_the_run_resumes) {
+TEST_F(CheckpointFault, ResumesAfterAKillAtAnyOperationOfASaveInSeveralFiles) {
   max_shard_size_ = Bytes{300};
   kill_at_each();
 }
-TEST_F(CheckpointFault, one_failed_operation_leaves_the_older_one_and_no_litter) {
+TEST_F(CheckpointFault, AFailedOperationLeavesTheOlderCheckpointAndNoLitter) {
   const u64 count = operations(1, 2);
   for (u64 n = 0; n < count; ++n) {
     const TemporaryDirectory dir;
@@ -166,7 +166,7 @@ TEST_F(CheckpointFault, one_failed_operation_leaves_the_older_one_and_no_litter)
 }
 
 // The newest checkpoint is durable before an older one is removed.
-TEST_F(CheckpointFault, syncs_come_before_renames_and_renames_before_deletions) {
+TEST_F(CheckpointFault, SyncsComeBeforeRenamesAndRenamesBeforeDeletions) {
   const TemporaryDirectory dir;
   FaultPlan plan;
   ASSERT_TRUE(save(dir.path(), 1, plan).has_value());
@@ -190,7 +190,7 @@ TEST_F(CheckpointFault, syncs_come_before_renames_and_renames_before_deletions) 
 }
 
 // Item 21: if a file system refuses an operation of a save, that is found before the first step.
-TEST_F(CheckpointFault, a_rehearsal_asks_for_each_operation_of_a_save_and_leaves_nothing) {
+TEST_F(CheckpointFault, ARehearsalDoesEachOperationOfASaveAndLeavesNothing) {
   const TemporaryDirectory dir;
   FaultPlan plan;
   auto store = open_store(dir.path(), graph_, std::make_unique<FaultyFiles>(plan));
@@ -217,7 +217,7 @@ TEST_F(CheckpointFault, a_rehearsal_asks_for_each_operation_of_a_save_and_leaves
 }
 
 // Item 8: a full disk.
-TEST_F(CheckpointFault, room_is_made_only_where_another_one_verifies_and_never_of_the_best) {
+TEST_F(CheckpointFault, OnAFullDiskACheckpointIsDeletedOnlyIfAnotherVerifiesAndItIsNotTheBest) {
   const TemporaryDirectory dir;
   auto store = open_store(dir.path(), graph_);
   for (const u64 step : {1, 2, 3}) {
@@ -236,7 +236,7 @@ TEST_F(CheckpointFault, room_is_made_only_where_another_one_verifies_and_never_o
   EXPECT_TRUE(room(2, 0).empty()) << "1 would go, and is the newest good one now";
 }
 
-TEST_F(CheckpointFault, a_state_that_cannot_be_read_stops_the_save) {
+TEST_F(CheckpointFault, AnUnreadableStateStopsTheSave) {
   class BrokenState final : public StateReader {
     Result<void> read(u32, Kind kind, u64, std::span<std::byte>) override {
       if (kind != Kind::variance) return {};
@@ -252,7 +252,7 @@ TEST_F(CheckpointFault, a_state_that_cannot_be_read_stops_the_save) {
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }
 
-TEST(ExportFault, one_failed_operation_leaves_a_whole_model_or_nothing) {
+TEST(ExportFault, AFailedOperationLeavesAWholeModelOrNothing) {
   const TemporaryDirectory dir;
   const std::string source = dir.path() + "/source", out = dir.path() + "/out";
   ModelConfig model = default_model(Family::llama);
@@ -281,7 +281,7 @@ TEST(ExportFault, one_failed_operation_leaves_a_whole_model_or_nothing) {
   }
 }
 
-TEST(CheckpointDiskFull, a_full_device_is_an_error_with_advice) {
+TEST(CheckpointDiskFull, IsAnErrorWithAdvice) {
   if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "SKIPPED: there is no /dev/full";
   for (const FileUse use : {FileUse::run, FileUse::other}) {
     auto files = create_posix_files(use);

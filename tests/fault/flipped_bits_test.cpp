@@ -213,7 +213,7 @@ TEST_P(FlippedBits, AreNamedOrMakeNoDifference) {
 
 // The canary: weights damaged under a manifest made to match them pass every check, and the test above must
 // notice them.
-TEST(FlippedBitsTest, SeesWhatNothingNames) {
+TEST(FlippedBitsTest, SeesAChangeThatNoMessageNames) {
   Place place(Kind::whole);
   const std::map<std::string, Outcome> good = place.outcomes();
   place.restore();

@@ -43,7 +43,7 @@ class KeptModel : public test::KeptModelTest {
 };
 
 // Item 13: repair of kept files.
-TEST_F(KeptModel, IsMendedFromTheNewestGoodCheckpointAndThatIsSaid) {
+TEST_F(KeptModel, IsRepairedFromTheNewestGoodCheckpointWithANote) {
   stop_after_two();
   EXPECT_TRUE(mended().empty());
   const std::string moved = dir_ / "gone";
@@ -91,7 +91,7 @@ TEST_F(KeptModel, OfAnOlderTidepoolIsComparedWithTheNewestCheckpointAndListed) {
   EXPECT_TRUE(mended().empty());
 }
 
-TEST_F(KeptModel, WithoutAWholeCopyIsAnErrorThatSaysWhatToDo) {
+TEST_F(KeptModel, WithoutAWholeCopyIsAnErrorWithAdvice) {
   stop_after_two();
   flip(kept_ + "/tokenizer.json", 50);
   flip(run_ + "/checkpoint-2/tokenizer.json", 60);

@@ -118,7 +118,7 @@ class ReportOfARun : public ::testing::Test {
 };
 
 // Regression: this was an error, although a new user may wait for days.
-TEST_F(ReportOfARun, ThatStillTrainsSaysSoAndShowsWhatItHasLogged) {
+TEST_F(ReportOfARun, ThatStillTrainsSaysSoAndShowsItsLog) {
   ChildRun run(long_config(dir_, 100'000));
   ASSERT_TRUE(run.wait_for_steps(3));
   Child report({"report", dir_ / "run"}, dir_ / "report.log");
@@ -144,7 +144,7 @@ TEST_F(ReportOfARun, ThatWasKilledSaysHowFarItCame) {
               AllOf(HasSubstr("ended without a report after step "), HasSubstr("--resume auto")));
 }
 
-TEST_F(ReportOfARun, ThatHasNotDoneAStepIsAskedAgainLater) {
+TEST_F(ReportOfARun, WithoutAStepAdvisesToAskAgainLater) {
   Config config = long_config(dir_, 100'000);
   config.output.logging_steps = 50'000;
   ChildRun run(config);

@@ -46,7 +46,7 @@ class FaultInProbe : public ::testing::Test {
   const std::string disk_ = dir_ / "disk", file_ = dir_ / "box.yaml", log_ = dir_ / "log";
 };
 
-TEST_F(FaultInProbe, UndisturbedItWritesAMachineFile) {
+TEST_F(FaultInProbe, WithoutAFaultItWritesAMachineFile) {
   const Outcome first = run(words());
   ASSERT_EQ(first.code, 0) << first.output;
   EXPECT_FALSE(littered());
@@ -64,13 +64,13 @@ TEST_F(FaultInProbe, UndisturbedItWritesAMachineFile) {
   EXPECT_EQ(json.at("rates").at("host.adam").at("samples").as_array().size(), json.at("rounds").as_int64());
 }
 
-TEST_F(FaultInProbe, WithoutADiskThereIsNone) {
+TEST_F(FaultInProbe, WithoutADiskTheFileHasNoDiskSection) {
   const Outcome r = run({"probe", "--seconds", "1", "--output", file_, "--no-disk"});
   ASSERT_EQ(r.code, 0) << r.output;
   EXPECT_EQ(load_machine(file_).value().disk, DiskRates{});
 }
 
-TEST_F(FaultInProbe, StoppedItTidiesUpAndDiesOfTheSignal) {
+TEST_F(FaultInProbe, ASignalCleansUpAndEndsTheProcess) {
   for (const auto& [number, milliseconds] : {std::pair{SIGINT, 0}, {SIGINT, 1500}, {SIGTERM, 300}}) {
     std::unique_ptr<Child> child;
     begin(child, milliseconds).signal(number);
@@ -81,7 +81,7 @@ TEST_F(FaultInProbe, StoppedItTidiesUpAndDiesOfTheSignal) {
   }
 }
 
-TEST_F(FaultInProbe, WhatAKilledOneLeftTheNextOneClears) {
+TEST_F(FaultInProbe, TheNextProbeClearsLitterOfAKilledOne) {
   std::unique_ptr<Child> child;
   begin(child, 100).kill_now();
   EXPECT_TRUE(littered());
@@ -91,7 +91,7 @@ TEST_F(FaultInProbe, WhatAKilledOneLeftTheNextOneClears) {
   EXPECT_FALSE(littered());
 }
 
-TEST_F(FaultInProbe, TwoInOneDirectoryAreRefused) {
+TEST_F(FaultInProbe, ASecondProbeInADirectoryIsRefused) {
   std::unique_ptr<Child> child;
   begin(child, 0);
   const Outcome r = run(words());
@@ -102,7 +102,7 @@ TEST_F(FaultInProbe, TwoInOneDirectoryAreRefused) {
   EXPECT_FALSE(littered());
 }
 
-TEST_F(FaultInProbe, BadWordsAreNamedBeforeAnythingIsMeasured) {
+TEST_F(FaultInProbe, WrongOptionsAreNamedBeforeAnythingIsMeasured) {
   std::ofstream(dir_ / "mine.yaml") << "name: mine\n";
   struct Case {
     std::vector<std::string> words;
@@ -129,7 +129,7 @@ TEST_F(FaultInProbe, BadWordsAreNamedBeforeAnythingIsMeasured) {
   EXPECT_FALSE(littered());
 }
 
-TEST_F(FaultInProbe, MemoryIsNoDisk) {
+TEST_F(FaultInProbe, TmpfsIsRefusedAsADisk) {
   if (!fs::is_directory("/dev/shm")) GTEST_SKIP() << "SKIPPED: there is no /dev/shm";
   const Outcome r = run({"probe", "--output", file_, "--disk", "/dev/shm"});
   EXPECT_EQ(r.code, 6) << r.output;  // tmpfs, or too small to test

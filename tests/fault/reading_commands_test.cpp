@@ -122,7 +122,7 @@ TEST_F(ReadingCommands, ExportRequiresEveryTensorOfTheModel) {
 }
 
 // Item 21: 8 of 55 reads failed. The run saves and rotates some ten times a second while it is read.
-TEST_F(ReadingCommands, TakeTheNextCheckpointWhereOneIsRotatedAway) {
+TEST_F(ReadingCommands, TakeTheNextCheckpointIfRotationDeletesOne) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   config_.output.save_steps = 16;  // with sanitizers, readers are slower than steps
 #else

@@ -89,7 +89,7 @@ class ResourceLimits : public ::testing::Test {
   std::set<std::string> refused_;
 };
 
-TEST_F(ResourceLimits, OfTheUsersThreadsAreNamedWhicheverThreadMeetsThem) {
+TEST_F(ResourceLimits, OnThreadsOfTheUserAreNamedInEveryThread) {
   if (getuid() != 0) GTEST_SKIP() << "SKIPPED: needs root, to become a user without processes";
   fs::permissions(fs::path(dir_.data()).parent_path(), fs::perms::all);
   const auto as_user = [](u64 threads) {
@@ -114,7 +114,7 @@ TEST_F(ResourceLimits, OfTheUsersThreadsAreNamedWhicheverThreadMeetsThem) {
     EXPECT_TRUE(refused_.contains(kind)) << kind;
 }
 
-TEST_F(ResourceLimits, OfACgroupsPidsAreNamedWithTheirFile) {
+TEST_F(ResourceLimits, OnPidsOfACgroupAreNamedWithTheirFile) {
   const std::string v1 = "/sys/fs/cgroup/pids", base = fs::exists(v1) ? v1 : "/sys/fs/cgroup";
   const std::string group = base + "/tidepool-test-" + std::to_string(getpid());
   std::error_code error;
@@ -132,7 +132,7 @@ TEST_F(ResourceLimits, OfACgroupsPidsAreNamedWithTheirFile) {
 }
 
 // Limits from below the program's code size up to plenty: each one fails at another allocation.
-TEST_F(ResourceLimits, OfAddressSpaceAreNamedWhateverMeetsThem) {
+TEST_F(ResourceLimits, OnAddressSpaceAreNamedAtEveryAllocation) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "SKIPPED: a sanitizer maps terabytes of address space for itself";
 #endif
@@ -164,7 +164,7 @@ u64 count(const std::string& text, const std::string& words) {
   return n;
 }
 
-TEST_F(ResourceLimits, OfIoUringLeaveThreadsWhichIsSaidOnce) {
+TEST_F(ResourceLimits, OnIoUringFallBackToThreadsWithOneNote) {
   for (const u32 call : {__NR_io_uring_setup, __NR_io_uring_enter, __NR_io_uring_register}) {
     const std::string run = "run" + std::to_string(call);
     const Outcome r =

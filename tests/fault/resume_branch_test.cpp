@@ -72,7 +72,7 @@ TEST_F(ResumeBranch, AutoFollowsTheBranchThatSteppedBack) {
   EXPECT_TRUE(fs::exists(checkpoint(8, ".abandoned"))) << "the other branch is not ours to delete";
 }
 
-TEST_F(ResumeBranch, ALeftBranchCanBeTakenUpAgain) {
+TEST_F(ResumeBranch, AnAbandonedBranchCanBeResumed) {
   ASSERT_TRUE(test::run(config(4)));
   const auto state = state_of(4);
   ASSERT_TRUE(resume(config(3), checkpoint(2)));
@@ -134,7 +134,7 @@ TEST_F(ResumeBranch, ADamagedConfigOfACheckpointIsNoOtherModel) {
 
 // ---- none is left
 
-TEST_F(ResumeBranch, NothingGoodLeftIsAnErrorThatNamesEach) {
+TEST_F(ResumeBranch, WithoutAGoodCheckpointEachIsNamedInTheError) {
   ASSERT_TRUE(test::run(config(4)));
   flip_a_bit(checkpoint(2) + "/optimizer.safetensors");
   fs::remove(checkpoint(4) + "/manifest.json");
@@ -147,7 +147,7 @@ TEST_F(ResumeBranch, NothingGoodLeftIsAnErrorThatNamesEach) {
   EXPECT_FALSE(fs::exists(checkpoint(6)));
 }
 
-TEST_F(ResumeBranch, AnotherVersionIsNamedAndNotSteppedOver) {
+TEST_F(ResumeBranch, AnotherVersionIsAnErrorAndNotSkipped) {
   ASSERT_TRUE(test::run(config(4)));
   const std::string path = checkpoint(4) + "/manifest.json";
   std::string text = file_text(path);
@@ -181,7 +181,7 @@ TEST_F(ResumeBranch, AFinishedRunIsLeftAsItIs) {
 }
 
 // The run was killed between its last save and its report.
-TEST_F(ResumeBranch, AnOwedReportIsWritten) {
+TEST_F(ResumeBranch, AMissingReportOfAFinishedRunIsWritten) {
   ASSERT_TRUE(test::run(config(4)));
   fs::remove(dir_ / "run/report.json");
   const auto saved = fs::last_write_time(checkpoint(4));
@@ -192,7 +192,7 @@ TEST_F(ResumeBranch, AnOwedReportIsWritten) {
 
 // ---- typed arguments
 
-TEST_F(ResumeBranch, ACheckpointThatIsNotThereIsAUsageError) {
+TEST_F(ResumeBranch, AMissingCheckpointIsAUsageError) {
   ASSERT_TRUE(test::run(config(4)));
   for (const std::string& from : {dir_ / "run/checkpoint-3", dir_ / "nosuch", dir_ / "run", dir_.data()}) {
     const auto report = resume(config(6), from);
@@ -241,7 +241,7 @@ TEST_F(ResumeBranch, TheFirstSavedAfterTheBestEvaluationIsKept) {
 
 // ---- rates
 
-TEST_F(ResumeBranch, PaddingIsNoToken) {
+TEST_F(ResumeBranch, PaddingIsNotCountedAsTokens) {
   std::ofstream(dir_.data()) << std::string(test::made_up_text(65), 0, 65);
   Config c = config(4);
   c.data.validation_fraction = 0;

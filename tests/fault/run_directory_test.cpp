@@ -49,7 +49,7 @@ TEST(RunDirectory, RefusedResumeLeavesConfigAndPlan) {
   EXPECT_EQ(file_text(config.output.dir + "/plan.txt"), plan);
 }
 
-TEST(RunDirectory, SecondsGoOnAcrossAResume) {
+TEST(RunDirectory, SecondsAccumulateAcrossAResume) {
   const TrainDir dir;
   const Config config = test::small_config(dir);
   const auto seconds_at = [&](u64 step) {
@@ -78,7 +78,7 @@ TEST(RunDirectory, ReportSaysWhatRanWhere) {
 }
 
 // The checkpoint may be readable again later: skipping it would repeat its steps and rotate it away.
-TEST(RunDirectory, UnreadableCheckpointIsNotSteppedOver) {
+TEST(RunDirectory, AnUnreadableCheckpointIsNotSkipped) {
   const TrainDir dir;
   Config config = test::small_config(dir);
   config.output.save_steps = 2;

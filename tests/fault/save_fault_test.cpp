@@ -67,7 +67,7 @@ class SaveFault : public ::testing::Test {
   if (!disk.mounted()) GTEST_SKIP() << "SKIPPED: mounting a small file system needs root and CAP_SYS_ADMIN"
 
 // Item 8: a full disk.
-TEST_F(SaveFault, AFullDiskLosesTheOldestThatWouldGoAnyway) {
+TEST_F(SaveFault, AFullDiskDeletesTheOldestCheckpointBeforeTheSave) {
   SmallDisk disk(dir_ / "small", "5m");  // room for two; a third one needs space until it is complete
   NEEDS_MOUNT(disk);
   const Config c = config("small/run");
@@ -98,7 +98,7 @@ TEST_F(SaveFault, AFailedSaveKeepsTrainingAndTheLastOneWaits) {
   expect_ends_as(c, undisturbed(c));
 }
 
-TEST_F(SaveFault, TheLastSaveGivesUpAfterItsTimeAndSaysWhatIsThere) {
+TEST_F(SaveFault, TheLastSaveTimesOutAndListsTheCheckpoints) {
   SmallDisk disk(dir_ / "small", "3500k");
   NEEDS_MOUNT(disk);
   const Config c = config("small/run");
@@ -111,7 +111,7 @@ TEST_F(SaveFault, TheLastSaveGivesUpAfterItsTimeAndSaysWhatIsThere) {
   expect_resumes(c, "auto", undisturbed(c));
 }
 
-TEST_F(SaveFault, TheLastSaveGoesToAnotherDiskWhereThereIsOne) {
+TEST_F(SaveFault, TheLastSaveGoesToAnotherDiskIfThereIsOne) {
   SmallDisk disk(dir_ / "small", "3500k");
   NEEDS_MOUNT(disk);
   Config c = config("small/run");
@@ -139,7 +139,7 @@ TEST_F(SaveFault, SavesByTimeAndKeepsItsBits) {
 }
 
 // Item 10: a save on request.
-TEST_F(SaveFault, Usr1SavesNowAndTrainingGoesOn) {
+TEST_F(SaveFault, Usr1SavesNowAndTrainingContinues) {
   Config c = config("run", 300);
   c.output.save_steps = 0;
   const Numbers numbers = undisturbed(c);
@@ -203,7 +203,7 @@ TEST_F(SaveFault, SignalsDuringTheEndLeaveNoLitter) {
   }
 }
 
-TEST_F(SaveFault, ResumeAutoWithoutARunSaysSoLoudly) {
+TEST_F(SaveFault, ResumeAutoWithoutARunIsNoted) {
   ChildRun child(config("run", 1), "auto");
   EXPECT_EQ(child.wait(), 0) << child.output();
   EXPECT_THAT(child.output(), HasSubstr("WARNING: --resume auto: " + dir_ / "run" +

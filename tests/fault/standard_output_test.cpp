@@ -34,7 +34,7 @@ std::string config_file(const TrainDir& dir) {
   return path;
 }
 
-TEST(StandardOutput, FullIsSaidOnceAndIsExitCode6) {
+TEST(StandardOutput, IfFullIsReportedOnceWithExitCode6) {
   const TrainDir dir;
   const std::string config = config_file(dir);
   for (const std::string& words :
@@ -47,7 +47,7 @@ TEST(StandardOutput, FullIsSaidOnceAndIsExitCode6) {
   }
 }
 
-TEST(StandardOutput, TrainingGoesOnWithoutIt) {
+TEST(StandardOutput, TrainingContinuesWithoutIt) {
   const TrainDir dir;
   const Outcome full = tidepool_to(dir, ">/dev/full", "train '" + config_file(dir) + "'");
   EXPECT_EQ(full.code, 6) << full.error;
@@ -57,7 +57,7 @@ TEST(StandardOutput, TrainingGoesOnWithoutIt) {
   EXPECT_TRUE(read_report(dir / "run"));
 }
 
-TEST(StandardOutput, FullAsIsTheErrorOutputIsExitCode6) {
+TEST(StandardOutput, IfFullAlongWithStandardErrorIsExitCode6) {
   const TrainDir dir;
   const std::string config = config_file(dir);
   const auto code = [](const std::string& words) {
@@ -70,7 +70,7 @@ TEST(StandardOutput, FullAsIsTheErrorOutputIsExitCode6) {
 }
 
 // Regression: a closed standard output was ignored.
-TEST(StandardOutput, ClosedIsExitCode6AsFullIs) {
+TEST(StandardOutput, IfClosedIsExitCode6) {
   const TrainDir dir;
   const std::string config = config_file(dir), run = dir / "run";
   ASSERT_EQ(tidepool_to(dir, ">/dev/null", "train '" + config + "'").code, 0);
@@ -87,7 +87,7 @@ TEST(StandardOutput, ClosedIsExitCode6AsFullIs) {
 }
 
 // Text must not be written to files that receive the number of a closed stream.
-TEST(StandardOutput, ClosedTrainsAllTheSame) {
+TEST(StandardOutput, IfClosedTrainingContinues) {
   const TrainDir dir;
   const Outcome closed = tidepool_to(dir, ">&-", "train '" + config_file(dir) + "'");
   EXPECT_EQ(closed.code, 6) << closed.error;

@@ -86,7 +86,7 @@ TEST_F(Generate, VerifiesTheWeightsItReads) {
   EXPECT_THAT(said_, AllOf(HasSubstr(checkpoint(4)), HasSubstr(checkpoint(2)), HasSubstr("truncated")));
 }
 
-TEST_F(Generate, FindsTheRunOfWhateverItIsPointedAt) {
+TEST_F(Generate, FindsTheRunOfAnyGivenPath) {
   const fs::path before = fs::current_path();
   fs::current_path(checkpoint(4));
   EXPECT_EQ(generate("."), 0) << said_;

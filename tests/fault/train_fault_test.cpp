@@ -101,7 +101,7 @@ class FaultInTraining : public ::testing::Test {
   std::string output_;
 };
 
-TEST_F(FaultInTraining, SwapFileCutShort) {
+TEST_F(FaultInTraining, ATruncatedSwapFileEndsTheRun) {
   const Config config = streaming_config(dir_);
   SCOPED_TRACE(how_to_repeat(config));
   const int code = train_and(config, [&](ChildRun& child) {
@@ -112,7 +112,7 @@ TEST_F(FaultInTraining, SwapFileCutShort) {
   expect_resumes(config, undisturbed(config));
 }
 
-TEST_F(FaultInTraining, SwapFileOverwritten) {
+TEST_F(FaultInTraining, AnOverwrittenSwapFileEndsTheRun) {
   const Config config = streaming_config(dir_);
   SCOPED_TRACE(how_to_repeat(config));
   const int code = train_and(config, [&](ChildRun& child) {
@@ -129,7 +129,7 @@ TEST_F(FaultInTraining, SwapFileOverwritten) {
 }
 
 // As with `ulimit -f`: checkpoint files hit the limit.
-TEST_F(FaultInTraining, CheckpointHitsTheFileSizeLimit) {
+TEST_F(FaultInTraining, ACheckpointAboveTheFileSizeLimitEndsTheRun) {
   const Config config = streaming_config(dir_);
   SCOPED_TRACE(how_to_repeat(config));
   const int code = train_and(config, [&](ChildRun& child) {
@@ -141,7 +141,7 @@ TEST_F(FaultInTraining, CheckpointHitsTheFileSizeLimit) {
   expect_resumes(config, undisturbed(config));
 }
 
-TEST_F(FaultInTraining, DataCutShort) {
+TEST_F(FaultInTraining, ATruncatedDataFileEndsTheRun) {
   const Config config = streaming_config(dir_);
   SCOPED_TRACE(how_to_repeat(config));
   const Numbers numbers = undisturbed(config);
@@ -198,7 +198,7 @@ TEST(LossScale, AnOverflowAtTheLeastEndsTheRun) {
 }
 
 // Skipped steps are reported: in metrics.jsonl step by step, in the report as a count.
-TEST(LossScale, SkippedStepsAreTold) {
+TEST(LossScale, SkippedStepsAreReported) {
   const TrainDir dir;
   Config c = test::small_config(dir);
   test::make_fp16_that_overflows(c);
@@ -213,7 +213,7 @@ TEST(LossScale, SkippedStepsAreTold) {
   EXPECT_THAT(first, HasSubstr("\"grad_norm\": null"));
 }
 
-TEST(SwapDirectory, LockedByALiveRun) {
+TEST(SwapDirectory, IfLockedByALiveRunIsRefused) {
   const TrainDir dir;
   const Config config = streaming_config(dir);
   fs::create_directory(config.output.dir);
@@ -222,14 +222,14 @@ TEST(SwapDirectory, LockedByALiveRun) {
   expect_error(config, ErrorKind::io, fmt::format("in use by the job with pid {}", getpid()));
 }
 
-TEST(SwapDirectory, ParentMissing) {
+TEST(SwapDirectory, WithoutAParentIsRefused) {
   const TrainDir dir;
   Config config = streaming_config(dir);
   config.memory.swap_dir = dir / "not/there";
   expect_error(config, ErrorKind::io, config.memory.swap_dir);
 }
 
-TEST(SwapDirectory, OnTmpfs) {
+TEST(SwapDirectory, OnTmpfsIsRefused) {
   if (!fs::exists("/dev/shm")) GTEST_SKIP() << "SKIPPED: no tmpfs at /dev/shm";
   const TrainDir dir;
   Config config = streaming_config(dir);
@@ -238,7 +238,7 @@ TEST(SwapDirectory, OnTmpfs) {
   EXPECT_FALSE(fs::exists(config.memory.swap_dir)) << "left behind";
 }
 
-TEST(SwapDirectory, NotWritable) {
+TEST(SwapDirectory, IfNotWritableIsRefused) {
   const TrainDir dir;
   Config config = streaming_config(dir);
   config.memory.swap_dir = "/proc/tidepool";  // refuses even root
@@ -267,7 +267,7 @@ TEST(BadData, IsNamed) {
 
 // ---- run directories and checkpoints
 
-TEST(RunDirectory, WithCheckpointsIsNotTrainedAnew) {
+TEST(RunDirectory, WithCheckpointsRefusesANewRun) {
   const TrainDir dir;
   Config config = test::small_config(dir);
   const Numbers first = test::train_numbers(config);
@@ -313,7 +313,7 @@ TEST(RunDirectory, OtherAdaptersAreRefusedByTheirKeys) {
 }
 
 // The change that the error advises fits.
-TEST(DoesNotFit, AdviceFits) {
+TEST(DoesNotFit, AdvisedBudgetsFit) {
   const TrainDir dir;
   Config config = test::small_config(dir);
   config.memory.budgets = {Bytes{100 * kib}, Bytes{100 * kib}, Bytes{100 * kib}};
@@ -336,7 +336,7 @@ TEST(DoesNotFit, AdviceFits) {
 
 class Signals : public ::testing::TestWithParam<int> {};
 
-TEST_P(Signals, FirstSavesAndLeavesWith75) {
+TEST_P(Signals, TheFirstSavesAndEndsWithExitCode75) {
   const TrainDir dir;
   const Config config = streaming_config(dir);
   SCOPED_TRACE(how_to_repeat(config));
@@ -355,7 +355,7 @@ TEST_P(Signals, FirstSavesAndLeavesWith75) {
   EXPECT_EQ(numbers_of(*report), test::train_numbers(whole));
 }
 
-TEST_P(Signals, SecondLeavesAtOnce) {
+TEST_P(Signals, TheSecondEndsTheRunAtOnce) {
   const TrainDir dir;
   Config config = streaming_config(dir);
   config.train.gradient_accumulation_steps = 64;  // a step is long enough for a second signal

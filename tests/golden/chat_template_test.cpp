@@ -41,7 +41,7 @@ Result<jinja::Rendered> render(const json::object& c) {
   return parsed->render(variables, new_year());
 }
 
-TEST(ChatTemplates, RenderWhatTransformersRenders) {
+TEST(ChatTemplates, RenderAsTransformersDoes) {
   const auto cases = parse_json(read("expected.json"), ErrorKind::bad_input, "expected.json");
   ASSERT_TRUE(cases) << cases.error().message;
   for (const json::value& v : cases->as_array()) {

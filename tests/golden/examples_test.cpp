@@ -121,7 +121,7 @@ void compare(const Command& command, const std::string& output) {
 }
 
 // Tests the comparison itself: the differences that it must notice.
-TEST(ExampleLines, DifferWhereTheyShould) {
+TEST(ExampleLines, MayDifferOnlyInTimesAndRounding) {
   const auto both = [](const char* a, const char* b) { return same(a, b, Steps::compared); };
   EXPECT_TRUE(both("saved runs/a/checkpoint-20 in 23.8 ms", "saved runs/a/checkpoint-20 in 1.02 s"));
   EXPECT_TRUE(both("  Step  7m 28s, compute binds", "  Step  1h 02m, compute binds"));
@@ -169,10 +169,10 @@ class Examples : public ::testing::Test {
   test::ScratchDir dir_;
 };
 
-TEST_F(Examples, Chat) { run_all("chat"); }
-TEST_F(Examples, Continue) { run_all("continue"); }
-TEST_F(Examples, Llama70b) { run_all("llama-70b"); }
-TEST_F(Examples, Lora) { run_all("lora"); }
-TEST_F(Examples, TheReadmesPlan) { run_page("README.md"); }
+TEST_F(Examples, ChatPrintsWhatItsReadmeShows) { run_all("chat"); }
+TEST_F(Examples, ContinuePrintsWhatItsReadmeShows) { run_all("continue"); }
+TEST_F(Examples, Llama70bPrintsWhatItsReadmeShows) { run_all("llama-70b"); }
+TEST_F(Examples, LoraPrintsWhatItsReadmeShows) { run_all("lora"); }
+TEST_F(Examples, PlanPrintsWhatTheReadmeShows) { run_page("README.md"); }
 
 }  // namespace tidepool::examples_test

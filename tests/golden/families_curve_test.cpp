@@ -39,7 +39,7 @@ Config config_of(const Setting& setting, const std::string& swap_dir) {
 
 class FamilyCurve : public ::testing::TestWithParam<Setting> {};
 
-TEST_P(FamilyCurve, IsTransformers) {
+TEST_P(FamilyCurve, AgreesWithTransformers) {
   const Setting& setting = GetParam();
   const test::ScratchDir dir;
   const Config config = config_of(setting, dir / "swap");

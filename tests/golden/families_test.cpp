@@ -38,7 +38,7 @@ class Families : public testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(Families, LogitsAreTransformers) {
+TEST_P(Families, LogitsAgreeWithTransformers) {
   ModelRunner model = load();
   const auto tokens = expected.get<i32>("tokens");
   std::vector<float> logits;
@@ -49,7 +49,7 @@ TEST_P(Families, LogitsAreTransformers) {
   RecordProperty("logits", fmt::format("{:.1e}", away));
 }
 
-TEST_P(Families, LossAndGradientsAreTransformers) {
+TEST_P(Families, LossAndGradientsAgreeWithTransformers) {
   ModelRunner model = load();
   const auto tokens = expected.get<i32>("tokens"), targets = expected.get<i32>("targets");
   const auto valid = std::count_if(targets.begin(), targets.begin() + rows, [](i32 t) { return t >= 0; });

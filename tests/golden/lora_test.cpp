@@ -108,7 +108,7 @@ class Lora : public ::testing::TestWithParam<Case> {
   }
 };
 
-TEST_P(Lora, LogitsArePefts) {
+TEST_P(Lora, LogitsAgreeWithPeft) {
   ModelRunner model = load();
   const auto tokens = expected.get<i32>("tokens");
   std::vector<float> logits;
@@ -117,7 +117,7 @@ TEST_P(Lora, LogitsArePefts) {
   EXPECT_LT(distance(logits, expected.get<float>("logits")), 1e-5);
 }
 
-TEST_P(Lora, LossAndGradientsArePefts) {
+TEST_P(Lora, LossAndGradientsAgreeWithPeft) {
   ModelRunner model = load();
   const auto tokens = expected.get<i32>("tokens"), targets = expected.get<i32>("targets");
   const auto valid = std::count_if(targets.begin(), targets.begin() + rows, [](i32 t) { return t >= 0; });
@@ -144,7 +144,7 @@ TEST_P(Lora, LossAndGradientsArePefts) {
   RecordProperty("worst_gradient", fmt::format("{:.1e}", worst));
 }
 
-TEST_P(Lora, MergesAsPeft) {
+TEST_P(Lora, MergesAsPeftDoes) {
   const auto all = merged(adapter_directory(c));
   EXPECT_EQ(all.size(), expected.count("merged/"));
   double worst = 0;
@@ -159,7 +159,7 @@ TEST_P(Lora, MergesAsPeft) {
 }
 
 // PEFT goes by the type of module, and corrects a flag that contradicts it.
-TEST_P(Lora, MergesAsPeftWithAWrongFlag) {
+TEST_P(Lora, MergesAsPeftDoesWithAWrongFlag) {
   const ScratchDir dir;
   const std::string adapter = dir / "adapter", path = adapter + "/adapter_config.json";
   std::filesystem::copy(adapter_directory(c), adapter);
@@ -174,7 +174,7 @@ TEST_P(Lora, MergesAsPeftWithAWrongFlag) {
 
 // ---- whole steps
 
-TEST_P(Lora, TrainsAsPeft) {
+TEST_P(Lora, TrainsAsPeftDoes) {
   const ScratchDir dir;
   Config config;
   config.model_directory = family_directory(c.base);

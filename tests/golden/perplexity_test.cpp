@@ -29,7 +29,7 @@ struct Setting {
 
 class Perplexity : public ::testing::TestWithParam<Setting> {};
 
-TEST_P(Perplexity, IsTransformers) {
+TEST_P(Perplexity, AgreesWithTransformers) {
   const auto& [name, sequences, micro_batches, device] = GetParam();
   const test::ScratchDir dir;
   const auto done = evaluate_model(

@@ -150,7 +150,7 @@ std::vector<double> heights_of(const std::string& document, const std::string& c
 }
 
 // Regression: a mean over preceding steps fell later than the loss did.
-TEST(ReportPage, TheRunningMeanDoesNotLagAndSaysOverWhat) {
+TEST(ReportPage, TheRunningMeanDoesNotLagAndNamesItsWidth) {
   if (!have_chromium())
     GTEST_SKIP() << "SKIPPED, report.html IS NOT TESTED: there is no chromium here (scripts/setup.sh)";
   const test::TrainDir dir;

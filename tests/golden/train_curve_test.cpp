@@ -77,7 +77,7 @@ StepSettings settings_of(const Setting& setting) {
 
 class TrainCurve : public ::testing::TestWithParam<Setting> {};
 
-TEST_P(TrainCurve, IsPytorchs) {
+TEST_P(TrainCurve, AgreesWithPytorch) {
   const Setting& setting = GetParam();
   const Safetensors golden(TIDEPOOL_SOURCE_DIR "/tests/golden/pytorch/gpt2_tiny.safetensors");
   const bool fp16 = setting.precision == Precision::fp16;

@@ -15,7 +15,7 @@ std::string verdict(std::string_view text, size_t piece) {
   return done ? "" : done.error().message;
 }
 
-TEST(JsonCheck, SaysTheSameOfPiecesOfAnySize) {
+TEST(JsonCheck, GivesTheSameAnswerForPiecesOfAnySize) {
   for (const size_t piece : {1, 2, 3, 7, 1000}) {
     for (const char* good :
          {"{}", "[]\n", " {\"a\": [1, -2.5e3, true, null, \"\\u00e9x\"], \"b\": {}} \n\n", "1", "\"x\""})

@@ -47,7 +47,7 @@ struct Pipe {
   Fd out, in;
 };
 
-TEST(ReadWrittenFile, RegularFilesWholeAndNotTooLarge) {
+TEST(ReadWrittenFile, ReadsRegularFilesUpToTheLimit) {
   const TemporaryDirectory dir;
   const std::string path = dir.path() + "/a";
   for (const std::string& text : {std::string(), std::string("a"), std::string(200'000, 'b')}) {
@@ -60,7 +60,7 @@ TEST(ReadWrittenFile, RegularFilesWholeAndNotTooLarge) {
   EXPECT_THAT(fault(read_with(dir.path() + "/b")), HasSubstr("/b: cannot open the text: No such file"));
 }
 
-TEST(ReadWrittenFile, APipeIsReadToItsEndWhateverItsWriterHasDone) {
+TEST(ReadWrittenFile, APipeIsReadToItsEnd) {
   Pipe done;
   done.write("abc");
   done.in.close();
@@ -73,7 +73,7 @@ TEST(ReadWrittenFile, APipeIsReadToItsEndWhateverItsWriterHasDone) {
   EXPECT_EQ(read_with(large.path()).value(), text);
 }
 
-TEST(ReadWrittenFile, APipeWithoutAWriterOrWithoutAnEndIsNotWaitedForForEver) {
+TEST(ReadWrittenFile, APipeWithoutAWriterOrAnEndTimesOut) {
   const TemporaryDirectory dir;
   const std::string fifo = dir.path() + "/fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
@@ -91,7 +91,7 @@ TEST(ReadWrittenFile, AnEndlessPipeIsTooLarge) {
   EXPECT_THAT(fault(read_with(endless.path(), 1000)), HasSubstr("larger than 1000 bytes"));
 }
 
-TEST(ReadWrittenFile, WhatIsNoFileIsSaidToBeWhatItIs) {
+TEST(ReadWrittenFile, DirectoriesAndDevicesAreNamedAsSuch) {
   const TemporaryDirectory dir;
   const std::string path = dir.path() + "/socket";
   const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -107,7 +107,7 @@ TEST(ReadWrittenFile, WhatIsNoFileIsSaidToBeWhatItIs) {
   EXPECT_EQ(irregular_kind(dir.path() + "/absent"), "");
 }
 
-TEST(ReadWrittenFile, ConfigsAndMachineFilesAreReadSo) {
+TEST(ReadWrittenFile, ConfigsAndMachineFilesAreReadThisWay) {
   EXPECT_EQ(load_config("/dev/zero", {}).error().message, "/dev/zero: is a device; name a YAML file");
   EXPECT_THAT(load_machine("/dev/zero").error().message, HasSubstr("/dev/zero: is a device; name one of"));
   const std::string quickstart = TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml";
@@ -119,7 +119,7 @@ TEST(ReadWrittenFile, ConfigsAndMachineFilesAreReadSo) {
   EXPECT_EQ(*config, *load_config(quickstart, {}));
 }
 
-TEST(ReadWrittenFile, AnUnwritablePlaceIsSaidNotWaitedForNorReplaced) {
+TEST(ReadWrittenFile, APipeInThePlaceOfAFileIsNeitherWaitedForNorReplaced) {
   const TemporaryDirectory dir;
   const std::string fifo = dir.path() + "/lock";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);

@@ -132,7 +132,7 @@ TEST(ReplaceFile, AFaultLeavesTheOldTextAndNoLitter) {
   EXPECT_THAT(nowhere.error().message, HasSubstr("cannot create " + dir.path() + "/none/a: No such file"));
 }
 
-TEST(AppendLog, HasWholeRecordsOrNoneAndGoesOnAfterAFault) {
+TEST(AppendLog, HasWholeRecordsAndContinuesAfterAFault) {
   const TemporaryDirectory dir;
   const std::string path = dir.path() + "/metrics.jsonl";
   auto log = AppendLog::open(path, FileUse::run);

@@ -49,7 +49,7 @@ class Export : public ::testing::Test {
   const std::string source_ = dir_.path() + "/source", out_ = dir_.path() + "/out";
 };
 
-TEST_F(Export, CopiesEveryByteAndWhatLiesBeside) {
+TEST_F(Export, CopiesEveryByteAndTheCarriedFiles) {
   test::write_byte_tokenizer(source_);
   test::write_file(source_ + "/notes.txt", "mine");
   fs::create_directory(source_ + "/additional_chat_templates");
@@ -63,7 +63,7 @@ TEST_F(Export, CopiesEveryByteAndWhatLiesBeside) {
 }
 
 // Item 14: damaged files of a model.
-TEST_F(Export, ParsesWhatItCarriesAndRequiresAllFilesOfAnIndex) {
+TEST_F(Export, ParsesCarriedFilesAndRequiresAllFilesOfAnIndex) {
   test::write_byte_tokenizer(source_);
   const auto refused = [&](const std::string& name, const std::string& content, const std::string& reason) {
     const std::string path = source_ + "/" + name, good = test::read_file(path);
@@ -178,19 +178,19 @@ TEST_F(Export, ChangesTensorsOnTheirWay) {
   }
 }
 
-TEST_F(Export, RefusesWhatIsThereAlready) {
+TEST_F(Export, RefusesAnExistingDirectory) {
   fs::create_directory(out_);
   EXPECT_EQ(write().error().kind, ErrorKind::usage);
   EXPECT_TRUE(fs::is_empty(out_));
 }
 
-TEST_F(Export, LeavesNothingWhereItIsStopped) {
+TEST_F(Export, LeavesNothingWhenStopped) {
   const Result<void> stopped = write({}, [](u64) { return false; });
   EXPECT_EQ(stopped.error().kind, ErrorKind::interrupted);
   EXPECT_THAT(names(), ElementsAre("source"));
 }
 
-TEST_F(Export, RefusesWhatIsNoModelAndTypesThatItCannotConvert) {
+TEST_F(Export, RefusesOtherDirectoriesAndTypesThatItCannotConvert) {
   EXPECT_THAT(ModelExport::open(dir_.path(), {}).error().message, HasSubstr("holds no config.json"));
   std::vector<StoredTensor> f8 = {{.name = "a", .dtype = Dtype::f8_e4m3, .shape = {8}}};
   assign_offsets(f8);
@@ -274,7 +274,7 @@ TEST_P(ShardedCheckpoint, EveryFileOfItsWeightsIsVerified) {
   EXPECT_TRUE(verify_model(path, Bytes{64 * kib}));
 }
 
-TEST_F(Export, RefusesWhatFp16CannotHold) {
+TEST_F(Export, RefusesValuesThatFp16CannotHold) {
   const auto model = SafetensorsModel::open(source_, ErrorKind::bad_input).value();
   const SafetensorsModel::Location norm = model->find("model.norm.weight");
   ASSERT_TRUE(norm);

@@ -41,7 +41,7 @@ class OtherWeights : public ::testing::Test {
 };
 
 // Regression: commands said "model.safetensors: cannot open", or "holds no checkpoint".
-TEST_F(OtherWeights, ShardsLackTheirIndex) {
+TEST_F(OtherWeights, ShardsWithoutAnIndexAreRefused) {
   EXPECT_TRUE(has_weights(model_));
   EXPECT_EQ(other_weights(model_), "");
   fs::rename(file("model.safetensors"), file("model-00002-of-00002.safetensors"));
@@ -52,7 +52,7 @@ TEST_F(OtherWeights, ShardsLackTheirIndex) {
                        HasSubstr("model.safetensors.index.json"), HasSubstr("fetch the index")));
 }
 
-TEST_F(OtherWeights, PickledOnesAreWrittenAnew) {
+TEST_F(OtherWeights, PickledWeightsAreRefusedWithAdvice) {
   fs::remove(file("model.safetensors"));
   EXPECT_EQ(other_weights(model_), "");
   for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {

@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, Checkpoint,
                          ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
                          [](const auto& p) { return std::string(name(p.param)); });
 
-TEST_P(Checkpoint, round_trips_to_the_bit) {
+TEST_P(Checkpoint, RoundTripsToTheBit) {
   const SavedCheckpoint saved = save(3);
   const auto found = store_->find_resumable();
   ASSERT_TRUE(found.has_value()) << found.error().message;
@@ -67,7 +67,7 @@ TEST_P(Checkpoint, round_trips_to_the_bit) {
   EXPECT_LT(bytes - checkpoint_bytes(graph_).value, 8 * kib);
 }
 
-TEST_P(Checkpoint, weights_hash_is_that_of_the_state_alone) {
+TEST_P(Checkpoint, WeightsHashDependsOnTheStateAlone) {
   MemoryState state = state_at(3);
   const u64 saved = save(3).weights_xxh3;
   EXPECT_EQ(store_->weights_xxh3(state).value(), saved);
@@ -75,7 +75,7 @@ TEST_P(Checkpoint, weights_hash_is_that_of_the_state_alone) {
   EXPECT_NE(store_->weights_xxh3(state).value(), saved);
 }
 
-TEST_P(Checkpoint, the_same_state_gives_the_same_bytes_with_any_buffer) {
+TEST_P(Checkpoint, TheSameStateGivesTheSameBytesWithAnyBuffer) {
   const SavedCheckpoint a = save(3);
   const TemporaryDirectory other;
   auto store = CheckpointStore::create({.run_dir = other.path(), .buffer = Bytes{1 * mib}}, graph_).value();
@@ -87,7 +87,7 @@ TEST_P(Checkpoint, the_same_state_gives_the_same_bytes_with_any_buffer) {
   }
 }
 
-TEST_P(Checkpoint, any_flipped_bit_is_found_and_the_one_before_is_used) {
+TEST_P(Checkpoint, AnyFlippedBitIsFoundAndTheCheckpointBeforeIsUsed) {
   save(1);
   const SavedCheckpoint newest = save(2);
   u64 random = 12345;
@@ -116,7 +116,7 @@ TEST_P(Checkpoint, any_flipped_bit_is_found_and_the_one_before_is_used) {
 
 // Item 17: files of a resume are hashed in the pass that restores them. The file is sound when it is found,
 // and damaged when it is used.
-TEST_P(Checkpoint, what_is_restored_is_hashed_on_its_way) {
+TEST_P(Checkpoint, RestoredTensorsAreHashedWhileTheyAreRead) {
   const SavedCheckpoint newest = save(2);
   const FoundCheckpoint found = *store_->find_resumable().value().found;
   const std::string path = newest.path + "/optimizer.safetensors", good = read_text(path);
@@ -161,7 +161,7 @@ class BitRot final : public Files {
   std::unique_ptr<Files> real_ = create_posix_files();
 };
 
-TEST_P(Checkpoint, one_that_reads_back_otherwise_replaces_none) {
+TEST_P(Checkpoint, ACheckpointThatReadsBackDifferentlyReplacesNone) {
   save(1);
   const CheckpointOptions options{.run_dir = dir_.path(), .buffer = Bytes{64 * kib}, .read_back = true};
   MemoryState state = state_at(2);
@@ -178,7 +178,7 @@ TEST_P(Checkpoint, one_that_reads_back_otherwise_replaces_none) {
   EXPECT_EQ(test::find_and_restore(*good, graph_).found->state.step, 2u);
 }
 
-TEST_P(Checkpoint, a_truncated_or_missing_file_is_named) {
+TEST_P(Checkpoint, ATruncatedOrMissingFileIsNamed) {
   save(1);
   const SavedCheckpoint newest = save(2);
   for (const char* file :
@@ -200,7 +200,7 @@ TEST_P(Checkpoint, a_truncated_or_missing_file_is_named) {
 }
 
 // Tidepool never writes such a manifest; accepting it would read files from anywhere.
-TEST_P(Checkpoint, a_manifest_names_files_beside_it_only) {
+TEST_P(Checkpoint, AManifestNamesOnlyFilesInItsDirectory) {
   save(1);
   const SavedCheckpoint newest = save(2);
   const std::string outside = dir_.path() + "/config.json";
@@ -218,7 +218,7 @@ TEST_P(Checkpoint, a_manifest_names_files_beside_it_only) {
   }
 }
 
-TEST_P(Checkpoint, another_model_or_precision_is_refused) {
+TEST_P(Checkpoint, AnotherModelOrPrecisionIsRefused) {
   save(1);
   const auto refusal = [&](const ModelGraph& graph) {
     const auto found = open_store(dir_.path(), graph)->find_resumable();
@@ -232,7 +232,7 @@ TEST_P(Checkpoint, another_model_or_precision_is_refused) {
   EXPECT_THAT(refusal(tiny_graph(other)), HasSubstr("wte.weight"));
 }
 
-TEST_P(Checkpoint, saving_a_step_again_replaces_it) {
+TEST_P(Checkpoint, SavingAStepAgainReplacesItsCheckpoint) {
   save(2);
   write_text(dir_.path() + "/checkpoint-2/model.safetensors", "broken");
   save(2);
@@ -241,7 +241,7 @@ TEST_P(Checkpoint, saving_a_step_again_replaces_it) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_.path()), {}), 1);
 }
 
-TEST_P(Checkpoint, rotation_keeps_the_newest_and_the_best) {
+TEST_P(Checkpoint, RotationKeepsTheNewestAndTheBest) {
   for (const u64 step : {2, 4, 10, 12}) save(step);
   ASSERT_TRUE(store_->rotate({.saved_step = 12, .total_limit = 0}).has_value());
   EXPECT_THAT(*checkpoint_steps(dir_.path()), ElementsAre(2, 4, 10, 12));
@@ -253,7 +253,7 @@ TEST_P(Checkpoint, rotation_keeps_the_newest_and_the_best) {
   EXPECT_THAT(*checkpoint_steps(dir_.path()), ElementsAre(12));
 }
 
-TEST_P(Checkpoint, rotation_after_stepping_back_drops_the_broken_first) {
+TEST_P(Checkpoint, RotationAfterSteppingBackDeletesBrokenCheckpointsFirst) {
   for (const u64 step : {2, 4, 6, 8}) save(step);
   // 6 and 8 did not verify; the run resumed from 4 and saved 7.
   save(7);
@@ -262,7 +262,7 @@ TEST_P(Checkpoint, rotation_after_stepping_back_drops_the_broken_first) {
   EXPECT_THAT(*checkpoint_steps(dir_.path()), ElementsAre(4, 7, 8));
 }
 
-TEST_P(Checkpoint, sweep_clears_litter_and_puts_back_what_was_pushed_aside) {
+TEST_P(Checkpoint, CleanUpRemovesTemporaryFilesAndRestoresARenamedCheckpoint) {
   save(2);
   const auto litter = [&](const std::string& name) {
     std::filesystem::create_directory(dir_.path() + "/" + name);
@@ -286,14 +286,14 @@ TEST_P(Checkpoint, sweep_clears_litter_and_puts_back_what_was_pushed_aside) {
 }
 
 // The killed run's pid now belongs to a live process.
-TEST_P(Checkpoint, sweep_puts_back_what_a_reused_process_id_pushed_aside) {
+TEST_P(Checkpoint, CleanUpRestoresACheckpointRenamedByAReusedProcessId) {
   save(2);
   std::filesystem::rename(dir_.path() + "/checkpoint-2", dir_.path() + "/checkpoint-2.old-1");
   ASSERT_TRUE(store_->sweep());
   expect_restores(store_->open(dir_.path() + "/checkpoint-2").value(), 2);
 }
 
-TEST_P(Checkpoint, what_cannot_be_opened_is_no_damage) {
+TEST_P(Checkpoint, AnUnreadableFileIsNotReportedAsDamage) {
   save(1);
   const std::string path = save(2).path + "/optimizer.safetensors";
   std::filesystem::remove(path);
@@ -302,7 +302,7 @@ TEST_P(Checkpoint, what_cannot_be_opened_is_no_damage) {
   EXPECT_EQ(store_->open(dir_.path() + "/checkpoint-2").error().kind, ErrorKind::io);
 }
 
-TEST_P(Checkpoint, loads_as_weights_for_either_precision) {
+TEST_P(Checkpoint, LoadsAsWeightsForEitherPrecision) {
   MemoryState state = state_at(1);
   state.make_finite(graph_);
   for (auto& [key, bytes] : state.bytes()) {
@@ -325,7 +325,7 @@ TEST_P(Checkpoint, loads_as_weights_for_either_precision) {
               HasSubstr("tensor wte.weight is [61, 20], but the model's config needs [61, 22]"));
 }
 
-TEST(CheckpointNames, are_one_to_one) {
+TEST(CheckpointNames, MapStepsToNamesOneToOne) {
   for (const CheckpointName n : {CheckpointName{.step = 0}, CheckpointName{.step = 50000},
                                  CheckpointName{.step = 7, .mark = CheckpointMark::tmp, .pid = 1},
                                  CheckpointName{.step = 7, .mark = CheckpointMark::old, .pid = 23},
@@ -339,7 +339,7 @@ TEST(CheckpointNames, are_one_to_one) {
   }
 }
 
-TEST(CheckpointTrainerState, says_which_evaluation_is_the_best) {
+TEST(CheckpointTrainerState, NamesTheBestEvaluation) {
   TrainerState s = test::some_state(6);
   s.eval_losses = {{2, 3.0}, {4, 2.5}, {6, 2.75}};
   const std::string text = to_text(s);
@@ -351,7 +351,7 @@ TEST(CheckpointTrainerState, says_which_evaluation_is_the_best) {
   EXPECT_THAT(to_text(s), ::testing::Not(HasSubstr("best_eval_step")));
 }
 
-TEST(CheckpointTrainerState, says_over_how_many_tokens_an_evaluation_was) {
+TEST(CheckpointTrainerState, RecordsTheTokensOfAnEvaluation) {
   TrainerState s = test::some_state(6);
   s.eval_losses = {{2, 3.0}, {4, 2.5, 484}, {6, 2.75, 4397}};
   const std::string text = to_text(s);
@@ -363,7 +363,7 @@ TEST(CheckpointTrainerState, says_over_how_many_tokens_an_evaluation_was) {
   EXPECT_THAT(parse_trainer_state(wrong, "x").error().message, HasSubstr("x: eval_losses"));
 }
 
-TEST(CheckpointTrainerState, keeps_every_double) {
+TEST(CheckpointTrainerState, KeepsEveryBitOfADouble) {
   TrainerState s = test::some_state(2);
   s.losses = {0.1, -0.0, 5e-324, 1.7976931348623157e308, std::numeric_limits<double>::infinity(), 1.0 / 3};
   const TrainerState back = parse_trainer_state(to_text(s), "x").value();
@@ -377,7 +377,7 @@ TEST(CheckpointTrainerState, keeps_every_double) {
               ElementsAre("train.learning_rate: 0.001 then, 0.1 now"));
 }
 
-TEST(CheckpointConfig, round_trips_and_refuses_what_we_compute_otherwise) {
+TEST(CheckpointConfig, RoundTripsAndRefusesSettingsThatAreComputedDifferently) {
   ModelConfig c = tiny_graph(Precision::fp32).config;
   c.residual_dropout = 0.125;
   c.inner_given = 96;

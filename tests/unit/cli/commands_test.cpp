@@ -69,7 +69,7 @@ TEST(Cli, UsageErrorsExitWith2AndNameTheNearest) {
   EXPECT_THAT(run({"bench", "disc"}).err, HasSubstr("did you mean 'disk'?"));
 }
 
-TEST(Cli, Version) { EXPECT_THAT(run({"--version"}).out, HasSubstr("tidepool 0.")); }
+TEST(Cli, PrintsItsVersion) { EXPECT_THAT(run({"--version"}).out, HasSubstr("tidepool 0.")); }
 
 TEST(Cli, PrintsTheEffectiveConfig) {
   const std::string path = testing::TempDir() + "tidepool_cli_config.yaml";
@@ -142,7 +142,7 @@ TEST(CliDoctor, SaysWhetherTheJobFits) {
 }
 
 // Regression: doctor found no obstacle.
-TEST(CliDoctor, RefusesGpusThatAreNotToBeHad) {
+TEST(CliDoctor, RefusesMissingGpus) {
   const auto gpu = [](const DoctorArguments& arguments) {
     const std::vector<Finding> findings = examine_cores(arguments);
     return *std::ranges::find(findings, "GPU", &Finding::what);
@@ -159,7 +159,7 @@ TEST(CliDoctor, RefusesGpusThatAreNotToBeHad) {
   EXPECT_THAT(doctor.err, HasSubstr("training is not possible here: GPU: "));
 }
 
-TEST(CliBench, WhoMeasuresIsNotToldToTrain) {
+TEST(CliBench, DoesNotAdviseTraining) {
   for (const char* part : {"copy", "gemm", "attention"}) {
     const test::CommandOutcome r = run({"bench", part, "--device", "cuda:63"});
     EXPECT_EQ(r.code, 2);

@@ -39,7 +39,7 @@ class MadeUpGpus final : public GpuBackend {
   const Result<std::string> exchange_, attention_;
 };
 
-TEST(DoctorOnGpus, TellsEachAndWhatIsBetween) {
+TEST(DoctorOnGpus, ListsEachGpuAndTheirLinks) {
   const auto found = examine_gpus({}, std::make_unique<MadeUpGpus>(2).get());
   ASSERT_EQ(found.size(), 4u);
   EXPECT_EQ(found[0].what, "cuda:0");
@@ -58,7 +58,7 @@ TEST(DoctorOnGpus, AFasterLibraryThatIsMissingIsAWarning) {
   EXPECT_THAT(found.back().fix, HasSubstr("install cuDNN"));
 }
 
-TEST(DoctorOnGpus, OneNeedsNothingBetween) {
+TEST(DoctorOnGpus, OneGpuNeedsNoNccl) {
   const MadeUpGpus gpus(1, Error{ErrorKind::usage, "no NCCL"});
   EXPECT_EQ(examine_gpus({}, &gpus).size(), 2u);
 }
@@ -70,14 +70,14 @@ TEST(DoctorOnGpus, SeveralWithoutNcclAreAWarning) {
   EXPECT_THAT(found.back().fix, HasSubstr("install NCCL"));
 }
 
-TEST(DoctorOnGpus, NoneSaysWhy) {
+TEST(DoctorOnGpus, WithoutAGpuSaysWhy) {
   const MadeUpGpus gpus(0);
   const auto found = examine_gpus({}, &gpus);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].found, "no driver");
 }
 
-TEST(DoctorOnGpus, WhatIsAskedForAndIsNotThereFails) {
+TEST(DoctorOnGpus, ARequestedGpuThatIsMissingIsAnError) {
   const MadeUpGpus gpus(1);
   DoctorArguments arguments;
   arguments.gpus = {0, 1};
@@ -87,14 +87,14 @@ TEST(DoctorOnGpus, WhatIsAskedForAndIsNotThereFails) {
   EXPECT_EQ(examine_gpus(arguments, &gpus).front().health, Health::ok);
 }
 
-TEST(DoctorOnGpus, GpusThatAreNotThereAreAdvisedAgainst) {
+TEST(DoctorOnGpus, AdvisesTheCpuIfAGpuIsMissing) {
   DoctorArguments arguments;
   arguments.gpus = {1};
   EXPECT_EQ(examine_gpus(arguments, std::make_unique<MadeUpGpus>(1).get()).front().fix,
             "or train with machine.executor=cpu");
 }
 
-TEST(DoctorOnGpus, APrecisionThatIsNotTheirsFails) {
+TEST(DoctorOnGpus, AnUnsupportedPrecisionIsAnError) {
   const MadeUpGpus gpus(1);
   DoctorArguments arguments;
   arguments.gpus = {0};

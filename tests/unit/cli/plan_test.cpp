@@ -36,10 +36,10 @@ void expect_refused(const std::vector<std::string>& words, const std::string& sa
   EXPECT_EQ(r.out, "") << says;
 }
 
-TEST(CliPlan, no_argument_is_passed_over) {
-  expect_refused({"tokens=300B"}, "tokens= needs predicted times: add machine=FILE");
-  expect_refused({"--gantt"}, "--gantt needs predicted times: add machine=FILE");
-  expect_refused({"--max"}, "--max needs a machine: add machine=FILE");
+TEST(CliPlan, IgnoresNoArgument) {
+  expect_refused({"tokens=300B"}, "tokens= asks for predicted times: add machine=FILE");
+  expect_refused({"--gantt"}, "--gantt asks for predicted times: add machine=FILE");
+  expect_refused({"--max"}, "--max plans for a machine: add machine=FILE");
   expect_refused({machine, "tokens=0"}, "tokens=0: at least 1");
   expect_refused({"machine="}, "machine= names no file");
   expect_refused({"--json", "--text"}, "--text and --json cannot be combined");
@@ -52,14 +52,14 @@ TEST(CliPlan, no_argument_is_passed_over) {
   expect_refused({"--segment", "drain"}, "add --explain");
 }
 
-TEST(CliPlan, json_has_null_for_what_is_not_known) {
+TEST(CliPlan, JsonHasNullForUnknownValues) {
   const test::CommandOutcome r =
       plan({machine, "memory.device=128MiB", "memory.host=128MiB", "memory.disk=0", "--json"});
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_THAT(r.out, HasSubstr("\"drive_life_years\": null"));  // nothing is written
 }
 
-TEST(CliPlan, json_says_what_is_short_where_nothing_fits) {
+TEST(CliPlan, JsonNamesTheShortBudgetIfNothingFits) {
   const test::CommandOutcome r =
       plan({"memory.device=4MiB", "memory.host=8MiB", "memory.disk=1GiB", "--json"});
   EXPECT_EQ(r.code, 3);
@@ -75,7 +75,7 @@ TEST(CliPlan, json_says_what_is_short_where_nothing_fits) {
 }
 
 // Regression: a refused value was given as advice, cut off at its unit.
-TEST(CliPlan, json_advises_only_what_mends) {
+TEST(CliPlan, JsonAdvisesOnlyChangesThatFit) {
   const auto advice = [](const std::string& refused) {
     const test::CommandOutcome r =
         plan({machine, "memory.device=100MiB", "memory.host=64MiB", refused, "--json"});
@@ -88,7 +88,7 @@ TEST(CliPlan, json_advises_only_what_mends) {
   EXPECT_EQ(advice("machine.executor=cpu:2"), (boost::json::object{{"machine.executor", "cuda:0"}}));
 }
 
-TEST(CliPlan, a_machine_without_a_disk_takes_no_disk_budget) {
+TEST(CliPlan, AMachineWithoutADiskRefusesADiskBudget) {
   const std::string file = ::testing::TempDir() + "no_disk.yaml";
   std::ofstream(file) << "device: {memory: 24GiB, memory_rate: 907 GB/s, fp32: 82.6 TFLOP/s}\n"
                          "copies: {h2d: 24 GB/s, d2h: 24 GB/s, both: 43 GB/s}\n"
@@ -100,7 +100,7 @@ TEST(CliPlan, a_machine_without_a_disk_takes_no_disk_budget) {
   EXPECT_EQ(plan({"machine=" + file, "memory.disk=0", "memory.device=64MiB", "memory.host=128MiB"}).code, 0);
 }
 
-TEST(CliPlan, the_machine_has_what_is_planned_with) {
+TEST(CliPlan, RefusesDevicesAndDisksThatTheMachineLacks) {
   const std::vector<std::string> small = {machine, "memory.device=100MiB", "memory.host=64MiB"};
   const auto refused = [&](const std::vector<std::string>& words, int code, const std::string& says) {
     std::vector<std::string> all = small;
@@ -115,7 +115,7 @@ TEST(CliPlan, the_machine_has_what_is_planned_with) {
   refused({"memory.disk=9TiB", "--max"}, 3, "memory.disk=9.00 TiB is more than 1xv100-32g has (3.64 TiB)");
 }
 
-TEST(CliPlan, the_table_names_the_machine_that_is_planned_for) {
+TEST(CliPlan, TheTableNamesTheMachine) {
   const test::CommandOutcome r =
       plan({machine, "memory.device=128MiB", "memory.host=128MiB", "memory.disk=0"});
   EXPECT_EQ(r.code, 0) << r.err;
@@ -123,7 +123,7 @@ TEST(CliPlan, the_table_names_the_machine_that_is_planned_for) {
   EXPECT_THAT(r.out, Not(HasSubstr("threads")));
 }
 
-TEST(CliPlan, a_gpu_without_bf16_is_said_to_refuse_it) {
+TEST(CliPlan, NotesThatAGpuWithoutBf16RefusesIt) {
   const std::vector<std::string> fits = {machine, "memory.device=128MiB", "memory.host=128MiB",
                                          "memory.disk=0"};
   const auto with = [&](const std::string& word) {
@@ -136,7 +136,7 @@ TEST(CliPlan, a_gpu_without_bf16_is_said_to_refuse_it) {
 }
 
 // The advised budget can be typed, and is accepted.
-TEST(CliPlan, a_budget_that_leaves_a_gpu_too_little_is_refused_with_one_that_does_not) {
+TEST(CliPlan, ABudgetThatLeavesAGpuTooLittleIsRefusedWithOneThatFits) {
   const std::vector<std::string> box = {"machine=" TIDEPOOL_SOURCE_DIR
                                         "/configs/machines/8xv100-32g-240g.yaml",
                                         "memory.host=200GiB", "memory.disk=0"};
@@ -167,7 +167,7 @@ std::string in_one_line(const std::string& text) {
   return out;
 }
 
-TEST(CliPlan, says_on_a_gpu_by_what_attention_is_made_and_why) {
+TEST(CliPlan, NamesTheAttentionKernelsOfAGpuAndWhy) {
   const std::string llama = TIDEPOOL_SOURCE_DIR "/examples/continue/base.yaml";
   const std::string data = "data.train=" TIDEPOOL_SOURCE_DIR "/README.md";
   const auto said = [](const std::string& config, const std::vector<std::string>& more) {
@@ -187,7 +187,7 @@ TEST(CliPlan, says_on_a_gpu_by_what_attention_is_made_and_why) {
 }
 
 // The budget was made for cores: most of the shortage is not caused by the model.
-TEST(CliPlan, what_a_gpu_keeps_is_named_where_it_is_short) {
+TEST(CliPlan, NamesAGpusReserveIfItsBudgetIsShort) {
   const test::CommandOutcome r = plan({"machine.executor=cuda"});
   EXPECT_EQ(r.code, 3);
   EXPECT_THAT(r.err, HasSubstr("of which a GPU's libraries"));
@@ -199,7 +199,7 @@ TEST(CliPlan, what_a_gpu_keeps_is_named_where_it_is_short) {
 }
 
 // GPU memory beside frames is that of the found model, not of the config's own model.
-TEST(CliPlan, the_largest_model_is_planned_as_it_would_be_by_itself) {
+TEST(CliPlan, MaxPlansTheLargestModelAsPlanWould) {
   Config config =
       load_config(quickstart, {machine, "memory.device=400MiB", "memory.host=512MiB", "memory.disk=0",
                                "model.n_embd=64", "model.n_layer=1", "model.n_head=1"})
@@ -214,7 +214,7 @@ TEST(CliPlan, the_largest_model_is_planned_as_it_would_be_by_itself) {
   EXPECT_EQ(to_text(largest->plan), to_text(make_plan(largest->graph, own.options).value()));
 }
 
-TEST(CliPlan, heads_of_the_largest_model_are_of_128) {
+TEST(CliPlan, MaxUsesHeadsOf128) {
   Config config =
       load_config(quickstart, {machine, "memory.device=400MiB", "memory.host=512MiB", "memory.disk=0"})
           .value();
@@ -231,7 +231,7 @@ TEST(CliPlan, heads_of_the_largest_model_are_of_128) {
 }
 
 // As from machine=<(sed ... box.yaml): the pipe can be read only once.
-TEST(CliPlan, a_machine_file_may_be_a_pipe) {
+TEST(CliPlan, ReadsAMachineFileFromAPipe) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   std::ifstream file(machine.substr(machine.find('=') + 1));
@@ -246,7 +246,7 @@ TEST(CliPlan, a_machine_file_may_be_a_pipe) {
   EXPECT_THAT(r.out, HasSubstr("1xv100-32g"));
 }
 
-TEST(CliPlan, explanations_fit_80_columns) {
+TEST(CliPlan, ExplanationsFit80Columns) {
   for (const char* what : {"op:0", "op:20", "op:40", "op:60", "op:80", "op:100", "chunk:0", "chunk:9"}) {
     const test::CommandOutcome r =
         plan({"--explain", what, "memory.device=16MiB", "memory.host=64MiB", "memory.disk=1GiB"});

@@ -50,7 +50,7 @@ class CliReport : public ::testing::Test {
   TemporaryDirectory dir_;
 };
 
-TEST_F(CliReport, makes_the_page_again_and_says_where) {
+TEST_F(CliReport, WritesThePageAgainAndPrintsItsPath) {
   const test::CommandOutcome r = report({run() + "/"});
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_THAT(r.out, HasSubstr("The page: " + run() + "/report.html"));
@@ -70,7 +70,7 @@ TEST_F(CliReport, makes_the_page_again_and_says_where) {
 }
 
 // Searches for anything that a browser could fetch, and finds nothing.
-TEST_F(CliReport, the_page_refers_to_nothing_outside) {
+TEST_F(CliReport, ThePageReferencesNoOtherFile) {
   ASSERT_EQ(report({run()}).code, 0);
   std::string page = read_text(run() + "/report.html");
   const std::string name_space = "http://www.w3.org/2000/svg";  // a name, not an address
@@ -82,7 +82,7 @@ TEST_F(CliReport, the_page_refers_to_nothing_outside) {
     EXPECT_THAT(page, Not(HasSubstr(mark)));
 }
 
-TEST_F(CliReport, two_runs_stand_side_by_side) {
+TEST_F(CliReport, ComparesTwoRunsSideBySide) {
   make(run("b"), 150);
   const test::CommandOutcome r = report({run(), run("b")});
   EXPECT_EQ(r.code, 0) << r.err;
@@ -95,7 +95,7 @@ TEST_F(CliReport, two_runs_stand_side_by_side) {
   expect_bad_input(report({run(), ""}), "not set", 2);
 }
 
-TEST_F(CliReport, says_which_file_is_missing_or_broken) {
+TEST_F(CliReport, NamesAMissingOrBrokenFile) {
   expect_bad_input(report({run("none")}), "is not a directory", 2);
   fs::create_directories(run("empty"));
   expect_bad_input(report({run("empty")}), "holds no report.json", 2);
@@ -119,7 +119,7 @@ TEST_F(CliReport, says_which_file_is_missing_or_broken) {
 }
 
 // Regression: the message said that report.json is missing, and how a killed run gets one.
-TEST_F(CliReport, names_the_run_of_a_checkpoint_and_no_model_directory) {
+TEST_F(CliReport, NamesTheRunOfACheckpointAndRefusesAModelDirectory) {
   const std::string checkpoint = run() + "/checkpoint-3";
   fs::create_directories(checkpoint);
   write_text(checkpoint + "/trainer_state.json", "{}");
@@ -142,7 +142,7 @@ TEST_F(CliReport, names_the_run_of_a_checkpoint_and_no_model_directory) {
 
 // After a kill, a full disk or a manual edit: the page is made of the intact lines, and names the missing
 // ones.
-TEST_F(CliReport, lines_of_metrics_that_cannot_be_read_are_left_out_and_counted) {
+TEST_F(CliReport, SkipsAndCountsUnreadableLinesOfMetrics) {
   const std::string path = run() + "/metrics.jsonl",
                     first = "{\"step\": 1, \"loss\": 2, \"learning_rate\": 0.5}\n";
   const auto warned = [&](const std::string& text, const std::string& says) {
@@ -167,14 +167,14 @@ TEST_F(CliReport, lines_of_metrics_that_cannot_be_read_are_left_out_and_counted)
   warned(first, "ends at step 1 of 3");
 }
 
-TEST_F(CliReport, no_loss_is_below_zero) {
+TEST_F(CliReport, SkipsALossBelowZero) {
   RunReport r = read_report(run()).value();
   r.losses[1] = -1e308;
   ASSERT_TRUE(write_report(run(), r));
   expect_bad_input(report({run()}), "report.json: losses[1], -1e+308, cannot be a loss");
 }
 
-TEST_F(CliReport, missing_metrics_are_told_and_no_fault) {
+TEST_F(CliReport, NotesMissingMetricsWithoutAnError) {
   fs::remove(run() + "/metrics.jsonl");
   const test::CommandOutcome r = report({run()});
   EXPECT_EQ(r.code, 0);
@@ -182,7 +182,7 @@ TEST_F(CliReport, missing_metrics_are_told_and_no_fault) {
 }
 
 // Values changed in an editor. Values that no run can have measured are not printed.
-TEST_F(CliReport, values_that_no_run_has_are_refused_by_key) {
+TEST_F(CliReport, RefusesImpossibleValuesByKey) {
   const std::string whole = read_text(run() + "/report.json");
   const auto refused = [&](const std::string& from, const std::string& to, const std::string& says) {
     std::string text = whole;
@@ -218,7 +218,7 @@ TEST_F(CliReport, values_that_no_run_has_are_refused_by_key) {
 }
 
 // A pipe would block, and a device would be read for ever.
-TEST_F(CliReport, only_regular_files_of_some_length_are_read) {
+TEST_F(CliReport, ReadsOnlyRegularFilesOfLimitedLength) {
   for (const char* name : {"report.json", "metrics.jsonl", "step.json"}) {
     const std::string path = run() + "/" + name, text = fs::exists(path) ? read_text(path) : "";
     fs::remove(path);
@@ -236,7 +236,7 @@ TEST_F(CliReport, only_regular_files_of_some_length_are_read) {
   }
 }
 
-TEST_F(CliReport, long_curves_are_thinned) {
+TEST_F(CliReport, ThinsLongCurves) {
   RunReport r{.steps = 100'000};
   for (int i = 0; i < 100'000; ++i) r.losses.push_back(i % 7), r.each_step_seconds.push_back(0.5);
   const RunFiles files{.name = "long", .report = r};

@@ -51,13 +51,13 @@ TEST(ChangeText, SaysSettingsThatBudgetsAreRaisedBy) {
   EXPECT_EQ(raised_by(change, had), (Budgets{Bytes{73 * gib}, Bytes{2 * gib}, Bytes{3 * gib}}));
 }
 
-TEST(ErrnoText, SaysEachThingOnce) {
+TEST(ErrnoText, NamesEachFactOnce) {
   const std::string message = file_error("cannot make the swap file", "x", EMFILE).message;
   EXPECT_EQ(message.find("oo many open files"), message.rfind("oo many open files")) << message;
 }
 
 // Regression: users who exported or tokenized were advised on the swap file.
-TEST(ErrnoText, AdvisesWhoAsks) {
+TEST(ErrnoText, AdviceDependsOnTheCaller) {
   EXPECT_THAT(errno_advice(ENOSPC, FileUse::swap), HasSubstr("memory.swap_dir"));
   EXPECT_THAT(errno_advice(ENOSPC, FileUse::run), HasSubstr("output.save_total_limit"));
   EXPECT_THAT(errno_advice(ENOSPC, FileUse::cache), HasSubstr("data.cache"));
@@ -69,7 +69,7 @@ TEST(ErrnoText, AdvisesWhoAsks) {
   EXPECT_THAT(errno_advice(EIO, FileUse::other), HasSubstr("then try again"));
 }
 
-TEST(DidYouMean, OnlyWhatIsNear) {
+TEST(DidYouMean, SuggestsOnlyNearNames) {
   constexpr std::array<std::string_view, 5> names = {"train", "plan", "report", "config", "generate"};
   EXPECT_EQ(nearest("blah", names), "");
   EXPECT_EQ(nearest("trian", names), "train");
@@ -79,7 +79,7 @@ TEST(DidYouMean, OnlyWhatIsNear) {
   EXPECT_EQ(nearest("reprot", names), "report");
 }
 
-TEST(Config, ThatIsNotUtf8IsToldSo) {
+TEST(Config, ThatIsNotUtf8IsNamedAsSuch) {
   const test::ScratchDir dir;
   const auto message_of = [&](const std::string& bytes) {
     std::ofstream(dir / "c.yaml", std::ios::binary) << bytes;

@@ -63,7 +63,7 @@ TEST(ConfigData, TheCacheLiesBesideTheRuns) {
 }
 
 // Whoever looks for it comes by other ways: from within a run, or through a link.
-TEST(ConfigData, TunedProductsLieBesideTheRunByWhateverName) {
+TEST(ConfigData, TunedProductsLieBesideTheRunUnderAnyOfItsNames) {
   namespace fs = std::filesystem;
   const test::ScratchDir dir;
   fs::create_directories(dir / "runs/x");

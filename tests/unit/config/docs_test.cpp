@@ -14,12 +14,12 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-TEST(ConfigDocs, PageIsWhatTheSchemaSays) {
+TEST(ConfigDocs, PageMatchesTheSchema) {
   EXPECT_EQ(read_file(TIDEPOOL_SOURCE_DIR "/docs/config.md"), config_markdown())
       << "make it again: build/release/tidepool config --markdown > docs/config.md";
 }
 
-TEST(ConfigDocs, CommittedConfigsAreGood) {
+TEST(ConfigDocs, CommittedConfigsAreValid) {
   for (const char* name : {"quickstart", "gpt-100m", "gpt-1.3b-3gib", "gpt-70b-plan"}) {
     const auto config = load_config(std::string(TIDEPOOL_SOURCE_DIR "/configs/") + name + ".yaml", {});
     EXPECT_TRUE(config) << config.error().message;

@@ -49,7 +49,7 @@ TEST(ConfigFamilies, HaveTheirOwnKeys) {
   EXPECT_EQ(m.rope, (Rope{.type = RopeType::llama3, .theta = 500000, .factor = 8}));
 }
 
-TEST(ConfigFamilies, ArChosenByOverridesToo) {
+TEST(ConfigFamilies, CanBeChosenByOverrides) {
   const Config c = parse(smallest, {"model_type=qwen3", "model.head_dim=96", "rope_parameters.factor=2",
                                     "model.rope_scaling.rope_type=linear", "tie_word_embeddings=true"});
   EXPECT_EQ(c.model.family, Family::qwen3);
@@ -70,7 +70,7 @@ TEST(ConfigFamilies, KeysOfAnotherFamilyAreRefused) {
   EXPECT_THAT(fault_of(smallest, {"num_hidden_layers=3"}), HasSubstr("its name there is n_layer"));
 }
 
-TEST(ConfigFamilies, WhatIsNotComputedIsRefusedByName) {
+TEST(ConfigFamilies, SettingsThatAreNotComputedAreRefusedByName) {
   const auto llama = [](std::string_view more) {
     return with("model: {model_type: mistral, " + std::string(more) + "}");
   };
@@ -138,7 +138,7 @@ TEST(ModelDirectory, StandsInThePlaceOfTheMap) {
   EXPECT_EQ(parse(smallest, {"model=" + directory, "attention_dropout=0.1"}).model.attention_dropout, 0.1);
 }
 
-TEST(ModelDirectory, FaultsNameWhatIsWrong) {
+TEST(ModelDirectory, FaultsNameTheKeyOrFile) {
   const auto missing = parse_config(with("model: /nowhere/at-all\n"), "c.yaml", {});
   EXPECT_EQ(missing.error().kind, ErrorKind::usage);
   EXPECT_THAT(missing.error().message, HasSubstr("c.yaml:4: model: '/nowhere/at-all' is not a directory"));
@@ -150,7 +150,7 @@ TEST(ModelDirectory, FaultsNameWhatIsWrong) {
 }
 
 // Regression: the message was "u/config.json: cannot open".
-TEST(ModelDirectory, WithoutAConfigSaysWhatItIsFor) {
+TEST(ModelDirectory, WithoutAConfigNamesTheMissingFile) {
   const test::ScratchDir scratch;
   const auto config = parse_config(with("model: " + scratch.path() + "\n"), "c.yaml", {});
   EXPECT_EQ(config.error().kind, ErrorKind::bad_input);
@@ -182,7 +182,7 @@ TEST(ModelDirectory, OfARunNamesItsNewestCheckpoint) {
 }
 
 // Regression: the message was "name its newest checkpoint, run/checkpoint-7", which does not exist.
-TEST(ModelDirectory, OnlyWhatResumingKnowsIsACheckpoint) {
+TEST(ModelDirectory, OnlyNamesThatResumingKnowsAreCheckpoints) {
   const test::ScratchDir scratch;
   const std::string yaml = with("model: " + scratch.path() + "\n");
   std::filesystem::create_directories(scratch / "checkpoint-007");
@@ -272,7 +272,7 @@ TEST(HfConfig, AddsNoTokenIdsToASource) {
       HasSubstr(R"("eos_token_id": null)"));
 }
 
-TEST(HfConfig, AnOlderNameCountsForLess) {
+TEST(HfConfig, ANewNameWinsOverAnOldOne) {
   const auto positions = [](std::string_view more) {
     return parse_hf_config(
                R"({"model_type": "gpt2", "vocab_size": 64, "n_embd": 8, "n_layer": 1, "n_head": 1)" +

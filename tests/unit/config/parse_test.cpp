@@ -129,7 +129,7 @@ TEST(ConfigParse, OverridesOfTheTypeAreNoKeysOfConfigJson) {
 }
 
 // Regression: dropout became lora_dropout, and following the advice gave no dropout at all.
-TEST(ConfigParse, DropoutWithoutAdaptersIsTheModels) {
+TEST(ConfigParse, DropoutWithoutAdaptersMeansTheModels) {
   const auto of_gpt2 = HasSubstr("set model.embd_pdrop, model.attn_pdrop and model.resid_pdrop");
   EXPECT_THAT(fault_of(smallest, {"dropout=0.1"}), of_gpt2);
   EXPECT_THAT(fault_of(smallest, {"lora.r=0", "dropout=0.1"}), of_gpt2);
@@ -177,7 +177,7 @@ TEST(ConfigParse, WrongValuesNameTheKeyAndLine) {
   EXPECT_THAT(fault_of(smallest, {"device=lots"}), HasSubstr("is not a size"));
 }
 
-TEST(ConfigParse, DuplicateKeyInASection) {
+TEST(ConfigParse, RefusesADuplicateKeyInASection) {
   EXPECT_THAT(fault_of(with("train:\n  seed: 1\n  seed: 2\n")),
               HasSubstr("c.yaml:5: 'seed' stands here for the second"));
 }
@@ -195,7 +195,7 @@ TEST(ConfigParse, KeysMustFitEachOther) {
               HasSubstr("128 is above train.init_scale 64"));
 }
 
-TEST(ConfigParse, RequiredKeys) {
+TEST(ConfigParse, NamesMissingRequiredKeys) {
   EXPECT_THAT(fault_of("memory: {device: 1GiB, host: 1GiB}"),
               HasSubstr("'train' is missing in section 'data'"));
   EXPECT_THAT(fault_of("data: {train: a}"),
@@ -215,7 +215,7 @@ TEST(ConfigParse, TakesAHuggingFaceConfig) {
   EXPECT_THAT(fault_of(with("model: {tie_word_embeddings: false}")), HasSubstr("tie_word_embeddings: true"));
 }
 
-TEST(ConfigParse, Overrides) {
+TEST(ConfigParse, OverridesReplaceKeysOfTheFile) {
   const Config c =
       parse(smallest, {"learning_rate=2e-4", "data.train=[x, 'y z']", "output.dir=a:b", "threads=auto"});
   EXPECT_EQ(c.train.learning_rate, 2e-4);
@@ -256,7 +256,7 @@ TEST(ConfigParse, BrokenYamlNamesTheLine) {
   EXPECT_THAT(fault_of("model: gpt2\n"), HasSubstr("c.yaml:1: model: 'gpt2' is not a directory"));
 }
 
-TEST(ConfigParse, MissingFile) {
+TEST(ConfigParse, NamesAMissingFile) {
   const auto config = load_config("/nonexistent/c.yaml", {});
   ASSERT_FALSE(config);
   EXPECT_THAT(config.error().message, HasSubstr("/nonexistent/c.yaml: cannot open"));

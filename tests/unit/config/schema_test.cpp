@@ -53,7 +53,7 @@ TEST(ConfigSchema, HelpFits80Columns) {
   EXPECT_THAT(config_markdown(), HasSubstr("| `learning_rate` | 5e-05 |"));
 }
 
-TEST(ConfigSchema, ValuesAsText) {
+TEST(ConfigSchema, ValuesPrintAsText) {
   EXPECT_EQ(format_size(Bytes{1536 * mib}), "1536MiB");
   EXPECT_EQ(format_size(Bytes{20 * gib}), "20GiB");
   EXPECT_EQ(format_size(Bytes{1001}), "1001B");

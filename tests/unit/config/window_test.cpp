@@ -59,7 +59,7 @@ TEST(SlidingWindow, Item10IsReadAsTransformersReadsIt) {
   }
 }
 
-TEST(SlidingWindow, Item10WhatIsNoWindowIsRefusedByName) {
+TEST(SlidingWindow, Item10AMalformedWindowIsRefusedByName) {
   EXPECT_THAT(fault_of("mistral", R"(, "sliding_window": 0)"),
               HasSubstr("sliding_window: 0 must be an integer from 1 on, or null"));
   EXPECT_THAT(fault_of("mistral", R"(, "sliding_window": "512")"), HasSubstr("sliding_window: \"512\""));

@@ -29,7 +29,7 @@ std::string text_of(const std::string& path) {
 
 class DataCaches : public test::DocumentsFixture {};
 
-TEST_F(DataCaches, ACacheIsMadeOnceAndAnewWhenAnythingChanges) {
+TEST_F(DataCaches, ACacheIsMadeOnceAndAgainAfterAnyChange) {
   const std::string path = letters("a.jsonl", 20, 14);
   DataConfig config{.train = {path}};
   const auto first = opened(config);
@@ -67,7 +67,7 @@ TEST_F(DataCaches, ACacheIsMadeOnceAndAnewWhenAnythingChanges) {
   expect_new({.train = {chat}, .chat_template = "chatml", .chat_template_arguments = {"a=1"}}, true);
 }
 
-TEST_F(DataCaches, NothingIsLeftOfACacheThatWasNotFinished) {
+TEST_F(DataCaches, AnUnfinishedCacheLeavesNothing) {
   write("a.jsonl", "{\"text\": \"good\"}\n{\"text\": 5}\n");
   EXPECT_THAT(fault({.train = {dir_ / "a.jsonl"}}),
               HasSubstr("a.jsonl:2: \"text\" must be text, not a number"));
@@ -76,7 +76,7 @@ TEST_F(DataCaches, NothingIsLeftOfACacheThatWasNotFinished) {
 
 // A process in another container may have the same pid: a cache being written is locked, whatever its name.
 // Leftovers of other keys are removed too.
-TEST_F(DataCaches, WhatKilledProcessesLeftGoesAndWhatIsWrittenStays) {
+TEST_F(DataCaches, LitterOfKilledProcessesIsRemovedAndLiveFilesStay) {
   const std::string dead = dir_ / "cache/0123456789abcdef.unfinished-77",
                     empty = dir_ / "cache/0123456789abcde0.unfinished-78", other = dir_ / "cache/notes";
   for (const std::string& path : {dead, empty, other}) fs::create_directories(path);
@@ -272,7 +272,7 @@ TEST_F(DataCaches, TokensAreVerifiedBlockByBlockAsTheyAreRead) {
   EXPECT_THAT(read(0, 1), HasSubstr("block 0 "));
 }
 
-TEST_F(DataCaches, ACacheOfAnOlderFormatIsMadeAnewAndThatIsSaid) {
+TEST_F(DataCaches, ACacheOfAnOlderFormatIsMadeAgainWithANote) {
   DataConfig config{.train = {letters("a.jsonl", 20, 14)}};
   const auto before = opened(config);
   fs::path cache;

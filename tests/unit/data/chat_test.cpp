@@ -74,7 +74,7 @@ TEST(DataChat, AnswersAreFoundByMarks) {
             "end|>\n<|im_start|>assistant\n[two<|im_end|>]\n");
 }
 
-TEST(DataChat, AnswersOfNoWeightAreNotLearned) {
+TEST(DataChat, AnswersOfWeightZeroAreNotLearned) {
   ChatRecord chat = two_turns;
   chat.not_learned = {1};
   EXPECT_EQ(marked(golden("mistral"), chat), "<s>[INST] 1[/INST] one</s>[INST] 2[/INST][ two</s>]");
@@ -85,7 +85,7 @@ TEST(DataChat, AnswersOfNoWeightAreNotLearned) {
             "<s>[INST] 1[/INST][ one</s>][INST] 2[/INST] two</s>");
 }
 
-TEST(DataChat, WhatATemplateLeavesOutOfEarlierAnswersIsNotLearned) {
+TEST(DataChat, TextThatATemplateDropsFromEarlierAnswersIsNotLearned) {
   const ChatRecord thinking = chat({{"user", "1"},
                                     {"assistant", "<think>\nhm\n</think>\n\none"},
                                     {"user", "2"},
@@ -163,13 +163,13 @@ TEST(DataChat, AnEosBehindTheLastMessageIsLearnedThereAlone) {
               HasSubstr("the template writes the answer differently if more messages follow"));
 }
 
-TEST(DataChat, WhatEachChatSetsIsNoArgument) {
+TEST(DataChat, VariablesOfAChatAreNoArguments) {
   for (const char* argument : {"messages=3", "tools=[]", "documents=x", "add_generation_prompt=true"})
     EXPECT_THAT(marked(golden("chatml"), two_turns, LossOn::answers, {.arguments = {argument}}),
                 HasSubstr("cannot be an argument"));
 }
 
-TEST(DataChat, UnclearAnswersAreRefusedWithAWayOut) {
+TEST(DataChat, UnclearAnswersAreRefusedWithAdvice) {
   // This template puts the system's words before the last message, and omits them if that message is an
   // answer.
   const ChatRecord system =
@@ -180,7 +180,7 @@ TEST(DataChat, UnclearAnswersAreRefusedWithAWayOut) {
             "[<s>[INST] 1[/INST] one</s>[INST] 2[/INST] two</s>]");
 }
 
-TEST(DataChat, SoLongAChatThatItsAnswersCostTooMuchIsRefusedWithAWayOut) {
+TEST(DataChat, AChatWhoseAnswersCostTooMuchIsRefusedWithAdvice) {
   ChatRecord record;
   for (u32 i = 0; i < 6000; ++i) {
     jinja::Dict message;

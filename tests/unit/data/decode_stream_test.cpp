@@ -49,25 +49,25 @@ std::vector<std::string> parts_of(const std::string& before, const std::string& 
   return parts;
 }
 
-TEST(DecodeStream, HoldsBackWhatIsNoCharacterYet) {
+TEST(DecodeStream, HoldsBackIncompleteCharacters) {
   EXPECT_THAT(parts_of("", "a\xe6\xb0\xb4z"), ::testing::ElementsAre("a", "", "", "\xe6\xb0\xb4", "z", ""));
   EXPECT_THAT(parts_of("", "\xf0\x9f\x8c\x8a"), ::testing::ElementsAre("", "", "", "\xf0\x9f\x8c\x8a", ""));
 }
 
-TEST(DecodeStream, SaysAtTheEndWhatWasNeverCompleted) {
+TEST(DecodeStream, PrintsIncompleteCharactersAtTheEnd) {
   EXPECT_THAT(parts_of("", "a\xe6"), ::testing::ElementsAre("a", "", "\xef\xbf\xbd"));
 }
 
-TEST(DecodeStream, DoesNotHoldBackForEverWhatIsBroken) {
+TEST(DecodeStream, PrintsBrokenBytesSoonerThanTheEnd) {
   const std::vector<std::string> parts = parts_of("", "\x80\x80\x80\x80\x80");
   EXPECT_FALSE(parts[3].empty());
 }
 
-TEST(DecodeStream, KeepsTheBlankThatOnlyTheFirstWordOfATextLoses) {
+TEST(DecodeStream, KeepsASpaceThatOnlyTheFirstWordOfATextLoses) {
   EXPECT_THAT(parts_of("ab", " c d"), ::testing::ElementsAre(" ", "c", " ", "d", ""));
 }
 
-TEST(DecodeStream, PassesOverIdsThatTheTokenizerDoesNotHave) {
+TEST(DecodeStream, SkipsUnknownIds) {
   const Bytes8 encoder;
   DecodeStream stream(encoder, {'a'});
   EXPECT_EQ(stream.push(300), "");

@@ -124,7 +124,7 @@ TEST_F(DataDocuments, HeldOutDocumentsAreNeverTrainedOnWhateverTheSeed) {
 }
 
 // docs/training.md promises 5 %, but a book in one file is a single document.
-TEST_F(DataDocuments, OfASingleLongDocumentTheLastRowsAreHeldOut) {
+TEST_F(DataDocuments, TheLastRowsOfASingleLongDocumentAreHeldOut) {
   std::string text;
   for (int i = 0; i < 1000; ++i) text += static_cast<char>('a' + i / 40);
   const auto data = opened({.train = {write("a.jsonl", "{\"text\": \"" + text + "\"}")},
@@ -148,7 +148,7 @@ TEST_F(DataDocuments, OfASingleLongDocumentTheLastRowsAreHeldOut) {
   EXPECT_THAT(small->notes()[1], HasSubstr("nothing held out: there is one document, of one row"));
 }
 
-TEST_F(DataDocuments, WhatCannotBeTrainedOnIsRefused) {
+TEST_F(DataDocuments, DataThatCannotBeTrainedOnIsRefused) {
   const std::string jsonl = letters("a.jsonl", 3, 5),
                     text = write("b.txt", "plain text that is long enough for a row of it");
   EXPECT_THAT(fault({.train = {jsonl, text}}), HasSubstr("a run takes only one kind"));
@@ -190,7 +190,7 @@ TEST_F(DataDocuments, ANamedJsonFileIsRecordsNotText) {
   EXPECT_EQ(data->tokens(), 8u);
 }
 
-TEST_F(DataDocuments, WhatIsNeitherTextNorPackedTextIsNamed) {
+TEST_F(DataDocuments, FilesThatAreNeitherTextNorPackedTextAreNamed) {
   EXPECT_THAT(fault({.train = {write("t.parquet", "PAR1 and so on")}}),
               AllOf(HasSubstr("is Parquet"), HasSubstr("JSONL")));
   EXPECT_THAT(fault({.train = {write("t.xz", std::string("\xfd"
@@ -227,7 +227,7 @@ TEST_F(DataDocuments, ContentInPartsIsTheirTextOrRefused) {
 }
 
 // Files of a model may name the token by text or by id.
-TEST_F(DataDocuments, TextsEndInTheTokenThatTheModelDirectoryTells) {
+TEST_F(DataDocuments, TextsEndWithTheEndTokenOfTheModelDirectory) {
   const std::string model = dir_ / "model", lines = write("t.jsonl", "{\"text\": \"abc\"}\n");
   std::filesystem::create_directory(model);
   test::write_byte_tokenizer(model);
@@ -301,7 +301,7 @@ TEST_F(DataDocuments, TokensThatOnlyTheFilesBesideTheTokenizerNameAreRefused) {
 }
 
 // Bytes are tokens only if there is no tokenizer, not if the tokenizer cannot be read.
-TEST_F(DataDocuments, ATokenizerInAnotherFormIsNotPassedOver) {
+TEST_F(DataDocuments, ATokenizerInAnotherFormIsRefused) {
   const std::string model = dir_ / "model";
   std::filesystem::create_directory(model);
   const DataPlace place{.cache = dir_ / "cache", .model_directory = model};

@@ -40,7 +40,7 @@ class HeldOut : public ::testing::Test {
   test::ScratchDir dir_;
 };
 
-TEST_F(HeldOut, EveryTokenOnceAndTheLastRowShorter) {
+TEST_F(HeldOut, EveryTokenCountsOnceAndTheLastRowIsShorter) {
   const auto data = open({.train = {write("train.txt", std::string(100, 't'))},
                           .validation = {write("a.txt", "0123456789abcdefghijk"), write("b.txt", "xyz")}});
   ASSERT_TRUE(data) << data.error().message;
@@ -51,7 +51,7 @@ TEST_F(HeldOut, EveryTokenOnceAndTheLastRowShorter) {
   EXPECT_EQ((*data)->train_sequences(), 13u);  // no fraction of it is held out
 }
 
-TEST_F(HeldOut, OtherFilesAreOtherData) {
+TEST_F(HeldOut, OtherFilesChangeTheFingerprint) {
   DataConfig config{.train = {write("train.txt", std::string(100, 't'))},
                     .validation = {write("a.txt", "0123456789")}};
   const std::string first = (*open(config))->fingerprint();
@@ -89,7 +89,7 @@ TEST_F(HeldOut, JsonIsReadAsDataTrainReadsIt) {
   EXPECT_THAT(held_out(dir_ / "many"), HasSubstr(record));
 }
 
-TEST_F(HeldOut, WhatIsTrainedOnTooOrOfAnotherKindIsNoted) {
+TEST_F(HeldOut, FilesThatAreTrainedOnOrOfAnotherKindAreNoted) {
   std::filesystem::create_directories(dir_ / "all");
   const std::string record = "{\"text\": \"abcdefghij\"}\n", text = write("t.txt", std::string(100, 't'));
   const std::string one = write("all/1.jsonl", record), other = write("other.jsonl", record);
@@ -126,7 +126,7 @@ TEST_F(HeldOut, FaultsNameTheFile) {
   EXPECT_THAT(refusal(write("one.txt", "x")), HasSubstr("one.txt: 1 token leaves nothing to predict"));
 }
 
-TEST_F(HeldOut, RecordsAreNamedWhereThereAreSome) {
+TEST_F(HeldOut, MessagesNameRecordsIfThereAreSome) {
   const auto data = open({.train = {write("t.txt", std::string(100, 't'))}, .records = "messages"});
   ASSERT_FALSE(data);
   EXPECT_EQ(data.error().kind, ErrorKind::usage);

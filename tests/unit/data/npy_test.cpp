@@ -63,7 +63,7 @@ TEST_F(DataNpy, ArraysOfIntegersAreRead) {
   expect_reads<u64>("<u8");
 }
 
-TEST_F(DataNpy, WhatIsNoRowOfTokensIsRefused) {
+TEST_F(DataNpy, OtherArraysAreRefused) {
   EXPECT_THAT(fault(write<u16>("<f4", "(1,)", {1, 1})), HasSubstr("its elements are '<f4'"));
   EXPECT_THAT(fault(write<u16>(">u2", "(1,)", {1})), HasSubstr("its elements are '>u2'"));
   EXPECT_THAT(fault(write<u16>("<i2", "(1,)", {1})), HasSubstr("its elements are '<i2'"));

@@ -28,13 +28,13 @@ class SharedRows : public ::testing::Test {
   Config config_ = test::small_config(dir_);
 };
 
-TEST_F(SharedRows, TokensInARowHaveThemToThemselves) {
+TEST_F(SharedRows, TokensInARowDoNotShareRows) {
   EXPECT_FALSE(packs({.train = {tokens_}}));
   EXPECT_FALSE(packs({.train = {dir_.data()}})) << "text without a tokenizer is bytes in a row";
   EXPECT_FALSE(packs({.train = {tokens_}, .validation = {tokens_}}));
 }
 
-TEST_F(SharedRows, DocumentsShareThem) {
+TEST_F(SharedRows, DocumentsShareRows) {
   EXPECT_TRUE(packs({.train = {dir_ / "d.jsonl"}}));
   EXPECT_FALSE(packs({.train = {dir_ / "d.jsonl"}, .packing = false}));
   EXPECT_TRUE(packs({.train = {tokens_}, .validation = {dir_ / "e.jsonl"}}))
@@ -43,7 +43,7 @@ TEST_F(SharedRows, DocumentsShareThem) {
   EXPECT_TRUE(packs({.train = {dir_.data()}, .tokenizer = dir_ / "model"}));
 }
 
-TEST_F(SharedRows, FilesThatAreNotHereMayHoldDocuments) { EXPECT_TRUE(packs({.train = {dir_ / "gone"}})); }
+TEST_F(SharedRows, MissingFilesMayHoldDocuments) { EXPECT_TRUE(packs({.train = {dir_ / "gone"}})); }
 
 // A row of one document gives the same bits with and without the document mask.
 TEST_F(SharedRows, TheMaskOfOneDocumentChangesNoBit) {

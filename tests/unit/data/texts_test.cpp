@@ -22,7 +22,7 @@ using testing::HasSubstr;
 class DataTexts : public test::DocumentsFixture {};
 
 // Encoding parts of a text with a real tokenizer, on several cores, gives the ids of the whole text.
-TEST_F(DataTexts, ATextInPartsOnSeveralCoresIsTheTextAtOnce) {
+TEST_F(DataTexts, ATextTokenizedInPartsGivesTheSameIds) {
   const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
   std::string text;
   for (u32 i = 0; text.size() < 6 * RawDocuments::part_bytes; ++i)
@@ -75,7 +75,7 @@ const auto frame_cases = std::to_array<FrameCase>({
     {"qwen", "", true, true, ""},
 });
 
-TEST_F(DataTexts, FlagsThatContradictTheFrameOfTheTokenizerAreRefusedWhereATextIsFramed) {
+TEST_F(DataTexts, FlagsThatContradictTheTokenizerAreRefusedForTexts) {
   const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
   for (const FrameCase& c : frame_cases) {
     const bool llama = c.style == std::string("llama2");
@@ -102,7 +102,7 @@ TEST_F(DataTexts, FlagsThatContradictTheFrameOfTheTokenizerAreRefusedWhereATextI
 }
 
 // Version 5 of transformers gives [eos, "a"]; the file and version 4 give [eos, "\u2581a"].
-TEST_F(DataTexts, WhereVersion5GivesChatsOtherIdsANoteSaysSo) {
+TEST_F(DataTexts, NotesChatsThatVersion5TokenizesDifferently) {
   const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
   const auto note = [&](const std::string& style, const char* name, std::optional<bool> legacy) {
     const std::string file = tokenizers + style + ".json";

@@ -64,7 +64,7 @@ std::string long_text() {
   return text;
 }
 
-TEST_F(TokenizeFiles, AFileInPartsIsTheFileAtOnceOnAnyNumberOfThreads) {
+TEST_F(TokenizeFiles, AFileInPartsGivesTheSameIdsOnAnyNumberOfThreads) {
   const std::string text = long_text(), file = write("a.txt", text);
   for (const char* style : {"gpt2", "qwen", "llama2"}) {
     const auto tokenizer = Tokenizer::open(styles + style + ".json").value();
@@ -116,7 +116,7 @@ TEST_F(TokenizeFiles, OnlyAPlainFileThatIsNotReadIsOverwritten) {
   EXPECT_TRUE(fs::is_character_file("/dev/full"));
 }
 
-TEST_F(TokenizeFiles, NothingIsLeftOfWhatFails) {
+TEST_F(TokenizeFiles, AFailureLeavesNothing) {
   const std::string bad = write("bad.txt", "fine\nbad \xff\n");
   EXPECT_EQ(run({styles + "gpt2.json", bad, "--documents=line", "--output=" + path("t.bin")}), 4);
   EXPECT_THAT(err_, HasSubstr("line 2"));
@@ -149,7 +149,7 @@ TEST_F(TokenizeFiles, RecordsAreRefusedAndPackedTextIsRead) {
   }
 }
 
-TEST_F(TokenizeFiles, OfAConfigBytesAreNotTokenized) {
+TEST_F(TokenizeFiles, RefusesAConfigWhoseTextIsBytes) {
   const std::string config =
       write("c.yaml", "data: {train: " + write("a.txt", "one two\nthree\n") +
                           "}\nmemory: {device: 1MiB, host: 1MiB}\noutput: {dir: " + path("run") + "}\n");
@@ -160,7 +160,7 @@ TEST_F(TokenizeFiles, OfAConfigBytesAreNotTokenized) {
   }
 }
 
-TEST_F(TokenizeFiles, OfAConfigWithoutDocumentsNothingIsShownAndThatIsSaid) {
+TEST_F(TokenizeFiles, ShowRefusesAConfigWithoutDocuments) {
   const std::string config =
       write("c.yaml", "data: {train: " + write("a.jsonl", "\n") +
                           "}\nmemory: {device: 1MiB, host: 1MiB}\noutput: {dir: " + path("run") + "}\n");

@@ -93,7 +93,7 @@ TEST(Documents, LinksLeadSomewhere) {
 }
 
 // Messages and comments name documents without a link: "docs/data.md".
-TEST(Documents, AreThereWhereTheProgramNamesThem) {
+TEST(Documents, ExistWhereTheProgramNamesThem) {
   static const std::regex name(R"((docs/[a-z0-9-]+(/[a-z0-9-]+)?\.md)\b)");
   for (const char* folder : {"src", "include", "chunk_manager", "kernels", "io", "configs", "scripts"}) {
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
@@ -156,7 +156,7 @@ void expect_words_of(const Command& command, const std::vector<std::string>& wor
   }
 }
 
-TEST(Documents, CommandsNameWhatThereIs) {
+TEST(Documents, CommandsNameExistingFilesAndTargets) {
   u32 commands_seen = 0;
   for (const fs::path& document : all_documents()) {
     for (std::vector<std::string> words : shown_commands(document)) {

@@ -44,7 +44,7 @@ std::string without_breaks(const std::string& text) {
   return out;
 }
 
-TEST(Readme, FitPageShowsWhatThePlanSays) {
+TEST(Readme, FitPageShowsTheOutputOfPlan) {
   ::testing::internal::CaptureStderr();
   const int code = run_cli({"plan", TIDEPOOL_SOURCE_DIR "/configs/gpt-100m.yaml", "memory.device=100MiB"});
   const std::string said = ::testing::internal::GetCapturedStderr();

@@ -102,7 +102,7 @@ std::string included_room(const std::string& name) {
   return {};
 }
 
-TEST(Rooms, TableOfArchitectureIsWhatCMakeLinks) {
+TEST(Rooms, TableOfArchitectureMatchesCMake) {
   const Rooms built = rooms_of_cmake();
   ASSERT_FALSE(built.empty());
   Names listed;
@@ -123,7 +123,7 @@ TEST(Rooms, EveryFolderOfSourcesIsARow) {
   EXPECT_EQ(folders, listed);
 }
 
-TEST(Rooms, RoomsIncludeOnlyWhatStandsAboveThemInTheTable) {
+TEST(Rooms, RoomsIncludeOnlyRoomsThatTheyStandOn) {
   Rooms reachable;
   for (const Row& row : rows_of_architecture()) {
     Names& reached = reachable[row.room];

@@ -198,7 +198,7 @@ TEST(Engine, AnErrorStopsIssuingAndDrains) {
   EXPECT_FALSE(executor.submitted(4));
 }
 
-TEST(Engine, StopsOnAPlanThatCannotGoOn) {
+TEST(Engine, StopsOnAPlanThatCannotProceed) {
   TinyPlan tiny;
   tiny.add(body, OpKind::read, LaneKind::disk_read, {OpId{1}});
   tiny.add(body, OpKind::write, LaneKind::disk_write, {OpId{0}});

@@ -30,7 +30,7 @@ struct Story {
 
 u64 exposed(const PhaseProfile& p, Cause cause) { return p.exposed[static_cast<u32>(cause)].value; }
 
-TEST(TimeProfile, FollowsAGapToWhatCausedIt) {
+TEST(TimeProfile, FollowsAGapToItsCause) {
   TinyPlan tiny;
   const OpId first = tiny.add(body, OpKind::forward, LaneKind::compute);
   const OpId read = tiny.add(body, OpKind::read, LaneKind::disk_read);
@@ -57,7 +57,7 @@ TEST(TimeProfile, FollowsAGapToWhatCausedIt) {
 
 // The disk takes two requests at once: the third waits for a slot, and the gap is caused by the disk from its
 // start.
-TEST(TimeProfile, WaitingForATurnOnADiskLaneIsTheDisks) {
+TEST(TimeProfile, WaitingForATurnOnADiskLaneCountsAsDisk) {
   TinyPlan tiny;
   const OpId first = tiny.add(body, OpKind::forward, LaneKind::compute);
   const OpId a = tiny.add(body, OpKind::read, LaneKind::disk_read);
@@ -98,7 +98,7 @@ TEST(TimeProfile, FollowsTheOrderOfADiskLane) {
   EXPECT_EQ(exposed(profile.of(body), Cause::disk_read), 50u);
 }
 
-TEST(TimeProfile, NamesWhatBinds) {
+TEST(TimeProfile, NamesTheBindingLane) {
   PhaseProfile phase;
   const auto set = [&](Cause cause, u64 ns) { phase.exposed[static_cast<u32>(cause)] = Nanos{ns}; };
   const auto busy = [&](LaneKind lane, u64 ns) { phase.busy[static_cast<u32>(lane)] = Nanos{ns}; };

@@ -28,7 +28,7 @@ struct Case {
 
 class SimPlans : public ::testing::TestWithParam<Case> {};
 
-TEST_P(SimPlans, ReadNothingWrongUnderAnyTiming) {
+TEST_P(SimPlans, ReadTheRightVersionsUnderAnyTiming) {
   const ModelGraph graph = test::make_graph({.layers = 6, .precision = Precision::bf16});
   const auto plan = make_plan(graph, GetParam().options);
   ASSERT_TRUE(plan) << plan.error().message;
@@ -80,7 +80,7 @@ Budgets tight(const ModelGraph& graph, PlanOptions options) {
   return options.budgets;
 }
 
-TEST(SimExecutor, TightBudgetsReadNothingWrong) {
+TEST(SimExecutor, TightBudgetsReadTheRightVersions) {
   const ModelGraph graph = test::make_graph({.layers = 6, .precision = Precision::fp32});
   PlanOptions options{.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{64 * mib}}, .micro_batches = 2};
   options.budgets = tight(graph, options);

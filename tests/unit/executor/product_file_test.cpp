@@ -68,14 +68,14 @@ TEST_F(ProductFileTest, GivesBackWhatWasAdded) {
   EXPECT_EQ(known(), choices);
 }
 
-TEST_F(ProductFileTest, KeepsWhatOthersAdded) {
+TEST_F(ProductFileTest, KeepsLinesOfOtherRuns) {
   add({{"theirs", algorithm('a')}, {"both", algorithm('b')}});
   add({{"ours", algorithm('c')}, {"both", algorithm('d')}});
   EXPECT_EQ(known(), (AlgorithmsByProduct{
                          {"theirs", algorithm('a')}, {"ours", algorithm('c')}, {"both", algorithm('d')}}));
 }
 
-TEST_F(ProductFileTest, IsNotTouchedWhereNothingIsNew) {
+TEST_F(ProductFileTest, IsNotWrittenIfNothingIsNew) {
   add({{"one", algorithm('a')}});
   const auto before = std::filesystem::last_write_time(path_);
   add({});
@@ -90,7 +90,7 @@ TEST_F(ProductFileTest, FollowsALinkAndLeavesIt) {
   EXPECT_EQ(read_product_file(dir_ / "elsewhere.txt").value().size(), 1u);
 }
 
-TEST_F(ProductFileTest, WhereverAnAppendIsCutOffTheLinesBeforeItHold) {
+TEST_F(ProductFileTest, AnAppendCutAnywhereLeavesTheLinesBeforeIt) {
   add({{"one", algorithm('a')}});
   const std::string first = text();
   add({{"two", algorithm('b')}});
@@ -110,7 +110,7 @@ TEST_F(ProductFileTest, WhereverAnAppendIsCutOffTheLinesBeforeItHold) {
 }
 
 // By docs/file-formats.md alone.
-TEST_F(ProductFileTest, IsWhatItsPageSays) {
+TEST_F(ProductFileTest, FollowsItsDocumentedFormat) {
   const std::string content = algorithm('a') + " NVIDIA H200: 1 x 2 x 3";
   const std::string line = fmt::format("{:016x} {}\n", XXH3_64bits(content.data(), content.size()), content);
   add({{"NVIDIA H200: 1 x 2 x 3", algorithm('a')}});
@@ -131,7 +131,7 @@ TEST_F(ProductFileTest, SkipsRemarks) {
   EXPECT_THAT(text(), HasSubstr("\n# of the new card\n"));
 }
 
-TEST_F(ProductFileTest, KeepsNothingThatWouldMakeItTooLargeToRead) {
+TEST_F(ProductFileTest, RefusesLinesAboveItsLimit) {
   write("# tidepool tuned products 1\n# " + std::string(16 * mib - 100, '-') + "\n");
   const std::string before = text();
   ProductFile file = ProductFile::open(path_).value();
@@ -155,7 +155,7 @@ TEST_F(ProductFileTest, NamesTheLineWithAFlippedBit) {
   }
 }
 
-TEST_F(ProductFileTest, NamesAFileOfSomethingElseAndLeavesItAlone) {
+TEST_F(ProductFileTest, NamesAFileInAnotherFormatAndDoesNotChangeIt) {
   for (const char* recipe : {"a recipe", "a recipe\n", "# a recipe\n", "# tidepool tuned products 2\n"}) {
     write(recipe);
     expect_refused("tuned-products.txt is no file of timed matrix products. Remove it");
@@ -197,7 +197,7 @@ TEST_F(ProductFileTest, AFileThatIsHeldForTooLongIsAnError) {
   EXPECT_TRUE(read_product_file(path_).value().empty()) << "a reader needs no lock";
 }
 
-TEST_F(ProductFileTest, OneThatWasReplacedWhileItWasWaitedForIsOpenedAgain) {
+TEST_F(ProductFileTest, AFileReplacedDuringTheWaitIsOpenedAgain) {
   add({{"one", algorithm('a')}});
   std::optional<ProductFile> first = ProductFile::open(path_).value();
   const auto replace = [&](const std::string&) {
@@ -212,7 +212,7 @@ TEST_F(ProductFileTest, OneThatWasReplacedWhileItWasWaitedForIsOpenedAgain) {
   EXPECT_EQ(read_product_file(path_).value().size(), 2u);
 }
 
-TEST_F(ProductFileTest, NothingIsKeptInOneThatWasRemovedOrReplaced) {
+TEST_F(ProductFileTest, NothingIsKeptInAFileThatWasRemovedOrReplaced) {
   for (const bool replaced : {false, true}) {
     ProductFile file = ProductFile::open(path_).value();
     std::filesystem::remove(path_);

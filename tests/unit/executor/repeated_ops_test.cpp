@@ -39,7 +39,7 @@ TEST(RepeatedOps, AreLayersThatDropNothing) {
 
 // A layer's forward of GPT-2 small: 7.1 M weights and 8192 tokens are 0.13 TFLOP, 0.04 ms on the fastest GPU.
 // With eight times the tokens no GPU needs less than 0.2 ms.
-TEST(RepeatedOps, RoomIsLeftWhereTheyMayBeShort) {
+TEST(RepeatedOps, RoomIsReservedIfOpsMayBeShort) {
   const ModelGraph few = graph_of(small_model(), 8), many = graph_of(small_model(), 64);
   EXPECT_TRUE(may_have_short_ops(few));
   EXPECT_EQ(gpu_reserved(few, 1).graphs, gpu_graphs_max);

@@ -58,7 +58,7 @@ class SimCost : public ::testing::Test {
   const Plan plan = plan_of(graph);
 };
 
-TEST_F(SimCost, WithoutAnInterconnectCollectivesTakeTheWayOfCopies) {
+TEST_F(SimCost, WithoutAnInterconnectCollectivesUseTheCopyLinks) {
   for (const OpKind kind : {OpKind::all_gather, OpKind::reduce_scatter}) {
     const double each = bytes_of_each(kind);
     ASSERT_GT(each, 0);
@@ -83,7 +83,7 @@ TEST_F(SimCost, WithoutAnInterconnectCollectivesTakeTheWayOfCopies) {
   }
 }
 
-TEST_F(SimCost, WithAnInterconnectCollectivesTakeNothingElse) {
+TEST_F(SimCost, WithAnInterconnectCollectivesUseNothingElse) {
   Machine m = gpus_without_interconnect();
   m.copies.interconnect_bytes_per_s = 1e10;
   m.copies.switch_bytes_per_s = m.host.memory_bytes_per_s = 1e6;
@@ -108,7 +108,7 @@ TEST_F(SimCost, WithoutAnInterconnectCollectivesAndCopiesShareEachDevicesLink) {
   }
 }
 
-TEST_F(SimCost, WithoutAnInterconnectASlowSwitchSlowsAStepWhereOnlyCollectivesMove) {
+TEST_F(SimCost, WithoutAnInterconnectASlowSwitchSlowsCollectives) {
   const Plan resident = make_plan(graph, {.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{0}},
                                           .micro_batches = devices,
                                           .devices = devices,

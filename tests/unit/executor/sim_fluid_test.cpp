@@ -11,7 +11,7 @@ Flow flow(u64 id, std::initializer_list<Demand> demands, u32 priority = 0, doubl
   return f;
 }
 
-TEST(Fluid, AloneAFlowIsAsFastAsItsScarcestResource) {
+TEST(Fluid, AFlowAloneIsAsFastAsItsScarcestResource) {
   Fluid fluid({10.0, 2.0});
   fluid.add(flow(1, {{0, 10.0}, {1, 6.0}}, 0, 0.5));
   EXPECT_EQ(fluid.finish_next(), 1u);
@@ -39,7 +39,7 @@ TEST(Fluid, TwoShareALinkAndTheSecondSpeedsUpOnceTheFirstIsDone) {
 
 // Each flow has its own link; shared memory limits both, and a flow gets the memory that the other leaves
 // free.
-TEST(Fluid, WhatOneCannotUseTheOtherGets) {
+TEST(Fluid, ARateThatOneFlowCannotUseGoesToTheOther) {
   Fluid fluid({100.0, 12.0, 12.0});  // memory, link a, link b
   fluid.set_capacity(0, 16.0);
   fluid.add(flow(1, {{0, 12.0}, {1, 12.0}}));  // alone: 1 s
@@ -50,7 +50,7 @@ TEST(Fluid, WhatOneCannotUseTheOtherGets) {
   EXPECT_DOUBLE_EQ(fluid.now(), 1.0);
 }
 
-TEST(Fluid, LowerPriorityGetsWhatIsLeft) {
+TEST(Fluid, LowerPriorityGetsTheRest) {
   Fluid fluid({1.0});
   fluid.add(flow(1, {{0, 1.0}}, 1));
   fluid.add(flow(2, {{0, 1.0}}, 0));

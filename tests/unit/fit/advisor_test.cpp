@@ -84,7 +84,7 @@ TEST(ChoosePlan, SameInputsGiveTheSamePlan) {
   EXPECT_EQ(to_text(a->plan), to_text(b->plan));
 }
 
-TEST(ChoosePlan, WhatIsFixedStaysFixed) {
+TEST(ChoosePlan, FixedSettingsStayFixed) {
   Case c = case_of(2);
   c.options.sweeps = 2;
   c.options.chunk_bytes = Bytes{16 * kib};
@@ -95,7 +95,7 @@ TEST(ChoosePlan, WhatIsFixedStaysFixed) {
 }
 
 // A GPU that waits for updates of the first blocks, with room for the state of some blocks.
-TEST(ChoosePlan, TheFirstBlocksRestOnTheDeviceWhereTheirUpdatesAreWaitedFor) {
+TEST(ChoosePlan, EarlyBlocksRestOnTheDeviceIfForwardWaitsForTheirUpdates) {
   ModelConfig model = default_model(Family::gpt2);
   model.vocab_size = 8192, model.positions = 256, model.width = 256, model.layers = 8, model.heads = 4;
   const ModelGraph graph =
@@ -117,7 +117,7 @@ TEST(ChoosePlan, TheFirstBlocksRestOnTheDeviceWhereTheirUpdatesAreWaitedFor) {
   EXPECT_LT(choice->forecast.step_seconds, waits->step_seconds);
 }
 
-TEST(Forecast, StopsWhereItIsNotWorthItsEndAndOnlyThere) {
+TEST(Forecast, StopsExactlyIfItCannotBeatTheBest) {
   for (u32 seed = 0; seed < 12; ++seed) {
     const Case c = case_of(seed);
     const Machine machine = machine_of(seed);

@@ -74,7 +74,7 @@ void expect_taken(const Config& config, const Machine& machine, const Error& err
   }
 }
 
-TEST(Alternatives, WhereAnErrorAdvisesNothingBudgetsAreSought) {
+TEST(Alternatives, SearchesBudgetsIfAnErrorAdvisesNothing) {
   const TrainDir dir;
   const Config config = config_with(dir, Bytes{64 * mib}, Bytes{200 * kib});
   const Machine machine = box(Bytes{256 * mib}, Bytes{256 * mib});
@@ -96,7 +96,7 @@ TEST(Alternatives, AMachineWithoutADiskIsNotAdvisedOne) {
   expect_taken(config, machine, error);
 }
 
-TEST(Alternatives, WhereNoOneBudgetIsEnoughSeveralAreAdvised) {
+TEST(Alternatives, AdvisesSeveralBudgetsIfNoSingleOneIsEnough) {
   const TrainDir dir;
   const Config config = config_with(dir, Bytes{200 * kib}, Bytes{2 * mib});
   // Room for the windows but not for the state, which then lies in host memory.
@@ -122,7 +122,7 @@ TEST(Alternatives, ABudgetAboveTheMachineIsNotAdvised) {
   EXPECT_TRUE(said->at("alternatives").as_array().empty());
 }
 
-TEST(Alternatives, ASearchThatIsCutShortIsSaid) {
+TEST(Alternatives, SaysThatASearchWasCutShort) {
   const TrainDir dir;
   const Config config = config_with(dir, Bytes{64 * mib}, Bytes{64 * kib});
   constexpr std::string_view cut = "was cut short";
@@ -130,7 +130,7 @@ TEST(Alternatives, ASearchThatIsCutShortIsSaid) {
   EXPECT_THAT(refused(config, std::nullopt, {.change_ops_max = 1}).message, EndsWith(cut));
 }
 
-TEST(Alternatives, WhereTheSearchWasCutItIsNotSaidThatNothingFits) {
+TEST(Alternatives, ACutSearchDoesNotClaimThatNothingFits) {
   const TrainDir dir;
   const Config config = config_with(dir, Bytes{64 * mib}, Bytes{64 * kib});
   const Error error = refused(config, box(Bytes{8 * gib}, Bytes{100 * kib}), {.ops_max = 1});
@@ -167,7 +167,7 @@ TEST(Alternatives, TheMessageSaysTheChanges) {
 }
 
 // 64 times as many micro-batches exceed the planner's limit, twice as many do not.
-TEST(Alternatives, OfManyMicroBatchesASmallerBatchIsFound) {
+TEST(Alternatives, FindsASmallerBatchForManyMicroBatches) {
   const TrainDir dir;
   Config config = config_with(dir, Bytes{5 * mib}, Bytes{16 * mib});
   config.train.per_device_train_batch_size = 64;
@@ -178,7 +178,7 @@ TEST(Alternatives, OfManyMicroBatchesASmallerBatchIsFound) {
       HasSubstr("train.per_device_train_batch_size=32 train.gradient_accumulation_steps=144 (as many"));
 }
 
-TEST(Alternatives, BudgetsThatFitAloneAndNotTogetherAreSaid) {
+TEST(Alternatives, NamesBudgetsThatFitAloneAndNotTogether) {
   const TrainDir dir;
   const Config config = config_with(dir, Bytes{200 * kib}, Bytes{2 * mib});
   const BudgetRoom room{.machine = "box", .host = Bytes{7 * mib}, .is_shared = true};
@@ -191,7 +191,7 @@ TEST(Alternatives, BudgetsThatFitAloneAndNotTogetherAreSaid) {
                         "host's memory, and need more than box has (7.00 MiB)"));
 }
 
-TEST(Alternatives, WhatIsTriedIsToldToWhoAsks) {
+TEST(Alternatives, ReportsEachAttemptToTheCaller) {
   const TrainDir dir;
   const Config config = config_with(dir, Bytes{64 * kib}, Bytes{64 * mib});
   std::vector<std::string> told;
@@ -199,7 +199,7 @@ TEST(Alternatives, WhatIsTriedIsToldToWhoAsks) {
   EXPECT_THAT(told, Contains("weights in 16 bits"));
 }
 
-TEST(SearchWork, OfASearchThatIsCutTheFirstAttemptIsMade) {
+TEST(SearchWork, ACutSearchMakesItsFirstAttempt) {
   const TrainDir dir;
   const Config config = config_with(dir, Bytes{64 * mib}, Bytes{64 * kib});
   const ModelGraph graph = make_graph(config).value();
@@ -214,7 +214,7 @@ TEST(SearchWork, OfASearchThatIsCutTheFirstAttemptIsMade) {
   EXPECT_GT(whole.ops, cut.ops);
 }
 
-TEST(SearchWork, CountsWhatFindsTheLeastBudgets) {
+TEST(SearchWork, CountsTheSearchForTheLeastBudgets) {
   const TrainDir dir;
   const Config config = config_with(dir, Bytes{64 * kib}, Bytes{64 * mib});
   const ModelGraph graph = make_graph(config).value();
@@ -240,7 +240,7 @@ TEST(BudgetRoom, DevicesMadeOfCoresShareTheHost) {
 
 // 24 GB are slightly more than 22888 MiB, of which page tables of a GiB take two: a value for a config must
 // be rounded down.
-TEST(BudgetRoom, IsWhatAConfigCanSay) {
+TEST(BudgetRoom, IsRoundedToValuesOfAConfig) {
   const BudgetRoom room = room_in(box(Bytes{24'000'000'000}, Bytes{}));
   const Budgets had{Bytes{gib}, Bytes{gib}, Bytes{0}};
   EXPECT_EQ(budget_text(room.most(had, Tier::device).value()), "22886MiB");
@@ -271,7 +271,7 @@ TEST(BudgetRoom, AGpuHoldsMoreThanItsBudget) {
   EXPECT_LT(most.host, Bytes{100 * gib});
 }
 
-TEST(BudgetRoom, OfThisMachineTheFileKnowsNoDisk) {
+TEST(BudgetRoom, ThisMachinesDiskIsNotTheFiles) {
   Machine machine = box(Bytes{}, Bytes{});
   EXPECT_EQ(room_of(machine, PlanFor::machine_of_file, 1).disk, Bytes{0});
   EXPECT_EQ(room_of(machine, PlanFor::this_machine, 1).disk, std::nullopt);

@@ -42,7 +42,7 @@ TEST(DiskBudget, AutoIsWhatTheSwapDirectorysFileSystemHasFree) {
 }
 
 // A killed run's swap file is cleared before ours is made, so its resume must not find the disk too small.
-TEST(DiskBudget, WhatADeadJobLeftCountsAsFree) {
+TEST(DiskBudget, LitterOfADeadJobCountsAsFree) {
   const TrainDir dir;
   fs::create_directory(dir / "swap");
   // A few tries, because other processes write to the same disk; without the rule each try would be 64 MiB
@@ -75,7 +75,7 @@ TEST(DiskBudget, AFullDiskIsAnIoFaultThatNamesIt) {
   EXPECT_THAT(error.message, ::testing::Not(HasSubstr("memory.disk=")));
 }
 
-TEST(DiskBudget, WhatElseIsShortIsToldBesideTheDisk) {
+TEST(DiskBudget, OtherShortBudgetsAreNamedBesideTheDisk) {
   const TrainDir dir;
   Config config = disk_config(dir, disk_auto);
   config.memory.budgets.device = Bytes{64 * kib};

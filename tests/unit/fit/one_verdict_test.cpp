@@ -91,7 +91,7 @@ void expect_what_if_agrees(const Config& config) {
   }
 }
 
-TEST(OneVerdict, OfPlanDoctorWhatIfAndTrain) {
+TEST(OneVerdict, IsSharedByPlanDoctorWhatIfAndTrain) {
   const TrainDir dir;
   u32 fitting = 0;
   for (u32 seed = 0; seed < configs(); ++seed) {

@@ -61,7 +61,7 @@ TEST(PhaseBounds, NoReplayIsFaster) {
   }
 }
 
-TEST(PhaseBounds, WhereNothingMovesTheyAreTheTimeToCompute) {
+TEST(PhaseBounds, WithoutMovementsEqualTheTimeToCompute) {
   const ModelGraph graph = graph_of(4, Precision::fp32);
   const Plan plan = plan_of(graph, {.budgets = {Bytes{gib}, Bytes{gib}, Bytes{gib}}, .micro_batches = 2});
   Machine machine = machine_of(1e9, 1e9);

@@ -48,7 +48,7 @@ std::string text_of(const Config& config, PlanFor who) {
   return plan ? plan_text(config, plan->plan) : "";
 }
 
-TEST(PlanRun, WithoutAFileItGoesByBytes) {
+TEST(PlanRun, WithoutAFilePlansByBytes) {
   const TrainDir dir;
   const Config config = tight_config(dir);
   const ModelGraph graph = make_graph(config).value();
@@ -91,7 +91,7 @@ Config too_large(const TrainDir& dir) {
   return config;
 }
 
-TEST(PlanRun, WhereItDoesNotFitASmallerJobThatDoesIsTold) {
+TEST(PlanRun, NamesASmallerJobThatFits) {
   const TrainDir dir;
   const Config config = too_large(dir);
   EXPECT_THAT(followed_alternatives(config),
@@ -99,7 +99,7 @@ TEST(PlanRun, WhereItDoesNotFitASmallerJobThatDoesIsTold) {
 }
 
 // Regression: the advice named a number of sequences and a precision that the checkpoint then refused.
-TEST(PlanRun, ARunThatGoesOnIsAdvisedWhatItsCheckpointTakes) {
+TEST(PlanRun, AdvisesAResumedRunOnlyWhatItsCheckpointAllows) {
   const TrainDir dir;
   const Config config = too_large(dir);
   const ModelGraph graph = make_graph(config).value();
@@ -112,7 +112,7 @@ TEST(PlanRun, ARunThatGoesOnIsAdvisedWhatItsCheckpointTakes) {
     EXPECT_THAT(goes_on.error().message, ::testing::Not(HasSubstr(other)));
 }
 
-TEST(PlanRun, WhereSeveralBudgetsAreShortOneAloneIsTold) {
+TEST(PlanRun, NamesASingleBudgetIfSeveralAreShort) {
   const TrainDir dir;
   Config config = test::small_config(dir);
   config.memory.budgets = {Bytes{200 * kib}, Bytes{2 * mib}, Bytes{0}};
@@ -120,7 +120,7 @@ TEST(PlanRun, WhereSeveralBudgetsAreShortOneAloneIsTold) {
 }
 
 // If a window does not fit, fewer tokens do not help, so no smaller job is advised.
-TEST(PlanRun, WhereNoSmallerJobFitsNoneIsTold) {
+TEST(PlanRun, NamesNoSmallerJobIfNoneFits) {
   const TrainDir dir;
   Config config = test::small_config(dir);
   config.memory.budgets = {Bytes{64 * kib}, Bytes{8 * mib}, disk_auto};
@@ -131,7 +131,7 @@ TEST(PlanRun, WhereNoSmallerJobFitsNoneIsTold) {
 }
 
 // train uses this machine's disk, which the file does not describe.
-TEST(PlanRun, TrainIsAdvisedADiskThatTheFileDoesNotHave) {
+TEST(PlanRun, TrainMayBeAdvisedADiskThatTheFileLacks) {
   const TrainDir dir;
   Config config = test::small_config(dir);
   config.memory.budgets = {Bytes{200 * kib}, Bytes{2 * mib}, Bytes{0}};
@@ -145,7 +145,7 @@ TEST(PlanRun, TrainIsAdvisedADiskThatTheFileDoesNotHave) {
 }
 
 // The pages of the plan and the report state the same bytes of a steady step; means of a short run differ.
-TEST(PlanRun, AReportTellsTheSteadyStepThatThePlanTold) {
+TEST(PlanRun, AReportHasThePlansSteadyStep) {
   const TrainDir dir;
   const Config config = tight_config(dir);
   const auto plan = plan_run(config, make_graph(config).value(), PlanFor::this_machine);
@@ -223,7 +223,7 @@ TEST(PlanRun, PlansForTheGpusOfTheFile) {
 }
 
 // Also on a machine with a GPU.
-TEST(PlanRun, AutoIsWhatTheFileHas) {
+TEST(PlanRun, AutoTakesTheDevicesOfTheFile) {
   const TrainDir dir;
   Config config = tight_config(dir);
   config.machine.executor = "auto";
@@ -244,7 +244,7 @@ std::string refusal_of(Config config, const std::string& executor) {
   return question.error().message;
 }
 
-TEST(PlanRun, PlansForNoGpusThatTheFileHasNot) {
+TEST(PlanRun, RefusesGpusThatTheFileLacks) {
   const TrainDir dir;
   Config config = tight_config(dir);
   config.memory.budgets.device = Bytes{128 * mib};
@@ -260,7 +260,7 @@ TEST(PlanRun, PlansForNoGpusThatTheFileHasNot) {
     EXPECT_EQ(refusal_of(config, executor), "") << executor;
 }
 
-TEST(PlanRun, PlansForNoDevicesOfAnotherKindThanTheFiles) {
+TEST(PlanRun, RefusesDevicesOfAnotherKindThanTheFiles) {
   const TrainDir dir;
   Config config = tight_config(dir);
   config.memory.budgets.device = Bytes{128 * mib};
@@ -272,7 +272,7 @@ TEST(PlanRun, PlansForNoDevicesOfAnotherKindThanTheFiles) {
   EXPECT_THAT(refusal_of(config, "cpu:2"), HasSubstr("kind cuda: write machine.executor=auto for all"));
 }
 
-TEST(PlanRun, MoreGpusThanARunTakesAreToBeNamed) {
+TEST(PlanRun, AFileWithTooManyGpusNeedsSomeNamed) {
   const TrainDir dir;
   Config config = tight_config(dir);
   config.memory.budgets.device = Bytes{128 * mib};
@@ -284,7 +284,7 @@ TEST(PlanRun, MoreGpusThanARunTakesAreToBeNamed) {
   EXPECT_EQ(refusal_of(config, "cuda:0,16"), "");
 }
 
-TEST(PlanRun, AnExecutorThatIsAdvisedIsTaken) {
+TEST(PlanRun, AcceptsTheExecutorThatItAdvises) {
   const TrainDir dir;
   Config config = tight_config(dir);
   config.memory.budgets.device = Bytes{128 * mib};
@@ -315,7 +315,7 @@ TEST(PlanRun, AnExecutorThatIsAdvisedIsTaken) {
   expect_mended(many, "cpu:2");
 }
 
-TEST(PlanRun, GoesByTheSwitchesOfTheGpusThatAreNamed) {
+TEST(PlanRun, UsesTheSwitchesOfTheNamedGpus) {
   const TrainDir dir;
   Config config = tight_config(dir);
   config.memory.budgets.device = Bytes{128 * mib};
@@ -386,7 +386,7 @@ TEST(PlanRun, ADiskBudgetAboveTheMachinesDoesNotFit) {
   EXPECT_THAT(question.error().message, HasSubstr("memory.disk=2.00 GiB is more than here has (1.00 GiB)"));
 }
 
-TEST(PlanRun, AnotherMachineIsSaid) {
+TEST(PlanRun, NotesAnotherMachine) {
   Config config;
   config.machine.file = "m.yaml";
   Machine machine;

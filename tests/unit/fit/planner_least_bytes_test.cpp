@@ -165,7 +165,7 @@ void PrintTo(const Job& job, std::ostream* out) { *out << job.name; }
 
 class LeastBytesOf : public testing::TestWithParam<Job> {};
 
-TEST_P(LeastBytesOf, AgreesWithTheBoundAndThePlanStaysNearIt) {
+TEST_P(LeastBytesOf, AgreesWithTheBoundThatPlansStayNear) {
   const std::string precision = std::string("train.precision=") + GetParam().precision;
   const auto config =
       load_config(std::string(TIDEPOOL_SOURCE_DIR "/configs/") + GetParam().config, {{precision}});

@@ -40,7 +40,7 @@ TEST(Staging, LiesInGapsBesideEachOther) {
   EXPECT_EQ(staging_beside_budgets(plan), Bytes{0});
 }
 
-TEST(Staging, WhatNoArenaHasRoomForIsBeside) {
+TEST(Staging, IsAddedBesideTheBudgetsIfNoArenaHasRoom) {
   const auto places =
       place_staging(streaming_plan(), std::array{Bytes{gib}, Bytes{32 * kib}}, host_reserved());
   EXPECT_FALSE(places[0].tier);

@@ -91,7 +91,7 @@ class Spoiler {
 
 class FuzzSeeds : public ::testing::TestWithParam<Fuzzer> {};
 
-TEST_P(FuzzSeeds, RefuseOrTake) {
+TEST_P(FuzzSeeds, AreRefusedOrTakenWithoutACrash) {
   const char* factor = std::getenv("TIDEPOOL_FUZZ_FACTOR");
   const u64 times = 100 * (factor != nullptr ? std::strtoull(factor, nullptr, 10) : 1);
   const std::vector<fs::path> seeds = seeds_of(GetParam().name);

@@ -21,7 +21,7 @@ std::string text_of(std::string_view source) {
   return made ? made->text : made.error().message;
 }
 
-TEST(Jinja, WhatIsOutsideOfTheSubsetIsRefusedByNameAndLine) {
+TEST(Jinja, OtherConstructsAreRefusedByNameAndLine) {
   EXPECT_THAT(error_of("a\n{{ x | urlize }}"), HasSubstr("t.jinja:2: the filter 'urlize' is outside"));
   EXPECT_THAT(error_of("{{ x | uper }}"), HasSubstr("did you mean 'upper'?"));
   EXPECT_THAT(error_of("\n\n{% if x is sameas 3 %}{% endif %}"),
@@ -68,7 +68,7 @@ TEST(Jinja, FaultsOfRenderingNameTheLine) {
 }
 
 // Regression: with a named filter there was no first argument to skip, which was undefined behaviour.
-TEST(Jinja, MapTakesItsFilterByPlace) {
+TEST(Jinja, MapTakesItsFilterAsAPositionalArgument) {
   EXPECT_EQ(text_of("{{ ['a', 'b'] | map('upper') | join }}"), "AB");
   for (const char* map : {"map(filter='upper')", "map()", "map(x=1)"})
     EXPECT_THAT(error_of(fmt::format("\n{{{{ ['a'] | {} }}}}", map)),

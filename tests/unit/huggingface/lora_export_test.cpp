@@ -32,7 +32,7 @@ double loss_of(const std::string& source, const std::string& tokens) {
 
 class ExportOfAdapters : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(ExportOfAdapters, IsTheModelWithThem) {
+TEST_P(ExportOfAdapters, GivesTheModelWithTheAdaptersMerged) {
   const test::TrainDir dir;
   const std::string base = test::family_directory(GetParam());
   Config c = test::small_config(dir);
@@ -90,7 +90,7 @@ TEST(ExportOfAdaptersSource, SaysWhichModelIsMissing) {
 }
 
 // Regression: a model could not be used because another tool had put a manifest.json beside it.
-TEST(ExportSourceOfAModel, LeavesManifestsOfOthersAlone) {
+TEST(ExportSourceOfAModel, IgnoresManifestsOfOtherTools) {
   const test::TrainDir dir;
   const std::string base = test::family_directory("llama_tied"), model = dir / "model";
   std::filesystem::copy(base, model);

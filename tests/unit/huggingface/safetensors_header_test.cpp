@@ -16,7 +16,7 @@ std::string refusal(std::string_view header, u64 buffer_bytes) {
   return parsed.error().message;
 }
 
-TEST(SafetensorsHeader, writes_what_it_reads) {
+TEST(SafetensorsHeader, WritesWhatItReads) {
   std::vector<StoredTensor> tensors = {{.name = "b\"\\\n", .dtype = Dtype::bf16, .shape = {2, 3}},
                                        {.name = "scalar", .dtype = Dtype::f64, .shape = {}},
                                        {.name = "empty", .dtype = Dtype::f32, .shape = {0, 5}},
@@ -33,7 +33,7 @@ TEST(SafetensorsHeader, writes_what_it_reads) {
   for (const StoredTensor& t : tensors) EXPECT_THAT(sorted, ::testing::Contains(t));
 }
 
-TEST(SafetensorsHeader, accepts_metadata_and_padding) {
+TEST(SafetensorsHeader, AcceptsMetadataAndPadding) {
   EXPECT_EQ(
       refusal(
           R"({"__metadata__":{"format":"pt","x":"y"},"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}   )",
@@ -42,7 +42,7 @@ TEST(SafetensorsHeader, accepts_metadata_and_padding) {
   EXPECT_EQ(refusal("{}", 0), "accepted");
 }
 
-TEST(SafetensorsHeader, refuses_and_says_why) {
+TEST(SafetensorsHeader, RefusesAMalformedHeaderAndSaysWhy) {
   const auto one = [](std::string_view fields) { return fmt::format("{{\"a\":{{{}}}}}", fields); };
   EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,4])"), 5),
               HasSubstr("followed by something"));
@@ -89,7 +89,7 @@ TEST(SafetensorsHeader, refuses_and_says_why) {
   EXPECT_THAT(refusal(R"({"__metadata__":{"n":1}})", 0), HasSubstr("number"));
 }
 
-TEST(SafetensorsFile, refuses_a_length_that_cannot_be) {
+TEST(SafetensorsFile, RefusesAnImpossibleLength) {
   const test::TemporaryDirectory dir;
   const std::string path = dir.path() + "/x.safetensors";
   for (const std::string& text :
@@ -108,7 +108,7 @@ void write_shard(const std::string& path, const std::vector<std::string>& names)
   test::write_text(path, safetensors_header(tensors) + std::string(2 * names.size(), 'x'));
 }
 
-TEST(SafetensorsModel, follows_the_index) {
+TEST(SafetensorsModel, FollowsTheIndex) {
   const test::TemporaryDirectory dir;
   write_shard(dir.path() + "/one.safetensors", {"a", "b"});
   write_shard(dir.path() + "/two.safetensors", {"c"});

@@ -34,7 +34,7 @@ bool may_differ(u32 character) {
 }
 
 // Skipped stretches hold no character that changes, or that joins with a neighbouring character.
-TEST(Nfc, StretchByStretchIsTheWholeAtOnce) {
+TEST(Nfc, NormalizingInPiecesGivesTheWhole) {
   Normalizer steps;
   steps.push_back({normalize_nfc(), "normalizer"});
   NormalState state;
@@ -76,7 +76,7 @@ TEST(Nfc, LongRunsOfCombiningCharactersAreOrderedInOneGo) {
 }
 
 // If characters swap or join, a token of one character belongs to all of them, and to no others.
-TEST(Nfc, WhatWasRewrittenIsFoundAgain) {
+TEST(Nfc, RewrittenTextMapsBackToItsSource) {
   Normalizer steps;
   steps.push_back({prepend_text("_"), "normalizer"});
   steps.push_back({normalize_nfc(), "normalizer"});
@@ -125,7 +125,7 @@ TEST(Patterns, ScriptsAreWithoutTheirExtensions) {
     EXPECT_THAT(matches(other, text), ElementsAre("\u3002\u3001")) << other;
 }
 
-TEST(Patterns, AloneWHasSuperscriptsAndFractions) {
+TEST(Patterns, WordClassOutsideASetHasSuperscriptsAndFractions) {
   EXPECT_THAT(matches(R"(\w+)", "+a\u00b2b+\u00be"), ElementsAre("a\u00b2b", "\u00be"));
   EXPECT_THAT(matches(R"(\W+)", "a\u00b2b+c"), ElementsAre("+"));
   EXPECT_THAT(matches(R"([\w]+)", "+a\u00b2b+"), ElementsAre("a", "b"));

@@ -113,7 +113,7 @@ const auto bad_files = std::to_array<Bad>({
     {"decoder", R"({"type":"Sequence","decoders":{}})", "decoder.decoders", "must be an array"},
 });
 
-TEST(TokenizerRefusals, TheFileThatIsChangedIsFine) {
+TEST(TokenizerRefusals, TheUnchangedFileIsAccepted) {
   const auto tokenizer = Tokenizer::parse(file_with("", ""), "tokenizer.json");
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
   EXPECT_EQ((*tokenizer)->vocab_size(), 5u);
@@ -182,7 +182,7 @@ TEST(TokenizerRefusals, RulesThatLengthenEachOthersTextAreNamedWhereTheyDo) {
               HasSubstr("normalizer.normalizers[1] makes the text more than 32 times as long"));
 }
 
-TEST(TokenizerRefusals, WhatIsNoJson) {
+TEST(TokenizerRefusals, RefuseTextThatIsNotJson) {
   const std::string whole = file_with("", "");
   for (size_t bytes = 0; bytes < whole.size(); bytes += 7) {
     const auto tokenizer = Tokenizer::parse(whole.substr(0, bytes), "t.json");
@@ -195,7 +195,7 @@ TEST(TokenizerRefusals, WhatIsNoJson) {
   EXPECT_EQ(Tokenizer::open("no/such/tokenizer.json").error().kind, ErrorKind::bad_input);
 }
 
-TEST(TokenizerRefusals, TextThatIsNotUtf8) {
+TEST(TokenizerRefusals, RefuseTextThatIsNotUtf8) {
   const auto tokenizer = Tokenizer::parse(file_with("", ""), "t.json");
   std::vector<u32> ids;
   for (const std::string text : {"ab\xff", "ab\xc3", "\xed\xa0\x80", "\xc0\x80"}) {
@@ -206,7 +206,7 @@ TEST(TokenizerRefusals, TextThatIsNotUtf8) {
   }
 }
 
-TEST(TokenizerRefusals, PatternsThatMeanSomethingElseInRuby) {
+TEST(TokenizerRefusals, RefusePatternsThatMeanSomethingElseInRuby) {
   for (const char* pattern : {R"(\b)",      R"(\G)",      R"(\1)",     R"(\k<a>)",  R"(\X)",     R"(\R)",
                               R"(a{2}+)",   R"(a{1,2}+)", R"(a{2}?)",  R"([a[b]])", R"([a&&b])", R"([\W])",
                               R"([\P{L}])", R"((?<n>a))", R"((?m:a))", R"((?x)a)",  R"(a(?i)b)", R"((*UTF))",
@@ -215,7 +215,7 @@ TEST(TokenizerRefusals, PatternsThatMeanSomethingElseInRuby) {
     EXPECT_FALSE(translate_pattern(pattern)) << pattern;
 }
 
-TEST(TokenizerRefusals, PatternsWhoseCaseFoldsIntoSeveralCharacters) {
+TEST(TokenizerRefusals, RefusePatternsWhoseCaseFoldsIntoSeveralCharacters) {
   struct Case {
     const char* pattern;
     const char* reason;
@@ -241,14 +241,14 @@ TEST(TokenizerRefusals, PatternsWhoseCaseFoldsIntoSeveralCharacters) {
   }
 }
 
-TEST(TokenizerRefusals, PatternsWhoseCaseFoldsIntoOneCharacter) {
+TEST(TokenizerRefusals, AcceptPatternsWhoseCaseFoldsIntoOneCharacter) {
   for (const char* pattern : {"(?i:'s|'t|'re|'ve|'m|'ll|'d)", "'(?i:[sdmt]|ll|ve|re)", "straße", "(?-i:ss)",
                               "(?i:s)ss", "(?i:s|s[s]s.s$s)", R"((?i:[^ß-ÿ]\s\S\d))", "(?i:É|[α-ω]|’S)",
                               "(?i:a(?-i:ss|ß)b)", "[a-c-z]", "[+--]"})
     EXPECT_TRUE(Regex::compile(pattern)) << pattern << ": " << Regex::compile(pattern).error().message;
 }
 
-TEST(TokenizerRefusals, PropertiesThatPcreMeansOtherwise) {
+TEST(TokenizerRefusals, RefusePropertiesThatPcreDefinesDifferently) {
   for (const char* pattern :
        {R"(\p{C})", R"(\P{C})", R"(\p{^C})", R"([\p{Cn}])", R"(\p{lu})", R"(\p{Unknown})"})
     EXPECT_FALSE(translate_pattern(pattern)) << pattern;
@@ -257,7 +257,7 @@ TEST(TokenizerRefusals, PropertiesThatPcreMeansOtherwise) {
     EXPECT_FALSE(Regex::compile(pattern)) << pattern;
 }
 
-TEST(TokenizerRefusals, APatternThatTakesForEverGivesUp) {
+TEST(TokenizerRefusals, APatternThatTakesTooLongIsAnError) {
   const std::string splits =
       R"({"type":"Split","pattern":{"Regex":"(?:a|a)*(?:a|a)*(?:a|a)*(?:a|a)*(?:a|a)*[bd]"},"behavior":"Isolated","invert":false})";
   const auto tokenizer = Tokenizer::parse(file_with("pre_tokenizer", splits), "t.json");

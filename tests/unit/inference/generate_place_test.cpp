@@ -34,7 +34,7 @@ TEST(GeneratePlace, AModelDirectoryOfOthersHasNoHashes) {
 }
 
 // Regression: the message asked for budgets, which had been given.
-TEST(GeneratePlace, WeightsWithoutAConfigLackThat) {
+TEST(GeneratePlace, WeightsWithoutAConfigAreRefused) {
   const test::TrainDir dir;
   const std::string model = dir / "model";
   std::filesystem::copy(test::family_directory("llama_tied"), model);
@@ -50,7 +50,7 @@ TEST(GeneratePlace, WeightsWithoutAConfigLackThat) {
 }
 
 // Regression: the message asked for a config.yaml, which does not help.
-TEST(GeneratePlace, AdaptersThatStandAloneAreMergedFirst) {
+TEST(GeneratePlace, AdaptersWithoutARunMustBeMergedFirst) {
   const test::TrainDir dir;
   const std::string adapter = dir / "adapter";
   std::filesystem::copy(TIDEPOOL_SOURCE_DIR "/tests/golden/lora/llama_all", adapter);

@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(All, Import, ::testing::ValuesIn(all_cases()), [](const
                      name(p.param.precision));
 });
 
-TEST_P(Import, OfNoStepsLeavesEveryTensorsBytesUnchanged) {
+TEST_P(Import, WithZeroStepsLeavesTheBytesOfEveryTensorUnchanged) {
   const test::TrainDir dir;
   const Config config = config_of(dir, model_of(GetParam().family, GetParam().tied), GetParam().precision);
   const auto report = test::run(config);
@@ -71,7 +71,7 @@ TEST_P(Import, OfNoStepsLeavesEveryTensorsBytesUnchanged) {
   EXPECT_EQ(read_model_directory(checkpoint).value(), config.model);
 }
 
-TEST(ImportedRun, GoesOnFromStepZeroAsARunThatBeganThere) {
+TEST(ImportedRun, ResumesFromStepZeroLikeARunThatBeganThere) {
   const test::TrainDir dir;
   Config config = config_of(dir, model_of(Family::llama, false), Precision::bf16);
   ASSERT_TRUE(test::run(config));
@@ -188,7 +188,7 @@ TEST_F(CarriedAlong, AnotherTokenizerAndTemplateTakeThePlaceOfTheModels) {
   EXPECT_TRUE(fs::exists(checkpoint(3) + "/chat_template.jinja"));
 }
 
-TEST_F(CarriedAlong, ARunGoesOnWhereItsModelDirectoryHasGone) {
+TEST_F(CarriedAlong, ARunResumesWithoutItsModelDirectory) {
   Config whole = config_;
   whole.output.dir = dir_ / "whole";
   whole.train.max_steps = 4;
@@ -206,7 +206,7 @@ TEST_F(CarriedAlong, ARunGoesOnWhereItsModelDirectoryHasGone) {
   EXPECT_TRUE(fs::exists(checkpoint(4) + "/tokenizer.json"));
 }
 
-TEST_F(CarriedAlong, ANewRunRefusesWhatIsNotThereWhateverARunBeforeItKept) {
+TEST_F(CarriedAlong, ANewRunRefusesMissingFilesThatAnEarlierRunKept) {
   Config before = config_;
   before.output.save = false;
   test::write_file(dir_ / "chat.jinja", "{% for m in messages %}{{ m['content'] }}{% endfor %}");
@@ -292,7 +292,7 @@ TEST_F(CarriedAlong, GenerateTakesOverrides) {
 }
 
 // Follows the error's advice.
-TEST_F(CarriedAlong, GenerateIsToldWhereTheModelOfAdaptersIs) {
+TEST_F(CarriedAlong, GenerateTakesTheNewPlaceOfTheModelOfAdapters) {
   config_.lora.r = 2;
   const auto report = test::run(config_);
   ASSERT_TRUE(report) << report.error().message;

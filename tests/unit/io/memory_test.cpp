@@ -53,7 +53,7 @@ TEST(Arena, PrefaultsOnThePoolToo) {
   EXPECT_EQ(*(*arena)->at(100 * mib - 1), arena_poison);
 }
 
-TEST(Arena, TooMuchDoesNotFit) {
+TEST(Arena, RefusesMoreThanTheMachineHas) {
   auto arena = Arena::create({.name = "host", .bytes = Bytes{u64{1} << 50}});
   ASSERT_FALSE(arena);
   EXPECT_EQ(arena.error().kind, ErrorKind::does_not_fit);
@@ -106,7 +106,7 @@ TEST_F(MemoryLimitsTest, TheTightestGroupOnTheWayUpBinds) {
   EXPECT_EQ(limits.available, Bytes{4 * gib});
 }
 
-TEST_F(MemoryLimitsTest, VersionOneInAContainer) {
+TEST_F(MemoryLimitsTest, ReadsCgroupVersionOneInAContainer) {
   put("/proc/self/mountinfo",
       "41 32 0:30 /docker/abc /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
       "42 32 0:31 /docker/abc /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory\n");
@@ -117,7 +117,7 @@ TEST_F(MemoryLimitsTest, VersionOneInAContainer) {
   EXPECT_EQ(*limits.cgroup, Bytes{2 * gib});
 }
 
-TEST_F(MemoryLimitsTest, NoLimitIsNoLimit) {
+TEST_F(MemoryLimitsTest, WithoutALimitNothingIsRefused) {
   put_v2("/");
   EXPECT_FALSE(read_memory_limits(dir_.path()).cgroup);
   put("/proc/self/mountinfo", "42 32 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
@@ -146,7 +146,7 @@ TEST(CheckMemory, NamesTheLimitAndTheChange) {
 }
 
 // A container's limit applies to all its processes: budgets of the same size would meet the OOM killer.
-TEST_F(MemoryLimitsTest, WhatIsInUseAndTheProcessItselfCount) {
+TEST_F(MemoryLimitsTest, CountsMemoryInUseAndTheProcessItself) {
   put_v2("/job");
   put("/sys/fs/cgroup/job/memory.max", "104857600\n");
   put("/sys/fs/cgroup/job/memory.stat",

@@ -52,13 +52,13 @@ class NumaNodes : public ::testing::Test {
   const std::string file_ = dir_ / "topology.xml";
 };
 
-TEST_F(NumaNodes, AreThoseThatDevicesHangUnder) {
+TEST_F(NumaNodes, AreReadFromTheDevices) {
   EXPECT_EQ(numa_nodes_of({"0000:3b:00.0"}), std::vector<u32>{0});
   EXPECT_EQ(numa_nodes_of({"0000:bb:00.0"}), std::vector<u32>{1});
   EXPECT_EQ(numa_nodes_of({"0000:bb:00.0", "0000:3b:00.0"}), (std::vector<u32>{0, 1}));
 }
 
-TEST_F(NumaNodes, AreNoneWhereTheSystemDoesNotSay) {
+TEST_F(NumaNodes, AreUnknownIfTheSystemDoesNotSay) {
   EXPECT_TRUE(numa_nodes_of({}).empty());
   EXPECT_TRUE(numa_nodes_of({"0000:d1:00.0"}).empty());
   EXPECT_TRUE(numa_nodes_of({"0000:aa:00.0"}).empty());

@@ -67,7 +67,7 @@ TEST_F(PieceQueueTest, AtDepthOneTheyTakeTurns) {
   EXPECT_EQ(order, "rwrwrwrw");
 }
 
-TEST_F(PieceQueueTest, AShortTransferGoesOnFromAWholePage) {
+TEST_F(PieceQueueTest, AShortTransferContinuesFromAWholePage) {
   PieceQueue queue = make();
   queue.push(request(DiskOp::write, 4, 1));
   ASSERT_TRUE(queue.pop(piece_));
@@ -114,7 +114,7 @@ TEST_F(PieceQueueTest, AfterAFailureTheRestIsNotBegun) {
   EXPECT_TRUE(completion_.error.message.empty());
 }
 
-TEST_F(PieceQueueTest, TheFailureAtTheLeastOffsetIsTold) {
+TEST_F(PieceQueueTest, TheFailureAtTheLeastOffsetIsReported) {
   PieceQueue queue = make();
   queue.push(request(DiskOp::read, 8, 1));
   Piece first, second;

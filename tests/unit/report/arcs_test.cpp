@@ -26,7 +26,7 @@ Plan some_plan(HomePolicy home = HomePolicy::disk, Precision precision = Precisi
       .value();
 }
 
-TEST(FrameArcs, run_from_a_fill_to_the_last_touch_before_the_next) {
+TEST(FrameArcs, RunFromAFillToTheLastTouchBeforeTheNextFill) {
   TinyPlan tiny;
   const ChunkId a = tiny.add_transient(Kind::activation);
   const Frame here = frame(Tier::device, 3);
@@ -41,7 +41,7 @@ TEST(FrameArcs, run_from_a_fill_to_the_last_touch_before_the_next) {
                                 FrameArc{.chunk = a, .offset = here.offset, .from = 4, .to = 0}));
 }
 
-TEST(FrameArcs, homes_stay_and_windows_are_told_apart_by_chunk) {
+TEST(FrameArcs, HomesStayAndWindowsAreSplitByChunk) {
   TinyPlan tiny;
   const ChunkId home = tiny.add_chunk(frame(Tier::disk, 2));
   const ChunkId first = tiny.add_transient(Kind::workspace, 2);
@@ -58,7 +58,7 @@ TEST(FrameArcs, homes_stay_and_windows_are_told_apart_by_chunk) {
 }
 
 // The page must show what the planner promises.
-TEST(FrameArcs, of_real_plans_never_exceed_the_planned_peak) {
+TEST(FrameArcs, NeverExceedThePlannedPeakOfRealPlans) {
   for (u32 i = 0; i < 8; ++i) {
     constexpr HomePolicy homes[] = {HomePolicy::device, HomePolicy::host, HomePolicy::disk,
                                     HomePolicy::mixed};
@@ -79,7 +79,7 @@ TEST(FrameArcs, of_real_plans_never_exceed_the_planned_peak) {
   }
 }
 
-TEST(StepFile, is_json_in_columns_of_equal_length) {
+TEST(StepFile, IsJsonWithColumnsOfEqualLength) {
   const Plan plan = some_plan();
   const u64 ops = plan.segment(body).ops.size();
   StepFile file{.plan = plan, .names = {.blocks = {"embedding", "h.0"}, .windows = {"wte"}}};
@@ -99,7 +99,7 @@ TEST(StepFile, is_json_in_columns_of_equal_length) {
   EXPECT_TRUE(v.at("predicted").is_null());
 }
 
-TEST(StepFile, names_what_is_wrong) {
+TEST(StepFile, NamesTheFault) {
   const std::string good = to_json({.plan = some_plan()});
   const auto message = [](const std::string& text) {
     return check_step_file(text, "run/step.json").error().message;
@@ -114,7 +114,7 @@ TEST(StepFile, names_what_is_wrong) {
 }
 
 // Three steps of a plan with two ops: the median of the two steps that follow another step.
-TEST(SteadyStep, is_the_median_of_the_steps_seen_in_full) {
+TEST(SteadyStep, IsTheMedianOfTheCompletelyRecordedSteps) {
   TinyPlan tiny;
   for (const SegmentKind kind : {forward_backward, body}) {
     tiny.add(kind, OpKind::forward, LaneKind::compute);

@@ -19,14 +19,14 @@ std::string in_columns(std::string_view message, u32 columns) {
   return error_text(message, {.columns = columns, .tty = true});
 }
 
-TEST(ReportErrors, wrap_at_blanks_and_set_later_lines_in) {
+TEST(ReportErrors, WrapAtSpacesAndIndentLaterLines) {
   EXPECT_EQ(in_columns("one two three four", 9), "one two\n  three\n  four");
   EXPECT_EQ(in_columns("so what comes", 7), "so what\n  comes");  // a first word as wide as the indent
   EXPECT_EQ(in_columns("first\nsecond line", 8), "first\nsecond\n  line");
   EXPECT_EQ(in_columns("", 40), "");
 }
 
-TEST(ReportErrors, what_can_be_copied_stays_in_one_piece) {
+TEST(ReportErrors, SettingsAndCommandsAreNeverBroken) {
   EXPECT_EQ(in_columns("see a/path/that/is/longer/than/it", 12), "see\n  a/path/that/is/longer/than/it");
   EXPECT_EQ(in_columns("set memory.host=2892KiB; or", 12), "set\n  memory.host=2892KiB;\n  or");
   EXPECT_EQ(in_columns("it needs 64.4 MiB, and has 3 s.", 13), "it needs\n  64.4 MiB,\n  and has\n  3 s.");
@@ -34,7 +34,7 @@ TEST(ReportErrors, what_can_be_copied_stays_in_one_piece) {
   EXPECT_EQ(in_columns("the disk's end, the host's end", 12), "the disk's\n  end, the\n  host's end");
 }
 
-TEST(ReportErrors, elsewhere_they_are_one_line) {
+TEST(ReportErrors, AreOneLineOutsideATerminal) {
   const std::string message(300, 'a');
   EXPECT_EQ(error_text(message + " " + message, {.columns = 80}), message + " " + message);
 }
@@ -73,7 +73,7 @@ std::string on_terminal(u16 columns, Call&& call) {
 }
 
 // On a slow machine the search for advice prints progress, and erases it.
-TEST(ReportErrors, a_job_that_does_not_fit_says_so_within_the_terminal) {
+TEST(ReportErrors, AJobThatDoesNotFitIsReportedWithinTheTerminalsWidth) {
   ::unsetenv("COLUMNS");
   ::setenv("TERM", "xterm", 1);
   for (const u16 columns : {60, 80}) {

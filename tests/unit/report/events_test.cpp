@@ -23,7 +23,7 @@ std::string hex(const std::string& bytes) {
 }
 
 // Made by tensorboard 2.x: RecordWriter.write(Event(...).SerializeToString()).
-TEST(ReportEvents, records_are_those_of_tensorboard) {
+TEST(ReportEvents, RecordsAreInTensorBoardsFormat) {
   EXPECT_EQ(hex(version_record(then)),
             "1800000000000000a37f4b220900002040fc54d9411a0d627261696e2e4576656e743a322b353110");
   EXPECT_EQ(hex(restart_record(then, 301)),
@@ -42,7 +42,7 @@ std::string events_of(const std::string& dir) {
   return all;
 }
 
-TEST(ReportEvents, a_run_writes_both_logs_with_the_names_that_people_know) {
+TEST(ReportEvents, ARunWritesBothLogsWithHuggingFaceNames) {
   const TemporaryDirectory dir;
   const auto log = RunLog::open(dir.path(), 0).value();
   log->append(StepMetrics{.step = 1, .loss = std::nan("")});
@@ -55,7 +55,7 @@ TEST(ReportEvents, a_run_writes_both_logs_with_the_names_that_people_know) {
   EXPECT_THAT(read_text(dir.path() + "/metrics.jsonl"), HasSubstr("\"eval_loss\": 2.0"));
 }
 
-TEST(ReportEvents, a_resumed_run_tells_viewers_where_it_goes_on) {
+TEST(ReportEvents, AResumedRunTellsViewersItsFirstStep) {
   const TemporaryDirectory dir;
   ASSERT_TRUE(RunLog::open(dir.path(), 300));
   EXPECT_THAT(events_of(dir.path()), HasSubstr(restart_record(then, 301).substr(21, 7)));

@@ -43,7 +43,7 @@ RunReport some_report() {
   return r;
 }
 
-TEST(ReportJson, reads_back_what_it_wrote) {
+TEST(ReportJson, ReadsBackWhatItWrote) {
   const TemporaryDirectory dir;
   ASSERT_TRUE(write_report(dir.path(), some_report()).has_value());
   const auto back = read_report(dir.path());
@@ -51,7 +51,7 @@ TEST(ReportJson, reads_back_what_it_wrote) {
   EXPECT_EQ(*back, some_report());
 }
 
-TEST(ReportJson, what_an_older_report_lacks_is_not_known) {
+TEST(ReportJson, KeysMissingInAnOlderReportAreUnknown) {
   RunReport r = some_report();
   r.comm.reset();
   std::string text = to_json(r);
@@ -64,7 +64,7 @@ TEST(ReportJson, what_an_older_report_lacks_is_not_known) {
   EXPECT_EQ(back->disk_endurance, Bytes{});
 }
 
-TEST(DriveLife, a_drive_lasts_as_long_as_its_endurance) {
+TEST(DriveLife, FollowsFromEnduranceAndBytesWritten) {
   const DriveLife told = drive_life(Bytes{1'200'000'000'000'000}, 1e12);
   EXPECT_FALSE(told.assumed);
   EXPECT_DOUBLE_EQ(told.seconds, 1200 * 86'400.0);
@@ -74,7 +74,7 @@ TEST(DriveLife, a_drive_lasts_as_long_as_its_endurance) {
   EXPECT_EQ(drive_life_text(assumed), "600 TB of endurance (assumed) last 1.6 years");
 }
 
-TEST(ReportJson, has_the_keys_that_others_rely_on) {
+TEST(ReportJson, HasTheDocumentedKeys) {
   const json::value v = json::parse(to_json(some_report()));
   EXPECT_EQ(v.at("losses").as_array().size(), 3u);
   EXPECT_EQ(v.at("losses").at(1).as_double(), 0.1);
@@ -98,7 +98,7 @@ TEST(ReportJson, has_the_keys_that_others_rely_on) {
   EXPECT_EQ(v.at("exposed_seconds").at("compute").to_number<double>(), 7);
 }
 
-TEST(ReportJson, a_file_of_before_steady_steps_is_read) {
+TEST(ReportJson, ReadsAReportWithoutSteadySteps) {
   RunReport r = some_report();
   r.links[0].planned_steady = Bytes{9}, r.phase_steps = 7;
   EXPECT_EQ(parse_report(to_json(r), "x").value(), r);
@@ -111,7 +111,7 @@ TEST(ReportJson, a_file_of_before_steady_steps_is_read) {
   EXPECT_EQ(read->phase_steps, 0u);
 }
 
-TEST(ReportJson, a_loss_that_is_not_finite_is_null) {
+TEST(ReportJson, ANonFiniteLossIsNull) {
   RunReport r = some_report();
   r.losses[1] = std::nan("");
   const std::string text = to_json(r);
@@ -120,13 +120,13 @@ TEST(ReportJson, a_loss_that_is_not_finite_is_null) {
 }
 
 // Boost's own parser reads the last bit of each of these wrong.
-TEST(ReportJson, losses_read_back_to_the_last_bit) {
+TEST(ReportJson, LossesAreReadBackToTheLastBit) {
   RunReport r = some_report();
   r.losses = {2.907637678825183, 3.2383576419863558};
   EXPECT_EQ(parse_report(to_json(r), "x")->losses, r.losses);
 }
 
-TEST(ReportJson, a_wrong_file_is_named_with_the_key) {
+TEST(ReportJson, AWrongFileIsNamedWithItsKey) {
   std::string text = to_json(some_report());
   text.replace(text.find("\"measured_bytes\""), 16, "\"measured_bites\"");
   EXPECT_THAT(parse_report(text, "report.json").error().message,
@@ -135,7 +135,7 @@ TEST(ReportJson, a_wrong_file_is_named_with_the_key) {
   EXPECT_THAT(read_report("/nonexistent").error().message, HasSubstr("/nonexistent/report.json"));
 }
 
-TEST(ReportMetrics, lines_are_objects_with_hugging_face_names) {
+TEST(ReportMetrics, LinesAreObjectsWithHuggingFaceNames) {
   EXPECT_EQ(to_json_line(StepMetrics{.step = 3,
                                      .epoch = 0.5,
                                      .loss = std::nan(""),
@@ -150,7 +150,7 @@ TEST(ReportMetrics, lines_are_objects_with_hugging_face_names) {
   EXPECT_THAT(to_json_line(TrainMetrics{.step = 3, .train_runtime = 9}), HasSubstr("\"train_runtime\": 9.0"));
 }
 
-TEST(ReportMetrics, a_resumed_run_writes_each_step_once) {
+TEST(ReportMetrics, AResumedRunWritesEachStepOnce) {
   const TemporaryDirectory dir;
   const std::string path = dir.path() + "/metrics.jsonl";
   const auto write = [&](u64 keep, u64 from, u64 to) {
@@ -169,7 +169,7 @@ TEST(ReportMetrics, a_resumed_run_writes_each_step_once) {
   EXPECT_EQ(MetricsLog::open(dir.path() + "/no/such", 0).error().kind, ErrorKind::io);
 }
 
-TEST(ReportTrace, is_chrome_trace_json_with_named_lanes) {
+TEST(ReportTrace, IsChromeTraceJsonWithNamedLanes) {
   const TemporaryDirectory dir;
   const std::string path = dir.path() + "/trace.json";
   const std::vector<TraceEvent> events = {{.kind = OpKind::forward,

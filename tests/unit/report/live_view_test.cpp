@@ -81,7 +81,7 @@ class LiveViewTest : public ::testing::TestWithParam<OnResize> {
 constexpr std::array<u32, 10> widths = {110, 55, 40, 90, 140, 47, 80, 41, 120, 64};
 
 // Regression: the view kept its first width, and left rows of old pictures on the screen.
-TEST_P(LiveViewTest, ten_resizes_end_as_a_run_that_began_at_that_width) {
+TEST_P(LiveViewTest, TenResizesEndLikeARunThatBeganAtTheLastWidth) {
   for (const u32 rows : {24u, 7u}) {
     for (u32 rotated = 0; rotated < widths.size(); ++rotated) {
       const u32 last = widths[(rotated + widths.size() - 1) % widths.size()];
@@ -111,7 +111,7 @@ TEST_P(LiveViewTest, ten_resizes_end_as_a_run_that_began_at_that_width) {
   }
 }
 
-TEST_P(LiveViewTest, every_logged_step_leaves_one_line_above_the_view) {
+TEST_P(LiveViewTest, EveryLoggedStepLeavesOneLineAboveTheView) {
   SeenRun run({.columns = 80, .rows = 24}, GetParam());
   for (u64 step = 1; step <= steps_seen; ++step) {
     if (step % 13 == 0) run.resize({.columns = widths[step / 13 % widths.size()], .rows = 24});
@@ -125,7 +125,7 @@ TEST_P(LiveViewTest, every_logged_step_leaves_one_line_above_the_view) {
   EXPECT_EQ(lines.size(), steps_seen + steps_seen / 50) << ::testing::PrintToString(lines);
 }
 
-TEST_P(LiveViewTest, learning_rate_gradient_norm_and_epoch_are_in_view_at_any_width) {
+TEST_P(LiveViewTest, ShowsLearningRateGradientNormAndEpochAtAnyWidth) {
   for (u32 columns = 40; columns <= 140; ++columns) {
     SeenRun run({.columns = columns, .rows = 24}, GetParam());
     run.step(1);
@@ -139,7 +139,7 @@ TEST_P(LiveViewTest, learning_rate_gradient_norm_and_epoch_are_in_view_at_any_wi
 }
 
 // On a terminal of a few rows the picture's first row must stay visible, or it cannot be erased.
-TEST_P(LiveViewTest, a_window_of_three_rows_is_not_filled_with_old_bars) {
+TEST_P(LiveViewTest, AWindowOfThreeRowsIsNotFilledWithOldBars) {
   SeenRun run({.columns = 80, .rows = 3}, GetParam());
   for (u64 step = 1; step <= 30; ++step) run.step(step);
   EXPECT_EQ(count(run.screen().lines(), "━"), 1u);
@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(OnResize, LiveViewTest, ::testing::Values(OnResize::ref
                          [](const auto& info) { return info.param == OnResize::reflow ? "reflow" : "cut"; });
 
 // A line that another width wrapped must not shift later output.
-TEST(TerminalEmulatorTest, wraps_reflows_and_takes_the_cursor_along) {
+TEST(TerminalEmulatorTest, WrapsReflowsAndMovesTheCursorWithTheText) {
   TerminalEmulator terminal({.columns = 10, .rows = 3}, OnResize::reflow);
   terminal.write("0123456789ab\r\nbar\r");
   EXPECT_EQ(terminal.rows(), (std::vector<std::string>{"0123456789", "ab", "bar"}));

@@ -65,7 +65,7 @@ RunReport long_run() {
   return r;
 }
 
-TEST(ReportTerminal, everything_fits_80_columns) {
+TEST(ReportTerminal, EverythingFits80Columns) {
   for (const Screen& screen : {plain, rich, Screen{.columns = 80, .unicode = true}, Screen{.columns = 60},
                                Screen{.columns = 60, .tty = true, .color = true, .unicode = true}}) {
     PlanSummary plan = big_plan();
@@ -77,13 +77,13 @@ TEST(ReportTerminal, everything_fits_80_columns) {
 }
 
 // Nothing fits on that screen, but drawing ends.
-TEST(ReportTerminal, the_narrowest_screen_is_drawn_on) {
+TEST(ReportTerminal, DrawsOnTheNarrowestScreen) {
   for (const Screen& screen : {Screen{.columns = 40}, Screen{.columns = 40, .tty = true, .unicode = true}})
     EXPECT_LT(render_plan(big_plan(), screen).size() + render_report(long_run(), screen).size(), 20'000u);
   EXPECT_EQ(bar(plain, 0.5, 0, Ink::plain), "");
 }
 
-TEST(ReportTerminal, what_a_tier_holds_for_the_run_is_drawn_as_that) {
+TEST(ReportTerminal, DrawsReservedBytesOfATierAsReserved) {
   PlanSummary plan = big_plan();
   const std::vector<KindUse> few = {{Kind::activation, Bytes{gib}}};
   plan.tiers[0] = {.budget = Bytes{20 * gib},
@@ -97,14 +97,14 @@ TEST(ReportTerminal, what_a_tier_holds_for_the_run_is_drawn_as_that) {
   EXPECT_THAT(text, Not(HasSubstr("AAAAA")));
 }
 
-TEST(ReportTerminal, a_bound_above_what_was_measured_is_explained) {
+TEST(ReportTerminal, ExplainsABoundAboveTheMeasuredTime) {
   RunReport run = long_run();
   EXPECT_THAT(render_report(run, plain), Not(HasSubstr("rates measured too low")));
   run.phases[0].bound_seconds = 2 * run.phases[0].seconds;
   EXPECT_THAT(render_report(run, plain), HasSubstr("rates measured too low"));
 }
 
-TEST(ReportTerminal, two_runs_fit_whatever_their_names_and_settings) {
+TEST(ReportTerminal, TwoRunsFitWhateverTheirNamesAndSettings) {
   const std::string path = "/a/" + std::string(60, 'b') + "/" + std::string(90, 'c') + "/run";
   RunReport first = long_run(), second = long_run();
   first.config = {
@@ -122,7 +122,7 @@ TEST(ReportTerminal, two_runs_fit_whatever_their_names_and_settings) {
 }
 
 // Rates and bytes are named as means of all steps, medians as medians.
-TEST(ReportTerminal, each_figure_of_a_step_names_its_statistic) {
+TEST(ReportTerminal, EachFigureOfAStepNamesItsStatistic) {
   RunReport r = long_run();
   r.step_seconds = 120, r.predicted_step_seconds = 110, r.phase_steps = 9;
   const std::string text = render_report(r, plain);
@@ -137,7 +137,7 @@ TEST(ReportTerminal, each_figure_of_a_step_names_its_statistic) {
 }
 
 // Regression: the checkpoint was shown with the loss of an earlier step.
-TEST(ReportTerminal, the_best_loss_is_said_of_the_step_that_has_it) {
+TEST(ReportTerminal, TheBestLossIsPrintedWithItsOwnStep) {
   RunReport r = long_run();
   r.best_checkpoint = "runs/ev/checkpoint-10", r.best_step = 10, r.best_eval_loss = 7.5205;
   r.best_eval_step = 10;
@@ -151,7 +151,7 @@ TEST(ReportTerminal, the_best_loss_is_said_of_the_step_that_has_it) {
 }
 
 // The same bytes as on the plan's page, which shows a steady step.
-TEST(ReportTerminal, a_steady_steps_planned_bytes_stand_beside_the_mean) {
+TEST(ReportTerminal, PrintsASteadyStepsPlannedBytesBesideTheMean) {
   RunReport r = long_run();
   EXPECT_THAT(render_report(r, plain), Not(HasSubstr("steady step is planned")));  // an older report.json
   for (LinkUse& l : r.links) l.planned_steady = Bytes{7 * gib};
@@ -160,7 +160,7 @@ TEST(ReportTerminal, a_steady_steps_planned_bytes_stand_beside_the_mean) {
   expect_fits(render_report(r, Screen{.columns = 60}), Screen{.columns = 60});
 }
 
-TEST(ReportTerminal, a_drives_endurance_is_told_or_said_to_be_assumed) {
+TEST(ReportTerminal, PrintsADrivesEnduranceOrThatItIsAssumed) {
   RunReport r = long_run();
   EXPECT_THAT(render_report(r, plain), HasSubstr("600 TB of endurance (assumed) last"));
   EXPECT_THAT(render_report(r, plain), HasSubstr("collectives"));
@@ -171,7 +171,7 @@ TEST(ReportTerminal, a_drives_endurance_is_told_or_said_to_be_assumed) {
 }
 
 // The device table is per device; the state is compared with the budgets of all devices.
-TEST(ReportTerminal, a_plan_for_several_devices_says_what_is_of_each) {
+TEST(ReportTerminal, APlanForSeveralDevicesSaysWhichFiguresArePerDevice) {
   PlanSummary p = big_plan();
   p.devices = 8;
   p.state = Bytes{90 * gib};  // budgets: 8 x 20 + 20 GiB
@@ -185,13 +185,13 @@ TEST(ReportTerminal, a_plan_for_several_devices_says_what_is_of_each) {
 }
 
 // Passing content shares the same space: the arena has the planned size, whatever the sum of its kinds.
-TEST(ReportTerminal, a_plans_free_memory_is_what_no_arena_takes) {
+TEST(ReportTerminal, APlansFreeMemoryIsTheBudgetMinusTheArena) {
   const std::string text = render_plan(big_plan(), plain);  // 11 of 20 GiB planned; kinds sum to 22.7
   EXPECT_THAT(text, HasSubstr("9.00 GiB free"));
   EXPECT_THAT(text, Not(HasSubstr(" 0 B free")));
 }
 
-TEST(ReportTerminal, what_to_expect_of_a_machine_is_wrapped) {
+TEST(ReportTerminal, WrapsThePredictionForAMachine) {
   for (const u32 columns : {60u, 80u, 120u}) {
     const Screen screen{.columns = columns};
     const std::string text =
@@ -205,7 +205,7 @@ TEST(ReportTerminal, what_to_expect_of_a_machine_is_wrapped) {
 }
 
 // Work past the step's end is drawn at the begin, because the next step is alike.
-TEST(ReportTerminal, a_gantt_ends_where_the_step_ends) {
+TEST(ReportTerminal, AGanttEndsWhereTheStepEnds) {
   const std::string text = render_gantt(
       {{"compute", {{0.5, 1.0}}}, {"h2d", {{0.9, 1.1}}}, {"d2h", {{-0.1, 0.1}}}}, 1.0, {.columns = 42});
   const auto lines = lines_of(text);
@@ -224,7 +224,7 @@ LiveState busy_live() {
   return live;
 }
 
-TEST(ReportTerminal, live_view_fits_and_leaves_out_what_is_not_there) {
+TEST(ReportTerminal, LiveViewFitsAndOmitsMissingValues) {
   for (u32 columns : {40u, 50u, 80u, 100u, 120u}) {
     for (Screen screen : {plain, rich}) {
       screen.columns = columns;
@@ -243,7 +243,7 @@ TEST(ReportTerminal, live_view_fits_and_leaves_out_what_is_not_there) {
   EXPECT_EQ(live_lines({}, rich).size(), 0u);
 }
 
-TEST(ReportTerminal, live_view_is_drawn_under_the_bar_of_a_terminal_only) {
+TEST(ReportTerminal, LiveViewIsDrawnOnATerminalOnly) {
   for (const bool tty : {false, true}) {
     std::FILE* out = std::tmpfile();
     {
@@ -267,14 +267,14 @@ TEST(ReportTerminal, live_view_is_drawn_under_the_bar_of_a_terminal_only) {
   }
 }
 
-TEST(ReportTerminal, empty_values_are_drawn_too) {
+TEST(ReportTerminal, DrawsEmptyValues) {
   for (const Screen& screen : {plain, rich}) {
     expect_fits(render_plan({}, screen), screen);
     expect_fits(render_report({}, screen), screen);
   }
 }
 
-TEST(ReportTerminal, plan_says_where_what_and_what_binds) {
+TEST(ReportTerminal, PlanSaysWhereStateLiesWhatMovesAndWhatBinds) {
   const std::string text = render_plan(big_plan(), plain);
   EXPECT_THAT(text, HasSubstr("1.31B parameters, 24 layers x 2048 wide, 16 heads, vocab 50257"));
   EXPECT_THAT(text, HasSubstr("65536 tokens = 16 micro-batches x 4 x 1024, 2 sweeps, clipped"));
@@ -287,7 +287,7 @@ TEST(ReportTerminal, plan_says_where_what_and_what_binds) {
   EXPECT_THAT(text, HasSubstr("disk_write      13.8 GiB      13.6 GiB     1.01      9.10 s  < binds"));
 }
 
-TEST(ReportTerminal, a_tier_bar_keeps_its_width) {
+TEST(ReportTerminal, ATierBarKeepsItsWidth) {
   PlanSummary p = big_plan();
   for (const u64 budget : {u64{0}, u64{1}, 3 * mib, 100 * gib}) {
     p.tiers[0].budget = Bytes{budget};
@@ -295,7 +295,7 @@ TEST(ReportTerminal, a_tier_bar_keeps_its_width) {
   }
 }
 
-TEST(ReportTerminal, report_marks_bytes_that_differ_from_the_plan) {
+TEST(ReportTerminal, ReportMarksBytesThatDifferFromThePlan) {
   RunReport r = long_run();
   EXPECT_THAT(render_report(r, plain), HasSubstr("1.01  ="));
   r.links[0].measured += Bytes{4096};
@@ -304,7 +304,7 @@ TEST(ReportTerminal, report_marks_bytes_that_differ_from_the_plan) {
   EXPECT_THAT(render_report(r, plain), HasSubstr("-1 B"));
 }
 
-TEST(ReportTerminal, plot_survives_any_values) {
+TEST(ReportTerminal, PlotSurvivesAnyValues) {
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::nan("");
   for (const Screen& screen : {plain, rich}) {
@@ -322,7 +322,7 @@ TEST(ReportTerminal, plot_survives_any_values) {
   }
 }
 
-TEST(ReportTerminal, plot_falls_from_left_to_right) {
+TEST(ReportTerminal, PlotFallsFromLeftToRight) {
   const auto lines = render_plot({4, 3, 2, 1}, {}, {.columns = 13, .rows = 4}, plain);
   EXPECT_EQ(lines, (std::vector<std::string>{"   4.00 |*", "        | *", "   2.00 |  *", "   1.00 |   *",
                                              "        +----", "         1  4"}));
@@ -340,7 +340,7 @@ ProgressState some_progress() {
           .eta_seconds = 7384};
 }
 
-TEST(ReportTerminal, progress_bar_says_all_at_80_columns_and_less_when_narrow) {
+TEST(ReportTerminal, ProgressBarIsCompleteAt80ColumnsAndShorterWhenNarrow) {
   EXPECT_EQ(progress_bar(some_progress(), plain),
             " ===>------ 371/1000  loss 3.215  1.24k tok/s  eta 2h 03m  41% peak  disk_write");
   EXPECT_THAT(progress_bar(some_progress(), rich), HasSubstr("disk_write"));
@@ -371,7 +371,7 @@ class Written {
   std::FILE* file_;
 };
 
-TEST(ReportTerminal, piped_progress_is_one_plain_line_per_logged_step) {
+TEST(ReportTerminal, PipedProgressIsOnePlainLinePerLoggedStep) {
   Written written;
   {
     Progress progress(plain, written.file(), {.total_steps = 5, .logging_steps = 2});
@@ -392,7 +392,7 @@ TEST(ReportTerminal, piped_progress_is_one_plain_line_per_logged_step) {
             "step 5/5  loss 1.5000  lr 0.001  grad_norm 1.00  epoch 5.00  100 tok/s  eta 0 s\nsaved\n");
 }
 
-TEST(ReportTerminal, steps_of_a_millisecond_have_a_line_each_and_few_pictures) {
+TEST(ReportTerminal, StepsOfAMillisecondHaveALineEachAndFewRedraws) {
   Written written;
   {
     Progress progress(rich, written.file(), {.total_steps = 1000, .logging_steps = 10});
@@ -410,7 +410,7 @@ TEST(ReportTerminal, steps_of_a_millisecond_have_a_line_each_and_few_pictures) {
   EXPECT_TRUE(text.ends_with(erase_lines));
 }
 
-TEST(ReportTerminal, lines_go_on_under_their_text) {
+TEST(ReportTerminal, WrappedLinesContinueUnderTheirText) {
   EXPECT_EQ(wrap_lines("", 20), "");
   EXPECT_EQ(wrap_lines("short\n\n  two lines\n", 20), "short\n\n  two lines\n");
   EXPECT_EQ(wrap_lines("  why: it is needed by all of them", 20),

@@ -8,7 +8,7 @@
 
 namespace tidepool::units_test {
 
-TEST(ReportUnits, have_three_significant_digits) {
+TEST(ReportUnits, HaveThreeSignificantDigits) {
   EXPECT_EQ(bytes_text(Bytes{0}), "0 B");
   EXPECT_EQ(bytes_text(Bytes{999}), "999 B");
   EXPECT_EQ(bytes_text(Bytes{1023}), "0.999 KiB");
@@ -28,7 +28,7 @@ TEST(ReportUnits, have_three_significant_digits) {
   EXPECT_EQ(significant_text(std::nan("")), "-");
 }
 
-TEST(ReportUnits, time_and_shares) {
+TEST(ReportUnits, PrintTimesAndShares) {
   EXPECT_EQ(seconds_text(12e-6), "12.0 us");
   EXPECT_EQ(seconds_text(0.0123), "12.3 ms");
   EXPECT_EQ(seconds_text(0.9999), "1.00 s");
@@ -45,7 +45,7 @@ TEST(ReportUnits, time_and_shares) {
   EXPECT_EQ(ratio_text(1.0149), "1.01");
 }
 
-TEST(ReportScreen, width_counts_what_is_seen) {
+TEST(ReportScreen, WidthCountsVisibleCharacters) {
   const Screen color{.color = true, .unicode = true};
   EXPECT_EQ(display_width("abc"), 3u);
   EXPECT_EQ(display_width("█▏·"), 3u);
@@ -59,13 +59,13 @@ TEST(ReportScreen, width_counts_what_is_seen) {
   }
 }
 
-TEST(ReportScreen, items_wrap_without_breaking) {
+TEST(ReportScreen, ItemsWrapAndAreNeverBroken) {
   EXPECT_EQ(wrap_items({"  aaa", "bbb", "ccc"}, "  ", 10, 4),
             (std::vector<std::string>{"  aaa  bbb", "    ccc"}));
   EXPECT_EQ(wrap_items({"one item longer than the width"}, " ", 5, 0).size(), 1u);
 }
 
-TEST(ReportUnits, two_resources_may_bind) {
+TEST(ReportUnits, TwoResourcesMayBind) {
   EXPECT_EQ(binds_text("disk_read"), "disk_read binds");
   EXPECT_EQ(binds_text("compute and h2d"), "compute and h2d bind");
   for (const char* one : {"compute", "h2d"}) EXPECT_TRUE(is_bound_by("compute and h2d", one));
@@ -75,7 +75,7 @@ TEST(ReportUnits, two_resources_may_bind) {
 }
 
 // Regression: "Training 4712.3 days" had to be divided by hand.
-TEST(ReportUnits, more_than_400_days_are_years) {
+TEST(ReportUnits, MoreThan400DaysArePrintedAsYears) {
   EXPECT_EQ(days_text(37 * 86'400.0), "37 days");
   EXPECT_EQ(days_text(37.26 * 86'400.0, 1), "37.3 days");
   EXPECT_EQ(days_text(400 * 86'400.0), "400 days");

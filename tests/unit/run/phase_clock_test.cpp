@@ -31,7 +31,7 @@ std::vector<PhaseTime> phases_of(const std::vector<std::pair<u64, u64>>& steps,
 }
 
 // Medians of each phase, 5 and 6, would sum to more than most of these steps took.
-TEST(PhaseClock, phases_add_up_to_the_median_step) {
+TEST(PhaseClock, PhasesAddUpToTheMedianStep) {
   const std::vector<std::pair<u64, u64>> steps = {{5, 1}, {1, 6}, {5, 6}, {5, 2}, {2, 6}};  // 6 7 11 7 8 ns
   const auto phases =
       phases_of(steps, {{.phase = "forward", .seconds = 0}, {.phase = "backward", .seconds = 0}});
@@ -42,6 +42,8 @@ TEST(PhaseClock, phases_add_up_to_the_median_step) {
   EXPECT_NEAR(whole[0].seconds, 7e-9, 1e-15);
 }
 
-TEST(PhaseClock, no_steady_step_has_no_phases) { EXPECT_TRUE(phases_of({}, {{.phase = "step"}}).empty()); }
+TEST(PhaseClock, WithoutASteadyStepThereAreNoPhases) {
+  EXPECT_TRUE(phases_of({}, {{.phase = "step"}}).empty());
+}
 
 }  // namespace tidepool::phase_clock_test
