@@ -1,4 +1,4 @@
-// Parts that all charts share: round numbers on axes, a canvas of the right density, and the list of drawn charts.
+// Shared parts of charts: round numbers on axes, a canvas of the right density, and the list of drawn charts.
 
 // About `count` round values that cover [low, high].
 function ticks(low, high, count) {
@@ -22,8 +22,8 @@ function byteTicks(high, count) {
 const charts = {
   expected: 0,
   drawn: 0,
-  // Makes a figure and draws its chart: when the figure first has a width, when the width changes, and when the
-  // theme changes. A chart that fails shows the error in its place; the rest of the page stays.
+  // Adds a figure. It is drawn when it has a width, and again when the width or the theme changes. A chart that
+  // fails shows the error in its place; the rest of the page stays.
   figure(name, caption, draw, label) {
     const area = el('div', { class: 'area' });
     const node = el('figure', { class: 'card', 'data-chart': name, 'aria-label': label || name },
@@ -51,7 +51,7 @@ const charts = {
   },
 };
 
-// For the test of this page, and for people who look into its source.
+// Read by the test of this page, and by people who look into its source.
 const errors = {
   list: [],
   add(message) {
@@ -62,7 +62,7 @@ const errors = {
 addEventListener('error', (event) => errors.add(event.message));
 addEventListener('unhandledrejection', (event) => errors.add(String(event.reason)));
 
-// A canvas `width` x `height` CSS pixels in size, cleared, that can have the focus. Made once per area.
+// Returns a cleared canvas of `width` x `height` CSS pixels that can have the focus. Made once per area.
 function canvasIn(area, width, height, label) {
   let canvas = area.querySelector('canvas');
   if (!canvas) {
@@ -81,14 +81,14 @@ function canvasIn(area, width, height, label) {
   return { canvas, pen };
 }
 
-// If a step is shorter than the axis, a line marks its end: an empty stretch would look like idle time.
+// Draws a line at the end of a step that is shorter than the axis: an empty stretch could be read as idle time.
 function stepEnd(pen, x, length, top, bottom, right) {
   if (x(length) >= right - 0.5) return;
   pen.fillStyle = theme.color('--faint');
   pen.fillRect(x(length), top, 1, bottom - top);
 }
 
-// Time along the bottom of a canvas, with lines up.
+// Draws the time axis along the bottom of a canvas, with vertical lines.
 function timeAxis(pen, view, left, width, top, bottom) {
   pen.strokeStyle = theme.color('--grid');
   pen.fillStyle = theme.color('--soft');

@@ -18,7 +18,7 @@ const svg = (tag, attributes, ...children) =>
 const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
 const finite = (x) => typeof x === 'number' && Number.isFinite(x);
 
-// ---- Quantities, three significant digits; "–" if unknown.
+// ---- Quantities with three significant digits; "–" for unknown values.
 const text = {
   digits(x) {
     if (!finite(x)) return '–';
@@ -62,7 +62,7 @@ const text = {
   rate: (bytes, seconds) => (seconds > 0 ? `${text.digits(bytes / seconds / 1e9)} GB/s` : '–'),
 };
 
-// ---- The tooltip: follows the pointer, or stands beside the element with the focus.
+// ---- The tooltip: follows the pointer, or is beside the element that has the focus.
 const tip = {
   show(lines, x, y) {
     const node = document.getElementById('tip');

@@ -2,8 +2,8 @@
 // zoom around it.
 //
 // options.series: { name, color ("--m-loss"), points: [[x, y]], dots, pale, dash }; options.format(y);
-// options.floor: the axis reaches down to this; options.marks: { step, name, look: "epoch" or "checkpoint" };
-// options.about(step): a line on that step, for the tooltip.
+// options.floor: least value on the axis; options.marks: { step, name, look: "epoch" or "checkpoint" };
+// options.about(step): the tooltip's line about the step.
 
 function lineChart(name, caption, options) {
   const full = domain(options.series.filter((s) => !s.dash));
@@ -27,7 +27,7 @@ function summary(series, options) {
   return ys.length ? `from ${options.format(ys[0])} to ${options.format(ys[ys.length - 1])}` : 'nothing';
 }
 
-// Range of the values in view; if `robust`, a few outliers of a long curve may lie outside.
+// Range of the values in view. If `robust`, a few outliers of a long curve may lie outside.
 function heights(options, state) {
   const ys = options.series.flatMap((s) =>
     s.points.filter((p) => s.dash || (p[0] >= state.from && p[0] <= state.to)).map((p) => p[1])).filter(finite);
@@ -72,7 +72,7 @@ function drawLines(area, width, options, state, full, again) {
   if (state.cursor !== null && focused) showCursor(options, state, draw, node.getBoundingClientRect());
 }
 
-// Ends of epochs as lines, with their number if there is room, checkpoints as marks on the axis.
+// Draws ends of epochs as lines, with their number if there is room, and checkpoints as marks on the axis.
 function marksOf(marks, state, d) {
   const seen = marks.filter((m) => m.step >= state.from && m.step <= state.to), out = [];
   let free = d.left;
@@ -82,7 +82,7 @@ function marksOf(marks, state, d) {
       out.push(svg('path', { d: `M${at - 5} ${d.foot}L${at + 5} ${d.foot}L${at} ${d.foot - 8}Z`, fill: 'var(--m-checkpoint)' }, svg('title', {}, m.name)));
       continue;
     }
-    // The name stands over the epoch that ends there.
+    // The name is above the epoch that ends at the line.
     const named = m.name && at - 52 >= free;
     out.push(svg('line', { x1: at, x2: at, y1: d.top, y2: d.foot, stroke: 'var(--faint)', 'stroke-dasharray': '1 4' }));
     if (!named) continue;

@@ -1,7 +1,8 @@
-// Each chunk's life: a row per chunk, a strip per tier, full while the chunk is there. Describes the selected chunk in words.
+// Lives of chunks: a row per chunk, with a strip per tier that is filled while the chunk is in the tier. The
+// selected chunk is also described in words.
 
 const livesRowsMax = 300;  // a taller canvas is more than browsers allow
-const livesHeightPrinted = 640;  // CSS pixels: a page with its heading, because paper does not scroll
+const livesHeightPrinted = 640;  // CSS pixels: one page with its heading, because paper does not scroll
 
 function lives(run, view, two) {
   const step = run.step, chunks = step.data.chunks, arcs = step.data.arcs;
@@ -157,7 +158,7 @@ function itinerary(step, chunk, arcs, touched) {
     seen.get(op).places.push(step.placeName(place));
   }
   stops.sort((a, b) => a.began - b.began);
-  // Micro-batches of one pass are one stop.
+  // Micro-batches of one pass are one entry.
   const merged = [];
   for (const stop of stops) {
     const kind = step.kind(stop.op), block = step.data.ops.block[stop.op], last = merged[merged.length - 1];

@@ -1,12 +1,12 @@
-// The page, from top to bottom.
+// Builds the page from top to bottom.
 
 function section(id, title, why, ...content) {
   return el('section', { id }, el('h2', {}, title), why ? el('p', { class: 'why' }, why) : null, ...content);
 }
 const paired = (curve, map) => curve.step.map((s, i) => [s, curve.value[i] === null ? NaN : map ? map(curve.value[i]) : curve.value[i]]);
 
-// Moving mean of `width` points, as many before a point as after it, so that the mean does not lag. Near an end,
-// of as many points as both sides have.
+// Returns for each point the mean of `width` points around it, with as many points before as after, so that the
+// mean does not lag. Near an end the mean is over fewer points.
 function runningMean(points, width) {
   const sums = [0], counts = [0];
   for (const [, v] of points) {
@@ -20,7 +20,7 @@ function runningMean(points, width) {
 }
 const meanWidth = (points) => 2 * clamp(Math.round(points / 60), 2, 50) + 1;
 
-// Marks of ended epochs and kept checkpoints. Only for one run: the marks of two runs would be too many.
+// Marks of one run: ends of epochs and kept checkpoints. Marks of two runs would overlap.
 function marksOfRun(run) {
   const perEpoch = run.report.steps_per_epoch, last = run.lastStep, marks = [];
   const shown = perEpoch > 0 ? Math.floor(last / perEpoch) : 0, every = Math.max(1, Math.ceil(shown / 40));
@@ -78,18 +78,18 @@ function stepSections(runs) {
   const known = runs.filter((run) => run.step);
   const notes = runs.filter((run) => !run.step).map((run) => el('p', { class: 'note' }, run.tooLarge
     ? `${run.name}: a step has ${run.tooLarge.toLocaleString('en')} operations, more than this page can draw; trace.json opens in Perfetto.`
-    : `${run.name} kept no record of a whole step, so there is no timeline, memory or life of chunks here. It takes output.trace: true and at least three steps in a row.`));
+    : `${run.name} kept no record of a whole step, so there is no timeline, memory or life of chunks here. A record needs output.trace: true and at least three steps in a row.`));
   if (known.length === 0) return [section('step', 'The step', '', notes)];
   const two = runs.length > 1;
   const view = new View(Math.max(...known.flatMap((run) => run.step.times.map((name) => run.step.length(name)))));
   const detail = el('div', { class: 'detail', 'aria-live': 'polite' }, 'Select an operation to see what it touches: click, or comma and period.');
   const both = known.every((run) => run.step.times.length === 2);
   return [
-    section('step', 'The step', `One steady step, from the end of one gradient norm to the next${both ? ', predicted in virtual time above and measured below' : ''}. What runs ahead into the next step is shown where it falls in this one.`,
+    section('step', 'The step', `One steady step, from the end of one gradient norm to the next${both ? ', predicted in virtual time above and measured below' : ''}. Ops that run ahead for the next step are shown within this step.`,
       notes, view.toolbar(), timeline(known, view, detail), laneBars(known)),
-    section('memory', 'Memory', 'What the plan has in each tier over the same step, by kind. The arena is what was taken; it is never exceeded.',
+    section('memory', 'Memory', 'Bytes of the plan in each tier over the same step, by kind. The arena is the allocated memory; it is never exceeded.',
       two ? el('div', { class: 'row' }, memoryPairs(known, view)) : known[0].step.data.places.map((_, place) => memoryChart(known[0], place, view, false))),
-    section('lives', 'Lives of chunks', 'Every chunk moves between the tiers as the plan says, and is full in colour where it lies. Select one to read its way through the step.',
+    section('lives', 'Lives of chunks', 'Chunks move between the tiers as planned; a strip is filled while its chunk is in the tier. Select a chunk to read its path through the step.',
       known.map((run) => lives(run, view, two)))];
 }
 
@@ -105,15 +105,15 @@ const stepsOf = (runs) => runs.map((run) => `${runs.length > 1 ? `${'AB'[run.num
 
 function movementSections(runs) {
   return [
-    section('links', 'Bytes', `Useful bytes of a step: the mean of ${stepsOf(runs)}, first and last included, which move other bytes than the steady ones between. Retries, checkpoints and evaluation are counted apart. The least is what no placement in these budgets can go below.`,
+    section('links', 'Bytes', `Useful bytes of a step: the mean of ${stepsOf(runs)}, first and last included, which move other bytes than steady steps. Retries, checkpoints and evaluation are counted separately. Least: no placement in these budgets moves fewer bytes.`,
       linkBars(runs), el('div', { class: 'card' }, linkTable(runs))),
-    section('time', 'Time', `Compute, and the time in which compute waited, by what it waited for: the mean of ${stepsOf(runs)}. Together they are the training time.`, causeBar(runs), el('div', { class: 'card' }, causeTable(runs))),
-    ...(runs.some((run) => run.report.gpus) ? [section('gpus', 'GPUs', 'What the driver told of each while it trained, about once a second.',
+    section('time', 'Time', `Compute, and the time in which compute waited, by the cause of the wait: the mean of ${stepsOf(runs)}. Together they are the training time.`, causeBar(runs), el('div', { class: 'card' }, causeTable(runs))),
+    ...(runs.some((run) => run.report.gpus) ? [section('gpus', 'GPUs', 'Readings of each GPU by its driver during training, about once a second.',
       el('div', { class: 'card', 'data-chart': 'gpus', 'data-drawn': 'yes' }, gpuTable(runs)))] : []),
     section('wear', 'SSD wear', '', el('div', { class: 'card', 'data-chart': 'wear', 'data-drawn': 'yes' }, wearTable(runs)))];
 }
 
-// An unfinished run lacks bytes, times and the timeline of a step: those are known at its end.
+// Bytes, times and the timeline of a step are known only at the end of a run, so an unfinished run has none.
 const ended = (runs) => runs.every((run) => !run.unfinished);
 
 function header(runs) {
@@ -139,7 +139,7 @@ function build() {
   const main = document.getElementById('main');
   main.append(tiles(runs));
   if (runs.length > 1) main.append(section('comparison', 'Side by side', '', comparison(runs)));
-  // Draws each part separately: a failure in one part must not stop the others.
+  // Each part is built separately: if one fails, the others are still shown.
   const atItsEnd = ended(runs) ? [() => stepSections(runs), () => movementSections(runs)] : [];
   for (const part of [() => lossSection(runs), () => speedSection(runs), ...atItsEnd]) {
     try {

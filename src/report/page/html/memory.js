@@ -1,6 +1,6 @@
-// Memory of a tier over the step, stacked by kind, against the budget, on the clock of the timeline.
+// Memory of a tier over the step, stacked by kind, with the budget, on the timeline's clock.
 
-// { times: [t], sums: [[bytes by look]] } : from times[i] on, the bytes are sums[i].
+// Returns { times: [t], sums: [[bytes by look]] }: from times[i] on the bytes are sums[i].
 function occupancy(step, place) {
   const arcs = step.data.arcs, chunks = step.data.chunks, changes = [];
   const looks = kindLooks.length, start = new Array(looks).fill(0), length = step.clock.length_us * 1e-6;
@@ -36,7 +36,7 @@ function at(use, t) {
 
 function memoryChart(run, place, view, two) {
   const step = run.step, tier = step.data.places[place], use = occupancy(step, place);
-  // A disk without a limit: its budget is the free space that the report states.
+  // A disk without a limit has the free space in the report as its budget.
   const budget = Math.min(tier.budget_bytes, (run.report.tiers[tier.tier] || {}).budget_bytes || Infinity);
   const most = use.sums.reduce((a, b) => Math.max(a, total(b)), 0), peak = Math.max(most, tier.planned_peak_bytes);
   const shown = budget <= peak * 2.5, top = (shown ? Math.max(budget, peak) : peak) * 1.08 || 1;
@@ -85,7 +85,7 @@ function memoryChart(run, place, view, two) {
     pen.stroke();
     pen.setLineDash([]);
   };
-  // From the top layer down, each over the next: no seams between them.
+  // Draws from the top layer down, each over the next, so that no seams show between layers.
   const areas = (pen, x) => {
     const first = Math.max(0, use.times.findIndex((t) => t > view.from) - 1);
     for (let look = kindLooks.length - 1; look >= 0; --look) {

@@ -1,10 +1,9 @@
-// A run in the form that the charts need: ops with titles and times folded onto one step, arcs as stretches of time.
+// Run: data for the charts. Ops have titles and times folded onto one step, arcs are ranges of time.
 
 const collective = (kind) => kind === 'all_gather' || kind === 'reduce_scatter';
 const movement = (kind) => kind === 'copy' || kind === 'read' || kind === 'write';
 
-// The step repeats: time before its beginning or after its end is folded into it, where the neighbouring steps
-// run the same op.
+// The step repeats. So ops before its beginning or after its end are drawn within it, as ops of its neighbours.
 function folded(begin, end, length) {
   const span = Math.min(end - begin, length);
   const from = begin - Math.floor(begin / length) * length;
@@ -18,7 +17,7 @@ class StepModel {
     this.operandsBegin = new Uint32Array(this.ops + 1);
     for (let i = 0; i < this.ops; ++i) this.operandsBegin[i + 1] = this.operandsBegin[i] + data.ops.operands[i];
     this.times = ['predicted', 'measured'].filter((name) => data[name] && data[name].started_us.length === this.ops);
-    // Memory and lives are drawn over measured times, or else over predicted times.
+    // Memory and lives use measured times, or predicted times if there are none.
     this.clock = data[this.times.includes('measured') ? 'measured' : this.times[0]];
   }
   kind(op) { return this.data.op_kinds[this.data.ops.kind[op]]; }
@@ -57,7 +56,7 @@ class StepModel {
     if (o.micro_batch[op] >= 0) name += `, micro-batch ${o.micro_batch[op]}`;
     return name;
   }
-  // Stretches [begin, end] of the step in which the arc holds its frame.
+  // Ranges [begin, end] of the step in which the arc holds its frame.
   stretches(arc) {
     const { from, to } = this.data.arcs, length = this.clock.length_us * 1e-6;
     if (from[arc] < 0) return [[0, length]];
@@ -96,7 +95,7 @@ class Run {
     if (this.step && this.step.times.length === 0) this.step = null;
     this.tooLarge = data.step && data.step.ops.kind.length === 0 ? data.step.ops_in_all : 0;
   }
-  // With several devices, transfers between them are one more link, without a known lower bound.
+  // With several devices, exchange between them is one more link, without a lower bound.
   get links() { return this.report.comm ? { ...this.report.links, collectives: this.report.comm } : this.report.links; }
   get lastStep() { return this.report.resumed_from_step + this.report.steps; }
   get lastLoss() { const v = this.curves.loss.value; return v.length ? v[v.length - 1] : NaN; }
@@ -106,7 +105,7 @@ class Run {
     const r = this.report;
     return r.predicted_step_seconds > 0 && r.step_seconds > 0 && !this.predictionDoubt ? r.predicted_step_seconds / r.step_seconds - 1 : NaN;
   }
-  // As report/carried_text.cpp: no percentage if the measurements are not exact enough.
+  // As in report/carried_text.cpp: no percentage is shown if the measurements vary too much for it.
   get predictionDoubt() {
     const r = this.report, least = r.predicted_step_seconds_least, most = r.predicted_step_seconds_most;
     if (least > 0 && most > 1.1 * least) return `measured as ${text.seconds(least)} to ${text.seconds(most)}`;

@@ -72,8 +72,8 @@ function causeTable(runs) {
     [cause === 'compute' ? 'compute itself' : cause, ...runs.flatMap((run) => cells(run, cause))]));
 }
 
-// Wear of a drive. If the machine file states no endurance, 600 TB are assumed, which is common for a consumer
-// drive of 1 TB.
+// Wear of a drive. If the machine file has no endurance, 600 TB are assumed, the common promise for 1 TB of a
+// consumer drive.
 const enduranceAssumed = 600e12;
 const terabytes = (bytes) => (bytes < 1e16 ? `${Number((bytes / 1e12).toPrecision(4))} TB` : `${Number((bytes / 1e15).toPrecision(4))} PB`);
 
@@ -116,7 +116,7 @@ function factsOf(run) {
     version: r.version, commit: r.commit || 'not known', ...r.machine };
 }
 
-// A table of texts by name; for two runs, different values stand first and are marked.
+// Table of texts by name. For two runs, rows that differ come first and are marked.
 function textTable(runs, of) {
   const values = runs.map(of), names = [...new Set(values.flatMap((v) => Object.keys(v)))];
   const rows = names.map((name) => {

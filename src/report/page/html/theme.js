@@ -14,13 +14,13 @@ const theme = {
     document.documentElement.dataset.theme = theme.name();
     for (const listener of theme.listeners) listener();
   },
-  // If the browser can store nothing for this page, the choice is forgotten.
+  // The page's address may allow no storage; then the choice is forgotten.
   start() {
     try { theme.chosen = localStorage.getItem('tidepool-theme'); } catch (refused) { /* as above */ }
     const asked = new URLSearchParams(location.search).get('theme');
     if (asked === 'light' || asked === 'dark') theme.chosen = asked;
     theme.dark.addEventListener('change', theme.apply);
-    // On paper, charts are as wide as the paper, not as the window was.
+    // On paper charts have the width of the paper, not of the window.
     const print = (on) => {
       theme.printing = on;
       document.documentElement.classList.toggle('printing', on);
@@ -35,11 +35,11 @@ const theme = {
     try { localStorage.setItem('tidepool-theme', theme.chosen); } catch (refused) { /* as above */ }
     theme.apply();
   },
-  // The value of a colour like "--m-loss" now: canvases need it, SVG takes var().
+  // Returns the current value of a colour such as "--m-loss". Canvases need it; SVG takes var().
   color: (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim(),
 };
 
-// One meaning, one colour, on the whole page: kinds of chunks, ops and waits for them, tiers.
+// Each colour has one meaning on the whole page: kinds of chunks, ops and waits for them, tiers.
 const kindLooks = [
   { name: 'param', color: '--m-param', kinds: ['param'] },
   { name: 'master', color: '--m-master', kinds: ['master', 'master_low'] },
@@ -65,5 +65,5 @@ const opLooks = [
 const opLook = (op) => opLooks.find((look) => look.ops.includes(op)) || opLooks[opLooks.length - 1];
 const runColors = ['--m-run-a', '--m-run-b'];
 const tierColors = { host: '--m-host', disk: '--m-disk' };
-const deviceColors = ['--m-device', '--m-device-1', '--m-device-2', '--m-device-3'];  // in turn: rows tell more of them apart
+const deviceColors = ['--m-device', '--m-device-1', '--m-device-2', '--m-device-3'];  // repeated for more devices, which rows distinguish
 const placeColor = (place) => tierColors[place.tier] || deviceColors[place.device % deviceColors.length];

@@ -1,9 +1,9 @@
-// The lanes of one step, predicted above measured, of one run or of two.
+// Timeline: lanes of one step, predicted above measured, for one run or two.
 
 const laneRowHeight = 17;
-const laneRowsMax = 6;  // requests of a disk lane overlap: this many are shown apart
+const laneRowsMax = 6;  // requests of a disk lane overlap: at most this many rows
 
-// One row of the picture: the ops of one lane, of one run, predicted or measured, packed side by side.
+// Row of the timeline: the ops of one lane of one run, predicted or measured, packed side by side.
 function packRow(step, name, lane) {
   const length = step.length(name), boxes = [];
   for (let op = 0; op < step.ops; ++op) {
@@ -11,7 +11,7 @@ function packRow(step, name, lane) {
     for (const [from, to] of folded(step.started(name, op), step.finished(name, op), length)) boxes.push({ op, from, to });
   }
   boxes.sort((a, b) => a.from - b.from);
-  // Other lanes run one op at a time; ops that overlap there by rounding or folding are not shown apart.
+  // Other lanes run one op at a time; overlaps by rounding or folding are ignored.
   const overlaps = step.data.lanes[lane].startsWith('disk');
   const free = [];
   for (const box of boxes) {
@@ -86,7 +86,7 @@ function timeline(runs, view, detail) {
       if (box.to < view.from || box.from > view.to) continue;
       const a = x(box.from), w = Math.max(x(box.to) - a, 0.6);
       pen.fillStyle = colors.get(opLook(row.run.step.kind(box.op)).name);
-      // A narrow gap between neighbours that are wide enough.
+      // Leaves a thin gap between neighbours that are wide enough.
       pen.fillRect(a, y + box.row * each, w > 3 ? w - 0.7 : w, Math.max(each - (row.rows > 1 ? 0.6 : 0), 1));
       if (row.rows === 1 && w > 60) label(pen, row.run.step.title(box.op), a, w, y + h / 2);
     }

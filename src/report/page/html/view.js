@@ -1,4 +1,4 @@
-// The visible stretch of the step, shared by timeline, memory and lives: zooming one zooms all.
+// View: the range of the step that timeline, memory and lives show. Zooming one of them zooms all.
 
 class View {
   constructor(length) {
@@ -28,7 +28,7 @@ class View {
     this.set(this.from + by, this.to + by);
   }
 
-  // True if the key was one of ours.
+  // Returns true if the view handled the key.
   key(event) {
     const shift = event.shiftKey ? 4 : 1;
     switch (event.key) {
