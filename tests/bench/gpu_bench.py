@@ -1,8 +1,8 @@
-"""Runs programs for the rows of gpu_rows.py, and keeps what several rows stand on.
+"""Runs programs for the rows of gpu_rows.py, and keeps results that several rows need.
 
-A row has eight minutes. What other rows use as well (the machine file, the run of rows 4 to 9) is made once,
-keyed by program, config, commands and kind of card, lies in FOLDER/kept for later calls, and has eight
-minutes of its own.
+A row has eight minutes. Shared results (the machine file, the run of rows 4 to 9) are made once, keyed by
+program, config, commands and kind of card. They are in FOLDER/kept for later calls, and have eight minutes of
+their own.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ TEXT = "the tide pool fills and empties as water does. so we wait by the rocks.\
 
 
 class NotMeasured(Exception):
-    """Why a row has no figure; `details` are what it has all the same."""
+    """Says why a row has no figure; `details` are the results that it has."""
 
     def __init__(self, why, details=None):
         super().__init__(why)
@@ -48,7 +48,7 @@ class NotMeasured(Exception):
 
 
 class Bench:
-    failed = {}  # what could not be kept in this call: not tried again for every row
+    failed = {}  # shared results that failed in this call: not tried again for every row
 
     def __init__(self, options, programs):
         self.options, self.programs = options, programs
@@ -57,12 +57,12 @@ class Bench:
         self.config = str(options.config)
         self.commands = []
         self.begin = time.monotonic()
-        self.deadline = getattr(options, "deadline", float("inf"))  # of the whole call
+        self.deadline = getattr(options, "deadline", float("inf"))  # for the whole call
 
     # ---- running
 
     def run(self, words, watch=None, at_line=None, **environment):
-        """Its standard output. `watch` samples memory meanwhile; `at_line` is told each line as it comes."""
+        """Returns standard output. `watch` samples memory during the run; `at_line` gets each line."""
         words = [str(word) for word in words]
         self.tell(words, environment)
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
@@ -84,7 +84,7 @@ class Bench:
                 pass_on.join()
                 process.wait()
             except BaseException:
-                gpu_children.kill(process)  # while the timer still stands behind it
+                gpu_children.kill(process)  # while the timer still runs
                 raise
             finally:
                 timer.cancel()
@@ -101,7 +101,7 @@ class Bench:
         return "".join(lines)
 
     def seconds_left(self):
-        """Of the row, and of the whole call."""
+        """Returns the seconds left for the row and for the whole call."""
         now = time.monotonic()
         left = min(self.begin + LIMIT_SECONDS, self.deadline) - now
         if now >= self.deadline:
@@ -140,7 +140,7 @@ class Bench:
         return has_module(self.options.python, "torch")
 
     def say_without_torch(self):
-        """Before minutes go into our own part."""
+        """Warns if there is no PyTorch, before minutes go into our own part."""
         if not self.has_torch():
             print(
                 f"{self.options.python} has no PyTorch: our own figure alone (--python names another)",
@@ -149,7 +149,7 @@ class Bench:
             )
 
     def compare(self, told, ours, script, *words):
-        """What PyTorch's script returns. Without it our own figure stays: `told` in words, `ours` in full."""
+        """Returns the result of PyTorch's script; on failure keeps our own figure (text `told`, JSON `ours`)."""
         try:
             return self.torch_json(script, *words)
         except NotMeasured as why:
@@ -161,18 +161,18 @@ class Bench:
         words = [self.tidepool, "bench", part, "--json", "--device", device, *more]
         return self.run_json(words, **environment)
 
-    # ---- what is made once
+    # ---- results made once
 
     def kept_before(self, name, words):
-        """What an earlier call kept for the same program, config, words and kind of card. None: nothing."""
+        """Returns what an earlier call kept for the same program, config, words and kind of card, or None."""
         try:
             stored = json.loads((self.out / "kept" / f"{name}.json").read_text())
             return stored["value"] if stored["key"] == self.key_of(words) else None
         except (OSError, ValueError, LookupError, TypeError):
-            return None  # none, or none that can be read: it is made
+            return None  # missing or unreadable: it is made again
 
     def kept(self, name, words, make):
-        """make()'s JSON value, or what an earlier call kept."""
+        """Returns the JSON value of make(), or the value that an earlier call kept."""
         value = self.kept_before(name, words)
         if value is not None:
             return value
@@ -202,7 +202,7 @@ class Bench:
         return digest.hexdigest()
 
     def without_places(self, word):
-        """A machine of the same kind may have the same files elsewhere."""
+        """Replaces paths: a machine of the same kind may have the same files elsewhere."""
         places = {self.tidepool: "PROGRAM", self.config: "CONFIG", str(self.out): "OUT"}
         for place, name in places.items():
             word = word.replace(place, name)
@@ -214,7 +214,7 @@ class Bench:
         return [*words, "--device", device, "--seconds", seconds]
 
     def machine(self):
-        """The machine file, measured once: whatever predicts or compares with a peak stands on the same."""
+        """Returns the machine file, measured once: all predictions and peaks use the same file."""
         path, words = self.out / "machine.yaml", self.machine_words()
 
         def make():
@@ -225,14 +225,14 @@ class Bench:
         return path
 
     def peak_flops(self):
-        """Of the type that the run multiplies in, as the probe measured it."""
+        """Returns the peak rate for the run's type of products, as the probe measured it."""
         rate = re.search(r"^  bf16: ([0-9.]+) ([GTP])FLOP/s", self.machine().read_text(), re.MULTILINE)
         if rate is None:
             raise NotMeasured("the probe measured no bf16 product")
         return float(rate.group(1)) * {"G": 1e9, "T": 1e12, "P": 1e15}[rate.group(2)]
 
     def data(self):
-        """Text of any kind: speed does not depend on it."""
+        """Writes some text: speed does not depend on its content."""
         path = self.out / "data.txt"
         if not path.exists():
             write_whole(path, TEXT)
@@ -259,7 +259,7 @@ class Bench:
         return [self.tidepool, "train", *self.settings(*overrides), *places]
 
     def train(self, name, *overrides, watch=None, at_line=None):
-        """Its report. The run's folder stays, but for what was swapped."""
+        """Runs training and returns the report. The run's folder stays, without the swap file."""
         run, words = self.out / f"run-{name}", self.train_words(name, overrides)
         shutil.rmtree(run, ignore_errors=True)
         try:
@@ -272,12 +272,12 @@ class Bench:
         shutil.rmtree(self.out / f"run-{name}", ignore_errors=True)
 
     def plan(self, *words):
-        """What `tidepool plan` prints for the machine that was probed."""
+        """Returns the output of `tidepool plan` for the probed machine."""
         return self.run([self.tidepool, "plan", *words, f"machine.file={self.machine()}"])
 
     @staticmethod
     def largest_model(text):
-        """Parameters, layers, width and heads that `plan --max` names."""
+        """Returns the parameters, layers, width and heads that `plan --max` names."""
         shape = re.search(r"([0-9.]+[MB]?) parameters, (\d+) layers? x (\d+) \((\d+) heads?\)", text)
         if shape is None:
             raise NotMeasured("plan --max names no model")
@@ -288,7 +288,7 @@ class Bench:
         return [f"memory.device={self.device_budget()}", *traced, *overrides]
 
     def offloaded(self, *overrides):
-        """The run of rows 4 to 9: its report, its links' rates, and its memory as the driver told it."""
+        """Returns the run of rows 4 to 9: report, rates of links, and memory by the driver's count."""
         words = self.offloaded_words(overrides)
 
         def make():
@@ -311,12 +311,12 @@ class Bench:
         return self.kept("-".join(["offloaded", *overrides]), self.settings(*words), make)
 
     def offloaded_before(self):
-        """The same run if an earlier call made it, else None: not worth minutes to a row that adds to it."""
+        """Returns the same run if an earlier call made it, otherwise None; never starts it."""
         return self.kept_before("offloaded", self.settings(*self.offloaded_words([])))
 
 
 def link_rates(step):
-    """Bytes per second of each link's ops while they were under way, in step.json's steady step."""
+    """Returns bytes per second of each link while its ops ran, in step.json's steady step."""
     ops, times = step["ops"], step["measured"]
     rates = {}
     for lane, name in enumerate(step["lanes"]):

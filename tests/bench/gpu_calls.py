@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A card that is had for half an hour: scripts/gpu_check.sh --call N runs the N-th of a few calls.
+"""Checks a card within half an hour: scripts/gpu_check.sh --call N runs the N-th of a few calls.
 
-Each call is a chain of checks with a time limit of its own, the most wanted figures first; together they take
-less than half an hour. What counts (tables, JSON, what later calls stand on) is copied into the one flat
-folder --to, at most eight files; --from names such a folder of an earlier call, perhaps on another machine,
-and goes on from there.
+Each call is a chain of checks with a time limit of its own, the most important figures first; together they
+take less than half an hour. Results (tables, JSON, files that later calls need) are copied into one flat
+folder, --to, at most eight files. --from names such a folder of an earlier call, perhaps on another machine,
+and continues from it.
 """
 
 import argparse
@@ -21,9 +21,9 @@ import gpu_programs
 import gpu_results
 from gpu_main import ROOT, WrongOption
 
-CALL_SECONDS_MAX = 600 - 30  # ten minutes, less the copying and a slow end
-ALL_SECONDS_MAX = 27 * 60  # half an hour, less the machine's start
-END_SECONDS = 20  # for a check to write what it has
+CALL_SECONDS_MAX = 600 - 30  # ten minutes, minus copying and a slow end
+ALL_SECONDS_MAX = 27 * 60  # half an hour, minus the machine's start
+END_SECONDS = 20  # for a check to write its results
 FILE_BYTES_MAX = 16 << 20
 
 
@@ -75,7 +75,7 @@ KEPT = "kept.json"
 
 
 def collect(results, to):
-    """Copies what there is; returns a line for each file that is too large to be worth its way."""
+    """Copies the results; returns a line for each file that is too large to copy."""
     to.mkdir(parents=True, exist_ok=True)
     left = []
     for name, place in RESULTS.items():
@@ -93,7 +93,7 @@ def collect(results, to):
 
 
 def go_on_from(folder, results):
-    """Puts back what later calls stand on, where nothing newer lies there."""
+    """Restores results that later calls need, unless newer ones are there."""
     values = {}
     if (folder / KEPT).exists():
         try:
@@ -128,14 +128,14 @@ def words_of(part, options, results):
 
 
 def run_part(words, seconds):
-    """Its exit code; None where it had to be ended. What it prints goes on as it comes."""
+    """Returns the exit code, or None if the program was ended. Passes its output on as it comes."""
     print("+ " + " ".join(words), flush=True)
     with gpu_children.started(words, cwd=ROOT) as process:
         deadline = time.monotonic() + seconds
         while process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.2)
         if process.poll() is None:
-            process.terminate()  # it ends what it runs, and keeps what it has
+            process.terminate()  # it ends its programs and keeps its results
             for _ in range(5 * END_SECONDS):
                 if process.poll() is not None:
                     break
@@ -146,7 +146,7 @@ def run_part(words, seconds):
 
 
 def run_call(call, options, results):
-    """1 if any part failed, missed its figure or ran out of time."""
+    """Returns 1 if any part failed, missed its figure or ran out of time."""
     bad = 0
     for part in call.parts:
         code = run_part(words_of(part, options, results), part.seconds)
@@ -157,7 +157,7 @@ def run_call(call, options, results):
 
 
 def tell(results):
-    """The tables last: whoever sees the end of the output sees them."""
+    """Prints the tables last, so that they are at the end of the output."""
     for name in ("check.md", "bench.md"):
         path = results / RESULTS[name]
         if path.exists():

@@ -1,8 +1,8 @@
 """Programs that the checks start, and their end.
 
-Each leads a session of its own, so that what it starts in turn can be ended with it. That keeps a terminal's
-Ctrl-C from it too, so a signal that ends the check must end them: the handler kills whatever runs, and the
-check goes on only to keep what it has. Signals are the whole process's, and so is the state here.
+Each program leads a session of its own, so that its children can be ended with it. Therefore a terminal's
+Ctrl-C does not reach it, and a signal that ends the check must end the programs: the handler kills all of them,
+and the check continues only to keep its results. Signals belong to the whole process, and so does this state.
 """
 
 import contextlib
@@ -11,11 +11,11 @@ import signal
 import subprocess
 import threading
 
-WAIT_SECONDS = 30  # for what was killed: the driver takes a large process's memory back slowly
+WAIT_SECONDS = 30  # for a killed program: the driver frees a large process's memory slowly
 
 
 class Stopped(BaseException):
-    """A signal asked the check to end. No Exception, as no row may take it for its own bad luck."""
+    """A signal asked the check to end. Not an Exception, so that no row catches it as its own failure."""
 
     def __init__(self, number):
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -28,7 +28,7 @@ starting = False  # the main thread has a child that `running` does not know yet
 
 
 def kill(process):
-    """With its group. A leader that was not waited for keeps the group's number from being given away."""
+    """Kills the program's group. A leader that was not waited for keeps the group's number in use."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -50,7 +50,7 @@ def end_on_signals():
 
 
 def check_stopped():
-    """What a killed program has told is no result. For threads that the handler does not interrupt, too."""
+    """Raises if a signal came, also in threads without the handler: output of a killed program is no result."""
     if stopped_by is not None:
         raise Stopped(stopped_by)
 
@@ -66,7 +66,7 @@ def start(words, **more):
     finally:
         if mine:
             starting = False
-    if stopped_by is not None:  # the handler may have come before it
+    if stopped_by is not None:  # the handler may have run before
         kill(process)
         raise Stopped(stopped_by)
     return process
@@ -81,7 +81,7 @@ def end(process):
 
 @contextlib.contextmanager
 def started(words, **more):
-    """A process. However this is left, it has ended, and what it started too."""
+    """Gives a process. On leaving, the process and its children have ended."""
     process = start(words, **more)
     try:
         yield process
@@ -90,7 +90,7 @@ def started(words, **more):
 
 
 def run_limited(words, seconds, **more):
-    """Output of both streams, exit code (None: it ran out of time)."""
+    """Returns the output of both streams and the exit code (None: time ran out)."""
     words = [str(word) for word in words]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
     with started(words, **streams, **more) as process:
@@ -105,7 +105,7 @@ def run_limited(words, seconds, **more):
 
 
 def rest(process):
-    """What a killed program had written; none where something that left its group keeps the pipe open."""
+    """Returns the output of a killed program; empty if a process outside its group keeps the pipe open."""
     try:
         return process.communicate(timeout=WAIT_SECONDS)[0]
     except subprocess.TimeoutExpired:

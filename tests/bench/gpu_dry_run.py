@@ -1,7 +1,7 @@
-"""What the rows would run, and nothing else: no program is started and no file is written.
+"""Prints the commands of the rows: no program is started and no file is written.
 
-A row's commands can depend on results. Those are stood in for here, by names in capitals where they come into
-a command, and by ones where they come into a figure, which nobody is told.
+A row's commands can depend on results. Here results are replaced: by names in capitals in commands, and by 1
+in figures, which are not shown.
 """
 
 import json
@@ -28,7 +28,7 @@ BENCHES = {
         "heads": "HEADS",
         "head_size": "HEAD_SIZE",
         "attention": [{"name": "both", "flops_per_second": 1}],
-        "library": "cuDNN",  # as where it is there, for the command that leaves it out
+        "library": "cuDNN",  # as if it were there, for the command without it
     },
     "copy": {
         "pieces": [{"piece_bytes": 1, "ways": [{"name": "both", "fraction": 1}]}],
@@ -43,7 +43,7 @@ TORCH = {
 
 
 class DryBench(Bench):
-    told = set()  # what is made once for all rows
+    told = set()  # results made once for all rows
 
     def tell(self, words, environment):
         self.commands.append(self.command(words, environment))

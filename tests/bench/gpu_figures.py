@@ -8,7 +8,7 @@ import gpu_memory
 from gpu_bench import NotMeasured
 from gpu_memory import GIB
 
-FSDP_LAYERS = [32, 24, 16]  # the whole model first; the next where the host's memory is not enough for it
+FSDP_LAYERS = [32, 24, 16]  # the whole model first; fewer layers if the host's memory is not enough
 
 
 # 7B with all state takes 112 GB plus activations; half of its layers fit 80 GB.
@@ -85,7 +85,7 @@ def mfu(bench):
 
 
 def resident_size(bench):
-    """Device and host budgets of a run with all state on the card, and the layers that it has room for."""
+    """Returns device and host budgets of a run with all state on the card, and how many layers fit."""
     if bench.options.tiny:
         return "64MiB", "64MiB", []
     free_gib = (bench.card_bytes() - RESIDENT_BESIDE) // GIB
@@ -139,7 +139,7 @@ def plan_of(bench):
 
 
 def copies(bench):
-    rates = (bench.offloaded_before() or {"rates": {}})["rates"]  # told beside the figure
+    rates = (bench.offloaded_before() or {"rates": {}})["rates"]  # shown beside the figure
     chunk = plan_of(bench)["chunk_bytes"]
     result = bench.bench("copy")
     # The largest copy measured that is not larger than a chunk of the plan; if all are larger, the smallest.
@@ -223,7 +223,7 @@ def largest_disk(bench):
 
 
 def speed(report):
-    """Tokens per second of the median step."""
+    """Returns tokens per second of the median step."""
     return report["tokens_per_step"] / report["step_seconds"]
 
 

@@ -1,4 +1,4 @@
-"""How every check of a GPU ends: with one line of what went wrong, and an exit code."""
+"""Ends every check of a GPU with one line that names the fault, and an exit code."""
 
 import pathlib
 import sys
@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class NoPrograms(Exception):
-    """What is missing, and what to do."""
+    """A program is missing; the message says what to do."""
 
     exit_code = 1
 

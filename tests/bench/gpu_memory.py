@@ -1,7 +1,7 @@
-"""Device memory as the driver tells it, while a run trains.
+"""Samples device memory from the driver while a run trains.
 
-CUDA loads kernels and makes its own buffers at their first use, so what context and libraries take is known
-once a step has ended, and not before. From then on nothing may be added.
+CUDA loads kernels and allocates its own buffers at their first use, so the memory of context and libraries is
+known only after the first step. From then on memory must not grow.
 """
 
 import subprocess
@@ -15,9 +15,9 @@ SAMPLE_MS = 500
 
 
 class DeviceMemoryWatch:
-    """What the driver says that a process holds, twice a second; in containers, where it tells of no process,
-    what the first card holds more than before. One nvidia-smi asks all the time: starting one takes longer
-    than an answer.
+    """Samples the memory of a process by the driver's count, twice a second. In containers the driver names no
+    process: then the growth of the first card's memory is sampled. One nvidia-smi runs all the time, because
+    starting it takes longer than an answer.
     """
 
     def __init__(self):
@@ -71,16 +71,16 @@ class DeviceMemoryWatch:
             self.by_card.append((time.monotonic() - self.begin_at, used))
 
     def result(self):
-        """Samples, and of what."""
+        """Returns the samples, and whether they are of the process or of the card."""
         if self.by_process:
             return {"of": "the process", "samples": self.by_process}
-        least = min((used for _, used in self.by_card), default=0)  # before the run took any
+        least = min((used for _, used in self.by_card), default=0)  # before the run allocated
         samples = [(at, used - least) for at, used in self.by_card if used > least]
         return {"of": "the card, less what it held before", "samples": samples}
 
 
 def judge(samples, arena, budget, first_step_at):
-    """Figures in bytes, and whether the budget holds. `arena`: what the run takes of the budget at once."""
+    """Returns figures in bytes, and whether the budget holds. `arena`: budget bytes taken at once."""
     taken = next((at for at, used in samples if used >= arena), None)
     after = next((used for at, used in samples if at >= first_step_at), None)
     if taken is None or after is None:

@@ -14,7 +14,7 @@ FACTS = ("commit", "architectures", "toolkit", "needs")
 
 
 def open_pack(path, dry_run=False):
-    """The folder. An archive is unpacked, unless it was; for a dry run it is only read."""
+    """Returns the folder. An archive is unpacked once; for a dry run it is only read."""
     if path.is_dir():
         facts_of_pack(path)
         return path
@@ -36,7 +36,7 @@ def open_pack(path, dry_run=False):
 
 
 def inner_of(folder):
-    """The one folder of an archive."""
+    """Returns the one folder of an archive."""
     folders = [inner for inner in folder.iterdir() if inner.is_dir()]
     if not folders:
         raise LookupError("it holds no folder")
@@ -44,7 +44,7 @@ def inner_of(folder):
 
 
 def unpack(path, folder):
-    """A folder of that name is a whole one."""
+    """Unpacks under another name first, so that a folder of this name is complete."""
     if not hasattr(tarfile, "data_filter"):
         raise WrongOption(f"this Python cannot unpack safely: tar -xf {path}, and --prebuilt the folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def unpack(path, folder):
         with tarfile.open(path, "r:gz") as archive:
             archive.extractall(part, filter="data")
         facts_of_pack(inner_of(part))
-        if not folder.exists():  # else another run was faster
+        if not folder.exists():  # otherwise another run was faster
             part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The programs that the checks of a GPU run, and what a table must say of them and of the machine.
+"""Programs that the checks of a GPU run, and facts about them and the machine for the tables.
 
 They are built on the machine (build/gpu), or packed elsewhere (scripts/gpu_check.sh --pack DIR) and named by
 --prebuilt. CUDA's own libraries come with the machine's toolkit or with PyTorch. LD_LIBRARY_PATH is not used:
@@ -32,7 +32,7 @@ def first_line(words, otherwise="unknown"):
 
 
 def nvcc_release(nvcc):
-    """Unknown where it is gone."""
+    """Returns the release of nvcc, or "unknown" if it is gone."""
     try:
         told = subprocess.run([nvcc, "--version"], capture_output=True, text=True, timeout=60).stdout
     except (OSError, subprocess.TimeoutExpired):
@@ -42,7 +42,7 @@ def nvcc_release(nvcc):
 
 
 def folders_of_libraries(cuda, python):
-    """Where a machine may have CUDA's libraries, the likeliest first."""
+    """Returns places of CUDA's libraries, the likeliest first."""
     named = [f"{cuda}/lib64", f"{cuda}/lib"] if cuda else []
     toolkits = ["/usr/local/cuda/lib64", *sorted(glob.glob("/usr/local/cuda-*/lib64"), reverse=True)]
     packages = first_line([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], "")
@@ -63,7 +63,7 @@ class Programs:
             self.facts = self.facts_of_build()
         else:
             self.tidepool, self.test_gpu = self.prebuilt / "tidepool", self.prebuilt / "test_gpu"
-            self.facts = {}  # make_ready tells
+            self.facts = {}  # set by make_ready
         for variable, library in LOADED.items():
             found = find_library(library, self.folders)
             if variable not in os.environ and found:
@@ -82,7 +82,7 @@ class Programs:
         }
 
     def make_ready(self):
-        """What was packed gets the libraries of this machine, and says what it is."""
+        """Links packed programs to the libraries of this machine, and sets `facts`."""
         if self.prebuilt is None:
             return
         packed = gpu_pack.facts_of_pack(self.prebuilt)
@@ -91,7 +91,7 @@ class Programs:
         self.facts = {"toolkit": built, "commit": packed["commit"]}
         try:
             for program in (self.tidepool, self.test_gpu):
-                if not os.access(program, os.X_OK):  # not every way of carrying files keeps that
+                if not os.access(program, os.X_OK):  # some ways of copying lose the mode
                     program.chmod(0o755)
             for library in packed["needs"]:
                 self.link(library, packed["toolkit"])
@@ -131,7 +131,7 @@ def has_module(python, *modules):
 
 
 def facts_of(programs, python):
-    """Of the card, the programs and the machine."""
+    """Returns facts about the card, the programs and the machine."""
     memory = re.search(r"MemTotal: +(\d+)", pathlib.Path("/proc/meminfo").read_text())
     return {
         "card": first_line(
@@ -186,7 +186,7 @@ def add_options(parser):
 
 
 def check_options(options, dry_run=False):
-    """Paths become whole ones, so that it does not matter where a program is started."""
+    """Makes paths absolute, so that programs can be started in any folder."""
     # Not resolved: a virtual environment's Python is a link, and works as such only under the link's name.
     python = shutil.which(options.python)
     if python is None:

@@ -1,4 +1,4 @@
-"""The folder of results: one run at a time writes there, and a file is whole or the one before."""
+"""Folder of results: one run at a time writes there, and each file is replaced as a whole."""
 
 import fcntl
 import json
@@ -9,7 +9,7 @@ from gpu_main import WrongOption
 
 
 def open_folder(path):
-    """Makes it and takes it for this process. The lock lasts as long as the file that is returned."""
+    """Creates the folder and locks it for this process. The lock lasts as long as the returned file."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = open(path / "lock", "a+")
@@ -38,7 +38,7 @@ def write_whole(path, text):
 
 
 def read_rows(path):
-    """bench.json's rows by name. One that cannot be read is set aside, as its rows may still be wanted."""
+    """Returns bench.json's rows by name. An unreadable file is renamed: its rows may still be useful."""
     if not path.exists():
         return {}
     try:
@@ -55,18 +55,18 @@ def read_rows(path):
     return {}
 
 
-WORTH = {"not measured": 0, "not compared": 1}  # any other verdict is a whole figure
+WORTH = {"not measured": 0, "not compared": 1}  # any other verdict has a complete figure
 
 
 def keep_better(earlier, row):
-    """The row to keep: a failure does not replace an earlier figure, but stands beside it."""
+    """Returns the row to keep: a failure does not replace an earlier figure, but is shown beside it."""
     if earlier is None or WORTH.get(row["verdict"], 2) >= WORTH.get(earlier["verdict"], 2):
         return row
     return {**earlier, "later": row}
 
 
 def figure_text(row, facts):
-    """With what the table's head does not say: a figure may be older than the last call."""
+    """Adds facts that differ from the table's head: a figure may be older than the last call."""
     text = row["figure"]
     others = [
         f"{key} {row.get(key, 'unknown')}"

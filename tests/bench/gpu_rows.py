@@ -2,8 +2,8 @@
 """The benchmarks of a GPU, one by one: scripts/gpu_check.sh --bench NAME runs them.
 
 Each takes under eight minutes on one GPU, and adds its row to FOLDER/bench.json and to the table
-FOLDER/bench.md as soon as it is there. What could not be measured says why; no figure is estimated. With
---tiny the same commands run on the cores with a tiny model, to try the script itself: such figures say
+FOLDER/bench.md as soon as it is measured. A row without a figure gives the reason; no figure is estimated.
+With --tiny the same commands run on the cores with a tiny model, to try the script itself: such figures mean
 nothing, and go into a folder of their own.
 """
 
@@ -25,7 +25,7 @@ from gpu_programs import Programs
 
 
 def prepare(bench):
-    """What several rows stand on, so that each of them begins with itself. Whether that went well."""
+    """Makes the results that several rows need, before the rows begin. Returns whether it succeeded."""
     try:
         bench.offloaded()
     except Exception as error:  # a row that needs it will say so in the table
@@ -35,7 +35,7 @@ def prepare(bench):
 
 
 def measure(bench, name):
-    """A row. Whatever goes wrong in it is its own; the next one is measured all the same."""
+    """Measures a row. A failure stays in this row; the next row is measured all the same."""
     try:
         figure, holds, details = ROWS[name][3](bench)
         verdict = "tried" if holds is None or bench.options.tiny else "holds" if holds else "MISSED"
@@ -99,7 +99,7 @@ def parse():
 
 
 def check_options(options):
-    """What is not named lies in the repository; what is, where the caller is."""
+    """Makes paths absolute: default paths are in the repository, named paths in the caller's folder."""
     gpu_programs.check_options(options, options.dry_run)
     out = options.out or ROOT / ("build/gpu/bench-tiny" if options.tiny else "build/gpu/bench")
     options.out = pathlib.Path(out).resolve()
@@ -136,7 +136,7 @@ def list_commands(options, programs):
             continue
         try:
             ROWS[name][3](bench)
-        except NotMeasured:  # there is no figure to be had
+        except NotMeasured:  # there is no figure
             pass
     return 0
 
@@ -156,7 +156,7 @@ def work(options):
 
 
 def measure_all(options, programs):
-    """How many rows, or what they stand on, have no figure or not the one that is wanted."""
+    """Returns the number of rows and shared results without a figure, or below the wanted figure."""
     kept = options.out / "bench.json"
     results = gpu_results.read_rows(kept)
     facts = gpu_programs.facts_of(programs, options.python)

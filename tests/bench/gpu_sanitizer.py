@@ -1,7 +1,7 @@
 """compute-sanitizer over small cases of the kernels that index and share memory in the hardest ways.
 
-It slows kernels down a hundredfold, so these are few. What can go wrong with the tool itself (it is missing,
-or a virtual machine does not let it see the GPU) is no fault of a kernel: then it was not run, and why.
+The tool slows kernels down a hundredfold, so the cases are few. If the tool itself fails (it is missing,
+or a virtual machine hides the GPU from it), no kernel is at fault: the verdict is "not run", with the reason.
 """
 
 import fnmatch
@@ -11,7 +11,7 @@ import shutil
 
 from gpu_children import run_limited
 
-FOUND = 99  # the exit code that it is told to end with
+FOUND = 99  # exit code of the tool if it finds a fault
 SHARES_MEMORY = [
     "*AttentionCudaTest.*_t65_*",
     "*AttentionCudaTest.MatchesReferenceAndCpu/*_t97_*",
@@ -45,13 +45,13 @@ def find_sanitizer(cuda):
 
 
 def choose(tests, patterns):
-    """The tests, and the patterns that match none: a test that was renamed must not be left out silently."""
+    """Returns the tests, and the patterns that match none: a renamed test must not be left out silently."""
     chosen = [test for test in tests if any(fnmatch.fnmatchcase(test, pattern) for pattern in patterns)]
     return chosen, [p for p in patterns if not fnmatch.filter(tests, p)]
 
 
 def judge(output, code):
-    """Verdict and why."""
+    """Returns the verdict and the reason."""
     lines = output.splitlines()
     refused = next((line.strip("= ") for line in lines if REFUSED.match(line)), None)
     fault = next((line.strip("= ") for line in lines if FAULT.match(line)), None)
@@ -77,7 +77,7 @@ def run_check(check, cuda, program, tests, seconds, env):
     chosen, unmatched = choose(tests, CHECKS[check])
     if unmatched:
         return "FAILED", f"no test matches {unmatched[0]}", ""
-    more = ["--report-api-errors", "no"] if check == "memcheck" else []  # of kernels alone
+    more = ["--report-api-errors", "no"] if check == "memcheck" else []  # errors of kernels only
     words = [
         tool,
         "--tool",

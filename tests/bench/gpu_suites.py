@@ -1,8 +1,8 @@
-"""Runs a GoogleTest program suite by suite, each in a process of its own: after a CUDA error that stays, or a
-CHECK, only the rest of that suite is in doubt, and it goes on in a process of its own too.
+"""Runs a GoogleTest program suite by suite, each in a process of its own: after a persistent CUDA error, or a
+CHECK, only the rest of that suite is affected, and runs in a new process.
 
-The program's output is read, not --gtest_output=json: that file is written at the end, so not by a test that
-crashes.
+The program's output is read, not --gtest_output=json, because that file is written at the end: a crashed test
+writes none.
 """
 
 import concurrent.futures
@@ -17,10 +17,10 @@ from gpu_main import NoPrograms
 TEST_LINE = re.compile(
     r"\[( RUN      |       OK |  FAILED  |  SKIPPED )\] ([\w/]+\.[\w/]+)(?:.*\((\d+) ms\))?"
 )
-TEXT_MAX = 4000  # of what a failed test printed
+TEXT_MAX = 4000  # of a failed test's output
 LONG = re.compile(
     "Training|Model|SeveralGpus"
-)  # whole runs; they begin first, so that none is left for the end
+)  # whole runs; they begin first, because they are the longest
 
 
 @dataclasses.dataclass
@@ -31,7 +31,7 @@ class Suite:
     verdicts: dict = dataclasses.field(
         default_factory=dict
     )  # test -> passed, failed, skipped, crashed, timed out, not run
-    texts: dict = dataclasses.field(default_factory=dict)  # test -> why
+    texts: dict = dataclasses.field(default_factory=dict)  # test -> reason
 
     def count(self, verdict):
         return sum(1 for test in self.tests if self.verdicts.get(test, "not run") == verdict)
@@ -57,7 +57,7 @@ class Suite:
 
 
 def parse_list(text):
-    """What --gtest_list_tests prints: a suite at a line's begin, its tests indented below."""
+    """Parses --gtest_list_tests: a suite at the start of a line, its tests indented below."""
     suites = []
     for line in text.splitlines():
         name = line.split("#")[0].rstrip()
@@ -82,7 +82,7 @@ def list_suites(program, env=None):
 
 
 def read_output(suite, output):
-    """Takes the verdicts from the output; returns the test that was in flight at its end, if one was."""
+    """Takes the verdicts from the output; returns the test that was running at its end, if any."""
     running, since = None, 0
     for found in TEST_LINE.finditer(output):
         kind, test = found.group(1).strip(), found.group(2)
@@ -90,7 +90,7 @@ def read_output(suite, output):
             continue
         if kind == "RUN":
             running, since = test, found.end()
-        elif test == running:  # the summary at the end names losers again
+        elif test == running:  # the summary at the end repeats failed tests
             suite.verdicts[test] = {"OK": "passed", "FAILED": "failed", "SKIPPED": "skipped"}[kind]
             if kind != "OK":
                 suite.texts[test] = output[since : found.start()].strip()[-TEXT_MAX:]
@@ -101,7 +101,7 @@ def read_output(suite, output):
 
 
 def run_suite(program, suite, seconds, deadline, env=None):
-    """A process for the suite; where one dies or runs out of time, another for the tests behind that one."""
+    """Runs the suite in a process; if it dies or times out, a new process runs the remaining tests."""
     begin = time.monotonic()
     while left := [test for test in suite.tests if test not in suite.verdicts]:
         limit = min(seconds, deadline - time.monotonic())
@@ -109,7 +109,7 @@ def run_suite(program, suite, seconds, deadline, env=None):
             break
         output, code = run_limited([program, "--gtest_filter=" + ":".join(left)], limit, env=env)
         running = read_output(suite, output)
-        if code is None and limit < seconds:  # all time is up, which is no test's fault
+        if code is None and limit < seconds:  # the total time is over, which is no test's fault
             break
         if running is None and (code not in (0, 1) or any(test not in suite.verdicts for test in left)):
             # The crash came between two tests, before the first, or after the last.
@@ -121,14 +121,14 @@ def run_suite(program, suite, seconds, deadline, env=None):
         elif code is not None:
             suite.verdicts[running] = "crashed"
             suite.texts[running] = f"exit code {code}\n{suite.texts[running]}"
-        elif running == left[0]:  # it had all the time for itself; any other is begun anew
+        elif running == left[0]:  # it had the whole time limit; any other test is started again
             suite.verdicts[running] = "timed out"
     suite.seconds = time.monotonic() - begin
     return suite
 
 
 def run_suites(program, suites, seconds=120, at_a_time=4, deadline=None, env=None, done=None):
-    """All suites, `at_a_time` at a time. `done` is told of each."""
+    """Runs all suites, `at_a_time` at a time. Calls `done` for each."""
     deadline = deadline or time.monotonic() + 24 * 3600
     with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
         order = sorted(suites, key=lambda suite: (not LONG.search(suite.name), -len(suite.tests)))

@@ -3,8 +3,8 @@
 
 Every suite of test_gpu in a process of its own, four at a time; then a short run of the program, its
 gradients against PyTorch's, and compute-sanitizer over small kernels. Writes check.md and check.json; ends
-with 1 if anything failed. --tiny tries the script itself: the emulated suites and the cores, of
-build/release; from a pack, the pack's own suites, where what needs a GPU is skipped.
+with 1 if anything failed. --tiny tries the script itself: the emulated suites of build/release, and the
+cores; from a pack, the pack's own suites, without the tests that need a GPU.
 """
 
 import argparse
@@ -113,7 +113,7 @@ class Check:
         begin = time.monotonic()
         try:
             verdict, why, output = call()
-        except Exception as error:  # one part's bad luck is not the others'
+        except Exception as error:  # a failure of one part does not affect the others
             verdict, why, output = "FAILED", f"{type(error).__name__}: {error}", ""
         return {
             "verdict": verdict,
@@ -156,7 +156,7 @@ class Check:
         return 1 if failed else 0
 
     def write(self, state):
-        """Both files, with what there is by now. The table."""
+        """Writes both files with the results so far. Returns the table."""
         facts = {**self.facts, "state": state}
         table = markdown(facts, self.suites, self.parts, self.seconds)
         suites = [suite.as_json() for suite in self.suites]
@@ -183,7 +183,7 @@ def programs_of(options):
 
 
 def ended(code, output):
-    """How a program ended that should not have."""
+    """Says how a program ended unexpectedly."""
     if code is None:
         return "ran out of time"
     lines = output.strip().splitlines() or ["no output"]

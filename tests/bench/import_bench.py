@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fast a model directory becomes a training state on disk, against the disk itself.
+"""Compares the import of a model directory into a training state on disk with the rate of the disk.
 
 Makes a Llama of 1.2 billion parameters in bf16 (random bytes), and imports it with budgets that sum to a third of its
 file, with `train.max_steps=0`. Bytes read and written (/proc/PID/io) over the time between the lines "loading weights"
@@ -10,7 +10,7 @@ disk may know it. Peak memory is VmHWM; moments, which are zeros, must not be wr
 
 tests/bench/import_bench.py path/to/tidepool DIRECTORY [--repetitions 3] [--model DIR]
 
-DIRECTORY must be on the disk that is meant, with 8 GB free; what is made there stays for the next time.
+DIRECTORY must be on the measured disk, with 8 GB free; the files in it stay for the next time.
 """
 
 import argparse

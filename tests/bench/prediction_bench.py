@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Predicted against measured step times: short trainings whose bottlenecks differ, interleaved (every case once, then
-every case again).
+"""Compares predicted with measured step times: short trainings whose bottlenecks differ, interleaved (every case once,
+then every case again).
 
-Each run probes this machine's rates and predicts its steady step before the first one; both numbers stand in its
-report.json. Prints per case the median of predicted / measured over the repetitions. The cost model was mended while
-looking at the cases of `tuned`; those of `held-out` were chosen before any of them was run. Words of the environment's
+Each run probes this machine's rates and predicts its steady step before the first step; both times are in its
+report.json. Prints per case the median of predicted / measured over the repetitions. The cost model was tuned on the
+cases of `tuned`; those of `held-out` were chosen before any of them was run. Words of the environment's
 RUN_PREFIX go before each run, for machines that must be booked.
 
-On a machine that is shared, a run's rates and its steps may see two different machines: with --tries above 1 a run in
-which other guests took more than 2 % of the cores' time (`steal` of /proc/stat) is made again, and the try of which
-they took least counts, whatever its ratio. Every try is printed.
+On a shared machine, the speed may change between the probe and the steps. With --tries above 1, a run in
+which other guests took more than 2 % of the cores' time (`steal` of /proc/stat) is repeated. The try with the least
+stolen time counts, whatever its ratio. Every try is printed.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def settings_of(case):
 
 
 def core_times():
-    """Seconds (in the kernel's ticks) that all cores have worked, and that other guests took of what they would have."""
+    """Returns seconds (from the kernel's ticks) in which all cores worked, and that other guests took."""
     user, nice, system, _, _, irq, softirq, steal = map(int, pathlib.Path("/proc/stat").read_text().split()[1:9])
     return user + nice + system + irq + softirq, steal
 

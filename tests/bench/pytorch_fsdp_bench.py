@@ -108,7 +108,7 @@ def host_bytes(model):
 
 
 def host_is_full(error):
-    """Of the device's memory PyTorch says torch.OutOfMemoryError, of pinned and plain memory this."""
+    """Returns whether pinned or plain memory ran out; for device memory PyTorch raises OutOfMemoryError."""
     text = str(error)
     return isinstance(error, MemoryError) or "allocate memory" in text or "CUDA error: out of memory" in text
 

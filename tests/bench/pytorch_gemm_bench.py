@@ -20,7 +20,7 @@ def shapes(tokens, hidden):
 
 
 def seconds_of(call, device, repetitions, slice_seconds):
-    """Of one call: medians of slices that hold as many calls as fill them."""
+    """Returns seconds of one call: medians of slices with as many calls as fill them."""
     def timed(calls):
         begin = time.perf_counter()
         for _ in range(calls):
@@ -34,7 +34,7 @@ def seconds_of(call, device, repetitions, slice_seconds):
 
 
 def weight_gradient(x, dy):
-    """What makes x^T dy in fp32, or None where PyTorch cannot."""
+    """Returns the function that computes x^T dy in fp32, or None if PyTorch has none."""
     def product():
         return torch.mm(x.t(), dy, out_dtype=torch.float32)
     try:

@@ -81,7 +81,7 @@ def make_model(config, dtype):
 
 
 def make_tokens():
-    """Of two steps, and as many more as are held out."""
+    """Returns tokens for two steps, and as many held-out tokens."""
     generator = numpy.random.default_rng(11)
     count = 400 * TOKENS
     walk = numpy.cumsum(generator.integers(0, 4, count)) % VOCABULARY  # something that can be learned

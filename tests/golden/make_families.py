@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/families: small random models of each family, and what transformers computes with them.
+"""Writes tests/golden/families: small random models of each family, and the results of transformers for them.
 
-Needs torch, transformers and safetensors; run from the repository root, with the names of cases to write these alone. What lies where is described in
-tests/golden/families/README.md. Everything is fp32 on the CPU, one thread, eager attention, no dropout.
+Needs torch, transformers and safetensors; run from the repository root, with the names of cases to write only these.
+tests/golden/families/README.md describes the files. Everything is fp32 on the CPU, one thread, eager attention, no dropout.
 """
 
 import copy
@@ -139,7 +139,7 @@ def train(model, tokens, targets):
 
 
 def write_old_spelling(directory):
-    """What transformers 4 wrote instead of rope_parameters and dtype."""
+    """Replaces rope_parameters and dtype by the keys that transformers 4 wrote."""
     path = f"{directory}/config.json"
     with open(path) as file:
         config = json.load(file)
@@ -196,7 +196,7 @@ def held_out_loss(model, text):
 
 
 def write_perplexities():
-    """Of the models as they are committed: two files of tokens, uint16 as nanoGPT has them, and their losses."""
+    """Writes two files of tokens (uint16, nanoGPT's format), and losses of the committed models on them."""
     torch.manual_seed(2000)
     files = {}
     for name, count in (("held_out_a.bin", 333), ("held_out_b.bin", 12)):
