@@ -3,10 +3,10 @@
 
 Makes a Llama of 1.2 billion parameters in bf16 (random bytes), and imports it with budgets that sum to a third of its
 file, with `train.max_steps=0`. Bytes read and written (/proc/PID/io) over the time between the lines "loading weights"
-and "loaded weights" are set against two rates of the disk, measured in the same directory directly before and after each
-import: what fio reaches when it reads the model's file while it writes as many bytes to a new one, which is an import's
-traffic; and the mixed rate of `tidepool bench disk`, which goes over one file again and again, so that caches behind the
-disk may know it. Peak memory is VmHWM; moments, which are zeros, must not be written.
+and "loaded weights" are compared with two rates of the disk, measured in the same directory directly before and after
+each import. The first is fio's, with the traffic of an import: it reads the model's file while it writes as many bytes to
+a new file. The second is the mixed rate of `tidepool bench disk`, which reads one file repeatedly, so caches behind the
+disk may hold the file. Peak memory is VmHWM; moments, which are zeros, must not be written.
 
 tests/bench/import_bench.py path/to/tidepool DIRECTORY [--repetitions 3] [--model DIR]
 

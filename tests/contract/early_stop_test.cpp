@@ -92,7 +92,7 @@ TEST(EarlyStop, AStopAtTheLastEvaluationIsTheEnd) {
 }
 
 // Regression: a best loss on memorised text stayed the best after the held-out tokens had changed.
-TEST(EarlyStop, OtherTokensBeginTheBestAnew) {
+TEST(EarlyStop, OtherTokensRestartTheSearchForTheBest) {
   const TrainDir dir;
   Config c = overfitting(dir, "run");
   fs::copy_file(dir / "few.txt", dir / "learned.txt");

@@ -358,7 +358,7 @@ TEST_F(AttentionCudaForward, OmitsLseIfItIsNotRequested) {
 }
 
 // A single token sees only itself: its value passes through, and scores have no gradient.
-TEST_F(AttentionCudaForward, OfOneTokenPassesItsValue) {
+TEST_F(AttentionCudaForward, OfOneTokenReturnsItsValue) {
   for (u32 head_size : {64u, 128u}) {
     const AttentionShape shape = one(1, head_size);
     const DeviceValues qkv(random_floats(3 * head_size, 1), fp32), dout(random_floats(head_size, 2), fp32);

@@ -1,5 +1,5 @@
-// Attention through cuDNN: results are attention, in slices as in one piece, and our own kernels compute what
-// cuDNN is not used for or cannot do.
+// Attention through cuDNN: results are attention, in slices as in one piece, and our own kernels compute the
+// cases that cuDNN does not support.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -82,7 +82,7 @@ class CudnnAttentionTest : public CudaTest {
     return 2 * sizeof(float) * s.sequences * u64{s.tokens} * columns + g.scratch_bytes + mib;
   }
 
-  // `failure`: set to what the kernels refused, or empty.
+  // `failure`: set to the error of the kernels, or empty.
   AttentionResults run(const Given& g, const Arrays& a, std::string* failure = nullptr) {
     const AttentionShape& s = g.shape;
     const DeviceArray workspace(cuda_kernels_workspace.value), scratch(std::max<u64>(g.scratch_bytes, 1));

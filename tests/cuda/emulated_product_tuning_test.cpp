@@ -1,4 +1,4 @@
-// Tests of what a GPU does before the first step: kernels are loaded, and algorithms of products are chosen.
+// Work of a GPU before the first step: kernels are loaded, and algorithms of products are chosen.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -168,7 +168,7 @@ TEST_P(EmulatedProductTuning, TheFileIsHeldOnlyWhileProductsAreTimed) {
   EXPECT_FALSE(read_product_file(product_file(c)).value().empty());
 }
 
-TEST_P(EmulatedProductTuning, ARunThatKnowsItsProductsWaitsForNobody) {
+TEST_P(EmulatedProductTuning, ARunWithKnownProductsDoesNotWaitForTheLock) {
   emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
   const Config c = config();
   open(c, {.product_timing = ProductTiming::keep});
@@ -179,7 +179,7 @@ TEST_P(EmulatedProductTuning, ARunThatKnowsItsProductsWaitsForNobody) {
   EXPECT_EQ(algorithms_of_steps(*session), std::set<u64>{1});
 }
 
-TEST_P(EmulatedProductTuning, ARunThatWaitsSaysSoAndTakesWhatTheOtherTimed) {
+TEST_P(EmulatedProductTuning, AWaitingRunSaysSoAndTakesTheChoicesOfTheOther) {
   emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
   const Config other = config("elsewhere/run"), c = config();
   open(other, {.product_timing = ProductTiming::keep});
@@ -292,7 +292,7 @@ TEST_P(EmulatedProductTuning, AProductThatTheLibraryRefusesEndsTheRunBeforeItsFi
   test::expect_run_error(config(), ErrorKind::io, {"cuBLASLt refuses the product", "NOT_SUPPORTED"});
 }
 
-TEST_P(EmulatedProductTuning, AProgramWithoutKernelsForTheCardSaysSo) {
+TEST_P(EmulatedProductTuning, AProgramWithoutKernelsForTheCardIsAnError) {
   emulated_cuda::reset();
   emulated_cuda::set_faults({.kernel_load = 5});
   test::expect_run_error(config(), ErrorKind::usage, {"loading", "kernels"});

@@ -1,5 +1,5 @@
 // The device's matrix products, every epilogue and precision, against the CPU's on the same values. The
-// library is emulated: what is tested is what it is told, and our own passes.
+// library is emulated: the tests cover our requests to it, and our own passes.
 #include <fmt/format.h>
 
 #include <optional>
@@ -178,7 +178,7 @@ TEST_P(CudaMatmulTest, AccumulatesAndWritesFp32) {
   EXPECT_TRUE(matmul_->matmul(device, stream_));
   synchronize();
   matmul_cpu(host, *pool);
-  // Parameters in fp32 are rounded to what the activations are.
+  // Parameters in fp32 are rounded to the type of the activations.
   EXPECT_LE(relative_error(wide.now(), want),
             c.parameters == c.activations || c.activations == Precision::fp32
                 ? sum_tolerance(c.activations, k)
@@ -315,7 +315,7 @@ TEST_F(CudaProductsTest, AKnownShapeAllocatesNothing) {
 
 class EmulatedProductChoices : public CudaProductsTest {
  protected:
-  // Algorithms by what they take; the library advises the first.
+  // Offers algorithms by their time; the library advises the first.
   void offer(std::vector<unsigned> algorithms) {
     emulated_cuda::offer_algorithms(100, std::move(algorithms));
   }
@@ -495,7 +495,8 @@ TEST_F(EmulatedProductChoices, AnAccumulatingProductTakesTheAlgorithmOfAPlainOne
   EXPECT_EQ(product->algorithm, 1u);
 }
 
-// Anything but a refusal is the device's trouble, and would choose by accident what stays for ever.
+// Only a refusal rules out an algorithm. After any other error the device is faulty, and a choice would be an
+// accident that stays for ever.
 TEST_F(EmulatedProductChoices, AFaultOfTheDeviceChoosesNothing) {
   offer({9, 1});
   create();
@@ -536,7 +537,7 @@ TEST_F(CudaProductsTest, ALibraryThatCannotStartSaysWhatToDo) {
   EXPECT_NE(made.error().message.find("Free device memory"), std::string::npos) << made.error().message;
 }
 
-TEST_F(CudaProductsTest, AProductThatTheLibraryRefusesIsAnErrorAndTheNextGoesOn) {
+TEST_F(CudaProductsTest, AProductRefusedByTheLibraryIsAnErrorAndTheNextOneRuns) {
   create(scratch_default);
   for (const auto& [faults, precision] : {std::pair{emulated_cuda::Faults{.algorithm = 1}, Precision::bf16},
                                           {emulated_cuda::Faults{.product = 1}, Precision::fp16}}) {

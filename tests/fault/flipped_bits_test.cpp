@@ -109,7 +109,7 @@ class Place {
     text[bit / 8] = static_cast<char>(text[bit / 8] ^ (1 << bit % 8));
     test::write_file(dir_ / "place/" + file, text);
   }
-  // Seals the file as if its content were what was written.
+  // Writes a manifest that matches the file's current content.
   void seal(const std::string& checkpoint, const std::string& file) const {
     const std::string directory = dir_ / ("place/" + checkpoint);
     Manifest manifest = read_manifest(directory).value();

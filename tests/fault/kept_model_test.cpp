@@ -74,7 +74,7 @@ TEST_F(KeptModel, IsRepairedFromTheNewestGoodCheckpointWithANote) {
         << name;
 }
 
-TEST_F(KeptModel, OfAnOlderTidepoolIsComparedWithTheNewestCheckpointAndListed) {
+TEST_F(KeptModel, OfAnOlderVersionIsComparedWithTheNewestCheckpoint) {
   stop_after_two();
   const std::string list = kept_ + "/checksums.json", good = test::read_file(list);
   fs::remove(list);
@@ -106,7 +106,7 @@ TEST_F(KeptModel, WithoutAWholeCopyIsAnErrorWithAdvice) {
 }
 
 // A run may last for weeks, and reads the files at each save.
-TEST_F(KeptModel, IsNotSealedWhereItIsDamagedWhileTheRunTrains) {
+TEST_F(KeptModel, IsNotSealedIfItIsDamagedDuringTraining) {
   stop_after_two();
   const ModelGraph graph = test::tiny_graph(Precision::fp32);
   test::MemoryState state(graph);

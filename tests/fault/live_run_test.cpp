@@ -57,7 +57,7 @@ class LiveRun : public ::testing::TestWithParam<TerminalEmulator::OnResize> {
 
 // Resizes ten times between 40 and 140 columns during training. The final screen is that of a run which began
 // at the last width: the report of its own numbers.
-TEST_P(LiveRun, ResizedTenTimesItEndsAsOneThatBeganAtThatWidth) {
+TEST_P(LiveRun, TenResizesEndLikeARunThatBeganAtTheLastWidth) {
   constexpr u32 rows = 30;
   constexpr std::array<u32, 10> widths = {110, 55, 40, 90, 140, 47, 80, 41, 120, 64};
   Config config = long_config(dir_, 600);
@@ -134,7 +134,7 @@ TEST_F(ReportOfARun, ThatStillTrainsSaysSoAndShowsItsLog) {
   EXPECT_THAT(after.output(), AllOf(Not(HasSubstr("still trains")), HasSubstr("Bytes in a step")));
 }
 
-TEST_F(ReportOfARun, ThatWasKilledSaysHowFarItCame) {
+TEST_F(ReportOfARun, ThatWasKilledSaysItsLastStep) {
   ChildRun run(long_config(dir_, 100'000));
   ASSERT_TRUE(run.wait_for_steps(3));
   run.kill_now();

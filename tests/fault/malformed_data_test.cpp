@@ -1,4 +1,5 @@
-// Data that is damaged, or not what its name says: JSONL, token files, text, chat templates, token caches.
+// Data that is damaged, or of another kind than its name says: JSONL, token files, text, chat templates,
+// token caches.
 #include <fmt/format.h>
 
 #include "base/json/text.h"

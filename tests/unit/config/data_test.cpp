@@ -62,7 +62,7 @@ TEST(ConfigData, TheCacheLiesBesideTheRuns) {
   EXPECT_EQ(data_cache_directory(config), "else/where");
 }
 
-// Whoever looks for it comes by other ways: from within a run, or through a link.
+// The file is looked up from within a run too, and through a link.
 TEST(ConfigData, TunedProductsLieBesideTheRunUnderAnyOfItsNames) {
   namespace fs = std::filesystem;
   const test::ScratchDir dir;

@@ -128,8 +128,8 @@ TEST(DataChat, AnAnswerThatBeginsLikeItsPromptIsLearnedFromItsFirstCharacter) {
       HasSubstr("assistant\n[<t><|im_end|>\n]"));
 }
 
-// Phi's template ends in an eos_token, whoever spoke last. Regression: of the quotation only its ">" was
-// learned, because "</s>" ends in it.
+// Phi's template ends in an eos_token after the last message of any role. Regression: only the ">" of the
+// quotation was learned, because "</s>" ends in ">".
 TEST(DataChat, AnEosBehindTheLastMessageIsLearnedThereAlone) {
   TokenizerConfig phi;
   phi.special_tokens = {{"eos_token", "</s>"}};

@@ -48,7 +48,7 @@ TEST_F(DataDocuments, WithoutPackingARowIsADocument) {
   EXPECT_EQ(data->train_targets(3), 1u + 3 * 7 % 13);
 }
 
-TEST_F(DataDocuments, LongDocumentsAreCutAndPositionsBeginAnew) {
+TEST_F(DataDocuments, LongDocumentsAreCutAndPositionsRestart) {
   const std::string text = "{\"text\": \"abcdefghijklmnopqrstuvwxyz\"}";
   const auto data =
       opened({.train = {write("a.jsonl", text)}, .validation_fraction = 0, .shuffle = false}, 10);

@@ -141,7 +141,7 @@ TEST_F(DataTexts, FlagsOfTheModelDirectoryAreRead) {
   EXPECT_THAT(refusal(R"(, "add_bos_token": 1)"), HasSubstr("add_bos_token must be true or false"));
 }
 
-TEST_F(DataTexts, ATextIsReadInPartsThatAreCutWhereTheyMayBe) {
+TEST_F(DataTexts, ATextIsCutOnlyAtAllowedPlaces) {
   const auto encoder =
       open_tokenizer_encoder(TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/qwen.json").value();
   std::string words, digits(3 * RawDocuments::part_bytes, '7');

@@ -163,7 +163,7 @@ TEST_F(ProductFileTest, NamesAFileInAnotherFormatAndDoesNotChangeIt) {
   }
 }
 
-TEST_F(ProductFileTest, SaysWhatToDoWhereItCannotBeRead) {
+TEST_F(ProductFileTest, SaysWhatToDoIfItCannotBeRead) {
   std::filesystem::create_directories(path_);
   expect_unreadable("is not a regular file but a directory");
   std::filesystem::remove(path_);
@@ -224,7 +224,7 @@ TEST_F(ProductFileTest, NothingIsKeptInAFileThatWasRemovedOrReplaced) {
   }
 }
 
-TEST_F(ProductFileTest, SaysWhereItCannotBeWritten) {
+TEST_F(ProductFileTest, NamesThePathIfItCannotBeWritten) {
   std::ofstream(dir_ / "runs") << "no directory";
   const auto file = ProductFile::open(path_);
   ASSERT_FALSE(file);

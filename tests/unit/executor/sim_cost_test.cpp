@@ -122,7 +122,7 @@ TEST_F(SimCost, WithoutAnInterconnectASlowSwitchSlowsCollectives) {
   EXPECT_GT(step(1e9 / 125), 10 * step(1e9));
 }
 
-TEST_F(SimCost, OfCoresCollectivesTakeCoresAndMemory) {
+TEST_F(SimCost, OnCoresCollectivesTakeCoresAndMemory) {
   Machine cpu = gpus_without_interconnect();
   cpu.device.kind = DeviceKind::cpu;
   cpu.copies.switch_bytes_per_s = 1e3;

@@ -27,7 +27,7 @@ Config disk_config(const TrainDir& dir, Bytes disk) {
   return c;
 }
 
-TEST(DiskBudget, AutoIsWhatTheSwapDirectorysFileSystemHasFree) {
+TEST(DiskBudget, AutoIsTheFreeSpaceOfTheSwapDirectorysFileSystem) {
   const TrainDir dir;
   Config config = disk_config(dir, disk_auto);
   config.memory.swap_dir = dir / "not/yet/there";
@@ -131,7 +131,7 @@ TEST(DiskBudget, ZeroIsNoDisk) {
   EXPECT_EQ(mended->tiers[2].planned_peak, Bytes{0});
 }
 
-TEST(DiskBudget, PlanTextDoesNotDependOnWhatIsFree) {
+TEST(DiskBudget, PlanTextDoesNotDependOnFreeSpace) {
   const TrainDir dir;
   const Config config = disk_config(dir, disk_auto);
   const ModelGraph graph = make_graph(config).value();

@@ -78,7 +78,7 @@ TEST(PhaseBounds, WithoutMovementsEqualTheTimeToCompute) {
   EXPECT_EQ(bounds[0].binds, "compute");
 }
 
-// The disk's bytes over its rate; with clipping more, unless memory holds what the forward's updates need.
+// The disk's bytes over its rate; with clipping more, unless memory holds the state of the forward's updates.
 TEST(PhaseBounds, TheDiskBindsBothPhasesOfASlowOne) {
   const ModelGraph graph = graph_of(6, Precision::bf16);
   PlanOptions options = {.budgets = {Bytes{700 * kib}, Bytes{700 * kib}, Bytes{gib}},

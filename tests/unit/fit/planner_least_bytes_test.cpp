@@ -1,6 +1,6 @@
 // Derives the lower bound a second time, from the operands of a finished plan instead of the step program's
 // structure: content used at two ops must be held in between, or be moved over every link that leads away and
-// back. Only the optimisation over what to hold is shared; planner_lower_bound_test checks that one.
+// back. Only the choice of held content is shared; planner_lower_bound_test checks it.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -187,7 +187,7 @@ void expect_hashes_of_memory(State& state) {
   expect(raw(state.variance), 4, 14, state.variance_hashes);
 }
 
-TEST(AdamW, HashesAreOfWhatIsLeftInMemory) {
+TEST(AdamW, HashesMatchTheResultInMemory) {
   auto pool = create_core_pool(2, Bytes{0}).value();
   for (Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16})
     for (u64 n : {7ul, 256ul, 2048ul, 16384ul, 3 * 16384ul + 2048, 2 * 16384ul + 5 * 256, 16384ul + 1001})

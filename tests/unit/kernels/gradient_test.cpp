@@ -154,7 +154,7 @@ TEST(Gradient, NormPartialsDoNotDependOnTargetOrWorkers) {
   EXPECT_NEAR(expected_fp16[0] + expected_fp16[1] + expected_fp16[2], sum_fp16, 1e-9 * sum_fp16);
 }
 
-TEST(Gradient, NormShowsWhatIsNotFinite) {
+TEST(Gradient, NormShowsNonFiniteValues) {
   auto pool = create_core_pool(1, Bytes{0}).value();
   for (float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     auto values = normal_values(1000, 5);

@@ -1,7 +1,7 @@
 // Runs a test body on every vector target of this CPU and this build.
 #pragma once
 
-// clang-format off: it says what is compiled of those behind it
+// clang-format off: this include decides which of the following ones compile
 #include "kernels/simd/targets.h"
 // clang-format on
 

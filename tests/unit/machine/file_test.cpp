@@ -154,7 +154,7 @@ TEST(MachineFile, ShippedOnesAreGoodAndSayWhereRatesComeFrom) {
   EXPECT_GE(count, 5u);
 }
 
-TEST(MachineFile, RefusesWhatIsWrong) {
+TEST(MachineFile, RefusesWrongValues) {
   struct Case {
     const char *from, *to, *says;
   };
@@ -228,7 +228,7 @@ TEST(MachineFile, RefusesWhatIsWrong) {
   for (const Case& c : cases) EXPECT_THAT(error_of(with(c.from, c.to)), HasSubstr(c.says)) << c.to;
 }
 
-TEST(MachineFile, RefusesWhatIsNoMachineFile) {
+TEST(MachineFile, RefusesOtherFiles) {
   for (const char* text : {"", "7", "[]", "null", "- a\n- b",
                            "\x7f"
                            "ELF\x02\x01"})

@@ -9,9 +9,9 @@ namespace tidepool::gpu_sampler_test {
 
 constexpr const char* gpu = "0000:01:00.0";
 
-TEST(Nvml, IsAbsentWhereThereIsNoLibrary) { EXPECT_EQ(Nvml::load("libno-such-library.so.1"), nullptr); }
+TEST(Nvml, IsAbsentWithoutItsLibrary) { EXPECT_EQ(Nvml::load("libno-such-library.so.1"), nullptr); }
 
-TEST(Nvml, TellsWhatTheDriverTells) {
+TEST(Nvml, ReturnsTheDriversReadings) {
   const auto nvml = Nvml::load(TIDEPOOL_FAKE_NVML);
   ASSERT_NE(nvml, nullptr);
   EXPECT_EQ(nvml->power_watts(gpu), 300);
@@ -34,7 +34,7 @@ TEST(Nvml, LeavesThisProgramOutByItsPid) {
 }
 
 // In a container, our pid belongs to another process on the host, and so do pids in /proc.
-TEST(Nvml, TakesNumbersOfTheHostForNobodyHere) {
+TEST(Nvml, NamesNoProcessForPidsOfTheHost) {
   const auto nvml = Nvml::load(TIDEPOOL_FAKE_NVML);
   ASSERT_NE(nvml, nullptr);
   const auto all = nvml->processes(gpu, Pids::of_the_host);

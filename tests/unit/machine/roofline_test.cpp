@@ -45,7 +45,7 @@ TEST(Roofline, CoresNeedNoBf16) {
   EXPECT_FALSE(lacks_bf16(cpu));
 }
 
-TEST(Roofline, ACpuComputesIn32BitsWhateverTheWeights) {
+TEST(Roofline, ACpuComputesIn32BitsForAnyTypeOfWeights) {
   Machine cpu = gpu();
   cpu.device.kind = DeviceKind::cpu;
   EXPECT_DOUBLE_EQ(kernel_seconds({.elements = 1'000'000}, cpu, Precision::fp16), 4e6 / 750e9);

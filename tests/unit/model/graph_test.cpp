@@ -74,7 +74,7 @@ std::string refusal(const ModelConfig& config, BatchShape shape = batch) {
   return result.error().message;
 }
 
-TEST(Gpt2Graph, RefusesWhatCannotBe) {
+TEST(Gpt2Graph, RefusesImpossibleModels) {
   using testing::HasSubstr;
   EXPECT_THAT(refusal({.width = 100, .heads = 3}), HasSubstr("model.n_head"));
   EXPECT_THAT(refusal({.positions = 64}), HasSubstr("model.n_positions (64)"));
@@ -156,7 +156,7 @@ TEST(LlamaGraph, Phi3sProjectionsAreJoined) {
             g.blocks[1].backward_kernels);
 }
 
-TEST(LlamaGraph, WhatOneProductReadsLiesSideBySide) {
+TEST(LlamaGraph, TensorsOfOneProductLieSideBySide) {
   ModelConfig c = default_model(Family::llama);
   c.width = 30, c.heads = 5, c.layers = 1, c.inner_given = 7, c.attention_bias = c.mlp_bias = true;
   const Window w = build_model(c, Precision::fp32, batch)->windows[1];

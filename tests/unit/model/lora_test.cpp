@@ -56,7 +56,7 @@ TEST(LoraGraph, AddsAWindowPerLayerAndFreezesTheRest) {
   EXPECT_EQ(adapters.tensors[3].name, "base_model.model.model.layers.1.mlp.down_proj.lora_B.weight");
   EXPECT_EQ(trained_parameters(g), 2u * 4 * (32 + 16 + 48 + 32));
   EXPECT_EQ(last_backward_block(g), 1u);
-  // Backward makes about half of what it makes for a whole model: no gradients of matrices but the adapters'.
+  // Backward takes about half of a whole model's flops: only adapters have gradients of matrices.
   EXPECT_LT(g.blocks[1].backward_flops, plain.blocks[1].backward_flops);
   EXPECT_GT(g.blocks[1].forward_flops, plain.blocks[1].forward_flops);
   EXPECT_LT(g.flops_per_token, plain.flops_per_token);
@@ -159,7 +159,7 @@ TEST(LoraConfigFile, KeysOfPeftAreAnswered) {
   EXPECT_EQ(answer_on("use_rslora: true"), "no error");
 }
 
-TEST(LoraConfigFile, WhatPeftWritesAnywayIsToBeLeftOut) {
+TEST(LoraConfigFile, KeysThatPeftAlwaysWritesAreRefusedWithAdvice) {
   for (const char* key : {"bias: none", "task_type: CAUSAL_LM", "use_dora: false", "peft_type: LORA",
                           "init_lora_weights: true"})
     EXPECT_THAT(answer_on(key), EndsWith("; Tidepool always does this; leave the key out")) << key;
@@ -224,7 +224,7 @@ class AdapterFiles : public ::testing::Test {
   const std::string base_ = test::family_directory("llama_untied_llama3");
 };
 
-TEST_F(AdapterFiles, WhatIsNotPlainLoraIsRefusedByName) {
+TEST_F(AdapterFiles, OtherAdaptersThanPlainLoraAreRefusedByName) {
   EXPECT_THAT(message_with("\"use_dora\": false", "\"use_dora\": true"), HasSubstr("use_dora"));
   EXPECT_THAT(message_with("\"rank_pattern\": {}", "\"rank_pattern\": {\"q_proj\": 8}"),
               HasSubstr("rank_pattern"));
@@ -300,7 +300,7 @@ TEST_F(AdapterFiles, TheModelTellsWhichWayItsMatricesLie) {
   const std::vector<float> right = merged("llama", "false");
   EXPECT_EQ(merged("llama", "true"), right);
   EXPECT_EQ(merged("falcon", "false"), right);
-  EXPECT_NE(merged("falcon", "true"), right);  // nothing else tells
+  EXPECT_NE(merged("falcon", "true"), right);  // an unknown family: only the flag says
 }
 
 TEST_F(AdapterFiles, OfAnotherModelAreRefused) {

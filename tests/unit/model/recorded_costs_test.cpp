@@ -58,7 +58,7 @@ TEST(RecordedCosts, SlicesOfTheVocabularyAreOneProduct) {
   EXPECT_THAT(head.backward_kernels, Contains(matmul_cost(rows, 20'000, h, 4)).Times(2));
 }
 
-TEST(RecordedCosts, RecomputeIsWhatIsMissingWithoutTheInside) {
+TEST(RecordedCosts, RecomputeHasTheKernelsOfTheInside) {
   const ModelGraph g = graph_of(0, 0);
   EXPECT_THAT(g.blocks.front().recompute_kernels, testing::IsEmpty());
   EXPECT_THAT(g.blocks.back().recompute_kernels, testing::IsEmpty());

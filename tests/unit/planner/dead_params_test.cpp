@@ -194,7 +194,7 @@ std::string refusal(const Plan& plan) {
 }
 
 // A gradient is copied into the home of a parameter that backward will still read.
-TEST(DeadParams, ThatAreAliveYetMustNotBeOverwritten) {
+TEST(DeadParams, MustNotBeOverwrittenWhileAlive) {
   Plan plan = plan_of(HomePolicy::host);
   Segment& segment = plan.segments[static_cast<u32>(body)];
   u32 last_read = 0;  // of any parameter, by an h2d copy

@@ -90,13 +90,13 @@ TEST(Explain, FitsEightyColumnsButForNames) {
   }
 }
 
-TEST(Explain, SeveralDevicesAreTold) {
+TEST(Explain, NamesEachOfSeveralDevices) {
   const Planned p = streaming(2);
   const ChunkId id = find_chunk(p.plan, Kind::param, 3);
   EXPECT_THAT(told(p, fmt::format("chunk:{}", index(id))), HasSubstr("all_gather"));
 }
 
-TEST(Explain, WhatIsNotThereNamesTheRange) {
+TEST(Explain, AWrongNumberIsAnErrorWithTheRange) {
   const Planned p = streaming();
   const auto message = [&](const char* what, const char* segment = "body") {
     const auto text = explain({.plan = p.plan, .graph = p.graph}, segment, what);

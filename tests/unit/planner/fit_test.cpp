@@ -119,7 +119,7 @@ void check_advice(const Job& job, const Budgets& had) {
 
 class PlannerFit : public testing::TestWithParam<u32> {};  // devices
 
-TEST_P(PlannerFit, WhatFitsFitsWithLargerBudgets) {
+TEST_P(PlannerFit, AJobThatFitsFitsWithLargerBudgets) {
   const u32 rounds = std::max(pairs() / models / 2, 1u);  // half of them on each number of devices
   u32 fitting = 0, refused = 0;
   for (u32 model = 0; model < models; ++model) {
@@ -141,8 +141,8 @@ TEST_P(PlannerFit, WhatFitsFitsWithLargerBudgets) {
 }
 INSTANTIATE_TEST_SUITE_P(Devices, PlannerFit, testing::Values(1, 2), testing::PrintToStringParamName());
 
-// Searches that remember needs agree with searches that start anew.
-TEST(PlannerFitMemory, WhatWasAskedBeforeDecidesNothing) {
+// A search that remembers needs gives the same answer as a fresh search.
+TEST(PlannerFitMemory, EarlierQueriesDoNotChangeTheAnswer) {
   for (u32 model = 0; model < models; model += 5) {
     const Job job = job_of(model, 1);
     Fit fit(job.graph, job.options);
@@ -166,7 +166,7 @@ TEST(PlannerFitQuickstart, MoreDeviceMemoryIsNeverTooMuch) {
 
 // Regression: from 64 GiB on a config states whole GiB, but advice was planned in MiB, so it differed from
 // the plan.
-TEST(PlannerFitAdvice, IsWhatAConfigSays) {
+TEST(PlannerFitAdvice, IsRoundedToWholeGib) {
   const ModelGraph graph = test::make_graph({.layers = 40, .layer_elements = u64{256} * mib});
   PlanOptions options{
       .budgets = {Bytes{64 * gib}, Bytes{gib}, Bytes{0}}, .home = HomePolicy::host, .advise = true};

@@ -89,7 +89,7 @@ TEST(PlanFrozen, AnyWindowsOfAnyCase) {
   EXPECT_GT(planned, 200u);
 }
 
-TEST(PlanFrozen, WhatIsTrainedRestsOnTheDeviceAndTheModelStreams) {
+TEST(PlanFrozen, TrainedStateRestsOnTheDeviceAndTheModelStreams) {
   for (const bool clipping : {true, false}) {
     const ModelGraph graph = with_adapters(test::make_graph({.layers = 12, .layer_elements = 64 * kib}));
     const auto plan =

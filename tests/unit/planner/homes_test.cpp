@@ -48,7 +48,7 @@ TEST(PlannerHomes, DevicesTakeWhatHostAndDiskHaveNoRoomFor) {
   EXPECT_LT((all - tight.waits()).value, tight.options.devices * 2 * mib);
 }
 
-TEST(PlannerHomes, MoreRestsOnDevicesOnlyWhereItMust) {
+TEST(PlannerHomes, MoreStateRestsOnDevicesOnlyIfNecessary) {
   Tight tight;
   tight.options.budgets.host = Bytes{64 * mib};
   PlanOptions disk = tight.options;

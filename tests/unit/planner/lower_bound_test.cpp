@@ -67,7 +67,7 @@ TEST(LowerBound, FlowAndDualAgreeOnRandomSavings) {
   }
 }
 
-TEST(LowerBound, WhatFitsMovesNothingAndWhatStreamsMovesAtLeastTheBound) {
+TEST(LowerBound, FittingStateMovesNothingAndStreamingMovesAtLeastTheBound) {
   const ModelGraph graph = test::make_graph({.layers = 12});
   for (u64 host : {600ull, 1000ull, 4000ull, 100'000ull})
     for (u64 device : {600ull, 1500ull, 100'000ull})

@@ -42,7 +42,7 @@ TEST(PlanSize, SensibleUsesArePossible) {
             "");
 }
 
-TEST(PlanSize, WhatHangsIsRefusedWithAValueThatWorks) {
+TEST(PlanSize, JobsThatTakeTooLongAreRefusedWithAValueThatWorks) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"gradient_accumulation_steps=1000000"}, "train.gradient_accumulation_steps"},
       {{"n_embd=1024", "n_layer=100", "chunk_size=4KiB"}, "memory.chunk_size"},

@@ -65,7 +65,7 @@ TEST(ProbeGpu, RatesAreThoseOfTheDevice) {
 }
 
 // Each 64 KiB takes 1.3 us h2d and 1.6 us d2h, plus 5 us per copy.
-TEST(ProbeGpu, WhatEachCopyAndKernelTakesBesideCounts) {
+TEST(ProbeGpu, OverheadOfEachCopyAndKernelCounts) {
   FakeDevice device = make_device({.kernel = 2e-6, .copy = 5e-6});
   const Rates rates = measure(device);
   const double bytes = 64 * 1024;
@@ -128,7 +128,7 @@ TEST(ProbeGpu, ACardWithoutBf16) {
   EXPECT_EQ(machine.device.flops_per_s[1], machine.device.flops_per_s[0]);
 }
 
-TEST(ProbeGpu, WhatTheDeviceRefusesEndsTheProbe) {
+TEST(ProbeGpu, ARefusalOfTheDeviceEndsTheProbe) {
   FakeDevice device = make_device();
   const auto meter = create_gpu_compute_meter(device, {.work = small_work(), .now = device.clock()}).value();
   device.failure = {ErrorKind::io, "the card is gone"};
@@ -147,7 +147,7 @@ TEST(ProbeGpu, WorkShrinksUntilItFits) {
   }
 }
 
-TEST(ProbeGpu, WhatTheWordAutoMeans) {
+TEST(ProbeGpu, ChoosesTheDeviceByName) {
   const auto cores = choose_measured("cpu"), any = choose_measured("auto");
   ASSERT_TRUE(cores && any);
   EXPECT_FALSE(cores->gpu);

@@ -41,7 +41,7 @@ TEST(CarriedText, APercentageOfThePeakHoldsForTheWholeSpread) {
     EXPECT_TRUE(std::isnan(share_of_peak(none)));
 }
 
-TEST(CarriedText, ChangesOfSpeedAndTheirReasonAreSaid) {
+TEST(CarriedText, NotesChangesOfSpeedAndTheirReason) {
   EXPECT_THAT(measurement_notes(run_at(41, {98, 100}, 1.05)), IsEmpty());
   EXPECT_THAT(measurement_notes(run_at(41, {98, 100}, 0)), IsEmpty());
   EXPECT_THAT(measurement_notes(run_at(41, {60, 100}, 1.6)), ElementsAre(HasSubstr("1.6 times as fast")));
@@ -49,7 +49,7 @@ TEST(CarriedText, ChangesOfSpeedAndTheirReasonAreSaid) {
   EXPECT_THAT(measurement_notes(run_at(110, {98, 100})), ElementsAre(HasSubstr("was slower then")));
 }
 
-TEST(CarriedText, APredictionIsARangeWhereItsRoundsDisagree) {
+TEST(CarriedText, APredictionIsARangeIfItsRoundsDisagree) {
   EXPECT_EQ(seconds_range_text(1.2, {1.18, 1.22}), "1.20 s");
   EXPECT_EQ(seconds_range_text(1.2, {1.0, 1.5}), "1.00 s to 1.50 s");
   EXPECT_EQ(seconds_range_text(1.2, {}), "1.20 s");  // an older report

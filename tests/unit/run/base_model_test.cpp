@@ -126,7 +126,7 @@ TEST_F(BaseModel, WithAnotherConfigIsRefused) {
 }
 
 // An export would use the unchanged model, and so another model.
-TEST_F(BaseModel, ThatTheConfigChangesIsRefused) {
+TEST_F(BaseModel, IfTheConfigChangesItIsRefused) {
   Config changed = config_;
   changed.model.norm_epsilon = 0.5;
   changed.model.layers = 1;
@@ -149,7 +149,7 @@ TEST_F(BaseModel, ThatTheConfigChangesIsRefused) {
 }
 
 // These files give the scale and the targets of the adapters.
-TEST_F(BaseModel, AndTheFilesBesideTheAdaptersAreVerified) {
+TEST_F(BaseModel, IsVerifiedTogetherWithTheFilesOfTheAdapters) {
   stop_after_two();
   for (const char* name : {"/adapter_config.json", "/trainer_state.json"}) {
     const std::string path = run_ + "/checkpoint-2" + name;
@@ -162,7 +162,7 @@ TEST_F(BaseModel, AndTheFilesBesideTheAdaptersAreVerified) {
   }
 }
 
-TEST_F(BaseModel, IsNotAskedAboutWhereNothingIsSaidOfIt) {
+TEST_F(BaseModel, IsNotCheckedWithoutARecordedFingerprint) {
   const std::string adapters = dir_ / "elsewhere/adapters";
   fs::create_directories(adapters);
   EXPECT_TRUE(check_base_model(base_, adapters));
@@ -176,7 +176,7 @@ TEST_F(BaseModel, IsNotAskedAboutWhereNothingIsSaidOfIt) {
   EXPECT_FALSE(say("0123456789abcdef"));
 }
 
-TEST_F(BaseModel, IsFoundFromElsewhere) {
+TEST_F(BaseModel, IsFoundFromAnotherDirectory) {
   config_.model_directory = fs::relative(base_).string();
   ASSERT_FALSE(config_.model_directory.starts_with('/'));
   const auto report = test::run(config_);
@@ -189,7 +189,7 @@ TEST_F(BaseModel, IsFoundFromElsewhere) {
   }
 }
 
-TEST_F(BaseModel, ThatIsGoneIsNamedWhereItWasLookedFor) {
+TEST_F(BaseModel, IfMissingIsNamedByItsAbsolutePath) {
   config_.model_directory = "base-that-is-gone";
   const auto checked = check_weights_are_there(config_);
   ASSERT_FALSE(checked);

@@ -41,7 +41,7 @@ TEST(ExecutorName, OthersAreRefused) {
   }
 }
 
-TEST(GpuPlans, LeaveRoomForWhatIsNoFrame) {
+TEST(GpuPlans, ReserveMemoryThatIsNotInFrames) {
   const test::TrainDir dir;
   Config config = test::small_config(dir);
   config.machine.executor = "cuda";

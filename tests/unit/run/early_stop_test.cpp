@@ -58,7 +58,7 @@ TEST(EarlyStop, SaysWhy) {
 
 // Regression: losses over other held-out tokens were compared, and a run stopped although it improved each
 // time.
-TEST(EarlyStop, OtherTokensCountAnew) {
+TEST(EarlyStop, OtherTokensRestartTheCount) {
   const std::vector<EvalLoss> all = {
       {10, 3, 484}, {20, 2, 484}, {30, 2.5, 484}, {40, 4, 4397}, {50, 3.5, 4397}};
   const std::span<const EvalLoss> evaluations = all;
@@ -79,7 +79,7 @@ TEST(EarlyStop, OtherTokensCountAnew) {
 }
 
 // Files of older versions do not state the tokens: they are compared, as before.
-TEST(EarlyStop, TokensThatAreNotSaidAreTheSame) {
+TEST(EarlyStop, UnknownTokenCountsAreTakenAsEqual) {
   const std::vector<EvalLoss> evaluations = {{10, 2}, {20, 3, 484}, {30, 2.5}, {40, 2.25, 484}};
   EXPECT_EQ(evaluations_without_gain(evaluations, 0), 3u);
   EXPECT_EQ(best_evaluation(evaluations)->step, 10u);

@@ -23,7 +23,7 @@ TEST(TrainLength, StepsAreEpochsRoundedUp) {
   EXPECT_EQ(steps_to_train(by_epochs(1e9), 1'000'000'000).error().kind, ErrorKind::usage);
 }
 
-TEST(TrainLength, StepsWinAndThatIsSaid) {
+TEST(TrainLength, StepsWinOverEpochsWithANote) {
   const TrainConfig both{.max_steps = 10, .num_train_epochs = 3};
   EXPECT_EQ(steps_to_train(both, 71).value(), 10u);
   EXPECT_THAT(train_length_text(both, 71),
@@ -38,7 +38,7 @@ Result<Config> parsed(const std::string& train, const std::vector<std::string>& 
                       "c.yaml", overrides);
 }
 
-TEST(TrainLength, EpochsCountWhereNobodyNamesSteps) {
+TEST(TrainLength, EpochsCountIfStepsAreNotSet) {
   EXPECT_EQ(parsed("seed: 1")->train.max_steps, 100u);
   EXPECT_EQ(parsed("num_train_epochs: 2")->train.max_steps, steps_by_epochs);
   EXPECT_EQ(parsed("seed: 1", {"num_train_epochs=0.5"})->train.max_steps, steps_by_epochs);

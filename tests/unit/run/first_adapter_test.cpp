@@ -98,7 +98,7 @@ TEST_P(PeftAdapter, Item10RunsStartFromItAndGiveItBack) {
   EXPECT_DOUBLE_EQ(written.scale, said.scale);
 }
 
-TEST_F(FirstAdapter, Item10WhatTheConfigSaysIsComparedWithIt) {
+TEST_F(FirstAdapter, Item10KeysOfTheConfigAreComparedWithIt) {
   const auto fault = [&](const std::string& more) {
     return fault_of(config_of(of_peft("qwen2_rslora"), "qwen2_untied", {more}));
   };

@@ -41,7 +41,7 @@ class OtherSequences : public ::testing::Test {
 };
 
 // Regression: the message said that the data or the split differs.
-TEST_F(OtherSequences, OfMoreDevicesAreSaidWithWhatKeepsTheStep) {
+TEST_F(OtherSequences, WithMoreDevicesAdviseASettingThatKeepsTheStep) {
   config_.train.gradient_accumulation_steps = 4;
   stop_after_two(config_);
   config_.machine.executor = "cpu:2";
@@ -56,7 +56,7 @@ TEST_F(OtherSequences, OfMoreDevicesAreSaidWithWhatKeepsTheStep) {
   EXPECT_TRUE(resumed) << resumed.error().message;
 }
 
-TEST_F(OtherSequences, KeepTheStepBySmallerBatchesOrByTheDevices) {
+TEST_F(OtherSequences, AdviseSmallerBatchesOrOtherDevices) {
   stop_after_two(config_);
   config_.machine.executor = "cpu:2";
   EXPECT_THAT(refusal(config_),
@@ -72,7 +72,7 @@ TEST_F(OtherSequences, KeepTheStepBySmallerBatchesOrByTheDevices) {
 }
 
 // Regression: the message named no key.
-TEST_F(OtherSequences, OfOtherDataKeysAreNamed) {
+TEST_F(OtherSequences, WithOtherDataKeysNameTheKeys) {
   stop_after_two(config_);
   config_.data.shuffle = false;
   config_.data.validation_fraction = 0.2;
@@ -82,7 +82,7 @@ TEST_F(OtherSequences, OfOtherDataKeysAreNamed) {
                                       Not(HasSubstr("data.packing")), Not(HasSubstr(by_files))));
 }
 
-TEST_F(OtherSequences, OfPackedDocumentsAreNamedToo) {
+TEST_F(OtherSequences, OfPackedDocumentsNameTheKeys) {
   const std::string path = write_documents("documents.jsonl");
   config_.model = test::small_model(Family::llama);  // gpt2 is never packed
   config_.data.train = {path};
@@ -92,7 +92,7 @@ TEST_F(OtherSequences, OfPackedDocumentsAreNamedToo) {
 }
 
 // Weights for two entries do not fit three.
-TEST_F(OtherSequences, OfAnotherMixtureCountItsEntries) {
+TEST_F(OtherSequences, WithAnotherNumberOfSourcesReportBothNumbers) {
   config_.data.train = {write_documents("first.jsonl"), write_documents("second.jsonl")};
   config_.data.weights = {0.7, 0.3};
   stop_after_two(config_);
@@ -103,7 +103,7 @@ TEST_F(OtherSequences, OfAnotherMixtureCountItsEntries) {
 }
 
 // Regression: the advice was to set a key without effect, and a path to the same file.
-TEST_F(OtherSequences, OfOtherFilesDoNotBlameKeysWithoutEffect) {
+TEST_F(OtherSequences, WithOtherFilesDoNotBlameKeysWithoutEffect) {
   config_.data.shuffle = false;
   config_.data.validation = {"held-out.txt"};
   const std::filesystem::path before = std::filesystem::current_path();
@@ -118,7 +118,7 @@ TEST_F(OtherSequences, OfOtherFilesDoNotBlameKeysWithoutEffect) {
   std::filesystem::current_path(before);
 }
 
-TEST_F(OtherSequences, OfOtherFilesAreTheFiles) {
+TEST_F(OtherSequences, WithOtherFilesNameTheFiles) {
   stop_after_two(config_);
   std::ofstream(dir_.data()) << test::made_up_text(19'000);
   EXPECT_THAT(refusal(config_), HasSubstr(by_files));

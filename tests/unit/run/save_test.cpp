@@ -18,7 +18,7 @@ u64 checkpoints_in(const std::string& dir) {
   return count;
 }
 
-TEST(TrainerSave, NoneAtAllWhereTheConfigSaysSo) {
+TEST(TrainerSave, SavesNothingIfTheConfigSaysSo) {
   const TrainDir dir;
   Config config = test::small_config(dir);
   config.output.save_steps = 1;
