@@ -37,9 +37,9 @@ void expect_refused(const std::vector<std::string>& words, const std::string& sa
 }
 
 TEST(CliPlan, IgnoresNoArgument) {
-  expect_refused({"tokens=300B"}, "tokens= asks for predicted times: add machine=FILE");
-  expect_refused({"--gantt"}, "--gantt asks for predicted times: add machine=FILE");
-  expect_refused({"--max"}, "--max plans for a machine: add machine=FILE");
+  expect_refused({"tokens=300B"}, "tokens= needs predicted times: add machine=FILE");
+  expect_refused({"--gantt"}, "--gantt needs predicted times: add machine=FILE");
+  expect_refused({"--max"}, "--max needs a machine: add machine=FILE");
   expect_refused({machine, "tokens=0"}, "tokens=0: at least 1");
   expect_refused({"machine="}, "machine= names no file");
   expect_refused({"--json", "--text"}, "--text and --json cannot be combined");
