@@ -1,4 +1,4 @@
-// BatchArrays are the arrays of one micro-batch.
+// BatchArrays holds the arrays of one micro-batch.
 #pragma once
 
 #include <span>

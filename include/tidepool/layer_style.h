@@ -39,7 +39,7 @@ struct LayerStyle {
   AttentionKind attention{};
   MlpKind mlp{};
   bool norm_offset = false;        // RMS norms multiply by 1 + weight
-  bool branch_norms = false;       // what attention and MLP add to the residual stream is normalised first
+  bool branch_norms = false;       // outputs of attention and MLP are normalised before they are added
   bool scaled_embedding = false;   // the embedding is multiplied by the root of the width
   double norm_epsilon = 0;         // default if config.json has no epsilon
   bool always_tied = false;        // the head has no matrix of its own

@@ -1,5 +1,5 @@
 // Machine holds the sizes and rates of a machine, from which times are predicted. `tidepool probe` measures
-// them; configs/machines/ has files for machines that one does not own.
+// them; configs/machines/ has files for machines that a user may not own.
 #pragma once
 
 #include <array>

@@ -87,7 +87,8 @@ std::optional<ModelFault> check_numbers(const ModelConfig& c) {
 
 }  // namespace
 
-// Gated: two matrices up and one down of 8/3 width have as many weights as GELU's two of 4 width.
+// A gated MLP has two matrices up and one down. With an inner size of 8/3 width they have as many weights as
+// the two matrices of a GELU MLP with 4 width.
 u32 ModelConfig::inner() const {
   if (inner_given != 0) return inner_given;
   return style(family).mlp == MlpKind::gelu ? 4 * width : static_cast<u32>(round_up(u64{8} * width / 3, 256));

@@ -180,7 +180,8 @@ struct ModelConfig {
   u32 rotary_size() const { return static_cast<u32>(head_size() * rope.partial_factor); }
   bool qkv_bias() const { return attention_bias || traits(family).qkv_bias; }
   bool qk_norm() const { return traits(family).qk_norm; }
-  // RETURNS: true if the layer has the window, and its angles, of families whose layers differ.
+  // RETURNS: true if the family has layers with and without a sliding window, and this layer has one. Such a
+  // layer uses local_rope_theta.
   bool slides(u32 layer) const {
     return traits(family).window == WindowKind::by_layer && (layer + 1) % sliding_window_pattern != 0;
   }

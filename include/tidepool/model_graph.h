@@ -56,7 +56,7 @@ struct Block {
   // Kernels of one micro-batch, in order. The flops below are their sums.
   std::vector<KernelCost> forward_kernels;
   std::vector<KernelCost> backward_kernels;   // without recompute
-  std::vector<KernelCost> recompute_kernels;  // what backward adds if the inside was not kept
+  std::vector<KernelCost> recompute_kernels;  // run by backward in addition, if the inside was not kept
   u64 forward_flops = 0;
   u64 backward_flops = 0;
   u64 recompute_flops = 0;
@@ -90,8 +90,8 @@ struct ModelGraph {
   // where the token's document begins.
   Bytes batch_bytes{};
   u64 parameters = 0;  // tied tensors counted once, no padding
-  // 6 N + 12 L H Q T, without recompute. Frozen parameters count 4 instead of 6: no gradient of the weights
-  // is made. N leaves out an embedding that is only looked up (untied).
+  // 6 N + 12 L H Q T, without recompute. Frozen parameters count 4 instead of 6: they have no weight
+  // gradient. N leaves out an embedding that is only looked up (untied).
   u64 flops_per_token = 0;
 
   bool operator==(const ModelGraph&) const = default;

@@ -200,7 +200,7 @@ struct Budgets {
 struct TierUse {
   Bytes budget{};
   Bytes planned_peak{};  // arena size: highest frame end over all segments
-  Bytes working_set{};   // declared: what streaming itself needs, whatever is at rest in the tier
+  Bytes working_set{};   // declared: bytes that streaming itself needs, whatever is at rest in the tier
   bool operator==(const TierUse&) const = default;
 };
 
