@@ -45,8 +45,8 @@ Window adapter_window(const ModelGraph& g, const LinearModules& modules, u32 lay
     if (!is_target(g.lora, module)) continue;
     const std::string path =
         fmt::format("base_model.model.{}.{}.{}", style(g.config.family).layers_path, layer, module.path);
-    // Kaiming's uniform with a = sqrt(5), as PEFT has it from torch.nn.Linear; B is zero, so a run begins at
-    // the base.
+    // A is drawn from Kaiming's uniform distribution with a = sqrt(5), the default of torch.nn.Linear and so
+    // of PEFT. B is zero, so the first step computes the base model.
     specs.push_back({.name = path + ".lora_A.weight",
                      .shape = {g.lora.r, module.in},
                      .init = Init::uniform,

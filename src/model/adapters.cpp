@@ -8,7 +8,7 @@
 namespace tidepool {
 namespace {
 
-constexpr u32 second_window = 1;  // a layer's second window has its adapters
+constexpr u32 second_window = 1;  // a layer's second window holds its adapters
 
 u32 widest_input(const ModelGraph& g) {
   const LinearModules modules = layer_code(g.config.family).modules(g.config);
@@ -157,7 +157,7 @@ void Adapters::input_gradient(u32 module, ConstValues dy, Values dx) const {
     c_.kernels.dropout(dropout, dx, dx, u64{product.m} * product.n);
 }
 
-// Leaves the module's low_grad in the scratch.
+// Leaves the module's low_grad in the scratch, for the input gradient.
 void Adapters::module_weight_gradients(Place p, JoinedModules joined, ConstValues x, ConstValues dy,
                                        const AdapterGradients& g) const {
   const u32 a = tensor(p.module);

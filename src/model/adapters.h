@@ -1,4 +1,4 @@
-// LoRA in a layer's code: what is added to its linear layers, and the gradients of what is added.
+// Adapters adds the low-rank products of LoRA to a layer's linear layers, and computes their gradients.
 #pragma once
 
 #include <array>
@@ -29,52 +29,54 @@ struct LinearModules {
   void add(const LinearModule& module) { of[count++] = module; }
 };
 
-// Modules that one product makes, side by side in the columns of its y.
+// Consecutive modules whose outputs one matrix product computes, side by side in the columns of y.
 struct JoinedModules {
   u32 first = 0, count = 0;
 };
 
 bool is_target(const LoraConfig&, const LinearModule&);
 
-// Share of adapters' products in a workspace, for one module at a time.
+// Scratch of the adapters' products, a part of a layer's workspace. It serves one module at a time.
 struct AdapterScratch {
   Values low;       // [R, r]: scale x A^T
   Values low_grad;  // [R, r]: scale dy B
-  Values dropped;   // [R, in] of the widest: x with dropout; null without dropout
+  Values dropped;   // [R, widest in of all targets]: x after dropout; null without dropout
 };
-// Nothing without LoRA.
+// RETURNS: null pointers, and takes no bytes, if the model has no LoRA.
 AdapterScratch adapter_scratch(const ModelGraph&, WorkspaceCutter&);
 
-// A layer's accumulators.
+// Gradient accumulators of a layer's adapters.
 struct AdapterGradients {
   float* window = nullptr;  // null without LoRA
   bool accumulate = true;
 };
 AdapterGradients adapter_gradients_of(const BlockContext&, const BlockBackward&);
 
-// A layer's adapters in device memory. Their x is that of their module with a dropout of its own. Of modules
-// that have none, and without LoRA, every call does nothing.
+// Adapters of one layer, in device memory. An adapter reads the x of its module, with its own dropout. Every
+// call is a no-op for modules without an adapter, and for models without LoRA.
 class Adapters {
  public:
-  // `windows`: the block's.
+  // `windows`: the windows of the layer's block.
   Adapters(const BlockContext&, const LinearModules&, std::span<const std::byte* const> windows,
            const AdapterScratch&);
 
   bool has(u32 module) const { return tensor(module) != none; }
 
-  // y += scale (x A^T) B^T for each module, in its columns.
+  // y += scale (x A^T) B^T for each module, in the module's columns of y.
   void add_to(JoinedModules, ConstValues x, Values y) const;
-  // dx += scale (dy B) A, through the dropout of x
+  // dx += scale (dy B) A, with the backward of x's dropout.
   void add_input_gradient(JoinedModules, ConstValues dy, Values dx) const;
-  // The same of one module that stands alone, but dx = it.
+  // dx = scale (dy B) A, with the backward of x's dropout, for a module whose product has no other module.
   void input_gradient(u32 module, ConstValues dy, Values dx) const;
   // dB = dy^T (scale x A^T), dA = (scale dy B)^T x
   void weight_gradients(JoinedModules, ConstValues x, ConstValues dy, const AdapterGradients&) const;
-  // Both, where x and dx are there together: scale dy B is made once. They do not overlap.
+  // add_input_gradient and weight_gradients in one call, which computes scale dy B only once.
+  // REQUIRES: x and dx do not overlap.
   void gradients(JoinedModules, ConstValues x, ConstValues dy, Values dx, const AdapterGradients&) const;
 
-  // The last product of add_to, for those who give it another end: y = low B^T [R, out], packed. What it
-  // multiplies is made by this call.
+  // Computes scale x A^T into the scratch.
+  // RETURNS: the product that follows, y = (scale x A^T) B^T [R, out], packed. The caller may add an epilogue
+  // before it runs the product.
   Matmul up(u32 module, ConstValues x) const;
 
  private:
@@ -84,10 +86,10 @@ class Adapters {
   template <class Fn>
   void for_targets(JoinedModules, Fn) const;
   u32 columns(JoinedModules) const;
-  u32 tensor(u32 module) const;  // of A; B is the next
+  u32 tensor(u32 module) const;  // index of A in the window, or `none`; B is the next tensor
   Param param(u32 tensor) const;
   Dropout dropout_of(u32 module) const;
-  ConstValues make_low(u32 module, ConstValues x) const;  // returns x as adapters see it
+  ConstValues make_low(u32 module, ConstValues x) const;  // RETURNS: x after the adapter's dropout
   void make_low_grad(u32 module, ConstValues dy, u32 dy_stride) const;
   void module_weight_gradients(Place, JoinedModules, ConstValues x, ConstValues dy,
                                const AdapterGradients&) const;

@@ -1,4 +1,4 @@
-// Embedding and head, one function per direction, and what block code asks of a context. Layers are in
+// Forward and backward of embedding and head, and helpers that read a BlockContext. Layers are in
 // layer_code.h.
 #pragma once
 
@@ -26,7 +26,7 @@ inline WindowGradients gradients_of(const BlockContext& c, const BlockBackward& 
 }
 inline u32 rows_of(const BlockContext& c) { return static_cast<u32>(c.graph.batch.rows()); }
 
-// A block's dropouts, numbered within it.
+// Dropouts of a block, numbered within the block. No block has both an embedding and attention.
 enum class DropoutSite : u8 { embedding = 0, attention = 0, after_attention = 1, after_mlp = 2 };
 
 inline Dropout dropout_of_tensor(const BlockContext& c, u32 tensor, double p) {
@@ -39,7 +39,7 @@ inline Dropout dropout_of_tensor(const BlockContext& c, u32 tensor, double p) {
 inline Dropout dropout_of(const BlockContext& c, DropoutSite site, double p) {
   return dropout_of_tensor(c, 4 * c.block + static_cast<u32>(site), p);
 }
-// Dropout of the input of a module's adapter; numbered apart from the blocks' own.
+// Dropout on the input of a module's adapter. The high bit keeps its numbers apart from those of DropoutSite.
 inline Dropout dropout_of_adapter(const BlockContext& c, u32 module, double p) {
   constexpr u32 adapters = 0x8000'0000;
   return dropout_of_tensor(c, adapters | (LinearModules::count_max * c.block + module), p);

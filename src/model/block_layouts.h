@@ -1,5 +1,5 @@
-// Layouts of the `kept` and workspace frames of blocks. Constructing one from a null base gives
-// its size; a run constructs it from the frame and checks the size again.
+// Layouts of the `kept` and workspace frames of blocks. A layout made from a null base has only its size, for
+// planning. A run makes the layout from the frame and checks the size again.
 #pragma once
 
 #include <optional>
@@ -12,11 +12,12 @@
 
 namespace tidepool {
 
-// A constant of the model: logits exist for this many tokens of the vocabulary at a time.
+// Logits are computed for this many tokens of the vocabulary at a time. A constant, so that budgets do not
+// change numbers.
 inline constexpr u32 vocabulary_slice = 8192;
 
-// Elements from row to row of a slice's logits. cuBLASLt's fast kernels want whole vectors, and a
-// vocabulary's last slice may have any length. In fp32 logits are packed.
+// Elements from one row of a slice's logits to the next. Rounded up in 16 bits: cuBLASLt's fast kernels read
+// whole vectors, and the last slice of a vocabulary may have any length. Rows of fp32 logits are packed.
 constexpr u32 logits_stride(Precision activations, u32 columns) {
   constexpr u32 step = 64;
   return activations == Precision::fp32 ? columns : static_cast<u32>(round_up(columns, step));
@@ -31,8 +32,8 @@ inline AttentionShape attention_shape(const ModelGraph& g) {
           .scale_size = g.config.attention_scale_given};
 }
 
-// Elements of the gradient inside the MLP, which is dead where attention's backward begins: [R, I], or [R,
-// 2I].
+// Elements of the gradient inside the MLP: [R, I], or [R, 2I] if the MLP is gated. The gradient is dead when
+// attention's backward begins, so attention uses its bytes as scratch.
 inline u64 mlp_gradient_elements(const ModelGraph& g) {
   return style(g.config.family).mlp_inputs() * g.batch.rows() * g.config.inner();
 }
@@ -40,14 +41,15 @@ inline Bytes attention_scratch(const ModelGraph& g) {
   return Bytes{values_bytes(mlp_gradient_elements(g), g.activations)};
 }
 
-// RETURNS: why a layer's attention is made by our own kernels on every device; empty: a library may make it.
+// RETURNS: why attention must use our own kernels on every device; empty if a library may compute it.
 inline std::string_view why_own_attention(const ModelGraph& g) {
   if (g.batch.packed) return "a sequence may hold several documents (data.packing)";
   if (g.config.attention_dropout > 0) return "attention weights drop out";
   return {};
 }
 
-// Attention of a layer, if a library may make it.
+// RETURNS: the attention that the model's layers will run, so that a library can prepare for it; nothing if
+// our own kernels must compute it.
 inline std::optional<AttentionToCome> attention_to_come(const ModelGraph& g) {
   if (!why_own_attention(g).empty()) return {};
   return AttentionToCome{.shape = attention_shape(g),
@@ -73,8 +75,8 @@ struct EmbeddingBackwardWorkspace {
   Bytes bytes;
 };
 
-// Tail of a layer's workspace in backward: the inside, if it is recomputed, and the gradient inside the MLP.
-// There it takes the place of the values that it is the gradient of, `mlp` of the inside.
+// Tail of a layer's backward workspace: the inside, if it is recomputed, and the gradient inside the MLP. In
+// a recomputed inside, the gradient overwrites field `mlp` in place: the values whose gradient it is.
 struct InsideAndGradient {
   std::byte* inside = nullptr;  // null: kept
   Values gradient;
@@ -94,8 +96,8 @@ struct HeadWorkspace {
   Values norm;          // [R, H]
   Values logits;        // [R, logits_stride(min(V, vocabulary_slice))]
   RowLoss* losses;      // [R]
-  Values dnorm;         // [R, H]; backward, as all below
-  NormScratch moments;  // of the final norm
+  Values dnorm;         // [R, H]; backward only
+  NormScratch moments;  // of the final norm; backward only
   Bytes bytes;
 };
 

@@ -13,7 +13,7 @@
 
 namespace tidepool {
 
-// Dropout that a kernel does on the way costs its random bits and moves nothing.
+// Dropout that is fused into a kernel costs the computation of its random bits, and moves nothing.
 void CostRecorder::add_with_dropout(KernelCost cost, const Dropout& dropout, u64 elements) {
   if (dropout.on()) cost.vector_flops += dropout_flops(elements);
   add(cost);
@@ -32,7 +32,7 @@ void CostRecorder::matmul(const Matmul& op) {
       add(product);
       return add(gelu_backward_cost(elements));
     case Epilogue::residual:
-      // Added to where it lies, a product accumulates, which libraries do on the way.
+      // A product whose residual is its own output accumulates, and libraries fuse that.
       if (op.residual == ConstValues(op.y)) return add_with_dropout(product, op.dropout, elements);
       add(product);
       return add_with_dropout(residual_cost(op.m, op.n), op.dropout, elements);

@@ -1,4 +1,5 @@
-// CostRecorder runs a block's own code with kernels that compute nothing and write down what they would cost.
+// CostRecorder records the costs of kernels. A block's code runs on it as on any other Kernels, and nothing
+// is computed.
 #pragma once
 
 #include <utility>
@@ -9,14 +10,14 @@
 
 namespace tidepool {
 
-// Kernels that record. Pointers are compared with null and never followed. What a device does on the way,
-// such as a product's bias, is free; what it does in a pass of its own is an entry of its own, so that an
-// epilogue follows its product.
+// Kernels that record costs. Pointers are compared, and never dereferenced. Work that is fused into a kernel,
+// such as a product's bias, is free. Work that needs a pass of its own is an entry of its own, so the entry
+// of an epilogue follows that of its product.
 class CostRecorder final : public Kernels {
  public:
   std::vector<KernelCost> take() { return std::move(costs_); }
 
-  void zero(float*, u64) override {}  // of padding: a few bytes
+  void zero(float*, u64) override {}  // free: it clears padding, a few bytes
   void matmul(const Matmul&) override;
   void weight_gradient(const WeightGradient&) override;
   void layer_norm(const LayerNorm&) override;
@@ -33,7 +34,7 @@ class CostRecorder final : public Kernels {
   void embedding_backward(const EmbeddingBackward&) override;
   void dropout(const Dropout&, ConstValues x, Values y, u64 elements) override;
   void cross_entropy_slice(const LogitsSlice&) override;
-  void cross_entropy_loss(RowLoss*, const i32*, u32, double*) override {}  // a few numbers per row
+  void cross_entropy_loss(RowLoss*, const i32*, u32, double*) override {}  // free: a few numbers per row
   void cross_entropy_gradient(const LogitsSlice&, float, const float*) override;
   Result<void> finish() override { return {}; }
 

@@ -7,10 +7,10 @@
 namespace tidepool {
 namespace {
 
-enum EmbeddingWindows : u32 { wte, wpe };  // wpe: of models that learn their positions
+enum EmbeddingWindows : u32 { wte, wpe };  // wpe: only in models with learned positions
 constexpr u32 only_tensor = 0;
 
-// The root of the width, rounded to the weights' precision as in transformers.
+// Factor on the embedding: the root of the width, rounded to the weights' precision as in transformers.
 float scale_of(const ModelGraph& g) {
   if (!style(g.config.family).scaled_embedding) return 1;
   const float root = std::sqrt(static_cast<float>(g.config.width));
@@ -45,7 +45,7 @@ void embedding_backward(const BlockContext& c, const BlockBackward& b) {
   const ModelConfig& config = c.graph.config;
   const EmbeddingBackwardWorkspace workspace(c.graph, b.workspace);
   const Dropout dropout = dropout_of(c, DropoutSite::embedding, config.embedding_dropout);
-  // Nobody reads the gradient after the first block, so it is the place for its own dropped form.
+  // In place: the embedding is the last block of backward, so no later op reads this gradient.
   if (dropout.on()) c.kernels.dropout(dropout, b.grad, b.grad, u64{rows_of(c)} * config.width);
   c.kernels.embedding_backward({.sequences = c.graph.batch.sequences,
                                 .tokens_per_sequence = c.graph.batch.tokens,

@@ -1,5 +1,6 @@
-// Final norm, the head's matrix and cross-entropy, over fixed slices of the vocabulary. With one slice its
-// logits are made once; with more, backward makes them again for the gradients.
+// The head: final norm, matrix and cross-entropy, over fixed slices of the vocabulary. If the vocabulary is
+// one slice, backward computes the logits once, for loss and gradients. With several slices it computes them
+// once for the loss and again for the gradients.
 #include <algorithm>
 
 #include "base/check.h"
@@ -105,7 +106,7 @@ void final_norm_backward(const BlockContext& c, const BlockBackward& b, const He
                  .moments = workspace.moments});
 }
 
-// The whole vocabulary of one row, for sampling.
+// Computes one row's logits over the whole vocabulary, for sampling.
 void logits_of_row(const BlockContext& c, const BlockForward& f, const HeadWorkspace& workspace) {
   CHECK(f.logits_row < rows_of(c), f.logits_row);
   const u32 h = c.graph.config.width;

@@ -1,4 +1,5 @@
-// The code of a layer style. Embedding and head are written once for all of them.
+// LayerCode is the code of the layers of one or several styles. Embedding and head are written once for all
+// styles.
 #pragma once
 
 #include <array>
@@ -11,12 +12,12 @@ namespace tidepool {
 
 struct LayerCode {
   std::array<const LayerStyle*, 2> styles{};  // made by this code
-  // In order: what the embedding reads, a window per layer, the final norm, the head's matrix where it is not
+  // In order: the embedding's windows, a window per layer, the final norm, the head's matrix if it is not
   // tied.
   std::vector<Window> (*windows)(const ModelConfig&);
-  u32 embedding_windows;  // how many the embedding reads
+  u32 embedding_windows;  // number of windows that the embedding reads
   LinearModules (*modules)(const ModelConfig&);
-  // Fills in what one layer keeps and the workspaces that it takes.
+  // Fills in the sizes of one layer: Block::kept and both workspaces.
   void (*measure)(Block&, const ModelGraph&);
   void (*forward)(const BlockContext&, const BlockForward&);
   void (*backward)(const BlockContext&, const BlockBackward&);
@@ -24,7 +25,7 @@ struct LayerCode {
 
 const LayerCode& layer_code(Family);
 
-// One folder each; layer_code.cpp lists them.
+// Each `code` is in a folder of its own; layer_code.cpp lists them all.
 namespace gpt2 {
 extern const LayerCode code;
 }

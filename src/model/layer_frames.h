@@ -1,5 +1,5 @@
-// Frames of a layer, found the same way in every style: their sizes when a model is built, and the frames
-// themselves when its backward runs.
+// Frames of a layer, for every style: measure_layer gives their sizes when a model is built, and
+// with_backward_frames cuts them when backward runs.
 #pragma once
 
 #include "base/check.h"
@@ -14,8 +14,8 @@ void measure_layer(Block& block, const ModelGraph& g) {
   block.backward_workspace = BackwardWorkspace(g, nullptr, Inside::recomputed).bytes;
 }
 
-// Calls fn(workspace, inside) for a layer's backward. A kept inside is only read: backward overwrites values
-// of the inside only where it has recomputed them.
+// Calls fn(workspace, inside) for a layer's backward. A kept inside is read-only: backward overwrites values
+// of the inside only if it has recomputed them.
 template <class LayerInside, class BackwardWorkspace, class Fn>
 void with_backward_frames(const BlockContext& c, const BlockBackward& b, Fn fn) {
   const BackwardWorkspace workspace(c.graph, b.workspace,

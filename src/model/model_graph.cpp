@@ -1,4 +1,4 @@
-// A model as blocks and windows, with sizes and costs worked out before the run.
+// build_model makes a model's blocks and windows, and computes their sizes and costs before the run.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ Block embedding_block(const ModelGraph& g, const LayerCode& code) {
   return block;
 }
 
-// Fills in all that differs from layer to layer.
+// Fills in the fields that differ between layers: name, number and windows.
 void name_layer(Block& block, const ModelGraph& g, const LayerCode& code, u32 layer) {
   const u32 window = code.embedding_windows + layer;
   block.name = g.windows[window].name;
@@ -43,7 +43,7 @@ void add_block(ModelGraph& g, Block block) {
   record_costs(g, static_cast<u32>(g.blocks.size()) - 1);
 }
 
-// Layers are alike but for names and windows, so the first is measured for all.
+// Layers differ only in names and windows, so only the first layer is measured.
 void add_layers(ModelGraph& g, const LayerCode& code) {
   Block first = {.kind = BlockKind::layer};
   name_layer(first, g, code, 0);
@@ -72,7 +72,7 @@ std::string wrong(const ModelConfig& c, BatchShape batch) {
   if (batch.packed && !can_pack(c.family))
     return "documents cannot be packed for GPT-2 models, whose positions are learned for whole sequences; do "
            "not pack them";
-  constexpr u64 elements_max = u64{1} << 31;  // offsets inside a matrix stay well inside the library's
+  constexpr u64 elements_max = u64{1} << 31;  // matrix libraries can address more
   if (batch.rows() * widest(c) > elements_max)
     return fmt::format(
         "{} sequences of {} tokens are too much for one micro-batch; lower "

@@ -10,8 +10,9 @@
 namespace tidepool {
 namespace {
 
-// Addresses that nobody follows. Each array has its own, far from the others, so that what may lie in place
-// of something else is seen to, or not to.
+// FakeMemory gives out addresses that are compared and never dereferenced. Each array has its own address,
+// and no frame reaches the next. So two arrays have one address only if the block's code puts them in one
+// place.
 class FakeMemory {
  public:
   template <class T>
@@ -29,7 +30,7 @@ class FakeMemory {
 struct Recording {
   Recording(const ModelGraph& g, u32 block)
       : graph(g), context{.kernels = recorder, .graph = g, .block = block} {
-    // Slices are cut to save memory; they cost what the whole vocabulary does.
+    // One slice stands for all: slices save memory, and together cost as much as the whole vocabulary.
     context.slice_columns = g.config.vocab_size;
     for (const u32 window : g.blocks[block].windows) {
       windows.push_back(memory.array<const std::byte>());
@@ -47,7 +48,7 @@ struct Recording {
   BlockContext context;
 };
 
-// The inside is kept: without, the same kernels run, but for places that they share.
+// Recorded with a kept inside. Without it the same kernels run, but some of their arrays share a place.
 std::vector<KernelCost> forward(const ModelGraph& g, u32 block) {
   Recording r(g, block);
   block_forward(r.context, {.windows = r.windows,
@@ -77,8 +78,8 @@ std::vector<KernelCost> backward(const ModelGraph& g, u32 block, Inside inside) 
   return r.recorder.take();
 }
 
-// `all` without `part`, whose entries come in the same order among those of `all`. Looked for from the end,
-// where both are alike.
+// RETURNS: the entries of `all` that are not in `part`. Searches from the end, where both lists are alike.
+// REQUIRES: `part` is a subsequence of `all`.
 std::vector<KernelCost> without(const std::vector<KernelCost>& all, const std::vector<KernelCost>& part) {
   std::vector<KernelCost> rest;
   auto next = part.rbegin();

@@ -1,4 +1,5 @@
-// Costs of a block's kernels, in the order in which it runs them: its flops and its predicted time follow.
+// record_costs lists the costs of a block's kernels in the order in which they run. The block's flops and
+// predicted time follow from the list.
 #pragma once
 
 #include "tidepool/model_graph.h"
@@ -6,7 +7,7 @@
 namespace tidepool {
 
 // Runs the code of graph.blocks[block] with a CostRecorder and fills in its kernels and flops.
-// REQUIRES: its windows and sizes are filled in.
+// REQUIRES: the block's windows and sizes are filled in.
 void record_costs(ModelGraph&, u32 block);
 
 }  // namespace tidepool

@@ -8,8 +8,8 @@
 namespace tidepool {
 namespace {
 
-// Frequencies that turn often within the original length stay, those that turn seldom are slowed by the
-// factor, and between the two the change is gradual.
+// Frequencies that turn often within the original length are unchanged. Frequencies that turn seldom are
+// divided by the factor. Between them the change is gradual.
 float llama3_scaled(const Rope& rope, float original_positions, float frequency) {
   const float factor = static_cast<float>(rope.factor);
   const float low = static_cast<float>(rope.low_freq_factor),

@@ -1,4 +1,4 @@
-// The angles of a rotary embedding.
+// inverse_frequencies computes the angles of a rotary embedding.
 #pragma once
 
 #include "kernels/rotary/rotary.h"
@@ -6,9 +6,9 @@
 
 namespace tidepool {
 
-// Radians per position of each pair of a head in a layer, rounded where transformers rounds
-// (modeling_rope_utils.py). Layers that slide have angles of their own, not scaled.
-// Peng et al., arXiv:2309.00071, is where scaling each frequency in its own way comes from.
+// RETURNS: radians per position for each pair of elements of a head in a layer, rounded where transformers
+// rounds (modeling_rope_utils.py). Layers with a sliding window have their own angles, which are not scaled.
+// Scaling each frequency differently is from Peng et al., arXiv:2309.00071.
 RotaryFrequencies inverse_frequencies(const ModelConfig&, u32 layer);
 
 }  // namespace tidepool

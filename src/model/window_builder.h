@@ -1,4 +1,4 @@
-// Windows out of tables of tensors.
+// make_window lays out a table of tensors as a window.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ struct TensorSpec {
   std::vector<u64> shape;
   Init init = Init::zeros;
   double init_std = 0.0;
-  bool joined = false;  // to the tensor before, as one array
+  bool joined = false;  // starts where the tensor before it ends: the two are one array
   double init_bound = 0.0;
 };
 
-// Tensors one after the other, aligned where they are not joined.
+// Lays the tensors out one after the other. A tensor that is not joined starts aligned.
 Window make_window(std::string name, std::vector<TensorSpec> specs);
 
 }  // namespace tidepool

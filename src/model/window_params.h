@@ -1,4 +1,4 @@
-// Tensors of a window in device memory, by number.
+// WindowParams and WindowGradients find the tensors of a window in device memory by number.
 #pragma once
 
 #include "kernels/values.h"
@@ -20,7 +20,7 @@ struct WindowParams {
   }
 };
 
-// Accumulators of a window: fp32, in its layout; null where it is not trained.
+// Gradient accumulators of a window: fp32, in the window's layout. `data` is null if the window is frozen.
 struct WindowGradients {
   const Window& window;
   float* data;

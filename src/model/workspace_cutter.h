@@ -1,11 +1,12 @@
-// Buffers inside one frame, found the same way when sizes are planned and when a block runs.
+// WorkspaceCutter cuts a frame into buffers. The same code computes sizes when a step is planned and
+// addresses when a block runs, so the two cannot differ.
 #pragma once
 
 #include "kernels/values.h"
 
 namespace tidepool {
 
-// Hands out pieces of a frame in order; with a null base it only counts.
+// Hands out pieces of a frame in order. With a null base it only counts bytes.
 class WorkspaceCutter {
  public:
   explicit WorkspaceCutter(std::byte* base) : base_(base) {}

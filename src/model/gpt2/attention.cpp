@@ -1,4 +1,5 @@
-// GPT-2's attention: heads of queries, keys and values alike, made by one product with biases.
+// GPT-2's attention: as many heads of keys and values as of queries. One product with biases computes q, k
+// and v.
 #include "model/gpt2/layer.h"
 
 namespace tidepool::gpt2 {

@@ -1,4 +1,4 @@
-// GPT-2's tensors and the sizes of its layers.
+// Tensors and layer sizes of GPT-2.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -15,7 +15,8 @@ namespace {
 Window layer_window(const ModelConfig& c, u32 layer) {
   const u64 h = c.width, inner = c.inner();
   const double std = c.initializer_range;
-  // GPT-2 scales what is added to the residual stream by 1 / sqrt(additions), two per layer.
+  // GPT-2 scales the weights of products that are added to the residual stream by 1 / sqrt(additions). Each
+  // layer has two additions.
   const double residual_std = std / std::sqrt(2.0 * c.layers);
   const std::string prefix = fmt::format("h.{}.", layer);
   return make_window(fmt::format("h.{}", layer),

@@ -31,7 +31,7 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
 
 namespace {
 
-// ln_2's output and moments, and without kept everything before them.
+// Recomputes ln_2's output and moments, and, if the inside was not kept, the inside.
 void recompute(const LayerGradients& s) {
   const LayerInside& in = s.inside;
   if (s.b.kept == nullptr) {

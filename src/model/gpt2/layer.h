@@ -1,5 +1,5 @@
-// A GPT-2 layer: x + attention(ln_1(x)), then + mlp(ln_2(.)). Attention and MLP are parts, each with what
-// forward and recompute share, so that their bits cannot differ, and its backward.
+// A GPT-2 layer: x + attention(ln_1(x)), then + mlp(ln_2(.)). Attention and MLP each have functions that
+// forward and recompute share, so that the bits of the two cannot differ, and a backward.
 #pragma once
 
 #include "model/block_calls.h"
@@ -9,7 +9,7 @@
 
 namespace tidepool::gpt2 {
 
-// Parameters of a layer on its device.
+// Parameters of a layer, in device memory.
 struct Layer {
   const BlockContext& c;
   const WindowParams w;
@@ -20,8 +20,8 @@ struct Layer {
 };
 Layer layer_of(const BlockContext&, std::span<const std::byte* const> windows, const AdapterScratch&);
 
-// A layer on its way back. The gradient of the residual stream, b.grad, stays in place; each part adds its
-// share.
+// State of a layer's backward. The gradient of the residual stream, b.grad, is updated in place: attention
+// and MLP each add their share.
 struct LayerGradients {
   const Layer& layer;
   const BlockBackward& b;
@@ -50,8 +50,8 @@ void attention_half_backward(const LayerGradients&);
 
 // ---- MLP
 
-// pre = norm c_fc; and GELU of it in `y`, where that is not null. `pre` may be null then: it lies in `y`
-// meanwhile.
+// pre = norm c_fc, y = gelu(pre). If `y` is null, GELU is not computed. If `pre` is null, it is not stored.
+// REQUIRES: at most one of the two is null.
 struct FirstOfMlp {
   ConstValues norm;  // [R, H]
   Values pre;        // [R, I]
@@ -62,16 +62,16 @@ void first_of_mlp(const Layer&, const FirstOfMlp&);
 void last_of_mlp(const Layer&, ConstValues y, Values out, ConstValues middle);
 void mlp_backward(const LayerGradients&);
 
-// ---- of both
+// ---- shared by attention and MLP
 
 enum class NormSite : u8 { ln_1, ln_2 };
-// y = ln(x); moments are for backward, or null.
+// y = ln(x). `moments` receives mean and rstd for backward, or is null.
 void layer_norm_of(const Layer&, NormSite, ConstValues x, Values y, const NormScratch* moments = nullptr);
 // b.grad += gradient of the norm's input, from workspace.narrow.
 void norm_gradient(const LayerGradients&, NormSite, ConstValues x);
 
-// y = residual + dropout(x weight + bias), with the module's adapter: its share takes the same mask, so it
-// may come after.
+// y = residual + dropout(x weight + bias), including the module's adapter. The adapter's product takes the
+// same mask, so it may be added afterwards.
 struct ResidualProduct {
   LayerTensor weight, bias;
   JoinedModules module;
@@ -79,7 +79,7 @@ struct ResidualProduct {
   u32 k;
 };
 void residual_product(const Layer&, const ResidualProduct&, ConstValues x, Values y, ConstValues residual);
-// The gradient as it comes out of a residual dropout.
+// RETURNS: b.grad after the backward of a residual dropout.
 ConstValues through_dropout(const LayerGradients&, DropoutSite);
 
 struct Weights {
@@ -87,10 +87,10 @@ struct Weights {
   u32 n, k;
   JoinedModules module;
 };
-// Gradients of the weights, if they are trained.
+// Gradients of weight and bias. A no-op if they are frozen.
 void weight_gradient(const LayerGradients&, const Weights&, ConstValues x, ConstValues dy);
-// Gradients of the weights and the module's adapter, and workspace.narrow = dy weight^T, and through the
-// adapter.
+// Weight and input gradients of one product, including its LoRA adapter. workspace.narrow receives the input
+// gradient.
 void gradients(const LayerGradients&, const Weights&, ConstValues x, ConstValues dy);
 
 }  // namespace tidepool::gpt2

@@ -1,12 +1,12 @@
-// Layouts of the `kept` and workspace frames of a GPT-2 layer; as block_layouts.h.
+// Layouts of the `kept` and workspace frames of a GPT-2 layer, used as block_layouts.h says.
 #pragma once
 
 #include "model/block_layouts.h"
 
 namespace tidepool::gpt2 {
 
-// The inside of a layer that backward needs and that is dear to make again: everything behind a
-// matrix product or attention. Norms and GELU are made again from these. 9 H values per row.
+// Saved activations of a layer: the outputs of matrix products and of attention, which are expensive to
+// recompute. Backward recomputes norms and GELU from them. 9 H values per row.
 struct LayerInside {
   LayerInside(const ModelGraph&, std::byte* base);
   Values qkv;        // [R, 3H]
@@ -17,8 +17,8 @@ struct LayerInside {
   Bytes bytes;
 };
 
-// Without `kept` the middle of the residual stream lies in the output, which the last product
-// overwrites, and attention's output replaces the norm's.
+// If the inside is not kept, `middle` is in the layer's output, which the last product overwrites, and
+// attention's output replaces the norm's in `narrow`.
 struct ForwardWorkspace {
   ForwardWorkspace(const ModelGraph&, std::byte* base);
   Values wide;    // [R, max(3H, I)]: qkv, then GELU's output
@@ -32,10 +32,10 @@ struct BackwardWorkspace {
   Values wide;          // [R, max(3H, I)]: GELU's output, then the gradient of qkv
   Values norm;          // [R, H]: output of either norm
   Values narrow;        // [R, H]: gradients
-  Values dropped;       // [R, H] gradient through residual dropout; null without dropout
+  Values dropped;       // [R, H]: gradient after the backward of residual dropout; null without dropout
   NormScratch moments;  // of either norm
   AdapterScratch adapters;
-  Values dpre;        // [R, I]; where the inside is recomputed it takes the place of pre
+  Values dpre;        // [R, I]; if the inside is recomputed, in place of pre
   std::byte* inside;  // LayerInside, if recomputed
   Bytes bytes;
 };

@@ -34,8 +34,8 @@ void last_of_mlp(const Layer& l, ConstValues y, Values out, ConstValues middle) 
 
 namespace {
 
-// workspace.dpre from dout, through the last product and GELU. Makes GELU's output again on the way, in
-// workspace.wide: one exp serves both.
+// Computes workspace.dpre from dout: the backward of the last product and of GELU. The same pass recomputes
+// GELU's output into workspace.wide, because both need the same exp.
 void gelu_backward(const LayerGradients& s, ConstValues dout) {
   const Layer& l = s.layer;
   const auto finish = [&](Matmul& product) {

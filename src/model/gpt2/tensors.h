@@ -21,7 +21,7 @@ enum class LayerTensor : u8 {
   mlp_c_proj_bias,
 };
 
-// The linear layers.
+// The linear layers, in the order of their products.
 LinearModules linear_modules(const ModelConfig&);
 namespace modules {
 inline constexpr JoinedModules c_attn = {0, 1}, attn_c_proj = {1, 1}, c_fc = {2, 1}, mlp_c_proj = {3, 1};

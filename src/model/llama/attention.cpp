@@ -1,5 +1,5 @@
-// Attention with grouped queries and rotary positions; with biases and norms of q and k where the family has
-// them.
+// Attention with grouped queries and rotary positions, and with biases and norms of q and k in families that
+// have them.
 #include "model/llama/layer.h"
 #include "model/rope.h"
 

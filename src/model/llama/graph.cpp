@@ -1,4 +1,4 @@
-// Llama, Mistral, Qwen2, Qwen3, Phi-3 and Gemma 3: their tensors and the sizes of their layers.
+// Tensors and layer sizes of Llama, Mistral, Qwen2, Qwen3, Phi-3 and Gemma 3.
 #include <fmt/format.h>
 
 #include "model/layer_code.h"

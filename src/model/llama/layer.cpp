@@ -40,7 +40,8 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
 
 namespace {
 
-// The MLP's norm and root, q and k as attention saw them, and without kept everything else of the inside.
+// Recomputes the values that are never kept: output and rstd of the MLP's norm, and q and k after norm and
+// rotation if they have norms. If the inside was not kept, recomputes the inside too.
 void recompute(const LayerGradients& s) {
   const LayerInside& in = s.inside;
   const bool kept = s.b.kept != nullptr;
@@ -60,7 +61,8 @@ void recompute(const LayerGradients& s) {
   norm_of(s.layer, LayerTensor::mlp_norm, in.middle, s.workspace.norm, &s.workspace.moments);
   if (kept) return;
   gate_up_of(s.layer, s.workspace.norm, in.gate_up);
-  // The norm of the MLP's branch needs its input. The layer's output, made on the way, is not wanted.
+  // The backward of the MLP's branch norm needs down's output. The layer's output is computed too, and not
+  // used.
   if (style(s.config().family).branch_norms)
     rest_of_mlp(s.layer, {.gate_up = in.gate_up,
                           .middle = in.middle,

@@ -1,6 +1,6 @@
-// A Llama-like layer: x + o(attention(norm(x))), then + down(glu(gate_up(norm(.)))). Gemma normalises what it
-// adds: x + norm(o(.)). Attention and MLP are parts, each with what forward and recompute share, so that
-// their bits cannot differ, and its backward.
+// A Llama-like layer: x + o(attention(norm(x))), then + down(glu(gate_up(norm(.)))). Gemma also normalises
+// each branch before it is added: x + norm(o(.)). Attention and MLP each have functions that forward and
+// recompute share, so that the bits of the two cannot differ, and a backward.
 #pragma once
 
 #include "model/block_calls.h"
@@ -10,7 +10,7 @@
 
 namespace tidepool::llama {
 
-// Parameters of a layer on its device. A tensor that the family has not is null.
+// Parameters of a layer, in device memory. A tensor that the family does not have is null.
 struct Layer {
   const BlockContext& c;
   const WindowParams window;
@@ -22,11 +22,11 @@ struct Layer {
     return i == none ? Param{} : window[i];
   }
 };
-// `scratch` is where the adapters' products lie.
+// `scratch`: workspace of the adapters' products.
 Layer layer_of(const BlockContext&, std::span<const std::byte* const> windows, const AdapterScratch& scratch);
 
-// A layer on its way back. The gradient of the residual stream, b.grad, stays in place; each part adds its
-// share.
+// State of a layer's backward. The gradient of the residual stream, b.grad, is updated in place: attention
+// and MLP each add their share.
 struct LayerGradients {
   const Layer& layer;
   const BlockBackward& b;
@@ -36,7 +36,7 @@ struct LayerGradients {
   const LayerInside& inside;
 
   const ModelConfig& config() const { return layer.config(); }
-  // q and k as attention saw them.
+  // RETURNS: the input of attention: q and k after norm and rotation, and v.
   Values turned() const { return config().qk_norm() ? workspace.turned : inside.qkv; }
   float* operator[](LayerTensor tensor) const {
     const u32 i = tensor_index(config(), tensor);
@@ -49,8 +49,9 @@ void layer_backward(const BlockContext&, const BlockBackward&);
 
 // ---- attention
 
-// middle = x + o(attention(turned(qkv(norm(x))))). `norm` may be `attention`; `turned` may be `qkv` where
-// heads have no norms, whose gradients need qkv as it was; `branch` may be `middle`.
+// middle = x + o(attention(turned(qkv(norm(x))))). `norm` and `attention` may be one array, and so may
+// `branch` and `middle`. `turned` and `qkv` may be one array if q and k have no norms: the gradients of those
+// norms need qkv from before the norm.
 struct AttentionHalf {
   ConstValues x;      // [R, H]
   const i32* starts;  // [B, T], or null
@@ -59,44 +60,45 @@ struct AttentionHalf {
   Values turned;      // [R, A]
   Values attention;   // [R, Q]
   float* lse;         // [B, NH, T], or null
-  Branch branch;      // o's output, where branches are normalised
+  Branch branch;      // o's output, if branches are normalised
   Values middle;      // [R, H]
 };
 void attention_half(const Layer&, const AttentionHalf&);
-// `out` = q and k of `qkv` with their heads' norms, turned; and v.
+// out = q and k of `qkv`, normalised per head if the family does so, and rotated; and v unchanged.
 void turn(const Layer&, const i32* starts, ConstValues qkv, Values out);
 void attention_half_backward(const LayerGradients&);
 
 // ---- MLP
 
-// [R, 2I] of the second norm's output.
+// gate_up [R, 2I] = the product of the second norm's output with gate and up.
 void gate_up_of(const Layer&, ConstValues norm, Values gate_up);
-// out = middle + down(glu(gate_up)); `inner` [R, I] takes the gated unit's output.
+// out = middle + down(glu(gate_up)). `inner` [R, I] receives the gated unit's output.
 struct RestOfMlp {
   ConstValues gate_up, middle;
   Values inner;
-  Branch branch;  // down's output, where branches are normalised
+  Branch branch;  // down's output, if branches are normalised
   Values out;
 };
 void rest_of_mlp(const Layer&, const RestOfMlp&);
 void mlp_backward(const LayerGradients&);
 
-// ---- of both
+// ---- shared by attention and MLP
 
-// y = norm(x); moments are for backward, or null.
+// y = norm(x). `moments` receives rstd for backward, or is null.
 void norm_of(const Layer&, LayerTensor weight, ConstValues x, Values y, const NormScratch* moments = nullptr);
 // b.grad += gradient of the norm's input, from workspace.narrow.
 void norm_gradient(const LayerGradients&, LayerTensor weight, ConstValues x);
 
-// y = x w^T + b of weights [n, k] that begin with `weight`.
+// y = x w^T + b. The weights [n, k] begin at tensor `weight`, and may be several tensors side by side.
 struct Product {
   LayerTensor weight, bias;
   u32 n, k;
   JoinedModules modules;
 };
-// With the product's adapters, as below.
+// Runs one product, including its LoRA adapters.
 void product(const Layer&, const Product&, ConstValues x, Values y);
-// y = residual + x w^T + b; or residual + norm(branch), branch = x w^T + b, where branches are normalised.
+// Product that is added to the residual stream: y = residual + x w^T + b. If branches are normalised,
+// branch = x w^T + b and y = residual + norm(branch).
 struct AddBranch {
   LayerTensor norm;  // of the branch
   ConstValues x, residual;
@@ -104,13 +106,14 @@ struct AddBranch {
   Values y;
 };
 void add_branch(const Layer&, const Product&, const AddBranch&);
-// RETURNS: the gradient of the product's output in a branch: b.grad, or `to`, where the norm's is written.
+// RETURNS: the gradient of a branch before its norm. If branches are normalised, this is `to`, and the norm's
+// backward writes it; otherwise it is b.grad.
 ConstValues branch_gradient(const LayerGradients&, LayerTensor norm, const Branch&, Values to);
-// Gradients of the weights, if they are trained.
+// Gradients of weight and bias. A no-op if they are frozen.
 void weight_gradient(const LayerGradients&, const Product&, ConstValues x, ConstValues dy);
 // dx = dy w
 void input_gradient(const LayerGradients&, const Product&, ConstValues dy, Values dx);
-// Both, and those of and through the product's adapters.
+// Weight and input gradients of one product, including its LoRA adapters.
 void gradients(const LayerGradients&, const Product&, ConstValues x, ConstValues dy, Values dx);
 
 }  // namespace tidepool::llama

@@ -1,4 +1,4 @@
-// The gated MLP: gate and up in one product, then down; with biases where the config says so.
+// The gated MLP: gate and up in one product, then down; with biases if the config says so.
 #include "model/llama/layer.h"
 
 namespace tidepool::llama {
@@ -38,10 +38,10 @@ void mlp_backward(const LayerGradients& s) {
   const Product down = down_product(s.config()), gate_up = gate_up_product(s.config());
   const Values inner = s.workspace.wide;
   const ConstValues dout = branch_gradient(s, mlp_branch_norm, s.inside.mlp_branch, s.workspace.narrow);
-  // The gated unit makes its x on the way, so its adapters' gradients are apart.
+  // Not one call of gradients(): only swiglu_backward below recomputes down's x, and it needs dx first.
   input_gradient(s, down, dout, inner);
   s.layer.adapters.add_input_gradient(down.modules, dout, inner);
-  // Makes the gated unit's output again on the way: one exp serves both.
+  // The same pass recomputes the gated unit's output, `value`, because both need the same exp.
   s.layer.c.kernels.swiglu_backward({.rows = rows_of(s.layer.c),
                                      .columns = s.config().inner(),
                                      .gate = gate_of(s.config()),

@@ -7,7 +7,8 @@ namespace tidepool::llama {
 using enum LayerTensor;
 
 std::string_view name(const ModelConfig& c, LayerTensor tensor) {
-  // Llama names the MLP's norm after the attention before it. With norms of branches that name is another's.
+  // Llama calls the MLP's norm post_attention_layernorm. With branch norms, the norm of attention's branch
+  // has that name.
   if (tensor == mlp_norm && style(c.family).branch_norms) return "pre_feedforward_layernorm.weight";
   constexpr std::array<std::string_view, tensor_count> names = {"input_layernorm.weight",
                                                                 "self_attn.q_proj.weight",

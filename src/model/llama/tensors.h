@@ -1,4 +1,4 @@
-// The tensors of a Llama-like layer: one table for all families, each of which has some of them.
+// The tensors of a Llama-like layer: one table for all families. Each family has some of the tensors.
 #pragma once
 
 #include <string_view>
@@ -14,7 +14,7 @@ enum class LayerTensor : u8 {
   q,
   k,
   v,
-  qkv,  // of families that have them as one tensor
+  qkv,  // in families whose q, k and v are one tensor
   q_bias,
   k_bias,
   v_bias,
@@ -22,11 +22,11 @@ enum class LayerTensor : u8 {
   k_norm,
   o,
   o_bias,
-  attention_branch_norm,  // of what attention adds, in styles that normalise it
+  attention_branch_norm,  // in styles that normalise branches
   mlp_norm,
   gate,
   up,
-  gate_up,  // likewise
+  gate_up,  // in families whose gate and up are one tensor
   gate_bias,
   up_bias,
   down,
@@ -37,19 +37,19 @@ inline constexpr u32 tensor_count = 22;
 
 // The linear layers, in the order of their products.
 LinearModules linear_modules(const ModelConfig&);
-// The products' shares of them.
+// The linear layers that each product computes.
 struct ProductModules {
   JoinedModules qkv, o, gate_up, down;
 };
 ProductModules product_modules(const ModelConfig&);
 
-// "self_attn.q_proj.weight"
+// RETURNS: the tensor's name within its layer, as in files: "self_attn.q_proj.weight".
 std::string_view name(const ModelConfig&, LayerTensor);
-// RETURNS: true if it goes on where the tensor before ends.
+// RETURNS: true if the tensor starts where the tensor before it ends.
 bool is_joined(LayerTensor);
 bool has_tensor(const ModelConfig&, LayerTensor);
 std::vector<u64> shape_of(const ModelConfig&, LayerTensor);
-// Its number in its window; `none` where the family has it not.
+// RETURNS: the tensor's number in its window; `none` if the family does not have the tensor.
 u32 tensor_index(const ModelConfig&, LayerTensor);
 
 }  // namespace tidepool::llama
