@@ -18,7 +18,7 @@ bool within(const Budgets& needs, const Budgets& most) {
 
 }  // namespace
 
-// Weights: memory of a device is dearer than the host's, and a disk is cheap.
+// Weights of the tiers in a price: device memory is the most expensive, disk is cheap.
 double FitSearch::price(const Budgets& n) const {
   return static_cast<double>(over(n.device, had.device).value) * 2 +
          static_cast<double>(over(n.host, had.host).value) +

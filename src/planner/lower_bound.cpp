@@ -105,7 +105,7 @@ class Flow {
   std::vector<u32> edge_to_;
 };
 
-// ---- what could be saved on each link -----------------------------------------------------------------
+// ---- savings on each link -----------------------------------------------------------------------------
 
 class Savings {
  public:

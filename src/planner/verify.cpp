@@ -218,7 +218,7 @@ class Verifier {
     return {};
   }
 
-  // ---- 6: every micro-batch passes every block once, and sees what it must -------------------------
+  // ---- 6: every micro-batch passes every block once, and finds current parameters -------------------
 
   // Versions count from the segment's start, so this proves that nothing is stale: with clipping a body's
   // blocks find parameters that were updated once; in all other segments, the initial parameters.
