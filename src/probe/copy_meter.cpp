@@ -29,8 +29,8 @@ class CopyMeter final : public Meter {
 
  private:
   double bytes() const { return static_cast<double>(work_.bytes.value); }
-  // The end of the memory: what products multiply lies at its beginning, and must not become the host's
-  // zeros.
+  // Copies use the end of the memory: operands of products lie at its beginning, and the host's zeros must
+  // not overwrite them.
   void copy(CopyWay way) { issue_copies(device_, device_.memory().last(work_.memory().value), work_, way); }
 
   Result<double> rate(CopyWay way) {

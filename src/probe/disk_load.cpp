@@ -14,7 +14,7 @@ namespace tidepool {
 namespace {
 
 constexpr u64 blocks_per_request = 16;
-// Or one block. A limit, because requests in flight delay the end of a measurement.
+// Limit of a request of several blocks, because requests in flight delay the end of a measurement.
 constexpr u64 request_bytes_max = 16 * mib;
 
 // Random bytes, not zeros: storage may compress zeros or not store them at all, and fio does not write them

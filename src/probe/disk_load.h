@@ -42,7 +42,7 @@ class DiskLoad {
   Result<DiskRate> run(DiskPattern, double seconds);
   // Writes the whole file once, so that reads come from the medium.
   Result<void> fill();
-  // The same in steps of about `seconds`: each call continues where the last one ended.
+  // As fill(), in steps of about `seconds`: each call continues where the previous call ended.
   // RETURNS: the bytes written so far.
   // REQUIRES: called before run().
   Result<Bytes> fill_on(double seconds);

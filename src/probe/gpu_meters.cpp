@@ -39,8 +39,8 @@ ProductSizes product_sizes(const GpuWork& work) {
   return most;
 }
 
-// AdamNumbers is the input of AdamW beside the chunk's arrays: those of an arbitrary step, and the whole
-// chunk decays.
+// AdamNumbers is the input of AdamW beside the chunk's arrays: scalars of an arbitrary step, and weight decay
+// of the whole chunk.
 struct AdamNumbers {
   AdamWScalars scalars;
   DecaySegment whole;

@@ -74,7 +74,7 @@ class Probe {
   const ProbeHooks hooks_;
   const double begin_;
   MachineFacts facts_;
-  std::unique_ptr<CorePool> pool_;  // outlives what follows, as does each of these
+  std::unique_ptr<CorePool> pool_;  // order matters: each member outlives the members below it
   std::unique_ptr<Arena> host_;
   std::unique_ptr<MeasuredDevice> device_;
   std::vector<std::unique_ptr<Meter>> meters_;
