@@ -24,14 +24,14 @@ namespace {
 
 constexpr u64 bytes_max = 16 * mib;
 constexpr std::string_view first_line = "# tidepool tuned products 1\n";  // and the format's version
-// For people. Lines that begin so are skipped: not all with '#', which is one bit off a checksum's '3'.
+// Begins lines for people, which are skipped. Not '#' alone: one flipped bit turns a checksum's '3' into '#'.
 constexpr std::string_view remark = "# ";
 constexpr std::string_view remarks =
     "# Each line: checksum, algorithm of cuBLASLt, matrix product. Without this file algorithms are timed "
     "again,\n"
     "# and numbers may differ in their last bits.\n";
 constexpr u64 hash_digits = 16;
-constexpr u64 algorithm_digits = 128;  // of cublasLtMatmulAlgo_t's 64 bytes
+constexpr u64 algorithm_digits = 128;  // two per byte of cublasLtMatmulAlgo_t, 64 bytes
 constexpr auto next_try = std::chrono::milliseconds(20);
 constexpr u32 lock_tries_max = 16;  // another program may replace the file between our open and our lock
 
@@ -56,23 +56,25 @@ bool is_whole(std::string_view line) {
 
 struct Parsed {
   AlgorithmsByProduct choices;
-  u64 end = 0;                 // of the last whole line
-  bool lacks_newline = false;  // the last whole line does
+  u64 end = 0;                 // end of the last whole line
+  bool lacks_newline = false;  // true if the last whole line has no newline
 };
 
 Error not_such_a_file(const std::string& path) {
-  return {ErrorKind::usage,
-          fmt::format("{} is no file of timed matrix products. Remove it, and they are timed again", path)};
+  return {
+      ErrorKind::usage,
+      fmt::format("{} is no file of timed matrix products. Remove it: products are then timed again", path)};
 }
 
 Error damaged_line(const std::string& path, u64 number) {
-  return {ErrorKind::usage,
-          fmt::format("{}, line {}: damaged, as its checksum shows. Remove this line, and its matrix product "
-                      "is timed again; numbers may then differ in their last bits",
-                      path, number)};
+  return {
+      ErrorKind::usage,
+      fmt::format("{}, line {}: damaged, because its checksum is wrong. Remove this line: its matrix product "
+                  "is then timed again, and numbers may differ in their last bits",
+                  path, number)};
 }
 
-// A torn last line is what a power cut leaves of a run that was adding it.
+// Ignores a torn last line: a power cut leaves one if it stops a run that appends.
 Result<Parsed> parse(std::string_view text, const std::string& path) {
   Parsed out;
   if (text.size() < first_line.size() && first_line.starts_with(text)) return out;
@@ -104,7 +106,7 @@ Result<Parsed> read_and_parse(const Fd& fd, const std::string& path) {
   return parse(text, path);
 }
 
-// One wait for the lock, over all files that have the name meanwhile.
+// LockWait waits for the lock with one timeout, even if the file is replaced while it waits.
 class LockWait {
  public:
   LockWait(const std::string& path, const ProductFileWait& wait) : path_(path), wait_(wait) {}
@@ -135,7 +137,7 @@ class LockWait {
   bool said_ = false;
 };
 
-// Makes a new file's name durable where the file lies, which may be behind a link.
+// Makes a new file's name durable, in the directory that holds the file: `path` may be a link.
 Result<void> sync_name(const std::string& path) {
   std::error_code unused;
   const std::filesystem::path file = std::filesystem::canonical(path, unused);
@@ -174,7 +176,7 @@ Result<ProductFile> ProductFile::open(const std::string& path, const ProductFile
   return Error{ErrorKind::io, fmt::format("cannot lock {}: other programs keep replacing it", path)};
 }
 
-// The name still means the file that is locked.
+// RETURNS: true if the name still refers to the locked file.
 bool ProductFile::still_named() const {
   struct stat locked {
   }, named{};

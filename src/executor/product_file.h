@@ -1,5 +1,5 @@
-// The file in which a clock's choices of GPU matrix products stay from run to run: text, a line for each,
-// each with a checksum. It is only appended to (docs/file-formats.md).
+// ProductFile keeps the timed choices of algorithms of GPU matrix products from run to run: a text file with
+// one line per product, each with a checksum. Lines are only appended (docs/file-formats.md).
 #pragma once
 
 #include <functional>
@@ -12,29 +12,33 @@
 
 namespace tidepool {
 
-// Needs no lock. RETURNS: none where there is no such file.
-// Errors: ErrorKind::usage where it is no file of choices, or a line is damaged; ErrorKind::usage or io where
-// it cannot be read. All say what to do.
+// Reads a file of choices, without the lock.
+// RETURNS: no choices if the file does not exist.
+// Errors: ErrorKind::usage if the file has another format or a damaged line; ErrorKind::usage or io if it
+// cannot be read. All say what to do.
 Result<AlgorithmsByProduct> read_product_file(const std::string& path);
 
 struct ProductFileWait {
-  Nanos patience{60'000'000'000};                    // how long another process may hold the file
-  Nanos silence{1'000'000'000};                      // how long, before `say` is called, once
-  std::function<void(const std::string&)> say = {};  // empty: nothing is said
+  Nanos patience{60'000'000'000};                    // timeout of the lock
+  Nanos silence{1'000'000'000};                      // wait after which `say` is called, once
+  std::function<void(const std::string&)> say = {};  // empty: no message
 };
 
-// The file, locked while products are timed: of two runs that begin at once the second takes what the first
-// has timed.
+// The file is locked while products are timed: if two runs begin at once, the second waits and takes the
+// choices of the first.
 class ProductFile {
  public:
-  // Makes the file where there is none, and its folders. Blocks while another process holds it.
-  // Errors: as read_product_file(); ErrorKind::io where it cannot be written or locked.
+  // Opens and locks the file. Creates the file and its folders if they do not exist. Blocks while another
+  // process holds the lock.
+  // Errors: as read_product_file(); ErrorKind::io if the file cannot be written or locked.
   static Result<ProductFile> open(const std::string& path, const ProductFileWait& = {});
 
   const std::string& path() const { return path_; }
   const AlgorithmsByProduct& known() const { return known_; }
-  // RETURNS: all are in the file of this name, durable; the new algorithm of a product that was there holds.
-  // Error: none is; what had been written is cut off again. Where that fails too, later runs may find some.
+  // Appends all choices; they are durable on return. If the file has a product already, its new algorithm
+  // counts.
+  // Errors: nothing was added, because written lines were cut off again. If cutting fails too, later runs
+  // may find some of the lines.
   Result<void> append(const AlgorithmsByProduct&);
 
  private:
@@ -47,8 +51,8 @@ class ProductFile {
   std::string path_;
   Fd fd_;
   AlgorithmsByProduct known_;
-  u64 end_ = 0;                 // of the last whole line
-  bool lacks_newline_ = false;  // the last whole line does
+  u64 end_ = 0;                 // end of the last whole line
+  bool lacks_newline_ = false;  // true if the last whole line has no newline
 };
 
 }  // namespace tidepool

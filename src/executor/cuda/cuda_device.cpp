@@ -125,7 +125,7 @@ Result<void> CudaDevice::take_memory() {
         ErrorKind::does_not_fit,
         fmt::format(
             "{} ({}) has {:.2f} GiB free of {:.2f} GiB, and this run needs {:.2f} GiB, and {}.{} Lower "
-            "memory.device, or end what else uses it",
+            "memory.device, or end other programs on it",
             name(), properties_.name, gib_of(free), gib_of(total), gib_of(bytes),
             headroom_text(headroom, options_.pinned), held_by_)};
   }

@@ -22,7 +22,7 @@ struct CudaGpuOptions {
   ProductChoices* choices = nullptr;           // outlives the GPU; null: products are not timed
 };
 
-// Each call makes the GPU current, because another one of a run may be.
+// Each call makes the GPU current, because another GPU of the run may be current.
 class CudaGpu final : public MeasuredDevice {
  public:
   // Errors: as CudaDevice::open() and create_cuda_kernels().

@@ -20,17 +20,17 @@ std::string version_text(int v) {
 const char* meaning_of(int result) {
   switch (result) {
     case 1:  // ncclUnhandledCudaError
-      return "CUDA failed under it: look at nvidia-smi and dmesg. Its buffers take some hundred MiB of each "
-             "GPU beside "
+      return "CUDA failed inside NCCL: look at nvidia-smi and dmesg. NCCL's buffers take some hundred MiB of "
+             "each GPU beside "
              "memory.device";
     case 2:  // ncclSystemError
-      return "the system refused it something, often shared memory: in a container, raise it (docker "
-             "--ipc=host or "
+      return "the system refused NCCL a resource, often shared memory: in a container, raise its limit "
+             "(docker --ipc=host or "
              "--shm-size=1g)";
     case 6:  // ncclRemoteError
-      return "another GPU's part of it failed";
+      return "the exchange failed on another GPU";
     default:
-      return "NCCL_DEBUG=WARN makes it say more";
+      return "set NCCL_DEBUG=WARN to see NCCL's own messages";
   }
 }
 
@@ -82,7 +82,7 @@ std::string NcclLibrary::version() const {
 Error NcclLibrary::error(int result, ncclComm* comm) const {
   const char* const more = calls_.last_error != nullptr ? calls_.last_error(comm) : "";
   return {ErrorKind::io,
-          fmt::format("NCCL says {}{}{}; {}. A run that had begun goes on from its last checkpoint",
+          fmt::format("NCCL says {}{}{}; {}. Resume a run that had begun from its last checkpoint",
                       calls_.error_string(result), more != nullptr && *more != 0 ? ": " : "",
                       more != nullptr ? more : "", meaning_of(result))};
 }

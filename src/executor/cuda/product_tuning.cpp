@@ -10,15 +10,15 @@
 namespace tidepool {
 namespace {
 
-// The upper half of an fp32 number, a bf16 or an fp16 number: of either sign, 0.03 to 1 as the first two and
-// 1.2 to 1.9 as the last.
+// RETURNS: 16 random bits that are an ordinary number in every precision, of either sign: 0.03 to 1 as the
+// upper half of an fp32 number or as bf16, 1.2 to 1.9 as fp16.
 u16 noise(u64 i) {
   constexpr u16 least = 0x3d00, span = 0x0280, sign = 0x8000;
   const u64 bits = mix_bits(i);
   return static_cast<u16>((least + bits % span) | ((bits >> 32) & sign));
 }
 
-// The staging memory's noise, again and again: what lies there is copied behind itself.
+// Copies one piece of noise from the staging memory, then doubles the filled part until the frames are full.
 Result<void> fill_frames(const ProductTuningParts& parts) {
   const std::span<std::byte> frames = parts.device.frames();
   const cudaStream_t stream = parts.device.compute();
@@ -40,7 +40,7 @@ Result<void> fill_frames(const ProductTuningParts& parts) {
   return {};
 }
 
-// Numbers beside the frames are only handed on: nothing writes a loss in a tuning.
+// `unwritten` is a placeholder: tuning kernels run only products, so nothing writes a loss.
 void tune_op(const ProductTuningParts& parts, const Issue& issue) {
   const BlockOpParts block{.plan = parts.plan, .graph = parts.graph, .memory = parts.memory};
   double unwritten = 0;

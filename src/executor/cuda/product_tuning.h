@@ -1,5 +1,6 @@
-// Every matrix product of a plan once before its run's first step: while nothing lies in a device's memory,
-// algorithms can be timed where the products will really be, and what the library loads for them is loaded.
+// tune_products() runs every matrix product of a plan once before the first step, while device memory holds
+// nothing yet. So algorithms are timed at the products' real addresses, and the library loads its kernels
+// now.
 #pragma once
 
 #include <span>
@@ -16,14 +17,15 @@ struct ProductTuningParts {
   const Plan& plan;
   const ModelGraph& graph;
   const TierMemory& memory;
-  CudaDevice& device;            // the current one
-  u32 number = 0;                // of the device, in the plan
+  CudaDevice& device;            // REQUIRES: the current device
+  u32 number = 0;                // the device's number in the plan
   Kernels& kernels;              // CudaKernelsMade::tuning
-  std::span<std::byte> staging;  // pinned host memory, for nobody else meanwhile
+  std::span<std::byte> staging;  // pinned host memory for exclusive use during the call
 };
 
-// Fills the device's frames with noise, as products of zeros take less power than those of a run, and goes
-// through the plan's ops. Waits for the device. Errors: the library refuses a product, the device fails.
+// Fills the device's frames with noise, because products of zeros take less power than the products of a run.
+// Then runs the products of the plan's ops. Waits for the device.
+// Errors: the library refuses a product, the device fails.
 Result<void> tune_products(const ProductTuningParts&);
 
 }  // namespace tidepool

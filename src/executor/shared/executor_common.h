@@ -46,8 +46,8 @@ class MovedBytes {
 struct ExecutorRequest {
   StepSource& source;               // outlives the executor
   std::span<std::byte> host_arena;  // frames of the host, and more
-  std::span<std::byte> staging;     // a multiple of 8 KiB, page-aligned: transfers at rest go through it; for
-                                    // GPUs in the arena
+  std::span<std::byte> staging;     // for transfers at rest: a multiple of 8 KiB, page-aligned; with GPUs a
+                                    // part of the arena
   OpenDisk open_disk;               // empty: the plan uses no disk
   u32 disk_depth = 32;              // requests in flight per disk lane
   u64 seed = 0;                     // seed of dropout
