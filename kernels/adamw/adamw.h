@@ -33,9 +33,9 @@ struct AdamWSettings {
 // `t` counts updates from 1. Clips as clip_grad_norm_: max_grad_norm / (grad_norm + 1e-6), at most 1.
 AdamWScalars adamw_scalars(const AdamWSettings&, u64 t, double grad_norm, double max_grad_norm);
 
-// The same in two parts, because a device knows the norm before the host does. Powers are computed on the
-// host; the part that needs the norm is plain IEEE arithmetic wherever the norm is, so host and device make
-// the same bits.
+// adamw_scalars() in two parts, because a device knows the norm before the host does. Powers are computed on
+// the host; the part that needs the norm is plain IEEE arithmetic wherever the norm is, so host and device
+// make the same bits.
 struct AdamWStep {
   AdamWScalars unclipped;                         // scalars that do not depend on the norm or the loss scale
   double grad_to_momentum = 0, grad_to_root = 0;  // for a clip factor of 1

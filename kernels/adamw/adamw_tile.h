@@ -38,7 +38,8 @@ struct AdamWTile {
 //   param = fms(decay, param, m / fma(sqrt(v), root_factor, root_offset))     (decay 1 for no decay)
 //
 // `hashes` (or null) absorb the new values of every kind that the precision has.
-// RETURNS: true if they did: only if all kinds fill whole XXH3 blocks, on targets that support it.
+// RETURNS: true if they absorbed the values: only if all kinds fill whole XXH3 blocks, and the target
+// supports it.
 bool adamw_tile(const AdamWTile&, Precision, const AdamWScalars&, AdamWTileHashes* hashes);
 
 }  // namespace tidepool

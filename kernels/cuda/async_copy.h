@@ -22,7 +22,7 @@ __device__ __forceinline__ void async_copy_16(void* shared, const void* global, 
 #endif
 }
 
-// The same for 4 bytes, aligned to 4.
+// As async_copy_16, for 4 bytes, aligned to 4.
 __device__ __forceinline__ void async_copy_4(void* shared, const void* global, bool take = true) {
 #if defined(CUDA_EMULATED)
   ::emulated_cuda::async_copy(shared, global, take ? 4 : 0, take ? 0 : 4);

@@ -13,9 +13,9 @@ struct Meaning {
   const char* words;
 };
 
-constexpr Meaning out_of_memory{
-    ErrorKind::does_not_fit,
-    "lower the budget that it belongs to, or end what else holds that memory (nvidia-smi lists it)"};
+constexpr Meaning out_of_memory{ErrorKind::does_not_fit,
+                                "lower the budget that it belongs to, or end other programs that hold that "
+                                "memory (nvidia-smi lists them)"};
 constexpr Meaning no_gpu{ErrorKind::usage, "no GPU was found"};
 constexpr Meaning old_driver{
     ErrorKind::usage,
@@ -36,14 +36,14 @@ constexpr Meaning gpu_or_us{
     "a kernel went wrong, by a defect of ours or of the GPU. The last checkpoint is good: resume from it, "
     "and report this if it happens again"};
 constexpr Meaning our_bug{ErrorKind::io,
-                          "a kernel of ours did what it must not: report this, with the command that was "
+                          "a kernel of ours has a bug: report this, with the command that was "
                           "run. The last checkpoint is good"};
 constexpr Meaning took_too_long{
     ErrorKind::io,
-    "the driver ended a kernel that held up a display: train on a GPU that drives none, or end what shows "
-    "there (systemctl isolate multi-user), then resume from the last checkpoint"};
-constexpr Meaning other{
-    ErrorKind::io, "look at nvidia-smi and dmesg; a run that had begun goes on from its last checkpoint"};
+    "the driver ended a kernel that held up a display: train on a GPU without a display, or end the desktop "
+    "(systemctl isolate multi-user), then resume from the last checkpoint"};
+constexpr Meaning other{ErrorKind::io,
+                        "look at nvidia-smi and dmesg; resume a run that had begun from its last checkpoint"};
 
 Meaning meaning_of(cudaError_t error) {
   switch (static_cast<int>(error)) {

@@ -70,8 +70,8 @@ Error Library::error(int status, const std::string& doing) const {
   return {memory ? ErrorKind::does_not_fit : ErrorKind::io,
           fmt::format("{}: cuDNN {} says {}{}{}; {}", doing, version(), calls_.error_string(status),
                       more.empty() ? "" : ": ", more,
-                      memory ? "lower memory.device, or end what else uses the GPU"
-                             : "TIDEPOOL_CUDNN=off does without it. A run that had begun goes on from its "
+                      memory ? "lower memory.device, or end other programs on the GPU"
+                             : "TIDEPOOL_CUDNN=off does without it. Resume a run that had begun from its "
                                "last checkpoint")};
 }
 

@@ -16,7 +16,7 @@ struct Lookup {
   u32 columns, tokens_per_sequence;
   const i32* tokens;
   const P* wte;
-  float scale;   // of wte
+  float scale;   // factor on wte
   const P* wpe;  // or null
   A* out;
 };

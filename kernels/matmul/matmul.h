@@ -26,8 +26,8 @@ struct Matmul {
   Param bias;  // [N], or none
   float scale = 1;
   bool accumulate = false;  // y += scale x w; Epilogue::none and no bias only
-  ConstValues addend;       // [M, N], or none; not with Epilogue::residual. It may be y or, of GELU, pre; of
-                            // gelu_backward, value
+  ConstValues addend;       // [M, N], or none; not with Epilogue::residual. May be y, or pre with gelu, or
+                            // value with gelu_backward
   Epilogue epilogue = Epilogue::none;
   Values y;              // [M, N]
   u32 y_stride = 0;      // Epilogue::none only

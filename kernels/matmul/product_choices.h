@@ -1,5 +1,5 @@
-// Algorithms of GPU matrix products that a clock has chosen. A file keeps them between runs
-// (executor/product_file.h), so that bits stay what they were. Needs no CUDA.
+// ProductChoices holds the algorithms of GPU matrix products that were chosen by timing. A file keeps them
+// between runs (executor/product_file.h), so that a resumed run computes the same bits. Needs no CUDA.
 #pragma once
 
 #include <functional>
@@ -10,17 +10,17 @@
 
 namespace tidepool {
 
-// By card, version of the library, and all of a product that an algorithm may depend on: the algorithm, in
-// the library's own form for storage, as hexadecimal digits.
+// Key: the card, the library's version, and every property of a product on which an algorithm may depend.
+// Value: the algorithm in the library's storage format, as hexadecimal digits.
 using AlgorithmsByProduct = std::map<std::string, std::string>;
 
 struct ProductChoices {
-  AlgorithmsByProduct known;  // from earlier runs, and what is timed here
-  AlgorithmsByProduct timed;  // here
-  AlgorithmsByProduct used;   // here: all that tuning went through, recalled, timed or advised
-  bool may_time = true;       // false: a product that is not known takes the library's first advice
-  // Called once, before the first product that is not known is timed: adds to `known` what other runs have
-  // timed meanwhile, and clears `may_time` where nothing could be kept. Empty: nothing to do.
+  AlgorithmsByProduct known;  // from earlier runs and from this run
+  AlgorithmsByProduct timed;  // timed by this run
+  AlgorithmsByProduct used;   // of every product that this run tuned: recalled, timed or advised
+  bool may_time = true;       // false: an unknown product takes the library's first advice
+  // Called once, before the first unknown product is timed: adds to `known` the choices that other runs have
+  // made in the meantime, and clears `may_time` if new choices could not be stored. Empty: no-op.
   std::function<Result<void>()> before_timing = {};
 };
 

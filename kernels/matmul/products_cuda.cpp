@@ -16,14 +16,14 @@ namespace {
 
 constexpr u32 alignment_max = 16;
 
-// ---- choosing by a clock
+// ---- choosing by timing
 
 constexpr int advised_max = 8;  // algorithms of the library that are timed
 constexpr u32 timed_rounds = 3;
-constexpr double timed_seconds = 2e-3, timed_calls_max = 50;  // of one algorithm in one round
+constexpr double timed_seconds = 2e-3, timed_calls_max = 50;  // per algorithm and round
 constexpr double long_seconds = 10e-3;  // a product that takes longer is timed once more, not in all rounds
-constexpr double hopeless = 1.5;        // times the fastest: not timed a second time
-// An algorithm that is faster by less than this may be so by chance: then the library's first advice stays.
+constexpr double hopeless = 1.5;        // an algorithm this much slower than the fastest is not timed again
+// Above this fraction of the first advice's time, a gain may be chance: then the first advice is taken.
 constexpr double worth_it = 0.98;
 constexpr const char* timing = "timing a matrix product";
 
@@ -45,7 +45,7 @@ class OwnedEvent {
   cudaEvent_t event_ = nullptr;
 };
 
-// An algorithm is plain data that the library promises to take back in the same version
+// An algorithm is plain data. The library promises that the same version accepts the data again
 // (cublasLtMatmulAlgo_t in its manual).
 std::string text_of(const cublasLtMatmulAlgo_t& algorithm) {
   std::string text;
@@ -67,7 +67,7 @@ std::optional<cublasLtMatmulAlgo_t> algorithm_of(std::string_view text) {
   return algorithm;
 }
 
-// The first status that is not success stays.
+// Returns the first status that is not success from the calling function.
 #define TRY_LIBRARY(call)                                                                     \
   do {                                                                                        \
     if (const cublasStatus_t status = (call); status != CUBLAS_STATUS_SUCCESS) return status; \
@@ -81,12 +81,12 @@ Error library_error(cublasStatus_t status, const Product& p) {
                   name(p.a.precision), name(p.d.precision), p.transpose_a ? ", a transposed" : "",
                   p.transpose_b ? ", b transposed" : "", p.c ? ", added" : "", p.bias ? ", bias" : "",
                   cublasLtGetStatusName(status),
-                  memory ? "lower memory.device, or end what else uses the GPU"
-                         : "check that driver, toolkit and the cuBLAS library belong together; a run that "
-                           "had begun goes on from its last checkpoint")};
+                  memory ? "lower memory.device, or end other programs on the GPU"
+                         : "check that driver, toolkit and the cuBLAS library belong together; resume a run "
+                           "that had begun from its last checkpoint")};
 }
 
-// The library refuses this algorithm; any other status is trouble of the device or its memory.
+// RETURNS: true if the library refuses this algorithm. Any other failure is one of the device or its memory.
 bool is_refusal(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
          status == CUBLAS_STATUS_ARCH_MISMATCH;
@@ -145,7 +145,7 @@ Result<std::unique_ptr<Products>> Products::create(std::byte* workspace, Bytes b
   return products;
 }
 
-// All that a choice hangs on and no product says: numbers depend on the workspace too.
+// Names what a choice depends on beside the product: the card, the library and the size of the workspace.
 Result<void> Products::name_library() {
   int device = 0;
   cudaDeviceProp card = {};
@@ -212,7 +212,7 @@ cublasStatus_t Products::advise(const Plan& plan, const Key& key, int count, Alg
   TRY_LIBRARY(set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.align_b));
   TRY_LIBRARY(set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.align_d));
   TRY_LIBRARY(set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.align_d));
-  // Parts of a split sum meet in fp32 in the workspace, in a fixed order.
+  // Parts of a split sum are added in fp32 in the workspace, in a fixed order.
   TRY_LIBRARY(set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                   static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)));
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<u64>(count));
@@ -272,7 +272,7 @@ Result<Products::Algorithms> Products::start_each(Plan& plan, const Product& p, 
     if (status == CUBLAS_STATUS_SUCCESS)
       taken.push_back(algorithm);
     else if (is_refusal(status))
-      cudaGetLastError();  // which a refusal may leave behind, for others to find
+      cudaGetLastError();  // clears the refusal's error, or later calls would report it
     else
       return library_error(status, p);
   }
@@ -280,7 +280,8 @@ Result<Products::Algorithms> Products::start_each(Plan& plan, const Product& p, 
   return taken;
 }
 
-// In turns, so that a clock that rises meanwhile favours nobody; of each the shortest.
+// Times the algorithms in turns, so that a rising clock of the GPU favours none. An algorithm's shortest time
+// counts.
 Result<void> Products::choose_by_clock(Plan& plan, const Product& p, const Key& key, cudaStream_t stream) {
   Algorithms advised;
   if (const cublasStatus_t status = advise(plan, key, advised_max, advised); status != CUBLAS_STATUS_SUCCESS)

@@ -1,6 +1,6 @@
-// Matrix products by cuBLASLt. For each shape one algorithm is chosen, once, and kept: whatever runs later,
-// and wherever arrays lie, the bits are those of the first time. The choice is the library's first advice,
-// or, where the product is tuned before its first use, the fastest of its first few, by a clock.
+// Products computes matrix products with cuBLASLt. It chooses one algorithm per shape and keeps it, so the
+// bits depend neither on earlier work nor on addresses. The algorithm is the library's first advice, or, if
+// the product is tuned before its first use, the fastest of the first few, by timing.
 #pragma once
 
 #include <cublasLt.h>
@@ -18,8 +18,8 @@
 
 namespace tidepool::cuda {
 
-// As the library sees it, column-major: d = scale op(a) op(b) + c + bias. Row-major callers swap a and b, and
-// read every matrix as its transpose.
+// One product in the library's column-major layout: d = scale op(a) op(b) + c + bias. Row-major callers swap
+// a and b, and read every matrix as its transpose.
 struct Product {
   u32 m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
@@ -32,36 +32,41 @@ struct Product {
   float scale = 1;
 };
 
-// Products of one device: the one that is current when they are made and used.
+// REQUIRES: the device that was current at construction is current at every call.
 // THREADS: one caller at a time.
 class Products {
  public:
-  // `workspace`: device memory that nobody else touches, the library's for split sums. It outlives the
-  // products, as do `choices`: what was chosen by a clock before, here or in another process. Null: the
-  // library's first advice is taken.
+  // `workspace`: device memory for exclusive use, in which the library keeps split sums.
+  // `choices`: algorithms chosen by timing so far, in this process or another. Null: every product takes the
+  // library's first advice.
+  // REQUIRES: workspace and choices outlive the products.
   static Result<std::unique_ptr<Products>> create(std::byte* workspace, Bytes bytes,
                                                   ProductChoices* choices = nullptr);
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
   ~Products();
 
-  // REQUIRES: a and b have one precision; c and bias that of d, which is the same or fp32; bias is aligned to
-  // 16 bytes, as windows align tensors and the library's epilogues want it. bf16 from sm_80 on. Takes no
-  // memory once a shape is known. Error: the library refuses, with the product and its status; d is then not
-  // written. What CUDA itself has to say of the stream is not asked here.
+  // Starts the product on the stream. Allocates only at a shape's first call.
+  // REQUIRES: a and b have one precision. d has the same precision or fp32; c and bias have that of d.
+  // REQUIRES: bias is aligned to 16 bytes, because the library's epilogues need it; windows align tensors so.
+  // REQUIRES: bf16 only from sm_80 on.
+  // Errors: the library refuses; the error names the product and the status, and d is not written. CUDA's own
+  // errors of the stream are not checked here.
   Result<void> run(const Product&, cudaStream_t);
 
-  // Until it is called with false, run() tunes a shape at its first call and does nothing at later ones. A
-  // product that is not known is run by each of the library's first algorithms, several times, and the
-  // fastest is chosen, if `choices` allow it; any other runs once, which loads its kernel. Afterwards d holds
-  // numbers that mean nothing. REQUIRES: `choices` were given.
+  // tune(true) makes run() tune a shape at its first call, and makes later calls no-ops, until tune(false).
+  // An unknown product is timed with each of the library's first algorithms and gets the fastest, if
+  // ProductChoices::may_time. A known product runs once, which loads its kernel. Tuning leaves meaningless
+  // numbers in d.
+  // REQUIRES: `choices` is not null.
   void tune(bool);
 
  private:
-  // All that an algorithm may depend on. Alignments are capped at what every workspace has: more of it is
-  // chance, and would make bits depend on places. Whether c is added is not part of it: a gradient must have
-  // the same bits as a micro-batch's first and as one that is added to it, or the number of devices that
-  // share the micro-batches would change numbers.
+  // Key holds every property on which an algorithm may depend. Alignments are capped at alignment_max, which
+  // every workspace has: larger alignments are chance, and would make bits depend on addresses. The key does
+  // not tell if c is added: the gradient of a micro-batch must have the same bits whether it is stored or
+  // added to earlier gradients. Otherwise the number of devices that share the micro-batches would change
+  // numbers.
   struct Key {
     u32 m, n, k, lda, ldb, ldd;
     bool transpose_a, transpose_b, adds_bias;
@@ -88,30 +93,33 @@ class Products {
   Result<void> name_library();
   static Key key_of(const Product&);
   std::string name_of(const Key&) const;
-  // With no algorithm yet.
+  // Fills in the plan without its algorithm.
   static cublasStatus_t describe(Plan&, const Product&, const Key&);
   // RETURNS: at most `count` algorithms that the library advises, best first.
   cublasStatus_t advise(const Plan&, const Key&, int count, Algorithms&) const;
-  // RETURNS: true if a choice is known that the library still takes.
+  // Takes the algorithm of a known product.
+  // RETURNS: false if the product is unknown, or the library no longer accepts its algorithm.
   bool recall(Plan&, const Key&) const;
-  // Likewise, after other runs were asked what they have timed meanwhile.
+  // As recall(), after a call of ProductChoices::before_timing.
   Result<bool> recall_from_others(Plan&, const Key&);
-  // Runs it too.
+  // Runs the product too.
   Result<void> choose_by_clock(Plan&, const Product&, const Key&, cudaStream_t);
-  // Those of the algorithms that the library takes when they are started. Each start loads a kernel.
+  // Runs the product with each algorithm, which loads its kernel.
+  // RETURNS: the algorithms that the library did not refuse.
   Result<Algorithms> start_each(Plan&, const Product&, const Algorithms&, cudaStream_t) const;
   Result<double> seconds_of(const Plan&, const Product&, u32 calls, cudaStream_t) const;
-  // The plan of this product, made if need be, and then also run while tuning.
+  // RETURNS: the plan of this product. A new plan is made at the first call; if tuning, the product then
+  // runs.
   Result<const Plan*> plan_for(const Product&, cudaStream_t);
   cublasStatus_t start(const Plan&, const Product&, cudaStream_t) const;
-  // REQUIRES: tuning. In steps, threads of several devices share the choices.
+  // REQUIRES: tuning is on. During steps the choices are read-only, because devices' threads share them.
   ProductChoices& choices_to_write();
 
   cublasLtHandle_t handle_;
   std::byte* workspace_;
   Bytes workspace_bytes_;
   ProductChoices* choices_;
-  std::string library_;  // card and version, where there are choices
+  std::string library_;  // card, version and workspace, if choices_ is not null
   bool tunes_ = false;
   std::map<Key, Plan> plans_;
 };

@@ -1,6 +1,6 @@
-// Prepares q and k for attention: normalises each head where the model does so (Qwen3), then rotates it by
-// its position (Su et al., arXiv:2104.09864), in the layout of Hugging Face's weights: element i rotates with
-// element i + D / 2. v is copied unchanged.
+// Prepares q and k for attention: normalises each head if the model does so (Qwen3, Gemma), then rotates it
+// by its position (Su et al., arXiv:2104.09864), in the layout of Hugging Face's weights: element i rotates
+// with element i + D / 2. v is copied unchanged.
 #pragma once
 
 #include <array>

@@ -10,7 +10,7 @@ constexpr KernelCost rotary_cost(const RotaryShape& s, bool norms) {
   const u64 turned = u64{s.rows} * (s.heads + s.kv_heads) * s.turned();
   return {.vector_flops = (norms ? 8 : 3) * turned, .elements = 2 * turned};
 }
-// The same for gradients; with norms the input is read as well.
+// As rotary_cost(), for gradients; with norms the input is read as well.
 constexpr KernelCost rotary_backward_cost(const RotaryShape& s, bool norms) {
   const u64 turned = u64{s.rows} * (s.heads + s.kv_heads) * s.turned();
   return {.vector_flops = (norms ? 16 : 3) * turned, .elements = (norms ? 3 : 2) * turned};

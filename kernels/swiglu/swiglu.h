@@ -23,7 +23,7 @@ struct SwigluBackward {
   ConstValues gate_up;  // [R, 2 I]
   ConstValues dy;       // [R, I]
   Values dgate_up;      // [R, 2 I], may be gate_up
-  Values value;         // [R, I]: y again, which costs next to nothing here and saves keeping it; or null.
+  Values value;         // [R, I]: y, recomputed at almost no cost, so that forward need not keep it; or null.
                         // May be dy
 };
 void swiglu_backward_cpu(const SwigluBackward&, CorePool&);
