@@ -96,7 +96,7 @@ function(tidepool_room folder)
   endif()
 endfunction()
 
-# The rooms; each stands above the rooms that include it.
+# The rooms, in order: each comes before the rooms that include it.
 tidepool_room(src/base LINKS fmt::fmt Boost::headers Threads::Threads)
 tidepool_room(include/tidepool LINKS src/base)
 tidepool_room(src/base/json LINKS src/base Boost::json)

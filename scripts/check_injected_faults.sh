@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fails each write, fsync, rename, open, preallocation and truncation of a run of 20 steps, one call of one run at a
-# time, with ENOSPC and with EIO: the run must go on or say what failed, and resume to the same bits.
+# time, with ENOSPC and with EIO: the run must continue or report the failure, and resume to the same bits.
 # Usage: scripts/check_injected_faults.sh [PRESET]. Takes some minutes; `scripts/test.sh` runs a sample.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Model directories in and out, asked of transformers.
+"""Checks with transformers the model directories that Tidepool reads and writes.
 
 For each family, with tied and untied heads, in fp32 and bf16: a small random model with a tokenizer, a chat template
 and a generation config goes through `tidepool train` with max_steps=0 and, from there, through `tidepool export` in

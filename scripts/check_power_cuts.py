@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Cuts the power of a file system under a live run, again and again, and looks at what is left.
+"""Cuts the power of a file system under a live run, again and again, and checks the files that are left.
 
-A cut is ext4's shutdown ioctl without a flush of its journal: from that moment nothing reaches the device, and what
-was only in the page cache is gone. Then the run is killed, the file system is mounted anew, and
+A cut is ext4's shutdown ioctl without a flush of its journal: from that moment nothing reaches the device, and the
+page cache is lost. Then the run is killed and the file system is mounted again. The checks are:
   - every save that the run had acknowledged ("saved ...") is there and verifies,
-  - config.yaml, plan.txt and model files are whole, reports are whole or of before,
+  - config.yaml, plan.txt and model files are whole, reports are whole: the new text or the old text,
   - metrics.jsonl has every line up to the acknowledged save, and at most its last line is torn,
-  - `--resume auto` ends with the weights of the run that nobody disturbed.
+  - `--resume auto` ends with the weights of an undisturbed run.
 
 Needs root (loop devices) and mkfs.ext4. Usage: scripts/check_power_cuts.py [--cuts 50] [--seed 1] [--binary PATH]
 """
@@ -89,7 +89,7 @@ def weights_of(run_dir):
 
 
 def faults_of_files(run_dir, acknowledged, reference):
-    """What is wrong with the small files after a cut."""
+    """Returns the faults of the small files after a cut."""
     faults = []
     for name in ("config.yaml", "plan.txt"):
         path = run_dir / name

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Random regular expressions as the split pattern of a tokenizer, on random strings, beside Hugging Face's library:
-where neither refuses the pattern, the words must be the same. Needs the Python package tokenizers.
+"""Compares split patterns of tokenizers with Hugging Face's library: random regular expressions on random strings.
+If neither refuses a pattern, the words must be the same. Needs the Python package tokenizers.
 
   scripts/compare_patterns.py PROGRAM [--count 10000] [--seed 1]
 
@@ -84,7 +84,7 @@ class Patterns:
 
 
 def tokenizer_with(pattern):
-    """Each word that the pattern makes gets a mark in front, so that the ids tell where words begin."""
+    """Makes a tokenizer that puts a mark in front of each word, so that the ids show where words begin."""
     split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
     mark = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": False}
     return dict(json.loads(STYLE.read_text()), added_tokens=[], post_processor=None, normalizer=None,
@@ -92,7 +92,7 @@ def tokenizer_with(pattern):
 
 
 def compare(program, pattern, texts):
-    """What became of a pattern, and the first text that the two cut differently."""
+    """Returns the verdict on a pattern, and the first text that the two split differently."""
     file = json.dumps(tokenizer_with(pattern))
     try:
         library = Tokenizer.from_str(file)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/pytorch/gpt2_tiny.safetensors: what PyTorch computes for a tiny GPT-2.
+"""Writes tests/golden/pytorch/gpt2_tiny.safetensors: PyTorch's results for a tiny GPT-2.
 
 Needs torch, transformers and safetensors; run from the repository root. The file's contents are
 described in tests/golden/pytorch/README.md. Everything is fp32 on the CPU, one thread, no dropout.

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Renders conversations with transformers: tests/golden/chat/expected.json, from the templates beside it.
 
-Needs transformers and jinja2 (any recent ones). The templates are Tidepool's own, written in the manner of those
-that model directories carry.
+Needs transformers and jinja2 (any recent versions). The templates are Tidepool's own, written like the templates of
+model directories.
 """
 import json
 import pathlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what PyTorch's GradScaler does, for the tests of fp16:
+"""Writes golden files of PyTorch's GradScaler, for the tests of fp16:
 
   tests/golden/pytorch/gpt2_tiny_fp16.safetensors  a curve on the weights and batches of gpt2_tiny.safetensors
   tests/golden/pytorch/grad_scaler.inc             how the scale follows overflows, as a C++ table

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/lora: adapters for models of tests/golden/families, and what PEFT computes with them.
+"""Writes tests/golden/lora: adapters for models of tests/golden/families, and PEFT's results with them.
 
-Needs torch, transformers, peft and safetensors; run from the repository root, with the names of cases to write these alone. Each case is an adapter's directory as
-PEFT saves it (with a B that is not zero), and expected.safetensors:
+Needs torch, transformers, peft and safetensors; run from the repository root. Arguments are names of cases: then
+only these are written. A case is an adapter's directory as PEFT saves it (with a B that is not zero), and
+expected.safetensors:
 
   tokens, targets      [STEPS, 2, 20]
   logits, loss         of step 1
@@ -58,7 +59,7 @@ def forward(model, tokens, targets):
 
 
 def adapter_tensors(model, of):
-    """`of` every trained parameter, under the names of adapter_model.safetensors."""
+    """Returns `of` each trained parameter, by its name in adapter_model.safetensors."""
     values = {name: of(p) for name, p in model.named_parameters() if p.requires_grad}
     return {name.replace(".default.", "."): value.detach().clone().contiguous() for name, value in values.items()}
 

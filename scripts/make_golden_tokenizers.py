@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/tokenizers: small tokenizers in the styles of known families, and what Hugging Face's library
-makes of random strings with them. Needs the Python package tokenizers (0.23.3 made what is committed).
+"""Makes tests/golden/tokenizers: small tokenizers in the styles of known families, and ids of random strings by
+Hugging Face's library. Needs the Python package tokenizers (0.23.3 made the committed files).
 
   scripts/make_golden_tokenizers.py                        # writes the folder anew, with words of today's documents
-  scripts/make_golden_tokenizers.py --features             # features.json alone, with the styles and strings that are there
+  scripts/make_golden_tokenizers.py --features             # features.json alone, with the existing styles and strings
   scripts/make_golden_tokenizers.py --compare PROGRAM      # 100,000 other strings per style: no difference allowed
   scripts/make_golden_tokenizers.py --speed PROGRAM        # 100 MB on the cores this process may use, side by side
 
@@ -135,7 +135,7 @@ def strings(seed, count):
 
 
 def every_character():
-    """Each character among others that it may join, or change places, with."""
+    """Returns each character among characters with which it may combine or change places."""
     points = [p for p in range(0x110000) if not 0xD800 <= p < 0xE000]
     text = lambda c: f"{c} a{c}\u0325b{c}\u0301 \u0301{c}\u0323x{c}'s{c}\u3099"
     return ["".join(text(chr(p)) for p in points[i:i + 64]) for i in range(0, len(points), 64)]
@@ -250,7 +250,7 @@ def styles():
 
 
 def features():
-    """Changes to a style that bring in everything else that is supported: (name, style, changed keys)."""
+    """Returns changes to styles that cover all other supported features: (name, style, changed keys)."""
     def pre(*steps):
         return {"pre_tokenizer": {"type": "Sequence", "pretokenizers": list(steps)}}
 
@@ -303,7 +303,7 @@ def features():
 
 
 def changed(style, change):
-    """The style with some keys replaced; of the model and the added tokens, with parts replaced and added."""
+    """Returns the style with changed keys. Keys of the model and the added tokens are merged, others replaced."""
     out = dict(style)
     for key, value in change.items():
         if key == "model":
@@ -367,7 +367,7 @@ def write_features(made, few):
 
 
 def compare(program, count, names):
-    """The styles with these names, and every feature of theirs."""
+    """Compares PROGRAM with the library, on the styles with these names and all their features."""
     made = committed(names)
     cases = [(name, style) for name, style in made.items()]
     cases += [(name, changed(made[style], change)) for name, style, change in features() if style in made]
@@ -397,7 +397,7 @@ def compare(program, count, names):
 
 
 def decoded_front(style):
-    """What stands in front of a text once it is encoded and decoded: the post-processor's tokens, and a space behind them."""
+    """Returns the front that encoding and decoding add to a text: the post-processor's tokens, and a space."""
     tokenizer = oracle(style)
     return tokenizer.decode(tokenizer.encode("a").ids, skip_special_tokens=False).removesuffix("a")
 
@@ -423,7 +423,7 @@ def speed_texts(size):
 
 
 def speed(program, name, size, rounds):
-    """One style with a vocabulary of 32,000, this program and the library in turns."""
+    """Times PROGRAM and the library in turns, on one style with a vocabulary of 32,000."""
     global VOCABULARY, training_text
     texts = speed_texts(size)
     sample = random.Random(6).sample(texts, min(len(texts), 1500))
