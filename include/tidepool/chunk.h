@@ -93,7 +93,7 @@ inline constexpr u64 checksum_block_elements = 16 * kib;
 struct Chunk {
   Kind kind{};
   u32 window = none;  // kinds with parameters only
-  u32 cut = none;     // which cut of the window
+  u32 cut = none;     // number of the cut in the window
   // grad_accum: number of the use, then uses + use * devices + device. activations, batch: micro-batch within
   // the sweep. workspace, scalars: the device.
   u32 instance = 0;

@@ -26,7 +26,7 @@ enum class WindowKind : u8 {
 // Defaults of transformers for keys that a config.json leaves out; 0: the default is default_model()'s.
 struct LeftOut {
   u32 positions = 0, kv_heads = 0, head_size = 0, sliding_window = 0, attention_scale_size = 0;
-  double dropout = 0;  // of the embedding, attention and residual sums
+  double dropout = 0;  // for the embedding, attention and residual sums
   double norm_epsilon = 0;
   double rope_theta = 0;
 };
@@ -147,9 +147,9 @@ struct ModelConfig {
   Family family = Family::gpt2;
   u32 vocab_size = 256;
   u32 positions = 1024;  // the longest sequence
-  u32 width = 768;       // of the residual stream
+  u32 width = 768;       // width of the residual stream
   u32 layers = 12;
-  u32 heads = 12;           // of queries
+  u32 heads = 12;           // query heads
   u32 kv_heads_given = 0;   // 0: as many as heads
   u32 head_size_given = 0;  // 0: width / heads
   u32 inner_given = 0;      // 0: 4 width (GPT-2), 8/3 width rounded up to 256s (the others)
@@ -160,8 +160,8 @@ struct ModelConfig {
   double residual_dropout = 0.0;  // GPT-2 only
   // All fields below: not GPT-2, whose head is tied and whose linear layers all have biases.
   bool tied = true;             // the head's matrix is the embedding's
-  bool attention_bias = false;  // of q, k, v and o
-  bool mlp_bias = false;        // of gate, up and down
+  bool attention_bias = false;  // q, k, v and o have biases
+  bool mlp_bias = false;        // gate, up and down have biases
   Rope rope;
   double local_rope_theta = 10000;  // Gemma: of layers with a window, whose angles are not scaled
   u32 attention_scale_given = 0;    // Gemma: attention's scores are divided by its root; 0: head_size()

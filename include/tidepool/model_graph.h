@@ -79,7 +79,7 @@ struct BatchShape {
 struct ModelGraph {
   ModelConfig config;
   LoraConfig lora;
-  Precision precision = Precision::fp32;  // of parameters
+  Precision precision = Precision::fp32;  // precision of parameters
   // Precision of activations and their gradients: 16 bits if the device's matrix units want that.
   Precision activations = Precision::fp32;
   BatchShape batch;
