@@ -81,7 +81,7 @@ class Adapters {
 
  private:
   struct Place {
-    u32 module, column;  // of y
+    u32 module, column;  // column: first column in y
   };
   template <class Fn>
   void for_targets(JoinedModules, Fn) const;

@@ -97,7 +97,7 @@ struct HeadWorkspace {
   Values logits;        // [R, logits_stride(min(V, vocabulary_slice))]
   RowLoss* losses;      // [R]
   Values dnorm;         // [R, H]; backward only
-  NormScratch moments;  // of the final norm; backward only
+  NormScratch moments;  // moments of the final norm; backward only
   Bytes bytes;
 };
 

@@ -18,7 +18,7 @@ struct BlockContext {
   u32 block = 0;
   u64 seed = 0;
   u64 step = 0;
-  u32 micro_batch = 0;    // of the whole step
+  u32 micro_batch = 0;    // number within the whole step
   bool training = true;   // false: no dropout
   u32 slice_columns = 0;  // tokens of the vocabulary per slice of logits; 0: vocabulary_slice
 };

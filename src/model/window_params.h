@@ -6,7 +6,7 @@
 
 namespace tidepool {
 
-enum class NormTensor : u8 { weight, bias };  // of the final norm's window; RMS norms have no bias
+enum class NormTensor : u8 { weight, bias };  // tensors of the final norm's window; RMS norms have no bias
 
 // Parameters of a window in device memory.
 struct WindowParams {

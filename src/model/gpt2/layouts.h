@@ -33,7 +33,7 @@ struct BackwardWorkspace {
   Values norm;          // [R, H]: output of either norm
   Values narrow;        // [R, H]: gradients
   Values dropped;       // [R, H]: gradient after the backward of residual dropout; null without dropout
-  NormScratch moments;  // of either norm
+  NormScratch moments;  // for either norm
   AdapterScratch adapters;
   Values dpre;        // [R, I]; if the inside is recomputed, in place of pre
   std::byte* inside;  // LayerInside, if recomputed

@@ -100,7 +100,7 @@ void product(const Layer&, const Product&, ConstValues x, Values y);
 // Product that is added to the residual stream: y = residual + x w^T + b. If branches are normalised,
 // branch = x w^T + b and y = residual + norm(branch).
 struct AddBranch {
-  LayerTensor norm;  // of the branch
+  LayerTensor norm;  // norm of the branch
   ConstValues x, residual;
   Branch branch;
   Values y;

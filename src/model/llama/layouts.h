@@ -44,7 +44,7 @@ struct BackwardWorkspace {
   Values norm;  // [R, H]: output of the MLP's norm, gradient of attention's branch, output of the first norm
   Values narrow;        // [R, max(H, Q)]: gradients
   Values turned;        // [R, A]: qkv after norm and rotation, if q and k have norms; otherwise null
-  NormScratch moments;  // of either norm; its partials serve the norms of heads and branches too
+  NormScratch moments;  // for either norm; its partials serve the norms of heads and branches too
   AdapterScratch adapters;
   Values dgate_up;    // [R, 2I]; if the inside is recomputed, in place of gate_up
   std::byte* inside;  // LayerInside, if recomputed
