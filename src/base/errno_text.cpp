@@ -58,8 +58,8 @@ std::string errno_advice(int error_number, FileUse use) {
           "The device failed: look at `dmesg` and `smartctl -a`, or use another disk, then {}.",
           use == FileUse::swap || use == FileUse::run ? "resume" : "try again");
     case EFBIG:
-      return "The file is larger than this process may write: `ulimit -f unlimited` lifts that, or, where "
-             "the file system sets the limit, use another one.";
+      return "The file is larger than this process may write: raise the limit with `ulimit -f unlimited`, "
+             "or, if the file system sets the limit, use another file system.";
     case EROFS:
     case EACCES:
     case EPERM:

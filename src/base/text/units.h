@@ -14,7 +14,7 @@ std::string count_text(double);  // "1.31B", "12.3k", "42"
 std::string seconds_text(double);
 // "37 days"; above 400 days "1.2 years". `decimals` is for days.
 std::string days_text(double seconds, u32 decimals = 0);
-std::string percent_text(double);  // of a fraction: "41%", "0.4%"
+std::string percent_text(double);  // a fraction as "41%", "0.4%"
 std::string ratio_text(double);    // "1.02"; "-" if not finite
 // Names the resources that bind: "disk_read binds"; for two, "compute and h2d bind".
 std::string binds_text(std::string_view binds);

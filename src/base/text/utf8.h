@@ -22,7 +22,7 @@ class Utf8Checker {
   std::optional<u64> step(u8 byte);
 
   u64 offset_ = 0;
-  u64 character_ = 0;  // where the current character began
+  u64 character_ = 0;  // offset of the current character
   u32 pending_ = 0;    // bytes that the character still needs
   u8 least_ = 0x80;    // bounds of the next byte
   u8 most_ = 0xbf;
