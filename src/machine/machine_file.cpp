@@ -198,7 +198,8 @@ Result<void> Reader::check_switches() {
     }
   }
   if (!machine_.copies.switches.empty() && machine_.copies.switch_bytes_per_s == 0)
-    return key_fault(place, key, "copies.switch_rate is missing: what one switch carries each way");
+    return key_fault(place, key,
+                     "copies.switch_rate is missing: give the rate of one switch in each direction");
   return {};
 }
 

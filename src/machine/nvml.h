@@ -37,8 +37,8 @@ class Nvml {
   std::vector<GpuProcess> processes(const std::string& pci, Pids = pids_of_driver()) const;
   // Current readings; 0: unknown.
   double power_watts(const std::string& pci) const;
-  u32 clock_mhz(const std::string& pci) const;  // of the multiprocessors
-  u32 celsius(const std::string& pci) const;    // of the chip
+  u32 clock_mhz(const std::string& pci) const;  // clock of the multiprocessors
+  u32 celsius(const std::string& pci) const;    // temperature of the chip
 
  private:
   struct Functions;
