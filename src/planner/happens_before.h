@@ -68,7 +68,7 @@ class HappensBefore {
   struct Op {
     u32 lane = 0;
     bool ordered = false;
-    std::vector<u32> waiters;  // of disk ops
+    std::vector<u32> waiters;  // disk ops only: ops that waited for this op
   };
 
   // Chains of disk ops that wait for disk ops meet again and again: each op is looked at once.
@@ -111,7 +111,7 @@ class HappensBefore {
   std::vector<u32> clocks_;  // [op][lane]: number of the lane's ops that are done before the op
   u32 rest_ = 0;
 
-  mutable std::vector<u32> seen_, next_;  // of the current search: op -> its search number; ops to look at
+  mutable std::vector<u32> seen_, next_;  // the current search: op -> its search number; ops to look at
   mutable u32 search_ = 0;
 };
 

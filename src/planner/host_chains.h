@@ -15,7 +15,7 @@ struct HostUse {
   i32 position = 0;
   u8 segments = 0;  // segments that contain the use, if its position is in this turn
   u32 device_arc = none;
-  Phase phase = Phase::after;  // of the copy
+  Phase phase = Phase::after;  // phase of the copy
 };
 
 // HostChain holds one chunk's uses in order. A circular chain starts again in the next turn with the content

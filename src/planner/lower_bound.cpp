@@ -337,7 +337,7 @@ class Savings {
   std::array<u64, link_count> base_{};
   std::array<std::array<std::vector<Saving>, link_count>, 2> savings_;  // device, host
   std::array<std::vector<u64>, 2> capacity_;
-  std::array<Saving, link_count> home_{};  // of the window being added
+  std::array<Saving, link_count> home_{};  // savings of the window being added
 };
 
 }  // namespace

@@ -6,11 +6,11 @@
 
 namespace tidepool {
 
-// PlanSize counts what takes time in planning.
+// PlanSize counts the passes and chunk sets, on which the time of planning depends.
 struct PlanSize {
-  u64 passes = 0;      // of micro-batches through blocks
+  u64 passes = 0;      // passes of micro-batches through blocks
   u64 chunk_sets = 0;  // cuts of all windows
-  u64 ops() const;     // both on one scale
+  u64 ops() const;     // passes and chunk sets on one scale
 };
 PlanSize plan_size(const ModelGraph&, const PlanOptions&, u64 chunk_elements);
 

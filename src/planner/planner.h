@@ -49,7 +49,7 @@ std::optional<Plan> draft_variation(const ModelGraph&, const PlanOptions&);
 // SearchWork limits a search in ops, not in seconds: the same job gets the same answer on any machine.
 struct SearchWork {
   u64 ops_max = 0;  // the first attempt is made even if it takes more
-  u64 ops = 0;      // of all attempts
+  u64 ops = 0;      // ops of all attempts
   bool cut = false;
 
   // True if an attempt of that many ops may be made; then it is counted.

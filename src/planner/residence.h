@@ -49,13 +49,13 @@ struct Movement {
 struct DeviceTier {
   std::vector<Arc> arcs;
   std::vector<bool> home;  // by window: true if all its chunks rest on the device, each on its owner
-  Bytes home_bytes{};      // of the windows at home, with their gradients
+  Bytes home_bytes{};      // bytes of the windows at home, with their gradients
   std::vector<bool> keep;  // [block * micro_batches of a sweep + m]
   Bytes peak{};
   Bytes needs_least{};           // no choice has a lower peak
   Bytes resident{};              // bytes of a model that never leaves the device; automatic homes only
-  std::vector<u64> working_set;  // by position: what streaming needs, without the homes here
-  std::vector<u64> least_set;    // the same, without room to stream ahead
+  std::vector<u64> working_set;  // by position: bytes that streaming needs, without the homes here
+  std::vector<u64> least_set;    // working_set without room to stream ahead
 
   // Arrival brings a window's parameters up before a pass. With several devices each cut comes to its owner
   // (or rests there), and then all devices get the cuts of the others.
@@ -86,8 +86,8 @@ struct HostTier {
   std::vector<Movement> movements;
   Bytes peak{};
   Bytes needs_least{};           // no choice has a lower peak
-  std::vector<u64> working_set;  // by position: what streaming needs, without the homes here
-  std::vector<u64> least_set;    // the same, without room to stream ahead
+  std::vector<u64> working_set;  // by position: bytes that streaming needs, without the homes here
+  std::vector<u64> least_set;    // working_set without room to stream ahead
   Bytes disk_bytes{};
 };
 

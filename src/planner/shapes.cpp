@@ -6,7 +6,7 @@ namespace tidepool {
 namespace {
 
 constexpr u64 chunk_elements_usual = 16 * mib;  // 64 MiB of fp32
-constexpr u64 chunk_elements_max = 64 * mib;    // of models so large that smaller chunks would be too many
+constexpr u64 chunk_elements_max = 64 * mib;    // for models so large that smaller chunks would be too many
 constexpr u64 chunk_elements_min = cut_alignment_elements;
 constexpr u64 chunk_sets_usual = 4 * kib;  // per model; planning time grows faster than the number
 constexpr u64 chunk_sets_max = 64 * kib;   // smaller chunks are tried only if their number stays below this

@@ -12,7 +12,7 @@ namespace tidepool {
 struct Touch {
   u32 op = 0;
   Access access{};
-  Frame frame;  // of this chunk alone
+  Frame frame;  // frame of this chunk alone
 };
 
 // TierStay is a chunk's content in one tier without interruption. A body is a circle: an `end` of `ops` or
