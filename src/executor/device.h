@@ -17,7 +17,7 @@ struct DeviceFacts {
   std::string name;         // the maker's name for it
   bool gpu = true;          // false: the CPU's cores; kernels and the host access the same memory
   u32 count = 1;            // GPUs of this name that the program can see
-  Bytes memory{};           // of the GPU
+  Bytes memory{};           // memory of the GPU
   u32 processors = 0;       // multiprocessors, which share a product's outputs; 0: not known
   bool has_bf16 = true;     // has products of bf16; GPUs have them from sm_80 on
   std::string attention{};  // library of the attention, "cuDNN 9.19.0"; empty: our own kernels, by choice
@@ -31,8 +31,8 @@ class Device {
   virtual ~Device() = default;
 
   virtual const DeviceFacts& facts() const = 0;
-  virtual std::span<std::byte> memory() = 0;       // of the device, aligned to 256 bytes
-  virtual std::span<std::byte> host_memory() = 0;  // that copies may use: pinned for GPUs
+  virtual std::span<std::byte> memory() = 0;       // device memory, aligned to 256 bytes
+  virtual std::span<std::byte> host_memory() = 0;  // host memory for copies: pinned for GPUs
 
   virtual Kernels& kernels() = 0;
   // REQUIRES: equal sizes; the host's range lies in host_memory(), the other in memory().

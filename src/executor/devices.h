@@ -61,7 +61,7 @@ struct GpuFacts {
 // GpuRequest asks for a GPU to measure.
 struct GpuRequest {
   u32 gpu = 0;                                 // the driver's number
-  Bytes memory{};                              // of the device: a multiple of frame_alignment
+  Bytes memory{};                              // memory of the device: a multiple of frame_alignment
   std::span<std::byte> host_memory;            // whole pages, which are pinned; outlives the device
   std::optional<AttentionToCome> attention{};  // attention that a library may compute
 };

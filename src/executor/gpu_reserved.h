@@ -20,7 +20,7 @@ struct GpuReserved {
   Bytes kernels{};  // workspaces of matrix products and of attention
   Bytes numbers{};  // losses, norm partials, decay segments
   Bytes staging{};  // with several devices: parts of sums that other devices send
-  Bytes graphs{};   // of ops; taken by the driver, so outside the arena. None if all ops are long
+  Bytes graphs{};   // graphs of ops: the driver takes the memory, outside the arena. 0 if all ops are long
 
   Bytes in_arena() const { return kernels + numbers + staging; }  // whole pages each
   Bytes total() const { return in_arena() + graphs; }

@@ -63,11 +63,11 @@ class CudaGpu final : public MeasuredDevice {
   std::unique_ptr<CudaDevice> device_;
   std::unique_ptr<PinnedRange> pinned_;
   std::span<std::byte> host_;
-  ProductChoices own_choices_;  // of a GPU that is only measured
+  ProductChoices own_choices_;  // choices of a GPU that is only measured
   std::unique_ptr<Kernels> kernels_, tuning_;
   DeviceFacts facts_;
   std::array<u64, 2> last_copies_{};  // h2d, d2h: bytes of the last copy since the last wait; 0: none
-  Result<void> failure_;              // of the first copy that was refused since the last wait
+  Result<void> failure_;              // failure of the first copy that was refused since the last wait
 };
 
 }  // namespace tidepool
