@@ -12,8 +12,8 @@ namespace tidepool {
 
 struct BenchRow {
   std::string name;
-  std::vector<double> samples;  // of the rate: FLOP/s or bytes/s
-  double fraction = 0;          // of the reference that the table's header names
+  std::vector<double> samples;  // samples of the rate: FLOP/s or bytes/s
+  double fraction = 0;          // fraction of the reference that the table's header names
 
   double rate() const;  // median
 };

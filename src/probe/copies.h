@@ -11,7 +11,7 @@ enum class CopyWay : u8 { h2d, d2h, both };
 
 struct CopyWork {
   Bytes bytes;  // each way
-  Bytes piece;  // of one copy; the last one may be smaller
+  Bytes piece;  // bytes of one copy; the last copy may be smaller
 
   // Memory on either side: the first half goes up, the second half comes down, so copies never overlap.
   Bytes memory() const { return bytes * 2; }

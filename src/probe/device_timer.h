@@ -13,7 +13,7 @@ Clock steady_clock();
 struct DeviceTimer {
   Device& device;
   Clock now;
-  double slice_seconds = 0.02;  // of one sample, at least: waiting for a GPU takes some 20 us by itself
+  double slice_seconds = 0.02;  // least length of one sample: waiting for a GPU takes some 20 us by itself
 
   // Work per second of calls issued one after the other; `work` is the work of one call.
   Result<double> rate(double work, const std::function<void()>& call) const;

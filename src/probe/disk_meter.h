@@ -13,8 +13,8 @@ namespace tidepool {
 
 struct DiskMeterOptions {
   std::string dir = ".";       // must exist; the probe makes a directory in it and removes it at the end
-  double slice_seconds = 0.3;  // of one sample, approximately
-  double point_seconds = 0.1;  // of one sample of a point
+  double slice_seconds = 0.3;  // length of one sample, approximately
+  double point_seconds = 0.1;  // length of one sample of a point
   double fill_seconds = 4;     // limit for the first write of the file: slow disks get a smaller file
   DiskBackend backend = DiskBackend::automatic;
   std::function<bool()> stop;  // called about every half second

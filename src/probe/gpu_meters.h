@@ -25,7 +25,7 @@ struct GpuWork {
   // A layer of a 7B model.
   ModelConfig layer{.vocab_size = 256, .positions = 2048, .width = 4096, .layers = 1, .heads = 32};
   BatchShape batch{.sequences = 1, .tokens = 2048};
-  u64 elements = 64 * mib;  // of a finished gradient, and of a chunk set that Adam updates
+  u64 elements = 64 * mib;  // elements of a finished gradient, and of a chunk set that Adam updates
   CopyWork copies{.bytes = Bytes{128 * mib}, .piece = Bytes{64 * mib}};  // pieces as runs copy chunks
 
   Bytes memory() const;  // on the GPU: copies have the end of it

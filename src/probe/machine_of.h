@@ -17,8 +17,8 @@ struct MachineFacts {
   std::string cpu;
   u32 cores = 1;
   u32 numa_nodes = 1;
-  Bytes memory{};                                       // of the machine, or of the cgroup if that is less
-  Bytes disk_free{};                                    // where the disk was measured
+  Bytes memory{};                                       // memory of the machine, or of the cgroup if less
+  Bytes disk_free{};                                    // free space of the measured disk
   std::optional<DeviceFacts> gpu;                       // none: the device is the CPU's cores and memory
   std::vector<KernelCost> layer = cores_layer_costs();  // kernels of the layer that layer_key measures
   Precision layer_precision = Precision::bf16;

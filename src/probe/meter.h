@@ -23,7 +23,7 @@ class Meter {
 };
 
 struct MeterOptions {
-  double slice_seconds = 0.02;  // of one sample, at least
+  double slice_seconds = 0.02;  // least length of one sample
   Bytes memory{gib};            // limit for one meter
 };
 

@@ -25,7 +25,7 @@ namespace {
 
 constexpr u32 rounds_min = 3, rounds_max = 15;
 constexpr u32 point_passes_max = 5;
-constexpr double points_share = 0.25;  // of the time
+constexpr double points_share = 0.25;  // share of the probe's time
 constexpr Bytes meter_memory_min{64 * mib}, meter_memory_max{1 * gib};
 constexpr u64 copied_bytes_max = 64 * mib;  // on cores, each way
 constexpr u64 memory_share = 16;            // each meter gets one part in this many of the available memory
