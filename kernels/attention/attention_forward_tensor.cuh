@@ -36,7 +36,7 @@ __device__ __forceinline__ bool is_first_of_row() {
 template <class Mma, u32 size>
 struct QueryRows {
   float out[size / 8][4];  // not yet divided by the sum
-  float maximum[2];        // of unscaled scores
+  float maximum[2];        // maximum of unscaled scores
   float sum[2];            // over this lane's columns only
 
   __device__ __forceinline__ void clear() {
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout, Mma::units
       __syncthreads();  // k is loaded; no thread reads the last v any more
       load_tile<size, keys, threads>(v_tile, head.qkv(op.qkv, 2, key));
       async_copy_commit();
-      const u32 row = warp_query + Mma::row(), column = key + Mma::column();  // of s[0][0][0]
+      const u32 row = warp_query + Mma::row(), column = key + Mma::column();  // row and column of s[0][0][0]
       float s[row_tiles][keys / 8][4];
       if (sees) {
         UNROLL for (u32 m = 0; m < row_tiles; ++m) UNROLL for (u32 n = 0; n < keys / 8; ++n) {

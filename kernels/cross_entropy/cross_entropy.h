@@ -10,8 +10,8 @@ namespace tidepool {
 
 // State of a row in the first pass.
 struct RowLoss {
-  float maximum = 0;  // of the logits so far
-  float sum = 0;      // of exp(logit - maximum)
+  float maximum = 0;  // maximum of the logits so far
+  float sum = 0;      // sum of exp(logit - maximum)
   float target = 0;   // the target's logit, once its slice has been seen
   float lse = 0;      // log-sum-exp of the whole row; set by cross_entropy_loss
 };

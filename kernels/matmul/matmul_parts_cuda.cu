@@ -45,7 +45,7 @@ __global__ void column_sums_kernel(const T* x, u32 rows, u32 columns, float* par
   }
   for (u32 i = 0; i < 8; ++i) sums[threadIdx.y][vector_elements * threadIdx.x + i] = total[i];
   __syncthreads();
-  const u32 thread = threadIdx.y * warp_threads + threadIdx.x;  // of 256: one column each
+  const u32 thread = threadIdx.y * warp_threads + threadIdx.x;  // 0 ... 255: one column each
   const u32 own = blockIdx.x * column_sums_tile + thread;
   if (own >= columns) return;
   float sum = 0;

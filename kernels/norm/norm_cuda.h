@@ -34,7 +34,7 @@ __device__ __forceinline__ void store_norm_partials(const float (&own)[kinds][8]
   for (u32 kind = 0; kind < kinds; ++kind)
     for (u32 i = 0; i < 8; ++i) sums[threadIdx.y][kind][8 * threadIdx.x + i] = own[kind][i];
   __syncthreads();
-  const u32 thread = threadIdx.y * blockDim.x + threadIdx.x;  // of 256: one column each
+  const u32 thread = threadIdx.y * blockDim.x + threadIdx.x;  // 0 ... 255: one column each
   const u32 column = blockIdx.y * norm_tile_columns + thread;
   if (column >= columns) return;
   for (u32 kind = 0; kind < kinds; ++kind) {

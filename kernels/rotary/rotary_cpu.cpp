@@ -17,7 +17,7 @@ constexpr u32 size_max = 2 * rotary_pairs_max;
 
 struct Scratch {
   float cosine[rotary_pairs_max], sine[rotary_pairs_max];
-  float weights[2][size_max];  // of q's norm and k's norm
+  float weights[2][size_max];  // weights of q's norm and k's norm
   float head[size_max];
   float total[size_max];
 };
