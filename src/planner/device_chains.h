@@ -1,5 +1,5 @@
-// DeviceChains lists what the step program touches on a device: per content, the touches and the gaps between
-// them.
+// DeviceChains lists the content that the step program touches on a device, with its touches and the gaps
+// between them.
 #pragma once
 
 #include <optional>

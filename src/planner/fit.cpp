@@ -24,8 +24,8 @@ Bytes sum_of(const ModelGraph& graph, std::initializer_list<Kind> kinds) {
   return sum;
 }
 
-// Least bytes of a device: while one block runs, it holds the block's parameters (wherever they rest), the
-// sums of their gradients, and the workspace. An embedding's backward needs no parameters.
+// Least bytes of a device: while one block runs, it holds the block's parameters (in whichever tier they
+// rest), the sums of their gradients, and the workspace. An embedding's backward needs no parameters.
 Bytes device_least(const ModelGraph& graph, const PlanOptions& options) {
   Bytes workspace{}, most{};
   for (const Block& block : graph.blocks) {

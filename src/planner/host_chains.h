@@ -1,4 +1,4 @@
-// HostChains lists what the device and the updates need in the host: per content, the uses and the gaps
+// HostChains lists the content that the device and the updates need in the host, with its uses and the gaps
 // between them.
 #pragma once
 
