@@ -28,7 +28,7 @@ class StreamWork {
   // Submits kernels and copies of the op to the stream, or to the streams of all devices, and returns. The
   // lane's first device is current. CUDA keeps its own errors for the lane to ask.
   // THREADS: the engine's thread.
-  // Errors: what a library refused, in addition to CUDA's errors.
+  // Errors: a library's refusal, in addition to CUDA's errors.
   virtual Result<void> enqueue(const Issue&, u32 slot, cudaStream_t) = 0;
   // The op has ended after `took` on the device.
   // THREADS: the lane's thread.

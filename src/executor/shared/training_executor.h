@@ -31,7 +31,7 @@ class TrainingExecutor final : public Executor,
   // Errors: the disk does not open.
   static Result<std::unique_ptr<TrainingExecutor>> create(std::unique_ptr<ExecutorCommon> common,
                                                           std::unique_ptr<DeviceLanes> lanes);
-  ~TrainingExecutor() override;  // waits for what was submitted
+  ~TrainingExecutor() override;  // waits for submitted ops
   TrainingExecutor(const TrainingExecutor&) = delete;
   TrainingExecutor& operator=(const TrainingExecutor&) = delete;
 
