@@ -10,7 +10,8 @@
 
 namespace tidepool {
 
-// All scalars of one step, computed once, in double, rounded once to float. Per-step factors are folded in
+// All scalars of one step, computed in double from the step's numbers alone, and rounded once to float: every
+// update of a step computes the same ones. Per-step factors are folded in
 // here instead of being applied per element, because host AdamW spends about as long computing as reading.
 struct AdamWScalars {
   float beta1 = 0, beta2 = 0;

@@ -1,7 +1,7 @@
 // Vocabulary of device code, for nvcc and for the emulation alike (tests/emulated_cuda).
 //
 // Elements. A kernel is a template over the types of its arrays: `float`; `Bf16` for upper halves, which the
-//   project rounds half up (kernels/gradient.h); `Fp16` for IEEE halves, rounded to nearest even
+//   project rounds half up (kernels/gradient/gradient.h); `Fp16` for IEEE halves, rounded to nearest even
 //   (tidepool/fp16.h). widened(T) and narrowed<T>(float) convert; for_precision (kernels/cuda/dispatch.h)
 //   picks the types on the host.
 // Vectors. A thread takes eight neighbours at a time: load8 and store8. With `whole` (all bases aligned to 16

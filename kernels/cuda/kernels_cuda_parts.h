@@ -36,14 +36,15 @@ void dropout_cuda(const Dropout&, ConstValues x, Values y, u64 elements, cudaStr
 // Limit of arrays that are summed at once.
 inline constexpr u32 summed_parts_max = 16;
 
-// kernels/adamw.h, with the same bits. `segments` point to device memory, `scalars` are read when the kernel
-// runs. Hashes are empty, because chunks with homes on disk are updated on the host.
+// kernels/adamw/adamw.h, with the same bits. `segments` point to device memory, `scalars` are read when the
+// kernel runs. Hashes are empty, because chunks with homes on disk are updated on the host.
 void adamw_cuda(const AdamWChunk&, Precision, const AdamWScalars* scalars, cudaStream_t);
 // Computes a step's scalars on the device that has the norm. Without clipping `result` is null, because
 // nothing waits for the norm then.
 void adamw_scalars_cuda(const AdamWStep&, const StepResult* result, AdamWScalars* scalars, cudaStream_t);
 
-// kernels/gradient.h, with the same bits. Lists of pointers are in host memory, and point to device memory.
+// kernels/gradient/gradient.h, with the same bits. Lists of pointers are in host memory, and point to device
+// memory.
 void finish_gradient_cuda(std::span<const float* const> accumulators, std::byte* grad, Precision,
                           u64 elements, cudaStream_t);
 void sum_in_order_cuda(std::span<const float* const> parts, float* sum, u64 elements, cudaStream_t);

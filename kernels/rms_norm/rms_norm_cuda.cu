@@ -1,3 +1,5 @@
+// RMS norm's forward on the device. The backward is shared with layer norm: kernels/norm/norm_cuda.h. Norms
+// of q and k are part of the rotation: kernels/rotary/rotary_cuda.cu.
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"

@@ -19,6 +19,8 @@ namespace tidepool {
 namespace json = boost::json;
 namespace {
 
+// To raise if older programs would misread a manifest. A key that older manifests lack is optional in
+// parse(), or their checkpoints would no longer open.
 constexpr u64 version = 1;
 constexpr u64 manifest_bytes_max = 1 * mib;
 constexpr std::string_view format_line = R"("format": "tidepool checkpoint")";

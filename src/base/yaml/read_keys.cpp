@@ -23,7 +23,7 @@ Result<void> read_keys(std::string_view file, const YAML::Node& map, const ReadK
     if (!entry.first.IsScalar()) return fault_at(place, "a key must be a plain word");
     const std::string& key = entry.first.Scalar();
     if (!seen.insert(key).second)
-      return fault_at(place, fmt::format("'{}' stands here for the second time; keep one of them", key));
+      return fault_at(place, fmt::format("'{}' is here for the second time; keep one of them", key));
     TRY(read(place, key, entry.second));
   }
   return {};

@@ -1,5 +1,5 @@
 // Splits fp32 masters into the parts that bf16 and fp16 runs keep, on spans. For bf16 it is the same pair as
-// in kernels/gradient.h: the upper 16 bits rounded half up, and the signed remainder. The split is a
+// in kernels/gradient/gradient.h: the upper 16 bits rounded half up, and the signed remainder. The split is a
 // one-to-one map of 32-bit words (sums wrap), so a checkpoint restores the exact pair for every value,
 // including NaNs.
 #pragma once

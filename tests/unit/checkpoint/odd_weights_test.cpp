@@ -68,7 +68,7 @@ class OddWeights : public ::testing::Test {
   const std::string model_ = dir_ / "model";
 };
 
-TEST_F(OddWeights, Item9AGitLfsPointerIsNamedAsSuch) {
+TEST_F(OddWeights, AGitLfsPointerIsNamedAsSuch) {
   for (const char* file : {"model.safetensors", "config.json"}) {
     make(Precision::fp32);
     test::write_file(model_ + "/" + file, lfs_pointer);
@@ -85,7 +85,7 @@ TEST_F(OddWeights, Item9AGitLfsPointerIsNamedAsSuch) {
   EXPECT_TRUE(open_input(data, ErrorKind::bad_input));
 }
 
-TEST_F(OddWeights, Item9ALinkThatLeadsBackToItselfIsNamedAsSuch) {
+TEST_F(OddWeights, ALinkThatLeadsBackToItselfIsNamedAsSuch) {
   const auto expect_named = [](const Error& fault, const std::string& path) {
     EXPECT_EQ(fault.kind, ErrorKind::bad_input) << fault.message;
     EXPECT_THAT(fault.message, AllOf(HasSubstr(path), HasSubstr("leads back to itself")));
@@ -113,7 +113,7 @@ TEST_F(OddWeights, Item9ALinkThatLeadsBackToItselfIsNamedAsSuch) {
   EXPECT_FALSE(find_generate_place(place));
 }
 
-TEST_F(OddWeights, Item9ATensorThatIsNotFiniteIsNamedOnLoad) {
+TEST_F(OddWeights, ATensorThatIsNotFiniteIsNamedOnLoad) {
   constexpr const char* tensor = "model.layers.1.mlp.down_proj.weight";
   const auto bits_of = [](Precision dtype, float value) -> u64 {
     const u32 word = std::bit_cast<u32>(value);
@@ -135,7 +135,7 @@ TEST_F(OddWeights, Item9ATensorThatIsNotFiniteIsNamedOnLoad) {
     }
 }
 
-TEST_F(OddWeights, Item9LayersThatConfigJsonDoesNotCountAreOneLine) {
+TEST_F(OddWeights, LayersThatConfigJsonDoesNotCountAreOneLine) {
   ModelConfig model = test::small_model(Family::llama);
   model.layers = 1;
   test::write_file(model_ + "/config.json", hf_config_text(model, Precision::fp32));
@@ -153,7 +153,7 @@ TEST_F(OddWeights, Item9LayersThatConfigJsonDoesNotCountAreOneLine) {
   EXPECT_EQ(said.find("model.layers."), said.npos);
 }
 
-TEST_F(OddWeights, Item9OtherUnusedTensorsAreOneLine) {
+TEST_F(OddWeights, OtherUnusedTensorsAreOneLine) {
   const ModelConfig model = test::small_model(Family::llama);
   const std::vector<std::string> one = {"visual.a"}, many = {"a.1", "a.2", "model.layers.7.x", "a.3", "a.4"};
   EXPECT_THAT(describe_unused("d", {}, model), ElementsAre());

@@ -171,7 +171,7 @@ TEST(ConfigParse, WrongValuesNameTheKeyAndLine) {
   EXPECT_THAT(fault_of(with("train: {precision: bf61}")),
               HasSubstr("is not one of fp32, bf16, fp16; did you mean 'bf16'?"));
   EXPECT_THAT(fault_of(with("train: {lr_scheduler_type: cosin}")), HasSubstr("did you mean 'cosine'?"));
-  EXPECT_THAT(fault_of(with("data: {}")), HasSubstr("c.yaml:3: 'data' stands here for the second time"));
+  EXPECT_THAT(fault_of(with("data: {}")), HasSubstr("c.yaml:3: 'data' is here for the second time"));
   EXPECT_THAT(fault_of(smallest, {"device=-1GiB"}), HasSubstr("'-1GiB' is negative"));
   EXPECT_THAT(fault_of(smallest, {"device=20G"}), HasSubstr("unknown unit 'G'"));
   EXPECT_THAT(fault_of(smallest, {"device=lots"}), HasSubstr("is not a size"));
@@ -179,7 +179,7 @@ TEST(ConfigParse, WrongValuesNameTheKeyAndLine) {
 
 TEST(ConfigParse, RefusesADuplicateKeyInASection) {
   EXPECT_THAT(fault_of(with("train:\n  seed: 1\n  seed: 2\n")),
-              HasSubstr("c.yaml:5: 'seed' stands here for the second"));
+              HasSubstr("c.yaml:5: 'seed' is here for the second"));
 }
 
 TEST(ConfigParse, KeysMustFitEachOther) {

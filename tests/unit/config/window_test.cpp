@@ -33,7 +33,7 @@ std::string fault_of(std::string_view type, std::string_view more) {
   return model ? "no error" : model.error().message;
 }
 
-TEST(SlidingWindow, Item10IsReadAsTransformersReadsIt) {
+TEST(SlidingWindow, IsReadAsTransformersReadsIt) {
   EXPECT_EQ(window_of("mistral", ""), 4096u);
   EXPECT_EQ(window_of("mistral", R"(, "sliding_window": null)"), 0u);
   EXPECT_EQ(window_of("mistral", R"(, "sliding_window": 512)"), 512u);
@@ -59,7 +59,7 @@ TEST(SlidingWindow, Item10IsReadAsTransformersReadsIt) {
   }
 }
 
-TEST(SlidingWindow, Item10AMalformedWindowIsRefusedByName) {
+TEST(SlidingWindow, AMalformedWindowIsRefusedByName) {
   EXPECT_THAT(fault_of("mistral", R"(, "sliding_window": 0)"),
               HasSubstr("sliding_window: 0 must be an integer from 1 on, or null"));
   EXPECT_THAT(fault_of("mistral", R"(, "sliding_window": "512")"), HasSubstr("sliding_window: \"512\""));
@@ -71,7 +71,7 @@ TEST(SlidingWindow, Item10AMalformedWindowIsRefusedByName) {
   EXPECT_THAT(fault_of("llama", R"(, "use_sliding_window": true)"), HasSubstr("use_sliding_window: 'true'"));
 }
 
-TEST(SlidingWindow, Item10SequencesUpToItsLengthAreTakenAndLongerOnesRefused) {
+TEST(SlidingWindow, SequencesUpToItsLengthAreTakenAndLongerOnesRefused) {
   const auto fault = [](const std::string& model, u32 length) {
     const auto c = parse_config(fmt::format("model: {{{}}}\n", model), "c.yaml",
                                 {"data.train=d", "memory.device=1GiB", "memory.host=1GiB",
@@ -90,7 +90,7 @@ TEST(SlidingWindow, Item10SequencesUpToItsLengthAreTakenAndLongerOnesRefused) {
   EXPECT_EQ(fault("model_type: qwen2, sliding_window: 512", 1024), "no error");
 }
 
-TEST(SlidingWindow, Item10TheConfigReadsBackTheSame) {
+TEST(SlidingWindow, TheConfigReadsBackTheSame) {
   const test::ScratchDir dir;
   for (const Family family : {Family::mistral, Family::qwen2, Family::qwen3}) {
     ModelConfig model = default_model(family);
@@ -108,7 +108,7 @@ TEST(SlidingWindow, Item10TheConfigReadsBackTheSame) {
 }
 
 // Only the file says which layers have the window.
-TEST(SlidingWindow, Item10KeysOfTheFileAreWrittenBackAsTheyCame) {
+TEST(SlidingWindow, KeysOfTheFileAreWrittenBackAsTheyCame) {
   const std::string source =
       config_json("qwen2", R"(, "sliding_window": 512, "use_sliding_window": true, "max_window_layers": 3,
                   "layer_types": ["full_attention", "full_attention", "full_attention", "sliding_attention"])");

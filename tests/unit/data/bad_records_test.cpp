@@ -22,7 +22,7 @@ class BadRecordsTest : public test::DocumentsFixture {
 
 std::string text_line(const std::string& text) { return "{\"text\": \"" + text + "\"}\n"; }
 
-TEST_F(BadRecordsTest, Item6OneBadRecordEndsTheRunUnlessItIsSkipped) {
+TEST_F(BadRecordsTest, OneBadRecordEndsTheRunUnlessItIsSkipped) {
   const std::string good = text_line("first of them") + text_line("second of them") + text_line("third");
   const std::string bad = "{\"text\": 5}\n" + text_line("first of them") + "{\"text\": \"half\n" +
                           text_line("second of them") + "\n" + text_line("caf\xe9") + "[1]\n" +
@@ -44,7 +44,7 @@ TEST_F(BadRecordsTest, Item6OneBadRecordEndsTheRunUnlessItIsSkipped) {
 }
 
 // Every run that finds the cache repeats the message, and caches of the two settings are never mixed up.
-TEST_F(BadRecordsTest, Item6SkippedRecordsFollowFromFilesAndConfigAlone) {
+TEST_F(BadRecordsTest, SkippedRecordsFollowFromFilesAndConfigAlone) {
   const std::string path =
       write("d.jsonl", text_line("good enough") + "nonsense\n" + text_line("good again"));
   const auto first = opened(skipping(path)), again = opened(skipping(path));
@@ -60,7 +60,7 @@ TEST_F(BadRecordsTest, Item6SkippedRecordsFollowFromFilesAndConfigAlone) {
   EXPECT_EQ(caches(), 1u);
 }
 
-TEST_F(BadRecordsTest, Item6TheFirstGoodRecordDeterminesTheKindOfAll) {
+TEST_F(BadRecordsTest, TheFirstGoodRecordDeterminesTheKindOfAll) {
   const std::string path = write(
       "d.jsonl", "{\"body\": \"?\"}\n{\"prompt\": \"ab\", \"completion\": \"cd\"}\n" + text_line("no shape"));
   const auto data = opened(skipping(path));
@@ -69,7 +69,7 @@ TEST_F(BadRecordsTest, Item6TheFirstGoodRecordDeterminesTheKindOfAll) {
   EXPECT_THAT(data->notes(), ::testing::Contains(HasSubstr("d.jsonl:3: this is not a completion record")));
 }
 
-TEST_F(BadRecordsTest, Item6OnlyBadRecordsAreAnError) {
+TEST_F(BadRecordsTest, OnlyBadRecordsAreAnError) {
   const std::string path = write("d.jsonl", "nonsense\n{\"text\": 1}\n");
   EXPECT_THAT(fault(skipping(path)),
               AllOf(HasSubstr("left out all of its records"), HasSubstr("the first of 2 left out"),
@@ -78,7 +78,7 @@ TEST_F(BadRecordsTest, Item6OnlyBadRecordsAreAnError) {
 }
 
 // A record that a template refuses, or with an id that is no token, is a bad record too.
-TEST_F(BadRecordsTest, Item6RecordsRefusedByTemplateOrVocabularyAreSkipped) {
+TEST_F(BadRecordsTest, RecordsRefusedByTemplateOrVocabularyAreSkipped) {
   const std::string chats =
       write("c.jsonl",
             R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]})"
@@ -97,7 +97,7 @@ TEST_F(BadRecordsTest, Item6RecordsRefusedByTemplateOrVocabularyAreSkipped) {
   EXPECT_THAT(ids->notes(), ::testing::Contains(HasSubstr("the model's vocabulary has 256")));
 }
 
-TEST_F(BadRecordsTest, Item6JsonlInAnotherEncodingIsNamedAsSuch) {
+TEST_F(BadRecordsTest, JsonlInAnotherEncodingIsNamedAsSuch) {
   EXPECT_THAT(fault({.train = {write("l.jsonl", text_line("ascii") + text_line("caf\xe9"))}}),
               AllOf(HasSubstr("l.jsonl:2: is not UTF-8 at byte 13"), HasSubstr("iconv -f LATIN1 -t UTF-8"),
                     Not(HasSubstr("JSON"))));
@@ -115,7 +115,7 @@ TEST_F(BadRecordsTest, Item6JsonlInAnotherEncodingIsNamedAsSuch) {
   }
 }
 
-TEST_F(BadRecordsTest, Item6LargeIntegersAreDataAsTheyAreWritten) {
+TEST_F(BadRecordsTest, LargeIntegersAreDataAsTheyAreWritten) {
   constexpr std::string_view line =
       R"({"messages": [{"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f",)"
       R"( "arguments": {"u64": 18446744073709551615, "long": -123456789012345678901234567890, "small": 9007199254740993,)"

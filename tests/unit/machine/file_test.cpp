@@ -173,7 +173,7 @@ TEST(MachineFile, RefusesWrongValues) {
        "box.yaml:4: device.fp32: '82.6 GB/s' has the unknown unit 'GB/s'; write"},
       {"fp32:", "fp23:", "box.yaml:4: unknown key 'fp23' in section 'device'; did you mean 'fp32'?"},
       {"h2d:", "adam:", "unknown key 'adam' in section 'copies'; it belongs in section 'host'"},
-      {"h2d:", "d2h:", "'d2h' stands here for the second time"},
+      {"h2d:", "d2h:", "'d2h' is here for the second time"},
       {"  h2d: 24.7 GB/s\n", "", "box.yaml: 'h2d' is missing in section 'copies': host to device"},
       {"copies:", "copis:", "box.yaml:5: unknown key 'copis'; did you mean 'copies'?"},
       {"cores: 16", "cores: \"1\\e[31m6\"", "host.cores: holds a control character"},

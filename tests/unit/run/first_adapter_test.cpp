@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(All, PeftAdapter,
                                            Case{"gpt2_rslora", "gpt2_inner"}),
                          [](const auto& p) { return std::string(p.param.adapter); });
 
-TEST_P(PeftAdapter, Item10RunsStartFromItAndGiveItBack) {
+TEST_P(PeftAdapter, RunsStartFromItAndGiveItBack) {
   const std::string adapter = of_peft(GetParam().adapter);
   const auto config = config_of(adapter, GetParam().base);
   ASSERT_TRUE(config) << config.error().message;
@@ -98,7 +98,7 @@ TEST_P(PeftAdapter, Item10RunsStartFromItAndGiveItBack) {
   EXPECT_DOUBLE_EQ(written.scale, said.scale);
 }
 
-TEST_F(FirstAdapter, Item10KeysOfTheConfigAreComparedWithIt) {
+TEST_F(FirstAdapter, KeysOfTheConfigAreComparedWithIt) {
   const auto fault = [&](const std::string& more) {
     return fault_of(config_of(of_peft("qwen2_rslora"), "qwen2_untied", {more}));
   };
@@ -116,7 +116,7 @@ TEST_F(FirstAdapter, Item10KeysOfTheConfigAreComparedWithIt) {
               HasSubstr("holds no adapter_config.json"));
 }
 
-TEST_F(FirstAdapter, Item10ModulesAndShapesMustBeTheAdapters) {
+TEST_F(FirstAdapter, ModulesAndShapesMustBeTheAdapters) {
   const auto config = config_of(of_peft("qwen2_rslora"), "qwen2_untied");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_THAT(config->lora.target_modules, ElementsAre("gate_proj", "o_proj", "q_proj"));
@@ -135,7 +135,7 @@ TEST_F(FirstAdapter, Item10ModulesAndShapesMustBeTheAdapters) {
   EXPECT_THAT(fault_of_run(*wider).message, HasSubstr("name an adapter of this model"));
 }
 
-TEST_F(FirstAdapter, Item10TheModelThatItNamesIsCompared) {
+TEST_F(FirstAdapter, TheModelThatItNamesIsCompared) {
   const std::string adapter = copy_of("qwen2_rslora"), config_path = adapter + "/adapter_config.json";
   const std::string named = "tests/golden/families/qwen2_untied";
   replace_in(config_path, named, test::family_directory("qwen2_untied"));
@@ -150,7 +150,7 @@ TEST_F(FirstAdapter, Item10TheModelThatItNamesIsCompared) {
   EXPECT_TRUE(test::run(*config_of(adapter, "qwen2_untied", {"output.dir=" + (dir_ / "other")})));
 }
 
-TEST_F(FirstAdapter, Item10OfARunItIsVerifiedAndItsModelCompared) {
+TEST_F(FirstAdapter, OfARunItIsVerifiedAndItsModelCompared) {
   const std::string base = test::made_base(dir_, Family::llama);
   Config first = test::lora_config(test::small_config(dir_, "first"), base);
   first.model = test::small_model(Family::llama);
@@ -172,7 +172,7 @@ TEST_F(FirstAdapter, Item10OfARunItIsVerifiedAndItsModelCompared) {
 }
 
 // By then the run's own checkpoints have the weights.
-TEST_F(FirstAdapter, Item10AResumedRunNeedsItNoMore) {
+TEST_F(FirstAdapter, AResumedRunNeedsItNoMore) {
   const std::string adapter = copy_of("llama_all");
   Config config = config_of(adapter, "llama_untied_llama3", {"train.max_steps=4"}).value();
   const test::Numbers whole = test::train_numbers(config);
@@ -194,7 +194,7 @@ TEST_F(FirstAdapter, Item10AResumedRunNeedsItNoMore) {
 }
 
 // With the same scale every step is the same, to the bit.
-TEST(RsLora, Item10ItsScaleIsAlphaOverTheRootOfR) {
+TEST(RsLora, ItsScaleIsAlphaOverTheRootOfR) {
   const test::TrainDir dir;
   Config plain = test::lora_config(test::small_config(dir, "plain"), test::made_base(dir, Family::qwen3));
   plain.model = test::small_model(Family::qwen3);
