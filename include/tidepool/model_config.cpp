@@ -16,6 +16,9 @@ std::optional<ModelFault> check_heads(const ModelConfig& c) {
     return ModelFault{keys.heads,
                       fmt::format("{} does not divide model.{} {}; every head needs the same whole width",
                                   c.heads, keys.width, c.width)};
+  if (c.head_size_given > model_head_size_max)
+    return ModelFault{"head_dim", fmt::format("{} is more than the {} columns supported; lower it",
+                                              c.head_size_given, model_head_size_max)};
   if (c.head_size() > model_head_size_max)
     return ModelFault{
         keys.heads, fmt::format("{} makes heads {} columns wide, more than the {} supported; raise model.{}",
@@ -103,8 +106,9 @@ u32 ModelConfig::attention_window() const {
     case WindowKind::by_switch:
       return use_sliding_window ? sliding_window : 0;
     case WindowKind::by_layer:
-      // The first layer slides if any does.
-      return slides(0) ? sliding_window : 0;
+      // The first layer slides if any does. transformers demands a window there: all positions stand for
+      // none.
+      return slides(0) && sliding_window < positions ? sliding_window : 0;
   }
   return 0;
 }

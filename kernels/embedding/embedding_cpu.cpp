@@ -16,13 +16,10 @@ void embed_row(const Embedding& op, u32 row, float* scratch) {
   const u64 position = row % op.tokens_per_sequence;
   const float* a = rows::widened(op.wte.at(token * op.columns), op.columns, scratch);
   float* out = op.out.fp32() + u64{row} * op.columns;
-  if (op.wpe) {
-    rows::sum(a, rows::widened(op.wpe.at(position * op.columns), op.columns, scratch + op.columns), out,
-              op.columns);
-  } else {
-    std::copy_n(a, op.columns, out);
-    if (op.scale != 1) rows::scale(out, op.scale, op.columns);
-  }
+  std::copy_n(a, op.columns, out);
+  if (op.scale != 1) rows::scale(out, op.scale, op.columns);
+  if (op.wpe)
+    rows::add(out, rows::widened(op.wpe.at(position * op.columns), op.columns, scratch), op.columns);
   if (op.dropout.on()) dropout_row(op.dropout, u64{row} * op.columns, out, out, op.columns);
 }
 

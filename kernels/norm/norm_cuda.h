@@ -157,8 +157,9 @@ void launch_norm_backward(const Op& op, float weight_offset, const float* mean,
                                            .dx = elements<A>(op.dx),
                                            .add_to_dx = op.add_to_dx};
       // Sums first: dx may be the same array as dy.
-      launch<norm_partials_kernel<centred, whole.value, A, P>>(norm_tiles_launch(op.rows, op.columns), stream,
-                                                               rows, op.partials);
+      if (out.out[0] != nullptr)
+        launch<norm_partials_kernel<centred, whole.value, A, P>>(norm_tiles_launch(op.rows, op.columns),
+                                                                 stream, rows, op.partials);
       launch<norm_dx_kernel<centred, whole.value, A, P>>(norm_rows_launch(op.rows, op.columns), stream, rows);
     });
   });

@@ -20,7 +20,7 @@ void column_sums(const float* x, u64 rows, u64 columns, u64 stride, float* total
 
 // RETURNS: the tensor itself if it is fp32, otherwise the tensor widened into `scratch` [n].
 const float* widened(Param, u64 n, float* scratch);
-// RETURNS: the tensor plus `offset`, as widened().
+// RETURNS: the tensor plus `offset`, in `scratch` [n]; with offset 0 as widened().
 const float* widened_sum(Param, float offset, u64 n, float* scratch);
 
 }  // namespace tidepool::rows

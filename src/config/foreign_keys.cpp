@@ -22,9 +22,10 @@ struct Demand {
   u32 families = family_sets::all;
   std::string_view advice = "";
 };
-constexpr std::string_view trains_full_attention =
-    "sliding windows are for mistral and qwen models, with sequences no longer than the window";
-constexpr std::string_view no_soft_caps = "soft caps are not supported; Gemma 3 models have none";
+constexpr std::string_view window_switch =
+    "this key is for qwen models; of the others, mistral, phi3 and gemma3_text models have "
+    "model.sliding_window alone";
+constexpr std::string_view no_soft_caps = "choose a model without soft caps, such as Gemma 3";
 constexpr std::array demands = std::to_array<Demand>({
     {"activation_function", "gelu_new", gelu},
     {"tie_word_embeddings", "true", tied},
@@ -37,7 +38,7 @@ constexpr std::array demands = std::to_array<Demand>({
     {"attn_logit_softcapping", "null", geglu, no_soft_caps},
     {"final_logit_softcapping", "null", geglu, no_soft_caps},
     {"use_bidirectional_attention", "false", geglu},
-    {"use_sliding_window", "false", not_switched, trains_full_attention},
+    {"use_sliding_window", "false", not_switched, window_switch},
     {"layer_types", "full_attention", rotary & ~layered,
      "set a window with model.sliding_window, for qwen models with model.use_sliding_window, too"},
     {"attention_bias", "false", rotary},
@@ -160,6 +161,9 @@ constexpr std::array advices = std::to_array<Instead>({
     {"fan_in_fan_out", "the model's family decides it; leave the key out"},
     {"inference_mode", "it does not affect training; leave the key out"},
     {"layer_types", "set model.sliding_window_pattern", "", "model", layered},
+    {"rope_parameters.full_attention", "set model.rope_parameters.rope_theta and its neighbours", "", "model",
+     layered},
+    {"rope_parameters.sliding_attention", "set model.rope_local_base_freq", "", "model", layered},
     {"base_model_name_or_path", "set model: DIRECTORY"},
     {"base_model", "set model: DIRECTORY"},
     {"model_name_or_path", "set model: DIRECTORY"},
@@ -196,6 +200,7 @@ std::string_view kind_of(std::string_view model_type) {
     if (model_type.find(word) != std::string_view::npos) return "is a mixture of experts, and ";
   if (model_type == "gemma2") return "has soft caps, and ";
   if (model_type == "gemma3") return "also reads images, and ";
+  if (model_type.find("gemma") != std::string_view::npos) return "has other layers than Gemma 3, and ";
   return "";
 }
 
@@ -264,10 +269,11 @@ std::string wrong_family(const Field& field, Family family) {
   std::string text =
       fmt::format("is a key of {} models, but this model is {}",
                   families_text(field) == "all but gpt2" ? "Llama-like" : families_text(field), name(family));
+  std::string way = "leave it out";
   for (const Field& other : model_fields())
     if (applies(other, family) && same_value(other, field))
-      text += fmt::format("; its name there is {}", other.key);
-  return text + fmt::format(", or set model.model_type: {}", name(example_family(field)));
+      way = fmt::format("its name there is {}", other.key);
+  return text + fmt::format("; {}, or set model.model_type: {}", way, name(example_family(field)));
 }
 
 std::string instead_of(const ForeignKey& given, Family family) {

@@ -159,7 +159,7 @@ const std::array model_table = std::to_array<Field>({
     {.section = "model",
      .key = "tie_word_embeddings",
      .ref = REF(model.tied),
-     .help = "Use the embedding's matrix as the head's matrix",
+     .help = "Use the embedding's matrix as the head's matrix; gemma3_text: true unless given",
      .families = rotary},
     {.section = "model",
      .key = "attention_bias",
@@ -174,7 +174,7 @@ const std::array model_table = std::to_array<Field>({
     {.section = "model",
      .key = "rope_parameters.rope_theta",
      .ref = REF(model.rope.theta),
-     .help = "Base of the rotary embedding's angles",
+     .help = "Base of the rotary embedding's angles; gemma3_text: 1e6 unless given",
      .range = {1, 1e15},
      .alias = "rope_theta",
      .families = rotary},
@@ -282,8 +282,11 @@ std::string families_text(const Field& field) {
   if (field.families == 0) return "";
   if (field.families == rotary) return "all but gpt2";
   std::string out;
-  for (u32 f = 0; f < family_count; ++f)
-    if ((field.families >> f & 1) != 0) out += (out.empty() ? "" : " and ") + std::string(families[f].name);
+  for (u32 f = 0; f < family_count; ++f) {
+    if ((field.families >> f & 1) == 0) continue;
+    const bool last = field.families >> f == 1;
+    out += (out.empty() ? "" : last ? " and " : ", ") + std::string(families[f].name);
+  }
   return out;
 }
 

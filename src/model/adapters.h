@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/check.h"
 #include "kernels/values.h"
 #include "model/blocks.h"
 #include "model/workspace_cutter.h"
@@ -26,7 +27,10 @@ struct LinearModules {
   std::array<LinearModule, count_max> of;
   u32 count = 0;
 
-  void add(const LinearModule& module) { of[count++] = module; }
+  void add(const LinearModule& module) {
+    CHECK(count < count_max, count);
+    of[count++] = module;
+  }
 };
 
 // Consecutive modules whose outputs one matrix product computes, side by side in the columns of y.

@@ -21,13 +21,31 @@ std::optional<ModelFault> read_local_rope(const json::value& local, json::object
   if (!local.is_object()) return ModelFault{key, "must be an object, such as {\"rope_type\": \"default\"}"};
   for (const auto& [inner, value] : local.get_object()) {
     const bool is_type = inner == "rope_type" || inner == "type";
+    if (value.is_null()) continue;
     if (inner == "rope_theta")
       file["rope_local_base_freq"] = value;
-    else if (!value.is_null() && !(is_type && value == json::string_view(rope_type_names[0])))
+    else if (!(is_type && value == json::string_view(rope_type_names[0])))
       return ModelFault{
           key, fmt::format("has {} {}; layers with a window have angles of type {} only",
                            std::string_view(inner), json_text(value, JsonStyle::line), rope_type_names[0])};
   }
+  return std::nullopt;
+}
+
+const json::object* map_in(const json::object& file, const char* key) {
+  const json::value* value = file.if_contains(key);
+  return value != nullptr && value->is_object() ? &value->get_object() : nullptr;
+}
+
+// Refuses spellings of rope_scaling that transformers reads in another way for families whose layers differ.
+std::optional<ModelFault> check_one_scaling(Family family, const json::object& file) {
+  const json::object* scaling = map_in(file, "rope_scaling");
+  if (scaling == nullptr) return std::nullopt;
+  if (scaling->contains(global_rope) || scaling->contains(local_rope))
+    return ModelFault{"rope_scaling", "has a map for each kind of layer: move the maps to rope_parameters"};
+  if (scaling->contains("type") && !scaling->contains("rope_type"))
+    return ModelFault{"rope_scaling.type",
+                      fmt::format("is ignored by transformers for {} models: write rope_type", name(family))};
   return std::nullopt;
 }
 
@@ -47,19 +65,26 @@ json::object rope_object(const ModelConfig& c) {
 }  // namespace
 
 std::optional<ModelFault> merge_rope_maps(Family family, json::object& file) {
-  const json::value* maps = file.if_contains("rope_parameters");
-  if (traits(family).window != WindowKind::by_layer || maps == nullptr || !maps->is_object())
-    return std::nullopt;
-  const json::object rope = maps->get_object();
-  if (!rope.contains(global_rope) && !rope.contains(local_rope)) return std::nullopt;
+  if (traits(family).window != WindowKind::by_layer) return std::nullopt;
+  if (auto fault = check_one_scaling(family, file)) return fault;
+  const json::object* maps = map_in(file, "rope_parameters");
+  if (maps == nullptr || maps->empty()) return std::nullopt;
+  const json::object rope = *maps;
+  if (!rope.contains(global_rope) && !rope.contains(local_rope))
+    return ModelFault{
+        "rope_parameters",
+        fmt::format("must hold the maps {} and {}: transformers ignores a single map for {} models",
+                    global_rope, local_rope, name(family))};
   if (const json::value* local = rope.if_contains(local_rope); local != nullptr && !local->is_null())
     if (auto fault = read_local_rope(*local, file)) return fault;
   const json::value* global = rope.if_contains(global_rope);
   file["rope_parameters"] = global != nullptr ? *global : json::value(nullptr);
+  if (global == nullptr || global->is_null()) return std::nullopt;
+  if (!global->is_object())
+    return ModelFault{"rope_parameters.full_attention",
+                      "must be an object, such as {\"rope_type\": \"default\"}"};
   // transformers adds rope_scaling to this map, and keeps this map's base.
-  if (global != nullptr && global->is_object())
-    if (const json::value* theta = global->get_object().if_contains("rope_theta"))
-      file["rope_theta"] = *theta;
+  if (const json::value* theta = global->get_object().if_contains("rope_theta")) file["rope_theta"] = *theta;
   return std::nullopt;
 }
 

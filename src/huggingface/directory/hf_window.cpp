@@ -76,9 +76,10 @@ std::optional<ModelFault> read_pattern(const json::object& file, const std::opti
   config.sliding_window_pattern = static_cast<u32>(std::ranges::find(*slide, false) - slide->begin()) + 1;
   const u32 layer = first_off_pattern(*slide, config);
   if (layer == config.layers) return std::nullopt;
-  return ModelFault{"layer_types", fmt::format("names {} for layer {}, against the pattern of the layers "
-                                               "before; {} must come at a fixed interval",
-                                               (*slide)[layer] ? sliding : full, layer, full)};
+  return ModelFault{"layer_types",
+                    fmt::format("names {} for layer {} (the first is 0), against the pattern of the layers "
+                                "before; Tidepool trains models with {} at a fixed interval",
+                                (*slide)[layer] ? sliding : full, layer, full)};
 }
 
 }  // namespace
@@ -117,6 +118,7 @@ void write_window(const ModelConfig& config, json::object& out) {
   out["sliding_window"] = window == 0 ? json::value(nullptr) : json::value(window);
   out.erase("layer_types");
   if (traits(config.family).window == WindowKind::by_layer) {
+    out["sliding_window"] = config.sliding_window != 0 ? config.sliding_window : config.positions;
     json::array types;
     for (u32 layer = 0; layer < config.layers; ++layer)
       types.push_back(json::string_view(config.slides(layer) ? sliding : full));

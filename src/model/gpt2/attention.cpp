@@ -8,13 +8,13 @@ using enum LayerTensor;
 
 void attention_half(const Layer& l, const AttentionHalf& a) {
   const BlockContext& c = l.c;
-  layer_norm_of(l, NormSite::ln_1, a.x, a.norm);
+  norm_of(l, NormSite::ln_1, a.x, a.norm);
   c.kernels.matmul({.m = rows_of(c),
                     .n = 3 * l.h(),
                     .k = l.h(),
                     .x = a.norm,
-                    .weight = l.w[c_attn_weight],
-                    .bias = l.w[c_attn_bias],
+                    .weight = l.window[c_attn_weight],
+                    .bias = l.window[c_attn_bias],
                     .y = a.qkv});
   l.adapters.add_to(modules::c_attn, a.norm, a.qkv);
   c.kernels.attention({.shape = attention_shape(c.graph),
@@ -30,8 +30,8 @@ void attention_half(const Layer& l, const AttentionHalf& a) {
 void attention_half_backward(const LayerGradients& s) {
   const Layer& l = s.layer;
   const BlockContext& c = l.c;
-  const Weights c_proj = {attn_c_proj_weight, attn_c_proj_bias, l.h(), l.h(), modules::attn_c_proj};
-  const Weights c_attn = {c_attn_weight, c_attn_bias, 3 * l.h(), l.h(), modules::c_attn};
+  const Product c_proj = {attn_c_proj_weight, attn_c_proj_bias, l.h(), l.h(), modules::attn_c_proj};
+  const Product c_attn = {c_attn_weight, c_attn_bias, 3 * l.h(), l.h(), modules::c_attn};
   const ConstValues dout = through_dropout(s, DropoutSite::after_attention);
   gradients(s, c_proj, s.inside.attention, dout);
   const Values dqkv = s.workspace.wide;
@@ -44,7 +44,7 @@ void attention_half_backward(const LayerGradients& s) {
        .dqkv = dqkv,
        .dropout = dropout_of(c, DropoutSite::attention, c.graph.config.attention_dropout),
        .scratch = {s.workspace.dpre.data, attention_scratch(c.graph).value}});
-  layer_norm_of(l, NormSite::ln_1, s.b.input, s.workspace.norm, &s.workspace.moments);
+  norm_of(l, NormSite::ln_1, s.b.input, s.workspace.norm, &s.workspace.moments);
   gradients(s, c_attn, s.workspace.norm, dqkv);
   norm_gradient(s, NormSite::ln_1, s.b.input);
 }

@@ -24,7 +24,7 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
                               .lse = kept.lse,
                               .middle = keep ? kept.middle : f.output};
   attention_half(layer, half);
-  layer_norm_of(layer, NormSite::ln_2, half.middle, workspace.narrow);
+  norm_of(layer, NormSite::ln_2, half.middle, workspace.narrow);
   first_of_mlp(layer, {.norm = workspace.narrow, .pre = kept.pre, .y = workspace.wide});
   last_of_mlp(layer, workspace.wide, f.output, half.middle);
 }
@@ -42,7 +42,7 @@ void recompute(const LayerGradients& s) {
                              .lse = in.lse,
                              .middle = in.middle});
   }
-  layer_norm_of(s.layer, NormSite::ln_2, in.middle, s.workspace.norm, &s.workspace.moments);
+  norm_of(s.layer, NormSite::ln_2, in.middle, s.workspace.norm, &s.workspace.moments);
   if (s.b.kept == nullptr) first_of_mlp(s.layer, {.norm = s.workspace.norm, .pre = in.pre});
 }
 
@@ -54,7 +54,7 @@ void layer_backward(const BlockContext& c, const BlockBackward& b) {
         const Layer layer = layer_of(c, b.windows, workspace.adapters);
         const LayerGradients s = {.layer = layer,
                                   .b = b,
-                                  .g = gradients_of(c, b, 0),
+                                  .window = gradients_of(c, b, 0),
                                   .adapters = adapter_gradients_of(c, b),
                                   .workspace = workspace,
                                   .inside = inside};

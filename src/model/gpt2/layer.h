@@ -12,7 +12,7 @@ namespace tidepool::gpt2 {
 // Parameters of a layer, in device memory.
 struct Layer {
   const BlockContext& c;
-  const WindowParams w;
+  const WindowParams window;
   const Adapters adapters;
 
   u32 h() const { return c.graph.config.width; }
@@ -25,7 +25,7 @@ Layer layer_of(const BlockContext&, std::span<const std::byte* const> windows, c
 struct LayerGradients {
   const Layer& layer;
   const BlockBackward& b;
-  const WindowGradients g;
+  const WindowGradients window;
   const AdapterGradients adapters;
   const BackwardWorkspace& workspace;
   const LayerInside& inside;
@@ -66,7 +66,7 @@ void mlp_backward(const LayerGradients&);
 
 enum class NormSite : u8 { ln_1, ln_2 };
 // y = ln(x). `moments` receives mean and rstd for backward, or is null.
-void layer_norm_of(const Layer&, NormSite, ConstValues x, Values y, const NormScratch* moments = nullptr);
+void norm_of(const Layer&, NormSite, ConstValues x, Values y, const NormScratch* moments = nullptr);
 // b.grad += gradient of the norm's input, from workspace.narrow.
 void norm_gradient(const LayerGradients&, NormSite, ConstValues x);
 
@@ -82,15 +82,15 @@ void residual_product(const Layer&, const ResidualProduct&, ConstValues x, Value
 // RETURNS: b.grad after the backward of a residual dropout.
 ConstValues through_dropout(const LayerGradients&, DropoutSite);
 
-struct Weights {
+struct Product {
   LayerTensor weight, bias;
   u32 n, k;
   JoinedModules module;
 };
 // Gradients of weight and bias. A no-op if they are frozen.
-void weight_gradient(const LayerGradients&, const Weights&, ConstValues x, ConstValues dy);
+void weight_gradient(const LayerGradients&, const Product&, ConstValues x, ConstValues dy);
 // Weight and input gradients of one product, including its LoRA adapter. workspace.narrow receives the input
 // gradient.
-void gradients(const LayerGradients&, const Weights&, ConstValues x, ConstValues dy);
+void gradients(const LayerGradients&, const Product&, ConstValues x, ConstValues dy);
 
 }  // namespace tidepool::gpt2

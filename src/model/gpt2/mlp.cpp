@@ -16,8 +16,8 @@ void first_of_mlp(const Layer& l, const FirstOfMlp& f) {
                     .n = l.inner(),
                     .k = l.h(),
                     .x = f.norm,
-                    .weight = l.w[c_fc_weight],
-                    .bias = l.w[c_fc_bias]};
+                    .weight = l.window[c_fc_weight],
+                    .bias = l.window[c_fc_bias]};
   if (!l.adapters.has(modules::c_fc.first)) return finish(product);
   product.y = f.pre ? f.pre : f.y;
   l.c.kernels.matmul(product);
@@ -49,7 +49,7 @@ void gelu_backward(const LayerGradients& s, ConstValues dout) {
                     .n = l.inner(),
                     .k = l.h(),
                     .x = dout,
-                    .weight = l.w[mlp_c_proj_weight],
+                    .weight = l.window[mlp_c_proj_weight],
                     .transposed = true};
   if (const u32 module = modules::mlp_c_proj.first; l.adapters.has(module)) {
     l.adapters.input_gradient(module, dout, s.workspace.wide);
@@ -62,8 +62,8 @@ void gelu_backward(const LayerGradients& s, ConstValues dout) {
 
 void mlp_backward(const LayerGradients& s) {
   const Layer& l = s.layer;
-  const Weights c_proj = {mlp_c_proj_weight, mlp_c_proj_bias, l.h(), l.inner(), modules::mlp_c_proj};
-  const Weights c_fc = {c_fc_weight, c_fc_bias, l.inner(), l.h(), modules::c_fc};
+  const Product c_proj = {mlp_c_proj_weight, mlp_c_proj_bias, l.h(), l.inner(), modules::mlp_c_proj};
+  const Product c_fc = {c_fc_weight, c_fc_bias, l.inner(), l.h(), modules::c_fc};
   const ConstValues dout = through_dropout(s, DropoutSite::after_mlp);
   gelu_backward(s, dout);
   weight_gradient(s, c_proj, s.workspace.wide, dout);

@@ -10,11 +10,13 @@ LayerTensor weight_of(NormSite site) {
 LayerTensor bias_of(NormSite site) {
   return site == NormSite::ln_1 ? LayerTensor::ln_1_bias : LayerTensor::ln_2_bias;
 }
-NormWeights weights_of(const Layer& l, NormSite site) { return {l.w[weight_of(site)], l.w[bias_of(site)]}; }
+NormWeights weights_of(const Layer& l, NormSite site) {
+  return {l.window[weight_of(site)], l.window[bias_of(site)]};
+}
 
 }  // namespace
 
-void layer_norm_of(const Layer& l, NormSite site, ConstValues x, Values y, const NormScratch* moments) {
+void norm_of(const Layer& l, NormSite site, ConstValues x, Values y, const NormScratch* moments) {
   norm_forward(l.c, weights_of(l, site),
                {.rows = rows_of(l.c),
                 .x = x,
@@ -24,7 +26,7 @@ void layer_norm_of(const Layer& l, NormSite site, ConstValues x, Values y, const
 }
 
 void norm_gradient(const LayerGradients& s, NormSite site, ConstValues x) {
-  norm_backward(s.layer.c, weights_of(s.layer, site), {s.g[weight_of(site)], s.g[bias_of(site)]},
+  norm_backward(s.layer.c, weights_of(s.layer, site), {s.window[weight_of(site)], s.window[bias_of(site)]},
                 {.x = x,
                  .dy = s.workspace.narrow,
                  .dx = s.b.grad,
@@ -35,8 +37,12 @@ void norm_gradient(const LayerGradients& s, NormSite site, ConstValues x) {
 
 void residual_product(const Layer& l, const ResidualProduct& p, ConstValues x, Values y,
                       ConstValues residual) {
-  Matmul product = {
-      .m = rows_of(l.c), .n = l.h(), .k = p.k, .x = x, .weight = l.w[p.weight], .bias = l.w[p.bias]};
+  Matmul product = {.m = rows_of(l.c),
+                    .n = l.h(),
+                    .k = p.k,
+                    .x = x,
+                    .weight = l.window[p.weight],
+                    .bias = l.window[p.bias]};
   const auto run = [&](Matmul& part, ConstValues added_to) {
     part.epilogue = Epilogue::residual;
     part.y = y;
@@ -58,25 +64,25 @@ ConstValues through_dropout(const LayerGradients& s, DropoutSite site) {
   return s.workspace.dropped;
 }
 
-void weight_gradient(const LayerGradients& s, const Weights& weights, ConstValues x, ConstValues dy) {
-  if (s.g[weights.weight] == nullptr) return;
+void weight_gradient(const LayerGradients& s, const Product& weights, ConstValues x, ConstValues dy) {
+  if (s.window[weights.weight] == nullptr) return;
   s.layer.c.kernels.weight_gradient({.m = rows_of(s.layer.c),
                                      .n = weights.n,
                                      .k = weights.k,
                                      .x = x,
                                      .dy = dy,
-                                     .dw = s.g[weights.weight],
-                                     .dbias = s.g[weights.bias],
+                                     .dw = s.window[weights.weight],
+                                     .dbias = s.window[weights.bias],
                                      .accumulate = s.b.accumulate});
 }
 
-void gradients(const LayerGradients& s, const Weights& weights, ConstValues x, ConstValues dy) {
+void gradients(const LayerGradients& s, const Product& weights, ConstValues x, ConstValues dy) {
   weight_gradient(s, weights, x, dy);
   s.layer.c.kernels.matmul({.m = rows_of(s.layer.c),
                             .n = weights.k,
                             .k = weights.n,
                             .x = dy,
-                            .weight = s.layer.w[weights.weight],
+                            .weight = s.layer.window[weights.weight],
                             .transposed = true,
                             .y = s.workspace.narrow});
   s.layer.adapters.gradients(weights.module, x, dy, s.workspace.narrow, s.adapters);

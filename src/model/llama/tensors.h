@@ -34,6 +34,7 @@ enum class LayerTensor : u8 {
   mlp_branch_norm,
 };
 inline constexpr u32 tensor_count = 22;
+static_assert(static_cast<u32>(LayerTensor::mlp_branch_norm) + 1 == tensor_count);
 
 // The linear layers, in the order of their products.
 LinearModules linear_modules(const ModelConfig&);

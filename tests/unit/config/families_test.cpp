@@ -84,8 +84,9 @@ TEST(ConfigFamilies, SettingsThatAreNotComputedAreRefusedByName) {
   EXPECT_EQ(fault_of(gemma("hidden_activation: gelu_pytorch_tanh, attn_logit_softcapping: null")),
             "no error");
   EXPECT_THAT(fault_of(gemma("hidden_activation: relu")), HasSubstr("hidden_activation: gelu_pytorch_tanh"));
-  EXPECT_THAT(fault_of(gemma("final_logit_softcapping: 30.0")), HasSubstr("soft caps are not supported"));
-  EXPECT_THAT(fault_of(gemma("attn_logit_softcapping: 50.0")), HasSubstr("soft caps are not supported"));
+  EXPECT_THAT(fault_of(gemma("final_logit_softcapping: 30.0")),
+              HasSubstr("choose a model without soft caps"));
+  EXPECT_THAT(fault_of(gemma("attn_logit_softcapping: 50.0")), HasSubstr("choose a model without soft caps"));
   EXPECT_THAT(fault_of(gemma("use_bidirectional_attention: true")), HasSubstr("'true' is not supported"));
   EXPECT_THAT(fault_of(gemma("layer_types: [full_attention]")),
               HasSubstr("set model.sliding_window_pattern"));

@@ -54,6 +54,34 @@ TEST(LayeredWindow, BothSpellingsOfAnglesAreTheSameModel) {
   EXPECT_EQ(parse_hf_config(hf_config_text(now, Precision::bf16), ErrorKind::bad_input, "c").value(), now);
 }
 
+// transformers builds the mask of the window even if no layer has one, and fails without a number.
+TEST(LayeredWindow, AModelWithoutAWindowIsWrittenWithAllPositions) {
+  ModelConfig c = parsed("");
+  c.sliding_window = 0;
+  const std::string text = hf_config_text(c, Precision::bf16);
+  EXPECT_THAT(text, HasSubstr("\"sliding_window\": 131072"));
+  const ModelConfig again = parse_hf_config(text, ErrorKind::bad_input, "c").value();
+  EXPECT_EQ(again.attention_window(), 0u);
+  EXPECT_EQ(config_difference(again, c), "");
+  c.sliding_window = 16, c.sliding_window_pattern = 1;
+  EXPECT_THAT(hf_config_text(c, Precision::bf16), HasSubstr("\"sliding_window\": 16"));
+}
+
+TEST(LayeredWindow, SpellingsThatTransformersReadsInAnotherWayAreRefused) {
+  EXPECT_THAT(fault_of(R"(, "rope_parameters": {"rope_type": "linear", "factor": 4.0})"),
+              HasSubstr("rope_parameters: must hold the maps full_attention and sliding_attention"));
+  EXPECT_THAT(
+      fault_of(R"(, "rope_scaling": {"type": "linear", "factor": 4.0})"),
+      HasSubstr("rope_scaling.type: is ignored by transformers for gemma3_text models: write rope_type"));
+  EXPECT_THAT(fault_of(R"(, "rope_scaling": {"full_attention": {"rope_type": "default"}})"),
+              HasSubstr("rope_scaling: has a map for each kind of layer"));
+  EXPECT_THAT(fault_of(R"(, "rope_parameters": {"full_attention": 3})"),
+              HasSubstr("rope_parameters.full_attention: must be an object"));
+  const ModelConfig c = parsed(R"(, "rope_local_base_freq": 321,
+      "rope_parameters": {"full_attention": null, "sliding_attention": {"rope_theta": null}})");
+  EXPECT_EQ(c.local_rope_theta, 321);
+}
+
 TEST(LayeredWindow, WindowsMayNotScaleAngles) {
   EXPECT_THAT(
       fault_of(R"(, "rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0}})"),
@@ -71,8 +99,9 @@ TEST(LayeredWindow, APatternIsReadFromTheListOfLayers) {
   EXPECT_EQ(pattern_of(fmt::format("{0}, {0}, {0}, {0}, {0}, {0}", s)), 7u);
   EXPECT_EQ(pattern_of(fmt::format("{0}, {0}, {0}, {0}, {0}, {0}", f)), 1u);
   EXPECT_EQ(parsed(R"(, "sliding_window_pattern": 2)").sliding_window_pattern, 2u);
-  EXPECT_THAT(fault_of(fmt::format(R"(, "layer_types": [{1}, {0}, {0}, {0}, {0}, {0}])", s, f)),
-              HasSubstr("layer_types: names sliding_attention for layer 1, against the pattern"));
+  EXPECT_THAT(
+      fault_of(fmt::format(R"(, "layer_types": [{1}, {0}, {0}, {0}, {0}, {0}])", s, f)),
+      HasSubstr("layer_types: names sliding_attention for layer 1 (the first is 0), against the pattern"));
   EXPECT_THAT(fault_of(fmt::format(R"(, "layer_types": [{0}, {1}])", s, f)),
               HasSubstr("layer_types: has 2 items for 6 layers"));
 }
