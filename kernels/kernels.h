@@ -16,7 +16,7 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
-#include "kernels/swiglu/swiglu.h"
+#include "kernels/glu/glu.h"
 
 namespace tidepool {
 
@@ -35,8 +35,8 @@ class Kernels {
   virtual void rotary_backward(const RotaryBackward&) = 0;
   virtual void attention(const Attention&) = 0;
   virtual void attention_backward(const AttentionBackward&) = 0;
-  virtual void swiglu(const Swiglu&) = 0;
-  virtual void swiglu_backward(const SwigluBackward&) = 0;
+  virtual void glu(const Glu&) = 0;
+  virtual void glu_backward(const GluBackward&) = 0;
   virtual void embedding(const Embedding&) = 0;
   virtual void embedding_backward(const EmbeddingBackward&) = 0;
   // y = dropout(x); element 0 of x is element 0 of the dropout. y may be x.

@@ -32,8 +32,8 @@ class CpuKernels final : public Kernels {
   void rotary_backward(const RotaryBackward& op) override { rotary_backward_cpu(op, pool_); }
   void attention(const Attention& op) override { attention_cpu(op, pool_); }
   void attention_backward(const AttentionBackward& op) override { attention_backward_cpu(op, pool_); }
-  void swiglu(const Swiglu& op) override { swiglu_cpu(op, pool_); }
-  void swiglu_backward(const SwigluBackward& op) override { swiglu_backward_cpu(op, pool_); }
+  void glu(const Glu& op) override { glu_cpu(op, pool_); }
+  void glu_backward(const GluBackward& op) override { glu_backward_cpu(op, pool_); }
   void embedding(const Embedding& op) override { embedding_cpu(op, pool_); }
   void embedding_backward(const EmbeddingBackward& op) override { embedding_backward_cpu(op, pool_); }
   void dropout(const Dropout& dropout, ConstValues x, Values y, u64 elements) override {

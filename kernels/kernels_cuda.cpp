@@ -35,8 +35,8 @@ class CudaKernels final : public Kernels {
   void attention_backward(const AttentionBackward& op) override {
     if (!done(attention_ ? attention_->backward(op) : false)) attention_backward_cuda(op, stream_);
   }
-  void swiglu(const Swiglu& op) override { swiglu_cuda(op, stream_); }
-  void swiglu_backward(const SwigluBackward& op) override { swiglu_backward_cuda(op, stream_); }
+  void glu(const Glu& op) override { glu_cuda(op, stream_); }
+  void glu_backward(const GluBackward& op) override { glu_backward_cuda(op, stream_); }
   void embedding(const Embedding& op) override { embedding_cuda(op, stream_); }
   void embedding_backward(const EmbeddingBackward& op) override { embedding_backward_cuda(op, stream_); }
   void dropout(const Dropout& dropout, ConstValues x, Values y, u64 elements) override {
@@ -97,8 +97,8 @@ class TuningKernels final : public Kernels {
   void rotary_backward(const RotaryBackward&) override {}
   void attention(const Attention&) override {}
   void attention_backward(const AttentionBackward&) override {}
-  void swiglu(const Swiglu&) override {}
-  void swiglu_backward(const SwigluBackward&) override {}
+  void glu(const Glu&) override {}
+  void glu_backward(const GluBackward&) override {}
   void embedding(const Embedding&) override {}
   void embedding_backward(const EmbeddingBackward&) override {}
   void dropout(const Dropout&, ConstValues, Values, u64) override {}

@@ -16,7 +16,7 @@
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
-#include "kernels/swiglu/swiglu.h"
+#include "kernels/glu/glu.h"
 
 namespace tidepool {
 
@@ -27,8 +27,8 @@ void rms_norm_cuda(const RmsNorm&, cudaStream_t);
 void rms_norm_backward_cuda(const RmsNormBackward&, cudaStream_t);
 void rotary_cuda(const Rotary&, cudaStream_t);
 void rotary_backward_cuda(const RotaryBackward&, cudaStream_t);
-void swiglu_cuda(const Swiglu&, cudaStream_t);
-void swiglu_backward_cuda(const SwigluBackward&, cudaStream_t);
+void glu_cuda(const Glu&, cudaStream_t);
+void glu_backward_cuda(const GluBackward&, cudaStream_t);
 void attention_cuda(const Attention&, cudaStream_t);
 void attention_backward_cuda(const AttentionBackward&, cudaStream_t);
 void dropout_cuda(const Dropout&, ConstValues x, Values y, u64 elements, cudaStream_t);

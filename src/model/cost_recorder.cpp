@@ -9,7 +9,7 @@
 #include "kernels/matmul/matmul_cost.h"
 #include "kernels/rms_norm/rms_norm_cost.h"
 #include "kernels/rotary/rotary_cost.h"
-#include "kernels/swiglu/swiglu_cost.h"
+#include "kernels/glu/glu_cost.h"
 
 namespace tidepool {
 
@@ -65,9 +65,9 @@ void CostRecorder::attention_backward(const AttentionBackward& op) {
   add_with_dropout(attention_backward_cost(op.shape), op.dropout, attention_pairs(op.shape));
 }
 
-void CostRecorder::swiglu(const Swiglu& op) { add(swiglu_cost(u64{op.rows} * op.columns, op.gate)); }
-void CostRecorder::swiglu_backward(const SwigluBackward& op) {
-  add(swiglu_backward_cost(u64{op.rows} * op.columns, op.gate));
+void CostRecorder::glu(const Glu& op) { add(glu_cost(u64{op.rows} * op.columns, op.gate)); }
+void CostRecorder::glu_backward(const GluBackward& op) {
+  add(glu_backward_cost(u64{op.rows} * op.columns, op.gate));
 }
 
 void CostRecorder::embedding(const Embedding& op) {

@@ -28,8 +28,8 @@ class CostRecorder final : public Kernels {
   void rotary_backward(const RotaryBackward&) override;
   void attention(const Attention&) override;
   void attention_backward(const AttentionBackward&) override;
-  void swiglu(const Swiglu&) override;
-  void swiglu_backward(const SwigluBackward&) override;
+  void glu(const Glu&) override;
+  void glu_backward(const GluBackward&) override;
   void embedding(const Embedding&) override;
   void embedding_backward(const EmbeddingBackward&) override;
   void dropout(const Dropout&, ConstValues x, Values y, u64 elements) override;

@@ -79,8 +79,8 @@ class FakeDevice final : public MeasuredDevice {
     void rms_norm_backward(const RmsNormBackward&) override { device_.kernel(0); }
     void rotary(const Rotary&) override { device_.kernel(0); }
     void rotary_backward(const RotaryBackward&) override { device_.kernel(0); }
-    void swiglu(const Swiglu&) override { device_.kernel(0); }
-    void swiglu_backward(const SwigluBackward&) override { device_.kernel(0); }
+    void glu(const Glu&) override { device_.kernel(0); }
+    void glu_backward(const GluBackward&) override { device_.kernel(0); }
     void attention(const Attention&) override { device_.kernel(0); }
     void attention_backward(const AttentionBackward&) override { device_.kernel(0); }
     void embedding(const Embedding&) override { device_.kernel(0); }

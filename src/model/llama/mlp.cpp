@@ -25,7 +25,7 @@ void gate_up_of(const Layer& l, ConstValues norm, Values gate_up) {
 }
 
 void rest_of_mlp(const Layer& l, const RestOfMlp& m) {
-  l.c.kernels.swiglu({.rows = rows_of(l.c),
+  l.c.kernels.glu({.rows = rows_of(l.c),
                       .columns = l.config().inner(),
                       .gate = gate_of(l.config()),
                       .gate_up = m.gate_up,
@@ -38,11 +38,11 @@ void mlp_backward(const LayerGradients& s) {
   const Product down = down_product(s.config()), gate_up = gate_up_product(s.config());
   const Values inner = s.workspace.wide;
   const ConstValues dout = branch_gradient(s, mlp_branch_norm, s.inside.mlp_branch, s.workspace.narrow);
-  // Not one call of gradients(): only swiglu_backward below recomputes down's x, and it needs dx first.
+  // Not one call of gradients(): only glu_backward below recomputes down's x, and it needs dx first.
   input_gradient(s, down, dout, inner);
   s.layer.adapters.add_input_gradient(down.modules, dout, inner);
   // The same pass recomputes the gated unit's output, `value`, because both need the same exp.
-  s.layer.c.kernels.swiglu_backward({.rows = rows_of(s.layer.c),
+  s.layer.c.kernels.glu_backward({.rows = rows_of(s.layer.c),
                                      .columns = s.config().inner(),
                                      .gate = gate_of(s.config()),
                                      .gate_up = s.inside.gate_up,

@@ -1,11 +1,11 @@
-// Compares RMS norm, rotation and SwiGLU with plain double code, forward and backward.
+// Compares RMS norm, rotation and gated linear units with plain double code, forward and backward.
 #include <cmath>
 #include <numbers>
 #include <span>
 
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
-#include "kernels/swiglu/swiglu.h"
+#include "kernels/glu/glu.h"
 #include "tests/support/kernel_fixture.h"
 #include "tests/support/rotary_reference.h"
 
@@ -154,7 +154,7 @@ TEST(RmsNorm, WidensParametersOfSixteenBits) {
   }
 }
 
-TEST(Swiglu, MatchesDoubleInPlaceToo) {
+TEST(Glu, MatchesDoubleInPlaceToo) {
   for (const auto& [rows, columns] :
        {NormCase{1, 1}, NormCase{3, 7}, NormCase{130, 257}, NormCase{33, 768}}) {
     const u64 n = u64{rows} * columns;
@@ -173,20 +173,20 @@ TEST(Swiglu, MatchesDoubleInPlaceToo) {
     for (u32 workers : {1u, 3u}) {
       const auto pool = make_pool(workers);
       std::vector<float> y(n, NAN), value(n, NAN), d(2 * n, NAN), in_place = gate_up, value_in_place = dy;
-      swiglu_cpu({.rows = rows, .columns = columns, .gate_up = gate_up.data(), .y = y.data()}, *pool);
-      SwigluBackward back = {.rows = rows,
+      glu_cpu({.rows = rows, .columns = columns, .gate_up = gate_up.data(), .y = y.data()}, *pool);
+      GluBackward back = {.rows = rows,
                              .columns = columns,
                              .gate_up = gate_up.data(),
                              .dy = dy.data(),
                              .dgate_up = d.data(),
                              .value = value.data()};
-      swiglu_backward_cpu(back, *pool);
+      glu_backward_cpu(back, *pool);
       EXPECT_LE(relative_error(y, want_y), 1e-6);
       EXPECT_LE(relative_error(d, want), 1e-6);
       EXPECT_TRUE(same_bits(value, y));
       back.gate_up = back.dgate_up = in_place.data();
       back.dy = back.value = value_in_place.data();
-      swiglu_backward_cpu(back, *pool);
+      glu_backward_cpu(back, *pool);
       EXPECT_TRUE(same_bits(in_place, d));
       EXPECT_TRUE(same_bits(value_in_place, y));
       d.insert(d.end(), y.begin(), y.end());
@@ -196,7 +196,7 @@ TEST(Swiglu, MatchesDoubleInPlaceToo) {
   }
 }
 
-TEST(Swiglu, GegluMatchesDouble) {
+TEST(Glu, GegluMatchesDouble) {
   constexpr u32 rows = 33, columns = 257;
   constexpr u64 n = u64{rows} * columns;
   const auto gate_up = random_floats(2 * n, 1, 4.0f), dy = random_floats(n, 2);
@@ -215,10 +215,10 @@ TEST(Swiglu, GegluMatchesDouble) {
   }
   const auto pool = make_pool(2);
   std::vector<float> y(n), value(n), d(2 * n);
-  swiglu_cpu(
+  glu_cpu(
       {.rows = rows, .columns = columns, .gate = GluGate::gelu, .gate_up = gate_up.data(), .y = y.data()},
       *pool);
-  swiglu_backward_cpu({.rows = rows,
+  glu_backward_cpu({.rows = rows,
                        .columns = columns,
                        .gate = GluGate::gelu,
                        .gate_up = gate_up.data(),
@@ -231,10 +231,10 @@ TEST(Swiglu, GegluMatchesDouble) {
   EXPECT_TRUE(same_bits(value, y));
 }
 
-TEST(Swiglu, KeepsItsTailsAndNan) {
+TEST(Glu, KeepsItsTailsAndNan) {
   const std::vector<float> gate_up = {-200.0f, 200.0f, NAN, 1.0f, 1.0f, 1.0f};  // 3 columns
   std::vector<float> y(3);
-  swiglu_cpu({.rows = 1, .columns = 3, .gate_up = gate_up.data(), .y = y.data()}, *make_pool(1));
+  glu_cpu({.rows = 1, .columns = 3, .gate_up = gate_up.data(), .y = y.data()}, *make_pool(1));
   EXPECT_NEAR(y[0], 0.0f, 1e-30f);
   EXPECT_EQ(y[1], 200.0f);
   EXPECT_TRUE(std::isnan(y[2]));

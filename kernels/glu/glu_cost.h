@@ -1,16 +1,16 @@
 #pragma once
 
-#include "kernels/swiglu/swiglu.h"
+#include "kernels/glu/glu.h"
 #include "tidepool/kernel_cost.h"
 
 namespace tidepool {
 
 // `elements`: elements of y, rows times columns. In: gate and up. Out: y.
-constexpr KernelCost swiglu_cost(u64 elements, GluGate gate) {
+constexpr KernelCost glu_cost(u64 elements, GluGate gate) {
   return {.vector_flops = (gate == GluGate::silu ? 18 : 23) * elements, .elements = 3 * elements};
 }
 // In: gate, up and the output gradient. Out: gradients of gate and up, and y, recomputed.
-constexpr KernelCost swiglu_backward_cost(u64 elements, GluGate gate) {
+constexpr KernelCost glu_backward_cost(u64 elements, GluGate gate) {
   return {.vector_flops = (gate == GluGate::silu ? 24 : 34) * elements, .elements = 6 * elements};
 }
 

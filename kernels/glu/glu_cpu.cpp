@@ -1,8 +1,8 @@
-#include "kernels/swiglu/swiglu.h"
+#include "kernels/glu/glu.h"
 
 #include <algorithm>
 
-#include "kernels/swiglu/swiglu_rows.h"
+#include "kernels/glu/glu_rows.h"
 
 namespace tidepool {
 namespace {
@@ -20,26 +20,26 @@ void for_rows(u32 rows, CorePool& pool, Fn fn) {
 
 }  // namespace
 
-void swiglu_cpu(const Swiglu& op, CorePool& pool) {
+void glu_cpu(const Glu& op, CorePool& pool) {
   for_rows(op.rows, pool, [&](u32 row) {
     const float* gate = op.gate_up.fp32() + u64{row} * 2 * op.columns;
-    swiglu_row(op.gate, gate, gate + op.columns, op.y.fp32() + u64{row} * op.columns, op.columns);
+    glu_row(op.gate, gate, gate + op.columns, op.y.fp32() + u64{row} * op.columns, op.columns);
   });
 }
 
-void swiglu_backward_cpu(const SwigluBackward& op, CorePool& pool) {
+void glu_backward_cpu(const GluBackward& op, CorePool& pool) {
   for_rows(op.rows, pool, [&](u32 row) {
     const u64 at = u64{row} * op.columns;
     const float* gate = op.gate_up.fp32() + 2 * at;
     float* dgate = op.dgate_up.fp32() + 2 * at;
-    swiglu_backward_row(op.gate,
-                        {.gate = gate,
-                         .up = gate + op.columns,
-                         .dy = op.dy.fp32() + at,
-                         .dgate = dgate,
-                         .dup = dgate + op.columns,
-                         .value = op.value ? op.value.fp32() + at : nullptr},
-                        op.columns);
+    glu_backward_row(op.gate,
+                     {.gate = gate,
+                      .up = gate + op.columns,
+                      .dy = op.dy.fp32() + at,
+                      .dgate = dgate,
+                      .dup = dgate + op.columns,
+                      .value = op.value ? op.value.fp32() + at : nullptr},
+                     op.columns);
   });
 }
 

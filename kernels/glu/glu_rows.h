@@ -1,13 +1,13 @@
 // SwiGLU or GeGLU of one row.
 #pragma once
 
-#include "kernels/swiglu/swiglu.h"
+#include "kernels/glu/glu.h"
 
 namespace tidepool {
 
-void swiglu_row(GluGate, const float* gate, const float* up, float* y, u64 n);
+void glu_row(GluGate, const float* gate, const float* up, float* y, u64 n);
 
-struct SwigluRowBackward {
+struct GluRowBackward {
   const float* gate;
   const float* up;
   const float* dy;
@@ -15,6 +15,6 @@ struct SwigluRowBackward {
   float* dup;    // may be up
   float* value;  // y, recomputed, or null; may be dy
 };
-void swiglu_backward_row(GluGate, const SwigluRowBackward&, u64 n);
+void glu_backward_row(GluGate, const GluRowBackward&, u64 n);
 
 }  // namespace tidepool

@@ -9,15 +9,15 @@ namespace tidepool {
 
 enum class GluGate : u8 { silu, gelu };
 
-struct Swiglu {
+struct Glu {
   u32 rows = 0, columns = 0;  // R, I
   GluGate gate = GluGate::silu;
   ConstValues gate_up;  // [R, 2 I]: gate, then up
   Values y;             // [R, I]
 };
-void swiglu_cpu(const Swiglu&, CorePool&);
+void glu_cpu(const Glu&, CorePool&);
 
-struct SwigluBackward {
+struct GluBackward {
   u32 rows = 0, columns = 0;
   GluGate gate = GluGate::silu;
   ConstValues gate_up;  // [R, 2 I]
@@ -26,6 +26,6 @@ struct SwigluBackward {
   Values value;         // [R, I]: y, recomputed at almost no cost, so that forward need not keep it; or null.
                         // May be dy
 };
-void swiglu_backward_cpu(const SwigluBackward&, CorePool&);
+void glu_backward_cpu(const GluBackward&, CorePool&);
 
 }  // namespace tidepool

@@ -1,9 +1,9 @@
-#include "kernels/swiglu/swiglu_rows.h"
+#include "kernels/glu/glu_rows.h"
 
 #include "kernels/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/swiglu/swiglu_rows_cpu.cpp"
+#define HWY_TARGET_INCLUDE "kernels/glu/glu_rows_cpu.cpp"
 #include <hwy/foreach_target.h>
 
 #include "kernels/simd/gates-inl.h"
@@ -20,7 +20,7 @@ void glu_lanes(const float* gate, const float* up, float* y, u64 n) {
 }
 
 template <class Act>
-void glu_backward_lanes(const SwigluRowBackward& r, u64 n) {
+void glu_backward_lanes(const GluRowBackward& r, u64 n) {
   for_lanes(n, [&](auto d, u64 i) HWY_ATTR {
     const auto u = hn::LoadU(d, r.up + i), dy = hn::LoadU(d, r.dy + i);
     const auto act = Act::with_slope(d, hn::LoadU(d, r.gate + i));
@@ -30,12 +30,12 @@ void glu_backward_lanes(const SwigluRowBackward& r, u64 n) {
   });
 }
 
-void swiglu_lanes(GluGate kind, const float* gate, const float* up, float* y, u64 n) {
+void lanes_of_glu(GluGate kind, const float* gate, const float* up, float* y, u64 n) {
   if (kind == GluGate::silu) return glu_lanes<SiluLanes>(gate, up, y, n);
   glu_lanes<GeluLanes>(gate, up, y, n);
 }
 
-void swiglu_backward_lanes(GluGate kind, const SwigluRowBackward& r, u64 n) {
+void lanes_of_glu_backward(GluGate kind, const GluRowBackward& r, u64 n) {
   if (kind == GluGate::silu) return glu_backward_lanes<SiluLanes>(r, n);
   glu_backward_lanes<GeluLanes>(r, n);
 }
@@ -46,15 +46,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tidepool {
 
-HWY_EXPORT(swiglu_lanes);
-HWY_EXPORT(swiglu_backward_lanes);
+HWY_EXPORT(lanes_of_glu);
+HWY_EXPORT(lanes_of_glu_backward);
 
-void swiglu_row(GluGate kind, const float* gate, const float* up, float* y, u64 n) {
-  HWY_DYNAMIC_DISPATCH(swiglu_lanes)(kind, gate, up, y, n);
+void glu_row(GluGate kind, const float* gate, const float* up, float* y, u64 n) {
+  HWY_DYNAMIC_DISPATCH(lanes_of_glu)(kind, gate, up, y, n);
 }
 
-void swiglu_backward_row(GluGate kind, const SwigluRowBackward& row, u64 n) {
-  HWY_DYNAMIC_DISPATCH(swiglu_backward_lanes)(kind, row, n);
+void glu_backward_row(GluGate kind, const GluRowBackward& row, u64 n) {
+  HWY_DYNAMIC_DISPATCH(lanes_of_glu_backward)(kind, row, n);
 }
 
 }  // namespace tidepool

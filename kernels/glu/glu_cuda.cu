@@ -2,7 +2,7 @@
 #include "kernels/cuda/gates.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/swiglu/swiglu_launch.h"
+#include "kernels/glu/glu_launch.h"
 
 namespace tidepool {
 namespace cuda {
@@ -11,14 +11,14 @@ namespace {
 // Calls fn(row, column) for every vector of y that this thread takes.
 template <class Fn>
 __device__ __forceinline__ void for_vectors(u32 rows, u32 columns, Fn fn) {
-  const u64 in_row = swiglu_row_vectors(columns), vectors = rows * in_row;
+  const u64 in_row = glu_row_vectors(columns), vectors = rows * in_row;
   for (u64 i = grid_thread(); i < vectors; i += grid_threads()) {
     fn(i / in_row, static_cast<u32>(i % in_row) * vector_elements);
   }
 }
 
 template <bool whole, class Act, class T>
-__global__ void __launch_bounds__(256) swiglu_kernel(u32 rows, u32 columns, const T* gate_up, T* y) {
+__global__ void __launch_bounds__(256) glu_kernel(u32 rows, u32 columns, const T* gate_up, T* y) {
   for_vectors(rows, columns, [&](u64 row, u32 c) {
     const T* gate = gate_up + row * 2 * columns;
     float g[8], up[8];
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(256) swiglu_kernel(u32 rows, u32 columns, cons
 }
 
 template <class T>
-struct SwigluBackwardArrays {
+struct GluBackwardArrays {
   const T* gate_up;
   const T* dy;
   T* dgate_up;
@@ -39,8 +39,7 @@ struct SwigluBackwardArrays {
 
 // Each thread writes only elements that it alone has already read, so arrays may be the same.
 template <bool whole, class Act, class T>
-__global__ void __launch_bounds__(256)
-    swiglu_backward_kernel(u32 rows, u32 columns, SwigluBackwardArrays<T> op) {
+__global__ void __launch_bounds__(256) glu_backward_kernel(u32 rows, u32 columns, GluBackwardArrays<T> op) {
   for_vectors(rows, columns, [&](u64 row, u32 c) {
     const T* gate = op.gate_up + row * 2 * columns;
     T* dgate = op.dgate_up + row * 2 * columns;
@@ -70,34 +69,34 @@ void for_gate(GluGate gate, Fn fn) {
 }  // namespace
 }  // namespace cuda
 
-void swiglu_cuda(const Swiglu& op, cudaStream_t stream) {
+void glu_cuda(const Glu& op, cudaStream_t stream) {
   using namespace cuda;
   check_same_precision({op.gate_up, op.y});
   for_bool(rows_of_vectors(op.columns, op.gate_up, op.y), [&](auto whole) {
     for_precision(op.y.precision, [&](auto type) {
       for_gate(op.gate, [&](auto act) {
         using T = decltype(type);
-        launch<swiglu_kernel<whole.value, decltype(act), T>>(swiglu_launch(op.rows, op.columns), stream,
-                                                             op.rows, op.columns, elements<T>(op.gate_up),
-                                                             elements<T>(op.y));
+        launch<glu_kernel<whole.value, decltype(act), T>>(glu_launch(op.rows, op.columns), stream, op.rows,
+                                                          op.columns, elements<T>(op.gate_up),
+                                                          elements<T>(op.y));
       });
     });
   });
 }
 
-void swiglu_backward_cuda(const SwigluBackward& op, cudaStream_t stream) {
+void glu_backward_cuda(const GluBackward& op, cudaStream_t stream) {
   using namespace cuda;
   check_same_precision({op.gate_up, op.dy, op.dgate_up, op.value});
   for_bool(rows_of_vectors(op.columns, op.gate_up, op.dy, op.dgate_up, op.value), [&](auto whole) {
     for_precision(op.dy.precision, [&](auto type) {
       for_gate(op.gate, [&](auto act) {
         using T = decltype(type);
-        launch<swiglu_backward_kernel<whole.value, decltype(act), T>>(
-            swiglu_launch(op.rows, op.columns), stream, op.rows, op.columns,
-            SwigluBackwardArrays<T>{.gate_up = elements<T>(op.gate_up),
-                                    .dy = elements<T>(op.dy),
-                                    .dgate_up = elements<T>(op.dgate_up),
-                                    .value = elements<T>(op.value)});
+        launch<glu_backward_kernel<whole.value, decltype(act), T>>(
+            glu_launch(op.rows, op.columns), stream, op.rows, op.columns,
+            GluBackwardArrays<T>{.gate_up = elements<T>(op.gate_up),
+                                 .dy = elements<T>(op.dy),
+                                 .dgate_up = elements<T>(op.dgate_up),
+                                 .value = elements<T>(op.value)});
       });
     });
   });
