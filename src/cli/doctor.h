@@ -43,6 +43,10 @@ std::vector<Finding> examine_cores(const DoctorArguments&);
 std::vector<Finding> examine_gpus(const DoctorArguments&, const GpuBackend* backend);
 // Makes the checks that `train` makes before its first step, and sets `wanted` to what the plan takes.
 std::vector<Finding> examine_plan(const DoctorArguments&, Wanted& wanted);
+// Opens the data, without tokenizing it, and says what `train` would say.
+Finding examine_data(const Config&);
+// Says if a run can use output.dir. Creates nothing.
+Finding examine_output(const Config&);
 std::vector<Finding> examine_memory(const Wanted&);
 std::vector<Finding> examine_disk(const std::string& swap_dir, const Wanted&);
 

@@ -50,6 +50,10 @@ void append(std::vector<Finding>& all, std::vector<Finding> more) {
 // RETURNS: an error only if training is impossible.
 Result<void> doctor(const DoctorArguments& arguments) {
   std::vector<Finding> findings = examine_cores(arguments);
+  if (arguments.config) {
+    findings.push_back(examine_output(*arguments.config));
+    findings.push_back(examine_data(*arguments.config));
+  }
   Wanted wanted;
   append(findings, examine_plan(arguments, wanted));
   append(findings, examine_memory(wanted));

@@ -130,15 +130,54 @@ TEST(CliDoctor, RefusesWhatCannotTrain) {
 
 // Regression: doctor and `plan` or `train` disagreed on whether the job fits.
 TEST(CliDoctor, SaysWhetherTheJobFits) {
-  const std::string quickstart = TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml";
-  const auto refused = run({"doctor", quickstart, "memory.device=1MiB"});
+  const test::ScratchDir dir;
+  test::write_file(dir / "text.txt", std::string(2000, 'a'));
+  const std::string quickstart = TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml",
+                    data = "train=" + (dir / "text.txt");
+  const std::string out = "output.dir=" + (dir / "run");
+  const auto refused = run({"doctor", quickstart, data, out, "memory.device=1MiB"});
   EXPECT_EQ(refused.code, 3);
   EXPECT_THAT(refused.err,
               HasSubstr("training is not possible here: plan: the job does not fit: device needs"));
   // Budgets above the machine's memory, of which the plan uses little.
-  const auto fits = run({"doctor", quickstart, "memory.host=9TiB", "memory.disk=9000TiB"});
+  const auto fits = run({"doctor", quickstart, data, out, "memory.host=9TiB", "memory.disk=9000TiB"});
   EXPECT_EQ(fits.code, 0) << fits.err;
   EXPECT_THAT(fits.out, HasSubstr("swap directory  not needed"));
+}
+
+// Regression: doctor said "Training works" of data and directories that `train` refused at once.
+TEST(CliDoctor, RefusesDataAndDirectoriesThatTrainRefuses) {
+  const test::ScratchDir dir;
+  const std::string config = dir / "config.yaml";
+  test::write_file(config,
+                   "model: {vocab_size: 256, n_embd: 32, n_layer: 1, n_head: 2}\n"
+                   "memory: {device: 64MiB, host: 64MiB}\ntrain: {sequence_length: 32}\n");
+  test::write_file(dir / "text.txt", std::string(2000, 'a'));
+  test::write_file(dir / "empty.txt", "");
+  test::write_file(dir / "bad.jsonl", "{\"text\": \"good\"}\n{\"text\": 3\n");
+  test::write_file(dir / "good.jsonl", "{\"text\": \"good\"}\n");
+  const auto doctor = [&](const std::string& data, const std::string& out, const std::string& more) {
+    return run({"doctor", config, "data.train=" + (dir / data), "output.dir=" + (dir / out), more});
+  };
+  const std::string none_held_out = "validation_fraction=0";
+  for (const auto& [data, says] : {std::pair{"nosuch.txt", "no such data file"},
+                                   {"empty.txt", "the data file is empty"},
+                                   {"bad.jsonl", "bad.jsonl:2: not valid JSON"}}) {
+    const test::CommandOutcome r = doctor(data, "run", none_held_out);
+    EXPECT_EQ(r.code, 4) << data << r.err;
+    EXPECT_THAT(r.err, HasSubstr("training is not possible here: data: ")) << data;
+    EXPECT_THAT(r.err, HasSubstr(says)) << data;
+    EXPECT_EQ(doctor("text.txt", "run", "data.validation=" + (dir / data)).code, 4) << data;
+  }
+  for (const char* data : {"text.txt", "good.jsonl"}) EXPECT_EQ(doctor(data, "run", none_held_out).code, 0);
+  EXPECT_THAT(doctor("text.txt", "run", none_held_out).out, HasSubstr("63 sequences of 32 tokens"));
+  for (const char* out : {"text.txt", "text.txt/below"}) {
+    const test::CommandOutcome r = doctor("text.txt", out, none_held_out);
+    EXPECT_EQ(r.code, 6) << out;
+    EXPECT_THAT(r.err, HasSubstr("run directory: " + (dir / "text.txt") + " is not a directory")) << out;
+  }
+  EXPECT_EQ(run({"doctor", config, "data.train=" + (dir / "text.txt"), "output.dir=/proc/x"}).code, 6);
+  EXPECT_FALSE(std::filesystem::exists(dir / "run"));
 }
 
 // Regression: doctor found no obstacle.
