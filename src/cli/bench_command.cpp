@@ -30,7 +30,6 @@ constexpr std::array options_of_bench = {
     Option{"io", "BACKEND", "disk: auto, io_uring or threads", "auto"},
 };
 
-constexpr std::array<std::string_view, 5> parts = {"adam", "attention", "copy", "disk", "gemm"};
 constexpr std::array<std::string_view, 3> backends = {"auto", "io_uring", "threads"};  // like DiskBackend
 
 // RETURNS: a whole number of at least `least` that fits u32; `preset` if the option is not given.
@@ -70,20 +69,44 @@ Result<void> bench_products(const BenchOptions& options) {
   return choice.gpu ? bench_gpu_gemm(options, *choice.gpu) : bench_gemm(options);
 }
 
+template <Result<void> (*bench)(const BenchOptions&)>
+Result<void> run_compute(const Arguments& arguments) {
+  TRY_ASSIGN(const BenchOptions options, compute_options(arguments));
+  return bench(options);
+}
+
+// Part is one benchmark, with the options that it uses.
+struct Part {
+  std::string_view name;
+  std::span<const std::string_view> options;
+  Result<void> (*run)(const Arguments&);
+};
+
+constexpr std::array<std::string_view, 4> options_of_adam = {"json", "repetitions", "threads", "parameters"};
+constexpr std::array<std::string_view, 4> options_of_kernels = {"json", "repetitions", "threads", "device"};
+constexpr std::array<std::string_view, 8> options_of_disk = {"json",  "repetitions", "dir",     "size",
+                                                             "block", "depth",       "seconds", "io"};
+
+constexpr std::array parts = {
+    Part{"adam", options_of_adam, run_compute<bench_adam>},
+    Part{"attention", options_of_kernels, run_compute<bench_attention>},
+    Part{"copy", options_of_kernels, run_compute<bench_copy>},
+    Part{"disk", options_of_disk, run_bench_disk},
+    Part{"gemm", options_of_kernels, run_compute<bench_products>},
+};
+
 Result<void> run_bench(const Arguments& arguments) {
-  const std::string& part = arguments.positional()[0];
-  if (arguments.text("device") != "auto" && (part == "adam" || part == "disk"))
-    return usage_error(fmt::format(
-        "--device is for attention, copy and gemm; bench {} measures the host: leave --device out", part));
-  if (part == "disk") return run_bench_disk(arguments);
-  if (std::ranges::find(parts, part) == parts.end())
-    return usage_error(
-        fmt::format("no benchmark is called '{}'{}; there are adam, attention, copy, disk and gemm", part,
-                    did_you_mean(part, parts)));
-  TRY_ASSIGN(const BenchOptions compute, compute_options(arguments));
-  if (part == "adam") return bench_adam(compute);
-  if (part == "attention") return bench_attention(compute);
-  return part == "copy" ? bench_copy(compute) : bench_products(compute);
+  const std::string& name = arguments.positional()[0];
+  const auto part = std::ranges::find(parts, name, &Part::name);
+  if (part == parts.end()) {
+    std::vector<std::string_view> names;
+    for (const Part& known : parts) names.push_back(known.name);
+    return usage_error(fmt::format("no benchmark is called '{}'{}; there are {}", name,
+                                   did_you_mean(name, names), fmt::join(names, ", ")));
+  }
+  TRY(check_form(arguments,
+                 {.name = fmt::format("bench {}", name), .options = part->options, .words_max = 1}));
+  return part->run(arguments);
 }
 
 }  // namespace

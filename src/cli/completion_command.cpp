@@ -24,7 +24,8 @@ std::string beginnings_of(std::string_view value) {
   return out;
 }
 
-Result<void> run_completion(const Arguments&) {
+Result<void> run_completion(const Arguments& arguments) {
+  TRY(check_form(arguments, {.name = "completion", .options = {}, .words_max = 0}));
   print_text("{}", bash_completion());
   return {};
 }

@@ -14,6 +14,8 @@ constexpr std::array options_of_config = {
 
 Result<void> run_config(const Arguments& arguments) {
   if (arguments.has("markdown")) {
+    constexpr std::array<std::string_view, 1> options = {"markdown"};
+    TRY(check_form(arguments, {.name = "config --markdown", .options = options, .words_max = 0}));
     print_text("{}", config_markdown());
   } else if (arguments.positional().empty()) {
     print_text("{}", config_help());

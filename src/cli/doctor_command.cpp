@@ -15,7 +15,7 @@ namespace tidepool {
 namespace {
 
 constexpr std::array options_of_doctor = {
-    Option{"dir", "DIR", "directory for the swap file", "."},
+    Option{"dir", "DIR", "without CONFIG: directory for the swap file", "."},
 };
 
 constexpr size_t doctor_columns = 80;
@@ -76,6 +76,7 @@ Result<void> doctor(const DoctorArguments& arguments) {
 
 Result<void> run_doctor(const Arguments& arguments) {
   if (arguments.positional().empty()) return doctor({.swap_dir = arguments.text("dir")});
+  TRY(check_form(arguments, {.name = "doctor CONFIG.yaml", .options = {}}));
   TRY_ASSIGN(Config config, config_of(arguments.positional()));
   static_cast<void>(resolve_executor(config));  // error ignored: a finding below says why it cannot be used
   return doctor({.swap_dir = swap_directory(config),

@@ -72,6 +72,7 @@ Result<Arguments> Arguments::parse(std::span<const Option> options, std::span<co
       if (option.string_key == positional_name) {
         out.positional_.insert(out.positional_.end(), option.value.begin(), option.value.end());
       } else {
+        out.given_.push_back(option.string_key);
         out.values_[option.string_key] = option.value.empty() ? "" : option.value.back();
       }
     }
@@ -96,6 +97,17 @@ Result<double> Arguments::real(std::string_view name) const {
 }
 Result<Bytes> Arguments::size(std::string_view name) const {
   return named(name, text(name), parse_size(text(name)));
+}
+
+Result<void> check_form(const Arguments& arguments, const Form& form) {
+  for (const std::string& name : arguments.given()) {
+    if (std::ranges::find(form.options, name) == form.options.end())
+      return usage_error(fmt::format("--{}: 'tidepool {}' does not use it; leave it out", name, form.name));
+  }
+  const std::vector<std::string>& words = arguments.positional();
+  if (words.size() <= form.words_max) return {};
+  return usage_error(
+      fmt::format("'{}': 'tidepool {}' does not use it; leave it out", words[form.words_max], form.name));
 }
 
 std::string options_help(std::span<const Option> options) {

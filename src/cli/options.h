@@ -28,6 +28,7 @@ class Arguments {
   static Result<Arguments> parse(std::span<const Option>, std::span<const std::string> words);
 
   const std::vector<std::string>& positional() const { return positional_; }
+  const std::vector<std::string>& given() const { return given_; }          // names of options, in order
   bool has(std::string_view name) const { return values_.contains(name); }  // given or preset
   std::string text(std::string_view name) const;                            // "" if not given
 
@@ -38,8 +39,18 @@ class Arguments {
 
  private:
   std::map<std::string, std::string, std::less<>> values_;
-  std::vector<std::string> positional_;
+  std::vector<std::string> positional_, given_;
 };
+
+// Form is one of several ways to call a command, such as `tokenize CONFIG.yaml` or `bench disk`.
+struct Form {
+  std::string name;                           // for messages: "bench disk"
+  std::span<const std::string_view> options;  // that this form uses
+  size_t words_max = std::string_view::npos;  // that are not options
+};
+
+// RETURNS: ErrorKind::usage if a given option or word would be ignored by this form.
+Result<void> check_form(const Arguments&, const Form&);
 
 // RETURNS: help with one line per option, at most 80 columns wide.
 std::string options_help(std::span<const Option>);

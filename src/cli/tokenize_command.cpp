@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <array>
 #include <boost/json/value.hpp>
 #include <chrono>
 #include <filesystem>
@@ -203,6 +204,8 @@ Result<void> run_tokenize(const Arguments& arguments) {
       return usage_error(
           "--output: a config's documents are tokenized into the cache that training reads, not into a token "
           "file; leave the option out");
+    constexpr std::array<std::string_view, 1> options = {"show"};
+    TRY(check_form(arguments, {.name = "tokenize CONFIG.yaml", .options = options}));
     return tokenize_config(config, show);
   }
   if (words.size() < 2)

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "cli/bench/measured_choice.h"
@@ -207,12 +208,31 @@ TEST(CliBench, DoesNotAdviseTraining) {
   }
 }
 
-// Regression: these benchmarks measured the host, whatever device was asked for.
-TEST(CliBench, AdamAndDiskTakeNoDevice) {
-  for (const char* part : {"adam", "disk"}) {
-    const test::CommandOutcome r = run({"bench", part, "--device", "cuda"});
-    EXPECT_EQ(r.code, 2);
-    EXPECT_THAT(r.err, HasSubstr(std::string("bench ") + part + " measures the host"));
+TEST(CliBench, NamesItsParts) {
+  const std::string parts = std::regex_replace(std::string(bench_command.words), std::regex("\\|"), ", ");
+  EXPECT_THAT(run({"bench", "nosuch"}).err, HasSubstr("there are " + parts + "\n"));
+}
+
+// Regression: options of one form of a command were accepted by its other forms, and ignored.
+TEST(Cli, RefusesOptionsAndWordsThatTheFormIgnores) {
+  const std::string config = TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml";
+  for (const auto& [words, says] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"tokenize", config, "--end", "x"}, "--end: 'tidepool tokenize CONFIG.yaml' does not use it"},
+           {{"tokenize", config, "--no-special"}, "--no-special: "},
+           {{"tokenize", config, "--documents", "file"}, "--documents: "},
+           {{"tokenize", config, "--show", "1", "--threads", "0"}, "--threads: "},
+           {{"doctor", config, "--dir", "."}, "--dir: 'tidepool doctor CONFIG.yaml' does not use it"},
+           {{"bench", "adam", "--depth", "4"},
+            "--depth: 'tidepool bench adam' does not use it; leave it out"},
+           {{"bench", "adam", "--device", "cuda"}, "--device: "},
+           {{"bench", "disk", "--device", "cuda"}, "--device: "},
+           {{"bench", "gemm", "--dir", "."}, "--dir: "},
+           {{"bench", "disk", "gemm"}, "'gemm': 'tidepool bench disk' does not use it"},
+           {{"config", "--markdown", "foo"}, "'foo': 'tidepool config --markdown' does not use it"},
+           {{"completion", "foo"}, "'foo': 'tidepool completion' does not use it"}}) {
+    const test::CommandOutcome r = run(words);
+    EXPECT_EQ(r.code, 2) << says;
+    EXPECT_THAT(r.err, HasSubstr(says));
   }
 }
 
