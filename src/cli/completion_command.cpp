@@ -33,7 +33,7 @@ Result<void> run_completion(const Arguments& arguments) {
 }  // namespace
 
 std::string bash_completion() {
-  std::string names, keys, cases, values;
+  std::string names, keys, cases, values, takes_keys;
   for (const Command* listed : commands()) {
     const Command& command = *listed;
     names += fmt::format("{} ", command.name);
@@ -44,7 +44,9 @@ std::string bash_completion() {
       if (!beginnings.empty())
         values += fmt::format("    {}:--{}) words=\"{}\" ;;\n", command.name, option.name, beginnings);
     }
-    if (command.name == "bench") options += " adam disk gemm";
+    if (command.name == bench_command.name) options += " " + beginnings_of(command.words);
+    if (command.words.find("key=value") != std::string_view::npos)
+      takes_keys += fmt::format("{}{}", takes_keys.empty() ? "" : "|", command.name);
     cases += fmt::format("    {}) words=\"{}\" ;;\n", command.name, options);
   }
   for (const Field& field : schema()) keys += fmt::format("{}.{}= ", field.section, field.key);
@@ -66,14 +68,14 @@ _tidepool() {{
   case "${{COMP_WORDS[1]}}" in
 {}  esac
   case "${{COMP_WORDS[1]}}" in
-    train|plan|generate|eval|doctor|config) [[ $COMP_CWORD -gt 2 ]] && words+=" {}" ;;
+    {}) [[ $COMP_CWORD -gt 2 ]] && words+=" {}" ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$now"; compgen -f -- "$now")
   [[ "${{COMPREPLY[0]}}" == *= ]] && compopt -o nospace
 }}
 complete -F _tidepool tidepool
 )",
-      names, values, cases, keys);
+      names, values, cases, takes_keys, keys);
 }
 
 constinit const Command completion_command = {

@@ -92,6 +92,9 @@ TEST(Cli, CompletionKnowsCommandsOptionsAndKeys) {
   EXPECT_THAT(bash_completion(), HasSubstr("machine.file="));
   EXPECT_THAT(bash_completion(), HasSubstr("plan:--explain) words=\"op: chunk:\""));
   EXPECT_THAT(bash_completion(), HasSubstr("train:--resume) words=\"auto\""));
+  // Regression: lists in the script were older than the commands.
+  EXPECT_THAT(bash_completion(), HasSubstr(" --io adam attention copy disk gemm\""));
+  EXPECT_THAT(bash_completion(), HasSubstr("train|plan|tokenize|generate|eval|doctor|config)"));
 }
 
 TEST(CliOptions, ParsesPresetsFlagsAndValues) {
