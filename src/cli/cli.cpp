@@ -107,6 +107,7 @@ std::string main_help() {
 int run_cli(const std::vector<std::string>& words) {
   if (words.empty() || is_help(words[0]) || words[0] == "help") {
     const Command* command = words.size() > 1 ? find_command(words[1]) : nullptr;
+    if (words.size() > 1 && command == nullptr) return unknown_command(words[1]);
     print_text("{}", command ? command_help(*command) : main_help());
     return 0;
   }

@@ -46,6 +46,9 @@ TEST(Cli, UsageErrorsExitWith2AndNameTheNearest) {
   const test::CommandOutcome command = run({"trian"});
   EXPECT_EQ(command.code, 2);
   EXPECT_THAT(command.err, HasSubstr("unknown command 'trian'; did you mean 'train'?"));
+  // Regression: printed the main help with exit code 0.
+  EXPECT_EQ(run({"help", "trian"}).code, 2);
+  EXPECT_EQ(run({"help", "trian"}).err, command.err);
   const test::CommandOutcome option = run({"train", "--resum", "auto"});
   EXPECT_EQ(option.code, 2);
   EXPECT_THAT(option.err, HasSubstr("unknown option '--resum'; did you mean '--resume'?"));
