@@ -47,6 +47,16 @@ std::string unknown_option(const po::unknown_option& e, std::span<const Option> 
                      near.empty() ? "" : fmt::format("; did you mean '--{}'?", near));
 }
 
+// Message about an option without the value that it needs, or with a value that it does not take.
+std::string wrong_value(const po::invalid_syntax& e, std::span<const Option> options) {
+  std::string name = e.get_option_name();
+  name.erase(0, name.find_first_not_of('-'));
+  const auto option = std::ranges::find(options, name, &Option::name);
+  if (option == options.end()) return e.what();
+  if (option->value.empty()) return fmt::format("--{} takes no value: write --{}", name, name);
+  return fmt::format("--{} needs a value: write --{} {}", name, name, option->value);
+}
+
 template <class T>
 Result<T> named(std::string_view name, std::string_view text, Result<T> value) {
   if (value) return value;
@@ -78,6 +88,8 @@ Result<Arguments> Arguments::parse(std::span<const Option> options, std::span<co
     }
   } catch (const po::unknown_option& e) {
     return Error{ErrorKind::usage, unknown_option(e, options, words)};
+  } catch (const po::invalid_syntax& e) {
+    return Error{ErrorKind::usage, wrong_value(e, options)};
   } catch (const po::error& e) {
     return Error{ErrorKind::usage, e.what()};
   }

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 
+#include "base/text/nearest.h"
 #include "cli/command.h"
 #include "cli/config_words.h"
 #include "config/schema.h"
@@ -25,6 +28,16 @@ std::string command_line(const Arguments& arguments) {
   return out;
 }
 
+// Refuses a path that is not there if `auto` was probably meant.
+Result<void> check_is_not_mistyped(const std::string& resume) {
+  constexpr std::array<std::string_view, 1> known = {"auto"};
+  std::error_code unused;
+  if (resume == known[0] || std::filesystem::exists(resume, unused)) return {};
+  const std::string advice = did_you_mean(resume, known);
+  if (advice.empty()) return {};
+  return usage_error(fmt::format("--resume {}: there is no such checkpoint{}", resume, advice));
+}
+
 Result<void> run_train(const Arguments& arguments) {
   if (arguments.has("help-config")) {
     print_text("{}", config_help());
@@ -36,6 +49,7 @@ Result<void> run_train(const Arguments& arguments) {
   // Refused: an empty variable in a script must not start the run from the beginning.
   if (arguments.has("resume") && resume.empty())
     return usage_error("--resume: write --resume auto, or the path of a checkpoint");
+  TRY(check_is_not_mistyped(resume));
   std::signal(SIGPIPE, SIG_IGN);  // `train ... | head`: a run of days continues without its reader
   TRY_ASSIGN(const std::string executor, resolve_executor(config));
   if (!executor.empty()) print_text(stderr, "{}\n", executor);

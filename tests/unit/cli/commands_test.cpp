@@ -63,6 +63,13 @@ TEST(Cli, UsageErrorsExitWith2AndNameTheNearest) {
   EXPECT_EQ(run({"report", "run", "--html", ""}).code, 2);
   EXPECT_THAT(run({"train", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", "--resume", ""}).err,
               HasSubstr("--resume: write --resume auto"));
+  EXPECT_THAT(run({"train", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", "--resume", "atuo"}).err,
+              HasSubstr("--resume atuo: there is no such checkpoint; did you mean 'auto'?"));
+  // Regression: the option parser's own words were printed.
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"train", "x.yaml", "--resume"}, {"train", "x.yaml", "--resume="}})
+    EXPECT_THAT(run(words).err, HasSubstr("tidepool: --resume needs a value: write --resume auto|PATH\n"));
+  EXPECT_THAT(run({"plan", "x.yaml", "--json=1"}).err, HasSubstr("--json takes no value: write --json\n"));
   EXPECT_EQ(run({"generate", "x", "--top-k", "many"}).code, 2);
   EXPECT_THAT(run({"generate", "x", "--top-k", "many"}).err,
               HasSubstr("--top-k: 'many' is not a whole number"));
