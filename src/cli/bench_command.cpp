@@ -32,33 +32,31 @@ constexpr std::array options_of_bench = {
 
 constexpr std::array<std::string_view, 3> backends = {"auto", "io_uring", "threads"};  // like DiskBackend
 
-// RETURNS: a whole number of at least `least` that fits u32; `preset` if the option is not given.
-Result<u32> count_of(const Arguments& arguments, std::string_view name, u32 preset, u32 least = 1) {
-  if (!arguments.has(name)) return preset;
-  TRY_ASSIGN(const u64 value, arguments.integer(name));
-  if (value < least || value > none) return usage_error(fmt::format("--{}: {} is out of range", name, value));
-  return static_cast<u32>(value);
+// RETURNS: --repetitions; `preset` if the option is not given.
+Result<u32> repetitions_of(const Arguments& arguments, u32 preset) {
+  return arguments.has("repetitions") ? arguments.count("repetitions", {.least = 1}) : Result<u32>(preset);
 }
 
 Result<void> run_bench_disk(const Arguments& arguments) {
   BenchDiskOptions out{.json = arguments.has("json"), .dir = arguments.text("dir")};
   TRY_ASSIGN(out.size, arguments.size("size"));
   TRY_ASSIGN(out.block, arguments.size("block"));
-  TRY_ASSIGN(out.depth, count_of(arguments, "depth", out.depth));
+  TRY_ASSIGN(out.depth, arguments.count("depth", {.least = 1, .most = queue_depth_max}));
   TRY_ASSIGN(out.seconds, arguments.real("seconds"));
-  TRY_ASSIGN(out.repetitions, count_of(arguments, "repetitions", out.repetitions));
+  TRY_ASSIGN(out.repetitions, repetitions_of(arguments, out.repetitions));
   const auto backend = std::ranges::find(backends, arguments.text("io"));
-  if (backend == backends.end()) return usage_error("--io: must be auto, io_uring or threads");
+  if (backend == backends.end())
+    return usage_error(fmt::format("--io: '{}' is not auto, io_uring or threads", arguments.text("io")));
   out.backend = static_cast<DiskBackend>(backend - backends.begin());
   return bench_disk(out);
 }
 
 Result<BenchOptions> compute_options(const Arguments& arguments) {
   BenchOptions out{.json = arguments.has("json"), .device = arguments.text("device")};
-  TRY_ASSIGN(out.threads, count_of(arguments, "threads", 0, 0));
+  TRY_ASSIGN(out.threads, arguments.count("threads", {.most = threads_max}));
   TRY_ASSIGN(out.parameters, arguments.integer("parameters"));
-  TRY_ASSIGN(out.repetitions, count_of(arguments, "repetitions", out.repetitions));
-  if (out.parameters == 0) return usage_error("--parameters: must be at least 1");
+  TRY_ASSIGN(out.repetitions, repetitions_of(arguments, out.repetitions));
+  if (out.parameters == 0) return usage_error("--parameters: 0 is too small; at least 1");
   return out;
 }
 

@@ -46,14 +46,13 @@ Result<void> run_generate(const Arguments& arguments) {
   out.generate.chat = arguments.has("chat");
   TRY_ASSIGN(out.generate.max_new_tokens, arguments.integer("max-new-tokens"));
   TRY_ASSIGN(out.generate.temperature, arguments.real("temperature"));
-  TRY_ASSIGN(const u64 top_k, arguments.integer("top-k"));
+  TRY_ASSIGN(out.generate.top_k, arguments.count("top-k"));
   TRY_ASSIGN(out.seed, arguments.integer("seed"));
-  TRY_ASSIGN(const u64 threads, arguments.integer("threads"));
-  if (out.generate.temperature < 0) return usage_error("--temperature: must be at least 0");
+  TRY_ASSIGN(out.threads, arguments.count("threads", {.most = threads_max}));
+  if (out.generate.temperature < 0)
+    return usage_error(
+        fmt::format("--temperature: {} is too small; at least 0", arguments.text("temperature")));
   if (out.generate.prompt.empty()) return usage_error("--prompt: must hold at least one character");
-  if (top_k > none || threads > 4096) return usage_error("--top-k or --threads is too large");
-  out.generate.top_k = static_cast<u32>(top_k);
-  out.threads = static_cast<u32>(threads);
   return generate(out);
 }
 

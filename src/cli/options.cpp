@@ -104,6 +104,14 @@ std::string Arguments::text(std::string_view name) const {
 Result<u64> Arguments::integer(std::string_view name) const {
   return named(name, text(name), parse_integer(text(name)));
 }
+Result<u32> Arguments::count(std::string_view name, const CountLimits& limits) const {
+  TRY_ASSIGN(const u64 value, integer(name));
+  if (value < limits.least)
+    return usage_error(fmt::format("--{}: {} is too small; at least {}", name, value, limits.least));
+  if (value > limits.most)
+    return usage_error(fmt::format("--{}: {} is too large; at most {}", name, value, limits.most));
+  return static_cast<u32>(value);
+}
 Result<double> Arguments::real(std::string_view name) const {
   return named(name, text(name), parse_real(text(name)));
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -21,6 +22,12 @@ struct Option {
   std::string_view preset = "";  // value if the option is not given; empty: none
 };
 
+inline constexpr u32 threads_max = 4096;  // as of machine.threads
+
+struct CountLimits {
+  u32 least = 0, most = std::numeric_limits<u32>::max();
+};
+
 class Arguments {
  public:
   // Parses `words`. Words that are not options go to positional(), in order.
@@ -34,6 +41,8 @@ class Arguments {
 
   // RETURNS: the option's value as a number; ErrorKind::usage, with the option's name, if it is none.
   Result<u64> integer(std::string_view name) const;
+  // As integer(); ErrorKind::usage, with the limit, if the number is outside of `limits`.
+  Result<u32> count(std::string_view name, const CountLimits& limits = {}) const;
   Result<double> real(std::string_view name) const;
   Result<Bytes> size(std::string_view name) const;
 

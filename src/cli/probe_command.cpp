@@ -127,11 +127,10 @@ Result<void> run_probe(const Arguments& arguments) {
   out.disk_dir = arguments.has("no-disk") ? "" : arguments.text("disk");
   out.device = arguments.text("device");
   TRY_ASSIGN(out.seconds, arguments.real("seconds"));
-  TRY_ASSIGN(const u64 threads, arguments.integer("threads"));
-  if (!(out.seconds >= 1 && out.seconds <= 3600)) return usage_error("--seconds: must be 1 to 3600");
-  if (threads > 4096) return usage_error("--threads is too large");
+  TRY_ASSIGN(out.threads, arguments.count("threads", {.most = threads_max}));
+  if (!(out.seconds >= 1 && out.seconds <= 3600))
+    return usage_error(fmt::format("--seconds: {} is not 1 to 3600", arguments.text("seconds")));
   if (out.disk_dir.empty() && !arguments.has("no-disk")) return usage_error("--disk: name a directory");
-  out.threads = static_cast<u32>(threads);
   return probe(out);
 }
 

@@ -216,14 +216,13 @@ Result<void> run_tokenize(const Arguments& arguments) {
   out.end = arguments.text("end");
   out.overwrite = arguments.has("overwrite");
   const std::string documents = arguments.text("documents");
-  if (documents != "file" && documents != "line") return usage_error("--documents: must be file or line");
+  if (documents != "file" && documents != "line")
+    return usage_error(fmt::format("--documents: '{}' is neither file nor line", documents));
   if (documents == "line") out.documents = TextDocuments::line;
   TRY_ASSIGN(out.show, arguments.integer("show"));
-  TRY_ASSIGN(const u64 threads, arguments.integer("threads"));
-  if (threads > 4096) return usage_error("--threads is too large");
+  TRY_ASSIGN(out.threads, arguments.count("threads", {.most = threads_max}));
   if (out.show == 0 && out.output.empty())
     return usage_error("--output: name the file to write, for example --output=tokens.bin");
-  out.threads = static_cast<u32>(threads);
   return tokenize(out);
 }
 

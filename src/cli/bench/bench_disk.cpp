@@ -125,12 +125,13 @@ class Bench {
 Result<void> check(const BenchDiskOptions& o) {
   const auto usage = [](std::string text) { return Error{ErrorKind::usage, std::move(text)}; };
   if (o.block.value == 0 || o.block.value % frame_alignment != 0)
-    return usage("--block must be a multiple of 4KiB");
-  if (o.size.value % frame_alignment != 0) return usage("--size must be a multiple of 4KiB");
-  if (o.size.value < 4 * o.block.value) return usage("--size must be at least four blocks");
-  if (o.depth < 1 || o.depth > queue_depth_max)
-    return usage(fmt::format("--depth must be 1 to {}", queue_depth_max));
-  if (!(o.seconds > 0) || o.repetitions == 0) return usage("--seconds and --repetitions must be above 0");
+    return usage(fmt::format("--block: {} is not a multiple of 4KiB", format_bytes(o.block)));
+  if (o.size.value % frame_alignment != 0)
+    return usage(fmt::format("--size: {} is not a multiple of 4KiB", format_bytes(o.size)));
+  if (o.size.value < 4 * o.block.value)
+    return usage(fmt::format("--size: {} is too small; at least four blocks, {}", format_bytes(o.size),
+                             format_bytes(Bytes{4 * o.block.value})));
+  if (!(o.seconds > 0)) return usage(fmt::format("--seconds: {} is too small; above 0", o.seconds));
   return {};
 }
 

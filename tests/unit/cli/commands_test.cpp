@@ -73,6 +73,19 @@ TEST(Cli, UsageErrorsExitWith2AndNameTheNearest) {
   EXPECT_EQ(run({"generate", "x", "--top-k", "many"}).code, 2);
   EXPECT_THAT(run({"generate", "x", "--top-k", "many"}).err,
               HasSubstr("--top-k: 'many' is not a whole number"));
+  // Regression: the limit was not named, or not the option.
+  for (const auto& [words, says] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"generate", "x", "--top-k", "5000000000"},
+            "--top-k: 5000000000 is too large; at most 4294967295"},
+           {{"generate", "x", "--threads", "5000"}, "--threads: 5000 is too large; at most 4096"},
+           {{"generate", "x", "--temperature=-1"}, "--temperature: -1 is too small; at least 0"},
+           {{"probe", "--threads", "5000"}, "--threads: 5000 is too large; at most 4096"},
+           {{"tokenize", "t.json", "x", "--threads", "5000"}, "--threads: 5000 is too large; at most 4096"},
+           {{"bench", "disk", "--repetitions", "0"}, "--repetitions: 0 is too small; at least 1"},
+           {{"bench", "disk", "--depth", "0"}, "--depth: 0 is too small; at least 1"}}) {
+    EXPECT_EQ(run(words).code, 2) << says;
+    EXPECT_THAT(run(words).err, HasSubstr(says));
+  }
   // Regression: further words were dropped.
   const test::CommandOutcome words = run({"generate", "x", "--prompt", "Why", "do"});
   EXPECT_EQ(words.code, 2);
