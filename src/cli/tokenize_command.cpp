@@ -1,12 +1,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/json/value.hpp>
 #include <chrono>
 #include <filesystem>
 
 #include "base/json/text.h"
+#include "base/read_file.h"
+#include "base/text/nearest.h"
 #include "base/text/units.h"
 #include "cli/command.h"
 #include "cli/config_words.h"
@@ -51,9 +54,25 @@ constexpr StopWords tokenize_stop_words{.first = "\ntidepool: stopping; interrup
                                         .second = "\ntidepool: stopped at once; nothing was written\n"};
 constexpr size_t shown_tokens_max = 400;
 
+// RETURNS: the error for a missing `path`, with the nearest name beside it.
+Error no_tokenizer(const fs::path& path) {
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (fs::directory_iterator at(path.has_parent_path() ? path.parent_path() : ".", failed), end;
+       !failed && at != end; at.increment(failed))
+    names.push_back(at->path().filename().string());
+  std::ranges::sort(names);
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  std::string advice = did_you_mean(path.filename().string(), known);
+  if (advice.empty()) advice = "; name a tokenizer.json, or a model directory that holds one";
+  return bad_input(fmt::format("{}: there is no such file{}", path.string(), advice));
+}
+
 Result<std::unique_ptr<Tokenizer>> open_tokenizer(const std::string& path) {
   std::error_code unused;
-  return Tokenizer::open(fs::is_directory(path, unused) ? path + "/tokenizer.json" : path);
+  const std::string file = fs::is_directory(path, unused) ? path + "/tokenizer.json" : path;
+  if (!is_there(file)) return no_tokenizer(file);
+  return Tokenizer::open(file);
 }
 
 Result<std::unique_ptr<DocumentSource>> open_source(const TokenizeArguments& arguments,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/read_file.h"
 #include "base/text/seal.h"
 #include "checkpoint/checkpoint.h"
 #include "config/read/load_config.h"
@@ -57,6 +58,11 @@ Result<void> check_is_model_of(const std::string& directory, const Config& confi
 
 Result<Config> load_run_config(const std::string& run_dir, std::span<const std::string> overrides) {
   const std::string path = run_dir + "/config.yaml";
+  if (!is_there(path))
+    return Error{
+        ErrorKind::usage,
+        fmt::format("{}: there is no such file, which training writes; put the config of the run there",
+                    path)};
   Result<Config> config = load_config(path, {overrides.begin(), overrides.end()}, KeptModel::read);
   if (config) return config;
   const Result<std::string> text = read_text_file(path);

@@ -238,8 +238,7 @@ Result<Machine> parse_machine(std::string_view yaml, std::string_view file_name)
   try {
     TRY(reader.read_file(YAML::Load(std::string(yaml))));
   } catch (const YAML::Exception& e) {
-    return fault_at(fmt::format("{}:{}", file_name, std::max(e.mark.line, 0) + 1),
-                    fmt::format("not valid YAML: {}", e.msg));
+    return not_yaml(file_name, yaml, e);
   }
   return reader.finish();
 }

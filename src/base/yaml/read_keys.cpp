@@ -12,6 +12,16 @@ Error fault_at(const std::string& place, std::string_view text) {
   return {ErrorKind::usage, fmt::format("{}: {}", place, text)};
 }
 
+Error not_yaml(std::string_view file, std::string_view text, const YAML::Exception& e) {
+  const int line = std::max(e.mark.line, 0);
+  for (int i = 0; i < line; ++i) text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  const std::string_view indent = text.substr(0, text.find_first_not_of(" \t"));
+  const bool tab = indent.find('\t') != std::string_view::npos;
+  return fault_at(fmt::format("{}:{}", file, line + 1),
+                  fmt::format("not valid YAML: {}{}", e.msg,
+                              tab ? "; the line begins with a tab: YAML indents with spaces" : ""));
+}
+
 std::string place_in(std::string_view file, const YAML::Node& node) {
   return fmt::format("{}:{}", file, std::max(node.Mark().line, 0) + 1);
 }

@@ -9,6 +9,7 @@
 #include "base/result.h"
 
 namespace YAML {
+class Exception;
 class Node;
 }
 
@@ -16,6 +17,9 @@ namespace tidepool {
 
 // ErrorKind::usage, "PLACE: TEXT".
 Error fault_at(const std::string& place, std::string_view text);
+
+// RETURNS: ErrorKind::usage for a text that YAML refuses, with the line; also what to do about a tab there.
+Error not_yaml(std::string_view file, std::string_view text, const YAML::Exception&);
 
 std::string place_in(std::string_view file, const YAML::Node&);
 

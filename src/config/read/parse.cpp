@@ -230,7 +230,9 @@ Error Reader::unknown_section(const std::string& place, const std::string& name,
   if (!advice.empty()) return fault_at(place, fmt::format("unknown section '{}'; {}", name, advice));
   std::vector<std::string_view> known;
   for (const Section& section : sections()) known.push_back(section.name);
-  return fault_at(place, fmt::format("unknown section '{}'{}", name, did_you_mean(name, known)));
+  std::string near = did_you_mean(name, known);
+  if (near.empty()) near = fmt::format("; the sections are {}", fmt::join(known, ", "));
+  return fault_at(place, fmt::format("unknown section '{}'{}", name, near));
 }
 
 Error Reader::unknown_key(const std::string& place, const ForeignKey& given) const {
@@ -396,8 +398,7 @@ Result<Config> parse_config(std::string_view yaml, std::string_view file_name,
     TRY(reader.begin_model(model_choice(file_name, root, overrides), kept));
     TRY(reader.read_file(root));
   } catch (const YAML::Exception& e) {
-    return fault_at(fmt::format("{}:{}", file_name, e.mark.line + 1),
-                    fmt::format("not valid YAML: {}", e.msg));
+    return not_yaml(file_name, yaml, e);
   }
   for (const std::string& text : overrides) TRY(reader.read_override(text));
   return reader.finish();

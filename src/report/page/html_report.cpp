@@ -236,8 +236,12 @@ Result<RunFiles> read_run(const std::string& run_dir) {
             "{} holds no report.json, which is written when a run ends or is stopped; for a run that was "
             "killed, 'tidepool train CONFIG --resume auto' writes it",
             run_dir)};
-  TRY_ASSIGN(RunReport report, read_report(run_dir));
-  TRY_ASSIGN(RunFiles run, read_unfinished_run(run_dir, std::move(report), ""));
+  Result<RunReport> report = read_report(run_dir);
+  if (!report)
+    return Error{report.error().kind,
+                 fmt::format("{}; 'tidepool train CONFIG --resume auto' writes the report again",
+                             report.error().message)};
+  TRY_ASSIGN(RunFiles run, read_unfinished_run(run_dir, *std::move(report), ""));
   const std::string step_path = run_dir + "/step.json";
   if (::access(step_path.c_str(), F_OK) != 0) {
     run.warnings.push_back(run.name + ": no step.json, so the page has no timeline");

@@ -8,6 +8,7 @@
 #include "cli/bench/measured_choice.h"
 #include "cli/command.h"
 #include "cli/doctor.h"
+#include "inference/forward_only.h"
 #include "tests/support/command_run.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/model_directory.h"
@@ -260,6 +261,25 @@ TEST(Cli, RefusesOptionsAndWordsThatTheFormIgnores) {
     EXPECT_EQ(r.code, 2) << says;
     EXPECT_THAT(r.err, HasSubstr(says));
   }
+}
+
+TEST(CliTokenize, AMissingTokenizerNamesTheNearest) {
+  const test::ScratchDir dir;
+  test::write_file(dir / "tokenizer.json", "{}");
+  const test::CommandOutcome r = run({"tokenize", dir / "tokeniser.json", "x", "--output", dir / "out"});
+  EXPECT_EQ(r.code, 4);
+  EXPECT_THAT(r.err, HasSubstr("tokeniser.json: there is no such file; did you mean 'tokenizer.json'?"));
+  std::filesystem::remove(dir / "tokenizer.json");
+  EXPECT_THAT(
+      run({"tokenize", dir / ".", "x", "--output", dir / "out"}).err,
+      HasSubstr("tokenizer.json: there is no such file; name a tokenizer.json, or a model directory"));
+}
+
+TEST(CliEval, ARunWithoutItsConfigSaysSo) {
+  const test::ScratchDir dir;
+  const Result<Config> config = config_of_trained(dir / "run", dir / "run/checkpoint-1", {});
+  EXPECT_EQ(config.error().kind, ErrorKind::usage);
+  EXPECT_THAT(config.error().message, HasSubstr("run/config.yaml: there is no such file, which training"));
 }
 
 TEST(CliEval, NamesThePrecision) {

@@ -108,6 +108,7 @@ TEST_F(CliReport, NamesAMissingOrBrokenFile) {
   expect_bad_input(report({run()}), "report.json: not valid JSON");
   write_text(run() + "/report.json", "{}");
   expect_bad_input(report({run()}), "report.json: version is missing");
+  expect_bad_input(report({run()}), "; 'tidepool train CONFIG --resume auto' writes the report again");
   write_text(run() + "/report.json", json);
 
   write_text(run() + "/step.json", "{\"format\":1,\"op_kinds\":[");

@@ -48,6 +48,15 @@ TEST(ConfigParse, SizesAreBinaryOrDecimal) {
   EXPECT_EQ(device("0"), 0u);
 }
 
+// Regression: a tab was "illegal map value".
+TEST(ConfigParse, ATabIsNamed) {
+  EXPECT_THAT(
+      fault_of("data:\n\ttrain: a.txt\n"),
+      HasSubstr("c.yaml:2: not valid YAML: illegal map value; the line begins with a tab: YAML indents"));
+  EXPECT_THAT(fault_of("data:\n  train: a.txt\n\tformat: text\n"), HasSubstr("c.yaml:3: not valid YAML"));
+  EXPECT_THAT(fault_of("data: {train: [\n"), testing::Not(HasSubstr("tab")));
+}
+
 TEST(ConfigParse, UnknownKeyNamesTheNearest) {
   EXPECT_EQ(fault_of(with("train:\n  lerning_rate: 1\n")),
             "c.yaml:4: unknown key 'lerning_rate' in section 'train'; did you mean 'learning_rate'?");
@@ -55,6 +64,9 @@ TEST(ConfigParse, UnknownKeyNamesTheNearest) {
   EXPECT_THAT(fault_of(with("train:\n  max_iters: 1\n")), HasSubstr("set train.max_steps"));
   EXPECT_THAT(fault_of(with("trian: {}\n")),
               HasSubstr("c.yaml:3: unknown section 'trian'; did you mean 'train'?"));
+  EXPECT_EQ(
+      fault_of(with("foo: {}\n")),
+      "c.yaml:3: unknown section 'foo'; the sections are model, lora, data, train, memory, machine, output");
   EXPECT_THAT(fault_of(with("max_steps: 3\n")), HasSubstr("put it under 'train:'"));
 }
 
