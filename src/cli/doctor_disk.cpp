@@ -68,9 +68,12 @@ bool is_rotational(const fs::path& dir) {
   return false;
 }
 
-Finding swap_place(const FileSystem& at) {
+Finding swap_place(const std::string& swap_dir, const FileSystem& at) {
   const std::string what = "swap directory";
-  const std::string found = fmt::format("{} on {}", at.dir, at.name);
+  std::error_code unused;
+  const bool exists = fs::exists(swap_dir, unused);
+  const std::string found =
+      fmt::format("{}{} on {}", exists ? "" : swap_dir + " does not exist yet; looked at ", at.dir, at.name);
   if (at.in_memory) {
     return {Health::fail, what, found + ", a file system in memory",
             "set memory.swap_dir (here: --dir) to a directory on an SSD", ErrorKind::io};
@@ -119,7 +122,7 @@ std::vector<Finding> examine_disk(const std::string& swap_dir, const Wanted& wan
                    ErrorKind::io});
     return out;
   }
-  out.push_back(swap_place(*at));
+  out.push_back(swap_place(swap_dir, *at));
   const Result<Bytes> space = swap_space(swap_dir);  // includes the space of an existing swap file
   out.push_back(swap_room(space ? *space : at->free, wanted.disk));
   return out;

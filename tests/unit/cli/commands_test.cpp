@@ -151,6 +151,9 @@ TEST(CliDoctor, RefusesWhatCannotTrain) {
   };
   EXPECT_EQ(fails(examine_memory({.memory = Bytes{u64{1} << 60}})), 1);
   EXPECT_EQ(fails(examine_disk(".", {.disk = Bytes{u64{1} << 60}})), 1);
+  const test::ScratchDir dir;
+  EXPECT_THAT(examine_disk(dir / "not/yet", {})[1].found,
+              StartsWith(dir / "not/yet" + " does not exist yet; looked at "));
   if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "no /dev/shm here";
   EXPECT_EQ(fails(examine_disk("/dev/shm/not/there/yet", {})), 1);
   EXPECT_EQ(run({"doctor", "--dir", "/dev/shm"}).code, 6);
