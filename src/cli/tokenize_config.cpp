@@ -33,6 +33,11 @@ void print(const ShownDocument& document, const Screen& screen) {
   }
 }
 
+void print_notes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes)
+    print_text("{}", wrap_lines(note, detect_screen(STDOUT_FILENO).columns));
+}
+
 Result<void> show_documents(const Config& config, const std::vector<SourceFiles>& sources, u64 count) {
   const DataPlace place = data_place(config);
   TRY_ASSIGN(const ShownDocuments shown,
@@ -42,7 +47,7 @@ Result<void> show_documents(const Config& config, const std::vector<SourceFiles>
                                                    sources[0].found[0].path)};
   const Screen screen = detect_screen(STDOUT_FILENO);
   for (const ShownDocument& document : shown.documents) print(document, screen);
-  for (const std::string& note : shown.notes) print_text("{}\n", note);
+  print_notes(shown.notes);
   return {};
 }
 
@@ -62,7 +67,7 @@ Result<void> tokenize_config(const Config& config, u64 show) {
   if (show > 0) return show_documents(config, sources, show);
   const StopSignals signals(StopSignals::at_once("\ntidepool: stopped; unfinished files are removed\n"));
   TRY_ASSIGN(const std::unique_ptr<Dataset> data, open_data(config));
-  for (const std::string& note : data->notes()) print_text("{}\n", note);
+  print_notes(data->notes());
   return {};
 }
 

@@ -278,6 +278,17 @@ TEST(CliTokenize, AMissingTokenizerNamesTheNearest) {
       HasSubstr("tokenizer.json: there is no such file; name a tokenizer.json, or a model directory"));
 }
 
+TEST(CliTokenize, NotesFit80Columns) {
+  const test::ScratchDir dir;
+  test::write_file(dir / "config.yaml", "model: {vocab_size: 256}\nmemory: {device: 1GiB, host: 1GiB}\n");
+  test::write_file(dir / "d.jsonl", "{\"text\": \"good\"}\n{\"text\": \"a\"}\n");
+  const test::CommandOutcome r = run(
+      {"tokenize", dir / "config.yaml", "data.train=" + (dir / "d.jsonl"), "data.cache=" + (dir / "cache")});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("data: 1 documents"));
+  EXPECT_THAT(r.out, HasSubstr("\n    "));
+}
+
 TEST(CliEval, ARunWithoutItsConfigSaysSo) {
   const test::ScratchDir dir;
   const Result<Config> config = config_of_trained(dir / "run", dir / "run/checkpoint-1", {});
