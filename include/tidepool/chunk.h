@@ -35,7 +35,7 @@ enum class Kind : u8 {
   activation_grad,  // gradient of the residual stream, updated in place; one per micro-batch
   kept,             // inside of a block, kept instead of recomputed; one per (block, micro-batch)
   workspace,
-  batch,    // tokens and targets; one per micro-batch of a sweep
+  batch,    // tokens, targets and, if packed, starts; one per micro-batch of a sweep
   scalars,  // loss, norm partials, clip factor, flags: values that ops read and write
 };
 inline constexpr u32 kind_count = 13;

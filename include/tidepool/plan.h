@@ -100,9 +100,9 @@ constexpr bool writes(Access a) { return a != Access::read; }
 //
 // Operands of one op stand in this order, so that executors find them by kind and position:
 //   copy, read, write   [0] source, [1] destination (same chunk)
-//   forward             batch (embedding, head), params by block.windows, input activation (not
+//   forward             batch (if reads_batch()), params by block.windows, input activation (not
 //                       embedding), output activation (not head), kept?, workspace, scalars (head)
-//   backward            batch (embedding, head), params by block.windows (not embedding: its
+//   backward            batch (if reads_batch()), params by block.windows (not embedding: its
 //                       backward needs none), input activation (not
 //                       embedding), kept?, activation_grad, grad_accum by block.windows, workspace,
 //                       scalars (head). An accumulator with Access::write is overwritten, not added to
