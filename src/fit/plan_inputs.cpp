@@ -57,8 +57,7 @@ Bytes device_reserved(const Config& config) {
 }
 
 bool packs_documents(const Config& config) {
-  return config.data.packing && config.data.rows_are_shared.value_or(true) &&
-         style(config.model.family).positions == PositionKind::rotary;
+  return config.data.packing && config.data.rows_are_shared.value_or(true) && can_pack(config.model.family);
 }
 
 // GPUs keep activations in the precision of their matrix units.
