@@ -20,7 +20,7 @@ struct Variation {
 bool has_disk_budget(const PlanOptions& o, const Machine& m) {
   return o.budgets.disk.value > 0 && o.budgets.disk < m.disk.capacity;  // a larger budget limits nothing
 }
-bool has_disk(const PlanOptions& o, const Machine&) { return o.budgets.disk.value > 0; }
+bool uses_disk(const PlanOptions& o, const Machine&) { return o.budgets.disk.value > 0; }
 bool has_interconnect(const PlanOptions& o, const Machine& m) {
   return o.devices > 1 && m.copies.interconnect_bytes_per_s > 0;
 }
@@ -51,7 +51,7 @@ constexpr Variation variations[] = {
        m.disk.read_bytes_per_s *= more, m.disk.write_bytes_per_s *= more, m.disk.mixed_bytes_per_s *= more;
        for (DiskPoint& p : m.disk.points) p.read_bytes_per_s *= more, p.write_bytes_per_s *= more;
      },
-     false, has_disk},
+     false, uses_disk},
     {"clipping off", [](PlanOptions& o, Machine&) { o.clipping = false; }, true, clips},
 };
 
