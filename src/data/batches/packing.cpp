@@ -43,7 +43,6 @@ class PackedRows::Packer {
     const u32 piece = static_cast<u32>(out_.pieces_.size());
     out_.pieces_.push_back({first_token, places, none});
     out_.filled_ += places;
-    out_.total_targets_ += targets;
     const u32 row = row_for(places);
     Row& to = out_.rows_[row];
     (to.first_piece == none ? to.first_piece : out_.pieces_[to.last_piece].next) = piece;

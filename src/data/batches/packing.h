@@ -36,7 +36,6 @@ class PackedRows {
   u64 rows() const { return rows_.size(); }
   u32 targets(u64 row) const { return rows_[row].targets; }
   u32 places(u64 row) const { return rows_[row].places; }  // places that hold a document
-  u64 total_targets() const { return total_targets_; }
   u64 cut_documents() const { return cut_; }
   u64 filled_places() const { return filled_; }
 
@@ -60,7 +59,7 @@ class PackedRows {
   u32 row_places_ = 0;
   std::vector<Piece> pieces_;
   std::vector<Row> rows_;
-  u64 cut_ = 0, filled_ = 0, total_targets_ = 0;
+  u64 cut_ = 0, filled_ = 0;
 };
 
 }  // namespace tidepool
