@@ -179,11 +179,11 @@ Result<void> RunCheckpoints::check_room(u64 step, double step_seconds) const {
   const u64 held = std::max<u64>(config_.output.save_total_limit, 2) + 1;
   const u64 more = std::min(there.size() + saves, std::max<u64>(held, there.size() + 1)) - there.size();
   if (at.free >= each * more) return {};
-  outputs_.say(fmt::format(
-      "WARNING: {} has {} free, room for {} more checkpoint{} of {}, and this run will need room for "
-      "{}: free some space there, or lower output.save_total_limit",
-      dir, format_bytes(at.free), at.free.value / each.value, at.free < each * 2 ? "" : "s",
-      format_bytes(each), more));
+  outputs_.warn(
+      fmt::format("{} has {} free, room for {} more checkpoint{} of {}, and this run will need room for "
+                  "{}: free some space there, or lower output.save_total_limit",
+                  dir, format_bytes(at.free), at.free.value / each.value, at.free < each * 2 ? "" : "s",
+                  format_bytes(each), more));
   return {};
 }
 
