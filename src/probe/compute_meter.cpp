@@ -25,8 +25,6 @@ ModelGraph cores_layer_graph() {
   return std::move(graph).value();
 }
 
-constexpr u64 gradient_bytes_per_element = 4 + 2;  // accumulator read, bf16 gradient written
-
 // GradientLoad is the end of a window's backward: the kernel that streams memory and computes little.
 class GradientLoad {
  public:

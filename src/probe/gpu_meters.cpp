@@ -16,7 +16,6 @@
 namespace tidepool {
 namespace {
 
-constexpr u64 gradient_bytes = 4 + 2;  // per element: accumulator read, bf16 gradient written
 // Per element of a chunk set: gradient read; parameter, remainder and two moments read and written.
 constexpr u64 adam_bytes = 2 + 2 * (2 + 2 + 4 + 4), adam_held_bytes = 2 + 2 + 2 + 4 + 4;
 constexpr u64 tiny_elements = 1;
@@ -64,13 +63,11 @@ Bytes place(const GpuWork& work, std::byte* memory, Places& places) {
   places.bf16_inputs = take(2 * products.inputs);
   places.result = take(4 * products.result);
   places.layer = take(layer.value);
-  places.gradient = take(gradient_bytes * work.elements);
+  places.gradient = take(gradient_bytes_per_element * work.elements);
   places.adam = take(adam_held_bytes * work.elements);
   places.adam_numbers = take(sizeof(AdamNumbers));
   return Bytes{end};
 }
-
-std::string_view name_of(Precision precision) { return precision == Precision::bf16 ? "bf16" : "fp32"; }
 
 class GpuComputeMeter final : public Meter {
  public:
@@ -94,11 +91,12 @@ class GpuComputeMeter final : public Meter {
   Result<void> measure(Rates& rates) override {
     for (u32 i = 0; i < work_.products.size(); ++i)
       for (const Precision precision : precisions_) TRY(measure_product(i, precision, rates));
-    const std::string_view precision = name_of(layer_precision(device_.facts()));
+    const std::string_view precision = name(layer_precision(device_.facts()));
     TRY(add(rates, layer_key, fmt::format("layer, forward + backward, {}", precision),
             SampleUnit::flops_per_s, layer_->flops(), [&] { layer_->run(); }));
     TRY(add(rates, "device.memory_rate", "gradient kernel", SampleUnit::bytes_per_s,
-            static_cast<double>(gradient_bytes * work_.elements), [&] { finish_gradient(work_.elements); }));
+            static_cast<double>(gradient_bytes_per_element * work_.elements),
+            [&] { finish_gradient(work_.elements); }));
     TRY(add(rates, "device.adam", "AdamW on the device, bf16", SampleUnit::bytes_per_s,
             static_cast<double>(adam_bytes * work_.elements), [&] { adamw(); }));
     // Not Kernels::zero, which is a fill of the driver: fills may start faster than kernels.
@@ -131,7 +129,7 @@ class GpuComputeMeter final : public Meter {
                          .dropout = {}};
     device_.tune([&](Kernels& kernels) { kernels.matmul(product); });
     return add(rates, product_key(precision, i),
-               fmt::format("product {} x {} x {}, {}", p.m, p.n, p.k, name_of(precision)),
+               fmt::format("product {} x {} x {}, {}", p.m, p.n, p.k, name(precision)),
                SampleUnit::flops_per_s, p.flops(), [&] { device_.kernels().matmul(product); });
   }
 

@@ -55,6 +55,9 @@ struct CopyMeterOptions {
 //   copies.h2d, copies.d2h, copies.both
 std::unique_ptr<Meter> create_copy_meter(Device&, const CopyMeterOptions&);
 
+// Bytes that the gradient kernel moves: it reads the fp32 accumulator and writes the bf16 gradient.
+inline constexpr u64 gradient_bytes_per_element = 4 + 2;
+
 // Keys of samples that are not themselves rates of the machine file.
 inline constexpr std::string_view layer_key = "layer";
 inline constexpr std::string_view wake_up_key = "wake_up";

@@ -25,8 +25,6 @@ constexpr u32 gpu_peak_side = 8192, cores_peak_side = 1024;
 constexpr Bytes gpu_plain{256 * mib}, cores_plain{64 * mib};
 constexpr Bytes host_memory_least{64 * mib};  // host memory in which the data is generated
 
-std::string_view name_of(Precision precision) { return precision == Precision::bf16 ? "bf16" : "fp32"; }
-
 json::object json_of(const BenchRow& row, const char* unit) {
   return {{"name", row.name},
           {unit, row.rate()},
@@ -155,7 +153,7 @@ Result<void> bench_gpu_gemm(const BenchOptions& options, u32 gpu) {
     return {};
   }
   json::object object = json_heading(options, opened);
-  object["precision"] = name_of(precision);
+  object["precision"] = name(precision);
   json::array shapes;
   for (u32 i = 0; i < rows.size(); ++i) {
     json::object row = json_of(rows[i], "flops_per_second");
@@ -182,7 +180,7 @@ std::string attention_table(const AttentionWork& work, const AttentionResult& re
                    "Flops: 4 B H T^2 D / 2 forward, 2.5 times that backward.\n"
                    "Peak: a product of {} x {} x {}, {}.\n",
                    work.shape.sequences, work.shape.tokens, work.shape.heads, work.shape.head_size,
-                   name_of(work.precision), work.peak_side, work.peak_side, work.peak_side,
+                   name(work.precision), work.peak_side, work.peak_side, work.peak_side,
                    sample_text(SampleUnit::flops_per_s, result.peak));
 }
 
@@ -207,7 +205,7 @@ Result<void> bench_attention(const BenchOptions& options) {
   json::object object = json_heading(options, opened);
   object["sequences"] = work.shape.sequences, object["tokens"] = work.shape.tokens;
   object["heads"] = work.shape.heads, object["head_size"] = work.shape.head_size;
-  object["precision"] = name_of(work.precision);
+  object["precision"] = name(work.precision);
   object["library"] = made_by;
   object["peak_flops_per_second"] = result.peak;
   json::array rows;
