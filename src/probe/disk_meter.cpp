@@ -9,7 +9,6 @@
 #include "base/steady_seconds.h"
 #include "base/text/value_text.h"
 #include "io/memory_limits.h"
-#include "probe/timing.h"
 
 namespace tidepool {
 namespace {

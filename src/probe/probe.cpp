@@ -18,7 +18,6 @@
 #include "probe/disk_meter.h"
 #include "probe/gpu_meters.h"
 #include "probe/machine_of.h"
-#include "probe/timing.h"
 
 namespace tidepool {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/median.h"
-#include "probe/timing.h"
 
 namespace tidepool {
 

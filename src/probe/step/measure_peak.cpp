@@ -15,7 +15,7 @@ constexpr u64 side_of_cores = 1024, side_of_gpus = 8192, side_least = 64;
 
 // Best time of a call, over about peak_sample_seconds.
 template <class Fn>
-Result<double> seconds_of(Fn&& fn) {
+Result<double> best_seconds_of(Fn&& fn) {
   TRY(fn());
   double best = 1e30;
   for (const double begin = steady_seconds(); steady_seconds() - begin < peak_sample_seconds;) {
@@ -37,7 +37,7 @@ Result<double> measure_peak(Session& session) {
   if (3 * bytes(n) > device.memory().size()) return 0.0;
   TRY(fill_device(device, device.memory().first(2 * bytes(n)), precision, 0.5f));
   const Matmul product = square_product(static_cast<u32>(n), {device.memory().data(), precision});
-  TRY_ASSIGN(const double seconds, seconds_of([&] {
+  TRY_ASSIGN(const double seconds, best_seconds_of([&] {
                device.kernels().matmul(product);
                return device.wait();
              }));
