@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "engine/executor.h"
-#include "executor/shared/arenas.h"
 #include "executor/shared/step_source.h"
+#include "executor/shared/tier_memory.h"
 #include "tidepool/model_graph.h"
 
 namespace tidepool {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "engine/executor.h"
-#include "executor/shared/arenas.h"
 #include "executor/shared/step_source.h"
+#include "executor/shared/tier_memory.h"
 #include "kernels/kernels.h"
 #include "tidepool/model_graph.h"
 

@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "executor/shared/arenas.h"
 #include "executor/shared/batch_op.h"
 #include "executor/shared/chunk_ledger.h"
 #include "executor/shared/completion_board.h"
@@ -16,6 +15,7 @@
 #include "executor/shared/lane_book.h"
 #include "executor/shared/lane_work.h"
 #include "executor/shared/step_results.h"
+#include "executor/shared/tier_memory.h"
 #include "io/disk.h"
 #include "tidepool/core_pool.h"
 #include "tidepool/model_graph.h"

@@ -4,8 +4,8 @@
 #include <array>
 
 #include "engine/executor.h"
-#include "executor/shared/arenas.h"
 #include "executor/shared/block_op.h"
+#include "executor/shared/tier_memory.h"
 
 namespace tidepool {
 
