@@ -1,3 +1,4 @@
+// attention_cost() counts the work of causal attention, forward and backward.
 #pragma once
 
 #include "kernels/attention/attention.h"

@@ -1,3 +1,4 @@
+// cross_entropy_cost() counts the work of the loss and of its gradient.
 #pragma once
 
 #include "tidepool/kernel_cost.h"

@@ -1,3 +1,4 @@
+// current_capability() tells which GPU architecture runs, for choices at run time.
 #pragma once
 
 namespace tidepool::cuda {

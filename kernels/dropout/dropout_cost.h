@@ -1,3 +1,4 @@
+// dropout_cost() counts the work of dropout, fused or as a separate pass.
 #pragma once
 
 #include "tidepool/kernel_cost.h"

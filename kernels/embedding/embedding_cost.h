@@ -1,3 +1,4 @@
+// embedding_cost() counts the work of looking up rows, and of adding their gradients.
 #pragma once
 
 #include "tidepool/kernel_cost.h"

@@ -1,3 +1,4 @@
+// sort_tokens() sorts a batch's rows by token, so that the embedding's gradient is summed in one order.
 #pragma once
 
 #include <cuda_runtime.h>

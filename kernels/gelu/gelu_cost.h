@@ -1,3 +1,4 @@
+// gelu_cost() counts the work of GELU and of its gradient.
 #pragma once
 
 #include "tidepool/kernel_cost.h"

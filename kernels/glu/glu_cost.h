@@ -1,3 +1,4 @@
+// glu_cost() counts the work of a gated linear unit (SwiGLU, GeGLU) and of its gradient.
 #pragma once
 
 #include "kernels/glu/glu.h"

@@ -1,3 +1,4 @@
+// matmul_cost() counts the work of matrix products, of their gradients, and of the passes beside them.
 #pragma once
 
 #include "tidepool/kernel_cost.h"

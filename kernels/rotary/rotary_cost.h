@@ -1,3 +1,4 @@
+// rotary_cost() counts the work of the rotary embedding and of its gradient.
 #pragma once
 
 #include "kernels/rotary/rotary.h"

@@ -1,3 +1,4 @@
+// median() summarises repeated measurements without the effect of outliers.
 #pragma once
 
 #include <algorithm>

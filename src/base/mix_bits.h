@@ -1,3 +1,4 @@
+// mix_bits() and mix_count() spread the bits of a number: for hashes, seeds and counters.
 #pragma once
 
 #include "base/types.h"

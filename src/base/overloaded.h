@@ -1,3 +1,4 @@
+// Overloaded lets std::visit take one lambda per type.
 #pragma once
 
 namespace tidepool {

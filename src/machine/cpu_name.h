@@ -1,3 +1,4 @@
+// cpu_name() reads the name of the processor from the kernel.
 #pragma once
 
 #include <string>
