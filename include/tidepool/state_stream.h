@@ -1,5 +1,4 @@
-// StateReader and StateWriter give checkpoints access to the training state, wherever its homes are. The
-// trainer implements both over chunks in their homes; tests over plain vectors.
+// StateReader and StateWriter give checkpoints access to the training state, wherever its homes are.
 #pragma once
 
 #include <span>

@@ -12,8 +12,9 @@ inline constexpr u64 gpu_chunk_sets_max = 64 * kib;
 // Large enough to hide the start of an exchange: at 300 GB/s it is filled in 0.2 ms.
 inline constexpr Bytes gpu_staging_max{64 * mib};
 
-// For CUDA graphs of short ops: the driver takes about 10 KiB per node, and 2 MiB at a time. A layer has 35
-// to 40 nodes, so 8 MiB hold the graphs of some 20 layers.
+// For CUDA graphs of short ops. OpGraphs counts 16 KiB per node: about 10 KiB that the driver takes, and a
+// margin. A layer has 35 to 40 nodes, 0.6 MiB, so 8 MiB hold the graphs of 13 layers for one
+// micro-batch (docs/decisions/0028).
 inline constexpr Bytes gpu_graphs_max{8 * mib};
 
 struct GpuReserved {

@@ -6,7 +6,7 @@
 namespace tidepool::gpt2 {
 
 // Saved activations of a layer: the outputs of matrix products and of attention, which are expensive to
-// recompute. Backward recomputes norms and GELU from them. 9 H values per row.
+// recompute. Backward recomputes norms and GELU from them. 5 H + I values per row.
 struct LayerInside {
   LayerInside(const ModelGraph&, std::byte* base);
   Values qkv;        // [R, 3H]

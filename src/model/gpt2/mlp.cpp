@@ -1,4 +1,6 @@
-// GPT-2's MLP: two products with biases, and GELU between them, fused into both.
+// GPT-2's MLP: two products with biases. GELU between them is the epilogue of the first product, and its
+// gradient the epilogue of the second product's input gradient. The CPU fuses epilogues into products; GPUs
+// compute them in a kernel of their own (docs/decisions/0029).
 #include "model/gpt2/layer.h"
 
 namespace tidepool::gpt2 {
