@@ -1,3 +1,4 @@
+// SimulatedDisk draws each fault from the seed, and serves requests in a thread of its own.
 #include "io/simulated_disk.h"
 
 #include <algorithm>

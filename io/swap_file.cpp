@@ -1,3 +1,4 @@
+// SwapFile checks the directory, its file system and its free space before it makes the file.
 #include "io/swap_file.h"
 
 #include <fcntl.h>

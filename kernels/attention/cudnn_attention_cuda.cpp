@@ -1,3 +1,4 @@
+// CudnnAttention runs cuDNN's plans slice by slice, and our own kernels where a plan failed its trial.
 #include "kernels/attention/cudnn_attention_cuda.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// AttentionTrial compares rows at both ends of a sequence with our own kernels, and one run's bits with
+// another's.
 #include "kernels/attention/cudnn_attention_trial_cuda.h"
 
 #include <fmt/format.h>

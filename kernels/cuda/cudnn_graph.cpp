@@ -1,3 +1,4 @@
+// Graph and Plan build cuDNN's descriptors, attribute by attribute.
 #include "kernels/cuda/cudnn_graph.h"
 
 #include <algorithm>

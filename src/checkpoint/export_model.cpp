@@ -1,3 +1,4 @@
+// ModelExport checks config, shards and the list of tensors before it writes the first tensor.
 #include "checkpoint/export_model.h"
 
 #include <fmt/format.h>

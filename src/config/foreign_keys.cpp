@@ -1,3 +1,4 @@
+// Foreign keys stand in three tables: demanded values, harmless keys, and keys with another name here.
 #include "config/foreign_keys.h"
 
 #include <fmt/format.h>

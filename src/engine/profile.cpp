@@ -1,3 +1,4 @@
+// TimeProfile walks each gap of the compute lane backwards and adds it to the causes that it finds.
 #include "engine/profile.h"
 
 #include <fmt/format.h>

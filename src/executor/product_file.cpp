@@ -1,3 +1,4 @@
+// ProductFile reads, checks and appends lines under a file lock that several runs share.
 #include "executor/product_file.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Alternatives tries changes of a config, one kind after another, within a limit of work.
 #include "fit/alternatives.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Chooser changes one option of a plan at a time, as long as the predicted step becomes shorter.
 #include "fit/choose.h"
 
 #include <algorithm>

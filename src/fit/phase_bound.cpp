@@ -1,3 +1,4 @@
+// Phases sums the work of each phase per resource, and bounds the bytes that can move to the other phase.
 #include "fit/phase_bound.h"
 
 #include <algorithm>

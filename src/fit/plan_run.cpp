@@ -1,3 +1,4 @@
+// plan_run() checks budgets and devices against the machine, then plans by bytes or by predicted time.
 #include "fit/plan_run.h"
 
 #include <fmt/format.h>

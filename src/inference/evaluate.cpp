@@ -1,3 +1,4 @@
+// evaluate_model() opens the held-out data, plans forward passes only, and sums the losses part by part.
 #include "inference/evaluate.h"
 
 #include <fmt/format.h>

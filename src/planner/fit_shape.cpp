@@ -1,3 +1,4 @@
+// FitShape lists the ways of one shape, and plans a way only if its known limits do not rule it out.
 #include "planner/fit_shape.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Benches lay their arrays out in device memory and time all rows in interleaved rounds.
 #include "probe/benches.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// GPU meters divide the device's memory among their arrays, then time kernels and copies on it.
 #include "probe/gpu_meters.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// JSON writer for people, and a parser that keeps every bit of a double.
 #include "base/json/text.h"
 
 #include <fmt/format.h>

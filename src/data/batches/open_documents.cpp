@@ -1,3 +1,4 @@
+// Documents need an encoder for all sources, and per source a record shape and a token cache.
 #include "data/batches/open_documents.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// TokenCacheWriter writes a token cache under a temporary name, and renames it when it is complete.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>

@@ -1,3 +1,4 @@
+// ChatTemplate finds answers by the template's marks, or by comparing renderings.
 #include "data/documents/chat_template.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Record reader: parses one line of JSONL, and explains why a line is malformed.
 #include "data/documents/record.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// ByteStream has one class per packing, plain, gzip and zstd, and names other packings that it refuses.
 #include "data/files/byte_stream.h"
 
 #include <fmt/format.h>

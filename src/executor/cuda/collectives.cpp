@@ -1,3 +1,4 @@
+// Collectives groups NCCL calls on one stream per device, and aborts them after a failure.
 #include "executor/cuda/collectives.h"
 
 #include <fmt/format.h>

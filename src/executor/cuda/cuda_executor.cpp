@@ -1,3 +1,4 @@
+// CudaLanes makes the lanes of a run on GPUs, and names the ops that a failure may come from.
 #include "executor/cuda/cuda_executor.h"
 
 #include <fmt/format.h>

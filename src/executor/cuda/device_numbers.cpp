@@ -1,3 +1,4 @@
+// DeviceNumbers lays out a step's arrays in one range of device memory and starts the kernels that fill them.
 #include "executor/cuda/device_numbers.h"
 
 #include <fmt/format.h>

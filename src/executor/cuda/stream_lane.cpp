@@ -1,3 +1,4 @@
+// StreamLane orders ops by events on the device; a thread sleeps on the oldest op's event.
 #include "executor/cuda/stream_lane.h"
 
 #include "base/check.h"

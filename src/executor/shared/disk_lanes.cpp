@@ -1,3 +1,4 @@
+// DiskLanes passes each request between the disk and the thread that makes and checks checksums.
 #include "executor/shared/disk_lanes.h"
 
 #include <fmt/format.h>

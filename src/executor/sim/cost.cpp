@@ -1,3 +1,4 @@
+// CostModel derives each op's flow from its operands' bytes and the machine's rates.
 #include "executor/sim/cost.h"
 
 #include <algorithm>

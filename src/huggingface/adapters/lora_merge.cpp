@@ -1,3 +1,4 @@
+// AdapterMerge loads the A and B of one module at a time, and adds their product in fp32.
 #include "huggingface/adapters/lora_merge.h"
 
 #include <fmt/format.h>

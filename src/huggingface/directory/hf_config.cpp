@@ -1,3 +1,4 @@
+// config.json of a model directory: a reader that checks types as transformers does, and a writer.
 #include "huggingface/directory/hf_config.h"
 
 #include <fmt/format.h>

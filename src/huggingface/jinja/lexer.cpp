@@ -1,3 +1,4 @@
+// Lexer walks the source once, and keeps line numbers for messages.
 #include "huggingface/jinja/lexer.h"
 
 #include <fmt/format.h>

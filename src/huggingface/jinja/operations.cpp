@@ -1,3 +1,4 @@
+// Operations follow Python's rules for numbers, indices and missing values.
 #include "huggingface/jinja/operations.h"
 
 #include <fmt/format.h>

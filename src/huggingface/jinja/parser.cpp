@@ -1,3 +1,4 @@
+// StatementParser parses statements; ExpressionParser parses the expressions in them.
 #include "huggingface/jinja/parser.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Value compares and prints as Python does.
 #include "huggingface/jinja/value.h"
 
 #include <fmt/format.h>

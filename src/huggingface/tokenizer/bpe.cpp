@@ -1,3 +1,4 @@
+// Bpe merges short words by scanning all pairs, and long words with a heap.
 #include "huggingface/tokenizer/bpe.h"
 
 #include <fmt/format.h>

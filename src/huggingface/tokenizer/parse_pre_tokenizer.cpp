@@ -1,3 +1,4 @@
+// Parser of `pre_tokenizer` in tokenizer.json: makes the splitters that it describes.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Splitters: one class per type of pre-tokenizer, and matchers for their patterns.
 #include "huggingface/tokenizer/splitter.h"
 
 #include <algorithm>

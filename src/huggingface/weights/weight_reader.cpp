@@ -1,3 +1,4 @@
+// WeightReader reads parts of tensors, large ones with O_DIRECT, and converts them in a few threads.
 #include "huggingface/weights/weight_reader.h"
 
 #include <fcntl.h>

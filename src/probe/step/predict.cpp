@@ -1,3 +1,4 @@
+// predict_step() times a few ops of the plan cold, derives the machine's rates, and replays the plan.
 #include "probe/step/predict.h"
 
 #include <algorithm>

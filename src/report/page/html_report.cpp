@@ -1,3 +1,4 @@
+// HTML report: thins the curves and inserts the data, the style and the scripts into one page.
 #include "report/page/html_report.h"
 
 #include <fmt/format.h>
