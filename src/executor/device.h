@@ -1,6 +1,6 @@
-// Device is one device, cores or a GPU, as measurements see it: memory, kernels and copies, and no plan. The
-// first device of a run is one, at rest (executor/devices.h). A device opened for measurements alone is a
-// MeasuredDevice.
+// Device is one device, cores or a GPU, as measurements see it: memory, kernels and copies, and no plan. At
+// rest, the first device of a run is also a Device (executor/devices.h). A device opened for measurements
+// alone is a MeasuredDevice.
 #pragma once
 
 #include <functional>
