@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "report/run_report.h"
+#include "run/outputs/signals.h"
 #include "tests/support/child_run.h"
 #include "tests/support/lora_fixture.h"
 #include "tests/support/small_disk.h"
@@ -194,6 +195,8 @@ TEST_F(SaveFault, SignalsDuringTheEndLeaveNoLitter) {
     ChildRun child(c);
     ASSERT_TRUE(child.wait_for_steps(1)) << child.output();
     child.signal(SIGINT);
+    ASSERT_TRUE(wait_for_words(child, "again to stop at once")) << child.output();
+    child.suspend(same_request * 11 / 10);
     ASSERT_TRUE(wait_for_words(child, "saved ")) << child.output();
     std::this_thread::sleep_for(std::chrono::milliseconds(3 * tries));
     child.signal(SIGINT);  // a third signal would end the clean-up too

@@ -12,6 +12,7 @@
 #include "config/read/load_config.h"
 #include "io/swap_file.h"
 #include "report/run_report.h"
+#include "run/outputs/signals.h"
 #include "tests/support/child_run.h"
 #include "tests/support/lora_fixture.h"
 #include "tests/support/train_fixture.h"
@@ -334,7 +335,26 @@ TEST(DoesNotFit, AdvisedBudgetsFit) {
 
 // ---- signals
 
-class Signals : public ::testing::TestWithParam<int> {};
+class Signals : public ::testing::TestWithParam<int> {
+ protected:
+  // A step is long enough for a second signal.
+  static Config long_steps(const TrainDir& dir) {
+    Config config = streaming_config(dir);
+    config.train.gradient_accumulation_steps = 64;
+    config.train.max_steps = 4;
+    config.output.save_steps = 1;
+    return config;
+  }
+  // Sends the signal in the second step, and waits until the child has noticed it.
+  static void signal_in_second_step(ChildRun& child, const Config& config) {
+    while (!fs::exists(config.output.dir + "/checkpoint-1"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // into the next step
+    child.signal(GetParam());
+    while (child.output().find("again to stop at once") == std::string::npos)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+};
 
 TEST_P(Signals, TheFirstSavesAndEndsWithExitCode75) {
   const TrainDir dir;
@@ -355,23 +375,29 @@ TEST_P(Signals, TheFirstSavesAndEndsWithExitCode75) {
   EXPECT_EQ(numbers_of(*report), test::train_numbers(whole));
 }
 
-TEST_P(Signals, TheSecondEndsTheRunAtOnce) {
+// Regression: a terminal that closes sends SIGHUP twice, and the second one lost the run.
+TEST_P(Signals, TwoInARowAreOneRequest) {
   const TrainDir dir;
-  Config config = streaming_config(dir);
-  config.train.gradient_accumulation_steps = 64;  // a step is long enough for a second signal
-  config.train.max_steps = 4;
-  config.output.save_steps = 1;
+  const Config config = long_steps(dir);
   SCOPED_TRACE(how_to_repeat(config));
+  ChildRun child(config);
+  signal_in_second_step(child, config);
+  child.signal(GetParam());
+  ASSERT_EQ(child.wait(), 75) << child.output();
+  EXPECT_TRUE(fs::exists(config.output.dir + "/checkpoint-2"));
+}
+
+TEST_P(Signals, ALaterSecondEndsTheRunAtOnce) {
+  const TrainDir dir;
+  Config config = long_steps(dir);
+  SCOPED_TRACE(how_to_repeat(config));
+  const int second = GetParam() == SIGHUP ? SIGINT : GetParam();  // SIGHUP is never the second
   {
     ChildRun child(config);
-    while (!fs::exists(config.output.dir + "/checkpoint-1"))
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // into the next step
-    child.signal(GetParam());
-    while (child.output().find("again to stop at once") == std::string::npos)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    child.signal(GetParam());
-    ASSERT_EQ(child.wait(), 128 + GetParam()) << child.output();
+    signal_in_second_step(child, config);
+    child.suspend(same_request * 11 / 10);
+    child.signal(second);
+    ASSERT_EQ(child.wait(), 128 + second) << child.output();
     EXPECT_THAT(child.output(), HasSubstr("the last checkpoint is intact"));
   }
   config.train.max_steps = 2;

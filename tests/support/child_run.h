@@ -67,6 +67,12 @@ class Child {
   }
   pid_t pid() const { return pid_; }
   void signal(int number) { ::kill(pid_, number); }
+  // Stops the process for a while: its clock goes on, its work does not.
+  void suspend(std::chrono::milliseconds duration) {
+    signal(SIGSTOP);
+    std::this_thread::sleep_for(duration);
+    signal(SIGCONT);
+  }
   // RETURNS: the exit code, or 128 + n after signal n.
   int wait() {
     if (!done_) ::waitpid(pid_, &status_, 0);

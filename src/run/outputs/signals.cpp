@@ -5,13 +5,16 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "base/check.h"
 #include "base/process/signal_stack.h"
+#include "base/types.h"
 #include "io/sudden_end.h"
 #include "report/screen.h"
 
@@ -21,7 +24,9 @@ namespace {
 constexpr std::array<int, 4> numbers = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 
 volatile std::sig_atomic_t stop = 0;  // the signal's number
-StopWords words;                      // first == nullptr: there is no clean stop
+std::atomic<i64> stop_ms = 0;         // time of that signal, set before `stop`
+static_assert(std::atomic<i64>::is_always_lock_free, "signal handlers use it");
+StopWords words;  // first == nullptr: there is no clean stop
 std::array<struct sigaction, numbers.size()> before;
 
 volatile std::sig_atomic_t over_view = 0;  // 1: the cursor is at the start of a live view
@@ -47,17 +52,32 @@ void silence_broken_outputs() {
 }
 
 [[noreturn]] void end_now(int number) {
-  std::signal(number, SIG_DFL);  // a further signal ends the process if removing files hangs too
+  // A further signal ends the process if removing files hangs too. A terminal that closes sends two.
+  std::signal(number, number == SIGHUP ? SIG_IGN : SIG_DFL);
   say(words.second);
   remove_leftovers();
   _exit(128 + number);
 }
 
+// std::chrono promises no async-signal-safe clock.
+i64 now_ms() {
+  struct timespec now {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return i64{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+bool asks_again(int number) {
+  return number != SIGHUP && number != SIGPIPE && now_ms() - stop_ms > same_request.count();
+}
+
 void on_signal(int number) {
   if (number == SIGPIPE) silence_broken_outputs();
   if (words.first == nullptr) end_now(number);
-  if (stop != 0 && number == SIGPIPE) return;
-  if (stop != 0) end_now(number);
+  if (stop != 0) {
+    if (asks_again(number)) end_now(number);
+    return;
+  }
+  stop_ms = now_ms();
   stop = number;
   say(words.first);
 }

@@ -2,6 +2,8 @@
 // (SIGHUP), and an output that nobody reads any more (SIGPIPE).
 #pragma once
 
+#include <chrono>
+
 namespace tidepool {
 
 // StopWords holds the message for each signal. Literals, because a signal handler prints them.
@@ -10,10 +12,16 @@ struct StopWords {
   const char* second = "\ntidepool: stopped at once; the last checkpoint is intact\n";
 };
 
+// One request may send several signals: a terminal that closes sends SIGHUP twice (kernel and shell), and
+// `timeout` signals the process and then its group. Signals that come this soon after the first are the same
+// request.
+constexpr std::chrono::milliseconds same_request(1000);
+
 // StopSignals installs handlers while it lives, then restores the old ones. The first signal requests a clean
-// stop. The second ends the process at once with exit code 128 + n, and removes the files that only a live
-// job needs. SIGHUP and SIGPIPE stay ignored if they were ignored before (nohup, train). After SIGPIPE the
-// output goes to /dev/null and writing continues; further SIGPIPEs are not counted.
+// stop. The second, later than `same_request`, ends the process at once with exit code 128 + n, and removes
+// the files that only a live job needs. SIGHUP is never the second: nobody at the terminal asks again. SIGHUP
+// and SIGPIPE stay ignored if they were ignored before (nohup, train). After SIGPIPE the output goes to
+// /dev/null and writing continues; further SIGPIPEs are not counted.
 // REQUIRES: at most one object at a time.
 class StopSignals {
  public:
