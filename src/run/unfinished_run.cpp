@@ -82,12 +82,19 @@ std::string state_text(const RunReport& report, const Config& config, std::optio
                      *holder, at, seconds_text(static_cast<double>(left) * report.step_seconds));
 }
 
+// RETURNS: true if report.json covers the last logged step. False if a later process resumed the run, and was
+// killed before its own report. An unreadable report counts as final: read_run() names its fault.
+bool is_final(const Result<RunReport>& report, const StepLog& log) {
+  return !report || log.steps.empty() || log.steps.back().step <= report->resumed_from_step + report->steps;
+}
+
 }  // namespace
 
 Result<std::optional<RunFiles>> read_if_unfinished(const std::string& run_dir) {
   const std::optional<long> holder = lock_holder(run_dir, run_lock_name);
-  if (!holder && is_there(run_dir + "/report.json")) return std::optional<RunFiles>();
   TRY_ASSIGN(const StepLog log, read_step_metrics(run_dir + "/metrics.jsonl"));
+  if (!holder && is_there(run_dir + "/report.json") && is_final(read_report(run_dir), log))
+    return std::optional<RunFiles>();
   if (log.steps.empty()) {
     if (!holder) return std::optional<RunFiles>();
     return Error{ErrorKind::usage, fmt::format("{} trains (pid {}) and has not logged a step yet: try again "

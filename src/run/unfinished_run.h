@@ -1,4 +1,5 @@
-// read_if_unfinished() reads a run without a final report: it is training now, or it was killed.
+// read_if_unfinished() reads a run without a final report: it is training now, or it was killed,
+// perhaps after a resume, so that report.json describes an earlier process.
 #pragma once
 
 #include <optional>

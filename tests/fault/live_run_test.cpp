@@ -144,6 +144,20 @@ TEST_F(ReportOfARun, ThatWasKilledSaysItsLastStep) {
               AllOf(HasSubstr("ended without a report after step "), HasSubstr("--resume auto")));
 }
 
+// Regression: the report of the process before it was shown as the current one.
+TEST_F(ReportOfARun, ThatWasResumedAndKilledIsNotTheOldReport) {
+  const Config config = long_config(dir_, 100'000);
+  ASSERT_FALSE(test::run(config, {.stop_after = 20}));
+  ASSERT_TRUE(read_report(config.output.dir));
+  ChildRun run(config, "auto");
+  ASSERT_TRUE(run.wait_for_steps(5)) << run.output();
+  run.kill_now();
+  Child report({"report", dir_ / "run"}, dir_ / "report.log");
+  EXPECT_EQ(report.wait(), 0) << report.output();
+  EXPECT_THAT(report.output(),
+              AllOf(HasSubstr("ended without a report after step "), Not(HasSubstr("after step 20 "))));
+}
+
 TEST_F(ReportOfARun, WithoutAStepAdvisesToAskAgainLater) {
   Config config = long_config(dir_, 100'000);
   config.output.logging_steps = 50'000;
