@@ -41,13 +41,22 @@ Result<void> check_output_directory(const Config& config) {
                  fmt::format("output.dir: {} is {}; name a directory for this run alone, such as runs/{}",
                              dir, is, "first")};
   };
+  if (dir.empty())
+    return Error{ErrorKind::usage,
+                 "output.dir is empty, perhaps from a variable that is not set; name a directory"};
+  if (const std::string_view dead = dead_link(dir); !dead.empty()) return refused(dead);
   if (fs::equivalent(dir, "/", unused)) return refused("the root of the file system");
   if (!config.model_directory.empty() && fs::equivalent(dir, config.model_directory, unused))
     return refused("the directory of the model that training starts from");
   for (fs::path above = fs::weakly_canonical(dir, unused); above.has_relative_path();
-       above = above.parent_path())
+       above = above.parent_path()) {
+    if (fs::exists(above, unused) && !fs::is_directory(above, unused))
+      return refused(fs::equivalent(above, dir, unused)
+                         ? "not a directory"
+                         : fmt::format("below {}, which is not a directory", above.string()));
     if (parse_checkpoint_name(above.filename().string()) && fs::exists(above / manifest_file, unused))
       return refused(fmt::format("in the checkpoint {}", above.string()));
+  }
   return {};
 }
 

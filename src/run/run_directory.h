@@ -20,8 +20,8 @@ struct MovedDirectory {
   bool name_is_taken = false;  // another file or directory has its old path
 };
 
-// ErrorKind::usage if output.dir cannot be a run directory: the root, the model's own directory, or inside a
-// checkpoint.
+// ErrorKind::usage if output.dir cannot be a run directory: empty, a file or below a file, the root, the
+// model's own directory, or inside a checkpoint.
 Result<void> check_output_directory(const Config&);
 
 inline constexpr const char* run_lock_name = "tidepool.run";

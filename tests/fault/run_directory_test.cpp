@@ -17,6 +17,7 @@ namespace tidepool::run_directory_test {
 namespace fs = std::filesystem;
 using test::file_text;
 using test::TrainDir;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(RunDirectory, HoldsOneLiveRun) {
@@ -33,6 +34,22 @@ TEST(RunDirectory, HoldsOneLiveRun) {
   }
   test::train_numbers(config);
   EXPECT_FALSE(fs::exists(config.output.dir + "/" + run_lock_name)) << "left behind";
+}
+
+TEST(RunDirectory, AFileOrAnEmptyNameIsRefusedWithAdvice) {
+  const TrainDir dir;
+  Config config = test::small_config(dir);
+  fs::create_symlink(dir / "nowhere", dir / "link");
+  for (const auto& [name, says] : {std::pair<std::string, std::string>{"", "output.dir is empty"},
+                                   {dir.data(), dir.data() + " is not a directory"},
+                                   {dir.data() + "/run", " is below " + dir.data() + ", which is not a dir"},
+                                   {dir / "link", dir / "link is a link that leads nowhere"}}) {
+    config.output.dir = name;
+    const auto report = test::run(config);
+    ASSERT_FALSE(report) << name;
+    EXPECT_EQ(report.error().kind, ErrorKind::usage) << name;
+    EXPECT_THAT(report.error().message, AllOf(HasSubstr(says), HasSubstr("; name a directory")));
+  }
 }
 
 TEST(RunDirectory, RefusedResumeLeavesConfigAndPlan) {

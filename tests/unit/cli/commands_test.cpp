@@ -204,8 +204,9 @@ TEST(CliDoctor, RefusesDataAndDirectoriesThatTrainRefuses) {
   EXPECT_THAT(doctor("text.txt", "run", none_held_out).out, HasSubstr("63 sequences of 32 tokens"));
   for (const char* out : {"text.txt", "text.txt/below"}) {
     const test::CommandOutcome r = doctor("text.txt", out, none_held_out);
-    EXPECT_EQ(r.code, 6) << out;
-    EXPECT_THAT(r.err, HasSubstr("run directory: " + (dir / "text.txt") + " is not a directory")) << out;
+    EXPECT_EQ(r.code, 2) << out;
+    EXPECT_THAT(r.err, HasSubstr("run directory: output.dir: " + (dir / out) + " is ")) << out;
+    EXPECT_THAT(r.err, HasSubstr("not a directory; name a directory")) << out;
   }
   EXPECT_EQ(run({"doctor", config, "data.train=" + (dir / "text.txt"), "output.dir=/proc/x"}).code, 6);
   EXPECT_FALSE(std::filesystem::exists(dir / "run"));
