@@ -23,6 +23,8 @@ std::string space_advice(FileUse use) {
       return "Free space there, lower output.save_total_limit, or point output.dir at a larger disk.";
     case FileUse::cache:
       return "Free space there, or point data.cache at a larger disk.";
+    case FileUse::page:
+      return "Free space there, or name a file on a larger disk with --html FILE.";
     case FileUse::other:
       break;
   }
@@ -63,7 +65,8 @@ std::string errno_advice(int error_number, FileUse use) {
     case EROFS:
     case EACCES:
     case EPERM:
-      return "Make the directory writable for this user, or choose another one.";
+      return use == FileUse::page ? "Name a file in another directory with --html FILE."
+                                  : "Make the directory writable for this user, or choose another one.";
     case ENOENT:
       return "Create the directory above it first, or choose another one.";
     case EMFILE:

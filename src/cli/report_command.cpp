@@ -101,7 +101,7 @@ Result<void> report(const std::vector<std::string>& run_dirs, const std::string&
     print_text("{}",
                render_comparison({runs[0].name, runs[0].report}, {runs[1].name, runs[1].report}, screen));
   }
-  TRY(write_html(path, runs));
+  TRY(write_html(path, runs, FileUse::page));
   print_text("\n The page: {}\n", path);
   for (const RunFiles& run : runs)
     for (const std::string& warning : run.warnings)

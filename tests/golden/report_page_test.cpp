@@ -162,7 +162,7 @@ TEST(ReportPage, TheRunningMeanDoesNotLagAndNamesItsWidth) {
     run.report.each_step_seconds.push_back(0.1);
     run.report.each_grad_norm.push_back(1), run.report.each_learning_rate.push_back(1e-3);
   }
-  ASSERT_TRUE(write_html(dir / "page.html", {&run, 1}));
+  ASSERT_TRUE(write_html(dir / "page.html", {&run, 1}, FileUse::page));
   const Opened opened = open_page(dir / "page.html", dir, "");
   expect_all_drawn(opened, {"loss", "learning-rate", "grad-norm"});
   for (const char* words : {">mean of 7 steps around each<", ">checkpoint kept<", ">epoch 3<",

@@ -260,8 +260,8 @@ std::string render_html(std::span<const RunFiles> runs) {
   return fill_template(page_template, marks);
 }
 
-Result<void> write_html(const std::string& path, std::span<const RunFiles> runs) {
-  return replace_file(path, render_html(runs), FileUse::run);
+Result<void> write_html(const std::string& path, std::span<const RunFiles> runs, FileUse use) {
+  return replace_file(path, render_html(runs), use);
 }
 
 }  // namespace tidepool

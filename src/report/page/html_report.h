@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/errno_text.h"
 #include "base/result.h"
 #include "report/metrics_log.h"
 #include "report/run_report.h"
@@ -34,7 +35,7 @@ Result<RunFiles> read_unfinished_run(const std::string& run_dir, RunReport repor
 // Renders one run, or two side by side. Curves of more than a few thousand points are thinned.
 std::string render_html(std::span<const RunFiles>);
 
-// Replaces the file at `path` atomically.
-Result<void> write_html(const std::string& path, std::span<const RunFiles>);
+// Replaces the file at `path` atomically. `use` selects the advice of an error.
+Result<void> write_html(const std::string& path, std::span<const RunFiles>, FileUse use);
 
 }  // namespace tidepool

@@ -132,7 +132,8 @@ void RunOutputs::end_view() {
 void RunOutputs::page() {
   const Result<RunFiles> files = read_run(config_.output.dir);
   const Result<void> written =
-      files ? write_html(config_.output.dir + "/report.html", {&*files, 1}) : Result<void>(files.error());
+      files ? write_html(config_.output.dir + "/report.html", {&*files, 1}, FileUse::run)
+            : Result<void>(files.error());
   if (!written) say("no report.html: " + written.error().message);
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -67,6 +68,18 @@ TEST_F(CliReport, WritesThePageAgainAndPrintsItsPath) {
   EXPECT_EQ(over.code, 2);
   EXPECT_THAT(over.err, HasSubstr("report.json: exists, and is not a page"));
   EXPECT_EQ(read_text(run() + "/report.json"), figures);
+}
+
+// Regression: the advice was to make the directory writable.
+TEST_F(CliReport, AReadOnlyRunIsPrintedAndAdvisesAnotherPage) {
+  fs::permissions(dir_.path(), fs::perms(0777));
+  fs::permissions(run(), fs::perms(0555));
+  const auto as_user = [&] {
+    if (getuid() == 0 && setuid(65534) != 0) _exit(93);  // root may write everywhere
+    _exit(run_cli({"report", run()}));
+  };
+  EXPECT_EXIT(as_user(), ::testing::ExitedWithCode(6),
+              "Name a file in another\\s+directory with --html\\s+FILE");
 }
 
 // Searches for anything that a browser could fetch, and finds nothing.
