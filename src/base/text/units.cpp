@@ -43,6 +43,10 @@ std::string bytes_text(Bytes bytes) {
   return scaled(static_cast<double>(bytes.value), 1024, units);
 }
 
+std::string counted_text(u64 count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string count_text(double count) {
   constexpr std::array<std::string_view, 5> units = {"", "k", "M", "B", "T"};
   if (!std::isfinite(count)) return "-";

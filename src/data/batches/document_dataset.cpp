@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/text/units.h"
 #include "data/batches/shuffle.h"
 
 namespace tidepool {
@@ -64,9 +65,10 @@ Result<Division> divide(const TokenCache& cache, const DocumentOrder& order, dou
 }
 
 std::string held_out_text(const Division& division, double fraction) {
-  if (division.tail) return fmt::format("the last {} rows of one document held out", division.tail_rows);
+  if (division.tail)
+    return fmt::format("the last {} of one document held out", counted_text(division.tail_rows, "row"));
   if (division.held == 0 && fraction > 0) return "nothing held out: there is one document, of one row";
-  return fmt::format("{} documents held out", division.held);
+  return counted_text(division.held, "document") + " held out";
 }
 
 }  // namespace
@@ -117,12 +119,13 @@ Result<void> DocumentDataset::pack(const DataConfig& config, Source source) {
   TRY_ASSIGN(out.validation, PackedRows::pack(*out.cache, held, held_document, options));
   const double places = static_cast<double>((out.train.rows() + out.validation.rows()) * sequence_length_);
   notes_.push_back(fmt::format(
-      "data: {} documents in {} rows of {} ({:.1f}% filled), {}{}", train, out.train.rows(), sequence_length_,
+      "data: {} in {} of {} ({:.1f}% filled), {}{}", counted_text(train, "document"),
+      counted_text(out.train.rows(), "row"), sequence_length_,
       100 * static_cast<double>(out.train.filled_places() + out.validation.filled_places()) / places,
       held_out_text(division, config.validation_fraction),
-      out.train.cut_documents() > 0
-          ? fmt::format("; {} longer than a row were cut", out.train.cut_documents())
-          : ""));
+      out.train.cut_documents() > 0 ? fmt::format("; {} longer than a row {} cut", out.train.cut_documents(),
+                                                  out.train.cut_documents() == 1 ? "was" : "were")
+                                    : ""));
   sources_.push_back(std::move(out));
   return {};
 }

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "base/text/units.h"
 #include "data/batches/make_cache.h"
 #include "data/documents/decode_stream.h"
 #include "huggingface/directory/hf_config.h"
@@ -104,10 +105,11 @@ std::string note_of(const MadeCache& made) {
       counts.tokens == 0 ? 0 : static_cast<double>(counts.learned) / static_cast<double>(counts.tokens);
   const std::string left_out =
       counts.without_loss > 0
-          ? fmt::format("; {} documents with nothing to learn left out", counts.without_loss)
+          ? fmt::format("; {} with nothing to learn left out", counted_text(counts.without_loss, "document"))
           : "";
-  return fmt::format("data: {} documents of {} tokens, {:.1f}% of them learned{} ({} {})", counts.documents,
-                     counts.tokens, 100 * share, left_out,
+  return fmt::format("data: {} of {}, {:.1f}% of them learned{} ({} {})",
+                     counted_text(counts.documents, "document"), counted_text(counts.tokens, "token"),
+                     100 * share, left_out,
                      !made.made      ? "found in"
                      : made.replaced ? "the existing cache has an older format: tokenized again into"
                                      : "tokenized into",

@@ -286,7 +286,7 @@ TEST(CliTokenize, NotesFit80Columns) {
   const test::CommandOutcome r = run(
       {"tokenize", dir / "config.yaml", "data.train=" + (dir / "d.jsonl"), "data.cache=" + (dir / "cache")});
   EXPECT_EQ(r.code, 0) << r.err;
-  EXPECT_THAT(r.out, HasSubstr("data: 1 documents"));
+  EXPECT_THAT(r.out, HasSubstr("data: 1 document of 4 tokens"));
   EXPECT_THAT(r.out, HasSubstr("\n    "));
 }
 

@@ -123,6 +123,16 @@ TEST_F(DataDocuments, HeldOutDocumentsAreNeverTrainedOnWhateverTheSeed) {
   EXPECT_NE(order(*one), order(*two));
 }
 
+TEST_F(DataDocuments, NotesCountOneDocumentInTheSingular) {
+  const std::string one = R"({"text": "abc"})", other = R"({"text": "a text longer than a row"})";
+  const auto data = opened({.train = {write("a.jsonl", one + "\n" + one)}, .validation_fraction = 0.5});
+  EXPECT_THAT(data->notes()[1], HasSubstr("data: 1 document in 1 row of 16"));
+  EXPECT_THAT(data->notes()[1], HasSubstr(", 1 document held out"));
+  const auto cut = opened({.train = {write("b.jsonl", other)}, .validation_fraction = 0});
+  EXPECT_THAT(cut->notes()[0], HasSubstr("data: 1 document of "));
+  EXPECT_THAT(cut->notes()[1], HasSubstr("; 1 longer than a row was cut"));
+}
+
 // docs/training.md promises 5 %, but a book in one file is a single document.
 TEST_F(DataDocuments, TheLastRowsOfASingleLongDocumentAreHeldOut) {
   std::string text;
