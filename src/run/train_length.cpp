@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/text/units.h"
 #include "data/batches/batch_source.h"
 #include "fit/plan_inputs.h"
 #include "run/open_data.h"
@@ -13,11 +14,10 @@ namespace {
 
 constexpr double epoch_steps_max = 1e15;  // as of train.max_steps
 
-std::string steps_text(u64 steps) { return fmt::format("{} step{}", steps, steps == 1 ? "" : "s"); }
-
 std::string epochs_of_steps(u64 steps, u64 steps_per_epoch) {
-  return fmt::format("{:.3g} epochs of {}", static_cast<double>(steps) / static_cast<double>(steps_per_epoch),
-                     steps_text(steps_per_epoch));
+  return fmt::format("{} epochs of {}",
+                     count_text(static_cast<double>(steps) / static_cast<double>(steps_per_epoch)),
+                     counted_text(steps_per_epoch, "step"));
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ Result<u64> steps_to_train(const TrainConfig& train, u64 steps_per_epoch) {
     return Error{ErrorKind::usage,
                  fmt::format("train.num_train_epochs: {:g} epochs of {} are more than {:g} steps; train for "
                              "fewer",
-                             train.num_train_epochs, steps_text(steps_per_epoch), epoch_steps_max)};
+                             train.num_train_epochs, counted_text(steps_per_epoch, "step"), epoch_steps_max)};
   return static_cast<u64>(steps);
 }
 
@@ -37,7 +37,7 @@ std::string train_length_text(const TrainConfig& train, u64 steps_per_epoch) {
   const Result<u64> steps = steps_to_train(train, steps_per_epoch);
   if (!steps) return steps.error().message;
   const std::string are =
-      fmt::format("{} are {}", steps_text(*steps), epochs_of_steps(*steps, steps_per_epoch));
+      fmt::format("{} are {}", counted_text(*steps, "step"), epochs_of_steps(*steps, steps_per_epoch));
   if (train.num_train_epochs == 0 || train.max_steps == steps_by_epochs) return are;
   return fmt::format(
       "{}: train.max_steps overrides train.num_train_epochs {:g}; leave max_steps out, or set it to auto, to "

@@ -31,6 +31,7 @@ TEST(TrainLength, StepsWinOverEpochsWithANote) {
                         "train.num_train_epochs 3"));
   EXPECT_EQ(train_length_text(by_epochs(3), 71), "213 steps are 3 epochs of 71 steps");
   EXPECT_EQ(train_length_text({.max_steps = 142}, 71), "142 steps are 2 epochs of 71 steps");
+  EXPECT_EQ(train_length_text({.max_steps = 100'000}, 89), "100000 steps are 1.12k epochs of 89 steps");
 }
 
 Result<Config> parsed(const std::string& train, const std::vector<std::string>& overrides = {}) {
