@@ -24,7 +24,7 @@ std::string shortage_text(Bytes need, Bytes has) {
   CHECK(need > has, need.value, has.value);
   const Bytes needed = written_above(need), there = written_below(has);
   const Bytes missing = needed - there;
-  u64 unit = unit_of(missing);
+  u64 unit = gib;
   while (missing.value % unit != 0) unit /= 1024;
   return fmt::format("needs {} and has {} (short by {})", budget_text(needed), budget_text(there),
                      in_units(missing, unit));

@@ -21,12 +21,12 @@ TEST(BudgetText, AShortageNeverContradictsItself) {
   EXPECT_EQ(shortage_text(Bytes{584 * kib}, Bytes{584 * kib - 100}),
             "needs 584KiB and has 583KiB (short by 1KiB)");
   EXPECT_EQ(shortage_text(Bytes{584 * kib - 1}, Bytes{0}), "needs 584KiB and has 0KiB (short by 584KiB)");
-  EXPECT_EQ(shortage_text(Bytes{40 * mib + 1}, Bytes{40 * mib}),
-            "needs 41MiB and has 40MiB (short by 1024KiB)");
+  EXPECT_EQ(shortage_text(Bytes{40 * mib + 1}, Bytes{40 * mib}), "needs 41MiB and has 40MiB (short by 1MiB)");
   EXPECT_EQ(shortage_text(Bytes{16 * mib}, Bytes{16 * mib - 1}),
             "needs 16MiB and has 16383KiB (short by 1KiB)");
   EXPECT_EQ(shortage_text(Bytes{17 * mib}, Bytes{500 * kib}),
             "needs 17MiB and has 500KiB (short by 16908KiB)");
+  EXPECT_EQ(shortage_text(Bytes{78 * mib}, Bytes{64 * mib}), "needs 78MiB and has 64MiB (short by 14MiB)");
   EXPECT_EQ(shortage_text(Bytes{1200 * gib + 1}, Bytes{0}), "needs 1201GiB and has 0KiB (short by 1201GiB)");
   EXPECT_EQ(shortage_text(Bytes{100 * gib}, Bytes{63 * gib + 512 * mib}),
             "needs 100GiB and has 65024MiB (short by 37376MiB)");
