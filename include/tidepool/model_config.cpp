@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tidepool {
@@ -97,20 +98,25 @@ u32 ModelConfig::inner() const {
   return style(family).mlp == MlpKind::gelu ? 4 * width : static_cast<u32>(round_up(u64{8} * width / 3, 256));
 }
 
-u32 ModelConfig::attention_window() const {
+u32 ModelConfig::attention_window(u32 layer) const {
   switch (traits(family).window) {
     case WindowKind::none:
       return 0;
     case WindowKind::every_layer:
       return sliding_window;
     case WindowKind::by_switch:
-      return use_sliding_window ? sliding_window : 0;
+      return use_sliding_window && layer >= max_window_layers ? sliding_window : 0;
     case WindowKind::by_layer:
-      // The first layer slides if any does. transformers demands a window there: all positions stand for
-      // none.
-      return slides(0) && sliding_window < positions ? sliding_window : 0;
+      // transformers demands a window of such layers: all positions stand for none.
+      return slides(layer) && sliding_window < positions ? sliding_window : 0;
   }
   return 0;
+}
+
+u32 ModelConfig::window_of_any_layer() const {
+  u32 window = 0;
+  for (u32 layer = 0; layer < layers; ++layer) window = std::max(window, attention_window(layer));
+  return window;
 }
 
 ModelConfig default_model(Family family) {

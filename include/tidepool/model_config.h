@@ -19,7 +19,7 @@ inline constexpr u32 family_count = 7;
 enum class WindowKind : u8 {
   none,
   every_layer,  // sliding_window
-  by_switch,    // sliding_window, if use_sliding_window is true
+  by_switch,    // sliding_window from layer max_window_layers on, if use_sliding_window is true
   by_layer,     // sliding_window in most layers; those of a regular pattern see all tokens
 };
 
@@ -167,6 +167,7 @@ struct ModelConfig {
   u32 attention_scale_given = 0;    // Gemma: attention's scores are divided by its root; 0: head_size()
   u32 sliding_window = 0;           // value in config.json; 0: none
   bool use_sliding_window = false;  // Qwen: true if sliding_window is used
+  u32 max_window_layers = 0;        // Qwen: layers before this one see all tokens
   u32 sliding_window_pattern = 6;   // Gemma: every so many layers, one sees all tokens
 
   u32 inner() const;
@@ -186,9 +187,10 @@ struct ModelConfig {
     return traits(family).window == WindowKind::by_layer && (layer + 1) % sliding_window_pattern != 0;
   }
 
-  // RETURNS: the most tokens that a token of some layer sees, itself included; 0: all of them. Sequences
-  // longer than the window are refused. Within the window, full attention gives the same result.
-  u32 attention_window() const;
+  // RETURNS: the most tokens that a token of this layer attends to, itself included; 0: no limit.
+  u32 attention_window(u32 layer) const;
+  // RETURNS: the window of the layers that have one; 0: no layer has one.
+  u32 window_of_any_layer() const;
 
   bool operator==(const ModelConfig&) const = default;
 };

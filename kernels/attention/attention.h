@@ -24,6 +24,7 @@ struct AttentionShape {
   u32 head_size = 0;   // D
   u32 kv_heads = 0;    // NKV, heads of keys and values, divides NH; 0: NKV = NH
   u32 scale_size = 0;  // S: scores are divided by its root; 0: D
+  u32 window = 0;      // W: tokens that a token attends to at most, itself included; 0: no limit
 
   constexpr u32 hidden() const { return heads * head_size; }  // H
   constexpr u32 key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
@@ -36,12 +37,18 @@ struct AttentionShape {
   float scale() const {
     return 1.0f / std::sqrt(static_cast<float>(scale_size != 0 ? scale_size : head_size));
   }
+  // RETURNS: the first token that token t attends to, if its document begins at `start`. Never decreases with
+  // t.
+  constexpr u32 first_seen(u32 t, u32 start) const {
+    return window != 0 && t >= start + window ? t + 1 - window : start;
+  }
   bool operator==(const AttentionShape&) const = default;
 };
 
 // out = dropout(softmax(q k^T / sqrt(S))) v. Dropout numbers elements as [B, NH, T, T]. Documents: token t
 // attends to tokens starts[t] ... t of its sequence, 0 <= starts[t] <= t. starts never decrease: documents
-// follow each other, and padding consists of documents too. Keys that no query of a block attends to are not
+// follow each other, and padding consists of documents too. With a window, it attends to no token before
+// t - W + 1 (Beltagy et al., arXiv:2004.05150). Keys that no query of a block attends to are not
 // read.
 struct Attention {
   AttentionShape shape;

@@ -105,7 +105,7 @@ void query_block(const AttentionBackward& op, const HeadView& head, u32 query, B
     scratch.delta[row - query] =
         dot_row(op.dout.fp32() + head.out(row), op.out.fp32() + head.out(row), op.shape.head_size);
   }
-  for_score_blocks(op.shape.tokens, query, document_starts(op.starts, head), [&](const ScoreBlock& block) {
+  for_score_blocks(op.shape.tokens, query, first_keys(op.starts, head), [&](const ScoreBlock& block) {
     make_scores(op, head, block, scratch);
     probabilities(op, head, block, scratch);
     gather(op, head, block, scratch);

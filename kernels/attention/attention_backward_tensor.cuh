@@ -81,6 +81,7 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
     const u32 block_key = block * Tile::rows;
     const u32 warp_key = block_key + 16 * warp_index(), key = warp_key + Mma::row();
     const float scale_log2 = op.sizes.scale_log2;
+    const bool bounded = op.starts != nullptr || op.sizes.window != 0;
 
     Half* own_tiles = dynamic_shared<Half>();          // [k and v], if in shared memory
     Half* tiles = own_tiles + 2 * Tile::own_elements;  // [stages, q and dout]
@@ -125,10 +126,13 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
       const bool more = next_head.head <= last_head;
       if (more && Tile::stages > 1) start_loading(Tile::after(stage), next_head, next_query);
       const float* const stage_statistics = statistics + stage * 3 * step;
-      const u32* const starts = reinterpret_cast<const u32*>(stage_statistics + 2 * step);
+      const u32* const documents = reinterpret_cast<const u32*>(stage_statistics + 2 * step);
+      const auto start = [&](u32 at) {  // first key that a query of the tile sees
+        return head.first_seen(query + at, op.starts != nullptr ? documents[at] : 0);
+      };
       KEEP_ROLLED for (u32 at = 0; at < step; at += batch) {
         if (warp_key >= tokens || query + at + batch <= warp_key) continue;  // all above the diagonal
-        if (op.starts != nullptr && starts[at] >= warp_key + 16) break;      // all in later documents
+        if (bounded && start(at) >= warp_key + 16) break;                    // all see later keys only
         const Half* q_tile = tiles + stage * 2 * tile_elements + at * AttentionTileRow<size>::elements;
         const Half* dout_tile = q_tile + tile_elements;
         const u32 column = at + Mma::column();
@@ -142,13 +146,15 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
         two_times_transposed<Mma, size>(p, k, q_tile, ds, v, dout_tile);
         const float* lse = stage_statistics + column;
         const bool diagonal = query + at < warp_key + 15;
-        // a document begins inside
-        const bool crossing = op.starts != nullptr && starts[at + batch - 1] > warp_key;
+        // some queries do not see all keys
+        const bool crossing = bounded && start(at + batch - 1) > warp_key;
         UNROLL for (u32 n = 0; n < batch / 8; ++n) {
           const u32 first = query + column + 8 * n;
           const float2 lse_of = of_columns<Mma>(lse + 8 * n), delta_of = of_columns<Mma>(lse + step + 8 * n);
           const float lse2[2] = {lse_of.x * log2_of_e, lse_of.y * log2_of_e};
-          const uint2 start_of = crossing ? of_columns<Mma>(starts + column + 8 * n) : make_uint2(0, 0);
+          const u32 mine = column + 8 * n;
+          const uint2 start_of =
+              crossing ? make_uint2(start(mine), start(mine + Mma::column_step)) : make_uint2(0, 0);
           UNROLL for (u32 i = 0; i < 4; ++i) {
             float likely = exp2_fast(fmaf(p[n][i], scale_log2, -lse2[i % 2]));
             const u32 at_key = key + Mma::row_step * (i / 2);

@@ -6,9 +6,14 @@
 
 namespace tidepool {
 
-// Query-key pairs computed: the causal half, and half a query block above the diagonal.
+// Query-key pairs computed: the causal half, and half a query block above the diagonal. With a window, the
+// first W tokens see half of W, the others all of it and half a query block at either end.
 constexpr u64 attention_pairs(const AttentionShape& s) {
-  return u64{s.sequences} * s.heads * s.tokens * (u64{s.tokens} + attention_query_rows) / 2;
+  const u64 heads = u64{s.sequences} * s.heads;
+  if (s.window == 0 || s.window >= s.tokens)
+    return heads * s.tokens * (u64{s.tokens} + attention_query_rows) / 2;
+  const u64 first = u64{s.window} * (u64{s.window} + attention_query_rows) / 2;
+  return heads * (first + u64{s.tokens - s.window} * (u64{s.window} + attention_query_rows));
 }
 // Elements of qkv and out.
 constexpr u64 attention_elements(const AttentionShape& s) {

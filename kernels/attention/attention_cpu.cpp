@@ -83,7 +83,7 @@ void attention_cpu(const Attention& op, CorePool& pool) {
     // Longest first, so that short tasks even out the end.
     const u32 query = (query_blocks - 1 - task % query_blocks) * attention_query_rows;
     for (OnlineSoftmax& r : scratch.running) r = {-std::numeric_limits<float>::infinity(), 0.0f};
-    for_score_blocks(op.shape.tokens, query, document_starts(op.starts, head),
+    for_score_blocks(op.shape.tokens, query, first_keys(op.starts, head),
                      [&](const ScoreBlock& block) { attend(op, head, block, scratch); });
     write_out(op, head, query, scratch);
   });

@@ -15,6 +15,7 @@ struct AttentionSizes {
   u32 tokens, heads, head_size;
   u32 group;                // query heads that read one kv head
   u32 hidden, key_columns;  // columns of q; columns of k, and of v
+  u32 window;               // 0: no limit
   float scale, scale_log2;  // 1 / sqrt(head size); the same times log2(e)
 };
 
@@ -66,10 +67,14 @@ struct DeviceHead {
     return row < sizes.tokens ? sizes.tokens - row : 0;
   }
 
+  // AttentionShape::first_seen
+  __device__ __forceinline__ u32 first_seen(u32 row, u32 document) const {
+    return sizes.window != 0 && row >= document + sizes.window ? row + 1 - sizes.window : document;
+  }
   // RETURNS: the first key that a row sees. Rows past the end see the same as the last row.
   __device__ __forceinline__ u32 start(const i32* starts, u32 row) const {
-    if (starts == nullptr) return 0;
-    return static_cast<u32>(starts[first_row() + min(row, sizes.tokens - 1)]);
+    row = min(row, sizes.tokens - 1);
+    return first_seen(row, starts == nullptr ? 0 : static_cast<u32>(starts[first_row() + row]));
   }
 
   // RETURNS: rows from `row` on of q (0), k (1) or v (2) in [B, T, (NH + 2 NKV) D].

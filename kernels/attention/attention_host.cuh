@@ -24,6 +24,7 @@ inline AttentionSizes attention_sizes(const AttentionShape& s) {
           .group = s.group(),
           .hidden = s.hidden(),
           .key_columns = s.key_columns(),
+          .window = s.window,
           .scale = scale,
           .scale_log2 = scale * log2_of_e};
 }

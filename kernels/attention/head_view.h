@@ -32,11 +32,14 @@ struct HeadView {
 };
 
 // First visible key of each row of a sequence.
-struct DocumentStarts {
+struct FirstKeys {
+  AttentionShape shape;
   const i32* starts = nullptr;  // [T], or null: 0 for all
 
-  u32 of(u32 row) const { return starts == nullptr ? 0 : static_cast<u32>(starts[row]); }
-  // RETURNS: the first key that rows [begin, end) see: that of `begin`, because documents follow each other.
+  u32 of(u32 row) const {
+    return shape.first_seen(row, starts == nullptr ? 0 : static_cast<u32>(starts[row]));
+  }
+  // RETURNS: the first key that rows [begin, end) see: that of `begin`, because first keys never decrease.
   u32 least(u32 begin, u32 end) const {
     for (u32 row = begin; row < end; ++row) {
       CHECK(of(row) <= row && of(row) >= of(begin), of(row), row, of(begin));
@@ -44,8 +47,8 @@ struct DocumentStarts {
     return of(begin);
   }
 };
-inline DocumentStarts document_starts(const i32* starts, const HeadView& head) {
-  return {starts == nullptr ? nullptr : starts + head.first_row()};
+inline FirstKeys first_keys(const i32* starts, const HeadView& head) {
+  return {head.shape, starts == nullptr ? nullptr : starts + head.first_row()};
 }
 
 // Keys that a row of a block sees: [begin, end), perhaps none.
@@ -56,13 +59,13 @@ struct SeenKeys {
 
 // Rows [query, query + rows) against keys [key, key + width).
 struct ScoreBlock {
-  DocumentStarts documents;
+  FirstKeys first_keys;
   u32 query = 0, rows = 0, key = 0, width = 0;
   bool first = false;  // first block of the query block
 
   SeenKeys seen(u32 row) const {
     const u32 end = std::min(query + row + 1, key + width);
-    const u32 begin = std::clamp(documents.of(query + row), key, end);
+    const u32 begin = std::clamp(first_keys.of(query + row), key, end);
     return {begin - key, end - key};
   }
 };
@@ -72,11 +75,11 @@ static_assert(attention_key_rows % attention_query_rows == 0);
 // Visits the score blocks of the query block that starts at `query`, with keys ascending from the first key
 // that any of its rows sees.
 template <class Fn>
-void for_score_blocks(u32 tokens, u32 query, const DocumentStarts& documents, Fn fn) {
+void for_score_blocks(u32 tokens, u32 query, const FirstKeys& first_keys, Fn fn) {
   const u32 rows = std::min(attention_query_rows, tokens - query), end = query + rows;
-  const u32 first = documents.least(query, end);
+  const u32 first = first_keys.least(query, end);
   for (u32 key = first; key < end; key += attention_key_rows) {
-    fn(ScoreBlock{documents, query, rows, key, std::min(attention_key_rows, end - key), key == first});
+    fn(ScoreBlock{first_keys, query, rows, key, std::min(attention_key_rows, end - key), key == first});
   }
 }
 

@@ -73,7 +73,6 @@ constexpr std::array harmless = std::to_array<Harmless>({
     {"gradient_checkpointing"},
     {"id2label"},
     {"label2id"},
-    {"max_window_layers", switched},  // affects sliding windows only
     {"output_past"},
     {"pad_token_id"},
     {"reorder_and_upcast_attn", learned},

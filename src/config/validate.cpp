@@ -79,17 +79,6 @@ std::optional<Complaint> check_weights(const DataConfig& d) {
   return std::nullopt;
 }
 
-// Token W - 1 sees itself and the W - 1 tokens before it, so a window as long as the sequence has no effect.
-std::optional<Complaint> check_window(const Config& c) {
-  const u32 window = c.model.attention_window();
-  if (window == 0 || c.train.sequence_length <= window) return std::nullopt;
-  return Complaint{
-      "train", "sequence_length",
-      fmt::format("{} is longer than the model's sliding window of {}, and attention is computed "
-                  "in full here: set sequence_length to {} or less",
-                  c.train.sequence_length, window, window)};
-}
-
 std::optional<Complaint> check_sequence_length(const Config& c) {
   if (c.train.sequence_length <= c.model.positions) return std::nullopt;
   const std::string_view positions = key_names(c.model.family).positions;
@@ -140,7 +129,6 @@ std::optional<Complaint> validate(const Config& c) {
   if (std::optional<ModelFault> fault = check_model(c.model))
     return Complaint{"model", fault->key, std::move(fault->reason)};
   if (const std::optional<Complaint> complaint = check_sequence_length(c)) return complaint;
-  if (const std::optional<Complaint> complaint = check_window(c)) return complaint;
   if (c.train.warmup_steps >= 1 &&
       c.train.warmup_steps != static_cast<double>(static_cast<u64>(c.train.warmup_steps))) {
     return Complaint{

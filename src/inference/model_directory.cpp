@@ -45,8 +45,7 @@ Result<Config> config_of_model_directory(const std::string& directory, std::stri
   TRY(check_weights_are_there({.model_directory = directory}));
   TRY_ASSIGN(const Precision precision, precision_of_directory(directory));
   TRY_ASSIGN(const ModelConfig model, read_model_directory(directory));
-  u32 length = std::min(Config{}.train.sequence_length, model.positions);
-  if (model.attention_window() != 0) length = std::min(length, model.attention_window());
+  const u32 length = std::min(Config{}.train.sequence_length, model.positions);
   // First, so that the command line's overrides win.
   overrides.insert(overrides.begin(),
                    {"model=" + directory, fmt::format("train.precision={}", name(precision)),

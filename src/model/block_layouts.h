@@ -23,13 +23,15 @@ constexpr u32 logits_stride(Precision activations, u32 columns) {
   return activations == Precision::fp32 ? columns : static_cast<u32>(round_up(columns, step));
 }
 
-inline AttentionShape attention_shape(const ModelGraph& g) {
+inline AttentionShape attention_shape(const ModelGraph& g, u32 layer) {
+  const u32 window = g.config.attention_window(layer);
   return {.sequences = g.batch.sequences,
           .tokens = g.batch.tokens,
           .heads = g.config.heads,
           .head_size = g.config.head_size(),
           .kv_heads = g.config.kv_heads(),
-          .scale_size = g.config.attention_scale_given};
+          .scale_size = g.config.attention_scale_given,
+          .window = window < g.batch.tokens ? window : 0};
 }
 
 // Elements of the gradient inside the MLP: [R, I], or [R, 2I] if the MLP is gated. The gradient is dead when
@@ -45,6 +47,8 @@ inline Bytes attention_scratch(const ModelGraph& g) {
 inline std::string_view why_own_attention(const ModelGraph& g) {
   if (g.batch.packed) return "a sequence may hold several documents (data.packing)";
   if (g.config.attention_dropout > 0) return "attention weights drop out";
+  for (u32 layer = 0; layer < g.config.layers; ++layer)
+    if (attention_shape(g, layer).window != 0) return "sequences are longer than the model's sliding window";
   return {};
 }
 
@@ -52,7 +56,7 @@ inline std::string_view why_own_attention(const ModelGraph& g) {
 // our own kernels must compute it.
 inline std::optional<AttentionToCome> attention_to_come(const ModelGraph& g) {
   if (!why_own_attention(g).empty()) return {};
-  return AttentionToCome{.shape = attention_shape(g),
+  return AttentionToCome{.shape = attention_shape(g, 0),
                          .precision = g.activations,
                          .scratch = attention_scratch(g),
                          .has_backward = trains(g)};

@@ -43,15 +43,27 @@ void add_block(ModelGraph& g, Block block) {
   record_costs(g, static_cast<u32>(g.blocks.size()) - 1);
 }
 
-// Layers differ only in names and windows, so only the first layer is measured.
+// RETURNS: the first layer that costs what this layer does. Except for names, layers differ only in the
+// window of their attention.
+u32 alike(const ModelGraph& g, u32 layer) {
+  u32 first = 0;
+  while (attention_shape(g, first) != attention_shape(g, layer)) ++first;
+  return first;
+}
+
+// Measures one layer of each kind.
 void add_layers(ModelGraph& g, const LayerCode& code) {
-  Block first = {.kind = BlockKind::layer};
-  name_layer(first, g, code, 0);
-  code.measure(first, g);
-  add_block(g, std::move(first));
-  for (u32 layer = 1; layer < g.config.layers; ++layer) {
-    g.blocks.push_back(g.blocks[1]);
-    name_layer(g.blocks.back(), g, code, layer);
+  const u32 before = static_cast<u32>(g.blocks.size());
+  for (u32 layer = 0; layer < g.config.layers; ++layer) {
+    const u32 first = alike(g, layer);
+    Block block = first < layer ? g.blocks[before + first] : Block{.kind = BlockKind::layer};
+    name_layer(block, g, code, layer);
+    if (first < layer) {
+      g.blocks.push_back(std::move(block));
+    } else {
+      code.measure(block, g);
+      add_block(g, std::move(block));
+    }
   }
 }
 
@@ -98,7 +110,10 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
   g.boundary = {round_up(values_bytes(batch.rows() * config.width, activations), frame_alignment)};
   g.batch_bytes = {round_up(batch_arrays(batch) * batch.rows() * sizeof(i32), frame_alignment)};
   // An embedding is looked up, not multiplied; a tied one is multiplied as the head.
-  g.flops_per_token = u64{12} * config.layers * config.query_width() * batch.tokens;
+  for (u32 layer = 0; layer < config.layers; ++layer) {
+    const u32 window = attention_shape(g, layer).window;
+    g.flops_per_token += u64{12} * config.query_width() * (window != 0 ? window : batch.tokens);
+  }
   for (const Window& window : g.windows) {
     g.parameters += window.parameters;
     const bool looked_up = &window == &g.windows[0] && !config.tied;

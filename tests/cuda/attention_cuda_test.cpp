@@ -24,10 +24,12 @@ struct Case {
 
 std::string name(const testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
-  return fmt::format("{}_b{}_t{}_nh{}_nkv{}_d{}{}{}_sm{}{}{}", tidepool::name(c.precision), c.shape.sequences,
-                     c.shape.tokens, c.shape.heads, c.shape.key_heads(), c.shape.head_size,
-                     c.shape.scale_size != 0 ? "_scaled" : "", c.dropout > 0 ? "_dropout" : "", c.capability,
-                     c.shift > 0 ? "_shifted" : "", c.documents ? "_documents" : "");
+  return fmt::format("{}_b{}_t{}_nh{}_nkv{}_d{}{}{}{}_sm{}{}{}", tidepool::name(c.precision),
+                     c.shape.sequences, c.shape.tokens, c.shape.heads, c.shape.key_heads(), c.shape.head_size,
+                     c.shape.scale_size != 0 ? "_scaled" : "",
+                     c.shape.window != 0 ? fmt::format("_w{}", c.shape.window) : "",
+                     c.dropout > 0 ? "_dropout" : "", c.capability, c.shift > 0 ? "_shifted" : "",
+                     c.documents ? "_documents" : "");
 }
 
 using Results = AttentionResults;
@@ -203,6 +205,11 @@ constexpr AttentionShape scaled_by(u32 size) {
   shape.scale_size = size;
   return shape;
 }
+constexpr AttentionShape windowed(u32 tokens, u32 head_size, u32 window) {
+  AttentionShape shape = grouped(tokens, head_size, 4, 2);
+  shape.window = window;
+  return shape;
+}
 constexpr Precision bf16 = Precision::bf16, fp16 = Precision::fp16, fp32 = Precision::fp32;
 
 INSTANTIATE_TEST_SUITE_P(TensorCores, AttentionCudaTest,
@@ -274,6 +281,18 @@ INSTANTIATE_TEST_SUITE_P(GroupedAndPacked, AttentionCudaTest,
                                          Case{grouped(40, 200, 2, 1), fp32, 0, 90, 0, true},
                                          Case{grouped(65, 80, 2, 1), bf16, 0.1f, 70, 1, true}),
                          name);
+
+// Windows shorter than a tile, of a tile, across tiles; with documents and dropout.
+INSTANTIATE_TEST_SUITE_P(
+    Windows, AttentionCudaTest,
+    testing::Values(Case{windowed(200, 64, 2), bf16}, Case{windowed(200, 64, 37), bf16, 0.2f},
+                    Case{windowed(300, 64, 64), bf16}, Case{windowed(300, 128, 130), bf16, 0, 90, 0, true},
+                    Case{windowed(200, 96, 50), fp16, 0, 75}, Case{windowed(200, 64, 37), fp16, 0.1f, 70},
+                    Case{windowed(300, 128, 100), fp16, 0, 70, 0, true}, Case{windowed(100, 256, 20), fp16},
+                    Case{windowed(130, 64, 30), fp32, 0.1f},
+                    Case{windowed(130, 20, 50), fp32, 0, 90, 0, true},
+                    Case{windowed(65, 80, 9), bf16, 0.1f, 70, 1, true}),
+    name);
 
 // Documents that begin and end with tiles, and a document that spans several tiles.
 TEST_P(AttentionCudaTest, DocumentsAreAsIfAlone) {

@@ -35,7 +35,8 @@ inline void reference_head(const AttentionShape& s, u32 head, const std::vector<
   std::vector<float> ones(t, 1.0f), factors(t);
   for (u32 i = 0; i < t; ++i) {
     if (dropout.on()) dropout_row(dropout, (u64{head} * t + i) * t, ones.data(), factors.data(), i + 1);
-    const u32 begin = starts == nullptr ? 0 : static_cast<u32>(starts[first + i]);
+    const u32 document = starts == nullptr ? 0 : static_cast<u32>(starts[first + i]);
+    const u32 begin = s.window != 0 && i >= document + s.window ? i + 1 - s.window : document;
     double sum = 0, top = -1e300, delta = 0;
     for (u32 j = begin; j <= i; ++j) {
       p[j] = 0;

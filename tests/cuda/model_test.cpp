@@ -66,7 +66,9 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
       c.kv_heads_given = 2, c.head_size_given = GetParam().head_size, c.inner_given = 56,
       c.attention_dropout = 0.2;
       if (c.family == Family::phi3) c.rope.partial_factor = 0.5;
-      if (c.family == Family::gemma3_text) c.sliding_window_pattern = 2, c.attention_scale_given = 10;
+      if (c.family == Family::gemma3_text) {
+        c.sliding_window_pattern = 2, c.sliding_window = 9, c.attention_scale_given = 10;
+      }
       return c;
     }
     return {.vocab_size = 131,

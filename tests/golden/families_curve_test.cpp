@@ -80,7 +80,8 @@ INSTANTIATE_TEST_SUITE_P(Cases, FamilyCurve,
                                            Setting{"qwen2_untied"},
                                            Setting{"qwen3_tied_head_dim", HomePolicy::mixed, 2},
                                            Setting{"phi3_partial", HomePolicy::mixed, 2},
-                                           Setting{"gemma3_text", HomePolicy::mixed, 2}),
+                                           Setting{"gemma3_text", HomePolicy::mixed, 2},
+                                           Setting{"gemma3_sliding", HomePolicy::disk, 2}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace tidepool::families_curve_test

@@ -83,10 +83,16 @@ CASES = {
     "gemma3_linear": ("Gemma3", dict(GEMMA, rope_parameters=by_layer(LINEAR), sliding_window_pattern=2,
                                      num_key_value_heads=1, attention_bias=True, query_pre_attn_scalar=10,
                                      tie_word_embeddings=False), True),
+    # Windows shorter than the sequences.
+    "mistral_sliding": ("Mistral", dict(rope_parameters=default(10000.0), sliding_window=7), False),
+    "qwen2_sliding": ("Qwen2", dict(rope_parameters=default(10000.0), use_sliding_window=True, sliding_window=5,
+                                    num_hidden_layers=3, max_window_layers=1), True),
+    "gemma3_sliding": ("Gemma3", dict(GEMMA, rope_parameters=by_layer(default(50000.0)), sliding_window=6,
+                                      sliding_window_pattern=2), False),
 }
 PERPLEXITIES = ("gpt2_plain", "llama_untied_llama3", "mistral_untied", "qwen2_tied", "qwen3_tied_head_dim")
 CURVES = ("llama_tied", "llama_untied_llama3", "mistral_untied", "qwen2_untied", "qwen3_tied_head_dim", "phi3_partial",
-          "gemma3_text")
+          "gemma3_text", "gemma3_sliding")
 
 
 def make_model(kind, options):

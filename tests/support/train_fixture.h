@@ -69,7 +69,9 @@ inline ModelConfig small_model(Family family) {
   m.inner_given = 128, m.kv_heads_given = 2;
   if (family == Family::qwen3) m.head_size_given = 24, m.tied = true;
   if (family == Family::phi3) m.rope.partial_factor = 0.75;
-  if (family == Family::gemma3_text) m.sliding_window_pattern = 3, m.attention_scale_given = 24;
+  if (family == Family::gemma3_text) {
+    m.sliding_window_pattern = 3, m.sliding_window = 12, m.attention_scale_given = 24;
+  }
   return m;
 }
 

@@ -2,6 +2,7 @@
 // They are used for generating, and kept when a model is written.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
@@ -50,6 +51,13 @@ Result<std::vector<u32>> ids_of(const json::value& value, const std::string& pat
   return ids;
 }
 
+bool same_windows(const ModelConfig& a, const ModelConfig& b) {
+  for (u32 layer = 0; layer < std::max(a.layers, b.layers); ++layer)
+    if (a.attention_window(layer) != b.attention_window(layer) || a.slides(layer) != b.slides(layer))
+      return false;
+  return true;
+}
+
 }  // namespace
 
 std::string hf_config_text(const ModelConfig& config, Precision precision, std::string_view source) {
@@ -57,23 +65,18 @@ std::string hf_config_text(const ModelConfig& config, Precision precision, std::
   const Result<json::object> ours = object_of(hf_config_text(config, precision), model_config_file);
   const Result<ModelConfig> before = parse_hf_config(source, ErrorKind::bad_input, model_config_file);
   if (!whole || !ours || !before) return hf_config_text(config, precision);
-  // The same window can be written in several ways, and only the source says which layers have it.
-  const bool by_layer = traits(config.family).window == WindowKind::by_layer;
-  const bool same_window = before->attention_window() == config.attention_window() &&
-                           (!by_layer || (before->layers == config.layers &&
-                                          before->sliding_window_pattern == config.sliding_window_pattern));
+  // Windows can be written in several ways: the source's way is kept if it still says the same.
+  const json::value* types = whole->if_contains("layer_types");
+  const bool other_count =
+      types != nullptr && types->is_array() && types->get_array().size() != config.layers;
+  const bool keeps_windows = same_windows(*before, config) && !other_count;
   for (const auto& [key, value] : *ours) {
     // If left out, these ids are the family's defaults; if null, the model has none. So the source's choice
     // stays.
     const bool of_tokens = key == "bos_token_id" || key == "eos_token_id";
     if (!of_tokens && !is_window_key(config.family, key)) (*whole)[key] = value;
   }
-  if (!same_window) write_window(config, *whole);
-  // layer_types has one item per layer. With fewer layers the list would be wrong, and "all of them" is the
-  // default.
-  const json::value* types = whole->if_contains("layer_types");
-  if (types != nullptr && types->is_array() && types->get_array().size() != config.layers)
-    whole->erase("layer_types");
+  if (!keeps_windows) write_window(config, *whole);
   return json_text(*whole, JsonStyle::pretty);
 }
 

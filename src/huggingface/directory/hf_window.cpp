@@ -37,7 +37,6 @@ std::optional<ModelFault> read_number(const json::object& file, std::string_view
 }
 
 using LayerTypes = std::vector<bool>;  // of each layer: true if it has the window
-u64 sliding_layers(const LayerTypes& types) { return static_cast<u64>(std::ranges::count(types, true)); }
 
 // Reads layer_types; none if the file has no such list.
 std::optional<ModelFault> read_layer_types(const json::object& file, std::optional<LayerTypes>& slide) {
@@ -48,8 +47,7 @@ std::optional<ModelFault> read_layer_types(const json::object& file, std::option
   for (const json::value& type : types->get_array()) {
     const std::string_view name = type.is_string() ? std::string_view(type.get_string()) : "";
     if (name != sliding && name != full)
-      return ModelFault{"layer_types", fmt::format("{} is not supported; Tidepool computes layers of {}, and "
-                                                   "of {} where sequences are no longer than the window",
+      return ModelFault{"layer_types", fmt::format("{} is not supported; layers may be {} or {}",
                                                    json_text(type, JsonStyle::line), full, sliding)};
     slide->push_back(name == sliding);
   }
@@ -82,6 +80,34 @@ std::optional<ModelFault> read_pattern(const json::object& file, const std::opti
                                 (*slide)[layer] ? sliding : full, layer, full)};
 }
 
+// Sets the window of a family that may have it from some layer on.
+std::optional<ModelFault> read_switch(const json::object& file, const std::optional<LayerTypes>& slide,
+                                      ModelConfig& config) {
+  const json::value* use = file.if_contains("use_sliding_window");
+  if (use != nullptr && !use->is_null() && !use->is_bool())
+    return wrong("use_sliding_window", *use, "true or false");
+  bool used = use != nullptr && use->is_bool() && use->get_bool() && config.sliding_window != 0;
+  u32 full_layers = full_layers_left_out;
+  if (auto fault = read_number(file, "max_window_layers", 0, full_layers)) return fault;
+  if (slide) {
+    const auto first = std::ranges::find(*slide, true);
+    if (first != slide->end() && !used)
+      return ModelFault{"layer_types",
+                        fmt::format("names {}, but there is no window: set use_sliding_window and "
+                                    "sliding_window, or write {} for all layers",
+                                    sliding, full)};
+    if (std::find(first, slide->end(), false) != slide->end())
+      return ModelFault{
+          "layer_types",
+          fmt::format("names {} after {}; only the last layers may have the window", full, sliding)};
+    full_layers = static_cast<u32>(first - slide->begin());
+    used = used && first != slide->end();
+  }
+  config.use_sliding_window = used && full_layers < config.layers;
+  if (config.use_sliding_window) config.max_window_layers = full_layers;
+  return std::nullopt;
+}
+
 }  // namespace
 
 bool is_window_key(Family family, std::string_view key) {
@@ -95,26 +121,21 @@ std::optional<ModelFault> read_window(const json::object& file, ModelConfig& con
   if (auto fault = read_number(file, "sliding_window", 1, config.sliding_window)) return fault;
   std::optional<LayerTypes> slide;
   if (auto fault = read_layer_types(file, slide)) return fault;
-  if (traits(config.family).window == WindowKind::every_layer) return std::nullopt;
-  if (traits(config.family).window == WindowKind::by_layer) return read_pattern(file, slide, config);
-  const json::value* use = file.if_contains("use_sliding_window");
-  if (use != nullptr && !use->is_null() && !use->is_bool())
-    return wrong("use_sliding_window", *use, "true or false");
-  const bool used = use != nullptr && use->is_bool() && use->get_bool() && config.sliding_window != 0;
-  if (slide && sliding_layers(*slide) > 0 && !used)
-    return ModelFault{"layer_types",
-                      fmt::format("names {}, but there is no window: set use_sliding_window and "
-                                  "sliding_window, or write {} for all layers",
-                                  sliding, full)};
-  u32 full_layers = full_layers_left_out;
-  if (auto fault = read_number(file, "max_window_layers", 0, full_layers)) return fault;
-  config.use_sliding_window = used && (slide ? sliding_layers(*slide) > 0 : full_layers < config.layers);
+  switch (traits(config.family).window) {
+    case WindowKind::none:
+    case WindowKind::every_layer:
+      return std::nullopt;
+    case WindowKind::by_switch:
+      return read_switch(file, slide, config);
+    case WindowKind::by_layer:
+      return read_pattern(file, slide, config);
+  }
   return std::nullopt;
 }
 
 void write_window(const ModelConfig& config, json::object& out) {
   if (!is_window_key(config.family, "sliding_window")) return;
-  const u32 window = config.attention_window();
+  const u32 window = config.window_of_any_layer();
   out["sliding_window"] = window == 0 ? json::value(nullptr) : json::value(window);
   out.erase("layer_types");
   if (traits(config.family).window == WindowKind::by_layer) {
@@ -128,7 +149,7 @@ void write_window(const ModelConfig& config, json::object& out) {
   if (traits(config.family).window != WindowKind::by_switch) return;
   out["use_sliding_window"] = window != 0;
   out.erase("max_window_layers");
-  if (window != 0) out["max_window_layers"] = 0;  // every layer has it
+  if (window != 0) out["max_window_layers"] = config.max_window_layers;
 }
 
 }  // namespace tidepool

@@ -17,7 +17,7 @@ void attention_half(const Layer& l, const AttentionHalf& a) {
                     .bias = l.window[c_attn_bias],
                     .y = a.qkv});
   l.adapters.add_to(modules::c_attn, a.norm, a.qkv);
-  c.kernels.attention({.shape = attention_shape(c.graph),
+  c.kernels.attention({.shape = attention_shape(c.graph, block_of(c).layer),
                        .qkv = a.qkv,
                        .out = a.attention,
                        .lse = a.lse,
@@ -36,7 +36,7 @@ void attention_half_backward(const LayerGradients& s) {
   gradients(s, c_proj, s.inside.attention, dout);
   const Values dqkv = s.workspace.wide;
   c.kernels.attention_backward(
-      {.shape = attention_shape(c.graph),
+      {.shape = attention_shape(c.graph, block_of(c).layer),
        .qkv = s.inside.qkv,
        .out = s.inside.attention,
        .lse = s.inside.lse,

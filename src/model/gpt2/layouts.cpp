@@ -21,7 +21,7 @@ LayerInside::LayerInside(const ModelGraph& g, std::byte* base) {
   WorkspaceCutter layout(base);
   qkv = layout.take_values(g.activations, s.rows * 3 * s.h);
   attention = layout.take_values(g.activations, s.rows * s.h);
-  lse = layout.take<float>(attention_shape(g).lse_elements());
+  lse = layout.take<float>(attention_shape(g, 0).lse_elements());
   middle = layout.take_values(g.activations, s.rows * s.h);
   pre = layout.take_values(g.activations, mlp_gradient_elements(g));
   bytes = layout.bytes();

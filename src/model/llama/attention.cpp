@@ -56,7 +56,7 @@ void attention_half(const Layer& l, const AttentionHalf& a) {
   norm_of(l, input_norm, a.x, a.norm);
   product(l, qkv_product(l.config()), a.norm, a.qkv);
   turn(l, a.starts, a.qkv, a.turned);
-  c.kernels.attention({.shape = attention_shape(c.graph),
+  c.kernels.attention({.shape = attention_shape(c.graph, block_of(c).layer),
                        .qkv = a.turned,
                        .out = a.attention,
                        .lse = a.lse,
@@ -75,7 +75,7 @@ void attention_half_backward(const LayerGradients& s) {
   gradients(s, o, s.inside.attention, dout, s.workspace.narrow);
   const Values dqkv = s.workspace.wide;
   c.kernels.attention_backward(
-      {.shape = attention_shape(c.graph),
+      {.shape = attention_shape(c.graph, block_of(c).layer),
        .qkv = s.turned(),
        .out = s.inside.attention,
        .lse = s.inside.lse,

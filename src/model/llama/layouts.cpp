@@ -28,7 +28,7 @@ LayerInside::LayerInside(const ModelGraph& g, std::byte* base) {
   WorkspaceCutter layout(base);
   qkv = layout.take_values(g.activations, s.rows * s.qkv);
   attention = layout.take_values(g.activations, s.rows * s.queries);
-  lse = layout.take<float>(attention_shape(g).lse_elements());
+  lse = layout.take<float>(attention_shape(g, 0).lse_elements());
   middle = layout.take_values(g.activations, s.rows * s.h);
   gate_up = layout.take_values(g.activations, mlp_gradient_elements(g));
   if (style(g.config.family).branch_norms) {

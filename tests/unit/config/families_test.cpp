@@ -324,9 +324,9 @@ TEST(HfConfig, OfPhi3IsReadAsTransformersDoes) {
   EXPECT_EQ(plain.positions, 4096u);
   EXPECT_EQ(plain.norm_epsilon, 1e-5);
   EXPECT_EQ(plain.kv_heads(), 2u);
-  EXPECT_EQ(plain.attention_window(), 0u);
+  EXPECT_EQ(plain.window_of_any_layer(), 0u);
   EXPECT_EQ(plain.rotary_size(), 16u);
-  EXPECT_EQ(read(R"(, "sliding_window": 2047)").attention_window(), 2047u);
+  EXPECT_EQ(read(R"(, "sliding_window": 2047)").window_of_any_layer(), 2047u);
   // A map overrides the keys beside it.
   EXPECT_EQ(read(R"(, "partial_rotary_factor": 0.75)").rotary_size(), 12u);
   EXPECT_EQ(read(R"(, "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5},

@@ -34,7 +34,7 @@ TEST(LayeredWindow, MissingKeysHaveTheDefaultsOfTransformers) {
   EXPECT_EQ(c.kv_heads(), 4u);
   EXPECT_EQ(c.head_size(), 256u);
   EXPECT_EQ(c.attention_scale_size(), 256u);
-  EXPECT_EQ(c.attention_window(), 4096u);
+  EXPECT_EQ(c.window_of_any_layer(), 4096u);
   EXPECT_EQ(c.sliding_window_pattern, 6u);
   EXPECT_EQ(c.rope.theta, 1e6);
   EXPECT_EQ(c.local_rope_theta, 1e4);
@@ -61,7 +61,7 @@ TEST(LayeredWindow, AModelWithoutAWindowIsWrittenWithAllPositions) {
   const std::string text = hf_config_text(c, Precision::bf16);
   EXPECT_THAT(text, HasSubstr("\"sliding_window\": 131072"));
   const ModelConfig again = parse_hf_config(text, ErrorKind::bad_input, "c").value();
-  EXPECT_EQ(again.attention_window(), 0u);
+  EXPECT_EQ(again.window_of_any_layer(), 0u);
   EXPECT_EQ(config_difference(again, c), "");
   c.sliding_window = 16, c.sliding_window_pattern = 1;
   EXPECT_THAT(hf_config_text(c, Precision::bf16), HasSubstr("\"sliding_window\": 16"));

@@ -26,7 +26,7 @@ Result<ModelConfig> parsed(std::string_view type, std::string_view more, u32 lay
 u32 window_of(std::string_view type, std::string_view more, u32 layers = 4) {
   const auto model = parsed(type, more, layers);
   EXPECT_TRUE(model) << model.error().message;
-  return model ? model->attention_window() : 1;
+  return model ? model->window_of_any_layer() : 1;
 }
 std::string fault_of(std::string_view type, std::string_view more) {
   const auto model = parsed(type, more);
@@ -71,23 +71,19 @@ TEST(SlidingWindow, AMalformedWindowIsRefusedByName) {
   EXPECT_THAT(fault_of("llama", R"(, "use_sliding_window": true)"), HasSubstr("use_sliding_window: 'true'"));
 }
 
-TEST(SlidingWindow, SequencesUpToItsLengthAreTakenAndLongerOnesRefused) {
-  const auto fault = [](const std::string& model, u32 length) {
-    const auto c = parse_config(fmt::format("model: {{{}}}\n", model), "c.yaml",
-                                {"data.train=d", "memory.device=1GiB", "memory.host=1GiB",
-                                 fmt::format("train.sequence_length={}", length)});
-    return c ? std::string("no error") : c.error().message;
-  };
-  for (const char* model : {"model_type: mistral, sliding_window: 512",
-                            "model_type: qwen2, sliding_window: 512, use_sliding_window: true"}) {
-    EXPECT_EQ(fault(model, 512), "no error");
-    EXPECT_THAT(
-        fault(model, 513),
-        AllOf(HasSubstr("train.sequence_length: 513 is longer than the model's sliding window of 512"),
-              HasSubstr("set sequence_length to 512 or less")));
-  }
-  EXPECT_EQ(fault("model_type: mistral, sliding_window: null", 1024), "no error");
-  EXPECT_EQ(fault("model_type: qwen2, sliding_window: 512", 1024), "no error");
+TEST(SlidingWindow, LayersFromMaxWindowLayersOnHaveIt) {
+  const ModelConfig c =
+      parsed("qwen2", R"(, "sliding_window": 512, "use_sliding_window": true, "max_window_layers": 3)")
+          .value();
+  EXPECT_EQ(c.attention_window(2), 0u);
+  EXPECT_EQ(c.attention_window(3), 512u);
+  const ModelConfig again =
+      parse_hf_config(hf_config_text(c, Precision::bf16), ErrorKind::bad_input, "c").value();
+  EXPECT_EQ(again.attention_window(2), 0u);
+  EXPECT_EQ(again.attention_window(3), 512u);
+  EXPECT_THAT(fault_of("qwen2", R"(, "sliding_window": 512, "use_sliding_window": true, "layer_types":
+                  ["full_attention", "sliding_attention", "full_attention", "sliding_attention"])"),
+              HasSubstr("layer_types: names full_attention after sliding_attention"));
 }
 
 TEST(SlidingWindow, TheConfigReadsBackTheSame) {
@@ -96,7 +92,7 @@ TEST(SlidingWindow, TheConfigReadsBackTheSame) {
     ModelConfig model = default_model(family);
     model.sliding_window = 300, model.use_sliding_window = family != Family::mistral;
     EXPECT_EQ(parse_hf_config(hf_config_text(model, Precision::bf16), ErrorKind::bad_input, "c")
-                  ->attention_window(),
+                  ->window_of_any_layer(),
               300u);
     const auto yaml = parse_config("", "c",
                                    {fmt::format("model_type={}", name(family)), "sliding_window=300",
@@ -120,7 +116,7 @@ TEST(SlidingWindow, KeysOfTheFileAreWrittenBackAsTheyCame) {
   const std::string without = hf_config_text(model, Precision::bf16, source);
   EXPECT_THAT(without,
               AllOf(HasSubstr("\"sliding_window\": null"), HasSubstr("\"use_sliding_window\": false")));
-  EXPECT_EQ(parse_hf_config(without, ErrorKind::bad_input, "c")->attention_window(), 0u);
+  EXPECT_EQ(parse_hf_config(without, ErrorKind::bad_input, "c")->window_of_any_layer(), 0u);
 }
 
 }  // namespace tidepool::window_test

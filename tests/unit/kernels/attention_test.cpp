@@ -24,7 +24,8 @@ Reference reference(const AttentionShape& s, const std::vector<float>& qkv, cons
       for (u64 i = 0; i < t; ++i) {
         std::vector<double> p(i + 1), mask(i + 1, 1.0), dp(i + 1, 0.0);
         const u64 q = (b * t + i) * stride + head * d, o = (b * t + i) * h + head * d;
-        const u64 begin = starts == nullptr ? 0 : u64(starts[b * t + i]);
+        u64 begin = starts == nullptr ? 0 : u64(starts[b * t + i]);
+        if (s.window != 0 && i >= begin + s.window) begin = i + 1 - s.window;
         const auto k_at = [&](u64 j) { return (b * t + j) * stride + h + head / s.group() * d; };
         double sum = 0, delta = 0;
         for (u64 j = begin; j <= i; ++j) {
@@ -101,6 +102,10 @@ TEST_P(AttentionTest, MatchesDoubleOnAnyThreads) {
   }
 }
 
+constexpr AttentionShape windowed(u32 tokens, u32 window) {
+  return {.sequences = 2, .tokens = tokens, .heads = 2, .head_size = 8, .kv_heads = 1, .window = window};
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
                          testing::Values(Case{{.sequences = 1, .tokens = 1, .heads = 1, .head_size = 4}, 0},
                                          Case{{.sequences = 3, .tokens = 24, .heads = 3, .head_size = 16}, 0},
@@ -119,6 +124,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{grouped(130, 20, 4, 1), 0.2f, true}, Case{grouped(129, 64, 8, 1)},
                     Case{grouped(90, 80, 4, 2), 0.1f, true}, Case{grouped(64, 96, 2, 1), 0, true},
                     Case{{.sequences = 1, .tokens = 70, .heads = 2, .head_size = 8, .scale_size = 30}},
+                    Case{windowed(130, 1)}, Case{windowed(130, 64)}, Case{windowed(200, 37), 0.2f},
+                    Case{windowed(200, 70), 0, true}, Case{windowed(1300, 600)},
                     Case{grouped(200, 128, 8, 2), 0, true},
                     Case{grouped(1300, 8, 2, 1, 2), 0.1f, true}));  // longer than a key block
 

@@ -59,6 +59,7 @@ ModelConfig config_of(Family family) {
   ModelConfig c = default_model(family);
   c.vocab_size = vocabulary, c.positions = 32, c.width = 32, c.layers = 2, c.heads = 4;
   c.kv_heads_given = 2, c.inner_given = 48, c.initializer_range = 0.2;
+  if (family == Family::gemma3_text) c.sliding_window = 3;
   return c;
 }
 
