@@ -115,7 +115,7 @@ TEST_F(FaultInProbe, WrongOptionsAreNamedBeforeAnythingIsMeasured) {
       {{"probe", "--output", std::string(dir_ / "none") + "/box.yaml"}, 2, "there is no directory"},
       {{"probe", "--output", disk_}, 2, "is a directory"},
       {{"probe", "--output", dir_ / "mine.yaml"}, 2, "no probe wrote it"},
-      {{"probe", "--seconds", "0"}, 2, "--seconds: must be 1 to 3600"},
+      {{"probe", "--seconds", "0"}, 2, "--seconds: 0 is not 1 to 3600"},
       {{"probe", "--seconds", "soon"}, 2, "--seconds"},
       {{"probe", "now"}, 2, "'now': probe takes options only"},
       {{"probe", "--disc", "."}, 2, "did you mean '--disk'?"},
