@@ -48,8 +48,7 @@ struct AttentionShape {
 // out = dropout(softmax(q k^T / sqrt(S))) v. Dropout numbers elements as [B, NH, T, T]. Documents: token t
 // attends to tokens starts[t] ... t of its sequence, 0 <= starts[t] <= t. starts never decrease: documents
 // follow each other, and padding consists of documents too. With a window, it attends to no token before
-// t - W + 1 (Beltagy et al., arXiv:2004.05150). Keys that no query of a block attends to are not
-// read.
+// t - W + 1 (Beltagy et al., arXiv:2004.05150). Keys that no query of a block attends to are not read.
 struct Attention {
   AttentionShape shape;
   ConstValues qkv;              // [B, T, (NH + 2 NKV) D]: q's heads, then k's, then v's

@@ -94,21 +94,27 @@ Result<double> op_seconds(Session& session, Round round, std::optional<OpId> op)
   return cold_seconds_of(session, round, samples_min, [&] { return session.timed().run_at_rest(body, *op); });
 }
 
-// Layers are alike, so one layer is measured for all.
+// RETURNS: true if both are layers with the same kernels. A model's layers may differ in their attention's
+// window.
+bool are_alike(const Block& a, const Block& b) {
+  return a.kind == BlockKind::layer && b.kind == BlockKind::layer && a.forward_kernels == b.forward_kernels;
+}
+
+// Measures one layer for all that are alike.
 Result<std::vector<BlockSeconds>> measure_blocks(Session& session, Round round) {
-  const ModelGraph& graph = session.graph();
-  std::vector<BlockSeconds> out(graph.blocks.size());
-  std::optional<u32> layer;
+  const std::vector<Block>& blocks = session.graph().blocks;
+  std::vector<BlockSeconds> out(blocks.size());
   for (u32 b = 0; b < out.size(); ++b) {
-    if (graph.blocks[b].kind == BlockKind::layer && layer) {
-      out[b] = out[*layer];
+    u32 first = 0;
+    while (first < b && !are_alike(blocks[first], blocks[b])) ++first;
+    if (first < b) {
+      out[b] = out[first];
       continue;
     }
-    if (graph.blocks[b].kind == BlockKind::layer) layer = b;
     const auto seconds = [&](OpKind kind, bool kept) {
       std::optional<OpId> op = find_op(session.plan(), kind, b, kept);
-      for (u32 other = b + 1; !op && layer == b && other < out.size(); ++other)
-        if (graph.blocks[other].kind == BlockKind::layer) op = find_op(session.plan(), kind, other, kept);
+      for (u32 other = b + 1; !op && other < out.size(); ++other)
+        if (are_alike(blocks[b], blocks[other])) op = find_op(session.plan(), kind, other, kept);
       return op_seconds(session, round, op);
     };
     TRY_ASSIGN(out[b].forward, seconds(OpKind::forward, false));

@@ -1,5 +1,4 @@
-// Models with a sliding window: read as in transformers, trained if sequences are no longer than the window,
-// otherwise refused with both numbers, and written back unchanged.
+// Models with a sliding window: read as in transformers, and written back unchanged.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

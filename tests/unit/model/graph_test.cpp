@@ -137,6 +137,17 @@ TEST(LlamaGraph, Gemma3HasFourNormsInALayer) {
   EXPECT_EQ(g.windows[1].tensors[0].init, Init::zeros);
 }
 
+TEST(LlamaGraph, LayersWithAWindowCostLess) {
+  ModelConfig c = default_model(Family::gemma3_text);
+  c.layers = 4, c.sliding_window_pattern = 2, c.sliding_window = 128;
+  const std::vector<Block> longer = build_model(c, Precision::bf16, {.sequences = 1, .tokens = 1024})->blocks;
+  EXPECT_LT(longer[1].forward_flops, longer[2].forward_flops);
+  EXPECT_EQ(longer[1].backward_kernels, longer[3].backward_kernels);
+  EXPECT_EQ(longer[2].backward_kernels, longer[4].backward_kernels);
+  const std::vector<Block> shorter = build_model(c, Precision::bf16, {.sequences = 1, .tokens = 128})->blocks;
+  EXPECT_EQ(shorter[1].forward_kernels, shorter[2].forward_kernels);
+}
+
 TEST(LlamaGraph, Phi3sProjectionsAreJoined) {
   // Phi-3-mini
   ModelConfig c = default_model(Family::phi3);
