@@ -13,19 +13,37 @@ ChunkId add(Layout& layout, Chunk chunk) {
   return ChunkId{static_cast<u32>(layout.chunks.size() - 1)};
 }
 
-// Adds one chunk per device, with consecutive ids.
+// Adds one chunk per device, with consecutive ids. Chunk::instance is filled in.
 // RETURNS: the id for device 0.
-ChunkId add_whole(Layout& layout, Kind kind, Bytes bytes, u32 block, u32 m) {
+ChunkId add_whole(Layout& layout, Chunk chunk, u32 m) {
   ChunkId first{};
+  chunk.bytes = Bytes{std::max(round_up(chunk.bytes.value, frame_alignment), frame_alignment)};
   for (u32 d = 0; d < layout.devices; ++d) {
-    const ChunkId id =
-        add(layout, {.kind = kind,
-                     .instance = m * layout.devices + d,
-                     .block = block,
-                     .bytes = Bytes{std::max(round_up(bytes.value, frame_alignment), frame_alignment)}});
+    chunk.instance = m * layout.devices + d;
+    const ChunkId id = add(layout, chunk);
     if (d == 0) first = id;
   }
   return first;
+}
+
+ChunkId add_stream(Layout& layout, const ModelGraph& graph, u32 s, u32 m) {
+  const Stream& stream = graph.streams[s];
+  return add_whole(layout, {.kind = stream.kind, .stream = s, .block = stream.block, .bytes = stream.bytes},
+                   m);
+}
+
+void add_streams(Layout& layout, const ModelGraph& graph) {
+  const u32 micro_batches = layout.micro_batches, streams = static_cast<u32>(graph.streams.size());
+  layout.streams.assign(u64{streams} * micro_batches, ChunkId{none});
+  for (u32 s = 0; s < streams; ++s)
+    for (u32 m = 0; m < micro_batches && !is_gradient_stream(graph.streams[s].kind); ++m)
+      layout.streams[u64{s} * micro_batches + m] = add_stream(layout, graph, s, m);
+}
+
+void add_gradient_streams(Layout& layout, const ModelGraph& graph, u32 m) {
+  for (u32 s = 0; s < graph.streams.size(); ++s)
+    if (is_gradient_stream(graph.streams[s].kind))
+      layout.streams[u64{s} * layout.micro_batches + m] = add_stream(layout, graph, s, m);
 }
 
 ChunkId add_kind(Layout& layout, const Window& window, u32 w, Kind kind, u32 instance, u64 cut_elements,
@@ -111,22 +129,20 @@ Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
                 .devices = options.devices,
                 .trains = trains(graph)};
   for (u32 w = 0; w < graph.windows.size(); ++w) add_window(layout, graph, w);
-  for (u32 b = 0; b < graph.blocks.size(); ++b)
-    for (u32 m = 0; m < options.micro_batches; ++m)
-      layout.activation.push_back(b == 0 ? ChunkId{none}
-                                         : add_whole(layout, Kind::activation, graph.boundary, b, m));
+  add_streams(layout, graph);
   for (u32 b = 0; b < graph.blocks.size() && layout.trains; ++b)
-    for (u32 m = 0; m < options.micro_batches; ++m)
-      layout.kept.push_back(graph.blocks[b].kept.value == 0
+    for (u32 m = 0; m < options.micro_batches; ++m) {
+      const Bytes kept = graph.blocks[b].kept;
+      layout.kept.push_back(kept.value == 0
                                 ? ChunkId{none}
-                                : add_whole(layout, Kind::kept, graph.blocks[b].kept, b, m));
+                                : add_whole(layout, {.kind = Kind::kept, .block = b, .bytes = kept}, m));
+    }
   for (u32 m = 0; m < options.micro_batches; ++m) {
-    if (layout.trains)
-      layout.activation_grad.push_back(add_whole(layout, Kind::activation_grad, graph.boundary, none, m));
-    layout.batch.push_back(add_whole(layout, Kind::batch, graph.batch_bytes, none, m));
+    if (layout.trains) add_gradient_streams(layout, graph, m);
+    layout.batch.push_back(add_whole(layout, {.kind = Kind::batch, .bytes = graph.batch_bytes}, m));
   }
-  layout.workspace = add_whole(layout, Kind::workspace, workspace_bytes(graph), none, 0);
-  layout.scalars = add_whole(layout, Kind::scalars, scalars_bytes(), none, 0);
+  layout.workspace = add_whole(layout, {.kind = Kind::workspace, .bytes = workspace_bytes(graph)}, 0);
+  layout.scalars = add_whole(layout, {.kind = Kind::scalars, .bytes = scalars_bytes()}, 0);
   return layout;
 }
 

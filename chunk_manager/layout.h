@@ -42,13 +42,13 @@ struct Layout {
   std::vector<Chunk> chunks;
   std::vector<WindowChunks> windows;
   // Ids for device 0; device d's id is d higher. m counts a device's micro-batches of one sweep.
-  std::vector<ChunkId> activation;       // [block * micro_batches + m], valid for block >= 1
-  std::vector<ChunkId> kept;             // [block * micro_batches + m], valid where Block::kept > 0; training
-  std::vector<ChunkId> activation_grad;  // [m]; training
-  std::vector<ChunkId> batch;            // [m]
+  std::vector<ChunkId> streams;  // [stream * micro_batches + m]; gradients in training only
+  std::vector<ChunkId> kept;     // [block * micro_batches + m], valid where Block::kept > 0; training
+  std::vector<ChunkId> batch;    // [m]
   ChunkId workspace{}, scalars{};
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
+  ChunkId stream(u32 stream, u32 m) const { return streams[u64{stream} * micro_batches + m]; }
   Bytes bytes(ChunkId first, u32 count) const;
   // True if parameters are dead from their last use in a step until their update: of any window, or of one
   // window.

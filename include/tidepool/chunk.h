@@ -31,21 +31,35 @@ enum class Kind : u8 {
   master_low,  // bf16 only
   momentum,
   variance,
-  activation,       // input of a block, saved for its backward; one per (block, micro-batch)
-  activation_grad,  // gradient of the residual stream, updated in place; one per micro-batch
+  // Streams: content that blocks hand to blocks, one chunk per stream and micro-batch (Stream).
+  activation,   // residual stream between two layers: input of a block, saved for its backward
+  middle,       // residual stream between a layer's attention and its experts
+  normed,       // input of a layer's experts and of its router
+  routes,       // each token's experts and their weights
+  expert_sum,   // fp32 sum of the experts' outputs, over the groups so far
+  router_sums,  // by layer: each expert's tokens, and sums for the router's losses
+  // Gradients of streams.
+  activation_grad,  // of the residual stream, updated in place
+  normed_grad,      // fp32, summed over the groups of experts
+  routes_grad,      // of the experts' weights
   kept,             // inside of a block, kept instead of recomputed; one per (block, micro-batch)
   workspace,
   batch,    // tokens, targets and, if packed, starts; one per micro-batch of a sweep
   scalars,  // loss, norm partials, clip factor, flags: values that ops read and write
 };
-inline constexpr u32 kind_count = 13;
+inline constexpr u32 kind_count = 20;
 
 constexpr std::string_view name(Kind kind) {
   constexpr std::array<std::string_view, kind_count> names = {
-      "param",           "grad", "grad_accum", "master", "master_low", "momentum", "variance", "activation",
-      "activation_grad", "kept", "workspace",  "batch",  "scalars"};
+      "param",       "grad",        "grad_accum", "master",    "master_low", "momentum",    "variance",
+      "activation",  "middle",      "normed",     "routes",    "expert_sum", "router_sums", "activation_grad",
+      "normed_grad", "routes_grad", "kept",       "workspace", "batch",      "scalars"};
   return names[static_cast<u32>(kind)];
 }
+constexpr bool is_gradient_stream(Kind kind) {
+  return kind == Kind::activation_grad || kind == Kind::normed_grad || kind == Kind::routes_grad;
+}
+constexpr bool is_stream(Kind kind) { return kind >= Kind::activation && kind <= Kind::routes_grad; }
 
 // Bytes per parameter of a kind that follows a window's cuts.
 constexpr u64 element_bytes(Kind kind, Precision precision) {
@@ -89,15 +103,20 @@ inline constexpr u64 cut_alignment_elements = 2048;
 // combined. 16 Ki elements of every kind (16 bytes each at most) are 256 KiB: they stay in a 1 MiB L2.
 inline constexpr u64 checksum_block_elements = 16 * kib;
 
+enum class Access : u8 { read, write, read_write };
+constexpr bool reads(Access a) { return a != Access::write; }
+constexpr bool writes(Access a) { return a != Access::read; }
+
 // A chunk is a cut of a window (kinds with parameters), or a whole activation, batch, ...
 struct Chunk {
   Kind kind{};
   u32 window = none;  // kinds with parameters only
   u32 cut = none;     // number of the cut in the window
-  // grad_accum: number of the use, then uses + use * devices + device. activations, batch: micro-batch within
-  // the sweep. workspace, scalars: the device.
+  // grad_accum: number of the use, then uses + use * devices + device. Streams, kept, batch: micro-batch
+  // within the sweep. workspace, scalars: the device.
   u32 instance = 0;
-  u32 block = none;       // activation, kept: the block that the chunk enters
+  u32 stream = none;      // streams only
+  u32 block = none;       // streams: Stream::block. kept: the block whose inside it is
   u64 element_begin = 0;  // from the window's start
   u64 elements = 0;
   Bytes bytes{};  // a multiple of frame_alignment

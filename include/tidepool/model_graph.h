@@ -43,14 +43,33 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
-enum class BlockKind : u8 { embedding, layer, head };
+// A layer with experts is several blocks: its attention with the router, then groups of experts.
+enum class BlockKind : u8 { embedding, layer, attention, experts, head };
+
+// Stream is content that blocks hand to blocks within one micro-batch. A block that writes it without reading
+// it begins new content; blocks that read and write it change it in place; the last user ends it.
+struct Stream {
+  Kind kind{};
+  Bytes bytes{};     // of one micro-batch
+  u32 block = none;  // the block that it enters, if it is made once in a micro-batch; names it
+
+  bool operator==(const Stream&) const = default;
+};
+struct StreamUse {
+  u32 stream = 0;
+  Access access{};
+
+  bool operator==(const StreamUse&) const = default;
+};
 
 struct Block {
   BlockKind kind{};
   std::string name;  // "embedding", "h.0" or "layers.0", "head"
   u32 layer = none;
   std::vector<u32> windows;  // read by forward and backward, in the order that the block's code expects
-  Bytes kept{};              // inside of one micro-batch, if it is kept instead of recomputed
+  // Streams that forward and backward use, in the order of an op's operands: gradients come last.
+  std::vector<StreamUse> forward_streams, backward_streams;
+  Bytes kept{};  // inside of one micro-batch, if it is kept instead of recomputed
   Bytes forward_workspace{};
   Bytes backward_workspace{};  // with recompute; without recompute it is never more
   // Kernels of one micro-batch, in order. The flops below are their sums.
@@ -85,7 +104,8 @@ struct ModelGraph {
   BatchShape batch;
   std::vector<Window> windows;
   std::vector<Block> blocks;  // embedding, layers, head
-  Bytes boundary{};           // one micro-batch's activation between blocks: [B, T, H]
+  std::vector<Stream> streams;
+  Bytes boundary{};  // one micro-batch's activation between blocks: [B, T, H]
   // Two or three arrays, each i32 [B, T]: tokens, targets, and if packed `starts`, the place in the sequence
   // where the token's document begins.
   Bytes batch_bytes{};
@@ -102,7 +122,17 @@ inline u32 batch_arrays(const BatchShape& batch) { return batch.packed ? 3 : 2; 
 
 // True if the block's ops take the batch: tokens, targets or document starts.
 inline bool reads_batch(const ModelGraph& graph, const Block& block) {
-  return block.kind != BlockKind::layer || graph.batch.packed;
+  switch (block.kind) {
+    case BlockKind::embedding:
+    case BlockKind::head:
+      return true;
+    case BlockKind::layer:
+    case BlockKind::attention:
+      return graph.batch.packed;
+    case BlockKind::experts:
+      return false;
+  }
+  return false;
 }
 
 // True if a step changes any window. If false, only the forward of the model is planned, and its state has

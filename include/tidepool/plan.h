@@ -90,21 +90,17 @@ constexpr bool is_collective(OpKind kind) {
   return kind == OpKind::all_gather || kind == OpKind::reduce_scatter;
 }
 
-enum class Access : u8 { read, write, read_write };
-constexpr bool reads(Access a) { return a != Access::write; }
-constexpr bool writes(Access a) { return a != Access::read; }
-
 // Operand is `count` chunks with consecutive ids, side by side in `frame`: a window, or one chunk. `version`
 // is what a reader must find, or what Access::write leaves behind. read_write finds `version` and leaves
 // version + 1. Versions count writes since the segment began.
 //
 // Operands of one op stand in this order, so that executors find them by kind and position:
 //   copy, read, write   [0] source, [1] destination (same chunk)
-//   forward             batch (if reads_batch()), params by block.windows, input activation (not
-//                       embedding), output activation (not head), kept?, workspace, scalars (head)
+//   forward             batch (if reads_batch()), params by block.windows, streams by
+//                       block.forward_streams, kept?, workspace, scalars (head)
 //   backward            batch (if reads_batch()), params by block.windows (not embedding: its
-//                       backward needs none), input activation (not
-//                       embedding), kept?, activation_grad, grad_accum by block.windows, workspace,
+//                       backward needs none), streams by block.backward_streams (kept? stands before
+//                       the gradients among them), grad_accum by block.windows, workspace,
 //                       scalars (head). An accumulator with Access::write is overwritten, not added to
 //   gradient            grad_accum by use, grad (not in fp32), scalars
 //   norm                scalars; with several devices, first the scalars that receive the results

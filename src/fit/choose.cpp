@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "planner/verify.h"
+#include "planner/verify/verify.h"
 
 namespace tidepool {
 namespace {

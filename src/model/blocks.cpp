@@ -25,6 +25,8 @@ void block_forward(const BlockContext& context, const BlockForward& forward) {
     case BlockKind::embedding:
       return embedding_forward(context, forward);
     case BlockKind::layer:
+    case BlockKind::attention:
+    case BlockKind::experts:
       return layer_code(context.graph.config.family).forward(context, forward);
     case BlockKind::head:
       return head_forward(context, forward);
@@ -39,6 +41,8 @@ void block_backward(const BlockContext& context, const BlockBackward& backward) 
       embedding_backward(context, backward);
       break;
     case BlockKind::layer:
+    case BlockKind::attention:
+    case BlockKind::experts:
       layer_code(context.graph.config.family).backward(context, backward);
       break;
     case BlockKind::head:

@@ -23,17 +23,30 @@ struct BlockContext {
   u32 slice_columns = 0;  // tokens of the vocabulary per slice of logits; 0: vocabulary_slice
 };
 
+// Streams between the blocks of a layer with experts. Null in all other blocks, and if the block does not use
+// them.
+struct ExpertStreams {
+  Values middle;                     // [B, T, H]
+  Values normed;                     // [B, T, H]
+  std::byte* routes = nullptr;       // RoutesLayout
+  float* sum = nullptr;              // [B, T, H]
+  std::byte* router_sums = nullptr;  // RouterSumsLayout
+  float* normed_grad = nullptr;      // [B, T, H]
+  float* routes_grad = nullptr;      // [B, T, k]
+};
+
 struct BlockForward {
   std::span<const std::byte* const> windows;  // by Block::windows; param precision
   const i32* tokens = nullptr;                // [B, T]; embedding and head
   const i32* targets = nullptr;               // [B, T], -100 ignored; head
   const i32* starts = nullptr;                // [B, T], BatchArrays::starts, or null if not packed; layers
-  ConstValues input;                          // [B, T, H]; not embedding
-  Values output;                              // [B, T, H]; not head
-  std::byte* kept = nullptr;                  // Block::kept bytes, or null: recompute
-  std::byte* workspace = nullptr;             // Block::forward_workspace bytes
-  double* loss_sum = nullptr;  // head: losses of non-ignored targets are added to it, in row order
-  float* logits = nullptr;     // head, generation only: [V] of row logits_row, or null
+  ConstValues input;                          // [B, T, H]; embedding and experts have none
+  Values output;                              // [B, T, H]; of a layer's last block; the head has none
+  ExpertStreams experts;
+  std::byte* kept = nullptr;       // Block::kept bytes, or null: recompute
+  std::byte* workspace = nullptr;  // Block::forward_workspace bytes
+  double* loss_sum = nullptr;      // head: losses of non-ignored targets are added to it, in row order
+  float* logits = nullptr;         // head, generation only: [V] of row logits_row, or null
   u32 logits_row = 0;
 };
 void block_forward(const BlockContext&, const BlockForward&);
@@ -43,7 +56,8 @@ struct BlockBackward {
   const i32* tokens = nullptr;
   const i32* targets = nullptr;
   const i32* starts = nullptr;
-  ConstValues input;                // [B, T, H]; not embedding
+  ConstValues input;  // [B, T, H]; embedding and experts have none
+  ExpertStreams experts;
   const std::byte* kept = nullptr;  // activations that forward saved, or null: recompute
   Values grad;                      // [B, T, H]: gradient of the output on entry, of the input on return.
                                     // The head only writes it

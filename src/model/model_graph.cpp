@@ -8,6 +8,7 @@
 #include "model/blocks.h"
 #include "model/layer_code.h"
 #include "model/recorded_costs.h"
+#include "tidepool/connect_blocks.h"
 
 namespace tidepool {
 namespace {
@@ -108,6 +109,7 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
   add_layers(g, code);
   add_block(g, head_block(g, code));
   g.boundary = {round_up(values_bytes(batch.rows() * config.width, activations), frame_alignment)};
+  connect_blocks(g, {.residual = g.boundary});
   g.batch_bytes = {round_up(batch_arrays(batch) * batch.rows() * sizeof(i32), frame_alignment)};
   // An embedding is looked up, not multiplied; a tied one is multiplied as the head.
   for (u32 layer = 0; layer < config.layers; ++layer) {

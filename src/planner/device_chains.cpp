@@ -42,9 +42,10 @@ std::vector<DeviceChain> DeviceChains::all() const {
     for (DeviceChain& c : accumulators(w)) chains.push_back(std::move(c));
     if (auto c = gradient(w)) chains.push_back(std::move(*c));
   }
-  for (u32 s = 0; s < sweeps(); ++s)
-    for (u32 b = 1; b <= head(); ++b)
-      for (u32 m = 0; m < micro_batches(); ++m) chains.push_back(activation(b, s, m));
+  for (const StreamLife& life : program_.lives) {
+    if (is_gradient_stream(graph_.streams[life.stream].kind)) continue;
+    for (u32 m = 0; m < micro_batches(); ++m) chains.push_back(stream(life, m));
+  }
   return chains;
 }
 
@@ -126,17 +127,12 @@ std::optional<DeviceChain> DeviceChains::gradient(u32 w) const {
   return finish(std::move(chain));
 }
 
-// Input of block b: the block before makes it; the forward of b (the head has none) and its backward read it.
-DeviceChain DeviceChains::activation(u32 b, u32 sweep, u32 m) const {
-  const i32 im = static_cast<i32>(m);
-  DeviceChain chain{.first = layout_.activation[b * micro_batches() + m]};
+DeviceChain DeviceChains::stream(const StreamLife& life, u32 m) const {
+  DeviceChain chain{.first = layout_.stream(life.stream, m)};
   chain.produced_here = true;
-  const i32 made = pass(OpKind::forward, b - 1, sweep).first + im;
-  const i32 last_forward = b == head() ? made : pass(OpKind::forward, b, sweep).first + im;
-  chain.touches = {{made, last_forward}};
-  if (b >= program_.last_backward_block) {
-    const i32 used = pass(OpKind::backward, b, sweep).first + im;
-    chain.touches.push_back({used, used});
+  for (const StreamLife::Run& run : life.runs) {
+    chain.touches.push_back(program_.touch(run, m));
+    chain.segments.push_back(segments_of(program_.passes[run.first], head()));
   }
   return finish(std::move(chain));
 }
@@ -157,10 +153,15 @@ Span DeviceChains::param_span(u32 w) const {
   return {program_.first_update(w), std::max(params(w).touches.back().end, program_.last_of_updates)};
 }
 
-Span DeviceChains::activation_grad_span(u32 sweep, u32 m) const {
-  const i32 im = static_cast<i32>(m);
-  return {pass(OpKind::backward, head(), sweep).first + im,
-          pass(OpKind::backward, program_.last_backward_block, sweep).first + im};
+std::optional<Span> DeviceChains::gradient_stream_span(u32 stream, u32 sweep, u32 m) const {
+  std::optional<Span> span;
+  if (!is_gradient_stream(graph_.streams[stream].kind)) return span;
+  for (const StreamLife& life : program_.lives) {
+    if (life.stream != stream || life.sweep != sweep) continue;
+    if (!span) span = program_.touch(life.runs.front(), m);
+    span->end = program_.touch(life.runs.back(), m).end;
+  }
+  return span;
 }
 
 }  // namespace tidepool

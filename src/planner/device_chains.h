@@ -23,6 +23,7 @@ struct DeviceChain {
   u32 window = none;
   bool produced_here = false;  // made on the device: evicting it costs a move down
   bool leaves = false;         // moves down after the last touch (gradients)
+  std::vector<u8> segments;    // streams only: by touch, the segments that contain its first op
   Spread spread = Spread::each;
   i32 floor = -1'000'000'000;
   FromRest from_rest = FromRest::alike;
@@ -33,12 +34,13 @@ class DeviceChains {
  public:
   DeviceChains(const ResidenceInput&, const std::vector<bool>& home);
 
-  // Parameters, accumulators, gradients and activations.
+  // Parameters, accumulators, gradients and streams; not gradient streams, which never leave.
   std::vector<DeviceChain> all() const;
 
   Span kept_span(u32 block, u32 sweep, u32 m) const;
   Span batch_span(u32 sweep, u32 m) const;
-  Span activation_grad_span(u32 sweep, u32 m) const;
+  // From the first to the last use of a gradient stream in a sweep; none: another stream, or no op uses it.
+  std::optional<Span> gradient_stream_span(u32 stream, u32 sweep, u32 m) const;
   // For parameters that die: from the update to the last use, and at least until a drain has ended.
   Span param_span(u32 window) const;
 
@@ -56,7 +58,7 @@ class DeviceChains {
   DeviceChain params(u32 window) const;
   std::vector<DeviceChain> accumulators(u32 window) const;
   std::optional<DeviceChain> gradient(u32 window) const;
-  DeviceChain activation(u32 block, u32 sweep, u32 m) const;
+  DeviceChain stream(const StreamLife&, u32 m) const;
   DeviceChain shard(u32 window, ChunkId first) const;
   void extend_to_update(DeviceChain&) const;
 

@@ -105,17 +105,18 @@ class DevicePlanner {
     return arcs;
   }
 
-  // Arcs of workspace, batches, gradients of the residual stream, and windows that rest here.
+  // Arcs of workspace, batches, gradient streams, and windows that rest here.
   std::vector<Arc> fixed_arcs() const {
     std::vector<Arc> arcs = {permanent(layout_.workspace, 1)};
     for (u32 s = 0; s < touched_.sweeps(); ++s)
       for (u32 m = 0; m < micro_batches_; ++m) {
         const Bytes batch = layout_.bytes(layout_.batch[m], 1);
         arcs.push_back({.first = layout_.batch[m], .bytes = batch, .span = touched_.batch_span(s, m)});
-        if (!layout_.trains) continue;
-        arcs.push_back({.first = layout_.activation_grad[m],
-                        .bytes = layout_.bytes(layout_.activation_grad[m], 1),
-                        .span = touched_.activation_grad_span(s, m)});
+        for (u32 stream = 0; layout_.trains && stream < graph_.streams.size(); ++stream)
+          if (const std::optional<Span> span = touched_.gradient_stream_span(stream, s, m))
+            arcs.push_back({.first = layout_.stream(stream, m),
+                            .bytes = layout_.bytes(layout_.stream(stream, m), 1),
+                            .span = *span});
       }
     for (const Arc& arc : home_arcs()) arcs.push_back(arc);
     return arcs;
@@ -313,8 +314,9 @@ class DevicePlanner {
       if (!chain.produced_here) {
         arc.filled = true;
         if (begin > 0) arc.floor = std::max(arc.floor, chain.touches[begin - 1].end + 1);
-        out_.arrivals.push_back(
-            {.window = chain.window, .arc = a, .segments = segments_of(*chain.passes[begin])});
+        out_.arrivals.push_back({.window = chain.window,
+                                 .arc = a,
+                                 .segments = segments_of(*chain.passes[begin], touched_.head())});
       } else if (previous != none) {
         arc.filled = true;
         const i32 turn = span.begin - arc.span.begin;
@@ -329,16 +331,14 @@ class DevicePlanner {
                                    .count = chain.count,
                                    .spread = chain.spread,
                                    .from_arc = a,
-                                   .out = span.end});
+                                   .out = span.end,
+                                   .segments = last || chain.segments.empty()
+                                                   ? static_cast<u8>(in_first | in_body)
+                                                   : chain.segments[t + 1]});
       }
       out_.arcs.push_back(arc);
       previous = a;
     }
-  }
-
-  u8 segments_of(const Pass& pass) const {
-    const bool evaluated = pass.sweep == 0 && (pass.kind == OpKind::forward || pass.block == touched_.head());
-    return in_first | in_body | (evaluated ? in_evaluation : 0);
   }
 
   // The next block's pass over its micro-batches should hide the copy out of a frame.

@@ -360,13 +360,15 @@ class Emitter {
   void params(u32 block, i32 p) {
     for (u32 w : graph_.blocks[block].windows) device_operand(layout_.windows[w].param, Access::read, p);
   }
+  void stream(const StreamUse& use, u32 m, i32 p) {
+    device_operand(layout_.stream(use.stream, m), use.access, p);
+  }
   u64 at(u32 block, u32 m) const { return u64{block} * program_.sweep_micro_batches + m; }
 
   void emit_forward(const ProgramOp& op, u32 m, i32 p) {
     if (reads_batch(graph_, graph_.blocks[op.block])) device_operand(layout_.batch[m], Access::read, p);
     params(op.block, p);
-    if (op.block != 0) device_operand(layout_.activation[at(op.block, m)], Access::read, p);
-    if (!is_head(op.block)) device_operand(layout_.activation[at(op.block + 1, m)], Access::write, p);
+    for (const StreamUse& use : graph_.blocks[op.block].forward_streams) stream(use, m, p);
     if (device_.keep[at(op.block, m)] && segment_->kind != SegmentKind::evaluation)
       device_operand(layout_.kept[at(op.block, m)], Access::write, p);
     workspace(p);
@@ -376,9 +378,15 @@ class Emitter {
   void emit_backward(const ProgramOp& op, u32 m, i32 p) {
     if (reads_batch(graph_, graph_.blocks[op.block])) device_operand(layout_.batch[m], Access::read, p);
     if (op.block != 0) params(op.block, p);
-    if (op.block != 0) device_operand(layout_.activation[at(op.block, m)], Access::read, p);
+    const auto& uses = graph_.blocks[op.block].backward_streams;
+    const auto is_gradient = [&](const StreamUse& use) {
+      return is_gradient_stream(graph_.streams[use.stream].kind);
+    };
+    for (const StreamUse& use : uses)
+      if (!is_gradient(use)) stream(use, m, p);
     if (device_.keep[at(op.block, m)]) device_operand(layout_.kept[at(op.block, m)], Access::read, p);
-    device_operand(layout_.activation_grad[m], is_head(op.block) ? Access::write : Access::read_write, p);
+    for (const StreamUse& use : uses)
+      if (is_gradient(use)) stream(use, m, p);
     for (u32 w : graph_.blocks[op.block].windows) {
       if (!layout_.windows[w].trains) continue;
       device_operand(layout_.windows[w].local_accum[use_of(graph_, op.block, w)],

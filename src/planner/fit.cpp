@@ -46,21 +46,26 @@ Bytes state_of(const ModelGraph& graph) {
   return sum_of(graph, {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance});
 }
 
-// Least bytes of all tiers together: the state, and beside it, at the end of a forward, the blocks' inputs
-// for backward; between two sweeps, the sums of every window on every device.
+// Bytes of one micro-batch's streams that backward reads from forward.
+Bytes saved_for_backward(const ModelGraph& graph) {
+  std::vector<bool> saved(graph.streams.size(), false);
+  for (u32 b = last_backward_block(graph); trains(graph) && b < graph.blocks.size(); ++b)
+    for (const StreamUse& use : graph.blocks[b].backward_streams)
+      saved[use.stream] = !is_gradient_stream(graph.streams[use.stream].kind);
+  Bytes sum{};
+  for (u32 s = 0; s < saved.size(); ++s)
+    if (saved[s]) sum += graph.streams[s].bytes;
+  return sum;
+}
+
+// Least bytes of all tiers together: the state, and beside it, at the end of a forward, the streams for
+// backward; between two sweeps, the sums of every window on every device.
 Bytes held_at_once(const ModelGraph& graph, const PlanOptions& options, u32 sweeps) {
-  const auto trains_any = [&](const Block& block) {
-    return std::ranges::any_of(block.windows, [&](u32 w) { return graph.windows[w].trainable; });
-  };
-  const auto first = std::ranges::find_if(graph.blocks, trains_any);
-  const u64 last = graph.blocks.size() - 1;
-  const u64 inputs = last - std::min<u64>(last, std::max<u64>(first - graph.blocks.begin(), 1) - 1);
-  const Bytes activations =
-      trains(graph) ? graph.boundary * (inputs * options.micro_batches / sweeps) : Bytes{0};
+  const Bytes streams = saved_for_backward(graph) * (options.micro_batches / sweeps);
   Bytes sums{};
   for (const Window& window : graph.windows)
     if (window.trainable) sums += Bytes{window.elements * element_bytes(Kind::grad_accum, graph.precision)};
-  return state_of(graph) + std::max(activations, sweeps > 1 ? sums * options.devices : Bytes{0});
+  return state_of(graph) + std::max(streams, sweeps > 1 ? sums * options.devices : Bytes{0});
 }
 
 // More than any machine has, but small enough that sums over tiers and devices do not overflow.

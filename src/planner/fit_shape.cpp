@@ -62,7 +62,8 @@ void FitShape::list_ways(SearchWork* work) {
     resident = *ways_[0].need;
     for (u32 w = 0; w < graph_->windows.size(); ++w)
       resident += parts_->layout.bytes(parts_->layout.windows[w].param, parts_->layout.windows[w].cuts);
-    resident += graph_->boundary * (graph_->blocks.size() * parts_->program.sweep_micro_batches);
+    for (const Stream& stream : graph_->streams)
+      resident += stream.bytes * parts_->program.sweep_micro_batches;
   }
   list_budgets(resident);
   list_homes(resident);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "planner/frame_map.h"
+#include "planner/verify/frame_map.h"
 
 namespace tidepool {
 namespace {

@@ -83,11 +83,8 @@ HostChain HostChains::state(ChunkId id, u32 w, u32 cut) const {
 // back up.
 HostChain HostChains::departure(const DeviceTier::Departure& d, ChunkId id, u16 device) const {
   const Chunk& chunk = layout_.chunk(id);
-  const bool evaluated = chunk.kind == Kind::activation && chunk.block + 1 == in_.graph.blocks.size() &&
-                         program_.ops[static_cast<u64>(d.out)].sweep == 0;
-  const u8 segments = in_first | in_body | (evaluated ? in_evaluation : 0);
-  HostUse down{.what = What::arrives, .position = d.out, .segments = segments, .device_arc = d.from_arc};
-  HostUse next{.segments = segments};
+  HostUse down{.what = What::arrives, .position = d.out, .segments = d.segments, .device_arc = d.from_arc};
+  HostUse next{.segments = d.segments};
   if (d.back_arc != none) {
     next.what = What::supplies;
     next.device_arc = d.back_arc;

@@ -128,8 +128,7 @@ class Savings {
       else
         add_frozen_window(w);
     }
-    for (u32 b = 1; b < graph.blocks.size(); ++b)
-      for (u32 s = 0; s < plan.sweeps; ++s) add_activations(b, s);
+    for (const StreamLife& life : program_.lives) add_stream(life);
     base_[link(LinkKind::h2d)] += layout_.chunk(layout_.batch[0]).bytes.value * plan.micro_batches;
     set_capacities(plan);
   }
@@ -145,13 +144,13 @@ class Savings {
   }
 
  private:
-  // The flow takes time in the square of the number of contents that could stay. With more activations than
+  // The flow takes time in the square of the number of contents that could stay. With more streams than
   // this, neighbouring micro-batches are merged: they are held only while all of them are, and need no more
   // room than before, so the bound stays a bound. 250 micro-batches of 12 blocks took 19 s without merging.
-  static constexpr u64 activations_max = 1024;
+  static constexpr u64 contents_max = 1024;
   static i32 micro_batches_together(const Plan& plan, const ModelGraph& graph) {
-    const u64 activations = graph.blocks.size() * (plan.micro_batches / plan.devices);
-    return static_cast<i32>(div_up(activations, activations_max));
+    const u64 contents = graph.streams.size() * (plan.micro_batches / plan.devices);
+    return static_cast<i32>(div_up(contents, contents_max));
   }
 
   static constexpr u32 link(LinkKind kind) { return static_cast<u32>(kind); }
@@ -302,22 +301,17 @@ class Savings {
     }
   }
 
-  void add_activations(u32 b, u32 sweep) {
-    const bool head = b + 1 == graph_.blocks.size();
-    if (b < program_.last_backward_block) return;  // no op lies between two blocks' forwards
-    const Pass *forward = nullptr, *backward = nullptr;
-    for (const Pass& p : program_.passes) {
-      if (p.sweep != sweep) continue;
-      if (p.kind == OpKind::forward && p.block == (head ? b - 1 : b)) forward = &p;
-      if (p.kind == OpKind::backward && p.block == b) backward = &p;
-    }
+  // Between two runs of passes a stream's content may leave the device.
+  void add_stream(const StreamLife& life) {
     const i32 micro_batches = static_cast<i32>(program_.sweep_micro_batches);
-    const u64 bytes =
-        layout_.chunk(layout_.activation[b * program_.sweep_micro_batches]).bytes.value * devices_;
-    for (i32 m = 0; m < micro_batches; m += together_) {
-      const i32 end = std::min(m + together_, micro_batches);
-      add_all_links(forward->first + end, backward->first + m - 1, bytes * static_cast<u64>(end - m));
-    }
+    const u64 bytes = layout_.chunk(layout_.stream(life.stream, 0)).bytes.value * devices_;
+    for (u64 r = 0; r + 1 < life.runs.size(); ++r)
+      for (i32 m = 0; m < micro_batches; m += together_) {
+        const i32 end = std::min(m + together_, micro_batches);
+        const i32 begin = program_.passes[life.runs[r].last].first + end;
+        add_all_links(begin, program_.passes[life.runs[r + 1].first].first + m - 1,
+                      bytes * static_cast<u64>(end - m));
+      }
   }
 
   void set_capacities(const Plan& plan) {

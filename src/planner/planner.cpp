@@ -10,7 +10,7 @@
 #include "planner/fit.h"
 #include "planner/plan_size.h"
 #include "planner/shapes.h"
-#include "planner/verify.h"
+#include "planner/verify/verify.h"
 
 namespace tidepool {
 namespace {

@@ -27,6 +27,7 @@ class Builder {
   Program build() {
     for (u32 sweep = 0; sweep < program_.options.sweeps; ++sweep) add_sweep(sweep);
     if (layout_.trains) program_.norm = add({.kind = OpKind::norm});
+    add_lives();
     return std::move(program_);
   }
 
@@ -65,6 +66,34 @@ class Builder {
            .first_accumulation = sweep == 0 && m == 0});
     pass.last = program_.positions() - 1;
     program_.passes.push_back(pass);
+  }
+
+  void add_lives() {
+    std::vector<std::vector<StreamLife>> lives(u64{program_.options.sweeps} * graph_.streams.size());
+    for (u32 i = 0; i < program_.passes.size(); ++i) {
+      const Pass& pass = program_.passes[i];
+      const Block& block = graph_.blocks[pass.block];
+      const auto& uses = pass.kind == OpKind::forward ? block.forward_streams : block.backward_streams;
+      for (const StreamUse& use : uses) {
+        if (is_gradient_stream(graph_.streams[use.stream].kind) && !layout_.trains) continue;
+        add_use(lives[u64{pass.sweep} * graph_.streams.size() + use.stream], i, use);
+      }
+    }
+    for (std::vector<StreamLife>& of_stream : lives)
+      program_.lives.insert(program_.lives.end(), of_stream.begin(), of_stream.end());
+  }
+
+  void add_use(std::vector<StreamLife>& lives, u32 i, const StreamUse& use) {
+    const Pass& pass = program_.passes[i];
+    if (use.access == Access::write) lives.push_back({.stream = use.stream, .sweep = pass.sweep});
+    CHECK(!lives.empty(), use.stream, pass.block);
+    std::vector<StreamLife::Run>& runs = lives.back().runs;
+    const bool goes_on =
+        !runs.empty() && runs.back().last + 1 == i && program_.passes[i - 1].kind == pass.kind;
+    if (goes_on)
+      runs.back().last = i;
+    else
+      runs.push_back({i, i});
   }
 
   void add_updates(u32 window) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "chunk_manager/layout.h"
+#include "chunk_manager/timeline.h"
 #include "tidepool/plan.h"
 
 namespace tidepool {
@@ -33,6 +34,19 @@ struct Pass {
   i32 first = 0, last = 0;
 };
 
+// StreamLife is one content of a stream within a sweep: made by the first of its passes, last used by the
+// last.
+struct StreamLife {
+  u32 stream = none;
+  u32 sweep = 0;
+  // Passes without another pass between them, forward and backward apart. Between two runs, content may
+  // leave the device.
+  struct Run {
+    u32 first = 0, last = 0;  // indices into Program::passes
+  };
+  std::vector<Run> runs;
+};
+
 // Positions are indices into `ops`; devices run their ops side by side. With clipping a body is, per block,
 // the updates from the last step's gradients and then the forward; after all blocks the backward. Without
 // clipping, each update follows its gradient. The head has no forward op: its backward does both. A frozen
@@ -43,6 +57,7 @@ struct Program {
   u32 sweep_micro_batches = 1;
   std::vector<ProgramOp> ops;
   std::vector<Pass> passes;              // in order
+  std::vector<StreamLife> lives;         // by sweep, then stream, then time
   std::vector<std::vector<i32>> update;  // [window][cut]; trained windows only, as in all members by window
   std::vector<std::vector<i32>> reduce;  // [window][use]; several devices only
   i32 last_of_updates = 0;               // over all windows
@@ -54,6 +69,10 @@ struct Program {
   i32 positions() const { return static_cast<i32>(ops.size()); }
   i32 first_update(u32 window) const;
   i32 last_update(u32 window) const;
+  // Positions of the first and the last op of a run for micro-batch m of the sweep.
+  Span touch(const StreamLife::Run& run, u32 m) const {
+    return {passes[run.first].first + static_cast<i32>(m), passes[run.last].first + static_cast<i32>(m)};
+  }
   u32 step_micro_batch(u32 on_device, u32 device) const { return on_device * options.devices + device; }
 };
 

@@ -20,6 +20,12 @@ enum SegmentMask : u8 {
   in_evaluation = 1 << static_cast<u8>(SegmentKind::evaluation),
 };
 
+// Segments that contain a pass. An evaluation has the first sweep's forward, and the head.
+inline u8 segments_of(const Pass& pass, u32 head) {
+  const bool evaluated = pass.sweep == 0 && (pass.kind == OpKind::forward || pass.block == head);
+  return in_first | in_body | (evaluated ? in_evaluation : 0);
+}
+
 // Order within a position: movements that feed the op, the op, movements that follow it.
 enum class Phase : u8 { before, op, after };
 struct Moment {
@@ -75,6 +81,7 @@ struct DeviceTier {
     i32 out = 0;
     u32 back_arc = none;
     i32 back_turn = 0;  // added to the arc's positions, as the arc may lie on the circle's other side
+    u8 segments = in_first | in_body;
   };
   std::vector<Departure> departures;
 };

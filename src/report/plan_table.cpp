@@ -35,7 +35,14 @@ Look look(Kind kind) {
     case Kind::grad_accum:
       return {"gradients", 'G', Ink::magenta};
     case Kind::activation:
+    case Kind::middle:
+    case Kind::normed:
+    case Kind::routes:
+    case Kind::expert_sum:
+    case Kind::router_sums:
     case Kind::activation_grad:
+    case Kind::normed_grad:
+    case Kind::routes_grad:
     case Kind::kept:
       return {"activations", 'A', Ink::red};
     default:

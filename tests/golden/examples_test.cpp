@@ -71,15 +71,16 @@ std::string early_stop(const std::vector<std::string>& lines) {
 }
 
 // Decimals are losses and perplexities, which differ between processors: matrix libraries sum in other
-// orders, and overfitting in bf16 amplifies the difference. Between a Xeon and an EPYC, with the same
-// program, 1 % was seen after 150 steps and 9.3 % after 220.
+// orders, and overfitting in bf16 amplifies the difference. Between processors with and without AVX-512, with
+// the same program, 1 % was seen after 150 steps, 9.3 % after 220, and 10.3 % after another 200 on top of
+// those.
 bool same_word(const std::string& a, const std::string& b) {
   if (a == b) return true;
   static const std::regex decimal(R"([0-9]+\.[0-9]+,?|[0-9]+,?)");
   const bool some = a.find('.') != std::string::npos || b.find('.') != std::string::npos;
   if (!some || !std::regex_match(a, decimal) || !std::regex_match(b, decimal)) return false;
   const double x = std::stod(a), y = std::stod(b);
-  return std::abs(x - y) <= 0.1 * std::max(x, y);
+  return std::abs(x - y) <= 0.15 * std::max(x, y);
 }
 
 bool same(const std::string& shown, const std::string& printed, Steps steps) {
@@ -130,7 +131,7 @@ TEST(ExampleLines, MayDifferOnlyInTimesAndRounding) {
   EXPECT_FALSE(both("saved runs/a/checkpoint-20 in 23.8 ms", "saved runs/a/checkpoint-40 in 23.8 ms"));
   EXPECT_FALSE(both("  Step  7m 28s, compute binds", "  Step  7m 28s, disk binds"));
   EXPECT_FALSE(both("  Step  7m 28s, compute binds", ""));
-  EXPECT_FALSE(both("eval_loss 2.9615", "eval_loss 2.6315"));
+  EXPECT_FALSE(both("eval_loss 2.9615", "eval_loss 2.4615"));
 }
 
 // A directory with the repository's files and with runs of its own.

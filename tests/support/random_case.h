@@ -43,6 +43,11 @@ inline RandomCase random_case(u32 seed, u32 devices = 1) {
       .lookahead = pick(0u, 1u, 7u)};
   c.shape.untied = rng() % 3 == 0;
   c.shape.packed = rng() % 4 == 0;
+  if (rng() % 3 == 0) {
+    c.shape.expert_groups = pick(1u, 2u, 5u);
+    c.shape.dense_layers = pick(0u, 0u, 1u);
+    c.shape.group_elements = u64{2048} * pick(1u, 6u, 30u);
+  }
   return c;
 }
 

@@ -1,8 +1,10 @@
-// Small model graphs for planner tests: shaped like GPT-2, with chosen sizes, without kernels.
+// Small model graphs for planner tests: shaped like GPT-2, with chosen sizes, without kernels. Layers may
+// have experts.
 #pragma once
 
 #include <fmt/format.h>
 
+#include "tidepool/connect_blocks.h"
 #include "tidepool/model_graph.h"
 
 namespace tidepool::test {
@@ -15,8 +17,11 @@ struct GraphShape {
   u64 kept_bytes = 16 * 4096;
   u64 workspace_bytes = 16 * 4096;
   Precision precision = Precision::bf16;
-  bool untied = false;  // the head has its own matrix and the embedding has one window, as in Llama
-  bool packed = false;  // layers read the batch
+  bool untied = false;    // the head has its own matrix and the embedding has one window, as in Llama
+  bool packed = false;    // layers read the batch
+  u32 expert_groups = 0;  // of each layer that is not dense; 0: all layers are dense
+  u32 dense_layers = 0;   // the first layers are dense although others have experts
+  u64 group_elements = 6 * 2048;
 };
 
 inline Window make_window(std::string name, u64 elements) {
@@ -26,7 +31,29 @@ inline Window make_window(std::string name, u64 elements) {
   return window;
 }
 
-// Windows: wte, wpe, h.0 ..., ln_f, with wte tied. Untied: wte, h.0 ..., ln_f, lm_head.
+// Adds a block that reads a window of its own.
+inline void add_block(ModelGraph& graph, const GraphShape& shape, Block block, u64 elements) {
+  block.windows = {static_cast<u32>(graph.windows.size())};
+  block.kept = Bytes{shape.kept_bytes};
+  block.forward_workspace = block.backward_workspace = Bytes{shape.workspace_bytes};
+  graph.windows.push_back(make_window(block.name, elements));
+  graph.blocks.push_back(std::move(block));
+}
+
+inline void add_layer(ModelGraph& graph, const GraphShape& shape, u32 layer) {
+  const std::string name = fmt::format("h.{}", layer);
+  if (shape.expert_groups == 0 || layer < shape.dense_layers)
+    return add_block(graph, shape, {.kind = BlockKind::layer, .name = name, .layer = layer},
+                     shape.layer_elements);
+  add_block(graph, shape, {.kind = BlockKind::attention, .name = name, .layer = layer}, shape.layer_elements);
+  for (u32 group = 0; group < shape.expert_groups; ++group)
+    add_block(graph, shape,
+              {.kind = BlockKind::experts, .name = fmt::format("{}.experts.{}", name, group), .layer = layer},
+              shape.group_elements);
+}
+
+// Windows: wte, wpe, h.0 ..., ln_f, with wte tied. Untied: wte, h.0 ..., ln_f, lm_head. Groups of experts
+// follow their layer.
 inline ModelGraph make_graph(const GraphShape& shape) {
   ModelGraph graph;
   graph.precision = shape.precision;
@@ -42,16 +69,7 @@ inline ModelGraph make_graph(const GraphShape& shape) {
                           .windows = shape.untied ? std::vector<u32>{0} : std::vector<u32>{0, 1},
                           .forward_workspace = Bytes{4096},
                           .backward_workspace = Bytes{4096}});
-  for (u32 l = 0; l < shape.layers; ++l) {
-    graph.blocks.push_back({.kind = BlockKind::layer,
-                            .name = fmt::format("h.{}", l),
-                            .layer = l,
-                            .windows = {static_cast<u32>(graph.windows.size())},
-                            .kept = Bytes{shape.kept_bytes},
-                            .forward_workspace = work,
-                            .backward_workspace = work});
-    graph.windows.push_back(make_window(fmt::format("h.{}", l), shape.layer_elements));
-  }
+  for (u32 l = 0; l < shape.layers; ++l) add_layer(graph, shape, l);
   const u32 norm = static_cast<u32>(graph.windows.size());
   graph.blocks.push_back({.kind = BlockKind::head,
                           .name = "head",
@@ -61,6 +79,12 @@ inline ModelGraph make_graph(const GraphShape& shape) {
   graph.windows.push_back(make_window("ln_f", 2048));
   if (shape.untied) graph.windows.push_back(make_window("lm_head", shape.embedding_elements));
   for (const Window& w : graph.windows) graph.parameters += w.parameters;
+  connect_blocks(graph, {.residual = graph.boundary,
+                         .normed = graph.boundary,
+                         .routes = Bytes{4096},
+                         .routes_grad = Bytes{4096},
+                         .sum = graph.boundary * 2,
+                         .router_sums = Bytes{4096}});
   return graph;
 }
 

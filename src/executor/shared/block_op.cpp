@@ -24,6 +24,43 @@ BatchView batch_view(const ModelGraph& graph, std::span<const std::byte> batch) 
       .tokens = first, .targets = first + rows, .starts = graph.batch.packed ? first + 2 * rows : nullptr};
 }
 
+struct StreamsOfOp {
+  Values input, output, grad;
+  ExpertStreams experts;
+};
+
+void set_stream(StreamsOfOp& s, Kind kind, Access access, Values values) {
+  const auto as_floats = [&] { return reinterpret_cast<float*>(values.data); };
+  switch (kind) {
+    case Kind::activation:
+      return void((access == Access::read ? s.input : s.output) = values);
+    case Kind::middle:
+      return void(s.experts.middle = values);
+    case Kind::normed:
+      return void(s.experts.normed = values);
+    case Kind::routes:
+      return void(s.experts.routes = values.data);
+    case Kind::expert_sum:
+      return void(s.experts.sum = as_floats());
+    case Kind::router_sums:
+      return void(s.experts.router_sums = values.data);
+    case Kind::activation_grad:
+      return void(s.grad = values);
+    case Kind::normed_grad:
+      return void(s.experts.normed_grad = as_floats());
+    case Kind::routes_grad:
+      return void(s.experts.routes_grad = as_floats());
+    default:
+      CHECK(false, name(kind));
+  }
+}
+
+// Takes operands as long as they are streams.
+void take_streams(StreamsOfOp& s, const BlockOpParts& parts, OperandCursor& operands) {
+  while (const Operand* o = operands.next_stream())
+    set_stream(s, parts.plan.chunk(o->first).kind, o->access, values(parts, parts.memory.at(o->frame)));
+}
+
 BlockContext context(const BlockOpParts& parts, Kernels& kernels, const Issue& issue) {
   return {.kernels = kernels,
           .graph = parts.graph,
@@ -50,8 +87,9 @@ void run_forward(const BlockOpParts& parts, Kernels& kernels, const Issue& issue
   CHECK(block.windows.size() <= windows.size(), block.windows.size());
   for (u32 i = 0; i < block.windows.size(); ++i) windows[i] = operands.take(Kind::param).data();
   f.windows = std::span(windows).first(block.windows.size());
-  if (block.kind != BlockKind::embedding) f.input = values(parts, operands.take(Kind::activation));
-  if (!head) f.output = values(parts, operands.take(Kind::activation));
+  StreamsOfOp streams;
+  take_streams(streams, parts, operands);
+  f.input = streams.input, f.output = streams.output, f.experts = streams.experts;
   f.kept = operands.take_if(Kind::kept).data();
   f.workspace = operands.take(Kind::workspace).data();
   if (head) {
@@ -85,10 +123,12 @@ void run_backward(const BlockOpParts& parts, Kernels& kernels, const Issue& issu
   if (block.kind != BlockKind::embedding) {  // the embedding's gradient needs no parameters
     for (u32 i = 0; i < count; ++i) windows[i] = operands.take(Kind::param).data();
     b.windows = std::span(windows).first(count);
-    b.input = values(parts, operands.take(Kind::activation));
   }
+  StreamsOfOp streams;
+  take_streams(streams, parts, operands);
   b.kept = operands.take_if(Kind::kept).data();
-  b.grad = values(parts, operands.take(Kind::activation_grad));
+  take_streams(streams, parts, operands);
+  b.input = streams.input, b.grad = streams.grad, b.experts = streams.experts;
   std::array<float*, block_windows_max> accumulators{};
   u32 overwritten = 0, trained = 0;
   for (u32 i = 0; i < count; ++i) {

@@ -7,7 +7,7 @@
 
 #include "engine/engine.h"
 #include "executor/sim/sim_executor.h"
-#include "planner/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/random_case.h"
 #include "tests/support/segments.h"
 

@@ -6,7 +6,7 @@
 #include "config/read/load_config.h"
 #include "fit/plan_inputs.h"
 #include "planner/planner.h"
-#include "planner/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/random_case.h"
 
 namespace tidepool::planner_inference_test {

@@ -9,7 +9,7 @@
 #include "planner/frame_arcs.h"
 #include "planner/lower_bound.h"
 #include "planner/planner.h"
-#include "planner/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/random_case.h"
 
 namespace tidepool::dead_params_test {

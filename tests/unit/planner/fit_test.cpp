@@ -13,7 +13,7 @@
 #include "config/config.h"
 #include "config/read/load_config.h"
 #include "fit/plan_inputs.h"
-#include "planner/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/random_case.h"
 
 namespace tidepool::fit_test {

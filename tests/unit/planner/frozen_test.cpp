@@ -18,7 +18,7 @@ bool is_frozen(const ModelGraph& graph, const Chunk& chunk) {
 ModelGraph with_adapters(ModelGraph graph) {
   for (Window& window : graph.windows) window.trainable = false;
   for (Block& block : graph.blocks) {
-    if (block.kind != BlockKind::layer) continue;
+    if (block.kind == BlockKind::embedding || block.kind == BlockKind::head) continue;
     Window window = graph.windows[block.windows[0]];
     window.name += ".lora";
     window.elements = window.parameters = cut_alignment_elements;

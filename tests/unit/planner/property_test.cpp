@@ -6,7 +6,7 @@
 
 #include "base/text/change_text.h"
 #include "planner/lower_bound.h"
-#include "planner/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/random_case.h"
 
 namespace tidepool::property_test {

@@ -1,5 +1,5 @@
 // The verifier refuses plans with one injected fault.
-#include "planner/verify.h"
+#include "planner/verify/verify.h"
 
 #include <gtest/gtest.h>
 

@@ -1,14 +1,15 @@
-// Replays a plan symbolically. Shares no code with the planner, so that the planner's mistakes are found
-// here.
-#include "planner/verify.h"
+// Replays a plan symbolically. The room does not stand on the planner, so that the planner's mistakes are
+// found here.
+#include "planner/verify/verify.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/check.h"
-#include "planner/frame_map.h"
-#include "planner/happens_before.h"
+#include "planner/verify/frame_map.h"
+#include "planner/verify/happens_before.h"
+#include "planner/verify/verify_streams.h"
 
 namespace tidepool {
 namespace {
@@ -237,6 +238,8 @@ class Verifier {
       if (passes || op.kind == OpKind::gradient || op.kind == OpKind::reduce_scatter)
         for (const Operand& o : segment.operands_of(op)) TRY(check_fresh(segment, i, o));
     }
+    if (const StreamFault found = check_streams(plan_, graph_, segment); found.op != none)
+      return fault(describe(plan_, segment.kind, found.op) + " " + found.text);
     if (!steps || !trains(graph_)) return {};
     const u32 last = last_backward_block(graph_);
     for (u32 b = 0; b < blocks; ++b)

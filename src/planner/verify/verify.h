@@ -16,7 +16,8 @@ namespace tidepool {
 //  5. every trainable chunk set is updated exactly once per step;
 //  6. every micro-batch passes every block once, backward down to the lowest block that trains, and finds
 //  nothing stale;
-//  7. a gather passes on the content that it reads, and a reduction sums one accumulator of each device.
+//  7. every block finds in its streams what the graph says (verify_streams.h);
+//  8. a gather passes on the content that it reads, and a reduction sums one accumulator of each device.
 // Near-linear in the number of ops.
 // Error: ErrorKind::internal, naming the ops and bytes.
 Result<void> verify_plan(const Plan&, const ModelGraph&);

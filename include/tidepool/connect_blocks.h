@@ -1,0 +1,35 @@
+// connect_blocks() declares the streams of a model: what each block reads from, writes for and adds to other
+// blocks.
+#pragma once
+
+#include "tidepool/model_graph.h"
+
+namespace tidepool {
+
+// Bytes of one micro-batch's streams. Models without experts have only `residual`.
+struct StreamSizes {
+  Bytes residual{};  // activation, middle, and the gradient of both: [B, T, H]
+  Bytes normed{};
+  Bytes routes{};
+  Bytes routes_grad{};
+  Bytes sum{};  // expert_sum and normed_grad: fp32 [B, T, H]
+  Bytes router_sums{};
+};
+
+// Fills in ModelGraph::streams, and the streams of each block, from the blocks' kinds.
+//
+//   embedding   makes activation
+//   layer       activation -> activation
+//   attention   activation -> middle, normed, routes; adds to router_sums
+//   experts     normed, routes -> expert_sum, group after group; the last group of a layer adds it to middle
+//               and makes activation
+//   head        activation -> loss
+//
+// Backward reads activation, normed, routes and router_sums. The last group of a layer, which is the first in
+// backward, begins normed_grad and routes_grad; attention adds the router's share to normed_grad and reads
+// both.
+//
+// REQUIRES: the first block is the embedding, the last the head; groups of experts follow an attention block.
+void connect_blocks(ModelGraph&, const StreamSizes&);
+
+}  // namespace tidepool
