@@ -1,0 +1,80 @@
+// Router chooses k of E experts for each token, with their weights, and RouterBackward turns the gradients of
+// those weights, the load-balancing loss and the z loss into a gradient of the router's logits.
+//
+// Load balancing (Fedus et al., arXiv:2101.03961, equations 4 to 6) as transformers sums it, over all layers:
+// aux = E sum_e F[e] P[e], with F[e] = tokens of expert e / (layers R) and P[e] the mean of the softmax over
+// all E. The gradient flows through P alone. z loss (Zoph et al., arXiv:2202.08906):
+// mean(logsumexp(logits)^2).
+#pragma once
+
+#include "base/types.h"
+#include "tidepool/core_pool.h"
+
+namespace tidepool {
+
+enum class RouterScores : u8 {
+  softmax,         // softmax over all E; weights are the chosen experts' (Mixtral, Qwen3-MoE)
+  chosen_softmax,  // softmax over the k chosen logits (gpt-oss)
+  sigmoid,  // the choice is made on sigmoid + correction, in groups; weights are sigmoids (DeepSeek-V3)
+};
+
+struct RouterRule {
+  u32 experts = 0, chosen = 0;  // E, k
+  RouterScores scores = RouterScores::softmax;
+  bool normalise = false;  // weights are divided by their sum, with sigmoid by sum + 1e-20
+  float scale = 1;         // factor on weights, after normalising
+  // sigmoid only: the score of a group is the sum of its two best choice scores. Experts of all but the best
+  // `chosen_groups` groups cannot be chosen. Groups are runs of E / groups experts.
+  u32 groups = 1, chosen_groups = 1;
+
+  bool operator==(const RouterRule&) const = default;
+};
+inline constexpr u32 router_experts_max = 4096;
+// Checks that the numbers of the rule fit each other.
+void check_rule(const RouterRule&);
+
+// Sums over the rows of one layer and micro-batch, in fixed order; overwritten. All null: not computed.
+struct RouterSums {
+  i32* counts = nullptr;            // [E] tokens that chose the expert
+  double* probabilities = nullptr;  // [E] softmax over all E
+  double* entropy = nullptr;        // [1] entropy of the softmax over all E, in nats
+  double* z = nullptr;              // [1] logsumexp(logits)^2
+};
+
+// NaN counts as the lowest score. A row with a NaN among its scores for the choice gets valid experts and NaN
+// weights, so that the loss shows it.
+struct Router {
+  RouterRule rule;
+  u32 rows = 0;                       // R
+  const float* logits = nullptr;      // [R, E]
+  const float* correction = nullptr;  // [E], or null; sigmoid only
+  i32* experts = nullptr;             // [R, k] best score first, ties to the lower index
+  float* weights = nullptr;           // [R, k]
+  RouterSums sums;                    // all set, or all null
+  double* partials = nullptr;         // workspace, [router_partials(E)]; null without sums
+};
+void router_cpu(const Router&, CorePool&);
+
+// Rows are summed in at most this many parts, in order.
+inline constexpr u32 router_parts_max = 64;
+// Per part: probabilities [E], counts [E] (exact in double), entropy, z.
+constexpr u64 router_partials(u64 experts) { return router_parts_max * (2 * experts + 2); }
+
+// Loss terms are left out if their factor is zero.
+struct RouterBackward {
+  RouterRule rule;
+  u32 rows = 0;                     // R
+  const float* logits = nullptr;    // [R, E]
+  const i32* experts = nullptr;     // [R, k] as the forward chose
+  const float* dweights = nullptr;  // [R, k], or null: zeros. Carries the loss scale already
+  // Load balancing: the gradient of this layer's softmax P[t, e] is balance_scale sum_l counts[l, e].
+  const i32* counts = nullptr;  // [layers, E] of this micro-batch, or null: no such term
+  u32 layers = 0;
+  float balance_scale = 0;  // covers all constants: coefficient E / (layers R)^2 for one micro-batch
+  float z_scale = 0;        // the gradient of a logit is z_scale 2 logsumexp P
+  const float* loss_scale = nullptr;  // device memory, factor on the balance and z terms; null: 1
+  float* dlogits = nullptr;           // [R, E]; may be logits
+};
+void router_backward_cpu(const RouterBackward&, CorePool&);
+
+}  // namespace tidepool
