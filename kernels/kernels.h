@@ -12,10 +12,13 @@
 #include "kernels/attention/attention.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/experts/experts.h"
+#include "kernels/experts/grouped_matmul.h"
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
+#include "kernels/router/router.h"
 #include "kernels/glu/glu.h"
 
 namespace tidepool {
@@ -37,6 +40,14 @@ class Kernels {
   virtual void attention_backward(const AttentionBackward&) = 0;
   virtual void glu(const Glu&) = 0;
   virtual void glu_backward(const GluBackward&) = 0;
+  virtual void router(const Router&) = 0;
+  virtual void router_backward(const RouterBackward&) = 0;
+  virtual void sort_by_expert(const SortByExpert&) = 0;
+  virtual void gather_rows(const GatherRows&) = 0;
+  virtual void grouped_matmul(const GroupedMatmul&) = 0;
+  virtual void grouped_weight_gradient(const GroupedWeightGradient&) = 0;
+  virtual void combine_experts(const CombineExperts&) = 0;
+  virtual void route_bias_gradient(const RouteBiasGradient&) = 0;
   virtual void embedding(const Embedding&) = 0;
   virtual void embedding_backward(const EmbeddingBackward&) = 0;
   // y = dropout(x); element 0 of x is element 0 of the dropout. y may be x.

@@ -34,6 +34,16 @@ class CpuKernels final : public Kernels {
   void attention_backward(const AttentionBackward& op) override { attention_backward_cpu(op, pool_); }
   void glu(const Glu& op) override { glu_cpu(op, pool_); }
   void glu_backward(const GluBackward& op) override { glu_backward_cpu(op, pool_); }
+  void router(const Router& op) override { router_cpu(op, pool_); }
+  void router_backward(const RouterBackward& op) override { router_backward_cpu(op, pool_); }
+  void sort_by_expert(const SortByExpert& op) override { sort_by_expert_cpu(op, pool_); }
+  void gather_rows(const GatherRows& op) override { gather_rows_cpu(op, pool_); }
+  void grouped_matmul(const GroupedMatmul& op) override { grouped_matmul_cpu(op, pool_); }
+  void grouped_weight_gradient(const GroupedWeightGradient& op) override {
+    grouped_weight_gradient_cpu(op, pool_);
+  }
+  void combine_experts(const CombineExperts& op) override { combine_experts_cpu(op, pool_); }
+  void route_bias_gradient(const RouteBiasGradient& op) override { route_bias_gradient_cpu(op, pool_); }
   void embedding(const Embedding& op) override { embedding_cpu(op, pool_); }
   void embedding_backward(const EmbeddingBackward& op) override { embedding_backward_cpu(op, pool_); }
   void dropout(const Dropout& dropout, ConstValues x, Values y, u64 elements) override {

@@ -37,6 +37,16 @@ class CudaKernels final : public Kernels {
   }
   void glu(const Glu& op) override { glu_cuda(op, stream_); }
   void glu_backward(const GluBackward& op) override { glu_backward_cuda(op, stream_); }
+  void router(const Router& op) override { router_cuda(op, stream_); }
+  void router_backward(const RouterBackward& op) override { router_backward_cuda(op, stream_); }
+  void sort_by_expert(const SortByExpert& op) override { sort_by_expert_cuda(op, stream_); }
+  void gather_rows(const GatherRows& op) override { gather_rows_cuda(op, stream_); }
+  void grouped_matmul(const GroupedMatmul& op) override { grouped_matmul_cuda(op, stream_); }
+  void grouped_weight_gradient(const GroupedWeightGradient& op) override {
+    grouped_weight_gradient_cuda(op, stream_);
+  }
+  void combine_experts(const CombineExperts& op) override { combine_experts_cuda(op, stream_); }
+  void route_bias_gradient(const RouteBiasGradient& op) override { route_bias_gradient_cuda(op, stream_); }
   void embedding(const Embedding& op) override { embedding_cuda(op, stream_); }
   void embedding_backward(const EmbeddingBackward& op) override { embedding_backward_cuda(op, stream_); }
   void dropout(const Dropout& dropout, ConstValues x, Values y, u64 elements) override {
@@ -99,6 +109,14 @@ class TuningKernels final : public Kernels {
   void attention_backward(const AttentionBackward&) override {}
   void glu(const Glu&) override {}
   void glu_backward(const GluBackward&) override {}
+  void router(const Router&) override {}
+  void router_backward(const RouterBackward&) override {}
+  void sort_by_expert(const SortByExpert&) override {}
+  void gather_rows(const GatherRows&) override {}
+  void grouped_matmul(const GroupedMatmul&) override {}
+  void grouped_weight_gradient(const GroupedWeightGradient&) override {}
+  void combine_experts(const CombineExperts&) override {}
+  void route_bias_gradient(const RouteBiasGradient&) override {}
   void embedding(const Embedding&) override {}
   void embedding_backward(const EmbeddingBackward&) override {}
   void dropout(const Dropout&, ConstValues, Values, u64) override {}

@@ -12,10 +12,13 @@
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/experts/experts.h"
+#include "kernels/experts/grouped_matmul.h"
 #include "kernels/gradient/step_result.h"
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
+#include "kernels/router/router.h"
 #include "kernels/glu/glu.h"
 
 namespace tidepool {
@@ -29,6 +32,14 @@ void rotary_cuda(const Rotary&, cudaStream_t);
 void rotary_backward_cuda(const RotaryBackward&, cudaStream_t);
 void glu_cuda(const Glu&, cudaStream_t);
 void glu_backward_cuda(const GluBackward&, cudaStream_t);
+void router_cuda(const Router&, cudaStream_t);
+void router_backward_cuda(const RouterBackward&, cudaStream_t);
+void sort_by_expert_cuda(const SortByExpert&, cudaStream_t);
+void gather_rows_cuda(const GatherRows&, cudaStream_t);
+void grouped_matmul_cuda(const GroupedMatmul&, cudaStream_t);
+void grouped_weight_gradient_cuda(const GroupedWeightGradient&, cudaStream_t);
+void combine_experts_cuda(const CombineExperts&, cudaStream_t);
+void route_bias_gradient_cuda(const RouteBiasGradient&, cudaStream_t);
 void attention_cuda(const Attention&, cudaStream_t);
 void attention_backward_cuda(const AttentionBackward&, cudaStream_t);
 void dropout_cuda(const Dropout&, ConstValues x, Values y, u64 elements, cudaStream_t);

@@ -28,7 +28,8 @@ struct Glu {
 void glu_cpu(const Glu&, CorePool&);
 
 // With `weights`, rows are those of experts (kernels/experts/experts.h), and dy is the gradient of w y, w the
-// row's weight: dweights[slot] = <dy, y>, the gradients of gate and up follow from w dy, and `value` gets w y.
+// row's weight: dweights[slot] = <dy, y>, the gradients of gate and up follow from w dy, and `value` gets w
+// y.
 struct GluBackward {
   u32 rows = 0, columns = 0;
   u32 expected_rows = 0;  // for costs; 0: rows

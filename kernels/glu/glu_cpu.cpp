@@ -2,12 +2,21 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "kernels/glu/glu_rows.h"
 
 namespace tidepool {
 namespace {
 
 constexpr u32 task_rows = 16;
+
+template <class Op>
+u32 true_rows(const Op& op) {
+  if (op.row_count == nullptr) return op.rows;
+  const u32 rows = static_cast<u32>(*op.row_count);
+  CHECK(rows <= op.rows, rows, op.rows);
+  return rows;
+}
 
 template <class Fn>
 void for_rows(u32 rows, CorePool& pool, Fn fn) {
@@ -21,25 +30,26 @@ void for_rows(u32 rows, CorePool& pool, Fn fn) {
 }  // namespace
 
 void glu_cpu(const Glu& op, CorePool& pool) {
-  for_rows(op.rows, pool, [&](u32 row) {
-    const float* gate = op.gate_up.fp32() + u64{row} * 2 * op.columns;
-    glu_row(op.gate, gate, gate + op.columns, op.y.fp32() + u64{row} * op.columns, op.columns);
+  for_rows(true_rows(op), pool, [&](u32 row) {
+    const u64 at = u64{row} * op.columns;
+    glu_row({op.gate, op.interleaved}, op.gate_up.fp32() + 2 * at, op.y.fp32() + at, op.columns);
   });
 }
 
 void glu_backward_cpu(const GluBackward& op, CorePool& pool) {
-  for_rows(op.rows, pool, [&](u32 row) {
+  CHECK((op.weights != nullptr) == (op.slots != nullptr));
+  CHECK(op.dweights == nullptr || op.weights != nullptr);
+  for_rows(true_rows(op), pool, [&](u32 row) {
     const u64 at = u64{row} * op.columns;
-    const float* gate = op.gate_up.fp32() + 2 * at;
-    float* dgate = op.dgate_up.fp32() + 2 * at;
-    glu_backward_row(op.gate,
-                     {.gate = gate,
-                      .up = gate + op.columns,
-                      .dy = op.dy.fp32() + at,
-                      .dgate = dgate,
-                      .dup = dgate + op.columns,
-                      .value = op.value ? op.value.fp32() + at : nullptr},
-                     op.columns);
+    const i32 slot = op.slots != nullptr ? op.slots[row] : 0;
+    const float dweight = glu_backward_row({op.gate, op.interleaved},
+                                           {.gate_up = op.gate_up.fp32() + 2 * at,
+                                            .dy = op.dy.fp32() + at,
+                                            .dgate_up = op.dgate_up.fp32() + 2 * at,
+                                            .value = op.value ? op.value.fp32() + at : nullptr,
+                                            .weight = op.weights != nullptr ? op.weights[slot] : 1.0f},
+                                           op.columns);
+    if (op.dweights != nullptr) op.dweights[slot] = dweight;
   });
 }
 

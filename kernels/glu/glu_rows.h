@@ -1,20 +1,24 @@
-// SwiGLU or GeGLU of one row.
+// Gated linear unit of one row.
 #pragma once
 
 #include "kernels/glu/glu.h"
 
 namespace tidepool {
 
-void glu_row(GluGate, const float* gate, const float* up, float* y, u64 n);
+struct GluKind {
+  GluGate gate = GluGate::silu;
+  bool interleaved = false;
+};
+void glu_row(GluKind, const float* gate_up, float* y, u64 n);
 
 struct GluRowBackward {
-  const float* gate;
-  const float* up;
+  const float* gate_up;  // [2 n]
   const float* dy;
-  float* dgate;  // may be gate
-  float* dup;    // may be up
-  float* value;  // y, recomputed, or null; may be dy
+  float* dgate_up;   // [2 n], may be gate_up
+  float* value;      // y times weight, recomputed, or null; may be dy
+  float weight = 1;  // factor on dy before all gradients
 };
-void glu_backward_row(GluGate, const GluRowBackward&, u64 n);
+// RETURNS: <dy, y> without the weight, summed in fixed order.
+float glu_backward_row(GluKind, const GluRowBackward&, u64 n);
 
 }  // namespace tidepool

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "kernels/gelu/gelu.h"
-#include "kernels/matmul/scratch.h"
+#include "kernels/matmul/matmul_tile.h"
 #include "kernels/matmul/sgemm.h"
 #include "kernels/simd/rows.h"
 
@@ -91,7 +91,9 @@ bool product_in_scratch(const Matmul& op) {
   return op.epilogue == Epilogue::residual || op.epilogue == Epilogue::gelu_backward || op.addend;
 }
 
-void run_tile(const Matmul& op, const Tile& t, TileScratch& scratch) {
+}  // namespace
+
+void matmul_tile(const Matmul& op, const Tile& t, TileScratch& scratch) {
   const u64 at = u64{t.row} * op.n + t.col;
   const Product p = product_in_scratch(op)
                         ? Product{scratch.product, t.cols}
@@ -108,8 +110,6 @@ void run_tile(const Matmul& op, const Tile& t, TileScratch& scratch) {
   }
 }
 
-}  // namespace
-
 void check_operands(const Matmul& op) {
   const bool plain = op.epilogue == Epilogue::none;
   CHECK(!op.accumulate || (plain && !op.bias && !op.addend));
@@ -122,7 +122,7 @@ void matmul_cpu(const Matmul& op, CorePool& pool) {
   check_operands(op);
   const Tiling tiling = matmul_tiling(op.m, op.n);
   parallel_for(pool, Priority::normal, tiling.count(), [&](u32 task, u32 worker) {
-    run_tile(op, tiling.tile(task), *reinterpret_cast<TileScratch*>(pool.scratch(worker)));
+    matmul_tile(op, tiling.tile(task), *reinterpret_cast<TileScratch*>(pool.scratch(worker)));
   });
 }
 

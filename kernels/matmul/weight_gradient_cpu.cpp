@@ -1,6 +1,6 @@
 #include "base/check.h"
 #include "kernels/matmul/matmul.h"
-#include "kernels/matmul/scratch.h"
+#include "kernels/matmul/matmul_tile.h"
 #include "kernels/matmul/sgemm.h"
 #include "kernels/simd/rows.h"
 
@@ -11,13 +11,13 @@ namespace {
 struct Factors {
   const float* rows;
   const float* columns;
-  u32 row_count, column_count;
+  u32 column_count;
   u32 row_stride, column_stride;  // strides of the arrays' rows
 };
 Factors factors_of(const WeightGradient& op) {
   const float *x = op.x.fp32(), *dy = op.dy.fp32();
-  return op.transposed ? Factors{dy, x, op.n, op.k, op.row_of_dy(), op.row_of_x()}
-                       : Factors{x, dy, op.k, op.n, op.row_of_x(), op.row_of_dy()};
+  return op.transposed ? Factors{dy, x, op.k, op.row_of_dy(), op.row_of_x()}
+                       : Factors{x, dy, op.n, op.row_of_x(), op.row_of_dy()};
 }
 
 // dbias[begin, begin + n)
@@ -26,7 +26,10 @@ void bias_piece(const WeightGradient& op, u32 begin, u32 n, TileScratch& scratch
   rows::store(op.dbias + begin, scratch.row, n, op.accumulate);
 }
 
-void weight_tile(const WeightGradient& op, const Factors& f, const Tile& t, TileScratch& scratch) {
+}  // namespace
+
+void weight_gradient_tile(const WeightGradient& op, const Tile& t, TileScratch& scratch) {
+  const Factors f = factors_of(op);
   // Computed in scratch even when overwriting: the library's bits may depend on the leading dimension.
   sgemm({.transpose_a = true,
          .m = t.rows,
@@ -44,16 +47,13 @@ void weight_tile(const WeightGradient& op, const Factors& f, const Tile& t, Tile
   }
 }
 
-}  // namespace
-
 void weight_gradient_cpu(const WeightGradient& op, CorePool& pool) {
   CHECK(op.dbias == nullptr || op.row_of_dy() == op.n, op.dy_stride);
-  const Factors factors = factors_of(op);
-  const Tiling tiling = matmul_tiling(factors.row_count, factors.column_count);
+  const Tiling tiling = matmul_tiling(weight_gradient_rows(op), weight_gradient_columns(op));
   parallel_for(pool, Priority::normal, tiling.count(), [&](u32 task, u32 worker) {
     auto& scratch = *reinterpret_cast<TileScratch*>(pool.scratch(worker));
     const Tile t = tiling.tile(task);
-    weight_tile(op, factors, t, scratch);
+    weight_gradient_tile(op, t, scratch);
     if (op.dbias == nullptr) return;
     // The first tile of a strip of dy's columns has just brought them into the cache.
     if (!op.transposed && t.row == 0) bias_piece(op, t.col, t.cols, scratch);

@@ -4,14 +4,25 @@
 #include "kernels/cross_entropy/cross_entropy_cost.h"
 #include "kernels/dropout/dropout_cost.h"
 #include "kernels/embedding/embedding_cost.h"
+#include "kernels/experts/experts_cost.h"
 #include "kernels/gelu/gelu_cost.h"
+#include "kernels/glu/glu_cost.h"
 #include "kernels/layer_norm/layer_norm_cost.h"
 #include "kernels/matmul/matmul_cost.h"
 #include "kernels/rms_norm/rms_norm_cost.h"
 #include "kernels/rotary/rotary_cost.h"
-#include "kernels/glu/glu_cost.h"
+#include "kernels/router/router_cost.h"
 
 namespace tidepool {
+namespace {
+
+// Rows of experts are counted as if routing were even.
+template <class Op>
+u64 rows_of(const Op& op) {
+  return op.expected_rows != 0 ? op.expected_rows : op.rows;
+}
+
+}  // namespace
 
 // Dropout that is fused into a kernel costs the computation of its random bits, and moves nothing.
 void CostRecorder::add_with_dropout(KernelCost cost, const Dropout& dropout, u64 elements) {
@@ -65,9 +76,32 @@ void CostRecorder::attention_backward(const AttentionBackward& op) {
   add_with_dropout(attention_backward_cost(op.shape), op.dropout, attention_pairs(op.shape));
 }
 
-void CostRecorder::glu(const Glu& op) { add(glu_cost(u64{op.rows} * op.columns, op.gate)); }
+void CostRecorder::glu(const Glu& op) { add(glu_cost(rows_of(op) * op.columns, op.gate)); }
 void CostRecorder::glu_backward(const GluBackward& op) {
-  add(glu_backward_cost(u64{op.rows} * op.columns, op.gate));
+  add(glu_backward_cost(rows_of(op) * op.columns, op.gate));
+}
+
+void CostRecorder::router(const Router& op) { add(router_cost(op.rows, op.rule.experts, op.rule.chosen)); }
+void CostRecorder::router_backward(const RouterBackward& op) {
+  add(router_backward_cost(op.rows, op.rule.experts, op.rule.chosen));
+}
+void CostRecorder::sort_by_expert(const SortByExpert& op) {
+  add(sort_by_expert_cost(u64{op.rows} * op.chosen));
+}
+void CostRecorder::gather_rows(const GatherRows& op) { add(gather_rows_cost(op.expected_rows, op.columns)); }
+void CostRecorder::grouped_matmul(const GroupedMatmul& op) {
+  add(grouped_matmul_cost(op.expected_rows, op.n, op.k, op.experts, values_bytes(1, op.weight.precision)));
+}
+void CostRecorder::grouped_weight_gradient(const GroupedWeightGradient& op) {
+  add(grouped_weight_gradient_cost(op.expected_rows, op.n, op.k, op.experts));
+  if (op.dbias != nullptr) add(bias_gradient_cost(op.expected_rows, op.n));
+}
+void CostRecorder::combine_experts(const CombineExperts& op) {
+  const u64 sums = (op.sum_in != nullptr) + (op.sum_out != nullptr) + u64{bool(op.residual)} + bool(op.y);
+  add(combine_experts_cost(op.expected_rows, op.rows, op.columns, sums));
+}
+void CostRecorder::route_bias_gradient(const RouteBiasGradient& op) {
+  add(route_bias_gradient_cost(op.expected_rows, op.columns));
 }
 
 void CostRecorder::embedding(const Embedding& op) {

@@ -30,6 +30,14 @@ class CostRecorder final : public Kernels {
   void attention_backward(const AttentionBackward&) override;
   void glu(const Glu&) override;
   void glu_backward(const GluBackward&) override;
+  void router(const Router&) override;
+  void router_backward(const RouterBackward&) override;
+  void sort_by_expert(const SortByExpert&) override;
+  void gather_rows(const GatherRows&) override;
+  void grouped_matmul(const GroupedMatmul&) override;
+  void grouped_weight_gradient(const GroupedWeightGradient&) override;
+  void combine_experts(const CombineExperts&) override;
+  void route_bias_gradient(const RouteBiasGradient&) override;
   void embedding(const Embedding&) override;
   void embedding_backward(const EmbeddingBackward&) override;
   void dropout(const Dropout&, ConstValues x, Values y, u64 elements) override;

@@ -83,6 +83,14 @@ class FakeDevice final : public MeasuredDevice {
     void glu_backward(const GluBackward&) override { device_.kernel(0); }
     void attention(const Attention&) override { device_.kernel(0); }
     void attention_backward(const AttentionBackward&) override { device_.kernel(0); }
+    void router(const Router&) override { device_.kernel(0); }
+    void router_backward(const RouterBackward&) override { device_.kernel(0); }
+    void sort_by_expert(const SortByExpert&) override { device_.kernel(0); }
+    void gather_rows(const GatherRows&) override { device_.kernel(0); }
+    void grouped_matmul(const GroupedMatmul&) override { device_.kernel(0); }
+    void grouped_weight_gradient(const GroupedWeightGradient&) override { device_.kernel(0); }
+    void combine_experts(const CombineExperts&) override { device_.kernel(0); }
+    void route_bias_gradient(const RouteBiasGradient&) override { device_.kernel(0); }
     void embedding(const Embedding&) override { device_.kernel(0); }
     void embedding_backward(const EmbeddingBackward&) override { device_.kernel(0); }
     void dropout(const Dropout&, ConstValues, Values, u64) override { device_.kernel(0); }

@@ -1,0 +1,116 @@
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/router/router.h"
+#include "kernels/router/router_rows.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u32 backward_task_rows = 64;
+
+struct RouterBackwardScratch {
+  float logits[router_experts_max], p[router_experts_max], dp[router_experts_max];
+  float q[router_experts_max];
+  float balance[router_experts_max];  // gradient of every row's P
+};
+
+struct Terms {
+  bool balance;
+  float balance_scale, z_scale;  // with the loss scale
+};
+Terms terms_of(const RouterBackward& op) {
+  const float loss_scale = op.loss_scale != nullptr ? *op.loss_scale : 1.0f;
+  const bool balance = op.counts != nullptr && op.balance_scale != 0;
+  return {balance, op.balance_scale * loss_scale, op.z_scale * loss_scale};
+}
+
+void balance_gradient(const RouterBackward& op, float scale, float* balance) {
+  const u32 experts = op.rule.experts;
+  for (u32 expert = 0; expert < experts; ++expert) {
+    i64 tokens = 0;
+    for (u32 layer = 0; layer < op.layers; ++layer) tokens += op.counts[u64{layer} * experts + expert];
+    balance[expert] = scale * static_cast<float>(tokens);
+  }
+}
+
+// dlogits of everything that depends on the softmax over all E: P (dP - <dP, P>) + z_scale 2 logsumexp P.
+void through_softmax(const RouterBackward& op, const Terms& terms, RouterBackwardScratch& s,
+                     const i32* chosen, const float* dweights, float* dlogits) {
+  const u32 experts = op.rule.experts;
+  const bool weights = dweights != nullptr && op.rule.scores == RouterScores::softmax && !op.rule.normalise;
+  if (!weights && !terms.balance && terms.z_scale == 0) return std::fill_n(dlogits, experts, 0.0f), void();
+  if (terms.balance) {
+    std::memcpy(s.dp, s.balance, experts * sizeof(float));
+  } else {
+    std::fill_n(s.dp, experts, 0.0f);
+  }
+  if (weights) {
+    for (u32 j = 0; j < op.rule.chosen; ++j) s.dp[chosen[j]] += op.rule.scale * dweights[j];
+  }
+  const float lse = router_softmax(s.logits, experts, s.p);
+  double mean = 0;
+  for (u32 expert = 0; expert < experts; ++expert) mean += double{s.dp[expert]} * double{s.p[expert]};
+  const float z = 2 * terms.z_scale * lse;
+  for (u32 expert = 0; expert < experts; ++expert) {
+    const float rise = static_cast<float>(double{s.dp[expert]} - mean);
+    dlogits[expert] = s.p[expert] * (rise + z);
+  }
+}
+
+// Weights that are a softmax over the chosen logits: q (dw - <q, dw>).
+void through_chosen_softmax(const RouterRule& rule, RouterBackwardScratch& s, const i32* chosen,
+                            const float* dweights, float* dlogits) {
+  chosen_softmax(s.logits, chosen, rule.chosen, s.q);
+  float mean = 0;
+  for (u32 j = 0; j < rule.chosen; ++j) mean += s.q[j] * dweights[j];
+  for (u32 j = 0; j < rule.chosen; ++j) {
+    dlogits[chosen[j]] += rule.scale * s.q[j] * (dweights[j] - mean);
+  }
+}
+
+void through_sigmoid(const RouterRule& rule, RouterBackwardScratch& s, const i32* chosen,
+                     const float* dweights, float* dlogits) {
+  float sum = 1, mean = 0;
+  if (rule.normalise) {
+    sum = 0;
+    for (u32 j = 0; j < rule.chosen; ++j) sum += logistic(s.logits[chosen[j]]).open;
+    sum += 1e-20f;
+    for (u32 j = 0; j < rule.chosen; ++j) mean += logistic(s.logits[chosen[j]]).open / sum * dweights[j];
+  }
+  for (u32 j = 0; j < rule.chosen; ++j) {
+    const Logistic gate = logistic(s.logits[chosen[j]]);
+    dlogits[chosen[j]] += rule.scale / sum * (dweights[j] - mean) * gate.open * gate.closed;
+  }
+}
+
+void backward_row(const RouterBackward& op, const Terms& terms, u32 row, RouterBackwardScratch& s) {
+  const RouterRule& rule = op.rule;
+  const i32* chosen = op.experts + u64{row} * rule.chosen;
+  const float* dweights = op.dweights != nullptr ? op.dweights + u64{row} * rule.chosen : nullptr;
+  float* dlogits = op.dlogits + u64{row} * rule.experts;
+  std::memcpy(s.logits, op.logits + u64{row} * rule.experts, rule.experts * sizeof(float));
+  through_softmax(op, terms, s, chosen, dweights, dlogits);
+  if (dweights == nullptr) return;
+  if (rule.scores == RouterScores::sigmoid) return through_sigmoid(rule, s, chosen, dweights, dlogits);
+  if (rule.scores == RouterScores::chosen_softmax || rule.normalise) {
+    through_chosen_softmax(rule, s, chosen, dweights, dlogits);
+  }
+}
+
+}  // namespace
+
+void router_backward_cpu(const RouterBackward& op, CorePool& pool) {
+  static_assert(sizeof(RouterBackwardScratch) <= mib);
+  check_rule(op.rule);
+  const Terms terms = terms_of(op);
+  const u32 tasks = static_cast<u32>(div_up(op.rows, backward_task_rows));
+  parallel_for(pool, Priority::normal, tasks, [&](u32 task, u32 worker) {
+    auto& scratch = *reinterpret_cast<RouterBackwardScratch*>(pool.scratch(worker));
+    if (terms.balance) balance_gradient(op, terms.balance_scale, scratch.balance);
+    const u32 end = std::min((task + 1) * backward_task_rows, op.rows);
+    for (u32 row = task * backward_task_rows; row < end; ++row) backward_row(op, terms, row, scratch);
+  });
+}
+
+}  // namespace tidepool
