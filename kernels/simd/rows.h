@@ -14,6 +14,9 @@ void widen(const u16* x, Precision, float* y, u64 n);       // bf16 or fp16
 // y = x or y += x: stores a finished product in its accumulator.
 void store(float* y, const float* x, u64 n, bool accumulate);
 
+// y[c, r] = x[r, c]. x: [rows, columns] with `stride` elements from row to row. y: [columns, rows].
+void transpose(const float* x, u64 stride, u64 rows, u64 columns, float* y);
+
 // total[c] = sum over r of x[r * stride + c], c < columns. Groups of 64 rows are summed separately first,
 // which bounds rounding errors; the order is fixed. partial: [columns] of scratch.
 void column_sums(const float* x, u64 rows, u64 columns, u64 stride, float* total, float* partial);

@@ -67,6 +67,17 @@ void store(float* y, const float* x, u64 n, bool accumulate) {
   }
 }
 
+void transpose(const float* x, u64 stride, u64 row_count, u64 columns, float* y) {
+  constexpr u64 width = 8;  // output rows that are written at once: as many as ways of a first-level cache
+  for (u64 begin = 0; begin < columns; begin += width) {
+    const u64 n = std::min(width, columns - begin);
+    for (u64 row = 0; row < row_count; ++row) {
+      const float* from = x + row * stride + begin;
+      for (u64 i = 0; i < n; ++i) y[(begin + i) * row_count + row] = from[i];
+    }
+  }
+}
+
 void column_sums(const float* x, u64 row_count, u64 columns, u64 stride, float* total, float* partial) {
   constexpr u64 group_rows = 64;
   std::memset(total, 0, columns * sizeof(float));
