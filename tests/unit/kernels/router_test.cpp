@@ -1,0 +1,324 @@
+// Compares routers with plain double code: choices, weights, sums, and gradients by finite differences.
+#include "kernels/router/router.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "tests/support/kernel_fixture.h"
+
+namespace tidepool::test::router_test {
+
+struct RouterCase {
+  RouterRule rule;
+  u32 rows;
+  bool corrected = false;
+};
+constexpr RouterCase router_cases[] = {
+    {{.experts = 1, .chosen = 1, .normalise = true}, 3},
+    {{.experts = 8, .chosen = 2, .normalise = true}, 37},
+    {{.experts = 7, .chosen = 7, .normalise = true}, 5},
+    {{.experts = 130, .chosen = 8, .normalise = false, .scale = 0.5f}, 1100},
+    {{.experts = 33, .chosen = 1, .normalise = false}, 70},
+    {{.experts = 32, .chosen = 4, .scores = RouterScores::chosen_softmax}, 65},
+    {{.experts = 5, .chosen = 5, .scores = RouterScores::chosen_softmax, .scale = 2}, 1},
+    {{.experts = 16,
+      .chosen = 3,
+      .scores = RouterScores::sigmoid,
+      .normalise = true,
+      .scale = 2.5f,
+      .groups = 4,
+      .chosen_groups = 2},
+     200,
+     true},
+    {{.experts = 12,
+      .chosen = 4,
+      .scores = RouterScores::sigmoid,
+      .normalise = false,
+      .groups = 12,
+      .chosen_groups = 5},
+     33,
+     true},
+    {{.experts = 9,
+      .chosen = 9,
+      .scores = RouterScores::sigmoid,
+      .normalise = true,
+      .groups = 3,
+      .chosen_groups = 3},
+     17},
+};
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+std::vector<double> softmax(const std::vector<double>& x) {
+  std::vector<double> p(x.size());
+  const double maximum = *std::max_element(x.begin(), x.end());
+  double sum = 0;
+  for (u64 i = 0; i < x.size(); ++i) sum += p[i] = std::exp(x[i] - maximum);
+  for (double& v : p) v /= sum;
+  return p;
+}
+double logsumexp(const std::vector<double>& x) {
+  const double maximum = *std::max_element(x.begin(), x.end());
+  double sum = 0;
+  for (double v : x) sum += std::exp(v - maximum);
+  return maximum + std::log(sum);
+}
+
+// The indices of the largest values, largest first, ties to the lower index.
+std::vector<u32> largest(const std::vector<double>& x, u32 count) {
+  std::vector<u32> order(x.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](u32 a, u32 b) { return x[a] > x[b]; });
+  order.resize(count);
+  return order;
+}
+
+std::vector<u32> choice(const RouterRule& rule, const std::vector<double>& logits,
+                        const std::vector<float>& correction) {
+  if (rule.scores != RouterScores::sigmoid) return largest(logits, rule.chosen);
+  std::vector<double> scores(rule.experts), group_scores(rule.groups);
+  for (u32 e = 0; e < rule.experts; ++e) {
+    scores[e] = sigmoid(logits[e]) + (correction.empty() ? 0 : correction[e]);
+  }
+  const u32 size = rule.experts / rule.groups;
+  for (u32 g = 0; g < rule.groups; ++g) {
+    const std::vector<double> group(&scores[g * size], &scores[g * size] + size);
+    for (u32 i : largest(group, std::min(2u, size))) group_scores[g] += group[i];
+  }
+  const auto kept = largest(group_scores, rule.chosen_groups);
+  for (u32 e = 0; e < rule.experts; ++e) {
+    if (std::find(kept.begin(), kept.end(), e / size) == kept.end()) scores[e] = -INFINITY;
+  }
+  return largest(scores, rule.chosen);
+}
+
+std::vector<double> weights_of(const RouterRule& rule, const std::vector<double>& logits,
+                               const std::vector<u32>& chosen) {
+  std::vector<double> w;
+  for (u32 e : chosen) w.push_back(logits[e]);
+  if (rule.scores == RouterScores::chosen_softmax) {
+    w = softmax(w);
+  } else {
+    const auto p = softmax(logits);
+    for (u64 j = 0; j < w.size(); ++j) {
+      w[j] = rule.scores == RouterScores::sigmoid ? sigmoid(w[j]) : p[chosen[j]];
+    }
+    const double sum = std::accumulate(w.begin(), w.end(), 0.0);
+    if (rule.normalise) {
+      for (double& v : w) v /= sum;
+    }
+  }
+  for (double& v : w) v *= rule.scale;
+  return w;
+}
+
+class RouterTest : public testing::TestWithParam<RouterCase> {
+ protected:
+  const RouterCase c = GetParam();
+  const RouterRule& rule = c.rule;
+  const u64 choices = u64{c.rows} * rule.chosen;
+  std::vector<float> logits = random_floats(u64{c.rows} * rule.experts, 1, 2.0f);
+  std::vector<float> correction = c.corrected ? random_floats(rule.experts, 2, 0.3f) : std::vector<float>();
+
+  std::vector<double> row(u64 r) const {
+    return {logits.begin() + static_cast<i64>(r * rule.experts),
+            logits.begin() + static_cast<i64>((r + 1) * rule.experts)};
+  }
+};
+
+struct Routed {
+  std::vector<i32> experts, counts;
+  std::vector<float> weights;
+  std::vector<double> sums;  // probabilities, entropy, z
+};
+
+Routed route(const RouterRule& rule, u32 rows, const std::vector<float>& logits,
+             const std::vector<float>& correction, u32 workers) {
+  Routed out = {.experts = std::vector<i32>(u64{rows} * rule.chosen, -1),
+                .counts = std::vector<i32>(rule.experts, -1),
+                .weights = std::vector<float>(u64{rows} * rule.chosen, NAN),
+                .sums = std::vector<double>(rule.experts + 2, NAN)};
+  std::vector<double> partials(router_partials(rule.experts), NAN);
+  router_cpu({.rule = rule,
+              .rows = rows,
+              .logits = logits.data(),
+              .correction = correction.empty() ? nullptr : correction.data(),
+              .experts = out.experts.data(),
+              .weights = out.weights.data(),
+              .sums = {.counts = out.counts.data(),
+                       .probabilities = out.sums.data(),
+                       .entropy = &out.sums[rule.experts],
+                       .z = &out.sums[rule.experts + 1]},
+              .partials = partials.data()},
+             *make_pool(workers));
+  return out;
+}
+
+TEST_P(RouterTest, MatchesDoubleOnAnyThreads) {
+  std::vector<i32> experts, counts(rule.experts, 0);
+  std::vector<double> weights, sums(rule.experts + 2, 0.0);
+  for (u64 r = 0; r < c.rows; ++r) {
+    const auto l = row(r), p = softmax(l);
+    const auto chosen = choice(rule, l, correction);
+    for (u32 e : chosen) experts.push_back(static_cast<i32>(e)), ++counts[e];
+    for (double w : weights_of(rule, l, chosen)) weights.push_back(w);
+    for (u32 e = 0; e < rule.experts; ++e) {
+      sums[e] += p[e];
+      sums[rule.experts] -= p[e] * std::log(p[e]);
+    }
+    sums[rule.experts + 1] += logsumexp(l) * logsumexp(l);
+  }
+  Routed first;
+  for (u32 workers : {1u, 2u, 3u}) {
+    const Routed got = route(rule, c.rows, logits, correction, workers);
+    EXPECT_EQ(got.experts, experts);
+    EXPECT_EQ(got.counts, counts);
+    EXPECT_LE(relative_error(got.weights, weights), 1e-6);
+    for (u64 i = 0; i < sums.size(); ++i) EXPECT_NEAR(got.sums[i], sums[i], 2e-6 * (1 + std::abs(sums[i])));
+    if (workers == 1) first = got;
+    EXPECT_TRUE(same_bits(got.weights, first.weights));
+    EXPECT_TRUE(same_bits(got.sums, first.sums));
+  }
+}
+
+TEST_P(RouterTest, NeedsNoSums) {
+  const Routed with = route(rule, c.rows, logits, correction, 2);
+  std::vector<i32> experts(choices, -1);
+  std::vector<float> weights(choices, NAN);
+  router_cpu({.rule = rule,
+              .rows = c.rows,
+              .logits = logits.data(),
+              .correction = correction.empty() ? nullptr : correction.data(),
+              .experts = experts.data(),
+              .weights = weights.data()},
+             *make_pool(2));
+  EXPECT_EQ(experts, with.experts);
+  EXPECT_TRUE(same_bits(weights, with.weights));
+}
+
+// Central differences of loss(row's logits) in double.
+std::vector<double> differences(std::vector<double> l,
+                                const std::function<double(const std::vector<double>&)>& loss) {
+  constexpr double h = 1e-5;
+  std::vector<double> d(l.size());
+  for (u64 i = 0; i < l.size(); ++i) {
+    const double x = l[i];
+    l[i] = x + h;
+    const double above = loss(l);
+    l[i] = x - h;
+    d[i] = (above - loss(l)) / (2 * h);
+    l[i] = x;
+  }
+  return d;
+}
+
+TEST_P(RouterTest, BackwardMatchesDifferencesWithEachTerm) {
+  constexpr u32 layers = 3;
+  constexpr float balance = 0.01f, z = 0.02f, loss_scale = 4;
+  const Routed forward = route(rule, c.rows, logits, correction, 2);
+  const auto dweights = random_floats(choices, 3);
+  std::vector<i32> counts(layers * rule.experts);
+  for (u64 i = 0; i < counts.size(); ++i) counts[i] = static_cast<i32>(i * 7 % 11);
+  for (u32 terms = 1; terms < 8; ++terms) {
+    const bool with_weights = terms & 1, with_balance = terms & 2, with_z = terms & 4;
+    std::vector<double> want;
+    for (u64 r = 0; r < c.rows; ++r) {
+      const std::vector<u32> chosen(&forward.experts[r * rule.chosen],
+                                    &forward.experts[r * rule.chosen] + rule.chosen);
+      const auto d = differences(row(r), [&](const std::vector<double>& l) {
+        double sum = 0;
+        const auto w = weights_of(rule, l, chosen), p = softmax(l);
+        for (u32 j = 0; with_weights && j < rule.chosen; ++j) sum += w[j] * dweights[r * rule.chosen + j];
+        for (u32 i = 0; with_balance && i < counts.size(); ++i) {
+          sum += double(loss_scale) * balance * counts[i] * p[i % rule.experts];
+        }
+        return sum + (with_z ? double(loss_scale) * z * logsumexp(l) * logsumexp(l) : 0);
+      });
+      want.insert(want.end(), d.begin(), d.end());
+    }
+    std::vector<float> first;
+    for (u32 workers : {1u, 2u, 3u}) {
+      std::vector<float> dlogits = logits;  // in place
+      router_backward_cpu({.rule = rule,
+                           .rows = c.rows,
+                           .logits = dlogits.data(),
+                           .experts = forward.experts.data(),
+                           .dweights = with_weights ? dweights.data() : nullptr,
+                           .counts = with_balance ? counts.data() : nullptr,
+                           .layers = layers,
+                           .balance_scale = balance,
+                           .z_scale = with_z ? z : 0,
+                           .loss_scale = &loss_scale,
+                           .dlogits = dlogits.data()},
+                          *make_pool(workers));
+      const double floor =
+          1e-6 * std::sqrt(static_cast<double>(want.size()));  // want may be 0, as with k = E = 1
+      double norm = 0;
+      for (double d : want) norm += d * d;
+      EXPECT_LE(relative_error(dlogits, want) * (norm == 0 ? 1 : std::sqrt(norm)),
+                2e-6 * std::sqrt(norm) + floor)
+          << terms;
+      if (workers == 1) first = dlogits;
+      EXPECT_TRUE(same_bits(dlogits, first));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, RouterTest, testing::ValuesIn(router_cases));
+
+TEST(Router, GivesTiesToTheLowerIndex) {
+  const std::vector<float> logits = {1, 3, 3, 0.0f, 3, -0.0f};
+  for (RouterScores scores : {RouterScores::softmax, RouterScores::chosen_softmax, RouterScores::sigmoid}) {
+    const Routed got = route({.experts = 6, .chosen = 5, .scores = scores}, 1, logits, {}, 1);
+    EXPECT_EQ(got.experts, (std::vector<i32>{1, 2, 4, 0, 3}));
+  }
+  const RouterRule groups = {
+      .experts = 8, .chosen = 3, .scores = RouterScores::sigmoid, .groups = 4, .chosen_groups = 2};
+  EXPECT_EQ(route(groups, 1, std::vector<float>(8, 1.0f), {}, 1).experts, (std::vector<i32>{0, 1, 2}));
+}
+
+TEST(Router, ChoosesGroupsByTheirTwoBestExperts) {
+  const RouterRule rule = {
+      .experts = 6, .chosen = 2, .scores = RouterScores::sigmoid, .groups = 2, .chosen_groups = 1};
+  // The best expert of all is in the first group, but the second group has two good experts.
+  EXPECT_EQ(route(rule, 1, {9, -9, -9, 1, 2, -9}, {}, 1).experts, (std::vector<i32>{4, 3}));
+  // The correction chooses and does not weigh.
+  const Routed corrected = route(rule, 1, {9, -9, -9, 1, 2, -9}, {0, 1, 0, 0, 0, 0}, 1);
+  EXPECT_EQ(corrected.experts, (std::vector<i32>{1, 0}));
+  EXPECT_NEAR(corrected.weights[0], sigmoid(-9), 1e-9);
+}
+
+TEST(Router, MakesWeightsOfARowWithNanNanAndItsExpertsValid) {
+  const RouterRule rules[] = {{.experts = 6, .chosen = 3},
+                              {.experts = 6, .chosen = 3, .normalise = true},
+                              {.experts = 6, .chosen = 3, .scores = RouterScores::chosen_softmax},
+                              {.experts = 6,
+                               .chosen = 3,
+                               .scores = RouterScores::sigmoid,
+                               .normalise = true,
+                               .groups = 3,
+                               .chosen_groups = 2}};
+  for (const RouterRule& rule : rules) {
+    const std::vector<float> some = {1, NAN, 5, 4, -NAN, 2}, all(6, NAN), none = {1, 2, 3, 4, 5, 6};
+    std::vector<float> logits = some;
+    logits.insert(logits.end(), all.begin(), all.end());
+    logits.insert(logits.end(), none.begin(), none.end());
+    const Routed got = route(rule, 3, logits, {}, 1);
+    for (u32 r = 0; r < 3; ++r) {
+      std::vector<i32> experts(&got.experts[r * 3], &got.experts[r * 3] + 3);
+      if (r == 0) {
+        EXPECT_EQ(experts[0], 2);
+        EXPECT_EQ(experts[1], 3);
+      }
+      std::sort(experts.begin(), experts.end());
+      EXPECT_EQ(std::unique(experts.begin(), experts.end()), experts.end());
+      EXPECT_GE(experts.front(), 0);
+      EXPECT_LT(experts.back(), 6);
+      for (u32 j = 0; j < 3; ++j) EXPECT_EQ(std::isnan(got.weights[r * 3 + j]), r < 2);
+    }
+    EXPECT_TRUE(std::isnan(got.sums[7]));
+  }
+}
+
+}  // namespace tidepool::test::router_test
