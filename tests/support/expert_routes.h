@@ -9,6 +9,12 @@
 
 namespace tidepool::test {
 
+// Pools of 1 to 3 workers that all tests of a program share: making one takes milliseconds.
+inline CorePool& shared_pool(u32 workers) {
+  static const std::unique_ptr<CorePool> pools[] = {make_pool(1), make_pool(2), make_pool(3)};
+  return *pools[workers - 1];
+}
+
 struct RouteShape {
   u32 rows = 0, experts = 0, chosen = 0;
   bool even = true;  // false: all rows choose the first experts

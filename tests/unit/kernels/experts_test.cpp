@@ -9,7 +9,7 @@ class ExpertsTest : public testing::TestWithParam<RouteShape> {
   const RouteShape s = GetParam();
   const u64 slots = u64{s.rows} * s.chosen;
   const std::vector<i32> choices = random_choices(s, 1);
-  std::unique_ptr<CorePool> pool = make_pool(2);
+  CorePool& pool = shared_pool(2);
 };
 
 TEST_P(ExpertsTest, SortsSlotsByExpertThenToken) {
@@ -24,7 +24,7 @@ TEST_P(ExpertsTest, SortsSlotsByExpertThenToken) {
         }
         offsets.push_back(static_cast<i32>(want.size()));
       }
-      SortedRange got(s, choices, range, *pool);
+      SortedRange got(s, choices, range, pool);
       ASSERT_LE(want.size(), got.slots.size());
       ASSERT_EQ(got.offsets, offsets);
       ASSERT_EQ(got.places, places);
@@ -39,7 +39,7 @@ TEST_P(ExpertsTest, GathersTheRowsOfSlots) {
   const auto x = random_floats(u64{s.rows} * columns, 2);
   for (u32 workers : {1u, 2u, 3u}) {
     for (u32 size : {1u, s.experts}) {
-      const SortedRange r(s, choices, {s.experts - size, size}, *pool);
+      const SortedRange r(s, choices, {s.experts - size, size}, pool);
       std::vector<float> y(u64{r.rows_max} * columns, -7);
       gather_rows_cpu({.rows_max = r.rows_max,
                        .columns = columns,
@@ -48,7 +48,7 @@ TEST_P(ExpertsTest, GathersTheRowsOfSlots) {
                        .slots = r.slots.data(),
                        .x = x.data(),
                        .y = y.data()},
-                      *make_pool(workers));
+                      shared_pool(workers));
       for (u64 i = 0; i < y.size(); ++i) {
         const u64 row = i / columns;
         ASSERT_EQ(y[i], row < r.rows() ? x[u64(r.slots[row]) / s.chosen * columns + i % columns] : -7);
@@ -87,10 +87,10 @@ TEST_P(ExpertsTest, CombinesInOrderOfExpertsWithTheSameBitsInAnyGroups) {
       for (u32 size = s.experts; size >= 1; size = size > 3 ? size / 2 : size - 1) {
         auto ranges = ranges_of(s.experts, size);
         if (descending) std::reverse(ranges.begin(), ranges.end());
-        const auto workers = make_pool(1 + size % 3);
+        CorePool& workers = shared_pool(1 + size % 3);
         std::vector<float> sum(n, NAN), y = residual;  // y in place of the residual
         for (const ExpertRange& range : ranges) {
-          const SortedRange r(s, choices, range, *pool);
+          const SortedRange r(s, choices, range, pool);
           const auto x = outputs.sorted(r, columns);
           const bool last = range == ranges.back();
           combine_experts_cpu({.rows = s.rows,
@@ -105,7 +105,7 @@ TEST_P(ExpertsTest, CombinesInOrderOfExpertsWithTheSameBitsInAnyGroups) {
                                .sum_out = last ? nullptr : sum.data(),
                                .residual = last ? ConstValues(y.data()) : nullptr,
                                .y = last ? Values(y.data()) : nullptr},
-                              *workers);
+                              workers);
         }
         EXPECT_LE(relative_error(y, want), 1e-6);
         if (first.empty()) first = y;
@@ -132,7 +132,7 @@ TEST_P(ExpertsTest, AddsTheBiasToGradientsOfWeights) {
     for (u32 size : {s.experts, 1u, (s.experts + 1) / 2}) {
       std::vector<float> dweights = start;
       for (const ExpertRange& range : ranges_of(s.experts, size)) {
-        const SortedRange r(s, choices, range, *pool);
+        const SortedRange r(s, choices, range, pool);
         const auto dy = Outputs{dy_by_slot, {}}.sorted(r, columns);
         route_bias_gradient_cpu({.offsets = r.offsets.data(),
                                  .range_count = range.count,
@@ -143,7 +143,7 @@ TEST_P(ExpertsTest, AddsTheBiasToGradientsOfWeights) {
                                  .bias = bias.at(range.first * stride),
                                  .expert_stride = stride,
                                  .dweights = dweights.data()},
-                                *make_pool(1 + size % 3));
+                                shared_pool(1 + size % 3));
       }
       EXPECT_LE(relative_error(dweights, want), 1e-6);
       if (first.empty()) first = dweights;

@@ -89,7 +89,7 @@ TEST_P(GroupedMatmulTest, MatchesDoubleInAnyGroupsAndThreads) {
                                 .scale = 0.5f,
                                 .accumulate = accumulate,
                                 .y = Values(y.data()).at(begin_of(range) * c.n)},
-                               *make_pool(1 + size % 3));
+                               shared_pool(1 + size % 3));
           }
           EXPECT_LE(relative_error(y, want), 1e-6) << transposed << name(precision) << accumulate;
           if (size == experts) first = y;
@@ -138,7 +138,7 @@ TEST_P(GroupedMatmulTest, GradientMatchesDoubleInAnyGroupsAndThreads) {
                                          .slots = weighted ? slots.data() + begin : nullptr,
                                          .accumulate = accumulate,
                                          .transposed = transposed},
-                                        *make_pool(1 + size % 3));
+                                        shared_pool(1 + size % 3));
           }
           EXPECT_LE(relative_error(dw, want), 1e-6) << transposed << accumulate << weighted;
           if (size == experts) first = dw;
@@ -154,7 +154,7 @@ TEST_P(GroupedMatmulTest, AccumulatingAddsTheSameProduct) {
   const auto x = random_floats(u64{rows} * c.k, 1), dy = random_floats(u64{rows} * c.n, 2);
   const auto start = random_floats(experts * stride, 3);
   std::vector<float> product(start), sum(start);
-  const auto pool = make_pool(2);
+  CorePool& pool = shared_pool(2);
   GroupedWeightGradient op = {.offsets = offsets.data(),
                               .experts = experts,
                               .rows_max = rows,
@@ -166,9 +166,9 @@ TEST_P(GroupedMatmulTest, AccumulatingAddsTheSameProduct) {
                               .expert_stride = stride,
                               .dbias = &product[bias_at],
                               .accumulate = false};
-  grouped_weight_gradient_cpu(op, *pool);
+  grouped_weight_gradient_cpu(op, pool);
   op.dw = sum.data(), op.dbias = &sum[bias_at], op.accumulate = true;
-  grouped_weight_gradient_cpu(op, *pool);
+  grouped_weight_gradient_cpu(op, pool);
   for (u64 at = 0; at < sum.size(); ++at) {
     ASSERT_EQ(sum[at], at % stride < bias_at + c.n ? start[at] + product[at] : start[at]);
   }
