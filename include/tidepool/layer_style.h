@@ -21,6 +21,7 @@ enum class PositionKind : u8 {
 enum class AttentionKind : u8 {
   multi_head,
   grouped,  // several heads of queries may share a head of keys and values
+  latent,   // as LatentAttention describes
 };
 enum class MlpKind : u8 {
   gelu,    // down(gelu(up(x)))
@@ -40,6 +41,8 @@ struct LayerStyle {
   MlpKind mlp{};
   bool norm_offset = false;        // RMS norms multiply by 1 + weight
   bool branch_norms = false;       // outputs of attention and MLP are normalised before they are added
+  bool norm_casts_last = false;    // RMS norms multiply by the weight before they round to 16 bits, not after
+  bool attention_sinks = false;    // a trained score per head, self_attn.sinks, that takes a share of softmax
   bool scaled_embedding = false;   // the embedding is multiplied by the root of the width
   double norm_epsilon = 0;         // default if config.json has no epsilon
   bool always_tied = false;        // the head has no matrix of its own
@@ -110,6 +113,20 @@ inline constexpr LayerStyle gemma_layers = [] {
   style.norm_offset = true;
   style.branch_norms = true;
   style.scaled_embedding = true;
+  return style;
+}();
+
+inline constexpr LayerStyle gpt_oss_layers = [] {
+  LayerStyle style = llama_layers;
+  style.norm_casts_last = true;
+  style.attention_sinks = true;
+  return style;
+}();
+
+// DeepSeek's latent attention. Its norms within attention have norm_epsilon, whatever config.json says.
+inline constexpr LayerStyle deepseek_layers = [] {
+  LayerStyle style = llama_layers;
+  style.attention = AttentionKind::latent;
   return style;
 }();
 

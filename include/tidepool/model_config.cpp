@@ -10,7 +10,39 @@ namespace {
 
 constexpr u32 width_max = 1 << 18;  // a row's parameters fit a worker's scratch area twice
 
+// Logarithmic growth of attention with the factor of the angles, from Peng et al., arXiv:2309.00071.
+double yarn_growth(double factor, double mscale) {
+  return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
+}
+
+std::optional<ModelFault> check_latent(const ModelConfig& c) {
+  const LatentAttention& l = c.latent;
+  if (c.heads == 0) return ModelFault{"num_attention_heads", "0 is too few; a model needs at least one head"};
+  if (l.rank == 0) return ModelFault{"kv_lora_rank", "0 is too few; keys and values are made from it"};
+  if (l.value_size == 0) return ModelFault{"v_head_dim", "0 is too few; a head needs at least one column"};
+  if (l.turned == 0 || l.turned % 2 != 0)
+    return ModelFault{
+        "qk_rope_head_dim",
+        fmt::format("{} columns of a head are rotated, in pairs; make it even and not 0", l.turned)};
+  if (c.head_size() > model_head_size_max)
+    return ModelFault{"qk_nope_head_dim",
+                      fmt::format("{} and qk_rope_head_dim {} make heads {} columns wide, more than the {} "
+                                  "supported; lower one",
+                                  l.plain, l.turned, c.head_size(), model_head_size_max)};
+  if (l.value_size > model_head_size_max)
+    return ModelFault{"v_head_dim", fmt::format("{} is more than the {} columns supported; lower it",
+                                                l.value_size, model_head_size_max)};
+  if (c.kv_heads() != c.heads)
+    return ModelFault{
+        "num_key_value_heads",
+        fmt::format("{} differs from num_attention_heads {}; in latent attention every head has "
+                    "its own keys and values",
+                    c.kv_heads(), c.heads)};
+  return std::nullopt;
+}
+
 std::optional<ModelFault> check_heads(const ModelConfig& c) {
+  if (style(c.family).attention == AttentionKind::latent) return check_latent(c);
   const ModelKeyNames& keys = key_names(c.family);
   if (c.heads == 0) return ModelFault{keys.heads, "0 is too few; a model needs at least one head"};
   if (c.head_size_given == 0 && c.width % c.heads != 0)
@@ -38,6 +70,19 @@ std::optional<ModelFault> check_heads(const ModelConfig& c) {
   return std::nullopt;
 }
 
+std::optional<ModelFault> check_yarn(const Rope& r) {
+  if (!(r.beta_slow > 0 && r.beta_slow < r.beta_fast))
+    return ModelFault{"rope_parameters.beta_slow",
+                      fmt::format("{} must be positive and below beta_fast {}", r.beta_slow, r.beta_fast)};
+  if (!(r.theta > 1))
+    return ModelFault{"rope_parameters.rope_theta", fmt::format("{} must be above 1 with yarn", r.theta)};
+  for (auto [key, v] : {std::pair{"rope_parameters.attention_factor", r.attention_factor},
+                        std::pair{"rope_parameters.mscale", r.mscale},
+                        std::pair{"rope_parameters.mscale_all_dim", r.mscale_all_dim}})
+    if (!(v >= 0)) return ModelFault{key, fmt::format("{} must not be negative", v)};
+  return std::nullopt;
+}
+
 std::optional<ModelFault> check_rope(const ModelConfig& c) {
   const Rope& r = c.rope;
   if (style(c.family).positions != PositionKind::rotary) return std::nullopt;
@@ -53,7 +98,7 @@ std::optional<ModelFault> check_rope(const ModelConfig& c) {
         fmt::format("{} turns {} of a head's {} columns; it must be at most 1 and turn pairs of them",
                     r.partial_factor, c.rotary_size(), c.head_size())};
   if (r.type == RopeType::plain) return std::nullopt;
-  if (traits(c.family).plain_rope)
+  if (traits(c.family).plain_rope || (r.type == RopeType::yarn && !traits(c.family).yarn))
     return ModelFault{"rope_parameters.rope_type", fmt::format("{} is none that {} models have; set it to {}",
                                                                rope_type_names[static_cast<u32>(r.type)],
                                                                name(c.family), rope_type_names[0])};
@@ -64,7 +109,69 @@ std::optional<ModelFault> check_rope(const ModelConfig& c) {
     return ModelFault{"rope_parameters.low_freq_factor",
                       fmt::format("{} must be positive and below high_freq_factor {}", r.low_freq_factor,
                                   r.high_freq_factor)};
+  return r.type == RopeType::yarn ? check_yarn(r) : std::nullopt;
+}
+
+std::optional<ModelFault> check_groups(const Experts& e, std::string_view count_key) {
+  if (e.groups == 0 || e.count % e.groups != 0)
+    return ModelFault{"n_group",
+                      fmt::format("{} does not divide model.{} {}; every group has the same number "
+                                  "of experts",
+                                  e.groups, count_key, e.count)};
+  const u32 size = e.count / e.groups;
+  if (e.groups > 1 && size < 2)
+    return ModelFault{"n_group",
+                      fmt::format("{} makes groups of one expert, but groups are compared by their "
+                                  "two best; lower it",
+                                  e.groups)};
+  if (e.chosen_groups == 0 || e.chosen_groups > e.groups)
+    return ModelFault{"topk_group",
+                      fmt::format("{} must be in 1..{}, the number of groups", e.chosen_groups, e.groups)};
+  if (e.chosen > e.chosen_groups * size)
+    return ModelFault{"num_experts_per_tok",
+                      fmt::format("{} is more than the {} experts in topk_group {} groups of {}", e.chosen,
+                                  e.chosen_groups * size, e.chosen_groups, size)};
   return std::nullopt;
+}
+
+// Checks which layers have experts.
+std::optional<ModelFault> check_expert_layers(const ModelConfig& c) {
+  const Experts& e = c.experts;
+  if (e.step == 0) return ModelFault{"decoder_sparse_step", "0 is too few; 1 gives every layer experts"};
+  for (const u32 layer : e.dense)
+    if (layer >= c.layers)
+      return ModelFault{"mlp_only_layers",
+                        fmt::format("{} is no layer; the last of {} is {}", layer, c.layers, c.layers - 1)};
+  for (u32 layer = 0; layer < c.layers; ++layer)
+    if (c.has_experts(layer)) return std::nullopt;
+  const std::string_view key = e.dense_layers != 0 ? "first_k_dense_replace"
+                               : !e.dense.empty()  ? "mlp_only_layers"
+                                                   : "decoder_sparse_step";
+  return ModelFault{
+      key, fmt::format("leaves none of the {} layers with experts; choose a dense model instead", c.layers)};
+}
+
+std::optional<ModelFault> check_experts(const ModelConfig& c) {
+  const ExpertTraits* family = traits(c.family).experts;
+  const Experts& e = c.experts;
+  if (family == nullptr) {
+    if (e.count == 0) return std::nullopt;
+    return ModelFault{"model_type", fmt::format("{} models have no experts", name(c.family))};
+  }
+  if (e.count == 0 || e.count > experts_max)
+    return ModelFault{family->count_key, fmt::format("{} must be in 1..{}", e.count, experts_max)};
+  if (e.chosen == 0)
+    return ModelFault{"num_experts_per_tok", "0 is too few; every token needs at least one expert"};
+  if (e.chosen > e.count)
+    return ModelFault{"num_experts_per_tok", fmt::format("{} is more than the {} experts of model.{}",
+                                                         e.chosen, e.count, family->count_key)};
+  if (!(e.scale > 0)) return ModelFault{"routed_scaling_factor", fmt::format("{} is not positive", e.scale)};
+  if (!(e.gate_limit > 0)) return ModelFault{"swiglu_limit", fmt::format("{} is not positive", e.gate_limit)};
+  for (auto [key, v] :
+       {std::pair{"router_aux_loss_coef", e.balance_factor}, std::pair{"router_z_loss_coef", e.z_factor}})
+    if (!(v >= 0)) return ModelFault{key, fmt::format("{} must not be negative", v)};
+  if (const auto fault = check_groups(e, family->count_key)) return fault;
+  return check_expert_layers(c);
 }
 
 std::optional<ModelFault> check_numbers(const ModelConfig& c) {
@@ -109,8 +216,29 @@ u32 ModelConfig::attention_window(u32 layer) const {
     case WindowKind::by_layer:
       // transformers demands a window of such layers: all positions stand for none.
       return slides(layer) && sliding_window < positions ? sliding_window : 0;
+    case WindowKind::every_layer_by_switch:
+      return use_sliding_window ? sliding_window : 0;
   }
   return 0;
+}
+
+double ModelConfig::attention_scale() const {
+  const double plain = 1 / std::sqrt(static_cast<double>(attention_scale_size()));
+  if (latent.rank == 0 || rope.type == RopeType::plain || rope.mscale_all_dim == 0) return plain;
+  const double growth = yarn_growth(rope.factor, rope.mscale_all_dim);
+  return plain * growth * growth;
+}
+
+double Rope::rotary_factor() const {
+  if (type != RopeType::yarn) return 1;
+  if (attention_factor != 0) return attention_factor;
+  if (mscale == 0 || mscale_all_dim == 0) return yarn_growth(factor, 1);
+  return yarn_growth(factor, mscale) / yarn_growth(factor, mscale_all_dim);
+}
+
+bool ModelConfig::has_experts(u32 layer) const {
+  return experts.count != 0 && layer >= experts.dense_layers && (layer + 1) % experts.step == 0 &&
+         std::ranges::find(experts.dense, layer) == experts.dense.end();
 }
 
 u32 ModelConfig::window_of_any_layer() const {
@@ -122,13 +250,22 @@ u32 ModelConfig::window_of_any_layer() const {
 ModelConfig default_model(Family family) {
   ModelConfig c = {.family = family,
                    .norm_epsilon = style(family).norm_epsilon,
-                   .tied = style(family).always_tied || traits(family).tied_default};
+                   .tied = style(family).always_tied || traits(family).tied_default,
+                   .attention_bias = traits(family).biased_default,
+                   .sliding_window_pattern = traits(family).window_pattern};
   if (traits(family).left_out.rope_theta != 0) c.rope.theta = traits(family).left_out.rope_theta;
+  if (const ExpertTraits* experts = traits(family).experts) {
+    c.experts = {.count = 8, .chosen = 2};
+    if (experts->shared_key) c.experts.shared = 1;
+    if (experts->group_keys) c.experts.dense_layers = 1;
+  }
+  if (style(family).attention == AttentionKind::latent)
+    c.latent = {.query_rank = 0, .rank = 256, .plain = 64, .turned = 32, .value_size = 64};
   return c;
 }
 
 std::optional<ModelFault> check_model(const ModelConfig& c) {
-  for (const auto check : {check_numbers, check_heads, check_rope})
+  for (const auto check : {check_numbers, check_heads, check_rope, check_experts})
     if (std::optional<ModelFault> fault = check(c)) return fault;
   return std::nullopt;
 }

@@ -8,19 +8,33 @@
 #include <string_view>
 
 #include "base/types.h"
+#include "tidepool/experts.h"
 #include "tidepool/layer_style.h"
 
 namespace tidepool {
 
-enum class Family : u8 { gpt2, llama, mistral, qwen2, qwen3, phi3, gemma3_text };
-inline constexpr u32 family_count = 7;
+enum class Family : u8 {
+  gpt2,
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  phi3,
+  gemma3_text,
+  qwen3_moe,
+  mixtral,
+  gpt_oss,
+  deepseek_v3,
+};
+inline constexpr u32 family_count = 11;
 
 // Sliding windows of attention, as config.json specifies them.
 enum class WindowKind : u8 {
   none,
-  every_layer,  // sliding_window
-  by_switch,    // sliding_window from layer max_window_layers on, if use_sliding_window is true
-  by_layer,     // sliding_window in most layers; those of a regular pattern see all tokens
+  every_layer,            // sliding_window
+  by_switch,              // sliding_window from layer max_window_layers on, if use_sliding_window is true
+  by_layer,               // sliding_window in most layers; those of a regular pattern see all tokens
+  every_layer_by_switch,  // sliding_window if use_sliding_window is true
 };
 
 // Defaults of transformers for keys that a config.json leaves out; 0: the default is default_model()'s.
@@ -36,6 +50,9 @@ struct FamilyTraits {
   std::string_view name;          // `model_type` in config.json
   std::string_view architecture;  // class of the model in transformers
   const LayerStyle* style = nullptr;
+  const ExpertTraits* experts = nullptr;  // null: all layers are dense
+  // True if configs and files are known, but the layers are not computed yet: build_model() refuses.
+  bool described_only = false;
   bool qkv_bias = false;             // q, k and v have biases, and o has none
   bool qk_norm = false;              // RMSNorm over each head of q and k, before the rotation
   bool attention_bias_key = false;   // config.json says whether q, k, v and o have biases
@@ -46,8 +63,13 @@ struct FamilyTraits {
   // True if scaled rotary angles are refused: the family scales them only in its long-context form, which is
   // not implemented.
   bool plain_rope = false;
-  bool tied_default = false;  // the head is tied unless config.json says otherwise
+  bool yarn = false;            // angles may be scaled by YaRN, whose factor on cosine and sine is computed
+  bool rope_required = false;   // config.json must say how angles are scaled: the default is one model's
+  bool local_rope = false;      // layers with a window have angles of their own
+  bool biased_default = false;  // attention_bias is true unless config.json says otherwise
+  bool tied_default = false;    // the head is tied unless config.json says otherwise
   WindowKind window{};
+  u32 window_pattern = 6;  // default of ModelConfig::sliding_window_pattern
   LeftOut left_out;
   // Token that ends texts, if the config.json of the family's vocabulary names it; 0: none.
   u32 end_of_text = 0;
@@ -96,6 +118,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .qk_norm = true,
      .attention_bias_key = true,
      .attention_scale_key = true,
+     .local_rope = true,
      .tied_default = true,
      .window = WindowKind::by_layer,
      .left_out = {.positions = 131072,
@@ -104,6 +127,49 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
                   .sliding_window = 4096,
                   .attention_scale_size = 256,
                   .rope_theta = 1e6}},
+    {.name = "qwen3_moe",
+     .architecture = "Qwen3MoeForCausalLM",
+     .style = &llama_layers,
+     .experts = &qwen3_experts,
+     .described_only = true,
+     .qk_norm = true,
+     .attention_bias_key = true,
+     .yarn = true,
+     .window = WindowKind::every_layer_by_switch,
+     .left_out = {.positions = 32768, .kv_heads = 4, .sliding_window = 4096}},
+    {.name = "mixtral",
+     .architecture = "MixtralForCausalLM",
+     .style = &llama_layers,
+     .experts = &mixtral_experts,
+     .described_only = true,
+     .yarn = true,
+     .window = WindowKind::every_layer,
+     .left_out = {.positions = 131072, .kv_heads = 8, .norm_epsilon = 1e-5, .rope_theta = 1e6}},
+    {.name = "gpt_oss",
+     .architecture = "GptOssForCausalLM",
+     .style = &gpt_oss_layers,
+     .experts = &gpt_oss_experts,
+     .described_only = true,
+     .attention_bias_key = true,
+     .yarn = true,
+     .rope_required = true,
+     .biased_default = true,
+     .window = WindowKind::by_layer,
+     .window_pattern = 2,
+     .left_out = {.positions = 131072,
+                  .kv_heads = 8,
+                  .head_size = 64,
+                  .sliding_window = 128,
+                  .norm_epsilon = 1e-5,
+                  .rope_theta = 150000}},
+    {.name = "deepseek_v3",
+     .architecture = "DeepseekV3ForCausalLM",
+     .style = &deepseek_layers,
+     .experts = &deepseek_experts,
+     .described_only = true,
+     .attention_bias_key = true,
+     .yarn = true,
+     .left_out = {.positions = 4096}},
 }};
 constexpr const FamilyTraits& traits(Family family) { return families[static_cast<u32>(family)]; }
 constexpr std::string_view name(Family family) { return traits(family).name; }
@@ -127,18 +193,27 @@ enum class RopeType : u8 {
   plain,   // "default": theta^(-2i / D)
   linear,  // all angles divided by `factor`
   llama3,  // slow angles divided by `factor`, fast angles unchanged, a ramp between
+  yarn,    // the same with another ramp, and a factor on cosine and sine
 };
-inline constexpr std::array<std::string_view, 3> rope_type_names = {"default", "linear", "llama3"};
+inline constexpr std::array<std::string_view, 4> rope_type_names = {"default", "linear", "llama3", "yarn"};
 
 struct Rope {
   RopeType type = RopeType::plain;
   double theta = 10000.0;
-  double factor = 1.0;           // linear, llama3
+  double factor = 1.0;           // linear, llama3, yarn
   double low_freq_factor = 1.0;  // llama3, as is high_freq_factor
   double high_freq_factor = 4.0;
   u32 original_positions = 0;   // 0: ModelConfig::positions
   double partial_factor = 1.0;  // share of a head that is rotated, from its start
+  // YaRN only. Angles with more than beta_fast turns in the original length are unchanged; those with fewer
+  // than beta_slow are divided by `factor`.
+  double beta_fast = 32, beta_slow = 1;
+  bool truncate = true;         // the ends of the ramp are rounded outwards to whole pairs
+  double attention_factor = 0;  // factor on cosine and sine; 0: computed from factor and the next two
+  double mscale = 0, mscale_all_dim = 0;  // 0: not given
 
+  // RETURNS: the factor on cosine and sine; 1 unless the type is yarn.
+  double rotary_factor() const;
   bool operator==(const Rope&) const = default;
 };
 
@@ -168,25 +243,39 @@ struct ModelConfig {
   u32 sliding_window = 0;           // value in config.json; 0: none
   bool use_sliding_window = false;  // Qwen: true if sliding_window is used
   u32 max_window_layers = 0;        // Qwen: layers before this one see all tokens
-  u32 sliding_window_pattern = 6;   // Gemma: every so many layers, one sees all tokens
+  u32 sliding_window_pattern = 6;   // Gemma, gpt-oss: every so many layers, one sees all tokens
+  Experts experts;
+  LatentAttention latent;
 
   u32 inner() const;
   u32 kv_heads() const { return kv_heads_given != 0 ? kv_heads_given : heads; }
-  u32 head_size() const { return head_size_given != 0 ? head_size_given : width / heads; }
+  // Columns of a head of q and k.
+  u32 head_size() const {
+    if (latent.rank != 0) return latent.plain + latent.turned;
+    return head_size_given != 0 ? head_size_given : width / heads;
+  }
   u32 query_width() const { return heads * head_size(); }
   u32 qkv_width() const { return (heads + 2 * kv_heads()) * head_size(); }
   u32 attention_scale_size() const {
     return attention_scale_given != 0 ? attention_scale_given : head_size();
   }
-  u32 rotary_size() const { return static_cast<u32>(head_size() * rope.partial_factor); }
+  // Factor on attention's scores.
+  double attention_scale() const;
+  u32 rotary_size() const {
+    return latent.rank != 0 ? latent.turned : static_cast<u32>(head_size() * rope.partial_factor);
+  }
+  bool has_experts(u32 layer) const;
+  u32 expert_inner() const { return experts.inner_given != 0 ? experts.inner_given : inner(); }
+  u32 shared_inner() const { return experts.shared * expert_inner(); }
   bool qkv_bias() const { return attention_bias || traits(family).qkv_bias; }
   bool qk_norm() const { return traits(family).qk_norm; }
-  // RETURNS: true if the family has layers with and without a sliding window, and this layer has one. Such a
-  // layer uses local_rope_theta.
+  // RETURNS: true if the family has layers with and without a sliding window, and this layer has one.
   bool slides(u32 layer) const {
     return traits(family).window == WindowKind::by_layer && (layer + 1) % sliding_window_pattern != 0;
   }
 
+  // RETURNS: true if the layer has the angles of local_rope_theta.
+  bool local_rope(u32 layer) const { return traits(family).local_rope && slides(layer); }
   // RETURNS: the most tokens that a token of this layer attends to, itself included; 0: no limit.
   u32 attention_window(u32 layer) const;
   // RETURNS: the window of the layers that have one; 0: no layer has one.

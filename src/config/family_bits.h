@@ -24,11 +24,18 @@ inline constexpr u32 rotary =
 inline constexpr u32 tied = families_with([](const FamilyTraits& f) { return f.style->always_tied; });
 inline constexpr u32 windowed =
     families_with([](const FamilyTraits& f) { return f.window != WindowKind::none; });
-inline constexpr u32 switched =
+inline constexpr u32 switched_from_a_layer =
     families_with([](const FamilyTraits& f) { return f.window == WindowKind::by_switch; });
+inline constexpr u32 switched = switched_from_a_layer | families_with([](const FamilyTraits& f) {
+                                  return f.window == WindowKind::every_layer_by_switch;
+                                });
 inline constexpr u32 not_switched = rotary & ~switched;
 inline constexpr u32 layered =
     families_with([](const FamilyTraits& f) { return f.window == WindowKind::by_layer; });
+inline constexpr u32 local_angles = families_with([](const FamilyTraits& f) { return f.local_rope; });
+inline constexpr u32 yarn = families_with([](const FamilyTraits& f) { return f.yarn; });
+inline constexpr u32 latent =
+    families_with([](const FamilyTraits& f) { return f.style->attention == AttentionKind::latent; });
 inline constexpr u32 scaled_attention =
     families_with([](const FamilyTraits& f) { return f.attention_scale_key; });
 inline constexpr u32 biased_qkv = families_with([](const FamilyTraits& f) { return f.qkv_bias; });
@@ -37,6 +44,28 @@ inline constexpr u32 attention_biases =
 inline constexpr u32 partly_turned =
     families_with([](const FamilyTraits& f) { return f.partial_rotary_key; });
 inline constexpr u32 mlp_biases = families_with([](const FamilyTraits& f) { return f.mlp_bias_key; });
+
+// Families whose experts have a property.
+template <class Has>
+constexpr u32 families_with_experts(Has has) {
+  return families_with([&](const FamilyTraits& f) { return f.experts != nullptr && has(*f.experts); });
+}
+inline constexpr u32 experts = families_with_experts([](const ExpertTraits&) { return true; });
+inline constexpr u32 expert_sizes = families_with_experts([](const ExpertTraits& e) { return e.inner_key; });
+inline constexpr u32 expert_weights =
+    families_with_experts([](const ExpertTraits& e) { return e.normalise_key; });
+inline constexpr u32 expert_steps = families_with_experts([](const ExpertTraits& e) { return e.step_keys; });
+inline constexpr u32 expert_groups =
+    families_with_experts([](const ExpertTraits& e) { return e.group_keys; });
+inline constexpr u32 shared_experts =
+    families_with_experts([](const ExpertTraits& e) { return e.shared_key; });
+inline constexpr u32 balanced = families_with_experts([](const ExpertTraits& e) { return e.balance_keys; });
+inline constexpr u32 clamped = families_with_experts(
+    [](const ExpertTraits& e) { return e.activation == ExpertActivation::clamped_swiglu; });
+// Families that call the number of experts by this name.
+constexpr u32 counted_as(std::string_view key) {
+  return families_with_experts([&](const ExpertTraits& e) { return e.count_key == key; });
+}
 
 }  // namespace family_sets
 }  // namespace tidepool

@@ -53,15 +53,24 @@ Result<void> set_size(const Field& field, Bytes* to, std::string_view text) {
   return {};
 }
 
-// Parses "0.7, 0.3"; an empty text is an empty list.
-Result<void> set_numbers(std::vector<double>* to, std::string_view text) {
-  std::vector<double> numbers;
-  while (!text.empty() && text != "[]") {
+Result<double> parse_number(double, std::string_view text) { return parse_real(text); }
+Result<u32> parse_number(u32, std::string_view text) {
+  TRY_ASSIGN(const u64 value, parse_integer(text));
+  if (value > std::numeric_limits<u32>::max()) return reason("is too large");
+  return static_cast<u32>(value);
+}
+
+// Parses "0.7, 0.3" or "[1, 2]"; an empty text is an empty list.
+template <class Number>
+Result<void> set_numbers(std::vector<Number>* to, std::string_view text) {
+  std::vector<Number> numbers;
+  if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
+  while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
     std::string_view one = text.substr(0, comma);
     while (one.starts_with(' ')) one.remove_prefix(1);
     while (one.ends_with(' ')) one.remove_suffix(1);
-    TRY_ASSIGN(const double number, parse_real(one));
+    TRY_ASSIGN(const Number number, parse_number(Number{}, one));
     numbers.push_back(number);
     text.remove_prefix(std::min(comma + 1, text.size()));
   }
@@ -118,6 +127,7 @@ Result<void> set_value(const Field& field, Config& config, std::string_view text
                            return {};
                          },
                          [&](std::vector<double>* to) -> Result<void> { return set_numbers(to, text); },
+                         [&](std::vector<u32>* to) -> Result<void> { return set_numbers(to, text); },
                          [&](ChoiceRef to) -> Result<void> {
                            TRY_ASSIGN(const size_t at, choice_index(field, text));
                            *to.value = static_cast<u8>(at);
@@ -146,6 +156,7 @@ std::string value_yaml(const Field& field, const Config& config) {
                            std::ranges::transform(*v, std::back_inserter(items), format_real);
                            return fmt::format("[{}]", fmt::join(items, ", "));
                          },
+                         [&](std::vector<u32>* v) { return fmt::format("[{}]", fmt::join(*v, ", ")); },
                          [&](ChoiceRef v) { return std::string(field.choices[*v.value]); },
                      });
 }
@@ -175,6 +186,7 @@ std::string type_name(const Field& field) {
                          [](std::string*) { return std::string("text"); },
                          [](std::vector<std::string>*) { return std::string("list of text"); },
                          [](std::vector<double>*) { return std::string("list of numbers"); },
+                         [](std::vector<u32>*) { return std::string("list of integers"); },
                          [](ChoiceRef) { return std::string("choice"); },
                      });
 }

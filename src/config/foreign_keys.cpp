@@ -24,7 +24,7 @@ struct Demand {
   std::string_view advice = "";
 };
 constexpr std::string_view window_switch =
-    "this key is for qwen models; of the others, mistral, phi3 and gemma3_text models have "
+    "this key is for qwen models; of the others, mistral, mixtral, phi3, gpt_oss and gemma3_text models have "
     "model.sliding_window alone";
 constexpr std::string_view no_soft_caps = "choose a model without soft caps, such as Gemma 3";
 constexpr std::array demands = std::to_array<Demand>({
@@ -52,6 +52,10 @@ constexpr std::array demands = std::to_array<Demand>({
     {"partial_rotary_factor", "1", rotary},
     {"rope_parameters.partial_rotary_factor", "1", rotary},
     {"use_mrope", "false", switched},
+    {"router_jitter_noise", "0", experts},
+    {"moe_layer_freq", "1", expert_groups, "set model.first_k_dense_replace for dense layers"},
+    {"scoring_func", "sigmoid", expert_groups},
+    {"topk_method", "noaux_tc", expert_groups},
     {"quantization_config", "null", family_sets::all,
      "its weights are quantized: name the directory of the model before quantization"},
 });
@@ -69,11 +73,16 @@ constexpr std::array harmless = std::to_array<Harmless>({
     {"bos_token_id"},
     {"dtype"},
     {"eos_token_id"},
+    {"ep_size", experts},
+    {"experts_per_token", clamped},  // gpt-oss's own code reads it; transformers reads num_experts_per_tok
     {"finetuning_task"},
     {"gradient_checkpointing"},
     {"id2label"},
     {"label2id"},
+    {"num_nextn_predict_layers", expert_groups},  // these layers are extra tensors, which are not trained
+    {"num_mtp_layers", expert_groups},
     {"output_past"},
+    {"output_router_logits", expert_groups},  // has no effect on DeepSeek's loss
     {"pad_token_id"},
     {"reorder_and_upcast_attn", learned},
     {"summary_type", learned},
@@ -162,8 +171,8 @@ constexpr std::array advices = std::to_array<Instead>({
     {"inference_mode", "it does not affect training; leave the key out"},
     {"layer_types", "set model.sliding_window_pattern", "", "model", layered},
     {"rope_parameters.full_attention", "set model.rope_parameters.rope_theta and its neighbours", "", "model",
-     layered},
-    {"rope_parameters.sliding_attention", "set model.rope_local_base_freq", "", "model", layered},
+     local_angles},
+    {"rope_parameters.sliding_attention", "set model.rope_local_base_freq", "", "model", local_angles},
     {"base_model_name_or_path", "set model: DIRECTORY"},
     {"base_model", "set model: DIRECTORY"},
     {"model_name_or_path", "set model: DIRECTORY"},
@@ -194,10 +203,9 @@ constexpr std::array advices = std::to_array<Instead>({
 
 // Explains why a model type is not supported, if the type's name tells.
 std::string_view kind_of(std::string_view model_type) {
-  constexpr std::array<std::string_view, 8> experts = {"moe",   "mixtral", "deepseek", "dbrx",
-                                                       "jamba", "gpt_oss", "llama4",   "grok"};
-  for (const std::string_view word : experts)
-    if (model_type.find(word) != std::string_view::npos) return "is a mixture of experts, and ";
+  constexpr std::array<std::string_view, 6> words = {"moe", "deepseek", "dbrx", "jamba", "llama4", "grok"};
+  for (const std::string_view word : words)
+    if (model_type.find(word) != std::string_view::npos) return "is another mixture of experts, and ";
   if (model_type == "gemma2") return "has soft caps, and ";
   if (model_type == "gemma3") return "also reads images, and ";
   if (model_type.find("gemma") != std::string_view::npos) return "has other layers than Gemma 3, and ";
@@ -256,11 +264,19 @@ Result<bool> accept_model_key(Family family, std::string_view key, std::string_v
                     demand->key, demand->value, demand->advice.empty() ? "" : "; ", demand->advice)};
   }
   if (is_rope_key(key) && value == "null") return true;
-  if (key.find("expert") != std::string_view::npos || key.find("moe") != std::string_view::npos)
-    return Error{ErrorKind::usage,
-                 "is a key of mixtures of experts, which Tidepool does not train; choose a dense model"};
-  return std::ranges::any_of(
+  const bool known = std::ranges::any_of(
       harmless, [&](const Harmless& h) { return h.key == key && (h.families & bit(family)) != 0; });
+  if (known) return true;
+  if (key.find("expert") == std::string_view::npos && key.find("moe") == std::string_view::npos) return false;
+  if (const ExpertTraits* has = traits(family).experts)
+    return Error{ErrorKind::usage,
+                 fmt::format("is none of the keys of experts in {} models, such as {}; leave it out",
+                             name(family), has->count_key)};
+  return Error{
+      ErrorKind::usage,
+      fmt::format("is a key of mixtures of experts, but {} models are dense; leave it out, or choose a "
+                  "family with experts, such as qwen3_moe",
+                  name(family))};
 }
 
 bool is_demanded(Family family, std::string_view key) { return demand_of(family, key) != nullptr; }

@@ -119,11 +119,12 @@ const std::array model_table = std::to_array<Field>({
      .help = "Width of a head; auto is hidden_size / num_attention_heads",
      .range = {0, 65536},
      .automatic = by_rule,
-     .families = rotary},
+     .families = rotary & ~latent},
     {.section = "model",
      .key = "intermediate_size",
      .ref = REF(model.inner_given),
-     .help = "Width inside the MLP; auto: 8/3 of hidden_size, rounded up to a multiple of 256",
+     .help = "Width inside the MLP (mixtral, gpt_oss: of an expert); auto: 8/3 of hidden_size, rounded up to "
+             "a multiple of 256",
      .range = {0, 16777216},
      .automatic = by_rule,
      .families = rotary},
@@ -152,13 +153,12 @@ const std::array model_table = std::to_array<Field>({
      .help = "Layers before this one see all tokens",
      .unit = "layers",
      .range = {0, 1024},
-     .families = switched},
+     .families = switched_from_a_layer},
     {.section = "model",
      .key = "sliding_window_pattern",
      .ref = REF(model.sliding_window_pattern),
-     .help =
-         "In each group of this many layers, the last sees all tokens; the others have sliding_window and "
-         "rope_local_base_freq",
+     .help = "In each group of this many layers, the last sees all tokens; the others have sliding_window "
+             "and, in gemma3_text, rope_local_base_freq",
      .unit = "layers",
      .range = {1, 1025},
      .families = layered},
@@ -170,7 +170,9 @@ const std::array model_table = std::to_array<Field>({
     {.section = "model",
      .key = "attention_bias",
      .ref = REF(model.attention_bias),
-     .help = "Biases of q, k, v and o",
+     .help =
+         "Biases of q, k, v and o; gpt_oss: true unless given; deepseek_v3: of o and of what makes latent "
+         "values",
      .families = attention_biases},
     {.section = "model",
      .key = "mlp_bias",
@@ -180,7 +182,8 @@ const std::array model_table = std::to_array<Field>({
     {.section = "model",
      .key = "rope_parameters.rope_theta",
      .ref = REF(model.rope.theta),
-     .help = "Base of the rotary embedding's angles; gemma3_text: 1e6 unless given",
+     .help =
+         "Base of the rotary embedding's angles; gemma3_text and mixtral: 1e6, gpt_oss: 150000 unless given",
      .range = {1, 1e15},
      .alias = "rope_theta",
      .families = rotary},
@@ -189,7 +192,7 @@ const std::array model_table = std::to_array<Field>({
      .ref = REF(model.local_rope_theta),
      .help = "Base of the rotary embedding's angles in layers that have sliding_window",
      .range = {1, 1e15},
-     .families = layered},
+     .families = local_angles},
     {.section = "model",
      .key = "rope_parameters.partial_rotary_factor",
      .ref = REF(model.rope.partial_factor),
@@ -206,7 +209,7 @@ const std::array model_table = std::to_array<Field>({
     {.section = "model",
      .key = "rope_parameters.factor",
      .ref = REF(model.rope.factor),
-     .help = "linear, llama3: ratio of the new length to the original length",
+     .help = "linear, llama3, yarn: ratio of the new length to the original length",
      .range = {1, 1e9},
      .families = rotary},
     {.section = "model",
@@ -224,11 +227,47 @@ const std::array model_table = std::to_array<Field>({
     {.section = "model",
      .key = "rope_parameters.original_max_position_embeddings",
      .ref = REF(model.rope.original_positions),
-     .help = "llama3: the original length; auto is max_position_embeddings",
+     .help = "llama3, yarn: the original length; auto is max_position_embeddings",
      .unit = "tokens",
      .range = {0, 16777216},
      .automatic = by_rule,
      .families = rotary},
+    {.section = "model",
+     .key = "rope_parameters.beta_fast",
+     .ref = REF(model.rope.beta_fast),
+     .help = "yarn: angles with more turns than this in the original length are not scaled",
+     .range = {0, 1e9},
+     .families = yarn},
+    {.section = "model",
+     .key = "rope_parameters.beta_slow",
+     .ref = REF(model.rope.beta_slow),
+     .help = "yarn: angles with fewer turns than this in the original length are scaled fully",
+     .range = {0, 1e9},
+     .families = yarn},
+    {.section = "model",
+     .key = "rope_parameters.truncate",
+     .ref = REF(model.rope.truncate),
+     .help = "yarn: the two limits are rounded outwards to whole pairs of columns",
+     .families = yarn},
+    {.section = "model",
+     .key = "rope_parameters.attention_factor",
+     .ref = REF(model.rope.attention_factor),
+     .help = "yarn: factor on cosine and sine; 0: computed from factor, mscale and mscale_all_dim",
+     .range = {0, 1e9},
+     .families = yarn},
+    {.section = "model",
+     .key = "rope_parameters.mscale",
+     .ref = REF(model.rope.mscale),
+     .help = "yarn: growth of the factor on cosine and sine with the logarithm of factor; 0: not given",
+     .range = {0, 1e9},
+     .families = yarn},
+    {.section = "model",
+     .key = "rope_parameters.mscale_all_dim",
+     .ref = REF(model.rope.mscale_all_dim),
+     .help = "yarn: growth that mscale's is divided by; deepseek_v3: also scales attention's scores; 0: not "
+             "given",
+     .range = {0, 1e9},
+     .families = yarn},
     {.section = "model",
      .key = "query_pre_attn_scalar",
      .ref = REF(model.attention_scale_given),
@@ -272,7 +311,14 @@ const std::array model_table = std::to_array<Field>({
 
 }  // namespace
 
-std::span<const Field> model_fields() { return model_table; }
+std::span<const Field> model_fields() {
+  static const std::vector<Field> all = [] {
+    std::vector<Field> fields(model_table.begin(), model_table.end());
+    fields.insert(fields.end(), expert_fields().begin(), expert_fields().end());
+    return fields;
+  }();
+  return all;
+}
 
 bool applies(const Field& field, Family family) {
   return field.families == 0 || (field.families & bit(family)) != 0;

@@ -22,7 +22,8 @@ struct ChoiceRef {
 // Location of a key's value in a Config. The alternative of the variant is the key's type.
 using FieldRef = std::variant<u32* (*)(Config&), u64* (*)(Config&), double* (*)(Config&), bool* (*)(Config&),
                               std::string* (*)(Config&), std::vector<std::string>* (*)(Config&),
-                              std::vector<double>* (*)(Config&), Bytes* (*)(Config&), ChoiceRef (*)(Config&)>;
+                              std::vector<double>* (*)(Config&), std::vector<u32>* (*)(Config&),
+                              Bytes* (*)(Config&), ChoiceRef (*)(Config&)>;
 
 struct Range {
   double least = 0;
@@ -51,6 +52,8 @@ struct Field {
 std::span<const Field> schema();
 // The keys that describe a model.
 std::span<const Field> model_fields();
+// Those of them that are about experts and latent attention.
+std::span<const Field> expert_fields();
 // The keys of adapters.
 std::span<const Field> lora_fields();
 

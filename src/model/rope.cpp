@@ -1,5 +1,6 @@
 #include "model/rope.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -21,13 +22,38 @@ float llama3_scaled(const Rope& rope, float original_positions, float frequency)
   return (1 - smooth) * frequency / factor + smooth * frequency;
 }
 
+// The ramp of YaRN in pairs of columns: angles of pairs before `low` are unchanged, those after `high` are
+// divided by the factor.
+struct Ramp {
+  float low, length;
+};
+Ramp yarn_ramp(const Rope& rope, u32 columns, u32 original_positions) {
+  const auto pair_with = [&](double turns) {
+    return columns * std::log(original_positions / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(rope.theta));
+  };
+  double low = pair_with(rope.beta_fast), high = pair_with(rope.beta_slow);
+  if (rope.truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0), high = std::min(high, columns - 1.0);
+  if (low == high) high += 0.001;  // as transformers does, against a division by zero
+  return {static_cast<float>(low), static_cast<float>(high - low)};
+}
+
+float yarn_scaled(const Rope& rope, const Ramp& ramp, u32 pair, float power) {
+  const float along = std::clamp((static_cast<float>(pair) - ramp.low) / ramp.length, 0.0f, 1.0f);
+  const float unchanged = 1 - along;
+  const float slowed = 1.0f / (static_cast<float>(rope.factor) * power);
+  return slowed * (1 - unchanged) + 1.0f / power * unchanged;
+}
+
 }  // namespace
 
 RotaryFrequencies inverse_frequencies(const ModelConfig& c, u32 layer) {
-  const Rope rope = c.slides(layer) ? Rope{.theta = c.local_rope_theta} : c.rope;
+  const Rope rope = c.local_rope(layer) ? Rope{.theta = c.local_rope_theta} : c.rope;
   const u32 pairs = c.rotary_size() / 2;
   CHECK(pairs <= rotary_pairs_max, pairs);
   const u32 original = rope.original_positions != 0 ? rope.original_positions : c.positions;
+  const Ramp ramp = rope.type == RopeType::yarn ? yarn_ramp(rope, c.rotary_size(), original) : Ramp{};
   RotaryFrequencies out = {};
   for (u32 i = 0; i < pairs; ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(c.rotary_size());
@@ -35,6 +61,7 @@ RotaryFrequencies inverse_frequencies(const ModelConfig& c, u32 layer) {
     out[i] = 1.0f / power;
     if (rope.type == RopeType::linear) out[i] /= static_cast<float>(rope.factor);
     if (rope.type == RopeType::llama3) out[i] = llama3_scaled(rope, static_cast<float>(original), out[i]);
+    if (rope.type == RopeType::yarn) out[i] = yarn_scaled(rope, ramp, i, power);
   }
   return out;
 }

@@ -7,8 +7,9 @@
 namespace tidepool {
 
 // RETURNS: radians per position for each pair of elements of a head in a layer, rounded where transformers
-// rounds (modeling_rope_utils.py). Layers with a sliding window have their own angles, which are not scaled.
-// Scaling each frequency differently is from Peng et al., arXiv:2309.00071.
+// rounds (modeling_rope_utils.py). In some families layers with a sliding window have their own angles, which
+// are not scaled. Scaling each frequency differently is from Peng et al., arXiv:2309.00071. With YaRN cosine
+// and sine are also multiplied by Rope::rotary_factor().
 RotaryFrequencies inverse_frequencies(const ModelConfig&, u32 layer);
 
 }  // namespace tidepool

@@ -22,6 +22,7 @@ namespace {
 
 using ListRef = std::vector<std::string>* (*)(Config&);
 using NumbersRef = std::vector<double>* (*)(Config&);
+using IntegersRef = std::vector<u32>* (*)(Config&);
 
 class Reader {
  public:
@@ -147,7 +148,9 @@ Result<void> Reader::read_model_map(const std::string& place, const std::string&
 Result<void> Reader::read_value(const std::string& place, const Field& field, const YAML::Node& value) {
   if (std::holds_alternative<ListRef>(field.ref) && value.IsSequence()) {
     TRY(read_list(place, field, value));
-  } else if (std::holds_alternative<NumbersRef>(field.ref) && value.IsSequence()) {
+  } else if ((std::holds_alternative<NumbersRef>(field.ref) ||
+              std::holds_alternative<IntegersRef>(field.ref)) &&
+             value.IsSequence()) {
     TRY(read_numbers(place, field, value));
   } else {
     const std::string text = value.IsScalar() ? value.Scalar() : "";

@@ -3,12 +3,81 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <functional>
+#include <vector>
 
 namespace tidepool {
 namespace {
 
+struct Row {
+  std::string_view key;
+  double there, here;
+};
+
 double original_positions(const ModelConfig& c) {
   return c.rope.original_positions != 0 ? c.rope.original_positions : c.positions;
+}
+
+// Width inside an expert if it has a key of its own.
+double expert_inner(const ModelConfig& c) {
+  const ExpertTraits* experts = traits(c.family).experts;
+  return experts != nullptr && experts->inner_key ? c.expert_inner() : 0;
+}
+
+std::vector<Row> sizes(const ModelConfig& there, const ModelConfig& here) {
+  const ModelKeyNames& keys = key_names(here.family);
+  const auto row = [&](std::string_view key, auto number) {
+    return Row{key, double(std::invoke(number, there)), double(std::invoke(number, here))};
+  };
+  return {row("vocab_size", &ModelConfig::vocab_size),
+          row(keys.positions, &ModelConfig::positions),
+          row(keys.width, &ModelConfig::width),
+          row(keys.layers, &ModelConfig::layers),
+          row(keys.heads, &ModelConfig::heads),
+          row("num_key_value_heads", &ModelConfig::kv_heads),
+          row("head_dim", &ModelConfig::head_size),
+          row(keys.inner, &ModelConfig::inner),
+          row("sliding_window", &ModelConfig::window_of_any_layer),
+          row("max_window_layers", &ModelConfig::max_window_layers),
+          row("sliding_window_pattern", &ModelConfig::sliding_window_pattern),
+          row("query_pre_attn_scalar", &ModelConfig::attention_scale_size),
+          row("rope_local_base_freq", &ModelConfig::local_rope_theta),
+          row(keys.norm_epsilon, &ModelConfig::norm_epsilon)};
+}
+
+std::vector<Row> angles(const Rope& there, const Rope& here) {
+  return {{"rope_theta", there.theta, here.theta},
+          {"factor", there.factor, here.factor},
+          {"low_freq_factor", there.low_freq_factor, here.low_freq_factor},
+          {"high_freq_factor", there.high_freq_factor, here.high_freq_factor},
+          {"beta_fast", there.beta_fast, here.beta_fast},
+          {"beta_slow", there.beta_slow, here.beta_slow},
+          {"mscale_all_dim", there.mscale_all_dim, here.mscale_all_dim},
+          {"the factor on cosine and sine", there.rotary_factor(), here.rotary_factor()}};
+}
+
+std::vector<Row> experts_and_latents(const ModelConfig& a, const ModelConfig& b) {
+  return {{"the number of experts", double(a.experts.count), double(b.experts.count)},
+          {"num_experts_per_tok", double(a.experts.chosen), double(b.experts.chosen)},
+          {"moe_intermediate_size", expert_inner(a), expert_inner(b)},
+          {"n_shared_experts", double(a.experts.shared), double(b.experts.shared)},
+          {"n_group", double(a.experts.groups), double(b.experts.groups)},
+          {"topk_group", double(a.experts.chosen_groups), double(b.experts.chosen_groups)},
+          {"routed_scaling_factor", a.experts.scale, b.experts.scale},
+          {"swiglu_alpha", a.experts.gate_alpha, b.experts.gate_alpha},
+          {"swiglu_limit", a.experts.gate_limit, b.experts.gate_limit},
+          {"q_lora_rank", double(a.latent.query_rank), double(b.latent.query_rank)},
+          {"kv_lora_rank", double(a.latent.rank), double(b.latent.rank)},
+          {"qk_nope_head_dim", double(a.latent.plain), double(b.latent.plain)},
+          {"qk_rope_head_dim", double(a.latent.turned), double(b.latent.turned)},
+          {"v_head_dim", double(a.latent.value_size), double(b.latent.value_size)}};
+}
+
+// RETURNS: the first layer that has experts in only one of them; layers if there is none.
+u32 first_other_layer(const ModelConfig& there, const ModelConfig& here) {
+  u32 layer = 0;
+  while (layer < here.layers && there.has_experts(layer) == here.has_experts(layer)) ++layer;
+  return layer;
 }
 
 }  // namespace
@@ -16,46 +85,31 @@ double original_positions(const ModelConfig& c) {
 std::string config_difference(const ModelConfig& there, const ModelConfig& here) {
   if (there.family != here.family)
     return fmt::format("model_type is {} there and {} here", name(there.family), name(here.family));
-  struct Row {
-    std::string_view key;
-    double there, here;
-  };
-  const ModelKeyNames& keys = key_names(here.family);
-  const Row rows[] = {
-      {"vocab_size", double(there.vocab_size), double(here.vocab_size)},
-      {keys.positions, double(there.positions), double(here.positions)},
-      {keys.width, double(there.width), double(here.width)},
-      {keys.layers, double(there.layers), double(here.layers)},
-      {keys.heads, double(there.heads), double(here.heads)},
-      {"num_key_value_heads", double(there.kv_heads()), double(here.kv_heads())},
-      {"head_dim", double(there.head_size()), double(here.head_size())},
-      {keys.inner, double(there.inner()), double(here.inner())},
-      {"sliding_window", double(there.window_of_any_layer()), double(here.window_of_any_layer())},
-      {"max_window_layers", double(there.max_window_layers), double(here.max_window_layers)},
-      {"sliding_window_pattern", double(there.sliding_window_pattern), double(here.sliding_window_pattern)},
-      {"query_pre_attn_scalar", double(there.attention_scale_size()), double(here.attention_scale_size())},
-      {"rope_local_base_freq", there.local_rope_theta, here.local_rope_theta},
-      {keys.norm_epsilon, there.norm_epsilon, here.norm_epsilon},
-      {"rope_theta", there.rope.theta, here.rope.theta},
-      {"factor", there.rope.factor, here.rope.factor},
-      {"low_freq_factor", there.rope.low_freq_factor, here.rope.low_freq_factor},
-      {"high_freq_factor", there.rope.high_freq_factor, here.rope.high_freq_factor},
-      {"original_max_position_embeddings", original_positions(there), original_positions(here)}};
   std::string out;
   const auto add = [&](std::string_view key, const auto& then, const auto& now) {
+    if (then == now) return;
     out += fmt::format("{}{} is {} there and {} here", out.empty() ? "" : ", ", key, then, now);
   };
-  for (const Row& row : rows) {
+  const auto add_all = [&](const std::vector<Row>& rows) {
     // Tolerates the error of writing a number in decimal and reading it back.
-    if (std::abs(row.there - row.here) > 1e-12 * std::abs(row.here)) add(row.key, row.there, row.here);
-  }
-  if (there.rope.type != here.rope.type)
-    add("rope_type", rope_type_names[static_cast<u32>(there.rope.type)],
-        rope_type_names[static_cast<u32>(here.rope.type)]);
-  if (there.tied != here.tied) add("tie_word_embeddings", there.tied, here.tied);
-  if (there.attention_bias != here.attention_bias)
-    add("attention_bias", there.attention_bias, here.attention_bias);
-  if (there.mlp_bias != here.mlp_bias) add("mlp_bias", there.mlp_bias, here.mlp_bias);
+    for (const Row& row : rows)
+      if (std::abs(row.there - row.here) > 1e-12 * std::abs(row.here)) add(row.key, row.there, row.here);
+  };
+  add_all(sizes(there, here));
+  add_all(angles(there.rope, here.rope));
+  add_all({{"original_max_position_embeddings", original_positions(there), original_positions(here)}});
+  add_all(experts_and_latents(there, here));
+  add("rope_type", rope_type_names[static_cast<u32>(there.rope.type)],
+      rope_type_names[static_cast<u32>(here.rope.type)]);
+  add("truncate", there.rope.truncate, here.rope.truncate);
+  add("tie_word_embeddings", there.tied, here.tied);
+  add("attention_bias", there.attention_bias, here.attention_bias);
+  add("mlp_bias", there.mlp_bias, here.mlp_bias);
+  add("norm_topk_prob", there.experts.normalise, here.experts.normalise);
+  add("rope_interleave", there.latent.interleaved, here.latent.interleaved);
+  if (const u32 layer = first_other_layer(there, here); there.layers == here.layers && layer < here.layers)
+    add(fmt::format("the MLP of layer {}", layer), there.has_experts(layer) ? "experts" : "dense",
+        here.has_experts(layer) ? "experts" : "dense");
   return out;
 }
 

@@ -17,6 +17,7 @@
 #include "base/text/path_text.h"
 #include "config/foreign_keys.h"
 #include "config/schema.h"
+#include "huggingface/directory/hf_experts.h"
 #include "huggingface/directory/hf_rope.h"
 #include "huggingface/directory/hf_window.h"
 
@@ -34,6 +35,9 @@ ModelConfig hf_default(Family family) {
   c.kv_heads_given = left_out.kv_heads;
   c.head_size_given = left_out.head_size;
   c.attention_scale_given = left_out.attention_scale_size;
+  if (traits(family).experts != nullptr)
+    c.experts.normalise =
+        !traits(family).experts->normalise_key || traits(family).experts->normalise_left_out;
   return c;
 }
 
@@ -92,6 +96,7 @@ class Reader {
 
   Result<ModelConfig> read(json::object object) {
     if (const auto wrong = merge_rope_maps(family_, object)) return fault(wrong->key, wrong->reason);
+    if (const auto wrong = rename_expert_count(family_, object)) return fault(wrong->key, wrong->reason);
     // Values within the map of rope parameters override the keys beside it.
     for (const char* key : beside_rope)
       if (const json::value* value = object.if_contains(key)) TRY(read_key(key, *value));
@@ -106,8 +111,8 @@ class Reader {
                                   (key == "rope_parameters" && has_scaling) || is_window_key(family_, key);
       if (!read_otherwise) TRY(read_key(std::string(key), value));
     }
-    for (const std::string_view key : style(family_).required_keys)
-      if (!object.contains(key)) return fault(key, "is missing");
+    TRY(check_required(object));
+    TRY(check_one_length(object));
     if (const auto wrong = read_window(object, config_.model)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = check_model(config_.model)) return fault(wrong->key, wrong->reason);
     return config_.model;
@@ -116,6 +121,30 @@ class Reader {
  private:
   Error fault(std::string_view key, std::string_view why) const {
     return {kind_, fmt::format("{}: {}: {}", file_name_, key, why)};
+  }
+
+  Result<void> check_required(const json::object& object) const {
+    for (const std::string_view key : style(family_).required_keys)
+      if (!object.contains(key)) return fault(key, "is missing");
+    if (const ExpertTraits* experts = traits(family_).experts)
+      for (const std::string_view key : experts->required_keys)
+        if (!key.empty() && !object.contains(key)) return fault(key, "is missing");
+    const auto has_map = [&](const char* key) { return object.contains(key) && object.at(key).is_object(); };
+    if (traits(family_).rope_required && !has_map("rope_parameters") && !has_map("rope_scaling"))
+      return fault("rope_parameters", "is missing, which says how angles are scaled");
+    return {};
+  }
+
+  // transformers prefers an original length beside the map to the one in it.
+  Result<void> check_one_length(const json::object& object) const {
+    constexpr const char* key = "original_max_position_embeddings";
+    const Rope& rope = config_.model.rope;
+    const json::value* beside = object.if_contains(key);
+    if (beside == nullptr || !beside->is_number() || rope.type == RopeType::plain ||
+        rope.type == RopeType::linear || beside->to_number<double>() == rope.original_positions)
+      return {};
+    return fault(key, fmt::format("is {}, but {} among the parameters of the angles; keep one of them",
+                                  json_text(*beside, JsonStyle::line), rope.original_positions));
   }
 
   Result<void> read_key(const std::string& given, const json::value& value) {
@@ -157,12 +186,17 @@ class Reader {
 
   // Refuses an incomplete scaling: to guess the rest would make another model.
   Result<void> check_scaling(std::string_view key, const json::object& scaling) const {
-    constexpr std::array<std::string_view, 4> needed = {"factor", "low_freq_factor", "high_freq_factor",
-                                                        "original_max_position_embeddings"};
+    using Keys = std::vector<std::string_view>;
+    static const std::array<Keys, rope_type_names.size()> keys = {
+        Keys{"factor"}, Keys{"factor"},
+        Keys{"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"},
+        Keys{"factor", "original_max_position_embeddings"}};
     const RopeType type = config_.model.rope.type;
-    const u64 count = type == RopeType::plain ? 0 : type == RopeType::linear ? 1 : needed.size();
+    const Keys& needed = keys[static_cast<u32>(type)];
+    const u64 count = type == RopeType::plain ? 0 : needed.size();
     for (u64 i = 0; i < needed.size(); ++i) {
-      const bool there = scaling.contains(needed[i]);
+      const json::value* given = scaling.if_contains(needed[i]);
+      const bool there = given != nullptr && !given->is_null();
       if (i < count && !there)
         return fault(
             fmt::format("{}.{}", key, needed[i]),
@@ -176,6 +210,10 @@ class Reader {
 
   Result<void> set(std::string_view key, const Field& field, const json::value& value) {
     if (value.is_null() && !field.automatic) return {};  // same as a missing key
+    if (const auto* layers = std::get_if<std::vector<u32>* (*)(Config&)>(&field.ref)) {
+      const auto wrong = read_layer_list(field.key, value, *(*layers)(config_));
+      return wrong ? Result<void>(fault(wrong->key, wrong->reason)) : Result<void>();
+    }
     if (value.is_object() || value.is_array())
       return fault(key, fmt::format("must be one value ({})", type_name(field)));
     if (const std::string_view wanted = wanted_kind(field); !value.is_null() && !has_kind(value, wanted, key))
@@ -275,6 +313,7 @@ json::object object_of(const ModelConfig& c, Precision precision) {
   o["torch_dtype"] = dtype;
   for (const WrittenKey& w : written_keys)
     if (has_key(c.family, w)) o[w.key] = w.value(c);
+  write_experts(c, o);
   write_window(c, o);
   write_rope(c, o);
   // The family's id may lie outside a small vocabulary: then there is no such token.

@@ -56,8 +56,18 @@ json::object rope_object(const ModelConfig& c) {
   if (c.rope.type == RopeType::llama3) {
     o["low_freq_factor"] = c.rope.low_freq_factor;
     o["high_freq_factor"] = c.rope.high_freq_factor;
+  }
+  if (c.rope.type == RopeType::llama3 || c.rope.type == RopeType::yarn)
     o["original_max_position_embeddings"] =
         c.rope.original_positions != 0 ? c.rope.original_positions : c.positions;
+  if (c.rope.type == RopeType::yarn) {
+    o["beta_fast"] = c.rope.beta_fast;
+    o["beta_slow"] = c.rope.beta_slow;
+    o["truncate"] = c.rope.truncate;
+    for (const auto& [key, value] :
+         {std::pair{"attention_factor", c.rope.attention_factor}, std::pair{"mscale", c.rope.mscale},
+          std::pair{"mscale_all_dim", c.rope.mscale_all_dim}})
+      if (value != 0) o[key] = value;
   }
   return o;
 }
@@ -65,7 +75,7 @@ json::object rope_object(const ModelConfig& c) {
 }  // namespace
 
 std::optional<ModelFault> merge_rope_maps(Family family, json::object& file) {
-  if (traits(family).window != WindowKind::by_layer) return std::nullopt;
+  if (!traits(family).local_rope) return std::nullopt;
   if (auto fault = check_one_scaling(family, file)) return fault;
   const json::object* maps = map_in(file, "rope_parameters");
   if (maps == nullptr || maps->empty()) return std::nullopt;
@@ -95,7 +105,7 @@ void write_rope(const ModelConfig& c, json::object& o) {
   o["rope_scaling"] = c.rope.type == RopeType::plain ? json::value(nullptr) : json::value(rope);
   rope["rope_theta"] = c.rope.theta;
   if (traits(c.family).partial_rotary_key) rope["partial_rotary_factor"] = c.rope.partial_factor;
-  if (traits(c.family).window == WindowKind::by_layer) {
+  if (traits(c.family).local_rope) {
     const json::object local{{"rope_type", json::string_view(rope_type_names[0])},
                              {"rope_theta", c.local_rope_theta}};
     rope = {{global_rope, std::move(rope)}, {local_rope, local}};

@@ -64,8 +64,11 @@ u32 first_off_pattern(const LayerTypes& slide, const ModelConfig& config) {
 // Sets sliding_window_pattern of a family whose layers differ.
 std::optional<ModelFault> read_pattern(const json::object& file, const std::optional<LayerTypes>& slide,
                                        ModelConfig& config) {
-  if (auto fault = read_number(file, "sliding_window_pattern", 1, config.sliding_window_pattern))
-    return fault;
+  // gpt-oss has only the list.
+  const bool has_pattern = traits(config.family).local_rope;
+  if (has_pattern)
+    if (auto fault = read_number(file, "sliding_window_pattern", 1, config.sliding_window_pattern))
+      return fault;
   if (!slide) return std::nullopt;
   if (slide->size() != config.layers)
     return ModelFault{"layer_types", fmt::format("has {} items for {} layers; it must have one item a layer",
@@ -80,13 +83,21 @@ std::optional<ModelFault> read_pattern(const json::object& file, const std::opti
                                 (*slide)[layer] ? sliding : full, layer, full)};
 }
 
-// Sets the window of a family that may have it from some layer on.
-std::optional<ModelFault> read_switch(const json::object& file, const std::optional<LayerTypes>& slide,
-                                      ModelConfig& config) {
+// Sets use_sliding_window. It is false without a window.
+std::optional<ModelFault> read_use(const json::object& file, ModelConfig& config) {
   const json::value* use = file.if_contains("use_sliding_window");
   if (use != nullptr && !use->is_null() && !use->is_bool())
     return wrong("use_sliding_window", *use, "true or false");
-  bool used = use != nullptr && use->is_bool() && use->get_bool() && config.sliding_window != 0;
+  config.use_sliding_window =
+      use != nullptr && use->is_bool() && use->get_bool() && config.sliding_window != 0;
+  return std::nullopt;
+}
+
+// Sets the window of a family that may have it from some layer on.
+std::optional<ModelFault> read_switch(const json::object& file, const std::optional<LayerTypes>& slide,
+                                      ModelConfig& config) {
+  if (auto fault = read_use(file, config)) return fault;
+  bool used = config.use_sliding_window;
   u32 full_layers = full_layers_left_out;
   if (auto fault = read_number(file, "max_window_layers", 0, full_layers)) return fault;
   if (slide) {
@@ -129,6 +140,8 @@ std::optional<ModelFault> read_window(const json::object& file, ModelConfig& con
       return read_switch(file, slide, config);
     case WindowKind::by_layer:
       return read_pattern(file, slide, config);
+    case WindowKind::every_layer_by_switch:
+      return read_use(file, config);  // transformers ignores layer_types and max_window_layers
   }
   return std::nullopt;
 }
@@ -144,12 +157,13 @@ void write_window(const ModelConfig& config, json::object& out) {
     for (u32 layer = 0; layer < config.layers; ++layer)
       types.push_back(json::string_view(config.slides(layer) ? sliding : full));
     out["layer_types"] = std::move(types);
-    out["sliding_window_pattern"] = config.sliding_window_pattern;
+    if (traits(config.family).local_rope) out["sliding_window_pattern"] = config.sliding_window_pattern;
   }
-  if (traits(config.family).window != WindowKind::by_switch) return;
+  const bool from_a_layer = traits(config.family).window == WindowKind::by_switch;
+  if (!from_a_layer && traits(config.family).window != WindowKind::every_layer_by_switch) return;
   out["use_sliding_window"] = window != 0;
   out.erase("max_window_layers");
-  if (window != 0) out["max_window_layers"] = config.max_window_layers;
+  if (from_a_layer && window != 0) out["max_window_layers"] = config.max_window_layers;
 }
 
 }  // namespace tidepool

@@ -1,0 +1,173 @@
+// Experts describes layers that are mixtures of experts: a router chooses a few of many small MLPs for each
+// token, and their outputs are added, weighted by the router. ExpertTraits is the row of a family with such
+// layers: how its router scores, and what its tensors and keys are called.
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "base/types.h"
+
+namespace tidepool {
+
+// Way from a router's logits to the chosen experts and their weights. Scores are fp32. Of equal scores, the
+// expert with the lower number is chosen.
+enum class RouterKind : u8 {
+  softmax,            // softmax over all experts; those with the largest probabilities are chosen
+  softmax_of_chosen,  // the largest logits are chosen; softmax over them gives the weights
+  // Sigmoid of each logit. Choices are made on score + correction bias: the groups with the largest sums of
+  // their two best, then the best experts in these groups. The weights are the scores without the bias.
+  sigmoid_in_groups,
+};
+enum class ExpertActivation : u8 {
+  swiglu,          // silu(gate) up
+  clamped_swiglu,  // (min(max(up, -limit), limit) + 1) g sigmoid(alpha g), where g = min(gate, limit)
+};
+
+// Names of an expert layer's tensors in files, after "model.layers.L.". transformers 4 wrote one tensor per
+// expert and matrix ("single"); transformers 5 has all experts in one tensor ("joined") in memory. It writes
+// the single names of its conversion_mapping.py, or the joined ones if the model was loaded from them or is
+// saved with save_original_format=False. It reads both forms, so either may come.
+struct ExpertTensors {
+  std::string_view router;           // [E, H]
+  std::string_view router_bias;      // [E]; empty: none
+  std::string_view correction_bias;  // [E], fp32, not trained; empty: none
+  // Single: gate and up [I, H], down [H, I], called `single`.e.`gate`.weight for expert e. An empty `single`:
+  // the family has only the joined form.
+  std::string_view single, gate, up, down;
+  // Joined: `joined`.gate_up_proj and `joined`.down_proj, without ".weight". joined_in_out decides their
+  // shape: false: [E, 2I, H], the rows of gate first, and [E, H, I]; true: [E, H, 2I], gate in even columns
+  // and up in odd ones, and [E, I, H].
+  std::string_view joined;
+  std::string_view joined_router;  // the router's name in files of the joined form
+  bool joined_in_out = false;
+  bool biases =
+      false;  // also `joined`.gate_up_proj_bias [E, 2I], ordered as columns, and down_proj_bias [E, H]
+  std::string_view shared;  // MLP that every token uses: `shared`.{gate,up,down}_proj.weight; empty: none
+};
+
+struct ExpertTraits {
+  RouterKind router{};
+  ExpertActivation activation{};
+  ExpertTensors tensors;
+  std::string_view count_key;        // name of Experts::count in config.json ...
+  std::string_view other_count_key;  // ... and another one that transformers 5 reads and may write
+  bool inner_key = false;            // moe_intermediate_size; otherwise experts have intermediate_size
+  bool normalise_key = false;        // norm_topk_prob; otherwise the weights of the chosen have the sum 1
+  bool normalise_left_out = false;   // its default in transformers
+  bool step_keys = false;            // decoder_sparse_step and mlp_only_layers
+  bool group_keys = false;           // n_group, topk_group, routed_scaling_factor, first_k_dense_replace
+  bool shared_key = false;           // n_shared_experts
+  bool balance_keys = false;         // output_router_logits and router_aux_loss_coef
+  std::array<std::string_view, 8> required_keys{};  // sizes that a config.json must name
+};
+
+inline constexpr ExpertTraits qwen3_experts = {
+    .router = RouterKind::softmax,
+    .tensors = {.router = "mlp.gate.weight",
+                .single = "mlp.experts",
+                .gate = "gate_proj",
+                .up = "up_proj",
+                .down = "down_proj",
+                .joined = "mlp.experts",
+                .joined_router = "mlp.gate.weight"},
+    .count_key = "num_experts",
+    .other_count_key = "num_local_experts",
+    .inner_key = true,
+    .normalise_key = true,
+    .step_keys = true,
+    .balance_keys = true,
+    .required_keys = {"num_experts", "num_experts_per_tok", "moe_intermediate_size"}};
+
+// transformers 5 has renamed block_sparse_moe to mlp in memory, so the joined form has the new name.
+inline constexpr ExpertTraits mixtral_experts = {
+    .router = RouterKind::softmax,
+    .tensors = {.router = "block_sparse_moe.gate.weight",
+                .single = "block_sparse_moe.experts",
+                .gate = "w1",
+                .up = "w3",
+                .down = "w2",
+                .joined = "mlp.experts",
+                .joined_router = "mlp.gate.weight"},
+    .count_key = "num_local_experts",
+    .other_count_key = "num_experts",
+    .balance_keys = true,
+    .required_keys = {"num_local_experts", "num_experts_per_tok"}};
+
+inline constexpr ExpertTraits gpt_oss_experts = {
+    .router = RouterKind::softmax_of_chosen,
+    .activation = ExpertActivation::clamped_swiglu,
+    .tensors = {.router = "mlp.router.weight",
+                .router_bias = "mlp.router.bias",
+                .joined = "mlp.experts",
+                .joined_router = "mlp.router.weight",
+                .joined_in_out = true,
+                .biases = true},
+    .count_key = "num_local_experts",
+    .other_count_key = "num_experts",
+    .balance_keys = true,
+    .required_keys = {"num_local_experts", "num_experts_per_tok"}};
+
+inline constexpr ExpertTraits deepseek_experts = {
+    .router = RouterKind::sigmoid_in_groups,
+    .tensors = {.router = "mlp.gate.weight",
+                .correction_bias = "mlp.gate.e_score_correction_bias",
+                .single = "mlp.experts",
+                .gate = "gate_proj",
+                .up = "up_proj",
+                .down = "down_proj",
+                .joined = "mlp.experts",
+                .joined_router = "mlp.gate.weight",
+                .shared = "mlp.shared_experts"},
+    .count_key = "n_routed_experts",
+    .other_count_key = "num_local_experts",
+    .inner_key = true,
+    .normalise_key = true,
+    .normalise_left_out = true,
+    .group_keys = true,
+    .shared_key = true,
+    .required_keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts",
+                      "n_group", "topk_group", "routed_scaling_factor", "first_k_dense_replace"}};
+
+inline constexpr u32 experts_max = 1024;  // in one layer
+
+// Values of a model; fields that its family has no key for keep their defaults.
+struct Experts {
+  u32 count = 0;              // E: experts of a layer, without shared ones; 0: a dense model
+  u32 chosen = 0;             // k: experts that a token uses
+  u32 inner_given = 0;        // I: width inside an expert; 0: ModelConfig::inner()
+  bool normalise = true;      // the weights of the chosen are divided by their sum
+  u32 shared = 0;             // the shared MLP is as wide as this many experts; 0: none
+  u32 groups = 1;             // experts are divided into as many groups, in order of their numbers ...
+  u32 chosen_groups = 1;      // ... of which a token uses these
+  double scale = 1;           // factor on the weights, after `normalise`
+  u32 dense_layers = 0;       // layers before this one have no experts
+  u32 step = 1;               // every so many layers, the last has experts
+  std::vector<u32> dense;     // numbers of further layers without experts
+  double gate_alpha = 1.702;  // alpha and limit of ExpertActivation::clamped_swiglu
+  double gate_limit = 7;
+  // Losses of the router, added to the model's loss. The first is E times the sum over experts of (choices
+  // per token) times (mean probability), over all layers and tokens together.
+  bool balance = false;          // the load-balancing loss is added
+  double balance_factor = 1e-3;  // its factor
+  double z_factor = 0;           // factor of the mean of (log of the sum of exp(logits))^2; 0: not added
+
+  bool operator==(const Experts&) const = default;
+};
+
+// LatentAttention: q, k and v are made from a few latent values per token (DeepSeek-AI, arXiv:2405.04434). A
+// head of q and k has `plain` columns without positions, then `turned` columns with rotary positions; the
+// turned columns of k are the same for all heads.
+struct LatentAttention {
+  u32 query_rank = 0;  // width of the latent of q; 0: q is made from the input in one product
+  u32 rank = 0;        // width of the latent of k and v; 0: attention is not latent
+  u32 plain = 0;
+  u32 turned = 0;
+  u32 value_size = 0;       // columns of a head of v
+  bool interleaved = true;  // column 2i is rotated with 2i + 1; otherwise i with i + turned / 2
+
+  bool operator==(const LatentAttention&) const = default;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,23 @@
+// Reads and writes the keys of config.json about experts and latent attention that are not one value under
+// one name.
+#pragma once
+
+#include <boost/json/fwd.hpp>
+#include <optional>
+
+#include "tidepool/model_config.h"
+
+namespace tidepool {
+
+// Renames the number of experts to the family's own name: transformers 5 may write it under another one.
+// RETURNS: a fault if the file has two names with different numbers.
+std::optional<ModelFault> rename_expert_count(Family, boost::json::object& file);
+
+// Reads a list of layers, such as mlp_only_layers.
+std::optional<ModelFault> read_layer_list(std::string_view key, const boost::json::value&,
+                                          std::vector<u32>& layers);
+
+// Writes all keys about experts and latent attention that the family has.
+void write_experts(const ModelConfig&, boost::json::object& out);
+
+}  // namespace tidepool
