@@ -1,0 +1,205 @@
+"""Cases of families with experts for make_families.py: their configs, their files, and the distance of every choice of
+experts from a tie.
+
+A choice that two programs make differently changes results by more than rounding. So seeds are searched whose choices,
+in all batches of a case, are far from ties; a group or value at the limit of a clamp counts as a choice, too.
+"""
+
+import torch
+
+TOKENS = 20
+LINEAR = dict(rope_type="linear", rope_theta=1000000.0, factor=4.0)
+YARN = dict(rope_type="yarn", rope_theta=150000.0, factor=8.0, beta_fast=4.0, beta_slow=1.0, truncate=False,
+            original_max_position_embeddings=8)
+YARN_SCALES = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, mscale=0.8, mscale_all_dim=1.2,
+                   original_max_position_embeddings=16)
+
+
+def default(theta):
+    return dict(rope_type="default", rope_theta=theta)
+
+
+QWEN3 = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=14, norm_topk_prob=True, head_dim=8,
+             rope_parameters=default(1000000.0))
+MIXTRAL = dict(num_local_experts=5, num_experts_per_tok=2, intermediate_size=18, rope_parameters=default(10000.0))
+GPT_OSS = dict(num_local_experts=5, num_experts_per_tok=2, intermediate_size=14, head_dim=8, rope_parameters=YARN,
+               sliding_window=6)
+DEEPSEEK = dict(num_key_value_heads=4, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=10,
+                n_shared_experts=1, n_group=4, topk_group=2, first_k_dense_replace=1, q_lora_rank=None, kv_lora_rank=9,
+                qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5, intermediate_size=28,
+                rope_parameters=default(10000.0))
+# Larger than usual factors make the losses of the router show in every gradient.
+LOSSES = dict(output_router_logits=True, router_aux_loss_coef=0.05)
+
+# name: (class, differences from SIZES, True if config.json is as transformers 4 wrote it)
+EXPERT_CASES = {
+    "qwen3_moe_tied_losses": ("Qwen3Moe", dict(QWEN3 | LOSSES, tie_word_embeddings=True), False),
+    "qwen3_moe_untied": ("Qwen3Moe", dict(QWEN3, num_experts=8, num_experts_per_tok=3, norm_topk_prob=False, head_dim=6,
+                                          num_key_value_heads=1, moe_intermediate_size=11), True),
+    # Only the third of four layers has experts, and every token uses all of them.
+    "qwen3_moe_all_dense_layers": ("Qwen3Moe", dict(QWEN3, num_experts=4, num_experts_per_tok=4, num_hidden_layers=4,
+                                                    mlp_only_layers=[0, 1, 3], attention_bias=True,
+                                                    rope_parameters=LINEAR), False),
+    "qwen3_moe_one_yarn": ("Qwen3Moe", dict(QWEN3 | LOSSES, num_experts=5, num_experts_per_tok=1, norm_topk_prob=False,
+                                            num_hidden_layers=4, decoder_sparse_step=2, rope_parameters=YARN_SCALES,
+                                            use_sliding_window=True, sliding_window=7), False),
+    # transformers does not know the second loss; write_case adds it.
+    "qwen3_moe_two_losses": ("Qwen3Moe", dict(QWEN3 | LOSSES, router_z_loss_coef=0.02), False),
+    "qwen3_moe_joined": ("Qwen3Moe", dict(QWEN3, num_experts=4, tie_word_embeddings=True), False),
+    "mixtral_untied": ("Mixtral", dict(MIXTRAL, num_local_experts=8), False),
+    "mixtral_tied_losses": ("Mixtral", dict(MIXTRAL | LOSSES, tie_word_embeddings=True, head_dim=10,
+                                            num_key_value_heads=4), True),
+    "mixtral_one_sliding": ("Mixtral", dict(MIXTRAL | LOSSES, num_local_experts=4, num_experts_per_tok=1,
+                                            sliding_window=7), False),
+    "mixtral_all": ("Mixtral", dict(MIXTRAL, num_local_experts=4, num_experts_per_tok=4, intermediate_size=11,
+                                    num_key_value_heads=1, rope_parameters=LINEAR), True),
+    "mixtral_joined": ("Mixtral", dict(MIXTRAL, num_local_experts=4), False),
+    "gpt_oss_untied": ("GptOss", dict(GPT_OSS), False),
+    "gpt_oss_tied_full": ("GptOss", dict(GPT_OSS, num_local_experts=6, num_experts_per_tok=3, tie_word_embeddings=True,
+                                         attention_bias=False, layer_types=["full_attention"] * 2,
+                                         rope_parameters=default(10000.0)), False),
+    # Clamps a good part of the values.
+    "gpt_oss_all_clamped": ("GptOss", dict(GPT_OSS, num_local_experts=4, num_experts_per_tok=4, num_hidden_layers=3,
+                                           swiglu_limit=0.5, swiglu_alpha=1.3, num_key_value_heads=1), True),
+    "gpt_oss_one_losses": ("GptOss", dict(GPT_OSS | LOSSES, num_local_experts=4, num_experts_per_tok=1,
+                                          intermediate_size=9), False),
+    "deepseek_v3_untied": ("DeepseekV3", dict(DEEPSEEK, num_hidden_layers=3), False),
+    "deepseek_v3_queries_yarn": ("DeepseekV3", dict(DEEPSEEK, n_routed_experts=4, num_experts_per_tok=4, n_group=1,
+                                                    topk_group=1, n_shared_experts=2, first_k_dense_replace=0,
+                                                    q_lora_rank=10, norm_topk_prob=False, attention_bias=True,
+                                                    tie_word_embeddings=True, rope_parameters=YARN_SCALES), True),
+    "deepseek_v3_one_halves": ("DeepseekV3", dict(DEEPSEEK, n_routed_experts=6, num_experts_per_tok=1, n_group=2,
+                                                  topk_group=1, norm_topk_prob=False, routed_scaling_factor=1.7,
+                                                  rope_interleave=False, q_lora_rank=7, v_head_dim=9,
+                                                  qk_nope_head_dim=3), False),
+    "deepseek_v3_joined": ("DeepseekV3", dict(DEEPSEEK, n_routed_experts=6, num_experts_per_tok=2, n_group=2,
+                                              topk_group=1), False),
+}
+EXPERT_CURVES = ("qwen3_moe_tied_losses", "qwen3_moe_untied", "mixtral_untied", "mixtral_tied_losses", "gpt_oss_untied",
+                 "deepseek_v3_untied")
+MARGIN, CURVE_MARGIN = 5e-3, 5e-4  # of every choice in one batch, and in all batches of a curve; in logits
+SIGMOID_SLOPE = 0.2  # about; DeepSeek's choices are made on sigmoids of logits
+CLAMP_MARGIN = 1e-5
+SEEDS = 400
+
+
+def routers(model):
+    return [m for m in model.modules() if type(m).__name__.endswith(("TopKRouter", "TopkRouter"))]
+
+
+def randomize_experts(model):
+    """Routers that prefer some experts clearly, sinks that take a part of attention, and biases that change choices."""
+    with torch.no_grad():
+        for router in routers(model):
+            is_sigmoid = hasattr(router, "e_score_correction_bias")
+            router.weight.copy_((0.25 if is_sigmoid else 0.6) * torch.randn_like(router.weight))
+            if is_sigmoid:  # saturated sigmoids would be near ties
+                router.e_score_correction_bias.copy_(0.4 * torch.randn(router.num_experts))
+        for name, parameter in model.named_parameters():
+            if name.endswith("sinks"):
+                parameter.copy_(torch.randn_like(parameter))
+
+
+def kth_margin(scores, count):
+    if count == scores.shape[-1]:
+        return 1.0
+    ordered = scores.sort(dim=-1, descending=True).values
+    return float((ordered[:, count - 1] - ordered[:, count]).min())
+
+
+def choice_margin(router, logits):
+    if not hasattr(router, "e_score_correction_bias"):
+        return kth_margin(logits, router.top_k)
+    scores = logits.sigmoid() + router.e_score_correction_bias
+    groups = scores.view(len(scores), router.num_group, -1)
+    sums = groups.topk(2, dim=-1).values.sum(dim=-1)
+    chosen = torch.zeros_like(sums).scatter_(1, sums.topk(router.topk_group, dim=-1).indices, 1)
+    within = groups.masked_fill(chosen[..., None] == 0, -10.0).flatten(1)
+    return min(kth_margin(sums, router.topk_group), kth_margin(within, router.top_k)) / SIGMOID_SLOPE
+
+
+def clamp_margin(experts, gate_up):
+    gate, up = gate_up[..., ::2], gate_up[..., 1::2]
+    return float(torch.minimum((gate - experts.limit).abs().min(), (up.abs() - experts.limit).abs().min()))
+
+
+class Margins:
+    """Smallest margins of all forward passes of a model while this object watches it."""
+
+    def __init__(self, model):
+        self.choice = self.clamp = 1.0
+        self.logits = []  # of the last pass, one tensor a layer, with their graph
+        for router in routers(model):
+            router.register_forward_hook(self.of_router)
+        for module in model.modules():
+            if hasattr(module, "_apply_gate") and hasattr(module, "limit"):
+                self.watch_clamps(module)
+        model.register_forward_pre_hook(lambda *_: self.logits.clear())
+
+    def of_router(self, router, _, outputs):
+        self.logits.append(outputs[0])
+        self.choice = min(self.choice, choice_margin(router, outputs[0].detach()))
+
+    def watch_clamps(self, experts):
+        apply = experts._apply_gate
+
+        def watched(gate_up):
+            self.clamp = min(self.clamp, clamp_margin(experts, gate_up.detach()))
+            return apply(gate_up)
+        experts._apply_gate = watched
+
+    def are_wide(self, is_curve):
+        return self.choice >= (CURVE_MARGIN if is_curve else MARGIN) and (is_curve or self.clamp >= CLAMP_MARGIN)
+
+
+def expert_loss(model, margins, outputs, tokens, targets, loss):
+    """Adds the losses of the router to the loss of the tokens."""
+    config = model.config
+    if getattr(outputs, "aux_loss", None) is not None:
+        loss = loss + config.router_aux_loss_coef * outputs.aux_loss
+    if getattr(config, "router_z_loss_coef", 0):
+        rows = torch.cat(margins.logits)
+        loss = loss + config.router_z_loss_coef * torch.logsumexp(rows, dim=-1).square().mean()
+    return loss
+
+
+def names_in_files(name, tensor, kind, joined):
+    """Tensors of a file that one of transformers' parameters, or its gradient, is divided into."""
+    if ".mlp.experts." not in name or joined or kind == "GptOss":
+        if kind == "Mixtral" and not joined:
+            name = name.replace(".mlp.", ".block_sparse_moe.")
+        return {name: tensor}
+    before, _, matrix = name.rpartition(".")
+    gate, up, down = ("w1", "w3", "w2") if kind == "Mixtral" else ("gate_proj", "up_proj", "down_proj")
+    if kind == "Mixtral":
+        before = before.replace(".mlp.", ".block_sparse_moe.")
+    out = {}
+    for expert, part in enumerate(tensor):
+        if matrix == "down_proj":
+            out[f"{before}.{expert}.{down}.weight"] = part
+        else:
+            out[f"{before}.{expert}.{gate}.weight"], out[f"{before}.{expert}.{up}.weight"] = part.chunk(2)
+    return {name: part.contiguous() for name, part in out.items()}
+
+
+def to_old_keys(config):
+    """Changes the keys of config.json, beside those of rotary angles, that transformers 4 wrote in another way."""
+    if config["model_type"] == "qwen3_moe":
+        config["num_experts"] = config.pop("num_local_experts")
+    if config["model_type"] == "gpt_oss":
+        config.update(experts_per_token=config["num_experts_per_tok"], initial_context_length=8)
+    if config["model_type"] == "deepseek_v3":
+        for key in ("head_dim", "qk_head_dim", "rope_interleave"):
+            config.pop(key)
+        config.update(ep_size=1, moe_layer_freq=1, scoring_func="sigmoid", topk_method="noaux_tc")
+        config["rope_scaling"]["type"] = config["rope_scaling"].pop("rope_type")
+
+
+def check_own_loss(model, tokens, targets, loss):
+    """Compares with the loss that transformers computes itself, where it knows all of the losses."""
+    if getattr(model.config, "router_z_loss_coef", 0):
+        return
+    own = model(tokens, labels=targets, shift_labels=targets).loss
+    assert torch.isclose(own, loss, rtol=1e-6), (float(own), float(loss))
+
+

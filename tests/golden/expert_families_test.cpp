@@ -1,0 +1,148 @@
+// Models of families with experts, as transformers writes them: their configs, and the names and shapes of
+// their tensors, which follow from the rows of the families. The layers are not computed yet.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "huggingface/directory/config_difference.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/safetensors.h"
+#include "model/blocks.h"
+#include "tests/support/family_cases.h"
+
+namespace tidepool::test::expert_families_test {
+
+using Shapes = std::map<std::string, std::vector<u64>>;
+
+// Adds tensors of one layer.
+class LayerTensors {
+ public:
+  LayerTensors(const ModelConfig& c, u32 layer, bool joined, Shapes& out)
+      : c_(c), layer_(layer), joined_(joined), out_(out) {}
+
+  void add_all() {
+    add("input_layernorm.weight", {c_.width});
+    add("post_attention_layernorm.weight", {c_.width});
+    style(c_.family).attention == AttentionKind::latent ? add_latent_attention() : add_attention();
+    if (c_.has_experts(layer_))
+      add_experts();
+    else
+      add_mlp("mlp", c_.inner());
+  }
+
+ private:
+  void add(std::string_view name, std::vector<u64> shape) {
+    out_[fmt::format("model.layers.{}.{}", layer_, name)] = std::move(shape);
+  }
+  void add_linear(std::string_view name, u64 rows, u64 columns, bool bias) {
+    add(fmt::format("{}.weight", name), {rows, columns});
+    if (bias) add(fmt::format("{}.bias", name), {rows});
+  }
+  void add_mlp(std::string_view name, u64 inner) {
+    for (const char* matrix : {"gate_proj", "up_proj"})
+      add_linear(fmt::format("{}.{}", name, matrix), inner, c_.width, false);
+    add_linear(fmt::format("{}.down_proj", name), c_.width, inner, false);
+  }
+  void add_attention() {
+    const bool bias = c_.qkv_bias();
+    add_linear("self_attn.q_proj", c_.query_width(), c_.width, bias);
+    for (const char* name : {"self_attn.k_proj", "self_attn.v_proj"})
+      add_linear(name, c_.kv_heads() * c_.head_size(), c_.width, bias);
+    add_linear("self_attn.o_proj", c_.width, c_.query_width(), c_.attention_bias);
+    if (style(c_.family).attention_sinks) add("self_attn.sinks", {c_.heads});
+    if (!c_.qk_norm()) return;
+    for (const char* name : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"})
+      add(name, {c_.head_size()});
+  }
+  void add_latent_attention() {
+    const LatentAttention& l = c_.latent;
+    const bool bias = c_.attention_bias;
+    if (l.query_rank != 0) {
+      add_linear("self_attn.q_a_proj", l.query_rank, c_.width, bias);
+      add("self_attn.q_a_layernorm.weight", {l.query_rank});
+      add_linear("self_attn.q_b_proj", c_.query_width(), l.query_rank, false);
+    } else {
+      add_linear("self_attn.q_proj", c_.query_width(), c_.width, false);
+    }
+    add_linear("self_attn.kv_a_proj_with_mqa", l.rank + l.turned, c_.width, bias);
+    add("self_attn.kv_a_layernorm.weight", {l.rank});
+    add_linear("self_attn.kv_b_proj", u64{c_.heads} * (l.plain + l.value_size), l.rank, false);
+    add_linear("self_attn.o_proj", c_.width, u64{c_.heads} * l.value_size, bias);
+  }
+  void add_experts() {
+    const ExpertTensors& t = traits(c_.family).experts->tensors;
+    const u64 count = c_.experts.count, inner = c_.expert_inner(), width = c_.width;
+    add(joined_ ? t.joined_router : t.router, {count, width});
+    if (!t.router_bias.empty()) add(t.router_bias, {count});
+    if (!t.correction_bias.empty()) add(t.correction_bias, {count});
+    if (!t.shared.empty()) add_mlp(t.shared, c_.shared_inner());
+    if (!joined_) {
+      for (u64 e = 0; e < count; ++e) {
+        for (const std::string_view matrix : {t.gate, t.up})
+          add_linear(fmt::format("{}.{}.{}", t.single, e, matrix), inner, width, false);
+        add_linear(fmt::format("{}.{}.{}", t.single, e, t.down), width, inner, false);
+      }
+      return;
+    }
+    const auto matrix = [&](u64 rows, u64 columns) {
+      return t.joined_in_out ? std::vector<u64>{count, columns, rows}
+                             : std::vector<u64>{count, rows, columns};
+    };
+    add(fmt::format("{}.gate_up_proj", t.joined), matrix(2 * inner, width));
+    add(fmt::format("{}.down_proj", t.joined), matrix(width, inner));
+    if (!t.biases) return;
+    add(fmt::format("{}.gate_up_proj_bias", t.joined), {count, 2 * inner});
+    add(fmt::format("{}.down_proj_bias", t.joined), {count, width});
+  }
+
+  const ModelConfig& c_;
+  u32 layer_;
+  bool joined_;
+  Shapes& out_;
+};
+
+Shapes shapes_of(const ModelConfig& c, bool joined) {
+  Shapes out = {{"model.embed_tokens.weight", {c.vocab_size, c.width}}, {"model.norm.weight", {c.width}}};
+  if (!c.tied) out["lm_head.weight"] = {c.vocab_size, c.width};
+  for (u32 layer = 0; layer < c.layers; ++layer) LayerTensors(c, layer, joined, out).add_all();
+  return out;
+}
+
+class ExpertFamilies : public testing::TestWithParam<const char*> {
+ protected:
+  const std::string directory = family_directory(GetParam());
+  const ModelConfig config = read_model_directory(directory).value();
+};
+
+TEST_P(ExpertFamilies, RowsNameTheTensorsOfFiles) {
+  const ExpertTensors& names = traits(config.family).experts->tensors;
+  const bool joined = names.single.empty() || std::string_view(GetParam()).ends_with("_joined");
+  Shapes found;
+  const auto file = SafetensorsFile::open(directory + "/model.safetensors", ErrorKind::bad_input).value();
+  for (const StoredTensor& tensor : file->tensors()) found[tensor.name] = tensor.shape;
+  EXPECT_EQ(found, shapes_of(config, joined));
+}
+
+TEST_P(ExpertFamilies, ConfigIsWrittenAsItIsRead) {
+  const std::string text = hf_config_text(config, Precision::bf16);
+  const ModelConfig again = parse_hf_config(text, ErrorKind::bad_input, "config.json").value();
+  EXPECT_EQ(hf_config_text(again, Precision::bf16), text);
+  EXPECT_EQ(config_difference(again, config), "");
+  EXPECT_EQ(again.experts.balance, config.experts.balance);
+  EXPECT_EQ(again.experts.balance_factor, config.experts.balance_factor);
+  EXPECT_EQ(again.experts.z_factor, config.experts.z_factor);
+}
+
+TEST_P(ExpertFamilies, AreRefusedUntilTheirLayersAreComputed) {
+  if (!traits(config.family).described_only) GTEST_SKIP() << "its layers are computed";
+  const auto graph = build_model(config, Precision::fp32, {.tokens = 8});
+  ASSERT_FALSE(graph);
+  EXPECT_EQ(graph.error().kind, ErrorKind::usage);
+  EXPECT_THAT(graph.error().message, testing::HasSubstr("their layers are not computed yet"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, ExpertFamilies, testing::ValuesIn(expert_family_cases),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace tidepool::test::expert_families_test
