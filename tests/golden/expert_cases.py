@@ -2,7 +2,8 @@
 experts from a tie.
 
 A choice that two programs make differently changes results by more than rounding. So seeds are searched whose choices,
-in all batches of a case, are far from ties; a group or value at the limit of a clamp counts as a choice, too.
+in all batches of a case, are far from ties; a group or value at the limit of a clamp counts as a choice, too. At most
+one expert of a layer is left unused in batch 0.
 """
 
 import torch
@@ -128,6 +129,7 @@ class Margins:
 
     def __init__(self, model):
         self.choice = self.clamp = 1.0
+        self.unused = 0  # experts of a layer that no token of some batch has chosen
         self.logits = []  # of the last pass, one tensor a layer, with their graph
         for router in routers(model):
             router.register_forward_hook(self.of_router)
@@ -139,6 +141,7 @@ class Margins:
     def of_router(self, router, _, outputs):
         self.logits.append(outputs[0])
         self.choice = min(self.choice, choice_margin(router, outputs[0].detach()))
+        self.unused = max(self.unused, router.num_experts - len(outputs[2].unique()))
 
     def watch_clamps(self, experts):
         apply = experts._apply_gate
@@ -149,6 +152,8 @@ class Margins:
         experts._apply_gate = watched
 
     def are_wide(self, is_curve):
+        if not is_curve and self.unused > 1:
+            return False
         return self.choice >= (CURVE_MARGIN if is_curve else MARGIN) and (is_curve or self.clamp >= CLAMP_MARGIN)
 
 

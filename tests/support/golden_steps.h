@@ -26,7 +26,7 @@ inline double distance(std::span<const float> got, std::span<const float> expect
     difference += d * d;
     norm += double(expected[i]) * expected[i];
   }
-  return std::sqrt(difference / norm);
+  return difference == 0 ? 0 : std::sqrt(difference / norm);  // experts without tokens: all zeros
 }
 
 // WeightsWriter writes into the fp32 weights of a ModelRunner.
