@@ -82,10 +82,11 @@ Result<std::string> base_of(const std::string& adapter, const std::string& base)
                            adapter, directory)};
 }
 
-// Checks that a model of a known family has all tensors. Names and shapes of other families are unknown.
+// Checks that a model has all tensors, if Tidepool computes its family. Names and shapes of others are
+// unknown.
 Result<void> check_model_is_whole(const std::string& directory) {
   TRY_ASSIGN(const std::optional<Family> family, family_of_directory(directory));
-  if (!family) return {};
+  if (!family || traits(*family).described_only) return {};
   const Result<ModelConfig> model = read_model_directory(directory);
   if (!model && has_manifest(directory)) return model.error();  // Tidepool wrote this config
   if (!model) return {};                                        // settings that Tidepool does not compute

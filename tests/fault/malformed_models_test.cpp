@@ -118,6 +118,8 @@ const BadFile config_files[] = {
     {"config_of_gemma", cfg, config_with("\"model_type\": \"llama\"", "\"model_type\": \"gemma2\""),
      "model_type", "'gemma2'"},
     {"config_of_experts", cfg, config_with("\"model_type\": \"llama\"", "\"model_type\": \"mixtral\""),
+     "num_local_experts", "is missing"},
+    {"config_of_other_experts", cfg, config_with("\"model_type\": \"llama\"", "\"model_type\": \"dbrx\""),
      "model_type", "mixture of experts"},
     {"config_without_size", cfg, config_with("\"hidden_size\"", "\"hidden_sise\""), "hidden_size",
      "is missing"},

@@ -194,12 +194,18 @@ TEST(ExpertConfig, ImpossibleSizesAreRefusedByName) {
   const auto qwen3 = [](std::string_view more) {
     return fault_of(qwen3_moe(fmt::format(R"(, "num_experts": 8{})", more)));
   };
-  EXPECT_THAT(fault_of(json_of("mixtral", R"(, "num_local_experts": 2, "num_experts_per_tok": 3)")),
+  const auto few = [](u32 count, u32 chosen) {
+    return fault_of(json_of("mixtral", fmt::format(R"(, "num_key_value_heads": 2, "num_local_experts": {},
+                                                       "num_experts_per_tok": {})",
+                                                   count, chosen)));
+  };
+  EXPECT_THAT(few(2, 3),
               HasSubstr("num_experts_per_tok: 3 is more than the 2 experts of model.num_local_experts"));
-  EXPECT_THAT(fault_of(json_of("mixtral", R"(, "num_local_experts": 2, "num_experts_per_tok": 0)")),
-              HasSubstr("num_experts_per_tok"));
-  EXPECT_THAT(fault_of(json_of("mixtral", R"(, "num_local_experts": 0, "num_experts_per_tok": 1)")),
-              HasSubstr("num_local_experts"));
+  EXPECT_THAT(few(2, 0), HasSubstr("num_experts_per_tok: '0' is out of range"));
+  EXPECT_THAT(few(0, 1), HasSubstr("num_local_experts: '0' is out of range"));
+  ModelConfig none = default_model(Family::mixtral);
+  none.experts.chosen = 0;
+  EXPECT_EQ(check_model(none).value().key, "num_experts_per_tok");
   EXPECT_THAT(qwen3(R"(, "mlp_only_layers": [4])"), HasSubstr("mlp_only_layers: 4 is no layer"));
   EXPECT_THAT(qwen3(R"(, "mlp_only_layers": [0, 1, 2, 3])"), HasSubstr("none of the 4 layers"));
   EXPECT_THAT(qwen3(R"(, "mlp_only_layers": "none")"), HasSubstr("must be a list of numbers of layers"));
