@@ -42,8 +42,8 @@ struct ExpertTensors {
   std::string_view joined;
   std::string_view joined_router;  // the router's name in files of the joined form
   bool joined_in_out = false;
-  bool biases =
-      false;  // also `joined`.gate_up_proj_bias [E, 2I], ordered as columns, and down_proj_bias [E, H]
+  // Also `joined`.gate_up_proj_bias [E, 2I], in the order of columns, and down_proj_bias [E, H].
+  bool biases = false;
   std::string_view shared;  // MLP that every token uses: `shared`.{gate,up,down}_proj.weight; empty: none
 };
 

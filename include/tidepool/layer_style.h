@@ -55,7 +55,7 @@ struct LayerStyle {
   std::array<std::string_view, 3> extra_tensors{};
   ModelKeyNames keys;
   // Sizes that a config.json must name: transformers has defaults for them, but nobody wants those defaults.
-  std::array<std::string_view, 5> required_keys{};
+  std::array<std::string_view, 10> required_keys{};
 
   // Number of matrices that read the MLP's input.
   constexpr u32 mlp_inputs() const { return mlp == MlpKind::gelu ? 1 : 2; }
@@ -127,6 +127,10 @@ inline constexpr LayerStyle gpt_oss_layers = [] {
 inline constexpr LayerStyle deepseek_layers = [] {
   LayerStyle style = llama_layers;
   style.attention = AttentionKind::latent;
+  u32 at = 5;  // after those of Llama
+  for (const std::string_view key :
+       {"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"})
+    style.required_keys[at++] = key;
   return style;
 }();
 

@@ -63,7 +63,7 @@ struct FamilyTraits {
   // True if scaled rotary angles are refused: the family scales them only in its long-context form, which is
   // not implemented.
   bool plain_rope = false;
-  bool yarn = false;            // angles may be scaled by YaRN, whose factor on cosine and sine is computed
+  bool yarn = false;            // angles may be scaled by YaRN
   bool rope_required = false;   // config.json must say how angles are scaled: the default is one model's
   bool local_rope = false;      // layers with a window have angles of their own
   bool biased_default = false;  // attention_bias is true unless config.json says otherwise

@@ -124,11 +124,12 @@ class Reader {
   }
 
   Result<void> check_required(const json::object& object) const {
+    const auto is_missing = [&](std::string_view key) { return !key.empty() && !object.contains(key); };
     for (const std::string_view key : style(family_).required_keys)
-      if (!object.contains(key)) return fault(key, "is missing");
+      if (is_missing(key)) return fault(key, "is missing");
     if (const ExpertTraits* experts = traits(family_).experts)
       for (const std::string_view key : experts->required_keys)
-        if (!key.empty() && !object.contains(key)) return fault(key, "is missing");
+        if (is_missing(key)) return fault(key, "is missing");
     const auto has_map = [&](const char* key) { return object.contains(key) && object.at(key).is_object(); };
     if (traits(family_).rope_required && !has_map("rope_parameters") && !has_map("rope_scaling"))
       return fault("rope_parameters", "is missing, which says how angles are scaled");

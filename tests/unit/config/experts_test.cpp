@@ -45,10 +45,12 @@ std::string gpt_oss(std::string_view more) {
                                         more));
 }
 std::string deepseek(std::string_view more) {
-  return json_of("deepseek_v3",
-                 fmt::format(R"(, "moe_intermediate_size": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 6,
+  return json_of(
+      "deepseek_v3",
+      fmt::format(
+          R"(, "q_lora_rank": null, "moe_intermediate_size": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 6,
                                   "qk_rope_head_dim": 4, "v_head_dim": 10{})",
-                             more));
+          more));
 }
 constexpr std::string_view groups =
     R"(, "n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2,
@@ -164,7 +166,7 @@ TEST(ExpertConfig, OfGptOssHasSinksWindowsAndYarn) {
 
 TEST(ExpertConfig, OfDeepseekHasGroupsAndLatents) {
   const ModelConfig c = parsed(deepseek(fmt::format(
-      R"({}, "q_lora_rank": null, "num_key_value_heads": 4, "moe_layer_freq": 1, "scoring_func": "sigmoid",
+      R"({}, "num_key_value_heads": 4, "moe_layer_freq": 1, "scoring_func": "sigmoid",
           "topk_method": "noaux_tc", "ep_size": 1, "num_nextn_predict_layers": 1, "head_dim": 4, "qk_head_dim": 10,
           "rope_theta": 10000, "rope_scaling": {{"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0,
           "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096, "type": "yarn"}})",
@@ -222,6 +224,7 @@ TEST(ExpertConfig, ImpossibleSizesAreRefusedByName) {
   EXPECT_THAT(with("topk_group", "5"), HasSubstr("topk_group: 5 must be in 1..4"));
   EXPECT_THAT(with("topk_group", "1"), HasSubstr("num_experts_per_tok: 3 is more than the 2 experts in"));
   EXPECT_THAT(with("first_k_dense_replace", "4"), HasSubstr("first_k_dense_replace: leaves none"));
+  EXPECT_THAT(fault_of(json_of("deepseek_v3", groups)), HasSubstr("q_lora_rank: is missing"));
   EXPECT_THAT(with("qk_rope_head_dim", "3"), HasSubstr("qk_rope_head_dim: 3 columns"));
   EXPECT_THAT(fault_of(deepseek(fmt::format(R"({}, "num_key_value_heads": 2)", groups))),
               HasSubstr("num_key_value_heads: 2 differs"));
