@@ -2,6 +2,7 @@
 #include "kernels/cuda/gates.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/require.h"
 #include "kernels/glu/glu_launch.h"
 
 namespace tidepool {
@@ -59,6 +60,12 @@ __global__ void __launch_bounds__(256) glu_backward_kernel(u32 rows, u32 columns
   });
 }
 
+template <class Op>
+void require_plain(const Op& op) {
+  require(op.gate != GluGate::clamped && !op.interleaved && op.row_count == nullptr,
+          "gated units of experts have no CUDA kernel yet");
+}
+
 // Calls fn(Silu()) or fn(Gelu()).
 template <class Fn>
 void for_gate(GluGate gate, Fn fn) {
@@ -71,6 +78,7 @@ void for_gate(GluGate gate, Fn fn) {
 
 void glu_cuda(const Glu& op, cudaStream_t stream) {
   using namespace cuda;
+  require_plain(op);
   check_same_precision({op.gate_up, op.y});
   for_bool(rows_of_vectors(op.columns, op.gate_up, op.y), [&](auto whole) {
     for_precision(op.y.precision, [&](auto type) {
@@ -86,6 +94,8 @@ void glu_cuda(const Glu& op, cudaStream_t stream) {
 
 void glu_backward_cuda(const GluBackward& op, cudaStream_t stream) {
   using namespace cuda;
+  require_plain(op);
+  require(op.weights == nullptr, "gated units with routing weights have no CUDA kernel yet");
   check_same_precision({op.gate_up, op.dy, op.dgate_up, op.value});
   for_bool(rows_of_vectors(op.columns, op.gate_up, op.dy, op.dgate_up, op.value), [&](auto whole) {
     for_precision(op.dy.precision, [&](auto type) {

@@ -197,6 +197,16 @@ class ExpertsChainTest : public testing::TestWithParam<ChainCase> {
             .accumulate = false,
             .transposed = c.transposed};
   }
+  // `first`: gradients of the range's first expert.
+  void matrix_gradients(const Rows& r, float* first) {
+    GroupedWeightGradient down = gradient(r, first + l.down(), l.down_bias() - l.down());
+    down.n = c.hidden, down.k = c.inner, down.x = r.y.data(), down.dy = r.out.data();
+    down.bias_factors = weights.data(), down.slots = r.sorted.slots.data();
+    kernels->grouped_weight_gradient(down);
+    GroupedWeightGradient up = gradient(r, first, l.gate_up_bias());
+    up.n = 2 * c.inner, up.k = c.hidden, up.x = r.x.data(), up.dy = r.gate_up.data();
+    kernels->grouped_weight_gradient(up);
+  }
   // Gradients of the range's parameters and of dweights; adds to dx.
   void backward(const ExpertRange& range, std::vector<float>& grad, std::vector<float>& dweights, float* dx) {
     Rows r = up_to_gate(range);
@@ -227,14 +237,7 @@ class ExpertsChainTest : public testing::TestWithParam<ChainCase> {
                                   .bias = param(range.first, l.down_bias()),
                                   .expert_stride = l.stride(),
                                   .dweights = dweights.data()});
-    float* first = &grad[range.first * l.stride()];
-    GroupedWeightGradient down = gradient(r, first + l.down(), l.down_bias() - l.down());
-    down.n = c.hidden, down.k = c.inner, down.x = r.y.data(), down.dy = r.out.data();
-    down.bias_factors = weights.data(), down.slots = r.sorted.slots.data();
-    kernels->grouped_weight_gradient(down);
-    GroupedWeightGradient up = gradient(r, first, l.gate_up_bias());
-    up.n = 2 * c.inner, up.k = c.hidden, up.x = r.x.data(), up.dy = r.gate_up.data();
-    kernels->grouped_weight_gradient(up);
+    matrix_gradients(r, &grad[range.first * l.stride()]);
     GroupedMatmul op = product(r, 0, r.gate_up.data(), r.x.data(), c.hidden, 2 * c.inner);
     op.transposed = !op.transposed;
     kernels->grouped_matmul(op);

@@ -39,6 +39,19 @@ class GroupedMatmulTest : public testing::TestWithParam<GroupedCase> {
     return out;
   }
   u64 begin_of(const ExpertRange& range) const { return static_cast<u32>(offsets[range.first]); }
+  // Calls run(range, out, pool) for ranges that cover all experts, for each size of ranges, each time with
+  // `out` as at the start. RETURNS: out, which must be the same for all sizes.
+  template <class Run>
+  std::vector<float> in_any_groups(const std::vector<float>& start, Run run) const {
+    std::vector<float> first;
+    for (u32 size = experts; size >= 1; --size) {
+      std::vector<float> out = start;
+      for (const ExpertRange& range : ranges_of(experts, size)) run(range, out, shared_pool(1 + size % 3));
+      if (size == experts) first = out;
+      EXPECT_TRUE(same_bits(out, first)) << "groups of " << size;
+    }
+    return first;
+  }
   // Calls fn(expert, row, column of y, column of x, place of the weight).
   template <class Fn>
   void for_all(bool transposed, Fn fn) const {
@@ -70,32 +83,27 @@ TEST_P(GroupedMatmulTest, MatchesDoubleInAnyGroupsAndThreads) {
         for_all(transposed, [&](u32, u64 r, u64 i, u64 j, u64 at) {
           want[r * c.n + i] += 0.5 * double(x[r * c.k + j]) * rounded[at];
         });
-        std::vector<float> first;
-        for (u32 size = experts; size >= 1; --size) {
-          std::vector<float> y = start;
-          for (const ExpertRange& range : ranges_of(experts, size)) {
-            const auto part = offsets_of(range);
-            const Param of_range = weight.at(range.first * stride);
-            grouped_matmul_cpu({.offsets = part.data(),
-                                .experts = range.count,
-                                .rows_max = rows + 2,
-                                .n = c.n,
-                                .k = c.k,
-                                .x = ConstValues(x.data()).at(begin_of(range) * c.k),
-                                .weight = of_range,
-                                .expert_stride = stride,
-                                .transposed = transposed,
-                                .bias = accumulate ? Param() : of_range.at(bias_at),
-                                .scale = 0.5f,
-                                .accumulate = accumulate,
-                                .y = Values(y.data()).at(begin_of(range) * c.n)},
-                               shared_pool(1 + size % 3));
-          }
-          EXPECT_LE(relative_error(y, want), 1e-6) << transposed << name(precision) << accumulate;
-          if (size == experts) first = y;
-          EXPECT_TRUE(same_bits(y, first)) << "groups of " << size;
-        }
-        for (u64 at = u64{rows} * c.n; at < start.size(); ++at) ASSERT_EQ(first[at], start[at]);
+        const auto y =
+            in_any_groups(start, [&](const ExpertRange& range, std::vector<float>& out, CorePool& pool) {
+              const auto part = offsets_of(range);
+              const Param of_range = weight.at(range.first * stride);
+              grouped_matmul_cpu({.offsets = part.data(),
+                                  .experts = range.count,
+                                  .rows_max = rows + 2,
+                                  .n = c.n,
+                                  .k = c.k,
+                                  .x = ConstValues(x.data()).at(begin_of(range) * c.k),
+                                  .weight = of_range,
+                                  .expert_stride = stride,
+                                  .transposed = transposed,
+                                  .bias = accumulate ? Param() : of_range.at(bias_at),
+                                  .scale = 0.5f,
+                                  .accumulate = accumulate,
+                                  .y = Values(out.data()).at(begin_of(range) * c.n)},
+                                 pool);
+            });
+        EXPECT_LE(relative_error(y, want), 1e-6) << transposed << name(precision) << accumulate;
+        for (u64 at = u64{rows} * c.n; at < start.size(); ++at) ASSERT_EQ(y[at], start[at]);
       }
     }
   }
@@ -118,32 +126,27 @@ TEST_P(GroupedMatmulTest, GradientMatchesDoubleInAnyGroupsAndThreads) {
           want[at] += g * x[r * c.k + j];
           if (j == 0) want[e * stride + bias_at + i] += g * (weighted ? factors[u64(slots[r])] : 1.0f);
         });
-        std::vector<float> first;
-        for (u32 size = experts; size >= 1; --size) {
-          std::vector<float> dw = start;
-          for (const ExpertRange& range : ranges_of(experts, size)) {
-            const auto part = offsets_of(range);
-            const u64 begin = begin_of(range);
-            grouped_weight_gradient_cpu({.offsets = part.data(),
-                                         .experts = range.count,
-                                         .rows_max = rows,
-                                         .n = c.n,
-                                         .k = c.k,
-                                         .x = ConstValues(x.data()).at(begin * c.k),
-                                         .dy = ConstValues(dy.data()).at(begin * c.n),
-                                         .dw = &dw[range.first * stride],
-                                         .expert_stride = stride,
-                                         .dbias = &dw[range.first * stride + bias_at],
-                                         .bias_factors = weighted ? factors.data() : nullptr,
-                                         .slots = weighted ? slots.data() + begin : nullptr,
-                                         .accumulate = accumulate,
-                                         .transposed = transposed},
-                                        shared_pool(1 + size % 3));
-          }
-          EXPECT_LE(relative_error(dw, want), 1e-6) << transposed << accumulate << weighted;
-          if (size == experts) first = dw;
-          EXPECT_TRUE(same_bits(dw, first)) << "groups of " << size;
-        }
+        const auto dw =
+            in_any_groups(start, [&](const ExpertRange& range, std::vector<float>& out, CorePool& pool) {
+              const auto part = offsets_of(range);
+              const u64 begin = begin_of(range);
+              grouped_weight_gradient_cpu({.offsets = part.data(),
+                                           .experts = range.count,
+                                           .rows_max = rows,
+                                           .n = c.n,
+                                           .k = c.k,
+                                           .x = ConstValues(x.data()).at(begin * c.k),
+                                           .dy = ConstValues(dy.data()).at(begin * c.n),
+                                           .dw = &out[range.first * stride],
+                                           .expert_stride = stride,
+                                           .dbias = &out[range.first * stride + bias_at],
+                                           .bias_factors = weighted ? factors.data() : nullptr,
+                                           .slots = weighted ? slots.data() + begin : nullptr,
+                                           .accumulate = accumulate,
+                                           .transposed = transposed},
+                                          pool);
+            });
+        EXPECT_LE(relative_error(dw, want), 1e-6) << transposed << accumulate << weighted;
       }
     }
   }

@@ -222,46 +222,67 @@ double difference(const std::vector<float>& got, std::vector<double> want) {
   return norm(want);
 }
 
+// All loss terms of a backward, and which of them are on.
+struct LossTerms {
+  static constexpr u32 layers = 3;
+  static constexpr float balance = 0.01f, z = 0.02f, loss_scale = 4;
+  std::vector<float> dweights;
+  std::vector<i32> counts;
+  bool with_weights = false, with_balance = false, with_z = false;
+
+  // A row's loss; `dw`: the row's dweights.
+  double operator()(const RouterRule& rule, const std::vector<double>& l, const std::vector<u32>& chosen,
+                    const float* dw) const {
+    double sum = 0;
+    const auto w = weights_of(rule, l, chosen), p = softmax(l);
+    for (u32 j = 0; with_weights && j < rule.chosen; ++j) sum += w[j] * double(dw[j]);
+    for (u32 i = 0; with_balance && i < counts.size(); ++i) {
+      sum += double(loss_scale) * balance * counts[i] * p[i % rule.experts];
+    }
+    return sum + (with_z ? double(loss_scale) * z * logsumexp(l) * logsumexp(l) : 0);
+  }
+};
+
+// Gradients of the logits, in place.
+std::vector<float> backward(const RouterCase& c, const std::vector<float>& logits, const Routed& forward,
+                            const LossTerms& loss, u32 workers) {
+  std::vector<float> dlogits = logits;
+  const float loss_scale = LossTerms::loss_scale;
+  router_backward_cpu({.rule = c.rule,
+                       .rows = c.rows,
+                       .logits = dlogits.data(),
+                       .experts = forward.experts.data(),
+                       .dweights = loss.with_weights ? loss.dweights.data() : nullptr,
+                       .counts = loss.with_balance ? loss.counts.data() : nullptr,
+                       .layers = LossTerms::layers,
+                       .balance_scale = LossTerms::balance,
+                       .z_scale = loss.with_z ? LossTerms::z : 0,
+                       .loss_scale = &loss_scale,
+                       .dlogits = dlogits.data()},
+                      shared_pool(workers));
+  return dlogits;
+}
+
 TEST_P(RouterTest, BackwardMatchesDifferencesWithEachTerm) {
-  constexpr u32 layers = 3;
-  constexpr float balance = 0.01f, z = 0.02f, loss_scale = 4;
   const Routed forward = route(rule, c.rows, logits, correction, 2);
-  const auto dweights = random_floats(choices, 3);
-  std::vector<i32> counts(layers * rule.experts);
-  for (u64 i = 0; i < counts.size(); ++i) counts[i] = static_cast<i32>(i * 7 % 11);
+  LossTerms loss = {.dweights = random_floats(choices, 3),
+                    .counts = std::vector<i32>(u64{LossTerms::layers} * rule.experts)};
+  for (u64 i = 0; i < loss.counts.size(); ++i) loss.counts[i] = static_cast<i32>(i * 7 % 11);
   const u64 step = c.rows > 300 ? 97 : 1;  // differences take long
   for (u32 terms = 1; terms < 8; ++terms) {
-    const bool with_weights = terms & 1, with_balance = terms & 2, with_z = terms & 4;
+    loss.with_weights = terms & 1, loss.with_balance = terms & 2, loss.with_z = terms & 4;
     std::vector<double> want;
     for (u64 r = 0; r < c.rows; r += step) {
-      const std::vector<u32> chosen(&forward.experts[r * rule.chosen],
-                                    &forward.experts[r * rule.chosen] + rule.chosen);
+      const i32* first = &forward.experts[r * rule.chosen];
+      const std::vector<u32> chosen(first, first + rule.chosen);
       const auto d = differences(row(r), [&](const std::vector<double>& l) {
-        double sum = 0;
-        const auto w = weights_of(rule, l, chosen), p = softmax(l);
-        for (u32 j = 0; with_weights && j < rule.chosen; ++j) sum += w[j] * dweights[r * rule.chosen + j];
-        for (u32 i = 0; with_balance && i < counts.size(); ++i) {
-          sum += double(loss_scale) * balance * counts[i] * p[i % rule.experts];
-        }
-        return sum + (with_z ? double(loss_scale) * z * logsumexp(l) * logsumexp(l) : 0);
+        return loss(rule, l, chosen, &loss.dweights[r * rule.chosen]);
       });
       want.insert(want.end(), d.begin(), d.end());
     }
     std::vector<float> first;
     for (u32 workers : {1u, 2u, 3u}) {
-      std::vector<float> dlogits = logits;  // in place
-      router_backward_cpu({.rule = rule,
-                           .rows = c.rows,
-                           .logits = dlogits.data(),
-                           .experts = forward.experts.data(),
-                           .dweights = with_weights ? dweights.data() : nullptr,
-                           .counts = with_balance ? counts.data() : nullptr,
-                           .layers = layers,
-                           .balance_scale = balance,
-                           .z_scale = with_z ? z : 0,
-                           .loss_scale = &loss_scale,
-                           .dlogits = dlogits.data()},
-                          shared_pool(workers));
+      const std::vector<float> dlogits = backward(c, logits, forward, loss, workers);
       std::vector<float> checked;
       for (u64 r = 0; r < c.rows; r += step) {
         const float* row = &dlogits[r * rule.experts];
@@ -286,6 +307,20 @@ TEST(Router, GivesTiesToTheLowerIndex) {
   const RouterRule groups = {
       .experts = 8, .chosen = 3, .scores = RouterScores::sigmoid, .groups = 4, .chosen_groups = 2};
   EXPECT_EQ(route(groups, 1, std::vector<float>(8, 1.0f), {}, 1).experts, (std::vector<i32>{0, 1, 2}));
+}
+
+TEST(Router, GivesTiesBetweenGroupsToTheLowerIndex) {
+  const RouterRule rule = {
+      .experts = 6, .chosen = 2, .scores = RouterScores::sigmoid, .groups = 3, .chosen_groups = 2};
+  // The last group is the best, and its best expert is as good as the first group's.
+  EXPECT_EQ(route(rule, 1, {1, 0, -9, -9, 1, 0.5f}, {}, 1).experts, (std::vector<i32>{0, 4}));
+}
+
+TEST(Router, CountsNoEntropyOfAnImpossibleExpert) {
+  const Routed got = route({.experts = 3, .chosen = 2}, 1, {0, -INFINITY, 0}, {}, 1);
+  EXPECT_EQ(got.experts, (std::vector<i32>{0, 2}));
+  EXPECT_NEAR(got.sums[3], std::log(2.0), 1e-6);
+  EXPECT_EQ(got.sums[1], 0);
 }
 
 TEST(Router, ChoosesGroupsByTheirTwoBestExperts) {
