@@ -19,6 +19,7 @@
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
 #include "kernels/router/router.h"
+#include "kernels/router/router_totals.h"
 #include "kernels/glu/glu.h"
 
 namespace tidepool {
@@ -42,6 +43,7 @@ class Kernels {
   virtual void glu_backward(const GluBackward&) = 0;
   virtual void router(const Router&) = 0;
   virtual void router_backward(const RouterBackward&) = 0;
+  virtual void router_totals(const RouterTotals&) = 0;
   virtual void sort_by_expert(const SortByExpert&) = 0;
   virtual void gather_rows(const GatherRows&) = 0;
   virtual void grouped_matmul(const GroupedMatmul&) = 0;

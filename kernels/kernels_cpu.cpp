@@ -36,6 +36,7 @@ class CpuKernels final : public Kernels {
   void glu_backward(const GluBackward& op) override { glu_backward_cpu(op, pool_); }
   void router(const Router& op) override { router_cpu(op, pool_); }
   void router_backward(const RouterBackward& op) override { router_backward_cpu(op, pool_); }
+  void router_totals(const RouterTotals& op) override { router_totals_cpu(op); }
   void sort_by_expert(const SortByExpert& op) override { sort_by_expert_cpu(op, pool_); }
   void gather_rows(const GatherRows& op) override { gather_rows_cpu(op, pool_); }
   void grouped_matmul(const GroupedMatmul& op) override { grouped_matmul_cpu(op, pool_); }

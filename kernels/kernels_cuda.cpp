@@ -39,6 +39,7 @@ class CudaKernels final : public Kernels {
   void glu_backward(const GluBackward& op) override { glu_backward_cuda(op, stream_); }
   void router(const Router& op) override { router_cuda(op, stream_); }
   void router_backward(const RouterBackward& op) override { router_backward_cuda(op, stream_); }
+  void router_totals(const RouterTotals& op) override { router_totals_cuda(op, stream_); }
   void sort_by_expert(const SortByExpert& op) override { sort_by_expert_cuda(op, stream_); }
   void gather_rows(const GatherRows& op) override { gather_rows_cuda(op, stream_); }
   void grouped_matmul(const GroupedMatmul& op) override { grouped_matmul_cuda(op, stream_); }
@@ -111,6 +112,7 @@ class TuningKernels final : public Kernels {
   void glu_backward(const GluBackward&) override {}
   void router(const Router&) override {}
   void router_backward(const RouterBackward&) override {}
+  void router_totals(const RouterTotals&) override {}
   void sort_by_expert(const SortByExpert&) override {}
   void gather_rows(const GatherRows&) override {}
   void grouped_matmul(const GroupedMatmul&) override {}

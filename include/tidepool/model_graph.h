@@ -66,6 +66,7 @@ struct Block {
   BlockKind kind{};
   std::string name;  // "embedding", "h.0" or "layers.0", "head"
   u32 layer = none;
+  u32 group = none;          // experts: number of the group within its layer
   std::vector<u32> windows;  // read by forward and backward, in the order that the block's code expects
   // Streams that forward and backward use, in the order of an op's operands: gradients come last.
   std::vector<StreamUse> forward_streams, backward_streams;
@@ -102,6 +103,7 @@ struct ModelGraph {
   // Precision of activations and their gradients: 16 bits if the device's matrix units want that.
   Precision activations = Precision::fp32;
   BatchShape batch;
+  u32 experts_per_group = 0;  // the last group of a layer may have fewer; 0: no layer has experts
   std::vector<Window> windows;
   std::vector<Block> blocks;  // embedding, layers, head
   std::vector<Stream> streams;
@@ -109,9 +111,10 @@ struct ModelGraph {
   // Two or three arrays, each i32 [B, T]: tokens, targets, and if packed `starts`, the place in the sequence
   // where the token's document begins.
   Bytes batch_bytes{};
-  u64 parameters = 0;  // tied tensors counted once, no padding
+  u64 parameters = 0;         // tied tensors counted once, no padding
+  u64 active_parameters = 0;  // of these, used by one token: of E experts k
   // 6 N + 12 L H Q T, without recompute. Frozen parameters count 4 instead of 6: they have no weight
-  // gradient. N leaves out an embedding that is only looked up (untied).
+  // gradient. N are the active parameters without an embedding that is only looked up (untied).
   u64 flops_per_token = 0;
 
   bool operator==(const ModelGraph&) const = default;

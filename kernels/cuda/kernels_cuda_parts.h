@@ -19,6 +19,7 @@
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
 #include "kernels/router/router.h"
+#include "kernels/router/router_totals.h"
 #include "kernels/glu/glu.h"
 
 namespace tidepool {
@@ -34,6 +35,7 @@ void glu_cuda(const Glu&, cudaStream_t);
 void glu_backward_cuda(const GluBackward&, cudaStream_t);
 void router_cuda(const Router&, cudaStream_t);
 void router_backward_cuda(const RouterBackward&, cudaStream_t);
+void router_totals_cuda(const RouterTotals&, cudaStream_t);
 void sort_by_expert_cuda(const SortByExpert&, cudaStream_t);
 void gather_rows_cuda(const GatherRows&, cudaStream_t);
 void grouped_matmul_cuda(const GroupedMatmul&, cudaStream_t);

@@ -7,6 +7,7 @@ namespace tidepool {
 
 void router_cuda(const Router& op, cudaStream_t) { CHECK(false, op.rows); }
 void router_backward_cuda(const RouterBackward& op, cudaStream_t) { CHECK(false, op.rows); }
+void router_totals_cuda(const RouterTotals& op, cudaStream_t) { CHECK(false, op.rows); }
 void sort_by_expert_cuda(const SortByExpert& op, cudaStream_t) { CHECK(false, op.rows); }
 void gather_rows_cuda(const GatherRows& op, cudaStream_t) { CHECK(false, op.rows_max); }
 void grouped_matmul_cuda(const GroupedMatmul& op, cudaStream_t) { CHECK(false, op.rows_max); }

@@ -25,6 +25,7 @@ struct RotaryShape {
   // Number of elements at the start of a head that are rotated, even: element i rotates with element i +
   // turned() / 2, and the rest of the head is unchanged. 0: all. Not with norms.
   u32 turned_size = 0;
+  float factor = 1;  // on cosine and sine, as YaRN has it
 
   // Columns of a row of qkv: q's heads, then k's, then v's.
   constexpr u32 columns() const { return (heads + 2 * kv_heads) * head_size; }

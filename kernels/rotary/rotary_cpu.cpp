@@ -42,8 +42,8 @@ void make_angles(const Op& op, u32 row, float direction, Scratch& scratch) {
   const float position = static_cast<float>(token - start);
   for (u32 i = 0; i < op.shape.turned() / 2; ++i) {
     const float angle = position * op.inverse_frequencies[i];
-    scratch.cosine[i] = std::cos(angle);
-    scratch.sine[i] = direction * std::sin(angle);
+    scratch.cosine[i] = op.shape.factor * std::cos(angle);
+    scratch.sine[i] = direction * op.shape.factor * std::sin(angle);
   }
 }
 

@@ -12,6 +12,7 @@ namespace {
 struct RotarySizes {
   u32 tokens, heads, kv_heads, head_size;
   u32 turned;         // rotated elements of a head
+  float factor;       // on cosine and sine
   u32 lanes;          // lanes per group; a group takes a head
   const i32* starts;  // or null
   float frequencies[rotary_pairs_max];
@@ -26,8 +27,8 @@ __device__ __forceinline__ void make_angles(const RotarySizes& s, u32 row, float
   if (s.starts != nullptr) position -= static_cast<u32>(s.starts[row]);
   for (u32 i = threadIdx.x; i < s.turned / 2; i += blockDim.x) {
     const float angle = static_cast<float>(position) * s.frequencies[i];
-    angles.cosine[i] = cosf(angle);
-    angles.sine[i] = direction * sinf(angle);
+    angles.cosine[i] = s.factor * cosf(angle);
+    angles.sine[i] = direction * s.factor * sinf(angle);
   }
   __syncthreads();
 }
@@ -270,6 +271,7 @@ RotarySizes sizes_of(const Op& op) {
                        .kv_heads = shape.kv_heads,
                        .head_size = shape.head_size,
                        .turned = shape.turned(),
+                       .factor = shape.factor,
                        .lanes = rotary_lanes(shape.turned()),
                        .starts = op.starts,
                        .frequencies = {}};

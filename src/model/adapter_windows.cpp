@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/experts/expert_windows.h"
 #include "model/window_builder.h"
 
 namespace tidepool {
@@ -68,12 +69,15 @@ bool is_target(const LoraConfig& lora, const LinearModule& module) {
 }
 
 Result<void> add_adapters(ModelGraph& g, const LayerCode& code) {
-  const LinearModules modules = code.modules(g.config);
-  if (std::string message = wrong_adapters(g.lora, modules); !message.empty())
+  const auto modules_of = [&](u32 layer) { return code.modules(g.config, layer_kind(g.config, layer)); };
+  if (std::string message = wrong_adapters(g.lora, modules_of(0)); !message.empty())
     return Error{ErrorKind::usage, std::move(message)};
   for (Window& window : g.windows) window.trainable = false;
-  for (u32 layer = 0; layer < g.config.layers; ++layer)
-    g.windows.push_back(adapter_window(g, modules, layer, g.windows[code.embedding_windows + layer].name));
+  u32 window = code.embedding_windows;
+  for (u32 layer = 0; layer < g.config.layers; ++layer) {
+    g.windows.push_back(adapter_window(g, modules_of(layer), layer, g.windows[window].name));
+    window += 1 + (g.config.has_experts(layer) ? expert_groups(g) : 0);
+  }
   return {};
 }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr u32 second_window = 1;  // a layer's second window holds its adapters
 
 u32 widest_input(const ModelGraph& g) {
-  const LinearModules modules = layer_code(g.config.family).modules(g.config);
+  const LinearModules modules = layer_code(g.config.family).modules(g.config, BlockKind::layer);
   u32 widest = 0;
   for (u32 m = 0; m < modules.count; ++m)
     if (is_target(g.lora, modules.of[m])) widest = std::max(widest, modules.of[m].in);

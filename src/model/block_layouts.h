@@ -40,7 +40,10 @@ inline u64 mlp_gradient_elements(const ModelGraph& g) {
   return style(g.config.family).mlp_inputs() * g.batch.rows() * g.config.inner();
 }
 inline Bytes attention_scratch(const ModelGraph& g) {
-  return Bytes{values_bytes(mlp_gradient_elements(g), g.activations)};
+  u64 elements = mlp_gradient_elements(g);
+  // Attention blocks have no MLP; this much is set aside for their scratch.
+  if (g.config.experts.count != 0) elements = std::min(elements, g.batch.rows() * g.config.query_width());
+  return Bytes{values_bytes(elements, g.activations)};
 }
 
 // RETURNS: why attention must use our own kernels on every device; empty if a library may compute it.
@@ -68,7 +71,8 @@ inline RotaryShape rotary_shape(const ModelGraph& g) {
           .heads = g.config.heads,
           .kv_heads = g.config.kv_heads(),
           .head_size = g.config.head_size(),
-          .turned_size = g.config.rotary_size()};
+          .turned_size = g.config.rotary_size(),
+          .factor = static_cast<float>(g.config.rope.rotary_factor())};
 }
 
 enum class Inside : u8 { kept, recomputed };

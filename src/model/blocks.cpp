@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "model/block_calls.h"
+#include "model/experts/experts_block.h"
 #include "model/layer_code.h"
 
 namespace tidepool {
@@ -26,8 +27,9 @@ void block_forward(const BlockContext& context, const BlockForward& forward) {
       return embedding_forward(context, forward);
     case BlockKind::layer:
     case BlockKind::attention:
-    case BlockKind::experts:
       return layer_code(context.graph.config.family).forward(context, forward);
+    case BlockKind::experts:
+      return experts_forward(context, forward);
     case BlockKind::head:
       return head_forward(context, forward);
   }
@@ -42,8 +44,10 @@ void block_backward(const BlockContext& context, const BlockBackward& backward) 
       break;
     case BlockKind::layer:
     case BlockKind::attention:
-    case BlockKind::experts:
       layer_code(context.graph.config.family).backward(context, backward);
+      break;
+    case BlockKind::experts:
+      experts_backward(context, backward);
       break;
     case BlockKind::head:
       head_backward(context, backward);

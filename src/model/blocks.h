@@ -66,19 +66,27 @@ struct BlockBackward {
   bool accumulate = true;          // false: overwrite every element of the accumulators,
                                    // padding and unused tensors with zero included
   std::byte* workspace = nullptr;  // Block::backward_workspace bytes
+  u32 micro_batches = 1;           // of the step; attention blocks with a router
   double* loss_sum = nullptr;      // head
-  double inverse_tokens = 1.0;     // 1 / non-ignored targets of the whole step; head
-  const float* loss_scale = nullptr;  // head: factor on all gradients, in the kernels' memory; null: 1
+  RouterLosses* router_losses = nullptr;  // head, in models with experts; added to. Null: not wanted
+  i64* expert_tokens = nullptr;           // [layers with experts, E]; with router_losses
+  double inverse_tokens = 1.0;            // 1 / non-ignored targets of the whole step; head
+  const float* loss_scale =
+      nullptr;  // head and router: factor on all gradients, in the kernels' memory; null: 1
 };
 void block_backward(const BlockContext&, const BlockBackward&);
 
 // Builds the blocks and windows of a model. GPT-2 has the windows "wte", "wpe", "h.0" ... , "ln_f"; other
 // families have "embed_tokens", "layers.0" ..., "norm", and "lm_head" if the head is not tied. The head reads
-// {final norm, matrix}. A tied matrix is the embedding's window, which then has two uses: 0 by the embedding,
+// {final norm, matrix}. A layer with experts has the windows "layers.0", of its attention and router, and
+// "layers.0.experts.0-7" ..., groups of `experts_per_group` experts (0: one group of all), which changes no
+// bit of a result.
+//  A tied matrix is the embedding's window, which then has two uses: 0 by the embedding,
 // 1 by the head. With LoRA each layer reads a second window with its adapters, "layers.0.lora" or "h.0.lora"
 // ...; these windows are the last in `windows`, and only they are trained.
 // RETURNS: an error of ErrorKind::usage that names the config key.
 Result<ModelGraph> build_model(const ModelConfig&, Precision, BatchShape,
-                               Precision activations = Precision::fp32, const LoraConfig& = {});
+                               Precision activations = Precision::fp32, const LoraConfig& = {},
+                               u32 experts_per_group = 0);
 
 }  // namespace tidepool

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "model/block_calls.h"
+#include "model/experts/router_call.h"
 #include "model/norm.h"
 
 namespace tidepool {
@@ -144,6 +145,7 @@ void head_backward(const BlockContext& c, const BlockBackward& b) {
                 .rstd = workspace.moments.rstd});
   const Head head = {c, params_of(c, b.windows, matrix), workspace, b.targets};
   loss_pass(head, b.loss_sum);
+  if (b.router_losses != nullptr) add_router_totals(c, b);
   gradient_pass(head, b);
   final_norm_backward(c, b, workspace);
 }

@@ -6,6 +6,9 @@
 #include "model/adapter_windows.h"
 #include "model/block_layouts.h"
 #include "model/blocks.h"
+#include "model/experts/expert_layouts.h"
+#include "model/experts/expert_windows.h"
+#include "model/experts/experts_block.h"
 #include "model/layer_code.h"
 #include "model/recorded_costs.h"
 #include "tidepool/connect_blocks.h"
@@ -22,17 +25,8 @@ Block embedding_block(const ModelGraph& g, const LayerCode& code) {
   return block;
 }
 
-// Fills in the fields that differ between layers: name, number and windows.
-void name_layer(Block& block, const ModelGraph& g, const LayerCode& code, u32 layer) {
-  const u32 window = code.embedding_windows + layer;
-  block.name = g.windows[window].name;
-  block.layer = layer;
-  block.windows = {window};
-  if (g.lora.on()) block.windows.push_back(static_cast<u32>(g.windows.size()) - g.config.layers + layer);
-}
-
-Block head_block(const ModelGraph& g, const LayerCode& code) {
-  const u32 norm = code.embedding_windows + g.config.layers;
+// `norm`: window of the final norm.
+Block head_block(const ModelGraph& g, u32 norm) {
   Block block = {.kind = BlockKind::head, .name = "head", .windows = {norm, g.config.tied ? 0 : norm + 1}};
   block.forward_workspace = HeadWorkspace(g, nullptr, Direction::forward).bytes;
   block.backward_workspace = HeadWorkspace(g, nullptr, Direction::backward).bytes;
@@ -44,29 +38,57 @@ void add_block(ModelGraph& g, Block block) {
   record_costs(g, static_cast<u32>(g.blocks.size()) - 1);
 }
 
-// RETURNS: the first layer that costs what this layer does. Except for names, layers differ only in the
-// window of their attention.
-u32 alike(const ModelGraph& g, u32 layer) {
-  u32 first = 0;
-  while (attention_shape(g, first) != attention_shape(g, layer)) ++first;
-  return first;
-}
+// Adds the blocks of all layers, in the order of their windows. Blocks that cost the same are measured once:
+// except for names, layers differ only in the window of their attention, and groups in their size.
+class LayerBlocks {
+ public:
+  LayerBlocks(ModelGraph& g, const LayerCode& code) : g_(g), code_(code), window_(code.embedding_windows) {}
 
-// Measures one layer of each kind.
-void add_layers(ModelGraph& g, const LayerCode& code) {
-  const u32 before = static_cast<u32>(g.blocks.size());
-  for (u32 layer = 0; layer < g.config.layers; ++layer) {
-    const u32 first = alike(g, layer);
-    Block block = first < layer ? g.blocks[before + first] : Block{.kind = BlockKind::layer};
-    name_layer(block, g, code, layer);
-    if (first < layer) {
-      g.blocks.push_back(std::move(block));
-    } else {
-      code.measure(block, g);
-      add_block(g, std::move(block));
+  void add() {
+    for (u32 layer = 0; layer < g_.config.layers; ++layer) {
+      const BlockKind kind = layer_kind(g_.config, layer);
+      add_block(named(kind, layer));
+      for (u32 group = 0; kind == BlockKind::attention && group < expert_groups(g_); ++group)
+        add_block(named(BlockKind::experts, layer, group));
     }
   }
-}
+
+ private:
+  Block named(BlockKind kind, u32 layer, u32 group = none) {
+    Block block = {.kind = kind, .name = g_.windows[window_].name, .layer = layer, .group = group};
+    if (kind == BlockKind::attention) block.name += ".attention";
+    block.windows = {window_++};
+    if (g_.lora.on() && kind != BlockKind::experts)
+      block.windows.push_back(static_cast<u32>(g_.windows.size()) - g_.config.layers + layer);
+    return block;
+  }
+
+  bool alike(const Block& a, const Block& b) const {
+    if (a.kind != b.kind) return false;
+    if (a.kind == BlockKind::experts)
+      return experts_of_group(g_, a.group).count == experts_of_group(g_, b.group).count;
+    return attention_shape(g_, a.layer) == attention_shape(g_, b.layer);
+  }
+
+  void add_block(Block block) {
+    for (const Block& before : g_.blocks) {
+      if (before.layer == none || !alike(before, block)) continue;
+      Block copy = before;
+      copy.name = block.name, copy.layer = block.layer, copy.group = block.group;
+      copy.windows = block.windows;
+      return g_.blocks.push_back(std::move(copy));
+    }
+    if (block.kind == BlockKind::experts)
+      measure_experts(block, g_);
+    else
+      code_.measure(block, g_);
+    tidepool::add_block(g_, std::move(block));
+  }
+
+  ModelGraph& g_;
+  const LayerCode& code_;
+  u32 window_;
+};
 
 u64 widest(const ModelConfig& c) {
   const u64 mlp = u64{style(c.family).mlp_inputs()} * c.inner();
@@ -103,30 +125,40 @@ std::string wrong(const ModelConfig& c, BatchShape batch) {
 }  // namespace
 
 Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, BatchShape batch,
-                               Precision activations, const LoraConfig& lora) {
+                               Precision activations, const LoraConfig& lora, u32 experts_per_group) {
   if (std::string message = wrong(config, batch); !message.empty())
     return Error{ErrorKind::usage, std::move(message)};
   const LayerCode& code = layer_code(config.family);
   ModelGraph g = {
       .config = config, .lora = lora, .precision = precision, .activations = activations, .batch = batch};
-  g.windows = code.windows(config);
+  if (config.experts.count != 0)
+    g.experts_per_group =
+        experts_per_group == 0 ? config.experts.count : std::min(experts_per_group, config.experts.count);
+  g.windows = code.windows(g);
   if (lora.on()) TRY(add_adapters(g, code));
   add_block(g, embedding_block(g, code));
-  add_layers(g, code);
-  add_block(g, head_block(g, code));
   g.boundary = {round_up(values_bytes(batch.rows() * config.width, activations), frame_alignment)};
-  connect_blocks(g, {.residual = g.boundary});
+  LayerBlocks(g, code).add();
+  add_block(g, head_block(g, g.blocks.back().windows[0] + 1));
+  connect_blocks(g, stream_sizes(g));
   g.batch_bytes = {round_up(batch_arrays(batch) * batch.rows() * sizeof(i32), frame_alignment)};
   // An embedding is looked up, not multiplied; a tied one is multiplied as the head.
   for (u32 layer = 0; layer < config.layers; ++layer) {
     const u32 window = attention_shape(g, layer).window;
     g.flops_per_token += u64{12} * config.query_width() * (window != 0 ? window : batch.tokens);
   }
-  for (const Window& window : g.windows) {
-    g.parameters += window.parameters;
-    const bool looked_up = &window == &g.windows[0] && !config.tied;
-    if (!looked_up) g.flops_per_token += (window.trainable ? 6 : 4) * window.parameters;
-  }
+  for (const Block& block : g.blocks)
+    for (const u32 w : block.windows) {
+      const Window& window = g.windows[w];
+      // A tied matrix counts as the embedding's parameters, and as the head's work.
+      const bool tied = config.tied && block.kind == BlockKind::head && w == 0;
+      const bool looked_up = block.kind == BlockKind::embedding && w == 0;
+      const u64 active = block.kind == BlockKind::experts
+                             ? window.parameters / config.experts.count * config.experts.chosen
+                             : window.parameters;
+      if (!tied) g.parameters += window.parameters, g.active_parameters += active;
+      if (!looked_up) g.flops_per_token += (window.trainable ? 6 : 4) * active;
+    }
   return g;
 }
 

@@ -38,6 +38,15 @@ struct Recording {
     }
   }
 
+  ExpertStreams experts() {
+    return {.middle = memory.values(graph.activations),
+            .normed = memory.values(graph.activations),
+            .routes = memory.array<std::byte>(),
+            .sum = memory.array<float>(),
+            .router_sums = memory.array<std::byte>(),
+            .normed_grad = memory.array<float>(),
+            .routes_grad = memory.array<float>()};
+  }
   const i32* starts() { return graph.batch.packed ? memory.array<const i32>() : nullptr; }
 
   const ModelGraph& graph;
@@ -57,6 +66,7 @@ std::vector<KernelCost> forward(const ModelGraph& g, u32 block) {
                             .starts = r.starts(),
                             .input = r.memory.values(g.activations),
                             .output = r.memory.values(g.activations),
+                            .experts = r.experts(),
                             .kept = r.memory.array<std::byte>(),
                             .workspace = r.memory.array<std::byte>(),
                             .loss_sum = r.memory.array<double>()});
@@ -70,6 +80,7 @@ std::vector<KernelCost> backward(const ModelGraph& g, u32 block, Inside inside) 
                              .targets = r.memory.array<const i32>(),
                              .starts = r.starts(),
                              .input = r.memory.values(g.activations),
+                             .experts = r.experts(),
                              .kept = inside == Inside::kept ? r.memory.array<const std::byte>() : nullptr,
                              .grad = r.memory.values(g.activations),
                              .grad_accum = r.gradients,

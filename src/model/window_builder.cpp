@@ -3,11 +3,9 @@
 namespace tidepool {
 namespace {
 
-constexpr u64 tensor_alignment_elements = 64;
-
 void append(Window& window, TensorSpec spec) {
   Tensor tensor = {.name = std::move(spec.name), .shape = std::move(spec.shape)};
-  tensor.window_offset = spec.joined ? window.elements : round_up(window.elements, tensor_alignment_elements);
+  tensor.window_offset = spec.joined ? window.elements : round_up(window.elements, spec.alignment);
   tensor.elements = 1;
   for (u64 extent : tensor.shape) tensor.elements *= extent;
   tensor.weight_decay = tensor.shape.size() > 1;

@@ -15,6 +15,7 @@ struct TensorSpec {
   double init_std = 0.0;
   bool joined = false;  // starts where the tensor before it ends: the two are one array
   double init_bound = 0.0;
+  u64 alignment = 64;  // elements; not if joined
 };
 
 // Lays the tensors out one after the other. A tensor that is not joined starts aligned.

@@ -24,10 +24,13 @@ class Families : public testing::TestWithParam<const char*> {
   const Safetensors expected{directory + "/expected.safetensors"};
   std::unique_ptr<CorePool> pool = make_pool(2);
 
-  ModelRunner load() {
+  // `experts_per_group`: as in build_model().
+  ModelRunner load(u32 experts_per_group = 0) {
     const ModelConfig config = read_model_directory(directory).value();
     ModelRunner model(
-        build_model(config, Precision::fp32, {.sequences = sequences, .tokens = tokens_per_sequence}).value(),
+        build_model(config, Precision::fp32, {.sequences = sequences, .tokens = tokens_per_sequence},
+                    Precision::fp32, {}, experts_per_group)
+            .value(),
         *pool);
     WeightsWriter writer(model.weights);
     const auto unused = load_weights(directory, model.graph(), writer);
@@ -56,9 +59,13 @@ TEST_P(Families, LossAndGradientsAgreeWithTransformers) {
   const double loss = expected.get<double>("loss")[0];
   double worst = 0;
   for (const bool keep : {true, false}) {
+    model.router_losses = {};
     const double sum =
         model.forward_backward(tokens.data(), targets.data(), 1.0 / double(valid), {.keep = keep});
-    EXPECT_NEAR(sum / double(valid), loss, tolerance * loss);
+    const Experts& experts = model.graph().config.experts;
+    const double router = (experts.balance ? experts.balance_factor * model.router_losses.balance : 0) +
+                          experts.z_factor * model.router_losses.z;
+    EXPECT_NEAR(sum / double(valid) + router, loss, tolerance * loss);
     const auto gradients = model.gradients();
     for (const auto& [name, gradient] : gradients) {
       const double away = distance(gradient, expected.get<float>("gradients/" + name));
@@ -68,6 +75,22 @@ TEST_P(Families, LossAndGradientsAgreeWithTransformers) {
     EXPECT_EQ(gradients.size(), expected.count("gradients/"));
   }
   RecordProperty("worst_gradient", fmt::format("{:.1e}", worst));
+}
+
+// Sums run in the order of experts, whatever their groups.
+TEST_P(Families, GroupsOfExpertsChangeNoBit) {
+  const auto tokens = expected.get<i32>("tokens"), targets = expected.get<i32>("targets");
+  ModelRunner whole = load();
+  const u32 experts = whole.graph().config.experts.count;
+  if (experts == 0) GTEST_SKIP() << "has no experts";
+  const double sum = whole.forward_backward(tokens.data(), targets.data(), 0.1);
+  const auto gradients = whole.gradients();
+  for (u32 group = 1; group < experts; ++group)
+    for (const bool keep : {true, false}) {
+      ModelRunner model = load(group);
+      EXPECT_EQ(model.forward_backward(tokens.data(), targets.data(), 0.1, {.keep = keep}), sum) << group;
+      EXPECT_EQ(model.gradients(), gradients) << group;
+    }
 }
 
 TEST_P(Families, ConfigIsWrittenAsItIsRead) {

@@ -46,22 +46,25 @@ class BasicModelRunner {
         kernels_(std::move(kernels)),
         scratch_(workspace_bytes()),
         loss_sum_(sizeof(double)) {
+    expert_tokens.assign(u64{graph_.config.layers} * graph_.config.experts.count, 0);
     for (const Window& w : graph_.windows) {
       weights.emplace_back(w.elements, 0.0f);
       params_.emplace_back(w.elements * element_bytes(Kind::param, graph_.precision));
     }
+    for (const Stream& stream : graph_.streams) streams_.emplace_back(stream.bytes.value);
     for (const Block& b : graph_.blocks) {
-      acts_.emplace_back(graph_.boundary.value);
       kept_.emplace_back(b.kept.value);
       auto& uses = accumulators_.emplace_back();
       for (u32 w : b.windows)
         uses.emplace_back(graph_.windows[w].trainable ? graph_.windows[w].elements * sizeof(float) : 0);
     }
-    grad_.emplace_back(graph_.boundary.value);
   }
 
   const ModelGraph& graph() const { return graph_; }
   Weights weights;
+  // Of all micro-batches so far; models with experts only. On memory of the host.
+  RouterLosses router_losses;
+  std::vector<i64> expert_tokens;  // [layers, E]
 
   // Initialises from a seed, as the graph's Init says.
   void init(u32 seed, float scale = 1.0f) {
@@ -117,18 +120,22 @@ class BasicModelRunner {
       std::vector<float*> accumulators;
       for (u32 i = 0; i < graph_.blocks[b].windows.size(); ++i)
         accumulators.push_back(trained(b, i) ? accumulators_[b][i].floats() : nullptr);
+      const Streams streams = streams_of(graph_.blocks[b].backward_streams);
       block_backward(context(b, options, micro_batch),
                      {.windows = windows,
                       .tokens = tokens,
                       .targets = targets,
                       .starts = options.starts,
-                      .input = b > 0 ? activations(acts_[b - 1]) : nullptr,
+                      .input = streams.input,
+                      .experts = streams.experts,
                       .kept = options.keep && graph_.blocks[b].kept.value > 0 ? kept_[b].get() : nullptr,
-                      .grad = activations(grad_[0]),
+                      .grad = streams.grad,
                       .grad_accum = accumulators,
                       .accumulate = micro_batch > 0,
                       .workspace = scratch_.get(),
                       .loss_sum = &sum,
+                      .router_losses = with_experts() ? &router_losses : nullptr,
+                      .expert_tokens = expert_tokens.data(),
                       .inverse_tokens = inverse_tokens});
     }
     EXPECT_TRUE(kernels_->finish());
@@ -165,10 +172,50 @@ class BasicModelRunner {
   }
 
  private:
+  bool with_experts() const { return graph_.config.experts.count != 0; }
   bool trained(u32 block, u32 window) const {
     return graph_.windows[graph_.blocks[block].windows[window]].trainable;
   }
-  Values activations(Frame& frame) const { return {frame.get(), graph_.activations}; }
+  struct Streams {
+    Values input, output, grad;
+    ExpertStreams experts;
+  };
+  Streams streams_of(const std::vector<StreamUse>& uses) {
+    Streams s;
+    for (const StreamUse& use : uses) {
+      std::byte* const data = streams_[use.stream].get();
+      const Values values = {data, graph_.activations};
+      switch (graph_.streams[use.stream].kind) {
+        case Kind::activation:
+          (use.access == Access::read ? s.input : s.output) = values;
+          break;
+        case Kind::middle:
+          s.experts.middle = values;
+          break;
+        case Kind::normed:
+          s.experts.normed = values;
+          break;
+        case Kind::routes:
+          s.experts.routes = data;
+          break;
+        case Kind::expert_sum:
+          s.experts.sum = reinterpret_cast<float*>(data);
+          break;
+        case Kind::router_sums:
+          s.experts.router_sums = data;
+          break;
+        case Kind::normed_grad:
+          s.experts.normed_grad = reinterpret_cast<float*>(data);
+          break;
+        case Kind::routes_grad:
+          s.experts.routes_grad = reinterpret_cast<float*>(data);
+          break;
+        default:
+          s.grad = values;
+      }
+    }
+    return s;
+  }
   double& loss_sum() {
     double& sum = *reinterpret_cast<double*>(loss_sum_.get());
     return sum = 0;
@@ -200,12 +247,14 @@ class BasicModelRunner {
   void forward(const i32* tokens, const RunOptions& options, u32 micro_batch) {
     for (u32 b = 0; b + 1 < graph_.blocks.size(); ++b) {
       const auto windows = windows_of(b);
+      const Streams streams = streams_of(graph_.blocks[b].forward_streams);
       block_forward(context(b, options, micro_batch),
                     {.windows = windows,
                      .tokens = tokens,
                      .starts = options.starts,
-                     .input = b > 0 ? activations(acts_[b - 1]) : nullptr,
-                     .output = activations(acts_[b]),
+                     .input = streams.input,
+                     .output = streams.output,
+                     .experts = streams.experts,
                      .kept = options.keep && graph_.blocks[b].kept.value > 0 ? kept_[b].get() : nullptr,
                      .workspace = scratch_.get()});
     }
@@ -218,7 +267,7 @@ class BasicModelRunner {
     block_forward(context(b, options, 0), {.windows = windows,
                                            .tokens = tokens,
                                            .targets = targets,
-                                           .input = activations(acts_[b - 1]),
+                                           .input = streams_of(graph_.blocks[b].forward_streams).input,
                                            .workspace = scratch_.get(),
                                            .loss_sum = sum,
                                            .logits = logits,
@@ -228,8 +277,8 @@ class BasicModelRunner {
   ModelGraph graph_;
   std::unique_ptr<Kernels> kernels_;
   Frame scratch_, loss_sum_;
-  std::deque<Frame> params_, acts_, kept_, grad_;  // by window; by block
-  std::deque<std::deque<Frame>> accumulators_;     // by block, use
+  std::deque<Frame> params_, streams_, kept_;   // by window; by stream; by block
+  std::deque<std::deque<Frame>> accumulators_;  // by block, use
 };
 using ModelRunner = BasicModelRunner<FrameBuffer>;
 

@@ -34,7 +34,8 @@ Window layer_window(const ModelConfig& c, u32 layer) {
                       {prefix + "mlp.c_proj.bias", {h}}});
 }
 
-std::vector<Window> make_windows(const ModelConfig& c) {
+std::vector<Window> make_windows(const ModelGraph& g) {
+  const ModelConfig& c = g.config;
   const u64 h = c.width;
   const double std = c.initializer_range;
   std::vector<Window> windows;
@@ -47,7 +48,7 @@ std::vector<Window> make_windows(const ModelConfig& c) {
 
 }  // namespace
 
-LinearModules linear_modules(const ModelConfig& c) {
+LinearModules linear_modules(const ModelConfig& c, BlockKind) {
   LinearModules out;
   out.add({"attn.c_attn", c.width, 3 * c.width});
   out.add({"attn.c_proj", c.width, c.width});

@@ -22,7 +22,7 @@ enum class LayerTensor : u8 {
 };
 
 // The linear layers, in the order of their products.
-LinearModules linear_modules(const ModelConfig&);
+LinearModules linear_modules(const ModelConfig&, BlockKind);
 namespace modules {
 inline constexpr JoinedModules c_attn = {0, 1}, attn_c_proj = {1, 1}, c_fc = {2, 1}, mlp_c_proj = {3, 1};
 }  // namespace modules

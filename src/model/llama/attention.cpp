@@ -9,7 +9,8 @@ namespace {
 using enum LayerTensor;
 
 Product qkv_product(const ModelConfig& c) {
-  return {has_tensor(c, qkv) ? qkv : q, q_bias, c.qkv_width(), c.width, product_modules(c).qkv};
+  return {traits(c.family).joined_projections ? LayerTensor::qkv : q, q_bias, c.qkv_width(), c.width,
+          product_modules(c).qkv};
 }
 Product o_product(const ModelConfig& c) {
   return {o, o_bias, c.width, c.query_width(), product_modules(c).o};

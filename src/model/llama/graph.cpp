@@ -1,6 +1,8 @@
-// Tensors and layer sizes of Llama, Mistral, Qwen2, Qwen3, Phi-3 and Gemma 3.
+// Tensors and layer sizes of Llama and the families with layers like its: Mistral, Qwen, Phi-3, Gemma 3,
+// Mixtral.
 #include <fmt/format.h>
 
+#include "model/experts/expert_windows.h"
 #include "model/layer_code.h"
 #include "model/layer_frames.h"
 #include "model/llama/layer.h"
@@ -22,7 +24,7 @@ Window layer_window(const ModelConfig& c, u32 layer) {
   std::vector<TensorSpec> specs;
   for (u32 i = 0; i < tensor_count; ++i) {
     const auto tensor = static_cast<LayerTensor>(i);
-    if (!has_tensor(c, tensor)) continue;
+    if (!has_tensor(c, layer_kind(c, layer), tensor)) continue;
     specs.push_back(
         spec_of(c, fmt::format("model.layers.{}.{}", layer, name(c, tensor)), shape_of(c, tensor)));
     specs.back().joined = is_joined(tensor);
@@ -30,27 +32,46 @@ Window layer_window(const ModelConfig& c, u32 layer) {
   return make_window(fmt::format("layers.{}", layer), std::move(specs));
 }
 
-std::vector<Window> make_windows(const ModelConfig& c) {
+std::vector<Window> make_windows(const ModelGraph& g) {
+  const ModelConfig& c = g.config;
   std::vector<Window> windows;
   const std::vector<u64> matrix = {c.vocab_size, c.width};
   windows.push_back(make_window("embed_tokens", {spec_of(c, "model.embed_tokens.weight", matrix)}));
-  for (u32 layer = 0; layer < c.layers; ++layer) windows.push_back(layer_window(c, layer));
+  for (u32 layer = 0; layer < c.layers; ++layer) {
+    windows.push_back(layer_window(c, layer));
+    for (u32 group = 0; c.has_experts(layer) && group < expert_groups(g); ++group)
+      windows.push_back(expert_window(g, layer, experts_of_group(g, group)));
+  }
   windows.push_back(make_window("norm", {spec_of(c, "model.norm.weight", {c.width})}));
   if (!c.tied) windows.push_back(make_window("lm_head", {spec_of(c, "lm_head.weight", matrix)}));
   return windows;
+}
+
+void measure(Block& block, const ModelGraph& g) {
+  if (block.kind == BlockKind::attention)
+    measure_layer<AttentionInside, AttentionForwardWorkspace, AttentionBackwardWorkspace>(block, g);
+  else
+    measure_layer<LayerInside, ForwardWorkspace, BackwardWorkspace>(block, g);
+}
+
+void forward(const BlockContext& c, const BlockForward& f) {
+  (block_of(c).kind == BlockKind::attention ? attention_block_forward : layer_forward)(c, f);
+}
+
+void backward(const BlockContext& c, const BlockBackward& b) {
+  (block_of(c).kind == BlockKind::attention ? attention_block_backward : layer_backward)(c, b);
 }
 
 }  // namespace
 
 }  // namespace llama
 
-const LayerCode llama::code = {
-    .styles = {&llama_layers, &gemma_layers},
-    .windows = llama::make_windows,
-    .embedding_windows = 1,
-    .modules = llama::linear_modules,
-    .measure = measure_layer<llama::LayerInside, llama::ForwardWorkspace, llama::BackwardWorkspace>,
-    .forward = llama::layer_forward,
-    .backward = llama::layer_backward};
+const LayerCode llama::code = {.styles = {&llama_layers, &gemma_layers},
+                               .windows = llama::make_windows,
+                               .embedding_windows = 1,
+                               .modules = llama::linear_modules,
+                               .measure = llama::measure,
+                               .forward = llama::forward,
+                               .backward = llama::backward};
 
 }  // namespace tidepool

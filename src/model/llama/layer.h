@@ -18,7 +18,7 @@ struct Layer {
 
   const ModelConfig& config() const { return c.graph.config; }
   Param operator[](LayerTensor tensor) const {
-    const u32 i = tensor_index(config(), tensor);
+    const u32 i = tensor_index(config(), block_of(c).kind, tensor);
     return i == none ? Param{} : window[i];
   }
 };
@@ -39,13 +39,18 @@ struct LayerGradients {
   // RETURNS: the input of attention: q and k after norm and rotation, and v.
   Values turned() const { return config().qk_norm() ? workspace.turned : inside.qkv; }
   float* operator[](LayerTensor tensor) const {
-    const u32 i = tensor_index(config(), tensor);
+    const u32 i = tensor_index(config(), block_of(layer.c).kind, tensor);
     return i == none ? nullptr : window[i];
   }
 };
 
 void layer_forward(const BlockContext&, const BlockForward&);
 void layer_backward(const BlockContext&, const BlockBackward&);
+
+// ---- attention of a layer with experts: middle, the experts' input and the router's choice
+
+void attention_block_forward(const BlockContext&, const BlockForward&);
+void attention_block_backward(const BlockContext&, const BlockBackward&);
 
 // ---- attention
 

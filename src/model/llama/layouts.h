@@ -3,6 +3,7 @@
 #pragma once
 
 #include "model/block_layouts.h"
+#include "model/experts/router_call.h"
 
 namespace tidepool::llama {
 
@@ -15,12 +16,12 @@ struct Branch {
 // Saved activations of a layer: values that are expensive to recompute. Backward recomputes norms, rotations
 // and the gated unit from them. H + Q + A + 2 I values per row, and 2 H more if branches are normalised.
 struct LayerInside {
-  LayerInside(const ModelGraph&, std::byte* base);
+  LayerInside(const ModelGraph&, std::byte* base, BlockKind = BlockKind::layer);
   Values qkv;        // [R, A]; q and k are rotated, but not if they have norms: then before norm and rotation
   Values attention;  // [R, Q]
   float* lse;        // [B, NH, T]
   Values middle;     // [R, H], the residual stream between attention and MLP
-  Values gate_up;    // [R, 2I]
+  Values gate_up;    // [R, 2I]; null in an attention block
   // Null in styles that do not normalise branches.
   Branch attention_branch, mlp_branch;
   Bytes bytes;
@@ -29,16 +30,17 @@ struct LayerInside {
 // If the inside is not kept, `middle` is in the layer's output, which the last product overwrites, and
 // attention's output replaces the norm's in `narrow`.
 struct ForwardWorkspace {
-  ForwardWorkspace(const ModelGraph&, std::byte* base);
+  ForwardWorkspace(const ModelGraph&, std::byte* base, BlockKind = BlockKind::layer);
   Values wide;    // [R, max(A, 2I)]: qkv, then gate and up
   Values narrow;  // [R, max(H, Q)]: norm, attention, norm, the MLP's branch
-  Values inner;   // [R, I]: the gated unit's output
+  Values inner;   // [R, I]: the gated unit's output; null in an attention block
   AdapterScratch adapters;
+  RouterScratch router;  // attention blocks
   Bytes bytes;
 };
 
 struct BackwardWorkspace {
-  BackwardWorkspace(const ModelGraph&, std::byte* base, Inside);
+  BackwardWorkspace(const ModelGraph&, std::byte* base, Inside, BlockKind = BlockKind::layer);
   // [R, max(I, A)]: the gradient of the gated unit's output, then that output, then the gradient of qkv
   Values wide;
   Values norm;  // [R, H]: output of the MLP's norm, gradient of attention's branch, output of the first norm
@@ -46,9 +48,24 @@ struct BackwardWorkspace {
   Values turned;        // [R, A]: qkv after norm and rotation, if q and k have norms; otherwise null
   NormScratch moments;  // for either norm; its partials serve the norms of heads and branches too
   AdapterScratch adapters;
-  Values dgate_up;    // [R, 2I]; if the inside is recomputed, in place of gate_up
-  std::byte* inside;  // LayerInside, if recomputed
+  RouterScratch router;  // attention blocks
+  Values dgate_up;       // [R, 2I]; if the inside is recomputed, in place of gate_up. In an attention block:
+                         // attention's scratch
+  std::byte* inside;     // LayerInside, if recomputed
   Bytes bytes;
+};
+
+// Frames of the attention block of a layer with experts: the same without the MLP's parts.
+struct AttentionInside : LayerInside {
+  AttentionInside(const ModelGraph& g, std::byte* base) : LayerInside(g, base, BlockKind::attention) {}
+};
+struct AttentionForwardWorkspace : ForwardWorkspace {
+  AttentionForwardWorkspace(const ModelGraph& g, std::byte* base)
+      : ForwardWorkspace(g, base, BlockKind::attention) {}
+};
+struct AttentionBackwardWorkspace : BackwardWorkspace {
+  AttentionBackwardWorkspace(const ModelGraph& g, std::byte* base, Inside inside)
+      : BackwardWorkspace(g, base, inside, BlockKind::attention) {}
 };
 
 }  // namespace tidepool::llama

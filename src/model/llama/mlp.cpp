@@ -7,8 +7,8 @@ namespace {
 using enum LayerTensor;
 
 Product gate_up_product(const ModelConfig& c) {
-  return {has_tensor(c, gate_up) ? gate_up : gate, gate_bias, 2 * c.inner(), c.width,
-          product_modules(c).gate_up};
+  return {traits(c.family).joined_projections ? LayerTensor::gate_up : gate, gate_bias, 2 * c.inner(),
+          c.width, product_modules(c).gate_up};
 }
 Product down_product(const ModelConfig& c) {
   return {down, down_bias, c.width, c.inner(), product_modules(c).down};
@@ -26,10 +26,10 @@ void gate_up_of(const Layer& l, ConstValues norm, Values gate_up) {
 
 void rest_of_mlp(const Layer& l, const RestOfMlp& m) {
   l.c.kernels.glu({.rows = rows_of(l.c),
-                      .columns = l.config().inner(),
-                      .gate = gate_of(l.config()),
-                      .gate_up = m.gate_up,
-                      .y = m.inner});
+                   .columns = l.config().inner(),
+                   .gate = gate_of(l.config()),
+                   .gate_up = m.gate_up,
+                   .y = m.inner});
   add_branch(l, down_product(l.config()),
              {.norm = mlp_branch_norm, .x = m.inner, .residual = m.middle, .branch = m.branch, .y = m.out});
 }
@@ -43,12 +43,12 @@ void mlp_backward(const LayerGradients& s) {
   s.layer.adapters.add_input_gradient(down.modules, dout, inner);
   // The same pass recomputes the gated unit's output, `value`, because both need the same exp.
   s.layer.c.kernels.glu_backward({.rows = rows_of(s.layer.c),
-                                     .columns = s.config().inner(),
-                                     .gate = gate_of(s.config()),
-                                     .gate_up = s.inside.gate_up,
-                                     .dy = inner,
-                                     .dgate_up = s.workspace.dgate_up,
-                                     .value = inner});
+                                  .columns = s.config().inner(),
+                                  .gate = gate_of(s.config()),
+                                  .gate_up = s.inside.gate_up,
+                                  .dy = inner,
+                                  .dgate_up = s.workspace.dgate_up,
+                                  .value = inner});
   weight_gradient(s, down, inner, dout);
   s.layer.adapters.weight_gradients(down.modules, inner, dout, s.adapters);
   gradients(s, gate_up, s.workspace.norm, s.workspace.dgate_up, s.workspace.narrow);

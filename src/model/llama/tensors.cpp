@@ -10,6 +10,7 @@ std::string_view name(const ModelConfig& c, LayerTensor tensor) {
   // Llama calls the MLP's norm post_attention_layernorm. With branch norms, the norm of attention's branch
   // has that name.
   if (tensor == mlp_norm && style(c.family).branch_norms) return "pre_feedforward_layernorm.weight";
+  if (tensor == router) return traits(c.family).experts->tensors.router;
   constexpr std::array<std::string_view, tensor_count> names = {"input_layernorm.weight",
                                                                 "self_attn.q_proj.weight",
                                                                 "self_attn.k_proj.weight",
@@ -24,6 +25,7 @@ std::string_view name(const ModelConfig& c, LayerTensor tensor) {
                                                                 "self_attn.o_proj.bias",
                                                                 "post_attention_layernorm.weight",
                                                                 "post_attention_layernorm.weight",
+                                                                "",
                                                                 "mlp.gate_proj.weight",
                                                                 "mlp.up_proj.weight",
                                                                 "mlp.gate_up_proj.weight",
@@ -49,7 +51,9 @@ bool is_joined(LayerTensor tensor) {
   }
 }
 
-bool has_tensor(const ModelConfig& c, LayerTensor tensor) {
+bool has_tensor(const ModelConfig& c, BlockKind kind, LayerTensor tensor) {
+  if (tensor == router) return kind == BlockKind::attention;
+  if (kind == BlockKind::attention && tensor > router) return false;
   const bool joined = traits(c.family).joined_projections;
   switch (tensor) {
     case q:
@@ -82,7 +86,7 @@ bool has_tensor(const ModelConfig& c, LayerTensor tensor) {
   }
 }
 
-LinearModules linear_modules(const ModelConfig& c) {
+LinearModules linear_modules(const ModelConfig& c, BlockKind kind) {
   const u32 h = c.width, inner = c.inner(), queries = c.query_width(), keys = c.kv_heads() * c.head_size();
   LinearModules out;
   const bool joined = traits(c.family).joined_projections;
@@ -94,6 +98,7 @@ LinearModules linear_modules(const ModelConfig& c) {
     out.add({"self_attn.v_proj", h, keys});
   }
   out.add({"self_attn.o_proj", queries, h});
+  if (kind == BlockKind::attention) return out;
   if (joined) {
     out.add({"mlp.gate_up_proj", h, 2 * inner});
   } else {
@@ -138,6 +143,8 @@ std::vector<u64> shape_of(const ModelConfig& c, LayerTensor tensor) {
       return {c.head_size()};
     case o:
       return {h, queries};
+    case router:
+      return {c.experts.count, h};
     case gate:
     case up:
       return {inner, h};
@@ -152,11 +159,11 @@ std::vector<u64> shape_of(const ModelConfig& c, LayerTensor tensor) {
   CHECK(false, static_cast<u32>(tensor));
 }
 
-u32 tensor_index(const ModelConfig& c, LayerTensor tensor) {
-  if (!has_tensor(c, tensor)) return none;
+u32 tensor_index(const ModelConfig& c, BlockKind kind, LayerTensor tensor) {
+  if (!has_tensor(c, kind, tensor)) return none;
   u32 index = 0;
   for (u32 before = 0; before < static_cast<u32>(tensor); ++before)
-    index += has_tensor(c, static_cast<LayerTensor>(before));
+    index += has_tensor(c, kind, static_cast<LayerTensor>(before));
   return index;
 }
 

@@ -24,6 +24,7 @@ enum class LayerTensor : u8 {
   o_bias,
   attention_branch_norm,  // in styles that normalise branches
   mlp_norm,
+  router,  // in layers with experts, which have none of the tensors below
   gate,
   up,
   gate_up,  // in families whose gate and up are one tensor
@@ -33,11 +34,11 @@ enum class LayerTensor : u8 {
   down_bias,
   mlp_branch_norm,
 };
-inline constexpr u32 tensor_count = 22;
+inline constexpr u32 tensor_count = 23;
 static_assert(static_cast<u32>(LayerTensor::mlp_branch_norm) + 1 == tensor_count);
 
-// The linear layers, in the order of their products.
-LinearModules linear_modules(const ModelConfig&);
+// The linear layers of a block, in the order of their products.
+LinearModules linear_modules(const ModelConfig&, BlockKind);
 // The linear layers that each product computes.
 struct ProductModules {
   JoinedModules qkv, o, gate_up, down;
@@ -48,9 +49,9 @@ ProductModules product_modules(const ModelConfig&);
 std::string_view name(const ModelConfig&, LayerTensor);
 // RETURNS: true if the tensor starts where the tensor before it ends.
 bool is_joined(LayerTensor);
-bool has_tensor(const ModelConfig&, LayerTensor);
+bool has_tensor(const ModelConfig&, BlockKind, LayerTensor);
 std::vector<u64> shape_of(const ModelConfig&, LayerTensor);
-// RETURNS: the tensor's number in its window; `none` if the family does not have the tensor.
-u32 tensor_index(const ModelConfig&, LayerTensor);
+// RETURNS: the tensor's number in its window; `none` if the block does not have the tensor.
+u32 tensor_index(const ModelConfig&, BlockKind, LayerTensor);
 
 }  // namespace tidepool::llama

@@ -50,7 +50,7 @@ class AdapterDropout : public ::testing::Test {
     FrameBuffer memory(measure.bytes().value);
     WorkspaceCutter layout(memory.get());
     const std::byte* windows[] = {nullptr, bytes_of(window_)};
-    const LinearModules modules = llama::linear_modules(graph.config);
+    const LinearModules modules = llama::linear_modules(graph.config, BlockKind::layer);
     const Adapters adapters(c, modules, windows, adapter_scratch(graph, layout));
     std::vector<float> y(rows * width);
     adapters.add_to(module, ConstValues(x_.data()), Values(y.data()));

@@ -1,0 +1,23 @@
+// RouterTotals adds the routers' losses and counts of one micro-batch to those of a step.
+#pragma once
+
+#include "kernels/router/router.h"
+
+namespace tidepool {
+
+// Of the micro-batches of a step so far.
+struct RouterLosses {
+  double balance = 0;  // E sum_e F[e] P[e]
+  double z = 0;        // mean of logsumexp(logits)^2
+  double entropy = 0;  // mean entropy of the softmax over all E, in nats
+};
+
+struct RouterTotals {
+  u32 rows = 0, layers = 0, experts = 0;  // R, L, E
+  RouterSums sums;                        // of the first layer; each array goes on with the other layers
+  RouterLosses* losses = nullptr;         // added to
+  i64* tokens = nullptr;                  // [L, E] tokens that chose the expert, added to
+};
+void router_totals_cpu(const RouterTotals&);
+
+}  // namespace tidepool

@@ -1,0 +1,27 @@
+// Windows of experts: a group of consecutive experts of one layer, one expert after the other.
+#pragma once
+
+#include "kernels/experts/expert_range.h"
+#include "model/window_builder.h"
+#include "tidepool/model_graph.h"
+
+namespace tidepool {
+
+// Places of an expert's tensors, in elements from the expert's first. Gate and up are side by side: one
+// product reads both.
+struct ExpertPlaces {
+  u64 gate_up = 0, down = 0;
+  // From expert to expert: whole granules of the gradient's norm, so that groups of any size give the same
+  // partial sums.
+  u64 stride = 0;
+};
+ExpertPlaces expert_places(const ModelConfig&);
+
+// Groups of a layer's experts, each with at most `experts_per_group`.
+u32 expert_groups(const ModelGraph&);
+ExpertRange experts_of_group(const ModelGraph&, u32 group);
+
+// RETURNS: the window of a group of layer `layer`: "layers.3.experts.8-15".
+Window expert_window(const ModelGraph&, u32 layer, ExpertRange);
+
+}  // namespace tidepool

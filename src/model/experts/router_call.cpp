@@ -1,0 +1,104 @@
+#include "model/experts/router_call.h"
+
+#include "model/block_calls.h"
+#include "model/experts/expert_layouts.h"
+
+namespace tidepool {
+namespace {
+
+void logits_of(const BlockContext& c, const RouterWeights& w, ConstValues normed, float* logits) {
+  c.kernels.matmul({.m = rows_of(c),
+                    .n = c.graph.config.experts.count,
+                    .k = c.graph.config.width,
+                    .x = normed,
+                    .weight = w.weight,
+                    .transposed = true,
+                    .y = logits});
+}
+
+// Factor of the load-balancing loss in the gradient of one probability: its mean over the micro-batches of a
+// step, E sum_e F[e] P[e] with F and P means over layers and rows.
+float balance_scale(const BlockContext& c, u32 micro_batches) {
+  const Experts& experts = c.graph.config.experts;
+  if (!experts.balance) return 0;
+  const double rows =
+      static_cast<double>(expert_layer_index(c.graph.config, c.graph.config.layers)) * rows_of(c);
+  return static_cast<float>(experts.balance_factor * experts.count / (rows * rows * micro_batches));
+}
+
+float z_scale(const BlockContext& c, u32 micro_batches) {
+  const double rows =
+      static_cast<double>(expert_layer_index(c.graph.config, c.graph.config.layers)) * rows_of(c);
+  return static_cast<float>(c.graph.config.experts.z_factor / (rows * micro_batches));
+}
+
+}  // namespace
+
+RouterScratch router_scratch(const ModelGraph& g, WorkspaceCutter& layout, Direction direction) {
+  RouterScratch scratch = {.logits = layout.take<float>(g.batch.rows() * g.config.experts.count)};
+  if (direction == Direction::forward)
+    scratch.partials = layout.take<double>(router_partials(g.config.experts.count));
+  return scratch;
+}
+
+void route(const BlockContext& c, const RouterWeights& w, const BlockForward& f,
+           const RouterScratch& scratch) {
+  const ModelConfig& config = c.graph.config;
+  const RoutesLayout routes(c.graph, f.experts.routes);
+  const RouterSumsLayout sums(c.graph, f.experts.router_sums);
+  logits_of(c, w, f.experts.normed, scratch.logits);
+  c.kernels.router({.rule = router_rule(config),
+                    .rows = rows_of(c),
+                    .logits = scratch.logits,
+                    .experts = routes.experts,
+                    .weights = routes.weights,
+                    .sums = sums.of(expert_layer_index(config, block_of(c).layer), config.experts.count),
+                    .partials = scratch.partials});
+}
+
+void add_router_totals(const BlockContext& c, const BlockBackward& b) {
+  const ModelConfig& config = c.graph.config;
+  c.kernels.router_totals({.rows = rows_of(c),
+                           .layers = expert_layer_index(config, config.layers),
+                           .experts = config.experts.count,
+                           .sums = RouterSumsLayout(c.graph, b.experts.router_sums).of(0, 0),
+                           .losses = b.router_losses,
+                           .tokens = b.expert_tokens});
+}
+
+void route_backward(const BlockContext& c, const RouterWeights& w, float* dweight, ConstValues normed,
+                    const BlockBackward& b, const RouterScratch& scratch) {
+  const ModelConfig& config = c.graph.config;
+  const u32 rows = rows_of(c), h = config.width, experts = config.experts.count;
+  const RoutesLayout routes(c.graph, b.experts.routes);
+  logits_of(c, w, normed, scratch.logits);
+  c.kernels.router_backward({.rule = router_rule(config),
+                             .rows = rows,
+                             .logits = scratch.logits,
+                             .experts = routes.experts,
+                             .dweights = b.experts.routes_grad,
+                             .counts = RouterSumsLayout(c.graph, b.experts.router_sums).counts,
+                             .layers = expert_layer_index(config, config.layers),
+                             .balance_scale = balance_scale(c, b.micro_batches),
+                             .z_scale = z_scale(c, b.micro_batches),
+                             .loss_scale = b.loss_scale,
+                             .dlogits = scratch.logits});
+  if (dweight != nullptr)
+    c.kernels.weight_gradient({.m = rows,
+                               .n = experts,
+                               .k = h,
+                               .x = normed,
+                               .dy = ConstValues(scratch.logits),
+                               .dw = dweight,
+                               .accumulate = b.accumulate,
+                               .transposed = true});
+  c.kernels.matmul({.m = rows,
+                    .n = h,
+                    .k = experts,
+                    .x = ConstValues(scratch.logits),
+                    .weight = w.weight,
+                    .accumulate = true,
+                    .y = b.experts.normed_grad});
+}
+
+}  // namespace tidepool

@@ -1,0 +1,32 @@
+// The router's part of an attention block: choosing each token's experts, and the gradient of the choice's
+// weights.
+#pragma once
+
+#include "model/block_layouts.h"
+#include "model/blocks.h"
+
+namespace tidepool {
+
+// A part of the block's workspace.
+struct RouterScratch {
+  float* logits = nullptr;     // [R, E]
+  double* partials = nullptr;  // forward only
+};
+RouterScratch router_scratch(const ModelGraph&, WorkspaceCutter&, Direction);
+
+struct RouterWeights {
+  Param weight;  // [E, H]
+};
+
+// Writes routes, and the layer's sums, from f.experts.normed.
+void route(const BlockContext&, const RouterWeights&, const BlockForward&, const RouterScratch&);
+
+// dweight += gradient of the router (null: frozen), and b.experts.normed_grad += gradient of its input.
+// `normed`: the experts' input, recomputed.
+void route_backward(const BlockContext&, const RouterWeights&, float* dweight, ConstValues normed,
+                    const BlockBackward&, const RouterScratch&);
+
+// Adds the micro-batch's losses and counts of all layers to b.router_losses and b.expert_tokens.
+void add_router_totals(const BlockContext&, const BlockBackward&);
+
+}  // namespace tidepool
