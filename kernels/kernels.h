@@ -21,6 +21,7 @@
 #include "kernels/router/router.h"
 #include "kernels/router/router_totals.h"
 #include "kernels/glu/glu.h"
+#include "kernels/unpack/unpack.h"
 
 namespace tidepool {
 
@@ -50,6 +51,7 @@ class Kernels {
   virtual void grouped_weight_gradient(const GroupedWeightGradient&) = 0;
   virtual void combine_experts(const CombineExperts&) = 0;
   virtual void route_bias_gradient(const RouteBiasGradient&) = 0;
+  virtual void unpack(const Unpack&) = 0;
   virtual void embedding(const Embedding&) = 0;
   virtual void embedding_backward(const EmbeddingBackward&) = 0;
   // y = dropout(x); element 0 of x is element 0 of the dropout. y may be x.

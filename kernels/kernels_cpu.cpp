@@ -45,6 +45,7 @@ class CpuKernels final : public Kernels {
   }
   void combine_experts(const CombineExperts& op) override { combine_experts_cpu(op, pool_); }
   void route_bias_gradient(const RouteBiasGradient& op) override { route_bias_gradient_cpu(op, pool_); }
+  void unpack(const Unpack& op) override { unpack_cpu(op, pool_); }
   void embedding(const Embedding& op) override { embedding_cpu(op, pool_); }
   void embedding_backward(const EmbeddingBackward& op) override { embedding_backward_cpu(op, pool_); }
   void dropout(const Dropout& dropout, ConstValues x, Values y, u64 elements) override {

@@ -48,6 +48,7 @@ class CudaKernels final : public Kernels {
   }
   void combine_experts(const CombineExperts& op) override { combine_experts_cuda(op, stream_); }
   void route_bias_gradient(const RouteBiasGradient& op) override { route_bias_gradient_cuda(op, stream_); }
+  void unpack(const Unpack& op) override { unpack_cuda(op, stream_); }
   void embedding(const Embedding& op) override { embedding_cuda(op, stream_); }
   void embedding_backward(const EmbeddingBackward& op) override { embedding_backward_cuda(op, stream_); }
   void dropout(const Dropout& dropout, ConstValues x, Values y, u64 elements) override {
@@ -119,6 +120,7 @@ class TuningKernels final : public Kernels {
   void grouped_weight_gradient(const GroupedWeightGradient&) override {}
   void combine_experts(const CombineExperts&) override {}
   void route_bias_gradient(const RouteBiasGradient&) override {}
+  void unpack(const Unpack&) override {}
   void embedding(const Embedding&) override {}
   void embedding_backward(const EmbeddingBackward&) override {}
   void dropout(const Dropout&, ConstValues, Values, u64) override {}

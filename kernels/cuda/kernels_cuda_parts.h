@@ -21,6 +21,7 @@
 #include "kernels/router/router.h"
 #include "kernels/router/router_totals.h"
 #include "kernels/glu/glu.h"
+#include "kernels/unpack/unpack.h"
 
 namespace tidepool {
 
@@ -42,6 +43,7 @@ void grouped_matmul_cuda(const GroupedMatmul&, cudaStream_t);
 void grouped_weight_gradient_cuda(const GroupedWeightGradient&, cudaStream_t);
 void combine_experts_cuda(const CombineExperts&, cudaStream_t);
 void route_bias_gradient_cuda(const RouteBiasGradient&, cudaStream_t);
+void unpack_cuda(const Unpack&, cudaStream_t);  // the bits of unpack_cpu()
 void attention_cuda(const Attention&, cudaStream_t);
 void attention_backward_cuda(const AttentionBackward&, cudaStream_t);
 void dropout_cuda(const Dropout&, ConstValues x, Values y, u64 elements, cudaStream_t);

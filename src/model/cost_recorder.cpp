@@ -12,6 +12,7 @@
 #include "kernels/rms_norm/rms_norm_cost.h"
 #include "kernels/rotary/rotary_cost.h"
 #include "kernels/router/router_cost.h"
+#include "kernels/unpack/unpack_cost.h"
 
 namespace tidepool {
 namespace {
@@ -103,6 +104,8 @@ void CostRecorder::combine_experts(const CombineExperts& op) {
 void CostRecorder::route_bias_gradient(const RouteBiasGradient& op) {
   add(route_bias_gradient_cost(op.expected_rows, op.columns));
 }
+
+void CostRecorder::unpack(const Unpack& op) { add(unpack_cost(op)); }
 
 void CostRecorder::embedding(const Embedding& op) {
   const u64 rows = u64{op.sequences} * op.tokens_per_sequence;

@@ -39,6 +39,7 @@ class CostRecorder final : public Kernels {
   void grouped_weight_gradient(const GroupedWeightGradient&) override;
   void combine_experts(const CombineExperts&) override;
   void route_bias_gradient(const RouteBiasGradient&) override;
+  void unpack(const Unpack&) override;
   void embedding(const Embedding&) override;
   void embedding_backward(const EmbeddingBackward&) override;
   void dropout(const Dropout&, ConstValues x, Values y, u64 elements) override;

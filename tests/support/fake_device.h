@@ -91,6 +91,7 @@ class FakeDevice final : public MeasuredDevice {
     void grouped_weight_gradient(const GroupedWeightGradient&) override { device_.kernel(0); }
     void combine_experts(const CombineExperts&) override { device_.kernel(0); }
     void route_bias_gradient(const RouteBiasGradient&) override { device_.kernel(0); }
+    void unpack(const Unpack&) override { device_.kernel(0); }
     void embedding(const Embedding&) override { device_.kernel(0); }
     void embedding_backward(const EmbeddingBackward&) override { device_.kernel(0); }
     void dropout(const Dropout&, ConstValues, Values, u64) override { device_.kernel(0); }
