@@ -27,6 +27,7 @@ void generation_config(std::string_view);
 void manifest(std::string_view);
 void trainer_state(std::string_view);
 void packed(std::string_view);
+void quantization(std::string_view);
 void run_files(std::string_view);
 
 // Checks that the message names the file ("fuzz...") and says more, and that the kind is one of those given.
