@@ -9,7 +9,8 @@ model's weights in one format, beside a tensor expected/NAME in bf16 for each ma
   nf4.safetensors     bitsandbytes' dequantize_4bit, single and double quantised
   int8.safetensors    bitsandbytes' int8_vectorwise_dequant, then a cast
 
-Names of matrices say what is special about them. Scales have mantissas of full length, so that rounding shows.
+Names of matrices say what is special about them. Scales have mantissas of full length, so that rounding shows; "ties" are
+chosen so that another order of operations gives other bits.
 """
 
 import os
@@ -39,6 +40,29 @@ NF4 = {
     "double_short": ((10, 24), 64, True),
 }
 INT8 = {"rows": (9, 33), "one_row": (1, 64)}
+
+
+def absmax_that_shows_rounding():
+    """Returns codes of absmax, their map, a scale and an offset for which a fused multiply-add gives other values."""
+    table = bnb.create_dynamic_map()
+    nf4 = bnb.get_4bit_type("nf4", device="cpu")
+    most, found = 0, None
+    for _ in range(2000):
+        scale, offset = torch.rand(1) * 0.1, torch.rand(1) * 0.1
+        apart, fused = table * scale + offset, (table.double() * scale.double() + offset.double()).float()
+        differ = ((nf4[:, None] * apart).to(torch.bfloat16) != (nf4[:, None] * fused).to(torch.bfloat16)).sum(0)
+        if differ.count_nonzero() > most:
+            most, found = differ.count_nonzero(), (torch.argsort(differ, descending=True)[:16].to(torch.uint8), table, scale, offset)
+    assert most > 0
+    return found
+
+
+def int8_scales_that_show_rounding(rows):
+    """Returns scales for which scale * factor first gives other values. (Of 25 million values, a division by 127 gave none.)"""
+    codes, scales, factor = torch.arange(-127, 128.0), torch.randn(100_000, 1).exp(), torch.tensor(7.874015718698502e-3)
+    first, other = [v.to(torch.bfloat16) for v in (codes * scales * factor, codes * (scales * factor))]
+    assert (first != other).any()
+    return scales[torch.argsort((first != other).sum(1), descending=True)[:rows]].flatten()
 
 
 def fp8_reference(codes, scales, block):
@@ -92,7 +116,18 @@ def make_nf4():
         for key, value in state.as_dict(packed=True).items():
             tensors[f"{name}.weight.{key}"] = value
         tensors[f"expected/{name}.weight"] = values
-    return tensors
+    return tensors | make_nf4_ties()
+
+
+def make_nf4_ties():
+    absmax, table, scale, offset = absmax_that_shows_rounding()
+    nested = bnb.QuantState(absmax=scale, code=table, blocksize=256, dtype=torch.float32)
+    state = bnb.QuantState(absmax=absmax, shape=torch.Size((16, 64)), code=bnb.get_4bit_type("nf4", device="cpu"), blocksize=64,
+                           quant_type="nf4", dtype=torch.bfloat16, offset=offset[0], state2=nested)
+    # Each block has each code four times.
+    codes = torch.arange(0, 256, 17, dtype=torch.uint8).repeat(32).reshape(-1, 1)
+    tensors = {f"double_ties.weight.{key}": value for key, value in state.as_dict(packed=True).items()}
+    return tensors | {"double_ties.weight": codes, "expected/double_ties.weight": bnb.dequantize_4bit(codes, state)}
 
 
 def make_int8():
@@ -102,6 +137,10 @@ def make_int8():
         tensors[f"{name}.weight"], tensors[f"{name}.SCB"] = codes, absmax
         tensors[f"{name}.weight_format"] = torch.tensor(0, dtype=torch.uint8)
         tensors[f"expected/{name}.weight"] = bnb.int8_vectorwise_dequant(codes, absmax).to(torch.bfloat16)
+    scales = int8_scales_that_show_rounding(8)
+    codes = torch.arange(-127, 128, dtype=torch.int8).repeat(len(scales), 1)
+    tensors["ties.weight"], tensors["ties.SCB"] = codes, scales
+    tensors["expected/ties.weight"] = bnb.int8_vectorwise_dequant(codes, scales).to(torch.bfloat16)
     return tensors
 
 

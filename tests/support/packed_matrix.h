@@ -103,7 +103,9 @@ inline std::vector<GoldenMatrix> golden_matrices() {
           golden_nf4(nf4, "double.weight", {.rows = 70, .columns = 130, .block = 32}),
           golden_nf4(nf4, "double_short.weight", {.rows = 10, .columns = 24, .block = 64}),
           golden_bytes(int8, "rows.weight", "rows.SCB", rows(9, 33)),
-          golden_bytes(int8, "one_row.weight", "one_row.SCB", rows(1, 64))};
+          golden_bytes(int8, "one_row.weight", "one_row.SCB", rows(1, 64)),
+          golden_nf4(nf4, "double_ties.weight", {.rows = 16, .columns = 64, .block = 64}),
+          golden_bytes(int8, "ties.weight", "ties.SCB", rows(8, 255))};
 }
 
 // Shapes that are whole vectors and blocks, and shapes that are not.
