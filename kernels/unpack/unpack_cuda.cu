@@ -146,6 +146,8 @@ u32 log2_of(u32 power) {
   return log2;
 }
 
+bool has_log2(u32 size) { return (size & (size - 1)) == 0; }
+
 UnpackArrays arrays_of(const Unpack& op) {
   const PackedMatrix& m = op.matrix;
   const bool fp8 = m.packing == Packing::fp8_block;
@@ -206,6 +208,7 @@ void launch_packing(const Unpack& op, cudaStream_t stream) {
 void unpack_cuda(const Unpack& op, cudaStream_t stream) {
   using namespace cuda;
   require(op.begin + op.elements <= op.matrix.elements(), "a range lies within its matrix");
+  require(has_log2(op.matrix.block) && has_log2(op.matrix.nested_block), "blocks of NF4 are powers of two");
   if (op.elements == 0 || op.count == 0) return;
   switch (op.matrix.packing) {
     case Packing::none:

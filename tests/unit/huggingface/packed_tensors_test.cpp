@@ -110,6 +110,39 @@ TEST(PackedTensors, AreReadAsTheReferenceImplementationsWroteThem) {
   }
 }
 
+// The golden files have no experts in FP8, which are in one tensor in some models.
+TEST(PackedTensors, ExpertsInOneTensorAreRunsOfTheirOwn) {
+  Tensors tensors("fp8");
+  std::string codes(2 * 3 * 20, '\0'), scales(2 * 2 * 2, '\0');
+  for (u32 i = 0; i < codes.size(); ++i) codes[i] = static_cast<char>(i);
+  for (u32 i = 0; i < 4; ++i)
+    scales.replace(2 * i, 2, std::string{static_cast<char>(0x80 * (i % 2)), '\x3f'});
+  tensors.set("experts.up", Dtype::f8_e4m3, {2, 3, 20}, codes);
+  tensors.set("experts.up_scale_inv", Dtype::bf16, {2, 1, 2}, scales);
+  const test::TemporaryDirectory dir;
+  tensors.write(dir.path() + "/model.safetensors");
+  const auto model = SafetensorsModel::open(dir.path(), ErrorKind::bad_input).value();
+  const auto source = find_packed(*model, {.name = "experts.up",
+                                           .experts = 2,
+                                           .rows = 3,
+                                           .columns = 20,
+                                           .packing = Packing::fp8_block,
+                                           .block_rows = 16,
+                                           .block_columns = 16});
+  ASSERT_TRUE(source) << source.error().message;
+  ASSERT_EQ(packed_bytes(source->matrix), 128u);
+  for (u32 e = 0; e < 2; ++e) {
+    std::vector<std::byte> run(128, std::byte{0xee});
+    ASSERT_TRUE(read_packed(*source, e, 0, run));
+    float read[2];
+    std::memcpy(read, run.data() + 64, sizeof read);
+    EXPECT_EQ(std::memcmp(run.data(), codes.data() + 60 * e, 60), 0);
+    EXPECT_EQ(read[0], 0.5f);
+    EXPECT_EQ(read[1], 1.0f);
+    for (const u32 padding : {60, 63, 72, 127}) EXPECT_EQ(run[padding], std::byte{0}) << padding;
+  }
+}
+
 TEST(PackedTensors, AMatrixOfFloatsIsNotPacked) {
   const auto model = open_golden(Packing::fp8_block);
   for (const Packing packing :
