@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/packed: packed matrices as model files hold them, with the values of the reference implementations.
+"""Writes tests/golden/packed: packed matrices as model files hold them, with the reference implementations' values.
 
 Needs torch, transformers, bitsandbytes and safetensors; run from the repository root, on a CPU. Each file is a
 model's weights in one format, beside a tensor expected/NAME in bf16 for each matrix NAME:
@@ -9,8 +9,8 @@ model's weights in one format, beside a tensor expected/NAME in bf16 for each ma
   nf4.safetensors     bitsandbytes' dequantize_4bit, single and double quantised
   int8.safetensors    bitsandbytes' int8_vectorwise_dequant, then a cast
 
-Names of matrices say what is special about them. Scales have mantissas of full length, so that rounding shows; "ties" are
-chosen so that another order of operations gives other bits.
+Names of matrices say what is special about them. Scales have mantissas of full length, so that rounding shows; "ties"
+are chosen so that another order of operations gives other bits.
 """
 
 import os
@@ -52,14 +52,15 @@ def absmax_that_shows_rounding():
         apart, fused = table * scale + offset, (table.double() * scale.double() + offset.double()).float()
         differ = ((nf4[:, None] * apart).to(torch.bfloat16) != (nf4[:, None] * fused).to(torch.bfloat16)).sum(0)
         if differ.count_nonzero() > most:
-            most, found = differ.count_nonzero(), (torch.argsort(differ, descending=True)[:16].to(torch.uint8), table, scale, offset)
+            codes = torch.argsort(differ, descending=True)[:16].to(torch.uint8)
+            most, found = differ.count_nonzero(), (codes, table, scale, offset)
     assert most > 0
     return found
 
 
 def int8_scales_that_show_rounding(rows):
-    """Returns scales for which scale * factor first gives other values. (Of 25 million values, a division by 127 gave none.)"""
-    codes, scales, factor = torch.arange(-127, 128.0), torch.randn(100_000, 1).exp(), torch.tensor(7.874015718698502e-3)
+    """Returns scales for which scale * factor first gives other bits. (Dividing by 127 changed none of 25 million.)"""
+    codes, scales, factor = torch.arange(-127, 128.0), torch.randn(100_000, 1).exp(), torch.tensor(1 / 127)
     first, other = [v.to(torch.bfloat16) for v in (codes * scales * factor, codes * (scales * factor))]
     assert (first != other).any()
     return scales[torch.argsort((first != other).sum(1), descending=True)[:rows]].flatten()
@@ -122,8 +123,9 @@ def make_nf4():
 def make_nf4_ties():
     absmax, table, scale, offset = absmax_that_shows_rounding()
     nested = bnb.QuantState(absmax=scale, code=table, blocksize=256, dtype=torch.float32)
-    state = bnb.QuantState(absmax=absmax, shape=torch.Size((16, 64)), code=bnb.get_4bit_type("nf4", device="cpu"), blocksize=64,
-                           quant_type="nf4", dtype=torch.bfloat16, offset=offset[0], state2=nested)
+    nf4 = bnb.get_4bit_type("nf4", device="cpu")
+    state = bnb.QuantState(absmax=absmax, shape=torch.Size((16, 64)), code=nf4, blocksize=64, quant_type="nf4",
+                           dtype=torch.bfloat16, offset=offset[0], state2=nested)
     # Each block has each code four times.
     codes = torch.arange(0, 256, 17, dtype=torch.uint8).repeat(32).reshape(-1, 1)
     tensors = {f"double_ties.weight.{key}": value for key, value in state.as_dict(packed=True).items()}
@@ -151,8 +153,8 @@ def main():
     for name, make in {"fp8": make_fp8, "mxfp4": make_mxfp4, "nf4": make_nf4, "int8": make_int8}.items():
         tensors = {key: value.contiguous() for key, value in make().items()}
         assert all(torch.isfinite(t).all() for key, t in tensors.items() if key.startswith("expected/"))
-        made_by = dict(torch=torch.__version__, transformers=transformers.__version__, bitsandbytes=bitsandbytes.__version__)
-        save_file(tensors, f"{OUT}/{name}.safetensors", metadata={"format": "pt", **made_by})
+        versions = {module.__name__: module.__version__ for module in (torch, transformers, bitsandbytes)}
+        save_file(tensors, f"{OUT}/{name}.safetensors", metadata={"format": "pt", **versions})
 
 
 main()
