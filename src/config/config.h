@@ -98,6 +98,7 @@ struct MemoryConfig {
   std::string swap_dir;                // empty: <output.dir>/swap
   HomePolicy home = HomePolicy::automatic;
   Bytes chunk_size{0};  // bytes of an fp32 chunk; 0: automatic
+  u32 experts_per_group = 0;  // experts of a layer that come up together; 0: automatic
   u32 sweeps = 0;       // 0: automatic
   IoBackend io = IoBackend::automatic;
   u32 queue_depth = 32;

@@ -7,6 +7,7 @@
 #include "huggingface/weights/weight_reader.h"
 #include "io/swap_file.h"
 #include "model/blocks.h"
+#include "model/experts/expert_windows.h"
 #include "tidepool/model_config.h"
 
 namespace tidepool {
@@ -60,6 +61,22 @@ bool packs_documents(const Config& config) {
   return config.data.packing && config.data.rows_are_shared.value_or(true) && can_pack(config.model.family);
 }
 
+u32 experts_per_group(const Config& config) {
+  const ModelConfig& model = config.model;
+  if (model.experts.count == 0) return 0;
+  if (config.memory.experts_per_group != 0)
+    return std::min(config.memory.experts_per_group, model.experts.count);
+  const Precision precision = config.train.precision;
+  u64 element = 2 * element_bytes(Kind::param, precision);
+  if (!config.lora.on())
+    for (const Kind kind : {Kind::grad_accum, Kind::grad})
+      if (has_kind(precision, kind)) element += element_bytes(kind, precision);
+  const u64 expert = element * expert_places(model).stride;
+  u32 group = model.experts.count;
+  while (group > 1 && group * expert > config.memory.budgets.device.value / 4) group = (group + 1) / 2;
+  return group;
+}
+
 // GPUs keep activations in the precision of their matrix units.
 Result<ModelGraph> make_graph(const Config& config) {
   const Precision precision = config.train.precision;
@@ -69,7 +86,8 @@ Result<ModelGraph> make_graph(const Config& config) {
                      {.sequences = config.train.per_device_train_batch_size,
                       .tokens = config.train.sequence_length,
                       .packed = packs_documents(config)},
-                     config.machine.gpus().empty() ? Precision::fp32 : precision, lora);
+                     config.machine.gpus().empty() ? Precision::fp32 : precision, lora,
+                     experts_per_group(config));
 }
 
 u32 micro_batches_per_step(const Config& config) {

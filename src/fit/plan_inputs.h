@@ -15,6 +15,9 @@ Result<ModelGraph> make_graph(const Config&);
 // RETURNS: true if rows may hold several documents. GPT-2's positions are learned for whole rows: one
 // document each.
 bool packs_documents(const Config&);
+// memory.experts_per_group, with auto replaced: groups of which one trains while the next comes up, in a
+// quarter of the device budget. 0: the model has no experts.
+u32 experts_per_group(const Config&);
 PlanOptions plan_options(const Config&, Bytes disk);
 // auto: no limit.
 inline PlanOptions plan_options(const Config& c) { return plan_options(c, c.memory.budgets.disk); }

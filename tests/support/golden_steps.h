@@ -77,10 +77,13 @@ class GoldenSource final : public StepSource {
 struct Curve final : EngineObserver {
   explicit Curve(const StepResults& results) : results(results) {}
   void completed(const Issue& issue, const Completion&) override {
-    if (issue.get().kind == OpKind::norm) steps.push_back(results.result(issue.step));
+    if (issue.get().kind != OpKind::norm) return;
+    steps.push_back(results.result(issue.step));
+    router_losses.push_back(results.routing(issue.step).losses);
   }
   const StepResults& results;
   std::vector<StepResult> steps;
+  std::vector<RouterLosses> router_losses;
 };
 
 }  // namespace tidepool::test

@@ -24,6 +24,7 @@ class CpuLanes final : public DeviceLanes {
   void stop() override { threads_.clear(); }
 
   StepResult result(u64 step) const override { return runner_.result(step); }
+  RoutingResult routing(u64 step) const override { return runner_.routing(step); }
   void set_loss_scale(const LossScale& scale) override { runner_.set_loss_scale(scale); }
   Result<void> run_at_rest(const Issue& issue) override { return runner_.run(issue); }
   bool host_reaches_frames() const override { return true; }

@@ -114,9 +114,15 @@ void OpRunner::forward(const Issue& issue) {
 void OpRunner::backward(const Issue& issue) {
   const Op& op = issue.get();
   BackwardHead head;
-  if (common_.graph.blocks[op.block].kind == BlockKind::head)
+  const BlockKind kind = common_.graph.blocks[op.block].kind;
+  if (kind == BlockKind::head) {
     head = backward_head(common_.request.source, issue.step, numbers_.begin_loss(issue.step, op.micro_batch),
                          numbers_.loss_scale());
+    const StepNumbers::RoutingPlace routing = numbers_.begin_routing(issue.step, op.micro_batch);
+    head.router_losses = routing.losses, head.expert_tokens = routing.tokens;
+  } else if (kind == BlockKind::attention) {
+    head.loss_scale = numbers_.loss_scale();
+  }
   run_backward(block_, *kernels_[op.lane.device], issue, head);
 }
 

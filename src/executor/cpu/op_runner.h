@@ -21,6 +21,7 @@ class OpRunner final : public LaneWork {
 
   // REQUIRES: the step's `norm` has completed, and at most two later steps have begun.
   StepResult result(u64 step) const { return numbers_.result(step); }
+  RoutingResult routing(u64 step) const { return numbers_.routing(step); }
   // REQUIRES: at rest.
   void set_loss_scale(const LossScale& scale) { numbers_.set_loss_scale(scale); }
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernels/gradient/gradient.h"
+#include "model/experts/expert_layouts.h"
 
 namespace tidepool {
 namespace {
@@ -14,8 +15,18 @@ constexpr u64 cells_of_granule = norm_granule_elements / norm_cell_elements;
 }  // namespace
 
 StepNumbers::StepNumbers(const Plan& plan, const ModelGraph& graph, StepSource& source)
-    : precision_(plan.precision), layout_(plan, graph), source_(source) {
-  for (Step& step : steps_) step.losses.resize(plan.micro_batches);
+    : precision_(plan.precision),
+      micro_batches_(plan.micro_batches),
+      devices_(plan.devices),
+      layout_(plan, graph),
+      source_(source) {
+  const u64 experts = expert_layer_index(graph.config, graph.config.layers) * graph.config.experts.count;
+  for (Step& step : steps_) {
+    step.losses.resize(plan.micro_batches);
+    if (experts == 0) continue;
+    step.router_losses.resize(plan.micro_batches + 1);
+    step.expert_tokens.assign(plan.devices, std::vector<i64>(experts));
+  }
   partials_.resize(layout_.partials());
   cells_.resize(layout_.cells());
 }
@@ -24,6 +35,16 @@ double* StepNumbers::begin_loss(u64 step, u32 micro_batch) {
   double& loss = steps_[step % steps_kept].losses[micro_batch];
   loss = 0;
   return &loss;
+}
+
+// A device's micro-batches come in ascending order, and its first one clears its counts.
+StepNumbers::RoutingPlace StepNumbers::begin_routing(u64 step, u32 micro_batch) {
+  Step& at = steps_[step % steps_kept];
+  if (at.router_losses.empty()) return {};
+  std::vector<i64>& tokens = at.expert_tokens[micro_batch % devices_];
+  if (micro_batch < devices_) std::ranges::fill(tokens, 0);
+  at.router_losses[micro_batch] = {};
+  return {&at.router_losses[micro_batch], tokens.data()};
 }
 
 // Computes cells on this thread: they cover less than two granules, and only where devices' parts meet.
@@ -64,6 +85,26 @@ void StepNumbers::finish(u64 number) {
                              .loss_scale = loss_scale_,
                              .loss_scaling = settings.loss_scaling});
   loss_scale_ = step.result.next_loss_scale;
+  if (!step.router_losses.empty()) finish_routing(step);
+}
+
+void StepNumbers::finish_routing(Step& step) const {
+  RouterLosses& mean = step.router_losses.back() = {};
+  for (u32 m = 0; m < micro_batches_; ++m) {
+    mean.balance += step.router_losses[m].balance / micro_batches_;
+    mean.z += step.router_losses[m].z / micro_batches_;
+    mean.entropy += step.router_losses[m].entropy / micro_batches_;
+  }
+  std::vector<i64>& sum = step.expert_tokens.front();
+  for (u32 device = 1; device < devices_; ++device)
+    for (u64 i = 0; i < sum.size(); ++i) sum[i] += step.expert_tokens[device][i];
+}
+
+RoutingResult StepNumbers::routing(u64 number) const {
+  const Step& step = steps_[number % steps_kept];
+  CHECK(step.step == number, step.step, number);
+  if (step.router_losses.empty()) return {};
+  return {step.router_losses.back(), step.expert_tokens.front()};
 }
 
 StepResult StepNumbers::result(u64 number) const {

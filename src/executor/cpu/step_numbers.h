@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "executor/shared/norm_layout.h"
+#include "executor/shared/step_results.h"
 #include "executor/shared/step_source.h"
 #include "tidepool/core_pool.h"
 
@@ -28,6 +29,14 @@ class StepNumbers {
   // RETURNS: the accumulator for the loss of a micro-batch, set to zero.
   double* begin_loss(u64 step, u32 micro_batch);
 
+  // RETURNS: where the head's backward adds a micro-batch's routing, set to zero; null if the model has no
+  // experts.
+  struct RoutingPlace {
+    RouterLosses* losses = nullptr;
+    i64* tokens = nullptr;
+  };
+  RoutingPlace begin_routing(u64 step, u32 micro_batch);
+
   // Adds norm partials of a finished gradient, or of a device's part of it: elements [begin, begin +
   // elements) of the window.
   void add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad, CorePool&);
@@ -36,6 +45,7 @@ class StepNumbers {
 
   // REQUIRES: the step has been finished, and at most two later steps too.
   StepResult result(u64 step) const;
+  RoutingResult routing(u64 step) const;
 
  private:
   static constexpr u32 steps_kept = 4;
@@ -44,10 +54,15 @@ class StepNumbers {
     u64 step = 0;
     std::vector<double> losses;  // by micro-batch
     StepResult result;
+    // Models with experts only.
+    std::vector<RouterLosses> router_losses;      // by micro-batch; the last is their mean
+    std::vector<std::vector<i64>> expert_tokens;  // by device; the first becomes the sum of all
   };
   double partial(u64 index) const;
+  void finish_routing(Step&) const;
 
   const Precision precision_;
+  const u32 micro_batches_, devices_;
   const NormLayout layout_;
   StepSource& source_;
   std::array<Step, steps_kept> steps_;

@@ -31,6 +31,7 @@ class CudaLanes final : public DeviceLanes {
   void stop() override;
 
   StepResult result(u64 step) const override { return numbers_.front()->result(step); }
+  RoutingResult routing(u64) const override { return {}; }  // counts stay on the GPU for now
   void set_loss_scale(const LossScale&) override;
   Result<void> run_at_rest(const Issue&) override;
   bool host_reaches_frames() const override { return false; }

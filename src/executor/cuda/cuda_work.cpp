@@ -115,6 +115,8 @@ void CudaWork::forward(const Issue& issue, u32 slot) {
 
 void CudaWork::backward(const Issue& issue) {
   BackwardHead head;
+  if (common_.graph.blocks[issue.get().block].kind == BlockKind::attention)
+    head.loss_scale = numbers(issue).loss_scale(issue.step, *devices_.front().numbers);
   if (is_head(issue))
     head = backward_head(common_.request.source, issue.step,
                          numbers(issue).begin_loss(issue.step, issue.get().micro_batch),

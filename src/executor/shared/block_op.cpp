@@ -146,6 +146,8 @@ void run_backward(const BlockOpParts& parts, Kernels& kernels, const Issue& issu
   b.loss_sum = of_head.loss_sum;
   b.inverse_tokens = of_head.inverse_tokens;
   b.loss_scale = of_head.loss_scale;
+  b.router_losses = of_head.router_losses;
+  b.expert_tokens = of_head.expert_tokens;
   block_backward(context(parts, kernels, issue), b);
 }
 

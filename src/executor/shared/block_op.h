@@ -31,7 +31,10 @@ void run_forward(const BlockOpParts&, Kernels&, const Issue&, const ForwardHead&
 struct BackwardHead {
   double* loss_sum = nullptr;
   double inverse_tokens = 1.0;
-  const float* loss_scale = nullptr;
+  const float* loss_scale = nullptr;  // also of an attention block with a router
+  // Models with experts.
+  RouterLosses* router_losses = nullptr;
+  i64* expert_tokens = nullptr;
 };
 BackwardHead backward_head(const StepSource&, u64 step, double* loss_sum, const float* loss_scale);
 void run_backward(const BlockOpParts&, Kernels&, const Issue&, const BackwardHead&);

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "engine/executor.h"
-#include "kernels/gradient/step_result.h"
+#include "executor/shared/step_results.h"
 
 namespace tidepool {
 
@@ -24,6 +24,7 @@ class DeviceLanes {
   // REQUIRES: the `norm` of `step` has completed, at most two steps ago.
   // THREADS: any thread may call.
   virtual StepResult result(u64 step) const = 0;
+  virtual RoutingResult routing(u64 step) const = 0;
 
   // ---- at rest (no op in flight)
 

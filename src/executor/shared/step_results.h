@@ -5,6 +5,7 @@
 #include <span>
 
 #include "executor/shared/step_source.h"
+#include "kernels/router/router_totals.h"
 
 namespace tidepool {
 
@@ -17,6 +18,12 @@ struct LogitsRequest {
   bool wants(u32 of_micro_batch) const { return !logits.empty() && micro_batch == of_micro_batch; }
 };
 
+// Routing of a step's tokens to experts.
+struct RoutingResult {
+  RouterLosses losses;            // means over the micro-batches
+  std::span<const i64> tokens{};  // [layers with experts, E] tokens that chose the expert; empty: no experts
+};
+
 // THREADS: the engine's thread.
 class StepResults {
  public:
@@ -24,6 +31,8 @@ class StepResults {
 
   // REQUIRES: the `norm` of `step` has completed, at most two steps ago.
   virtual StepResult result(u64 step) const = 0;
+  // The same, valid until two more steps have begun.
+  virtual RoutingResult routing(u64 step) const = 0;
 
   // ---- at rest (no op in flight)
 

@@ -56,6 +56,7 @@ class TrainingExecutor final : public Executor,
 
   // ---- StepResults
   StepResult result(u64 step) const override { return lanes_->result(step); }
+  RoutingResult routing(u64 step) const override { return lanes_->routing(step); }
   void set_loss_scale(const LossScale& scale) override { lanes_->set_loss_scale(scale); }
   EvalResult take_eval() override { return common_->evaluation.take(); }
   void request_logits(const LogitsRequest& request) override { common_->logits = request; }
