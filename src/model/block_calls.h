@@ -36,13 +36,17 @@ inline Dropout dropout_of_tensor(const BlockContext& c, u32 tensor, double p) {
           .micro_batch = c.micro_batch,
           .tensor = tensor};
 }
+// Number of the embedding or layer, whatever the number of blocks that layers are made of.
+inline u32 dropout_place(const BlockContext& c) {
+  return block_of(c).kind == BlockKind::embedding ? 0 : block_of(c).layer + 1;
+}
 inline Dropout dropout_of(const BlockContext& c, DropoutSite site, double p) {
-  return dropout_of_tensor(c, 4 * c.block + static_cast<u32>(site), p);
+  return dropout_of_tensor(c, 4 * dropout_place(c) + static_cast<u32>(site), p);
 }
 // Dropout on the input of a module's adapter. The high bit keeps its numbers apart from those of DropoutSite.
 inline Dropout dropout_of_adapter(const BlockContext& c, u32 module, double p) {
   constexpr u32 adapters = 0x8000'0000;
-  return dropout_of_tensor(c, adapters | (LinearModules::count_max * c.block + module), p);
+  return dropout_of_tensor(c, adapters | (LinearModules::count_max * dropout_place(c) + module), p);
 }
 
 }  // namespace tidepool

@@ -9,7 +9,7 @@
 
 namespace tidepool::test {
 
-enum PlacementFactor : u32 { home, chunk, sweeps, recompute, threads, io, depth, budget };
+enum PlacementFactor : u32 { home, chunk, sweeps, recompute, threads, io, depth, budget, experts };
 
 inline constexpr HomePolicy homes[] = {HomePolicy::device, HomePolicy::host, HomePolicy::disk,
                                        HomePolicy::mixed};
@@ -19,10 +19,11 @@ inline constexpr Bytes chunk_sizes[] = {Bytes{8 * kib}, Bytes{40 * kib}, Bytes{m
 inline constexpr RecomputePolicy recomputes[] = {RecomputePolicy::keep, RecomputePolicy::recompute};
 inline constexpr IoBackend backends[] = {IoBackend::io_uring, IoBackend::threads};
 inline constexpr u32 depths[] = {1, 32};
+inline constexpr u32 group_sizes[] = {1, 3, 8};  // models with experts: of one, of some, of all
 enum Room : u32 { roomy, tight };
 
-// Two sweeps need two micro-batches.
-inline std::vector<u32> placement_levels(u32 accumulation) {
+// Two sweeps need two micro-batches. Groups of experts need experts.
+inline std::vector<u32> placement_levels(u32 accumulation, bool with_experts = false) {
   return {std::size(homes),
           std::size(chunk_sizes),
           accumulation > 1 ? 2u : 1u,
@@ -30,7 +31,8 @@ inline std::vector<u32> placement_levels(u32 accumulation) {
           3,
           std::size(backends),
           std::size(depths),
-          2};
+          2,
+          with_experts ? u32{std::size(group_sizes)} : 1u};
 }
 
 inline bool fits(const ModelGraph& graph, const Config& config) {
@@ -55,6 +57,7 @@ inline Config placed(const Row& row, Config c) {
   c.machine.threads = row[threads] + 1;
   c.memory.io = backends[row[io]];
   c.memory.queue_depth = depths[row[depth]];
+  c.memory.experts_per_group = group_sizes[row[experts]];
   if (row[budget] == tight) {
     const ModelGraph graph = make_graph(c).value();
     tighten(graph, c, c.memory.budgets.device);

@@ -72,6 +72,7 @@ inline ModelConfig small_model(Family family) {
   if (family == Family::gemma3_text) {
     m.sliding_window_pattern = 3, m.sliding_window = 12, m.attention_scale_given = 24;
   }
+  if (family == Family::qwen3_moe) m.experts.balance = true, m.experts.z_factor = 1e-3;
   return m;
 }
 

@@ -54,6 +54,14 @@ RoutesLayout::RoutesLayout(const ModelGraph& g, std::byte* base) {
   bytes = layout.bytes();
 }
 
+void make_even_routes(const ModelGraph& g, const RoutesLayout& routes) {
+  const Experts& experts = g.config.experts;
+  for (u64 choice = 0; choice < g.batch.rows() * experts.chosen; ++choice) {
+    routes.experts[choice] = static_cast<i32>(choice % experts.count);
+    routes.weights[choice] = 1.0f / static_cast<float>(experts.chosen);
+  }
+}
+
 RouterSumsLayout::RouterSumsLayout(const ModelGraph& g, std::byte* base) {
   const u64 layers = expert_layers(g.config), experts = g.config.experts.count;
   WorkspaceCutter layout(base);

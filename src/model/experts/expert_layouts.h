@@ -17,6 +17,9 @@ struct RoutesLayout {
   Bytes bytes;
 };
 
+// Writes routes that give all experts as many tokens, for timing a group: sorting relies on valid routes.
+void make_even_routes(const ModelGraph&, const RoutesLayout&);
+
 // By layer with experts, in order.
 struct RouterSumsLayout {
   RouterSumsLayout(const ModelGraph&, std::byte* base);

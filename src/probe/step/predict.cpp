@@ -10,6 +10,7 @@
 #include "base/spread.h"
 #include "base/steady_seconds.h"
 #include "machine/wake_up.h"
+#include "model/experts/expert_layouts.h"
 #include "probe/copies.h"
 #include "probe/fill_device.h"
 #include "probe/step/measure_peak.h"
@@ -70,17 +71,30 @@ Result<double> cold_seconds_of(Session& session, Round round, u32 samples_min, F
   return median(std::move(samples));
 }
 
-// Token numbers must be valid; and the speed of a GPU depends on the values that it multiplies.
+Result<void> bring_routes(Session& session, std::span<std::byte> at) {
+  Device& device = session.devices().first();
+  const std::span<std::byte> host = device.host_memory().first(at.size());
+  make_even_routes(session.graph(), RoutesLayout(session.graph(), host.data()));
+  device.copy_h2d(at, host);
+  return device.wait();
+}
+
+// Numbers of tokens and experts must be valid; and the speed of a GPU depends on the values that it
+// multiplies.
 Result<void> bring_content(Session& session, const Operand& o) {
   Device& device = session.devices().first();
   const std::span<std::byte> at = device.memory().subspan(o.frame.offset, o.frame.bytes.value);
   const Kind kind = session.plan().chunk(o.first).kind;
   if (kind == Kind::batch) {
     device.kernels().zero(reinterpret_cast<float*>(at.data()), at.size() / sizeof(float));
+  } else if (kind == Kind::routes) {
+    return bring_routes(session, at);
   } else if (o.frame.tier == Tier::device && device.facts().gpu) {
     constexpr float weights = 0.04f, values = 1.0f;
     if (kind == Kind::param) return fill_device(device, at, session.plan().precision, weights);
-    if (kind == Kind::activation || kind == Kind::activation_grad || kind == Kind::kept)
+    if (kind == Kind::expert_sum || kind == Kind::normed_grad)
+      return fill_device(device, at, Precision::fp32, values);
+    if ((is_stream(kind) && kind != Kind::router_sums) || kind == Kind::kept)
       return fill_device(device, at, session.graph().activations, values);
   }
   return {};
@@ -94,10 +108,10 @@ Result<double> op_seconds(Session& session, Round round, std::optional<OpId> op)
   return cold_seconds_of(session, round, samples_min, [&] { return session.timed().run_at_rest(body, *op); });
 }
 
-// RETURNS: true if both are layers with the same kernels. A model's layers may differ in their attention's
-// window.
+// RETURNS: true if both belong to layers and have the same kernels. A model's layers may differ in their
+// attention's window, and groups of experts in their size.
 bool are_alike(const Block& a, const Block& b) {
-  return a.kind == BlockKind::layer && b.kind == BlockKind::layer && a.forward_kernels == b.forward_kernels;
+  return a.layer != none && a.kind == b.kind && a.forward_kernels == b.forward_kernels;
 }
 
 // Measures one layer for all that are alike.
@@ -127,7 +141,7 @@ Result<std::vector<BlockSeconds>> measure_blocks(Session& session, Round round) 
 // FLOP/s that a layer's forward reaches, over all of its kernels.
 double block_flops(const ModelGraph& graph, const std::vector<BlockSeconds>& blocks) {
   for (u32 b = 0; b < blocks.size(); ++b)
-    if (graph.blocks[b].kind == BlockKind::layer && blocks[b].forward > 0)
+    if (graph.blocks[b].layer != none && blocks[b].forward > 0)
       return static_cast<double>(graph.blocks[b].forward_flops) / blocks[b].forward;
   return DeviceRates{}.flops_per_s[0];
 }
