@@ -45,22 +45,26 @@ struct AttentionShape {
   bool operator==(const AttentionShape&) const = default;
 };
 
-// out = dropout(softmax(q k^T / sqrt(S))) v. Dropout numbers elements as [B, NH, T, T]. Documents: token t
-// attends to tokens starts[t] ... t of its sequence, 0 <= starts[t] <= t. starts never decrease: documents
-// follow each other, and padding consists of documents too. With a window, it attends to no token before
-// t - W + 1 (Beltagy et al., arXiv:2004.05150). Keys that no query of a block attends to are not read.
+// out = dropout(softmax(q k^T / sqrt(S))) v. A head with a sink has one more score, its sink, in each row's
+// maximum and sum; no key and no value belong to it, so the probabilities' sum is below 1 (gpt-oss; Xiao et
+// al., arXiv:2309.17453). Sinks are not scaled, and masks and dropout do not concern them. Dropout numbers
+// elements as [B, NH, T, T]. Documents: token t attends to tokens starts[t] ... t of its sequence, 0 <=
+// starts[t] <= t. starts never decrease: documents follow each other, and padding consists of documents too.
+// With a window, it attends to no token before t - W + 1 (Beltagy et al., arXiv:2004.05150). Keys that no
+// query of a block attends to are not read.
 struct Attention {
   AttentionShape shape;
   ConstValues qkv;              // [B, T, (NH + 2 NKV) D]: q's heads, then k's, then v's
   Values out;                   // [B, T, H]
-  float* lse = nullptr;         // [B, NH, T] logarithm of the softmax's denominator, or null
+  float* lse = nullptr;         // [B, NH, T] logarithm of the softmax's denominator, sink included, or null
   const i32* starts = nullptr;  // [B, T], or null: each sequence is one document
   Dropout dropout;
+  Param sinks;  // [NH], or none
 };
 void attention_cpu(const Attention&, CorePool&);
 
 // Recomputes probabilities, block by block, from q, k and lse. dk and dv of a kv head are sums over its query
-// heads, in order.
+// heads, in order. dsink = -sum over the head's rows of exp(sink - lse) (dout . out), in fixed order.
 struct AttentionBackward {
   AttentionShape shape;
   ConstValues qkv;              // [B, T, (NH + 2 NKV) D]
@@ -73,6 +77,9 @@ struct AttentionBackward {
   // Memory that may be overwritten; may be empty. Its size must follow from the model and the batch alone,
   // because it determines the slices, and bits may depend on slices.
   std::span<std::byte> scratch{};
+  Param sinks;              // [NH]; needed for dsinks only, because lse includes them
+  float* dsinks = nullptr;  // [NH], or null: frozen
+  bool accumulate = true;   // for dsinks; false: overwrite
 };
 void attention_backward_cpu(const AttentionBackward&, CorePool&);
 

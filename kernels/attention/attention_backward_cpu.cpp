@@ -1,5 +1,6 @@
 // Attention backward on the CPU, one task per kv head: dk and dv are summed over its query heads and their
-// query blocks in ascending order, dq over key blocks.
+// query blocks in ascending order, dq over key blocks. Sinks have a pass of their own, one task per head.
+#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
@@ -7,6 +8,7 @@
 #include "kernels/attention/head_view.h"
 #include "kernels/attention/softmax_rows.h"
 #include "kernels/matmul/sgemm.h"
+#include "kernels/simd/rows.h"
 
 namespace tidepool {
 namespace {
@@ -99,12 +101,14 @@ void clear_keys_and_values(const AttentionBackward& op, const HeadView& head) {
   }
 }
 
+// dout . out
+float delta_of(const AttentionBackward& op, const HeadView& head, u32 row) {
+  return dot_row(op.dout.fp32() + head.out(row), op.out.fp32() + head.out(row), op.shape.head_size);
+}
+
 void query_block(const AttentionBackward& op, const HeadView& head, u32 query, BackwardScratch& scratch) {
   const u32 end = std::min(query + attention_query_rows, op.shape.tokens);
-  for (u32 row = query; row < end; ++row) {
-    scratch.delta[row - query] =
-        dot_row(op.dout.fp32() + head.out(row), op.out.fp32() + head.out(row), op.shape.head_size);
-  }
+  for (u32 row = query; row < end; ++row) scratch.delta[row - query] = delta_of(op, head, row);
   for_score_blocks(op.shape.tokens, query, first_keys(op.starts, head), [&](const ScoreBlock& block) {
     make_scores(op, head, block, scratch);
     probabilities(op, head, block, scratch);
@@ -112,10 +116,29 @@ void query_block(const AttentionBackward& op, const HeadView& head, u32 query, B
   });
 }
 
+// Sums rows in ascending order, in double. Computes delta again: the deltas of a head are spread over the
+// tasks of all sequences, and keeping them would take memory of B NH T floats to save two reads of B T H.
+void sink_gradient(const AttentionBackward& op, u32 head_of_sequence) {
+  double sum = 0;
+  for (u32 sequence = 0; sequence < op.shape.sequences; ++sequence) {
+    const HeadView head = {op.shape, sequence * op.shape.heads + head_of_sequence};
+    const float sink = sink_of(op.sinks, head);
+    for (u32 row = 0; row < op.shape.tokens; ++row) {
+      sum -= double(std::exp(sink - op.lse[head.lse(row)])) * delta_of(op, head, row);
+    }
+  }
+  const auto total = static_cast<float>(sum);
+  rows::store(op.dsinks + head_of_sequence, &total, 1, op.accumulate);
+}
+
 }  // namespace
 
 void attention_backward_cpu(const AttentionBackward& op, CorePool& pool) {
   check_attention_shape(op.shape);
+  if (op.dsinks != nullptr) {
+    CHECK(bool(op.sinks));
+    parallel_for(pool, Priority::normal, op.shape.heads, [&](u32 head, u32) { sink_gradient(op, head); });
+  }
   const u32 group = op.shape.group();
   parallel_for(pool, Priority::normal, op.shape.sequences * op.shape.key_heads(), [&](u32 task, u32 worker) {
     auto& scratch = *reinterpret_cast<BackwardScratch*>(pool.scratch(worker));

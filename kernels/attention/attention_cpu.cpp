@@ -59,6 +59,12 @@ void attend(const Attention& op, const HeadView& head, const ScoreBlock& block, 
          .accumulate = !block.first});
 }
 
+// RETURNS: the softmax of no keys. A sink counts as a score that has been seen already.
+OnlineSoftmax start_of_rows(const Attention& op, const HeadView& head) {
+  if (op.sinks) return {sink_of(op.sinks, head), 1.0f};
+  return {-std::numeric_limits<float>::infinity(), 0.0f};
+}
+
 void write_out(const Attention& op, const HeadView& head, u32 query, Scratch& scratch) {
   const u32 size = op.shape.head_size;
   const u32 end = std::min(query + attention_query_rows, op.shape.tokens);
@@ -82,7 +88,7 @@ void attention_cpu(const Attention& op, CorePool& pool) {
     const HeadView head = {op.shape, task / query_blocks};
     // Longest first, so that short tasks even out the end.
     const u32 query = (query_blocks - 1 - task % query_blocks) * attention_query_rows;
-    for (OnlineSoftmax& r : scratch.running) r = {-std::numeric_limits<float>::infinity(), 0.0f};
+    for (OnlineSoftmax& r : scratch.running) r = start_of_rows(op, head);
     for_score_blocks(op.shape.tokens, query, first_keys(op.starts, head),
                      [&](const ScoreBlock& block) { attend(op, head, block, scratch); });
     write_out(op, head, query, scratch);

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernels/attention/attention.h"
+#include "kernels/simd/rows.h"
 
 namespace tidepool {
 
@@ -30,6 +31,12 @@ struct HeadView {
   u64 lse(u32 row) const { return u64{head} * shape.tokens + row; }
   u64 dropout(u32 row, u32 key) const { return lse(row) * shape.tokens + key; }
 };
+
+// `sinks`: [NH]
+inline float sink_of(Param sinks, const HeadView& head) {
+  float scratch;
+  return *rows::widened(sinks.at(head.head % head.shape.heads), 1, &scratch);
+}
 
 // First visible key of each row of a sequence.
 struct FirstKeys {

@@ -8,16 +8,21 @@ struct Case {
   AttentionShape shape;
   float dropout = 0;
   bool documents = false;
+  bool sinks = false;
 };
 
 struct Reference {
-  std::vector<double> out, dqkv;
+  std::vector<double> out, dqkv, lse, dsinks;
 };
 
 Reference reference(const AttentionShape& s, const std::vector<float>& qkv, const std::vector<float>& dout,
-                    const Dropout& dropout, const i32* starts = nullptr) {
+                    const Dropout& dropout, const i32* starts = nullptr,
+                    const std::vector<double>& sinks = {}) {
   const u64 t = s.tokens, d = s.head_size, h = s.hidden(), keys = s.key_columns(), stride = h + 2 * keys;
-  Reference r = {std::vector<double>(u64{s.sequences} * t * h, 0.0), std::vector<double>(qkv.size(), 0.0)};
+  Reference r = {.out = std::vector<double>(u64{s.sequences} * t * h, 0.0),
+                 .dqkv = std::vector<double>(qkv.size(), 0.0),
+                 .lse = {},
+                 .dsinks = std::vector<double>(sinks.size(), 0.0)};
   const double scale = 1 / std::sqrt(double(s.scale_size != 0 ? s.scale_size : d));
   for (u64 b = 0; b < s.sequences; ++b) {
     for (u64 head = 0; head < s.heads; ++head) {
@@ -27,12 +32,13 @@ Reference reference(const AttentionShape& s, const std::vector<float>& qkv, cons
         u64 begin = starts == nullptr ? 0 : u64(starts[b * t + i]);
         if (s.window != 0 && i >= begin + s.window) begin = i + 1 - s.window;
         const auto k_at = [&](u64 j) { return (b * t + j) * stride + h + head / s.group() * d; };
-        double sum = 0, delta = 0;
+        double sum = sinks.empty() ? 0 : std::exp(sinks[head]), delta = 0;
         for (u64 j = begin; j <= i; ++j) {
           double dot = 0;
           for (u64 e = 0; e < d; ++e) dot += double(qkv[q + e]) * qkv[k_at(j) + e];
           sum += p[j] = std::exp(scale * dot);
         }
+        r.lse.push_back(std::log(sum));
         for (u64 j = begin; j <= i; ++j) {
           p[j] /= sum;
           if (dropout.on()) {
@@ -49,6 +55,7 @@ Reference reference(const AttentionShape& s, const std::vector<float>& qkv, cons
           }
           delta += p[j] * dp[j];
         }
+        if (!sinks.empty()) r.dsinks[head] -= std::exp(sinks[head]) / sum * delta;
         for (u64 j = begin; j <= i; ++j) {
           const double ds = p[j] * (dp[j] - delta) * scale;
           for (u64 e = 0; e < d; ++e) {
@@ -62,27 +69,38 @@ Reference reference(const AttentionShape& s, const std::vector<float>& qkv, cons
   return r;
 }
 
+// Some below all scores, some above, so that p of keys sums to nearly 1, or to little.
+std::vector<float> sinks_of(const AttentionShape& s) {
+  std::vector<float> sinks = random_floats(s.heads, 3, 3.0f);
+  sinks.back() = 4.0f;
+  return sinks;
+}
+
 class AttentionTest : public testing::TestWithParam<Case> {};
 
 TEST_P(AttentionTest, MatchesDoubleOnAnyThreads) {
-  const auto [shape, p, documents] = GetParam();
+  const auto [shape, p, documents, has_sinks] = GetParam();
   const Dropout dropout = {.p = p, .seed = 1, .step = 2, .micro_batch = 3, .tensor = 4};
   const u64 rows = u64{shape.sequences} * shape.tokens;
   const std::vector<i32> lengths = growing_documents(shape.sequences, shape.tokens);
   const i32* const starts = documents ? lengths.data() : nullptr;
   const auto qkv = random_floats(rows * shape.qkv_columns(), 1),
              dout = random_floats(rows * shape.hidden(), 2);
-  const Reference want = reference(shape, qkv, dout, dropout, starts);
+  const std::vector<float> sinks = has_sinks ? sinks_of(shape) : std::vector<float>();
+  const Reference want = reference(shape, qkv, dout, dropout, starts, {sinks.begin(), sinks.end()});
+  const Param given_sinks = has_sinks ? Param(sinks.data()) : Param();
   std::vector<float> first;
   for (u32 workers : {1u, 2u, 3u}) {
     const auto pool = make_pool(workers);
-    std::vector<float> out(dout.size(), NAN), lse(shape.lse_elements(), NAN), dqkv(qkv.size(), NAN);
+    std::vector<float> out(dout.size(), NAN), lse(shape.lse_elements(), NAN), dqkv(qkv.size(), NAN),
+        dsinks(sinks.size(), NAN);
     attention_cpu({.shape = shape,
                    .qkv = qkv.data(),
                    .out = out.data(),
                    .lse = lse.data(),
                    .starts = starts,
-                   .dropout = dropout},
+                   .dropout = dropout,
+                   .sinks = given_sinks},
                   *pool);
     attention_backward_cpu({.shape = shape,
                             .qkv = qkv.data(),
@@ -91,12 +109,16 @@ TEST_P(AttentionTest, MatchesDoubleOnAnyThreads) {
                             .dout = dout.data(),
                             .dqkv = dqkv.data(),
                             .starts = starts,
-                            .dropout = dropout},
+                            .dropout = dropout,
+                            .sinks = given_sinks,
+                            .dsinks = has_sinks ? dsinks.data() : nullptr,
+                            .accumulate = false},
                            *pool);
     EXPECT_LE(relative_error(out, want.out), 1e-6);
+    EXPECT_LE(relative_error(lse, want.lse), 1e-6);
     EXPECT_LE(relative_error(dqkv, want.dqkv), 2e-6);
-    out.insert(out.end(), dqkv.begin(), dqkv.end());
-    out.insert(out.end(), lse.begin(), lse.end());
+    if (has_sinks) EXPECT_LE(relative_error(dsinks, want.dsinks), 2e-6);
+    for (const auto* more : {&dqkv, &lse, &dsinks}) out.insert(out.end(), more->begin(), more->end());
     if (workers == 1) first = out;
     EXPECT_TRUE(same_bits(out, first)) << workers;
   }
@@ -180,6 +202,96 @@ TEST(Attention, LargeScoresStayFinite) {
   const auto pool = make_pool(2);
   attention_cpu({.shape = shape, .qkv = qkv.data(), .out = out.data()}, *pool);
   EXPECT_LE(relative_error(out, reference(shape, qkv, out, {}).out), 1e-4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sinks, AttentionTest,
+                         testing::Values(Case{grouped(1, 4, 1, 1), 0, false, true},
+                                         Case{grouped(130, 20, 4, 2, 2), 0, false, true},
+                                         Case{grouped(65, 64, 8, 1), 0.2f, false, true},
+                                         Case{grouped(200, 16, 4, 4), 0, true, true},
+                                         Case{windowed(130, 1), 0, false, true},
+                                         Case{windowed(200, 37), 0.2f, true, true},
+                                         Case{windowed(1300, 600), 0, false, true},
+                                         Case{grouped(1100, 8, 2, 1, 2), 0.1f, true, true}));
+
+struct Given {
+  AttentionShape shape;
+  std::vector<float> qkv, dout;
+};
+Given given(const AttentionShape& shape) {
+  const u64 rows = u64{shape.sequences} * shape.tokens;
+  return {shape, random_floats(rows * shape.qkv_columns(), 1), random_floats(rows * shape.hidden(), 2)};
+}
+// RETURNS: dsinks, added to `dsinks` if `accumulate`.
+std::vector<float> sink_gradients(const Given& g, Param sinks, std::vector<float> dsinks, bool accumulate) {
+  const auto pool = make_pool(2);
+  std::vector<float> out(g.dout.size()), lse(g.shape.lse_elements()), dqkv(g.qkv.size());
+  attention_cpu({.shape = g.shape, .qkv = g.qkv.data(), .out = out.data(), .lse = lse.data(), .sinks = sinks},
+                *pool);
+  attention_backward_cpu({.shape = g.shape,
+                          .qkv = g.qkv.data(),
+                          .out = out.data(),
+                          .lse = lse.data(),
+                          .dout = g.dout.data(),
+                          .dqkv = dqkv.data(),
+                          .sinks = sinks,
+                          .dsinks = dsinks.data(),
+                          .accumulate = accumulate},
+                         *pool);
+  return dsinks;
+}
+
+// The loss sum(dout out) rises with a sink as dsinks says.
+TEST(Attention, SinkGradientsAreDifferencesOfTheLoss) {
+  const Given g = given(grouped(70, 8, 4, 2, 2));
+  const std::vector<float> sinks = sinks_of(g.shape);
+  const auto loss = [&](u32 head, double step) {
+    std::vector<double> moved(sinks.begin(), sinks.end());
+    moved[head] += step;
+    const Reference r = reference(g.shape, g.qkv, g.dout, {}, nullptr, moved);
+    double sum = 0;
+    for (u64 i = 0; i < r.out.size(); ++i) sum += r.out[i] * g.dout[i];
+    return sum;
+  };
+  const std::vector<float> dsinks = sink_gradients(g, sinks.data(), std::vector<float>(4, NAN), false);
+  for (u32 head = 0; head < 4; ++head) {
+    const double want = (loss(head, 1e-4) - loss(head, -1e-4)) / 2e-4;
+    EXPECT_NEAR(dsinks[head], want, 1e-4 * std::abs(want) + 1e-5) << head;
+  }
+}
+
+TEST(Attention, SinkGradientsAreAddedOncePerCall) {
+  const Given g = given(grouped(70, 8, 4, 2));
+  const std::vector<float> sinks = sinks_of(g.shape), before = {1.5f, -2.0f, 0.25f, 100.0f};
+  const std::vector<float> alone = sink_gradients(g, sinks.data(), std::vector<float>(4, NAN), false);
+  const std::vector<float> added = sink_gradients(g, sinks.data(), before, true);
+  for (u32 head = 0; head < 4; ++head) EXPECT_EQ(added[head], before[head] + alone[head]) << head;
+}
+
+TEST(Attention, SinksMayHave16Bits) {
+  const Given g = given(grouped(70, 8, 4, 2));
+  const std::vector<u16> halves = {0x3f80, 0xbf00, 0x4080, 0x0000};
+  const std::vector<float> floats = {1.0f, -0.5f, 4.0f, 0.0f}, empty(4, NAN);
+  const Param narrow(reinterpret_cast<const std::byte*>(halves.data()), Precision::bf16);
+  EXPECT_TRUE(
+      same_bits(sink_gradients(g, narrow, empty, false), sink_gradients(g, floats.data(), empty, false)));
+}
+
+// A sink far below all scores changes nothing; one far above takes all probability.
+TEST(Attention, ExtremeSinksStayFinite) {
+  const Given g = given(grouped(70, 8, 2, 1));
+  const auto pool = make_pool(2);
+  const std::vector<float> sinks = {-1000.0f, 1000.0f};
+  std::vector<float> out(g.dout.size(), NAN), plain(g.dout.size(), NAN);
+  attention_cpu({.shape = g.shape, .qkv = g.qkv.data(), .out = out.data(), .sinks = sinks.data()}, *pool);
+  attention_cpu({.shape = g.shape, .qkv = g.qkv.data(), .out = plain.data()}, *pool);
+  for (u64 i = 0; i < out.size(); ++i) {
+    if (i % 16 < 8) {
+      EXPECT_NEAR(out[i], plain[i], 1e-6f);
+    } else {
+      EXPECT_EQ(out[i], 0.0f);
+    }
+  }
 }
 
 }  // namespace tidepool::test::attention_test
