@@ -44,6 +44,33 @@ void make_delta(const AttentionBackward& op, cudaStream_t stream) {
   });
 }
 
+// dsinks = -sum over a head's rows of exp(sink - lse) delta: a block for each head of a sequence. From each
+// row, 32 bytes hold the head's delta: less than the delta kernel has read, and blocks are few but wide.
+template <class T>
+__global__ void attention_sinks_kernel(AttentionBackwardArguments<T> op, u32 sequences, DeviceParam sinks,
+                                       float* dsinks, bool accumulate) {
+  const u32 of_sequence = blockIdx.x;
+  const float sink_log2 = sinks.at(of_sequence) * log2_of_e;
+  float sum = 0;
+  for (u32 sequence = 0; sequence < sequences; ++sequence) {
+    const DeviceHead head = {op.sizes, sequence * op.sizes.heads + of_sequence};
+    for (u32 row = threadIdx.x; row < op.sizes.tokens; row += blockDim.x) {
+      const RowStatistics of_row = row_statistics(op, head, row);
+      sum = fmaf(-exp2_fast(sink_log2 - of_row.lse2), of_row.delta, sum);
+    }
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) dsinks[of_sequence] = accumulate ? dsinks[of_sequence] + sum : sum;
+}
+
+template <class T>
+void make_dsinks(const AttentionBackward& op, cudaStream_t stream) {
+  require(bool(op.sinks), "gradients of sinks need the sinks");
+  launch<attention_sinks_kernel<T>>(attention_sinks_launch(op.shape), stream, backward_arguments<T>(op),
+                                    op.shape.sequences, DeviceParam{op.sinks.data, op.sinks.precision},
+                                    op.dsinks, op.accumulate);
+}
+
 template <class Mma, u32 size, bool dropout>
 void backward_tensor(const AttentionBackward& op, cudaStream_t stream) {
   const auto arguments = backward_arguments<typename Mma::Half>(op);
@@ -73,7 +100,8 @@ void backward_fma(const AttentionBackward& op, cudaStream_t stream) {
 }  // namespace
 }  // namespace cuda
 
-// Launches three kernels in this order: the last overwrites delta with dq, after the others have read delta.
+// Launches the kernels in this order: delta, dsinks, dk and dv, dq. The last overwrites delta with dq, after
+// the others have read delta.
 void attention_backward_cuda(const AttentionBackward& op, cudaStream_t stream) {
   using namespace cuda;
   const AttentionUnits units =
@@ -82,6 +110,7 @@ void attention_backward_cuda(const AttentionBackward& op, cudaStream_t stream) {
   for_precision(op.qkv.precision, [&](auto type) {
     using T = decltype(type);
     make_delta<T>(op, stream);
+    if (op.dsinks != nullptr) make_dsinks<T>(op, stream);
     if (units == AttentionUnits::fma) backward_fma<T>(op, stream);
   });
   if (units != AttentionUnits::fma) {

@@ -19,6 +19,23 @@ struct AttentionSizes {
   float scale, scale_log2;  // 1 / sqrt(head size); the same times log2(e)
 };
 
+// A tensor of parameters that is read one element at a time, so its precision is no template argument.
+struct DeviceParam {
+  const void* data;  // null: none
+  Precision precision;
+
+  __device__ __forceinline__ float at(u32 i) const {
+    switch (precision) {
+      case Precision::bf16:
+        return widened(static_cast<const Bf16*>(data)[i]);
+      case Precision::fp16:
+        return widened(static_cast<const Fp16*>(data)[i]);
+      default:
+        return static_cast<const float*>(data)[i];
+    }
+  }
+};
+
 template <class T>
 struct AttentionForwardArguments {
   AttentionSizes sizes;
@@ -27,6 +44,7 @@ struct AttentionForwardArguments {
   float* lse;
   const i32* starts;
   DropoutRow dropout;
+  DeviceParam sinks;
 };
 
 template <class T>
@@ -99,6 +117,18 @@ inline constexpr u32 infinity_bits = 0x7f80'0000;
 // document starts later) must not subtract infinity from itself.
 __device__ __forceinline__ float level_of(float maximum) {
   return maximum == -__uint_as_float(infinity_bits) ? 0.0f : maximum;
+}
+
+// Softmax of a row that has met no key yet: maximum of unscaled scores, sum of exp(scale (score - maximum)).
+// A sink counts as a score that has been met already.
+struct SoftmaxStart {
+  float maximum, sum;
+};
+template <class T>
+__device__ __forceinline__ SoftmaxStart softmax_start(const AttentionForwardArguments<T>& op,
+                                                      const DeviceHead& head) {
+  if (op.sinks.data == nullptr) return {-__uint_as_float(infinity_bits), 0.0f};
+  return {op.sinks.at(head.head % op.sizes.heads) / op.sizes.scale, 1.0f};
 }
 
 // 2^x to 2 ulp; results below 2^-126 are 0.

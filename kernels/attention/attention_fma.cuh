@@ -169,13 +169,14 @@ __global__ void __launch_bounds__(attention_fma_threads)
   const FmaQueries<lanes> block(op);
   const auto& [place, head, query, first_key, key_end] = block;
   const float scale_log2 = op.sizes.scale_log2, lowest = -__uint_as_float(infinity_bits);
+  const SoftmaxStart start = softmax_start(op, head);
 
   FmaRows q, out;
   load_own(q, place, head.qkv(op.qkv, 0, query));
   clear(out);
   const u32 starts[fma_own] = {head.start(op.starts, query + place.own(0)),
                                head.start(op.starts, query + place.own(1))};
-  float maximum[fma_own] = {lowest, lowest}, sum[fma_own] = {};
+  float maximum[fma_own] = {start.maximum, start.maximum}, sum[fma_own] = {start.sum, start.sum};
   block.for_key_batches(op.qkv, [&](u32 key, const float* k, const float* v) {
     FmaScores<fma_batch> s;
     dot_batch(s, place, q, k);

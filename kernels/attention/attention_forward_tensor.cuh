@@ -39,11 +39,12 @@ struct QueryRows {
   float maximum[2];        // maximum of unscaled scores
   float sum[2];            // over this lane's columns only
 
-  __device__ __forceinline__ void clear() {
+  // Only the first lane of a row starts with the sum, because the lanes' sums are added at the end.
+  __device__ __forceinline__ void clear(const SoftmaxStart& start) {
     UNROLL for (u32 n = 0; n < size / 8; ++n) UNROLL for (u32 i = 0; i < 4; ++i) out[n][i] = 0.0f;
     UNROLL for (u32 half = 0; half < 2; ++half) {
-      maximum[half] = -__uint_as_float(infinity_bits);
-      sum[half] = 0.0f;
+      maximum[half] = start.maximum;
+      sum[half] = is_first_of_row<Mma>() ? start.sum : 0.0f;
     }
   }
 
@@ -122,7 +123,7 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout, Mma::units
     Half* k_tile = q_tile + Tile::rows * AttentionTileRow<size>::elements;
     Half* v_tile = k_tile + keys * AttentionTileRow<size>::elements;
     QueryRows<Mma, size> rows[row_tiles];
-    UNROLL for (u32 m = 0; m < row_tiles; ++m) rows[m].clear();
+    UNROLL for (u32 m = 0; m < row_tiles; ++m) rows[m].clear(softmax_start(op, head));
 
     // Documents follow each other, so the first row sees the earliest key.
     const u32 key_begin = head.start(op.starts, query) / keys * keys;

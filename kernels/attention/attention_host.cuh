@@ -36,7 +36,8 @@ AttentionForwardArguments<T> forward_arguments(const Attention& op) {
           .out = elements<T>(op.out),
           .lse = op.lse,
           .starts = op.starts,
-          .dropout = dropout_row_of(op.dropout)};
+          .dropout = dropout_row_of(op.dropout),
+          .sinks = {op.sinks.data, op.sinks.precision}};
 }
 
 template <class T>

@@ -207,7 +207,7 @@ constexpr LaunchShape attention_backward_queries_launch(const AttentionShape& s,
   });
 }
 // dout . out: one warp per token; `lanes` of its threads take a head at a time, eight elements each.
-inline constexpr u32 attention_delta_threads = 256;
+inline constexpr u32 attention_delta_threads = 256, attention_sinks_threads = 1024;
 constexpr u32 attention_delta_lanes(u32 head_size) {
   u32 lanes = 1;
   while (8 * lanes < head_size) lanes *= 2;
@@ -217,6 +217,10 @@ constexpr LaunchShape attention_delta_launch(const AttentionShape& s) {
   return {
       .grid = {static_cast<u32>(div_up(u64{s.sequences} * s.tokens, attention_delta_threads / warp_threads))},
       .block = {attention_delta_threads}};
+}
+// dsinks: a block for each head of a sequence; all sequences' rows pass by.
+constexpr LaunchShape attention_sinks_launch(const AttentionShape& s) {
+  return {.grid = {s.heads}, .block = {attention_sinks_threads}};
 }
 
 }  // namespace tidepool::cuda

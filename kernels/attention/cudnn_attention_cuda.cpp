@@ -56,10 +56,10 @@ struct Numbers {
   explicit Numbers(const AttentionShape& s) : scale(s.scale()) {}
 };
 
-// RETURNS: true if each sequence is one document and there is neither dropout nor a window, as in the graphs.
+// RETURNS: true if each sequence is one document, without dropout, windows and sinks, as in the graphs.
 template <class Operation>
 bool is_plain(const Operation& op) {
-  return op.starts == nullptr && !op.dropout.on() && op.shape.window == 0;
+  return op.starts == nullptr && !op.dropout.on() && op.shape.window == 0 && !op.sinks;
 }
 
 // Bytes for logarithms that the caller does not keep; they lie at the workspace's end.

@@ -50,6 +50,7 @@ inline Bytes attention_scratch(const ModelGraph& g) {
 inline std::string_view why_own_attention(const ModelGraph& g) {
   if (g.batch.packed) return "a sequence may hold several documents (data.packing)";
   if (g.config.attention_dropout > 0) return "attention weights drop out";
+  if (style(g.config.family).attention_sinks) return "heads have attention sinks";
   for (u32 layer = 0; layer < g.config.layers; ++layer)
     if (attention_shape(g, layer).window != 0) return "sequences are longer than the model's sliding window";
   return {};

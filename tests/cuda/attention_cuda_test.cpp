@@ -20,16 +20,18 @@ struct Case {
   int capability = 90;
   u64 shift = 0;  // elements by which arrays are off the alignment
   bool documents = false;
+  std::optional<Precision> sinks{};  // none: no sinks
 };
 
 std::string name(const testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
-  return fmt::format("{}_b{}_t{}_nh{}_nkv{}_d{}{}{}{}_sm{}{}{}", tidepool::name(c.precision),
+  return fmt::format("{}_b{}_t{}_nh{}_nkv{}_d{}{}{}{}_sm{}{}{}{}", tidepool::name(c.precision),
                      c.shape.sequences, c.shape.tokens, c.shape.heads, c.shape.key_heads(), c.shape.head_size,
                      c.shape.scale_size != 0 ? "_scaled" : "",
                      c.shape.window != 0 ? fmt::format("_w{}", c.shape.window) : "",
                      c.dropout > 0 ? "_dropout" : "", c.capability, c.shift > 0 ? "_shifted" : "",
-                     c.documents ? "_documents" : "");
+                     c.documents ? "_documents" : "",
+                     c.sinks ? fmt::format("_sinks_{}", tidepool::name(*c.sinks)) : "");
 }
 
 using Results = AttentionResults;
@@ -47,16 +49,30 @@ std::vector<float> third(const std::vector<float>& qkv, u64 hidden, u64 which) {
 }
 
 Results results(const AttentionShape& s, std::vector<float> out, std::vector<float> lse,
-                const std::vector<float>& dqkv) {
+                const std::vector<float>& dqkv, std::vector<float> dsinks) {
   const u64 columns = s.qkv_columns(), keys = s.key_columns();
-  return {std::move(out), std::move(lse), part_of(dqkv, columns, 0, s.hidden()),
-          part_of(dqkv, columns, s.hidden(), keys), part_of(dqkv, columns, s.hidden() + keys, keys)};
+  return {std::move(out),
+          std::move(lse),
+          part_of(dqkv, columns, 0, s.hidden()),
+          part_of(dqkv, columns, s.hidden(), keys),
+          part_of(dqkv, columns, s.hidden() + keys, keys),
+          std::move(dsinks)};
 }
 
 // RETURNS: starts of documents; empty if the case has none.
 std::vector<i32> starts_of(const Case& c) {
   return c.documents ? growing_documents(c.shape.sequences, c.shape.tokens) : std::vector<i32>();
 }
+
+// RETURNS: values that the sinks' precision holds, some above and some below the scores; empty: no sinks.
+std::vector<float> sinks_of(const Case& c) {
+  if (!c.sinks) return {};
+  std::vector<float> sinks = random_floats(c.shape.heads, 3, 3.0f);
+  sinks.back() = 4.0f;
+  return rounded_to(sinks, *c.sinks);
+}
+// What dsinks holds before backward adds to it.
+constexpr float dsinks_before = 0.5f;
 
 Dropout dropout_of(const Case& c) {
   return {.p = c.dropout, .seed = 1, .step = 2, .micro_batch = 3, .tensor = 4};
@@ -69,13 +85,17 @@ std::vector<float> stored(const Case& c, const std::vector<float>& out) {
 Results on_cpu(const Case& c, const std::vector<float>& qkv, const std::vector<float>& dout) {
   const auto pool = make_pool(2);
   const std::vector<i32> starts = starts_of(c);
-  std::vector<float> out(dout.size()), lse(c.shape.lse_elements()), dqkv(qkv.size());
+  const std::vector<float> sinks = sinks_of(c);
+  const Param given_sinks = c.sinks ? Param(sinks.data()) : Param();
+  std::vector<float> out(dout.size()), lse(c.shape.lse_elements()), dqkv(qkv.size()),
+      dsinks(sinks.size(), dsinks_before);
   attention_cpu({.shape = c.shape,
                  .qkv = qkv.data(),
                  .out = out.data(),
                  .lse = lse.data(),
                  .starts = starts.empty() ? nullptr : starts.data(),
-                 .dropout = dropout_of(c)},
+                 .dropout = dropout_of(c),
+                 .sinks = given_sinks},
                 *pool);
   const std::vector<float> kept = stored(c, out);
   attention_backward_cpu({.shape = c.shape,
@@ -85,9 +105,11 @@ Results on_cpu(const Case& c, const std::vector<float>& qkv, const std::vector<f
                           .dout = dout.data(),
                           .dqkv = dqkv.data(),
                           .starts = starts.empty() ? nullptr : starts.data(),
-                          .dropout = dropout_of(c)},
+                          .dropout = dropout_of(c),
+                          .sinks = given_sinks,
+                          .dsinks = c.sinks ? dsinks.data() : nullptr},
                          *pool);
-  return results(c.shape, out, lse, dqkv);
+  return results(c.shape, out, lse, dqkv, dsinks);
 }
 
 #ifdef CUDA_EMULATED
@@ -110,12 +132,18 @@ class AttentionCudaTest : public CudaTest, public testing::WithParamInterface<Ca
     host_starts.resize(std::max<u64>(host_starts.size(), 1));
     const DeviceArray documents(host_starts.data(), host_starts.size() * sizeof(i32));
     const i32* const starts = c.documents ? documents.as<i32>() : nullptr;
+    const std::vector<float> host_sinks = sinks_of(c);
+    const DeviceValues sinks(c.sinks ? host_sinks : std::vector<float>(1), c.sinks.value_or(c.precision));
+    const DeviceValues dsinks(std::vector<float>(std::max<u64>(host_sinks.size(), 1), dsinks_before),
+                              Precision::fp32);
+    const Param given_sinks = c.sinks ? Param(sinks.values()) : Param();
     attention_cuda({.shape = c.shape,
                     .qkv = qkv.values(),
                     .out = out.values(),
                     .lse = lse.values().fp32(),
                     .starts = starts,
-                    .dropout = dropout_of(c)},
+                    .dropout = dropout_of(c),
+                    .sinks = given_sinks},
                    stream_);
     attention_backward_cuda({.shape = c.shape,
                              .qkv = qkv.values(),
@@ -124,10 +152,12 @@ class AttentionCudaTest : public CudaTest, public testing::WithParamInterface<Ca
                              .dout = dout.values(),
                              .dqkv = dqkv.values(),
                              .starts = starts,
-                             .dropout = dropout_of(c)},
+                             .dropout = dropout_of(c),
+                             .sinks = given_sinks,
+                             .dsinks = c.sinks ? dsinks.values().fp32() : nullptr},
                             stream_);
     synchronize();
-    return results(c.shape, out.now(), lse.now(), dqkv.now());
+    return results(c.shape, out.now(), lse.now(), dqkv.now(), c.sinks ? dsinks.now() : std::vector<float>());
   }
 #ifdef CUDA_EMULATED
   // Restarts a device of the case's kind with another order of blocks and threads.
@@ -159,6 +189,7 @@ void expect_close(const Results& got, const Results& want, const Tolerance& tole
   EXPECT_LE(relative_error(got.dq, want.dq), tolerance.gradient);
   EXPECT_LE(relative_error(got.dk, want.dk), tolerance.gradient);
   EXPECT_LE(relative_error(got.dv, want.dv), tolerance.gradient);
+  if (!want.dsinks.empty()) EXPECT_LE(relative_error(got.dsinks, want.dsinks), tolerance.gradient);
 }
 
 TEST_P(AttentionCudaTest, MatchesReferenceAndCpu) {
@@ -179,15 +210,16 @@ TEST_P(AttentionCudaTest, MatchesReferenceAndCpu) {
       expect_close(got, cpu, tolerance_of(c.precision));
     }
     SCOPED_TRACE("the reference");
-    expect_close(got,
-                 attention_reference(c.shape, qkv.given(), dout.given(), &out, dropout_of(c),
-                                     starts.empty() ? nullptr : starts.data()),
-                 tolerance_of(c.precision));
+    Results want = attention_reference(c.shape, qkv.given(), dout.given(), &out, dropout_of(c),
+                                       starts.empty() ? nullptr : starts.data(), sinks_of(c));
+    for (float& dsink : want.dsinks) dsink += dsinks_before;
+    expect_close(got, want, tolerance_of(c.precision));
   }
   restart(c, 1234);
   const DeviceValues qkv(qkv_floats, c.precision, c.shift), dout(dout_floats, c.precision, c.shift);
   again = on_device(c, qkv, dout);
-  for (auto part : {&Results::out, &Results::lse, &Results::dq, &Results::dk, &Results::dv}) {
+  for (auto part :
+       {&Results::out, &Results::lse, &Results::dq, &Results::dk, &Results::dv, &Results::dsinks}) {
     EXPECT_TRUE(same_bits(got.*part, again.*part));
   }
 }
@@ -293,6 +325,22 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{windowed(130, 20, 50), fp32, 0, 90, 0, true},
                     Case{windowed(65, 80, 9), bf16, 0.1f, 70, 1, true}),
     name);
+
+// Parameters may have another precision than activations.
+INSTANTIATE_TEST_SUITE_P(Sinks, AttentionCudaTest,
+                         testing::Values(Case{grouped(200, 64, 4, 2), bf16, 0, 90, 0, false, fp32},
+                                         Case{grouped(130, 64, 8, 1, 2), bf16, 0.2f, 90, 0, true, bf16},
+                                         Case{windowed(200, 64, 37), bf16, 0, 90, 0, false, bf16},
+                                         Case{grouped(65, 128, 4, 2), bf16, 0.1f, 90, 0, false, bf16},
+                                         Case{grouped(70, 200, 2, 1), bf16, 0, 90, 0, false, fp32},
+                                         Case{grouped(130, 64, 4, 2), fp16, 0, 75, 0, true, fp16},
+                                         Case{windowed(130, 64, 37), fp16, 0.1f, 70, 0, true, fp16},
+                                         Case{grouped(65, 80, 3, 1), fp16, 0, 70, 0, false, fp32},
+                                         Case{grouped(130, 64, 4, 2, 2), fp32, 0, 90, 0, false, fp32},
+                                         Case{windowed(70, 20, 9), fp32, 0.2f, 90, 1, true, bf16},
+                                         Case{one(18, 1, 5), bf16, 0, 90, 0, false, bf16},
+                                         Case{grouped(65, 80, 2, 1), bf16, 0.1f, 70, 1, true, bf16}),
+                         name);
 
 // Documents that begin and end with tiles, and a document that spans several tiles.
 TEST_P(AttentionCudaTest, DocumentsAreAsIfAlone) {
@@ -410,106 +458,6 @@ TEST_F(AttentionCudaForward, LargeScoresStayFinite) {
     std::vector<float> want(200 * 64);
     attention_cpu({.shape = shape, .qkv = qkv.given().data(), .out = want.data()}, *make_pool(1));
     EXPECT_LE(relative_error(out.now(), want), precision == fp32 ? 1e-4 : 4e-3);
-  }
-}
-
-TEST(AttentionLaunch, FitsEveryDevice) {
-  for (u32 size = 1; size <= attention_head_size_max; ++size) {
-    for (AttentionUnits units : {AttentionUnits::fma, AttentionUnits::tensor, AttentionUnits::tensor_sm70}) {
-      const AttentionShape shape = one(100, size);
-      for (const LaunchShape& launch :
-           {attention_forward_launch(shape, units, false), attention_forward_launch(shape, units, true),
-            attention_backward_keys_launch(shape, units), attention_backward_queries_launch(shape, units)}) {
-        // fma runs everywhere; tensor also on 86 and 89, which have 99 KiB; sm_70 has 96.
-        const u32 most = units == AttentionUnits::fma      ? shared_bytes_default
-                         : units == AttentionUnits::tensor ? 99 * 1024
-                                                           : 96 * 1024;
-        EXPECT_LE(launch.shared_bytes, most) << size;
-        EXPECT_LE(launch.block.x, 256u);
-        EXPECT_EQ(launch.block.x % warp_threads, 0u);
-      }
-    }
-    EXPECT_GE(attention_tensor_size(size), size);
-    EXPECT_GE(attention_fma_lanes(size) * attention_fma_columns, size);
-  }
-}
-
-// T = 1 to 2^17 and up to 2^16 heads in all, for each kernel.
-TEST(AttentionLaunch, FitsAtTheExtremes) {
-  const AttentionShape extremes[] = {
-      one(1, 64),
-      one(1u << 17, 128, 128),
-      one(1u << 17, 1, 1),
-      {.sequences = 1u << 16, .tokens = 1, .heads = 1, .head_size = 128},
-      {.sequences = 1u << 9, .tokens = 4096, .heads = 1u << 7, .head_size = 64},
-      {.sequences = 1, .tokens = 1u << 17, .heads = 1u << 16, .head_size = 256}};
-  for (const AttentionShape& s : extremes) {
-    const u64 heads = u64{s.sequences} * s.heads;
-    const auto covers = [&](const LaunchShape& launch, u64 rows_per_block, u64 parts) {
-      EXPECT_GE(launch.grid.x * rows_per_block, heads * s.tokens * parts);
-      EXPECT_LE(u64{launch.grid.x}, grid_x_max);
-      EXPECT_EQ(launch.grid.x % heads, 0u);
-      EXPECT_EQ((Extent{launch.grid.x}), launch.grid);
-    };
-    for (AttentionUnits units : {AttentionUnits::fma, AttentionUnits::tensor, AttentionUnits::tensor_sm70}) {
-      const bool tensor = units != AttentionUnits::fma;
-      const u64 fma_rows = attention_fma_rows(attention_fma_lanes(s.head_size));
-      const u64 rows = tensor ? 128 : fma_rows;
-      const u64 parts = tensor && s.head_size > 128 ? 2 : 1;
-      for (bool dropout : {false, true}) covers(attention_forward_launch(s, units, dropout), rows, 1);
-      covers(attention_backward_keys_launch(s, units), rows, parts);
-      covers(attention_backward_queries_launch(s, units), rows, 1);
-    }
-    EXPECT_LE(attention_delta_lanes(s.head_size), warp_threads);
-    EXPECT_GE(8 * attention_delta_lanes(s.head_size), s.head_size);
-    EXPECT_GE(u64{attention_delta_launch(s).grid.x} * (attention_delta_threads / warp_threads) * s.heads,
-              s.lse_elements());
-  }
-}
-
-TEST(AttentionLaunch, CountsBlocks) {
-  constexpr u32 t = 1 << 20;
-  const AttentionShape longest = {.sequences = 1, .tokens = t, .heads = 128, .head_size = 128};
-  EXPECT_EQ(attention_forward_launch(longest, AttentionUnits::tensor, false).grid, (Extent{128 * t / 128}));
-  EXPECT_EQ(attention_backward_keys_launch(longest, AttentionUnits::tensor).grid, (Extent{128 * t / 128}));
-  EXPECT_EQ(attention_forward_launch(longest, AttentionUnits::fma, true).grid, (Extent{128 * t / 32}));
-  EXPECT_EQ(attention_delta_launch(longest).grid, (Extent{t / 8}));
-  const AttentionShape many = {.sequences = 8192, .tokens = 1, .heads = 100, .head_size = 64};
-  EXPECT_EQ(attention_forward_launch(many, AttentionUnits::tensor, true).grid, (Extent{819'200}));
-  EXPECT_EQ(attention_backward_queries_launch(many, AttentionUnits::tensor).grid, (Extent{819'200}));
-  // dk and dv belong to kv heads.
-  const AttentionShape grouped_queries = grouped(t, 128, 128, 16);
-  EXPECT_EQ(attention_forward_launch(grouped_queries, AttentionUnits::tensor, false).grid,
-            (Extent{128 * t / 128}));
-  EXPECT_EQ(attention_backward_keys_launch(grouped_queries, AttentionUnits::tensor).grid,
-            (Extent{16 * t / 128}));
-  EXPECT_EQ(attention_backward_keys_launch(grouped_queries, AttentionUnits::fma).grid, (Extent{16 * t / 32}));
-  // dk and dv of large heads are computed in two halves.
-  EXPECT_EQ(attention_backward_keys_launch(one(129, 256), AttentionUnits::tensor).grid, (Extent{4}));
-}
-
-TEST(AttentionLaunch, UsesTensorCoresIfTheDeviceHasThem) {
-  EXPECT_EQ(attention_units(bf16, 64, 75), AttentionUnits::fma);
-  EXPECT_EQ(attention_units(bf16, 64, 80), AttentionUnits::tensor);
-  EXPECT_EQ(attention_units(bf16, 256, 120), AttentionUnits::tensor);
-  EXPECT_EQ(attention_units(bf16, 20, 90), AttentionUnits::fma);
-  EXPECT_EQ(attention_units(fp32, 64, 90), AttentionUnits::fma);
-  EXPECT_EQ(attention_units(bf16, 64, 70), AttentionUnits::fma);
-  EXPECT_EQ(attention_units(fp16, 64, 70), AttentionUnits::tensor_sm70);
-  EXPECT_EQ(attention_units(fp16, 256, 72, AttentionPass::backward), AttentionUnits::tensor_sm70);
-  EXPECT_EQ(attention_units(fp16, 20, 70), AttentionUnits::fma);
-  EXPECT_EQ(attention_units(fp16, 64, 75), AttentionUnits::tensor);
-  // sm_75 has 64 KiB of shared memory.
-  for (const u32 size : {8u, 64u, 96u, 104u, 128u, 256u}) {
-    const AttentionShape shape = one(100, size);
-    for (const bool dropout : {false, true}) {
-      EXPECT_LE(attention_forward_launch(shape, attention_units(fp16, size, 75), dropout).shared_bytes,
-                shared_bytes_everywhere);
-    }
-    const AttentionUnits back = attention_units(fp16, size, 75, AttentionPass::backward);
-    EXPECT_LE(attention_backward_keys_launch(shape, back).shared_bytes, shared_bytes_everywhere);
-    EXPECT_LE(attention_backward_queries_launch(shape, back).shared_bytes, shared_bytes_everywhere);
-    EXPECT_EQ(back, size > 96 ? AttentionUnits::fma : AttentionUnits::tensor);
   }
 }
 

@@ -10,6 +10,7 @@ namespace tidepool::test {
 
 struct AttentionResults {
   std::vector<float> out, lse, dq, dk, dv;
+  std::vector<float> dsinks;  // empty: no sinks
 };
 
 // One head's rows in arrays [B, T, stride], starting at column `column`.
@@ -22,7 +23,8 @@ struct ReferenceRows {
 // `stored_out` is backward's input as the model stored it; delta is computed from it.
 inline void reference_head(const AttentionShape& s, u32 head, const std::vector<float>& qkv,
                            const std::vector<float>& dout, const std::vector<float>* stored_out,
-                           const Dropout& dropout, const i32* starts, AttentionResults& r) {
+                           const Dropout& dropout, const i32* starts, const std::vector<float>& sinks,
+                           AttentionResults& r) {
   const u32 size = s.head_size, hidden = s.hidden(), t = s.tokens;
   const u64 first = u64{head / s.heads} * t, column = head % s.heads * size;
   const u64 stride = s.qkv_columns(), keys = s.key_columns(), key_column = head % s.heads / s.group() * size;
@@ -37,7 +39,8 @@ inline void reference_head(const AttentionShape& s, u32 head, const std::vector<
     if (dropout.on()) dropout_row(dropout, (u64{head} * t + i) * t, ones.data(), factors.data(), i + 1);
     const u32 document = starts == nullptr ? 0 : static_cast<u32>(starts[first + i]);
     const u32 begin = s.window != 0 && i >= document + s.window ? i + 1 - s.window : document;
-    double sum = 0, top = -1e300, delta = 0;
+    const double sink = sinks.empty() ? -1e300 : sinks[head % s.heads];
+    double sum = 0, top = sink, delta = 0;
     for (u32 j = begin; j <= i; ++j) {
       p[j] = 0;
       for (u32 c = 0; c < size; ++c) p[j] += q(i, c) * k(j, c);
@@ -45,6 +48,7 @@ inline void reference_head(const AttentionShape& s, u32 head, const std::vector<
       top = std::max(top, p[j]);
     }
     for (u32 j = begin; j <= i; ++j) sum += p[j] = std::exp(p[j] - top);
+    const double likely_sink = std::exp(sink - top) / (sum += std::exp(sink - top));
     y.assign(size, 0.0);
     for (u32 j = begin; j <= i; ++j) {
       p[j] /= sum;
@@ -55,6 +59,7 @@ inline void reference_head(const AttentionShape& s, u32 head, const std::vector<
       at(r.out, i)[c] = static_cast<float>(y[c]);
       delta += g(i, c) * (stored_out != nullptr ? (*stored_out)[(first + i) * hidden + column + c] : y[c]);
     }
+    if (!sinks.empty()) r.dsinks[head % s.heads] -= static_cast<float>(likely_sink * delta);
     r.lse[u64{head} * t + i] = static_cast<float>(top + std::log(sum));
     for (u32 j = begin; j <= i; ++j) {
       double dp = 0;
@@ -79,13 +84,15 @@ inline void reference_head(const AttentionShape& s, u32 head, const std::vector<
 inline AttentionResults attention_reference(const AttentionShape& s, const std::vector<float>& qkv,
                                             const std::vector<float>& dout,
                                             const std::vector<float>* stored_out, const Dropout& dropout,
-                                            const i32* starts = nullptr) {
+                                            const i32* starts = nullptr,
+                                            const std::vector<float>& sinks = {}) {
   AttentionResults r;
+  r.dsinks.resize(sinks.size());
   r.lse.resize(s.lse_elements());
   for (auto part : {&AttentionResults::out, &AttentionResults::dq}) (r.*part).resize(dout.size());
   for (auto part : {&AttentionResults::dk, &AttentionResults::dv}) (r.*part).resize(dout.size() / s.group());
   for (u32 head = 0; head < s.sequences * s.heads; ++head)
-    reference_head(s, head, qkv, dout, stored_out, dropout, starts, r);
+    reference_head(s, head, qkv, dout, stored_out, dropout, starts, sinks, r);
   return r;
 }
 
