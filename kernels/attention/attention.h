@@ -18,23 +18,28 @@ inline constexpr u32 attention_key_rows = 512;
 inline constexpr u32 attention_head_size_max = 256;
 
 struct AttentionShape {
-  u32 sequences = 0;   // B
-  u32 tokens = 0;      // T
-  u32 heads = 0;       // NH, query heads
-  u32 head_size = 0;   // D
-  u32 kv_heads = 0;    // NKV, heads of keys and values, divides NH; 0: NKV = NH
-  u32 scale_size = 0;  // S: scores are divided by its root; 0: D
-  u32 window = 0;      // W: tokens that a token attends to at most, itself included; 0: no limit
+  u32 sequences = 0;      // B
+  u32 tokens = 0;         // T
+  u32 heads = 0;          // NH, query heads
+  u32 head_size = 0;      // D, columns of a head of q and k
+  u32 kv_heads = 0;       // NKV, heads of keys and values, divides NH; 0: NKV = NH
+  u32 scale_size = 0;     // S: scores are divided by its root; 0: D
+  u32 window = 0;         // W: tokens that a token attends to at most, itself included; 0: no limit
+  u32 value_size = 0;     // V, columns of a head of v and out; 0: D
+  float scale_given = 0;  // factor on scores; 0: 1 / sqrt(S)
 
-  constexpr u32 hidden() const { return heads * head_size; }  // H
+  constexpr u32 value_head_size() const { return value_size == 0 ? head_size : value_size; }
+  constexpr u32 query_columns() const { return heads * head_size; }
+  constexpr u32 out_columns() const { return heads * value_head_size(); }
   constexpr u32 key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
   // Query heads [g * group(), (g + 1) * group()) read kv head g.
   constexpr u32 group() const { return heads / key_heads(); }
   constexpr u32 key_columns() const { return key_heads() * head_size; }
-  constexpr u32 qkv_columns() const { return hidden() + 2 * key_columns(); }
+  constexpr u32 value_columns() const { return key_heads() * value_head_size(); }
+  constexpr u32 qkv_columns() const { return query_columns() + key_columns() + value_columns(); }
   constexpr u64 lse_elements() const { return u64{sequences} * heads * tokens; }
-  // 1 / sqrt(S)
   float scale() const {
+    if (scale_given != 0) return scale_given;
     return 1.0f / std::sqrt(static_cast<float>(scale_size != 0 ? scale_size : head_size));
   }
   // RETURNS: the first token that token t attends to, if its document begins at `start`. Never decreases with
@@ -45,7 +50,7 @@ struct AttentionShape {
   bool operator==(const AttentionShape&) const = default;
 };
 
-// out = dropout(softmax(q k^T / sqrt(S))) v. A head with a sink has one more score, its sink, in each row's
+// out = dropout(softmax(scale q k^T)) v. A head with a sink has one more score, its sink, in each row's
 // maximum and sum; no key and no value belong to it, so the probabilities' sum is below 1 (gpt-oss; Xiao et
 // al., arXiv:2309.17453). Sinks are not scaled, and masks and dropout do not concern them. Dropout numbers
 // elements as [B, NH, T, T]. Documents: token t attends to tokens starts[t] ... t of its sequence, 0 <=
@@ -54,8 +59,8 @@ struct AttentionShape {
 // query of a block attends to are not read.
 struct Attention {
   AttentionShape shape;
-  ConstValues qkv;              // [B, T, (NH + 2 NKV) D]: q's heads, then k's, then v's
-  Values out;                   // [B, T, H]
+  ConstValues qkv;              // [B, T, (NH + NKV) D + NKV V]: q's heads, then k's, then v's
+  Values out;                   // [B, T, NH V]
   float* lse = nullptr;         // [B, NH, T] logarithm of the softmax's denominator, sink included, or null
   const i32* starts = nullptr;  // [B, T], or null: each sequence is one document
   Dropout dropout;
@@ -67,11 +72,11 @@ void attention_cpu(const Attention&, CorePool&);
 // heads, in order. dsink = -sum over the head's rows of exp(sink - lse) (dout . out), in fixed order.
 struct AttentionBackward {
   AttentionShape shape;
-  ConstValues qkv;              // [B, T, (NH + 2 NKV) D]
-  ConstValues out;              // [B, T, H]
+  ConstValues qkv;              // [B, T, (NH + NKV) D + NKV V]
+  ConstValues out;              // [B, T, NH V]
   const float* lse = nullptr;   // [B, NH, T]
-  ConstValues dout;             // [B, T, H]
-  Values dqkv;                  // [B, T, (NH + 2 NKV) D], overwritten
+  ConstValues dout;             // [B, T, NH V]
+  Values dqkv;                  // [B, T, (NH + NKV) D + NKV V], overwritten
   const i32* starts = nullptr;  // [B, T], or null
   Dropout dropout;
   // Memory that may be overwritten; may be empty. Its size must follow from the model and the batch alone,

@@ -55,6 +55,7 @@ void make_scores(const AttentionBackward& op, const HeadView& head, const ScoreB
              .c = scratch.p,
              .ldc = attention_key_rows};
   sgemm(g);
+  g.k = op.shape.value_head_size();
   g.a = op.dout.fp32() + head.out(block.query);
   g.lda = head.out_stride();
   g.b = op.qkv.fp32() + head.v(block.key);
@@ -67,7 +68,7 @@ void gather(const AttentionBackward& op, const HeadView& head, const ScoreBlock&
             BackwardScratch& scratch) {
   Sgemm g = {.transpose_a = true,
              .m = block.width,
-             .n = op.shape.head_size,
+             .n = op.shape.value_head_size(),
              .k = block.rows,
              .a = scratch.p,
              .lda = attention_key_rows,
@@ -77,6 +78,7 @@ void gather(const AttentionBackward& op, const HeadView& head, const ScoreBlock&
              .ldc = head.qkv_stride(),
              .accumulate = true};
   sgemm(g);
+  g.n = op.shape.head_size;
   g.a = scratch.ds;
   g.b = op.qkv.fp32() + head.q(block.query);
   g.ldb = head.qkv_stride();
@@ -97,13 +99,13 @@ void gather(const AttentionBackward& op, const HeadView& head, const ScoreBlock&
 void clear_keys_and_values(const AttentionBackward& op, const HeadView& head) {
   for (u32 row = 0; row < op.shape.tokens; ++row) {
     std::memset(op.dqkv.fp32() + head.k(row), 0, op.shape.head_size * sizeof(float));
-    std::memset(op.dqkv.fp32() + head.v(row), 0, op.shape.head_size * sizeof(float));
+    std::memset(op.dqkv.fp32() + head.v(row), 0, op.shape.value_head_size() * sizeof(float));
   }
 }
 
 // dout . out
 float delta_of(const AttentionBackward& op, const HeadView& head, u32 row) {
-  return dot_row(op.dout.fp32() + head.out(row), op.out.fp32() + head.out(row), op.shape.head_size);
+  return dot_row(op.dout.fp32() + head.out(row), op.out.fp32() + head.out(row), op.shape.value_head_size());
 }
 
 void query_block(const AttentionBackward& op, const HeadView& head, u32 query, BackwardScratch& scratch) {

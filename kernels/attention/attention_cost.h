@@ -17,18 +17,18 @@ constexpr u64 attention_pairs(const AttentionShape& s) {
 }
 // Elements of qkv and out.
 constexpr u64 attention_elements(const AttentionShape& s) {
-  return u64{s.sequences} * s.tokens * (u64{s.qkv_columns()} + s.hidden());
+  return u64{s.sequences} * s.tokens * (u64{s.qkv_columns()} + s.out_columns());
 }
 
-// Two products of 2 D flops per pair, and about 12 operations for the softmax.
+// Products of 2 D and 2 V flops per pair, and about 12 operations for the softmax.
 constexpr KernelCost attention_cost(const AttentionShape& s) {
-  return {.product_flops = attention_pairs(s) * 4 * s.head_size,
+  return {.product_flops = attention_pairs(s) * 2 * (s.head_size + s.value_head_size()),
           .vector_flops = attention_pairs(s) * 12,
           .elements = attention_elements(s)};
 }
-// Five products of 2 D flops per pair.
+// Three products of 2 D flops per pair, two of 2 V.
 constexpr KernelCost attention_backward_cost(const AttentionShape& s) {
-  return {.product_flops = attention_pairs(s) * 10 * s.head_size,
+  return {.product_flops = attention_pairs(s) * (6 * s.head_size + 4 * s.value_head_size()),
           .vector_flops = attention_pairs(s) * 16,
           .elements = 2 * attention_elements(s)};
 }

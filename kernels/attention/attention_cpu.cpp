@@ -19,7 +19,7 @@ struct Scratch {
 };
 
 void softmax_block(const Attention& op, const HeadView& head, const ScoreBlock& block, Scratch& scratch) {
-  const u32 size = op.shape.head_size;
+  const u32 size = op.shape.value_head_size();
   for (u32 row = 0; row < block.rows; ++row) {
     float* s = scratch.scores + row * attention_key_rows;
     const SeenKeys seen = block.seen(row);
@@ -35,11 +35,11 @@ void softmax_block(const Attention& op, const HeadView& head, const ScoreBlock& 
 }
 
 void attend(const Attention& op, const HeadView& head, const ScoreBlock& block, Scratch& scratch) {
-  const u32 size = op.shape.head_size;
+  const u32 size = op.shape.value_head_size();
   sgemm({.transpose_b = true,
          .m = block.rows,
          .n = block.width,
-         .k = size,
+         .k = op.shape.head_size,
          .a = op.qkv.fp32() + head.q(block.query),
          .lda = head.qkv_stride(),
          .b = op.qkv.fp32() + head.k(block.key),
@@ -66,7 +66,7 @@ OnlineSoftmax start_of_rows(const Attention& op, const HeadView& head) {
 }
 
 void write_out(const Attention& op, const HeadView& head, u32 query, Scratch& scratch) {
-  const u32 size = op.shape.head_size;
+  const u32 size = op.shape.value_head_size();
   const u32 end = std::min(query + attention_query_rows, op.shape.tokens);
   for (u32 row = query; row < end; ++row) {
     const OnlineSoftmax& running = scratch.running[row - query];

@@ -42,9 +42,9 @@ struct Offsets {
     const u64 token = u64{at.sequences} * s.tokens, head = u64{at.kv_heads} * s.group();
     const u64 of_keys = token * s.qkv_columns() + u64{at.kv_heads} * s.head_size;
     q = token * s.qkv_columns() + head * s.head_size;
-    k = of_keys + s.hidden();
+    k = of_keys + s.query_columns();
     v = k + s.key_columns();
-    out = token * s.hidden() + head * s.head_size;
+    out = token * s.out_columns() + head * s.head_size;
     rows = (u64{at.sequences} * s.heads + head) * s.tokens;
   }
 };
@@ -56,10 +56,12 @@ struct Numbers {
   explicit Numbers(const AttentionShape& s) : scale(s.scale()) {}
 };
 
-// RETURNS: true if each sequence is one document, without dropout, windows and sinks, as in the graphs.
+// RETURNS: true if each sequence is one document, without dropout, window and sinks, and v is as
+// wide as k, as in the graphs.
 template <class Operation>
 bool is_plain(const Operation& op) {
-  return op.starts == nullptr && !op.dropout.on() && op.shape.window == 0 && !op.sinks;
+  return op.starts == nullptr && !op.dropout.on() && op.shape.window == 0 && !op.sinks &&
+         op.shape.value_head_size() == op.shape.head_size;
 }
 
 // Bytes for logarithms that the caller does not keep; they lie at the workspace's end.

@@ -105,7 +105,7 @@ cudnn::Graph cudnn_attention_forward(const cudnn::Library& library, const Attent
   at.graph.pointwise({.mode = PointwiseMode::add}, largest, at.apply(PointwiseMode::log, sums), lse);
   const Tensor p = at.graph.between(at.scores(), at.half);
   at.graph.pointwise({.mode = PointwiseMode::div}, exponentials, sums, p);
-  at.graph.matmul(p, v, at.strips(AttentionUid::out, at.h, s.hidden()));
+  at.graph.matmul(p, v, at.strips(AttentionUid::out, at.h, s.out_columns()));
   return std::move(at.graph);
 }
 
@@ -116,8 +116,8 @@ cudnn::Graph cudnn_attention_backward(const cudnn::Library& library, const Atten
   const Tensor q = at.strips(AttentionUid::q, at.h, columns);
   const Tensor k = at.transposed_strips(AttentionUid::k, at.hk, columns);
   const Tensor v = at.transposed_strips(AttentionUid::v, at.hk, columns);
-  const Tensor out = at.strips(AttentionUid::out, at.h, s.hidden());
-  const Tensor dout = at.strips(AttentionUid::dout, at.h, s.hidden());
+  const Tensor out = at.strips(AttentionUid::out, at.h, s.out_columns());
+  const Tensor dout = at.strips(AttentionUid::dout, at.h, s.out_columns());
   const Tensor scale = at.number(AttentionUid::scale);
 
   // Sums of dout . out by row.

@@ -123,15 +123,15 @@ std::optional<AttentionTrial::Arrays> AttentionTrial::cut(const AttentionSlice& 
   };
   const auto floats = [&](u64 count) { return reinterpret_cast<float*>(take(count * sizeof(float))); };
   a.qkv = values(slice.sequences, a.shape.qkv_columns());
-  a.out = values(slice.sequences, a.shape.hidden());
+  a.out = values(slice.sequences, a.shape.out_columns());
   a.lse = floats(a.shape.lse_elements());
   if (is_backward) {
-    a.dout = values(slice.sequences, a.shape.hidden());
+    a.dout = values(slice.sequences, a.shape.out_columns());
     a.dqkv = values(slice.sequences, a.shape.qkv_columns());
     a.own_dqkv = values(1, a.shape.qkv_columns());
     a.scratch = {take(parts_.to_come.scratch.value), parts_.to_come.scratch.value};
   } else {
-    a.own_out = values(1, a.shape.hidden());
+    a.own_out = values(1, a.shape.out_columns());
     a.own_lse = floats(a.first().lse_elements());
   }
   if (used > parts_.room.size()) return std::nullopt;
@@ -231,11 +231,11 @@ Result<std::string> AttentionTrial::forward(const AttentionSlice& slice, const R
                     .dropout = {}},
                    parts_.stream);
     Made& made = own.emplace_back();
-    TRY_ASSIGN(made.rows, rows(a->own_out, s.hidden(), 0));
+    TRY_ASSIGN(made.rows, rows(a->own_out, s.out_columns(), 0));
     TRY_ASSIGN(made.lse, logarithms(a->own_lse, heads, 0));
   }
   for (u32 i = 0; i < runs; ++i) {
-    TRY(clear(a->out.data, values_bytes(tokens * s.hidden(), a->out.precision)));
+    TRY(clear(a->out.data, values_bytes(tokens * s.out_columns(), a->out.precision)));
     TRY(clear(a->lse, s.lse_elements() * sizeof(float)));
     const Result<void> started =
         run({.shape = s, .qkv = a->qkv, .out = a->out, .lse = a->lse, .dropout = {}});
@@ -244,9 +244,9 @@ Result<std::string> AttentionTrial::forward(const AttentionSlice& slice, const R
     for (const u32 q : a->compared()) {
       const Made& want = own[now.size()];
       Made& made = now.emplace_back();
-      TRY_ASSIGN(made.rows, rows(a->out, s.hidden(), q));
+      TRY_ASSIGN(made.rows, rows(a->out, s.out_columns(), q));
       TRY_ASSIGN(made.lse, logarithms(a->lse, heads, q));
-      const double out = difference(made.rows, want.rows, s.hidden(), {0, heads * s.head_size});
+      const double out = difference(made.rows, want.rows, s.out_columns(), {0, heads * s.head_size});
       const double lse = absolute_difference(made.lse, want.lse);
       if (std::string why = why_not("output", out); !why.empty()) return why;
       if (std::string why = why_not("softmax", lse); !why.empty()) return why;
@@ -265,7 +265,7 @@ Result<std::string> AttentionTrial::backward(const AttentionSlice& slice, const 
   const u64 tokens = u64{s.sequences} * s.tokens, of_queries = u64{slice.kv_heads} * s.group() * s.head_size,
             of_keys = u64{slice.kv_heads} * s.head_size;
   TRY(fill(a->qkv, tokens * s.qkv_columns()));
-  TRY(fill(a->dout, tokens * s.hidden()));
+  TRY(fill(a->dout, tokens * s.out_columns()));
   attention_cuda({.shape = s, .qkv = a->qkv, .out = a->out, .lse = a->lse, .dropout = {}}, parts_.stream);
   AttentionBackward op{.shape = s,
                        .qkv = a->qkv,
@@ -281,7 +281,7 @@ Result<std::string> AttentionTrial::backward(const AttentionSlice& slice, const 
     const u64 row = u64{q} * s.tokens;
     one.shape = a->first(), one.dqkv = a->own_dqkv, one.scratch = {};
     one.qkv = op.qkv.at(row * s.qkv_columns());
-    one.out = op.out.at(row * s.hidden()), one.dout = op.dout.at(row * s.hidden());
+    one.out = op.out.at(row * s.out_columns()), one.dout = op.dout.at(row * s.out_columns());
     one.lse = op.lse + row * s.heads;
     attention_backward_cuda(one, parts_.stream);
     TRY_ASSIGN(own.emplace_back().rows, rows(a->own_dqkv, s.qkv_columns(), 0));
@@ -295,9 +295,10 @@ Result<std::string> AttentionTrial::backward(const AttentionSlice& slice, const 
       const Made& want = own[now.size()];
       Made& made = now.emplace_back();
       TRY_ASSIGN(made.rows, rows(a->dqkv, s.qkv_columns(), q));
-      for (const auto& [array, columns] : {std::pair{"dq", Columns{0, of_queries}},
-                                           {"dk", Columns{s.hidden(), of_keys}},
-                                           {"dv", Columns{u64{s.hidden()} + s.key_columns(), of_keys}}}) {
+      for (const auto& [array, columns] :
+           {std::pair{"dq", Columns{0, of_queries}},
+            {"dk", Columns{s.query_columns(), of_keys}},
+            {"dv", Columns{u64{s.query_columns()} + s.key_columns(), of_keys}}}) {
         const double off = difference(made.rows, want.rows, s.qkv_columns(), columns);
         if (std::string why = why_not(array, off); !why.empty()) return why;
       }

@@ -1,4 +1,4 @@
-// HeadView addresses one head of one sequence inside [B, T, (NH + 2 NKV) D] and [B, T, H] buffers.
+// HeadView addresses one head of one sequence inside [B, T, (NH + NKV) D + NKV V] and [B, T, NH V] buffers.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 namespace tidepool {
 
 inline void check_attention_shape(const AttentionShape& s) {
-  CHECK(s.head_size <= attention_head_size_max, s.head_size);
+  CHECK(s.head_size <= attention_head_size_max && s.value_head_size() <= attention_head_size_max, s.head_size,
+        s.value_size);
   CHECK(s.key_heads() > 0 && s.heads % s.key_heads() == 0, s.heads, s.kv_heads);
 }
 
@@ -20,14 +21,19 @@ struct HeadView {
   u32 head = 0;
 
   u32 qkv_stride() const { return shape.qkv_columns(); }
-  u32 out_stride() const { return shape.hidden(); }
+  u32 out_stride() const { return shape.out_columns(); }
   u64 first_row() const { return u64{head / shape.heads} * shape.tokens; }
-  u64 column() const { return u64{head % shape.heads} * shape.head_size; }
-  u64 key_column() const { return u64{head % shape.heads / shape.group()} * shape.head_size; }
-  u64 q(u32 row) const { return (first_row() + row) * qkv_stride() + column(); }
-  u64 k(u32 row) const { return (first_row() + row) * qkv_stride() + shape.hidden() + key_column(); }
-  u64 v(u32 row) const { return k(row) + shape.key_columns(); }
-  u64 out(u32 row) const { return (first_row() + row) * out_stride() + column(); }
+  u64 of_sequence() const { return head % shape.heads; }
+  u64 kv_head() const { return of_sequence() / shape.group(); }
+  u64 qkv(u32 row) const { return (first_row() + row) * qkv_stride(); }
+  u64 q(u32 row) const { return qkv(row) + of_sequence() * shape.head_size; }
+  u64 k(u32 row) const { return qkv(row) + shape.query_columns() + kv_head() * shape.head_size; }
+  u64 v(u32 row) const {
+    return qkv(row) + shape.query_columns() + shape.key_columns() + kv_head() * shape.value_head_size();
+  }
+  u64 out(u32 row) const {
+    return (first_row() + row) * out_stride() + of_sequence() * shape.value_head_size();
+  }
   u64 lse(u32 row) const { return u64{head} * shape.tokens + row; }
   u64 dropout(u32 row, u32 key) const { return lse(row) * shape.tokens + key; }
 };
@@ -35,7 +41,7 @@ struct HeadView {
 // `sinks`: [NH]
 inline float sink_of(Param sinks, const HeadView& head) {
   float scratch;
-  return *rows::widened(sinks.at(head.head % head.shape.heads), 1, &scratch);
+  return *rows::widened(sinks.at(head.of_sequence()), 1, &scratch);
 }
 
 // First visible key of each row of a sequence.

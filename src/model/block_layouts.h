@@ -25,13 +25,16 @@ constexpr u32 logits_stride(Precision activations, u32 columns) {
 
 inline AttentionShape attention_shape(const ModelGraph& g, u32 layer) {
   const u32 window = g.config.attention_window(layer);
+  const bool latent = g.config.latent.rank != 0;
   return {.sequences = g.batch.sequences,
           .tokens = g.batch.tokens,
           .heads = g.config.heads,
           .head_size = g.config.head_size(),
           .kv_heads = g.config.kv_heads(),
           .scale_size = g.config.attention_scale_given,
-          .window = window < g.batch.tokens ? window : 0};
+          .window = window < g.batch.tokens ? window : 0,
+          .value_size = latent ? g.config.latent.value_size : 0,
+          .scale_given = latent ? static_cast<float>(g.config.attention_scale()) : 0.0f};
 }
 
 // Elements of the gradient inside the MLP: [R, I], or [R, 2I] if the MLP is gated. The gradient is dead when
@@ -51,6 +54,8 @@ inline std::string_view why_own_attention(const ModelGraph& g) {
   if (g.batch.packed) return "a sequence may hold several documents (data.packing)";
   if (g.config.attention_dropout > 0) return "attention weights drop out";
   if (style(g.config.family).attention_sinks) return "heads have attention sinks";
+  if (const AttentionShape s = attention_shape(g, 0); s.value_head_size() != s.head_size)
+    return "heads of v and of k differ in size";
   for (u32 layer = 0; layer < g.config.layers; ++layer)
     if (attention_shape(g, layer).window != 0) return "sequences are longer than the model's sliding window";
   return {};

@@ -102,10 +102,10 @@ struct AttentionArrays {
   float* lse = nullptr;
 };
 u64 mlp_elements(const AttentionWork& work) {
-  return u64{work.shape.sequences} * work.shape.tokens * 4 * work.shape.hidden();
+  return u64{work.shape.sequences} * work.shape.tokens * 4 * work.shape.query_columns();
 }
 AttentionArrays lay_out(const AttentionWork& work, Layout& layout) {
-  const u64 rows = u64{work.shape.sequences} * work.shape.tokens, h = work.shape.hidden();
+  const u64 rows = u64{work.shape.sequences} * work.shape.tokens, h = work.shape.query_columns();
   const auto take = [&](u64 elements) { return layout.take(elements, work.precision); };
   AttentionArrays a{
       .qkv = take(3 * rows * h), .out = take(rows * h), .dout = take(rows * h), .dqkv = take(3 * rows * h)};
@@ -187,7 +187,7 @@ Result<AttentionResult> bench_attention(MeasuredDevice& device, const AttentionW
   CHECK(device.memory().size() >= work.memory().value, device.memory().size());
   Layout layout(device.memory().data());
   const AttentionArrays a = lay_out(work, layout);
-  const u64 row_elements = u64{work.shape.sequences} * work.shape.tokens * work.shape.hidden();
+  const u64 row_elements = u64{work.shape.sequences} * work.shape.tokens * work.shape.query_columns();
   TRY(fill_device(device, bytes_of(a.qkv, 3 * row_elements), work.precision, 1.0f));
   TRY(fill_device(device, bytes_of(a.dout, row_elements), work.precision, 1.0f));
   TRY(fill_device(device, bytes_of(a.peak, 2 * u64{work.peak_side} * work.peak_side), work.precision, 0.5f));

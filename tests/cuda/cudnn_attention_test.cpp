@@ -67,7 +67,8 @@ class CudnnAttentionTest : public CudaTest {
   struct Arrays {
     explicit Arrays(const Given& g)
         : qkv(random_floats(g.shape.sequences * u64{g.shape.tokens} * g.shape.qkv_columns(), 1), g.precision),
-          dout(random_floats(g.shape.sequences * u64{g.shape.tokens} * g.shape.hidden(), 2), g.precision) {}
+          dout(random_floats(g.shape.sequences * u64{g.shape.tokens} * g.shape.out_columns(), 2),
+               g.precision) {}
     const DeviceValues qkv, dout;
   };
 
@@ -78,7 +79,7 @@ class CudnnAttentionTest : public CudaTest {
   // RETURNS: memory to try plans in: twice the bytes of the arrays is enough.
   static u64 trial_bytes(const Given& g) {
     const AttentionShape& s = g.shape;
-    const u64 columns = 2 * (s.qkv_columns() + s.hidden()) + s.heads;
+    const u64 columns = 2 * (s.qkv_columns() + s.out_columns()) + s.heads;
     return 2 * sizeof(float) * s.sequences * u64{s.tokens} * columns + g.scratch_bytes + mib;
   }
 
@@ -128,9 +129,9 @@ class CudnnAttentionTest : public CudaTest {
       *failure = done ? "" : done.error().message;
     else
       EXPECT_TRUE(done) << done.error().message;
-    return {out.now(), lse.now(), strips(s, dqkv.now(), 0, s.hidden()),
-            strips(s, dqkv.now(), s.hidden(), s.key_columns()),
-            strips(s, dqkv.now(), s.hidden() + s.key_columns(), s.key_columns())};
+    return {out.now(), lse.now(), strips(s, dqkv.now(), 0, s.query_columns()),
+            strips(s, dqkv.now(), s.query_columns(), s.key_columns()),
+            strips(s, dqkv.now(), s.query_columns() + s.key_columns(), s.key_columns())};
   }
   AttentionResults run(const Given& g) { return run(g, Arrays(g)); }
 

@@ -1,4 +1,5 @@
 // Compares blockwise attention with whole matrices in double.
+#include "kernels/attention/attention_cost.h"
 #include "tests/support/documents.h"
 #include "tests/support/kernel_fixture.h"
 
@@ -18,20 +19,24 @@ struct Reference {
 Reference reference(const AttentionShape& s, const std::vector<float>& qkv, const std::vector<float>& dout,
                     const Dropout& dropout, const i32* starts = nullptr,
                     const std::vector<double>& sinks = {}) {
-  const u64 t = s.tokens, d = s.head_size, h = s.hidden(), keys = s.key_columns(), stride = h + 2 * keys;
-  Reference r = {.out = std::vector<double>(u64{s.sequences} * t * h, 0.0),
+  const u64 t = s.tokens, d = s.head_size, width = s.value_size != 0 ? s.value_size : d;
+  const u64 h = s.heads * d, kv_heads = s.key_heads(), stride = h + kv_heads * (d + width);
+  Reference r = {.out = std::vector<double>(u64{s.sequences} * t * s.heads * width, 0.0),
                  .dqkv = std::vector<double>(qkv.size(), 0.0),
                  .lse = {},
                  .dsinks = std::vector<double>(sinks.size(), 0.0)};
-  const double scale = 1 / std::sqrt(double(s.scale_size != 0 ? s.scale_size : d));
+  const double scale =
+      s.scale_given != 0 ? s.scale_given : 1 / std::sqrt(double(s.scale_size != 0 ? s.scale_size : d));
   for (u64 b = 0; b < s.sequences; ++b) {
     for (u64 head = 0; head < s.heads; ++head) {
       for (u64 i = 0; i < t; ++i) {
         std::vector<double> p(i + 1), mask(i + 1, 1.0), dp(i + 1, 0.0);
-        const u64 q = (b * t + i) * stride + head * d, o = (b * t + i) * h + head * d;
+        const u64 q = (b * t + i) * stride + head * d, o = ((b * t + i) * s.heads + head) * width;
         u64 begin = starts == nullptr ? 0 : u64(starts[b * t + i]);
         if (s.window != 0 && i >= begin + s.window) begin = i + 1 - s.window;
-        const auto k_at = [&](u64 j) { return (b * t + j) * stride + h + head / s.group() * d; };
+        const u64 kv_head = head / s.group();
+        const auto k_at = [&](u64 j) { return (b * t + j) * stride + h + kv_head * d; };
+        const auto v_at = [&](u64 j) { return (b * t + j) * stride + h + kv_heads * d + kv_head * width; };
         double sum = sinks.empty() ? 0 : std::exp(sinks[head]), delta = 0;
         for (u64 j = begin; j <= i; ++j) {
           double dot = 0;
@@ -47,10 +52,10 @@ Reference reference(const AttentionShape& s, const std::vector<float>& qkv, cons
             dropout_row(dropout, ((b * s.heads + head) * t + i) * t + j, &one, &kept, 1);
             mask[j] = kept;
           }
-          for (u64 e = 0; e < d; ++e) {
-            const double v = qkv[k_at(j) + keys + e], g = dout[o + e];
+          for (u64 e = 0; e < width; ++e) {
+            const double v = qkv[v_at(j) + e], g = dout[o + e];
             r.out[o + e] += p[j] * mask[j] * v;
-            r.dqkv[k_at(j) + keys + e] += p[j] * mask[j] * g;
+            r.dqkv[v_at(j) + e] += p[j] * mask[j] * g;
             dp[j] += g * v * mask[j];
           }
           delta += p[j] * dp[j];
@@ -85,7 +90,7 @@ TEST_P(AttentionTest, MatchesDoubleOnAnyThreads) {
   const std::vector<i32> lengths = growing_documents(shape.sequences, shape.tokens);
   const i32* const starts = documents ? lengths.data() : nullptr;
   const auto qkv = random_floats(rows * shape.qkv_columns(), 1),
-             dout = random_floats(rows * shape.hidden(), 2);
+             dout = random_floats(rows * shape.out_columns(), 2);
   const std::vector<float> sinks = has_sinks ? sinks_of(shape) : std::vector<float>();
   const Reference want = reference(shape, qkv, dout, dropout, starts, {sinks.begin(), sinks.end()});
   const Param given_sinks = has_sinks ? Param(sinks.data()) : Param();
@@ -161,7 +166,7 @@ TEST(Attention, PackedDocumentsAreAsIfAlone) {
     tokens += length;
   }
   const AttentionShape shape = grouped(tokens, 16, 4, 2);
-  const u64 columns = shape.qkv_columns(), hidden = shape.hidden();
+  const u64 columns = shape.qkv_columns(), hidden = shape.out_columns();
   const auto qkv = random_floats(tokens * columns, 1), dout = random_floats(tokens * hidden, 2);
   const auto pool = make_pool(2);
   const auto run = [&](const AttentionShape& s, u64 first, const i32* documents, std::vector<float>& out,
@@ -214,13 +219,47 @@ INSTANTIATE_TEST_SUITE_P(Sinks, AttentionTest,
                                          Case{windowed(1300, 600), 0, false, true},
                                          Case{grouped(1100, 8, 2, 1, 2), 0.1f, true, true}));
 
+// DeepSeek-V3: v is narrower than k, and scores have a factor of their own.
+AttentionShape with_values(AttentionShape shape, u32 value_size, float scale = 0) {
+  shape.value_size = value_size, shape.scale_given = scale;
+  return shape;
+}
+INSTANTIATE_TEST_SUITE_P(ValueSizes, AttentionTest,
+                         testing::Values(Case{with_values(grouped(1, 6, 1, 1), 4)},
+                                         Case{with_values(grouped(130, 24, 4, 4, 2), 16, 0.3f)},
+                                         Case{with_values(grouped(70, 192, 2, 2), 128, 0.1352f), 0, true},
+                                         Case{with_values(grouped(130, 20, 4, 2), 7), 0.2f, true, true},
+                                         Case{with_values(grouped(65, 8, 4, 1, 2), 40, 0.5f), 0.1f, false,
+                                              true},
+                                         Case{with_values(windowed(200, 37), 5), 0, true},
+                                         Case{with_values(grouped(1100, 8, 2, 1), 4), 0, false, true}));
+
+TEST(Attention, GivenScaleReplacesTheRoot) {
+  AttentionShape shape = grouped(1, 192, 2, 2);
+  EXPECT_EQ(shape.scale(), 1 / std::sqrt(192.0f));
+  shape.scale_size = 64;
+  EXPECT_EQ(shape.scale(), 0.125f);
+  shape.scale_given = 0.1352f;
+  EXPECT_EQ(shape.scale(), 0.1352f);
+}
+
+TEST(Attention, CostsCountTheWidthsOfKeysAndValues) {
+  const AttentionShape same = grouped(100, 64, 4, 2), narrow = with_values(same, 32);
+  const u64 pairs = attention_pairs(same);
+  EXPECT_EQ(attention_cost(same).product_flops, pairs * 256);
+  EXPECT_EQ(attention_cost(narrow).product_flops, pairs * 192);
+  EXPECT_EQ(attention_backward_cost(same).product_flops, pairs * 640);
+  EXPECT_EQ(attention_backward_cost(narrow).product_flops, pairs * 512);
+  EXPECT_EQ(attention_cost(narrow).elements, u64{100} * (256 + 128 + 64 + 128));
+}
+
 struct Given {
   AttentionShape shape;
   std::vector<float> qkv, dout;
 };
 Given given(const AttentionShape& shape) {
   const u64 rows = u64{shape.sequences} * shape.tokens;
-  return {shape, random_floats(rows * shape.qkv_columns(), 1), random_floats(rows * shape.hidden(), 2)};
+  return {shape, random_floats(rows * shape.qkv_columns(), 1), random_floats(rows * shape.out_columns(), 2)};
 }
 // RETURNS: dsinks, added to `dsinks` if `accumulate`.
 std::vector<float> sink_gradients(const Given& g, Param sinks, std::vector<float> dsinks, bool accumulate) {
