@@ -10,16 +10,20 @@ namespace tidepool {
 enum class GluGate : u8 {
   silu,
   gelu,
-  // gpt-oss: g = min(gate, 7), u = up bounded to [-7, 7], y = (u + 1) g / (1 + e^(-1.702 g)). Gradients are
-  // zero where a bound was exceeded, as torch.clamp has them.
+  // gpt-oss: g = min(gate, L), u = up bounded to [-L, L], y = (u + 1) g / (1 + e^(-a g)). Gradients are zero
+  // where a bound was exceeded, as torch.clamp has them.
   clamped,
 };
-inline constexpr float glu_bound = 7.0f, glu_slope = 1.702f;  // of GluGate::clamped
+// Numbers of GluGate::clamped; the defaults are those of the published models.
+struct GluClamp {
+  float bound = 7.0f, slope = 1.702f;  // L, a
+};
 
 struct Glu {
   u32 rows = 0, columns = 0;  // R, I
   u32 expected_rows = 0;      // for costs; 0: rows
   GluGate gate = GluGate::silu;
+  GluClamp clamp;                  // GluGate::clamped only
   bool interleaved = false;        // gate in even columns, up in odd columns
   const i32* row_count = nullptr;  // [1] the true number of rows, at most R; null: R
   ConstValues gate_up;             // [R, 2 I]: gate, then up
@@ -34,6 +38,7 @@ struct GluBackward {
   u32 rows = 0, columns = 0;
   u32 expected_rows = 0;  // for costs; 0: rows
   GluGate gate = GluGate::silu;
+  GluClamp clamp;                  // GluGate::clamped only
   bool interleaved = false;        // as in the forward; of dgate_up too
   const i32* row_count = nullptr;  // [1] the true number of rows, at most R; null: R
   ConstValues gate_up;             // [R, 2 I]

@@ -32,7 +32,7 @@ void for_rows(u32 rows, CorePool& pool, Fn fn) {
 void glu_cpu(const Glu& op, CorePool& pool) {
   for_rows(true_rows(op), pool, [&](u32 row) {
     const u64 at = u64{row} * op.columns;
-    glu_row({op.gate, op.interleaved}, op.gate_up.fp32() + 2 * at, op.y.fp32() + at, op.columns);
+    glu_row({op.gate, op.interleaved, op.clamp}, op.gate_up.fp32() + 2 * at, op.y.fp32() + at, op.columns);
   });
 }
 
@@ -42,7 +42,7 @@ void glu_backward_cpu(const GluBackward& op, CorePool& pool) {
   for_rows(true_rows(op), pool, [&](u32 row) {
     const u64 at = u64{row} * op.columns;
     const i32 slot = op.slots != nullptr ? op.slots[row] : 0;
-    const float dweight = glu_backward_row({op.gate, op.interleaved},
+    const float dweight = glu_backward_row({op.gate, op.interleaved, op.clamp},
                                            {.gate_up = op.gate_up.fp32() + 2 * at,
                                             .dy = op.dy.fp32() + at,
                                             .dgate_up = op.dgate_up.fp32() + 2 * at,

@@ -8,6 +8,7 @@ namespace tidepool {
 struct GluKind {
   GluGate gate = GluGate::silu;
   bool interleaved = false;
+  GluClamp clamp;
 };
 void glu_row(GluKind, const float* gate_up, float* y, u64 n);
 

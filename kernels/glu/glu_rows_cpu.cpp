@@ -49,11 +49,11 @@ struct GluResult {
 template <class Act>
 struct PlainGlu {
   template <class D, class V>
-  static HWY_INLINE V value(D d, GluPair<V> x) {
+  HWY_INLINE V value(D d, GluPair<V> x) const {
     return hn::Mul(Act::value(d, x.gate), x.up);
   }
   template <class D, class V>
-  static HWY_INLINE GluResult<V> backward(D d, GluPair<V> x, V dy) {
+  HWY_INLINE GluResult<V> backward(D d, GluPair<V> x, V dy) const {
     const auto act = Act::with_slope(d, x.gate);
     return {hn::Mul(act.value, x.up), {hn::Mul(hn::Mul(dy, x.up), act.slope), hn::Mul(dy, act.value)}};
   }
@@ -61,44 +61,46 @@ struct PlainGlu {
 
 // GluGate::clamped. Comparisons are false for NaN, so NaN stays NaN.
 struct ClampedGlu {
+  GluClamp clamp;
+
   template <class D, class V>
-  static HWY_INLINE GluPair<V> bounded(D d, GluPair<V> x) {
-    const V high = hn::Set(d, glu_bound), low = hn::Set(d, -glu_bound);
+  HWY_INLINE GluPair<V> bounded(D d, GluPair<V> x) const {
+    const V high = hn::Set(d, clamp.bound), low = hn::Set(d, -clamp.bound);
     const V up = hn::IfThenElse(hn::Gt(x.up, high), high, x.up);
     return {hn::IfThenElse(hn::Gt(x.gate, high), high, x.gate), hn::IfThenElse(hn::Lt(up, low), low, up)};
   }
   template <class D, class V>
-  static HWY_INLINE V value(D d, GluPair<V> x) {
+  HWY_INLINE V value(D d, GluPair<V> x) const {
     const GluPair<V> b = bounded(d, x);
-    const V open = gate_of_minus(d, hn::Mul(b.gate, hn::Set(d, -glu_slope))).open;
+    const V open = gate_of_minus(d, hn::Mul(b.gate, hn::Set(d, -clamp.slope))).open;
     return hn::Mul(hn::Add(b.up, hn::Set(d, 1.0f)), hn::Mul(b.gate, open));
   }
   template <class D, class V>
-  static HWY_INLINE GluResult<V> backward(D d, GluPair<V> x, V dy) {
+  HWY_INLINE GluResult<V> backward(D d, GluPair<V> x, V dy) const {
     const GluPair<V> b = bounded(d, x);
-    const Gate<V> s = gate_of_minus(d, hn::Mul(b.gate, hn::Set(d, -glu_slope)));
+    const Gate<V> s = gate_of_minus(d, hn::Mul(b.gate, hn::Set(d, -clamp.slope)));
     const V act = hn::Mul(b.gate, s.open), up1 = hn::Add(b.up, hn::Set(d, 1.0f));
-    const V slope = hn::MulAdd(hn::Mul(act, s.closed), hn::Set(d, glu_slope), s.open);
-    const auto gate_beyond = hn::Gt(x.gate, hn::Set(d, glu_bound));
-    const auto up_beyond = hn::Gt(hn::Abs(x.up), hn::Set(d, glu_bound));
+    const V slope = hn::MulAdd(hn::Mul(act, s.closed), hn::Set(d, clamp.slope), s.open);
+    const auto gate_beyond = hn::Gt(x.gate, hn::Set(d, clamp.bound));
+    const auto up_beyond = hn::Gt(hn::Abs(x.up), hn::Set(d, clamp.bound));
     return {hn::Mul(up1, act),
             {hn::IfThenZeroElse(gate_beyond, hn::Mul(hn::Mul(dy, up1), slope)),
              hn::IfThenZeroElse(up_beyond, hn::Mul(dy, act))}};
   }
 };
 
-template <class Unit, class Layout>
-void glu_lanes(const float* gate_up, float* y, u64 n) {
+template <class Layout, class Unit>
+void glu_lanes(Unit unit, const float* gate_up, float* y, u64 n) {
   for_lanes(n, [&](auto d, u64 i)
-                   HWY_ATTR { hn::StoreU(Unit::value(d, Layout::load(d, gate_up, i, n)), d, y + i); });
+                   HWY_ATTR { hn::StoreU(unit.value(d, Layout::load(d, gate_up, i, n)), d, y + i); });
 }
 
-template <class Unit, class Layout>
-float glu_backward_lanes(const GluRowBackward& r, u64 n) {
+template <class Layout, class Unit>
+float glu_backward_lanes(Unit unit, const GluRowBackward& r, u64 n) {
   return sum_lanes(n, [&](auto d, u64 i) HWY_ATTR {
     const auto weight = hn::Set(d, r.weight);
     const auto dy = hn::LoadU(d, r.dy + i);
-    const auto back = Unit::backward(d, Layout::load(d, r.gate_up, i, n), hn::Mul(dy, weight));
+    const auto back = unit.backward(d, Layout::load(d, r.gate_up, i, n), hn::Mul(dy, weight));
     Layout::store(d, back.slopes, r.dgate_up, i, n);
     if (r.value != nullptr) hn::StoreU(hn::Mul(back.y, weight), d, r.value + i);
     return hn::Mul(dy, back.y);
@@ -113,18 +115,16 @@ HWY_INLINE auto for_glu_kind(GluKind kind, Fn fn) {
   };
   if (kind.gate == GluGate::silu) return with_layout(PlainGlu<SiluLanes>());
   if (kind.gate == GluGate::gelu) return with_layout(PlainGlu<GeluLanes>());
-  return with_layout(ClampedGlu());
+  return with_layout(ClampedGlu{kind.clamp});
 }
 
 void lanes_of_glu(GluKind kind, const float* gate_up, float* y, u64 n) {
-  for_glu_kind(kind,
-               [&](auto unit, auto layout) { glu_lanes<decltype(unit), decltype(layout)>(gate_up, y, n); });
+  for_glu_kind(kind, [&](auto unit, auto layout) { glu_lanes<decltype(layout)>(unit, gate_up, y, n); });
 }
 
 float lanes_of_glu_backward(GluKind kind, const GluRowBackward& r, u64 n) {
-  return for_glu_kind(kind, [&](auto unit, auto layout) {
-    return glu_backward_lanes<decltype(unit), decltype(layout)>(r, n);
-  });
+  return for_glu_kind(
+      kind, [&](auto unit, auto layout) { return glu_backward_lanes<decltype(layout)>(unit, r, n); });
 }
 
 }  // namespace tidepool::HWY_NAMESPACE

@@ -12,7 +12,7 @@ double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 struct Unit {
   double y, gate, up;
 };
-Unit unit_of(GluGate kind, double g, double u) {
+Unit unit_of(GluGate kind, GluClamp clamp, double g, double u) {
   if (kind == GluGate::silu) {
     const double s = logistic(g);
     return {g * s * u, u * (s + g * s * (1 - s)), g * s};
@@ -22,15 +22,17 @@ Unit unit_of(GluGate kind, double g, double u) {
     const double slope = 0.5 * (1 + t) + 0.5 * g * (1 - t * t) * root * (1 + 3 * 0.044715 * g * g);
     return {0.5 * g * (1 + t) * u, u * slope, 0.5 * g * (1 + t)};
   }
-  const double gate = std::min(g, 7.0), up = std::min(std::max(u, -7.0), 7.0), s = logistic(1.702 * gate);
-  const double slope = s + 1.702 * gate * s * (1 - s);
-  return {(up + 1) * gate * s, g > 7 ? 0 : (up + 1) * slope, std::abs(u) > 7 ? 0 : gate * s};
+  const double a = clamp.slope, bound = clamp.bound;
+  const double gate = std::min(g, bound), up = std::min(std::max(u, -bound), bound), s = logistic(a * gate);
+  const double slope = s + a * gate * s * (1 - s);
+  return {(up + 1) * gate * s, g > bound ? 0 : (up + 1) * slope, std::abs(u) > bound ? 0 : gate * s};
 }
 
 struct GluCase {
   u32 rows, columns, true_rows;
   GluGate gate;
   bool interleaved;
+  GluClamp clamp{};
 };
 class GluTest : public testing::TestWithParam<GluCase> {
  protected:
@@ -61,7 +63,7 @@ class GluTest : public testing::TestWithParam<GluCase> {
     }
     return want;
   }
-  Unit unit(u64 i) const { return unit_of(c.gate, gate_up[gate_at(i)], gate_up[up_at(i)]); }
+  Unit unit(u64 i) const { return unit_of(c.gate, c.clamp, gate_up[gate_at(i)], gate_up[up_at(i)]); }
 };
 
 TEST_P(GluTest, ForwardMatchesDoubleUpToTheTrueCount) {
@@ -73,6 +75,7 @@ TEST_P(GluTest, ForwardMatchesDoubleUpToTheTrueCount) {
     glu_cpu({.rows = c.rows,
              .columns = c.columns,
              .gate = c.gate,
+             .clamp = c.clamp,
              .interleaved = c.interleaved,
              .row_count = &count,
              .gate_up = gate_up.data(),
@@ -95,6 +98,7 @@ TEST_P(GluTest, BackwardWithRoutingWeightsMatchesDoubleInPlaceToo) {
     GluBackward op = {.rows = c.rows,
                       .columns = c.columns,
                       .gate = c.gate,
+                      .clamp = c.clamp,
                       .interleaved = c.interleaved,
                       .row_count = &count,
                       .gate_up = gate_up.data(),
@@ -127,7 +131,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(GluCase{1, 1, 1, GluGate::clamped, true}, GluCase{5, 7, 0, GluGate::silu, false},
                     GluCase{40, 33, 29, GluGate::clamped, true}, GluCase{40, 64, 40, GluGate::clamped, false},
                     GluCase{35, 257, 17, GluGate::silu, true}, GluCase{35, 100, 34, GluGate::silu, false},
-                    GluCase{18, 50, 18, GluGate::gelu, true}));
+                    GluCase{18, 50, 18, GluGate::gelu, true},
+                    GluCase{9, 41, 8, GluGate::clamped, true, {.bound = 2.5f, .slope = 1.3f}}));
 
 // torch.clamp passes the gradient at the bound itself.
 TEST(ClampedGlu, HasNoGradientBeyondItsBounds) {
