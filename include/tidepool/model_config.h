@@ -147,7 +147,6 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .architecture = "GptOssForCausalLM",
      .style = &gpt_oss_layers,
      .experts = &gpt_oss_experts,
-     .described_only = true,
      .attention_bias_key = true,
      .yarn = true,
      .rope_required = true,

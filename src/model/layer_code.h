@@ -11,7 +11,7 @@
 namespace tidepool {
 
 struct LayerCode {
-  std::array<const LayerStyle*, 2> styles{};  // made by this code
+  std::array<const LayerStyle*, 3> styles{};  // made by this code
   // In order: the embedding's windows, a window per layer, the final norm, the head's matrix if it is not
   // tied. A layer's window is followed by those of its groups of experts.
   std::vector<Window> (*windows)(const ModelGraph&);

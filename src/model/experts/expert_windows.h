@@ -7,15 +7,19 @@
 
 namespace tidepool {
 
-// Places of an expert's tensors, in elements from the expert's first. Gate and up are side by side: one
-// product reads both.
+// Places of an expert's tensors, in elements from the expert's first. One product reads gate and up: they are
+// side by side, or one tensor with alternating columns (ExpertTensors::joined_in_out). Experts without biases
+// have no places for them.
 struct ExpertPlaces {
-  u64 gate_up = 0, down = 0;
+  u64 gate_up = 0, gate_up_bias = 0, down = 0, down_bias = 0;
   // From expert to expert: whole granules of the gradient's norm, so that groups of any size give the same
   // partial sums.
   u64 stride = 0;
 };
 ExpertPlaces expert_places(const ModelConfig&);
+
+// RETURNS: an expert's tensors in window order, such as "model.layers.3.mlp.experts.5.up_proj.weight".
+std::vector<TensorSpec> expert_specs(const ModelConfig&, u32 layer, u32 expert);
 
 // Groups of a layer's experts, each with at most `experts_per_group`.
 u32 expert_groups(const ModelGraph&);

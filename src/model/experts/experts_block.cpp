@@ -57,29 +57,71 @@ struct Group {
                            .y = y});
   }
 
-  // y = x w^T with weights [n, k], or y = x w with weights [k, n].
-  void product(Param weight, u32 n, u32 k, bool transposed, ConstValues x, Values y) const {
-    c.kernels.grouped_matmul({.offsets = sorted.offsets,
-                              .experts = range.count,
-                              .rows_max = rows_max(),
-                              .n = n,
-                              .k = k,
-                              .expected_rows = expected_rows(),
-                              .x = x,
-                              .weight = weight,
-                              .expert_stride = places.stride,
-                              .transposed = transposed,
-                              .y = y});
+  // Matrices are [in, out], and gate and up alternate in the columns of one; or [out, in].
+  bool in_out() const { return traits(config.family).experts->tensors.joined_in_out; }
+
+  GroupedMatmul product(Param weight, u32 n, u32 k, ConstValues x, Values y) const {
+    return {.offsets = sorted.offsets,
+            .experts = range.count,
+            .rows_max = rows_max(),
+            .n = n,
+            .k = k,
+            .expected_rows = expected_rows(),
+            .x = x,
+            .weight = weight,
+            .expert_stride = places.stride,
+            .y = y};
   }
 
   GluGate gate() const {
     return traits(config.family).experts->activation == ExpertActivation::clamped_swiglu ? GluGate::clamped
                                                                                          : GluGate::silu;
   }
+  GluClamp clamp() const {
+    return {.bound = static_cast<float>(config.experts.gate_limit),
+            .slope = static_cast<float>(config.experts.gate_alpha)};
+  }
 };
 
-Param weights_at(const BlockContext& c, std::span<const std::byte* const> windows, u64 offset) {
-  return Param{windows[0], c.graph.precision}.at(offset);
+// A linear layer of the experts: y [n] of x [k].
+struct Linear {
+  Param weight, bias;  // of the group's first expert; bias: or none
+  u64 weight_place = 0, bias_place = 0;
+  u32 n = 0, k = 0;
+};
+Linear linear_of(const Group& group, std::span<const std::byte* const> windows, u64 weight, u64 bias, u32 n,
+                 u32 k) {
+  const Param window = {windows[0], group.c.graph.precision};
+  const bool biased = traits(group.config.family).experts->tensors.biases;
+  return {.weight = window.at(weight),
+          .bias = biased ? window.at(bias) : Param{},
+          .weight_place = weight,
+          .bias_place = bias,
+          .n = n,
+          .k = k};
+}
+Linear gate_up_of(const Group& group, std::span<const std::byte* const> windows) {
+  return linear_of(group, windows, group.places.gate_up, group.places.gate_up_bias,
+                   2 * group.config.expert_inner(), group.config.width);
+}
+Linear down_of(const Group& group, std::span<const std::byte* const> windows) {
+  return linear_of(group, windows, group.places.down, group.places.down_bias, group.config.width,
+                   group.config.expert_inner());
+}
+
+// y = x w + b
+void apply(const Group& group, const Linear& linear, ConstValues x, Values y) {
+  GroupedMatmul product = group.product(linear.weight, linear.n, linear.k, x, y);
+  product.transposed = !group.in_out();
+  product.bias = linear.bias;
+  group.c.kernels.grouped_matmul(product);
+}
+
+// dx = dy w^T
+void input_gradient(const Group& group, const Linear& linear, ConstValues dy, Values dx) {
+  GroupedMatmul product = group.product(linear.weight, linear.k, linear.n, dy, dx);
+  product.transposed = group.in_out();
+  group.c.kernels.grouped_matmul(product);
 }
 
 bool begins(const BlockContext& c, const std::vector<StreamUse>& uses, Kind kind) {
@@ -119,21 +161,41 @@ void combine_gradients(const Group& group, const BlockBackward& b, ConstValues d
                                    .sum_out = b.experts.normed_grad});
 }
 
-void weight_gradients(const Group& group, const BlockBackward& b, u64 offset, ConstValues x, u32 k,
-                      ConstValues dy, u32 n) {
+// `bias_factors`: as in GroupedWeightGradient.
+void weight_gradients(const Group& group, const BlockBackward& b, const Linear& linear, ConstValues x,
+                      ConstValues dy, const float* bias_factors = nullptr) {
   if (b.grad_accum[0] == nullptr) return;
+  const bool biased = bool(linear.bias);
   group.c.kernels.grouped_weight_gradient({.offsets = group.sorted.offsets,
                                            .experts = group.range.count,
                                            .rows_max = group.rows_max(),
-                                           .n = n,
-                                           .k = k,
+                                           .n = linear.n,
+                                           .k = linear.k,
                                            .expected_rows = group.expected_rows(),
                                            .x = x,
                                            .dy = dy,
-                                           .dw = b.grad_accum[0] + offset,
+                                           .dw = b.grad_accum[0] + linear.weight_place,
                                            .expert_stride = group.places.stride,
+                                           .dbias = biased ? b.grad_accum[0] + linear.bias_place : nullptr,
+                                           .bias_factors = biased ? bias_factors : nullptr,
+                                           .slots = biased && bias_factors ? group.sorted.slots : nullptr,
                                            .accumulate = b.accumulate,
-                                           .transposed = true});
+                                           .transposed = !group.in_out()});
+}
+
+// The routing weights multiply down's bias too.
+void add_route_bias_gradient(const Group& group, const BlockBackward& b, const Linear& down,
+                             ConstValues dout) {
+  group.c.kernels.route_bias_gradient({.offsets = group.sorted.offsets,
+                                       .range_count = group.range.count,
+                                       .rows_max = group.rows_max(),
+                                       .columns = group.config.width,
+                                       .expected_rows = group.expected_rows(),
+                                       .slots = group.sorted.slots,
+                                       .dy = dout,
+                                       .bias = down.bias,
+                                       .expert_stride = group.places.stride,
+                                       .dweights = b.experts.routes_grad});
 }
 
 }  // namespace
@@ -151,19 +213,20 @@ void experts_forward(const BlockContext& c, const BlockForward& f) {
   const ExpertsInside kept(c.graph, range, f.kept);
   CHECK(workspace.bytes == block_of(c).forward_workspace && kept.bytes == block_of(c).kept, c.block);
   const Group group(c, f.experts, workspace.sorted);
-  const u32 h = group.config.width, inner = group.config.expert_inner();
   const Values gate_up = f.kept != nullptr ? kept.gate_up : workspace.gate_up;
   group.sort();
   group.gather(f.experts.normed, workspace.rows);
-  group.product(weights_at(c, f.windows, group.places.gate_up), 2 * inner, h, true, workspace.rows, gate_up);
+  apply(group, gate_up_of(group, f.windows), workspace.rows, gate_up);
   c.kernels.glu({.rows = group.rows_max(),
-                 .columns = inner,
+                 .columns = group.config.expert_inner(),
                  .expected_rows = group.expected_rows(),
                  .gate = group.gate(),
+                 .clamp = group.clamp(),
+                 .interleaved = group.in_out(),
                  .row_count = group.row_count(),
                  .gate_up = gate_up,
                  .y = workspace.inner});
-  group.product(weights_at(c, f.windows, group.places.down), h, inner, true, workspace.inner, workspace.rows);
+  apply(group, down_of(group, f.windows), workspace.inner, workspace.rows);
   combine(group, f, workspace.rows);
 }
 
@@ -172,22 +235,22 @@ void experts_backward(const BlockContext& c, const BlockBackward& b) {
   const ExpertsBackwardWorkspace workspace(c.graph, range, b.workspace);
   CHECK(workspace.bytes <= block_of(c).backward_workspace, workspace.bytes.value, c.block);
   const Group group(c, b.experts, workspace.sorted);
-  const u32 h = group.config.width, inner = group.config.expert_inner();
-  const Param gate_up_weights = weights_at(c, b.windows, group.places.gate_up);
+  const Linear gate_up_linear = gate_up_of(group, b.windows), down = down_of(group, b.windows);
   ConstValues gate_up = workspace.gate_up;
   group.sort();
   group.gather(b.experts.normed, workspace.rows);
   if (b.kept != nullptr)
     gate_up = ExpertsInside(c.graph, range, const_cast<std::byte*>(b.kept)).gate_up;
   else
-    group.product(gate_up_weights, 2 * inner, h, true, workspace.rows, workspace.gate_up);
+    apply(group, gate_up_linear, workspace.rows, workspace.gate_up);
   group.gather(b.grad, workspace.dout);
-  group.product(weights_at(c, b.windows, group.places.down), inner, h, false, workspace.dout,
-                workspace.inner);
+  input_gradient(group, down, workspace.dout, workspace.inner);
   c.kernels.glu_backward({.rows = group.rows_max(),
-                          .columns = inner,
+                          .columns = group.config.expert_inner(),
                           .expected_rows = group.expected_rows(),
                           .gate = group.gate(),
+                          .clamp = group.clamp(),
+                          .interleaved = group.in_out(),
                           .row_count = group.row_count(),
                           .gate_up = gate_up,
                           .dy = workspace.inner,
@@ -196,9 +259,11 @@ void experts_backward(const BlockContext& c, const BlockBackward& b) {
                           .slots = workspace.sorted.slots,
                           .weights = group.routes.weights,
                           .dweights = b.experts.routes_grad});
-  weight_gradients(group, b, group.places.down, workspace.inner, inner, workspace.dout, h);
-  weight_gradients(group, b, group.places.gate_up, workspace.rows, h, workspace.dgate_up, 2 * inner);
-  group.product(gate_up_weights, h, 2 * inner, false, workspace.dgate_up, workspace.dout);
+  if (down.bias) add_route_bias_gradient(group, b, down, workspace.dout);
+  // The gradient of down's output lacks the routing weights: the value before down has them, the bias not.
+  weight_gradients(group, b, down, workspace.inner, workspace.dout, group.routes.weights);
+  weight_gradients(group, b, gate_up_linear, workspace.rows, workspace.dgate_up);
+  input_gradient(group, gate_up_linear, workspace.dgate_up, workspace.dout);
   combine_gradients(group, b, workspace.dout);
 }
 

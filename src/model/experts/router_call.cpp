@@ -13,6 +13,7 @@ void logits_of(const BlockContext& c, const RouterWeights& w, ConstValues normed
                     .x = normed,
                     .weight = w.weight,
                     .transposed = true,
+                    .bias = w.bias,
                     .y = logits});
 }
 
@@ -66,8 +67,8 @@ void add_router_totals(const BlockContext& c, const BlockBackward& b) {
                            .tokens = b.expert_tokens});
 }
 
-void route_backward(const BlockContext& c, const RouterWeights& w, float* dweight, ConstValues normed,
-                    const BlockBackward& b, const RouterScratch& scratch) {
+void route_backward(const BlockContext& c, const RouterWeights& w, const RouterGradients& d,
+                    ConstValues normed, const BlockBackward& b, const RouterScratch& scratch) {
   const ModelConfig& config = c.graph.config;
   const u32 rows = rows_of(c), h = config.width, experts = config.experts.count;
   const RoutesLayout routes(c.graph, b.experts.routes);
@@ -83,13 +84,14 @@ void route_backward(const BlockContext& c, const RouterWeights& w, float* dweigh
                              .z_scale = z_scale(c, b.micro_batches),
                              .loss_scale = b.loss_scale,
                              .dlogits = scratch.logits});
-  if (dweight != nullptr)
+  if (d.weight != nullptr)
     c.kernels.weight_gradient({.m = rows,
                                .n = experts,
                                .k = h,
                                .x = normed,
                                .dy = ConstValues(scratch.logits),
-                               .dw = dweight,
+                               .dw = d.weight,
+                               .dbias = d.bias,
                                .accumulate = b.accumulate,
                                .transposed = true});
   c.kernels.matmul({.m = rows,

@@ -16,14 +16,18 @@ RouterScratch router_scratch(const ModelGraph&, WorkspaceCutter&, Direction);
 
 struct RouterWeights {
   Param weight;  // [E, H]
+  Param bias;    // [E], or none
+};
+struct RouterGradients {
+  float *weight = nullptr, *bias = nullptr;  // null if frozen
 };
 
 // Writes routes, and the layer's sums, from f.experts.normed.
 void route(const BlockContext&, const RouterWeights&, const BlockForward&, const RouterScratch&);
 
-// dweight += gradient of the router (null: frozen), and b.experts.normed_grad += gradient of its input.
-// `normed`: the experts' input, recomputed.
-void route_backward(const BlockContext&, const RouterWeights&, float* dweight, ConstValues normed,
+// Adds the gradient of the router, and of its input to b.experts.normed_grad. `normed`: the experts' input,
+// recomputed.
+void route_backward(const BlockContext&, const RouterWeights&, const RouterGradients&, ConstValues normed,
                     const BlockBackward&, const RouterScratch&);
 
 // Adds the micro-batch's losses and counts of all layers to b.router_losses and b.expert_tokens.

@@ -6,7 +6,12 @@
 namespace tidepool::llama {
 namespace {
 
-RouterWeights router_of(const Layer& l) { return {.weight = l[LayerTensor::router]}; }
+RouterWeights router_of(const Layer& l) {
+  return {.weight = l[LayerTensor::router], .bias = l[LayerTensor::router_bias]};
+}
+RouterGradients router_of(const LayerGradients& s) {
+  return {.weight = s[LayerTensor::router], .bias = s[LayerTensor::router_bias]};
+}
 
 // Recomputes the inside, if it was not kept, and output and rstd of the experts' norm.
 void recompute_attention(const LayerGradients& s) {
@@ -61,7 +66,7 @@ void attention_block_backward(const BlockContext& c, const BlockBackward& b) {
                                   .workspace = workspace,
                                   .inside = inside};
         recompute_attention(s);
-        route_backward(c, router_of(layer), s[LayerTensor::router], workspace.norm, b, workspace.router);
+        route_backward(c, router_of(layer), router_of(s), workspace.norm, b, workspace.router);
         norm_backward(c, {.weight = layer[LayerTensor::mlp_norm], .bias = {}},
                       {.weight = s[LayerTensor::mlp_norm]},
                       {.x = inside.middle,

@@ -1,5 +1,5 @@
 // Tensors and layer sizes of Llama and the families with layers like its: Mistral, Qwen, Phi-3, Gemma 3,
-// Mixtral.
+// Mixtral, gpt-oss.
 #include <fmt/format.h>
 
 #include "model/experts/expert_windows.h"
@@ -15,7 +15,9 @@ namespace {
 TensorSpec spec_of(const ModelConfig& c, std::string name, std::vector<u64> shape) {
   TensorSpec spec{.name = std::move(name), .shape = std::move(shape)};
   const bool ones = spec.name.ends_with("norm.weight") && !style(c.family).norm_offset;
-  spec.init = ones ? Init::ones : spec.shape.size() > 1 ? Init::normal : Init::zeros;
+  // transformers draws these at random, though they are no matrices.
+  const bool drawn = spec.name.ends_with(".sinks") || spec.name.ends_with(".router.bias");
+  spec.init = ones ? Init::ones : spec.shape.size() > 1 || drawn ? Init::normal : Init::zeros;
   if (spec.init == Init::normal) spec.init_std = c.initializer_range;
   return spec;
 }
@@ -66,7 +68,7 @@ void backward(const BlockContext& c, const BlockBackward& b) {
 
 }  // namespace llama
 
-const LayerCode llama::code = {.styles = {&llama_layers, &gemma_layers},
+const LayerCode llama::code = {.styles = {&llama_layers, &gemma_layers, &gpt_oss_layers},
                                .windows = llama::make_windows,
                                .embedding_windows = 1,
                                .modules = llama::linear_modules,

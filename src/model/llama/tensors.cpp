@@ -11,6 +11,7 @@ std::string_view name(const ModelConfig& c, LayerTensor tensor) {
   // has that name.
   if (tensor == mlp_norm && style(c.family).branch_norms) return "pre_feedforward_layernorm.weight";
   if (tensor == router) return traits(c.family).experts->tensors.router;
+  if (tensor == router_bias) return traits(c.family).experts->tensors.router_bias;
   constexpr std::array<std::string_view, tensor_count> names = {"input_layernorm.weight",
                                                                 "self_attn.q_proj.weight",
                                                                 "self_attn.k_proj.weight",
@@ -23,8 +24,10 @@ std::string_view name(const ModelConfig& c, LayerTensor tensor) {
                                                                 "self_attn.k_norm.weight",
                                                                 "self_attn.o_proj.weight",
                                                                 "self_attn.o_proj.bias",
+                                                                "self_attn.sinks",
                                                                 "post_attention_layernorm.weight",
                                                                 "post_attention_layernorm.weight",
+                                                                "",
                                                                 "",
                                                                 "mlp.gate_proj.weight",
                                                                 "mlp.up_proj.weight",
@@ -53,7 +56,10 @@ bool is_joined(LayerTensor tensor) {
 
 bool has_tensor(const ModelConfig& c, BlockKind kind, LayerTensor tensor) {
   if (tensor == router) return kind == BlockKind::attention;
-  if (kind == BlockKind::attention && tensor > router) return false;
+  if (tensor == router_bias)
+    return kind == BlockKind::attention && !traits(c.family).experts->tensors.router_bias.empty();
+  if (kind == BlockKind::attention && tensor > router_bias) return false;
+  if (tensor == sinks) return style(c.family).attention_sinks;
   const bool joined = traits(c.family).joined_projections;
   switch (tensor) {
     case q:
@@ -143,8 +149,12 @@ std::vector<u64> shape_of(const ModelConfig& c, LayerTensor tensor) {
       return {c.head_size()};
     case o:
       return {h, queries};
+    case sinks:
+      return {c.heads};
     case router:
       return {c.experts.count, h};
+    case router_bias:
+      return {c.experts.count};
     case gate:
     case up:
       return {inner, h};

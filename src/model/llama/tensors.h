@@ -22,9 +22,11 @@ enum class LayerTensor : u8 {
   k_norm,
   o,
   o_bias,
+  sinks,                  // a score per head that takes a share of its softmax
   attention_branch_norm,  // in styles that normalise branches
   mlp_norm,
-  router,  // in layers with experts, which have none of the tensors below
+  router,  // in layers with experts, which have none of the tensors after router_bias
+  router_bias,
   gate,
   up,
   gate_up,  // in families whose gate and up are one tensor
@@ -34,7 +36,7 @@ enum class LayerTensor : u8 {
   down_bias,
   mlp_branch_norm,
 };
-inline constexpr u32 tensor_count = 23;
+inline constexpr u32 tensor_count = 25;
 static_assert(static_cast<u32>(LayerTensor::mlp_branch_norm) + 1 == tensor_count);
 
 // The linear layers of a block, in the order of their products.
