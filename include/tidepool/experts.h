@@ -147,6 +147,7 @@ struct Experts {
   std::vector<u32> dense;     // numbers of further layers without experts
   double gate_alpha = 1.702;  // alpha and limit of ExpertActivation::clamped_swiglu
   double gate_limit = 7;
+  bool joined_files = false;  // files have the joined form: those that were read, and those to be written
   // Losses of the router, added to the model's loss. The first is E times the sum over experts of (choices
   // per token) times (mean probability), over all layers and tokens together.
   bool balance = false;          // the load-balancing loss is added

@@ -30,6 +30,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/trainer_state.h"
 #include "huggingface/directory/carried.h"
+#include "huggingface/weights/expert_files.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/state_stream.h"
 
@@ -164,8 +165,9 @@ class CheckpointStore {
   Result<void> remove_checkpoint(u64 step);
   bool is_whole(const std::string& path);
   bool is_restored(const std::string& file) const;
+  Result<void> restore_weights(const FoundCheckpoint&, StateWriter&);
   Result<void> check_model(const FoundCheckpoint&);
-  Result<void> compare_model(const std::string& path) const;
+  Result<void> compare_model(const std::string& path);
   static Result<void> check_model_config(const std::string& path, const ModelGraph&);
   static Result<void> check_adapter_config(const std::string& path, const ModelGraph&);
 
@@ -178,6 +180,7 @@ class CheckpointStore {
   const std::vector<CarriedFile> carried_;
   const bool read_back_;
   const ModelGraph& graph_;
+  ExpertForm form_;  // of the weights in checkpoints: as the checkpoint that the run resumes from
   std::unique_ptr<Files> files_;
   std::vector<std::byte> buffer_;
 };

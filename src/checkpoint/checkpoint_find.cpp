@@ -167,18 +167,22 @@ Result<void> CheckpointStore::check_model(const FoundCheckpoint& found) {
   return same;
 }
 
-Result<void> CheckpointStore::compare_model(const std::string& path) const {
+// The run continues in the checkpoint's form of experts.
+Result<void> CheckpointStore::compare_model(const std::string& path) {
   TRY(graph_.lora.on() ? check_adapter_config(path, graph_) : check_model_config(path, graph_));
 
   const auto check_tensors = [&](const char* file_name, std::span<const StoredTensor> there,
                                  const std::vector<StatePart>& parts) -> Result<void> {
-    const std::string difference = tensors_difference(there, stored_tensors(graph_, parts));
+    const std::string difference = tensors_difference(there, stored_tensors(graph_, parts, form_));
     if (difference.empty()) return {};
     return other_run(path, fmt::format("{}: {}", file_name, difference),
                      graph_.lora.on() ? all_keys : model_keys);
   };
   const char* weights = weights_file_of(graph_);
   TRY_ASSIGN(const auto model, SafetensorsModel::open(path, ErrorKind::corrupt_checkpoint, weights));
+  if (!graph_.lora.on()) {
+    TRY_ASSIGN(form_, find_expert_form(*model, graph_.config));
+  }
   TRY(check_tensors(weights, tensors_in_order(*model), model_parts()));
   TRY_ASSIGN(const auto optimizer,
              SafetensorsFile::open(path + "/optimizer.safetensors", ErrorKind::corrupt_checkpoint));

@@ -21,8 +21,8 @@ namespace {
 u64 own_pid() { return static_cast<u64>(::getpid()); }
 
 // Adapters go into one file: PEFT does not support shards.
-std::vector<Shard> weight_files(const ModelGraph& graph, Bytes most) {
-  std::vector<StoredTensor> tensors = stored_tensors(graph, model_parts());
+std::vector<Shard> weight_files(const ModelGraph& graph, ExpertForm form, Bytes most) {
+  std::vector<StoredTensor> tensors = stored_tensors(graph, model_parts(), form);
   if (graph.lora.on()) return {{.file = adapter_weights_file, .tensors = std::move(tensors)}};
   return shards_of(std::move(tensors), most);
 }
@@ -42,6 +42,7 @@ CheckpointStore::CheckpointStore(const CheckpointOptions& options, const ModelGr
       carried_(options.carried),
       read_back_(options.read_back),
       graph_(graph),
+      form_(form_of_files(graph.config)),
       files_(std::move(files)),
       buffer_(std::max(options.buffer.value, state_buffer_bytes_min)) {}
 
@@ -89,14 +90,14 @@ Result<SavedCheckpoint> CheckpointStore::write_all(const std::string& directory,
     ShardWriter out(*files_, directory, std::move(shards));
     const TensorSink sink = [&](std::span<const std::byte> bytes) { return out.append(bytes); };
     for (const StatePart part : parts) {
-      TRY(write_part(sink, graph_, part, reader, buffer_,
+      TRY(write_part(sink, graph_, part, form_, reader, buffer_,
                      part == StatePart::weights ? &weights_hash : nullptr));
     }
     TRY_ASSIGN(const std::vector<ListedFile> written, out.finish());
     manifest.files.insert(manifest.files.end(), written.begin(), written.end());
     return {};
   };
-  TRY(write_tensors(weight_files(graph_, max_shard_size_), model_parts()));
+  TRY(write_tensors(weight_files(graph_, form_, max_shard_size_), model_parts()));
   TRY(write_tensors(optimizer_file(graph_), optimizer_parts(graph_.precision)));
   TRY_ASSIGN(const std::vector<ListedFile> small, write_small_files(directory, state));
   manifest.files.insert(manifest.files.end(), small.begin(), small.end());
@@ -165,7 +166,7 @@ Result<void> CheckpointStore::put_in_place(const std::string& temporary, const s
 Result<u64> CheckpointStore::weights_xxh3(StateReader& reader) {
   StreamHash hash;
   const TensorSink nowhere = [](std::span<const std::byte>) { return Result<void>(); };
-  TRY(write_part(nowhere, graph_, StatePart::weights, reader, buffer_, &hash));
+  TRY(write_part(nowhere, graph_, StatePart::weights, form_, reader, buffer_, &hash));
   return hash.digest();
 }
 

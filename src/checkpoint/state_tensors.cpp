@@ -88,20 +88,64 @@ Result<void> write_piece(StateWriter& state, StatePart part, Precision precision
   return state.write(window, Kind::master_low, begin, piece.low);
 }
 
-// Calls fn(window, tensor, begin in the tensor, elements) for all pieces of the model, in order.
-template <class Fn>
-Result<void> each_piece(const ModelGraph& graph, std::span<std::byte> buffer, Fn&& fn) {
-  CHECK(buffer.size() >= state_buffer_bytes_min, buffer.size());
-  const u64 piece = buffer.size() / buffer_bytes_per_element;
-  for (u32 w = 0; w < graph.windows.size(); ++w) {
-    if (!graph.windows[w].trainable) continue;
-    for (const Tensor& t : graph.windows[w].tensors) {
-      for (u64 begin = 0; begin < t.elements; begin += piece) {
-        TRY(fn(w, t, begin, std::min(piece, t.elements - begin)));
-      }
+// Elements of a tensor of a file, and their place in a window.
+struct StatePiece {
+  const FileTensor& file;
+  u64 file_begin = 0;
+  u32 window = 0;
+  u64 window_begin = 0;
+  u64 elements = 0;
+};
+
+struct PartInFile {
+  const FileTensor* file = nullptr;
+  u64 file_begin = 0;
+  u32 window = 0;
+  const Tensor* tensor = nullptr;
+};
+
+// RETURNS: the tensors of trained windows, in the order of the files.
+std::vector<PartInFile> trained_parts(const ModelGraph& graph, const std::vector<FileTensor>& files) {
+  std::vector<PartInFile> out;
+  for (const FileTensor& file : files) {
+    u64 begin = 0;
+    for (const FileTensor::Part& part : file.parts) {
+      const Window& window = graph.windows[part.window];
+      const Tensor& t = window.tensors[part.tensor];
+      if (window.trainable) out.push_back({&file, begin, part.window, &t});
+      begin += t.elements;
     }
   }
+  return out;
+}
+
+// Calls fn(StatePiece) for all pieces, in order.
+template <class Fn>
+Result<void> each_piece(const std::vector<PartInFile>& parts, std::span<std::byte> buffer, Fn&& fn) {
+  CHECK(buffer.size() >= state_buffer_bytes_min, buffer.size());
+  const u64 most = buffer.size() / buffer_bytes_per_element;
+  for (const PartInFile& part : parts)
+    for (u64 begin = 0; begin < part.tensor->elements; begin += most)
+      TRY(fn(StatePiece{.file = *part.file,
+                        .file_begin = part.file_begin + begin,
+                        .window = part.window,
+                        .window_begin = part.tensor->window_offset + begin,
+                        .elements = std::min(most, part.tensor->elements - begin)}));
   return {};
+}
+
+ExpertForm form_of(StatePart part, ExpertForm form) {
+  return part == StatePart::weights ? form : ExpertForm::single;
+}
+
+Error is_gone(StatePart part, const std::string& tensor) {
+  return {ErrorKind::corrupt_checkpoint,
+          fmt::format("tensor {}{} is no longer in the checkpoint", prefix(part), tensor)};
+}
+
+// True if the tensor has the elements of the shape.
+bool is_whole(const SafetensorsModel::Location& stored, const FileTensor& file) {
+  return stored && stored.tensor->shape == file.shape;
 }
 
 }  // namespace
@@ -114,29 +158,27 @@ std::vector<StatePart> optimizer_parts(Precision precision) {
   return parts;
 }
 
-std::vector<StoredTensor> stored_tensors(const ModelGraph& graph, std::span<const StatePart> parts) {
+std::vector<StoredTensor> stored_tensors(const ModelGraph& graph, std::span<const StatePart> parts,
+                                         ExpertForm form) {
   std::vector<StoredTensor> out;
-  for (const StatePart part : parts) {
-    for (const Window& window : graph.windows) {
-      if (!window.trainable) continue;
-      for (const Tensor& t : window.tensors) {
-        out.push_back({.name = std::string(prefix(part)) + t.name,
+  for (const StatePart part : parts)
+    for (FileTensor& file : file_tensors(graph, form_of(part, form)))
+      if (graph.windows[file.parts[0].window].trainable)
+        out.push_back({.name = std::string(prefix(part)) + file.name,
                        .dtype = dtype(part, graph.precision),
-                       .shape = t.shape});
-      }
-    }
-  }
+                       .shape = std::move(file.shape)});
   assign_offsets(out);
   return out;
 }
 
-Result<void> write_part(const TensorSink& sink, const ModelGraph& graph, StatePart part, StateReader& state,
-                        std::span<std::byte> buffer, StreamHash* weights_hash) {
-  return each_piece(graph, buffer, [&](u32 window, const Tensor& t, u64 begin, u64 n) -> Result<void> {
+Result<void> write_part(const TensorSink& sink, const ModelGraph& graph, StatePart part, ExpertForm form,
+                        StateReader& state, std::span<std::byte> buffer, StreamHash* weights_hash) {
+  const std::vector<FileTensor> files = file_tensors(graph, form_of(part, form));
+  return each_piece(trained_parts(graph, files), buffer, [&](const StatePiece& p) -> Result<void> {
     TRY_ASSIGN(const std::span<const std::byte> bytes,
-               read_piece(state, part, graph.precision, window, t.window_offset + begin, n, buffer));
+               read_piece(state, part, graph.precision, p.window, p.window_begin, p.elements, buffer));
     if (weights_hash != nullptr) {
-      if (begin == 0) weights_hash->update(t.name);
+      if (p.file_begin == 0) weights_hash->update(p.file.name);
       weights_hash->update(bytes);
     }
     return sink(bytes);
@@ -146,15 +188,31 @@ Result<void> write_part(const TensorSink& sink, const ModelGraph& graph, StatePa
 Result<void> restore_part(HashedTensors& tensors, const ModelGraph& graph, StatePart part, StateWriter& state,
                           std::span<std::byte> buffer) {
   SafetensorsModel::Location stored;
-  return each_piece(graph, buffer, [&](u32 window, const Tensor& t, u64 begin, u64 n) -> Result<void> {
-    if (begin == 0) stored = tensors.find(std::string(prefix(part)) + t.name);
+  const std::vector<FileTensor> files = file_tensors(graph, ExpertForm::single);
+  return each_piece(trained_parts(graph, files), buffer, [&](const StatePiece& p) -> Result<void> {
+    if (p.file_begin == 0) stored = tensors.find(std::string(prefix(part)) + p.file.name);
     // Both were compared when the checkpoint was found, so somebody has changed the file since.
-    if (!stored || stored.tensor->bytes() != t.elements * dtype_bytes(stored.tensor->dtype))
-      return Error{ErrorKind::corrupt_checkpoint,
-                   fmt::format("tensor {}{} is no longer in the checkpoint", prefix(part), t.name)};
+    if (!is_whole(stored, p.file)) return is_gone(part, p.file.name);
     const u64 bytes = dtype_bytes(stored.tensor->dtype);
-    TRY(tensors.read(stored, begin * bytes, buffer.first(n * bytes)));
-    return write_piece(state, part, graph.precision, window, t.window_offset + begin, n, buffer);
+    TRY(tensors.read(stored, p.file_begin * bytes, buffer.first(p.elements * bytes)));
+    return write_piece(state, part, graph.precision, p.window, p.window_begin, p.elements, buffer);
+  });
+}
+
+Result<void> restore_joined_weights(const SafetensorsModel& model, const ModelGraph& graph,
+                                    StateWriter& state, std::span<std::byte> buffer) {
+  CHECK(graph.precision == Precision::fp32);
+  const std::vector<FileTensor> files = file_tensors(graph, ExpertForm::joined);
+  std::vector<PartInFile> parts = trained_parts(graph, files);
+  std::ranges::sort(parts, {},
+                    [](const PartInFile& p) { return std::pair(p.window, p.tensor->window_offset); });
+  return each_piece(parts, buffer, [&](const StatePiece& p) -> Result<void> {
+    const SafetensorsModel::Location stored = model.find(p.file.name);
+    if (!is_whole(stored, p.file) || stored.tensor->dtype != Dtype::f32)
+      return is_gone(StatePart::weights, p.file.name);
+    const std::span<std::byte> bytes = buffer.first(p.elements * sizeof(float));
+    TRY(stored.file->read(*stored.tensor, p.file_begin * sizeof(float), bytes));
+    return state.write(p.window, Kind::param, p.window_begin, bytes);
   });
 }
 

@@ -8,13 +8,15 @@
 
 #include "base/text/hash.h"
 #include "checkpoint/hashed_tensors.h"
+#include "huggingface/weights/expert_files.h"
 #include "huggingface/weights/safetensors.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/state_stream.h"
 
 namespace tidepool {
 
-// A consecutive group of tensors in a file: one tensor per model tensor, in the model's order.
+// A consecutive group of tensors in a file, in the model's order. Weights have experts in the form of the
+// model's files; the other parts have a tensor per tensor of the model.
 enum class StatePart : u8 {
   weights,   // "<name>", the stored precision
   momentum,  // "exp_avg.<name>", F32
@@ -26,22 +28,31 @@ enum class StatePart : u8 {
 std::vector<StatePart> model_parts();
 std::vector<StatePart> optimizer_parts(Precision);
 
-// The exact tensors, with offsets, of a file with these parts. Covers only trained windows.
-std::vector<StoredTensor> stored_tensors(const ModelGraph&, std::span<const StatePart>);
+// The exact tensors, with offsets, of a file with these parts. Covers only trained windows. `form`: of
+// weights.
+std::vector<StoredTensor> stored_tensors(const ModelGraph&, std::span<const StatePart>, ExpertForm form);
+inline std::vector<StoredTensor> stored_tensors(const ModelGraph& graph, std::span<const StatePart> parts) {
+  return stored_tensors(graph, parts, form_of_files(graph.config));
+}
 
 // Smallest buffer that the functions below accept.
 inline constexpr u64 state_buffer_bytes_min = 64 * kib;
 
 // Streams one part into `sink` through `buffer`. `weights_hash`, if not null, is updated with each tensor's
-// name and bytes.
+// name and bytes. Joined experts are read in the order of the file, not of windows: once for each tensor that
+// an expert has.
 // REQUIRES: buffer.size() >= state_buffer_bytes_min, 8-byte aligned.
 using TensorSink = std::function<Result<void>(std::span<const std::byte>)>;
-Result<void> write_part(const TensorSink& sink, const ModelGraph&, StatePart, StateReader&,
+Result<void> write_part(const TensorSink& sink, const ModelGraph&, StatePart, ExpertForm, StateReader&,
                         std::span<std::byte> buffer, StreamHash* weights_hash);
 
 // Restores one part from a checkpoint.
 // Error: corrupt_checkpoint if `tensors` lacks one of stored_tensors().
 Result<void> restore_part(HashedTensors& tensors, const ModelGraph&, StatePart, StateWriter&,
                           std::span<std::byte> buffer);
+// Restores fp32 weights with joined experts, which the state takes in another order than the file has them.
+// REQUIRES: the files were verified.
+Result<void> restore_joined_weights(const SafetensorsModel&, const ModelGraph&, StateWriter&,
+                                    std::span<std::byte> buffer);
 
 }  // namespace tidepool

@@ -31,18 +31,24 @@ inline constexpr const char* family_cases[] = {"gemma3_linear",
                                                "qwen3_biases_linear",
                                                "qwen3_tied_head_dim",
                                                "qwen3_untied",
+                                               "gpt_oss_all_clamped",
+                                               "gpt_oss_one_losses",
+                                               "gpt_oss_tied_full",
+                                               "gpt_oss_untied",
                                                "mixtral_all",
+                                               "mixtral_joined",
                                                "mixtral_one_sliding",
                                                "mixtral_tied_losses",
                                                "mixtral_untied",
                                                "qwen3_moe_all_dense_layers",
+                                               "qwen3_moe_joined",
                                                "qwen3_moe_one_yarn",
                                                "qwen3_moe_tied_losses",
                                                "qwen3_moe_two_losses",
                                                "qwen3_moe_untied"};
 
-// Families with experts. Those that end with _joined have one tensor for all experts of a layer; gpt_oss
-// always has.
+// Models whose configs and names of tensors are compared with the rows of their families. Those that end with
+// _joined have one tensor for all experts of a layer; gpt_oss always has.
 inline constexpr const char* expert_family_cases[] = {
     "deepseek_v3_joined",  "deepseek_v3_one_halves", "deepseek_v3_queries_yarn", "deepseek_v3_untied",
     "gpt_oss_all_clamped", "gpt_oss_one_losses",     "gpt_oss_tied_full",        "gpt_oss_untied",

@@ -20,6 +20,7 @@
 #include "huggingface/directory/hf_experts.h"
 #include "huggingface/directory/hf_rope.h"
 #include "huggingface/directory/hf_window.h"
+#include "huggingface/weights/expert_files.h"
 
 namespace tidepool {
 namespace json = boost::json;
@@ -410,7 +411,9 @@ Result<ModelConfig> read_model_directory(const std::string& directory) {
     return holds_no_config(directory);
   }
   TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
-  return parse_hf_config(text, ErrorKind::bad_input, path);
+  TRY_ASSIGN(ModelConfig config, parse_hf_config(text, ErrorKind::bad_input, path));
+  config.experts.joined_files = has_joined_experts(directory, config);
+  return config;
 }
 
 }  // namespace tidepool

@@ -49,9 +49,9 @@ Result<ModelConfig> parse_hf_config(std::string_view text, ErrorKind error_kind,
 // Error: bad_input.
 Result<std::optional<Family>> family_of_directory(const std::string& directory);
 
-// Reads `directory`/config.json.
-// Error: usage if there is no such directory, or if it holds only adapters or a run's checkpoints; bad_input
-// for a fault in the file.
+// Reads `directory`/config.json, and from the names of the weights, if there are any, the form of the
+// experts. Error: usage if there is no such directory, or if it holds only adapters or a run's checkpoints;
+// bad_input for a fault in the file.
 Result<ModelConfig> read_model_directory(const std::string& directory);
 // Finds the DIRECTORY/checkpoint-N with the highest N.
 // RETURNS: empty if there is none.

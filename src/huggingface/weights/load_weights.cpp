@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/expert_files.h"
 #include "huggingface/weights/safetensors.h"
 #include "huggingface/weights/tensor_hashes.h"
 #include "huggingface/weights/weight_reader.h"
@@ -30,7 +31,7 @@ bool is_known_extra(Family family, std::string_view name) {
 }
 
 Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const std::string& directory,
-                                          const Tensor& t) {
+                                          const FileTensor& t) {
   const auto at = find_tensor(model, t.name);
   if (!at) {
     const std::string where = model.files().size() == 1 ? model.files()[0]->path() : directory;
@@ -52,12 +53,9 @@ Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const s
 }
 
 std::vector<std::string> unused_tensors(const SafetensorsModel& model, const ModelGraph& graph,
-                                        bool adapters) {
+                                        const std::vector<FileTensor>& used) {
   std::vector<std::string> wanted, unused;
-  for (const Window& w : graph.windows) {
-    if (w.adapter != adapters) continue;
-    for (const Tensor& t : w.tensors) wanted.push_back(t.name);
-  }
+  for (const FileTensor& t : used) wanted.push_back(t.name);
   std::sort(wanted.begin(), wanted.end());
   for (const auto& file : model.files()) {
     for (const StoredTensor& t : file->tensors()) {
@@ -69,6 +67,37 @@ std::vector<std::string> unused_tensors(const SafetensorsModel& model, const Mod
     }
   }
   return unused;
+}
+
+// Tensors of the directory's files that hold the model, or its adapters. Finds their form from the files.
+Result<std::vector<FileTensor>> wanted_tensors(const SafetensorsModel& model, const ModelGraph& graph,
+                                               bool adapters) {
+  TRY_ASSIGN(const ExpertForm form, find_expert_form(model, graph.config));
+  std::vector<FileTensor> all = file_tensors(graph, form);
+  std::erase_if(all,
+                [&](const FileTensor& t) { return graph.windows[t.parts[0].window].adapter != adapters; });
+  return all;
+}
+
+// The tensors of windows and their places in files, in the order of windows.
+Result<std::vector<WeightSource>> sources_of(const SafetensorsModel& model, const std::string& directory,
+                                             const ModelGraph& graph, const std::vector<FileTensor>& files) {
+  std::vector<WeightSource> sources;
+  for (const FileTensor& file : files) {
+    TRY_ASSIGN(const SafetensorsModel::Location at, locate(model, directory, file));
+    u64 begin = 0;
+    for (const FileTensor::Part& part : file.parts) {
+      const Tensor& t = graph.windows[part.window].tensors[part.tensor];
+      sources.push_back({.at = at,
+                         .begin = begin,
+                         .elements = t.elements,
+                         .window = part.window,
+                         .window_offset = t.window_offset});
+      begin += t.elements;
+    }
+  }
+  std::ranges::sort(sources, {}, [](const WeightSource& s) { return std::pair(s.window, s.window_offset); });
+  return sources;
 }
 
 // If config.json ties head and embedding, a head in the file must equal the embedding: else the file belongs
@@ -99,12 +128,13 @@ Result<void> check_tied_head(const SafetensorsModel& model, const ModelGraph& gr
                                                  head.file->path(), head_name, embedding_name)};
 }
 
+using LoadedHashes = std::map<const StoredTensor*, TensorHash>;
+
 // Hash of all tensors. Loaded tensors were hashed while they were read; the others are read from the file
 // now.
-Result<std::string> hash_of_all(const SafetensorsModel& model, const std::vector<WeightSource>& sources,
-                                std::map<u32, TensorHash>& hashes) {
+Result<std::string> hash_of_all(const SafetensorsModel& model, LoadedHashes& hashes) {
   TensorHashes all;
-  for (u32 s = 0; s < sources.size(); ++s) all.add(*sources[s].at.tensor, hashes[s].digest());
+  for (auto& [tensor, hash] : hashes) all.add(*tensor, hash.digest());
   for (const auto& file : model.files())
     for (const StoredTensor& t : file->tensors()) {
       if (all.has(t.name)) continue;
@@ -118,9 +148,8 @@ Result<std::string> hash_of_all(const SafetensorsModel& model, const std::vector
 
 Result<void> check_all_tensors(const std::string& directory, const ModelGraph& graph) {
   TRY_ASSIGN(const auto model, SafetensorsModel::open(directory, ErrorKind::bad_input));
-  for (const Window& window : graph.windows)
-    for (const Tensor& t : window.tensors)
-      if (!window.adapter) TRY(locate(*model, directory, t));
+  TRY_ASSIGN(const std::vector<FileTensor> wanted, wanted_tensors(*model, graph, false));
+  for (const FileTensor& t : wanted) TRY(locate(*model, directory, t));
   return {};
 }
 
@@ -130,29 +159,24 @@ Result<std::vector<std::string>> load_weights(const std::string& directory, cons
   TRY_ASSIGN(const auto model, SafetensorsModel::open(directory, ErrorKind::bad_input,
                                                       adapters ? adapter_weights_file : "model.safetensors"));
   if (!adapters) TRY(check_tied_head(*model, graph));
-  std::vector<WeightSource> sources;
-  for (u32 w = 0; w < graph.windows.size(); ++w) {
-    if (graph.windows[w].adapter != adapters) continue;
-    for (const Tensor& t : graph.windows[w].tensors) {
-      TRY_ASSIGN(const SafetensorsModel::Location at, locate(*model, directory, t));
-      sources.push_back({.at = at, .window = w, .window_offset = t.window_offset});
-    }
-  }
+  TRY_ASSIGN(const std::vector<FileTensor> wanted, wanted_tensors(*model, graph, adapters));
+  TRY_ASSIGN(const std::vector<WeightSource> sources, sources_of(*model, directory, graph, wanted));
   const Kind master = graph.precision == Precision::fp16 ? Kind::master : Kind::master_low;
   TRY_ASSIGN(const auto reader, WeightReader::create(sources, graph.precision));
-  std::map<u32, TensorHash> hashes;  // by index of source
+  LoadedHashes hashes;
   while (true) {
     TRY_ASSIGN(const WeightPiece* piece, reader->next());
     if (piece == nullptr) break;
-    hashes[piece->source].add_part(piece->xxh3);
+    TensorHash& hash = hashes[sources[piece->source].at.tensor];
+    piece->unhashed.empty() ? hash.add_part(piece->xxh3) : hash.update(piece->unhashed);
     TRY(writer.write(piece->window, Kind::param, piece->begin, piece->param));
     if (!piece->master.empty()) TRY(writer.write(piece->window, master, piece->begin, piece->master));
   }
   TRY(writer.finish());
   if (xxh3 != nullptr) {
-    TRY_ASSIGN(*xxh3, hash_of_all(*model, sources, hashes));
+    TRY_ASSIGN(*xxh3, hash_of_all(*model, hashes));
   }
-  return unused_tensors(*model, graph, adapters);
+  return unused_tensors(*model, graph, wanted);
 }
 
 }  // namespace tidepool

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "base/check.h"
 #include "base/process/limits.h"
 #include "base/process/start_thread.h"
 #include "base/read_file.h"
@@ -24,6 +25,8 @@ namespace {
 constexpr u32 threads_max = 6;
 constexpr u32 buffers_max = 11;
 constexpr u64 raw_bytes_max = hashed_part_bytes;
+// Of a part that the caller hashes: a copy of its bytes then fits behind the converted elements.
+constexpr u64 unhashed_bytes_max = raw_bytes_max / 2;
 constexpr u64 page = frame_alignment;
 // Room for a part and the rest of its first and last pages. Behind it: space for as many elements as fp32
 // words and as 16-bit halves.
@@ -66,12 +69,25 @@ WeightReader::WeightReader(std::vector<WeightSource> sources, Precision of_state
     : sources_(std::move(sources)), precision_(of_state) {
   for (u32 s = 0; s < sources_.size(); ++s) {
     const auto& [file, tensor] = sources_[s].at;
-    const u64 size = dtype_bytes(tensor->dtype), elements = tensor->bytes() / size,
-              most = raw_bytes_max / size;
-    for (u64 begin = 0; begin < elements; begin += most)
-      parts_.push_back({.source = s, .begin = begin, .elements = std::min(most, elements - begin)});
+    add_parts(s);
     if (tensor->bytes() >= direct_bytes_min && !direct_.contains(file))
       direct_.emplace(file, Fd(::open(file->path().c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)));
+  }
+}
+
+// Cuts a source at the ends of the parts of TensorHash.
+void WeightReader::add_parts(u32 source) {
+  const WeightSource& s = sources_[source];
+  const u64 size = dtype_bytes(s.at.tensor->dtype), all = s.at.tensor->bytes() / size,
+            most = raw_bytes_max / size, end = s.begin + s.elements;
+  CHECK(end <= all, s.at.tensor->name, end, all);
+  for (u64 begin = s.begin; begin < end;) {
+    const u64 whole_end = std::min((begin / most + 1) * most, all);
+    Part part = {.source = source, .begin = begin, .hashed = begin % most == 0 && whole_end <= end};
+    part.elements = std::min(whole_end, end) - begin;
+    if (!part.hashed) part.elements = std::min(part.elements, unhashed_bytes_max / size);
+    begin += part.elements;
+    parts_.push_back(part);
   }
 }
 
@@ -145,11 +161,16 @@ Result<void> WeightReader::fill(const Part& part, Buffer& buffer) const {
                  fmt::format("{}: tensor {} is NaN or infinite at element {}, and so would be every value "
                              "computed from it; use undamaged weights, such as an earlier checkpoint",
                              source.at.file->path(), source.at.tensor->name, part.begin + *at)};
-  // Hashed before convert() overwrites the bytes.
-  const u64 hash = hash_of(std::string_view(reinterpret_cast<const char*>(raw.data()), raw.size()));
+  // Hashed or copied before convert() overwrites the bytes.
+  const u64 hash =
+      part.hashed ? hash_of(std::string_view(reinterpret_cast<const char*>(raw.data()), raw.size())) : 0;
+  const std::span<std::byte> copy(buffer.memory.get() + buffer_bytes - unhashed_bytes_max,
+                                  part.hashed ? 0 : raw.size());
+  if (!part.hashed) std::ranges::copy(raw, copy.begin());
   TRY(convert(part, dtype, raw, buffer));
   buffer.piece.source = part.source;
   buffer.piece.xxh3 = hash;
+  buffer.piece.unhashed = copy;
   return {};
 }
 
@@ -178,8 +199,10 @@ Result<void> WeightReader::convert(const Part& part, Dtype dtype, std::span<std:
   const WeightSource& source = sources_[part.source];
   const u64 n = part.elements;
   const std::span<std::byte> room(buffer.memory.get() + raw_room, 3 * raw_bytes_max);
-  buffer.piece = {
-      .window = source.window, .begin = source.window_offset + part.begin, .param = raw, .master = {}};
+  buffer.piece = {.window = source.window,
+                  .begin = source.window_offset + (part.begin - source.begin),
+                  .param = raw,
+                  .master = {}};
   WeightPiece& piece = buffer.piece;
   if (precision_ == Precision::fp32 && dtype == Dtype::f32) return {};
   if (precision_ == Precision::bf16 && dtype == Dtype::bf16)

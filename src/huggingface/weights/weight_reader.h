@@ -17,9 +17,10 @@
 
 namespace tidepool {
 
-// A tensor of a file and its destination.
+// A tensor of a file, or consecutive elements of it, and their destination.
 struct WeightSource {
   SafetensorsModel::Location at;  // F32, BF16 or F16
+  u64 begin = 0, elements = 0;    // of the tensor
   u32 window = 0;
   u64 window_offset = 0;  // elements
 };
@@ -31,7 +32,10 @@ struct WeightPiece {
   std::span<const std::byte> param;
   std::span<const std::byte> master;  // or master_low; empty: all zeros, or fp32, which has no master
   u32 source = 0;                     // index into `sources`
-  u64 xxh3 = 0;  // of the bytes in the file; hashed_part_bytes per piece, fewer in the last
+  // Hash of the bytes in the file, if they are a whole part of TensorHash: hashed_part_bytes, or the last of
+  // the tensor. Otherwise the bytes are in `unhashed`: where a source begins or ends within such a part.
+  u64 xxh3 = 0;
+  std::span<const std::byte> unhashed;
 };
 
 // Pieces come in the order of `sources`.
@@ -54,7 +58,8 @@ class WeightReader {
  private:
   struct Part {  // of one source
     u32 source = 0;
-    u64 begin = 0, elements = 0;
+    u64 begin = 0, elements = 0;  // of the file's tensor
+    bool hashed = true;           // a whole part of TensorHash
   };
   struct Buffer {
     std::unique_ptr<std::byte[], void (*)(void*)> memory{nullptr, nullptr};
@@ -64,6 +69,7 @@ class WeightReader {
   };
 
   WeightReader(std::vector<WeightSource> sources, Precision of_state);
+  void add_parts(u32 source);
   Result<void> start();
   void serve();
   Result<void> fill(const Part&, Buffer&) const;

@@ -1,0 +1,194 @@
+#include "huggingface/weights/expert_files.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <map>
+#include <optional>
+
+#include "base/check.h"
+
+namespace tidepool {
+namespace {
+
+// A joined tensor holds tensors [first, first + count) of each expert, in window order.
+struct Joined {
+  std::string_view suffix;
+  u32 first = 0, count = 0;
+};
+
+std::vector<Joined> joined_of(const ExpertTensors& names) {
+  if (!names.single.empty()) return {{"gate_up_proj", 0, 2}, {"down_proj", 2, 1}};
+  if (!names.biases) return {{"gate_up_proj", 0, 1}, {"down_proj", 1, 1}};
+  return {{"gate_up_proj", 0, 1}, {"gate_up_proj_bias", 1, 1}, {"down_proj", 2, 1}, {"down_proj_bias", 3, 1}};
+}
+
+// Windows of the groups of each layer with experts, by the first of them.
+using ExpertWindows = std::map<u32, std::vector<u32>>;
+ExpertWindows expert_windows(const ModelGraph& graph) {
+  ExpertWindows out;
+  u32 layer = none, first = none;
+  for (const Block& block : graph.blocks) {
+    if (block.kind != BlockKind::experts) continue;
+    if (block.layer != layer) layer = block.layer, first = block.windows[0];
+    out[first].push_back(block.windows[0]);
+  }
+  return out;
+}
+
+class FileTensorList {
+ public:
+  explicit FileTensorList(const ModelGraph& graph) : graph_(graph) {}
+
+  void add_window(u32 w) {
+    for (u32 t = 0; t < graph_.windows[w].tensors.size(); ++t) {
+      const Tensor& tensor = graph_.windows[w].tensors[t];
+      out_.push_back({.name = tensor.name, .shape = tensor.shape, .parts = {{w, t}}});
+    }
+  }
+
+  // The router's name differs too.
+  void add_window_beside_joined(u32 w) {
+    const ExpertTensors& names = traits(graph_.config.family).experts->tensors;
+    const u64 begin = out_.size();
+    add_window(w);
+    for (u64 i = begin; i < out_.size(); ++i)
+      if (out_[i].name.ends_with(names.router))
+        out_[i].name.replace(out_[i].name.size() - names.router.size(), names.router.size(),
+                             names.joined_router);
+  }
+
+  void add_joined(const std::vector<u32>& windows) {
+    const ExpertTensors& names = traits(graph_.config.family).experts->tensors;
+    const std::vector<Joined> joined = joined_of(names);
+    const u32 per_expert = joined.back().first + joined.back().count;
+    const std::string& first =
+        graph_.windows[windows[0]].tensors[0].name;  // "model.layers.3.mlp.experts.0..."
+    const std::string_view own = names.single.empty() ? names.joined : names.single;
+    const std::string layer = first.substr(0, first.find(own));
+    for (const Joined& j : joined) {
+      FileTensor file{.name = fmt::format("{}{}.{}", layer, names.joined, j.suffix)};
+      u64 experts = 0;
+      for (const u32 w : windows) {
+        const u32 tensors = static_cast<u32>(graph_.windows[w].tensors.size());
+        CHECK(tensors % per_expert == 0, w, tensors);
+        experts += tensors / per_expert;
+        for (u32 expert = 0; expert < tensors; expert += per_expert)
+          for (u32 i = 0; i < j.count; ++i) file.parts.push_back({w, expert + j.first + i});
+      }
+      file.shape = graph_.windows[windows[0]].tensors[j.first].shape;
+      file.shape[0] *= j.count;
+      file.shape.insert(file.shape.begin(), experts);
+      out_.push_back(std::move(file));
+    }
+  }
+
+  std::vector<FileTensor> take() { return std::move(out_); }
+
+ private:
+  const ModelGraph& graph_;
+  std::vector<FileTensor> out_;
+};
+
+// The number at the start of `text`, which is then removed with the dot behind it.
+std::optional<u32> take_number(std::string_view& text) {
+  u32 number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end == text.data() + text.size() || *end != '.') return std::nullopt;
+  text.remove_prefix(static_cast<u64>(end + 1 - text.data()));
+  return number;
+}
+
+bool take_prefix(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+// An expert's tensor by its name in a file.
+struct ExpertTensorName {
+  ExpertForm form{};
+  u32 expert = 0;  // single only
+};
+std::optional<ExpertTensorName> parse_name(std::string_view name, const ModelConfig& c) {
+  const ExpertTensors& names = traits(c.family).experts->tensors;
+  if (!take_prefix(name, style(c.family).layers_path) || !take_prefix(name, ".")) return std::nullopt;
+  const std::optional<u32> layer = take_number(name);
+  if (!layer || *layer >= c.layers || !c.has_experts(*layer)) return std::nullopt;
+  std::string_view rest = name;
+  if (take_prefix(rest, names.joined) && take_prefix(rest, "."))
+    for (const Joined& j : joined_of(names))
+      if (rest == j.suffix) return ExpertTensorName{.form = ExpertForm::joined};
+  if (names.single.empty() || !take_prefix(name, names.single) || !take_prefix(name, "."))
+    return std::nullopt;
+  const std::optional<u32> expert = take_number(name);
+  if (!expert) return std::nullopt;
+  return ExpertTensorName{.form = ExpertForm::single, .expert = *expert};
+}
+
+std::string_view what_holds(ExpertForm form) {
+  return form == ExpertForm::joined ? "all experts of a layer" : "one expert";
+}
+
+}  // namespace
+
+ExpertForm form_of_files(const ModelConfig& c) {
+  if (c.experts.count == 0) return ExpertForm::single;
+  const bool only_joined = traits(c.family).experts->tensors.single.empty();
+  return only_joined || c.experts.joined_files ? ExpertForm::joined : ExpertForm::single;
+}
+
+std::vector<FileTensor> file_tensors(const ModelGraph& graph, ExpertForm form) {
+  FileTensorList list(graph);
+  if (form == ExpertForm::single || graph.config.experts.count == 0) {
+    for (u32 w = 0; w < graph.windows.size(); ++w) list.add_window(w);
+    return list.take();
+  }
+  const ExpertWindows layers = expert_windows(graph);
+  for (u32 w = 0; w < graph.windows.size(); ++w) {
+    const auto layer = layers.find(w);
+    if (layer == layers.end()) {
+      list.add_window_beside_joined(w);
+      continue;
+    }
+    list.add_joined(layer->second);
+    w += static_cast<u32>(layer->second.size()) - 1;
+  }
+  return list.take();
+}
+
+Result<ExpertForm> find_expert_form(const SafetensorsModel& model, const ModelConfig& c) {
+  if (c.experts.count == 0) return form_of_files(c);
+  SafetensorsModel::Location first;
+  ExpertForm form = form_of_files(c);
+  for (const auto& file : model.files())
+    for (const StoredTensor& t : file->tensors()) {
+      const std::optional<ExpertTensorName> name = parse_name(t.name, c);
+      if (!name) continue;
+      if (name->form == ExpertForm::single && name->expert >= c.experts.count)
+        return Error{ErrorKind::bad_input,
+                     fmt::format("{}: tensor {} is of expert {}, but {} in config.json is {}; correct it, or "
+                                 "remove the tensor",
+                                 file->path(), t.name, name->expert, traits(c.family).experts->count_key,
+                                 c.experts.count)};
+      if (first && name->form != form)
+        return Error{
+            ErrorKind::bad_input,
+            fmt::format("{}: tensor {} holds {}, but {} holds {}: a model has its experts in one of "
+                        "these forms; remove the tensors of the other",
+                        file->path(), t.name, what_holds(name->form), first.tensor->name, what_holds(form))};
+      if (!first) first = {file.get(), &t};
+      form = name->form;
+    }
+  return form;
+}
+
+bool has_joined_experts(const std::string& directory, const ModelConfig& c) {
+  if (c.experts.count == 0 || traits(c.family).experts->tensors.single.empty()) return false;
+  const auto model = SafetensorsModel::open(directory, ErrorKind::bad_input);
+  if (!model) return false;
+  const Result<ExpertForm> form = find_expert_form(**model, c);
+  return form && *form == ExpertForm::joined;
+}
+
+}  // namespace tidepool
