@@ -12,7 +12,8 @@ namespace tidepool {
 // REQUIRES: is_persistent(kind). A range lies inside one tensor and never touches padding.
 // REQUIRES: calls come kind after kind, windows ascending, ranges ascending and without overlap. Only `param`
 // and its master (`master` or `master_low`) go together: the same range of one, then of the other.
-// So an implementation that keeps one chunk staged per kind moves every chunk once.
+// So an implementation that keeps one chunk staged per kind moves every chunk once. Reads may also go back;
+// then chunks are staged again.
 class StateReader {
  public:
   virtual ~StateReader() = default;

@@ -1,5 +1,5 @@
 // Models of families with experts, as transformers writes them: their configs, and the names and shapes of
-// their tensors, which follow from the rows of the families. The layers are not computed yet.
+// their tensors, which follow from the rows of the families.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
-// Attention with grouped queries and rotary positions, and with biases and norms of q and k in families that
-// have them.
+// Attention with grouped queries and rotary positions, and with biases, norms of q and k, and sinks in
+// families that have them.
 #include "model/llama/layer.h"
 #include "model/rope.h"
 
@@ -62,7 +62,8 @@ void attention_half(const Layer& l, const AttentionHalf& a) {
                        .out = a.attention,
                        .lse = a.lse,
                        .starts = a.starts,
-                       .dropout = dropout_of(c, DropoutSite::attention, l.config().attention_dropout)});
+                       .dropout = dropout_of(c, DropoutSite::attention, l.config().attention_dropout),
+                       .sinks = l[sinks]});
   add_branch(
       l, o_product(l.config()),
       {.norm = attention_branch_norm, .x = a.attention, .residual = a.x, .branch = a.branch, .y = a.middle});
@@ -84,7 +85,10 @@ void attention_half_backward(const LayerGradients& s) {
        .dqkv = dqkv,
        .starts = s.b.starts,
        .dropout = dropout_of(c, DropoutSite::attention, s.config().attention_dropout),
-       .scratch = {s.workspace.dgate_up.data, attention_scratch(c.graph).value}});
+       .scratch = {s.workspace.dgate_up.data, attention_scratch(c.graph).value},
+       .sinks = s.layer[sinks],
+       .dsinks = s[sinks],
+       .accumulate = s.b.accumulate});
   rotary_gradient(s, dqkv);
   norm_of(s.layer, input_norm, s.b.input, s.workspace.norm, &s.workspace.moments);
   gradients(s, qkv, s.workspace.norm, dqkv, s.workspace.narrow);

@@ -137,6 +137,27 @@ TEST(LlamaGraph, Gemma3HasFourNormsInALayer) {
   EXPECT_EQ(g.windows[1].tensors[0].init, Init::zeros);
 }
 
+TEST(LlamaGraph, GptOssHasExpertsWithBiases) {
+  // gpt-oss-20b
+  ModelConfig c = default_model(Family::gpt_oss);
+  c.vocab_size = 201088, c.width = 2880, c.layers = 24, c.heads = 64, c.tied = false;
+  c.kv_heads_given = 8, c.head_size_given = 64, c.inner_given = 2880;
+  c.experts.count = 32, c.experts.chosen = 4;
+  const ModelGraph g =
+      build_model(c, Precision::bf16, {.sequences = 1, .tokens = 512}, Precision::bf16, {}, 8).value();
+  EXPECT_EQ(g.parameters, 20'914'757'184u);
+  EXPECT_EQ(g.windows[1].name, "layers.0");
+  EXPECT_EQ(g.windows[3].name, "layers.0.experts.8-15");
+  EXPECT_EQ(g.windows[3].tensors[4].name, "model.layers.0.mlp.experts.9.gate_up_proj");
+  EXPECT_EQ(g.windows[3].tensors[4].shape, (std::vector<u64>{2880, 5760}));
+  for (const Window& w : g.windows)
+    for (const Tensor& t : w.tensors) {
+      const bool vector =
+          t.name.ends_with("bias") || t.name.ends_with("norm.weight") || t.name.ends_with("sinks");
+      EXPECT_EQ(t.weight_decay, !vector) << t.name;
+    }
+}
+
 TEST(LlamaGraph, LayersWithAWindowCostLess) {
   ModelConfig c = default_model(Family::gemma3_text);
   c.layers = 4, c.sliding_window_pattern = 2, c.sliding_window = 128;
