@@ -8,6 +8,7 @@
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/convert.h"
 #include "huggingface/weights/load_weights.h"
+#include "huggingface/weights/tensor_hashes.h"
 #include "model/blocks.h"
 #include "tests/support/checkpoint_fixture.h"
 
@@ -202,7 +203,7 @@ TEST_F(RefusedExpertFiles, OfBothForms) {
   joined_.add("model.layers.1.mlp.experts.2.up_proj.weight", {5, 12});
   EXPECT_THAT(message(joined_),
               HasSubstr("tensor model.layers.1.mlp.experts.2.up_proj.weight holds one expert, but "
-                        "model.layers.1.mlp.experts.down_proj holds all experts of a layer"));
+                        "model.layers.0.mlp.experts.gate_up_proj holds all experts of a layer"));
 }
 
 TEST_F(RefusedExpertFiles, WithAMissingExpert) {

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "huggingface/weights/split.h"
+#include "huggingface/weights/tensor_hashes.h"
 #include "huggingface/weights/weight_reader.h"
 #include "tests/support/checkpoint_fixture.h"
 
@@ -65,7 +66,10 @@ class Weights : public ::testing::TestWithParam<Case> {
   std::vector<WeightSource> sources() const {
     std::vector<WeightSource> out;
     for (u32 t : {2u, 0u, 1u})  // not the file's order
-      out.push_back({.at = model_->find(fmt::format("t{}", t)), .window = t, .window_offset = 64 * t});
+      out.push_back({.at = model_->find(fmt::format("t{}", t)),
+                     .elements = elements[t],
+                     .window = t,
+                     .window_offset = 64 * t});
     return out;
   }
 
@@ -105,6 +109,36 @@ TEST_P(Weights, ArriveInOrderAndInTheStatesOwnFormat) {
   }
   EXPECT_EQ(reader->next().value(), nullptr);
   EXPECT_EQ(reader->next().value(), nullptr);
+}
+
+// Slices that begin and end within the parts that are hashed, one of them with whole parts inside.
+TEST_P(Weights, SlicesOfATensorArriveApartAndMakeUpItsHash) {
+  const SafetensorsModel::Location at = model_->find("t0");
+  const u64 ends[] = {3, 100'000, 1'200'007, elements[0]};
+  std::vector<WeightSource> slices;
+  for (u64 begin = 0; const u64 end : ends) {
+    const u32 number = static_cast<u32>(slices.size());
+    slices.push_back(
+        {.at = at, .begin = begin, .elements = end - begin, .window = number, .window_offset = 64 * number});
+    begin = end;
+  }
+  const auto reader = WeightReader::create(slices, GetParam().precision).value();
+  TensorHash hash;
+  u32 hashed = 0;
+  for (const WeightSource& slice : slices)
+    for (u64 done = 0; done < slice.elements;) {
+      const Result<const WeightPiece*> piece = reader->next();
+      ASSERT_TRUE(piece && *piece != nullptr);
+      ASSERT_EQ((*piece)->window, slice.window);
+      ASSERT_EQ((*piece)->begin, slice.window_offset + done);
+      ASSERT_NO_FATAL_FAILURE(expect_piece(**piece, GetParam(), slice.begin + done));
+      hashed += (*piece)->unhashed.empty();
+      (*piece)->unhashed.empty() ? hash.add_part((*piece)->xxh3) : hash.update((*piece)->unhashed);
+      done += (*piece)->param.size() / element_bytes(Kind::param, GetParam().precision);
+    }
+  EXPECT_EQ(reader->next().value(), nullptr);
+  EXPECT_GT(hashed, 0u);
+  EXPECT_EQ(hash.digest(), hash_of_tensor(*at.file, *at.tensor).value());
 }
 
 TEST_P(Weights, MayBeLeftAtAnyTime) {
