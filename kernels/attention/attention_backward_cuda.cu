@@ -13,12 +13,11 @@ template <class T, bool whole>
 __global__ void attention_delta_kernel(AttentionBackwardArguments<T> op, u32 lanes, u64 rows) {
   const u64 row = grid_thread() / 32;  // over all sequences
   if (row >= rows) return;
-  const u32 heads = op.sizes.heads, size = op.sizes.head_size,
+  const u32 heads = op.sizes.heads, size = op.sizes.value_size,
             column = lane_index() % lanes * vector_elements;
-  const u64 hidden = op.sizes.hidden, stride = hidden + 2 * u64{op.sizes.key_columns};
   for (u32 from = 0; from < heads; from += 32 / lanes) {
     const u32 head = from + lane_index() / lanes;
-    const u64 start = row * hidden + u64{head} * size;
+    const u64 start = row * op.sizes.out_columns + u64{head} * size;
     float sum = 0;
     if (head < heads && column < size) {
       float x[8], y[8];
@@ -29,15 +28,15 @@ __global__ void attention_delta_kernel(AttentionBackwardArguments<T> op, u32 lan
     for (u32 flip = lanes / 2; flip > 0; flip /= 2)
       sum += __shfl_xor_sync(all_lanes, sum, static_cast<int>(flip));
     if (head < heads && column == 0 && delta_has_room<T>(op.sizes)) {
-      put_delta(op.dqkv + row * stride + u64{head} * size, sum);
+      put_delta(op.dqkv + row * op.sizes.qkv_columns + u64{head} * op.sizes.head_size, sum);
     }
   }
 }
 
 template <class T>
 void make_delta(const AttentionBackward& op, cudaStream_t stream) {
-  const u32 lanes = attention_delta_lanes(op.shape.head_size);
-  for_bool(rows_of_vectors(op.shape.head_size, op.out, op.dout), [&](auto whole) {
+  const u32 lanes = attention_delta_lanes(op.shape.value_head_size());
+  for_bool(rows_of_vectors(op.shape.value_head_size(), op.out, op.dout), [&](auto whole) {
     launch<attention_delta_kernel<T, whole.value>>(attention_delta_launch(op.shape), stream,
                                                    backward_arguments<T>(op), lanes,
                                                    u64{op.shape.sequences} * op.shape.tokens);
@@ -88,7 +87,7 @@ void backward_tensor(const AttentionBackward& op, cudaStream_t stream) {
 template <class T>
 void backward_fma(const AttentionBackward& op, cudaStream_t stream) {
   const AttentionBackwardArguments<T> arguments = backward_arguments<T>(op);
-  for_fma_lanes(op.shape.head_size, [&](auto lanes) {
+  for_fma_lanes(op.shape, [&](auto lanes) {
     constexpr u32 count = decltype(lanes)::value;
     launch<attention_backward_keys_fma<T, count>>(
         attention_backward_keys_launch(op.shape, AttentionUnits::fma), stream, arguments);
@@ -104,8 +103,7 @@ void backward_fma(const AttentionBackward& op, cudaStream_t stream) {
 // the others have read delta.
 void attention_backward_cuda(const AttentionBackward& op, cudaStream_t stream) {
   using namespace cuda;
-  const AttentionUnits units =
-      attention_units_here(op.qkv.precision, op.shape.head_size, AttentionPass::backward);
+  const AttentionUnits units = attention_units_here(op.qkv.precision, op.shape, AttentionPass::backward);
   check_attention(op.shape, units, {op.qkv, op.out, op.dout, op.dqkv});
   for_precision(op.qkv.precision, [&](auto type) {
     using T = decltype(type);
@@ -114,7 +112,7 @@ void attention_backward_cuda(const AttentionBackward& op, cudaStream_t stream) {
     if (units == AttentionUnits::fma) backward_fma<T>(op, stream);
   });
   if (units != AttentionUnits::fma) {
-    for_attention_mma(units, op.qkv.precision, op.shape.head_size, [&](auto mma, auto size) {
+    for_attention_mma(units, op.qkv.precision, op.shape, [&](auto mma, auto size) {
       backward_tensor<decltype(mma), decltype(size)::value>(op, stream);
     });
   }

@@ -17,7 +17,7 @@ void forward_tensor(const Attention& op, const LaunchShape& shape, cudaStream_t 
 
 template <class T>
 void forward_fma(const Attention& op, const LaunchShape& shape, cudaStream_t stream) {
-  for_fma_lanes(op.shape.head_size, [&](auto lanes) {
+  for_fma_lanes(op.shape, [&](auto lanes) {
     launch<attention_forward_fma<T, decltype(lanes)::value>>(shape, stream, forward_arguments<T>(op));
   });
 }
@@ -27,12 +27,11 @@ void forward_fma(const Attention& op, const LaunchShape& shape, cudaStream_t str
 
 void attention_cuda(const Attention& op, cudaStream_t stream) {
   using namespace cuda;
-  const AttentionUnits units =
-      attention_units_here(op.qkv.precision, op.shape.head_size, AttentionPass::forward);
+  const AttentionUnits units = attention_units_here(op.qkv.precision, op.shape, AttentionPass::forward);
   check_attention(op.shape, units, {op.qkv, op.out});
   const LaunchShape shape = attention_forward_launch(op.shape, units, op.dropout.on());
   if (units != AttentionUnits::fma) {
-    return for_attention_mma(units, op.qkv.precision, op.shape.head_size, [&](auto mma, auto size) {
+    return for_attention_mma(units, op.qkv.precision, op.shape, [&](auto mma, auto size) {
       forward_tensor<decltype(mma), decltype(size)::value>(op, shape, stream);
     });
   }

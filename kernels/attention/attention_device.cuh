@@ -12,11 +12,11 @@ inline constexpr float log2_of_e = 1.4426950408889634f;
 
 // A kernel's sizes, with values that would cost a division or a root in each thread.
 struct AttentionSizes {
-  u32 tokens, heads, head_size;
-  u32 group;                // query heads that read one kv head
-  u32 hidden, key_columns;  // columns of q; columns of k, and of v
+  u32 tokens, heads, head_size, value_size;
+  u32 group;  // query heads that read one kv head
+  u32 query_columns, key_columns, qkv_columns, out_columns;
   u32 window;               // 0: no limit
-  float scale, scale_log2;  // 1 / sqrt(head size); the same times log2(e)
+  float scale, scale_log2;  // factor on scores; the same times log2(e)
 };
 
 // A tensor of parameters that is read one element at a time, so its precision is no template argument.
@@ -75,10 +75,8 @@ struct DeviceHead {
   u32 head;
 
   __device__ __forceinline__ u64 first_row() const { return u64{head / sizes.heads} * sizes.tokens; }
-  __device__ __forceinline__ u32 column() const { return head % sizes.heads * sizes.head_size; }
-  __device__ __forceinline__ u32 key_column() const {
-    return head % sizes.heads / sizes.group * sizes.head_size;
-  }
+  __device__ __forceinline__ u32 of_sequence() const { return head % sizes.heads; }
+  __device__ __forceinline__ u32 kv_head() const { return of_sequence() / sizes.group; }
   __device__ __forceinline__ u64 lse(u32 row) const { return u64{head} * sizes.tokens + row; }
   __device__ __forceinline__ u64 dropout(u32 row, u32 key) const { return lse(row) * sizes.tokens + key; }
   __device__ __forceinline__ u32 rows_from(u32 row) const {
@@ -95,19 +93,21 @@ struct DeviceHead {
     return first_seen(row, starts == nullptr ? 0 : static_cast<u32>(starts[first_row() + row]));
   }
 
-  // RETURNS: rows from `row` on of q (0), k (1) or v (2) in [B, T, (NH + 2 NKV) D].
+  // RETURNS: rows from `row` on of q (0), k (1) or v (2) in [B, T, (NH + NKV) D + NKV V].
   template <class T>
   __device__ __forceinline__ HeadRows<T> qkv(T* base, u32 which, u32 row) const {
-    const u64 stride = sizes.hidden + 2 * u64{sizes.key_columns};
-    const u64 columns =
-        which == 0 ? u64{column()} : sizes.hidden + u64{which - 1} * sizes.key_columns + key_column();
-    return {base + (first_row() + row) * stride + columns, stride, rows_from(row), sizes.head_size};
+    const u64 stride = sizes.qkv_columns;
+    const u32 width = which == 2 ? sizes.value_size : sizes.head_size;
+    const u64 columns = which == 0
+                            ? u64{of_sequence()} * width
+                            : u64{sizes.query_columns} + (which - 1) * sizes.key_columns + kv_head() * width;
+    return {base + (first_row() + row) * stride + columns, stride, rows_from(row), width};
   }
-  // RETURNS: rows from `row` on in [B, T, H].
+  // RETURNS: rows from `row` on in [B, T, NH V].
   template <class T>
   __device__ __forceinline__ HeadRows<T> out(T* base, u32 row) const {
-    return {base + (first_row() + row) * sizes.hidden + column(), sizes.hidden, rows_from(row),
-            sizes.head_size};
+    return {base + (first_row() + row) * sizes.out_columns + of_sequence() * sizes.value_size,
+            sizes.out_columns, rows_from(row), sizes.value_size};
   }
 };
 
@@ -128,7 +128,7 @@ template <class T>
 __device__ __forceinline__ SoftmaxStart softmax_start(const AttentionForwardArguments<T>& op,
                                                       const DeviceHead& head) {
   if (op.sinks.data == nullptr) return {-__uint_as_float(infinity_bits), 0.0f};
-  return {op.sinks.at(head.head % op.sizes.heads) / op.sizes.scale, 1.0f};
+  return {op.sinks.at(head.of_sequence()) / op.sizes.scale, 1.0f};
 }
 
 // 2^x to 2 ulp; results below 2^-126 are 0.

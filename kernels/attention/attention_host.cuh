@@ -11,9 +11,9 @@ namespace tidepool::cuda {
 
 // Units for the current device. Falls back to fused multiply-adds, which every GPU has, if its capability is
 // unknown.
-inline AttentionUnits attention_units_here(Precision precision, u32 head_size, AttentionPass pass) {
+inline AttentionUnits attention_units_here(Precision precision, const AttentionShape& s, AttentionPass pass) {
   const int capability = current_capability();
-  return capability == 0 ? AttentionUnits::fma : attention_units(precision, head_size, capability, pass);
+  return capability == 0 ? AttentionUnits::fma : attention_units(precision, s, capability, pass);
 }
 
 inline AttentionSizes attention_sizes(const AttentionShape& s) {
@@ -21,9 +21,12 @@ inline AttentionSizes attention_sizes(const AttentionShape& s) {
   return {.tokens = s.tokens,
           .heads = s.heads,
           .head_size = s.head_size,
+          .value_size = s.value_head_size(),
           .group = s.group(),
-          .hidden = s.hidden(),
+          .query_columns = s.query_columns(),
           .key_columns = s.key_columns(),
+          .qkv_columns = s.qkv_columns(),
+          .out_columns = s.out_columns(),
           .window = s.window,
           .scale = scale,
           .scale_log2 = scale * log2_of_e};
@@ -54,8 +57,8 @@ AttentionBackwardArguments<T> backward_arguments(const AttentionBackward& op) {
 
 // Calls fn(Mma(), Size<n>) with the instruction of `units`.
 template <class Fn>
-void for_attention_mma(AttentionUnits units, Precision precision, u32 head_size, Fn fn) {
-  for_attention_tensor_size(head_size, [&](auto size) {
+void for_attention_mma(AttentionUnits units, Precision precision, const AttentionShape& s, Fn fn) {
+  for_attention_tensor_size(attention_width(s), [&](auto size) {
     if (units == AttentionUnits::tensor_sm70) return fn(M8n8k4(), size);
     for_half(precision, [&](auto type) { fn(M16n8k16<decltype(type)>(), size); });
   });
@@ -63,8 +66,8 @@ void for_attention_mma(AttentionUnits units, Precision precision, u32 head_size,
 
 // Calls fn(lanes) for the smallest group of lanes whose columns hold the head.
 template <class Fn>
-void for_fma_lanes(u32 head_size, Fn fn) {
-  switch (attention_fma_lanes(head_size)) {
+void for_fma_lanes(const AttentionShape& s, Fn fn) {
+  switch (attention_fma_lanes(attention_width(s))) {
     case 4:
       return fn(std::integral_constant<u32, 4>());
     case 8:

@@ -1,12 +1,14 @@
 // Chooses the attention kernels of a device, and their launch shapes. Needs no CUDA.
 //
-// Tensor cores are used if a head's row consists of whole vectors of 8, padded to the next of
-// attention_tensor_sizes: `tensor` for bf16 from sm_80 on and fp16 from sm_75 on (there backward only up to
-// head size 96, for lack of shared memory); `tensor_sm70` for fp16 on sm_70, which has another instruction.
-// `fma` does the rest: fp32, devices without such tensor cores, head sizes like 20. The choice depends on
-// sizes and device only, never on addresses: placement must not change bits.
+// Tensor cores are used if rows of a head of q, k and v consist of whole vectors of 8. Tiles of both widths
+// are padded to the next of attention_tensor_sizes that holds the wider: `tensor` for bf16 from sm_80 on and
+// fp16 from sm_75 on (there backward only up to head size 96, for lack of shared memory); `tensor_sm70` for
+// fp16 on sm_70, which has another instruction. `fma` does the rest: fp32, devices without such tensor cores,
+// head sizes like 20. The choice depends on sizes and device only, never on addresses: placement must not
+// change bits.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "kernels/attention/attention.h"
@@ -25,6 +27,16 @@ constexpr AttentionUnits attention_units(Precision precision, u32 head_size, int
   // sm_75 has 64 KiB of shared memory; backward needs more for larger heads.
   if (capability < 80 && pass == AttentionPass::backward && head_size > 96) return AttentionUnits::fma;
   return capability < 80 && precision == Precision::bf16 ? AttentionUnits::fma : AttentionUnits::tensor;
+}
+
+// Width of the tiles that hold a head's rows of q and k, and those of v.
+constexpr u32 attention_width(const AttentionShape& s) { return std::max(s.head_size, s.value_head_size()); }
+constexpr AttentionUnits attention_units(Precision precision, const AttentionShape& s, int capability,
+                                         AttentionPass pass = AttentionPass::forward) {
+  if (s.head_size % 8 != 0) return AttentionUnits::fma;
+  const AttentionUnits of_values = attention_units(precision, s.value_head_size(), capability, pass);
+  return of_values == AttentionUnits::fma ? of_values
+                                          : attention_units(precision, attention_width(s), capability, pass);
 }
 
 // Checks an operation's arrays; stops the process if a kernel cannot read them.
@@ -134,7 +146,7 @@ constexpr LaunchShape by_blocks_of_rows(const AttentionShape& s, u32 heads, u32 
           .shared_bytes = shared_bytes};
 }
 constexpr LaunchShape fma_launch(const AttentionShape& s, u32 heads) {
-  const u32 lanes = attention_fma_lanes(s.head_size), columns = lanes * attention_fma_columns;
+  const u32 lanes = attention_fma_lanes(attention_width(s)), columns = lanes * attention_fma_columns;
   return by_blocks_of_rows(s, heads, attention_fma_rows(lanes), 1, attention_fma_threads,
                            2 * attention_fma_step(lanes) * columns * sizeof(float));
 }
@@ -181,7 +193,7 @@ constexpr auto for_attention_tensor_tile(u32 head_size, AttentionUnits units, Fn
 
 constexpr LaunchShape attention_forward_launch(const AttentionShape& s, AttentionUnits units, bool dropout) {
   if (units == AttentionUnits::fma) return attention_detail::fma_launch(s, s.heads);
-  return for_attention_tensor_tile(s.head_size, units, [&](auto size, auto which) {
+  return for_attention_tensor_tile(attention_width(s), units, [&](auto size, auto which) {
     using Plain = AttentionForwardTile<size.value, false, which.value>;
     using Dropping = AttentionForwardTile<size.value, true, which.value>;
     return attention_detail::by_blocks_of_rows(s, s.heads, Plain::rows, 1, Plain::threads,
@@ -191,7 +203,7 @@ constexpr LaunchShape attention_forward_launch(const AttentionShape& s, Attentio
 // dk and dv: blocks of keys of kv heads.
 constexpr LaunchShape attention_backward_keys_launch(const AttentionShape& s, AttentionUnits units) {
   if (units == AttentionUnits::fma) return attention_detail::fma_launch(s, s.key_heads());
-  return for_attention_tensor_tile(s.head_size, units, [&](auto size, auto which) {
+  return for_attention_tensor_tile(attention_width(s), units, [&](auto size, auto which) {
     using Tile = AttentionBackwardTile<size.value, which.value>;
     return attention_detail::by_blocks_of_rows(s, s.key_heads(), Tile::rows, Tile::parts, Tile::threads,
                                                Tile::keys_shared_bytes);
@@ -200,7 +212,7 @@ constexpr LaunchShape attention_backward_keys_launch(const AttentionShape& s, At
 // dq: blocks of queries.
 constexpr LaunchShape attention_backward_queries_launch(const AttentionShape& s, AttentionUnits units) {
   if (units == AttentionUnits::fma) return attention_detail::fma_launch(s, s.heads);
-  return for_attention_tensor_tile(s.head_size, units, [&](auto size, auto which) {
+  return for_attention_tensor_tile(attention_width(s), units, [&](auto size, auto which) {
     using Tile = AttentionBackwardTile<size.value, which.value>;
     return attention_detail::by_blocks_of_rows(s, s.heads, Tile::rows, 1, Tile::threads,
                                                Tile::queries_shared_bytes);
@@ -208,9 +220,9 @@ constexpr LaunchShape attention_backward_queries_launch(const AttentionShape& s,
 }
 // dout . out: one warp per token; `lanes` of its threads take a head at a time, eight elements each.
 inline constexpr u32 attention_delta_threads = 256, attention_sinks_threads = 1024;
-constexpr u32 attention_delta_lanes(u32 head_size) {
+constexpr u32 attention_delta_lanes(u32 value_size) {
   u32 lanes = 1;
-  while (8 * lanes < head_size) lanes *= 2;
+  while (8 * lanes < value_size) lanes *= 2;
   return lanes;
 }
 constexpr LaunchShape attention_delta_launch(const AttentionShape& s) {

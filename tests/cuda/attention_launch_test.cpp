@@ -1,7 +1,8 @@
 // Tests the choice of attention kernels and their launch shapes.
+#include "kernels/attention/attention_launch.h"
+
 #include <gtest/gtest.h>
 
-#include "kernels/attention/attention_launch.h"
 #include "kernels/cuda/capability.h"
 
 namespace tidepool::test::attention_launch_test {
@@ -102,6 +103,16 @@ TEST(AttentionLaunch, UsesTensorCoresIfTheDeviceHasThem) {
   EXPECT_EQ(attention_units(fp16, 256, 72, AttentionPass::backward), AttentionUnits::tensor_sm70);
   EXPECT_EQ(attention_units(fp16, 20, 70), AttentionUnits::fma);
   EXPECT_EQ(attention_units(fp16, 64, 75), AttentionUnits::tensor);
+  // Heads of k and of v may differ.
+  AttentionShape shape_of_two = one(100, 96);
+  const auto units_of = [&](u32 value_size, AttentionPass pass) {
+    shape_of_two.value_size = value_size;
+    return attention_units(fp16, shape_of_two, 75, pass);
+  };
+  EXPECT_EQ(units_of(64, AttentionPass::backward), AttentionUnits::tensor);
+  EXPECT_EQ(units_of(128, AttentionPass::forward), AttentionUnits::tensor);
+  EXPECT_EQ(units_of(128, AttentionPass::backward), AttentionUnits::fma);
+  EXPECT_EQ(units_of(20, AttentionPass::forward), AttentionUnits::fma);
   // sm_75 has 64 KiB of shared memory.
   for (const u32 size : {8u, 64u, 96u, 104u, 128u, 256u}) {
     const AttentionShape shape = one(100, size);
