@@ -260,7 +260,7 @@ void experts_backward(const BlockContext& c, const BlockBackward& b) {
                           .weights = group.routes.weights,
                           .dweights = b.experts.routes_grad});
   if (down.bias) add_route_bias_gradient(group, b, down, workspace.dout);
-  // The gradient of down's output lacks the routing weights: the value before down has them, the bias not.
+  // dout lacks the routing weights. For down's weights `inner` has them; for its bias they are factors.
   weight_gradients(group, b, down, workspace.inner, workspace.dout, group.routes.weights);
   weight_gradients(group, b, gate_up_linear, workspace.rows, workspace.dgate_up);
   input_gradient(group, gate_up_linear, workspace.dgate_up, workspace.dout);
