@@ -129,25 +129,56 @@ Result<void> CudaMatmul::residual_with_dropout(const Matmul& op, cudaStream_t st
   return {};
 }
 
-Result<void> CudaMatmul::weight_gradient(const WeightGradient& op, cudaStream_t stream) {
+namespace {
+
+// A factor of dw^T in the library's layout, [M, size].
+struct GradientFactor {
+  ConstValues values;
+  u32 size, stride;
+};
+
+}  // namespace
+
+// dw^T in the library's layout is [N, K], or [K, N] if transposed. A factor in another precision than fp32
+// beside one in fp32 is converted in slices of its columns, which are rows or columns of dw^T.
+Result<void> CudaMatmul::gradient_product(const WeightGradient& op, cudaStream_t stream) {
+  const GradientFactor x = {op.x, op.k, op.row_of_x()}, dy = {op.dy, op.n, op.row_of_dy()};
+  const GradientFactor rows = op.transposed ? x : dy, columns = op.transposed ? dy : x;
   const Values dw = op.dw;
-  // dw^T in the library's layout, [N, K], or [K, N] if transposed.
-  const ConstValues rows = op.transposed ? op.x : op.dy, columns = op.transposed ? op.dy : op.x;
-  const u32 row_count = op.transposed ? op.k : op.n, column_count = op.transposed ? op.n : op.k;
-  const u32 row_stride = op.transposed ? op.row_of_x() : op.row_of_dy(),
-            column_stride = op.transposed ? op.row_of_dy() : op.row_of_x();
-  TRY(products_->run({.m = row_count,
-                      .n = column_count,
-                      .k = op.m,
-                      .transpose_b = true,
-                      .a = rows,
-                      .b = columns,
-                      .c = op.accumulate ? ConstValues(dw) : ConstValues(),
-                      .d = dw,
-                      .lda = row_stride,
-                      .ldb = column_stride,
-                      .ldd = row_count},
-                     stream));
+  const auto run = [&](const GradientFactor& a, const GradientFactor& b, u64 at) {
+    return products_->run({.m = a.size,
+                           .n = b.size,
+                           .k = op.m,
+                           .transpose_b = true,
+                           .a = a.values,
+                           .b = b.values,
+                           .c = op.accumulate ? ConstValues(dw.at(at)) : ConstValues(),
+                           .d = dw.at(at),
+                           .lda = a.stride,
+                           .ldb = b.stride,
+                           .ldd = rows.size},
+                          stream);
+  };
+  if (op.x.precision == op.dy.precision) return run(rows, columns, 0);
+  const bool converts_rows = columns.values.precision == Precision::fp32;
+  const GradientFactor& narrow = converts_rows ? rows : columns;
+  CHECK((converts_rows ? columns : rows).values.precision == Precision::fp32);
+  u32 slice = static_cast<u32>(std::min<u64>(narrow.size, scratch_bytes_.value / (sizeof(float) * op.m)));
+  if (slice < narrow.size && slice > slice_columns_step)
+    slice = slice / slice_columns_step * slice_columns_step;
+  CHECK(slice > 0, op.m);
+  for (u32 begin = 0; begin < narrow.size; begin += slice) {
+    const u32 size = std::min(slice, narrow.size - begin);
+    const Values wide = {scratch_, Precision::fp32};
+    cuda::convert_rows(narrow.values.at(begin), narrow.stride, op.m, size, wide, stream);
+    const GradientFactor part = {wide, size, size};
+    TRY(converts_rows ? run(part, columns, begin) : run(rows, part, u64{begin} * rows.size));
+  }
+  return {};
+}
+
+Result<void> CudaMatmul::weight_gradient(const WeightGradient& op, cudaStream_t stream) {
+  TRY(gradient_product(op, stream));
   if (op.dbias == nullptr || tunes_) return {};
   CHECK(op.row_of_dy() == op.n, op.dy_stride);
   const u64 parts_bytes = u64{cuda::column_sums_parts(op.m)} * op.n * sizeof(float);

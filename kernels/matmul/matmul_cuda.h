@@ -26,6 +26,8 @@ class CudaMatmul {
   // slice.
   // Errors: the library refuses; the result is then unfinished.
   Result<void> matmul(const Matmul&, cudaStream_t);
+  // If one of x and dy is fp32, the other is converted to fp32, slice by slice, and the product is one of
+  // fp32: for small products, such as a router's.
   Result<void> weight_gradient(const WeightGradient&, cudaStream_t);
 
   // As Products: while tuning, results are meaningless numbers.
@@ -40,6 +42,7 @@ class CudaMatmul {
   Result<void> product(const Matmul&, ConstValues c, Values out, cudaStream_t);
   Result<void> column_slice(const Matmul&, u32 begin, u32 columns, ConstValues c, Values out, cudaStream_t);
   Result<void> residual_with_dropout(const Matmul&, cudaStream_t);
+  Result<void> gradient_product(const WeightGradient&, cudaStream_t);
   // Weights in another precision use the first half of the scratch, products before their dropout the second
   // half.
   u64 scratch_half_bytes() const { return scratch_bytes_.value / 2 / scratch_alignment * scratch_alignment; }

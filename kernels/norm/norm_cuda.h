@@ -61,8 +61,8 @@ __global__ void norm_sums_kernel(u32 groups, u32 columns, const float* partials,
   out = accumulate ? out + total : total;
 }
 
-// A: type of activations. P: type of parameters.
-template <class A, class P>
+// A: type of activations. P: type of parameters. D: type of dy, A or float.
+template <class A, class P, class D>
 struct NormBackwardRows {
   u32 rows, columns;
   const A* x;
@@ -70,21 +70,21 @@ struct NormBackwardRows {
   float weight_offset;
   const float* mean;  // null unless centred
   const float* rstd;
-  const A* dy;
+  const D* dy;
   A* dx;
   bool add_to_dx;
 };
 
 // RETURNS: the row's mean, or zero.
-template <bool centred, class A, class P>
-__device__ __forceinline__ float norm_mean(const NormBackwardRows<A, P>& op, u32 row) {
+template <bool centred, class A, class P, class D>
+__device__ __forceinline__ float norm_mean(const NormBackwardRows<A, P, D>& op, u32 row) {
   if constexpr (centred) return op.mean[row];
   return 0.0f;
 }
 
 // dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy weight; without mean(g) if rows are not centred.
-template <bool centred, bool whole, class A, class P>
-__global__ void norm_dx_kernel(NormBackwardRows<A, P> op) {
+template <bool centred, bool whole, class A, class P, class D>
+__global__ void norm_dx_kernel(NormBackwardRows<A, P, D> op) {
   const u64 row = u64{blockIdx.x} * op.columns;
   const float mean = norm_mean<centred>(op, blockIdx.x), rstd = op.rstd[blockIdx.x];
   float xhat[8], g[8], weight[8];
@@ -117,8 +117,8 @@ __global__ void norm_dx_kernel(NormBackwardRows<A, P> op) {
 }
 
 // Partial sums of dweight, and of dbias if rows are centred: one group's rows, one tile's columns.
-template <bool centred, bool whole, class A, class P>
-__global__ void norm_partials_kernel(NormBackwardRows<A, P> op, float* partials) {
+template <bool centred, bool whole, class A, class P, class D>
+__global__ void norm_partials_kernel(NormBackwardRows<A, P, D> op, float* partials) {
   const u32 column = norm_tile_column();
   float sums[centred ? 2 : 1][8] = {}, x[8], dy[8];
   if (column < op.columns)
@@ -135,35 +135,49 @@ __global__ void norm_partials_kernel(NormBackwardRows<A, P> op, float* partials)
   store_norm_partials(sums, op.columns, partials);
 }
 
+// Starts the kernels of a backward with these types.
+template <bool centred, bool whole, class A, class P, class D, class Op>
+void launch_norm_backward_as(const Op& op, float weight_offset, const float* mean, bool sums,
+                             cudaStream_t stream) {
+  const NormBackwardRows<A, P, D> rows = {.rows = op.rows,
+                                          .columns = op.columns,
+                                          .x = elements<A>(op.x),
+                                          .weight = elements<P>(op.weight),
+                                          .weight_offset = weight_offset,
+                                          .mean = mean,
+                                          .rstd = op.rstd,
+                                          .dy = elements<D>(op.dy),
+                                          .dx = elements<A>(op.dx),
+                                          .add_to_dx = op.add_to_dx};
+  // Sums first: dx may be the same array as dy.
+  if (sums)
+    launch<norm_partials_kernel<centred, whole, A, P, D>>(norm_tiles_launch(op.rows, op.columns), stream,
+                                                          rows, op.partials);
+  launch<norm_dx_kernel<centred, whole, A, P, D>>(norm_rows_launch(op.rows, op.columns), stream, rows);
+}
+
 // Starts the backward of `op`, a LayerNormBackward or RmsNormBackward. The weights' gradients are skipped if
-// the first of `out` is null.
+// the first of `out` is null. dy of an RMS norm may be fp32 beside 16-bit activations.
 template <bool centred, class Op>
 void launch_norm_backward(const Op& op, float weight_offset, const float* mean,
                           const NormSums<centred ? 2 : 1>& out, cudaStream_t stream) {
   constexpr u32 kinds = centred ? 2 : 1;
-  check_same_precision({op.x, op.dy, op.dx});
+  const bool wide_dy = !centred && op.dy.precision == Precision::fp32;
+  check_same_precision({op.x, op.dx, wide_dy ? ConstValues() : op.dy});
+  const bool sums = out.out[0] != nullptr;
   for_bool(rows_of_vectors(op.columns, op.x, op.weight, op.dy, op.dx), [&](auto whole) {
     for_precisions(op.x.precision, op.weight.precision, [&](auto a, auto p) {
       using A = decltype(a);
       using P = decltype(p);
-      const NormBackwardRows<A, P> rows = {.rows = op.rows,
-                                           .columns = op.columns,
-                                           .x = elements<A>(op.x),
-                                           .weight = elements<P>(op.weight),
-                                           .weight_offset = weight_offset,
-                                           .mean = mean,
-                                           .rstd = op.rstd,
-                                           .dy = elements<A>(op.dy),
-                                           .dx = elements<A>(op.dx),
-                                           .add_to_dx = op.add_to_dx};
-      // Sums first: dx may be the same array as dy.
-      if (out.out[0] != nullptr)
-        launch<norm_partials_kernel<centred, whole.value, A, P>>(norm_tiles_launch(op.rows, op.columns),
-                                                                 stream, rows, op.partials);
-      launch<norm_dx_kernel<centred, whole.value, A, P>>(norm_rows_launch(op.rows, op.columns), stream, rows);
+      if constexpr (!centred && sizeof(A) == 2) {
+        if (wide_dy)
+          return launch_norm_backward_as<centred, whole.value, A, P, float>(op, weight_offset, mean, sums,
+                                                                            stream);
+      }
+      launch_norm_backward_as<centred, whole.value, A, P, A>(op, weight_offset, mean, sums, stream);
     });
   });
-  if (out.out[0] == nullptr) return;
+  if (!sums) return;
   launch<norm_sums_kernel<kinds>>(norm_sums_launch(kinds, op.columns), stream, norm_groups(op.rows),
                                   op.columns, op.partials, out, op.accumulate);
 }

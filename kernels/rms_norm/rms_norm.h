@@ -25,8 +25,8 @@ struct RmsNormBackward {
   Param weight;                 // [C]
   float weight_offset = 0;      // as in the forward
   const float* rstd = nullptr;  // [R]
-  ConstValues dy;               // [R, C]
-  Values dx;                    // [R, C]; may be dy unless add_to_dx
+  ConstValues dy;               // [R, C]; fp32, or the precision of x
+  Values dx;                    // [R, C]; may be dy unless add_to_dx, if their precisions are the same
   bool add_to_dx = false;       // dx += instead of dx =, for a residual stream
   float* dweight = nullptr;     // [C], or null
   bool accumulate = true;       // for dweight; false: overwrite

@@ -241,6 +241,59 @@ INSTANTIATE_TEST_SUITE_P(Precisions, CudaWeightGradientTest,
                                          MatmulCase{.activations = Precision::bf16},
                                          MatmulCase{.activations = Precision::fp16}));
 
+// A router's gradients: logits and their gradients are fp32 beside 16-bit activations.
+TEST_P(CudaWeightGradientTest, TakesFp32BesideSixteenBits) {
+  const Precision activations = GetParam().activations;
+  create(100 * kib);  // both factors are converted in slices
+  const u32 rows = 300;
+  constexpr u32 x_stride = 64;
+  const auto pool = make_pool(2);
+  const DeviceValues dw(random_floats(u64{k} * n, 3), Precision::fp32);
+  std::vector<float> want = dw.given();
+  for (const bool wide_dy : {true, false}) {
+    const DeviceValues x(random_floats(u64{rows} * x_stride, 1), wide_dy ? activations : Precision::fp32),
+        dy(random_floats(u64{rows} * n, 2), wide_dy ? Precision::fp32 : activations);
+    for (const bool accumulate : {true, false}) {
+      for (const bool transposed : {true, false}) {
+        WeightGradient op = {.m = rows,
+                             .n = n,
+                             .k = k,
+                             .x = x.given().data(),
+                             .x_stride = x_stride,
+                             .dy = dy.given().data(),
+                             .dw = want.data(),
+                             .accumulate = accumulate,
+                             .transposed = transposed};
+        weight_gradient_cpu(op, *pool);
+        op.x = x.values(), op.dy = dy.values(), op.dw = dw.values().fp32();
+        EXPECT_TRUE(matmul_->weight_gradient(op, stream_));
+        synchronize();
+        EXPECT_LE(relative_error(dw.now(), want), 1e-6) << wide_dy << accumulate << transposed;
+      }
+    }
+  }
+}
+
+TEST_P(CudaWeightGradientTest, AddsAProductOfFp32AndSixteenBitWeights) {
+  const Precision parameters = GetParam().activations;
+  create(30 * kib);
+  const DeviceValues x(random_floats(u64{m} * k, 1), Precision::fp32),
+      weight(random_floats(u64{k} * n, 2), parameters), y(random_floats(u64{m} * n, 3), Precision::fp32);
+  std::vector<float> want = y.given();
+  Matmul op = {.m = m,
+               .n = n,
+               .k = k,
+               .x = x.given().data(),
+               .weight = weight.given().data(),
+               .accumulate = true,
+               .y = want.data()};
+  matmul_cpu(op, *make_pool(1));
+  op.x = x.values(), op.weight = weight.values(), op.y = y.values();
+  EXPECT_TRUE(matmul_->matmul(op, stream_));
+  synchronize();
+  EXPECT_LE(relative_error(y.now(), want), 1e-6);
+}
+
 // Off the alignment of 16 bytes the library may need another algorithm, so only the value is the same there.
 // The bits of a run do not hang on that: shapes alone say where a tensor lies in its window.
 TEST_F(CudaProductsTest, AnAlgorithmDoesNotDependOnAlignedPlaces) {

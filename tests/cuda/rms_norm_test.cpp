@@ -81,6 +81,36 @@ TEST_P(CudaRmsNormTest, AgreesWithTheCpu) {
   EXPECT_TRUE(same_bits(first_dx, dy.now()));
 }
 
+TEST_P(CudaRmsNormTest, TakesAnFp32GradientBesideActivations) {
+  const auto [shape, activations, parameters, shift] = GetParam();
+  const auto [rows, columns] = shape;
+  const u64 n = u64{rows} * columns;
+  const DeviceValues x(random_floats(n, 1, 3.0f), activations, shift),
+      dy(random_floats(n, 2), Precision::fp32, shift), dx(random_floats(n, 3), activations, shift);
+  const DeviceValues weight(random_floats(columns, 4), parameters, shift),
+      rstd(random_floats(rows, 5), Precision::fp32), dweight(random_floats(columns, 6), Precision::fp32),
+      partials(rms_norm_partials(rows, columns), Precision::fp32);
+  std::vector<float> want_dx = dx.given(), want_dweight = dweight.given(),
+                     scratch(rms_norm_partials(rows, columns));
+  RmsNormBackward op = {.rows = rows,
+                        .columns = columns,
+                        .x = x.given().data(),
+                        .weight = param_of(weight.given()),
+                        .rstd = rstd.given().data(),
+                        .dy = dy.given().data(),
+                        .dx = want_dx.data(),
+                        .add_to_dx = true,
+                        .dweight = want_dweight.data(),
+                        .partials = scratch.data()};
+  rms_norm_backward_cpu(op, *make_pool(1));
+  op.x = x.values(), op.weight = weight.values(), op.rstd = rstd.values().fp32(), op.dy = dy.values();
+  op.dx = dx.values(), op.dweight = dweight.values().fp32(), op.partials = partials.values().fp32();
+  rms_norm_backward_cuda(op, stream_);
+  synchronize();
+  EXPECT_LE(relative_error(dx.now(), want_dx), tolerance(activations, 2e-6));
+  EXPECT_LE(relative_error(dweight.now(), want_dweight), 2e-6);
+}
+
 TEST_P(CudaRmsNormTest, AddsItselfToAResidual) {
   const auto [shape, activations, parameters, shift] = GetParam();
   const auto [rows, columns] = shape;
