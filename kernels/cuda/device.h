@@ -189,6 +189,10 @@ __device__ __forceinline__ double warp_sum(double x) {
   for (u32 step = 16; step > 0; step /= 2) x += __shfl_xor_sync(all_lanes, x, static_cast<int>(step));
   return x;
 }
+__device__ __forceinline__ u32 warp_sum(u32 x) {
+  for (u32 step = 16; step > 0; step /= 2) x += __shfl_xor_sync(all_lanes, x, static_cast<int>(step));
+  return x;
+}
 __device__ __forceinline__ float warp_max(float x) {
   for (u32 step = 16; step > 0; step /= 2)
     x = fmaxf(x, __shfl_xor_sync(all_lanes, x, static_cast<int>(step)));
