@@ -14,6 +14,7 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/experts/experts.h"
 #include "kernels/experts/grouped_matmul.h"
+#include "kernels/latent/latent.h"
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/rms_norm/rms_norm.h"
@@ -40,6 +41,9 @@ class Kernels {
   virtual void rotary_backward(const RotaryBackward&) = 0;
   virtual void attention(const Attention&) = 0;
   virtual void attention_backward(const AttentionBackward&) = 0;
+  virtual void latent_rows(const LatentRows&) = 0;
+  virtual void latent_rows_backward(const LatentRowsBackward&) = 0;
+  virtual void copy_columns(const CopyColumns&) = 0;
   virtual void glu(const Glu&) = 0;
   virtual void glu_backward(const GluBackward&) = 0;
   virtual void router(const Router&) = 0;

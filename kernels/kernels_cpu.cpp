@@ -45,6 +45,9 @@ class CpuKernels final : public Kernels {
   }
   void combine_experts(const CombineExperts& op) override { combine_experts_cpu(op, pool_); }
   void route_bias_gradient(const RouteBiasGradient& op) override { route_bias_gradient_cpu(op, pool_); }
+  void latent_rows(const LatentRows& op) override { latent_rows_cpu(op, pool_); }
+  void latent_rows_backward(const LatentRowsBackward& op) override { latent_rows_backward_cpu(op, pool_); }
+  void copy_columns(const CopyColumns& op) override { copy_columns_cpu(op, pool_); }
   void unpack(const Unpack& op) override { unpack_cpu(op, pool_); }
   void embedding(const Embedding& op) override { embedding_cpu(op, pool_); }
   void embedding_backward(const EmbeddingBackward& op) override { embedding_backward_cpu(op, pool_); }

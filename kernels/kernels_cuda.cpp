@@ -48,6 +48,9 @@ class CudaKernels final : public Kernels {
   }
   void combine_experts(const CombineExperts& op) override { combine_experts_cuda(op, stream_); }
   void route_bias_gradient(const RouteBiasGradient& op) override { route_bias_gradient_cuda(op, stream_); }
+  void latent_rows(const LatentRows& op) override { latent_rows_cuda(op, stream_); }
+  void latent_rows_backward(const LatentRowsBackward& op) override { latent_rows_backward_cuda(op, stream_); }
+  void copy_columns(const CopyColumns& op) override { copy_columns_cuda(op, stream_); }
   void unpack(const Unpack& op) override { unpack_cuda(op, stream_); }
   void embedding(const Embedding& op) override { embedding_cuda(op, stream_); }
   void embedding_backward(const EmbeddingBackward& op) override { embedding_backward_cuda(op, stream_); }
@@ -120,6 +123,9 @@ class TuningKernels final : public Kernels {
   void grouped_weight_gradient(const GroupedWeightGradient&) override {}
   void combine_experts(const CombineExperts&) override {}
   void route_bias_gradient(const RouteBiasGradient&) override {}
+  void latent_rows(const LatentRows&) override {}
+  void latent_rows_backward(const LatentRowsBackward&) override {}
+  void copy_columns(const CopyColumns&) override {}
   void unpack(const Unpack&) override {}
   void embedding(const Embedding&) override {}
   void embedding_backward(const EmbeddingBackward&) override {}

@@ -49,7 +49,7 @@ struct LayerStyle {
   bool matrices_in_out = false;    // [in, out], as transformers' Conv1D; otherwise [out, in]
   std::string_view layers_path;    // path of layers in transformers: "model.layers" of "model.layers.0"
   std::string_view linear_prefix;  // names of linear layers begin with it ...
-  std::string_view linear_suffix;  // ... and end with it
+  std::string_view linear_suffix;  // ... and contain it, mostly at their end
   // Tensors that files of weights may have beside the model's own. A name that begins with a dot is a suffix,
   // the others are whole names.
   std::array<std::string_view, 3> extra_tensors{};

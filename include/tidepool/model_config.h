@@ -163,7 +163,6 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .architecture = "DeepseekV3ForCausalLM",
      .style = &deepseek_layers,
      .experts = &deepseek_experts,
-     .described_only = true,
      .attention_bias_key = true,
      .yarn = true,
      .left_out = {.positions = 4096}},

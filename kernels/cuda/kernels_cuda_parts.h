@@ -15,6 +15,7 @@
 #include "kernels/experts/experts.h"
 #include "kernels/experts/grouped_matmul.h"
 #include "kernels/gradient/step_result.h"
+#include "kernels/latent/latent.h"
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
@@ -43,6 +44,9 @@ void grouped_matmul_cuda(const GroupedMatmul&, cudaStream_t);
 void grouped_weight_gradient_cuda(const GroupedWeightGradient&, cudaStream_t);
 void combine_experts_cuda(const CombineExperts&, cudaStream_t);
 void route_bias_gradient_cuda(const RouteBiasGradient&, cudaStream_t);
+void latent_rows_cuda(const LatentRows&, cudaStream_t);
+void latent_rows_backward_cuda(const LatentRowsBackward&, cudaStream_t);
+void copy_columns_cuda(const CopyColumns&, cudaStream_t);
 void unpack_cuda(const Unpack&, cudaStream_t);  // the bits of unpack_cpu()
 void attention_cuda(const Attention&, cudaStream_t);
 void attention_backward_cuda(const AttentionBackward&, cudaStream_t);

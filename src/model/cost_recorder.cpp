@@ -7,6 +7,7 @@
 #include "kernels/experts/experts_cost.h"
 #include "kernels/gelu/gelu_cost.h"
 #include "kernels/glu/glu_cost.h"
+#include "kernels/latent/latent_cost.h"
 #include "kernels/layer_norm/layer_norm_cost.h"
 #include "kernels/matmul/matmul_cost.h"
 #include "kernels/rms_norm/rms_norm_cost.h"
@@ -104,6 +105,12 @@ void CostRecorder::combine_experts(const CombineExperts& op) {
 void CostRecorder::route_bias_gradient(const RouteBiasGradient& op) {
   add(route_bias_gradient_cost(op.expected_rows, op.columns));
 }
+
+void CostRecorder::latent_rows(const LatentRows& op) { add(latent_rows_cost(op.shape)); }
+void CostRecorder::latent_rows_backward(const LatentRowsBackward& op) {
+  add(latent_rows_backward_cost(op.shape));
+}
+void CostRecorder::copy_columns(const CopyColumns& op) { add(copy_columns_cost(op.rows, op.columns)); }
 
 void CostRecorder::unpack(const Unpack& op) { add(unpack_cost(op)); }
 

@@ -39,6 +39,9 @@ class CostRecorder final : public Kernels {
   void grouped_weight_gradient(const GroupedWeightGradient&) override;
   void combine_experts(const CombineExperts&) override;
   void route_bias_gradient(const RouteBiasGradient&) override;
+  void latent_rows(const LatentRows&) override;
+  void latent_rows_backward(const LatentRowsBackward&) override;
+  void copy_columns(const CopyColumns&) override;
   void unpack(const Unpack&) override;
   void embedding(const Embedding&) override;
   void embedding_backward(const EmbeddingBackward&) override;

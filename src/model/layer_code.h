@@ -37,5 +37,8 @@ extern const LayerCode code;
 namespace llama {
 extern const LayerCode code;
 }
+namespace deepseek {
+extern const LayerCode code;
+}
 
 }  // namespace tidepool

@@ -91,6 +91,9 @@ class FakeDevice final : public MeasuredDevice {
     void grouped_weight_gradient(const GroupedWeightGradient&) override { device_.kernel(0); }
     void combine_experts(const CombineExperts&) override { device_.kernel(0); }
     void route_bias_gradient(const RouteBiasGradient&) override { device_.kernel(0); }
+    void latent_rows(const LatentRows&) override { device_.kernel(0); }
+    void latent_rows_backward(const LatentRowsBackward&) override { device_.kernel(0); }
+    void copy_columns(const CopyColumns&) override { device_.kernel(0); }
     void unpack(const Unpack&) override { device_.kernel(0); }
     void embedding(const Embedding&) override { device_.kernel(0); }
     void embedding_backward(const EmbeddingBackward&) override { device_.kernel(0); }

@@ -5,7 +5,11 @@
 
 namespace tidepool::test {
 
-inline constexpr const char* family_cases[] = {"gemma3_linear",
+inline constexpr const char* family_cases[] = {"deepseek_v3_joined",
+                                               "deepseek_v3_one_halves",
+                                               "deepseek_v3_queries_yarn",
+                                               "deepseek_v3_untied",
+                                               "gemma3_linear",
                                                "gemma3_sliding",
                                                "gemma3_text",
                                                "gpt2_inner",

@@ -26,11 +26,11 @@ Error wrong(const SafetensorsFile& file, const std::string& tensor, const std::s
 }
 
 // True for modules that are Linear or Conv1D in a layer of this family: c_attn, c_fc and c_proj, or q_proj,
-// up_proj ... Experts are such modules in transformers 4, but not in 5.
+// up_proj, kv_a_proj_with_mqa ... Experts are such modules in transformers 4, but not in 5.
 bool is_linear(Family family, std::string_view module) {
   if (module.find(".experts.") != module.npos) return false;
   const std::string_view name = module.substr(module.rfind('.') + 1);
-  return name.starts_with(style(family).linear_prefix) && name.ends_with(style(family).linear_suffix);
+  return name.starts_with(style(family).linear_prefix) && name.find(style(family).linear_suffix) != name.npos;
 }
 
 // Transposes: out [columns, rows] = in [rows, columns].

@@ -15,8 +15,9 @@ struct RouterScratch {
 RouterScratch router_scratch(const ModelGraph&, WorkspaceCutter&, Direction);
 
 struct RouterWeights {
-  Param weight;  // [E, H]
-  Param bias;    // [E], or none
+  Param weight;                       // [E, H]
+  Param bias;                         // [E], or none
+  const float* correction = nullptr;  // [E], or null: added to scores when experts are chosen
 };
 struct RouterGradients {
   float *weight = nullptr, *bias = nullptr;  // null if frozen
