@@ -144,8 +144,9 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
   g.batch_bytes = {round_up(batch_arrays(batch) * batch.rows() * sizeof(i32), frame_alignment)};
   // An embedding is looked up, not multiplied; a tied one is multiplied as the head.
   for (u32 layer = 0; layer < config.layers; ++layer) {
-    const u32 window = attention_shape(g, layer).window;
-    g.flops_per_token += u64{12} * config.query_width() * (window != 0 ? window : batch.tokens);
+    const AttentionShape shape = attention_shape(g, layer);
+    const u64 columns = shape.query_columns() + shape.out_columns();
+    g.flops_per_token += 6 * columns * (shape.window != 0 ? shape.window : batch.tokens);
   }
   for (const Block& block : g.blocks)
     for (const u32 w : block.windows) {

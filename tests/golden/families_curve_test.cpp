@@ -91,7 +91,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, FamilyCurve,
                                            Setting{"mixtral_tied_losses", HomePolicy::mixed, 1, 2},
                                            Setting{"qwen3_moe_untied", HomePolicy::host, 2, 3},
                                            Setting{"qwen3_moe_tied_losses", HomePolicy::disk, 1, 1},
-                                           Setting{"gpt_oss_untied", HomePolicy::disk, 2, 2}),
+                                           Setting{"gpt_oss_untied", HomePolicy::disk, 2, 2},
+                                           Setting{"deepseek_v3_untied", HomePolicy::disk, 2, 2},
+                                           Setting{"deepseek_v3_queries_yarn", HomePolicy::mixed, 1, 1}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace tidepool::families_curve_test

@@ -158,6 +158,43 @@ TEST(LlamaGraph, GptOssHasExpertsWithBiases) {
     }
 }
 
+TEST(DeepseekGraph, HasTheSizesOfDeepseekV3) {
+  ModelConfig c = default_model(Family::deepseek_v3);
+  c.vocab_size = 129280, c.width = 7168, c.layers = 61, c.heads = 128, c.tied = false;
+  c.kv_heads_given = 128, c.inner_given = 18432;
+  c.latent = {.query_rank = 1536, .rank = 512, .plain = 128, .turned = 64, .value_size = 128};
+  c.experts.count = 256, c.experts.chosen = 8, c.experts.inner_given = 2048, c.experts.shared = 1;
+  c.experts.groups = 8, c.experts.chosen_groups = 4, c.experts.scale = 2.5, c.experts.dense_layers = 3;
+  const ModelGraph g =
+      build_model(c, Precision::bf16, {.sequences = 1, .tokens = 512}, Precision::bf16, {}, 64).value();
+  EXPECT_EQ(g.parameters, 671026419200u);
+  EXPECT_EQ(g.active_parameters, 37552297472u);
+  EXPECT_EQ(g.blocks[3].kind, BlockKind::layer);
+  EXPECT_EQ(g.blocks[4].kind, BlockKind::attention);
+  for (const Window& w : g.windows)
+    for (const Tensor& t : w.tensors)
+      EXPECT_EQ(t.weight_decay, !t.name.ends_with("bias") && !t.name.ends_with("norm.weight")) << t.name;
+}
+
+TEST(DeepseekGraph, AttentionsModulesHaveAdapters) {
+  ModelConfig c = default_model(Family::deepseek_v3);
+  c.vocab_size = 64, c.positions = 32, c.width = 32, c.layers = 2, c.heads = 4, c.inner_given = 48;
+  c.kv_heads_given = 4;
+  c.latent = {.query_rank = 12, .rank = 8, .plain = 8, .turned = 4, .value_size = 6};
+  c.experts.count = 4, c.experts.chosen = 2, c.experts.inner_given = 16, c.experts.shared = 1;
+  c.experts.dense_layers = 1;
+  const ModelGraph g = build_model(c, Precision::fp32, {.sequences = 1, .tokens = 16}, Precision::fp32,
+                                   {.r = 2, .target_modules = {"all-linear"}}, 0)
+                           .value();
+  const std::string prefix = "base_model.model.model.layers.1.self_attn.";
+  std::vector<std::string> names;
+  for (const Tensor& t : g.windows.back().tensors)
+    if (t.name.ends_with("lora_A.weight")) names.push_back(t.name);
+  EXPECT_EQ(names, (std::vector{prefix + "q_a_proj.lora_A.weight", prefix + "q_b_proj.lora_A.weight",
+                                prefix + "kv_a_proj_with_mqa.lora_A.weight",
+                                prefix + "kv_b_proj.lora_A.weight", prefix + "o_proj.lora_A.weight"}));
+}
+
 TEST(LlamaGraph, LayersWithAWindowCostLess) {
   ModelConfig c = default_model(Family::gemma3_text);
   c.layers = 4, c.sliding_window_pattern = 2, c.sliding_window = 128;
