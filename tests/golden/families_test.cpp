@@ -32,10 +32,7 @@ std::map<std::string, std::vector<float>> gradients_in_files(ModelRunner& model)
 
 class Families : public testing::TestWithParam<const char*> {
  protected:
-  const double tolerance = std::string_view(GetParam()).starts_with("gpt_oss") ||
-                                   std::string_view(GetParam()).starts_with("deepseek")
-                               ? 2e-5
-                               : 1e-5;
+  const double tolerance = std::string_view(GetParam()).starts_with("gpt_oss") ? 2e-5 : 1e-5;
   const std::string directory = family_directory(GetParam());
   const Safetensors expected{directory + "/expected.safetensors"};
   std::unique_ptr<CorePool> pool = make_pool(2);

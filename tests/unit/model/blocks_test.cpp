@@ -128,10 +128,26 @@ ModelConfig small_llama() {
   return c;
 }
 
-TEST(Blocks, GradientsAreDerivatives) { expect_derivatives(small_config()); }
+// All experts are chosen, so that no step changes the choice.
+ModelConfig small_deepseek(u32 query_rank) {
+  ModelConfig c = default_model(Family::deepseek_v3);
+  c.vocab_size = 131, c.positions = 80, c.width = 36, c.layers = 2, c.heads = 3, c.kv_heads_given = 3;
+  c.inner_given = 56, c.attention_dropout = 0.2, c.attention_bias = true;
+  c.latent = {.query_rank = query_rank, .rank = 14, .plain = 10, .turned = 6, .value_size = 9};
+  c.experts.count = 2, c.experts.chosen = 2, c.experts.inner_given = 20, c.experts.shared = 2;
+  c.experts.dense_layers = 1;
+  return c;
+}
+
+TEST(Blocks, GradientsAreDerivatives) {
+  for (const ModelConfig& config : {small_config(), small_deepseek(0), small_deepseek(13)}) {
+    SCOPED_TRACE(name(config.family));
+    expect_derivatives(config);
+  }
+}
 
 TEST(Blocks, GradientsOfAdaptersAreDerivatives) {
-  for (const ModelConfig& config : {small_config(), small_llama()}) {
+  for (const ModelConfig& config : {small_config(), small_llama(), small_deepseek(0), small_deepseek(13)}) {
     SCOPED_TRACE(name(config.family));
     expect_derivatives(config, {.r = 4, .dropout = 0.3});
   }
