@@ -128,6 +128,7 @@ INSTANTIATE_TEST_SUITE_P(
         Group{Precision::bf16, 4, true, 1, Family::mixtral},
         Group{Precision::fp16, 4, false, 1, Family::qwen3_moe},
         Group{Precision::bf16, 2, true, 2, Family::qwen3_moe},
+        Group{Precision::bf16, 2, true, 1, Family::deepseek_v3},
         Group{Precision::bf16, 2, true, 1, Family::qwen3_moe, true},
         Group{Precision::fp32, 2, true, 1, Family::llama, true},
         Group{Precision::bf16, 1, false, 1, Family::qwen3, true},

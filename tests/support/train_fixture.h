@@ -72,6 +72,11 @@ inline ModelConfig small_model(Family family) {
   if (family == Family::gemma3_text) {
     m.sliding_window_pattern = 3, m.sliding_window = 12, m.attention_scale_given = 24;
   }
+  if (family == Family::deepseek_v3) {
+    m.kv_heads_given = m.heads;
+    m.latent = {.query_rank = 24, .rank = 16, .plain = 16, .turned = 8, .value_size = 12};
+    m.experts.groups = 4, m.experts.chosen_groups = 2, m.experts.scale = 2.5;
+  }
   if (family == Family::qwen3_moe) m.experts.balance = true, m.experts.z_factor = 1e-3;
   return m;
 }

@@ -46,7 +46,8 @@ class PackedLosses : public ::testing::TestWithParam<Family> {
   u32 runs_ = 0;
 };
 INSTANTIATE_TEST_SUITE_P(Families, PackedLosses,
-                         ::testing::Values(Family::llama, Family::mistral, Family::qwen2, Family::qwen3),
+                         ::testing::Values(Family::llama, Family::mistral, Family::qwen2, Family::qwen3,
+                                           Family::deepseek_v3),
                          [](const auto& p) { return std::string(name(p.param)); });
 
 TEST_P(PackedLosses, AreThoseOfEachDocumentAlone) {
