@@ -216,6 +216,10 @@ Result<std::unique_ptr<TrainingExecutor>> create_cuda_executor(const Plan& plan,
                                                                const ExecutorRequest& request) {
   CHECK(plan.devices == parts.devices.size() && (plan.devices == 1 || parts.collectives != nullptr),
         plan.devices, parts.devices.size());
+  if (graph.config.experts.count != 0)
+    return Error{ErrorKind::usage,
+                 "models with experts do not run on GPUs yet, although most of their kernels exist: set "
+                 "machine.executor=cpu"};
   std::vector<std::span<std::byte>> frames;
   for (const CudaLaneDevice& d : parts.devices) frames.push_back(d.device->frames());
   auto common = std::make_unique<ExecutorCommon>(plan, graph, pool, std::move(frames), request);
