@@ -85,6 +85,7 @@ class FakeDevice final : public MeasuredDevice {
     void attention_backward(const AttentionBackward&) override { device_.kernel(0); }
     void router(const Router&) override { device_.kernel(0); }
     void router_backward(const RouterBackward&) override { device_.kernel(0); }
+    void router_totals(const RouterTotals&) override { device_.kernel(0); }
     void sort_by_expert(const SortByExpert&) override { device_.kernel(0); }
     void gather_rows(const GatherRows&) override { device_.kernel(0); }
     void grouped_matmul(const GroupedMatmul&) override { device_.kernel(0); }
