@@ -51,6 +51,8 @@ struct FamilyTraits {
   std::string_view architecture;  // class of the model in transformers
   const LayerStyle* style = nullptr;
   const ExpertTraits* experts = nullptr;  // null: all layers are dense
+  // True if `experts` is not null. Under UBSan, GCC does not compare an address with null in constants.
+  bool with_experts = false;
   // True if configs and files are known, but the layers are not computed yet: build_model() refuses.
   bool described_only = false;
   bool qkv_bias = false;             // q, k and v have biases, and o has none
@@ -131,6 +133,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .architecture = "Qwen3MoeForCausalLM",
      .style = &llama_layers,
      .experts = &qwen3_experts,
+     .with_experts = true,
      .qk_norm = true,
      .attention_bias_key = true,
      .yarn = true,
@@ -140,6 +143,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .architecture = "MixtralForCausalLM",
      .style = &llama_layers,
      .experts = &mixtral_experts,
+     .with_experts = true,
      .yarn = true,
      .window = WindowKind::every_layer,
      .left_out = {.positions = 131072, .kv_heads = 8, .norm_epsilon = 1e-5, .rope_theta = 1e6}},
@@ -147,6 +151,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .architecture = "GptOssForCausalLM",
      .style = &gpt_oss_layers,
      .experts = &gpt_oss_experts,
+     .with_experts = true,
      .attention_bias_key = true,
      .yarn = true,
      .rope_required = true,
@@ -163,6 +168,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .architecture = "DeepseekV3ForCausalLM",
      .style = &deepseek_layers,
      .experts = &deepseek_experts,
+     .with_experts = true,
      .attention_bias_key = true,
      .yarn = true,
      .left_out = {.positions = 4096}},

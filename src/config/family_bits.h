@@ -48,7 +48,7 @@ inline constexpr u32 mlp_biases = families_with([](const FamilyTraits& f) { retu
 // Families whose experts have a property.
 template <class Has>
 constexpr u32 families_with_experts(Has has) {
-  return families_with([&](const FamilyTraits& f) { return f.experts != nullptr && has(*f.experts); });
+  return families_with([&](const FamilyTraits& f) { return f.with_experts && has(*f.experts); });
 }
 inline constexpr u32 experts = families_with_experts([](const ExpertTraits&) { return true; });
 inline constexpr u32 expert_sizes = families_with_experts([](const ExpertTraits& e) { return e.inner_key; });
