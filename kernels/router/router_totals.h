@@ -5,7 +5,7 @@
 
 namespace tidepool {
 
-// Of the micro-batches of a step so far.
+// Sums over the micro-batches of a step so far.
 struct RouterLosses {
   double balance = 0;  // E sum_e F[e] P[e]
   double z = 0;        // mean of logsumexp(logits)^2

@@ -35,7 +35,7 @@ HWY_INLINE u16 nearest_bf16_of(float x) {
   return static_cast<u16>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// Where values go, by precision. `put` takes one value, `put_bits` vectors of rounded bits as nearest_bf16
+// Stores values by precision. `put` takes one value, `put_bits` vectors of rounded bits as nearest_bf16
 // makes them, `put_halves` 8 values.
 struct Bf16Out {
   u16* out;

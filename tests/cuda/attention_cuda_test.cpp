@@ -72,7 +72,7 @@ std::vector<float> sinks_of(const Case& c) {
   sinks.back() = 4.0f;
   return rounded_to(sinks, *c.sinks);
 }
-// What dsinks holds before backward adds to it.
+// Content of dsinks before backward adds to it.
 constexpr float dsinks_before = 0.5f;
 
 Dropout dropout_of(const Case& c) {

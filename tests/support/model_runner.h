@@ -62,7 +62,7 @@ class BasicModelRunner {
 
   const ModelGraph& graph() const { return graph_; }
   Weights weights;
-  // Of all micro-batches so far; models with experts only. On memory of the host.
+  // Sums over all micro-batches so far, in host memory; models with experts only.
   RouterLosses router_losses;
   std::vector<i64> expert_tokens;  // [layers, E]
 

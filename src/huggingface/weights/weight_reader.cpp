@@ -25,7 +25,7 @@ namespace {
 constexpr u32 threads_max = 6;
 constexpr u32 buffers_max = 11;
 constexpr u64 raw_bytes_max = hashed_part_bytes;
-// Of a part that the caller hashes: a copy of its bytes then fits behind the converted elements.
+// Limit of a part that the caller hashes: a copy of its bytes then fits behind the converted elements.
 constexpr u64 unhashed_bytes_max = raw_bytes_max / 2;
 constexpr u64 page = frame_alignment;
 // Room for a part and the rest of its first and last pages. Behind it: space for as many elements as fp32
