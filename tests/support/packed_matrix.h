@@ -202,21 +202,22 @@ inline std::vector<double> plain_values(const PackedMatrix& m, const std::vector
   };
   const auto value = [&](u64 i) -> double {
     const u64 row = i / m.columns, column = i % m.columns;
-    const u32 pair = byte(PackedPart::codes, i / 2), code = byte(PackedPart::codes, i);
+    const bool one_code_per_byte = m.packing == Packing::fp8_block || m.packing == Packing::int8_row;
+    const u32 codes = byte(PackedPart::codes, one_code_per_byte ? i : i / 2);
     switch (m.packing) {
       case Packing::fp8_block:
-        return plain_e4m3(code) *
+        return plain_e4m3(codes) *
                number(PackedPart::scales,
                       row / m.block_rows * div_up(m.columns, m.block_columns) + column / m.block_columns);
       case Packing::mxfp4: {
         const u32 scale = byte(PackedPart::scales, i / 32);
         const double power = scale == 255 ? INFINITY : std::ldexp(1.0, int(scale) - 127);
-        return plain_mxfp4(i % 2 == 0 ? pair & 15 : pair >> 4) * power;
+        return plain_mxfp4(i % 2 == 0 ? codes & 15 : codes >> 4) * power;
       }
       case Packing::int8_row:
-        return double(static_cast<int8_t>(code)) * number(PackedPart::scales, row) / 127;
+        return double(static_cast<int8_t>(codes)) * number(PackedPart::scales, row) / 127;
       default:
-        return plain_nf4(i % 2 == 0 ? pair >> 4 : pair & 15) * absmax(i / m.block);
+        return plain_nf4(i % 2 == 0 ? codes >> 4 : codes & 15) * absmax(i / m.block);
     }
   };
   std::vector<double> out;
