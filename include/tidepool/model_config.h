@@ -10,6 +10,7 @@
 #include "base/types.h"
 #include "tidepool/experts.h"
 #include "tidepool/layer_style.h"
+#include "tidepool/packing.h"
 
 namespace tidepool {
 
@@ -248,6 +249,7 @@ struct ModelConfig {
   u32 sliding_window_pattern = 6;   // Gemma, gpt-oss: every so many layers, one sees all tokens
   Experts experts;
   LatentAttention latent;
+  Quantization quantization;  // of the layers' matrices, in files and in memory
 
   u32 inner() const;
   u32 kv_heads() const { return kv_heads_given != 0 ? kv_heads_given : heads; }

@@ -9,6 +9,7 @@
 #include "tidepool/kernel_cost.h"
 #include "tidepool/lora.h"
 #include "tidepool/model_config.h"
+#include "tidepool/packing.h"
 
 namespace tidepool {
 
@@ -21,6 +22,11 @@ struct Tensor {
   // the tensor before it.
   u64 window_offset = 0;
   u64 elements = 0;
+  // Place in memory tiers, in elements of the parameters' precision from the window's start. Differs from
+  // window_offset and elements only in packed windows.
+  u64 stored_offset = 0, stored_elements = 0;
+  PackedMatrix packed;  // how it is stored; Packing::none: as numbers in the parameters' precision
+  bool packed_transposed = false;  // `packed` is [out, in], and the tensor [in, out]
   bool weight_decay = false;  // matrices and embeddings; not biases and norms
   Init init = Init::zeros;
   double init_std = 0.0;    // Init::normal
@@ -33,7 +39,10 @@ struct Tensor {
 struct Window {
   std::string name;
   std::vector<Tensor> tensors;
-  u64 elements = 0;    // padded to cut_alignment_elements; padding is zero and stays zero
+  u64 elements = 0;  // stored, padded to cut_alignment_elements; padding is zero and stays zero
+  // Elements after unpacking, which is what a block's code reads; 0: the window is not packed. A packed window
+  // is frozen.
+  u64 unpacked_elements = 0;
   u64 parameters = 0;  // without padding
   // If false, the window is frozen: parameters only, no gradient, moments, master or update. Its homes are
   // never written to after a run has begun.
@@ -73,6 +82,7 @@ struct Block {
   Bytes kept{};  // inside of one micro-batch, if it is kept instead of recomputed
   Bytes forward_workspace{};
   Bytes backward_workspace{};  // with recompute; without recompute it is never more
+  Bytes unpacked{};            // first part of both workspaces: packed windows, unpacked
   // Kernels of one micro-batch, in order. The flops below are their sums.
   std::vector<KernelCost> forward_kernels;
   std::vector<KernelCost> backward_kernels;   // without recompute

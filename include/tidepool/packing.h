@@ -26,7 +26,9 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/types.h"
 
@@ -51,6 +53,8 @@ constexpr std::string_view name(Packing packing) {
 // Numbers that a format has always.
 inline constexpr u32 mxfp4_block = 32;
 inline constexpr u32 nf4_codes = 16, nested_codes = 256;
+// Block sizes of bitsandbytes, which config.json does not name.
+inline constexpr u32 nf4_block = 64, nf4_nested_block = 256;
 
 // The code books, by code.
 inline constexpr float mxfp4_values[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
@@ -148,5 +152,17 @@ constexpr u64 packed_bytes(const PackedMatrix& m) {
   const u64 begin = part_begin(m, PackedPart::table);
   return begin + round_up(part_bytes(m, PackedPart::table), packed_alignment);
 }
+
+// Format of a published model's matrices.
+struct Quantization {
+  Packing packing = Packing::none;
+  u32 block_rows = 0, block_columns = 0;  // fp8_block
+  // Modules whose matrices are not packed, in the spelling of files. A name matches a module whose name holds
+  // its segments side by side; the segment `*` matches any. "model.layers.*.self_attn", "mlp.gate", "lm_head".
+  std::vector<std::string> unpacked_modules;
+  bool from_files = false;  // unpacked_modules is complete: it was read from the weights, not from config.json
+
+  bool operator==(const Quantization&) const = default;
+};
 
 }  // namespace tidepool

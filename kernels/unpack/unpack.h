@@ -13,12 +13,13 @@ namespace tidepool {
 // A NaN, of a code or a scale, is 0x7fc0.
 // REQUIRES: begin + elements <= matrix.elements().
 struct Unpack {
-  PackedMatrix matrix;                // packing is not none
+  PackedMatrix matrix;                // Packing::none: `packed` has out's precision, and is copied
   const std::byte* packed = nullptr;  // [count][packed_bytes(matrix)], packed_stride apart
   u64 begin = 0, elements = 0;        // range of the matrix, flattened in rows
   u32 count = 1;                      // matrices
   u64 packed_stride = 0;              // bytes, a multiple of packed_alignment
   u64 out_stride = 0;                 // elements
+  bool transposed = false;            // `out` is [count][columns, rows]. Only whole matrices of mxfp4
   Values out;                         // [count][elements], out_stride apart
 };
 

@@ -18,6 +18,8 @@ struct UnpackArrays {
   u64 begin, end;  // elements
   u64 packed_stride, out_stride;
   u32 count;
+  bool transposed;
+  u32 rows;
   u32 columns, block_rows, block_columns, scales_per_row;  // fp8_block
   u32 block_log2, nested_block_log2;                       // formats of 4 bits
 };
@@ -61,6 +63,19 @@ __device__ __forceinline__ void for_groups(const UnpackArrays& a, T* out, Fn fn)
   }
 }
 
+// The same for a whole matrix of which `out` gets the transpose. Neighbouring threads take neighbouring rows.
+template <class T, class Fn>
+__device__ __forceinline__ void for_groups_down(const UnpackArrays& a, T* out, Fn fn) {
+  const u64 groups = a.end / 8;
+  for (u64 matrix = blockIdx.y; matrix < a.count; matrix += gridDim.y) {
+    for (u64 g = grid_thread(); g < groups; g += grid_threads()) {
+      const u64 row = g % a.rows, column = g / a.rows * 8;
+      fn(a.packed + matrix * a.packed_stride, out + matrix * a.out_stride + column * a.rows + row,
+         row * a.columns + column);
+    }
+  }
+}
+
 template <Packing packing>
 __device__ __forceinline__ float nibble_scale(const UnpackArrays& a, const std::byte* packed, u64 block) {
   if constexpr (packing == Packing::nf4) {
@@ -82,14 +97,24 @@ __global__ void __launch_bounds__(256) unpack_nibbles_kernel(UnpackArrays a, Cod
   BLOCK_SHARED(float[16], book);
   if (threadIdx.x < 16) book[threadIdx.x] = given.values[threadIdx.x];
   __syncthreads();
-  for_groups(a, out, [&](const std::byte* packed, T* to, u64 at) {
+  const auto values = [&](const std::byte* packed, u64 at, float (&v)[8]) {
     const u32 codes = *part<u32>(packed, at / 2);
     const float scale = nibble_scale<packing>(a, packed, at >> a.block_log2);
-    float v[8];
     UNROLL for (u32 i = 0; i < 8; ++i) {
       const u32 place = packing == Packing::mxfp4 ? i : i ^ 1;  // nf4 has the high nibble first
       v[i] = nearest_bf16(book[codes >> 4 * place & 15] * scale);
     }
+  };
+  float v[8];
+  if (packing == Packing::mxfp4 && a.transposed) {
+    for_groups_down(a, out, [&](const std::byte* packed, T* to, u64 at) {
+      values(packed, at, v);
+      UNROLL for (u32 i = 0; i < 8; ++i) to[u64{i} * a.rows] = narrowed<T>(v[i]);
+    });
+    return;
+  }
+  for_groups(a, out, [&](const std::byte* packed, T* to, u64 at) {
+    values(packed, at, v);
     put_group<whole>(a, at, v, to);
   });
 }
@@ -160,6 +185,8 @@ UnpackArrays arrays_of(const Unpack& op) {
           .packed_stride = op.packed_stride,
           .out_stride = op.out_stride,
           .count = op.count,
+          .transposed = op.transposed,
+          .rows = m.rows,
           .columns = m.columns,
           .block_rows = m.block_rows,
           .block_columns = m.block_columns,
@@ -210,9 +237,12 @@ void unpack_cuda(const Unpack& op, cudaStream_t stream) {
   require(op.begin + op.elements <= op.matrix.elements(), "a range lies within its matrix");
   require(has_log2(op.matrix.block) && has_log2(op.matrix.nested_block), "blocks of NF4 are powers of two");
   if (op.elements == 0 || op.count == 0) return;
+  require(!op.transposed || (op.matrix.packing == Packing::mxfp4 && op.elements == op.matrix.elements()),
+          "only whole matrices of MXFP4 are transposed");
   switch (op.matrix.packing) {
     case Packing::none:
-      return require(false, "only packed matrices are unpacked");
+      require(op.count == 1, "plain matrices are copied one by one");
+      return dropout_cuda({}, ConstValues(op.packed, op.out.precision), op.out, op.elements, stream);
     case Packing::fp8_block:
       return launch_packing<Packing::fp8_block>(op, stream);
     case Packing::mxfp4:

@@ -17,6 +17,7 @@
 #include "base/read_file.h"
 #include "base/text/path_text.h"
 #include "huggingface/directory/hf_config.h"
+#include "huggingface/directory/quantization.h"
 #include "huggingface/weights/convert.h"
 
 namespace tidepool {
@@ -100,8 +101,14 @@ Result<void> ModelExport::read_config() {
                              model_config_file)};
   TRY_ASSIGN(std::string text, read_small_file(path, mib, ErrorKind::bad_input));
   TRY(check_model_type(text, path));
-  if (options_.dtype) {
-    TRY_ASSIGN(text, with_dtype(text, *options_.dtype, path));
+  if (options_.dtype || options_.change != nullptr) {
+    TRY_ASSIGN(quantization_, parse_quantization(text, ErrorKind::bad_input, path));
+  }
+  if (quantization_) {
+    TRY_ASSIGN(text, without_quantization(text, path));
+  }
+  if (options_.dtype || quantization_) {
+    TRY_ASSIGN(text, with_dtype(text, options_.dtype.value_or(Precision::bf16), path));
   }
   TRY_ASSIGN(small_, carried_files(source_));
   if (!options_.adapter.empty()) {
@@ -148,26 +155,38 @@ Result<void> ModelExport::check_shards() const {
   return {};
 }
 
+Result<ModelExport::Item> ModelExport::item_of(const SafetensorsFile& file, const StoredTensor& t) const {
+  Item item{.from = {&file, &t}, .to = t.dtype};
+  item.packed = matrices_.of_codes(t.name);
+  item.dropped = item.packed == nullptr && matrices_.is_side(t.name);
+  if (item.dropped) return item;
+  if (options_.change != nullptr) {
+    TRY(options_.change->check(item.name()));
+    item.changed = options_.change->changes(item.name());
+  }
+  if (item.packed != nullptr) item.to = Dtype::bf16;
+  const bool whole_number = t.dtype == Dtype::boolean ||
+                            (t.dtype >= Dtype::i16 && t.dtype != Dtype::f16 && t.dtype != Dtype::bf16 &&
+                             t.dtype != Dtype::f32 && t.dtype != Dtype::f64);
+  if (options_.dtype && !whole_number) item.to = dtypes[static_cast<u32>(*options_.dtype)];
+  if (item.packed == nullptr && (item.changed || item.to != t.dtype) && !is_float_weight(t.dtype))
+    return Error{ErrorKind::bad_input, fmt::format("{}: tensor {} is {}, but only F32, BF16 and F16 are converted",
+                                                   file.path(), t.name, name(t.dtype))};
+  return item;
+}
+
 Result<void> ModelExport::list_tensors() {
+  if (quantization_) {
+    TRY_ASSIGN(matrices_, PackedMatrices::find(*model_, *quantization_));
+  }
   std::vector<const SafetensorsFile*> files;
   for (const auto& file : model_->files()) files.push_back(file.get());
   std::ranges::sort(files, {}, [](const SafetensorsFile* file) { return file->path(); });
   std::vector<StoredTensor> written;
   for (const SafetensorsFile* file : files)
     for (const StoredTensor& t : file->tensors()) {
-      if (options_.change != nullptr) TRY(options_.change->check(t.name));
-      Item item{.from = {file, &t},
-                .to = t.dtype,
-                .changed = options_.change != nullptr && options_.change->changes(t.name)};
-      const bool whole_number = t.dtype == Dtype::boolean ||
-                                (t.dtype >= Dtype::i16 && t.dtype != Dtype::f16 && t.dtype != Dtype::bf16 &&
-                                 t.dtype != Dtype::f32 && t.dtype != Dtype::f64);
-      if (options_.dtype && !whole_number) item.to = dtypes[static_cast<u32>(*options_.dtype)];
-      if ((item.changed || item.to != t.dtype) && !is_float_weight(t.dtype))
-        return Error{ErrorKind::bad_input,
-                     fmt::format("{}: tensor {} is {}, but only F32, BF16 and F16 are converted",
-                                 file->path(), t.name, name(t.dtype))};
-      written.push_back({.name = t.name, .dtype = item.to, .shape = t.shape});
+      TRY_ASSIGN(Item item, item_of(*file, t));
+      if (!item.dropped) written.push_back({.name = item.name(), .dtype = item.to, .shape = item.shape()});
       items_.push_back(std::move(item));
     }
   shards_ = shards_of(std::move(written), options_.max_shard_size);
@@ -179,8 +198,47 @@ Result<void> ModelExport::list_tensors() {
   return {};
 }
 
+// Writes elements from `begin` on, as they are to be written.
+Result<void> ModelExport::put(const Item& item, u64 begin, std::span<float> floats, Buffers& buffers,
+                              const TensorSink& sink) const {
+  if (item.changed) TRY(options_.change->apply(item.name(), item.shape(), begin, floats));
+  const auto out = std::span(buffers.out).first(floats.size() * dtype_bytes(item.to));
+  if (item.to == Dtype::f16 && overflows_fp16(floats))
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: tensor {} has values beyond fp16's 65504, which would become infinite; "
+                             "export as bf16 or fp32",
+                             item.from.file->path(), item.name())};
+  from_floats(floats, item.to, out);
+  return sink(out);
+}
+
+Result<void> ModelExport::hash_only(const Item& item, TensorHashes& hashes) const {
+  if (options_.weights_xxh3.empty()) return {};
+  TRY_ASSIGN(const u64 hash, hash_of_tensor(*item.from.file, *item.from.tensor));
+  hashes.add(*item.from.tensor, hash);
+  return {};
+}
+
+Result<void> ModelExport::write_unpacked(const Item& item, Buffers& buffers, const TensorSink& sink) const {
+  const std::vector<u64>& shape = item.shape();
+  const u64 row = shape.back(), matrix = row * shape[shape.size() - 2];
+  const u64 most = std::max(piece_elements / row, u64{1}) * row;
+  buffers.hold(most);
+  UnpackedReader reader(*item.packed);
+  const u64 matrices = shape.size() == 3 ? shape[0] : 1;
+  for (u64 first = 0; first < matrices * matrix; first += matrix)
+    for (u64 begin = first; begin < first + matrix; begin += most) {
+      const auto floats = std::span(buffers.floats).first(std::min(most, first + matrix - begin));
+      TRY(reader.read(begin, floats));
+      TRY(put(item, begin, floats, buffers, sink));
+    }
+  return {};
+}
+
 Result<void> ModelExport::write_tensor(const Item& item, Buffers& buffers, TensorHashes& hashes,
                                        const TensorSink& sink) const {
+  if (item.packed != nullptr) TRY(write_unpacked(item, buffers, sink));
+  if (item.packed != nullptr || item.dropped) return hash_only(item, hashes);
   const StoredTensor& t = *item.from.tensor;
   const u64 size = dtype_bytes(t.dtype), elements = t.bytes() / size;
   const bool as_it_is = item.to == t.dtype && !item.changed;
@@ -202,15 +260,7 @@ Result<void> ModelExport::write_tensor(const Item& item, Buffers& buffers, Tenso
     }
     const auto floats = std::span(buffers.floats).first(n);
     to_floats(t.dtype, in, floats);
-    if (item.changed) TRY(options_.change->apply(t.name, t.shape, begin, floats));
-    const auto out = std::span(buffers.out).first(n * dtype_bytes(item.to));
-    if (item.to == Dtype::f16 && overflows_fp16(floats))
-      return Error{ErrorKind::bad_input,
-                   fmt::format("{}: tensor {} has values beyond fp16's 65504, which would become infinite; "
-                               "export as bf16 or fp32",
-                               item.from.file->path(), t.name)};
-    from_floats(floats, item.to, out);
-    TRY(sink(out));
+    TRY(put(item, begin, floats, buffers, sink));
   }
   hashes.add(t, hash.digest());
   return {};

@@ -1,5 +1,6 @@
 // ModelExport copies a model directory: weights, tensor by tensor and converted on request, and the files
-// beside them that every tool expects. It omits files that only training needs.
+// beside them that every tool expects. It omits files that only training needs. Quantized weights are copied
+// as they are, unless they are to be converted or changed: then all are unpacked, to bf16.
 #pragma once
 
 #include <functional>
@@ -9,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "checkpoint/export_packed.h"
 #include "checkpoint/state_tensors.h"
 #include "huggingface/directory/carried.h"
 #include "huggingface/weights/safetensors.h"
@@ -40,7 +42,7 @@ class ModelExport {
 
   // Makes `out` completely or not at all: everything goes to `out`.tmp-<pid>, is fsynced, and is renamed.
   // `progress` gets the bytes of tensors written so far; false stops the export. Takes up to memory_max
-  // besides a row of the widest tensor.
+  // besides a row of the widest tensor, or a quantized matrix with its values.
   // Error: usage if `out` exists; interrupted if `progress` returned false.
   Result<void> write(const std::string& out, Files&, const std::function<bool(u64)>& progress) const;
   static constexpr Bytes memory_max{12 * mib};
@@ -52,23 +54,34 @@ class ModelExport {
     SafetensorsModel::Location from;
     Dtype to{};
     bool changed = false;
+    const PackedMatrices::Matrix* packed = nullptr;  // whose codes are in `from`
+    bool dropped = false;                            // not written, only hashed
+
+    const std::string& name() const { return packed != nullptr ? packed->name : from.tensor->name; }
+    const std::vector<u64>& shape() const { return packed != nullptr ? packed->shape : from.tensor->shape; }
   };
   struct Buffers;
 
   ModelExport(std::string source, const ExportOptions& options)
       : source_(std::move(source)), options_(options) {}
   Result<void> list_tensors();
+  Result<Item> item_of(const SafetensorsFile&, const StoredTensor&) const;
   Result<void> read_config();
   Result<void> check_json_files() const;
   Result<void> check_shards() const;
   Result<void> write_all(const std::string& directory, Files&,
                          const std::function<bool(u64)>& progress) const;
   Result<void> write_tensor(const Item&, Buffers&, TensorHashes&, const TensorSink& sink) const;
+  Result<void> write_unpacked(const Item&, Buffers&, const TensorSink& sink) const;
+  Result<void> put(const Item&, u64 begin, std::span<float>, Buffers&, const TensorSink& sink) const;
+  Result<void> hash_only(const Item&, TensorHashes&) const;
   Result<void> check_weights(const TensorHashes&) const;
 
   const std::string source_;
   const ExportOptions options_;
   std::unique_ptr<SafetensorsModel> model_;
+  std::optional<Quantization> quantization_;  // if the weights are to be unpacked
+  PackedMatrices matrices_;
   std::vector<Item> items_;  // in the order of the files
   std::vector<Shard> shards_;
   std::vector<CarriedFile> small_;  // config.json and carried files

@@ -15,6 +15,10 @@ void head_forward(const BlockContext&, const BlockForward&);
 void head_backward(const BlockContext&, const BlockBackward&);
 
 inline const Block& block_of(const BlockContext& c) { return c.graph.blocks[c.block]; }
+// Bytes of the workspace that block code itself uses.
+inline Bytes forward_workspace_of(const BlockContext& c) {
+  return block_of(c).forward_workspace - block_of(c).unpacked;
+}
 inline const Window& window_of(const BlockContext& c, u32 i) {
   return c.graph.windows[block_of(c).windows[i]];
 }

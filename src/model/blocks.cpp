@@ -4,6 +4,7 @@
 #include "model/block_calls.h"
 #include "model/experts/experts_block.h"
 #include "model/layer_code.h"
+#include "model/packed_windows.h"
 
 namespace tidepool {
 namespace {
@@ -17,11 +18,7 @@ void clear_padding(Kernels& kernels, const Window& window, float* gradients) {
   }
 }
 
-}  // namespace
-
-void block_forward(const BlockContext& context, const BlockForward& forward) {
-  CHECK(context.block < context.graph.blocks.size(), context.block);
-  CHECK(forward.windows.size() == block_of(context).windows.size(), context.block, forward.windows.size());
+void run_forward(const BlockContext& context, const BlockForward& forward) {
   switch (block_of(context).kind) {
     case BlockKind::embedding:
       return embedding_forward(context, forward);
@@ -35,9 +32,7 @@ void block_forward(const BlockContext& context, const BlockForward& forward) {
   }
 }
 
-void block_backward(const BlockContext& context, const BlockBackward& backward) {
-  CHECK(context.block < context.graph.blocks.size(), context.block);
-  CHECK(backward.grad_accum.size() == block_of(context).windows.size(), context.block);
+void run_backward(const BlockContext& context, const BlockBackward& backward) {
   switch (block_of(context).kind) {
     case BlockKind::embedding:
       embedding_backward(context, backward);
@@ -53,6 +48,30 @@ void block_backward(const BlockContext& context, const BlockBackward& backward) 
       head_backward(context, backward);
       break;
   }
+}
+
+// Calls run(op), where `op` reads unpacked windows.
+template <class Op, class Run>
+void with_unpacked(const BlockContext& context, Op op, Run run) {
+  if (block_of(context).unpacked == Bytes{0}) return run(context, op);
+  const UnpackedWindows windows = unpack_windows(context, op.windows, op.workspace);
+  op.windows = windows.all();
+  op.workspace += block_of(context).unpacked.value;
+  run(context, op);
+}
+
+}  // namespace
+
+void block_forward(const BlockContext& context, const BlockForward& forward) {
+  CHECK(context.block < context.graph.blocks.size(), context.block);
+  CHECK(forward.windows.size() == block_of(context).windows.size(), context.block, forward.windows.size());
+  with_unpacked(context, forward, run_forward);
+}
+
+void block_backward(const BlockContext& context, const BlockBackward& backward) {
+  CHECK(context.block < context.graph.blocks.size(), context.block);
+  CHECK(backward.grad_accum.size() == block_of(context).windows.size(), context.block);
+  with_unpacked(context, backward, run_backward);
   if (backward.accumulate) return;
   for (u32 i = 0; i < backward.grad_accum.size(); ++i) {
     if (backward.grad_accum[i] == nullptr) continue;

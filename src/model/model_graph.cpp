@@ -10,6 +10,7 @@
 #include "model/experts/expert_windows.h"
 #include "model/experts/experts_block.h"
 #include "model/layer_code.h"
+#include "model/packed_windows.h"
 #include "model/recorded_costs.h"
 #include "tidepool/connect_blocks.h"
 
@@ -64,7 +65,7 @@ class LayerBlocks {
   }
 
   bool alike(const Block& a, const Block& b) const {
-    if (a.kind != b.kind) return false;
+    if (a.kind != b.kind || !packed_alike(g_.windows[a.windows[0]], g_.windows[b.windows[0]])) return false;
     if (a.kind == BlockKind::experts)
       return experts_of_group(g_, a.group).count == experts_of_group(g_, b.group).count;
     return attention_shape(g_, a.layer) == attention_shape(g_, b.layer);
@@ -82,6 +83,8 @@ class LayerBlocks {
       measure_experts(block, g_);
     else
       code_.measure(block, g_);
+    block.unpacked = unpacked_bytes(g_, block);
+    block.forward_workspace += block.unpacked, block.backward_workspace += block.unpacked;
     tidepool::add_block(g_, std::move(block));
   }
 
@@ -136,6 +139,7 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
         experts_per_group == 0 ? config.experts.count : std::min(experts_per_group, config.experts.count);
   g.windows = code.windows(g);
   if (lora.on()) TRY(add_adapters(g, code));
+  TRY(pack_windows(g));
   add_block(g, embedding_block(g, code));
   g.boundary = {round_up(values_bytes(batch.rows() * config.width, activations), frame_alignment)};
   LayerBlocks(g, code).add();

@@ -8,6 +8,7 @@ void append(Window& window, TensorSpec spec) {
   tensor.window_offset = spec.joined ? window.elements : round_up(window.elements, spec.alignment);
   tensor.elements = 1;
   for (u64 extent : tensor.shape) tensor.elements *= extent;
+  tensor.stored_offset = tensor.window_offset, tensor.stored_elements = tensor.elements;
   tensor.weight_decay = tensor.shape.size() > 1;
   tensor.init = spec.init;
   tensor.init_std = spec.init_std;

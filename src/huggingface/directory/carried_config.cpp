@@ -14,6 +14,7 @@
 #include "base/read_file.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/directory/hf_window.h"
+#include "huggingface/directory/quantization.h"
 
 namespace tidepool {
 namespace json = boost::json;
@@ -83,6 +84,12 @@ std::string hf_config_text(const ModelConfig& config, Precision precision, std::
 Result<std::string> with_dtype(std::string_view source, Precision precision, std::string_view file_name) {
   TRY_ASSIGN(json::object object, object_of(source, file_name));
   for (const char* key : {"dtype", "torch_dtype"}) object[key] = hf_dtype(precision);
+  return json_text(object, JsonStyle::pretty);
+}
+
+Result<std::string> without_quantization(std::string_view source, std::string_view file_name) {
+  TRY_ASSIGN(json::object object, object_of(source, file_name));
+  object.erase(quantization_key);
   return json_text(object, JsonStyle::pretty);
 }
 

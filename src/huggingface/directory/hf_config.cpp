@@ -20,7 +20,9 @@
 #include "huggingface/directory/hf_experts.h"
 #include "huggingface/directory/hf_rope.h"
 #include "huggingface/directory/hf_window.h"
+#include "huggingface/directory/quantization.h"
 #include "huggingface/weights/expert_files.h"
+#include "huggingface/weights/packed_sources.h"
 
 namespace tidepool {
 namespace json = boost::json;
@@ -109,7 +111,8 @@ class Reader {
     for (const auto& [key, value] : object) {
       const bool read_otherwise = std::ranges::find(beside_rope, key) != beside_rope.end() ||
                                   (key == "n_ctx" && has_positions) ||
-                                  (key == "rope_parameters" && has_scaling) || is_window_key(family_, key);
+                                  (key == "rope_parameters" && has_scaling) || key == quantization_key ||
+                                  is_window_key(family_, key);
       if (!read_otherwise) TRY(read_key(std::string(key), value));
     }
     TRY(check_required(object));
@@ -341,7 +344,10 @@ Result<ModelConfig> parse_hf_config(std::string_view text, ErrorKind error_kind,
     return Error{error_kind, fmt::format("{}: model_type: must name the family of the model", file_name)};
   const Result<Family> family = parse_family(std::string_view(type->get_string()));
   if (!family) return Error{error_kind, fmt::format("{}: model_type: {}", file_name, family.error().message)};
-  return Reader(*family, error_kind, file_name).read(root.get_object());
+  TRY_ASSIGN(ModelConfig config, Reader(*family, error_kind, file_name).read(root.get_object()));
+  TRY_ASSIGN(const std::optional<Quantization> quantization, parse_quantization(text, error_kind, file_name));
+  if (quantization) config.quantization = *quantization;
+  return config;
 }
 
 Result<std::optional<Family>> family_of_directory(const std::string& directory) {
@@ -413,6 +419,9 @@ Result<ModelConfig> read_model_directory(const std::string& directory) {
   TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
   TRY_ASSIGN(ModelConfig config, parse_hf_config(text, ErrorKind::bad_input, path));
   config.experts.joined_files = has_joined_experts(directory, config);
+  if (Quantization& q = config.quantization; q.packing != Packing::none)
+    if (std::optional<std::vector<std::string>> modules = unpacked_modules(directory))
+      q.unpacked_modules = *std::move(modules), q.from_files = true;
   return config;
 }
 

@@ -170,7 +170,7 @@ Result<std::optional<Quantization>> parse_quantization(std::string_view config, 
                                                        std::string_view file_name) {
   TRY_ASSIGN(const json::value root, parse_json(config, error_kind, file_name));
   if (!root.is_object()) return Error{error_kind, fmt::format("{}: must be an object", file_name)};
-  const json::value* value = root.get_object().if_contains("quantization_config");
+  const json::value* value = root.get_object().if_contains(quantization_key);
   if (value == nullptr || value->is_null()) return std::optional<Quantization>();
   if (!value->is_object())
     return Error{error_kind,

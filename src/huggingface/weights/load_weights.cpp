@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "huggingface/weights/adapter_files.h"
 #include "huggingface/weights/expert_files.h"
+#include "huggingface/weights/packed_sources.h"
 #include "huggingface/weights/safetensors.h"
 #include "huggingface/weights/tensor_hashes.h"
 #include "huggingface/weights/weight_reader.h"
@@ -17,6 +18,7 @@ namespace tidepool {
 namespace {
 
 constexpr std::string_view old_prefix = "transformer.";
+constexpr u64 packed_piece_bytes = 4 * mib;
 
 SafetensorsModel::Location find_tensor(const SafetensorsModel& model, const std::string& name) {
   if (const auto at = model.find(name)) return at;
@@ -55,7 +57,8 @@ Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const s
 std::vector<std::string> unused_tensors(const SafetensorsModel& model, const ModelGraph& graph,
                                         const std::vector<FileTensor>& used) {
   std::vector<std::string> wanted, unused;
-  for (const FileTensor& t : used) wanted.push_back(t.name);
+  for (const FileTensor& t : used)
+    for (std::string& name : packed_names(t.name, packing_of(graph, t))) wanted.push_back(std::move(name));
   std::sort(wanted.begin(), wanted.end());
   for (const auto& file : model.files()) {
     for (const StoredTensor& t : file->tensors()) {
@@ -80,23 +83,35 @@ Result<std::vector<FileTensor>> wanted_tensors(const SafetensorsModel& model, co
 }
 
 // The tensors of windows and their places in files, in the order of windows.
-Result<std::vector<WeightSource>> sources_of(const SafetensorsModel& model, const std::string& directory,
-                                             const ModelGraph& graph, const std::vector<FileTensor>& files) {
-  std::vector<WeightSource> sources;
+struct Sources {
+  std::vector<WeightSource> plain;
+  std::vector<PackedPlace> packed;
+};
+Result<Sources> sources_of(const SafetensorsModel& model, const std::string& directory,
+                           const ModelGraph& graph, const std::vector<FileTensor>& files) {
+  Sources sources;
   for (const FileTensor& file : files) {
+    if (packing_of(graph, file) != Packing::none) {
+      TRY_ASSIGN(std::vector<PackedPlace> places, find_places(model, graph, file));
+      std::ranges::move(places, std::back_inserter(sources.packed));
+      continue;
+    }
     TRY_ASSIGN(const SafetensorsModel::Location at, locate(model, directory, file));
     u64 begin = 0;
     for (const FileTensor::Part& part : file.parts) {
       const Tensor& t = graph.windows[part.window].tensors[part.tensor];
-      sources.push_back({.at = at,
-                         .begin = begin,
-                         .elements = t.elements,
-                         .window = part.window,
-                         .window_offset = t.window_offset});
+      sources.plain.push_back({.at = at,
+                               .begin = begin,
+                               .elements = t.elements,
+                               .window = part.window,
+                               .window_offset = t.stored_offset});
       begin += t.elements;
     }
   }
-  std::ranges::sort(sources, {}, [](const WeightSource& s) { return std::pair(s.window, s.window_offset); });
+  std::ranges::sort(sources.plain, {},
+                    [](const WeightSource& s) { return std::pair(s.window, s.window_offset); });
+  std::ranges::sort(sources.packed, {},
+                    [](const PackedPlace& p) { return std::pair(p.window, p.stored_offset); });
   return sources;
 }
 
@@ -128,8 +143,6 @@ Result<void> check_tied_head(const SafetensorsModel& model, const ModelGraph& gr
                                                  head.file->path(), head_name, embedding_name)};
 }
 
-using LoadedHashes = std::map<const StoredTensor*, TensorHash>;
-
 // Hash of all tensors. Loaded tensors were hashed while they were read; the others are read from the file
 // now.
 Result<std::string> hash_of_all(const SafetensorsModel& model, LoadedHashes& hashes) {
@@ -144,12 +157,41 @@ Result<std::string> hash_of_all(const SafetensorsModel& model, LoadedHashes& has
   return all.text();
 }
 
+// Writes all sources, in the order of windows.
+Result<void> load_sources(const Sources& sources, Precision precision, StateWriter& writer,
+                          LoadedHashes& hashes) {
+  const Kind master = precision == Precision::fp16 ? Kind::master : Kind::master_low;
+  std::vector<std::byte> buffer(sources.packed.empty() ? 0 : packed_piece_bytes);
+  u64 written = 0;
+  // The packed tensors before this place.
+  const auto load_packed_before = [&](u32 window, u64 offset) -> Result<void> {
+    for (; written < sources.packed.size(); ++written) {
+      const PackedPlace& place = sources.packed[written];
+      if (std::pair(place.window, place.stored_offset) > std::pair(window, offset)) break;
+      TRY(load_packed(place, precision, writer, buffer, hashes));
+    }
+    return {};
+  };
+  TRY_ASSIGN(const auto reader, WeightReader::create(sources.plain, precision));
+  while (true) {
+    TRY_ASSIGN(const WeightPiece* piece, reader->next());
+    if (piece == nullptr) break;
+    TRY(load_packed_before(piece->window, piece->begin));
+    TensorHash& hash = hashes[sources.plain[piece->source].at.tensor];
+    piece->unhashed.empty() ? hash.add_part(piece->xxh3) : hash.update(piece->unhashed);
+    TRY(writer.write(piece->window, Kind::param, piece->begin, piece->param));
+    if (!piece->master.empty()) TRY(writer.write(piece->window, master, piece->begin, piece->master));
+  }
+  return load_packed_before(none, 0);
+}
+
 }  // namespace
 
 Result<void> check_all_tensors(const std::string& directory, const ModelGraph& graph) {
   TRY_ASSIGN(const auto model, SafetensorsModel::open(directory, ErrorKind::bad_input));
   TRY_ASSIGN(const std::vector<FileTensor> wanted, wanted_tensors(*model, graph, false));
-  for (const FileTensor& t : wanted) TRY(locate(*model, directory, t));
+  const Result<Sources> sources = sources_of(*model, directory, graph, wanted);
+  if (!sources) return sources.error();
   return {};
 }
 
@@ -160,18 +202,9 @@ Result<std::vector<std::string>> load_weights(const std::string& directory, cons
                                                       adapters ? adapter_weights_file : "model.safetensors"));
   if (!adapters) TRY(check_tied_head(*model, graph));
   TRY_ASSIGN(const std::vector<FileTensor> wanted, wanted_tensors(*model, graph, adapters));
-  TRY_ASSIGN(const std::vector<WeightSource> sources, sources_of(*model, directory, graph, wanted));
-  const Kind master = graph.precision == Precision::fp16 ? Kind::master : Kind::master_low;
-  TRY_ASSIGN(const auto reader, WeightReader::create(sources, graph.precision));
+  TRY_ASSIGN(const Sources sources, sources_of(*model, directory, graph, wanted));
   LoadedHashes hashes;
-  while (true) {
-    TRY_ASSIGN(const WeightPiece* piece, reader->next());
-    if (piece == nullptr) break;
-    TensorHash& hash = hashes[sources[piece->source].at.tensor];
-    piece->unhashed.empty() ? hash.add_part(piece->xxh3) : hash.update(piece->unhashed);
-    TRY(writer.write(piece->window, Kind::param, piece->begin, piece->param));
-    if (!piece->master.empty()) TRY(writer.write(piece->window, master, piece->begin, piece->master));
-  }
+  TRY(load_sources(sources, graph.precision, writer, hashes));
   TRY(writer.finish());
   if (xxh3 != nullptr) {
     TRY_ASSIGN(*xxh3, hash_of_all(*model, hashes));

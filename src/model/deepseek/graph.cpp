@@ -64,7 +64,7 @@ void forward(const BlockContext& c, const BlockForward& f) {
   const BlockKind kind = block_of(c).kind;
   const ForwardWorkspace w(c.graph, f.workspace, kind);
   const LayerInside inside(c.graph, f.kept != nullptr ? f.kept : w.inside, kind);
-  CHECK(w.bytes == block_of(c).forward_workspace && inside.bytes == block_of(c).kept, c.block);
+  CHECK(w.bytes == forward_workspace_of(c) && inside.bytes == block_of(c).kept, c.block);
   const Layer layer = layer_of(c, f.windows, w.adapters);
   attention_half(layer,
                  {.x = f.input, .starts = f.starts, .norm = w.norm, .latents = w.latents, .inside = inside});

@@ -211,7 +211,7 @@ void experts_forward(const BlockContext& c, const BlockForward& f) {
   const ExpertRange range = experts_of_group(c.graph, block_of(c).group);
   const ExpertsForwardWorkspace workspace(c.graph, range, f.workspace);
   const ExpertsInside kept(c.graph, range, f.kept);
-  CHECK(workspace.bytes == block_of(c).forward_workspace && kept.bytes == block_of(c).kept, c.block);
+  CHECK(workspace.bytes == forward_workspace_of(c) && kept.bytes == block_of(c).kept, c.block);
   const Group group(c, f.experts, workspace.sorted);
   const Values gate_up = f.kept != nullptr ? kept.gate_up : workspace.gate_up;
   group.sort();

@@ -36,7 +36,7 @@ void recompute_attention(const LayerGradients& s) {
 void attention_block_forward(const BlockContext& c, const BlockForward& f) {
   const AttentionForwardWorkspace workspace(c.graph, f.workspace);
   const AttentionInside kept(c.graph, f.kept);
-  CHECK(workspace.bytes == block_of(c).forward_workspace && kept.bytes == block_of(c).kept, c.block);
+  CHECK(workspace.bytes == forward_workspace_of(c) && kept.bytes == block_of(c).kept, c.block);
   const bool keep = f.kept != nullptr;
   const Layer layer = layer_of(c, f.windows, workspace.adapters);
   const Values qkv = keep ? kept.qkv : workspace.wide;

@@ -15,7 +15,7 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
   CHECK(f.output.data != f.input.data, c.block);
   const ForwardWorkspace workspace(c.graph, f.workspace);
   const LayerInside kept(c.graph, f.kept);
-  CHECK(workspace.bytes == block_of(c).forward_workspace && kept.bytes == block_of(c).kept, c.block);
+  CHECK(workspace.bytes == forward_workspace_of(c) && kept.bytes == block_of(c).kept, c.block);
   const bool keep = f.kept != nullptr;
   const Layer layer = layer_of(c, f.windows, workspace.adapters);
   const Values qkv = keep ? kept.qkv : workspace.wide;

@@ -71,14 +71,15 @@ class ChunkStory {
     fmt::format_to(out_, "           elements [{}, {}) of {} in window {}\n", chunk_.element_begin, end,
                    window.elements, window.name);
     for (const Tensor& t : window.tensors) {
-      const u64 begin = std::max(t.window_offset, chunk_.element_begin);
-      const u64 stop = std::min(t.window_offset + t.elements, end);
+      const u64 begin = std::max(t.stored_offset, chunk_.element_begin);
+      const u64 stop = std::min(t.stored_offset + t.stored_elements, end);
       if (begin >= stop) continue;
-      const bool all = stop - begin == t.elements;
+      const bool all = stop - begin == t.stored_elements;
       fmt::format_to(
           out_, "           {}{}\n", t.name,
           all ? ""
-              : fmt::format(" [{}, {}) of {}", begin - t.window_offset, stop - t.window_offset, t.elements));
+              : fmt::format(" [{}, {}) of {}", begin - t.stored_offset, stop - t.stored_offset,
+                                 t.stored_elements));
     }
   }
 

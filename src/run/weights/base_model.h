@@ -20,10 +20,11 @@ Result<void> check_base_weights(const std::string& base, const std::string& chec
                                 const std::string& xxh3);
 Result<void> same_base_weights(const std::string& base, const std::string& then, const std::string& xxh3);
 
-// Checks that a config with lora.r does not change the model. LoRA leaves the model as it is in its
+// Checks that a config without lora.r does not train a quantized model, and that one with lora.r does not
+// change the model. LoRA leaves the model as it is in its
 // directory, and whoever merges the adapters reads it there: with changed keys, the adapters would fit a
 // model that exists nowhere.
-// ErrorKind::usage if keys differ.
+// ErrorKind::usage.
 Result<void> check_model_is_unchanged(const Config&);
 
 }  // namespace tidepool
