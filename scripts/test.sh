@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests. Without options: a release build and every suite; from scratch about 15 minutes on 2
 # cores. --all, before a change lands: suites with all random cases, then the suites for which sanitizers
-# matter most, then all CUDA code if a toolkit is installed, and for CUDA 12's oldest GPU if its tools are
-# installed.
+# matter most, with the usual cases, then all CUDA code if a toolkit is installed, and for CUDA 12's oldest
+# GPU if its tools are installed.
 # Usage: scripts/test.sh [--all] [--require-cuda] [release|asan|tsan|cuda ...]
 #   --all            all stages, and all random cases
 #   --require-cuda   a machine without a CUDA toolkit fails, instead of skipping that stage
@@ -94,6 +94,7 @@ build_cuda() {
 
 # These tests take minutes each under ASan, over code that many shorter tests cover too. Release runs them.
 searches='^(PlannerFitMemory|ChoosePlan\.IsWithin|ReportErrors\.AJobThat|CliPlan\.NamesAGpusReserve|DeadParams\.LeaveFourteen)'
+searches+='|^Devices/Planner(Fit\.AJobThatFits|Property\.EveryPlan).*/[0-3]$|^SimSwarm\.FindsNoHazard'
 searches+='|^DataChat\.AChatWhoseAnswers'
 
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}
@@ -107,6 +108,7 @@ if wanted release; then
   stage "build release" scripts/build.sh release &&
     stage "all suites, release" suites release '.*'
 fi
+unset TIDEPOOL_TEST_ALL_CASES
 if wanted asan; then
   stage "build asan + ubsan" scripts/build.sh asan test_unit test_contract test_fault &&
     stage "unit, contract, fault: asan + ubsan" suites asan 'unit|contract|fault' -E "$searches"

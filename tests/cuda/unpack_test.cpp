@@ -56,6 +56,34 @@ TEST_F(CudaUnpack, RangesHaveTheCpusBits) {
   }
 }
 
+TEST_F(CudaUnpack, TransposedMatricesHaveTheCpusBits) {
+  for (const auto& [rows, columns] : std::vector<std::pair<u32, u32>>{{1, 32}, {7, 64}, {70, 160}})
+    for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+      const PackedMatrix m = {.packing = Packing::mxfp4, .rows = rows, .columns = columns};
+      expect_the_cpus({.matrix = m, .elements = m.elements(), .transposed = true}, precision, 0);
+      expect_the_cpus({.matrix = m,
+                       .elements = m.elements(),
+                       .count = 2,
+                       .packed_stride = packed_bytes(m),
+                       .out_stride = m.elements() + 8,
+                       .transposed = true},
+                      precision, 1);
+    }
+}
+
+TEST_F(CudaUnpack, CopiesWhatIsNotPacked) {
+  std::vector<u16> from(3001);
+  for (u64 i = 0; i < from.size(); ++i) from[i] = static_cast<u16>(i * 7);
+  const DeviceArray given(from.data(), 2 * from.size()), out(2 * from.size());
+  unpack_cuda({.matrix = {.rows = 1, .columns = 3001},
+               .packed = given.data(),
+               .elements = 3001,
+               .out = Values(out.data(), Precision::bf16)},
+              stream_);
+  synchronize();
+  EXPECT_EQ(out.values<u16>(), from);
+}
+
 TEST_F(CudaUnpack, ManyMatricesAreOneCall) {
   for (const PackedMatrix& m : odd_matrices()) {
     if (m.rows != 5 && m.rows != 33) continue;

@@ -157,6 +157,40 @@ TEST(Unpack, ManyMatricesAreOneCallWhateverTheThreads) {
   }
 }
 
+TEST(Unpack, ATransposedMatrixHasTheSameValues) {
+  for (const auto& [rows, columns] : std::vector<std::pair<u32, u32>>{{1, 32}, {7, 64}, {70, 160}, {130, 288}})
+    for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16})
+      for (const u32 threads : {1u, 2u, 3u}) {
+        SCOPED_TRACE(testing::Message() << rows << " x " << columns << ", " << name(precision) << ", " << threads);
+        const PackedMatrix m = {.packing = Packing::mxfp4, .rows = rows, .columns = columns};
+        const std::vector<std::byte> packed = random_packed(m, 3);
+        const u64 size = values_bytes(1, precision);
+        std::vector<std::byte> plain(m.elements() * size), turned(plain.size());
+        const auto pool = make_pool(threads);
+        Unpack op = unpack_whole(m, packed.data(), Values(plain.data(), precision));
+        unpack_cpu(op, *pool);
+        op.transposed = true, op.out = Values(turned.data(), precision);
+        unpack_cpu(op, *pool);
+        for (u64 r = 0; r < rows; ++r)
+          for (u64 c = 0; c < columns; ++c)
+            ASSERT_EQ(std::memcmp(&plain[(r * columns + c) * size], &turned[(c * rows + r) * size], size), 0)
+                << r << ", " << c;
+      }
+}
+
+TEST(Unpack, CopiesWhatIsNotPacked) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+    std::vector<std::byte> from(200'001 * values_bytes(1, precision)), to(from.size());
+    for (u64 i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 31 % 251);
+    const auto pool = make_pool(3);
+    create_cpu_kernels(*pool)->unpack({.matrix = {.rows = 1, .columns = 200'001},
+                                       .packed = from.data(),
+                                       .elements = 200'001,
+                                       .out = Values(to.data(), precision)});
+    EXPECT_EQ(from, to);
+  }
+}
+
 TEST(Unpack, WiderFormsHoldTheValuesOfBf16) {
   for_each_simd_target([&](const char* target) {
     for (const PackedMatrix& m : odd_matrices()) {
