@@ -25,9 +25,9 @@ struct Tensor {
   // Place in memory tiers, in elements of the parameters' precision from the window's start. Differs from
   // window_offset and elements only in packed windows.
   u64 stored_offset = 0, stored_elements = 0;
-  PackedMatrix packed;  // how it is stored; Packing::none: as numbers in the parameters' precision
+  PackedMatrix packed;             // how it is stored; Packing::none: as numbers in the parameters' precision
   bool packed_transposed = false;  // `packed` is [out, in], and the tensor [in, out]
-  bool weight_decay = false;  // matrices and embeddings; not biases and norms
+  bool weight_decay = false;       // matrices and embeddings; not biases and norms
   Init init = Init::zeros;
   double init_std = 0.0;    // Init::normal
   double init_bound = 0.0;  // Init::uniform: from -bound to bound
@@ -40,8 +40,8 @@ struct Window {
   std::string name;
   std::vector<Tensor> tensors;
   u64 elements = 0;  // stored, padded to cut_alignment_elements; padding is zero and stays zero
-  // Elements after unpacking, which is what a block's code reads; 0: the window is not packed. A packed window
-  // is frozen.
+  // Elements after unpacking, which is what a block's code reads; 0: the window is not packed. A packed
+  // window is frozen.
   u64 unpacked_elements = 0;
   u64 parameters = 0;  // without padding
   // If false, the window is frozen: parameters only, no gradient, moments, master or update. Its homes are

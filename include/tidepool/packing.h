@@ -44,11 +44,9 @@ enum class Packing : u8 {
 };
 inline constexpr u32 packing_count = 6;
 
-constexpr std::string_view name(Packing packing) {
-  constexpr std::array<std::string_view, packing_count> names = {"none", "fp8_block",  "mxfp4",
-                                                                 "nf4",  "nf4_double", "int8_row"};
-  return names[static_cast<u32>(packing)];
-}
+inline constexpr std::array<std::string_view, packing_count> packing_names = {
+    "none", "fp8_block", "mxfp4", "nf4", "nf4_double", "int8_row"};
+constexpr std::string_view name(Packing packing) { return packing_names[static_cast<u32>(packing)]; }
 
 // Numbers that a format has always.
 inline constexpr u32 mxfp4_block = 32;
@@ -156,11 +154,13 @@ constexpr u64 packed_bytes(const PackedMatrix& m) {
 // Format of a published model's matrices.
 struct Quantization {
   Packing packing = Packing::none;
-  u32 block_rows = 0, block_columns = 0;  // fp8_block
+  u32 block_rows = 128, block_columns = 128;  // fp8_block
   // Modules whose matrices are not packed, in the spelling of files. A name matches a module whose name holds
-  // its segments side by side; the segment `*` matches any. "model.layers.*.self_attn", "mlp.gate", "lm_head".
+  // its segments side by side; the segment `*` matches any. "model.layers.*.self_attn", "mlp.gate",
+  // "lm_head".
   std::vector<std::string> unpacked_modules;
-  bool from_files = false;  // unpacked_modules is complete: it was read from the weights, not from config.json
+  bool from_files =
+      false;  // unpacked_modules is complete: it was read from the weights, not from config.json
 
   bool operator==(const Quantization&) const = default;
 };

@@ -46,7 +46,8 @@ void unpack_tile(const PackedMatrix& m, const std::byte* packed, u32 row, u32 co
   if (out.precision == Precision::fp32)
     put_transposed(reinterpret_cast<const float*>(tile), rows, columns, to.fp32(), m.rows);
   else
-    put_transposed(reinterpret_cast<const u16*>(tile), rows, columns, reinterpret_cast<u16*>(to.data), m.rows);
+    put_transposed(reinterpret_cast<const u16*>(tile), rows, columns, reinterpret_cast<u16*>(to.data),
+                   m.rows);
 }
 
 void unpack_transposed(const Unpack& op, CorePool& pool) {

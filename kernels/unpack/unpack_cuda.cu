@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(256) unpack_nibbles_kernel(UnpackArrays a, Cod
   BLOCK_SHARED(float[16], book);
   if (threadIdx.x < 16) book[threadIdx.x] = given.values[threadIdx.x];
   __syncthreads();
-  const auto values = [&](const std::byte* packed, u64 at, float (&v)[8]) {
+  const auto values = [&](const std::byte* packed, u64 at, float(&v)[8]) {
     const u32 codes = *part<u32>(packed, at / 2);
     const float scale = nibble_scale<packing>(a, packed, at >> a.block_log2);
     UNROLL for (u32 i = 0; i < 8; ++i) {

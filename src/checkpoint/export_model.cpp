@@ -165,13 +165,14 @@ Result<ModelExport::Item> ModelExport::item_of(const SafetensorsFile& file, cons
     item.changed = options_.change->changes(item.name());
   }
   if (item.packed != nullptr) item.to = Dtype::bf16;
-  const bool whole_number = t.dtype == Dtype::boolean ||
-                            (t.dtype >= Dtype::i16 && t.dtype != Dtype::f16 && t.dtype != Dtype::bf16 &&
-                             t.dtype != Dtype::f32 && t.dtype != Dtype::f64);
+  const bool whole_number =
+      t.dtype == Dtype::boolean || (t.dtype >= Dtype::i16 && t.dtype != Dtype::f16 &&
+                                    t.dtype != Dtype::bf16 && t.dtype != Dtype::f32 && t.dtype != Dtype::f64);
   if (options_.dtype && !whole_number) item.to = dtypes[static_cast<u32>(*options_.dtype)];
   if (item.packed == nullptr && (item.changed || item.to != t.dtype) && !is_float_weight(t.dtype))
-    return Error{ErrorKind::bad_input, fmt::format("{}: tensor {} is {}, but only F32, BF16 and F16 are converted",
-                                                   file.path(), t.name, name(t.dtype))};
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: tensor {} is {}, but only F32, BF16 and F16 are converted", file.path(),
+                             t.name, name(t.dtype))};
   return item;
 }
 

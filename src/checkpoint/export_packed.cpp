@@ -44,8 +44,8 @@ Result<std::optional<WantedMatrix>> wanted_of(const SafetensorsModel& model, con
   if (!state || state.tensor->bytes() > quant_state_bytes_max) return std::optional<WantedMatrix>();
   std::string text(state.tensor->bytes(), '\0');
   TRY(state.file->read(*state.tensor, 0, std::as_writable_bytes(std::span(text))));
-  TRY_ASSIGN(const QuantState parsed, parse_quant_state(text, fmt::format("{}: tensor {}", state.file->path(),
-                                                                         state.tensor->name)));
+  TRY_ASSIGN(const QuantState parsed,
+             parse_quant_state(text, fmt::format("{}: tensor {}", state.file->path(), state.tensor->name)));
   if (parsed.shape.size() != 2) return std::optional<WantedMatrix>();
   out.rows = static_cast<u32>(parsed.shape[0]), out.columns = static_cast<u32>(parsed.shape[1]);
   out.packing = Packing::nf4;

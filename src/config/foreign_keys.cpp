@@ -57,7 +57,8 @@ constexpr std::array demands = std::to_array<Demand>({
     {"scoring_func", "sigmoid", expert_groups},
     {"topk_method", "noaux_tc", expert_groups},
     {"quantization_config", "null", family_sets::all,
-     "only the config.json of a model's directory says how its weights are quantized"},
+     "the config.json of a model's directory says how its weights are quantized; to plan without it, set "
+     "model.quantization"},
 });
 
 // A key found in published config.json files that does not affect training.

@@ -276,6 +276,13 @@ const std::array model_table = std::to_array<Field>({
      .automatic = by_rule,
      .families = scaled_attention},
     {.section = "model",
+     .key = "quantization",
+     .ref = CHOICE(model.quantization.packing),
+     .help = "Format of a published model's matrices, to plan without its files; a directory's config.json "
+             "says it in quantization_config",
+     .choices = packing_names,
+     .families = rotary},
+    {.section = "model",
      .key = "initializer_range",
      .ref = REF(model.initializer_range),
      .help = "Standard deviation of initial weights",

@@ -39,10 +39,17 @@ bool is_router(const ModelConfig& c, std::string_view tensor) {
   return c.experts.count != 0 && tensor.ends_with(traits(c.family).experts->tensors.router);
 }
 
+bool is_expert(const ModelConfig& c, const std::string& tensor) {
+  if (c.experts.count == 0) return false;
+  const ExpertTensors& names = traits(c.family).experts->tensors;
+  return tensor.find(fmt::format(".{}.", names.single.empty() ? names.joined : names.single)) != tensor.npos;
+}
+
 bool is_packed(const ModelConfig& c, const Tensor& t) {
   const Quantization& q = c.quantization;
   if (t.shape.size() != 2 || !t.name.starts_with(style(c.family).layers_path)) return false;
   if (!q.from_files && is_router(c, t.name)) return false;
+  if (!q.from_files && q.packing == Packing::mxfp4 && !is_expert(c, t.name)) return false;
   return std::ranges::none_of(q.unpacked_modules,
                               [&](const std::string& module) { return has_segments(t.name, module); });
 }
@@ -58,24 +65,20 @@ PackedMatrix packed_matrix(const Quantization& q, const Tensor& t) {
   return m;
 }
 
-// True if the matrices of experts are [in, out] in windows.
-bool experts_in_out(const ModelConfig& c, const Tensor& t) {
-  return c.experts.count != 0 && traits(c.family).experts->tensors.joined_in_out &&
-         t.name.find(traits(c.family).experts->tensors.joined) != std::string::npos;
-}
-
 Result<void> pack_window(Window& window, const ModelGraph& g) {
   const u64 element = element_bytes(Kind::param, g.precision);
   u64 end = 0;
   for (Tensor& t : window.tensors) {
     if (is_packed(g.config, t)) {
-      t.packed_transposed = experts_in_out(g.config, t);
+      t.packed_transposed =
+          is_expert(g.config, t.name) && traits(g.config.family).experts->tensors.joined_in_out;
       t.packed = packed_matrix(g.config.quantization, t);
     }
     if (t.packed_transposed && t.packed.packing != Packing::mxfp4)
-      return Error{ErrorKind::usage, fmt::format("model: experts of {} models are supported in MXFP4 only, not in {}: "
-                                                 "name the model before quantization",
-                                                 name(g.config.family), name(t.packed.packing))};
+      return Error{ErrorKind::usage,
+                   fmt::format("model: experts of {} models are supported in MXFP4 only, not in {}: "
+                               "name the model before quantization",
+                               name(g.config.family), name(t.packed.packing))};
     if (t.packed.packing == Packing::mxfp4 && t.packed.columns % mxfp4_block != 0)
       return Error{ErrorKind::usage,
                    fmt::format("model: {} has rows of {} numbers, which are no whole blocks of {}, so it "
@@ -105,7 +108,8 @@ void copy_tensors(const BlockContext& c, const Window& window, u64 first, u64 la
                     .out = to.at(begin.window_offset)});
 }
 
-void unpack_window(const BlockContext& c, const Window& window, const std::byte* stored, std::byte* unpacked) {
+void unpack_window(const BlockContext& c, const Window& window, const std::byte* stored,
+                   std::byte* unpacked) {
   const Param from = {stored, c.graph.precision};
   const Values to = {unpacked, c.graph.precision};
   u64 copied = 0;  // tensors before this one are done
@@ -131,9 +135,10 @@ void unpack_window(const BlockContext& c, const Window& window, const std::byte*
 Result<void> pack_windows(ModelGraph& g) {
   if (g.config.quantization.packing == Packing::none) return {};
   if (style(g.config.family).matrices_in_out)
-    return Error{ErrorKind::usage,
-                 fmt::format("model: quantized {} models are not supported: name the model before quantization",
-                             name(g.config.family))};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("model: quantized {} models are not supported: name the model before quantization",
+                    name(g.config.family))};
   for (Window& window : g.windows) {
     if (window.adapter) continue;
     window.trainable = false;

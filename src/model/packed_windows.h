@@ -1,5 +1,5 @@
-// Packed windows keep the matrices of a frozen model in the bytes they were published in. Before a block's code
-// runs, they are unpacked to its workspace, so block code never sees a packed matrix
+// Packed windows keep the matrices of a frozen model in the bytes they were published in. Before a block's
+// code runs, they are unpacked to its workspace, so block code never sees a packed matrix
 // (docs/decisions/0043-packed-windows-are-unpacked-before-a-block.md).
 #pragma once
 
@@ -27,7 +27,8 @@ struct UnpackedWindows {
   u32 count = 0;
   std::span<const std::byte* const> all() const { return std::span(data).first(count); }
 };
-// Unpacks the block's packed windows to the beginning of `workspace`, which has Block::unpacked bytes for them.
+// Unpacks the block's packed windows to the beginning of `workspace`, which has Block::unpacked bytes for
+// them.
 UnpackedWindows unpack_windows(const BlockContext&, std::span<const std::byte* const> windows,
                                std::byte* workspace);
 

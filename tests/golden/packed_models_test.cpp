@@ -1,15 +1,15 @@
 // Tests quantized models as they are published: training adapters beside a packed base against the same base
-// unpacked to bf16, to the bit, under any placement; and exports against the reference implementations' values
-// (scripts/make_golden_packed_models.py).
+// unpacked to bf16, to the bit, under any placement; and exports against the reference implementations'
+// values (scripts/make_golden_packed_models.py).
 #include <gmock/gmock.h>
 #include <zlib.h>
 
 #include <filesystem>
 
+#include "base/files/files.h"
 #include "checkpoint/export_model.h"
 #include "huggingface/adapters/lora_merge.h"
 #include "huggingface/directory/hf_config.h"
-#include "base/files/files.h"
 #include "model/blocks.h"
 #include "tests/support/placement.h"
 #include "tests/support/safetensors.h"
@@ -17,7 +17,7 @@
 
 namespace tidepool::test::packed_models_test {
 
-constexpr const char* models[] = {"llama_fp8",  "llama_nf4",     "llama_nf4_double", "llama_int8",
+constexpr const char* models[] = {"llama_fp8",     "llama_nf4",     "llama_nf4_double", "llama_int8",
                                   "qwen3_moe_fp8", "gpt_oss_mxfp4", "deepseek_v3_fp8"};
 
 std::string golden(const std::string& name) {
@@ -50,7 +50,10 @@ class PackedModels : public ::testing::TestWithParam<const char*> {
     c.model = read_model_directory(base).value();
     c.model_directory = base;
     c.data.train = {token_file(dir_)};
-    c.lora = {.r = 4, .alpha = 16};
+    c.lora = {.r = 4, .alpha = 16, .target_modules = {"o_proj", "q_proj", "up_proj"}};
+    // PEFT means experts too by up_proj.
+    if (c.model.family == Family::deepseek_v3) c.lora.target_modules = {"o_proj", "q_b_proj", "kv_b_proj"};
+    if (c.model.experts.count != 0 && c.model.family != Family::deepseek_v3) c.lora.target_modules.pop_back();
     c.train.precision = precision;
     c.train.gradient_accumulation_steps = 2;
     c.train.max_grad_norm = 0.5;
@@ -151,8 +154,9 @@ TEST(PackedModels, AreNotTrainedWithoutAdapters) {
   const auto report = run(c);
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().kind, ErrorKind::usage);
-  EXPECT_THAT(report.error().message, testing::AllOf(testing::HasSubstr("lora.r"), testing::HasSubstr("--dtype bf16"),
-                                                     testing::HasSubstr("nf4")));
+  EXPECT_THAT(report.error().message,
+              testing::AllOf(testing::HasSubstr("lora.r"), testing::HasSubstr("--dtype bf16"),
+                             testing::HasSubstr("nf4")));
 }
 
 TEST(PackedModels, AFormatThatTheConfigDoesNotNameIsRefused) {

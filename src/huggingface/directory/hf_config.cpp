@@ -109,10 +109,9 @@ class Reader {
     const json::value* scaling = object.if_contains("rope_scaling");
     const bool has_scaling = scaling != nullptr && scaling->is_object() && !scaling->get_object().empty();
     for (const auto& [key, value] : object) {
-      const bool read_otherwise = std::ranges::find(beside_rope, key) != beside_rope.end() ||
-                                  (key == "n_ctx" && has_positions) ||
-                                  (key == "rope_parameters" && has_scaling) || key == quantization_key ||
-                                  is_window_key(family_, key);
+      const bool read_otherwise =
+          std::ranges::find(beside_rope, key) != beside_rope.end() || (key == "n_ctx" && has_positions) ||
+          (key == "rope_parameters" && has_scaling) || key == quantization_key || is_window_key(family_, key);
       if (!read_otherwise) TRY(read_key(std::string(key), value));
     }
     TRY(check_required(object));

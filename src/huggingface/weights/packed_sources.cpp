@@ -29,10 +29,11 @@ std::string words(const PackedMatrix& m) {
 
 Error other_format(const SafetensorsModel::Location& at, const PackedMatrix& is, const PackedMatrix& wanted) {
   const std::string found = is.packing == Packing::none ? std::string(name(at.tensor->dtype)) : words(is);
-  return bad_input(fmt::format(
-      "{}: tensor {} is {}, but config.json's quantization_config says {}: correct the key, or copy all files "
-      "of the model again",
-      at.file->path(), at.tensor->name, found, words(wanted)));
+  return bad_input(
+      fmt::format("{}: tensor {} is {}, but config.json's quantization_config says {}: correct the key, or "
+                  "copy all files "
+                  "of the model again",
+                  at.file->path(), at.tensor->name, found, words(wanted)));
 }
 
 // Replaces numbers between dots by `*`.
@@ -65,8 +66,9 @@ std::optional<MatrixModule> module_of(const StoredTensor& t) {
   if (t.name.ends_with("_scale_inv") || t.name.ends_with("_scales")) return std::nullopt;
   if (t.shape.size() != 2 && !joined) return std::nullopt;
   const std::string_view name = t.name;
-  return MatrixModule{.name = joined ? std::string(name.substr(0, name.rfind('.'))) : without_end(name, ".weight"),
-                      .packed = !is_float_weight(t.dtype)};
+  return MatrixModule{
+      .name = joined ? std::string(name.substr(0, name.rfind('.'))) : without_end(name, ".weight"),
+      .packed = !is_float_weight(t.dtype)};
 }
 
 }  // namespace
@@ -117,8 +119,8 @@ std::vector<std::string> packed_names(const std::string& matrix, Packing packing
     case Packing::nf4:
     case Packing::nf4_double: {
       std::vector<std::string> names = {matrix};
-      for (const char* part : {".absmax", ".quant_map", ".quant_state.bitsandbytes__nf4", ".nested_absmax",
-                               ".nested_quant_map"})
+      for (const char* part :
+           {".absmax", ".quant_map", ".quant_state.bitsandbytes__nf4", ".nested_absmax", ".nested_quant_map"})
         names.push_back(matrix + part);
       return names;
     }
@@ -151,7 +153,8 @@ std::optional<std::vector<std::string>> unpacked_modules(const std::string& dire
   for (const auto& file : (*model)->files())
     for (const StoredTensor& t : file->tensors())
       if (const std::optional<MatrixModule> module = module_of(t))
-        (module->packed ? packed : plain).insert(module->packed ? without_numbers(module->name) : module->name);
+        (module->packed ? packed : plain)
+            .insert(module->packed ? without_numbers(module->name) : module->name);
   // A pattern stands for modules that no layer packs.
   std::set<std::string> out;
   for (const std::string& module : plain) {

@@ -7,7 +7,8 @@ namespace tidepool::gpt2 {
 
 Layer layer_of(const BlockContext& c, std::span<const std::byte* const> windows,
                const AdapterScratch& scratch) {
-  return {c, params_of(c, windows, 0), Adapters(c, linear_modules(c.graph.config, block_of(c).kind), windows, scratch)};
+  return {c, params_of(c, windows, 0),
+          Adapters(c, linear_modules(c.graph.config, block_of(c).kind), windows, scratch)};
 }
 
 void layer_forward(const BlockContext& c, const BlockForward& f) {

@@ -75,11 +75,10 @@ class ChunkStory {
       const u64 stop = std::min(t.stored_offset + t.stored_elements, end);
       if (begin >= stop) continue;
       const bool all = stop - begin == t.stored_elements;
-      fmt::format_to(
-          out_, "           {}{}\n", t.name,
-          all ? ""
-              : fmt::format(" [{}, {}) of {}", begin - t.stored_offset, stop - t.stored_offset,
-                                 t.stored_elements));
+      fmt::format_to(out_, "           {}{}\n", t.name,
+                     all ? ""
+                         : fmt::format(" [{}, {}) of {}", begin - t.stored_offset, stop - t.stored_offset,
+                                       t.stored_elements));
     }
   }
 

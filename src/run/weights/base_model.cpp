@@ -74,11 +74,12 @@ Result<void> check_base_weights(const std::string& base, const std::string& chec
 Result<void> check_model_is_unchanged(const Config& config) {
   const Packing packing = config.model.quantization.packing;
   if (!config.lora.on() && packing != Packing::none)
-    return Error{ErrorKind::usage,
-                 fmt::format("model: the weights in {0} are quantized ({1}), so they can only be trained beside: "
-                             "set lora.r, such as lora.r=16, or unpack them with `tidepool export {0} OUT --dtype "
-                             "bf16` and name OUT",
-                             config.model_directory, name(packing))};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("model: the weights in {0} are quantized ({1}), so they can only be trained beside: "
+                    "set lora.r, such as lora.r=16, or unpack them with `tidepool export {0} OUT --dtype "
+                    "bf16` and name OUT",
+                    config.model_directory, name(packing))};
   if (!config.lora.on()) return {};
   TRY_ASSIGN(const ModelConfig base, read_model_directory(config.model_directory));
   const std::string difference = config_difference(base, config.model);

@@ -158,10 +158,12 @@ TEST(Unpack, ManyMatricesAreOneCallWhateverTheThreads) {
 }
 
 TEST(Unpack, ATransposedMatrixHasTheSameValues) {
-  for (const auto& [rows, columns] : std::vector<std::pair<u32, u32>>{{1, 32}, {7, 64}, {70, 160}, {130, 288}})
+  for (const auto& [rows, columns] :
+       std::vector<std::pair<u32, u32>>{{1, 32}, {7, 64}, {70, 160}, {130, 288}})
     for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16})
       for (const u32 threads : {1u, 2u, 3u}) {
-        SCOPED_TRACE(testing::Message() << rows << " x " << columns << ", " << name(precision) << ", " << threads);
+        SCOPED_TRACE(testing::Message()
+                     << rows << " x " << columns << ", " << name(precision) << ", " << threads);
         const PackedMatrix m = {.packing = Packing::mxfp4, .rows = rows, .columns = columns};
         const std::vector<std::byte> packed = random_packed(m, 3);
         const u64 size = values_bytes(1, precision);
