@@ -16,6 +16,7 @@
 #include "base/json/text.h"
 #include "base/read_file.h"
 #include "base/text/path_text.h"
+#include "checkpoint/export_fp8.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/directory/quantization.h"
 #include "huggingface/weights/convert.h"
@@ -28,6 +29,7 @@ namespace fs = std::filesystem;
 constexpr u64 piece_elements = 1 * mib;  // 4 MiB as floats, and at most as much each for input and output
 static_assert(3 * piece_elements * sizeof(float) <= ModelExport::memory_max.value);
 constexpr u64 copy_bytes = 4 * mib;
+constexpr const char* scales_suffix = "_scale_inv";
 constexpr std::array<Dtype, precision_count> dtypes = {Dtype::f32, Dtype::bf16, Dtype::f16};
 
 std::string parent_of(const std::string& path) {
@@ -101,7 +103,8 @@ Result<void> ModelExport::read_config() {
                              model_config_file)};
   TRY_ASSIGN(std::string text, read_small_file(path, mib, ErrorKind::bad_input));
   TRY(check_model_type(text, path));
-  if (options_.dtype || options_.change != nullptr) {
+  if (options_.fp8) TRY(find_family());
+  if (options_.dtype || options_.fp8 || options_.change != nullptr) {
     TRY_ASSIGN(quantization_, parse_quantization(text, ErrorKind::bad_input, path));
   }
   if (quantization_) {
@@ -155,6 +158,27 @@ Result<void> ModelExport::check_shards() const {
   return {};
 }
 
+Result<void> ModelExport::find_family() {
+  TRY_ASSIGN(const std::optional<Family> family, family_of_directory(source_));
+  if (!family || style(*family).matrices_in_out)
+    return Error{ErrorKind::usage,
+                 fmt::format("--dtype fp8: {} holds no model of a family that can be quantized: choose bf16, "
+                             "or a model of another family, such as llama",
+                             source_)};
+  family_ = *family;
+  return {};
+}
+
+// Adds the quantization to the config.json that is written.
+Result<void> ModelExport::add_fp8_to_config(const std::vector<StoredTensor>& written) {
+  std::vector<std::string> plain;  // modules with a matrix that stays as it is
+  for (const StoredTensor& t : written)
+    if (t.shape.size() > 1 && t.dtype != Dtype::f8_e4m3 && !t.name.ends_with(scales_suffix))
+      plain.push_back(t.name.ends_with(".weight") ? t.name.substr(0, t.name.rfind('.')) : t.name);
+  TRY_ASSIGN(small_[0].text, with_fp8_blocks(small_[0].text, fp8_block_size, plain, small_[0].name));
+  return {};
+}
+
 Result<ModelExport::Item> ModelExport::item_of(const SafetensorsFile& file, const StoredTensor& t) const {
   Item item{.from = {&file, &t}, .to = t.dtype};
   item.packed = matrices_.of_codes(t.name);
@@ -168,6 +192,8 @@ Result<ModelExport::Item> ModelExport::item_of(const SafetensorsFile& file, cons
   const bool whole_number =
       t.dtype == Dtype::boolean || (t.dtype >= Dtype::i16 && t.dtype != Dtype::f16 &&
                                     t.dtype != Dtype::bf16 && t.dtype != Dtype::f32 && t.dtype != Dtype::f64);
+  item.fp8 = options_.fp8 && (item.packed != nullptr || is_float_weight(t.dtype)) &&
+             is_fp8_matrix(family_, item.name(), item.shape());
   if (options_.dtype && !whole_number) item.to = dtypes[static_cast<u32>(*options_.dtype)];
   if (item.packed == nullptr && (item.changed || item.to != t.dtype) && !is_float_weight(t.dtype))
     return Error{ErrorKind::bad_input,
@@ -187,9 +213,18 @@ Result<void> ModelExport::list_tensors() {
   for (const SafetensorsFile* file : files)
     for (const StoredTensor& t : file->tensors()) {
       TRY_ASSIGN(Item item, item_of(*file, t));
-      if (!item.dropped) written.push_back({.name = item.name(), .dtype = item.to, .shape = item.shape()});
+      if (item.fp8) {
+        const std::vector<u64>& shape = item.shape();
+        const Fp8Matrix matrix(static_cast<u32>(shape[0]), static_cast<u32>(shape[1]));
+        written.push_back({.name = item.name(), .dtype = Dtype::f8_e4m3, .shape = shape});
+        written.push_back(
+            {.name = item.name() + scales_suffix, .dtype = Dtype::f32, .shape = matrix.scales_shape()});
+      } else if (!item.dropped) {
+        written.push_back({.name = item.name(), .dtype = item.to, .shape = item.shape()});
+      }
       items_.push_back(std::move(item));
     }
+  if (options_.fp8) TRY(add_fp8_to_config(written));
   shards_ = shards_of(std::move(written), options_.max_shard_size);
   for (const Shard& shard : shards_) bytes_ += Bytes{shard.file_bytes()};
   std::error_code unused;
@@ -236,8 +271,39 @@ Result<void> ModelExport::write_unpacked(const Item& item, Buffers& buffers, con
   return {};
 }
 
+Result<void> ModelExport::write_fp8(const Item& item, Buffers& buffers, TensorHashes& hashes,
+                                    const TensorSink& sink) const {
+  const StoredTensor& t = *item.from.tensor;
+  const std::vector<u64>& shape = item.shape();
+  const u64 band = fp8_block_size * shape[1], elements = shape[0] * shape[1];
+  buffers.hold(band);
+  Fp8Matrix matrix(static_cast<u32>(shape[0]), static_cast<u32>(shape[1]));
+  std::optional<UnpackedReader> reader;
+  if (item.packed != nullptr) reader.emplace(*item.packed);
+  TensorHash hash;
+  for (u64 begin = 0; begin < elements; begin += band) {
+    const auto floats = std::span(buffers.floats).first(std::min(band, elements - begin));
+    if (reader) {
+      TRY(reader->read(begin, floats));
+    } else {
+      const u64 size = dtype_bytes(t.dtype);
+      const auto in = std::span(buffers.in).first(floats.size() * size);
+      TRY(item.from.file->read(t, begin * size, in));
+      hash.update(in);
+      to_floats(t.dtype, in, floats);
+    }
+    if (item.changed) TRY(options_.change->apply(item.name(), shape, begin, floats));
+    TRY(sink(std::as_bytes(matrix.put(floats))));
+  }
+  TRY(sink(std::as_bytes(matrix.scales())));
+  if (reader) return hash_only(item, hashes);
+  hashes.add(t, hash.digest());
+  return {};
+}
+
 Result<void> ModelExport::write_tensor(const Item& item, Buffers& buffers, TensorHashes& hashes,
                                        const TensorSink& sink) const {
+  if (item.fp8) return write_fp8(item, buffers, hashes, sink);
   if (item.packed != nullptr) TRY(write_unpacked(item, buffers, sink));
   if (item.packed != nullptr || item.dropped) return hash_only(item, hashes);
   const StoredTensor& t = *item.from.tensor;

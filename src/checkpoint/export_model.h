@@ -23,6 +23,7 @@ namespace tidepool {
 
 struct ExportOptions {
   std::optional<Precision> dtype;  // of all weights; none: unchanged
+  bool fp8 = false;                // the layers' matrices become FP8 in blocks
   Bytes max_shard_size{5'000'000'000};
   TensorChange* change = nullptr;  // REQUIRES: outlives the export
   std::string adapter;             // its tokenizer and template replace the model's; empty: none
@@ -54,6 +55,7 @@ class ModelExport {
     SafetensorsModel::Location from;
     Dtype to{};
     bool changed = false;
+    bool fp8 = false;                                // written as codes and scales
     const PackedMatrices::Matrix* packed = nullptr;  // whose codes are in `from`
     bool dropped = false;                            // not written, only hashed
 
@@ -64,7 +66,9 @@ class ModelExport {
 
   ModelExport(std::string source, const ExportOptions& options)
       : source_(std::move(source)), options_(options) {}
+  Result<void> find_family();
   Result<void> list_tensors();
+  Result<void> add_fp8_to_config(const std::vector<StoredTensor>& written);
   Result<Item> item_of(const SafetensorsFile&, const StoredTensor&) const;
   Result<void> read_config();
   Result<void> check_json_files() const;
@@ -73,6 +77,7 @@ class ModelExport {
                          const std::function<bool(u64)>& progress) const;
   Result<void> write_tensor(const Item&, Buffers&, TensorHashes&, const TensorSink& sink) const;
   Result<void> write_unpacked(const Item&, Buffers&, const TensorSink& sink) const;
+  Result<void> write_fp8(const Item&, Buffers&, TensorHashes&, const TensorSink& sink) const;
   Result<void> put(const Item&, u64 begin, std::span<float>, Buffers&, const TensorSink& sink) const;
   Result<void> hash_only(const Item&, TensorHashes&) const;
   Result<void> check_weights(const TensorHashes&) const;
@@ -82,6 +87,7 @@ class ModelExport {
   std::unique_ptr<SafetensorsModel> model_;
   std::optional<Quantization> quantization_;  // if the weights are to be unpacked
   PackedMatrices matrices_;
+  Family family_{};          // if the layers' matrices become FP8
   std::vector<Item> items_;  // in the order of the files
   std::vector<Shard> shards_;
   std::vector<CarriedFile> small_;  // config.json and carried files

@@ -18,7 +18,7 @@ namespace tidepool {
 namespace {
 
 constexpr std::array options_of_export = {
-    Option{"dtype", "fp32|bf16|fp16", "type of the weights; default: unchanged"},
+    Option{"dtype", "fp32|bf16|fp16|fp8", "type of the weights; default: unchanged"},
     Option{"max-shard-size", "SIZE", "largest size of a file of weights", "5GB"},
     Option{"base", "DIR", "base model to merge an adapter into"},
 };
@@ -28,6 +28,7 @@ struct ExportArguments {
   std::string out;     // a new directory
   std::string base;    // for adapters, their base model; empty: the model named in the adapter's config
   std::optional<Precision> dtype;
+  bool fp8 = false;
   Bytes max_shard_size{5'000'000'000};
 };
 
@@ -79,6 +80,7 @@ Result<void> export_once(const ExportArguments& arguments, std::string& reading)
   }
   TRY_ASSIGN(const std::unique_ptr<ModelExport> model,
              ModelExport::open(source.directory, {.dtype = arguments.dtype,
+                                                  .fp8 = arguments.fp8,
                                                   .max_shard_size = arguments.max_shard_size,
                                                   .change = merge.get(),
                                                   .adapter = source.adapter,
@@ -109,7 +111,9 @@ Result<void> run_export(const Arguments& arguments) {
     const std::string dtype = arguments.text("dtype");
     for (u32 p = 0; p < precision_count; ++p)
       if (name(static_cast<Precision>(p)) == dtype) out.dtype = static_cast<Precision>(p);
-    if (!out.dtype) return usage_error(fmt::format("--dtype: '{}' is not fp32, bf16 or fp16", dtype));
+    out.fp8 = dtype == "fp8";
+    if (!out.dtype && !out.fp8)
+      return usage_error(fmt::format("--dtype: '{}' is not fp32, bf16, fp16 or fp8", dtype));
   }
   if (arguments.has("base")) out.base = arguments.text("base");
   TRY_ASSIGN(out.max_shard_size, arguments.size("max-shard-size"));
@@ -129,7 +133,8 @@ constinit const Command export_command = {
     .more =
         "\nSOURCE is a run (its newest good checkpoint), a checkpoint, a model directory\n"
         "or an adapter directory: the adapter is then merged into its base model. OUT\n"
-        "must not exist; after a failure there is no OUT.\n",
+        "must not exist; after a failure there is no OUT. fp8 quantizes the layers'\n"
+        "matrices in blocks of 128 x 128, for training LoRA beside them.\n",
 };
 
 }  // namespace tidepool

@@ -49,7 +49,7 @@ class PackedModels : public ::testing::TestWithParam<const char*> {
     Config c = small_config(dir_);
     c.model = read_model_directory(base).value();
     c.model_directory = base;
-    c.data.train = {token_file(dir_)};
+    c.data.train = {token_file(dir_)}, c.data.packing = false;
     c.lora = {.r = 4, .alpha = 16, .target_modules = {"o_proj", "q_proj", "up_proj"}};
     // PEFT means experts too by up_proj.
     if (c.model.family == Family::deepseek_v3) c.lora.target_modules = {"o_proj", "q_b_proj", "kv_b_proj"};

@@ -7,6 +7,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <boost/json/value_from.hpp>
 #include <filesystem>
 #include <limits>
 
@@ -90,6 +91,18 @@ Result<std::string> with_dtype(std::string_view source, Precision precision, std
 Result<std::string> without_quantization(std::string_view source, std::string_view file_name) {
   TRY_ASSIGN(json::object object, object_of(source, file_name));
   object.erase(quantization_key);
+  return json_text(object, JsonStyle::pretty);
+}
+
+Result<std::string> with_fp8_blocks(std::string_view source, u32 size,
+                                    const std::vector<std::string>& unpacked_modules,
+                                    std::string_view file_name) {
+  TRY_ASSIGN(json::object object, object_of(source, file_name));
+  object[quantization_key] = {{"quant_method", "fp8"},
+                              {"fmt", "e4m3"},
+                              {"activation_scheme", "dynamic"},
+                              {"weight_block_size", {size, size}},
+                              {"modules_to_not_convert", json::value_from(unpacked_modules)}};
   return json_text(object, JsonStyle::pretty);
 }
 

@@ -34,6 +34,10 @@ Result<std::optional<Precision>> hf_precision(const std::string& directory);
 Result<std::string> with_dtype(std::string_view source, Precision, std::string_view file_name);
 // Removes what says that the weights are quantized.
 Result<std::string> without_quantization(std::string_view source, std::string_view file_name);
+// Says that matrices are FP8 in blocks of `size` x `size`, but for those of `unpacked_modules`.
+Result<std::string> with_fp8_blocks(std::string_view source, u32 size,
+                                    const std::vector<std::string>& unpacked_modules,
+                                    std::string_view file_name);
 // Ids of end tokens: generation stops after one of them. Read from generation_config.json, else from
 // config.json.
 // RETURNS: an empty list if neither names any.
