@@ -72,6 +72,22 @@ INSTANTIATE_TEST_SUITE_P(Settings, Devices,
                                            Setting{Precision::fp16, false, 0.0, HomePolicy::device}),
                          setting_name);
 
+// A layer with experts and shared experts also has one gradient per micro-batch.
+TEST(Devices, WithExpertsAreOneDeviceThatAccumulates) {
+  const TrainDir dir;
+  for (const Family family : {Family::qwen3_moe, Family::gpt_oss, Family::deepseek_v3}) {
+    const auto config = [&](u32 devices, u32 accumulation) {
+      Config c = setting_config({Precision::fp32, true, 0.0, HomePolicy::host}, dir, devices, accumulation);
+      c.model = test::small_model(family);
+      c.memory.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
+      c.output.dir += name(family);
+      return c;
+    };
+    const Config several = config(2, 1);
+    EXPECT_EQ(test::train_numbers(several), test::train_numbers(config(1, 2))) << how_to_repeat(several);
+  }
+}
+
 // Uses the smallest host memory that fits: the rest of the state is at home on the devices, as shards.
 TEST(Devices, StateMovedOutOfTheHostChangesNoBit) {
   const TrainDir dir;

@@ -88,12 +88,16 @@ void recompute(const LayerGradients& s) {
   if (!kept && s.layer.inner() != 0) gate_up_of(s.layer, s.workspace.norm, s.inside.gate_up);
 }
 
-// Gradients of the router, and of the norm's output by way of router and experts.
-void router_gradients(const LayerGradients& s, bool accumulate) {
+// Gradients of router and shared experts. The norm goes back once, from the sum by way of experts, shared
+// experts and router: a micro-batch adds to the gradient of the norm's weight once.
+void routed_gradients(const LayerGradients& s) {
   const BlockContext& c = s.layer.c;
+  constexpr bool add = true;
+  if (s.layer.inner() != 0) mlp_backward(s, s.b.experts.normed_grad, add);
   route_backward(c, {.weight = s.layer[LayerTensor::router], .bias = {}}, {.weight = s[LayerTensor::router]},
                  s.workspace.norm, s.b, s.workspace.router);
-  norm_gradient(s, LayerTensor::mlp_norm, s.inside.middle, ConstValues(s.b.experts.normed_grad), accumulate);
+  norm_gradient(s, LayerTensor::mlp_norm, s.inside.middle, ConstValues(s.b.experts.normed_grad),
+                s.b.accumulate);
   float* correction = s[LayerTensor::correction];
   if (correction != nullptr && !s.b.accumulate) c.kernels.zero(correction, s.config().experts.count);
 }
@@ -108,13 +112,13 @@ void backward(const BlockContext& c, const BlockBackward& b) {
                               .workspace = workspace,
                               .inside = inside};
     recompute(s);
-    const bool has_mlp = layer.inner() != 0;
     // The MLP reads b.grad before anything is added to it.
-    if (has_mlp) {
-      mlp_backward(s);
+    if (layer.kind() == BlockKind::attention) {
+      routed_gradients(s);
+    } else {
+      mlp_backward(s, workspace.narrow, false);
       norm_gradient(s, LayerTensor::mlp_norm, inside.middle, workspace.narrow, b.accumulate);
     }
-    if (layer.kind() == BlockKind::attention) router_gradients(s, b.accumulate || has_mlp);
     attention_half_backward(s);
   };
   if (block_of(c).kind == BlockKind::attention)

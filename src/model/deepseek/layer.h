@@ -69,8 +69,8 @@ struct RestOfMlp {
   Values inner, out;
 };
 void rest_of_mlp(const Layer&, const RestOfMlp&);
-// workspace.narrow = gradient of the second norm's output. Leaves b.grad as it is.
-void mlp_backward(const LayerGradients&);
+// dnorm = gradient of the second norm's output; += if `add`. Leaves b.grad as it is.
+void mlp_backward(const LayerGradients&, Values dnorm, bool add);
 
 // ---- shared by attention and MLP
 

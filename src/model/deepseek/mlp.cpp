@@ -24,7 +24,7 @@ void rest_of_mlp(const Layer& l, const RestOfMlp& m) {
   product(l, down_product(l), m.inner, m.out, m.middle);
 }
 
-void mlp_backward(const LayerGradients& s) {
+void mlp_backward(const LayerGradients& s, Values dnorm, bool add) {
   const Product down = down_product(s.layer), gate_up = gate_up_product(s.layer);
   const Values inner = s.workspace.latents.q;
   const ConstValues dout = s.b.grad;
@@ -45,7 +45,7 @@ void mlp_backward(const LayerGradients& s) {
                                   .value = inner});
   weight_gradient(s, down, inner, dout);
   s.layer.adapters.weight_gradients(down.modules, inner, dout, s.adapters);
-  gradients(s, gate_up, s.workspace.norm, s.workspace.dgate_up, s.workspace.narrow);
+  gradients(s, gate_up, s.workspace.norm, s.workspace.dgate_up, dnorm, add);
 }
 
 }  // namespace tidepool::deepseek
