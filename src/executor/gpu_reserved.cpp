@@ -17,6 +17,7 @@ GpuReserved gpu_reserved(const ModelGraph& graph, u32 micro_batches, u32 devices
   StepArraySizes sizes{.micro_batches = micro_batches,
                        .decay_segments = gpu_chunk_sets_max,
                        .vocabulary = graph.config.vocab_size,
+                       .experts = experts_of_layers(graph),
                        .several_devices = devices > 1};
   for (const Window& window : graph.windows) {
     sizes.decay_segments += window.tensors.size();

@@ -19,7 +19,7 @@ inline constexpr Bytes gpu_graphs_max{8 * mib};
 
 struct GpuReserved {
   Bytes kernels{};  // workspaces of matrix products and of attention
-  Bytes numbers{};  // losses, norm partials, decay segments
+  Bytes numbers{};  // losses, norm partials, decay segments, tokens per expert
   Bytes staging{};  // with several devices: parts of sums that other devices send
   Bytes graphs{};   // graphs of ops: the driver takes the memory, outside the arena. 0 if all ops are long
 

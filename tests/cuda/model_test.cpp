@@ -51,6 +51,8 @@ struct Losses {
   std::vector<double> of_micro_batch;
   double evaluated = 0;
   std::vector<float> gradients;  // sum over micro-batches
+  RouterLosses router;
+  std::vector<i64> expert_tokens;
 };
 
 class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelCase> {
@@ -69,6 +71,7 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
       if (c.family == Family::gemma3_text) {
         c.sliding_window_pattern = 2, c.sliding_window = 9, c.attention_scale_given = 10;
       }
+      if (traits(c.family).with_experts) add_experts(c);
       return c;
     }
     return {.vocab_size = 131,
@@ -79,6 +82,18 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
             .embedding_dropout = 0.1,
             .attention_dropout = 0.2,
             .residual_dropout = 0.1};
+  }
+  // In 16 bits every token has all experts: near a tie, rounding would change the choice.
+  static void add_experts(ModelConfig& c) {
+    c.experts.count = 6, c.experts.chosen = GetParam().activations == Precision::fp32 ? 2 : 6;
+    c.experts.inner_given = traits(c.family).experts->inner_key ? 20 : 0;
+    c.experts.balance = traits(c.family).experts->balance_keys, c.experts.balance_factor = 0.5;
+    if (c.family == Family::qwen3_moe) c.experts.z_factor = 1e-2;
+    if (c.family == Family::gpt_oss) c.sliding_window = 9;
+    if (c.family != Family::deepseek_v3) return;
+    c.kv_heads_given = 0, c.head_size_given = 0;
+    c.latent = {.query_rank = 20, .rank = 16, .plain = 16, .turned = 8, .value_size = 12};
+    c.experts.groups = 3, c.experts.chosen_groups = c.experts.chosen == 2 ? 2 : 3, c.experts.scale = 2.5;
   }
   static ModelGraph graph(Precision activations) {
     BatchShape shape = batch;
@@ -98,6 +113,7 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
           model.forward_backward(tokens, targets, 1.0 / 200, {.keep = keep, .starts = starts}, m));
     }
     out.gradients = model.all_gradients();
+    out.router = model.router_losses(), out.expert_tokens = model.expert_tokens();
     out.evaluated = model.loss(tokens, targets, {.training = false, .starts = starts});
     return out;
   }
@@ -137,6 +153,9 @@ TEST_P(CudaModelTest, AgreesWithTheCpusModel) {
   for (u32 m = 0; m < 2; ++m) {
     EXPECT_NEAR(got.of_micro_batch[m], want.of_micro_batch[m], c.loss_tolerance * want.of_micro_batch[m]);
   }
+  EXPECT_EQ(got.expert_tokens, want.expert_tokens);
+  for (const auto part : {&RouterLosses::balance, &RouterLosses::z, &RouterLosses::entropy})
+    EXPECT_NEAR(got.router.*part, want.router.*part, 10 * c.loss_tolerance * want.router.*part);
   EXPECT_NEAR(got.evaluated, want.evaluated, c.loss_tolerance * want.evaluated);
   EXPECT_LE(relative_error(got.gradients, want.gradients), c.gradient_tolerance);
   for (const float g : got.gradients) ASSERT_TRUE(std::isfinite(g));  // padding included
@@ -164,7 +183,16 @@ INSTANTIATE_TEST_SUITE_P(
                     ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::gpt2, 5},
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gpt2, 8},
                     ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::llama, 5},
-                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::qwen3, 8}),
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::qwen3, 8},
+                    ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::qwen3_moe},
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::qwen3_moe},
+                    ModelCase{Precision::bf16, Precision::fp32, 12, 1e-6, 1e-5, Family::mixtral},
+                    ModelCase{Precision::fp16, Precision::fp16, 16, 2e-4, 4e-3, Family::mixtral},
+                    ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::gpt_oss},
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gpt_oss},
+                    ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::deepseek_v3},
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::deepseek_v3},
+                    ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::qwen3_moe, 5}),
     testing::PrintToStringParamName());
 
 }  // namespace

@@ -72,12 +72,12 @@ TEST_P(Families, LossAndGradientsAgreeWithTransformers) {
   const double loss = expected.get<double>("loss")[0];
   double worst = 0;
   for (const bool keep : {true, false}) {
-    model.router_losses = {};
+    model.router_losses() = {};
     const double sum =
         model.forward_backward(tokens.data(), targets.data(), 1.0 / double(valid), {.keep = keep});
     const Experts& experts = model.graph().config.experts;
-    const double router = (experts.balance ? experts.balance_factor * model.router_losses.balance : 0) +
-                          experts.z_factor * model.router_losses.z;
+    const double router = (experts.balance ? experts.balance_factor * model.router_losses().balance : 0) +
+                          experts.z_factor * model.router_losses().z;
     EXPECT_NEAR(sum / double(valid) + router, loss, tolerance * loss);
     const auto gradients = gradients_in_files(model);
     u64 untrained = 0;

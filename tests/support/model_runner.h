@@ -45,8 +45,11 @@ class BasicModelRunner {
       : graph_(std::move(graph)),
         kernels_(std::move(kernels)),
         scratch_(workspace_bytes()),
-        loss_sum_(sizeof(double)) {
-    expert_tokens.assign(u64{graph_.config.layers} * graph_.config.experts.count, 0);
+        loss_sum_(sizeof(double)),
+        router_losses_(sizeof(RouterLosses)),
+        expert_tokens_(experts() * sizeof(i64)) {
+    router_losses() = {};
+    std::fill_n(expert_tokens_at(), experts(), 0);
     for (const Window& w : graph_.windows) {
       weights.emplace_back(w.elements, 0.0f);
       params_.emplace_back(w.elements * element_bytes(Kind::param, graph_.precision));
@@ -62,9 +65,11 @@ class BasicModelRunner {
 
   const ModelGraph& graph() const { return graph_; }
   Weights weights;
-  // Sums over all micro-batches so far, in host memory; models with experts only.
-  RouterLosses router_losses;
-  std::vector<i64> expert_tokens;  // [layers, E]
+  // Sums over all micro-batches so far; models with experts only.
+  RouterLosses& router_losses() { return *reinterpret_cast<RouterLosses*>(router_losses_.get()); }
+  std::vector<i64> expert_tokens() {  // [layers, E]
+    return {expert_tokens_at(), expert_tokens_at() + experts()};
+  }
 
   // Initialises from a seed, as the graph's Init says.
   void init(u32 seed, float scale = 1.0f) {
@@ -134,8 +139,8 @@ class BasicModelRunner {
                       .accumulate = micro_batch > 0,
                       .workspace = scratch_.get(),
                       .loss_sum = &sum,
-                      .router_losses = with_experts() ? &router_losses : nullptr,
-                      .expert_tokens = expert_tokens.data(),
+                      .router_losses = experts() != 0 ? &router_losses() : nullptr,
+                      .expert_tokens = expert_tokens_at(),
                       .inverse_tokens = inverse_tokens});
     }
     EXPECT_TRUE(kernels_->finish());
@@ -172,7 +177,8 @@ class BasicModelRunner {
   }
 
  private:
-  bool with_experts() const { return graph_.config.experts.count != 0; }
+  u64 experts() const { return u64{graph_.config.layers} * graph_.config.experts.count; }
+  i64* expert_tokens_at() { return reinterpret_cast<i64*>(expert_tokens_.get()); }
   bool trained(u32 block, u32 window) const {
     return graph_.windows[graph_.blocks[block].windows[window]].trainable;
   }
@@ -276,7 +282,7 @@ class BasicModelRunner {
 
   ModelGraph graph_;
   std::unique_ptr<Kernels> kernels_;
-  Frame scratch_, loss_sum_;
+  Frame scratch_, loss_sum_, router_losses_, expert_tokens_;
   std::deque<Frame> params_, streams_, kept_;   // by window; by stream; by block
   std::deque<std::deque<Frame>> accumulators_;  // by block, use
 };

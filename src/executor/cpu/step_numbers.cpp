@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "executor/shared/step_arrays.h"
 #include "kernels/gradient/gradient.h"
-#include "model/experts/expert_layouts.h"
 
 namespace tidepool {
 namespace {
@@ -20,7 +20,7 @@ StepNumbers::StepNumbers(const Plan& plan, const ModelGraph& graph, StepSource& 
       devices_(plan.devices),
       layout_(plan, graph),
       source_(source) {
-  const u64 experts = expert_layer_index(graph.config, graph.config.layers) * graph.config.experts.count;
+  const u64 experts = experts_of_layers(graph);
   for (Step& step : steps_) {
     step.losses.resize(plan.micro_batches);
     if (experts == 0) continue;

@@ -12,6 +12,7 @@
 #include "executor/cuda/cuda_work.h"
 #include "executor/cuda/op_graphs.h"
 #include "executor/cuda/product_tuning.h"
+#include "executor/cuda/routing_sum.h"
 #include "kernels/cuda/cuda_error.h"
 
 namespace tidepool {
@@ -31,7 +32,7 @@ class CudaLanes final : public DeviceLanes {
   void stop() override;
 
   StepResult result(u64 step) const override { return numbers_.front()->result(step); }
-  RoutingResult routing(u64) const override { return {}; }  // counts stay on the GPU for now
+  RoutingResult routing(u64 step) const override { return routing_->sum(step); }
   void set_loss_scale(const LossScale&) override;
   Result<void> run_at_rest(const Issue&) override;
   bool host_reaches_frames() const override { return false; }
@@ -50,6 +51,7 @@ class CudaLanes final : public DeviceLanes {
   ExecutorCommon& common_;
   const CudaLanesParts parts_;
   std::vector<std::unique_ptr<DeviceNumbers>> numbers_;  // by device
+  std::unique_ptr<RoutingSum> routing_;
   std::unique_ptr<CudaWork> work_;
   std::unique_ptr<OpGraphs> graphs_;                  // wraps the work; lanes submit to it
   std::vector<cudaEvent_t> ends_;                     // ring by sequence: ends of ops on streams
@@ -60,6 +62,7 @@ class CudaLanes final : public DeviceLanes {
 Result<void> CudaLanes::start() {
   TRY(tune_products());
   TRY(start_numbers());
+  routing_ = std::make_unique<RoutingSum>(common_.plan, numbers_);
   std::vector<CudaWorkDevice> devices;
   for (u32 d = 0; d < common_.plan.devices; ++d)
     devices.push_back({.kernels = parts_.devices[d].kernels, .numbers = numbers_[d].get()});
@@ -216,10 +219,6 @@ Result<std::unique_ptr<TrainingExecutor>> create_cuda_executor(const Plan& plan,
                                                                const ExecutorRequest& request) {
   CHECK(plan.devices == parts.devices.size() && (plan.devices == 1 || parts.collectives != nullptr),
         plan.devices, parts.devices.size());
-  if (graph.config.experts.count != 0)
-    return Error{ErrorKind::usage,
-                 "models with experts do not run on GPUs yet, although most of their kernels exist: set "
-                 "machine.executor=cpu"};
   std::vector<std::span<std::byte>> frames;
   for (const CudaLaneDevice& d : parts.devices) frames.push_back(d.device->frames());
   auto common = std::make_unique<ExecutorCommon>(plan, graph, pool, std::move(frames), request);

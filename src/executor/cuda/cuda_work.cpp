@@ -117,11 +117,16 @@ void CudaWork::backward(const Issue& issue) {
   BackwardHead head;
   if (common_.graph.blocks[issue.get().block].kind == BlockKind::attention)
     head.loss_scale = numbers(issue).loss_scale(issue.step, *devices_.front().numbers);
-  if (is_head(issue))
-    head = backward_head(common_.request.source, issue.step,
-                         numbers(issue).begin_loss(issue.step, issue.get().micro_batch),
-                         numbers(issue).loss_scale(issue.step, *devices_.front().numbers));
+  if (!is_head(issue)) return run_backward(block_, kernels(issue), issue, head);
+  DeviceNumbers& of_device = numbers(issue);
+  const u32 micro_batch = issue.get().micro_batch;
+  head = backward_head(common_.request.source, issue.step, of_device.begin_loss(issue.step, micro_batch),
+                       of_device.loss_scale(issue.step, *devices_.front().numbers));
+  const DeviceNumbers::RoutingPlace routing = of_device.begin_routing(issue.step, micro_batch);
+  head.router_losses = routing.losses, head.expert_tokens = routing.tokens;
   run_backward(block_, kernels(issue), issue, head);
+  const bool last = micro_batch + common_.plan.devices >= common_.plan.micro_batches;  // of this device
+  if (last) of_device.fetch_routing(issue.step);
 }
 
 void CudaWork::gradient(const Issue& issue, cudaStream_t stream) {

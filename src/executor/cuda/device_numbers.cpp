@@ -27,6 +27,7 @@ Result<std::unique_ptr<DeviceNumbers>> DeviceNumbers::create(const Plan& plan, c
                        .partials = numbers->layout_.partials(),
                        .vocabulary = graph.config.vocab_size,
                        .cells = numbers->layout_.cells(),
+                       .experts = numbers->experts_,
                        .several_devices = plan.devices > 1};
   for (const Chunk& chunk : plan.chunks)
     if (chunk.kind == Kind::param) sizes.decay_segments += decay.of(chunk.window, chunk.cut).size();
@@ -42,7 +43,9 @@ DeviceNumbers::DeviceNumbers(const Plan& plan, const ModelGraph& graph, StepSour
     : clipping_(plan.clipping),
       precision_(plan.precision),
       micro_batches_(plan.micro_batches),
+      devices_(plan.devices),
       several_devices_(plan.devices > 1),
+      experts_(experts_of_layers(graph)),
       vocabulary_(graph.config.vocab_size),
       layout_(plan, graph),
       source_(source),
@@ -123,6 +126,28 @@ double* DeviceNumbers::begin_loss(u64 step, u32 micro_batch) {
   return loss;
 }
 
+// A device's micro-batches come in ascending order, and its first one clears its counts.
+DeviceNumbers::RoutingPlace DeviceNumbers::begin_routing(u64 step, u32 micro_batch) {
+  if (experts_ == 0) return {};
+  const u64 slot = slot_of(step);
+  const RoutingPlace place = {device_.router_losses + slot * micro_batches_ + micro_batch,
+                              device_.expert_tokens + slot * experts_};
+  cudaMemsetAsync(place.losses, 0, sizeof(RouterLosses), stream_);
+  if (micro_batch < devices_) cudaMemsetAsync(place.tokens, 0, experts_ * sizeof(i64), stream_);
+  return place;
+}
+
+// On the compute stream: the copy has ended when the step's norm has, because gradients follow it.
+void DeviceNumbers::fetch_routing(u64 step) {
+  if (experts_ == 0) return;
+  const u64 slot = slot_of(step), losses = slot * micro_batches_, tokens = slot * experts_;
+  cudaMemcpyAsync(host_.router_losses + losses, device_.router_losses + losses,
+                  micro_batches_ * sizeof(RouterLosses), cudaMemcpyDeviceToHost, stream_);
+  cudaMemcpyAsync(host_.expert_tokens + tokens, device_.expert_tokens + tokens, experts_ * sizeof(i64),
+                  cudaMemcpyDeviceToHost, stream_);
+  fetched_[slot] = step;
+}
+
 double* DeviceNumbers::begin_evaluation(u32 slot) {
   cudaMemsetAsync(device_.evaluations + slot, 0, sizeof(double), stream_);
   return device_.evaluations + slot;
@@ -180,6 +205,20 @@ StepResult DeviceNumbers::result(u64 step) const {
   const u32 slot = slot_of(step);
   CHECK(finished_[slot] == step, finished_[slot], step);
   return host_.results[slot];
+}
+
+std::span<const RouterLosses> DeviceNumbers::router_losses(u64 step) const {
+  if (experts_ == 0) return {};
+  const u32 slot = slot_of(step);
+  CHECK(fetched_[slot] == step, fetched_[slot], step);
+  return {host_.router_losses + u64{slot} * micro_batches_, micro_batches_};
+}
+
+std::span<const i64> DeviceNumbers::expert_tokens(u64 step) const {
+  if (experts_ == 0) return {};
+  const u32 slot = slot_of(step);
+  CHECK(fetched_[slot] == step, fetched_[slot], step);
+  return {host_.expert_tokens + slot * experts_, experts_};
 }
 
 // Updates run in the segment after the step's own, when the segment of the previous step has ended: the

@@ -46,6 +46,17 @@ class DeviceNumbers {
 
   // RETURNS: the accumulator for the loss of a micro-batch, set to zero.
   double* begin_loss(u64 step, u32 micro_batch);
+
+  // RETURNS: where the head's backward adds a micro-batch's routing, set to zero; null if the model has no
+  // experts.
+  struct RoutingPlace {
+    RouterLosses* losses = nullptr;
+    i64* tokens = nullptr;
+  };
+  RoutingPlace begin_routing(u64 step, u32 micro_batch);
+  // Copies the routing of the device's micro-batches to the host.
+  // REQUIRES: the head's backward of the last of them was enqueued.
+  void fetch_routing(u64 step);
   // RETURNS: the accumulator for an evaluation's loss, by its slot in the lane, set to zero.
   double* begin_evaluation(u32 slot);
   // [V]: logits of one row.
@@ -69,6 +80,10 @@ class DeviceNumbers {
   void fetch_evaluation(u32 slot, bool with_logits);
   // REQUIRES: the copies to the host have ended.
   StepResult result(u64 step) const;
+  // Of the device's micro-batches; the losses of others are undefined. Empty without experts.
+  std::span<const RouterLosses> router_losses(u64 step) const;  // [micro_batches]
+  std::span<const i64> expert_tokens(u64 step) const;           // [experts()]
+  u64 experts() const { return experts_; }                      // of all layers
   double evaluation_loss(u32 slot) const { return host_.evaluations[slot]; }
   std::span<const float> fetched_logits() const { return {host_.logits, vocabulary_}; }
 
@@ -85,8 +100,9 @@ class DeviceNumbers {
 
   const bool clipping_;
   const Precision precision_;
-  const u32 micro_batches_;
+  const u32 micro_batches_, devices_;
   const bool several_devices_;
+  const u64 experts_;  // of all layers
   const u64 vocabulary_;
   const NormLayout layout_;
   StepSource& source_;
@@ -102,6 +118,7 @@ class DeviceNumbers {
   std::vector<std::vector<std::span<const DecaySegment>>> decay_;  // [window][cut], in device memory
   std::array<u64, steps_kept> finished_{};                         // step finished in each slot
   std::array<u64, steps_kept> brought_{};  // step whose result was copied from the device of the norm
+  std::array<u64, steps_kept> fetched_{};  // step whose routing was copied to the host
 };
 
 }  // namespace tidepool

@@ -4,6 +4,7 @@
 
 #include "executor/shared/lane_thread.h"
 #include "kernels/gradient/gradient.h"
+#include "model/experts/expert_layouts.h"
 
 namespace tidepool {
 namespace {
@@ -27,7 +28,19 @@ class ArrayCutter {
   u64 taken_ = 0;
 };
 
+// `arrays`: StepArrays or HostStepArrays.
+template <class Arrays>
+void take_routing(const StepArraySizes& sizes, ArrayCutter& cutter, Arrays& arrays) {
+  if (sizes.experts == 0) return;
+  arrays.router_losses = cutter.take<RouterLosses>(steps_kept * sizes.micro_batches);
+  arrays.expert_tokens = cutter.take<i64>(steps_kept * sizes.experts);
+}
+
 }  // namespace
+
+u64 experts_of_layers(const ModelGraph& graph) {
+  return u64{expert_layer_index(graph.config, graph.config.layers)} * graph.config.experts.count;
+}
 
 Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, StepArrays& arrays) {
   ArrayCutter cutter(begin);
@@ -43,6 +56,7 @@ Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, StepArrays& arrays)
   arrays.scalars = cutter.take<AdamWScalars>(1);
   arrays.logits = cutter.take<float>(sizes.vocabulary);
   arrays.segments = cutter.take<DecaySegment>(sizes.decay_segments);
+  take_routing(sizes, cutter, arrays);
   return cutter.taken();
 }
 
@@ -51,6 +65,7 @@ Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, HostStepArrays& arr
   arrays.results = cutter.take<StepResult>(steps_kept);
   arrays.evaluations = cutter.take<double>(lane_depth);
   arrays.logits = cutter.take<float>(sizes.vocabulary);
+  take_routing(sizes, cutter, arrays);
   return cutter.taken();
 }
 

@@ -3,6 +3,8 @@
 
 #include "executor/shared/step_source.h"
 #include "kernels/adamw/adamw.h"
+#include "kernels/router/router_totals.h"
+#include "tidepool/model_graph.h"
 
 namespace tidepool {
 
@@ -10,9 +12,12 @@ inline constexpr u32 steps_kept = 4;  // a norm's result is asked for up to two 
 
 struct StepArraySizes {
   u64 micro_batches = 0, partials = 0, decay_segments = 0, vocabulary = 0;
-  u64 cells = 0;  // cells of granules that several devices share
+  u64 cells = 0;    // cells of granules that several devices share
+  u64 experts = 0;  // of all layers; 0: none
   bool several_devices = false;
 };
+// RETURNS: the number of experts of all layers, whose tokens a step counts.
+u64 experts_of_layers(const ModelGraph&);
 
 struct StepArrays {
   double* losses = nullptr;          // [steps_kept, micro_batches]
@@ -26,6 +31,9 @@ struct StepArrays {
   AdamWScalars* scalars = nullptr;   // scalars of the last update
   float* logits = nullptr;           // [vocabulary]
   DecaySegment* segments = nullptr;  // decay of all chunk sets
+  // Models with experts: of the device's micro-batches.
+  RouterLosses* router_losses = nullptr;  // [steps_kept, micro_batches]
+  i64* expert_tokens = nullptr;           // [steps_kept, experts]
 };
 // RETURNS: the bytes of the arrays. If `begin` is null, only counts.
 Bytes lay_out(const StepArraySizes&, std::byte* begin, StepArrays&);
@@ -35,6 +43,8 @@ struct HostStepArrays {
   StepResult* results = nullptr;
   double* evaluations = nullptr;
   float* logits = nullptr;
+  RouterLosses* router_losses = nullptr;
+  i64* expert_tokens = nullptr;
 };
 Bytes lay_out(const StepArraySizes&, std::byte* begin, HostStepArrays&);
 
