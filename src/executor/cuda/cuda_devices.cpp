@@ -26,8 +26,10 @@ class CudaDevices final : public Devices {
       : plan_(request.plan), graph_(request.graph), pool_(request.pool) {}
 
   Result<void> take(const DevicesRequest& request) {
-    const GpuReserved reserved = gpu_reserved(graph_, plan_.micro_batches, plan_.devices);
-    CHECK(request.gpus.size() == plan_.devices && reserved.total() == request.reserved, request.gpus.size());
+    GpuReserved reserved = gpu_reserved(graph_, plan_.micro_batches, plan_.devices);
+    CHECK(request.gpus.size() == plan_.devices && reserved.total() <= request.reserved, request.gpus.size());
+    // Plans reserve for training. Evaluation freezes all windows, whose norm then needs no partials.
+    reserved.numbers += request.reserved - reserved.total();
     for (const u32 gpu : request.gpus) TRY(take_one(request, static_cast<int>(gpu), reserved));
     if (plan_.devices == 1) return {};
     CollectivesOptions options;
