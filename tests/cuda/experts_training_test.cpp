@@ -10,6 +10,8 @@
 #include "fit/plan_inputs.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/load_weights.h"
+#include "inference/generate.h"
+#include "probe/step/predict.h"
 #include "session/session.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/golden_steps.h"
@@ -219,6 +221,42 @@ INSTANTIATE_TEST_SUITE_P(Models, PlacedExperts,
                                            SmallModel{Family::gpt_oss, Precision::bf16},
                                            SmallModel{Family::deepseek_v3, Precision::bf16}),
                          small_name);
+
+// ---- beside training
+
+TEST_F(ExpertsOnGpus, ResumeWithAnotherGroupSizeAndWriteText) {
+  Config config = gpu_config(dir_, Precision::fp32, "whole");
+  config.model = small_model(Family::deepseek_v3);
+  config.model.layers = 2;
+  config.train.max_steps = 2;
+  config.memory.budgets = {Bytes{128 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
+  config.memory.home = HomePolicy::device;
+  const Numbers whole = train_numbers(config);
+  config.output.dir = dir_ / "parts";
+  const auto stopped = run(config, {.stop_after = 1});
+  ASSERT_FALSE(stopped);
+  ASSERT_EQ(stopped.error().kind, ErrorKind::interrupted) << stopped.error().message;
+  config.memory.home = HomePolicy::host;
+  config.memory.experts_per_group = 3;
+  EXPECT_EQ(train_numbers(config, {.resume = "auto"}), whole);
+  std::string text;
+  const auto generated = generate_text(
+      {.path = config.output.dir, .generate = {.prompt = "the ", .max_new_tokens = 2, .temperature = 0}},
+      [&](std::string_view bytes) { text += bytes; });
+  ASSERT_TRUE(generated) << generated.error().message;
+  EXPECT_GE(text.size(), 4u);
+}
+
+TEST_F(ExpertsOnGpus, StepsArePredicted) {
+  const Config config = golden_config({"gpt_oss_untied", {HomePolicy::host, 2}}, "cuda");
+  const Safetensors golden(config.model_directory + "/expected.safetensors");
+  const ModelGraph graph = make_graph(config).value();
+  GoldenSource source(golden, rows, {});
+  const auto session =
+      Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source).value();
+  const auto prediction = predict_step(*session);
+  EXPECT_TRUE(prediction) << prediction.error().message;
+}
 
 #ifdef CUDA_EMULATED
 // Counts stay on the device during a step: the host waits for ops as in a dense model, and takes nothing
