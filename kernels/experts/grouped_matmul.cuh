@@ -1,5 +1,5 @@
 // Arguments of grouped products on the device, and the choice of their kernels. Kernels for tensor cores and
-// those with fused multiply-adds have a file each, because nvcc takes minutes for both together.
+// those with fused multiply-adds have a file each, because nvcc takes long for both together.
 #pragma once
 
 #include "kernels/experts/expert_search.cuh"
