@@ -247,6 +247,33 @@ TEST_F(ExpertsOnGpus, ResumeWithAnotherGroupSizeAndWriteText) {
   EXPECT_GE(text.size(), 4u);
 }
 
+// Packed experts are unpacked on the device before a block reads them.
+TEST_F(ExpertsOnGpus, AdaptersLearnBesidePackedExpertsAsOnTheCpu) {
+  for (const char* base : {"qwen3_moe_fp8", "gpt_oss_mxfp4", "deepseek_v3_fp8"}) {
+    SCOPED_TRACE(base);
+    Config config = small_config(dir_);
+    config.model_directory = std::string(TIDEPOOL_SOURCE_DIR "/tests/golden/packed_models/") + base;
+    config.model = read_model_directory(config.model_directory).value();
+    config.data.train = {token_file(dir_)};
+    config.lora = {.r = 4, .alpha = 16, .target_modules = {"o_proj"}};
+    config.train.max_steps = 2;
+    config.train.gradient_accumulation_steps = 2;
+    config.train.learning_rate = 2e-2;
+    config.memory.budgets = {Bytes{128 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
+    config.memory.home = HomePolicy::host;
+    config.machine.executor = "cuda";
+    config.machine.tune_products = false;
+    const Numbers gpu = train_numbers(config);
+    config.machine.executor = "cpu";
+    config.output.dir += "-cpu";
+    const Numbers cpu = train_numbers(config);
+    ASSERT_EQ(gpu.losses.size(), 2u);
+    for (u64 i = 0; i < gpu.losses.size(); ++i) EXPECT_NEAR(gpu.losses[i], cpu.losses[i], 2e-4) << i;
+    std::filesystem::remove_all(dir_ / "run");
+    std::filesystem::remove_all(dir_ / "run-cpu");
+  }
+}
+
 TEST_F(ExpertsOnGpus, StepsArePredicted) {
   const Config config = golden_config({"gpt_oss_untied", {HomePolicy::host, 2}}, "cuda");
   const Safetensors golden(config.model_directory + "/expected.safetensors");
