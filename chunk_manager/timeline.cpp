@@ -45,34 +45,41 @@ void CircleProfile::for_blocks(Span span, Whole&& whole, Part&& part) const {
   }
 }
 
-// `change` is applied to each sum of bytes.
-template <class Change>
-void CircleProfile::change(Span span, Change&& change) {
+// Sums only grow, so a block's maximum is the old one or one of the changed sums: half of planning's time
+// went into looking at all others.
+void CircleProfile::add(Span span, Bytes bytes) {
   for_blocks(
       span,
       [&](u64 block) {
-        change(blocks_[block].throughout);
-        change(blocks_[block].most);
+        blocks_[block].throughout += bytes.value;
+        blocks_[block].most += bytes.value;
       },
       [&](u64 block, u64 begin, u64 end) {
-        for (u64 p = begin; p < end; ++p) change(used_[p]);
+        u64 most = 0;
+        for (u64 p = begin; p < end; ++p) most = std::max(most, used_[p] += bytes.value);
+        blocks_[block].most = std::max(blocks_[block].most, blocks_[block].throughout + most);
+      });
+}
+
+void CircleProfile::remove(Span span, Bytes bytes) {
+  const auto take = [&](u64& sum) {
+    CHECK(sum >= bytes.value, span.begin, span.end, sum);
+    sum -= bytes.value;
+  };
+  for_blocks(
+      span,
+      [&](u64 block) {
+        take(blocks_[block].throughout);
+        take(blocks_[block].most);
+      },
+      [&](u64 block, u64 begin, u64 end) {
+        for (u64 p = begin; p < end; ++p) take(used_[p]);
         const u64 first = block * block_positions;
         const u64* used = used_.data();
         blocks_[block].most =
             blocks_[block].throughout +
             *std::max_element(used + first, used + std::min(first + block_positions, used_.size()));
       });
-}
-
-void CircleProfile::add(Span span, Bytes bytes) {
-  change(span, [&](u64& sum) { sum += bytes.value; });
-}
-
-void CircleProfile::remove(Span span, Bytes bytes) {
-  change(span, [&](u64& sum) {
-    CHECK(sum >= bytes.value, span.begin, span.end, sum);
-    sum -= bytes.value;
-  });
 }
 
 Bytes CircleProfile::peak(Span span) const {

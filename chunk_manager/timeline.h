@@ -62,8 +62,6 @@ class CircleProfile {
   // [begin, end) of a block that it covers in part.
   template <class Whole, class Part>
   void for_blocks(Span, Whole&&, Part&&) const;
-  template <class Change>
-  void change(Span, Change&&);
 
   std::vector<u64> used_;  // without Block::throughout
   std::vector<Block> blocks_;
