@@ -3,6 +3,8 @@
 // training.
 #pragma once
 
+#include <algorithm>
+
 #include "tidepool/kernel_cost.h"
 
 namespace tidepool {
@@ -26,15 +28,25 @@ constexpr KernelCost route_bias_gradient_cost(u64 rows, u64 columns) {
   return {.vector_flops = 2 * rows * columns, .elements = rows * columns};
 }
 
-// Many small products: m, n and k stay 0. Every expert's weights are read once.
+// Every expert's weights are read once.
 constexpr KernelCost grouped_matmul_cost(u64 rows, u64 n, u64 k, u64 experts, u64 weight_bytes) {
-  return {.product_flops = 2 * rows * n * k,
+  return {.m = rows,
+          .n = n,
+          .k = k,
+          .groups = experts,
+          .product_flops = 2 * rows * n * k,
           .elements = rows * k + rows * n,
           .bytes = weight_bytes * experts * k * n};
 }
 // Reads and writes the fp32 accumulators of all experts.
 constexpr KernelCost grouped_weight_gradient_cost(u64 rows, u64 n, u64 k, u64 experts) {
-  return {.product_flops = 2 * rows * n * k, .elements = rows * k + rows * n, .bytes = 8 * experts * k * n};
+  return {.m = experts * k,
+          .n = n,
+          .k = rows / std::max<u64>(experts, 1),
+          .groups = experts,
+          .product_flops = 2 * rows * n * k,
+          .elements = rows * k + rows * n,
+          .bytes = 8 * experts * k * n};
 }
 
 }  // namespace tidepool

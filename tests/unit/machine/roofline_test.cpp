@@ -60,6 +60,28 @@ TEST(Roofline, OnlyProductsThatDoNotFillTheDevicePay) {
   EXPECT_GT(filled_share(8192, 4096, 80), 0.98);
 }
 
+// 8 experts of 128 rows have 1.5 tiles each, times 2 of columns: 24 tiles. One expert of 1024 rows has 8.5,
+// so 17 tiles.
+TEST(Roofline, ProductsOfExpertsPayForRowsThatDoNotFillTiles) {
+  Machine m = gpu();
+  const auto seconds = [&](u64 groups) {
+    return kernel_seconds(
+        KernelCost{
+            .m = 1024, .n = 256, .k = 4096, .groups = groups, .product_flops = u64{2} * 1024 * 256 * 4096},
+        m, Precision::fp16);
+  };
+  const double flops = 2.0 * 1024 * 256 * 4096, rate = 125e12 * 0.6 * 0.8;
+  EXPECT_DOUBLE_EQ(seconds(8), flops / rate);  // without processors nothing is known of tiles
+  m.device.processors = 12;
+  EXPECT_DOUBLE_EQ(seconds(8), flops / rate / (1024.0 * 256 / (24 * 128 * 128)));
+  EXPECT_DOUBLE_EQ(seconds(1), flops / rate / (1024.0 * 256 / (24 * 128 * 128)));  // 17 tiles, two waves
+  m.device.processors = 17;
+  EXPECT_DOUBLE_EQ(seconds(1), flops / rate / (1024.0 * 256 / (17 * 128 * 128)));
+  EXPECT_DOUBLE_EQ(seconds(8), flops / rate / (1024.0 * 256 / (34 * 128 * 128)));
+  m.device.flops_per_s.fill(1e16);
+  EXPECT_DOUBLE_EQ(seconds(1), flops / 350e12);  // as much as the cache feeds
+}
+
 TEST(Roofline, EfficiencyIsFoundFromATime) {
   Machine m = gpu();
   const KernelCost kernels[] = {{.m = 4096, .n = 4096, .k = 4096, .product_flops = u64{2} << 36},
