@@ -74,6 +74,14 @@ std::string disk_wear(const Outlook& o, Bytes endurance) {
   return text + "; " + drive_life_text(drive_life(endurance, o.disk_bytes_per_day));
 }
 
+std::string busiest_text(const TokensToBind& from) {
+  if (std::isinf(from.tokens))
+    return fmt::format("compute is the busiest at no number of tokens: {} needs longer for each", from.other);
+  if (from.tokens < 1) return "compute is the busiest at any number of tokens, by sums of bytes";
+  return fmt::format("from {} tokens per step on compute is the busiest, by sums of bytes; below, {}",
+                     count_text(std::ceil(from.tokens)), from.other);
+}
+
 double exposed_adam(const Forecast& f) { return f.exposed_seconds[static_cast<u32>(Cause::host_adam)]; }
 
 std::string early_text(const PlanOptions& options) {
@@ -90,6 +98,7 @@ std::vector<OutlookRow> rows_of(const Planned& p, const Outlook& o, u64 tokens) 
                                        o.least_binds, f.step_seconds / o.least_step_seconds)});
   rows.push_back(
       {"Speed", fmt::format("{} tokens/s, {} per step", count_text(o.tokens_per_second), o.tokens_per_step)});
+  rows.push_back({"", busiest_text(o.compute_busiest)});
   rows.push_back(
       {"Compute", fmt::format("{:.4g} TFLOP/s per device ({}), {:.0f}% of its best (MFU)",
                               o.flops_per_second / tera, p.plan.devices, 100 * o.flops_utilization)});
@@ -163,6 +172,7 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
   boost::json::object out;
   out["fits"] = true;
   out["parameters"] = p.graph.parameters;
+  out["active_parameters"] = p.graph.active_parameters;
   out["devices"] = p.plan.devices;
   out["sweeps"] = p.plan.sweeps;
   out["chunk_bytes"] = 4 * p.plan.chunk_elements;
@@ -184,6 +194,9 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
   out["binds"] = p.forecast->binds;
   out["tokens_per_step"] = o.tokens_per_step;
   out["tokens_per_second"] = o.tokens_per_second;
+  out["compute_busiest_from_tokens"] = std::isinf(o.compute_busiest.tokens)
+                                           ? nullptr
+                                           : boost::json::value(std::ceil(o.compute_busiest.tokens));
   out["flops_per_second_per_device"] = o.flops_per_second;
   out["mfu"] = o.flops_utilization;
   out["exposed_optimizer_seconds"] = exposed_adam(*p.forecast);

@@ -36,6 +36,7 @@ Outlook outlook(const OutlookInput& in) {
     out.least_step_seconds += phase.seconds;
     if (phase.seconds > longest) longest = phase.seconds, out.least_binds = phase.binds;
   }
+  out.compute_busiest = tokens_to_bind(in.plan, in.graph, in.machine);
   if (in.token_budget > 0)
     out.days = static_cast<double>(in.token_budget) / out.tokens_per_second / seconds_per_day;
   out.disk_written_per_step = link_bytes(in.plan, SegmentKind::body)[static_cast<u32>(LinkKind::disk_write)];

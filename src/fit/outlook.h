@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fit/forecast.h"
+#include "fit/tokens_to_bind.h"
 
 namespace tidepool {
 
@@ -13,6 +14,7 @@ struct Outlook {
   double flops_utilization = 0;  // MFU: share of the machine's best rate of matrix products in this precision
   double least_step_seconds = 0;  // no plan is faster: the busiest resource with its least work
   std::string least_binds;        // the name of that resource
+  TokensToBind compute_busiest;   // from how many tokens per step on
   double days = 0;                // for the token budget; 0: no budget given
   Bytes disk_written_per_step{};
   double disk_bytes_per_day = 0;

@@ -47,6 +47,7 @@ struct PlanSummary {
   u32 devices = 1;       // `tiers` are per device, `links` are of all devices together
   Precision precision = Precision::fp32;
   u64 parameters = 0;
+  u64 active_parameters = 0;         // used by one token; 0: all
   u64 trained_parameters = ~u64{0};  // the other parameters are frozen
   u32 layers = 0, width = 0, heads = 0, vocabulary = 0;
   u64 sequences = 0;  // per micro-batch

@@ -127,6 +127,7 @@ PlanSummary summarize(const SummaryInput& in) {
                 .devices = plan.devices,
                 .precision = plan.precision,
                 .parameters = graph.parameters,
+                .active_parameters = graph.active_parameters < graph.parameters ? graph.active_parameters : 0,
                 .trained_parameters = trained_parameters(graph),
                 .layers = graph.config.layers,
                 .width = graph.config.width,

@@ -1,6 +1,7 @@
 // Compares choices by predicted time with an exhaustive search.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <map>
 
@@ -151,6 +152,38 @@ TEST(Outlook, NoForecastIsFasterThanTheLeast) {
     EXPECT_GT(o.save_seconds,
               0.004 + static_cast<double>(o.checkpoint.value) / machine.disk.write_bytes_per_s);
   }
+}
+
+// On a GPU, whose cores move no bytes.
+TEST(TokensToBind, HalveIfEverythingButComputeIsTwiceAsFast) {
+  ModelConfig model = default_model(Family::gpt2);
+  model.vocab_size = 256, model.positions = 64, model.width = 64, model.layers = 4, model.heads = 4;
+  const auto graph = build_model(model, Precision::bf16, {.sequences = 2, .tokens = 64});
+  ASSERT_TRUE(graph);
+  PlanOptions options{.budgets = {Bytes{4 * mib}, Bytes{4 * mib}, Bytes{gib}}, .micro_batches = 4};
+  options.home = HomePolicy::disk, options.sweeps = 1;
+  const auto plan = make_plan(*graph, options);
+  ASSERT_TRUE(plan) << plan.error().message;
+  u32 found = 0;
+  for (const double flops : {1e9, 1e10, 1e11, 1e15}) {
+    Machine machine = machine_of(1), faster = machine;
+    machine.device.flops_per_s.fill(flops);
+    faster.device.flops_per_s.fill(flops);
+    if (flops == 1e15) machine.device.memory_bytes_per_s = 1e15;
+    const TokensToBind from = tokens_to_bind(*plan, *graph, machine);
+    if (flops == 1e15) {
+      EXPECT_TRUE(std::isinf(from.tokens)) << "activations alone take longer than computing";
+      continue;
+    }
+    for (double* rate :
+         {&faster.copies.h2d_bytes_per_s, &faster.copies.d2h_bytes_per_s, &faster.copies.both_bytes_per_s,
+          &faster.disk.read_bytes_per_s, &faster.disk.write_bytes_per_s, &faster.disk.mixed_bytes_per_s,
+          &faster.host.adam_bytes_per_s, &faster.host.memory_bytes_per_s, &faster.host.checksum_bytes_per_s})
+      *rate *= 2;
+    EXPECT_LT(tokens_to_bind(*plan, *graph, faster).tokens, 0.51 * from.tokens + 1) << flops;
+    found += from.tokens > 1 && !std::isinf(from.tokens) && !from.other.empty();
+  }
+  EXPECT_GE(found, 2u);
 }
 
 TEST(WhatIf, AFasterDiskHelpsWhereTheDiskBinds) {
