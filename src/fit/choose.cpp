@@ -216,14 +216,28 @@ class Chooser {
     return {};
   }
 
+  bool device_could_relieve_disk() const {
+    constexpr u64 budgets_worth_it = 4;
+    u64 on_disk = 0;
+    for (u32 id = 0; id < best_.plan.homes.size(); ++id) {
+      const Chunk& chunk = best_.plan.chunks[id];
+      if (best_.plan.homes[id].tier == Tier::disk && trained_kind(chunk.kind))
+        on_disk += best_.plan.homes[id].bytes.value;
+    }
+    return on_disk > 0 && on_disk <= budgets_worth_it * given_.budgets.device.value * given_.devices;
+  }
+  // Frozen windows have parameters only.
+  static bool trained_kind(Kind kind) { return is_persistent(kind) && kind != Kind::param; }
+
   // With clipping all updates happen in the next forward, which waits for the updates of its first blocks.
   // State that rests on the device is updated there. It is worth its room as long as the wait is longer than
-  // the time that the displaced content costs.
+  // the time that the displaced content costs. It also keeps as much state off the disk, which is tried if
+  // that is a good part of it.
   Result<void> vary_early() {
     if (given_.early_blocks != 0 || given_.home != HomePolicy::automatic) return {};
     for (u32 early = std::max(1u, 2 * best_.options.early_blocks), misses = 0;
          early <= early_blocks_max && misses < 2; early *= 2) {
-      if (best_.exposed_adam_seconds < gain_ * best_.seconds) break;
+      if (best_.exposed_adam_seconds < gain_ * best_.seconds && !device_could_relieve_disk()) break;
       PlanOptions options = best_.options;
       options.early_blocks = early;
       const double before = best_.seconds;
