@@ -26,6 +26,16 @@ u32 kv_heads_of(const ModelConfig& model, u32 heads) {
   return heads / shared;
 }
 
+// Keeps the number of experts, and their width as a share of the model's.
+void size_experts(ModelConfig& model, const ModelConfig& given) {
+  Experts& experts = model.experts;
+  if (experts.inner_given != 0)
+    experts.inner_given =
+        static_cast<u32>(round_up(u64{given.experts.inner_given} * model.width / given.width, 64));
+  experts.dense_layers = std::min(experts.dense_layers, model.layers - 1);
+  std::erase_if(experts.dense, [&](u32 layer) { return layer >= model.layers; });
+}
+
 // RETURNS: a model of the config's family with `heads` heads. Values that GPT-3's proportions do not give
 // stay as in the config.
 ModelConfig sized(const Config& config, u32 heads) {
@@ -38,6 +48,7 @@ ModelConfig sized(const Config& config, u32 heads) {
   if (config.model.inner_given != 0)
     model.inner_given =
         static_cast<u32>(round_up(u64{config.model.inner_given} * model.width / config.model.width, 256));
+  size_experts(model, config.model);
   return model;
 }
 
@@ -49,11 +60,16 @@ std::string trying(const ModelGraph& graph) {
 
 void print(const Machine& machine, const ModelGraph& graph, const Plan& plan) {
   const bool is_default = graph.config.family == ModelConfig().family;
+  const std::string active =
+      graph.active_parameters < graph.parameters
+          ? fmt::format(" ({} active)", count_text(static_cast<double>(graph.active_parameters)))
+          : "";
   print_text(
-      " Largest {}of GPT-3 proportions (a layer per head of 128) on {}:\n  {} parameters, {} layers x {} ({} "
+      " Largest {}of GPT-3 proportions (a layer per head of 128) on {}:\n  {} parameters{}, {} layers x {} "
+      "({} "
       "heads), planned and verified\n",
       is_default ? "" : fmt::format("{} model ", name(graph.config.family)), machine.name,
-      count_text(static_cast<double>(graph.parameters)), graph.config.layers, graph.config.width,
+      count_text(static_cast<double>(graph.parameters)), active, graph.config.layers, graph.config.width,
       graph.config.heads);
   for (u32 t = 0; t < tier_count; ++t)
     print_text("  {:<8}{:>12} of {}\n", name(static_cast<Tier>(t)), bytes_text(plan.tiers[t].planned_peak),
