@@ -9,6 +9,7 @@
 #include "cli/doctor.h"
 #include "fit/executor_choice.h"
 #include "report/print_text.h"
+#include "run/weights/base_model.h"
 
 namespace tidepool {
 
@@ -78,6 +79,7 @@ Result<void> run_doctor(const Arguments& arguments) {
   if (arguments.positional().empty()) return doctor({.swap_dir = arguments.text("dir")});
   TRY(check_form(arguments, {.name = "doctor CONFIG.yaml", .options = {}}));
   TRY_ASSIGN(Config config, config_of(arguments.positional()));
+  TRY(check_base_is_named(config));
   static_cast<void>(resolve_executor(config));  // error ignored: a finding below says why it cannot be used
   return doctor({.swap_dir = swap_directory(config),
                  .executor = config.machine.executor,

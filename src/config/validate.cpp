@@ -135,13 +135,6 @@ std::optional<Complaint> validate(const Config& c) {
         "train", "warmup_steps",
         fmt::format("{} is neither a whole number of steps nor a share below 1", c.train.warmup_steps)};
   }
-  if (c.lora.on() && c.model_directory.empty()) {
-    return Complaint{
-        "lora", "r",
-        fmt::format("{} asks for adapters, which need a trained base model: name its directory with model: "
-                    "DIRECTORY, or set lora.r=0 to train a whole model from random weights",
-                    c.lora.r)};
-  }
   if (c.train.max_steps == steps_by_epochs && c.train.num_train_epochs == 0)
     return Complaint{"train", "max_steps",
                      "auto needs train.num_train_epochs, which is not set: set num_train_epochs, or give a "

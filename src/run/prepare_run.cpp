@@ -36,6 +36,7 @@ class RunPreparation {
     Config& config = run_.config;
     const bool resumes = !run_.request.resume.empty();
     TRY(check_executor(config));
+    TRY(check_base_is_named(config));
     TRY(check_output_directory(config));
     look_at_rows(config, resumes);
     TRY_ASSIGN(run_.graph, make_graph(config));

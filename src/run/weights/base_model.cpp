@@ -71,6 +71,15 @@ Result<void> check_base_weights(const std::string& base, const std::string& chec
   return same_base_weights(base, state.base_xxh3, xxh3);
 }
 
+Result<void> check_base_is_named(const Config& config) {
+  if (!config.lora.on() || !config.model_directory.empty()) return {};
+  return Error{
+      ErrorKind::usage,
+      fmt::format("lora.r: {} asks for adapters, which need a trained base model: name its directory "
+                  "with model: DIRECTORY, or set lora.r=0 to train a whole model from random weights",
+                  config.lora.r)};
+}
+
 Result<void> check_model_is_unchanged(const Config& config) {
   const Packing packing = config.model.quantization.packing;
   if (!config.lora.on() && packing != Packing::none)
@@ -80,7 +89,7 @@ Result<void> check_model_is_unchanged(const Config& config) {
                     "set lora.r, such as lora.r=16, or unpack them with `tidepool export {0} OUT --dtype "
                     "bf16` and name OUT",
                     config.model_directory, name(packing))};
-  if (!config.lora.on()) return {};
+  if (!config.lora.on() || config.model_directory.empty()) return {};
   TRY_ASSIGN(const ModelConfig base, read_model_directory(config.model_directory));
   const std::string difference = config_difference(base, config.model);
   if (difference.empty()) return {};

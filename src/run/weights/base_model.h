@@ -20,6 +20,11 @@ Result<void> check_base_weights(const std::string& base, const std::string& chec
                                 const std::string& xxh3);
 Result<void> same_base_weights(const std::string& base, const std::string& then, const std::string& xxh3);
 
+// Checks that a config with lora.r names the directory of its base model. `plan` needs no weights, and may do
+// without.
+// ErrorKind::usage if not.
+Result<void> check_base_is_named(const Config&);
+
 // Checks that a config without lora.r does not train a quantized model, and that one with lora.r does not
 // change the model. LoRA leaves the model as it is in its
 // directory, and whoever merges the adapters reads it there: with changed keys, the adapters would fit a

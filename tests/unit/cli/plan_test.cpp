@@ -52,6 +52,38 @@ TEST(CliPlan, IgnoresNoArgument) {
   expect_refused({"--segment", "drain"}, "add --explain");
 }
 
+// A config of a small model of this family, whose sizes stand in the words.
+std::string config_of_family(const std::string& family) {
+  const std::string path = ::testing::TempDir() + "plan_test_" + family + ".yaml";
+  std::ofstream(path) << "model: {model_type: " << family
+                      << ", vocab_size: 256, hidden_size: 64, num_hidden_layers: 2, num_attention_heads: 4}\n"
+                         "data: {train: data.txt}\n"
+                         "train: {sequence_length: 64}\n"
+                         "memory: {device: 64MiB, host: 64MiB, disk: 0}\n";
+  return path;
+}
+
+// Weights are needed to train, not to plan.
+TEST(CliPlan, PlansAdaptersWithoutAModelsDirectory) {
+  const std::string config = config_of_family("llama");
+  const test::CommandOutcome r = plan_of(config, {"lora.r=4"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("of the others param alone"));
+  for (const char* command : {"train", "doctor"}) {
+    const test::CommandOutcome refused = test::run_command({command, config, "lora.r=4"});
+    EXPECT_EQ(refused.code, 2) << refused.out;
+    EXPECT_THAT(refused.err, HasSubstr("lora.r: 4 asks for adapters, which need a trained base model"));
+  }
+}
+
+TEST(CliPlan, NamesActiveParametersAndWhereComputeIsTheBusiest) {
+  const std::string config = config_of_family("qwen3_moe");
+  const test::CommandOutcome r = plan_of(config, {machine, "num_experts=8", "num_experts_per_tok=2"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, AllOf(HasSubstr(" active)"), HasSubstr("compute is the busiest")));
+  EXPECT_THAT(plan_of(config_of_family("llama"), {machine}).out, Not(HasSubstr(" active)")));
+}
+
 TEST(CliPlan, JsonHasNullForUnknownValues) {
   const test::CommandOutcome r =
       plan({machine, "memory.device=128MiB", "memory.host=128MiB", "memory.disk=0", "--json"});
