@@ -25,6 +25,7 @@ class Report {
   std::string text() {
     heading();
     losses();
+    experts();
     time();
     bytes();
     peaks();
@@ -100,6 +101,11 @@ class Report {
           {fmt::format("fp16 loss scale {:g} at the end", run_.loss_scale),
            fmt::format("{} of {} steps skipped for an overflow", run_.skipped_steps, run_.losses.size())},
           dot());
+  }
+
+  void experts() {
+    const std::string text = run_.experts ? expert_use_text(*run_.experts) : "";
+    if (!text.empty()) words(text);
   }
 
   void time() {

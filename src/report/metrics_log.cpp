@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
@@ -15,6 +16,7 @@
 #include "base/write_file.h"
 #include "report/run_report.h"
 #include "report/text_file.h"
+#include "tidepool/experts.h"
 
 namespace tidepool {
 namespace json = boost::json;
@@ -53,6 +55,36 @@ constexpr Limit limits[] = {{"epoch", 1e12},
                             {"train_tokens_per_second", 1e18},
                             {"step_seconds", 1e11}};
 
+constexpr u64 rows_most = 4096;  // layers
+
+// RETURNS: the routing in a step's line; none if the line has no routing, or one that cannot be.
+std::optional<RouterMetrics> router_of(const json::object& o) {
+  if (!o.contains(router_curves[0].name())) return std::nullopt;
+  RouterMetrics out;
+  for (const RouterCurve& curve : router_curves) out.*curve.value = number(o, curve.name());
+  return out;
+}
+
+std::optional<ExpertTokens> expert_tokens_of(const json::object& o) {
+  const json::value* rows = o.if_contains("expert_tokens");
+  const double steps = number(o, "expert_token_steps");
+  if (rows == nullptr || !rows->is_array() || rows->get_array().size() > rows_most || !(steps >= 1) ||
+      steps > static_cast<double>(step_most))
+    return std::nullopt;
+  ExpertTokens out{.steps = static_cast<u64>(steps)};
+  for (const json::value& row : rows->get_array()) {
+    const json::array* values = row.if_array();
+    if (values == nullptr || values->empty() || values->size() > experts_max) return std::nullopt;
+    if (out.experts != 0 && out.experts != values->size()) return std::nullopt;
+    out.experts = static_cast<u32>(values->size());
+    for (const json::value& v : *values) {
+      if (!v.is_int64() || v.get_int64() < 0 || v.get_int64() > step_most) return std::nullopt;
+      out.tokens.push_back(static_cast<u64>(v.get_int64()));
+    }
+  }
+  return out;
+}
+
 // Adds the line to `log.steps` if it describes a step.
 // Error: the fault of the line.
 Result<void> read_line(std::string_view line, StepLog& log) {
@@ -84,8 +116,19 @@ Result<void> read_line(std::string_view line, StepLog& log) {
        .learning_rate = number(o, "learning_rate"),
        .train_tokens_per_second = number(o, "train_tokens_per_second"),
        .step_seconds = number(o, "step_seconds"),
-       .loss_scale = o.contains("loss_scale") ? std::optional(number(o, "loss_scale")) : std::nullopt});
+       .loss_scale = o.contains("loss_scale") ? std::optional(number(o, "loss_scale")) : std::nullopt,
+       .router = router_of(o),
+       .expert_tokens = expert_tokens_of(o)});
   return {};
+}
+
+json::array token_rows(const ExpertTokens& use) {
+  json::array layers;
+  for (u64 at = 0; at + use.experts <= use.tokens.size(); at += use.experts) {
+    const auto row = use.tokens.begin() + static_cast<std::ptrdiff_t>(at);
+    layers.emplace_back(json::array(row, row + use.experts));
+  }
+  return layers;
 }
 
 }  // namespace
@@ -120,6 +163,12 @@ std::string to_json_line(const StepMetrics& m) {
   o["train_tokens_per_second"] = m.train_tokens_per_second;
   o["step_seconds"] = m.step_seconds;
   if (m.loss_scale) o["loss_scale"] = *m.loss_scale;
+  if (m.router)
+    for (const RouterCurve& curve : router_curves) o[curve.name()] = (*m.router).*curve.value;
+  if (m.expert_tokens) {
+    o["expert_token_steps"] = m.expert_tokens->steps;
+    o["expert_tokens"] = token_rows(*m.expert_tokens);
+  }
   return json_text(o, JsonStyle::line);
 }
 

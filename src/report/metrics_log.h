@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "base/types.h"
 #include "base/write_file.h"
+#include "report/expert_use.h"
 
 namespace tidepool {
 
@@ -21,7 +22,9 @@ struct StepMetrics {
   double learning_rate = 0;
   double train_tokens_per_second = 0;
   double step_seconds = 0;
-  std::optional<double> loss_scale;  // fp16 only: scale of this step
+  std::optional<double> loss_scale;           // fp16 only: scale of this step
+  std::optional<RouterMetrics> router;        // models with experts only
+  std::optional<ExpertTokens> expert_tokens;  // not in every line, for its size
 };
 
 struct EvalMetrics {

@@ -1,6 +1,7 @@
 // Reads report.json. The file may have been edited: values that no run can measure are refused, not printed.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
@@ -10,6 +11,7 @@
 
 #include "base/json/text.h"
 #include "report/run_report.h"
+#include "tidepool/experts.h"
 
 namespace tidepool {
 namespace json = boost::json;
@@ -17,6 +19,7 @@ namespace {
 
 // Limits that a run of years on the largest machine does not reach.
 constexpr u64 count_most = u64{1} << 53, bytes_most = u64{1} << 62;
+constexpr u64 layer_most = 1u << 20;
 constexpr double seconds_most = 1e11, rate_most = 1e24, norm_most = 1e39;
 
 // A JSON object with its path, for messages. Remembers the first fault.
@@ -36,7 +39,7 @@ class Object {
   Object object(std::string_view key) const { return {find(key), path_ + std::string(key) + ".", fault_}; }
   bool has(std::string_view key) const { return find(key) != nullptr; }
 
-  u64 count(std::string_view key) const { return whole(find(key), {key}, count_most); }
+  u64 count(std::string_view key, u64 most = count_most) const { return whole(find(key), {key}, most); }
   Bytes bytes(std::string_view key) const { return Bytes{whole(find(key), {key}, bytes_most)}; }
   // A value with all bits set means no limit.
   Bytes budget(std::string_view key) const {
@@ -62,6 +65,21 @@ class Object {
   }
   std::vector<u64> counts(std::string_view key) const {
     return list<u64>(key, [&](const json::value& v, Place at) { return whole(&v, at, count_most); });
+  }
+  // Equal rows, one after another.
+  std::vector<u64> rows(std::string_view key, u64 rows, u64 columns) const {
+    std::vector<u64> out;
+    const json::value* values = find(key);
+    if (values == nullptr || !values->is_array() || values->get_array().size() != rows)
+      return wrong(values, {key}, fmt::format("must be a list of {} lists", rows)), out;
+    u64 number = 0;
+    for (const json::value& row : values->get_array()) {
+      if (!row.is_array() || row.get_array().size() != columns)
+        return wrong(&row, {key, number}, fmt::format("must be a list of {} numbers", columns)), out;
+      for (const json::value& v : row.get_array()) out.push_back(whole(&v, {key, number}, count_most));
+      ++number;
+    }
+    return out;
   }
   std::map<std::string, std::string> texts(std::string_view key) const {
     std::map<std::string, std::string> out;
@@ -135,6 +153,24 @@ class Object {
   std::string path_;
   std::string& fault_;
 };
+
+ExpertUse read_experts(const Object& o) {
+  ExpertUse use{.experts = static_cast<u32>(o.count("experts", experts_max)),
+                .chosen = static_cast<u32>(o.count("experts_per_token", experts_max))};
+  for (const u64 layer : o.counts("layers"))
+    use.layers.push_back(static_cast<u32>(std::min(layer, layer_most)));
+  use.steps = o.count("steps");
+  use.tokens = o.rows("tokens", use.layers.size(), use.experts);
+  use.last_steps = o.count("last_steps");
+  use.last_tokens = o.rows("last_tokens", use.layers.size(), use.experts);
+  use.dropped = o.count("dropped_tokens");
+  for (const RouterCurve& curve : router_curves) {
+    const std::vector<double> values = o.numbers(std::string("each_") + curve.name(), rate_most);
+    use.each_step.resize(std::max(use.each_step.size(), values.size()));
+    for (u64 i = 0; i < values.size(); ++i) use.each_step[i].*curve.value = values[i];
+  }
+  return use;
+}
 
 RunReport read_fields(const Object& o) {
   RunReport r;
@@ -212,6 +248,7 @@ RunReport read_fields(const Object& o) {
   });
   if (o.has("phase_steps")) r.phase_steps = o.count("phase_steps");
   r.binds = o.text("binds");
+  if (o.has("experts")) r.experts = read_experts(o.object("experts"));
   r.machine = o.texts("machine");
   r.config = o.texts("config");
   return r;

@@ -22,8 +22,10 @@ void RunLog::append(const StepMetrics& m) {
                                           {"train/train_tokens_per_second", m.train_tokens_per_second},
                                           {"train/step_seconds", m.step_seconds},
                                           {"train/loss_scale", m.loss_scale.value_or(0)}}};
-  append(m.step, metrics_->append(m),
-         events_->append(m.step, std::span(scalars).first(m.loss_scale ? 7 : 6)));
+  std::vector<Scalar> all(scalars.begin(), scalars.end() - (m.loss_scale ? 0 : 1));
+  if (m.router)
+    for (const RouterCurve& curve : router_curves) all.push_back({curve.tag, (*m.router).*curve.value});
+  append(m.step, metrics_->append(m), events_->append(m.step, all));
 }
 
 void RunLog::append(const EvalMetrics& m) {

@@ -73,6 +73,35 @@ boost::json::object gpus_of(const RunReport& r) {
   return out;
 }
 
+json::array rows_of(const std::vector<u64>& tokens, u32 columns) {
+  json::array rows;
+  for (u64 at = 0; at < tokens.size(); at += columns)
+    rows.emplace_back(json::array(tokens.begin() + static_cast<std::ptrdiff_t>(at),
+                                  tokens.begin() + static_cast<std::ptrdiff_t>(at + columns)));
+  return rows;
+}
+
+json::array each_of(const ExpertUse& use, double RouterMetrics::*value) {
+  json::array out;
+  for (const RouterMetrics& m : use.each_step) out.emplace_back(m.*value);
+  return out;
+}
+
+json::object experts_of(const ExpertUse& use) {
+  json::object o;
+  o["experts"] = use.experts;
+  o["experts_per_token"] = use.chosen;
+  o["layers"] = array_of(use.layers);
+  o["steps"] = use.steps;
+  o["tokens"] = rows_of(use.tokens, use.experts);
+  o["last_steps"] = use.last_steps;
+  o["last_tokens"] = rows_of(use.last_tokens, use.experts);
+  o["dropped_tokens"] = use.dropped;
+  for (const RouterCurve& curve : router_curves)
+    o[std::string("each_") + curve.name()] = each_of(use, curve.value);
+  return o;
+}
+
 }  // namespace
 
 std::string to_json(const RunReport& r) {
@@ -116,6 +145,7 @@ std::string to_json(const RunReport& r) {
   o["phases"] = phases_of(r);
   o["phase_steps"] = r.phase_steps;
   if (!r.gpus.empty()) o["gpus"] = gpus_of(r);
+  if (r.experts) o["experts"] = experts_of(*r.experts);
   o["machine"] = object_of(r.machine);
   o["config"] = object_of(r.config);
   if (r.loss_scale > 0) o["loss_scale"] = r.loss_scale, o["skipped_steps"] = r.skipped_steps;

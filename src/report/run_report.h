@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "base/spread.h"
+#include "report/expert_use.h"
 #include "tidepool/plan.h"
 
 namespace tidepool {
@@ -118,6 +119,7 @@ struct RunReport {
   u64 phase_steps = 0;       // number of steady steps behind the median: not the first, none after a rest
   std::string binds;         // "disk_read"
   std::vector<GpuUse> gpus;  // empty: no GPU, or no readings
+  std::optional<ExpertUse> experts;  // none: a model without experts, or nothing is known of them
 
   std::map<std::string, std::string> machine;  // "cpu", "cores", "memory", "disk", ...: for people
   std::map<std::string, std::string> config;   // effective settings, as in config.yaml

@@ -18,6 +18,7 @@
 #include "report/assembly/write_trace.h"
 #include "run/early_stop.h"
 #include "run/outputs/leave_now.h"
+#include "run/outputs/routing_meter.h"
 #include "run/outputs/run_meter.h"
 #include "run/outputs/signals.h"
 #include "run/prepare_run.h"
@@ -106,6 +107,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<void> open_outputs() {
     meter_ = std::make_unique<RunMeter>(run_.session->plan(), run_.session->counters(), steps_expected(),
                                         run_.config.output.trace ? trace_events_max : 0);
+    routing_.emplace(run_.graph, run_.session->plan().micro_batches, steps_expected());
     engine_ = Engine::create(run_.session->plan(), run_.session->executor(), {.watchdog = watchdog()});
     run_.state.losses.reserve(steps_expected());
     watch_gpus();
@@ -185,15 +187,17 @@ class Trainer final : public NextSegment, public EngineObserver {
     run_.state.losses.push_back(result.loss);
     const u64 tokens = run_.batches->tokens(step);
     run_.state.tokens += tokens;
-    const StepMetrics metrics{.step = step,
-                              .epoch = run_.batches->epoch(step),
-                              .loss = result.loss,
-                              .grad_norm = result.grad_norm,
-                              .learning_rate = run_.source->learning_rate(step),
-                              .train_tokens_per_second = static_cast<double>(tokens) / took,
-                              .step_seconds = took,
-                              .loss_scale = loss_scale_of(result)};
+    StepMetrics metrics{.step = step,
+                        .epoch = run_.batches->epoch(step),
+                        .loss = result.loss,
+                        .grad_norm = result.grad_norm,
+                        .learning_rate = run_.source->learning_rate(step),
+                        .train_tokens_per_second = static_cast<double>(tokens) / took,
+                        .step_seconds = took,
+                        .loss_scale = loss_scale_of(result)};
     meter_->record(metrics.grad_norm, metrics.learning_rate);
+    routing_->add(run_.session->results().routing(step), metrics);
+    if (run_.outputs.logs(step)) metrics.expert_tokens = routing_->due();
     run_.outputs.step(metrics);
     if (run_.is_fp16()) {
       follow_loss_scale(step, result);
@@ -338,6 +342,7 @@ class Trainer final : public NextSegment, public EngineObserver {
          .checkpoint_written = run_.checkpoints->written(),
          .disk_endurance = run_.chosen.machine ? run_.chosen.machine->disk.endurance : Bytes{},
          .gpus = gpus_ ? gpus_->readings() : std::vector<GpuReadings>{}});
+    routing_->fill(report);
     const Result<void> reported = run_.outputs.finish(report);
     const TracedRun traced{.measured = meter_->trace().events(), .forecast = run_.prediction.forecast};
     const Result<void> written = write_traces(run_.config.output.dir, run_.config.output.trace,
@@ -372,6 +377,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   PreparedRun run_;
   SaveMoments save_moments_;
   std::unique_ptr<RunMeter> meter_;
+  std::optional<RoutingMeter> routing_;
   std::optional<GpuSampler> gpus_;  // none: no GPU
   std::unique_ptr<Engine> engine_;
 

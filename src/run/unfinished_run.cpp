@@ -68,6 +68,20 @@ void add_steps(RunReport& report, const StepLog& log) {
   }
 }
 
+// Adds the tokens per expert that were logged last.
+void add_experts(RunReport& report, const StepLog& log, const ModelGraph& graph) {
+  ExpertUse use{.experts = graph.config.experts.count, .chosen = graph.config.experts.chosen};
+  for (const Block& block : graph.blocks)
+    if (block.kind == BlockKind::attention) use.layers.push_back(block.layer);
+  for (const StepMetrics& m : log.steps)
+    if (m.expert_tokens && m.expert_tokens->experts == use.experts &&
+        m.expert_tokens->tokens.size() == use.layers.size() * use.experts)
+      use.steps = m.expert_tokens->steps, use.tokens = m.expert_tokens->tokens;
+  if (use.steps == 0) return;
+  use.last_tokens.resize(use.tokens.size());
+  report.experts = std::move(use);
+}
+
 std::string state_text(const RunReport& report, const Config& config, std::optional<long> holder) {
   const Result<u64> known = steps_to_train(config.train, std::max<u64>(report.steps_per_epoch, 1));
   const u64 all = known ? *known : report.steps;
@@ -111,6 +125,7 @@ Result<std::optional<RunFiles>> read_if_unfinished(const std::string& run_dir) {
   RunReport report;
   add_config(report, config, graph);
   add_steps(report, log);
+  add_experts(report, log, graph);
   report.flops_per_second = report.tokens_per_second * static_cast<double>(graph.flops_per_token);
   std::string state = state_text(report, config, holder);
   TRY_ASSIGN(RunFiles run, read_unfinished_run(run_dir, std::move(report), std::move(state)));

@@ -130,6 +130,29 @@ TEST(ReportPage, ShowsEveryChartInABrowserWithoutANetwork) {
     EXPECT_THAT(both.document, HasSubstr(words));
 }
 
+// The routing of a whole run, and of two runs side by side.
+TEST(ReportPage, ShowsTheTokensOfEachExpert) {
+  if (!have_chromium())
+    GTEST_SKIP() << "SKIPPED, report.html IS NOT TESTED: there is no chromium here (scripts/setup.sh)";
+  const test::TrainDir dir;
+  Config config = test::small_config(dir, "a");
+  config.model = test::small_model(Family::qwen3_moe);
+  config.train.max_steps = 10;  // more than the last steps that are kept
+  ASSERT_EQ(test::ChildRun(config).wait(), 0) << file_text(config.output.dir + ".log");
+  const std::vector<std::string> routing = {"experts", "expert-imbalance", "router-entropy", "router-balance",
+                                            "router-z"};
+  const std::string page = config.output.dir + "/report.html";
+  for (const char* theme : {"theme=light", "theme=dark"}) {
+    const Opened opened = open_page(page, dir, theme);
+    expect_all_drawn(opened, routing);
+    for (const char* words :
+         {"data-dropped=\"0\"", "Dropped tokens: 0", "the last 8 steps", "href=\"#experts\""})
+      EXPECT_THAT(opened.document, HasSubstr(words));
+  }
+  ASSERT_EQ(run_cli({"report", dir / "a", dir / "a", "--html", dir / "both.html"}), 0);
+  expect_all_drawn(open_page(dir / "both.html", dir, ""), {"experts-a", "experts-b", "router-entropy"});
+}
+
 // RETURNS: the y of each point of the chart's last curve.
 std::vector<double> heights_of(const std::string& document, const std::string& chart) {
   const std::size_t figure = document.find("data-chart=\"" + chart + "\"");

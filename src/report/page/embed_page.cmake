@@ -1,6 +1,6 @@
 # Writes OUT, a C++ file that holds the page's files in FOLDER as strings. Scripts run in this order.
-set(scripts dom.js theme.js model.js chart.js line_chart.js view.js timeline.js memory.js lives.js bars.js tables.js
-    main.js)
+set(scripts dom.js theme.js model.js chart.js line_chart.js view.js timeline.js memory.js lives.js bars.js experts.js
+    tables.js main.js)
 
 # A literal that ends early would be a compile error far from its cause.
 function(literal out text)

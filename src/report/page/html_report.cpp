@@ -93,16 +93,29 @@ std::string curve(const char* name, u64 count, Step&& step_of, Value&& value_of)
   return fmt::format("\"{}\":{{\"step\":[{}],\"value\":[{}],\"stride\":{}}}", name, steps, values, stride);
 }
 
-// Curve over every step of this process, and over logged earlier steps.
-std::string metric_curve(const char* name, const RunFiles& run, double StepMetrics::*logged,
-                         const std::vector<double>& each) {
+// Curve over every step of this process, and over logged earlier steps. `logged` gives the value in a line,
+// `each` that of a step.
+template <class Logged, class Each>
+std::string metric_curve(const char* name, const RunFiles& run, Logged&& logged, u64 count, Each&& each) {
   const u64 first = run.report.resumed_from_step + 1;
   std::vector<std::pair<u64, double>> points;
   for (const StepMetrics& m : run.metrics)
-    if (m.step < first || each.empty()) points.emplace_back(m.step, m.*logged);
-  for (u64 i = 0; i < each.size(); ++i) points.emplace_back(first + i, each[i]);
+    if (m.step < first || count == 0) points.emplace_back(m.step, logged(m));
+  for (u64 i = 0; i < count; ++i) points.emplace_back(first + i, each(i));
   return curve(
       name, points.size(), [&](u64 i) { return points[i].first; }, [&](u64 i) { return points[i].second; });
+}
+
+std::string router_curves_text(const RunFiles& run) {
+  std::string out;
+  if (!run.report.experts) return out;
+  const std::vector<RouterMetrics>& each = run.report.experts->each_step;
+  for (const RouterCurve& curve : router_curves)
+    out += "," + metric_curve(
+                     curve.name(), run,
+                     [&](const StepMetrics& m) { return m.router ? (*m.router).*curve.value : std::nan(""); },
+                     each.size(), [&](u64 i) { return each[i].*curve.value; });
+  return out;
 }
 
 std::string curves_text(const RunFiles& run) {
@@ -117,9 +130,14 @@ std::string curves_text(const RunFiles& run) {
   out += "," + curve(
                    "eval_loss", std::min(r.eval_steps.size(), r.eval_losses.size()),
                    [&](u64 i) { return r.eval_steps[i]; }, [&](u64 i) { return r.eval_losses[i]; });
-  out += "," + metric_curve("learning_rate", run, &StepMetrics::learning_rate, r.each_learning_rate);
-  out += "," + metric_curve("grad_norm", run, &StepMetrics::grad_norm, r.each_grad_norm);
-  return out + "}";
+  const auto add = [&](const char* name, double StepMetrics::*logged, const std::vector<double>& each) {
+    out += "," + metric_curve(
+                     name, run, [&](const StepMetrics& m) { return m.*logged; }, each.size(),
+                     [&](u64 i) { return each[i]; });
+  };
+  add("learning_rate", &StepMetrics::learning_rate, r.each_learning_rate);
+  add("grad_norm", &StepMetrics::grad_norm, r.each_grad_norm);
+  return out + router_curves_text(run) + "}";
 }
 
 // The report without its long lists: the curves have them, thinned.
@@ -128,6 +146,7 @@ std::string report_text(const RunReport& report) {
   brief.losses.clear();
   for (auto* each : {&brief.each_step_seconds, &brief.each_grad_norm, &brief.each_learning_rate})
     each->clear();
+  if (brief.experts) brief.experts->each_step.clear();
   if (!report.losses.empty()) brief.losses = {report.losses.front(), report.losses.back()};
   return to_json(brief);
 }

@@ -87,9 +87,13 @@ void RunOutputs::step(const StepMetrics& m) {
                      .loss_scale = m.loss_scale.value_or(0)},
                     steady_seconds());
   if (!quiet_) watch_output();
-  if (m.step % config_.output.logging_steps != 0 && m.step != config_.train.max_steps) return;
+  if (!logs(m.step)) return;
   log_->append(m);
   tell_of_log();
+}
+
+bool RunOutputs::logs(u64 step) const {
+  return step % config_.output.logging_steps == 0 || step == config_.train.max_steps;
 }
 
 void RunOutputs::evaluation(const EvalMetrics& metrics) {

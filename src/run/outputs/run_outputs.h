@@ -33,6 +33,7 @@ class RunOutputs {
   void completed(const Issue&, const Completion&);
   // Logs every output.logging_steps steps. If a log cannot take a line, warns once, and again in finish().
   void step(const StepMetrics&);
+  bool logs(u64 step) const;  // true if step() logs this step
   void evaluation(const EvalMetrics&);
   // Makes the logs survive a power cut, or warns that they may not.
   void sync();

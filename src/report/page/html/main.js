@@ -124,6 +124,7 @@ function header(runs) {
   const toggle = el('button', { type: 'button', onclick: theme.toggle }, '');
   theme.listeners.push(() => { toggle.textContent = theme.name() === 'dark' ? 'Light' : 'Dark'; toggle.setAttribute('aria-label', `switch to ${toggle.textContent.toLowerCase()} colours`); });
   const sections = [...(two ? [['comparison', 'Side by side']] : []), ['loss', 'Loss'], ['speed', 'Speed'],
+    ...(runs.some((run) => run.report.experts) ? [['experts', 'Experts']] : []),
     ...(ended(runs) ? [['step', 'Step'], ['memory', 'Memory'], ['lives', 'Chunks'], ['links', 'Bytes'], ['time', 'Time'], ['wear', 'SSD']] : []), ['config', 'Config']];
   return [el('div', { class: 'brand' }, logo, 'Tidepool', el('span', { class: 'grow' }), toggle),
     two ? el('h1', {}, runs.map((run, i) => [i ? ' against ' : '', el('span', { style: `color:var(${run.color})` }, run.name)])) : el('h1', {}, runs[0].name),
@@ -141,7 +142,7 @@ function build() {
   if (runs.length > 1) main.append(section('comparison', 'Side by side', '', comparison(runs)));
   // Each part is built separately: if one fails, the others are still shown.
   const atItsEnd = ended(runs) ? [() => stepSections(runs), () => movementSections(runs)] : [];
-  for (const part of [() => lossSection(runs), () => speedSection(runs), ...atItsEnd]) {
+  for (const part of [() => lossSection(runs), () => speedSection(runs), () => expertSection(runs), ...atItsEnd]) {
     try {
       main.append(...[part()].flat());
     } catch (error) {
