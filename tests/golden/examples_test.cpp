@@ -172,6 +172,7 @@ class Examples : public ::testing::Test {
 
 TEST_F(Examples, ChatPrintsWhatItsReadmeShows) { run_all("chat"); }
 TEST_F(Examples, ContinuePrintsWhatItsReadmeShows) { run_all("continue"); }
+TEST_F(Examples, ExpertsPrintsWhatItsReadmeShows) { run_all("experts"); }
 TEST_F(Examples, Llama70bPrintsWhatItsReadmeShows) { run_all("llama-70b"); }
 TEST_F(Examples, LoraPrintsWhatItsReadmeShows) { run_all("lora"); }
 TEST_F(Examples, LoraFp8PrintsWhatItsReadmeShows) { run_all("lora-fp8"); }
