@@ -59,7 +59,7 @@ std::string config_of_family(const std::string& family) {
                       << ", vocab_size: 256, hidden_size: 64, num_hidden_layers: 2, num_attention_heads: 4}\n"
                          "data: {train: data.txt}\n"
                          "train: {sequence_length: 64}\n"
-                         "memory: {device: 64MiB, host: 64MiB, disk: 0}\n";
+                         "memory: {device: 256MiB, host: 256MiB, disk: 0}\n";
   return path;
 }
 
