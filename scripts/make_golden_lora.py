@@ -16,6 +16,7 @@ Everything is fp32 on the CPU, one thread, eager attention, no dropout.
 """
 
 import copy
+import json
 import os
 import shutil
 import sys
@@ -24,12 +25,18 @@ import peft
 import torch
 import transformers
 from peft.utils import get_peft_model_state_dict
+from peft.utils import transformers_weight_conversion as conversion
 from safetensors.torch import save_file
 from torch.nn import functional
+
+sys.path.insert(0, "tests/golden")
+import expert_cases  # noqa: E402
 
 BASES, OUT = "tests/golden/families", "tests/golden/lora"
 SEQUENCES, TOKENS, STEPS = 2, 20, 8
 IGNORED = -100
+SEEDS = 40
+EXPERTS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
 
 # name: (base model, arguments of LoraConfig)
 CASES = {
@@ -41,7 +48,29 @@ CASES = {
     "gpt2_some": ("gpt2_plain", dict(r=3, lora_alpha=7, target_modules=["c_fc"], fan_in_fan_out=True)),
     "qwen2_rslora": ("qwen2_untied", dict(r=3, lora_alpha=4, target_modules=["q_proj", "o_proj", "gate_proj"], use_rslora=True)),
     "gpt2_rslora": ("gpt2_inner", dict(r=5, lora_alpha=3, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True, use_rslora=True)),
+    # Models with experts. PEFT gives the matrices of all experts of a layer one adapter, with rank r per expert.
+    "qwen3_moe_parameters": ("qwen3_moe_untied", dict(r=2, lora_alpha=4, target_modules=["q_proj"],
+                                                      target_parameters=EXPERTS + ["mlp.gate.weight"])),
+    # PEFT turns these names, of transformers 4, into parameters: gate_up_proj gets twice the rank.
+    "mixtral_names": ("mixtral_untied", dict(r=2, lora_alpha=3, target_modules=["w1", "w2", "w3", "gate", "o_proj"],
+                                             use_rslora=True)),
+    "gpt_oss_ranks": ("gpt_oss_untied", dict(r=4, lora_alpha=8, target_modules=["v_proj"],
+                                             target_parameters=EXPERTS + ["mlp.router.weight"],
+                                             rank_pattern={".*.experts.down_proj": 1, ".*.experts.gate_up_proj": 3},
+                                             alpha_pattern={".*.experts.down_proj": 5})),
+    # One parameter of one layer.
+    "gpt_oss_one": ("gpt_oss_tied_full", dict(r=3, lora_alpha=2, target_modules=["o_proj"],
+                                               target_parameters=["1.mlp.experts.down_proj"])),
+    # Beside target_parameters, modules' names stand for linear layers of transformers 5: dense and shared MLPs.
+    "deepseek_v3_shared": ("deepseek_v3_untied", dict(r=2, lora_alpha=4,
+                                                      target_modules=["gate_proj", "up_proj", "down_proj", "kv_b_proj"],
+                                                      target_parameters=EXPERTS + ["mlp.gate.weight"])),
+    # Adapters of single experts, as PEFT wrote them for transformers 4.
+    "qwen3_moe_singles": ("qwen3_moe_joined", dict(r=3, lora_alpha=6,
+                                                   target_modules=["gate_proj", "up_proj", "down_proj", "gate"])),
+    "mixtral_singles": ("mixtral_all", dict(r=2, lora_alpha=6, target_modules=["w1", "w2", "w3", "gate", "k_proj"])),
 }
+SINGLES = ("qwen3_moe_singles", "mixtral_singles")
 
 
 def make_batches(vocabulary):
@@ -78,19 +107,92 @@ def train(model, tokens, targets):
     return torch.tensor(losses, dtype=torch.float64)
 
 
-def write_case(name, base, options):
-    plain = transformers.AutoModelForCausalLM.from_pretrained(f"{BASES}/{base}", attn_implementation="eager", dtype=torch.float32)
-    tokens, targets = make_batches(plain.config.vocab_size)
-    before = {k: v.clone() for k, v in plain.state_dict().items()}
-    model = peft.get_peft_model(plain, peft.LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **options)).train()
+class Singles:
+    """Adapters of single experts: their file, and their parts in the parameters that PEFT makes of them on loading."""
+
+    def __init__(self, config, options):
+        self.r, self.options = options["r"], options
+        self.experts, self.inner = config.num_local_experts, getattr(config, "moe_intermediate_size", config.intermediate_size)
+        self.is_mixtral = config.model_type == "mixtral"
+        self.names = ("w1", "w3", "w2") if self.is_mixtral else ("gate_proj", "up_proj", "down_proj")
+
+    def own_name(self, name):
+        return name.replace(".mlp.", ".block_sparse_moe.") if self.is_mixtral else name
+
+    def split(self, name, tensor):
+        """Returns the tensors of single experts that are parts of one of PEFT's."""
+        if ".mlp.experts." not in name:
+            return {self.own_name(name): tensor}
+        prefix, kind = self.own_name(name[: name.index(".mlp.experts.")] + ".mlp.experts"), name[-len("lora_A.weight"):]
+        is_a, is_down = kind == "lora_A.weight", ".base_layer." not in name
+        per = (tensor.reshape(self.experts, -1, tensor.shape[1]) if is_a
+               else tensor.reshape(tensor.shape[0], -1, self.experts).permute(2, 0, 1))
+        gate, up, down = self.names
+        parts = {down: per} if is_down else {
+            gate: per[:, : self.r] if is_a else per[:, : self.inner, : self.r],
+            up: per[:, self.r:] if is_a else per[:, self.inner:, self.r:]}
+        return {f"{prefix}.{e}.{matrix}.{kind}": part[e].clone().contiguous()
+                for matrix, part in parts.items() for e in range(self.experts)}
+
+    def split_all(self, tensors):
+        return {k: v for name, tensor in tensors.items() for k, v in self.split(name, tensor).items()}
+
+    def mask(self, model):
+        """Keeps the parts of gate's and up's B that belong to the other zero: they do not exist in single adapters."""
+        for name, parameter in model.named_parameters():
+            if ".base_layer.lora_B." in name:
+                mask = torch.zeros(2 * self.inner, 2 * self.r, self.experts)
+                mask[: self.inner, : self.r], mask[self.inner:, self.r:] = 1, 1
+                parameter.register_hook(lambda g, mask=mask.reshape(parameter.shape): g * mask)
+
+    def open(self, plain, directory):
+        """Writes an adapter, and returns the model that PEFT loads it into."""
+        model = peft.get_peft_model(copy.deepcopy(plain), peft.LoraConfig(task_type="CAUSAL_LM", **self.options))
+        tensors = self.split_all(adapter_tensors(model, lambda p: 0.2 * torch.randn_like(p)))
+        os.makedirs(directory)
+        save_file(tensors, f"{directory}/adapter_model.safetensors", metadata={"format": "pt"})
+        with open(f"{directory}/adapter_config.json", "w") as file:
+            json.dump(dict(peft_type="LORA", task_type="CAUSAL_LM", base_model_name_or_path=plain.name_or_path, bias="none",
+                           fan_in_fan_out=False, lora_dropout=0.0, use_rslora=False, **self.options), file, indent=2)
+        model = peft.PeftModel.from_pretrained(plain, directory, is_trainable=True)
+        self.mask(model)
+        return model
+
+
+# PEFT 0.21 takes gate_proj ... of these families for experts' names of transformers 4, whatever else has these names.
+TO_PARAMETERS = conversion.convert_peft_config_for_transformers
+
+
+def keep_modules(name):
+    keeps = name == "deepseek_v3_shared"
+    conversion.convert_peft_config_for_transformers = (lambda *_, **__: None) if keeps else TO_PARAMETERS
+
+
+def make_model(plain, options, directory, singles):
+    shutil.rmtree(directory, ignore_errors=True)
+    if singles is not None:
+        return singles.open(plain, directory)
+    model = peft.get_peft_model(plain, peft.LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **options))
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.copy_(0.2 * torch.randn_like(parameter))
-    directory = f"{OUT}/{name}"
-    shutil.rmtree(directory, ignore_errors=True)
     model.save_pretrained(directory)
     os.remove(f"{directory}/README.md")
+    return model
+
+
+def write_case(name, base, options):
+    more = dict(experts_implementation="eager") if any(kind in base for kind in ("moe", "mixtral", "gpt_oss", "deepseek")) else {}
+    plain = transformers.AutoModelForCausalLM.from_pretrained(f"{BASES}/{base}", attn_implementation="eager", dtype=torch.float32, **more)
+    margins = expert_cases.Margins(plain)
+    tokens, targets = make_batches(plain.config.vocab_size)
+    before = {k: v.clone() for k, v in plain.state_dict().items()}
+    singles = Singles(plain.config, options) if name in SINGLES else None
+    own_names = singles.split_all if singles else lambda tensors: tensors
+    keep_modules(name)
+    directory = f"{OUT}/{name}"
+    model = make_model(plain, options, directory, singles).train()
 
     out = {"tokens": tokens.int(), "targets": targets.int()}
     logits, loss = forward(model, tokens[0], targets[0])
@@ -98,14 +200,22 @@ def write_case(name, base, options):
     out["logits"], out["loss"] = logits.detach().clone(), loss.detach().double().reshape(1)
     gradients = adapter_tensors(model, lambda p: p.grad)
     assert set(gradients) == set(get_peft_model_state_dict(model)), name
-    out.update({f"gradients/{k}": v for k, v in gradients.items()})
+    out.update({f"gradients/{k}": v for k, v in own_names(gradients).items()})
+    margins.logits.clear()  # tensors of a graph cannot be copied
     merged = copy.deepcopy(model).merge_and_unload().state_dict()
-    out.update({f"merged/{k}": v.clone() for k, v in merged.items() if not torch.equal(v, before[k])})
+    kind = type(plain).__name__.removesuffix("ForCausalLM")
+    for k, v in merged.items():
+        if not torch.equal(v, before[k]):
+            out.update({f"merged/{file}": part.clone()
+                        for file, part in expert_cases.names_in_files(k, v, kind, "joined" in base).items()})
     out["losses"] = train(model, tokens, targets)
-    out.update({f"trained/{k}": v for k, v in adapter_tensors(model, lambda p: p.data).items()})
+    out.update({f"trained/{k}": v for k, v in own_names(adapter_tensors(model, lambda p: p.data)).items()})
+    if not margins.are_wide(is_curve=True):
+        return False
     print(name, [round(float(x), 3) for x in out["losses"]])
     save_file(out, f"{directory}/expected.safetensors",
               metadata=dict(format="pt", torch=torch.__version__, transformers=transformers.__version__, peft=peft.__version__))
+    return True
 
 
 def main():
@@ -113,8 +223,12 @@ def main():
     for number, (name, (base, options)) in enumerate(CASES.items()):
         if len(sys.argv) > 1 and name not in sys.argv[1:]:
             continue
-        torch.manual_seed(2000 + number)
-        write_case(name, base, options)
+        for seed in range(SEEDS):  # choices of experts far from ties, as in expert_cases.py
+            torch.manual_seed(2000 + number + 100 * seed)
+            if write_case(name, base, options):
+                break
+        else:
+            raise SystemExit(f"{name}: no seed of {SEEDS} has choices far from ties")
 
 
 if __name__ == "__main__":

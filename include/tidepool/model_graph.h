@@ -6,6 +6,7 @@
 
 #include "base/types.h"
 #include "tidepool/chunk.h"
+#include "tidepool/expert_adapters.h"
 #include "tidepool/kernel_cost.h"
 #include "tidepool/lora.h"
 #include "tidepool/model_config.h"
@@ -113,7 +114,8 @@ struct ModelGraph {
   // Precision of activations and their gradients: 16 bits if the device's matrix units want that.
   Precision activations = Precision::fp32;
   BatchShape batch;
-  u32 experts_per_group = 0;  // the last group of a layer may have fewer; 0: no layer has experts
+  u32 experts_per_group = 0;            // the last group of a layer may have fewer; 0: no layer has experts
+  std::vector<LayerAdapters> adapters;  // by layer; empty without LoRA or without experts
   std::vector<Window> windows;
   std::vector<Block> blocks;  // embedding, layers, head
   std::vector<Stream> streams;

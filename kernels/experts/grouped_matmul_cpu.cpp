@@ -19,13 +19,15 @@ Matmul product_of(const GroupedMatmul& op, const ExpertRows& r) {
   return {.m = r.count,
           .n = op.n,
           .k = op.k,
-          .x = op.x.at(u64{r.begin} * op.k),
+          .x = op.x.at(u64{r.begin} * op.row_of_x()),
+          .x_stride = op.x_stride,
           .weight = op.weight.at(offset),
           .transposed = op.transposed,
           .bias = op.bias.at(offset),
           .scale = op.scale,
           .accumulate = op.accumulate,
-          .y = op.y.at(u64{r.begin} * op.n)};
+          .y = op.y.at(u64{r.begin} * op.row_of_y()),
+          .y_stride = op.y_stride};
 }
 
 WeightGradient gradient_of(const GroupedWeightGradient& op, const ExpertRows& r) {
@@ -33,7 +35,8 @@ WeightGradient gradient_of(const GroupedWeightGradient& op, const ExpertRows& r)
           .n = op.n,
           .k = op.k,
           .x = op.x.at(u64{r.begin} * op.k),
-          .dy = op.dy.at(u64{r.begin} * op.n),
+          .dy = op.dy.at(u64{r.begin} * op.row_of_dy()),
+          .dy_stride = op.dy_stride,
           .dw = op.dw + r.expert * op.expert_stride,
           .accumulate = op.accumulate,
           .transposed = op.transposed};
@@ -100,6 +103,7 @@ void grouped_weight_gradient_cpu(const GroupedWeightGradient& op, CorePool& pool
   CHECK(op.n > 0 && op.k > 0, op.n, op.k);
   CHECK(static_cast<u32>(op.offsets[op.experts]) <= op.rows_max, op.offsets[op.experts], op.rows_max);
   CHECK(op.bias_factors == nullptr || op.slots != nullptr);
+  CHECK(op.dbias == nullptr || op.dy_stride == 0, op.dy_stride);
   const Tiling tiling =
       op.transposed ? grouped_gradient_tiling(op.n, op.k) : grouped_gradient_tiling(op.k, op.n);
   const auto tasks = [&](const ExpertRows& r) {

@@ -131,6 +131,17 @@ Result<void> CheckpointStore::check_adapter_config(const std::string& path, cons
     return other_run(path,
                      fmt::format("lora.use_rslora is {} there and {} here", there.rslora, graph.lora.rslora),
                      lora_keys);
+  for (const LayerAdapters& layer : graph.adapters)
+    for (const ExpertAdapter& adapter : layer.experts) {
+      if (layer.experts.form != AdapterForm::joined) continue;
+      const u32 r = adapter.down ? there.down_r : there.gate_up_r;
+      const double alpha = adapter.down ? there.down_alpha : there.gate_up_alpha;
+      if (adapter.r != r)
+        return other_run(path, fmt::format("lora.expert_r is {} there and {} here", r, adapter.r), lora_keys);
+      if (std::abs(alpha - adapter.alpha) > 1e-12 * adapter.alpha)
+        return other_run(path, fmt::format("lora.expert_alpha is {} there and {} here", alpha, adapter.alpha),
+                         lora_keys);
+    }
   return {};
 }
 

@@ -21,7 +21,7 @@ Result<void> CheckpointStore::restore(const FoundCheckpoint& found, StateWriter&
   };
   TRY(restore_file(optimizer_file_name, optimizer_parts(graph_.precision)));
   if (graph_.precision == Precision::fp32) {
-    if (form_ == ExpertForm::joined && !graph_.lora.on())
+    if (form_ == ExpertForm::joined)
       TRY(restore_weights(found, writer));
     else
       TRY(restore_file(weights_file_of(graph_), model_parts()));
@@ -29,11 +29,14 @@ Result<void> CheckpointStore::restore(const FoundCheckpoint& found, StateWriter&
   return writer.finish();
 }
 
-// Reads joined experts, after all files of weights were verified: they are not read from first to last byte.
+// Reads joined experts, or their adapters, after all files of weights were verified: they are not read from
+// first to last byte.
 Result<void> CheckpointStore::restore_weights(const FoundCheckpoint& found, StateWriter& writer) {
   for (const ListedFile& file : found.manifest.files)
-    if (is_weights_file(file.file)) TRY(check_file(found.path, file, buffer_));
-  TRY_ASSIGN(const auto model, SafetensorsModel::open(found.path, ErrorKind::corrupt_checkpoint));
+    if (is_weights_file(file.file) || file.file == adapter_weights_file)
+      TRY(check_file(found.path, file, buffer_));
+  TRY_ASSIGN(const auto model,
+             SafetensorsModel::open(found.path, ErrorKind::corrupt_checkpoint, weights_file_of(graph_)));
   return restore_joined_weights(*model, graph_, writer, buffer_);
 }
 

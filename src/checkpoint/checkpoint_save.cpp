@@ -42,7 +42,7 @@ CheckpointStore::CheckpointStore(const CheckpointOptions& options, const ModelGr
       carried_(options.carried),
       read_back_(options.read_back),
       graph_(graph),
-      form_(form_of_files(graph.config)),
+      form_(form_of_files(graph)),
       files_(std::move(files)),
       buffer_(std::max(options.buffer.value, state_buffer_bytes_min)) {}
 

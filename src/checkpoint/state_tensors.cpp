@@ -99,7 +99,8 @@ struct StatePiece {
 
 struct PartInFile {
   const FileTensor* file = nullptr;
-  u64 file_begin = 0;
+  u64 number = 0;      // among the file's parts
+  u64 file_begin = 0;  // not if interleaved
   u32 window = 0;
   const Tensor* tensor = nullptr;
 };
@@ -108,30 +109,55 @@ struct PartInFile {
 std::vector<PartInFile> trained_parts(const ModelGraph& graph, const std::vector<FileTensor>& files) {
   std::vector<PartInFile> out;
   for (const FileTensor& file : files) {
-    u64 begin = 0;
+    u64 begin = 0, number = 0;
     for (const FileTensor::Part& part : file.parts) {
       const Window& window = graph.windows[part.window];
       const Tensor& t = window.tensors[part.tensor];
-      if (window.trainable) out.push_back({&file, begin, part.window, &t});
-      begin += t.elements;
+      if (window.trainable) out.push_back({&file, number, begin, part.window, &t});
+      begin += t.elements, ++number;
     }
   }
   return out;
 }
 
-// Calls fn(StatePiece) for all pieces, in order.
-template <class Fn>
-Result<void> each_piece(const std::vector<PartInFile>& parts, std::span<std::byte> buffer, Fn&& fn) {
+// Calls fn(StatePiece) for all pieces, in order, and interleaved(PartInFile) for parts of interleaved
+// tensors.
+template <class Fn, class Interleaved>
+Result<void> each_piece(const std::vector<PartInFile>& parts, std::span<std::byte> buffer, Fn&& fn,
+                        Interleaved&& interleaved) {
   CHECK(buffer.size() >= state_buffer_bytes_min, buffer.size());
   const u64 most = buffer.size() / buffer_bytes_per_element;
-  for (const PartInFile& part : parts)
+  for (const PartInFile& part : parts) {
+    if (part.file->interleaved) {
+      TRY(interleaved(part));
+      continue;
+    }
     for (u64 begin = 0; begin < part.tensor->elements; begin += most)
       TRY(fn(StatePiece{.file = *part.file,
                         .file_begin = part.file_begin + begin,
                         .window = part.window,
                         .window_begin = part.tensor->window_offset + begin,
                         .elements = std::min(most, part.tensor->elements - begin)}));
+  }
   return {};
+}
+
+Result<void> no_interleaved(const PartInFile& part) { CHECK(false, part.file->name); }
+
+// RETURNS: the bytes of an interleaved tensor as the file has them.
+Result<std::vector<std::byte>> interleaved_bytes(const ModelGraph& graph, const FileTensor& file,
+                                                 StateReader& state) {
+  const u64 size = element_bytes(Kind::param, graph.precision);
+  std::vector<std::byte> all, one;
+  for (u64 i = 0; i < file.parts.size(); ++i) {
+    const FileTensor::Part& part = file.parts[i];
+    const Tensor& t = graph.windows[part.window].tensors[part.tensor];
+    one.resize(t.elements * size);
+    all.resize(one.size() * file.parts.size());
+    TRY(state.read(part.window, Kind::param, t.window_offset, one));
+    put_part(file, i, size, one, all);
+  }
+  return all;
 }
 
 ExpertForm form_of(StatePart part, ExpertForm form) {
@@ -174,29 +200,42 @@ std::vector<StoredTensor> stored_tensors(const ModelGraph& graph, std::span<cons
 Result<void> write_part(const TensorSink& sink, const ModelGraph& graph, StatePart part, ExpertForm form,
                         StateReader& state, std::span<std::byte> buffer, StreamHash* weights_hash) {
   const std::vector<FileTensor> files = file_tensors(graph, form_of(part, form));
-  return each_piece(trained_parts(graph, files), buffer, [&](const StatePiece& p) -> Result<void> {
-    TRY_ASSIGN(const std::span<const std::byte> bytes,
-               read_piece(state, part, graph.precision, p.window, p.window_begin, p.elements, buffer));
+  const auto write = [&](const FileTensor& file, u64 begin, std::span<const std::byte> bytes) {
     if (weights_hash != nullptr) {
-      if (p.file_begin == 0) weights_hash->update(p.file.name);
+      if (begin == 0) weights_hash->update(file.name);
       weights_hash->update(bytes);
     }
     return sink(bytes);
-  });
+  };
+  return each_piece(
+      trained_parts(graph, files), buffer,
+      [&](const StatePiece& p) -> Result<void> {
+        TRY_ASSIGN(const std::span<const std::byte> bytes,
+                   read_piece(state, part, graph.precision, p.window, p.window_begin, p.elements, buffer));
+        return write(p.file, p.file_begin, bytes);
+      },
+      [&](const PartInFile& p) -> Result<void> {
+        if (p.number != 0) return {};  // the first stands for all
+        TRY_ASSIGN(const std::vector<std::byte> bytes, interleaved_bytes(graph, *p.file, state));
+        return write(*p.file, 0, bytes);
+      });
 }
 
 Result<void> restore_part(HashedTensors& tensors, const ModelGraph& graph, StatePart part, StateWriter& state,
                           std::span<std::byte> buffer) {
   SafetensorsModel::Location stored;
   const std::vector<FileTensor> files = file_tensors(graph, ExpertForm::single);
-  return each_piece(trained_parts(graph, files), buffer, [&](const StatePiece& p) -> Result<void> {
-    if (p.file_begin == 0) stored = tensors.find(std::string(prefix(part)) + p.file.name);
-    // Both were compared when the checkpoint was found, so somebody has changed the file since.
-    if (!is_whole(stored, p.file)) return is_gone(part, p.file.name);
-    const u64 bytes = dtype_bytes(stored.tensor->dtype);
-    TRY(tensors.read(stored, p.file_begin * bytes, buffer.first(p.elements * bytes)));
-    return write_piece(state, part, graph.precision, p.window, p.window_begin, p.elements, buffer);
-  });
+  return each_piece(
+      trained_parts(graph, files), buffer,
+      [&](const StatePiece& p) -> Result<void> {
+        if (p.file_begin == 0) stored = tensors.find(std::string(prefix(part)) + p.file.name);
+        // Both were compared when the checkpoint was found, so somebody has changed the file since.
+        if (!is_whole(stored, p.file)) return is_gone(part, p.file.name);
+        const u64 bytes = dtype_bytes(stored.tensor->dtype);
+        TRY(tensors.read(stored, p.file_begin * bytes, buffer.first(p.elements * bytes)));
+        return write_piece(state, part, graph.precision, p.window, p.window_begin, p.elements, buffer);
+      },
+      no_interleaved);
 }
 
 Result<void> restore_joined_weights(const SafetensorsModel& model, const ModelGraph& graph,
@@ -206,14 +245,26 @@ Result<void> restore_joined_weights(const SafetensorsModel& model, const ModelGr
   std::vector<PartInFile> parts = trained_parts(graph, files);
   std::ranges::sort(parts, {},
                     [](const PartInFile& p) { return std::pair(p.window, p.tensor->window_offset); });
-  return each_piece(parts, buffer, [&](const StatePiece& p) -> Result<void> {
-    const SafetensorsModel::Location stored = model.find(p.file.name);
-    if (!is_whole(stored, p.file) || stored.tensor->dtype != Dtype::f32)
-      return is_gone(StatePart::weights, p.file.name);
-    const std::span<std::byte> bytes = buffer.first(p.elements * sizeof(float));
-    TRY(stored.file->read(*stored.tensor, p.file_begin * sizeof(float), bytes));
-    return state.write(p.window, Kind::param, p.window_begin, bytes);
-  });
+  const auto find = [&](const FileTensor& file) -> Result<SafetensorsModel::Location> {
+    const SafetensorsModel::Location stored = model.find(file.name);
+    if (!is_whole(stored, file) || stored.tensor->dtype != Dtype::f32)
+      return is_gone(StatePart::weights, file.name);
+    return stored;
+  };
+  InterleavedParts interleaved;
+  return each_piece(
+      parts, buffer,
+      [&](const StatePiece& p) -> Result<void> {
+        TRY_ASSIGN(const SafetensorsModel::Location stored, find(p.file));
+        const std::span<std::byte> bytes = buffer.first(p.elements * sizeof(float));
+        TRY(stored.file->read(*stored.tensor, p.file_begin * sizeof(float), bytes));
+        return state.write(p.window, Kind::param, p.window_begin, bytes);
+      },
+      [&](const PartInFile& p) -> Result<void> {
+        TRY_ASSIGN(const SafetensorsModel::Location stored, find(*p.file));
+        TRY_ASSIGN(const std::vector<std::byte> bytes, interleaved.read(stored, *p.file, p.number));
+        return state.write(p.window, Kind::param, p.tensor->window_offset, bytes);
+      });
 }
 
 }  // namespace tidepool

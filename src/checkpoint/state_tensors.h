@@ -32,7 +32,7 @@ std::vector<StatePart> optimizer_parts(Precision);
 // weights.
 std::vector<StoredTensor> stored_tensors(const ModelGraph&, std::span<const StatePart>, ExpertForm form);
 inline std::vector<StoredTensor> stored_tensors(const ModelGraph& graph, std::span<const StatePart> parts) {
-  return stored_tensors(graph, parts, form_of_files(graph.config));
+  return stored_tensors(graph, parts, form_of_files(graph));
 }
 
 // Smallest buffer that the functions below accept.
@@ -40,7 +40,7 @@ inline constexpr u64 state_buffer_bytes_min = 64 * kib;
 
 // Streams one part into `sink` through `buffer`. `weights_hash`, if not null, is updated with each tensor's
 // name and bytes. Joined experts are read in the order of the file, not of windows: once for each tensor that
-// an expert has.
+// an expert has. An interleaved tensor is in memory as a whole, beside `buffer`.
 // REQUIRES: buffer.size() >= state_buffer_bytes_min, 8-byte aligned.
 using TensorSink = std::function<Result<void>(std::span<const std::byte>)>;
 Result<void> write_part(const TensorSink& sink, const ModelGraph&, StatePart, ExpertForm, StateReader&,
@@ -50,8 +50,8 @@ Result<void> write_part(const TensorSink& sink, const ModelGraph&, StatePart, Ex
 // Error: corrupt_checkpoint if `tensors` lacks one of stored_tensors().
 Result<void> restore_part(HashedTensors& tensors, const ModelGraph&, StatePart, StateWriter&,
                           std::span<std::byte> buffer);
-// Restores fp32 weights with joined experts, which the state takes in another order than the file has them.
-// REQUIRES: the files were verified.
+// Restores fp32 weights with joined experts or joined adapters of experts, which the state takes in another
+// order than the file has them. REQUIRES: the files were verified.
 Result<void> restore_joined_weights(const SafetensorsModel&, const ModelGraph&, StateWriter&,
                                     std::span<std::byte> buffer);
 

@@ -6,6 +6,7 @@
 #include "executor/gpu_reserved.h"
 #include "huggingface/weights/weight_reader.h"
 #include "io/swap_file.h"
+#include "kernels/gradient/gradient.h"
 #include "model/blocks.h"
 #include "model/experts/expert_windows.h"
 #include "tidepool/model_config.h"
@@ -61,6 +62,26 @@ bool packs_documents(const Config& config) {
   return config.data.packing && config.data.rows_are_shared.value_or(true) && can_pack(config.model.family);
 }
 
+namespace {
+
+// Bytes on the device of an expert's adapters: two of everything, as for other windows that stream.
+u64 adapter_bytes_of_expert(const Config& config) {
+  u64 most = 0;
+  for (const LayerAdapters& layer : layer_adapters(config.model, config.lora)) {
+    u64 elements = 0;
+    for (const ExpertAdapter& adapter : layer.experts)
+      elements += u64{adapter.r} * (adapter.in + adapter.out);
+    most = std::max(most, round_up(elements, norm_granule_elements));
+  }
+  const Precision precision = config.train.precision;
+  u64 element = 2 * element_bytes(Kind::param, precision);
+  for (const Kind kind : {Kind::grad_accum, Kind::grad})
+    if (has_kind(precision, kind)) element += element_bytes(kind, precision);
+  return element * most;
+}
+
+}  // namespace
+
 u32 experts_per_group(const Config& config) {
   const ModelConfig& model = config.model;
   if (model.experts.count == 0) return 0;
@@ -71,7 +92,7 @@ u32 experts_per_group(const Config& config) {
   if (!config.lora.on())
     for (const Kind kind : {Kind::grad_accum, Kind::grad})
       if (has_kind(precision, kind)) element += element_bytes(kind, precision);
-  const u64 expert = element * expert_places(model).stride;
+  const u64 expert = element * expert_places(model).stride + adapter_bytes_of_expert(config);
   u32 group = model.experts.count;
   while (group > 1 && group * expert > config.memory.budgets.device.value / 4) group = (group + 1) / 2;
   return group;
@@ -82,6 +103,13 @@ Result<ModelGraph> make_graph(const Config& config) {
   const Precision precision = config.train.precision;
   LoraConfig lora = config.lora;
   lora.base = config.model_directory;
+  // Kernels on GPUs have no strides for an adapter of gate or up alone.
+  if (!config.machine.gpus().empty())
+    for (const LayerAdapters& layer : layer_adapters(config.model, lora))
+      if (layer.experts.form == AdapterForm::single)
+        return Error{ErrorKind::usage,
+                     "lora.target_modules: on a GPU, experts get adapters through lora.target_parameters "
+                     "(mlp.experts.gate_up_proj, mlp.experts.down_proj); or set machine.executor=cpu"};
   return build_model(config.model, precision,
                      {.sequences = config.train.per_device_train_batch_size,
                       .tokens = config.train.sequence_length,

@@ -6,79 +6,188 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/gradient/gradient.h"
 #include "model/experts/expert_windows.h"
 #include "model/window_builder.h"
 
 namespace tidepool {
 namespace {
 
-constexpr std::string_view all_linear = "all-linear";
+// Names that target_modules and target_parameters may have.
+struct TargetNames {
+  std::vector<std::string> modules, parameters;
+};
 
-std::vector<std::string_view> names_of(const LinearModules& modules) {
-  std::vector<std::string_view> names;
-  for (u32 m = 0; m < modules.count; ++m)
-    if (std::ranges::find(names, modules.of[m].name()) == names.end()) names.push_back(modules.of[m].name());
-  return names;
+void add_new(std::vector<std::string>& names, std::string_view name) {
+  if (std::ranges::find(names, name) == names.end()) names.emplace_back(name);
 }
 
-std::string wrong_adapters(const LoraConfig& lora, const LinearModules& modules) {
-  if (lora.r > lora_rank_max) return fmt::format("lora.r: {} is above {}", lora.r, lora_rank_max);
+TargetNames target_names(const ModelConfig& c, const LayerCode& code) {
+  TargetNames out;
+  for (u32 layer = 0; layer < c.layers; ++layer) {
+    const LinearModules modules = code.modules(c, layer_kind(c, layer));
+    for (u32 m = 0; m < modules.count; ++m)
+      if (!modules.of[m].router) add_new(out.modules, modules.of[m].name());
+    if (!c.has_experts(layer)) continue;
+    const ExpertTensors& names = traits(c.family).experts->tensors;
+    if (!names.single.empty()) {
+      const std::string router = router_names(c, layer).module;
+      for (const std::string_view name :
+           {std::string_view(router).substr(router.rfind('.') + 1), names.gate, names.up, names.down})
+        add_new(out.modules, name);
+    }
+    for (const std::string_view name : {"gate_up_proj", "down_proj"})
+      add_new(out.parameters, fmt::format("{}.{}", names.joined, name));
+    add_new(out.parameters, names.joined_router);
+  }
+  return out;
+}
+
+// True if some layer has the module, and it gets an adapter.
+bool names_module(const ModelGraph& g, const LayerCode& code, const std::string& target) {
+  for (u32 layer = 0; layer < g.config.layers; ++layer) {
+    const LinearModules modules = code.modules(g.config, layer_kind(g.config, layer));
+    for (u32 m = 0; m < modules.count; ++m)
+      if (!modules.of[m].router && names_path({target}, modules.of[m].path)) return true;
+    if (!g.config.has_experts(layer)) continue;
+    if (names_path({target}, router_names(g.config, layer).module)) return true;
+    for (const ExpertAdapter& adapter : g.adapters[layer].experts)
+      if (g.adapters[layer].experts.form == AdapterForm::single && adapter.name == target) return true;
+  }
+  return false;
+}
+
+bool names_parameter(const ModelConfig& c, const std::string& target) {
+  const std::vector<std::string> targets = {target};
+  for (u32 layer = 0; layer < c.layers; ++layer) {
+    if (!c.has_experts(layer)) continue;
+    const std::string experts =
+        fmt::format("{}.{}.{}", style(c.family).layers_path, layer, traits(c.family).experts->tensors.joined);
+    if (names_path(targets, experts + ".gate_up_proj") || names_path(targets, experts + ".down_proj") ||
+        names_path(targets, router_names(c, layer).parameter))
+      return true;
+  }
+  return false;
+}
+
+std::string wrong_targets(const ModelGraph& g, const LayerCode& code) {
+  const TargetNames names = target_names(g.config, code);
+  for (const std::string& target : g.lora.target_modules) {
+    if (g.lora.all_linear() || names_module(g, code, target)) continue;
+    return fmt::format(
+        "lora.target_modules: '{}' is no linear layer of this model; there are {}, and all-linear alone for "
+        "{}",
+        target, fmt::join(names.modules, ", "),
+        names.parameters.empty() ? "all of them" : "all but experts and routers");
+  }
+  for (const std::string& target : g.lora.target_parameters) {
+    if (names_parameter(g.config, target)) continue;
+    if (names.parameters.empty())
+      return fmt::format(
+          "lora.target_parameters: '{}' is for models with experts, which this model is not; name its linear "
+          "layers with lora.target_modules",
+          target);
+    return fmt::format(
+        "lora.target_parameters: '{}' is no parameter of this model that can have an adapter; there are {}",
+        target, fmt::join(names.parameters, ", "));
+  }
+  return {};
+}
+
+bool adapts_experts(const ModelGraph& g) {
+  return std::ranges::any_of(g.adapters, [](const LayerAdapters& adapters) { return adapters.any(); });
+}
+
+std::string wrong_adapters(const ModelGraph& g, const LayerCode& code) {
+  const LoraConfig& lora = g.lora;
+  for (const auto& [key, r] : {std::pair{"r", lora.r}, {"expert_r", lora.expert_r}})
+    if (r > lora_rank_max) return fmt::format("lora.{}: {} is above {}", key, r, lora_rank_max);
   if (!(lora.alpha > 0) || !std::isfinite(lora.alpha))
     return fmt::format("lora.lora_alpha: {} is not above 0", lora.alpha);
   if (!(lora.dropout >= 0 && lora.dropout < 1))
     return fmt::format("lora.lora_dropout: {} is not from 0 to below 1", lora.dropout);
-  const std::vector<std::string_view> names = names_of(modules);
-  for (const std::string& target : lora.target_modules) {
-    if (target == all_linear && lora.target_modules.size() == 1) continue;
-    if (std::ranges::find(names, target) == names.end())
-      return fmt::format(
-          "lora.target_modules: '{}' is no linear layer of this model; there are {}, and all-linear alone "
-          "for all of them",
-          target, fmt::join(names, ", "));
-  }
+  if (std::string message = wrong_targets(g, code); !message.empty()) return message;
+  // A adapter of a parameter cannot drop out a part of its x, so PEFT refuses it too.
+  if (lora.dropout > 0 && adapts_experts(g))
+    return fmt::format(
+        "lora.lora_dropout: is {}, but adapters of experts and routers have no dropout; set it to 0, or name "
+        "neither in lora.target_modules and lora.target_parameters",
+        lora.dropout);
+  const bool joined = std::ranges::any_of(
+      g.adapters, [](const LayerAdapters& adapters) { return adapters.experts.form == AdapterForm::joined; });
+  if ((lora.expert_r != 0 || lora.expert_alpha != 0) && !joined)
+    return fmt::format(
+        "lora.{}: is for experts that lora.target_parameters names, such as mlp.experts.gate_up_proj; leave "
+        "the key out, or name some",
+        lora.expert_r != 0 ? "expert_r" : "expert_alpha");
   return {};
 }
 
-Window adapter_window(const ModelGraph& g, const LinearModules& modules, u32 layer, const std::string& name) {
+// A is drawn from Kaiming's uniform distribution with a = sqrt(5), the default of torch.nn.Linear and so of
+// PEFT. B is zero, so the first step computes the base model.
+void add_specs(std::vector<TensorSpec>& specs, const std::string& path, u32 r, u32 in, u32 out) {
+  specs.push_back({.name = path + ".lora_A.weight",
+                   .shape = {r, in},
+                   .init = Init::uniform,
+                   .init_bound = 1.0 / std::sqrt(static_cast<double>(in))});
+  specs.push_back({.name = path + ".lora_B.weight", .shape = {out, r}});
+}
+
+std::string layer_path(const ModelGraph& g, u32 layer) {
+  return fmt::format("base_model.model.{}.{}", style(g.config.family).layers_path, layer);
+}
+
+u32 add_window(ModelGraph& g, const std::string& name, std::vector<TensorSpec> specs) {
+  if (specs.empty()) return none;
+  Window window = make_window(name + ".lora", std::move(specs));
+  window.adapter = true;
+  g.windows.push_back(std::move(window));
+  return static_cast<u32>(g.windows.size()) - 1;
+}
+
+u32 add_layer_window(ModelGraph& g, const LinearModules& modules, u32 layer, const std::string& name) {
   std::vector<TensorSpec> specs;
   for (u32 m = 0; m < modules.count; ++m) {
     const LinearModule& module = modules.of[m];
-    if (!is_target(g.lora, module)) continue;
-    const std::string path =
-        fmt::format("base_model.model.{}.{}.{}", style(g.config.family).layers_path, layer, module.path);
-    // A is drawn from Kaiming's uniform distribution with a = sqrt(5), the default of torch.nn.Linear and so
-    // of PEFT. B is zero, so the first step computes the base model.
-    specs.push_back({.name = path + ".lora_A.weight",
-                     .shape = {g.lora.r, module.in},
-                     .init = Init::uniform,
-                     .init_bound = 1.0 / std::sqrt(static_cast<double>(module.in))});
-    specs.push_back({.name = path + ".lora_B.weight", .shape = {module.out, g.lora.r}});
+    if (!is_target(g, layer, module)) continue;
+    const std::string_view path = module.router ? g.adapters[layer].router : module.path;
+    add_specs(specs, fmt::format("{}.{}", layer_path(g, layer), path), g.lora.r, module.in, module.out);
   }
-  Window window = make_window(name + ".lora", std::move(specs));
-  window.adapter = true;
-  return window;
+  return add_window(g, name, std::move(specs));
+}
+
+u32 add_group_window(ModelGraph& g, u32 layer, ExpertRange range, const std::string& name) {
+  std::vector<TensorSpec> specs;
+  const ExpertAdapters& adapters = g.adapters[layer].experts;
+  const ExpertTensors& names = traits(g.config.family).experts->tensors;
+  const std::string_view experts = adapters.form == AdapterForm::joined ? names.joined : names.single;
+  for (u32 expert = range.first; expert < range.first + range.count; ++expert) {
+    const u64 first = specs.size();
+    for (const ExpertAdapter& adapter : adapters)
+      add_specs(specs, fmt::format("{}.{}.{}.{}", layer_path(g, layer), experts, expert, adapter.name),
+                adapter.r, adapter.in, adapter.out);
+    if (specs.size() > first) specs[first].alignment = norm_granule_elements;
+  }
+  return add_window(g, name, std::move(specs));
 }
 
 }  // namespace
 
-bool is_target(const LoraConfig& lora, const LinearModule& module) {
-  if (lora.target_modules.empty()) return true;
-  return std::ranges::any_of(lora.target_modules, [&](const std::string& target) {
-    return target == all_linear || target == module.name();
-  });
-}
-
-Result<void> add_adapters(ModelGraph& g, const LayerCode& code) {
-  const auto modules_of = [&](u32 layer) { return code.modules(g.config, layer_kind(g.config, layer)); };
-  if (std::string message = wrong_adapters(g.lora, modules_of(0)); !message.empty())
+Result<AdapterWindows> add_adapters(ModelGraph& g, const LayerCode& code) {
+  if (std::string message = wrong_adapters(g, code); !message.empty())
     return Error{ErrorKind::usage, std::move(message)};
   for (Window& window : g.windows) window.trainable = false;
+  AdapterWindows out;
   u32 window = code.embedding_windows;
   for (u32 layer = 0; layer < g.config.layers; ++layer) {
-    g.windows.push_back(adapter_window(g, modules_of(layer), layer, g.windows[window].name));
-    window += 1 + (g.config.has_experts(layer) ? expert_groups(g) : 0);
+    const LinearModules modules = code.modules(g.config, layer_kind(g.config, layer));
+    out.layers.push_back(add_layer_window(g, modules, layer, std::string(g.windows[window++].name)));
+    std::vector<u32>& groups = out.groups.emplace_back();
+    for (u32 group = 0; g.config.has_experts(layer) && group < expert_groups(g); ++group)
+      groups.push_back(
+          add_group_window(g, layer, experts_of_group(g, group), std::string(g.windows[window++].name)));
   }
-  return {};
+  return out;
 }
 
 }  // namespace tidepool

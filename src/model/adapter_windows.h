@@ -1,12 +1,21 @@
 // add_adapters gives a model's layers their LoRA windows.
 #pragma once
 
+#include <vector>
+
 #include "model/layer_code.h"
 
 namespace tidepool {
 
-// Freezes every window of the model, and adds one trainable window of adapters per layer.
+// Numbers of the windows with adapters; `none` for blocks without any.
+struct AdapterWindows {
+  std::vector<u32> layers;               // of each layer's first block
+  std::vector<std::vector<u32>> groups;  // of each layer's groups of experts
+};
+
+// Freezes every window of the model, and adds trainable windows of adapters: one per layer for its first
+// block, such as "layers.3.lora", then one per group of experts, "layers.3.experts.0-7.lora".
 // RETURNS: an error of ErrorKind::usage that names the config key.
-Result<void> add_adapters(ModelGraph&, const LayerCode&);
+Result<AdapterWindows> add_adapters(ModelGraph&, const LayerCode&);
 
 }  // namespace tidepool

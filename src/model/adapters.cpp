@@ -8,17 +8,30 @@
 namespace tidepool {
 namespace {
 
-constexpr u32 second_window = 1;  // a layer's second window holds its adapters
+constexpr u32 second_window = 1;  // of a block, if it has adapters
 
+bool has_adapters(const BlockContext& c) { return block_of(c).windows.size() > second_window; }
+
+// Routers' adapters have no dropout.
 u32 widest_input(const ModelGraph& g) {
-  const LinearModules modules = layer_code(g.config.family).modules(g.config, BlockKind::layer);
   u32 widest = 0;
-  for (u32 m = 0; m < modules.count; ++m)
-    if (is_target(g.lora, modules.of[m])) widest = std::max(widest, modules.of[m].in);
+  for (const BlockKind kind : {BlockKind::layer, BlockKind::attention}) {
+    const LinearModules modules = layer_code(g.config.family).modules(g.config, kind);
+    for (u32 m = 0; m < modules.count; ++m)
+      if (!modules.of[m].router && is_target(g, 0, modules.of[m]))
+        widest = std::max(widest, modules.of[m].in);
+    if (g.config.experts.count == 0) break;
+  }
   return widest;
 }
 
 }  // namespace
+
+bool is_target(const ModelGraph& g, u32 layer, const LinearModule& module) {
+  if (!g.lora.on()) return false;
+  if (module.router) return !g.adapters[layer].router.empty();
+  return g.lora.all_linear() || names_path(g.lora.target_modules, module.path);
+}
 
 AdapterScratch adapter_scratch(const ModelGraph& g, WorkspaceCutter& layout) {
   if (!g.lora.on()) return {};
@@ -30,22 +43,23 @@ AdapterScratch adapter_scratch(const ModelGraph& g, WorkspaceCutter& layout) {
 }
 
 AdapterGradients adapter_gradients_of(const BlockContext& c, const BlockBackward& b) {
-  if (!c.graph.lora.on()) return {};
+  if (!has_adapters(c)) return {};
   return {.window = b.grad_accum[second_window], .accumulate = b.accumulate};
 }
 
 Adapters::Adapters(const BlockContext& c, const LinearModules& modules,
                    std::span<const std::byte* const> windows, const AdapterScratch& scratch)
     : c_(c), modules_(modules), scratch_(scratch) {
-  if (!c.graph.lora.on()) return;
+  if (!has_adapters(c)) return;
   window_ = &window_of(c, second_window);
   data_ = windows[second_window];
 }
 
 u32 Adapters::tensor(u32 module) const {
-  if (window_ == nullptr || !is_target(c_.graph.lora, modules_.of[module])) return none;
+  const u32 layer = block_of(c_).layer;
+  if (window_ == nullptr || !is_target(c_.graph, layer, modules_.of[module])) return none;
   u32 before = 0;
-  for (u32 m = 0; m < module; ++m) before += is_target(c_.graph.lora, modules_.of[m]);
+  for (u32 m = 0; m < module; ++m) before += is_target(c_.graph, layer, modules_.of[m]);
   return 2 * before;
 }
 
@@ -70,7 +84,7 @@ u32 Adapters::columns(JoinedModules joined) const {
 }
 
 Dropout Adapters::dropout_of(u32 module) const {
-  return dropout_of_adapter(c_, module, c_.graph.lora.dropout);
+  return dropout_of_adapter(c_, module, modules_.of[module].router ? 0 : c_.graph.lora.dropout);
 }
 
 ConstValues Adapters::make_low(u32 module, ConstValues x) const {

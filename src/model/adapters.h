@@ -17,13 +17,14 @@ namespace tidepool {
 struct LinearModule {
   std::string_view path;  // "self_attn.q_proj"
   u32 in = 0, out = 0;
+  bool router = false;  // LayerAdapters::router has its path, which depends on how it was targeted
 
   // "q_proj", which target_modules may name.
   std::string_view name() const { return path.substr(path.rfind('.') + 1); }
 };
 
 struct LinearModules {
-  static constexpr u32 count_max = 8;
+  static constexpr u32 count_max = 9;
   std::array<LinearModule, count_max> of;
   u32 count = 0;
 
@@ -38,7 +39,7 @@ struct JoinedModules {
   u32 first = 0, count = 0;
 };
 
-bool is_target(const LoraConfig&, const LinearModule&);
+bool is_target(const ModelGraph&, u32 layer, const LinearModule&);
 
 // Scratch of the adapters' products, a part of a layer's workspace. It serves one module at a time.
 struct AdapterScratch {
@@ -49,9 +50,9 @@ struct AdapterScratch {
 // RETURNS: null pointers, and takes no bytes, if the model has no LoRA.
 AdapterScratch adapter_scratch(const ModelGraph&, WorkspaceCutter&);
 
-// Gradient accumulators of a layer's adapters.
+// Gradient accumulators of a block's adapters.
 struct AdapterGradients {
-  float* window = nullptr;  // null without LoRA
+  float* window = nullptr;  // null without adapters
   bool accumulate = true;
 };
 AdapterGradients adapter_gradients_of(const BlockContext&, const BlockBackward&);

@@ -83,8 +83,9 @@ void block_backward(const BlockContext&, const BlockBackward&);
 // bit of a result.
 //  A tied matrix is the embedding's window, which then has two uses: 0 by the embedding,
 // 1 by the head. Layers of a quantized model are packed, and nothing but adapters is trained. With LoRA each
-// layer reads a second window with its adapters, "layers.0.lora" or "h.0.lora"
-// ...; these windows are the last in `windows`, and only they are trained.
+// layer's first block reads a second window with its adapters, "layers.0.lora"
+// or "h.0.lora" ..., and so does each group of experts that has adapters, "layers.0.experts.0-7.lora". These
+// windows are the last in `windows`, layer by layer, and only they are trained.
 // RETURNS: an error of ErrorKind::usage that names the config key.
 Result<ModelGraph> build_model(const ModelConfig&, Precision, BatchShape,
                                Precision activations = Precision::fp32, const LoraConfig& = {},

@@ -43,7 +43,8 @@ void add_block(ModelGraph& g, Block block) {
 // except for names, layers differ only in the window of their attention, and groups in their size.
 class LayerBlocks {
  public:
-  LayerBlocks(ModelGraph& g, const LayerCode& code) : g_(g), code_(code), window_(code.embedding_windows) {}
+  LayerBlocks(ModelGraph& g, const LayerCode& code, const AdapterWindows& adapters)
+      : g_(g), code_(code), adapters_(adapters), window_(code.embedding_windows) {}
 
   void add() {
     for (u32 layer = 0; layer < g_.config.layers; ++layer) {
@@ -59,13 +60,19 @@ class LayerBlocks {
     Block block = {.kind = kind, .name = g_.windows[window_].name, .layer = layer, .group = group};
     if (kind == BlockKind::attention) block.name += ".attention";
     block.windows = {window_++};
-    if (g_.lora.on() && kind != BlockKind::experts)
-      block.windows.push_back(static_cast<u32>(g_.windows.size()) - g_.config.layers + layer);
+    if (const u32 adapters = adapter_window(layer, group); adapters != none)
+      block.windows.push_back(adapters);
     return block;
+  }
+
+  u32 adapter_window(u32 layer, u32 group) const {
+    if (!g_.lora.on()) return none;
+    return group == none ? adapters_.layers[layer] : adapters_.groups[layer][group];
   }
 
   bool alike(const Block& a, const Block& b) const {
     if (a.kind != b.kind || !packed_alike(g_.windows[a.windows[0]], g_.windows[b.windows[0]])) return false;
+    if (!g_.adapters.empty() && g_.adapters[a.layer] != g_.adapters[b.layer]) return false;
     if (a.kind == BlockKind::experts)
       return experts_of_group(g_, a.group).count == experts_of_group(g_, b.group).count;
     return attention_shape(g_, a.layer) == attention_shape(g_, b.layer);
@@ -90,6 +97,7 @@ class LayerBlocks {
 
   ModelGraph& g_;
   const LayerCode& code_;
+  const AdapterWindows& adapters_;
   u32 window_;
 };
 
@@ -138,11 +146,15 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
     g.experts_per_group =
         experts_per_group == 0 ? config.experts.count : std::min(experts_per_group, config.experts.count);
   g.windows = code.windows(g);
-  if (lora.on()) TRY(add_adapters(g, code));
+  g.adapters = layer_adapters(config, lora);
+  AdapterWindows adapters;
+  if (lora.on()) {
+    TRY_ASSIGN(adapters, add_adapters(g, code));
+  }
   TRY(pack_windows(g));
   add_block(g, embedding_block(g, code));
   g.boundary = {round_up(values_bytes(batch.rows() * config.width, activations), frame_alignment)};
-  LayerBlocks(g, code).add();
+  LayerBlocks(g, code, adapters).add();
   add_block(g, head_block(g, g.blocks.back().windows[0] + 1));
   connect_blocks(g, stream_sizes(g));
   g.batch_bytes = {round_up(batch_arrays(batch) * batch.rows() * sizeof(i32), frame_alignment)};

@@ -34,11 +34,14 @@ struct Group {
   u32 devices = 1;
   Family family = Family::gpt2;
   bool lora = false;
+  AdapterForm experts = AdapterForm::none;  // adapters of experts and routers, beside those of attention
 };
 
 std::string group_name(const ::testing::TestParamInfo<Group>& info) {
   const Family family = info.param.family;
-  return fmt::format("{}{}{}_accumulation{}_{}{}", info.param.lora ? "lora_" : "",
+  constexpr const char* forms[] = {"", "single_experts_", "joined_experts_"};
+  return fmt::format("{}{}{}{}_accumulation{}_{}{}", info.param.lora ? "lora_" : "",
+                     forms[static_cast<u32>(info.param.experts)],
                      family == Family::gpt2 ? "" : fmt::format("{}_", name(family)),
                      name(info.param.precision), info.param.accumulation,
                      info.param.clipping ? "clipped" : "unclipped",
@@ -61,7 +64,13 @@ Config group_config(const Group& group, const TrainDir& dir) {
   if (group.family == Family::gpt2) c.model.embedding_dropout = c.model.residual_dropout = dropout;
   if (group.lora) {
     c = test::lora_config(std::move(c), test::made_base(dir, group.family));
-    c.lora.dropout = dropout;
+    c.lora.dropout = group.experts == AdapterForm::none ? dropout : 0;
+    if (group.experts == AdapterForm::joined) {
+      c.lora.target_modules = {"o_proj"};
+      c.lora.target_parameters = {"mlp.experts.gate_up_proj", "mlp.experts.down_proj", "mlp.gate.weight"};
+      c.lora.expert_r = 2;
+    }
+    if (group.experts == AdapterForm::single) c.lora.target_modules = {"o_proj", "w1", "w3", "w2", "gate"};
   }
   return c;
 }
@@ -130,6 +139,9 @@ INSTANTIATE_TEST_SUITE_P(
         Group{Precision::bf16, 2, true, 2, Family::qwen3_moe},
         Group{Precision::bf16, 2, true, 1, Family::deepseek_v3},
         Group{Precision::bf16, 2, true, 1, Family::qwen3_moe, true},
+        Group{Precision::bf16, 2, true, 1, Family::qwen3_moe, true, AdapterForm::joined},
+        Group{Precision::fp16, 4, false, 1, Family::deepseek_v3, true, AdapterForm::joined},
+        Group{Precision::fp32, 2, true, 2, Family::mixtral, true, AdapterForm::single},
         Group{Precision::fp32, 2, true, 1, Family::llama, true},
         Group{Precision::bf16, 1, false, 1, Family::qwen3, true},
         Group{Precision::fp16, 2, true, 1, Family::llama, true},

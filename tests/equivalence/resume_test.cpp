@@ -33,6 +33,7 @@ struct Kind {
   Precision precision{};
   bool clipping = true;
   bool lora = false;
+  bool experts = false;  // adapters beside experts and routers
 };
 
 Config resume_config(const Kind& kind, const TrainDir& dir, const std::string& run) {
@@ -49,6 +50,14 @@ Config resume_config(const Kind& kind, const TrainDir& dir, const std::string& r
   if (kind.lora) {
     c = test::lora_config(std::move(c), test::made_base(dir, Family::gpt2));
     c.lora.dropout = 0.1;
+  }
+  if (kind.experts) {
+    c.memory.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
+    c.model.residual_dropout = 0;
+    c = test::lora_config(std::move(c), test::made_base(dir, Family::qwen3_moe));
+    c.model = test::small_model(Family::qwen3_moe);
+    c.lora.target_parameters = {"mlp.experts.gate_up_proj", "mlp.experts.down_proj", "mlp.gate.weight"};
+    c.lora.expert_r = 2;
   }
   return c;
 }
@@ -69,6 +78,11 @@ Config elsewhere(Config c, u64 turn) {
   c.memory.io = turn % 2 == 0 ? IoBackend::automatic : IoBackend::threads;
   c.machine.threads = 1 + static_cast<u32>(turn % 3);
   c.train.recompute = turn % 2 == 0 ? RecomputePolicy::automatic : RecomputePolicy::recompute;
+  if (c.model.experts.count != 0) {
+    constexpr u32 groups[] = {1, 0, 3, 8};
+    c.memory.experts_per_group = groups[i];
+    c.memory.budgets.device.value *= 8, c.memory.budgets.host.value *= 8;
+  }
   return c;
 }
 
@@ -144,9 +158,13 @@ TEST_P(Resume, AfterKillAtAnyMoment) {
 INSTANTIATE_TEST_SUITE_P(Kinds, Resume,
                          ::testing::Values(Kind{Precision::fp32, true}, Kind{Precision::fp32, false},
                                            Kind{Precision::bf16, true}, Kind{Precision::fp16, true},
-                                           Kind{Precision::bf16, true, true}),
+                                           Kind{Precision::bf16, true, true},
+                                           Kind{Precision::fp32, true, false, true},
+                                           Kind{Precision::bf16, false, false, true}),
                          [](const auto& info) {
-                           return std::string(info.param.lora ? "lora_" : "") +
+                           return std::string(info.param.experts ? "experts_"
+                                              : info.param.lora  ? "lora_"
+                                                                 : "") +
                                   std::string(name(info.param.precision)) +
                                   (info.param.clipping ? "_clipped" : "_unclipped");
                          });

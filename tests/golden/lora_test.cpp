@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 
 #include "base/read_file.h"
 #include "fit/plan_inputs.h"
 #include "huggingface/adapters/lora_merge.h"
 #include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/expert_files.h"
 #include "huggingface/weights/load_weights.h"
 #include "session/session.h"
 #include "tests/support/disk_fixture.h"
@@ -26,8 +28,9 @@ constexpr u64 steps = 8;
 
 struct Case {
   const char *name, *base;
-  LoraConfig lora;
+  LoraConfig lora;  // off: as adapter_config.json says
   HomePolicy home = HomePolicy::automatic;
+  u32 experts_per_group = 0;
 };
 
 // The cases of scripts/make_golden_lora.py.
@@ -51,12 +54,48 @@ const Case cases[] = {
     {"gpt2_rslora",
      "gpt2_inner",
      {.r = 5, .alpha = 3, .target_modules = {"c_attn", "c_proj"}, .rslora = true}},
+    {"qwen3_moe_parameters", "qwen3_moe_untied", {}, HomePolicy::disk, 3},
+    {"mixtral_names", "mixtral_untied", {}, HomePolicy::mixed, 1},
+    {"gpt_oss_ranks", "gpt_oss_untied", {}, HomePolicy::host, 2},
+    {"gpt_oss_one", "gpt_oss_tied_full", {}},
+    {"deepseek_v3_shared", "deepseek_v3_untied", {}, HomePolicy::disk, 3},
+    {"qwen3_moe_singles", "qwen3_moe_joined", {}, HomePolicy::disk, 3},
+    {"mixtral_singles", "mixtral_all", {}, HomePolicy::host, 1},
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 std::string adapter_directory(const Case& c) {
   return TIDEPOOL_SOURCE_DIR "/tests/golden/lora/" + std::string(c.name);
+}
+
+LoraConfig lora_of(const Case& c) {
+  if (c.lora.on()) return c.lora;
+  LoraConfig lora =
+      lora_of_adapter(read_adapter_config(adapter_directory(c), ErrorKind::bad_input).value(), "");
+  lora.dropout = 0;
+  return lora;
+}
+
+using Tensors = std::map<std::string, std::vector<float>>;
+
+// RETURNS: tensors of the adapter's file, from those of windows.
+Tensors in_files(const ModelGraph& graph, const Tensors& windows) {
+  Tensors out;
+  for (const FileTensor& file : file_tensors(graph, form_of_files(graph))) {
+    if (!graph.windows[file.parts[0].window].adapter) continue;
+    std::vector<float>& all = out[file.name];
+    u64 begin = 0;
+    for (u64 i = 0; i < file.parts.size(); ++i) {
+      const Tensor& t = graph.windows[file.parts[i].window].tensors[file.parts[i].tensor];
+      const std::vector<float>& values = windows.at(t.name);
+      all.resize(values.size() * file.parts.size());
+      for (u64 e = 0; e < values.size(); ++e)
+        all[file.interleaved ? e * file.parts.size() + i : begin + e] = values[e];
+      begin += values.size();
+    }
+  }
+  return out;
 }
 
 void load_both(const Case& c, const ModelGraph& graph, StateWriter& writer) {
@@ -75,11 +114,11 @@ class Lora : public ::testing::TestWithParam<Case> {
   const std::string base_path = family_directory(c.base) + "/model.safetensors";
   std::unique_ptr<CorePool> pool = make_pool(2);
 
-  ModelRunner load() {
+  ModelRunner load(u32 experts_per_group = 0) {
     const ModelConfig config = read_model_directory(family_directory(c.base)).value();
     ModelRunner model(
         build_model(config, Precision::fp32, {.sequences = sequences, .tokens = tokens_per_sequence},
-                    Precision::fp32, c.lora)
+                    Precision::fp32, lora_of(c), experts_per_group)
             .value(),
         *pool);
     WeightsWriter writer(model.weights);
@@ -128,7 +167,7 @@ TEST_P(Lora, LossAndGradientsAgreeWithPeft) {
     const double sum =
         model.forward_backward(tokens.data(), targets.data(), 1.0 / double(valid), {.keep = keep});
     EXPECT_NEAR(sum / double(valid), loss, 1e-5 * loss);
-    const auto gradients = model.gradients();
+    const Tensors gradients = in_files(model.graph(), model.gradients());
     for (const auto& [name, gradient] : gradients) {
       const double away = distance(gradient, expected.get<float>("gradients/" + name));
       EXPECT_LT(away, 1e-5) << name;
@@ -142,6 +181,22 @@ TEST_P(Lora, LossAndGradientsAgreeWithPeft) {
     }
   }
   RecordProperty("worst_gradient", fmt::format("{:.1e}", worst));
+}
+
+TEST_P(Lora, GroupsOfExpertsChangeNoBit) {
+  const auto tokens = expected.get<i32>("tokens"), targets = expected.get<i32>("targets");
+  std::optional<std::pair<double, Tensors>> first;
+  for (const u32 group : {0, 1, 3}) {
+    ModelRunner model = load(group);
+    if (model.graph().config.experts.count == 0) return;
+    const double loss = model.forward_backward(tokens.data(), targets.data(), 1.0 / rows);
+    std::pair<double, Tensors> now = {loss, model.gradients()};
+    if (first) {
+      EXPECT_TRUE(now == *first) << group;
+    } else {
+      first = std::move(now);
+    }
+  }
 }
 
 TEST_P(Lora, MergesAsPeftDoes) {
@@ -174,19 +229,28 @@ TEST_P(Lora, MergesAsPeftDoesWithAWrongFlag) {
 
 // ---- whole steps
 
-TEST_P(Lora, TrainsAsPeftDoes) {
-  const ScratchDir dir;
+Config config_of(const Case& c, const ScratchDir& dir) {
   Config config;
   config.model_directory = family_directory(c.base);
   config.model = read_model_directory(config.model_directory).value();
-  config.lora = c.lora;
+  config.lora = lora_of(c);
+  config.memory.experts_per_group = c.experts_per_group;
   config.train.precision = Precision::fp32;
   config.train.gradient_accumulation_steps = sequences;
   config.train.sequence_length = tokens_per_sequence;
   config.memory.budgets = {Bytes{16 * mib}, Bytes{16 * mib}, Bytes{64 * mib}};
+  // Experts and their adapters begin at whole granules of the norm.
+  if (config.model.experts.count != 0)
+    config.memory.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
   config.memory.home = c.home;
   config.memory.swap_dir = dir / "swap";
   config.machine.threads = 2;
+  return config;
+}
+
+TEST_P(Lora, TrainsAsPeftDoes) {
+  const ScratchDir dir;
+  const Config config = config_of(c, dir);
   const auto graph = make_graph(config);
   ASSERT_TRUE(graph) << graph.error().message;
   auto plan = make_plan(*graph, plan_options(config));
@@ -209,14 +273,18 @@ TEST_P(Lora, TrainsAsPeftDoes) {
   ASSERT_EQ(curve.steps.size(), steps);
   for (u64 i = 0; i < steps; ++i) EXPECT_NEAR(curve.steps[i].loss, golden[i], 1e-5) << "step " << i + 1;
   (*session)->state().invalidate();
+  Tensors trained;
   for (u32 w = 0; w < graph->windows.size(); ++w)
     for (const Tensor& t : graph->windows[w].tensors) {
       if (!graph->windows[w].adapter) continue;
-      std::vector<float> values(t.elements);
+      std::vector<float>& values = trained[t.name] = std::vector<float>(t.elements);
       ASSERT_TRUE((*session)->state().read(w, Kind::param, t.window_offset,
                                            std::as_writable_bytes(std::span(values))));
-      EXPECT_LT(distance(values, expected.get<float>("trained/" + t.name)), 1e-4) << t.name;
     }
+  // An expert that few tokens chose has gradients so small that AdamW enlarges their rounding.
+  const bool is_small = std::string_view(c.name).ends_with("singles");
+  for (const auto& [name, values] : in_files(*graph, trained))
+    EXPECT_LT(distance(values, expected.get<float>("trained/" + name)), is_small ? 5e-4 : 1e-4) << name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Lora, ::testing::ValuesIn(cases),

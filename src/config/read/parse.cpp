@@ -356,6 +356,8 @@ Result<void> Reader::check_same_adapter() {
   };
   TRY(differs("r", adapter_.r, here.r));
   TRY(differs("lora_alpha", adapter_.alpha, here.alpha));
+  TRY(differs("expert_r", adapter_.expert_r, here.expert_r));
+  TRY(differs("expert_alpha", adapter_.expert_alpha, here.expert_alpha));
   return differs("use_rslora", adapter_.rslora, here.rslora);
 }
 

@@ -8,6 +8,7 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -21,19 +22,43 @@ namespace tidepool {
 namespace json = boost::json;
 namespace {
 
-// Last part of the module's name: "q_proj" from
-// "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight".
-std::string module_of(std::string name) {
+// Name for target_modules: "q_proj" from "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight".
+// Names that experts' matrices have too keep their path within the layer, so that they do not stand for
+// experts: "mlp.up_proj", "mlp.shared_experts.up_proj".
+std::string module_of(const ModelConfig& c, std::string name) {
   for (int parts = 0; parts < 2; ++parts) name.resize(name.rfind('.'));
-  return name.substr(name.rfind('.') + 1);
+  const std::string last = name.substr(name.rfind('.') + 1);
+  if (c.experts.count == 0) return last;
+  const ExpertTensors& experts = traits(c.family).experts->tensors;
+  if (last != experts.gate && last != experts.up && last != experts.down) return last;
+  const std::string layers = fmt::format("{}.", style(c.family).layers_path);
+  const u64 number = name.find(layers) + layers.size();
+  return name.substr(name.find('.', number) + 1);
 }
 
+// The names that the config gave, which are PEFT's; or those of all modules.
 std::set<std::string> modules_of(const ModelGraph& graph) {
+  if (!graph.lora.all_linear()) return {graph.lora.target_modules.begin(), graph.lora.target_modules.end()};
   std::set<std::string> modules;
   for (const Window& window : graph.windows)
     for (const Tensor& t : window.tensors)
-      if (window.adapter) modules.insert(module_of(t.name));
+      if (window.adapter) modules.insert(module_of(graph.config, t.name));
   return modules;
+}
+
+json::array array_of(const auto& names) {
+  json::array out;
+  for (const std::string& name : names) out.emplace_back(name);
+  return out;
+}
+
+// The adapters of experts' parameters, which are the same in all layers that have them.
+std::map<std::string, ExpertAdapter> parameter_adapters(const ModelGraph& graph) {
+  std::map<std::string, ExpertAdapter> out;
+  for (const LayerAdapters& layer : graph.adapters)
+    for (const ExpertAdapter& adapter : layer.experts)
+      if (layer.experts.form == AdapterForm::joined) out.emplace(adapter.name, adapter);
+  return out;
 }
 
 json::value number(double x) {
@@ -49,9 +74,9 @@ bool is_empty(const json::value& v) {
 // Refuses settings that change the update beyond plain LoRA. Allows the values with which they change
 // nothing.
 std::string refused_setting(const json::object& o) {
-  for (const char* key : {"use_dora", "use_qalora", "modules_to_save", "rank_pattern", "alpha_pattern",
-                          "layer_replication", "trainable_token_indices", "target_parameters", "lora_bias",
-                          "megatron_config", "alora_invocation_tokens"}) {
+  for (const char* key :
+       {"use_dora", "use_qalora", "modules_to_save", "layer_replication", "trainable_token_indices",
+        "lora_bias", "megatron_config", "alora_invocation_tokens"}) {
     const json::value* v = o.if_contains(key);
     if (v != nullptr && !is_empty(*v)) return key;
   }
@@ -79,13 +104,78 @@ bool flag_of(const json::object& o, const char* key) {
   return v != nullptr && v->is_bool() && v->get_bool();
 }
 
+// Values of rank_pattern or alpha_pattern for the experts' parameters.
+struct PatternValues {
+  struct Value {
+    double value = 0;
+    bool given = false;
+  };
+  Value gate_up, down;
+};
+
+// Counts the layers whose parameter the pattern matches. PEFT matches the end of a parameter's path.
+Result<u32> layers_matched(const std::string& pattern, std::string_view parameter, u32 layers) {
+  u32 count = 0;
+  for (u32 layer = 0; layer < layers; ++layer) {
+    TRY_ASSIGN(const bool matches,
+               matches_pattern(fmt::format("model.layers.{}.mlp.{}", layer, parameter), pattern));
+    count += matches;
+  }
+  return count;
+}
+
+// True if the pattern is for the experts' parameters of all layers and for nothing else that has an adapter.
+Result<bool> take_pattern(std::string_view key, double value, const AdapterTargets& targets,
+                          PatternValues& out) {
+  constexpr u32 layers_tried = 128;
+  const std::string pattern = fmt::format("(.*\\.)?({})", key);
+  TRY_ASSIGN(const u32 gate_up, layers_matched(pattern, "experts.gate_up_proj", layers_tried));
+  TRY_ASSIGN(const u32 down, layers_matched(pattern, "experts.down_proj", layers_tried));
+  if ((gate_up != 0 && gate_up != layers_tried) || (down != 0 && down != layers_tried)) return false;
+  std::vector<std::string> others = {"gate.weight", "router.weight"};
+  others.insert(others.end(), targets.named.names.begin(), targets.named.names.end());
+  if (!targets.named.pattern.empty()) others.emplace_back("down_proj");
+  for (const std::string& other : others) {
+    TRY_ASSIGN(const u32 matched, layers_matched(pattern, other, 1));
+    if (matched != 0) return false;
+  }
+  for (auto& [layers, to] : {std::pair{gate_up, &out.gate_up}, {down, &out.down}})
+    if (layers != 0 && !to->given) *to = {value, true};  // PEFT takes the first pattern that matches
+  return gate_up != 0 || down != 0;
+}
+
+Result<PatternValues> pattern_values(const json::object& o, const char* key, double otherwise,
+                                     const AdapterTargets& targets) {
+  PatternValues out = {{otherwise}, {otherwise}};
+  const json::value* patterns = o.if_contains(key);
+  if (patterns == nullptr || is_empty(*patterns)) return out;
+  const Error wrong{
+      ErrorKind::bad_input,
+      fmt::format("{}: only patterns for parameters of experts in target_parameters are read, the "
+                  "same for all layers, such as {{\"experts.gate_up_proj\": 16}}; merge this "
+                  "adapter with PEFT's merge_and_unload",
+                  key)};
+  if (!patterns->is_object() || targets.parameters.empty()) return wrong;
+  for (const json::key_value_pair& entry : patterns->get_object()) {
+    if (!entry.value().is_number()) return wrong;
+    TRY_ASSIGN(const bool taken, take_pattern(entry.key(), entry.value().to_number<double>(), targets, out));
+    if (!taken) return wrong;
+  }
+  return out;
+}
+
+bool is_rank(double r) { return r >= 1 && r <= lora_rank_max && r == std::floor(r); }
+
 }  // namespace
 
 std::string adapter_config_text(const ModelGraph& graph) {
   CHECK(graph.lora.on());
-  json::array modules;
-  for (const std::string& module : modules_of(graph)) modules.emplace_back(module);
-  json::object o;
+  json::object o, ranks, alphas;
+  for (const auto& [name, adapter] : parameter_adapters(graph)) {
+    const std::string pattern = fmt::format("experts\\.{}", name);
+    if (adapter.r != graph.lora.r) ranks[pattern] = adapter.r;
+    if (adapter.alpha != graph.lora.alpha) alphas[pattern] = number(adapter.alpha);
+  }
   o["peft_type"] = "LORA";
   o["task_type"] = "CAUSAL_LM";
   o["base_model_name_or_path"] = absolute_path(graph.lora.base);
@@ -94,7 +184,8 @@ std::string adapter_config_text(const ModelGraph& graph) {
   o["r"] = graph.lora.r;
   o["lora_alpha"] = number(graph.lora.alpha);
   o["lora_dropout"] = graph.lora.dropout;
-  o["target_modules"] = std::move(modules);
+  o["target_modules"] = array_of(modules_of(graph));
+  if (!graph.lora.target_parameters.empty()) o["target_parameters"] = array_of(graph.lora.target_parameters);
   o["bias"] = "none";
   o["fan_in_fan_out"] = style(graph.config.family).matrices_in_out;
   o["init_lora_weights"] = true;
@@ -103,8 +194,8 @@ std::string adapter_config_text(const ModelGraph& graph) {
   o["modules_to_save"] = nullptr;
   o["layers_to_transform"] = nullptr;
   o["layers_pattern"] = nullptr;
-  o["rank_pattern"] = json::object();
-  o["alpha_pattern"] = json::object();
+  o["rank_pattern"] = std::move(ranks);
+  o["alpha_pattern"] = std::move(alphas);
   return json_text(o, JsonStyle::pretty);
 }
 
@@ -121,8 +212,7 @@ Result<AdapterConfig> read_adapter_config(const std::string& directory, ErrorKin
   if (type == nullptr || !type->is_string() || type->get_string() != "LORA")
     return fault("peft_type: only LORA adapters are read");
   const std::optional<double> r = number_of(o, "r"), alpha = number_of(o, "lora_alpha");
-  if (!r || *r < 1 || *r > lora_rank_max || *r != std::floor(*r))
-    return fault(fmt::format("r: must be a whole number from 1 to {}", lora_rank_max));
+  if (!r || !is_rank(*r)) return fault(fmt::format("r: must be a whole number from 1 to {}", lora_rank_max));
   if (!alpha || !std::isfinite(*alpha)) return fault("lora_alpha: must be a number");
   if (const std::string key = refused_setting(o); !key.empty())
     return fault(fmt::format(
@@ -130,6 +220,14 @@ Result<AdapterConfig> read_adapter_config(const std::string& directory, ErrorKin
   Result<AdapterTargets> targets = parse_adapter_targets(o);
   if (!targets) return fault(targets.error().message);
   const bool rslora = flag_of(o, "use_rslora");
+  const Result<PatternValues> ranks = pattern_values(o, "rank_pattern", *r, *targets),
+                              alphas = pattern_values(o, "alpha_pattern", *alpha, *targets);
+  for (const Result<PatternValues>* values : {&ranks, &alphas})
+    if (!*values) return fault(values->error().message);
+  if (!is_rank(ranks->gate_up.value) || !is_rank(ranks->down.value))
+    return fault(fmt::format("rank_pattern: must have whole numbers from 1 to {}", lora_rank_max));
+  if (!std::isfinite(alphas->gate_up.value) || !std::isfinite(alphas->down.value))
+    return fault("alpha_pattern: must have numbers");
   const json::value* base = o.if_contains("base_model_name_or_path");
   return AdapterConfig{.r = static_cast<u32>(*r),
                        .alpha = *alpha,
@@ -138,18 +236,32 @@ Result<AdapterConfig> read_adapter_config(const std::string& directory, ErrorKin
                        .dropout = number_of(o, "lora_dropout").value_or(0),
                        .fan_in_fan_out = flag_of(o, "fan_in_fan_out"),
                        .targets = *std::move(targets),
+                       .gate_up_r = static_cast<u32>(ranks->gate_up.value),
+                       .down_r = static_cast<u32>(ranks->down.value),
+                       .gate_up_alpha = alphas->gate_up.value,
+                       .down_alpha = alphas->down.value,
                        .base = base != nullptr && base->is_string() ? std::string(base->get_string()) : ""};
 }
 
 LoraConfig lora_of_adapter(const AdapterConfig& adapter, const std::string& directory) {
   LoraConfig lora{.r = adapter.r,
                   .alpha = adapter.alpha,
+                  .target_parameters = adapter.targets.parameters,
                   .dropout = adapter.dropout,
                   .rslora = adapter.rslora,
                   .adapter = directory};
+  // 0 stands for the same: so an adapter without patterns gives the config that a run without them has.
+  if (adapter.down_r != adapter.r) lora.expert_r = adapter.down_r;
+  if (adapter.gate_up_r != adapter.down_r) lora.joint_r = adapter.gate_up_r;
+  if (adapter.down_alpha != adapter.alpha) lora.expert_alpha = adapter.down_alpha;
+  if (adapter.gate_up_alpha != adapter.down_alpha) lora.joint_alpha = adapter.gate_up_alpha;
   std::set<std::string> modules;
-  for (const std::string& name : adapter.targets.named.names)
-    modules.insert(name.substr(name.rfind('.') + 1));
+  for (const std::string& name : adapter.targets.named.names) {
+    // Whole paths, of one layer each, stand for the modules of all layers.
+    const bool has_layer =
+        name.find_first_of("0123456789") != name.npos && name.find(".layers.") != name.npos;
+    modules.insert(has_layer ? name.substr(name.rfind('.') + 1) : name);
+  }
   lora.target_modules.assign(modules.begin(), modules.end());
   return lora;
 }

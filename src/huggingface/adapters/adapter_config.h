@@ -23,6 +23,9 @@ struct AdapterConfig {
   double dropout = 0;           // used in training only
   bool fan_in_fan_out = false;  // the model's matrices are [in, out]; ignored for a known family
   AdapterTargets targets;
+  // Rank and alpha for experts' parameters, by rank_pattern and alpha_pattern; otherwise r and alpha.
+  u32 gate_up_r = 0, down_r = 0;
+  double gate_up_alpha = 0, down_alpha = 0;
   std::string base;  // directory of the base model, as the adapter's author wrote it; empty: unknown
 };
 
@@ -30,8 +33,9 @@ struct AdapterConfig {
 // Error: `error_kind`, naming the file; also for adapters and settings that are not plain LoRA.
 Result<AdapterConfig> read_adapter_config(const std::string& directory, ErrorKind error_kind);
 
-// Section `lora` of a run that starts from this adapter: all keys but `base`. `modules` are the last parts of
-// the names in target_modules. If target_modules is a pattern, `modules` is empty, which means all.
+// Section `lora` of a run that starts from this adapter: all keys but `base`. `modules` are the names
+// in target_modules; of whole paths, the last parts. If target_modules is a pattern, `modules` is empty,
+// which means all.
 LoraConfig lora_of_adapter(const AdapterConfig&, const std::string& directory);
 
 }  // namespace tidepool

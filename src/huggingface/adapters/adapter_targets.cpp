@@ -72,8 +72,9 @@ bool is_one_of(std::string_view module, const std::vector<std::string>& names) {
   return std::ranges::find(names, module) != names.end();
 }
 
-// Matches with Boost's Perl syntax: the constructs that such patterns use mean the same there as in Python.
-Result<bool> matches(std::string_view module, const std::string& pattern) {
+}  // namespace
+
+Result<bool> matches_pattern(std::string_view module, const std::string& pattern) {
   try {
     return boost::regex_match(module.begin(), module.end(), boost::regex(pattern));
   } catch (const std::runtime_error& e) {  // also thrown when a pattern takes too many steps
@@ -82,12 +83,13 @@ Result<bool> matches(std::string_view module, const std::string& pattern) {
   }
 }
 
-}  // namespace
-
 Result<AdapterTargets> parse_adapter_targets(const json::object& o) {
   AdapterTargets out;
   TRY_ASSIGN(out.named, modules_of(o, "target_modules"));
   TRY_ASSIGN(out.excluded, modules_of(o, "exclude_modules"));
+  TRY_ASSIGN(Modules parameters, modules_of(o, "target_parameters"));
+  if (!parameters.pattern.empty()) return fault("target_parameters: must be a list of parameters' names");
+  out.parameters = std::move(parameters.names);
   TRY_ASSIGN(out.layers, layers_of(o));
   return out;
 }
@@ -95,11 +97,11 @@ Result<AdapterTargets> parse_adapter_targets(const json::object& o) {
 Result<bool> AdapterTargets::hold(std::string_view module) const {
   if (is_one_of(module, excluded.names) || ends_with_one_of(module, excluded.names)) return false;
   if (!excluded.pattern.empty()) {
-    TRY_ASSIGN(const bool out, matches(module, excluded.pattern));
+    TRY_ASSIGN(const bool out, matches_pattern(module, excluded.pattern));
     if (out) return false;
   }
   if (all_linear()) return true;
-  if (!named.pattern.empty()) return matches(module, named.pattern);
+  if (!named.pattern.empty()) return matches_pattern(module, named.pattern);
   if (is_one_of(module, named.names)) return true;
   if (!ends_with_one_of(module, named.names)) return false;
   const std::optional<u64> layer = layer_of(module);
@@ -109,7 +111,8 @@ Result<bool> AdapterTargets::hold(std::string_view module) const {
 std::string targets_text(const AdapterTargets& targets) {
   constexpr std::size_t names_shown_max = 8;
   if (!targets.named.pattern.empty()) return targets.named.pattern;
-  const std::vector<std::string>& names = targets.named.names;
+  std::vector<std::string> names = targets.named.names;
+  names.insert(names.end(), targets.parameters.begin(), targets.parameters.end());
   const auto shown = std::span(names).first(std::min(names.size(), names_shown_max));
   return fmt::format("{}{}", fmt::join(shown, ", "), shown.size() < names.size() ? " ..." : "");
 }

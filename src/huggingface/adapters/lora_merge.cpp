@@ -4,13 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
 #include "base/check.h"
 #include "huggingface/adapters/adapter_config.h"
 #include "huggingface/directory/hf_config.h"
-#include "tidepool/fp16.h"
+#include "huggingface/weights/convert.h"
 
 namespace tidepool {
 namespace {
@@ -53,27 +51,51 @@ Result<std::unique_ptr<AdapterMerge>> AdapterMerge::open(const std::string& dire
   if (out->config_.targets.none())
     return out->wrong_config(
         "target_modules: names no module; name the modules that have adapters, such as [q_proj, v_proj]");
-  const SafetensorsFile& file = *out->file_;
-  for (const StoredTensor& t : file.tensors()) {
-    const bool is_a = t.name.ends_with(a_suffix), is_b = t.name.ends_with(b_suffix);
-    if ((!is_a && !is_b) || !t.name.starts_with(peft_prefix))
-      return wrong(file, t.name,
-                   "is neither lora_A nor lora_B of a linear layer; merge this adapter with PEFT");
-    const std::string stem = t.name.substr(0, t.name.size() - a_suffix.size());
-    if (file.find(stem + std::string(is_a ? b_suffix : a_suffix)) == nullptr)
-      return wrong(file, t.name, fmt::format("has no counterpart {}{}", stem, is_a ? b_suffix : a_suffix));
-    const u64 rank = t.shape.size() == 2 ? t.shape[is_a ? 0 : 1] : 0;
-    if (rank != out->config_.r)
-      return wrong(file, t.name,
-                   fmt::format("is {}, but {} says r={}", shape_of(t), adapter_config_file, out->config_.r));
-    if (t.dtype != Dtype::f32 && t.dtype != Dtype::bf16 && t.dtype != Dtype::f16)
-      return wrong(file, t.name, fmt::format("is {}, but weights must be F32, BF16 or F16", name(t.dtype)));
-    TRY(out->check_target(t, stem));
-    out->stems_.insert(stem);
+  if (out->family_ && traits(*out->family_).experts != nullptr) {
+    TRY_ASSIGN(const ModelConfig config, read_model_directory(base));
+    out->experts_.emplace(config, out->config_);
+  } else if (!out->config_.targets.parameters.empty()) {
+    return out->wrong_config(
+        "target_parameters: is for models with experts, which the base model is not; merge this adapter with "
+        "PEFT's merge_and_unload");
   }
+  for (const StoredTensor& t : out->file_->tensors()) TRY(out->check_tensor(t));
   if (out->stems_.empty())
-    return Error{ErrorKind::bad_input, fmt::format("{}: holds no adapter", file.path())};
+    return Error{ErrorKind::bad_input, fmt::format("{}: holds no adapter", out->file_->path())};
   return out;
+}
+
+Result<void> AdapterMerge::check_tensor(const StoredTensor& t) {
+  const SafetensorsFile& file = *file_;
+  const bool is_a = t.name.ends_with(a_suffix), is_b = t.name.ends_with(b_suffix);
+  if ((!is_a && !is_b) || !t.name.starts_with(peft_prefix))
+    return wrong(file, t.name,
+                 "is neither lora_A nor lora_B of a linear layer; merge this adapter with PEFT");
+  const std::string stem = t.name.substr(0, t.name.size() - a_suffix.size());
+  if (file.find(stem + std::string(is_a ? b_suffix : a_suffix)) == nullptr)
+    return wrong(file, t.name, fmt::format("has no counterpart {}{}", stem, is_a ? b_suffix : a_suffix));
+  const std::optional<ExpertStem> of_experts = experts_ ? experts_->find(stem) : std::nullopt;
+  const u64 rank = t.shape.size() == 2 ? t.shape[is_a ? 0 : 1] : 0;
+  if (!of_experts && rank != config_.r)
+    return wrong(file, t.name,
+                 fmt::format("is {}, but {} says r={}", shape_of(t), adapter_config_file, config_.r));
+  if (t.dtype != Dtype::f32 && t.dtype != Dtype::bf16 && t.dtype != Dtype::f16)
+    return wrong(file, t.name, fmt::format("is {}, but weights must be F32, BF16 or F16", name(t.dtype)));
+  TRY(check_target(t, stem));
+  if (of_experts) TRY(check_expert_shape(t, *of_experts, is_a));
+  stems_.insert(stem);
+  return {};
+}
+
+Result<void> AdapterMerge::check_expert_shape(const StoredTensor& t, const ExpertStem& stem,
+                                              bool is_a) const {
+  if (!stem.fault.empty()) return wrong(*file_, t.name, stem.fault);
+  const std::vector<u64> wanted =
+      is_a ? std::vector<u64>{stem.r, stem.in} : std::vector<u64>{stem.out, stem.r};
+  if (t.shape == wanted) return {};
+  return wrong(*file_, t.name,
+               fmt::format("is {}, but {} and the model's config.json need {}", shape_of(t),
+                           adapter_config_file, shape_text(wanted)));
 }
 
 Error AdapterMerge::wrong_config(const std::string& reason) const {
@@ -81,6 +103,10 @@ Error AdapterMerge::wrong_config(const std::string& reason) const {
 }
 
 Result<void> AdapterMerge::check_target(const StoredTensor& t, std::string_view stem) const {
+  if (experts_)
+    if (const std::optional<ExpertStem> of_experts = experts_->find(stem);
+        of_experts && names_path(config_.targets.parameters, of_experts->parameter))
+      return {};
   const Result<bool> named = config_.targets.hold(stem.substr(peft_prefix.size()));
   if (!named) return wrong_config(named.error().message);
   if (*named) return {};
@@ -92,20 +118,32 @@ Result<void> AdapterMerge::check_target(const StoredTensor& t, std::string_view 
           config_path_, targets_text(config_.targets)));
 }
 
+Error AdapterMerge::lacks(std::string_view module) const {
+  return {ErrorKind::bad_input,
+          fmt::format("{}: holds no tensor for {}, which {} targets (target_modules: {}): part of the file "
+                      "is missing; fetch "
+                      "the whole file, or correct the config",
+                      file_->path(), module, config_path_, targets_text(config_.targets))};
+}
+
 Result<void> AdapterMerge::check(std::string_view tensor) const {
+  if (experts_ && experts_->is_extra_layer(tensor)) return {};
+  if (const auto blocks = experts_ ? experts_->blocks_of(tensor) : std::nullopt) {
+    for (const MergeBlock& block : *blocks) {
+      if (has(block)) continue;
+      const Result<bool> wanted = experts_->is_wanted(block);
+      if (!wanted) return wrong_config(wanted.error().message);
+      if (*wanted) return lacks(block.stem);
+    }
+    return {};
+  }
   if (!tensor.ends_with(weight_suffix) || changes(tensor)) return {};
   const std::string_view module = tensor.substr(0, tensor.size() - weight_suffix.size());
   if (config_.targets.all_linear() && !surely_of_all_linear(module)) return {};
   for (const std::string_view between : {std::string_view(), gpt2_prefix}) {
     const Result<bool> named = config_.targets.hold(fmt::format("{}{}", between, module));
     if (!named) return wrong_config(named.error().message);
-    if (*named)
-      return Error{
-          ErrorKind::bad_input,
-          fmt::format(
-              "{}: holds no tensor for {}, which {} targets (target_modules: {}): part of the file is "
-              "missing; fetch the whole file, or correct the config",
-              file_->path(), tensor, config_path_, targets_text(config_.targets))};
+    if (*named) return lacks(tensor);
   }
   return {};
 }
@@ -114,6 +152,16 @@ Result<void> AdapterMerge::check(std::string_view tensor) const {
 // depend on how PEFT had expanded the names.
 bool AdapterMerge::surely_of_all_linear(std::string_view module) const {
   return family_ && config_.targets.layers.empty() && is_linear(*family_, module);
+}
+
+bool AdapterMerge::changes(std::string_view tensor) const {
+  return std::ranges::any_of(blocks_of(tensor), [&](const MergeBlock& block) { return has(block); });
+}
+
+std::vector<MergeBlock> AdapterMerge::blocks_of(std::string_view tensor) const {
+  if (auto blocks = experts_ ? experts_->blocks_of(tensor) : std::nullopt) return *std::move(blocks);
+  return {
+      {.stem = stem_of(tensor), .r = config_.r, .scale = config_.scale, .in_out = fan_in_fan_out(tensor)}};
 }
 
 std::string AdapterMerge::stem_of(std::string_view tensor) const {
@@ -126,20 +174,6 @@ std::string AdapterMerge::stem_of(std::string_view tensor) const {
   return {};
 }
 
-Result<std::vector<float>> AdapterMerge::read(const StoredTensor& t) const {
-  std::vector<float> out(t.bytes() / dtype_bytes(t.dtype));
-  if (t.dtype == Dtype::f32) {
-    TRY(file_->read(t, 0, std::as_writable_bytes(std::span(out))));
-    return out;
-  }
-  std::vector<u16> halves(out.size());
-  TRY(file_->read(t, 0, std::as_writable_bytes(std::span(halves))));
-  std::ranges::transform(halves, out.begin(), [&](u16 half) {
-    return t.dtype == Dtype::bf16 ? std::bit_cast<float>(u32{half} << 16) : float_from_fp16(half);
-  });
-  return out;
-}
-
 // True if the matrix is stored [in, out]. GPT-2's layers are Conv1D, all other matrices are Linear. PEFT also
 // goes by the kind of module, and overrides a wrong flag.
 bool AdapterMerge::fan_in_fan_out(std::string_view tensor) const {
@@ -149,50 +183,91 @@ bool AdapterMerge::fan_in_fan_out(std::string_view tensor) const {
   return tensor.starts_with("h.");
 }
 
-Result<void> AdapterMerge::load(std::string_view tensor, std::span<const u64> shape) {
-  const std::string stem = stem_of(tensor);
-  CHECK(!stem.empty(), tensor);
-  const StoredTensor& a = *file_->find(stem + std::string(a_suffix));
-  const StoredTensor& b = *file_->find(stem + std::string(b_suffix));
-  const u64 r = config_.r, in = a.shape[1], out = b.shape[0];
-  const bool matrix = shape.size() == 2;
-  rows_ = matrix ? shape[0] : 0;
-  columns_ = matrix ? shape[1] : 0;
-  const bool flipped = fan_in_fan_out(tensor);
-  if (!matrix || rows_ != (flipped ? in : out) || columns_ != (flipped ? out : in))
-    return wrong(*file_, a.name,
-                 fmt::format("is {} and lora_B {}, which does not fit the model's {} of {}", shape_of(a),
-                             shape_of(b), tensor, shape_text(shape)));
-  TRY_ASSIGN(std::vector<float> of_a, read(a));
-  TRY_ASSIGN(std::vector<float> of_b, read(b));
-  left_ = flipped ? transposed(of_a, r, in) : std::move(of_b);
-  right_ = flipped ? transposed(of_b, out, r) : std::move(of_a);
-  const float scale = static_cast<float>(config_.scale);
-  for (float& x : left_) x *= scale;
+Result<void> AdapterMerge::load_tensor(std::string_view tensor, std::span<const u64> shape) {
+  blocks_ = blocks_of(tensor);
+  const bool is_of_experts = experts_ && experts_->blocks_of(tensor);
+  const bool matrix = shape.size() == 2 || (is_of_experts && shape.size() == 3);
+  columns_ = matrix ? shape.back() : 0;
+  rows_ = matrix ? shape[0] * (shape.size() == 3 ? shape[1] : 1) : 0;
+  if (!is_of_experts) blocks_[0].rows = rows_;
+  for (const MergeBlock& block : blocks_) {
+    if (!has(block)) continue;
+    const StoredTensor& a = *file_->find(block.stem + std::string(a_suffix));
+    const StoredTensor& b = *file_->find(block.stem + std::string(b_suffix));
+    const u64 in = a.shape[1], out = b.shape[0];
+    const bool fits = block.in_out ? block.rows == in && columns_ == out
+                                   : block.b_row + block.rows <= out && columns_ == in &&
+                                         (is_of_experts || block.rows == out);
+    if (!matrix || !fits || block.row + block.rows > rows_)
+      return wrong(*file_, a.name,
+                   fmt::format("is {} and lora_B {}, which does not fit the model's {} of {}", shape_of(a),
+                               shape_of(b), tensor, shape_text(shape)));
+  }
+  block_ = blocks_.size();
   sum_.resize(columns_);
   loaded_ = tensor;
-  seen_.insert(stem);
+  return {};
+}
+
+// RETURNS: rows [block.b_row, block.b_row + rows) of B of the block's expert, [rows, r].
+Result<std::vector<float>> AdapterMerge::rows_of_b(const StoredTensor& b, const MergeBlock& block, u64 rows) {
+  const FileTensor file = {.name = b.name,
+                           .shape = b.shape,
+                           .parts = std::vector<FileTensor::Part>(block.experts),
+                           .interleaved = true};
+  TRY_ASSIGN(const std::vector<std::byte> bytes, interleaved_.read({file_.get(), &b}, file, block.expert));
+  const u64 row_bytes = block.r * dtype_bytes(b.dtype);
+  std::vector<float> out(rows * block.r);
+  to_floats(b.dtype, std::span(bytes).subspan(block.b_row * row_bytes, rows * row_bytes), out);
+  return out;
+}
+
+Result<void> AdapterMerge::load_block(const MergeBlock& block) {
+  const StoredTensor& a = *file_->find(block.stem + std::string(a_suffix));
+  const StoredTensor& b = *file_->find(block.stem + std::string(b_suffix));
+  const u64 r = block.r, in = a.shape[1], out = block.in_out ? columns_ : block.rows;
+  std::vector<std::byte> bytes(r * in * dtype_bytes(a.dtype));
+  TRY(file_->read(a, block.expert * bytes.size(), bytes));
+  std::vector<float> of_a(r * in);
+  to_floats(a.dtype, bytes, of_a);
+  TRY_ASSIGN(std::vector<float> of_b, rows_of_b(b, block, out));
+  left_ = block.in_out ? transposed(of_a, r, in) : std::move(of_b);
+  right_ = block.in_out ? transposed(of_b, out, r) : std::move(of_a);
+  const float scale = static_cast<float>(block.scale);
+  for (float& x : left_) x *= scale;
+  seen_.insert(block.stem);
   return {};
 }
 
 Result<void> AdapterMerge::apply(std::string_view tensor, std::span<const u64> shape, u64 begin,
                                  std::span<float> values) {
-  if (loaded_ != tensor) TRY(load(tensor, shape));
-  const u64 r = config_.r;
+  if (loaded_ != tensor) TRY(load_tensor(tensor, shape));
   CHECK(begin + values.size() <= rows_ * columns_, begin, values.size());
   for (u64 done = 0; done < values.size();) {
     const u64 row = (begin + done) / columns_, column = (begin + done) % columns_;
     const u64 n = std::min(columns_ - column, values.size() - done);
-    std::fill_n(sum_.begin(), n, 0.0f);
-    for (u64 k = 0; k < r; ++k) {
-      const float factor = left_[row * r + k];
-      const float* from = right_.data() + k * columns_ + column;
-      for (u64 i = 0; i < n; ++i) sum_[i] += factor * from[i];
+    const u64 number =
+        static_cast<u64>(std::ranges::upper_bound(blocks_, row, {}, &MergeBlock::row) - blocks_.begin() - 1);
+    const MergeBlock& block = blocks_[number];
+    if (has(block)) {
+      if (number != block_) TRY(load_block(block));
+      block_ = number;
+      add_row(block, row - block.row, column, values.subspan(done, n));
     }
-    for (u64 i = 0; i < n; ++i) values[done + i] += sum_[i];
     done += n;
   }
   return {};
+}
+
+void AdapterMerge::add_row(const MergeBlock& block, u64 row, u64 column, std::span<float> values) {
+  const u64 r = block.r, n = values.size();
+  std::fill_n(sum_.begin(), n, 0.0f);
+  for (u64 k = 0; k < r; ++k) {
+    const float factor = left_[row * r + k];
+    const float* from = right_.data() + k * columns_ + column;
+    for (u64 i = 0; i < n; ++i) sum_[i] += factor * from[i];
+  }
+  for (u64 i = 0; i < n; ++i) values[i] += sum_[i];
 }
 
 Result<void> AdapterMerge::finish() const {

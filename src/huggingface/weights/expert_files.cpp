@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstring>
 #include <map>
 #include <optional>
 
@@ -23,15 +24,26 @@ std::vector<Joined> joined_of(const ExpertTensors& names) {
   return {{"gate_up_proj", 0, 1}, {"gate_up_proj_bias", 1, 1}, {"down_proj", 2, 1}, {"down_proj_bias", 3, 1}};
 }
 
-// Windows of the groups of each layer with experts, by the first of them.
-using ExpertWindows = std::map<u32, std::vector<u32>>;
+// Windows of the groups of a layer's experts, or of their adapters.
+struct LayerWindows {
+  std::vector<u32> windows;
+  u32 layer = 0;
+  bool adapters = false;
+};
+// By the first of the windows.
+using ExpertWindows = std::map<u32, LayerWindows>;
 ExpertWindows expert_windows(const ModelGraph& graph) {
   ExpertWindows out;
-  u32 layer = none, first = none;
+  u32 layer = none;
+  std::vector<u32> first;
   for (const Block& block : graph.blocks) {
     if (block.kind != BlockKind::experts) continue;
-    if (block.layer != layer) layer = block.layer, first = block.windows[0];
-    out[first].push_back(block.windows[0]);
+    if (block.layer != layer) layer = block.layer, first = block.windows;
+    for (u32 i = 0; i < block.windows.size(); ++i) {
+      LayerWindows& windows = out[first[i]];
+      windows.windows.push_back(block.windows[i]);
+      windows.layer = layer, windows.adapters = i > 0;
+    }
   }
   return out;
 }
@@ -80,6 +92,29 @@ class FileTensorList {
       file.shape[0] *= j.count;
       file.shape.insert(file.shape.begin(), experts);
       out_.push_back(std::move(file));
+    }
+  }
+
+  // `layer`: of experts with adapters of parameters.
+  void add_joined_adapters(const LayerWindows& layer) {
+    const ExpertAdapters& adapters = graph_.adapters[layer.layer].experts;
+    const std::string path =
+        fmt::format("base_model.model.{}.{}.", style(graph_.config.family).layers_path, layer.layer);
+    for (u32 a = 0; a < adapters.count; ++a) {
+      const ExpertAdapter& adapter = adapters.of[a];
+      const u64 ranks = u64{adapter.r} * graph_.config.experts.count;
+      FileTensor file_a{.name = fmt::format("{}{}.lora_A.weight", path, adapter.in_file),
+                        .shape = {ranks, adapter.in}};
+      FileTensor file_b{.name = fmt::format("{}{}.lora_B.weight", path, adapter.in_file),
+                        .shape = {adapter.out, ranks},
+                        .interleaved = true};
+      for (const u32 w : layer.windows)
+        for (u32 expert = 0; expert < graph_.windows[w].tensors.size(); expert += 2 * adapters.count) {
+          file_a.parts.push_back({w, expert + 2 * a});
+          file_b.parts.push_back({w, expert + 2 * a + 1});
+        }
+      out_.push_back(std::move(file_a));
+      out_.push_back(std::move(file_b));
     }
   }
 
@@ -138,6 +173,13 @@ ExpertForm form_of_files(const ModelConfig& c) {
   return only_joined || c.experts.joined_files ? ExpertForm::joined : ExpertForm::single;
 }
 
+ExpertForm form_of_files(const ModelGraph& graph) {
+  if (!graph.lora.on()) return form_of_files(graph.config);
+  for (const LayerAdapters& layer : graph.adapters)
+    if (layer.experts.form == AdapterForm::joined) return ExpertForm::joined;
+  return ExpertForm::single;
+}
+
 std::vector<FileTensor> file_tensors(const ModelGraph& graph, ExpertForm form) {
   FileTensorList list(graph);
   if (form == ExpertForm::single || graph.config.experts.count == 0) {
@@ -151,10 +193,52 @@ std::vector<FileTensor> file_tensors(const ModelGraph& graph, ExpertForm form) {
       list.add_window_beside_joined(w);
       continue;
     }
-    list.add_joined(layer->second);
-    w += static_cast<u32>(layer->second.size()) - 1;
+    const LayerWindows& windows = layer->second;
+    if (!windows.adapters)
+      list.add_joined(windows.windows);
+    else if (graph.adapters[windows.layer].experts.form == AdapterForm::joined)
+      list.add_joined_adapters(windows);
+    else
+      for (const u32 adapters : windows.windows) list.add_window(adapters);
+    w += static_cast<u32>(windows.windows.size()) - 1;
   }
   return list.take();
+}
+
+void take_part(const FileTensor& tensor, u64 part, u64 element_bytes, std::span<const std::byte> file,
+               std::span<std::byte> out) {
+  const u64 step = tensor.parts.size() * element_bytes;
+  CHECK(out.size() * tensor.parts.size() == file.size(), out.size(), file.size());
+  const std::byte* from = file.data() + part * element_bytes;
+  for (u64 at = 0; at < out.size(); at += element_bytes, from += step)
+    std::memcpy(out.data() + at, from, element_bytes);
+}
+
+void put_part(const FileTensor& tensor, u64 part, u64 element_bytes, std::span<const std::byte> in,
+              std::span<std::byte> file) {
+  const u64 step = tensor.parts.size() * element_bytes;
+  CHECK(in.size() * tensor.parts.size() == file.size(), in.size(), file.size());
+  std::byte* to = file.data() + part * element_bytes;
+  for (u64 at = 0; at < in.size(); at += element_bytes, to += step)
+    std::memcpy(to, in.data() + at, element_bytes);
+}
+
+Result<std::vector<std::byte>> InterleavedParts::read(const SafetensorsModel::Location& at,
+                                                      const FileTensor& file, u64 part) {
+  Held* held = nullptr;
+  for (Held& one : held_)
+    if (one.tensor == at.tensor) held = &one;
+  if (held == nullptr) {
+    held = &held_[next_];
+    next_ = 1 - next_;
+    held->tensor = nullptr;
+    held->bytes.resize(at.tensor->bytes());
+    TRY(at.file->read(*at.tensor, 0, held->bytes));
+    held->tensor = at.tensor;
+  }
+  std::vector<std::byte> out(held->bytes.size() / file.parts.size());
+  take_part(file, part, dtype_bytes(at.tensor->dtype), held->bytes, out);
+  return out;
 }
 
 Result<ExpertForm> find_expert_form(const SafetensorsModel& model, const ModelConfig& c) {

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "huggingface/weights/adapter_files.h"
 #include "huggingface/weights/expert_files.h"
+#include "huggingface/weights/interleaved_load.h"
 #include "huggingface/weights/packed_sources.h"
 #include "huggingface/weights/safetensors.h"
 #include "huggingface/weights/tensor_hashes.h"
@@ -75,7 +76,10 @@ std::vector<std::string> unused_tensors(const SafetensorsModel& model, const Mod
 // Tensors of the directory's files that hold the model, or its adapters. Finds their form from the files.
 Result<std::vector<FileTensor>> wanted_tensors(const SafetensorsModel& model, const ModelGraph& graph,
                                                bool adapters) {
-  TRY_ASSIGN(const ExpertForm form, find_expert_form(model, graph.config));
+  ExpertForm form = form_of_files(graph);
+  if (!adapters) {
+    TRY_ASSIGN(form, find_expert_form(model, graph.config));
+  }
   std::vector<FileTensor> all = file_tensors(graph, form);
   std::erase_if(all,
                 [&](const FileTensor& t) { return graph.windows[t.parts[0].window].adapter != adapters; });
@@ -113,6 +117,22 @@ Result<Sources> sources_of(const SafetensorsModel& model, const std::string& dir
   std::ranges::sort(sources.packed, {},
                     [](const PackedPlace& p) { return std::pair(p.window, p.stored_offset); });
   return sources;
+}
+
+Result<void> load_joined_adapters(const SafetensorsModel& model, const std::string& directory,
+                                  const ModelGraph& graph, const std::vector<FileTensor>& files,
+                                  StateWriter& writer) {
+  std::vector<PartSource> sources;
+  for (const FileTensor& file : files) {
+    TRY_ASSIGN(const SafetensorsModel::Location at, locate(model, directory, file));
+    u64 begin = 0, number = 0;
+    for (const FileTensor::Part& part : file.parts) {
+      sources.push_back({.at = at, .file = &file, .number = number++, .begin = begin, .part = part});
+      begin += graph.windows[part.window].tensors[part.tensor].elements;
+    }
+  }
+  std::ranges::sort(sources, {}, [](const PartSource& s) { return std::pair(s.part.window, s.part.tensor); });
+  return load_interleaved(sources, graph, writer);
 }
 
 // If config.json ties head and embedding, a head in the file must equal the embedding: else the file belongs
@@ -202,6 +222,11 @@ Result<std::vector<std::string>> load_weights(const std::string& directory, cons
                                                       adapters ? adapter_weights_file : "model.safetensors"));
   if (!adapters) TRY(check_tied_head(*model, graph));
   TRY_ASSIGN(const std::vector<FileTensor> wanted, wanted_tensors(*model, graph, adapters));
+  if (adapters && form_of_files(graph) == ExpertForm::joined) {
+    TRY(load_joined_adapters(*model, directory, graph, wanted, writer));
+    TRY(writer.finish());
+    return unused_tensors(*model, graph, wanted);
+  }
   TRY_ASSIGN(const Sources sources, sources_of(*model, directory, graph, wanted));
   LoadedHashes hashes;
   TRY(load_sources(sources, graph.precision, writer, hashes));

@@ -39,6 +39,14 @@ void measure(Block& block, const ModelGraph& g) {
     measure_layer<LayerInside, ForwardWorkspace, BackwardWorkspace>(block, g);
 }
 
+RouterWeights router_of(const Layer& l, const float* correction = nullptr) {
+  return {.weight = l[LayerTensor::router],
+          .bias = {},
+          .correction = correction,
+          .adapters = l.adapters,
+          .module = l.modules().router};
+}
+
 // Adds the shared experts to `middle`, and chooses experts for the groups that follow.
 void end_of_attention_block(const Layer& l, const BlockForward& f, const ForwardWorkspace& w,
                             const LayerInside& inside) {
@@ -52,7 +60,7 @@ void end_of_attention_block(const Layer& l, const BlockForward& f, const Forward
                           .x_stride = experts,
                           .y = w.correction,
                           .y_stride = experts});
-  route(c, {.weight = l[LayerTensor::router], .bias = {}, .correction = w.correction}, f, w.router);
+  route(c, router_of(l, w.correction), f, w.router);
   if (l.inner() == 0)  // a copy
     return c.kernels.dropout({}, inside.middle, f.experts.middle, u64{rows_of(c)} * l.config().width);
   gate_up_of(l, f.experts.normed, inside.gate_up);
@@ -94,7 +102,7 @@ void routed_gradients(const LayerGradients& s) {
   const BlockContext& c = s.layer.c;
   constexpr bool add = true;
   if (s.layer.inner() != 0) mlp_backward(s, s.b.experts.normed_grad, add);
-  route_backward(c, {.weight = s.layer[LayerTensor::router], .bias = {}}, {.weight = s[LayerTensor::router]},
+  route_backward(c, router_of(s.layer), {.weight = s[LayerTensor::router], .adapters = s.adapters},
                  s.workspace.norm, s.b, s.workspace.router);
   norm_gradient(s, LayerTensor::mlp_norm, s.inside.middle, ConstValues(s.b.experts.normed_grad),
                 s.b.accumulate);

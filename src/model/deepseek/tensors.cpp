@@ -122,10 +122,14 @@ LinearModules linear_modules(const ModelConfig& c, BlockKind kind) {
   out.add({"self_attn.kv_a_proj_with_mqa", h, l.rank + l.turned});
   out.add({"self_attn.kv_b_proj", l.rank, c.heads * (l.plain + l.value_size)});
   out.add({"self_attn.o_proj", c.heads * l.value_size, h});
-  if (kind == BlockKind::attention) return out;
-  out.add({"mlp.gate_proj", h, c.inner()});
-  out.add({"mlp.up_proj", h, c.inner()});
-  out.add({"mlp.down_proj", c.inner(), h});
+  const u32 inner = mlp_inner(c, kind);
+  const bool shared = kind == BlockKind::attention;
+  if (inner != 0) {
+    out.add({shared ? "mlp.shared_experts.gate_proj" : "mlp.gate_proj", h, inner});
+    out.add({shared ? "mlp.shared_experts.up_proj" : "mlp.up_proj", h, inner});
+    out.add({shared ? "mlp.shared_experts.down_proj" : "mlp.down_proj", inner, h});
+  }
+  if (kind == BlockKind::attention) out.add({.in = h, .out = c.experts.count, .router = true});
   return out;
 }
 
@@ -138,7 +142,8 @@ ProductModules product_modules(const ModelConfig& c, BlockKind kind) {
   else
     out.q_a = take(1), out.q_b = take(1);
   out.kv_a = take(1), out.kv_b = take(1), out.o = take(1);
-  if (kind == BlockKind::layer) out.gate_up = take(2), out.down = take(1);
+  if (mlp_inner(c, kind) != 0) out.gate_up = take(2), out.down = take(1);
+  if (kind == BlockKind::attention) out.router = take(1);
   return out;
 }
 

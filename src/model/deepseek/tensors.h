@@ -40,7 +40,7 @@ u32 mlp_inner(const ModelConfig&, BlockKind);
 LinearModules linear_modules(const ModelConfig&, BlockKind);
 // The linear layers that each product computes.
 struct ProductModules {
-  JoinedModules q, q_a, q_b, kv_a, kv_b, o, gate_up, down;
+  JoinedModules q, q_a, q_b, kv_a, kv_b, o, gate_up, down, router;
 };
 ProductModules product_modules(const ModelConfig&, BlockKind);
 

@@ -1,5 +1,7 @@
 #include "model/experts/expert_layouts.h"
 
+#include <algorithm>
+
 namespace tidepool {
 namespace {
 
@@ -96,27 +98,40 @@ SortedRows::SortedRows(const ModelGraph& g, ExpertRange range, WorkspaceCutter& 
       slots(layout.take<i32>(rows_max(g, range))),
       places(layout.take<i32>(g.batch.rows() * g.config.experts.chosen)) {}
 
+GroupAdapterScratch::GroupAdapterScratch(const ModelGraph& g, u32 layer, ExpertRange range,
+                                         WorkspaceCutter& layout) {
+  if (g.adapters.empty()) return;
+  u64 r = 0;
+  for (const ExpertAdapter& adapter : g.adapters[layer].experts) r = std::max<u64>(r, adapter.r);
+  if (r == 0) return;
+  low = layout.take_values(g.activations, rows_max(g, range) * r);
+  low_grad = layout.take_values(g.activations, rows_max(g, range) * r);
+}
+
 ExpertsInside::ExpertsInside(const ModelGraph& g, ExpertRange range, std::byte* base) {
   WorkspaceCutter layout(base);
   gate_up = take_inner(g, range, 2, layout);
   bytes = layout.bytes();
 }
 
-ExpertsForwardWorkspace::ExpertsForwardWorkspace(const ModelGraph& g, ExpertRange range, std::byte* base)
-    : ExpertsForwardWorkspace(g, range, WorkspaceCutter(base)) {}
+ExpertsForwardWorkspace::ExpertsForwardWorkspace(const ModelGraph& g, u32 layer, ExpertRange range,
+                                                 std::byte* base)
+    : ExpertsForwardWorkspace(g, layer, range, WorkspaceCutter(base)) {}
 
-ExpertsForwardWorkspace::ExpertsForwardWorkspace(const ModelGraph& g, ExpertRange range,
+ExpertsForwardWorkspace::ExpertsForwardWorkspace(const ModelGraph& g, u32 layer, ExpertRange range,
                                                  WorkspaceCutter layout)
     : sorted(g, range, layout),
       rows(take_rows(g, range, layout)),
       gate_up(take_inner(g, range, 2, layout)),
       inner(take_inner(g, range, 1, layout)),
+      adapters(g, layer, range, layout),
       bytes(layout.bytes()) {}
 
-ExpertsBackwardWorkspace::ExpertsBackwardWorkspace(const ModelGraph& g, ExpertRange range, std::byte* base)
-    : ExpertsBackwardWorkspace(g, range, WorkspaceCutter(base)) {}
+ExpertsBackwardWorkspace::ExpertsBackwardWorkspace(const ModelGraph& g, u32 layer, ExpertRange range,
+                                                   std::byte* base)
+    : ExpertsBackwardWorkspace(g, layer, range, WorkspaceCutter(base)) {}
 
-ExpertsBackwardWorkspace::ExpertsBackwardWorkspace(const ModelGraph& g, ExpertRange range,
+ExpertsBackwardWorkspace::ExpertsBackwardWorkspace(const ModelGraph& g, u32 layer, ExpertRange range,
                                                    WorkspaceCutter layout)
     : sorted(g, range, layout),
       rows(take_rows(g, range, layout)),
@@ -124,6 +139,7 @@ ExpertsBackwardWorkspace::ExpertsBackwardWorkspace(const ModelGraph& g, ExpertRa
       inner(take_inner(g, range, 1, layout)),
       dgate_up(take_inner(g, range, 2, layout)),
       gate_up(dgate_up),
+      adapters(g, layer, range, layout),
       bytes(layout.bytes()) {}
 
 }  // namespace tidepool

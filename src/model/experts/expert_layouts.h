@@ -46,6 +46,13 @@ struct SortedRows {
   i32* places;   // [R, k]
 };
 
+// Scratch of the products of adapters beside experts, one adapter at a time.
+struct GroupAdapterScratch {
+  GroupAdapterScratch(const ModelGraph&, u32 layer, ExpertRange, WorkspaceCutter&);
+  Values low;       // [M, largest r]: scale x A^T
+  Values low_grad;  // [M, largest r]: scale dy B
+};
+
 // Saved activations of a group.
 struct ExpertsInside {
   ExpertsInside(const ModelGraph&, ExpertRange, std::byte* base);
@@ -54,29 +61,31 @@ struct ExpertsInside {
 };
 
 struct ExpertsForwardWorkspace {
-  ExpertsForwardWorkspace(const ModelGraph&, ExpertRange, std::byte* base);
+  ExpertsForwardWorkspace(const ModelGraph&, u32 layer, ExpertRange, std::byte* base);
   SortedRows sorted;
   Values rows;     // [M, H]: the experts' input, then their output
   Values gate_up;  // [M, 2I], if the inside is not kept
   Values inner;    // [M, I]
+  GroupAdapterScratch adapters;
   Bytes bytes;
 
  private:
-  ExpertsForwardWorkspace(const ModelGraph&, ExpertRange, WorkspaceCutter);
+  ExpertsForwardWorkspace(const ModelGraph&, u32 layer, ExpertRange, WorkspaceCutter);
 };
 
 struct ExpertsBackwardWorkspace {
-  ExpertsBackwardWorkspace(const ModelGraph&, ExpertRange, std::byte* base);
+  ExpertsBackwardWorkspace(const ModelGraph&, u32 layer, ExpertRange, std::byte* base);
   SortedRows sorted;
   Values rows;      // [M, H]: the experts' input
   Values dout;      // [M, H]: the gradient of the layer's output, then of the experts' input
   Values inner;     // [M, I]: gradient of the gated unit's output, then that output times its weight
   Values dgate_up;  // [M, 2I]
   Values gate_up;   // [M, 2I]: dgate_up, if the inside is recomputed, which its gradient overwrites
+  GroupAdapterScratch adapters;
   Bytes bytes;
 
  private:
-  ExpertsBackwardWorkspace(const ModelGraph&, ExpertRange, WorkspaceCutter);
+  ExpertsBackwardWorkspace(const ModelGraph&, u32 layer, ExpertRange, WorkspaceCutter);
 };
 
 }  // namespace tidepool

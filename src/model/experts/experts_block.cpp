@@ -7,6 +7,7 @@
 #include "model/block_calls.h"
 #include "model/experts/expert_layouts.h"
 #include "model/experts/expert_windows.h"
+#include "model/experts/group_adapters.h"
 
 namespace tidepool {
 namespace {
@@ -203,20 +204,23 @@ void add_route_bias_gradient(const Group& group, const BlockBackward& b, const L
 void measure_experts(Block& block, const ModelGraph& g) {
   const ExpertRange range = experts_of_group(g, block.group);
   block.kept = ExpertsInside(g, range, nullptr).bytes;
-  block.forward_workspace = ExpertsForwardWorkspace(g, range, nullptr).bytes;
-  block.backward_workspace = ExpertsBackwardWorkspace(g, range, nullptr).bytes;
+  block.forward_workspace = ExpertsForwardWorkspace(g, block.layer, range, nullptr).bytes;
+  block.backward_workspace = ExpertsBackwardWorkspace(g, block.layer, range, nullptr).bytes;
 }
 
 void experts_forward(const BlockContext& c, const BlockForward& f) {
   const ExpertRange range = experts_of_group(c.graph, block_of(c).group);
-  const ExpertsForwardWorkspace workspace(c.graph, range, f.workspace);
+  const ExpertsForwardWorkspace workspace(c.graph, block_of(c).layer, range, f.workspace);
   const ExpertsInside kept(c.graph, range, f.kept);
   CHECK(workspace.bytes == forward_workspace_of(c) && kept.bytes == block_of(c).kept, c.block);
   const Group group(c, f.experts, workspace.sorted);
+  const GroupAdapters adapters(c, workspace.sorted, f.windows, workspace.adapters);
+  const Linear gate_up_linear = gate_up_of(group, f.windows), down = down_of(group, f.windows);
   const Values gate_up = f.kept != nullptr ? kept.gate_up : workspace.gate_up;
   group.sort();
   group.gather(f.experts.normed, workspace.rows);
-  apply(group, gate_up_of(group, f.windows), workspace.rows, gate_up);
+  apply(group, gate_up_linear, workspace.rows, gate_up);
+  adapters.add_to(ExpertProduct::gate_up, workspace.rows, gate_up, gate_up_linear.n);
   c.kernels.glu({.rows = group.rows_max(),
                  .columns = group.config.expert_inner(),
                  .expected_rows = group.expected_rows(),
@@ -226,25 +230,31 @@ void experts_forward(const BlockContext& c, const BlockForward& f) {
                  .row_count = group.row_count(),
                  .gate_up = gate_up,
                  .y = workspace.inner});
-  apply(group, down_of(group, f.windows), workspace.inner, workspace.rows);
+  apply(group, down, workspace.inner, workspace.rows);
+  adapters.add_to(ExpertProduct::down, workspace.inner, workspace.rows, down.n);
   combine(group, f, workspace.rows);
 }
 
 void experts_backward(const BlockContext& c, const BlockBackward& b) {
   const ExpertRange range = experts_of_group(c.graph, block_of(c).group);
-  const ExpertsBackwardWorkspace workspace(c.graph, range, b.workspace);
+  const ExpertsBackwardWorkspace workspace(c.graph, block_of(c).layer, range, b.workspace);
   CHECK(workspace.bytes <= block_of(c).backward_workspace, workspace.bytes.value, c.block);
   const Group group(c, b.experts, workspace.sorted);
+  const GroupAdapters adapters(c, workspace.sorted, b.windows, workspace.adapters);
+  const AdapterGradients of_adapters = adapter_gradients_of(c, b);
   const Linear gate_up_linear = gate_up_of(group, b.windows), down = down_of(group, b.windows);
   ConstValues gate_up = workspace.gate_up;
   group.sort();
   group.gather(b.experts.normed, workspace.rows);
-  if (b.kept != nullptr)
+  if (b.kept != nullptr) {
     gate_up = ExpertsInside(c.graph, range, const_cast<std::byte*>(b.kept)).gate_up;
-  else
+  } else {
     apply(group, gate_up_linear, workspace.rows, workspace.gate_up);
+    adapters.add_to(ExpertProduct::gate_up, workspace.rows, workspace.gate_up, gate_up_linear.n);
+  }
   group.gather(b.grad, workspace.dout);
   input_gradient(group, down, workspace.dout, workspace.inner);
+  adapters.input_gradient(ExpertProduct::down, workspace.dout, workspace.inner, down.n);
   c.kernels.glu_backward({.rows = group.rows_max(),
                           .columns = group.config.expert_inner(),
                           .expected_rows = group.expected_rows(),
@@ -262,8 +272,11 @@ void experts_backward(const BlockContext& c, const BlockBackward& b) {
   if (down.bias) add_route_bias_gradient(group, b, down, workspace.dout);
   // dout lacks the routing weights. For down's weights `inner` has them; for its bias they are factors.
   weight_gradients(group, b, down, workspace.inner, workspace.dout, group.routes.weights);
+  adapters.weight_gradients(ExpertProduct::down, workspace.inner, workspace.dout, down.n, of_adapters);
   weight_gradients(group, b, gate_up_linear, workspace.rows, workspace.dgate_up);
   input_gradient(group, gate_up_linear, workspace.dgate_up, workspace.dout);
+  adapters.gradients(ExpertProduct::gate_up, workspace.rows, workspace.dgate_up, workspace.dout,
+                     gate_up_linear.n, of_adapters);
   combine_gradients(group, b, workspace.dout);
 }
 

@@ -15,6 +15,7 @@ void logits_of(const BlockContext& c, const RouterWeights& w, ConstValues normed
                     .transposed = true,
                     .bias = w.bias,
                     .y = logits});
+  w.adapters.add_to(w.module, normed, Values(logits));
 }
 
 // Factor of the load-balancing loss in the gradient of one probability: its mean over the micro-batches of a
@@ -102,6 +103,8 @@ void route_backward(const BlockContext& c, const RouterWeights& w, const RouterG
                     .weight = w.weight,
                     .accumulate = true,
                     .y = b.experts.normed_grad});
+  w.adapters.gradients(w.module, normed, ConstValues(scratch.logits), Values(b.experts.normed_grad),
+                       d.adapters);
 }
 
 }  // namespace tidepool

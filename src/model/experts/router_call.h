@@ -18,9 +18,12 @@ struct RouterWeights {
   Param weight;                       // [E, H]
   Param bias;                         // [E], or none
   const float* correction = nullptr;  // [E], or null: added to scores when experts are chosen
+  const Adapters& adapters;           // of the block ...
+  JoinedModules module;               // ... and its router among them
 };
 struct RouterGradients {
   float *weight = nullptr, *bias = nullptr;  // null if frozen
+  AdapterGradients adapters;
 };
 
 // Writes routes, and the layer's sums, from f.experts.normed.

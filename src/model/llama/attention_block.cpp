@@ -7,10 +7,13 @@ namespace tidepool::llama {
 namespace {
 
 RouterWeights router_of(const Layer& l) {
-  return {.weight = l[LayerTensor::router], .bias = l[LayerTensor::router_bias]};
+  return {.weight = l[LayerTensor::router],
+          .bias = l[LayerTensor::router_bias],
+          .adapters = l.adapters,
+          .module = product_modules(l.config()).router};
 }
 RouterGradients router_of(const LayerGradients& s) {
-  return {.weight = s[LayerTensor::router], .bias = s[LayerTensor::router_bias]};
+  return {.weight = s[LayerTensor::router], .bias = s[LayerTensor::router_bias], .adapters = s.adapters};
 }
 
 // Recomputes the inside, if it was not kept, and output and rstd of the experts' norm.

@@ -104,6 +104,8 @@ LinearModules linear_modules(const ModelConfig& c, BlockKind kind) {
     out.add({"self_attn.v_proj", h, keys});
   }
   out.add({"self_attn.o_proj", queries, h});
+  if (kind == BlockKind::attention && c.experts.count != 0)
+    out.add({.in = h, .out = c.experts.count, .router = true});
   if (kind == BlockKind::attention) return out;
   if (joined) {
     out.add({"mlp.gate_up_proj", h, 2 * inner});
@@ -117,8 +119,8 @@ LinearModules linear_modules(const ModelConfig& c, BlockKind kind) {
 
 ProductModules product_modules(const ModelConfig& c) {
   if (traits(c.family).joined_projections)
-    return {.qkv = {0, 1}, .o = {1, 1}, .gate_up = {2, 1}, .down = {3, 1}};
-  return {.qkv = {0, 3}, .o = {3, 1}, .gate_up = {4, 2}, .down = {6, 1}};
+    return {.qkv = {0, 1}, .o = {1, 1}, .router = {2, 1}, .gate_up = {2, 1}, .down = {3, 1}};
+  return {.qkv = {0, 3}, .o = {3, 1}, .router = {4, 1}, .gate_up = {4, 2}, .down = {6, 1}};
 }
 
 std::vector<u64> shape_of(const ModelConfig& c, LayerTensor tensor) {

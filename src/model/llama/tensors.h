@@ -41,9 +41,9 @@ static_assert(static_cast<u32>(LayerTensor::mlp_branch_norm) + 1 == tensor_count
 
 // The linear layers of a block, in the order of their products.
 LinearModules linear_modules(const ModelConfig&, BlockKind);
-// The linear layers that each product computes.
+// The linear layers that each product computes. Attention blocks have a router, layers have gate_up and down.
 struct ProductModules {
-  JoinedModules qkv, o, gate_up, down;
+  JoinedModules qkv, o, router, gate_up, down;
 };
 ProductModules product_modules(const ModelConfig&);
 

@@ -14,6 +14,7 @@
 #include "huggingface/adapters/adapter_config.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/expert_files.h"
 #include "huggingface/weights/load_weights.h"
 #include "huggingface/weights/other_weights.h"
 #include "huggingface/weights/safetensors.h"
@@ -42,17 +43,18 @@ Result<void> check_is_there(const std::string& directory) {
 // Checks that the adapter has exactly the run's adapter tensors. PEFT would silently ignore an extra tensor
 // and initialise a missing one.
 Result<void> check_tensors(const SafetensorsModel& adapter, const ModelGraph& graph) {
-  std::map<std::string_view, const Tensor*> wanted;
-  for (const Window& window : graph.windows)
-    for (const Tensor& tensor : window.tensors)
-      if (window.adapter) wanted.emplace(tensor.name, &tensor);
+  const std::vector<FileTensor> tensors = file_tensors(graph, form_of_files(graph));
+  std::map<std::string_view, const FileTensor*> wanted;
+  for (const FileTensor& tensor : tensors)
+    if (graph.windows[tensor.parts[0].window].adapter) wanted.emplace(tensor.name, &tensor);
   for (const auto& file : adapter.files())
     for (const StoredTensor& stored : file->tensors()) {
       const auto at = wanted.find(stored.name);
       if (at == wanted.end())
-        return wrong(adapter, stored.name,
-                     "belongs to no adapter of this run: correct lora.target_modules, or name an adapter of "
-                     "this model");
+        return wrong(
+            adapter, stored.name,
+            "belongs to no adapter of this run: correct lora.target_modules or lora.target_parameters, or "
+            "name an adapter of this model");
       if (stored.shape != at->second->shape)
         return wrong(
             adapter, stored.name,
@@ -63,7 +65,7 @@ Result<void> check_tensors(const SafetensorsModel& adapter, const ModelGraph& gr
   if (wanted.empty()) return {};
   return wrong(adapter, wanted.begin()->first,
                "is missing, but this run trains an adapter there: name the modules of the file with "
-               "lora.target_modules");
+               "lora.target_modules, and its parameters of experts with lora.target_parameters");
 }
 
 // Compares the weights of the run's model with those of the directory that adapter_config.json names, if that

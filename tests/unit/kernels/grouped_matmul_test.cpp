@@ -109,6 +109,53 @@ TEST_P(GroupedMatmulTest, MatchesDoubleInAnyGroupsAndThreads) {
   }
 }
 
+// Columns of wider rows give the bits of packed ones, and nothing else is touched.
+TEST_P(GroupedMatmulTest, StridesChangeNoBit) {
+  const u32 wide = 2 * c.n + 3, at = c.n + 1, wide_x = c.k + 2;
+  const auto x = random_floats(u64{rows} * c.k, 1), w = random_floats(experts * stride, 2),
+             dy = random_floats(u64{rows} * c.n, 3);
+  std::vector<float> spread_x(u64{rows} * wide_x, 7), spread_dy(u64{rows} * wide + wide, 7);
+  for (u64 r = 0; r < rows; ++r) {
+    std::copy_n(&x[r * c.k], c.k, &spread_x[r * wide_x]);
+    std::copy_n(&dy[r * c.n], c.n, &spread_dy[r * wide + at]);
+  }
+  std::vector<float> y(dy), spread_y(spread_dy), dw(experts * stride, 1), spread_dw(dw);
+  GroupedMatmul product = {.offsets = offsets.data(),
+                           .experts = experts,
+                           .rows_max = rows,
+                           .n = c.n,
+                           .k = c.k,
+                           .x = x.data(),
+                           .weight = param_of(w),
+                           .expert_stride = stride,
+                           .transposed = true,
+                           .accumulate = true,
+                           .y = y.data()};
+  GroupedWeightGradient gradient = {.offsets = offsets.data(),
+                                    .experts = experts,
+                                    .rows_max = rows,
+                                    .n = c.n,
+                                    .k = c.k,
+                                    .x = x.data(),
+                                    .dy = dy.data(),
+                                    .dw = dw.data(),
+                                    .expert_stride = stride,
+                                    .transposed = true};
+  grouped_matmul_cpu(product, shared_pool(2));
+  grouped_weight_gradient_cpu(gradient, shared_pool(2));
+  product.x = spread_x.data(), product.x_stride = wide_x;
+  product.y = spread_y.data() + at, product.y_stride = wide;
+  gradient.dy = spread_dy.data() + at, gradient.dy_stride = wide, gradient.dw = spread_dw.data();
+  grouped_matmul_cpu(product, shared_pool(3));
+  grouped_weight_gradient_cpu(gradient, shared_pool(3));
+  EXPECT_TRUE(same_bits(spread_dw, dw));
+  for (u64 r = 0; r < rows; ++r)
+    for (u32 column = 0; column < wide; ++column) {
+      const bool inside = column >= at && column < at + c.n;
+      ASSERT_EQ(spread_y[r * wide + column], inside ? y[r * c.n + column - at] : 7) << r << " " << column;
+    }
+}
+
 TEST_P(GroupedMatmulTest, GradientMatchesDoubleInAnyGroupsAndThreads) {
   const auto x = random_floats(u64{rows} * c.k, 1), dy = random_floats(u64{rows} * c.n, 2);
   const auto start = random_floats(experts * stride, 3), factors = random_floats(rows, 4);

@@ -176,7 +176,7 @@ TEST(DeepseekGraph, HasTheSizesOfDeepseekV3) {
       EXPECT_EQ(t.weight_decay, !t.name.ends_with("bias") && !t.name.ends_with("norm.weight")) << t.name;
 }
 
-TEST(DeepseekGraph, AttentionsModulesHaveAdapters) {
+TEST(DeepseekGraph, AttentionAndSharedExpertsHaveAdapters) {
   ModelConfig c = default_model(Family::deepseek_v3);
   c.vocab_size = 64, c.positions = 32, c.width = 32, c.layers = 2, c.heads = 4, c.inner_given = 48;
   c.kv_heads_given = 4;
@@ -186,13 +186,16 @@ TEST(DeepseekGraph, AttentionsModulesHaveAdapters) {
   const ModelGraph g = build_model(c, Precision::fp32, {.sequences = 1, .tokens = 16}, Precision::fp32,
                                    {.r = 2, .target_modules = {"all-linear"}}, 0)
                            .value();
-  const std::string prefix = "base_model.model.model.layers.1.self_attn.";
+  const std::string layer = "base_model.model.model.layers.1.", prefix = layer + "self_attn.";
+  const std::string shared = layer + "mlp.shared_experts.";
   std::vector<std::string> names;
   for (const Tensor& t : g.windows.back().tensors)
     if (t.name.ends_with("lora_A.weight")) names.push_back(t.name);
-  EXPECT_EQ(names, (std::vector{prefix + "q_a_proj.lora_A.weight", prefix + "q_b_proj.lora_A.weight",
-                                prefix + "kv_a_proj_with_mqa.lora_A.weight",
-                                prefix + "kv_b_proj.lora_A.weight", prefix + "o_proj.lora_A.weight"}));
+  EXPECT_EQ(names,
+            (std::vector{prefix + "q_a_proj.lora_A.weight", prefix + "q_b_proj.lora_A.weight",
+                         prefix + "kv_a_proj_with_mqa.lora_A.weight", prefix + "kv_b_proj.lora_A.weight",
+                         prefix + "o_proj.lora_A.weight", shared + "gate_proj.lora_A.weight",
+                         shared + "up_proj.lora_A.weight", shared + "down_proj.lora_A.weight"}));
 }
 
 TEST(LlamaGraph, LayersWithAWindowCostLess) {

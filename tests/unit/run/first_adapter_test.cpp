@@ -68,17 +68,22 @@ struct Case {
   const char *adapter, *base;
 };
 class PeftAdapter : public FirstAdapter, public ::testing::WithParamInterface<Case> {};
-INSTANTIATE_TEST_SUITE_P(All, PeftAdapter,
-                         ::testing::Values(Case{"llama_all", "llama_untied_llama3"},
-                                           Case{"llama_biases_some", "llama_biases_linear_head_dim"},
-                                           Case{"qwen3_some", "qwen3_untied"}, Case{"gpt2_all", "gpt2_inner"},
-                                           Case{"qwen2_rslora", "qwen2_untied"},
-                                           Case{"gpt2_rslora", "gpt2_inner"}),
-                         [](const auto& p) { return std::string(p.param.adapter); });
+INSTANTIATE_TEST_SUITE_P(
+    All, PeftAdapter,
+    ::testing::Values(Case{"llama_all", "llama_untied_llama3"},
+                      Case{"llama_biases_some", "llama_biases_linear_head_dim"},
+                      Case{"qwen3_some", "qwen3_untied"}, Case{"gpt2_all", "gpt2_inner"},
+                      Case{"qwen2_rslora", "qwen2_untied"}, Case{"gpt2_rslora", "gpt2_inner"},
+                      Case{"qwen3_moe_parameters", "qwen3_moe_untied"},
+                      Case{"mixtral_names", "mixtral_untied"}, Case{"gpt_oss_ranks", "gpt_oss_untied"},
+                      Case{"gpt_oss_one", "gpt_oss_tied_full"},
+                      Case{"deepseek_v3_shared", "deepseek_v3_untied"},
+                      Case{"qwen3_moe_singles", "qwen3_moe_joined"}, Case{"mixtral_singles", "mixtral_all"}),
+    [](const auto& p) { return std::string(p.param.adapter); });
 
 TEST_P(PeftAdapter, RunsStartFromItAndGiveItBack) {
   const std::string adapter = of_peft(GetParam().adapter);
-  const auto config = config_of(adapter, GetParam().base);
+  const auto config = config_of(adapter, GetParam().base, {"memory.device=64MiB", "memory.host=64MiB"});
   ASSERT_TRUE(config) << config.error().message;
   const AdapterConfig said = read_adapter_config(adapter, ErrorKind::bad_input).value();
   EXPECT_EQ(config->lora.r, said.r);
@@ -96,6 +101,36 @@ TEST_P(PeftAdapter, RunsStartFromItAndGiveItBack) {
   const AdapterConfig written = read_adapter_config(checkpoint, ErrorKind::bad_input).value();
   EXPECT_EQ(written.rslora, said.rslora);
   EXPECT_DOUBLE_EQ(written.scale, said.scale);
+  EXPECT_EQ(written.gate_up_r, said.gate_up_r);
+  EXPECT_EQ(written.down_r, said.down_r);
+  EXPECT_EQ(written.gate_up_alpha, said.gate_up_alpha);
+  EXPECT_EQ(written.down_alpha, said.down_alpha);
+}
+
+// gate_proj alone would stand for experts too, which all-linear leaves out.
+TEST_F(FirstAdapter, OfAllLinearLayersBesideExpertsIsReadAsWritten) {
+  const auto config = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> overrides = {"data.train=" + test::token_file(dir_),
+                                          "data.format=nanogpt",
+                                          "train.max_steps=0",
+                                          "train.sequence_length=20",
+                                          "memory.device=64MiB",
+                                          "memory.host=64MiB",
+                                          "model=" + test::family_directory("deepseek_v3_untied")};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    return parse_config("", "c.yaml", overrides).value();
+  };
+  const Config first = config({"lora.r=2", "output.dir=" + (dir_ / "one")});
+  ASSERT_TRUE(test::run(first));
+  const std::string adapter = first.output.dir + "/checkpoint-0";
+  const Config next = config({"lora.adapter=" + adapter, "output.dir=" + (dir_ / "two")});
+  EXPECT_THAT(next.lora.target_modules,
+              ::testing::IsSupersetOf({"mlp.up_proj", "mlp.shared_experts.up_proj"}));
+  const auto report = test::run(next);
+  EXPECT_TRUE(report) << report.error().message;
+  const auto merge = AdapterMerge::open(adapter, test::family_directory("deepseek_v3_untied"));
+  ASSERT_TRUE(merge) << merge.error().message;
+  EXPECT_TRUE((*merge)->check("model.layers.1.mlp.experts.0.up_proj.weight"));
 }
 
 TEST_F(FirstAdapter, KeysOfTheConfigAreComparedWithIt) {
