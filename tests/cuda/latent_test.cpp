@@ -2,7 +2,7 @@
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/latent/latent_launch.h"
 #include "tests/cuda/cuda_fixture.h"
-#include "tests/support/latent_reference.h"
+#include "tests/support/references/latent.h"
 
 namespace tidepool::test::cuda_latent_test {
 

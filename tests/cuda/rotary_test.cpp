@@ -2,7 +2,7 @@
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/rotary/rotary_launch.h"
 #include "tests/cuda/cuda_fixture.h"
-#include "tests/support/rotary_reference.h"
+#include "tests/support/references/rotary.h"
 
 namespace tidepool::test {
 namespace {

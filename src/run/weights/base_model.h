@@ -26,9 +26,8 @@ Result<void> same_base_weights(const std::string& base, const std::string& then,
 Result<void> check_base_is_named(const Config&);
 
 // Checks that a config without lora.r does not train a quantized model, and that one with lora.r does not
-// change the model. LoRA leaves the model as it is in its
-// directory, and whoever merges the adapters reads it there: with changed keys, the adapters would fit a
-// model that exists nowhere.
+// change the model. LoRA leaves the model as it is in its directory, and whoever merges the adapters reads it
+// there: with changed keys, the adapters would fit a model that exists nowhere.
 // ErrorKind::usage.
 Result<void> check_model_is_unchanged(const Config&);
 

@@ -3,7 +3,7 @@
 #include "kernels/latent/latent.h"
 
 #include "tests/support/expert_routes.h"
-#include "tests/support/latent_reference.h"
+#include "tests/support/references/latent.h"
 
 namespace tidepool::test::latent_test {
 

@@ -7,7 +7,7 @@
 #include "kernels/rotary/rotary.h"
 #include "kernels/glu/glu.h"
 #include "tests/support/kernel_fixture.h"
-#include "tests/support/rotary_reference.h"
+#include "tests/support/references/rotary.h"
 
 namespace tidepool::test::llama_test {
 
