@@ -173,6 +173,7 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
   out["fits"] = true;
   out["parameters"] = p.graph.parameters;
   out["active_parameters"] = p.graph.active_parameters;
+  out["quantization"] = boost::json::string_view(name(p.graph.config.quantization.packing));
   out["devices"] = p.plan.devices;
   out["sweeps"] = p.plan.sweeps;
   out["chunk_bytes"] = 4 * p.plan.chunk_elements;

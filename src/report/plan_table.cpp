@@ -196,8 +196,9 @@ class Table {
     row("State", size);
     row("Per parameter", fmt::format("{} bytes = {}", sum, costs(plan_.kept)));
     if (plan_.trained_parameters < plan_.parameters)
-      row("", fmt::format("of the {} that are trained; of the others param alone",
-                          count_text(static_cast<double>(plan_.trained_parameters))));
+      row("", fmt::format("of the {} that are trained; of the others param alone{}",
+                          count_text(static_cast<double>(plan_.trained_parameters)),
+                          plan_.quantization.empty() ? "" : ", matrices in " + plan_.quantization));
     if (!plan_.waiting.empty())
       row("",
           fmt::format("+ {} while {}", costs(plan_.waiting),

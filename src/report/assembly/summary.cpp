@@ -118,6 +118,11 @@ std::string attention_note(const Config& config, const ModelGraph& graph) {
   return "attention by cuDNN if the GPU is a Hopper (compute capability 9), else by our own kernels";
 }
 
+std::string quantization_of(const ModelGraph& graph) {
+  const Packing packing = graph.config.quantization.packing;
+  return packing == Packing::none ? "" : std::string(name(packing));
+}
+
 }  // namespace
 
 PlanSummary summarize(const SummaryInput& in) {
@@ -129,6 +134,7 @@ PlanSummary summarize(const SummaryInput& in) {
                 .parameters = graph.parameters,
                 .active_parameters = graph.active_parameters < graph.parameters ? graph.active_parameters : 0,
                 .trained_parameters = trained_parameters(graph),
+                .quantization = quantization_of(graph),
                 .layers = graph.config.layers,
                 .width = graph.config.width,
                 .heads = graph.config.heads,
