@@ -25,7 +25,12 @@ inline Window make_window(std::string name,
     u64 elements = 1;
     for (const u64 n : shape) elements *= n;
     w.elements = round_up(w.elements, 64);
-    w.tensors.push_back({.name = tensor, .shape = shape, .window_offset = w.elements, .elements = elements});
+    w.tensors.push_back({.name = tensor,
+                         .shape = shape,
+                         .window_offset = w.elements,
+                         .elements = elements,
+                         .stored_offset = w.elements,
+                         .stored_elements = elements});
     w.elements += elements;
     w.parameters += elements;
   }
