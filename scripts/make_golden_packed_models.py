@@ -43,6 +43,7 @@ GPT_OSS = LLAMA | {
 }
 DEEPSEEK = LLAMA | {
     "num_key_value_heads": 3,
+    "head_dim": 16,
     "n_routed_experts": 4,
     "num_experts_per_tok": 2,
     "moe_intermediate_size": 64,
