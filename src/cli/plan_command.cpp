@@ -68,7 +68,7 @@ Result<Planned> make(const PlanArguments& arguments, const std::optional<Machine
 // ---- in words ---------------------------------------------------------------------------------------
 
 std::string disk_wear(const Outlook& o, Bytes endurance) {
-  if (o.disk_written_per_step.value == 0) return "no disk traffic";
+  if (o.disk_written_per_step.value == 0) return "nothing written in a step";
   std::string text = fmt::format("{} written per step, {} per day", bytes_text(o.disk_written_per_step),
                                  bytes_text(Bytes{static_cast<u64>(o.disk_bytes_per_day)}));
   return text + "; " + drive_life_text(drive_life(endurance, o.disk_bytes_per_day));
