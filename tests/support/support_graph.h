@@ -27,7 +27,8 @@ struct GraphShape {
 inline Window make_window(std::string name, u64 elements) {
   Window window{.name = name, .elements = round_up(elements, cut_alignment_elements)};
   window.parameters = elements;
-  window.tensors.push_back({.name = name + ".weight", .shape = {elements}, .elements = elements});
+  window.tensors.push_back(
+      {.name = name + ".weight", .shape = {elements}, .elements = elements, .stored_elements = elements});
   return window;
 }
 

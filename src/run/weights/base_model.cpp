@@ -85,7 +85,7 @@ Result<void> check_model_is_unchanged(const Config& config) {
   if (!config.lora.on() && packing != Packing::none)
     return Error{
         ErrorKind::usage,
-        fmt::format("model: the weights in {0} are quantized ({1}), so they can only be trained beside: "
+        fmt::format("model: the weights in '{0}' are quantized ({1}), so they can only be trained beside: "
                     "set lora.r, such as lora.r=16, or unpack them with `tidepool export {0} OUT --dtype "
                     "bf16` and name OUT",
                     config.model_directory, name(packing))};

@@ -26,7 +26,8 @@ TEST(ExpertsCost, CountsExpectedRowsAndEachExpertsWeightsOnce) {
   ASSERT_EQ(costs.size(), 3u);
   EXPECT_EQ(costs[0].product_flops, 2u * 100 * 6 * 10);
   EXPECT_EQ(costs[0].bytes, 2u * 4 * 6 * 10);
-  EXPECT_EQ(costs[0].m, 0u);  // many small products
+  EXPECT_EQ(costs[0].m, 100u);
+  EXPECT_EQ(costs[0].groups, 4u);
   EXPECT_EQ(2 * costs[1].elements, costs[2].elements);
 }
 
