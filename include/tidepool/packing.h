@@ -10,16 +10,16 @@
 // A matrix's value is the reference implementation's, rounded once to bf16 (to nearest, ties to even). All
 // steps before are in fp32, each rounded, in this order (versions: tests/golden/packed):
 //
-//   fp8_block   bf16(code * scale)                   transformers, Fp8Dequantize._dequantize_one: casts code
-//   to fp32 mxfp4       bf16(code * 2^(scale - 127))         transformers, convert_moe_packed_tensors:
-//   torch.ldexp on bf16,
-//                                                    which computes the product in fp32. It is exact, but for
-//                                                    overflow
-//   nf4         bf16(code * absmax)                  bitsandbytes, dequantize_4bit
-//   nf4_double  absmax = map[u8] * nested_absmax + offset, product and sum rounded   dequantize_4bit, nested
-//   state int8_row    bf16((code * absmax) * fp32(1/127))  bitsandbytes, int8_vectorwise_dequant; the factor
-//   is
-//                                                    7.874015718698502e-3, and nothing is divided
+//   fp8_block   bf16(code * scale), the code cast to fp32
+//               (transformers, Fp8Dequantize._dequantize_one)
+//   mxfp4       bf16(code * 2^(scale - 127)), exact but for overflow
+//               (transformers, convert_moe_packed_tensors: torch.ldexp on bf16, which computes in fp32)
+//   nf4         bf16(code * absmax)
+//               (bitsandbytes, dequantize_4bit)
+//   nf4_double  the same; absmax = map[u8] * nested_absmax + offset, product and sum rounded
+//               (bitsandbytes, dequantize_4bit with a nested state)
+//   int8_row    bf16((code * absmax) * fp32(1/127)); the factor is 7.874015718698502e-3, nothing is divided
+//               (bitsandbytes, int8_vectorwise_dequant)
 //
 // bitsandbytes rounds to the dtype that its quant_state names. For a file that names float16 or float32,
 // Tidepool rounds the fp32 product to bf16 all the same.
@@ -39,7 +39,7 @@ enum class Packing : u8 {
   fp8_block,   // e4m3fn, and a scale per block of rows and columns (DeepSeek-V3, Qwen3 FP8)
   mxfp4,       // e2m1, and a power of two per 32 values of a row (gpt-oss)
   nf4,         // 16 quantiles of the normal distribution, and the largest magnitude per block (QLoRA)
-  nf4_double,  // the same, and the largest magnitudes are quantised too
+  nf4_double,  // the same, and the largest magnitudes are quantized too
   int8_row,    // integers, and the largest magnitude per row (LLM.int8)
 };
 inline constexpr u32 packing_count = 6;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cmath>
 
 #include "base/check.h"
@@ -17,6 +18,15 @@ bool is_router(Family family, std::string_view tensor) {
          (tensor.ends_with(experts->tensors.router) || tensor.ends_with(experts->tensors.joined_router));
 }
 
+// True for a tensor of a layer that the model has: files may have more, such as extra prediction modules.
+bool in_layer(const ModelConfig& c, std::string_view tensor) {
+  const std::string_view path = style(c.family).layers_path;
+  if (!tensor.starts_with(path) || tensor.size() <= path.size() + 1) return false;
+  const std::string_view rest = tensor.substr(path.size() + 1);
+  u32 layer = 0;
+  return std::from_chars(rest.data(), rest.data() + rest.size(), layer).ec == std::errc() && layer < c.layers;
+}
+
 }  // namespace
 
 u8 e4m3_from_float(float x) {
@@ -29,9 +39,9 @@ u8 e4m3_from_float(float x) {
   return sign | static_cast<u8>((rounded >> 20) - (120 << 3));
 }
 
-bool is_fp8_matrix(Family family, std::string_view tensor, std::span<const u64> shape) {
-  return shape.size() == 2 && tensor.starts_with(style(family).layers_path) && tensor.ends_with(".weight") &&
-         !is_router(family, tensor);
+bool is_fp8_matrix(const ModelConfig& c, std::string_view tensor, std::span<const u64> shape) {
+  return shape.size() == 2 && in_layer(c, tensor) && tensor.ends_with(".weight") &&
+         !is_router(c.family, tensor);
 }
 
 std::span<const u8> Fp8Matrix::put(std::span<const float> band) {

@@ -17,8 +17,8 @@ inline constexpr u32 fp8_block_size = 128;
 // RETURNS: the nearest e4m3fn, ties to even; beyond 448 the largest code.
 u8 e4m3_from_float(float);
 
-// True for a matrix of a layer that is worth quantizing: not a router's.
-bool is_fp8_matrix(Family, std::string_view tensor, std::span<const u64> shape);
+// True for a matrix of one of the model's layers, but for routers.
+bool is_fp8_matrix(const ModelConfig&, std::string_view tensor, std::span<const u64> shape);
 
 // Fp8Matrix quantizes one matrix, a band of rows at a time.
 class Fp8Matrix {

@@ -9,6 +9,7 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 
 #include "base/check.h"
@@ -68,6 +69,16 @@ std::optional<u64> shards_in_name(std::string_view name) {
   return count;
 }
 
+Result<void> check_finite(const std::string& path, const std::string& tensor, u64 begin,
+                          std::span<const float> floats) {
+  const auto at = std::ranges::find_if_not(floats, [](float x) { return std::isfinite(x); });
+  if (at == floats.end()) return {};
+  return Error{ErrorKind::bad_input,
+               fmt::format("{}: tensor {} would be NaN or infinite at element {}: use undamaged weights and "
+                           "adapters",
+                           path, tensor, begin + static_cast<u64>(at - floats.begin()))};
+}
+
 }  // namespace
 
 struct ModelExport::Buffers {
@@ -103,7 +114,7 @@ Result<void> ModelExport::read_config() {
                              model_config_file)};
   TRY_ASSIGN(std::string text, read_small_file(path, mib, ErrorKind::bad_input));
   TRY(check_model_type(text, path));
-  if (options_.fp8) TRY(find_family());
+  if (options_.fp8) TRY(find_model());
   if (options_.dtype || options_.fp8 || options_.change != nullptr) {
     TRY_ASSIGN(quantization_, parse_quantization(text, ErrorKind::bad_input, path));
   }
@@ -158,15 +169,21 @@ Result<void> ModelExport::check_shards() const {
   return {};
 }
 
-Result<void> ModelExport::find_family() {
+Result<void> ModelExport::find_model() {
   TRY_ASSIGN(const std::optional<Family> family, family_of_directory(source_));
   if (!family || style(*family).matrices_in_out)
     return Error{ErrorKind::usage,
                  fmt::format("--dtype fp8: {} holds no model of a family that can be quantized: choose bf16, "
                              "or a model of another family, such as llama",
                              source_)};
-  family_ = *family;
-  return {};
+  TRY_ASSIGN(config_, read_model_directory(source_));
+  if (config_.experts.count == 0) return {};
+  const bool joined = config_.experts.joined_files || traits(*family).experts->tensors.single.empty();
+  if (!joined) return {};
+  return Error{ErrorKind::usage,
+               fmt::format("--dtype fp8: {} holds all experts of a layer in one tensor, and only tensors of "
+                           "single experts become FP8: choose bf16, or a model with a tensor per expert",
+                           source_)};
 }
 
 // Adds the quantization to the config.json that is written.
@@ -193,7 +210,7 @@ Result<ModelExport::Item> ModelExport::item_of(const SafetensorsFile& file, cons
       t.dtype == Dtype::boolean || (t.dtype >= Dtype::i16 && t.dtype != Dtype::f16 &&
                                     t.dtype != Dtype::bf16 && t.dtype != Dtype::f32 && t.dtype != Dtype::f64);
   item.fp8 = options_.fp8 && (item.packed != nullptr || is_float_weight(t.dtype)) &&
-             is_fp8_matrix(family_, item.name(), item.shape());
+             is_fp8_matrix(config_, item.name(), item.shape());
   if (options_.dtype && !whole_number) item.to = dtypes[static_cast<u32>(*options_.dtype)];
   if (item.packed == nullptr && (item.changed || item.to != t.dtype) && !is_float_weight(t.dtype))
     return Error{ErrorKind::bad_input,
@@ -237,7 +254,10 @@ Result<void> ModelExport::list_tensors() {
 // Writes elements from `begin` on, as they are to be written.
 Result<void> ModelExport::put(const Item& item, u64 begin, std::span<float> floats, Buffers& buffers,
                               const TensorSink& sink) const {
-  if (item.changed) TRY(options_.change->apply(item.name(), item.shape(), begin, floats));
+  if (item.changed) {
+    TRY(options_.change->apply(item.name(), item.shape(), begin, floats));
+    TRY(check_finite(item.from.file->path(), item.name(), begin, floats));
+  }
   const auto out = std::span(buffers.out).first(floats.size() * dtype_bytes(item.to));
   if (item.to == Dtype::f16 && overflows_fp16(floats))
     return Error{ErrorKind::bad_input,
@@ -293,6 +313,7 @@ Result<void> ModelExport::write_fp8(const Item& item, Buffers& buffers, TensorHa
       to_floats(t.dtype, in, floats);
     }
     if (item.changed) TRY(options_.change->apply(item.name(), shape, begin, floats));
+    TRY(check_finite(item.from.file->path(), item.name(), begin, floats));
     TRY(sink(std::as_bytes(matrix.put(floats))));
   }
   TRY(sink(std::as_bytes(matrix.scales())));

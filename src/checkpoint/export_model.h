@@ -66,7 +66,7 @@ class ModelExport {
 
   ModelExport(std::string source, const ExportOptions& options)
       : source_(std::move(source)), options_(options) {}
-  Result<void> find_family();
+  Result<void> find_model();
   Result<void> list_tensors();
   Result<void> add_fp8_to_config(const std::vector<StoredTensor>& written);
   Result<Item> item_of(const SafetensorsFile&, const StoredTensor&) const;
@@ -87,7 +87,7 @@ class ModelExport {
   std::unique_ptr<SafetensorsModel> model_;
   std::optional<Quantization> quantization_;  // if the weights are to be unpacked
   PackedMatrices matrices_;
-  Family family_{};          // if the layers' matrices become FP8
+  ModelConfig config_;       // if the layers' matrices become FP8
   std::vector<Item> items_;  // in the order of the files
   std::vector<Shard> shards_;
   std::vector<CarriedFile> small_;  // config.json and carried files

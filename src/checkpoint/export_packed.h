@@ -22,8 +22,8 @@ class PackedMatrices {
 
   struct Matrix {
     std::string name;
-    std::vector<u64>
-        shape;  // [rows, columns], or of MXFP4 [experts, columns, rows], as transformers unpacks it
+    // [rows, columns], or of MXFP4 [experts, columns, rows], as transformers unpacks it.
+    std::vector<u64> shape;
     PackedSource source;
   };
   // RETURNS: the matrix whose codes are in this tensor; null if there is none.

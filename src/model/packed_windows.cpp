@@ -45,13 +45,27 @@ bool is_expert(const ModelConfig& c, const std::string& tensor) {
   return tensor.find(fmt::format(".{}.", names.single.empty() ? names.joined : names.single)) != tensor.npos;
 }
 
+// Name in files with joined experts, if the model's files are such: that is how unpacked_modules are spelled.
+std::string name_in_files(const ModelConfig& c, const std::string& tensor) {
+  if (!c.experts.joined_files) return tensor;
+  const ExpertTensors& names = traits(c.family).experts->tensors;
+  const auto replaced = [&](std::string_view from, std::string_view to) {
+    std::string out = tensor;
+    const u64 at = out.find(from);
+    return at == out.npos ? out : out.replace(at, from.size(), to);
+  };
+  if (is_router(c, tensor)) return replaced(names.router, names.joined_router);
+  return is_expert(c, tensor) ? replaced(names.single, names.joined) : tensor;
+}
+
 bool is_packed(const ModelConfig& c, const Tensor& t) {
   const Quantization& q = c.quantization;
   if (t.shape.size() != 2 || !t.name.starts_with(style(c.family).layers_path)) return false;
   if (!q.from_files && is_router(c, t.name)) return false;
   if (!q.from_files && q.packing == Packing::mxfp4 && !is_expert(c, t.name)) return false;
+  const std::string name = name_in_files(c, t.name);
   return std::ranges::none_of(q.unpacked_modules,
-                              [&](const std::string& module) { return has_segments(t.name, module); });
+                              [&](const std::string& module) { return has_segments(name, module); });
 }
 
 // Published matrices are [out, in].

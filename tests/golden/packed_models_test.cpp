@@ -159,27 +159,78 @@ TEST(PackedModels, AreNotTrainedWithoutAdapters) {
                              testing::HasSubstr("nf4")));
 }
 
-TEST(PackedModels, AFormatThatTheConfigDoesNotNameIsRefused) {
-  const TrainDir dir;
-  const std::string model = dir / "model";
-  std::filesystem::copy(golden("llama_nf4"), model);
-  std::string config = [&] {
-    std::ifstream file(model + "/config.json");
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  }();
-  const std::string is = "\"bnb_4bit_use_double_quant\": false";
-  ASSERT_NE(config.find(is), std::string::npos);
-  config.replace(config.find(is), is.size(), "\"bnb_4bit_use_double_quant\": true");
-  std::ofstream(model + "/config.json") << config;
+// Replaces a piece of a file's text.
+void edit(const std::string& path, const std::string& from, const std::string& to) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  ASSERT_NE(text.find(from), std::string::npos) << from;
+  text.replace(text.find(from), from.size(), to);
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+Config beside(const TrainDir& dir, const std::string& model) {
   Config c = small_config(dir);
   c.model_directory = model;
   c.model = read_model_directory(model).value();
   c.lora = {.r = 4, .alpha = 16};
   c.data.train = {token_file(dir)};
+  return c;
+}
+
+TEST(PackedModels, ValuesBeyondFp16AreRefusedInFp16) {
+  const TrainDir dir;
+  const std::string model = dir / "model";
+  std::filesystem::copy(golden("llama_fp8"), model);
+  const Safetensors file(model + "/model.safetensors");
+  const auto scales = file.get<float>("model.layers.0.self_attn.q_proj.weight_scale_inv");
+  const auto bytes = [](std::vector<float> x) {
+    return std::string(reinterpret_cast<const char*>(x.data()), 4 * x.size());
+  };
+  std::vector<float> large = scales;
+  large[0] = 1000;
+  edit(model + "/model.safetensors", bytes(scales), bytes(large));
+  Config c = beside(dir, model);
+  c.train.precision = Precision::fp16;
   const auto report = run(c);
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().kind, ErrorKind::bad_input);
-  EXPECT_THAT(report.error().message, testing::AllOf(testing::HasSubstr("nf4, double quantised"),
+  EXPECT_THAT(report.error().message,
+              testing::AllOf(testing::HasSubstr("q_proj.weight_scale_inv"), testing::HasSubstr("65504")));
+}
+
+TEST(PackedModels, AnotherBlockSizeThanAtTheBeginningIsNoticed) {
+  const TrainDir dir;
+  const std::string model = dir / "model";
+  std::filesystem::copy(golden("llama_fp8"), model);
+  Config c = beside(dir, model);
+  ASSERT_TRUE(run(c));
+  edit(model + "/config.json", "48", "47");
+  c.model = read_model_directory(model).value();
+  c.train.max_steps = 6;
+  const auto report = run(c, {.resume = "auto"});
+  ASSERT_FALSE(report);
+  EXPECT_THAT(report.error().message, testing::HasSubstr("weight_block_size"));
+}
+
+TEST(PackedModels, AKeyForPlansDoesNotOverrideADirectory) {
+  const TrainDir dir;
+  Config c = beside(dir, golden("llama_fp8"));
+  c.model.quantization = {};
+  const auto report = run(c);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().kind, ErrorKind::usage);
+  EXPECT_THAT(report.error().message, testing::HasSubstr("model.quantization"));
+}
+
+TEST(PackedModels, AFormatThatTheConfigDoesNotNameIsRefused) {
+  const TrainDir dir;
+  const std::string model = dir / "model";
+  std::filesystem::copy(golden("llama_nf4"), model);
+  edit(model + "/config.json", "\"bnb_4bit_use_double_quant\": false", "\"bnb_4bit_use_double_quant\": true");
+  const auto report = run(beside(dir, model));
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().kind, ErrorKind::bad_input);
+  EXPECT_THAT(report.error().message, testing::AllOf(testing::HasSubstr("nf4, double quantized"),
                                                      testing::HasSubstr("quantization_config")));
 }
 

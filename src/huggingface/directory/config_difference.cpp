@@ -107,6 +107,11 @@ std::string config_difference(const ModelConfig& there, const ModelConfig& here)
   add("mlp_bias", there.mlp_bias, here.mlp_bias);
   add("norm_topk_prob", there.experts.normalise, here.experts.normalise);
   add("rope_interleave", there.latent.interleaved, here.latent.interleaved);
+  add("quantization", name(there.quantization.packing), name(here.quantization.packing));
+  if (here.quantization.packing == Packing::fp8_block) {
+    add("weight_block_size (rows)", there.quantization.block_rows, here.quantization.block_rows);
+    add("weight_block_size (columns)", there.quantization.block_columns, here.quantization.block_columns);
+  }
   if (const u32 layer = first_other_layer(there, here); there.layers == here.layers && layer < here.layers)
     add(fmt::format("the MLP of layer {}", layer), there.has_experts(layer) ? "experts" : "dense",
         here.has_experts(layer) ? "experts" : "dense");

@@ -49,8 +49,11 @@ Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const s
   const Dtype dtype = at.tensor->dtype;
   if (dtype != Dtype::f32 && dtype != Dtype::bf16 && dtype != Dtype::f16) {
     return Error{ErrorKind::bad_input,
-                 fmt::format("{}: tensor {} is {}, but weights must be F32, BF16 or F16", at.file->path(),
-                             t.name, name(dtype))};
+                 fmt::format("{}: tensor {} is {}, but weights must be F32, BF16 or F16{}", at.file->path(),
+                             t.name, name(dtype),
+                             dtype_bytes(dtype) == 1 ? "; if they are quantized, config.json lacks the key "
+                                                       "quantization_config"
+                                                     : "")};
   }
   return at;
 }

@@ -17,10 +17,10 @@ namespace {
 
 using Location = SafetensorsModel::Location;
 
-// From 253 on, 6 times the power of two is infinite in bf16.
-constexpr u8 mxfp4_scale_max = 252;
-// The largest value of a code is 448 in e4m3, and at most 1.01 in the others.
-constexpr float scale_max = std::numeric_limits<float>::max() / 512;
+// RETURNS: the largest value of a code, with room for rounding.
+float code_max(Packing packing) {
+  return packing == Packing::fp8_block ? 512 : packing == Packing::mxfp4 ? 8 : 1.02f;
+}
 
 Error not_finite(const Location& at, std::string_view what) {
   return bad_input(
@@ -37,11 +37,26 @@ Result<void> check_codes(const PackedSource& source, std::span<const std::byte> 
   return {};
 }
 
-Result<void> check_scales(const Location& at, std::span<const std::byte> bytes) {
+// RETURNS: the largest scale whose values all are at most value_max.
+float scale_max(const PackedSource& source) { return source.value_max / code_max(source.matrix.packing); }
+
+// The error for a scale above scale_max(). `scale`: as the file has it.
+Error too_large(const PackedSource& source, const Location& at, const std::string& scale, bool finite) {
+  if (!finite || source.value_max == std::numeric_limits<float>::max())
+    return not_finite(at, "the scale " + scale);
+  return bad_input(
+      fmt::format("{}: tensor {} holds the scale {}, which makes values beyond fp16's 65504, which "
+                  "would become infinite; set precision=bf16",
+                  at.file->path(), at.tensor->name, scale));
+}
+
+Result<void> check_scales(const PackedSource& source, const Location& at, std::span<const std::byte> bytes,
+                          float most) {
   for (u64 i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
     float scale;
     std::memcpy(&scale, bytes.data() + i, sizeof scale);
-    if (!(std::fabs(scale) <= scale_max)) return not_finite(at, fmt::format("the scale {}", scale));
+    if (!std::isfinite(scale) || std::fabs(scale) > most)
+      return too_large(source, at, fmt::format("{}", scale), std::isfinite(scale));
   }
   return {};
 }
@@ -71,17 +86,23 @@ Result<void> read_scales(const PackedSource& source, u32 expert, const PartRange
     to_floats(dtype, halves, wide);
     std::memcpy(range.out.data(), wide.data(), range.out.size());
   }
-  if (dtype != Dtype::u8) return check_scales(at, range.out);
+  if (dtype != Dtype::u8) return check_scales(source, at, range.out, scale_max(source));
   if (source.matrix.packing != Packing::mxfp4) return {};
   for (const std::byte b : range.out)
-    if (static_cast<u8>(b) > mxfp4_scale_max)
-      return not_finite(at, fmt::format("the scale {}", static_cast<u8>(b)));
+    if (std::ldexp(1.0f, static_cast<u8>(b) - 127) > scale_max(source))
+      return too_large(source, at, fmt::format("{}", static_cast<u8>(b)), true);
   return {};
 }
 
 Result<void> read_nested_scales(const PackedSource& source, const PartRange& range) {
   TRY(source.nested_scales.file->read(*source.nested_scales.tensor, range.begin, range.out));
-  return check_scales(source.nested_scales, range.out);
+  std::array<float, nested_codes> table;
+  TRY(source.table.file->read(*source.table.tensor, 0, std::as_writable_bytes(std::span(table))));
+  float largest = 0;
+  for (const float x : table) largest = std::max(largest, std::fabs(x));
+  // absmax is a scale times a value of the table, plus the offset.
+  const float most = scale_max(source) - std::fabs(source.nested_offset);
+  return check_scales(source, source.nested_scales, range.out, most / std::max(largest, 1e-30f));
 }
 
 Result<void> read_table(const PackedSource& source, const PartRange& range) {
@@ -89,7 +110,7 @@ Result<void> read_table(const PackedSource& source, const PartRange& range) {
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(table));
   TRY(source.table.file->read(*source.table.tensor, 0, bytes.first(nested_codes * sizeof(float))));
   table[nested_codes] = source.nested_offset;
-  TRY(check_scales(source.table, bytes));
+  TRY(check_scales(source, source.table, bytes, scale_max(source)));
   std::ranges::copy(bytes.subspan(range.begin, range.out.size()), range.out.begin());
   return {};
 }

@@ -21,7 +21,7 @@ std::string words(const PackedMatrix& m) {
     case Packing::nf4:
       return fmt::format("nf4 with blocks of {}", m.block);
     case Packing::nf4_double:
-      return fmt::format("nf4, double quantised, with blocks of {} and {}", m.block, m.nested_block);
+      return fmt::format("nf4, double quantized, with blocks of {} and {}", m.block, m.nested_block);
     default:
       return std::string(name(m.packing));
   }
@@ -86,7 +86,7 @@ Result<std::vector<PackedPlace>> find_places(const SafetensorsModel& model, cons
         "{}: tensor {} holds gate and up of all experts, which is supported only for weights that are not "
         "quantized: name a model with a tensor per expert",
         model.files()[0]->path(), file.name));
-  TRY_ASSIGN(const PackedSource source,
+  TRY_ASSIGN(PackedSource source,
              find_packed(model, {.name = file.name,
                                  .experts = experts ? static_cast<u32>(file.shape[0]) : 0,
                                  .rows = first.packed.rows,
@@ -95,6 +95,7 @@ Result<std::vector<PackedPlace>> find_places(const SafetensorsModel& model, cons
                                  .block_rows = first.packed.block_rows,
                                  .block_columns = first.packed.block_columns}));
   if (source.matrix != first.packed) return other_format(source.codes, source.matrix, first.packed);
+  if (graph.precision == Precision::fp16) source.value_max = 65504;
   std::vector<PackedPlace> places;
   for (const FileTensor::Part& part : file.parts) {
     const Tensor& t = tensor_of(graph, part);

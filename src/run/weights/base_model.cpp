@@ -80,15 +80,40 @@ Result<void> check_base_is_named(const Config& config) {
                   config.lora.r)};
 }
 
-Result<void> check_model_is_unchanged(const Config& config) {
+namespace {
+
+// Quantized weights are not trained, and a directory says itself how its weights are quantized.
+Result<void> check_quantization(const Config& config) {
   const Packing packing = config.model.quantization.packing;
-  if (!config.lora.on() && packing != Packing::none)
+  const std::string& directory = config.model_directory;
+  if (!directory.empty()) {
+    TRY_ASSIGN(const ModelConfig base, read_model_directory(directory));
+    if (base.quantization.packing != packing)
+      return Error{
+          ErrorKind::usage,
+          fmt::format("model.quantization: {} is not what the config.json in {} says ({}), and the key "
+                      "is for plans without files: leave it out",
+                      name(packing), directory, name(base.quantization.packing))};
+  }
+  if (config.lora.on() || packing == Packing::none) return {};
+  if (directory.empty())
     return Error{
         ErrorKind::usage,
-        fmt::format("model: the weights in '{0}' are quantized ({1}), so they can only be trained beside: "
-                    "set lora.r, such as lora.r=16, or unpack them with `tidepool export {0} OUT --dtype "
-                    "bf16` and name OUT",
-                    config.model_directory, name(packing))};
+        fmt::format("model.quantization: weights in {} are not trained, only adapters beside them: set "
+                    "lora.r, such as lora.r=16, or leave the key out",
+                    name(packing))};
+  return Error{
+      ErrorKind::usage,
+      fmt::format("model: the weights in {0} are quantized ({1}), so only adapters beside them can be "
+                  "trained: set lora.r, such as lora.r=16, or unpack them with `tidepool export {0} "
+                  "OUT --dtype bf16` and name OUT",
+                  directory, name(packing))};
+}
+
+}  // namespace
+
+Result<void> check_model_is_unchanged(const Config& config) {
+  TRY(check_quantization(config));
   if (!config.lora.on() || config.model_directory.empty()) return {};
   TRY_ASSIGN(const ModelConfig base, read_model_directory(config.model_directory));
   const std::string difference = config_difference(base, config.model);

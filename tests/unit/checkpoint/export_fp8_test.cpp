@@ -103,6 +103,34 @@ TEST_P(ExportFp8, WritesCodesAndScalesOfTheLayersMatrices) {
 INSTANTIATE_TEST_SUITE_P(Families, ExportFp8, ::testing::Values(Family::llama, Family::qwen3_moe),
                          [](const auto& info) { return std::string(name(info.param)); });
 
+TEST(ExportFp8, NumbersThatAreNotFiniteAreRefused) {
+  const ScratchDir dir;
+  const std::string source = dir / "source";
+  write_model_directory(source, odd_model(Family::llama), Precision::bf16);
+  std::string file = read_file(source + "/model.safetensors");
+  file[file.size() - 2 * 40 * 160 - 300 * 160] = '\xff',
+                                          file[file.size() - 2 * 40 * 160 - 300 * 160 + 1] = '\x7f';
+  write_file(source + "/model.safetensors", file);
+  const auto files = create_posix_files();
+  const auto model = ModelExport::open(source, {.fp8 = true});
+  ASSERT_TRUE(model) << model.error().message;
+  const Result<void> written = (*model)->write(dir / "out", *files, [](u64) { return true; });
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().kind, ErrorKind::bad_input);
+  EXPECT_THAT(written.error().message, testing::HasSubstr("NaN or infinite at element"));
+}
+
+TEST(ExportFp8, ExpertsInOneTensorAreRefused) {
+  const ScratchDir dir;
+  ModelConfig model = odd_model(Family::qwen3_moe);
+  model.experts.joined_files = true;
+  write_model_directory(dir / "source", model, Precision::bf16);
+  const auto open = ModelExport::open(dir / "source", {.fp8 = true});
+  ASSERT_FALSE(open);
+  EXPECT_EQ(open.error().kind, ErrorKind::usage);
+  EXPECT_THAT(open.error().message, testing::HasSubstr("all experts of a layer"));
+}
+
 TEST(ExportFp8, OfGpt2IsRefused) {
   const ScratchDir dir;
   ModelConfig small = default_model(Family::gpt2);
