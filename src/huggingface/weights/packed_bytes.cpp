@@ -17,9 +17,9 @@ namespace {
 
 using Location = SafetensorsModel::Location;
 
-// RETURNS: the largest value of a code, with room for rounding.
+// RETURNS: the largest value of a code, with room for rounding where products are rounded.
 float code_max(Packing packing) {
-  return packing == Packing::fp8_block ? 512 : packing == Packing::mxfp4 ? 8 : 1.02f;
+  return packing == Packing::fp8_block ? 512 : packing == Packing::mxfp4 ? 6 : 1.02f;
 }
 
 Error not_finite(const Location& at, std::string_view what) {
