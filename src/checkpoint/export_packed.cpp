@@ -1,3 +1,4 @@
+// Packed matrices are recognised by the tensors beside their codes, whatever the family.
 #include "checkpoint/export_packed.h"
 
 #include <fmt/format.h>

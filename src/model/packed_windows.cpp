@@ -1,3 +1,4 @@
+// Packed windows are laid out by the names and shapes of their tensors, and unpacked tensor by tensor.
 #include "model/packed_windows.h"
 
 #include <fmt/format.h>

@@ -80,7 +80,7 @@ class DeviceNumbers {
   void fetch_evaluation(u32 slot, bool with_logits);
   // REQUIRES: the copies to the host have ended.
   StepResult result(u64 step) const;
-  // Of the device's micro-batches; the losses of others are undefined. Empty without experts.
+  // Routing of the device's micro-batches; the losses of others are undefined. Empty without experts.
   std::span<const RouterLosses> router_losses(u64 step) const;  // [micro_batches]
   std::span<const i64> expert_tokens(u64 step) const;           // [experts()]
   u64 experts() const { return experts_; }                      // of all layers

@@ -1,3 +1,4 @@
+// Names are parsed into layer, expert and matrix; the form of the adapter decides which of its tensors apply.
 #include "huggingface/adapters/expert_merge.h"
 
 #include <fmt/format.h>

@@ -22,7 +22,7 @@ struct MergeBlock {
   bool in_out = false;  // rows are inputs, not outputs
 };
 
-// What an adapter's tensors must be.
+// Shapes and names that an adapter's tensors must have.
 struct ExpertStem {
   u32 r = 0;              // columns of B, rows of A
   u32 in = 0, out = 0;    // columns of A, rows of B

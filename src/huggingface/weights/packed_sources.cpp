@@ -1,3 +1,4 @@
+// Places of packed tensors are found by their names in files. Codes are hashed while they are loaded.
 #include "huggingface/weights/packed_sources.h"
 
 #include <fmt/format.h>

@@ -34,7 +34,7 @@ Result<std::vector<PackedPlace>> find_places(const SafetensorsModel&, const Mode
 // RETURNS: names of all tensors of files that a matrix X may be made of.
 std::vector<std::string> packed_names(const std::string& matrix, Packing);
 
-// What load_weights() has read of each tensor so far.
+// Hashes of the bytes that load_weights() has read of each tensor so far.
 using LoadedHashes = std::map<const StoredTensor*, TensorHash>;
 
 // Writes the tensor into the state, and hashes its codes. `buffer`: a multiple of packed_alignment.

@@ -1,3 +1,4 @@
+// Adapters of a group are grouped products of narrow matrices, one expert after the other in their window.
 #include "model/experts/group_adapters.h"
 
 #include "base/check.h"
