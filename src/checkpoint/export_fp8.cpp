@@ -2,29 +2,22 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 
 #include "base/check.h"
+#include "base/text/cut_text.h"
+#include "tidepool/router_tensor.h"
 
 namespace tidepool {
 namespace {
 
 constexpr float e4m3_max = 448;
 
-bool is_router(Family family, std::string_view tensor) {
-  const ExpertTraits* experts = traits(family).experts;
-  return experts != nullptr &&
-         (tensor.ends_with(experts->tensors.router) || tensor.ends_with(experts->tensors.joined_router));
-}
-
 // True for a tensor of a layer that the model has: files may have more, such as extra prediction modules.
 bool in_layer(const ModelConfig& c, std::string_view tensor) {
-  const std::string_view path = style(c.family).layers_path;
-  if (!tensor.starts_with(path) || tensor.size() <= path.size() + 1) return false;
-  const std::string_view rest = tensor.substr(path.size() + 1);
-  u32 layer = 0;
-  return std::from_chars(rest.data(), rest.data() + rest.size(), layer).ec == std::errc() && layer < c.layers;
+  if (!take_prefix(tensor, style(c.family).layers_path) || !take_prefix(tensor, ".")) return false;
+  const std::optional<u32> layer = take_number(tensor);
+  return layer && *layer < c.layers;
 }
 
 }  // namespace

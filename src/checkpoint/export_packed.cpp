@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "base/text/cut_text.h"
 #include "huggingface/weights/packed_sources.h"
 #include "huggingface/weights/quant_state.h"
 #include "kernels/unpack/unpack_range.h"
@@ -14,10 +15,6 @@ namespace tidepool {
 namespace {
 
 using Location = SafetensorsModel::Location;
-
-std::string without_end(const std::string& text, std::string_view end) {
-  return text.ends_with(end) ? text.substr(0, text.size() - end.size()) : text;
-}
 
 // The matrix whose codes are in tensor `t`; none if there is none.
 Result<std::optional<WantedMatrix>> wanted_of(const SafetensorsModel& model, const StoredTensor& t) {
@@ -30,14 +27,14 @@ Result<std::optional<WantedMatrix>> wanted_of(const SafetensorsModel& model, con
     return std::optional(out);
   }
   if (t.name.ends_with("_blocks") && t.dtype == Dtype::u8 && t.shape.size() == 4) {
-    out = {.name = without_end(t.name, "_blocks"),
+    out = {.name = std::string(without_end(t.name, "_blocks")),
            .experts = extent(0),
            .rows = extent(1),
            .columns = extent(2) * mxfp4_block,
            .packing = Packing::mxfp4};
     return std::optional(out);
   }
-  if (t.dtype == Dtype::i8 && model.find(without_end(t.name, "weight") + "SCB")) {
+  if (t.dtype == Dtype::i8 && model.find(std::string(without_end(t.name, "weight")) + "SCB")) {
     out.packing = Packing::int8_row;
     return std::optional(out);
   }

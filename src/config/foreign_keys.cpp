@@ -106,7 +106,7 @@ struct Instead {
 };
 constexpr std::string_view of_precision = "set train.precision: fp32, bf16 or fp16";
 constexpr std::string_view of_quantized_weights =
-    "Tidepool does not quantize weights: section memory limits the memory; leave the key out";
+    "a run does not quantize weights: name the directory of a quantized model, and leave the key out";
 constexpr std::string_view of_answers_only = "set data.loss: answers, to learn from answers alone, or all";
 constexpr std::array advices = std::to_array<Instead>({
     {"num_epochs", "set train.num_train_epochs"},

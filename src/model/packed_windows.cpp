@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "model/block_calls.h"
 #include "model/window_builder.h"
+#include "tidepool/router_tensor.h"
 
 namespace tidepool {
 namespace {
@@ -36,10 +37,6 @@ bool has_segments(std::string_view name, std::string_view pattern) {
   return false;
 }
 
-bool is_router(const ModelConfig& c, std::string_view tensor) {
-  return c.experts.count != 0 && tensor.ends_with(traits(c.family).experts->tensors.router);
-}
-
 bool is_expert(const ModelConfig& c, const std::string& tensor) {
   if (c.experts.count == 0) return false;
   const ExpertTensors& names = traits(c.family).experts->tensors;
@@ -55,14 +52,14 @@ std::string name_in_files(const ModelConfig& c, const std::string& tensor) {
     const u64 at = out.find(from);
     return at == out.npos ? out : out.replace(at, from.size(), to);
   };
-  if (is_router(c, tensor)) return replaced(names.router, names.joined_router);
+  if (is_router(c.family, tensor)) return replaced(names.router, names.joined_router);
   return is_expert(c, tensor) ? replaced(names.single, names.joined) : tensor;
 }
 
 bool is_packed(const ModelConfig& c, const Tensor& t) {
   const Quantization& q = c.quantization;
   if (t.shape.size() != 2 || !t.name.starts_with(style(c.family).layers_path)) return false;
-  if (!q.from_files && is_router(c, t.name)) return false;
+  if (!q.from_files && is_router(c.family, t.name)) return false;
   if (!q.from_files && q.packing == Packing::mxfp4 && !is_expert(c, t.name)) return false;
   const std::string name = name_in_files(c, t.name);
   return std::ranges::none_of(q.unpacked_modules,

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/json/text.h"
 #include "base/read_file.h"
+#include "base/text/cut_text.h"
 #include "huggingface/jinja/from_json.h"
 
 namespace tidepool {
@@ -47,10 +48,6 @@ size_t common_prefix(std::string_view a, std::string_view b) {
 
 size_t common_suffix(std::string_view a, std::string_view b) {
   return static_cast<size_t>(std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend()).first - a.rbegin());
-}
-
-std::string_view without_end(std::string_view text, std::string_view end) {
-  return text.substr(0, text.ends_with(end) ? text.size() - end.size() : text.size());
 }
 
 // Length of the longest end of `text` that `pattern` begins with (Knuth, Morris and Pratt: linear time).

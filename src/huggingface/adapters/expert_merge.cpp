@@ -4,32 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
+
+#include "base/text/cut_text.h"
 
 namespace tidepool {
 namespace {
 
 constexpr std::string_view adapter_prefix = "base_model.model.", dot_weight = ".weight";
-
-bool take_prefix(std::string_view& text, std::string_view prefix) {
-  if (!text.starts_with(prefix)) return false;
-  text.remove_prefix(prefix.size());
-  return true;
-}
-
-std::string_view without_weight(std::string_view name) {
-  return name.ends_with(dot_weight) ? name.substr(0, name.size() - dot_weight.size()) : name;
-}
-
-// The number before the next dot, which is removed with the dot.
-std::optional<u32> take_number(std::string_view& text) {
-  u32 number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end == text.data() + text.size() || *end != '.') return std::nullopt;
-  text.remove_prefix(static_cast<u64>(end + 1 - text.data()));
-  return number;
-}
 
 }  // namespace
 
@@ -106,7 +88,8 @@ std::optional<std::vector<MergeBlock>> ExpertMerge::blocks_of(std::string_view t
   std::string_view rest = place->rest;
   if (rest == names_.router || rest == names_.joined_router) {
     std::string_view path = layers_[place->layer].router;
-    if (path.empty() && !names_.single.empty()) path = without_weight(names_.router);  // named by a pattern
+    if (path.empty() && !names_.single.empty())
+      path = without_end(names_.router, dot_weight);  // named by a pattern
     MergeBlock block = {.rows = config_.experts.count};
     if (!path.empty())
       block.stem = stem(place->layer, path), block.r = adapter_.r, block.scale = adapter_.scale;
@@ -122,7 +105,7 @@ std::optional<std::vector<MergeBlock>> ExpertMerge::blocks_of(std::string_view t
     if (names_.single.empty() || !take_prefix(rest, names_.single) || !take_prefix(rest, "."))
       return std::nullopt;
     const std::optional<u32> expert = take_number(rest);
-    rest = without_weight(rest);
+    rest = without_end(rest, dot_weight);
     if (!expert || *expert >= config_.experts.count ||
         (rest != names_.gate && rest != names_.up && rest != names_.down))
       return std::nullopt;
@@ -136,7 +119,7 @@ std::optional<std::vector<MergeBlock>> ExpertMerge::blocks_of(std::string_view t
 // `path`: of the stem, without PEFT's prefix.
 std::optional<ExpertStem> ExpertMerge::find_router(const Place& place, std::string_view path) const {
   const RouterNames router = router_names(config_, place.layer);
-  if (path != without_weight(router.parameter) && path != router.module) return std::nullopt;
+  if (path != without_end(router.parameter, dot_weight) && path != router.module) return std::nullopt;
   const bool by_parameter =
       router.module.empty() || names_path(adapter_.targets.parameters, router.parameter);
   return ExpertStem{.r = adapter_.r,

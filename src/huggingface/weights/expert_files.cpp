@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstring>
 #include <map>
 #include <optional>
 
 #include "base/check.h"
+#include "base/text/cut_text.h"
 
 namespace tidepool {
 namespace {
@@ -124,21 +124,6 @@ class FileTensorList {
   const ModelGraph& graph_;
   std::vector<FileTensor> out_;
 };
-
-// The number at the start of `text`, which is then removed with the dot behind it.
-std::optional<u32> take_number(std::string_view& text) {
-  u32 number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end == text.data() + text.size() || *end != '.') return std::nullopt;
-  text.remove_prefix(static_cast<u64>(end + 1 - text.data()));
-  return number;
-}
-
-bool take_prefix(std::string_view& text, std::string_view prefix) {
-  if (!text.starts_with(prefix)) return false;
-  text.remove_prefix(prefix.size());
-  return true;
-}
 
 // An expert's tensor by its name in a file.
 struct ExpertTensorName {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/text/cut_text.h"
 #include "huggingface/weights/convert.h"
 
 namespace tidepool {
@@ -52,11 +53,6 @@ std::string without_numbers(std::string_view name) {
   }
 }
 
-std::string without_end(std::string_view text, std::string_view end) {
-  if (text.ends_with(end)) text.remove_suffix(end.size());
-  return std::string(text);
-}
-
 // Module of a tensor with matrices; none for other tensors.
 struct MatrixModule {
   std::string name;
@@ -67,9 +63,9 @@ std::optional<MatrixModule> module_of(const StoredTensor& t) {
   if (t.name.ends_with("_scale_inv") || t.name.ends_with("_scales")) return std::nullopt;
   if (t.shape.size() != 2 && !joined) return std::nullopt;
   const std::string_view name = t.name;
-  return MatrixModule{
-      .name = joined ? std::string(name.substr(0, name.rfind('.'))) : without_end(name, ".weight"),
-      .packed = !is_float_weight(t.dtype)};
+  return MatrixModule{.name = joined ? std::string(name.substr(0, name.rfind('.')))
+                                     : std::string(without_end(name, ".weight")),
+                      .packed = !is_float_weight(t.dtype)};
 }
 
 }  // namespace
@@ -127,7 +123,7 @@ std::vector<std::string> packed_names(const std::string& matrix, Packing packing
       return names;
     }
     case Packing::int8_row: {
-      const std::string module = without_end(matrix, "weight");
+      const std::string module(without_end(matrix, "weight"));
       return {matrix, module + "SCB", module + "weight_format"};
     }
   }
