@@ -56,6 +56,7 @@ ChunkId add_kind(Layout& layout, const Window& window, u32 w, Kind kind, u32 ins
     const ChunkId id = add(layout, {.kind = kind,
                                     .window = w,
                                     .cut = c,
+                                    .owner = static_cast<u16>((w + c) % layout.nodes),
                                     .instance = instance,
                                     .element_begin = begin,
                                     .elements = elements,
@@ -73,17 +74,19 @@ u32 count_uses(const ModelGraph& graph, u32 window) {
 }
 
 // Size of equal cuts near the target, on cut_alignment_elements. The number of cuts is a multiple of the
-// devices, if the window is large enough.
-u64 cut_size(u64 elements, u64 target, u32 devices) {
-  u64 cuts = std::max<u64>(1, div_up(elements, std::max(target, cut_alignment_elements)));
-  cuts = round_up(cuts, devices);
-  return round_up(div_up(elements, cuts), cut_alignment_elements);
+// devices of all nodes, if the window is large enough. With several nodes a granule of the norm has one
+// owner.
+u64 cut_size(u64 elements, const Layout& layout) {
+  const u64 alignment = layout.nodes > 1 ? norm_granule_elements : cut_alignment_elements;
+  u64 cuts = std::max<u64>(1, div_up(elements, std::max(layout.target_elements, alignment)));
+  cuts = round_up(cuts, layout.devices * layout.nodes);
+  return round_up(div_up(elements, cuts), alignment);
 }
 
 void add_window(Layout& layout, const ModelGraph& graph, u32 w) {
   const Window& window = graph.windows[w];
   CHECK(window.elements > 0 && window.elements % cut_alignment_elements == 0, window.elements);
-  const u64 size = cut_size(window.elements, layout.target_elements, layout.devices);
+  const u64 size = cut_size(window.elements, layout);
   WindowChunks chunks{.cuts = static_cast<u32>(div_up(window.elements, size)), .trains = window.trainable};
   chunks.shard_cuts = static_cast<u32>(div_up(chunks.cuts, layout.devices));
   const auto kind = [&](Kind k, u32 instance) {
@@ -106,6 +109,10 @@ void add_window(Layout& layout, const ModelGraph& graph, u32 w) {
     chunks.local_accum.push_back(kind(Kind::grad_accum, uses + use * layout.devices));
     for (u32 d = 1; d < layout.devices; ++d) kind(Kind::grad_accum, uses + use * layout.devices + d);
   }
+  for (u32 part = 0; part < uses * layout.nodes && layout.nodes > 1; ++part) {
+    const ChunkId first = kind(Kind::grad_part, part);
+    if (part == 0) chunks.parts = first;
+  }
   layout.windows.push_back(std::move(chunks));
 }
 
@@ -120,6 +127,29 @@ Bytes workspace_bytes(const ModelGraph& graph) {
 // values, and the partial sums of the norm, belong to the executor (decision 7).
 Bytes scalars_bytes() { return Bytes{frame_alignment}; }
 
+// Scalars that nodes exchange: the partial sums of the norm that a node made, a loss and up to three losses
+// of routers for each of its micro-batches, and its count of tokens for each expert. All are as large as the
+// largest.
+void add_node_scalars(Layout& layout, const ModelGraph& graph, u32 step_micro_batches) {
+  std::vector<u64> partials(layout.nodes, 0);
+  for (u32 w = 0; w < graph.windows.size(); ++w) {
+    const WindowChunks& chunks = layout.windows[w];
+    for (u32 cut = 0; cut < chunks.cuts && chunks.trains; ++cut) {
+      const Chunk& chunk = layout.chunk(offset_id(chunks.param, cut));
+      partials[chunk.owner] += div_up(chunk.elements, norm_granule_elements);
+    }
+  }
+  const u64 numbers = *std::ranges::max_element(partials) + u64{step_micro_batches} * 4 +
+                      u64{graph.config.layers} * graph.config.experts.count;
+  const u64 bytes = numbers * sizeof(double);
+  for (u32 node = 0; node < layout.nodes; ++node) {
+    const ChunkId id = add(layout, {.kind = Kind::scalars,
+                                    .instance = layout.devices + node,
+                                    .bytes = Bytes{round_up(bytes, frame_alignment)}});
+    if (node == 0) layout.node_scalars = id;
+  }
+}
+
 }  // namespace
 
 Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
@@ -127,6 +157,8 @@ Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
                 .target_elements = options.target_elements,
                 .micro_batches = options.micro_batches,
                 .devices = options.devices,
+                .nodes = options.nodes,
+                .node = options.node,
                 .trains = trains(graph)};
   for (u32 w = 0; w < graph.windows.size(); ++w) add_window(layout, graph, w);
   add_streams(layout, graph);
@@ -143,6 +175,7 @@ Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
   }
   layout.workspace = add_whole(layout, {.kind = Kind::workspace, .bytes = workspace_bytes(graph)}, 0);
   layout.scalars = add_whole(layout, {.kind = Kind::scalars, .bytes = scalars_bytes()}, 0);
+  if (layout.nodes > 1 && layout.trains) add_node_scalars(layout, graph, options.step_micro_batches);
   return layout;
 }
 
@@ -155,7 +188,7 @@ Bytes Layout::bytes(ChunkId first, u32 count) const {
 std::vector<ChunkId> Layout::state(u32 window, u32 cut) const {
   const WindowChunks& w = windows[window];
   std::vector<ChunkId> ids = {offset_id(w.param, cut)};
-  if (!w.trains) return ids;
+  if (!w.trains || !owns(window, cut)) return ids;
   if (precision != Precision::fp32) ids.push_back(offset_id(w.master, cut));
   ids.push_back(offset_id(w.momentum, cut));
   ids.push_back(offset_id(w.variance, cut));

@@ -10,12 +10,16 @@ namespace tidepool {
 struct LayoutOptions {
   u64 target_elements = 0;  // per cut; rounded so that a window's cuts are equal
   u32 micro_batches = 1;    // per sweep and device: activations of a block that are alive at once on a device
-  u32 devices = 1;
+  u32 devices = 1;          // of each node
+  u32 nodes = 1;
+  u32 step_micro_batches = 1;  // of a node in a step, all sweeps and devices: each has a loss
+  u32 node = 0;  // whose layout it is: all nodes' have the same chunks, but other owners' state is not kept
 };
 
 // WindowChunks holds the first chunk ids of a window's kinds; cut c of a kind is `first + c`. If the window
 // is frozen, only `param` is valid. Each device owns a shard of consecutive cuts: it alone fetches their
-// parameters, sums their gradients, and passes the gradients down.
+// parameters, sums their gradients, and passes the gradients down. With several nodes, cuts are dealt to them
+// in turn (Chunk::owner): only the owner keeps a cut's state beside the parameters, and updates it.
 struct WindowChunks {
   u32 cuts = 0;
   u32 shard_cuts = 0;  // cuts of device 0; no device has more. With one device all cuts
@@ -26,6 +30,8 @@ struct WindowChunks {
   // By use: the sums of device 0's micro-batches, before reduce_scatter adds them to grad_accum. Those of
   // device d begin d * cuts later. With one device local_accum is grad_accum.
   std::vector<ChunkId> local_accum;
+  // Several nodes: node 0's sums of use 0. Those of node n and use u begin (u * nodes + n) * cuts later.
+  ChunkId parts{};
 
   u32 owner(u32 cut) const { return cut / shard_cuts; }
   u32 shard_begin(u32 device) const { return device * shard_cuts < cuts ? device * shard_cuts : cuts; }
@@ -38,6 +44,7 @@ struct Layout {
   u64 target_elements = 0;
   u32 micro_batches = 1;
   u32 devices = 1;
+  u32 nodes = 1, node = 0;
   bool trains = true;  // true if any window trains; if false: only parameters and chunks of the forward
   std::vector<Chunk> chunks;
   std::vector<WindowChunks> windows;
@@ -46,18 +53,26 @@ struct Layout {
   std::vector<ChunkId> kept;     // [block * micro_batches + m], valid where Block::kept > 0; training
   std::vector<ChunkId> batch;    // [m]
   ChunkId workspace{}, scalars{};
+  ChunkId node_scalars{};  // several nodes: those of node 0; each node has one, and its own is not used
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
   ChunkId stream(u32 stream, u32 m) const { return streams[u64{stream} * micro_batches + m]; }
   Bytes bytes(ChunkId first, u32 count) const;
-  // True if parameters are dead from their last use in a step until their update: of any window, or of one
-  // window.
-  bool params_die() const { return trains && made_by_update(Kind::param, precision); }
+  // True if this node updates the cut.
+  bool owns(u32 window, u32 cut) const {
+    return chunk(ChunkId{index(windows[window].param) + cut}).owner == node;
+  }
+  // True if parameters are dead from their last use in a step until their update: of any window, of one
+  // window, or of one cut. Those that another node updates are dead until they arrive.
+  bool params_die() const { return trains && (nodes > 1 || made_by_update(Kind::param, precision)); }
   bool params_die(u32 window) const {
     return windows[window].trains && made_by_update(Kind::param, precision);
   }
-  // Kinds that outlive a step, in the operand order of updates: param, then if the window is trained master?
-  // or master_low?, momentum, variance.
+  bool params_die(u32 window, u32 cut) const {
+    return params_die(window) || (windows[window].trains && !owns(window, cut));
+  }
+  // Kinds that outlive a step, in the operand order of updates: param, then if this node updates the cut
+  // master? or master_low?, momentum, variance.
   std::vector<ChunkId> state(u32 window, u32 cut) const;
   // Gradient that an update reads: `grad`, or in fp32 the first accumulator.
   ChunkId gradient(u32 window, u32 cut) const;

@@ -27,6 +27,7 @@ enum class Kind : u8 {
   param,
   grad,        // finished gradient at transfer precision; in fp32 the accumulator is the gradient
   grad_accum,  // fp32, one per use of a window; with several devices also one per use and device
+  grad_part,   // fp32, of several nodes: another node's grad_accum, by use and node
   master,      // fp16 only
   master_low,  // bf16 only
   momentum,
@@ -47,13 +48,13 @@ enum class Kind : u8 {
   batch,    // tokens, targets and, if packed, starts; one per micro-batch of a sweep
   scalars,  // loss, norm partials, clip factor, flags: values that ops read and write
 };
-inline constexpr u32 kind_count = 20;
+inline constexpr u32 kind_count = 21;
 
 constexpr std::string_view name(Kind kind) {
   constexpr std::array<std::string_view, kind_count> names = {
-      "param",       "grad",        "grad_accum", "master",    "master_low", "momentum",    "variance",
-      "activation",  "middle",      "normed",     "routes",    "expert_sum", "router_sums", "activation_grad",
-      "normed_grad", "routes_grad", "kept",       "workspace", "batch",      "scalars"};
+      "param",           "grad",        "grad_accum",  "grad_part", "master",    "master_low", "momentum",
+      "variance",        "activation",  "middle",      "normed",    "routes",    "expert_sum", "router_sums",
+      "activation_grad", "normed_grad", "routes_grad", "kept",      "workspace", "batch",      "scalars"};
   return names[static_cast<u32>(kind)];
 }
 constexpr bool is_gradient_stream(Kind kind) {
@@ -99,6 +100,9 @@ constexpr bool has_kind(Precision precision, Kind kind) {
 // Cuts fall on multiples of cut_alignment_elements, so that every kind of a chunk fills whole 4 KiB pages.
 inline constexpr u64 cut_alignment_elements = 2048;
 
+// The norm of a gradient is made of partial sums, one per granule of a window.
+inline constexpr u64 norm_granule_elements = 64 * kib;
+
 // Checksums are made per block of elements (so that Adam's tiles make them on the way) and then
 // combined. 16 Ki elements of every kind (16 bytes each at most) are 256 KiB: they stay in a 1 MiB L2.
 inline constexpr u64 checksum_block_elements = 16 * kib;
@@ -112,8 +116,10 @@ struct Chunk {
   Kind kind{};
   u32 window = none;  // kinds with parameters only
   u32 cut = none;     // number of the cut in the window
+  u16 owner = 0;      // kinds with parameters: the node that updates the cut
   // grad_accum: number of the use, then uses + use * devices + device. Streams, kept, batch: micro-batch
-  // within the sweep. workspace, scalars: the device.
+  // within the sweep. workspace: the device. scalars: the device, then devices + node for those of other
+  // nodes. grad_part: use * nodes + node.
   u32 instance = 0;
   u32 stream = none;      // streams only
   u32 block = none;       // streams: Stream::block. kept: the block whose inside it is

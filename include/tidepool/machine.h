@@ -79,6 +79,15 @@ struct DiskRates {
   bool operator==(const DiskRates&) const = default;
 };
 
+// Network between nodes: machines that are alike, each with a port of its own.
+struct NetworkRates {
+  u32 nodes = 1;
+  double bytes_per_s = 0;  // each direction of one node; 0: no network to plan with
+  Nanos latency{};         // of a message, from node to node
+
+  bool operator==(const NetworkRates&) const = default;
+};
+
 struct Machine {
   std::string name = "default";
   std::string date;  // date of the measurement, ISO
@@ -86,11 +95,13 @@ struct Machine {
   CopyRates copies;
   HostRates host;
   DiskRates disk;
+  NetworkRates network;
 
   bool operator==(const Machine&) const = default;
 };
 
 // A machine file without the section `disk` describes a machine without a disk.
 inline bool has_disk(const Machine& machine) { return machine.disk != DiskRates{}; }
+inline bool has_network(const Machine& machine) { return machine.network != NetworkRates{}; }
 
 }  // namespace tidepool

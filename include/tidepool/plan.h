@@ -26,6 +26,10 @@ inline constexpr std::array all_tiers = {Tier::device, Tier::host, Tier::disk};
 
 // Most devices of one process. Each has an arena and a link of its own; host and disk are shared.
 inline constexpr u32 devices_max = 16;
+// Most nodes (machines) of one run. Each has a plan of its own.
+inline constexpr u32 nodes_max = 64;
+// Most sends, and most receives, that a node has in flight.
+inline constexpr u32 net_depth = 32;
 
 // Frame is a byte range in a tier. Offsets count from the start of the tier's arena (or swap file).
 struct Frame {
@@ -39,20 +43,20 @@ struct Frame {
 };
 
 // Issue queue. compute, h2d and d2h belong to a device. comm is one lane for all devices, because every
-// collective needs every device. These lanes and host start ops in plan order. The disk lanes complete in any
-// order, so there only edges order ops.
-enum class LaneKind : u8 { compute, h2d, d2h, comm, disk_read, disk_write, host };
-inline constexpr u32 lane_kind_count = 7;
+// collective needs every device. These lanes and host start ops in plan order. The lanes of disk and network
+// complete in any order, so there only edges order ops.
+enum class LaneKind : u8 { compute, h2d, d2h, comm, disk_read, disk_write, host, net_send, net_receive };
+inline constexpr u32 lane_kind_count = 9;
 inline constexpr u16 host_device = 0xffff;
 
 constexpr std::string_view name(LaneKind kind) {
-  constexpr std::array<std::string_view, lane_kind_count> names = {"compute",   "h2d",        "d2h", "comm",
-                                                                   "disk_read", "disk_write", "host"};
+  constexpr std::array<std::string_view, lane_kind_count> names = {
+      "compute", "h2d", "d2h", "comm", "disk_read", "disk_write", "host", "net_send", "net_receive"};
   return names[static_cast<u32>(kind)];
 }
-constexpr bool is_ordered(LaneKind kind) {
-  return kind != LaneKind::disk_read && kind != LaneKind::disk_write;
-}
+constexpr bool is_disk(LaneKind kind) { return kind == LaneKind::disk_read || kind == LaneKind::disk_write; }
+constexpr bool is_net(LaneKind kind) { return kind == LaneKind::net_send || kind == LaneKind::net_receive; }
+constexpr bool is_ordered(LaneKind kind) { return !is_disk(kind) && !is_net(kind); }
 
 struct LaneId {
   u16 device = host_device;
@@ -64,7 +68,7 @@ enum class OpKind : u8 {
   load_batch,  // host: fills `batch` from the data
   forward,     // compute: one block, one micro-batch. In the head: the loss only (evaluation)
   backward,    // compute: one block, one micro-batch. In the head: its forward too
-  gradient,    // compute: sums a window's accumulators, rounds once, norm partials
+  gradient,    // compute: sums a window's accumulators, rounds once, norm partials. Of several nodes: combine
   norm,        // compute: partials in tensor order -> global norm, clip factor, skip flag
   update,      // host (or compute, where the chunk set's home is the device): AdamW on a chunk set
   copy,        // h2d or d2h: one chunk
@@ -73,13 +77,18 @@ enum class OpKind : u8 {
   // Collectives, only with several devices: one op works on all devices at once.
   all_gather,      // comm: each device's cuts of a window to all others. Carries versions, as a copy does
   reduce_scatter,  // comm: sums the devices' accumulators, in order of device, to the cuts' owners
+  // Only with several nodes.
+  combine,  // host: sums the nodes' parts of a gradient, in order of node, rounds once, norm partials
+  pack,     // host: puts this node's losses and norm partials side by side, for the other nodes
+  send,     // host -> another node: an updated parameter, a part of a gradient, or scalars
+  receive,  // another node -> host: makes what the other node sent
 };
-inline constexpr u32 op_kind_count = 11;
+inline constexpr u32 op_kind_count = 15;
 
 constexpr std::string_view name(OpKind kind) {
   constexpr std::array<std::string_view, op_kind_count> names = {
-      "load_batch", "forward", "backward", "gradient",   "norm",          "update",
-      "copy",       "read",    "write",    "all_gather", "reduce_scatter"};
+      "load_batch", "forward",    "backward",       "gradient", "norm", "update", "copy",   "read",
+      "write",      "all_gather", "reduce_scatter", "combine",  "pack", "send",   "receive"};
   return names[static_cast<u32>(kind)];
 }
 // True if the op moves content without changing it.
@@ -103,7 +112,12 @@ constexpr bool is_collective(OpKind kind) {
 //                       the gradients among them), grad_accum by block.windows, workspace,
 //                       scalars (head). An accumulator with Access::write is overwritten, not added to
 //   gradient            grad_accum by use, grad (not in fp32), scalars
-//   norm                scalars; with several devices, first the scalars that receive the results
+//   combine             by use, and for each use by node: grad_accum of this node, which becomes the sum,
+//                       grad_part of others, which are used up; grad (not in fp32), scalars
+//   pack                scalars by device (read), those of this node for the others (write)
+//   send, receive       what is sent (read), or made (write)
+//   norm                scalars; with several devices, first the scalars that receive the results; then with
+//                       several nodes those of the others
 //   update              grad (or grad_accum in fp32), param, master? or master_low?, momentum, variance,
 //                       scalars (with clipping only). Kinds of made_by_update() have Access::write, other
 //                       state read_write
@@ -126,6 +140,7 @@ struct Op {
   u32 micro_batch = none;  // number within the whole step, ascending through the sweeps
   u32 window = none;       // gradient, update
   u32 cut = none;          // update: the cut whose chunk set is updated
+  u16 peer = 0;            // send: the node that receives. receive: the node that sends
   u8 steps_back = 0;       // 1: the op belongs to the step before the one whose forward this segment runs
   u32 operands_begin = 0;
   u32 operands_count = 0;
@@ -202,9 +217,11 @@ struct TierUse {
 
 struct Plan {
   Precision precision = Precision::fp32;
-  u32 micro_batches = 1;  // per step
+  u32 micro_batches = 1;  // per step, of all nodes together
   u32 sweeps = 1;
-  u32 devices = 1;  // micro-batch m runs on device m % devices
+  u32 devices = 1;  // of each node
+  u32 nodes = 1;    // micro-batch m runs on device m % (nodes * devices), counted over all nodes
+  u32 node = 0;     // whose plan this is: the others' plans have the same chunks
   // True if updates wait for the norm and overlap the next forward: to clip, or in fp16 to see an overflow.
   bool clipping = true;
   u64 chunk_elements = 0;  // target cut
@@ -218,6 +235,9 @@ struct Plan {
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
   const Segment& segment(SegmentKind kind) const { return segments[static_cast<u32>(kind)]; }
+  u32 micro_batches_per_device() const { return micro_batches / (devices * nodes); }
+  u32 device_of(u32 micro_batch) const { return micro_batch % devices; }
+  u32 node_of(u32 micro_batch) const { return micro_batch / devices % nodes; }
   bool operator==(const Plan&) const = default;
 };
 
@@ -225,6 +245,12 @@ struct Plan {
 std::array<Bytes, link_count> link_bytes(const Plan&, SegmentKind);
 // Useful bytes that devices receive from other devices in a segment's collectives, summed.
 Bytes comm_bytes(const Plan&, SegmentKind);
+// Useful bytes that a node sends to others and receives from them in a segment.
+struct NetBytes {
+  Bytes sent{}, received{};
+  bool operator==(const NetBytes&) const = default;
+};
+NetBytes net_bytes(const Plan&, SegmentKind);
 // Useful bytes that devices receive from other devices in one collective, summed.
 Bytes collective_bytes(const Plan&, std::span<const Operand>, OpKind);
 

@@ -11,7 +11,6 @@ namespace tidepool {
 // Norm partials: one fp64 sum of squares per this many elements, counted from each window's start. A partial
 // is the sum, in order, of the partials of its cells. Cuts fall between cells, so devices that share a
 // granule make exactly the bits that one device would.
-inline constexpr u64 norm_granule_elements = 64 * kib;
 inline constexpr u64 norm_cell_elements = cut_alignment_elements;
 static_assert(norm_granule_elements % norm_cell_elements == 0);
 

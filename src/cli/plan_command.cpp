@@ -99,9 +99,9 @@ std::vector<OutlookRow> rows_of(const Planned& p, const Outlook& o, u64 tokens) 
   rows.push_back(
       {"Speed", fmt::format("{} tokens/s, {} per step", count_text(o.tokens_per_second), o.tokens_per_step)});
   rows.push_back({"", busiest_text(o.compute_busiest)});
-  rows.push_back(
-      {"Compute", fmt::format("{:.4g} TFLOP/s per device ({}), {:.0f}% of its best (MFU)",
-                              o.flops_per_second / tera, p.plan.devices, 100 * o.flops_utilization)});
+  rows.push_back({"Compute", fmt::format("{:.4g} TFLOP/s per device ({}), {:.0f}% of its best (MFU)",
+                                         o.flops_per_second / tera, p.plan.devices * p.plan.nodes,
+                                         100 * o.flops_utilization)});
   rows.push_back({"", "counted as 6 N + 12 L H Q T per token, recompute left out"});
   if (tokens > 0)
     rows.push_back({"Training", fmt::format("{} for {} tokens", days_text(o.days * 86'400, 1),
@@ -163,7 +163,7 @@ Result<void> print_what_if(const Planned& p) {
       print_text("  {:<20}{:>10}\n", w.change, "does not fit");
     else
       print_text("  {:<20}{:>10}   {:>+6.1f}% tokens/s   {}\n", w.change, seconds_text(w.step_seconds),
-                 gain_percent(p.forecast->step_seconds / w.step_seconds), binds_text(w.binds));
+                 gain_percent(w.tokens * p.forecast->step_seconds / w.step_seconds), binds_text(w.binds));
   }
   return {};
 }
@@ -175,6 +175,13 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
   out["active_parameters"] = p.graph.active_parameters;
   out["quantization"] = boost::json::string_view(name(p.graph.config.quantization.packing));
   out["devices"] = p.plan.devices;
+  if (p.plan.nodes > 1) {
+    const NetBytes net = net_bytes(p.plan, SegmentKind::body);
+    out["nodes"] = p.plan.nodes;
+    out["network"] = {{"sent_bytes", net.sent.value},
+                      {"received_bytes", net.received.value},
+                      {"lower_bound_bytes", net_lower_bound(p.plan, p.graph).value}};
+  }
   out["sweeps"] = p.plan.sweeps;
   out["chunk_bytes"] = 4 * p.plan.chunk_elements;
   const auto moved = link_bytes(p.plan, SegmentKind::body), least = lower_bound(p.plan, p.graph);

@@ -32,6 +32,9 @@ Cause cause_of(const Op& op) {
       return op.kind == OpKind::update ? Cause::host_adam : Cause::other;
     case LaneKind::comm:
       return Cause::comm;
+    case LaneKind::net_send:
+    case LaneKind::net_receive:
+      return Cause::net;
   }
   return Cause::other;
 }
@@ -54,7 +57,8 @@ std::string_view disk_name(const PhaseProfile& phase) {
 std::string binding_resource(const PhaseProfile& phase) {
   const auto of = [&](Cause cause) { return phase.exposed[static_cast<u32>(cause)].value; };
   std::vector<std::pair<std::string_view, u64>> all;
-  for (const Cause cause : {Cause::compute, Cause::host_adam, Cause::h2d, Cause::d2h, Cause::comm})
+  for (const Cause cause :
+       {Cause::compute, Cause::host_adam, Cause::h2d, Cause::d2h, Cause::comm, Cause::net})
     all.emplace_back(name(cause), of(cause));
   all.emplace_back(disk_name(phase), of(Cause::disk_read) + of(Cause::disk_write));
   const auto longest = std::ranges::max_element(all, {}, [](const auto& one) { return one.second; });

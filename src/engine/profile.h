@@ -21,11 +21,11 @@
 
 namespace tidepool {
 
-enum class Cause : u8 { compute, host_adam, h2d, d2h, comm, disk_read, disk_write, other };
-inline constexpr u32 cause_count = 8;
+enum class Cause : u8 { compute, host_adam, h2d, d2h, comm, disk_read, disk_write, net, other };
+inline constexpr u32 cause_count = 9;
 constexpr std::string_view name(Cause cause) {
-  constexpr std::array<std::string_view, cause_count> names = {"compute", "host_adam", "h2d",        "d2h",
-                                                               "comm",    "disk_read", "disk_write", "other"};
+  constexpr std::array<std::string_view, cause_count> names = {
+      "compute", "host_adam", "h2d", "d2h", "comm", "disk_read", "disk_write", "net", "other"};
   return names[static_cast<u32>(cause)];
 }
 

@@ -28,8 +28,8 @@ Outlook outlook(const OutlookInput& in) {
   out.tokens_per_step = in.graph.batch.rows() * in.plan.micro_batches;
   const double step = in.forecast.step_seconds;
   out.tokens_per_second = static_cast<double>(out.tokens_per_step) / step;
-  out.flops_per_second =
-      out.tokens_per_second * static_cast<double>(in.graph.flops_per_token) / in.plan.devices;
+  out.flops_per_second = out.tokens_per_second * static_cast<double>(in.graph.flops_per_token) /
+                         (in.plan.devices * in.plan.nodes);
   out.flops_utilization = out.flops_per_second / matmul_rate(in.machine, in.plan.precision);
   double longest = 0;
   for (const PhaseBound& phase : phase_bounds({in.plan, in.graph, in.machine, {}, false})) {

@@ -179,6 +179,10 @@ Result<RunQuestion> question_of(const Config& config, PlanFor who, std::optional
   } else {
     out.options = plan_options(config, out.machine->disk.capacity);
   }
+  if (!here && out.machine) {  // `train` learns from its launcher how many nodes there are
+    out.options.nodes = out.machine->network.nodes;
+    out.options.micro_batches *= out.options.nodes;
+  }
   if (!out.machine) return out;
   TRY(check_budgets(config, out.options.budgets, room_of(*out.machine, who, out.options.devices)));
   out.machine = machine_of_gpus(*std::move(out.machine), config.machine.gpus());

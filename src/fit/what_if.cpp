@@ -7,6 +7,8 @@ namespace tidepool {
 namespace {
 
 constexpr double more = 1.25;
+constexpr double usual_network_bytes_per_s = 12.5e9;  // 100 Gb/s
+constexpr Nanos usual_network_latency{20'000};
 
 Bytes larger(Bytes budget) { return Bytes{static_cast<u64>(static_cast<double>(budget.value) * more)}; }
 
@@ -24,7 +26,18 @@ bool uses_disk(const PlanOptions& o, const Machine&) { return o.budgets.disk.val
 bool has_interconnect(const PlanOptions& o, const Machine& m) {
   return o.devices > 1 && m.copies.interconnect_bytes_per_s > 0;
 }
+bool has_nodes(const PlanOptions& o, const Machine&) { return o.nodes > 1; }
+bool may_have_one_more(const PlanOptions& o, const Machine&) { return o.nodes < nodes_max; }
 bool clips(const PlanOptions& o, const Machine&) { return o.clipping; }
+
+void add_node(PlanOptions& o, Machine& m) {
+  o.micro_batches = o.micro_batches / o.nodes * (o.nodes + 1);
+  ++o.nodes;
+  if (o.home == HomePolicy::device) o.home = HomePolicy::automatic;  // not possible with several nodes
+  if (m.network.bytes_per_s == 0)
+    m.network = {.bytes_per_s = usual_network_bytes_per_s, .latency = usual_network_latency};
+  m.network.nodes = o.nodes;
+}
 
 constexpr Variation variations[] = {
     {"device budget +25%", [](PlanOptions& o, Machine&) { o.budgets.device = larger(o.budgets.device); },
@@ -52,6 +65,8 @@ constexpr Variation variations[] = {
        for (DiskPoint& p : m.disk.points) p.read_bytes_per_s *= more, p.write_bytes_per_s *= more;
      },
      false, uses_disk},
+    {"network +25%", [](PlanOptions&, Machine& m) { m.network.bytes_per_s *= more; }, false, has_nodes},
+    {"one more node", add_node, true, may_have_one_more},
     {"clipping off", [](PlanOptions& o, Machine&) { o.clipping = false; }, true, clips},
 };
 
@@ -106,11 +121,13 @@ Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph& graph, c
         continue;
       }
     }
-    Result<Forecast> found = anew && asked.clipping == options.asked.clipping
+    const bool alike = asked.clipping == options.asked.clipping && asked.nodes == options.asked.nodes;
+    Result<Forecast> found = anew && alike
                                  ? best_of(*anew, base, graph, faster, chosen)
                                  : forecast(anew ? *anew : base, graph, faster, {.check_tags = false});
     if (!found) return found.error();
-    out.push_back({change.name, found->step_seconds, found->binds});
+    const double tokens = static_cast<double>(asked.micro_batches) / options.asked.micro_batches;
+    out.push_back({change.name, found->step_seconds, tokens, found->binds});
   }
   return out;
 }

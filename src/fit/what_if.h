@@ -13,6 +13,7 @@ namespace tidepool {
 struct WhatIf {
   std::string change;       // "host budget +25%"
   double step_seconds = 0;  // 0: it does not fit
+  double tokens = 1;        // of a step, in those of the plan at hand: one more node brings its own
   std::string binds;
 };
 
@@ -25,7 +26,8 @@ struct WhatIfOptions {
   WhatIfTried tried{};
 };
 
-// Tries +25 % of each budget and rate that the machine has, and clipping off.
+// Tries +25 % of each budget and rate that the machine has, one more node, and clipping off. A machine file
+// without a network is given one of 100 Gb/s for the second node.
 // REQUIRES: `base` was made with options.chosen.
 Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph&, const Machine&,
                                     const WhatIfOptions& options);

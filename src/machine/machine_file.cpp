@@ -64,7 +64,7 @@ const MachineKey* find_key(std::string_view section, std::string_view name) {
 
 Result<void> Reader::read_file(const YAML::Node& root) {
   if (!root.IsMap())
-    return fault_at(place_of(root), "a machine file is a map of sections: device, copies, host, disk");
+    return fault_at(place_of(root), "a machine file is a map of sections: device, copies, host, disk, network");
   return read_keys(file_, root, [&](const auto& place, const auto& name, const YAML::Node& value) {
     const bool section = std::ranges::find(machine_sections, name) != std::end(machine_sections);
     if (!section) return read_key(place, "", name, value);
@@ -176,7 +176,8 @@ bool Reader::has_section(std::string_view section) const {
 Result<void> Reader::check_required() const {
   for (const MachineKey& key : machine_keys()) {
     if (key.need != Need::required || has(key.section, key.key)) continue;
-    if (key.section == "disk" && !has_section("disk")) continue;  // a machine without a disk for planning
+    const bool may_lack = key.section == "disk" || key.section == "network";  // nothing to plan with
+    if (may_lack && !has_section(key.section)) continue;
     return fault_at(file_, fmt::format("'{}' is missing in section '{}': {} ({})", key.key, key.section,
                                        key.help, type_name(key)));
   }

@@ -59,6 +59,10 @@ constexpr MachineKey keys[] = {
      "read + written, both at once; left out: they take turns"},
     {"disk", "endurance", REF(disk.endurance), Need::optional, "bytes that may be written; 0: not known"},
     {"disk", "points", REF(disk.points), Need::optional, "by block size and queue depth"},
+
+    {"network", "nodes", REF(network.nodes), Need::positive, "machines like this one; 1 if left out"},
+    {"network", "rate", RATE(network.bytes_per_s), Need::required, "each direction of one node"},
+    {"network", "latency", REF(network.latency), Need::optional, "of a message, from node to node"},
 };
 
 #undef REF

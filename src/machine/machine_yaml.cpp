@@ -62,6 +62,7 @@ std::string to_yaml(const Machine& written, const MachineRemarks& remarks) {
   std::string out, section;
   for (const MachineKey& key : machine_keys()) {
     if (key.section == "disk" && !has_disk(machine)) continue;
+    if (key.section == "network" && !has_network(machine)) continue;
     if (key.section != section) out += fmt::format("\n{}:\n", key.section);
     section = key.section;
     write_key(out, key, machine, remarks);

@@ -92,10 +92,14 @@ std::vector<DeviceChain> DeviceChains::accumulators(u32 w) const {
         chain = shard(w, chunks.grad_accum[use]);
         chain.touches.push_back({reduce, reduce});
       }
-      chain.touches.push_back({program_.gradient[w], program_.gradient[w]});
-      const bool is_gradient = chain.first == chunks.grad;
-      if (is_gradient && is_home(w)) extend_to_update(chain);
-      chain.leaves = is_gradient && !is_home(w);
+      if (passes_parts()) {  // nodes sum their parts of a gradient in the host
+        chain.leaves = true;
+      } else {
+        chain.touches.push_back({program_.gradient[w], program_.gradient[w]});
+        const bool is_gradient = chain.first == chunks.grad;
+        if (is_gradient && is_home(w)) extend_to_update(chain);
+        chain.leaves = is_gradient && !is_home(w);
+      }
       chains.push_back(finish(std::move(chain)));
       ++use;
     }
@@ -119,7 +123,7 @@ void DeviceChains::extend_to_update(DeviceChain& chain) const {
 }
 
 std::optional<DeviceChain> DeviceChains::gradient(u32 w) const {
-  if (!has_kind(layout_.precision, Kind::grad)) return std::nullopt;
+  if (!has_kind(layout_.precision, Kind::grad) || passes_parts()) return std::nullopt;
   DeviceChain chain = shard(w, layout_.windows[w].grad);
   chain.touches.push_back({program_.gradient[w], program_.gradient[w]});
   if (is_home(w)) extend_to_update(chain);

@@ -49,6 +49,7 @@ class DeviceChains {
   // several devices each has a shard of it, and an all_gather brings the shards together before use.
   bool streams(u32 window) const { return !is_home(window) || sharded(); }
   bool sharded() const { return layout_.devices > 1; }
+  bool passes_parts() const { return layout_.nodes > 1; }
   u32 sweeps() const { return program_.options.sweeps; }
   u32 head() const { return static_cast<u32>(graph_.blocks.size()) - 1; }
   u32 micro_batches() const { return program_.sweep_micro_batches; }

@@ -124,6 +124,10 @@ class DevicePlanner {
 
   // ---- choices --------------------------------------------------------------------------------
 
+  // Of several nodes, what is trained does not rest on devices: its gradients and updated parameters pass
+  // through the host in each step anyway.
+  bool may_rest(u32 w) const { return layout_.nodes == 1 || !layout_.windows[w].trains; }
+
   // By window: true if it trains and one of the first blocks reads it. The embedding's window is often the
   // head's too.
   std::vector<bool> early_windows() const {
@@ -139,6 +143,7 @@ class DevicePlanner {
   void force_homes() {
     const std::vector<bool> early = early_windows();
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
+      if (!may_rest(w)) continue;
       out_.home[w] = in_.options.home == HomePolicy::device ||
                      (in_.options.home == HomePolicy::mixed && w % 3 == 0) || early[w] ||
                      out_.home_bytes < home_bytes_least_;
@@ -152,7 +157,7 @@ class DevicePlanner {
     const auto trained = [&](u32 w) { return layout_.windows[w].trains; };
     bool all = true;
     for (u32 w = 0; w < graph_.windows.size(); ++w) all &= trained(w);
-    if (in_.options.home != HomePolicy::automatic || all) return;
+    if (in_.options.home != HomePolicy::automatic || all || layout_.nodes > 1) return;
     const std::vector<bool> before = out_.home;
     const Bytes bytes_before = out_.home_bytes;
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
@@ -169,10 +174,11 @@ class DevicePlanner {
 
   // A model that fits the device is planned as resident, without any choice of stays.
   bool all_resident() {
-    out_.home.assign(graph_.windows.size(), true);
+    bool all = true;
+    for (u32 w = 0; w < graph_.windows.size(); ++w) all &= out_.home[w] = may_rest(w);
     const Bytes resident = resident_peak();
     out_.resident = resident + in_.options.device_reserved;
-    if (resident <= budget_) return true;
+    if (all && resident <= budget_) return true;
     out_.home.assign(graph_.windows.size(), false);
     return false;
   }
@@ -244,7 +250,7 @@ class DevicePlanner {
       }
     if (in_.options.home == HomePolicy::automatic)
       for (u32 w = 0; w < graph_.windows.size(); ++w) {
-        if (touched_.is_home(w)) continue;
+        if (touched_.is_home(w) || !may_rest(w)) continue;
         stays.push_back(home_stay(w));
         choices.push_back({.window = w});
       }

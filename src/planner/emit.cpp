@@ -77,6 +77,7 @@ class Emitter {
     for (u32 id = 0; id < layout_.chunks.size(); ++id) {
       const Chunk& chunk = layout_.chunks[id];
       if (!is_persistent(chunk.kind)) continue;
+      if (chunk.kind != Kind::param && chunk.owner != layout_.node) continue;  // its owner has it
       if (device_.home[chunk.window]) plan_.homes[id] = home_on_device(ChunkId{id});
       if (host_.home_arcs[id] != none) plan_.homes[id] = host_frames_.of_arc(host_.home_arcs[id]);
       CHECK(plan_.homes[id].bytes == chunk.bytes, id, plan_.homes[id].bytes.value, chunk.bytes.value);
@@ -133,7 +134,8 @@ class Emitter {
   void sort_movements() {
     movements_ = host_.movements;
     const auto stage = [](const Movement& m) {
-      return m.to.tier == Tier::host ? (m.from.tier == Tier::disk ? 0 : 1) : 2;
+      if (m.to.node != none || m.to.tier != Tier::host) return 2;
+      return m.from.node != none || m.from.tier == Tier::disk ? 0 : 1;
     };
     std::stable_sort(movements_.begin(), movements_.end(), [&](const Movement& a, const Movement& b) {
       return std::tuple(a.when, stage(a), a.need) < std::tuple(b.when, stage(b), b.need);
@@ -154,7 +156,7 @@ class Emitter {
     if (!sharded()) return;
     std::vector<Moment> last(device_.arcs.size(), Moment{-1, Phase::before});
     for (const Movement& m : movements_)
-      if (m.to.tier == Tier::device) last[m.to.arc] = std::max(last[m.to.arc], m.when);
+      if (m.to.node == none && m.to.tier == Tier::device) last[m.to.arc] = std::max(last[m.to.arc], m.when);
     for (const DeviceTier::Arrival& a : device_.arrivals) {
       const i32 begin = device_.arcs[a.arc].placed.begin, update = program_.last_update(a.window);
       Moment when = last[a.arc];
@@ -236,6 +238,8 @@ class Emitter {
   }
 
   void emit_movement(const Movement& m) {
+    if (m.from.node != none) return emit_receive(m.chunk, host_frames_.of_arc(m.to.arc), m.from.node);
+    if (m.to.node != none) return emit_send(m.chunk, host_frames_.of_arc(m.from.arc), m.to.node);
     const Tier from = m.from.tier, to = m.to.tier;
     Op op{.kind = OpKind::copy};
     if (from == Tier::disk) op = {.kind = OpKind::read, .lane = host_lane(LaneKind::disk_read)};
@@ -249,6 +253,26 @@ class Emitter {
     begin(op);
     operand(m.chunk, 1, Access::read, place_frame(m, m.from));
     operand(m.chunk, 1, Access::write, place_frame(m, m.to));
+    end();
+  }
+
+  Op net_op(OpKind kind, LaneKind lane, ChunkId id, u32 peer) const {
+    const Chunk& chunk = layout_.chunk(id);
+    return {.kind = kind,
+            .lane = host_lane(lane),
+            .window = chunk.window,
+            .cut = chunk.cut,
+            .peer = static_cast<u16>(peer),
+            .steps_back = static_cast<u8>(chunk.kind == Kind::param && program_.options.clipping)};
+  }
+  void emit_send(ChunkId id, Frame frame, u32 peer) {
+    begin(net_op(OpKind::send, LaneKind::net_send, id, peer));
+    operand(id, 1, Access::read, frame);
+    end();
+  }
+  void emit_receive(ChunkId id, Frame frame, u32 peer) {
+    begin(net_op(OpKind::receive, LaneKind::net_receive, id, peer));
+    operand(id, 1, Access::write, frame);
     end();
   }
 
@@ -285,11 +309,13 @@ class Emitter {
 
   // Emits one op per device, with its own micro-batches or shards, or one op for all devices.
   void emit_program_op(const ProgramOp& op, i32 p) {
-    const bool once =
-        op.kind == OpKind::norm || op.kind == OpKind::update || op.kind == OpKind::reduce_scatter;
+    const bool of_cut = op.kind == OpKind::update || op.kind == OpKind::combine;
+    if (of_cut && !layout_.owns(op.window, op.cut)) return;
+    if (op.kind == OpKind::norm && layout_.nodes > 1) exchange_scalars(p);
+    const bool once = op.kind == OpKind::norm || of_cut || op.kind == OpKind::reduce_scatter;
     for (u32 d = 0; d < (once ? 1 : layout_.devices); ++d) {
       if (op.kind == OpKind::gradient && layout_.windows[op.window].shard_size(d) == 0) continue;
-      device_of_op_ = op.kind == OpKind::update ? layout_.windows[op.window].owner(op.cut) : d;
+      device_of_op_ = of_cut ? layout_.windows[op.window].owner(op.cut) : d;
       emit_program_op_of_device(op, p);
     }
   }
@@ -332,6 +358,13 @@ class Emitter {
         begin(out);
         scalars(Access::read_write, p);
         for (u32 other = 1; other < layout_.devices; ++other) scalars_of(other, Access::read, p);
+        for (u32 node = 0; node < layout_.nodes; ++node)
+          if (node != layout_.node) operand(node_scalars(node), 1, Access::read, node_frame(node, p));
+        break;
+      case OpKind::combine:
+        out.lane = host_lane(LaneKind::host);
+        begin(out);
+        emit_combine(op, p);
         break;
       case OpKind::reduce_scatter:
         out.lane = host_lane(LaneKind::comm);
@@ -356,6 +389,24 @@ class Emitter {
   }
   void scalars(Access access, i32 p) { scalars_of(device_of_op_, access, p); }
   void workspace(i32 p) { device_operand(layout_.workspace, Access::write, p); }
+
+  ChunkId node_scalars(u32 node) const { return offset_id(layout_.node_scalars, node); }
+  Frame node_frame(u32 node, i32 p) const { return host_frames_.at(node_scalars(node), p); }
+
+  // Packs this node's losses and partial sums, and exchanges them with every other node.
+  void exchange_scalars(i32 p) {
+    const u32 self = layout_.node;
+    begin({.kind = OpKind::pack, .lane = host_lane(LaneKind::host)});
+    for (u32 d = 0; d < layout_.devices; ++d) scalars_of(d, Access::read, p);
+    operand(node_scalars(self), 1, Access::write, node_frame(self, p));
+    end();
+    for (u32 i = 1; i < layout_.nodes; ++i) {
+      const u32 node = (self + i) % layout_.nodes;
+      emit_send(node_scalars(self), node_frame(self, p), node);
+    }
+    for (u32 node = 0; node < layout_.nodes; ++node)
+      if (node != self) emit_receive(node_scalars(node), node_frame(node, p), node);
+  }
 
   void params(u32 block, i32 p) {
     for (u32 w : graph_.blocks[block].windows) device_operand(layout_.windows[w].param, Access::read, p);
@@ -404,6 +455,21 @@ class Emitter {
               in_place && use == 0 ? Access::read_write : Access::read);
     if (!in_place) operand(shard(chunks.grad, device_of_op_, p), Access::write);
     scalars(Access::read_write, p);
+  }
+
+  void emit_combine(const ProgramOp& op, i32 p) {
+    const WindowChunks& chunks = layout_.windows[op.window];
+    for (u32 use = 0; use < chunks.grad_accum.size(); ++use)
+      for (u32 node = 0; node < layout_.nodes; ++node) {
+        const bool own = node == layout_.node;
+        const ChunkId part =
+            own ? offset_id(chunks.grad_accum[use], op.cut)
+                : offset_id(chunks.parts, (use * layout_.nodes + node) * chunks.cuts + op.cut);
+        operand(part, 1, Access::read_write, host_frames_.at(part, p));
+      }
+    const ChunkId sum = layout_.gradient(op.window, op.cut);
+    if (has_kind(layout_.precision, Kind::grad)) operand(sum, 1, Access::write, host_frames_.at(sum, p));
+    scalars_of(0, Access::read_write, p);
   }
 
   void emit_update(const ProgramOp& op, i32 p) {

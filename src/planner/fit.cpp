@@ -42,7 +42,9 @@ Bytes device_least(const ModelGraph& graph, const PlanOptions& options) {
   return most + workspace + options.device_reserved;
 }
 
-Bytes state_of(const ModelGraph& graph) {
+// Least bytes of a node's state. Every node holds all parameters; of the rest it may own next to nothing.
+Bytes state_of(const ModelGraph& graph, const PlanOptions& options) {
+  if (options.nodes > 1) return sum_of(graph, {Kind::param});
   return sum_of(graph, {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance});
 }
 
@@ -61,11 +63,11 @@ Bytes saved_for_backward(const ModelGraph& graph) {
 // Least bytes of all tiers together: the state, and beside it, at the end of a forward, the streams for
 // backward; between two sweeps, the sums of every window on every device.
 Bytes held_at_once(const ModelGraph& graph, const PlanOptions& options, u32 sweeps) {
-  const Bytes streams = saved_for_backward(graph) * (options.micro_batches / sweeps);
+  const Bytes streams = saved_for_backward(graph) * (options.micro_batches / options.nodes / sweeps);
   Bytes sums{};
   for (const Window& window : graph.windows)
     if (window.trainable) sums += Bytes{window.elements * element_bytes(Kind::grad_accum, graph.precision)};
-  return state_of(graph) + std::max(streams, sweeps > 1 ? sums * options.devices : Bytes{0});
+  return state_of(graph, options) + std::max(streams, sweeps > 1 ? sums * options.devices : Bytes{0});
 }
 
 // More than any machine has, but small enough that sums over tiers and devices do not overflow.
@@ -90,9 +92,10 @@ Fit::Fit(const ModelGraph& graph, const PlanOptions& options)
 // Gradients that wait in the bytes of dead parameters are not counted.
 bool Fit::has_no_room(const Budgets& budgets) const {
   const Bytes devices = budgets.device * options_.devices;
-  const Bytes state = state_of(graph_);
+  const Bytes state = state_of(graph_, options_);
   const bool in_dead_params = made_by_update(Kind::param, graph_.precision);
-  const Bytes gradients = options_.clipping && !in_dead_params ? sum_of(graph_, {Kind::grad}) : Bytes{0};
+  const Bytes gradients =
+      options_.clipping && !in_dead_params && options_.nodes == 1 ? sum_of(graph_, {Kind::grad}) : Bytes{0};
   if (state + gradients > devices + budgets.host + budgets.disk) return true;
   return (options_.home == HomePolicy::device && state > devices) ||
          (options_.home == HomePolicy::host && state > budgets.host) ||

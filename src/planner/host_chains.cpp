@@ -1,5 +1,7 @@
 #include "planner/host_chains.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace tidepool {
@@ -13,6 +15,18 @@ Span HostChain::gap_after(u64 i, i32 turn) const {
   if (gap.end >= turn) gap = {gap.begin - turn, gap.end - turn};
   if (gap.end < 0) gap = {gap.begin + turn, gap.end + turn};
   return gap;
+}
+
+namespace {
+
+// Positions by which a node is ready to receive before the content is due. A few hide a lead of the other
+// node; more would take memory, and places among the receives in flight, that nothing fills yet.
+constexpr i32 receives_ahead_of_all = 16;
+
+}  // namespace
+
+i32 HostChains::receives_ahead() const {
+  return std::max(receives_ahead_of_all / static_cast<i32>(layout_.nodes), 1);
 }
 
 bool trains(const Layout& layout, const HostChain& chain) {
@@ -34,6 +48,7 @@ std::vector<HostChain> HostChains::all() const {
       for (ChunkId id : layout_.state(w, cut))
         if (layout_.chunk(id).kind != Kind::param) chains.push_back(state(id, w, cut));
     }
+    if (layout_.nodes > 1 && layout_.windows[w].trains) add_sums(w, chains);
   }
   for (const DeviceTier::Departure& d : device_.departures)
     for (u16 device = 0; device < layout_.devices; ++device) {
@@ -47,16 +62,25 @@ std::vector<HostChain> HostChains::all() const {
 HostChain HostChains::params(u32 w, u32 cut, const std::vector<const DeviceTier::Arrival*>& arrivals) const {
   HostChain chain{.chunk = offset_id(layout_.windows[w].param, cut),
                   .device = static_cast<u16>(layout_.windows[w].owner(cut)),
-                  .circular = !layout_.params_die(w),
+                  .circular = !layout_.params_die(w, cut),
                   .persistent = true};
-  const i32 update = program_.update[w][cut];
-  const bool trains = layout_.windows[w].trains;
-  const HostUse use{.what = layout_.params_die(w) ? What::makes : What::updates,
-                    .position = update,
-                    .segments = update_segments()};
-  if (clipping() && trains) chain.uses.push_back(use);
+  const bool trains = layout_.windows[w].trains, foreign = trains && !layout_.owns(w, cut);
+  const i32 update = trains ? program_.update[w][cut] : 0;
+  HostUse use{.what = layout_.params_die(w, cut) ? What::makes : What::updates,
+              .position = update,
+              .segments = update_segments()};
+  if (foreign) {
+    chain.peer = layout_.chunk(chain.chunk).owner;
+    if (!clipping()) use.position -= turn();
+  }
+  const bool first = clipping() || foreign;
+  if (trains && first) chain.uses.push_back(use);
   for (const DeviceTier::Arrival* a : arrivals) chain.uses.push_back(supply(*a, update));
-  if (!clipping() && trains) chain.uses.push_back(use);
+  if (trains && !first) chain.uses.push_back(use);
+  // It arrives in the turn in which its owner updates it, and after all blocks have read it for the last time.
+  if (foreign)
+    chain.floor =
+        std::max(use.position - receives_ahead(), clipping() ? 0 : program_.gradient[w] - turn());
   return chain;
 }
 
@@ -85,6 +109,7 @@ HostChain HostChains::departure(const DeviceTier::Departure& d, ChunkId id, u16 
   const Chunk& chunk = layout_.chunk(id);
   HostUse down{.what = What::arrives, .position = d.out, .segments = d.segments, .device_arc = d.from_arc};
   HostUse next{.segments = d.segments};
+  if (d.back_arc == none && layout_.nodes > 1) return own_part(down, id, device);
   if (d.back_arc != none) {
     next.what = What::supplies;
     next.device_arc = d.back_arc;
@@ -99,13 +124,56 @@ HostChain HostChains::departure(const DeviceTier::Departure& d, ChunkId id, u16 
   return {.chunk = id, .device = device, .uses = {down, next}};
 }
 
+// // Chain of this node's part of a gradient, of one use of the window. In fp32 the owner's part of the first
+// use becomes the gradient, and waits for the update.
+HostChain HostChains::own_part(HostUse down, ChunkId id, u16 device) const {
+  const Chunk& chunk = layout_.chunk(id);
+  const bool owned = chunk.owner == layout_.node;
+  HostUse next{.what = owned ? What::combines : What::sends,
+               .position = program_.combine[chunk.window][chunk.cut],
+               .segments = in_first | in_body};
+  HostChain chain{.chunk = id, .device = device, .uses = {down, next}};
+  if (!owned || id != layout_.gradient(chunk.window, chunk.cut)) return chain;
+  if (clipping())
+    for (HostUse& use : chain.uses) use.position -= turn();
+  chain.uses.push_back({.what = What::updates,
+                        .position = program_.update[chunk.window][chunk.cut],
+                        .segments = update_segments()});
+  return chain;
+}
+
+// Adds the other nodes' parts of the cuts that this node owns, and the sums if they are chunks of their own.
+void HostChains::add_sums(u32 w, std::vector<HostChain>& chains) const {
+  const WindowChunks& chunks = layout_.windows[w];
+  for (u32 cut = 0; cut < chunks.cuts; ++cut) {
+    if (!layout_.owns(w, cut)) continue;
+    HostUse use{.what = What::combines, .position = program_.combine[w][cut], .segments = in_first | in_body};
+    const u32 parts = layout_.nodes * static_cast<u32>(chunks.grad_accum.size());
+    for (u32 part = 0; part < parts; ++part)
+      if (part % layout_.nodes != layout_.node)
+        chains.push_back({.chunk = offset_id(chunks.parts, part * chunks.cuts + cut),
+                          .peer = part % layout_.nodes,
+                          .floor = std::max(program_.gradient[w], use.position - receives_ahead()),
+                          .uses = {use}});
+    if (!has_kind(layout_.precision, Kind::grad)) continue;
+    use.what = What::sums;
+    if (clipping()) use.position -= turn();
+    chains.push_back(
+        {.chunk = offset_id(chunks.grad, cut),
+         .uses = {
+             use,
+             {.what = What::updates, .position = program_.update[w][cut], .segments = update_segments()}}});
+  }
+}
+
 void HostChains::init_stays(HostChain& chain) const {
   chain.stays.assign(chain.gaps(), false);
   for (u64 g = 0; g < chain.stays.size(); ++g) {
     const Span gap = chain.gap_after(g, turn());
     const bool updated_for_forward =
         clipping() && chain.persistent && chain.uses.size() > 1 && g == 0 && trains(layout_, chain);
-    chain.stays[g] = gap.begin > gap.end || updated_for_forward;
+    const bool becomes_sum = chain.use(g + 1).what == What::combines && chain.uses.size() > 2;
+    chain.stays[g] = gap.begin > gap.end || updated_for_forward || becomes_sum;
   }
   if (!chain.persistent || !is_forced(layout_.chunk(chain.chunk).window)) return;
   chain.home_host = true;

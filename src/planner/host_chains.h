@@ -10,8 +10,15 @@ namespace tidepool {
 
 // HostUse is a need for the chunk in the host, at a position of this turn (or, if negative, of the last).
 struct HostUse {
-  // makes: an update writes the chunk without reading it.
-  enum class What : u8 { arrives, supplies, updates, makes } what{};
+  enum class What : u8 {
+    arrives,   // from a device
+    supplies,  // a device
+    updates,
+    makes,     // an update writes the chunk without reading it, here or on another node that sends it
+    combines,  // a combine op reads this part of a gradient; in fp32 this node's part becomes the sum
+    sums,      // a combine op makes the chunk
+    sends,     // to the node that owns the cut
+  } what{};
   i32 position = 0;
   u8 segments = 0;  // segments that contain the use, if its position is in this turn
   u32 device_arc = none;
@@ -25,6 +32,8 @@ struct HostChain {
   u16 device = 0;  // the device that it comes from or goes to
   bool circular = false;
   bool persistent = false;  // has a home
+  u32 peer = none;          // the node that sends the content, at the first use
+  i32 floor = 0;            // with a peer: earliest position at which receiving it makes sense
   std::vector<HostUse> uses;
   std::vector<bool> stays;  // [i]: stays from use i to the next (circular: the last to the first)
   bool home_host = false;   // rests in the host: all around, or from the op that makes it to its last use
@@ -56,6 +65,9 @@ class HostChains {
   HostChain params(u32 window, u32 cut, const std::vector<const DeviceTier::Arrival*>&) const;
   HostChain state(ChunkId, u32 window, u32 cut) const;
   HostChain departure(const DeviceTier::Departure&, ChunkId, u16 device) const;
+  HostChain own_part(HostUse down, ChunkId, u16 device) const;
+  void add_sums(u32 window, std::vector<HostChain>&) const;
+  i32 receives_ahead() const;
   HostUse supply(const DeviceTier::Arrival&, i32 update) const;
   void init_stays(HostChain&) const;
   bool is_forced(u32 window) const;

@@ -18,7 +18,8 @@ class HostMoves {
     move_batches();
     for (const PlacedGroup& b : groups) {
       for (u64 u = b.group.first; u <= b.group.last; ++u) move_use(b, u);
-      if (b.group.read) move_up(b);
+      if (b.group.first == 0 && b.chain->peer != none) receive(b);
+      if (b.group.read && (b.chain->persistent || b.chain->peer == none)) move_up(b);
       if (needs_write(b)) move_down(b);
     }
   }
@@ -40,10 +41,12 @@ class HostMoves {
   // gradient exists, and its next write comes after the gradient was read.
   ChunkId whose_frame(ChunkId chunk) const {
     const Chunk& c = layout_.chunk(chunk);
-    if (c.kind != Kind::grad || !layout_.params_die()) return chunk;
+    if (c.kind != Kind::grad || !layout_.params_die(c.window, c.cut)) return chunk;
     const ChunkId param = offset_id(layout_.windows[c.window].param, c.cut);
     return out_.home_arcs[index(param)] == none ? param : chunk;
   }
+
+  static Place node(u32 node) { return {.node = node}; }
 
   Place disk(ChunkId content) {
     const ChunkId chunk = whose_frame(content);
@@ -77,16 +80,40 @@ class HostMoves {
 
   i32 on_circle(i32 position) const { return position < 0 ? position + turn() : position % turn(); }
 
-  // Adds the copy between device and host at a use.
+  void send(const PlacedGroup& b, const HostUse& use, u32 to) {
+    add({.chunk = b.chain->chunk,
+         .from = host(b.arc),
+         .to = node(to),
+         .when = {0, Phase::after},
+         .need = use.position},
+        on_circle(use.position), use.segments);
+  }
+
+  // Sends updated parameters to all other nodes.
+  void send_updated(const PlacedGroup& b, const HostUse& use) {
+    if (layout_.chunk(b.chain->chunk).kind != Kind::param || b.chain->peer != none) return;
+    for (u32 i = 1; i < layout_.nodes; ++i) send(b, use, (layout_.node + i) % layout_.nodes);
+  }
+
+  // Adds the copy between device and host at a use, or what goes to other nodes.
   void move_use(const PlacedGroup& b, u64 u) {
     const HostUse& use = b.chain->use(u);
-    if (use.what == What::updates || use.what == What::makes) return;
+    if (use.what == What::updates || use.what == What::makes) return send_updated(b, use);
+    if (use.what == What::sends) return send(b, use, layout_.chunk(b.chain->chunk).owner);
+    if (use.what == What::combines || use.what == What::sums) return;
     Movement m{.chunk = b.chain->chunk, .when = {0, use.phase}, .need = use.position};
     const bool down = use.what == What::arrives;
     const Place there = device(use.device_arc, b.chain->device);
     m.from = down ? there : host(b.arc);
     m.to = down ? host(b.arc) : there;
     add(m, on_circle(use.position), use.segments);
+  }
+
+  // Adds the arrival of what another node sends.
+  void receive(const PlacedGroup& b) {
+    const HostUse& first = b.chain->use(0);
+    add({.chunk = b.chain->chunk, .from = node(b.chain->peer), .to = host(b.arc), .need = first.position},
+        on_circle(out_.arcs[b.arc].placed.begin), first.segments);
   }
 
   // Adds the read that begins a group. A read that starts in the turn before belongs to the segments that end
@@ -102,7 +129,7 @@ class HostMoves {
     add(m, on_circle(begin), own);
     u8 missed = 0;
     for (u64 u = b.group.first; u <= b.group.last; ++u)
-      if (position_of(*b.chain, u, turn()) + b.group.shift >= 0)
+      if (b.chain->use(u).what != What::makes && position_of(*b.chain, u, turn()) + b.group.shift >= 0)
         missed |= b.chain->use(u).segments & (in_first | in_evaluation);
     if (begin >= 0) missed &= static_cast<u8>(~own);
     add(m, std::max(begin, 0), missed);
@@ -116,15 +143,16 @@ class HostMoves {
       const What what = b.chain->use(u).what;
       if (b.chain->persistent && (what == What::updates || what == What::makes)) return true;
     }
-    return !b.chain->persistent && !b.group.read && b.group.first == b.group.last;
+    return !b.chain->persistent && !b.group.read && b.group.last + 1 < b.chain->uses.size();
   }
 
   void move_down(const PlacedGroup& b) {
     for (u64 u = b.group.first; u <= b.group.last; ++u) {
       const HostUse& use = b.chain->use(u);
-      if (use.what == What::supplies) continue;
+      if (use.what == What::supplies || (!b.chain->persistent && u != b.group.last)) continue;
       // Content that dies before it is read again is written home only in a drain, in order to rest there.
-      const bool dies = use.what == What::makes && b.group.last + 1 == b.chain->uses.size();
+      const bool dies =
+          use.what == What::makes && b.group.last + 1 == b.chain->uses.size() && program_.options.clipping;
       add({.chunk = b.chain->chunk,
            .from = host(b.arc),
            .to = disk(b.chain->chunk),

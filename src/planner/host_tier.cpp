@@ -118,6 +118,7 @@ class HostPlanner {
   // A home that ends is full at least until a drain has ended: other updates must not use its bytes before.
   Span home_span(const HostChain& chain) const {
     if (chain.circular) return {0, turn() - 1};
+    if (!program_.options.clipping) return {chain.uses.front().position, chain.uses.back().position};
     return {chain.uses.front().position, std::max(chain.uses.back().position, program_.last_of_updates)};
   }
 
@@ -135,8 +136,13 @@ class HostPlanner {
     for (u32 w = 0; w < layout_.windows.size(); ++w) {
       if (device_.home[w]) continue;
       u64 bytes = layout_.windows[w].trains ? layout_.chunk(layout_.gradient(w, 0)).bytes.value : 0;
-      for (ChunkId id : layout_.state(w, 0)) bytes += layout_.chunk(id).bytes.value;
-      set = std::max(set, bytes);
+      u64 state = 0;
+      for (u32 cut = 0; cut < std::min(layout_.nodes, layout_.windows[w].cuts); ++cut) {  // of several owners
+        u64 of_cut = 0;
+        for (ChunkId id : layout_.state(w, cut)) of_cut += layout_.chunk(id).bytes.value;
+        state = std::max(state, of_cut);
+      }
+      set = std::max(set, bytes + state);
     }
     const u64 free = budget_ > least.peak() ? (budget_ - least.peak()).value : 0;
     return Bytes{std::min(6 * set, free / 2)};
@@ -149,7 +155,8 @@ class HostPlanner {
     HostGroup group{.first = first, .last = last};
     const i32 end = position_of(chain, last, turn());
     group.shift = end >= turn() ? -turn() : end < 0 ? turn() : 0;
-    group.read = chain.use(first).what != HostUse::What::arrives;
+    const HostUse::What what = chain.use(first).what;
+    group.read = what != HostUse::What::arrives && what != HostUse::What::sums;
     group.arc = {.first = chain.chunk,
                  .bytes = bytes,
                  .span = {position_of(chain, first, turn()) + group.shift, end + group.shift},
@@ -159,8 +166,10 @@ class HostPlanner {
       const i32 before = first > 0 ? position_of(chain, first - 1, turn())
                                    : chain.uses.back().position - (chain.persistent ? turn() : 0);
       if (first > 0 || chain.persistent) group.arc.floor = before + group.shift + 1;
-    } else if (first == last) {
-      group.arc.tail = 2;  // while it is written to disk
+      if (first == 0 && chain.peer != none)
+        group.arc.floor = std::max(group.arc.floor, chain.floor + group.shift);
+    } else if (first == last || chain.use(last).what == HostUse::What::sends) {
+      group.arc.tail = 2;  // while it is written to disk, or sent
     }
     return group;
   }
@@ -194,6 +203,11 @@ class HostPlanner {
     for (u32 device = 0; device < layout_.devices; ++device)
       arcs.push_back({.first = offset_id(layout_.scalars, device),
                       .bytes = layout_.chunk(layout_.scalars).bytes,
+                      .span = {0, turn() - 1},
+                      .permanent = true});
+    for (u32 node = 0; node < layout_.nodes && layout_.nodes > 1 && layout_.trains; ++node)
+      arcs.push_back({.first = offset_id(layout_.node_scalars, node),
+                      .bytes = layout_.chunk(layout_.node_scalars).bytes,
                       .span = {0, turn() - 1},
                       .permanent = true});
     for (i32 p = 0; p < turn(); ++p) {

@@ -114,22 +114,30 @@ class Savings {
         devices_(plan.devices),
         together_(micro_batches_together(plan, graph)),
         layout_(make_layout(graph, {.target_elements = plan.chunk_elements,
-                                    .micro_batches = plan.micro_batches / plan.devices / plan.sweeps,
-                                    .devices = plan.devices})),
+                                    .micro_batches = plan.micro_batches_per_device() / plan.sweeps,
+                                    .devices = plan.devices,
+                                    .nodes = plan.nodes,
+                                    .step_micro_batches = plan.micro_batches_per_device() * plan.devices,
+                                    .node = plan.node})),
         program_(make_program(graph, layout_,
-                              {.micro_batches = plan.micro_batches / plan.devices,
+                              {.micro_batches = plan.micro_batches_per_device(),
                                .sweeps = plan.sweeps,
                                .clipping = plan.clipping,
-                               .devices = plan.devices})) {
+                               .devices = plan.devices,
+                               .nodes = plan.nodes,
+                               .node = plan.node})) {
     CHECK(plan.working_set[0].size() == program_.ops.size(), plan.working_set[0].size());
     for (u32 w = 0; w < graph.windows.size(); ++w) {
-      if (layout_.windows[w].trains)
-        add_window(w);
-      else
+      if (!layout_.windows[w].trains)
         add_frozen_window(w);
+      else if (plan.nodes > 1)
+        add_window_of_nodes(w);
+      else
+        add_window(w);
     }
     for (const StreamLife& life : program_.lives) add_stream(life);
-    base_[link(LinkKind::h2d)] += layout_.chunk(layout_.batch[0]).bytes.value * plan.micro_batches;
+    base_[link(LinkKind::h2d)] +=
+        layout_.chunk(layout_.batch[0]).bytes.value * plan.micro_batches / plan.nodes;
     set_capacities(plan);
   }
 
@@ -149,7 +157,7 @@ class Savings {
   // room than before, so the bound stays a bound. 250 micro-batches of 12 blocks took 19 s without merging.
   static constexpr u64 contents_max = 1024;
   static i32 micro_batches_together(const Plan& plan, const ModelGraph& graph) {
-    const u64 contents = graph.streams.size() * (plan.micro_batches / plan.devices);
+    const u64 contents = graph.streams.size() * plan.micro_batches_per_device();
     return static_cast<i32>(div_up(contents, contents_max));
   }
 
@@ -160,7 +168,7 @@ class Savings {
   // gap.
   enum Tiers : u8 { in_device = 1, in_host = 2 };
   void add(LinkKind kind, u8 tiers, i32 begin, i32 end, u64 bytes) {
-    if (begin > end) return;  // nothing happens in between: it stays anyway
+    if (begin > end || bytes == 0) return;  // nothing happens in between: it stays anyway
     base_[link(kind)] += bytes;
     if (end >= turn()) begin -= turn(), end -= turn();
     for (u32 tier = 0; tier < 2; ++tier)
@@ -243,6 +251,51 @@ class Savings {
     add_accumulators(w);
   }
 
+  // Adds a window that several nodes train. It rests in the host or on disk. `own` and `others`: its cuts by
+  // owner; parameters of others are dead from their last use until they arrive.
+  void add_window_of_nodes(u32 w) {
+    const WindowChunks& chunks = layout_.windows[w];
+    u64 rest = 0, own = 0, others = 0, grad = 0;
+    for (u32 cut = 0; cut < chunks.cuts; ++cut) {
+      const u64 param = layout_.bytes(offset_id(chunks.param, cut), 1).value;
+      (layout_.params_die(w, cut) ? others : own) += param;
+      if (!layout_.owns(w, cut)) continue;
+      grad += layout_.bytes(layout_.gradient(w, cut), 1).value;
+      for (const ChunkId id : layout_.state(w, cut))
+        if (layout_.chunk(id).kind != Kind::param) rest += layout_.chunk(id).bytes.value;
+    }
+    const i32 first_update = program_.first_update(w), last_update = program_.last_update(w),
+              all = turn() - 1;
+    const bool clipping = program_.options.clipping;
+    add(LinkKind::disk_read, in_host, 0, all, rest);
+    add(LinkKind::disk_write, in_host, 0, all, rest + own);
+    base_[link(LinkKind::h2d)] += own + others;
+    const u64 uses = chunks.grad_accum.size();
+    base_[link(LinkKind::d2h)] += uses * layout_.bytes(chunks.grad_accum[0], chunks.cuts).value;
+
+    const std::vector<const Pass*> touches = param_touches(w);
+    i32 longest_begin = 0, longest_end = -1;
+    for (u64 t = 0; t + 1 < touches.size(); ++t) {
+      const i32 begin = touches[t]->last + 1, end = touches[t + 1]->first - 1;
+      add(LinkKind::h2d, in_device, begin, end, own + others);
+      add(LinkKind::disk_read, in_device | in_host, begin, end, own + others);
+      if (end - begin > longest_end - longest_begin) longest_begin = begin, longest_end = end;
+    }
+    add(LinkKind::disk_read, in_host, touches.back()->last + 1, first_update - 1 + (clipping ? turn() : 0),
+        own);
+    if (clipping) {
+      add(LinkKind::disk_write, in_device | in_host, longest_begin, longest_end, others);
+    } else {
+      add(LinkKind::disk_read, in_host, last_update + 1, touches.front()->first - 1 + turn(), own + others);
+      add(LinkKind::disk_write, in_host, last_update + 1, touches.back()->last + turn(), others);
+    }
+    const i32 gradient_until = first_update - 1 + (clipping ? turn() : 0);
+    const i32 combined = *std::ranges::max_element(program_.combine[w]);
+    for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write})
+      add(kind, in_host, combined + 1, gradient_until, grad);
+    add_accumulators(w);
+  }
+
   // Adds a frozen window: its parameters are copied up and read before each use, unless they stay.
   void add_frozen_window(u32 w) {
     const u64 param = layout_.bytes(layout_.windows[w].param, layout_.windows[w].cuts).value;
@@ -297,7 +350,12 @@ class Savings {
         add_all_links(last + 1, reduced - 1, bytes * devices_);
         last = reduced;
       }
-      add_all_links(last + 1, program_.gradient[w] - 1, bytes);
+      if (layout_.nodes == 1) {
+        add_all_links(last + 1, program_.gradient[w] - 1, bytes);
+        continue;
+      }
+      for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write})  // it waits in the host
+        add(kind, in_host, last + 1, program_.gradient[w] - 1, bytes);
     }
   }
 
@@ -407,6 +465,17 @@ u64 most_saved(const std::vector<Saving>& savings, const std::vector<u64>& capac
 
 std::array<Bytes, link_count> lower_bound(const Plan& plan, const ModelGraph& graph) {
   return Savings(plan, graph).bounds();
+}
+
+Bytes net_lower_bound(const Plan& plan, const ModelGraph& graph) {
+  u64 bytes = 0;
+  for (u32 w = 0; w < graph.windows.size(); ++w) {
+    if (!graph.windows[w].trainable) continue;
+    u64 uses = 0;
+    for (const Block& block : graph.blocks) uses += static_cast<u64>(std::ranges::count(block.windows, w));
+    bytes += graph.windows[w].elements * (element_bytes(Kind::param, plan.precision) + uses * sizeof(float));
+  }
+  return Bytes{bytes / plan.nodes * (plan.nodes - 1)};
 }
 
 }  // namespace tidepool

@@ -24,4 +24,9 @@ struct Saving {
 // position 0. Content that crosses the cut may be held on one side only, and then saves half.
 u64 most_saved(const std::vector<Saving>&, const std::vector<u64>& capacity);
 
+// Fewest bytes that a node sends, and as many that it receives, in a step, averaged over the nodes: a node
+// that does not update an element must receive it once, and its fp32 part of the gradient must leave it once
+// per use of the window: the uses' sums over all nodes are added last, as on one node.
+Bytes net_lower_bound(const Plan&, const ModelGraph&);
+
 }  // namespace tidepool

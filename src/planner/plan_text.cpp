@@ -22,7 +22,8 @@ void print_operand(Out out, const Plan& plan, const Operand& o) {
   fmt::format_to(out, " {}{}", arrow, name(chunk.kind));
   if (chunk.window != none) fmt::format_to(out, ".w{}c{}", chunk.window, chunk.cut);
   if (chunk.block != none) fmt::format_to(out, ".b{}", chunk.block);
-  if (chunk.window == none || chunk.kind == Kind::grad_accum) fmt::format_to(out, ".{}", chunk.instance);
+  if (chunk.window == none || chunk.kind == Kind::grad_accum || chunk.kind == Kind::grad_part)
+    fmt::format_to(out, ".{}", chunk.instance);
   if (o.count > 1) fmt::format_to(out, "x{}", o.count);
   fmt::format_to(out, "@{}", o.version);
   print_frame(out, plan, o.frame);
@@ -35,6 +36,7 @@ void print_op(Out out, const Plan& plan, const Segment& segment, u32 i) {
   fmt::format_to(out, "{:>6} {:<10} {:<10}", i, lane, name(op.kind));
   if (op.block != none) fmt::format_to(out, " b{}", op.block);
   if (op.micro_batch != none) fmt::format_to(out, " m{}", op.micro_batch);
+  if (is_net(op.lane.kind)) fmt::format_to(out, " {} {}", op.kind == OpKind::send ? "to" : "from", op.peer);
   if (op.steps_back != 0) fmt::format_to(out, " step-{}", op.steps_back);
   for (const Operand& o : segment.operands_of(op)) print_operand(out, plan, o);
   if (op.deps_count > 0) {
@@ -92,6 +94,16 @@ Bytes comm_bytes(const Plan& plan, SegmentKind kind) {
   return sum;
 }
 
+NetBytes net_bytes(const Plan& plan, SegmentKind kind) {
+  NetBytes sum;
+  const Segment& segment = plan.segment(kind);
+  for (const Op& op : segment.ops) {
+    if (op.kind == OpKind::send) sum.sent += segment.operands_of(op)[0].frame.bytes;
+    if (op.kind == OpKind::receive) sum.received += segment.operands_of(op)[0].frame.bytes;
+  }
+  return sum;
+}
+
 std::string to_text(const Plan& plan) {
   std::string text;
   Out out(text);
@@ -100,6 +112,7 @@ std::string to_text(const Plan& plan) {
                  name(plan.precision), plan.micro_batches, plan.sweeps, plan.clipping ? "on" : "off",
                  plan.chunk_elements);
   if (plan.devices > 1) fmt::format_to(out, " devices {}", plan.devices);
+  if (plan.nodes > 1) fmt::format_to(out, " node {} of {}", plan.node, plan.nodes);
   fmt::format_to(out, "\n");
   for (u32 t = 0; t < tier_count; ++t)
     fmt::format_to(out, "tier {} budget {} peak {} working_set {}\n", name(static_cast<Tier>(t)),
@@ -118,6 +131,8 @@ std::string to_text(const Plan& plan) {
     for (u32 l = 0; l < link_count; ++l)
       fmt::format_to(out, " {} {}", name(static_cast<LinkKind>(l)), bytes[l].value);
     if (plan.devices > 1) fmt::format_to(out, " comm {}", comm_bytes(plan, segment.kind).value);
+    if (const NetBytes net = net_bytes(plan, segment.kind); plan.nodes > 1)
+      fmt::format_to(out, " net_send {} net_receive {}", net.sent.value, net.received.value);
     fmt::format_to(out, "\n");
     for (u32 i = 0; i < segment.ops.size(); ++i) print_op(out, plan, segment, i);
   }

@@ -23,14 +23,17 @@ Result<void> check_options(const PlanOptions& options) {
   if (options.devices == 0 || options.devices > devices_max)
     return Error{ErrorKind::usage,
                  fmt::format("{} devices: 1 to {} are possible", options.devices, devices_max)};
-  if (options.micro_batches % options.devices != 0)
+  if (options.nodes == 0 || options.nodes > nodes_max)
+    return Error{ErrorKind::usage, fmt::format("{} nodes: 1 to {} are possible", options.nodes, nodes_max)};
+  const u32 devices = options.devices * options.nodes;
+  if (options.micro_batches % devices != 0)
     return Error{ErrorKind::usage,
                  fmt::format("{} micro-batches per step cannot be shared out to {} devices alike",
-                             options.micro_batches, options.devices)};
-  if (options.sweeps != 0 && options.micro_batches / options.devices % options.sweeps != 0)
+                             options.micro_batches, devices)};
+  if (options.sweeps != 0 && options.micro_batches_per_device() % options.sweeps != 0)
     return Error{ErrorKind::usage,
                  fmt::format("memory.sweeps={} does not divide train.gradient_accumulation_steps={}",
-                             options.sweeps, options.micro_batches / options.devices)};
+                             options.sweeps, options.micro_batches_per_device())};
   return {};
 }
 
@@ -62,6 +65,10 @@ std::optional<Attempt> usual_attempt(const ModelGraph& graph, const PlanOptions&
 
 Result<void> check_is_possible(const ModelGraph& graph, const PlanOptions& options) {
   TRY(check_options(options));
+  if (options.nodes > 1 && options.home == HomePolicy::device && trains(graph))
+    return Error{ErrorKind::usage,
+                 "memory.home: device does not go with several nodes: gradients and updated parameters pass "
+                 "through the host, so what is trained rests there or on disk. Set host, disk or auto"};
   return check_plan_size(graph, options, chunk_elements_to_try(graph, options).front());
 }
 

@@ -13,8 +13,10 @@ namespace tidepool {
 
 struct PlanOptions {
   Budgets budgets;
-  u32 micro_batches = 1;  // per step, all devices together
-  u32 devices = 1;        // all alike; budgets.device is per device
+  u32 micro_batches = 1;  // per step, all devices of all nodes together
+  u32 devices = 1;        // of each node, all alike; budgets.device is per device
+  u32 nodes = 1;          // budgets are those of this node
+  u32 node = 0;           // whose plan is made
   bool clipping = true;   // updates wait for the global norm; in fp16 they always wait
   HomePolicy home = HomePolicy::automatic;
   RecomputePolicy recompute = RecomputePolicy::automatic;
@@ -25,6 +27,8 @@ struct PlanOptions {
   Bytes device_reserved{0};  // part of the device budget: workspaces of libraries, a step's numbers
   Bytes host_reserved{0};    // part of the host budget: data reading, checkpoint staging
   bool advise = true;        // if nothing fits, find the smallest change that does, which takes a while
+
+  u32 micro_batches_per_device() const { return micro_batches / (devices * nodes); }
 };
 
 // True if updates follow the norm, in the next step's forward: to clip, and in fp16 because a gradient that

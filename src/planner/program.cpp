@@ -17,9 +17,11 @@ class Builder {
     program_.update.resize(graph.windows.size());
     program_.gradient.resize(graph.windows.size());
     program_.reduce.resize(graph.windows.size());
+    program_.combine.resize(graph.windows.size());
     for (u32 w = 0; w < graph.windows.size(); ++w) {
       program_.update[w].resize(layout.windows[w].cuts);
       program_.reduce[w].resize(layout.windows[w].grad_accum.size());
+      program_.combine[w].resize(layout.windows[w].cuts);
     }
     updated_.resize(graph.windows.size());
   }
@@ -96,13 +98,25 @@ class Builder {
       runs.push_back({i, i});
   }
 
-  void add_updates(u32 window) {
-    // Takes the devices' shards in turn, so that the ops that follow keep all links busy.
+  // Takes the devices' shards in turn, so that the ops that follow keep all links busy.
+  template <class Fn>
+  void for_cuts(u32 window, Fn&& fn) {
     const WindowChunks& chunks = layout_.windows[window];
     for (u32 i = 0; i < chunks.shard_cuts; ++i)
-      for (u32 cut = i; cut < chunks.cuts; cut += chunks.shard_cuts)
-        program_.update[window][cut] = program_.last_of_updates =
-            add({.kind = OpKind::update, .window = window, .cut = cut});
+      for (u32 cut = i; cut < chunks.cuts; cut += chunks.shard_cuts) fn(cut);
+  }
+
+  void add_updates(u32 window) {
+    for_cuts(window, [&](u32 cut) {
+      program_.update[window][cut] = program_.last_of_updates =
+          add({.kind = OpKind::update, .window = window, .cut = cut});
+    });
+  }
+
+  void add_combines(u32 window) {
+    for_cuts(window, [&](u32 cut) {
+      program_.combine[window][cut] = add({.kind = OpKind::combine, .window = window, .cut = cut});
+    });
   }
 
   std::vector<u32> trained_windows(u32 block) const {
@@ -131,7 +145,11 @@ class Builder {
   void add_finished_gradients(u32 block) {
     for (u32 window : trained_windows(block))
       if (first_reader(window) == block) {
-        program_.gradient[window] = add({.kind = OpKind::gradient, .window = window});
+        program_.gradient[window] = program_.positions();
+        if (program_.options.nodes > 1)
+          add_combines(window);
+        else
+          add({.kind = OpKind::gradient, .window = window});
         if (!program_.options.clipping) add_updates(window);
       }
   }

@@ -13,7 +13,9 @@ struct ProgramOptions {
   u32 micro_batches = 1;  // per step and device
   u32 sweeps = 1;         // divides micro_batches
   bool clipping = true;
-  u32 devices = 1;
+  u32 devices = 1;  // of each node
+  u32 nodes = 1;
+  u32 node = 0;
 };
 
 struct ProgramOp {
@@ -49,19 +51,22 @@ struct StreamLife {
 
 // Positions are indices into `ops`; devices run their ops side by side. With clipping a body is, per block,
 // the updates from the last step's gradients and then the forward; after all blocks the backward. Without
-// clipping, each update follows its gradient. The head has no forward op: its backward does both. A frozen
-// window has no updates and no gradient; the backward ends at the lowest block that trains anything. If the
-// whole model is frozen, the program has the forward passes and the head's.
+// clipping, each update follows its gradient. With several nodes, a cut's position of `combine` is where its
+// owner sums the nodes' parts and where others send theirs, and its position of `update` is where others
+// receive what its owner has updated: so all nodes have the same positions. The head has no forward op: its
+// backward does both. A frozen window has no updates and no gradient; the backward ends at the lowest block
+// that trains anything. If the whole model is frozen, the program has the forward passes and the head's.
 struct Program {
   ProgramOptions options;
   u32 sweep_micro_batches = 1;
   std::vector<ProgramOp> ops;
-  std::vector<Pass> passes;              // in order
-  std::vector<StreamLife> lives;         // by sweep, then stream, then time
-  std::vector<std::vector<i32>> update;  // [window][cut]; trained windows only, as in all members by window
-  std::vector<std::vector<i32>> reduce;  // [window][use]; several devices only
-  i32 last_of_updates = 0;               // over all windows
-  std::vector<i32> gradient;             // [window]
+  std::vector<Pass> passes;               // in order
+  std::vector<StreamLife> lives;          // by sweep, then stream, then time
+  std::vector<std::vector<i32>> update;   // [window][cut]; trained windows only, as in all members by window
+  std::vector<std::vector<i32>> reduce;   // [window][use]; several devices only
+  std::vector<std::vector<i32>> combine;  // [window][cut]; several nodes only
+  i32 last_of_updates = 0;                // over all windows
+  std::vector<i32> gradient;              // [window]; several nodes: the first combine
   i32 norm = 0;
   i32 first_backward = 0;
   u32 last_backward_block = 0;
@@ -73,7 +78,9 @@ struct Program {
   Span touch(const StreamLife::Run& run, u32 m) const {
     return {passes[run.first].first + static_cast<i32>(m), passes[run.last].first + static_cast<i32>(m)};
   }
-  u32 step_micro_batch(u32 on_device, u32 device) const { return on_device * options.devices + device; }
+  u32 step_micro_batch(u32 on_device, u32 device) const {
+    return (on_device * options.nodes + options.node) * options.devices + device;
+  }
 };
 
 // Number of blocks before `block` that read the window. It is the index of the block's accumulator.

@@ -25,7 +25,8 @@ Bytes state_bytes(const Layout& layout, u32 w) {
 
 Bytes gradient_bytes(const Layout& layout, u32 w) {
   if (!layout.windows[w].trains) return Bytes{0};
-  return layout.bytes(layout.windows[w].grad, layout.windows[w].shard_cuts);
+  const WindowChunks& chunks = layout.windows[w];
+  return layout.bytes(layout.nodes > 1 ? chunks.grad_accum[0] : chunks.grad, chunks.shard_cuts);
 }
 
 Bytes bytes_at_home(const Layout& layout, u32 w) {

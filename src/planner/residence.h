@@ -34,12 +34,13 @@ struct Moment {
   auto operator<=>(const Moment&) const = default;
 };
 
-// Place is one end of a movement: an arc of a tier, or a frame on disk.
+// Place is one end of a movement: an arc of a tier, a frame on disk, or another node.
 struct Place {
   Tier tier{};
-  u32 arc = none;  // device, host
-  Frame frame;     // disk
-  u16 device = 0;  // device
+  u32 arc = none;   // device, host
+  Frame frame;      // disk
+  u16 device = 0;   // device
+  u32 node = none;  // another node: it has no tier here
 };
 
 struct Movement {
@@ -113,8 +114,8 @@ struct Held {
 };
 Held held_by(const Layout&, ChunkId first, u32 count, Spread, u32 device);
 
-// Bytes of a window on each device: its state, its gradient, and both at rest together. If its parameters
-// die, the gradient lies in their bytes.
+// Bytes of a window on each device: its state, its gradient as it leaves the device, and both at rest
+// together. If its parameters die, the gradient lies in their bytes.
 Bytes state_bytes(const Layout&, u32 window);
 Bytes gradient_bytes(const Layout&, u32 window);
 Bytes bytes_at_home(const Layout&, u32 window);

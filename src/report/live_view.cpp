@@ -32,8 +32,8 @@ std::string gauge(const std::string& name, double share, u32 columns, Ink ink, c
 std::vector<std::string> live_lines(const LiveState& live, const Screen& screen) {
   if (!live.known || screen.columns < columns_least) return {};
   // Short names: all lanes of a run that streams from disk fit into 80 columns with their bars.
-  constexpr std::array<const char*, lane_kind_count> names = {"compute", "h2d",   "d2h", "comm",
-                                                              "read",    "write", "host"};
+  constexpr std::array<const char*, lane_kind_count> names = {"compute", "h2d",  "d2h",  "comm",   "read",
+                                                              "write",   "host", "send", "receive"};
   std::vector<std::string> lanes, tiers;
   const bool bars = screen.columns >= 100;
   for (u32 lane = 0; lane < lane_kind_count; ++lane) {

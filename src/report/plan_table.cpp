@@ -33,6 +33,7 @@ Look look(Kind kind) {
       return {"variance", 'V', Ink::yellow};
     case Kind::grad:
     case Kind::grad_accum:
+    case Kind::grad_part:
       return {"gradients", 'G', Ink::magenta};
     case Kind::activation:
     case Kind::middle:
@@ -242,19 +243,10 @@ class Table {
     line(paint(screen_, Ink::dim,
                fmt::format("  {:<11}{:>{}}{:>{}}{:>{}}{}", "link", "bytes", cell_ + 1, "least", cell_ + 2,
                            "ratio", cell_ - 3, timed ? fmt::format("{:>{}}", "busy", cell_) : "")));
-    for (u32 i = 0; i < link_count; ++i) {
-      const LinkSummary& l = plan_.links[i];
-      const double ratio = l.lower_bound.value == 0 ? (l.per_step.value == 0 ? 1.0 : std::nan(""))
-                                                    : static_cast<double>(l.per_step.value) /
-                                                          static_cast<double>(l.lower_bound.value);
-      const std::string_view link = name(static_cast<LinkKind>(i));
-      std::string text = fmt::format("  {:<11}{:>{}}{:>{}}{:>{}}", link, bytes_text(l.per_step), cell_ + 1,
-                                     bytes_text(l.lower_bound), cell_ + 2, ratio_text(ratio), cell_ - 3);
-      if (timed) text += fmt::format("{:>{}}", seconds_text(l.seconds), cell_);
-      const bool binds =
-          is_bound_by(plan_.binds, link) || (is_bound_by(plan_.binds, "disk") && link.starts_with("disk_"));
-      if (binds) text += "  " + paint(screen_, Ink::yellow, screen_.unicode ? "◀ binds" : "< binds");
-      line(text);
+    for (u32 i = 0; i < link_count; ++i) link(name(static_cast<LinkKind>(i)), plan_.links[i], timed);
+    if (plan_.nodes > 1) {
+      link(name(LaneKind::net_send), plan_.network[0], timed);
+      link(name(LaneKind::net_receive), plan_.network[1], timed);
     }
     if (plan_.compute_seconds > 0 && timed) {
       std::string text =
@@ -263,6 +255,20 @@ class Table {
         text += "  " + paint(screen_, Ink::yellow, screen_.unicode ? "◀ binds" : "< binds");
       line(text);
     }
+  }
+
+  void link(std::string_view link, const LinkSummary& l, bool timed) {
+    const double ratio = l.lower_bound.value == 0 ? (l.per_step.value == 0 ? 1.0 : std::nan(""))
+                                                  : static_cast<double>(l.per_step.value) /
+                                                        static_cast<double>(l.lower_bound.value);
+    std::string text = fmt::format("  {:<11}{:>{}}{:>{}}{:>{}}", link, bytes_text(l.per_step), cell_ + 1,
+                                   bytes_text(l.lower_bound), cell_ + 2, ratio_text(ratio), cell_ - 3);
+    if (timed) text += fmt::format("{:>{}}", seconds_text(l.seconds), cell_);
+    const bool binds = is_bound_by(plan_.binds, link) ||
+                       (is_bound_by(plan_.binds, "disk") && link.starts_with("disk_")) ||
+                       (is_bound_by(plan_.binds, "net") && link.starts_with("net_"));
+    if (binds) text += "  " + paint(screen_, Ink::yellow, screen_.unicode ? "◀ binds" : "< binds");
+    line(text);
   }
 
   void verdict() {

@@ -45,6 +45,7 @@ struct PlanSummary {
   std::string model;     // a name or path
   std::string executor;  // "cpu:1, 2 threads"; for a machine file: "8xv100-32g, 8 devices"
   u32 devices = 1;       // `tiers` are per device, `links` are of all devices together
+  u32 nodes = 1;         // all else is of one of them
   Precision precision = Precision::fp32;
   u64 parameters = 0;
   u64 active_parameters = 0;         // used by one token; 0: all
@@ -61,11 +62,12 @@ struct PlanSummary {
   std::vector<KindCost> waiting;  // gradients until their update, if they have own bytes; may be empty
   std::array<TierSummary, tier_count> tiers{};
   std::array<LinkSummary, link_count> links{};
-  double compute_seconds = 0;         // predicted, per step; 0: not predicted
-  double predicted_step_seconds = 0;  // 0: not predicted
-  Spread predicted_step_range;        // over the rounds of measurements behind the prediction
-  std::string binds;                  // "disk_write"; empty: unknown
-  std::vector<std::string> notes;     // one line each: "checkpoints: 2 x 1.3 GiB in runs/a"
+  std::array<LinkSummary, 2> network{};  // sent and received; several nodes only
+  double compute_seconds = 0;            // predicted, per step; 0: not predicted
+  double predicted_step_seconds = 0;     // 0: not predicted
+  Spread predicted_step_range;           // over the rounds of measurements behind the prediction
+  std::string binds;                     // "disk_write"; empty: unknown
+  std::vector<std::string> notes;        // one line each: "checkpoints: 2 x 1.3 GiB in runs/a"
 };
 
 std::string render_plan(const PlanSummary&, const Screen&);

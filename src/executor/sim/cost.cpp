@@ -9,7 +9,7 @@
 namespace tidepool {
 namespace {
 
-constexpr u32 cores = 0, dram = 1, fixed_resources = 3;
+constexpr u32 cores = 0, dram = 1, fixed_resources = 5;
 enum DeviceResource : u32 { compute, h2d, d2h, both, interconnect, device_resources };
 
 // As in the core pool: work that feeds others goes first.
@@ -48,7 +48,8 @@ CostModel::CostModel(const Plan& plan, const ModelGraph& graph, const Machine& m
                      std::vector<BlockSeconds> blocks)
     : plan_(plan), machine_(machine), blocks_(complete(std::move(blocks), graph, machine)) {
   const u32 devices = devices_of(plan);
-  capacities_ = {1.0, machine.host.memory_bytes_per_s, 1.0};
+  const double network = machine.network.bytes_per_s > 0 ? machine.network.bytes_per_s : 1.0;
+  capacities_ = {1.0, machine.host.memory_bytes_per_s, 1.0, network, network};
   const DiskRates& disk = machine.disk;
   disk_mixed_ = disk.mixed_bytes_per_s * (1.0 / disk.read_bytes_per_s + 1.0 / disk.write_bytes_per_s) / 2.0;
   for (u32 d = 0; d < devices; ++d) {
@@ -95,6 +96,16 @@ Flow CostModel::flow(const Segment& segment, const Op& op) const {
       need_collective(flow, segment, op);
       break;
     case OpKind::load_batch:
+    case OpKind::pack:
+      flow.need(dram, first);
+      break;
+    case OpKind::combine:
+      need_combine(flow, touched_bytes(segment, op));
+      break;
+    case OpKind::send:
+    case OpKind::receive:
+      flow.delay += static_cast<double>(machine_.network.latency.value) * 1e-9;
+      flow.need(op.kind == OpKind::send ? send_resource : receive_resource, first);
       flow.need(dram, first);
       break;
     case OpKind::forward:
@@ -192,6 +203,12 @@ void CostModel::need_update(Flow& flow, const Op& op, double bytes) const {
     flow.need(device_resource(op.lane.device, compute), bytes / machine_.device.memory_bytes_per_s);
     return;
   }
+  flow.need(cores, bytes / machine_.host.adam_bytes_per_s);
+  flow.need(dram, bytes);
+}
+
+// A sum streams through memory as Adam does, and computes less.
+void CostModel::need_combine(Flow& flow, double bytes) const {
   flow.need(cores, bytes / machine_.host.adam_bytes_per_s);
   flow.need(dram, bytes);
 }

@@ -36,7 +36,7 @@ class CostModel {
 
   // Capacity per second of each resource; for the disk without the gain of mixing.
   const std::vector<double>& capacities() const { return capacities_; }
-  static constexpr u32 disk_resource = 2;
+  static constexpr u32 disk_resource = 2, send_resource = 3, receive_resource = 4;
   // Disk-seconds per second while both directions are at work; 1 in one direction.
   double disk_mixed_capacity() const { return disk_mixed_; }
 
@@ -58,6 +58,7 @@ class CostModel {
   void need_link(Flow&, LaneId, double bytes) const;
   void need_disk(Flow&, const Op&, const Operand& in_memory, double bytes) const;
   void need_update(Flow&, const Op&, double bytes) const;
+  void need_combine(Flow&, double bytes) const;
   double disk_rate(bool read, double bytes) const;
 
   const Plan& plan_;

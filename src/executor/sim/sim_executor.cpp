@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "base/check.h"
@@ -35,6 +36,7 @@ SimExecutor::SimExecutor(const Plan& plan, const ModelGraph& graph, const SimOpt
   if (options_.check_tags) memory_.emplace(plan);
   lanes_.resize(schedule_.lanes().size());
   done_.resize(std::bit_ceil(u64{4} * std::max(schedule_.ops_max(), 1u)));
+  if (plan.nodes > 1) find_counterparts();
   if (options.swarm <= 1.0) return;
   for (u32 i = 0; i < lanes_.size(); ++i) {
     lanes_[i].slowness = std::pow(options.swarm, 2.0 * fraction(options.seed, ~u64{i}) - 1.0);
@@ -44,8 +46,41 @@ SimExecutor::SimExecutor(const Plan& plan, const ModelGraph& graph, const SimOpt
   }
 }
 
+// What another node sends: a part of a gradient once this node has handed down its own part of the cut, a
+// parameter once this node has made its updates up to there, scalars once it has packed its own.
+void SimExecutor::find_counterparts() {
+  for (u32 s = 0; s < segment_count; ++s) {
+    const Segment& segment = plan_.segments[s];
+    std::vector<u32>& of = counterparts_[s];
+    of.assign(segment.ops.size(), none);
+    std::map<std::pair<u32, u32>, u32> copies;  // by window and cut
+    u32 pack = none, update = none;
+    for (u32 i = 0; i < segment.ops.size(); ++i) {
+      const Op& op = segment.ops[i];
+      if (op.kind == OpKind::pack) pack = i;
+      if (op.kind == OpKind::copy && op.lane.kind == LaneKind::d2h)
+        if (const Chunk& chunk = plan_.chunk(segment.operands_of(op)[0].first);
+            chunk.kind == Kind::grad_accum)
+          copies[{op.window, op.cut}] = i;
+    }
+    for (u32 i = 0; i < segment.ops.size(); ++i) {
+      const Op& op = segment.ops[i];
+      if (op.kind == OpKind::update) update = i;
+      if (op.kind != OpKind::receive) continue;
+      const Kind kind = plan_.chunk(segment.operands_of(op)[0].first).kind;
+      const auto copy = copies.find({op.window, op.cut});
+      of[i] = kind == Kind::scalars  ? pack
+              : kind == Kind::param  ? update
+              : copy == copies.end() ? none
+                                     : copy->second;
+    }
+  }
+}
+
 u32 SimExecutor::slots_free(LaneId id) const {
-  const u32 depth = is_ordered(id.kind) ? options_.lane_depth : options_.disk_depth;
+  const u32 depth = is_ordered(id.kind) ? options_.lane_depth
+                    : is_net(id.kind)   ? net_depth
+                                        : options_.disk_depth;
   return depth - lanes_[schedule_.lane_number(id)].occupied();
 }
 
@@ -53,7 +88,12 @@ void SimExecutor::submit(const Issue& issue, std::span<const u64> in_flight) {
   const LaneId id = issue.get().lane;
   CHECK(slots_free(id) > 0, describe(id));
   CHECK(is_ordered(id.kind) || in_flight.empty(), describe(id));
-  lanes_[schedule_.lane_number(id)].queue.push_back({issue, {in_flight.begin(), in_flight.end()}});
+  Queued queued{issue, {in_flight.begin(), in_flight.end()}};
+  if (id.kind == LaneKind::net_receive) {
+    const u32 like = counterparts_[static_cast<u32>(issue.segment->kind)][index(issue.op)];
+    if (like != none) queued.in_flight.push_back(issue.sequence + like - index(issue.op));
+  }
+  lanes_[schedule_.lane_number(id)].queue.push_back(std::move(queued));
 }
 
 std::span<const Completion> SimExecutor::wait() {
@@ -67,7 +107,7 @@ std::span<const Completion> SimExecutor::wait() {
   count_moved(done.issue);
   const LaneKind kind = done.issue.get().lane.kind;
   --lanes_[schedule_.lane_number(done.issue.get().lane)].running;
-  if (!is_ordered(kind)) --disk_running_[kind == LaneKind::disk_write];
+  if (is_disk(kind)) --disk_running_[kind == LaneKind::disk_write];
   done_[sequence & (done_.size() - 1)] = sequence + 1;
   start_ready();  // as on a device: the next op of a lane does not wait for the engine
   completion_ = {.sequence = sequence,
@@ -79,22 +119,32 @@ std::span<const Completion> SimExecutor::wait() {
 
 void SimExecutor::start_ready() {
   for (Lane& lane : lanes_)
-    while (can_start(lane)) start(lane);
+    while (start_next(lane)) {
+    }
   mix_disk();
 }
 
-bool SimExecutor::can_start(const Lane& lane) const {
-  if (lane.running == lane.width || lane.queue.empty()) return false;
-  const std::vector<u64>& before = lane.queue.front().in_flight;
-  return std::all_of(before.begin(), before.end(), [&](u64 sequence) { return completed(sequence); });
+bool SimExecutor::can_start(const Queued& queued) const {
+  return std::ranges::all_of(queued.in_flight, [&](u64 sequence) { return completed(sequence); });
 }
 
-void SimExecutor::start(Lane& lane) {
-  const Issue issue = lane.queue.front().issue;
-  lane.queue.pop_front();
+// A receive that waits for its sender does not hold up those behind it.
+bool SimExecutor::start_next(Lane& lane) {
+  if (lane.running == lane.width || lane.queue.empty()) return false;
+  auto next = lane.queue.begin();
+  if (is_net(next->issue.get().lane.kind))
+    next = std::ranges::find_if(lane.queue, [&](const Queued& queued) { return can_start(queued); });
+  if (next == lane.queue.end() || !can_start(*next)) return false;
+  const Issue issue = next->issue;
+  lane.queue.erase(next);
+  start(lane, issue);
+  return true;
+}
+
+void SimExecutor::start(Lane& lane, const Issue& issue) {
   ++lane.running;
   const LaneKind kind = issue.get().lane.kind;
-  if (!is_ordered(kind)) ++disk_running_[kind == LaneKind::disk_write];
+  if (is_disk(kind)) ++disk_running_[kind == LaneKind::disk_write];
   if (memory_) report(issue, memory_->start(issue));
   Flow flow = cost_.flow(*issue.segment, issue.get());
   flow.id = issue.sequence;
@@ -131,13 +181,19 @@ void SimExecutor::count_moved(const Issue& issue) {
     case OpKind::reduce_scatter:
       moved_between_devices_ += collective_bytes(plan_, operands, op.kind);
       return;
+    case OpKind::send:
+      over_network_.sent += operands[0].frame.bytes;
+      return;
+    case OpKind::receive:
+      over_network_.received += operands[0].frame.bytes;
+      return;
     default:
       return;
   }
 }
 
 bool SimExecutor::fails(const Issue& issue) const {
-  return !is_ordered(issue.get().lane.kind) && options_.disk_faults > 0 &&
+  return is_disk(issue.get().lane.kind) && options_.disk_faults > 0 &&
          fraction(options_.seed ^ 0x5fa17, issue.sequence) < options_.disk_faults;
 }
 

@@ -46,6 +46,7 @@ class SimExecutor final : public Executor {
   // Bytes of the movements that have completed, as a TrainingExecutor counts its own.
   std::array<Bytes, link_count> moved() const { return moved_; }
   Bytes moved_between_devices() const { return moved_between_devices_; }
+  NetBytes moved_over_network() const { return over_network_; }
 
   SimExecutor(const SimExecutor&) = delete;
   SimExecutor& operator=(const SimExecutor&) = delete;
@@ -69,8 +70,10 @@ class SimExecutor final : public Executor {
   };
 
   void start_ready();
-  bool can_start(const Lane&) const;
-  void start(Lane&);
+  bool can_start(const Queued&) const;
+  bool start_next(Lane&);
+  void start(Lane&, const Issue&);
+  void find_counterparts();
   void mix_disk();
   bool completed(u64 sequence) const;
   Nanos virtual_now() const;
@@ -84,12 +87,16 @@ class SimExecutor final : public Executor {
   const CostModel cost_;
   Fluid fluid_;
   std::optional<TaggedMemory> memory_;  // if options_.check_tags
+  // By segment and op. The other nodes are not simulated: they are taken to be as far as this one, so what is
+  // received is sent when this node does the like. none: the op is not a receive.
+  std::array<std::vector<u32>, segment_count> counterparts_;
   std::vector<Lane> lanes_;
   std::unordered_map<u64, Running> running_;  // by sequence
   std::array<u32, 2> disk_running_{};         // reads, writes
   std::vector<u64> done_;                     // ring by sequence: sequence + 1 once completed
   std::array<Bytes, link_count> moved_{};
   Bytes moved_between_devices_{};
+  NetBytes over_network_;
   Error error_;
   bool failed_ = false;
   Completion completion_;

@@ -22,6 +22,7 @@ constexpr std::string_view meaning_of(Kind kind) {
       "weights, as compute reads them",
       "finished gradient, on its way to the update",
       "gradient, summed over micro-batches",
+      "another node's part of a gradient",
       "fp32 weights, of which param is the rounding",
       "what fp32 weights hold beyond their bf16 part",
       "AdamW's first moment",

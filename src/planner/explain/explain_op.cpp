@@ -37,6 +37,17 @@ std::string why(const ExplainInput& in, const Op& op) {
       return "each device has brought its own cuts; every device needs the whole window";
     case OpKind::reduce_scatter:
       return "each device has a gradient of its own micro-batches; owners need the sum";
+    case OpKind::combine:
+      return "each node has a gradient of its own micro-batches, and this one updates the cut";
+    case OpKind::pack:
+      return "the loss and the norm are made of all nodes' parts";
+    case OpKind::send:
+      return op.window == none ? "every node makes the loss and the norm itself"
+             : in.plan.chunk(in.plan.segment(SegmentKind::body).operands_of(op)[0].first).kind == Kind::param
+                 ? "every node computes with the updated parameters"
+                 : "that node updates the cut";
+    case OpKind::receive:
+      return "what the other node made is needed here";
     default:
       return "";
   }

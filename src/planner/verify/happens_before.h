@@ -1,6 +1,6 @@
 // HappensBefore says which op is certainly done before which other, from lane order and edges: one clock per
-// ordered lane. Disk ops complete in any order, so only the ops that waited for a disk op prove that it is
-// done.
+// ordered lane. Ops of disk and network complete in any order, so only the ops that waited for one prove that
+// it is done.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,10 @@ namespace tidepool {
 
 class HappensBefore {
  public:
-  explicit HappensBefore(u32 devices)
-      : lanes_max_(devices * lanes_of_device + lanes_of_all), count_(lanes_max_), last_(lanes_max_, none) {}
+  HappensBefore(u32 devices, u32 nodes)
+      : lanes_max_(devices * lanes_of_device + lanes_of_all + (nodes > 1 ? lanes_of_net : 0)),
+        count_(lanes_max_),
+        last_(lanes_max_, none) {}
 
   u32 size() const { return static_cast<u32>(ops_.size()); }
 
@@ -64,11 +66,12 @@ class HappensBefore {
 
  private:
   static constexpr u32 lanes_of_device = 4, lanes_of_all = 4;  // compute, h2d, d2h, comm; disk, host, comm
+  static constexpr u32 lanes_of_net = 2;
 
   struct Op {
     u32 lane = 0;
     bool ordered = false;
-    std::vector<u32> waiters;  // disk ops only: ops that waited for this op
+    std::vector<u32> waiters;  // ops of disk and network only: ops that waited for this op
   };
 
   // Chains of disk ops that wait for disk ops meet again and again: each op is looked at once.

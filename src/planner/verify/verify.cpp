@@ -47,7 +47,8 @@ struct Content {
 
 class Verifier {
  public:
-  Verifier(const Plan& plan, const ModelGraph& graph) : plan_(plan), graph_(graph), order_(plan.devices) {
+  Verifier(const Plan& plan, const ModelGraph& graph)
+      : plan_(plan), graph_(graph), order_(plan.devices, plan.nodes) {
     base_.assign(plan.chunks.size(), 0);
   }
 
@@ -74,6 +75,8 @@ class Verifier {
   Result<void> check_shape() const {
     if (plan_.devices == 0 || plan_.devices > devices_max)
       return fault(fmt::format("it has {} devices, of at most {}", plan_.devices, devices_max));
+    if (plan_.nodes == 0 || plan_.nodes > nodes_max || plan_.node >= plan_.nodes)
+      return fault(fmt::format("it is of node {} of {}", plan_.node, plan_.nodes));
     for (u32 t = 0; t < tier_count; ++t) {
       const TierUse& use = plan_.tiers[t];
       if (use.planned_peak > use.budget)
@@ -113,6 +116,11 @@ class Verifier {
       return fault(describe(plan_, segment.kind, i) + " does not find all that it makes the new state from");
     if (op.kind == OpKind::all_gather && !gathers_what_it_reads(operands))
       return fault(describe(plan_, segment.kind, i) + " hands on a chunk that it does not read");
+    if (op.kind == OpKind::combine && !sums_all_nodes(op, operands))
+      return fault(describe(plan_, segment.kind, i) + " does not sum one part of each node, in their order");
+    if (!is_at_its_node(op, operands))
+      return fault(describe(plan_, segment.kind, i) +
+                   " is not between the node that has the content and another");
     if (op.kind == OpKind::reduce_scatter && !sums_all_devices(operands))
       return fault(describe(plan_, segment.kind, i) + " does not sum one accumulator of each device");
     return {};
@@ -176,6 +184,60 @@ class Verifier {
     return !sums.empty();
   }
 
+  // Checks that a cut of this node is summed from a part of each node, in order of node.
+  bool sums_all_nodes(const Op& op, std::span<const Operand> operands) const {
+    u32 uses = 0;
+    for (const Block& block : graph_.blocks)
+      uses += static_cast<u32>(std::ranges::count(block.windows, op.window));
+    const u32 parts = uses * plan_.nodes;
+    const bool in_place = !has_kind(plan_.precision, Kind::grad);
+    if (parts == 0 || operands.size() != parts + (in_place ? 1 : 2)) return false;
+    for (u32 i = 0; i < parts; ++i) {
+      const Operand& o = operands[i];
+      const Chunk& part = plan_.chunk(o.first);
+      const bool own = i % plan_.nodes == plan_.node;
+      const bool is_part = own ? part.kind == Kind::grad_accum && part.instance == i / plan_.nodes
+                               : part.kind == Kind::grad_part && part.instance == i;
+      if (!is_part || part.window != op.window || part.cut != op.cut || part.owner != plan_.node)
+        return false;
+      if (o.access != Access::read_write) return false;
+    }
+    if (in_place) return true;
+    const Operand& sum = operands[parts];
+    const Chunk& chunk = plan_.chunk(sum.first);
+    return sum.access == Access::write && chunk.kind == Kind::grad && chunk.window == op.window &&
+           chunk.cut == op.cut;
+  }
+
+  // Checks that updates are of cuts that this node owns, that they alone are sent to others, with parts of
+  // gradients of others' cuts, and that what arrives comes from where it is made.
+  bool is_at_its_node(const Op& op, std::span<const Operand> operands) const {
+    if (op.kind == OpKind::update)
+      return std::all_of(operands.begin(), operands.end(), [&](const Operand& o) {
+        return plan_.chunk(o.first).window == none || plan_.chunk(o.first).owner == plan_.node;
+      });
+    const bool sends = op.kind == OpKind::send;
+    if (!sends && op.kind != OpKind::receive) return !is_net(op.lane.kind);
+    if (op.lane.kind != (sends ? LaneKind::net_send : LaneKind::net_receive)) return false;
+    if (operands.size() != 1 || operands[0].count != 1 || operands[0].frame.tier != Tier::host) return false;
+    if (operands[0].access != (sends ? Access::read : Access::write)) return false;
+    if (op.peer >= plan_.nodes || op.peer == plan_.node) return false;
+    const Chunk& chunk = plan_.chunk(operands[0].first);
+    const u32 from = sends ? plan_.node : op.peer, to = sends ? op.peer : plan_.node;
+    switch (chunk.kind) {
+      case Kind::param:
+        return chunk.owner == from;
+      case Kind::grad_accum:
+        return sends && chunk.owner == to;
+      case Kind::grad_part:
+        return !sends && chunk.owner == to && chunk.instance % plan_.nodes == from;
+      case Kind::scalars:
+        return chunk.instance == plan_.devices + from;
+      default:
+        return false;
+    }
+  }
+
   static bool is_movement_shape(const Op& op, std::span<const Operand> operands) {
     if (operands.size() != 2 || operands[0].first != operands[1].first || operands[0].count != 1)
       return false;
@@ -198,7 +260,7 @@ class Verifier {
     std::vector<u32> counts(plan_.chunks.size(), 0);
     const Segment& segment = plan_.segment(kind);
     for (const Op& op : segment.ops)
-      if (op.kind == OpKind::update)
+      if (op.kind == OpKind::update || op.kind == OpKind::receive)
         for (const Operand& o : segment.operands_of(op))
           if (writes(o.access)) ++counts[index(o.first)];
     return counts;
@@ -209,7 +271,9 @@ class Verifier {
     const auto first = updates_in(forward_backward), body_ = updates_in(body), drain_ = updates_in(drain);
     for (u32 id = 0; id < plan_.chunks.size(); ++id) {
       const Chunk& chunk = plan_.chunks[id];
-      const u32 expected = is_persistent(chunk.kind) && graph_.windows[chunk.window].trainable ? 1 : 0;
+      if (!is_persistent(chunk.kind)) continue;  // gradients, which updates only read
+      const bool here = chunk.kind == Kind::param || chunk.owner == plan_.node;
+      const u32 expected = graph_.windows[chunk.window].trainable && here ? 1 : 0;
       if (body_[id] != expected || first[id] + drain_[id] != expected)
         return fault(
             fmt::format("chunk {} ({} of window {}) is updated {} times in a body and {} times in "
@@ -233,6 +297,8 @@ class Verifier {
       if (passes) {
         if (op.block >= blocks || op.micro_batch >= plan_.micro_batches)
           return fault(describe(plan_, segment.kind, i) + " names no block or micro-batch");
+        if (plan_.node_of(op.micro_batch) != plan_.node || plan_.device_of(op.micro_batch) != op.lane.device)
+          return fault(describe(plan_, segment.kind, i) + " runs a micro-batch of another node or device");
         ++(op.kind == OpKind::forward ? forward : backward)[op.block * plan_.micro_batches + op.micro_batch];
       }
       if (passes || op.kind == OpKind::gradient || op.kind == OpKind::reduce_scatter)
@@ -245,7 +311,8 @@ class Verifier {
     for (u32 b = 0; b < blocks; ++b)
       for (u32 m = 0; m < plan_.micro_batches; ++m) {
         const u64 at = b * plan_.micro_batches + m;
-        if (backward[at] != (b >= last ? 1u : 0u) || forward[at] != (b + 1 == blocks ? 0u : 1u))
+        const u32 here = plan_.node_of(m) == plan_.node ? 1 : 0;
+        if (backward[at] != (b >= last ? here : 0u) || forward[at] != (b + 1 == blocks ? 0u : here))
           return fault(
               fmt::format("in {} block {} runs forward {} times and backward {} times for micro-batch {}",
                           name(segment.kind), b, forward[at], backward[at], m));
@@ -262,7 +329,7 @@ class Verifier {
     const bool updated =
         segment.kind == SegmentKind::body && plan_.clipping && graph_.windows[chunk.window].trainable;
     const bool reduced = kind == OpKind::gradient && plan_.devices > 1;
-    const u32 accumulated = reduced ? 1 : plan_.micro_batches / plan_.devices;
+    const u32 accumulated = reduced ? 1 : plan_.micro_batches_per_device();
     const u32 expected = gradient ? accumulated : updated ? 1 : 0;
     if (o.version == expected) return {};
     return fault(fmt::format("{} reads {} of window {} at version {}, not {}",

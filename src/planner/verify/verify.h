@@ -17,7 +17,9 @@ namespace tidepool {
 //  6. every micro-batch passes every block once, backward down to the lowest block that trains, and finds
 //  nothing stale;
 //  7. every block finds in its streams what the graph says (verify_streams.h);
-//  8. a gather passes on the content that it reads, and a reduction sums one accumulator of each device.
+//  8. a gather passes on the content that it reads, and a reduction sums one accumulator of each device;
+//  9. of several nodes: a cut is updated by its owner alone, from the parts of all nodes in their order, and
+//  arrives once per step everywhere else.
 // Near-linear in the number of ops.
 // Error: ErrorKind::internal, naming the ops and bytes.
 Result<void> verify_plan(const Plan&, const ModelGraph&);

@@ -89,7 +89,9 @@ namespace {
 
 std::string executor_text(const Config& config, const Plan& plan, const Machine* machine) {
   if (machine != nullptr)
-    return fmt::format("{}, {} device{}", machine->name, plan.devices, plan.devices == 1 ? "" : "s");
+    return fmt::format("{}, {}{} device{}", machine->name,
+                       plan.nodes > 1 ? fmt::format("{} nodes of ", plan.nodes) : "", plan.devices,
+                       plan.devices == 1 ? "" : "s");
   const u32 threads =
       config.machine.threads != 0 ? config.machine.threads : std::thread::hardware_concurrency();
   return fmt::format("{}, {} thread{}", config.machine.executor, threads, threads == 1 ? "" : "s");
@@ -130,6 +132,7 @@ PlanSummary summarize(const SummaryInput& in) {
   PlanSummary s{.model = std::string(name(graph.config.family)),
                 .executor = executor_text(config, plan, machine),
                 .devices = plan.devices,
+                .nodes = plan.nodes,
                 .precision = plan.precision,
                 .parameters = graph.parameters,
                 .active_parameters = graph.active_parameters < graph.parameters ? graph.active_parameters : 0,
@@ -166,6 +169,12 @@ PlanSummary summarize(const SummaryInput& in) {
   const auto moved = link_bytes(plan, SegmentKind::body);
   const auto bound = lower_bound(plan, graph);
   for (u32 l = 0; l < link_count; ++l) s.links[l] = {.per_step = moved[l], .lower_bound = bound[l]};
+  if (plan.nodes > 1) {
+    const NetBytes net = net_bytes(plan, SegmentKind::body);
+    const Bytes least = net_lower_bound(plan, graph);
+    s.network = {LinkSummary{.per_step = net.sent, .lower_bound = least},
+                 LinkSummary{.per_step = net.received, .lower_bound = least}};
+  }
   if (prediction != nullptr) add_prediction(s, *prediction);
   const u64 kept = std::max<u64>(config.output.save_total_limit, 2) + 1;  // limit 1: the best may stay, too
   if (config.output.save)

@@ -74,7 +74,8 @@ void RunMeter::fill(RunReport& report) const {
   report.io_retries = counters_.io_retries();
   const PhaseProfile total = profile_.total();
   for (u32 c = 0; c < cause_count; ++c)
-    report.exposed.push_back({std::string(name(static_cast<Cause>(c))), seconds(total.exposed[c])});
+    if (plan_.nodes > 1 || static_cast<Cause>(c) != Cause::net)
+      report.exposed.push_back({std::string(name(static_cast<Cause>(c))), seconds(total.exposed[c])});
   report.rss_peak = process_peak();
 }
 
