@@ -1,0 +1,308 @@
+#include "net/net_loop.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/check.h"
+#include "base/steady_seconds.h"
+
+namespace tidepool {
+namespace {
+
+// Messages about a failure have so long to leave before the thread ends all calls of the wire.
+constexpr double tell_seconds_max = 0.3;
+
+Error never_listed() { return {ErrorKind::interrupted, "the connection to the other nodes has ended"}; }
+
+std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
+
+}  // namespace
+
+void NetLoop::run(const OpenWire& open_wire) {
+  // Sleeps of 20 us, which the kernel would otherwise stretch by 50 us.
+  ::prctl(PR_SET_TIMERSLACK, 1000UL);
+  if (const Result<void> opened = open(open_wire); !opened) {
+    std::scoped_lock lock(mutex_);
+    failure_ = opened.error();
+    phase_ = Phase::ended;
+    changed_.notify_all();
+    return;
+  }
+  set_phase(Phase::running);
+  serve();
+  set_phase(Phase::ended);
+}
+
+Result<void> NetLoop::open(const OpenWire& open_wire) {
+  TRY_ASSIGN(wire_, open_wire());
+  node_ = wire_->node();
+  nodes_ = wire_->nodes();
+  library_ = wire_->describe();
+  for (u32 i = 0; i < nodes_; ++i) names_.push_back(fmt::format("node {}", i));
+  flow_ = std::make_unique<MessageFlow>(
+      *wire_, options_, [this](u32 i) { return name_of(i); },
+      [this](const NetRequest& request) { complete(request, nullptr); });
+  watch_.emplace(node_, nodes_, options_.timeout_seconds);
+  submissions_.reserve(options_.max_requests + 2 * nodes_);
+  taken_.reserve(submissions_.capacity());
+  return flow_->begin();
+}
+
+void NetLoop::serve() {
+  while (true) {
+    ++rounds_;
+    const bool submitted = take_submissions();
+    if (submitted) pace_.restart(steady_seconds());
+    const bool progress = flow_->poll();
+    if (std::optional<NodeFailure> failure = look_around()) {
+      end_with(std::move(*failure));
+      return serve_after_failure();
+    }
+    if (said_goodbye_ && all_said_goodbye()) return;
+    rest(pace_.next(steady_seconds(), progress || submitted, flow_->in_flight()));
+  }
+}
+
+// RETURNS: whether there were any.
+bool NetLoop::take_submissions() {
+  {
+    std::scoped_lock lock(mutex_);
+    taken_.swap(submissions_);
+    if (stopping_ && !said_goodbye_) {
+      if (in_progress_ != 0 && !own_failure_)
+        own_failure_ = NodeFailure{node_, node_, {ErrorKind::interrupted, "it ended early"}};
+      else
+        say_goodbye();
+    }
+  }
+  for (const NetRequest& request : taken_) flow_->start(request);
+  const bool any = !taken_.empty();
+  taken_.clear();
+  return any;
+}
+
+void NetLoop::say_goodbye() {
+  said_goodbye_ = true;
+  for (u32 peer = 0; peer < nodes_; ++peer)
+    if (peer != node_) flow_->link(peer).say_goodbye();
+}
+
+// Waits for as long as the others answer: a launcher ends all nodes if one leaves without MPI's own end,
+// which in turn waits for all. RETURNS: whether the thread can end.
+bool NetLoop::all_said_goodbye() {
+  bool all = true;
+  for (u32 peer = 0; peer < nodes_; ++peer) {
+    if (peer == node_) continue;
+    all = all && flow_->found().goodbye[peer] && flow_->link(peer).idle();
+  }
+  if (!all) return false;
+  set_phase(Phase::closing);
+  wire_->close();
+  return true;
+}
+
+// Heartbeats, and everything that can end the connection.
+std::optional<NodeFailure> NetLoop::look_around() {
+  watch_->advance(steady_seconds());
+  const bool beat = watch_->beat_due();
+  for (u32 peer = 0; peer < nodes_; ++peer) {
+    if (peer == node_) continue;
+    if (flow_->found().heard[peer]) watch_->heard(peer);
+    watch_->excuse(peer, flow_->excused(peer));
+    if (beat) flow_->link(peer).beat();
+    flow_->pump(peer);
+  }
+  if (std::optional<NodeFailure> failure = failure_of_flow()) return failure;
+  {
+    std::scoped_lock lock(mutex_);
+    if (own_failure_) return own_failure_;
+  }
+  if (const std::optional<u32> silent = watch_->silent())
+    return NodeFailure{*silent,
+                       node_,
+                       {ErrorKind::interrupted, fmt::format("{} has not answered for {:g} s",
+                                                            name_of(*silent), options_.timeout_seconds)}};
+  return {};
+}
+
+std::optional<NodeFailure> NetLoop::failure_of_flow() {
+  if (const std::optional<NodeFailure>& told = flow_->found().told) {
+    NodeFailure out = *told;
+    if (told->about == told->source)
+      out.error.message =
+          fmt::format("{} ended with an error: {}", name_of(told->about), told->error.message);
+    else if (told->about == node_)
+      out.error.message = fmt::format("the other nodes have gone on without this node: {} says that {}",
+                                      name_of(told->source), told->error.message);
+    else
+      out.error.message = fmt::format("{} ({} noticed it)", told->error.message, name_of(told->source));
+    return out;
+  }
+  return flow_->found().broken;
+}
+
+// The order matters: the others hear of the failure, then the wire is left alone for ever, and only then do
+// requests complete, because the wire may write into their memory as long as it is called.
+void NetLoop::end_with(NodeFailure failure) {
+  if (failure.source == node_) tell_others(failure);
+  // The node that failed may have said why, after its connection broke or its silence began.
+  const std::optional<NodeFailure>& told = flow_->found().told;
+  if (told && failure.source == node_ && failure.about != node_ && told->source == failure.about) {
+    if (const std::optional<NodeFailure> cause = failure_of_flow()) failure = *cause;
+  }
+  {
+    std::scoped_lock lock(mutex_);
+    failure_ = failure.error;
+    phase_ = Phase::failed;
+    taken_.swap(submissions_);
+  }
+  const auto complete_with_failure = [&](const NetRequest& request) { complete(request, &failure.error); };
+  flow_->take_all(complete_with_failure);
+  for (const NetRequest& request : taken_) complete_with_failure(request);
+  taken_.clear();
+  changed_.notify_all();
+}
+
+void NetLoop::tell_others(const NodeFailure& failure) {
+  const double begin = steady_seconds();
+  for (u32 peer = 0; peer < nodes_; ++peer)
+    if (peer != node_ && peer != failure.about) flow_->link(peer).say_failure(failure);
+  while (steady_seconds() - begin < tell_seconds_max) {
+    bool left = false;
+    for (u32 peer = 0; peer < nodes_; ++peer) {
+      if (peer == node_ || peer == failure.about) continue;
+      flow_->pump(peer);
+      left = left || !flow_->link(peer).idle();
+    }
+    if (!left) return;
+    flow_->poll();
+    std::this_thread::sleep_for(seconds(50e-6));
+  }
+}
+
+void NetLoop::serve_after_failure() {
+  std::unique_lock lock(mutex_);
+  const Error error = *failure_;
+  while (true) {
+    work_.wait(lock, [this] { return stopping_ || !submissions_.empty(); });
+    if (submissions_.empty()) return;
+    taken_.swap(submissions_);
+    lock.unlock();
+    for (const NetRequest& request : taken_) complete(request, &error);
+    taken_.clear();
+    lock.lock();
+  }
+}
+
+void NetLoop::complete(const NetRequest& request, const Error* error) {
+  {
+    std::scoped_lock lock(mutex_);
+    if (request.internal) {
+      if (error == nullptr && !request.sends) exchange_heard_[request.peer] = true;
+      if (--exchange_left_ == 0) changed_.notify_all();
+      return;
+    }
+    --in_progress_;
+    in_sink_ = true;
+  }
+  if (error == nullptr)
+    sink_({.tag = request.tag});
+  else
+    sink_({.tag = request.tag, .ok = false, .error = *error});
+  std::scoped_lock lock(mutex_);
+  in_sink_ = false;
+  if (sink_waits_) changed_.notify_all();
+}
+
+void NetLoop::set_phase(Phase phase) {
+  std::scoped_lock lock(mutex_);
+  phase_ = phase;
+  changed_.notify_all();
+}
+
+void NetLoop::rest(double s) {
+  if (s <= 0) return;
+  std::unique_lock lock(mutex_);
+  if (!submissions_.empty() || (own_failure_ && phase_ == Phase::running) || (stopping_ && !said_goodbye_))
+    return;
+  work_.wait_for(lock, seconds(s));
+}
+
+Result<void> NetLoop::wait_until_open() {
+  std::unique_lock lock(mutex_);
+  const bool open = changed_.wait_for(lock, seconds(options_.start_timeout_seconds),
+                                      [this] { return phase_ != Phase::opening; });
+  if (!open)
+    return Error{
+        ErrorKind::interrupted,
+        fmt::format("the nodes have not met within {:g} s: a node has not started, or a firewall keeps them "
+                    "apart (docs/several-nodes.md)",
+                    options_.start_timeout_seconds)};
+  if (failure_) return *failure_;
+  return {};
+}
+
+void NetLoop::submit(const NetRequest& request) {
+  std::scoped_lock lock(mutex_);
+  CHECK(request.peer < nodes_ && request.peer != node_, request.peer, nodes_, node_);
+  if (!request.internal) {
+    CHECK(request.message < message_max, request.message);
+    CHECK(in_progress_ < options_.max_requests, in_progress_);
+    ++in_progress_;
+  }
+  submissions_.push_back(request);
+  work_.notify_one();
+}
+
+void NetLoop::deliver_to(NetSink sink) {
+  std::unique_lock lock(mutex_);
+  CHECK(in_progress_ == 0, in_progress_);
+  // The sink of the last completion may not have returned yet.
+  sink_waits_ = true;
+  changed_.wait(lock, [this] { return !in_sink_; });
+  sink_waits_ = false;
+  sink_ = std::move(sink);
+}
+
+void NetLoop::set_names(std::vector<std::string> names) {
+  std::scoped_lock lock(mutex_);
+  names_ = std::move(names);
+}
+
+std::string NetLoop::name_of(u32 node) const {
+  std::scoped_lock lock(mutex_);
+  return names_[node];
+}
+
+void NetLoop::fail(const Error& error) {
+  std::unique_lock lock(mutex_);
+  if (phase_ != Phase::running) return;
+  own_failure_ = NodeFailure{node_, node_, error};
+  work_.notify_one();
+  changed_.wait_for(lock, seconds(1), [this] { return phase_ != Phase::running; });
+}
+
+Result<void> NetLoop::health() const {
+  std::scoped_lock lock(mutex_);
+  if (failure_) return *failure_;
+  if (phase_ == Phase::ended) return never_listed();
+  return {};
+}
+
+bool NetLoop::stop() {
+  std::unique_lock lock(mutex_);
+  stopping_ = true;
+  work_.notify_one();
+  const auto ended = [this] { return phase_ == Phase::ended; };
+  // As long as the thread runs it decides. A call of the library that does not return is left behind.
+  for (u64 rounds = rounds_ - 1; rounds != rounds_;) {
+    rounds = rounds_;
+    if (changed_.wait_for(lock, seconds(options_.timeout_seconds), ended)) return true;
+  }
+  return false;
+}
+
+}  // namespace tidepool
