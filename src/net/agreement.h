@@ -19,8 +19,6 @@ struct Statement {
   };
   std::vector<Fact> facts;       // in the order in which they are compared: causes before effects
   std::optional<Error> refusal;  // why this node cannot take part, for example because its job does not fit
-
-  bool operator==(const Statement&) const = default;
 };
 
 // Exchanges the statements of all nodes and compares them. All nodes get the same result.

@@ -100,7 +100,7 @@ void MessageFlow::start_send(u32 request) {
 void MessageFlow::match(u32 peer, u32 request, const ReadyReceive& ready) {
   Request& r = requests_[request];
   if (r.bytes != ready.bytes || ready.piece_bytes == 0)
-    return broken(peer, ErrorKind::internal,
+    return broken(wire_.node(), ErrorKind::internal,
                   fmt::format("message {:#x} has {} bytes on {} and {} bytes on {}", r.message, r.bytes,
                               name_(wire_.node()), ready.bytes, name_(peer)));
   r.tag_on_wire = ready.tag;
@@ -206,7 +206,7 @@ void MessageFlow::on_piece(u32 slot, u64 bytes) {
   } else {
     found_.heard[peer] = true;
     if (bytes != piece_length(r, use.piece))
-      return broken(peer, ErrorKind::internal,
+      return broken(wire_.node(), ErrorKind::internal,
                     fmt::format("piece {} of message {:#x} from {} has {} bytes instead of {}", use.piece,
                                 r.message, name_(peer), bytes, piece_length(r, use.piece)));
     receive_pieces(use.request);

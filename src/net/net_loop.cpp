@@ -168,14 +168,15 @@ void NetLoop::end_with(NodeFailure failure) {
 
 void NetLoop::tell_others(const NodeFailure& failure) {
   const double begin = steady_seconds();
+  // Also the node that failed, which may only have been stopped; but nobody waits for it.
   for (u32 peer = 0; peer < nodes_; ++peer)
-    if (peer != node_ && peer != failure.about) flow_->link(peer).say_failure(failure);
+    if (peer != node_) flow_->link(peer).say_failure(failure);
   while (steady_seconds() - begin < tell_seconds_max) {
     bool left = false;
     for (u32 peer = 0; peer < nodes_; ++peer) {
-      if (peer == node_ || peer == failure.about) continue;
+      if (peer == node_) continue;
       flow_->pump(peer);
-      left = left || !flow_->link(peer).idle();
+      left = left || (peer != failure.about && !flow_->link(peer).idle());
     }
     if (!left) return;
     flow_->poll();
