@@ -115,7 +115,7 @@ tidepool_room(src/huggingface/adapters TEXT JSON LINKS src/huggingface/directory
 tidepool_room(src/checkpoint TEXT JSON LINKS kernels src/huggingface/adapters)
 tidepool_room(src/engine LINKS include/tidepool)
 tidepool_room(src/model SUBFOLDERS LINKS kernels)
-tidepool_room(src/executor/shared LINKS io src/engine src/model)
+tidepool_room(src/executor/shared LINKS io src/engine src/model src/net)
 tidepool_room(src/executor LINKS src/executor/shared PkgConfig::xxhash)
 tidepool_room(src/machine LINKS src/base/process src/base/text src/base/yaml PkgConfig::hwloc PkgConfig::xxhash)
 tidepool_room(src/executor/cpu LINKS src/executor)

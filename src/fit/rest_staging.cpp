@@ -51,7 +51,8 @@ std::array<Bytes, 2> staging_bytes(const Plan& plan, DeviceMemory device_memory)
     const Tier home = plan.homes[id].tier;
     const bool reachable =
         home == Tier::host || (home == Tier::device && device_memory == DeviceMemory::of_host);
-    if (!is_persistent(chunk.kind) || reachable) continue;
+    // Node 0 reaches the homes of several nodes through staging.
+    if (!is_persistent(chunk.kind) || (reachable && plan.nodes == 1)) continue;
     Bytes& bytes = most[staging_slot(chunk.kind)];
     bytes = std::max(bytes, chunk.bytes);
   }

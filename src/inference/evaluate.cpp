@@ -107,7 +107,7 @@ Result<EvaluatedPart> run_part(Session& session, Engine& engine, RunSource& sour
   const Result<void> ran = engine.run(runs, runs);
   if (!ran && session.busy()) leave_now(ran.error());
   TRY(ran);
-  const EvalResult sums = session.results().take_eval();
+  TRY_ASSIGN(const EvalResult sums, session.results().take_eval());
   return EvaluatedPart{.tokens = sums.target_tokens, .loss_sum = sums.loss_sum};
 }
 

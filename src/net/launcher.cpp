@@ -63,9 +63,9 @@ Result<std::optional<Found>> find_one(const Variables& v, const Environment& get
   if (const char* const local = get(v.local_rank); local != nullptr) {
     TRY_ASSIGN(out.launcher.local_rank, number_of(v.local_rank, local));
   }
-  if (out.launcher.size == 0 || out.launcher.size > nodes_max || out.launcher.rank >= out.launcher.size)
+  if (out.launcher.size == 0 || out.launcher.size > ranks_max || out.launcher.rank >= out.launcher.size)
     return usage_error(fmt::format("{} says {}: a rank is less than the size, which is at most {}",
-                                   launcher_name(v.kind), out.shown, nodes_max));
+                                   launcher_name(v.kind), out.shown, ranks_max));
   return std::optional<Found>(std::move(out));
 }
 

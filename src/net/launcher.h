@@ -31,7 +31,7 @@ struct Launcher {
   bool operator==(const Launcher&) const = default;
 };
 
-inline constexpr u32 nodes_max = 1024;
+inline constexpr u32 ranks_max = 1024;
 
 // RETURNS: the value of a variable, or null, as getenv does.
 using Environment = std::function<const char*(const char* name)>;

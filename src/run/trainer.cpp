@@ -245,7 +245,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     const double began = steady_seconds();
     EvaluationRuns runs(div_up(batches, run_.session->plan().micro_batches / run_.session->plan().sweeps));
     TRY(engine_->run(runs, runs));
-    const EvalResult result = run_.session->results().take_eval();
+    TRY_ASSIGN(const EvalResult result, run_.session->results().take_eval());
     const double loss = result.loss_sum / static_cast<double>(result.target_tokens);
     run_.state.eval_losses.push_back({issued_, loss, result.target_tokens});
     if (best_evaluation(run_.state.eval_losses) == &run_.state.eval_losses.back()) best_unsaved_ = true;

@@ -108,6 +108,7 @@ Result<void> Session::open_executor(const Config& config, StepSource& source, co
                          {.queue_depth = config.memory.queue_depth, .arenas = {host_->memory()}},
                          std::move(sink));
     };
+  request.transport = options.transport;
   if (choices_) request.products_tuned = [this] { keep_choices(); };
   TRY_ASSIGN(executor_, devices_->create_executor(request));
   if (disk() != nullptr) notes_.push_back("disk: " + disk()->describe());
@@ -186,7 +187,24 @@ void Session::make_state_store() {
       slot.push_back(own_staging_[i]);
     }
   }
-  state_ = std::make_unique<StateStore>(plan_, graph_, *executor_, staging);
+  if (plan_.nodes > 1 && plan_.node == 0)
+    leading_ = std::make_unique<LeadingHomes>(plan_, *executor_, *executor_->net());
+  if (plan_.nodes > 1 && plan_.node > 0) {
+    serving_.resize(std::max(one[0], one[1]).value);
+    ledger_.take("a chunk for node 0", Bytes{serving_.size()});
+  }
+  StateAtRest& homes = leading_ ? static_cast<StateAtRest&>(*leading_) : *executor_;
+  state_ = std::make_unique<StateStore>(plan_, graph_, homes, staging);
+}
+
+Result<void> Session::end_leading() {
+  if (leading_) return leading_->end();
+  return {};
+}
+
+Result<void> Session::serve() {
+  if (plan_.node == 0) return {};
+  return serve_at_rest(plan_, *executor_, *executor_->net(), serving_);
 }
 
 }  // namespace tidepool

@@ -14,6 +14,7 @@
 #include "fit/rest_staging.h"
 #include "io/arena.h"
 #include "io/swap_file.h"
+#include "session/nodes_at_rest.h"
 #include "session/state_store.h"
 
 namespace tidepool {
@@ -31,6 +32,7 @@ struct SessionOptions {
   bool own_swap_dir = false;             // memory.swap_dir is of this session only: removed at the end
   Nanos rest_patience{300'000'000'000};  // as in ExecutorRequest
   bool loads_weights = false;            // of a model directory, which takes memory beside the budgets
+  Transport* transport = nullptr;        // to the other nodes of the plan; null: none
   ProductTiming product_timing = ProductTiming::recall;
   std::function<void(const std::string&)> say = {};  // lines that cannot wait for notes(); empty: dropped
 };
@@ -53,6 +55,11 @@ class Session {
   // The executor, by its interfaces.
   Executor& executor() { return *executor_; }
   StateAtRest& homes() { return *executor_; }
+  // Several nodes, at rest. Node 0: lets the others go, which serve it until then. Others: serve node 0 until
+  // it lets them go. One node: no-ops.
+  Result<void> end_leading();
+  Result<void> serve();
+  Transport* transport() { return executor_->net() == nullptr ? nullptr : &executor_->net()->transport(); }
   const ExecutorCounters& counters() const { return *executor_; }
   StepResults& results() { return *executor_; }
   TimedAtRest& timed() { return *executor_; }
@@ -91,6 +98,8 @@ class Session {
   std::unique_ptr<SwapFile> swap_;
   std::unique_ptr<TrainingExecutor> executor_;
   std::array<std::vector<std::byte>, 2> own_staging_;  // only if no arena has room at rest for one of each
+  std::unique_ptr<LeadingHomes> leading_;              // node 0 of several
+  std::vector<std::byte> serving_;                     // other nodes: room for a chunk
   std::unique_ptr<StateStore> state_;
 };
 

@@ -10,6 +10,7 @@
 #include "tests/support/cpu_rig.h"
 #include "tests/support/kernel_fixture.h"
 #include "tests/support/segments.h"
+#include "tests/support/small_training.h"
 
 namespace tidepool::executor_training_test {
 
@@ -17,109 +18,8 @@ using test::CpuRig;
 using test::CpuRigOptions;
 using test::HashedData;
 using test::SegmentList;
+using namespace test;  // small_training.h
 using enum SegmentKind;
-
-constexpr u64 steps = 4;
-constexpr Bytes roomy{64 * mib};
-
-// fp16: step 1 overflows, steps 2 and 3 do not and raise the scale, step 4 overflows.
-constexpr float first_scale = 0x1p24f;
-constexpr LossScaling scaling{.growth_factor = 0x1p11f, .backoff_factor = 0x1p-10f, .growth_interval = 2};
-
-ModelGraph small_gpt(Precision precision) {
-  ModelConfig config{.vocab_size = 97,
-                     .positions = 32,
-                     .width = 64,
-                     .layers = 3,
-                     .heads = 4,
-                     .embedding_dropout = 0.1,
-                     .residual_dropout = 0.1};
-  return build_model(config, precision, {.sequences = 2, .tokens = 32}).value();
-}
-
-ModelGraph small_qwen3(bool packed) {
-  ModelConfig config = default_model(Family::qwen3);
-  config.vocab_size = 97, config.positions = 32, config.width = 64, config.layers = 3, config.heads = 4;
-  config.kv_heads_given = 2, config.head_size_given = 24, config.inner_given = 96;
-  return build_model(config, Precision::fp32, {.sequences = 2, .tokens = 32, .packed = packed}).value();
-}
-
-// Weights from a hash of their place: 0.05 at most; weights of norms are one.
-float initial(const Tensor& tensor, u64 element) {
-  if (tensor.init == Init::ones) return 1.0f;
-  if (tensor.init == Init::zeros) return 0.0f;
-  u64 z = (tensor.window_offset + element + tensor.name.size() * 7919) * 0x9e3779b97f4a7c15;
-  z ^= z >> 29;
-  z *= 0xbf58476d1ce4e5b9;
-  return (static_cast<float>(z >> 40) / 16777216.0f - 0.5f) * 0.1f;
-}
-
-std::vector<float> initial_window(const Window& window) {
-  std::vector<float> out(window.elements);
-  for (const Tensor& tensor : window.tensors) {
-    for (u64 i = 0; i < tensor.elements; ++i) out[tensor.window_offset + i] = initial(tensor, i);
-  }
-  return out;
-}
-
-std::vector<std::byte> initial_chunk(const Chunk& chunk, const ModelGraph& graph) {
-  std::vector<std::byte> out(chunk.bytes.value);
-  if (chunk.kind != Kind::param && chunk.kind != Kind::master) return out;  // bf16: drops the remainders
-  const std::vector<float> all = initial_window(graph.windows[chunk.window]);
-  for (u64 i = 0; i < chunk.elements; ++i) {
-    const float x = all[chunk.element_begin + i];
-    if (element_bytes(chunk.kind, graph.precision) == 4) {
-      std::memcpy(&out[i * 4], &x, 4);
-    } else {
-      const u16 half = test::half_of(x, graph.precision);
-      std::memcpy(&out[i * 2], &half, 2);
-    }
-  }
-  return out;
-}
-
-// Results of a run, independent of chunks: all persistent bytes window by window, kind by kind.
-struct Outcome {
-  std::vector<double> losses, norms;
-  std::vector<LossScale> scales;  // after each step
-  double eval_loss = 0;
-  std::vector<std::byte> state;
-  std::array<Bytes, link_count> moved{};
-  std::array<Bytes, link_count> planned{};
-  Bytes moved_between_devices{}, planned_between_devices{};
-  bool operator==(const Outcome& o) const {
-    return losses == o.losses && norms == o.norms && scales == o.scales && eval_loss == o.eval_loss &&
-           state == o.state;
-  }
-};
-
-// Takes the result of each step when its norm has completed.
-struct ResultTaker final : EngineObserver {
-  ResultTaker(TrainingExecutor& executor, Outcome& outcome) : executor(executor), outcome(outcome) {}
-  void completed(const Issue& issue, const Completion&) override {
-    if (issue.get().kind != OpKind::norm) return;
-    const StepResult result = executor.result(issue.step);
-    outcome.losses.push_back(result.loss);
-    outcome.norms.push_back(result.grad_norm);
-    outcome.scales.push_back(result.next_loss_scale);
-  }
-  TrainingExecutor& executor;
-  Outcome& outcome;
-};
-
-std::vector<std::byte> state_of(const Plan& plan, TrainingExecutor& executor) {
-  std::vector<std::byte> all;
-  for (const Kind kind : {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance}) {
-    for (u32 i = 0; i < plan.chunks.size(); ++i) {
-      if (plan.chunks[i].kind != kind) continue;
-      std::vector<std::byte> content(plan.chunks[i].bytes.value);
-      const auto read = executor.read_home(ChunkId{i}, content);
-      EXPECT_TRUE(read) << read.error().message;
-      all.insert(all.end(), content.begin(), content.end());
-    }
-  }
-  return all;
-}
 
 Outcome train(const ModelGraph& graph, const PlanOptions& options, const CpuRigOptions& rig_options = {}) {
   Outcome outcome;
@@ -153,7 +53,7 @@ Outcome train(const ModelGraph& graph, const PlanOptions& options, const CpuRigO
   ResultTaker taker(*rig.executor, outcome);
   const auto result = engine->run(list, taker);
   EXPECT_TRUE(result) << result.error().message;
-  const EvalResult eval = rig.executor->take_eval();
+  const EvalResult eval = rig.executor->take_eval().value();
   EXPECT_EQ(eval.target_tokens, 2 * graph.batch.rows() * options.micro_batches);
   outcome.eval_loss = eval.loss_sum / static_cast<double>(eval.target_tokens);
   outcome.state = state_of(*plan, *rig.executor);

@@ -70,6 +70,7 @@ struct CpuRigOptions {
   u32 disk_depth = 8;
   DiskFaults faults;
   Nanos patience{120'000'000'000};  // longer than a busy machine delays a thread
+  Transport* transport = nullptr;   // to the other nodes of the plan
 };
 
 class CpuRig {
@@ -96,6 +97,7 @@ class CpuRig {
                                     .open_disk = open,
                                     .disk_depth = options.disk_depth,
                                     .seed = 1,
+                                    .transport = options.transport,
                                     .patience = options.patience})
                    .value();
   }

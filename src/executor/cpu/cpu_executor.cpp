@@ -25,6 +25,10 @@ class CpuLanes final : public DeviceLanes {
 
   StepResult result(u64 step) const override { return runner_.result(step); }
   RoutingResult routing(u64 step) const override { return runner_.routing(step); }
+  void add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad) override {
+    runner_.add_gradient(window, begin, elements, grad);
+  }
+  void pack(u64 step, std::span<std::byte> packed) override { runner_.pack(step, packed); }
   void set_loss_scale(const LossScale& scale) override { runner_.set_loss_scale(scale); }
   Result<void> run_at_rest(const Issue& issue) override { return runner_.run(issue); }
   bool host_reaches_frames() const override { return true; }

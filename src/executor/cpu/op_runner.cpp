@@ -33,7 +33,7 @@ Result<void> OpRunner::run(const Issue& issue) {
       gradient(issue);
       break;
     case OpKind::norm:
-      numbers_.finish(issue.step);
+      norm(issue);
       break;
     case OpKind::update:
       update(issue);
@@ -47,8 +47,12 @@ Result<void> OpRunner::run(const Issue& issue) {
     case OpKind::load_batch:
     case OpKind::read:
     case OpKind::write:
+    case OpKind::combine:
+    case OpKind::pack:
+    case OpKind::send:
+    case OpKind::receive:
       CHECK(false, issue.sequence);
-      break;  // ops of the host or the disk
+      break;  // ops of the host, the disk or the network
   }
   return {};
 }
@@ -130,6 +134,14 @@ void OpRunner::gradient(const Issue& issue) {
   const GradientOp op = gradient_op(common_.plan, common_.memory, issue);
   finish_gradient(op.summed(), op.grad, common_.plan.precision, op.elements, common_.pool);
   numbers_.add_gradient(issue.get().window, op.begin, op.elements, op.grad, common_.pool);
+}
+
+void OpRunner::norm(const Issue& issue) {
+  const u32 devices = common_.plan.devices;
+  for (const Operand& o : issue.segment->operands_of(issue.get()))
+    if (const u32 instance = common_.plan.chunk(o.first).instance; instance >= devices)
+      numbers_.unpack(issue.step, instance - devices, common_.memory.at(o.frame));
+  numbers_.finish(issue.step);
 }
 
 void OpRunner::update(const Issue& issue) {

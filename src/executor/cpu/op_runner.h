@@ -22,6 +22,11 @@ class OpRunner final : public LaneWork {
   // REQUIRES: the step's `norm` has completed, and at most two later steps have begun.
   StepResult result(u64 step) const { return numbers_.result(step); }
   RoutingResult routing(u64 step) const { return numbers_.routing(step); }
+  // Several nodes.
+  void add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad) {
+    numbers_.add_gradient(window, begin, elements, grad, common_.pool);
+  }
+  void pack(u64 step, std::span<std::byte> packed) const { numbers_.pack(step, packed); }
   // REQUIRES: at rest.
   void set_loss_scale(const LossScale& scale) { numbers_.set_loss_scale(scale); }
 
@@ -30,6 +35,7 @@ class OpRunner final : public LaneWork {
   void forward(const Issue&);
   void backward(const Issue&);
   void gradient(const Issue&);
+  void norm(const Issue&);
   void update(const Issue&);
   void all_gather(const Issue&);
   void reduce_scatter(const Issue&);

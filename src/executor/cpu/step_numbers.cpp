@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/check.h"
 #include "executor/shared/step_arrays.h"
@@ -16,6 +17,7 @@ constexpr u64 cells_of_granule = norm_granule_elements / norm_cell_elements;
 
 StepNumbers::StepNumbers(const Plan& plan, const ModelGraph& graph, StepSource& source)
     : precision_(plan.precision),
+      plan_(plan),
       micro_batches_(plan.micro_batches),
       devices_(plan.devices),
       layout_(plan, graph),
@@ -25,7 +27,7 @@ StepNumbers::StepNumbers(const Plan& plan, const ModelGraph& graph, StepSource& 
     step.losses.resize(plan.micro_batches);
     if (experts == 0) continue;
     step.router_losses.resize(plan.micro_batches + 1);
-    step.expert_tokens.assign(plan.devices, std::vector<i64>(experts));
+    step.expert_tokens.assign(plan.devices + plan.nodes - 1, std::vector<i64>(experts));
   }
   partials_.resize(layout_.partials());
   cells_.resize(layout_.cells());
@@ -42,7 +44,7 @@ StepNumbers::RoutingPlace StepNumbers::begin_routing(u64 step, u32 micro_batch) 
   Step& at = steps_[step % steps_kept];
   if (at.router_losses.empty()) return {};
   std::vector<i64>& tokens = at.expert_tokens[micro_batch % devices_];
-  if (micro_batch < devices_) std::ranges::fill(tokens, 0);
+  if (micro_batch < devices_ * plan_.nodes) std::ranges::fill(tokens, 0);
   at.router_losses[micro_batch] = {};
   return {&at.router_losses[micro_batch], tokens.data()};
 }
@@ -72,6 +74,68 @@ double StepNumbers::partial(u64 index) const {
   return sum;
 }
 
+// Micro-batches come in ascending order, then the partial sums of the node's cuts in the order of windows,
+// then the tokens of each expert.
+template <class Self, class Number, class Count>
+void StepNumbers::for_packed(Self& self, u64 number, u32 node, Number&& value, Count&& count) {
+  auto& step = self.steps_[number % steps_kept];
+  for (u32 m = 0; m < self.micro_batches_; ++m) {
+    if (self.plan_.node_of(m) != node) continue;
+    value(step.losses[m]);
+    if (step.router_losses.empty()) continue;
+    auto& losses = step.router_losses[m];
+    value(losses.balance), value(losses.z), value(losses.entropy);
+  }
+  for (const Chunk& chunk : self.plan_.chunks) {
+    if (chunk.kind != Kind::momentum || chunk.owner != node) continue;
+    const NormLayout::Runs runs = self.layout_.runs_of(chunk.window, chunk.element_begin, chunk.elements);
+    for (const NormLayout::Run& run : std::span(runs.run).first(runs.count)) {
+      CHECK(!run.cells, chunk.window, chunk.cut);
+      for (u64 i = 0; i < div_up(run.elements, norm_granule_elements); ++i)
+        value(self.partials_[run.first + i]);
+    }
+  }
+  if (step.expert_tokens.empty()) return;
+  if (node == self.plan_.node) {
+    for (u64 e = 0; e < step.expert_tokens.front().size(); ++e) {
+      i64 sum = 0;
+      for (u32 device = 0; device < self.devices_; ++device) sum += step.expert_tokens[device][e];
+      count(sum);
+    }
+  } else {
+    const u32 place = self.devices_ + (node < self.plan_.node ? node : node - 1);
+    for (auto& tokens : step.expert_tokens[place]) count(tokens);
+  }
+}
+
+void StepNumbers::pack(u64 step, std::span<std::byte> packed) const {
+  std::byte* to = packed.data();
+  const auto put = [&](auto value) {
+    static_assert(sizeof value == sizeof(double));
+    CHECK(to + sizeof value <= packed.data() + packed.size(), packed.size());
+    std::memcpy(to, &value, sizeof value);
+    to += sizeof value;
+  };
+  for_packed(
+      *this, step, plan_.node, [&](double value) { put(value); }, [&](i64 value) { put(value); });
+}
+
+void StepNumbers::unpack(u64 step, u32 node, std::span<const std::byte> packed) {
+  const std::byte* from = packed.data();
+  const auto take = [&](auto& value) {
+    double raw = 0;
+    CHECK(from + sizeof raw <= packed.data() + packed.size(), packed.size());
+    if constexpr (sizeof value == sizeof raw) {
+      std::memcpy(&value, from, sizeof value);
+    } else {
+      std::memcpy(&raw, from, sizeof raw);
+      value = static_cast<std::remove_reference_t<decltype(value)>>(raw);
+    }
+    from += sizeof raw;
+  };
+  for_packed(*this, step, node, take, take);
+}
+
 void StepNumbers::finish(u64 number) {
   Step& step = steps_[number % steps_kept];
   double loss = 0, squares = 0;
@@ -96,7 +160,7 @@ void StepNumbers::finish_routing(Step& step) const {
     mean.entropy += step.router_losses[m].entropy / micro_batches_;
   }
   std::vector<i64>& sum = step.expert_tokens.front();
-  for (u32 device = 1; device < devices_; ++device)
+  for (u64 device = 1; device < step.expert_tokens.size(); ++device)
     for (u64 i = 0; i < sum.size(); ++i) sum[i] += step.expert_tokens[device][i];
 }
 

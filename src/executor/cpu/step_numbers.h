@@ -40,7 +40,12 @@ class StepNumbers {
   // Adds norm partials of a finished gradient, or of a device's part of it: elements [begin, begin +
   // elements) of the window.
   void add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad, CorePool&);
-  // REQUIRES: all gradients of the step have been added.
+  // Several nodes. Writes what this node made of the step for the others, and takes what another node packed.
+  // `packed`: as large as the plan's chunk of scalars for it.
+  // REQUIRES: this node's part of the step is done.
+  void pack(u64 step, std::span<std::byte> packed) const;
+  void unpack(u64 step, u32 node, std::span<const std::byte> packed);
+  // REQUIRES: all gradients of the step have been added, or unpacked.
   void finish(u64 step);
 
   // REQUIRES: the step has been finished, and at most two later steps too.
@@ -55,13 +60,18 @@ class StepNumbers {
     std::vector<double> losses;  // by micro-batch
     StepResult result;
     // Models with experts only.
-    std::vector<RouterLosses> router_losses;      // by micro-batch; the last is their mean
-    std::vector<std::vector<i64>> expert_tokens;  // by device; the first becomes the sum of all
+    std::vector<RouterLosses> router_losses;  // by micro-batch; the last is their mean
+    // By device, then by other node; the first becomes the sum of all.
+    std::vector<std::vector<i64>> expert_tokens;
   };
   double partial(u64 index) const;
   void finish_routing(Step&) const;
+  // Calls number(double) or count(i64) for each number that `node` packs, in order.
+  template <class Self, class Number, class Count>
+  static void for_packed(Self& self, u64 step, u32 node, Number&& number, Count&& count);
 
   const Precision precision_;
+  const Plan& plan_;
   const u32 micro_batches_, devices_;
   const NormLayout layout_;
   StepSource& source_;

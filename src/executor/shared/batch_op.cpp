@@ -1,6 +1,7 @@
 #include "executor/shared/batch_op.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "executor/shared/operand_cursor.h"
 #include "tidepool/ignored_target.h"
@@ -29,8 +30,25 @@ void EvaluationSums::add_targets(u64 index, u64 target_tokens) {
   at(index).target_tokens = target_tokens;
 }
 
-EvalResult EvaluationSums::take() {
+// A micro-batch is one node's: the others have zeros for it, and adding zeros changes no bit.
+Result<void> EvaluationSums::add_other_nodes(Transport& transport) {
+  const std::string mine(reinterpret_cast<const char*>(parts_.data()), parts_.size() * sizeof(EvalResult));
+  TRY_ASSIGN(const std::vector<std::string> all, transport.exchange(mine));
+  for (u32 node = 0; node < all.size(); ++node) {
+    if (node == transport.node()) continue;
+    std::vector<EvalResult> theirs(all[node].size() / sizeof(EvalResult));
+    std::memcpy(theirs.data(), all[node].data(), theirs.size() * sizeof(EvalResult));
+    for (u64 i = 0; i < theirs.size(); ++i) {
+      at(i).loss_sum += theirs[i].loss_sum;
+      at(i).target_tokens += theirs[i].target_tokens;
+    }
+  }
+  return {};
+}
+
+Result<EvalResult> EvaluationSums::take(Transport* transport) {
   const std::scoped_lock lock(mutex_);
+  if (transport != nullptr) TRY(add_other_nodes(*transport));
   EvalResult sum;
   for (const EvalResult& part : parts_) {
     sum.loss_sum += part.loss_sum;

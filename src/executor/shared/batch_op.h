@@ -7,6 +7,7 @@
 #include "engine/executor.h"
 #include "executor/shared/step_source.h"
 #include "executor/shared/tier_memory.h"
+#include "net/transport.h"
 #include "tidepool/model_graph.h"
 
 namespace tidepool {
@@ -20,10 +21,12 @@ class EvaluationSums {
   // `index`: number of the micro-batch among all since the last take().
   void add_loss(u64 index, double loss_sum);
   void add_targets(u64 index, u64 target_tokens);
-  EvalResult take();  // REQUIRES: at rest
+  // `transport`: to the other nodes; null: none. Their parts are added.
+  Result<EvalResult> take(Transport* transport = nullptr);  // REQUIRES: at rest
 
  private:
   EvalResult& at(u64 index);
+  Result<void> add_other_nodes(Transport&);
 
   std::mutex mutex_;
   std::vector<EvalResult> parts_;

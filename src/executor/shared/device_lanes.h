@@ -26,6 +26,14 @@ class DeviceLanes {
   virtual StepResult result(u64 step) const = 0;
   virtual RoutingResult routing(u64 step) const = 0;
 
+  // ---- several nodes: called by the host's lane
+
+  // Adds the partial sums of a gradient that this node has summed over all nodes: elements [begin, begin +
+  // elements) of the window.
+  virtual void add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad) = 0;
+  // Packs this node's numbers of the step for the others.
+  virtual void pack(u64 step, std::span<std::byte> packed) = 0;
+
   // ---- at rest (no op in flight)
 
   virtual void set_loss_scale(const LossScale&) = 0;

@@ -17,6 +17,7 @@
 #include "executor/shared/step_results.h"
 #include "executor/shared/tier_memory.h"
 #include "io/disk.h"
+#include "net/transport.h"
 #include "tidepool/core_pool.h"
 #include "tidepool/model_graph.h"
 
@@ -30,6 +31,9 @@ class MovedBytes {
     by_link_[static_cast<u32>(link)].fetch_add(bytes, std::memory_order_relaxed);
   }
   void add_between_devices(u64 bytes) { between_devices_.fetch_add(bytes, std::memory_order_relaxed); }
+  void add_over_network(bool sent, u64 bytes) {
+    over_network_[sent].fetch_add(bytes, std::memory_order_relaxed);
+  }
 
   std::array<Bytes, link_count> by_link() const {
     std::array<Bytes, link_count> all{};
@@ -37,10 +41,15 @@ class MovedBytes {
     return all;
   }
   Bytes between_devices() const { return Bytes{between_devices_.load(std::memory_order_relaxed)}; }
+  NetBytes over_network() const {
+    return {Bytes{over_network_[1].load(std::memory_order_relaxed)},
+            Bytes{over_network_[0].load(std::memory_order_relaxed)}};
+  }
 
  private:
   std::array<std::atomic<u64>, link_count> by_link_{};
   std::atomic<u64> between_devices_{0};
+  std::array<std::atomic<u64>, 2> over_network_{};  // received, sent
 };
 
 struct ExecutorRequest {
@@ -51,6 +60,7 @@ struct ExecutorRequest {
   OpenDisk open_disk;               // empty: the plan uses no disk
   u32 disk_depth = 32;              // requests in flight per disk lane
   u64 seed = 0;                     // seed of dropout
+  Transport* transport = nullptr;   // to the other nodes; null: there are none
   Nanos patience{1'000'000'000};    // timeout of wait() for a completion
   Nanos rest_patience{300'000'000'000};  // timeout of one piece of a transfer at rest
   // Called by GPUs' executors once matrix products are tuned, before anything else starts. Empty: no-op.

@@ -15,6 +15,7 @@ class ExecutorCounters {
   // Useful bytes really copied, read and written so far; the second function counts bytes between devices.
   virtual std::array<Bytes, link_count> moved() const = 0;
   virtual Bytes moved_between_devices() const = 0;
+  virtual NetBytes moved_over_network() const = 0;
   // Number of extra tries of disk transfers, those at rest included.
   virtual u64 io_retries() const = 0;
   // Highest frame end that an op used.

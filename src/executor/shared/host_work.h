@@ -1,4 +1,4 @@
-// HostWork runs the host lane: batches, and updates of chunk sets in host memory.
+// HostWork runs the host lane: batches, updates of chunk sets in host memory, and sums over nodes.
 #pragma once
 
 #include "executor/shared/device_lanes.h"
@@ -11,13 +11,14 @@ class HostWork final : public LaneWork {
  public:
   // Asks the lanes for a step's result only with clipping, after the step's norm.
   // REQUIRES: both arguments outlive the object.
-  HostWork(ExecutorCommon& common, const DeviceLanes& lanes)
-      : common_(common), lanes_(lanes), update_(common) {}
+  HostWork(ExecutorCommon& common, DeviceLanes& lanes) : common_(common), lanes_(lanes), update_(common) {}
   Result<void> run(const Issue&) override;
 
  private:
+  void combine(const Issue&);
+
   ExecutorCommon& common_;
-  const DeviceLanes& lanes_;
+  DeviceLanes& lanes_;
   UpdateOp update_;
 };
 

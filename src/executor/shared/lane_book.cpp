@@ -6,7 +6,7 @@
 namespace tidepool {
 namespace {
 
-constexpr u32 lanes_of_all = 4, lanes_of_device = 3;
+constexpr u32 lanes_of_all = 6, lanes_of_device = 3;
 
 }  // namespace
 
@@ -33,6 +33,10 @@ u32 LaneBook::number(LaneId lane) const {
       return 2;
     case LaneKind::disk_write:
       return 3;
+    case LaneKind::net_send:
+      return 4;
+    case LaneKind::net_receive:
+      return 5;
     default:
       break;
   }
@@ -40,10 +44,13 @@ u32 LaneBook::number(LaneId lane) const {
   return lanes_of_all + lane.device * lanes_of_device + static_cast<u32>(lane.kind);
 }
 
-u32 LaneBook::ops_max() const { return (2 + devices_ * lanes_of_device) * ordered_depth_ + 2 * disk_depth_; }
+u32 LaneBook::ops_max() const {
+  return (2 + devices_ * lanes_of_device) * ordered_depth_ + 2 * disk_depth_ + 2 * net_depth;
+}
 
 u32 LaneBook::slots_free(LaneId lane) const {
-  return (is_ordered(lane.kind) ? ordered_depth_ : disk_depth_) - held_[number(lane)];
+  const u32 depth = is_ordered(lane.kind) ? ordered_depth_ : is_net(lane.kind) ? net_depth : disk_depth_;
+  return depth - held_[number(lane)];
 }
 
 void LaneBook::submitted(const Issue& issue) {

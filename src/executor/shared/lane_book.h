@@ -14,10 +14,10 @@ u64 sequences_max(const Plan&);
 
 class LaneBook {
  public:
-  // `ordered_depth`, `disk_depth`: most ops that an ordered lane or a disk lane holds.
+  // `ordered_depth`, `disk_depth`: most ops that an ordered lane, or a lane of disk or network, holds.
   LaneBook(const Plan&, u32 ordered_depth, u32 disk_depth);
 
-  // Lane numbers: host, comm, disk_read, disk_write, then three per device.
+  // Lane numbers: host, comm, disk_read, disk_write, net_send, net_receive, then three per device.
   u32 lanes() const { return static_cast<u32>(held_.size()); }
   u32 number(LaneId) const;
   // RETURNS: the most ops in progress at once.

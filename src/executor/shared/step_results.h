@@ -38,8 +38,9 @@ class StepResults {
 
   // Sets the loss scale of the next step; the initial scale is 1.
   virtual void set_loss_scale(const LossScale&) = 0;
-  // Takes the sums of evaluation segments since the last call.
-  virtual EvalResult take_eval() = 0;
+  // Takes the sums of evaluation segments since the last call, over all nodes: all must call it. Blocks.
+  // Errors: those of the transport.
+  virtual Result<EvalResult> take_eval() = 0;
   // Makes the next evaluations also write the logits of one row; an empty request ends that.
   virtual void request_logits(const LogitsRequest&) = 0;
 };

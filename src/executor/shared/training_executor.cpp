@@ -20,6 +20,10 @@ TrainingExecutor::TrainingExecutor(std::unique_ptr<ExecutorCommon> common, std::
 
 Result<void> TrainingExecutor::start() {
   TRY_ASSIGN(disk_lanes_, DiskLanes::create(*common_));
+  if (common_->plan.nodes > 1) {
+    CHECK(common_->request.transport != nullptr, common_->plan.nodes);
+    net_lanes_ = std::make_unique<NetLanes>(*common_);
+  }
   TRY_ASSIGN(host_, LaneThread::create(lane_thread_name({.kind = LaneKind::host}), host_work_, common_->clock,
                                        common_->board));
   return {};
@@ -34,6 +38,7 @@ void TrainingExecutor::submit(const Issue& issue, std::span<const u64> in_flight
   if (lane.kind == LaneKind::host) return host_->push(issue, in_flight);
   if (is_ordered(lane.kind)) return lanes_->submit(issue, in_flight);
   CHECK(in_flight.empty(), name(lane.kind), issue.sequence);
+  if (is_net(lane.kind)) return net_lanes_->submit(issue);
   disk_lanes_->submit(issue);
 }
 

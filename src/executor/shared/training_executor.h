@@ -14,6 +14,7 @@
 #include "executor/shared/executor_counters.h"
 #include "executor/shared/host_work.h"
 #include "executor/shared/lane_thread.h"
+#include "executor/shared/net_lanes.h"
 #include "executor/shared/state_at_rest.h"
 #include "executor/shared/step_results.h"
 #include "executor/shared/timed_at_rest.h"
@@ -51,6 +52,7 @@ class TrainingExecutor final : public Executor,
   // ---- ExecutorCounters
   std::array<Bytes, link_count> moved() const override { return common_->moved.by_link(); }
   Bytes moved_between_devices() const override { return common_->moved.between_devices(); }
+  NetBytes moved_over_network() const override { return common_->moved.over_network(); }
   u64 io_retries() const override { return disk_lanes_->retries(); }
   Bytes high_water(Tier tier) const override { return common_->book.high_water(tier); }
 
@@ -58,7 +60,7 @@ class TrainingExecutor final : public Executor,
   StepResult result(u64 step) const override { return lanes_->result(step); }
   RoutingResult routing(u64 step) const override { return lanes_->routing(step); }
   void set_loss_scale(const LossScale& scale) override { lanes_->set_loss_scale(scale); }
-  EvalResult take_eval() override { return common_->evaluation.take(); }
+  Result<EvalResult> take_eval() override { return common_->evaluation.take(common_->request.transport); }
   void request_logits(const LogitsRequest& request) override { common_->logits = request; }
 
   // ---- TimedAtRest
@@ -70,6 +72,7 @@ class TrainingExecutor final : public Executor,
   // RETURNS: true if submitted work has not come back; the destructor would wait for it.
   bool busy() const { return common_->book.busy() || disk_lanes_->busy_at_rest(); }
   const Disk* disk() const { return disk_lanes_->disk(); }  // null: no disk
+  NetLanes* net() { return net_lanes_.get(); }              // null: one node
 
  private:
   TrainingExecutor(std::unique_ptr<ExecutorCommon> common, std::unique_ptr<DeviceLanes> lanes);
@@ -80,6 +83,7 @@ class TrainingExecutor final : public Executor,
   const std::unique_ptr<DeviceLanes> lanes_;
   HostWork host_work_;
   std::unique_ptr<DiskLanes> disk_lanes_;
+  std::unique_ptr<NetLanes> net_lanes_;  // null: one node
   std::unique_ptr<LaneThread> host_;
 };
 
