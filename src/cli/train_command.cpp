@@ -3,6 +3,7 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/text/nearest.h"
@@ -10,6 +11,7 @@
 #include "cli/config_words.h"
 #include "config/schema.h"
 #include "fit/executor_choice.h"
+#include "net/connect_nodes.h"
 #include "report/print_text.h"
 #include "run/trainer.h"
 
@@ -38,6 +40,13 @@ Result<void> check_is_not_mistyped(const std::string& resume) {
   return usage_error(fmt::format("--resume {}: there is no such checkpoint{}", resume, advice));
 }
 
+// RETURNS: null if no launcher started this process as one of several.
+Result<std::unique_ptr<Transport>> connect(const Config& config) {
+  TRY_ASSIGN(const Launcher launcher, find_launcher([](const char* name) { return std::getenv(name); }));
+  if (launcher.kind == LauncherKind::none || launcher.size == 1) return std::unique_ptr<Transport>();
+  return connect_nodes(launcher, {.timeout_seconds = config.machine.peer_timeout_seconds});
+}
+
 Result<void> run_train(const Arguments& arguments) {
   if (arguments.has("help-config")) {
     print_text("{}", config_help());
@@ -53,7 +62,9 @@ Result<void> run_train(const Arguments& arguments) {
   std::signal(SIGPIPE, SIG_IGN);  // `train ... | head`: a run of days continues without its reader
   TRY_ASSIGN(const std::string executor, resolve_executor(config));
   if (!executor.empty()) print_text(stderr, "{}\n", executor);
-  TRY(train_model({.config = config, .resume = resume, .command = command_line(arguments)}));
+  TRY_ASSIGN(const std::unique_ptr<Transport> nodes, connect(config));
+  TRY(train_model(
+      {.config = config, .resume = resume, .command = command_line(arguments), .transport = nodes.get()}));
   return {};
 }
 

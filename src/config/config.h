@@ -97,9 +97,9 @@ struct MemoryConfig {
   Budgets budgets{.disk = disk_auto};  // memory.device, memory.host, memory.disk
   std::string swap_dir;                // empty: <output.dir>/swap
   HomePolicy home = HomePolicy::automatic;
-  Bytes chunk_size{0};  // bytes of an fp32 chunk; 0: automatic
+  Bytes chunk_size{0};        // bytes of an fp32 chunk; 0: automatic
   u32 experts_per_group = 0;  // experts of a layer that come up together; 0: automatic
-  u32 sweeps = 0;       // 0: automatic
+  u32 sweeps = 0;             // 0: automatic
   IoBackend io = IoBackend::automatic;
   u32 queue_depth = 32;
   u32 lookahead = 0;  // ops; 0: as many as memory allows
@@ -114,6 +114,10 @@ struct MachineConfig {
   u32 threads = 0;            // 0: all cores that this process may use
   std::string file;           // machine file, to choose the plan by predicted time; empty: by bytes moved
   bool tune_products = true;  // for GPUs; false: takes the first algorithm that the library proposes
+  double peer_timeout_seconds = 10;  // of several nodes: one that is silent for so long has failed
+
+  // Not keys: a training on several nodes learns them from its launcher.
+  u32 nodes = 1, node = 0;
 
   // RETURNS: number of devices; for auto, as for cpu.
   // REQUIRES: a valid executor.

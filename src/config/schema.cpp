@@ -334,6 +334,12 @@ const std::array other_fields = std::to_array<Field>({
      "On GPUs, time cuBLASLt's algorithms for each matrix product once, before the first step, and keep the "
      "fastest in tuned-products.txt beside output.dir (with output.save=false, for this run only: another "
      "run may choose other algorithms); false takes cuBLASLt's first advice"},
+    {.section = "machine",
+     .key = "peer_timeout_seconds",
+     .ref = REF(machine.peer_timeout_seconds),
+     .help = "Under mpirun or srun: a node that does not answer for this long has failed, and the others end",
+     .unit = "seconds",
+     .range = {0.5, 3600}},
 
     // output
     {.section = "output",

@@ -119,7 +119,7 @@ Result<ModelGraph> make_graph(const Config& config) {
 }
 
 u32 micro_batches_per_step(const Config& config) {
-  return config.train.gradient_accumulation_steps * config.machine.devices();
+  return config.train.gradient_accumulation_steps * config.machine.devices() * config.machine.nodes;
 }
 
 Result<Bytes> disk_budget(const Config& config) {
@@ -132,6 +132,8 @@ PlanOptions plan_options(const Config& config, Bytes disk) {
   return PlanOptions{.budgets = {.device = budgets.device, .host = budgets.host, .disk = disk},
                      .micro_batches = micro_batches_per_step(config),
                      .devices = config.machine.devices(),
+                     .nodes = config.machine.nodes,
+                     .node = config.machine.node,
                      .clipping = config.train.max_grad_norm > 0,
                      .home = config.memory.home,
                      .recompute = config.train.recompute,

@@ -12,10 +12,12 @@
 #include "fit/plan_inputs.h"
 #include "huggingface/weights/weights_fingerprint.h"
 #include "machine/cpu_name.h"
+#include "probe/step/measure_network.h"
 #include "report/assembly/assemble_report.h"
 #include "report/assembly/summary.h"
 #include "run/choice_progress.h"
 #include "run/finished_run.h"
+#include "run/nodes.h"
 #include "run/open_data.h"
 #include "run/other_sequences.h"
 #include "run/resume_notes.h"
@@ -39,8 +41,9 @@ class RunPreparation {
     TRY(check_base_is_named(config));
     TRY(check_output_directory(config));
     look_at_rows(config, resumes);
+    if (several()) TRY(agree_on_groups(transport(), config));
     TRY_ASSIGN(run_.graph, make_graph(config));
-    if (!config.model_directory.empty() && (!resumes || run_.graph.lora.on()))
+    if (!config.model_directory.empty() && leads() && (!resumes || run_.graph.lora.on()))
       TRY(check_weights_are_there(config));
     TRY_ASSIGN(const bool goes_on, goes_on_from_checkpoint());
     if (!goes_on) TRY(check_model_is_unchanged(config));
@@ -48,13 +51,17 @@ class RunPreparation {
     // Mends the run's model-files before anything uses them.
     if (goes_on) TRY(take_directory(goes_on));
     TRY(find_data(goes_on));
+    if (several()) TRY(agree_on_job(transport(), config, run_.batches->fingerprint()));
     TRY(choose(goes_on ? PlanFor::resumed_run : PlanFor::this_machine));
     if (!goes_on) TRY(take_directory(goes_on));
     TRY_ASSIGN(run_.checkpoints, RunCheckpoints::open(config, run_.graph, run_.outputs));
     TRY_ASSIGN(std::optional<FoundCheckpoint> found, run_.checkpoints->find(run_.request.resume));
-    if (found && all_is_done(*found, config)) return std::optional(done_before(*found, config, run_.outputs));
+    TRY_ASSIGN(const bool done, is_done(found));
+    if (done && !found) return std::optional(RunReport{});  // node 0 has the report
+    if (done) return std::optional(done_before(*found, config, run_.outputs));
     make_source(run_.chosen.plan);
     TRY(open_session(found.has_value()));
+    TRY_ASSIGN(network_, measure_network(*run_.session));
     TRY(say_what_begins());
     TRY(run_.checkpoints->check_room(found ? found->state.step : 0, run_.prediction.forecast.step_seconds));
     TRY(load_or_init(std::move(found)));
@@ -62,6 +69,18 @@ class RunPreparation {
   }
 
  private:
+  bool several() const { return run_.config.machine.nodes > 1; }
+  bool leads() const { return run_.config.machine.node == 0; }
+  Transport& transport() { return *run_.request.transport; }
+
+  // RETURNS: true if the run has reached its last step before; node 0 knows it.
+  Result<bool> is_done(const std::optional<FoundCheckpoint>& found) {
+    const bool done = found && all_is_done(*found, run_.config);
+    if (!several()) return done;
+    TRY_ASSIGN(const std::vector<std::string> all, transport().exchange(done ? "done" : "goes on"));
+    return all[0] == "done";
+  }
+
   Result<void> open_session(bool resumes) {
     const Config& config = run_.config;
     TRY_ASSIGN(run_.session,
@@ -70,6 +89,7 @@ class RunPreparation {
                    {.open_disk = run_.request.open_disk,
                     .rest_patience = run_.request.watchdog_least,
                     .loads_weights = (!resumes || run_.graph.lora.on()) && !config.model_directory.empty(),
+                    .transport = run_.request.transport,
                     .product_timing = config.output.save ? ProductTiming::keep : ProductTiming::for_now,
                     .say = [this](const std::string& line) { run_.outputs.say(line); }}));
     return {};
@@ -87,8 +107,9 @@ class RunPreparation {
 
   Result<void> choose(PlanFor who) {
     ChoiceProgress progress;
-    TRY_ASSIGN(run_.chosen, plan_run(run_.config, run_.graph, who,
-                                     run_.request.quiet ? PlanProgress{} : progress.listener()));
+    const PlanProgress listener = run_.request.quiet ? PlanProgress{} : progress.listener();
+    TRY_ASSIGN(run_.chosen, several() ? agree_on_plan(transport(), run_.config, run_.graph, who, listener)
+                                      : plan_run(run_.config, run_.graph, who, listener));
     run_.choice_notes = describe_choice(run_.config, run_.chosen);
     return {};
   }
@@ -102,7 +123,7 @@ class RunPreparation {
   }
 
   Result<void> show_plan() {
-    TRY_ASSIGN(run_.prediction, predict_step(*run_.session));
+    TRY_ASSIGN(run_.prediction, predict_step(*run_.session, network_));
     run_.outputs.show(summarize({run_.config, run_.graph, run_.session->plan(), &run_.prediction}));
     return {};
   }
@@ -127,6 +148,7 @@ class RunPreparation {
     TRY_ASSIGN(run_.directory,
                RunDirectory::open(run_.config.output.dir,
                                   run_.request.resume.empty() ? Beginning::anew : Beginning::resumed));
+    if (!leads()) return {};
     if (!goes_on) return keep_model(run_.config);
     TRY_ASSIGN(const std::vector<std::string> mended, mend_kept_model(run_.config));
     for (const std::string& line : mended) run_.outputs.say(line);
@@ -161,6 +183,23 @@ class RunPreparation {
     run_.state.seed = run_.config.train.seed;
     run_.state.data_fingerprint = run_.batches->fingerprint();
     if (run_.is_fp16()) run_.state.loss_scale = StoredLossScale{.scale = run_.config.train.init_scale};
+    if (!leads()) {
+      TRY(run_.session->serve());
+    } else {
+      TRY(load_or_init_all(std::move(found)));
+      TRY(run_.session->end_leading());
+    }
+    if (several()) {
+      TRY_ASSIGN(run_.state, share_state(transport(), run_.state));
+    }
+    if (const auto& stored = run_.state.loss_scale)
+      run_.session->results().set_loss_scale({.scale = static_cast<float>(stored->scale),
+                                              .good_steps = static_cast<u32>(stored->good_steps),
+                                              .skipped_steps = stored->skipped_steps});
+    return {};
+  }
+
+  Result<void> load_or_init_all(std::optional<FoundCheckpoint> found) {
     if (!found)
       TRY(make_first_weights(run_.config, run_.graph, *run_.session, run_.outputs, run_.state.base_xxh3));
     const TrainerState fresh = run_.state;
@@ -171,10 +210,6 @@ class RunPreparation {
     if (run_.graph.lora.on() && run_.state.base_fingerprint.empty()) {
       TRY_ASSIGN(run_.state.base_fingerprint, weights_fingerprint(run_.config.model_directory));
     }
-    if (const auto& stored = run_.state.loss_scale)
-      run_.session->results().set_loss_scale({.scale = static_cast<float>(stored->scale),
-                                              .good_steps = static_cast<u32>(stored->good_steps),
-                                              .skipped_steps = stored->skipped_steps});
     return {};
   }
 
@@ -205,6 +240,7 @@ class RunPreparation {
   }
 
   PreparedRun& run_;
+  NetworkRates network_;  // several nodes
 };
 
 }  // namespace

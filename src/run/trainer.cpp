@@ -17,6 +17,7 @@
 #include "report/assembly/assemble_report.h"
 #include "report/assembly/write_trace.h"
 #include "run/early_stop.h"
+#include "run/nodes.h"
 #include "run/outputs/leave_now.h"
 #include "run/outputs/routing_meter.h"
 #include "run/outputs/run_meter.h"
@@ -58,7 +59,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   // ---- NextSegment: asked when the current segment is about to end ---------------------------------
 
   std::optional<SegmentRun> next() override {
-    if (must_rest()) {
+    if (several() ? must_rest_together() : must_rest()) {
       if (!pending_update_) return std::nullopt;
       pending_update_ = false;
       return SegmentRun{SegmentKind::drain, issued_ + 1};
@@ -136,7 +137,14 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   // ---- the loop ----------------------------------------------------------------------------------------
 
+  bool several() const { return run_.config.machine.nodes > 1; }
+  bool leads() const { return run_.config.machine.node == 0; }
+
   bool stop_requested() const {
+    if (several()) return stop_agreed_;
+    return wants_to_stop();
+  }
+  bool wants_to_stop() const {
     return StopSignals::stop_requested() ||
            (run_.request.stop_after != 0 && issued_ >= run_.request.stop_after);
   }
@@ -147,6 +155,37 @@ class Trainer final : public NextSegment, public EngineObserver {
     const double now = steady_seconds();
     return due(run_.config.train.eval_steps, issued_) || save_moments_.due(issued_, now) ||
            run_.directory.has_moved(now);
+  }
+
+  // Several nodes rest after the same step. What one of them learns by itself, such as a signal, it wishes,
+  // and all hear of it with a norm. When the next segment is chosen, the norm of the step before the last has
+  // ended on every node: only that one is asked.
+  bool must_rest_together() {
+    if (issued_ >= run_.config.train.max_steps) return true;
+    tell_wishes();
+    if (resting_) return false;
+    const u64 known = issued_ - 1;
+    if (known > rested_after_) {
+      const u64 wishes = run_.session->results().wishes(known);
+      stop_agreed_ = stop_agreed_ || (wishes & wish_stop) != 0;
+      if (wishes != 0 || (failed_ && failed_step_ <= known)) return true;
+    }
+    return due(run_.config.train.eval_steps, issued_) || due(run_.config.output.save_steps, issued_);
+  }
+
+  void tell_wishes() {
+    const double now = steady_seconds();
+    const bool rest = leads() && (save_moments_.due(issued_, now) || run_.directory.has_moved(now));
+    run_.session->results().wish((rest ? wish_rest : 0) | (wants_to_stop() ? wish_stop : 0));
+  }
+
+  // At rest: node 0 saves what is due, while the others serve it.
+  Result<void> rest_together() {
+    rested_after_ = issued_;
+    if (!leads()) return run_.session->serve();
+    if (const auto moved = run_.directory.moved()) return save_moved(*moved);
+    if (save_due() && issued_ < run_.config.train.max_steps) TRY(save());
+    return run_.session->end_leading();
   }
 
   Result<void> train() {
@@ -162,10 +201,14 @@ class Trainer final : public NextSegment, public EngineObserver {
       if (failed_) return std::move(*failed_);
       run_.state.step = issued_;
       run_.session->state().invalidate();
-      if (const auto moved = run_.directory.moved()) return save_moved(*moved);
+      if (!several())
+        if (const auto moved = run_.directory.moved()) return save_moved(*moved);
       if (due(run_.config.train.eval_steps, issued_)) TRY(evaluate());
       stopped_early_ = why_stop_early(run_.state.eval_losses, run_.config.train);
-      if (save_due() && issued_ < run_.config.train.max_steps) TRY(save());
+      if (several())
+        TRY(rest_together());
+      else if (save_due() && issued_ < run_.config.train.max_steps)
+        TRY(save());
     }
     if (!stopped_early_.empty())
       run_.outputs.say(fmt::format("stopped early after step {}: {}", issued_, stopped_early_));
@@ -202,7 +245,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (run_.is_fp16()) {
       follow_loss_scale(step, result);
     } else if (result.skipped || !std::isfinite(result.loss)) {
-      fail(non_finite_step(bad_step(step, result)));
+      fail(step, non_finite_step(bad_step(step, result)));
     }
   }
 
@@ -226,12 +269,14 @@ class Trainer final : public NextSegment, public EngineObserver {
     run_.state.loss_scale = {next.scale, next.good_steps, next.skipped_steps};
     if (!result.skipped) return;
     if (result.loss_scale.scale <= static_cast<float>(run_.config.train.min_loss_scale))
-      return fail(no_lower_scale(bad_step(step, result)));
+      return fail(step, no_lower_scale(bad_step(step, result)));
     run_.outputs.say(overflow_text(step, result));
   }
 
-  void fail(Error error) {
-    if (!failed_) failed_ = std::move(error);
+  void fail(u64 step, Error error) {
+    if (failed_) return;
+    failed_ = std::move(error);
+    failed_step_ = step;
   }
 
   // ---- evaluation ----------------------------------------------------------------------------------------
@@ -321,8 +366,13 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
 
   Result<RunReport> finish() {
-    if (const auto moved = run_.directory.moved()) return save_moved(*moved);
-    if (run_.checkpoints->last_step() != issued_) TRY(save_last());
+    if (leads()) {
+      if (const auto moved = run_.directory.moved()) return save_moved(*moved);
+      if (run_.checkpoints->last_step() != issued_) TRY(save_last());
+      TRY(run_.session->end_leading());
+    } else {
+      TRY(run_.session->serve());
+    }
     StopSignals::say_instead(
         {.first = "\ntidepool: the run is done and about to end; interrupt again to stop at once\n",
          .second = "\ntidepool: stopped at once, after the last step\n"});
@@ -391,12 +441,17 @@ class Trainer final : public NextSegment, public EngineObserver {
   bool interrupted_ = false;
   std::string stopped_early_;  // the reason; empty: not stopped early
   std::optional<Error> failed_;
+  u64 failed_step_ = 0;
+  // Several nodes.
+  bool stop_agreed_ = false;
+  u64 rested_after_ = 0;          // the last step before the last rest
   std::optional<Error> lacking_;  // the training is complete, but a file of it could not be written
 };
 
 }  // namespace
 
-Result<RunReport> train_model(const TrainRequest& request) {
+Result<RunReport> train_model(const TrainRequest& given) {
+  TRY_ASSIGN(const TrainRequest request, request_of_node(given));
   // The signals outlive the trainer: a second signal must find what to clean up while the trainer is
   // destroyed.
   const StopSignals signals(StopSignals::at_once("\ntidepool: stopped before the first step\n"));
@@ -405,6 +460,7 @@ Result<RunReport> train_model(const TrainRequest& request) {
                                    : "tidepool: SIGUSR1: output.save is false, so nothing is saved\n");
   Trainer trainer(request);
   Result<RunReport> report = trainer.run();
+  if (!report && request.transport != nullptr) request.transport->fail(report.error());
   // Exits without destructors: the trainer's would wait, perhaps forever, for what hangs. Prints the message
   // first.
   if (!report && trainer.hangs()) leave_now(report.error());

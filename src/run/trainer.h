@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "config/config.h"
 #include "io/disk.h"
+#include "net/transport.h"
 #include "report/run_report.h"
 
 namespace tidepool {
@@ -19,6 +20,7 @@ struct TrainRequest {
   bool quiet = false;   // tests: nothing is printed
   u64 stop_after = 0;   // tests: behaves as if a signal came during this step; 0: never
   OpenDisk open_disk;   // tests: a disk in place of the swap file
+  Transport* transport = nullptr;  // to the other nodes of the run; null: there are none
   // The watchdog reports a hang if no op completes for this long, or for twenty predicted steps if that is
   // longer.
   Nanos watchdog_least{300'000'000'000};
@@ -28,8 +30,9 @@ struct TrainRequest {
 // can be resumed after any error.
 // ErrorKind::interrupted after a signal, with a full checkpoint written; non_finite; and the errors of the
 // parts.
-// If something hangs, such as a disk that does not answer, prints this on stderr and ends the process with
-// the error's exit code: waiting for threads or the disk would hang too.
+// On several nodes all call it with their transport. A node that ends with an error tells the others, which
+// end with it too. If something hangs, such as a disk that does not answer, prints this on stderr and ends
+// the process with the error's exit code: waiting for threads or the disk would hang too.
 Result<RunReport> train_model(const TrainRequest&);
 
 }  // namespace tidepool

@@ -59,7 +59,7 @@ class Session {
   // it lets them go. One node: no-ops.
   Result<void> end_leading();
   Result<void> serve();
-  Transport* transport() { return executor_->net() == nullptr ? nullptr : &executor_->net()->transport(); }
+  NetLanes* net() { return executor_->net(); }  // null: one node
   const ExecutorCounters& counters() const { return *executor_; }
   StepResults& results() { return *executor_; }
   TimedAtRest& timed() { return *executor_; }

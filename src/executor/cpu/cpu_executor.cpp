@@ -29,6 +29,7 @@ class CpuLanes final : public DeviceLanes {
     runner_.add_gradient(window, begin, elements, grad);
   }
   void pack(u64 step, std::span<std::byte> packed) override { runner_.pack(step, packed); }
+  u64 wishes(u64 step) const override { return runner_.wishes(step); }
   void set_loss_scale(const LossScale& scale) override { runner_.set_loss_scale(scale); }
   Result<void> run_at_rest(const Issue& issue) override { return runner_.run(issue); }
   bool host_reaches_frames() const override { return true; }

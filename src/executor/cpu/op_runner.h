@@ -26,7 +26,10 @@ class OpRunner final : public LaneWork {
   void add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad) {
     numbers_.add_gradient(window, begin, elements, grad, common_.pool);
   }
-  void pack(u64 step, std::span<std::byte> packed) const { numbers_.pack(step, packed); }
+  void pack(u64 step, std::span<std::byte> packed) {
+    numbers_.pack(step, common_.wish.load(std::memory_order_relaxed), packed);
+  }
+  u64 wishes(u64 step) const { return numbers_.wishes(step); }
   // REQUIRES: at rest.
   void set_loss_scale(const LossScale& scale) { numbers_.set_loss_scale(scale); }
 

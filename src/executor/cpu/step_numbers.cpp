@@ -25,6 +25,7 @@ StepNumbers::StepNumbers(const Plan& plan, const ModelGraph& graph, StepSource& 
   const u64 experts = experts_of_layers(graph);
   for (Step& step : steps_) {
     step.losses.resize(plan.micro_batches);
+    step.wishes.resize(plan.nodes);
     if (experts == 0) continue;
     step.router_losses.resize(plan.micro_batches + 1);
     step.expert_tokens.assign(plan.devices + plan.nodes - 1, std::vector<i64>(experts));
@@ -79,6 +80,7 @@ double StepNumbers::partial(u64 index) const {
 template <class Self, class Number, class Count>
 void StepNumbers::for_packed(Self& self, u64 number, u32 node, Number&& value, Count&& count) {
   auto& step = self.steps_[number % steps_kept];
+  count(step.wishes[node]);
   for (u32 m = 0; m < self.micro_batches_; ++m) {
     if (self.plan_.node_of(m) != node) continue;
     value(step.losses[m]);
@@ -108,7 +110,8 @@ void StepNumbers::for_packed(Self& self, u64 number, u32 node, Number&& value, C
   }
 }
 
-void StepNumbers::pack(u64 step, std::span<std::byte> packed) const {
+void StepNumbers::pack(u64 step, u64 wish, std::span<std::byte> packed) {
+  steps_[step % steps_kept].wishes[plan_.node] = static_cast<i64>(wish);
   std::byte* to = packed.data();
   const auto put = [&](auto value) {
     static_assert(sizeof value == sizeof(double));
@@ -169,6 +172,14 @@ RoutingResult StepNumbers::routing(u64 number) const {
   CHECK(step.step == number, step.step, number);
   if (step.router_losses.empty()) return {};
   return {step.router_losses.back(), step.expert_tokens.front()};
+}
+
+u64 StepNumbers::wishes(u64 number) const {
+  const Step& step = steps_[number % steps_kept];
+  CHECK(step.step == number, step.step, number);
+  u64 all = 0;
+  for (const i64 wish : step.wishes) all |= static_cast<u64>(wish);
+  return all;
 }
 
 StepResult StepNumbers::result(u64 number) const {

@@ -43,7 +43,7 @@ class StepNumbers {
   // Several nodes. Writes what this node made of the step for the others, and takes what another node packed.
   // `packed`: as large as the plan's chunk of scalars for it.
   // REQUIRES: this node's part of the step is done.
-  void pack(u64 step, std::span<std::byte> packed) const;
+  void pack(u64 step, u64 wish, std::span<std::byte> packed);
   void unpack(u64 step, u32 node, std::span<const std::byte> packed);
   // REQUIRES: all gradients of the step have been added, or unpacked.
   void finish(u64 step);
@@ -51,6 +51,7 @@ class StepNumbers {
   // REQUIRES: the step has been finished, and at most two later steps too.
   StepResult result(u64 step) const;
   RoutingResult routing(u64 step) const;
+  u64 wishes(u64 step) const;  // several nodes: of all
 
  private:
   static constexpr u32 steps_kept = 4;
@@ -58,6 +59,7 @@ class StepNumbers {
   struct Step {
     u64 step = 0;
     std::vector<double> losses;  // by micro-batch
+    std::vector<i64> wishes;     // by node
     StepResult result;
     // Models with experts only.
     std::vector<RouterLosses> router_losses;  // by micro-batch; the last is their mean

@@ -33,6 +33,8 @@ class DeviceLanes {
   virtual void add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad) = 0;
   // Packs this node's numbers of the step for the others.
   virtual void pack(u64 step, std::span<std::byte> packed) = 0;
+  // As result().
+  virtual u64 wishes(u64 step) const = 0;
 
   // ---- at rest (no op in flight)
 

@@ -86,6 +86,7 @@ struct ExecutorCommon {
   CompletionBoard board;
   EvaluationSums evaluation;
   MovedBytes moved;
+  std::atomic<u64> wish{0};  // of this node, for all nodes
   LogitsRequest logits;  // set at rest
 };
 

@@ -59,34 +59,42 @@ void NetLanes::submit(const Issue& issue) {
 
 // ---- at rest
 
-void NetLanes::begin_at_rest() {
+void NetLanes::begin_at_rest(u32 transfers) {
   const std::scoped_lock lock(rest_mutex_);
-  rest_done_ = false;
+  rest_open_ = transfers;
   rest_error_.reset();
 }
 
 void NetLanes::done_at_rest(const NetCompletion& completion) {
   const std::scoped_lock lock(rest_mutex_);
   if (!completion.ok) rest_error_ = completion.error;
-  rest_done_ = true;
+  --rest_open_;
   rest_changed_.notify_all();
 }
 
 Result<void> NetLanes::end_at_rest() {
   std::unique_lock lock(rest_mutex_);
-  rest_changed_.wait(lock, [&] { return rest_done_; });
+  rest_changed_.wait(lock, [&] { return rest_open_ == 0; });
   if (rest_error_) return *rest_error_;
   return {};
 }
 
 Result<void> NetLanes::send_at_rest(u32 peer, u64 message, std::span<const std::byte> bytes) {
-  begin_at_rest();
+  begin_at_rest(1);
   transport().send(peer, message, bytes, at_rest_tag);
   return end_at_rest();
 }
 
+Result<void> NetLanes::pass_at_rest(u32 to, std::span<const std::byte> sent, u32 from,
+                                    std::span<std::byte> received, u64 message) {
+  begin_at_rest(2);
+  transport().receive(from, message, received, at_rest_tag);
+  transport().send(to, message, sent, at_rest_tag);
+  return end_at_rest();
+}
+
 Result<void> NetLanes::receive_at_rest(u32 peer, u64 message, std::span<std::byte> bytes) {
-  begin_at_rest();
+  begin_at_rest(1);
   transport().receive(peer, message, bytes, at_rest_tag);
   return end_at_rest();
 }

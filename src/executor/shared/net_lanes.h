@@ -29,6 +29,9 @@ class NetLanes {
   // REQUIRES: at rest; `message` is not of a step's message (those are below 2^62 for steps below 2^30).
   Result<void> send_at_rest(u32 peer, u64 message, std::span<const std::byte>);
   Result<void> receive_at_rest(u32 peer, u64 message, std::span<std::byte>);
+  // Sends and receives at the same time.
+  Result<void> pass_at_rest(u32 to, std::span<const std::byte> sent, u32 from, std::span<std::byte> received,
+                            u64 message);
 
   Transport& transport() { return *common_.request.transport; }
 
@@ -41,7 +44,7 @@ class NetLanes {
   u64 message_of(const Issue&) const;
   void done(const NetCompletion&);
   void done_at_rest(const NetCompletion&);
-  void begin_at_rest();
+  void begin_at_rest(u32 transfers);
   Result<void> end_at_rest();
 
   ExecutorCommon& common_;
@@ -53,7 +56,7 @@ class NetLanes {
 
   std::mutex rest_mutex_;
   std::condition_variable rest_changed_;
-  bool rest_done_ = true;
+  u32 rest_open_ = 0;
   std::optional<Error> rest_error_;
 };
 

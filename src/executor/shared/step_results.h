@@ -34,6 +34,12 @@ class StepResults {
   // The same, valid until two more steps have begun.
   virtual RoutingResult routing(u64 step) const = 0;
 
+  // Several nodes. From now on this node's part of a step carries these bits to all nodes.
+  virtual void wish(u64 bits) = 0;
+  // RETURNS: the wishes of all nodes in a step's numbers, together.
+  // REQUIRES: as result().
+  virtual u64 wishes(u64 step) const = 0;
+
   // ---- at rest (no op in flight)
 
   // Sets the loss scale of the next step; the initial scale is 1.

@@ -59,6 +59,8 @@ class TrainingExecutor final : public Executor,
   // ---- StepResults
   StepResult result(u64 step) const override { return lanes_->result(step); }
   RoutingResult routing(u64 step) const override { return lanes_->routing(step); }
+  void wish(u64 bits) override { common_->wish.store(bits, std::memory_order_relaxed); }
+  u64 wishes(u64 step) const override { return lanes_->wishes(step); }
   void set_loss_scale(const LossScale& scale) override { lanes_->set_loss_scale(scale); }
   Result<EvalResult> take_eval() override { return common_->evaluation.take(common_->request.transport); }
   void request_logits(const LogitsRequest& request) override { common_->logits = request; }

@@ -150,7 +150,7 @@ double block_flops(const ModelGraph& graph, const std::vector<BlockSeconds>& blo
 Result<double> measure_memory(Session& session, Round round) {
   const Segment& body = session.plan().segment(SegmentKind::body);
   u64 most = 0;
-  OpId largest{};
+  std::optional<OpId> largest;
   for (u32 id = 0; id < body.ops.size(); ++id) {
     if (body.ops[id].kind != OpKind::gradient) continue;
     u64 bytes = 0;
@@ -158,6 +158,7 @@ Result<double> measure_memory(Session& session, Round round) {
       bytes += o.frame.bytes.value * (o.access == Access::read_write ? 2 : 1);
     if (bytes > most) most = bytes, largest = OpId{id};
   }
+  if (!largest) return DeviceRates{}.memory_bytes_per_s;  // several nodes: the host finishes gradients
   TRY_ASSIGN(const double seconds, op_seconds(session, round, largest));
   return static_cast<double>(most) / seconds;
 }
@@ -336,7 +337,7 @@ Prediction merged(std::vector<Prediction>& rounds) {
 
 }  // namespace
 
-Result<Prediction> predict_step(Session& session) {
+Result<Prediction> predict_step(Session& session, const NetworkRates& network) {
   TRY_ASSIGN(const double wake_up, wake_up_seconds());
   std::vector<Prediction> rounds;
   const auto forecast_of = [&](const Prediction& p, bool keep_ops) {
@@ -345,6 +346,7 @@ Result<Prediction> predict_step(Session& session) {
   RoundJudge judge(steady_seconds());
   for (bool more = true; more;) {
     TRY_ASSIGN(Prediction round, measure_round(session, {.first = rounds.empty()}));
+    round.machine.network = network;
     // The thread of a lane is woken for every op.
     round.machine.device.op_overhead = Nanos{static_cast<u64>(wake_up * 1e9)};
     TRY_ASSIGN(round.forecast, forecast_of(round, false));

@@ -22,7 +22,8 @@ struct Prediction {
 
 // Measures every kind of block as it will run, copies and Adam for a few milliseconds each in the session's
 // own memory, and the disk through its own swap file; in rounds, until two in a row predict the same step.
+// `network`: of measure_network().
 // REQUIRES: at rest, before the state is written: it overwrites arenas and swap file.
-Result<Prediction> predict_step(Session&);
+Result<Prediction> predict_step(Session&, const NetworkRates& network = {});
 
 }  // namespace tidepool

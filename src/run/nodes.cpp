@@ -1,0 +1,169 @@
+#include "run/nodes.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "base/version.h"
+#include "fit/plan_inputs.h"
+#include "net/agreement.h"
+#include "report/assembly/assemble_report.h"
+
+namespace tidepool {
+namespace {
+
+std::string hash_text(const void* bytes, size_t size) {
+  return fmt::format("{:016x}", XXH3_64bits(bytes, size));
+}
+
+// What a plan has in common with those of the other nodes.
+std::string shape_of(const Plan& plan) {
+  std::string text = fmt::format("{} {} {} {} {}", static_cast<int>(plan.precision), plan.micro_batches,
+                                 plan.sweeps, plan.devices, plan.clipping);
+  for (const Chunk& c : plan.chunks)
+    fmt::format_to(std::back_inserter(text), " {} {} {} {} {} {} {}", static_cast<int>(c.kind), c.window,
+                   c.cut, c.owner, c.instance, c.element_begin, c.bytes.value);
+  return hash_text(text.data(), text.size());
+}
+
+// By other node: a hash of the messages that go to it, or come from it, in all segments.
+std::vector<u64> messages(const Plan& plan, OpKind kind) {
+  std::vector<std::vector<std::string>> lists(plan.nodes);
+  for (const Segment& segment : plan.segments)
+    for (const Op& op : segment.ops) {
+      if (op.kind != kind) continue;
+      const Chunk& chunk = plan.chunk(segment.operands_of(op)[0].first);
+      const bool part = chunk.kind == Kind::grad_accum || chunk.kind == Kind::grad_part;
+      const u32 use = chunk.kind == Kind::grad_part    ? chunk.instance / plan.nodes
+                      : chunk.kind == Kind::grad_accum ? chunk.instance
+                                                       : 0;
+      lists[op.peer].push_back(fmt::format("{} {} {} {} {} {}", static_cast<int>(segment.kind),
+                                           part ? "part" : name(chunk.kind), chunk.window, chunk.cut, use,
+                                           chunk.bytes.value));
+    }
+  std::vector<u64> hashes;
+  for (std::vector<std::string>& list : lists) {
+    std::ranges::sort(list);
+    std::string text;
+    for (const std::string& line : list) text += line + "\n";
+    hashes.push_back(XXH3_64bits(text.data(), text.size()));
+  }
+  return hashes;
+}
+
+template <class T>
+Result<std::vector<std::vector<T>>> exchange_numbers(Transport& transport, const std::vector<T>& mine) {
+  TRY_ASSIGN(const std::vector<std::string> all,
+             transport.exchange({reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(T)}));
+  std::vector<std::vector<T>> out;
+  for (const std::string& bytes : all) {
+    std::vector<T>& numbers = out.emplace_back(bytes.size() / sizeof(T));
+    std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(T));
+    if (numbers.size() != mine.size())
+      return Error{ErrorKind::internal, fmt::format("{} exchanged {} numbers, not {}",
+                                                    transport.name(static_cast<u32>(out.size()) - 1),
+                                                    numbers.size(), mine.size())};
+  }
+  return out;
+}
+
+Result<void> check_messages(Transport& transport, const Plan& plan) {
+  std::vector<u64> mine = messages(plan, OpKind::send);
+  const std::vector<u64> received = messages(plan, OpKind::receive);
+  mine.insert(mine.end(), received.begin(), received.end());
+  TRY_ASSIGN(const auto all, exchange_numbers(transport, mine));
+  for (u32 from = 0; from < plan.nodes; ++from)
+    for (u32 to = 0; to < plan.nodes; ++to)
+      if (from != to && all[from][to] != all[to][plan.nodes + from])
+        return Error{
+            ErrorKind::internal,
+            fmt::format("{} does not send what {} receives. This is a bug in the planner; please report it "
+                        "with config.yaml",
+                        transport.name(from), transport.name(to))};
+  return {};
+}
+
+}  // namespace
+
+Result<TrainRequest> request_of_node(const TrainRequest& given) {
+  TrainRequest out = given;
+  if (given.transport == nullptr) return out;
+  Config& config = out.config;
+  config.machine.nodes = given.transport->nodes();
+  config.machine.node = given.transport->node();
+  if (config.machine.nodes > nodes_max)
+    return Error{ErrorKind::usage,
+                 fmt::format("{} nodes: at most {} are possible", config.machine.nodes, nodes_max)};
+  if (!config.machine.gpus().empty())
+    return Error{ErrorKind::usage,
+                 "machine.executor names GPUs, but several nodes train on their cores only so far: set "
+                 "machine.executor=cpu, or start one process"};
+  if (config.machine.node == 0) return out;
+  const std::string folder = fmt::format("/node-{}", config.machine.node);
+  out.quiet = true;
+  out.resume.clear();
+  config.output.dir += folder;
+  config.output.save = false;
+  if (!config.memory.swap_dir.empty()) config.memory.swap_dir += folder;
+  return out;
+}
+
+Result<void> agree_on_groups(Transport& transport, Config& config) {
+  TRY_ASSIGN(const auto all, exchange_numbers(transport, std::vector<u64>{experts_per_group(config)}));
+  u64 least = all[0][0];
+  for (const std::vector<u64>& one : all) least = std::min(least, one[0]);
+  if (least > 0) config.memory.experts_per_group = static_cast<u32>(least);
+  return {};
+}
+
+Result<void> agree_on_job(Transport& transport, const Config& config, std::string_view data_fingerprint) {
+  Statement mine;
+  mine.facts.push_back({"version", std::string(version())});
+  mine.facts.push_back({"machine.executor", fmt::format("{} devices", config.machine.devices())});
+  for (const auto& [key, value] : numeric_settings(config)) mine.facts.push_back({key, value});
+  mine.facts.push_back({"train.max_steps", fmt::format("{}", config.train.max_steps)});
+  mine.facts.push_back({"train.eval_steps", fmt::format("{}", config.train.eval_steps)});
+  mine.facts.push_back({"train.eval_batches", fmt::format("{}", config.train.eval_batches)});
+  mine.facts.push_back({"output.save_steps", fmt::format("{}", config.output.save_steps)});
+  mine.facts.push_back({"data (fingerprint)", std::string(data_fingerprint)});
+  return agree(transport, mine);
+}
+
+Result<RunPlan> agree_on_plan(Transport& transport, const Config& given, const ModelGraph& graph, PlanFor who,
+                              const PlanProgress& progress) {
+  constexpr u32 rounds_max = 8;
+  Config config = given;
+  for (u32 round = 0; round < rounds_max; ++round) {
+    TRY_ASSIGN(RunPlan chosen, plan_run(config, graph, who, progress));
+    const std::vector<u64> mine = {chosen.plan.chunk_elements, chosen.plan.sweeps,
+                                   std::stoull(shape_of(chosen.plan), nullptr, 16)};
+    TRY_ASSIGN(const auto all, exchange_numbers(transport, mine));
+    u64 elements = mine[0], sweeps = mine[1];
+    bool alike = true;
+    for (const std::vector<u64>& one : all) {
+      elements = std::min(elements, one[0]), sweeps = std::max(sweeps, one[1]);
+      alike = alike && one == all[0];
+    }
+    if (alike) {
+      TRY(check_messages(transport, chosen.plan));
+      return chosen;
+    }
+    config.memory.chunk_size = Bytes{4 * elements};
+    config.memory.sweeps = static_cast<u32>(sweeps);
+  }
+  return Error{ErrorKind::does_not_fit,
+               "no plan was found that is alike on all nodes: set memory.chunk_size and memory.sweeps"};
+}
+
+Result<TrainerState> share_state(Transport& transport, const TrainerState& mine) {
+  TRY_ASSIGN(const std::vector<std::string> all,
+             transport.exchange(transport.node() == 0 ? to_text(mine) : std::string()));
+  if (transport.node() == 0) return mine;
+  return parse_trainer_state(all[0], transport.name(0));
+}
+
+}  // namespace tidepool

@@ -1,0 +1,35 @@
+// Runs on several nodes: what each node makes of the request, and what all agree on before the first step.
+// Node 0 leads: it shows the run, reads and writes its weights and checkpoints. The others keep their own
+// logs.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "checkpoint/trainer_state.h"
+#include "fit/plan_run.h"
+#include "net/transport.h"
+#include "run/trainer.h"
+
+namespace tidepool {
+
+// Wishes of a node that all follow (StepResults::wish).
+inline constexpr u64 wish_rest = 1, wish_stop = 2;
+
+// RETURNS: the request as this node runs it. Nodes beside node 0 are quiet, save nothing, and have a folder
+// of their own in output.dir and in memory.swap_dir. ErrorKind::usage for a config that several nodes cannot
+// train.
+Result<TrainRequest> request_of_node(const TrainRequest&);
+
+// Groups of experts follow from the device's budget, and must be alike on all nodes.
+Result<void> agree_on_groups(Transport&, Config&);
+// Errors: as agree(), for the first setting, or fact of model and data, that differs.
+Result<void> agree_on_job(Transport&, const Config&, std::string_view data_fingerprint);
+// Plans until all nodes have the same chunks and sweeps, although their memory may differ: the smallest
+// chunks and the most sweeps that any node chose. Then checks that every message has its two ends. Errors: as
+// plan_run(), and agree().
+Result<RunPlan> agree_on_plan(Transport&, const Config&, const ModelGraph&, PlanFor, const PlanProgress&);
+// Node 0's state for all.
+Result<TrainerState> share_state(Transport&, const TrainerState&);
+
+}  // namespace tidepool
