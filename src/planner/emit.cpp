@@ -2,9 +2,10 @@
 #include "planner/emit.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "base/check.h"
+#include "planner/frames.h"
+#include "planner/move_order.h"
 
 namespace tidepool {
 namespace {
@@ -13,37 +14,6 @@ constexpr LaneId device_lane(LaneKind kind, u32 device) {
   return {.device = static_cast<u16>(device), .kind = kind};
 }
 constexpr LaneId host_lane(LaneKind kind) { return {.device = host_device, .kind = kind}; }
-
-// Frames finds the frame of a chunk in a tier at a position.
-class Frames {
- public:
-  Frames(const std::vector<Arc>& arcs, Tier tier, u64 chunks, i32 turn)
-      : arcs_(arcs), tier_(tier), turn_(turn), by_first_(chunks) {
-    for (u32 a = 0; a < arcs.size(); ++a) by_first_[index(arcs[a].first)].push_back(a);
-  }
-
-  Frame of_arc(u32 a) const { return {.tier = tier_, .offset = arcs_[a].offset, .bytes = arcs_[a].bytes}; }
-
-  // Index of the arc of a shard, or of the other content whose first chunk is `first`.
-  u32 arc_at(ChunkId first, bool shard, i32 position) const {
-    for (u32 a : by_first_[index(first)]) {
-      if ((arcs_[a].spread == Spread::shard) != shard) continue;
-      const Span s = arcs_[a].span;  // not `placed`: a tail may overlap the next arc's early start
-      if (position <= s.end && position >= s.begin) return a;
-      if (s.begin < 0 && position >= s.begin + turn_) return a;
-    }
-    CHECK(false, index(first), position, name(tier_));
-    return 0;
-  }
-
-  Frame at(ChunkId first, i32 position) const { return of_arc(arc_at(first, false, position)); }
-
- private:
-  const std::vector<Arc>& arcs_;
-  Tier tier_;
-  i32 turn_;
-  std::vector<std::vector<u32>> by_first_;
-};
 
 class Emitter {
  public:
@@ -60,8 +30,8 @@ class Emitter {
 
   void emit() {
     set_homes();
-    sort_movements();
-    sort_gathers();
+    movements_ = ordered_movements(host_);
+    if (sharded()) gathers_ = ordered_gathers(in_, device_, movements_);
     for (u32 s = 0; s < segment_count; ++s) {
       const SegmentKind kind = static_cast<SegmentKind>(s);
       plan_.segments[s].kind = kind;
@@ -130,46 +100,6 @@ class Emitter {
   }
 
   // ---- order --------------------------------------------------------------------------------------
-
-  void sort_movements() {
-    movements_ = host_.movements;
-    const auto stage = [](const Movement& m) {
-      if (m.to.node != none || m.to.tier != Tier::host) return 2;
-      return m.from.node != none || m.from.tier == Tier::disk ? 0 : 1;
-    };
-    std::stable_sort(movements_.begin(), movements_.end(), [&](const Movement& a, const Movement& b) {
-      return std::tuple(a.when, stage(a), a.need) < std::tuple(b.when, stage(b), b.need);
-    });
-  }
-
-  // With several devices a window is complete only after its cuts have reached their owners and an all_gather
-  // has passed them to the others. There is one gather per arrival, after the last of its copies or updates.
-  // Gathers are sorted by those, not by use, so that none queues on its lane behind a later one.
-  struct Gather {
-    u32 arc = none;
-    u32 window = none;
-    u8 segments = 0;
-    Moment when;
-  };
-
-  void sort_gathers() {
-    if (!sharded()) return;
-    std::vector<Moment> last(device_.arcs.size(), Moment{-1, Phase::before});
-    for (const Movement& m : movements_)
-      if (m.to.node == none && m.to.tier == Tier::device) last[m.to.arc] = std::max(last[m.to.arc], m.when);
-    for (const DeviceTier::Arrival& a : device_.arrivals) {
-      const i32 begin = device_.arcs[a.arc].placed.begin, update = program_.last_update(a.window);
-      Moment when = last[a.arc];
-      const bool updated = program_.options.clipping && layout_.windows[a.window].trains;
-      if (device_.home[a.window])
-        when = updated && begin <= update ? Moment{update, Phase::after} : Moment{begin, Phase::before};
-      gathers_.push_back({a.arc, a.window, a.segments, when});
-    }
-    std::stable_sort(gathers_.begin(), gathers_.end(), [&](const Gather& a, const Gather& b) {
-      return std::tuple(a.when, device_.arcs[a.arc].span.begin) <
-             std::tuple(b.when, device_.arcs[b.arc].span.begin);
-    });
-  }
 
   u8 segments_of(const ProgramOp& op) const {
     if (op.kind == OpKind::update) return program_.options.clipping ? in_body | in_drain : in_first | in_body;

@@ -77,10 +77,10 @@ HostChain HostChains::params(u32 w, u32 cut, const std::vector<const DeviceTier:
   if (trains && first) chain.uses.push_back(use);
   for (const DeviceTier::Arrival* a : arrivals) chain.uses.push_back(supply(*a, update));
   if (trains && !first) chain.uses.push_back(use);
-  // It arrives in the turn in which its owner updates it, and after all blocks have read it for the last time.
+  // It arrives in the turn in which its owner updates it, and after all blocks have read it for the last
+  // time.
   if (foreign)
-    chain.floor =
-        std::max(use.position - receives_ahead(), clipping() ? 0 : program_.gradient[w] - turn());
+    chain.floor = std::max(use.position - receives_ahead(), clipping() ? 0 : program_.gradient[w] - turn());
   return chain;
 }
 

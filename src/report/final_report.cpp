@@ -165,11 +165,17 @@ class Report {
 
   void bytes() {
     section("Bytes in a step",
-            fmt::format("mean of {} step{}, first and last too", run_.steps, run_.steps == 1 ? "" : "s"));
+            fmt::format("{}mean of {} step{}, first and last too",
+                        run_.nodes > 1 ? fmt::format("of the first of {} nodes, ", run_.nodes) : "",
+                        run_.steps, run_.steps == 1 ? "" : "s"));
     line(paint(screen_, Ink::dim,
                fmt::format("  {:<12}{:>{}}{:>{}}{:>{}}{:>{}}", "link", "measured", cell_, "planned",
                            cell_ + 2, "least", cell_ + 2, "ratio", cell_ - 3)));
-    for (u32 i = 0; i < link_count; ++i) link(static_cast<LinkKind>(i), run_.links[i]);
+    for (u32 i = 0; i < link_count; ++i) link(name(static_cast<LinkKind>(i)), run_.links[i]);
+    if (run_.network) {
+      link(name(LaneKind::net_send), (*run_.network)[0]);
+      link(name(LaneKind::net_receive), (*run_.network)[1]);
+    }
     if (run_.comm) comm(*run_.comm);
     steady_bytes();
   }
@@ -183,6 +189,8 @@ class Report {
       known = known || bytes.value > 0;
       items.push_back(fmt::format("{} {}", name(static_cast<LinkKind>(i)), bytes_text(bytes)));
     }
+    if (run_.network)
+      items.push_back(fmt::format("net_send {}", bytes_text((*run_.network)[0].planned_steady)));
     if (run_.comm) items.push_back(fmt::format("collectives {}", bytes_text(run_.comm->planned_steady)));
     if (!known) return;  // a report of an older version
     items[0] = "a steady step is planned with: " + items[0];
@@ -205,11 +213,11 @@ class Report {
     line(moved("collectives", use.measured, use.planned, "-", "-", verdict(use.measured, use.planned)));
   }
 
-  void link(LinkKind kind, const LinkUse& use) {
+  void link(std::string_view what, const LinkUse& use) {
     const double ratio = use.lower_bound.value == 0 ? (use.measured.value == 0 ? 1.0 : std::nan(""))
                                                     : static_cast<double>(use.measured.value) /
                                                           static_cast<double>(use.lower_bound.value);
-    line(moved(name(kind), use.measured, use.planned, bytes_text(per_step(use.lower_bound, run_.steps)),
+    line(moved(what, use.measured, use.planned, bytes_text(per_step(use.lower_bound, run_.steps)),
                ratio_text(ratio), verdict(use.measured, use.planned)));
   }
 

@@ -210,10 +210,16 @@ RunReport read_fields(const Object& o) {
   if (o.has("peak_flops_per_second_least"))
     r.peak_range = {o.rate("peak_flops_per_second_least"), o.rate("peak_flops_per_second_most")};
   if (o.has("speed_at_end")) r.speed_at_end = o.rate("speed_at_end");
-  for (u32 i = 0; i < link_count; ++i) {
-    const Object link = o.object("links").object(name(static_cast<LinkKind>(i)));
-    r.links[i] = {link.bytes("planned_bytes"), link.bytes("measured_bytes"), link.bytes("lower_bound_bytes"),
-                  link.bytes_or_0("planned_steady_step_bytes")};
+  const auto use_of = [](const Object& link) -> LinkUse {
+    return {link.bytes("planned_bytes"), link.bytes("measured_bytes"), link.bytes("lower_bound_bytes"),
+            link.bytes_or_0("planned_steady_step_bytes")};
+  };
+  for (u32 i = 0; i < link_count; ++i)
+    r.links[i] = use_of(o.object("links").object(name(static_cast<LinkKind>(i))));
+  if (o.has("network")) {
+    const Object network = o.object("network");
+    r.nodes = static_cast<u32>(o.count("nodes"));
+    r.network = {use_of(network.object("net_send")), use_of(network.object("net_receive"))};
   }
   if (o.has("comm")) {
     const Object comm = o.object("comm");

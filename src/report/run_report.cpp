@@ -30,15 +30,16 @@ json::object object_of(const std::map<std::string, std::string>& values) {
   return o;
 }
 
+json::object use_of(const LinkUse& use) {
+  return {{"planned_bytes", use.planned.value},
+          {"measured_bytes", use.measured.value},
+          {"lower_bound_bytes", use.lower_bound.value},
+          {"planned_steady_step_bytes", use.planned_steady.value}};
+}
+
 json::object links_of(const RunReport& r) {
   json::object out;
-  for (u32 i = 0; i < link_count; ++i) {
-    out[view(name(static_cast<LinkKind>(i)))] = {
-        {"planned_bytes", r.links[i].planned.value},
-        {"measured_bytes", r.links[i].measured.value},
-        {"lower_bound_bytes", r.links[i].lower_bound.value},
-        {"planned_steady_step_bytes", r.links[i].planned_steady.value}};
-  }
+  for (u32 i = 0; i < link_count; ++i) out[view(name(static_cast<LinkKind>(i)))] = use_of(r.links[i]);
   return out;
 }
 
@@ -136,6 +137,10 @@ std::string to_json(const RunReport& r) {
     o["comm"] = {{"planned_bytes", r.comm->planned.value},
                  {"measured_bytes", r.comm->measured.value},
                  {"planned_steady_step_bytes", r.comm->planned_steady.value}};
+  if (r.network) {
+    o["nodes"] = r.nodes;
+    o["network"] = {{"net_send", use_of((*r.network)[0])}, {"net_receive", use_of((*r.network)[1])}};
+  }
   o["tiers"] = tiers_of(r);
   o["rss_peak_bytes"] = r.rss_peak.value;
   o["checkpoint_written_bytes"] = r.checkpoint_written.value;

@@ -108,7 +108,9 @@ struct RunReport {
   double speed_at_end = 0;           // peak after the last step / peak before the first; 0: not measured
 
   std::array<LinkUse, link_count> links{};
-  std::optional<CommUse> comm;  // several devices
+  std::optional<CommUse> comm;                    // several devices
+  u32 nodes = 1;                                  // all bytes are of the first
+  std::optional<std::array<LinkUse, 2>> network;  // several nodes: sent, received
   std::array<TierPeak, tier_count> tiers{};
   Bytes rss_peak{};
   Bytes checkpoint_written{};  // not counted in the links

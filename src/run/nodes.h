@@ -13,9 +13,6 @@
 
 namespace tidepool {
 
-// Wishes of a node that all follow (StepResults::wish).
-inline constexpr u64 wish_rest = 1, wish_stop = 2;
-
 // RETURNS: the request as this node runs it. Nodes beside node 0 are quiet, save nothing, and have a folder
 // of their own in output.dir and in memory.swap_dir. ErrorKind::usage for a config that several nodes cannot
 // train.

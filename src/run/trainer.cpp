@@ -23,6 +23,7 @@
 #include "run/outputs/run_meter.h"
 #include "run/outputs/signals.h"
 #include "run/prepare_run.h"
+#include "run/rest_together.h"
 #include "run/save_moments.h"
 #include "run/step_faults.h"
 #include "session/evaluation_runs.h"
@@ -31,9 +32,6 @@ namespace tidepool {
 namespace {
 
 constexpr u64 trace_events_max = 200'000;
-// A step counts as hanging if no op completes for this many times its predicted time.
-constexpr double watchdog_steps = 20;
-constexpr double watchdog_seconds_max = 1e6;  // 11.6 days: longer predictions are ignored
 
 class Trainer final : public NextSegment, public EngineObserver {
  public:
@@ -109,7 +107,8 @@ class Trainer final : public NextSegment, public EngineObserver {
     meter_ = std::make_unique<RunMeter>(run_.session->plan(), run_.session->counters(), steps_expected(),
                                         run_.config.output.trace ? trace_events_max : 0);
     routing_.emplace(run_.graph, run_.session->plan().micro_batches, steps_expected());
-    engine_ = Engine::create(run_.session->plan(), run_.session->executor(), {.watchdog = watchdog()});
+    engine_ = Engine::create(run_.session->plan(), run_.session->executor(),
+                             {.watchdog = watchdog(run_.prediction, run_.request.watchdog_least)});
     run_.state.losses.reserve(steps_expected());
     watch_gpus();
     return run_.outputs.open(run_.session->plan(), run_.state.step,
@@ -128,22 +127,12 @@ class Trainer final : public NextSegment, public EngineObserver {
     return {.second = "\ntidepool: stopped at once; no checkpoint had been written yet\n"};
   }
 
-  // Allows for slow, healthy runs: one op may take minutes on a large model.
-  Nanos watchdog() const {
-    const double predicted = watchdog_steps * run_.prediction.forecast.step_seconds;
-    const double seconds = predicted > 0 && predicted < watchdog_seconds_max ? predicted : 0;
-    return std::max(run_.request.watchdog_least, Nanos{static_cast<u64>(seconds * 1e9)});
-  }
-
   // ---- the loop ----------------------------------------------------------------------------------------
 
   bool several() const { return run_.config.machine.nodes > 1; }
   bool leads() const { return run_.config.machine.node == 0; }
 
-  bool stop_requested() const {
-    if (several()) return stop_agreed_;
-    return wants_to_stop();
-  }
+  bool stop_requested() const { return several() ? together_.stops() : wants_to_stop(); }
   bool wants_to_stop() const {
     return StopSignals::stop_requested() ||
            (run_.request.stop_after != 0 && issued_ >= run_.request.stop_after);
@@ -157,31 +146,19 @@ class Trainer final : public NextSegment, public EngineObserver {
            run_.directory.has_moved(now);
   }
 
-  // Several nodes rest after the same step. What one of them learns by itself, such as a signal, it wishes,
-  // and all hear of it with a norm. When the next segment is chosen, the norm of the step before the last has
-  // ended on every node: only that one is asked.
   bool must_rest_together() {
     if (issued_ >= run_.config.train.max_steps) return true;
-    tell_wishes();
-    if (resting_) return false;
-    const u64 known = issued_ - 1;
-    if (known > rested_after_) {
-      const u64 wishes = run_.session->results().wishes(known);
-      stop_agreed_ = stop_agreed_ || (wishes & wish_stop) != 0;
-      if (wishes != 0 || (failed_ && failed_step_ <= known)) return true;
-    }
-    return due(run_.config.train.eval_steps, issued_) || due(run_.config.output.save_steps, issued_);
-  }
-
-  void tell_wishes() {
     const double now = steady_seconds();
     const bool rest = leads() && (save_moments_.due(issued_, now) || run_.directory.has_moved(now));
-    run_.session->results().wish((rest ? wish_rest : 0) | (wants_to_stop() ? wish_stop : 0));
+    together_.tell(run_.session->results(), rest, wants_to_stop());
+    if (resting_) return false;
+    return together_.must_rest(run_.session->results(), issued_) ||
+           due(run_.config.train.eval_steps, issued_) || due(run_.config.output.save_steps, issued_);
   }
 
   // At rest: node 0 saves what is due, while the others serve it.
   Result<void> rest_together() {
-    rested_after_ = issued_;
+    together_.rested(issued_);
     if (!leads()) return run_.session->serve();
     if (const auto moved = run_.directory.moved()) return save_moved(*moved);
     if (save_due() && issued_ < run_.config.train.max_steps) TRY(save());
@@ -276,7 +253,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   void fail(u64 step, Error error) {
     if (failed_) return;
     failed_ = std::move(error);
-    failed_step_ = step;
+    together_.failed(step);
   }
 
   // ---- evaluation ----------------------------------------------------------------------------------------
@@ -441,10 +418,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   bool interrupted_ = false;
   std::string stopped_early_;  // the reason; empty: not stopped early
   std::optional<Error> failed_;
-  u64 failed_step_ = 0;
-  // Several nodes.
-  bool stop_agreed_ = false;
-  u64 rested_after_ = 0;          // the last step before the last rest
+  RestTogether together_;         // several nodes
   std::optional<Error> lacking_;  // the training is complete, but a file of it could not be written
 };
 

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "executor/cuda/collectives.h"
-#include "executor/shared/completion_board.h"
+#include "executor/lanes/completion_board.h"
 
 namespace tidepool {
 

@@ -14,7 +14,7 @@
 
 #include "executor/cuda/cuda_memory.h"
 #include "executor/shared/decay_index.h"
-#include "executor/shared/lane_thread.h"
+#include "executor/lanes/lane_thread.h"
 #include "executor/shared/norm_layout.h"
 #include "executor/shared/step_arrays.h"
 #include "executor/shared/step_source.h"

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "executor/cuda/cuda_device.h"
-#include "executor/shared/tier_memory.h"
+#include "executor/lanes/tier_memory.h"
 #include "kernels/kernels.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"

@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "executor/shared/completion_board.h"
-#include "executor/shared/lane_thread.h"
-#include "executor/shared/lane_work.h"
+#include "executor/lanes/completion_board.h"
+#include "executor/lanes/lane_thread.h"
+#include "executor/lanes/lane_work.h"
 
 namespace tidepool {
 

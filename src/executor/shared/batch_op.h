@@ -6,7 +6,7 @@
 
 #include "engine/executor.h"
 #include "executor/shared/step_source.h"
-#include "executor/shared/tier_memory.h"
+#include "executor/lanes/tier_memory.h"
 #include "net/transport.h"
 #include "tidepool/model_graph.h"
 

@@ -3,7 +3,7 @@
 
 #include "engine/executor.h"
 #include "executor/shared/step_source.h"
-#include "executor/shared/tier_memory.h"
+#include "executor/lanes/tier_memory.h"
 #include "kernels/kernels.h"
 #include "tidepool/model_graph.h"
 

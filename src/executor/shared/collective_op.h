@@ -4,7 +4,7 @@
 #include <array>
 
 #include "engine/executor.h"
-#include "executor/shared/tier_memory.h"
+#include "executor/lanes/tier_memory.h"
 
 namespace tidepool {
 

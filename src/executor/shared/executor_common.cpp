@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "executor/shared/lane_thread.h"
+#include "executor/lanes/lane_thread.h"
 
 namespace tidepool {
 

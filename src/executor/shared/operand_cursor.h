@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/executor.h"
-#include "executor/shared/tier_memory.h"
+#include "executor/lanes/tier_memory.h"
 #include "kernels/values.h"
 #include "tidepool/model_graph.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "executor/shared/lane_thread.h"
+#include "executor/lanes/lane_thread.h"
 #include "kernels/gradient/gradient.h"
 #include "model/experts/expert_layouts.h"
 

@@ -13,7 +13,7 @@
 #include "executor/shared/executor_common.h"
 #include "executor/shared/executor_counters.h"
 #include "executor/shared/host_work.h"
-#include "executor/shared/lane_thread.h"
+#include "executor/lanes/lane_thread.h"
 #include "executor/shared/net_lanes.h"
 #include "executor/shared/state_at_rest.h"
 #include "executor/shared/step_results.h"

@@ -130,12 +130,12 @@ class NodesVerifier {
     const Operand &sent = operand_of(kind, pair.send), &received = operand_of(kind, pair.receive);
     if (sent.frame.bytes != received.frame.bytes)
       return misfit(fmt::format("{} is {} bytes there and {} here", text(message), sent.frame.bytes.value,
-                               received.frame.bytes.value));
+                                received.frame.bytes.value));
     const u32 sums = plan.devices > 1 ? 1 : plan.micro_batches_per_device();
     const u32 expected = message.kind == Kind::grad_part ? sums : received.version;
     if (sent.version == expected) return {};
     return misfit(fmt::format("{} sends {} at version {}, not {}", op_of_node(plan, kind, pair.send.op),
-                             text(message), sent.version, expected));
+                              text(message), sent.version, expected));
   }
 
   // Kahn's algorithm over the ops of all nodes. Every lane issues in plan order, so an op of a lane that

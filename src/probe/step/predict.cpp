@@ -359,4 +359,12 @@ Result<Prediction> predict_step(Session& session, const NetworkRates& network) {
   return out;
 }
 
+Nanos watchdog(const Prediction& prediction, Nanos least) {
+  constexpr double steps = 20;
+  constexpr double seconds_max = 1e6;  // 11.6 days: longer predictions are ignored
+  const double predicted = steps * prediction.forecast.step_seconds;
+  const double seconds = predicted > 0 && predicted < seconds_max ? predicted : 0;
+  return std::max(least, Nanos{static_cast<u64>(seconds * 1e9)});
+}
+
 }  // namespace tidepool

@@ -26,4 +26,8 @@ struct Prediction {
 // REQUIRES: at rest, before the state is written: it overwrites arenas and swap file.
 Result<Prediction> predict_step(Session&, const NetworkRates& network = {});
 
+// RETURNS: how long a step may go without the completion of an op: many times the predicted step, so that
+// slow, healthy runs go on, whose ops may take minutes on a large model.
+Nanos watchdog(const Prediction&, Nanos least);
+
 }  // namespace tidepool

@@ -35,12 +35,18 @@ RunReport planned_report(const ModelGraph& graph, const Plan& plan) {
                    .commit = std::string(commit()),
                    .model = model_text(graph.config),
                    .precision = std::string(name(plan.precision)),
-                   .executor = fmt::format("cpu:{}", plan.devices),
+                   .executor = plan.nodes > 1 ? fmt::format("{} x cpu:{}", plan.nodes, plan.devices)
+                                              : fmt::format("cpu:{}", plan.devices),
                    .parameters = graph.parameters,
                    .state = state_bytes(plan),
                    .tokens_per_step = graph.batch.rows() * plan.micro_batches};
   const auto bound = lower_bound(plan, graph);
   for (u32 l = 0; l < link_count; ++l) report.links[l].lower_bound = bound[l];
+  if (plan.nodes > 1) {
+    const LinkUse each{.lower_bound = net_lower_bound(plan, graph)};
+    report.nodes = plan.nodes;
+    report.network = {each, each};
+  }
   for (u32 t = 0; t < tier_count; ++t)
     report.tiers[t] = {.budget = plan.tiers[t].budget, .planned_peak = plan.tiers[t].planned_peak};
   return report;

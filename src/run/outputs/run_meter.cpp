@@ -25,6 +25,7 @@ void RunMeter::begin_training() {
   began_ = last_step_ = steady_seconds();
   moved_before_ = counters_.moved();
   collected_before_ = counters_.moved_between_devices();
+  passed_before_ = counters_.moved_over_network();
 }
 
 void RunMeter::end_training() {
@@ -32,6 +33,9 @@ void RunMeter::end_training() {
   const auto moved = counters_.moved();
   for (u32 l = 0; l < link_count; ++l) moved_[l] += moved[l] - moved_before_[l];
   collected_ += counters_.moved_between_devices() - collected_before_;
+  const NetBytes passed = counters_.moved_over_network();
+  passed_.sent += passed.sent - passed_before_.sent;
+  passed_.received += passed.received - passed_before_.received;
 }
 
 double RunMeter::step_done() {
@@ -44,6 +48,19 @@ double RunMeter::step_done() {
 void RunMeter::record(double grad_norm, double learning_rate) {
   grad_norms_.push_back(grad_norm);
   learning_rates_.push_back(learning_rate);
+}
+
+void RunMeter::fill_network(std::array<LinkUse, 2>& network) const {
+  const auto set = [&](LinkUse& use, Bytes NetBytes::*way) {
+    use.measured = passed_.*way;
+    use.lower_bound = use.lower_bound * steps();
+    use.planned_steady = net_bytes(plan_, SegmentKind::body).*way;
+    for (u32 s = 0; s < segment_count; ++s)
+      if (static_cast<SegmentKind>(s) != SegmentKind::evaluation)
+        use.planned += net_bytes(plan_, static_cast<SegmentKind>(s)).*way * runs_[s];
+  };
+  set(network[0], &NetBytes::sent);
+  set(network[1], &NetBytes::received);
 }
 
 void RunMeter::fill(RunReport& report) const {
@@ -62,6 +79,7 @@ void RunMeter::fill(RunReport& report) const {
   for (u32 l = 0; l < link_count; ++l) report.links[l].planned_steady = steady[l];
   if (plan_.devices > 1)
     report.comm = CommUse{.measured = collected_, .planned_steady = comm_bytes(plan_, SegmentKind::body)};
+  if (report.network) fill_network(*report.network);
   for (u32 s = 0; s < segment_count; ++s) {
     const SegmentKind kind = static_cast<SegmentKind>(s);
     if (kind == SegmentKind::evaluation) continue;

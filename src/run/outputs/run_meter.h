@@ -35,6 +35,8 @@ class RunMeter {
   void fill(RunReport&) const;
 
  private:
+  void fill_network(std::array<LinkUse, 2>&) const;
+
   const Plan& plan_;
   const ExecutorCounters& counters_;
   TimeProfile profile_;
@@ -43,6 +45,7 @@ class RunMeter {
   std::array<u64, segment_count> runs_{};
   std::array<Bytes, link_count> moved_{}, moved_before_{};
   Bytes collected_{}, collected_before_{};  // between devices
+  NetBytes passed_, passed_before_;         // between nodes
   std::vector<double> step_seconds_, grad_norms_, learning_rates_;
   double train_seconds_ = 0, began_ = 0, last_step_ = 0;
 };

@@ -23,7 +23,10 @@ double mean(const std::vector<double>& values) {
 }  // namespace
 
 RunOutputs::RunOutputs(const Config& config, bool quiet)
-    : config_(config), quiet_(quiet), screen_(detect_screen(1)) {}
+    : config_(config), quiet_(quiet), screen_(detect_screen(1)) {
+  // A launcher may give a process a terminal whose text it only passes on.
+  if (config.machine.nodes > 1) screen_.tty = screen_.color = false;
+}
 
 void RunOutputs::say(const std::string& line) {
   if (quiet_) return;

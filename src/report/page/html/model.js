@@ -95,8 +95,12 @@ class Run {
     if (this.step && this.step.times.length === 0) this.step = null;
     this.tooLarge = data.step && data.step.ops.kind.length === 0 ? data.step.ops_in_all : 0;
   }
-  // With several devices, exchange between them is one more link, without a lower bound.
-  get links() { return this.report.comm ? { ...this.report.links, collectives: this.report.comm } : this.report.links; }
+  // With several devices, exchange between them is one more link, without a lower bound. With several nodes, so
+  // are both directions of the network.
+  get links() {
+    const more = this.report.comm ? { collectives: this.report.comm } : {};
+    return { ...this.report.links, ...(this.report.network ?? {}), ...more };
+  }
   get lastStep() { return this.report.resumed_from_step + this.report.steps; }
   get lastLoss() { const v = this.curves.loss.value; return v.length ? v[v.length - 1] : NaN; }
   get lastEval() { const v = this.curves.eval_loss.value; return v.length ? v[v.length - 1] : NaN; }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/executor.h"
-#include "executor/shared/tier_memory.h"
+#include "executor/lanes/tier_memory.h"
 
 namespace tidepool {
 

@@ -1,4 +1,4 @@
-#include "executor/shared/completion_board.h"
+#include "executor/lanes/completion_board.h"
 
 #include <algorithm>
 #include <bit>

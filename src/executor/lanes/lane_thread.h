@@ -8,8 +8,8 @@
 #include <string>
 #include <thread>
 
-#include "executor/shared/completion_board.h"
-#include "executor/shared/lane_work.h"
+#include "executor/lanes/completion_board.h"
+#include "executor/lanes/lane_work.h"
 
 namespace tidepool {
 

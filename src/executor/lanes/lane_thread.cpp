@@ -1,4 +1,4 @@
-#include "executor/shared/lane_thread.h"
+#include "executor/lanes/lane_thread.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "executor/shared/lane_book.h"
+#include "executor/lanes/lane_book.h"
 
 #include <algorithm>
 #include <bit>
