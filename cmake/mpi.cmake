@@ -21,5 +21,6 @@ function(tidepool_mpi_module name title package)
   set(TIDEPOOL_MPI_LIBRARIES ${TIDEPOOL_MPI_LIBRARIES} ${name} PARENT_SCOPE)
 endfunction()
 
+# The program finds a module when it runs, so nothing else depends on one.
 tidepool_mpi_module(openmpi "Open MPI" ompi-c)
 tidepool_mpi_module(mpich "MPICH" mpich)

@@ -1,9 +1,5 @@
 #include "net/connect_nodes.h"
 
-#include <limits.h>
-#include <unistd.h>
-
-#include <array>
 #include <filesystem>
 
 #include "net/mpi_wire.h"
@@ -17,18 +13,13 @@ std::string folder_of_program() {
   return std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path().string();
 }
 
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Transport>> connect_nodes(const Launcher& launcher, const TransportOptions& options,
                                                  const std::string& module_folder) {
   const std::string folder = module_folder.empty() ? folder_of_program() : module_folder;
   TRY_ASSIGN(const MpiLibrary library, choose_library(launcher, folder));
-  return create_wire_transport([=] { return open_mpi_wire(launcher, library, folder); }, host_name(),
+  return create_wire_transport([=] { return open_mpi_wire(launcher, library, folder); }, ProcessPlace::here(),
                                options);
 }
 

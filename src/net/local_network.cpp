@@ -190,7 +190,7 @@ Result<std::vector<std::unique_ptr<Transport>>> create_local_transports(std::sha
       const OpenWire open = [network, node]() -> Result<std::unique_ptr<Wire>> {
         return network->wire(node);
       };
-      made[node] = create_wire_transport(open, fmt::format("local{}", node), options);
+      made[node] = create_wire_transport(open, ProcessPlace{fmt::format("local{}", node), {}, 0}, options);
     });
     if (!thread) {
       made[node] = thread.error();

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
@@ -44,6 +45,13 @@ std::string short_version(const TidepoolMpiCalls& calls) {
   return out;
 }
 
+// MPICH explains an error in a line for each function that it passed; the last line has the cause.
+std::string last_line(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  text.erase(0, text.rfind('\n') + 1);  // npos + 1 is 0
+  return text;
+}
+
 class MpiWire final : public Wire {
  public:
   MpiWire(const TidepoolMpiCalls& calls, TidepoolMpi* mpi)
@@ -65,16 +73,14 @@ class MpiWire final : public Wire {
     std::array<TidepoolMpiEvent, events_max> events;
     const int room = static_cast<int>(std::min<size_t>(ended.size(), events.size()));
     const int count = calls_.poll(mpi_, events.data(), room, &fault);
-    for (int i = 0; i < count; ++i)
-      ended[static_cast<size_t>(i)] = {events[static_cast<size_t>(i)].slot,
-                                       events[static_cast<size_t>(i)].fault,
-                                       events[static_cast<size_t>(i)].bytes};
+    for (size_t i = 0; static_cast<int>(i) < count; ++i)
+      ended[i] = {events[i].slot, events[i].fault, events[i].bytes};
     return count;
   }
   std::string fault_text(int fault) const override {
-    std::array<char, 512> text{};
+    std::array<char, 2048> text{};
     calls_.fault_text(fault, text.data(), text.size());
-    return text.data();
+    return last_line(text.data());
   }
   void close() override { calls_.close(mpi_); }
   std::string describe() const override { return describe_; }
@@ -96,6 +102,15 @@ Result<const TidepoolMpiCalls*> load(MpiLibrary library, const std::string& fold
   if (function == nullptr || function()->version != TIDEPOOL_MPI_CALLS_VERSION)
     return no_module(library, path, "belongs to another version of Tidepool");
   return function();
+}
+
+// MPICH's launcher sends SIGUSR1 to the other processes when one has died and they are to live on
+// (-disable-auto-cleanup). Unhandled, the signal would end them.
+void outlive_notices() {
+  struct sigaction now {};
+  if (::sigaction(SIGUSR1, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
+  now.sa_handler = SIG_IGN;
+  ::sigaction(SIGUSR1, &now, nullptr);
 }
 
 const char* advice_for(const Launcher& launcher, MpiLibrary library) {
@@ -125,6 +140,7 @@ Result<MpiLibrary> choose_library(const Launcher& launcher, const std::string& f
 Result<std::unique_ptr<Wire>> open_mpi_wire(const Launcher& launcher, MpiLibrary library,
                                             const std::string& folder) {
   TRY_ASSIGN(const TidepoolMpiCalls* const calls, load(library, folder));
+  if (library == MpiLibrary::mpich) outlive_notices();
   TidepoolMpi* mpi = nullptr;
   if (const int fault = calls->open(&mpi); fault != 0)
     return usage_error(fmt::format("{} cannot start (error {}): {}", library_name(library), fault,

@@ -15,7 +15,9 @@ namespace {
 // Messages about a failure have so long to leave before the thread ends all calls of the wire.
 constexpr double tell_seconds_max = 0.3;
 
-Error never_listed() { return {ErrorKind::interrupted, "the connection to the other nodes has ended"}; }
+constexpr double process_look_seconds = 0.01;
+
+Error connection_ended() { return {ErrorKind::interrupted, "the connection to the other nodes has ended"}; }
 
 std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
 
@@ -106,7 +108,8 @@ bool NetLoop::all_said_goodbye() {
 
 // Heartbeats, and everything that can end the connection.
 std::optional<NodeFailure> NetLoop::look_around() {
-  watch_->advance(steady_seconds());
+  const double now = steady_seconds();
+  watch_->advance(now);
   const bool beat = watch_->beat_due();
   for (u32 peer = 0; peer < nodes_; ++peer) {
     if (peer == node_) continue;
@@ -120,12 +123,30 @@ std::optional<NodeFailure> NetLoop::look_around() {
     std::scoped_lock lock(mutex_);
     if (own_failure_) return own_failure_;
   }
+  if (std::optional<NodeFailure> failure = ended_process(now)) return failure;
   if (const std::optional<u32> silent = watch_->silent())
     return NodeFailure{*silent,
                        node_,
                        {ErrorKind::interrupted, fmt::format("{} has not answered for {:g} s",
                                                             name_of(*silent), options_.timeout_seconds)}};
   return {};
+}
+
+std::optional<NodeFailure> NetLoop::ended_process(double now) {
+  if (now - processes_seen_ < process_look_seconds) return {};
+  processes_seen_ = now;
+  std::optional<u32> ended;
+  {
+    std::scoped_lock lock(mutex_);
+    ended = processes_.ended();
+  }
+  if (!ended) return {};
+  // Its last words may have arrived meanwhile.
+  flow_->poll();
+  if (flow_->excused(*ended)) return {};
+  if (std::optional<NodeFailure> failure = failure_of_flow()) return failure;
+  return NodeFailure{
+      *ended, node_, {ErrorKind::interrupted, fmt::format("the process of {} has ended", name_of(*ended))}};
 }
 
 std::optional<NodeFailure> NetLoop::failure_of_flow() {
@@ -268,9 +289,10 @@ void NetLoop::deliver_to(NetSink sink) {
   sink_ = std::move(sink);
 }
 
-void NetLoop::set_names(std::vector<std::string> names) {
+void NetLoop::know(std::vector<std::string> names, const std::vector<ProcessPlace>& processes) {
   std::scoped_lock lock(mutex_);
   names_ = std::move(names);
+  processes_.watch(processes, node_);
 }
 
 std::string NetLoop::name_of(u32 node) const {
@@ -289,7 +311,7 @@ void NetLoop::fail(const Error& error) {
 Result<void> NetLoop::health() const {
   std::scoped_lock lock(mutex_);
   if (failure_) return *failure_;
-  if (phase_ == Phase::ended) return never_listed();
+  if (phase_ == Phase::ended) return connection_ended();
   return {};
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "net/message_flow.h"
+#include "net/peer_process.h"
 #include "net/peer_watch.h"
 #include "net/poll_pace.h"
 #include "net/transport.h"
@@ -39,8 +40,8 @@ class NetLoop {
   // RETURNS: whether it will not touch the wire again; false after the timeout.
   bool stop();
 
-  // Names for messages.
-  void set_names(std::vector<std::string>);
+  // Names for messages, and the processes behind them.
+  void know(std::vector<std::string> names, const std::vector<ProcessPlace>& processes);
   // Constant once open.
   u32 node() const { return node_; }
   u32 nodes() const { return nodes_; }
@@ -52,6 +53,7 @@ class NetLoop {
   void serve();
   std::optional<NodeFailure> look_around();
   std::optional<NodeFailure> failure_of_flow();
+  std::optional<NodeFailure> ended_process(double now);
   void end_with(NodeFailure);
   void tell_others(const NodeFailure&);
   void serve_after_failure();
@@ -75,6 +77,7 @@ class NetLoop {
   std::unique_ptr<MessageFlow> flow_;
   std::optional<PeerWatch> watch_;
   PollPace pace_;
+  double processes_seen_ = 0;  // when, in seconds
   std::vector<NetRequest> taken_;
   bool said_goodbye_ = false;
   std::atomic<u64> rounds_ = 0;  // others read it, to see that the thread runs
@@ -88,6 +91,7 @@ class NetLoop {
   std::optional<NodeFailure> own_failure_;  // what fail() asks for
   bool stopping_ = false;
   std::vector<std::string> names_;  // by node
+  PeerProcesses processes_;
   std::vector<NetRequest> submissions_;
   u32 in_progress_ = 0;
   NetSink sink_;

@@ -15,14 +15,18 @@ class WireTransport final : public Transport {
  public:
   explicit WireTransport(const TransportOptions& options) : loop_(std::make_shared<NetLoop>(options)) {}
 
-  Result<void> start(OpenWire open_wire, const std::string& host) {
+  Result<void> start(OpenWire open_wire, const ProcessPlace& place) {
     TRY_ASSIGN(thread_, start_thread("tp-net", [loop = loop_, open_wire = std::move(open_wire)] {
                  loop->run(open_wire);
                }));
     if (const Result<void> opened = loop_->wait_until_open(); !opened) return opened.error();
-    TRY_ASSIGN(const std::vector<std::string> hosts, loop_->exchange(host));
-    for (u32 i = 0; i < hosts.size(); ++i) names_.push_back(fmt::format("node {} (host {})", i, hosts[i]));
-    loop_->set_names(names_);
+    TRY_ASSIGN(const std::vector<std::string> texts, loop_->exchange(place.text()));
+    std::vector<ProcessPlace> places;
+    for (u32 i = 0; i < texts.size(); ++i) {
+      places.push_back(ProcessPlace::from(texts[i]));
+      names_.push_back(fmt::format("node {} (host {})", i, places[i].host));
+    }
+    loop_->know(names_, places);
     return {};
   }
 
@@ -70,12 +74,12 @@ class WireTransport final : public Transport {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> create_wire_transport(OpenWire open_wire, const std::string& host,
+Result<std::unique_ptr<Transport>> create_wire_transport(OpenWire open_wire, const ProcessPlace& place,
                                                          const TransportOptions& options) {
   CHECK(options.piece.value > 0 && options.piece.value <= piece_bytes_max, options.piece.value);
   CHECK(options.pieces_in_flight > 0 && options.max_requests > 0 && options.timeout_seconds > 0);
   auto transport = std::make_unique<WireTransport>(options);
-  TRY(transport->start(std::move(open_wire), host));
+  TRY(transport->start(std::move(open_wire), place));
   return std::unique_ptr<Transport>(std::move(transport));
 }
 

@@ -58,10 +58,19 @@ struct Run {
   std::vector<std::string> arguments;
 };
 
-void say(const Transport& net, const std::string& text) {
-  const std::string line = fmt::format("[{}] {}\n", net.node(), text);
-  if (::write(1, line.data(), line.size()) < 0) std::abort();
+// Into $NODES_OUT/out.WHO if set: launchers lose some of the output of nodes that end after another was
+// killed.
+void print_line(const std::string& who, const std::string& text) {
+  const char* const folder = std::getenv("NODES_OUT");
+  if (folder == nullptr) {
+    const std::string line = fmt::format("[{}] {}\n", who, text);
+    if (::write(1, line.data(), line.size()) < 0) std::abort();
+    return;
+  }
+  std::ofstream(fmt::format("{}/out.{}", folder, who), std::ios::app) << text << std::endl;
 }
+
+void say(const Transport& net, const std::string& text) { print_line(std::to_string(net.node()), text); }
 
 bool mpi_is_mapped() {
   std::ifstream maps("/proc/self/maps");
@@ -245,8 +254,7 @@ Result<void> run_mode(const std::string& mode, const Run& run) {
 }
 
 int ended(const std::string& who, const Error& error) {
-  const std::string line = fmt::format("[{}] error {}: {}\n", who, exit_code(error), error.message);
-  if (::write(1, line.data(), line.size()) < 0) std::abort();
+  print_line(who, fmt::format("error {}: {}", exit_code(error), error.message));
   return exit_code(error);
 }
 
@@ -272,17 +280,12 @@ int run(const std::vector<std::string>& words) {
   options.pieces_in_flight = static_cast<u32>(number_from("NODES_PIECES", 4));
   auto net = connect_nodes(*launcher, options, words.at(1));
   if (!net) return ended(who, net.error());
-  const double begin = steady_seconds();
   const Result<void> result = run_mode(words.at(2), {**net, {words.begin() + 3, words.end()}});
-  (void)begin;
-  const double end = steady_seconds();
+  const double begin = steady_seconds();
   net->reset();
-  if (!result) {
-    const std::string line = fmt::format("[{}] ended in {:.1f} s\n", who, steady_seconds() - end);
-    if (::write(1, line.data(), line.size()) < 0) std::abort();
-    return ended(who, result.error());
-  }
-  return 0;
+  if (result) return 0;
+  print_line(who, fmt::format("ended in {:.1f} s", steady_seconds() - begin));
+  return ended(who, result.error());
 }
 
 }  // namespace

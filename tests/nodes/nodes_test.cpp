@@ -1,0 +1,253 @@
+// Nodes under real launchers: messages, exchange and agreement; a node that is killed, stopped or fails is
+// named by the others, which end by themselves.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "base/steady_seconds.h"
+#include "net/mpi_wire.h"
+
+extern char** environ;
+
+namespace tidepool::nodes_test {
+
+namespace fs = std::filesystem;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Words = std::vector<std::string>;
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+std::string text_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string in_path(const std::string& program) {
+  std::istringstream folders(std::getenv("PATH") != nullptr ? std::getenv("PATH") : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return folder + "/" + program;
+  return {};
+}
+
+// A command with its output in files of a fresh folder; what is left of it at the end is killed.
+class Job {
+ public:
+  Job(Words command, const Words& variables) {
+    std::string pattern = (fs::current_path() / "nodes_test_XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+    for (std::string& word : command)
+      if (word == "FOLDER") word = folder_;
+    Words environment = variables;
+    environment.push_back("NODES_OUT=" + folder_);
+    for (char** at = environ; *at != nullptr; ++at) environment.emplace_back(*at);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, (folder_ + "/log").c_str(), O_WRONLY | O_CREAT, 0644);
+    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    EXPECT_EQ(posix_spawn(&pid_, command[0].c_str(), &actions, nullptr, pointers(command).data(),
+                          pointers(environment).data()),
+              0);
+    posix_spawn_file_actions_destroy(&actions);
+  }
+  ~Job() {
+    for (const pid_t node : nodes()) ::kill(node, SIGKILL);
+    if (!ended_) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  Job(const Job&) = delete;
+
+  // RETURNS: the exit code; 128 + n after signal n; -1 if it has not ended in time.
+  int wait(double seconds) {
+    for (const double begin = steady_seconds(); steady_seconds() - begin < seconds; sleep_ms(5)) {
+      int status = 0;
+      if (::waitpid(pid_, &status, WNOHANG) != pid_) continue;
+      ended_ = true;
+      return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    }
+    return -1;
+  }
+  std::string log() const { return text_of(folder_ + "/log"); }
+  std::string said_by(const std::string& node) const { return text_of(folder_ + "/out." + node); }
+  // Waits until the node has said something.
+  std::string wait_for_words(const std::string& node, double seconds) const {
+    for (const double begin = steady_seconds(); steady_seconds() - begin < seconds; sleep_ms(5))
+      if (said_by(node).find("error") != std::string::npos) break;
+    return said_by(node);
+  }
+  // RETURNS: process numbers by node, of those that have written them.
+  std::vector<pid_t> nodes() const {
+    std::vector<pid_t> out;
+    for (u32 node = 0; fs::exists(folder_ + "/pid." + std::to_string(node)); ++node)
+      out.push_back(std::stoi(text_of(folder_ + "/pid." + std::to_string(node))));
+    return out;
+  }
+  // Waits until so many nodes exchange messages.
+  std::vector<pid_t> wait_for_nodes(size_t count) const {
+    for (u32 i = 0; i < 2000 && nodes().size() < count; ++i) sleep_ms(10);
+    EXPECT_EQ(nodes().size(), count) << log();
+    sleep_ms(200);
+    return nodes();
+  }
+
+ private:
+  static std::vector<char*> pointers(Words& words) {
+    std::vector<char*> out;
+    for (std::string& word : words) out.push_back(word.data());
+    out.push_back(nullptr);
+    return out;
+  }
+
+  std::string folder_;
+  pid_t pid_ = 0;
+  bool ended_ = false;
+};
+
+class Nodes : public ::testing::TestWithParam<MpiLibrary> {
+ protected:
+  void SetUp() override {
+    if (launcher().empty()) GTEST_SKIP() << "SKIPPED: no " << program() << " (scripts/setup.sh installs it)";
+    if (!fs::exists(fs::path(TIDEPOOL_MODULES) / module_file(GetParam())))
+      GTEST_SKIP() << "SKIPPED: " << module_file(GetParam()) << " was not built";
+  }
+  static bool open_mpi() { return GetParam() == MpiLibrary::open_mpi; }
+  static std::string program() { return open_mpi() ? "mpirun.openmpi" : "mpiexec.mpich"; }
+  static std::string launcher() { return in_path(program()); }
+
+  std::unique_ptr<Job> start(u32 nodes, const Words& mode, const Words& variables = {},
+                             const Words& options = {}, const std::string& modules = TIDEPOOL_MODULES) {
+    Words command = {launcher()};
+    if (open_mpi()) command.insert(command.end(), {"--oversubscribe", "--allow-run-as-root"});
+    command.insert(command.end(), options.begin(), options.end());
+    command.insert(command.end(), {"-n", std::to_string(nodes), TIDEPOOL_NODES_PROGRAM, modules});
+    command.insert(command.end(), mode.begin(), mode.end());
+    Words all = variables;
+    all.emplace_back("NODES_PIECE=65536");
+    return std::make_unique<Job>(command, all);
+  }
+};
+
+TEST_P(Nodes, MoveMessagesInAnyOrder) {
+  for (const u32 nodes : {2u, 4u}) {
+    const auto job = start(nodes, {"transfer", "7", "150"});
+    EXPECT_EQ(job->wait(60), 0) << job->log();
+    for (u32 node = 0; node < nodes; ++node)
+      EXPECT_THAT(job->said_by(std::to_string(node)), HasSubstr(", 0 wrong, ")) << job->log();
+    EXPECT_THAT(job->said_by("0"), HasSubstr(open_mpi() ? "Open MPI" : "MPICH"));
+  }
+}
+
+TEST_P(Nodes, Exchange) {
+  const auto job = start(3, {"exchange"});
+  EXPECT_EQ(job->wait(60), 0) << job->log();
+  for (const char* node : {"0", "1", "2"}) EXPECT_THAT(job->said_by(node), HasSubstr("exchanged"));
+}
+
+TEST_P(Nodes, AgreeOrNameTheNodeThatDiffers) {
+  EXPECT_EQ(start(2, {"agree", "same"})->wait(60), 0);
+  const auto job = start(2, {"agree", "differs"});
+  EXPECT_EQ(job->wait(60), 2) << job->log();
+  for (const char* node : {"0", "1"}) {
+    EXPECT_THAT(job->said_by(node), HasSubstr("error 2: the nodes differ in config: node 0 (host"));
+    EXPECT_THAT(job->said_by(node), HasSubstr("says 'other'"));
+  }
+}
+
+TEST_P(Nodes, ARefusalOfOneNodeReachesAll) {
+  const auto job = start(2, {"agree", "refuses"});
+  EXPECT_EQ(job->wait(60), 3) << job->log();
+  for (const char* node : {"0", "1"})
+    EXPECT_THAT(job->said_by(node), AllOf(HasSubstr("error 3: node 1"), HasSubstr("too little memory")));
+}
+
+TEST_P(Nodes, AKilledNodeIsNamedByTheOthers) {
+  // Without the option, MPICH's launcher kills the other nodes before they can say anything.
+  const Words options = open_mpi() ? Words{} : Words{"-disable-auto-cleanup"};
+  const auto job = start(3, {"go_on", "FOLDER"}, {"NODES_TIMEOUT=2"}, options);
+  const std::vector<pid_t> pids = job->wait_for_nodes(3);
+  ASSERT_EQ(pids.size(), 3u);
+  ::kill(pids[1], SIGKILL);
+  EXPECT_GT(job->wait(8), 0) << job->log();
+  for (const char* node : {"0", "2"})
+    EXPECT_THAT(job->wait_for_words(node, 3), AllOf(HasSubstr("error 75: "), HasSubstr("node 1 (host")))
+        << job->log();
+  for (const pid_t pid : {pids[0], pids[2]}) EXPECT_NE(::kill(pid, 0), 0);
+}
+
+TEST_P(Nodes, AStoppedNodeIsNamedInTime) {
+  const auto job = start(3, {"go_on", "FOLDER"}, {"NODES_TIMEOUT=2"});
+  const std::vector<pid_t> pids = job->wait_for_nodes(3);
+  ASSERT_EQ(pids.size(), 3u);
+  const double begin = steady_seconds();
+  ::kill(pids[2], SIGSTOP);
+  EXPECT_THAT(job->wait(10), AnyOf(75, 137)) << job->log();
+  EXPECT_LE(steady_seconds() - begin, 6);
+  for (const char* node : {"0", "1"})
+    EXPECT_THAT(job->said_by(node),
+                AllOf(HasSubstr("error 75: node 2 (host"), HasSubstr("has not answered for 2 s")))
+        << job->log();
+}
+
+TEST_P(Nodes, AStoppedNodeThatWakesUpLearnsThatTheOthersAreGone) {
+  const Words options = open_mpi() ? Words{"--enable-recovery"} : Words{"-disable-auto-cleanup"};
+  const auto job = start(2, {"go_on", "FOLDER"}, {"NODES_TIMEOUT=1"}, options);
+  const std::vector<pid_t> pids = job->wait_for_nodes(2);
+  ASSERT_EQ(pids.size(), 2u);
+  ::kill(pids[1], SIGSTOP);
+  EXPECT_THAT(job->wait_for_words("0", 8), HasSubstr("node 1 (host"));
+  EXPECT_THAT(job->said_by("1"), Not(HasSubstr("error")));
+  ::kill(pids[1], SIGCONT);
+  EXPECT_THAT(job->wait_for_words("1", 8), HasSubstr("error 75: "));
+  EXPECT_NE(job->wait(5), -1);
+}
+
+TEST_P(Nodes, ANodeThatFailsTellsTheOthersWhy) {
+  const auto job = start(3, {"go_on", "FOLDER", "fail"});
+  EXPECT_EQ(job->wait(30), 6) << job->log();
+  for (const char* node : {"0", "2"})
+    EXPECT_THAT(job->said_by(node), AllOf(HasSubstr("error 6: node 1 (host"), HasSubstr("the disk is full")))
+        << job->log();
+}
+
+TEST_P(Nodes, AMissingModuleIsNamed) {
+  const auto job = start(2, {"exchange"}, {}, {}, "/nowhere");
+  EXPECT_EQ(job->wait(30), 2) << job->log();
+  EXPECT_THAT(job->said_by("0"), AllOf(HasSubstr("/nowhere/libtidepool_"), HasSubstr("apt install")));
+}
+
+TEST_P(Nodes, VariablesOfTwoLaunchersThatDisagreeAreNamed) {
+  const auto job = start(2, {"exchange"},
+                         {open_mpi() ? "PMI_RANK=5" : "OMPI_COMM_WORLD_RANK=5",
+                          open_mpi() ? "PMI_SIZE=8" : "OMPI_COMM_WORLD_SIZE=8"});
+  EXPECT_EQ(job->wait(30), 2) << job->log();
+  EXPECT_THAT(job->said_by("-"), AllOf(HasSubstr("Open MPI's mpirun"), HasSubstr("MPICH's mpiexec")));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Nodes, ::testing::Values(MpiLibrary::open_mpi, MpiLibrary::mpich),
+                         [](const auto& info) {
+                           return info.param == MpiLibrary::open_mpi ? "OpenMpi" : "Mpich";
+                         });
+
+// The program looks at its own memory map before it looks for MPI's module.
+TEST(NodesAlone, LoadNoMpi) {
+  Job job({TIDEPOOL_NODES_PROGRAM, TIDEPOOL_MODULES, "exchange"}, {});
+  EXPECT_EQ(job.wait(30), 0);
+  EXPECT_EQ(job.log(), "alone\n");
+}
+
+}  // namespace tidepool::nodes_test
