@@ -98,7 +98,7 @@ void SimExecutor::submit(const Issue& issue, std::span<const u64> in_flight) {
 
 std::span<const Completion> SimExecutor::wait() {
   start_ready();
-  if (fluid_.idle()) return {};
+  if (fluid_.idle() && !start_receive()) return {};
   const u64 sequence = fluid_.finish_next();
   const auto node = running_.extract(sequence);
   const Running& done = node.mapped();
@@ -122,6 +122,18 @@ void SimExecutor::start_ready() {
     while (start_next(lane)) {
     }
   mix_disk();
+}
+
+// After an error the engine issues no more, so what a receive waits for may never run.
+bool SimExecutor::start_receive() {
+  for (Lane& lane : lanes_) {
+    if (lane.queue.empty() || lane.queue.front().issue.get().kind != OpKind::receive) continue;
+    const Issue issue = lane.queue.front().issue;
+    lane.queue.pop_front();
+    start(lane, issue);
+    return true;
+  }
+  return false;
 }
 
 bool SimExecutor::can_start(const Queued& queued) const {

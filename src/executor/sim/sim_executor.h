@@ -72,6 +72,7 @@ class SimExecutor final : public Executor {
   void start_ready();
   bool can_start(const Queued&) const;
   bool start_next(Lane&);
+  bool start_receive();
   void start(Lane&, const Issue&);
   void find_counterparts();
   void mix_disk();

@@ -69,9 +69,16 @@ void add_prediction(PlanSummary& s, const Prediction& p) {
     s.links[l].seconds =
         static_cast<double>(s.links[l].per_step.value) / rates[l] / (of_device ? s.devices : 1);
   }
+  for (LinkSummary& way : s.network)
+    if (m.network.bytes_per_s > 0)
+      way.seconds = static_cast<double>(way.per_step.value) / m.network.bytes_per_s;
   s.notes.push_back(fmt::format("measured now: {:.0f} GFLOP/s, copies {:.1f} GB/s, Adam {:.1f} GB/s",
                                 m.device.flops_per_s[0] * 1e-9, m.copies.h2d_bytes_per_s * 1e-9,
                                 m.host.adam_bytes_per_s * 1e-9));
+  if (m.network.bytes_per_s > 0)
+    s.notes.push_back(fmt::format("network: {:.2f} GB/s each way, {:.0f} us for a message",
+                                  m.network.bytes_per_s * 1e-9,
+                                  static_cast<double>(m.network.latency.value) * 1e-3));
   if (s.links[2].per_step.value > 0)
     s.notes.push_back(fmt::format("disk: {:.2f} GB/s read, {:.2f} GB/s written",
                                   m.disk.read_bytes_per_s * 1e-9, m.disk.write_bytes_per_s * 1e-9));
@@ -94,7 +101,8 @@ std::string executor_text(const Config& config, const Plan& plan, const Machine*
                        plan.devices == 1 ? "" : "s");
   const u32 threads =
       config.machine.threads != 0 ? config.machine.threads : std::thread::hardware_concurrency();
-  return fmt::format("{}, {} thread{}", config.machine.executor, threads, threads == 1 ? "" : "s");
+  return fmt::format("{}{}, {} thread{}", plan.nodes > 1 ? fmt::format("{} nodes of ", plan.nodes) : "",
+                     config.machine.executor, threads, threads == 1 ? "" : "s");
 }
 
 }  // namespace

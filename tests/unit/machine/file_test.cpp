@@ -58,6 +58,7 @@ Machine full_machine() {
   m.host = {.name = "", .cores = 48, .numa_nodes = 2, .memory = Bytes{240'000'000'000}};
   m.disk = {.capacity = Bytes{3'000'000'000'000}, .endurance = Bytes{4'840'000'000'000'000}};
   m.disk.points = {{Bytes{64 * kib}, 1, 1e8 / 3, 2e8}, {Bytes{4 * mib}, 32, 3.2e9, 1.8e9}};
+  m.network = {.nodes = 4, .bytes_per_s = 12.5e9, .latency = Nanos{5'000}};
   return m;
 }
 
