@@ -15,6 +15,7 @@ namespace {
 // Messages about a failure have so long to leave before the thread ends all calls of the wire.
 constexpr double tell_seconds_max = 0.3;
 
+constexpr double grace_seconds = 0.1;
 constexpr double process_look_seconds = 0.01;
 
 Error connection_ended() { return {ErrorKind::interrupted, "the connection to the other nodes has ended"}; }
@@ -58,13 +59,15 @@ void NetLoop::serve() {
     ++rounds_;
     const bool submitted = take_submissions();
     if (submitted) pace_.restart(steady_seconds());
+    const double begin = steady_seconds();
     const bool progress = flow_->poll();
+    const double end = steady_seconds();
     if (std::optional<NodeFailure> failure = look_around()) {
       end_with(std::move(*failure));
       return serve_after_failure();
     }
     if (said_goodbye_ && all_said_goodbye()) return;
-    rest(pace_.next(steady_seconds(), progress || submitted, flow_->in_flight()));
+    rest(pace_.next(end, end - begin, progress || submitted, flow_->in_flight()));
   }
 }
 
@@ -101,6 +104,11 @@ bool NetLoop::all_said_goodbye() {
     all = all && flow_->found().goodbye[peer] && flow_->link(peer).idle();
   }
   if (!all) return false;
+  // Gone is not arrived: the library may still have to send something, and its end does not wait for that.
+  for (const double begin = steady_seconds(); steady_seconds() - begin < grace_seconds;) {
+    flow_->poll();
+    std::this_thread::sleep_for(seconds(100e-6));
+  }
   set_phase(Phase::closing);
   wire_->close();
   return true;

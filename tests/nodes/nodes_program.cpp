@@ -2,6 +2,7 @@
 //
 // Prints one line per node and result. Its exit code is that of the error that ended it.
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -158,16 +159,22 @@ Result<void> agreement(const Run& run) {
   return {};
 }
 
-// Writes the process's number to DIR/pid.NODE and exchanges messages with all others until something fails.
+void write_pid(const std::string& folder, u32 node) {
+  const std::string path = fmt::format("{}/pid.{}", folder, node);
+  std::ofstream(path + ".part") << ::getpid();
+  std::rename((path + ".part").c_str(), path.c_str());
+}
+
+// Exchanges messages with all others until something fails. Writes the process's number to DIR/pid.NODE.
+// Like the program, it does not end at once when a launcher sends SIGTERM, as launchers do when another node
+// died.
 Result<void> go_on(const Run& run) {
+  ::signal(SIGTERM, SIG_IGN);
   Transport& net = run.net;
   Waiter waiter;
   net.deliver_to(waiter.sink());
   ByteBuffer in(net.nodes() * 300'000), out(300'000);
   u64 expected = 0;
-  std::ofstream(fmt::format("{}/pid.{}.part", run.arguments.at(0), net.node())) << ::getpid();
-  std::rename(fmt::format("{}/pid.{}.part", run.arguments.at(0), net.node()).c_str(),
-              fmt::format("{}/pid.{}", run.arguments.at(0), net.node()).c_str());
   for (u64 round = 0;; ++round) {
     for (u32 peer = 0; peer < net.nodes(); ++peer) {
       if (peer == net.node()) continue;
@@ -175,7 +182,9 @@ Result<void> go_on(const Run& run) {
       net.send(peer, round, out, 0);
       expected += 2;
     }
-    if (round == 20 && run.arguments.size() > 1 && net.node() == 1) {
+    // Launchers stumble over nodes that die while connections are still being made.
+    if (round == 20) write_pid(run.arguments.at(0), net.node());
+    if (round == 40 && run.arguments.size() > 1 && net.node() == 1) {
       const Error cause{ErrorKind::io, "the disk is full"};
       net.fail(cause);
       return cause;

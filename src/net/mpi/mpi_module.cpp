@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "net/mpi_calls.h"
 
@@ -26,8 +27,8 @@ struct TidepoolMpi {
 namespace {
 
 int open_mpi(TidepoolMpi** out) {
-  // UCX reads other processes' memory through the kernel where nodes share a host, and ends this process if the
-  // other one has died.
+  // UCX reads other processes' memory through the kernel where nodes share a host, and ends this process if
+  // the other one has died.
   setenv("UCX_TLS", "^cma", 0);
   int provided = 0;
   // One thread makes all calls, and it is this one.
@@ -131,6 +132,20 @@ int poll(TidepoolMpi* mpi, TidepoolMpiEvent* events, int events_max, int* fault)
   return count;
 }
 
+#ifdef MPICH_VERSION
+// Leaves without MPI_Finalize: over sockets, MPICH 4.0 with UCX hangs there if the nodes end at the same
+// time, because a node that closes its connections first leaves the others waiting for them. Its launcher
+// only needs to be told, in PMI's protocol, or it takes the end of the process for a crash and kills the
+// others.
+void close(TidepoolMpi*) {
+  const char* const number = getenv("PMI_FD");
+  if (number == nullptr || getenv("SLURM_STEP_ID") != nullptr) return;
+  const char words[] = "cmd=finalize\n";
+  char answer[64];
+  if (write(atoi(number), words, sizeof(words) - 1) > 0 && read(atoi(number), answer, sizeof(answer)) < 0)
+    return;
+}
+#else
 // The receives that still listen are given back first: MPI may wait for them.
 void close(TidepoolMpi* mpi) {
   for (int i = 0; i < mpi->in_progress; ++i) {
@@ -141,6 +156,7 @@ void close(TidepoolMpi* mpi) {
   MPI_Comm_free(&mpi->comm);
   MPI_Finalize();
 }
+#endif
 
 void fault_text(int fault, char* text, size_t text_bytes) {
   char words[MPI_MAX_ERROR_STRING] = "";
