@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace tidepool {
 namespace {
@@ -17,8 +18,9 @@ struct ControlHeader {
   u32 about = 0;
   u32 source = 0;
   u32 text_bytes = 0;
+  u32 begun = 0;
 };
-static_assert(sizeof(ControlHeader) == 24 && sizeof(ReadyReceive) == 24);
+static_assert(sizeof(ControlHeader) == 28 && sizeof(ReadyReceive) == 24);
 
 constexpr u64 readies_per_message = 64;
 constexpr u64 text_bytes_max = 2 * kib;
@@ -57,6 +59,7 @@ u64 ControlLink::compose() {
     readies_.clear();
     next_ready_ = 0;
   }
+  header.begun = std::exchange(begun_, 0);
   header.goodbye = goodbye_;
   if (failure_) {
     const std::string& text = failure_->error.message;
@@ -88,6 +91,7 @@ bool ControlLink::read(u64 bytes, Heard& heard) const {
   heard.readies.resize(header.readies);
   if (header.readies != 0) std::memcpy(heard.readies.data(), at, readies_bytes);
   at += readies_bytes;
+  heard.begun = header.begun;
   heard.goodbye = header.goodbye != 0;
   if (header.failure != 0)
     heard.failure = NodeFailure{header.about,

@@ -43,6 +43,8 @@ class ControlLink {
   // RETURNS, here and below: 0 or the wire's fault.
   int listen();
   void say_ready(const ReadyReceive& ready) { readies_.push_back(ready); }
+  // A message that the other node waits for is on its way.
+  void say_begun() { ++begun_; }
   void beat() { beat_ = true; }
   void say_goodbye() { goodbye_ = true; }
   void say_failure(const NodeFailure&);
@@ -55,6 +57,7 @@ class ControlLink {
 
   struct Heard {
     std::vector<ReadyReceive> readies;
+    u32 begun = 0;  // messages that are on their way
     bool goodbye = false;
     std::optional<NodeFailure> failure;
   };
@@ -63,13 +66,14 @@ class ControlLink {
   bool read(u64 bytes, Heard& heard) const;
 
  private:
-  bool due() const { return beat_ || goodbye_ || failure_ || next_ready_ < readies_.size(); }
+  bool due() const { return beat_ || begun_ != 0 || goodbye_ || failure_ || next_ready_ < readies_.size(); }
   u64 compose();
 
   Wire& wire_;
   u32 peer_, receive_slot_, send_slot_;
   std::vector<ReadyReceive> readies_;  // from next_ready_ on not yet sent
   size_t next_ready_ = 0;
+  u32 begun_ = 0;
   bool beat_ = false, goodbye_ = false, busy_ = false;
   std::optional<NodeFailure> failure_;
   std::array<std::byte, message_bytes_max> in_, out_;

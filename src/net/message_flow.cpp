@@ -109,6 +109,9 @@ void MessageFlow::match(u32 peer, u32 request, const ReadyReceive& ready) {
   Peer& p = peers_[peer];
   (p.first == nil ? p.first : requests_[p.last].next) = request;
   p.last = request;
+  ++moving_;
+  links_[peer]->say_begun();
+  check(peer, links_[peer]->pump());
   pump_sends(peer);
 }
 
@@ -176,6 +179,7 @@ void MessageFlow::on_control(u32 peer, u64 bytes) {
         fmt::format("{} speaks another version of the protocol: start the same version of Tidepool on "
                     "every node",
                     name_(peer)));
+  moving_ += heard_.begun;
   if (heard_.goodbye) found_.goodbye[peer] = true;
   if (heard_.failure && !found_.told) found_.told = heard_.failure;
   for (const ReadyReceive& ready : heard_.readies) {
@@ -219,6 +223,7 @@ void MessageFlow::end(u32 request) {
   requests_[request].next = free_request_;
   free_request_ = request;
   --in_progress_;
+  --moving_;  // of a receive, the sender's news added 1
   --peers_[ended.peer].in_progress;
   done_(ended);
 }

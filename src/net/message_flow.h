@@ -44,6 +44,8 @@ class MessageFlow {
   // RETURNS: whether anything ended or arrived.
   bool poll();
   bool in_flight() const { return in_progress_ != 0; }
+  // RETURNS: true if a message is on its way, as far as this node knows.
+  bool moving() const { return moving_ > 0; }
   // RETURNS: true if the peer said goodbye and this node needs nothing more of it.
   bool excused(u32 peer) const { return found_.goodbye[peer] && peers_[peer].in_progress == 0; }
   // Calls `each` for all requests in progress, and forgets them.
@@ -106,6 +108,9 @@ class MessageFlow {
   std::vector<Request> requests_;
   u32 free_request_ = nil;
   u32 in_progress_ = 0;
+  // Matched sends that have not ended, and receives that have begun elsewhere and not ended here. The news of
+  // a beginning may come after the end.
+  i64 moving_ = 0;
   std::vector<PieceUse> pieces_;  // by slot, less first_piece_slot_
   std::vector<u32> free_slots_;
   u32 first_piece_slot_ = 0;

@@ -67,7 +67,10 @@ void NetLoop::serve() {
       return serve_after_failure();
     }
     if (said_goodbye_ && all_said_goodbye()) return;
-    rest(pace_.next(end, end - begin, progress || submitted, flow_->in_flight()));
+    rest(pace_.next(end, {.seconds = end - begin,
+                          .ended = progress || submitted,
+                          .in_flight = flow_->in_flight(),
+                          .moving = flow_->moving()}));
   }
 }
 

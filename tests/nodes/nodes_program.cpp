@@ -186,6 +186,7 @@ Result<void> go_on(const Run& run) {
     if (round == 20) write_pid(run.arguments.at(0), net.node());
     if (round == 40 && run.arguments.size() > 1 && net.node() == 1) {
       const Error cause{ErrorKind::io, "the disk is full"};
+      say(net, "fails: " + cause.message);  // before the others end, and a launcher ends this node
       net.fail(cause);
       return cause;
     }
