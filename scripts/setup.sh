@@ -48,6 +48,8 @@ missing_packages() {
   local package packages=(libfmt-dev libspdlog-dev libyaml-cpp-dev libdnnl-dev ocl-icd-opencl-dev libhwy-dev
     libxxhash-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev liburing-dev libhwloc-dev
     libjemalloc-dev libgtest-dev libgmock-dev "$@")
+  # Several nodes need one of the two; the tests run both.
+  packages+=(libopenmpi-dev openmpi-bin libmpich-dev mpich)
   # The test of report.html opens it in a browser and is skipped without one. Ubuntu's chromium is a snap,
   # which is not used.
   if ! command -v chromium >/dev/null && has_candidate chromium; then packages+=(chromium); fi

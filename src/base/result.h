@@ -20,7 +20,7 @@ enum class ErrorKind : int {
   corrupt_checkpoint = 5,
   io = 6,
   non_finite = 7,
-  interrupted = 75,  // stopped by a signal, resumable
+  interrupted = 75,  // stopped by a signal, or another node failed; resumable
 };
 
 // Setting is a key of the config with its value, as a user would type them.

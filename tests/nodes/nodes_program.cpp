@@ -291,11 +291,10 @@ int run(const std::vector<std::string>& words) {
   auto net = connect_nodes(*launcher, options, words.at(1));
   if (!net) return ended(who, net.error());
   const Result<void> result = run_mode(words.at(2), {**net, {words.begin() + 3, words.end()}});
-  const double begin = steady_seconds();
+  // Before the goodbye: the first node that ends with an error makes the launcher end the others.
+  const int code = result ? 0 : ended(who, result.error());
   net->reset();
-  if (result) return 0;
-  print_line(who, fmt::format("ended in {:.1f} s", steady_seconds() - begin));
-  return ended(who, result.error());
+  return code;
 }
 
 }  // namespace

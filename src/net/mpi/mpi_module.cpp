@@ -30,6 +30,8 @@ int open_mpi(TidepoolMpi** out) {
   // UCX reads other processes' memory through the kernel where nodes share a host, and ends this process if
   // the other one has died.
   setenv("UCX_TLS", "^cma", 0);
+  // Pieces over sockets go as messages: the end of a put needs the other node once more, which may be gone.
+  setenv("UCX_TCP_PUT_ENABLE", "n", 0);
   int provided = 0;
   // One thread makes all calls, and it is this one.
   int fault = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
