@@ -40,9 +40,8 @@ std::string short_version(const TidepoolMpiCalls& calls) {
   calls.library(text.data(), text.size());
   std::string out(text.data());
   out = out.substr(0, out.find_first_of(",\n"));
-  for (char& c : out)
-    if (c == '\t') c = ' ';
-  return out;
+  const size_t word = out.find(" Version:\t");
+  return word == std::string::npos ? out : out.replace(word, 10, " v");
 }
 
 // MPICH explains an error in a line for each function that it passed; the last line has the cause.

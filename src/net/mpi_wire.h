@@ -12,8 +12,8 @@ namespace tidepool {
 // Modules of the build: libtidepool_openmpi.so, libtidepool_mpich.so.
 std::string module_file(MpiLibrary);
 
-// The library for this launcher: the one it can connect; if that is unknown, the one whose module is in
-// `folder`. Errors: ErrorKind::usage if no module is there, with the package to install.
+// RETURNS: the library that this launcher can connect; if that is unknown, the one whose module is there.
+// Errors: ErrorKind::usage if no module is in `folder`, with the package to install.
 Result<MpiLibrary> choose_library(const Launcher&, const std::string& folder);
 
 // Loads the module from `folder` and starts MPI.

@@ -24,9 +24,9 @@ struct NetCompletion {
   Error error;  // names the node that failed, and why
 };
 
-// NetSink receives each completion once, in any order. The bytes of a received message are visible to the
-// sink. REQUIRES: must not block; may call send and receive. THREADS: called on the transport's thread, never
-// twice at the same time.
+// NetSink receives each completion once, in any order. The bytes of a received message are visible to it.
+// REQUIRES: must not block; may call send and receive.
+// THREADS: called on the transport's thread, never twice at the same time.
 using NetSink = std::function<void(const NetCompletion&)>;
 
 struct TransportOptions {
@@ -59,8 +59,8 @@ class Transport {
   // completes when its memory may change again, which may be before the message has arrived. After an error,
   // memory of a receive is undefined.
   // REQUIRES: fewer than max_requests in progress; peer is another node; message < message_max; no other
-  // message of that number in progress in that direction between the two nodes; both nodes give the same
-  // number of bytes. THREADS: any thread may call.
+  // message of that number in progress in that direction between the two; both give the same number of bytes.
+  // THREADS: any thread may call.
   virtual void send(u32 peer, u64 message, std::span<const std::byte>, u64 tag) = 0;
   virtual void receive(u32 peer, u64 message, std::span<std::byte>, u64 tag) = 0;
   // Gives every node's bytes to all nodes, by node. Blocks until all nodes have called it.
@@ -70,8 +70,9 @@ class Transport {
   // exchange_timeout_seconds.
   virtual Result<std::vector<std::string>> exchange(std::string_view mine) = 0;
   // Tells the other nodes that this node ends with an error. Their requests complete with an error of the
-  // same kind that names this node. All requests of this node complete with the error itself. Blocks for at
-  // most a second. THREADS: any thread may call, but not in the sink.
+  // same kind that names this node; requests of this node complete with the error itself. Blocks for at most
+  // a second.
+  // THREADS: any thread may call, but not in the sink.
   virtual void fail(const Error&) = 0;
   // RETURNS: the error that ended the connection to the other nodes, if any.
   // THREADS: any thread may call.
