@@ -14,6 +14,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 #include "base/check.h"
@@ -119,9 +120,12 @@ Result<std::unique_ptr<SwapFile>> SwapFile::create(const SwapFileOptions& option
   file->bytes_ = options.bytes;
   {
     const NoSuddenEnd hold;
+    if (options.makes_parent) TRY(file->make_parent());
     TRY_ASSIGN(const bool made, make_directory(options.dir));
     file->made_dir_ = made || options.own_dir;
     if (file->made_dir_) file->dir_leftover_ = RemovedAtSuddenEnd(options.dir, Leftover::directory);
+    if (!file->made_parent_.empty())  // after the directory in it
+      file->parent_leftover_ = RemovedAtSuddenEnd(file->made_parent_, Leftover::directory);
   }
   TRY(refuse_memory_file_system(options.dir));
   TRY(check_file_size_limit(options.dir, options.bytes));
@@ -138,6 +142,14 @@ SwapFile::~SwapFile() {
   }
   lock_.release();
   if (made_dir_) rmdir(dir_.c_str());  // fails, as intended, if the directory holds other files
+  if (!made_parent_.empty()) rmdir(made_parent_.c_str());
+}
+
+Result<void> SwapFile::make_parent() {
+  const std::string parent = std::filesystem::path(dir_).parent_path();
+  TRY_ASSIGN(const bool made, make_directory(parent));
+  if (made) made_parent_ = parent;
+  return {};
 }
 
 Result<void> SwapFile::lock_directory() {

@@ -19,9 +19,10 @@
 namespace tidepool {
 
 struct SwapFileOptions {
-  std::string dir;       // made if missing; its parent must exist
-  Bytes bytes{};         // a multiple of frame_alignment, not 0
-  bool own_dir = false;  // only jobs use it: removed at the end, whoever made it
+  std::string dir;            // made if missing; its parent must exist
+  Bytes bytes{};              // a multiple of frame_alignment, not 0
+  bool own_dir = false;       // only jobs use it: removed at the end, whoever made it
+  bool makes_parent = false;  // the parent is made too if it is missing, and its own parent must exist
 };
 
 class SwapFile {
@@ -48,6 +49,7 @@ class SwapFile {
 
  private:
   SwapFile() = default;
+  Result<void> make_parent();
   Result<void> lock_directory();
   Result<void> open_file();
   Result<void> take_space();
@@ -59,7 +61,8 @@ class SwapFile {
   DirectoryLock lock_;
   bool direct_ = true;
   bool made_dir_ = false;
-  RemovedAtSuddenEnd dir_leftover_, leftover_;
+  std::string made_parent_;  // empty: it was there
+  RemovedAtSuddenEnd parent_leftover_, dir_leftover_, leftover_;
   std::vector<std::string> notes_;
 };
 

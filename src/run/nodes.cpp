@@ -5,13 +5,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <vector>
 
 #include "base/version.h"
 #include "fit/plan_inputs.h"
+#include "huggingface/weights/weights_fingerprint.h"
+#include "io/directory_lock.h"
+#include "io/swap_file.h"
 #include "net/agreement.h"
 #include "report/assembly/assemble_report.h"
+#include "run/run_directory.h"
 
 namespace tidepool {
 namespace {
@@ -29,6 +34,8 @@ std::string shape_of(const Plan& plan) {
                    c.cut, c.owner, c.instance, c.element_begin, c.bytes.value);
   return hash_text(text.data(), text.size());
 }
+
+std::string folder_of_node(u32 node) { return fmt::format("/node-{}", node); }
 
 // By other node: a hash of the messages that go to it, or come from it, in all segments.
 std::vector<u64> messages(const Plan& plan, OpKind kind) {
@@ -103,13 +110,31 @@ Result<TrainRequest> request_of_node(const TrainRequest& given) {
                  "machine.executor names GPUs, but several nodes train on their cores only so far: set "
                  "machine.executor=cpu, or start one process"};
   if (config.machine.node == 0) return out;
-  const std::string folder = fmt::format("/node-{}", config.machine.node);
+  const std::string folder = folder_of_node(config.machine.node);
   out.quiet = true;
   out.resume.clear();
   config.output.dir += folder;
   config.output.save = false;
   if (!config.memory.swap_dir.empty()) config.memory.swap_dir += folder;
   return out;
+}
+
+std::vector<std::string> clear_absent_nodes(const Config& config) {
+  std::vector<std::string> lines;
+  for (u32 node = config.machine.nodes; node < nodes_max; ++node) {
+    const std::string folder = config.output.dir + folder_of_node(node);
+    std::error_code unknown;
+    if (!std::filesystem::is_directory(folder, unknown)) continue;
+    // A live job keeps its lock; taking and releasing a dead one's removes it.
+    if (std::filesystem::exists(folder + "/" + run_lock_name, unknown) &&
+        !DirectoryLock::take({.dir = folder, .file = run_lock_name, .what = "run directory"}))
+      continue;
+    const std::string swap =
+        config.memory.swap_dir.empty() ? folder + "/swap" : config.memory.swap_dir + folder_of_node(node);
+    std::string cleared = clear_swap_litter({.dir = swap, .own_dir = true});
+    if (!cleared.empty()) lines.push_back(std::move(cleared));
+  }
+  return lines;
 }
 
 Result<void> agree_on_groups(Transport& transport, Config& config) {
@@ -131,6 +156,21 @@ Result<void> agree_on_job(Transport& transport, const Config& config, std::strin
   mine.facts.push_back({"output.save_steps", fmt::format("{}", config.output.save_steps)});
   mine.facts.push_back({"data (fingerprint)", std::string(data_fingerprint)});
   return agree(transport, mine);
+}
+
+Result<void> agree_on_weights(Transport& transport, const Config& config) {
+  std::string mine;  // empty: this node has none
+  if (!config.model_directory.empty())
+    if (const Result<std::string> found = weights_fingerprint(config.model_directory)) mine = *found;
+  TRY_ASSIGN(const std::vector<std::string> all, transport.exchange(mine));
+  for (u32 node = 1; node < all.size(); ++node)
+    if (!all[0].empty() && !all[node].empty() && all[node] != all[0])
+      return usage_error(
+          fmt::format("the nodes differ in model.directory: {} has other weights than {}; all nodes need the "
+                      "same, or none "
+                      "beside {}",
+                      transport.name(node), transport.name(0), transport.name(0)));
+  return {};
 }
 
 Result<RunPlan> agree_on_plan(Transport& transport, const Config& given, const ModelGraph& graph, PlanFor who,

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "checkpoint/trainer_state.h"
 #include "fit/plan_run.h"
@@ -18,10 +19,17 @@ namespace tidepool {
 // train.
 Result<TrainRequest> request_of_node(const TrainRequest&);
 
+// Clears what killed nodes of an earlier run of more nodes left in folders that no node of this run uses.
+// RETURNS: lines that say so.
+std::vector<std::string> clear_absent_nodes(const Config&);
+
 // Groups of experts follow from the device's budget, and must be alike on all nodes.
 Result<void> agree_on_groups(Transport&, Config&);
 // Errors: as agree(), for the first setting, or fact of model and data, that differs.
 Result<void> agree_on_job(Transport&, const Config&, std::string_view data_fingerprint);
+// Errors: ErrorKind::usage if a node's model.directory has other weights than node 0's. Only node 0 needs
+// any.
+Result<void> agree_on_weights(Transport&, const Config&);
 // Plans until all nodes have the same chunks and sweeps, although their memory may differ: the smallest
 // chunks and the most sweeps that any node chose. Then checks that every message has its two ends. Errors: as
 // plan_run(), and agree().

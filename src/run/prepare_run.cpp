@@ -51,7 +51,10 @@ class RunPreparation {
     // Mends the run's model-files before anything uses them.
     if (goes_on) TRY(take_directory(goes_on));
     TRY(find_data(goes_on));
-    if (several()) TRY(agree_on_job(transport(), config, run_.batches->fingerprint()));
+    if (several()) {
+      TRY(agree_on_job(transport(), config, run_.batches->fingerprint()));
+      TRY(agree_on_weights(transport(), config));
+    }
     TRY(choose(goes_on ? PlanFor::resumed_run : PlanFor::this_machine));
     if (!goes_on) TRY(take_directory(goes_on));
     TRY_ASSIGN(run_.checkpoints, RunCheckpoints::open(config, run_.graph, run_.outputs));
@@ -149,6 +152,7 @@ class RunPreparation {
                RunDirectory::open(run_.config.output.dir,
                                   run_.request.resume.empty() ? Beginning::anew : Beginning::resumed));
     if (!leads()) return {};
+    for (const std::string& line : clear_absent_nodes(run_.config)) run_.outputs.say(line);
     if (!goes_on) return keep_model(run_.config);
     TRY_ASSIGN(const std::vector<std::string> mended, mend_kept_model(run_.config));
     for (const std::string& line : mended) run_.outputs.say(line);

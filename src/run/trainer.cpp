@@ -40,7 +40,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<RunReport> run() {
     TRY_ASSIGN(std::optional<RunReport> done_before, prepare_run(run_));
     if (done_before) return std::move(*done_before);
-    issued_ = resumed_from_ = run_.state.step;
+    issued_ = resumed_from_ = rested_after_ = run_.state.step;
     earlier_seconds_ = run_.state.seconds;
     earlier_tokens_ = run_.state.tokens;
     StopSignals::say_instead(stop_words());

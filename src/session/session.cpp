@@ -78,9 +78,11 @@ Result<void> Session::take_memory(const Config& config, const SessionOptions& op
 }
 
 Result<void> Session::take_disk(const Config& config, const SessionOptions& options) {
+  const bool node_folder = config.machine.node > 0 && !config.memory.swap_dir.empty();
   const SwapFileOptions file{.dir = swap_directory(config),
                              .bytes = plan_.tiers[static_cast<u32>(Tier::disk)].planned_peak,
-                             .own_dir = options.own_swap_dir || config.memory.swap_dir.empty()};
+                             .own_dir = options.own_swap_dir || config.memory.swap_dir.empty() || node_folder,
+                             .makes_parent = node_folder};
   if (file.bytes.value == 0) {
     const std::string cleared = clear_swap_litter(file);
     if (!cleared.empty()) notes_.push_back(cleared);

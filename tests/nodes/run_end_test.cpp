@@ -1,0 +1,184 @@
+// Ends of runs of nodes: early stopping, signals, and faults of one node. All nodes end after the same step,
+// and each says why. Without a launcher nothing of MPI is loaded.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "tests/support/node_run.h"
+#include "tests/support/small_disk.h"
+
+namespace tidepool::run_end_test {
+
+namespace fs = std::filesystem;
+using test::ChildRun;
+using test::file_text;
+using test::NodeLauncher;
+using test::NodeRun;
+using test::NodeRunOptions;
+using test::Numbers;
+using test::TrainDir;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class RunEnd : public ::testing::TestWithParam<NodeLauncher> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = test::why_not_under(GetParam()); !why.empty())
+      GTEST_SKIP() << "SKIPPED: " << why;
+  }
+  Config config(const std::string& run) const {
+    Config c = test::small_config(dir_, run);
+    c.machine.threads = 1;
+    c.machine.executor = "cpu";
+    c.machine.peer_timeout_seconds = 3;
+    return c;
+  }
+  const TrainDir dir_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Launchers, RunEnd, ::testing::Values(NodeLauncher::open_mpi, NodeLauncher::mpich),
+                         [](const auto& info) { return test::name_of(info.param); });
+
+TEST_P(RunEnd, EarlyStoppingStopsAllNodes) {
+  Config one = config("one");
+  one.train.max_steps = 60;
+  one.train.eval_steps = 2;
+  one.train.learning_rate = 0.3;  // the loss soon grows
+  one.train.early_stopping_patience = 2;
+  Config two = one;
+  two.output.dir = dir_ / "two";
+  one.train.gradient_accumulation_steps = 2;
+  const Numbers expected = test::train_numbers(one);
+  ASSERT_LT(expected.losses.size(), 60u);
+  EXPECT_EQ(test::train_on_nodes(two, {.launcher = GetParam()}), expected);
+  for (const auto& entry : fs::directory_iterator(one.output.dir))
+    EXPECT_TRUE(fs::exists(fs::path(two.output.dir) / entry.path().filename()) ||
+                entry.path().filename().string().starts_with("events"))
+        << entry.path();
+}
+
+TEST_P(RunEnd, WithoutCheckpointsNothingIsSaved) {
+  Config c = config("run");
+  c.output.save = false;
+  c.train.max_steps = 40'000;
+  NodeRun run(c, {.launcher = GetParam()});
+  ASSERT_TRUE(run.wait_for_steps(5)) << run.said_by_all();
+  ::kill(run.pid(0), SIGTERM);
+  EXPECT_EQ(run.wait(), 75) << run.said_by_all();
+  EXPECT_THAT(run.said(0), HasSubstr("interrupted after step"));
+  EXPECT_THAT(run.said(1), HasSubstr("interrupted after step"));
+  EXPECT_EQ(run.steps_logged(0), run.steps_logged(1));
+  for (const auto& entry : fs::directory_iterator(c.output.dir))
+    EXPECT_THAT(entry.path().string(), Not(HasSubstr("checkpoint")));
+}
+
+TEST_P(RunEnd, ASignalToSaveSavesOnce) {
+  Config c = config("run");
+  c.train.max_steps = 40'000;
+  NodeRun run(c, {.launcher = GetParam()});
+  ASSERT_TRUE(run.wait_for_steps(5)) << run.said_by_all();
+  ::kill(run.pid(0), SIGUSR1);
+  const auto saved = [&] {
+    for (const auto& entry : fs::directory_iterator(c.output.dir))
+      if (fs::exists(entry.path() / "manifest.json")) return true;
+    return false;
+  };
+  for (const double begin = steady_seconds(); !saved() && steady_seconds() - begin < 20;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(saved()) << run.said_by_all();
+  const u64 steps = run.steps_logged(0);
+  ASSERT_TRUE(run.wait_for_steps(steps + 5)) << run.said_by_all();
+  ::kill(run.pid(1), SIGTERM);
+  EXPECT_EQ(run.wait(), 75) << run.said_by_all();
+  for (u32 node = 0; node < 2; ++node) EXPECT_EQ(run.code(node), 75);
+}
+
+// The terminal sends Ctrl-C to the launcher and to all nodes.
+TEST_P(RunEnd, ASignalToAllNodesStopsThemOnce) {
+  Config c = config("run");
+  c.train.max_steps = 40'000;
+  NodeRun run(c, {.nodes = 3, .launcher = GetParam()});
+  ASSERT_TRUE(run.wait_for_steps(5)) << run.said_by_all();
+  for (const u32 node : {2u, 0u, 1u}) ::kill(run.pid(node), SIGTERM);
+  EXPECT_EQ(run.wait(), 75) << run.said_by_all();
+  for (u32 node = 0; node < 3; ++node) EXPECT_EQ(run.code(node), 75) << run.said_by_all();
+  EXPECT_THAT(run.said(0), HasSubstr("--resume auto"));
+}
+
+TEST_P(RunEnd, AKilledNodeIsNamedAndTheRunResumes) {
+  Config c = config("run");
+  c.train.max_steps = 120;
+  c.output.save_steps = 10;
+  c.memory.home = HomePolicy::disk;
+  c.memory.chunk_size = Bytes{40 * kib};
+  Config one = c;
+  one.output.dir = dir_ / "one";
+  one.train.gradient_accumulation_steps = 2;
+  const Numbers undisturbed = test::train_numbers(one);
+  for (const u32 dies : {1u, 0u}) {
+    NodeRun run(c, {.launcher = GetParam(), .resume = "auto", .others_live_on = true});
+    ASSERT_TRUE(run.wait_for_steps(dies == 1 ? 25 : 60)) << run.said_by_all();
+    ::kill(run.pid(dies), SIGKILL);
+    const double killed = steady_seconds();
+    EXPECT_NE(run.wait(), -1);
+    EXPECT_LT(steady_seconds() - killed, 15);
+    EXPECT_EQ(run.code(1 - dies), 75) << run.said_by_all();
+    EXPECT_THAT(run.said(1 - dies), HasSubstr(fmt::format("node {} (host", dies))) << run.said_by_all();
+    const std::string survivor = run.folder_of(1 - dies);
+    EXPECT_FALSE(fs::exists(survivor + "/swap")) << run.said_by_all();
+    EXPECT_FALSE(fs::exists(survivor + "/tidepool.run"));
+  }
+  EXPECT_EQ(test::train_on_nodes(c, {.launcher = GetParam(), .resume = "auto"}), undisturbed);
+  EXPECT_FALSE(fs::exists(c.output.dir + "/swap"));
+  EXPECT_FALSE(fs::exists(c.output.dir + "/node-1/swap"));
+}
+
+TEST_P(RunEnd, AStoppedNodeIsNamedInTime) {
+  Config c = config("run");
+  c.machine.peer_timeout_seconds = 1;
+  c.train.max_steps = 40'000;
+  NodeRun run(c, {.launcher = GetParam(), .others_live_on = true});
+  ASSERT_TRUE(run.wait_for_steps(5)) << run.said_by_all();
+  const pid_t stopped = run.pid(1);
+  ::kill(stopped, SIGSTOP);
+  const double begin = steady_seconds();
+  while (run.code(0) == -1 && steady_seconds() - begin < 15)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(run.code(0), 75) << run.said_by_all();
+  EXPECT_THAT(run.said(0), AllOf(HasSubstr("node 1 (host"), HasSubstr("has not answered for 1 s")));
+  ::kill(stopped, SIGCONT);
+  EXPECT_NE(run.wait(), -1);
+  EXPECT_TRUE(run.code(1) == 75 || run.code(1) == -1) << run.said_by_all();
+}
+
+// Only node 1's swap folder has too little room.
+TEST_P(RunEnd, AFullDiskOfOneNodeEndsAllWithItsCause) {
+  test::SmallDisk disk(dir_ / "small", "200k");
+  if (!disk.mounted()) GTEST_SKIP() << "SKIPPED: a small file system needs root and CAP_SYS_ADMIN";
+  Config c = config("run");
+  fs::create_directories(c.output.dir);
+  fs::create_directory_symlink(dir_ / "small", c.output.dir + "/node-1");
+  c.train.max_steps = 40'000;
+  NodeRun run(c, {.launcher = GetParam(), .others_live_on = true});
+  EXPECT_NE(run.wait(), -1) << run.said_by_all();
+  EXPECT_EQ(run.code(1), 6) << run.said_by_all();
+  EXPECT_EQ(run.code(0), 6) << run.said_by_all();
+  EXPECT_THAT(run.said(0), HasSubstr("node 1 (host"));
+}
+
+TEST(RunAlone, LoadsNoMpi) {
+  const TrainDir dir;
+  Config c = test::small_config(dir);
+  c.train.max_steps = 40'000;
+  ChildRun run(c);
+  ASSERT_TRUE(run.wait_for_steps(3)) << run.output();
+  const std::string maps = file_text(fmt::format("/proc/{}/maps", run.pid()));
+  EXPECT_THAT(maps, HasSubstr("tidepool"));
+  for (const char* library : {"libmpi", "libtidepool_", "libopen-", "libpmix", "libuc", "libfabric"})
+    EXPECT_THAT(maps, Not(HasSubstr(library)));
+  run.signal(SIGTERM);
+  EXPECT_EQ(run.wait(), 75) << run.output();
+}
+
+}  // namespace tidepool::run_end_test

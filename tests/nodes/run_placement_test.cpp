@@ -1,0 +1,72 @@
+// Memory of nodes changes no number: homes, chunk sizes, sweeps, threads and budgets, which may differ
+// between the nodes.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "tests/support/node_run.h"
+
+namespace tidepool::run_placement_test {
+
+using test::NodeLauncher;
+using test::Numbers;
+using test::TrainDir;
+using Words = std::vector<std::string>;
+
+// Both nodes get the first words, node 1 also gets the second.
+struct Setting {
+  std::string name;
+  Words all, node_1;
+};
+
+class RunPlacement : public ::testing::TestWithParam<Setting> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = test::why_not_under(launcher()); !why.empty())
+      GTEST_SKIP() << "SKIPPED: " << why;
+  }
+  static NodeLauncher launcher() {
+    return GetParam().name.size() % 2 == 0 ? NodeLauncher::open_mpi : NodeLauncher::mpich;
+  }
+};
+
+Config placement_config(const TrainDir& dir, const std::string& run) {
+  Config c = test::small_config(dir, run);
+  c.machine.threads = 1;
+  c.machine.executor = "cpu";
+  c.train.precision = Precision::bf16;
+  c.train.gradient_accumulation_steps = 2;
+  c.model.residual_dropout = 0.1;
+  c.train.eval_steps = 2;
+  return c;
+}
+
+TEST_P(RunPlacement, ChangesNoNumberOfNodes) {
+  const TrainDir dir;
+  Config one = placement_config(dir, "one");
+  one.machine.executor = "cpu:2";
+  const Setting& setting = GetParam();
+  test::NodeRunOptions options{.launcher = launcher()};
+  options.overrides[0] = options.overrides[1] = setting.all;
+  options.overrides[1].insert(options.overrides[1].end(), setting.node_1.begin(), setting.node_1.end());
+  EXPECT_EQ(test::train_on_nodes(placement_config(dir, "nodes"), options), test::train_numbers(one));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Settings, RunPlacement,
+    ::testing::Values(
+        Setting{"Host", {"memory.home=host", "memory.chunk_size=40KiB"}, {}},
+        Setting{"Disk", {"memory.home=disk", "memory.chunk_size=40KiB"}, {}},
+        Setting{"Mixed", {"memory.home=mixed", "memory.chunk_size=8KiB", "memory.io=threads"}, {}},
+        Setting{"Device", {"memory.home=device", "machine.threads=3"}, {}},
+        Setting{"TwoSweeps", {"memory.sweeps=2", "memory.home=disk", "memory.chunk_size=40KiB"}, {}},
+        Setting{"Unclipped", {"train.max_grad_norm=0", "memory.home=disk", "train.recompute=all"}, {}},
+        Setting{"TightHost", {"memory.device=3MiB"}, {"memory.host=4MiB"}},
+        Setting{"TightDevice", {"memory.host=6MiB"}, {"memory.device=2MiB"}},
+        Setting{"OtherHome", {"memory.home=host"}, {"memory.home=disk", "machine.threads=2"}},
+        Setting{
+            "OtherChunks", {"memory.chunk_size=40KiB"}, {"memory.chunk_size=8KiB", "memory.queue_depth=1"}},
+        Setting{"OtherSweeps", {}, {"memory.sweeps=2", "memory.device=3MiB"}},
+        Setting{"NoDisk", {"memory.home=auto"}, {"memory.disk=0", "memory.lookahead=3"}}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace tidepool::run_placement_test
