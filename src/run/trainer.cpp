@@ -40,7 +40,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<RunReport> run() {
     TRY_ASSIGN(std::optional<RunReport> done_before, prepare_run(run_));
     if (done_before) return std::move(*done_before);
-    issued_ = resumed_from_ = rested_after_ = run_.state.step;
+    issued_ = resumed_from_ = run_.state.step;
+    together_.rested(issued_);
     earlier_seconds_ = run_.state.seconds;
     earlier_tokens_ = run_.state.tokens;
     StopSignals::say_instead(stop_words());
@@ -51,6 +52,8 @@ class Trainer final : public NextSegment, public EngineObserver {
     return finish();
   }
 
+  // All nodes end with the same result, after the same step.
+  bool ended_together() const { return ended_together_; }
   // Ops or transfers have been handed over and have not come back.
   bool hangs() const { return run_.session && run_.session->busy(); }
 
@@ -175,6 +178,7 @@ class Trainer final : public NextSegment, public EngineObserver {
       const Result<void> ran = engine_->run(*this, *this);
       meter_->end_training();
       TRY(ran);
+      ended_together_ = failed_.has_value();  // all nodes know all losses
       if (failed_) return std::move(*failed_);
       run_.state.step = issued_;
       run_.session->state().invalidate();
@@ -350,6 +354,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     } else {
       TRY(run_.session->serve());
     }
+    ended_together_ = true;
     StopSignals::say_instead(
         {.first = "\ntidepool: the run is done and about to end; interrupt again to stop at once\n",
          .second = "\ntidepool: stopped at once, after the last step\n"});
@@ -419,6 +424,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   std::string stopped_early_;  // the reason; empty: not stopped early
   std::optional<Error> failed_;
   RestTogether together_;         // several nodes
+  bool ended_together_ = false;   // several nodes
   std::optional<Error> lacking_;  // the training is complete, but a file of it could not be written
 };
 
@@ -434,7 +440,12 @@ Result<RunReport> train_model(const TrainRequest& given) {
                                    : "tidepool: SIGUSR1: output.save is false, so nothing is saved\n");
   Trainer trainer(request);
   Result<RunReport> report = trainer.run();
-  if (!report && request.transport != nullptr) request.transport->fail(report.error());
+  if (!report && request.transport != nullptr) {
+    // Then node 0 says why. Launchers kill all nodes if one ends with another code than 0, and node 0 may not
+    // have written all its files yet.
+    if (trainer.ended_together() && request.config.machine.node > 0) return RunReport{};
+    if (!trainer.ended_together()) request.transport->fail(report.error());
+  }
   // Exits without destructors: the trainer's would wait, perhaps forever, for what hangs. Prints the message
   // first.
   if (!report && trainer.hangs()) leave_now(report.error());

@@ -18,6 +18,8 @@ struct Setting {
   Words all, node_1;
 };
 
+void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name; }
+
 class RunPlacement : public ::testing::TestWithParam<Setting> {
  protected:
   void SetUp() override {
@@ -57,9 +59,9 @@ INSTANTIATE_TEST_SUITE_P(
         Setting{"Host", {"memory.home=host", "memory.chunk_size=40KiB"}, {}},
         Setting{"Disk", {"memory.home=disk", "memory.chunk_size=40KiB"}, {}},
         Setting{"Mixed", {"memory.home=mixed", "memory.chunk_size=8KiB", "memory.io=threads"}, {}},
-        Setting{"Device", {"memory.home=device", "machine.threads=3"}, {}},
+        Setting{"Threads", {"memory.home=mixed", "machine.threads=3"}, {}},
         Setting{"TwoSweeps", {"memory.sweeps=2", "memory.home=disk", "memory.chunk_size=40KiB"}, {}},
-        Setting{"Unclipped", {"train.max_grad_norm=0", "memory.home=disk", "train.recompute=all"}, {}},
+        Setting{"Unclipped", {"train.max_grad_norm=0", "memory.home=disk", "train.recompute=recompute"}, {}},
         Setting{"TightHost", {"memory.device=3MiB"}, {"memory.host=4MiB"}},
         Setting{"TightDevice", {"memory.host=6MiB"}, {"memory.device=2MiB"}},
         Setting{"OtherHome", {"memory.home=host"}, {"memory.home=disk", "machine.threads=2"}},

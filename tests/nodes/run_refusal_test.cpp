@@ -71,7 +71,7 @@ TEST(RunRefusal, NamesDataThatDiffer) {
   expect_refusal(small(dir), {"data.train=" + dir / "other.txt"}, 2, "data (fingerprint)", 3);
   expect_refusal(small(dir), {"data.shuffle=false"}, 2, "data");
   // Only the node itself knows the path.
-  expect_refusal(small(dir), {"data.train=" + dir / "nowhere.txt"}, 2, "nowhere.txt", 3);
+  expect_refusal(small(dir), {"data.train=" + dir / "nowhere.txt"}, 4, "nowhere.txt", 3);
 }
 
 TEST(RunRefusal, NamesModelsThatDiffer) {

@@ -49,7 +49,7 @@ class RunResume : public ::testing::Test {
     EXPECT_TRUE(run.wait_for_steps(steps)) << run.said_by_all();
     ::kill(run.pid(node), signal);
     EXPECT_EQ(run.wait(), 75) << run.said_by_all();
-    for (u32 n = 0; n < options.nodes; ++n) EXPECT_EQ(run.code(n), 75) << run.said_by_all();
+    for (u32 n = 0; n < options.nodes; ++n) EXPECT_EQ(run.code(n), n == 0 ? 75 : 0) << run.said_by_all();
     EXPECT_THAT(run.said(0), HasSubstr("resume with --resume auto"));
     EXPECT_FALSE(fs::exists(c.output.dir + "/swap"));
     EXPECT_FALSE(fs::exists(c.output.dir + "/node-1/swap"));
@@ -100,10 +100,26 @@ TEST_F(RunResume, OfAnAdapterGivesTheSameBits) {
 TEST_F(RunResume, OfAFinishedRunHasNothingToDo) {
   Config c = config("done", 1);
   c.train.max_steps = 4;
-  const Numbers numbers = test::train_on_nodes(c, {});
+  test::train_on_nodes(c, {});
   NodeRun again(c, {.resume = "auto"});
   EXPECT_EQ(again.wait(), 0) << again.said_by_all();
-  EXPECT_THAT(again.said(0), HasSubstr(numbers.weights_xxh3));
+  EXPECT_THAT(again.said(0), HasSubstr("nothing to do: step 4 of 4"));
+}
+
+TEST_F(RunResume, OnFewerNodesClearsWhatAKilledNodeLeft) {
+  Config c = config("killed", 1);
+  c.memory.home = HomePolicy::disk;
+  {
+    NodeRun run(c, {.others_live_on = true});
+    ASSERT_TRUE(run.wait_for_steps(30)) << run.said_by_all();
+    ::kill(run.pid(1), SIGKILL);
+    EXPECT_NE(run.wait(), -1);
+  }
+  EXPECT_TRUE(fs::exists(c.output.dir + "/node-1/swap"));
+  c.train.gradient_accumulation_steps = 2;
+  test::train_numbers(c, {.resume = "auto"});
+  EXPECT_FALSE(fs::exists(c.output.dir + "/node-1/swap"));
+  EXPECT_FALSE(fs::exists(c.output.dir + "/node-1/tidepool.run"));
 }
 
 std::set<std::string> files_of(const std::string& folder) {

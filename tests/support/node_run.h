@@ -59,7 +59,8 @@ struct NodeRunOptions {
   bool others_live_on = false;
   // Overrides of single nodes, by node: "memory.host=24MiB".
   std::map<u32, std::vector<std::string>> overrides;
-  double watch_seconds = 120;
+  std::vector<std::string> environment = {};  // of all nodes, beside that of the test: "NAME=value"
+  double watch_seconds = 60;
 };
 
 class NodeRun {
@@ -144,9 +145,9 @@ class NodeRun {
         "\"$@\" >\"$folder/log.$node\" 2>&1; code=$?; echo $code >\"$folder/code.$node\"; exit $code",
         "sh",
         folder_,
-        TIDEPOOL_BINARY,
-        "train",
-        folder_ + "/config.yaml"};
+        "/usr/bin/env"};
+    out.insert(out.end(), options_.environment.begin(), options_.environment.end());
+    out.insert(out.end(), {TIDEPOOL_BINARY, "train", folder_ + "/config.yaml"});
     out.insert(out.end(), overrides.begin(), overrides.end());
     if (!options_.resume.empty()) out.insert(out.end(), {"--resume", options_.resume});
     return out;
