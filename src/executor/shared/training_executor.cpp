@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "net/transport.h"
 
 namespace tidepool {
 
@@ -45,7 +46,16 @@ void TrainingExecutor::submit(const Issue& issue, std::span<const u64> in_flight
 std::span<const Completion> TrainingExecutor::wait() {
   const std::span<const Completion> completions = common_->board.take(common_->request.patience);
   common_->book.completed(completions);
+  end_nodes(completions);
   return completions;
+}
+
+// The other nodes must learn of an error at once: the engine still waits for receives in flight, and what
+// they receive may depend on ops that this node will not run.
+void TrainingExecutor::end_nodes(std::span<const Completion> completions) {
+  if (common_->request.transport == nullptr) return;
+  for (const Completion& completion : completions)
+    if (completion.error != nullptr) return common_->request.transport->fail(*completion.error);
 }
 
 // ---- at rest

@@ -8,12 +8,12 @@
 #include <span>
 
 #include "engine/executor.h"
+#include "executor/lanes/lane_thread.h"
 #include "executor/shared/device_lanes.h"
 #include "executor/shared/disk_lanes.h"
 #include "executor/shared/executor_common.h"
 #include "executor/shared/executor_counters.h"
 #include "executor/shared/host_work.h"
-#include "executor/lanes/lane_thread.h"
 #include "executor/shared/net_lanes.h"
 #include "executor/shared/state_at_rest.h"
 #include "executor/shared/step_results.h"
@@ -79,6 +79,7 @@ class TrainingExecutor final : public Executor,
  private:
   TrainingExecutor(std::unique_ptr<ExecutorCommon> common, std::unique_ptr<DeviceLanes> lanes);
   Result<void> start();
+  void end_nodes(std::span<const Completion>);
   const Frame& home_of(ChunkId id) const { return common_->plan.homes[index(id)]; }
 
   const std::unique_ptr<ExecutorCommon> common_;
