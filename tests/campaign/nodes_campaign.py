@@ -74,6 +74,10 @@ class Run:
         child = text_of(f"/proc/{shell}/task/{shell}/children").split()
         return int(child[0]) if child else None
 
+    def shell_lives(self, node):
+        shell = text_of(self.logs / f"pid.{node}").strip()
+        return bool(shell) and pathlib.Path(f"/proc/{shell}").exists()
+
     def code(self, node):
         """The node's own exit code; None if its launcher killed it."""
         code = text_of(self.logs / f"code.{node}").strip()
@@ -219,7 +223,7 @@ class Campaign:
             os.kill(pid, how)
         others = [n for n in range(nodes) if n != victim]
         took = run.wait_for(lambda: all(run.pid(n) is None for n in others), GONE_SECONDS_MAX)
-        time.sleep(0.05)  # the shells note the codes
+        run.wait_for(lambda: all(run.code(n) is not None or not run.shell_lives(n) for n in others), 2)
         self.check_others(number, run, victim, others_live_on, took)
         run.end()
         key = f"{how.name} during {what}"

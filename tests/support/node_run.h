@@ -97,6 +97,8 @@ class NodeRun {
     const std::string text = file_text(fmt::format("{}/code.{}", folder_, node));
     return text.empty() ? -1 : std::stoi(text);
   }
+  // A launcher may kill the other nodes when node 0 has ended with a code, which is after they have ended.
+  bool ended_well(u32 node) const { return code(node) == 0 || (code(node) == -1 && pid(node) == 0); }
   std::string said(u32 node) const { return file_text(fmt::format("{}/log.{}", folder_, node)); }
   std::string said_by_all() const {
     std::string out = file_text(folder_ + "/launcher");
