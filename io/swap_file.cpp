@@ -101,7 +101,10 @@ Result<Bytes> swap_space(const std::string& dir) {
 std::string clear_swap_litter(const SwapFileOptions& options) {
   const std::string path = options.dir + "/" + swap_file_name, job = options.dir + "/" + swap_job_name;
   const bool there = access(path.c_str(), F_OK) == 0;
-  if (!there && access(job.c_str(), F_OK) != 0) return "";
+  if (!there && access(job.c_str(), F_OK) != 0) {
+    if (options.own_dir) rmdir(options.dir.c_str());  // of a job that was killed as it cleaned up
+    return "";
+  }
   Result<DirectoryLock> lock =
       DirectoryLock::take({.dir = options.dir, .file = swap_job_name, .what = "swap directory"});
   if (!lock) return "";

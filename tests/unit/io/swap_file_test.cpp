@@ -107,6 +107,21 @@ TEST_F(SwapFileTest, LitterIsClearedWithoutANewFile) {
   waitpid(child, nullptr, 0);
   EXPECT_TRUE(contains(clear_swap_litter(options), "cleared 2.00 MiB that a dead job"));
   EXPECT_FALSE(fs::exists(options.dir));
+  fs::create_directory(options.dir);  // of a job that was killed as it removed its files
+  EXPECT_EQ(clear_swap_litter(options), "");
+  EXPECT_FALSE(fs::exists(options.dir));
+}
+
+TEST_F(SwapFileTest, AParentIsMadeAndRemovedIfAsked) {
+  SwapFileOptions options{.dir = dir_ / "swap/node-1", .bytes = Bytes{2 * mib}, .own_dir = true};
+  EXPECT_FALSE(SwapFile::create(options));
+  options.makes_parent = true;
+  { EXPECT_TRUE(SwapFile::create(options)); }
+  EXPECT_FALSE(fs::exists(dir_ / "swap"));
+  fs::create_directory(dir_ / "swap");
+  { EXPECT_TRUE(SwapFile::create(options)); }
+  EXPECT_TRUE(fs::exists(dir_ / "swap"));
+  EXPECT_FALSE(fs::exists(options.dir));
 }
 
 TEST_F(SwapFileTest, ASuddenEndLeavesNothing) {
