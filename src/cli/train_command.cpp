@@ -44,7 +44,11 @@ Result<void> check_is_not_mistyped(const std::string& resume) {
 Result<std::unique_ptr<Transport>> connect(const Config& config) {
   TRY_ASSIGN(const Launcher launcher, find_launcher([](const char* name) { return std::getenv(name); }));
   if (launcher.kind == LauncherKind::none || launcher.size == 1) return std::unique_ptr<Transport>();
-  return connect_nodes(launcher, {.timeout_seconds = config.machine.peer_timeout_seconds});
+  // Until the nodes have met, none can tell a node that hangs from one that starts late.
+  constexpr double timeouts_to_meet = 12;
+  const double timeout = config.machine.peer_timeout_seconds;
+  return connect_nodes(launcher,
+                       {.timeout_seconds = timeout, .start_timeout_seconds = timeouts_to_meet * timeout});
 }
 
 Result<void> run_train(const Arguments& arguments) {
