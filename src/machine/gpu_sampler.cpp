@@ -19,6 +19,13 @@ void add(GpuReadings& r, double watts, double mhz, double celsius) {
 
 }  // namespace
 
+std::vector<GpuAddress> gpu_addresses(const std::vector<u32>& numbers, const std::vector<std::string>& pci) {
+  std::vector<GpuAddress> gpus;
+  for (u64 i = 0; i < std::min(pci.size(), numbers.size()); ++i)
+    gpus.push_back({.name = "cuda:" + std::to_string(numbers[i]), .pci = pci[i]});
+  return gpus;
+}
+
 GpuSampler::GpuSampler(std::vector<GpuAddress> gpus, std::unique_ptr<Nvml> nvml)
     : gpus_(std::move(gpus)), nvml_(std::move(nvml)), readings_(gpus_.size()) {
   for (u32 i = 0; i < gpus_.size(); ++i) readings_[i].name = gpus_[i].name;

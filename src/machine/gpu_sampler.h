@@ -14,6 +14,9 @@ struct GpuAddress {
   std::string pci;   // "0000:3b:00.0"
 };
 
+// RETURNS: the addresses of GPUs by their numbers and bus addresses, for as many as both lists have.
+std::vector<GpuAddress> gpu_addresses(const std::vector<u32>& numbers, const std::vector<std::string>& pci);
+
 // Readings of one GPU. A number that the driver does not report is 0.
 struct GpuReadings {
   std::string name;

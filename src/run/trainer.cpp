@@ -98,11 +98,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   // ---- before the first step ---------------------------------------------------------------------------
 
   void watch_gpus() {
-    const std::vector<std::string> pci = run_.session->devices().pci();
-    const std::vector<u32> numbers = run_.config.machine.gpus();
-    std::vector<GpuAddress> gpus;
-    for (u32 i = 0; i < std::min(pci.size(), numbers.size()); ++i)
-      gpus.push_back({.name = fmt::format("cuda:{}", numbers[i]), .pci = pci[i]});
+    std::vector<GpuAddress> gpus = gpu_addresses(run_.config.machine.gpus(), run_.session->devices().pci());
     if (!gpus.empty()) gpus_.emplace(std::move(gpus), Nvml::load());
   }
 
@@ -134,7 +130,6 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   bool several() const { return run_.config.machine.nodes > 1; }
   bool leads() const { return run_.config.machine.node == 0; }
-
   bool stop_requested() const { return several() ? together_.stops() : wants_to_stop(); }
   bool wants_to_stop() const {
     return StopSignals::stop_requested() ||
@@ -423,8 +418,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   bool interrupted_ = false;
   std::string stopped_early_;  // the reason; empty: not stopped early
   std::optional<Error> failed_;
-  RestTogether together_;         // several nodes
-  bool ended_together_ = false;   // several nodes
+  RestTogether together_;  // several nodes
+  bool ended_together_ = false;
   std::optional<Error> lacking_;  // the training is complete, but a file of it could not be written
 };
 
