@@ -55,7 +55,7 @@ class MessageFlow {
   // Sends what is due on a link.
   void pump(u32 peer) { check(peer, links_[peer]->pump()); }
 
-  // What the last poll found.
+  // Findings of the last poll.
   struct Found {
     std::vector<bool> heard;            // by node: something arrived
     std::vector<bool> goodbye;          // by node; stays

@@ -124,7 +124,7 @@ class DevicePlanner {
 
   // ---- choices --------------------------------------------------------------------------------
 
-  // Of several nodes, what is trained does not rest on devices: its gradients and updated parameters pass
+  // Windows that several nodes train do not rest on devices: their gradients and updated parameters pass
   // through the host in each step anyway.
   bool may_rest(u32 w) const { return layout_.nodes == 1 || !layout_.windows[w].trains; }
 

@@ -15,24 +15,21 @@
 #include "io/directory_lock.h"
 #include "io/swap_file.h"
 #include "net/agreement.h"
+#include "planner/verify/verify_nodes.h"
 #include "report/assembly/assemble_report.h"
 #include "run/run_directory.h"
 
 namespace tidepool {
 namespace {
 
-std::string hash_text(const void* bytes, size_t size) {
-  return fmt::format("{:016x}", XXH3_64bits(bytes, size));
-}
-
-// What a plan has in common with those of the other nodes.
-std::string shape_of(const Plan& plan) {
+// RETURNS: a hash of all that a plan has in common with those of the other nodes.
+u64 shape_of(const Plan& plan) {
   std::string text = fmt::format("{} {} {} {} {}", static_cast<int>(plan.precision), plan.micro_batches,
                                  plan.sweeps, plan.devices, plan.clipping);
   for (const Chunk& c : plan.chunks)
     fmt::format_to(std::back_inserter(text), " {} {} {} {} {} {} {}", static_cast<int>(c.kind), c.window,
                    c.cut, c.owner, c.instance, c.element_begin, c.bytes.value);
-  return hash_text(text.data(), text.size());
+  return XXH3_64bits(text.data(), text.size());
 }
 
 std::string folder_of_node(u32 node) { return fmt::format("/node-{}", node); }
@@ -43,14 +40,10 @@ std::vector<u64> messages(const Plan& plan, OpKind kind) {
   for (const Segment& segment : plan.segments)
     for (const Op& op : segment.ops) {
       if (op.kind != kind) continue;
-      const Chunk& chunk = plan.chunk(segment.operands_of(op)[0].first);
-      const bool part = chunk.kind == Kind::grad_accum || chunk.kind == Kind::grad_part;
-      const u32 use = chunk.kind == Kind::grad_part    ? chunk.instance / plan.nodes
-                      : chunk.kind == Kind::grad_accum ? chunk.instance
-                                                       : 0;
-      lists[op.peer].push_back(fmt::format("{} {} {} {} {} {}", static_cast<int>(segment.kind),
-                                           part ? "part" : name(chunk.kind), chunk.window, chunk.cut, use,
-                                           chunk.bytes.value));
+      const NodeMessage m = message_of(plan, segment, op);
+      const Bytes bytes = segment.operands_of(op)[0].frame.bytes;
+      lists[op.peer].push_back(fmt::format("{} {} {} {} {} {}", static_cast<int>(segment.kind), name(m.kind),
+                                           m.window, m.cut, m.use, bytes.value));
     }
   std::vector<u64> hashes;
   for (std::vector<std::string>& list : lists) {
@@ -179,8 +172,7 @@ Result<RunPlan> agree_on_plan(Transport& transport, const Config& given, const M
   Config config = given;
   for (u32 round = 0; round < rounds_max; ++round) {
     TRY_ASSIGN(RunPlan chosen, plan_run(config, graph, who, progress));
-    const std::vector<u64> mine = {chosen.plan.chunk_elements, chosen.plan.sweeps,
-                                   std::stoull(shape_of(chosen.plan), nullptr, 16)};
+    const std::vector<u64> mine = {chosen.plan.chunk_elements, chosen.plan.sweeps, shape_of(chosen.plan)};
     TRY_ASSIGN(const auto all, exchange_numbers(transport, mine));
     u64 elements = mine[0], sweeps = mine[1];
     bool alike = true;

@@ -15,8 +15,8 @@
 namespace tidepool {
 
 // RETURNS: the request as this node runs it. Nodes beside node 0 are quiet, save nothing, and have a folder
-// of their own in output.dir and in memory.swap_dir. ErrorKind::usage for a config that several nodes cannot
-// train.
+// of their own in output.dir and in memory.swap_dir.
+// ErrorKind::usage: several nodes cannot train the config.
 Result<TrainRequest> request_of_node(const TrainRequest&);
 
 // Clears what killed nodes of an earlier run of more nodes left in folders that no node of this run uses.
@@ -31,8 +31,8 @@ Result<void> agree_on_job(Transport&, const Config&, std::string_view data_finge
 // any.
 Result<void> agree_on_weights(Transport&, const Config&);
 // Plans until all nodes have the same chunks and sweeps, although their memory may differ: the smallest
-// chunks and the most sweeps that any node chose. Then checks that every message has its two ends. Errors: as
-// plan_run(), and agree().
+// chunks and the most sweeps that any node chose. Then checks that every message has its two ends.
+// Errors: as plan_run(), and agree().
 Result<RunPlan> agree_on_plan(Transport&, const Config&, const ModelGraph&, PlanFor, const PlanProgress&);
 // Node 0's state for all.
 Result<TrainerState> share_state(Transport&, const TrainerState&);

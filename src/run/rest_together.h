@@ -1,7 +1,7 @@
 // RestTogether makes several nodes rest after the same step.
 //
-// What one of them learns by itself, such as a signal, it wishes, and all hear of it with the norm of the
-// step that it packs next. When the next segment is chosen, the norm of the step before the last has ended on
+// A node wishes what it alone has learned, such as a signal, and all hear of it with the norm of the step
+// that it packs next. When the next segment is chosen, the norm of the step before the last has ended on
 // every node, and perhaps a later one on some: so only that one is asked.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace tidepool {
 
 class RestTogether {
  public:
-  // What this node wishes from now on.
+  // Sets this node's wishes from now on.
   void tell(StepResults& results, bool rest, bool stop) const {
     results.wish((rest ? wish_rest : 0) | (stop ? wish_stop : 0));
   }

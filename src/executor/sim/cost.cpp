@@ -48,7 +48,9 @@ CostModel::CostModel(const Plan& plan, const ModelGraph& graph, const Machine& m
                      std::vector<BlockSeconds> blocks)
     : plan_(plan), machine_(machine), blocks_(complete(std::move(blocks), graph, machine)) {
   const u32 devices = devices_of(plan);
-  const double network = machine.network.bytes_per_s > 0 ? machine.network.bytes_per_s : 1.0;
+  // A network of unknown rate takes no time: other lanes then decide between plans.
+  constexpr double unlimited = 1e18;
+  const double network = machine.network.bytes_per_s > 0 ? machine.network.bytes_per_s : unlimited;
   capacities_ = {1.0, machine.host.memory_bytes_per_s, 1.0, network, network};
   const DiskRates& disk = machine.disk;
   disk_mixed_ = disk.mixed_bytes_per_s * (1.0 / disk.read_bytes_per_s + 1.0 / disk.write_bytes_per_s) / 2.0;

@@ -46,8 +46,8 @@ SimExecutor::SimExecutor(const Plan& plan, const ModelGraph& graph, const SimOpt
   }
 }
 
-// What another node sends: a part of a gradient once this node has handed down its own part of the cut, a
-// parameter once this node has made its updates up to there, scalars once it has packed its own.
+// Another node sends a part of a gradient once this node has handed down its own part of the cut, a parameter
+// once this node has made its updates up to there, scalars once it has packed its own.
 void SimExecutor::find_counterparts() {
   for (u32 s = 0; s < segment_count; ++s) {
     const Segment& segment = plan_.segments[s];

@@ -17,33 +17,10 @@ Error misfit(std::string message) {
                                    ". This is a bug in the planner; please report it with config.yaml"};
 }
 
-// Message says what travels: what is sent and what is received have equal ones.
-struct Message {
-  u32 from = 0, to = 0;
-  Kind
-      kind{};  // param; grad_part for parts of gradients, which are accumulators where they are made; scalars
-  u32 window = none, cut = none;
-  u32 use = 0;  // parts of gradients
-  auto operator<=>(const Message&) const = default;
-};
-
-std::string text(const Message& m) {
+std::string text(const NodeMessage& m) {
   std::string what(name(m.kind));
   if (m.window != none) what += fmt::format(" of window {} cut {}", m.window, m.cut);
   return fmt::format("{} from node {} to node {}", what, m.from, m.to);
-}
-
-Message message_of(const Plan& plan, const Segment& segment, const Op& op) {
-  const Chunk& chunk = plan.chunk(segment.operands_of(op)[0].first);
-  Message m{.from = plan.node, .to = op.peer, .kind = chunk.kind, .window = chunk.window, .cut = chunk.cut};
-  if (op.kind == OpKind::receive) std::swap(m.from, m.to);
-  if (m.kind == Kind::grad_accum) {
-    m.kind = Kind::grad_part;
-    m.use = chunk.instance;
-  } else if (m.kind == Kind::grad_part) {
-    m.use = chunk.instance / plan.nodes;
-  }
-  return m;
 }
 
 std::string op_of_node(const Plan& plan, SegmentKind kind, u32 i) {
@@ -94,13 +71,13 @@ class NodesVerifier {
   };
 
   Result<std::vector<Pair>> match(SegmentKind kind) const {
-    std::map<Message, Pair> pairs;
+    std::map<NodeMessage, Pair> pairs;
     for (const Plan& plan : plans_) {
       const Segment& segment = plan.segment(kind);
       for (u32 i = 0; i < segment.ops.size(); ++i) {
         const Op& op = segment.ops[i];
         if (op.kind != OpKind::send && op.kind != OpKind::receive) continue;
-        const Message message = message_of(plan, segment, op);
+        const NodeMessage message = message_of(plan, segment, op);
         Pair& pair = pairs[message];
         Place& place = op.kind == OpKind::send ? pair.send : pair.receive;
         if (place.node != none)
@@ -125,7 +102,7 @@ class NodesVerifier {
 
   // A parameter is sent at the version that the receiver expects. A part of a gradient is whole once all
   // micro-batches have added to it, or with several devices once these are summed.
-  Result<void> check_content(SegmentKind kind, const Message& message, const Pair& pair) const {
+  Result<void> check_content(SegmentKind kind, const NodeMessage& message, const Pair& pair) const {
     const Plan& plan = plans_[pair.send.node];
     const Operand &sent = operand_of(kind, pair.send), &received = operand_of(kind, pair.receive);
     if (sent.frame.bytes != received.frame.bytes)
@@ -199,6 +176,20 @@ class NodesVerifier {
 };
 
 }  // namespace
+
+NodeMessage message_of(const Plan& plan, const Segment& segment, const Op& op) {
+  const Chunk& chunk = plan.chunk(segment.operands_of(op)[0].first);
+  NodeMessage m{
+      .from = plan.node, .to = op.peer, .kind = chunk.kind, .window = chunk.window, .cut = chunk.cut};
+  if (op.kind == OpKind::receive) std::swap(m.from, m.to);
+  if (m.kind == Kind::grad_accum) {
+    m.kind = Kind::grad_part;
+    m.use = chunk.instance;
+  } else if (m.kind == Kind::grad_part) {
+    m.use = chunk.instance / plan.nodes;
+  }
+  return m;
+}
 
 Result<void> verify_nodes(std::span<const Plan> plans, const ModelGraph& graph) {
   for (const Plan& plan : plans) TRY(verify_plan(plan, graph));

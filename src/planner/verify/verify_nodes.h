@@ -19,4 +19,16 @@ namespace tidepool {
 // Error: ErrorKind::internal, naming node and op.
 Result<void> verify_nodes(std::span<const Plan>, const ModelGraph&);
 
+// NodeMessage names what travels: a send and the receive that it meets have equal ones.
+struct NodeMessage {
+  u32 from = 0, to = 0;
+  Kind
+      kind{};  // param; grad_part for parts of gradients, which are accumulators where they are made; scalars
+  u32 window = none, cut = none;
+  u32 use = 0;  // parts of gradients
+  auto operator<=>(const NodeMessage&) const = default;
+};
+// REQUIRES: a send or a receive.
+NodeMessage message_of(const Plan&, const Segment&, const Op&);
+
 }  // namespace tidepool

@@ -6,8 +6,9 @@
 
 namespace tidepool {
 
-// Every node sends to the next and receives from the one before, all at once, as in a step. One node: no
-// network. REQUIRES: at rest, before the state is written: it overwrites the host's arena. All nodes call it.
+// Every node sends to the next and receives from the one before, all at once, as in a step.
+// RETURNS: no network for one node.
+// REQUIRES: at rest, before the state is written: it overwrites the host's arena. All nodes call it.
 // Errors: the transport's.
 Result<NetworkRates> measure_network(Session&);
 
