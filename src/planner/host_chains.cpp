@@ -124,7 +124,7 @@ HostChain HostChains::departure(const DeviceTier::Departure& d, ChunkId id, u16 
   return {.chunk = id, .device = device, .uses = {down, next}};
 }
 
-// // Chain of this node's part of a gradient, of one use of the window. In fp32 the owner's part of the first
+// Chain of this node's part of a gradient, of one use of the window. In fp32 the owner's part of the first
 // use becomes the gradient, and waits for the update.
 HostChain HostChains::own_part(HostUse down, ChunkId id, u16 device) const {
   const Chunk& chunk = layout_.chunk(id);

@@ -87,6 +87,13 @@ Result<void> check_messages(Transport& transport, const Plan& plan) {
   return {};
 }
 
+// Tells the other nodes too, which would wait for this one.
+Error refused(Transport& transport, std::string why) {
+  Error error{ErrorKind::usage, std::move(why)};
+  transport.fail(error);
+  return error;
+}
+
 }  // namespace
 
 Result<TrainRequest> request_of_node(const TrainRequest& given) {
@@ -96,12 +103,12 @@ Result<TrainRequest> request_of_node(const TrainRequest& given) {
   config.machine.nodes = given.transport->nodes();
   config.machine.node = given.transport->node();
   if (config.machine.nodes > nodes_max)
-    return Error{ErrorKind::usage,
-                 fmt::format("{} nodes: at most {} are possible", config.machine.nodes, nodes_max)};
+    return refused(*given.transport,
+                   fmt::format("{} nodes: at most {} are possible", config.machine.nodes, nodes_max));
   if (!config.machine.gpus().empty())
-    return Error{ErrorKind::usage,
-                 "machine.executor names GPUs, but several nodes train on their cores only so far: set "
-                 "machine.executor=cpu, or start one process"};
+    return refused(*given.transport,
+                   "machine.executor names GPUs, but several nodes train on their cores only so far: set "
+                   "machine.executor=cpu, or start one process");
   if (config.machine.node == 0) return out;
   const std::string folder = folder_of_node(config.machine.node);
   out.quiet = true;

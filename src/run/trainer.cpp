@@ -418,7 +418,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   bool interrupted_ = false;
   std::string stopped_early_;  // the reason; empty: not stopped early
   std::optional<Error> failed_;
-  RestTogether together_;  // several nodes
+  RestTogether together_;
   bool ended_together_ = false;
   std::optional<Error> lacking_;  // the training is complete, but a file of it could not be written
 };
