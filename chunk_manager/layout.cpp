@@ -13,17 +13,20 @@ ChunkId add(Layout& layout, Chunk chunk) {
   return ChunkId{static_cast<u32>(layout.chunks.size() - 1)};
 }
 
-// Adds one chunk per device, with consecutive ids. Chunk::instance is filled in.
-// RETURNS: the id for device 0.
-ChunkId add_whole(Layout& layout, Chunk chunk, u32 m) {
+// Adds a chunk per replica or per device, with consecutive ids. Chunk::instance is filled in.
+// RETURNS: the id of the first.
+ChunkId add_each(Layout& layout, Chunk chunk, u32 m, u32 count) {
   ChunkId first{};
   chunk.bytes = Bytes{std::max(round_up(chunk.bytes.value, frame_alignment), frame_alignment)};
-  for (u32 d = 0; d < layout.devices; ++d) {
-    chunk.instance = m * layout.devices + d;
+  for (u32 i = 0; i < count; ++i) {
+    chunk.instance = m * count + i;
     const ChunkId id = add(layout, chunk);
-    if (d == 0) first = id;
+    if (i == 0) first = id;
   }
   return first;
+}
+ChunkId add_whole(Layout& layout, const Chunk& chunk, u32 m) {
+  return add_each(layout, chunk, m, layout.replicas);
 }
 
 ChunkId add_stream(Layout& layout, const ModelGraph& graph, u32 s, u32 m) {
@@ -74,12 +77,12 @@ u32 count_uses(const ModelGraph& graph, u32 window) {
 }
 
 // Size of equal cuts near the target, on cut_alignment_elements. The number of cuts is a multiple of the
-// devices of all nodes, if the window is large enough. With several nodes a granule of the norm has one
+// replicas of all nodes, if the window is large enough. With several nodes a granule of the norm has one
 // owner.
 u64 cut_size(u64 elements, const Layout& layout) {
   const u64 alignment = layout.nodes > 1 ? norm_granule_elements : cut_alignment_elements;
   u64 cuts = std::max<u64>(1, div_up(elements, std::max(layout.target_elements, alignment)));
-  cuts = round_up(cuts, layout.devices * layout.nodes);
+  cuts = round_up(cuts, layout.replicas * layout.nodes);
   return round_up(div_up(elements, cuts), alignment);
 }
 
@@ -88,7 +91,7 @@ void add_window(Layout& layout, const ModelGraph& graph, u32 w) {
   CHECK(window.elements > 0 && window.elements % cut_alignment_elements == 0, window.elements);
   const u64 size = cut_size(window.elements, layout);
   WindowChunks chunks{.cuts = static_cast<u32>(div_up(window.elements, size)), .trains = window.trainable};
-  chunks.shard_cuts = static_cast<u32>(div_up(chunks.cuts, layout.devices));
+  chunks.shard_cuts = static_cast<u32>(div_up(chunks.cuts, layout.replicas));
   const auto kind = [&](Kind k, u32 instance) {
     return add_kind(layout, window, w, k, instance, size, chunks.cuts);
   };
@@ -104,10 +107,10 @@ void add_window(Layout& layout, const ModelGraph& graph, u32 w) {
   const u32 uses = count_uses(graph, w);
   for (u32 use = 0; use < uses; ++use) chunks.grad_accum.push_back(kind(Kind::grad_accum, use));
   chunks.grad = has_kind(layout.precision, Kind::grad) ? kind(Kind::grad, 0) : chunks.grad_accum.front();
-  if (layout.devices == 1) chunks.local_accum = chunks.grad_accum;
-  for (u32 use = 0; use < uses && layout.devices > 1; ++use) {
-    chunks.local_accum.push_back(kind(Kind::grad_accum, uses + use * layout.devices));
-    for (u32 d = 1; d < layout.devices; ++d) kind(Kind::grad_accum, uses + use * layout.devices + d);
+  if (layout.replicas == 1) chunks.local_accum = chunks.grad_accum;
+  for (u32 use = 0; use < uses && layout.replicas > 1; ++use) {
+    chunks.local_accum.push_back(kind(Kind::grad_accum, uses + use * layout.replicas));
+    for (u32 r = 1; r < layout.replicas; ++r) kind(Kind::grad_accum, uses + use * layout.replicas + r);
   }
   for (u32 part = 0; part < uses * layout.nodes && layout.nodes > 1; ++part) {
     const ChunkId first = kind(Kind::grad_part, part);
@@ -127,7 +130,7 @@ Bytes workspace_bytes(const ModelGraph& graph) {
 // values, and the partial sums of the norm, belong to the executor (decision 7).
 Bytes scalars_bytes() { return Bytes{frame_alignment}; }
 
-// // Scalars that nodes exchange: a node's wishes, the partial sums of the norm that it made, a loss and up
+// Scalars that nodes exchange: a node's wishes, the partial sums of the norm that it made, a loss and up
 // to three losses of routers for each of its micro-batches, and its count of tokens for each expert. All are
 // as large as the largest.
 void add_node_scalars(Layout& layout, const ModelGraph& graph, u32 step_micro_batches) {
@@ -157,6 +160,7 @@ Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
                 .target_elements = options.target_elements,
                 .micro_batches = options.micro_batches,
                 .devices = options.devices,
+                .replicas = options.parallel == Parallel::layers ? 1 : options.devices,
                 .nodes = options.nodes,
                 .node = options.node,
                 .trains = trains(graph)};
@@ -173,8 +177,9 @@ Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
     if (layout.trains) add_gradient_streams(layout, graph, m);
     layout.batch.push_back(add_whole(layout, {.kind = Kind::batch, .bytes = graph.batch_bytes}, m));
   }
-  layout.workspace = add_whole(layout, {.kind = Kind::workspace, .bytes = workspace_bytes(graph)}, 0);
-  layout.scalars = add_whole(layout, {.kind = Kind::scalars, .bytes = scalars_bytes()}, 0);
+  const u32 devices = layout.devices;
+  layout.workspace = add_each(layout, {.kind = Kind::workspace, .bytes = workspace_bytes(graph)}, 0, devices);
+  layout.scalars = add_each(layout, {.kind = Kind::scalars, .bytes = scalars_bytes()}, 0, devices);
   if (layout.nodes > 1 && layout.trains) add_node_scalars(layout, graph, options.step_micro_batches);
   return layout;
 }

@@ -4,38 +4,40 @@
 #include <vector>
 
 #include "tidepool/model_graph.h"
+#include "tidepool/policy.h"
 
 namespace tidepool {
 
 struct LayoutOptions {
   u64 target_elements = 0;  // per cut; rounded so that a window's cuts are equal
-  u32 micro_batches = 1;    // per sweep and device: activations of a block that are alive at once on a device
+  u32 micro_batches = 1;    // per sweep and replica: activations of a block that are alive at once
   u32 devices = 1;          // of each node
+  Parallel parallel = Parallel::data;
   u32 nodes = 1;
-  u32 step_micro_batches = 1;  // of a node in a step, all sweeps and devices: each has a loss
+  u32 step_micro_batches = 1;  // of a node in a step, all sweeps and replicas: each has a loss
   u32 node = 0;  // whose layout it is: all nodes' have the same chunks, but other owners' state is not kept
 };
 
 // WindowChunks holds the first chunk ids of a window's kinds; cut c of a kind is `first + c`. If the window
-// is frozen, only `param` is valid. Each device owns a shard of consecutive cuts: it alone fetches their
+// is frozen, only `param` is valid. Each replica owns a shard of consecutive cuts: it alone fetches their
 // parameters, sums their gradients, and passes the gradients down. With several nodes, cuts are dealt to them
 // in turn (Chunk::owner): only the owner keeps a cut's state beside the parameters, and updates it.
 struct WindowChunks {
   u32 cuts = 0;
-  u32 shard_cuts = 0;  // cuts of device 0; no device has more. With one device all cuts
+  u32 shard_cuts = 0;  // cuts of replica 0; no replica has more. With one replica all cuts
   bool trains = true;
   // `master` is master_low in bf16.
   ChunkId param{}, master{}, momentum{}, variance{}, grad{};
   std::vector<ChunkId> grad_accum;  // by use: a tied window has one per block that reads it
-  // By use: the sums of device 0's micro-batches, before reduce_scatter adds them to grad_accum. Those of
-  // device d begin d * cuts later. With one device local_accum is grad_accum.
+  // By use: the sums of replica 0's micro-batches, before reduce_scatter adds them to grad_accum. Those of
+  // replica r begin r * cuts later. With one replica local_accum is grad_accum.
   std::vector<ChunkId> local_accum;
   // Several nodes: node 0's sums of use 0. Those of node n and use u begin (u * nodes + n) * cuts later.
   ChunkId parts{};
 
   u32 owner(u32 cut) const { return cut / shard_cuts; }
-  u32 shard_begin(u32 device) const { return device * shard_cuts < cuts ? device * shard_cuts : cuts; }
-  u32 shard_size(u32 device) const { return shard_begin(device + 1) - shard_begin(device); }
+  u32 shard_begin(u32 replica) const { return replica * shard_cuts < cuts ? replica * shard_cuts : cuts; }
+  u32 shard_size(u32 replica) const { return shard_begin(replica + 1) - shard_begin(replica); }
 };
 
 // Layout is a value: the same graph and options give the same ids.
@@ -43,16 +45,16 @@ struct Layout {
   Precision precision{};
   u64 target_elements = 0;
   u32 micro_batches = 1;
-  u32 devices = 1;
+  u32 devices = 1, replicas = 1;
   u32 nodes = 1, node = 0;
   bool trains = true;  // true if any window trains; if false: only parameters and chunks of the forward
   std::vector<Chunk> chunks;
   std::vector<WindowChunks> windows;
-  // Ids for device 0; device d's id is d higher. m counts a device's micro-batches of one sweep.
-  std::vector<ChunkId> streams;  // [stream * micro_batches + m]; gradients in training only
-  std::vector<ChunkId> kept;     // [block * micro_batches + m], valid where Block::kept > 0; training
-  std::vector<ChunkId> batch;    // [m]
-  ChunkId workspace{}, scalars{};
+  // Ids for replica 0; replica r's id is r higher. m counts a replica's micro-batches of one sweep.
+  std::vector<ChunkId> streams;    // [stream * micro_batches + m]; gradients in training only
+  std::vector<ChunkId> kept;       // [block * micro_batches + m], valid where Block::kept > 0; training
+  std::vector<ChunkId> batch;      // [m]
+  ChunkId workspace{}, scalars{};  // of device 0; device d's id is d higher
   ChunkId node_scalars{};  // several nodes: those of node 0; each node has one, and its own is not used
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }

@@ -91,11 +91,11 @@ class Profile {
   std::optional<CircleProfile> from_rest_;
 };
 
-// Spread says what several devices hold in one arc of the device tier. The arc is the same on all of them.
+// Spread says what several replicas hold in one arc of the device tier. The arc is the same on all of them.
 enum class Spread : u8 {
-  each,   // chunks of the device's own: device d's begin d * count later
-  copy,   // the same chunks on every device
-  shard,  // cuts that the device owns: device d's begin d * count later, and may be fewer
+  each,   // chunks of the replica's own: replica r's begin r * count later
+  copy,   // the same chunks on every replica
+  shard,  // cuts that the replica owns: replica r's begin r * count later, and may be fewer
 };
 
 // Arc is a range of the circle during which consecutive chunks are in a tier, side by side.
@@ -110,6 +110,7 @@ struct Arc {
   bool permanent = false;      // the whole circle
   Spread spread = Spread::each;
   FromRest from_rest = FromRest::alike;
+  u32 device = 0;  // layers over devices: the only device that has it
   // Results of place_arcs().
   Span placed;
   u64 offset = 0;

@@ -26,7 +26,7 @@ constexpr u64 value_bytes(Precision precision) { return precision == Precision::
 enum class Kind : u8 {
   param,
   grad,        // finished gradient at transfer precision; in fp32 the accumulator is the gradient
-  grad_accum,  // fp32, one per use of a window; with several devices also one per use and device
+  grad_accum,  // fp32, one per use of a window; with several replicas also one per use and replica
   grad_part,   // fp32, of several nodes: another node's grad_accum, by use and node
   master,      // fp16 only
   master_low,  // bf16 only
@@ -117,9 +117,9 @@ struct Chunk {
   u32 window = none;  // kinds with parameters only
   u32 cut = none;     // number of the cut in the window
   u16 owner = 0;      // kinds with parameters: the node that updates the cut
-  // grad_accum: number of the use, then uses + use * devices + device. Streams, kept, batch: micro-batch
-  // within the sweep. workspace: the device. scalars: the device, then devices + node for those of other
-  // nodes. grad_part: use * nodes + node.
+  // grad_accum: number of the use, then uses + use * replicas + replica. Streams, kept, batch: micro-batch
+  // within the sweep, times replicas, plus the replica. workspace: the device. scalars: the device, then
+  // devices + node for those of other nodes. grad_part: use * nodes + node.
   u32 instance = 0;
   u32 stream = none;      // streams only
   u32 block = none;       // streams: Stream::block. kept: the block whose inside it is

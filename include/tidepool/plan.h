@@ -12,6 +12,7 @@
 
 #include "base/types.h"
 #include "tidepool/chunk.h"
+#include "tidepool/policy.h"
 
 namespace tidepool {
 
@@ -74,7 +75,7 @@ enum class OpKind : u8 {
   copy,        // h2d or d2h: one chunk
   read,        // disk -> host
   write,       // host -> disk
-  // Collectives, only with several devices: one op works on all devices at once.
+  // Collectives, only with several replicas: one op works on all devices at once.
   all_gather,      // comm: each device's cuts of a window to all others. Carries versions, as a copy does
   reduce_scatter,  // comm: sums the devices' accumulators, in order of device, to the cuts' owners
   // Only with several nodes.
@@ -220,8 +221,9 @@ struct Plan {
   u32 micro_batches = 1;  // per step, of all nodes together
   u32 sweeps = 1;
   u32 devices = 1;  // of each node
-  u32 nodes = 1;    // micro-batch m runs on device m % (nodes * devices), counted over all nodes
-  u32 node = 0;     // whose plan this is: the others' plans have the same chunks
+  Parallel parallel = Parallel::data;
+  u32 nodes = 1;  // micro-batches are dealt to the replicas of all nodes in turn
+  u32 node = 0;   // whose plan this is: the others' plans have the same chunks
   // True if updates wait for the norm and overlap the next forward: to clip, or in fp16 to see an overflow.
   bool clipping = true;
   u64 chunk_elements = 0;  // target cut
@@ -235,9 +237,14 @@ struct Plan {
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
   const Segment& segment(SegmentKind kind) const { return segments[static_cast<u32>(kind)]; }
-  u32 micro_batches_per_device() const { return micro_batches / (devices * nodes); }
-  u32 device_of(u32 micro_batch) const { return micro_batch % devices; }
-  u32 node_of(u32 micro_batch) const { return micro_batch / devices % nodes; }
+  // Shares of a node's micro-batches: one per device, or one that all devices work on together.
+  u32 replicas() const { return parallel == Parallel::layers ? 1 : devices; }
+  u32 micro_batches_per_replica() const { return micro_batches / (replicas() * nodes); }
+  u32 replica_of(u32 micro_batch) const { return micro_batch % replicas(); }
+  u32 node_of(u32 micro_batch) const { return micro_batch / replicas() % nodes; }
+  u32 device_of(u32 block, u32 micro_batch) const {
+    return parallel == Parallel::layers ? block % devices : replica_of(micro_batch);
+  }
   bool operator==(const Plan&) const = default;
 };
 

@@ -1,6 +1,9 @@
 // Policies that a user may give to the planner instead of letting it choose.
 #pragma once
 
+#include <array>
+#include <string_view>
+
 #include "base/types.h"
 
 namespace tidepool {
@@ -8,5 +11,14 @@ namespace tidepool {
 // Tier in which persistent chunks rest. `mixed`: windows take device, host and disk in turn.
 enum class HomePolicy : u8 { automatic, device, host, disk, mixed };
 enum class RecomputePolicy : u8 { automatic, keep, recompute };
+
+// How the devices of a node share a step. data: each runs all blocks, for some of the micro-batches. layers:
+// block b runs on device b % devices, for all micro-batches. automatic: one of the two, by predicted time;
+// no plan has this value.
+enum class Parallel : u8 { data, layers, automatic };
+constexpr std::string_view name(Parallel parallel) {
+  constexpr std::array<std::string_view, 3> names = {"data", "layers", "auto"};
+  return names[static_cast<u32>(parallel)];
+}
 
 }  // namespace tidepool

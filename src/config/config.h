@@ -111,7 +111,8 @@ struct MachineConfig {
   // cpu; cpu:N for N devices made of the same cores; cuda for the first GPU; cuda:I or cuda:I,J,... for these
   // GPUs
   std::string executor = "cpu";
-  u32 threads = 0;            // 0: all cores that this process may use
+  Parallel parallel = Parallel::data;  // of several devices
+  u32 threads = 0;                     // 0: all cores that this process may use
   std::string file;           // machine file, to choose the plan by predicted time; empty: by bytes moved
   bool tune_products = true;  // for GPUs; false: takes the first algorithm that the library proposes
   double peer_timeout_seconds = 10;  // of several nodes: one that is silent for so long has failed

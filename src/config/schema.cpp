@@ -22,6 +22,7 @@ using Names = std::span<const std::string_view>;
 constexpr std::array<std::string_view, 3> precisions = {"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 3> recomputes = {"auto", "keep", "recompute"};
 constexpr std::array<std::string_view, 5> homes = {"auto", "device", "host", "disk", "mixed"};
+constexpr std::array<std::string_view, 3> parallels = {"data", "layers", "auto"};
 constexpr std::array<std::string_view, 3> io_backends = {"auto", "io_uring", "threads"};
 constexpr std::array<std::string_view, 6> formats = {"auto", "text", "llmc", "nanogpt", "npy", "jsonl"};
 
@@ -315,6 +316,13 @@ const std::array other_fields = std::to_array<Field>({
              "memory.device "
              "each, cuda for the first GPU, cuda:I for "
              "the GPU that CUDA numbers I (from 0), cuda:I,J for several GPUs with memory.device each"},
+    {.section = "machine",
+     .key = "parallel",
+     .ref = CHOICE(machine.parallel),
+     .help = "Several devices: data gives each some of the micro-batches, layers gives each some of the "
+             "layers (for devices without a fast connection), auto takes what machine.file predicts to be "
+             "faster. The choice changes the order of sums, and so the last digits",
+     .choices = Names(parallels)},
     {"machine",
      "threads",
      REF(machine.threads),

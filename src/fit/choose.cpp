@@ -203,7 +203,7 @@ class Chooser {
   // the room that this leaves, so they are made again.
   Result<void> vary_sweeps() {
     if (given_.sweeps != 0) return {};
-    const u32 micro_batches = given_.micro_batches_per_device();
+    const u32 micro_batches = given_.micro_batches_per_replica();
     for (u32 sweeps = 1; sweeps <= micro_batches; ++sweeps) {
       if (micro_batches % sweeps != 0) continue;
       for (const RecomputePolicy recompute : {best_.options.recompute, given_.recompute})

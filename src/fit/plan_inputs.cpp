@@ -132,6 +132,9 @@ PlanOptions plan_options(const Config& config, Bytes disk) {
   return PlanOptions{.budgets = {.device = budgets.device, .host = budgets.host, .disk = disk},
                      .micro_batches = micro_batches_per_step(config),
                      .devices = config.machine.devices(),
+                     .parallel = config.machine.devices() > 1 && config.machine.parallel == Parallel::layers
+                                     ? Parallel::layers
+                                     : Parallel::data,
                      .nodes = config.machine.nodes,
                      .node = config.machine.node,
                      .clipping = config.train.max_grad_norm > 0,

@@ -143,6 +143,23 @@ Result<void> check_devices(const Config& config, const Machine& machine, PlanFor
   return check_gpus_are_there(config, machine);
 }
 
+// Chooses the faster of data and layers over devices, if the config leaves that open.
+Result<Choice> choose(const Config& config, const ModelGraph& graph, PlanOptions options,
+                      const Machine& machine, const PlanTried& tried) {
+  Result<Choice> data = choose_plan(graph, options, machine, {.tried = tried});
+  if (config.machine.parallel != Parallel::automatic || options.devices == 1) return data;
+  const u32 before = data ? data->candidates : 0;
+  options.parallel = Parallel::layers;
+  options.advise = options.advise && !data;
+  const auto tried_more = [&](u32 candidates, double best) {
+    if (tried) tried(before + candidates, best);
+  };
+  Result<Choice> layers = choose_plan(graph, options, machine, {.tried = tried_more});
+  if (!layers || (data && data->forecast.step_seconds <= layers->forecast.step_seconds)) return data;
+  layers->candidates += before;
+  return layers;
+}
+
 Bytes per_second(double rate) { return Bytes{static_cast<u64>(rate)}; }
 
 }  // namespace
@@ -183,6 +200,10 @@ Result<RunQuestion> question_of(const Config& config, PlanFor who, std::optional
     out.options.nodes = out.machine->network.nodes;
     out.options.micro_batches *= out.options.nodes;
   }
+  if (!out.machine && config.machine.parallel == Parallel::automatic && out.options.devices > 1)
+    return Error{ErrorKind::usage,
+                 "machine.parallel: auto compares predicted times, so it needs the machine's rates: set "
+                 "machine.file (tidepool bench --write FILE measures them), or set data or layers"};
   if (!out.machine) return out;
   TRY(check_budgets(config, out.options.budgets, room_of(*out.machine, who, out.options.devices)));
   out.machine = machine_of_gpus(*std::move(out.machine), config.machine.gpus());
@@ -206,7 +227,7 @@ Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor 
     out.plan = *std::move(plan);
     return out;
   }
-  Result<Choice> chosen = choose_plan(graph, out.options, *out.machine, {.tried = progress.tried});
+  Result<Choice> chosen = choose(config, graph, out.options, *out.machine, progress.tried);
   if (!chosen) return explain(chosen.error());
   Choice choice = *std::move(chosen);
   out.options = choice.options;

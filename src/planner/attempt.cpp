@@ -87,21 +87,23 @@ Attempt with_least_sets(Attempt out) {
 }  // namespace
 
 Attempt make_parts(const ModelGraph& graph, const PlanOptions& options, const AttemptOptions& choice) {
-  const u32 micro_batches = options.micro_batches_per_device();
+  const u32 micro_batches = options.micro_batches_per_replica();
   Attempt out;
   out.options = choice;
   out.clipping = updates_wait(graph, options);
   out.layout = make_layout(graph, {.target_elements = choice.chunk_elements,
                                    .micro_batches = micro_batches / choice.sweeps,
                                    .devices = options.devices,
+                                   .parallel = options.parallel,
                                    .nodes = options.nodes,
-                                   .step_micro_batches = micro_batches * options.devices,
+                                   .step_micro_batches = micro_batches * options.replicas(),
                                    .node = options.node});
   out.program = make_program(graph, out.layout,
                              {.micro_batches = micro_batches,
                               .sweeps = choice.sweeps,
                               .clipping = out.clipping,
                               .devices = options.devices,
+                              .parallel = options.parallel,
                               .nodes = options.nodes,
                               .node = options.node});
   return out;
@@ -152,6 +154,7 @@ Plan plan_of(const ModelGraph& graph, const PlanOptions& options, Attempt&& a) {
   plan.micro_batches = options.micro_batches;
   plan.sweeps = a.options.sweeps;
   plan.devices = options.devices;
+  plan.parallel = options.parallel;
   plan.nodes = options.nodes;
   plan.node = options.node;
   plan.clipping = a.clipping;

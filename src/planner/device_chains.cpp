@@ -11,17 +11,46 @@ bool needs_params(const Block& block, OpKind kind) {
   return kind == OpKind::forward || block.kind != BlockKind::embedding;
 }
 
+// Connects each touch with those before it on its device, and with the one that made its content.
 DeviceChain finish(DeviceChain chain) {
-  for (u64 i = 0; i + 1 < chain.touches.size(); ++i)
-    chain.gaps.push_back({.span = {chain.touches[i].end + 1, chain.touches[i + 1].begin - 1}});
-  for (DeviceChain::Gap& gap : chain.gaps) gap.stays = gap.span.begin > gap.span.end;
+  std::vector<DeviceChain::Touch>& touches = chain.touches;
+  for (u32 t = 1; t < touches.size(); ++t) {
+    DeviceChain::Touch& touch = touches[t];
+    for (u32 u = t; u-- > 0 && touch.before == none;) {
+      if (touches[u].device == touch.device) touch.before = u;
+      if (touches[u].writes) break;  // a copy from before that is stale
+    }
+    if (touch.before != none) {
+      const Span gap = chain.gap_before(t);
+      touch.stays = gap.begin > gap.end;
+    }
+    if (!chain.produced_here) continue;
+    touch.made_by = touches[t - 1].writes ? t - 1 : touches[t - 1].made_by;
+    CHECK(touch.made_by != none, t);
+    touches[touch.made_by].is_read_elsewhere |= touches[touch.made_by].device != touch.device;
+  }
   return chain;
 }
 
 }  // namespace
 
-DeviceChains::DeviceChains(const ResidenceInput& in, const std::vector<bool>& home)
-    : graph_(in.graph), layout_(in.layout), program_(in.program), home_(home) {
+std::vector<ChainRun> runs_of(const DeviceChain& chain) {
+  std::vector<ChainRun> runs;
+  std::vector<u32> run_of;
+  for (u32 t = 0; t < chain.touches.size(); ++t) {
+    const DeviceChain::Touch& touch = chain.touches[t];
+    if (!touch.stays) runs.push_back({.touches = {}, .span = touch.span, .device = touch.device});
+    run_of.push_back(touch.stays ? run_of[touch.before] : static_cast<u32>(runs.size()) - 1);
+    ChainRun& run = runs[run_of.back()];
+    run.touches.push_back(t);
+    run.span.end = touch.span.end;
+  }
+  return runs;
+}
+
+DeviceChains::DeviceChains(const ModelGraph& graph, const Layout& layout, const Program& program,
+                           const std::vector<bool>& home)
+    : graph_(graph), layout_(layout), program_(program), home_(home) {
   passes_.assign(2 * graph_.blocks.size() * sweeps(), none);
   for (u32 i = 0; i < program_.passes.size(); ++i) {
     const Pass& p = program_.passes[i];
@@ -37,13 +66,14 @@ DeviceChains::DeviceChains(const ResidenceInput& in, const std::vector<bool>& ho
 std::vector<DeviceChain> DeviceChains::all() const {
   std::vector<DeviceChain> chains;
   for (u32 w = 0; w < graph_.windows.size(); ++w) {
-    if (streams(w)) chains.push_back(params(w));
+    for (u32 d = 0; d < arenas() && streams(w); ++d)
+      if (DeviceChain chain = params(w, d); !chain.touches.empty()) chains.push_back(std::move(chain));
     if (!layout_.windows[w].trains) continue;
     for (DeviceChain& c : accumulators(w)) chains.push_back(std::move(c));
     if (auto c = gradient(w)) chains.push_back(std::move(*c));
   }
   for (const StreamLife& life : program_.lives) {
-    if (is_gradient_stream(graph_.streams[life.stream].kind)) continue;
+    if (is_gradient_stream(graph_.streams[life.stream].kind) && !layers()) continue;
     for (u32 m = 0; m < micro_batches(); ++m) chains.push_back(stream(life, m));
   }
   return chains;
@@ -55,17 +85,26 @@ const Pass& DeviceChains::pass(OpKind kind, u32 block, u32 sweep) const {
   return program_.passes[i];
 }
 
-DeviceChain DeviceChains::params(u32 w) const {
+bool DeviceChains::reads_params(const Pass& p, u32 w) const {
+  const Block& block = graph_.blocks[p.block];
+  return needs_params(block, p.kind) && std::ranges::count(block.windows, w) > 0;
+}
+
+u32 DeviceChains::device_of(u32 w) const {
+  const u32 device = program_.options.device_of(first_reader(graph_, w));
+  for (const Pass& p : program_.passes)
+    if (p.device != device && std::ranges::count(graph_.blocks[p.block].windows, w) > 0) return none;
+  return device;
+}
+
+DeviceChain DeviceChains::params(u32 w, u32 device) const {
   DeviceChain chain{.first = layout_.windows[w].param, .count = layout_.windows[w].cuts};
   chain.window = w;
   chain.spread = sharded() ? Spread::copy : Spread::each;
-  for (const Pass& p : program_.passes) {
-    const Block& block = graph_.blocks[p.block];
-    if (!needs_params(block, p.kind)) continue;
-    if (std::find(block.windows.begin(), block.windows.end(), w) == block.windows.end()) continue;
-    chain.touches.push_back({p.first, p.last});
-    chain.passes.push_back(&p);
-  }
+  for (const Pass& p : program_.passes)
+    if (p.device == device && reads_params(p, w))
+      chain.touches.push_back(
+          {.span = {p.first, p.last}, .device = device, .writes = false, .segments = segments_of(p, head())});
   // With clipping, a copy up cannot start before the update; without, it cannot start in the turn before.
   chain.floor = program_.options.clipping && layout_.windows[w].trains ? program_.first_update(w) : 0;
   return finish(std::move(chain));
@@ -83,19 +122,19 @@ std::vector<DeviceChain> DeviceChains::accumulators(u32 w) const {
       chain.window = w;
       for (u32 s = 0; s < sweeps(); ++s) {
         const Pass& p = pass(OpKind::backward, b, s);
-        chain.touches.push_back({p.first, p.last});
+        chain.touches.push_back({.span = {p.first, p.last}, .device = p.device});
       }
       if (sharded()) {
-        const i32 reduce = program_.reduce[w][use];
-        chain.touches.push_back({reduce, reduce});
+        const Span reduce{program_.reduce[w][use], program_.reduce[w][use]};
+        chain.touches.push_back({.span = reduce});
         chains.push_back(finish(std::move(chain)));
         chain = shard(w, chunks.grad_accum[use]);
-        chain.touches.push_back({reduce, reduce});
+        chain.touches.push_back({.span = reduce});
       }
       if (passes_parts()) {  // nodes sum their parts of a gradient in the host
         chain.leaves = true;
       } else {
-        chain.touches.push_back({program_.gradient[w], program_.gradient[w]});
+        chain.touches.push_back(at_gradient(w));
         const bool is_gradient = chain.first == chunks.grad;
         if (is_gradient && is_home(w)) extend_to_update(chain);
         chain.leaves = is_gradient && !is_home(w);
@@ -104,6 +143,11 @@ std::vector<DeviceChain> DeviceChains::accumulators(u32 w) const {
       ++use;
     }
   return chains;
+}
+
+DeviceChain::Touch DeviceChains::at_gradient(u32 w) const {
+  const i32 position = program_.gradient[w];
+  return {.span = {position, position}, .device = program_.options.device_of(first_reader(graph_, w))};
 }
 
 DeviceChain DeviceChains::shard(u32 w, ChunkId first) const {
@@ -118,14 +162,14 @@ DeviceChain DeviceChains::shard(u32 w, ChunkId first) const {
 // next turn, so the chain's last touch lies there.
 void DeviceChains::extend_to_update(DeviceChain& chain) const {
   const i32 turn = program_.options.clipping ? program_.positions() : 0;
-  chain.touches.back().end = program_.last_update(chain.window) + turn;
+  chain.touches.back().span.end = program_.last_update(chain.window) + turn;
   if (turn != 0) chain.from_rest = FromRest::absent;
 }
 
 std::optional<DeviceChain> DeviceChains::gradient(u32 w) const {
   if (!has_kind(layout_.precision, Kind::grad) || passes_parts()) return std::nullopt;
   DeviceChain chain = shard(w, layout_.windows[w].grad);
-  chain.touches.push_back({program_.gradient[w], program_.gradient[w]});
+  chain.touches.push_back(at_gradient(w));
   if (is_home(w)) extend_to_update(chain);
   chain.leaves = !is_home(w);
   return finish(std::move(chain));
@@ -135,8 +179,11 @@ DeviceChain DeviceChains::stream(const StreamLife& life, u32 m) const {
   DeviceChain chain{.first = layout_.stream(life.stream, m)};
   chain.produced_here = true;
   for (const StreamLife::Run& run : life.runs) {
-    chain.touches.push_back(program_.touch(run, m));
-    chain.segments.push_back(segments_of(program_.passes[run.first], head()));
+    const Pass& first = program_.passes[run.first];
+    chain.touches.push_back({.span = program_.touch(run, m),
+                             .device = first.device,
+                             .writes = run.writes,
+                             .segments = segments_of(first, head())});
   }
   return finish(std::move(chain));
 }
@@ -146,20 +193,28 @@ Span DeviceChains::kept_span(u32 b, u32 sweep, u32 m) const {
   return {pass(OpKind::forward, b, sweep).first + im, pass(OpKind::backward, b, sweep).first + im};
 }
 
-Span DeviceChains::batch_span(u32 sweep, u32 m) const {
-  u32 last = program_.last_backward_block;
-  while (!reads_batch(graph_, graph_.blocks[last])) ++last;
-  return {loads_[sweep * micro_batches() + m],
-          pass(OpKind::backward, last, sweep).first + static_cast<i32>(m)};
+std::vector<std::pair<u32, Span>> DeviceChains::batch_spans(u32 sweep, u32 m) const {
+  std::vector<std::pair<u32, Span>> spans;
+  for (u32 d = 0; d < arenas(); ++d) {
+    Span span{loads_[sweep * micro_batches() + m], -1};
+    for (const Pass& p : program_.passes)
+      if (p.sweep == sweep && p.device == d && reads_batch(graph_, graph_.blocks[p.block]))
+        span.end = p.first + static_cast<i32>(m);
+    if (span.end >= 0) spans.emplace_back(d, span);
+  }
+  return spans;
 }
 
 Span DeviceChains::param_span(u32 w) const {
-  return {program_.first_update(w), std::max(params(w).touches.back().end, program_.last_of_updates)};
+  i32 last = program_.last_of_updates;
+  for (const Pass& p : program_.passes)
+    if (reads_params(p, w)) last = std::max(last, p.last);
+  return {program_.first_update(w), last};
 }
 
 std::optional<Span> DeviceChains::gradient_stream_span(u32 stream, u32 sweep, u32 m) const {
   std::optional<Span> span;
-  if (!is_gradient_stream(graph_.streams[stream].kind)) return span;
+  if (!is_gradient_stream(graph_.streams[stream].kind) || layers()) return span;
   for (const StreamLife& life : program_.lives) {
     if (life.stream != stream || life.sweep != sweep) continue;
     if (!span) span = program_.touch(life.runs.front(), m);

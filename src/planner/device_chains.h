@@ -1,54 +1,82 @@
-// DeviceChains lists the content that the step program touches on a device, with its touches and the gaps
+// DeviceChains lists the content that the step program touches on devices, with its touches and the gaps
 // between them.
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "planner/residence.h"
 
 namespace tidepool {
 
-// DeviceChain is one content that lives through several touches; gaps.size() == touches.size() - 1.
+// DeviceChain is one content that lives through several touches.
 struct DeviceChain {
-  struct Gap {
-    Span span;  // from the last op of one pass to the first of the next
-    bool stays = false;
+  struct Touch {
+    Span span;
+    u32 device = 0;  // layers over devices
+    bool writes = true;
+    u8 segments = in_first | in_body;  // segments that contain its first op
+    // Filled in for all touches of a chain.
+    u32 before = none;               // the touch since which the content may stay on this device, unchanged
+    u32 made_by = none;              // the last touch before that changed it
+    bool is_read_elsewhere = false;  // what it makes goes to another device, so it moves down anyway
+    bool stays = false;              // since `before`
   };
   ChunkId first{};
   u32 count = 1;
-  std::vector<Span> touches;
-  std::vector<Gap> gaps;
-  std::vector<const Pass*> passes;  // parameter chains only
+  std::vector<Touch> touches;
   u32 window = none;
-  bool produced_here = false;  // made on the device: evicting it costs a move down
+  bool produced_here = false;  // made on a device; if not, it comes from the host, and never changes here
   bool leaves = false;         // moves down after the last touch (gradients)
-  std::vector<u8> segments;    // streams only: by touch, the segments that contain its first op
   Spread spread = Spread::each;
   i32 floor = -1'000'000'000;
   FromRest from_rest = FromRest::alike;
+
+  // From the last op of the touch since which it may stay, to the first op of this one.
+  Span gap_before(u32 touch) const {
+    return {touches[touches[touch].before].span.end + 1, touches[touch].span.begin - 1};
+  }
 };
+
+// ChainRun is the touches of a chain through which the content stays on one device.
+struct ChainRun {
+  std::vector<u32> touches;  // ascending
+  Span span;
+  u32 device = 0;
+};
+std::vector<ChainRun> runs_of(const DeviceChain&);
 
 // REQUIRES: all arguments outlive this object. `home`, by window, may change between calls.
 class DeviceChains {
  public:
-  DeviceChains(const ResidenceInput&, const std::vector<bool>& home);
+  DeviceChains(const ModelGraph&, const Layout&, const Program&, const std::vector<bool>& home);
 
-  // Parameters, accumulators, gradients and streams; not gradient streams, which never leave.
+  // Parameters, accumulators, gradients and streams. Not gradient streams, if all blocks run on one device:
+  // then they never leave it.
   std::vector<DeviceChain> all() const;
 
+  // The chain of a stream's content for micro-batch m of its sweep.
+  DeviceChain stream(const StreamLife&, u32 m) const;
   Span kept_span(u32 block, u32 sweep, u32 m) const;
-  Span batch_span(u32 sweep, u32 m) const;
-  // From the first to the last use of a gradient stream in a sweep; none: another stream, or no op uses it.
+  // By device that reads it.
+  std::vector<std::pair<u32, Span>> batch_spans(u32 sweep, u32 m) const;
+  // From the first to the last use of a gradient stream in a sweep; none: another stream, or no op uses it,
+  // or it is among the chains.
   std::optional<Span> gradient_stream_span(u32 stream, u32 sweep, u32 m) const;
   // For parameters that die: from the update to the last use, and at least until a drain has ended.
   Span param_span(u32 window) const;
+  // The device of the blocks that read the window; none: they run on several. With data over devices 0.
+  u32 device_of(u32 window) const;
 
   bool is_home(u32 window) const { return home_[window]; }
   // True if the window must be fetched before use. A window at home on one device is used in its home; with
-  // several devices each has a shard of it, and an all_gather brings the shards together before use.
+  // several replicas each has a shard of it, and an all_gather brings the shards together before use.
   bool streams(u32 window) const { return !is_home(window) || sharded(); }
-  bool sharded() const { return layout_.devices > 1; }
+  bool sharded() const { return layout_.replicas > 1; }
+  bool layers() const { return program_.options.parallel == Parallel::layers; }
+  // Devices whose arcs differ.
+  u32 arenas() const { return layers() ? layout_.devices : 1; }
   bool passes_parts() const { return layout_.nodes > 1; }
   u32 sweeps() const { return program_.options.sweeps; }
   u32 head() const { return static_cast<u32>(graph_.blocks.size()) - 1; }
@@ -56,11 +84,12 @@ class DeviceChains {
 
  private:
   const Pass& pass(OpKind, u32 block, u32 sweep) const;
-  DeviceChain params(u32 window) const;
+  bool reads_params(const Pass&, u32 window) const;
+  DeviceChain params(u32 window, u32 device) const;
   std::vector<DeviceChain> accumulators(u32 window) const;
   std::optional<DeviceChain> gradient(u32 window) const;
-  DeviceChain stream(const StreamLife&, u32 m) const;
   DeviceChain shard(u32 window, ChunkId first) const;
+  DeviceChain::Touch at_gradient(u32 window) const;
   void extend_to_update(DeviceChain&) const;
 
   const ModelGraph& graph_;
@@ -68,7 +97,7 @@ class DeviceChains {
   const Program& program_;
   const std::vector<bool>& home_;
   std::vector<u32> passes_;  // [(sweep * blocks + block) * 2 + is backward], index into Program::passes
-  std::vector<i32> loads_;   // [micro-batch of the device's step]
+  std::vector<i32> loads_;   // [micro-batch of the replica's step]
 };
 
 }  // namespace tidepool

@@ -1,6 +1,6 @@
 // Plans the device tier: windows, accumulators, activations and workspace over one turn of the body, and
-// which of them stay between uses. With several devices it plans one: the others are alike, with
-// micro-batches and shards of their own.
+// which of them stay between uses. With data over devices it plans one: the others are alike, with
+// micro-batches and shards of their own. With layers over devices each is planned by itself.
 #include <algorithm>
 
 #include "planner/device_chains.h"
@@ -19,7 +19,7 @@ class DevicePlanner {
         micro_batches_(in.program.sweep_micro_batches),
         home_bytes_least_(options.home_bytes_least),
         within_least_(options.within_least),
-        touched_(in, out_.home) {
+        touched_(in.graph, in.layout, in.program, out_.home) {
     const Bytes budget = in.options.budgets.device, taken = in.options.device_reserved + options.shrink;
     budget_ = budget > taken ? budget - taken : Bytes{0};
     out_.home.assign(graph_.windows.size(), false);
@@ -35,18 +35,36 @@ class DevicePlanner {
     while (choose()) {
     }
     build_arcs();
-    out_.home_bytes = {};
-    for (u32 w = 0; w < graph_.windows.size(); ++w)
-      if (touched_.is_home(w)) out_.home_bytes += bytes_at_home(layout_, w);
-    out_.peak = place_arcs(out_.arcs, {.positions = program_.positions(),
-                                       .capacity = within_least_ ? std::max(budget_, least_) : budget_,
-                                       .lookahead = static_cast<i32>(in_.options.lookahead),
-                                       .start = program_.first_backward}) +
-                in_.options.device_reserved;
+    out_.home_bytes = std::ranges::max(home_bytes());
+    for (u32 d = 0; d < touched_.arenas(); ++d) out_.peak = std::max(out_.peak, place(d));
+    out_.peak += in_.options.device_reserved;
     return std::move(out_);
   }
 
  private:
+  // Bytes of the windows at home, by arena.
+  std::vector<Bytes> home_bytes() const {
+    std::vector<Bytes> bytes(touched_.arenas());
+    for (u32 w = 0; w < graph_.windows.size(); ++w)
+      if (touched_.is_home(w)) bytes[touched_.device_of(w)] += bytes_at_home(layout_, w);
+    return bytes;
+  }
+
+  // RETURNS: the highest end of the arena's arcs.
+  Bytes place(u32 device) {
+    std::vector<u32> own;
+    for (u32 a = 0; a < out_.arcs.size(); ++a)
+      if (out_.arcs[a].device == device) own.push_back(a);
+    std::vector<Arc> arcs;
+    for (const u32 a : own) arcs.push_back(out_.arcs[a]);
+    const Bytes end = place_arcs(arcs, {.positions = program_.positions(),
+                                        .capacity = within_least_ ? std::max(budget_, least_) : budget_,
+                                        .lookahead = static_cast<i32>(in_.options.lookahead),
+                                        .start = program_.first_backward});
+    for (u32 i = 0; i < own.size(); ++i) out_.arcs[own[i]] = arcs[i];
+    return end;
+  }
+
   // ---- arcs -----------------------------------------------------------------------------------
 
   Span on_circle(Span span) const {
@@ -55,26 +73,28 @@ class DevicePlanner {
     return span;
   }
 
-  Arc make_arc(const DeviceChain& chain, Span span) const {
+  Arc make_arc(const DeviceChain& chain, const ChainRun& run) const {
     return {.first = chain.first,
             .count = chain.count,
             .bytes = layout_.bytes(chain.first, chain.count),
-            .span = on_circle(span),
+            .span = on_circle(run.span),
             .floor = chain.floor,
             .spread = chain.spread,
-            .from_rest = chain.from_rest};
+            .from_rest = chain.from_rest,
+            .device = run.device};
   }
 
-  Arc permanent(ChunkId first, u32 count) const {
+  Arc permanent(ChunkId first, u32 count, u32 device) const {
     return {.first = first,
             .count = count,
             .bytes = layout_.bytes(first, count),
             .span = {0, program_.positions() - 1},
-            .permanent = true};
+            .permanent = true,
+            .device = device};
   }
 
   Arc resting(u32 w, ChunkId first) const {
-    Arc arc = permanent(first, layout_.windows[w].shard_cuts);
+    Arc arc = permanent(first, layout_.windows[w].shard_cuts, touched_.device_of(w));
     if (touched_.sharded()) arc.spread = Spread::shard;
     if (layout_.params_die(w) && layout_.chunk(first).kind == Kind::param) {
       arc.permanent = false;
@@ -88,11 +108,7 @@ class DevicePlanner {
   std::vector<Arc> least_arcs() const {
     std::vector<Arc> arcs = fixed_arcs();
     for (const DeviceChain& chain : touched_.all())
-      for (u64 t = 0; t < chain.touches.size(); ++t) {
-        Span span = chain.touches[t];
-        while (t + 1 < chain.touches.size() && chain.gaps[t].stays) span.end = chain.touches[++t].end;
-        arcs.push_back(make_arc(chain, span));
-      }
+      for (const ChainRun& run : runs_of(chain)) arcs.push_back(make_arc(chain, run));
     return arcs;
   }
 
@@ -107,11 +123,14 @@ class DevicePlanner {
 
   // Arcs of workspace, batches, gradient streams, and windows that rest here.
   std::vector<Arc> fixed_arcs() const {
-    std::vector<Arc> arcs = {permanent(layout_.workspace, 1)};
+    std::vector<Arc> arcs;
+    for (u32 d = 0; d < touched_.arenas(); ++d)
+      arcs.push_back(permanent(offset_id(layout_.workspace, d), 1, d));
     for (u32 s = 0; s < touched_.sweeps(); ++s)
       for (u32 m = 0; m < micro_batches_; ++m) {
         const Bytes batch = layout_.bytes(layout_.batch[m], 1);
-        arcs.push_back({.first = layout_.batch[m], .bytes = batch, .span = touched_.batch_span(s, m)});
+        for (const auto& [device, span] : touched_.batch_spans(s, m))
+          arcs.push_back({.first = layout_.batch[m], .bytes = batch, .span = span, .device = device});
         for (u32 stream = 0; layout_.trains && stream < graph_.streams.size(); ++stream)
           if (const std::optional<Span> span = touched_.gradient_stream_span(stream, s, m))
             arcs.push_back({.first = layout_.stream(stream, m),
@@ -125,8 +144,22 @@ class DevicePlanner {
   // ---- choices --------------------------------------------------------------------------------
 
   // Windows that several nodes train do not rest on devices: their gradients and updated parameters pass
-  // through the host in each step anyway.
-  bool may_rest(u32 w) const { return layout_.nodes == 1 || !layout_.windows[w].trains; }
+  // through the host in each step anyway. So do those of a window that blocks on several devices read.
+  bool may_rest(u32 w) const {
+    return (layout_.nodes == 1 || !layout_.windows[w].trains) && touched_.device_of(w) != none;
+  }
+
+  // By arena: bytes in use.
+  std::vector<Profile> profiles(const std::vector<Arc>& arcs) const {
+    std::vector<Profile> used(touched_.arenas(), Profile(program_.positions(), layout_.params_die()));
+    for (const Arc& arc : arcs) used[arc.device].add(arc.span, arc.bytes, arc.from_rest);
+    return used;
+  }
+  static Bytes peak(const std::vector<Profile>& used) {
+    Bytes most{};
+    for (const Profile& of_arena : used) most = std::max(most, of_arena.peak());
+    return most;
+  }
 
   // By window: true if it trains and one of the first blocks reads it. The embedding's window is often the
   // head's too.
@@ -142,12 +175,14 @@ class DevicePlanner {
   // that saves a copy, and even if they leave no room to stream ahead.
   void force_homes() {
     const std::vector<bool> early = early_windows();
+    std::vector<Bytes> bytes(touched_.arenas());
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
       if (!may_rest(w)) continue;
+      Bytes& here = bytes[touched_.device_of(w)];
       out_.home[w] = in_.options.home == HomePolicy::device ||
                      (in_.options.home == HomePolicy::mixed && w % 3 == 0) || early[w] ||
-                     out_.home_bytes < home_bytes_least_;
-      if (out_.home[w]) out_.home_bytes += bytes_at_home(layout_, w);
+                     here < home_bytes_least_;
+      if (out_.home[w]) here += bytes_at_home(layout_, w);
     }
   }
 
@@ -159,17 +194,10 @@ class DevicePlanner {
     for (u32 w = 0; w < graph_.windows.size(); ++w) all &= trained(w);
     if (in_.options.home != HomePolicy::automatic || all || layout_.nodes > 1) return;
     const std::vector<bool> before = out_.home;
-    const Bytes bytes_before = out_.home_bytes;
-    for (u32 w = 0; w < graph_.windows.size(); ++w) {
-      if (!trained(w) || out_.home[w]) continue;
-      out_.home[w] = true;
-      out_.home_bytes += bytes_at_home(layout_, w);
-    }
-    Profile used(program_.positions(), layout_.params_die());
-    for (const Arc& arc : least_arcs()) used.add(arc.span, arc.bytes, arc.from_rest);
-    if (used.peak() + streaming_reserve() <= budget_) return;
+    for (u32 w = 0; w < graph_.windows.size(); ++w)
+      out_.home[w] = out_.home[w] || (trained(w) && may_rest(w));
+    if (peak(profiles(least_arcs())) + streaming_reserve() <= budget_) return;
     out_.home = before;
-    out_.home_bytes = bytes_before;
   }
 
   // A model that fits the device is planned as resident, without any choice of stays.
@@ -184,12 +212,28 @@ class DevicePlanner {
   }
 
   Bytes resident_peak() const {
-    Profile profile(program_.positions(), layout_.params_die());
-    for (const Arc& arc : fixed_arcs()) profile.add(arc.span, arc.bytes, arc.from_rest);
-    for (const DeviceChain& chain : touched_.all())
-      profile.add(on_circle({chain.touches.front().begin, chain.touches.back().end}),
-                  layout_.bytes(chain.first, chain.count), chain.from_rest);
-    return profile.peak();
+    std::vector<Profile> used = profiles(fixed_arcs());
+    for (DeviceChain& chain : touched_.all()) {
+      for (DeviceChain::Touch& touch : chain.touches) touch.stays = touch.before != none;
+      for (const ChainRun& run : runs_of(chain)) {
+        const Arc arc = make_arc(chain, run);
+        used[arc.device].add(arc.span, arc.bytes, arc.from_rest);
+      }
+    }
+    return peak(used);
+  }
+
+  // With layers over devices: room for the streams of the next micro-batch to come up, and for those of the
+  // last one to go down.
+  Bytes passing_reserve() const {
+    Bytes most{};
+    for (u32 b = 0; b < graph_.blocks.size() && touched_.layers(); ++b)
+      for (const auto* uses : {&graph_.blocks[b].forward_streams, &graph_.blocks[b].backward_streams}) {
+        Bytes sum{};
+        for (const StreamUse& use : *uses) sum += graph_.streams[use.stream].bytes;
+        most = std::max(most, sum);
+      }
+    return most * 2;
   }
 
   // Room for the next window to come up and for the last gradient to go down while a block computes.
@@ -200,67 +244,81 @@ class DevicePlanner {
       if (touched_.streams(w)) window = std::max(window, layout_.bytes(chunks.param, chunks.cuts));
       if (!touched_.is_home(w)) gradient = std::max(gradient, gradient_bytes(layout_, w));
     }
-    return window + gradient;
+    return window + gradient + passing_reserve();
   }
 
   // Chooses the working set and the stays.
   // RETURNS: true if it only made more windows rest here, and chose no stays.
   bool choose() {
     const bool all_home = std::find(out_.home.begin(), out_.home.end(), false) == out_.home.end();
-    Profile used(program_.positions(), layout_.params_die());
-    for (const Arc& arc : least_arcs()) used.add(arc.span, arc.bytes, arc.from_rest);
-    least_ = used.peak();
+    std::vector<Profile> used = profiles(least_arcs());
+    least_ = peak(used);
     if (out_.needs_least.value == 0) out_.needs_least = least_;  // before more windows rest here
     const bool resident = all_home && (!touched_.sharded() || resident_peak() <= budget_);
-    const Bytes reserve = resident ? Bytes{0} : streaming_reserve();
-    // State that rests here is a choice, not a need of streaming.
-    Profile at_home(program_.positions());
-    for (const Arc& arc : home_arcs()) at_home.add(arc.span, arc.bytes);
-    out_.working_set.clear(), out_.least_set.clear();
-    for (i32 p = 0; p < program_.positions(); ++p) {
-      out_.least_set.push_back((used.at(p) + in_.options.device_reserved - at_home.at(p)).value);
-      out_.working_set.push_back(out_.least_set.back() + reserve.value);
-    }
+    const Bytes reserve = resident ? passing_reserve() : streaming_reserve();
+    declare(used, reserve);
     const Bytes room = budget_ > reserve ? budget_ - reserve : Bytes{0};
-    if (choose_stays_of_chains(room, used)) return true;
+    chains_ = touched_.all();
+    bool homes_changed = false;
+    for (u32 d = 0; d < touched_.arenas(); ++d) homes_changed |= choose_stays_of_chains(d, room, used[d]);
+    if (homes_changed) return true;
     choose_keep(room, used);
     return false;
   }
 
-  bool choose_stays_of_chains(Bytes room, Profile& used) {
-    chains_ = touched_.all();
+  // Fills in the working sets. State that rests here is a choice, not a need of streaming.
+  void declare(const std::vector<Profile>& used, Bytes reserve) {
+    Profile at_home(program_.positions());
+    for (const Arc& arc : home_arcs()) at_home.add(arc.span, arc.bytes);
+    out_.working_set.clear(), out_.least_set.clear();
+    for (i32 p = 0; p < program_.positions(); ++p) {
+      u64 sum = 0;
+      for (const Profile& of_arena : used) sum += of_arena.at(p).value;
+      out_.least_set.push_back((sum - at_home.at(p).value) / used.size() + in_.options.device_reserved.value);
+      out_.working_set.push_back(out_.least_set.back() + reserve.value);
+    }
+  }
+
+  // RETURNS: true if more windows rest on the device.
+  bool choose_stays_of_chains(u32 device, Bytes room, Profile& used) {
     std::vector<Stay> stays;
     struct Choice {
-      u32 chain = none, gap = none;  // a gap of a chain, or else `window`, which then rests here
+      u32 chain = none, touch = none;  // a touch of a chain, or else `window`, which then rests here
       u32 window = none;
     };
     std::vector<Choice> choices;
     for (u32 c = 0; c < chains_.size(); ++c)
-      for (u32 g = 0; g < chains_[c].gaps.size(); ++g) {
-        const DeviceChain& chain = chains_[c];
-        if (chain.gaps[g].stays) continue;
-        const Bytes bytes = layout_.bytes(chain.first, chain.count);
-        // Each device fetches only its shard of a window.
-        const u64 moved = chain.spread == Spread::copy ? bytes.value / layout_.devices : bytes.value;
-        stays.push_back({.span = chain.gaps[g].span,
-                         .bytes = bytes,
-                         .saved_bytes = moved * (chain.produced_here ? 2 : 1),
-                         .from_rest = chain.from_rest});
-        choices.push_back({.chain = c, .gap = g});
+      for (u32 t = 0; t < chains_[c].touches.size(); ++t) {
+        const DeviceChain::Touch& touch = chains_[c].touches[t];
+        if (touch.device != device || touch.before == none || touch.stays) continue;
+        stays.push_back(stay_of(chains_[c], t));
+        choices.push_back({.chain = c, .touch = t});
       }
     if (in_.options.home == HomePolicy::automatic)
       for (u32 w = 0; w < graph_.windows.size(); ++w) {
-        if (touched_.is_home(w) || !may_rest(w)) continue;
+        if (touched_.is_home(w) || !may_rest(w) || touched_.device_of(w) != device) continue;
         stays.push_back(home_stay(w));
         choices.push_back({.window = w});
       }
     bool homes_changed = false;
     for (u32 i : choose_stays(stays, room, used)) {
       const Choice& choice = choices[i];
-      if (choice.window == none) chains_[choice.chain].gaps[choice.gap].stays = true;
+      if (choice.window == none) chains_[choice.chain].touches[choice.touch].stays = true;
       if (choice.window != none) homes_changed = out_.home[choice.window] = true;
     }
     return homes_changed;
+  }
+
+  // Stay of a chain's content until a touch. Each replica fetches only its shard of a window.
+  Stay stay_of(const DeviceChain& chain, u32 t) const {
+    const Bytes bytes = layout_.bytes(chain.first, chain.count);
+    const u64 moved = chain.spread == Spread::copy ? bytes.value / layout_.replicas : bytes.value;
+    const u32 maker = chain.touches[t].made_by;
+    const bool saves_departure = chain.produced_here && !chain.touches[maker].is_read_elsewhere;
+    return {.span = chain.gap_before(t),
+            .bytes = bytes,
+            .saved_bytes = moved * (saves_departure ? 2 : 1),
+            .from_rest = chain.from_rest};
   }
 
   // Stay of a window's whole state, and of its gradient while it waits. It saves every copy, and the reads
@@ -277,21 +335,26 @@ class DevicePlanner {
 
   // Keeps the insides of blocks, from the last block backwards: backward then starts without recompute. If
   // keeping is forced but does not fit, the peak exceeds the budget.
-  void choose_keep(Bytes room, Profile& used) {
+  void choose_keep(Bytes room, std::vector<Profile>& all_used) {
     if (in_.options.recompute == RecomputePolicy::recompute || !layout_.trains) return;
     const bool forced = in_.options.recompute == RecomputePolicy::keep;
-    for (u32 b = touched_.head(); b-- > program_.last_backward_block;)
+    std::vector<bool> is_full(all_used.size(), false);
+    for (u32 b = touched_.head(); b-- > program_.last_backward_block;) {
+      const u32 device = program_.options.device_of(b);
+      Profile& used = all_used[device];
       for (u32 m = 0; m < micro_batches_; ++m) {
         const Bytes bytes = graph_.blocks[b].kept;
-        if (bytes.value == 0) continue;
+        if (bytes.value == 0 || is_full[device]) continue;
         const Bytes frame = layout_.bytes(layout_.kept[b * micro_batches_ + m], 1);
         Bytes peak{};
         for (u32 s = 0; s < touched_.sweeps(); ++s)
           peak = std::max(peak, used.peak(touched_.kept_span(b, s, m)));
-        if (!forced && peak + frame > room) return;
+        is_full[device] = !forced && peak + frame > room;
+        if (is_full[device]) continue;
         for (u32 s = 0; s < touched_.sweeps(); ++s) used.add(touched_.kept_span(b, s, m), frame);
         out_.keep[b * micro_batches_ + m] = true;
       }
+    }
   }
 
   // ---- result ---------------------------------------------------------------------------------
@@ -303,48 +366,75 @@ class DevicePlanner {
         for (u32 m = 0; m < micro_batches_; ++m)
           if (out_.keep[b * micro_batches_ + m]) {
             const ChunkId id = layout_.kept[b * micro_batches_ + m];
-            out_.arcs.push_back(
-                {.first = id, .bytes = layout_.bytes(id, 1), .span = touched_.kept_span(b, s, m)});
+            out_.arcs.push_back({.first = id,
+                                 .bytes = layout_.bytes(id, 1),
+                                 .span = touched_.kept_span(b, s, m),
+                                 .device = program_.options.device_of(b)});
           }
     for (const DeviceChain& chain : chains_) build_chain(chain);
   }
 
   void build_chain(const DeviceChain& chain) {
-    u32 previous = none;
-    for (u64 t = 0; t < chain.touches.size(); ++t) {
-      const u64 begin = t;
-      Span span = chain.touches[t];
-      while (t + 1 < chain.touches.size() && chain.gaps[t].stays) span.end = chain.touches[++t].end;
-      Arc arc = make_arc(chain, span);
-      const u32 a = static_cast<u32>(out_.arcs.size());
-      if (!chain.produced_here) {
-        arc.filled = true;
-        if (begin > 0) arc.floor = std::max(arc.floor, chain.touches[begin - 1].end + 1);
-        out_.arrivals.push_back({.window = chain.window,
-                                 .arc = a,
-                                 .segments = segments_of(*chain.passes[begin], touched_.head())});
-      } else if (previous != none) {
-        arc.filled = true;
-        const i32 turn = span.begin - arc.span.begin;
-        arc.floor = chain.touches[begin - 1].end + 1 - turn;
-        out_.departures.back().back_arc = a;
-        out_.departures.back().back_turn = turn;
-      }
-      const bool last = t + 1 == chain.touches.size();
-      if (chain.produced_here && (!last || chain.leaves)) {
-        arc.tail = tail_positions();
-        out_.departures.push_back({.first = chain.first,
-                                   .count = chain.count,
-                                   .spread = chain.spread,
-                                   .from_arc = a,
-                                   .out = span.end,
-                                   .segments = last || chain.segments.empty()
-                                                   ? static_cast<u8>(in_first | in_body)
-                                                   : chain.segments[t + 1]});
-      }
-      out_.arcs.push_back(arc);
-      previous = a;
+    const std::vector<ChainRun> runs = runs_of(chain);
+    const u32 first_arc = static_cast<u32>(out_.arcs.size());
+    std::vector<u32> arc_of(chain.touches.size());
+    std::vector<u32> departures(chain.touches.size(), none);  // by the touch that made the content
+    for (u32 r = 0; r < runs.size(); ++r) {
+      for (const u32 t : runs[r].touches) arc_of[t] = first_arc + r;
+      out_.arcs.push_back(make_arc(chain, runs[r]));
+      const u32 t = runs[r].touches.front();
+      if (!chain.produced_here)
+        bring(chain, t);
+      else if (t > 0)
+        bring_back(chain, t, arc_of, departures);
     }
+    if (chain.leaves) depart(chain, static_cast<u32>(chain.touches.size()), arc_of);
+  }
+
+  // Parameters come up into the arc added last.
+  void bring(const DeviceChain& chain, u32 t) {
+    Arc& arc = out_.arcs.back();
+    arc.filled = true;
+    if (t > 0) arc.floor = std::max(arc.floor, chain.touches[t - 1].span.end + 1);
+    out_.arrivals.push_back({.window = chain.window,
+                             .arc = static_cast<u32>(out_.arcs.size()) - 1,
+                             .segments = chain.touches[t].segments});
+  }
+
+  // Content that was made on a device comes back into the arc added last.
+  void bring_back(const DeviceChain& chain, u32 t, const std::vector<u32>& arc_of,
+                  std::vector<u32>& departures) {
+    const DeviceChain::Touch& touch = chain.touches[t];
+    Arc& arc = out_.arcs.back();
+    const i32 turn = touch.span.begin - arc.span.begin;
+    const u32 from = touch.before == none ? touch.made_by : std::max(touch.made_by, touch.before);
+    u32& departure = departures[touch.made_by];
+    if (departure == none) departure = depart(chain, t, arc_of);
+    DeviceTier::Departure& d = out_.departures[departure];
+    arc.filled = true;
+    arc.floor = std::max(chain.touches[from].span.end, d.out) + 1 - turn;
+    d.segments = d.backs.empty() ? touch.segments : d.segments | touch.segments;
+    d.backs.push_back(
+        {.arc = static_cast<u32>(out_.arcs.size()) - 1, .turn = turn, .segments = touch.segments});
+  }
+
+  // Adds the departure of what is there before touch `t`. It goes to another device at once; otherwise after
+  // the last touch of its arc.
+  // RETURNS: its index.
+  u32 depart(const DeviceChain& chain, u32 t, const std::vector<u32>& arc_of) {
+    const u32 maker = chain.touches[t - 1].writes ? t - 1 : chain.touches[t - 1].made_by;
+    u32 last = chain.touches[maker].is_read_elsewhere ? maker : t - 1;
+    while (arc_of[last] != arc_of[maker]) --last;
+    Arc& arc = out_.arcs[arc_of[maker]];
+    const i32 out = chain.touches[last].span.end;
+    if ((arc.span.end - out) % program_.positions() == 0) arc.tail = tail_positions();
+    out_.departures.push_back({.first = chain.first,
+                               .count = chain.count,
+                               .spread = chain.spread,
+                               .from_arc = arc_of[maker],
+                               .out = out,
+                               .backs = {}});
+    return static_cast<u32>(out_.departures.size()) - 1;
   }
 
   // The next block's pass over its micro-batches should hide the copy out of a frame.

@@ -56,21 +56,22 @@ class Emitter {
 
   // ---- frames of one of several devices -------------------------------------------------------------
 
-  bool sharded() const { return layout_.devices > 1; }
+  bool sharded() const { return layout_.replicas > 1; }
+  bool layers() const { return program_.options.parallel == Parallel::layers; }
 
-  // OnDevice holds the chunks that one device has in an arc of the device tier, and their frame.
+  // OnDevice holds the chunks that one replica has in an arc of the device tier, and their frame.
   struct OnDevice {
     ChunkId first{};
     u32 count = 0;
     Frame frame;
   };
-  OnDevice on_device(u32 a, u32 device) const {
+  OnDevice on_device(u32 a, u32 replica) const {
     const Arc& arc = device_.arcs[a];
-    const Held held = held_by(layout_, arc.first, arc.count, arc.spread, device);
+    const Held held = held_by(layout_, arc.first, arc.count, arc.spread, replica);
     return {held.first,
             held.count,
             {.tier = Tier::device,
-             .device = static_cast<u16>(device),
+             .device = static_cast<u16>(arc.device + replica),
              .offset = arc.offset,
              .bytes = layout_.bytes(held.first, held.count)}};
   }
@@ -83,15 +84,17 @@ class Emitter {
     return out;
   }
 
-  // The device's shard of a window's chunks of one kind. `first` is the first chunk of that kind.
-  OnDevice shard(ChunkId first, u32 device, i32 position) const {
-    return on_device(device_frames_.arc_at(first, sharded(), position), device);
+  // A replica's shard of a window's chunks of one kind. `first` is the first chunk of that kind. `device`:
+  // with layers over devices, where it is.
+  OnDevice shard(ChunkId first, u32 replica, i32 position, u32 device) const {
+    return on_device(device_frames_.arc_at(first, sharded(), position, device), replica);
   }
 
   Frame owned_chunk(ChunkId id, i32 position) const {
     const Chunk& chunk = layout_.chunk(id);
     const u32 owner = layout_.windows[chunk.window].owner(chunk.cut);
-    return part(shard(ChunkId{index(id) - chunk.cut}, owner, position), id, 1).frame;
+    const u32 device = program_.options.device_of(first_reader(graph_, chunk.window));
+    return part(shard(ChunkId{index(id) - chunk.cut}, owner, position, device), id, 1).frame;
   }
   Frame home_on_device(ChunkId id) const {
     const Chunk& chunk = layout_.chunk(id);
@@ -113,6 +116,7 @@ class Emitter {
     segment_ = &plan_.segments[static_cast<u32>(kind)];
     *segment_ = {.kind = kind};
     versions_.assign(layout_.chunks.size(), 0);
+    has_scalars_.assign(layout_.devices, false);
     const u8 bit = static_cast<u8>(1 << static_cast<u8>(kind));
     u64 m = 0, g = 0;
     const auto emit_movements = [&](Moment until) {
@@ -156,15 +160,17 @@ class Emitter {
   void operand(const OnDevice& what, Access access) {
     if (what.count > 0) operand(what.first, what.count, access, what.frame);
   }
-  // `first` is device 0's chunk, or the chunk of every device.
+  // `first` is replica 0's chunk, or the chunk of every replica.
   void device_operand(ChunkId first, Access access, i32 position) {
-    operand(on_device(device_frames_.arc_at(first, false, position), device_of_op_), access);
+    const u32 device = layers() ? device_of_op_ : 0;
+    operand(on_device(device_frames_.arc_at(first, false, position, device), replica_), access);
   }
 
   Frame place_frame(const Movement& m, const Place& place) const {
     if (place.tier == Tier::disk) return place.frame;
     if (place.tier == Tier::host) return host_frames_.of_arc(place.arc);
-    return part(on_device(place.arc, place.device), m.chunk, 1).frame;
+    const u32 replica = place.device - device_.arcs[place.arc].device;
+    return part(on_device(place.arc, replica), m.chunk, 1).frame;
   }
 
   void emit_movement(const Movement& m) {
@@ -209,21 +215,21 @@ class Emitter {
   void emit_gather(const Gather& g) {
     const WindowChunks& chunks = layout_.windows[g.window];
     begin({.kind = OpKind::all_gather, .lane = host_lane(LaneKind::comm), .window = g.window});
-    const auto own = [&](u32 device) { return offset_id(chunks.param, chunks.shard_begin(device)); };
+    const auto own = [&](u32 replica) { return offset_id(chunks.param, chunks.shard_begin(replica)); };
     const bool home = device_.home[g.window];
-    for (u32 d = 0; d < layout_.devices; ++d)
-      if (chunks.shard_size(d) > 0)
-        operand(home ? shard(chunks.param, d, g.when.position)
-                     : part(on_device(g.arc, d), own(d), chunks.shard_size(d)),
+    for (u32 r = 0; r < layout_.replicas; ++r)
+      if (chunks.shard_size(r) > 0)
+        operand(home ? shard(chunks.param, r, g.when.position, 0)
+                     : part(on_device(g.arc, r), own(r), chunks.shard_size(r)),
                 Access::read);
-    for (u32 d = 0; d < layout_.devices; ++d) {
-      const OnDevice window = on_device(g.arc, d);
+    for (u32 r = 0; r < layout_.replicas; ++r) {
+      const OnDevice window = on_device(g.arc, r);
       if (home) {
         operand(window, Access::write);
         continue;
       }
-      const u32 end = chunks.shard_begin(d) + chunks.shard_size(d);
-      operand(part(window, chunks.param, chunks.shard_begin(d)), Access::write);
+      const u32 end = chunks.shard_begin(r) + chunks.shard_size(r);
+      operand(part(window, chunks.param, chunks.shard_begin(r)), Access::write);
       operand(part(window, offset_id(chunks.param, end), chunks.cuts - end), Access::write);
     }
     end();
@@ -232,30 +238,30 @@ class Emitter {
   void emit_reduce_scatter(const ProgramOp& op, i32 p) {
     const WindowChunks& chunks = layout_.windows[op.window];
     const u32 use = use_of(graph_, op.block, op.window);
-    for (device_of_op_ = 0; device_of_op_ < layout_.devices; ++device_of_op_)
+    for (replica_ = 0; replica_ < layout_.replicas; ++replica_)
       device_operand(chunks.local_accum[use], Access::read, p);
-    for (u32 d = 0; d < layout_.devices; ++d) operand(shard(chunks.grad_accum[use], d, p), Access::write);
+    for (u32 r = 0; r < layout_.replicas; ++r) operand(shard(chunks.grad_accum[use], r, p, 0), Access::write);
   }
 
-  // Emits one op per device, with its own micro-batches or shards, or one op for all devices.
+  // Emits one op per replica, with its own micro-batches or shards, or one op for all devices.
   void emit_program_op(const ProgramOp& op, i32 p) {
     const bool of_cut = op.kind == OpKind::update || op.kind == OpKind::combine;
     if (of_cut && !layout_.owns(op.window, op.cut)) return;
     if (op.kind == OpKind::norm && layout_.nodes > 1) exchange_scalars(p);
     const bool once = op.kind == OpKind::norm || of_cut || op.kind == OpKind::reduce_scatter;
-    for (u32 d = 0; d < (once ? 1 : layout_.devices); ++d) {
-      if (op.kind == OpKind::gradient && layout_.windows[op.window].shard_size(d) == 0) continue;
-      device_of_op_ = of_cut ? layout_.windows[op.window].owner(op.cut) : d;
-      emit_program_op_of_device(op, p);
+    for (u32 r = 0; r < (once ? 1 : layout_.replicas); ++r) {
+      if (op.kind == OpKind::gradient && layout_.windows[op.window].shard_size(r) == 0) continue;
+      replica_ = of_cut ? layout_.windows[op.window].owner(op.cut) : r;
+      device_of_op_ = layers() ? op.device : replica_;
+      emit_program_op_of_replica(op, p);
     }
   }
 
-  void emit_program_op_of_device(const ProgramOp& op, i32 p) {
-    const u32 d = device_of_op_;
+  void emit_program_op_of_replica(const ProgramOp& op, i32 p) {
     Op out{.kind = op.kind,
-           .lane = device_lane(LaneKind::compute, d),
+           .lane = device_lane(LaneKind::compute, device_of_op_),
            .block = op.block,
-           .micro_batch = op.micro_batch == none ? none : program_.step_micro_batch(op.micro_batch, d),
+           .micro_batch = op.micro_batch == none ? none : program_.step_micro_batch(op.micro_batch, replica_),
            .window = op.window,
            .cut = op.cut};
     const u32 m = op.micro_batch == none ? none : op.micro_batch % program_.sweep_micro_batches;
@@ -263,8 +269,8 @@ class Emitter {
       case OpKind::load_batch:
         out.lane = host_lane(LaneKind::host);
         begin(out);
-        operand(offset_id(layout_.batch[m], d), 1, Access::write,
-                host_frames_.at(offset_id(layout_.batch[m], d), p));
+        operand(offset_id(layout_.batch[m], replica_), 1, Access::write,
+                host_frames_.at(offset_id(layout_.batch[m], replica_), p));
         break;
       case OpKind::forward:
         begin(out);
@@ -286,8 +292,8 @@ class Emitter {
         break;
       case OpKind::norm:
         begin(out);
-        scalars(Access::read_write, p);
-        for (u32 other = 1; other < layout_.devices; ++other) scalars_of(other, Access::read, p);
+        make_scalars(0, p);
+        for (u32 other = 1; other < layout_.devices; ++other) read_scalars(other, p);
         for (u32 node = 0; node < layout_.nodes; ++node)
           if (node != layout_.node) operand(node_scalars(node), 1, Access::read, node_frame(node, p));
         break;
@@ -313,12 +319,21 @@ class Emitter {
     end();
   }
 
-  void scalars_of(u32 device, Access access, i32 p) {
+  void scalars(u32 device, Access access, i32 p) {
     const ChunkId id = offset_id(layout_.scalars, device);
     operand(id, 1, access, host_frames_.at(id, p));
   }
-  void scalars(Access access, i32 p) { scalars_of(device_of_op_, access, p); }
-  void workspace(i32 p) { device_operand(layout_.workspace, Access::write, p); }
+  // Adds to the device's scalars of the step. The first op that does so begins them.
+  void make_scalars(u32 device, i32 p) {
+    scalars(device, has_scalars_[device] ? Access::read_write : Access::write, p);
+    has_scalars_[device] = true;
+  }
+  void read_scalars(u32 device, i32 p) {
+    if (has_scalars_[device]) scalars(device, Access::read, p);
+  }
+  void workspace(i32 p) {
+    device_operand(offset_id(layout_.workspace, layers() ? device_of_op_ : 0), Access::write, p);
+  }
 
   ChunkId node_scalars(u32 node) const { return offset_id(layout_.node_scalars, node); }
   Frame node_frame(u32 node, i32 p) const { return host_frames_.at(node_scalars(node), p); }
@@ -327,7 +342,7 @@ class Emitter {
   void exchange_scalars(i32 p) {
     const u32 self = layout_.node;
     begin({.kind = OpKind::pack, .lane = host_lane(LaneKind::host)});
-    for (u32 d = 0; d < layout_.devices; ++d) scalars_of(d, Access::read, p);
+    for (u32 d = 0; d < layout_.devices; ++d) read_scalars(d, p);
     operand(node_scalars(self), 1, Access::write, node_frame(self, p));
     end();
     for (u32 i = 1; i < layout_.nodes; ++i) {
@@ -353,7 +368,7 @@ class Emitter {
     if (device_.keep[at(op.block, m)] && segment_->kind != SegmentKind::evaluation)
       device_operand(layout_.kept[at(op.block, m)], Access::write, p);
     workspace(p);
-    if (is_head(op.block)) scalars(op.first_accumulation ? Access::write : Access::read_write, p);
+    if (is_head(op.block)) make_scalars(device_of_op_, p);
   }
 
   void emit_backward(const ProgramOp& op, u32 m, i32 p) {
@@ -374,17 +389,17 @@ class Emitter {
                      op.first_accumulation ? Access::write : Access::read_write, p);
     }
     workspace(p);
-    if (is_head(op.block)) scalars(op.first_accumulation ? Access::write : Access::read_write, p);
+    if (is_head(op.block)) make_scalars(device_of_op_, p);
   }
 
   void emit_gradient(const ProgramOp& op, i32 p) {
     const WindowChunks& chunks = layout_.windows[op.window];
     const bool in_place = !has_kind(layout_.precision, Kind::grad);
     for (u64 use = 0; use < chunks.grad_accum.size(); ++use)
-      operand(shard(chunks.grad_accum[use], device_of_op_, p),
+      operand(shard(chunks.grad_accum[use], replica_, p, op.device),
               in_place && use == 0 ? Access::read_write : Access::read);
-    if (!in_place) operand(shard(chunks.grad, device_of_op_, p), Access::write);
-    scalars(Access::read_write, p);
+    if (!in_place) operand(shard(chunks.grad, replica_, p, op.device), Access::write);
+    make_scalars(device_of_op_, p);
   }
 
   void emit_combine(const ProgramOp& op, i32 p) {
@@ -399,7 +414,7 @@ class Emitter {
       }
     const ChunkId sum = layout_.gradient(op.window, op.cut);
     if (has_kind(layout_.precision, Kind::grad)) operand(sum, 1, Access::write, host_frames_.at(sum, p));
-    scalars_of(0, Access::read_write, p);
+    make_scalars(0, p);
   }
 
   void emit_update(const ProgramOp& op, i32 p) {
@@ -413,7 +428,7 @@ class Emitter {
     }
     // Without clipping an update reads nothing from another op's scalars. Waiting for them would make the
     // next gradient wait for this update.
-    if (program_.options.clipping) scalars_of(0, Access::read, p);
+    if (program_.options.clipping) scalars(0, Access::read, p);
   }
 
   const ResidenceInput& in_;
@@ -429,7 +444,8 @@ class Emitter {
   Segment* segment_ = nullptr;
   std::vector<u32> versions_;
   Op op_;
-  u32 device_of_op_ = 0;
+  u32 replica_ = 0, device_of_op_ = 0;
+  std::vector<bool> has_scalars_;  // by device: made in this segment
 };
 
 }  // namespace

@@ -61,13 +61,13 @@ Bytes saved_for_backward(const ModelGraph& graph) {
 }
 
 // Least bytes of all tiers together: the state, and beside it, at the end of a forward, the streams for
-// backward; between two sweeps, the sums of every window on every device.
+// backward; between two sweeps, the sums of every window of every replica.
 Bytes held_at_once(const ModelGraph& graph, const PlanOptions& options, u32 sweeps) {
   const Bytes streams = saved_for_backward(graph) * (options.micro_batches / options.nodes / sweeps);
   Bytes sums{};
   for (const Window& window : graph.windows)
     if (window.trainable) sums += Bytes{window.elements * element_bytes(Kind::grad_accum, graph.precision)};
-  return state_of(graph, options) + std::max(streams, sweeps > 1 ? sums * options.devices : Bytes{0});
+  return state_of(graph, options) + std::max(streams, sweeps > 1 ? sums * options.replicas() : Bytes{0});
 }
 
 // More than any machine has, but small enough that sums over tiers and devices do not overflow.

@@ -99,11 +99,13 @@ void FitShape::list_budgets(Bytes resident) {
 void FitShape::list_homes(Bytes resident) {
   if (options_->home != HomePolicy::automatic) return;
   const u64 windows = graph_->windows.size(), most = fineness().homes;
-  std::vector<Bytes> homes;  // entry i: bytes of the homes of way i
+  const u64 arenas = options_->devices / options_->replicas();  // devices whose homes are different windows
+  std::vector<Bytes> homes;  // entry i: bytes of the homes of way i, on each device
   Bytes bytes{};
   for (u64 w = 0; w < windows; ++w) {
     bytes += bytes_at_home(parts_->layout, static_cast<u32>(w));
-    if ((w + 1) * most / windows != w * most / windows) homes.push_back(bytes);
+    const Bytes of_each = Bytes{bytes.value / arenas};
+    if ((w + 1) * most / windows != w * most / windows) homes.push_back(of_each);
   }
   for (const Bytes home : homes)
     ways_.push_back({.options = {.home_bytes_least = home, .within_least = true},

@@ -17,10 +17,11 @@ class Frames {
 
   Frame of_arc(u32 a) const { return {.tier = tier_, .offset = arcs_[a].offset, .bytes = arcs_[a].bytes}; }
 
-  // Index of the arc of a shard, or of the other content whose first chunk is `first`.
-  u32 arc_at(ChunkId first, bool shard, i32 position) const {
+  // Index of the arc of a shard, or of the other content whose first chunk is `first`. With layers over
+  // devices, the arc of that device.
+  u32 arc_at(ChunkId first, bool shard, i32 position, u32 device = 0) const {
     for (u32 a : by_first_[index(first)]) {
-      if ((arcs_[a].spread == Spread::shard) != shard) continue;
+      if ((arcs_[a].spread == Spread::shard) != shard || arcs_[a].device != device) continue;
       const Span s = arcs_[a].span;  // not `placed`: a tail may overlap the next arc's early start
       if (position <= s.end && position >= s.begin) return a;
       if (s.begin < 0 && position >= s.begin + turn_) return a;

@@ -51,9 +51,9 @@ std::vector<HostChain> HostChains::all() const {
     if (layout_.nodes > 1 && layout_.windows[w].trains) add_sums(w, chains);
   }
   for (const DeviceTier::Departure& d : device_.departures)
-    for (u16 device = 0; device < layout_.devices; ++device) {
-      const Held held = held_by(layout_, d.first, d.count, d.spread, device);
-      for (u32 i = 0; i < held.count; ++i) chains.push_back(departure(d, offset_id(held.first, i), device));
+    for (u32 r = 0; r < layout_.replicas; ++r) {
+      const Held held = held_by(layout_, d.first, d.count, d.spread, r);
+      for (u32 i = 0; i < held.count; ++i) chains.push_back(departure(d, offset_id(held.first, i), r));
     }
   for (HostChain& chain : chains) init_stays(chain);
   return chains;
@@ -61,7 +61,6 @@ std::vector<HostChain> HostChains::all() const {
 
 HostChain HostChains::params(u32 w, u32 cut, const std::vector<const DeviceTier::Arrival*>& arrivals) const {
   HostChain chain{.chunk = offset_id(layout_.windows[w].param, cut),
-                  .device = static_cast<u16>(layout_.windows[w].owner(cut)),
                   .circular = !layout_.params_die(w, cut),
                   .persistent = true};
   const bool trains = layout_.windows[w].trains, foreign = trains && !layout_.owns(w, cut);
@@ -75,7 +74,11 @@ HostChain HostChains::params(u32 w, u32 cut, const std::vector<const DeviceTier:
   }
   const bool first = clipping() || foreign;
   if (trains && first) chain.uses.push_back(use);
-  for (const DeviceTier::Arrival* a : arrivals) chain.uses.push_back(supply(*a, update));
+  const u64 before = chain.uses.size();
+  for (const DeviceTier::Arrival* a : arrivals)
+    chain.uses.push_back(supply(*a, update, layout_.windows[w].owner(cut)));
+  std::stable_sort(chain.uses.begin() + static_cast<i64>(before), chain.uses.end(),
+                   [](const HostUse& a, const HostUse& b) { return a.position < b.position; });
   if (trains && !first) chain.uses.push_back(use);
   // It arrives in the turn in which its owner updates it, and after all blocks have read it for the last
   // time.
@@ -84,7 +87,11 @@ HostChain HostChains::params(u32 w, u32 cut, const std::vector<const DeviceTier:
   return chain;
 }
 
-HostUse HostChains::supply(const DeviceTier::Arrival& a, i32 update) const {
+u16 HostChains::device_of(u32 arc, u32 replica) const {
+  return static_cast<u16>(device_.arcs[arc].device + replica);
+}
+
+HostUse HostChains::supply(const DeviceTier::Arrival& a, i32 update, u32 replica) const {
   const i32 begin = device_.arcs[a.arc].placed.begin;
   CHECK(begin >= 0, begin, a.window);
   const bool waits = clipping() && layout_.windows[a.window].trains && begin <= update;
@@ -92,6 +99,7 @@ HostUse HostChains::supply(const DeviceTier::Arrival& a, i32 update) const {
           .position = waits ? update : begin,
           .segments = a.segments,
           .device_arc = a.arc,
+          .device = device_of(a.arc, replica),
           .phase = waits ? Phase::after : Phase::before};
 }
 
@@ -105,34 +113,43 @@ HostChain HostChains::state(ChunkId id, u32 w, u32 cut) const {
 
 // Chain of content that a device hands down: gradients go to their update, activations and accumulators come
 // back up.
-HostChain HostChains::departure(const DeviceTier::Departure& d, ChunkId id, u16 device) const {
+HostChain HostChains::departure(const DeviceTier::Departure& d, ChunkId id, u32 replica) const {
   const Chunk& chunk = layout_.chunk(id);
-  HostUse down{.what = What::arrives, .position = d.out, .segments = d.segments, .device_arc = d.from_arc};
-  HostUse next{.segments = d.segments};
-  if (d.back_arc == none && layout_.nodes > 1) return own_part(down, id, device);
-  if (d.back_arc != none) {
-    next.what = What::supplies;
-    next.device_arc = d.back_arc;
-    next.position = device_.arcs[d.back_arc].placed.begin + d.back_turn;
-    next.phase = Phase::before;
-  } else {
-    next.what = What::updates;
-    next.position = program_.update[chunk.window][chunk.cut];
-    next.segments = update_segments();
+  HostUse down{.what = What::arrives,
+               .position = d.out,
+               .segments = d.segments,
+               .device_arc = d.from_arc,
+               .device = device_of(d.from_arc, replica)};
+  if (d.backs.empty() && layout_.nodes > 1) return own_part(down, id);
+  if (d.backs.empty()) {
     if (clipping()) down.position -= turn();
+    const HostUse update{.what = What::updates,
+                         .position = program_.update[chunk.window][chunk.cut],
+                         .segments = update_segments()};
+    return {.chunk = id, .uses = {down, update}};
   }
-  return {.chunk = id, .device = device, .uses = {down, next}};
+  HostChain chain{.chunk = id, .uses = {down}};
+  for (const DeviceTier::Back& back : d.backs)
+    chain.uses.push_back({.what = What::supplies,
+                          .position = device_.arcs[back.arc].placed.begin + back.turn,
+                          .segments = back.segments,
+                          .device_arc = back.arc,
+                          .device = device_of(back.arc, replica),
+                          .phase = Phase::before});
+  std::stable_sort(chain.uses.begin() + 1, chain.uses.end(),
+                   [](const HostUse& a, const HostUse& b) { return a.position < b.position; });
+  return chain;
 }
 
 // Chain of this node's part of a gradient, of one use of the window. In fp32 the owner's part of the first
 // use becomes the gradient, and waits for the update.
-HostChain HostChains::own_part(HostUse down, ChunkId id, u16 device) const {
+HostChain HostChains::own_part(HostUse down, ChunkId id) const {
   const Chunk& chunk = layout_.chunk(id);
   const bool owned = chunk.owner == layout_.node;
   HostUse next{.what = owned ? What::combines : What::sends,
                .position = program_.combine[chunk.window][chunk.cut],
                .segments = in_first | in_body};
-  HostChain chain{.chunk = id, .device = device, .uses = {down, next}};
+  HostChain chain{.chunk = id, .uses = {down, next}};
   if (!owned || id != layout_.gradient(chunk.window, chunk.cut)) return chain;
   if (clipping())
     for (HostUse& use : chain.uses) use.position -= turn();

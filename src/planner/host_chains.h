@@ -22,6 +22,7 @@ struct HostUse {
   i32 position = 0;
   u8 segments = 0;  // segments that contain the use, if its position is in this turn
   u32 device_arc = none;
+  u16 device = 0;              // of device_arc
   Phase phase = Phase::after;  // phase of the copy
 };
 
@@ -29,7 +30,6 @@ struct HostUse {
 // that it left. Other chains begin with the op that makes or brings the content, and end with its last use.
 struct HostChain {
   ChunkId chunk{};
-  u16 device = 0;  // the device that it comes from or goes to
   bool circular = false;
   bool persistent = false;  // has a home
   u32 peer = none;          // the node that sends the content, at the first use
@@ -64,11 +64,12 @@ class HostChains {
 
   HostChain params(u32 window, u32 cut, const std::vector<const DeviceTier::Arrival*>&) const;
   HostChain state(ChunkId, u32 window, u32 cut) const;
-  HostChain departure(const DeviceTier::Departure&, ChunkId, u16 device) const;
-  HostChain own_part(HostUse down, ChunkId, u16 device) const;
+  HostChain departure(const DeviceTier::Departure&, ChunkId, u32 replica) const;
+  HostChain own_part(HostUse down, ChunkId) const;
   void add_sums(u32 window, std::vector<HostChain>&) const;
   i32 receives_ahead() const;
-  HostUse supply(const DeviceTier::Arrival&, i32 update) const;
+  HostUse supply(const DeviceTier::Arrival&, i32 update, u32 replica) const;
+  u16 device_of(u32 arc, u32 replica) const;
   void init_stays(HostChain&) const;
   bool is_forced(u32 window) const;
 

@@ -65,13 +65,13 @@ class HostMoves {
       if (layout_.chunk(arc.first).kind != Kind::batch) continue;
       const i32 p = arc.span.begin;
       const ProgramOp& op = program_.ops[static_cast<u64>(p)];
-      const u32 on = layout_.chunk(arc.first).instance % layout_.devices;
-      const ChunkId of_device_0{index(arc.first) - on};
+      const u32 replica = layout_.chunk(arc.first).instance % layout_.replicas;
+      const ChunkId of_replica_0{index(arc.first) - replica};
       for (u32 d = 0; d < device_.arcs.size(); ++d)
-        if (device_.arcs[d].first == of_device_0 && device_.arcs[d].span.begin == p)
+        if (device_.arcs[d].first == of_replica_0 && device_.arcs[d].span.begin == p)
           add({.chunk = arc.first,
                .from = host(a),
-               .to = device(d, on),
+               .to = device(d, device_.arcs[d].device + replica),
                .when = {p, Phase::after},
                .need = p},
               p, in_first | in_body | (op.sweep == 0 ? in_evaluation : 0));
@@ -103,7 +103,7 @@ class HostMoves {
     if (use.what == What::combines || use.what == What::sums) return;
     Movement m{.chunk = b.chain->chunk, .when = {0, use.phase}, .need = use.position};
     const bool down = use.what == What::arrives;
-    const Place there = device(use.device_arc, b.chain->device);
+    const Place there = device(use.device_arc, use.device);
     m.from = down ? there : host(b.arc);
     m.to = down ? host(b.arc) : there;
     add(m, on_circle(use.position), use.segments);
@@ -147,9 +147,12 @@ class HostMoves {
   }
 
   void move_down(const PlacedGroup& b) {
+    u64 last_made = b.group.first;  // the last use that changes the content
+    for (u64 u = b.group.first; u <= b.group.last; ++u)
+      if (b.chain->use(u).what != What::supplies) last_made = u;
     for (u64 u = b.group.first; u <= b.group.last; ++u) {
       const HostUse& use = b.chain->use(u);
-      if (use.what == What::supplies || (!b.chain->persistent && u != b.group.last)) continue;
+      if (use.what == What::supplies || (!b.chain->persistent && u != last_made)) continue;
       // Content that dies before it is read again is written home only in a drain, in order to rest there.
       const bool dies =
           use.what == What::makes && b.group.last + 1 == b.chain->uses.size() && program_.options.clipping;

@@ -214,8 +214,8 @@ class HostPlanner {
       const ProgramOp& op = program_.ops[static_cast<u64>(p)];
       if (op.kind != OpKind::load_batch) continue;
       const ChunkId id = layout_.batch[op.micro_batch % program_.sweep_micro_batches];
-      for (u32 device = 0; device < layout_.devices; ++device)
-        arcs.push_back({.first = offset_id(id, device), .bytes = layout_.chunk(id).bytes, .span = {p, p}});
+      for (u32 replica = 0; replica < layout_.replicas; ++replica)
+        arcs.push_back({.first = offset_id(id, replica), .bytes = layout_.chunk(id).bytes, .span = {p, p}});
     }
     return arcs;
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "planner/device_chains.h"
 #include "planner/program.h"
 
 namespace tidepool {
@@ -18,20 +19,25 @@ class Savings {
   Savings(const Plan& plan, const ModelGraph& graph)
       : graph_(graph),
         devices_(plan.devices),
+        replicas_(plan.replicas()),
         together_(micro_batches_together(plan, graph)),
         layout_(make_layout(graph, {.target_elements = plan.chunk_elements,
-                                    .micro_batches = plan.micro_batches_per_device() / plan.sweeps,
+                                    .micro_batches = plan.micro_batches_per_replica() / plan.sweeps,
                                     .devices = plan.devices,
+                                    .parallel = plan.parallel,
                                     .nodes = plan.nodes,
-                                    .step_micro_batches = plan.micro_batches_per_device() * plan.devices,
+                                    .step_micro_batches = plan.micro_batches_per_replica() * plan.replicas(),
                                     .node = plan.node})),
         program_(make_program(graph, layout_,
-                              {.micro_batches = plan.micro_batches_per_device(),
+                              {.micro_batches = plan.micro_batches_per_replica(),
                                .sweeps = plan.sweeps,
                                .clipping = plan.clipping,
                                .devices = plan.devices,
+                               .parallel = plan.parallel,
                                .nodes = plan.nodes,
-                               .node = plan.node})) {
+                               .node = plan.node})),
+        no_home_(graph.windows.size(), false),
+        chains_(graph, layout_, program_, no_home_) {
     CHECK(plan.working_set[0].size() == program_.ops.size(), plan.working_set[0].size());
     for (u32 w = 0; w < graph.windows.size(); ++w) {
       if (!layout_.windows[w].trains)
@@ -42,8 +48,8 @@ class Savings {
         add_window(w);
     }
     for (const StreamLife& life : program_.lives) add_stream(life);
-    base_[link(LinkKind::h2d)] +=
-        layout_.chunk(layout_.batch[0]).bytes.value * plan.micro_batches / plan.nodes;
+    base_[link(LinkKind::h2d)] += layout_.chunk(layout_.batch[0]).bytes.value * plan.micro_batches /
+                                  plan.nodes * chains_.batch_spans(0, 0).size();
     set_capacities(plan);
   }
 
@@ -62,9 +68,9 @@ class Savings {
   // this, neighbouring micro-batches are merged: they are held only while all of them are, and need no more
   // room than before, so the bound stays a bound. 250 micro-batches of 12 blocks took 19 s without merging.
   static constexpr u64 contents_max = 1024;
-  static i32 micro_batches_together(const Plan& plan, const ModelGraph& graph) {
-    const u64 contents = graph.streams.size() * plan.micro_batches_per_device();
-    return static_cast<i32>(div_up(contents, contents_max));
+  static u32 micro_batches_together(const Plan& plan, const ModelGraph& graph) {
+    const u64 contents = graph.streams.size() * plan.micro_batches_per_replica();
+    return static_cast<u32>(div_up(contents, contents_max));
   }
 
   static constexpr u32 link(LinkKind kind) { return static_cast<u32>(kind); }
@@ -122,11 +128,10 @@ class Savings {
       const i32 begin = touches[t]->last + 1, end = touches[t + 1]->first - 1;
       if (begin > end) continue;
       if (end - begin > longest.end - longest.begin) longest = {begin, end};
-      for (LinkKind kind : {LinkKind::h2d, LinkKind::disk_read}) {
-        add(kind, kind == LinkKind::h2d ? in_device : in_device | in_host, begin, end, param);
-        add_device_home(kind, window, param);
-      }
+      add(LinkKind::disk_read, in_device | in_host, begin, end, param);
+      add_device_home(LinkKind::disk_read, window, param);
     }
+    add_arrivals(touches, param, window);
     const auto add_host_gap = [&](i32 begin, i32 end) {
       add(LinkKind::disk_read, in_host, begin, end, param);
       if (begin <= end) add_device_home(LinkKind::disk_read, window, param);
@@ -142,10 +147,8 @@ class Savings {
       add_device_home(LinkKind::disk_write, window, param);
     }
 
-    // Only a home on the device saves the first arrival and the gradient's departure.
-    base_[link(LinkKind::h2d)] += param;
+    // Only a home on the device saves the gradient's departure.
     base_[link(LinkKind::d2h)] += grad;
-    add_device_home(LinkKind::h2d, window, param);
     add_device_home(LinkKind::d2h, window, grad);
 
     const i32 gradient_until = first_update - 1 + (program_.options.clipping ? turn() : 0);
@@ -175,7 +178,6 @@ class Savings {
     const bool clipping = program_.options.clipping;
     add(LinkKind::disk_read, in_host, 0, all, rest);
     add(LinkKind::disk_write, in_host, 0, all, rest + own);
-    base_[link(LinkKind::h2d)] += own + others;
     const u64 uses = chunks.grad_accum.size();
     base_[link(LinkKind::d2h)] += uses * layout_.bytes(chunks.grad_accum[0], chunks.cuts).value;
 
@@ -183,10 +185,10 @@ class Savings {
     i32 longest_begin = 0, longest_end = -1;
     for (u64 t = 0; t + 1 < touches.size(); ++t) {
       const i32 begin = touches[t]->last + 1, end = touches[t + 1]->first - 1;
-      add(LinkKind::h2d, in_device, begin, end, own + others);
       add(LinkKind::disk_read, in_device | in_host, begin, end, own + others);
       if (end - begin > longest_end - longest_begin) longest_begin = begin, longest_end = end;
     }
+    add_arrivals(touches, own + others, 0);
     add(LinkKind::disk_read, in_host, touches.back()->last + 1, first_update - 1 + (clipping ? turn() : 0),
         own);
     if (clipping) {
@@ -213,15 +215,27 @@ class Savings {
       if (begin > end) continue;
       // From the last use to the first of the next step, the window stays on the device only if its home is
       // there.
-      if (last)
-        base_[link(LinkKind::h2d)] += param;
-      else
-        add(LinkKind::h2d, in_device, begin, end, param);
       add(LinkKind::disk_read, last ? in_host : in_device | in_host, begin, end, param);
-      for (LinkKind kind : {LinkKind::h2d, LinkKind::disk_read}) add_device_home(kind, param, param);
+      add_device_home(LinkKind::disk_read, param, param);
     }
+    add_arrivals(touches, param, param);
     for (u32 l = 0; l < link_count; ++l)
       if (home_[l].bytes > 0) savings_[0][l].push_back(std::exchange(home_[l], {}));
+  }
+
+  // Adds the copies of a window's parameters to each device that uses them, once and after each gap. Only a
+  // home there, of `home` bytes (0: none is possible), saves the first.
+  void add_arrivals(const std::vector<const Pass*>& touches, u64 param, u64 home) {
+    std::vector<const Pass*> last(devices_, nullptr);
+    for (const Pass* touch : touches) {
+      const Pass* const before = std::exchange(last[touch->device], touch);
+      if (before != nullptr && before->last + 1 == touch->first) continue;
+      if (before != nullptr)
+        add(LinkKind::h2d, in_device, before->last + 1, touch->first - 1, param);
+      else
+        base_[link(LinkKind::h2d)] += param;
+      if (home > 0) add_device_home(LinkKind::h2d, home, param);
+    }
   }
 
   std::vector<const Pass*> param_touches(u32 w) const {
@@ -236,6 +250,9 @@ class Savings {
 
   void add_all_links(i32 begin, i32 end, u64 bytes) {
     for (LinkKind kind : {LinkKind::h2d, LinkKind::d2h}) add(kind, in_device, begin, end, bytes);
+    add_disk(begin, end, bytes);
+  }
+  void add_disk(i32 begin, i32 end, u64 bytes) {
     for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write})
       add(kind, in_device | in_host, begin, end, bytes);
   }
@@ -248,13 +265,20 @@ class Savings {
       i32 last = -1;
       for (const Pass& p : program_.passes) {
         if (p.kind != OpKind::backward || p.block != b) continue;
-        if (last >= 0) add_all_links(last + 1, p.first - 1, bytes * devices_);
+        if (last >= 0) add_all_links(last + 1, p.first - 1, bytes * replicas_);
         last = p.last;
       }
-      if (devices_ > 1) {
+      if (replicas_ > 1) {
         const i32 reduced = program_.reduce[w][use_of(graph_, b, w)];
-        add_all_links(last + 1, reduced - 1, bytes * devices_);
+        add_all_links(last + 1, reduced - 1, bytes * replicas_);
         last = reduced;
+      }
+      const bool passes =
+          program_.options.device_of(b) != program_.options.device_of(first_reader(graph_, w));
+      if (layout_.nodes == 1 && passes) {  // to the device that adds the uses
+        add_disk(last + 1, program_.gradient[w] - 1, bytes);
+        for (LinkKind kind : {LinkKind::h2d, LinkKind::d2h}) base_[link(kind)] += bytes;
+        continue;
       }
       if (layout_.nodes == 1) {
         add_all_links(last + 1, program_.gradient[w] - 1, bytes);
@@ -265,17 +289,33 @@ class Savings {
     }
   }
 
-  // Between two runs of passes a stream's content may leave the device.
+  // Between two touches a stream's content may leave the device; and between devices it must. It moves down
+  // once for all that read it: that is counted in the first gap.
   void add_stream(const StreamLife& life) {
-    const i32 micro_batches = static_cast<i32>(program_.sweep_micro_batches);
-    const u64 bytes = layout_.chunk(layout_.stream(life.stream, 0)).bytes.value * devices_;
-    for (u64 r = 0; r + 1 < life.runs.size(); ++r)
-      for (i32 m = 0; m < micro_batches; m += together_) {
-        const i32 end = std::min(m + together_, micro_batches);
-        const i32 begin = program_.passes[life.runs[r].last].first + end;
-        add_all_links(begin, program_.passes[life.runs[r + 1].first].first + m - 1,
-                      bytes * static_cast<u64>(end - m));
-      }
+    const u64 bytes = layout_.chunk(layout_.stream(life.stream, 0)).bytes.value * replicas_;
+    for (u32 m = 0; m < program_.sweep_micro_batches; m += together_) {
+      const u32 end = std::min(m + together_, program_.sweep_micro_batches);
+      const DeviceChain first = chains_.stream(life, m), last = chains_.stream(life, end - 1);
+      for (u32 t = 1; t < first.touches.size(); ++t) add_touch(first, last, t, bytes * (end - m));
+    }
+  }
+
+  // `first`, `last`: chains of the first and the last of some micro-batches, `bytes` of all of them.
+  void add_touch(const DeviceChain& first, const DeviceChain& last, u32 t, u64 bytes) {
+    const DeviceChain::Touch& touch = first.touches[t];
+    const bool moves_down = t == touch.made_by + 1;
+    const i32 end = touch.span.begin - 1;
+    add(LinkKind::disk_read, in_device | in_host, last.touches[t - 1].span.end + 1, end, bytes);
+    if (moves_down)
+      add(LinkKind::disk_write, in_device | in_host, last.touches[t - 1].span.end + 1, end, bytes);
+    if (touch.before == none)
+      base_[link(LinkKind::h2d)] += bytes;
+    else
+      add(LinkKind::h2d, in_device, last.touches[touch.before].span.end + 1, end, bytes);
+    if (moves_down && first.touches[touch.made_by].is_read_elsewhere)
+      base_[link(LinkKind::d2h)] += bytes;
+    else if (moves_down && touch.before != none)
+      add(LinkKind::d2h, in_device, last.touches[touch.before].span.end + 1, end, bytes);
   }
 
   void set_capacities(const Plan& plan) {
@@ -288,10 +328,12 @@ class Savings {
   }
 
   const ModelGraph& graph_;
-  const u32 devices_;
-  const i32 together_;  // micro-batches that are merged
+  const u32 devices_, replicas_;
+  const u32 together_;  // micro-batches that are merged
   Layout layout_;
   Program program_;
+  const std::vector<bool> no_home_;
+  const DeviceChains chains_;
   std::array<u64, link_count> base_{};
   std::array<std::array<std::vector<Saving>, link_count>, 2> savings_;  // device, host
   std::array<std::vector<u64>, 2> capacity_;

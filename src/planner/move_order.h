@@ -1,4 +1,4 @@
-// Orders what moves in a step: movements, and gathers of windows that have arrived on several devices.
+// Orders what moves in a step: movements, and gathers of windows that have arrived on several replicas.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@ namespace tidepool {
 // By position, then what comes to the host before what leaves it.
 std::vector<Movement> ordered_movements(const HostTier&);
 
-// With several devices a window is complete only after its cuts have reached their owners and an all_gather
+// With several replicas a window is complete only after its cuts have reached their owners and an all_gather
 // has passed them to the others. There is one gather per arrival, after the last of its copies or updates.
 struct Gather {
   u32 arc = none;

@@ -66,7 +66,7 @@ Bytes collective_bytes(const Plan& plan, std::span<const Operand> operands, OpKi
   Bytes sum{};
   for (const Operand& to : operands) {
     if (to.access == Access::read) continue;
-    sum += kind == OpKind::all_gather ? to.frame.bytes : to.frame.bytes * (plan.devices - 1);
+    sum += kind == OpKind::all_gather ? to.frame.bytes : to.frame.bytes * (plan.replicas() - 1);
     for (const Operand& from : operands)  // a device's own cuts, if they rest in a shard, are not received
       if (kind == OpKind::all_gather && from.access == Access::read && from.frame.device == to.frame.device &&
           index(from.first) >= index(to.first) && index(from.first) < index(to.first) + to.count)
@@ -112,6 +112,7 @@ std::string to_text(const Plan& plan) {
                  name(plan.precision), plan.micro_batches, plan.sweeps, plan.clipping ? "on" : "off",
                  plan.chunk_elements);
   if (plan.devices > 1) fmt::format_to(out, " devices {}", plan.devices);
+  if (plan.parallel != Parallel::data) fmt::format_to(out, " parallel {}", name(plan.parallel));
   if (plan.nodes > 1) fmt::format_to(out, " node {} of {}", plan.node, plan.nodes);
   fmt::format_to(out, "\n");
   for (u32 t = 0; t < tier_count; ++t)

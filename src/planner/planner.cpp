@@ -25,15 +25,20 @@ Result<void> check_options(const PlanOptions& options) {
                  fmt::format("{} devices: 1 to {} are possible", options.devices, devices_max)};
   if (options.nodes == 0 || options.nodes > nodes_max)
     return Error{ErrorKind::usage, fmt::format("{} nodes: 1 to {} are possible", options.nodes, nodes_max)};
-  const u32 devices = options.devices * options.nodes;
-  if (options.micro_batches % devices != 0)
+  const u32 shares = options.replicas() * options.nodes;
+  if (options.micro_batches % shares != 0)
     return Error{ErrorKind::usage,
-                 fmt::format("{} micro-batches per step cannot be shared out to {} devices alike",
-                             options.micro_batches, devices)};
-  if (options.sweeps != 0 && options.micro_batches_per_device() % options.sweeps != 0)
+                 fmt::format("{} micro-batches per step cannot be shared out to {} {} alike",
+                             options.micro_batches, shares, options.replicas() > 1 ? "devices" : "nodes")};
+  const u32 micro_batches = options.micro_batches_per_replica();
+  if (options.sweeps != 0 && micro_batches % options.sweeps != 0)
     return Error{ErrorKind::usage,
-                 fmt::format("memory.sweeps={} does not divide train.gradient_accumulation_steps={}",
-                             options.sweeps, options.micro_batches_per_device())};
+                 options.replicas() == options.devices
+                     ? fmt::format("memory.sweeps={} does not divide train.gradient_accumulation_steps={}",
+                                   options.sweeps, micro_batches)
+                     : fmt::format("memory.sweeps={} does not divide the {} micro-batches of a step on all "
+                                   "devices together",
+                                   options.sweeps, micro_batches)};
   return {};
 }
 

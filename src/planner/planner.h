@@ -15,9 +15,10 @@ struct PlanOptions {
   Budgets budgets;
   u32 micro_batches = 1;  // per step, all devices of all nodes together
   u32 devices = 1;        // of each node, all alike; budgets.device is per device
-  u32 nodes = 1;          // budgets are those of this node
-  u32 node = 0;           // whose plan is made
-  bool clipping = true;   // updates wait for the global norm; in fp16 they always wait
+  Parallel parallel = Parallel::data;
+  u32 nodes = 1;         // budgets are those of this node
+  u32 node = 0;          // whose plan is made
+  bool clipping = true;  // updates wait for the global norm; in fp16 they always wait
   HomePolicy home = HomePolicy::automatic;
   RecomputePolicy recompute = RecomputePolicy::automatic;
   Bytes chunk_bytes{0};  // size of an fp32 chunk; 0: chosen from the host budget
@@ -28,7 +29,8 @@ struct PlanOptions {
   Bytes host_reserved{0};    // part of the host budget: data reading, checkpoint staging
   bool advise = true;        // if nothing fits, find the smallest change that does, which takes a while
 
-  u32 micro_batches_per_device() const { return micro_batches / (devices * nodes); }
+  u32 replicas() const { return parallel == Parallel::layers ? 1 : devices; }
+  u32 micro_batches_per_replica() const { return micro_batches / (replicas() * nodes); }
 };
 
 // True if updates follow the norm, in the next step's forward: to clip, and in fp16 because a gradient that

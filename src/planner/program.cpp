@@ -53,19 +53,21 @@ class Builder {
       add_pass(OpKind::backward, b, sweep);
       if (!layout_.trains) continue;
       if (sweep + 1 != program_.options.sweeps) continue;
-      if (program_.options.devices > 1) add_reductions(b);
+      if (program_.options.replicas() > 1) add_reductions(b);
       add_finished_gradients(b);
     }
   }
 
   void add_pass(OpKind kind, u32 block, u32 sweep) {
-    Pass pass{.kind = kind, .block = block, .sweep = sweep, .first = program_.positions()};
+    const u32 device = program_.options.device_of(block);
+    Pass pass{.kind = kind, .block = block, .sweep = sweep, .first = program_.positions(), .device = device};
     for (u32 m = 0; m < program_.sweep_micro_batches; ++m)
       add({.kind = kind,
            .block = block,
            .micro_batch = sweep * program_.sweep_micro_batches + m,
            .sweep = sweep,
-           .first_accumulation = sweep == 0 && m == 0});
+           .first_accumulation = sweep == 0 && m == 0,
+           .device = device});
     pass.last = program_.positions() - 1;
     program_.passes.push_back(pass);
   }
@@ -90,15 +92,15 @@ class Builder {
     if (use.access == Access::write) lives.push_back({.stream = use.stream, .sweep = pass.sweep});
     CHECK(!lives.empty(), use.stream, pass.block);
     std::vector<StreamLife::Run>& runs = lives.back().runs;
-    const bool goes_on =
-        !runs.empty() && runs.back().last + 1 == i && program_.passes[i - 1].kind == pass.kind;
-    if (goes_on)
-      runs.back().last = i;
-    else
-      runs.push_back({i, i});
+    const bool goes_on = !runs.empty() && runs.back().last + 1 == i &&
+                         program_.passes[i - 1].kind == pass.kind &&
+                         program_.passes[i - 1].device == pass.device;
+    if (!goes_on) runs.push_back({.first = i});
+    runs.back().last = i;
+    runs.back().writes |= writes(use.access);
   }
 
-  // Takes the devices' shards in turn, so that the ops that follow keep all links busy.
+  // Takes the replicas' shards in turn, so that the ops that follow keep all links busy.
   template <class Fn>
   void for_cuts(u32 window, Fn&& fn) {
     const WindowChunks& chunks = layout_.windows[window];
@@ -109,7 +111,7 @@ class Builder {
   void add_updates(u32 window) {
     for_cuts(window, [&](u32 cut) {
       program_.update[window][cut] = program_.last_of_updates =
-          add({.kind = OpKind::update, .window = window, .cut = cut});
+          add({.kind = OpKind::update, .window = window, .cut = cut, .device = device_of(window)});
     });
   }
 
@@ -144,23 +146,17 @@ class Builder {
   // has run.
   void add_finished_gradients(u32 block) {
     for (u32 window : trained_windows(block))
-      if (first_reader(window) == block) {
+      if (first_reader(graph_, window) == block) {
         program_.gradient[window] = program_.positions();
         if (program_.options.nodes > 1)
           add_combines(window);
         else
-          add({.kind = OpKind::gradient, .window = window});
+          add({.kind = OpKind::gradient, .window = window, .device = device_of(window)});
         if (!program_.options.clipping) add_updates(window);
       }
   }
 
-  u32 first_reader(u32 window) const {
-    for (u32 b = 0; b < graph_.blocks.size(); ++b)
-      for (u32 w : graph_.blocks[b].windows)
-        if (w == window) return b;
-    CHECK(false, window);
-    return none;
-  }
+  u32 device_of(u32 window) const { return program_.options.device_of(first_reader(graph_, window)); }
 
   const ModelGraph& graph_;
   const Layout& layout_;
@@ -175,6 +171,13 @@ u32 use_of(const ModelGraph& graph, u32 block, u32 window) {
   for (u32 b = 0; b < block; ++b)
     for (u32 w : graph.blocks[b].windows) use += w == window;
   return use;
+}
+
+u32 first_reader(const ModelGraph& graph, u32 window) {
+  for (u32 b = 0; b < graph.blocks.size(); ++b)
+    if (std::ranges::count(graph.blocks[b].windows, window) > 0) return b;
+  CHECK(false, window);
+  return none;
 }
 
 i32 Program::first_update(u32 window) const {

@@ -10,22 +10,28 @@
 namespace tidepool {
 
 struct ProgramOptions {
-  u32 micro_batches = 1;  // per step and device
+  u32 micro_batches = 1;  // per step and replica
   u32 sweeps = 1;         // divides micro_batches
   bool clipping = true;
   u32 devices = 1;  // of each node
+  Parallel parallel = Parallel::data;
   u32 nodes = 1;
   u32 node = 0;
+
+  u32 replicas() const { return parallel == Parallel::layers ? 1 : devices; }
+  // Layers over devices: the device that runs a block; else 0, which stands for all.
+  u32 device_of(u32 block) const { return parallel == Parallel::layers ? block % devices : 0; }
 };
 
 struct ProgramOp {
   OpKind kind{};
   u32 block = none;
-  u32 micro_batch = none;  // number within the step, on each device
+  u32 micro_batch = none;  // number within the step, of each replica
   u32 sweep = 0;
   u32 window = none;
   u32 cut = none;
   bool first_accumulation = false;  // backward: the accumulators are still empty
+  u32 device = 0;                   // layers over devices: where it runs
 };
 
 // Pass is one block's run over all micro-batches of a sweep, as positions [first, last].
@@ -34,6 +40,7 @@ struct Pass {
   u32 block = none;
   u32 sweep = 0;
   i32 first = 0, last = 0;
+  u32 device = 0;  // layers over devices: where it runs
 };
 
 // StreamLife is one content of a stream within a sweep: made by the first of its passes, last used by the
@@ -41,15 +48,17 @@ struct Pass {
 struct StreamLife {
   u32 stream = none;
   u32 sweep = 0;
-  // Passes without another pass between them, forward and backward apart. Between two runs, content may
-  // leave the device.
+  // Passes without another pass between them, forward and backward apart, on one device. Between two runs,
+  // content may leave the device, and if they run on different devices it must.
   struct Run {
     u32 first = 0, last = 0;  // indices into Program::passes
+    bool writes = false;
   };
   std::vector<Run> runs;
 };
 
-// Positions are indices into `ops`; devices run their ops side by side. With clipping a body is, per block,
+// Positions are indices into `ops`. Replicas run an op side by side; with layers over devices one device
+// runs it. With clipping a body is, per block,
 // the updates from the last step's gradients and then the forward; after all blocks the backward. Without
 // clipping, each update follows its gradient. With several nodes, a cut's position of `combine` is where its
 // owner sums the nodes' parts and where others send theirs, and its position of `update` is where others
@@ -63,7 +72,7 @@ struct Program {
   std::vector<Pass> passes;               // in order
   std::vector<StreamLife> lives;          // by sweep, then stream, then time
   std::vector<std::vector<i32>> update;   // [window][cut]; trained windows only, as in all members by window
-  std::vector<std::vector<i32>> reduce;   // [window][use]; several devices only
+  std::vector<std::vector<i32>> reduce;   // [window][use]; several replicas only
   std::vector<std::vector<i32>> combine;  // [window][cut]; several nodes only
   i32 last_of_updates = 0;                // over all windows
   std::vector<i32> gradient;              // [window]; several nodes: the first combine
@@ -78,13 +87,15 @@ struct Program {
   Span touch(const StreamLife::Run& run, u32 m) const {
     return {passes[run.first].first + static_cast<i32>(m), passes[run.last].first + static_cast<i32>(m)};
   }
-  u32 step_micro_batch(u32 on_device, u32 device) const {
-    return (on_device * options.nodes + options.node) * options.devices + device;
+  u32 step_micro_batch(u32 of_replica, u32 replica) const {
+    return (of_replica * options.nodes + options.node) * options.replicas() + replica;
   }
 };
 
 // Number of blocks before `block` that read the window. It is the index of the block's accumulator.
 u32 use_of(const ModelGraph&, u32 block, u32 window);
+// The first block that reads the window: in backward the last, so it is where the gradient is finished.
+u32 first_reader(const ModelGraph&, u32 window);
 
 Program make_program(const ModelGraph&, const Layout&, const ProgramOptions&);
 

@@ -6,9 +6,9 @@
 
 namespace tidepool {
 
-Held held_by(const Layout& layout, ChunkId first, u32 count, Spread spread, u32 device) {
+Held held_by(const Layout& layout, ChunkId first, u32 count, Spread spread, u32 replica) {
   if (spread == Spread::copy) return {first, count};
-  const u32 skipped = device * count;
+  const u32 skipped = replica * count;
   if (spread == Spread::each) return {offset_id(first, skipped), count};
   const Chunk& chunk = layout.chunk(first);
   CHECK(chunk.cut == 0, chunk.window, chunk.cut);

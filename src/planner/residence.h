@@ -51,20 +51,22 @@ struct Movement {
   i32 need = 0;  // circular order among movements of the same moment
 };
 
-// DeviceTier is the plan of every device: all have the same arcs at the same offsets, and Arc::spread says
-// which chunks each has in them.
+// DeviceTier is the plan of the devices. With data over devices all have the same arcs at the same offsets,
+// and Arc::spread says which chunks each has in them. With layers over devices Arc::device has an arc.
 struct DeviceTier {
   std::vector<Arc> arcs;
   std::vector<bool> home;  // by window: true if all its chunks rest on the device, each on its owner
-  Bytes home_bytes{};      // bytes of the windows at home, with their gradients
+  Bytes home_bytes{};      // most bytes of windows at home on one device, with their gradients
   std::vector<bool> keep;  // [block * micro_batches of a sweep + m]
   Bytes peak{};
-  Bytes needs_least{};           // no choice has a lower peak
-  Bytes resident{};              // bytes of a model that never leaves the device; automatic homes only
-  std::vector<u64> working_set;  // by position: bytes that streaming needs, without the homes here
-  std::vector<u64> least_set;    // working_set without room to stream ahead
+  Bytes needs_least{};  // no choice has a lower peak
+  Bytes resident{};     // bytes of a model that never leaves the device; automatic homes only
+  // By position: bytes that streaming needs, without the homes here. With layers over devices the mean of
+  // all.
+  std::vector<u64> working_set;
+  std::vector<u64> least_set;  // working_set without room to stream ahead
 
-  // Arrival brings a window's parameters up before a pass. With several devices each cut comes to its owner
+  // Arrival brings a window's parameters up before a pass. With several replicas each cut comes to its owner
   // (or rests there), and then all devices get the cuts of the others.
   struct Arrival {
     u32 window = none;
@@ -72,16 +74,20 @@ struct DeviceTier {
     u8 segments = 0;
   };
   std::vector<Arrival> arrivals;
-  // Departure moves chunks (device 0's ids) down after `out`; they come back as `back_arc` (none: they do
-  // not).
+  // Departure moves chunks (replica 0's ids) down after `out`. They come back into arcs of the same device or
+  // of others, unchanged each time.
+  struct Back {
+    u32 arc = none;
+    i32 turn = 0;  // added to the arc's positions, as the arc may lie on the circle's other side
+    u8 segments = 0;
+  };
   struct Departure {
     ChunkId first{};
     u32 count = 1;
     Spread spread = Spread::each;
     u32 from_arc = none;
     i32 out = 0;
-    u32 back_arc = none;
-    i32 back_turn = 0;  // added to the arc's positions, as the arc may lie on the circle's other side
+    std::vector<Back> backs;  // in order; empty: they do not come back
     u8 segments = in_first | in_body;
   };
   std::vector<Departure> departures;
@@ -107,12 +113,12 @@ struct ResidenceInput {
   const PlanOptions& options;
 };
 
-// Chunks that one device holds of an arc.
+// Chunks that one replica holds of an arc.
 struct Held {
   ChunkId first{};
   u32 count = 0;
 };
-Held held_by(const Layout&, ChunkId first, u32 count, Spread, u32 device);
+Held held_by(const Layout&, ChunkId first, u32 count, Spread, u32 replica);
 
 // Bytes of a window on each device: its state, its gradient as it leaves the device, and both at rest
 // together. If its parameters die, the gradient lies in their bytes.

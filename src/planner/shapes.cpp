@@ -31,7 +31,7 @@ u64 given_elements(const PlanOptions& options) {
 std::vector<u32> sweeps_to_try(const PlanOptions& options) {
   if (options.sweeps != 0) return {options.sweeps};
   std::vector<u32> sweeps;
-  const u32 micro_batches = options.micro_batches_per_device();
+  const u32 micro_batches = options.micro_batches_per_replica();
   for (u32 s = 1; s <= micro_batches; ++s)
     if (micro_batches % s == 0 && (sweeps.empty() || 3 * u64{s} >= 4 * u64{sweeps.back()}))
       sweeps.push_back(s);

@@ -24,8 +24,8 @@ namespace {
 
 // RETURNS: a hash of all that a plan has in common with those of the other nodes.
 u64 shape_of(const Plan& plan) {
-  std::string text = fmt::format("{} {} {} {} {}", static_cast<int>(plan.precision), plan.micro_batches,
-                                 plan.sweeps, plan.devices, plan.clipping);
+  std::string text = fmt::format("{} {} {} {} {} {}", static_cast<int>(plan.precision), plan.micro_batches,
+                                 plan.sweeps, plan.devices, name(plan.parallel), plan.clipping);
   for (const Chunk& c : plan.chunks)
     fmt::format_to(std::back_inserter(text), " {} {} {} {} {} {} {}", static_cast<int>(c.kind), c.window,
                    c.cut, c.owner, c.instance, c.element_begin, c.bytes.value);

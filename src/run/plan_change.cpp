@@ -68,15 +68,17 @@ class PlanDifference {
   std::string now(const std::string& key) const { return value_in(now_, key); }
   bool changed(const std::string& key) const { return value_in(before_, key) != now(key); }
 
-  // True if gradients are summed in the order of micro-batches: on one device, or on several devices with one
-  // micro-batch each.
+  // True if gradients are summed in the order of micro-batches: on one device, with layers over devices, or
+  // on several devices with one micro-batch each.
   static bool sums_one_by_one(const Settings& settings) {
     const std::string devices = value_in(settings, "devices");
-    return devices == "1" || devices == value_in(settings, "micro_batches");
+    return devices == "1" || devices == value_in(settings, "micro_batches") ||
+           value_in(settings, "parallel") == "layers";
   }
   bool sums_in_same_order() const {
     if (changed("micro_batches")) return false;
-    return !changed("devices") || (sums_one_by_one(before_) && sums_one_by_one(now_));
+    return (!changed("devices") && !changed("parallel")) ||
+           (sums_one_by_one(before_) && sums_one_by_one(now_));
   }
 
   Settings before_, now_;

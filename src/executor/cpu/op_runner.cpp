@@ -83,7 +83,7 @@ void OpRunner::all_gather(const Issue& issue) {
   u64 moved = 0;
   const CollectiveParts<GatheredCuts> parts = gathered_cuts(common_.plan, common_.memory, issue);
   for (const GatheredCuts& cuts : parts.all())
-    for (u32 d = 0; d < common_.plan.devices; ++d) {
+    for (u32 d = 0; d < common_.plan.replicas(); ++d) {
       if (cuts.to[d] == nullptr) continue;
       copy_bytes(cuts.from, {cuts.to[d], cuts.from.size()});
       if (d != cuts.owner) moved += cuts.from.size();
@@ -93,7 +93,7 @@ void OpRunner::all_gather(const Issue& issue) {
 
 // Sums each owner's cuts over the devices, in device order.
 void OpRunner::reduce_scatter(const Issue& issue) {
-  const u32 devices = common_.plan.devices;
+  const u32 devices = common_.plan.replicas();
   const CollectiveParts<ScatteredSum> sums = scattered_sums(common_.plan, common_.memory, issue);
   for (const ScatteredSum& s : sums.all()) {
     sum_in_order(std::span(s.from).first(devices), s.sum, s.elements, common_.pool);

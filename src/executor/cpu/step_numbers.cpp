@@ -19,7 +19,7 @@ StepNumbers::StepNumbers(const Plan& plan, const ModelGraph& graph, StepSource& 
     : precision_(plan.precision),
       plan_(plan),
       micro_batches_(plan.micro_batches),
-      devices_(plan.devices),
+      replicas_(plan.replicas()),
       layout_(plan, graph),
       source_(source) {
   const u64 experts = experts_of_layers(graph);
@@ -28,7 +28,7 @@ StepNumbers::StepNumbers(const Plan& plan, const ModelGraph& graph, StepSource& 
     step.wishes.resize(plan.nodes);
     if (experts == 0) continue;
     step.router_losses.resize(plan.micro_batches + 1);
-    step.expert_tokens.assign(plan.devices + plan.nodes - 1, std::vector<i64>(experts));
+    step.expert_tokens.assign(plan.replicas() + plan.nodes - 1, std::vector<i64>(experts));
   }
   partials_.resize(layout_.partials());
   cells_.resize(layout_.cells());
@@ -40,12 +40,12 @@ double* StepNumbers::begin_loss(u64 step, u32 micro_batch) {
   return &loss;
 }
 
-// A device's micro-batches come in ascending order, and its first one clears its counts.
+// A replica's micro-batches come in ascending order, and its first one clears its counts.
 StepNumbers::RoutingPlace StepNumbers::begin_routing(u64 step, u32 micro_batch) {
   Step& at = steps_[step % steps_kept];
   if (at.router_losses.empty()) return {};
-  std::vector<i64>& tokens = at.expert_tokens[micro_batch % devices_];
-  if (micro_batch < devices_ * plan_.nodes) std::ranges::fill(tokens, 0);
+  std::vector<i64>& tokens = at.expert_tokens[micro_batch % replicas_];
+  if (micro_batch < replicas_ * plan_.nodes) std::ranges::fill(tokens, 0);
   at.router_losses[micro_batch] = {};
   return {&at.router_losses[micro_batch], tokens.data()};
 }
@@ -101,11 +101,11 @@ void StepNumbers::for_packed(Self& self, u64 number, u32 node, Number&& value, C
   if (node == self.plan_.node) {
     for (u64 e = 0; e < step.expert_tokens.front().size(); ++e) {
       i64 sum = 0;
-      for (u32 device = 0; device < self.devices_; ++device) sum += step.expert_tokens[device][e];
+      for (u32 r = 0; r < self.replicas_; ++r) sum += step.expert_tokens[r][e];
       count(sum);
     }
   } else {
-    const u32 place = self.devices_ + (node < self.plan_.node ? node : node - 1);
+    const u32 place = self.replicas_ + (node < self.plan_.node ? node : node - 1);
     for (auto& tokens : step.expert_tokens[place]) count(tokens);
   }
 }

@@ -63,7 +63,7 @@ class StepNumbers {
     StepResult result;
     // Models with experts only.
     std::vector<RouterLosses> router_losses;  // by micro-batch; the last is their mean
-    // By device, then by other node; the first becomes the sum of all.
+    // By replica, then by other node; the first becomes the sum of all.
     std::vector<std::vector<i64>> expert_tokens;
   };
   double partial(u64 index) const;
@@ -74,7 +74,7 @@ class StepNumbers {
 
   const Precision precision_;
   const Plan& plan_;
-  const u32 micro_batches_, devices_;
+  const u32 micro_batches_, replicas_;
   const NormLayout layout_;
   StepSource& source_;
   std::array<Step, steps_kept> steps_;

@@ -31,7 +31,7 @@ class CudaDevices final : public Devices {
     // Plans reserve for training. Evaluation freezes all windows, whose norm then needs no partials.
     reserved.numbers += request.reserved - reserved.total();
     for (const u32 gpu : request.gpus) TRY(take_one(request, static_cast<int>(gpu), reserved));
-    if (plan_.devices == 1) return {};
+    if (plan_.replicas() == 1) return {};
     CollectivesOptions options;
     for (const Part& part : parts_) options.devices.push_back({part.gpu->device().index(), part.staging});
     TRY_ASSIGN(collectives_, Collectives::create(std::move(options)));

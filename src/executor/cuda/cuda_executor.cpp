@@ -66,7 +66,8 @@ class CudaLanes final : public DeviceLanes {
 Result<void> CudaLanes::start() {
   TRY(tune_products());
   TRY(start_numbers());
-  routing_ = std::make_unique<RoutingSum>(common_.plan, numbers_);
+  routing_ =
+      std::make_unique<RoutingSum>(common_.plan, static_cast<u32>(common_.graph.blocks.size()) - 1, numbers_);
   std::vector<CudaWorkDevice> devices;
   for (u32 d = 0; d < common_.plan.devices; ++d)
     devices.push_back({.kernels = parts_.devices[d].kernels, .numbers = numbers_[d].get()});
@@ -112,7 +113,7 @@ Result<void> CudaLanes::start_lanes() {
     TRY(start(LaneKind::h2d, device(d).h2d()));
     TRY(start(LaneKind::d2h, device(d).d2h()));
   }
-  if (common_.plan.devices == 1) return {};
+  if (parts_.collectives == nullptr) return {};
   TRY_ASSIGN(watch_, CollectiveWatch::create(*parts_.collectives, common_.board));
   std::vector<StreamLaneParts::Stream> all;
   for (u32 d = 0; d < common_.plan.devices; ++d)
@@ -141,7 +142,7 @@ std::vector<LaneId> CudaLanes::suspected_lanes(LaneId told) const {
   } else {
     for (u32 d = 0; d < common_.plan.devices; ++d) lanes.push_back({static_cast<u16>(d), LaneKind::compute});
   }
-  if (common_.plan.devices > 1) lanes.push_back({.kind = LaneKind::comm});
+  if (parts_.collectives != nullptr) lanes.push_back({.kind = LaneKind::comm});
   return lanes;
 }
 
@@ -221,7 +222,7 @@ Result<void> CudaLanes::copy_at_rest(ChunkId id, LaneKind lane, std::span<std::b
 Result<std::unique_ptr<TrainingExecutor>> create_cuda_executor(const Plan& plan, const ModelGraph& graph,
                                                                CorePool& pool, const CudaLanesParts& parts,
                                                                const ExecutorRequest& request) {
-  CHECK(plan.devices == parts.devices.size() && (plan.devices == 1 || parts.collectives != nullptr),
+  CHECK(plan.devices == parts.devices.size() && (plan.replicas() > 1) == (parts.collectives != nullptr),
         plan.devices, parts.devices.size());
   std::vector<std::span<std::byte>> frames;
   for (const CudaLaneDevice& d : parts.devices) frames.push_back(d.device->frames());

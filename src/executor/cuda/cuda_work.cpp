@@ -125,7 +125,7 @@ void CudaWork::backward(const Issue& issue) {
   const DeviceNumbers::RoutingPlace routing = of_device.begin_routing(issue.step, micro_batch);
   head.router_losses = routing.losses, head.expert_tokens = routing.tokens;
   run_backward(block_, kernels(issue), issue, head);
-  const bool last = micro_batch + common_.plan.devices >= common_.plan.micro_batches;  // of this device
+  const bool last = micro_batch + common_.plan.replicas() >= common_.plan.micro_batches;  // of this device
   if (last) of_device.fetch_routing(issue.step);
 }
 

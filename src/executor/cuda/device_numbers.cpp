@@ -43,7 +43,7 @@ DeviceNumbers::DeviceNumbers(const Plan& plan, const ModelGraph& graph, StepSour
     : clipping_(plan.clipping),
       precision_(plan.precision),
       micro_batches_(plan.micro_batches),
-      devices_(plan.devices),
+      replicas_(plan.replicas()),
       several_devices_(plan.devices > 1),
       experts_(experts_of_layers(graph)),
       vocabulary_(graph.config.vocab_size),
@@ -133,7 +133,7 @@ DeviceNumbers::RoutingPlace DeviceNumbers::begin_routing(u64 step, u32 micro_bat
   const RoutingPlace place = {device_.router_losses + slot * micro_batches_ + micro_batch,
                               device_.expert_tokens + slot * experts_};
   cudaMemsetAsync(place.losses, 0, sizeof(RouterLosses), stream_);
-  if (micro_batch < devices_) cudaMemsetAsync(place.tokens, 0, experts_ * sizeof(i64), stream_);
+  if (micro_batch < replicas_) cudaMemsetAsync(place.tokens, 0, experts_ * sizeof(i64), stream_);
   return place;
 }
 

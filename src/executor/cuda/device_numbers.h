@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "executor/cuda/cuda_memory.h"
-#include "executor/shared/decay_index.h"
 #include "executor/lanes/lane_thread.h"
+#include "executor/shared/decay_index.h"
 #include "executor/shared/norm_layout.h"
 #include "executor/shared/step_arrays.h"
 #include "executor/shared/step_source.h"
@@ -100,7 +100,7 @@ class DeviceNumbers {
 
   const bool clipping_;
   const Precision precision_;
-  const u32 micro_batches_, devices_;
+  const u32 micro_batches_, replicas_;
   const bool several_devices_;
   const u64 experts_;  // of all layers
   const u64 vocabulary_;

@@ -5,8 +5,8 @@
 
 namespace tidepool {
 
-RoutingSum::RoutingSum(const Plan& plan, std::span<const std::unique_ptr<DeviceNumbers>> numbers)
-    : micro_batches_(plan.micro_batches), numbers_(numbers) {
+RoutingSum::RoutingSum(const Plan& plan, u32 head, std::span<const std::unique_ptr<DeviceNumbers>> numbers)
+    : plan_(plan), head_(head), numbers_(numbers) {
   tokens_.fill(std::vector<i64>(numbers.front()->experts()));
 }
 
@@ -15,15 +15,16 @@ RoutingResult RoutingSum::sum(u64 step) {
   std::vector<i64>& tokens = tokens_[step % steps_kept];
   if (tokens.empty()) return {};
   RoutingResult out{.tokens = tokens};
-  for (u32 m = 0; m < micro_batches_; ++m) {
-    const RouterLosses& losses = numbers_[m % numbers_.size()]->router_losses(step)[m];
-    out.losses.balance += losses.balance / micro_batches_;
-    out.losses.z += losses.z / micro_batches_;
-    out.losses.entropy += losses.entropy / micro_batches_;
+  const u32 micro_batches = plan_.micro_batches;
+  for (u32 m = 0; m < micro_batches; ++m) {
+    const RouterLosses& losses = numbers_[plan_.device_of(head_, m)]->router_losses(step)[m];
+    out.losses.balance += losses.balance / micro_batches;
+    out.losses.z += losses.z / micro_batches;
+    out.losses.entropy += losses.entropy / micro_batches;
   }
   std::ranges::fill(tokens, 0);
-  for (const auto& of_device : numbers_) {
-    const std::span<const i64> part = of_device->expert_tokens(step);
+  for (u32 m = 0; m < plan_.replicas(); ++m) {
+    const std::span<const i64> part = numbers_[plan_.device_of(head_, m)]->expert_tokens(step);
     std::ranges::transform(tokens, part, tokens.begin(), std::plus<>());
   }
   return out;

@@ -14,15 +14,17 @@ namespace tidepool {
 // THREADS: the engine's thread.
 class RoutingSum {
  public:
-  // REQUIRES: the numbers outlive the object; they are in the order of devices.
-  RoutingSum(const Plan&, std::span<const std::unique_ptr<DeviceNumbers>>);
+  // `head`: the block whose devices add up the routing.
+  // REQUIRES: plan and numbers outlive the object; they are in the order of devices.
+  RoutingSum(const Plan&, u32 head, std::span<const std::unique_ptr<DeviceNumbers>>);
 
   // RETURNS: the step's routing, valid until two more steps have begun; empty without experts.
   // REQUIRES: the `norm` of `step` has completed, at most two steps ago.
   RoutingResult sum(u64 step);
 
  private:
-  const u32 micro_batches_;
+  const Plan& plan_;
+  const u32 head_;
   const std::span<const std::unique_ptr<DeviceNumbers>> numbers_;  // by device
   std::array<std::vector<i64>, steps_kept> tokens_;                // [experts] by slot
 };

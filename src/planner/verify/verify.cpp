@@ -152,8 +152,10 @@ class Verifier {
       if (passes) {
         if (op.block >= blocks || op.micro_batch >= plan_.micro_batches)
           return fault(describe(plan_, segment.kind, i) + " names no block or micro-batch");
-        if (plan_.node_of(op.micro_batch) != plan_.node || plan_.device_of(op.micro_batch) != op.lane.device)
-          return fault(describe(plan_, segment.kind, i) + " runs a micro-batch of another node or device");
+        if (plan_.node_of(op.micro_batch) != plan_.node ||
+            plan_.device_of(op.block, op.micro_batch) != op.lane.device)
+          return fault(describe(plan_, segment.kind, i) +
+                       " runs a block or micro-batch of another node or device");
         ++(op.kind == OpKind::forward ? forward : backward)[op.block * plan_.micro_batches + op.micro_batch];
       }
       if (passes || op.kind == OpKind::gradient || op.kind == OpKind::reduce_scatter)
@@ -183,8 +185,8 @@ class Verifier {
     if (kind == OpKind::reduce_scatter && o.access == Access::write) return {};
     const bool updated =
         segment.kind == SegmentKind::body && plan_.clipping && graph_.windows[chunk.window].trainable;
-    const bool reduced = kind == OpKind::gradient && plan_.devices > 1;
-    const u32 accumulated = reduced ? 1 : plan_.micro_batches_per_device();
+    const bool reduced = kind == OpKind::gradient && plan_.replicas() > 1;
+    const u32 accumulated = reduced ? 1 : plan_.micro_batches_per_replica();
     const u32 expected = gradient ? accumulated : updated ? 1 : 0;
     if (o.version == expected) return {};
     return fault(fmt::format("{} reads {} of window {} at version {}, not {}",

@@ -47,7 +47,7 @@ class NodesVerifier {
         return misfit(
             fmt::format("plan {} of {} is of node {} of {}", n, plans_.size(), plan.node, plan.nodes));
       const auto shape = [](const Plan& p) {
-        return std::tuple(p.precision, p.micro_batches, p.sweeps, p.devices, p.clipping);
+        return std::tuple(p.precision, p.micro_batches, p.sweeps, p.devices, p.parallel, p.clipping);
       };
       if (shape(plan) != shape(first)) return misfit(fmt::format("node {} runs another step than node 0", n));
       if (plan.chunks != first.chunks) return misfit(fmt::format("node {} has other chunks than node 0", n));
@@ -108,7 +108,7 @@ class NodesVerifier {
     if (sent.frame.bytes != received.frame.bytes)
       return misfit(fmt::format("{} is {} bytes there and {} here", text(message), sent.frame.bytes.value,
                                 received.frame.bytes.value));
-    const u32 sums = plan.devices > 1 ? 1 : plan.micro_batches_per_device();
+    const u32 sums = plan.replicas() > 1 ? 1 : plan.micro_batches_per_replica();
     const u32 expected = message.kind == Kind::grad_part ? sums : received.version;
     if (sent.version == expected) return {};
     return misfit(fmt::format("{} sends {} at version {}, not {}", op_of_node(plan, kind, pair.send.op),

@@ -60,7 +60,7 @@ bool sums_all_devices(const Plan& plan, std::span<const Operand> operands) {
         return false;  // accumulators come in order of device
       ++parts;
     }
-    if (parts != plan.devices || total.kind != Kind::grad_accum) return false;
+    if (parts != plan.replicas() || total.kind != Kind::grad_accum) return false;
   }
   return !sums.empty();
 }

@@ -77,9 +77,9 @@ class StreamReplay {
   }
 
   u32 instance_of(const Op& op) const {
-    const u32 of_sweep = plan_.micro_batches_per_device() / plan_.sweeps;
-    const u32 on_device = op.micro_batch / (plan_.devices * plan_.nodes);
-    return on_device % of_sweep * plan_.devices + plan_.device_of(op.micro_batch);
+    const u32 of_sweep = plan_.micro_batches_per_replica() / plan_.sweeps;
+    const u32 of_replica = op.micro_batch / (plan_.replicas() * plan_.nodes);
+    return of_replica % of_sweep * plan_.replicas() + plan_.replica_of(op.micro_batch);
   }
 
   std::string visit(const Op& op, const Operand& o, u32 writer) {

@@ -36,8 +36,15 @@ bool declares_more_than_it_has(const Plan& plan) {
   return false;
 }
 
-void check(u32 seed, u32 devices, Counts& counts) {
-  test::RandomCase c = test::random_case(seed, devices);
+struct Devices {
+  u32 count = 1;
+  Parallel parallel = Parallel::data;
+};
+std::string text(const Devices& d) { return std::to_string(d.count) + "_" + std::string(name(d.parallel)); }
+
+void check(u32 seed, const Devices& devices, Counts& counts) {
+  test::RandomCase c = test::random_case(seed, devices.count);
+  c.options.parallel = devices.parallel;
   const ModelGraph graph = test::make_graph(c.shape);
   Result<Plan> plan = make_plan(graph, c.options);
   ++(plan ? counts.fitted : counts.advised);
@@ -55,7 +62,7 @@ void check(u32 seed, u32 devices, Counts& counts) {
     ASSERT_TRUE(plan) << "followed '" << message << "' but: " << plan.error().message;
   }
   ASSERT_TRUE(verify_plan(*plan, graph));
-  EXPECT_EQ(comm_bytes(*plan, SegmentKind::body).value > 0, devices > 1);
+  EXPECT_EQ(comm_bytes(*plan, SegmentKind::body).value > 0, plan->replicas() > 1);
   // Forced homes are declared memory too, and without clipping docs/lower-bounds.md has an exception.
   if (c.options.home != HomePolicy::automatic || !c.options.clipping) return;
   const auto moved = link_bytes(*plan, SegmentKind::body), least = lower_bound(*plan, graph);
@@ -70,11 +77,11 @@ void check(u32 seed, u32 devices, Counts& counts) {
   }
 }
 
-class PlannerProperty : public testing::TestWithParam<u32> {};  // devices
+class PlannerProperty : public testing::TestWithParam<Devices> {};
 
 TEST_P(PlannerProperty, EveryPlanVerifiesOrSaysWhatWouldFit) {
   Counts counts;
-  for (u32 seed = 0; seed < test::random_cases(GetParam() == 1 ? 400 : 200); ++seed) {
+  for (u32 seed = 0; seed < test::random_cases(GetParam().count == 1 ? 400 : 200); ++seed) {
     SCOPED_TRACE(seed);
     check(seed, GetParam(), counts);
     if (HasFatalFailure()) return;
@@ -83,8 +90,11 @@ TEST_P(PlannerProperty, EveryPlanVerifiesOrSaysWhatWouldFit) {
   EXPECT_GT(counts.advised, test::random_cases(25));
   EXPECT_LT(counts.not_least * 20, counts.budgets);  // other sweeps or chunk sizes would fit in less
 }
-INSTANTIATE_TEST_SUITE_P(Devices, PlannerProperty, testing::Values(1, 2, 3, 4),
-                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Devices, PlannerProperty,
+                         testing::Values(Devices{1}, Devices{2}, Devices{3}, Devices{4},
+                                         Devices{2, Parallel::layers}, Devices{3, Parallel::layers},
+                                         Devices{4, Parallel::layers}),
+                         [](const auto& info) { return text(info.param); });
 
 TEST(PlannerDeterminism, SameInputsGiveTheSameText) {
   for (u32 seed = 0; seed < 20; ++seed) {
