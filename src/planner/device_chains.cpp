@@ -7,6 +7,10 @@
 namespace tidepool {
 namespace {
 
+// Streams of this many micro-batches come up ahead from the device before. More would stand before parameters
+// in the lane, and wait for that device.
+constexpr i32 passes_ahead = 2;
+
 bool needs_params(const Block& block, OpKind kind) {
   return kind == OpKind::forward || block.kind != BlockKind::embedding;
 }
@@ -180,10 +184,12 @@ DeviceChain DeviceChains::stream(const StreamLife& life, u32 m) const {
   chain.produced_here = true;
   for (const StreamLife::Run& run : life.runs) {
     const Pass& first = program_.passes[run.first];
-    chain.touches.push_back({.span = program_.touch(run, m),
+    const Span span = program_.touch(run, m);
+    chain.touches.push_back({.span = span,
                              .device = first.device,
                              .writes = run.writes,
-                             .segments = segments_of(first, head())});
+                             .segments = segments_of(first, head()),
+                             .earliest = std::max(first.first, span.begin - passes_ahead)});
   }
   return finish(std::move(chain));
 }

@@ -17,6 +17,7 @@ struct DeviceChain {
     u32 device = 0;  // layers over devices
     bool writes = true;
     u8 segments = in_first | in_body;  // segments that contain its first op
+    i32 earliest = -1'000'000'000;     // position before which it should not come from another device
     // Filled in for all touches of a chain.
     u32 before = none;               // the touch since which the content may stay on this device, unchanged
     u32 made_by = none;              // the last touch before that changed it

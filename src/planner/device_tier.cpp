@@ -413,6 +413,8 @@ class DevicePlanner {
     DeviceTier::Departure& d = out_.departures[departure];
     arc.filled = true;
     arc.floor = std::max(chain.touches[from].span.end, d.out) + 1 - turn;
+    if (chain.touches[touch.made_by].device != touch.device)
+      arc.floor = std::max(arc.floor, touch.earliest - turn);
     d.segments = d.backs.empty() ? touch.segments : d.segments | touch.segments;
     d.backs.push_back(
         {.arc = static_cast<u32>(out_.arcs.size()) - 1, .turn = turn, .segments = touch.segments});

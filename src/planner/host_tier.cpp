@@ -171,6 +171,10 @@ class HostPlanner {
     } else if (first == last || chain.use(last).what == HostUse::What::sends) {
       group.arc.tail = 2;  // while it is written to disk, or sent
     }
+    // With layers over devices, passes on all devices run at once: content that comes later in the order of
+    // positions should not wait for the bytes of content that another device takes.
+    if (program_.options.parallel == Parallel::layers && !chain.persistent)
+      group.arc.tail = static_cast<i32>(layout_.devices * program_.sweep_micro_batches);
     return group;
   }
 

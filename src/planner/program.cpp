@@ -45,7 +45,7 @@ class Builder {
       add({.kind = OpKind::load_batch, .micro_batch = begin + m, .sweep = sweep});
     const u32 head = static_cast<u32>(graph_.blocks.size()) - 1;
     for (u32 b = 0; b <= head; ++b) {
-      if (sweep == 0 && program_.options.clipping) add_updates_needed_by(b);
+      if (sweep == 0 && program_.options.clipping) add_updates_before(b);
       if (b != head) add_pass(OpKind::forward, b, sweep);
     }
     if (sweep == 0) program_.first_backward = program_.positions();
@@ -132,6 +132,14 @@ class Builder {
     for (u32 window : trained_windows(block))
       program_.reduce[window][use_of(graph_, block, window)] =
           add({.kind = OpKind::reduce_scatter, .block = block, .window = window});
+  }
+
+  // With layers over devices the next blocks' passes begin while this one's runs: until the device has run
+  // this block, their parameters should have come up.
+  void add_updates_before(u32 block) {
+    const u32 ahead = program_.options.parallel == Parallel::layers ? program_.options.devices : 0;
+    const u32 last = std::min(block + ahead, static_cast<u32>(graph_.blocks.size()) - 1);
+    for (u32 b = block; b <= last; ++b) add_updates_needed_by(b);
   }
 
   void add_updates_needed_by(u32 block) {
