@@ -175,6 +175,7 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
   out["active_parameters"] = p.graph.active_parameters;
   out["quantization"] = boost::json::string_view(name(p.graph.config.quantization.packing));
   out["devices"] = p.plan.devices;
+  out["parallel"] = boost::json::string_view(name(p.plan.parallel));
   if (p.plan.nodes > 1) {
     const NetBytes net = net_bytes(p.plan, SegmentKind::body);
     out["nodes"] = p.plan.nodes;

@@ -28,6 +28,10 @@ bool has_interconnect(const PlanOptions& o, const Machine& m) {
 }
 bool has_nodes(const PlanOptions& o, const Machine&) { return o.nodes > 1; }
 bool may_have_one_more(const PlanOptions& o, const Machine&) { return o.nodes < nodes_max; }
+bool has_data_over_devices(const PlanOptions& o, const Machine&) {
+  return o.devices > 1 && o.parallel == Parallel::data;
+}
+bool has_layers_over_devices(const PlanOptions& o, const Machine&) { return o.parallel == Parallel::layers; }
 bool clips(const PlanOptions& o, const Machine&) { return o.clipping; }
 
 void add_node(PlanOptions& o, Machine& m) {
@@ -67,6 +71,10 @@ constexpr Variation variations[] = {
      false, uses_disk},
     {"network +25%", [](PlanOptions&, Machine& m) { m.network.bytes_per_s *= more; }, false, has_nodes},
     {"one more node", add_node, true, may_have_one_more},
+    {"layers over devices", [](PlanOptions& o, Machine&) { o.parallel = Parallel::layers; }, true,
+     has_data_over_devices},
+    {"data over devices", [](PlanOptions& o, Machine&) { o.parallel = Parallel::data; }, true,
+     has_layers_over_devices},
     {"clipping off", [](PlanOptions& o, Machine&) { o.clipping = false; }, true, clips},
 };
 
@@ -121,7 +129,8 @@ Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph& graph, c
         continue;
       }
     }
-    const bool alike = asked.clipping == options.asked.clipping && asked.nodes == options.asked.nodes;
+    const bool alike = asked.clipping == options.asked.clipping && asked.nodes == options.asked.nodes &&
+                       asked.parallel == options.asked.parallel;
     Result<Forecast> found = anew && alike
                                  ? best_of(*anew, base, graph, faster, chosen)
                                  : forecast(anew ? *anew : base, graph, faster, {.check_tags = false});

@@ -207,10 +207,14 @@ class Table {
   }
 
   void tiers() {
-    section("Where it lies", plan_.devices > 1
-                                 ? fmt::format("device: each of {}; what rests is a shard", plan_.devices)
-                                 : "kinds that pass take turns in the same space");
+    section("Where it lies", placement_note());
     for (u32 i = 0; i < tier_count; ++i) tier(static_cast<Tier>(i), plan_.tiers[i]);
+  }
+
+  std::string placement_note() const {
+    if (plan_.devices == 1) return "kinds that pass take turns in the same space";
+    if (plan_.layers_over_devices) return fmt::format("device: the first of {}", plan_.devices);
+    return fmt::format("device: each of {}; what rests is a shard", plan_.devices);
   }
 
   void tier(Tier which, const TierSummary& t) {

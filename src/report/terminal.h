@@ -45,7 +45,8 @@ struct PlanSummary {
   std::string model;     // a name or path
   std::string executor;  // "cpu:1, 2 threads"; for a machine file: "8xv100-32g, 8 devices"
   u32 devices = 1;       // `tiers` are per device, `links` are of all devices together
-  u32 nodes = 1;         // all else is of one of them
+  bool layers_over_devices = false;
+  u32 nodes = 1;  // all else is of one of them
   Precision precision = Precision::fp32;
   u64 parameters = 0;
   u64 active_parameters = 0;         // used by one token; 0: all

@@ -35,6 +35,7 @@ struct Group {
   Family family = Family::gpt2;
   bool lora = false;
   AdapterForm experts = AdapterForm::none;  // adapters of experts and routers, beside those of attention
+  Parallel parallel = Parallel::data;
 };
 
 std::string group_name(const ::testing::TestParamInfo<Group>& info) {
@@ -45,7 +46,8 @@ std::string group_name(const ::testing::TestParamInfo<Group>& info) {
                      family == Family::gpt2 ? "" : fmt::format("{}_", name(family)),
                      name(info.param.precision), info.param.accumulation,
                      info.param.clipping ? "clipped" : "unclipped",
-                     info.param.devices == 1 ? "" : fmt::format("_devices{}", info.param.devices));
+                     info.param.devices == 1 ? "" : fmt::format("_devices{}", info.param.devices)) +
+         (info.param.parallel == Parallel::layers ? "_layers" : "");
 }
 
 Config group_config(const Group& group, const TrainDir& dir) {
@@ -55,6 +57,7 @@ Config group_config(const Group& group, const TrainDir& dir) {
   if (group.precision == Precision::fp16) test::make_fp16_that_overflows(c);
   c.train.gradient_accumulation_steps = group.accumulation;
   c.machine.executor = fmt::format("cpu:{}", group.devices);
+  c.machine.parallel = group.parallel;
   c.train.max_grad_norm = group.clipping ? 0.5 : 0.0;
   // Dropout draws from counters: its bits must not depend on recompute, sweeps or threads either.
   c.model = test::small_model(group.family);
@@ -147,7 +150,11 @@ INSTANTIATE_TEST_SUITE_P(
         Group{Precision::bf16, 1, false, 1, Family::qwen3, true},
         Group{Precision::fp16, 2, true, 1, Family::llama, true},
         Group{Precision::bf16, 2, true, 2, Family::gpt2, true},
-        Group{Precision::fp32, 1, true, 1, Family::gpt2, true}),
+        Group{Precision::fp32, 1, true, 1, Family::gpt2, true},
+        Group{Precision::bf16, 2, true, 2, Family::gpt2, false, AdapterForm::none, Parallel::layers},
+        Group{Precision::fp32, 1, false, 2, Family::llama, false, AdapterForm::none, Parallel::layers},
+        Group{Precision::fp16, 2, true, 3, Family::qwen3_moe, false, AdapterForm::none, Parallel::layers},
+        Group{Precision::bf16, 2, true, 2, Family::llama, true, AdapterForm::none, Parallel::layers}),
     group_name);
 
 TEST(Pairwise, CoversEveryPair) {

@@ -96,13 +96,14 @@ namespace {
 
 std::string executor_text(const Config& config, const Plan& plan, const Machine* machine) {
   if (machine != nullptr)
-    return fmt::format("{}, {}{} device{}", machine->name,
-                       plan.nodes > 1 ? fmt::format("{} nodes of ", plan.nodes) : "", plan.devices,
-                       plan.devices == 1 ? "" : "s");
+    return fmt::format(
+        "{}, {}{}{} device{}", machine->name, plan.nodes > 1 ? fmt::format("{} nodes of ", plan.nodes) : "",
+        plan.parallel == Parallel::layers ? "layers over " : "", plan.devices, plan.devices == 1 ? "" : "s");
   const u32 threads =
       config.machine.threads != 0 ? config.machine.threads : std::thread::hardware_concurrency();
-  return fmt::format("{}{}, {} thread{}", plan.nodes > 1 ? fmt::format("{} nodes of ", plan.nodes) : "",
-                     config.machine.executor, threads, threads == 1 ? "" : "s");
+  return fmt::format("{}{}{}, {} thread{}", plan.nodes > 1 ? fmt::format("{} nodes of ", plan.nodes) : "",
+                     plan.parallel == Parallel::layers ? "layers over " : "", config.machine.executor,
+                     threads, threads == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -140,6 +141,7 @@ PlanSummary summarize(const SummaryInput& in) {
   PlanSummary s{.model = std::string(name(graph.config.family)),
                 .executor = executor_text(config, plan, machine),
                 .devices = plan.devices,
+                .layers_over_devices = plan.parallel == Parallel::layers,
                 .nodes = plan.nodes,
                 .precision = plan.precision,
                 .parameters = graph.parameters,

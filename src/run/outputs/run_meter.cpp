@@ -77,7 +77,7 @@ void RunMeter::fill(RunReport& report) const {
   }
   const auto steady = link_bytes(plan_, SegmentKind::body);
   for (u32 l = 0; l < link_count; ++l) report.links[l].planned_steady = steady[l];
-  if (plan_.devices > 1)
+  if (plan_.replicas() > 1)
     report.comm = CommUse{.measured = collected_, .planned_steady = comm_bytes(plan_, SegmentKind::body)};
   if (report.network) fill_network(*report.network);
   for (u32 s = 0; s < segment_count; ++s) {
