@@ -42,6 +42,8 @@ Finding gpus_asked_for(const DoctorArguments& arguments, const GpuBackend* gpus)
   Finding out{Health::fail, "GPU", "", "", ErrorKind::usage};
   if (gpus != nullptr) {
     out.found = gpus->why_none(arguments.gpus);
+    if (out.found.empty() && arguments.gpus.size() > 1)
+      if (const Result<std::string> library = gpus->exchange(); !library) out.found = library.error().message;
     if (!out.found.empty()) {
       out.fix = fmt::format("or train with {}", train_on_cores);
       return out;

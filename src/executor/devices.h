@@ -78,7 +78,7 @@ class GpuBackend {
   virtual Result<std::string> attention(u32 gpu) const = 0;
   // RETURNS: the library that exchanges data between GPUs, "NCCL 2.19.3", or why exchange is impossible.
   virtual Result<std::string> exchange() const = 0;
-  // RETURNS: why these GPUs cannot be used here, and what to do; empty if they can be used.
+  // RETURNS: why these GPUs cannot be used here, and what to do; empty if they can be used, each by itself.
   virtual std::string why_none(std::span<const u32> gpus) const = 0;
   // RETURNS: why those of these GPUs that exist cannot compute in this precision; empty if they can.
   virtual std::string why_not_in(Precision, std::span<const u32> gpus) const = 0;

@@ -11,7 +11,12 @@ namespace {
 // Empty if the GPUs can be used.
 std::string why_no_gpus(const Config& config) {
   if (gpu_backend() == nullptr) return fmt::format("{}: {}", built_without_cuda, how_to_build_with_cuda);
-  return gpu_backend()->why_none(config.machine.gpus());
+  const std::vector<u32> gpus = config.machine.gpus();
+  std::string why = gpu_backend()->why_none(gpus);
+  const bool exchanges = gpus.size() > 1 && config.machine.parallel != Parallel::layers;
+  if (!why.empty() || !exchanges) return why;
+  const Result<std::string> library = gpu_backend()->exchange();
+  return library ? std::string() : library.error().message;
 }
 
 }  // namespace

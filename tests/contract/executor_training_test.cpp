@@ -115,6 +115,27 @@ TEST_P(CpuTraining, SeveralDevicesChangeNoBit) {
   }
 }
 
+TEST_P(CpuTraining, LayersOverDevicesChangeNoBit) {
+  const ModelGraph graph = small_gpt(GetParam());
+  PlanOptions options{.budgets = {roomy, roomy, roomy}, .micro_batches = 4, .home = HomePolicy::host};
+  const Outcome one = train(graph, options);
+  options.parallel = Parallel::layers;
+  for (const u32 devices : {2u, 3u})
+    for (const HomePolicy home : {HomePolicy::device, HomePolicy::disk, HomePolicy::mixed})
+      for (const u64 chunk_kib : {0, 40}) {
+        options.devices = devices;
+        options.home = home;
+        options.chunk_bytes = Bytes{chunk_kib * kib};
+        const Outcome several = train(graph, options);
+        EXPECT_EQ(several.losses, one.losses);
+        EXPECT_EQ(several.norms, one.norms);
+        EXPECT_EQ(several.eval_loss, one.eval_loss);
+        EXPECT_EQ(several.state, one.state);
+        EXPECT_EQ(several.moved, several.planned);
+        EXPECT_EQ(several.moved_between_devices.value, 0u);
+      }
+}
+
 TEST_P(CpuTraining, RecoveredDiskFaultsChangeNoBit) {
   const ModelGraph graph = small_gpt(GetParam());
   PlanOptions options{

@@ -175,6 +175,13 @@ TEST_F(EmulatedSeveralGpus, AMissingNcclIsReported) {
                    {"NCCL", "no-such-library.so.2", "install", "machine.executor=cuda:0"});
 }
 
+TEST_F(EmulatedSeveralGpus, LayersOverThemNeedNoNccl) {
+  ::setenv("TIDEPOOL_NCCL", "no-such-library.so.2", 1);
+  config_.machine.parallel = Parallel::layers;
+  const auto report = test::run(config_);
+  EXPECT_TRUE(report) << report.error().message;
+}
+
 TEST_F(EmulatedSeveralGpus, AFailedStartOfNcclIsReported) {
   emulated_cuda::set_faults({.group = 2});
   expect_run_error(config_, ErrorKind::io, {"the first exchange between 3 GPUs", "unhandled cuda error"});

@@ -166,14 +166,19 @@ TEST_F(ExpertsOnGpus, TwoGpusGiveTheBitsAndTheRoutingOfOne) {
                                    GoldenModel{"deepseek_v3_untied", {HomePolicy::device, 2}}}) {
     SCOPED_TRACE(model.name);
     const auto [one_losses, one] = train(golden_config(model, "cuda"));
-    const auto [two_losses, two] = train(golden_config(model, first_gpus(2), 2));
-    EXPECT_EQ(two_losses, one_losses);
-    ASSERT_EQ(two.size(), one.size());
-    for (u64 i = 0; i < one.size(); ++i) {
-      EXPECT_EQ(two[i].tokens, one[i].tokens) << "step " << i + 1;
-      EXPECT_EQ(two[i].losses.balance, one[i].losses.balance);
-      EXPECT_EQ(two[i].losses.z, one[i].losses.z);
-      EXPECT_EQ(two[i].losses.entropy, one[i].losses.entropy);
+    for (const Parallel parallel : {Parallel::data, Parallel::layers}) {
+      SCOPED_TRACE(name(parallel));
+      Config config = golden_config(model, first_gpus(2), 2);
+      config.machine.parallel = parallel;
+      const auto [two_losses, two] = train(config);
+      EXPECT_EQ(two_losses, one_losses);
+      ASSERT_EQ(two.size(), one.size());
+      for (u64 i = 0; i < one.size(); ++i) {
+        EXPECT_EQ(two[i].tokens, one[i].tokens) << "step " << i + 1;
+        EXPECT_EQ(two[i].losses.balance, one[i].losses.balance);
+        EXPECT_EQ(two[i].losses.z, one[i].losses.z);
+        EXPECT_EQ(two[i].losses.entropy, one[i].losses.entropy);
+      }
     }
   }
 }

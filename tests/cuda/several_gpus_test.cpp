@@ -105,6 +105,24 @@ INSTANTIATE_TEST_SUITE_P(Settings, SeveralGpusSettings,
                                            Setting{Precision::bf16, false, 0.1, HomePolicy::mixed}),
                          setting_name);
 
+// With layers over GPUs sums are those of one GPU with as many micro-batches, and nothing is exchanged.
+TEST_P(SeveralGpusSettings, WithLayersOverThemAreOneThatAccumulates) {
+  constexpr u32 micro_batches = 6;
+  change_timing(1, most);
+  const Numbers expected = train_numbers(config(1, micro_batches));
+  for (u32 count = 2; count <= gpus_; ++count) {
+    change_timing(count + GetParam().width, most);
+    Config several = config(count, micro_batches / count);
+    several.machine.parallel = Parallel::layers;
+    SCOPED_TRACE(how_to_repeat(several));
+    const auto report = test::run(several);
+    ASSERT_TRUE(report) << report.error().message;
+    EXPECT_EQ(numbers_of(*report), expected);
+    test::check_bytes(*report);
+    EXPECT_FALSE(report->comm);
+  }
+}
+
 TEST_F(SeveralGpus, PlacementChangesNoBit) {
   Config base = gpu_config(dir_, half());
   base.machine.executor = first_gpus(2);

@@ -78,6 +78,7 @@ struct Setting {
   u32 sweeps = 1;
   Family family = Family::gpt2;
   bool packed = false;
+  Parallel parallel = Parallel::data;
 };
 
 ModelConfig model_of(Family family) {
@@ -100,6 +101,7 @@ TEST_P(SimBytes, EveryLinkCarriesAsMuchAsOnTheCpu) {
         make_plan(graph, {.budgets = {budget(setting.device_kib), budget(setting.host_kib), Bytes{64 * mib}},
                           .micro_batches = 2 * setting.devices,
                           .devices = setting.devices,
+                          .parallel = setting.parallel,
                           .clipping = setting.clipping,
                           .home = setting.home,
                           .chunk_bytes = Bytes{40 * kib},
@@ -108,7 +110,7 @@ TEST_P(SimBytes, EveryLinkCarriesAsMuchAsOnTheCpu) {
     const Moved expected = planned(*plan);
     EXPECT_EQ(on_cpu(*plan, graph), expected);
     EXPECT_EQ(on_sim(*plan, graph), expected);
-    EXPECT_EQ(expected.between_devices.value > 0, setting.devices > 1);
+    EXPECT_EQ(expected.between_devices.value > 0, plan->replicas() > 1);
     EXPECT_GT(expected.links[static_cast<u32>(LinkKind::h2d)].value, 0u);  // batches at least
   }
 }
@@ -130,6 +132,14 @@ constexpr Setting settings[] = {
     {.home = HomePolicy::disk, .family = Family::llama},
     {.home = HomePolicy::mixed, .sweeps = 2, .family = Family::llama, .packed = true},
     {.devices = 2, .home = HomePolicy::disk, .family = Family::qwen3, .packed = true},
+    {.devices = 2, .home = HomePolicy::device, .parallel = Parallel::layers},
+    {.devices = 3, .clipping = false, .home = HomePolicy::mixed, .sweeps = 2, .parallel = Parallel::layers},
+    {.devices = 2, .device_kib = 1500, .host_kib = 3000, .parallel = Parallel::layers},
+    {.devices = 4,
+     .home = HomePolicy::disk,
+     .family = Family::qwen3,
+     .packed = true,
+     .parallel = Parallel::layers},
 };
 
 INSTANTIATE_TEST_SUITE_P(Plans, SimBytes, ::testing::ValuesIn(settings));

@@ -107,11 +107,7 @@ class CudaDevices final : public Devices {
 
 class CudaBackend final : public GpuBackend {
  public:
-  std::string why_none(std::span<const u32> gpus) const override {
-    if (std::string why = why_not(gpus); !why.empty() || gpus.size() < 2) return why;
-    const Result<std::string> found = exchange();
-    return found ? std::string() : found.error().message;
-  }
+  std::string why_none(std::span<const u32> gpus) const override { return why_not(gpus); }
   std::string why_not_in(Precision precision, std::span<const u32> gpus) const override {
     return tidepool::why_not_in(precision, gpus);
   }

@@ -46,7 +46,8 @@ Error missing(const std::string& why) {
       fmt::format(
           "several GPUs exchange data through NCCL, and {}: install it (Ubuntu, from NVIDIA's package "
           "source: apt install libnccl2; anywhere: pip install nvidia-nccl-cu12, and set TIDEPOOL_NCCL to "
-          "its libnccl.so.2), or train on one GPU with machine.executor=cuda:0",
+          "its libnccl.so.2), or set machine.parallel=layers, which needs none, or train on one GPU with "
+          "machine.executor=cuda:0",
           why)};
 }
 
