@@ -58,7 +58,7 @@ class Savings {
     for (u32 l = 0; l < link_count; ++l) {
       u64 saved = 0;
       for (u32 tier = 0; tier < 2; ++tier) saved += most_saved(savings_[tier][l], capacity_[tier]);
-      out[l] = Bytes{base_[l] - std::min(saved, base_[l])};
+      out[l] = Bytes{forced_[l] + base_[l] - std::min(saved, base_[l])};
     }
     return out;
   }
@@ -277,7 +277,7 @@ class Savings {
           program_.options.device_of(b) != program_.options.device_of(first_reader(graph_, w));
       if (layout_.nodes == 1 && passes) {  // to the device that adds the uses
         add_disk(last + 1, program_.gradient[w] - 1, bytes);
-        for (LinkKind kind : {LinkKind::h2d, LinkKind::d2h}) base_[link(kind)] += bytes;
+        for (LinkKind kind : {LinkKind::h2d, LinkKind::d2h}) forced_[link(kind)] += bytes;
         continue;
       }
       if (layout_.nodes == 1) {
@@ -309,11 +309,11 @@ class Savings {
     if (moves_down)
       add(LinkKind::disk_write, in_device | in_host, last.touches[t - 1].span.end + 1, end, bytes);
     if (touch.before == none)
-      base_[link(LinkKind::h2d)] += bytes;
+      forced_[link(LinkKind::h2d)] += bytes;
     else
       add(LinkKind::h2d, in_device, last.touches[touch.before].span.end + 1, end, bytes);
     if (moves_down && first.touches[touch.made_by].is_read_elsewhere)
-      base_[link(LinkKind::d2h)] += bytes;
+      forced_[link(LinkKind::d2h)] += bytes;
     else if (moves_down && touch.before != none)
       add(LinkKind::d2h, in_device, last.touches[touch.before].span.end + 1, end, bytes);
   }
@@ -334,7 +334,8 @@ class Savings {
   Program program_;
   const std::vector<bool> no_home_;
   const DeviceChains chains_;
-  std::array<u64, link_count> base_{};
+  std::array<u64, link_count> base_{};    // moves that memory can save
+  std::array<u64, link_count> forced_{};  // moves from device to device, which it cannot
   std::array<std::array<std::vector<Saving>, link_count>, 2> savings_;  // device, host
   std::array<std::vector<u64>, 2> capacity_;
   std::array<Saving, link_count> home_{};  // savings of the window being added

@@ -200,6 +200,21 @@ TEST(NodesTrainingMemory, MayDifferBetweenNodes) {
   expect_equal(graph, options, on_one_node(graph, options), "", {Bytes{4 * mib}, Bytes{8 * mib}, roomy});
 }
 
+// A node sums its micro-batches in their order, however many devices share its layers.
+TEST(NodesTrainingDevices, LayersOverTheDevicesOfTwoNodesChangeNoBit) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+    const ModelGraph graph = small_gpt(precision);
+    PlanOptions options{
+        .budgets = {roomy, roomy, roomy}, .micro_batches = 6, .devices = 2, .home = HomePolicy::host};
+    const Outcome one = on_one_node(graph, options);  // each device accumulates three
+    options.parallel = Parallel::layers, options.nodes = 2;
+    for (const u32 devices : {2u, 3u}) {
+      options.devices = devices;
+      expect_equal(graph, options, one, std::string(name(precision)) + " " + std::to_string(devices));
+    }
+  }
+}
+
 TEST(NodesTrainingDevices, TwoNodesOfTwoDevicesRun) {
   const ModelGraph graph = small_gpt(Precision::fp32);
   PlanOptions options{.budgets = {roomy, roomy, roomy}, .micro_batches = 4, .devices = 2, .nodes = 2};
