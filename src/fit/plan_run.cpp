@@ -151,13 +151,17 @@ Result<Choice> choose(const Config& config, const ModelGraph& graph, PlanOptions
   const u32 before = data ? data->candidates : 0;
   options.parallel = Parallel::layers;
   options.advise = options.advise && !data;
-  const auto tried_more = [&](u32 candidates, double best) {
-    if (tried) tried(before + candidates, best);
+  const auto tried_more = [&](u32 candidates, double seconds) {
+    if (tried) tried(before + candidates, seconds);
   };
   Result<Choice> layers = choose_plan(graph, options, machine, {.tried = tried_more});
-  if (!layers || (data && data->forecast.step_seconds <= layers->forecast.step_seconds)) return data;
-  layers->candidates += before;
-  return layers;
+  const u32 more = layers ? layers->candidates : 0;
+  if (!layers) return data;
+  Result<Choice> best = !data || layers->forecast.step_seconds < data->forecast.step_seconds
+                            ? std::move(layers)
+                            : std::move(data);
+  best->candidates = before + more;
+  return best;
 }
 
 Bytes per_second(double rate) { return Bytes{static_cast<u64>(rate)}; }
@@ -231,6 +235,7 @@ Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor 
   if (!chosen) return explain(chosen.error());
   Choice choice = *std::move(chosen);
   out.options = choice.options;
+  out.asked.parallel = choice.options.parallel;
   out.plan = std::move(choice.plan);
   out.forecast = std::move(choice.forecast);
   out.candidates = choice.candidates;
