@@ -37,12 +37,16 @@ Config config_of(const TrainDir& dir, const std::string& machine) {
   Config c = test::small_config(dir);
   c.model = default_model(Family::gpt2);
   c.model.vocab_size = 8192, c.model.positions = 1024;
-  c.model.width = 4096, c.model.layers = 12, c.model.heads = 32;
+  c.model.width = 4096, c.model.layers = 6, c.model.heads = 32;
   c.train.precision = Precision::bf16;
   c.train.sequence_length = 1024;
   c.train.per_device_train_batch_size = 2;
   c.train.gradient_accumulation_steps = 2;
-  c.memory.budgets = {Bytes{8 * gib}, Bytes{128 * gib}, Bytes{0}};
+  c.memory.budgets = {Bytes{4 * gib}, Bytes{64 * gib}, Bytes{0}};
+  c.memory.home = HomePolicy::host;  // fewer choices are planned faster
+  c.memory.chunk_size = Bytes{64 * mib};
+  c.memory.sweeps = 1;
+  c.train.recompute = RecomputePolicy::recompute;
   c.machine.executor = "cuda:0,1,2,3";
   c.machine.file = machine;
   c.machine.parallel = Parallel::automatic;
@@ -77,7 +81,8 @@ TEST(ParallelChoice, TakesTheOneThatFits) {
   Config c = config_of(dir, four_cards(dir, 300e9));
   // Between two sweeps, each device has sums of all gradients; with layers over devices all have them once.
   c.memory.sweeps = 2;
-  c.memory.budgets.host = Bytes{30 * gib};
+  c.memory.home = HomePolicy::automatic;
+  c.memory.budgets.host = Bytes{16 * gib};
   c.machine.parallel = Parallel::data;
   const auto data = plan_run(c, make_graph(c).value(), PlanFor::machine_of_file);
   ASSERT_FALSE(data);
