@@ -3,6 +3,7 @@
 // micro-batches and shards of their own. With layers over devices each is planned by itself.
 #include <algorithm>
 
+#include "planner/device_arcs.h"
 #include "planner/device_chains.h"
 #include "planner/residence.h"
 
@@ -67,21 +68,8 @@ class DevicePlanner {
 
   // ---- arcs -----------------------------------------------------------------------------------
 
-  Span on_circle(Span span) const {
-    const i32 turn = program_.positions();
-    if (span.end >= turn) span = {span.begin - turn, span.end - turn};
-    return span;
-  }
-
   Arc make_arc(const DeviceChain& chain, const ChainRun& run) const {
-    return {.first = chain.first,
-            .count = chain.count,
-            .bytes = layout_.bytes(chain.first, chain.count),
-            .span = on_circle(run.span),
-            .floor = chain.floor,
-            .spread = chain.spread,
-            .from_rest = chain.from_rest,
-            .device = run.device};
+    return arc_of(layout_, program_, chain, run);
   }
 
   Arc permanent(ChunkId first, u32 count, u32 device) const {
@@ -371,76 +359,8 @@ class DevicePlanner {
                                  .span = touched_.kept_span(b, s, m),
                                  .device = program_.options.device_of(b)});
           }
-    for (const DeviceChain& chain : chains_) build_chain(chain);
+    for (const DeviceChain& chain : chains_) add_arcs(layout_, program_, chain, out_);
   }
-
-  void build_chain(const DeviceChain& chain) {
-    const std::vector<ChainRun> runs = runs_of(chain);
-    const u32 first_arc = static_cast<u32>(out_.arcs.size());
-    std::vector<u32> arc_of(chain.touches.size());
-    std::vector<u32> departures(chain.touches.size(), none);  // by the touch that made the content
-    for (u32 r = 0; r < runs.size(); ++r) {
-      for (const u32 t : runs[r].touches) arc_of[t] = first_arc + r;
-      out_.arcs.push_back(make_arc(chain, runs[r]));
-      const u32 t = runs[r].touches.front();
-      if (!chain.produced_here)
-        bring(chain, t);
-      else if (t > 0)
-        bring_back(chain, t, arc_of, departures);
-    }
-    if (chain.leaves) depart(chain, static_cast<u32>(chain.touches.size()), arc_of);
-  }
-
-  // Parameters come up into the arc added last.
-  void bring(const DeviceChain& chain, u32 t) {
-    Arc& arc = out_.arcs.back();
-    arc.filled = true;
-    if (t > 0) arc.floor = std::max(arc.floor, chain.touches[t - 1].span.end + 1);
-    out_.arrivals.push_back({.window = chain.window,
-                             .arc = static_cast<u32>(out_.arcs.size()) - 1,
-                             .segments = chain.touches[t].segments});
-  }
-
-  // Content that was made on a device comes back into the arc added last.
-  void bring_back(const DeviceChain& chain, u32 t, const std::vector<u32>& arc_of,
-                  std::vector<u32>& departures) {
-    const DeviceChain::Touch& touch = chain.touches[t];
-    Arc& arc = out_.arcs.back();
-    const i32 turn = touch.span.begin - arc.span.begin;
-    const u32 from = touch.before == none ? touch.made_by : std::max(touch.made_by, touch.before);
-    u32& departure = departures[touch.made_by];
-    if (departure == none) departure = depart(chain, t, arc_of);
-    DeviceTier::Departure& d = out_.departures[departure];
-    arc.filled = true;
-    arc.floor = std::max(chain.touches[from].span.end, d.out) + 1 - turn;
-    if (chain.touches[touch.made_by].device != touch.device)
-      arc.floor = std::max(arc.floor, touch.earliest - turn);
-    d.segments = d.backs.empty() ? touch.segments : d.segments | touch.segments;
-    d.backs.push_back(
-        {.arc = static_cast<u32>(out_.arcs.size()) - 1, .turn = turn, .segments = touch.segments});
-  }
-
-  // Adds the departure of what is there before touch `t`. It goes to another device at once; otherwise after
-  // the last touch of its arc.
-  // RETURNS: its index.
-  u32 depart(const DeviceChain& chain, u32 t, const std::vector<u32>& arc_of) {
-    const u32 maker = chain.touches[t - 1].writes ? t - 1 : chain.touches[t - 1].made_by;
-    u32 last = chain.touches[maker].is_read_elsewhere ? maker : t - 1;
-    while (arc_of[last] != arc_of[maker]) --last;
-    Arc& arc = out_.arcs[arc_of[maker]];
-    const i32 out = chain.touches[last].span.end;
-    if ((arc.span.end - out) % program_.positions() == 0) arc.tail = tail_positions();
-    out_.departures.push_back({.first = chain.first,
-                               .count = chain.count,
-                               .spread = chain.spread,
-                               .from_arc = arc_of[maker],
-                               .out = out,
-                               .backs = {}});
-    return static_cast<u32>(out_.departures.size()) - 1;
-  }
-
-  // The next block's pass over its micro-batches should hide the copy out of a frame.
-  i32 tail_positions() const { return static_cast<i32>(micro_batches_) + 1; }
 
   const ResidenceInput& in_;
   const ModelGraph& graph_;

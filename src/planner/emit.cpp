@@ -59,29 +59,11 @@ class Emitter {
   bool sharded() const { return layout_.replicas > 1; }
   bool layers() const { return program_.options.parallel == Parallel::layers; }
 
-  // OnDevice holds the chunks that one replica has in an arc of the device tier, and their frame.
-  struct OnDevice {
-    ChunkId first{};
-    u32 count = 0;
-    Frame frame;
-  };
   OnDevice on_device(u32 a, u32 replica) const {
-    const Arc& arc = device_.arcs[a];
-    const Held held = held_by(layout_, arc.first, arc.count, arc.spread, replica);
-    return {held.first,
-            held.count,
-            {.tier = Tier::device,
-             .device = static_cast<u16>(arc.device + replica),
-             .offset = arc.offset,
-             .bytes = layout_.bytes(held.first, held.count)}};
+    return tidepool::on_device(layout_, device_.arcs[a], replica);
   }
-
-  // Consecutive chunks of `whole`.
   OnDevice part(const OnDevice& whole, ChunkId first, u32 count) const {
-    OnDevice out{first, count, whole.frame};
-    out.frame.offset += layout_.bytes(whole.first, index(first) - index(whole.first)).value;
-    out.frame.bytes = layout_.bytes(first, count);
-    return out;
+    return part_of(layout_, whole, first, count);
   }
 
   // A replica's shard of a window's chunks of one kind. `first` is the first chunk of that kind. `device`:

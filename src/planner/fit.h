@@ -40,4 +40,7 @@ class Fit {
   std::vector<Candidate> shapes_;
 };
 
+// RETURNS: an error that names the tiers that are short and the smallest budgets that fit.
+Error does_not_fit(Fit&, const PlanOptions&);
+
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// Frames finds the frame of a chunk in a tier at a position.
+// Frames finds the frame of a chunk in a tier at a position, and OnDevice that of a replica in an arc.
 #pragma once
 
 #include <vector>
@@ -38,5 +38,30 @@ class Frames {
   i32 turn_;
   std::vector<std::vector<u32>> by_first_;
 };
+
+// OnDevice holds the chunks that one replica has in an arc of the device tier, and their frame.
+struct OnDevice {
+  ChunkId first{};
+  u32 count = 0;
+  Frame frame;
+};
+
+inline OnDevice on_device(const Layout& layout, const Arc& arc, u32 replica) {
+  const Held held = held_by(layout, arc.first, arc.count, arc.spread, replica);
+  return {held.first,
+          held.count,
+          {.tier = Tier::device,
+           .device = static_cast<u16>(arc.device + replica),
+           .offset = arc.offset,
+           .bytes = layout.bytes(held.first, held.count)}};
+}
+
+// Consecutive chunks of `whole`.
+inline OnDevice part_of(const Layout& layout, const OnDevice& whole, ChunkId first, u32 count) {
+  OnDevice out{first, count, whole.frame};
+  out.frame.offset += layout.bytes(whole.first, index(first) - index(whole.first)).value;
+  out.frame.bytes = layout.bytes(first, count);
+  return out;
+}
 
 }  // namespace tidepool

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "planner/advice.h"
 #include "planner/attempt.h"
 #include "planner/fit.h"
 #include "planner/plan_size.h"

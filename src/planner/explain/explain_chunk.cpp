@@ -110,13 +110,35 @@ class ChunkStory {
     return names[static_cast<u32>(in_.home)];
   }
 
+  bool is_on_several_devices() const {
+    for (u32 b = 0; b < in_.graph.blocks.size(); ++b)
+      if (std::ranges::count(in_.graph.blocks[b].windows, chunk_.window) > 0 &&
+          in_.plan.parallel == Parallel::layers &&
+          in_.plan.device_of(b, 0) != in_.plan.device_of(first_block(), 0))
+        return true;
+    return false;
+  }
+
+  u32 first_block() const {
+    u32 block = 0;
+    while (std::ranges::count(in_.graph.blocks[block].windows, chunk_.window) == 0) ++block;
+    return block;
+  }
+
   // Streaming takes its working set of the budget, and homes take the state at rest: the rest of the budget
   // was left to choose with.
   void tell_no_room(Tier tier) {
+    if (tier == Tier::device && is_on_several_devices()) {
+      fmt::format_to(out_, "           not the device: blocks on several devices read it\n");
+      return;
+    }
     const TierUse& use = in_.plan.tiers[static_cast<u32>(tier)];
+    // With layers over devices, those of the device that reads the window first.
+    const bool layers = tier == Tier::device && in_.plan.parallel == Parallel::layers;
+    const u32 device = layers ? in_.plan.device_of(first_block(), 0) : 0;
     Bytes rests{};
     for (const Frame& f : in_.plan.homes)
-      if (f.bytes.value > 0 && f.tier == tier && f.device == 0) rests += f.bytes;
+      if (f.bytes.value > 0 && f.tier == tier && f.device == device) rests += f.bytes;
     const Bytes taken = use.working_set + rests;
     const Bytes left = use.budget > taken ? use.budget - taken : Bytes{0};
     const Bytes wanted = tier == Tier::device ? state_of_window() : chunk_.bytes;
@@ -209,7 +231,8 @@ class ChunkStory {
     for (const Touch& back : life_.touches(id_)) {
       const OpKind kind = life_.segment().ops[back.op].kind;
       if (back.access != Access::write || !is_movement(kind) || back.frame.tier == Tier::disk) continue;
-      if (back.frame.device != 0 && back.frame.tier == Tier::device) continue;  // devices are alike
+      const bool alike = in_.plan.parallel == Parallel::data;  // what one device has is told once
+      if (alike && back.frame.device != 0 && back.frame.tier == Tier::device) continue;
       const std::optional<u32> left = left_before(back);
       if (left) gaps.emplace_back(*left, back);
     }
@@ -235,7 +258,7 @@ class ChunkStory {
     Bytes most{};
     for (u32 i = 1; i < gap; ++i) {
       const u32 op = (left + i) % ops;
-      const Bytes used = life_.in_use(back.frame.tier, op);
+      const Bytes used = life_.in_use(back.frame, op);
       if (used > most) most = used, fullest = op;
     }
     const TierUse& tier = in_.plan.tiers[static_cast<u32>(back.frame.tier)];

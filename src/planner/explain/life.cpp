@@ -52,10 +52,10 @@ std::optional<Life::Next> Life::next(ChunkId id, u32 after, const Frame* in) con
   return std::nullopt;
 }
 
-Bytes Life::in_use(Tier tier, u32 op) const {
+Bytes Life::in_use(const Frame& memory, u32 op) const {
   Bytes sum{};
   for (const TierStay& s : stays_)
-    if (s.frame.tier == tier && s.frame.device == 0 && covers(s, op)) sum += s.frame.bytes;
+    if (same_memory(s.frame, memory) && covers(s, op)) sum += s.frame.bytes;
   return sum;
 }
 

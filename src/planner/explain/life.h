@@ -47,8 +47,8 @@ class Life {
   };
   std::optional<Next> next(ChunkId, u32 after, const Frame* in = nullptr) const;
 
-  // Bytes that are in a tier (of device 0) while op `op` runs.
-  Bytes in_use(Tier, u32 op) const;
+  // Bytes that are in the tier and device of `memory` while op `op` runs.
+  Bytes in_use(const Frame& memory, u32 op) const;
 
  private:
   void collect_touches();

@@ -129,7 +129,7 @@ TEST(Life, StaysOfOneMemoryDoNotOverlap) {
       for (u64 i = 1; i < there.size(); ++i)
         EXPECT_LE(there[i - 1]->frame.end(), there[i]->frame.offset)
             << "op " << op << ", chunks " << index(there[i - 1]->chunk) << " and " << index(there[i]->chunk);
-      EXPECT_LE(life.in_use(tier, op), p.plan.tiers[static_cast<u32>(tier)].planned_peak);
+      EXPECT_LE(life.in_use({.tier = tier}, op), p.plan.tiers[static_cast<u32>(tier)].planned_peak);
     }
   }
 }
