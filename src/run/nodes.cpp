@@ -149,6 +149,7 @@ Result<void> agree_on_job(Transport& transport, const Config& config, std::strin
   Statement mine;
   mine.facts.push_back({"version", std::string(version())});
   mine.facts.push_back({"machine.executor", fmt::format("{} devices", config.machine.devices())});
+  mine.facts.push_back({"machine.parallel", std::string(name(config.machine.parallel))});
   for (const auto& [key, value] : numeric_settings(config)) mine.facts.push_back({key, value});
   mine.facts.push_back({"train.max_steps", fmt::format("{}", config.train.max_steps)});
   mine.facts.push_back({"train.eval_steps", fmt::format("{}", config.train.eval_steps)});
@@ -179,18 +180,22 @@ Result<RunPlan> agree_on_plan(Transport& transport, const Config& given, const M
   Config config = given;
   for (u32 round = 0; round < rounds_max; ++round) {
     TRY_ASSIGN(RunPlan chosen, plan_run(config, graph, who, progress));
-    const std::vector<u64> mine = {chosen.plan.chunk_elements, chosen.plan.sweeps, shape_of(chosen.plan)};
+    const std::vector<u64> mine = {chosen.plan.chunk_elements, chosen.plan.sweeps,
+                                   static_cast<u64>(chosen.plan.parallel), shape_of(chosen.plan)};
     TRY_ASSIGN(const auto all, exchange_numbers(transport, mine));
     u64 elements = mine[0], sweeps = mine[1];
-    bool alike = true;
+    bool alike = true, share_alike = true;
     for (const std::vector<u64>& one : all) {
       elements = std::min(elements, one[0]), sweeps = std::max(sweeps, one[1]);
+      share_alike = share_alike && one[2] == all[0][2];
       alike = alike && one == all[0];
     }
     if (alike) {
       TRY(check_messages(transport, chosen.plan));
       return chosen;
     }
+    config.machine.parallel = static_cast<Parallel>(all[0][2]);
+    if (!share_alike) continue;
     config.memory.chunk_size = Bytes{4 * elements};
     config.memory.sweeps = static_cast<u32>(sweeps);
   }

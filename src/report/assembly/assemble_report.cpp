@@ -138,6 +138,7 @@ RunReport assemble_report(const ReportParts& parts) {
   add_rates(report, parts.session.graph(), parts.tokens);
   if (parts.config.output.save) report.weights_xxh3 = fmt::format("{:016x}", parts.weights_xxh3);
   if (!parts.config.machine.gpus().empty()) report.executor = parts.config.machine.executor;
+  if (parts.session.plan().parallel == Parallel::layers) report.executor = "layers over " + report.executor;
   report.resumed_from_step = parts.resumed_from;
   report.steps_per_epoch = parts.steps_per_epoch;
   report.tokens = parts.state.tokens;
