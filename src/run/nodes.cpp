@@ -105,10 +105,6 @@ Result<TrainRequest> request_of_node(const TrainRequest& given) {
   if (config.machine.nodes > nodes_max)
     return refused(*given.transport,
                    fmt::format("{} nodes: at most {} are possible", config.machine.nodes, nodes_max));
-  if (!config.machine.gpus().empty())
-    return refused(*given.transport,
-                   "machine.executor names GPUs, but several nodes train on their cores only so far: set "
-                   "machine.executor=cpu, or start one process");
   if (config.machine.node == 0) return out;
   const std::string folder = folder_of_node(config.machine.node);
   out.quiet = true;

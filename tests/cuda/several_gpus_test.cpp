@@ -3,12 +3,22 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
+#include <thread>
 
+#include "engine/engine.h"
 #include "executor/cuda/cuda_devices.h"
+#include "fit/plan_inputs.h"
+#include "net/local_network.h"
+#include "session/session.h"
+#include "tests/support/cpu_rig.h"
 #include "tests/support/gpu_config.h"
 #include "tests/support/gpu_precision.h"
 #include "tests/support/placement.h"
+#include "tests/support/segments.h"
+#include "tests/support/small_training.h"
 
 namespace tidepool {
 namespace {
@@ -175,6 +185,112 @@ TEST_F(SeveralGpus, ACheckpointOfOneResumesOnTwo) {
   two.output.dir = one.output.dir;
   EXPECT_EQ(train_numbers(two, {.resume = "auto"}), expected);
 }
+
+// ---- several nodes, in one process
+
+// NodeOnGpu is a node that trains for four steps.
+struct NodeOnGpu {
+  std::vector<double> losses;
+  std::map<u32, std::vector<std::byte>> state;  // by kind and window: cut after cut
+  std::optional<Error> error;
+};
+
+// Takes the losses of steps as their norm completes.
+struct LossTaker final : EngineObserver {
+  LossTaker(StepResults& results, std::vector<double>& losses) : results(results), losses(losses) {}
+  void completed(const Issue& issue, const Completion&) override {
+    if (issue.get().kind == OpKind::norm) losses.push_back(results.result(issue.step).loss);
+  }
+  StepResults& results;
+  std::vector<double>& losses;
+};
+
+Result<void> train_node(const Config& config, Transport* transport, NodeOnGpu& out) {
+  TRY_ASSIGN(const ModelGraph graph, make_graph(config));
+  PlanOptions options = plan_options(config, Bytes{0});
+  options.chunk_bytes = Bytes{4 * norm_granule_elements};
+  TRY_ASSIGN(Plan plan, make_plan(graph, options));
+  test::HashedData data(graph.config.vocab_size);
+  data.step_settings.target_tokens = graph.batch.rows() * plan.micro_batches;
+  if (!plan.clipping) data.step_settings.max_grad_norm = 0;
+  if (graph.precision == Precision::fp16) data.step_settings.loss_scaling = test::scaling;
+  TRY_ASSIGN(const auto session,
+             Session::create(config, graph, std::move(plan), data, {.transport = transport}));
+  if (graph.precision == Precision::fp16) session->results().set_loss_scale({.scale = test::first_scale});
+  const Plan& p = session->plan();
+  for (u32 id = 0; id < p.chunks.size(); ++id) {
+    if (p.homes[id].bytes.value == 0) continue;
+    TRY(session->homes().begin_write_home(ChunkId{id}, test::initial_chunk(p.chunks[id], graph)));
+    TRY(session->homes().end_write_home(ChunkId{id}));
+  }
+  const auto engine = Engine::create(p, session->executor(), {.watchdog = Nanos{60'000'000'000}});
+  test::SegmentList list(test::training_runs(4, p.clipping));
+  LossTaker taker(session->results(), out.losses);
+  TRY(engine->run(list, taker));
+  for (u32 id = 0; id < p.chunks.size(); ++id) {
+    if (p.homes[id].bytes.value == 0 || p.chunks[id].owner != p.node) continue;
+    std::vector<std::byte>& to = out.state[static_cast<u32>(p.chunks[id].kind) << 16 | p.chunks[id].window];
+    const u64 begin = p.chunks[id].element_begin * p.chunks[id].bytes.value / p.chunks[id].elements;
+    if (to.size() < begin + p.chunks[id].bytes.value) to.resize(begin + p.chunks[id].bytes.value);
+    TRY(session->homes().read_home(ChunkId{id}, std::span(to).subspan(begin, p.chunks[id].bytes.value)));
+  }
+  return {};
+}
+
+// Joins what the owners have: bytes of other owners' cuts are zero.
+std::map<u32, std::vector<std::byte>> joined(const std::vector<NodeOnGpu>& nodes) {
+  std::map<u32, std::vector<std::byte>> all;
+  for (const NodeOnGpu& node : nodes)
+    for (const auto& [key, bytes] : node.state) {
+      std::vector<std::byte>& to = all[key];
+      to.resize(std::max(to.size(), bytes.size()));
+      for (u64 i = 0; i < bytes.size(); ++i) to[i] |= bytes[i];
+    }
+  return all;
+}
+
+class NodesOnGpus : public SeveralGpus, public ::testing::WithParamInterface<Precision> {};
+
+// Two nodes with a GPU each, or with two that share the layers, sum as one GPU with two micro-batches does:
+// the host updates the state in both, from the same scalars.
+TEST_P(NodesOnGpus, TrainAsOneGpuThatAccumulates) {
+  if (!test::gpu_multiplies(GetParam())) GTEST_SKIP() << "these GPUs do not multiply bf16";
+  Config config = gpu_config(dir_, GetParam());
+  config.model.width = 128;  // so that each node owns something
+  config.train.max_grad_norm = 0;
+  config.memory.home = HomePolicy::host;
+  config.train.gradient_accumulation_steps = 2;
+  NodeOnGpu one;
+  const Result<void> ran = train_node(config, nullptr, one);
+  ASSERT_TRUE(ran) << ran.error().message;
+  change_timing(5, most);
+  auto transports = create_local_transports({.nodes = 2, .seed = 3, .delay_us_max = 200}).value();
+  std::vector<NodeOnGpu> nodes(2);
+  std::vector<std::thread> threads;
+  for (u32 node = 0; node < 2; ++node)
+    threads.emplace_back([&, node] {
+      Config own = config;
+      own.train.gradient_accumulation_steps = 1;
+      own.machine.nodes = 2, own.machine.node = node;
+      own.machine.executor = fmt::format("cuda:{}", node);
+      own.output.dir += std::to_string(node);
+      const Result<void> trained = train_node(own, transports[node].get(), nodes[node]);
+      if (!trained) nodes[node].error = trained.error();
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::vector<std::thread> ends;  // each says goodbye and waits for the other
+  for (auto& transport : transports) ends.emplace_back([&transport] { transport.reset(); });
+  for (std::thread& thread : ends) thread.join();
+  for (const NodeOnGpu& node : nodes) {
+    ASSERT_FALSE(node.error) << node.error->message;
+    EXPECT_EQ(node.losses, one.losses);
+  }
+  EXPECT_EQ(one.losses.size(), 4u);
+  EXPECT_TRUE(joined(nodes) == one.state);
+}
+INSTANTIATE_TEST_SUITE_P(Precisions, NodesOnGpus,
+                         ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
+                         [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace
 }  // namespace tidepool

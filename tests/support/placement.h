@@ -20,7 +20,7 @@ inline constexpr RecomputePolicy recomputes[] = {RecomputePolicy::keep, Recomput
 inline constexpr IoBackend backends[] = {IoBackend::io_uring, IoBackend::threads};
 inline constexpr u32 depths[] = {1, 32};
 inline constexpr u32 group_sizes[] = {1, 3, 8};  // models with experts: of one, of some, of all
-enum Room : u32 { roomy, tight };
+enum Room : u32 { plenty, tight };
 
 // Two sweeps need two micro-batches. Groups of experts need experts.
 inline std::vector<u32> placement_levels(u32 accumulation, bool with_experts = false) {

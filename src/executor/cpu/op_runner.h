@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "executor/cpu/step_numbers.h"
 #include "executor/shared/block_op.h"
 #include "executor/shared/executor_common.h"
+#include "executor/shared/step_numbers.h"
 #include "executor/shared/update_op.h"
 
 namespace tidepool {

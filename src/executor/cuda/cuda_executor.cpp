@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "executor/cuda/collective_watch.h"
 #include "executor/cuda/cuda_work.h"
+#include "executor/cuda/node_numbers.h"
 #include "executor/cuda/op_graphs.h"
 #include "executor/cuda/product_tuning.h"
 #include "executor/cuda/routing_sum.h"
@@ -32,11 +33,14 @@ class CudaLanes final : public DeviceLanes {
   void stop() override;
 
   StepResult result(u64 step) const override { return numbers_.front()->result(step); }
-  RoutingResult routing(u64 step) const override { return routing_->sum(step); }
-  // Several nodes do not train on GPUs yet: request_of_node() refuses it.
-  void add_gradient(u32, u64, u64, const std::byte*) override { CHECK(false, common_.plan.nodes); }
-  void pack(u64, std::span<std::byte>) override { CHECK(false, common_.plan.nodes); }
-  u64 wishes(u64) const override { return 0; }
+  RoutingResult routing(u64 step) const override {
+    return nodes_ ? nodes_->routing(step) : routing_->sum(step);
+  }
+  void add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad) override {
+    nodes_->add_gradient(window, begin, elements, grad);
+  }
+  void pack(u64 step, std::span<std::byte> packed) override { nodes_->pack(step, packed); }
+  u64 wishes(u64 step) const override { return nodes_ ? nodes_->wishes(step) : 0; }
   void set_loss_scale(const LossScale&) override;
   Result<void> run_at_rest(const Issue&) override;
   bool host_reaches_frames() const override { return false; }
@@ -56,6 +60,7 @@ class CudaLanes final : public DeviceLanes {
   const CudaLanesParts parts_;
   std::vector<std::unique_ptr<DeviceNumbers>> numbers_;  // by device
   std::unique_ptr<RoutingSum> routing_;
+  std::unique_ptr<NodeNumbers> nodes_;  // null: one node
   std::unique_ptr<CudaWork> work_;
   std::unique_ptr<OpGraphs> graphs_;                  // wraps the work; lanes submit to it
   std::vector<cudaEvent_t> ends_;                     // ring by sequence: ends of ops on streams
@@ -71,7 +76,8 @@ Result<void> CudaLanes::start() {
   std::vector<CudaWorkDevice> devices;
   for (u32 d = 0; d < common_.plan.devices; ++d)
     devices.push_back({.kernels = parts_.devices[d].kernels, .numbers = numbers_[d].get()});
-  work_ = std::make_unique<CudaWork>(common_, std::move(devices), parts_.collectives);
+  if (common_.plan.nodes > 1) nodes_ = std::make_unique<NodeNumbers>(common_, numbers_);
+  work_ = std::make_unique<CudaWork>(common_, std::move(devices), parts_.collectives, nodes_.get());
   graphs_ = std::make_unique<OpGraphs>(OpGraphsParts{
       .work = *work_, .plan = common_.plan, .graph = common_.graph, .allowance = parts_.graphs});
   return start_lanes();
@@ -181,6 +187,7 @@ void CudaLanes::submit(const Issue& issue, std::span<const u64> in_flight) {
 // ---- at rest
 
 void CudaLanes::set_loss_scale(const LossScale& scale) {
+  if (nodes_) nodes_->set_loss_scale(scale);
   for (u32 d = 0; d < numbers_.size(); ++d) {
     cudaSetDevice(device(d).index());
     numbers_[d]->set_loss_scale(scale);

@@ -20,10 +20,12 @@ LinkKind link_of(const Issue& issue) {
 
 }  // namespace
 
-CudaWork::CudaWork(ExecutorCommon& common, std::vector<CudaWorkDevice> devices, Collectives* collectives)
+CudaWork::CudaWork(ExecutorCommon& common, std::vector<CudaWorkDevice> devices, Collectives* collectives,
+                   NodeNumbers* nodes)
     : common_(common),
       devices_(std::move(devices)),
       collectives_(collectives),
+      nodes_(nodes),
       block_{
           .plan = common.plan, .graph = common.graph, .memory = common.memory, .seed = common.request.seed} {}
 
@@ -125,7 +127,9 @@ void CudaWork::backward(const Issue& issue) {
   const DeviceNumbers::RoutingPlace routing = of_device.begin_routing(issue.step, micro_batch);
   head.router_losses = routing.losses, head.expert_tokens = routing.tokens;
   run_backward(block_, kernels(issue), issue, head);
-  const bool last = micro_batch + common_.plan.replicas() >= common_.plan.micro_batches;  // of this device
+  of_device.fetch_loss(issue.step, micro_batch);
+  const Plan& plan = common_.plan;
+  const bool last = micro_batch + plan.replicas() * plan.nodes >= plan.micro_batches;  // of this device
   if (last) of_device.fetch_routing(issue.step);
 }
 
@@ -144,8 +148,10 @@ void CudaWork::update(const Issue& issue, cudaStream_t stream) {
 
 // ---- collectives
 
-// Runs on the first device; the numbers of the other devices are copied there.
+// Runs on the first device; the numbers of the other devices are copied there. Several nodes run it in the
+// host at once: it follows `pack`, and so all ops of devices that make a number.
 void CudaWork::norm(const Issue& issue) {
+  if (nodes_ != nullptr) return nodes_->finish(issue);
   DeviceNumbers& first = numbers(issue);
   for (const CudaWorkDevice& device : devices_)
     if (device.numbers != &first) first.add(*device.numbers, issue.step);

@@ -5,6 +5,7 @@
 
 #include "executor/cuda/collectives.h"
 #include "executor/cuda/device_numbers.h"
+#include "executor/cuda/node_numbers.h"
 #include "executor/cuda/stream_lane.h"
 #include "executor/shared/block_op.h"
 #include "executor/shared/executor_common.h"
@@ -18,9 +19,9 @@ struct CudaWorkDevice {
 
 class CudaWork final : public StreamWork {
  public:
-  // `collectives`: with several devices; null: one device.
+  // `collectives`: with several replicas, else null. `nodes`: with several nodes, else null.
   // REQUIRES: all arguments outlive the object.
-  CudaWork(ExecutorCommon&, std::vector<CudaWorkDevice>, Collectives*);
+  CudaWork(ExecutorCommon&, std::vector<CudaWorkDevice>, Collectives*, NodeNumbers* nodes);
 
   Result<void> enqueue(const Issue&, u32 slot, cudaStream_t) override;
   Result<void> ended(const Issue&, u32 slot, Nanos took) override;
@@ -44,6 +45,7 @@ class CudaWork final : public StreamWork {
   ExecutorCommon& common_;
   const std::vector<CudaWorkDevice> devices_;
   Collectives* const collectives_;
+  NodeNumbers* const nodes_;
   const BlockOpParts block_;
 };
 

@@ -28,7 +28,8 @@ Result<std::unique_ptr<DeviceNumbers>> DeviceNumbers::create(const Plan& plan, c
                        .vocabulary = graph.config.vocab_size,
                        .cells = numbers->layout_.cells(),
                        .experts = numbers->experts_,
-                       .several_devices = plan.devices > 1};
+                       .several_devices = plan.devices > 1,
+                       .several_nodes = plan.nodes > 1};
   for (const Chunk& chunk : plan.chunks)
     if (chunk.kind == Kind::param) sizes.decay_segments += decay.of(chunk.window, chunk.cut).size();
   TRY(numbers->take_memory(sizes, place.memory));
@@ -43,8 +44,9 @@ DeviceNumbers::DeviceNumbers(const Plan& plan, const ModelGraph& graph, StepSour
     : clipping_(plan.clipping),
       precision_(plan.precision),
       micro_batches_(plan.micro_batches),
-      replicas_(plan.replicas()),
+      shares_(plan.replicas() * plan.nodes),
       several_devices_(plan.devices > 1),
+      several_nodes_(plan.nodes > 1),
       experts_(experts_of_layers(graph)),
       vocabulary_(graph.config.vocab_size),
       layout_(plan, graph),
@@ -112,7 +114,8 @@ void DeviceNumbers::set_loss_scale(const LossScale& scale) {
 
 const float* DeviceNumbers::loss_scale(u64 step, const DeviceNumbers& of_norm) {
   const bool first = of_norm.first_step_ == 0 || step <= of_norm.first_step_;
-  if (&of_norm != this && !first && scale_of_ != step) {
+  const bool made_elsewhere = several_nodes_ || &of_norm != this;
+  if (made_elsewhere && !first && scale_of_ != step) {
     cudaMemcpyAsync(device_.loss_scale, &of_norm.host_.results[slot_of(step - 1)].next_loss_scale,
                     sizeof(LossScale), cudaMemcpyHostToDevice, stream_);
     scale_of_ = step;
@@ -133,7 +136,7 @@ DeviceNumbers::RoutingPlace DeviceNumbers::begin_routing(u64 step, u32 micro_bat
   const RoutingPlace place = {device_.router_losses + slot * micro_batches_ + micro_batch,
                               device_.expert_tokens + slot * experts_};
   cudaMemsetAsync(place.losses, 0, sizeof(RouterLosses), stream_);
-  if (micro_batch < replicas_) cudaMemsetAsync(place.tokens, 0, experts_ * sizeof(i64), stream_);
+  if (micro_batch < shares_) cudaMemsetAsync(place.tokens, 0, experts_ * sizeof(i64), stream_);
   return place;
 }
 
@@ -146,6 +149,24 @@ void DeviceNumbers::fetch_routing(u64 step) {
   cudaMemcpyAsync(host_.expert_tokens + tokens, device_.expert_tokens + tokens, experts_ * sizeof(i64),
                   cudaMemcpyDeviceToHost, stream_);
   fetched_[slot] = step;
+}
+
+void DeviceNumbers::fetch_loss(u64 step, u32 micro_batch) {
+  if (!several_nodes_) return;
+  const u64 at = u64{slot_of(step)} * micro_batches_ + micro_batch;
+  cudaMemcpyAsync(host_.losses + at, device_.losses + at, sizeof(double), cudaMemcpyDeviceToHost, stream_);
+}
+
+double DeviceNumbers::loss(u64 step, u32 micro_batch) const {
+  CHECK(several_nodes_, step);
+  return host_.losses[u64{slot_of(step)} * micro_batches_ + micro_batch];
+}
+
+void DeviceNumbers::put_result(u64 step, const StepResult& result) {
+  const u32 slot = slot_of(step);
+  host_.results[slot] = result;
+  finished_[slot] = step;
+  if (first_step_ == 0) first_step_ = step;
 }
 
 double* DeviceNumbers::begin_evaluation(u32 slot) {

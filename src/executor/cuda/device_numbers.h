@@ -54,6 +54,9 @@ class DeviceNumbers {
     i64* tokens = nullptr;
   };
   RoutingPlace begin_routing(u64 step, u32 micro_batch);
+  // Several nodes: copies the loss of a micro-batch to the host.
+  // REQUIRES: the head's backward was enqueued.
+  void fetch_loss(u64 step, u32 micro_batch);
   // Copies the routing of the device's micro-batches to the host.
   // REQUIRES: the head's backward of the last of them was enqueued.
   void fetch_routing(u64 step);
@@ -69,6 +72,8 @@ class DeviceNumbers {
   void add(const DeviceNumbers& other, u64 step);
   // REQUIRES: all gradients of the step, and the numbers of all other devices, have been added.
   void finish(u64 step);
+  // Several nodes, instead of finish(): takes the result that the host has made.
+  void put_result(u64 step, const StepResult&);
   // RETURNS: scalars for updates of chunk sets on the device.
   // REQUIRES: `of_norm` did the `finish` of this step; with clipping, its copy to the host is ordered before
   // this stream.
@@ -80,6 +85,7 @@ class DeviceNumbers {
   void fetch_evaluation(u32 slot, bool with_logits);
   // REQUIRES: the copies to the host have ended.
   StepResult result(u64 step) const;
+  double loss(u64 step, u32 micro_batch) const;  // several nodes
   // Routing of the device's micro-batches; the losses of others are undefined. Empty without experts.
   std::span<const RouterLosses> router_losses(u64 step) const;  // [micro_batches]
   std::span<const i64> expert_tokens(u64 step) const;           // [experts()]
@@ -100,8 +106,8 @@ class DeviceNumbers {
 
   const bool clipping_;
   const Precision precision_;
-  const u32 micro_batches_, replicas_;
-  const bool several_devices_;
+  const u32 micro_batches_, shares_;  // of a step's micro-batches: replicas of all nodes
+  const bool several_devices_, several_nodes_;
   const u64 experts_;  // of all layers
   const u64 vocabulary_;
   const NormLayout layout_;

@@ -63,6 +63,7 @@ Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, StepArrays& arrays)
 Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, HostStepArrays& arrays) {
   ArrayCutter cutter(begin);
   arrays.results = cutter.take<StepResult>(steps_kept);
+  if (sizes.several_nodes) arrays.losses = cutter.take<double>(steps_kept * sizes.micro_batches);
   arrays.evaluations = cutter.take<double>(lane_depth);
   arrays.logits = cutter.take<float>(sizes.vocabulary);
   take_routing(sizes, cutter, arrays);

@@ -15,6 +15,7 @@ struct StepArraySizes {
   u64 cells = 0;    // cells of granules that several devices share
   u64 experts = 0;  // of all layers; 0: none
   bool several_devices = false;
+  bool several_nodes = false;
 };
 // RETURNS: the number of experts of all layers, whose tokens a step counts.
 u64 experts_of_layers(const ModelGraph&);
@@ -41,6 +42,7 @@ Bytes lay_out(const StepArraySizes&, std::byte* begin, StepArrays&);
 // The arrays that are copied to the host.
 struct HostStepArrays {
   StepResult* results = nullptr;
+  double* losses = nullptr;  // several nodes: [steps_kept, micro_batches]
   double* evaluations = nullptr;
   float* logits = nullptr;
   RouterLosses* router_losses = nullptr;

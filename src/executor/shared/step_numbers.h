@@ -1,6 +1,6 @@
 // StepNumbers holds the numbers of a step that are not chunks: losses, norm partials, inputs of the clip
-// factor, flags. They are not in the plan's `scalars` frames, because on the CPU the host both makes and
-// reads them.
+// factor, flags. They are not in the plan's `scalars` frames, because the host both makes and reads them: on
+// the CPU, and of several nodes.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-#include "executor/cpu/step_numbers.h"
+#include "executor/shared/step_numbers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,12 +9,6 @@
 #include "kernels/gradient/gradient.h"
 
 namespace tidepool {
-namespace {
-
-constexpr u64 cells_of_granule = norm_granule_elements / norm_cell_elements;
-
-}  // namespace
-
 StepNumbers::StepNumbers(const Plan& plan, const ModelGraph& graph, StepSource& source)
     : precision_(plan.precision),
       plan_(plan),
@@ -71,7 +65,7 @@ double StepNumbers::partial(u64 index) const {
   const u32 first = layout_.shared()[index];
   if (first == none) return partials_[index];
   double sum = 0;
-  for (u64 cell = 0; cell < cells_of_granule; ++cell) sum += cells_[first + cell];
+  for (u64 cell = 0; cell < norm_granule_elements / norm_cell_elements; ++cell) sum += cells_[first + cell];
   return sum;
 }
 
