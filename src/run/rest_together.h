@@ -11,9 +11,14 @@ namespace tidepool {
 
 class RestTogether {
  public:
-  // Sets this node's wishes from now on.
-  void tell(StepResults& results, bool rest, bool stop) const {
-    results.wish((rest ? wish_rest : 0) | (stop ? wish_stop : 0));
+  struct Wishes {
+    bool rest = false, save = false, stop = false;
+  };
+
+  // Sets this node's wishes from now on. A wish that was not heard yet must be told again.
+  void tell(StepResults& results, const Wishes& wishes) const {
+    results.wish((wishes.rest ? wish_rest : 0) | (wishes.save ? wish_save : 0) |
+                 (wishes.stop ? wish_stop : 0));
   }
   // A step has failed, on all nodes alike.
   void failed(u64 step) { failed_step_ = step; }
@@ -23,19 +28,24 @@ class RestTogether {
   // RETURNS: true if the step that was chosen last is the last before a rest.
   bool must_rest(const StepResults& results, u64 issued) {
     const u64 known = issued - 1;
+    saves_ = false;
     if (known <= rested_after_) return false;
     const u64 wishes = results.wishes(known);
     stops_ = stops_ || (wishes & wish_stop) != 0;
+    saves_ = (wishes & wish_save) != 0;
     return wishes != 0 || (failed_step_ != 0 && failed_step_ <= known);
   }
   // True if a node's wish to stop was heard.
   bool stops() const { return stops_; }
+  // At rest: true if a node's wish to save led here. Then all nodes forget theirs, because the save is of the
+  // same step for all.
+  bool saves() const { return saves_; }
 
  private:
-  static constexpr u64 wish_rest = 1, wish_stop = 2;
+  static constexpr u64 wish_rest = 1, wish_stop = 2, wish_save = 4;
 
   u64 rested_after_ = 0, failed_step_ = 0;
-  bool stops_ = false;
+  bool stops_ = false, saves_ = false;
 };
 
 }  // namespace tidepool

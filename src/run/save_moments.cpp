@@ -22,6 +22,11 @@ void on_save_signal(int) {
 
 }  // namespace
 
+const char* SaveSignal::words(bool saves) {
+  return saves ? "tidepool: SIGUSR1: saving after this step\n"
+               : "tidepool: SIGUSR1: output.save is false, so nothing is saved\n";
+}
+
 SaveSignal::SaveSignal(const char* heard) {
   save_asked = 0;
   asked_words = heard;

@@ -12,6 +12,8 @@ namespace tidepool {
 // REQUIRES: at most one object at a time.
 class SaveSignal {
  public:
+  // RETURNS: the message, where output.save is `saves`.
+  static const char* words(bool saves);
   // `heard`: the message; a literal, because the signal handler prints it.
   explicit SaveSignal(const char* heard);
   ~SaveSignal();

@@ -148,7 +148,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (issued_ >= run_.config.train.max_steps) return true;
     const double now = steady_seconds();
     const bool rest = leads() && (save_moments_.due(issued_, now) || run_.directory.has_moved(now));
-    together_.tell(run_.session->results(), rest, wants_to_stop());
+    together_.tell(run_.session->results(), {rest, SaveSignal::asked(), wants_to_stop()});
     if (resting_) return false;
     return together_.must_rest(run_.session->results(), issued_) ||
            due(run_.config.train.eval_steps, issued_) || due(run_.config.output.save_steps, issued_);
@@ -157,9 +157,10 @@ class Trainer final : public NextSegment, public EngineObserver {
   // At rest: node 0 saves what is due, while the others serve it.
   Result<void> rest_together() {
     together_.rested(issued_);
+    if (together_.saves()) SaveSignal::forget();
     if (!leads()) return run_.session->serve();
     if (const auto moved = run_.directory.moved()) return save_moved(*moved);
-    if (save_due() && issued_ < run_.config.train.max_steps) TRY(save());
+    if ((together_.saves() || save_due()) && issued_ < run_.config.train.max_steps) TRY(save());
     return run_.session->end_leading();
   }
 
@@ -430,9 +431,8 @@ Result<RunReport> train_model(const TrainRequest& given) {
   // The signals outlive the trainer: a second signal must find what to clean up while the trainer is
   // destroyed.
   const StopSignals signals(StopSignals::at_once("\ntidepool: stopped before the first step\n"));
-  const SaveSignal save_signal(request.config.output.save
-                                   ? "tidepool: SIGUSR1: saving after this step\n"
-                                   : "tidepool: SIGUSR1: output.save is false, so nothing is saved\n");
+  // As given: node 0 saves for all.
+  const SaveSignal save_signal(SaveSignal::words(given.config.output.save));
   Trainer trainer(request);
   Result<RunReport> report = trainer.run();
   if (!report && request.transport != nullptr) {
