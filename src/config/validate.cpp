@@ -95,6 +95,14 @@ std::optional<Complaint> check_sequence_length(const Config& c) {
                                c.model.positions, advice)};
 }
 
+std::optional<Complaint> check_groups(const Config& c) {
+  const u32 count = c.model.experts.count, group = c.memory.experts_per_group;
+  if (count == 0 || group <= count) return std::nullopt;
+  return Complaint{
+      "memory", "experts_per_group",
+      fmt::format("{} is more than the {} experts of a layer; set at most {}, or auto", group, count, count)};
+}
+
 std::optional<Complaint> check_early_stopping(const Config& c) {
   if (c.train.early_stopping_patience == 0) return std::nullopt;
   const auto wrong = [&](std::string_view advice) {
@@ -129,6 +137,7 @@ std::optional<Complaint> validate(const Config& c) {
   if (std::optional<ModelFault> fault = check_model(c.model))
     return Complaint{"model", fault->key, std::move(fault->reason)};
   if (const std::optional<Complaint> complaint = check_sequence_length(c)) return complaint;
+  if (const std::optional<Complaint> complaint = check_groups(c)) return complaint;
   if (c.train.warmup_steps >= 1 &&
       c.train.warmup_steps != static_cast<double>(static_cast<u64>(c.train.warmup_steps))) {
     return Complaint{

@@ -278,4 +278,21 @@ TEST(ExpertConfig, KeysInAConfigAreThoseOfTheFamily) {
               HasSubstr("mlp_only_layers"));
 }
 
+TEST(ExpertConfig, AGroupOfMoreExpertsThanALayerHasIsRefused) {
+  const auto with = [](std::string_view family, std::string_view group) {
+    const auto config =
+        parse_config(fmt::format("data: {{train: a.txt}}\nmodel: {{model_type: {}}}\n"
+                                 "memory: {{device: 1GiB, host: 2GiB, experts_per_group: {}}}\n"
+                                 "train: {{sequence_length: 16}}\n",
+                                 family, group),
+                     "c.yaml", {});
+    return config ? "no error" : config.error().message;
+  };
+  EXPECT_EQ(with("mixtral", "8"), "no error");
+  EXPECT_EQ(with("mixtral", "auto"), "no error");
+  EXPECT_EQ(with("gpt2", "9"), "no error");
+  EXPECT_THAT(with("mixtral", "9"), AllOf(HasSubstr("c.yaml:3"), HasSubstr("memory.experts_per_group: 9"),
+                                          HasSubstr("set at most 8")));
+}
+
 }  // namespace tidepool::experts_test
