@@ -11,6 +11,7 @@
 
 #include "base/version.h"
 #include "fit/plan_inputs.h"
+#include "huggingface/weights/other_weights.h"
 #include "huggingface/weights/weights_fingerprint.h"
 #include "io/directory_lock.h"
 #include "io/swap_file.h"
@@ -157,8 +158,9 @@ Result<void> agree_on_job(Transport& transport, const Config& config, std::strin
 
 Result<void> agree_on_weights(Transport& transport, const Config& config) {
   std::string mine;  // empty: this node has none
-  if (!config.model_directory.empty())
-    if (const Result<std::string> found = weights_fingerprint(config.model_directory)) mine = *found;
+  if (!config.model_directory.empty() && has_weights(config.model_directory)) {
+    TRY_ASSIGN(mine, weights_fingerprint(config.model_directory));
+  }
   TRY_ASSIGN(const std::vector<std::string> all, transport.exchange(mine));
   for (u32 node = 1; node < all.size(); ++node)
     if (!all[0].empty() && !all[node].empty() && all[node] != all[0])

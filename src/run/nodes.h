@@ -28,7 +28,7 @@ Result<void> agree_on_groups(Transport&, Config&);
 // Errors: as agree(), for the first setting, or fact of model and data, that differs.
 Result<void> agree_on_job(Transport&, const Config&, std::string_view data_fingerprint);
 // Errors: ErrorKind::usage if a node's model.directory has other weights than node 0's. Only node 0 needs
-// any.
+// any. ErrorKind::bad_input if this node has weights that cannot be read.
 Result<void> agree_on_weights(Transport&, const Config&);
 // Plans until all nodes have the same chunks and sweeps, although their memory may differ: the smallest
 // chunks and the most sweeps that any node chose. Then checks that every message has its two ends.

@@ -87,6 +87,23 @@ TEST(RunRefusal, NamesModelsThatDiffer) {
   expect_refusal(config, {"model.directory=" + other.output.dir + "/checkpoint-1"}, 2, "model.directory");
 }
 
+// Weights that are damaged are not taken for weights that are absent.
+TEST(RunRefusal, NamesTheNodeWhoseWeightsAreDamaged) {
+  skip_without(NodeLauncher::open_mpi);
+  if (::testing::Test::IsSkipped()) return;
+  const TrainDir dir;
+  Config config = small(dir);
+  config.model_directory = test::made_base(dir, Family::gpt2);
+  const fs::path damaged = dir / "damaged";
+  fs::copy(config.model_directory, damaged);
+  fs::resize_file(damaged / "model.safetensors", fs::file_size(damaged / "model.safetensors") - 1);
+  expect_refusal(config, {"model.directory=" + damaged.string()}, 4, damaged / "model.safetensors");
+  fs::remove(damaged / "model.safetensors");
+  config.output.dir = dir / "absent";
+  NodeRun run(config, {.overrides = {{1, {"model.directory=" + damaged.string()}}}});
+  EXPECT_EQ(run.wait(), 0) << run.said_by_all();
+}
+
 TEST(RunRefusal, NamesTheNodeWhoseMemoryDoesNotFit) {
   skip_without(NodeLauncher::open_mpi);
   if (::testing::Test::IsSkipped()) return;
