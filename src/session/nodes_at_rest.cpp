@@ -40,6 +40,13 @@ Result<void> LeadingHomes::read_home(ChunkId id, std::span<std::byte> out) {
 
 Result<void> LeadingHomes::begin_write_home(ChunkId id, std::span<const std::byte> content) {
   if (is_on(id, 0)) TRY(own_.begin_write_home(id, content));
+  Result<void> sent = send_to_others(id, content);
+  // After an error the caller does not end the write, and may reuse `content`.
+  if (!sent && is_on(id, 0)) static_cast<void>(own_.end_write_home(id));
+  return sent;
+}
+
+Result<void> LeadingHomes::send_to_others(ChunkId id, std::span<const std::byte> content) {
   for (u32 node = 1; node < plan_.nodes; ++node) {
     if (!is_on(id, node)) continue;
     TRY(tell(node, command_write, id));

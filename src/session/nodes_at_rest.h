@@ -30,6 +30,7 @@ class LeadingHomes final : public StateAtRest {
  private:
   bool is_on(ChunkId, u32 node) const;
   Result<void> tell(u32 node, u64 what, ChunkId);
+  Result<void> send_to_others(ChunkId, std::span<const std::byte> content);
 
   const Plan& plan_;
   StateAtRest& own_;
