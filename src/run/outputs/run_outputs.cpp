@@ -62,7 +62,8 @@ Result<void> RunOutputs::open(const Plan& plan, u64 first_step, double total_epo
                                                            .total_epochs = total_epochs,
                                                            .first_step = first_step,
                                                            .logging_steps = config_.output.logging_steps,
-                                                           .now_seconds = steady_seconds()});
+                                                           .now_seconds = steady_seconds(),
+                                                           .fits = config_.machine.nodes > 1});
   StopSignals::view_is_drawn(screen_.tty);
   if (screen_.tty) live_ = std::make_unique<LiveMeter>(plan);
   return {};
