@@ -29,6 +29,12 @@ Error out_of_range(std::string_view what, std::string_view of, u64 count) {
   return {ErrorKind::usage, fmt::format("--explain {}: {} has 0 to {}", what, of, count - 1)};
 }
 
+// Numbers of ops and places of chunks are those of one node's plan.
+std::string whose_plan(const Plan& plan) {
+  if (plan.nodes == 1) return {};
+  return fmt::format("in the plan of node {}, one of {} nodes\n", plan.node, plan.nodes);
+}
+
 }  // namespace
 
 std::string content_name(const ExplainInput& in, ChunkId first, u32 count) {
@@ -49,6 +55,8 @@ std::string op_name(const ExplainInput& in, const Segment& segment, u32 i) {
   std::string text = fmt::format("{} on {}", name(op.kind), name(op.lane.kind));
   if (in.plan.devices > 1 && op.lane.device != host_device)
     text += fmt::format(" of device {}", op.lane.device);
+  if (op.kind == OpKind::send) text += fmt::format(" to node {}", op.peer);
+  if (op.kind == OpKind::receive) text += fmt::format(" from node {}", op.peer);
   if (op.kind == OpKind::copy || op.kind == OpKind::read || op.kind == OpKind::write) {
     const Operand& o = segment.operands_of(op)[0];
     return text + ", " + content_name(in, o.first, o.count);
@@ -114,11 +122,11 @@ Result<std::string> explain(const ExplainInput& in, std::string_view segment_nam
   if (const auto op = number_after(what, "op:")) {
     if (*op >= segment->ops.size())
       return out_of_range(what, fmt::format("segment {}", segment_name), segment->ops.size());
-    return explain_op(in, Life(in.plan, *segment), *op);
+    return whose_plan(in.plan) + explain_op(in, Life(in.plan, *segment), *op);
   }
   if (const auto chunk = number_after(what, "chunk:")) {
     if (*chunk >= in.plan.chunks.size()) return out_of_range(what, "the plan", in.plan.chunks.size());
-    return explain_chunk(in, Life(in.plan, *segment), ChunkId{*chunk});
+    return whose_plan(in.plan) + explain_chunk(in, Life(in.plan, *segment), ChunkId{*chunk});
   }
   return Error{ErrorKind::usage,
                fmt::format("--explain {}: write op:N or chunk:N; 'plan --text' lists the ops", what)};

@@ -86,6 +86,10 @@ class ChunkStory {
   // ---- home -------------------------------------------------------------------------------------------
 
   void tell_home() {
+    if (!has_home() && is_persistent(chunk_.kind) && chunk_.owner != in_.plan.node) {
+      fmt::format_to(out_, "  home     on node {}, which updates it\n", chunk_.owner);
+      return;
+    }
     if (!has_home()) {
       fmt::format_to(out_, "  home     none: it is made and used up within a step\n");
       return;

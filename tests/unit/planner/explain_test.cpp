@@ -21,11 +21,13 @@ struct Planned {
   Plan plan;
 };
 
-Planned streaming(u32 devices = 1) {
+Planned streaming(u32 devices = 1, u32 nodes = 1, u32 node = 0) {
   Planned p{test::make_graph({.layers = 4, .precision = Precision::bf16}), {}};
   p.plan = make_plan(p.graph, {.budgets = {Bytes{900 * kib}, Bytes{500 * kib}, Bytes{gib}},
-                               .micro_batches = 2 * devices,
+                               .micro_batches = 2 * devices * nodes,
                                .devices = devices,
+                               .nodes = nodes,
+                               .node = node,
                                .chunk_bytes = Bytes{32 * kib}})
                .value();
   return p;
@@ -94,6 +96,31 @@ TEST(Explain, NamesEachOfSeveralDevices) {
   const Planned p = streaming(2);
   const ChunkId id = find_chunk(p.plan, Kind::param, 3);
   EXPECT_THAT(told(p, fmt::format("chunk:{}", index(id))), HasSubstr("all_gather"));
+}
+
+TEST(Explain, SaysWhichOfSeveralNodesHasThePlan) {
+  for (const u32 node : {0u, 1u}) {
+    const Planned p = streaming(1, 2, node);
+    const std::string whose = fmt::format("in the plan of node {}, one of 2 nodes\n", node);
+    const Segment& body = p.plan.segment(SegmentKind::body);
+    u32 sends = 0;
+    for (u32 i = 0; i < body.ops.size(); ++i) {
+      const std::string text = told(p, fmt::format("op:{}", i));
+      EXPECT_TRUE(text.starts_with(whose)) << text;
+      if (body.ops[i].kind != OpKind::send) continue;
+      EXPECT_THAT(text, HasSubstr(fmt::format(" to node {}", 1 - node)));
+      ++sends;
+    }
+    EXPECT_GT(sends, 0u);
+    for (u32 id = 0; id < p.plan.chunks.size(); ++id) {
+      const Chunk& chunk = p.plan.chunks[id];
+      const bool elsewhere = is_persistent(chunk.kind) && chunk.kind != Kind::param && chunk.owner != node;
+      const std::string text = told(p, fmt::format("chunk:{}", id));
+      EXPECT_TRUE(text.starts_with(whose)) << text;
+      EXPECT_EQ(text.find(fmt::format("home     on node {}", 1 - node)) != std::string::npos, elsewhere);
+    }
+  }
+  EXPECT_THAT(told(streaming(), "op:0"), Not(HasSubstr("node")));
 }
 
 TEST(Explain, AWrongNumberIsAnErrorWithTheRange) {
