@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -47,8 +48,16 @@ Result<std::unique_ptr<Transport>> connect(const Config& config) {
   // Until the nodes have met, none can tell a node that hangs from one that starts late.
   constexpr double timeouts_to_meet = 12;
   const double timeout = config.machine.peer_timeout_seconds;
-  return connect_nodes(launcher,
-                       {.timeout_seconds = timeout, .start_timeout_seconds = timeouts_to_meet * timeout});
+  TransportOptions options{.timeout_seconds = timeout, .start_timeout_seconds = timeouts_to_meet * timeout};
+  // MPI does not say which nodes are missing: those that do not say this.
+  options.waits = [launcher, options] {
+    print_text(stderr,
+               "tidepool: node {} of {} waits for the other nodes to start, for {:g} s more at most; every "
+               "node must run `tidepool train`\n",
+               launcher.rank, launcher.size,
+               std::max(0.0, options.start_timeout_seconds - options.start_notice_seconds));
+  };
+  return connect_nodes(launcher, options);
 }
 
 Result<void> run_train(const Arguments& arguments) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -265,10 +266,16 @@ void NetLoop::rest(double s) {
 }
 
 Result<void> NetLoop::wait_until_open() {
+  const double deadline = steady_seconds() + options_.start_timeout_seconds;
   std::unique_lock lock(mutex_);
-  const bool open = changed_.wait_for(lock, seconds(options_.start_timeout_seconds),
-                                      [this] { return phase_ != Phase::opening; });
-  if (!open)
+  const auto open = [this] { return phase_ != Phase::opening; };
+  const double notice = std::min(options_.start_notice_seconds, options_.start_timeout_seconds);
+  if (options_.waits && !changed_.wait_for(lock, seconds(notice), open)) {
+    lock.unlock();  // the caller may take its time
+    options_.waits();
+    lock.lock();
+  }
+  if (!changed_.wait_for(lock, seconds(deadline - steady_seconds()), open))
     return Error{
         ErrorKind::interrupted,
         fmt::format("the nodes have not met within {:g} s: a node has not started, or a firewall keeps them "

@@ -36,6 +36,10 @@ struct TransportOptions {
   double timeout_seconds = 10;  // a node that is silent for so long has failed
   double exchange_timeout_seconds = 600;  // between the first node's call of exchange and the last node's
   double start_timeout_seconds = 120;     // for MPI to start and for all nodes to meet
+  // Called once if the nodes have not met after start_notice_seconds, on the thread that connects. Empty:
+  // no-op.
+  std::function<void()> waits = {};
+  double start_notice_seconds = 5;
 };
 
 inline constexpr u64 piece_bytes_max = gib;  // MPI counts with ints

@@ -1,8 +1,11 @@
 // Nodes that die, hang, end with an error or are wrong: the others name them, and nothing blocks.
 #include <gmock/gmock.h>
 
+#include <future>
+
 #include "base/steady_seconds.h"
 #include "net/peer_watch.h"
+#include "net/wire_transport.h"
 #include "tests/support/nodes_fixture.h"
 
 namespace tidepool::failure_test {
@@ -126,6 +129,29 @@ TEST(PeerWatch, NamesTheNodeThatIsSilentTheLongest) {
   EXPECT_EQ(watch.silent(), 2u);
   watch.excuse(2, true);
   EXPECT_EQ(watch.silent(), 3u);
+}
+
+TEST(NodeStart, ANodeSaysOnceThatItWaitsForTheOthers) {
+  u32 said = 0;
+  TransportOptions options = impatient();
+  options.waits = [&said] { ++said; };
+  options.start_notice_seconds = 0.05, options.start_timeout_seconds = 0.3;
+  std::promise<void> met;
+  const OpenWire late = [others = met.get_future().share()]() -> Result<std::unique_ptr<Wire>> {
+    others.wait();
+    return Error{ErrorKind::interrupted, "too late"};
+  };
+  const double begin = steady_seconds();
+  const auto transport = create_wire_transport(late, ProcessPlace{"local0", {}, 0}, options);
+  EXPECT_LT(steady_seconds() - begin, 5);
+  met.set_value();
+  ASSERT_FALSE(transport);
+  EXPECT_THAT(transport.error().message, HasSubstr("have not met within 0.3 s"));
+  EXPECT_EQ(said, 1u);
+  said = 0;
+  options.start_notice_seconds = 5, options.start_timeout_seconds = 60;
+  test::LocalNodes prompt({.nodes = 2}, options);
+  EXPECT_EQ(said, 0u);
 }
 
 TEST(PeerWatch, TimeInWhichTheProcessWasStoppedDoesNotCount) {

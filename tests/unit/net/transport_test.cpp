@@ -13,7 +13,7 @@ namespace tidepool::transport_test {
 using ::testing::HasSubstr;
 using ByteBuffer = std::vector<std::byte>;
 
-constexpr TransportOptions small_pieces{.piece = Bytes{64}, .pieces_in_flight = 3};
+const TransportOptions small_pieces{.piece = Bytes{64}, .pieces_in_flight = 3};
 
 ByteBuffer pattern(u64 seed, u64 bytes) {
   ByteBuffer out(bytes);
