@@ -232,7 +232,8 @@ struct Plan {
   std::array<Segment, segment_count> segments;
   std::vector<Link> links;
   std::array<TierUse, tier_count> tiers{};
-  // For device and host: bytes of the tier that streaming itself needs at each op of the step program.
+  // For device and host: bytes of the tier that streaming itself needs at each op of the step program. With
+  // layers over devices, the mean of the devices.
   std::array<std::vector<u64>, 2> working_set;
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }

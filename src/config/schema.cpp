@@ -307,6 +307,12 @@ const std::array other_fields = std::to_array<Field>({
      {0, 1e9},
      {},
      chosen},
+    {.section = "memory",
+     .key = "nodes",
+     .ref = REF(memory.nodes),
+     .help = "Under mpirun or srun: settings of some nodes, numbered from 0, such as "
+             "[\"1: memory.host=24GiB\", \"2-3: memory.host=64GiB machine.threads=8\"]; memory, devices and "
+             "paths may differ between nodes"},
 
     // machine
     {.section = "machine",

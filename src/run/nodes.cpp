@@ -7,9 +7,11 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <sstream>
 #include <vector>
 
 #include "base/version.h"
+#include "config/read/load_config.h"
 #include "fit/plan_inputs.h"
 #include "huggingface/weights/other_weights.h"
 #include "huggingface/weights/weights_fingerprint.h"
@@ -97,10 +99,38 @@ Error refused(Transport& transport, std::string why) {
 
 }  // namespace
 
+Result<Config> config_of_node(const Config& given, u32 node) {
+  std::vector<std::string> settings;
+  for (const std::string& entry : given.memory.nodes) {
+    const auto wrong = [&](std::string_view why) {
+      return Error{ErrorKind::usage,
+                   fmt::format("memory.nodes: \"{}\" {}; write for example \"1: memory.host=24GiB\", or "
+                               "\"2-3: memory.host=24GiB memory.device=8GiB\"",
+                               entry, why)};
+    };
+    std::istringstream words(entry);
+    u32 first = 0;
+    if (entry.empty() || entry[0] < '0' || entry[0] > '9' || !(words >> first))
+      return wrong("does not begin with the number of a node");
+    u32 last = first;
+    char sign = 0;
+    words >> sign;
+    if (sign == '-' && words >> last) words >> sign;
+    if (sign != ':' || last < first) return wrong("has no colon after the numbers of nodes");
+    if (first > node || last < node) continue;
+    for (std::string word; words >> word;) settings.push_back(word);
+  }
+  return settings.empty() ? given : parse_config(to_yaml(given), "memory.nodes", settings);
+}
+
 Result<TrainRequest> request_of_node(const TrainRequest& given) {
   TrainRequest out = given;
   if (given.transport == nullptr) return out;
   Config& config = out.config;
+  if (Result<Config> own = config_of_node(given.config, given.transport->node()); own)
+    config = *std::move(own);
+  else
+    return refused(*given.transport, own.error().message);
   config.machine.nodes = given.transport->nodes();
   config.machine.node = given.transport->node();
   if (config.machine.nodes > nodes_max)

@@ -14,6 +14,10 @@
 
 namespace tidepool {
 
+// RETURNS: the config with the settings that memory.nodes has for the node.
+// Errors: ErrorKind::usage, naming the entry, or the key that it sets.
+Result<Config> config_of_node(const Config&, u32 node);
+
 // RETURNS: the request as this node runs it. Nodes beside node 0 are quiet, save nothing, and have a folder
 // of their own in output.dir and in memory.swap_dir.
 // ErrorKind::usage: several nodes cannot train the config.

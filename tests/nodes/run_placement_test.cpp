@@ -69,6 +69,9 @@ INSTANTIATE_TEST_SUITE_P(
         Setting{"OtherHome", {"memory.home=host"}, {"memory.home=disk", "machine.threads=2"}},
         Setting{
             "OtherChunks", {"memory.chunk_size=40KiB"}, {"memory.chunk_size=8KiB", "memory.queue_depth=1"}},
+        Setting{"SetByNode",
+                {"memory.nodes=[\"1: memory.host=4MiB machine.threads=2\"]", "memory.device=3MiB"},
+                {}},
         Setting{"OtherSweeps", {}, {"memory.sweeps=2", "memory.device=3MiB"}},
         Setting{"NoDisk", {"memory.home=auto"}, {"memory.disk=0", "memory.lookahead=3"}}),
     [](const auto& info) { return info.param.name; });

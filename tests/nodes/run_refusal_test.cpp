@@ -110,6 +110,7 @@ TEST(RunRefusal, NamesTheNodeWhoseMemoryDoesNotFit) {
   const TrainDir dir;
   expect_refusal(small(dir), {"memory.device=200KiB"}, 3, "memory.device");
   expect_refusal(small(dir), {"memory.host=300KiB"}, 3, "memory.host", 3);
+  expect_refusal(small(dir), {"memory.nodes=[\"1: memory.host=300KiB\"]"}, 3, "memory.host", 3);
 }
 
 }  // namespace tidepool::run_refusal_test
