@@ -56,39 +56,18 @@ std::string epoch_text(const ProgressState& s) {
   return fmt::format("epoch {}{}", significant_text(s.last.epoch), total > 0 ? "/" + last : "");
 }
 
-struct LineItem {
-  std::string text;
-  u32 importance = 0;
-};
-
-std::vector<LineItem> line_items(const ProgressState& s, std::string_view grad_norm = "grad_norm") {
+std::vector<std::string> line_items(const ProgressState& s) {
   const StepLine& l = s.last;
-  std::vector<LineItem> out = {{fmt::format("step {}/{}", l.step, s.total_steps), 9},
-                               {fmt::format("loss {}", loss_text(l.loss)), 8},
-                               {fmt::format("lr {:.3g}", l.learning_rate), 4},
-                               {fmt::format("{} {}", grad_norm, norm_text(l.grad_norm)), 5},
-                               {fmt::format("epoch {}", significant_text(l.epoch)), 3},
-                               {fmt::format("{} tok/s", count_text(l.tokens_per_second)), 7}};
-  if (l.loss_scale > 0) out.push_back({fmt::format("loss_scale {:g}", l.loss_scale), 2});
-  if (l.fraction_of_peak > 0) out.push_back({fmt::format("{} of peak", percent_text(l.fraction_of_peak)), 1});
-  out.push_back({"eta " + seconds_text(s.eta_seconds), 6});
+  std::vector<std::string> out = {fmt::format("step {}/{}", l.step, s.total_steps),
+                                  fmt::format("loss {}", loss_text(l.loss)),
+                                  fmt::format("lr {:.3g}", l.learning_rate),
+                                  fmt::format("grad_norm {}", norm_text(l.grad_norm)),
+                                  fmt::format("epoch {}", significant_text(l.epoch)),
+                                  fmt::format("{} tok/s", count_text(l.tokens_per_second))};
+  if (l.loss_scale > 0) out.push_back(fmt::format("loss_scale {:g}", l.loss_scale));
+  if (l.fraction_of_peak > 0) out.push_back(fmt::format("{} of peak", percent_text(l.fraction_of_peak)));
+  out.push_back("eta " + seconds_text(s.eta_seconds));
   return out;
-}
-
-std::vector<std::string> item_texts(const std::vector<LineItem>& items) {
-  std::vector<std::string> out;
-  for (const LineItem& item : items) out.push_back(item.text);
-  return out;
-}
-
-// Joins the most important items, as many as fit, in their order.
-std::string joined_by_importance(std::vector<LineItem> items, u32 columns) {
-  std::string all = joined(item_texts(items), ~u32{0});
-  while (items.size() > 1 && display_width(all) > columns) {
-    items.erase(std::ranges::min_element(items, {}, &LineItem::importance));
-    all = joined(item_texts(items), ~u32{0});
-  }
-  return all;
 }
 
 }  // namespace
@@ -124,10 +103,9 @@ std::string progress_numbers(const ProgressState& s, const Screen& screen) {
   return " " + joined(items, screen.columns - 2);
 }
 
-std::string progress_line(const ProgressState& s) { return joined(item_texts(line_items(s)), ~u32{0}); }
+std::string progress_line(const ProgressState& s) { return joined(line_items(s), ~u32{0}); }
 std::string progress_line(const ProgressState& s, const Screen& screen) {
-  if (screen.tty) return joined(item_texts(line_items(s)), screen.columns - 1);
-  return joined_by_importance(line_items(s, "norm"), screen.columns - 1);
+  return joined(line_items(s), screen.columns - 1);
 }
 
 Progress::Progress(const Screen& screen, std::FILE* out, const Options& options)
@@ -156,8 +134,7 @@ void Progress::step(const StepLine& line, double now_seconds) {
   state_.eta_seconds =
       done > 0 ? (now_seconds - options_.now_seconds) / done * std::max(0.0, left) : std::nan("");
   if (!screen_.tty) {
-    const auto text = [&] { return options_.fits ? progress_line(state_, screen_) : progress_line(state_); };
-    if (logged(line.step)) put(text_to_show(text()) + "\n");
+    if (logged(line.step)) put(text_to_show(progress_line(state_)) + "\n");
     return;
   }
   // Lines of very short steps wait for the next redraw, because a thousand redraws a second would be too

@@ -96,8 +96,7 @@ struct ProgressState {
 
 // RETURNS: the line of a logged step: "step 37/100  loss 3.214  ..."
 std::string progress_line(const ProgressState&);
-// The same with at most screen.columns - 1 columns: drops items that do not fit. Above a live view, which
-// shows all of them, these are the last ones; elsewhere the least important.
+// The same with at most screen.columns - 1 columns: drops items that do not fit.
 std::string progress_line(const ProgressState&, const Screen&);
 
 // The live view on a terminal: a bar, and slowly changing numbers below it. Lines of at most screen.columns -
@@ -124,8 +123,6 @@ class Progress {
     u64 first_step = 0;       // steps before this process; the ETA counts from here
     u64 logging_steps = 1;
     double now_seconds = 0;  // the caller's clock at the start
-    // If true, lines fit the screen although it is no terminal: a launcher passes them on to one.
-    bool fits = false;
   };
   Progress(const Screen&, std::FILE* out, const Options&);
   ~Progress();  // erases the view

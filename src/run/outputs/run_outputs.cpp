@@ -62,8 +62,7 @@ Result<void> RunOutputs::open(const Plan& plan, u64 first_step, double total_epo
                                                            .total_epochs = total_epochs,
                                                            .first_step = first_step,
                                                            .logging_steps = config_.output.logging_steps,
-                                                           .now_seconds = steady_seconds(),
-                                                           .fits = config_.machine.nodes > 1});
+                                                           .now_seconds = steady_seconds()});
   StopSignals::view_is_drawn(screen_.tty);
   if (screen_.tty) live_ = std::make_unique<LiveMeter>(plan);
   return {};

@@ -392,33 +392,6 @@ TEST(ReportTerminal, PipedProgressIsOnePlainLinePerLoggedStep) {
             "step 5/5  loss 1.5000  lr 0.001  grad_norm 1.00  epoch 5.00  100 tok/s  eta 0 s\nsaved\n");
 }
 
-TEST(ReportTerminal, LinesThatALauncherPassesOnFitTheScreen) {
-  const ProgressState longest{.last = {.step = 99'850,
-                                       .epoch = 0.538,
-                                       .loss = 3.1414,
-                                       .learning_rate = 9.11e-08,
-                                       .grad_norm = 0.566,
-                                       .tokens_per_second = 63'900,
-                                       .loss_scale = 65536,
-                                       .fraction_of_peak = 0.123},
-                              .total_steps = 100'000,
-                              .eta_seconds = 4.36};
-  EXPECT_EQ(progress_line(longest, plain),
-            "step 99850/100000  loss 3.1414  norm 0.566  63.9k tok/s  eta 4.36 s");
-  ProgressState s = longest;
-  s.last.step = 150, s.last.loss_scale = 0, s.total_steps = 300;
-  EXPECT_EQ(progress_line(s, plain),
-            "step 150/300  loss 3.1414  lr 9.11e-08  norm 0.566  63.9k tok/s  eta 4.36 s");
-  EXPECT_EQ(progress_line(s, {.columns = 30}), "step 150/300  loss 3.1414");
-  Written written;
-  {
-    Progress progress(plain, written.file(), {.total_steps = 100'000, .fits = true});
-    progress.step(longest.last, 4.36);
-  }
-  EXPECT_LE(display_width(written.text()), 80u);  // with the end of the line
-  EXPECT_THAT(written.text(), AllOf(HasSubstr("step 99850/100000"), HasSubstr("eta ")));
-}
-
 TEST(ReportTerminal, StepsOfAMillisecondHaveALineEachAndFewRedraws) {
   Written written;
   {
