@@ -16,6 +16,7 @@ struct DoctorArguments {
   std::string swap_dir = ".";
   std::string executor = "cpu";  // machine.executor
   std::vector<u32> gpus;         // the GPUs that machine.executor names
+  bool exchange = true;          // they exchange data: machine.parallel is not layers
   Precision precision{};         // train.precision
   std::optional<Config> config;  // of a run to check: examine_plan() makes its plan
 };

@@ -84,6 +84,7 @@ Result<void> run_doctor(const Arguments& arguments) {
   return doctor({.swap_dir = swap_directory(config),
                  .executor = config.machine.executor,
                  .gpus = config.machine.gpus(),
+                 .exchange = config.machine.parallel != Parallel::layers,
                  .precision = config.train.precision,
                  .config = std::move(config)});
 }

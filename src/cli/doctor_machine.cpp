@@ -42,7 +42,7 @@ Finding gpus_asked_for(const DoctorArguments& arguments, const GpuBackend* gpus)
   Finding out{Health::fail, "GPU", "", "", ErrorKind::usage};
   if (gpus != nullptr) {
     out.found = gpus->why_none(arguments.gpus);
-    if (out.found.empty() && arguments.gpus.size() > 1)
+    if (out.found.empty() && arguments.gpus.size() > 1 && arguments.exchange)
       if (const Result<std::string> library = gpus->exchange(); !library) out.found = library.error().message;
     if (!out.found.empty()) {
       out.fix = fmt::format("or train with {}", train_on_cores);
@@ -146,7 +146,7 @@ std::vector<Finding> examine_gpus(const DoctorArguments& arguments, const GpuBac
   if (const Result<std::string> exchange = backend->exchange()) {
     out.push_back({.what = "between GPUs", .found = *exchange});
   } else {
-    out.push_back({Health::warn, "between GPUs", "no exchange: training can use only one GPU",
+    out.push_back({Health::warn, "between GPUs", "no exchange: several GPUs need machine.parallel=layers",
                    exchange.error().message});
   }
   return out;

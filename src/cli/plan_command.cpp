@@ -94,7 +94,9 @@ std::vector<OutlookRow> rows_of(const Planned& p, const Outlook& o, u64 tokens) 
   std::vector<OutlookRow> rows;
   const Forecast& f = *p.forecast;
   rows.push_back({"Step", fmt::format("{}, {}", seconds_text(f.step_seconds), binds_text(f.binds))});
-  rows.push_back({"Least", fmt::format("{} for any plan ({}): {:.2f} x", seconds_text(o.least_step_seconds),
+  const char* const any =
+      p.plan.parallel == Parallel::layers ? "any plan with these layers on these devices" : "any plan";
+  rows.push_back({"Least", fmt::format("{} for {} ({}): {:.2f} x", seconds_text(o.least_step_seconds), any,
                                        o.least_binds, f.step_seconds / o.least_step_seconds)});
   rows.push_back(
       {"Speed", fmt::format("{} tokens/s, {} per step", count_text(o.tokens_per_second), o.tokens_per_step)});
@@ -117,9 +119,10 @@ std::vector<OutlookRow> rows_of(const Planned& p, const Outlook& o, u64 tokens) 
   rows.push_back({"Time goes", waits});
   rows.push_back(
       {"Optimizer", fmt::format("{} of a step exposed on host Adam", seconds_text(exposed_adam(f)))});
-  rows.push_back({"Chosen", fmt::format("chunks of {}, {} sweep{}{}; {} plans compared",
+  rows.push_back({"Chosen", fmt::format("chunks of {}, {} sweep{}{}{}; {} plans compared",
                                         bytes_text(Bytes{4 * p.plan.chunk_elements}), p.plan.sweeps,
-                                        p.plan.sweeps == 1 ? "" : "s", early_text(p.options), p.candidates)});
+                                        p.plan.sweeps == 1 ? "" : "s", way_text(p), early_text(p.options),
+                                        p.candidates)});
   return rows;
 }
 
@@ -128,10 +131,13 @@ std::vector<LaneActivity> lanes_of(const Planned& p) {
   const Segment& body = p.plan.segment(SegmentKind::body);
   for (const ForecastOp& op : p.forecast->ops) {
     const LaneId id = body.ops[index(op.op)].lane;
-    if (id.device != host_device && id.device != 0 && id.kind != LaneKind::comm)
-      continue;  // all devices are alike: shows device 0
+    // With data over devices all are alike: shows device 0. With layers shows the wave over all.
+    const bool wave = p.plan.parallel == Parallel::layers && id.kind == LaneKind::compute;
+    if (id.device != host_device && id.device != 0 && id.kind != LaneKind::comm && !wave) continue;
     LaneActivity& lane = lanes[id];
     lane.name = id.kind == LaneKind::host ? "host Adam" : std::string(name(id.kind));
+    if (wave || (p.plan.parallel == Parallel::layers && id.device == 0))
+      lane.name += fmt::format(" {}", id.device);
     const auto seconds = [&](Nanos at) {
       return static_cast<double>(static_cast<i64>(at.value) - p.forecast->norm_before_ns) * 1e-9;
     };

@@ -13,13 +13,17 @@ std::string why_no_gpus(const Config& config) {
   if (gpu_backend() == nullptr) return fmt::format("{}: {}", built_without_cuda, how_to_build_with_cuda);
   const std::vector<u32> gpus = config.machine.gpus();
   std::string why = gpu_backend()->why_none(gpus);
-  const bool exchanges = gpus.size() > 1 && config.machine.parallel != Parallel::layers;
+  const bool exchanges = gpus.size() > 1 && config.machine.parallel == Parallel::data;
   if (!why.empty() || !exchanges) return why;
   const Result<std::string> library = gpu_backend()->exchange();
   return library ? std::string() : library.error().message;
 }
 
 }  // namespace
+
+bool may_exchange(const Config& config) {
+  return config.machine.gpus().empty() || gpu_backend() == nullptr || gpu_backend()->exchange().has_value();
+}
 
 Result<void> check_gpus(const Config& config) {
   if (config.machine.gpus().empty()) return {};

@@ -11,6 +11,7 @@
 #include "fit/alternatives.h"
 #include "fit/budget_room.h"
 #include "fit/disk_shortage.h"
+#include "fit/executor_choice.h"
 #include "fit/plan_inputs.h"
 #include "machine/machine_file.h"
 #include "machine/machine_of_gpus.h"
@@ -143,24 +144,30 @@ Result<void> check_devices(const Config& config, const Machine& machine, PlanFor
   return check_gpus_are_there(config, machine);
 }
 
-// Chooses the faster of data and layers over devices, if the config leaves that open.
+// Chooses the faster of data and layers over devices, if the config leaves that open. `other`: seconds of a
+// step the other way.
 Result<Choice> choose(const Config& config, const ModelGraph& graph, PlanOptions options,
-                      const Machine& machine, const PlanTried& tried) {
+                      const Machine& machine, PlanFor who, const PlanTried& tried, double& other) {
+  if (config.machine.parallel != Parallel::automatic || options.devices == 1)
+    return choose_plan(graph, options, machine, {.tried = tried});
+  PlanOptions with_layers = options;
+  with_layers.parallel = Parallel::layers;
+  if (is_for_this_machine(who) && !may_exchange(config))
+    return choose_plan(graph, with_layers, machine, {.tried = tried});
   Result<Choice> data = choose_plan(graph, options, machine, {.tried = tried});
-  if (config.machine.parallel != Parallel::automatic || options.devices == 1) return data;
   const u32 before = data ? data->candidates : 0;
-  options.parallel = Parallel::layers;
-  options.advise = options.advise && !data;
   const auto tried_more = [&](u32 candidates, double seconds) {
     if (tried) tried(before + candidates, seconds);
   };
-  Result<Choice> layers = choose_plan(graph, options, machine, {.tried = tried_more});
-  const u32 more = layers ? layers->candidates : 0;
+  with_layers.advise = false;  // if neither fits, the advice is that of data
+  Result<Choice> layers = choose_plan(graph, with_layers, machine, {.tried = tried_more});
   if (!layers) return data;
-  Result<Choice> best = !data || layers->forecast.step_seconds < data->forecast.step_seconds
-                            ? std::move(layers)
-                            : std::move(data);
-  best->candidates = before + more;
+  const u32 all = before + layers->candidates;
+  const bool take_layers = !data || layers->forecast.step_seconds < data->forecast.step_seconds;
+  if (data) other = (take_layers ? data : layers)->forecast.step_seconds;
+  Result<Choice> best = take_layers ? std::move(layers) : std::move(data);
+  best->options.advise = options.advise;
+  best->candidates = all;
   return best;
 }
 
@@ -207,7 +214,7 @@ Result<RunQuestion> question_of(const Config& config, PlanFor who, std::optional
   if (!out.machine && config.machine.parallel == Parallel::automatic && out.options.devices > 1)
     return Error{ErrorKind::usage,
                  "machine.parallel: auto compares predicted times, so it needs the machine's rates: set "
-                 "machine.file (tidepool bench --write FILE measures them), or set data or layers"};
+                 "machine.file (tidepool probe writes one), or set data or layers"};
   if (!out.machine) return out;
   TRY(check_budgets(config, out.options.budgets, room_of(*out.machine, who, out.options.devices)));
   out.machine = machine_of_gpus(*std::move(out.machine), config.machine.gpus());
@@ -231,7 +238,8 @@ Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor 
     out.plan = *std::move(plan);
     return out;
   }
-  Result<Choice> chosen = choose(config, graph, out.options, *out.machine, progress.tried);
+  Result<Choice> chosen =
+      choose(config, graph, out.options, *out.machine, who, progress.tried, out.other_way_seconds);
   if (!chosen) return explain(chosen.error());
   Choice choice = *std::move(chosen);
   out.options = choice.options;
@@ -242,13 +250,20 @@ Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor 
   return out;
 }
 
+std::string way_text(const RunPlan& run) {
+  if (run.other_way_seconds == 0) return {};
+  const bool layers = run.plan.parallel == Parallel::layers;
+  return fmt::format(", {} over devices ({}: {} a step)", name(run.plan.parallel),
+                     name(layers ? Parallel::data : Parallel::layers), seconds_text(run.other_way_seconds));
+}
+
 std::vector<std::string> describe_choice(const Config& config, const RunPlan& run) {
   if (!run.forecast) return {};
   std::vector<std::string> notes;
-  notes.push_back(fmt::format("chosen by the rates of {} among {} plans: chunks of {}, {} sweep{}, {} a step",
-                              config.machine.file, run.candidates,
-                              bytes_text(Bytes{4 * run.plan.chunk_elements}), run.plan.sweeps,
-                              run.plan.sweeps == 1 ? "" : "s", seconds_text(run.forecast->step_seconds)));
+  notes.push_back(fmt::format(
+      "chosen by the rates of {} among {} plans: chunks of {}, {} sweep{}{}, {} a step", config.machine.file,
+      run.candidates, bytes_text(Bytes{4 * run.plan.chunk_elements}), run.plan.sweeps,
+      run.plan.sweeps == 1 ? "" : "s", way_text(run), seconds_text(run.forecast->step_seconds)));
   const bool to_disk = run.plan.tiers[static_cast<u32>(Tier::disk)].planned_peak.value > 0;
   if (to_disk && !has_disk(*run.machine))
     notes.push_back(fmt::format("{} has no disk: assuming {} read and {} written per second",

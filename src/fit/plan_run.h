@@ -21,6 +21,8 @@ struct RunPlan {
   std::optional<Machine> machine;    // from machine.file
   std::optional<Forecast> forecast;  // on that machine
   u32 candidates = 1;                // plans compared
+  // machine.parallel: auto: a step with the way to share it that was not chosen; 0: it was not possible.
+  double other_way_seconds = 0;
 };
 
 // machine.file; none if the config names none.
@@ -60,5 +62,8 @@ std::vector<std::string> describe_choice(const Config&, const RunPlan&);
 // A line that says that the file's machine is not this one, which has `workers` cores of `processor`. Numbers
 // do not depend on the difference, the choice of plan does. Empty: they agree.
 std::string machine_mismatch(const Config&, const Machine&, u32 workers, const std::string& processor);
+
+// RETURNS: ", layers over devices (data: 15.4 s a step)" if machine.parallel: auto compared both, else empty.
+std::string way_text(const RunPlan&);
 
 }  // namespace tidepool

@@ -1,6 +1,6 @@
-// what_if() replays the plan with more of one resource at a time. Changes of budgets and clipping are planned
-// again: with the choices of the current plan, or, if those leave no room, as `tidepool plan` would plan the
-// change.
+// what_if() replays the plan with more of one resource at a time. Changes of budgets, nodes, clipping and of
+// how devices share a step are planned again: with the choices of the current plan, or, if those leave no
+// room, as `tidepool plan` would plan the change.
 #pragma once
 
 #include <functional>

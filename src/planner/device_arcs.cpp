@@ -5,6 +5,7 @@
 namespace tidepool {
 namespace {
 
+// ChainArcs adds the arcs of one chain, run by run.
 class ChainArcs {
  public:
   ChainArcs(const Layout& layout, const Program& program, const DeviceChain& chain, DeviceTier& out)

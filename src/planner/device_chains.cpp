@@ -65,6 +65,14 @@ DeviceChains::DeviceChains(const ModelGraph& graph, const Layout& layout, const 
     const ProgramOp& op = program_.ops[static_cast<u64>(p)];
     if (op.kind == OpKind::load_batch) loads_[op.micro_batch] = p;
   }
+  std::vector<bool> seen(graph_.windows.size(), false);
+  device_of_.resize(graph_.windows.size());
+  for (u32 b = 0; b < graph_.blocks.size(); ++b)
+    for (const u32 w : graph_.blocks[b].windows) {
+      const u32 device = program_.options.device_of(b);
+      device_of_[w] = seen[w] && device_of_[w] != device ? none : device;
+      seen[w] = true;
+    }
 }
 
 std::vector<DeviceChain> DeviceChains::all() const {
@@ -92,13 +100,6 @@ const Pass& DeviceChains::pass(OpKind kind, u32 block, u32 sweep) const {
 bool DeviceChains::reads_params(const Pass& p, u32 w) const {
   const Block& block = graph_.blocks[p.block];
   return needs_params(block, p.kind) && std::ranges::count(block.windows, w) > 0;
-}
-
-u32 DeviceChains::device_of(u32 w) const {
-  const u32 device = program_.options.device_of(first_reader(graph_, w));
-  for (const Pass& p : program_.passes)
-    if (p.device != device && std::ranges::count(graph_.blocks[p.block].windows, w) > 0) return none;
-  return device;
 }
 
 DeviceChain DeviceChains::params(u32 w, u32 device) const {

@@ -22,7 +22,7 @@ struct DeviceChain {
     u32 before = none;               // the touch since which the content may stay on this device, unchanged
     u32 made_by = none;              // the last touch before that changed it
     bool is_read_elsewhere = false;  // what it makes goes to another device, so it moves down anyway
-    bool stays = false;              // since `before`
+    bool stays = false;              // on the device since the touch `before`
   };
   ChunkId first{};
   u32 count = 1;
@@ -46,6 +46,7 @@ struct ChainRun {
   Span span;
   u32 device = 0;
 };
+// RETURNS: the runs that Touch::stays makes, in order of their first touch.
 std::vector<ChainRun> runs_of(const DeviceChain&);
 
 // REQUIRES: all arguments outlive this object. `home`, by window, may change between calls.
@@ -68,7 +69,7 @@ class DeviceChains {
   // For parameters that die: from the update to the last use, and at least until a drain has ended.
   Span param_span(u32 window) const;
   // The device of the blocks that read the window; none: they run on several. With data over devices 0.
-  u32 device_of(u32 window) const;
+  u32 device_of(u32 window) const { return device_of_[window]; }
 
   bool is_home(u32 window) const { return home_[window]; }
   // True if the window must be fetched before use. A window at home on one device is used in its home; with
@@ -97,8 +98,9 @@ class DeviceChains {
   const Layout& layout_;
   const Program& program_;
   const std::vector<bool>& home_;
-  std::vector<u32> passes_;  // [(sweep * blocks + block) * 2 + is backward], index into Program::passes
-  std::vector<i32> loads_;   // [micro-batch of the replica's step]
+  std::vector<u32> passes_;     // [(sweep * blocks + block) * 2 + is backward], index into Program::passes
+  std::vector<i32> loads_;      // [micro-batch of the replica's step]
+  std::vector<u32> device_of_;  // [window]
 };
 
 }  // namespace tidepool

@@ -305,13 +305,14 @@ class Savings {
     const DeviceChain::Touch& touch = first.touches[t];
     const bool moves_down = t == touch.made_by + 1;
     const i32 end = touch.span.begin - 1;
-    add(LinkKind::disk_read, in_device | in_host, last.touches[t - 1].span.end + 1, end, bytes);
-    if (moves_down)
-      add(LinkKind::disk_write, in_device | in_host, last.touches[t - 1].span.end + 1, end, bytes);
-    if (touch.before == none)
+    if (touch.before == none) {  // on its way to another device it need not see the disk
       forced_[link(LinkKind::h2d)] += bytes;
-    else
-      add(LinkKind::h2d, in_device, last.touches[touch.before].span.end + 1, end, bytes);
+    } else {
+      const i32 begin = last.touches[touch.before].span.end + 1;
+      add(LinkKind::disk_read, in_device | in_host, begin, end, bytes);
+      if (moves_down) add(LinkKind::disk_write, in_device | in_host, begin, end, bytes);
+      add(LinkKind::h2d, in_device, begin, end, bytes);
+    }
     if (moves_down && first.touches[touch.made_by].is_read_elsewhere)
       forced_[link(LinkKind::d2h)] += bytes;
     else if (moves_down && touch.before != none)

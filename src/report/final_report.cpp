@@ -118,7 +118,7 @@ class Report {
                      [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
     const u32 width = page_columns(screen_) - 34;
     for (const ExposedTime& e : causes) {
-      if (e.cause == "comm" && !run_.comm) continue;  // a single device has no such lane
+      if (e.cause == "comm" && !run_.comm && e.seconds == 0) continue;  // there are no other devices
       const double share = sum > 0 ? e.seconds / sum : 0;
       line(fmt::format("  {:<12}{} {:>6} {:>10}", e.cause,
                        bar(screen_, share, width, e.cause == "compute" ? Ink::green : Ink::yellow),

@@ -214,7 +214,7 @@ class Table {
   std::string placement_note() const {
     if (plan_.devices == 1) return "kinds that pass take turns in the same space";
     if (plan_.layers_over_devices)
-      return fmt::format("device: the first of {}, each with layers of its own", plan_.devices);
+      return fmt::format("device: the fullest of {}, each with its layers", plan_.devices);
     return fmt::format("device: each of {}; what rests is a shard", plan_.devices);
   }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstdlib>
 #include <map>
 #include <sstream>
 #include <vector>
@@ -15,7 +16,8 @@ using Settings = std::map<std::string, std::string>;
 // Reads the settings in the lines above the first home: "sweeps" -> "2", "host budget" -> "2097152". Such
 // lines hold pairs of words; the pairs after "tier NAME" belong to that tier.
 Settings settings_of(std::string_view plan) {
-  Settings out = {{"devices", "1"}};  // default: the text has `devices` only if there are several
+  // The text has these only if they are not the default.
+  Settings out = {{"devices", "1"}, {"parallel", "data"}, {"nodes", "1"}};
   std::istringstream lines{std::string(plan.substr(0, plan.find("\nhome ")))};
   std::string line;
   std::getline(lines, line);  // "tidepool plan 1"
@@ -25,6 +27,8 @@ Settings settings_of(std::string_view plan) {
     while (words >> key >> value) {
       if (key == "tier") {
         tier = value + ' ';
+      } else if (key == "node") {  // "node 0 of 2"
+        words >> key >> out["nodes"];
       } else if (tier.empty() || key == "budget") {  // skips peaks, which follow from the other settings
         out[tier + key] = value;
       }
@@ -68,17 +72,24 @@ class PlanDifference {
   std::string now(const std::string& key) const { return value_in(now_, key); }
   bool changed(const std::string& key) const { return value_in(before_, key) != now(key); }
 
-  // True if gradients are summed in the order of micro-batches: on one device, with layers over devices, or
-  // on several devices with one micro-batch each.
-  static bool sums_one_by_one(const Settings& settings) {
-    const std::string devices = value_in(settings, "devices");
-    return devices == "1" || devices == value_in(settings, "micro_batches") ||
-           value_in(settings, "parallel") == "layers";
+  // // Shares of a step's micro-batches that are summed by themselves: one per device, or with layers over
+  // devices one per node.
+  static u64 shares(const Settings& settings) {
+    const auto number = [&](const char* key) {
+      return std::strtoull(value_in(settings, key).c_str(), nullptr, 10);
+    };
+    return number("nodes") * (value_in(settings, "parallel") == "layers" ? 1 : number("devices"));
   }
+  // True if gradients are summed in the order of micro-batches: in one share, or one micro-batch in each.
+  static bool sums_one_by_one(const Settings& settings) {
+    const u64 all = shares(settings);
+    return all == 1 || std::to_string(all) == value_in(settings, "micro_batches");
+  }
+  // Shares of devices are summed before those of nodes.
   bool sums_in_same_order() const {
     if (changed("micro_batches")) return false;
-    return (!changed("devices") && !changed("parallel")) ||
-           (sums_one_by_one(before_) && sums_one_by_one(now_));
+    if (sums_one_by_one(before_) && sums_one_by_one(now_)) return true;
+    return shares(before_) == shares(now_) && !changed("nodes");
   }
 
   Settings before_, now_;

@@ -41,7 +41,7 @@ class CpuLanes final : public DeviceLanes {
 
  private:
   Result<void> start() {
-    if (common_.plan.devices > 1) TRY(start_lane({.kind = LaneKind::comm}));
+    if (common_.plan.replicas() > 1) TRY(start_lane({.kind = LaneKind::comm}));
     for (u16 device = 0; device < common_.plan.devices; ++device)
       for (const LaneKind kind : {LaneKind::compute, LaneKind::h2d, LaneKind::d2h})
         TRY(start_lane({device, kind}));

@@ -36,14 +36,14 @@ CollectiveParts<GatheredCuts> gathered_cuts(const Plan& plan, const TierMemory& 
 CollectiveParts<ScatteredSum> scattered_sums(const Plan& plan, const TierMemory& memory, const Issue& issue) {
   const std::span<const Operand> operands = issue.segment->operands_of(issue.get());
   CollectiveParts<ScatteredSum> parts;
-  for (const Operand& to : operands.subspan(plan.devices)) {
+  for (const Operand& to : operands.subspan(plan.replicas())) {
     const Chunk& first = plan.chunk(to.first);
     CHECK(to.access == Access::write && first.kind == Kind::grad_accum, index(to.first));
     ScatteredSum& sum = parts.add();
     sum.owner = to.frame.device;
     sum.sum = floats(memory.at(to.frame));
     sum.elements = to.frame.bytes.value / sizeof(float);
-    for (u32 d = 0; d < plan.devices; ++d)
+    for (u32 d = 0; d < plan.replicas(); ++d)
       sum.from[d] = floats(memory.at(operands[d].frame)) + first.element_begin;
   }
   return parts;

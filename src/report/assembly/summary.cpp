@@ -23,16 +23,27 @@ std::vector<KindUse> to_uses(const std::map<Kind, Bytes>& sums) {
   return uses;
 }
 
+// RETURNS: with layers over devices the device whose frames end highest; else 0, as all devices are alike.
+u32 fullest_device(const Plan& plan) {
+  if (plan.parallel == Parallel::data) return 0;
+  std::vector<u64> ends(plan.devices, 0);
+  for (const Segment& segment : plan.segments)
+    for (const Operand& o : segment.operands)
+      if (o.frame.tier == Tier::device) ends[o.frame.device] = std::max(ends[o.frame.device], o.frame.end());
+  return static_cast<u32>(std::ranges::max_element(ends) - ends.begin());
+}
+
 // The peak of each kind is unknown without replaying the plan. This is the union of the frames that a body
 // names: the part of the arena set aside for the kind.
 std::vector<KindUse> streaming_uses(const Plan& plan, Tier tier) {
+  const u32 device = tier == Tier::device ? fullest_device(plan) : 0;
   std::map<Kind, std::vector<std::pair<u64, u64>>> ranges;
   const Segment& segment = plan.segment(SegmentKind::body);
   for (const Operand& o : segment.operands) {
     const Kind kind = plan.chunk(o.first).kind;
     const Frame& home = plan.homes[index(o.first)];
     const bool at_home = home.bytes.value > 0 && home.tier == tier;
-    if (o.frame.tier == tier && o.frame.device == 0 && !at_home)
+    if (o.frame.tier == tier && o.frame.device == device && !at_home)
       ranges[kind].push_back({o.frame.offset, o.frame.end()});
   }
   std::map<Kind, Bytes> sums;
@@ -49,9 +60,10 @@ std::vector<KindUse> streaming_uses(const Plan& plan, Tier tier) {
 }
 
 std::vector<KindUse> resting_uses(const Plan& plan, Tier tier) {
+  const u32 device = tier == Tier::device ? fullest_device(plan) : 0;
   std::map<Kind, Bytes> sums;
   for (u32 id = 0; id < plan.homes.size(); ++id)
-    if (plan.homes[id].bytes.value > 0 && plan.homes[id].tier == tier && plan.homes[id].device == 0)
+    if (plan.homes[id].bytes.value > 0 && plan.homes[id].tier == tier && plan.homes[id].device == device)
       sums[plan.chunks[id].kind] += plan.homes[id].bytes;
   return to_uses(sums);
 }
@@ -202,6 +214,10 @@ PlanSummary summarize(const SummaryInput& in) {
         fmt::format("the GPU of {} has no bf16 (its device.bf16 is no faster than device.fp32), so training "
                     "on it fails: set train.precision=fp16",
                     machine->name));
+  const u64 blocks = graph.blocks.size();
+  if (plan.parallel == Parallel::layers && plan.devices > blocks)
+    s.notes.push_back(
+        fmt::format("{} devices have no layers: the model has {} blocks", plan.devices - blocks, blocks));
   const Bytes beside = staging_beside_budgets(plan, device_memory_of(config));
   if (beside.value > 0)
     s.notes.push_back(

@@ -94,6 +94,30 @@ TEST_F(ResumedPlan, OneMicroBatchOnEachDeviceIsOneDeviceThatAccumulates) {
   EXPECT_THAT(plan_change(text_of(of("cpu:4", 1)), text_of(of("cpu:2", 2))), HasSubstr(other_sums));
 }
 
+TEST_F(ResumedPlan, LayersOverDevicesSumAsOneDevice) {
+  Config layers = of("cpu:2", 2);
+  layers.machine.parallel = Parallel::layers;
+  const std::string line = change(of("cpu:2", 2), layers);
+  EXPECT_THAT(line, HasSubstr("parallel data -> layers"));
+  EXPECT_THAT(line, HasSubstr(other_sums));
+  EXPECT_THAT(plan_change(text_of(layers), text_of(of("cpu", 4))), HasSubstr(no_effect));
+  EXPECT_THAT(plan_change(text_of(layers), text_of(of("cpu:4", 1))), HasSubstr(no_effect));
+}
+
+// Each of two nodes sums its micro-batches by itself, whatever devices it has.
+TEST(PlanChange, AnotherNumberOfNodesSumsInAnotherOrder) {
+  const auto text = [](const char* share) {
+    return std::string("tidepool plan 1\nmicro_batches 4") + share + "\nhome";
+  };
+  const std::string two = text(" devices 2 parallel layers node 0 of 2");
+  const std::string line = plan_change(two, text(" devices 4 parallel layers"));
+  EXPECT_THAT(line, HasSubstr("nodes 2 -> 1"));
+  EXPECT_THAT(line, HasSubstr(other_sums));
+  EXPECT_THAT(plan_change(two, text(" node 0 of 2")), HasSubstr(no_effect));
+  EXPECT_THAT(plan_change(two, text(" node 0 of 4")), HasSubstr(other_sums));
+  EXPECT_THAT(plan_change(text(" node 0 of 4"), text("")), HasSubstr(no_effect));  // one micro-batch each
+}
+
 TEST_F(ResumedPlan, SmallerMicroBatchesDrawOtherMasks) {
   Config smaller = of("cpu", 4);
   smaller.train.per_device_train_batch_size = 1;
