@@ -254,16 +254,22 @@ class DevicePlanner {
     return false;
   }
 
-  // Fills in the working sets. State that rests here is a choice, not a need of streaming.
+  // Fills in the working sets. State that rests here is a choice, not a need of streaming. Of several devices
+  // none counts more than its budget: what is free on the others is free all the same.
   void declare(const std::vector<Profile>& used, Bytes reserve) {
-    Profile at_home(program_.positions());
-    for (const Arc& arc : home_arcs()) at_home.add(arc.span, arc.bytes);
+    std::vector<Profile> at_home(used.size(), Profile(program_.positions()));
+    for (const Arc& arc : home_arcs()) at_home[arc.device].add(arc.span, arc.bytes);
+    const u64 most = used.size() > 1 ? in_.options.budgets.device.value : ~u64{0};
     out_.working_set.clear(), out_.least_set.clear();
     for (i32 p = 0; p < program_.positions(); ++p) {
-      u64 sum = 0;
-      for (const Profile& of_arena : used) sum += of_arena.at(p).value;
-      out_.least_set.push_back((sum - at_home.at(p).value) / used.size() + in_.options.device_reserved.value);
-      out_.working_set.push_back(out_.least_set.back() + reserve.value);
+      u64 least = 0, working = 0;
+      for (u32 d = 0; d < used.size(); ++d) {
+        const Bytes need = used[d].at(p) - at_home[d].at(p) + in_.options.device_reserved;
+        least += std::min(need.value, most);
+        working += std::min((need + reserve).value, most);
+      }
+      out_.least_set.push_back(least / used.size());
+      out_.working_set.push_back(working / used.size());
     }
   }
 

@@ -305,18 +305,20 @@ class Savings {
     const DeviceChain::Touch& touch = first.touches[t];
     const bool moves_down = t == touch.made_by + 1;
     const i32 end = touch.span.begin - 1;
-    if (touch.before == none) {  // on its way to another device it need not see the disk
+    const i32 begin = touch.before == none ? 0 : last.touches[touch.before].span.end + 1;
+    if (touch.before == none)
       forced_[link(LinkKind::h2d)] += bytes;
-    } else {
-      const i32 begin = last.touches[touch.before].span.end + 1;
+    else
+      add(LinkKind::h2d, in_device, begin, end, bytes);
+    // What other devices touch in between need not see the disk: one copy in the host serves all.
+    if (touch.before + 1 == t) {
       add(LinkKind::disk_read, in_device | in_host, begin, end, bytes);
       if (moves_down) add(LinkKind::disk_write, in_device | in_host, begin, end, bytes);
-      add(LinkKind::h2d, in_device, begin, end, bytes);
     }
     if (moves_down && first.touches[touch.made_by].is_read_elsewhere)
       forced_[link(LinkKind::d2h)] += bytes;
     else if (moves_down && touch.before != none)
-      add(LinkKind::d2h, in_device, last.touches[touch.before].span.end + 1, end, bytes);
+      add(LinkKind::d2h, in_device, begin, end, bytes);
   }
 
   void set_capacities(const Plan& plan) {

@@ -62,7 +62,7 @@ struct DeviceTier {
   Bytes needs_least{};  // no choice has a lower peak
   Bytes resident{};     // bytes of a model that never leaves the device; automatic homes only
   // By position: bytes that streaming needs, without the homes here. With layers over devices the mean of
-  // all.
+  // all, of which none counts more than its budget.
   std::vector<u64> working_set;
   std::vector<u64> least_set;  // working_set without room to stream ahead
 
