@@ -160,7 +160,7 @@ Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
                 .target_elements = options.target_elements,
                 .micro_batches = options.micro_batches,
                 .devices = options.devices,
-                .replicas = options.parallel == Parallel::layers ? 1 : options.devices,
+                .replicas = replicas_of(options.parallel, options.devices),
                 .nodes = options.nodes,
                 .node = options.node,
                 .trains = trains(graph)};

@@ -238,8 +238,7 @@ struct Plan {
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
   const Segment& segment(SegmentKind kind) const { return segments[static_cast<u32>(kind)]; }
-  // Shares of a node's micro-batches: one per device, or one that all devices work on together.
-  u32 replicas() const { return parallel == Parallel::layers ? 1 : devices; }
+  u32 replicas() const { return replicas_of(parallel, devices); }
   u32 micro_batches_per_replica() const { return micro_batches / (replicas() * nodes); }
   u32 replica_of(u32 micro_batch) const { return micro_batch % replicas(); }
   u32 node_of(u32 micro_batch) const { return micro_batch / replicas() % nodes; }

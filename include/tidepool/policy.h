@@ -21,4 +21,9 @@ constexpr std::string_view name(Parallel parallel) {
   return names[static_cast<u32>(parallel)];
 }
 
+// Shares of a node's micro-batches: one per device, or one that all devices work on together.
+constexpr u32 replicas_of(Parallel parallel, u32 devices) {
+  return parallel == Parallel::layers ? 1 : devices;
+}
+
 }  // namespace tidepool

@@ -27,8 +27,7 @@ struct WhatIfOptions {
 };
 
 // Tries +25 % of each budget and rate that the machine has, one more node, the other of data and layers over
-// devices, and clipping off. A machine file
-// without a network is given one of 100 Gb/s for the second node.
+// devices, and clipping off. A machine file without a network is given one of 100 Gb/s for the second node.
 // REQUIRES: `base` was made with options.chosen.
 Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph&, const Machine&,
                                     const WhatIfOptions& options);

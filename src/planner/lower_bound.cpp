@@ -310,7 +310,7 @@ class Savings {
       forced_[link(LinkKind::h2d)] += bytes;
     else
       add(LinkKind::h2d, in_device, begin, end, bytes);
-    // What other devices touch in between need not see the disk: one copy in the host serves all.
+    // Content on its way between devices need not see the disk: one copy in the host serves all.
     if (touch.before + 1 == t) {
       add(LinkKind::disk_read, in_device | in_host, begin, end, bytes);
       if (moves_down) add(LinkKind::disk_write, in_device | in_host, begin, end, bytes);

@@ -29,7 +29,7 @@ struct PlanOptions {
   Bytes host_reserved{0};    // part of the host budget: data reading, checkpoint staging
   bool advise = true;        // if nothing fits, find the smallest change that does, which takes a while
 
-  u32 replicas() const { return parallel == Parallel::layers ? 1 : devices; }
+  u32 replicas() const { return replicas_of(parallel, devices); }
   u32 micro_batches_per_replica() const { return micro_batches / (replicas() * nodes); }
 };
 

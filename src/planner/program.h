@@ -18,7 +18,7 @@ struct ProgramOptions {
   u32 nodes = 1;
   u32 node = 0;
 
-  u32 replicas() const { return parallel == Parallel::layers ? 1 : devices; }
+  u32 replicas() const { return replicas_of(parallel, devices); }
   // Layers over devices: the device that runs a block; else 0, which stands for all.
   u32 device_of(u32 block) const { return parallel == Parallel::layers ? block % devices : 0; }
 };

@@ -72,7 +72,7 @@ class PlanDifference {
   std::string now(const std::string& key) const { return value_in(now_, key); }
   bool changed(const std::string& key) const { return value_in(before_, key) != now(key); }
 
-  // // Shares of a step's micro-batches that are summed by themselves: one per device, or with layers over
+  // Shares of a step's micro-batches that are summed by themselves: one per device, or with layers over
   // devices one per node.
   static u64 shares(const Settings& settings) {
     const auto number = [&](const char* key) {

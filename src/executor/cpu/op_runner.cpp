@@ -136,13 +136,7 @@ void OpRunner::gradient(const Issue& issue) {
   numbers_.add_gradient(issue.get().window, op.begin, op.elements, op.grad, common_.pool);
 }
 
-void OpRunner::norm(const Issue& issue) {
-  const u32 devices = common_.plan.devices;
-  for (const Operand& o : issue.segment->operands_of(issue.get()))
-    if (const u32 instance = common_.plan.chunk(o.first).instance; instance >= devices)
-      numbers_.unpack(issue.step, instance - devices, common_.memory.at(o.frame));
-  numbers_.finish(issue.step);
-}
+void OpRunner::norm(const Issue& issue) { numbers_.finish(issue, common_.memory); }
 
 void OpRunner::update(const Issue& issue) {
   const Op& op = issue.get();

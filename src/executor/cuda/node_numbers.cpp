@@ -28,10 +28,7 @@ void NodeNumbers::pack(u64 step, std::span<std::byte> packed) {
 }
 
 void NodeNumbers::finish(const Issue& norm) {
-  for (const Operand& o : norm.segment->operands_of(norm.get()))
-    if (const u32 instance = common_.plan.chunk(o.first).instance; instance >= common_.plan.devices)
-      numbers_.unpack(norm.step, instance - common_.plan.devices, common_.memory.at(o.frame));
-  numbers_.finish(norm.step);
+  numbers_.finish(norm, common_.memory);
   for (const auto& device : devices_) device->put_result(norm.step, numbers_.result(norm.step));
 }
 

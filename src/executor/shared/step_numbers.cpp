@@ -133,7 +133,11 @@ void StepNumbers::unpack(u64 step, u32 node, std::span<const std::byte> packed) 
   for_packed(*this, step, node, take, take);
 }
 
-void StepNumbers::finish(u64 number) {
+void StepNumbers::finish(const Issue& norm, const TierMemory& memory) {
+  for (const Operand& o : norm.segment->operands_of(norm.get()))
+    if (const u32 instance = plan_.chunk(o.first).instance; instance >= plan_.devices)
+      unpack(norm.step, instance - plan_.devices, memory.at(o.frame));
+  const u64 number = norm.step;
   Step& step = steps_[number % steps_kept];
   double loss = 0, squares = 0;
   for (const double part : step.losses) loss += part;                // in order of micro-batch

@@ -6,6 +6,8 @@
 #include <array>
 #include <vector>
 
+#include "engine/executor.h"
+#include "executor/lanes/tier_memory.h"
 #include "executor/shared/norm_layout.h"
 #include "executor/shared/step_results.h"
 #include "executor/shared/step_source.h"
@@ -40,13 +42,13 @@ class StepNumbers {
   // Adds norm partials of a finished gradient, or of a device's part of it: elements [begin, begin +
   // elements) of the window.
   void add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad, CorePool&);
-  // Several nodes. Writes what this node made of the step for the others, and takes what another node packed.
-  // `packed`: as large as the plan's chunk of scalars for it.
+  // Several nodes. Writes what this node made of the step for the others. `packed`: as large as the plan's
+  // chunk of scalars for it.
   // REQUIRES: this node's part of the step is done.
   void pack(u64 step, u64 wish, std::span<std::byte> packed);
-  void unpack(u64 step, u32 node, std::span<const std::byte> packed);
-  // REQUIRES: all gradients of the step have been added, or unpacked.
-  void finish(u64 step);
+  // Unpacks what `norm` has from other nodes, and makes the step's result.
+  // REQUIRES: all gradients of the step have been added, or are among that.
+  void finish(const Issue& norm, const TierMemory&);
 
   // REQUIRES: the step has been finished, and at most two later steps too.
   StepResult result(u64 step) const;
@@ -66,6 +68,7 @@ class StepNumbers {
     // By replica, then by other node; the first becomes the sum of all.
     std::vector<std::vector<i64>> expert_tokens;
   };
+  void unpack(u64 step, u32 node, std::span<const std::byte> packed);
   double partial(u64 index) const;
   void finish_routing(Step&) const;
   // Calls number(double) or count(i64) for each number that `node` packs, in order.

@@ -29,19 +29,13 @@ std::string model_text(const ModelConfig& model) {
 
 namespace {
 
-// RETURNS: "2 nodes of layers over cpu:2".
-std::string executor_text(const Plan& plan, const std::string& devices) {
-  return fmt::format("{}{}{}", plan.nodes > 1 ? fmt::format("{} nodes of ", plan.nodes) : "",
-                     plan.parallel == Parallel::layers ? "layers over " : "", devices);
-}
-
 // The report before anything was measured.
 RunReport planned_report(const ModelGraph& graph, const Plan& plan) {
   RunReport report{.version = std::string(version()),
                    .commit = std::string(commit()),
                    .model = model_text(graph.config),
                    .precision = std::string(name(plan.precision)),
-                   .executor = executor_text(plan, fmt::format("cpu:{}", plan.devices)),
+                   .executor = shared_by(plan, fmt::format("cpu:{}", plan.devices)),
                    .parameters = graph.parameters,
                    .state = state_bytes(plan),
                    .tokens_per_step = graph.batch.rows() * plan.micro_batches};
@@ -143,7 +137,7 @@ RunReport assemble_report(const ReportParts& parts) {
   add_rates(report, parts.session.graph(), parts.tokens);
   if (parts.config.output.save) report.weights_xxh3 = fmt::format("{:016x}", parts.weights_xxh3);
   if (!parts.config.machine.gpus().empty())
-    report.executor = executor_text(parts.session.plan(), parts.config.machine.executor);
+    report.executor = shared_by(parts.session.plan(), parts.config.machine.executor);
   report.resumed_from_step = parts.resumed_from;
   report.steps_per_epoch = parts.steps_per_epoch;
   report.tokens = parts.state.tokens;

@@ -109,13 +109,12 @@ namespace {
 std::string executor_text(const Config& config, const Plan& plan, const Machine* machine) {
   if (machine != nullptr)
     return fmt::format(
-        "{}, {}{}{} device{}", machine->name, plan.nodes > 1 ? fmt::format("{} nodes of ", plan.nodes) : "",
-        plan.parallel == Parallel::layers ? "layers over " : "", plan.devices, plan.devices == 1 ? "" : "s");
+        "{}, {}", machine->name,
+        shared_by(plan, fmt::format("{} device{}", plan.devices, plan.devices == 1 ? "" : "s")));
   const u32 threads =
       config.machine.threads != 0 ? config.machine.threads : std::thread::hardware_concurrency();
-  return fmt::format("{}{}{}, {} thread{}", plan.nodes > 1 ? fmt::format("{} nodes of ", plan.nodes) : "",
-                     plan.parallel == Parallel::layers ? "layers over " : "", config.machine.executor,
-                     threads, threads == 1 ? "" : "s");
+  return fmt::format("{}, {} thread{}", shared_by(plan, config.machine.executor), threads,
+                     threads == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -147,6 +146,11 @@ std::string quantization_of(const ModelGraph& graph) {
 }
 
 }  // namespace
+
+std::string shared_by(const Plan& plan, std::string_view devices) {
+  return fmt::format("{}{}{}", plan.nodes > 1 ? fmt::format("{} nodes of ", plan.nodes) : "",
+                     plan.parallel == Parallel::layers ? "layers over " : "", devices);
+}
 
 PlanSummary summarize(const SummaryInput& in) {
   const auto& [config, graph, plan, prediction, machine] = in;

@@ -21,4 +21,7 @@ PlanSummary summarize(const SummaryInput&);
 // Bytes of all persistent kinds.
 Bytes state_bytes(const Plan&);
 
+// RETURNS: the devices with how they share a step: "2 nodes of layers over cpu:2".
+std::string shared_by(const Plan&, std::string_view devices);
+
 }  // namespace tidepool
