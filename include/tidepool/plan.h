@@ -83,13 +83,15 @@ enum class OpKind : u8 {
   pack,     // host: puts this node's losses and norm partials side by side, for the other nodes
   send,     // host -> another node: an updated parameter, a part of a gradient, or scalars
   receive,  // another node -> host: makes what the other node sent
+  // Only with two versions of the state on disk.
+  record,  // disk_write: makes the state on disk the one from which a killed run goes on
 };
-inline constexpr u32 op_kind_count = 15;
+inline constexpr u32 op_kind_count = 16;
 
 constexpr std::string_view name(OpKind kind) {
   constexpr std::array<std::string_view, op_kind_count> names = {
-      "load_batch", "forward",    "backward",       "gradient", "norm", "update", "copy",   "read",
-      "write",      "all_gather", "reduce_scatter", "combine",  "pack", "send",   "receive"};
+      "load_batch", "forward",    "backward",       "gradient", "norm", "update", "copy",    "read",
+      "write",      "all_gather", "reduce_scatter", "combine",  "pack", "send",   "receive", "record"};
   return names[static_cast<u32>(kind)];
 }
 // True if the op moves content without changing it.
@@ -122,6 +124,7 @@ constexpr bool is_collective(OpKind kind) {
 //   update              grad (or grad_accum in fp32), param, master? or master_low?, momentum, variance,
 //                       scalars (with clipping only). Kinds of made_by_update() have Access::write, other
 //                       state read_write
+//   record              all recorded chunks on disk (read); if updates do not wait for the norm, scalars
 //   all_gather          what each device has (read), then what each device gets (write)
 //   reduce_scatter      accumulators by device (read), then each owner's sum (write)
 struct Operand {
@@ -143,6 +146,7 @@ struct Op {
   u32 cut = none;          // update: the cut whose chunk set is updated
   u16 peer = 0;            // send: the node that receives. receive: the node that sends
   u8 steps_back = 0;       // 1: the op belongs to the step before the one whose forward this segment runs
+  bool persists = false;   // only in steps that are recorded: see SegmentRun
   u32 operands_begin = 0;
   u32 operands_count = 0;
   u32 deps_begin = 0;
@@ -229,6 +233,12 @@ struct Plan {
   u64 chunk_elements = 0;  // target cut
   std::vector<Chunk> chunks;
   std::vector<Frame> homes;  // by ChunkId; persistent chunks only, else bytes 0
+  // With 2, every trained chunk of the state has two slots on disk, wherever its home is: `slots` has the
+  // first, and the second is `second_slot` bytes later. An op that names a chunk's frame on disk means the
+  // slot with the newest content if it reads, and the slot that no record counts on if it writes.
+  u32 versions = 1;
+  std::vector<Frame> slots;  // by ChunkId; empty: one version
+  Bytes second_slot{};
   std::array<Segment, segment_count> segments;
   std::vector<Link> links;
   std::array<TierUse, tier_count> tiers{};
@@ -238,6 +248,7 @@ struct Plan {
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
   const Segment& segment(SegmentKind kind) const { return segments[static_cast<u32>(kind)]; }
+  bool is_recorded(ChunkId id) const { return !slots.empty() && slots[index(id)].bytes.value > 0; }
   u32 replicas() const { return replicas_of(parallel, devices); }
   u32 micro_batches_per_replica() const { return micro_batches / (replicas() * nodes); }
   u32 replica_of(u32 micro_batch) const { return micro_batch % replicas(); }
@@ -248,8 +259,11 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// Useful bytes that a segment moves over each link, summed over all devices.
+// Useful bytes that a segment moves over each link, summed over all devices, without those that it moves only
+// in steps that are recorded.
 std::array<Bytes, link_count> link_bytes(const Plan&, SegmentKind);
+// Useful bytes that a segment moves over each link only in steps that are recorded.
+std::array<Bytes, link_count> persisted_bytes(const Plan&, SegmentKind);
 // Useful bytes that devices receive from other devices in a segment's collectives, summed.
 Bytes comm_bytes(const Plan&, SegmentKind);
 // Useful bytes that a node sends to others and receives from them in a segment.

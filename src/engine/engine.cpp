@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "engine/op_text.h"
@@ -38,6 +39,10 @@ Result<void> Engine::run(NextSegment& next, EngineObserver& observer) {
     admit(next, observer);
     if (live_ == 0) break;
     issue_ready();
+    if (in_flight_ == 0 && std::exchange(skipped_, false)) {
+      retire_finished(observer);
+      continue;
+    }
     if (in_flight_ == 0)
       return stuck("nothing is in flight and no op can be issued: the plan's edges have a cycle");
     TRY(wait_and_complete(observer));
@@ -137,6 +142,8 @@ bool Engine::issue_head(u32 lane) {
   Run& run = *next->run;
   InFlight in_flight;
   if (!ready(run, next->op, in_flight)) return false;
+  if (run.segment->ops[index(next->op)].persists && !run.what.persists)
+    return skip(run, next->op, lane, in_flight);
   if (executor_.slots_free(schedule_.lanes()[lane]) == 0) return false;
 
   const u32 op = index(next->op);
@@ -149,6 +156,26 @@ bool Engine::issue_head(u32 lane) {
                     .step = run.what.step - run.segment->ops[op].steps_back},
                    std::span(in_flight.sequences).first(in_flight.count));
   return true;
+}
+
+// An op may be skipped once what it follows is done, which on an ordered lane is all before it: those that
+// follow the op rely on that.
+bool Engine::skip(Run& run, OpId op, u32 lane, const InFlight& in_flight) {
+  if (in_flight.count > 0 || !is_done_before(run, lane)) return false;
+  ++run.cursor[lane];
+  run.state[index(op)] = OpState::done;
+  ++run.completed;
+  skipped_ = true;
+  return true;
+}
+
+bool Engine::is_done_before(const Run& run, u32 lane) const {
+  if (!is_ordered(schedule_.lanes()[lane].kind)) return true;
+  const auto done = [&](const Run& of, u32 places) {
+    return places == 0 || of.state[index(of.lanes->at(lane, places - 1))] == OpState::done;
+  };
+  if (run.cursor[lane] > 0) return done(run, run.cursor[lane]);
+  return &run == &older() || done(older(), older().lanes->count(lane));
 }
 
 void Engine::InFlight::add(LaneId lane, u64 sequence) {

@@ -22,6 +22,9 @@ namespace tidepool {
 struct SegmentRun {
   SegmentKind kind{};
   u64 step = 0;  // the step whose forward the segment runs, from 1
+  // False: ops that only write down the state (Op::persists) are skipped. They count as done once all that
+  // they follow is done.
+  bool persists = true;
 };
 
 // NextSegment chooses the next segment. This is the trainer's only say in the loop.
@@ -102,6 +105,8 @@ class Engine {
   void start(const SegmentRun&, EngineObserver&);
   void issue_ready();
   bool issue_head(u32 lane);
+  bool skip(Run&, OpId, u32 lane, const InFlight&);
+  bool is_done_before(const Run&, u32 lane) const;
   std::optional<Head> head(u32 lane);
   bool ready(const Run&, OpId, InFlight&) const;
   std::optional<OpId> blocker(const Run& of, std::span<const OpId> deps, const Op&, InFlight&) const;
@@ -126,7 +131,8 @@ class Engine {
   bool ended_ = false;  // `next` returned none
   u64 next_sequence_ = 0;
   u64 in_flight_ = 0;
-  Nanos waited_{};  // since the last completion; counts only time in which the process ran
+  bool skipped_ = false;  // ops were skipped since the last completion
+  Nanos waited_{};        // since the last completion; counts only time in which the process ran
   std::optional<Error> error_;
 };
 

@@ -2,10 +2,13 @@
 #include "planner/emit.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/check.h"
 #include "planner/frames.h"
 #include "planner/move_order.h"
+#include "planner/recorded_state.h"
+#include "planner/segment_writer.h"
 
 namespace tidepool {
 namespace {
@@ -32,6 +35,7 @@ class Emitter {
     set_homes();
     movements_ = ordered_movements(host_);
     if (sharded()) gathers_ = ordered_gathers(in_, device_, movements_);
+    persists_ = ordered_persists(in_, device_, host_);
     for (u32 s = 0; s < segment_count; ++s) {
       const SegmentKind kind = static_cast<SegmentKind>(s);
       plan_.segments[s].kind = kind;
@@ -44,6 +48,9 @@ class Emitter {
 
   void set_homes() {
     plan_.homes = host_.homes;
+    plan_.versions = host_.versions;
+    plan_.slots = host_.slots;
+    plan_.second_slot = host_.second_slot;
     for (u32 id = 0; id < layout_.chunks.size(); ++id) {
       const Chunk& chunk = layout_.chunks[id];
       if (!is_persistent(chunk.kind)) continue;
@@ -87,25 +94,33 @@ class Emitter {
   // ---- order --------------------------------------------------------------------------------------
 
   u8 segments_of(const ProgramOp& op) const {
-    if (op.kind == OpKind::update) return program_.options.clipping ? in_body | in_drain : in_first | in_body;
+    if (op.kind == OpKind::update) return segments_of_updates();
     const bool evaluated = op.sweep == 0 && (op.kind == OpKind::load_batch || op.kind == OpKind::forward ||
                                              (op.kind == OpKind::backward && is_head(op.block)));
     return in_first | in_body | (evaluated ? in_evaluation : 0);
+  }
+  u8 segments_of_updates() const {
+    return program_.options.clipping ? in_body | in_drain : in_first | in_body;
   }
   bool is_head(u32 block) const { return block + 1 == graph_.blocks.size(); }
 
   void emit_segment(SegmentKind kind) {
     segment_ = &plan_.segments[static_cast<u32>(kind)];
     *segment_ = {.kind = kind};
-    versions_.assign(layout_.chunks.size(), 0);
+    out_.emplace(*segment_, layout_.chunks.size());
     has_scalars_.assign(layout_.devices, false);
     const u8 bit = static_cast<u8>(1 << static_cast<u8>(kind));
-    u64 m = 0, g = 0;
+    u64 m = 0, g = 0, saved = segments_of_updates() & bit ? 0 : persists_.size();
+    const bool records = plan_.versions > 1 && segments_of_updates() & bit;
     const auto emit_movements = [&](Moment until) {
       for (; m < movements_.size() && movements_[m].when <= until; ++m)
         if (movements_[m].segments & bit) emit_movement(movements_[m]);
       for (; g < gathers_.size() && gathers_[g].when <= until; ++g)
         if (gathers_[g].segments & bit) emit_gather(gathers_[g]);
+      for (; saved < persists_.size() && persists_[saved].when <= until; ++saved)
+        emit_persist(persists_[saved]);
+      if (records && until == moment_of_record(program_, persists_))
+        emit_record(*out_, plan_, layout_.scalars, host_frames_.at(layout_.scalars, until.position));
     };
     for (i32 p = 0; p < program_.positions(); ++p) {
       emit_movements({p, Phase::before});
@@ -117,28 +132,11 @@ class Emitter {
 
   // ---- ops ----------------------------------------------------------------------------------------
 
-  void begin(Op op) {
-    op_ = op;
-    op_.operands_begin = static_cast<u32>(segment_->operands.size());
+  void begin(const Op& op) { out_->begin(op); }
+  void end() { out_->end(); }
+  void operand(ChunkId first, u32 count, Access access, const Frame& frame) {
+    out_->operand(first, count, access, frame);
   }
-  void end() {
-    op_.operands_count = static_cast<u32>(segment_->operands.size()) - op_.operands_begin;
-    segment_->ops.push_back(op_);
-    for (const Operand& o : segment_->operands_of(op_))
-      if (writes(o.access) && !is_movement(op_.kind))
-        for (u32 i = 0; i < o.count; ++i) ++versions_[index(o.first) + i];
-  }
-  // A writer leaves the next version; a movement keeps the current version.
-  void operand(ChunkId first, u32 count, Access access, Frame frame) {
-    const u32 current = versions_[index(first)];
-    const bool makes = access == Access::write && !is_movement(op_.kind);
-    segment_->operands.push_back({.first = first,
-                                  .count = count,
-                                  .version = makes ? current + 1 : current,
-                                  .access = access,
-                                  .frame = frame});
-  }
-
   void operand(const OnDevice& what, Access access) {
     if (what.count > 0) operand(what.first, what.count, access, what.frame);
   }
@@ -148,9 +146,16 @@ class Emitter {
     operand(on_device(device_frames_.arc_at(first, false, position, device), replica_), access);
   }
 
+  // An arc of the host holds one chunk, or passes several on that are no larger.
+  Frame host_frame(u32 arc, ChunkId chunk) const {
+    Frame frame = host_frames_.of_arc(arc);
+    frame.bytes = layout_.chunk(chunk).bytes;
+    return frame;
+  }
+
   Frame place_frame(const Movement& m, const Place& place) const {
     if (place.tier == Tier::disk) return place.frame;
-    if (place.tier == Tier::host) return host_frames_.of_arc(place.arc);
+    if (place.tier == Tier::host) return host_frame(place.arc, m.chunk);
     const u32 replica = place.device - device_.arcs[place.arc].device;
     return part(on_device(place.arc, replica), m.chunk, 1).frame;
   }
@@ -172,6 +177,12 @@ class Emitter {
     operand(m.chunk, 1, Access::read, place_frame(m, m.from));
     operand(m.chunk, 1, Access::write, place_frame(m, m.to));
     end();
+  }
+
+  void emit_persist(const Persist& persist) {
+    const u32 buffer = persist.buffer == none ? none : host_.persist_buffers[persist.buffer];
+    tidepool::emit_persist(*out_, plan_, persist.chunk,
+                           buffer == none ? Frame{} : host_frame(buffer, persist.chunk));
   }
 
   Op net_op(OpKind kind, LaneKind lane, ChunkId id, u32 peer) const {
@@ -423,9 +434,9 @@ class Emitter {
   Frames device_frames_, host_frames_;
   std::vector<Movement> movements_;
   std::vector<Gather> gathers_;
+  std::vector<Persist> persists_;
   Segment* segment_ = nullptr;
-  std::vector<u32> versions_;
-  Op op_;
+  std::optional<SegmentWriter> out_;
   u32 replica_ = 0, device_of_op_ = 0;
   std::vector<bool> has_scalars_;  // by device: made in this segment
 };

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "planner/plan_size.h"
+#include "planner/shapes.h"
 
 namespace tidepool {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/recorded_state.h"
+
 namespace tidepool {
 namespace {
 
@@ -12,6 +14,10 @@ class HostMoves {
   HostMoves(const ResidenceInput& in, const DeviceTier& device, HostTier& tier)
       : layout_(in.layout), program_(in.program), device_(device), out_(tier), swap_(layout_.chunks.size()) {
     out_.homes.resize(layout_.chunks.size());
+    if (out_.versions < 2) return;
+    out_.slots = make_slots(layout_, out_.disk_bytes);
+    out_.second_slot = out_.disk_bytes;
+    out_.disk_bytes = out_.disk_bytes * out_.versions;
   }
 
   void move(const std::vector<PlacedGroup>& groups) {
@@ -37,11 +43,11 @@ class HostMoves {
   Place device(u32 arc, u32 device) const {
     return {.tier = Tier::device, .arc = arc, .device = static_cast<u16>(device)};
   }
-  // If parameters die, a gradient lies in its parameter's frame: the parameter's last read comes before the
-  // gradient exists, and its next write comes after the gradient was read.
+  // With one version, if parameters die, a gradient lies in its parameter's frame: the parameter's last read
+  // comes before the gradient exists, and its next write comes after the gradient was read.
   ChunkId whose_frame(ChunkId chunk) const {
     const Chunk& c = layout_.chunk(chunk);
-    if (c.kind != Kind::grad || !layout_.params_die(c.window, c.cut)) return chunk;
+    if (out_.versions > 1 || c.kind != Kind::grad || !layout_.params_die(c.window, c.cut)) return chunk;
     const ChunkId param = offset_id(layout_.windows[c.window].param, c.cut);
     return out_.home_arcs[index(param)] == none ? param : chunk;
   }
@@ -51,7 +57,10 @@ class HostMoves {
   Place disk(ChunkId content) {
     const ChunkId chunk = whose_frame(content);
     Frame& frame = swap_[index(chunk)];
-    if (frame.bytes.value == 0) {
+    const bool has_slots = out_.versions > 1 && out_.slots[index(chunk)].bytes.value > 0;
+    if (has_slots) {
+      frame = out_.homes[index(chunk)] = out_.slots[index(chunk)];
+    } else if (frame.bytes.value == 0) {
       frame = {.tier = Tier::disk, .offset = out_.disk_bytes.value, .bytes = layout_.chunk(chunk).bytes};
       out_.disk_bytes += frame.bytes;
       if (is_persistent(layout_.chunk(chunk).kind)) out_.homes[index(chunk)] = frame;
@@ -153,9 +162,10 @@ class HostMoves {
     for (u64 u = b.group.first; u <= b.group.last; ++u) {
       const HostUse& use = b.chain->use(u);
       if (use.what == What::supplies || (!b.chain->persistent && u != last_made)) continue;
-      // Content that dies before it is read again is written home only in a drain, in order to rest there.
-      const bool dies =
-          use.what == What::makes && b.group.last + 1 == b.chain->uses.size() && program_.options.clipping;
+      // Content that dies before it is read again is written home only in a drain, in order to rest there;
+      // and for a record.
+      const bool dies = out_.versions == 1 && use.what == What::makes &&
+                        b.group.last + 1 == b.chain->uses.size() && program_.options.clipping;
       add({.chunk = b.chain->chunk,
            .from = host(b.arc),
            .to = disk(b.chain->chunk),

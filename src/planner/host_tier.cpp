@@ -3,13 +3,14 @@
 
 #include "planner/host_chains.h"
 #include "planner/host_moves.h"
+#include "planner/recorded_state.h"
 
 namespace tidepool {
 namespace {
 
 class HostPlanner {
  public:
-  HostPlanner(const ResidenceInput& in, const DeviceTier& device, Bytes shrink)
+  HostPlanner(const ResidenceInput& in, const DeviceTier& device, Bytes shrink, u32 versions)
       : in_(in),
         layout_(in.layout),
         program_(in.program),
@@ -18,6 +19,8 @@ class HostPlanner {
     const Bytes taken = in.options.host_reserved + shrink;
     budget_ = in.options.budgets.host > taken ? in.options.budgets.host - taken : Bytes{0};
     out_.home_arcs.assign(layout_.chunks.size(), none);
+    out_.versions = versions;
+    if (versions > 1) buffers_ = persist_buffers(in, device);
   }
 
   HostTier plan() {
@@ -214,6 +217,7 @@ class HostPlanner {
                       .bytes = layout_.chunk(layout_.node_scalars).bytes,
                       .span = {0, turn() - 1},
                       .permanent = true});
+    arcs.insert(arcs.end(), buffers_.begin(), buffers_.end());
     for (i32 p = 0; p < turn(); ++p) {
       const ProgramOp& op = program_.ops[static_cast<u64>(p)];
       if (op.kind != OpKind::load_batch) continue;
@@ -226,6 +230,8 @@ class HostPlanner {
 
   void build() {
     out_.arcs = fixed_arcs();
+    const u32 scalars = layout_.devices + (layout_.nodes > 1 && layout_.trains ? layout_.nodes : 0);
+    for (u32 i = 0; i < buffers_.size(); ++i) out_.persist_buffers.push_back(scalars + i);
     for (const HostChain& chain : chains_)
       for (HostGroup& group : groups_of(chain)) {
         if (chain.home_host) out_.home_arcs[index(chain.chunk)] = static_cast<u32>(out_.arcs.size());
@@ -241,13 +247,28 @@ class HostPlanner {
   Bytes budget_;
   std::vector<HostChain> chains_;
   std::vector<PlacedGroup> groups_;
+  std::vector<Arc> buffers_;
   HostTier out_;
 };
+
+bool rests_on_disk(const Layout& layout, const HostTier& tier) {
+  for (u32 id = 0; id < layout.chunks.size(); ++id)
+    if (is_in_record(layout, ChunkId{id}) && tier.homes[id].bytes.value > 0) return true;
+  return false;
+}
 
 }  // namespace
 
 HostTier plan_host_tier(const ResidenceInput& in, const DeviceTier& device, Bytes shrink) {
-  return HostPlanner(in, device, shrink).plan();
+  const auto with = [&](u32 versions) { return HostPlanner(in, device, shrink, versions).plan(); };
+  const u32 wanted = in.layout.trains && in.layout.nodes == 1 ? in.options.versions : 1;
+  if (wanted == 1) return with(1);
+  HostTier two = with(2);
+  if (wanted == 2) return two;
+  const Budgets& budgets = in.options.budgets;
+  const bool fits = two.needs_least <= budgets.host && two.disk_bytes <= budgets.disk &&
+                    (two.peak <= budgets.host || shrink < budgets.host);
+  return fits && rests_on_disk(in.layout, two) ? std::move(two) : with(1);
 }
 
 }  // namespace tidepool

@@ -38,6 +38,7 @@ void print_op(Out out, const Plan& plan, const Segment& segment, u32 i) {
   if (op.micro_batch != none) fmt::format_to(out, " m{}", op.micro_batch);
   if (is_net(op.lane.kind)) fmt::format_to(out, " {} {}", op.kind == OpKind::send ? "to" : "from", op.peer);
   if (op.steps_back != 0) fmt::format_to(out, " step-{}", op.steps_back);
+  if (op.persists) fmt::format_to(out, " persists");
   for (const Operand& o : segment.operands_of(op)) print_operand(out, plan, o);
   if (op.deps_count > 0) {
     fmt::format_to(out, " after");
@@ -59,6 +60,16 @@ LinkKind link_of(LaneKind lane) {
   }
 }
 
+// `persists`: of ops that only steps that are recorded run, or of all others.
+std::array<Bytes, link_count> transferred(const Plan& plan, SegmentKind kind, bool persists) {
+  std::array<Bytes, link_count> sum{};
+  const Segment& segment = plan.segment(kind);
+  for (const Op& op : segment.ops)
+    if (is_movement(op.kind) && !is_collective(op.kind) && op.persists == persists)
+      sum[static_cast<u32>(link_of(op.lane.kind))] += segment.operands_of(op)[0].frame.bytes;
+  return sum;
+}
+
 }  // namespace
 
 // Explained at comm_bytes().
@@ -76,12 +87,11 @@ Bytes collective_bytes(const Plan& plan, std::span<const Operand> operands, OpKi
 }
 
 std::array<Bytes, link_count> link_bytes(const Plan& plan, SegmentKind kind) {
-  std::array<Bytes, link_count> sum{};
-  const Segment& segment = plan.segment(kind);
-  for (const Op& op : segment.ops)
-    if (is_movement(op.kind) && !is_collective(op.kind))
-      sum[static_cast<u32>(link_of(op.lane.kind))] += segment.operands_of(op)[0].frame.bytes;
-  return sum;
+  return transferred(plan, kind, false);
+}
+
+std::array<Bytes, link_count> persisted_bytes(const Plan& plan, SegmentKind kind) {
+  return transferred(plan, kind, true);
 }
 
 // An all_gather brings each device the cuts that others own. A reduce_scatter brings each device its own cuts
@@ -114,6 +124,8 @@ std::string to_text(const Plan& plan) {
   if (plan.devices > 1) fmt::format_to(out, " devices {}", plan.devices);
   if (plan.parallel != Parallel::data) fmt::format_to(out, " parallel {}", name(plan.parallel));
   if (plan.nodes > 1) fmt::format_to(out, " node {} of {}", plan.node, plan.nodes);
+  if (plan.versions > 1)
+    fmt::format_to(out, " versions {} second_slot {}", plan.versions, plan.second_slot.value);
   fmt::format_to(out, "\n");
   for (u32 t = 0; t < tier_count; ++t)
     fmt::format_to(out, "tier {} budget {} peak {} working_set {}\n", name(static_cast<Tier>(t)),
@@ -124,6 +136,13 @@ std::string to_text(const Plan& plan) {
     const Chunk& chunk = plan.chunks[id];
     fmt::format_to(out, "home {} {}.w{}c{} ", id, name(chunk.kind), chunk.window, chunk.cut);
     print_frame(out, plan, plan.homes[id]);
+    fmt::format_to(out, "\n");
+  }
+  for (u32 id = 0; id < plan.slots.size(); ++id) {
+    if (plan.slots[id].bytes.value == 0 || plan.slots[id] == plan.homes[id]) continue;
+    const Chunk& chunk = plan.chunks[id];
+    fmt::format_to(out, "slot {} {}.w{}c{} ", id, name(chunk.kind), chunk.window, chunk.cut);
+    print_frame(out, plan, plan.slots[id]);
     fmt::format_to(out, "\n");
   }
   for (const Segment& segment : plan.segments) {

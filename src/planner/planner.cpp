@@ -7,7 +7,6 @@
 
 #include "planner/attempt.h"
 #include "planner/fit.h"
-#include "planner/plan_size.h"
 #include "planner/shapes.h"
 #include "planner/verify/verify.h"
 

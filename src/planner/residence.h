@@ -103,6 +103,11 @@ struct HostTier {
   std::vector<u64> working_set;  // by position: bytes that streaming needs, without the homes here
   std::vector<u64> least_set;    // working_set without room to stream ahead
   Bytes disk_bytes{};
+  // Two versions of the state on disk; see recorded_state.h.
+  u32 versions = 1;
+  std::vector<Frame> slots;  // by chunk
+  Bytes second_slot{};
+  std::vector<u32> persist_buffers;  // arcs
 };
 
 // ResidenceInput is the input that all tiers share.

@@ -15,6 +15,9 @@ enum DeviceResource : u32 { compute, h2d, d2h, both, interconnect, device_resour
 // As in the core pool: work that feeds others goes first.
 constexpr u32 feeding = 0, computing = 1;
 
+// A record is small, but the disk is flushed before and after it is written.
+constexpr double record_seconds = 0.01;
+
 u32 devices_of(const Plan& plan) {
   u32 count = plan.devices;
   for (const Segment& segment : plan.segments)
@@ -89,6 +92,9 @@ Flow CostModel::flow(const Segment& segment, const Op& op) const {
       break;
     case OpKind::write:
       need_disk(flow, op, operands[0], first);
+      break;
+    case OpKind::record:
+      flow.delay += record_seconds;
       break;
     case OpKind::update:
       need_update(flow, op, touched_bytes(segment, op));

@@ -10,6 +10,7 @@
 #include "planner/verify/frame_map.h"
 #include "planner/verify/happens_before.h"
 #include "planner/verify/verify_operands.h"
+#include "planner/verify/verify_record.h"
 #include "planner/verify/verify_streams.h"
 
 namespace tidepool {
@@ -41,6 +42,7 @@ struct Content {
   u64 origin = 0;  // offset in the tier of the chunk's first byte
   u32 writer = none;
   std::vector<u32> readers;
+  bool persists = false;  // the writer is skipped in steps that are not recorded
 };
 
 class Verifier {
@@ -53,6 +55,7 @@ class Verifier {
   Result<void> verify() {
     TRY(check_shape());
     TRY(check_updates());
+    if (const std::string wrong = wrong_with_record(plan_, graph_); !wrong.empty()) return fault(wrong);
     for (const Segment& segment : plan_.segments) TRY(check_passes(segment));
     using enum SegmentKind;
     const SegmentKind order[] = {forward_backward, body, body, body, drain, evaluation, evaluation,
@@ -258,7 +261,7 @@ class Verifier {
       frame.offset = offset;
       frame.bytes = plan_.chunk(id).bytes;
       offset = frame.end();
-      if (reads(o.access)) TRY(check_read(o, id, frame, self));
+      if (reads(o.access)) TRY(check_read(op, o, id, frame, self));
       if (writes(o.access)) TRY(check_write(op, o, id, frame, self));
     }
     return {};
@@ -269,16 +272,17 @@ class Verifier {
                              place(f), f.offset, f.end()));
   }
 
-  Result<void> check_read(const Operand& o, ChunkId id, const Frame& frame, u32 self) {
+  Result<void> check_read(const Op& op, const Operand& o, ChunkId id, const Frame& frame, u32 self) {
     const u64 expected = base_[index(id)] + o.version;
     u32 clash = none;
     const Content* wrong = nullptr;
-    bool empty = false;
+    bool empty = false, missing = false;
     contents_.visit(frame, [&](u64, u64, Content& c) {
       if (c.chunk == ChunkId{none})
         empty = true;
       else if (c.chunk != id || c.version != expected || c.origin != frame.offset)
         wrong = &c;
+      missing |= c.persists && !op.persists;
       if (c.writer != none && c.writer != self && !order_.before(c.writer, self)) clash = c.writer;
       if (c.readers.empty() || c.readers.back() != self) order_.add_reader(c.readers, self);
     });
@@ -289,6 +293,7 @@ class Verifier {
       return fault(fmt::format("{} reads chunk {} version {} from {} byte {} but finds chunk {} version {}",
                                who(self), index(id), expected, place(frame), frame.offset,
                                index(wrong->chunk), wrong->version));
+    if (missing) return fault(who(self) + " reads what only steps that are recorded write");
     if (clash != none) return unordered(clash, self, frame);
     return {};
   }
@@ -305,7 +310,9 @@ class Verifier {
     if (clash != none) return unordered(clash, self, frame);
     const u64 left = base_[index(id)] + o.version + (o.access == Access::read_write ? 1 : 0);
     CHECK(!is_movement(op.kind) || o.access == Access::write, self);
-    contents_.assign(frame, {.chunk = id, .version = left, .origin = frame.offset, .writer = self});
+    contents_.assign(
+        frame,
+        {.chunk = id, .version = left, .origin = frame.offset, .writer = self, .persists = op.persists});
     return {};
   }
 

@@ -1,5 +1,5 @@
 // Jobs too large for interactive planning are refused at once, with a value that works.
-#include "planner/plan_size.h"
+#include "planner/shapes.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -97,6 +97,33 @@ INSTANTIATE_TEST_SUITE_P(Devices, PlannerProperty,
                                          Devices{4, Parallel::layers}),
                          [](const auto& info) { return text(info.param); });
 
+// make_plan() refuses plans whose record leaves out anything, or that write to a slot before the record.
+TEST(PlannerVersions, TwoVersionsVerifyWhereverStateRests) {
+  u32 fitted = 0, persisted = 0, on_disk = 0;
+  for (u32 seed = 0; seed < test::random_cases(300); ++seed) {
+    SCOPED_TRACE(seed);
+    test::RandomCase c = test::random_case(seed, 1 + seed % 3);
+    c.options.parallel = seed % 2 == 0 ? Parallel::data : Parallel::layers;
+    if (c.options.devices == 1) c.options.parallel = Parallel::data;
+    c.options.versions = 2;
+    c.options.advise = false;
+    const ModelGraph graph = test::make_graph(c.shape);
+    const Result<Plan> plan = make_plan(graph, c.options);
+    if (!plan) {
+      ASSERT_EQ(plan.error().kind, ErrorKind::does_not_fit) << plan.error().message;
+      continue;
+    }
+    ++fitted;
+    ASSERT_EQ(plan->versions, 2u);
+    persisted += persisted_bytes(*plan, SegmentKind::body)[static_cast<u32>(LinkKind::disk_write)].value > 0;
+    on_disk += std::ranges::any_of(plan->homes,
+                                   [](const Frame& f) { return f.bytes.value > 0 && f.tier == Tier::disk; });
+  }
+  EXPECT_GT(fitted, test::random_cases(60));
+  EXPECT_GT(persisted, fitted / 10);
+  EXPECT_GT(on_disk, fitted / 10);
+}
+
 TEST(PlannerDeterminism, SameInputsGiveTheSameText) {
   for (u32 seed = 0; seed < 20; ++seed) {
     const test::RandomCase c = test::random_case(seed, 1 + seed % 3);

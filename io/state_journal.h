@@ -1,0 +1,88 @@
+// StateJournal is the format of a swap file from which a killed run goes on; docs/state-file.md describes it.
+//
+//   head        what the file is: magic, format, sizes, a description (JSON), its checksum; written once
+//   area 0, 1   records, in turn: for each chunk its version, checksum and slot; the step; the caller's
+//   payload frames      the slots, and what else the plan keeps on disk
+//
+// A record is written after the data that it counts on is durable, and counts once it is durable itself. Its
+// checksum tells a whole record from one that was torn: then the other area has the record before it, whose
+// slots have not been written to since.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/types.h"
+
+namespace tidepool {
+
+inline constexpr u32 journal_format = 1;
+
+struct JournalHead {
+  u64 area_bytes = 0;       // of each of the two areas; a multiple of frame_alignment
+  u64 frames_bytes = 0;     // of all frames
+  std::string description;  // JSON: whose state it is, and which chunk is where
+
+  u64 areas_begin() const;
+  u64 area(u64 sequence) const { return areas_begin() + sequence % 2 * area_bytes; }
+  u64 frames_begin() const { return areas_begin() + 2 * area_bytes; }
+  u64 file_bytes() const { return frames_begin() + frames_bytes; }
+};
+
+struct ChunkMark {
+  u64 version = 0;     // writes so far; the checksum is seeded with it
+  u64 sum = 0;         // XXH3-64 of the content
+  u32 slot = 0;        // 0 or 1
+  bool zeros = false;  // the content is zeros, and has no checksum
+  bool operator==(const ChunkMark&) const = default;
+};
+
+struct StateRecord {
+  u64 sequence = 0;  // from 1
+  u64 step = 0;      // finished optimizer steps
+  std::vector<ChunkMark> chunks;
+  std::string payload;
+};
+
+// Bytes of a record, without the padding to whole pages.
+u64 record_bytes(u64 chunks, u64 payload);
+
+// REQUIRES: out.size() == head.areas_begin(); it is filled to its end.
+void encode_head(const JournalHead& head, std::span<std::byte> out);
+// RETURNS: nullopt if the bytes are of another kind of file.
+// Errors: bad_input if the head is damaged, or of another format. `path` is for messages.
+Result<std::optional<JournalHead>> decode_head(std::span<const std::byte>, const std::string& path);
+// Length of the head that begins with these bytes (at least frame_alignment of them); 0: it is no head.
+u64 head_bytes(std::span<const std::byte> first);
+
+// Bytes before the marks, which begin at this offset of a record; the payload follows them.
+inline constexpr u64 record_marks_begin = 40;
+inline constexpr u64 record_mark_bytes = 24;
+// Writes the numbers before the marks, one mark, and, once all is in place, the checksum at the end.
+void encode_record_begin(std::span<std::byte> record, u64 sequence, u64 step, u64 chunks, u64 payload);
+void encode_mark(std::span<std::byte> record, u64 number, const ChunkMark&);
+void seal_record(std::span<std::byte> record);
+
+// RETURNS: the record in an area; nullopt if there is none, or it was torn.
+std::optional<StateRecord> decode_record(std::span<const std::byte> area);
+// True if a record was begun here, whole, torn or damaged.
+bool has_record(std::span<const std::byte> area);
+
+struct FoundState {
+  std::string path;
+  JournalHead head;
+  StateRecord record;           // sequence 0: nothing was recorded yet
+  bool newest_is_torn = false;  // the other area holds a torn record, or a damaged one
+};
+
+// Reads head and areas, without a lock.
+// RETURNS: nullopt if there is no file, or it is of another kind.
+// Errors: io if it cannot be read; bad_input as decode_head(), if it is shorter than its head says, or if
+// both records are damaged.
+Result<std::optional<FoundState>> read_state_file(const std::string& path);
+
+}  // namespace tidepool

@@ -1,0 +1,43 @@
+// SegmentWriter appends ops to a segment, and counts the versions of what they write.
+#pragma once
+
+#include <vector>
+
+#include "tidepool/plan.h"
+
+namespace tidepool {
+
+class SegmentWriter {
+ public:
+  // REQUIRES: the segment is empty and outlives the writer.
+  SegmentWriter(Segment& segment, u64 chunks) : segment_(segment), versions_(chunks, 0) {}
+
+  void begin(const Op& op) {
+    op_ = op;
+    op_.operands_begin = static_cast<u32>(segment_.operands.size());
+  }
+  // A writer leaves the next version; a movement keeps the current version.
+  void operand(ChunkId first, u32 count, Access access, const Frame& frame) {
+    const u32 current = versions_[index(first)];
+    const bool makes = access == Access::write && !is_movement(op_.kind);
+    segment_.operands.push_back({.first = first,
+                                 .count = count,
+                                 .version = makes ? current + 1 : current,
+                                 .access = access,
+                                 .frame = frame});
+  }
+  void end() {
+    op_.operands_count = static_cast<u32>(segment_.operands.size()) - op_.operands_begin;
+    segment_.ops.push_back(op_);
+    for (const Operand& o : segment_.operands_of(op_))
+      if (writes(o.access) && !is_movement(op_.kind))
+        for (u32 i = 0; i < o.count; ++i) ++versions_[index(o.first) + i];
+  }
+
+ private:
+  Segment& segment_;
+  std::vector<u32> versions_;
+  Op op_;
+};
+
+}  // namespace tidepool

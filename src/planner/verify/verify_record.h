@@ -1,0 +1,15 @@
+// wrong_with_record() checks what a plan says of the record, from which a killed run goes on: that it counts
+// on all state at one step, and that nothing else lies in its slots.
+#pragma once
+
+#include <string>
+
+#include "tidepool/model_graph.h"
+#include "tidepool/plan.h"
+
+namespace tidepool {
+
+// RETURNS: the first fault; empty: none.
+std::string wrong_with_record(const Plan&, const ModelGraph&);
+
+}  // namespace tidepool
