@@ -19,9 +19,11 @@
 
 #include "base/check.h"
 #include "base/errno_text.h"
+#include "base/fd.h"
 #include "io/disk_error.h"
 #include "io/file_system.h"
 #include "io/memory_limits.h"
+#include "io/state_journal.h"
 
 namespace tidepool {
 namespace {
@@ -79,6 +81,23 @@ std::string litter_note(const std::string& dir, Bytes bytes, const LastHolder& o
                      of.this_boot ? "" : ", before the last boot", dir);
 }
 
+// True if the file holds a state that a job can go on from, or holds one that is damaged.
+bool holds_state(const std::string& path) {
+  const Result<std::optional<FoundState>> found = read_state_file(path);
+  if (!found) return found.error().kind == ErrorKind::bad_input;
+  return *found && (*found)->record.sequence > 0;
+}
+
+Error holds_recorded_state(const std::string& path) {
+  const Result<std::optional<FoundState>> found = read_state_file(path);
+  if (!found) return found.error();
+  return {ErrorKind::usage,
+          fmt::format("{} holds the state of a run that ended without finishing, recorded after "
+                      "step {}: go on with --resume auto in the output.dir of that run, or move "
+                      "the file away",
+                      path, *found ? (*found)->record.step : 0)};
+}
+
 // Asks Btrfs to write in place: copy-on-write would move every chunk on every write, and Btrfs's checksums
 // forbid O_DIRECT in place. A refusal is ignored.
 void ask_for_in_place_writes(int fd) {
@@ -107,7 +126,7 @@ std::string clear_swap_litter(const SwapFileOptions& options) {
   }
   Result<DirectoryLock> lock =
       DirectoryLock::take({.dir = options.dir, .file = swap_job_name, .what = "swap directory"});
-  if (!lock) return "";
+  if (!lock || holds_state(path)) return "";
   const std::string note = litter_note(options.dir, taken(path), lock->last_holder());
   const bool gone = !there || unlink(path.c_str()) == 0;
   lock->release();
@@ -119,7 +138,7 @@ Result<std::unique_ptr<SwapFile>> SwapFile::create(const SwapFileOptions& option
   CHECK(options.bytes.value > 0 && options.bytes.value % frame_alignment == 0, options.bytes.value);
   std::unique_ptr<SwapFile> file(new SwapFile);
   file->dir_ = options.dir;
-  file->path_ = options.dir + "/" + swap_file_name;
+  file->path_ = options.dir + "/" + options.file;
   file->bytes_ = options.bytes;
   {
     const NoSuddenEnd hold;
@@ -133,15 +152,31 @@ Result<std::unique_ptr<SwapFile>> SwapFile::create(const SwapFileOptions& option
   TRY(refuse_memory_file_system(options.dir));
   TRY(check_file_size_limit(options.dir, options.bytes));
   TRY(file->lock_directory());
+  TRY(file->clear_way(options.recorded));
   TRY(file->open_file());
   TRY(file->take_space());
   return file;
 }
 
+void SwapFile::keep(bool keep) {
+  keep_ = keep;
+  leftover_ = keep ? RemovedAtSuddenEnd() : RemovedAtSuddenEnd(path_, Leftover::file);
+}
+
+Result<void> SwapFile::rename_to(const std::string& name) {
+  const std::string path = dir_ + "/" + name;
+  if (::rename(path_.c_str(), path.c_str()) != 0) return file_error("cannot rename to", path, errno);
+  path_ = path;
+  keep(keep_);
+  const Fd dir(::open(dir_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!dir || ::fsync(dir.get()) != 0) return file_error("cannot flush", dir_, errno);
+  return {};
+}
+
 SwapFile::~SwapFile() {
   if (fd_ >= 0) {
     close(fd_);
-    unlink(path_.c_str());
+    if (!keep_) unlink(path_.c_str());
   }
   lock_.release();
   if (made_dir_) rmdir(dir_.c_str());  // fails, as intended, if the directory holds other files
@@ -160,7 +195,16 @@ Result<void> SwapFile::lock_directory() {
                                          .file = swap_job_name,
                                          .what = "swap directory",
                                          .remedy = "choose another memory.swap_dir"}));
+  return {};
+}
+
+Result<void> SwapFile::clear_way(SwapFileOptions::Found recorded) {
   if (access(path_.c_str(), F_OK) != 0) return {};
+  if (recorded != SwapFileOptions::Found::discard && holds_state(path_)) {
+    if (recorded == SwapFileOptions::Found::refuse) return holds_recorded_state(path_);
+    takes_over_ = keep_ = true;
+    return {};
+  }
   notes_.push_back(litter_note(dir_, taken(path_), lock_.last_holder()));
   if (unlink(path_.c_str()) != 0) return file_error("cannot remove a dead job's file:", path_, errno);
   return {};
@@ -168,10 +212,11 @@ Result<void> SwapFile::lock_directory() {
 
 Result<void> SwapFile::open_file() {
   const NoSuddenEnd hold;
-  int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+  const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (takes_over_ ? 0 : O_CREAT | O_EXCL);
   fd_ = open(path_.c_str(), flags | O_DIRECT, 0600);
   if (fd_ < 0 && errno == EINVAL) {
-    unlink(path_.c_str());  // some file systems create the file before they refuse the flag
+    // Some file systems create the file before they refuse the flag.
+    if (!takes_over_) unlink(path_.c_str());
     direct_ = false;
     notes_.push_back(
         fmt::format("WARNING: the file system of {} refuses O_DIRECT. Swapping goes through the page "
@@ -181,26 +226,32 @@ Result<void> SwapFile::open_file() {
     fd_ = open(path_.c_str(), flags, 0600);
   }
   if (fd_ < 0) return file_error("cannot make the swap file", path_, errno);
-  leftover_ = RemovedAtSuddenEnd(path_, Leftover::file);
+  if (!takes_over_) leftover_ = RemovedAtSuddenEnd(path_, Leftover::file);
+  if (takes_over_) return {};
   ask_for_in_place_writes(fd_);
   return {};
 }
 
 Result<void> SwapFile::take_space() {
+  struct stat there {};
+  if (fstat(fd_, &there) != 0) return file_error("cannot look at", path_, errno);
+  const u64 begin = static_cast<u64>(there.st_size);  // of a file that is taken over, else 0
+  if (begin >= bytes_.value) return {};
+  const Bytes more{bytes_.value - begin};
   struct statvfs info {};
-  if (statvfs(dir_.c_str(), &info) == 0 && u64{info.f_bavail} * info.f_frsize < bytes_.value) {
-    return no_space(dir_, bytes_, ENOSPC);  // fails early: filling the disk first would hurt its other users
+  if (statvfs(dir_.c_str(), &info) == 0 && u64{info.f_bavail} * info.f_frsize < more.value) {
+    return no_space(dir_, more, ENOSPC);  // fails early: filling the disk first would hurt its other users
   }
   int result;
   do {
-    result = fallocate(fd_, 0, 0, static_cast<off_t>(bytes_.value));
+    result = fallocate(fd_, 0, static_cast<off_t>(begin), static_cast<off_t>(more.value));
   } while (result != 0 && errno == EINTR);
   if (result == 0) return {};
-  if (errno == ENOSPC || errno == EDQUOT) return no_space(dir_, bytes_, errno);
+  if (errno == ENOSPC || errno == EDQUOT) return no_space(dir_, more, errno);
   if (errno != EOPNOTSUPP && errno != ENOSYS) return file_error("cannot reserve space in", path_, errno);
   notes_.push_back(fmt::format("the file system of {} cannot reserve space: wrote {} of zeros instead", dir_,
-                               format_bytes(bytes_)));
-  return write_zeros(0, bytes_, "reserve space in");
+                               format_bytes(more)));
+  return write_zeros(begin, more, "reserve space in");
 }
 
 Result<void> SwapFile::clear(u64 offset, Bytes bytes) {

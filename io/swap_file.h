@@ -4,7 +4,8 @@
 // holds its flock as long as it lives) and `tidepool.swap` (the chunks). Both are removed when the job ends.
 // Both keep their names while the job runs: unlinking early would free the space after a kill too, but then a
 // full disk shows no file to blame. So kill -9 leaves both files, unlocked, and the next job in this
-// directory recognises and clears them.
+// directory recognises and clears them: unless a state was recorded in the swap file (io/state_journal.h),
+// which only the job that goes on from it takes over.
 #pragma once
 
 #include <memory>
@@ -23,6 +24,9 @@ struct SwapFileOptions {
   Bytes bytes{};              // a multiple of frame_alignment, not 0
   bool own_dir = false;       // only jobs use it: removed at the end, whoever made it
   bool makes_parent = false;  // the parent is made too if it is missing, and its own parent must exist
+  std::string file = "tidepool.swap";
+  enum class Found : u8 { refuse, take_over, discard };
+  Found recorded = Found::refuse;  // what happens to a swap file in which a state was recorded
 };
 
 class SwapFile {
@@ -30,12 +34,19 @@ class SwapFile {
   // Locks the directory, clears a dead job's leftovers, and reserves all the space now, so that a full disk
   // is found before the first step.
   // Errors: ErrorKind::io names the directory and says what to do: missing parent, not writable, tmpfs,
-  // locked by a live job, too little space, file size limit.
+  // locked by a live job, too little space, file size limit. ErrorKind::usage: a state was recorded there.
   static Result<std::unique_ptr<SwapFile>> create(const SwapFileOptions&);
-  // Removes both files, and the directory if create() made it and nothing else is in it.
+  // Removes both files, and the directory if create() made it and nothing else is in it. A file that is kept
+  // stays.
   ~SwapFile();
   SwapFile(const SwapFile&) = delete;
   SwapFile& operator=(const SwapFile&) = delete;
+
+  // The file holds a state that another process can go on from, so it stays at the end, or no longer.
+  void keep(bool);
+  // Gives the file another name in its directory, in place of the file that has it, if any. Durable on
+  // return.
+  Result<void> rename_to(const std::string& name);
 
   int fd() const { return fd_; }
   const std::string& path() const { return path_; }
@@ -51,6 +62,7 @@ class SwapFile {
   SwapFile() = default;
   Result<void> make_parent();
   Result<void> lock_directory();
+  Result<void> clear_way(SwapFileOptions::Found);
   Result<void> open_file();
   Result<void> take_space();
   Result<void> write_zeros(u64 begin, Bytes, std::string_view why);
@@ -61,6 +73,8 @@ class SwapFile {
   DirectoryLock lock_;
   bool direct_ = true;
   bool made_dir_ = false;
+  bool takes_over_ = false;
+  bool keep_ = false;
   std::string made_parent_;  // empty: it was there
   RemovedAtSuddenEnd parent_leftover_, dir_leftover_, leftover_;
   std::vector<std::string> notes_;
@@ -71,6 +85,7 @@ class SwapFile {
 std::string clear_swap_litter(const SwapFileOptions& options);
 
 inline constexpr const char* swap_file_name = "tidepool.swap";
+inline constexpr const char* swap_file_of_copy = "tidepool.swap.copy";
 inline constexpr const char* swap_job_name = "tidepool.job";
 
 // RETURNS: the largest swap file possible in `dir`: free space of the file system (at the nearest directory

@@ -264,6 +264,8 @@ struct Plan {
 std::array<Bytes, link_count> link_bytes(const Plan&, SegmentKind);
 // Useful bytes that a segment moves over each link only in steps that are recorded.
 std::array<Bytes, link_count> persisted_bytes(const Plan&, SegmentKind);
+// True if recording a step moves content that rests in memory. If not, a record costs next to nothing.
+bool persists_resting_state(const Plan&);
 // Useful bytes that devices receive from other devices in a segment's collectives, summed.
 Bytes comm_bytes(const Plan&, SegmentKind);
 // Useful bytes that a node sends to others and receives from them in a segment.

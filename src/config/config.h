@@ -97,6 +97,7 @@ struct MemoryConfig {
   Budgets budgets{.disk = disk_auto};  // memory.device, memory.host, memory.disk
   std::string swap_dir;                // empty: <output.dir>/swap
   HomePolicy home = HomePolicy::automatic;
+  u32 versions = 0;           // of the state on disk: 1 or 2; 0: automatic
   Bytes chunk_size{0};        // bytes of an fp32 chunk; 0: automatic
   u32 experts_per_group = 0;  // experts of a layer that come up together; 0: automatic
   u32 sweeps = 0;             // 0: automatic
@@ -136,6 +137,7 @@ struct OutputConfig {
   double save_minutes = 30;       // 0: never saves by time
   double last_save_minutes = 10;  // time limit for retries of the last save
   u64 save_total_limit = 2;
+  u64 persist_steps = 0;                // between records of the state in the swap file; 0: automatic
   Bytes max_shard_size{5'000'000'000};  // of one file of weights; Hugging Face's name and unit
   bool trace = true;
 

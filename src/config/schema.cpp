@@ -271,6 +271,18 @@ const std::array other_fields = std::to_array<Field>({
      .ref = CHOICE(memory.home),
      .help = "Tier that keeps state between uses; auto: the nearest to computing that memory allows",
      .choices = Names(homes)},
+    {"memory",
+     "versions",
+     REF(memory.versions),
+     "Versions of the trained state that the swap file keeps. With 2, a killed run goes on from the last "
+     "recorded "
+     "step (output.persist_steps), and the file takes twice the state; 1: from the last checkpoint; auto: 2 "
+     "if state "
+     "rests on disk and there is room",
+     "",
+     {0, 2},
+     {},
+     chosen},
     {.section = "memory",
      .key = "chunk_size",
      .ref = REF(memory.chunk_size),
@@ -383,6 +395,16 @@ const std::array other_fields = std::to_array<Field>({
      "code 6",
      "minutes",
      {0, 1e9}},
+    {"output",
+     "persist_steps",
+     REF(output.persist_steps),
+     "Steps between records of the state in the swap file, with memory.versions=2; a killed run repeats at "
+     "most one "
+     "more. auto: every step, or, if much state rests in memory, as often as slows a step by less than 2 %",
+     "steps",
+     {0, 1e15},
+     {},
+     chosen},
     {"output",
      "save_total_limit",
      REF(output.save_total_limit),

@@ -47,11 +47,15 @@ class Deadline final : public Executor {
 class Bodies final : public NextSegment, public EngineObserver {
  public:
   Bodies(const Plan& plan, const ForecastOptions& options, Deadline& deadline)
-      : profile_(plan), options_(options), deadline_(deadline) {}
+      : profile_(plan),
+        options_(options),
+        deadline_(deadline),
+        persists_(options.persists.value_or(!persists_resting_state(plan))) {}
 
   std::optional<SegmentRun> next() override {
     if (step_ == options_.steps) return std::nullopt;
-    return SegmentRun{step_++ == 0 ? SegmentKind::forward_backward : SegmentKind::body, step_};
+    const SegmentKind kind = step_ == 0 ? SegmentKind::forward_backward : SegmentKind::body;
+    return SegmentRun{kind, ++step_, persists_};
   }
   void segment_started(const SegmentRun& run, u64 first_sequence) override {
     if (run.step == options_.steps) profile_.clear();
@@ -103,6 +107,7 @@ class Bodies final : public NextSegment, public EngineObserver {
   TimeProfile profile_;
   const ForecastOptions& options_;
   Deadline& deadline_;
+  const bool persists_;
   u32 norms_ = 0;
   std::map<LaneId, double> busy_;
   std::vector<ForecastOp> ops_;
@@ -135,6 +140,7 @@ double least_step_seconds(const Plan& plan, const ModelGraph& graph, const Machi
   std::map<LaneId, double> lanes;
   const Segment& body = plan.segment(SegmentKind::body);
   for (const Op& op : body.ops) {
+    if (op.persists) continue;
     const Flow flow = cost.flow(body, op);
     double alone = 0;
     for (const auto& [resource, amount] : flow.demands) {

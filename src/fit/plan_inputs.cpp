@@ -127,6 +127,15 @@ Result<Bytes> disk_budget(const Config& config) {
   return swap_space(swap_directory(config));
 }
 
+namespace {
+
+// A run that keeps nothing needs no second version.
+u32 versions_asked(const Config& config) {
+  return config.memory.versions == 0 && !config.output.save ? 1 : config.memory.versions;
+}
+
+}  // namespace
+
 PlanOptions plan_options(const Config& config, Bytes disk) {
   const Budgets& budgets = config.memory.budgets;
   return PlanOptions{.budgets = {.device = budgets.device, .host = budgets.host, .disk = disk},
@@ -144,7 +153,8 @@ PlanOptions plan_options(const Config& config, Bytes disk) {
                      .sweeps = config.memory.sweeps,
                      .lookahead = config.memory.lookahead,
                      .device_reserved = device_reserved(config),
-                     .host_reserved = host_reserved()};
+                     .host_reserved = host_reserved(),
+                     .versions = versions_asked(config)};
 }
 
 std::string plan_text(const Config& config, const Plan& plan) {

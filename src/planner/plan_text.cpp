@@ -94,6 +94,10 @@ std::array<Bytes, link_count> persisted_bytes(const Plan& plan, SegmentKind kind
   return transferred(plan, kind, true);
 }
 
+bool persists_resting_state(const Plan& plan) {
+  return persisted_bytes(plan, SegmentKind::body)[static_cast<u32>(LinkKind::disk_write)].value > 0;
+}
+
 // An all_gather brings each device the cuts that others own. A reduce_scatter brings each device its own cuts
 // from all others.
 Bytes comm_bytes(const Plan& plan, SegmentKind kind) {

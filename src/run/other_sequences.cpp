@@ -44,8 +44,8 @@ Changes changed_keys(const TrainerState& then, const Config& now,
 }
 
 // RETURNS: config.yaml of the run that wrote the checkpoint; nullopt: there is no readable config.yaml.
-std::optional<Config> config_then(const FoundCheckpoint& found) {
-  const std::string run = run_of_checkpoint(found.path);
+std::optional<Config> config_then(const EarlierPart& found) {
+  const std::string& run = found.run;
   if (run.empty()) return std::nullopt;
   Result<Config> then = load_config(run + "/config.yaml", {"output.dir=" + run}, KeptModel::read);
   if (!then) return std::nullopt;
@@ -87,7 +87,7 @@ Changes changed_data_keys(const Config& then, const Config& now) {
   return out;
 }
 
-Changes changes_of_data(const FoundCheckpoint& found, const Config& now) {
+Changes changes_of_data(const EarlierPart& found, const Config& now) {
   const std::optional<Config> then = config_then(found);
   const bool shuffled = now.data.shuffle || !then || then->data.shuffle;
   Changes out = shuffled ? changed_keys(found.state, now, {"train.seed", "train.sequence_length"})
@@ -127,25 +127,25 @@ std::string way_to_keep_step(u64 sequences, const Config& now) {
   return fmt::format("Choose {}, {} and devices whose product is {}", batch_key, accumulation_key, sequences);
 }
 
-Error other_steps(const FoundCheckpoint& found, u64 then, u64 here, const Config& now) {
+Error other_steps(const EarlierPart& found, u64 then, u64 here, const Config& now) {
   const Changes changes = changes_of_step(found.state, then, now);
   return {ErrorKind::usage,
           fmt::format("{} was trained in steps of {} sequences, but this config has steps of {}{}{}. {}, or "
                       "start again in another output.dir",
-                      found.path, then, here, changes.empty() ? "" : ": ", fmt::join(changes, "; "),
+                      found.name, then, here, changes.empty() ? "" : ": ", fmt::join(changes, "; "),
                       way_to_keep_step(then, now))};
 }
 
-Error other_files(const FoundCheckpoint& found) {
+Error other_files(const EarlierPart& found) {
   return {ErrorKind::usage,
           fmt::format("{} was trained on other data or another split: resume with the same files, tokenizer, "
                       "data.shuffle and held-out data, or start again in another output.dir",
-                      found.path)};
+                      found.name)};
 }
 
 }  // namespace
 
-Error other_sequences(const FoundCheckpoint& found, const std::string& fingerprint, const Config& now) {
+Error other_sequences(const EarlierPart& found, const std::string& fingerprint, const Config& now) {
   const StepFingerprint then = step_fingerprint(found.state.data_fingerprint),
                         here = step_fingerprint(fingerprint);
   const bool same_step = then.sequences_per_step == here.sequences_per_step;
@@ -159,7 +159,7 @@ Error other_sequences(const FoundCheckpoint& found, const std::string& fingerpri
   return {ErrorKind::usage,
           fmt::format("{} was trained on other data or in another order: {}. Restore these settings, "
                       "with the same files, or start again in another output.dir",
-                      found.path, fmt::join(changes, "; "))};
+                      found.name, fmt::join(changes, "; "))};
 }
 
 }  // namespace tidepool

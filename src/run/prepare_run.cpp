@@ -43,6 +43,9 @@ class RunPreparation {
     look_at_rows(config, resumes);
     if (several()) TRY(agree_on_groups(transport(), config));
     TRY_ASSIGN(run_.graph, make_graph(config));
+    if (!several()) {
+      TRY_ASSIGN(recorded_, find_recorded_run(config, run_.graph, run_.request.resume, run_.outputs));
+    }
     if (!config.model_directory.empty() && leads() && (!resumes || run_.graph.lora.on()))
       TRY(check_weights_are_there(config));
     TRY_ASSIGN(const bool goes_on, goes_on_from_checkpoint());
@@ -58,7 +61,7 @@ class RunPreparation {
     TRY(choose(goes_on ? PlanFor::resumed_run : PlanFor::this_machine));
     if (!goes_on) TRY(take_directory(goes_on));
     TRY_ASSIGN(run_.checkpoints, RunCheckpoints::open(config, run_.graph, run_.outputs));
-    TRY_ASSIGN(std::optional<FoundCheckpoint> found, run_.checkpoints->find(run_.request.resume));
+    TRY_ASSIGN(std::optional<FoundCheckpoint> found, find_checkpoint());
     TRY_ASSIGN(const bool done, is_done(found));
     if (done && !found) return std::optional(RunReport{});  // node 0 has the report
     if (done) return std::optional(done_before(*found, config, run_.outputs));
@@ -75,6 +78,21 @@ class RunPreparation {
   bool several() const { return run_.config.machine.nodes > 1; }
   bool leads() const { return run_.config.machine.node == 0; }
   Transport& transport() { return *run_.request.transport; }
+
+  // RETURNS: the checkpoint to resume from; nullopt if the recorded state is newer, or nothing is resumed.
+  Result<std::optional<FoundCheckpoint>> find_checkpoint() {
+    if (recorded_) {
+      TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_.config.output.dir));
+      if (steps.empty() || steps.back() <= recorded_->state.step) return std::optional<FoundCheckpoint>();
+    }
+    TRY_ASSIGN(std::optional<FoundCheckpoint> found, run_.checkpoints->find(run_.request.resume));
+    if (!recorded_ || (found && found->state.step > recorded_->state.step)) {
+      newer_checkpoint_ = recorded_.has_value();
+      return found;
+    }
+    return std::optional<FoundCheckpoint>();
+  }
+  bool goes_on_from_record() const { return recorded_ && !newer_checkpoint_; }
 
   // RETURNS: true if the run has reached its last step before; node 0 knows it.
   Result<bool> is_done(const std::optional<FoundCheckpoint>& found) {
@@ -94,6 +112,11 @@ class RunPreparation {
                     .loads_weights = (!resumes || run_.graph.lora.on()) && !config.model_directory.empty(),
                     .transport = run_.request.transport,
                     .product_timing = config.output.save ? ProductTiming::keep : ProductTiming::for_now,
+                    .records = {.source = &run_.records.progress(),
+                                .payload_max = ProgressRecord::bytes_max(config.train.max_steps),
+                                .run = run_name(config),
+                                .found = recorded_ ? &recorded_->found : nullptr,
+                                .way = newer_checkpoint_ ? SessionRecords::Way::discard : way_},
                     .say = [this](const std::string& line) { run_.outputs.say(line); }}));
     return {};
   }
@@ -105,12 +128,25 @@ class RunPreparation {
       run_.outputs.say(train_length_text(run_.request.config.train, run_.batches->steps_per_epoch()));
     for (const std::string& note : run_.session->notes()) run_.outputs.say(note);
     say_choice();
+    run_.records.begin(*run_.session,
+                       persist_steps(run_.config, run_.session->plan(), run_.graph, run_.prediction));
+    if (const std::string text = run_.records.describe(); !text.empty()) run_.outputs.say(text);
     return {};
   }
 
   Result<void> choose(PlanFor who) {
     ChoiceProgress progress;
     const PlanProgress listener = run_.request.quiet ? PlanProgress{} : progress.listener();
+    if (recorded_) {
+      if (Result<RunPlan> same = plan_run(with_slots_of(run_.config, *recorded_), run_.graph, who, listener))
+        if (has_slots_of(same->plan, run_.graph, *recorded_)) {
+          run_.chosen = *std::move(same);
+          way_ = SessionRecords::Way::use_on;
+          run_.choice_notes = describe_choice(run_.config, run_.chosen);
+          return {};
+        }
+      way_ = SessionRecords::Way::copy;
+    }
     TRY_ASSIGN(run_.chosen, several() ? agree_on_plan(transport(), run_.config, run_.graph, who, listener)
                                       : plan_run(run_.config, run_.graph, who, listener));
     run_.choice_notes = describe_choice(run_.config, run_.chosen);
@@ -135,6 +171,7 @@ class RunPreparation {
   // training begins anew.
   Result<bool> goes_on_from_checkpoint() {
     if (run_.request.resume.empty()) return false;
+    if (recorded_) return true;
     std::string path = run_.request.resume;
     if (path == "auto") {
       TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_.config.output.dir));
@@ -204,6 +241,7 @@ class RunPreparation {
   }
 
   Result<void> load_or_init_all(std::optional<FoundCheckpoint> found) {
+    if (goes_on_from_record()) return restore_record();
     if (!found)
       TRY(make_first_weights(run_.config, run_.graph, *run_.session, run_.outputs, run_.state.base_xxh3));
     const TrainerState fresh = run_.state;
@@ -217,22 +255,39 @@ class RunPreparation {
     return {};
   }
 
-  // RETURNS: the checkpoint to try next, or nullopt if `found` was restored.
-  Result<std::optional<FoundCheckpoint>> restore(FoundCheckpoint found) {
-    if (found.state.data_fingerprint != run_.state.data_fingerprint)
-      return other_sequences(found, run_.state.data_fingerprint, run_.config);
-    if (run_.graph.lora.on()) TRY(check_base_model(run_.config.model_directory, found.path));
+  Result<void> restore_record() {
+    TRY(take_progress(
+        {"the state recorded in " + recorded_->found.path, run_.config.output.dir, recorded_->state}));
+    TRY(go_on_from_record(*recorded_, way_, *run_.session, run_.outputs));
+    run_.checkpoints->went_on_from_record(run_.state.best_step);
+    if (run_.session->plan().versions < 2) return {};
+    if (way_ == SessionRecords::Way::copy) {
+      run_.records.progress().rested(run_.state);
+      run_.records.progress().step_done(run_.state, run_.state.step, run_.state.seconds);
+      TRY(run_.session->recorded().record_at_rest(run_.state.step));
+      TRY(run_.session->replace_record());
+    }
+    run_.records.went_on_from(run_.state.step);
+    return {};
+  }
+
+  // Makes the stored progress that of this run, and loads what is not part of its state.
+  Result<void> take_progress(const EarlierPart& part) {
+    const TrainerState& stored = part.state;
+    if (stored.data_fingerprint != run_.state.data_fingerprint)
+      return other_sequences(part, run_.state.data_fingerprint, run_.config);
+    if (run_.graph.lora.on()) TRY(check_base_model(run_.config.model_directory, part.name));
     TRY(check_model_is_unchanged(run_.config));
-    if (found.state.loss_scale.has_value() != run_.is_fp16())
+    if (stored.loss_scale.has_value() != run_.is_fp16())
       return Error{
           ErrorKind::corrupt_checkpoint,
-          fmt::format("{}: trainer_state.json {} a loss_scale, but train.precision is {}: resume in the "
-                      "precision of the checkpoint",
-                      found.path, run_.is_fp16() ? "lacks" : "has", name(run_.config.train.precision))};
-    for (const std::string& note : resume_notes(found.state, run_.config, settings_now(run_)))
+          fmt::format("{}: its progress {} a loss_scale, but train.precision is {}: resume in the "
+                      "precision that it was made in",
+                      part.name, run_.is_fp16() ? "lacks" : "has", name(run_.config.train.precision))};
+    for (const std::string& note : resume_notes(stored, run_.config, settings_now(run_)))
       run_.outputs.say(note);
     const u64 seed = run_.state.seed;
-    run_.state = found.state;
+    run_.state = stored;
     run_.state.seed = seed;
     if (run_.graph.lora.on()) {
       TRY_ASSIGN(const std::string xxh3,
@@ -240,10 +295,19 @@ class RunPreparation {
       TRY(same_base_weights(run_.config.model_directory, run_.state.base_xxh3, xxh3));
       run_.state.base_xxh3 = xxh3;
     }
+    return {};
+  }
+
+  // RETURNS: the checkpoint to try next, or nullopt if `found` was restored.
+  Result<std::optional<FoundCheckpoint>> restore(FoundCheckpoint found) {
+    TRY(take_progress({found.path, run_of_checkpoint(found.path), found.state}));
     return run_.checkpoints->go_on_from(std::move(found), run_.session->state());
   }
 
   PreparedRun& run_;
+  std::optional<RecordedRun> recorded_;  // in the swap directory
+  bool newer_checkpoint_ = false;        // than the recorded state
+  SessionRecords::Way way_ = SessionRecords::Way::discard;
   NetworkRates network_;  // several nodes
 };
 

@@ -16,6 +16,8 @@
 #include "probe/step/predict.h"
 #include "run/learning_rate.h"
 #include "run/outputs/run_outputs.h"
+#include "run/records/recorded_run.h"
+#include "run/records/run_records.h"
 #include "run/run_checkpoints.h"
 #include "run/run_directory.h"
 #include "run/train_source.h"
@@ -46,6 +48,7 @@ struct PreparedRun {
   std::unique_ptr<Session> session;
   std::unique_ptr<RunCheckpoints> checkpoints;
   Prediction prediction;
+  RunRecords records;
   TrainerState state;  // of the checkpoint that the run resumes from, or fresh
 };
 

@@ -63,12 +63,12 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (several() ? must_rest_together() : must_rest()) {
       if (!pending_update_) return std::nullopt;
       pending_update_ = false;
-      return SegmentRun{SegmentKind::drain, issued_ + 1};
+      return run_.records.with_choice({SegmentKind::drain, issued_ + 1});
     }
     const SegmentKind kind = resting_ ? SegmentKind::forward_backward : SegmentKind::body;
     resting_ = false;
     pending_update_ = run_.session->plan().clipping;
-    return SegmentRun{kind, ++issued_};
+    return run_.records.with_choice({kind, ++issued_});
   }
 
   // ---- EngineObserver ----------------------------------------------------------------------------------
@@ -84,10 +84,11 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (run_.config.output.trace) meter_->trace().completed(issue, completion);
     if (gpus_) gpus_->sample(steady_seconds());
     if (issue.get().kind == OpKind::norm) step_done(issue.step);
+    if (issue.get().kind == OpKind::record) run_.records.completed(issue);
   }
   void segment_finished(const SegmentRun& run) override {
     meter_->profile().segment_finished(run);
-    meter_->segment_finished(run.kind);
+    meter_->segment_finished(run);
   }
   void at_rest() override {
     meter_->profile().at_rest();
@@ -97,11 +98,6 @@ class Trainer final : public NextSegment, public EngineObserver {
  private:
   // ---- before the first step ---------------------------------------------------------------------------
 
-  void watch_gpus() {
-    std::vector<GpuAddress> gpus = gpu_addresses(run_.config.machine.gpus(), run_.session->devices().pci());
-    if (!gpus.empty()) gpus_.emplace(std::move(gpus), Nvml::load());
-  }
-
   Result<void> open_outputs() {
     meter_ = std::make_unique<RunMeter>(run_.session->plan(), run_.session->counters(), steps_expected(),
                                         run_.config.output.trace ? trace_events_max : 0);
@@ -109,7 +105,8 @@ class Trainer final : public NextSegment, public EngineObserver {
     engine_ = Engine::create(run_.session->plan(), run_.session->executor(),
                              {.watchdog = watchdog(run_.prediction, run_.request.watchdog_least)});
     run_.state.losses.reserve(steps_expected());
-    watch_gpus();
+    if (auto gpus = gpu_addresses(run_.config.machine.gpus(), run_.session->devices().pci()); !gpus.empty())
+      gpus_.emplace(std::move(gpus), Nvml::load());
     return run_.outputs.open(run_.session->plan(), run_.state.step,
                              run_.batches->epoch(run_.config.train.max_steps));
   }
@@ -122,7 +119,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
 
   StopWords stop_words() const {
-    if (run_.checkpoints->last_step()) return {};
+    if (run_.checkpoints->last_step() || run_.records.last_step() > 0) return {};
     return {.second = "\ntidepool: stopped at once; no checkpoint had been written yet\n"};
   }
 
@@ -166,6 +163,9 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   Result<void> train() {
     save_moments_.begin(steady_seconds());
+    // A run that goes on from a record may have been killed before the evaluation of that step.
+    if (issued_ > 0 && due(run_.config.train.eval_steps, issued_)) TRY(evaluate());
+    run_.records.progress().rested(run_.state);
     // A resumed run may have stopped early already, and been killed before its report.
     stopped_early_ = why_stop_early(run_.state.eval_losses, run_.config.train);
     while (issued_ < run_.config.train.max_steps && stopped_early_.empty() && !stop_requested()) {
@@ -186,6 +186,7 @@ class Trainer final : public NextSegment, public EngineObserver {
         TRY(rest_together());
       else if (save_due() && issued_ < run_.config.train.max_steps)
         TRY(save());
+      run_.records.progress().rested(run_.state);
     }
     if (!stopped_early_.empty())
       run_.outputs.say(fmt::format("stopped early after step {}: {}", issued_, stopped_early_));
@@ -207,6 +208,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     run_.state.losses.push_back(result.loss);
     const u64 tokens = run_.batches->tokens(step);
     run_.state.tokens += tokens;
+    run_.records.progress().step_done(run_.state, step, earlier_seconds_ + meter_->train_seconds_now());
     StepMetrics metrics{.step = step,
                         .epoch = run_.batches->epoch(step),
                         .loss = result.loss,
@@ -226,13 +228,16 @@ class Trainer final : public NextSegment, public EngineObserver {
     }
   }
 
+  std::string way_on() const {
+    return run_.records.way_on(run_.checkpoints->last_step(), run_.checkpoints->way_on());
+  }
   BadStep bad_step(u64 step, const StepResult& result) const {
     return {.step = step,
             .result = result,
             .update_was_kept_back = run_.session->plan().clipping,
             .weights_are_the_first = step == 1 || result.next_loss_scale.skipped_steps >= step,
             .model_directory = run_.config.model_directory,
-            .way_on = run_.checkpoints->way_on()};
+            .way_on = way_on()};
   }
 
   std::optional<double> loss_scale_of(const StepResult& result) const {
@@ -253,6 +258,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   void fail(u64 step, Error error) {
     if (failed_) return;
     failed_ = std::move(error);
+    run_.records.progress().refuse_from(step);
     together_.failed(step);
   }
 
@@ -331,17 +337,6 @@ class Trainer final : public NextSegment, public EngineObserver {
     return peak ? *peak : 0;
   }
 
-  // Updates report.rss_peak after the reports are written: writing takes memory too, on a small run more than
-  // training. Writing them a second time takes no more than the first.
-  Result<void> tell_process_size(RunReport& report) {
-    const Bytes size = process_peak();
-    if (size <= report.rss_peak) return {};
-    report.rss_peak = size;
-    TRY(write_report(run_.config.output.dir, report));
-    run_.outputs.page();
-    return {};
-  }
-
   Result<RunReport> finish() {
     if (leads()) {
       if (const auto moved = run_.directory.moved()) return save_moved(*moved);
@@ -351,6 +346,8 @@ class Trainer final : public NextSegment, public EngineObserver {
       TRY(run_.session->serve());
     }
     ended_together_ = true;
+    // Before the peak is measured, which overwrites what rests in memory.
+    if (!interrupted_ || run_.checkpoints->last_step() == issued_) run_.session->discard_record();
     StopSignals::say_instead(
         {.first = "\ntidepool: the run is done and about to end; interrupt again to stop at once\n",
          .second = "\ntidepool: stopped at once, after the last step\n"});
@@ -376,13 +373,12 @@ class Trainer final : public NextSegment, public EngineObserver {
     const Result<void> written = write_traces(run_.config.output.dir, run_.config.output.trace,
                                               run_.session->plan(), run_.graph, traced);
     run_.outputs.page();
-    const Result<void> retold = reported ? tell_process_size(report) : reported;
+    const Result<void> retold = reported ? run_.outputs.tell_process_size(report) : reported;
     run_.outputs.show(report);  // after all files are written: the screen may fail
     for (const Result<void>& file : {retold, written})
       if (!file) lacks_a_file(file.error());
     if (interrupted_ && !run_.checkpoints->last_step())
-      return Error{ErrorKind::interrupted,
-                   fmt::format("interrupted after step {}; {}", issued_, run_.checkpoints->way_on())};
+      return Error{ErrorKind::interrupted, fmt::format("interrupted after step {}; {}", issued_, way_on())};
     if (interrupted_)
       return Error{ErrorKind::interrupted,
                    fmt::format("interrupted after step {}; all files are in {}: resume with --resume auto",

@@ -2,6 +2,7 @@
 #include "session/session.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -43,6 +44,7 @@ Result<std::unique_ptr<Session>> Session::create(const Config& config, const Mod
   std::unique_ptr<Session> session(new Session(graph, std::move(plan)));
   TRY_ASSIGN(session->pool_, create_core_pool(config.machine.threads, kernel_scratch_per_worker));
   TRY(session->take_memory(config, options));
+  session->prepare_records(options.records);
   if (!options.open_disk) TRY(session->take_disk(config, options));
   TRY(session->open_executor(config, source, options));
   session->make_state_store();
@@ -77,12 +79,65 @@ Result<void> Session::take_memory(const Config& config, const SessionOptions& op
   return {};
 }
 
+// A session that goes on from a file of another layout makes a file of its own beside it.
+void Session::prepare_records(const SessionRecords& records) {
+  if (records.found != nullptr && records.way == SessionRecords::Way::copy)
+    copied_record_ = records.found->path;
+  if (plan_.versions < 2) return;
+  const StateTable table = make_state_table(plan_, graph_);
+  const u64 frames = plan_.tiers[static_cast<u32>(Tier::disk)].planned_peak.value;
+  records_.emplace();
+  records_->source = records.source;
+  if (records.found != nullptr && records.way == SessionRecords::Way::use_on) {
+    records_->head = records.found->head;
+    records_->head.frames_bytes = std::max(records_->head.frames_bytes, frames);
+    records_->writes_head = false;
+    records_->sequence = records.found->record.sequence;
+    return;
+  }
+  records_->head = {.area_bytes = round_up(record_bytes(table.marks(), records.payload_max), frame_alignment),
+                    .frames_bytes = frames,
+                    .description = describe_state(table, records.run)};
+}
+
+u64 Session::payload_max() const {
+  if (!records_) return 0;
+  return records_->head.area_bytes - record_bytes(make_state_table(plan_, graph_).marks(), 0);
+}
+
+void Session::keep_record() {
+  if (swap_) swap_->keep(true);
+}
+
+Result<void> Session::replace_record() {
+  if (copied_record_.empty()) return {};
+  TRY(swap_->rename_to(swap_file_name));
+  copied_record_.clear();
+  return {};
+}
+
+void Session::discard_record() {
+  if (swap_) swap_->keep(false);
+  if (!copied_record_.empty()) ::unlink(copied_record_.c_str());
+}
+
+Session::~Session() = default;
+
 Result<void> Session::take_disk(const Config& config, const SessionOptions& options) {
+  using Way = SessionRecords::Way;
+  using Found = SwapFileOptions::Found;
+  const bool copies = !copied_record_.empty();
+  const FoundState* const found = options.records.found;
   const bool node_folder = config.machine.node > 0 && !config.memory.swap_dir.empty();
   const SwapFileOptions file{.dir = swap_directory(config),
-                             .bytes = plan_.tiers[static_cast<u32>(Tier::disk)].planned_peak,
+                             .bytes = records_ ? Bytes{records_->head.file_bytes()}
+                                               : plan_.tiers[static_cast<u32>(Tier::disk)].planned_peak,
                              .own_dir = options.own_swap_dir || config.memory.swap_dir.empty() || node_folder,
-                             .makes_parent = node_folder};
+                             .makes_parent = node_folder,
+                             .file = copies ? swap_file_of_copy : swap_file_name,
+                             .recorded = found == nullptr                     ? Found::refuse
+                                         : options.records.way == Way::use_on ? Found::take_over
+                                                                              : Found::discard};
   if (file.bytes.value == 0) {
     const std::string cleared = clear_swap_litter(file);
     if (!cleared.empty()) notes_.push_back(cleared);
@@ -111,6 +166,7 @@ Result<void> Session::open_executor(const Config& config, StepSource& source, co
                          std::move(sink));
     };
   request.transport = options.transport;
+  if (records_) request.records = &*records_;
   if (choices_) request.products_tuned = [this] { keep_choices(); };
   TRY_ASSIGN(executor_, devices_->create_executor(request));
   if (disk() != nullptr) notes_.push_back("disk: " + disk()->describe());

@@ -16,6 +16,7 @@
 #include "io/swap_file.h"
 #include "session/nodes_at_rest.h"
 #include "session/state_store.h"
+#include "session/state_table.h"
 
 namespace tidepool {
 
@@ -27,6 +28,17 @@ enum class ProductTiming : u8 {
   keep,     // timed, and kept for later sessions
 };
 
+// SessionRecords describes the records of a session whose plan keeps two versions of the state.
+struct SessionRecords {
+  RecordSource* source = nullptr;
+  u64 payload_max = 0;                // of the source, in bytes
+  std::string run;                    // absolute path of the run's directory
+  const FoundState* found = nullptr;  // recorded by a process that has ended; null: nothing
+  // What becomes of `found`. use_on: its file is used on, because the plan has the same slots. copy: its file
+  // stays until its content has been copied. discard: a newer checkpoint is used.
+  enum class Way : u8 { use_on, copy, discard } way = Way::discard;
+};
+
 struct SessionOptions {
   OpenDisk open_disk;                    // tests: in place of the swap file
   bool own_swap_dir = false;             // memory.swap_dir is of this session only: removed at the end
@@ -34,6 +46,7 @@ struct SessionOptions {
   bool loads_weights = false;            // of a model directory, which takes memory beside the budgets
   Transport* transport = nullptr;        // to the other nodes of the plan; null: none
   ProductTiming product_timing = ProductTiming::recall;
+  SessionRecords records = {};
   std::function<void(const std::string&)> say = {};  // lines that cannot wait for notes(); empty: dropped
 };
 
@@ -45,6 +58,7 @@ class Session {
   // `source` must outlive the session. Errors say what to change; nothing is left behind.
   static Result<std::unique_ptr<Session>> create(const Config&, const ModelGraph&, Plan, StepSource& source,
                                                  const SessionOptions& = {});
+  ~Session();
   Session(const Session&) = delete;
 
   const ModelGraph& graph() const { return graph_; }
@@ -63,6 +77,16 @@ class Session {
   const ExecutorCounters& counters() const { return *executor_; }
   StepResults& results() { return *executor_; }
   TimedAtRest& timed() { return *executor_; }
+  RecordedState& recorded() { return *executor_; }
+  // The state in the swap file counts from now on: the file outlives this process, unless discard_record() is
+  // called.
+  void keep_record();
+  // The record that was copied is replaced by the one that this session has made.
+  Result<void> replace_record();
+  // Nothing will go on from the recorded state: all is saved elsewhere.
+  void discard_record();
+  // Most bytes that SessionRecords::source may supply.
+  u64 payload_max() const;
   // True if ops or transfers were handed over and have not come back: the session's end would wait for them.
   bool busy() const { return executor_->busy(); }
   const Disk* disk() const { return executor_->disk(); }  // null: none
@@ -78,6 +102,7 @@ class Session {
   Session(const ModelGraph& graph, Plan plan) : graph_(graph), plan_(std::move(plan)) {}
   Result<void> take_memory(const Config&, const SessionOptions&);
   Result<void> take_disk(const Config&, const SessionOptions&);
+  void prepare_records(const SessionRecords&);
   Result<void> open_executor(const Config&, StepSource&, const SessionOptions&);
   Result<void> read_choices(const Config&, const SessionOptions&);
   Result<void> lock_choices(const std::string& path, const std::function<void(const std::string&)>& say);
@@ -95,6 +120,8 @@ class Session {
   std::unique_ptr<CorePool> pool_;
   std::unique_ptr<Arena> host_;
   std::unique_ptr<Devices> devices_;
+  std::optional<RecordRequest> records_;  // two versions of the state
+  std::string copied_record_;             // file of the record that was copied; empty: none
   std::unique_ptr<SwapFile> swap_;
   std::unique_ptr<TrainingExecutor> executor_;
   std::array<std::vector<std::byte>, 2> own_staging_;  // only if no arena has room at rest for one of each

@@ -75,6 +75,11 @@ Result<void> StateStore::flush(Slot& slot) {
   return homes_.begin_write_home(slot.chunk, content(slot));
 }
 
+void StateStore::keep_trained() {
+  for (u32 id = 0; id < plan_.chunks.size(); ++id)
+    if (plan_.is_recorded(ChunkId{id})) written_[id] = true;
+}
+
 void StateStore::invalidate() {
   for (Slot& slot : slots_) slot.chunk = ChunkId{none};
 }

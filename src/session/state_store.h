@@ -32,6 +32,9 @@ class StateStore final : public StateReader, public StateWriter {
   // Writes the staged chunks, and clears every chunk that was never written.
   Result<void> finish() override;
 
+  // Trained chunks have their content already: the next finish() does not clear them.
+  void keep_trained();
+
   // Forgets the staged chunks: the state has changed since.
   void invalidate();
 

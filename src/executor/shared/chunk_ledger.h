@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "io/state_journal.h"
 #include "kernels/checksum/checksum.h"
 #include "tidepool/plan.h"
 
@@ -20,6 +21,28 @@ class ChunkLedger {
     }
   }
 
+  // The slot that holds the newest content, and the one that the next write goes to: not the one that the
+  // last record counts on. Both 0 if the plan keeps one version.
+  u32 slot(ChunkId id) const { return entries_[index(id)].slot; }
+  u32 slot_to_write(ChunkId id) const {
+    const Entry& entry = entries_[index(id)];
+    return entry.recorded == none ? entry.slot : 1 - entry.recorded;
+  }
+  // A record counts on the newest content from now on.
+  void recorded(ChunkId id) { entries_[index(id)].recorded = entries_[index(id)].slot; }
+  ChunkMark mark(ChunkId id) const {
+    const Entry& entry = entries_[index(id)];
+    return {.version = entry.version, .sum = entry.sum, .slot = entry.slot, .zeros = entry.zeros};
+  }
+  // The chunk is as an earlier process has recorded it.
+  void take_over(ChunkId id, const ChunkMark& mark) {
+    entries_[index(id)] = {.version = mark.version,
+                           .sum = mark.sum,
+                           .zeros = mark.zeros,
+                           .slot = mark.slot,
+                           .recorded = mark.slot};
+  }
+
   // RETURNS: the seed for the next write.
   u64 next_seed(ChunkId id) const { return checksum_seed(id, entries_[index(id)].version + 1); }
   // Records the checksum of the next write, if an update made it on the way.
@@ -33,12 +56,14 @@ class ChunkLedger {
     Entry& entry = entries_[index(id)];
     ++entry.version;
     entry.sum = entry.next;
+    entry.slot = slot_to_write(id);
     entry.prepared = entry.zeros = false;
   }
   // The chunk was cleared: its content is zeros, which need no checksum.
   void cleared(ChunkId id) {
     Entry& entry = entries_[index(id)];
     ++entry.version;
+    entry.slot = slot_to_write(id);
     entry.prepared = false;
     entry.zeros = true;
   }
@@ -71,7 +96,9 @@ class ChunkLedger {
     u64 sum = 0;      // checksum of that version
     u64 next = 0;     // checksum of version + 1, if prepared
     bool prepared = false;
-    bool zeros = false;  // the last change was a clearing
+    bool zeros = false;   // the last change was a clearing
+    u32 slot = 0;         // of the newest content
+    u32 recorded = none;  // slot that the last record counts on; none: there is no record
   };
   const Plan& plan_;
   std::vector<Entry> entries_;

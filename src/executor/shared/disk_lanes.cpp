@@ -18,6 +18,11 @@ Result<std::unique_ptr<DiskLanes>> DiskLanes::create(ExecutorCommon& common) {
   if (const OpenDisk& open = common.request.open_disk) {
     TRY_ASSIGN(lanes->disk_, open([raw](const DiskCompletion& completion) { raw->on_disk(completion); }));
   }
+  if (common.plan.versions > 1) {
+    CHECK(lanes->disk_ != nullptr && common.request.records != nullptr, common.plan.versions);
+    TRY_ASSIGN(lanes->record_lane_, RecordLane::create(common, *lanes->disk_));
+    TRY(lanes->record_lane_->write_head());
+  }
   return lanes;
 }
 
@@ -37,10 +42,12 @@ DiskLanes::~DiskLanes() {
   }
   changed_.notify_all();
   if (checksum_thread_.joinable()) checksum_thread_.join();
+  if (record_lane_) record_lane_->stop();
   disk_.reset();  // waits for requests in flight, so the sink's slots must still exist
 }
 
 void DiskLanes::submit(const Issue& issue) {
+  if (issue.get().kind == OpKind::record) return record_lane_->submit(issue);
   const std::span<const Operand> operands = issue.segment->operands_of(issue.get());
   const bool read = issue.get().kind == OpKind::read;
   const Frame& disk = operands[read ? 0 : 1].frame;
@@ -71,7 +78,17 @@ void DiskLanes::submit(const Issue& issue) {
 
 void DiskLanes::send(u32 number, DiskOp op) {
   const Slot& slot = slots_[number];
-  disk_->submit({.op = op, .offset = slot.frame.offset, .memory = slot.memory, .tag = number});
+  disk_->submit(
+      {.op = op, .offset = offset_of(slot.chunk, slot.frame, op), .memory = slot.memory, .tag = number});
+}
+
+// Reads find the newest content; writes spare what the last record counts on.
+u64 DiskLanes::offset_of(ChunkId chunk, const Frame& frame, DiskOp op) const {
+  if (record_lane_ == nullptr) return frame.offset;
+  const u64 begin = common_.request.records->head.frames_begin() + frame.offset;
+  if (!common_.plan.is_recorded(chunk)) return begin;
+  const u32 slot = op == DiskOp::read ? common_.ledger.slot(chunk) : common_.ledger.slot_to_write(chunk);
+  return begin + slot * common_.plan.second_slot.value;
 }
 
 void DiskLanes::on_disk(const DiskCompletion& completion) {
@@ -85,6 +102,7 @@ void DiskLanes::on_disk(const DiskCompletion& completion) {
     rest_changed_.notify_all();
     return;
   }
+  if (completion.tag == RecordLane::tag) return record_lane_->on_disk(completion);
   if (completion.tag >= raw_tag) {
     const std::scoped_lock lock(rest_mutex_);
     --raw_in_flight_;
@@ -213,11 +231,12 @@ Result<void> DiskLanes::read(ChunkId id, const Frame& frame, std::span<std::byte
   CHECK(common_.ledger.written(id), chunk_name(id));
   const u64 step = common_.request.staging.size() / 2, pieces = div_up(out.size(), step);
   Result<void> result;
-  begin_transfer(DiskOp::read, 0, frame.offset, out.size());
+  const u64 begin = offset_of(id, frame, DiskOp::read);
+  begin_transfer(DiskOp::read, 0, begin, out.size());
   for (u64 piece = 0; piece < pieces; ++piece) {
     const u64 at = piece * step, next = at + step;
     const bool more = result && piece + 1 < pieces;
-    if (more) begin_transfer(DiskOp::read, piece + 1, frame.offset + next, out.size() - next);
+    if (more) begin_transfer(DiskOp::read, piece + 1, begin + next, out.size() - next);
     if (Result<void> ended = end_transfer(piece, id); !ended) result = ended;
     const std::span<std::byte> bytes = half(piece, out.size() - at);
     std::memcpy(out.data() + at, bytes.data(), bytes.size());
@@ -230,7 +249,7 @@ Result<void> DiskLanes::read(ChunkId id, const Frame& frame, std::span<std::byte
 
 Result<void> DiskLanes::clear(ChunkId id, const Frame& frame) {
   CHECK(disk_ != nullptr, chunk_name(id));
-  if (Result<void> cleared = disk_->clear(frame.offset, frame.bytes); !cleared)
+  if (Result<void> cleared = disk_->clear(offset_of(id, frame, DiskOp::write), frame.bytes); !cleared)
     return named(cleared.error(), id);
   common_.ledger.cleared(id);
   return {};
@@ -260,7 +279,10 @@ void DiskLanes::write_in_place(ChunkId id, const Frame& frame, std::span<const s
   }
   const std::span<std::byte> memory(const_cast<std::byte*>(content.data()),
                                     content.size());  // a write reads it
-  disk_->submit({.op = DiskOp::write, .offset = frame.offset, .memory = memory, .tag = at_rest_tag + number});
+  disk_->submit({.op = DiskOp::write,
+                 .offset = offset_of(id, frame, DiskOp::write),
+                 .memory = memory,
+                 .tag = at_rest_tag + number});
 }
 
 Result<void> DiskLanes::end_write(ChunkId id) {
@@ -287,7 +309,7 @@ Result<void> DiskLanes::write_through_staging(ChunkId id, const Frame& frame,
     if (!result) break;
     const std::span<std::byte> bytes = half(piece, content.size() - at);
     std::memcpy(bytes.data(), content.data() + at, bytes.size());
-    begin_transfer(DiskOp::write, piece, frame.offset + at, content.size() - at);
+    begin_transfer(DiskOp::write, piece, offset_of(id, frame, DiskOp::write) + at, content.size() - at);
   }
   for (const u64 piece : {u64{0}, u64{1}}) {
     if (Result<void> ended = end_transfer(piece, id); !ended && result) result = ended;
@@ -305,7 +327,10 @@ Result<void> DiskLanes::transfer_raw(std::span<const RawTransfer> transfers) {
       return hangs("timing the disk");
     ++raw_in_flight_;
     lock.unlock();
-    disk_->submit({.op = t.op, .offset = t.offset, .memory = t.memory, .tag = raw_tag});
+    disk_->submit({.op = t.op,
+                   .offset = offset_of(t.chunk, common_.plan.homes[index(t.chunk)], DiskOp::write),
+                   .memory = t.memory,
+                   .tag = raw_tag});
     lock.lock();
   }
   if (!await(lock, [&] { return raw_in_flight_ == 0; })) return hangs("timing the disk");
@@ -340,13 +365,18 @@ Error DiskLanes::hangs(const std::string& what) const {
 }
 
 Error DiskLanes::mismatch(ChunkId id, const Frame& frame) const {
-  return {
-      ErrorKind::io,
-      fmt::format(
-          "checksum mismatch reading {} (version {}, {} bytes at offset {} of the swap file on {}): the "
-          "disk returned stale or damaged data. Checkpoints are not touched: check the disk (dmesg, "
-          "smartctl), then resume, with memory.swap_dir on another disk if it happens again",
-          chunk_name(id), common_.ledger.version(id), frame.bytes.value, frame.offset, disk_->describe())};
+  const bool recorded = common_.plan.is_recorded(id);
+  return {ErrorKind::io,
+          fmt::format(
+              "checksum mismatch reading {} (version {}, {} bytes at offset {} of the swap file on {}): the "
+              "disk returned stale or damaged data. Checkpoints are not touched: check the disk (dmesg, "
+              "smartctl), then {}, with memory.swap_dir on another disk if it happens again",
+              chunk_name(id), common_.ledger.version(id), frame.bytes.value,
+              offset_of(id, frame, DiskOp::read), disk_->describe(),
+              recorded ? "resume; if the recorded state itself is damaged, move the swap file away and "
+                         "resume from the "
+                         "last checkpoint"
+                       : "resume")};
 }
 
 }  // namespace tidepool

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "executor/shared/executor_common.h"
+#include "executor/shared/record_lane.h"
 #include "executor/shared/state_at_rest.h"
 #include "executor/shared/timed_at_rest.h"
 
@@ -55,6 +56,7 @@ class DiskLanes {
   // REQUIRES: at rest.
   Result<void> transfer_raw(std::span<const RawTransfer>);
   const Disk* disk() const { return disk_.get(); }
+  RecordLane* records() const { return record_lane_.get(); }  // null: the plan keeps one version
 
  private:
   struct Slot {
@@ -81,6 +83,7 @@ class DiskLanes {
   void push_checksum(u32 slot);
   void check_or_make(Slot&, u32 number);
   void send(u32 slot, DiskOp);
+  u64 offset_of(ChunkId, const Frame&, DiskOp) const;
   void finish(u32 slot);
   void fail(u32 slot, Error);
   void release(u32 slot);
@@ -118,6 +121,7 @@ class DiskLanes {
 
   std::thread checksum_thread_;
   std::unique_ptr<Disk> disk_;
+  std::unique_ptr<RecordLane> record_lane_;
 };
 
 }  // namespace tidepool

@@ -5,18 +5,20 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "executor/shared/batch_op.h"
-#include "executor/shared/chunk_ledger.h"
 #include "executor/lanes/completion_board.h"
-#include "executor/shared/decay_index.h"
 #include "executor/lanes/lane_book.h"
 #include "executor/lanes/lane_work.h"
-#include "executor/shared/step_results.h"
 #include "executor/lanes/tier_memory.h"
+#include "executor/shared/batch_op.h"
+#include "executor/shared/chunk_ledger.h"
+#include "executor/shared/decay_index.h"
+#include "executor/shared/step_results.h"
 #include "io/disk.h"
+#include "io/state_journal.h"
 #include "net/transport.h"
 #include "tidepool/core_pool.h"
 #include "tidepool/model_graph.h"
@@ -52,6 +54,24 @@ class MovedBytes {
   std::array<std::atomic<u64>, 2> over_network_{};  // received, sent
 };
 
+// RecordSource supplies what a record keeps beside the state: the trainer's progress.
+class RecordSource {
+ public:
+  virtual ~RecordSource() = default;
+  // // RETURNS: bytes that stay unchanged until the next call; with all marks they fit into an area of the journal.
+  // Nullopt: the state after this step is not to be gone on from, so there will be no record of it.
+  // THREADS: the engine's thread, after the step's loss is known.
+  virtual std::optional<std::span<const std::byte>> payload(u64 step) = 0;
+};
+
+// RecordRequest describes the journal on the disk, for plans that keep two versions of the state.
+struct RecordRequest {
+  JournalHead head;
+  bool writes_head = true;         // false: an earlier process has written it
+  u64 sequence = 0;                // of the last record there
+  RecordSource* source = nullptr;  // null: records have no payload
+};
+
 struct ExecutorRequest {
   StepSource& source;               // outlives the executor
   std::span<std::byte> host_arena;  // frames of the host, and more
@@ -61,8 +81,9 @@ struct ExecutorRequest {
   u32 disk_depth = 32;              // requests in flight per disk lane
   u64 seed = 0;                     // seed of dropout
   Transport* transport = nullptr;   // to the other nodes; null: there are none
-  Nanos patience{1'000'000'000};    // timeout of wait() for a completion
-  Nanos rest_patience{300'000'000'000};  // timeout of one piece of a transfer at rest
+  const RecordRequest* records = nullptr;  // null: the plan keeps one version; outlives the executor
+  Nanos patience{1'000'000'000};           // timeout of wait() for a completion
+  Nanos rest_patience{300'000'000'000};    // timeout of one piece of a transfer at rest
   // Called by GPUs' executors once matrix products are tuned, before anything else starts. Empty: no-op.
   std::function<void()> products_tuned = {};
 };
@@ -87,7 +108,7 @@ struct ExecutorCommon {
   EvaluationSums evaluation;
   MovedBytes moved;
   std::atomic<u64> wish{0};  // of this node, for all nodes
-  LogitsRequest logits;  // set at rest
+  LogitsRequest logits;      // set at rest
 };
 
 }  // namespace tidepool

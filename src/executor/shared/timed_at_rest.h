@@ -10,7 +10,7 @@ namespace tidepool {
 
 struct RawTransfer {
   DiskOp op{};
-  u64 offset = 0;               // offset on disk
+  ChunkId chunk{};              // at home on disk: the transfer goes to where its next write would go
   std::span<std::byte> memory;  // in the host arena
 };
 

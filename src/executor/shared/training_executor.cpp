@@ -113,6 +113,41 @@ Result<void> TrainingExecutor::end_write_home(ChunkId id) {
   return {};
 }
 
+Result<void> TrainingExecutor::take_over(std::span<const ChunkMark> marks) {
+  RecordLane& records = *disk_lanes_->records();
+  records.take_over(marks);
+  std::vector<std::byte> buffer;
+  for (const ChunkId id : records.chunks()) {
+    if (home_of(id).tier == Tier::disk) continue;
+    const Frame& slot = common_->plan.slots[index(id)];
+    if (const std::span<std::byte> memory = home_memory(id); !memory.empty()) {
+      TRY(disk_lanes_->read(id, slot, memory));
+      continue;
+    }
+    buffer.resize(slot.bytes.value);
+    TRY(disk_lanes_->read(id, slot, buffer));
+    TRY(write_home(id, buffer));
+  }
+  return {};
+}
+
+Result<void> TrainingExecutor::record_at_rest(u64 step) {
+  RecordLane& records = *disk_lanes_->records();
+  std::vector<std::byte> buffer;
+  for (const ChunkId id : records.chunks()) {
+    if (home_of(id).tier == Tier::disk) continue;
+    std::span<const std::byte> content = home_memory(id);
+    if (content.empty()) {
+      buffer.resize(home_of(id).bytes.value);
+      TRY(read_home(id, buffer));
+      content = buffer;
+    }
+    TRY(disk_lanes_->begin_write(id, common_->plan.slots[index(id)], content));
+    TRY(disk_lanes_->end_write(id));
+  }
+  return records.record_at_rest(step);
+}
+
 Result<void> TrainingExecutor::clear_home(ChunkId id) {
   const Frame& home = home_of(id);
   if (home.tier == Tier::disk) return disk_lanes_->clear(id, home);

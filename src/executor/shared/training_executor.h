@@ -26,7 +26,8 @@ class TrainingExecutor final : public Executor,
                                public StateAtRest,
                                public ExecutorCounters,
                                public StepResults,
-                               public TimedAtRest {
+                               public TimedAtRest,
+                               public RecordedState {
  public:
   // `lanes` were made with `common`.
   // Errors: the disk does not open.
@@ -70,6 +71,10 @@ class TrainingExecutor final : public Executor,
   Result<void> transfer_raw(std::span<const RawTransfer> transfers) override {
     return disk_lanes_->transfer_raw(transfers);
   }
+
+  // ---- RecordedState
+  Result<void> take_over(std::span<const ChunkMark> marks) override;
+  Result<void> record_at_rest(u64 step) override;
 
   // RETURNS: true if submitted work has not come back; the destructor would wait for it.
   bool busy() const { return common_->book.busy() || disk_lanes_->busy_at_rest(); }

@@ -256,11 +256,12 @@ std::vector<RawTransfer> sample_of_disk(Session& session) {
   std::vector<RawTransfer> sample;
   const std::span<std::byte> memory = session.host_memory();
   u64 bytes = 0, at = 0;
-  for (const Frame& home : session.plan().homes) {
+  for (u32 id = 0; id < session.plan().homes.size(); ++id) {
+    const Frame& home = session.plan().homes[id];
     if (home.bytes.value == 0 || home.tier != Tier::disk || home.bytes.value > memory.size()) continue;
     if (bytes >= disk_sample_bytes_max) break;
     if (at + home.bytes.value > memory.size()) at = 0;
-    sample.push_back({.offset = home.offset, .memory = memory.subspan(at, home.bytes.value)});
+    sample.push_back({.chunk = ChunkId{id}, .memory = memory.subspan(at, home.bytes.value)});
     bytes += home.bytes.value, at += home.bytes.value;
   }
   return sample;

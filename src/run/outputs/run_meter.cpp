@@ -83,8 +83,9 @@ void RunMeter::fill(RunReport& report) const {
   for (u32 s = 0; s < segment_count; ++s) {
     const SegmentKind kind = static_cast<SegmentKind>(s);
     if (kind == SegmentKind::evaluation) continue;
-    const auto bytes = link_bytes(plan_, kind);
-    for (u32 l = 0; l < link_count; ++l) report.links[l].planned += bytes[l] * runs_[s];
+    const auto bytes = link_bytes(plan_, kind), persisted = persisted_bytes(plan_, kind);
+    for (u32 l = 0; l < link_count; ++l)
+      report.links[l].planned += bytes[l] * runs_[s] + persisted[l] * recorded_runs_[s];
     if (report.comm) report.comm->planned += comm_bytes(plan_, kind) * runs_[s];
   }
   for (u32 t = 0; t < tier_count; ++t)

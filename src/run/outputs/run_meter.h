@@ -19,13 +19,17 @@ class RunMeter {
   void begin_training();
   void end_training();
 
-  void segment_finished(SegmentKind kind) { ++runs_[static_cast<u32>(kind)]; }
+  void segment_finished(const SegmentRun& run) {
+    ++runs_[static_cast<u32>(run.kind)];
+    recorded_runs_[static_cast<u32>(run.kind)] += run.persists;
+  }
   // Call when a step's loss is known. RETURNS: the step's seconds.
   double step_done();
   // Records the same step's numbers for the report.
   void record(double grad_norm, double learning_rate);
 
   double train_seconds() const { return train_seconds_; }
+  double train_seconds_now() const { return train_seconds_ + (last_step_ - began_); }  // up to the last step
   u64 steps() const { return step_seconds_.size(); }
 
   TimeProfile& profile() { return profile_; }
@@ -42,7 +46,7 @@ class RunMeter {
   TimeProfile profile_;
   PhaseClock phases_;
   TraceRecorder trace_;
-  std::array<u64, segment_count> runs_{};
+  std::array<u64, segment_count> runs_{}, recorded_runs_{};  // all, and those whose step was recorded
   std::array<Bytes, link_count> moved_{}, moved_before_{};
   Bytes collected_{}, collected_before_{};  // between devices
   NetBytes passed_, passed_before_;         // between nodes

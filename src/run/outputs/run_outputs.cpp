@@ -136,6 +136,15 @@ void RunOutputs::end_view() {
   live_.reset();
 }
 
+Result<void> RunOutputs::tell_process_size(RunReport& report) {
+  const Bytes size = process_peak();
+  if (size <= report.rss_peak) return {};
+  report.rss_peak = size;
+  TRY(write_report(config_.output.dir, report));
+  page();
+  return {};
+}
+
 void RunOutputs::page() {
   const Result<RunFiles> files = read_run(config_.output.dir);
   const Result<void> written =

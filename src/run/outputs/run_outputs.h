@@ -39,6 +39,9 @@ class RunOutputs {
   void sync();
   // Writes report.json, and warns of lines that the logs lack.
   Result<void> finish(const RunReport&);
+  // Updates report.rss_peak after the reports are written: writing takes memory too, on a small run more than
+  // training. Writing them a second time takes no more than the first.
+  Result<void> tell_process_size(RunReport&);
   // Writes report.html from the files in the run directory, as `tidepool report` does. A failure is only
   // printed: it must not undo a training.
   void page();

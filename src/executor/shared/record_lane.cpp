@@ -1,0 +1,144 @@
+#include "executor/shared/record_lane.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/process/start_thread.h"
+
+namespace tidepool {
+
+void RecordLane::Free::operator()(std::byte* memory) const { std::free(memory); }
+
+RecordLane::RecordLane(ExecutorCommon& common, Disk& disk)
+    : common_(common), disk_(disk), request_(*common.request.records) {
+  for (u32 id = 0; id < common.plan.chunks.size(); ++id)
+    if (common.plan.is_recorded(ChunkId{id})) chunks_.push_back(ChunkId{id});
+  buffer_bytes_ = std::max(request_.head.area_bytes, request_.head.areas_begin());
+  buffer_.reset(static_cast<std::byte*>(std::aligned_alloc(frame_alignment, buffer_bytes_)));
+  std::memset(buffer_.get(), 0, buffer_bytes_);
+}
+
+Result<std::unique_ptr<RecordLane>> RecordLane::create(ExecutorCommon& common, Disk& disk) {
+  std::unique_ptr<RecordLane> lane(new RecordLane(common, disk));
+  RecordLane* raw = lane.get();
+  lane->sequence_ = lane->request_.sequence;
+  TRY_ASSIGN(lane->thread_, start_thread("tp-record", [raw] { raw->loop(); }));
+  return lane;
+}
+
+Result<void> RecordLane::write_head() {
+  if (!request_.writes_head) return {};
+  const u64 bytes = request_.head.areas_begin();
+  encode_head(request_.head, {buffer_.get(), bytes});
+  TRY(write(0, bytes));
+  return disk_.sync();
+}
+
+RecordLane::~RecordLane() { stop(); }
+
+void RecordLane::stop() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void RecordLane::take_over(std::span<const ChunkMark> marks) {
+  CHECK(marks.size() == chunks_.size(), marks.size(), chunks_.size());
+  for (u64 i = 0; i < chunks_.size(); ++i) common_.ledger.take_over(chunks_[i], marks[i]);
+}
+
+void RecordLane::submit(const Issue& issue) {
+  if (!fetch_payload(issue.step)) {
+    const Nanos now = common_.clock.now();
+    return common_.board.post(issue.sequence, now, now);
+  }
+  {
+    const std::scoped_lock lock(mutex_);
+    CHECK(!issue_, issue.sequence);
+    issue_ = issue;
+  }
+  changed_.notify_all();
+}
+
+Result<void> RecordLane::record_at_rest(u64 step) {
+  CHECK(fetch_payload(step), step);
+  return make_record();
+}
+
+bool RecordLane::fetch_payload(u64 step) {
+  std::span<const std::byte> payload;
+  if (request_.source != nullptr) {
+    const std::optional<std::span<const std::byte>> given = request_.source->payload(step);
+    if (!given) return false;
+    payload = *given;
+  }
+  const u64 bytes = record_bytes(chunks_.size(), payload.size());
+  CHECK(bytes <= request_.head.area_bytes, bytes, request_.head.area_bytes);
+  step_ = step;
+  payload_bytes_ = payload.size();
+  encode_record_begin(record(), sequence_ + 1, step, chunks_.size(), payload_bytes_);
+  if (!payload.empty())
+    std::memcpy(record().data() + record_marks_begin + chunks_.size() * record_mark_bytes, payload.data(),
+                payload.size());
+  return true;
+}
+
+void RecordLane::loop() {
+  while (true) {
+    Issue issue;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return issue_.has_value() || stop_; });
+      if (!issue_) return;
+      issue = *issue_;
+    }
+    const Nanos started = common_.clock.now();
+    Result<void> made = make_record();
+    {
+      const std::scoped_lock lock(mutex_);
+      issue_.reset();
+    }
+    if (made)
+      common_.board.post(issue.sequence, started, common_.clock.now());
+    else
+      common_.board.post_error(issue.sequence, started, common_.clock.now(), made.error());
+  }
+}
+
+// The data must be durable before a record counts on it, and the record before anything overwrites what the
+// record before it counts on.
+Result<void> RecordLane::make_record() {
+  TRY(disk_.sync());
+  for (u64 i = 0; i < chunks_.size(); ++i) encode_mark(record(), i, common_.ledger.mark(chunks_[i]));
+  seal_record(record());
+  TRY(write(request_.head.area(sequence_ + 1), round_up(record().size(), frame_alignment)));
+  TRY(disk_.sync());
+  ++sequence_;
+  for (const ChunkId chunk : chunks_) common_.ledger.recorded(chunk);
+  return {};
+}
+
+Result<void> RecordLane::write(u64 offset, u64 bytes) {
+  disk_.submit({.op = DiskOp::write, .offset = offset, .memory = {buffer_.get(), bytes}, .tag = tag});
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return done_.has_value(); });
+  const DiskCompletion done = *std::exchange(done_, std::nullopt);
+  if (done.ok) return {};
+  return Error{done.error.kind, "recording the state: " + done.error.message};
+}
+
+void RecordLane::on_disk(const DiskCompletion& completion) {
+  {
+    const std::scoped_lock lock(mutex_);
+    done_ = completion;
+  }
+  changed_.notify_all();
+}
+
+}  // namespace tidepool

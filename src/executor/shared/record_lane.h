@@ -1,0 +1,87 @@
+// RecordLane makes records of the state on disk: flushes the data, writes which slot of each chunk counts
+// from now on, flushes that. It has a thread of its own, because a flush blocks.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "executor/shared/executor_common.h"
+#include "io/state_journal.h"
+
+namespace tidepool {
+
+// RecordedState reaches the recorded state at rest.
+// REQUIRES: at rest (no op in flight); the plan keeps two versions.
+// THREADS: the engine's thread.
+class RecordedState {
+ public:
+  virtual ~RecordedState() = default;
+  // Goes on from what an earlier process recorded: slots count as the record says, and what does not rest on
+  // disk is read from them. Content on disk is verified when it is first read. Blocks. REQUIRES: `marks` has
+  // one mark for each chunk of the plan's record, in order. Errors: io, if content that is read now is not as
+  // it was recorded.
+  virtual Result<void> take_over(std::span<const ChunkMark> marks) = 0;
+  // Writes what does not rest on disk to its slots, and makes a record. Blocks.
+  virtual Result<void> record_at_rest(u64 step) = 0;
+};
+
+class RecordLane {
+ public:
+  // REQUIRES: common.request.records is not null; `common` and `disk` outlive the lane.
+  static Result<std::unique_ptr<RecordLane>> create(ExecutorCommon& common, Disk& disk);
+  ~RecordLane();
+  void stop();  // waits for the record that is being made
+  RecordLane(const RecordLane&) = delete;
+  RecordLane& operator=(const RecordLane&) = delete;
+
+  // Writes the head of a new file; a no-op if an earlier process has written it. Completions must reach
+  // on_disk().
+  Result<void> write_head();
+  // THREADS: the engine's thread; fetches the payload.
+  void submit(const Issue&);
+  // As a record op, but blocks. REQUIRES: the source supplies a payload.
+  Result<void> record_at_rest(u64 step);
+  void take_over(std::span<const ChunkMark> marks);
+  // Completions of requests with this tag belong to the lane.
+  static constexpr u64 tag = u64{1} << 61;
+  void on_disk(const DiskCompletion&);
+
+  const std::vector<ChunkId>& chunks() const { return chunks_; }
+
+ private:
+  RecordLane(ExecutorCommon& common, Disk& disk);
+  void loop();
+  bool fetch_payload(u64 step);
+  Result<void> make_record();
+  Result<void> write(u64 offset, u64 bytes);
+  std::span<std::byte> record() const {
+    return {buffer_.get(), record_bytes(chunks_.size(), payload_bytes_)};
+  }
+
+  ExecutorCommon& common_;
+  Disk& disk_;
+  const RecordRequest& request_;
+  std::vector<ChunkId> chunks_;  // of the record, in order
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte[], Free> buffer_;  // page-aligned; holds the largest record, or the head
+  u64 buffer_bytes_ = 0;
+  u64 sequence_ = 0;  // of the last record
+  // Of the record that is being made.
+  u64 step_ = 0, payload_bytes_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Issue> issue_;  // for the thread; the plan has one record in flight
+  std::optional<DiskCompletion> done_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,54 @@
+// ProgressRecord supplies what a record of the state keeps beside the chunks: the trainer's progress after
+// the step. A step's part of it is a few numbers, taken without an allocation; the rest changes only at rest.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/trainer_state.h"
+#include "executor/shared/executor_common.h"
+
+namespace tidepool {
+
+class ProgressRecord final : public RecordSource {
+ public:
+  // Room for the losses of `steps` steps, or the most that a record keeps, and for the text.
+  static u64 bytes_max(u64 steps);
+  // `bytes_max`: of a record's payload. If not all losses fit, the latest are kept.
+  void begin(u64 bytes_max) { payload_.reserve(bytes_max_ = bytes_max); }
+
+  // The state changes at rest: after evaluations and saves. `losses` of `state` are not used.
+  void rested(const TrainerState& state);
+  // `state`: after the step, with the losses of all steps so far. It outlives the record.
+  void step_done(const TrainerState& state, u64 step, double seconds);
+
+  // Steps from this one on are not recorded: their numbers are no state to go on from.
+  void refuse_from(u64 step) { refused_from_ = std::min(refused_from_, step); }
+  bool takes(u64 step) const { return step < refused_from_; }
+
+  std::optional<std::span<const std::byte>> payload(u64 step) override;
+
+ private:
+  struct Numbers {
+    u64 step = 0, tokens = 0;
+    double seconds = 0;
+    StoredLossScale loss_scale;
+  };
+  static constexpr u64 steps_held = 4;  // the step that is recorded is the last, or the one before it
+
+  u64 bytes_max_ = 0;
+  u64 refused_from_ = ~u64{0};
+  std::string text_;  // TrainerState without losses
+  const std::vector<double>* losses_ = nullptr;
+  std::array<Numbers, steps_held> numbers_{};
+  std::vector<std::byte> payload_;
+};
+
+// RETURNS: the state that the payload of a record describes.
+// Errors: bad_input, naming `path`.
+Result<TrainerState> progress_of_record(std::string_view payload, const std::string& path);
+
+}  // namespace tidepool

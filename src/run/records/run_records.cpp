@@ -1,0 +1,71 @@
+#include "run/records/run_records.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "fit/forecast.h"
+#include "io/memory_limits.h"
+
+namespace tidepool {
+
+u64 persist_steps(const Config& config, const Plan& plan, const ModelGraph& graph,
+                  const Prediction& prediction) {
+  constexpr double slower_at_most = 0.02;
+  constexpr u64 if_unknown = 16;
+  if (plan.versions < 2) return 0;
+  if (config.output.persist_steps > 0) return config.output.persist_steps;
+  if (!persists_resting_state(plan)) return 1;
+  if (prediction.blocks.empty()) return if_unknown;
+  const auto seconds = [&](bool persists) {
+    const Result<Forecast> step =
+        forecast(plan, graph, prediction.machine,
+                 {.blocks = prediction.blocks, .persists = persists, .check_tags = false});
+    return step ? step->step_seconds : 0;
+  };
+  const double without = seconds(false), with = seconds(true);
+  if (!(without > 0)) return if_unknown;
+  return static_cast<u64>(std::max(1.0, std::ceil((with / without - 1) / slower_at_most)));
+}
+
+void RunRecords::begin(Session& session, u64 persist_steps) {
+  session_ = &session;
+  every_ = persist_steps;
+  progress_.begin(session.payload_max());
+}
+
+void RunRecords::went_on_from(u64 step) {
+  last_step_ = step;
+  session_->keep_record();
+}
+
+SegmentRun RunRecords::with_choice(SegmentRun run) const {
+  const u64 updated = session_->plan().clipping ? run.step - 1 : run.step;
+  run.persists = every_ > 0 && updated > 0 && updated % every_ == 0;
+  return run;
+}
+
+void RunRecords::completed(const Issue& issue) {
+  if (!progress_.takes(issue.step)) return;
+  if (std::exchange(last_step_, issue.step) == 0) session_->keep_record();
+}
+
+std::string RunRecords::way_on(std::optional<u64> last_checkpoint, std::string else_) const {
+  if (last_step_ <= last_checkpoint.value_or(0)) return else_;
+  return fmt::format("go on with --resume auto: the state after step {} is recorded in the swap file",
+                     last_step_);
+}
+
+std::string RunRecords::describe() const {
+  if (every_ == 0) return "";
+  const Bytes written =
+      persisted_bytes(session_->plan(), SegmentKind::body)[static_cast<u32>(LinkKind::disk_write)];
+  std::string text =
+      every_ == 1 ? "each step is recorded" : fmt::format("every {} steps are recorded", every_);
+  if (written.value > 0) text += fmt::format(", which writes {} that rest in memory", format_bytes(written));
+  return text + ": after a kill or a power cut, --resume auto goes on from there";
+}
+
+}  // namespace tidepool

@@ -1,0 +1,43 @@
+// RunRecords decides which steps of a run are recorded, and knows the last one that was.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "config/config.h"
+#include "engine/engine.h"
+#include "probe/step/predict.h"
+#include "run/records/progress_record.h"
+#include "session/session.h"
+
+namespace tidepool {
+
+// Steps between records. `prediction`: of the plan; without blocks, nothing is known of its times.
+u64 persist_steps(const Config&, const Plan&, const ModelGraph&, const Prediction& prediction);
+
+class RunRecords {
+ public:
+  // Call before the state is loaded. REQUIRES: the session outlives this object.
+  void begin(Session&, u64 persist_steps);
+  // The run goes on from the record of this step, which is in the session's swap file.
+  void went_on_from(u64 step);
+
+  ProgressRecord& progress() { return progress_; }
+  // RETURNS: the segment, with the choice whether its step is recorded.
+  SegmentRun with_choice(SegmentRun) const;
+  void completed(const Issue&);
+  u64 last_step() const { return last_step_; }  // 0: nothing was recorded
+  u64 persist_steps() const { return every_; }
+  // Advice for messages: goes on from the last record, if it is newer than the last checkpoint; else `else_`.
+  std::string way_on(std::optional<u64> last_checkpoint, std::string else_) const;
+  // A line for people: how often, and what it moves. Empty: the run records nothing.
+  std::string describe() const;
+
+ private:
+  ProgressRecord progress_;
+  Session* session_ = nullptr;
+  u64 every_ = 0;  // steps; 0: never
+  u64 last_step_ = 0;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,114 @@
+#include "session/recorded_reader.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/errno_text.h"
+#include "fit/rest_staging.h"
+#include "kernels/checksum/checksum.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u64 copied_at_once = mib;
+
+}  // namespace
+
+Result<std::unique_ptr<RecordedReader>> RecordedReader::open(const FoundState& found, const StateTable& table,
+                                                             const ModelGraph& graph, CorePool& pool) {
+  std::unique_ptr<RecordedReader> reader(new RecordedReader(found, table, pool));
+  reader->fd_ = Fd(::open(found.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!reader->fd_)
+    return Error{ErrorKind::io, fmt::format("cannot open {}: {}", found.path, errno_text(errno))};
+  u32 row = 0;
+  for (const Window& window : graph.windows) reader->rows_.push_back(window.trainable ? row++ : none);
+  CHECK(row == table.windows.size() && found.record.chunks.size() == table.marks(), row,
+        table.windows.size());
+  return reader;
+}
+
+Result<void> RecordedReader::read(u32 window, Kind kind, u64 element_begin, std::span<std::byte> out) {
+  CHECK(rows_[window] != none, window);
+  const StateTable::OfWindow& of = table_.windows[rows_[window]];
+  const u64 element = element_bytes(kind, table_.precision);
+  while (!out.empty()) {
+    const u64 cut = element_begin / of.cut_elements;
+    Held& held = held_[staging_slot(kind)];
+    TRY(hold(held, of, kind, cut));
+    const u64 begin = (element_begin - cut * of.cut_elements) * element;
+    const u64 bytes = std::min(out.size(), held.bytes.size() - begin);
+    std::memcpy(out.data(), held.bytes.data() + begin, bytes);
+    out = out.subspan(bytes);
+    element_begin += bytes / element;
+  }
+  return {};
+}
+
+Result<void> RecordedReader::hold(Held& held, const StateTable::OfWindow& of, Kind kind, u64 cut) {
+  const StateTable::Place& place = of.places[static_cast<u32>(kind)];
+  const u32 number = place.mark + static_cast<u32>(cut);
+  if (held.mark == number) return {};
+  held.mark = none;
+  const ChunkMark& mark = found_.record.chunks[number];
+  const u64 element = element_bytes(kind, table_.precision);
+  const u64 begin = cut * of.cut_elements;
+  held.bytes.resize(std::min(of.cut_elements, of.elements - begin) * element);
+  const u64 offset =
+      found_.head.frames_begin() + place.offset + begin * element + mark.slot * table_.second_slot;
+  for (u64 at = 0; at < held.bytes.size();) {
+    const ssize_t got =
+        ::pread(fd_.get(), held.bytes.data() + at, held.bytes.size() - at, static_cast<off_t>(offset + at));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0)
+      return Error{ErrorKind::io, fmt::format("cannot read {} at byte {}: {}", found_.path, offset + at,
+                                              got == 0 ? "the file ends there" : errno_text(errno))};
+    at += static_cast<u64>(got);
+  }
+  const u64 block = checksum_block_elements * element;
+  hashes_.resize(div_up(held.bytes.size(), block));
+  const ChunkId id{static_cast<u32>(place.first_chunk + cut)};
+  const bool whole = mark.zeros ? all_zeros(held.bytes, pool_)
+                                : chunk_checksum(held.bytes, block, checksum_seed(id, mark.version), hashes_,
+                                                 pool_) == mark.sum;
+  if (!whole)
+    return Error{
+        ErrorKind::corrupt_checkpoint,
+        fmt::format("{}: {} of {} cut {} at byte {} is not as it was recorded after step {}: check the disk "
+                    "(dmesg, smartctl); to resume from the last checkpoint instead, move this file away",
+                    found_.path, name(kind), of.name, cut, offset, found_.record.step)};
+  held.mark = number;
+  return {};
+}
+
+Result<void> copy_state(const ModelGraph& graph, StateReader& from, StateWriter& to) {
+  std::vector<std::byte> buffer(copied_at_once);
+  const auto copy = [&](u32 window, Kind kind, u64 begin, u64 elements) -> Result<void> {
+    const std::span<std::byte> bytes =
+        std::span(buffer).first(elements * element_bytes(kind, graph.precision));
+    TRY(from.read(window, kind, begin, bytes));
+    return to.write(window, kind, begin, bytes);
+  };
+  using Kinds = std::vector<Kind>;
+  Kinds weights = {Kind::param};
+  for (const Kind master : {Kind::master, Kind::master_low})
+    if (has_kind(graph.precision, master)) weights.push_back(master);
+  for (const Kinds& kinds : {Kinds{Kind::momentum}, Kinds{Kind::variance}, weights})
+    for (u32 w = 0; w < graph.windows.size(); ++w) {
+      if (!graph.windows[w].trainable) continue;
+      for (const Tensor& tensor : graph.windows[w].tensors) {
+        constexpr u64 most = copied_at_once / 4;
+        for (u64 at = 0; at < tensor.elements; at += most)
+          for (const Kind kind : kinds)
+            TRY(copy(w, kind, tensor.window_offset + at, std::min(most, tensor.elements - at)));
+      }
+    }
+  return to.finish();
+}
+
+}  // namespace tidepool

@@ -1,0 +1,48 @@
+// RecordedReader reads the state that a record counts on, from the swap file of a run that has ended.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "base/fd.h"
+#include "io/state_journal.h"
+#include "session/state_table.h"
+#include "tidepool/core_pool.h"
+#include "tidepool/state_stream.h"
+
+namespace tidepool {
+
+// Verifies each chunk by its checksum, and holds two of them.
+// THREADS: one.
+class RecordedReader final : public StateReader {
+ public:
+  // `windows`: of the graph. REQUIRES: the table is of the same model; everything outlives the reader.
+  // Errors: io if the file cannot be opened.
+  static Result<std::unique_ptr<RecordedReader>> open(const FoundState&, const StateTable&,
+                                                      const ModelGraph& windows, CorePool&);
+
+  Result<void> read(u32 window, Kind, u64 element_begin, std::span<std::byte> out) override;
+
+ private:
+  struct Held {
+    u32 mark = none;
+    std::vector<std::byte> bytes;
+  };
+  RecordedReader(const FoundState& found, const StateTable& table, CorePool& pool)
+      : found_(found), table_(table), pool_(pool) {}
+  Result<void> hold(Held&, const StateTable::OfWindow&, Kind, u64 cut);
+
+  const FoundState& found_;
+  const StateTable& table_;
+  CorePool& pool_;
+  Fd fd_;
+  std::vector<u32> rows_;  // by window of the graph: its row in the table
+  std::array<Held, 2> held_;
+  std::vector<u64> hashes_;
+};
+
+// Copies the whole trained state, and finishes the writer.
+Result<void> copy_state(const ModelGraph&, StateReader&, StateWriter&);
+
+}  // namespace tidepool

@@ -1,0 +1,153 @@
+#include "session/state_table.h"
+
+#include <fmt/format.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value_to.hpp>
+
+#include "base/check.h"
+#include "base/json/text.h"
+
+namespace tidepool {
+namespace json = boost::json;
+namespace {
+
+template <class Fn>
+void each_kind(Precision precision, Fn&& fn) {
+  for (u32 k = 0; k < kind_count; ++k)
+    if (const Kind kind = static_cast<Kind>(k); is_persistent(kind) && has_kind(precision, kind)) fn(kind);
+}
+
+const json::value* member(const json::value& v, std::string_view key) {
+  return v.is_object() ? v.get_object().if_contains(json::string_view(key.data(), key.size())) : nullptr;
+}
+
+// Reads counts and remembers whether all were there.
+struct Counts {
+  bool ok = true;
+  u64 of(const json::value* v) {
+    if (v != nullptr && v->is_int64() && v->get_int64() >= 0) return static_cast<u64>(v->get_int64());
+    ok = false;
+    return 0;
+  }
+  u64 of(const json::value& from, std::string_view key) { return of(member(from, key)); }
+  std::string text(const json::value& from, std::string_view key) {
+    const json::value* v = member(from, key);
+    if (v != nullptr && v->is_string()) return std::string(std::string_view(v->get_string()));
+    ok = false;
+    return {};
+  }
+};
+
+}  // namespace
+
+u64 StateTable::marks() const {
+  u64 sum = 0;
+  each_kind(precision, [&](Kind) {
+    for (const OfWindow& window : windows) sum += window.cuts();
+  });
+  return sum;
+}
+
+StateTable make_state_table(const Plan& plan, const ModelGraph& graph) {
+  CHECK(plan.versions > 1, plan.versions);
+  StateTable table{.precision = plan.precision,
+                   .chunk_elements = plan.chunk_elements,
+                   .second_slot = plan.second_slot.value};
+  std::vector<u32> rows(graph.windows.size(), none);
+  for (u32 w = 0; w < graph.windows.size(); ++w) {
+    if (!graph.windows[w].trainable) continue;
+    rows[w] = static_cast<u32>(table.windows.size());
+    table.windows.push_back(
+        {.name = graph.windows[w].name, .elements = graph.windows[w].elements, .places = {}});
+  }
+  u32 mark = 0;
+  for (u32 id = 0; id < plan.chunks.size(); ++id) {
+    if (!plan.is_recorded(ChunkId{id})) continue;
+    const Chunk& chunk = plan.chunks[id];
+    StateTable::OfWindow& window = table.windows[rows[chunk.window]];
+    if (chunk.cut == 0) {
+      window.cut_elements = chunk.elements;
+      window.places[static_cast<u32>(chunk.kind)] = {
+          .first_chunk = id, .offset = plan.slots[id].offset, .mark = mark};
+    }
+    ++mark;
+  }
+  return table;
+}
+
+std::string describe_state(const StateTable& table, const std::string& run) {
+  json::array windows;
+  for (const StateTable::OfWindow& window : table.windows) {
+    json::object kinds;
+    each_kind(table.precision, [&](Kind kind) {
+      const StateTable::Place& place = window.places[static_cast<u32>(kind)];
+      kinds[json::string_view(name(kind).data(), name(kind).size())] =
+          json::object{{"first_chunk", place.first_chunk}, {"offset", place.offset}, {"mark", place.mark}};
+    });
+    windows.push_back(json::object{{"name", window.name},
+                                   {"elements", window.elements},
+                                   {"cut_elements", window.cut_elements},
+                                   {"kinds", std::move(kinds)}});
+  }
+  return json_text(json::object{{"run", run},
+                                {"precision", json::string(std::string(name(table.precision)))},
+                                {"chunk_elements", table.chunk_elements},
+                                {"second_slot", table.second_slot},
+                                {"windows", std::move(windows)}},
+                   JsonStyle::line);
+}
+
+Result<DescribedState> parse_state(const std::string& description, const std::string& path) {
+  TRY_ASSIGN(const json::value all, parse_json(description, ErrorKind::bad_input, path));
+  Counts counts;
+  DescribedState out{.table = {}, .run = counts.text(all, "run")};
+  StateTable& table = out.table;
+  const std::string precision = counts.text(all, "precision");
+  bool known = false;
+  for (const Precision p : {Precision::fp32, Precision::bf16, Precision::fp16})
+    if (precision == name(p)) table.precision = p, known = true;
+  table.chunk_elements = counts.of(all, "chunk_elements");
+  table.second_slot = counts.of(all, "second_slot");
+  const json::value* windows = member(all, "windows");
+  if (windows != nullptr && windows->is_array())
+    for (const json::value& from : windows->get_array()) {
+      StateTable::OfWindow window{.name = counts.text(from, "name"),
+                                  .elements = counts.of(from, "elements"),
+                                  .cut_elements = counts.of(from, "cut_elements"),
+                                  .places = {}};
+      known &= window.cut_elements > 0;
+      const json::value* kinds = member(from, "kinds");
+      each_kind(table.precision, [&](Kind kind) {
+        const json::value* place = kinds == nullptr ? nullptr : member(*kinds, name(kind));
+        if (place == nullptr) return static_cast<void>(counts.ok = false);
+        window.places[static_cast<u32>(kind)] = {.first_chunk = counts.of(*place, "first_chunk"),
+                                                 .offset = counts.of(*place, "offset"),
+                                                 .mark = static_cast<u32>(counts.of(*place, "mark"))};
+      });
+      table.windows.push_back(std::move(window));
+    }
+  if (counts.ok && known && !table.windows.empty()) return out;
+  return Error{ErrorKind::bad_input,
+               fmt::format("{}: its description of the recorded state is not one that this "
+                           "Tidepool writes. Nothing was changed",
+                           path)};
+}
+
+std::string difference_of_models(const StateTable& table, const ModelGraph& graph) {
+  if (table.precision != graph.precision)
+    return fmt::format("train.precision is {}, and was {}", name(graph.precision), name(table.precision));
+  u64 at = 0;
+  for (const Window& window : graph.windows) {
+    if (!window.trainable) continue;
+    if (at == table.windows.size()) return fmt::format("the model has {} more", window.name);
+    const StateTable::OfWindow& then = table.windows[at++];
+    if (then.name != window.name) return fmt::format("the model has {}, and had {}", window.name, then.name);
+    if (then.elements != window.elements)
+      return fmt::format("{} has {} parameters, and had {}", window.name, window.elements, then.elements);
+  }
+  return at < table.windows.size() ? fmt::format("the model has no {}", table.windows[at].name) : "";
+}
+
+}  // namespace tidepool

@@ -1,0 +1,57 @@
+// StateTable says which part of the state lies where in a swap file: the description in the head of its
+// journal. It is all that a reader needs besides a record (docs/state-file.md).
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "io/state_journal.h"
+#include "tidepool/model_graph.h"
+#include "tidepool/plan.h"
+
+namespace tidepool {
+
+struct StateTable {
+  struct Place {
+    u64 first_chunk = 0;  // id of cut 0; the checksums of cut c are seeded with first_chunk + c
+    u64 offset = 0;       // of cut 0's first slot, from the first frame; the cuts lie side by side
+    u32 mark = 0;         // number of cut 0's mark in a record
+    bool operator==(const Place&) const = default;
+  };
+  struct OfWindow {
+    std::string name;
+    u64 elements = 0;                      // stored, with padding
+    u64 cut_elements = 0;                  // of all cuts but the last
+    std::array<Place, kind_count> places;  // of the kinds that the precision has
+    bool operator==(const OfWindow&) const = default;
+
+    u64 cuts() const { return div_up(elements, cut_elements); }
+  };
+
+  Precision precision{};
+  u64 chunk_elements = 0;         // Plan::chunk_elements
+  u64 second_slot = 0;            // bytes from a chunk's first slot to its second
+  std::vector<OfWindow> windows;  // trained ones, in the model's order
+  bool operator==(const StateTable&) const = default;
+
+  u64 marks() const;  // in a record
+};
+
+// REQUIRES: the plan keeps two versions.
+StateTable make_state_table(const Plan&, const ModelGraph&);
+
+// `run`: absolute path of the run's directory.
+std::string describe_state(const StateTable&, const std::string& run);
+struct DescribedState {
+  StateTable table;
+  std::string run;
+};
+// Errors: bad_input, naming `path`.
+Result<DescribedState> parse_state(const std::string& description, const std::string& path);
+
+// RETURNS: how the table's model differs from the graph's, for people; empty: it is the same.
+std::string difference_of_models(const StateTable&, const ModelGraph&);
+
+}  // namespace tidepool
