@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <map>
 
 #include "base/check.h"
 #include "base/errno_text.h"
@@ -26,16 +28,29 @@ Result<std::unique_ptr<RecordedReader>> RecordedReader::open(const FoundState& f
   reader->fd_ = Fd(::open(found.path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!reader->fd_)
     return Error{ErrorKind::io, fmt::format("cannot open {}: {}", found.path, errno_text(errno))};
-  u32 row = 0;
-  for (const Window& window : graph.windows) reader->rows_.push_back(window.trainable ? row++ : none);
-  CHECK(row == table.windows.size() && found.record.chunks.size() == table.marks(), row,
-        table.windows.size());
+  CHECK(found.record.chunks.size() == table.marks(), found.record.chunks.size());
+  std::map<std::string, Source> by_name;
+  for (u32 row = 0; row < table.windows.size(); ++row)
+    for (const StateTable::OfTensor& t : table.windows[row].tensors)
+      by_name[t.name] = {.row = row, .from = t.begin};
+  for (const Window& window : graph.windows) {
+    std::vector<Source>& sources = reader->sources_.emplace_back();
+    for (const Tensor& tensor : window.tensors) {
+      if (!window.trainable) continue;
+      sources.push_back(by_name.at(tensor.name));
+      sources.back().begin = tensor.window_offset;
+    }
+  }
   return reader;
 }
 
 Result<void> RecordedReader::read(u32 window, Kind kind, u64 element_begin, std::span<std::byte> out) {
-  CHECK(rows_[window] != none, window);
-  const StateTable::OfWindow& of = table_.windows[rows_[window]];
+  CHECK(!sources_[window].empty(), window);
+  const auto after = std::ranges::upper_bound(sources_[window], element_begin, {}, &Source::begin);
+  CHECK(after != sources_[window].begin(), window, element_begin);
+  const Source& source = *std::prev(after);
+  element_begin = element_begin - source.begin + source.from;
+  const StateTable::OfWindow& of = table_.windows[source.row];
   const u64 element = element_bytes(kind, table_.precision);
   while (!out.empty()) {
     const u64 cut = element_begin / of.cut_elements;

@@ -17,10 +17,10 @@ namespace tidepool {
 // THREADS: one.
 class RecordedReader final : public StateReader {
  public:
-  // `windows`: of the graph. REQUIRES: the table is of the same model; everything outlives the reader.
-  // Errors: io if the file cannot be opened.
-  static Result<std::unique_ptr<RecordedReader>> open(const FoundState&, const StateTable&,
-                                                      const ModelGraph& windows, CorePool&);
+  // // The graph's windows may have other tensors than those of the table. REQUIRES: difference_of_models()
+  // is empty; everything outlives the reader. Errors: io if the file cannot be opened.
+  static Result<std::unique_ptr<RecordedReader>> open(const FoundState&, const StateTable&, const ModelGraph&,
+                                                      CorePool&);
 
   Result<void> read(u32 window, Kind, u64 element_begin, std::span<std::byte> out) override;
 
@@ -28,6 +28,11 @@ class RecordedReader final : public StateReader {
   struct Held {
     u32 mark = none;
     std::vector<std::byte> bytes;
+  };
+  struct Source {
+    u64 begin = 0;  // of the tensor, in its window of the graph
+    u32 row = 0;    // of the table
+    u64 from = 0;   // of the tensor, in its window of the table
   };
   RecordedReader(const FoundState& found, const StateTable& table, CorePool& pool)
       : found_(found), table_(table), pool_(pool) {}
@@ -37,7 +42,7 @@ class RecordedReader final : public StateReader {
   const StateTable& table_;
   CorePool& pool_;
   Fd fd_;
-  std::vector<u32> rows_;  // by window of the graph: its row in the table
+  std::vector<std::vector<Source>> sources_;  // by window of the graph, ascending
   std::array<Held, 2> held_;
   std::vector<u64> hashes_;
 };

@@ -93,6 +93,7 @@ void Session::prepare_records(const SessionRecords& records) {
     records_->head.frames_bytes = std::max(records_->head.frames_bytes, frames);
     records_->writes_head = false;
     records_->sequence = records.found->record.sequence;
+    records_->marks = records.found->record.chunks;
     return;
   }
   records_->head = {.area_bytes = round_up(record_bytes(table.marks(), records.payload_max), frame_alignment),

@@ -4,7 +4,7 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <boost/json/value_to.hpp>
+#include <map>
 
 #include "base/check.h"
 #include "base/json/text.h"
@@ -60,7 +60,9 @@ StateTable make_state_table(const Plan& plan, const ModelGraph& graph) {
     if (!graph.windows[w].trainable) continue;
     rows[w] = static_cast<u32>(table.windows.size());
     table.windows.push_back(
-        {.name = graph.windows[w].name, .elements = graph.windows[w].elements, .places = {}});
+        {.name = graph.windows[w].name, .elements = graph.windows[w].elements, .tensors = {}, .places = {}});
+    for (const Tensor& t : graph.windows[w].tensors)
+      table.windows.back().tensors.push_back({t.name, t.window_offset, t.elements});
   }
   u32 mark = 0;
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
@@ -86,10 +88,14 @@ std::string describe_state(const StateTable& table, const std::string& run) {
       kinds[json::string_view(name(kind).data(), name(kind).size())] =
           json::object{{"first_chunk", place.first_chunk}, {"offset", place.offset}, {"mark", place.mark}};
     });
+    json::array tensors;
+    for (const StateTable::OfTensor& t : window.tensors)
+      tensors.push_back(json::object{{"name", t.name}, {"begin", t.begin}, {"elements", t.elements}});
     windows.push_back(json::object{{"name", window.name},
                                    {"elements", window.elements},
                                    {"cut_elements", window.cut_elements},
-                                   {"kinds", std::move(kinds)}});
+                                   {"kinds", std::move(kinds)},
+                                   {"tensors", std::move(tensors)}});
   }
   return json_text(json::object{{"run", run},
                                 {"precision", json::string(std::string(name(table.precision)))},
@@ -116,7 +122,13 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
       StateTable::OfWindow window{.name = counts.text(from, "name"),
                                   .elements = counts.of(from, "elements"),
                                   .cut_elements = counts.of(from, "cut_elements"),
+                                  .tensors = {},
                                   .places = {}};
+      const json::value* tensors = member(from, "tensors");
+      counts.ok &= tensors != nullptr && tensors->is_array();
+      if (counts.ok)
+        for (const json::value& t : tensors->get_array())
+          window.tensors.push_back({counts.text(t, "name"), counts.of(t, "begin"), counts.of(t, "elements")});
       known &= window.cut_elements > 0;
       const json::value* kinds = member(from, "kinds");
       each_kind(table.precision, [&](Kind kind) {
@@ -138,16 +150,19 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
 std::string difference_of_models(const StateTable& table, const ModelGraph& graph) {
   if (table.precision != graph.precision)
     return fmt::format("train.precision is {}, and was {}", name(graph.precision), name(table.precision));
-  u64 at = 0;
-  for (const Window& window : graph.windows) {
-    if (!window.trainable) continue;
-    if (at == table.windows.size()) return fmt::format("the model has {} more", window.name);
-    const StateTable::OfWindow& then = table.windows[at++];
-    if (then.name != window.name) return fmt::format("the model has {}, and had {}", window.name, then.name);
-    if (then.elements != window.elements)
-      return fmt::format("{} has {} parameters, and had {}", window.name, window.elements, then.elements);
-  }
-  return at < table.windows.size() ? fmt::format("the model has no {}", table.windows[at].name) : "";
+  std::map<std::string, u64> then;  // elements by name
+  for (const StateTable::OfWindow& window : table.windows)
+    for (const StateTable::OfTensor& t : window.tensors) then[t.name] = t.elements;
+  for (const Window& window : graph.windows)
+    for (const Tensor& tensor : window.tensors) {
+      if (!window.trainable) continue;
+      const auto at = then.find(tensor.name);
+      if (at == then.end()) return fmt::format("{} is trained, and was not", tensor.name);
+      if (at->second != tensor.elements)
+        return fmt::format("{} has {} parameters, and had {}", tensor.name, tensor.elements, at->second);
+      then.erase(at);
+    }
+  return then.empty() ? "" : fmt::format("{} was trained, and is not", then.begin()->first);
 }
 
 }  // namespace tidepool

@@ -20,10 +20,16 @@ struct StateTable {
     u32 mark = 0;         // number of cut 0's mark in a record
     bool operator==(const Place&) const = default;
   };
+  struct OfTensor {
+    std::string name;
+    u64 begin = 0, elements = 0;  // from the window's start
+    bool operator==(const OfTensor&) const = default;
+  };
   struct OfWindow {
     std::string name;
-    u64 elements = 0;                      // stored, with padding
-    u64 cut_elements = 0;                  // of all cuts but the last
+    u64 elements = 0;      // stored, with padding
+    u64 cut_elements = 0;  // of all cuts but the last
+    std::vector<OfTensor> tensors;
     std::array<Place, kind_count> places;  // of the kinds that the precision has
     bool operator==(const OfWindow&) const = default;
 
@@ -51,7 +57,8 @@ struct DescribedState {
 // Errors: bad_input, naming `path`.
 Result<DescribedState> parse_state(const std::string& description, const std::string& path);
 
-// RETURNS: how the table's model differs from the graph's, for people; empty: it is the same.
+// RETURNS: how the table's model differs from the graph's, for people; empty: it is the same, though its
+// tensors may be grouped to other windows.
 std::string difference_of_models(const StateTable&, const ModelGraph&);
 
 }  // namespace tidepool

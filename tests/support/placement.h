@@ -9,7 +9,7 @@
 
 namespace tidepool::test {
 
-enum PlacementFactor : u32 { home, chunk, sweeps, recompute, threads, io, depth, budget, experts };
+enum PlacementFactor : u32 { home, chunk, sweeps, recompute, threads, io, depth, budget, records, experts };
 
 inline constexpr HomePolicy homes[] = {HomePolicy::device, HomePolicy::host, HomePolicy::disk,
                                        HomePolicy::mixed};
@@ -32,6 +32,7 @@ inline std::vector<u32> placement_levels(u32 accumulation, bool with_experts = f
           std::size(backends),
           std::size(depths),
           2,
+          3,
           with_experts ? u32{std::size(group_sizes)} : 1u};
 }
 
@@ -57,6 +58,9 @@ inline Config placed(const Row& row, Config c) {
   c.machine.threads = row[threads] + 1;
   c.memory.io = backends[row[io]];
   c.memory.queue_depth = depths[row[depth]];
+  // One version of the state on disk, or two, recorded after every step or every second.
+  c.memory.versions = row[records] == 0 ? 1 : 2;
+  c.output.persist_steps = row[records];
   c.memory.experts_per_group = group_sizes[row[experts]];
   if (row[budget] == tight) {
     const ModelGraph graph = make_graph(c).value();

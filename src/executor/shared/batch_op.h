@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "engine/executor.h"
-#include "executor/shared/step_source.h"
 #include "executor/lanes/tier_memory.h"
+#include "executor/shared/step_source.h"
 #include "net/transport.h"
 #include "tidepool/model_graph.h"
 

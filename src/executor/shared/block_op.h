@@ -2,8 +2,8 @@
 #pragma once
 
 #include "engine/executor.h"
-#include "executor/shared/step_source.h"
 #include "executor/lanes/tier_memory.h"
+#include "executor/shared/step_source.h"
 #include "kernels/kernels.h"
 #include "tidepool/model_graph.h"
 

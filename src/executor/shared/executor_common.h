@@ -58,8 +58,8 @@ class MovedBytes {
 class RecordSource {
  public:
   virtual ~RecordSource() = default;
-  // // RETURNS: bytes that stay unchanged until the next call; with all marks they fit into an area of the journal.
-  // Nullopt: the state after this step is not to be gone on from, so there will be no record of it.
+  // // RETURNS: bytes that stay unchanged until the next call; with all marks they fit into an area of the
+  // journal. Nullopt: the state after this step is not to be gone on from, so there will be no record of it.
   // THREADS: the engine's thread, after the step's loss is known.
   virtual std::optional<std::span<const std::byte>> payload(u64 step) = 0;
 };
@@ -67,8 +67,10 @@ class RecordSource {
 // RecordRequest describes the journal on the disk, for plans that keep two versions of the state.
 struct RecordRequest {
   JournalHead head;
-  bool writes_head = true;         // false: an earlier process has written it
-  u64 sequence = 0;                // of the last record there
+  bool writes_head = true;  // false: an earlier process has written it
+  u64 sequence = 0;         // of the last record there
+  std::vector<ChunkMark>
+      marks;  // of the last record: slots count as they say from the start; empty: there is none
   RecordSource* source = nullptr;  // null: records have no payload
 };
 

@@ -4,8 +4,8 @@
 #include <array>
 
 #include "engine/executor.h"
-#include "executor/shared/block_op.h"
 #include "executor/lanes/tier_memory.h"
+#include "executor/shared/block_op.h"
 
 namespace tidepool {
 

@@ -16,6 +16,9 @@ RecordLane::RecordLane(ExecutorCommon& common, Disk& disk)
     : common_(common), disk_(disk), request_(*common.request.records) {
   for (u32 id = 0; id < common.plan.chunks.size(); ++id)
     if (common.plan.is_recorded(ChunkId{id})) chunks_.push_back(ChunkId{id});
+  CHECK(request_.marks.empty() || request_.marks.size() == chunks_.size(), request_.marks.size(),
+        chunks_.size());
+  for (u64 i = 0; i < request_.marks.size(); ++i) common.ledger.take_over(chunks_[i], request_.marks[i]);
   buffer_bytes_ = std::max(request_.head.area_bytes, request_.head.areas_begin());
   buffer_.reset(static_cast<std::byte*>(std::aligned_alloc(frame_alignment, buffer_bytes_)));
   std::memset(buffer_.get(), 0, buffer_bytes_);
@@ -46,11 +49,6 @@ void RecordLane::stop() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-}
-
-void RecordLane::take_over(std::span<const ChunkMark> marks) {
-  CHECK(marks.size() == chunks_.size(), marks.size(), chunks_.size());
-  for (u64 i = 0; i < chunks_.size(); ++i) common_.ledger.take_over(chunks_[i], marks[i]);
 }
 
 void RecordLane::submit(const Issue& issue) {

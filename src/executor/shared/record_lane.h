@@ -21,11 +21,10 @@ namespace tidepool {
 class RecordedState {
  public:
   virtual ~RecordedState() = default;
-  // Goes on from what an earlier process recorded: slots count as the record says, and what does not rest on
-  // disk is read from them. Content on disk is verified when it is first read. Blocks. REQUIRES: `marks` has
-  // one mark for each chunk of the plan's record, in order. Errors: io, if content that is read now is not as
-  // it was recorded.
-  virtual Result<void> take_over(std::span<const ChunkMark> marks) = 0;
+  // // Goes on from what an earlier process recorded (RecordRequest::marks): reads what does not rest on disk
+  // from its slots. Content on disk is verified when it is first read. Blocks. Errors: io, if content that is
+  // read now is not as it was recorded.
+  virtual Result<void> take_over() = 0;
   // Writes what does not rest on disk to its slots, and makes a record. Blocks.
   virtual Result<void> record_at_rest(u64 step) = 0;
 };
@@ -46,7 +45,6 @@ class RecordLane {
   void submit(const Issue&);
   // As a record op, but blocks. REQUIRES: the source supplies a payload.
   Result<void> record_at_rest(u64 step);
-  void take_over(std::span<const ChunkMark> marks);
   // Completions of requests with this tag belong to the lane.
   static constexpr u64 tag = u64{1} << 61;
   void on_disk(const DiskCompletion&);

@@ -113,9 +113,8 @@ Result<void> TrainingExecutor::end_write_home(ChunkId id) {
   return {};
 }
 
-Result<void> TrainingExecutor::take_over(std::span<const ChunkMark> marks) {
-  RecordLane& records = *disk_lanes_->records();
-  records.take_over(marks);
+Result<void> TrainingExecutor::take_over() {
+  const RecordLane& records = *disk_lanes_->records();
   std::vector<std::byte> buffer;
   for (const ChunkId id : records.chunks()) {
     if (home_of(id).tier == Tier::disk) continue;

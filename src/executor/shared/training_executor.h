@@ -73,7 +73,7 @@ class TrainingExecutor final : public Executor,
   }
 
   // ---- RecordedState
-  Result<void> take_over(std::span<const ChunkMark> marks) override;
+  Result<void> take_over() override;
   Result<void> record_at_rest(u64 step) override;
 
   // RETURNS: true if submitted work has not come back; the destructor would wait for it.

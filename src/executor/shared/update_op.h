@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "engine/executor.h"
+#include "executor/lanes/tier_memory.h"
 #include "executor/shared/chunk_ledger.h"
 #include "executor/shared/step_source.h"
-#include "executor/lanes/tier_memory.h"
 #include "kernels/adamw/adamw.h"
 #include "tidepool/core_pool.h"
 #include "tidepool/model_graph.h"

@@ -56,11 +56,9 @@ Result<std::optional<RecordedRun>> find_recorded_run(const Config& config, const
   TRY_ASSIGN(DescribedState described, parse_state(found->head.description, found->path));
   TRY(check_is_wanted(config, *found, described.run, resume));
   if (const std::string differs = difference_of_models(described.table, graph); !differs.empty())
-    return Error{
-        ErrorKind::usage,
-        fmt::format("{}, of another model: {}. Restore the settings (memory.experts_per_group and lora "
-                    "count too), or move the file away",
-                    recorded_text(*found), differs)};
+    return Error{ErrorKind::usage,
+                 fmt::format("{}, of another model: {}. Restore its settings, or move the file away",
+                             recorded_text(*found), differs)};
   if (found->record.chunks.size() != described.table.marks())
     return Error{ErrorKind::bad_input,
                  fmt::format("{}: its record and its description do not fit each other. Nothing "
@@ -85,7 +83,7 @@ Result<void> go_on_from_record(const RecordedRun& run, SessionRecords::Way way, 
                                RunOutputs& outputs) {
   const u64 step = run.state.step;
   if (way == SessionRecords::Way::use_on) {
-    TRY(session.recorded().take_over(run.found.record.chunks));
+    TRY(session.recorded().take_over());
     session.state().keep_trained();
     TRY(session.state().finish());
     outputs.say(fmt::format("resumed from the state recorded in {} (step {})", run.found.path, step));

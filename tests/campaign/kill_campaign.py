@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Campaign of kills: ends one process of a run with kill -9 at a random moment, again and again, and goes on.
+
+A round trains a small model to its end. It is killed some times on the way: while it starts, computes, records a
+step, saves a checkpoint, or goes on from a record. Each process has budgets, threads, devices, chunk sizes and homes
+of its own. In the end the weights must be those of an undisturbed run. After each kill the campaign reads the step
+that was logged last, and the step from which the next process goes on: no more than persist_steps + 1 may be lost.
+
+Usage: kill_campaign.py TIDEPOOL KILLS [--seed N] [--folder DIR]
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+CONFIG = """\
+model: {{model_type: gpt2, vocab_size: 256, n_embd: 64, n_layer: 3, n_head: 4, n_positions: 32, resid_pdrop: 0.1}}
+data: {{train: {data}}}
+train: {{precision: {precision}, sequence_length: 32, per_device_train_batch_size: 2, learning_rate: 5e-3,
+  gradient_accumulation_steps: 2, max_steps: {steps}, eval_steps: 25, eval_batches: 5, max_grad_norm: {clip}}}
+memory: {{device: 16MiB, host: 16MiB, disk: 64MiB, versions: 2}}
+machine: {{executor: cpu, threads: 1}}
+output: {{save_steps: {save_steps}, trace: false}}
+"""
+STEPS = 60
+WORDS = "the tide pool fills and empties as water does so we wait by rocks until it turns".split()
+WAIT_SECONDS = 120.0
+
+
+def text_of(path):
+    try:
+        return pathlib.Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+class Campaign:
+    def __init__(self, options):
+        self.tidepool = pathlib.Path(options.tidepool).resolve()
+        self.base = pathlib.Path(options.folder).resolve()
+        self.random = random.Random(options.seed)
+        self.faults = []
+        self.known = {}
+        self.kills = 0
+        self.lost = []
+        self.sources = {}
+        shutil.rmtree(self.base, ignore_errors=True)
+        self.base.mkdir(parents=True)
+        text = " ".join(self.random.choice(WORDS) for _ in range(5000))
+        (self.base / "text.txt").write_text(text)
+
+    def fault(self, number, what, said=""):
+        self.faults.append(f"round {number}: {what}")
+        print(f"round {number}: {what}\n{said[-3000:]}", flush=True)
+
+    def folder_for(self, name, kind):
+        folder = self.base / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        precision, clip = kind
+        save_steps = self.random.choice((0, 7, 20))
+        (folder / "config.yaml").write_text(
+            CONFIG.format(data=self.base / "text.txt", steps=STEPS, precision=precision, clip=clip,
+                          save_steps=save_steps))
+        return folder
+
+    def start(self, folder, words):
+        command = [str(self.tidepool), "train", str(folder / "config.yaml"), f"output.dir={folder}/run", *words]
+        command += ["--resume", "auto"]
+        with open(folder / "log", "w", encoding="utf-8") as log:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def numbers_of(self, folder):
+        report = json.loads((folder / "run" / "report.json").read_text())
+        return report["weights_xxh3"], report["losses"], report["eval_losses"]
+
+    def undisturbed(self, kind):
+        if kind not in self.known:
+            folder = self.folder_for("undisturbed", kind)
+            process = self.start(folder, ["memory.versions=1"])
+            if process.wait() != 0:
+                sys.exit(f"the undisturbed run failed:\n{text_of(folder / 'log')}")
+            self.known[kind] = self.numbers_of(folder)
+        return self.known[kind]
+
+    def elsewhere(self):
+        """Settings that may differ between a process of a run and the next."""
+        pick = self.random.choice
+        words = [f"memory.home={pick(('auto', 'disk', 'mixed', 'host', 'device'))}"]
+        words += [f"machine.threads={pick((1, 2, 3))}", f"memory.io={pick(('auto', 'threads'))}"]
+        devices = pick((1, 1, 2))
+        words += [f"machine.executor=cpu:{devices}", f"train.gradient_accumulation_steps={2 // devices}"]
+        chunk = pick(("auto", "auto", "8KiB", "40KiB"))
+        words += [f"memory.chunk_size={chunk}", f"memory.host={pick((8, 16, 32))}MiB"]
+        persist = pick((1, 1, 2, 5))
+        return [*words, f"output.persist_steps={persist}"], persist
+
+    def logged_step(self, folder):
+        step = 0
+        for line in text_of(folder / "run" / "metrics.jsonl").splitlines():
+            found = re.match(r'\{"step": ?(\d+).*"loss"', line)
+            if found:
+                step = max(step, int(found.group(1)))
+        return step
+
+    def wait_for_moment(self, process, folder):
+        """RETURNS: false if the process ended before."""
+        kind = self.random.choice(("start", "step", "step", "step", "save"))
+        begin = time.monotonic()
+        wanted = self.logged_step(folder) + self.random.randint(1, 12)
+        saved = set((folder / "run").glob("*checkpoint-*"))
+
+        def reached():
+            if kind == "start":
+                return True
+            if kind == "save":
+                return bool(set((folder / "run").glob("*checkpoint-*")) - saved)
+            return self.logged_step(folder) >= wanted
+
+        while process.poll() is None and not reached():
+            if time.monotonic() - begin > WAIT_SECONDS:
+                break
+            time.sleep(0.002)
+        time.sleep(self.random.uniform(0, 0.25 if kind == "start" else 0.03))
+        return process.poll() is None
+
+    def check_went_on(self, number, folder, logged, persist):
+        """Checks the step from which a process went on, once it says so. `logged`: by the processes before."""
+        said = text_of(folder / "log")
+        found = re.search(r"resumed from .*\(step (\d+)\)", said)
+        step = int(found.group(1)) if found else 0
+        if not found and "--resume auto: " not in said:
+            return  # killed before it said so
+        source = "record" if "resumed from the state recorded" in said else "checkpoint" if found else "nothing"
+        self.sources[source] = self.sources.get(source, 0) + 1
+        self.lost.append(logged - step)
+        if logged - step > persist + 1:
+            self.fault(number, f"{logged} steps were logged, and it goes on from {step} (persist_steps {persist})", said)
+
+    def round(self, number, kills):
+        kind = self.random.choice((("bf16", 0.5), ("bf16", 0), ("fp32", 0.5), ("fp16", 0.5)))
+        expected = self.undisturbed(kind)
+        folder = self.folder_for("round", kind)
+        killed, logged, persist = 0, 0, 1
+        while True:
+            words, next_persist = self.elsewhere()
+            process = self.start(folder, words)
+            if killed < kills and self.wait_for_moment(process, folder):
+                process.send_signal(signal.SIGKILL)
+            code = process.wait()
+            if logged > 0:
+                self.check_went_on(number, folder, logged, persist)
+            if "resumed from" in text_of(folder / "log") or logged == 0:
+                persist = max(persist, next_persist)
+            if code == 0:
+                break
+            if code != -signal.SIGKILL:
+                self.fault(number, f"ended with {code}: {' '.join(words)}", text_of(folder / "log"))
+                return killed
+            killed += 1
+            logged = self.logged_step(folder)
+        names = ("weights", "losses", "eval_losses")
+        differ = [n for n, is_, was in zip(names, self.numbers_of(folder), expected) if is_ != was]
+        if differ:
+            self.fault(number, f"other {', '.join(differ)} than undisturbed, after {killed} kills", text_of(folder / "log"))
+            shutil.copytree(folder, self.base / f"fault-{number}")
+        left = [str(p) for p in (folder / "run").rglob("*") if ".tmp-" in p.name or "swap" in p.name]
+        if left:
+            self.fault(number, f"litter {left}")
+        return killed
+
+    def go(self, kills):
+        number = 0
+        while self.kills < kills and len(self.faults) < 20:
+            self.kills += self.round(number, min(self.random.randint(1, 10), kills - self.kills))
+            number += 1
+            if number % 10 == 0:
+                print(f"{number} rounds, {self.kills} kills, {len(self.faults)} faults", flush=True)
+        lost = sorted(self.lost) or [0]
+        print(f"{number} rounds, {self.kills} kills; went on from: {self.sources}; "
+              f"steps lost: {lost[len(lost) // 2]} (median), {lost[-1]} at most")
+        print("\n".join(self.faults) if self.faults else "no fault found")
+        if not self.faults:
+            shutil.rmtree(self.base, ignore_errors=True)
+        return 1 if self.faults else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tidepool")
+    parser.add_argument("kills", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", default="kill_campaign")
+    options = parser.parse_args()
+    return Campaign(options).go(options.kills)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
