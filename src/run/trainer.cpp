@@ -208,7 +208,6 @@ class Trainer final : public NextSegment, public EngineObserver {
     run_.state.losses.push_back(result.loss);
     const u64 tokens = run_.batches->tokens(step);
     run_.state.tokens += tokens;
-    run_.records.progress().step_done(run_.state, step, earlier_seconds_ + meter_->train_seconds_now());
     StepMetrics metrics{.step = step,
                         .epoch = run_.batches->epoch(step),
                         .loss = result.loss,
@@ -226,6 +225,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     } else if (result.skipped || !std::isfinite(result.loss)) {
       fail(step, non_finite_step(bad_step(step, result)));
     }
+    run_.records.progress().step_done(run_.state, step, earlier_seconds_ + meter_->train_seconds_now());
   }
 
   std::string way_on() const {

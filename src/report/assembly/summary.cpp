@@ -145,6 +145,30 @@ std::string quantization_of(const ModelGraph& graph) {
   return packing == Packing::none ? "" : std::string(name(packing));
 }
 
+// RETURNS: how a killed run goes on, if trained state rests on disk or is recorded there; else empty.
+std::string versions_note(const Config& config, const Plan& plan) {
+  const auto written = [&](SegmentKind kind) {
+    return persisted_bytes(plan, kind)[static_cast<u32>(LinkKind::disk_write)];
+  };
+  if (plan.versions > 1) {
+    const std::string each = fmt::format(
+        "the swap file keeps two versions of the trained state, {} in all: a killed run "
+        "goes on from the last recorded step",
+        bytes_text(plan.second_slot * plan.versions));
+    const Bytes resting = written(SegmentKind::body);
+    return resting.value == 0
+               ? each
+               : fmt::format("{}. A step that is recorded writes {} more", each, bytes_text(resting));
+  }
+  Bytes on_disk{};
+  for (u32 id = 0; id < plan.chunks.size(); ++id)
+    if (plan.homes[id].tier == Tier::disk && plan.chunks[id].kind == Kind::momentum)
+      on_disk += plan.homes[id].bytes;
+  if (on_disk.value == 0 || config.memory.versions != 0 || !config.output.save || plan.nodes > 1) return "";
+  return "the disk has no room for a second version of the state: a killed run goes on from its last "
+         "checkpoint";
+}
+
 }  // namespace
 
 std::string shared_by(const Plan& plan, std::string_view devices) {
@@ -206,6 +230,7 @@ PlanSummary summarize(const SummaryInput& in) {
   if (config.output.save)
     s.notes.push_back(fmt::format("checkpoints: {} each, up to {} at once in {}",
                                   bytes_text(checkpoint_bytes(graph)), kept, config.output.dir));
+  if (const std::string note = versions_note(config, plan); !note.empty()) s.notes.push_back(note);
   s.notes.push_back(
       fmt::format("host holds {} for disk transfers at rest and checkpoints, beside streamed content",
                   bytes_text(host_reserved())));

@@ -40,7 +40,9 @@ TEST_P(SimPlans, ReadTheRightVersionsUnderAnyTiming) {
     const auto executor = SimExecutor::create(*plan, graph, options);
     const auto engine = Engine::create(*plan, *executor, {});
     TimeProfile profile(*plan);
-    SegmentList list(three_steps_and_evaluation(GetParam().options.clipping));
+    std::vector<SegmentRun> runs = three_steps_and_evaluation(GetParam().options.clipping);
+    for (u64 i = 0; i < runs.size(); ++i) runs[i].persists = seed % 4 == 0 || (seed >> i) % 2 != 0;
+    SegmentList list(runs);
     const auto result = engine->run(list, profile);
     ASSERT_TRUE(result) << result.error().message << " seed " << seed;
     EXPECT_EQ(profile.of(body).runs, 2u);
@@ -124,7 +126,21 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"host", {.budgets = roomy, .home = HomePolicy::host}},
         Case{"disk", {.budgets = roomy, .micro_batches = 2, .home = HomePolicy::disk}},
         Case{"mixed_unclipped", {.budgets = roomy, .clipping = false, .home = HomePolicy::mixed}},
-        Case{"two_sweeps", {.budgets = roomy, .micro_batches = 4, .home = HomePolicy::disk, .sweeps = 2}}),
+        Case{"two_sweeps", {.budgets = roomy, .micro_batches = 4, .home = HomePolicy::disk, .sweeps = 2}},
+        Case{"resident_recorded", {.budgets = roomy, .home = HomePolicy::device, .versions = 2}},
+        Case{"host_recorded", {.budgets = roomy, .clipping = false, .home = HomePolicy::host, .versions = 2}},
+        Case{"disk_recorded",
+             {.budgets = roomy, .micro_batches = 2, .home = HomePolicy::disk, .versions = 2}},
+        Case{"mixed_recorded", {.budgets = roomy, .home = HomePolicy::mixed, .versions = 2}},
+        Case{"devices_recorded",
+             {.budgets = roomy, .micro_batches = 2, .devices = 2, .home = HomePolicy::mixed, .versions = 2}},
+        Case{"layers_recorded",
+             {.budgets = roomy,
+              .micro_batches = 2,
+              .devices = 2,
+              .parallel = Parallel::layers,
+              .home = HomePolicy::mixed,
+              .versions = 2}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace tidepool::sim_plans_test
