@@ -44,7 +44,8 @@ class RunPreparation {
     if (several()) TRY(agree_on_groups(transport(), config));
     TRY_ASSIGN(run_.graph, make_graph(config));
     if (!several()) {
-      TRY_ASSIGN(recorded_, find_recorded_run(config, run_.graph, run_.request.resume, run_.outputs));
+      TRY_ASSIGN(recorded_, find_recorded_run(config, run_.graph, run_.request.resume,
+                                              [this](const std::string& line) { run_.outputs.warn(line); }));
     }
     if (!config.model_directory.empty() && leads() && (!resumes || run_.graph.lora.on()))
       TRY(check_weights_are_there(config));

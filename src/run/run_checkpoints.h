@@ -9,6 +9,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "run/background_save.h"
 #include "run/outputs/run_outputs.h"
 
 namespace tidepool {
@@ -48,6 +49,14 @@ class RunCheckpoints {
   // RETURNS: false if the checkpoint could not be written, which is printed; training continues, and the next
   // save tries again. Error: the state itself cannot be read.
   Result<bool> save(const TrainerState&, StateReader&);
+  // Begins a save of the recorded state, which goes on while the run trains. `share`: as in BackgroundSave.
+  // RETURNS: false if it could not begin, which is printed.
+  bool begin_save(const TrainerState&, std::unique_ptr<StateReader>, double share);
+  bool saves_in_background() const { return background_ != nullptr; }
+  bool background_is_done() const { return background_ && background_->done(); }
+  // Waits for the save that begin_save() began, and then does as save().
+  // RETURNS: the state that was saved; nullopt: it could not be written, which is printed.
+  std::optional<TrainerState> end_save();
   // The last save. The state is gone after it, so a failed save is retried for output.last_save_minutes, then
   // tried in memory.swap_dir if that is on another file system.
   // ErrorKind::io if the checkpoint is not in output.dir; the message says where it is, if anywhere.
@@ -92,6 +101,7 @@ class RunCheckpoints {
   std::optional<u64> last_step_;
   u64 best_step_ = 0;  // among the checkpoints on disk
   Bytes written_{};
+  std::unique_ptr<BackgroundSave> background_;
 };
 
 }  // namespace tidepool

@@ -12,6 +12,7 @@
 #include "run/outputs/signals.h"
 #include "run/run_checkpoints.h"
 #include "run/run_directory.h"
+#include "run/weights/kept_model.h"
 
 namespace tidepool {
 namespace {
@@ -59,6 +60,36 @@ Result<bool> RunCheckpoints::save(const TrainerState& state, StateReader& reader
   TRY_ASSIGN(const Refusal refusal, attempt(state, reader));
   if (refusal) outputs_.warn(*refusal + " Training continues, and the next save tries again");
   return !refusal;
+}
+
+bool RunCheckpoints::begin_save(const TrainerState& state, std::unique_ptr<StateReader> reader,
+                                double share) {
+  outputs_.sync();
+  (void)store_->take_ran_full();
+  Result<std::unique_ptr<BackgroundSave>> begun =
+      BackgroundSave::begin(*store_, state, std::move(reader), share);
+  if (!begun) {
+    outputs_.warn(begun.error().message + " Training continues, and the next save tries again");
+    return false;
+  }
+  background_ = *std::move(begun);
+  return true;
+}
+
+std::optional<TrainerState> RunCheckpoints::end_save() {
+  const Result<SavedCheckpoint> saved = background_->take();
+  const std::unique_ptr<BackgroundSave> ended = std::move(background_);
+  if (saved) {
+    accept(*saved, ended->state(), ended->began());
+    return ended->state();
+  }
+  // What can be mended is mended now, for the next save.
+  if (saved.error().kind == ErrorKind::corrupt_checkpoint)
+    if (const auto mended = mend_kept_model(config_))
+      for (const std::string& line : *mended) outputs_.say(line);
+  if (store_->take_ran_full()) make_room(ended->state().step);
+  outputs_.warn(saved.error().message + " Training continues, and the next save tries again");
+  return std::nullopt;
 }
 
 Result<RunCheckpoints::Refusal> RunCheckpoints::attempt(const TrainerState& state, StateReader& reader) {

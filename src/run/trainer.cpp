@@ -24,7 +24,7 @@
 #include "run/outputs/signals.h"
 #include "run/prepare_run.h"
 #include "run/rest_together.h"
-#include "run/save_moments.h"
+#include "run/run_saves.h"
 #include "run/step_faults.h"
 #include "session/evaluation_runs.h"
 
@@ -35,7 +35,7 @@ constexpr u64 trace_events_max = 200'000;
 
 class Trainer final : public NextSegment, public EngineObserver {
  public:
-  explicit Trainer(const TrainRequest& request) : run_(request), save_moments_(run_.config.output) {}
+  explicit Trainer(const TrainRequest& request) : run_(request), saves_(run_) {}
 
   Result<RunReport> run() {
     TRY_ASSIGN(std::optional<RunReport> done_before, prepare_run(run_));
@@ -44,7 +44,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     together_.rested(issued_);
     earlier_seconds_ = run_.state.seconds;
     earlier_tokens_ = run_.state.tokens;
-    StopSignals::say_instead(stop_words());
+    saves_.tell_signals();
     // Called only now: a resume that is refused must not change the run's config.yaml and plan.txt.
     TRY(describe_run(run_));
     TRY(open_outputs());
@@ -118,13 +118,9 @@ class Trainer final : public NextSegment, public EngineObserver {
     return std::min(run_.config.train.max_steps, steps_max);
   }
 
-  StopWords stop_words() const {
-    if (run_.checkpoints->last_step() || run_.records.last_step() > 0) return {};
-    return {.second = "\ntidepool: stopped at once; no checkpoint had been written yet\n"};
-  }
-
   // ---- the loop ----------------------------------------------------------------------------------------
 
+  double seconds() const { return earlier_seconds_ + meter_->train_seconds(); }  // of training, at rest
   bool several() const { return run_.config.machine.nodes > 1; }
   bool leads() const { return run_.config.machine.node == 0; }
   bool stop_requested() const { return several() ? together_.stops() : wants_to_stop(); }
@@ -134,17 +130,17 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
   static bool due(u64 every, u64 step) { return every != 0 && step % every == 0; }
   bool must_rest() {
+    saves_.end_if_done();
     if (issued_ >= run_.config.train.max_steps || failed_ || stop_requested()) return true;
     if (resting_) return false;
     const double now = steady_seconds();
-    return due(run_.config.train.eval_steps, issued_) || save_moments_.due(issued_, now) ||
-           run_.directory.has_moved(now);
+    return due(run_.config.train.eval_steps, issued_) || saves_.due(issued_) || run_.directory.has_moved(now);
   }
 
   bool must_rest_together() {
     if (issued_ >= run_.config.train.max_steps) return true;
     const double now = steady_seconds();
-    const bool rest = leads() && (save_moments_.due(issued_, now) || run_.directory.has_moved(now));
+    const bool rest = leads() && (saves_.due(issued_) || run_.directory.has_moved(now));
     together_.tell(run_.session->results(), {rest, SaveSignal::asked(), wants_to_stop()});
     if (resting_) return false;
     return together_.must_rest(run_.session->results(), issued_) ||
@@ -156,13 +152,14 @@ class Trainer final : public NextSegment, public EngineObserver {
     together_.rested(issued_);
     if (together_.saves()) SaveSignal::forget();
     if (!leads()) return run_.session->serve();
-    if (const auto moved = run_.directory.moved()) return save_moved(*moved);
-    if ((together_.saves() || save_due()) && issued_ < run_.config.train.max_steps) TRY(save());
+    if (const auto moved = run_.directory.moved()) return saves_.save_moved(*moved, issued_, seconds());
+    if ((together_.saves() || saves_.due_at_rest(issued_)) && issued_ < run_.config.train.max_steps)
+      TRY(saves_.save(issued_, seconds()));
     return run_.session->end_leading();
   }
 
   Result<void> train() {
-    save_moments_.begin(steady_seconds());
+    saves_.begin();
     // A run that goes on from a record may have been killed before the evaluation of that step.
     if (issued_ > 0 && due(run_.config.train.eval_steps, issued_)) TRY(evaluate());
     run_.records.progress().rested(run_.state);
@@ -179,13 +176,13 @@ class Trainer final : public NextSegment, public EngineObserver {
       run_.state.step = issued_;
       run_.session->state().invalidate();
       if (!several())
-        if (const auto moved = run_.directory.moved()) return save_moved(*moved);
+        if (const auto moved = run_.directory.moved()) return saves_.save_moved(*moved, issued_, seconds());
       if (due(run_.config.train.eval_steps, issued_)) TRY(evaluate());
       stopped_early_ = why_stop_early(run_.state.eval_losses, run_.config.train);
       if (several())
         TRY(rest_together());
-      else if (save_due() && issued_ < run_.config.train.max_steps)
-        TRY(save());
+      else if (saves_.due_at_rest(issued_) && issued_ < run_.config.train.max_steps)
+        TRY(saves_.save(issued_, seconds()));
       run_.records.progress().rested(run_.state);
     }
     if (!stopped_early_.empty())
@@ -193,12 +190,6 @@ class Trainer final : public NextSegment, public EngineObserver {
     interrupted_ = issued_ < run_.config.train.max_steps && stopped_early_.empty();
     if (!interrupted_ && !due(run_.config.train.eval_steps, issued_)) TRY(evaluate());
     return {};
-  }
-
-  // With early stopping the best step is the result, so the best step gets a checkpoint of its own.
-  bool save_due() const {
-    return save_moments_.due(issued_, steady_seconds()) ||
-           (run_.config.train.early_stopping_patience > 0 && best_unsaved_);
   }
 
   void step_done(u64 step) {
@@ -276,7 +267,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY_ASSIGN(const EvalResult result, run_.session->results().take_eval());
     const double loss = result.loss_sum / static_cast<double>(result.target_tokens);
     run_.state.eval_losses.push_back({issued_, loss, result.target_tokens});
-    if (best_evaluation(run_.state.eval_losses) == &run_.state.eval_losses.back()) best_unsaved_ = true;
+    if (best_evaluation(run_.state.eval_losses) == &run_.state.eval_losses.back()) saves_.found_best();
     const double took = steady_seconds() - began;
     run_.outputs.say(fmt::format("step {}: eval_loss {}, perplexity {} over {} tokens in {:.1f} s", issued_,
                                  loss_text(loss), perplexity_text(loss), result.target_tokens, took));
@@ -286,45 +277,6 @@ class Trainer final : public NextSegment, public EngineObserver {
     run_.outputs.evaluation(
         {.step = issued_, .epoch = run_.batches->epoch(issued_), .eval_loss = loss, .eval_seconds = took});
     return {};
-  }
-
-  // ---- checkpoints ---------------------------------------------------------------------------------------
-
-  // RETURNS: the state for a checkpoint saved now.
-  TrainerState state_to_save() {
-    run_.session->state().invalidate();
-    TrainerState state = run_.state;
-    state.step = issued_;
-    state.seconds = earlier_seconds_ + meter_->train_seconds();
-    state.settings = settings_now(run_);
-    if (best_unsaved_) state.best_step = issued_;
-    return state;
-  }
-  void saved(const TrainerState& state) {
-    run_.state.best_step = state.best_step;
-    best_unsaved_ = false;
-    StopSignals::say_instead(stop_words());
-  }
-
-  Result<void> save() {
-    if (!run_.config.output.save) return {};
-    save_moments_.tried(steady_seconds());
-    const TrainerState state = state_to_save();
-    TRY_ASSIGN(const bool written, run_.checkpoints->save(state, run_.session->state()));
-    if (written) saved(state);
-    return {};
-  }
-
-  Result<void> save_last() {
-    if (!run_.config.output.save) return {};
-    const TrainerState state = state_to_save();
-    TRY(run_.checkpoints->save_last(state, run_.session->state()));
-    saved(state);
-    return {};
-  }
-
-  Error save_moved(const MovedDirectory& moved) {
-    return run_.checkpoints->save_moved(moved, state_to_save(), run_.session->state());
   }
 
   // ---- the end -------------------------------------------------------------------------------------------
@@ -339,8 +291,8 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   Result<RunReport> finish() {
     if (leads()) {
-      if (const auto moved = run_.directory.moved()) return save_moved(*moved);
-      if (run_.checkpoints->last_step() != issued_) TRY(save_last());
+      if (const auto moved = run_.directory.moved()) return saves_.save_moved(*moved, issued_, seconds());
+      if (run_.checkpoints->last_step() != issued_) TRY(saves_.save_last(issued_, seconds()));
       TRY(run_.session->end_leading());
     } else {
       TRY(run_.session->serve());
@@ -399,7 +351,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
 
   PreparedRun run_;
-  SaveMoments save_moments_;
+  RunSaves saves_;
   std::unique_ptr<RunMeter> meter_;
   std::optional<RoutingMeter> routing_;
   std::optional<GpuSampler> gpus_;  // none: no GPU
@@ -407,7 +359,6 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   double earlier_seconds_ = 0;
   u64 earlier_tokens_ = 0;
-  bool best_unsaved_ = false;  // the best evaluation is newer than the last checkpoint
   u64 resumed_from_ = 0;
   u64 issued_ = 0;               // last step whose forward has been given to the engine
   bool resting_ = true;          // at rest: nothing runs, the next segment starts from rest

@@ -22,10 +22,13 @@ constexpr u64 copied_at_once = mib;
 
 }  // namespace
 
-Result<std::unique_ptr<RecordedReader>> RecordedReader::open(const FoundState& found, const StateTable& table,
+Result<std::unique_ptr<RecordedReader>> RecordedReader::open(FoundState given, StateTable given_table,
                                                              const ModelGraph& graph, CorePool& pool) {
-  std::unique_ptr<RecordedReader> reader(new RecordedReader(found, table, pool));
-  reader->fd_ = Fd(::open(found.path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::unique_ptr<RecordedReader> reader(new RecordedReader(std::move(given), std::move(given_table), pool));
+  const FoundState& found = reader->found_;
+  const StateTable& table = reader->table_;
+  reader->fd_ = Fd(::open(found.path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT));
+  if (!reader->fd_ && errno == EINVAL) reader->fd_ = Fd(::open(found.path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!reader->fd_)
     return Error{ErrorKind::io, fmt::format("cannot open {}: {}", found.path, errno_text(errno))};
   CHECK(found.record.chunks.size() == table.marks(), found.record.chunks.size());
@@ -41,6 +44,12 @@ Result<std::unique_ptr<RecordedReader>> RecordedReader::open(const FoundState& f
       sources.back().begin = tensor.window_offset;
     }
   }
+  u64 largest = 0;  // in bytes
+  for (const StateTable::OfWindow& window : table.windows)
+    largest = std::max(largest, std::min(window.cut_elements, window.elements) * sizeof(float));
+  for (Held& held : reader->held_)
+    held.memory.reset(
+        static_cast<std::byte*>(std::aligned_alloc(frame_alignment, round_up(largest, frame_alignment))));
   return reader;
 }
 
@@ -57,8 +66,8 @@ Result<void> RecordedReader::read(u32 window, Kind kind, u64 element_begin, std:
     Held& held = held_[staging_slot(kind)];
     TRY(hold(held, of, kind, cut));
     const u64 begin = (element_begin - cut * of.cut_elements) * element;
-    const u64 bytes = std::min(out.size(), held.bytes.size() - begin);
-    std::memcpy(out.data(), held.bytes.data() + begin, bytes);
+    const u64 bytes = std::min(out.size(), held.bytes - begin);
+    std::memcpy(out.data(), held.memory.get() + begin, bytes);
     out = out.subspan(bytes);
     element_begin += bytes / element;
   }
@@ -73,12 +82,13 @@ Result<void> RecordedReader::hold(Held& held, const StateTable::OfWindow& of, Ki
   const ChunkMark& mark = found_.record.chunks[number];
   const u64 element = element_bytes(kind, table_.precision);
   const u64 begin = cut * of.cut_elements;
-  held.bytes.resize(std::min(of.cut_elements, of.elements - begin) * element);
+  held.bytes = std::min(of.cut_elements, of.elements - begin) * element;
+  const std::span<std::byte> content(held.memory.get(), held.bytes);
   const u64 offset =
       found_.head.frames_begin() + place.offset + begin * element + mark.slot * table_.second_slot;
-  for (u64 at = 0; at < held.bytes.size();) {
+  for (u64 at = 0; at < content.size();) {
     const ssize_t got =
-        ::pread(fd_.get(), held.bytes.data() + at, held.bytes.size() - at, static_cast<off_t>(offset + at));
+        ::pread(fd_.get(), content.data() + at, content.size() - at, static_cast<off_t>(offset + at));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0)
       return Error{ErrorKind::io, fmt::format("cannot read {} at byte {}: {}", found_.path, offset + at,
@@ -86,10 +96,10 @@ Result<void> RecordedReader::hold(Held& held, const StateTable::OfWindow& of, Ki
     at += static_cast<u64>(got);
   }
   const u64 block = checksum_block_elements * element;
-  hashes_.resize(div_up(held.bytes.size(), block));
+  hashes_.resize(div_up(content.size(), block));
   const ChunkId id{static_cast<u32>(place.first_chunk + cut)};
-  const bool whole = mark.zeros ? all_zeros(held.bytes, pool_)
-                                : chunk_checksum(held.bytes, block, checksum_seed(id, mark.version), hashes_,
+  const bool whole = mark.zeros ? all_zeros(content, pool_)
+                                : chunk_checksum(content, block, checksum_seed(id, mark.version), hashes_,
                                                  pool_) == mark.sum;
   if (!whole)
     return Error{

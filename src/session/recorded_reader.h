@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <cstdlib>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/fd.h"
@@ -13,33 +15,37 @@
 
 namespace tidepool {
 
-// Verifies each chunk by its checksum, and holds two of them.
-// THREADS: one.
+// Verifies each chunk by its checksum, and holds two of them. Reads past the page cache, where the file
+// system allows it: a run may write other parts of the file meanwhile. THREADS: one.
 class RecordedReader final : public StateReader {
  public:
-  // // The graph's windows may have other tensors than those of the table. REQUIRES: difference_of_models()
-  // is empty; everything outlives the reader. Errors: io if the file cannot be opened.
-  static Result<std::unique_ptr<RecordedReader>> open(const FoundState&, const StateTable&, const ModelGraph&,
-                                                      CorePool&);
+  // // // The graph's windows may have other tensors than those of the table. REQUIRES:
+  // difference_of_models() is empty; graph and pool outlive the reader. Errors: io if the file cannot be
+  // opened.
+  static Result<std::unique_ptr<RecordedReader>> open(FoundState, StateTable, const ModelGraph&, CorePool&);
 
   Result<void> read(u32 window, Kind, u64 element_begin, std::span<std::byte> out) override;
 
  private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
   struct Held {
     u32 mark = none;
-    std::vector<std::byte> bytes;
+    std::unique_ptr<std::byte[], Free> memory;  // page-aligned, as large as any chunk of the table
+    u64 bytes = 0;
   };
   struct Source {
     u64 begin = 0;  // of the tensor, in its window of the graph
     u32 row = 0;    // of the table
     u64 from = 0;   // of the tensor, in its window of the table
   };
-  RecordedReader(const FoundState& found, const StateTable& table, CorePool& pool)
-      : found_(found), table_(table), pool_(pool) {}
+  RecordedReader(FoundState found, StateTable table, CorePool& pool)
+      : found_(std::move(found)), table_(std::move(table)), pool_(pool) {}
   Result<void> hold(Held&, const StateTable::OfWindow&, Kind, u64 cut);
 
-  const FoundState& found_;
-  const StateTable& table_;
+  const FoundState found_;
+  const StateTable table_;
   CorePool& pool_;
   Fd fd_;
   std::vector<std::vector<Source>> sources_;  // by window of the graph, ascending

@@ -12,6 +12,7 @@
 #include "fit/plan_inputs.h"
 #include "fit/rest_staging.h"
 #include "io/memory_limits.h"
+#include "session/recorded_reader.h"
 
 namespace tidepool {
 namespace {
@@ -99,6 +100,13 @@ void Session::prepare_records(const SessionRecords& records) {
   records_->head = {.area_bytes = round_up(record_bytes(table.marks(), records.payload_max), frame_alignment),
                     .frames_bytes = frames,
                     .description = describe_state(table, records.run)};
+}
+
+Result<std::unique_ptr<StateReader>> Session::read_record() {
+  FoundState found{.path = swap_->path(), .head = records_->head, .record = executor_->last_record()};
+  TRY_ASSIGN(auto reader,
+             RecordedReader::open(std::move(found), make_state_table(plan_, graph_), graph_, *pool_));
+  return std::unique_ptr<StateReader>(std::move(reader));
 }
 
 u64 Session::payload_max() const {

@@ -85,6 +85,9 @@ class Session {
   Result<void> replace_record();
   // Nothing will go on from the recorded state: all is saved elsewhere.
   void discard_record();
+  // Reader of the last record. The content that it reads stays until there is another record.
+  // REQUIRES: at rest; the last step was recorded.
+  Result<std::unique_ptr<StateReader>> read_record();
   // Most bytes that SessionRecords::source may supply.
   u64 payload_max() const;
   // True if ops or transfers were handed over and have not come back: the session's end would wait for them.

@@ -109,6 +109,12 @@ void RecordLane::loop() {
   }
 }
 
+StateRecord RecordLane::last_record() const {
+  StateRecord record{.sequence = sequence_, .step = step_, .chunks = {}, .payload = {}};
+  for (const ChunkId chunk : chunks_) record.chunks.push_back(common_.ledger.mark(chunk));
+  return record;
+}
+
 // The data must be durable before a record counts on it, and the record before anything overwrites what the
 // record before it counts on.
 Result<void> RecordLane::make_record() {

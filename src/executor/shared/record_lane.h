@@ -27,6 +27,8 @@ class RecordedState {
   virtual Result<void> take_over() = 0;
   // Writes what does not rest on disk to its slots, and makes a record. Blocks.
   virtual Result<void> record_at_rest(u64 step) = 0;
+  // The last record, without its payload.
+  virtual StateRecord last_record() const = 0;
 };
 
 class RecordLane {
@@ -50,6 +52,8 @@ class RecordLane {
   void on_disk(const DiskCompletion&);
 
   const std::vector<ChunkId>& chunks() const { return chunks_; }
+  // REQUIRES: at rest; nothing was written to slots since the record.
+  StateRecord last_record() const;
 
  private:
   RecordLane(ExecutorCommon& common, Disk& disk);

@@ -45,7 +45,8 @@ void ProgressRecord::step_done(const TrainerState& state, u64 step, double secon
 }
 
 std::optional<std::span<const std::byte>> ProgressRecord::payload(u64 step) {
-  if (!takes(step)) return std::nullopt;
+  if (step >= refused_from_ || paused_) return std::nullopt;
+  last_supplied_ = step;
   const Numbers& now = numbers_[step % steps_held];
   CHECK(now.step == step && losses_ != nullptr && losses_->size() >= step, step, now.step);
   CHECK(sizeof(Fixed) + text_.size() <= bytes_max_, text_.size(), bytes_max_);

@@ -27,7 +27,9 @@ class ProgressRecord final : public RecordSource {
 
   // Steps from this one on are not recorded: their numbers are no state to go on from.
   void refuse_from(u64 step) { refused_from_ = std::min(refused_from_, step); }
-  bool takes(u64 step) const { return step < refused_from_; }
+  // While a save reads the last record, no step is recorded.
+  void pause(bool pause) { paused_ = pause; }
+  u64 last_supplied() const { return last_supplied_; }  // a step
 
   std::optional<std::span<const std::byte>> payload(u64 step) override;
 
@@ -40,7 +42,8 @@ class ProgressRecord final : public RecordSource {
   static constexpr u64 steps_held = 4;  // the step that is recorded is the last, or the one before it
 
   u64 bytes_max_ = 0;
-  u64 refused_from_ = ~u64{0};
+  u64 refused_from_ = ~u64{0}, last_supplied_ = 0;
+  bool paused_ = false;
   std::string text_;  // TrainerState without losses
   const std::vector<double>* losses_ = nullptr;
   std::array<Numbers, steps_held> numbers_{};

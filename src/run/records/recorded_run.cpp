@@ -39,19 +39,19 @@ Result<void> check_is_wanted(const Config& config, const FoundState& found, cons
 std::string run_name(const Config& config) { return canonical_path(config.output.dir); }
 
 Result<std::optional<RecordedRun>> find_recorded_run(const Config& config, const ModelGraph& graph,
-                                                     const std::string& resume, RunOutputs& outputs) {
+                                                     const std::string& resume,
+                                                     const std::function<void(const std::string&)>& warn) {
   const std::string dir = swap_directory(config);
   if (lock_holder(dir, swap_job_name))
     return std::optional<RecordedRun>();  // whose lock the session will meet
   TRY_ASSIGN(std::optional<FoundState> found, read_state_file(dir + "/" + swap_file_name));
   if (!found) return std::optional<RecordedRun>();
   if (found->newest_is_torn)
-    outputs.warn(
-        found->record.sequence == 0
-            ? fmt::format("{}: its only record is torn or damaged, so nothing can be gone on from",
-                          found->path)
-            : fmt::format("{}: its newest record is torn or damaged: the one before it, of step {}, counts",
-                          found->path, found->record.step));
+    warn(found->record.sequence == 0
+             ? fmt::format("{}: its only record is torn or damaged, so nothing can be gone on from",
+                           found->path)
+             : fmt::format("{}: its newest record is torn or damaged: the one before it, of step {}, counts",
+                           found->path, found->record.step));
   if (found->record.sequence == 0) return std::optional<RecordedRun>();
   TRY_ASSIGN(DescribedState described, parse_state(found->head.description, found->path));
   TRY(check_is_wanted(config, *found, described.run, resume));

@@ -1,6 +1,7 @@
 // RecordedRun is what a process that ended without finishing has recorded in the swap file of its run.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -24,7 +25,8 @@ struct RecordedRun {
 // Errors: usage if the state is of another run or model, or if `resume` would leave it behind: nothing is
 // deleted; bad_input if the file is damaged.
 Result<std::optional<RecordedRun>> find_recorded_run(const Config&, const ModelGraph&,
-                                                     const std::string& resume, RunOutputs&);
+                                                     const std::string& resume,
+                                                     const std::function<void(const std::string&)>& warn);
 
 // RETURNS: the config for a plan that finds the recorded chunks in their slots, unless the user chose
 // otherwise.

@@ -36,6 +36,13 @@ void RunRecords::begin(Session& session, u64 persist_steps) {
   progress_.begin(session.payload_max());
 }
 
+Result<void> RunRecords::record_at_rest(u64 step) {
+  if (last_step_ == step) return {};
+  TRY(session_->recorded().record_at_rest(step));
+  went_on_from(step);
+  return {};
+}
+
 void RunRecords::went_on_from(u64 step) {
   last_step_ = step;
   session_->keep_record();
@@ -48,8 +55,17 @@ SegmentRun RunRecords::with_choice(SegmentRun run) const {
 }
 
 void RunRecords::completed(const Issue& issue) {
-  if (!progress_.takes(issue.step)) return;
+  if (progress_.last_supplied() != issue.step) return;  // it was not recorded
   if (std::exchange(last_step_, issue.step) == 0) session_->keep_record();
+}
+
+double RunRecords::share_of_saves(const Prediction& prediction, bool gpus) {
+  constexpr double least = 0.05, most = 0.5;
+  if (!gpus || !(prediction.forecast.step_seconds > 0)) return least;
+  const auto& busy = prediction.forecast.busy_seconds;
+  const double disk =
+      std::max(busy[static_cast<u32>(LaneKind::disk_read)], busy[static_cast<u32>(LaneKind::disk_write)]);
+  return std::clamp((1 - disk / prediction.forecast.step_seconds) / 2, least, most);
 }
 
 std::string RunRecords::way_on(std::optional<u64> last_checkpoint, std::string else_) const {

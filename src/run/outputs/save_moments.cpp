@@ -1,4 +1,4 @@
-#include "run/save_moments.h"
+#include "run/outputs/save_moments.h"
 
 #include <unistd.h>
 

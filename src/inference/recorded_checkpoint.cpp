@@ -1,0 +1,60 @@
+#include "inference/recorded_checkpoint.h"
+
+#include <fmt/format.h>
+
+#include "base/text/path_text.h"
+#include "checkpoint/checkpoint.h"
+#include "config/read/load_config.h"
+#include "executor/shared/executor_common.h"
+#include "fit/plan_inputs.h"
+#include "run/records/recorded_run.h"
+#include "run/run_directory.h"
+#include "run/weights/kept_model.h"
+#include "session/recorded_reader.h"
+
+namespace tidepool {
+namespace {
+
+Result<SavedCheckpoint> save(const RecordedRun& run, const Config& config, const ModelGraph& graph) {
+  TRY_ASSIGN(const RunDirectory lock, RunDirectory::open(config.output.dir, Beginning::resumed));
+  CheckpointOptions options{.run_dir = config.output.dir,
+                            .buffer = checkpoint_buffer,
+                            .max_shard_size = config.output.max_shard_size,
+                            .source_config = {},
+                            .carried = {}};
+  TRY_ASSIGN(options.carried, files_for_checkpoints(config));
+  TRY_ASSIGN(options.source_config, kept_model_config(config));
+  TRY_ASSIGN(const auto store, CheckpointStore::create(options, graph));
+  TRY_ASSIGN(const auto pool, create_core_pool(config.machine.threads, kernel_scratch_per_worker));
+  TRY_ASSIGN(const auto reader, RecordedReader::open(run.found, run.table, graph, *pool));
+  return store->save(run.state, *reader);
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> save_recorded_state(const std::string& path) {
+  std::vector<std::string> lines;
+  const std::string run_dir = without_slashes(path);
+  if (!is_named(run_dir + "/config.yaml") || !is_named(run_dir + "/plan.txt")) return lines;
+  if (lock_holder(run_dir, run_lock_name)) return lines;
+  TRY_ASSIGN(const Config config,
+             load_config(run_dir + "/config.yaml", {"output.dir=" + run_dir}, KeptModel::read));
+  TRY_ASSIGN(const ModelGraph graph, make_graph(config));
+  TRY_ASSIGN(
+      const std::optional<RecordedRun> run,
+      find_recorded_run(config, graph, "auto", [&](const std::string& line) { lines.push_back(line); }));
+  if (!run) return lines;
+  TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_dir));
+  if (!steps.empty() && steps.back() >= run->state.step) return lines;
+  const Result<SavedCheckpoint> saved = save(*run, config, graph);
+  if (saved)
+    lines.push_back(fmt::format("made {} of the state that the killed run has recorded", saved->path));
+  else if (saved.error().kind != ErrorKind::io || steps.empty())
+    return saved.error();
+  else
+    lines.push_back(fmt::format("the state recorded after step {} is not used: {}", run->state.step,
+                                saved.error().message));
+  return lines;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,45 @@
+// BackgroundSave writes a checkpoint of the recorded state while the run trains on: records wait until it is
+// done, so that nothing overwrites what it reads.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "checkpoint/checkpoint.h"
+#include "tidepool/state_stream.h"
+
+namespace tidepool {
+
+class BackgroundSave {
+ public:
+  // Begins to write. `share` of the time is used for it, in small pieces; the rest is left to the training.
+  // REQUIRES: nobody else uses the store until the save was taken; the store outlives this object.
+  // Errors: no thread can be started.
+  static Result<std::unique_ptr<BackgroundSave>> begin(CheckpointStore&, const TrainerState&,
+                                                       std::unique_ptr<StateReader>, double share);
+  ~BackgroundSave();  // stops the save, if it is still being written; nothing of it is left behind
+  BackgroundSave(const BackgroundSave&) = delete;
+
+  bool done() const { return done_; }
+  const TrainerState& state() const { return state_; }
+  double began() const { return began_; }  // steady_seconds()
+  // Waits for the end, without pauses from now on.
+  Result<SavedCheckpoint> take();
+
+ private:
+  class PacedReader;
+  BackgroundSave(const TrainerState& state, std::unique_ptr<StateReader> reader, double share);
+  void write(CheckpointStore&);
+
+  const TrainerState state_;
+  const double began_;
+  std::unique_ptr<StateReader> reader_;
+  std::atomic<double> share_;
+  std::atomic<bool> stop_{false}, done_{false};
+  std::optional<Result<SavedCheckpoint>> result_;
+  std::thread thread_;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,90 @@
+#include "run/run_saves.h"
+
+#include <utility>
+
+#include "base/steady_seconds.h"
+#include "run/outputs/signals.h"
+
+namespace tidepool {
+
+void RunSaves::begin() {
+  moments_.begin(steady_seconds());
+  run_.state.settings = settings_now(run_);
+}
+
+bool RunSaves::due(u64 step) const { return moments_.due(step, steady_seconds()); }
+
+void RunSaves::tell_signals() const {
+  if (run_.checkpoints->last_step() || run_.records.last_step() > 0) return StopSignals::say_instead({});
+  StopSignals::say_instead({.second = "\ntidepool: stopped at once; no checkpoint had been written yet\n"});
+}
+
+TrainerState RunSaves::state_now(u64 step, double seconds) {
+  run_.session->state().invalidate();
+  TrainerState state = run_.state;
+  state.step = step;
+  state.seconds = seconds;
+  if (best_unsaved_) state.best_step = step;
+  return state;
+}
+
+void RunSaves::saved(const TrainerState& state) {
+  run_.state.best_step = state.best_step;
+  tell_signals();
+}
+
+Result<void> RunSaves::save(u64 step, double seconds) {
+  if (!run_.config.output.save) return {};
+  moments_.tried(steady_seconds());
+  end_background();
+  const TrainerState state = state_now(step, seconds);
+  if (run_.records.persist_steps() > 0) return save_in_background(state);
+  TRY_ASSIGN(const bool written, run_.checkpoints->save(state, run_.session->state()));
+  if (!written) return {};
+  best_unsaved_ = false;
+  saved(state);
+  return {};
+}
+
+// Until the save has ended no step is recorded: so its content stays in the slots that it reads.
+Result<void> RunSaves::save_in_background(const TrainerState& state) {
+  run_.records.progress().rested(run_.state);
+  TRY(run_.records.record_at_rest(state.step));
+  TRY_ASSIGN(std::unique_ptr<StateReader> reader, run_.session->read_record());
+  const double share = RunRecords::share_of_saves(run_.prediction, !run_.config.machine.gpus().empty());
+  const bool begun = run_.checkpoints->begin_save(state, std::move(reader), share);
+  run_.records.progress().pause(begun);
+  background_has_best_ = begun && best_unsaved_;
+  if (begun) best_unsaved_ = false;
+  return {};
+}
+
+void RunSaves::end_if_done() {
+  if (run_.checkpoints->background_is_done()) end_background();
+}
+
+void RunSaves::end_background() {
+  if (!run_.checkpoints->saves_in_background()) return;
+  if (const std::optional<TrainerState> state = run_.checkpoints->end_save())
+    saved(*state);
+  else
+    best_unsaved_ |= background_has_best_;
+  run_.records.progress().pause(false);
+}
+
+Result<void> RunSaves::save_last(u64 step, double seconds) {
+  if (!run_.config.output.save) return {};
+  end_background();
+  const TrainerState state = state_now(step, seconds);
+  TRY(run_.checkpoints->save_last(state, run_.session->state()));
+  best_unsaved_ = false;
+  saved(state);
+  return {};
+}
+
+Error RunSaves::save_moved(const MovedDirectory& moved, u64 step, double seconds) {
+  end_background();
+  return run_.checkpoints->save_moved(moved, state_now(step, seconds), run_.session->state());
+}
+
+}  // namespace tidepool

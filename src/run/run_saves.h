@@ -1,0 +1,45 @@
+// RunSaves decides when a run saves, and what of its progress a checkpoint gets. Where the plan keeps two
+// versions of the state, checkpoints are written while the run trains on.
+#pragma once
+
+#include "run/outputs/save_moments.h"
+#include "run/prepare_run.h"
+
+namespace tidepool {
+
+class RunSaves {
+ public:
+  explicit RunSaves(PreparedRun& run) : run_(run), moments_(run.config.output) {}
+
+  // Call before the first step.
+  void begin();
+  // True if a save is due, by steps, time or a signal.
+  bool due(u64 step) const;
+  // Also true if the best evaluation is not saved: with early stopping the best step is the result.
+  bool due_at_rest(u64 step) const { return due(step) || (keeps_best() && best_unsaved_); }
+  void found_best() { best_unsaved_ = true; }
+
+  // What follows is called at rest, except end_if_done(). `step`: the last; `seconds`: training time so far.
+  Result<void> save(u64 step, double seconds);
+  Result<void> save_last(u64 step, double seconds);
+  // RETURNS: the error that ends the run.
+  Error save_moved(const MovedDirectory&, u64 step, double seconds);
+  // Ends a save in the background whose files are written.
+  void end_if_done();
+  // Words for a second signal.
+  void tell_signals() const;
+
+ private:
+  bool keeps_best() const { return run_.config.train.early_stopping_patience > 0; }
+  TrainerState state_now(u64 step, double seconds);
+  void saved(const TrainerState&);
+  Result<void> save_in_background(const TrainerState&);
+  void end_background();
+
+  PreparedRun& run_;
+  SaveMoments moments_;
+  bool best_unsaved_ = false;         // the best evaluation is newer than the last checkpoint
+  bool background_has_best_ = false;  // and is in the checkpoint that is being written
+};
+
+}  // namespace tidepool
