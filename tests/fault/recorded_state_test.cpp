@@ -1,0 +1,248 @@
+// A killed run leaves its state in the swap file. Only what may go on from it touches the file; everyone
+// else, and every damage, gets an error that names the file and the way out, and nothing is deleted.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "checkpoint/checkpoint.h"
+#include "inference/recorded_checkpoint.h"
+#include "io/state_journal.h"
+#include "session/state_table.h"
+#include "tests/support/child_run.h"
+#include "tests/support/train_fixture.h"
+
+namespace tidepool::recorded_state_test {
+
+namespace fs = std::filesystem;
+using test::ChildRun;
+using test::numbers_of;
+using test::TrainDir;
+using testing::AllOf;
+using testing::HasSubstr;
+
+Config recorded_config(const TrainDir& dir, const std::string& run = "run") {
+  Config c = test::small_config(dir, run);
+  c.memory.home = HomePolicy::disk;
+  c.memory.versions = 2;
+  c.train.precision = Precision::bf16;
+  c.train.max_steps = 24;
+  c.train.max_grad_norm = 0.5;
+  c.output.save_minutes = 0;
+  return c;
+}
+
+std::string swap_file(const Config& c) { return swap_directory(c) + "/tidepool.swap"; }
+
+FoundState found_in(const Config& c) {
+  Result<std::optional<FoundState>> found = read_state_file(swap_file(c));
+  EXPECT_TRUE(found) << found.error().message;
+  return found && *found ? **std::move(found) : FoundState{};
+}
+
+// Trains until `steps` are logged, and kills the process.
+void kill_after(const Config& c, u64 steps, const std::string& resume = "") {
+  ChildRun child(c, resume);
+  ASSERT_TRUE(child.wait_for_steps(steps)) << child.output();
+  ASSERT_EQ(child.kill_now(), 128 + SIGKILL) << child.output();
+}
+
+void flip_bit(const std::string& path, u64 offset) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(offset));
+  const char byte = static_cast<char>(file.get() ^ 16);
+  file.seekp(static_cast<std::streamoff>(offset));
+  file.put(byte);
+}
+
+void overwrite(const std::string& path, u64 offset, const std::string& bytes) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(offset));
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+// RETURNS: the error of a run; the swap file must not have changed.
+Error refused(const Config& c, const std::string& resume, const std::string& file) {
+  const std::string before = test::file_text(file);
+  const auto report = test::run(c, {.resume = resume});
+  EXPECT_FALSE(report);
+  EXPECT_EQ(test::file_text(file), before) << "the file was changed";
+  return report ? Error{} : report.error();
+}
+
+TEST(RecordedState, IsGoneOnFromWithTheBitsOfAnUndisturbedRun) {
+  const TrainDir dir;
+  Config whole = recorded_config(dir, "whole");
+  whole.memory.versions = 1;
+  const test::Numbers undisturbed = test::train_numbers(whole);
+  const Config c = recorded_config(dir);
+  for (const u64 steps : {4, 9, 15}) {
+    kill_after(c, steps, steps == 4 ? "" : "auto");
+    const u64 recorded = found_in(c).record.step;
+    EXPECT_GE(recorded + 2, steps);
+  }
+  const u64 recorded = found_in(c).record.step;
+  const auto report = test::run(c, {.resume = "auto"});
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->resumed_from_step, recorded);
+  EXPECT_EQ(numbers_of(*report), undisturbed);
+  EXPECT_FALSE(fs::exists(swap_file(c))) << "a run that is done leaves nothing";
+}
+
+TEST(RecordedState, OfAnotherRunIsNamedAndKept) {
+  const TrainDir dir;
+  Config c = recorded_config(dir);
+  c.memory.swap_dir = dir / "swap";
+  kill_after(c, 4);
+  Config other = recorded_config(dir, "other");
+  other.memory.swap_dir = c.memory.swap_dir;
+  for (const char* resume : {"", "auto"}) {
+    const Error error = refused(other, resume, swap_file(c));
+    EXPECT_EQ(error.kind, ErrorKind::usage);
+    EXPECT_THAT(error.message,
+                AllOf(HasSubstr(swap_file(c)), HasSubstr(c.output.dir), HasSubstr("move the file away")));
+  }
+  EXPECT_TRUE(test::run(c, {.resume = "auto"}));
+  EXPECT_TRUE(test::run(other)) << "the directory is free again";
+}
+
+TEST(RecordedState, IsNotLeftBehindByANewRunOrAnOlderCheckpoint) {
+  const TrainDir dir;
+  Config c = recorded_config(dir);
+  c.output.save_steps = 3;
+  kill_after(c, 8);
+  for (const std::string& resume : {std::string(), c.output.dir + "/checkpoint-3"}) {
+    const Error error = refused(c, resume, swap_file(c));
+    EXPECT_EQ(error.kind, ErrorKind::usage);
+    EXPECT_THAT(error.message,
+                AllOf(HasSubstr(swap_file(c)), HasSubstr("--resume auto"), HasSubstr("move the file away")));
+  }
+  fs::rename(swap_file(c), dir / "away");
+  EXPECT_TRUE(test::run(c, {.resume = c.output.dir + "/checkpoint-3"}));
+}
+
+TEST(RecordedState, OfAnotherModelOrPrecisionIsRefused) {
+  const TrainDir dir;
+  const Config c = recorded_config(dir);
+  kill_after(c, 4);
+  Config other = c;
+  other.train.precision = Precision::fp32;
+  EXPECT_THAT(refused(other, "auto", swap_file(c)).message,
+              HasSubstr("train.precision is fp32, and was bf16"));
+  other = c;
+  other.model.layers = 2;
+  EXPECT_THAT(refused(other, "auto", swap_file(c)).message, HasSubstr("was trained, and is not"));
+}
+
+TEST(RecordedState, OfOtherDataIsRefused) {
+  const TrainDir dir;
+  const Config c = recorded_config(dir);
+  kill_after(c, 4);
+  std::ofstream(dir.data(), std::ios::app) << test::made_up_text(5000);
+  const auto report = test::run(c, {.resume = "auto"});
+  ASSERT_FALSE(report);
+  EXPECT_THAT(report.error().message, AllOf(HasSubstr("the state recorded in"), HasSubstr("other data")));
+  EXPECT_TRUE(fs::exists(swap_file(c)));
+}
+
+TEST(RecordedState, WithADamagedHeadIsNamed) {
+  const TrainDir dir;
+  const Config c = recorded_config(dir);
+  kill_after(c, 4);
+  const FoundState found = found_in(c);
+  for (const u64 offset : {u64{0}, u64{9}, u64{17}, u64{25}, u64{33}, u64{41}, u64{60},
+                           u64{48 + found.head.description.size()}}) {
+    SCOPED_TRACE(offset);
+    flip_bit(swap_file(c), offset);
+    for (const char* resume : {"", "auto"}) {
+      const Error error = refused(c, resume, swap_file(c));
+      EXPECT_EQ(error.kind, ErrorKind::bad_input);
+      EXPECT_THAT(error.message, AllOf(HasSubstr(swap_file(c)), HasSubstr("Nothing was changed")));
+    }
+    flip_bit(swap_file(c), offset);
+  }
+  EXPECT_TRUE(test::run(c, {.resume = "auto"}));
+}
+
+TEST(RecordedState, OfALaterFormatOrCutOffIsNamed) {
+  const TrainDir dir;
+  const Config c = recorded_config(dir);
+  kill_after(c, 4);
+  overwrite(swap_file(c), 8, std::string("\x02\0\0\0\0\0\0\0", 8));
+  EXPECT_THAT(refused(c, "auto", swap_file(c)).message, HasSubstr("has format 2"));
+  overwrite(swap_file(c), 8, std::string("\x01\0\0\0\0\0\0\0", 8));
+  const u64 size = fs::file_size(swap_file(c));
+  const std::string whole = test::file_text(swap_file(c));
+  fs::resize_file(swap_file(c), size - 4096);
+  EXPECT_THAT(refused(c, "auto", swap_file(c)).message, HasSubstr("cut off"));
+  std::ofstream(swap_file(c), std::ios::binary) << whole;
+  EXPECT_TRUE(test::run(c, {.resume = "auto"}));
+}
+
+// The newest record is torn: the one before it counts, if nothing has been written to its slots since.
+TEST(RecordedState, WithATornRecordGoesOnFromTheOneBeforeOrNamesTheChunk) {
+  const TrainDir dir;
+  const Config c = recorded_config(dir);
+  kill_after(c, 6);
+  const FoundState found = found_in(c);
+  flip_bit(swap_file(c), found.head.area(found.record.sequence) + 50);
+  const FoundState before = found_in(c);
+  EXPECT_TRUE(before.newest_is_torn);
+  EXPECT_EQ(before.record.sequence + 1, found.record.sequence);
+  ChildRun child(c, "auto");
+  const int code = child.wait();
+  EXPECT_THAT(child.output(), HasSubstr("torn or damaged"));
+  if (code != 0) EXPECT_THAT(child.output(), HasSubstr("checksum mismatch"));
+  flip_bit(swap_file(c), found.head.area(found.record.sequence - 1) + 50);
+  if (code != 0)
+    EXPECT_THAT(refused(c, "auto", swap_file(c)).message, HasSubstr("both of its records are damaged"));
+}
+
+TEST(RecordedState, WithADamagedSlotNamesTheChunkAndStaysUntilItIsMovedAway) {
+  const TrainDir dir;
+  Config c = recorded_config(dir);
+  c.output.save_steps = 3;
+  kill_after(c, 8);
+  const FoundState found = found_in(c);
+  const auto described = parse_state(found.head.description, found.path);
+  ASSERT_TRUE(described) << described.error().message;
+  const StateTable::OfWindow& window = described->table.windows.back();
+  const StateTable::Place& place = window.places[static_cast<u32>(Kind::momentum)];
+  flip_bit(swap_file(c), found.head.frames_begin() + place.offset +
+                             found.record.chunks[place.mark].slot * described->table.second_slot + 100);
+  const auto report = test::run(c, {.resume = "auto"});
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().kind, ErrorKind::io);
+  EXPECT_THAT(report.error().message,
+              AllOf(HasSubstr("momentum of " + window.name), HasSubstr("move the swap file away")));
+  ASSERT_TRUE(fs::exists(swap_file(c)));
+  // As a checkpoint it is damaged, too.
+  const auto saved = save_recorded_state(c.output.dir);
+  if (found.record.step > checkpoint_steps(c.output.dir)->back()) {
+    ASSERT_FALSE(saved);
+    EXPECT_THAT(saved.error().message, HasSubstr("is not as it was recorded"));
+  }
+  fs::rename(swap_file(c), dir / "away");
+  EXPECT_TRUE(test::run(c, {.resume = "auto"})) << "from the last checkpoint";
+}
+
+TEST(RecordedState, BecomesACheckpointThatIsTheSameAsOneThatTheRunSaves) {
+  const TrainDir dir;
+  Config c = recorded_config(dir);
+  kill_after(c, 8);
+  const u64 step = found_in(c).record.step;
+  const auto lines = save_recorded_state(c.output.dir);
+  ASSERT_TRUE(lines) << lines.error().message;
+  Config whole = recorded_config(dir, "whole");
+  whole.output.save_steps = step;
+  ASSERT_TRUE(test::run(whole));
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "config.json"}) {
+    const std::string name = fmt::format("/checkpoint-{}/{}", step, file);
+    EXPECT_EQ(test::file_text(c.output.dir + name), test::file_text(whole.output.dir + name)) << name;
+  }
+  EXPECT_TRUE(save_recorded_state(c.output.dir)->empty()) << "once is enough";
+}
+
+}  // namespace tidepool::recorded_state_test

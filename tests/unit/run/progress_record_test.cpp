@@ -1,0 +1,85 @@
+// What a record keeps beside the chunks: the trainer's progress after the step that is recorded.
+#include "run/records/progress_record.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+namespace tidepool::progress_record_test {
+
+TrainerState state_after(u64 step) {
+  TrainerState s{
+      .step = step, .seed = 7, .data_fingerprint = "data", .base_fingerprint = {}, .base_xxh3 = {}};
+  for (u64 i = 1; i <= step; ++i) s.losses.push_back(1.0 / static_cast<double>(i));
+  s.eval_losses = {{.step = 2, .loss = 0.1, .tokens = 10}};
+  s.tokens = 100 * step;
+  s.seconds = 0.5 * static_cast<double>(step);
+  s.best_step = 2;
+  s.settings = {{"train.seed", "7"}};
+  return s;
+}
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Takes the steps' numbers as a run does: the next step may be done before this one is recorded.
+ProgressRecord record_up_to(u64 last, TrainerState& state, u64 bytes_max = ProgressRecord::bytes_max(100)) {
+  ProgressRecord record;
+  record.begin(bytes_max);
+  record.rested(state_after(0));
+  for (u64 step = 1; step <= last; ++step) {
+    state.losses.push_back(1.0 / static_cast<double>(step));
+    state.tokens = 100 * step;
+    record.step_done(state, step, 0.5 * static_cast<double>(step));
+  }
+  return record;
+}
+
+TEST(ProgressRecord, ComesBackAsTheStateAfterItsStepAndNotALaterOne) {
+  TrainerState state;
+  ProgressRecord record = record_up_to(6, state);
+  for (const u64 step : {5, 6}) {
+    const auto payload = record.payload(step);
+    ASSERT_TRUE(payload);
+    const Result<TrainerState> back = progress_of_record(text_of(*payload), "FILE");
+    ASSERT_TRUE(back) << back.error().message;
+    EXPECT_EQ(*back, state_after(step));
+  }
+}
+
+TEST(ProgressRecord, KeepsTheLatestLossesIfNotAllFit) {
+  TrainerState state;
+  const u64 text = to_text(state_after(0)).size();
+  ProgressRecord record = record_up_to(6, state, 64 + text + 3 * sizeof(double));
+  const Result<TrainerState> back = progress_of_record(text_of(*record.payload(6)), "FILE");
+  ASSERT_TRUE(back);
+  ASSERT_EQ(back->losses.size(), 6u);
+  for (u64 i = 0; i < 6; ++i)
+    i < 3 ? EXPECT_TRUE(std::isnan(back->losses[i]))
+          : EXPECT_EQ(back->losses[i], 1.0 / static_cast<double>(i + 1));
+}
+
+TEST(ProgressRecord, SuppliesNothingWhilePausedOrFromABadStepOn) {
+  TrainerState state;
+  ProgressRecord record = record_up_to(6, state);
+  record.pause(true);
+  EXPECT_FALSE(record.payload(5));
+  record.pause(false);
+  EXPECT_TRUE(record.payload(5));
+  EXPECT_EQ(record.last_supplied(), 5u);
+  record.refuse_from(6);
+  EXPECT_FALSE(record.payload(6));
+  EXPECT_EQ(record.last_supplied(), 5u);
+}
+
+TEST(ProgressRecord, OfAnotherShapeIsRefused) {
+  TrainerState state;
+  ProgressRecord record = record_up_to(3, state);
+  const std::string whole(text_of(*record.payload(3)));
+  for (u64 bytes = 0; bytes < whole.size(); bytes += 7)
+    EXPECT_FALSE(progress_of_record(whole.substr(0, bytes), "FILE")) << bytes;
+  EXPECT_TRUE(progress_of_record(whole, "FILE"));
+}
+
+}  // namespace tidepool::progress_record_test
