@@ -237,10 +237,11 @@ TEST(RecordedState, BecomesACheckpointThatIsTheSameAsOneThatTheRunSaves) {
   ASSERT_TRUE(lines) << lines.error().message;
   Config whole = recorded_config(dir, "whole");
   whole.output.save_steps = step;
+  whole.output.save_total_limit = 100;
   ASSERT_TRUE(test::run(whole));
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "config.json"}) {
     const std::string name = fmt::format("/checkpoint-{}/{}", step, file);
-    EXPECT_EQ(test::file_text(c.output.dir + name), test::file_text(whole.output.dir + name)) << name;
+    EXPECT_TRUE(test::file_text(c.output.dir + name) == test::file_text(whole.output.dir + name)) << name;
   }
   EXPECT_TRUE(save_recorded_state(c.output.dir)->empty()) << "once is enough";
 }

@@ -56,8 +56,8 @@ TEST(ProgressRecord, KeepsTheLatestLossesIfNotAllFit) {
   ASSERT_TRUE(back);
   ASSERT_EQ(back->losses.size(), 6u);
   for (u64 i = 0; i < 6; ++i)
-    i < 3 ? EXPECT_TRUE(std::isnan(back->losses[i]))
-          : EXPECT_EQ(back->losses[i], 1.0 / static_cast<double>(i + 1));
+    EXPECT_TRUE(i < 3 ? std::isnan(back->losses[i]) : back->losses[i] == 1.0 / static_cast<double>(i + 1))
+        << i;
 }
 
 TEST(ProgressRecord, SuppliesNothingWhilePausedOrFromABadStepOn) {
