@@ -14,6 +14,9 @@ namespace tidepool {
 
 class SwapFile;
 
+// Unit that a drive writes whole or not at all, whatever happens to its power.
+inline constexpr u64 sector_bytes = 512;
+
 enum class DiskOp : u8 { read, write };
 
 struct DiskRequest {

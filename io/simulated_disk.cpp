@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/mix_bits.h"
+#include "io/disk_error.h"
 #include "io/io_thread.h"
 #include "io/piece_queue.h"
 
@@ -36,14 +37,17 @@ constexpr bool strikes(DiskFault fault, DiskOp op) {
 
 class SimulatedDiskImpl final : public SimulatedDisk {
  public:
-  SimulatedDiskImpl(Bytes bytes, const DiskFaults& faults, const DiskOptions& options, DiskSink sink)
+  // `own`: null if the medium outlives the disk.
+  SimulatedDiskImpl(std::unique_ptr<SimulatedMedium> own, SimulatedMedium& medium, const DiskFaults& faults,
+                    const DiskOptions& options, DiskSink sink)
       : faults_(faults),
         sink_(std::move(sink)),
-        medium_(bytes.value),
-        queue_(bytes.value, options, "simulated disk"),
+        own_(std::move(own)),
+        medium_(medium),
+        queue_(medium.size(), options, "simulated disk"),
         depth_(options.queue_depth),
         dice_(mix_count(faults.seed)) {
-    for (auto& uses : uses_) uses.resize(bytes.value / frame_alignment);
+    for (auto& uses : uses_) uses.resize(medium.size() / frame_alignment);
     seen_.resize(faults.scripted.size());
     flying_.reserve(depth_);
     thread_ = start_io_thread("tp-sim-disk", {}, [this] { serve(); }).value();
@@ -66,11 +70,15 @@ class SimulatedDiskImpl final : public SimulatedDisk {
     work_.notify_all();
   }
 
-  Result<void> sync() override { return {}; }
+  Result<void> sync() override {
+    const std::scoped_lock lock(mutex_);
+    if (medium_.flush()) return {};
+    return file_error("cannot flush", "simulated disk", EIO);
+  }
   Result<void> clear(u64 offset, Bytes bytes) override {
     const std::scoped_lock lock(mutex_);
-    std::fill_n(medium_.begin() + static_cast<i64>(offset), bytes.value, std::byte{0});
-    return {};
+    if (medium_.clear(offset, bytes.value)) return {};
+    return file_error("cannot clear a part of", "simulated disk", EIO);
   }
   std::string describe() const override { return "simulated disk in memory"; }
 
@@ -182,7 +190,7 @@ class SimulatedDiskImpl final : public SimulatedDisk {
       case DiskFault::misdirected_write:
         return move(piece, elsewhere(piece, dice), piece.bytes);
       case DiskFault::bit_flip:
-        move(piece, piece.offset, piece.bytes);
+        if (const i64 moved = move(piece, piece.offset, piece.bytes); moved < 0) return moved;
         piece.memory[dice / 8 % piece.bytes] ^= std::byte(1u << dice % 8);
         return static_cast<i64>(piece.bytes);
     }
@@ -198,16 +206,16 @@ class SimulatedDiskImpl final : public SimulatedDisk {
   }
 
   i64 move(const Piece& piece, u64 offset, u64 bytes) {
-    if (piece.op == DiskOp::read)
-      std::memcpy(piece.memory, medium_.data() + offset, bytes);
-    else
-      std::memcpy(medium_.data() + offset, piece.memory, bytes);
-    return static_cast<i64>(bytes);
+    const std::span<std::byte> memory(piece.memory, bytes);
+    const bool moved =
+        piece.op == DiskOp::read ? medium_.read(offset, memory) : medium_.write(offset, memory);
+    return moved ? static_cast<i64>(bytes) : -EIO;
   }
 
   const DiskFaults faults_;
   DiskSink sink_;
-  std::vector<std::byte> medium_;
+  const std::unique_ptr<SimulatedMedium> own_;
+  SimulatedMedium& medium_;
   std::array<std::vector<u32>, 2> uses_;  // by DiskOp and page: number of pieces that began there
   std::vector<u32> seen_;                 // by scripted fault: number of pieces that covered its offset
   std::array<std::atomic<u64>, disk_fault_count> struck_{};
@@ -224,10 +232,18 @@ class SimulatedDiskImpl final : public SimulatedDisk {
 
 }  // namespace
 
+std::unique_ptr<SimulatedDisk> create_simulated_disk(SimulatedMedium& medium, const DiskFaults& faults,
+                                                     const DiskOptions& options, DiskSink sink) {
+  CHECK(options.queue_depth >= 1 && options.queue_depth <= queue_depth_max, options.queue_depth);
+  return std::make_unique<SimulatedDiskImpl>(nullptr, medium, faults, options, std::move(sink));
+}
+
 std::unique_ptr<SimulatedDisk> create_simulated_disk(Bytes bytes, const DiskFaults& faults,
                                                      const DiskOptions& options, DiskSink sink) {
   CHECK(options.queue_depth >= 1 && options.queue_depth <= queue_depth_max, options.queue_depth);
-  return std::make_unique<SimulatedDiskImpl>(bytes, faults, options, std::move(sink));
+  auto own = std::make_unique<SimulatedMedium>(MediumOptions{.bytes = bytes, .remembers_cache = false});
+  SimulatedMedium& medium = *own;
+  return std::make_unique<SimulatedDiskImpl>(std::move(own), medium, faults, options, std::move(sink));
 }
 
 }  // namespace tidepool

@@ -3,6 +3,7 @@
 //
 // Faults strike pieces (DiskOptions::piece), not requests. The seed, the operation, the offset and how often
 // that offset was used before decide whether a fault strikes; timing does not. So a seed repeats a run.
+// Power cuts are faults of the medium (io/simulated_medium.h).
 #pragma once
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "io/disk.h"
+#include "io/simulated_medium.h"
 
 namespace tidepool {
 
@@ -51,7 +53,10 @@ class SimulatedDisk : public Disk {
   virtual std::array<u64, disk_fault_count> struck() const = 0;
 };
 
-// The simulated file has `bytes` bytes, all zero at first.
+// The simulated file is all of the medium, which outlives the disk.
+std::unique_ptr<SimulatedDisk> create_simulated_disk(SimulatedMedium&, const DiskFaults&, const DiskOptions&,
+                                                     DiskSink);
+// The simulated file has `bytes` bytes, all zero at first, on a medium of its own that loses nothing.
 std::unique_ptr<SimulatedDisk> create_simulated_disk(Bytes bytes, const DiskFaults&, const DiskOptions&,
                                                      DiskSink);
 
