@@ -162,21 +162,13 @@ std::optional<StateRecord> decode_record(std::span<const std::byte> area) {
   return record;
 }
 
-Result<std::optional<FoundState>> read_state_file(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!fd) {
-    if (errno == ENOENT || errno == ENOTDIR) return std::optional<FoundState>();
-    return file_error("cannot read", path, errno);
-  }
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return file_error("cannot read", path, errno);
-  const u64 size = static_cast<u64>(info.st_size);
-  if (!S_ISREG(info.st_mode) || size < frame_alignment) return std::optional<FoundState>();
-  TRY_ASSIGN(std::vector<std::byte> first, read_range(fd.get(), 0, frame_alignment, path));
+Result<std::optional<FoundState>> find_state(const ReadRange& read, u64 size, const std::string& path) {
+  if (size < frame_alignment) return std::optional<FoundState>();
+  TRY_ASSIGN(std::vector<std::byte> first, read(0, frame_alignment));
   const u64 bytes = head_bytes(first);
   if (bytes == 0) return std::optional<FoundState>();
   if (bytes > size) return damaged(path, "its head is damaged, so the recorded state cannot be found in it");
-  TRY_ASSIGN(first, read_range(fd.get(), 0, bytes, path));
+  TRY_ASSIGN(first, read(0, bytes));
   TRY_ASSIGN(std::optional<JournalHead> head, decode_head(first, path));
   if (!head) return std::optional<FoundState>();
   if (head->frames_begin() > size || size - head->frames_begin() < head->frames_bytes)
@@ -184,8 +176,7 @@ Result<std::optional<FoundState>> read_state_file(const std::string& path) {
   FoundState found{.path = path, .head = *head};
   u32 begun = 0, whole = 0;
   for (const u64 area : {u64{0}, u64{1}}) {
-    TRY_ASSIGN(const std::vector<std::byte> content,
-               read_range(fd.get(), head->area(area), head->area_bytes, path));
+    TRY_ASSIGN(const std::vector<std::byte> content, read(head->area(area), head->area_bytes));
     begun += has_record(content);
     std::optional<StateRecord> record = decode_record(content);
     if (!record) continue;
@@ -195,6 +186,19 @@ Result<std::optional<FoundState>> read_state_file(const std::string& path) {
   found.newest_is_torn = begun > whole;
   if (begun == 2 && whole == 0) return damaged(path, "both of its records are damaged");
   return std::optional(std::move(found));
+}
+
+Result<std::optional<FoundState>> read_state_file(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd) {
+    if (errno == ENOENT || errno == ENOTDIR) return std::optional<FoundState>();
+    return file_error("cannot read", path, errno);
+  }
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return file_error("cannot read", path, errno);
+  if (!S_ISREG(info.st_mode)) return std::optional<FoundState>();
+  return find_state([&](u64 begin, u64 bytes) { return read_range(fd.get(), begin, bytes, path); },
+                    static_cast<u64>(info.st_size), path);
 }
 
 }  // namespace tidepool

@@ -9,6 +9,7 @@
 // slots have not been written to since.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -79,10 +80,15 @@ struct FoundState {
   bool newest_is_torn = false;  // the other area holds a torn record, or a damaged one
 };
 
-// Reads head and areas, without a lock.
-// RETURNS: nullopt if there is no file, or it is of another kind.
-// Errors: io if it cannot be read; bad_input as decode_head(), if it is shorter than its head says, or if
-// both records are damaged.
+// Reads bytes of a file, all of which are inside it.
+using ReadRange = std::function<Result<std::vector<std::byte>>(u64 begin, u64 bytes)>;
+// Reads head and areas of a file of `file_bytes` bytes.
+// RETURNS: nullopt if the file is of another kind.
+// Errors: those of `read`; bad_input as decode_head(), if the file is shorter than its head says, or if both
+// records are damaged.
+Result<std::optional<FoundState>> find_state(const ReadRange& read, u64 file_bytes, const std::string& path);
+// As find_state(), without a lock. RETURNS: nullopt also if there is no file. Errors: io if it cannot be
+// read.
 Result<std::optional<FoundState>> read_state_file(const std::string& path);
 
 }  // namespace tidepool
