@@ -1,6 +1,7 @@
 #include "executor/shared/record_lane.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -32,11 +33,18 @@ Result<std::unique_ptr<RecordLane>> RecordLane::create(ExecutorCommon& common, D
   return lane;
 }
 
+// The first sector goes last, once the rest is durable. So a power cut leaves the whole head, or a file that
+// is none of ours, but never a damaged head in a file in which nothing was recorded yet.
 Result<void> RecordLane::write_head() {
   if (!request_.writes_head) return {};
   const u64 bytes = request_.head.areas_begin();
   encode_head(request_.head, {buffer_.get(), bytes});
+  std::array<std::byte, sector_bytes> first{};
+  std::swap_ranges(first.begin(), first.end(), buffer_.get());
   TRY(write(0, bytes));
+  TRY(disk_.sync());
+  std::swap_ranges(first.begin(), first.end(), buffer_.get());
+  TRY(write(0, frame_alignment));
   return disk_.sync();
 }
 
