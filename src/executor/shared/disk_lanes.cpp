@@ -21,7 +21,7 @@ Result<std::unique_ptr<DiskLanes>> DiskLanes::create(ExecutorCommon& common) {
   if (common.plan.versions > 1) {
     CHECK(lanes->disk_ != nullptr && common.request.records != nullptr, common.plan.versions);
     TRY_ASSIGN(lanes->record_lane_, RecordLane::create(common, *lanes->disk_));
-    TRY(lanes->record_lane_->write_head());
+    TRY(lanes->record_lane_->begin_file());
   }
   return lanes;
 }

@@ -33,10 +33,12 @@ Result<std::unique_ptr<RecordLane>> RecordLane::create(ExecutorCommon& common, D
   return lane;
 }
 
-// The first sector goes last, once the rest is durable. So a power cut leaves the whole head, or a file that
-// is none of ours, but never a damaged head in a file in which nothing was recorded yet.
-Result<void> RecordLane::write_head() {
-  if (!request_.writes_head) return {};
+// What an earlier process wrote may still be in the drive's cache, its last record too: flushed before
+// anything overwrites what the record before that counts on. The first sector of a head goes last, once the
+// rest is durable. So a power cut leaves the whole head, or a file that is none of ours, but never a damaged
+// head in a file in which nothing was recorded yet.
+Result<void> RecordLane::begin_file() {
+  if (!request_.writes_head) return disk_.sync();
   const u64 bytes = request_.head.areas_begin();
   encode_head(request_.head, {buffer_.get(), bytes});
   std::array<std::byte, sector_bytes> first{};

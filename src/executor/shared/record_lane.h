@@ -40,9 +40,9 @@ class RecordLane {
   RecordLane(const RecordLane&) = delete;
   RecordLane& operator=(const RecordLane&) = delete;
 
-  // Writes the head of a new file; a no-op if an earlier process has written it. Completions must reach
-  // on_disk().
-  Result<void> write_head();
+  // Makes the file ready to be written to: writes the head of a new file, or makes durable what an earlier
+  // process has left. Completions must reach on_disk().
+  Result<void> begin_file();
   // THREADS: the engine's thread; fetches the payload.
   void submit(const Issue&);
   // As a record op, but blocks. REQUIRES: the source supplies a payload.
