@@ -2,6 +2,7 @@
 // ends in the state of a job that nothing disturbed. Nothing is silent.
 //
 // TIDEPOOL_SLOT_FLIPS=100000 sets the number of flips, TIDEPOOL_POWER_SEED the first seed.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/power/dice.h"

@@ -2,6 +2,7 @@
 // swap file and ends in the state of a job that nothing disturbed.
 //
 // TIDEPOOL_POWER_CUTS=1000000 sets the number of power cuts, TIDEPOOL_POWER_SEED the first seed.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

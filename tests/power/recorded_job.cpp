@@ -1,5 +1,7 @@
 #include "tests/power/recorded_job.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/check.h"
