@@ -14,6 +14,7 @@ namespace tidepool::power_flips_test {
 using test::Dice;
 using test::from_environment;
 using test::Life;
+using test::Progress;
 using test::RecordedJob;
 
 struct Tally {
@@ -41,6 +42,7 @@ std::string go_on(RecordedJob& job, SimulatedMedium& medium, Dice& dice, Tally& 
     ++tally.warned;
     return warned ? "" : "the record is gone";
   }
+  if (!Progress::is_of((*found)->record.payload, (*found)->record.step)) return "a foreign payload";
   const Life life = job.live(medium, &**found, dice.next());
   if (!life.error && life.final_state != job.state_after(job.steps()))
     return fmt::format("another final state, from step {}{}", life.began_after, warned ? ", warned" : "");

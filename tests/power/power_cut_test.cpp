@@ -120,7 +120,7 @@ class PowerCut : public ::testing::Test {
 std::vector<std::unique_ptr<RecordedJob>> PowerCut::jobs_;
 
 TEST_F(PowerCut, AnyMomentIsSurvivedToTheBit) {
-  const u64 wanted = from_environment("TIDEPOOL_POWER_CUTS", test::random_cases(10'000));
+  const u64 wanted = from_environment("TIDEPOOL_POWER_CUTS", test::random_cases(40'000));
   ASSERT_GT(jobs_.size(), 20u);
   Tally tally;
   u64 seed = from_environment("TIDEPOOL_POWER_SEED", 1);

@@ -69,8 +69,10 @@ struct CpuRigOptions {
   u32 workers = 2;
   u32 disk_depth = 8;
   DiskFaults faults;
-  Nanos patience{120'000'000'000};  // longer than a busy machine delays a thread
-  Transport* transport = nullptr;   // to the other nodes of the plan
+  Nanos patience{120'000'000'000};         // longer than a busy machine delays a thread
+  Transport* transport = nullptr;          // to the other nodes of the plan
+  SimulatedMedium* medium = nullptr;       // under the disk; null: one of its own
+  const RecordRequest* records = nullptr;  // for a plan with two versions
 };
 
 class CpuRig {
@@ -82,7 +84,9 @@ class CpuRig {
     const u64 disk_bytes = std::max<u64>(plan.tiers[2].planned_peak.value, frame_alignment);
     const auto open = [&](DiskSink sink) -> Result<std::unique_ptr<Disk>> {
       return std::unique_ptr<Disk>(
-          create_simulated_disk(Bytes{disk_bytes}, options.faults, {}, std::move(sink)));
+          options.medium != nullptr
+              ? create_simulated_disk(*options.medium, options.faults, {}, std::move(sink))
+              : create_simulated_disk(Bytes{disk_bytes}, options.faults, {}, std::move(sink)));
     };
     std::vector<CpuLaneDevice> lanes;
     for (u32 d = 0; d < plan.devices; ++d)
@@ -98,6 +102,7 @@ class CpuRig {
                                     .disk_depth = options.disk_depth,
                                     .seed = 1,
                                     .transport = options.transport,
+                                    .records = options.records,
                                     .patience = options.patience})
                    .value();
   }
