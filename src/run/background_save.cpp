@@ -12,7 +12,9 @@ namespace tidepool {
 // PacedReader pauses between reads, so that reading, and writing what was read, take their share of the time.
 class BackgroundSave::PacedReader final : public StateReader {
  public:
-  explicit PacedReader(BackgroundSave& save) : save_(save), last_(steady_seconds()) {}
+  // A short burst is free: a small state is saved at once.
+  explicit PacedReader(BackgroundSave& save)
+      : save_(save), last_(steady_seconds()), owed_(-burst_seconds * (1 / save.share_ - 1)) {}
 
   Result<void> read(u32 window, Kind kind, u64 element_begin, std::span<std::byte> out) override {
     TRY(pause());
@@ -24,7 +26,6 @@ class BackgroundSave::PacedReader final : public StateReader {
   Result<void> pause() {
     constexpr double longest = 0.25;
     owed_ += (steady_seconds() - last_) * (1 / save_.share_ - 1);
-    if (save_.share_ >= 1) owed_ = 0;
     while (owed_ > 1e-3 && !save_.stop_ && save_.share_ < 1) {
       const double now = std::min(owed_, longest);
       std::this_thread::sleep_for(std::chrono::duration<double>(now));
@@ -35,8 +36,10 @@ class BackgroundSave::PacedReader final : public StateReader {
     return {};
   }
 
+  static constexpr double burst_seconds = 0.2;
+
   BackgroundSave& save_;
-  double last_, owed_ = 0;
+  double last_, owed_;
 };
 
 BackgroundSave::BackgroundSave(const TrainerState& state, std::unique_ptr<StateReader> reader, double share)

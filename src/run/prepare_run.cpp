@@ -82,12 +82,13 @@ class RunPreparation {
 
   // RETURNS: the checkpoint to resume from; nullopt if the recorded state is newer, or nothing is resumed.
   Result<std::optional<FoundCheckpoint>> find_checkpoint() {
-    if (recorded_) {
+    if (recorded_ && run_.request.resume == "auto") {
       TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_.config.output.dir));
       if (steps.empty() || steps.back() <= recorded_->state.step) return std::optional<FoundCheckpoint>();
     }
     TRY_ASSIGN(std::optional<FoundCheckpoint> found, run_.checkpoints->find(run_.request.resume));
-    if (!recorded_ || (found && found->state.step > recorded_->state.step)) {
+    const bool named = run_.request.resume != "auto";  // then it is as new as the recorded state
+    if (!recorded_ || named || (found && found->state.step > recorded_->state.step)) {
       newer_checkpoint_ = recorded_.has_value();
       return found;
     }
@@ -138,7 +139,7 @@ class RunPreparation {
   Result<void> choose(PlanFor who) {
     ChoiceProgress progress;
     const PlanProgress listener = run_.request.quiet ? PlanProgress{} : progress.listener();
-    if (recorded_) {
+    if (recorded_ && run_.request.resume == "auto") {
       if (Result<RunPlan> same = plan_run(with_slots_of(run_.config, *recorded_), run_.graph, who, listener))
         if (has_slots_of(same->plan, run_.graph, *recorded_)) {
           run_.chosen = *std::move(same);
@@ -172,7 +173,7 @@ class RunPreparation {
   // training begins anew.
   Result<bool> goes_on_from_checkpoint() {
     if (run_.request.resume.empty()) return false;
-    if (recorded_) return true;
+    if (recorded_ && run_.request.resume == "auto") return true;
     std::string path = run_.request.resume;
     if (path == "auto") {
       TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_.config.output.dir));

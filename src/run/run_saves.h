@@ -26,6 +26,8 @@ class RunSaves {
   Error save_moved(const MovedDirectory&, u64 step, double seconds);
   // Ends a save in the background whose files are written.
   void end_if_done();
+  // Ends a save in the background, and waits for it.
+  void end_background();
   // Words for a second signal.
   void tell_signals() const;
 
@@ -34,7 +36,6 @@ class RunSaves {
   TrainerState state_now(u64 step, double seconds);
   void saved(const TrainerState&);
   Result<void> save_in_background(const TrainerState&);
-  void end_background();
 
   PreparedRun& run_;
   SaveMoments moments_;

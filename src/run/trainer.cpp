@@ -48,7 +48,10 @@ class Trainer final : public NextSegment, public EngineObserver {
     // Called only now: a resume that is refused must not change the run's config.yaml and plan.txt.
     TRY(describe_run(run_));
     TRY(open_outputs());
-    TRY(train());
+    if (Result<void> trained = train(); !trained) {
+      if (!hangs()) saves_.end_background();
+      return trained.error();
+    }
     return finish();
   }
 

@@ -21,6 +21,12 @@ bool is_of_run(const Config& config, const std::string& run) {
   return config.memory.swap_dir.empty() || run == run_name(config);
 }
 
+// A checkpoint of the recorded step, or a later one, leaves nothing behind.
+bool is_as_new(const std::string& checkpoint, const FoundState& found) {
+  const Result<TrainerState> state = read_trainer_state(without_slashes(checkpoint));
+  return state && state->step >= found.record.step;
+}
+
 Result<void> check_is_wanted(const Config& config, const FoundState& found, const std::string& run,
                              const std::string& resume) {
   if (!is_of_run(config, run))
@@ -28,7 +34,7 @@ Result<void> check_is_wanted(const Config& config, const FoundState& found, cons
                  fmt::format("{}: it is of the run in {}. Go on with it there (output.dir={}, --resume "
                              "auto), choose another memory.swap_dir, or move the file away",
                              recorded_text(found), run, run)};
-  if (resume == "auto") return {};
+  if (resume == "auto" || (!resume.empty() && is_as_new(resume, found))) return {};
   return Error{ErrorKind::usage,
                fmt::format("{}: go on with --resume auto, or move the file away {}", recorded_text(found),
                            resume.empty() ? "to begin anew" : "to resume from " + resume)};
