@@ -251,19 +251,21 @@ std::vector<Span> wish_spans(const std::vector<Arc>& arcs, const PlaceOptions& o
   return wish;
 }
 
-}  // namespace
+// Orders in which arcs are placed. Permanent arcs come first, then homes that end: these lie side by side, and
+// content that waits for updates goes between them. Then
+enum class PlaceOrder {
+  streaming_last,  // arcs that are not filled, so that streaming arcs find one range above them
+  by_size,         // the largest, so that small arcs do not break up room that large ones could take in turn
+};
 
-Bytes place_arcs(std::vector<Arc>& arcs, const PlaceOptions& options) {
-  const std::vector<Span> wish = wish_spans(arcs, options);
+std::vector<u32> ordered(const std::vector<Arc>& arcs, const std::vector<Span>& wish, PlaceOrder by) {
   std::vector<u32> order(arcs.size());
   std::iota(order.begin(), order.end(), 0);
-  // Arcs that last longest go to the bottom, so that streaming arcs find one range above them; among equals
-  // the larger first, then by time. Homes that end lie side by side: content that waits for updates goes
-  // between them.
   enum { permanent, home, other, streaming };
   const auto rank = [&](u32 a) {
     if (arcs[a].permanent) return permanent;
-    return arcs[a].from_rest == FromRest::throughout ? home : arcs[a].filled ? streaming : other;
+    if (arcs[a].from_rest == FromRest::throughout) return home;
+    return arcs[a].filled && by == PlaceOrder::streaming_last ? streaming : other;
   };
   std::stable_sort(order.begin(), order.end(), [&](u32 a, u32 b) {
     if (rank(a) != rank(b)) return rank(a) < rank(b);
@@ -271,6 +273,12 @@ Bytes place_arcs(std::vector<Arc>& arcs, const PlaceOptions& options) {
     if (by_size && arcs[a].bytes != arcs[b].bytes) return arcs[a].bytes > arcs[b].bytes;
     return wish[a].begin < wish[b].begin;
   });
+  return order;
+}
+
+// RETURNS: the highest end.
+Bytes place_in_order(std::vector<Arc>& arcs, const std::vector<Span>& wish, const std::vector<u32>& order,
+                     const PlaceOptions& options) {
   Placer placer(arcs, options.positions);
   for (u32 a : order) {
     const Arc& arc = arcs[a];
@@ -288,6 +296,20 @@ Bytes place_arcs(std::vector<Arc>& arcs, const PlaceOptions& options) {
     placer.place(a, span, offset);
   }
   return Bytes{placer.highest()};
+}
+
+}  // namespace
+
+Bytes place_arcs(std::vector<Arc>& arcs, const PlaceOptions& options) {
+  const std::vector<Span> wish = wish_spans(arcs, options);
+  const Bytes end = place_in_order(arcs, wish, ordered(arcs, wish, PlaceOrder::streaming_last), options);
+  if (end <= options.capacity) return end;
+  std::vector<Arc> others = arcs;
+  const Bytes other_end =
+      place_in_order(others, wish, ordered(others, wish, PlaceOrder::by_size), options);
+  if (other_end >= end) return end;
+  arcs = std::move(others);
+  return other_end;
 }
 
 std::vector<u32> choose_stays(const std::vector<Stay>& stays, Bytes capacity, Profile& used) {

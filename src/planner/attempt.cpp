@@ -46,10 +46,12 @@ auto fit(Bytes budget, PlanTier&& plan_tier) {
   return std::pair(std::move(tier), least);
 }
 
-void plan_tiers(const ResidenceInput& in, Bytes home_bytes_least, Attempt& out) {
+void plan_tiers_for(const ResidenceInput& in, const DeviceTierOptions& options, Attempt& out) {
   const Budgets& budgets = in.options.budgets;
   std::tie(out.device, out.need[0]) = fit(budgets.device, [&](Bytes shrink) {
-    return plan_device_tier(in, {.shrink = shrink, .home_bytes_least = home_bytes_least});
+    DeviceTierOptions shrunk = options;
+    shrunk.shrink = shrink;
+    return plan_device_tier(in, shrunk);
   });
   out.fits = out.device.peak <= budgets.device;
   if (!out.fits && !in.options.advise) return;
@@ -57,6 +59,14 @@ void plan_tiers(const ResidenceInput& in, Bytes home_bytes_least, Attempt& out) 
       fit(budgets.host, [&](Bytes shrink) { return plan_host_tier(in, out.device, shrink); });
   out.need[2] = out.host.disk_bytes;
   out.fits &= out.host.peak <= budgets.host && out.host.disk_bytes <= budgets.disk;
+}
+
+// A gradient that waits on a device comes down beside an update. A host that is just large enough to stream
+// has no room for that.
+void plan_tiers(const ResidenceInput& in, Bytes home_bytes_least, Attempt& out) {
+  const Bytes short_by = host_shortage(in);
+  plan_tiers_for(in, {.home_bytes_least = home_bytes_least, .host_shortage = short_by}, out);
+  if (!out.fits && short_by.value > 0) plan_tiers_for(in, {.home_bytes_least = home_bytes_least}, out);
 }
 
 // Rests more state on the devices if host and disk together have no room for it and the devices can make

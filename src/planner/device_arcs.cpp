@@ -66,15 +66,22 @@ class ChainArcs {
     u32 last = chain_.touches[maker].is_read_elsewhere ? maker : t - 1;
     while (arc_of_[last] != arc_of_[maker]) --last;
     Arc& arc = out_.arcs[arc_of_[maker]];
-    const i32 out = chain_.touches[last].span.end;
+    const bool leaves = t == chain_.touches.size();
+    const i32 out = leaves ? chain_.leaves_after() : chain_.touches[last].span.end;
     if ((arc.span.end - out) % program_.positions() == 0) arc.tail = tail_positions();
     out_.departures.push_back({.first = chain_.first,
                                .count = chain_.count,
                                .spread = chain_.spread,
                                .from_arc = arc_of_[maker],
                                .out = out,
-                               .backs = {}});
+                               .backs = {},
+                               .segments = segments_after(out)});
     return static_cast<u32>(out_.departures.size()) - 1;
+  }
+
+  // A gradient that waits for the norm here moves down in the next turn.
+  u8 segments_after(i32 out) const {
+    return out < program_.positions() ? in_first | in_body : in_body | in_drain;
   }
 
   // The next block's pass over its micro-batches should hide the copy out of a frame.

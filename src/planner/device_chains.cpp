@@ -49,6 +49,7 @@ std::vector<ChainRun> runs_of(const DeviceChain& chain) {
     run.touches.push_back(t);
     run.span.end = touch.span.end;
   }
+  if (chain.waits) runs.back().span.end = chain.leaves_by;
   return runs;
 }
 
@@ -141,8 +142,7 @@ std::vector<DeviceChain> DeviceChains::accumulators(u32 w) const {
       } else {
         chain.touches.push_back(at_gradient(w));
         const bool is_gradient = chain.first == chunks.grad;
-        if (is_gradient && is_home(w)) extend_to_update(chain);
-        chain.leaves = is_gradient && !is_home(w);
+        if (is_gradient) is_home(w) ? extend_to_update(chain) : let_leave(chain);
       }
       chains.push_back(finish(std::move(chain)));
       ++use;
@@ -171,12 +171,19 @@ void DeviceChains::extend_to_update(DeviceChain& chain) const {
   if (turn != 0) chain.from_rest = FromRest::absent;
 }
 
+// A gradient that leaves the device may wait there first. It comes down while the updates before its own run.
+void DeviceChains::let_leave(DeviceChain& chain) const {
+  chain.leaves = true;
+  const i32 ahead = static_cast<i32>(layout_.windows[chain.window].cuts) + 1;
+  const i32 by = program_.options.clipping ? program_.first_update(chain.window) - ahead : -1;
+  if (by >= 0) chain.leaves_by = by + program_.positions();
+}
+
 std::optional<DeviceChain> DeviceChains::gradient(u32 w) const {
   if (!has_kind(layout_.precision, Kind::grad) || passes_parts()) return std::nullopt;
   DeviceChain chain = shard(w, layout_.windows[w].grad);
   chain.touches.push_back(at_gradient(w));
-  if (is_home(w)) extend_to_update(chain);
-  chain.leaves = !is_home(w);
+  is_home(w) ? extend_to_update(chain) : let_leave(chain);
   return finish(std::move(chain));
 }
 

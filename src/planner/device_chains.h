@@ -30,6 +30,9 @@ struct DeviceChain {
   u32 window = none;
   bool produced_here = false;  // made on a device; if not, it comes from the host, and never changes here
   bool leaves = false;         // moves down after the last touch (gradients)
+  // Gradients: latest position at which to move down in time for the update, in the next turn. 0: at once.
+  i32 leaves_by = 0;
+  bool waits = false;  // chosen: moves down then
   Spread spread = Spread::each;
   i32 floor = -1'000'000'000;
   FromRest from_rest = FromRest::alike;
@@ -38,6 +41,10 @@ struct DeviceChain {
   Span gap_before(u32 touch) const {
     return {touches[touches[touch].before].span.end + 1, touches[touch].span.begin - 1};
   }
+  // From the last touch until it must move down.
+  Span gap_until_left() const { return {touches.back().span.end + 1, leaves_by}; }
+  // Position after which it moves down, if it leaves.
+  i32 leaves_after() const { return waits ? leaves_by : touches.back().span.end; }
 };
 
 // ChainRun is the touches of a chain through which the content stays on one device.
@@ -93,6 +100,7 @@ class DeviceChains {
   DeviceChain shard(u32 window, ChunkId first) const;
   DeviceChain::Touch at_gradient(u32 window) const;
   void extend_to_update(DeviceChain&) const;
+  void let_leave(DeviceChain&) const;
 
   const ModelGraph& graph_;
   const Layout& layout_;

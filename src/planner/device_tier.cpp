@@ -5,6 +5,7 @@
 
 #include "planner/device_arcs.h"
 #include "planner/device_chains.h"
+#include "planner/device_stays.h"
 #include "planner/residence.h"
 
 namespace tidepool {
@@ -19,6 +20,7 @@ class DevicePlanner {
         program_(in.program),
         micro_batches_(in.program.sweep_micro_batches),
         home_bytes_least_(options.home_bytes_least),
+        host_shortage_(options.host_shortage),
         within_least_(options.within_least),
         touched_(in.graph, in.layout, in.program, out_.home) {
     const Bytes budget = in.options.budgets.device, taken = in.options.device_reserved + options.shrink;
@@ -273,58 +275,44 @@ class DevicePlanner {
     }
   }
 
+  // Bytes that the host is short of, on each device that could hold them instead.
+  Bytes shortage_of_each() const {
+    Bytes here{};
+    for (u32 w = 0; w < graph_.windows.size(); ++w)
+      if (touched_.is_home(w)) here += bytes_at_home(layout_, w) * layout_.replicas;
+    const Bytes short_by = host_shortage_ > here ? host_shortage_ - here : Bytes{0};
+    return Bytes{div_up(short_by.value, layout_.devices)};
+  }
+
   // RETURNS: true if more windows rest on the device.
   bool choose_stays_of_chains(u32 device, Bytes room, Profile& used) {
-    std::vector<Stay> stays;
-    struct Choice {
-      u32 chain = none, touch = none;  // a touch of a chain, or else `window`, which then rests here
-      u32 window = none;
-    };
-    std::vector<Choice> choices;
-    for (u32 c = 0; c < chains_.size(); ++c)
-      for (u32 t = 0; t < chains_[c].touches.size(); ++t) {
-        const DeviceChain::Touch& touch = chains_[c].touches[t];
-        if (touch.device != device || touch.before == none || touch.stays) continue;
-        stays.push_back(stay_of(chains_[c], t));
-        choices.push_back({.chain = c, .touch = t});
+    DeviceStays stays(layout_, program_, chains_);
+    for (u32 c = 0; c < chains_.size(); ++c) {
+      const DeviceChain& chain = chains_[c];
+      for (u32 t = 0; t < chain.touches.size(); ++t) {
+        const DeviceChain::Touch& touch = chain.touches[t];
+        if (touch.device == device && touch.before != none && !touch.stays) stays.add_touch(c, t);
       }
+      if (chain.leaves_by != 0 && chain.touches.back().device == device) stays.add_wait(c);
+    }
     if (in_.options.home == HomePolicy::automatic)
-      for (u32 w = 0; w < graph_.windows.size(); ++w) {
-        if (touched_.is_home(w) || !may_rest(w) || touched_.device_of(w) != device) continue;
-        stays.push_back(home_stay(w));
-        choices.push_back({.window = w});
-      }
+      for (u32 w = 0; w < graph_.windows.size(); ++w)
+        if (!touched_.is_home(w) && may_rest(w) && touched_.device_of(w) == device) stays.add_home(w);
     bool homes_changed = false;
-    for (u32 i : choose_stays(stays, room, used)) {
-      const Choice& choice = choices[i];
-      if (choice.window == none) chains_[choice.chain].touches[choice.touch].stays = true;
-      if (choice.window != none) homes_changed = out_.home[choice.window] = true;
+    for (const DeviceStays::Choice& choice : stays.choose(room, shortage_of_each(), used)) {
+      if (choice.window != none)
+        homes_changed = out_.home[choice.window] = true;
+      else if (choice.touch != none)
+        chains_[choice.chain].touches[choice.touch].stays = true;
+      else
+        wait(chains_[choice.chain]);
     }
     return homes_changed;
   }
 
-  // Stay of a chain's content until a touch. Each replica fetches only its shard of a window.
-  Stay stay_of(const DeviceChain& chain, u32 t) const {
-    const Bytes bytes = layout_.bytes(chain.first, chain.count);
-    const u64 moved = chain.spread == Spread::copy ? bytes.value / layout_.replicas : bytes.value;
-    const u32 maker = chain.touches[t].made_by;
-    const bool saves_departure = chain.produced_here && !chain.touches[maker].is_read_elsewhere;
-    return {.span = chain.gap_before(t),
-            .bytes = bytes,
-            .saved_bytes = moved * (saves_departure ? 2 : 1),
-            .from_rest = chain.from_rest};
-  }
-
-  // Stay of a window's whole state, and of its gradient while it waits. It saves every copy, and the reads
-  // and writes if the state would rest on disk.
-  Stay home_stay(u32 w) const {
-    const WindowChunks& chunks = layout_.windows[w];
-    const u64 param = layout_.bytes(chunks.param, chunks.shard_cuts).value;
-    const u64 grad = gradient_bytes(layout_, w).value;
-    const u64 state = state_bytes(layout_, w).value;
-    return {.span = {0, program_.positions() - 1},
-            .bytes = bytes_at_home(layout_, w),
-            .saved_bytes = 2 * param + grad + 2 * state};
+  static void wait(DeviceChain& chain) {
+    chain.waits = true;
+    chain.from_rest = FromRest::absent;
   }
 
   // Keeps the insides of blocks, from the last block backwards: backward then starts without recompute. If
@@ -374,6 +362,7 @@ class DevicePlanner {
   const Program& program_;
   u32 micro_batches_;
   Bytes home_bytes_least_;
+  Bytes host_shortage_;
   bool within_least_;
   Bytes budget_;
   Bytes least_{};  // needs of the arcs that no choice can avoid, with the windows that rest here
