@@ -256,17 +256,30 @@ class DevicePlanner {
     return false;
   }
 
+  // By arena: bytes of windows that rest here, with their gradients that wait for updates.
+  std::vector<Profile> at_home() const {
+    std::vector<Profile> used(touched_.arenas(), Profile(program_.positions()));
+    for (const Arc& arc : home_arcs()) used[arc.device].add(arc.span, arc.bytes);
+    for (u32 w = 0; w < graph_.windows.size(); ++w) {
+      if (!touched_.is_home(w) || !layout_.windows[w].trains) continue;
+      const i32 turn = program_.options.clipping ? program_.positions() : 0;
+      Span waits{program_.gradient[w] + 1, program_.last_update(w) + turn};
+      if (turn > 0) waits = {waits.begin - turn, waits.end - turn};
+      used[touched_.device_of(w)].add(waits, gradient_bytes(layout_, w));
+    }
+    return used;
+  }
+
   // Fills in the working sets. State that rests here is a choice, not a need of streaming. Of several devices
   // none counts more than its budget: what is free on the others is free all the same.
   void declare(const std::vector<Profile>& used, Bytes reserve) {
-    std::vector<Profile> at_home(used.size(), Profile(program_.positions()));
-    for (const Arc& arc : home_arcs()) at_home[arc.device].add(arc.span, arc.bytes);
+    const std::vector<Profile> rests = at_home();
     const u64 most = used.size() > 1 ? in_.options.budgets.device.value : ~u64{0};
     out_.working_set.clear(), out_.least_set.clear();
     for (i32 p = 0; p < program_.positions(); ++p) {
       u64 least = 0, working = 0;
       for (u32 d = 0; d < used.size(); ++d) {
-        const Bytes need = used[d].at(p) - at_home[d].at(p) + in_.options.device_reserved;
+        const Bytes need = used[d].at(p) - rests[d].at(p) + in_.options.device_reserved;
         least += std::min(need.value, most);
         working += std::min((need + reserve).value, most);
       }
