@@ -37,24 +37,29 @@ void DeviceStays::add_wait(u32 c) {
   const Bytes bytes = layout_.bytes(chain.first, chain.count);
   candidates_.push_back({.choice = {.chain = c},
                          .stay = {.span = span, .bytes = bytes, .from_rest = FromRest::absent},
-                         .saved_if_short = 2 * disk_weight * bytes.value,
+                         .saved_if_short = worth(bytes),
                          .relief = bytes});
 }
 
+DeviceStays::Chosen DeviceStays::home(const Layout& layout, u32 w) {
+  const WindowChunks& chunks = layout.windows[w];
+  const u64 param = layout.bytes(chunks.param, chunks.shard_cuts).value;
+  return {.all = {{.window = w}},
+          .saved = 2 * param + gradient_bytes(layout, w).value,
+          .relief = bytes_at_home(layout, w)};
+}
+
+u64 DeviceStays::worth(Bytes relief) { return 2 * disk_weight * relief.value; }
+
 // A window at home saves every copy; and the reads and writes, if the state would rest on disk.
 void DeviceStays::add_home(u32 w) {
-  const WindowChunks& chunks = layout_.windows[w];
-  const u64 param = layout_.bytes(chunks.param, chunks.shard_cuts).value;
-  const u64 grad = gradient_bytes(layout_, w).value;
-  const u64 state = state_bytes(layout_, w).value;
-  const Bytes bytes = bytes_at_home(layout_, w);
-  const u64 copies = 2 * param + grad;
+  const Chosen saves = home(layout_, w);
   candidates_.push_back({.choice = {.window = w},
                          .stay = {.span = {0, program_.positions() - 1},
-                                  .bytes = bytes,
-                                  .saved_bytes = copies + 2 * state},
-                         .saved_if_short = copies + 2 * disk_weight * bytes.value,
-                         .relief = bytes});
+                                  .bytes = bytes_at_home(layout_, w),
+                                  .saved_bytes = saves.saved + 2 * state_bytes(layout_, w).value},
+                         .saved_if_short = saves.saved + worth(saves.relief),
+                         .relief = saves.relief});
 }
 
 std::vector<u32> DeviceStays::choose_with(const std::vector<bool>& is_short, Bytes room,
@@ -76,7 +81,7 @@ std::vector<u32> DeviceStays::choose_with(const std::vector<bool>& is_short, Byt
 // Chooses first as if the host could never hold enough. What then relieves it of more than it is short of is
 // valued without the disk, and all is chosen again. Candidates that come first keep their value: gradients of
 // the first blocks wait for the shortest time.
-std::vector<DeviceStays::Choice> DeviceStays::choose(Bytes room, Bytes shortage, Profile& used) const {
+DeviceStays::Chosen DeviceStays::choose(Bytes room, Bytes shortage, Profile& used) const {
   std::vector<bool> is_short(candidates_.size(), shortage.value > 0);
   Profile before = used;
   std::vector<u32> chosen = choose_with(is_short, room, used);
@@ -91,9 +96,13 @@ std::vector<DeviceStays::Choice> DeviceStays::choose(Bytes room, Bytes shortage,
     used = std::move(before);
     chosen = choose_with(kept, room, used);
   }
-  std::vector<Choice> choices;
-  for (const u32 i : chosen) choices.push_back(candidates_[i].choice);
-  return choices;
+  Chosen out;
+  for (const u32 i : chosen) {
+    out.all.push_back(candidates_[i].choice);
+    out.saved += candidates_[i].saved_if_short - worth(candidates_[i].relief);
+    out.relief += candidates_[i].relief;
+  }
+  return out;
 }
 
 }  // namespace tidepool

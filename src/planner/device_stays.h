@@ -22,9 +22,19 @@ class DeviceStays {
   struct Choice {
     u32 chain = none, touch = none, window = none;
   };
+  struct Chosen {
+    std::vector<Choice> all;
+    u64 saved = 0;   // without what relief saves
+    Bytes relief{};  // of the host, while gradients wait
+  };
   // Chooses within `room`, and adds what stays to `used`. `shortage`: bytes that lie on disk while gradients
   // wait, unless this device holds them.
-  std::vector<Choice> choose(Bytes room, Bytes shortage, Profile& used) const;
+  Chosen choose(Bytes room, Bytes shortage, Profile& used) const;
+
+  // Bytes of a device's link that cost as much as the disk's, if the host is relieved of so many.
+  static u64 worth(Bytes relief);
+  // What a window at home saves, and the relief that it is.
+  static Chosen home(const Layout&, u32 window);
 
  private:
   // Candidate has two worths: as long as the host is short, bytes that stay here are neither written nor

@@ -37,6 +37,7 @@ class DevicePlanner {
     // Windows that come to rest here need less room to stream, so the budget that is left is divided again.
     while (choose()) {
     }
+    if (host_shortage_.value > 0 && in_.options.home == HomePolicy::automatic) rest_more();
     build_arcs();
     out_.home_bytes = std::ranges::max(home_bytes());
     for (u32 d = 0; d < touched_.arenas(); ++d) out_.peak = std::max(out_.peak, place(d));
@@ -249,6 +250,7 @@ class DevicePlanner {
     declare(used, reserve);
     const Bytes room = budget_ > reserve ? budget_ - reserve : Bytes{0};
     chains_ = touched_.all();
+    saved_ = 0, relief_ = Bytes{0};
     bool homes_changed = false;
     for (u32 d = 0; d < touched_.arenas(); ++d) homes_changed |= choose_stays_of_chains(d, room, used[d]);
     if (homes_changed) return true;
@@ -308,11 +310,14 @@ class DevicePlanner {
       }
       if (chain.leaves_by != 0 && chain.touches.back().device == device) stays.add_wait(c);
     }
-    if (in_.options.home == HomePolicy::automatic)
+    if (in_.options.home == HomePolicy::automatic && !are_homes_fixed_)
       for (u32 w = 0; w < graph_.windows.size(); ++w)
         if (!touched_.is_home(w) && may_rest(w) && touched_.device_of(w) == device) stays.add_home(w);
     bool homes_changed = false;
-    for (const DeviceStays::Choice& choice : stays.choose(room, shortage_of_each(), used)) {
+    const DeviceStays::Chosen chosen = stays.choose(room, shortage_of_each(), used);
+    saved_ += chosen.saved;
+    relief_ += chosen.relief * layout_.replicas;
+    for (const DeviceStays::Choice& choice : chosen.all) {
       if (choice.window != none)
         homes_changed = out_.home[choice.window] = true;
       else if (choice.touch != none)
@@ -321,6 +326,38 @@ class DevicePlanner {
         wait(chains_[choice.chain]);
     }
     return homes_changed;
+  }
+
+  // Bytes saved by all that stays, in bytes of a device's link.
+  u64 worth() const {
+    u64 saved = saved_;
+    Bytes relief = relief_;
+    for (u32 w = 0; w < graph_.windows.size(); ++w) {
+      if (!touched_.is_home(w)) continue;
+      const DeviceStays::Chosen home = DeviceStays::home(layout_, w);
+      saved += home.saved, relief += home.relief * layout_.replicas;
+    }
+    return saved + DeviceStays::worth(std::min(relief, host_shortage_)) / layout_.replicas;
+  }
+
+  // Stays were chosen one by one, by what they save per byte and position. What they leave free may be nearly
+  // enough for one more window: lets it rest here in place of some of them, as long as that saves more.
+  void rest_more() {
+    are_homes_fixed_ = true;
+    for (u32 w = 0; w < graph_.windows.size(); ++w) {
+      if (touched_.is_home(w) || !may_rest(w)) continue;
+      const DeviceTier before = out_;
+      const std::vector<DeviceChain> chains = chains_;
+      const u64 worth_before = worth();
+      out_.home[w] = true;
+      if (peak(profiles(least_arcs())) + streaming_reserve() <= budget_) {
+        out_.keep.assign(out_.keep.size(), false);
+        choose();
+        if (worth() > worth_before) continue;
+      }
+      out_ = before, chains_ = chains;
+      return;
+    }
   }
 
   static void wait(DeviceChain& chain) {
@@ -376,6 +413,9 @@ class DevicePlanner {
   u32 micro_batches_;
   Bytes home_bytes_least_;
   Bytes host_shortage_;
+  bool are_homes_fixed_ = false;
+  u64 saved_ = 0;   // by the stays chosen last, without what relief saves
+  Bytes relief_{};  // of the host by these stays
   bool within_least_;
   Bytes budget_;
   Bytes least_{};  // needs of the arcs that no choice can avoid, with the windows that rest here
