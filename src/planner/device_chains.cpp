@@ -175,8 +175,8 @@ void DeviceChains::extend_to_update(DeviceChain& chain) const {
 void DeviceChains::let_leave(DeviceChain& chain) const {
   chain.leaves = true;
   const i32 ahead = static_cast<i32>(layout_.windows[chain.window].cuts) + 1;
-  const i32 by = program_.options.clipping ? program_.first_update(chain.window) - ahead : -1;
-  if (by >= 0) chain.leaves_by = by + program_.positions();
+  if (program_.options.clipping)
+    chain.leaves_by = std::max(program_.first_update(chain.window) - ahead, 0) + program_.positions();
 }
 
 std::optional<DeviceChain> DeviceChains::gradient(u32 w) const {
