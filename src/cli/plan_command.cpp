@@ -21,7 +21,7 @@
 #include "fit/plan_run.h"
 #include "fit/what_if.h"
 #include "planner/explain/explain.h"
-#include "planner/lower_bound.h"
+#include "planner/bound/lower_bound.h"
 #include "report/assembly/summary.h"
 #include "report/drive_life.h"
 #include "report/outlook_text.h"

@@ -5,7 +5,7 @@
 #include <array>
 #include <limits>
 
-#include "planner/lower_bound.h"
+#include "planner/bound/lower_bound.h"
 
 namespace tidepool {
 namespace {

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "planner/emit.h"
 #include "planner/hazards.h"
+#include "planner/host_shortage.h"
 
 namespace tidepool {
 namespace {
@@ -64,9 +65,9 @@ void plan_tiers_for(const ResidenceInput& in, const DeviceTierOptions& options, 
 // A gradient that waits on a device comes down beside an update. A host that is just large enough to stream
 // has no room for that.
 void plan_tiers(const ResidenceInput& in, Bytes home_bytes_least, Attempt& out) {
-  const Bytes short_by = host_shortage(in);
-  plan_tiers_for(in, {.home_bytes_least = home_bytes_least, .host_shortage = short_by}, out);
-  if (!out.fits && short_by.value > 0) plan_tiers_for(in, {.home_bytes_least = home_bytes_least}, out);
+  const HostShortage shortage = host_shortage(in);
+  plan_tiers_for(in, {.home_bytes_least = home_bytes_least, .shortage = &shortage}, out);
+  if (!out.fits && shortage.most.value > 0) plan_tiers_for(in, {.home_bytes_least = home_bytes_least}, out);
 }
 
 // Rests more state on the devices if host and disk together have no room for it and the devices can make

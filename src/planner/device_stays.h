@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "planner/device_chains.h"
+#include "planner/host_shortage.h"
 #include "planner/residence.h"
 
 namespace tidepool {
@@ -11,7 +12,7 @@ namespace tidepool {
 // REQUIRES: all arguments of the constructor outlive this object.
 class DeviceStays {
  public:
-  DeviceStays(const Layout&, const Program&, const std::vector<DeviceChain>& chains);
+  DeviceStays(const Layout&, const Program&, const HostShortage&, const std::vector<DeviceChain>& chains);
 
   // Candidates.
   void add_touch(u32 chain, u32 touch);  // the chain's content stays until the touch
@@ -22,33 +23,36 @@ class DeviceStays {
   struct Choice {
     u32 chain = none, touch = none, window = none;
   };
+  // Worth says what choices save, in bytes of a device's link.
+  struct Worth {
+    u64 saved = 0;        // whatever the host holds
+    u64 saved_disk = 0;   // by the part of `relief` that the host is short of
+    Bytes relief{};       // of the host, where it is short of most
+
+    Worth& operator+=(const Worth&);
+    u64 total(Bytes shortage) const;
+  };
   struct Chosen {
     std::vector<Choice> all;
-    u64 saved = 0;   // without what relief saves
-    Bytes relief{};  // of the host, while gradients wait
+    Worth worth;
   };
-  // Chooses within `room`, and adds what stays to `used`. `shortage`: bytes that lie on disk while gradients
-  // wait, unless this device holds them.
+  // Chooses within `room`, and adds what stays to `used`. `shortage`: as much relief is worth something.
   Chosen choose(Bytes room, Bytes shortage, Profile& used) const;
 
-  // Bytes of a device's link that cost as much as the disk's, if the host is relieved of so many.
-  static u64 worth(Bytes relief);
-  // What a window at home saves, and the relief that it is.
-  static Chosen home(const Layout&, u32 window);
+  static Worth worth_of_home(const Layout&, u32 window);
 
  private:
-  // Candidate has two worths: as long as the host is short, bytes that stay here are neither written nor
-  // read.
   struct Candidate {
     Choice choice;
-    Stay stay;
-    u64 saved_if_short = 0;
-    Bytes relief{};  // of the host, while gradients wait
+    Stay stay;    // saved_bytes: if the host is not short
+    Worth worth;  // if it is
   };
+  void add(const Choice&, const Stay&, u64 disk_bytes);
   std::vector<u32> choose_with(const std::vector<bool>& is_short, Bytes room, Profile& used) const;
 
   const Layout& layout_;
   const Program& program_;
+  const HostShortage& shortage_;
   const std::vector<DeviceChain>& chains_;
   std::vector<Candidate> candidates_;
 };

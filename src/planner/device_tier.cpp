@@ -20,7 +20,7 @@ class DevicePlanner {
         program_(in.program),
         micro_batches_(in.program.sweep_micro_batches),
         home_bytes_least_(options.home_bytes_least),
-        host_shortage_(options.host_shortage),
+        shortage_(options.shortage != nullptr ? *options.shortage : HostShortage{}),
         within_least_(options.within_least),
         touched_(in.graph, in.layout, in.program, out_.home) {
     const Bytes budget = in.options.budgets.device, taken = in.options.device_reserved + options.shrink;
@@ -37,7 +37,7 @@ class DevicePlanner {
     // Windows that come to rest here need less room to stream, so the budget that is left is divided again.
     while (choose()) {
     }
-    if (host_shortage_.value > 0 && in_.options.home == HomePolicy::automatic) rest_more();
+    if (shortage_.most.value > 0 && in_.options.home == HomePolicy::automatic) rest_more();
     build_arcs();
     out_.home_bytes = std::ranges::max(home_bytes());
     for (u32 d = 0; d < touched_.arenas(); ++d) out_.peak = std::max(out_.peak, place(d));
@@ -250,7 +250,7 @@ class DevicePlanner {
     declare(used, reserve);
     const Bytes room = budget_ > reserve ? budget_ - reserve : Bytes{0};
     chains_ = touched_.all();
-    saved_ = 0, relief_ = Bytes{0};
+    worth_ = {};
     bool homes_changed = false;
     for (u32 d = 0; d < touched_.arenas(); ++d) homes_changed |= choose_stays_of_chains(d, room, used[d]);
     if (homes_changed) return true;
@@ -290,18 +290,18 @@ class DevicePlanner {
     }
   }
 
-  // Bytes that the host is short of, on each device that could hold them instead.
-  Bytes shortage_of_each() const {
+  // Bytes that the host is short of, for each device that could hold them.
+  Bytes shortage_of_each() const { return Bytes{div_up(shortage_.most.value, layout_.devices)}; }
+  Bytes shortage_beside_homes(u32 device) const {
     Bytes here{};
     for (u32 w = 0; w < graph_.windows.size(); ++w)
-      if (touched_.is_home(w)) here += bytes_at_home(layout_, w) * layout_.replicas;
-    const Bytes short_by = host_shortage_ > here ? host_shortage_ - here : Bytes{0};
-    return Bytes{div_up(short_by.value, layout_.devices)};
+      if (touched_.is_home(w) && touched_.device_of(w) == device) here += bytes_at_home(layout_, w);
+    return shortage_of_each() > here ? shortage_of_each() - here : Bytes{0};
   }
 
   // RETURNS: true if more windows rest on the device.
   bool choose_stays_of_chains(u32 device, Bytes room, Profile& used) {
-    DeviceStays stays(layout_, program_, chains_);
+    DeviceStays stays(layout_, program_, shortage_, chains_);
     for (u32 c = 0; c < chains_.size(); ++c) {
       const DeviceChain& chain = chains_[c];
       for (u32 t = 0; t < chain.touches.size(); ++t) {
@@ -314,9 +314,8 @@ class DevicePlanner {
       for (u32 w = 0; w < graph_.windows.size(); ++w)
         if (!touched_.is_home(w) && may_rest(w) && touched_.device_of(w) == device) stays.add_home(w);
     bool homes_changed = false;
-    const DeviceStays::Chosen chosen = stays.choose(room, shortage_of_each(), used);
-    saved_ += chosen.saved;
-    relief_ += chosen.relief * layout_.replicas;
+    const DeviceStays::Chosen chosen = stays.choose(room, shortage_beside_homes(device), used);
+    worth_ += chosen.worth;
     for (const DeviceStays::Choice& choice : chosen.all) {
       if (choice.window != none)
         homes_changed = out_.home[choice.window] = true;
@@ -328,16 +327,12 @@ class DevicePlanner {
     return homes_changed;
   }
 
-  // Bytes saved by all that stays, in bytes of a device's link.
+  // Worth of all that stays, over all devices whose arcs differ.
   u64 worth() const {
-    u64 saved = saved_;
-    Bytes relief = relief_;
-    for (u32 w = 0; w < graph_.windows.size(); ++w) {
-      if (!touched_.is_home(w)) continue;
-      const DeviceStays::Chosen home = DeviceStays::home(layout_, w);
-      saved += home.saved, relief += home.relief * layout_.replicas;
-    }
-    return saved + DeviceStays::worth(std::min(relief, host_shortage_)) / layout_.replicas;
+    DeviceStays::Worth worth = worth_;
+    for (u32 w = 0; w < graph_.windows.size(); ++w)
+      if (touched_.is_home(w)) worth += DeviceStays::worth_of_home(layout_, w);
+    return worth.total(shortage_of_each() * touched_.arenas());
   }
 
   // Stays were chosen one by one, by what they save per byte and position. What they leave free may be nearly
@@ -412,10 +407,9 @@ class DevicePlanner {
   const Program& program_;
   u32 micro_batches_;
   Bytes home_bytes_least_;
-  Bytes host_shortage_;
+  const HostShortage shortage_;
   bool are_homes_fixed_ = false;
-  u64 saved_ = 0;   // by the stays chosen last, without what relief saves
-  Bytes relief_{};  // of the host by these stays
+  DeviceStays::Worth worth_;  // of the stays chosen last
   bool within_least_;
   Bytes budget_;
   Bytes least_{};  // needs of the arcs that no choice can avoid, with the windows that rest here

@@ -3,28 +3,11 @@
 
 #include "planner/host_chains.h"
 #include "planner/host_moves.h"
+#include "planner/host_shortage.h"
 #include "planner/recorded_state.h"
 
 namespace tidepool {
 namespace {
-
-// Two chunk sets being read, one updated, two being written, one to spare. `home`, by window: at home on
-// devices.
-Bytes sets_in_flight(const Layout& layout, const std::vector<bool>& home) {
-  u64 set = 0;
-  for (u32 w = 0; w < layout.windows.size(); ++w) {
-    if (home[w]) continue;
-    const u64 bytes = layout.windows[w].trains ? layout.chunk(layout.gradient(w, 0)).bytes.value : 0;
-    u64 state = 0;
-    for (u32 cut = 0; cut < std::min(layout.nodes, layout.windows[w].cuts); ++cut) {  // of several owners
-      u64 of_cut = 0;
-      for (ChunkId id : layout.state(w, cut)) of_cut += layout.chunk(id).bytes.value;
-      state = std::max(state, of_cut);
-    }
-    set = std::max(set, bytes + state);
-  }
-  return Bytes{6 * set};
-}
 
 class HostPlanner {
  public:
@@ -263,22 +246,6 @@ bool rests_on_disk(const Layout& layout, const HostTier& tier) {
 }
 
 }  // namespace
-
-Bytes host_shortage(const ResidenceInput& in) {
-  const Layout& layout = in.layout;
-  if (in.options.home != HomePolicy::automatic || !in.program.options.clipping || layout.nodes > 1)
-    return Bytes{0};
-  Bytes held = in.options.host_reserved;
-  for (u32 w = 0; w < layout.windows.size(); ++w) {
-    const WindowChunks& window = layout.windows[w];
-    for (u32 cut = 0; cut < window.cuts; ++cut)
-      for (ChunkId id : layout.state(w, cut)) held += layout.chunk(id).bytes;
-    if (window.trains && !layout.params_die(w)) held += layout.bytes(window.grad, window.cuts);
-  }
-  if (held <= in.options.budgets.host) return Bytes{0};
-  held += sets_in_flight(layout, std::vector<bool>(layout.windows.size(), false));
-  return held - in.options.budgets.host;
-}
 
 HostTier plan_host_tier(const ResidenceInput& in, const DeviceTier& device, Bytes shrink) {
   const auto with = [&](u32 versions) { return HostPlanner(in, device, shrink, versions).plan(); };

@@ -131,16 +131,15 @@ Bytes state_bytes(const Layout&, u32 window);
 Bytes gradient_bytes(const Layout&, u32 window);
 Bytes bytes_at_home(const Layout&, u32 window);
 
+struct HostShortage;
+
 struct DeviceTierOptions {
   Bytes shrink{};            // plan that much below the budget, because placing left gaps in the last try
   Bytes home_bytes_least{};  // must rest here, because host and disk have no room for it
-  Bytes host_shortage{};     // bytes that must be on disk while gradients wait, unless devices hold them
+  const HostShortage* shortage = nullptr;  // null: the host lacks nothing
   // Copies may start early, but only within the bytes that the least needs, whatever the budget.
   bool within_least = false;
 };
-
-// Bytes of state, and of gradients that wait for the norm, that the host has no room for.
-Bytes host_shortage(const ResidenceInput&);
 
 // Plan a tier. If the peak exceeds the budget, the tier does not fit. `shrink` is as in DeviceTierOptions.
 DeviceTier plan_device_tier(const ResidenceInput&, const DeviceTierOptions&);

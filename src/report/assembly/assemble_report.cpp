@@ -6,7 +6,7 @@
 #include "config/schema.h"
 #include "fit/phase_bound.h"
 #include "fit/plan_inputs.h"
-#include "planner/lower_bound.h"
+#include "planner/bound/lower_bound.h"
 #include "report/assembly/machine_facts.h"
 #include "report/assembly/summary.h"
 

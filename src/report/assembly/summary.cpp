@@ -12,7 +12,7 @@
 #include "kernels/attention/cudnn_attention_slices.h"
 #include "machine/roofline.h"
 #include "model/block_layouts.h"
-#include "planner/lower_bound.h"
+#include "planner/bound/lower_bound.h"
 
 namespace tidepool {
 namespace {

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "fit/forecast.h"
-#include "planner/lower_bound.h"
+#include "planner/bound/lower_bound.h"
 #include "planner/planner.h"
 #include "tests/support/random_case.h"
 

@@ -8,7 +8,7 @@
 
 #include "config/read/load_config.h"
 #include "fit/plan_inputs.h"
-#include "planner/lower_bound.h"
+#include "planner/bound/lower_bound.h"
 #include "planner/planner.h"
 
 namespace tidepool::planner_least_bytes_test {

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "planner/frame_arcs.h"
-#include "planner/lower_bound.h"
+#include "planner/bound/lower_bound.h"
 #include "planner/planner.h"
 #include "planner/verify/verify.h"
 #include "tests/support/random_case.h"

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "planner/lower_bound.h"
+#include "planner/bound/lower_bound.h"
 #include "planner/planner.h"
 #include "tests/support/random_case.h"
 

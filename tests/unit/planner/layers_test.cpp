@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "planner/lower_bound.h"
+#include "planner/bound/lower_bound.h"
 #include "planner/planner.h"
 #include "planner/verify/verify.h"
 #include "planner/verify/verify_nodes.h"

@@ -1,6 +1,6 @@
 // Compares the lower bound with a second derivation that shares no code: by weak duality, any non-negative
 // price per byte and op bounds what memory can save, and the best prices reach the optimum.
-#include "planner/lower_bound.h"
+#include "planner/bound/lower_bound.h"
 
 #include <gtest/gtest.h>
 

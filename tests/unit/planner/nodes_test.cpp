@@ -5,7 +5,7 @@
 #include <random>
 
 #include "fit/forecast.h"
-#include "planner/lower_bound.h"
+#include "planner/bound/lower_bound.h"
 #include "planner/planner.h"
 #include "planner/verify/verify.h"
 #include "planner/verify/verify_nodes.h"

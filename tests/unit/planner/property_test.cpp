@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/text/change_text.h"
-#include "planner/lower_bound.h"
+#include "planner/bound/lower_bound.h"
 #include "planner/verify/verify.h"
 #include "tests/support/random_case.h"
 

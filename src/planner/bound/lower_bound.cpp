@@ -1,6 +1,6 @@
 // lower_bound() finds the fewest bytes that any plan moves over each link: all that moves without memory,
 // less the most that memory could save.
-#include "planner/lower_bound.h"
+#include "planner/bound/lower_bound.h"
 
 #include <algorithm>
 #include <utility>

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "planner/lower_bound.h"
+#include "planner/bound/lower_bound.h"
 
 namespace tidepool {
 namespace {
