@@ -251,8 +251,8 @@ std::vector<Span> wish_spans(const std::vector<Arc>& arcs, const PlaceOptions& o
   return wish;
 }
 
-// Orders in which arcs are placed. Permanent arcs come first, then homes that end: these lie side by side, and
-// content that waits for updates goes between them. Then
+// Orders in which arcs are placed. Permanent arcs come first, then homes that end: these lie side by side,
+// and content that waits for updates goes between them. Then
 enum class PlaceOrder {
   streaming_last,  // arcs that are not filled, so that streaming arcs find one range above them
   by_size,         // the largest, so that small arcs do not break up room that large ones could take in turn
@@ -305,8 +305,7 @@ Bytes place_arcs(std::vector<Arc>& arcs, const PlaceOptions& options) {
   const Bytes end = place_in_order(arcs, wish, ordered(arcs, wish, PlaceOrder::streaming_last), options);
   if (end <= options.capacity) return end;
   std::vector<Arc> others = arcs;
-  const Bytes other_end =
-      place_in_order(others, wish, ordered(others, wish, PlaceOrder::by_size), options);
+  const Bytes other_end = place_in_order(others, wish, ordered(others, wish, PlaceOrder::by_size), options);
   if (other_end >= end) return end;
   arcs = std::move(others);
   return other_end;

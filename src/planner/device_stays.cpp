@@ -54,7 +54,8 @@ void DeviceStays::add_touch(u32 c, u32 t) {
   const bool saves_departure = chain.produced_here && !chain.touches[maker].is_read_elsewhere;
   const u64 saved = moved * (saves_departure ? 2 : 1);
   add({.chain = c, .touch = t},
-      {.span = chain.gap_before(t), .bytes = bytes, .saved_bytes = saved, .from_rest = chain.from_rest}, saved);
+      {.span = chain.gap_before(t), .bytes = bytes, .saved_bytes = saved, .from_rest = chain.from_rest},
+      saved);
 }
 
 // It moves down later, but once as before: only the disk is spared.

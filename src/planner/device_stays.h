@@ -25,9 +25,9 @@ class DeviceStays {
   };
   // Worth says what choices save, in bytes of a device's link.
   struct Worth {
-    u64 saved = 0;        // whatever the host holds
-    u64 saved_disk = 0;   // by the part of `relief` that the host is short of
-    Bytes relief{};       // of the host, where it is short of most
+    u64 saved = 0;       // whatever the host holds
+    u64 saved_disk = 0;  // by the part of `relief` that the host is short of
+    Bytes relief{};      // of the host, where it is short of most
 
     Worth& operator+=(const Worth&);
     u64 total(Bytes shortage) const;

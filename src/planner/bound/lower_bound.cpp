@@ -56,8 +56,8 @@ class Savings {
   std::array<Bytes, link_count> bounds() const {
     std::array<Bytes, link_count> out;
     for (u32 l = 0; l < link_count; ++l) {
-      u64 saved = 0;
-      for (u32 tier = 0; tier < 2; ++tier) saved += most_saved(savings_[tier][l], capacity_[tier]);
+      const u64 saved =
+          most_saved(savings_[l], is_disk(static_cast<LinkKind>(l)) ? capacity_ : capacity_of_devices_);
       out[l] = Bytes{forced_[l] + base_[l] - std::min(saved, base_[l])};
     }
     return out;
@@ -76,18 +76,19 @@ class Savings {
   static constexpr u32 link(LinkKind kind) { return static_cast<u32>(kind); }
   i32 turn() const { return program_.positions(); }
 
-  // Adds a move of `bytes` over the link once per step, unless the content stays in one of the tiers over the
-  // gap.
-  enum Tiers : u8 { in_device = 1, in_host = 2 };
-  void add(LinkKind kind, u8 tiers, i32 begin, i32 end, u64 bytes) {
+  static bool is_disk(LinkKind kind) { return kind == LinkKind::disk_read || kind == LinkKind::disk_write; }
+
+  // Adds a move of `bytes` over the link once per step, unless the content stays over the gap: on devices, or
+  // for the disk's links in either tier.
+  void add(LinkKind kind, i32 begin, i32 end, u64 bytes) {
     if (begin > end || bytes == 0) return;  // nothing happens in between: it stays anyway
     base_[link(kind)] += bytes;
     if (end >= turn()) begin -= turn(), end -= turn();
-    for (u32 tier = 0; tier < 2; ++tier)
-      if (tiers & (1u << tier)) savings_[tier][link(kind)].push_back({begin, end, bytes, bytes});
+    savings_[link(kind)].push_back({begin, end, bytes, bytes});
   }
 
-  // A whole window at home on the device moves nothing: the savings of holding `window_bytes` add up.
+  // A whole window at home on the device moves nothing to or from it: the savings of holding `window_bytes`
+  // add up. What it saves on the disk its contents save one by one.
   void add_device_home(LinkKind kind, u64 window_bytes, u64 moved) {
     Saving& home = home_[link(kind)];
     home = {0, turn() - 1, window_bytes, home.saved + moved};
@@ -110,14 +111,8 @@ class Savings {
     const i32 all = turn() - 1;
 
     // State rests all around or is read and written; so is the parameter once an update has written it.
-    for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write}) {
-      add(kind, in_host, 0, all, rest);
-      add_device_home(kind, window, rest);
-    }
-    if (!dies) {
-      add(LinkKind::disk_write, in_host, 0, all, param);
-      add_device_home(LinkKind::disk_write, window, param);
-    }
+    for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write}) add(kind, 0, all, rest);
+    if (!dies) add(LinkKind::disk_write, 0, all, param);
 
     // Gaps of the parameters: between uses on the device, and in the host between those and the update.
     const std::vector<const Pass*> touches = param_touches(w);
@@ -128,23 +123,19 @@ class Savings {
       const i32 begin = touches[t]->last + 1, end = touches[t + 1]->first - 1;
       if (begin > end) continue;
       if (end - begin > longest.end - longest.begin) longest = {begin, end};
-      add(LinkKind::disk_read, in_device | in_host, begin, end, param);
-      add_device_home(LinkKind::disk_read, window, param);
+      add(LinkKind::disk_read, begin, end, param);
     }
     add_arrivals(touches, param, window);
-    const auto add_host_gap = [&](i32 begin, i32 end) {
-      add(LinkKind::disk_read, in_host, begin, end, param);
-      if (begin <= end) add_device_home(LinkKind::disk_read, window, param);
-    };
     if (!dies)
-      add_host_gap(touches.back()->last + 1, first_update - 1 + (program_.options.clipping ? turn() : 0));
-    if (!program_.options.clipping) add_host_gap(last_update + 1, touches.front()->first - 1 + turn());
+      add(LinkKind::disk_read, touches.back()->last + 1,
+          first_update - 1 + (program_.options.clipping ? turn() : 0), param);
+    if (!program_.options.clipping)
+      add(LinkKind::disk_read, last_update + 1, touches.front()->first - 1 + turn(), param);
 
     // Parameters that die after their last use are written only if they leave memory before it. To save the
     // write, they must stay at least over the longest gap.
     if (dies && longest.begin <= longest.end) {
-      add(LinkKind::disk_write, in_device | in_host, longest.begin, longest.end, param);
-      add_device_home(LinkKind::disk_write, window, param);
+      add(LinkKind::disk_write, longest.begin, longest.end, param);
     }
 
     // Only a home on the device saves the gradient's departure.
@@ -152,11 +143,9 @@ class Savings {
     add_device_home(LinkKind::d2h, window, grad);
 
     const i32 gradient_until = first_update - 1 + (program_.options.clipping ? turn() : 0);
-    for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write}) {
-      add(kind, in_host, program_.gradient[w] + 1, gradient_until, grad);
-      add_device_home(kind, window, grad);
-    }
-    for (u32 l = 0; l < link_count; ++l) savings_[0][l].push_back(std::exchange(home_[l], {}));
+    for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write})
+      add(kind, program_.gradient[w] + 1, gradient_until, grad);
+    add_home_savings();
     add_accumulators(w);
   }
 
@@ -176,8 +165,8 @@ class Savings {
     const i32 first_update = program_.first_update(w), last_update = program_.last_update(w),
               all = turn() - 1;
     const bool clipping = program_.options.clipping;
-    add(LinkKind::disk_read, in_host, 0, all, rest);
-    add(LinkKind::disk_write, in_host, 0, all, rest + own);
+    add(LinkKind::disk_read, 0, all, rest);
+    add(LinkKind::disk_write, 0, all, rest + own);
     const u64 uses = chunks.grad_accum.size();
     base_[link(LinkKind::d2h)] += uses * layout_.bytes(chunks.grad_accum[0], chunks.cuts).value;
 
@@ -185,22 +174,21 @@ class Savings {
     i32 longest_begin = 0, longest_end = -1;
     for (u64 t = 0; t + 1 < touches.size(); ++t) {
       const i32 begin = touches[t]->last + 1, end = touches[t + 1]->first - 1;
-      add(LinkKind::disk_read, in_device | in_host, begin, end, own + others);
+      add(LinkKind::disk_read, begin, end, own + others);
       if (end - begin > longest_end - longest_begin) longest_begin = begin, longest_end = end;
     }
     add_arrivals(touches, own + others, 0);
-    add(LinkKind::disk_read, in_host, touches.back()->last + 1, first_update - 1 + (clipping ? turn() : 0),
-        own);
+    add(LinkKind::disk_read, touches.back()->last + 1, first_update - 1 + (clipping ? turn() : 0), own);
     if (clipping) {
-      add(LinkKind::disk_write, in_device | in_host, longest_begin, longest_end, others);
+      add(LinkKind::disk_write, longest_begin, longest_end, others);
     } else {
-      add(LinkKind::disk_read, in_host, last_update + 1, touches.front()->first - 1 + turn(), own + others);
-      add(LinkKind::disk_write, in_host, last_update + 1, touches.back()->last + turn(), others);
+      add(LinkKind::disk_read, last_update + 1, touches.front()->first - 1 + turn(), own + others);
+      add(LinkKind::disk_write, last_update + 1, touches.back()->last + turn(), others);
     }
     const i32 gradient_until = first_update - 1 + (clipping ? turn() : 0);
     const i32 combined = *std::ranges::max_element(program_.combine[w]);
     for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write})
-      add(kind, in_host, combined + 1, gradient_until, grad);
+      add(kind, combined + 1, gradient_until, grad);
     add_accumulators(w);
   }
 
@@ -215,12 +203,15 @@ class Savings {
       if (begin > end) continue;
       // From the last use to the first of the next step, the window stays on the device only if its home is
       // there.
-      add(LinkKind::disk_read, last ? in_host : in_device | in_host, begin, end, param);
-      add_device_home(LinkKind::disk_read, param, param);
+      add(LinkKind::disk_read, begin, end, param);
     }
     add_arrivals(touches, param, param);
+    add_home_savings();
+  }
+
+  void add_home_savings() {
     for (u32 l = 0; l < link_count; ++l)
-      if (home_[l].bytes > 0) savings_[0][l].push_back(std::exchange(home_[l], {}));
+      if (home_[l].bytes > 0) savings_[l].push_back(std::exchange(home_[l], {}));
   }
 
   // Adds the copies of a window's parameters to each device that uses them, once and after each gap. Only a
@@ -231,7 +222,7 @@ class Savings {
       const Pass* const before = std::exchange(last[touch->device], touch);
       if (before != nullptr && before->last + 1 == touch->first) continue;
       if (before != nullptr)
-        add(LinkKind::h2d, in_device, before->last + 1, touch->first - 1, param);
+        add(LinkKind::h2d, before->last + 1, touch->first - 1, param);
       else
         base_[link(LinkKind::h2d)] += param;
       if (home > 0) add_device_home(LinkKind::h2d, home, param);
@@ -249,12 +240,11 @@ class Savings {
   }
 
   void add_all_links(i32 begin, i32 end, u64 bytes) {
-    for (LinkKind kind : {LinkKind::h2d, LinkKind::d2h}) add(kind, in_device, begin, end, bytes);
+    for (LinkKind kind : {LinkKind::h2d, LinkKind::d2h}) add(kind, begin, end, bytes);
     add_disk(begin, end, bytes);
   }
   void add_disk(i32 begin, i32 end, u64 bytes) {
-    for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write})
-      add(kind, in_device | in_host, begin, end, bytes);
+    for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write}) add(kind, begin, end, bytes);
   }
 
   void add_accumulators(u32 w) {
@@ -285,7 +275,7 @@ class Savings {
         continue;
       }
       for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write})  // it waits in the host
-        add(kind, in_host, last + 1, program_.gradient[w] - 1, bytes);
+        add(kind, last + 1, program_.gradient[w] - 1, bytes);
     }
   }
 
@@ -309,25 +299,28 @@ class Savings {
     if (touch.before == none)
       forced_[link(LinkKind::h2d)] += bytes;
     else
-      add(LinkKind::h2d, in_device, begin, end, bytes);
+      add(LinkKind::h2d, begin, end, bytes);
     // Content on its way between devices need not see the disk: one copy in the host serves all.
     if (touch.before + 1 == t) {
-      add(LinkKind::disk_read, in_device | in_host, begin, end, bytes);
-      if (moves_down) add(LinkKind::disk_write, in_device | in_host, begin, end, bytes);
+      add(LinkKind::disk_read, begin, end, bytes);
+      if (moves_down) add(LinkKind::disk_write, begin, end, bytes);
     }
     if (moves_down && first.touches[touch.made_by].is_read_elsewhere)
       forced_[link(LinkKind::d2h)] += bytes;
     else if (moves_down && touch.before != none)
-      add(LinkKind::d2h, in_device, begin, end, bytes);
+      add(LinkKind::d2h, begin, end, bytes);
   }
 
+  // For the disk both tiers are one: content that stays in either is not moved there.
   void set_capacities(const Plan& plan) {
-    for (u32 tier = 0; tier < 2; ++tier)
-      for (u64 used : plan.working_set[tier]) {
-        const u64 budget = plan.tiers[tier].budget.value;
-        const u64 free = budget > used ? budget - used : 0;
-        capacity_[tier].push_back(tier == 0 ? free * devices_ : free);
-      }
+    const auto free = [&](u32 tier, u64 p) {
+      const u64 budget = plan.tiers[tier].budget.value, used = plan.working_set[tier][p];
+      return budget > used ? budget - used : 0;
+    };
+    for (u64 p = 0; p < program_.ops.size(); ++p) {
+      capacity_of_devices_.push_back(free(0, p) * devices_);
+      capacity_.push_back(capacity_of_devices_.back() + free(1, p));
+    }
   }
 
   const ModelGraph& graph_;
@@ -339,9 +332,9 @@ class Savings {
   const DeviceChains chains_;
   std::array<u64, link_count> base_{};    // moves that memory can save
   std::array<u64, link_count> forced_{};  // moves from device to device, which it cannot
-  std::array<std::array<std::vector<Saving>, link_count>, 2> savings_;  // device, host
-  std::array<std::vector<u64>, 2> capacity_;
-  std::array<Saving, link_count> home_{};  // savings of the window being added
+  std::array<std::vector<Saving>, link_count> savings_;
+  std::vector<u64> capacity_of_devices_, capacity_;  // of devices and host together
+  std::array<Saving, link_count> home_{};            // savings of the window being added
 };
 
 }  // namespace

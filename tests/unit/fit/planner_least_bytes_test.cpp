@@ -29,18 +29,22 @@ class LeastBytes {
     for (const auto& [chunk, touches] : touches_) add_content(chunk, touches);
     for (const auto& [window, saved] : at_home_)
       for (u32 link = 0; link < link_count; ++link)
-        if (saved[link] != 0) savings_[0][link].push_back({0, turn_ - 1, window_bytes_[window], saved[link]});
+        if (saved[link] != 0) savings_[link].push_back({0, turn_ - 1, window_bytes_[window], saved[link]});
   }
 
   std::array<u64, link_count> bounds() const {
     std::array<u64, link_count> out = base_;
-    for (u32 tier = 0; tier < 2; ++tier) {
-      std::vector<u64> capacity;
-      for (u64 used : plan_.working_set[tier])
-        capacity.push_back(plan_.tiers[tier].budget.value - std::min(used, plan_.tiers[tier].budget.value));
-      for (u32 link = 0; link < link_count; ++link)
-        out[link] -= std::min(out[link], most_saved(savings_[tier][link], capacity));
+    std::vector<u64> capacity[2];  // of the device; of both tiers together, which spare the disk alike
+    for (u64 p = 0; p < plan_.working_set[0].size(); ++p) {
+      u64 sum = 0;
+      for (u32 tier = 0; tier < 2; ++tier) {
+        const u64 budget = plan_.tiers[tier].budget.value;
+        sum += budget - std::min(plan_.working_set[tier][p], budget);
+        capacity[tier].push_back(sum);
+      }
     }
+    for (u32 link = 0; link < link_count; ++link)
+      out[link] -= std::min(out[link], most_saved(savings_[link], capacity[is_disk(link)]));
     return out;
   }
 
@@ -86,8 +90,7 @@ class LeastBytes {
     if (dies) return add_write_of_dying(c, touches);
     // Written once per step, unless it never leaves host memory.
     base_[at(Link::disk_write)] += c.bytes.value;
-    savings_[1][at(Link::disk_write)].push_back({0, turn_ - 1, c.bytes.value, c.bytes.value});
-    at_home_[c.window][at(Link::disk_write)] += c.bytes.value;
+    savings_[at(Link::disk_write)].push_back({0, turn_ - 1, c.bytes.value, c.bytes.value});
   }
 
   // Written once per step, unless it stays in memory until its last use: at least during its longest gap.
@@ -98,8 +101,7 @@ class LeastBytes {
       if (!touches[t].in_host && to - from > end - begin) begin = from, end = to;
     }
     if (begin > end) return;
-    add_saveable(Link::disk_write, c.bytes.value, begin, end, true, true);
-    at_home_[c.window][at(Link::disk_write)] += c.bytes.value;
+    add_saveable(Link::disk_write, c.bytes.value, begin, end);
   }
 
   void add_gap(const Chunk& c, const Touch& from, const Touch& to, bool persistent) {
@@ -111,15 +113,13 @@ class LeastBytes {
     if (!from.in_host && to.in_host && !persistent) add_fixed(Link::d2h, c);
     if (held_by_working_set(c, from, to)) return;
     if (between_devices) {
-      add_saveable(Link::h2d, bytes, begin, end, true, false);
-      if (!persistent) add_saveable(Link::d2h, bytes, begin, end, true, false);
+      add_saveable(Link::h2d, bytes, begin, end);
+      if (!persistent) add_saveable(Link::d2h, bytes, begin, end);
     }
-    add_saveable(Link::disk_read, bytes, begin, end, between_devices, true);
-    if (!persistent) add_saveable(Link::disk_write, bytes, begin, end, between_devices, true);
+    add_saveable(Link::disk_read, bytes, begin, end);
+    if (!persistent) add_saveable(Link::disk_write, bytes, begin, end);
     if (c.window == none || c.kind == Kind::grad_accum) return;
     if (between_devices) at_home_[c.window][at(Link::h2d)] += bytes;
-    at_home_[c.window][at(Link::disk_read)] += bytes;
-    if (!persistent) at_home_[c.window][at(Link::disk_write)] += bytes;
   }
 
   // RETURNS: true for content that streaming holds anyway: chunk sets between their own updates and the ops
@@ -136,13 +136,13 @@ class LeastBytes {
     if (c.window != none) at_home_[c.window][at(link)] += c.bytes.value;
   }
 
-  void add_saveable(Link link, u64 bytes, i32 begin, i32 end, bool by_device, bool by_host) {
+  void add_saveable(Link link, u64 bytes, i32 begin, i32 end) {
     base_[at(link)] += bytes;
     if (end >= turn_) begin -= turn_, end -= turn_;
-    if (by_device) savings_[0][at(link)].push_back({begin, end, bytes, bytes});
-    if (by_host) savings_[1][at(link)].push_back({begin, end, bytes, bytes});
+    savings_[at(link)].push_back({begin, end, bytes, bytes});
   }
 
+  static bool is_disk(u32 link) { return link == at(Link::disk_read) || link == at(Link::disk_write); }
   static u32 at(Link link) { return static_cast<u32>(link); }
 
   const Plan& plan_;
@@ -150,9 +150,9 @@ class LeastBytes {
   std::vector<const Op*> program_;
   std::map<u32, std::vector<Touch>> touches_;  // by chunk, in program order
   std::array<u64, link_count> base_{};
-  std::array<std::array<std::vector<Saving>, link_count>, 2> savings_;  // device, host
+  std::array<std::vector<Saving>, link_count> savings_;
   std::map<u32, u64> window_bytes_;
-  std::map<u32, std::array<u64, link_count>> at_home_;  // by window: bytes saved by a home on the device
+  std::map<u32, std::array<u64, link_count>> at_home_;  // by window: copies saved by a home on the device
 };
 
 struct Job {
