@@ -58,7 +58,11 @@ INSTANTIATE_TEST_SUITE_P(
     Plans, PlanGolden,
     testing::Values(
         Golden{"resident", {.budgets = {Bytes{8 * mib}, Bytes{mib}, disk}}},
-        Golden{"streaming", {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .micro_batches = 2}},
+        Golden{"streaming",
+               {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk},
+                .micro_batches = 2,
+                .home = HomePolicy::disk}},
+        Golden{"waiting", {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .micro_batches = 2}},
         Golden{"unclipped", {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .clipping = false}},
         Golden{"two_sweeps",
                {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .micro_batches = 2, .sweeps = 2}},

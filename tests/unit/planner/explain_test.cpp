@@ -61,11 +61,11 @@ TEST(Explain, FollowsAChunkThroughEveryOpThatTouchesIt) {
 
 TEST(Explain, AChunkOnDiskSaysWhyAndWhatItCosts) {
   const Planned p = streaming();
-  const ChunkId id = find_chunk(p.plan, Kind::momentum, 3);
+  const ChunkId id = find_chunk(p.plan, Kind::momentum, 5);
   ASSERT_EQ(p.plan.homes[index(id)].tier, Tier::disk);
   const std::string text = told(p, fmt::format("chunk:{}", index(id)));
-  EXPECT_THAT(text, HasSubstr("momentum of h.1 cut 0"));
-  EXPECT_THAT(text, HasSubstr("h.1.weight"));
+  EXPECT_THAT(text, HasSubstr("momentum of h.3 cut 0"));
+  EXPECT_THAT(text, HasSubstr("h.3.weight"));
   EXPECT_THAT(text, HasSubstr("home     disk"));
   EXPECT_THAT(text, HasSubstr("not the device: of 900 KiB"));
   EXPECT_THAT(text, HasSubstr("not the host: of 500 KiB"));
