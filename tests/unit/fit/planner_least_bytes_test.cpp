@@ -196,4 +196,31 @@ INSTANTIATE_TEST_SUITE_P(Configs, LeastBytesOf,
                                          Job{"gpt_1_3b_fp16", "gpt-1.3b-3gib.yaml", "fp16", 1.07}),
                          [](const auto& info) { return info.param.name; });
 
+// From all streaming to all resident.
+TEST(LeastBytes, PlansOfAnyBudgetsStayNearTheBoundOfTheDisk) {
+  const auto config = load_config(TIDEPOOL_SOURCE_DIR "/configs/gpt-1.3b-3gib.yaml", {});
+  ASSERT_TRUE(config) << config.error().message;
+  const auto graph = make_graph(*config);
+  ASSERT_TRUE(graph) << graph.error().message;
+  struct {
+    u64 device_gib, host_gib;
+  } const all[] = {{1, 2},  {1, 4},  {1, 8}, {1, 12}, {1, 16}, {2, 6},
+                   {2, 10}, {2, 14}, {4, 8}, {4, 12}, {8, 8},  {12, 6}};
+  for (const auto& [device_gib, host_gib] : all) {
+    SCOPED_TRACE(std::to_string(device_gib) + " + " + std::to_string(host_gib) + " GiB");
+    PlanOptions options = plan_options(*config);
+    options.budgets.device = Bytes{device_gib * gib};
+    options.budgets.host = Bytes{host_gib * gib};
+    const auto plan = make_plan(*graph, options);
+    ASSERT_TRUE(plan) << plan.error().message;
+    const auto least = lower_bound(*plan, *graph), moved = link_bytes(*plan, SegmentKind::body);
+    for (const Link link : {Link::disk_read, Link::disk_write}) {
+      const u32 l = static_cast<u32>(link);
+      EXPECT_GE(moved[l].value, least[l].value) << name(link);
+      EXPECT_LE(static_cast<double>(moved[l].value), 1.17 * static_cast<double>(least[l].value))
+          << name(link);
+    }
+  }
+}
+
 }  // namespace tidepool::planner_least_bytes_test
