@@ -1,8 +1,8 @@
-// StateJournal is the format of a swap file from which a killed run goes on; docs/state-file.md describes it.
+// StateJournal is the format of a swap file from which a killed run resumes; docs/state-file.md describes it.
 //
 //   head        what the file is: magic, format, sizes, a description (JSON), its checksum; written once
-//   area 0, 1   records, in turn: for each chunk its version, checksum and slot; the step; the caller's
-//   payload frames      the slots, and what else the plan keeps on disk
+//   area 0, 1   records, in turn: each chunk's version, checksum and slot; the step; a payload
+//   frames      the slots, and what else the plan keeps on disk
 //
 // A record is written after the data that it counts on is durable, and counts once it is durable itself. Its
 // checksum tells a whole record from one that was torn: then the other area has the record before it, whose

@@ -81,7 +81,7 @@ std::string litter_note(const std::string& dir, Bytes bytes, const LastHolder& o
                      of.this_boot ? "" : ", before the last boot", dir);
 }
 
-// True if the file holds a state that a job can go on from, or holds one that is damaged.
+// True if the file holds a state that a job can resume from, or holds one that is damaged.
 bool holds_state(const std::string& path) {
   const Result<std::optional<FoundState>> found = read_state_file(path);
   if (!found) return found.error().kind == ErrorKind::bad_input;
@@ -93,7 +93,7 @@ Error holds_recorded_state(const std::string& path) {
   if (!found) return found.error();
   return {ErrorKind::usage,
           fmt::format("{} holds the state of a run that ended without finishing, recorded after "
-                      "step {}: go on with --resume auto in the output.dir of that run, or move "
+                      "step {}: resume with --resume auto in the output.dir of that run, or move "
                       "the file away",
                       path, *found ? (*found)->record.step : 0)};
 }
@@ -128,6 +128,7 @@ std::string clear_swap_litter(const SwapFileOptions& options) {
       DirectoryLock::take({.dir = options.dir, .file = swap_job_name, .what = "swap directory"});
   if (!lock || holds_state(path)) return "";
   const std::string note = litter_note(options.dir, taken(path), lock->last_holder());
+  unlink((options.dir + "/" + swap_file_of_copy).c_str());
   const bool gone = !there || unlink(path.c_str()) == 0;
   lock->release();
   if (options.own_dir) rmdir(options.dir.c_str());
@@ -155,6 +156,7 @@ Result<std::unique_ptr<SwapFile>> SwapFile::create(const SwapFileOptions& option
   TRY(file->clear_way(options.recorded));
   TRY(file->open_file());
   TRY(file->take_space());
+  TRY(file->sync_names());
   return file;
 }
 
@@ -163,14 +165,22 @@ void SwapFile::keep(bool keep) {
   leftover_ = keep ? RemovedAtSuddenEnd() : RemovedAtSuddenEnd(path_, Leftover::file);
 }
 
+// Makes the names of files in the directory durable, and its own name.
+Result<void> SwapFile::sync_names() const {
+  for (const std::string& name :
+       {dir_, std::string(std::filesystem::path(dir_ + "/..").lexically_normal())}) {
+    const Fd dir(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (dir && ::fsync(dir.get()) != 0 && errno != EINVAL) return file_error("cannot flush", name, errno);
+  }
+  return {};
+}
+
 Result<void> SwapFile::rename_to(const std::string& name) {
   const std::string path = dir_ + "/" + name;
   if (::rename(path_.c_str(), path.c_str()) != 0) return file_error("cannot rename to", path, errno);
   path_ = path;
   keep(keep_);
-  const Fd dir(::open(dir_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!dir || ::fsync(dir.get()) != 0) return file_error("cannot flush", dir_, errno);
-  return {};
+  return sync_names();
 }
 
 SwapFile::~SwapFile() {
@@ -199,6 +209,7 @@ Result<void> SwapFile::lock_directory() {
 }
 
 Result<void> SwapFile::clear_way(SwapFileOptions::Found recorded) {
+  unlink((dir_ + "/" + swap_file_of_copy).c_str());  // of a job that was killed as it copied a state
   if (access(path_.c_str(), F_OK) != 0) return {};
   if (recorded != SwapFileOptions::Found::discard && holds_state(path_)) {
     if (recorded == SwapFileOptions::Found::refuse) return holds_recorded_state(path_);

@@ -5,7 +5,7 @@
 // Both keep their names while the job runs: unlinking early would free the space after a kill too, but then a
 // full disk shows no file to blame. So kill -9 leaves both files, unlocked, and the next job in this
 // directory recognises and clears them: unless a state was recorded in the swap file (io/state_journal.h),
-// which only the job that goes on from it takes over.
+// which only the job that resumes from it takes over.
 #pragma once
 
 #include <memory>
@@ -42,7 +42,7 @@ class SwapFile {
   SwapFile(const SwapFile&) = delete;
   SwapFile& operator=(const SwapFile&) = delete;
 
-  // The file holds a state that another process can go on from, so it stays at the end, or no longer.
+  // The file holds a state that another process can resume from, so it stays at the end, or no longer.
   void keep(bool);
   // Gives the file another name in its directory, in place of the file that has it, if any. Durable on
   // return.
@@ -65,6 +65,7 @@ class SwapFile {
   Result<void> clear_way(SwapFileOptions::Found);
   Result<void> open_file();
   Result<void> take_space();
+  Result<void> sync_names() const;
   Result<void> write_zeros(u64 begin, Bytes, std::string_view why);
 
   std::string dir_, path_;

@@ -84,7 +84,7 @@ enum class OpKind : u8 {
   send,     // host -> another node: an updated parameter, a part of a gradient, or scalars
   receive,  // another node -> host: makes what the other node sent
   // Only with two versions of the state on disk.
-  record,  // disk_write: makes the state on disk the one from which a killed run goes on
+  record,  // disk_write: makes the state on disk the one from which a killed run resumes
 };
 inline constexpr u32 op_kind_count = 16;
 

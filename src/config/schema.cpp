@@ -274,7 +274,7 @@ const std::array other_fields = std::to_array<Field>({
     {"memory",
      "versions",
      REF(memory.versions),
-     "Versions of the trained state that the swap file keeps. With 2, a killed run goes on from the last "
+     "Versions of the trained state that the swap file keeps. With 2, a killed run resumes from the last "
      "recorded "
      "step (output.persist_steps), and the file takes twice the state; 1: from the last checkpoint; auto: 2 "
      "if state "

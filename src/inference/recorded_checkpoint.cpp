@@ -40,16 +40,18 @@ Result<std::vector<std::string>> save_recorded_state(const std::string& path) {
   TRY_ASSIGN(const Config config,
              load_config(run_dir + "/config.yaml", {"output.dir=" + run_dir}, KeptModel::read));
   TRY_ASSIGN(const ModelGraph graph, make_graph(config));
-  TRY_ASSIGN(
-      const std::optional<RecordedRun> run,
-      find_recorded_run(config, graph, "auto", [&](const std::string& line) { lines.push_back(line); }));
-  if (!run) return lines;
   TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_dir));
+  const Result<std::optional<RecordedRun>> found =
+      find_recorded_run(config, graph, "auto", [&](const std::string& line) { lines.push_back(line); });
+  if (!found && steps.empty()) return found.error();
+  if (!found) lines.push_back("no recorded state is used: " + found.error().message);
+  if (!found || !*found) return lines;
+  const std::optional<RecordedRun>& run = *found;
   if (!steps.empty() && steps.back() >= run->state.step) return lines;
   const Result<SavedCheckpoint> saved = save(*run, config, graph);
   if (saved)
     lines.push_back(fmt::format("made {} of the state that the killed run has recorded", saved->path));
-  else if (saved.error().kind != ErrorKind::io || steps.empty())
+  else if (steps.empty())
     return saved.error();
   else
     lines.push_back(fmt::format("the state recorded after step {} is not used: {}", run->state.step,

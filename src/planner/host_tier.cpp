@@ -254,7 +254,9 @@ HostTier plan_host_tier(const ResidenceInput& in, const DeviceTier& device, Byte
   HostTier two = with(2);
   if (wanted == 2) return two;
   const Budgets& budgets = in.options.budgets;
-  const bool fits = two.needs_least <= budgets.host && two.disk_bytes <= budgets.disk &&
+  // Checkpoints, each a little larger than the state, need room beside it.
+  const Bytes disk = two.disk_bytes + two.second_slot * 2;
+  const bool fits = two.needs_least <= budgets.host && disk <= budgets.disk &&
                     (two.peak <= budgets.host || shrink < budgets.host);
   return fits && rests_on_disk(in.layout, two) ? std::move(two) : with(1);
 }

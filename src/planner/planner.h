@@ -27,7 +27,7 @@ struct PlanOptions {
   u32 lookahead = 0;     // ops; 0: as far as memory allows
   Bytes device_reserved{0};  // part of the device budget: workspaces of libraries, a step's numbers
   Bytes host_reserved{0};    // part of the host budget: data reading, checkpoint staging
-  // Slots on disk for each trained chunk: with 2, a killed run goes on from the last recorded step. 0: 2 if
+  // Slots on disk for each trained chunk: with 2, a killed run resumes from the last recorded step. 0: 2 if
   // trained state rests on disk and there is room, else 1. With several nodes always 1.
   u32 versions = 1;
   bool advise = true;  // if nothing fits, find the smallest change that does, which takes a while

@@ -1,5 +1,5 @@
-// RecordedState is what two versions of the state on disk add to a plan: a pair of slots for each trained
-// chunk, and the moments at which state that rests elsewhere is written to its slot.
+// // Two versions of the state on disk add to a plan: a pair of slots for each trained chunk, and the moments
+// at which state that rests elsewhere is written to its slot.
 //
 // An update changes a chunk once per step, and until the next update its content stays as it is. So what
 // rests on a device or in the host is written while the backward runs, when the disk has least to do. In fp16

@@ -106,20 +106,24 @@ class RunPreparation {
 
   Result<void> open_session(bool resumes) {
     const Config& config = run_.config;
-    TRY_ASSIGN(run_.session,
-               Session::create(
-                   config, run_.graph, std::move(run_.chosen.plan), *run_.source,
-                   {.open_disk = run_.request.open_disk,
-                    .rest_patience = run_.request.watchdog_least,
-                    .loads_weights = (!resumes || run_.graph.lora.on()) && !config.model_directory.empty(),
-                    .transport = run_.request.transport,
-                    .product_timing = config.output.save ? ProductTiming::keep : ProductTiming::for_now,
-                    .records = {.source = &run_.records.progress(),
-                                .payload_max = ProgressRecord::bytes_max(config.train.max_steps),
-                                .run = run_name(config),
-                                .found = recorded_ ? &recorded_->found : nullptr,
-                                .way = newer_checkpoint_ ? SessionRecords::Way::discard : way_},
-                    .say = [this](const std::string& line) { run_.outputs.say(line); }}));
+    TRY_ASSIGN(
+        run_.session,
+        Session::create(
+            config, run_.graph, std::move(run_.chosen.plan), *run_.source,
+            {.open_disk = run_.request.open_disk,
+             .rest_patience = run_.request.watchdog_least,
+             .loads_weights = (!resumes || run_.graph.lora.on()) && !config.model_directory.empty(),
+             .transport = run_.request.transport,
+             .product_timing = config.output.save ? ProductTiming::keep : ProductTiming::for_now,
+             .records = {.source = &run_.records.progress(),
+                         .payload_max = ProgressRecord::bytes_max(
+                             config.train.max_steps, config.train.eval_steps == 0
+                                                         ? 1
+                                                         : config.train.max_steps / config.train.eval_steps),
+                         .run = run_name(config),
+                         .found = recorded_ ? &recorded_->found : nullptr,
+                         .way = newer_checkpoint_ ? SessionRecords::Way::discard : way_},
+             .say = [this](const std::string& line) { run_.outputs.say(line); }}));
     return {};
   }
 

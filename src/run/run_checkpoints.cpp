@@ -137,6 +137,7 @@ std::vector<std::string> RunCheckpoints::distrusted() const {
 }
 
 std::string RunCheckpoints::way_on() const {
+  if (!recorded_way_.empty()) return recorded_way_;
   if (last_step_) return fmt::format("resume with --resume auto from {}", last_.path);
   if (!config_.output.save) return "start again: output.save is false, so nothing was saved";
   return "start again: no checkpoint had been written (output.save_steps and output.save_minutes set how "

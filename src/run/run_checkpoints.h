@@ -34,7 +34,7 @@ class RunCheckpoints {
   // no branch has been changed then.
   Result<std::optional<FoundCheckpoint>> go_on_from(FoundCheckpoint found, StateWriter&);
 
-  // The run goes on from a record that is newer than all checkpoints.
+  // The run resumes from a record that is newer than all checkpoints.
   void went_on_from_record(u64 best_step) { best_step_ = best_step; }
 
   // Checks before the first step that output.dir can take the saves of a run from `step` up to `max_steps`.
@@ -71,6 +71,8 @@ class RunCheckpoints {
   std::optional<u64> last_step() const { return last_step_; }
   // Advice for messages: "continue with --resume auto from ...", or that nothing has been saved.
   std::string way_on() const;
+  // Advice that replaces way_on()'s: the state is recorded elsewhere.
+  void set_recorded_way(std::string way) { recorded_way_ = std::move(way); }
   // Bytes that this process has written.
   Bytes written() const { return written_; }
 
@@ -101,6 +103,7 @@ class RunCheckpoints {
   std::optional<u64> last_step_;
   u64 best_step_ = 0;  // among the checkpoints on disk
   Bytes written_{};
+  std::string recorded_way_;
   std::unique_ptr<BackgroundSave> background_;
 };
 

@@ -10,6 +10,9 @@ namespace tidepool {
 void RunSaves::begin() {
   moments_.begin(steady_seconds());
   run_.state.settings = settings_now(run_);
+  // A run that was killed between its best evaluation and the save of it.
+  const EvalLoss* best = best_evaluation(run_.state.eval_losses);
+  best_unsaved_ = best != nullptr && best->step > run_.state.best_step;
 }
 
 bool RunSaves::due(u64 step) const { return moments_.due(step, steady_seconds()); }
@@ -30,6 +33,7 @@ TrainerState RunSaves::state_now(u64 step, double seconds) {
 
 void RunSaves::saved(const TrainerState& state) {
   run_.state.best_step = state.best_step;
+  run_.records.progress().rested(run_.state);
   tell_signals();
 }
 
@@ -51,7 +55,8 @@ Result<void> RunSaves::save_in_background(const TrainerState& state) {
   run_.records.progress().rested(run_.state);
   TRY(run_.records.record_at_rest(state.step));
   TRY_ASSIGN(std::unique_ptr<StateReader> reader, run_.session->read_record());
-  const double share = RunRecords::share_of_saves(run_.prediction, !run_.config.machine.gpus().empty());
+  const double share = RunRecords::share_of_saves(run_.prediction, !run_.config.machine.gpus().empty(),
+                                                  checkpoint_bytes(run_.graph));
   const bool begun = run_.checkpoints->begin_save(state, std::move(reader), share);
   run_.records.progress().pause(begun);
   background_has_best_ = begun && best_unsaved_;
@@ -76,6 +81,10 @@ Result<void> RunSaves::save_last(u64 step, double seconds) {
   if (!run_.config.output.save) return {};
   end_background();
   const TrainerState state = state_now(step, seconds);
+  if (run_.records.persist_steps() > 0) {  // so nothing is lost if the save fails
+    TRY(run_.records.record_at_rest(step));
+    run_.checkpoints->set_recorded_way(run_.records.way_on(std::nullopt, ""));
+  }
   TRY(run_.checkpoints->save_last(state, run_.session->state()));
   best_unsaved_ = false;
   saved(state);

@@ -19,7 +19,7 @@ namespace tidepool {
 // system allows it: a run may write other parts of the file meanwhile. THREADS: one.
 class RecordedReader final : public StateReader {
  public:
-  // // // The graph's windows may have other tensors than those of the table. REQUIRES:
+  // The graph's windows may have other tensors than those of the table. REQUIRES:
   // difference_of_models() is empty; graph and pool outlive the reader. Errors: io if the file cannot be
   // opened.
   static Result<std::unique_ptr<RecordedReader>> open(FoundState, StateTable, const ModelGraph&, CorePool&);

@@ -84,6 +84,8 @@ Result<void> Session::take_memory(const Config& config, const SessionOptions& op
 void Session::prepare_records(const SessionRecords& records) {
   if (records.found != nullptr && records.way == SessionRecords::Way::copy)
     copied_record_ = records.found->path;
+  if (records.found != nullptr && records.way == SessionRecords::Way::discard)
+    stale_record_ = records.found->path;
   if (plan_.versions < 2) return;
   const StateTable table = make_state_table(plan_, graph_);
   const u64 frames = plan_.tiers[static_cast<u32>(Tier::disk)].planned_peak.value;
@@ -120,6 +122,7 @@ void Session::keep_record() {
 
 Result<void> Session::replace_record() {
   if (copied_record_.empty()) return {};
+  swap_->keep(true);  // before the only other copy of the state is replaced
   TRY(swap_->rename_to(swap_file_name));
   copied_record_.clear();
   return {};
@@ -127,7 +130,8 @@ Result<void> Session::replace_record() {
 
 void Session::discard_record() {
   if (swap_) swap_->keep(false);
-  if (!copied_record_.empty()) ::unlink(copied_record_.c_str());
+  for (const std::string& path : {copied_record_, stale_record_})
+    if (!path.empty()) ::unlink(path.c_str());
 }
 
 Session::~Session() = default;

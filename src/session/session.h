@@ -125,6 +125,7 @@ class Session {
   std::unique_ptr<Devices> devices_;
   std::optional<RecordRequest> records_;  // two versions of the state
   std::string copied_record_;             // file of the record that was copied; empty: none
+  std::string stale_record_;              // file of a record that a newer checkpoint replaces; empty: none
   std::unique_ptr<SwapFile> swap_;
   std::unique_ptr<TrainingExecutor> executor_;
   std::array<std::vector<std::byte>, 2> own_staging_;  // only if no arena has room at rest for one of each

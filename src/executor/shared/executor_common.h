@@ -58,8 +58,8 @@ class MovedBytes {
 class RecordSource {
  public:
   virtual ~RecordSource() = default;
-  // // RETURNS: bytes that stay unchanged until the next call; with all marks they fit into an area of the
-  // journal. Nullopt: the state after this step is not to be gone on from, so there will be no record of it.
+  // RETURNS: bytes that stay unchanged until the next call; with all marks they fit into an area of the
+  // journal. Nullopt: no run is to resume from the state after this step, so there will be no record of it.
   // THREADS: the engine's thread, after the step's loss is known.
   virtual std::optional<std::span<const std::byte>> payload(u64 step) = 0;
 };

@@ -21,7 +21,7 @@ namespace tidepool {
 class RecordedState {
  public:
   virtual ~RecordedState() = default;
-  // // Goes on from what an earlier process recorded (RecordRequest::marks): reads what does not rest on disk
+  // Takes over what an earlier process recorded (RecordRequest::marks): reads what does not rest on disk
   // from its slots. Content on disk is verified when it is first read. Blocks. Errors: io, if content that is
   // read now is not as it was recorded.
   virtual Result<void> take_over() = 0;

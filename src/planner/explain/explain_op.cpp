@@ -49,7 +49,7 @@ std::string why(const ExplainInput& in, const Op& op) {
     case OpKind::receive:
       return "what the other node made is needed here";
     case OpKind::record:
-      return "all that the step has changed is on disk: a killed run goes on from here";
+      return "all that the step has changed is on disk: a killed run resumes from here";
     default:
       return "";
   }

@@ -153,7 +153,7 @@ std::string versions_note(const Config& config, const Plan& plan) {
   if (plan.versions > 1) {
     const std::string each = fmt::format(
         "the swap file keeps two versions of the trained state, {} in all: a killed run "
-        "goes on from the last recorded step",
+        "resumes from the last recorded step",
         bytes_text(plan.second_slot * plan.versions));
     const Bytes resting = written(SegmentKind::body);
     return resting.value == 0
@@ -165,7 +165,7 @@ std::string versions_note(const Config& config, const Plan& plan) {
     if (plan.homes[id].tier == Tier::disk && plan.chunks[id].kind == Kind::momentum)
       on_disk += plan.homes[id].bytes;
   if (on_disk.value == 0 || config.memory.versions != 0 || !config.output.save || plan.nodes > 1) return "";
-  return "the disk has no room for a second version of the state: a killed run goes on from its last "
+  return "the disk has no room for a second version of the state: a killed run resumes from its last "
          "checkpoint";
 }
 

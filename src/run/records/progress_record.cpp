@@ -11,8 +11,8 @@
 namespace tidepool {
 namespace {
 
-constexpr u64 losses_max = mib;      // steps
-constexpr u64 text_bytes_max = mib;  // some ten thousand evaluations
+constexpr u64 losses_max = mib;  // steps
+constexpr u64 text_bytes_max = mib, evaluation_bytes_max = 192;
 
 // The payload begins with these numbers; losses and text follow.
 struct Fixed {
@@ -25,8 +25,9 @@ static_assert(sizeof(Fixed) == 64);
 
 }  // namespace
 
-u64 ProgressRecord::bytes_max(u64 steps) {
-  return sizeof(Fixed) + std::min(steps, losses_max) * sizeof(double) + text_bytes_max;
+u64 ProgressRecord::bytes_max(u64 steps, u64 evaluations) {
+  return sizeof(Fixed) + std::min(steps, losses_max) * sizeof(double) + text_bytes_max +
+         std::min(evaluations, losses_max) * evaluation_bytes_max;
 }
 
 void ProgressRecord::rested(const TrainerState& state) {
@@ -45,11 +46,11 @@ void ProgressRecord::step_done(const TrainerState& state, u64 step, double secon
 }
 
 std::optional<std::span<const std::byte>> ProgressRecord::payload(u64 step) {
-  if (step >= refused_from_ || paused_) return std::nullopt;
+  // The text of a run that was given more evaluations since its file was made may not fit.
+  if (step >= refused_from_ || paused_ || sizeof(Fixed) + text_.size() > bytes_max_) return std::nullopt;
   last_supplied_ = step;
   const Numbers& now = numbers_[step % steps_held];
   CHECK(now.step == step && losses_ != nullptr && losses_->size() >= step, step, now.step);
-  CHECK(sizeof(Fixed) + text_.size() <= bytes_max_, text_.size(), bytes_max_);
   const u64 room = (bytes_max_ - sizeof(Fixed) - text_.size()) / sizeof(double);
   const u64 losses = std::min(step, room);
   const Fixed fixed{.step = step,

@@ -15,8 +15,9 @@ namespace tidepool {
 
 class ProgressRecord final : public RecordSource {
  public:
-  // Room for the losses of `steps` steps, or the most that a record keeps, and for the text.
-  static u64 bytes_max(u64 steps);
+  // Room for the losses of `steps` steps, or the most that a record keeps, and for a text with so many
+  // evaluations.
+  static u64 bytes_max(u64 steps, u64 evaluations);
   // `bytes_max`: of a record's payload. If not all losses fit, the latest are kept.
   void begin(u64 bytes_max) { payload_.reserve(bytes_max_ = bytes_max); }
 
@@ -29,6 +30,7 @@ class ProgressRecord final : public RecordSource {
   void refuse_from(u64 step) { refused_from_ = std::min(refused_from_, step); }
   // While a save reads the last record, no step is recorded.
   void pause(bool pause) { paused_ = pause; }
+  bool paused() const { return paused_; }
   u64 last_supplied() const { return last_supplied_; }  // a step
 
   std::optional<std::span<const std::byte>> payload(u64 step) override;

@@ -31,12 +31,12 @@ Result<void> check_is_wanted(const Config& config, const FoundState& found, cons
                              const std::string& resume) {
   if (!is_of_run(config, run))
     return Error{ErrorKind::usage,
-                 fmt::format("{}: it is of the run in {}. Go on with it there (output.dir={}, --resume "
+                 fmt::format("{}: it is of the run in {}. Resume it there (output.dir={}, --resume "
                              "auto), choose another memory.swap_dir, or move the file away",
                              recorded_text(found), run, run)};
   if (resume == "auto" || (!resume.empty() && is_as_new(resume, found))) return {};
   return Error{ErrorKind::usage,
-               fmt::format("{}: go on with --resume auto, or move the file away {}", recorded_text(found),
+               fmt::format("{}: resume with --resume auto, or move the file away {}", recorded_text(found),
                            resume.empty() ? "to begin anew" : "to resume from " + resume)};
 }
 
@@ -54,7 +54,7 @@ Result<std::optional<RecordedRun>> find_recorded_run(const Config& config, const
   if (!found) return std::optional<RecordedRun>();
   if (found->newest_is_torn)
     warn(found->record.sequence == 0
-             ? fmt::format("{}: its only record is torn or damaged, so nothing can be gone on from",
+             ? fmt::format("{}: its only record is torn or damaged, so there is nothing to resume from",
                            found->path)
              : fmt::format("{}: its newest record is torn or damaged: the one before it, of step {}, counts",
                            found->path, found->record.step));

@@ -17,7 +17,8 @@ u64 persist_steps(const Config& config, const Plan& plan, const ModelGraph& grap
   constexpr u64 if_unknown = 16;
   if (plan.versions < 2) return 0;
   if (config.output.persist_steps > 0) return config.output.persist_steps;
-  if (!persists_resting_state(plan)) return 1;
+  const Bytes resting = persisted_bytes(plan, SegmentKind::body)[static_cast<u32>(LinkKind::disk_write)];
+  if (resting.value < plan.second_slot.value / 20) return 1;  // nearly all is written in each step anyway
   if (prediction.blocks.empty()) return if_unknown;
   const auto seconds = [&](bool persists) {
     const Result<Forecast> step =
@@ -50,7 +51,7 @@ void RunRecords::went_on_from(u64 step) {
 
 SegmentRun RunRecords::with_choice(SegmentRun run) const {
   const u64 updated = session_->plan().clipping ? run.step - 1 : run.step;
-  run.persists = every_ > 0 && updated > 0 && updated % every_ == 0;
+  run.persists = every_ > 0 && updated > 0 && updated % every_ == 0 && !progress_.paused();
   return run;
 }
 
@@ -59,18 +60,22 @@ void RunRecords::completed(const Issue& issue) {
   if (std::exchange(last_step_, issue.step) == 0) session_->keep_record();
 }
 
-double RunRecords::share_of_saves(const Prediction& prediction, bool gpus) {
-  constexpr double least = 0.05, most = 0.5;
-  if (!gpus || !(prediction.forecast.step_seconds > 0)) return least;
+double RunRecords::share_of_saves(const Prediction& prediction, bool gpus, Bytes bytes) {
+  constexpr double least = 0.05, most = 0.5, seconds_at_most = 300;
+  const DiskRates& rates = prediction.machine.disk;
+  const double work =
+      static_cast<double>(bytes.value) * (1 / rates.read_bytes_per_s + 1 / rates.write_bytes_per_s);
+  const double share = std::clamp(work / seconds_at_most, least, 1.0);
+  if (!gpus || !(prediction.forecast.step_seconds > 0)) return share;
   const auto& busy = prediction.forecast.busy_seconds;
   const double disk =
       std::max(busy[static_cast<u32>(LaneKind::disk_read)], busy[static_cast<u32>(LaneKind::disk_write)]);
-  return std::clamp((1 - disk / prediction.forecast.step_seconds) / 2, least, most);
+  return std::max(share, std::clamp((1 - disk / prediction.forecast.step_seconds) / 2, least, most));
 }
 
 std::string RunRecords::way_on(std::optional<u64> last_checkpoint, std::string else_) const {
   if (last_step_ <= last_checkpoint.value_or(0)) return else_;
-  return fmt::format("go on with --resume auto: the state after step {} is recorded in the swap file",
+  return fmt::format("resume with --resume auto: the state after step {} is recorded in the swap file",
                      last_step_);
 }
 
@@ -79,9 +84,9 @@ std::string RunRecords::describe() const {
   const Bytes written =
       persisted_bytes(session_->plan(), SegmentKind::body)[static_cast<u32>(LinkKind::disk_write)];
   std::string text =
-      every_ == 1 ? "each step is recorded" : fmt::format("every {} steps are recorded", every_);
+      every_ == 1 ? "each step is recorded" : fmt::format("each {}th step is recorded", every_);
   if (written.value > 0) text += fmt::format(", which writes {} that rest in memory", format_bytes(written));
-  return text + ": after a kill or a power cut, --resume auto goes on from there";
+  return text + ": after a kill or a power cut, --resume auto resumes from there";
 }
 
 }  // namespace tidepool

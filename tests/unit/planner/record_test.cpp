@@ -74,7 +74,7 @@ TEST(Record, AutomaticallyIfStateRestsOnDiskAndThereIsRoom) {
   options.versions = 0;
   EXPECT_EQ(record_plan(options).versions, 2u);
   const u64 state = record_plan(record_options()).second_slot.value;
-  options.budgets.disk = Bytes{2 * state - 1};
+  options.budgets.disk = Bytes{4 * state - 1};  // checkpoints need room too
   EXPECT_EQ(record_plan(options).versions, 1u);
   options.budgets.disk = Bytes{gib};
   options.budgets.host = Bytes{64 * mib};

@@ -24,7 +24,8 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 }
 
 // Takes the steps' numbers as a run does: the next step may be done before this one is recorded.
-ProgressRecord record_up_to(u64 last, TrainerState& state, u64 bytes_max = ProgressRecord::bytes_max(100)) {
+ProgressRecord record_up_to(u64 last, TrainerState& state,
+                            u64 bytes_max = ProgressRecord::bytes_max(100, 10)) {
   ProgressRecord record;
   record.begin(bytes_max);
   record.rested(state_after(0));
