@@ -1,6 +1,9 @@
-#include "planner/device_arcs.h"
+// ChainArcs turns a chain of touches into arcs of its devices, and into the copies that lead to and from
+// them.
 
 #include <algorithm>
+
+#include "planner/device_chains.h"
 
 namespace tidepool {
 namespace {

@@ -56,6 +56,13 @@ struct ChainRun {
 // RETURNS: the runs that Touch::stays makes, in order of their first touch.
 std::vector<ChainRun> runs_of(const DeviceChain&);
 
+// The arc of a run. Its span is turned onto the circle. In device_arcs.cpp, like add_arcs().
+Arc arc_of(const Layout&, const Program&, const DeviceChain&, const ChainRun&);
+
+// Adds arcs, arrivals and departures of the chain's runs: it turns a chain of touches into arcs of its
+// devices, and into the copies that lead to and from them.
+void add_arcs(const Layout&, const Program&, const DeviceChain&, DeviceTier&);
+
 // REQUIRES: all arguments outlive this object. `home`, by window, may change between calls.
 class DeviceChains {
  public:

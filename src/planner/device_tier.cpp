@@ -3,7 +3,6 @@
 // micro-batches and shards of their own. With layers over devices each is planned by itself.
 #include <algorithm>
 
-#include "planner/device_arcs.h"
 #include "planner/device_chains.h"
 #include "planner/device_stays.h"
 #include "planner/residence.h"
