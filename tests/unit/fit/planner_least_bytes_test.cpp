@@ -53,7 +53,7 @@ class LeastBytes {
   void gather_touches() {
     const Segment& body = plan_.segment(SegmentKind::body);
     for (const Op& op : body.ops) {
-      if (op.kind == OpKind::copy || op.kind == OpKind::read || op.kind == OpKind::write) continue;
+      if (is_movement(op.kind) || op.kind == OpKind::record) continue;
       program_.push_back(&op);
       const bool in_host = op.kind == OpKind::update || op.kind == OpKind::load_batch;
       for (const Operand& operand : body.operands_of(op))
