@@ -37,9 +37,13 @@ Result<std::vector<std::string>> save_recorded_state(const std::string& path) {
   const std::string run_dir = without_slashes(path);
   if (!is_named(run_dir + "/config.yaml") || !is_named(run_dir + "/plan.txt")) return lines;
   if (lock_holder(run_dir, run_lock_name)) return lines;
-  TRY_ASSIGN(const Config config,
-             load_config(run_dir + "/config.yaml", {"output.dir=" + run_dir}, KeptModel::read));
-  TRY_ASSIGN(const ModelGraph graph, make_graph(config));
+  // A config that is damaged is named by whoever needs it next.
+  const Result<Config> loaded =
+      load_config(run_dir + "/config.yaml", {"output.dir=" + run_dir}, KeptModel::read);
+  const Result<ModelGraph> graph_of = loaded ? make_graph(*loaded) : Result<ModelGraph>(loaded.error());
+  if (!graph_of) return lines;
+  const Config& config = *loaded;
+  const ModelGraph& graph = *graph_of;
   TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_dir));
   const Result<std::optional<RecordedRun>> found =
       find_recorded_run(config, graph, "auto", [&](const std::string& line) { lines.push_back(line); });

@@ -134,7 +134,7 @@ class Campaign:
 
     def check_went_on(self, number, folder, logged, persist, saving):
         """Checks the step from which a process went on, once it says so. `logged`: by the processes before. `saving`:
-        the last one was killed while it wrote a checkpoint; meanwhile no step is recorded."""
+        the last one was killed while it wrote a checkpoint; until that is complete no step is recorded."""
         said = text_of(folder / "log")
         found = re.search(r"resumed from .*\(step (\d+)\)", said)
         step = int(found.group(1)) if found else 0
@@ -143,6 +143,7 @@ class Campaign:
         source = "record" if "resumed from the state recorded" in said else "checkpoint" if found else "nothing"
         self.sources[source] = self.sources.get(source, 0) + 1
         self.lost.append(logged - step)
+        saving = saving or (folder / "run" / f"checkpoint-{step}").exists()
         if logged - step > persist + 1 and not saving:
             self.fault(number, f"{logged} steps were logged, and it goes on from {step} (persist_steps {persist})", said)
 

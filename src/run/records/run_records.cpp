@@ -51,7 +51,7 @@ void RunRecords::went_on_from(u64 step) {
 
 SegmentRun RunRecords::with_choice(SegmentRun run) const {
   const u64 updated = session_->plan().clipping ? run.step - 1 : run.step;
-  run.persists = every_ > 0 && updated > 0 && updated % every_ == 0 && !progress_.paused();
+  run.persists = every_ > 0 && updated > 0 && updated % every_ == 0 && (every_ == 1 || !progress_.paused());
   return run;
 }
 
