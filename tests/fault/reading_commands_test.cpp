@@ -126,7 +126,7 @@ TEST_F(ReadingCommands, TakeTheNextCheckpointIfRotationDeletesOne) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   config_.output.save_steps = 16;  // with sanitizers, readers are slower than steps
 #else
-  config_.output.save_steps = 4;
+  config_.output.save_steps = 8;
 #endif
   config_.output.save_total_limit = 1;
   config_.train.max_steps = 100'000;
