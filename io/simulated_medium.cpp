@@ -104,7 +104,7 @@ void SimulatedMedium::put(const Change& change, u64 begin, u64 bytes, std::vecto
     std::memcpy(at, contents_.data() + change.content + begin, bytes);
 }
 
-// What the cache held is kept, lost or torn; how often each happens differs from cut to cut, so that some
+// Changes in the cache are kept, lost or torn; how often each happens differs from cut to cut, so that some
 // cuts lose all but one and some keep all but one.
 void SimulatedMedium::cut_power(u64 seed) {
   CHECK(options_.remembers_cache, seed);

@@ -16,6 +16,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/errno_text.h"
@@ -81,21 +83,17 @@ std::string litter_note(const std::string& dir, Bytes bytes, const LastHolder& o
                      of.this_boot ? "" : ", before the last boot", dir);
 }
 
-// True if the file holds a state that a job can resume from, or holds one that is damaged.
-bool holds_state(const std::string& path) {
+// RETURNS: why the file must not be removed: it holds a state that a job can resume from, or one that is
+// damaged. Nullopt: it may be removed.
+std::optional<Error> holds_state(const std::string& path) {
   const Result<std::optional<FoundState>> found = read_state_file(path);
-  if (!found) return found.error().kind == ErrorKind::bad_input;
-  return *found && (*found)->record.sequence > 0;
-}
-
-Error holds_recorded_state(const std::string& path) {
-  const Result<std::optional<FoundState>> found = read_state_file(path);
-  if (!found) return found.error();
-  return {ErrorKind::usage,
-          fmt::format("{} holds the state of a run that ended without finishing, recorded after "
-                      "step {}: resume with --resume auto in the output.dir of that run, or move "
-                      "the file away",
-                      path, *found ? (*found)->record.step : 0)};
+  if (!found && found.error().kind == ErrorKind::bad_input) return found.error();
+  if (!found || !*found || (*found)->record.sequence == 0) return std::nullopt;
+  return Error{ErrorKind::usage,
+               fmt::format("{} holds the state of a run that ended without finishing, recorded after "
+                           "step {}: resume with --resume auto in the output.dir of that run, or move "
+                           "the file away",
+                           path, (*found)->record.step)};
 }
 
 // Asks Btrfs to write in place: copy-on-write would move every chunk on every write, and Btrfs's checksums
@@ -211,11 +209,12 @@ Result<void> SwapFile::lock_directory() {
 Result<void> SwapFile::clear_way(SwapFileOptions::Found recorded) {
   unlink((dir_ + "/" + swap_file_of_copy).c_str());  // of a job that was killed as it copied a state
   if (access(path_.c_str(), F_OK) != 0) return {};
-  if (recorded != SwapFileOptions::Found::discard && holds_state(path_)) {
-    if (recorded == SwapFileOptions::Found::refuse) return holds_recorded_state(path_);
-    takes_over_ = keep_ = true;
-    return {};
-  }
+  if (recorded != SwapFileOptions::Found::discard)
+    if (std::optional<Error> held = holds_state(path_)) {
+      if (recorded == SwapFileOptions::Found::refuse) return *std::move(held);
+      takes_over_ = keep_ = true;
+      return {};
+    }
   notes_.push_back(litter_note(dir_, taken(path_), lock_.last_holder()));
   if (unlink(path_.c_str()) != 0) return file_error("cannot remove a dead job's file:", path_, errno);
   return {};
@@ -237,8 +236,8 @@ Result<void> SwapFile::open_file() {
     fd_ = open(path_.c_str(), flags, 0600);
   }
   if (fd_ < 0) return file_error("cannot make the swap file", path_, errno);
-  if (!takes_over_) leftover_ = RemovedAtSuddenEnd(path_, Leftover::file);
   if (takes_over_) return {};
+  leftover_ = RemovedAtSuddenEnd(path_, Leftover::file);
   ask_for_in_place_writes(fd_);
   return {};
 }

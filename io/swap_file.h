@@ -19,12 +19,16 @@
 
 namespace tidepool {
 
+inline constexpr const char* swap_file_name = "tidepool.swap";
+inline constexpr const char* swap_file_of_copy = "tidepool.swap.copy";
+inline constexpr const char* swap_job_name = "tidepool.job";
+
 struct SwapFileOptions {
   std::string dir;            // made if missing; its parent must exist
   Bytes bytes{};              // a multiple of frame_alignment, not 0
   bool own_dir = false;       // only jobs use it: removed at the end, whoever made it
   bool makes_parent = false;  // the parent is made too if it is missing, and its own parent must exist
-  std::string file = "tidepool.swap";
+  std::string file = swap_file_name;
   enum class Found : u8 { refuse, take_over, discard };
   Found recorded = Found::refuse;  // what happens to a swap file in which a state was recorded
 };
@@ -84,10 +88,6 @@ class SwapFile {
 // Clears a dead job's leftovers in `options.dir` for a job that needs no swap file. Ignores `options.bytes`.
 // RETURNS: a line that says so; empty if there was nothing to clear, or if a live job holds the directory.
 std::string clear_swap_litter(const SwapFileOptions& options);
-
-inline constexpr const char* swap_file_name = "tidepool.swap";
-inline constexpr const char* swap_file_of_copy = "tidepool.swap.copy";
-inline constexpr const char* swap_job_name = "tidepool.job";
 
 // RETURNS: the largest swap file possible in `dir`: free space of the file system (at the nearest directory
 // that exists) plus the space of a swap file already there, because a dead job's file is cleared before ours

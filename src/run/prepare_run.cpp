@@ -94,7 +94,7 @@ class RunPreparation {
     }
     return std::optional<FoundCheckpoint>();
   }
-  bool goes_on_from_record() const { return recorded_ && !newer_checkpoint_; }
+  bool resumes_from_record() const { return recorded_ && !newer_checkpoint_; }
 
   // RETURNS: true if the run has reached its last step before; node 0 knows it.
   Result<bool> is_done(const std::optional<FoundCheckpoint>& found) {
@@ -247,7 +247,7 @@ class RunPreparation {
   }
 
   Result<void> load_or_init_all(std::optional<FoundCheckpoint> found) {
-    if (goes_on_from_record()) return restore_record();
+    if (resumes_from_record()) return restore_record();
     if (!found)
       TRY(make_first_weights(run_.config, run_.graph, *run_.session, run_.outputs, run_.state.base_xxh3));
     const TrainerState fresh = run_.state;
@@ -264,16 +264,20 @@ class RunPreparation {
   Result<void> restore_record() {
     TRY(take_progress(
         {"the state recorded in " + recorded_->found.path, run_.config.output.dir, recorded_->state}));
-    TRY(go_on_from_record(*recorded_, way_, *run_.session, run_.outputs));
-    run_.checkpoints->went_on_from_record(run_.state.best_step);
+    TRY(restore_recorded_state(*recorded_, way_, *run_.session, run_.outputs));
+    run_.checkpoints->resumed_from_record(run_.state.best_step);
     if (run_.session->plan().versions < 2) return {};
     if (way_ == SessionRecords::Way::copy) {
       run_.records.progress().rested(run_.state);
       run_.records.progress().step_done(run_.state, run_.state.step, run_.state.seconds);
-      TRY(run_.session->recorded().record_at_rest(run_.state.step));
+      TRY_ASSIGN(const bool recorded, run_.session->recorded().record_at_rest(run_.state.step));
+      if (!recorded)
+        return Error{ErrorKind::usage,
+                     "the run has more evaluations than a record can hold: set "
+                     "memory.versions=1"};
       TRY(run_.session->replace_record());
     }
-    run_.records.went_on_from(run_.state.step);
+    run_.records.resumed_from(run_.state.step);
     return {};
   }
 

@@ -35,7 +35,7 @@ class RunCheckpoints {
   Result<std::optional<FoundCheckpoint>> go_on_from(FoundCheckpoint found, StateWriter&);
 
   // The run resumes from a record that is newer than all checkpoints.
-  void went_on_from_record(u64 best_step) { best_step_ = best_step; }
+  void resumed_from_record(u64 best_step) { best_step_ = best_step; }
 
   // Checks before the first step that output.dir can take the saves of a run from `step` up to `max_steps`.
   // Prints a warning if the next save fits and later ones do not.

@@ -83,7 +83,7 @@ std::optional<TrainerState> RunCheckpoints::end_save() {
     accept(*saved, ended->state(), ended->began());
     return ended->state();
   }
-  // What can be mended is mended now, for the next save.
+  // A mend now is for the next save.
   if (saved.error().kind == ErrorKind::corrupt_checkpoint)
     if (const auto mended = mend_kept_model(config_))
       for (const std::string& line : *mended) outputs_.say(line);

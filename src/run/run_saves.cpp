@@ -42,7 +42,9 @@ Result<void> RunSaves::save(u64 step, double seconds) {
   moments_.tried(steady_seconds());
   end_background();
   const TrainerState state = state_now(step, seconds);
-  if (run_.records.persist_steps() > 0) return save_in_background(state);
+  run_.records.progress().rested(run_.state);
+  TRY_ASSIGN(const bool recorded, run_.records.record_at_rest(step));
+  if (recorded && run_.session->has_swap_file()) return save_in_background(state);
   TRY_ASSIGN(const bool written, run_.checkpoints->save(state, run_.session->state()));
   if (!written) return {};
   best_unsaved_ = false;
@@ -52,8 +54,6 @@ Result<void> RunSaves::save(u64 step, double seconds) {
 
 // Until the save has ended no step is recorded: so its content stays in the slots that it reads.
 Result<void> RunSaves::save_in_background(const TrainerState& state) {
-  run_.records.progress().rested(run_.state);
-  TRY(run_.records.record_at_rest(state.step));
   TRY_ASSIGN(std::unique_ptr<StateReader> reader, run_.session->read_record());
   const double share = RunRecords::share_of_saves(run_.prediction, !run_.config.machine.gpus().empty(),
                                                   checkpoint_bytes(run_.graph));
@@ -81,10 +81,9 @@ Result<void> RunSaves::save_last(u64 step, double seconds) {
   if (!run_.config.output.save) return {};
   end_background();
   const TrainerState state = state_now(step, seconds);
-  if (run_.records.persist_steps() > 0) {  // so nothing is lost if the save fails
-    TRY(run_.records.record_at_rest(step));
+  // Nothing is lost then if the save fails. A record that fails is no reason not to save.
+  if (const Result<bool> recorded = run_.records.record_at_rest(step); recorded && *recorded)
     run_.checkpoints->set_recorded_way(run_.records.way_on(std::nullopt, ""));
-  }
   TRY(run_.checkpoints->save_last(state, run_.session->state()));
   best_unsaved_ = false;
   saved(state);

@@ -19,7 +19,8 @@ class RunSaves {
   bool due_at_rest(u64 step) const { return due(step) || (keeps_best() && best_unsaved_); }
   void found_best() { best_unsaved_ = true; }
 
-  // What follows is called at rest, except end_if_done(). `step`: the last; `seconds`: training time so far.
+  // All that follows is called at rest, except end_if_done(). `step`: the last; `seconds`: training time so
+  // far.
   Result<void> save(u64 step, double seconds);
   Result<void> save_last(u64 step, double seconds);
   // RETURNS: the error that ends the run.

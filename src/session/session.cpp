@@ -80,7 +80,7 @@ Result<void> Session::take_memory(const Config& config, const SessionOptions& op
   return {};
 }
 
-// A session that goes on from a file of another layout makes a file of its own beside it.
+// A session that copies from a file of another layout makes a file of its own beside it.
 void Session::prepare_records(const SessionRecords& records) {
   if (records.found != nullptr && records.way == SessionRecords::Way::copy)
     copied_record_ = records.found->path;

@@ -34,7 +34,7 @@ struct SessionRecords {
   u64 payload_max = 0;                // of the source, in bytes
   std::string run;                    // absolute path of the run's directory
   const FoundState* found = nullptr;  // recorded by a process that has ended; null: nothing
-  // What becomes of `found`. use_on: its file is used on, because the plan has the same slots. copy: its file
+  // The fate of `found`. use_on: its file is used on, because the plan has the same slots. copy: its file
   // stays until its content has been copied. discard: a newer checkpoint is used.
   enum class Way : u8 { use_on, copy, discard } way = Way::discard;
 };
@@ -83,10 +83,11 @@ class Session {
   void keep_record();
   // The record that was copied is replaced by the one that this session has made.
   Result<void> replace_record();
-  // Nothing will go on from the recorded state: all is saved elsewhere.
+  // The recorded state is not needed any more: all is saved elsewhere.
   void discard_record();
+  bool has_swap_file() const { return swap_ != nullptr; }  // false: none, or a test's disk in its place
   // Reader of the last record. The content that it reads stays until there is another record.
-  // REQUIRES: at rest; the last step was recorded.
+  // REQUIRES: at rest; the last step was recorded; the session has a swap file.
   Result<std::unique_ptr<StateReader>> read_record();
   // Most bytes that SessionRecords::source may supply.
   u64 payload_max() const;

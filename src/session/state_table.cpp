@@ -50,6 +50,14 @@ u64 StateTable::marks() const {
   return sum;
 }
 
+Bytes StateTable::bytes() const {
+  u64 sum = 0;
+  each_kind(precision, [&](Kind kind) {
+    for (const OfWindow& window : windows) sum += window.elements * element_bytes(kind, precision);
+  });
+  return Bytes{sum};
+}
+
 StateTable make_state_table(const Plan& plan, const ModelGraph& graph) {
   CHECK(plan.versions > 1, plan.versions);
   StateTable table{.precision = plan.precision,

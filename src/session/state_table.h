@@ -42,7 +42,8 @@ struct StateTable {
   std::vector<OfWindow> windows;  // trained ones, in the model's order
   bool operator==(const StateTable&) const = default;
 
-  u64 marks() const;  // in a record
+  u64 marks() const;    // in a record
+  Bytes bytes() const;  // of the state, once
 };
 
 // REQUIRES: the plan keeps two versions.

@@ -9,17 +9,16 @@ that was logged last, and the step from which the next process goes on: no more 
 Usage: kill_campaign.py TIDEPOOL KILLS [--seed N] [--folder DIR]
 """
 
-import argparse
 import json
-import os
-import pathlib
-import random
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+
+import campaign
+from campaign import text_of
 
 CONFIG = """\
 model: {{model_type: gpt2, vocab_size: 256, n_embd: 64, n_layer: 3, n_head: 4, n_positions: 32, resid_pdrop: 0.1}}
@@ -31,31 +30,17 @@ machine: {{executor: cpu, threads: 1}}
 output: {{save_steps: {save_steps}, trace: false}}
 """
 STEPS = 60
-WORDS = "the tide pool fills and empties as water does so we wait by rocks until it turns".split()
 WAIT_SECONDS = 120.0
 
 
-def text_of(path):
-    try:
-        return pathlib.Path(path).read_text(errors="replace")
-    except OSError:
-        return ""
-
-
-class Campaign:
+class Campaign(campaign.Folders):
     def __init__(self, options):
-        self.tidepool = pathlib.Path(options.tidepool).resolve()
-        self.base = pathlib.Path(options.folder).resolve()
-        self.random = random.Random(options.seed)
+        super().__init__(options)
         self.faults = []
         self.known = {}
         self.kills = 0
         self.lost = []
         self.sources = {}
-        shutil.rmtree(self.base, ignore_errors=True)
-        self.base.mkdir(parents=True)
-        text = " ".join(self.random.choice(WORDS) for _ in range(5000))
-        (self.base / "text.txt").write_text(text)
 
     def fault(self, number, what, said=""):
         self.faults.append(f"round {number}: {what}")
@@ -196,15 +181,5 @@ class Campaign:
         return 1 if self.faults else 0
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tidepool")
-    parser.add_argument("kills", type=int)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--folder", default="kill_campaign")
-    options = parser.parse_args()
-    return Campaign(options).go(options.kills)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(campaign.run(Campaign, __doc__, "kills"))

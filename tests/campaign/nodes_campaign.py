@@ -9,16 +9,17 @@ undisturbed run, and nothing may be left in the swap folders.
 Usage: nodes_campaign.py TIDEPOOL ROUNDS [--seed N] [--folder DIR]
 """
 
-import argparse
 import json
 import os
 import pathlib
-import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
+
+import campaign
+from campaign import text_of
 
 CONFIG = """\
 model: {{model_type: gpt2, vocab_size: 256, n_embd: 64, n_layer: 3, n_head: 4, n_positions: 32, resid_pdrop: 0.1}}
@@ -34,7 +35,6 @@ GONE_SECONDS_MAX = 15.0
 # Nodes that have not met yet cannot tell a stopped node from a late one: they wait for twelve timeouts.
 NOT_MET_SECONDS_MAX = 12 * 3 + 5.0
 START_SECONDS = 60.0
-WORDS = "the tide pool fills and empties as water does so we wait by rocks until it turns".split()
 
 LAUNCHERS = {
     "openmpi": (["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root"], ["--enable-recovery"]),
@@ -45,13 +45,6 @@ SHELL = (
     'trap : USR1; node=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; folder=$1; shift; echo $$ >"$folder/pid.$node"; '
     '"$@" >"$folder/log.$node" 2>&1; code=$?; echo $code >"$folder/code.$node"; exit $code'
 )
-
-
-def text_of(path):
-    try:
-        return pathlib.Path(path).read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 class Run:
@@ -112,19 +105,13 @@ class Run:
             return self.launcher.wait()
 
 
-class Campaign:
+class Campaign(campaign.Folders):
     def __init__(self, options):
-        self.tidepool = pathlib.Path(options.tidepool).resolve()
-        self.base = pathlib.Path(options.folder).resolve()
-        self.random = random.Random(options.seed)
+        super().__init__(options)
         self.faults = []
         self.times = []
         self.moments = {}
         self.known = {}
-        shutil.rmtree(self.base, ignore_errors=True)
-        self.base.mkdir(parents=True)
-        text = " ".join(self.random.choice(WORDS) for _ in range(5000))
-        (self.base / "text.txt").write_text(text)
 
     def fault(self, number, what, run):
         said = "".join(f"--- node {n} (exit {run.code(n)})\n{run.said(n)[-2000:]}\n" for n in range(run.nodes))
@@ -281,15 +268,5 @@ class Campaign:
         return 1 if self.faults else 0
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tidepool")
-    parser.add_argument("rounds", type=int)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--folder", default="nodes_campaign")
-    options = parser.parse_args()
-    return Campaign(options).go(options.rounds)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(campaign.run(Campaign, __doc__, "rounds"))

@@ -54,7 +54,7 @@ class RecordedJob {
   u64 changes_after(u64 done) const { return changes_ - changes_until(done); }  // to the end
   MediumOptions medium() const { return {.bytes = Bytes{head_.file_bytes()}}; }
 
-  // What a new process finds.
+  // RETURNS: as a new process finds it.
   static Result<std::optional<FoundState>> find(const SimulatedMedium&);
   // Runs a process to the end of the training, or until the medium stops. `found`: null: it begins anew.
   Life live(SimulatedMedium& medium, const FoundState* found, u64 seed) {
@@ -76,7 +76,7 @@ class RecordedJob {
   JournalHead head_;
   HashedMemory memory_;
   HashedData data_{100};
-  // Of a run that nothing disturbs.
+  // A run that nothing disturbs.
   std::vector<u64> states_;
   u64 changes_ = 0;
   std::vector<u64> recorded_at_;  // by step: changes until its record; 0: none

@@ -33,7 +33,7 @@ Result<std::unique_ptr<RecordLane>> RecordLane::create(ExecutorCommon& common, D
   return lane;
 }
 
-// What an earlier process wrote may still be in the drive's cache, its last record too: flushed before
+// The writes of an earlier process may still be in the drive's cache, its last record too: flushed before
 // anything overwrites what the record before that counts on. The first sector of a head goes last, once the
 // rest is durable. So a power cut leaves the whole head, or a file that is none of ours, but never a damaged
 // head in a file in which nothing was recorded yet.
@@ -74,9 +74,10 @@ void RecordLane::submit(const Issue& issue) {
   changed_.notify_all();
 }
 
-Result<void> RecordLane::record_at_rest(u64 step) {
-  CHECK(fetch_payload(step), step);
-  return make_record();
+Result<bool> RecordLane::record_at_rest(u64 step) {
+  if (!fetch_payload(step)) return false;
+  TRY(make_record());
+  return true;
 }
 
 bool RecordLane::fetch_payload(u64 step) {

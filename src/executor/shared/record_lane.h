@@ -26,7 +26,8 @@ class RecordedState {
   // read now is not as it was recorded.
   virtual Result<void> take_over() = 0;
   // Writes what does not rest on disk to its slots, and makes a record. Blocks.
-  virtual Result<void> record_at_rest(u64 step) = 0;
+  // RETURNS: false if the source supplies no payload for the step, so that there is no record of it.
+  virtual Result<bool> record_at_rest(u64 step) = 0;
   // The last record, without its payload.
   virtual StateRecord last_record() const = 0;
 };
@@ -45,8 +46,8 @@ class RecordLane {
   Result<void> begin_file();
   // THREADS: the engine's thread; fetches the payload.
   void submit(const Issue&);
-  // As a record op, but blocks. REQUIRES: the source supplies a payload.
-  Result<void> record_at_rest(u64 step);
+  // As a record op, but blocks. RETURNS: as RecordedState::record_at_rest().
+  Result<bool> record_at_rest(u64 step);
   // Completions of requests with this tag belong to the lane.
   static constexpr u64 tag = u64{1} << 61;
   void on_disk(const DiskCompletion&);
@@ -75,7 +76,7 @@ class RecordLane {
   std::unique_ptr<std::byte[], Free> buffer_;  // page-aligned; holds the largest record, or the head
   u64 buffer_bytes_ = 0;
   u64 sequence_ = 0;  // of the last record
-  // Of the record that is being made.
+  // The record that is being made.
   u64 step_ = 0, payload_bytes_ = 0;
 
   std::mutex mutex_;

@@ -130,7 +130,7 @@ Result<void> TrainingExecutor::take_over() {
   return {};
 }
 
-Result<void> TrainingExecutor::record_at_rest(u64 step) {
+Result<bool> TrainingExecutor::record_at_rest(u64 step) {
   RecordLane& records = *disk_lanes_->records();
   std::vector<std::byte> buffer;
   for (const ChunkId id : records.chunks()) {

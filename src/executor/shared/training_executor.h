@@ -74,7 +74,7 @@ class TrainingExecutor final : public Executor,
 
   // ---- RecordedState
   Result<void> take_over() override;
-  Result<void> record_at_rest(u64 step) override;
+  Result<bool> record_at_rest(u64 step) override;
   StateRecord last_record() const override { return disk_lanes_->records()->last_record(); }
 
   // RETURNS: true if submitted work has not come back; the destructor would wait for it.

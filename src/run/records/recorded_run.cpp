@@ -85,8 +85,8 @@ bool has_slots_of(const Plan& plan, const ModelGraph& graph, const RecordedRun& 
   return plan.versions > 1 && make_state_table(plan, graph) == run.table;
 }
 
-Result<void> go_on_from_record(const RecordedRun& run, SessionRecords::Way way, Session& session,
-                               RunOutputs& outputs) {
+Result<void> restore_recorded_state(const RecordedRun& run, SessionRecords::Way way, Session& session,
+                                    RunOutputs& outputs) {
   const u64 step = run.state.step;
   if (way == SessionRecords::Way::use_on) {
     TRY(session.recorded().take_over());
@@ -95,13 +95,8 @@ Result<void> go_on_from_record(const RecordedRun& run, SessionRecords::Way way, 
     outputs.say(fmt::format("resumed from the state recorded in {} (step {})", run.found.path, step));
     return {};
   }
-  Bytes bytes{};
-  for (const StateTable::OfWindow& window : run.table.windows)
-    for (u32 k = 0; k < kind_count; ++k)
-      if (const Kind kind = static_cast<Kind>(k); is_persistent(kind) && has_kind(run.table.precision, kind))
-        bytes += Bytes{window.elements * element_bytes(kind, run.table.precision)};
   outputs.say(fmt::format("the plan has other chunks than the state recorded in {}: {} are copied",
-                          run.found.path, format_bytes(bytes)));
+                          run.found.path, format_bytes(run.table.bytes())));
   TRY_ASSIGN(const auto reader, RecordedReader::open(run.found, run.table, session.graph(), session.pool()));
   TRY(copy_state(session.graph(), *reader, session.state()));
   outputs.say(fmt::format("resumed from the state recorded in {} (step {})", run.found.path, step));

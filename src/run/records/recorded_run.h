@@ -36,7 +36,7 @@ bool has_slots_of(const Plan&, const ModelGraph&, const RecordedRun&);
 
 // Brings the recorded state into the session.
 // REQUIRES: frozen windows are loaded already, or there are none.
-Result<void> go_on_from_record(const RecordedRun&, SessionRecords::Way, Session&, RunOutputs&);
+Result<void> restore_recorded_state(const RecordedRun&, SessionRecords::Way, Session&, RunOutputs&);
 
 // Path that a journal has of a run's directory.
 std::string run_name(const Config&);

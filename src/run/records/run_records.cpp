@@ -37,14 +37,15 @@ void RunRecords::begin(Session& session, u64 persist_steps) {
   progress_.begin(session.payload_max());
 }
 
-Result<void> RunRecords::record_at_rest(u64 step) {
-  if (last_step_ == step) return {};
-  TRY(session_->recorded().record_at_rest(step));
-  went_on_from(step);
-  return {};
+Result<bool> RunRecords::record_at_rest(u64 step) {
+  if (every_ == 0) return false;
+  if (last_step_ == step) return true;
+  TRY_ASSIGN(const bool recorded, session_->recorded().record_at_rest(step));
+  if (recorded) resumed_from(step);
+  return recorded;
 }
 
-void RunRecords::went_on_from(u64 step) {
+void RunRecords::resumed_from(u64 step) {
   last_step_ = step;
   session_->keep_record();
 }

@@ -20,13 +20,14 @@ class RunRecords {
   // Call before the state is loaded. REQUIRES: the session outlives this object.
   void begin(Session&, u64 persist_steps);
   // Records the step, if the plan has not done so. At rest; blocks.
-  Result<void> record_at_rest(u64 step);
+  // RETURNS: false if the run records nothing, or not this step.
+  Result<bool> record_at_rest(u64 step);
   // Part of the time that a save of `bytes` in the background may use. On CPUs it takes cores from the
   // training; with GPUs half of the time in which the disk has nothing to do. More if the save would take
   // many minutes, in which no step is recorded.
   static double share_of_saves(const Prediction&, bool gpus, Bytes bytes);
   // The run resumes from the record of this step, which is in the session's swap file.
-  void went_on_from(u64 step);
+  void resumed_from(u64 step);
 
   ProgressRecord& progress() { return progress_; }
   // RETURNS: the segment, with the choice whether its step is recorded.

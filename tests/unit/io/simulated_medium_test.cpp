@@ -114,7 +114,7 @@ TEST(SimulatedMedium, TheEndOfAProcessLosesAtMostTheRequestThatItStruck) {
   EXPECT_EQ(seen, (std::set<std::pair<int, int>>{{1, 0}, {1, 2}}));
 }
 
-// What a killed process wrote is still in the cache when the power fails under the next one.
+// The writes of a killed process are still in the cache when the power fails under the next one.
 TEST(SimulatedMedium, TheEndOfAProcessFlushesNothing) {
   u64 lost = 0;
   for (u64 seed = 0; seed < 50; ++seed) {

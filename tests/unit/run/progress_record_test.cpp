@@ -1,4 +1,4 @@
-// What a record keeps beside the chunks: the trainer's progress after the step that is recorded.
+// Records keep the trainer's progress after their step, beside the chunks.
 #include "run/records/progress_record.h"
 
 #include <gmock/gmock.h>

@@ -1,0 +1,39 @@
+"""Parts that campaigns share: their text to train on, their files, and their command line."""
+
+import argparse
+import pathlib
+import random
+import shutil
+
+WORDS = "the tide pool fills and empties as water does so we wait by rocks until it turns".split()
+
+
+def text_of(path):
+    try:
+        return pathlib.Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+class Folders:
+    """The campaign's folder, emptied, with text to train on; and its source of chance."""
+
+    def __init__(self, options):
+        self.tidepool = pathlib.Path(options.tidepool).resolve()
+        self.base = pathlib.Path(options.folder).resolve()
+        self.random = random.Random(options.seed)
+        shutil.rmtree(self.base, ignore_errors=True)
+        self.base.mkdir(parents=True)
+        text = " ".join(self.random.choice(WORDS) for _ in range(5000))
+        (self.base / "text.txt").write_text(text)
+
+
+def run(campaign, description, count):
+    """Runs the class `campaign` as often as the command line says. `count`: the name of that number."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tidepool")
+    parser.add_argument(count, type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", default=f"campaign_of_{count}")
+    options = parser.parse_args()
+    return campaign(options).go(getattr(options, count))
