@@ -13,6 +13,9 @@ void RunSaves::begin() {
   // A run that was killed between its best evaluation and the save of it.
   const EvalLoss* best = best_evaluation(run_.state.eval_losses);
   best_unsaved_ = best != nullptr && best->step > run_.state.best_step;
+  // A step that was trained before may be recorded now: if nothing is left to train, before the last save.
+  run_.records.progress().rested(run_.state);
+  run_.records.progress().step_done(run_.state, run_.state.step, run_.state.seconds);
 }
 
 bool RunSaves::due(u64 step) const { return moments_.due(step, steady_seconds()); }
@@ -42,7 +45,6 @@ Result<void> RunSaves::save(u64 step, double seconds) {
   moments_.tried(steady_seconds());
   end_background();
   const TrainerState state = state_now(step, seconds);
-  run_.records.progress().rested(run_.state);
   TRY_ASSIGN(const bool recorded, run_.records.record_at_rest(step));
   if (recorded && run_.session->has_swap_file()) return save_in_background(state);
   TRY_ASSIGN(const bool written, run_.checkpoints->save(state, run_.session->state()));

@@ -165,7 +165,6 @@ class Trainer final : public NextSegment, public EngineObserver {
     saves_.begin();
     // A run that goes on from a record may have been killed before the evaluation of that step.
     if (issued_ > 0 && due(run_.config.train.eval_steps, issued_)) TRY(evaluate());
-    run_.records.progress().rested(run_.state);
     // A resumed run may have stopped early already, and been killed before its report.
     stopped_early_ = why_stop_early(run_.state.eval_losses, run_.config.train);
     while (issued_ < run_.config.train.max_steps && stopped_early_.empty() && !stop_requested()) {
@@ -186,7 +185,6 @@ class Trainer final : public NextSegment, public EngineObserver {
         TRY(rest_together());
       else if (saves_.due_at_rest(issued_) && issued_ < run_.config.train.max_steps)
         TRY(saves_.save(issued_, seconds()));
-      run_.records.progress().rested(run_.state);
     }
     if (!stopped_early_.empty())
       run_.outputs.say(fmt::format("stopped early after step {}: {}", issued_, stopped_early_));
@@ -270,6 +268,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY_ASSIGN(const EvalResult result, run_.session->results().take_eval());
     const double loss = result.loss_sum / static_cast<double>(result.target_tokens);
     run_.state.eval_losses.push_back({issued_, loss, result.target_tokens});
+    run_.records.progress().rested(run_.state);
     if (best_evaluation(run_.state.eval_losses) == &run_.state.eval_losses.back()) saves_.found_best();
     const double took = steady_seconds() - began;
     run_.outputs.say(fmt::format("step {}: eval_loss {}, perplexity {} over {} tokens in {:.1f} s", issued_,
