@@ -117,9 +117,10 @@ class Campaign(campaign.Folders):
         time.sleep(self.random.uniform(0, 0.25 if kind == "start" else 0.03))
         return process.poll() is None
 
-    def check_went_on(self, number, folder, logged, persist, saving):
-        """Checks the step from which a process went on, once it says so. `logged`: by the processes before. `saving`:
-        the last one was killed while it wrote a checkpoint; until that is complete no step is recorded."""
+    def check_went_on(self, number, folder, logged, persist, saved):
+        """Checks the step from which a process went on, once it says so. `logged`: by the processes before. `saved`:
+        names of checkpoints, also incomplete ones, when the last of them was killed: while one is written no step is
+        recorded."""
         said = text_of(folder / "log")
         found = re.search(r"resumed from .*\(step (\d+)\)", said)
         step = int(found.group(1)) if found else 0
@@ -128,7 +129,7 @@ class Campaign(campaign.Folders):
         source = "record" if "resumed from the state recorded" in said else "checkpoint" if found else "nothing"
         self.sources[source] = self.sources.get(source, 0) + 1
         self.lost.append(logged - step)
-        saving = saving or (folder / "run" / f"checkpoint-{step}").exists()
+        saving = any(re.match(rf"checkpoint-{step}($|\.)", name) for name in saved)
         if logged - step > persist + 1 and not saving:
             self.fault(number, f"{logged} steps were logged, and it goes on from {step} (persist_steps {persist})", said)
 
@@ -136,7 +137,7 @@ class Campaign(campaign.Folders):
         kind = self.random.choice((("bf16", 0.5), ("bf16", 0), ("fp32", 0.5), ("fp16", 0.5)))
         expected = self.undisturbed(kind)
         folder = self.folder_for("round", kind)
-        killed, logged, persist, saving = 0, 0, 1, False
+        killed, logged, persist, saved = 0, 0, 1, set()
         while True:
             words, next_persist = self.elsewhere()
             process = self.start(folder, words)
@@ -144,7 +145,7 @@ class Campaign(campaign.Folders):
                 process.send_signal(signal.SIGKILL)
             code = process.wait()
             if logged > 0:
-                self.check_went_on(number, folder, logged, persist, saving)
+                self.check_went_on(number, folder, logged, persist, saved)
             if "resumed from" in text_of(folder / "log") or logged == 0:
                 persist = max(persist, next_persist)
             if code == 0:
@@ -153,8 +154,10 @@ class Campaign(campaign.Folders):
                 self.fault(number, f"ended with {code}: {' '.join(words)}", text_of(folder / "log"))
                 return killed
             killed += 1
-            logged = self.logged_step(folder)
-            saving = any((folder / "run").glob("*.tmp-*"))
+            before, logged = logged, self.logged_step(folder)
+            now = {p.name for p in (folder / "run").glob("*checkpoint-*")}
+            # A process that was killed before it trained a step tells nothing new of the one before.
+            saved = saved | now if logged == before else now
         names = ("weights", "losses", "eval_losses")
         differ = [n for n, is_, was in zip(names, self.numbers_of(folder), expected) if is_ != was]
         if differ:
