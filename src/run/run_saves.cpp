@@ -21,8 +21,10 @@ void RunSaves::begin() {
 bool RunSaves::due(u64 step) const { return moments_.due(step, steady_seconds()); }
 
 void RunSaves::tell_signals() const {
-  if (run_.checkpoints->last_step() || run_.records.last_step() > 0) return StopSignals::say_instead({});
-  StopSignals::say_instead({.second = "\ntidepool: stopped at once; no checkpoint had been written yet\n"});
+  if (run_.checkpoints->last_step()) return StopSignals::say_instead({});
+  StopSignals::say_instead({.second = run_.records.last_step() > 0
+                                          ? "\ntidepool: stopped at once; the last recorded step is intact\n"
+                                          : "\ntidepool: stopped at once; no step had been saved yet\n"});
 }
 
 TrainerState RunSaves::state_now(u64 step, double seconds) {
@@ -46,6 +48,7 @@ Result<void> RunSaves::save(u64 step, double seconds) {
   end_background();
   const TrainerState state = state_now(step, seconds);
   TRY_ASSIGN(const bool recorded, run_.records.record_at_rest(step));
+  tell_signals();
   if (recorded && run_.session->has_swap_file()) return save_in_background(state);
   TRY_ASSIGN(const bool written, run_.checkpoints->save(state, run_.session->state()));
   if (!written) return {};

@@ -87,7 +87,10 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (run_.config.output.trace) meter_->trace().completed(issue, completion);
     if (gpus_) gpus_->sample(steady_seconds());
     if (issue.get().kind == OpKind::norm) step_done(issue.step);
-    if (issue.get().kind == OpKind::record) run_.records.completed(issue);
+    if (issue.get().kind == OpKind::record) {
+      run_.records.completed(issue);
+      saves_.tell_signals();
+    }
   }
   void segment_finished(const SegmentRun& run) override {
     meter_->profile().segment_finished(run);
