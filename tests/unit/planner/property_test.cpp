@@ -69,7 +69,7 @@ void check(u32 seed, const Devices& devices, Counts& counts) {
   // If a reserve for streaming from a disk is declared and nothing is on that disk, a plan used less memory
   // than it declared.
   const bool uses_disk = plan->tiers[static_cast<u32>(Tier::disk)].planned_peak.value > 0;
-  const double part = declares_more_than_it_has(*plan) ? 0.95 : 1;  // docs/lower-bounds.md, "Plans"
+  const double part = declares_more_than_it_has(*plan) ? 0.9 : 1;  // docs/lower-bounds.md, "Plans"
   for (const LinkKind link : {LinkKind::h2d, LinkKind::d2h, LinkKind::disk_read, LinkKind::disk_write}) {
     const u32 l = static_cast<u32>(link);
     if (!uses_disk && (link == LinkKind::disk_read || link == LinkKind::disk_write)) continue;
