@@ -31,7 +31,7 @@ Engine::Engine(const Plan& plan, Executor& executor, const EngineOptions& option
 
 Result<void> Engine::run(NextSegment& next, EngineObserver& observer) {
   live_ = 0;
-  ended_ = false;
+  ended_ = abandoned_ = false;
   error_.reset();
   waited_ = Nanos{};
   observer.at_rest();
@@ -47,6 +47,8 @@ Result<void> Engine::run(NextSegment& next, EngineObserver& observer) {
       return stuck("nothing is in flight and no op can be issued: the plan's edges have a cycle");
     TRY(wait_and_complete(observer));
     if (error_ && in_flight_ == 0) return *error_;
+    abandoned_ = abandoned_ || next.abandons();
+    if (abandoned_ && in_flight_ == 0) break;
     retire_finished(observer);
   }
   observer.at_rest();
@@ -56,7 +58,7 @@ Result<void> Engine::run(NextSegment& next, EngineObserver& observer) {
 // ---- choice of segments
 
 void Engine::admit(NextSegment& next, EngineObserver& observer) {
-  while (!ended_ && !error_ && wants_next()) {
+  while (!ended_ && !abandoned_ && !error_ && wants_next()) {
     const std::optional<SegmentRun> what = next.next();
     if (!what) {
       ended_ = true;
@@ -116,7 +118,7 @@ void Engine::retire_finished(EngineObserver& observer) {
 // Issuing on one lane can free the head of another (an op may follow ops that are merely in flight on a
 // device), so lanes are visited until none can issue.
 void Engine::issue_ready() {
-  if (error_) return;
+  if (error_ || abandoned_) return;
   bool any = true;
   while (any) {
     any = false;

@@ -35,6 +35,9 @@ class NextSegment {
   // segment ends: the next segment's reads and copies then run ahead.
   // RETURNS: the next segment; none: the engine finishes and returns at rest.
   virtual std::optional<SegmentRun> next() = 0;
+  // Asked after completions. True: the engine issues no more, and returns at rest once the ops in flight have
+  // completed. What the abandoned segments leave is undefined.
+  virtual bool abandons() { return false; }
 };
 
 // EngineObserver is told about the events of a run.
@@ -60,8 +63,9 @@ class Engine {
   // REQUIRES: the plan and the executor outlive the engine.
   static std::unique_ptr<Engine> create(const Plan&, Executor&, const EngineOptions&);
 
-  // Runs segments until `next` returns none and everything has completed. After an op's error it issues no
-  // more, waits for the ops in flight, and returns the error; the executor must not be used again.
+  // Runs segments until `next` returns none and everything has completed, or abandons them. After an op's
+  // error it issues no more, waits for the ops in flight, and returns the error; the executor must not be
+  // used again.
   Result<void> run(NextSegment& next, EngineObserver& observer);
 
   // Cursor of every lane and the op that it waits for, one line each. For people.
@@ -129,6 +133,7 @@ class Engine {
   u32 older_ = 0;
   u32 live_ = 0;        // runs alive
   bool ended_ = false;  // `next` returned none
+  bool abandoned_ = false;
   u64 next_sequence_ = 0;
   u64 in_flight_ = 0;
   bool skipped_ = false;  // ops were skipped since the last completion

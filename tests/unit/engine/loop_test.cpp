@@ -236,4 +236,42 @@ TEST(Engine, PatientWaitsInARowAreAHang) {
   EXPECT_EQ(waits, 300u);  // one second each
 }
 
+// A list of segments that is abandoned after a number of completions.
+struct AbandonedList final : NextSegment {
+  SegmentList list;
+  const Recorder& recorder;
+  u64 after = 0;
+  AbandonedList(std::vector<SegmentRun> runs, const Recorder& r, u64 n)
+      : list(std::move(runs)), recorder(r), after(n) {}
+  std::optional<SegmentRun> next() override { return list.next(); }
+  bool abandons() override { return recorder.completions.size() >= after; }
+};
+
+// Whatever the moment: what was issued completes, nothing else is issued, and the engine can run again.
+TEST(Engine, AbandonsSegmentsAtAnyCompletion) {
+  TinyPlan tiny;
+  const OpId read = tiny.add(body, OpKind::read, LaneKind::disk_read);
+  const OpId forward = tiny.add(body, OpKind::forward, LaneKind::compute, {read});
+  const OpId update = tiny.add(body, OpKind::update, LaneKind::host, {forward});
+  tiny.add(body, OpKind::write, LaneKind::disk_write, {update});
+  tiny.link(body, body, {{.from = update, .to = forward}});
+  for (u64 after = 1; after <= 8; ++after) {
+    SCOPED_TRACE(after);
+    ScriptedExecutor executor;
+    const auto engine = Engine::create(tiny.plan, executor, {});
+    Recorder recorder;
+    AbandonedList abandoned({{body, 1}, {body, 2}}, recorder, after);
+    ASSERT_TRUE(engine->run(abandoned, recorder));
+    EXPECT_TRUE(executor.flying.empty());
+    EXPECT_EQ(executor.log.size(), recorder.completions.size());
+    if (after < 7) EXPECT_LT(executor.log.size(), 8u);
+    EXPECT_EQ(recorder.events.back(), "rest");
+
+    const u64 before = recorder.completions.size();
+    SegmentList again({{body, 1}});
+    ASSERT_TRUE(engine->run(again, recorder));
+    EXPECT_EQ(recorder.completions.size(), before + 4);
+  }
+}
+
 }  // namespace tidepool::loop_test
