@@ -163,6 +163,7 @@ Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
                 .replicas = replicas_of(options.parallel, options.devices),
                 .nodes = options.nodes,
                 .node = options.node,
+                .updates_wait = options.updates_wait,
                 .trains = trains(graph)};
   for (u32 w = 0; w < graph.windows.size(); ++w) add_window(layout, graph, w);
   add_streams(layout, graph);

@@ -16,6 +16,7 @@ struct LayoutOptions {
   u32 nodes = 1;
   u32 step_micro_batches = 1;  // of a node in a step, all sweeps and replicas: each has a loss
   u32 node = 0;  // whose layout it is: all nodes' have the same chunks, but other owners' state is not kept
+  bool updates_wait = true;  // for the norm: only then parameters are long dead before an update makes them
 };
 
 // WindowChunks holds the first chunk ids of a window's kinds; cut c of a kind is `first + c`. If the window
@@ -47,6 +48,7 @@ struct Layout {
   u32 micro_batches = 1;
   u32 devices = 1, replicas = 1;
   u32 nodes = 1, node = 0;
+  bool updates_wait = true;
   bool trains = true;  // true if any window trains; if false: only parameters and chunks of the forward
   std::vector<Chunk> chunks;
   std::vector<WindowChunks> windows;
@@ -66,9 +68,11 @@ struct Layout {
   }
   // True if parameters are dead from their last use in a step until their update: of any window, of one
   // window, or of one cut. Those that another node updates are dead until they arrive.
-  bool params_die() const { return trains && (nodes > 1 || made_by_update(Kind::param, precision)); }
+  bool params_die() const {
+    return trains && (nodes > 1 || (updates_wait && made_by_update(Kind::param, precision)));
+  }
   bool params_die(u32 window) const {
-    return windows[window].trains && made_by_update(Kind::param, precision);
+    return windows[window].trains && updates_wait && made_by_update(Kind::param, precision);
   }
   bool params_die(u32 window, u32 cut) const {
     return params_die(window) || (windows[window].trains && !owns(window, cut));

@@ -230,6 +230,9 @@ struct Plan {
   u32 node = 0;   // whose plan this is: the others' plans have the same chunks
   // True if updates wait for the norm and overlap the next forward: to clip, or in fp16 to see an overflow.
   bool clipping = true;
+  // True if updates do not wait, although the norm may change them: they assume that it does not. A step
+  // whose norm says otherwise is trained again, from the last recorded step.
+  bool speculates = false;
   u64 chunk_elements = 0;  // target cut
   std::vector<Chunk> chunks;
   std::vector<Frame> homes;  // by ChunkId; persistent chunks only, else bytes 0

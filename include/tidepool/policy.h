@@ -11,6 +11,8 @@ namespace tidepool {
 // Tier in which persistent chunks rest. `mixed`: windows take device, host and disk in turn.
 enum class HomePolicy : u8 { automatic, device, host, disk, mixed };
 enum class RecomputePolicy : u8 { automatic, keep, recompute };
+// Whether updates run before the norm is known that may change them.
+enum class SpeculatePolicy : u8 { automatic, on, off };
 
 // How the devices of a node share a step. data: each runs all blocks, for some of the micro-batches. layers:
 // block b runs on device b % devices, for all micro-batches. automatic: one of the two, by predicted time;

@@ -79,6 +79,7 @@ struct TrainConfig {
   u64 early_stopping_patience = 0;  // evaluations; 0: train up to max_steps
   double early_stopping_threshold = 0;
   RecomputePolicy recompute = RecomputePolicy::automatic;
+  SpeculatePolicy speculate = SpeculatePolicy::automatic;
   // Loss scale of fp16. Names and defaults are those of PyTorch's GradScaler; min_loss_scale is DeepSpeed's.
   double init_scale = 65536;
   double growth_factor = 2;

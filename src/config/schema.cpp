@@ -21,6 +21,7 @@ constexpr std::array<Section, 7> section_table = {{
 using Names = std::span<const std::string_view>;
 constexpr std::array<std::string_view, 3> precisions = {"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 3> recomputes = {"auto", "keep", "recompute"};
+constexpr std::array<std::string_view, 3> auto_on_off = {"auto", "on", "off"};
 constexpr std::array<std::string_view, 5> homes = {"auto", "device", "host", "disk", "mixed"};
 constexpr std::array<std::string_view, 3> parallels = {"data", "layers", "auto"};
 constexpr std::array<std::string_view, 3> io_backends = {"auto", "io_uring", "threads"};
@@ -38,10 +39,8 @@ const std::array other_fields = std::to_array<Field>({
     {.section = "data",
      .key = "train",
      .ref = REF(data.train),
-     .help =
-         "Files, directories (with all files below) or globs: UTF-8 text, JSONL (both also as .gz, .zst), "
-         "llm.c, nanoGPT "
-         "or .npy tokens; an entry may be {path, weight}",
+     .help = "Files, directories (with all files below) or globs: UTF-8 text, JSONL (both also as .gz, "
+             ".zst), llm.c, nanoGPT or .npy tokens; an entry may be {path, weight}",
      .required = true},
     {.section = "data",
      .key = "format",
@@ -215,6 +214,11 @@ const std::array other_fields = std::to_array<Field>({
      .ref = CHOICE(train.recompute),
      .help = "Save the inside of blocks for backward, or recompute it",
      .choices = Names(recomputes)},
+    {.section = "train",
+     .key = "speculate",
+     .ref = CHOICE(train.speculate),
+     .help = "Update before the gradient norm is known; a step that had to be clipped is trained again",
+     .choices = Names(auto_on_off)},
     {"train",
      "init_scale",
      REF(train.init_scale),

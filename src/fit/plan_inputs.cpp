@@ -129,8 +129,14 @@ Result<Bytes> disk_budget(const Config& config) {
 
 namespace {
 
+bool speculates(const Config& config) {
+  const bool norm_counts = config.train.max_grad_norm > 0 || config.train.precision == Precision::fp16;
+  return config.train.speculate == SpeculatePolicy::on && norm_counts;
+}
+
 // A run that keeps nothing needs no second version.
 u32 versions_asked(const Config& config) {
+  if (config.memory.versions == 0 && speculates(config)) return 2;
   return config.memory.versions == 0 && !config.output.save ? 1 : config.memory.versions;
 }
 
@@ -154,7 +160,8 @@ PlanOptions plan_options(const Config& config, Bytes disk) {
                      .lookahead = config.memory.lookahead,
                      .device_reserved = device_reserved(config),
                      .host_reserved = host_reserved(),
-                     .versions = versions_asked(config)};
+                     .versions = versions_asked(config),
+                     .speculates = speculates(config)};
 }
 
 std::string plan_text(const Config& config, const Plan& plan) {

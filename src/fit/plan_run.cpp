@@ -207,6 +207,11 @@ Result<RunQuestion> question_of(const Config& config, PlanFor who, std::optional
   } else {
     out.options = plan_options(config, out.machine->disk.capacity);
   }
+  if (out.options.speculates && config.train.precision == Precision::fp16 && !config.machine.gpus().empty())
+    return Error{
+        ErrorKind::usage,
+        "train.speculate: on does not go with fp16 on a GPU, where the loss scale is known too late: "
+        "set auto or off, or train.precision=bf16"};
   if (!here && out.machine) {  // `train` learns from its launcher how many nodes there are
     out.options.nodes = out.machine->network.nodes;
     out.options.micro_batches *= out.options.nodes;

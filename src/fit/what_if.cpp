@@ -33,6 +33,9 @@ bool has_data_over_devices(const PlanOptions& o, const Machine&) {
 }
 bool has_layers_over_devices(const PlanOptions& o, const Machine&) { return o.parallel == Parallel::layers; }
 bool clips(const PlanOptions& o, const Machine&) { return o.clipping; }
+bool may_speculate(const PlanOptions& o, const Machine&) {
+  return o.clipping && !o.speculates && o.nodes == 1 && o.versions != 1;
+}
 
 void add_node(PlanOptions& o, Machine& m) {
   o.micro_batches = o.micro_batches / o.nodes * (o.nodes + 1);
@@ -75,7 +78,9 @@ constexpr Variation variations[] = {
      has_data_over_devices},
     {"data over devices", [](PlanOptions& o, Machine&) { o.parallel = Parallel::data; }, true,
      has_layers_over_devices},
-    {"clipping off", [](PlanOptions& o, Machine&) { o.clipping = false; }, true, clips},
+    {"speculation", [](PlanOptions& o, Machine&) { o.speculates = true, o.versions = 2; }, true,
+     may_speculate},
+    {"clipping off", [](PlanOptions& o, Machine&) { o.clipping = o.speculates = false; }, true, clips},
 };
 
 // RETURNS: none if the change does not fit.
@@ -130,7 +135,8 @@ Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph& graph, c
       }
     }
     const bool alike = asked.clipping == options.asked.clipping && asked.nodes == options.asked.nodes &&
-                       asked.parallel == options.asked.parallel;
+                       asked.parallel == options.asked.parallel &&
+                       asked.speculates == options.asked.speculates;
     Result<Forecast> found = anew && alike
                                  ? best_of(*anew, base, graph, faster, chosen)
                                  : forecast(anew ? *anew : base, graph, faster, {.check_tags = false});

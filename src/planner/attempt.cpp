@@ -108,7 +108,8 @@ Attempt make_parts(const ModelGraph& graph, const PlanOptions& options, const At
                                    .parallel = options.parallel,
                                    .nodes = options.nodes,
                                    .step_micro_batches = micro_batches * options.replicas(),
-                                   .node = options.node});
+                                   .node = options.node,
+                                   .updates_wait = !options.speculates});
   out.program = make_program(graph, out.layout,
                              {.micro_batches = micro_batches,
                               .sweeps = choice.sweeps,
@@ -169,6 +170,7 @@ Plan plan_of(const ModelGraph& graph, const PlanOptions& options, Attempt&& a) {
   plan.nodes = options.nodes;
   plan.node = options.node;
   plan.clipping = a.clipping;
+  plan.speculates = norm_counts(graph, options) && options.speculates;
   plan.chunk_elements = a.options.chunk_elements;
   plan.chunks = a.layout.chunks;
   const auto most = [](const std::vector<u64>& v) { return Bytes{*std::max_element(v.begin(), v.end())}; };

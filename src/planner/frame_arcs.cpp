@@ -85,7 +85,7 @@ std::vector<FrameArc> frame_arcs(const Plan& plan, const Segment& segment) {
     const ChunkId id = touches[begin].place.chunk;
     if (!is_home(plan, touches[begin].place)) {
       append_arcs(of_place, arcs);
-    } else if (made_by_update(plan.chunk(id).kind, plan.precision)) {
+    } else if (!plan.speculates && made_by_update(plan.chunk(id).kind, plan.precision)) {
       append_home_that_ends(of_place, segment, arcs);
       ends[index(id)] = true;
     }

@@ -123,7 +123,10 @@ std::string to_text(const Plan& plan) {
   Out out(text);
   fmt::format_to(out,
                  "tidepool plan 1\nprecision {} micro_batches {} sweeps {} clipping {} chunk_elements {}",
-                 name(plan.precision), plan.micro_batches, plan.sweeps, plan.clipping ? "on" : "off",
+                 name(plan.precision), plan.micro_batches, plan.sweeps,
+                 plan.speculates ? "speculated"
+                 : plan.clipping ? "on"
+                                 : "off",
                  plan.chunk_elements);
   if (plan.devices > 1) fmt::format_to(out, " devices {}", plan.devices);
   if (plan.parallel != Parallel::data) fmt::format_to(out, " parallel {}", name(plan.parallel));

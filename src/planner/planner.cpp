@@ -23,6 +23,11 @@ Result<void> check_options(const PlanOptions& options) {
                  fmt::format("{} devices: 1 to {} are possible", options.devices, devices_max)};
   if (options.nodes == 0 || options.nodes > nodes_max)
     return Error{ErrorKind::usage, fmt::format("{} nodes: 1 to {} are possible", options.nodes, nodes_max)};
+  if (options.speculates && (options.nodes > 1 || options.versions == 1))
+    return Error{ErrorKind::usage,
+                 options.nodes > 1
+                     ? "train.speculate: on does not go with several nodes: set auto or off"
+                     : "train.speculate: on needs the last recorded step: set memory.versions=2"};
   const u32 shares = options.replicas() * options.nodes;
   if (options.micro_batches % shares != 0)
     return Error{ErrorKind::usage,

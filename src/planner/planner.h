@@ -30,16 +30,21 @@ struct PlanOptions {
   // Slots on disk for each trained chunk: with 2, a killed run resumes from the last recorded step. 0: 2 if
   // trained state rests on disk and there is room, else 1. With several nodes always 1.
   u32 versions = 1;
-  bool advise = true;  // if nothing fits, find the smallest change that does, which takes a while
+  bool speculates = false;  // updates do not wait, and assume that the norm changes nothing; needs 2 versions
+  bool advise = true;       // if nothing fits, find the smallest change that does, which takes a while
 
   u32 replicas() const { return replicas_of(parallel, devices); }
   u32 micro_batches_per_replica() const { return micro_batches / (replicas() * nodes); }
 };
 
-// True if updates follow the norm, in the next step's forward: to clip, and in fp16 because a gradient that
-// has overflowed must change nothing, and the norm shows the overflow.
-inline bool updates_wait(const ModelGraph& graph, const PlanOptions& options) {
+// True if the norm may change updates: to clip, and in fp16 because a gradient that has overflowed must
+// change nothing, and the norm shows the overflow.
+inline bool norm_counts(const ModelGraph& graph, const PlanOptions& options) {
   return trains(graph) && (options.clipping || graph.precision == Precision::fp16);
+}
+// True if updates follow the norm, in the next step's forward.
+inline bool updates_wait(const ModelGraph& graph, const PlanOptions& options) {
+  return norm_counts(graph, options) && !options.speculates;
 }
 
 // If the graph trains nothing, the plan has only an evaluation segment.

@@ -27,11 +27,14 @@ std::string why(const ExplainInput& in, const Op& op) {
     case OpKind::norm:
       if (in.plan.precision == Precision::fp16)
         return "an overflow anywhere in the gradient must leave every weight as it is, and the norm shows it";
+      if (in.plan.speculates) return "it shows whether the updates have assumed the right clip factor";
       return in.plan.clipping ? "updates need the clip factor, which the whole gradient's norm gives"
                               : "the step's loss and gradient norm are reported";
     case OpKind::update:
       return op.steps_back != 0
                  ? "the norm is known only after the backward, so the next forward's block waits for it"
+             : in.plan.speculates
+                 ? "the gradient is whole, and is assumed to need no clipping: else the step is trained again"
                  : "the gradient is whole, and nothing clips it";
     case OpKind::all_gather:
       return "each device has brought its own cuts; every device needs the whole window";

@@ -84,8 +84,10 @@ class Verifier {
         return fault(fmt::format("{} arena of {} bytes exceeds the budget of {} bytes",
                                  name(static_cast<Tier>(t)), use.planned_peak.value, use.budget.value));
     }
-    if (plan_.precision == Precision::fp16 && !plan_.clipping && trains(graph_))
+    if (plan_.precision == Precision::fp16 && !plan_.clipping && !plan_.speculates && trains(graph_))
       return fault("fp16 updates do not wait to see whether the gradient has overflowed");
+    if (plan_.speculates && (plan_.clipping || plan_.versions < 2))
+      return fault("its updates speculate, but they also wait, or no record undoes them");
     for (const Segment& segment : plan_.segments)
       for (u32 i = 0; i < segment.ops.size(); ++i) TRY(check_op(segment, i));
     return {};

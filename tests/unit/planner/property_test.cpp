@@ -106,6 +106,7 @@ TEST(PlannerVersions, TwoVersionsVerifyWhereverStateRests) {
     c.options.parallel = seed % 2 == 0 ? Parallel::data : Parallel::layers;
     if (c.options.devices == 1) c.options.parallel = Parallel::data;
     c.options.versions = 2;
+    c.options.speculates = seed % 4 > 1;
     c.options.advise = false;
     const ModelGraph graph = test::make_graph(c.shape);
     const Result<Plan> plan = make_plan(graph, c.options);
@@ -115,6 +116,8 @@ TEST(PlannerVersions, TwoVersionsVerifyWhereverStateRests) {
     }
     ++fitted;
     ASSERT_EQ(plan->versions, 2u);
+    ASSERT_EQ(plan->speculates, c.options.speculates && norm_counts(graph, c.options));
+    ASSERT_FALSE(plan->speculates && plan->clipping);
     persisted += persisted_bytes(*plan, SegmentKind::body)[static_cast<u32>(LinkKind::disk_write)].value > 0;
     on_disk += std::ranges::any_of(plan->homes,
                                    [](const Frame& f) { return f.bytes.value > 0 && f.tier == Tier::disk; });
