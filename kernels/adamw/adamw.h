@@ -27,6 +27,8 @@ struct AdamWScalars {
   float grad_scale = 1;  // clip factor (1: none), for reports: the factors above include it
   // non-finite gradient: the state stays unchanged (fp16's param is remade from the master)
   bool skip = false;
+
+  bool operator==(const AdamWScalars&) const = default;
 };
 struct AdamWSettings {
   double learning_rate = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;

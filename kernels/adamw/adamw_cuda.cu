@@ -153,6 +153,8 @@ __global__ void scalars_kernel(AdamWStep step, const StepResult* result, AdamWSc
   *scalars = adamw_scalars(step, result == nullptr ? StepResult{} : *result);
 }
 
+__global__ void put_scalars_kernel(AdamWScalars scalars, AdamWScalars* to) { *to = scalars; }
+
 void check_chunk(const AdamWChunk& c, Precision precision) {
   require((precision != Precision::fp32) == (c.master != nullptr),
           "16 bits, and only they, have a master beside");
@@ -204,6 +206,10 @@ void adamw_cuda(const AdamWChunk& c, Precision precision, const AdamWScalars* sc
 void adamw_scalars_cuda(const AdamWStep& step, const StepResult* result, AdamWScalars* scalars,
                         cudaStream_t stream) {
   cuda::launch<cuda::scalars_kernel>({}, stream, step, result, scalars);
+}
+
+void put_adamw_scalars_cuda(const AdamWScalars& scalars, AdamWScalars* to, cudaStream_t stream) {
+  cuda::launch<cuda::put_scalars_kernel>({}, stream, scalars, to);
 }
 
 }  // namespace tidepool

@@ -14,6 +14,7 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/experts/experts.h"
 #include "kernels/experts/grouped_matmul.h"
+#include "kernels/glu/glu.h"
 #include "kernels/gradient/step_result.h"
 #include "kernels/latent/latent.h"
 #include "kernels/layer_norm/layer_norm.h"
@@ -21,7 +22,6 @@
 #include "kernels/rotary/rotary.h"
 #include "kernels/router/router.h"
 #include "kernels/router/router_totals.h"
-#include "kernels/glu/glu.h"
 #include "kernels/unpack/unpack.h"
 
 namespace tidepool {
@@ -61,6 +61,7 @@ void adamw_cuda(const AdamWChunk&, Precision, const AdamWScalars* scalars, cudaS
 // Computes a step's scalars on the device that has the norm. Without clipping `result` is null, because
 // nothing waits for the norm then.
 void adamw_scalars_cuda(const AdamWStep&, const StepResult* result, AdamWScalars* scalars, cudaStream_t);
+void put_adamw_scalars_cuda(const AdamWScalars&, AdamWScalars* to, cudaStream_t);
 
 // kernels/gradient/gradient.h, with the same bits. Lists of pointers are in host memory, and point to device
 // memory.

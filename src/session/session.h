@@ -76,6 +76,7 @@ class Session {
   NetLanes* net() { return executor_->net(); }  // null: one node
   const ExecutorCounters& counters() const { return *executor_; }
   StepResults& results() { return *executor_; }
+  const StepResults& results() const { return *executor_; }
   TimedAtRest& timed() { return *executor_; }
   RecordedState& recorded() { return *executor_; }
   // The state in the swap file counts from now on: the file outlives this process, unless discard_record() is

@@ -24,6 +24,7 @@ class CpuLanes final : public DeviceLanes {
   void stop() override { threads_.clear(); }
 
   StepResult result(u64 step) const override { return runner_.result(step); }
+  LossScale loss_scale_of(u64 step) const override { return runner_.loss_scale_of(step); }
   RoutingResult routing(u64 step) const override { return runner_.routing(step); }
   void add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad) override {
     runner_.add_gradient(window, begin, elements, grad);

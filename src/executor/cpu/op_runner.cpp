@@ -141,7 +141,7 @@ void OpRunner::norm(const Issue& issue) { numbers_.finish(issue, common_.memory)
 
 void OpRunner::update(const Issue& issue) {
   const Op& op = issue.get();
-  const StepResult result = common_.plan.clipping ? numbers_.result(issue.step) : StepResult{};
+  const StepResult result = result_for_updates(common_.plan, common_.foreseen, numbers_, issue.step);
   updates_[op.lane.device].run(issue,
                                update_scalars(common_.plan, common_.request.source, issue.step, result));
 }

@@ -32,6 +32,7 @@ class OpRunner final : public LaneWork {
   u64 wishes(u64 step) const { return numbers_.wishes(step); }
   // REQUIRES: at rest.
   void set_loss_scale(const LossScale& scale) { numbers_.set_loss_scale(scale); }
+  LossScale loss_scale_of(u64 step) const { return numbers_.loss_scale_of(step); }
 
  private:
   void copy(const Issue&);

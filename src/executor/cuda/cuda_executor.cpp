@@ -33,6 +33,7 @@ class CudaLanes final : public DeviceLanes {
   void stop() override;
 
   StepResult result(u64 step) const override { return numbers_.front()->result(step); }
+  LossScale loss_scale_of(u64 step) const override { return numbers_.front()->loss_scale_of(step); }
   RoutingResult routing(u64 step) const override {
     return nodes_ ? nodes_->routing(step) : routing_->sum(step);
   }

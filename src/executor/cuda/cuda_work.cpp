@@ -143,7 +143,15 @@ void CudaWork::update(const Issue& issue, cudaStream_t stream) {
   UpdateOperands operands = update_operands(common_.plan, common_.memory, issue);
   operands.arrays.segments = numbers(issue).decay_of(issue.get().window, issue.get().cut);
   const DeviceNumbers& of_norm = *devices_.front().numbers;
-  adamw_cuda(operands.arrays, common_.plan.precision, numbers(issue).scalars(issue.step, of_norm), stream);
+  const AdamWScalars* scalars = nullptr;
+  if (common_.plan.speculates) {
+    const StepResult assumed = result_for_updates(common_.plan, common_.foreseen, of_norm, issue.step);
+    scalars =
+        numbers(issue).put_scalars(update_scalars(common_.plan, common_.request.source, issue.step, assumed));
+  } else {
+    scalars = numbers(issue).scalars(issue.step, of_norm);
+  }
+  adamw_cuda(operands.arrays, common_.plan.precision, scalars, stream);
 }
 
 // ---- collectives

@@ -228,6 +228,13 @@ StepResult DeviceNumbers::result(u64 step) const {
   return host_.results[slot];
 }
 
+LossScale DeviceNumbers::loss_scale_of(u64 step) const {
+  if (precision_ != Precision::fp16) return {};
+  const u32 before = slot_of(step - 1);
+  const bool made = finished_[before] > 0 && finished_[before] + 1 == step;
+  return made ? host_.results[before].next_loss_scale : first_scale_;
+}
+
 std::span<const RouterLosses> DeviceNumbers::router_losses(u64 step) const {
   if (experts_ == 0) return {};
   const u32 slot = slot_of(step);
@@ -261,6 +268,11 @@ const AdamWScalars* DeviceNumbers::scalars(u64 step, const DeviceNumbers& of_nor
   const AdamWStep made =
       adamw_step(settings.adamw, step - of_norm.skipped_before(step), clipping_ ? settings.max_grad_norm : 0);
   adamw_scalars_cuda(made, clipping_ ? device_.results + slot : nullptr, device_.scalars, stream_);
+  return device_.scalars;
+}
+
+const AdamWScalars* DeviceNumbers::put_scalars(const AdamWScalars& scalars) {
+  put_adamw_scalars_cuda(scalars, device_.scalars, stream_);
   return device_.scalars;
 }
 

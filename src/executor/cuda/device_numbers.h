@@ -78,6 +78,8 @@ class DeviceNumbers {
   // REQUIRES: `of_norm` did the `finish` of this step; with clipping, its copy to the host is ordered before
   // this stream.
   const AdamWScalars* scalars(u64 step, const DeviceNumbers& of_norm);
+  // The same for scalars that the host knows.
+  const AdamWScalars* put_scalars(const AdamWScalars&);
   // RETURNS: decay segments in device memory.
   std::span<const DecaySegment> decay_of(u32 window, u32 cut) const { return decay_[window][cut]; }
 
@@ -85,6 +87,8 @@ class DeviceNumbers {
   void fetch_evaluation(u32 slot, bool with_logits);
   // REQUIRES: the copies to the host have ended.
   StepResult result(u64 step) const;
+  // As DeviceLanes::loss_scale_of().
+  LossScale loss_scale_of(u64 step) const;
   double loss(u64 step, u32 micro_batch) const;  // several nodes
   // Routing of the device's micro-batches; the losses of others are undefined. Empty without experts.
   std::span<const RouterLosses> router_losses(u64 step) const;  // [micro_batches]

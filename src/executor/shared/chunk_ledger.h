@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "base/check.h"
 #include "io/state_journal.h"
 #include "kernels/checksum/checksum.h"
 #include "tidepool/plan.h"
@@ -29,18 +30,32 @@ class ChunkLedger {
     return entry.recorded == none ? entry.slot : 1 - entry.recorded;
   }
   // A record counts on the newest content from now on.
-  void recorded(ChunkId id) { entries_[index(id)].recorded = entries_[index(id)].slot; }
+  void recorded(ChunkId id) {
+    Entry& entry = entries_[index(id)];
+    entry.recorded = entry.slot;
+    entry.recorded_version = entry.version;
+    entry.recorded_sum = entry.sum;
+    entry.recorded_zeros = entry.zeros;
+  }
+  // The chunk is as the last record has it.
+  // REQUIRES: there is a record.
+  void roll_back(ChunkId id) {
+    Entry& entry = entries_[index(id)];
+    CHECK(entry.recorded != none, index(id));
+    entry.version = entry.recorded_version;
+    entry.sum = entry.recorded_sum;
+    entry.zeros = entry.recorded_zeros;
+    entry.slot = entry.recorded;
+    entry.prepared = false;
+  }
   ChunkMark mark(ChunkId id) const {
     const Entry& entry = entries_[index(id)];
     return {.version = entry.version, .sum = entry.sum, .slot = entry.slot, .zeros = entry.zeros};
   }
   // The chunk is as an earlier process has recorded it.
   void take_over(ChunkId id, const ChunkMark& mark) {
-    entries_[index(id)] = {.version = mark.version,
-                           .sum = mark.sum,
-                           .zeros = mark.zeros,
-                           .slot = mark.slot,
-                           .recorded = mark.slot};
+    entries_[index(id)] = {.version = mark.version, .sum = mark.sum, .zeros = mark.zeros, .slot = mark.slot};
+    recorded(id);
   }
 
   // RETURNS: the seed for the next write.
@@ -99,6 +114,8 @@ class ChunkLedger {
     bool zeros = false;   // the last change was a clearing
     u32 slot = 0;         // of the newest content
     u32 recorded = none;  // slot that the last record counts on; none: there is no record
+    u64 recorded_version = 0, recorded_sum = 0;
+    bool recorded_zeros = false;
   };
   const Plan& plan_;
   std::vector<Entry> entries_;

@@ -25,6 +25,10 @@ class DeviceLanes {
   // THREADS: any thread may call.
   virtual StepResult result(u64 step) const = 0;
   virtual RoutingResult routing(u64 step) const = 0;
+  // The loss scale that `step` began with.
+  // REQUIRES: the `norm` of the step before has completed, or `step` is the first since the scale was set.
+  // THREADS: any thread may call.
+  virtual LossScale loss_scale_of(u64 step) const = 0;
 
   // ---- several nodes: called by the host's lane
 

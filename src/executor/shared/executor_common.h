@@ -16,6 +16,7 @@
 #include "executor/shared/batch_op.h"
 #include "executor/shared/chunk_ledger.h"
 #include "executor/shared/decay_index.h"
+#include "executor/shared/foreseen_steps.h"
 #include "executor/shared/step_results.h"
 #include "io/disk.h"
 #include "io/state_journal.h"
@@ -105,6 +106,7 @@ struct ExecutorCommon {
   const TierMemory memory;
   const DecayIndex decay;
   ChunkLedger ledger;
+  ForeseenSteps foreseen;
   LaneBook book;
   CompletionBoard board;
   EvaluationSums evaluation;

@@ -43,7 +43,7 @@ Result<void> HostWork::run(const Issue& issue) {
     return {};
   }
   CHECK(kind == OpKind::update, name(kind));
-  const StepResult result = plan.clipping ? lanes_.result(issue.step) : StepResult{};
+  const StepResult result = result_for_updates(plan, common_.foreseen, lanes_, issue.step);
   update_.run(issue, update_scalars(plan, source, issue.step, result));
   return {};
 }

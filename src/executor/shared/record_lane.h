@@ -25,6 +25,9 @@ class RecordedState {
   // from its slots. Content on disk is verified when it is first read. Blocks. Errors: io, if content that is
   // read now is not as it was recorded.
   virtual Result<void> take_over() = 0;
+  // Returns to the state of the last record, which is of `step`, as take_over() does, whatever ops have
+  // written since.
+  virtual Result<void> roll_back(u64 step) = 0;
   // Writes what does not rest on disk to its slots, and makes a record. Blocks.
   // RETURNS: false if the source supplies no payload for the step, so that there is no record of it.
   virtual Result<bool> record_at_rest(u64 step) = 0;

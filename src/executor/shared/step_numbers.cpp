@@ -180,6 +180,11 @@ u64 StepNumbers::wishes(u64 number) const {
   return all;
 }
 
+LossScale StepNumbers::loss_scale_of(u64 number) const {
+  const Step& before = steps_[(number - 1) % steps_kept];
+  return before.step > 0 && before.step + 1 == number ? before.result.next_loss_scale : first_scale_;
+}
+
 StepResult StepNumbers::result(u64 number) const {
   const Step& step = steps_[number % steps_kept];
   CHECK(step.step == number, step.step, number);

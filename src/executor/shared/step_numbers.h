@@ -24,7 +24,7 @@ class StepNumbers {
 
   // Sets the scale of the next step.
   // REQUIRES: at rest.
-  void set_loss_scale(const LossScale& scale) { loss_scale_ = scale; }
+  void set_loss_scale(const LossScale& scale) { first_scale_ = loss_scale_ = scale; }
   // Scale of the step in backward: the plan orders each head's backward after the norm of the previous step.
   const float* loss_scale() const { return &loss_scale_.scale; }
 
@@ -52,6 +52,8 @@ class StepNumbers {
 
   // REQUIRES: the step has been finished, and at most two later steps too.
   StepResult result(u64 step) const;
+  // As DeviceLanes::loss_scale_of().
+  LossScale loss_scale_of(u64 step) const;
   RoutingResult routing(u64 step) const;
   u64 wishes(u64 step) const;  // several nodes: of all
 
@@ -81,7 +83,7 @@ class StepNumbers {
   const NormLayout layout_;
   StepSource& source_;
   std::array<Step, steps_kept> steps_;
-  LossScale loss_scale_;
+  LossScale loss_scale_, first_scale_;    // now, and as it was set
   std::vector<double> partials_, cells_;  // for the step in backward
 };
 

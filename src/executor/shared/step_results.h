@@ -40,8 +40,14 @@ class StepResults {
   // REQUIRES: as result().
   virtual u64 wishes(u64 step) const = 0;
 
+  // RETURNS: true if the step's result changes nothing in its updates, which have assumed one
+  // (Plan::speculates). REQUIRES: as result().
+  virtual bool assumed_right(u64 step) const = 0;
+
   // ---- at rest (no op in flight)
 
+  // The step will be trained again, and have this result.
+  virtual void foresee(u64 step, const StepResult&) = 0;
   // Sets the loss scale of the next step; the initial scale is 1.
   virtual void set_loss_scale(const LossScale&) = 0;
   // Takes the sums of evaluation segments since the last call, over all nodes: all must call it. Blocks.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "executor/shared/update_op.h"
 #include "net/transport.h"
 
 namespace tidepool {
@@ -128,6 +129,22 @@ Result<void> TrainingExecutor::take_over() {
     TRY(write_home(id, buffer));
   }
   return {};
+}
+
+Result<void> TrainingExecutor::roll_back(u64 step) {
+  common_->foreseen.forget_until(step);
+  for (const ChunkId id : disk_lanes_->records()->chunks()) common_->ledger.roll_back(id);
+  return take_over();
+}
+
+bool TrainingExecutor::assumed_right(u64 step) const {
+  const StepResult has = result(step);
+  const StepResult* const known = common_->foreseen.find(step);
+  const StepResult assumed = known != nullptr ? *known : StepResult{.loss_scale = has.loss_scale};
+  const auto scalars = [&](const StepResult& of) {
+    return update_scalars(common_->plan, common_->request.source, step, of);
+  };
+  return scalars(has) == scalars(assumed);
 }
 
 Result<bool> TrainingExecutor::record_at_rest(u64 step) {

@@ -60,6 +60,8 @@ class TrainingExecutor final : public Executor,
   // ---- StepResults
   StepResult result(u64 step) const override { return lanes_->result(step); }
   RoutingResult routing(u64 step) const override { return lanes_->routing(step); }
+  bool assumed_right(u64 step) const override;
+  void foresee(u64 step, const StepResult& result) override { common_->foreseen.add(step, result); }
   void wish(u64 bits) override { common_->wish.store(bits, std::memory_order_relaxed); }
   u64 wishes(u64 step) const override { return lanes_->wishes(step); }
   void set_loss_scale(const LossScale& scale) override { lanes_->set_loss_scale(scale); }
@@ -74,6 +76,7 @@ class TrainingExecutor final : public Executor,
 
   // ---- RecordedState
   Result<void> take_over() override;
+  Result<void> roll_back(u64 step) override;
   Result<bool> record_at_rest(u64 step) override;
   StateRecord last_record() const override { return disk_lanes_->records()->last_record(); }
 

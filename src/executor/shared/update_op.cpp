@@ -55,7 +55,7 @@ void UpdateOp::run(const Issue& issue, const AdamWScalars& scalars) {
 
 AdamWScalars update_scalars(const Plan& plan, const StepSource& source, u64 step, const StepResult& result) {
   const StepSettings settings = source.settings(step);
-  if (!plan.clipping) return adamw_scalars(settings.adamw, step, 0, 0);
+  if (!plan.clipping && !plan.speculates) return adamw_scalars(settings.adamw, step, 0, 0);
   const u64 update = step - result.loss_scale.skipped_steps;
   return adamw_scalars(adamw_step(settings.adamw, update, settings.max_grad_norm), result);
 }

@@ -8,6 +8,7 @@
 #include "engine/executor.h"
 #include "executor/lanes/tier_memory.h"
 #include "executor/shared/chunk_ledger.h"
+#include "executor/shared/foreseen_steps.h"
 #include "executor/shared/step_source.h"
 #include "kernels/adamw/adamw.h"
 #include "tidepool/core_pool.h"
@@ -36,7 +37,19 @@ class UpdateOp {
   std::array<std::vector<u64>, 4> hashes_;  // block checksums of one update, per kind in operand order
 };
 
-// With clipping, computes scalars from the step's norm; without, ignores `result`.
+// Computes scalars from the result that the step has, or is assumed to have. If the norm changes no update,
+// ignores it.
 AdamWScalars update_scalars(const Plan&, const StepSource&, u64 step, const StepResult& result);
+
+// RETURNS: the result that the updates of a step take: its own. Updates that speculate take the one from an
+// earlier try of the step, or else assume one. `numbers`: has result() and loss_scale_of(), as DeviceLanes.
+template <class Numbers>
+StepResult result_for_updates(const Plan& plan, const ForeseenSteps& foreseen, const Numbers& numbers,
+                              u64 step) {
+  if (plan.clipping) return numbers.result(step);
+  if (!plan.speculates) return {};
+  if (const StepResult* known = foreseen.find(step)) return *known;
+  return {.loss_scale = numbers.loss_scale_of(step)};
+}
 
 }  // namespace tidepool
