@@ -249,6 +249,12 @@ class Report {
       const double per_day = static_cast<double>(written.value) / run_.train_seconds * 86'400;
       words(fmt::format("At this pace {}.", drive_life_text(drive_life(run_.disk_endurance, per_day))));
     }
+    if (run_.speculated)
+      words(run_.redos == 0
+                ? "Updates did not wait for the gradient norm, and it changed none of them."
+                : fmt::format("Updates did not wait for the gradient norm. It changed those of {} step{}: {} "
+                              "steps were trained once more.",
+                              run_.redos, run_.redos == 1 ? "" : "s", run_.redone_steps));
     if (run_.io_retries > 0) words(fmt::format("{} I/O operations needed a second try.", run_.io_retries));
     if (!run_.stopped_early.empty()) words(fmt::format("Stopped early: {}.", run_.stopped_early));
     if (!run_.best_checkpoint.empty()) words(best());

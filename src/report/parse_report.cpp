@@ -243,6 +243,11 @@ RunReport read_fields(const Object& o) {
   r.checkpoint_written = o.bytes("checkpoint_written_bytes");
   r.disk_endurance = o.bytes_or_0("disk_endurance_bytes");
   r.io_retries = o.count("io_retries");
+  if (o.has("speculation")) {
+    const Object speculation = o.object("speculation");
+    r.speculated = true;
+    r.redos = speculation.count("redos"), r.redone_steps = speculation.count("redone_steps");
+  }
   const Object exposed = o.object("exposed_seconds");
   exposed.each_member([&](std::string_view cause, const json::value&) {
     r.exposed.push_back({std::string(cause), exposed.seconds(cause)});

@@ -201,9 +201,9 @@ class Table {
                           count_text(static_cast<double>(plan_.trained_parameters)),
                           plan_.quantization.empty() ? "" : ", matrices in " + plan_.quantization));
     if (!plan_.waiting.empty())
-      row("",
-          fmt::format("+ {} while {}", costs(plan_.waiting),
-                      plan_.clipping ? "gradients wait for the norm" : "a gradient waits for its update"));
+      row("", fmt::format("+ {} while {}", costs(plan_.waiting),
+                          plan_.clipping && !plan_.speculates ? "gradients wait for the norm"
+                                                              : "a gradient waits for its update"));
   }
 
   void tiers() {

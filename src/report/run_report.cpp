@@ -146,6 +146,7 @@ std::string to_json(const RunReport& r) {
   o["checkpoint_written_bytes"] = r.checkpoint_written.value;
   o["disk_endurance_bytes"] = r.disk_endurance.value;
   o["io_retries"] = r.io_retries;
+  if (r.speculated) o["speculation"] = {{"redos", r.redos}, {"redone_steps", r.redone_steps}};
   o["exposed_seconds"] = exposed_of(r);
   o["phases"] = phases_of(r);
   o["phase_steps"] = r.phase_steps;

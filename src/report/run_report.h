@@ -84,6 +84,9 @@ struct RunReport {
   std::vector<double> losses;  // of steps 1, 2, ..., including earlier processes
   // fp16 only: steps whose gradient overflowed, so that no weight changed; and the loss scale at the end.
   u64 skipped_steps = 0;
+  // Updates did not wait for the norm: how often it changed them, and the steps that were trained again then.
+  bool speculated = false;
+  u64 redos = 0, redone_steps = 0;
   double loss_scale = 0;  // 0: not fp16
   std::vector<u64> eval_steps;
   std::vector<double> eval_losses;

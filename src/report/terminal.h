@@ -58,6 +58,7 @@ struct PlanSummary {
   u32 micro_batches = 0;  // per step
   u32 sweeps = 1;
   bool clipping = true;
+  bool speculates = false;        // updates do not wait for the norm
   Bytes state{};                  // all persistent kinds
   std::vector<KindCost> kept;     // param, master or master_low, momentum, variance
   std::vector<KindCost> waiting;  // gradients until their update, if they have own bytes; may be empty

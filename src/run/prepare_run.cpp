@@ -128,16 +128,22 @@ class RunPreparation {
   }
 
   Result<void> say_what_begins() {
-    if (!run_.request.quiet) TRY(show_plan());
+    if (!run_.request.quiet) TRY(predict());
+    if (!run_.goes_on) say_all();
+    run_.records.begin(*run_.session,
+                       persist_steps(run_.config, run_.session->plan(), run_.graph, run_.prediction));
+    if (const std::string text = run_.records.describe(); !text.empty()) run_.outputs.say(text);
+    return {};
+  }
+
+  void say_all() {
+    if (!run_.request.quiet)
+      run_.outputs.show(summarize({run_.config, run_.graph, run_.session->plan(), &run_.prediction}));
     for (const std::string& note : run_.data->notes()) run_.outputs.say(note);
     if (run_.config.train.max_steps > 0)
       run_.outputs.say(train_length_text(run_.request.config.train, run_.batches->steps_per_epoch()));
     for (const std::string& note : run_.session->notes()) run_.outputs.say(note);
     say_choice();
-    run_.records.begin(*run_.session,
-                       persist_steps(run_.config, run_.session->plan(), run_.graph, run_.prediction));
-    if (const std::string text = run_.records.describe(); !text.empty()) run_.outputs.say(text);
-    return {};
   }
 
   Result<void> choose(PlanFor who) {
@@ -167,9 +173,8 @@ class RunPreparation {
     if (!other.empty()) run_.outputs.say(other);
   }
 
-  Result<void> show_plan() {
+  Result<void> predict() {
     TRY_ASSIGN(run_.prediction, predict_step(*run_.session, network_));
-    run_.outputs.show(summarize({run_.config, run_.graph, run_.session->plan(), &run_.prediction}));
     return {};
   }
 
@@ -267,9 +272,9 @@ class RunPreparation {
     TRY(restore_recorded_state(*recorded_, way_, *run_.session, run_.outputs));
     run_.checkpoints->resumed_from_record(run_.state.best_step);
     if (run_.session->plan().versions < 2) return {};
+    run_.records.progress().rested(run_.state);
+    run_.records.progress().step_done(run_.state, run_.state.step, run_.state.seconds);
     if (way_ == SessionRecords::Way::copy) {
-      run_.records.progress().rested(run_.state);
-      run_.records.progress().step_done(run_.state, run_.state.step, run_.state.seconds);
       TRY_ASSIGN(const bool recorded, run_.session->recorded().record_at_rest(run_.state.step));
       if (!recorded)
         return Error{ErrorKind::usage,
@@ -277,7 +282,7 @@ class RunPreparation {
                      "memory.versions=1"};
       TRY(run_.session->replace_record());
     }
-    run_.records.resumed_from(run_.state.step);
+    run_.records.recorded(run_.state.step);
     return {};
   }
 
@@ -323,6 +328,12 @@ class RunPreparation {
 
 }  // namespace
 
+Config PreparedRun::config_of(const TrainRequest& request, const SpeculationChoice& choice) {
+  Config config = request.config;
+  if (choice.speculates()) config.train.speculate = SpeculatePolicy::on;
+  return config;
+}
+
 Result<std::optional<RunReport>> prepare_run(PreparedRun& run) { return RunPreparation(run).prepare(); }
 
 // A changed plan is no error on a resume, but it is printed with its effect on the numbers.
@@ -333,6 +344,7 @@ Result<void> describe_run(PreparedRun& run) {
     if (!change.empty()) run.outputs.say(change);
   }
   Config described = run.config;
+  described.train.speculate = run.request.config.train.speculate;
   described.train.max_steps = run.request.config.train.max_steps;  // auto stays auto
   // Absolute paths: readers of the adapters run from other working directories.
   if (run.graph.lora.on()) described.model_directory = absolute_path(run.config.model_directory);

@@ -28,14 +28,23 @@ namespace tidepool {
 
 // PreparedRun holds the parts of a run. Members are created in this order; later ones refer to earlier ones.
 struct PreparedRun {
-  explicit PreparedRun(const TrainRequest& request)
-      : request(request), config(request.config), outputs(config, request.quiet) {}
+  // `choice`: of the run so far, if this process has trained a part of it already.
+  PreparedRun(const TrainRequest& request, SpeculationChoice& choice, bool goes_on)
+      : request(request),
+        goes_on(goes_on),
+        choice(choice),
+        config(config_of(request, choice)),
+        outputs(config, request.quiet) {}
   PreparedRun(const PreparedRun&) = delete;
 
   bool is_fp16() const { return config.train.precision == Precision::fp16; }
 
+  static Config config_of(const TrainRequest&, const SpeculationChoice&);
+
   const TrainRequest& request;
-  Config config;  // the request's, with epochs converted to steps once the data is known
+  const bool goes_on;  // this process has trained an earlier part of the run
+  SpeculationChoice& choice;
+  Config config;  // the request's, with choices made, and epochs converted to steps once the data is known
   RunOutputs outputs;
   ModelGraph graph;
   RunPlan chosen;  // its plan moves into the session

@@ -49,7 +49,9 @@ Result<void> RunSaves::save(u64 step, double seconds) {
   const TrainerState state = state_now(step, seconds);
   TRY_ASSIGN(const bool recorded, run_.records.record_at_rest(step));
   tell_signals();
-  if (recorded && run_.session->has_swap_file()) return save_in_background(state);
+  // Updates that speculate need records: without them more and more steps would be trained again.
+  const bool background = run_.session->has_swap_file() && !run_.session->plan().speculates;
+  if (recorded && background) return save_in_background(state);
   TRY_ASSIGN(const bool written, run_.checkpoints->save(state, run_.session->state()));
   if (!written) return {};
   best_unsaved_ = false;
@@ -93,6 +95,19 @@ Result<void> RunSaves::save_last(u64 step, double seconds) {
   best_unsaved_ = false;
   saved(state);
   return {};
+}
+
+Result<bool> RunSaves::record(u64 step) {
+  end_background();
+  return run_.records.record_at_rest(step);
+}
+
+Result<void> RunSaves::record_to_go_back_to(u64 step) {
+  if (!run_.session->plan().speculates) return {};
+  TRY_ASSIGN(const bool recorded, record(step));
+  if (recorded) return {};
+  return Error{ErrorKind::usage,
+               "train.speculate: the run has more evaluations than a record can hold: set it to off"};
 }
 
 Error RunSaves::save_moved(const MovedDirectory& moved, u64 step, double seconds) {

@@ -23,6 +23,11 @@ class RunSaves {
   // far.
   Result<void> save(u64 step, double seconds);
   Result<void> save_last(u64 step, double seconds);
+  // Records the step. RETURNS: false if the run records nothing, or the record has no room.
+  Result<bool> record(u64 step);
+  // Makes sure that a step which must be trained again is found after a record of this one. Evaluations are
+  // told of once, so they need it too. No-op unless updates speculate.
+  Result<void> record_to_go_back_to(u64 step);
   // RETURNS: the error that ends the run.
   Error save_moved(const MovedDirectory&, u64 step, double seconds);
   // Ends a save in the background whose files are written.

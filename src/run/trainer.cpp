@@ -23,6 +23,7 @@
 #include "run/outputs/run_meter.h"
 #include "run/outputs/signals.h"
 #include "run/prepare_run.h"
+#include "run/records/redone_steps.h"
 #include "run/rest_together.h"
 #include "run/run_saves.h"
 #include "run/step_faults.h"
@@ -35,7 +36,8 @@ constexpr u64 trace_events_max = 200'000;
 
 class Trainer final : public NextSegment, public EngineObserver {
  public:
-  explicit Trainer(const TrainRequest& request) : run_(request), saves_(run_) {}
+  Trainer(const TrainRequest& request, SpeculationChoice& choice, bool goes_on)
+      : run_(request, choice, goes_on), saves_(run_) {}
 
   Result<RunReport> run() {
     TRY_ASSIGN(std::optional<RunReport> done_before, prepare_run(run_));
@@ -52,8 +54,12 @@ class Trainer final : public NextSegment, public EngineObserver {
       if (!hangs()) saves_.end_background();
       return trained.error();
     }
+    if (switches_) return RunReport{};
     return finish();
   }
+
+  // The run goes on from its last record, with updates that wait for the norm or no longer do.
+  bool switches() const { return switches_; }
 
   // All nodes end with the same result, after the same step.
   bool ended_together() const { return ended_together_; }
@@ -73,6 +79,8 @@ class Trainer final : public NextSegment, public EngineObserver {
     pending_update_ = run_.session->plan().clipping;
     return run_.records.with_choice({kind, ++issued_});
   }
+
+  bool abandons() override { return redone_.found(); }
 
   // ---- EngineObserver ----------------------------------------------------------------------------------
 
@@ -140,6 +148,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (issued_ >= run_.config.train.max_steps || failed_ || stop_requested()) return true;
     if (resting_) return false;
     const double now = steady_seconds();
+    if (run_.choice.asks()) return true;
     return due(run_.config.train.eval_steps, issued_) || saves_.due(issued_) || run_.directory.has_moved(now);
   }
 
@@ -164,8 +173,28 @@ class Trainer final : public NextSegment, public EngineObserver {
     return run_.session->end_leading();
   }
 
+  // Trains again from the last record if a step was found whose updates assumed another norm.
+  Result<void> redo() {
+    TRY_ASSIGN(issued_, redone_.go_back(*run_.session, run_.records, run_.state));
+    run_.session->state().invalidate();
+    together_.rested(issued_);
+    return {};
+  }
+
+  Result<bool> must_switch() {
+    const bool ends = issued_ >= run_.config.train.max_steps || !stopped_early_.empty() || stop_requested();
+    if (!run_.choice.asks() || ends) return false;
+    TRY_ASSIGN(const bool recorded, saves_.record(issued_));
+    if (!recorded) return false;
+    const std::string said =
+        run_.choice.switches(run_.graph, run_.session->plan(), run_.chosen, run_.prediction);
+    if (!said.empty()) run_.outputs.say(said);
+    return !said.empty();
+  }
+
   Result<void> train() {
     saves_.begin();
+    TRY(saves_.record_to_go_back_to(issued_));
     // A run that goes on from a record may have been killed before the evaluation of that step.
     if (issued_ > 0 && due(run_.config.train.eval_steps, issued_)) TRY(evaluate());
     // A resumed run may have stopped early already, and been killed before its report.
@@ -174,20 +203,29 @@ class Trainer final : public NextSegment, public EngineObserver {
       resting_ = true;
       meter_->begin_training();
       const Result<void> ran = engine_->run(*this, *this);
-      meter_->end_training();
+      meter_->end_training(redone_.found());
       TRY(ran);
+      if (redone_.found() && !failed_) {
+        TRY(redo());
+        continue;
+      }
       ended_together_ = failed_.has_value();  // all nodes know all losses
       if (failed_) return std::move(*failed_);
       run_.state.step = issued_;
       run_.session->state().invalidate();
       if (!several())
         if (const auto moved = run_.directory.moved()) return saves_.save_moved(*moved, issued_, seconds());
-      if (due(run_.config.train.eval_steps, issued_)) TRY(evaluate());
+      if (due(run_.config.train.eval_steps, issued_)) {
+        TRY(saves_.record_to_go_back_to(issued_));
+        TRY(evaluate());
+      }
       stopped_early_ = why_stop_early(run_.state.eval_losses, run_.config.train);
       if (several())
         TRY(rest_together());
       else if (saves_.due_at_rest(issued_) && issued_ < run_.config.train.max_steps)
         TRY(saves_.save(issued_, seconds()));
+      TRY_ASSIGN(switches_, must_switch());
+      if (switches_) return {};
     }
     if (!stopped_early_.empty())
       run_.outputs.say(fmt::format("stopped early after step {}: {}", issued_, stopped_early_));
@@ -198,11 +236,25 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   void step_done(u64 step) {
     if (failed_) return;  // this step was in progress when the one before it failed
-    const double took = meter_->step_done();
     const StepResult result = run_.session->results().result(step);
+    const bool fails = !run_.is_fp16() && (result.skipped || !std::isfinite(result.loss));
+    if (!fails && redone_.must_redo(*run_.session, step)) return;
+    const bool is_known = redone_.is_known(step);
+    if (!is_known) run_.choice.step_done(!run_.session->results().assumed_right(step), redone_.take_again());
+    const double took = is_known ? 0 : meter_->step_done();
     run_.state.losses.push_back(result.loss);
     const u64 tokens = run_.batches->tokens(step);
     run_.state.tokens += tokens;
+    if (!is_known) tell(step, result, tokens, took);
+    if (run_.is_fp16()) {
+      follow_loss_scale(step, result, is_known);
+    } else if (fails) {
+      fail(step, non_finite_step(bad_step(step, result)));
+    }
+    run_.records.progress().step_done(run_.state, step, earlier_seconds_ + meter_->train_seconds_now());
+  }
+
+  void tell(u64 step, const StepResult& result, u64 tokens, double took) {
     StepMetrics metrics{.step = step,
                         .epoch = run_.batches->epoch(step),
                         .loss = result.loss,
@@ -215,12 +267,6 @@ class Trainer final : public NextSegment, public EngineObserver {
     routing_->add(run_.session->results().routing(step), metrics);
     if (run_.outputs.logs(step)) metrics.expert_tokens = routing_->due();
     run_.outputs.step(metrics);
-    if (run_.is_fp16()) {
-      follow_loss_scale(step, result);
-    } else if (result.skipped || !std::isfinite(result.loss)) {
-      fail(step, non_finite_step(bad_step(step, result)));
-    }
-    run_.records.progress().step_done(run_.state, step, earlier_seconds_ + meter_->train_seconds_now());
   }
 
   std::string way_on() const {
@@ -229,7 +275,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   BadStep bad_step(u64 step, const StepResult& result) const {
     return {.step = step,
             .result = result,
-            .update_was_kept_back = run_.session->plan().clipping,
+            .update_was_kept_back = run_.session->plan().clipping || run_.session->plan().speculates,
             .weights_are_the_first = step == 1 || result.next_loss_scale.skipped_steps >= step,
             .model_directory = run_.config.model_directory,
             .way_on = way_on()};
@@ -241,13 +287,13 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
 
   // An overflow is normal in fp16, and no sign of a bad model, while the loss scale can be lowered.
-  void follow_loss_scale(u64 step, const StepResult& result) {
+  void follow_loss_scale(u64 step, const StepResult& result, bool is_known) {
     const LossScale& next = result.next_loss_scale;
     run_.state.loss_scale = {next.scale, next.good_steps, next.skipped_steps};
     if (!result.skipped) return;
     if (result.loss_scale.scale <= static_cast<float>(run_.config.train.min_loss_scale))
       return fail(step, no_lower_scale(bad_step(step, result)));
-    run_.outputs.say(overflow_text(step, result));
+    if (!is_known) run_.outputs.say(overflow_text(step, result));
   }
 
   void fail(u64 step, Error error) {
@@ -286,14 +332,6 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   // ---- the end -------------------------------------------------------------------------------------------
 
-  // Measures the peak at the end of the run, when the arenas hold nothing that is still needed. RETURNS: 0 if
-  // there is no prediction to compare it with.
-  double peak_at_end() {
-    if (run_.prediction.blocks.empty()) return 0;
-    const Result<double> peak = measure_peak(*run_.session);
-    return peak ? *peak : 0;
-  }
-
   Result<RunReport> finish() {
     if (leads()) {
       if (const auto moved = run_.directory.moved()) return saves_.save_moved(*moved, issued_, seconds());
@@ -314,7 +352,7 @@ class Trainer final : public NextSegment, public EngineObserver {
          .session = *run_.session,
          .meter = *meter_,
          .prediction = run_.prediction,
-         .peak_at_end = peak_at_end(),
+         .peak_at_end = peak_at_end(*run_.session, run_.prediction),
          .state = run_.state,
          .tokens = run_.state.tokens - earlier_tokens_,
          .steps_per_epoch = run_.batches->steps_per_epoch(),
@@ -325,6 +363,7 @@ class Trainer final : public NextSegment, public EngineObserver {
          .disk_endurance = run_.chosen.machine ? run_.chosen.machine->disk.endurance : Bytes{},
          .gpus = gpus_ ? gpus_->readings() : std::vector<GpuReadings>{}});
     routing_->fill(report);
+    redone_.fill(report, run_.session->plan());
     const Result<void> reported = run_.outputs.finish(report);
     const TracedRun traced{.measured = meter_->trace().events(), .forecast = run_.prediction.forecast};
     const Result<void> written = write_traces(run_.config.output.dir, run_.config.output.trace,
@@ -368,9 +407,10 @@ class Trainer final : public NextSegment, public EngineObserver {
   u64 issued_ = 0;               // last step whose forward has been given to the engine
   bool resting_ = true;          // at rest: nothing runs, the next segment starts from rest
   bool pending_update_ = false;  // gradients wait for their update
-  bool interrupted_ = false;
+  bool interrupted_ = false, switches_ = false;
   std::string stopped_early_;  // the reason; empty: not stopped early
   std::optional<Error> failed_;
+  RedoneSteps redone_;
   RestTogether together_;
   bool ended_together_ = false;
   std::optional<Error> lacking_;  // the training is complete, but a file of it could not be written
@@ -379,24 +419,31 @@ class Trainer final : public NextSegment, public EngineObserver {
 }  // namespace
 
 Result<RunReport> train_model(const TrainRequest& given) {
-  TRY_ASSIGN(const TrainRequest request, request_of_node(given));
+  TRY_ASSIGN(TrainRequest request, request_of_node(given));
   // The signals outlive the trainer: a second signal must find what to clean up while the trainer is
   // destroyed.
   const StopSignals signals(StopSignals::at_once("\ntidepool: stopped before the first step\n"));
   // As given: node 0 saves for all.
   const SaveSignal save_signal(SaveSignal::words(given.config.output.save));
-  Trainer trainer(request);
-  Result<RunReport> report = trainer.run();
-  if (!report && request.transport != nullptr) {
-    // Then node 0 says why. Launchers kill all nodes if one ends with another code than 0, and node 0 may not
-    // have written all its files yet.
-    if (trainer.ended_together() && request.config.machine.node > 0) return RunReport{};
-    if (!trainer.ended_together()) request.transport->fail(report.error());
+  SpeculationChoice choice(request.config, request.speculation);
+  for (bool goes_on = false;; goes_on = true) {
+    Trainer trainer(request, choice, goes_on);
+    Result<RunReport> report = trainer.run();
+    if (report && trainer.switches()) {
+      request.resume = "auto";
+      continue;
+    }
+    if (!report && request.transport != nullptr) {
+      // Then node 0 says why. Launchers kill all nodes if one ends with another code than 0, and node 0 may
+      // not have written all its files yet.
+      if (trainer.ended_together() && request.config.machine.node > 0) return RunReport{};
+      if (!trainer.ended_together()) request.transport->fail(report.error());
+    }
+    // Exits without destructors: the trainer's would wait, perhaps forever, for what hangs. Prints the
+    // message first.
+    if (!report && trainer.hangs()) leave_now(report.error());
+    return report;
   }
-  // Exits without destructors: the trainer's would wait, perhaps forever, for what hangs. Prints the message
-  // first.
-  if (!report && trainer.hangs()) leave_now(report.error());
-  return report;
 }
 
 }  // namespace tidepool

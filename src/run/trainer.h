@@ -10,6 +10,7 @@
 #include "io/disk.h"
 #include "net/transport.h"
 #include "report/run_report.h"
+#include "run/records/speculation_choice.h"
 
 namespace tidepool {
 
@@ -19,8 +20,9 @@ struct TrainRequest {
   std::string command;  // the words to repeat this run
   bool quiet = false;   // tests: nothing is printed
   u64 stop_after = 0;   // tests: behaves as if a signal came during this step; 0: never
-  OpenDisk open_disk;   // tests: a disk in place of the swap file
-  Transport* transport = nullptr;  // to the other nodes of the run; null: there are none
+  SpeculationChoice::Patience speculation;  // tests: other than the default
+  OpenDisk open_disk;                       // tests: a disk in place of the swap file
+  Transport* transport = nullptr;           // to the other nodes of the run; null: there are none
   // The watchdog reports a hang if no op completes for this long, or for twenty predicted steps if that is
   // longer.
   Nanos watchdog_least{300'000'000'000};

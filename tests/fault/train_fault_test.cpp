@@ -157,12 +157,14 @@ TEST_F(FaultInTraining, ATruncatedDataFileEndsTheRun) {
 
 // ---- losses that are not finite
 
-class NonFinite : public ::testing::TestWithParam<bool> {};
+enum class Updates : u8 { unclipped, wait, speculate };
+class NonFinite : public ::testing::TestWithParam<Updates> {};
 
 TEST_P(NonFinite, LossStopsTheRunAndTheCheckpointIsGood) {
   const TrainDir dir;
   Config config = test::small_config(dir);
-  config.train.max_grad_norm = GetParam() ? 1.0 : 0.0;
+  config.train.max_grad_norm = GetParam() == Updates::unclipped ? 0.0 : 1.0;
+  if (GetParam() == Updates::speculate) config.train.speculate = SpeculatePolicy::on;
   config.train.lr_scheduler_type = "constant";
   config.train.max_steps = 10;
   config.output.save_steps = 2;
@@ -183,8 +185,13 @@ TEST_P(NonFinite, LossStopsTheRunAndTheCheckpointIsGood) {
   EXPECT_TRUE(std::ranges::all_of(mended->losses, [](double loss) { return loss < 7; }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Clipping, NonFinite, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "clipped" : "unclipped"; });
+std::string updates_name(const ::testing::TestParamInfo<Updates>& info) {
+  constexpr const char* names[] = {"unclipped", "clipped", "speculating"};
+  return names[static_cast<u32>(info.param)];
+}
+INSTANTIATE_TEST_SUITE_P(Clipping, NonFinite,
+                         ::testing::Values(Updates::unclipped, Updates::wait, Updates::speculate),
+                         updates_name);
 
 // ---- swap directories
 

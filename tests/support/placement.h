@@ -32,7 +32,7 @@ inline std::vector<u32> placement_levels(u32 accumulation, bool with_experts = f
           std::size(backends),
           std::size(depths),
           2,
-          3,
+          5,
           with_experts ? u32{std::size(group_sizes)} : 1u};
 }
 
@@ -58,9 +58,12 @@ inline Config placed(const Row& row, Config c) {
   c.machine.threads = row[threads] + 1;
   c.memory.io = backends[row[io]];
   c.memory.queue_depth = depths[row[depth]];
-  // One version of the state on disk, or two, recorded after every step or every second.
+  // One version of the state on disk, or two, recorded after every step or every second; with two, updates
+  // may wait for the norm or speculate on it.
   c.memory.versions = row[records] == 0 ? 1 : 2;
-  c.output.persist_steps = row[records];
+  c.output.persist_steps = row[records] == 0 ? 0 : 1 + (row[records] - 1) % 2;
+  const bool may_speculate = c.train.precision != Precision::fp16 || c.machine.gpus().empty();
+  c.train.speculate = row[records] > 2 && may_speculate ? SpeculatePolicy::on : SpeculatePolicy::off;
   c.memory.experts_per_group = group_sizes[row[experts]];
   if (row[budget] == tight) {
     const ModelGraph graph = make_graph(c).value();

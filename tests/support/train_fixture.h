@@ -122,6 +122,7 @@ inline std::string how_to_repeat(const Config& config) {
 struct RunRequest {
   std::string resume;
   u64 stop_after = 0;
+  SpeculationChoice::Patience speculation;
 };
 
 inline Result<RunReport> run(const Config& config, const RunRequest& request = {}) {
@@ -129,7 +130,8 @@ inline Result<RunReport> run(const Config& config, const RunRequest& request = {
                       .resume = request.resume,
                       .command = "test",
                       .quiet = true,
-                      .stop_after = request.stop_after});
+                      .stop_after = request.stop_after,
+                      .speculation = request.speculation});
 }
 
 // Results that placement, faults and stops must not change.

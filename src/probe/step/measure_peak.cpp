@@ -44,4 +44,10 @@ Result<double> measure_peak(Session& session) {
   return 2.0 * static_cast<double>(n * n * n) / seconds;
 }
 
+double peak_at_end(Session& session, const Prediction& prediction) {
+  if (prediction.blocks.empty()) return 0;
+  const Result<double> peak = measure_peak(session);
+  return peak ? *peak : 0;
+}
+
 }  // namespace tidepool

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/result.h"
+#include "probe/step/predict.h"
 #include "session/session.h"
 
 namespace tidepool {
@@ -10,5 +11,7 @@ namespace tidepool {
 // computes; 0 if memory has no room for one.
 // REQUIRES: at rest, before the state is written or after the last save: it overwrites arenas.
 Result<double> measure_peak(Session&);
+// The same at the end of a run. RETURNS: 0 also if there is no prediction to compare it with.
+double peak_at_end(Session&, const Prediction&);
 
 }  // namespace tidepool

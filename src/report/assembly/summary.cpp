@@ -196,7 +196,8 @@ PlanSummary summarize(const SummaryInput& in) {
                 .tokens_per_sequence = graph.batch.tokens,
                 .micro_batches = plan.micro_batches,
                 .sweeps = plan.sweeps,
-                .clipping = config.train.max_grad_norm > 0 && plan.clipping,
+                .clipping = config.train.max_grad_norm > 0 && (plan.clipping || plan.speculates),
+                .speculates = plan.speculates,
                 .state = state_bytes(plan)};
   const auto add = [&](std::vector<KindCost>& costs, Kind kind) {
     if (has_kind(plan.precision, kind))
@@ -231,6 +232,10 @@ PlanSummary summarize(const SummaryInput& in) {
     s.notes.push_back(fmt::format("checkpoints: {} each, up to {} at once in {}",
                                   bytes_text(checkpoint_bytes(graph)), kept, config.output.dir));
   if (const std::string note = versions_note(config, plan); !note.empty()) s.notes.push_back(note);
+  if (plan.speculates)
+    s.notes.push_back(
+        "updates do not wait for the gradient norm: a step whose norm changes them is trained again from the "
+        "last recorded step");
   s.notes.push_back(
       fmt::format("host holds {} for disk transfers at rest and checkpoints, beside streamed content",
                   bytes_text(host_reserved())));

@@ -26,16 +26,40 @@ void RunMeter::begin_training() {
   moved_before_ = counters_.moved();
   collected_before_ = counters_.moved_between_devices();
   passed_before_ = counters_.moved_over_network();
+  runs_before_ = runs_;
+  recorded_runs_before_ = recorded_runs_;
 }
 
-void RunMeter::end_training() {
+void RunMeter::end_training(bool abandoned) {
   train_seconds_ += steady_seconds() - began_;
-  const auto moved = counters_.moved();
-  for (u32 l = 0; l < link_count; ++l) moved_[l] += moved[l] - moved_before_[l];
-  collected_ += counters_.moved_between_devices() - collected_before_;
+  const auto moved = counters_.moved(), finished = planned(runs_before_, recorded_runs_before_);
+  for (u32 l = 0; l < link_count; ++l) moved_[l] += abandoned ? finished[l] : moved[l] - moved_before_[l];
+  collected_ += abandoned ? planned_between_devices(runs_before_)
+                          : counters_.moved_between_devices() - collected_before_;
   const NetBytes passed = counters_.moved_over_network();
   passed_.sent += passed.sent - passed_before_.sent;
   passed_.received += passed.received - passed_before_.received;
+}
+
+// Bytes of the segments that were finished since.
+std::array<Bytes, link_count> RunMeter::planned(const Runs& since, const Runs& since_recorded) const {
+  std::array<Bytes, link_count> sum{};
+  for (u32 s = 0; s < segment_count; ++s) {
+    const SegmentKind kind = static_cast<SegmentKind>(s);
+    if (kind == SegmentKind::evaluation) continue;
+    const auto bytes = link_bytes(plan_, kind), persisted = persisted_bytes(plan_, kind);
+    for (u32 l = 0; l < link_count; ++l)
+      sum[l] += bytes[l] * (runs_[s] - since[s]) + persisted[l] * (recorded_runs_[s] - since_recorded[s]);
+  }
+  return sum;
+}
+
+Bytes RunMeter::planned_between_devices(const Runs& since) const {
+  Bytes sum{};
+  for (u32 s = 0; s < segment_count; ++s)
+    if (static_cast<SegmentKind>(s) != SegmentKind::evaluation)
+      sum += comm_bytes(plan_, static_cast<SegmentKind>(s)) * (runs_[s] - since[s]);
+  return sum;
 }
 
 double RunMeter::step_done() {
@@ -70,24 +94,19 @@ void RunMeter::fill(RunReport& report) const {
   report.each_step_seconds = step_seconds_;
   report.each_grad_norm = grad_norms_;
   report.each_learning_rate = learning_rates_;
+  const auto all = planned({}, {});
   for (u32 l = 0; l < link_count; ++l) {
     report.links[l].measured = moved_[l];
     report.links[l].lower_bound = report.links[l].lower_bound * steps();
-    report.links[l].planned = Bytes{0};
+    report.links[l].planned = all[l];
   }
   const auto steady = link_bytes(plan_, SegmentKind::body);
   for (u32 l = 0; l < link_count; ++l) report.links[l].planned_steady = steady[l];
   if (plan_.replicas() > 1)
-    report.comm = CommUse{.measured = collected_, .planned_steady = comm_bytes(plan_, SegmentKind::body)};
+    report.comm = CommUse{.planned = planned_between_devices({}),
+                          .measured = collected_,
+                          .planned_steady = comm_bytes(plan_, SegmentKind::body)};
   if (report.network) fill_network(*report.network);
-  for (u32 s = 0; s < segment_count; ++s) {
-    const SegmentKind kind = static_cast<SegmentKind>(s);
-    if (kind == SegmentKind::evaluation) continue;
-    const auto bytes = link_bytes(plan_, kind), persisted = persisted_bytes(plan_, kind);
-    for (u32 l = 0; l < link_count; ++l)
-      report.links[l].planned += bytes[l] * runs_[s] + persisted[l] * recorded_runs_[s];
-    if (report.comm) report.comm->planned += comm_bytes(plan_, kind) * runs_[s];
-  }
   for (u32 t = 0; t < tier_count; ++t)
     report.tiers[t].measured_peak = counters_.high_water(static_cast<Tier>(t));
   report.io_retries = counters_.io_retries();

@@ -17,7 +17,8 @@ class RunMeter {
 
   // Call around everything that the engine runs for training, except evaluation.
   void begin_training();
-  void end_training();
+  // `abandoned`: what moved in segments that did not finish is no part of any step.
+  void end_training(bool abandoned = false);
 
   void segment_finished(const SegmentRun& run) {
     ++runs_[static_cast<u32>(run.kind)];
@@ -46,7 +47,12 @@ class RunMeter {
   TimeProfile profile_;
   PhaseClock phases_;
   TraceRecorder trace_;
-  std::array<u64, segment_count> runs_{}, recorded_runs_{};  // all, and those whose step was recorded
+  using Runs = std::array<u64, segment_count>;
+  std::array<Bytes, link_count> planned(const Runs& since, const Runs& since_recorded) const;
+  Bytes planned_between_devices(const Runs& since) const;
+
+  Runs runs_{}, recorded_runs_{};  // all, and those whose step was recorded
+  Runs runs_before_{}, recorded_runs_before_{};
   std::array<Bytes, link_count> moved_{}, moved_before_{};
   Bytes collected_{}, collected_before_{};  // between devices
   NetBytes passed_, passed_before_;         // between nodes

@@ -15,6 +15,13 @@ namespace tidepool {
 
 class ProgressRecord final : public RecordSource {
  public:
+  // Numbers of a step, all that a record has of it beside the losses.
+  struct Numbers {
+    u64 step = 0, tokens = 0;
+    double seconds = 0;
+    StoredLossScale loss_scale;
+  };
+
   // Room for the losses of `steps` steps, or the most that a record keeps, and for a text with so many
   // evaluations.
   static u64 bytes_max(u64 steps, u64 evaluations);
@@ -32,15 +39,12 @@ class ProgressRecord final : public RecordSource {
   void pause(bool pause) { paused_ = pause; }
   bool paused() const { return paused_; }
   u64 last_supplied() const { return last_supplied_; }  // a step
+  // REQUIRES: the step is the last that is done, or one of the three before it.
+  const Numbers& numbers(u64 step) const { return numbers_[step % steps_held]; }
 
   std::optional<std::span<const std::byte>> payload(u64 step) override;
 
  private:
-  struct Numbers {
-    u64 step = 0, tokens = 0;
-    double seconds = 0;
-    StoredLossScale loss_scale;
-  };
   static constexpr u64 steps_held = 4;  // the step that is recorded is the last, or the one before it
 
   u64 bytes_max_ = 0;

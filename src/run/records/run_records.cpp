@@ -39,15 +39,16 @@ void RunRecords::begin(Session& session, u64 persist_steps) {
 
 Result<bool> RunRecords::record_at_rest(u64 step) {
   if (every_ == 0) return false;
-  if (last_step_ == step) return true;
-  TRY_ASSIGN(const bool recorded, session_->recorded().record_at_rest(step));
-  if (recorded) resumed_from(step);
-  return recorded;
+  if (last_ && last_->step == step) return true;
+  TRY_ASSIGN(const bool made, session_->recorded().record_at_rest(step));
+  if (made) recorded(step);
+  return made;
 }
 
-void RunRecords::resumed_from(u64 step) {
-  last_step_ = step;
-  session_->keep_record();
+void RunRecords::recorded(u64 step) {
+  const bool first = !last_;
+  last_ = progress_.numbers(step);
+  if (first) session_->keep_record();
 }
 
 SegmentRun RunRecords::with_choice(SegmentRun run) const {
@@ -58,7 +59,7 @@ SegmentRun RunRecords::with_choice(SegmentRun run) const {
 
 void RunRecords::completed(const Issue& issue) {
   if (progress_.last_supplied() != issue.step) return;  // it was not recorded
-  if (std::exchange(last_step_, issue.step) == 0) session_->keep_record();
+  recorded(issue.step);
 }
 
 double RunRecords::share_of_saves(const Prediction& prediction, bool gpus, Bytes bytes) {
@@ -75,9 +76,9 @@ double RunRecords::share_of_saves(const Prediction& prediction, bool gpus, Bytes
 }
 
 std::string RunRecords::way_on(std::optional<u64> last_checkpoint, std::string else_) const {
-  if (last_step_ <= last_checkpoint.value_or(0)) return else_;
+  if (last_step() <= last_checkpoint.value_or(0)) return else_;
   return fmt::format("resume with --resume auto: the state after step {} is recorded in the swap file",
-                     last_step_);
+                     last_step());
 }
 
 std::string RunRecords::describe() const {

@@ -26,14 +26,15 @@ class RunRecords {
   // training; with GPUs half of the time in which the disk has nothing to do. More if the save would take
   // many minutes, in which no step is recorded.
   static double share_of_saves(const Prediction&, bool gpus, Bytes bytes);
-  // The run resumes from the record of this step, which is in the session's swap file.
-  void resumed_from(u64 step);
+  // The session's swap file has a record of this step, whose numbers progress() holds.
+  void recorded(u64 step);
 
   ProgressRecord& progress() { return progress_; }
   // RETURNS: the segment, with the choice whether its step is recorded.
   SegmentRun with_choice(SegmentRun) const;
   void completed(const Issue&);
-  u64 last_step() const { return last_step_; }  // 0: nothing was recorded
+  u64 last_step() const { return last_ ? last_->step : 0; }  // 0: none was recorded
+  const std::optional<ProgressRecord::Numbers>& last_numbers() const { return last_; }
   u64 persist_steps() const { return every_; }
   // Advice for messages: goes on from the last record, if it is newer than the last checkpoint; else `else_`.
   std::string way_on(std::optional<u64> last_checkpoint, std::string else_) const;
@@ -43,8 +44,8 @@ class RunRecords {
  private:
   ProgressRecord progress_;
   Session* session_ = nullptr;
-  u64 every_ = 0;  // steps; 0: never
-  u64 last_step_ = 0;
+  u64 every_ = 0;                                // steps; 0: never
+  std::optional<ProgressRecord::Numbers> last_;  // of the last record
 };
 
 }  // namespace tidepool

@@ -1,0 +1,77 @@
+#include "run/records/speculation_choice.h"
+
+#include <fmt/format.h>
+
+#include "fit/forecast.h"
+
+namespace tidepool {
+namespace {
+
+constexpr double least_gain = 0.05;
+constexpr double of_late = 64;    // steps
+constexpr u64 more_patience = 4;  // each time that updates go back to waiting
+
+}  // namespace
+
+SpeculationChoice::SpeculationChoice(const Config& config, const Patience& patience) : patience_(patience) {
+  const bool fp16_on_gpu = config.train.precision == Precision::fp16 && !config.machine.gpus().empty();
+  const bool norm_counts = config.train.max_grad_norm > 0 || config.train.precision == Precision::fp16;
+  open_ = config.train.speculate == SpeculatePolicy::automatic && norm_counts && !fp16_on_gpu &&
+          config.machine.nodes == 1 && config.memory.versions != 1;
+}
+
+void SpeculationChoice::step_done(bool changed, u64 again) {
+  if (!open_) return;
+  calm_ = changed ? 0 : calm_ + 1;
+  again_ += static_cast<double>(again) - again_ / of_late;
+  asks_ = speculates_ ? again_ > gain_ * of_late : calm_ >= patience_.steps;
+}
+
+std::string SpeculationChoice::switches(const ModelGraph& graph, const Plan& plan, const RunPlan& chosen,
+                                        const Prediction& prediction) {
+  asks_ = false;
+  if (speculates_) {
+    speculates_ = false;
+    patience_.steps *= more_patience;
+    calm_ = 0;
+    return fmt::format(
+        "the norm changes updates too often: from now on they wait for it, until it has changed none for {} "
+        "steps (train.speculate)",
+        patience_.steps);
+  }
+  if (!is_worth_it(graph, plan, chosen, prediction)) {
+    open_ = false;
+    return "";
+  }
+  speculates_ = true;
+  again_ = 0;
+  std::string text = fmt::format(
+      "the norm has changed no update for {} steps: from now on updates do not wait for it", calm_);
+  if (gain_ > 0)
+    text += fmt::format(", which makes a step {:.2f} times as fast by prediction", 1 / (1 - gain_));
+  return text + " (train.speculate)";
+}
+
+bool SpeculationChoice::is_worth_it(const ModelGraph& graph, const Plan& plan, const RunPlan& chosen,
+                                    const Prediction& prediction) {
+  if (plan.versions < 2) return false;
+  PlanOptions options = chosen.options;
+  options.speculates = true;
+  options.versions = plan.versions;
+  options.chunk_bytes = Bytes{plan.chunk_elements * sizeof(float)};  // the records' slots stay as they are
+  options.advise = false;
+  const std::optional<Plan> other = draft_variation(graph, options);
+  if (!other) return false;
+  if (patience_.untried) return true;
+  if (prediction.blocks.empty()) return false;
+  const auto seconds = [&](const Plan& of) {
+    const Result<Forecast> step =
+        forecast(of, graph, prediction.machine, {.blocks = prediction.blocks, .check_tags = false});
+    return step ? step->step_seconds : 0;
+  };
+  const double waiting = seconds(plan), speculating = seconds(*other);
+  gain_ = waiting > 0 && speculating > 0 ? 1 - speculating / waiting : 0;
+  return gain_ >= least_gain;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,43 @@
+// SpeculationChoice decides, for `train.speculate: auto`, whether updates wait for the norm: by the run's own
+// norms, so the choice depends on the run alone, and by the gain that is predicted on this machine.
+#pragma once
+
+#include "config/config.h"
+#include "fit/plan_run.h"
+#include "probe/step/predict.h"
+
+namespace tidepool {
+
+// It outlives the plans that it chooses between.
+class SpeculationChoice {
+ public:
+  // Steps in a row whose norm changes nothing, after which updates stop waiting. `untried`: whatever is
+  // gained (tests).
+  struct Patience {
+    u64 steps = 20;
+    bool untried = false;
+  };
+  SpeculationChoice(const Config&, const Patience&);
+
+  // True if updates are to speculate.
+  bool speculates() const { return speculates_; }
+  // Call when a step is done. `changed`: its norm has changed updates. `again`: steps that were trained once
+  // more because of it.
+  void step_done(bool changed, u64 again);
+  // True if it may be time for the other way. The answer is due at rest, by `switches`.
+  bool asks() const { return asks_; }
+  // RETURNS: what to say, if the run goes on the other way; empty: it stays.
+  std::string switches(const ModelGraph&, const Plan&, const RunPlan&, const Prediction&);
+
+ private:
+  bool is_worth_it(const ModelGraph&, const Plan&, const RunPlan&, const Prediction&);
+
+  bool open_ = false;  // false: the config has chosen, or it is impossible
+  bool speculates_ = false, asks_ = false;
+  Patience patience_;
+  u64 calm_ = 0;      // steps in a row that the norm has not changed
+  double gain_ = 0;   // part of a step's time that speculation saves
+  double again_ = 0;  // steps trained once more, of late
+};
+
+}  // namespace tidepool
