@@ -76,7 +76,7 @@ void encode_head(const JournalHead& head, std::span<std::byte> out) {
   CHECK(out.size() == head.areas_begin(), out.size());
   std::ranges::fill(out, std::byte{0});
   put(out, 0, head_magic);
-  put(out, 8, u64{journal_format});
+  put(out, 8, u64{head.format});
   put(out, 16, head.area_bytes);
   put(out, 24, head.frames_bytes);
   put(out, 32, u64{head.description.size()});
@@ -95,18 +95,22 @@ u64 head_bytes(std::span<const std::byte> first) {
 Result<std::optional<JournalHead>> decode_head(std::span<const std::byte> bytes, const std::string& path) {
   if (bytes.size() < description_begin || !is_head(bytes)) return std::optional<JournalHead>();
   const u64 format = get<u64>(bytes, 8);
-  if (is(bytes, 0, head_magic) && is(bytes, 40, head_magic) && format > journal_format && format < 1000)
+  if (is(bytes, 0, head_magic) && is(bytes, 40, head_magic) && format > journal_format_max && format < 1000)
     return Error{
         ErrorKind::bad_input,
-        fmt::format("{}: has format {}, and this Tidepool reads format {}: resume with the version that "
-                    "wrote it. Nothing was changed",
-                    path, format, journal_format)};
-  JournalHead head{.area_bytes = get<u64>(bytes, 16), .frames_bytes = get<u64>(bytes, 24)};
+        fmt::format(
+            "{}: has format {}, and this Tidepool reads formats up to {}: resume with the version that "
+            "wrote it. Nothing was changed",
+            path, format, journal_format_max)};
+  JournalHead head{.format = static_cast<u32>(format),
+                   .area_bytes = get<u64>(bytes, 16),
+                   .frames_bytes = get<u64>(bytes, 24)};
   const u64 description = get<u64>(bytes, 32);
   const bool whole =
       description <= description_max && bytes.size() >= description_begin + description + sum_bytes &&
       get<u64>(bytes, description_begin + description) == hash(bytes.first(description_begin + description));
-  if (!whole || head.area_bytes % frame_alignment != 0 || head.area_bytes > area_max)
+  if (!whole || format == 0 || format > journal_format_max || head.area_bytes % frame_alignment != 0 ||
+      head.area_bytes > area_max)
     return damaged(path, "its head is damaged, so the recorded state cannot be found in it");
   head.description.assign(reinterpret_cast<const char*>(bytes.data()) + description_begin, description);
   return std::optional(std::move(head));
@@ -129,7 +133,7 @@ void encode_mark(std::span<std::byte> record, u64 number, const ChunkMark& mark)
   const u64 at = record_marks_begin + number * record_mark_bytes;
   put(record, at, mark.version);
   put(record, at + 8, mark.sum);
-  put(record, at + 16, u64{mark.slot} | (mark.zeros ? 2u : 0u));
+  put(record, at + 16, u64{mark.slot & 1} | (mark.zeros ? 2u : 0u) | u64{mark.slot >> 1} << 2);
 }
 
 void seal_record(std::span<std::byte> record) {
@@ -154,7 +158,7 @@ std::optional<StateRecord> decode_record(std::span<const std::byte> area) {
     const u64 at = record_marks_begin + i * record_mark_bytes, flags = get<u64>(area, at + 16);
     record.chunks.push_back({.version = get<u64>(area, at),
                              .sum = get<u64>(area, at + 8),
-                             .slot = static_cast<u32>(flags & 1),
+                             .slot = static_cast<u32>((flags & 1) | (flags >> 2 & 1) << 1),
                              .zeros = (flags & 2) != 0});
   }
   record.payload.assign(

@@ -21,9 +21,14 @@
 
 namespace tidepool {
 
-inline constexpr u32 journal_format = 1;
+// Format 1 has two slots per chunk. Format 2 may have more, and marks say so with a bit that readers of
+// format 1 do not know.
+inline constexpr u32 journal_format_max = 2;
+constexpr u32 journal_slots_max(u32 format) { return format == 1 ? 2 : 4; }
+constexpr u32 journal_format(u32 slots) { return slots <= journal_slots_max(1) ? 1 : 2; }
 
 struct JournalHead {
+  u32 format = 1;
   u64 area_bytes = 0;       // of each of the two areas; a multiple of frame_alignment
   u64 frames_bytes = 0;     // of all frames
   std::string description;  // JSON: whose state it is, and which chunk is where
@@ -37,7 +42,7 @@ struct JournalHead {
 struct ChunkMark {
   u64 version = 0;     // writes so far; the checksum is seeded with it
   u64 sum = 0;         // XXH3-64 of the content
-  u32 slot = 0;        // 0 or 1
+  u32 slot = 0;        // below journal_slots_max()
   bool zeros = false;  // the content is zeros, and has no checksum
   bool operator==(const ChunkMark&) const = default;
 };

@@ -31,7 +31,7 @@ StateRecord record_of(u64 sequence, u64 chunks = 150) {
   for (u64 i = 0; i < chunks; ++i)
     record.chunks.push_back({.version = sequence + i,
                              .sum = i % 4 == 3 ? 0 : (sequence + i) * 0x9e3779b97f4a7c15,
-                             .slot = static_cast<u32>(i + sequence) % 2,
+                             .slot = static_cast<u32>(i + sequence) % journal_slots_max(2),
                              .zeros = i % 4 == 3});
   return record;
 }
@@ -128,6 +128,16 @@ TEST(JournalHeads, WithAnyBitFlippedAreNamedAsDamaged) {
   }
 }
 
+TEST(JournalHeads, HaveAFormatThatTellsHowManySlotsThereAre) {
+  EXPECT_EQ(journal_format(2), 1u);
+  EXPECT_EQ(journal_format(3), 2u);
+  JournalHead head = head_of();
+  head.format = 2;
+  const auto back = decode_head(encoded(head), "a file");
+  ASSERT_TRUE(back && *back);
+  EXPECT_EQ((*back)->format, 2u);
+}
+
 // One damaged copy of the magic must not make the file one that anybody may overwrite.
 TEST(JournalHeads, AreKnownByEitherMagic) {
   for (const u64 at : {0u, 40u}) {
@@ -140,7 +150,7 @@ TEST(JournalHeads, AreKnownByEitherMagic) {
 }
 
 TEST(JournalHeads, OfAFutureFormatSayWhoCanReadThem) {
-  for (const u64 format : {2u, 999u}) {
+  for (const u64 format : {3u, 999u}) {
     Content file = file_of(head_of(), 2, 1);
     std::memcpy(file.data() + 8, &format, sizeof format);
     const auto found = find(file);
