@@ -1,4 +1,4 @@
-// ChunkLedger keeps versions and checksums of chunks on disk.
+// ChunkLedger keeps versions and checksums of chunks on disk, and chooses the slot of each write.
 #pragma once
 
 #include <span>
@@ -22,13 +22,34 @@ class ChunkLedger {
     }
   }
 
-  // The slot that holds the newest content, and the one that the next write goes to: not the one that the
-  // last record counts on. Both 0 if the plan keeps one version.
+  // The slot that holds the newest content; 0 if the plan keeps one version.
   u32 slot(ChunkId id) const { return entries_[index(id)].slot; }
-  u32 slot_to_write(ChunkId id) const {
+  // The first slot that neither the last record counts on nor a hold keeps. It may have the newest content,
+  // if no record counts on that. THREADS: as hold().
+  u32 free_slot(ChunkId id) const {
     const Entry& entry = entries_[index(id)];
-    return entry.recorded == none ? entry.slot : 1 - entry.recorded;
+    u32 slot = 0;
+    while (slot == entry.recorded || slot == entry.held) ++slot;
+    CHECK(slot < plan_.versions, index(id), entry.recorded, entry.held);
+    return slot;
   }
+  // Chooses the slot of the write that begins now. The choice stands until commit() or cleared(), whatever is
+  // recorded, held or released meanwhile.
+  // THREADS: as hold().
+  void begin_write(ChunkId id) { entries_[index(id)].target = free_slot(id); }
+  u32 slot_to_write(ChunkId id) const { return entries_[index(id)].target; }
+
+  // The content that the last record counts on stays in its slot until release(), also after other records.
+  // With two versions no record may be made meanwhile: there would be no slot left to write to.
+  // REQUIRES: there is a record; nothing is held; no record is being made.
+  // THREADS: one thread calls hold(), release() and everything that chooses slots: the engine's.
+  void hold(ChunkId id) {
+    Entry& entry = entries_[index(id)];
+    CHECK(entry.recorded != none && entry.held == none, index(id), entry.recorded, entry.held);
+    entry.held = entry.recorded;
+  }
+  void release(ChunkId id) { entries_[index(id)].held = none; }
+
   // A record counts on the newest content from now on.
   void recorded(ChunkId id) {
     Entry& entry = entries_[index(id)];
@@ -48,12 +69,25 @@ class ChunkLedger {
     entry.slot = entry.recorded;
     entry.prepared = false;
   }
+  // The newest content, for the next record.
   ChunkMark mark(ChunkId id) const {
     const Entry& entry = entries_[index(id)];
     return {.version = entry.version, .sum = entry.sum, .slot = entry.slot, .zeros = entry.zeros};
   }
+  // What the last record says.
+  // REQUIRES: there is a record.
+  ChunkMark recorded_mark(ChunkId id) const {
+    const Entry& entry = entries_[index(id)];
+    CHECK(entry.recorded != none, index(id));
+    return {.version = entry.recorded_version,
+            .sum = entry.recorded_sum,
+            .slot = entry.recorded,
+            .zeros = entry.recorded_zeros};
+  }
   // The chunk is as an earlier process has recorded it.
+  // REQUIRES: the plan has the slot; nothing is held.
   void take_over(ChunkId id, const ChunkMark& mark) {
+    CHECK(mark.slot < plan_.versions && entries_[index(id)].held == none, index(id), mark.slot);
     entries_[index(id)] = {.version = mark.version, .sum = mark.sum, .zeros = mark.zeros, .slot = mark.slot};
     recorded(id);
   }
@@ -66,19 +100,20 @@ class ChunkLedger {
     entries_[index(id)].prepared = true;
   }
   bool prepared(ChunkId id) const { return entries_[index(id)].prepared; }
-  // The write of the prepared content has completed.
+  // The write of the prepared content, begun by begin_write(), has completed.
   void commit(ChunkId id) {
     Entry& entry = entries_[index(id)];
     ++entry.version;
     entry.sum = entry.next;
-    entry.slot = slot_to_write(id);
+    entry.slot = entry.target;
     entry.prepared = entry.zeros = false;
   }
-  // The chunk was cleared: its content is zeros, which need no checksum.
+  // The chunk was cleared, in the slot that begin_write() chose: its content is zeros, which need no
+  // checksum.
   void cleared(ChunkId id) {
     Entry& entry = entries_[index(id)];
     ++entry.version;
-    entry.slot = slot_to_write(id);
+    entry.slot = entry.target;
     entry.prepared = false;
     entry.zeros = true;
   }
@@ -113,6 +148,8 @@ class ChunkLedger {
     bool prepared = false;
     bool zeros = false;   // the last change was a clearing
     u32 slot = 0;         // of the newest content
+    u32 target = 0;       // slot of the write that has begun
+    u32 held = none;      // slot that a hold keeps
     u32 recorded = none;  // slot that the last record counts on; none: there is no record
     u64 recorded_version = 0, recorded_sum = 0;
     bool recorded_zeros = false;

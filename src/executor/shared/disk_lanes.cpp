@@ -68,27 +68,26 @@ void DiskLanes::submit(const Issue& issue) {
   const ChunkId chunk = slots_[number].chunk;
   if (read) {
     CHECK(common_.ledger.written(chunk), chunk_name(chunk));
-    send(number, DiskOp::read);
-  } else if (common_.ledger.prepared(chunk)) {
-    send(number, DiskOp::write);
-  } else {
-    push_checksum(number);
+    return send(number, DiskOp::read);
   }
+  common_.ledger.begin_write(chunk);
+  if (common_.ledger.prepared(chunk))
+    send(number, DiskOp::write);
+  else
+    push_checksum(number);
 }
 
 void DiskLanes::send(u32 number, DiskOp op) {
   const Slot& slot = slots_[number];
-  disk_->submit(
-      {.op = op, .offset = offset_of(slot.chunk, slot.frame, op), .memory = slot.memory, .tag = number});
+  const u64 offset =
+      op == DiskOp::read ? offset_of_newest(slot.chunk, slot.frame) : offset_to_write(slot.chunk, slot.frame);
+  disk_->submit({.op = op, .offset = offset, .memory = slot.memory, .tag = number});
 }
 
-// Reads find the newest content; writes spare what the last record counts on.
-u64 DiskLanes::offset_of(ChunkId chunk, const Frame& frame, DiskOp op) const {
+u64 DiskLanes::offset_of(ChunkId chunk, const Frame& frame, u32 slot) const {
   if (record_lane_ == nullptr) return frame.offset;
   const u64 begin = common_.request.records->head.frames_begin() + frame.offset;
-  if (!common_.plan.is_recorded(chunk)) return begin;
-  const u32 slot = op == DiskOp::read ? common_.ledger.slot(chunk) : common_.ledger.slot_to_write(chunk);
-  return begin + slot * common_.plan.second_slot.value;
+  return common_.plan.is_recorded(chunk) ? begin + slot * common_.plan.second_slot.value : begin;
 }
 
 void DiskLanes::on_disk(const DiskCompletion& completion) {
@@ -231,7 +230,7 @@ Result<void> DiskLanes::read(ChunkId id, const Frame& frame, std::span<std::byte
   CHECK(common_.ledger.written(id), chunk_name(id));
   const u64 step = common_.request.staging.size() / 2, pieces = div_up(out.size(), step);
   Result<void> result;
-  const u64 begin = offset_of(id, frame, DiskOp::read);
+  const u64 begin = offset_of_newest(id, frame);
   begin_transfer(DiskOp::read, 0, begin, out.size());
   for (u64 piece = 0; piece < pieces; ++piece) {
     const u64 at = piece * step, next = at + step;
@@ -249,7 +248,8 @@ Result<void> DiskLanes::read(ChunkId id, const Frame& frame, std::span<std::byte
 
 Result<void> DiskLanes::clear(ChunkId id, const Frame& frame) {
   CHECK(disk_ != nullptr, chunk_name(id));
-  if (Result<void> cleared = disk_->clear(offset_of(id, frame, DiskOp::write), frame.bytes); !cleared)
+  common_.ledger.begin_write(id);
+  if (Result<void> cleared = disk_->clear(offset_to_write(id, frame), frame.bytes); !cleared)
     return named(cleared.error(), id);
   common_.ledger.cleared(id);
   return {};
@@ -260,6 +260,7 @@ Result<void> DiskLanes::begin_write(ChunkId id, const Frame& frame, std::span<co
         frame.bytes.value);
   common_.ledger.prepare(
       id, common_.ledger.make_sum(id, content, common_.ledger.next_seed(id), rest_hashes_, common_.pool));
+  common_.ledger.begin_write(id);
   const bool whole_pages = reinterpret_cast<std::uintptr_t>(content.data()) % frame_alignment == 0 &&
                            content.size() % frame_alignment == 0;
   if (!whole_pages || !common_.memory.in_host(content)) return write_through_staging(id, frame, content);
@@ -280,7 +281,7 @@ void DiskLanes::write_in_place(ChunkId id, const Frame& frame, std::span<const s
   const std::span<std::byte> memory(const_cast<std::byte*>(content.data()),
                                     content.size());  // a write reads it
   disk_->submit({.op = DiskOp::write,
-                 .offset = offset_of(id, frame, DiskOp::write),
+                 .offset = offset_to_write(id, frame),
                  .memory = memory,
                  .tag = at_rest_tag + number});
 }
@@ -309,7 +310,7 @@ Result<void> DiskLanes::write_through_staging(ChunkId id, const Frame& frame,
     if (!result) break;
     const std::span<std::byte> bytes = half(piece, content.size() - at);
     std::memcpy(bytes.data(), content.data() + at, bytes.size());
-    begin_transfer(DiskOp::write, piece, offset_of(id, frame, DiskOp::write) + at, content.size() - at);
+    begin_transfer(DiskOp::write, piece, offset_to_write(id, frame) + at, content.size() - at);
   }
   for (const u64 piece : {u64{0}, u64{1}}) {
     if (Result<void> ended = end_transfer(piece, id); !ended && result) result = ended;
@@ -327,10 +328,11 @@ Result<void> DiskLanes::transfer_raw(std::span<const RawTransfer> transfers) {
       return hangs("timing the disk");
     ++raw_in_flight_;
     lock.unlock();
-    disk_->submit({.op = t.op,
-                   .offset = offset_of(t.chunk, common_.plan.homes[index(t.chunk)], DiskOp::write),
-                   .memory = t.memory,
-                   .tag = raw_tag});
+    disk_->submit(
+        {.op = t.op,
+         .offset = offset_of(t.chunk, common_.plan.homes[index(t.chunk)], common_.ledger.free_slot(t.chunk)),
+         .memory = t.memory,
+         .tag = raw_tag});
     lock.lock();
   }
   if (!await(lock, [&] { return raw_in_flight_ == 0; })) return hangs("timing the disk");
@@ -371,8 +373,8 @@ Error DiskLanes::mismatch(ChunkId id, const Frame& frame) const {
               "checksum mismatch reading {} (version {}, {} bytes at offset {} of the swap file on {}): the "
               "disk returned stale or damaged data. Checkpoints are not touched: check the disk (dmesg, "
               "smartctl), then {}, with memory.swap_dir on another disk if it happens again",
-              chunk_name(id), common_.ledger.version(id), frame.bytes.value,
-              offset_of(id, frame, DiskOp::read), disk_->describe(),
+              chunk_name(id), common_.ledger.version(id), frame.bytes.value, offset_of_newest(id, frame),
+              disk_->describe(),
               recorded ? "resume; if the recorded state itself is damaged, move the swap file away and "
                          "resume from the "
                          "last checkpoint"

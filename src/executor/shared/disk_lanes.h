@@ -83,7 +83,13 @@ class DiskLanes {
   void push_checksum(u32 slot);
   void check_or_make(Slot&, u32 number);
   void send(u32 slot, DiskOp);
-  u64 offset_of(ChunkId, const Frame&, DiskOp) const;
+  u64 offset_of(ChunkId, const Frame&, u32 slot) const;  // in the file
+  u64 offset_of_newest(ChunkId id, const Frame& frame) const {
+    return offset_of(id, frame, common_.ledger.slot(id));
+  }
+  u64 offset_to_write(ChunkId id, const Frame& frame) const {
+    return offset_of(id, frame, common_.ledger.slot_to_write(id));
+  }
   void finish(u32 slot);
   void fail(u32 slot, Error);
   void release(u32 slot);

@@ -65,7 +65,7 @@ class RecordSource {
   virtual std::optional<std::span<const std::byte>> payload(u64 step) = 0;
 };
 
-// RecordRequest describes the journal on the disk, for plans that keep two versions of the state.
+// RecordRequest describes the journal on the disk, for plans that keep several versions of the state.
 struct RecordRequest {
   JournalHead head;
   bool writes_head = true;  // false: an earlier process has written it

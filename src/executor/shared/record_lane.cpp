@@ -17,6 +17,7 @@ RecordLane::RecordLane(ExecutorCommon& common, Disk& disk)
     : common_(common), disk_(disk), request_(*common.request.records) {
   for (u32 id = 0; id < common.plan.chunks.size(); ++id)
     if (common.plan.is_recorded(ChunkId{id})) chunks_.push_back(ChunkId{id});
+  CHECK(common.plan.versions <= journal_slots_max(request_.head.format), common.plan.versions);
   CHECK(request_.marks.empty() || request_.marks.size() == chunks_.size(), request_.marks.size(),
         chunks_.size());
   for (u64 i = 0; i < request_.marks.size(); ++i) common.ledger.take_over(chunks_[i], request_.marks[i]);
@@ -122,7 +123,7 @@ void RecordLane::loop() {
 
 StateRecord RecordLane::last_record() const {
   StateRecord record{.sequence = sequence_, .step = step_, .chunks = {}, .payload = {}};
-  for (const ChunkId chunk : chunks_) record.chunks.push_back(common_.ledger.mark(chunk));
+  for (const ChunkId chunk : chunks_) record.chunks.push_back(common_.ledger.recorded_mark(chunk));
   return record;
 }
 

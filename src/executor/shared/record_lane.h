@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "executor/shared/executor_common.h"
@@ -15,8 +16,29 @@
 
 namespace tidepool {
 
+// RecordHold keeps in its slots what the last record counts on, also while later records are made: a save
+// reads it. With two versions no record may be made meanwhile. REQUIRES: the executor outlives it. THREADS:
+// made and destroyed by the engine's thread.
+class [[nodiscard]] RecordHold {
+ public:
+  RecordHold(ChunkLedger& ledger, std::span<const ChunkId> chunks) : ledger_(&ledger), chunks_(chunks) {
+    for (const ChunkId chunk : chunks_) ledger_->hold(chunk);
+  }
+  RecordHold(RecordHold&& other) noexcept
+      : ledger_(std::exchange(other.ledger_, nullptr)), chunks_(other.chunks_) {}
+  RecordHold& operator=(RecordHold&&) = delete;
+  ~RecordHold() {
+    if (ledger_ == nullptr) return;
+    for (const ChunkId chunk : chunks_) ledger_->release(chunk);
+  }
+
+ private:
+  ChunkLedger* ledger_;
+  std::span<const ChunkId> chunks_;
+};
+
 // RecordedState reaches the recorded state at rest.
-// REQUIRES: at rest (no op in flight); the plan keeps two versions.
+// REQUIRES: at rest (no op in flight); the plan keeps two versions or more.
 // THREADS: the engine's thread.
 class RecordedState {
  public:
@@ -31,8 +53,10 @@ class RecordedState {
   // Writes what does not rest on disk to its slots, and makes a record. Blocks.
   // RETURNS: false if the source supplies no payload for the step, so that there is no record of it.
   virtual Result<bool> record_at_rest(u64 step) = 0;
-  // The last record, without its payload.
+  // The last record, without its payload. REQUIRES: there is a record.
   virtual StateRecord last_record() const = 0;
+  // REQUIRES: there is a record, and no other hold.
+  virtual RecordHold hold_last_record() = 0;
 };
 
 class RecordLane {
@@ -56,8 +80,9 @@ class RecordLane {
   void on_disk(const DiskCompletion&);
 
   const std::vector<ChunkId>& chunks() const { return chunks_; }
-  // REQUIRES: at rest; nothing was written to slots since the record.
+  // REQUIRES: there is a record, and none is being made.
   StateRecord last_record() const;
+  RecordHold hold_last_record() { return {common_.ledger, chunks_}; }
 
  private:
   RecordLane(ExecutorCommon& common, Disk& disk);

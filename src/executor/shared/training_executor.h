@@ -79,6 +79,7 @@ class TrainingExecutor final : public Executor,
   Result<void> roll_back(u64 step) override;
   Result<bool> record_at_rest(u64 step) override;
   StateRecord last_record() const override { return disk_lanes_->records()->last_record(); }
+  RecordHold hold_last_record() override { return disk_lanes_->records()->hold_last_record(); }
 
   // RETURNS: true if submitted work has not come back; the destructor would wait for it.
   bool busy() const { return common_->book.busy() || disk_lanes_->busy_at_rest(); }
