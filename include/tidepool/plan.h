@@ -29,6 +29,8 @@ inline constexpr std::array all_tiers = {Tier::device, Tier::host, Tier::disk};
 inline constexpr u32 devices_max = 16;
 // Most nodes (machines) of one run. Each has a plan of its own.
 inline constexpr u32 nodes_max = 64;
+// Most versions of the state that the disk keeps.
+inline constexpr u32 versions_max = 3;
 // Most sends, and most receives, that a node has in flight.
 inline constexpr u32 net_depth = 32;
 
@@ -83,7 +85,7 @@ enum class OpKind : u8 {
   pack,     // host: puts this node's losses and norm partials side by side, for the other nodes
   send,     // host -> another node: an updated parameter, a part of a gradient, or scalars
   receive,  // another node -> host: makes what the other node sent
-  // Only with two versions of the state on disk.
+  // Only with several versions of the state on disk.
   record,  // disk_write: makes the state on disk the one from which a killed run resumes
 };
 inline constexpr u32 op_kind_count = 16;
@@ -236,9 +238,10 @@ struct Plan {
   u64 chunk_elements = 0;  // target cut
   std::vector<Chunk> chunks;
   std::vector<Frame> homes;  // by ChunkId; persistent chunks only, else bytes 0
-  // With 2, every trained chunk of the state has two slots on disk, wherever its home is: `slots` has the
-  // first, and the second is `second_slot` bytes later. An op that names a chunk's frame on disk means the
-  // slot with the newest content if it reads, and the slot that no record counts on if it writes.
+  // With more than 1, every trained chunk of the state has that many slots on disk, wherever its home is:
+  // `slots` has the first, and each other is `second_slot` bytes after the one before. An op that names a
+  // chunk's frame on disk means the slot with the newest content if it reads, and a slot that no record
+  // counts on if it writes. The third slot lets steps be recorded while a save reads an earlier record.
   u32 versions = 1;
   std::vector<Frame> slots;  // by ChunkId; empty: one version
   Bytes second_slot{};

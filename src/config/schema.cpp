@@ -278,13 +278,14 @@ const std::array other_fields = std::to_array<Field>({
     {"memory",
      "versions",
      REF(memory.versions),
-     "Versions of the trained state that the swap file keeps. With 2, a killed run resumes from the last "
-     "recorded "
-     "step (output.persist_steps), and the file takes twice the state; 1: from the last checkpoint; auto: 2 "
-     "if state "
-     "rests on disk and there is room",
+     "Versions of the trained state that the swap file keeps, each as large as the state. With 2, a killed "
+     "run "
+     "resumes from the last recorded step (output.persist_steps); with 3, steps are recorded while a "
+     "checkpoint "
+     "is written, too; 1: from the last checkpoint; auto: as many as there is room for, if state rests on "
+     "disk",
      "",
-     {0, 2},
+     {0, 3},
      {},
      chosen},
     {.section = "memory",
@@ -402,9 +403,9 @@ const std::array other_fields = std::to_array<Field>({
     {"output",
      "persist_steps",
      REF(output.persist_steps),
-     "Steps between records of the state in the swap file, with memory.versions=2; a killed run repeats at "
-     "most one "
-     "more. auto: every step, or, if much state rests in memory, as often as slows a step by less than 2 %",
+     "Steps between records of the state in the swap file, with memory.versions of 2 or 3; a killed run "
+     "repeats "
+     "at most one more. auto: every step, or as often as slows a step by less than 2 %",
      "steps",
      {0, 1e15},
      {},

@@ -136,7 +136,7 @@ bool speculates(const Config& config) {
 
 // A run that keeps nothing needs no second version.
 u32 versions_asked(const Config& config) {
-  if (config.memory.versions == 0 && speculates(config)) return 2;
+  if (config.memory.versions == 0 && !config.output.save && speculates(config)) return 2;
   return config.memory.versions == 0 && !config.output.save ? 1 : config.memory.versions;
 }
 

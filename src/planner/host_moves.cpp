@@ -17,7 +17,7 @@ class HostMoves {
     if (out_.versions < 2) return;
     out_.slots = make_slots(layout_, out_.disk_bytes);
     out_.second_slot = out_.disk_bytes;
-    out_.disk_bytes = out_.disk_bytes * out_.versions;
+    out_.disk_bytes = out_.second_slot * out_.versions;
   }
 
   void move(const std::vector<PlacedGroup>& groups) {

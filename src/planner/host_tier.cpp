@@ -250,15 +250,20 @@ bool rests_on_disk(const Layout& layout, const HostTier& tier) {
 HostTier plan_host_tier(const ResidenceInput& in, const DeviceTier& device, Bytes shrink) {
   const auto with = [&](u32 versions) { return HostPlanner(in, device, shrink, versions).plan(); };
   const u32 wanted = in.layout.trains && in.layout.nodes == 1 ? in.options.versions : 1;
-  if (wanted == 1) return with(1);
-  HostTier two = with(2);
-  if (wanted == 2) return two;
+  if (wanted != 0) return with(wanted);
+  // With fewer versions, frames on disk move and nothing else changes, as long as there are two.
+  HostTier most = with(versions_max);
   const Budgets& budgets = in.options.budgets;
-  // Checkpoints, each a little larger than the state, need room beside it.
-  const Bytes disk = two.disk_bytes + two.second_slot * 2;
-  const bool fits = two.needs_least <= budgets.host && disk <= budgets.disk &&
-                    (two.peak <= budgets.host || shrink < budgets.host);
-  return fits && rests_on_disk(in.layout, two) ? std::move(two) : with(1);
+  const bool records = most.needs_least <= budgets.host &&
+                       (most.peak <= budgets.host || shrink < budgets.host) && rests_on_disk(in.layout, most);
+  const auto fits = [&](u32 versions) {
+    // Checkpoints, each a little larger than the state, need room beside it.
+    const Bytes others = most.disk_bytes - most.second_slot * versions_max;
+    return others + most.second_slot * (versions + 2) <= budgets.disk;
+  };
+  const bool must_record = in.options.speculates;
+  if ((records || must_record) && fits(versions_max)) return most;
+  return with(must_record || (records && fits(2)) ? 2 : 1);
 }
 
 }  // namespace tidepool

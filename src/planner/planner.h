@@ -27,11 +27,13 @@ struct PlanOptions {
   u32 lookahead = 0;     // ops; 0: as far as memory allows
   Bytes device_reserved{0};  // part of the device budget: workspaces of libraries, a step's numbers
   Bytes host_reserved{0};    // part of the host budget: data reading, checkpoint staging
-  // Slots on disk for each trained chunk: with 2, a killed run resumes from the last recorded step. 0: 2 if
-  // trained state rests on disk and there is room, else 1. With several nodes always 1.
+  // Slots on disk for each trained chunk: with 2, a killed run resumes from the last recorded step; with 3,
+  // steps are recorded while a checkpoint is written, too. 0: 3 if trained state rests on disk (or the plan
+  // speculates) and there is room, else 2, else 1. With several nodes always 1.
   u32 versions = 1;
-  bool speculates = false;  // updates do not wait, and assume that the norm changes nothing; needs 2 versions
-  bool advise = true;       // if nothing fits, find the smallest change that does, which takes a while
+  // Updates do not wait, and assume that the norm changes nothing; needs 2 versions or more.
+  bool speculates = false;
+  bool advise = true;  // if nothing fits, find the smallest change that does, which takes a while
 
   u32 replicas() const { return replicas_of(parallel, devices); }
   u32 micro_batches_per_replica() const { return micro_batches / (replicas() * nodes); }

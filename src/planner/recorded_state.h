@@ -1,5 +1,5 @@
-// // Two versions of the state on disk add to a plan: a pair of slots for each trained chunk, and the moments
-// at which state that rests elsewhere is written to its slot.
+// Several versions of the state on disk add to a plan: slots for each trained chunk, and the moments at which
+// state that rests elsewhere is written to its slot.
 //
 // An update changes a chunk once per step, and until the next update its content stays as it is. So what
 // rests on a device or in the host is written while the backward runs, when the disk has least to do. In fp16
@@ -17,8 +17,8 @@ namespace tidepool {
 // True if the chunk is part of the state that a record counts on: it is trained, and this node keeps it.
 bool is_in_record(const Layout&, ChunkId);
 
-// Slots for all chunks of the record, side by side in the order of ids: they do not depend on homes, so that
-// a run with other budgets finds them. RETURNS: by chunk, frames from offset 0 on.
+// First slots of all chunks of the record, side by side in the order of ids: they do not depend on homes, so
+// that a run with other budgets finds them. RETURNS: by chunk, frames from offset 0 on.
 std::vector<Frame> make_slots(const Layout&, Bytes& end);
 
 // Host arcs through which chunks at home on a device pass on their way to their slots: two, as large as the

@@ -58,9 +58,9 @@ inline Config placed(const Row& row, Config c) {
   c.machine.threads = row[threads] + 1;
   c.memory.io = backends[row[io]];
   c.memory.queue_depth = depths[row[depth]];
-  // One version of the state on disk, or two, recorded after every step or every second; with two, updates
-  // may wait for the norm or speculate on it.
-  c.memory.versions = row[records] == 0 ? 1 : 2;
+  // One version of the state on disk, or two or three, recorded after every step or every second; then
+  // updates may wait for the norm or speculate on it.
+  c.memory.versions = row[records] == 0 ? 1 : row[records] == 2 || row[records] == 3 ? 3 : 2;
   c.output.persist_steps = row[records] == 0 ? 0 : 1 + (row[records] - 1) % 2;
   const bool may_speculate = c.train.precision != Precision::fp16 || c.machine.gpus().empty();
   c.train.speculate = row[records] > 2 && may_speculate ? SpeculatePolicy::on : SpeculatePolicy::off;

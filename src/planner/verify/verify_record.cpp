@@ -25,7 +25,9 @@ std::string wrong_with_slots(const Plan& plan, const ModelGraph& graph) {
     if (plan.homes[id].tier == Tier::disk && plan.homes[id] != slot)
       return fmt::format("chunk {} is at home beside its slot", id);
   }
-  return end > plan.second_slot.value ? "second slots begin before first slots end" : "";
+  if (end > plan.second_slot.value) return "second slots begin before first slots end";
+  const Bytes disk = plan.tiers[static_cast<u32>(Tier::disk)].planned_peak;
+  return plan.second_slot * plan.versions > disk ? "the last slots end after the disk's bytes" : "";
 }
 
 // Only chunks of the record lie in slots, each in its own.
@@ -92,7 +94,8 @@ std::string wrong_with_segment(const Plan& plan, const Segment& segment) {
 }  // namespace
 
 std::string wrong_with_record(const Plan& plan, const ModelGraph& graph) {
-  if (plan.versions < 1 || plan.versions > 2) return fmt::format("it keeps {} versions", plan.versions);
+  if (plan.versions < 1 || plan.versions > versions_max)
+    return fmt::format("it keeps {} versions", plan.versions);
   if (plan.slots.size() != (plan.versions > 1 ? plan.chunks.size() : 0))
     return "it has slots for other chunks";
   if (plan.versions > 1)

@@ -151,10 +151,11 @@ std::string versions_note(const Config& config, const Plan& plan) {
     return persisted_bytes(plan, kind)[static_cast<u32>(LinkKind::disk_write)];
   };
   if (plan.versions > 1) {
-    const std::string each = fmt::format(
-        "the swap file keeps two versions of the trained state, {} in all: a killed run "
-        "resumes from the last recorded step",
-        bytes_text(plan.second_slot * plan.versions));
+    std::string each = fmt::format(
+        "the swap file keeps {} versions of the trained state, {} in all: a killed run resumes from the last "
+        "recorded step",
+        plan.versions == 2 ? "two" : "three", bytes_text(plan.second_slot * plan.versions));
+    if (plan.versions == 2) each += ". While a checkpoint is written, no step is recorded";
     const Bytes resting = written(SegmentKind::body);
     return resting.value == 0
                ? each

@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"host_recorded", {.budgets = roomy, .clipping = false, .home = HomePolicy::host, .versions = 2}},
         Case{"disk_recorded",
              {.budgets = roomy, .micro_batches = 2, .home = HomePolicy::disk, .versions = 2}},
-        Case{"mixed_recorded", {.budgets = roomy, .home = HomePolicy::mixed, .versions = 2}},
+        Case{"mixed_recorded", {.budgets = roomy, .home = HomePolicy::mixed, .versions = 3}},
         Case{"devices_recorded",
              {.budgets = roomy, .micro_batches = 2, .devices = 2, .home = HomePolicy::mixed, .versions = 2}},
         Case{"layers_recorded",

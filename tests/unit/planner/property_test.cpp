@@ -98,14 +98,14 @@ INSTANTIATE_TEST_SUITE_P(Devices, PlannerProperty,
                          [](const auto& info) { return text(info.param); });
 
 // make_plan() refuses plans whose record leaves out anything, or that write to a slot before the record.
-TEST(PlannerVersions, TwoVersionsVerifyWhereverStateRests) {
+TEST(PlannerVersions, TwoAndThreeVersionsVerifyWhereverStateRests) {
   u32 fitted = 0, persisted = 0, on_disk = 0;
   for (u32 seed = 0; seed < test::random_cases(300); ++seed) {
     SCOPED_TRACE(seed);
     test::RandomCase c = test::random_case(seed, 1 + seed % 3);
     c.options.parallel = seed % 2 == 0 ? Parallel::data : Parallel::layers;
     if (c.options.devices == 1) c.options.parallel = Parallel::data;
-    c.options.versions = 2;
+    c.options.versions = 2 + seed / 3 % 2;
     c.options.speculates = seed % 4 > 1;
     c.options.advise = false;
     const ModelGraph graph = test::make_graph(c.shape);
@@ -115,7 +115,7 @@ TEST(PlannerVersions, TwoVersionsVerifyWhereverStateRests) {
       continue;
     }
     ++fitted;
-    ASSERT_EQ(plan->versions, 2u);
+    ASSERT_EQ(plan->versions, c.options.versions);
     ASSERT_EQ(plan->speculates, c.options.speculates && norm_counts(graph, c.options));
     ASSERT_FALSE(plan->speculates && plan->clipping);
     persisted += persisted_bytes(*plan, SegmentKind::body)[static_cast<u32>(LinkKind::disk_write)].value > 0;

@@ -1,5 +1,5 @@
-// Two versions of the state on disk: when the planner keeps them, what it writes for a record, and the faults
-// that the verifier finds in plans with records.
+// Several versions of the state on disk: when the planner keeps them, what it writes for a record, and the
+// faults that the verifier finds in plans with records.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -73,15 +73,35 @@ TEST(Record, ChangesNoOtherMoveInPrecisionsWhoseParametersLive) {
 TEST(Record, AutomaticallyIfStateRestsOnDiskAndThereIsRoom) {
   PlanOptions options = record_options();
   options.versions = 0;
-  EXPECT_EQ(record_plan(options).versions, 2u);
-  const u64 state = record_plan(record_options()).second_slot.value;
-  options.budgets.disk = Bytes{4 * state - 1};  // checkpoints need room too
-  EXPECT_EQ(record_plan(options).versions, 1u);
+  EXPECT_EQ(record_plan(options).versions, 3u);
+  const Plan two = record_plan(record_options());
+  const u64 state = two.second_slot.value;
+  const u64 others = two.tiers[static_cast<u32>(Tier::disk)].planned_peak.value - 2 * state;
+  // Checkpoints need room too: twice the state.
+  for (const auto& [bytes, versions] :
+       {std::pair(5 * state, 3u), {5 * state - 1, 2u}, {4 * state, 2u}, {4 * state - 1, 1u}}) {
+    options.budgets.disk = Bytes{others + bytes};
+    EXPECT_EQ(record_plan(options).versions, versions) << bytes;
+  }
   options.budgets.disk = Bytes{gib};
   options.budgets.host = Bytes{64 * mib};
   EXPECT_EQ(record_plan(options).versions, 1u);  // nothing rests on disk
   options.versions = 2;
   EXPECT_EQ(record_plan(options).versions, 2u);
+}
+
+TEST(Record, AThirdVersionTakesRoomAndMovesNothing) {
+  PlanOptions options = record_options();
+  const Plan two = record_plan(options);
+  options.versions = 3;
+  const Plan three = record_plan(options);
+  EXPECT_EQ(three.versions, 3u);
+  EXPECT_EQ(three.slots, two.slots);
+  EXPECT_EQ(three.second_slot, two.second_slot);
+  EXPECT_EQ(link_bytes(three, SegmentKind::body), link_bytes(two, SegmentKind::body));
+  EXPECT_EQ(persisted_bytes(three, SegmentKind::body), persisted_bytes(two, SegmentKind::body));
+  const u32 disk = static_cast<u32>(Tier::disk);
+  EXPECT_EQ(three.tiers[disk].planned_peak, two.tiers[disk].planned_peak + two.second_slot);
 }
 
 // Budgets decide where state rests, not where it is recorded: so a run with other budgets finds it.
@@ -153,7 +173,8 @@ TEST(RecordCanary, EachIsRefusedAndNamed) {
              return;
            }
        }},
-      {"keeps 3 versions", [](Plan& plan) { plan.versions = 3; }},
+      {"the last slots end after the disk's bytes", [](Plan& plan) { plan.versions = 3; }},
+      {"keeps 4 versions", [](Plan& plan) { plan.versions = 4; }},
   };
   ASSERT_TRUE(verify_plan(record_plan(), record_graph()));
   for (const Fault& fault : faults) {
