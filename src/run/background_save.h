@@ -1,5 +1,5 @@
-// BackgroundSave writes a checkpoint of the recorded state while the run trains on: records wait until it is
-// done, so that nothing overwrites what it reads.
+// BackgroundSave writes a checkpoint of the recorded state while the run trains on. Its reader keeps what it
+// reads from being overwritten: with two versions of the state, records wait until it is done.
 #pragma once
 
 #include <atomic>

@@ -59,13 +59,14 @@ Result<void> RunSaves::save(u64 step, double seconds) {
   return {};
 }
 
-// Until the save has ended no step is recorded: so its content stays in the slots that it reads.
+// The content stays in the slots that the save reads. With two versions no step is recorded until it has
+// ended.
 Result<void> RunSaves::save_in_background(const TrainerState& state) {
   TRY_ASSIGN(std::unique_ptr<StateReader> reader, run_.session->read_record());
   const double share = RunRecords::share_of_saves(run_.prediction, !run_.config.machine.gpus().empty(),
                                                   checkpoint_bytes(run_.graph));
   const bool begun = run_.checkpoints->begin_save(state, std::move(reader), share);
-  run_.records.progress().pause(begun);
+  run_.records.progress().pause(begun && records_wait());
   background_has_best_ = begun && best_unsaved_;
   if (begun) best_unsaved_ = false;
   return {};
@@ -98,7 +99,7 @@ Result<void> RunSaves::save_last(u64 step, double seconds) {
 }
 
 Result<bool> RunSaves::record(u64 step) {
-  end_background();
+  if (records_wait()) end_background();
   return run_.records.record_at_rest(step);
 }
 

@@ -1,4 +1,4 @@
-// RunSaves decides when a run saves, and what of its progress a checkpoint gets. Where the plan keeps two
+// RunSaves decides when a run saves, and what of its progress a checkpoint gets. Where the plan keeps several
 // versions of the state, checkpoints are written while the run trains on.
 #pragma once
 
@@ -23,7 +23,8 @@ class RunSaves {
   // far.
   Result<void> save(u64 step, double seconds);
   Result<void> save_last(u64 step, double seconds);
-  // Records the step. RETURNS: false if the run records nothing, or the record has no room.
+  // Records the step; with two versions it ends a save in the background first. RETURNS: false if the run
+  // records nothing, or the record has no room.
   Result<bool> record(u64 step);
   // Makes sure that a step which must be trained again is found after a record of this one. Evaluations are
   // told of once, so they need it too. No-op unless updates speculate.
@@ -38,6 +39,8 @@ class RunSaves {
   void tell_signals() const;
 
  private:
+  // With three versions, steps are recorded while a save reads the last record.
+  bool records_wait() const { return run_.session->plan().versions < 3; }
   bool keeps_best() const { return run_.config.train.early_stopping_patience > 0; }
   TrainerState state_now(u64 step, double seconds);
   void saved(const TrainerState&);

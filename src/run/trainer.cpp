@@ -188,8 +188,10 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (!recorded) return false;
     const std::string said =
         run_.choice.switches(run_.graph, run_.session->plan(), run_.chosen, run_.prediction);
-    if (!said.empty()) run_.outputs.say(said);
-    return !said.empty();
+    if (said.empty()) return false;
+    saves_.end_background();
+    run_.outputs.say(said);
+    return true;
   }
 
   Result<void> train() {

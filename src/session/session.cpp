@@ -29,6 +29,20 @@ DiskBackend backend_of(IoBackend io) {
   return DiskBackend::automatic;
 }
 
+// HeldReader keeps what it reads from being overwritten.
+class HeldReader final : public StateReader {
+ public:
+  HeldReader(std::unique_ptr<StateReader> reader, RecordHold hold)
+      : hold_(std::move(hold)), reader_(std::move(reader)) {}
+  Result<void> read(u32 window, Kind kind, u64 element_begin, std::span<std::byte> out) override {
+    return reader_->read(window, kind, element_begin, out);
+  }
+
+ private:
+  const RecordHold hold_;
+  const std::unique_ptr<StateReader> reader_;
+};
+
 // Number of staged chunks of each slot, if there is room: enough to keep a disk busy while the next is
 // filled.
 u64 staged_pairs(const std::array<Bytes, 2>& one) {
@@ -99,7 +113,8 @@ void Session::prepare_records(const SessionRecords& records) {
     records_->marks = records.found->record.chunks;
     return;
   }
-  records_->head = {.area_bytes = round_up(record_bytes(table.marks(), records.payload_max), frame_alignment),
+  records_->head = {.format = journal_format(plan_.versions),
+                    .area_bytes = round_up(record_bytes(table.marks(), records.payload_max), frame_alignment),
                     .frames_bytes = frames,
                     .description = describe_state(table, records.run)};
 }
@@ -108,7 +123,8 @@ Result<std::unique_ptr<StateReader>> Session::read_record() {
   FoundState found{.path = swap_->path(), .head = records_->head, .record = executor_->last_record()};
   TRY_ASSIGN(auto reader,
              RecordedReader::open(std::move(found), make_state_table(plan_, graph_), graph_, *pool_));
-  return std::unique_ptr<StateReader>(std::move(reader));
+  return std::unique_ptr<StateReader>(
+      std::make_unique<HeldReader>(std::move(reader), executor_->hold_last_record()));
 }
 
 u64 Session::payload_max() const {

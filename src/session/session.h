@@ -28,7 +28,7 @@ enum class ProductTiming : u8 {
   keep,     // timed, and kept for later sessions
 };
 
-// SessionRecords describes the records of a session whose plan keeps two versions of the state.
+// SessionRecords describes the records of a session whose plan keeps several versions of the state.
 struct SessionRecords {
   RecordSource* source = nullptr;
   u64 payload_max = 0;                // of the source, in bytes
@@ -87,8 +87,9 @@ class Session {
   // The recorded state is not needed any more: all is saved elsewhere.
   void discard_record();
   bool has_swap_file() const { return swap_ != nullptr; }  // false: none, or a test's disk in its place
-  // Reader of the last record. The content that it reads stays until there is another record.
-  // REQUIRES: at rest; the last step was recorded; the session has a swap file.
+  // Reader of the last record. The content that it reads stays while it exists (RecordHold).
+  // REQUIRES: no record is being made; there is one, and no other reader; the session has a swap file, and
+  // outlives the reader. THREADS: the reader is destroyed by the caller's thread.
   Result<std::unique_ptr<StateReader>> read_record();
   // Most bytes that SessionRecords::source may supply.
   u64 payload_max() const;
@@ -125,7 +126,7 @@ class Session {
   std::unique_ptr<CorePool> pool_;
   std::unique_ptr<Arena> host_;
   std::unique_ptr<Devices> devices_;
-  std::optional<RecordRequest> records_;  // two versions of the state
+  std::optional<RecordRequest> records_;  // several versions of the state
   std::string copied_record_;             // file of the record that was copied; empty: none
   std::string stale_record_;              // file of a record that a newer checkpoint replaces; empty: none
   std::unique_ptr<SwapFile> swap_;

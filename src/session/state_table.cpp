@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <map>
@@ -50,6 +51,13 @@ u64 StateTable::marks() const {
   return sum;
 }
 
+bool StateTable::has_slots_of(const FoundState& found) const {
+  if (versions > journal_slots_max(found.head.format) || second_slot > found.head.frames_bytes / versions)
+    return false;
+  return std::ranges::all_of(found.record.chunks,
+                             [&](const ChunkMark& mark) { return mark.slot < versions; });
+}
+
 Bytes StateTable::bytes() const {
   u64 sum = 0;
   each_kind(precision, [&](Kind kind) {
@@ -62,6 +70,7 @@ StateTable make_state_table(const Plan& plan, const ModelGraph& graph) {
   CHECK(plan.versions > 1, plan.versions);
   StateTable table{.precision = plan.precision,
                    .chunk_elements = plan.chunk_elements,
+                   .versions = plan.versions,
                    .second_slot = plan.second_slot.value};
   std::vector<u32> rows(graph.windows.size(), none);
   for (u32 w = 0; w < graph.windows.size(); ++w) {
@@ -105,12 +114,13 @@ std::string describe_state(const StateTable& table, const std::string& run) {
                                    {"kinds", std::move(kinds)},
                                    {"tensors", std::move(tensors)}});
   }
-  return json_text(json::object{{"run", run},
-                                {"precision", json::string(std::string(name(table.precision)))},
-                                {"chunk_elements", table.chunk_elements},
-                                {"second_slot", table.second_slot},
-                                {"windows", std::move(windows)}},
-                   JsonStyle::line);
+  json::object all{{"run", run},
+                   {"precision", json::string(std::string(name(table.precision)))},
+                   {"chunk_elements", table.chunk_elements},
+                   {"second_slot", table.second_slot},
+                   {"windows", std::move(windows)}};
+  if (table.versions != 2) all["versions"] = table.versions;  // files of format 1 lack it
+  return json_text(all, JsonStyle::line);
 }
 
 Result<DescribedState> parse_state(const std::string& description, const std::string& path) {
@@ -124,6 +134,9 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
     if (precision == name(p)) table.precision = p, known = true;
   table.chunk_elements = counts.of(all, "chunk_elements");
   table.second_slot = counts.of(all, "second_slot");
+  if (const json::value* versions = member(all, "versions"))
+    table.versions = static_cast<u32>(std::min<u64>(counts.of(versions), ~u32{0}));
+  known &= table.versions > 0;
   const json::value* windows = member(all, "windows");
   if (windows != nullptr && windows->is_array())
     for (const json::value& from : windows->get_array()) {

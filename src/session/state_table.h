@@ -38,15 +38,18 @@ struct StateTable {
 
   Precision precision{};
   u64 chunk_elements = 0;         // Plan::chunk_elements
-  u64 second_slot = 0;            // bytes from a chunk's first slot to its second
+  u32 versions = 2;               // slots of each chunk
+  u64 second_slot = 0;            // bytes from each slot of a chunk to the next
   std::vector<OfWindow> windows;  // trained ones, in the model's order
   bool operator==(const StateTable&) const = default;
 
-  u64 marks() const;    // in a record
+  u64 marks() const;  // in a record
+  // True if the file has every slot that the record's marks name.
+  bool has_slots_of(const FoundState&) const;
   Bytes bytes() const;  // of the state, once
 };
 
-// REQUIRES: the plan keeps two versions.
+// REQUIRES: the plan keeps two versions or more.
 StateTable make_state_table(const Plan&, const ModelGraph&);
 
 // `run`: absolute path of the run's directory.

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -170,8 +171,8 @@ TEST(RecordedState, OfALaterFormatOrCutOffIsNamed) {
   const TrainDir dir;
   const Config c = recorded_config(dir);
   kill_after(c, 4);
-  overwrite(swap_file(c), 8, std::string("\x02\0\0\0\0\0\0\0", 8));
-  EXPECT_THAT(refused(c, "auto", swap_file(c)).message, HasSubstr("has format 2"));
+  overwrite(swap_file(c), 8, std::string("\x03\0\0\0\0\0\0\0", 8));
+  EXPECT_THAT(refused(c, "auto", swap_file(c)).message, HasSubstr("has format 3"));
   overwrite(swap_file(c), 8, std::string("\x01\0\0\0\0\0\0\0", 8));
   const u64 size = fs::file_size(swap_file(c));
   const std::string whole = test::file_text(swap_file(c));
@@ -179,6 +180,62 @@ TEST(RecordedState, OfALaterFormatOrCutOffIsNamed) {
   EXPECT_THAT(refused(c, "auto", swap_file(c)).message, HasSubstr("cut off"));
   std::ofstream(swap_file(c), std::ios::binary) << whole;
   EXPECT_TRUE(test::run(c, {.resume = "auto"}));
+}
+
+// Format 1 has two slots per chunk. A later reader must not take the third for one of them.
+TEST(RecordedState, WithASlotThatItsFileDoesNotHaveIsRefused) {
+  const TrainDir dir;
+  const Config c = recorded_config(dir);
+  kill_after(c, 4);
+  const FoundState found = found_in(c);
+  EXPECT_EQ(found.head.format, 1u);
+  for (const u32 slot : {2u, 3u}) {
+    std::vector<std::byte> bytes(record_bytes(found.record.chunks.size(), found.record.payload.size()));
+    const std::string whole = test::file_text(swap_file(c));
+    std::memcpy(bytes.data(), whole.data() + found.head.area(found.record.sequence), bytes.size());
+    ChunkMark mark = found.record.chunks[1];
+    mark.slot = slot;
+    encode_mark(bytes, 1, mark);
+    seal_record(bytes);
+    overwrite(swap_file(c), found.head.area(found.record.sequence),
+              std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    EXPECT_EQ(found_in(c).record.chunks[1].slot, slot);
+    EXPECT_THAT(refused(c, "auto", swap_file(c)).message, HasSubstr("do not fit each other"));
+  }
+}
+
+TEST(RecordedState, OfThreeVersionsIsOfFormatTwo) {
+  const TrainDir dir;
+  Config c = recorded_config(dir);
+  c.memory.versions = 3;
+  kill_after(c, 8);
+  const FoundState found = found_in(c);
+  EXPECT_EQ(found.head.format, 2u);
+  EXPECT_EQ(parse_state(found.head.description, found.path)->table.versions, 3u);
+  EXPECT_EQ(numbers_of(*test::run(c, {.resume = "auto"})),
+            test::train_numbers(recorded_config(dir, "undisturbed")));
+}
+
+// Other slots: the state is copied, unless the number of versions is left to the planner.
+TEST(RecordedState, IsGoneOnFromUnderAnotherNumberOfVersions) {
+  const TrainDir dir;
+  const test::Numbers undisturbed = test::train_numbers(recorded_config(dir, "undisturbed"));
+  for (const u32 first : {2u, 3u})
+    for (const u32 second : {0u, 1u, 2u, 3u}) {
+      Config c = recorded_config(dir, fmt::format("from_{}_to_{}", first, second));
+      SCOPED_TRACE(c.output.dir);
+      c.memory.versions = first;
+      kill_after(c, 6);
+      const u64 recorded = found_in(c).record.step;
+      c.memory.versions = second;
+      ChildRun child(c, "auto");
+      ASSERT_EQ(child.wait(), 0) << child.output();
+      const RunReport report = read_report(c.output.dir).value();
+      EXPECT_EQ(report.resumed_from_step, recorded);
+      EXPECT_EQ(numbers_of(report), undisturbed);
+      const bool copies = second != 0 && second != first;
+      EXPECT_EQ(child.output().find("are copied") != std::string::npos, copies) << child.output();
+    }
 }
 
 // The newest record is torn: the one before it counts, if nothing has been written to its slots since.

@@ -1,10 +1,13 @@
-// Library for LD_PRELOAD: the n-th call that changes something under a directory fails, once.
+// Library for LD_PRELOAD: the n-th call that changes something under a directory fails, once; and flushes of
+// some files take long.
 //
 //   FAILING_UNDER   the directory; absolute
 //   FAILING_CALL    n, from 1; 0: none
 //   FAILING_ERRNO   error number of the failure
 //   FAILING_LOG     a file that gets one line "call 12: write PATH" for the failed call, and at the end
 //                   "calls 345"
+//   SLOW_FILES      part of a path, such as "optimizer": fsync of such files first waits
+//   SLOW_SECONDS    so long
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -72,6 +75,17 @@ bool fails(const char* call, int fd) {
   return fails(call, path);
 }
 
+void wait_if_slow(int fd) {
+  static const char* const files = setting("SLOW_FILES");
+  if (files[0] == 0) return;
+  char link[64], path[PATH_MAX];
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t length = ::readlink(link, path, sizeof path - 1);
+  if (length < 0) return;
+  path[length] = 0;
+  if (std::strstr(path, files) != nullptr) ::sleep(static_cast<unsigned>(std::atoi(setting("SLOW_SECONDS"))));
+}
+
 struct AtExit {
   ~AtExit() {
     char line[64];
@@ -118,6 +132,7 @@ ssize_t pwrite64(int fd, const void* bytes, size_t count, off64_t at) {
   return real<ssize_t(int, const void*, size_t, off64_t)>("pwrite64")(fd, bytes, count, at);
 }
 int fsync(int fd) {
+  wait_if_slow(fd);
   if (fails("fsync", fd)) return -1;
   return real<int(int)>("fsync")(fd);
 }

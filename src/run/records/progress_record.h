@@ -35,7 +35,7 @@ class ProgressRecord final : public RecordSource {
 
   // Steps from this one on are not recorded: their numbers are no state to go on from.
   void refuse_from(u64 step) { refused_from_ = std::min(refused_from_, step); }
-  // While a save reads the last record, no step is recorded.
+  // Pauses records: with two versions no step is recorded while a save reads the last record.
   void pause(bool pause) { paused_ = pause; }
   bool paused() const { return paused_; }
   u64 last_supplied() const { return last_supplied_; }  // a step

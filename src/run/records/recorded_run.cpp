@@ -65,7 +65,7 @@ Result<std::optional<RecordedRun>> find_recorded_run(const Config& config, const
     return Error{ErrorKind::usage,
                  fmt::format("{}, of another model: {}. Restore its settings, or move the file away",
                              recorded_text(*found), differs)};
-  if (found->record.chunks.size() != described.table.marks())
+  if (found->record.chunks.size() != described.table.marks() || !described.table.has_slots_of(*found))
     return Error{ErrorKind::bad_input,
                  fmt::format("{}: its record and its description do not fit each other. Nothing "
                              "was changed",
@@ -75,7 +75,7 @@ Result<std::optional<RecordedRun>> find_recorded_run(const Config& config, const
 }
 
 Config with_slots_of(Config config, const RecordedRun& run) {
-  if (config.memory.versions == 0) config.memory.versions = 2;
+  if (config.memory.versions == 0) config.memory.versions = run.table.versions;
   if (config.memory.chunk_size.value == 0)
     config.memory.chunk_size = Bytes{run.table.chunk_elements * sizeof(float)};
   return config;

@@ -24,7 +24,7 @@ class RunRecords {
   Result<bool> record_at_rest(u64 step);
   // Part of the time that a save of `bytes` in the background may use. On CPUs it takes cores from the
   // training; with GPUs half of the time in which the disk has nothing to do. More if the save would take
-  // many minutes, in which no step is recorded.
+  // many minutes, in which with two versions no step is recorded.
   static double share_of_saves(const Prediction&, bool gpus, Bytes bytes);
   // The session's swap file has a record of this step, whose numbers progress() holds.
   void recorded(u64 step);
