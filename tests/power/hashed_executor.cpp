@@ -201,4 +201,28 @@ Result<u64> HashedExecutor::hash_state() {
   return all;
 }
 
+// ---- a save in the background
+
+void HashedExecutor::begin_save() {
+  hold_.emplace(disk_lanes_->records()->hold_last_record());
+  saved_ = disk_lanes_->records()->last_record();
+}
+
+bool HashedExecutor::end_save(const SimulatedMedium& medium) {
+  const std::vector<ChunkId>& chunks = disk_lanes_->records()->chunks();
+  bool whole = true;
+  for (u64 i = 0; i < chunks.size(); ++i) {
+    const ChunkMark& mark = saved_.chunks[i];
+    const Frame& slot = common_.plan.slots[index(chunks[i])];
+    const u64 offset = common_.request.records->head.frames_begin() + slot.offset +
+                       mark.slot * common_.plan.second_slot.value;
+    const std::span<const std::byte> content = medium.bytes().subspan(offset, slot.bytes.value);
+    const u64 seed = checksum_seed(chunks[i], mark.version);
+    whole &= mark.zeros ? all_zeros(content, pool_)
+                        : common_.ledger.make_sum(chunks[i], content, seed, hashes_, pool_) == mark.sum;
+  }
+  hold_.reset();
+  return whole;
+}
+
 }  // namespace tidepool::test

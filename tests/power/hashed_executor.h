@@ -42,7 +42,7 @@ struct HashedMemory {
 class HashedExecutor final : public Executor {
  public:
   struct Request {
-    const Plan& plan;  // of one device and one node, with two versions
+    const Plan& plan;  // of one device and one node, with several versions
     const ModelGraph& graph;
     StepSource& source;
     HashedMemory& memory;
@@ -66,6 +66,14 @@ class HashedExecutor final : public Executor {
   // RETURNS: a hash of all persistent content.
   Result<u64> hash_state();
 
+  // ---- a save in the background
+
+  // The save reads the last record from now on.
+  void begin_save();
+  bool saves() const { return hold_.has_value(); }
+  // RETURNS: true if the medium still has what the save reads.
+  bool end_save(const SimulatedMedium&);
+
  private:
   struct Queued {
     Issue issue;
@@ -87,6 +95,8 @@ class HashedExecutor final : public Executor {
   std::vector<std::byte> buffer_;
   std::vector<u64> hashes_;
   std::unique_ptr<DiskLanes> disk_lanes_;
+  StateRecord saved_;
+  std::optional<RecordHold> hold_;
 };
 
 }  // namespace tidepool::test

@@ -19,16 +19,23 @@ std::string payload_of(u64 step) {
   return text;
 }
 
-// Notes which step the last record counts on.
+// Notes which step the last record counts on. With three versions, saves in the background go on over one or
+// two records.
 struct RecordNotes final : EngineObserver {
-  RecordNotes(const SimulatedMedium& medium, Life& life) : medium(medium), life(life) {}
+  RecordNotes(const SimulatedMedium& medium, HashedExecutor& executor, bool saves, Life& life)
+      : medium(medium), executor(executor), saves(saves), life(life) {}
   void completed(const Issue& issue, const Completion& completion) override {
     if (issue.get().kind != OpKind::record || completion.error != nullptr) return;
     life.recorded = issue.step;
     life.recorded_at[issue.step] = medium.changes();
+    if (executor.saves() && issue.step % 3 != 0) lost |= !executor.end_save(medium);
+    if (saves && !executor.saves()) executor.begin_save();
   }
   const SimulatedMedium& medium;
+  HashedExecutor& executor;
+  const bool saves;
   Life& life;
+  bool lost = false;  // what a save was reading
 };
 
 std::vector<SegmentRun> runs_from(u64 done, u64 steps, u64 persist_steps, bool clipping) {
@@ -71,7 +78,8 @@ RecordedJob::RecordedJob(const JobShape& shape, ModelGraph graph, Plan plan)
     : shape_(shape), graph_(std::move(graph)), plan_(std::move(plan)), memory_(plan_) {
   u64 recorded = 0;
   for (u32 id = 0; id < plan_.chunks.size(); ++id) recorded += plan_.is_recorded(ChunkId{id});
-  head_ = {.area_bytes = round_up(record_bytes(recorded, payload_bytes), frame_alignment),
+  head_ = {.format = journal_format(plan_.versions),
+           .area_bytes = round_up(record_bytes(recorded, payload_bytes), frame_alignment),
            .frames_bytes = plan_.tiers[2].planned_peak.value,
            .description = std::string(shape.description_bytes, 'd')};
   states_.push_back(0);
@@ -137,8 +145,10 @@ Result<void> RecordedJob::train(HashedExecutor& executor, const SimulatedMedium&
                                 Life& life) {
   const std::unique_ptr<Engine> engine = Engine::create(plan_, executor, {});
   SegmentList runs(runs_from(life.began_after, steps, shape_.persist_steps, plan_.clipping));
-  RecordNotes notes(medium, life);
-  return engine->run(runs, notes);
+  RecordNotes notes(medium, executor, plan_.versions > 2, life);
+  const Result<void> ran = engine->run(runs, notes);
+  CHECK(!notes.lost, life.recorded);
+  return ran;
 }
 
 Result<u64> RecordedJob::recorded_state(SimulatedMedium& medium, const FoundState& found) {
@@ -171,7 +181,7 @@ std::vector<std::unique_ptr<RecordedJob>> recorded_jobs() {
                               .clipping = clipping,
                               .home = home,
                               .chunk_bytes = Bytes{number % 3 == 0 ? 8192u : 0u},
-                              .versions = 2,
+                              .versions = number % 4 < 2 ? 3u : 2u,
                               .advise = false};
         if (std::unique_ptr<RecordedJob> job = RecordedJob::create(shape)) jobs.push_back(std::move(job));
       }

@@ -63,7 +63,8 @@ class Training {
         data_(graph_.config.vocab_size) {
     u64 recorded = 0;
     for (u32 id = 0; id < plan_.chunks.size(); ++id) recorded += plan_.is_recorded(ChunkId{id});
-    head_ = {.area_bytes = round_up(record_bytes(recorded, payload_bytes), frame_alignment),
+    head_ = {.format = journal_format(plan_.versions),
+             .area_bytes = round_up(record_bytes(recorded, payload_bytes), frame_alignment),
              .frames_bytes = plan_.tiers[2].planned_peak.value,
              .description = "a small GPT"};
     data_.step_settings.target_tokens = graph_.batch.rows() * options.micro_batches;
@@ -165,7 +166,7 @@ TEST_P(TrainingCut, EndsInTheWeightsOfAnUndisturbedRun) {
                                      .clipping = clipping,
                                      .home = home,
                                      .chunk_bytes = Bytes{8 * kib},
-                                     .versions = 2});
+                                     .versions = clipping ? 3u : 2u});
       for (u32 i = 0; i < test::random_cases(16); ++i, ++seed)
         ASSERT_EQ(training.disturb(seed), "")
             << "TIDEPOOL_POWER_SEED=" << seed << " " << static_cast<u32>(home) << " " << clipping;
