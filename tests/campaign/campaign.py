@@ -28,12 +28,15 @@ class Folders:
         (self.base / "text.txt").write_text(text)
 
 
-def run(campaign, description, count):
-    """Runs the class `campaign` as often as the command line says. `count`: the name of that number."""
+def run(campaign, description, count, choices=None):
+    """Runs the class `campaign` as often as the command line says. `count`: the name of that number. `choices`: names of
+    options, each with its numbers."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tidepool")
     parser.add_argument(count, type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", default=f"campaign_of_{count}")
+    for name, numbers in (choices or {}).items():
+        parser.add_argument(f"--{name}", type=int, choices=numbers)
     options = parser.parse_args()
     return campaign(options).go(getattr(options, count))

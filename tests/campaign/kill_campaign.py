@@ -3,10 +3,11 @@
 
 A round trains a small model to its end. It is killed some times on the way: while it starts, computes, records a
 step, saves a checkpoint, or goes on from a record. Each process has budgets, threads, devices, chunk sizes and homes
-of its own. In the end the weights must be those of an undisturbed run. After each kill the campaign reads the step
-that was logged last, and the step from which the next process goes on: no more than persist_steps + 1 may be lost.
+of its own, and keeps two or three versions of the state. In the end the weights must be those of an undisturbed run.
+After each kill the campaign reads the step that was logged last, and the step from which the next process goes on: no
+more than persist_steps + 1 may be lost.
 
-Usage: kill_campaign.py TIDEPOOL KILLS [--seed N] [--folder DIR]
+Usage: kill_campaign.py TIDEPOOL KILLS [--seed N] [--folder DIR] [--versions 2|3]
 """
 
 import json
@@ -25,7 +26,7 @@ model: {{model_type: gpt2, vocab_size: 256, n_embd: 64, n_layer: 3, n_head: 4, n
 data: {{train: {data}}}
 train: {{precision: {precision}, sequence_length: 32, per_device_train_batch_size: 2, learning_rate: 5e-3,
   gradient_accumulation_steps: 2, max_steps: {steps}, eval_steps: 25, eval_batches: 5, max_grad_norm: {clip}}}
-memory: {{device: 16MiB, host: 16MiB, disk: 64MiB, versions: 2}}
+memory: {{device: 16MiB, host: 16MiB, disk: 64MiB}}
 machine: {{executor: cpu, threads: 1}}
 output: {{save_steps: {save_steps}, trace: false}}
 """
@@ -41,6 +42,7 @@ class Campaign(campaign.Folders):
         self.kills = 0
         self.lost = []
         self.sources = {}
+        self.versions = options.versions
 
     def fault(self, number, what, said=""):
         self.faults.append(f"round {number}: {what}")
@@ -86,7 +88,8 @@ class Campaign(campaign.Folders):
         chunk = pick(("auto", "auto", "8KiB", "40KiB"))
         words += [f"memory.chunk_size={chunk}", f"memory.host={pick((8, 16, 32))}MiB"]
         persist = pick((1, 1, 2, 5))
-        return [*words, f"output.persist_steps={persist}"], persist
+        versions = self.versions or pick((2, 3, 3))
+        return [*words, f"output.persist_steps={persist}", f"memory.versions={versions}"], persist, versions
 
     def logged_step(self, folder):
         step = 0
@@ -119,8 +122,8 @@ class Campaign(campaign.Folders):
 
     def check_went_on(self, number, folder, logged, persist, saved):
         """Checks the step from which a process went on, once it says so. `logged`: by the processes before. `saved`:
-        names of checkpoints, also incomplete ones, when the last of them was killed: while one is written no step is
-        recorded."""
+        names of checkpoints, also incomplete ones, when the last of them was killed, if it kept two versions of the
+        state: then no step is recorded while one is written."""
         said = text_of(folder / "log")
         found = re.search(r"resumed from .*\(step (\d+)\)", said)
         step = int(found.group(1)) if found else 0
@@ -139,7 +142,7 @@ class Campaign(campaign.Folders):
         folder = self.folder_for("round", kind)
         killed, logged, persist, saved = 0, 0, 1, set()
         while True:
-            words, next_persist = self.elsewhere()
+            words, next_persist, versions = self.elsewhere()
             process = self.start(folder, words)
             if killed < kills and self.wait_for_moment(process, folder):
                 process.send_signal(signal.SIGKILL)
@@ -155,7 +158,7 @@ class Campaign(campaign.Folders):
                 return killed
             killed += 1
             before, logged = logged, self.logged_step(folder)
-            now = {p.name for p in (folder / "run").glob("*checkpoint-*")}
+            now = {p.name for p in (folder / "run").glob("*checkpoint-*")} if versions == 2 else set()
             # A process that was killed before it trained a step tells nothing new of the one before.
             saved = saved | now if logged == before else now
         names = ("weights", "losses", "eval_losses")
@@ -185,4 +188,4 @@ class Campaign(campaign.Folders):
 
 
 if __name__ == "__main__":
-    sys.exit(campaign.run(Campaign, __doc__, "kills"))
+    sys.exit(campaign.run(Campaign, __doc__, "kills", {"versions": (2, 3)}))
