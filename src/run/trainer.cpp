@@ -184,14 +184,13 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<bool> must_switch() {
     const bool ends = issued_ >= run_.config.train.max_steps || !stopped_early_.empty() || stop_requested();
     if (!run_.choice.asks() || ends) return false;
+    saves_.end_background();
     TRY_ASSIGN(const bool recorded, saves_.record(issued_));
     if (!recorded) return false;
     const std::string said =
         run_.choice.switches(run_.graph, run_.session->plan(), run_.chosen, run_.prediction);
-    if (said.empty()) return false;
-    saves_.end_background();
-    run_.outputs.say(said);
-    return true;
+    if (!said.empty()) run_.outputs.say(said);
+    return !said.empty();
   }
 
   Result<void> train() {
