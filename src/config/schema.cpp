@@ -278,12 +278,9 @@ const std::array other_fields = std::to_array<Field>({
     {"memory",
      "versions",
      REF(memory.versions),
-     "Versions of the trained state that the swap file keeps, each as large as the state. With 2, a killed "
-     "run "
-     "resumes from the last recorded step (output.persist_steps); with 3, steps are recorded while a "
-     "checkpoint "
-     "is written, too; 1: from the last checkpoint; auto: as many as there is room for, if state rests on "
-     "disk",
+     "Versions of the trained state in the swap file. With 2, a killed run resumes from the last recorded "
+     "step (output.persist_steps); with 3, steps are recorded while a checkpoint is written, too; 1: it "
+     "resumes from a checkpoint; auto: as many as there is room for, if state rests on disk",
      "",
      {0, 3},
      {},

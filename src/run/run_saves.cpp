@@ -50,7 +50,8 @@ Result<void> RunSaves::save(u64 step, double seconds) {
   TRY_ASSIGN(const bool recorded, run_.records.record_at_rest(step));
   tell_signals();
   // Updates that speculate need records: without them more and more steps would be trained again.
-  const bool background = run_.session->has_swap_file() && !run_.session->plan().speculates;
+  const bool must_record = run_.session->plan().speculates && records_wait();
+  const bool background = run_.session->has_swap_file() && !must_record;
   if (recorded && background) return save_in_background(state);
   TRY_ASSIGN(const bool written, run_.checkpoints->save(state, run_.session->state()));
   if (!written) return {};

@@ -173,8 +173,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     return run_.session->end_leading();
   }
 
-  // Trains again from the last record if a step was found whose updates assumed another norm.
-  Result<void> redo() {
+  Result<void> train_again_from_last_record() {
     TRY_ASSIGN(issued_, redone_.go_back(*run_.session, run_.records, run_.state));
     run_.session->state().invalidate();
     together_.rested(issued_);
@@ -207,7 +206,7 @@ class Trainer final : public NextSegment, public EngineObserver {
       meter_->end_training(redone_.found());
       TRY(ran);
       if (redone_.found() && !failed_) {
-        TRY(redo());
+        TRY(train_again_from_last_record());
         continue;
       }
       ended_together_ = failed_.has_value();  // all nodes know all losses

@@ -88,6 +88,7 @@ class Campaign(campaign.Folders):
         chunk = pick(("auto", "auto", "8KiB", "40KiB"))
         words += [f"memory.chunk_size={chunk}", f"memory.host={pick((8, 16, 32))}MiB"]
         persist = pick((1, 1, 2, 5))
+        words += [f"train.speculate={pick(('auto', 'on', 'off'))}"]
         versions = self.versions or pick((2, 3, 3))
         return [*words, f"output.persist_steps={persist}", f"memory.versions={versions}"], persist, versions
 
