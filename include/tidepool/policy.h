@@ -11,7 +11,7 @@ namespace tidepool {
 // Tier in which persistent chunks rest. `mixed`: windows take device, host and disk in turn.
 enum class HomePolicy : u8 { automatic, device, host, disk, mixed };
 enum class RecomputePolicy : u8 { automatic, keep, recompute };
-// Whether updates run before the norm is known that may change them.
+// on: updates run before the norm is known that may change them. off: they wait for it.
 enum class SpeculatePolicy : u8 { automatic, on, off };
 
 // How the devices of a node share a step. data: each runs all blocks, for some of the micro-batches. layers:

@@ -40,6 +40,7 @@ bool may_speculate(const PlanOptions& o, const Machine&) {
 void add_node(PlanOptions& o, Machine& m) {
   o.micro_batches = o.micro_batches / o.nodes * (o.nodes + 1);
   ++o.nodes;
+  o.speculates = false;                                              // not possible with several nodes
   if (o.home == HomePolicy::device) o.home = HomePolicy::automatic;  // not possible with several nodes
   if (m.network.bytes_per_s == 0)
     m.network = {.bytes_per_s = usual_network_bytes_per_s, .latency = usual_network_latency};

@@ -31,7 +31,7 @@ struct PlanOptions {
   // steps are recorded while a checkpoint is written, too. 0: 3 if trained state rests on disk (or the plan
   // speculates) and there is room, else 2, else 1. With several nodes always 1.
   u32 versions = 1;
-  // Updates do not wait, and assume that the norm changes nothing; needs 2 versions or 3 or more.
+  // Updates do not wait, and assume that the norm changes nothing; needs 2 versions or more.
   bool speculates = false;
   bool advise = true;  // if nothing fits, find the smallest change that does, which takes a while
 

@@ -253,8 +253,9 @@ class Report {
       words(run_.redos == 0
                 ? "Updates did not wait for the gradient norm, and it changed none of them."
                 : fmt::format("Updates did not wait for the gradient norm. It changed those of {} step{}: {} "
-                              "steps were trained once more.",
-                              run_.redos, run_.redos == 1 ? "" : "s", run_.redone_steps));
+                              "step{} trained once more.",
+                              run_.redos, run_.redos == 1 ? "" : "s", run_.redone_steps,
+                              run_.redone_steps == 1 ? " was" : "s were"));
     if (run_.io_retries > 0) words(fmt::format("{} I/O operations needed a second try.", run_.io_retries));
     if (!run_.stopped_early.empty()) words(fmt::format("Stopped early: {}.", run_.stopped_early));
     if (!run_.best_checkpoint.empty()) words(best());

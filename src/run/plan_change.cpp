@@ -55,9 +55,9 @@ class PlanDifference {
   // RETURNS: the effect of the changes on losses and weights, for people.
   std::string effect() const {
     std::vector<std::string_view> out;
-    if (changed("clipping"))
-      out.push_back(now("clipping") == "on" ? "gradients are clipped from here on, which changes weights"
-                                            : "gradients are no longer clipped, which changes weights");
+    if (clips(before_) != clips(now_))
+      out.push_back(clips(now_) ? "gradients are clipped from here on, which changes weights"
+                                : "gradients are no longer clipped, which changes weights");
     if (!sums_in_same_order()) out.push_back("sums are computed in another order, so the last digits differ");
     if (changed("micro_batches")) out.push_back("dropout draws other masks for other micro-batches");
     if (out.empty()) return "losses and weights do not change";
@@ -72,6 +72,8 @@ class PlanDifference {
   std::string now(const std::string& key) const { return value_in(now_, key); }
   bool changed(const std::string& key) const { return value_in(before_, key) != now(key); }
 
+  // Updates may wait for the norm or assume it.
+  static bool clips(const Settings& settings) { return value_in(settings, "clipping") != "off"; }
   // Shares of a step's micro-batches that are summed by themselves: one per device, or with layers over
   // devices one per node.
   static u64 shares(const Settings& settings) {

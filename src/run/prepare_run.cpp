@@ -331,6 +331,8 @@ class RunPreparation {
 Config PreparedRun::config_of(const TrainRequest& request, const SpeculationChoice& choice) {
   Config config = request.config;
   if (choice.speculates()) config.train.speculate = SpeculatePolicy::on;
+  if (choice.parallel() && config.machine.parallel == Parallel::automatic)
+    config.machine.parallel = *choice.parallel();
   return config;
 }
 
@@ -339,12 +341,13 @@ Result<std::optional<RunReport>> prepare_run(PreparedRun& run) { return RunPrepa
 // A changed plan is no error on a resume, but it is printed with its effect on the numbers.
 Result<void> describe_run(PreparedRun& run) {
   const std::string plan = plan_text(run.config, run.session->plan());
-  if (!run.request.resume.empty()) {
+  if (!run.request.resume.empty() && !run.goes_on) {
     const std::string change = run.directory.change_of_plan(plan);
     if (!change.empty()) run.outputs.say(change);
   }
   Config described = run.config;
   described.train.speculate = run.request.config.train.speculate;
+  described.machine.parallel = run.request.config.machine.parallel;
   described.train.max_steps = run.request.config.train.max_steps;  // auto stays auto
   // Absolute paths: readers of the adapters run from other working directories.
   if (run.graph.lora.on()) described.model_directory = absolute_path(run.config.model_directory);

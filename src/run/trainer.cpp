@@ -47,6 +47,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     earlier_seconds_ = run_.state.seconds;
     earlier_tokens_ = run_.state.tokens;
     saves_.tell_signals();
+    if (run_.session->plan().versions < 2) run_.choice.close();
     // Called only now: a resume that is refused must not change the run's config.yaml and plan.txt.
     TRY(describe_run(run_));
     TRY(open_outputs());
@@ -125,8 +126,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                              run_.batches->epoch(run_.config.train.max_steps));
   }
 
-  // Reserved in advance, so that a steady step allocates no memory. A run of more steps than `steps_max`
-  // grows its records now and then.
+  // Reserved in advance, so that a steady step allocates no memory, at least the first `steps_max`.
   u64 steps_expected() const {
     constexpr u64 steps_max = mib;
     return std::min(run_.config.train.max_steps, steps_max);
@@ -181,15 +181,15 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
 
   Result<bool> must_switch() {
-    const bool ends = issued_ >= run_.config.train.max_steps || !stopped_early_.empty() || stop_requested();
-    if (!run_.choice.asks() || ends) return false;
-    saves_.end_background();
-    TRY_ASSIGN(const bool recorded, saves_.record(issued_));
-    if (!recorded) return false;
+    const bool ends = issued_ >= run_.config.train.max_steps || !stopped_early_.empty();
+    if (!run_.choice.asks() || ends || stop_requested()) return false;
     const std::string said =
         run_.choice.switches(run_.graph, run_.session->plan(), run_.chosen, run_.prediction);
-    if (!said.empty()) run_.outputs.say(said);
-    return !said.empty();
+    if (said.empty()) return false;
+    saves_.end_background();
+    TRY_ASSIGN(const bool recorded, saves_.record(issued_));
+    recorded ? run_.outputs.say(said) : run_.choice.stays();
+    return recorded;
   }
 
   Result<void> train() {
@@ -235,7 +235,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
 
   void step_done(u64 step) {
-    if (failed_) return;  // this step was in progress when the one before it failed
+    if (failed_) return;          // this step was in progress when the one before it failed
+    if (redone_.found()) return;  // nothing counts that is still in progress
     const StepResult result = run_.session->results().result(step);
     const bool fails = !run_.is_fp16() && (result.skipped || !std::isfinite(result.loss));
     if (!fails && redone_.must_redo(*run_.session, step)) return;
@@ -333,6 +334,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   // ---- the end -------------------------------------------------------------------------------------------
 
   Result<RunReport> finish() {
+    meter_->keep(issued_ - resumed_from_);
     if (leads()) {
       if (const auto moved = run_.directory.moved()) return saves_.save_moved(*moved, issued_, seconds());
       if (run_.checkpoints->last_step() != issued_) TRY(saves_.save_last(issued_, seconds()));
@@ -383,8 +385,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     return report;
   }
 
-  // Records that a file is missing. The training is complete, but readers of its files must learn that one is
-  // missing.
+  // The training is complete, but readers of its files must learn that one is missing.
   void lacks_a_file(const Error& error) {
     run_.outputs.warn(error.message);
     const std::string where =

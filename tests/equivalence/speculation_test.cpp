@@ -129,6 +129,9 @@ TEST(SpeculationChoice, ARunGoesBothWaysAndChangesNoBit) {
   Config waits = waiting_config({Precision::bf16, Changed::some_steps}, dir);
   waits.train.max_steps = 40;
   waits.train.max_grad_norm = 2 * middle_of_norms(waits);
+  waits.train.eval_steps = 1;
+  waits.train.early_stopping_patience = 30;  // so that the best step is saved
+  waits.output.save_total_limit = 2;
   waits.train.speculate = SpeculatePolicy::off;
   const auto expected = test::run(waits);
   ASSERT_TRUE(expected) << expected.error().message;
@@ -142,7 +145,29 @@ TEST(SpeculationChoice, ARunGoesBothWaysAndChangesNoBit) {
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(numbers_of(*report), numbers_of(*expected));
   EXPECT_GT(report->resumed_from_step, 0u);  // the last part is reported
+  EXPECT_EQ(report->best_step, expected->best_step);
+  EXPECT_EQ(report->best_eval_loss, expected->best_eval_loss);
+  EXPECT_EQ(report->eval_steps, expected->eval_steps);
+  const auto lines = [](const Config& of) {
+    return std::ranges::count(test::file_text(of.output.dir + "/metrics.jsonl"), '\n');
+  };
+  EXPECT_EQ(lines(c), lines(waits));
   EXPECT_EQ(test::file_text(c.output.dir + "/config.yaml").find("speculate: on"), std::string::npos);
+}
+
+// Regression: a run that records nothing rested after each step, once it was time to choose.
+TEST(SpeculationChoice, ARunThatCannotSpeculateDoesNotRest) {
+  const TrainDir dir;
+  Config c = waiting_config({Precision::bf16, Changed::none}, dir);
+  c.train.max_steps = 30;
+  c.train.eval_steps = 0;
+  c.memory.home = HomePolicy::host;
+  c.memory.versions = 0;
+  c.train.speculate = SpeculatePolicy::automatic;
+  SCOPED_TRACE(how_to_repeat(c));
+  const auto report = test::run(c, {.speculation = {.steps = 3}});
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_GE(report->phase_steps, 28u);
 }
 
 std::string kind_name(const ::testing::TestParamInfo<Kind>& info) {

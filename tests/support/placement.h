@@ -20,6 +20,7 @@ inline constexpr RecomputePolicy recomputes[] = {RecomputePolicy::keep, Recomput
 inline constexpr IoBackend backends[] = {IoBackend::io_uring, IoBackend::threads};
 inline constexpr u32 depths[] = {1, 32};
 inline constexpr u32 group_sizes[] = {1, 3, 8};  // models with experts: of one, of some, of all
+inline constexpr u32 versions[] = {1, 2, 3, 2};  // of the state on disk; the last two speculate
 enum Room : u32 { plenty, tight };
 
 // Two sweeps need two micro-batches. Groups of experts need experts.
@@ -32,7 +33,7 @@ inline std::vector<u32> placement_levels(u32 accumulation, bool with_experts = f
           std::size(backends),
           std::size(depths),
           2,
-          5,
+          std::size(versions),
           with_experts ? u32{std::size(group_sizes)} : 1u};
 }
 
@@ -60,10 +61,10 @@ inline Config placed(const Row& row, Config c) {
   c.memory.queue_depth = depths[row[depth]];
   // One version of the state on disk, or two or three, recorded after every step or every second; then
   // updates may wait for the norm or speculate on it.
-  c.memory.versions = row[records] == 0 ? 1 : row[records] == 2 || row[records] == 3 ? 3 : 2;
-  c.output.persist_steps = row[records] == 0 ? 0 : 1 + (row[records] - 1) % 2;
+  c.memory.versions = versions[row[records]];
+  c.output.persist_steps = row[records] == 2 ? 2 : 1;
   const bool may_speculate = c.train.precision != Precision::fp16 || c.machine.gpus().empty();
-  c.train.speculate = row[records] > 2 && may_speculate ? SpeculatePolicy::on : SpeculatePolicy::off;
+  c.train.speculate = row[records] >= 2 && may_speculate ? SpeculatePolicy::on : SpeculatePolicy::off;
   c.memory.experts_per_group = group_sizes[row[experts]];
   if (row[budget] == tight) {
     const ModelGraph graph = make_graph(c).value();

@@ -74,7 +74,7 @@ class ChunkLedger {
     const Entry& entry = entries_[index(id)];
     return {.version = entry.version, .sum = entry.sum, .slot = entry.slot, .zeros = entry.zeros};
   }
-  // What the last record says.
+  // RETURNS: the chunk's part of the last record.
   // REQUIRES: there is a record.
   ChunkMark recorded_mark(ChunkId id) const {
     const Entry& entry = entries_[index(id)];

@@ -100,7 +100,7 @@ std::map<std::string, std::string> effective_settings(const Config& config) {
 
 std::map<std::string, std::string> numeric_settings(const Config& config) {
   std::map<std::string, std::string> settings = settings_of(config, [&](const Field& field) {
-    if (field.section == "train") return true;
+    if (field.section == "train") return field.key != "speculate";
     if (field.section == "lora") return config.lora.on() && field.key != "adapter";  // not its path
     return field.section == "model" && field.key != "directory" && applies(field, config.model.family);
   });

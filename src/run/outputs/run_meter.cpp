@@ -69,6 +69,11 @@ double RunMeter::step_done() {
   return took;
 }
 
+void RunMeter::keep(u64 steps) {
+  for (std::vector<double>* each : {&step_seconds_, &grad_norms_, &learning_rates_})
+    if (each->size() > steps) each->resize(steps);
+}
+
 void RunMeter::record(double grad_norm, double learning_rate) {
   grad_norms_.push_back(grad_norm);
   learning_rates_.push_back(learning_rate);

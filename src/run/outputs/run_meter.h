@@ -28,6 +28,8 @@ class RunMeter {
   double step_done();
   // Records the same step's numbers for the report.
   void record(double grad_norm, double learning_rate);
+  // Forgets steps after the first `steps`: the run has gone back behind them, and ends there.
+  void keep(u64 steps);
 
   double train_seconds() const { return train_seconds_; }
   double train_seconds_now() const { return train_seconds_ + (last_step_ - began_); }  // up to the last step
@@ -40,6 +42,9 @@ class RunMeter {
   void fill(RunReport&) const;
 
  private:
+  using Runs = std::array<u64, segment_count>;
+  std::array<Bytes, link_count> planned(const Runs& since, const Runs& since_recorded) const;
+  Bytes planned_between_devices(const Runs& since) const;
   void fill_network(std::array<LinkUse, 2>&) const;
 
   const Plan& plan_;
@@ -47,10 +52,6 @@ class RunMeter {
   TimeProfile profile_;
   PhaseClock phases_;
   TraceRecorder trace_;
-  using Runs = std::array<u64, segment_count>;
-  std::array<Bytes, link_count> planned(const Runs& since, const Runs& since_recorded) const;
-  Bytes planned_between_devices(const Runs& since) const;
-
   Runs runs_{}, recorded_runs_{};  // all, and those whose step was recorded
   Runs runs_before_{}, recorded_runs_before_{};
   std::array<Bytes, link_count> moved_{}, moved_before_{};

@@ -33,7 +33,9 @@ u64 ProgressRecord::bytes_max(u64 steps, u64 evaluations) {
 void ProgressRecord::rested(const TrainerState& state) {
   TrainerState without = state;
   without.losses.clear();
-  text_ = to_text(without);
+  std::string text = to_text(without);
+  has_news_ = has_news_ || text != text_;
+  text_ = std::move(text);
   losses_ = &state.losses;
 }
 
@@ -49,6 +51,7 @@ std::optional<std::span<const std::byte>> ProgressRecord::payload(u64 step) {
   // The text of a run that was given more evaluations since its file was made may not fit.
   if (step >= refused_from_ || paused_ || sizeof(Fixed) + text_.size() > bytes_max_) return std::nullopt;
   last_supplied_ = step;
+  has_news_ = false;
   const Numbers& now = numbers_[step % steps_held];
   CHECK(now.step == step && losses_ != nullptr && losses_->size() >= step, step, now.step);
   const u64 room = (bytes_max_ - sizeof(Fixed) - text_.size()) / sizeof(double);

@@ -30,6 +30,8 @@ class ProgressRecord final : public RecordSource {
 
   // The state changes at rest: after evaluations and saves. `losses` of `state` are not used.
   void rested(const TrainerState& state);
+  // True if it has changed since a record got it.
+  bool has_news() const { return has_news_; }
   // `state`: after the step, with the losses of all steps so far. It outlives the record.
   void step_done(const TrainerState& state, u64 step, double seconds);
 
@@ -49,7 +51,7 @@ class ProgressRecord final : public RecordSource {
 
   u64 bytes_max_ = 0;
   u64 refused_from_ = ~u64{0}, last_supplied_ = 0;
-  bool paused_ = false;
+  bool paused_ = false, has_news_ = false;
   std::string text_;  // TrainerState without losses
   const std::vector<double>* losses_ = nullptr;
   std::array<Numbers, steps_held> numbers_{};

@@ -39,7 +39,7 @@ void RunRecords::begin(Session& session, u64 persist_steps) {
 
 Result<bool> RunRecords::record_at_rest(u64 step) {
   if (every_ == 0) return false;
-  if (last_ && last_->step == step) return true;
+  if (last_ && last_->step == step && !progress_.has_news()) return true;
   TRY_ASSIGN(const bool made, session_->recorded().record_at_rest(step));
   if (made) recorded(step);
   return made;

@@ -17,7 +17,8 @@ SpeculationChoice::SpeculationChoice(const Config& config, const Patience& patie
   const bool fp16_on_gpu = config.train.precision == Precision::fp16 && !config.machine.gpus().empty();
   const bool norm_counts = config.train.max_grad_norm > 0 || config.train.precision == Precision::fp16;
   open_ = config.train.speculate == SpeculatePolicy::automatic && norm_counts && !fp16_on_gpu &&
-          config.machine.nodes == 1 && config.memory.versions != 1;
+          config.machine.nodes == 1 && config.memory.versions != 1 &&
+          (config.output.save || config.machine.gpus().empty());  // else products would be timed anew
 }
 
 void SpeculationChoice::step_done(bool changed, u64 again) {
@@ -30,6 +31,7 @@ void SpeculationChoice::step_done(bool changed, u64 again) {
 std::string SpeculationChoice::switches(const ModelGraph& graph, const Plan& plan, const RunPlan& chosen,
                                         const Prediction& prediction) {
   asks_ = false;
+  parallel_ = plan.parallel;
   if (speculates_) {
     speculates_ = false;
     patience_.steps *= more_patience;
@@ -40,7 +42,7 @@ std::string SpeculationChoice::switches(const ModelGraph& graph, const Plan& pla
         patience_.steps);
   }
   if (!is_worth_it(graph, plan, chosen, prediction)) {
-    open_ = false;
+    close();
     return "";
   }
   speculates_ = true;

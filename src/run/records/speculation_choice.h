@@ -21,12 +21,21 @@ class SpeculationChoice {
 
   // True if updates are to speculate.
   bool speculates() const { return speculates_; }
+  // The way to share a step over devices, which stays when the plan changes; none: the plan is the first.
+  std::optional<Parallel> parallel() const { return parallel_; }
   // Call when a step is done. `changed`: its norm has changed updates. `again`: steps that were trained once
   // more because of it.
   void step_done(bool changed, u64 again);
   // True if it may be time for the other way. The answer is due at rest, by `switches`.
   bool asks() const { return asks_; }
-  // RETURNS: what to say, if the run goes on the other way; empty: it stays.
+  // The run cannot change its way.
+  void close() { open_ = asks_ = false; }
+  // The run has not switched after all, and does not ask again.
+  void stays() {
+    speculates_ = !speculates_;
+    close();
+  }
+  // RETURNS: what to say before the run goes on the other way; empty: it stays.
   std::string switches(const ModelGraph&, const Plan&, const RunPlan&, const Prediction&);
 
  private:
@@ -34,6 +43,7 @@ class SpeculationChoice {
 
   bool open_ = false;  // false: the config has chosen, or it is impossible
   bool speculates_ = false, asks_ = false;
+  std::optional<Parallel> parallel_;
   Patience patience_;
   u64 calm_ = 0;      // steps in a row that the norm has not changed
   double gain_ = 0;   // part of a step's time that speculation saves
