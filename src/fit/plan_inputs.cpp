@@ -130,8 +130,7 @@ Result<Bytes> disk_budget(const Config& config) {
 namespace {
 
 bool speculates(const Config& config) {
-  const bool norm_counts = config.train.max_grad_norm > 0 || config.train.precision == Precision::fp16;
-  return config.train.speculate == SpeculatePolicy::on && norm_counts;
+  return config.train.speculate == SpeculatePolicy::on && norm_counts(config);
 }
 
 // A run that keeps nothing needs no second version.
@@ -141,6 +140,14 @@ u32 versions_asked(const Config& config) {
 }
 
 }  // namespace
+
+bool norm_counts(const Config& config) {
+  return config.train.max_grad_norm > 0 || config.train.precision == Precision::fp16;
+}
+
+bool scale_is_late(const Config& config) {
+  return config.train.precision == Precision::fp16 && !config.machine.gpus().empty();
+}
 
 PlanOptions plan_options(const Config& config, Bytes disk) {
   const Budgets& budgets = config.memory.budgets;

@@ -19,6 +19,10 @@ bool packs_documents(const Config&);
 // quarter of the device budget. 0: the model has no experts.
 u32 experts_per_group(const Config&);
 PlanOptions plan_options(const Config&, Bytes disk);
+// True if the norm may change updates: to clip, or in fp16 after an overflow.
+bool norm_counts(const Config&);
+// True if the host learns a step's loss scale too late for updates that do not wait for the norm.
+bool scale_is_late(const Config&);
 // auto: no limit.
 inline PlanOptions plan_options(const Config& c) { return plan_options(c, c.memory.budgets.disk); }
 // As to_text(), but memory.disk=auto stays auto: the free space of today is not part of a plan's text.

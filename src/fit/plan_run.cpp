@@ -207,7 +207,7 @@ Result<RunQuestion> question_of(const Config& config, PlanFor who, std::optional
   } else {
     out.options = plan_options(config, out.machine->disk.capacity);
   }
-  if (out.options.speculates && config.train.precision == Precision::fp16 && !config.machine.gpus().empty())
+  if (out.options.speculates && scale_is_late(config))
     return Error{
         ErrorKind::usage,
         "train.speculate: on does not go with fp16 on a GPU, where the loss scale is known too late: "

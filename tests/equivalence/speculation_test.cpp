@@ -25,7 +25,7 @@ struct Kind {
   Changed changed{};
 };
 
-Config waiting_config(const Kind& kind, const TrainDir& dir) {
+Config config_of(const Kind& kind, const TrainDir& dir) {
   Config c = test::small_config(dir, "waits");
   c.train.precision = kind.precision;
   c.train.gradient_accumulation_steps = 2;
@@ -33,6 +33,7 @@ Config waiting_config(const Kind& kind, const TrainDir& dir) {
   c.train.eval_steps = 5;
   c.model.residual_dropout = 0.1;
   c.train.max_grad_norm = kind.changed == Changed::every_step ? 1e-3 : 1e6;
+  if (kind.precision == Precision::fp16) test::make_fp16_that_overflows(c);
   return c;
 }
 
@@ -48,13 +49,17 @@ double middle_of_norms(Config c) {
   return norms[norms.size() / 2];
 }
 
+Config waiting_config(const Kind& kind, const TrainDir& dir) {
+  Config c = config_of(kind, dir);
+  if (kind.changed == Changed::some_steps) c.train.max_grad_norm = middle_of_norms(c);
+  return c;
+}
+
 class Speculation : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(Speculation, ChangesNoBit) {
   const TrainDir dir;
-  Config waits = waiting_config(GetParam(), dir);
-  if (GetParam().precision == Precision::fp16) test::make_fp16_that_overflows(waits);
-  if (GetParam().changed == Changed::some_steps) waits.train.max_grad_norm = middle_of_norms(waits);
+  const Config waits = waiting_config(GetParam(), dir);
   const auto expected = test::run(waits);
   ASSERT_TRUE(expected) << expected.error().message;
   EXPECT_FALSE(expected->speculated);
@@ -100,9 +105,7 @@ TEST_P(Speculation, ChangesNoBit) {
 // Kills at any moment, also while a step is trained again.
 TEST_P(Speculation, ResumesAfterKills) {
   const TrainDir dir;
-  Config waits = waiting_config(GetParam(), dir);
-  if (GetParam().precision == Precision::fp16) test::make_fp16_that_overflows(waits);
-  if (GetParam().changed == Changed::some_steps) waits.train.max_grad_norm = middle_of_norms(waits);
+  const Config waits = waiting_config(GetParam(), dir);
   const Numbers expected = test::train_numbers(waits);
   Config c = waits;
   c.output.dir = dir / "killed";
@@ -128,7 +131,7 @@ TEST(SpeculationChoice, ARunGoesBothWaysAndChangesNoBit) {
   const TrainDir dir;
   Config waits = waiting_config({Precision::bf16, Changed::some_steps}, dir);
   waits.train.max_steps = 40;
-  waits.train.max_grad_norm = 2 * middle_of_norms(waits);
+  waits.train.max_grad_norm *= 2;
   waits.train.eval_steps = 1;
   waits.train.early_stopping_patience = 30;  // so that the best step is saved
   waits.output.save_total_limit = 2;

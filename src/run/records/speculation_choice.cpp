@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "fit/forecast.h"
+#include "fit/plan_inputs.h"
 
 namespace tidepool {
 namespace {
@@ -14,10 +15,8 @@ constexpr u64 more_patience = 4;  // each time that updates go back to waiting
 }  // namespace
 
 SpeculationChoice::SpeculationChoice(const Config& config, const Patience& patience) : patience_(patience) {
-  const bool fp16_on_gpu = config.train.precision == Precision::fp16 && !config.machine.gpus().empty();
-  const bool norm_counts = config.train.max_grad_norm > 0 || config.train.precision == Precision::fp16;
-  open_ = config.train.speculate == SpeculatePolicy::automatic && norm_counts && !fp16_on_gpu &&
-          config.machine.nodes == 1 && config.memory.versions != 1 &&
+  open_ = config.train.speculate == SpeculatePolicy::automatic && norm_counts(config) &&
+          !scale_is_late(config) && config.machine.nodes == 1 && config.memory.versions != 1 &&
           (config.output.save || config.machine.gpus().empty());  // else products would be timed anew
 }
 

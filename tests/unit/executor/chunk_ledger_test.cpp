@@ -152,7 +152,7 @@ TEST(ChunkLedger, KeepsWhatASaveHasReadOfOverSeveralRecords) {
   EXPECT_EQ(disk.ledger.slot_to_write(chunk), held);
 }
 
-// What a record says stays as it was, whatever is written later.
+// A record's marks stay as they were, whatever is written later.
 TEST(ChunkLedger, TellsOfTheRecordNotOfTheNewestContent) {
   const Plan plan = plan_with(3);
   Disk disk(plan);
