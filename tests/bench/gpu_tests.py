@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The tests of a GPU: scripts/gpu_check.sh --tests runs them, in under eight minutes.
 
-Every suite of test_gpu in a process of its own, four at a time; then a short run of the program, its
+Every suite of test_gpu in a process of its own, four to eight at a time; then a short run of the program, its
 gradients against PyTorch's, and compute-sanitizer over small kernels. Writes check.md and check.json; ends
 with 1 if anything failed. --tiny tries the script itself: the emulated suites of build/release, and the
 cores; from a pack, the pack's own suites, without the tests that need a GPU.
@@ -10,6 +10,7 @@ cores; from a pack, the pack's own suites, without the tests that need a GPU.
 import argparse
 import concurrent.futures
 import json
+import os
 import pathlib
 import sys
 import tempfile
@@ -24,7 +25,8 @@ import gpu_suites
 from gpu_programs import ROOT, Programs
 
 # 450 s at most, plus a little for lists and facts.
-SECONDS, SUITE_SECONDS, AT_A_TIME = 450, 120, 4
+SECONDS, SUITE_SECONDS = 450, 120
+AT_A_TIME = max(4, min(8, (os.cpu_count() or 1) // 2))  # the suites' references are computed on the cores
 SUITES_SHARE = 0.62  # of the time; the parts have the rest
 COLUMNS = ["passed", "failed", "skipped", "crashed", "timed out", "not run"]
 TEXT = "the tide pool fills and empties as water does. so we wait by the rocks.\n" * 20_000
