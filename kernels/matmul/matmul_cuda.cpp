@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/matmul/matmul_launch.h"
 #include "kernels/matmul/matmul_parts_cuda.h"
@@ -60,7 +61,16 @@ Result<void> CudaMatmul::matmul(const Matmul& op, cudaStream_t stream) {
 }
 
 // out = x w + bias + c, in slices of columns if weights must first be converted to the precision of x.
+// The library's results in 16 bits depend on whether c is out, which a plan decides: so c is copied to out
+// (docs/decisions/0049).
 Result<void> CudaMatmul::product(const Matmul& op, ConstValues c, Values out, cudaStream_t stream) {
+  if (c && c.data != out.data) {
+    if (!tunes_)
+      TRY_CUDA(cudaMemcpyAsync(out.data, c.data, values_bytes(elements_of(op), out.precision),
+                               cudaMemcpyDeviceToDevice, stream),
+               "copying what is added to a matrix product");
+    c = out;
+  }
   u32 slice = op.n;
   if (op.weight.precision != op.x.precision) {
     const u64 column_bytes = op.k * width_of(op.x.precision) + sizeof(float);  // and its bias

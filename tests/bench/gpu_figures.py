@@ -65,6 +65,9 @@ def attention(bench):
         by = f"; by {ours['library']}, own kernels {both(details['own_kernels']) / 1e12:.3g}"
     details["torch"] = torch = bench.compare(told + by, details, "pytorch_attention_bench.py", *shape)
     value = both(ours) / torch["flops_per_second"]
+    if torch.get("deterministic"):
+        name, rate = max(torch["deterministic"].items(), key=lambda pair: pair[1])
+        by += f"; PyTorch's fastest deterministic one, {name}: {rate / 1e12:.3g}"
     text = (
         f"{value:.3f} ({both(ours) / 1e12:.3g} against {torch['flops_per_second'] / 1e12:.3g} TFLOP/s, "
         f"{torch['backend']})"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """PyTorch's fused attention, forward and backward, causal, in bf16, to set beside `tidepool bench attention`: the same
 shape and the same count of flops (4 B H T^2 D / 2 forward, 2.5 times that backward). Tries each fused backend that is
-there and prints the fastest as one JSON object.
+there and prints the fastest as one JSON object; beside it the rates with PyTorch's deterministic algorithms, because
+Tidepool's sums are deterministic.
 """
 
 import argparse
@@ -42,19 +43,23 @@ def main():
     names = ["FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION"]
     if options.device == "cpu":
         names += ["MATH"]
-    rates, refused = {}, {}
-    for name in names:
-        try:
-            with sdpa_kernel(getattr(SDPBackend, name)):
-                rates[name] = flops / seconds_of(step, options.device, options.repetitions, 0.001 if options.tiny else 0.05)
-        except (AttributeError, RuntimeError) as why:
-            refused[name] = str(why).splitlines()[0]
+    rates, deterministic, refused = {}, {}, {}
+    for wanted, into in ((False, rates), (True, deterministic)):
+        torch.use_deterministic_algorithms(wanted)
+        for name in names:
+            try:
+                with sdpa_kernel(getattr(SDPBackend, name)):
+                    into[name] = flops / seconds_of(
+                        step, options.device, options.repetitions, 0.001 if options.tiny else 0.05
+                    )
+            except (AttributeError, RuntimeError) as why:
+                refused[name + (", deterministic" if wanted else "")] = str(why).splitlines()[0]
     if not rates:
         print(f"no fused attention works here: {refused}", file=sys.stderr)
         return 1
     best = max(rates, key=rates.get)
     print(json.dumps({"torch": torch.__version__, "device": options.device, "backend": best,
-                      "flops_per_second": rates[best], "all": rates, "refused": refused}))
+                      "flops_per_second": rates[best], "all": rates, "deterministic": deterministic, "refused": refused}))
     return 0
 
 

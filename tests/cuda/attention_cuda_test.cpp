@@ -7,6 +7,7 @@
 #include "tests/cuda/attention_reference.h"
 #include "tests/cuda/cuda_fixture.h"
 #include "tests/support/documents.h"
+#include "tests/support/gpu_precision.h"
 
 namespace tidepool::test {
 namespace {
@@ -184,11 +185,23 @@ Tolerance tolerance_of(Precision precision) {
   return precision == Precision::fp32 ? Tolerance{1e-5, 1e-5} : Tolerance{3.5e-3, 5e-3};
 }
 
+// With one key dq and dk are 0 but for the rounding of terms that cancel, which are as large as dv.
+double gradient_error(const std::vector<float>& got, const std::vector<float>& want,
+                      const std::vector<float>& dv) {
+  double difference = 0, norm = 0, of_terms = 0;
+  for (u64 i = 0; i < want.size(); ++i) {
+    difference += std::pow(double(got[i]) - double(want[i]), 2);
+    norm += std::pow(double(want[i]), 2);
+  }
+  for (const float term : dv) of_terms += std::pow(double(term), 2);
+  return std::sqrt(difference / std::max(norm, 0x1p-20 * of_terms));
+}
+
 void expect_close(const Results& got, const Results& want, const Tolerance& tolerance) {
   EXPECT_LE(relative_error(got.out, want.out), tolerance.out);
   EXPECT_LE(relative_error(got.lse, want.lse), 1e-5);
-  EXPECT_LE(relative_error(got.dq, want.dq), tolerance.gradient);
-  EXPECT_LE(relative_error(got.dk, want.dk), tolerance.gradient);
+  EXPECT_LE(gradient_error(got.dq, want.dq, want.dv), tolerance.gradient);
+  EXPECT_LE(gradient_error(got.dk, want.dk, want.dv), tolerance.gradient);
   EXPECT_LE(relative_error(got.dv, want.dv), tolerance.gradient);
   // Terms of both signs cancel in the few sums, so errors of a stored out weigh more.
   if (!want.dsinks.empty()) {
@@ -214,6 +227,11 @@ std::vector<double> dsinks_of(const Case& c, const Results& got, const std::vect
 
 TEST_P(AttentionCudaTest, MatchesReferenceAndCpu) {
   const Case c = GetParam();
+#ifndef CUDA_EMULATED
+  if (c.shift != 0 &&
+      cuda::attention_units(c.precision, c.shape, gpu_capability()) != cuda::AttentionUnits::fma)
+    GTEST_SKIP() << "this GPU's tensor cores take only aligned rows";
+#endif
   const u64 rows = u64{c.shape.sequences} * c.shape.tokens;
   const auto qkv_floats = random_floats(rows * c.shape.qkv_columns(), 1);
   const std::vector<i32> starts = starts_of(c);

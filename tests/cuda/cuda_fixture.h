@@ -77,7 +77,10 @@ class DeviceArray {
 #ifdef CUDA_EMULATED
     std::memcpy(to, from, bytes);
 #else
+    // From pageable memory it returns before the device has the bytes, and the tests' streams do not wait for
+    // the default stream.
     EXPECT_EQ(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(cudaStreamLegacy), cudaSuccess);
 #endif
   }
 

@@ -125,6 +125,15 @@ TEST_P(CudaMatmulTest, AgreesWithTheCpuForEveryEpilogue) {
   device.epilogue = host.epilogue = Epilogue::residual;
   device.residual = p.other.values(), host.residual = p.other.given().data();
   compare(device, host, "residual");
+  {
+    const auto elsewhere = p.y.now();
+    const DeviceValues both(p.other.given(), c.activations);
+    Matmul in_place = device;
+    in_place.y = both.values(), in_place.residual = both.values();
+    EXPECT_TRUE(matmul_->matmul(in_place, stream_));
+    synchronize();
+    EXPECT_TRUE(same_bits(both.now(), elsewhere)) << "a residual in place";
+  }
   device.dropout = host.dropout = {.p = 0.25f, .seed = 3, .step = 4};
   compare(device, host, "residual with dropout");
   const auto elsewhere = p.y.now();
