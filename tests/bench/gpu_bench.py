@@ -65,6 +65,7 @@ class Bench:
         """Returns standard output. `watch` samples memory during the run; `at_line` gets each line."""
         words = [str(word) for word in words]
         self.tell(words, environment)
+        began = time.monotonic()
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
         lines, errors, late = [], [], threading.Event()
         with gpu_children.started(words, cwd=ROOT, env=self.programs.env | environment, **streams) as process:
@@ -80,6 +81,7 @@ class Bench:
                 for line in process.stdout:
                     lines.append(line)
                     if at_line is not None:
+                        print(f"{time.monotonic() - began:6.1f} s  {line}", end="", file=sys.stderr, flush=True)
                         at_line(line)
                 pass_on.join()
                 process.wait()
