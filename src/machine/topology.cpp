@@ -35,6 +35,7 @@ class HwlocTopology final : public Topology {
     read_cores();
     usable_cores_ = std::max(1u, std::min(cores(), cgroup_quota()));
     numa_nodes_ = std::max(1, hwloc_get_nbobjs_by_type(topology_, HWLOC_OBJ_NUMANODE));
+    read_caches();
   }
   ~HwlocTopology() override {
     for (hwloc_bitmap_t core : cores_) hwloc_bitmap_free(core);
@@ -46,6 +47,7 @@ class HwlocTopology final : public Topology {
   u32 cores() const override { return static_cast<u32>(cores_.size()); }
   u32 usable_cores() const override { return usable_cores_; }
   u32 numa_nodes() const override { return numa_nodes_; }
+  Bytes cache() const override { return cache_; }
 
   std::string cpu_name() const override {
     const hwloc_obj_t package = hwloc_get_obj_by_type(topology_, HWLOC_OBJ_PACKAGE, 0);
@@ -71,6 +73,11 @@ class HwlocTopology final : public Topology {
     if (cores_.empty()) add_cpus_as_cores(allowed);
     hwloc_bitmap_free(allowed);
   }
+  void read_caches() {
+    hwloc_obj_t cache = nullptr;
+    while ((cache = hwloc_get_next_obj_by_type(topology_, HWLOC_OBJ_L3CACHE, cache)) != nullptr)
+      cache_ += Bytes{cache->attr->cache.size};
+  }
   void add_cpus_as_cores(hwloc_const_bitmap_t allowed) {
     hwloc_obj_t cpu = nullptr;
     while ((cpu = hwloc_get_next_obj_by_type(topology_, HWLOC_OBJ_PU, cpu)) != nullptr)
@@ -92,6 +99,7 @@ class HwlocTopology final : public Topology {
   std::vector<u32> core_of_cpu_;
   u32 usable_cores_ = 1;
   u32 numa_nodes_ = 1;
+  Bytes cache_{};
 };
 
 }  // namespace
@@ -110,9 +118,11 @@ Result<std::unique_ptr<Topology>> create_topology() {
   hwloc_topology_t topology;
   if (hwloc_topology_init(&topology) != 0)
     return Error{ErrorKind::internal, "hwloc cannot start: out of memory; free some and try again"};
-  // Only cores, CPUs and NUMA nodes are needed; discovering devices takes a hundred times longer.
+  // Only cores, CPUs, NUMA nodes and the last caches are needed; discovering devices takes a hundred times
+  // longer.
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
   hwloc_topology_set_cache_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
+  hwloc_topology_set_type_filter(topology, HWLOC_OBJ_L3CACHE, HWLOC_TYPE_FILTER_KEEP_ALL);
   if (hwloc_topology_load(topology) != 0) {
     hwloc_topology_destroy(topology);
     return Error{ErrorKind::io,

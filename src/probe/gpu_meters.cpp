@@ -182,7 +182,10 @@ GpuWork work_within(GpuWork work, Bytes memory) {
     for (ProductShape& p : work.products)
       for (u32* const side : {&p.m, &p.n, &p.k}) *side = std::max(side_least, *side / 2);
     if (work.layer.heads > 2) work.layer.heads /= 2, work.layer.width /= 2;
-    work.batch.tokens = std::max(tokens_least, work.batch.tokens / 2);
+    if (work.batch.sequences > 1)
+      work.batch.sequences /= 2;
+    else
+      work.batch.tokens = std::max(tokens_least, work.batch.tokens / 2);
     work.elements /= 2;
     work.copies.piece = Bytes{std::max(mib, work.copies.piece.value / 2)};
     work.copies.bytes = Bytes{std::max(2 * mib, work.copies.bytes.value / 2)};

@@ -128,10 +128,10 @@ TEST_F(EmulatedExecutor, OpsAreNamedForAProfiler) {
   const auto backward = std::ranges::find(body.ops, OpKind::backward, &Op::kind);
   const OpId op{static_cast<u32>(backward - body.ops.begin())};
   emulated_cuda::nvtx_ranges() = {};
-  ASSERT_TRUE(session->timed().run_at_rest(body, op));
+  ASSERT_TRUE(session->timed().run_at_rest(body, op, 1));
   EXPECT_TRUE(emulated_cuda::nvtx_ranges().names.empty());
   ::setenv("NVTX_INJECTION64_PATH", "a profiler", 1);
-  const auto run = session->timed().run_at_rest(body, op);
+  const auto run = session->timed().run_at_rest(body, op, 1);
   ::unsetenv("NVTX_INJECTION64_PATH");
   ASSERT_TRUE(run);
   ASSERT_EQ(emulated_cuda::nvtx_ranges().names.size(), 1u);
@@ -259,13 +259,13 @@ TEST_F(EmulatedFaultAtRest, AFailureOfATimedOpIsReported) {
   for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::gradient}) {
     SCOPED_TRACE(name(kind));
     break_next(cudaErrorLaunchFailure);
-    expect(session_->timed().run_at_rest(body, first(kind)),
+    expect(session_->timed().run_at_rest(body, first(kind), 1),
            {name(kind).data(), "on device 0 compute", "MiB", "cudaErrorLaunchFailure"});
   }
   emulated_cuda::set_faults({.product = 1});
-  expect(session_->timed().run_at_rest(body, first(OpKind::backward)),
+  expect(session_->timed().run_at_rest(body, first(OpKind::backward), 1),
          {"backward", "on device 0 compute", "MiB", "CUBLAS_STATUS_INTERNAL_ERROR"});
-  EXPECT_TRUE(session_->timed().run_at_rest(body, first(OpKind::backward)));
+  EXPECT_TRUE(session_->timed().run_at_rest(body, first(OpKind::backward), 1));
 }
 
 // Operands vary, because a GPU that multiplies constants draws less power and runs faster than a GPU that

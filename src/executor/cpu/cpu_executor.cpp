@@ -32,7 +32,10 @@ class CpuLanes final : public DeviceLanes {
   void pack(u64 step, std::span<std::byte> packed) override { runner_.pack(step, packed); }
   u64 wishes(u64 step) const override { return runner_.wishes(step); }
   void set_loss_scale(const LossScale& scale) override { runner_.set_loss_scale(scale); }
-  Result<void> run_at_rest(const Issue& issue) override { return runner_.run(issue); }
+  Result<void> run_at_rest(const Issue& issue, u32 times) override {
+    for (u32 i = 0; i < times; ++i) TRY(runner_.run(issue));
+    return {};
+  }
   bool host_reaches_frames() const override { return true; }
   Result<void> copy_at_rest(ChunkId, LaneKind, std::span<std::byte> to,
                             std::span<const std::byte> from) override {

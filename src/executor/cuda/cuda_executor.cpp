@@ -43,7 +43,7 @@ class CudaLanes final : public DeviceLanes {
   void pack(u64 step, std::span<std::byte> packed) override { nodes_->pack(step, packed); }
   u64 wishes(u64 step) const override { return nodes_ ? nodes_->wishes(step) : 0; }
   void set_loss_scale(const LossScale&) override;
-  Result<void> run_at_rest(const Issue&) override;
+  Result<void> run_at_rest(const Issue&, u32 times) override;
   bool host_reaches_frames() const override { return false; }
   Result<void> copy_at_rest(ChunkId, LaneKind, std::span<std::byte> to,
                             std::span<const std::byte> from) override;
@@ -195,11 +195,11 @@ void CudaLanes::set_loss_scale(const LossScale& scale) {
   }
 }
 
-Result<void> CudaLanes::run_at_rest(const Issue& issue) {
+Result<void> CudaLanes::run_at_rest(const Issue& issue, u32 times) {
   const auto doing = [&] { return work_->describe(issue); };
   const CudaDevice& on = device(issue.get().lane.device);
   TRY_CUDA(cudaSetDevice(on.index()), doing());
-  TRY(enqueue_named(*work_, issue, 0, on.compute()));
+  for (u32 i = 0; i < times; ++i) TRY(enqueue_named(*work_, issue, 0, on.compute()));
   TRY_CUDA(cudaStreamSynchronize(on.compute()), doing());
   return {};
 }

@@ -43,9 +43,8 @@ class DeviceLanes {
   // ---- at rest (no op in flight)
 
   virtual void set_loss_scale(const LossScale&) = 0;
-  // Runs a forward, backward or gradient op to its end.
-  // Errors: as for a step's op.
-  virtual Result<void> run_at_rest(const Issue&) = 0;
+  // As TimedAtRest::run_at_rest().
+  virtual Result<void> run_at_rest(const Issue&, u32 times) = 0;
   // RETURNS: true if the host can access frames of devices in place.
   virtual bool host_reaches_frames() const = 0;
   // Copies a piece of a chunk between its home on a device and the staging memory. Blocks. `lane`: h2d or

@@ -61,11 +61,11 @@ void TrainingExecutor::end_nodes(std::span<const Completion> completions) {
 
 // ---- at rest
 
-Result<void> TrainingExecutor::run_at_rest(const Segment& segment, OpId id) {
+Result<void> TrainingExecutor::run_at_rest(const Segment& segment, OpId id, u32 times) {
   const Issue issue{.segment = &segment, .op = id, .step = 1};
   const OpKind kind = issue.get().kind;
   CHECK(kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::gradient, name(kind));
-  return lanes_->run_at_rest(issue);
+  return lanes_->run_at_rest(issue, times);
 }
 
 std::span<std::byte> TrainingExecutor::home_memory(ChunkId id) const {
@@ -168,7 +168,11 @@ Result<void> TrainingExecutor::clear_home(ChunkId id) {
   const Frame& home = home_of(id);
   if (home.tier == Tier::disk) return disk_lanes_->clear(id, home);
   if (const std::span<std::byte> memory = home_memory(id); !memory.empty()) {
-    std::ranges::fill(memory, std::byte{0});
+    parallel_for(common_->pool, Priority::normal, static_cast<u32>(div_up(memory.size(), copy_piece_bytes)),
+                 [&](u32 piece, u32) {
+                   const u64 begin = piece * copy_piece_bytes;
+                   std::memset(memory.data() + begin, 0, std::min(copy_piece_bytes, memory.size() - begin));
+                 });
     return {};
   }
   const std::span<std::byte> to = common_->memory.at(home), staging = common_->request.staging;

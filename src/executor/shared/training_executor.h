@@ -69,7 +69,7 @@ class TrainingExecutor final : public Executor,
   void request_logits(const LogitsRequest& request) override { common_->logits = request; }
 
   // ---- TimedAtRest
-  Result<void> run_at_rest(const Segment&, OpId) override;
+  Result<void> run_at_rest(const Segment&, OpId, u32 times) override;
   Result<void> transfer_raw(std::span<const RawTransfer> transfers) override {
     return disk_lanes_->transfer_raw(transfers);
   }

@@ -9,6 +9,7 @@
 #include "base/median.h"
 #include "base/spread.h"
 #include "base/steady_seconds.h"
+#include "machine/topology.h"
 #include "machine/wake_up.h"
 #include "model/experts/expert_layouts.h"
 #include "probe/copies.h"
@@ -21,13 +22,10 @@ namespace {
 
 constexpr u64 disk_sample_bytes_max = 64 * mib;
 constexpr u64 memory_sample_bytes_max = 32 * mib;
+constexpr Bytes cache_least{64 * mib};  // some virtual machines show none
 // Length of one round; there are at least two.
 constexpr double sample_seconds = 0.025;
 constexpr u32 samples_of_small_ops = 8;
-
-struct Round {
-  bool first = true;  // first of all rounds: caches, files and clocks need a warm-up
-};
 
 // The first op of this kind on the block, with its inside kept or not.
 std::optional<OpId> find_op(const Plan& plan, OpKind kind, u32 block, bool kept) {
@@ -42,10 +40,15 @@ std::optional<OpId> find_op(const Plan& plan, OpKind kind, u32 block, bool kept)
   return std::nullopt;
 }
 
+struct Round {
+  bool first = true;  // first of all rounds: caches, files and clocks need a warm-up
+  Bytes cache{};      // of all cores
+};
+
 // Evicts the caches: between two ops of a step much other data passes through them.
-void cool_caches(Session& session) {
+void cool_caches(Session& session, Bytes cache) {
   const std::span<std::byte> memory =
-      session.host_memory().first(std::min<u64>(session.host_memory().size(), 128 * mib));
+      session.host_memory().first(std::min<u64>(session.host_memory().size(), 2 * cache.value));
   const u64 piece = 256 * kib;
   parallel_for(session.pool(), Priority::high, static_cast<u32>(div_up(memory.size(), piece)),
                [&](u32 i, u32) {
@@ -63,12 +66,31 @@ Result<double> cold_seconds_of(Session& session, Round round, u32 samples_min, F
   if (round.first) TRY(fn());
   for (const double begin = steady_seconds();
        samples.size() < samples_min || steady_seconds() - begin < sample_seconds;) {
-    cool_caches(session);
+    cool_caches(session, round.cache);
     const double at = steady_seconds();
     TRY(fn());
     samples.push_back(steady_seconds() - at);
   }
   return median(std::move(samples));
+}
+
+// A GPU that was idle starts slowly, and waiting for it takes longer than a small op. So the op runs often,
+// one run after the other, and what a single run takes beyond that does not count.
+template <class Run>
+Result<double> seconds_on_gpu(Round round, Run&& run) {
+  constexpr double times_max = 500;
+  const auto seconds_of = [&](u32 times) -> Result<double> {
+    const double begin = steady_seconds();
+    TRY(run(times));
+    return steady_seconds() - begin;
+  };
+  if (round.first) TRY(run(1));
+  TRY_ASSIGN(const double one, seconds_of(1));
+  const auto more = static_cast<u32>(std::clamp(sample_seconds / std::max(one, 1e-9), 2.0, times_max));
+  TRY(run(more));  // the clock rises
+  TRY_ASSIGN(const double alone, seconds_of(1));
+  TRY_ASSIGN(const double all, seconds_of(1 + more));
+  return std::max(all - alone, 0.5 * all) / more;
 }
 
 Result<void> bring_routes(Session& session, std::span<std::byte> at) {
@@ -105,7 +127,9 @@ Result<double> op_seconds(Session& session, Round round, std::optional<OpId> op)
   if (!op) return 0.0;
   const Segment& body = session.plan().segment(SegmentKind::body);
   for (const Operand& o : body.operands_of(body.ops[index(*op)])) TRY(bring_content(session, o));
-  return cold_seconds_of(session, round, samples_min, [&] { return session.timed().run_at_rest(body, *op); });
+  const auto run = [&](u32 times) { return session.timed().run_at_rest(body, *op, times); };
+  if (session.devices().first().facts().gpu) return seconds_on_gpu(round, run);
+  return cold_seconds_of(session, round, samples_min, [&] { return run(1); });
 }
 
 // RETURNS: true if both belong to layers and have the same kernels. A model's layers may differ in their
@@ -340,13 +364,15 @@ Prediction merged(std::vector<Prediction>& rounds) {
 
 Result<Prediction> predict_step(Session& session, const NetworkRates& network) {
   TRY_ASSIGN(const double wake_up, wake_up_seconds());
+  TRY_ASSIGN(const auto topology, create_topology());
+  const Bytes cache = std::max(topology->cache(), cache_least);
   std::vector<Prediction> rounds;
   const auto forecast_of = [&](const Prediction& p, bool keep_ops) {
     return forecast(session.plan(), session.graph(), p.machine, {.blocks = p.blocks, .keep_ops = keep_ops});
   };
   RoundJudge judge(steady_seconds());
   for (bool more = true; more;) {
-    TRY_ASSIGN(Prediction round, measure_round(session, {.first = rounds.empty()}));
+    TRY_ASSIGN(Prediction round, measure_round(session, {.first = rounds.empty(), .cache = cache}));
     round.machine.network = network;
     // The thread of a lane is woken for every op.
     round.machine.device.op_overhead = Nanos{static_cast<u64>(wake_up * 1e9)};
