@@ -72,7 +72,7 @@ Result<void> make_first_weights(const Config& config, const ModelGraph& graph, S
     return load(config, graph, session.state(), outputs);
   }
   if (!config.lora.adapter.empty()) return load_first_adapter(config, graph, session.state(), outputs);
-  std::vector<std::byte> buffer(checkpoint_buffer.value);
+  std::vector<std::byte> buffer(init_buffer(session.pool()).value);
   return init_weights(graph, config.train.seed, session.state(), buffer, session.pool(),
                       [&, last = -1](double share) mutable {
                         const int tenth = static_cast<int>(share * 10);

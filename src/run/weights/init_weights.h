@@ -11,13 +11,13 @@
 namespace tidepool {
 
 // Writes param and master or master_low of every window as GPT-2 initialises them; moments become zero. With
-// LoRA it writes the adapters only.
+// LoRA it writes the adapters only. Elements are independent: each comes from a 64-bit mix of its counter
+// (Steele and others, "Fast splittable pseudorandom number generators", 2014).
 // `buffer`: elements are made in it piece by piece; at least 64 KiB. `progress`: share done, in [0, 1].
 Result<void> init_weights(const ModelGraph&, u64 seed, StateWriter&, std::span<std::byte> buffer, CorePool&,
                           const std::function<void(double)>& progress);
 
-// RETURNS: element `element` of tensor number `tensor` from a standard normal distribution (Box-Muller over a
-// 64-bit mix of the counter: Steele and others, "Fast splittable pseudorandom number generators", 2014).
-float normal_at(u64 seed, u64 tensor, u64 element);
+// RETURNS: the size of a buffer in which all workers are busy for longer than it takes to wake them.
+Bytes init_buffer(const CorePool&);
 
 }  // namespace tidepool
