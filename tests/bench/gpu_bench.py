@@ -94,7 +94,8 @@ class Bench:
                     watch.end()
         gpu_children.check_stopped()
         if late.is_set():
-            raise NotMeasured(f"stopped after {seconds:.0f} s: {' '.join(words[:2])}")
+            said = f"; it last said: {errors[-1]}" if errors else ""
+            raise NotMeasured(f"stopped after {seconds:.0f} s: {' '.join(words[:2])}{said}")
         if process.returncode != 0:
             why = next(
                 (line for line in errors if line.startswith("tidepool: ")), (errors or ["no message"])[-1]
