@@ -104,10 +104,12 @@ class Trainer final : public NextSegment, public EngineObserver {
   void segment_finished(const SegmentRun& run) override {
     meter_->profile().segment_finished(run);
     meter_->segment_finished(run);
+    run_.outputs.segment_finished();
   }
   void at_rest() override {
     meter_->profile().at_rest();
     meter_->phases().at_rest();
+    run_.outputs.at_rest();
   }
 
  private:
@@ -147,15 +149,13 @@ class Trainer final : public NextSegment, public EngineObserver {
     saves_.end_if_done();
     if (issued_ >= run_.config.train.max_steps || failed_ || stop_requested()) return true;
     if (resting_) return false;
-    const double now = steady_seconds();
-    if (run_.choice.asks()) return true;
-    return due(run_.config.train.eval_steps, issued_) || saves_.due(issued_) || run_.directory.has_moved(now);
+    return run_.choice.asks() || due(run_.config.train.eval_steps, issued_) || saves_.due(issued_) ||
+           run_.directory.has_moved(steady_seconds());
   }
 
   bool must_rest_together() {
     if (issued_ >= run_.config.train.max_steps) return true;
-    const double now = steady_seconds();
-    const bool rest = leads() && (saves_.due(issued_) || run_.directory.has_moved(now));
+    const bool rest = leads() && (saves_.due(issued_) || run_.directory.has_moved(steady_seconds()));
     together_.tell(run_.session->results(), {rest, SaveSignal::asked(), wants_to_stop()});
     if (resting_) return false;
     return together_.must_rest(run_.session->results(), issued_) ||

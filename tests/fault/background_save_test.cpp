@@ -2,19 +2,20 @@
 // three versions of the state the steps meanwhile are recorded.
 #include <gmock/gmock.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "io/state_journal.h"
 #include "io/swap_file.h"
 #include "report/run_report.h"
 #include "tests/support/child_run.h"
+#include "tests/support/slow_flush.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::background_save_test {
 
 namespace fs = std::filesystem;
 using test::ChildRun;
+using test::SlowFlush;
 using test::TrainDir;
 using testing::HasSubstr;
 
@@ -32,20 +33,8 @@ Config saving_config(const TrainDir& dir, u32 versions, const std::string& run =
   return c;
 }
 
-// SlowSave makes the flush of a checkpoint's weights take `seconds`, in processes that start meanwhile. The
-// moments are read after it.
-class SlowSave {
- public:
-  explicit SlowSave(const char* seconds) {
-    ::setenv("LD_PRELOAD", TIDEPOOL_FAILING_CALLS, 1);
-    ::setenv("SLOW_FILES", "model.safetensors", 1);
-    ::setenv("SLOW_SECONDS", seconds, 1);
-  }
-  ~SlowSave() {
-    for (const char* name : {"LD_PRELOAD", "SLOW_FILES", "SLOW_SECONDS"}) ::unsetenv(name);
-  }
-  SlowSave(const SlowSave&) = delete;
-};
+// The flush of a checkpoint's weights. The moments are read after it.
+constexpr const char* of_weights = "model.safetensors";
 
 bool is_being_saved(const Config& c) {
   for (const fs::directory_entry& entry : fs::directory_iterator(c.output.dir))
@@ -55,7 +44,7 @@ bool is_being_saved(const Config& c) {
 
 void expect_same_save(const Config& c, const Config& at_rest) {
   {
-    const SlowSave slow("2");
+    const SlowFlush slow(of_weights, "2");
     ChildRun child(c);
     ASSERT_EQ(child.wait(), 0) << child.output();
   }
@@ -80,7 +69,7 @@ TEST_P(Versions, ThreeKeepTheStepsOfAKillInTheMiddleOfASave) {
   const Config c = saving_config(dir, GetParam());
   constexpr u64 logged = save_step + 5;
   {
-    const SlowSave slow("60");
+    const SlowFlush slow(of_weights, "60");
     ChildRun child(c);
     ASSERT_TRUE(child.wait_for_steps(logged)) << child.output();
     ASSERT_EQ(child.kill_now(), 128 + SIGKILL) << child.output();

@@ -6,7 +6,7 @@
 //   FAILING_ERRNO   error number of the failure
 //   FAILING_LOG     a file that gets one line "call 12: write PATH" for the failed call, and at the end
 //                   "calls 345"
-//   SLOW_FILES      part of a path, such as "optimizer": fsync of such files first waits
+//   SLOW_FILES      part of a path, such as "optimizer": fsync and fdatasync of such files first wait
 //   SLOW_SECONDS    so long
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -137,6 +137,7 @@ int fsync(int fd) {
   return real<int(int)>("fsync")(fd);
 }
 int fdatasync(int fd) {
+  wait_if_slow(fd);
   if (fails("fdatasync", fd)) return -1;
   return real<int(int)>("fdatasync")(fd);
 }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "base/steady_seconds.h"
 #include "report/page/html_report.h"
@@ -69,7 +70,20 @@ Result<void> RunOutputs::open(const Plan& plan, u64 first_step, double total_epo
 }
 
 void RunOutputs::segment_started(const SegmentRun& run) {
+  oldest_ = open_++ == 0 ? run.step : newest_;
+  newest_ = run.step;
   if (live_) live_->segment_started(run);
+}
+
+void RunOutputs::segment_finished() {
+  --open_;
+  oldest_ = newest_;
+  if (waiting_) tell(*std::exchange(waiting_, std::nullopt));
+}
+
+void RunOutputs::at_rest() {
+  open_ = 0;
+  if (waiting_) tell(*std::exchange(waiting_, std::nullopt));
 }
 
 void RunOutputs::completed(const Issue& issue, const Completion& completion) {
@@ -80,6 +94,13 @@ void RunOutputs::completed(const Issue& issue, const Completion& completion) {
 }
 
 void RunOutputs::step(const StepMetrics& m) {
+  if (open_ > 1 && oldest_ < m.step)
+    waiting_ = m;
+  else
+    tell(m);
+}
+
+void RunOutputs::tell(const StepMetrics& m) {
   if (progress_)
     progress_->step({.step = m.step,
                      .epoch = m.epoch,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "config/config.h"
@@ -28,11 +29,15 @@ class RunOutputs {
   // `total_epochs`: the epochs that all steps of the run take.
   // REQUIRES: the plan outlives this object.
   Result<void> open(const Plan&, u64 first_step, double total_epochs);
-  // Updates the live view; a no-op if there is none.
+  // Updates the live view, if there is one.
   void segment_started(const SegmentRun&);
   void completed(const Issue&, const Completion&);
+  void segment_finished();
   // Logs every output.logging_steps steps. If a log cannot take a line, warns once, and again in finish().
+  // A step waits until the segment before its own has ended, which records the state of two steps before:
+  // what is logged must not be further ahead of what a kill leaves.
   void step(const StepMetrics&);
+  void at_rest();
   bool logs(u64 step) const;  // true if step() logs this step
   void evaluation(const EvalMetrics&);
   // Makes the logs survive a power cut, or warns that they may not.
@@ -50,6 +55,7 @@ class RunOutputs {
 
  private:
   void end_view();
+  void tell(const StepMetrics&);
   void print(const std::string& text);
   void tell_of_log();
   void watch_output();  // says once on stderr that standard output fails; the exit code says it again
@@ -61,6 +67,9 @@ class RunOutputs {
   std::unique_ptr<RunLog> log_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<LiveMeter> live_;  // on a terminal only
+  u32 open_ = 0;                     // segments in progress
+  u64 newest_ = 0, oldest_ = 0;      // their steps
+  std::optional<StepMetrics> waiting_;
 };
 
 }  // namespace tidepool
