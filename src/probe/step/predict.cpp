@@ -215,10 +215,14 @@ Result<CopyRates> measure_copies(Session& session, Round round) {
       std::min({device.host_memory().size() / 2, gpu ? device.memory().size() / 2 : device.memory().size(),
                 usual > 0 ? usual : memory_sample_bytes_max})};
   const auto rate = [&](CopyWay way) -> Result<double> {
-    TRY_ASSIGN(const double seconds, cold_seconds_of(session, round, samples_of_small_ops, [&] {
-                 issue_copies(device, device.memory(), {.bytes = bytes, .piece = bytes}, way);
-                 return device.wait();
-               }));
+    const auto copy = [&](u32 times) {
+      for (u32 i = 0; i < times; ++i)
+        issue_copies(device, device.memory(), {.bytes = bytes, .piece = bytes}, way);
+      return device.wait();
+    };
+    TRY_ASSIGN(const double seconds,
+               gpu ? seconds_on_gpu(round, copy)
+                   : cold_seconds_of(session, round, samples_of_small_ops, [&] { return copy(1); }));
     return static_cast<double>(bytes.value) / seconds;
   };
   CopyRates rates;

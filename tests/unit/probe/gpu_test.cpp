@@ -139,7 +139,7 @@ TEST(ProbeGpu, ARefusalOfTheDeviceEndsTheProbe) {
 }
 
 TEST(ProbeGpu, WorkShrinksUntilItFits) {
-  EXPECT_LT(GpuWork{}.memory(), Bytes{6 * gib});
+  EXPECT_LT(GpuWork{}.memory(), Bytes{7 * gib}) << "what a card of 8 GiB has free";
   for (const u64 memory : {16 * gib, 4 * gib, gib, gib / 4}) {
     const GpuWork work = work_within({}, Bytes{memory});
     EXPECT_LE(work.memory(), Bytes{memory});
