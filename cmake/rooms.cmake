@@ -19,9 +19,10 @@ endfunction()
 
 # tidepool_unity(TARGET SOURCE ...): compiles the sources of each folder a few at a time, so that common
 # headers are read once. Unnamed namespaces are then shared within a folder. Not for files that compile
-# themselves once per vector width.
+# themselves once per vector width. A .cu is compiled alone.
 function(tidepool_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  list(FILTER ARGN EXCLUDE REGEX "\\.cu$")
   foreach(source ${ARGN})
     file(STRINGS ${source} itself REGEX "HWY_TARGET_INCLUDE")
     if(itself)

@@ -8,8 +8,7 @@
 #include "kernels/gradient/gradient.h"
 #include "tests/cuda/cuda_fixture.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::adamw_test {
 
 using CudaAdamWTest = CudaTest;
 
@@ -201,5 +200,4 @@ TEST_F(CudaAdamW, WithoutClippingNoNormIsWaitedFor) {
   EXPECT_FALSE(to.value<AdamWScalars>().skip);
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::adamw_test

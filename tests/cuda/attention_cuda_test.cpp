@@ -9,8 +9,7 @@
 #include "tests/support/documents.h"
 #include "tests/support/gpu_precision.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::attention_cuda_test {
 
 using namespace cuda;
 
@@ -524,5 +523,4 @@ TEST_F(AttentionCudaForward, LargeScoresStayFinite) {
   }
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::attention_cuda_test

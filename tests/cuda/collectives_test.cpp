@@ -15,8 +15,7 @@ static_assert(ncclInProgress == tidepool::NcclLibrary::in_progress && sizeof(ncc
 static_assert(std::is_same_v<ncclComm_t, ncclComm*>);
 #endif
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::collectives_test {
 
 constexpr u64 elements = 3000;
 
@@ -194,5 +193,4 @@ TEST_F(CollectivesTest, AfterAnErrorLaterCallsAreNoOps) {
 }
 #endif
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::collectives_test

@@ -7,8 +7,7 @@
 #include "tests/cuda/cuda_fixture.h"
 #include "tidepool/ignored_target.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::cross_entropy_test {
 
 struct Cut {
   u32 begin, columns, stride = 0;
@@ -212,5 +211,4 @@ TEST(CudaCrossEntropyLaunch, FitsEveryDevice) {
     }
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::cross_entropy_test

@@ -13,8 +13,7 @@
 #include "probe/gpu_meters.h"
 #include "tests/cuda/cuda_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::cuda_gpu_test {
 
 GpuWork small_work() {
   return {.products = {{32, 64, 32}},
@@ -147,5 +146,4 @@ TEST_F(CudaGpuTest, FaultsNameTheMeasurement) {
 
 #endif
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::cuda_gpu_test

@@ -9,8 +9,7 @@
 #include "tests/cuda/attention_reference.h"
 #include "tests/cuda/cuda_fixture.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::cudnn_attention_test {
 
 using namespace cuda;
 
@@ -398,5 +397,4 @@ TEST(CudnnSlices, OfForwardReserveSpaceForDiscardedLogarithms) {
   EXPECT_EQ(slice(of_sequence - 1), 0u);
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::cudnn_attention_test

@@ -2,8 +2,7 @@
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "tests/cuda/cuda_fixture.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::dropout_test {
 
 using CudaDropoutTest = CudaTest;
 
@@ -34,5 +33,4 @@ TEST_F(CudaDropoutTest, ZeroClearsTheGivenRange) {
   EXPECT_EQ(y.now()[99], y.given()[99]);
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::dropout_test

@@ -6,8 +6,7 @@
 #include "kernels/embedding/sort_tokens_cuda.h"
 #include "tests/cuda/cuda_fixture.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::embedding_test {
 
 struct Sizes {
   u32 sequences, tokens_per_sequence, columns, vocabulary, positions;
@@ -173,5 +172,4 @@ TEST(CudaEmbeddingLaunch, FitsEveryDevice) {
   }
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::embedding_test

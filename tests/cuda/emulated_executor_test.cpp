@@ -13,8 +13,7 @@
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/segments.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::emulated_executor_test {
 
 using emulated_cuda::Call;
 using emulated_cuda::CallKind;
@@ -359,5 +358,4 @@ TEST_F(EmulatedFault, AFaultDuringTrainingEndsTheRun) {
   }
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::emulated_executor_test

@@ -13,8 +13,7 @@
 #include "inference/generate.h"
 #include "tests/support/gpu_config.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::emulated_gpus_test {
 
 using test::gpu_config;
 using test::TrainDir;
@@ -167,5 +166,4 @@ TEST_F(EmulatedGpus, MemoryThatGrowsOutsideTheArenaIsDemanded) {
   EXPECT_FALSE(CudaDevice::open({.frames = Bytes{100 * mib}, .devices = 2})) << "NCCL's buffers";
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::emulated_gpus_test

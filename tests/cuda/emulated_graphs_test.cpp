@@ -6,8 +6,7 @@
 #include "kernels/cuda/launch.h"
 #include "tests/cuda/cuda_fixture.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::emulated_graphs_test {
 
 using namespace cuda;
 using emulated_cuda::CallKind;
@@ -213,5 +212,4 @@ TEST_F(EmulatedClock, EventsReadAClockThatCountsWork) {
   EXPECT_EQ(cudaEventDestroy(last), cudaSuccess);
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::emulated_graphs_test

@@ -5,8 +5,7 @@
 #include "kernels/cuda/launch.h"
 #include "tests/cuda/cuda_fixture.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::emulated_language_test {
 
 using namespace cuda;
 
@@ -91,5 +90,4 @@ TEST_F(EmulatedLanguageDeathTest, UndefinedBehaviourOfHardwareStopsTheProcess) {
   EXPECT_DEATH(run(outside_kernel, y.as<float>()), "behind an allocation of 252 bytes");
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::emulated_language_test

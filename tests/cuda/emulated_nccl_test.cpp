@@ -6,8 +6,7 @@
 #include "executor/cuda/nccl_library.h"
 #include "tests/cuda/cuda_fixture.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::emulated_nccl_test {
 
 constexpr int ranks = 2;
 
@@ -150,5 +149,4 @@ TEST(EmulatedNcclLibrary, AMissingOrOldNcclIsRefused) {
   }
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::emulated_nccl_test

@@ -11,8 +11,7 @@
 #include "executor/repeated_ops.h"
 #include "kernels/cuda/launch.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::emulated_one_op_graph_test {
 
 using emulated_cuda::Call;
 using emulated_cuda::CallKind;
@@ -137,5 +136,4 @@ TEST_F(EmulatedOpGraph, ACallRefusedUnderCaptureIsRepeatedPlainly) {
   EXPECT_EQ(launched_, 0);
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::emulated_one_op_graph_test

@@ -10,8 +10,7 @@
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/segments.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::emulated_op_graphs_test {
 
 using test::Call;
 using test::CallKind;
@@ -284,5 +283,4 @@ TEST_F(EmulatedOpGraphs, AnOpWhoseCaptureFailedStaysPlain) {
   }
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::emulated_op_graphs_test

@@ -12,8 +12,7 @@
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/segments.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::emulated_product_tuning_test {
 
 using emulated_cuda::Call;
 using emulated_cuda::CallKind;
@@ -302,5 +301,4 @@ INSTANTIATE_TEST_SUITE_P(Precisions, EmulatedProductTuning,
                          ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
                          [](const auto& info) { return std::string(name(info.param)); });
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::emulated_product_tuning_test

@@ -3,8 +3,7 @@
 #include "kernels/cuda/launch.h"
 #include "tests/cuda/cuda_fixture.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::emulated_runtime_test {
 
 using namespace cuda;
 
@@ -222,5 +221,4 @@ TEST_F(EmulatedRuntimeTest, PageableCopiesStopTheProcess) {
   EXPECT_EQ(cudaHostUnregister(&pageable), cudaSuccess);
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::emulated_runtime_test

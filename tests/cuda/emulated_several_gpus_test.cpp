@@ -9,8 +9,7 @@
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/segments.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::emulated_several_gpus_test {
 
 using emulated_cuda::Call;
 using emulated_cuda::CallKind;
@@ -234,5 +233,4 @@ TEST_F(EmulatedSeveralGpus, AFaultDuringAnExchangeEndsTheRun) {
   }
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::emulated_several_gpus_test

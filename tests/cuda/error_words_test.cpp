@@ -3,8 +3,7 @@
 
 #include "kernels/cuda/cuda_error.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::error_words_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -39,5 +38,4 @@ TEST(CudaErrorWords, ForOtherErrorsAreGeneral) {
   EXPECT_THAT(advice(cudaErrorUnknown), Not(HasSubstr("report")));
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::error_words_test

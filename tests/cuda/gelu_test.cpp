@@ -3,8 +3,7 @@
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "tests/cuda/cuda_fixture.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::gelu_test {
 
 using CudaGelu = CudaTest;
 
@@ -32,5 +31,4 @@ TEST_F(CudaGelu, AgreesWithTheCpuExceptLastBitsOfTheExponential) {
   }
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::gelu_test

@@ -7,8 +7,7 @@
 #include "kernels/glu/glu_launch.h"
 #include "tests/cuda/cuda_fixture.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::glu_test {
 
 struct ExpertGlu;
 
@@ -185,5 +184,4 @@ TEST_F(CudaGlu, LaunchesFitEveryDevice) {
   }
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::glu_test

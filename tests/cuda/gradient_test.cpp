@@ -8,8 +8,7 @@
 #include "kernels/gradient/gradient_launch.h"
 #include "tests/cuda/cuda_fixture.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::gradient_test {
 
 constexpr u64 cells_of_granule = norm_granule_elements / norm_cell_elements;
 
@@ -162,5 +161,4 @@ TEST(CudaGradientLaunch, FitsEveryDevice) {
   for (const u64 n : {u64{1}, u64{1} << 40}) EXPECT_TRUE(fits_every_device(cuda::norm_launch(n)));
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::gradient_test

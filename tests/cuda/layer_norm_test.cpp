@@ -5,8 +5,7 @@
 #include "kernels/norm/norm_launch.h"
 #include "tests/cuda/cuda_fixture.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::layer_norm_test {
 
 struct NormShape {
   u32 rows, columns;
@@ -118,5 +117,4 @@ TEST(CudaNormLaunch, FitsTheDeviceAtTheExtremes) {
   EXPECT_EQ(cuda::norm_rows_launch(10, 768), (cuda::LaunchShape{.grid = {10}, .block = {96}}));
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::layer_norm_test

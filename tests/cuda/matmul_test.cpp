@@ -9,8 +9,7 @@
 #include "tests/cuda/cuda_fixture.h"
 #include "tests/support/gpu_precision.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::matmul_test {
 
 constexpr u32 m = 70, n = 200, k = 50;
 
@@ -633,5 +632,4 @@ TEST(CudaMatmulLaunch, FitsTheDeviceAtTheExtremes) {
   EXPECT_EQ(cuda::column_sums_parts(1 << 20), cuda::column_sums_parts_max);
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::matmul_test

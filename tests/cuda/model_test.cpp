@@ -7,8 +7,7 @@
 #include "tests/support/gpu_precision.h"
 #include "tests/support/model_runner.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::model_test {
 
 constexpr BatchShape batch = {.sequences = 2, .tokens = 40};
 
@@ -195,5 +194,4 @@ INSTANTIATE_TEST_SUITE_P(
                     ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::qwen3_moe, 5}),
     testing::PrintToStringParamName());
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::model_test

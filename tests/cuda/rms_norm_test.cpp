@@ -4,8 +4,7 @@
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "tests/cuda/cuda_fixture.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::rms_norm_test {
 
 struct NormShape {
   u32 rows, columns;
@@ -150,5 +149,4 @@ INSTANTIATE_TEST_SUITE_P(Fp16, CudaRmsNormTest,
                                           testing::Values(Precision::fp32, Precision::fp16),
                                           testing::Values(Precision::fp16), testing::Values(u64{0}, u64{1})));
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::rms_norm_test

@@ -1,11 +1,11 @@
 // Tests the device's rotation, with and without norms and documents, against the CPU's.
+#include "tests/support/references/rotary.h"
+
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/rotary/rotary_launch.h"
 #include "tests/cuda/cuda_fixture.h"
-#include "tests/support/references/rotary.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::rotary_test {
 
 class CudaRotary : public CudaTest {
  protected:
@@ -90,5 +90,4 @@ TEST_F(CudaRotary, LaunchesFitEveryDevice) {
   }
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::rotary_test

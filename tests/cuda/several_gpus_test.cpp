@@ -20,8 +20,7 @@
 #include "tests/support/segments.h"
 #include "tests/support/small_training.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::several_gpus_test {
 
 using test::change_timing;
 using test::first_gpus;
@@ -292,5 +291,4 @@ INSTANTIATE_TEST_SUITE_P(Precisions, NodesOnGpus,
                          ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
                          [](const auto& info) { return std::string(name(info.param)); });
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::several_gpus_test

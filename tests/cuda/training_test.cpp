@@ -9,8 +9,7 @@
 #include "tests/support/gpu_precision.h"
 #include "tests/support/placement.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::training_test {
 
 using test::change_timing;
 using test::covering_array;
@@ -138,5 +137,4 @@ INSTANTIATE_TEST_SUITE_P(Precisions, CudaTraining,
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaTrainingInHalves,
                          ::testing::Values(Precision::bf16, Precision::fp16), precision_of);
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::training_test

@@ -7,8 +7,7 @@
 #include "tests/cuda/cuda_fixture.h"
 #include "tests/support/packed_matrix.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::unpack_test {
 
 class CudaUnpack : public CudaTest {
  protected:
@@ -120,5 +119,4 @@ TEST_F(CudaUnpack, LaunchesFitEveryDevice) {
       EXPECT_TRUE(cuda::fits_every_device(cuda::unpack_launch(7, elements, count)));
 }
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::unpack_test
