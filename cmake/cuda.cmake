@@ -53,12 +53,11 @@ endif()
 if(architectures STREQUAL all)
   set(architectures ${known})
 elseif(architectures STREQUAL sample)
-  # The oldest, those with kernels or libraries of their own, and the newest: between them only machine code
-  # differs.
+  # The oldest, the first with kernels of their own, and the newest: others differ in machine code only.
   set(architectures)
   list(GET known 0 oldest)
   list(GET known -1 newest)
-  foreach(architecture ${oldest} 75 80 90 ${newest})
+  foreach(architecture ${oldest} 75 ${newest})
     if(architecture IN_LIST known)
       list(APPEND architectures ${architecture})
     endif()
