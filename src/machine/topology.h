@@ -19,7 +19,7 @@ class Topology {
   // Cores that the cgroup's CPU quota allows, rounded up. 1 ... cores().
   virtual u32 usable_cores() const = 0;
   virtual u32 numa_nodes() const = 0;
-  virtual Bytes cache() const = 0;           // last-level caches of all cores together; 0 if unknown
+  virtual Bytes cache() const = 0;           // level-3 caches of all cores together; 0 if unknown
   virtual std::string cpu_name() const = 0;  // "AMD EPYC 9R14"; empty if unknown
 
   // RETURNS: the core that holds an OS CPU number (as from sched_getcpu), or `none`.

@@ -61,7 +61,6 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   // The run goes on from its last record, with updates that wait for the norm or no longer do.
   bool switches() const { return switches_; }
-
   // All nodes end with the same result, after the same step.
   bool ended_together() const { return ended_together_; }
   // Ops or transfers have been handed over and have not come back.
@@ -70,7 +69,9 @@ class Trainer final : public NextSegment, public EngineObserver {
   // ---- NextSegment: asked when the current segment is about to end ---------------------------------
 
   std::optional<SegmentRun> next() override {
-    if (several() ? must_rest_together() : must_rest()) {
+    // It stays with a rest, although a norm on the way there may change what the choice asks for.
+    ending_ = ending_ || (several() ? must_rest_together() : must_rest());
+    if (ending_) {
       if (!pending_update_) return std::nullopt;
       pending_update_ = false;
       return run_.records.with_choice({SegmentKind::drain, issued_ + 1});
@@ -161,7 +162,6 @@ class Trainer final : public NextSegment, public EngineObserver {
     return together_.must_rest(run_.session->results(), issued_) ||
            due(run_.config.train.eval_steps, issued_) || due(run_.config.output.save_steps, issued_);
   }
-
   // At rest: node 0 saves what is due, while the others serve it.
   Result<void> rest_together() {
     together_.rested(issued_);
@@ -179,7 +179,6 @@ class Trainer final : public NextSegment, public EngineObserver {
     together_.rested(issued_);
     return {};
   }
-
   Result<bool> must_switch() {
     const bool ends = issued_ >= run_.config.train.max_steps || !stopped_early_.empty();
     if (!run_.choice.asks() || ends || stop_requested()) return false;
@@ -200,7 +199,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     // A resumed run may have stopped early already, and been killed before its report.
     stopped_early_ = why_stop_early(run_.state.eval_losses, run_.config.train);
     while (issued_ < run_.config.train.max_steps && stopped_early_.empty() && !stop_requested()) {
-      resting_ = true;
+      resting_ = true, ending_ = false;
       meter_->begin_training();
       const Result<void> ran = engine_->run(*this, *this);
       meter_->end_training(redone_.found());
@@ -407,6 +406,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   u64 resumed_from_ = 0;
   u64 issued_ = 0;               // last step whose forward has been given to the engine
   bool resting_ = true;          // at rest: nothing runs, the next segment starts from rest
+  bool ending_ = false;          // on the way to rest
   bool pending_update_ = false;  // gradients wait for their update
   bool interrupted_ = false, switches_ = false;
   std::string stopped_early_;  // the reason; empty: not stopped early

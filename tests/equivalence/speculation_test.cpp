@@ -158,6 +158,38 @@ TEST(SpeculationChoice, ARunGoesBothWaysAndChangesNoBit) {
   EXPECT_EQ(test::file_text(c.output.dir + "/config.yaml").find("speculate: on"), std::string::npos);
 }
 
+// Regression: a norm that changed updates while the run came to rest for its choice made it go on at once,
+// and the update on the way there was made twice.
+TEST(SpeculationChoice, ANormOnTheWayToTheChoiceChangesNoBit) {
+  const TrainDir dir;
+  Config waits = config_of({Precision::bf16, Changed::none}, dir);
+  waits.train.max_steps = 40;
+  waits.train.eval_steps = 0;
+  waits.train.learning_rate = 0.2;  // norms rise now and then
+  waits.train.speculate = SpeculatePolicy::off;
+  const auto unlimited = test::run(waits);
+  ASSERT_TRUE(unlimited) << unlimited.error().message;
+  const std::vector<double>& norms = unlimited->each_grad_norm;
+  double most = std::max(norms[0], norms[1]);
+  u32 tried = 0;
+  for (u64 calm = 2; calm < norms.size() && tried < 3; ++calm) {
+    if (norms[calm] <= most) continue;
+    waits.output.dir = dir / fmt::format("waits_{}", calm);
+    waits.train.max_grad_norm =
+        (most + norms[calm]) / 2;  // the step after the calm ones is the first clipped
+    most = norms[calm], ++tried;
+    Config c = waits;
+    c.output.dir = dir / fmt::format("chooses_{}", calm);
+    c.memory.versions = 3;
+    c.train.speculate = SpeculatePolicy::automatic;
+    SCOPED_TRACE(how_to_repeat(c));
+    const auto report = test::run(c, {.speculation = {.steps = calm, .untried = true}});
+    ASSERT_TRUE(report) << report.error().message;
+    EXPECT_EQ(numbers_of(*report), test::train_numbers(waits)) << calm;
+  }
+  EXPECT_GT(tried, 0u);
+}
+
 // Regression: a run that records nothing rested after each step, once it was time to choose.
 TEST(SpeculationChoice, ARunThatCannotSpeculateDoesNotRest) {
   const TrainDir dir;

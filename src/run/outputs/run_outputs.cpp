@@ -57,6 +57,7 @@ void RunOutputs::show(const PlanSummary& plan) {
 
 Result<void> RunOutputs::open(const Plan& plan, u64 first_step, double total_epochs) {
   TRY_ASSIGN(log_, RunLog::open(config_.output.dir, first_step));
+  records_ = plan.versions > 1;
   if (quiet_) return {};
   progress_ = std::make_unique<Progress>(screen_, stdout,
                                          Progress::Options{.total_steps = config_.train.max_steps,
@@ -76,7 +77,7 @@ void RunOutputs::segment_started(const SegmentRun& run) {
 }
 
 void RunOutputs::segment_finished() {
-  --open_;
+  open_ = open_ > 0 ? open_ - 1 : 0;
   oldest_ = newest_;
   if (waiting_) tell(*std::exchange(waiting_, std::nullopt));
 }
@@ -94,7 +95,7 @@ void RunOutputs::completed(const Issue& issue, const Completion& completion) {
 }
 
 void RunOutputs::step(const StepMetrics& m) {
-  if (open_ > 1 && oldest_ < m.step)
+  if (records_ && open_ > 1 && oldest_ < m.step)
     waiting_ = m;
   else
     tell(m);

@@ -29,15 +29,15 @@ class RunOutputs {
   // `total_epochs`: the epochs that all steps of the run take.
   // REQUIRES: the plan outlives this object.
   Result<void> open(const Plan&, u64 first_step, double total_epochs);
-  // Updates the live view, if there is one.
+  // Of the engine, for the live view and for step().
   void segment_started(const SegmentRun&);
   void completed(const Issue&, const Completion&);
   void segment_finished();
-  // Logs every output.logging_steps steps. If a log cannot take a line, warns once, and again in finish().
-  // A step waits until the segment before its own has ended, which records the state of two steps before:
-  // what is logged must not be further ahead of what a kill leaves.
-  void step(const StepMetrics&);
   void at_rest();
+  // Logs every output.logging_steps steps. If a log cannot take a line, warns once, and again in finish().
+  // If steps are recorded, a step waits until the segment before its own has ended, and with it the record
+  // of two steps before or a later one: no more may be lost by a kill. An error drops the waiting step.
+  void step(const StepMetrics&);
   bool logs(u64 step) const;  // true if step() logs this step
   void evaluation(const EvalMetrics&);
   // Makes the logs survive a power cut, or warns that they may not.
@@ -67,8 +67,9 @@ class RunOutputs {
   std::unique_ptr<RunLog> log_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<LiveMeter> live_;  // on a terminal only
-  u32 open_ = 0;                     // segments in progress
-  u64 newest_ = 0, oldest_ = 0;      // their steps
+  bool records_ = false;
+  u32 open_ = 0;                 // segments in progress
+  u64 newest_ = 0, oldest_ = 0;  // their steps
   std::optional<StepMetrics> waiting_;
 };
 

@@ -17,7 +17,8 @@ namespace tidepool {
 Result<void> init_weights(const ModelGraph&, u64 seed, StateWriter&, std::span<std::byte> buffer, CorePool&,
                           const std::function<void(double)>& progress);
 
-// RETURNS: the size of a buffer in which all workers are busy for longer than it takes to wake them.
+// RETURNS: the size of a buffer in which all workers are busy for longer than it takes to wake them: 128 KiB
+// each, 4 MiB at most, beside the budgets and before the first step only.
 Bytes init_buffer(const CorePool&);
 
 }  // namespace tidepool
