@@ -81,7 +81,7 @@ class Bench:
                 for line in process.stdout:
                     lines.append(line)
                     if at_line is not None:
-                        print(f"{time.monotonic() - began:6.1f} s  {line}", end="", file=sys.stderr, flush=True)
+                        self.pass_line_on(began, line)
                         at_line(line)
                 pass_on.join()
                 process.wait()
@@ -118,6 +118,11 @@ class Bench:
     @staticmethod
     def command(words, environment):
         return " ".join([f"{name}={value}" for name, value in environment.items()] + [shlex.join(words)])
+
+    @staticmethod
+    def pass_line_on(began, line):
+        sys.stderr.write(f"{time.monotonic() - began:6.1f} s  {line}")
+        sys.stderr.flush()
 
     @staticmethod
     def pass_on(stream, kept):

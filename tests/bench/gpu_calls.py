@@ -48,7 +48,10 @@ def rows(*names, seconds):
 
 
 CALLS = (
-    Call("tests and kernels", (Part(("--tests",), 240), rows("products", "attention", "copies", seconds=180))),
+    Call(
+        "tests and kernels",
+        (Part(("--tests",), 240), rows("products", "attention", "copies", seconds=180)),
+    ),
     Call(
         "7B at 20 GiB, and FSDP2", (rows("prepare", "mfu", "prediction", "memory", "fsdp", seconds=560),)
     ),

@@ -1,9 +1,12 @@
 """Parts that campaigns share: their text to train on, their files, and their command line."""
 
 import argparse
+import fcntl
+import os
 import pathlib
 import random
 import shutil
+import sys
 
 WORDS = "the tide pool fills and empties as water does so we wait by rocks until it turns".split()
 
@@ -22,8 +25,14 @@ class Folders:
         self.tidepool = pathlib.Path(options.tidepool).resolve()
         self.base = pathlib.Path(options.folder).resolve()
         self.random = random.Random(options.seed)
-        shutil.rmtree(self.base, ignore_errors=True)
-        self.base.mkdir(parents=True)
+        self.base.mkdir(parents=True, exist_ok=True)
+        self.lock = os.open(self.base, os.O_RDONLY)  # held until the process ends
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            sys.exit(f"another campaign uses {self.base}: name another folder with --folder")
+        for path in self.base.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
         text = " ".join(self.random.choice(WORDS) for _ in range(5000))
         (self.base / "text.txt").write_text(text)
 
