@@ -46,7 +46,7 @@ class Campaign(campaign.Folders):
 
     def fault(self, number, what, said=""):
         self.faults.append(f"round {number}: {what}")
-        print(f"round {number}: {what}\n{said[-3000:]}", flush=True)
+        print(f"round {number}: {what}\n{said[-12000:]}", flush=True)
 
     def folder_for(self, name, kind):
         folder = self.base / name
@@ -62,7 +62,10 @@ class Campaign(campaign.Folders):
     def start(self, folder, words):
         command = [str(self.tidepool), "train", str(folder / "config.yaml"), f"output.dir={folder}/run", *words]
         command += ["--resume", "auto"]
+        if (folder / "log").exists():
+            (folder / "log").rename(folder / "log.before")
         with open(folder / "log", "w", encoding="utf-8") as log:
+            print(" ".join(command), file=log, flush=True)
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def numbers_of(self, folder):
@@ -135,7 +138,8 @@ class Campaign(campaign.Folders):
         self.lost.append(logged - step)
         saving = any(re.match(rf"checkpoint-{step}($|\.)", name) for name in saved)
         if logged - step > persist + 1 and not saving:
-            self.fault(number, f"{logged} steps were logged, and it goes on from {step} (persist_steps {persist})", said)
+            self.fault(number, f"{logged} steps were logged, and it goes on from {step} (persist_steps {persist})",
+                       text_of(folder / "log.before") + said)
 
     def round(self, number, kills):
         kind = self.random.choice((("bf16", 0.5), ("bf16", 0), ("fp32", 0.5), ("fp16", 0.5)))
