@@ -59,7 +59,8 @@ def main():
         return 1
     best = max(rates, key=rates.get)
     print(json.dumps({"torch": torch.__version__, "device": options.device, "backend": best,
-                      "flops_per_second": rates[best], "all": rates, "deterministic": deterministic, "refused": refused}))
+                      "flops_per_second": rates[best], "all": rates, "deterministic": deterministic,
+                      "refused": refused}))
     return 0
 
 

@@ -29,7 +29,7 @@ class RunOutputs {
   // `total_epochs`: the epochs that all steps of the run take.
   // REQUIRES: the plan outlives this object.
   Result<void> open(const Plan&, u64 first_step, double total_epochs);
-  // Of the engine, for the live view and for step().
+  // The engine's events, for the live view and for step().
   void segment_started(const SegmentRun&);
   void completed(const Issue&, const Completion&);
   void segment_finished();
