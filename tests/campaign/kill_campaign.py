@@ -124,6 +124,10 @@ class Campaign(campaign.Folders):
         time.sleep(self.random.uniform(0, 0.25 if kind == "start" else 0.03))
         return process.poll() is None
 
+    def trained(self, folder):
+        said = text_of(folder / "log")
+        return "resumed from" in said or "training starts at step 1" in said
+
     def check_went_on(self, number, folder, logged, persist, saved):
         """Checks the step from which a process went on, once it says so. `logged`: by the processes before. `saved`:
         names of checkpoints, also incomplete ones, when the last of them was killed, if it kept two versions of the
@@ -154,8 +158,6 @@ class Campaign(campaign.Folders):
             code = process.wait()
             if logged > 0:
                 self.check_went_on(number, folder, logged, persist, saved)
-            if "resumed from" in text_of(folder / "log") or logged == 0:
-                persist = max(persist, next_persist)
             if code == 0:
                 break
             if code != -signal.SIGKILL:
@@ -163,6 +165,9 @@ class Campaign(campaign.Folders):
                 return killed
             killed += 1
             before, logged = logged, self.logged_step(folder)
+            # Steps logged by this process are bound by its own persist_steps; without one, also by those before. It
+            # may have trained from step 1 again, which says nothing of a record.
+            persist = next_persist if logged > before else max(persist, next_persist if self.trained(folder) else 0)
             now = {p.name for p in (folder / "run").glob("*checkpoint-*")} if versions == 2 else set()
             # A process that was killed before it trained a step tells nothing new of the one before.
             saved = saved | now if logged == before else now
