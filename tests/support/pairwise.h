@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/types.h"
@@ -60,6 +61,19 @@ inline std::vector<Row> covering_array(const std::vector<u32>& levels) {
     rows.push_back(std::move(row));
   }
   return rows;
+}
+
+// RETURNS: those of `rows`, looked at from the `first`-th on, that hold a value which none before holds.
+inline std::vector<Row> rows_with_each_value(const std::vector<Row>& rows, u64 first) {
+  std::set<std::pair<u64, u32>> seen;  // factor, value
+  std::vector<Row> out;
+  for (u64 i = 0; i < rows.size(); ++i) {
+    const Row& row = rows[(first + i) % rows.size()];
+    const u64 before = seen.size();
+    for (u64 factor = 0; factor < row.size(); ++factor) seen.emplace(factor, row[factor]);
+    if (seen.size() > before) out.push_back(row);
+  }
+  return out;
 }
 
 }  // namespace tidepool::test

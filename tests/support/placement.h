@@ -38,7 +38,9 @@ inline std::vector<u32> placement_levels(u32 accumulation, bool with_experts = f
 }
 
 inline bool fits(const ModelGraph& graph, const Config& config) {
-  return make_plan(graph, plan_options(config)).has_value();
+  PlanOptions options = plan_options(config);
+  options.advise = false;
+  return check_fits(graph, options).has_value();
 }
 
 // Lowers one budget to the smallest value that fits, with the other budgets unchanged.
