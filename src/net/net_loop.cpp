@@ -13,8 +13,9 @@
 namespace tidepool {
 namespace {
 
-// Messages about a failure have so long to leave before the thread ends all calls of the wire.
-constexpr double tell_seconds_max = 0.3;
+// Messages about a failure have so long to leave before the thread ends all calls of the wire. A node that
+// runs takes them at once, but on a machine with more processes than cores it may not run for a while.
+constexpr double tell_seconds_max = 2;
 
 constexpr double grace_seconds = 0.1;
 constexpr double process_look_seconds = 0.01;
@@ -153,8 +154,12 @@ std::optional<NodeFailure> NetLoop::ended_process(double now) {
     ended = processes_.ended();
   }
   if (!ended) return {};
-  // Its last words may have arrived meanwhile.
-  flow_->poll();
+  // Gone is not arrived: its last words may be behind others, or on their way.
+  for (const double end = steady_seconds() + grace_seconds; steady_seconds() < end;) {
+    flow_->poll();
+    if (flow_->found().told || flow_->excused(*ended)) break;
+    std::this_thread::sleep_for(seconds(100e-6));
+  }
   if (flow_->excused(*ended)) return {};
   if (std::optional<NodeFailure> failure = failure_of_flow()) return failure;
   return NodeFailure{
@@ -323,7 +328,7 @@ void NetLoop::fail(const Error& error) {
   if (phase_ != Phase::running) return;
   own_failure_ = NodeFailure{node_, node_, error};
   work_.notify_one();
-  changed_.wait_for(lock, seconds(1), [this] { return phase_ != Phase::running; });
+  changed_.wait_for(lock, seconds(tell_seconds_max + 1), [this] { return phase_ != Phase::running; });
 }
 
 Result<void> NetLoop::health() const {

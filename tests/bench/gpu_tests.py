@@ -138,7 +138,7 @@ class Check:
             SUITE_SECONDS,
             AT_A_TIME,
             begin + self.suites_seconds,
-            self.programs.env,
+            self.programs.env | {"TIDEPOOL_TEST_ALL_CASES": "1"},
             done,
         )
         self.run_parts()

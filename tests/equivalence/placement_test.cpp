@@ -11,10 +11,7 @@
 
 #include <cmath>
 #include <filesystem>
-#include <numeric>
-#include <string_view>
 
-#include "tests/support/cases.h"
 #include "tests/support/lora_fixture.h"
 
 namespace tidepool::placement_test {
@@ -26,7 +23,6 @@ using test::how_to_repeat;
 using test::Numbers;
 using test::numbers_of;
 using test::placed;
-using test::placement_levels;
 using test::Row;
 using test::TrainDir;
 
@@ -91,23 +87,14 @@ bool io_uring_works(const TrainDir& dir) {
   return test::run(c).has_value();
 }
 
-class Placement : public ::testing::TestWithParam<Group> {
- protected:
-  // Groups begin at different rows, so that together they run them all.
-  static std::vector<Row> rows_of(const std::vector<u32>& levels) {
-    std::vector<Row> rows = covering_array(levels);
-    if (test::wants_all_cases()) return rows;
-    const std::string_view name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    return test::rows_with_each_value(rows, std::accumulate(name.begin(), name.end(), u64{0}));
-  }
-};
+class Placement : public ::testing::TestWithParam<Group> {};
 
 TEST_P(Placement, ChangesNoBit) {
   const TrainDir dir;
   const bool uring = io_uring_works(dir);
   if (!uring) std::printf("NOTE: the kernel refuses io_uring here; its settings run on the thread pool\n");
   const bool with_experts = traits(GetParam().family).experts != nullptr;
-  const std::vector<Row> rows = rows_of(placement_levels(GetParam().accumulation, with_experts));
+  const std::vector<Row> rows = test::placement_rows(GetParam().accumulation, with_experts);
   std::optional<Numbers> first;
   const Config common = group_config(GetParam(), dir);
   for (const Row& row : rows) {

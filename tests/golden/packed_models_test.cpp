@@ -87,7 +87,7 @@ TEST_P(PackedModels, PlacementChangesNoBit) {
   const Config common = lora(packed(), Precision::bf16);
   const bool with_experts = common.model.experts.count != 0;
   std::optional<Numbers> first;
-  for (const Row& row : covering_array(placement_levels(2, with_experts))) {
+  for (const Row& row : test::placement_rows(2, with_experts)) {
     Config config = placed(row, common);
     config.memory.io = IoBackend::threads;
     const Numbers found = numbers(config);

@@ -7,7 +7,7 @@
 
 namespace tidepool::test {
 
-// RETURNS: true in `scripts/test.sh --all`, which sets the variable.
+// RETURNS: true if the environment asks for them: by hand, before a release, and in `scripts/gpu_check.sh`.
 inline bool wants_all_cases() { return std::getenv("TIDEPOOL_TEST_ALL_CASES") != nullptr; }
 
 // RETURNS: `whole`; or a quarter of it if not all cases are wanted, and under a sanitizer, which checks the

@@ -2,8 +2,15 @@
 // room it has.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string_view>
+#include <vector>
+
 #include "fit/plan_inputs.h"
 #include "planner/planner.h"
+#include "tests/support/cases.h"
 #include "tests/support/pairwise.h"
 #include "tests/support/train_fixture.h"
 
@@ -35,6 +42,15 @@ inline std::vector<u32> placement_levels(u32 accumulation, bool with_experts = f
           2,
           std::size(versions),
           with_experts ? u32{std::size(group_sizes)} : 1u};
+}
+
+// RETURNS: settings that together hold every value of each factor; with all cases, every pair of values.
+// Tests begin at different rows, so that together they run most of them.
+inline std::vector<Row> placement_rows(u32 accumulation, bool with_experts = false) {
+  std::vector<Row> rows = covering_array(placement_levels(accumulation, with_experts));
+  if (wants_all_cases()) return rows;
+  const std::string_view name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  return rows_with_each_value(rows, std::accumulate(name.begin(), name.end(), u64{0}));
 }
 
 inline bool fits(const ModelGraph& graph, const Config& config) {
