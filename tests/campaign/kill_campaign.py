@@ -165,9 +165,12 @@ class Campaign(campaign.Folders):
                 return killed
             killed += 1
             before, logged = logged, self.logged_step(folder)
-            # Steps logged by this process are bound by its own persist_steps; without one, also by those before. It
-            # may have trained from step 1 again, which says nothing of a record.
-            persist = next_persist if logged > before else max(persist, next_persist if self.trained(folder) else 0)
+            # The process that logged the last step decides how many may be lost. One that trained the steps of
+            # others again, also from step 1, may have recorded fewer of them.
+            if logged > before:
+                persist = next_persist
+            elif self.trained(folder):
+                persist = max(persist, next_persist)
             now = {p.name for p in (folder / "run").glob("*checkpoint-*")} if versions == 2 else set()
             # A process that was killed before it trained a step tells nothing new of the one before.
             saved = saved | now if logged == before else now
