@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests. Without options: a release build and every suite; from scratch about half an hour on
-# 2 cores. --all, before a change lands: all suites, then those for which sanitizers matter most, then all CUDA
-# code if a toolkit is installed, and for CUDA 12's oldest GPU if its tools are installed.
+# 2 cores. --all, before a change lands: all suites, then those for which sanitizers matter most, then all
+# CUDA code if a toolkit is installed, and for CUDA 12's oldest GPU if its tools are installed.
 # TIDEPOOL_TEST_ALL_CASES=1 in the environment: release runs all random cases, and all pairs of placement
 # settings, instead of a sample; half an hour more.
 # Usage: scripts/test.sh [--all] [--require-cuda] [release|asan|tsan|cuda ...]

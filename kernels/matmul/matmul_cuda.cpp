@@ -65,6 +65,7 @@ Result<void> CudaMatmul::matmul(const Matmul& op, cudaStream_t stream) {
 // (docs/decisions/0049).
 Result<void> CudaMatmul::product(const Matmul& op, ConstValues c, Values out, cudaStream_t stream) {
   if (c && c.data != out.data) {
+    CHECK(c.precision == out.precision);
     if (!tunes_)
       TRY_CUDA(cudaMemcpyAsync(out.data, c.data, values_bytes(elements_of(op), out.precision),
                                cudaMemcpyDeviceToDevice, stream),

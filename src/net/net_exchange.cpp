@@ -58,7 +58,7 @@ Result<void> NetLoop::exchange_part(const std::vector<std::span<std::byte>>& pla
   if (!changed_.wait_for(lock, std::chrono::duration<double>(options_.exchange_timeout_seconds), done)) {
     own_failure_ = NodeFailure{node_, node_, {ErrorKind::interrupted, missing_nodes()}};
     work_.notify_one();
-    changed_.wait_for(lock, std::chrono::seconds(1), done);
+    changed_.wait_for(lock, std::chrono::duration<double>(tell_seconds_max + 1), done);
   }
   if (failure_) return *failure_;
   if (own_failure_) return own_failure_->error;

@@ -13,10 +13,6 @@
 namespace tidepool {
 namespace {
 
-// Messages about a failure have so long to leave before the thread ends all calls of the wire. A node that
-// runs takes them at once, but on a machine with more processes than cores it may not run for a while.
-constexpr double tell_seconds_max = 2;
-
 constexpr double grace_seconds = 0.1;
 constexpr double process_look_seconds = 0.01;
 
@@ -210,6 +206,7 @@ void NetLoop::tell_others(const NodeFailure& failure) {
   for (u32 peer = 0; peer < nodes_; ++peer)
     if (peer != node_) flow_->link(peer).say_failure(failure);
   while (steady_seconds() - begin < tell_seconds_max) {
+    ++rounds_;  // stop() waits as long as the thread runs
     bool left = false;
     for (u32 peer = 0; peer < nodes_; ++peer) {
       if (peer == node_) continue;

@@ -20,6 +20,10 @@
 
 namespace tidepool {
 
+// Messages about a failure have so long to leave before the thread ends all calls of the wire. A node that
+// runs takes them at once, but on a machine with more processes than cores it may not run for a while.
+constexpr double tell_seconds_max = 2;
+
 class NetLoop {
  public:
   enum class Phase : u8 { opening, running, failed, closing, ended };

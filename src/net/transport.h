@@ -75,7 +75,7 @@ class Transport {
   virtual Result<std::vector<std::string>> exchange(std::string_view mine) = 0;
   // Tells the other nodes that this node ends with an error. Their requests complete with an error of the
   // same kind that names this node; requests of this node complete with the error itself. Blocks for at most
-  // a second.
+  // three seconds.
   // THREADS: any thread may call, but not in the sink.
   virtual void fail(const Error&) = 0;
   // RETURNS: the error that ended the connection to the other nodes, if any.

@@ -69,7 +69,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   // ---- NextSegment: asked when the current segment is about to end ---------------------------------
 
   std::optional<SegmentRun> next() override {
-    // It stays with a rest, although a norm on the way there may change what the choice asks for.
+    // A rest that was chosen is kept: a norm that arrives on the way may change what the choice asks for.
     ending_ = ending_ || (several() ? must_rest_together() : must_rest());
     if (ending_) {
       if (!pending_update_) return std::nullopt;
@@ -146,6 +146,7 @@ class Trainer final : public NextSegment, public EngineObserver {
            (run_.request.stop_after != 0 && issued_ >= run_.request.stop_after);
   }
   static bool due(u64 every, u64 step) { return every != 0 && step % every == 0; }
+
   bool must_rest() {
     saves_.end_if_done();
     if (issued_ >= run_.config.train.max_steps || failed_ || stop_requested()) return true;
@@ -162,6 +163,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     return together_.must_rest(run_.session->results(), issued_) ||
            due(run_.config.train.eval_steps, issued_) || due(run_.config.output.save_steps, issued_);
   }
+
   // At rest: node 0 saves what is due, while the others serve it.
   Result<void> rest_together() {
     together_.rested(issued_);
@@ -179,6 +181,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     together_.rested(issued_);
     return {};
   }
+
   Result<bool> must_switch() {
     const bool ends = issued_ >= run_.config.train.max_steps || !stopped_early_.empty();
     if (!run_.choice.asks() || ends || stop_requested()) return false;
@@ -262,7 +265,8 @@ class Trainer final : public NextSegment, public EngineObserver {
                         .learning_rate = run_.source->learning_rate(step),
                         .train_tokens_per_second = static_cast<double>(tokens) / took,
                         .step_seconds = took,
-                        .loss_scale = loss_scale_of(result)};
+                        .loss_scale = {}};
+    if (run_.is_fp16()) metrics.loss_scale = result.loss_scale.scale;
     meter_->record(metrics.grad_norm, metrics.learning_rate);
     routing_->add(run_.session->results().routing(step), metrics);
     if (run_.outputs.logs(step)) metrics.expert_tokens = routing_->due();
@@ -279,11 +283,6 @@ class Trainer final : public NextSegment, public EngineObserver {
             .weights_are_the_first = step == 1 || result.next_loss_scale.skipped_steps >= step,
             .model_directory = run_.config.model_directory,
             .way_on = way_on()};
-  }
-
-  std::optional<double> loss_scale_of(const StepResult& result) const {
-    if (!run_.is_fp16()) return std::nullopt;
-    return result.loss_scale.scale;
   }
 
   // An overflow is normal in fp16, and no sign of a bad model, while the loss scale can be lowered.

@@ -44,6 +44,7 @@ def main():
     if options.device == "cpu":
         names += ["MATH"]
     rates, deterministic, refused = {}, {}, {}
+    torch.utils.deterministic.fill_uninitialized_memory = False  # else empty tensors are filled, for debugging
     for wanted, into in ((False, rates), (True, deterministic)):
         torch.use_deterministic_algorithms(wanted)
         for name in names:

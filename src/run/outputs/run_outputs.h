@@ -36,7 +36,7 @@ class RunOutputs {
   void at_rest();
   // Logs every output.logging_steps steps. If a log cannot take a line, warns once, and again in finish().
   // If steps are recorded, a step waits until the segment before its own has ended, and with it the record
-  // of two steps before or a later one: no more may be lost by a kill. An error drops the waiting step.
+  // of two steps before, if that step is recorded. An error drops the waiting step.
   void step(const StepMetrics&);
   bool logs(u64 step) const;  // true if step() logs this step
   void evaluation(const EvalMetrics&);
