@@ -8,6 +8,9 @@
 // before it. Stretches in which no op of that chain ran are `other` (hand-over between lanes, loading
 // batches). Compute plus all causes is the wall time, exactly.
 //
+// Ops that only write down the state (Op::persists) are `record` on any lane, so that one can see what
+// recording costs.
+//
 // With several devices it is device 0's time. Compute of another device counts as `comm` while device 0 has
 // to wait for it, and so do the collectives themselves.
 #pragma once
@@ -21,11 +24,11 @@
 
 namespace tidepool {
 
-enum class Cause : u8 { compute, host_adam, h2d, d2h, comm, disk_read, disk_write, net, other };
-inline constexpr u32 cause_count = 9;
+enum class Cause : u8 { compute, host_adam, h2d, d2h, comm, disk_read, disk_write, record, net, other };
+inline constexpr u32 cause_count = 10;
 constexpr std::string_view name(Cause cause) {
   constexpr std::array<std::string_view, cause_count> names = {
-      "compute", "host_adam", "h2d", "d2h", "comm", "disk_read", "disk_write", "net", "other"};
+      "compute", "host_adam", "h2d", "d2h", "comm", "disk_read", "disk_write", "record", "net", "other"};
   return names[static_cast<u32>(cause)];
 }
 

@@ -131,7 +131,7 @@ class RunPreparation {
     if (!run_.request.quiet) TRY(predict());
     if (!run_.goes_on) say_all();
     run_.records.begin(*run_.session,
-                       persist_steps(run_.config, run_.session->plan(), run_.graph, run_.prediction));
+                       record_pace(run_.config, run_.session->plan(), run_.graph, run_.prediction));
     if (const std::string text = run_.records.describe(); !text.empty()) run_.outputs.say(text);
     return {};
   }

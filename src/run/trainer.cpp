@@ -74,12 +74,13 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (ending_) {
       if (!pending_update_) return std::nullopt;
       pending_update_ = false;
-      return run_.records.with_choice({SegmentKind::drain, issued_ + 1});
+      return run_.records.with_choice({SegmentKind::drain, issued_ + 1}, meter_->profile().total(),
+                                      run_.outputs);
     }
     const SegmentKind kind = resting_ ? SegmentKind::forward_backward : SegmentKind::body;
     resting_ = false;
     pending_update_ = run_.session->plan().clipping;
-    return run_.records.with_choice({kind, ++issued_});
+    return run_.records.with_choice({kind, ++issued_}, meter_->profile().total(), run_.outputs);
   }
 
   bool abandons() override { return redone_.found(); }
@@ -98,7 +99,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (gpus_) gpus_->sample(steady_seconds());
     if (issue.get().kind == OpKind::norm) step_done(issue.step);
     if (issue.get().kind == OpKind::record) {
-      run_.records.completed(issue);
+      run_.records.completed(issue, completion);
       saves_.tell_signals();
     }
   }

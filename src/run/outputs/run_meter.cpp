@@ -116,9 +116,12 @@ void RunMeter::fill(RunReport& report) const {
     report.tiers[t].measured_peak = counters_.high_water(static_cast<Tier>(t));
   report.io_retries = counters_.io_retries();
   const PhaseProfile total = profile_.total();
-  for (u32 c = 0; c < cause_count; ++c)
-    if (plan_.nodes > 1 || static_cast<Cause>(c) != Cause::net)
-      report.exposed.push_back({std::string(name(static_cast<Cause>(c))), seconds(total.exposed[c])});
+  for (u32 c = 0; c < cause_count; ++c) {
+    const auto cause = static_cast<Cause>(c);
+    if (cause == Cause::net && plan_.nodes == 1) continue;
+    if (cause == Cause::record && plan_.versions == 1) continue;
+    report.exposed.push_back({std::string(name(cause)), seconds(total.exposed[c])});
+  }
   report.rss_peak = process_peak();
 }
 

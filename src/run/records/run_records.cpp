@@ -3,42 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
-#include "fit/forecast.h"
+#include "base/text/units.h"
 #include "io/memory_limits.h"
 
 namespace tidepool {
 
-u64 persist_steps(const Config& config, const Plan& plan, const ModelGraph& graph,
-                  const Prediction& prediction) {
-  constexpr double slower_at_most = 0.02;
-  constexpr u64 if_unknown = 16;
-  if (plan.versions < 2) return 0;
-  if (config.output.persist_steps > 0) return config.output.persist_steps;
-  const Bytes resting = persisted_bytes(plan, SegmentKind::body)[static_cast<u32>(LinkKind::disk_write)];
-  if (resting.value < plan.second_slot.value / 20) return 1;  // nearly all is written in each step anyway
-  if (prediction.blocks.empty()) return if_unknown;
-  const auto seconds = [&](bool persists) {
-    const Result<Forecast> step =
-        forecast(plan, graph, prediction.machine,
-                 {.blocks = prediction.blocks, .persists = persists, .check_tags = false});
-    return step ? step->step_seconds : 0;
-  };
-  const double without = seconds(false), with = seconds(true);
-  if (!(without > 0)) return if_unknown;
-  return static_cast<u64>(std::max(1.0, std::ceil((with / without - 1) / slower_at_most)));
-}
-
-void RunRecords::begin(Session& session, u64 persist_steps) {
+void RunRecords::begin(Session& session, const RecordPace& pace) {
   session_ = &session;
-  every_ = persist_steps;
+  pace_ = pace;
+  told_ = pace.steps();
   progress_.begin(session.payload_max());
 }
 
 Result<bool> RunRecords::record_at_rest(u64 step) {
-  if (every_ == 0) return false;
+  if (pace_.steps() == 0) return false;
   if (last_ && last_->step == step && !progress_.has_news()) return true;
   TRY_ASSIGN(const bool made, session_->recorded().record_at_rest(step));
   if (made) recorded(step);
@@ -48,17 +28,42 @@ Result<bool> RunRecords::record_at_rest(u64 step) {
 void RunRecords::recorded(u64 step) {
   const bool first = !last_;
   last_ = progress_.numbers(step);
+  chosen_ = std::max(chosen_, step);
   if (first) session_->keep_record();
 }
 
-SegmentRun RunRecords::with_choice(SegmentRun run) const {
+SegmentRun RunRecords::with_choice(SegmentRun run, const PhaseProfile& so_far, RunOutputs& outputs) {
+  totals_.steps += run.kind != SegmentKind::drain;
   const u64 updated = session_->plan().clipping ? run.step - 1 : run.step;
-  run.persists = every_ > 0 && updated > 0 && updated % every_ == 0 && (every_ == 1 || !progress_.paused());
+  if (updated <= chosen_) chosen_ = last_step();  // the run has gone back
+  run.persists = is_due(updated, so_far);
+  tell(outputs);
+  if (run.persists) chosen_ = updated;
   return run;
 }
 
-void RunRecords::completed(const Issue& issue) {
+bool RunRecords::is_due(u64 updated, const PhaseProfile& so_far) {
+  const auto enough = [&] { return pace_.steps() > 0 && updated >= chosen_ + pace_.steps(); };
+  if (!enough() || (progress_.paused() && pace_.steps() > 1)) return false;
+  totals_.wall = so_far.wall();
+  totals_.waited = so_far.exposed[static_cast<u32>(Cause::record)];
+  pace_.follow(totals_);
+  return enough();
+}
+
+// A change by half or less is not worth a line.
+void RunRecords::tell(RunOutputs& outputs) {
+  const u64 steps = pace_.steps();
+  if (2 * steps <= 3 * told_ && 2 * told_ <= 3 * steps) return;
+  told_ = steps;
+  outputs.say(fmt::format("a record of the state takes {}: from now on {} (output.persist_steps)",
+                          seconds_text(pace_.seconds_of_record()), how_often()));
+}
+
+void RunRecords::completed(const Issue& issue, const Completion& completion) {
   if (progress_.last_supplied() != issue.step) return;  // it was not recorded
+  ++totals_.records;
+  totals_.recording += completion.finished - completion.started;
   recorded(issue.step);
 }
 
@@ -81,12 +86,16 @@ std::string RunRecords::way_on(std::optional<u64> last_checkpoint, std::string e
                      last_step());
 }
 
+std::string RunRecords::how_often() const {
+  const u64 steps = pace_.steps();
+  return steps == 1 ? "each step is recorded" : fmt::format("one step in {} is recorded", steps);
+}
+
 std::string RunRecords::describe() const {
-  if (every_ == 0) return "";
+  if (pace_.steps() == 0) return "";
   const Bytes written =
       persisted_bytes(session_->plan(), SegmentKind::body)[static_cast<u32>(LinkKind::disk_write)];
-  std::string text =
-      every_ == 1 ? "each step is recorded" : fmt::format("each {}th step is recorded", every_);
+  std::string text = how_often();
   if (written.value > 0) text += fmt::format(", which writes {} that rest in memory", format_bytes(written));
   return text + ": after a kill or a power cut, --resume auto resumes from there";
 }

@@ -7,18 +7,17 @@
 #include "config/config.h"
 #include "engine/engine.h"
 #include "probe/step/predict.h"
+#include "run/outputs/run_outputs.h"
 #include "run/records/progress_record.h"
+#include "run/records/record_pace.h"
 #include "session/session.h"
 
 namespace tidepool {
 
-// Steps between records. `prediction`: of the plan; without blocks, nothing is known of its times.
-u64 persist_steps(const Config&, const Plan&, const ModelGraph&, const Prediction& prediction);
-
 class RunRecords {
  public:
   // Call before the state is loaded. REQUIRES: the session outlives this object.
-  void begin(Session&, u64 persist_steps);
+  void begin(Session&, const RecordPace&);
   // Records the step, if the plan has not done so. At rest; blocks.
   // RETURNS: false if the run records nothing, or not this step.
   Result<bool> record_at_rest(u64 step);
@@ -30,21 +29,28 @@ class RunRecords {
   void recorded(u64 step);
 
   ProgressRecord& progress() { return progress_; }
+  // `so_far`: where the time of the run's segments went. Says if records become much rarer or more frequent.
   // RETURNS: the segment, with the choice whether its step is recorded.
-  SegmentRun with_choice(SegmentRun) const;
-  void completed(const Issue&);
+  SegmentRun with_choice(SegmentRun, const PhaseProfile& so_far, RunOutputs&);
+  void completed(const Issue&, const Completion&);
   u64 last_step() const { return last_ ? last_->step : 0; }  // 0: none was recorded
   const std::optional<ProgressRecord::Numbers>& last_numbers() const { return last_; }
-  u64 persist_steps() const { return every_; }
   // Advice for messages: goes on from the last record, if it is newer than the last checkpoint; else `else_`.
   std::string way_on(std::optional<u64> last_checkpoint, std::string else_) const;
   // A line for people: how often, and what it moves. Empty: the run records nothing.
   std::string describe() const;
 
  private:
+  bool is_due(u64 updated, const PhaseProfile& so_far);
+  void tell(RunOutputs&);
+  std::string how_often() const;
+
   ProgressRecord progress_;
   Session* session_ = nullptr;
-  u64 every_ = 0;                                // steps; 0: never
+  RecordPace pace_;
+  RecordPace::Totals totals_;
+  u64 chosen_ = 0;                               // the last step that was to be recorded
+  u64 told_ = 0;                                 // the pace of which people know
   std::optional<ProgressRecord::Numbers> last_;  // of the last record
 };
 

@@ -98,6 +98,25 @@ TEST(TimeProfile, FollowsTheOrderOfADiskLane) {
   EXPECT_EQ(exposed(profile.of(body), Cause::disk_read), 50u);
 }
 
+// Ops that only write down the state are one cause, whatever their lane.
+TEST(TimeProfile, CountsWaitingForARecordOnItsOwn) {
+  TinyPlan tiny;
+  const OpId first = tiny.add(body, OpKind::forward, LaneKind::compute);
+  const OpId record = tiny.add(body, OpKind::record, LaneKind::disk_write, {first});
+  tiny.plan.segments[static_cast<u32>(body)].ops[index(record)].persists = true;
+  const OpId write = tiny.add(body, OpKind::write, LaneKind::disk_write, {record});
+  const OpId second = tiny.add(body, OpKind::forward, LaneKind::compute, {write});
+  TimeProfile profile(tiny.plan);
+  Story story(tiny.plan);
+  story.begin(profile, {body, 1});
+  story.done(profile, first, 0, 10);
+  story.done(profile, record, 10, 90);
+  story.done(profile, write, 90, 140);
+  story.done(profile, second, 140, 200);
+  EXPECT_EQ(exposed(profile.of(body), Cause::record), 80u);
+  EXPECT_EQ(exposed(profile.of(body), Cause::disk_write), 50u);
+}
+
 TEST(TimeProfile, NamesTheBindingLane) {
   PhaseProfile phase;
   const auto set = [&](Cause cause, u64 ns) { phase.exposed[static_cast<u32>(cause)] = Nanos{ns}; };

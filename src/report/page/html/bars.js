@@ -69,7 +69,7 @@ function linkBars(runs) {
 }
 
 const causeColors = { compute: '--m-compute', host_adam: '--m-update', h2d: '--m-h2d', d2h: '--m-d2h', comm: '--m-between', disk_read: '--m-read',
-  disk_write: '--m-write', other: '--m-other' };
+  disk_write: '--m-write', record: '--m-record', other: '--m-other' };
 
 function causeBar(runs) {
   const rows = runs.map((run) => ({

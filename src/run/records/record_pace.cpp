@@ -1,0 +1,61 @@
+#include "run/records/record_pace.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "fit/forecast.h"
+
+namespace tidepool {
+namespace {
+
+constexpr double slower_at_most = 0.02;
+constexpr u64 steps_if_unknown = 16;
+// Fewer steps say little. One record may happen to be slow, so the pace changes by a factor each time.
+constexpr u64 steps_measured_least = 3, factor_at_once = 4;
+
+double seconds(Nanos time) { return static_cast<double>(time.value) * 1e-9; }
+
+u64 steps_for(double cost, double step) {
+  return static_cast<u64>(std::max(1.0, std::ceil(cost / step / slower_at_most)));
+}
+
+// A forecast knows what it costs to write content that rests in memory.
+u64 forecast_steps(const Plan& plan, const ModelGraph& graph, const Prediction& prediction) {
+  const Bytes resting = persisted_bytes(plan, SegmentKind::body)[static_cast<u32>(LinkKind::disk_write)];
+  if (resting.value < plan.second_slot.value / 20) return 1;  // nearly all is written in each step anyway
+  if (prediction.blocks.empty()) return steps_if_unknown;
+  const auto step_seconds = [&](bool persists) {
+    const Result<Forecast> step =
+        forecast(plan, graph, prediction.machine,
+                 {.blocks = prediction.blocks, .persists = persists, .check_tags = false});
+    return step ? step->step_seconds : 0;
+  };
+  const double without = step_seconds(false), with = step_seconds(true);
+  return without > 0 ? steps_for(with - without, without) : steps_if_unknown;
+}
+
+}  // namespace
+
+RecordPace record_pace(const Config& config, const Plan& plan, const ModelGraph& graph,
+                       const Prediction& prediction) {
+  if (plan.versions < 2) return {};
+  if (config.output.persist_steps > 0) return {config.output.persist_steps, false};
+  return {forecast_steps(plan, graph, prediction), true};
+}
+
+bool RecordPace::follow(const Totals& now) {
+  const u64 steps = now.steps - before_.steps, records = now.records - before_.records;
+  if (!follows_ || records == 0 || steps < steps_measured_least) return false;
+  const double waited = seconds(now.waited - before_.waited), wall = seconds(now.wall - before_.wall),
+               recording = seconds(now.recording - before_.recording);
+  before_ = now;
+  if (!(wall > waited)) return false;
+  const double cost = std::max(waited, recording) / static_cast<double>(records);
+  cost_ = cost_ > 0 ? (cost_ + cost) / 2 : cost;
+  const u64 wanted = steps_for(cost_, (wall - waited) / static_cast<double>(steps));
+  const u64 next = std::clamp(wanted, std::max(u64{1}, steps_ / factor_at_once), steps_ * factor_at_once);
+  return std::exchange(steps_, next) != next;
+}
+
+}  // namespace tidepool
