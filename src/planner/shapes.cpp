@@ -18,11 +18,13 @@ constexpr u64 chunk_sets_usual = 4 * kib;  // per model; planning time grows fas
 constexpr u64 chunk_sets_max = 64 * kib;   // smaller chunks are tried only if their number stays below this
 constexpr u64 chunk_sets_of_ways_max = 4 * kib;  // ways are many, and each must be planned
 
-// Six chunk sets of at most 16 bytes per element should take no more than a quarter of the host.
+// Six chunk sets of at most 16 bytes per element, which pass through the host, should take little of its room:
+// what they take cannot rest there, and moves twice in each step.
 u64 chosen_chunk_elements(const ModelGraph& graph, Bytes host) {
+  constexpr u64 host_parts = 16;
   u64 elements = chunk_elements_usual;
   while (elements < chunk_elements_max && graph.parameters / elements > chunk_sets_usual) elements *= 2;
-  while (elements > 16 * chunk_elements_min && elements * 16 * 6 * 4 > host.value) elements /= 2;
+  while (elements > 16 * chunk_elements_min && elements * 16 * 6 * host_parts > host.value) elements /= 2;
   return elements;
 }
 
