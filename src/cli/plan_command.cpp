@@ -200,6 +200,8 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
     tiers[name(static_cast<Tier>(t))] = {{"budget_bytes", p.plan.tiers[t].budget.value},
                                          {"planned_peak_bytes", p.plan.tiers[t].planned_peak.value}};
   out["links"] = std::move(links);
+  if (const auto weighed_least = weighed_lower_bound(p.plan, p.graph))
+    out["weighed_links"] = {{"planned_bytes", weighed(moved)}, {"lower_bound_bytes", *weighed_least}};
   out["tiers"] = std::move(tiers);
   if (!p.forecast) return out;
   const Outlook o = outlook({p.plan, p.graph, *p.machine, *p.forecast, tokens});

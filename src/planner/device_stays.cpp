@@ -5,10 +5,6 @@
 namespace tidepool {
 namespace {
 
-// A byte of the disk costs as much time as this many bytes of a device's link: 25 GB/s of PCIe against 6 GB/s
-// of a good drive.
-constexpr u64 disk_weight = 4;
-
 // A byte that the host holds all around saves a read and a write.
 constexpr u64 saved_by_a_byte = 2 * disk_weight;
 

@@ -249,6 +249,7 @@ class Table {
                fmt::format("  {:<11}{:>{}}{:>{}}{:>{}}{}", "link", "bytes", cell_ + 1, "least", cell_ + 2,
                            "ratio", cell_ - 3, timed ? fmt::format("{:>{}}", "busy", cell_) : "")));
     for (u32 i = 0; i < link_count; ++i) link(name(static_cast<LinkKind>(i)), plan_.links[i], timed);
+    if (plan_.disk_weight > 0) together();
     if (plan_.nodes > 1) {
       link(name(LaneKind::net_send), plan_.network[0], timed);
       link(name(LaneKind::net_receive), plan_.network[1], timed);
@@ -262,12 +263,22 @@ class Table {
     }
   }
 
-  void link(std::string_view link, const LinkSummary& l, bool timed) {
+  std::string cells(std::string_view link, const LinkSummary& l) const {
     const double ratio = l.lower_bound.value == 0 ? (l.per_step.value == 0 ? 1.0 : std::nan(""))
                                                   : static_cast<double>(l.per_step.value) /
                                                         static_cast<double>(l.lower_bound.value);
-    std::string text = fmt::format("  {:<11}{:>{}}{:>{}}{:>{}}", link, bytes_text(l.per_step), cell_ + 1,
-                                   bytes_text(l.lower_bound), cell_ + 2, ratio_text(ratio), cell_ - 3);
+    return fmt::format("  {:<11}{:>{}}{:>{}}{:>{}}", link, bytes_text(l.per_step), cell_ + 1,
+                       bytes_text(l.lower_bound), cell_ + 2, ratio_text(ratio), cell_ - 3);
+  }
+
+  // Each link's least takes all memory for that link; this one shares it out.
+  void together() {
+    line(cells("together", plan_.together) +
+         paint(screen_, Ink::dim, fmt::format("  disk bytes count {}-fold", plan_.disk_weight)));
+  }
+
+  void link(std::string_view link, const LinkSummary& l, bool timed) {
+    std::string text = cells(link, l);
     if (timed) text += fmt::format("{:>{}}", seconds_text(l.seconds), cell_);
     const bool binds = is_bound_by(plan_.binds, link) ||
                        (is_bound_by(plan_.binds, "disk") && link.starts_with("disk_")) ||

@@ -64,6 +64,9 @@ struct PlanSummary {
   std::vector<KindCost> waiting;  // gradients until their update, if they have own bytes; may be empty
   std::array<TierSummary, tier_count> tiers{};
   std::array<LinkSummary, link_count> links{};
+  // Sum of the links, in which a byte of the disk counts as `disk_weight`; 0: unknown.
+  LinkSummary together;
+  u64 disk_weight = 0;
   std::array<LinkSummary, 2> network{};  // sent and received; several nodes only
   double compute_seconds = 0;            // predicted, per step; 0: not predicted
   double predicted_step_seconds = 0;     // 0: not predicted

@@ -54,6 +54,17 @@ class Savings {
     set_capacities(plan);
   }
 
+  // Fewest weighed bytes. `planned`: weighed bytes that a plan moves.
+  u64 weighed_bound(u64 planned) const {
+    std::array<Bytes, link_count> all;
+    for (u32 l = 0; l < link_count; ++l) all[l] = Bytes{base_[l] + forced_[l]};
+    std::vector<u64> of_host(capacity_.size());
+    for (u64 p = 0; p < capacity_.size(); ++p) of_host[p] = capacity_[p] - capacity_of_devices_[p];
+    const u64 moved = weighed(all), reached = moved - std::min(planned, moved);
+    const u64 saved = most_saved_weighed(contents_, capacity_of_devices_, of_host, reached);
+    return moved - std::min(saved, moved);
+  }
+
   std::array<Bytes, link_count> bounds() const {
     std::array<Bytes, link_count> out;
     for (u32 l = 0; l < link_count; ++l) {
@@ -86,6 +97,30 @@ class Savings {
     base_[link(kind)] += bytes;
     if (end >= turn()) begin -= turn(), end -= turn();
     savings_[link(kind)].push_back({begin, end, bytes, bytes});
+    hold(kind, begin, end, bytes);
+  }
+
+  // Moves of one content over the same gap are saved together.
+  void hold(LinkKind kind, i32 begin, i32 end, u64 bytes) {
+    const auto same = [&](const HeldGap& h) { return h.begin == begin && h.end == end && h.bytes == bytes; };
+    auto gap = std::ranges::find_if(gaps_, same);
+    if (gap == gaps_.end()) gap = gaps_.insert(gap, {.begin = begin, .end = end, .bytes = bytes});
+    (is_disk(kind) ? gap->disk : gap->links) += bytes;
+  }
+  // Call when all gaps of a content have been added that is no part of a window's home.
+  void end_content() {
+    contents_.others.insert(contents_.others.end(), gaps_.begin(), gaps_.end());
+    gaps_.clear();
+  }
+  // The same for a window, whose gaps are of its parameters.
+  void end_window(HeldWindow window) {
+    window.params = std::exchange(gaps_, {});
+    contents_.windows.push_back(std::move(window));
+  }
+  HeldGap turned(i32 begin, i32 end, u64 bytes) const {
+    if (begin > end) return {};
+    if (end >= turn()) begin -= turn(), end -= turn();
+    return {.begin = begin, .end = end, .bytes = bytes, .disk = 2 * bytes};
   }
 
   // A whole window at home on the device moves nothing to or from it: the savings of holding `window_bytes`
@@ -114,6 +149,7 @@ class Savings {
     // State rests all around or is read and written; so is the parameter once an update has written it.
     for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write}) add(kind, 0, all, rest);
     if (!dies) add(LinkKind::disk_write, 0, all, param);
+    gaps_.clear();
 
     // Gaps of the parameters: between uses on the device, and in the host between those and the update.
     const std::vector<const Pass*> touches = param_touches(w);
@@ -139,13 +175,21 @@ class Savings {
       add(LinkKind::disk_write, longest.begin, longest.end, param);
     }
 
+    const i32 gradient_until = first_update - 1 + (program_.options.clipping ? turn() : 0);
+    HeldGap gradient = turned(program_.gradient[w] + 1, gradient_until, grad);
+    gradient.links = grad;
+    end_window({.state = turned(0, all, rest),
+                .gradient = gradient,
+                .params = {},
+                .written = dies ? 0 : param,
+                .links_at_home = param});
+
     // Only a home on the device saves the gradient's departure.
     base_[link(LinkKind::d2h)] += grad;
     add_device_home(LinkKind::d2h, window, grad);
-
-    const i32 gradient_until = first_update - 1 + (program_.options.clipping ? turn() : 0);
     for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write})
       add(kind, program_.gradient[w] + 1, gradient_until, grad);
+    gaps_.clear();
     add_home_savings();
     add_accumulators(w);
   }
@@ -207,6 +251,7 @@ class Savings {
       add(LinkKind::disk_read, begin, end, param);
     }
     add_arrivals(touches, param, param);
+    end_window({.state = {}, .gradient = {}, .params = {}, .links_at_home = param});
     add_home_savings();
   }
 
@@ -278,6 +323,7 @@ class Savings {
       for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write})  // it waits in the host
         add(kind, last + 1, program_.gradient[w] - 1, bytes);
     }
+    end_content();
   }
 
   // Between two touches a stream's content may leave the device; and between devices it must. It moves down
@@ -288,6 +334,7 @@ class Savings {
       const u32 end = std::min(m + together_, program_.sweep_micro_batches);
       const DeviceChain first = chains_.stream(life, m), last = chains_.stream(life, end - 1);
       for (u32 t = 1; t < first.touches.size(); ++t) add_touch(first, last, t, bytes * (end - m));
+      end_content();
     }
   }
 
@@ -336,12 +383,19 @@ class Savings {
   std::array<std::vector<Saving>, link_count> savings_;
   std::vector<u64> capacity_of_devices_, capacity_;  // of devices and host together
   std::array<Saving, link_count> home_{};            // savings of the window being added
+  std::vector<HeldGap> gaps_;                        // of the content being added
+  HeldContents contents_;
 };
 
 }  // namespace
 
 std::array<Bytes, link_count> lower_bound(const Plan& plan, const ModelGraph& graph) {
   return Savings(plan, graph).bounds();
+}
+
+std::optional<u64> weighed_lower_bound(const Plan& plan, const ModelGraph& graph) {
+  if (plan.nodes > 1 || plan.replicas() != plan.devices) return std::nullopt;
+  return Savings(plan, graph).weighed_bound(weighed(link_bytes(plan, SegmentKind::body)));
 }
 
 Bytes net_lower_bound(const Plan& plan, const ModelGraph& graph) {

@@ -131,7 +131,7 @@ u64 most_saved_cut_at_0(const std::vector<Saving>& savings, const std::vector<u6
   const i64 forced = -4 * static_cast<i64>(scale * cuts.size());  // bytes that are not there must walk idle
   Total forced_cost = 0;
   for (u32 n = 0; n + 1 < cuts.size(); ++n) {
-    const u64 here = *std::max_element(capacity.begin() + cuts[n], capacity.begin() + cuts[n + 1]);
+    const u64 here = *std::min_element(capacity.begin() + cuts[n], capacity.begin() + cuts[n + 1]);
     flow.add_edge(n, n + 1, most - here, forced);
     flow.add_edge(n, n + 1, most, 0);
     forced_cost += Total{forced} * (most - here);

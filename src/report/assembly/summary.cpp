@@ -221,6 +221,10 @@ PlanSummary summarize(const SummaryInput& in) {
   const auto moved = link_bytes(plan, SegmentKind::body);
   const auto bound = lower_bound(plan, graph);
   for (u32 l = 0; l < link_count; ++l) s.links[l] = {.per_step = moved[l], .lower_bound = bound[l]};
+  if (const std::optional<u64> least = weighed_lower_bound(plan, graph)) {
+    s.together = {.per_step = Bytes{weighed(moved)}, .lower_bound = Bytes{*least}};
+    s.disk_weight = disk_weight;
+  }
   if (plan.nodes > 1) {
     const NetBytes net = net_bytes(plan, SegmentKind::body);
     const Bytes least = net_lower_bound(plan, graph);

@@ -2,7 +2,7 @@
 // price per byte and op bounds what memory can save, and the best prices reach the optimum.
 #include "planner/bound/lower_bound.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <random>
@@ -65,6 +65,66 @@ TEST(LowerBound, FlowAndDualAgreeOnRandomSavings) {
     EXPECT_LE(flow, dual * 1.02 + 25) << round;  // never above the optimum by more than rounding ...
     EXPECT_GE(flow, dual * 0.90) << round;       // ... nor far below the bound of the prices
   }
+}
+
+// On one link alone the prices find what the flow finds.
+TEST(WeighedBound, AgreesWithTheFlowOnOneLink) {
+  std::mt19937 rng(11);
+  for (int round = 0; round < 12; ++round) {
+    const i32 positions = 8 + static_cast<i32>(rng() % 20);
+    std::vector<u64> capacity(static_cast<u64>(positions));
+    for (u64& c : capacity) c = 50'000 + rng() % 200'000;
+    std::vector<Saving> savings;
+    HeldContents contents;
+    for (int i = 0; i < 25; ++i) {
+      const i32 begin = static_cast<i32>(rng() % static_cast<u32>(positions));
+      const i32 end = begin + static_cast<i32>(rng() % static_cast<u32>(positions - begin));
+      const u64 bytes = 10'000 + rng() % 60'000;
+      savings.push_back({begin, end, bytes, bytes});
+      contents.others.push_back({.begin = begin, .end = end, .bytes = bytes, .links = bytes});
+    }
+    const std::vector<u64> none(capacity.size(), 0);
+    const u64 flow = most_saved(savings, capacity);
+    const u64 prices = most_saved_weighed(contents, capacity, none, flow / 2);
+    EXPECT_GE(static_cast<double>(prices), 0.999 * static_cast<double>(flow)) << round;
+    EXPECT_LE(static_cast<double>(prices), 1.02 * static_cast<double>(flow)) << round;
+  }
+}
+
+// A window of 100 bytes of state and 20 of parameters, which are used twice: worth 4 for each byte of the
+// disk, 1 for each of a link.
+TEST(WeighedBound, TakesTheBestPlaceOfAWindow) {
+  const HeldContents contents{
+      .windows = {{.state = {.begin = 0, .end = 9, .bytes = 100, .disk = 200},
+                   .gradient = {.begin = 8, .end = 9, .bytes = 20, .links = 20, .disk = 40},
+                   .params = {{.begin = 2, .end = 6, .bytes = 20, .links = 20, .disk = 20}},
+                   .links_at_home = 20}},
+      .others = {}};
+  const auto saved = [&](u64 of_device, u64 of_host) {
+    return most_saved_weighed(contents, std::vector<u64>(10, of_device), std::vector<u64>(10, of_host), 0);
+  };
+  const auto about = [](u64 value) {
+    return testing::AllOf(testing::Ge(value), testing::Le(value + value / 50 + 1));
+  };
+  EXPECT_THAT(saved(0, 0), about(0));
+  EXPECT_THAT(saved(0, 1000), about(4 * (200 + 20 + 40)));
+  EXPECT_THAT(saved(20, 1000), about(4 * (200 + 20 + 40) + 20));  // parameters stay between their uses
+  EXPECT_THAT(saved(140, 0), about(4 * (200 + 20 + 40) + 60));    // at home, with its gradient
+  EXPECT_THAT(saved(0, 100), about(4 * (160 + 20 + 40)));  // a fifth of the state leaves its room to them
+}
+
+TEST(WeighedBound, HoldsBetweenStreamingAndResidence) {
+  const ModelGraph graph = test::make_graph({.layers = 12});
+  for (u64 host : {600ull, 1000ull, 2000ull, 4000ull, 100'000ull})
+    for (u64 device : {600ull, 1500ull, 3000ull, 100'000ull})
+      for (u32 devices : {1u, 2u}) {
+        const auto plan = make_plan(graph, {.budgets = {Bytes{device * kib}, Bytes{host * kib}, Bytes{gib}},
+                                            .micro_batches = 2 * devices,
+                                            .devices = devices});
+        ASSERT_TRUE(plan) << plan.error().message;
+        EXPECT_GE(weighed(link_bytes(*plan, SegmentKind::body)), weighed_lower_bound(*plan, graph).value())
+            << host << " " << device << " " << devices;
+      }
 }
 
 TEST(LowerBound, FittingStateMovesNothingAndStreamingMovesAtLeastTheBound) {
