@@ -30,6 +30,7 @@ Config saving_config(const TrainDir& dir, u32 versions, const std::string& run =
   c.train.max_grad_norm = 0.5;
   c.output.save_steps = save_step;
   c.output.save_minutes = 0;
+  c.output.persist_steps = 1;
   return c;
 }
 

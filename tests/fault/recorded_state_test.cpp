@@ -34,6 +34,7 @@ Config recorded_config(const TrainDir& dir, const std::string& run = "run") {
   c.train.max_steps = 24;
   c.train.max_grad_norm = 0.5;
   c.output.save_minutes = 0;
+  c.output.persist_steps = 1;
   return c;
 }
 
@@ -110,6 +111,31 @@ TEST(RecordedState, IsAtMostTwoStepsBehindTheLogHoweverSlowTheFlush) {
     }
     EXPECT_GE(found_in(c).record.step + 2, steps) << versions;
   }
+}
+
+TEST(RecordedState, IsRecordedLessOftenWhereFlushesAreSlow) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "SKIPPED: a sanitizer's library must be the first that is loaded";
+#endif
+  const TrainDir dir;
+  Config c = recorded_config(dir);
+  c.output.persist_steps = 0;  // auto
+  {
+    const SlowFlush slow("tidepool.swap", "0.2");
+    ChildRun child(c);
+    ASSERT_TRUE(child.wait_for_steps(14)) << child.output();
+    ASSERT_EQ(child.kill_now(), 128 + SIGKILL) << child.output();
+    EXPECT_THAT(child.output(), AllOf(HasSubstr("\neach step is recorded"),
+                                      HasSubstr("from now on one step in 4 is recorded"),
+                                      HasSubstr("from now on one step in 16 is recorded")));
+  }
+  const u64 recorded = found_in(c).record.step;
+  EXPECT_GE(recorded, 1u);
+  const auto report = test::run(c, {.resume = "auto"});
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->resumed_from_step, recorded);
+  Config whole = recorded_config(dir, "whole");
+  EXPECT_EQ(numbers_of(*report), test::train_numbers(whole));
 }
 
 TEST(RecordedState, OfAnotherRunIsNamedAndKept) {

@@ -20,6 +20,14 @@ u64 steps_for(double cost, double step) {
   return static_cast<u64>(std::max(1.0, std::ceil(cost / step / slower_at_most)));
 }
 
+// With N steps between records of c steps each, and a redo in a part p of the steps, which repeats N / 2 on
+// average, a step takes c / N + p N / 2 longer: least at the square root of 2 c / p.
+u64 steps_for_redos(double cost_in_steps, const RecordPace::Totals& so_far) {
+  if (so_far.redos == 0) return ~u64{0};
+  const double part = static_cast<double>(so_far.redos) / static_cast<double>(so_far.steps);
+  return static_cast<u64>(std::max(1.0, std::round(std::sqrt(2 * cost_in_steps / part))));
+}
+
 // A forecast knows what it costs to write content that rests in memory.
 u64 forecast_steps(const Plan& plan, const ModelGraph& graph, const Prediction& prediction) {
   const Bytes resting = persisted_bytes(plan, SegmentKind::body)[static_cast<u32>(LinkKind::disk_write)];
@@ -53,7 +61,8 @@ bool RecordPace::follow(const Totals& now) {
   if (!(wall > waited)) return false;
   const double cost = std::max(waited, recording) / static_cast<double>(records);
   cost_ = cost_ > 0 ? (cost_ + cost) / 2 : cost;
-  const u64 wanted = steps_for(cost_, (wall - waited) / static_cast<double>(steps));
+  const double step = (wall - waited) / static_cast<double>(steps);
+  const u64 wanted = std::min(steps_for(cost_, step), steps_for_redos(cost_ / step, now));
   const u64 next = std::clamp(wanted, std::max(u64{1}, steps_ / factor_at_once), steps_ * factor_at_once);
   return std::exchange(steps_, next) != next;
 }

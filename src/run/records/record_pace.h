@@ -1,7 +1,8 @@
 // RecordPace says how many steps lie between two records. With output.persist_steps: auto there are so many
 // that recording makes steps 2 % slower at most: a forecast says how many at first, and then what records
 // turn out to cost, above all their flushes, whose time no forecast knows. A record costs what training waits
-// for it, or all of its own time if that is more: a flush hinders the reads and writes beside it too.
+// for it, or all of its own time if that is more: a flush hinders the reads and writes beside it too. Where
+// steps are trained again from the last record on (RedoneSteps), fewer steps lie between.
 #pragma once
 
 #include "config/config.h"
@@ -14,7 +15,7 @@ class RecordPace {
  public:
   // What a run has done so far.
   struct Totals {
-    u64 steps = 0, records = 0;
+    u64 steps = 0, records = 0, redos = 0;
     Nanos wall{}, waited{};  // of all steps, and the part of it that waited for records
     Nanos recording{};       // by all records together
   };

@@ -34,6 +34,7 @@ Result<u64> RedoneSteps::go_back(Session& session, RunRecords& records, TrainerS
   }
   session.results().set_loss_scale(scale);
   records.progress().step_done(state, state.step, recorded.seconds);
+  records.went_back();
   ++times_;
   steps_ += wrong - recorded.step;
   again_ += wrong - recorded.step;

@@ -35,7 +35,6 @@ void RunRecords::recorded(u64 step) {
 SegmentRun RunRecords::with_choice(SegmentRun run, const PhaseProfile& so_far, RunOutputs& outputs) {
   totals_.steps += run.kind != SegmentKind::drain;
   const u64 updated = session_->plan().clipping ? run.step - 1 : run.step;
-  if (updated <= chosen_) chosen_ = last_step();  // the run has gone back
   run.persists = is_due(updated, so_far);
   tell(outputs);
   if (run.persists) chosen_ = updated;
@@ -49,6 +48,11 @@ bool RunRecords::is_due(u64 updated, const PhaseProfile& so_far) {
   totals_.waited = so_far.exposed[static_cast<u32>(Cause::record)];
   pace_.follow(totals_);
   return enough();
+}
+
+void RunRecords::went_back() {
+  ++totals_.redos;
+  chosen_ = last_step();
 }
 
 // A change by half or less is not worth a line.

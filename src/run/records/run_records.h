@@ -33,6 +33,8 @@ class RunRecords {
   // RETURNS: the segment, with the choice whether its step is recorded.
   SegmentRun with_choice(SegmentRun, const PhaseProfile& so_far, RunOutputs&);
   void completed(const Issue&, const Completion&);
+  // The run goes on from the last record, to train steps again.
+  void went_back();
   u64 last_step() const { return last_ ? last_->step : 0; }  // 0: none was recorded
   const std::optional<ProgressRecord::Numbers>& last_numbers() const { return last_; }
   // Advice for messages: goes on from the last record, if it is newer than the last checkpoint; else `else_`.

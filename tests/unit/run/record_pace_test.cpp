@@ -55,6 +55,16 @@ TEST(RecordPace, BecomesMoreFrequentIfTheForecastWasTooHigh) {
   EXPECT_EQ(run.pace.steps(), 5u);
 }
 
+// Each tenth step is trained again: at 0.5 s for a record, the best is the square root of 2 * 0.5 / 0.1.
+TEST(RecordPace, BecomesMoreFrequentIfStepsAreTrainedAgain) {
+  Training run(RecordPace(1, true));
+  for (int turn = 0; turn < 40; ++turn) {
+    run.train(10, 0.5);
+    ++run.now.redos;
+  }
+  EXPECT_EQ(run.pace.steps(), 3u);
+}
+
 // One slow record must not leave a run without any for long.
 TEST(RecordPace, ChangesByAFactorOfFourAtOnce) {
   Training run(RecordPace(2, true));
