@@ -18,13 +18,15 @@ constexpr u64 chunk_sets_usual = 4 * kib;  // per model; planning time grows fas
 constexpr u64 chunk_sets_max = 64 * kib;   // smaller chunks are tried only if their number stays below this
 constexpr u64 chunk_sets_of_ways_max = 4 * kib;  // ways are many, and each must be planned
 
-// Six chunk sets of at most 16 bytes per element, which pass through the host, should take little of its room:
-// what they take cannot rest there, and moves twice in each step.
+// Six chunk sets of at most 16 bytes per element pass through the host. What they take cannot rest there, and
+// moves twice in each step: a sixteenth of the host, or a quarter if the chunks would become many.
 u64 chosen_chunk_elements(const ModelGraph& graph, Bytes host) {
-  constexpr u64 host_parts = 16;
   u64 elements = chunk_elements_usual;
   while (elements < chunk_elements_max && graph.parameters / elements > chunk_sets_usual) elements *= 2;
-  while (elements > 16 * chunk_elements_min && elements * 16 * 6 * host_parts > host.value) elements /= 2;
+  const auto takes_over = [&](u64 part) { return elements * 16 * 6 * part > host.value; };
+  const auto may_halve = [&] { return graph.parameters / elements <= chunk_sets_usual / 2; };
+  while (elements > 16 * chunk_elements_min && (takes_over(4) || (takes_over(16) && may_halve())))
+    elements /= 2;
   return elements;
 }
 

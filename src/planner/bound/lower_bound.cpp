@@ -62,7 +62,7 @@ class Savings {
     for (u64 p = 0; p < capacity_.size(); ++p) of_host[p] = capacity_[p] - capacity_of_devices_[p];
     const u64 moved = weighed(all), reached = moved - std::min(planned, moved);
     const u64 saved = most_saved_weighed(contents_, capacity_of_devices_, of_host, reached);
-    return moved - std::min(saved, moved);
+    return std::max(moved - std::min(saved, moved), weighed(bounds()));  // the search may end early
   }
 
   std::array<Bytes, link_count> bounds() const {

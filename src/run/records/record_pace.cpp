@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "fit/forecast.h"
 
@@ -12,6 +11,7 @@ namespace {
 constexpr double slower_at_most = 0.02;
 constexpr u64 steps_if_unknown = 16;
 // Fewer steps say little. One record may happen to be slow, so the pace changes by a factor each time.
+// Changes by a quarter or less are noise.
 constexpr u64 steps_measured_least = 3, factor_at_once = 4;
 
 double seconds(Nanos time) { return static_cast<double>(time.value) * 1e-9; }
@@ -64,7 +64,9 @@ bool RecordPace::follow(const Totals& now) {
   const double step = (wall - waited) / static_cast<double>(steps);
   const u64 wanted = std::min(steps_for(cost_, step), steps_for_redos(cost_ / step, now));
   const u64 next = std::clamp(wanted, std::max(u64{1}, steps_ / factor_at_once), steps_ * factor_at_once);
-  return std::exchange(steps_, next) != next;
+  if (4 * next <= 5 * steps_ && 4 * steps_ <= 5 * next) return false;
+  steps_ = next;
+  return true;
 }
 
 }  // namespace tidepool

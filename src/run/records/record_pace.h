@@ -13,7 +13,7 @@ namespace tidepool {
 
 class RecordPace {
  public:
-  // What a run has done so far.
+  // Totals are of a run so far.
   struct Totals {
     u64 steps = 0, records = 0, redos = 0;
     Nanos wall{}, waited{};  // of all steps, and the part of it that waited for records

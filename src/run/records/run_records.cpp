@@ -13,7 +13,6 @@ namespace tidepool {
 void RunRecords::begin(Session& session, const RecordPace& pace) {
   session_ = &session;
   pace_ = pace;
-  told_ = pace.steps();
   progress_.begin(session.payload_max());
 }
 
@@ -33,35 +32,30 @@ void RunRecords::recorded(u64 step) {
 }
 
 SegmentRun RunRecords::with_choice(SegmentRun run, const PhaseProfile& so_far, RunOutputs& outputs) {
-  totals_.steps += run.kind != SegmentKind::drain;
-  const u64 updated = session_->plan().clipping ? run.step - 1 : run.step;
-  run.persists = is_due(updated, so_far);
-  tell(outputs);
+  const bool clipping = session_->plan().clipping;
+  run.persists = false;
+  if (clipping && run.kind == SegmentKind::forward_backward) return run;  // it updates and records nothing
+  const u64 updated = clipping ? run.step - 1 : run.step;
+  run.persists = is_due(updated, so_far, outputs);
   if (run.persists) chosen_ = updated;
   return run;
 }
 
-bool RunRecords::is_due(u64 updated, const PhaseProfile& so_far) {
+bool RunRecords::is_due(u64 updated, const PhaseProfile& so_far, RunOutputs& outputs) {
   const auto enough = [&] { return pace_.steps() > 0 && updated >= chosen_ + pace_.steps(); };
   if (!enough() || (progress_.paused() && pace_.steps() > 1)) return false;
+  totals_.steps = so_far.runs;
   totals_.wall = so_far.wall();
   totals_.waited = so_far.exposed[static_cast<u32>(Cause::record)];
-  pace_.follow(totals_);
+  if (pace_.follow(totals_))
+    outputs.say(fmt::format("a record of the state takes {}: from now on {} (output.persist_steps)",
+                            seconds_text(pace_.seconds_of_record()), how_often()));
   return enough();
 }
 
 void RunRecords::went_back() {
   ++totals_.redos;
   chosen_ = last_step();
-}
-
-// A change by half or less is not worth a line.
-void RunRecords::tell(RunOutputs& outputs) {
-  const u64 steps = pace_.steps();
-  if (2 * steps <= 3 * told_ && 2 * told_ <= 3 * steps) return;
-  told_ = steps;
-  outputs.say(fmt::format("a record of the state takes {}: from now on {} (output.persist_steps)",
-                          seconds_text(pace_.seconds_of_record()), how_often()));
 }
 
 void RunRecords::completed(const Issue& issue, const Completion& completion) {

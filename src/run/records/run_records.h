@@ -29,7 +29,7 @@ class RunRecords {
   void recorded(u64 step);
 
   ProgressRecord& progress() { return progress_; }
-  // `so_far`: where the time of the run's segments went. Says if records become much rarer or more frequent.
+  // `so_far`: where the time of the run's segments went. Says if the steps between records change.
   // RETURNS: the segment, with the choice whether its step is recorded.
   SegmentRun with_choice(SegmentRun, const PhaseProfile& so_far, RunOutputs&);
   void completed(const Issue&, const Completion&);
@@ -43,8 +43,7 @@ class RunRecords {
   std::string describe() const;
 
  private:
-  bool is_due(u64 updated, const PhaseProfile& so_far);
-  void tell(RunOutputs&);
+  bool is_due(u64 updated, const PhaseProfile& so_far, RunOutputs&);
   std::string how_often() const;
 
   ProgressRecord progress_;
@@ -52,7 +51,6 @@ class RunRecords {
   RecordPace pace_;
   RecordPace::Totals totals_;
   u64 chosen_ = 0;                               // the last step that was to be recorded
-  u64 told_ = 0;                                 // the pace of which people know
   std::optional<ProgressRecord::Numbers> last_;  // of the last record
 };
 

@@ -42,6 +42,16 @@ TEST(PlanSize, SensibleUsesArePossible) {
             "");
 }
 
+// A host of 4 GiB wants small chunks; 70B parameters would then have so many that planning takes a minute.
+TEST(PlanSize, ChunksAreSmallOnASmallHostAsLongAsTheyAreFew) {
+  const auto chunk_bytes = [](const std::vector<std::string>& overrides) {
+    const Config config = quickstart_with(overrides).value();
+    return 4 * chunk_elements_to_try(make_graph(config).value(), plan_options(config)).front();
+  };
+  EXPECT_EQ(chunk_bytes({"n_embd=2048", "n_layer=26", "memory.host=4GiB"}), 8 * mib);
+  EXPECT_EQ(chunk_bytes({"n_embd=8192", "n_head=64", "n_layer=86", "memory.host=4GiB"}), 32 * mib);
+}
+
 TEST(PlanSize, JobsThatTakeTooLongAreRefusedWithAValueThatWorks) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"gradient_accumulation_steps=1000000"}, "train.gradient_accumulation_steps"},

@@ -75,6 +75,8 @@ void check(u32 seed, const Devices& devices, Counts& counts) {
     if (!uses_disk && (link == LinkKind::disk_read || link == LinkKind::disk_write)) continue;
     EXPECT_GE(static_cast<double>(moved[l].value), part * static_cast<double>(least[l].value)) << name(link);
   }
+  if (const std::optional<u64> together = weighed_lower_bound(*plan, graph); together && uses_disk)
+    EXPECT_GE(static_cast<double>(weighed(moved)), part * static_cast<double>(*together));
 }
 
 class PlannerProperty : public testing::TestWithParam<Devices> {};
