@@ -130,8 +130,10 @@ class RunPreparation {
   Result<void> say_what_begins() {
     if (!run_.request.quiet) TRY(predict());
     if (!run_.goes_on) say_all();
-    run_.records.begin(*run_.session,
-                       record_pace(run_.config, run_.session->plan(), run_.graph, run_.prediction));
+    const auto& known = run_.choice.pace();
+    run_.records.begin(
+        *run_.session,
+        known ? *known : record_pace(run_.config, run_.session->plan(), run_.graph, run_.prediction));
     if (const std::string text = run_.records.describe(); !text.empty()) run_.outputs.say(text);
     return {};
   }

@@ -74,13 +74,12 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (ending_) {
       if (!pending_update_) return std::nullopt;
       pending_update_ = false;
-      return run_.records.with_choice({SegmentKind::drain, issued_ + 1}, meter_->profile().total(),
-                                      run_.outputs);
+      return run_.records.with_choice({SegmentKind::drain, issued_ + 1}, meter_->so_far(), run_.outputs);
     }
     const SegmentKind kind = resting_ ? SegmentKind::forward_backward : SegmentKind::body;
     resting_ = false;
     pending_update_ = run_.session->plan().clipping;
-    return run_.records.with_choice({kind, ++issued_}, meter_->profile().total(), run_.outputs);
+    return run_.records.with_choice({kind, ++issued_}, meter_->so_far(), run_.outputs);
   }
 
   bool abandons() override { return redone_.found(); }
@@ -186,8 +185,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<bool> must_switch() {
     const bool ends = issued_ >= run_.config.train.max_steps || !stopped_early_.empty();
     if (!run_.choice.asks() || ends || stop_requested()) return false;
-    const std::string said =
-        run_.choice.switches(run_.graph, run_.session->plan(), run_.chosen, run_.prediction);
+    const std::string said = run_.choice.switches(run_.graph, run_.session->plan(), run_.chosen,
+                                                  run_.prediction, run_.records.pace());
     if (said.empty()) return false;
     saves_.end_background();
     TRY_ASSIGN(const bool recorded, saves_.record(issued_));

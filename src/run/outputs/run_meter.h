@@ -36,6 +36,7 @@ class RunMeter {
   u64 steps() const { return step_seconds_.size(); }
 
   TimeProfile& profile() { return profile_; }
+  PhaseProfile so_far() const { return profile_.total(); }
   PhaseClock& phases() { return phases_; }
   const PhaseClock& phases() const { return phases_; }
   TraceRecorder& trace() { return trace_; }

@@ -24,6 +24,9 @@ class RecordPace {
   // `follows`: the steps change as records turn out to cost more or less.
   RecordPace(u64 steps, bool follows) : steps_(steps), follows_(follows) {}
 
+  // The same pace for a run whose totals begin anew.
+  RecordPace from_here() const { return {steps_, follows_}; }
+
   u64 steps() const { return steps_; }                // 0: nothing is recorded
   double seconds_of_record() const { return cost_; }  // of late; 0: unknown
   // Call when a step may be recorded: all that the last record has cost is then in the totals.

@@ -35,6 +35,7 @@ class RunRecords {
   void completed(const Issue&, const Completion&);
   // The run goes on from the last record, to train steps again.
   void went_back();
+  const RecordPace& pace() const { return pace_; }
   u64 last_step() const { return last_ ? last_->step : 0; }  // 0: none was recorded
   const std::optional<ProgressRecord::Numbers>& last_numbers() const { return last_; }
   // Advice for messages: goes on from the last record, if it is newer than the last checkpoint; else `else_`.

@@ -28,9 +28,10 @@ void SpeculationChoice::step_done(bool changed, u64 again) {
 }
 
 std::string SpeculationChoice::switches(const ModelGraph& graph, const Plan& plan, const RunPlan& chosen,
-                                        const Prediction& prediction) {
+                                        const Prediction& prediction, const RecordPace& pace) {
   asks_ = false;
   parallel_ = plan.parallel;
+  pace_ = pace.from_here();
   if (speculates_) {
     speculates_ = false;
     patience_.steps *= more_patience;

@@ -5,6 +5,7 @@
 #include "config/config.h"
 #include "fit/plan_run.h"
 #include "probe/step/predict.h"
+#include "run/records/record_pace.h"
 
 namespace tidepool {
 
@@ -36,7 +37,9 @@ class SpeculationChoice {
     close();
   }
   // RETURNS: what to say before the run goes on the other way; empty: it stays.
-  std::string switches(const ModelGraph&, const Plan&, const RunPlan&, const Prediction&);
+  std::string switches(const ModelGraph&, const Plan&, const RunPlan&, const Prediction&, const RecordPace&);
+  // The pace of records when the run switched, with which it goes on; none: it has not.
+  const std::optional<RecordPace>& pace() const { return pace_; }
 
  private:
   bool is_worth_it(const ModelGraph&, const Plan&, const RunPlan&, const Prediction&);
@@ -44,6 +47,7 @@ class SpeculationChoice {
   bool open_ = false;  // false: the config has chosen, or it is impossible
   bool speculates_ = false, asks_ = false;
   std::optional<Parallel> parallel_;
+  std::optional<RecordPace> pace_;
   Patience patience_;
   u64 calm_ = 0;      // steps in a row that the norm has not changed
   double gain_ = 0;   // part of a step's time that speculation saves
