@@ -401,7 +401,8 @@ const std::array other_fields = std::to_array<Field>({
      "persist_steps",
      REF(output.persist_steps),
      "Steps between records of the state in the swap file, with memory.versions of 2 or 3; a killed run "
-     "repeats at most one more. auto: so many that records take 2 % of the time at most, as the run measures",
+     "repeats at most one more. auto: so many that records take about 2 % of the time at most, as the "
+     "run measures",
      "steps",
      {0, 1e15},
      {},

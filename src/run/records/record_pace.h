@@ -1,5 +1,5 @@
 // RecordPace says how many steps lie between two records. With output.persist_steps: auto there are so many
-// that recording makes steps 2 % slower at most: a forecast says how many at first, and then what records
+// that records take about 2 % of the time at most: a forecast says how many at first, and then what records
 // turn out to cost, above all their flushes, whose time no forecast knows. A record costs what training waits
 // for it, or all of its own time if that is more: a flush hinders the reads and writes beside it too. Where
 // steps are trained again from the last record on (RedoneSteps), fewer steps lie between.
