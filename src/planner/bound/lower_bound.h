@@ -38,8 +38,8 @@ struct HeldGap {
   u64 bytes = 0;
   u64 links = 0, disk = 0;  // bytes of the devices' links, and of the disk's
 };
-// HeldWindow is what a window has. If it rests on the device, all of it is held there all around, and saves
-// `links_at_home` more.
+// HeldWindow is what a window has. If it rests on the device, its state is held there all around, which saves
+// `links_at_home`, and its parameters may be.
 struct HeldWindow {
   HeldGap state, gradient;  // the gradient's link is the one that the device's home saves
   std::vector<HeldGap> params;
