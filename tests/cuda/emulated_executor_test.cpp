@@ -277,6 +277,21 @@ TEST_F(EmulatedFaultAtRest, PredictionTimesProductsOfRandomNumbers) {
   EXPECT_EQ(emulated_cuda::products_of_constants(), before);
 }
 
+TEST_F(EmulatedFaultAtRest, PredictionLetsAGpuUpdateWithoutTheCores) {
+  open(HomePolicy::device);
+  const auto prediction = predict_step(*session_);
+  ASSERT_TRUE(prediction) << prediction.error().message;
+  Machine machine = prediction->machine;
+  const auto seconds = [&] {
+    return forecast(session_->plan(), session_->graph(), machine, {.blocks = prediction->blocks})
+        .value()
+        .step_seconds;
+  };
+  const double before = seconds();
+  machine.host.adam_bytes_per_s /= 1e6;
+  EXPECT_EQ(seconds(), before);
+}
+
 TEST_F(EmulatedFaultAtRest, AFailureOfATimedKernelIsReported) {
   open(HomePolicy::host);
   Kernels& kernels = session_->devices().first().kernels();

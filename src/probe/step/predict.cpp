@@ -320,6 +320,8 @@ Result<void> measure_disk(Session& session, Round round, DiskRates& rates) {
 Result<Prediction> measure_round(Session& session, Round round) {
   Prediction out;
   Machine& machine = out.machine;
+  // A GPU's ops and copies take nothing of the cores; a device of the cores shares them with Adam.
+  machine.device.kind = session.devices().first().facts().gpu ? DeviceKind::cuda : DeviceKind::cpu;
   TRY_ASSIGN(out.blocks, measure_blocks(session, round));
   machine.device.flops_per_s.fill(block_flops(session.graph(), out.blocks));
   TRY_ASSIGN(out.peak_flops_per_s, measure_peak(session));
