@@ -14,6 +14,7 @@ REPORT = {
     "tokens_per_second": 1,
     "tokens_per_step": 1,
     "step_seconds": 1,
+    "predicted_step_seconds": 1,
     "train_seconds": 1,
     "exposed_seconds": {},
     "steps": 3,
