@@ -144,7 +144,7 @@ TEST(SpeculationChoice, ARunGoesBothWaysAndChangesNoBit) {
   c.memory.versions = 2;
   c.train.speculate = SpeculatePolicy::automatic;
   SCOPED_TRACE(how_to_repeat(c));
-  const auto report = test::run(c, {.speculation = {.steps = 3, .untried = true}});
+  const auto report = test::run(c, {.speculation = {.steps = 3, .untried = true, .timed = 0}});
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(numbers_of(*report), numbers_of(*expected));
   EXPECT_GT(report->resumed_from_step, 0u);  // the last part is reported
@@ -183,7 +183,7 @@ TEST(SpeculationChoice, ANormOnTheWayToTheChoiceChangesNoBit) {
     c.memory.versions = 3;
     c.train.speculate = SpeculatePolicy::automatic;
     SCOPED_TRACE(how_to_repeat(c));
-    const auto report = test::run(c, {.speculation = {.steps = calm, .untried = true}});
+    const auto report = test::run(c, {.speculation = {.steps = calm, .untried = true, .timed = 0}});
     ASSERT_TRUE(report) << report.error().message;
     EXPECT_EQ(numbers_of(*report), test::train_numbers(waits)) << calm;
   }

@@ -2,15 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "base/median.h"
+#include "base/text/units.h"
 #include "fit/forecast.h"
 #include "fit/plan_inputs.h"
 
 namespace tidepool {
 namespace {
 
-constexpr double least_gain = 0.05;
-constexpr double of_late = 64;    // steps
-constexpr u64 more_patience = 4;  // each time that updates go back to waiting
+constexpr double least_gain = 0.05;           // predicted, to try it
+constexpr double least_measured_gain = 0.02;  // to go on with it
+constexpr u64 settling = 4;                   // first steps on a way, whose times do not count
+constexpr double of_late = 64;                // steps
+constexpr u64 more_patience = 4;              // each time that updates go back to waiting
 
 }  // namespace
 
@@ -20,11 +26,21 @@ SpeculationChoice::SpeculationChoice(const Config& config, const Patience& patie
           (config.output.save || config.machine.gpus().empty());  // else products would be timed anew
 }
 
-void SpeculationChoice::step_done(bool changed, u64 again) {
+void SpeculationChoice::step_done(bool changed, u64 again, double took) {
   if (!open_) return;
+  time_step(took);
   calm_ = changed ? 0 : calm_ + 1;
   again_ += static_cast<double>(again) - again_ / of_late;
-  asks_ = speculates_ ? again_ > gain_ * of_late : calm_ >= patience_.steps;
+  asks_ = speculates_ ? is_no_faster_ || again_ > gain_ * of_late : calm_ >= patience_.steps;
+}
+
+// Compares once only: later the machine may have other work.
+void SpeculationChoice::time_step(double took) {
+  ++steps_;
+  if (took_.size() == patience_.timed && patience_.timed > 0) took_.erase(took_.begin());
+  if (took_.size() < patience_.timed) took_.push_back(took);
+  if (!speculates_ || patience_.timed == 0 || steps_ != settling + patience_.timed) return;
+  is_no_faster_ = median(took_) > (1 - least_measured_gain) * waiting_took_;
 }
 
 std::string SpeculationChoice::switches(const ModelGraph& graph, const Plan& plan, const RunPlan& chosen,
@@ -32,26 +48,38 @@ std::string SpeculationChoice::switches(const ModelGraph& graph, const Plan& pla
   asks_ = false;
   parallel_ = plan.parallel;
   pace_ = pace.from_here();
-  if (speculates_) {
-    speculates_ = false;
-    patience_.steps *= more_patience;
-    calm_ = 0;
-    return fmt::format(
-        "the norm changes updates too often: from now on they wait for it, until it has changed none for {} "
-        "steps (train.speculate)",
-        patience_.steps);
-  }
+  if (speculates_) return wait_again();
   if (!is_worth_it(graph, plan, chosen, prediction)) {
     close();
     return "";
   }
   speculates_ = true;
   again_ = 0;
+  waiting_took_ = median(std::exchange(took_, {}));
+  steps_ = 0;
   std::string text = fmt::format(
       "the norm has changed no update for {} steps: from now on updates do not wait for it", calm_);
   if (gain_ > 0)
     text += fmt::format(", which makes a step {:.2f} times as fast by prediction", 1 / (1 - gain_));
   return text + " (train.speculate)";
+}
+
+std::string SpeculationChoice::wait_again() {
+  speculates_ = false;
+  const double took = median(std::exchange(took_, {}));
+  steps_ = calm_ = 0;
+  if (is_no_faster_) {
+    close();
+    return fmt::format(
+        "steps are no faster when updates do not wait for the norm, {} instead of {}: from now on they wait "
+        "(train.speculate)",
+        seconds_text(took), seconds_text(waiting_took_));
+  }
+  patience_.steps *= more_patience;
+  return fmt::format(
+      "the norm changes updates too often: from now on they wait for it, until it has changed none for {} "
+      "steps (train.speculate)",
+      patience_.steps);
 }
 
 bool SpeculationChoice::is_worth_it(const ModelGraph& graph, const Plan& plan, const RunPlan& chosen,

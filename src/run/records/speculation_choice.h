@@ -1,6 +1,10 @@
 // SpeculationChoice decides, for `train.speculate: auto`, whether updates wait for the norm: by the run's own
-// norms, so the choice depends on the run alone, and by the gain that is predicted on this machine.
+// norms, by the gain that is predicted on this machine, and then by the steps' measured times.
 #pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "config/config.h"
 #include "fit/plan_run.h"
@@ -12,11 +16,12 @@ namespace tidepool {
 // It outlives the plans that it chooses between.
 class SpeculationChoice {
  public:
-  // Steps in a row whose norm changes nothing, after which updates stop waiting. `untried`: whatever is
-  // gained (tests).
+  // Steps in a row whose norm changes nothing, after which updates stop waiting. `untried`: whatever gain is
+  // predicted (tests). `timed`: steps of each way whose times are compared, at most `steps`; 0: none are.
   struct Patience {
     u64 steps = 20;
     bool untried = false;
+    u64 timed = 16;
   };
   SpeculationChoice(const Config&, const Patience&);
 
@@ -25,8 +30,8 @@ class SpeculationChoice {
   // The way to share a step over devices, which stays when the plan changes; none: the plan is the first.
   std::optional<Parallel> parallel() const { return parallel_; }
   // Call when a step is done. `changed`: its norm has changed updates. `again`: steps that were trained once
-  // more because of it.
-  void step_done(bool changed, u64 again);
+  // more because of it. `took`: its seconds.
+  void step_done(bool changed, u64 again, double took);
   // True if it may be time for the other way. The answer is due at rest, by `switches`.
   bool asks() const { return asks_; }
   // The run cannot change its way.
@@ -42,6 +47,8 @@ class SpeculationChoice {
   const std::optional<RecordPace>& pace() const { return pace_; }
 
  private:
+  void time_step(double took);
+  std::string wait_again();
   bool is_worth_it(const ModelGraph&, const Plan&, const RunPlan&, const Prediction&);
 
   bool open_ = false;  // false: the config has chosen, or it is impossible
@@ -49,9 +56,13 @@ class SpeculationChoice {
   std::optional<Parallel> parallel_;
   std::optional<RecordPace> pace_;
   Patience patience_;
-  u64 calm_ = 0;      // steps in a row that the norm has not changed
-  double gain_ = 0;   // part of a step's time that speculation saves
-  double again_ = 0;  // steps trained once more, of late
+  u64 calm_ = 0;              // steps in a row that the norm has not changed
+  double gain_ = 0;           // part of a step's time that speculation saves
+  double again_ = 0;          // steps trained once more, of late
+  std::vector<double> took_;  // seconds of the latest steps on this way
+  u64 steps_ = 0;             // steps on this way
+  double waiting_took_ = 0;   // median while updates waited
+  bool is_no_faster_ = false;
 };
 
 }  // namespace tidepool
