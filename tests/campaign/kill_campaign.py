@@ -5,7 +5,7 @@ A round trains a small model to its end. It is killed some times on the way: whi
 step, saves a checkpoint, or goes on from a record. Each process has budgets, threads, devices, chunk sizes and homes
 of its own, and keeps two or three versions of the state. In the end the weights must be those of an undisturbed run.
 After each kill the campaign reads the step that was logged last, and the step from which the next process goes on: no
-more than persist_steps + 1 may be lost.
+more than persist_steps + 1 may be lost; with `auto`, no more than the process has said.
 
 Usage: kill_campaign.py TIDEPOOL KILLS [--seed N] [--folder DIR] [--versions 2|3]
 """
@@ -90,10 +90,16 @@ class Campaign(campaign.Folders):
         words += [f"machine.executor=cpu:{devices}", f"train.gradient_accumulation_steps={2 // devices}"]
         chunk = pick(("auto", "auto", "8KiB", "40KiB"))
         words += [f"memory.chunk_size={chunk}", f"memory.host={pick((8, 16, 32))}MiB"]
-        persist = pick((1, 1, 2, 5))
+        persist = pick((1, 1, 2, 5, "auto"))
         words += [f"train.speculate={pick(('auto', 'on', 'off'))}"]
         versions = self.versions or pick((2, 3, 3))
         return [*words, f"output.persist_steps={persist}", f"memory.versions={versions}"], persist, versions
+
+    def persist_steps(self, folder, persist):
+        """RETURNS: how many steps the last process took to a record, at most; `auto` says it, and each change."""
+        if persist != "auto":
+            return persist
+        return max(map(int, re.findall(r"one step in (\d+) is recorded", text_of(folder / "log"))), default=1)
 
     def logged_step(self, folder):
         step = 0
@@ -164,6 +170,7 @@ class Campaign(campaign.Folders):
                 self.fault(number, f"ended with {code}: {' '.join(words)}", text_of(folder / "log"))
                 return killed
             killed += 1
+            next_persist = self.persist_steps(folder, next_persist)
             before, logged = logged, self.logged_step(folder)
             # The process that logged the last step decides how many may be lost. One that trained the steps of
             # others again, also from step 1, may have recorded fewer of them.
