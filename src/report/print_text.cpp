@@ -76,7 +76,7 @@ bool try_print_text(std::FILE* to, std::string_view text) {
 
 // Ignores EIO: the terminal is gone, and the run has been told to stop or continues without it.
 void print_shown(std::FILE* to, std::string_view text) {
-  if (!try_print_text(to, text) && errno != EIO)
+  if (!try_print_text(to, text) && errno != EIO && to != stderr)
     throw std::system_error(errno, std::generic_category(), "cannot write to a standard stream");
 }
 

@@ -24,7 +24,8 @@ std::string text_to_show(std::string_view);
 
 // RETURNS: false if the stream cannot be written; errno says why.
 bool try_print_text(std::FILE*, std::string_view);
-// Throws std::system_error if the stream cannot be written: only reporting this is left to do then.
+// Throws std::system_error if standard output cannot be written: only reporting this is left to do then. A
+// lost standard error ends nothing: a run goes on without its warnings.
 void print_shown(std::FILE*, std::string_view);
 
 template <class... T>

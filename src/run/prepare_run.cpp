@@ -1,6 +1,7 @@
 #include "run/prepare_run.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cmath>
 
@@ -8,6 +9,7 @@
 #include "base/text/path_text.h"
 #include "base/text/units.h"
 #include "checkpoint/checkpoint.h"
+#include "config/read/load_config.h"
 #include "fit/executor_choice.h"
 #include "fit/plan_inputs.h"
 #include "huggingface/weights/weights_fingerprint.h"
@@ -44,6 +46,7 @@ class RunPreparation {
     if (several()) TRY(agree_on_groups(transport(), config));
     TRY_ASSIGN(run_.graph, make_graph(config));
     if (!several()) {
+      TRY(check_state_is_not_elsewhere());
       TRY_ASSIGN(recorded_, find_recorded_run(config, run_.graph, run_.request.resume,
                                               [this](const std::string& line) { run_.outputs.warn(line); }));
     }
@@ -79,6 +82,26 @@ class RunPreparation {
   bool several() const { return run_.config.machine.nodes > 1; }
   bool leads() const { return run_.config.machine.node == 0; }
   Transport& transport() { return *run_.request.transport; }
+
+  // The run's own config says where the process before kept its state.
+  Result<void> check_state_is_not_elsewhere() const {
+    const Config& config = run_.config;
+    const std::string kept = config.output.dir + "/config.yaml";
+    if (::access(kept.c_str(), F_OK) != 0) return {};
+    const Result<Config> before = load_config(kept, {"output.dir=" + config.output.dir}, KeptModel::read);
+    if (!before) return {};
+    const std::string there = canonical_path(swap_directory(*before));
+    if (there == canonical_path(swap_directory(config))) return {};
+    const auto recorded = find_recorded_run(*before, run_.graph, "auto", [](const std::string&) {});
+    if (!recorded || !*recorded) return {};
+    TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(config.output.dir));
+    if (!steps.empty() && steps.back() >= (*recorded)->state.step) return {};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("{} holds the state of this run, recorded after step {}: resume with --resume auto "
+                    "and memory.swap_dir={}, or move the file away",
+                    (*recorded)->found.path, (*recorded)->state.step, there)};
+  }
 
   // RETURNS: the checkpoint to resume from; nullopt if the recorded state is newer, or nothing is resumed.
   Result<std::optional<FoundCheckpoint>> find_checkpoint() {
@@ -351,8 +374,10 @@ Result<void> describe_run(PreparedRun& run) {
   described.train.speculate = run.request.config.train.speculate;
   described.machine.parallel = run.request.config.machine.parallel;
   described.train.max_steps = run.request.config.train.max_steps;  // auto stays auto
-  // Absolute paths: readers of the adapters run from other working directories.
+  // Absolute paths: readers of the run run from other working directories.
   if (run.graph.lora.on()) described.model_directory = absolute_path(run.config.model_directory);
+  if (!run.config.memory.swap_dir.empty())
+    described.memory.swap_dir = absolute_path(run.config.memory.swap_dir);
   if (!run.config.lora.adapter.empty()) described.lora.adapter = absolute_path(run.config.lora.adapter);
   return run.directory.describe_run(to_yaml(described), plan);
 }

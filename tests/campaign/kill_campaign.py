@@ -5,7 +5,8 @@ A round trains a small model to its end. It is killed some times on the way: whi
 step, saves a checkpoint, or goes on from a record. Each process has budgets, threads, devices, chunk sizes and homes
 of its own, and keeps two or three versions of the state. In the end the weights must be those of an undisturbed run.
 After each kill the campaign reads the step that was logged last, and the step from which the next process goes on: no
-more than persist_steps + 1 may be lost; with `auto`, no more than the process has said.
+more than persist_steps + 1 may be lost; with `auto`, no more than twice as many as the process
+has said.
 
 Usage: kill_campaign.py TIDEPOOL KILLS [--seed N] [--folder DIR] [--versions 2|3]
 """
@@ -96,10 +97,11 @@ class Campaign(campaign.Folders):
         return [*words, f"output.persist_steps={persist}", f"memory.versions={versions}"], persist, versions
 
     def persist_steps(self, folder, persist):
-        """RETURNS: how many steps the last process took to a record, at most; `auto` says it, and each change."""
+        """RETURNS: how many steps the last process took to a record, at most; `auto` says it, and each change by more
+        than a factor of two."""
         if persist != "auto":
             return persist
-        return max(map(int, re.findall(r"one step in (\d+) is recorded", text_of(folder / "log"))), default=1)
+        return 2 * max(map(int, re.findall(r"one step in (\d+) is recorded", text_of(folder / "log"))), default=1)
 
     def logged_step(self, folder):
         step = 0

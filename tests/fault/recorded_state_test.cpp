@@ -170,6 +170,22 @@ TEST(RecordedState, IsNotLeftBehindByANewRunOrAnOlderCheckpoint) {
   EXPECT_TRUE(test::run(c, {.resume = c.output.dir + "/checkpoint-3"}));
 }
 
+// Regression: with another memory.swap_dir the run began anew beside its recorded state.
+TEST(RecordedState, ElsewhereIsNamedAndKept) {
+  const TrainDir dir;
+  const Config c = recorded_config(dir);
+  kill_after(c, 4);
+  Config other = c;
+  other.memory.swap_dir = dir / "elsewhere";
+  for (const char* resume : {"", "auto"}) {
+    const Error error = refused(other, resume, swap_file(c));
+    EXPECT_EQ(error.kind, ErrorKind::usage);
+    EXPECT_THAT(error.message, AllOf(HasSubstr(swap_file(c)), HasSubstr("recorded after step"),
+                                     HasSubstr("memory.swap_dir=" + swap_directory(c))));
+  }
+  EXPECT_TRUE(test::run(c, {.resume = "auto"}));
+}
+
 TEST(RecordedState, OfAnotherModelOrPrecisionIsRefused) {
   const TrainDir dir;
   const Config c = recorded_config(dir);

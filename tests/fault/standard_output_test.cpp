@@ -65,6 +65,8 @@ TEST(StandardOutput, IfFullAlongWithStandardErrorIsExitCode6) {
         std::system(fmt::format("'{}' {} >/dev/full 2>/dev/full", TIDEPOOL_BINARY, words).c_str()));
   };
   EXPECT_EQ(code("train '" + config + "'"), 6);
+  EXPECT_EQ(checkpoint_steps(dir / "run").value(), (std::vector<u64>{4}));
+  EXPECT_TRUE(read_report(dir / "run"));
   EXPECT_EQ(code("eval '" + (dir / "run") + "'"), 6);
   EXPECT_EQ(code("export '" + (dir / "run") + "' '" + (dir / "out") + "'"), 6);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "fit/forecast.h"
 
@@ -11,21 +12,23 @@ namespace {
 constexpr double slower_at_most = 0.02;
 constexpr u64 steps_if_unknown = 16;
 // Fewer steps say little. One record may happen to be slow, so the pace changes by a factor each time.
-// Changes by a quarter or less are noise.
 constexpr u64 steps_measured_least = 3, factor_at_once = 4;
+// A quarter is noise, also of wanted steps that are no whole number: otherwise one step and two would take
+// turns.
+constexpr double noise = 1.25;
 
 double seconds(Nanos time) { return static_cast<double>(time.value) * 1e-9; }
 
-u64 steps_for(double cost, double step) {
-  return static_cast<u64>(std::max(1.0, std::ceil(cost / step / slower_at_most)));
-}
+double steps_for_cost(double cost, double step) { return cost / step / slower_at_most; }
+
+u64 whole(double steps) { return static_cast<u64>(std::max(1.0, std::ceil(steps))); }
 
 // With N steps between records of c steps each, and a redo in a part p of the steps, which repeats N / 2 on
 // average, a step takes c / N + p N / 2 longer: least at the square root of 2 c / p.
-u64 steps_for_redos(double cost_in_steps, const RecordPace::Totals& so_far) {
-  if (so_far.redos == 0) return ~u64{0};
+double steps_for_redos(double cost_in_steps, const RecordPace::Totals& so_far) {
+  if (so_far.redos == 0) return std::numeric_limits<double>::infinity();
   const double part = static_cast<double>(so_far.redos) / static_cast<double>(so_far.steps);
-  return static_cast<u64>(std::max(1.0, std::round(std::sqrt(2 * cost_in_steps / part))));
+  return std::round(std::sqrt(2 * cost_in_steps / part));
 }
 
 // A forecast knows what it costs to write content that rests in memory.
@@ -40,7 +43,7 @@ u64 forecast_steps(const Plan& plan, const ModelGraph& graph, const Prediction& 
     return step ? step->step_seconds : 0;
   };
   const double without = step_seconds(false), with = step_seconds(true);
-  return without > 0 ? steps_for(with - without, without) : steps_if_unknown;
+  return without > 0 ? whole(steps_for_cost(with - without, without)) : steps_if_unknown;
 }
 
 }  // namespace
@@ -62,9 +65,12 @@ bool RecordPace::follow(const Totals& now) {
   const double cost = std::max(waited, recording) / static_cast<double>(records);
   cost_ = cost_ > 0 ? (cost_ + cost) / 2 : cost;
   const double step = (wall - waited) / static_cast<double>(steps);
-  const u64 wanted = std::min(steps_for(cost_, step), steps_for_redos(cost_ / step, now));
-  const u64 next = std::clamp(wanted, std::max(u64{1}, steps_ / factor_at_once), steps_ * factor_at_once);
-  if (4 * next <= 5 * steps_ && 4 * steps_ <= 5 * next) return false;
+  const double wanted = std::min(steps_for_cost(cost_, step), steps_for_redos(cost_ / step, now));
+  const double from = static_cast<double>(steps_);
+  if (wanted <= noise * from && whole(noise * wanted) >= steps_) return false;
+  const u64 next =
+      std::clamp(whole(wanted), std::max(u64{1}, steps_ / factor_at_once), steps_ * factor_at_once);
+  if (next == steps_) return false;
   steps_ = next;
   return true;
 }

@@ -13,6 +13,7 @@ namespace tidepool {
 void RunRecords::begin(Session& session, const RecordPace& pace) {
   session_ = &session;
   pace_ = pace;
+  said_ = pace.steps();
   progress_.begin(session.payload_max());
 }
 
@@ -47,7 +48,7 @@ bool RunRecords::is_due(u64 updated, const PhaseProfile& so_far, RunOutputs& out
   totals_.steps = so_far.runs;
   totals_.wall = so_far.wall();
   totals_.waited = so_far.exposed[static_cast<u32>(Cause::record)];
-  if (pace_.follow(totals_))
+  if (pace_.follow(totals_) && is_news(pace_.steps()))
     outputs.say(fmt::format("a record of the state takes {}: from now on {} (output.persist_steps)",
                             seconds_text(pace_.seconds_of_record()), how_often()));
   return enough();
@@ -82,6 +83,13 @@ std::string RunRecords::way_on(std::optional<u64> last_checkpoint, std::string e
   if (last_step() <= last_checkpoint.value_or(0)) return else_;
   return fmt::format("resume with --resume auto: the state after step {} is recorded in the swap file",
                      last_step());
+}
+
+// Twice or half the steps are no news.
+bool RunRecords::is_news(u64 steps) {
+  if (steps <= 2 * said_ && said_ <= 2 * steps) return false;
+  said_ = steps;
+  return true;
 }
 
 std::string RunRecords::how_often() const {

@@ -46,10 +46,12 @@ class RunRecords {
  private:
   bool is_due(u64 updated, const PhaseProfile& so_far, RunOutputs&);
   std::string how_often() const;
+  bool is_news(u64 steps);
 
   ProgressRecord progress_;
   Session* session_ = nullptr;
   RecordPace pace_;
+  u64 said_ = 0;  // steps from record to record, as the run has told them last
   RecordPace::Totals totals_;
   u64 chosen_ = 0;                               // the last step that was to be recorded
   std::optional<ProgressRecord::Numbers> last_;  // of the last record

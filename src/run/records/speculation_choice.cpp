@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "base/median.h"
 #include "base/text/units.h"
 #include "fit/forecast.h"
@@ -21,6 +19,7 @@ constexpr u64 more_patience = 4;              // each time that updates go back 
 }  // namespace
 
 SpeculationChoice::SpeculationChoice(const Config& config, const Patience& patience) : patience_(patience) {
+  took_.reserve(patience.timed);
   open_ = config.train.speculate == SpeculatePolicy::automatic && norm_counts(config) &&
           !scale_is_late(config) && config.machine.nodes == 1 && config.memory.versions != 1 &&
           (config.output.save || config.machine.gpus().empty());  // else products would be timed anew
@@ -40,7 +39,8 @@ void SpeculationChoice::time_step(double took) {
   if (took_.size() == patience_.timed && patience_.timed > 0) took_.erase(took_.begin());
   if (took_.size() < patience_.timed) took_.push_back(took);
   if (!speculates_ || patience_.timed == 0 || steps_ != settling + patience_.timed) return;
-  is_no_faster_ = median(took_) > (1 - least_measured_gain) * waiting_took_;
+  gain_ = 1 - median(took_) / waiting_took_;
+  is_no_faster_ = gain_ < least_measured_gain;
 }
 
 std::string SpeculationChoice::switches(const ModelGraph& graph, const Plan& plan, const RunPlan& chosen,
@@ -55,8 +55,8 @@ std::string SpeculationChoice::switches(const ModelGraph& graph, const Plan& pla
   }
   speculates_ = true;
   again_ = 0;
-  waiting_took_ = median(std::exchange(took_, {}));
-  steps_ = 0;
+  waiting_took_ = median(took_);
+  took_.clear(), steps_ = 0;
   std::string text = fmt::format(
       "the norm has changed no update for {} steps: from now on updates do not wait for it", calm_);
   if (gain_ > 0)
@@ -66,13 +66,14 @@ std::string SpeculationChoice::switches(const ModelGraph& graph, const Plan& pla
 
 std::string SpeculationChoice::wait_again() {
   speculates_ = false;
-  const double took = median(std::exchange(took_, {}));
-  steps_ = calm_ = 0;
+  const double took = median(took_);
+  took_.clear(), steps_ = calm_ = 0;
   if (is_no_faster_) {
     close();
     return fmt::format(
-        "steps are no faster when updates do not wait for the norm, {} instead of {}: from now on they wait "
-        "(train.speculate)",
+        "updates that do not wait for the norm make steps less than 2 % faster, {} instead of {}: from now "
+        "on "
+        "they wait (train.speculate)",
         seconds_text(took), seconds_text(waiting_took_));
   }
   patience_.steps *= more_patience;

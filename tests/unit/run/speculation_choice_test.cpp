@@ -49,7 +49,7 @@ TEST_F(SpeculationChoiceTest, GoesBackForGoodIfStepsAreNoFaster) {
   train(1, 1.49);
   ASSERT_TRUE(choice_.asks());
   const std::string said = switches();
-  EXPECT_NE(said.find("1.49 s instead of 1.50 s"), std::string::npos) << said;
+  EXPECT_NE(said.find("less than 2 % faster, 1.49 s instead of 1.50 s"), std::string::npos) << said;
   EXPECT_FALSE(choice_.speculates());
   train(4 * calm, 1.5);
   EXPECT_FALSE(choice_.asks());
