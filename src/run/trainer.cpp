@@ -244,8 +244,8 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (!fails && redone_.must_redo(*run_.session, step)) return;
     const bool is_known = redone_.is_known(step);
     const double took = is_known ? 0 : meter_->step_done();
-    const bool changed = !run_.session->results().assumed_right(step);
-    if (!is_known) run_.choice.step_done(changed, redone_.take_again(), took);
+    if (!is_known)
+      run_.choice.step_done(!run_.session->results().assumed_right(step), redone_.take_again(), took);
     run_.state.losses.push_back(result.loss);
     const u64 tokens = run_.batches->tokens(step);
     run_.state.tokens += tokens;

@@ -72,8 +72,7 @@ std::string SpeculationChoice::wait_again() {
     close();
     return fmt::format(
         "updates that do not wait for the norm make steps less than 2 % faster, {} instead of {}: from now "
-        "on "
-        "they wait (train.speculate)",
+        "on they wait (train.speculate)",
         seconds_text(took), seconds_text(waiting_took_));
   }
   patience_.steps *= more_patience;
