@@ -13,7 +13,7 @@ constexpr std::array<Section, 7> section_table = {{
     {"lora", "Adapters beside a frozen model; names as in PEFT's LoraConfig"},
     {"data", "Data for training and evaluation"},
     {"train", "Training; names as in Hugging Face TrainingArguments"},
-    {"memory", "Budgets of memory and disk, never exceeded"},
+    {"memory", "Budgets of memory and disk, never exceeded but by a swap file's records"},
     {"machine", "Hardware that trains"},
     {"output", "Files that a run writes, and how often"},
 }};
