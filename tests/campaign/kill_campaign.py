@@ -5,8 +5,7 @@ A round trains a small model to its end. It is killed some times on the way: whi
 step, saves a checkpoint, or goes on from a record. Each process has budgets, threads, devices, chunk sizes and homes
 of its own, and keeps two or three versions of the state. In the end the weights must be those of an undisturbed run.
 After each kill the campaign reads the step that was logged last, and the step from which the next process goes on: no
-more than persist_steps + 1 may be lost; with `auto`, no more than twice as many as the process
-has said.
+more than persist_steps + 1 may be lost. With `auto`, persist_steps is twice what the process has said last or before.
 
 Usage: kill_campaign.py TIDEPOOL KILLS [--seed N] [--folder DIR] [--versions 2|3]
 """

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "checkpoint/checkpoint.h"
+#include "config/read/load_config.h"
 #include "inference/recorded_checkpoint.h"
 #include "io/state_journal.h"
 #include "session/state_table.h"
@@ -183,6 +184,20 @@ TEST(RecordedState, ElsewhereIsNamedAndKept) {
     EXPECT_THAT(error.message, AllOf(HasSubstr(swap_file(c)), HasSubstr("recorded after step"),
                                      HasSubstr("memory.swap_dir=" + swap_directory(c))));
   }
+  EXPECT_TRUE(test::run(c, {.resume = "auto"}));
+}
+
+// Regression: `eval` and `export` found it only from the run's working directory.
+TEST(RecordedState, InARelativeDirectoryIsFoundFromAnyOther) {
+  const TrainDir dir;
+  Config c = recorded_config(dir);
+  const std::string swap = dir / "swap";
+  c.memory.swap_dir = fs::relative(swap).string();
+  kill_after(c, 4);
+  const auto kept = load_config(c.output.dir + "/config.yaml", {}, KeptModel::read);
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_TRUE(fs::path(kept->memory.swap_dir).is_absolute());
+  EXPECT_TRUE(fs::equivalent(kept->memory.swap_dir, swap));
   EXPECT_TRUE(test::run(c, {.resume = "auto"}));
 }
 
