@@ -19,21 +19,37 @@ endfunction()
 
 # tidepool_unity(TARGET SOURCE ...): compiles the sources of each folder a few at a time, so that common
 # headers are read once. Unnamed namespaces are then shared within a folder. Not for files that compile
-# themselves once per vector width. A .cu is compiled alone.
+# themselves once per vector width. A .cu is compiled alone. Not CMake's UNITY_BUILD: its files include their
+# sources by absolute path, so a compiler cache would not know them in another clone.
 function(tidepool_unity target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   list(FILTER ARGN EXCLUDE REGEX "\\.cu$")
+  set(groups)
   foreach(source ${ARGN})
     file(STRINGS ${source} itself REGEX "HWY_TARGET_INCLUDE")
-    if(itself)
+    cmake_path(IS_PREFIX PROJECT_SOURCE_DIR ${source} NORMALIZE ours)
+    get_property(definitions SOURCE ${source} PROPERTY COMPILE_DEFINITIONS)
+    get_property(options SOURCE ${source} PROPERTY COMPILE_OPTIONS)
+    if(itself OR definitions OR options OR NOT ours)
       continue()
     endif()
     cmake_path(GET source PARENT_PATH folder)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE name)
     string(MAKE_C_IDENTIFIER "${folder}" group)
     math(EXPR batch "0${members_${group}} / ${TIDEPOOL_UNITY_FILES}")
     math(EXPR members_${group} "0${members_${group}} + 1")
-    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group}_${batch})
+    get_filename_component(folder_name "${folder}" NAME)
+    set(group ${folder_name}_${batch})
+    list(APPEND groups ${group})
+    string(APPEND text_${group} "#include \"${name}\"\n")
+    set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
   endforeach()
+  list(REMOVE_DUPLICATES groups)
+  foreach(group ${groups})
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/unity/${target}/${group}.cpp)
+    file(CONFIGURE OUTPUT ${file} CONTENT "${text_${group}}" @ONLY)
+    target_sources(${target} PRIVATE ${file})
+  endforeach()
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
 endfunction()
 
 # tidepool_room_target(OUT FOLDER): name of a room's library, such as tidepool_base_text for src/base/text.

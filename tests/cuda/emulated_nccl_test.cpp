@@ -5,6 +5,7 @@
 
 #include "executor/cuda/nccl_library.h"
 #include "tests/cuda/cuda_fixture.h"
+#include "tests/support/places.h"
 
 namespace tidepool::test::emulated_nccl_test {
 
@@ -13,7 +14,7 @@ constexpr int ranks = 2;
 class EmulatedNccl : public ::testing::Test {
  protected:
   EmulatedNccl() {
-    ::setenv("TIDEPOOL_NCCL", EMULATED_NCCL, 1);
+    ::setenv("TIDEPOOL_NCCL", built_file("tests/libemulated_nccl.so").c_str(), 1);
     emulated_cuda::reset({.devices = ranks});
     library_ = NcclLibrary::load().value();
     constexpr int devices[] = {0, 1};
@@ -139,9 +140,9 @@ TEST(EmulatedNcclLibrary, AMissingOrOldNcclIsRefused) {
     return library ? Error{} : library.error();
   };
   emulated_cuda::reset({.nccl_version = 2604});
-  for (const auto& [file, words] : {std::pair{"no-such-library.so.2", "no-such-library.so.2"},
-                                    std::pair{"libm.so.6", "libm.so.6 is something else"},
-                                    std::pair{EMULATED_NCCL, "version 2.6.4 is older than 2.7"}}) {
+  for (const auto& [file, words] : {std::pair{std::string("no-such-library.so.2"), "no-such-library.so.2"},
+                                    std::pair{std::string("libm.so.6"), "libm.so.6 is something else"},
+                                    std::pair{built_file("tests/libemulated_nccl.so"), "version 2.6.4 is older than 2.7"}}) {
     const Error error = refusal(file);
     EXPECT_EQ(error.kind, ErrorKind::usage);
     for (const char* word : {words, "install", "machine.executor=cuda:0"})

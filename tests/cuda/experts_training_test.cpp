@@ -18,6 +18,7 @@
 #include "tests/support/gpu_config.h"
 #include "tests/support/gpu_precision.h"
 #include "tests/support/placement.h"
+#include "tests/support/places.h"
 #include "tests/support/segments.h"
 
 namespace tidepool::test::experts_training_test {
@@ -257,7 +258,7 @@ TEST_F(ExpertsOnGpus, AdaptersLearnBesidePackedExpertsAsOnTheCpu) {
   for (const char* base : {"qwen3_moe_fp8", "gpt_oss_mxfp4", "deepseek_v3_fp8"}) {
     SCOPED_TRACE(base);
     Config config = small_config(dir_);
-    config.model_directory = std::string(TIDEPOOL_SOURCE_DIR "/tests/golden/packed_models/") + base;
+    config.model_directory = source_file("tests/golden/packed_models/") + base;
     config.model = read_model_directory(config.model_directory).value();
     config.data.train = {token_file(dir_)};
     config.lora = {.r = 4, .alpha = 16, .target_modules = {"o_proj"}};

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "kernels/attention/cudnn_attention_graph_cuda.h"
+#include "tests/support/places.h"
 
 namespace tidepool::cuda {
 namespace {
@@ -26,7 +27,7 @@ class CudnnPlans : public testing::Test {
  protected:
   void SetUp() override {
     // Loaded under this name, cuDNN finds the library and takes it for the driver.
-    ASSERT_NE(::dlopen(FAKE_LIBCUDA, RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
+    ASSERT_NE(::dlopen(built_file("tests/fake_libcuda/libcuda.so.1").c_str(), RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
     auto loaded = cudnn::Library::load();
     // Fallback: the folder of a toolkit that the loader does not search.
     if (!loaded && std::getenv("TIDEPOOL_CUDNN") == nullptr) {

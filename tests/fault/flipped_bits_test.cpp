@@ -18,6 +18,7 @@
 #include "tests/support/cases.h"
 #include "tests/support/child_run.h"
 #include "tests/support/model_directory.h"
+#include "tests/support/places.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::flipped_bits_test {
@@ -147,7 +148,7 @@ class Place {
     return out;
   }
   static std::string join(const std::vector<std::string>& words) {
-    std::string out = TIDEPOOL_BINARY;
+    std::string out = program_file();
     for (const std::string& word : words) out += " '" + word + "'";
     return out;
   }

@@ -16,6 +16,7 @@
 #include "report/run_report.h"
 #include "tests/support/cases.h"
 #include "tests/support/child_run.h"
+#include "tests/support/places.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::injected_faults_test {
@@ -46,7 +47,7 @@ class InjectedFaults : public ::testing::TestWithParam<int> {
   // RETURNS: the exit code.
   int run_with_fault(const Config& config, u64 call) {
     log_ = config.output.dir + ".calls";
-    const std::map<std::string, std::string> settings = {{"LD_PRELOAD", TIDEPOOL_FAILING_CALLS},
+    const std::map<std::string, std::string> settings = {{"LD_PRELOAD", failing_calls_file()},
                                                          {"FAILING_UNDER", config.output.dir},
                                                          {"FAILING_CALL", fmt::format("{}", call)},
                                                          {"FAILING_ERRNO", fmt::format("{}", GetParam())},

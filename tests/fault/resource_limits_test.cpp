@@ -11,6 +11,7 @@
 
 #include "tests/support/child_run.h"
 #include "tests/support/forbid_system_call.h"
+#include "tests/support/places.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::resource_limits_test {
@@ -33,7 +34,7 @@ struct Outcome {
 Outcome run_limited(const std::vector<std::string>& words, const std::string& log,
                     const std::function<void()>& limit) {
   std::vector<std::string> all = words;
-  all.insert(all.begin(), TIDEPOOL_BINARY);
+  all.insert(all.begin(), program_file());
   std::vector<char*> argv;
   for (std::string& word : all) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -45,7 +46,7 @@ Outcome run_limited(const std::vector<std::string>& words, const std::string& lo
     const char* options = std::getenv("ASAN_OPTIONS");
     ::setenv("ASAN_OPTIONS", (std::string(options != nullptr ? options : "") + ":detect_leaks=0").c_str(), 1);
     limit();
-    execv(TIDEPOOL_BINARY, argv.data());
+    execv(program_file().c_str(), argv.data());
     _exit(98);
   }
   int status = 0;
@@ -102,7 +103,7 @@ TEST_F(ResourceLimits, OnThreadsOfTheUserAreNamedInEveryThread) {
   for (; threads < 64; ++threads) {
     fs::remove(log_);
     const Outcome r = run_limited(training("run" + std::to_string(threads)), log_, as_user(threads));
-    if (r.code == 98) GTEST_SKIP() << "SKIPPED: another user may not run " << TIDEPOOL_BINARY;
+    if (r.code == 98) GTEST_SKIP() << "SKIPPED: another user may not run " << program_file();
     if (r.code == 0) break;
     ASSERT_NO_FATAL_FAILURE(expect_told(r, "(ulimit -u)"));
     EXPECT_THAT(r.output, HasSubstr("may have " + std::to_string(threads) + " processes and threads"));
@@ -137,7 +138,7 @@ TEST_F(ResourceLimits, OnAddressSpaceAreNamedAtEveryAllocation) {
   GTEST_SKIP() << "SKIPPED: a sanitizer maps terabytes of address space for itself";
 #endif
   const std::vector<std::vector<std::string>> commands = {
-      {"--version"}, {"plan", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml"}, training("run")};
+      {"--version"}, {"plan", source_file("configs/quickstart.yaml")}, training("run")};
   for (const auto& words : commands) {
     SCOPED_TRACE(words[0]);
     u32 told = 0;

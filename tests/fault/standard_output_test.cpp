@@ -8,6 +8,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "tests/support/child_run.h"
+#include "tests/support/places.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::standard_output_test {
@@ -24,7 +25,7 @@ struct Outcome {
 Outcome tidepool_to(const TrainDir& dir, const std::string& redirection, const std::string& words) {
   const std::string log = dir / "stderr.txt";
   const int status =
-      std::system(fmt::format("'{}' {} {} 2>'{}'", TIDEPOOL_BINARY, words, redirection, log).c_str());
+      std::system(fmt::format("'{}' {} {} 2>'{}'", program_file(), words, redirection, log).c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), test::file_text(log)};
 }
 
@@ -62,7 +63,7 @@ TEST(StandardOutput, IfFullAlongWithStandardErrorIsExitCode6) {
   const std::string config = config_file(dir);
   const auto code = [](const std::string& words) {
     return WEXITSTATUS(
-        std::system(fmt::format("'{}' {} >/dev/full 2>/dev/full", TIDEPOOL_BINARY, words).c_str()));
+        std::system(fmt::format("'{}' {} >/dev/full 2>/dev/full", program_file(), words).c_str()));
   };
   EXPECT_EQ(code("train '" + config + "'"), 6);
   EXPECT_EQ(checkpoint_steps(dir / "run").value(), (std::vector<u64>{4}));
@@ -102,7 +103,7 @@ TEST(StandardOutput, IfClosedTrainingContinues) {
 TEST(StandardOutput, AReaderThatLeavesEndsNoTraining) {
   const TrainDir dir;
   std::FILE* pipe = ::popen(
-      fmt::format("exec '{}' train '{}' 2>'{}'", TIDEPOOL_BINARY, config_file(dir), dir / "e").c_str(), "r");
+      fmt::format("exec '{}' train '{}' 2>'{}'", program_file(), config_file(dir), dir / "e").c_str(), "r");
   ASSERT_NE(pipe, nullptr);
   const int status = ::pclose(pipe);  // closes the reader's end first, then waits
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 6) << status << test::file_text(dir / "e");

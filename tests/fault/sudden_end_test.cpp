@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tests/support/child_run.h"
+#include "tests/support/places.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::sudden_end_test {
@@ -110,7 +111,7 @@ TEST_F(Generate, WithoutAReaderLeavesNothing) {
   EXPECT_EQ(generate(config_.output.dir), 0) << said_;
   const std::string words = fmt::format(
       "{{ {} generate {} --max-new-tokens 100000 2>/dev/null; echo $? >{}; }} | head -c 5 >/dev/null",
-      TIDEPOOL_BINARY, config_.output.dir, dir_ / "code");
+      program_file(), config_.output.dir, dir_ / "code");
   ASSERT_EQ(std::system(words.c_str()), 0);
   EXPECT_EQ(file_text(dir_ / "code"), "141\n");
   expect_no_litter(config_);

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "huggingface/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/places.h"
 
 namespace tidepool::fuzz {
 namespace {
@@ -16,7 +17,7 @@ const Tokenizer& style(size_t i) {
   static std::array<std::unique_ptr<Tokenizer>, styles.size()> all;
   if (!all[i])
     all[i] =
-        Tokenizer::open(std::string(TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/") + styles[i] + ".json")
+        Tokenizer::open(source_file("tests/golden/tokenizers/") + styles[i] + ".json")
             .value();
   return *all[i];
 }

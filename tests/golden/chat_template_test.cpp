@@ -10,6 +10,7 @@
 #include "base/json/text.h"
 #include "huggingface/jinja/from_json.h"
 #include "huggingface/jinja/template.h"
+#include "tests/support/places.h"
 
 namespace tidepool::chat_template_test {
 
@@ -17,7 +18,7 @@ namespace json = boost::json;
 
 std::string read(const std::string& name) {
   std::ostringstream out;
-  out << std::ifstream(std::string(TIDEPOOL_SOURCE_DIR "/tests/golden/chat/") + name).rdbuf();
+  out << std::ifstream(source_file("tests/golden/chat/") + name).rdbuf();
   return out.str();
 }
 

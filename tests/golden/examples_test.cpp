@@ -12,6 +12,7 @@
 
 #include "tests/support/child_run.h"
 #include "tests/support/disk_fixture.h"
+#include "tests/support/places.h"
 
 namespace tidepool::examples_test {
 
@@ -140,13 +141,13 @@ class Examples : public ::testing::Test {
   Examples() {
     for (const char* name :
          {"examples", "configs", "docs", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"})
-      fs::create_symlink(std::string(TIDEPOOL_SOURCE_DIR "/") + name, dir_ / name);
+      fs::create_symlink(source_file(name), dir_ / name);
   }
   // Runs a command in a shell, as a user types it. Standard error, with progress and remarks, is separate.
   std::string run(const std::string& words) {
     const std::string command =
         fmt::format("cd '{}' && {} 2>err", dir_.path(),
-                    std::regex_replace(words, std::regex("^tidepool"), TIDEPOOL_BINARY));
+                    std::regex_replace(words, std::regex("^tidepool"), program_file()));
     FILE* pipe = ::popen(command.c_str(), "r");
     std::string out;
     std::array<char, 4096> buffer;
@@ -157,7 +158,7 @@ class Examples : public ::testing::Test {
   }
   void run_all(const std::string& name) { run_page("examples/" + name + "/README.md"); }
   void run_page(const std::string& page) {
-    const std::vector<Command> commands = commands_of(file_text(TIDEPOOL_SOURCE_DIR "/" + page));
+    const std::vector<Command> commands = commands_of(file_text(source_file(page)));
     ASSERT_FALSE(commands.empty());
     EXPECT_TRUE(std::ranges::any_of(commands, &shows_something)) << "nothing is compared";
     for (const Command& command : commands) {

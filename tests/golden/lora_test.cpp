@@ -19,6 +19,7 @@
 #include "tests/support/family_cases.h"
 #include "tests/support/golden_steps.h"
 #include "tests/support/model_runner.h"
+#include "tests/support/places.h"
 #include "tests/support/segments.h"
 
 namespace tidepool::test::lora_test {
@@ -66,7 +67,7 @@ const Case cases[] = {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 std::string adapter_directory(const Case& c) {
-  return TIDEPOOL_SOURCE_DIR "/tests/golden/lora/" + std::string(c.name);
+  return source_file("tests/golden/lora/") + std::string(c.name);
 }
 
 LoraConfig lora_of(const Case& c) {

@@ -12,6 +12,7 @@
 #include "huggingface/directory/hf_config.h"
 #include "model/blocks.h"
 #include "tests/support/placement.h"
+#include "tests/support/places.h"
 #include "tests/support/safetensors.h"
 #include "tests/support/train_fixture.h"
 
@@ -21,7 +22,7 @@ constexpr const char* models[] = {"llama_fp8",     "llama_nf4",     "llama_nf4_d
                                   "qwen3_moe_fp8", "gpt_oss_mxfp4", "deepseek_v3_fp8"};
 
 std::string golden(const std::string& name) {
-  return TIDEPOOL_SOURCE_DIR "/tests/golden/packed_models/" + name;
+  return source_file("tests/golden/packed_models/") + name;
 }
 
 boost::json::value json_of(const std::string& path) {

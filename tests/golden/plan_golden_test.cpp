@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "planner/planner.h"
+#include "tests/support/places.h"
 #include "tests/support/support_graph.h"
 
 namespace tidepool::plan_golden_test {
@@ -22,7 +23,7 @@ void PrintTo(const Golden& golden, std::ostream* out) { *out << golden.name; }
 
 class PlanGolden : public testing::TestWithParam<Golden> {};
 
-const std::string folder = TIDEPOOL_SOURCE_DIR "/tests/golden/plans/";
+const std::string folder = source_file("tests/golden/plans/");
 
 // RETURNS: the first pair of lines that differ; empty if none. A whole plan would fill screens.
 std::string first_difference(const std::string& a, const std::string& b) {

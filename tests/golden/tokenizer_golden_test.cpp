@@ -7,12 +7,13 @@
 
 #include "huggingface/tokenizer/tokenizer.h"
 #include "tests/support/json_file.h"
+#include "tests/support/places.h"
 
 namespace tidepool::tokenizer_golden_test {
 
 namespace json = boost::json;
 
-const std::string folder = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
+const std::string folder = source_file("tests/golden/tokenizers/");
 
 std::vector<u32> numbers_of(const json::value& value) {
   std::vector<u32> out;

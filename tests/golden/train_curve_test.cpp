@@ -9,6 +9,7 @@
 #include "session/session.h"
 #include "tests/support/golden_steps.h"
 #include "tests/support/kernel_fixture.h"
+#include "tests/support/places.h"
 #include "tests/support/segments.h"
 #include "tests/support/train_fixture.h"
 
@@ -79,7 +80,7 @@ class TrainCurve : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(TrainCurve, AgreesWithPytorch) {
   const Setting& setting = GetParam();
-  const Safetensors golden(TIDEPOOL_SOURCE_DIR "/tests/golden/pytorch/gpt2_tiny.safetensors");
+  const Safetensors golden(source_file("tests/golden/pytorch/gpt2_tiny.safetensors"));
   const bool fp16 = setting.precision == Precision::fp16;
   ASSERT_FALSE(golden.empty());
   const test::ScratchDir dir;
@@ -102,7 +103,7 @@ TEST_P(TrainCurve, AgreesWithPytorch) {
   ASSERT_TRUE(ran) << ran.error().message;
 
   const std::string key = setting.clipping ? "curve/clipped/" : "curve/unclipped/";
-  const Safetensors expected(TIDEPOOL_SOURCE_DIR "/tests/golden/pytorch/" +
+  const Safetensors expected(source_file("tests/golden/pytorch/") +
                              std::string(fp16 ? "gpt2_tiny_fp16.safetensors" : "gpt2_tiny.safetensors"));
   const auto losses = expected.get<double>(key + "losses"), norms = expected.get<double>(key + "grad_norms");
   ASSERT_EQ(curve.steps.size(), steps);

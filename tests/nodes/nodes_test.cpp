@@ -15,6 +15,7 @@
 
 #include "base/steady_seconds.h"
 #include "net/mpi_wire.h"
+#include "tests/support/places.h"
 
 extern char** environ;
 
@@ -131,7 +132,7 @@ class Nodes : public ::testing::TestWithParam<MpiLibrary> {
  protected:
   void SetUp() override {
     if (launcher().empty()) GTEST_SKIP() << "SKIPPED: no " << program() << " (scripts/setup.sh installs it)";
-    if (!fs::exists(fs::path(TIDEPOOL_MODULES) / module_file(GetParam())))
+    if (!fs::exists(fs::path(built_file("")) / module_file(GetParam())))
       GTEST_SKIP() << "SKIPPED: " << module_file(GetParam()) << " was not built";
   }
   static bool open_mpi() { return GetParam() == MpiLibrary::open_mpi; }
@@ -139,11 +140,11 @@ class Nodes : public ::testing::TestWithParam<MpiLibrary> {
   static std::string launcher() { return in_path(program()); }
 
   std::unique_ptr<Job> start(u32 nodes, const Words& mode, const Words& variables = {},
-                             const Words& options = {}, const std::string& modules = TIDEPOOL_MODULES) {
+                             const Words& options = {}, const std::string& modules = built_file("")) {
     Words command = {launcher()};
     if (open_mpi()) command.insert(command.end(), {"--oversubscribe", "--allow-run-as-root"});
     command.insert(command.end(), options.begin(), options.end());
-    command.insert(command.end(), {"-n", std::to_string(nodes), TIDEPOOL_NODES_PROGRAM, modules});
+    command.insert(command.end(), {"-n", std::to_string(nodes), built_file("tests/nodes_program"), modules});
     command.insert(command.end(), mode.begin(), mode.end());
     Words all = variables;
     all.emplace_back("NODES_PIECE=65536");
@@ -263,7 +264,7 @@ INSTANTIATE_TEST_SUITE_P(All, Nodes, ::testing::Values(MpiLibrary::open_mpi, Mpi
 
 // The program looks at its own memory map before it looks for MPI's module.
 TEST(NodesAlone, LoadNoMpi) {
-  Job job({TIDEPOOL_NODES_PROGRAM, TIDEPOOL_MODULES, "exchange"}, {});
+  Job job({built_file("tests/nodes_program"), built_file(""), "exchange"}, {});
   EXPECT_EQ(job.wait(30), 0);
   EXPECT_EQ(job.log(), "alone\n");
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tests/support/node_run.h"
+#include "tests/support/places.h"
 
 namespace tidepool::run_end_test {
 
@@ -168,7 +169,7 @@ TEST_P(RunEnd, AFullDiskOfOneNodeEndsAllWithItsCause) {
   const std::string log = dir_ / "failed";
   NodeRun run(c, {.launcher = GetParam(),
                   .others_live_on = true,
-                  .environment = {"LD_PRELOAD=" TIDEPOOL_FAILING_CALLS,
+                  .environment = {"LD_PRELOAD=" + failing_calls_file(),
                                   "FAILING_UNDER=" + c.output.dir + "/node-1/swap", "FAILING_CALL=300",
                                   "FAILING_ERRNO=28", "FAILING_LOG=" + log}});
   EXPECT_NE(run.wait(), -1) << run.said_by_all();

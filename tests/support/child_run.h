@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "config/config.h"
+#include "tests/support/places.h"
 
 extern char** environ;
 
@@ -32,7 +33,7 @@ inline std::string file_text(const std::string& path) {
 class Child {
  public:
   Child(std::vector<std::string> words, const std::string& log) : log_(log) {
-    words.insert(words.begin(), TIDEPOOL_BINARY);
+    words.insert(words.begin(), program_file());
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -48,7 +49,7 @@ class Child {
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigdefault(&attributes, &plain);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-    const int spawned = posix_spawn(&pid_, TIDEPOOL_BINARY, &actions, &attributes, argv.data(), environ);
+    const int spawned = posix_spawn(&pid_, program_file().c_str(), &actions, &attributes, argv.data(), environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     CHECK(spawned == 0, spawned);

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "tests/support/places.h"
+
 namespace tidepool::test {
 
 inline constexpr const char* family_cases[] = {"deepseek_v3_joined",
@@ -59,7 +61,7 @@ inline constexpr const char* expert_family_cases[] = {
     "mixtral_joined",      "qwen3_moe_joined"};
 
 inline std::string family_directory(const std::string& name) {
-  return TIDEPOOL_SOURCE_DIR "/tests/golden/families/" + name;
+  return source_file("tests/golden/families/") + name;
 }
 
 }  // namespace tidepool::test

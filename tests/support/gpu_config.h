@@ -9,6 +9,7 @@
 
 #ifdef CUDA_EMULATED
 #include "control.h"
+#include "tests/support/places.h"
 #endif
 
 namespace tidepool::test {
@@ -40,13 +41,13 @@ inline std::string first_gpus(u32 count) {
 #ifdef CUDA_EMULATED
 // Changes timing, which varies between runs on a GPU and hides or reveals a missing wait.
 inline void change_timing(u64 seed, int devices = 1) {
-  ::setenv("TIDEPOOL_NCCL", EMULATED_NCCL, 1);
+  ::setenv("TIDEPOOL_NCCL", built_file("tests/libemulated_nccl.so").c_str(), 1);
   emulated_cuda::reset({.seed = seed + 1,
                         .jitter_us_max = seed % 3 == 1 ? 50u : 0u,
                         .late_streams = seed % 3 == 2,
                         .devices = devices});
 }
-inline void load_cudnn() { ::setenv("TIDEPOOL_CUDNN", EMULATED_CUDNN, 1); }
+inline void load_cudnn() { ::setenv("TIDEPOOL_CUDNN", built_file("tests/libemulated_cudnn.so").c_str(), 1); }
 #else
 inline void change_timing(u64, int = 1) {}
 inline void load_cudnn() {}

@@ -19,6 +19,7 @@
 #include "base/steady_seconds.h"
 #include "tests/support/child_run.h"
 #include "tests/support/json_file.h"
+#include "tests/support/places.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::test {
@@ -46,7 +47,7 @@ inline std::string why_not_under(NodeLauncher launcher) {
     return "no " + program_of(launcher) + " (scripts/setup.sh installs it)";
   const std::string module =
       launcher == NodeLauncher::open_mpi ? "libtidepool_openmpi.so" : "libtidepool_mpich.so";
-  if (!std::filesystem::exists(std::filesystem::path(TIDEPOOL_BINARY).parent_path() / module))
+  if (!std::filesystem::exists(std::filesystem::path(program_file()).parent_path() / module))
     return module + " was not built";
   return {};
 }
@@ -149,7 +150,7 @@ class NodeRun {
         folder_,
         "/usr/bin/env"};
     out.insert(out.end(), options_.environment.begin(), options_.environment.end());
-    out.insert(out.end(), {TIDEPOOL_BINARY, "train", folder_ + "/config.yaml"});
+    out.insert(out.end(), {program_file(), "train", folder_ + "/config.yaml"});
     out.insert(out.end(), overrides.begin(), overrides.end());
     if (!options_.resume.empty()) out.insert(out.end(), {"--resume", options_.resume});
     return out;

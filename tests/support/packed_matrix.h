@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/places.h"
 #include "tests/support/safetensors.h"
 #include "tidepool/packing.h"
 
@@ -30,7 +31,7 @@ inline void copy_part(const PackedMatrix& m, PackedPart part, const void* from, 
 }
 
 inline std::string golden_packed_file(std::string_view format) {
-  return std::string(TIDEPOOL_SOURCE_DIR "/tests/golden/packed/").append(format) + ".safetensors";
+  return source_file("tests/golden/packed/").append(format) + ".safetensors";
 }
 
 inline GoldenMatrix golden_bytes(const Safetensors& file, const std::string& name, const std::string& scales,

@@ -3,13 +3,15 @@
 
 #include <cstdlib>
 
+#include "tests/support/places.h"
+
 namespace tidepool::test {
 
 class SlowFlush {
  public:
   // `files`: part of their path.
   SlowFlush(const char* files, const char* seconds) {
-    ::setenv("LD_PRELOAD", TIDEPOOL_FAILING_CALLS, 1);
+    ::setenv("LD_PRELOAD", failing_calls_file().c_str(), 1);
     ::setenv("SLOW_FILES", files, 1);
     ::setenv("SLOW_SECONDS", seconds, 1);
   }

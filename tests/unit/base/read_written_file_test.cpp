@@ -13,6 +13,7 @@
 #include "io/directory_lock.h"
 #include "machine/machine_file.h"
 #include "tests/support/checkpoint_fixture.h"
+#include "tests/support/places.h"
 
 namespace tidepool::read_written_file_test {
 
@@ -110,7 +111,7 @@ TEST(ReadWrittenFile, DirectoriesAndDevicesAreNamedAsSuch) {
 TEST(ReadWrittenFile, ConfigsAndMachineFilesAreReadThisWay) {
   EXPECT_EQ(load_config("/dev/zero", {}).error().message, "/dev/zero: is a device; name a YAML file");
   EXPECT_THAT(load_machine("/dev/zero").error().message, HasSubstr("/dev/zero: is a device; name one of"));
-  const std::string quickstart = TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml";
+  const std::string quickstart = source_file("configs/quickstart.yaml");
   Pipe pipe;
   pipe.write(test::read_text(quickstart));
   pipe.in.close();

@@ -12,6 +12,7 @@
 #include "tests/support/command_run.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/model_directory.h"
+#include "tests/support/places.h"
 
 namespace tidepool::commands_test {
 
@@ -62,9 +63,9 @@ TEST(Cli, UsageErrorsExitWith2AndNameTheNearest) {
   EXPECT_EQ(run({"train", "/nonexistent.yaml"}).code, 2);
   EXPECT_EQ(run({"report"}).code, 2);
   EXPECT_EQ(run({"report", "run", "--html", ""}).code, 2);
-  EXPECT_THAT(run({"train", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", "--resume", ""}).err,
+  EXPECT_THAT(run({"train", source_file("configs/quickstart.yaml"), "--resume", ""}).err,
               HasSubstr("--resume: write --resume auto"));
-  EXPECT_THAT(run({"train", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", "--resume", "atuo"}).err,
+  EXPECT_THAT(run({"train", source_file("configs/quickstart.yaml"), "--resume", "atuo"}).err,
               HasSubstr("--resume atuo: there is no such checkpoint; did you mean 'auto'?"));
   // Regression: the option parser's own words were printed.
   for (const std::vector<std::string>& words :
@@ -163,7 +164,7 @@ TEST(CliDoctor, RefusesWhatCannotTrain) {
 TEST(CliDoctor, SaysWhetherTheJobFits) {
   const test::ScratchDir dir;
   test::write_file(dir / "text.txt", std::string(2000, 'a'));
-  const std::string quickstart = TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml",
+  const std::string quickstart = source_file("configs/quickstart.yaml"),
                     data = "train=" + (dir / "text.txt");
   const std::string out = "output.dir=" + (dir / "run");
   const auto refused = run({"doctor", quickstart, data, out, "memory.device=1MiB"});
@@ -225,7 +226,7 @@ TEST(CliDoctor, RefusesMissingGpus) {
   EXPECT_NE(asked.found, "");
   EXPECT_THAT(asked.fix, HasSubstr("train with machine.executor=cpu"));
   const auto doctor =
-      run({"doctor", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", "machine.executor=cuda:63"});
+      run({"doctor", source_file("configs/quickstart.yaml"), "machine.executor=cuda:63"});
   EXPECT_EQ(doctor.code, 2);
   EXPECT_THAT(doctor.err, HasSubstr("training is not possible here: GPU: "));
 }
@@ -246,7 +247,7 @@ TEST(CliBench, NamesItsParts) {
 
 // Regression: options of one form of a command were accepted by its other forms, and ignored.
 TEST(Cli, RefusesOptionsAndWordsThatTheFormIgnores) {
-  const std::string config = TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml";
+  const std::string config = source_file("configs/quickstart.yaml");
   for (const auto& [words, says] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"tokenize", config, "--end", "x"}, "--end: 'tidepool tokenize CONFIG.yaml' does not use it"},
            {{"tokenize", config, "--no-special"}, "--no-special: "},

@@ -12,6 +12,7 @@
 #include "fit/plan_run.h"
 #include "report/screen.h"
 #include "tests/support/command_run.h"
+#include "tests/support/places.h"
 
 namespace tidepool::plan_test {
 
@@ -19,8 +20,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::string quickstart = TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml";
-const std::string machine = "machine=" TIDEPOOL_SOURCE_DIR "/configs/machines/1xv100-32g.yaml";
+const std::string quickstart = source_file("configs/quickstart.yaml");
+const std::string machine = "machine=" + source_file("configs/machines/1xv100-32g.yaml");
 
 test::CommandOutcome plan_of(const std::string& config, std::vector<std::string> words) {
   words.insert(words.begin(), {"plan", config});
@@ -169,8 +170,7 @@ TEST(CliPlan, NotesThatAGpuWithoutBf16RefusesIt) {
 
 // The advised budget can be typed, and is accepted.
 TEST(CliPlan, ABudgetThatLeavesAGpuTooLittleIsRefusedWithOneThatFits) {
-  const std::vector<std::string> box = {"machine=" TIDEPOOL_SOURCE_DIR
-                                        "/configs/machines/8xv100-32g-240g.yaml",
+  const std::vector<std::string> box = {"machine=" + source_file("configs/machines/8xv100-32g-240g.yaml"),
                                         "memory.host=200GiB", "memory.disk=0"};
   const auto with = [&](const std::string& device) {
     std::vector<std::string> words = box;
@@ -200,8 +200,8 @@ std::string in_one_line(const std::string& text) {
 }
 
 TEST(CliPlan, NamesTheAttentionKernelsOfAGpuAndWhy) {
-  const std::string llama = TIDEPOOL_SOURCE_DIR "/examples/continue/base.yaml";
-  const std::string data = "data.train=" TIDEPOOL_SOURCE_DIR "/README.md";
+  const std::string llama = source_file("examples/continue/base.yaml");
+  const std::string data = "data.train=" + source_file("README.md");
   const auto said = [](const std::string& config, const std::vector<std::string>& more) {
     std::vector<std::string> words = {machine, "memory.device=256MiB", "memory.host=256MiB", "memory.disk=0"};
     words.insert(words.end(), more.begin(), more.end());

@@ -6,6 +6,7 @@
 
 #include "config/config.h"
 #include "config/read/load_config.h"
+#include "tests/support/places.h"
 
 namespace tidepool::docs_test {
 
@@ -15,13 +16,13 @@ std::string read_file(const std::string& path) {
 }
 
 TEST(ConfigDocs, PageMatchesTheSchema) {
-  EXPECT_EQ(read_file(TIDEPOOL_SOURCE_DIR "/docs/config.md"), config_markdown())
+  EXPECT_EQ(read_file(source_file("docs/config.md")), config_markdown())
       << "make it again: build/release/tidepool config --markdown > docs/config.md";
 }
 
 TEST(ConfigDocs, CommittedConfigsAreValid) {
   for (const char* name : {"quickstart", "gpt-100m", "gpt-1.3b-3gib", "gpt-70b-plan"}) {
-    const auto config = load_config(std::string(TIDEPOOL_SOURCE_DIR "/configs/") + name + ".yaml", {});
+    const auto config = load_config(source_file("configs/") + name + ".yaml", {});
     EXPECT_TRUE(config) << config.error().message;
   }
 }

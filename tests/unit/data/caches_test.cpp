@@ -16,6 +16,7 @@
 #include "data/files/block_file.h"
 #include "io/sudden_end.h"
 #include "tests/support/document_files.h"
+#include "tests/support/places.h"
 
 namespace tidepool::caches_test {
 
@@ -49,7 +50,7 @@ TEST_F(DataCaches, ACacheIsMadeOnceAndAgainAfterAnyChange) {
   const std::string chat = write(
       "c.jsonl",
       R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "the plan"}]})");
-  const std::string tokenizer = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/qwen.json";
+  const std::string tokenizer = source_file("tests/golden/tokenizers/qwen.json");
   size_t before = caches();
   const auto expect_new = [&](DataConfig changed, bool anew) {
     const auto data = Dataset::open(changed, 1 << 20, 16, 1, {.cache = dir_ / "cache"});
@@ -123,7 +124,7 @@ TEST_F(DataCaches, OtherTokensOrRowsOfTheSameDocumentsHaveAnotherVersion) {
                         "\n",
                         i, std::string(static_cast<size_t>(i), '!'));
   DataConfig config{.train = {write("a.jsonl", text)}, .chat_template = "chatml"};
-  config.tokenizer = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/qwen.json";
+  config.tokenizer = source_file("tests/golden/tokenizers/qwen.json");
   const auto data = Dataset::open(config, 1 << 20, 64, 1, {.cache = dir_ / "cache"}).value();
   std::string key;
   for (const auto& entry : fs::directory_iterator(dir_ / "cache")) key = entry.path().filename().string();

@@ -11,6 +11,7 @@
 #include "huggingface/tokenizer/byte_alphabet.h"
 #include "huggingface/tokenizer/tokenizer.h"
 #include "tests/support/disk_fixture.h"
+#include "tests/support/places.h"
 
 namespace tidepool::chat_test {
 
@@ -18,7 +19,7 @@ using testing::HasSubstr;
 
 TokenizerConfig golden(const std::string& name) {
   std::ostringstream text;
-  text << std::ifstream(TIDEPOOL_SOURCE_DIR "/tests/golden/chat/" + name + ".jinja").rdbuf();
+  text << std::ifstream(source_file("tests/golden/chat/") + name + ".jinja").rdbuf();
   TokenizerConfig out;
   out.special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
   out.templates["default"] = {name, text.str()};
@@ -256,7 +257,7 @@ std::string learned(const TextEncoder& encoder, std::string_view text, std::vect
   return out;
 }
 
-const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
+const std::string tokenizers = source_file("tests/golden/tokenizers/");
 
 TEST(DataChat, ATokenIsLearnedIfAnyOfItsBytesStandsInAnAnswer) {
   const auto bytes = create_byte_encoder();

@@ -12,6 +12,7 @@
 #include "data/documents/tokenizer_encoder.h"
 #include "tests/support/document_files.h"
 #include "tests/support/model_directory.h"
+#include "tests/support/places.h"
 
 namespace tidepool::texts_test {
 
@@ -23,7 +24,7 @@ class DataTexts : public test::DocumentsFixture {};
 
 // Encoding parts of a text with a real tokenizer, on several cores, gives the ids of the whole text.
 TEST_F(DataTexts, ATextTokenizedInPartsGivesTheSameIds) {
-  const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
+  const std::string tokenizers = source_file("tests/golden/tokenizers/");
   std::string text;
   for (u32 i = 0; text.size() < 6 * RawDocuments::part_bytes; ++i)
     text += fmt::format("line {}: the quick brown fox's tail, \u4e2d\u6587\n", i * 7919u % 10007u);
@@ -76,7 +77,7 @@ const auto frame_cases = std::to_array<FrameCase>({
 });
 
 TEST_F(DataTexts, FlagsThatContradictTheTokenizerAreRefusedForTexts) {
-  const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
+  const std::string tokenizers = source_file("tests/golden/tokenizers/");
   for (const FrameCase& c : frame_cases) {
     const bool llama = c.style == std::string("llama2");
     TokenizerConfig beside;
@@ -103,7 +104,7 @@ TEST_F(DataTexts, FlagsThatContradictTheTokenizerAreRefusedForTexts) {
 
 // Version 5 of transformers gives [eos, "a"]; the file and version 4 give [eos, "\u2581a"].
 TEST_F(DataTexts, NotesChatsThatVersion5TokenizesDifferently) {
-  const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
+  const std::string tokenizers = source_file("tests/golden/tokenizers/");
   const auto note = [&](const std::string& style, const char* name, std::optional<bool> legacy) {
     const std::string file = tokenizers + style + ".json";
     TokenizerConfig beside;
@@ -143,7 +144,7 @@ TEST_F(DataTexts, FlagsOfTheModelDirectoryAreRead) {
 
 TEST_F(DataTexts, ATextIsCutOnlyAtAllowedPlaces) {
   const auto encoder =
-      open_tokenizer_encoder(TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/qwen.json").value();
+      open_tokenizer_encoder(source_file("tests/golden/tokenizers/qwen.json")).value();
   std::string words, digits(3 * RawDocuments::part_bytes, '7');
   while (words.size() < 5 * RawDocuments::part_bytes) words += "some words here ";
   for (const std::string& text : {words, digits + words, words + digits, std::string("short")}) {
@@ -167,7 +168,7 @@ TEST_F(DataTexts, ATextIsCutOnlyAtAllowedPlaces) {
 }
 
 TEST_F(DataTexts, TheFirstDocumentsAreShownAsTrainingHasThem) {
-  const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
+  const std::string tokenizers = source_file("tests/golden/tokenizers/");
   std::string text;
   while (text.size() < 5 * RawDocuments::part_bytes) text += "some words here ";
   DataConfig config{.train = {write("a.txt", text),

@@ -9,13 +9,14 @@
 
 #include "cli/cli.h"
 #include "data/files/token_file.h"
+#include "tests/support/places.h"
 
 namespace tidepool::tokenize_test {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-const std::string styles = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
+const std::string styles = source_file("tests/golden/tokenizers/");
 
 class TokenizeFiles : public ::testing::Test {
  protected:

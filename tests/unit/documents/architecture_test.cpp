@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/read_file.h"
+#include "tests/support/places.h"
 
 namespace tidepool::architecture_test {
 
@@ -15,7 +16,7 @@ using ::testing::Contains;
 using ::testing::Key;
 
 std::string source_text(const std::string& name) {
-  const Result<std::string> text = read_small_file(TIDEPOOL_SOURCE_DIR "/" + name, mib, ErrorKind::io);
+  const Result<std::string> text = read_small_file(source_file(name), mib, ErrorKind::io);
   EXPECT_TRUE(text) << name;
   return text ? *text : std::string();
 }

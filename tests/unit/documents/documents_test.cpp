@@ -10,12 +10,13 @@
 
 #include "cli/command.h"
 #include "config/schema.h"
+#include "tests/support/places.h"
 
 namespace tidepool::documents_test {
 
 namespace fs = std::filesystem;
 
-const fs::path root = TIDEPOOL_SOURCE_DIR;
+const fs::path root = source_file("");
 
 struct Line {
   std::string text;

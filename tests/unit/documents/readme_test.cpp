@@ -15,13 +15,14 @@
 #include "fit/plan_inputs.h"
 #include "planner/planner.h"
 #include "report/assembly/summary.h"
+#include "tests/support/places.h"
 
 namespace tidepool::readme_test {
 
 using ::testing::HasSubstr;
 
 std::string file_text(const std::string& name) {
-  std::ifstream file(TIDEPOOL_SOURCE_DIR "/" + name, std::ios::binary);
+  std::ifstream file(source_file(name), std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
@@ -46,7 +47,7 @@ std::string without_breaks(const std::string& text) {
 
 TEST(Readme, FitPageShowsTheOutputOfPlan) {
   ::testing::internal::CaptureStderr();
-  const int code = run_cli({"plan", TIDEPOOL_SOURCE_DIR "/configs/gpt-100m.yaml", "memory.device=100MiB"});
+  const int code = run_cli({"plan", source_file("configs/gpt-100m.yaml"), "memory.device=100MiB"});
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(code, 3);
   EXPECT_THAT(without_breaks(file_text("docs/fit.md")),
@@ -75,7 +76,7 @@ TEST(Readme, CommandPageNamesEveryCommand) {
 }
 
 TEST(Readme, CountsTheQuickstartsStateAndMemory) {
-  const Config config = load_config(TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", {}).value();
+  const Config config = load_config(source_file("configs/quickstart.yaml"), {}).value();
   const ModelGraph graph = make_graph(config).value();
   const Plan plan = make_plan(graph, plan_options(config)).value();
   const Bytes memory = config.memory.budgets.device + config.memory.budgets.host;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/read_file.h"
+#include "tests/support/places.h"
 
 namespace tidepool::rooms_test {
 
@@ -21,7 +22,7 @@ constexpr size_t files_max = 40;
 constexpr size_t lines_max = 450;
 
 const std::filesystem::path& source_root() {
-  static const std::filesystem::path path = TIDEPOOL_SOURCE_DIR;
+  static const std::filesystem::path path = source_file("");
   return path;
 }
 

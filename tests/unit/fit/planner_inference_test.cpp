@@ -7,6 +7,7 @@
 #include "fit/plan_inputs.h"
 #include "planner/planner.h"
 #include "planner/verify/verify.h"
+#include "tests/support/places.h"
 #include "tests/support/random_case.h"
 
 namespace tidepool::planner_inference_test {
@@ -53,7 +54,7 @@ TEST(PlanInference, NothingIsWrittenToDisk) {
 TEST(PlanInference, TakesLittleSwap) {
   const auto swap = [](const char* config_name, bool trained) {
     Config config =
-        load_config(fmt::format("{}/configs/{}.yaml", TIDEPOOL_SOURCE_DIR, config_name), {}).value();
+        load_config(source_file(fmt::format("configs/{}.yaml", config_name)), {}).value();
     config.train.gradient_accumulation_steps = config.train.per_device_train_batch_size = 1;
     const ModelGraph graph = make_graph(config).value();
     const Plan plan =

@@ -10,6 +10,7 @@
 #include "fit/plan_inputs.h"
 #include "planner/bound/lower_bound.h"
 #include "planner/planner.h"
+#include "tests/support/places.h"
 
 namespace tidepool::planner_least_bytes_test {
 
@@ -168,7 +169,7 @@ class LeastBytesOf : public testing::TestWithParam<Job> {};
 TEST_P(LeastBytesOf, AgreesWithTheBoundThatPlansStayNear) {
   const std::string precision = std::string("train.precision=") + GetParam().precision;
   const auto config =
-      load_config(std::string(TIDEPOOL_SOURCE_DIR "/configs/") + GetParam().config, {{precision}});
+      load_config(source_file("configs/") + GetParam().config, {{precision}});
   ASSERT_TRUE(config) << config.error().message;
   const auto graph = make_graph(*config);
   ASSERT_TRUE(graph) << graph.error().message;
@@ -198,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(Configs, LeastBytesOf,
 
 // From all streaming to all resident.
 TEST(LeastBytes, PlansOfAnyBudgetsStayNearTheBoundOfAllLinks) {
-  const auto config = load_config(TIDEPOOL_SOURCE_DIR "/configs/gpt-1.3b-3gib.yaml", {});
+  const auto config = load_config(source_file("configs/gpt-1.3b-3gib.yaml"), {});
   ASSERT_TRUE(config) << config.error().message;
   const auto graph = make_graph(*config);
   ASSERT_TRUE(graph) << graph.error().message;

@@ -8,12 +8,13 @@
 #include "fit/plan_inputs.h"
 #include "fit/rest_staging.h"
 #include "planner/planner.h"
+#include "tests/support/places.h"
 
 namespace tidepool::staging_test {
 
 Plan streaming_plan() {
   const Config config =
-      load_config(TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", {"memory.disk=1GiB"}).value();
+      load_config(source_file("configs/quickstart.yaml"), {"memory.disk=1GiB"}).value();
   return make_plan(make_graph(config).value(), plan_options(config, config.memory.budgets.disk)).value();
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/types.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/places.h"
 
 namespace tidepool::seeds_test {
 
@@ -46,7 +47,7 @@ std::string content_of(const fs::path& path) {
 std::vector<fs::path> seeds_of(const std::string& name) {
   std::vector<fs::path> out;
   for (const auto& entry :
-       fs::directory_iterator(std::string(TIDEPOOL_SOURCE_DIR "/tests/fuzz/seeds/") + name))
+       fs::directory_iterator(source_file("tests/fuzz/seeds/") + name))
     out.push_back(entry.path());
   std::ranges::sort(out);
   return out;

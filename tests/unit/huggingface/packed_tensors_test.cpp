@@ -8,6 +8,7 @@
 #include "huggingface/weights/quant_state.h"
 #include "tests/support/checkpoint_fixture.h"
 #include "tests/support/packed_matrix.h"
+#include "tests/support/places.h"
 
 namespace tidepool::packed_tensors_test {
 
@@ -84,7 +85,7 @@ std::string format_of(Packing packing) {
 }
 
 std::unique_ptr<SafetensorsModel> open_golden(Packing packing) {
-  return SafetensorsModel::open(TIDEPOOL_SOURCE_DIR "/tests/golden/packed", ErrorKind::bad_input,
+  return SafetensorsModel::open(source_file("tests/golden/packed"), ErrorKind::bad_input,
                                 format_of(packing) + ".safetensors")
       .value();
 }

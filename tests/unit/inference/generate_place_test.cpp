@@ -8,6 +8,7 @@
 #include "inference/evaluate.h"
 #include "inference/export_source.h"
 #include "tests/support/family_cases.h"
+#include "tests/support/places.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::generate_place_test {
@@ -53,7 +54,7 @@ TEST(GeneratePlace, WeightsWithoutAConfigAreRefused) {
 TEST(GeneratePlace, AdaptersWithoutARunMustBeMergedFirst) {
   const test::TrainDir dir;
   const std::string adapter = dir / "adapter";
-  std::filesystem::copy(TIDEPOOL_SOURCE_DIR "/tests/golden/lora/llama_all", adapter);
+  std::filesystem::copy(source_file("tests/golden/lora/llama_all"), adapter);
   const auto alone = find_generate_place(adapter);
   EXPECT_EQ(alone.error().kind, ErrorKind::usage);
   EXPECT_THAT(alone.error().message,

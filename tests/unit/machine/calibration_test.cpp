@@ -8,13 +8,14 @@
 #include "kernels/matmul/matmul_cost.h"
 #include "machine/machine_file.h"
 #include "machine/roofline.h"
+#include "tests/support/places.h"
 
 namespace tidepool::calibration_test {
 
 using Kernels = std::vector<KernelCost>;
 
 Machine known(const std::string& name) {
-  return load_machine(std::string(TIDEPOOL_SOURCE_DIR) + "/configs/machines/" + name + ".yaml").value();
+  return load_machine(source_file("configs/machines/") + name + ".yaml").value();
 }
 
 void append(Kernels& out, const Kernels& more) { out.insert(out.end(), more.begin(), more.end()); }

@@ -7,13 +7,14 @@
 #include "base/text/rate_text.h"
 #include "machine/machine_file.h"
 #include "machine/machine_keys.h"
+#include "tests/support/places.h"
 
 namespace tidepool::file_test {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-const std::string source_dir = TIDEPOOL_SOURCE_DIR;
+const std::string source_dir = source_file("");
 
 // The required keys of a machine file.
 const std::string small =

@@ -1,5 +1,6 @@
 // Tests the driver's readings of GPUs, with a stand-in for its library.
 #include "machine/gpu_sampler.h"
+#include "tests/support/places.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +13,7 @@ constexpr const char* gpu = "0000:01:00.0";
 TEST(Nvml, IsAbsentWithoutItsLibrary) { EXPECT_EQ(Nvml::load("libno-such-library.so.1"), nullptr); }
 
 TEST(Nvml, ReturnsTheDriversReadings) {
-  const auto nvml = Nvml::load(TIDEPOOL_FAKE_NVML);
+  const auto nvml = Nvml::load(built_file("tests/libfake_nvml.so"));
   ASSERT_NE(nvml, nullptr);
   EXPECT_EQ(nvml->power_watts(gpu), 300);
   EXPECT_EQ(nvml->clock_mhz(gpu), 1980u);
@@ -22,7 +23,7 @@ TEST(Nvml, ReturnsTheDriversReadings) {
 }
 
 TEST(Nvml, LeavesThisProgramOutByItsPid) {
-  const auto nvml = Nvml::load(TIDEPOOL_FAKE_NVML);
+  const auto nvml = Nvml::load(built_file("tests/libfake_nvml.so"));
   ASSERT_NE(nvml, nullptr);
   const auto others = nvml->processes(gpu, Pids::ours);
   ASSERT_EQ(others.size(), 1u);
@@ -35,7 +36,7 @@ TEST(Nvml, LeavesThisProgramOutByItsPid) {
 
 // In a container, our pid belongs to another process on the host, and so do pids in /proc.
 TEST(Nvml, NamesNoProcessForPidsOfTheHost) {
-  const auto nvml = Nvml::load(TIDEPOOL_FAKE_NVML);
+  const auto nvml = Nvml::load(built_file("tests/libfake_nvml.so"));
   ASSERT_NE(nvml, nullptr);
   const auto all = nvml->processes(gpu, Pids::of_the_host);
   ASSERT_EQ(all.size(), 2u);
@@ -50,7 +51,7 @@ TEST(Nvml, ThePidNamespaceOfTheHostIsKnownByItsNumber) {
 }
 
 TEST(GpuSampler, AsksOnceASecondAndKeepsMeansAndExtremes) {
-  GpuSampler sampler({{"cuda:0", gpu}, {"cuda:1", "0000:02:00.0"}}, Nvml::load(TIDEPOOL_FAKE_NVML));
+  GpuSampler sampler({{"cuda:0", gpu}, {"cuda:1", "0000:02:00.0"}}, Nvml::load(built_file("tests/libfake_nvml.so")));
   EXPECT_TRUE(sampler.readings().empty());
   for (const double now : {5.0, 5.2, 5.9, 6.0, 6.5, 8.0}) sampler.sample(now);
   const auto readings = sampler.readings();

@@ -16,6 +16,7 @@
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/model_directory.h"
+#include "tests/support/places.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::expert_adapters_test {
@@ -179,7 +180,7 @@ class ExpertAdapterFiles : public ::testing::Test {
                       const std::string& to = "", const std::string& name = "",
                       const std::string& other = "") {
     std::filesystem::remove_all(directory_);
-    std::filesystem::copy(TIDEPOOL_SOURCE_DIR "/tests/golden/lora/" + adapter, directory_);
+    std::filesystem::copy(source_file("tests/golden/lora/") + adapter, directory_);
     replace("adapter_config.json", from, to);
     replace("adapter_model.safetensors", name, other);
     const auto merge = AdapterMerge::open(directory_, test::family_directory(base));

@@ -18,6 +18,7 @@
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/model_directory.h"
+#include "tests/support/places.h"
 
 namespace tidepool::lora_test {
 
@@ -208,10 +209,10 @@ TEST(AdapterTargets, AreReadAsPeftReadsThem) {
 
 class AdapterFiles : public ::testing::Test {
  protected:
-  AdapterFiles() { std::filesystem::copy(TIDEPOOL_SOURCE_DIR "/tests/golden/lora/llama_all", directory_); }
+  AdapterFiles() { std::filesystem::copy(source_file("tests/golden/lora/llama_all"), directory_); }
   std::string message_with(const std::string& from, const std::string& to) {
     const std::string path = directory_ + "/adapter_config.json";
-    std::ifstream in(TIDEPOOL_SOURCE_DIR "/tests/golden/lora/llama_all/adapter_config.json");
+    std::ifstream in(source_file("tests/golden/lora/llama_all/adapter_config.json"));
     std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
     const u64 at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from;

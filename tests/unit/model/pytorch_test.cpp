@@ -1,6 +1,7 @@
 // Loss and gradients of a tiny GPT-2 against PyTorch's, from the committed golden file.
 #include "huggingface/weights/load_weights.h"
 #include "tests/support/model_runner.h"
+#include "tests/support/places.h"
 #include "tests/support/safetensors.h"
 
 namespace tidepool::test::pytorch_test {
@@ -9,7 +10,7 @@ constexpr ModelConfig tiny = {.vocab_size = 67, .positions = 32, .width = 48, .l
 
 class Pytorch : public testing::Test {
  protected:
-  Safetensors golden{TIDEPOOL_SOURCE_DIR "/tests/golden/pytorch/gpt2_tiny.safetensors"};
+  Safetensors golden{source_file("tests/golden/pytorch/gpt2_tiny.safetensors")};
   std::unique_ptr<CorePool> pool = make_pool(2);
   ModelRunner model{build_model(tiny, Precision::fp32, {.sequences = 3, .tokens = 24}).value(), *pool};
 

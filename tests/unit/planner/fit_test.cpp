@@ -14,6 +14,7 @@
 #include "config/read/load_config.h"
 #include "fit/plan_inputs.h"
 #include "planner/verify/verify.h"
+#include "tests/support/places.h"
 #include "tests/support/random_case.h"
 
 namespace tidepool::fit_test {
@@ -157,7 +158,7 @@ TEST(PlannerFitMemory, EarlierQueriesDoNotChangeTheAnswer) {
 // Regression: 8 MiB were enough, 9 and 12 were not, and 13 were.
 TEST(PlannerFitQuickstart, MoreDeviceMemoryIsNeverTooMuch) {
   const Config config =
-      load_config(TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", {"memory.host=4MiB"}).value();
+      load_config(source_file("configs/quickstart.yaml"), {"memory.host=4MiB"}).value();
   Job job{make_graph(config).value(), plan_options(config, Bytes{gib})};
   job.options.advise = false;
   for (u64 device = 8; device <= 14; ++device)

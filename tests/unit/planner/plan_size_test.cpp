@@ -8,13 +8,14 @@
 #include "config/config.h"
 #include "config/read/load_config.h"
 #include "fit/plan_inputs.h"
+#include "tests/support/places.h"
 
 namespace tidepool::plan_size_test {
 
 using ::testing::HasSubstr;
 
 Result<Config> quickstart_with(const std::vector<std::string>& overrides) {
-  return load_config(TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", overrides);
+  return load_config(source_file("configs/quickstart.yaml"), overrides);
 }
 
 // RETURNS: an error whose message is "" if the job can be planned. Only checks, plans nothing.

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "report/error_text.h"
 #include "report/screen.h"
+#include "tests/support/places.h"
 
 namespace tidepool::errors_test {
 
@@ -79,7 +80,7 @@ TEST(ReportErrors, AJobThatDoesNotFitIsReportedWithinTheTerminalsWidth) {
   for (const u16 columns : {60, 80}) {
     int code = 0;
     const std::string text = on_terminal(columns, [&] {
-      code = run_cli({"plan", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", "memory.host=1MiB"});
+      code = run_cli({"plan", source_file("configs/quickstart.yaml"), "memory.host=1MiB"});
     });
     EXPECT_EQ(code, 3);
     EXPECT_THAT(text, HasSubstr("tidepool: the job does not fit: host needs"));

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "report/screen.h"
+#include "tests/support/places.h"
 
 namespace tidepool::print_text_test {
 
@@ -63,7 +64,7 @@ TEST(PrintText, NothingIsPrintedBesideIt) {
       "generate_command.cpp", "standard_streams.cpp", "check.cpp",    "main.cpp"};
   u32 files = 0;
   for (const char* folder : {"src", "io", "include", "kernels", "chunk_manager"})
-    for (const auto& entry : fs::recursive_directory_iterator(fs::path(TIDEPOOL_SOURCE_DIR) / folder)) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(source_file("")) / folder)) {
       const std::string extension = entry.path().extension();
       if (extension != ".cpp" && extension != ".h") continue;
       ++files;

@@ -12,6 +12,7 @@
 #include "tests/support/family_cases.h"
 #include "tests/support/lora_fixture.h"
 #include "tests/support/model_directory.h"
+#include "tests/support/places.h"
 #include "tests/support/safetensors.h"
 
 namespace tidepool::first_adapter_test {
@@ -21,7 +22,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string of_peft(const std::string& name) { return TIDEPOOL_SOURCE_DIR "/tests/golden/lora/" + name; }
+std::string of_peft(const std::string& name) { return source_file("tests/golden/lora/") + name; }
 
 class FirstAdapter : public ::testing::Test {
  protected:
