@@ -133,8 +133,8 @@ TEST_F(EmulatedNcclDeath, RanksThatComeInDifferentOrdersStopTheProcess) {
 }
 
 TEST(EmulatedNcclLibrary, AMissingOrOldNcclIsRefused) {
-  const auto refusal = [](const char* file) {
-    ::setenv("TIDEPOOL_NCCL", file, 1);
+  const auto refusal = [](const std::string& file) {
+    ::setenv("TIDEPOOL_NCCL", file.c_str(), 1);
     const auto library = NcclLibrary::load();
     EXPECT_FALSE(library);
     return library ? Error{} : library.error();
