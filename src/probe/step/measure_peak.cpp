@@ -10,6 +10,7 @@ namespace tidepool {
 namespace {
 
 constexpr double peak_sample_seconds = 0.03;
+constexpr u32 calls_max = 50;
 // With larger sides the rate hardly grows.
 constexpr u64 side_of_cores = 1024, side_of_gpus = 8192, side_least = 64;
 
@@ -18,7 +19,8 @@ template <class Fn>
 Result<double> best_seconds_of(Fn&& fn) {
   TRY(fn());
   double best = 1e30;
-  for (const double begin = steady_seconds(); steady_seconds() - begin < peak_sample_seconds;) {
+  const double begin = steady_seconds();
+  for (u32 calls = 0; calls < calls_max && steady_seconds() - begin < peak_sample_seconds; ++calls) {
     const double at = steady_seconds();
     TRY(fn());
     best = std::min(best, steady_seconds() - at);

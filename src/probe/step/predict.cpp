@@ -25,6 +25,7 @@ constexpr u64 memory_sample_bytes_max = 32 * mib;
 constexpr Bytes cache_least{64 * mib};  // some virtual machines show none
 // Length of one round; there are at least two.
 constexpr double sample_seconds = 0.025;
+constexpr u32 samples_max = 15;  // a median of more says no more: a tiny model is measured in a moment
 constexpr u32 samples_of_small_ops = 8;
 
 // The first op of this kind on the block, with its inside kept or not.
@@ -65,7 +66,8 @@ Result<double> cold_seconds_of(Session& session, Round round, u32 samples_min, F
   std::vector<double> samples;
   if (round.first) TRY(fn());
   for (const double begin = steady_seconds();
-       samples.size() < samples_min || steady_seconds() - begin < sample_seconds;) {
+       samples.size() < samples_min ||
+       (samples.size() < samples_max && steady_seconds() - begin < sample_seconds);) {
     cool_caches(session, round.cache);
     const double at = steady_seconds();
     TRY(fn());
