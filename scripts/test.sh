@@ -61,7 +61,7 @@ no_cuda_toolkit() {
   return 1
 }
 
-# Runs suites of a preset. TSan of GCC 12 does not know the address layout of newer kernels, so address
+# Runs suites of a preset, two tests per core: some wait for timeouts, launchers or the disk. TSan of GCC 12 does not know the address layout of newer kernels, so address
 # randomisation is switched off if permitted.
 # shellcheck disable=SC2317  # called through stage
 suites() {
@@ -71,7 +71,7 @@ suites() {
   local list=build/$preset/Testing/Temporary/LastTestsFailed.log name
   rm -f "$list"
   "${fixed[@]}" ctest --test-dir "build/$preset" -L "^($labels)\$" --output-on-failure --no-tests=error \
-    --parallel "$(nproc)" "$@" && return
+    --parallel "$((2 * $(nproc)))" "$@" && return
   if [[ -f $list ]]; then
     while IFS=: read -r _ name; do losers+=("$preset: $name"); done <"$list"
   fi

@@ -117,7 +117,7 @@ bool NetLoop::all_said_goodbye() {
 
 // Heartbeats, and everything that can end the connection.
 std::optional<NodeFailure> NetLoop::look_around() {
-  const double now = steady_seconds();
+  const double now = options_.clock();
   watch_->advance(now);
   const bool beat = watch_->beat_due();
   for (u32 peer = 0; peer < nodes_; ++peer) {

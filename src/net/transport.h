@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/steady_seconds.h"
 #include "base/types.h"
 
 namespace tidepool {
@@ -40,6 +41,8 @@ struct TransportOptions {
   // no-op.
   std::function<void()> waits = {};
   double start_notice_seconds = 5;
+  // Clock of silence and heartbeats, in seconds; each node's transport asks it at each look. Tests step it.
+  std::function<double()> clock = steady_seconds;
 };
 
 inline constexpr u64 piece_bytes_max = gib;  // MPI counts with ints

@@ -8,26 +8,14 @@
 
 namespace tidepool::process_size_test {
 
-// RETURNS: VmHWM of a process; 0 once it has ended.
-u64 peak_of(pid_t pid) {
-  std::ifstream in("/proc/" + std::to_string(pid) + "/status");
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * kib;
-  return 0;
-}
-
 TEST(ProcessSize, IsTheOperatingSystemsWithTheReportsWritten) {
   const test::TrainDir dir;
   Config c = test::small_config(dir, "run");
   c.train.max_steps = 30;
   c.output.trace = true;  // writing takes longer than training
   test::ChildRun child(c);
-  u64 peak = 0;
-  while (!child.ended()) {
-    peak = std::max(peak, peak_of(child.pid()));
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
   ASSERT_EQ(child.wait(), 0) << child.output();
+  const u64 peak = child.peak_bytes();
   const RunReport report = read_report(c.output.dir).value();
   const double ratio = static_cast<double>(report.rss_peak.value) / static_cast<double>(peak);
   EXPECT_NEAR(ratio, 1, 0.03) << report.rss_peak.value << " reported, " << peak << " by the system";

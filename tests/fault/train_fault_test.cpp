@@ -65,14 +65,19 @@ void cut_short(const std::string& path) {
 
 class FaultInTraining : public ::testing::Test {
  protected:
-  // Trains until step 8 (checkpoint 5 exists) and calls `harm`; tries again if, on a busy machine, the run
-  // has ended before.
+  // Trains until step 8 is logged and checkpoint 5 is there, and calls `harm`; tries again if, on a busy machine,
+  // the run has ended before.
   // RETURNS: the exit code.
   int train_and(const Config& config, const std::function<void(ChildRun&)>& harm) {
     for (u32 tries = 0; tries < 5; ++tries) {
       fs::remove_all(config.output.dir);
       ChildRun child(config);
-      const bool in_time = child.wait_for_steps(8);
+      const auto saved = [&] { return fs::exists(config.output.dir + "/checkpoint-5"); };
+      bool in_time = child.wait_for_steps(8);
+      while (in_time && !saved()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        in_time = !child.ended();
+      }
       if (in_time) harm(child);
       const int code = child.wait();
       output_ = child.output();
@@ -401,20 +406,24 @@ TEST_P(Signals, ALaterSecondEndsTheRunAtOnce) {
   Config config = long_steps(dir);
   SCOPED_TRACE(how_to_repeat(config));
   const int second = GetParam() == SIGHUP ? SIGINT : GetParam();  // SIGHUP is never the second
-  {
+  int code = 75;
+  for (u32 tries = 0; tries < 10 && code == 75; ++tries) {  // on a busy machine the run may have saved before
+    fs::remove_all(config.output.dir);
     ChildRun child(config);
     signal_in_second_step(child, config);
-    child.suspend(same_request * 11 / 10);
-    child.signal(second);
-    ASSERT_EQ(child.wait(), 128 + second) << child.output();
+    child.suspend(same_request * 11 / 10, second);
+    code = child.wait();
+    if (code == 75) continue;
+    ASSERT_EQ(code, 128 + second) << child.output();
     // The checkpoint may still be in the background, after the record that it is made from.
     EXPECT_THAT(child.output(), AnyOf(HasSubstr("stopped at once; the last checkpoint is intact"),
                                       HasSubstr("stopped at once; the last recorded step is intact")));
   }
+  ASSERT_NE(code, 75) << "the second signal never came in time";
   config.train.max_steps = 2;
   const auto report = test::run(config, {.resume = "auto"});
   ASSERT_TRUE(report) << report.error().message;
-  EXPECT_EQ(report->resumed_from_step, 1u);
+  EXPECT_THAT(report->resumed_from_step, AnyOf(1u, 2u)) << "the second step may have been recorded";
 }
 
 INSTANTIATE_TEST_SUITE_P(Numbers, Signals, ::testing::Values(SIGINT, SIGTERM, SIGHUP),

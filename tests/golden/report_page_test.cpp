@@ -31,7 +31,7 @@ struct Opened {
 Opened open_page(const std::string& page, const test::TrainDir& dir, const std::string& query) {
   const std::string document = dir / "document.html", console = dir / "console.log";
   const std::string command = fmt::format(
-      "timeout 120 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage "
+      "timeout 500 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage "
       "--user-data-dir='{}' "
       "--host-resolver-rules='MAP * ~NOTFOUND' --proxy-server=127.0.0.1:9 --enable-logging=stderr --v=0 "
       "--window-size=1200,900 --virtual-time-budget=5000 --dump-dom 'file://{}?{}' >'{}' 2>'{}'",

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,23 +64,27 @@ class Child {
   std::string output() const { return file_text(log_); }
 
   bool ended() {
-    if (!done_) done_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
+    if (!done_) done_ = ::wait4(pid_, &status_, WNOHANG, &usage_) == pid_;
     return done_;
   }
   pid_t pid() const { return pid_; }
   void signal(int number) { ::kill(pid_, number); }
-  // Stops the process for a while: its clock goes on, its work does not.
-  void suspend(std::chrono::milliseconds duration) {
+  // Stops the process for a while: its clock goes on, its work does not. It wakes up with the signal `then`, if
+  // any.
+  void suspend(std::chrono::milliseconds duration, int then = 0) {
     signal(SIGSTOP);
     std::this_thread::sleep_for(duration);
+    signal(then);
     signal(SIGCONT);
   }
   // RETURNS: the exit code, or 128 + n after signal n.
   int wait() {
-    if (!done_) ::waitpid(pid_, &status_, 0);
+    if (!done_) ::wait4(pid_, &status_, 0, &usage_);
     done_ = true;
     return WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
   }
+  // REQUIRES: it has ended. RETURNS: the most memory that it had resident.
+  u64 peak_bytes() const { return static_cast<u64>(usage_.ru_maxrss) * kib; }
   int kill_now() {
     signal(SIGKILL);
     return wait();
@@ -89,6 +94,7 @@ class Child {
   std::string log_;
   pid_t pid_ = 0;
   int status_ = 0;
+  rusage usage_ = {};
   bool done_ = false;
 };
 

@@ -171,10 +171,12 @@ TEST(Transport, OneNodeAloneExchangesWithItself) {
 // A node that is done waits for the others, which still exchange messages with each other.
 TEST(Transport, ANodeMayEndBeforeTheOthers) {
   TransportOptions options = small_pieces;
+  test::SteppedClock time;
   options.timeout_seconds = 0.3;
+  options.clock = time.clock();
   test::LocalNodes nodes({.nodes = 3}, options);
   std::thread early([&] { nodes.transports[0].reset(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  time.advance(0.7, [] { return 3u; });
   ByteBuffer out = pattern(1, 1000), in(1000);
   nodes[1].send(2, 0, out, 0);
   nodes[2].receive(1, 0, in, 0);
