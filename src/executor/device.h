@@ -1,5 +1,5 @@
 // Device is one device, cores or a GPU, as measurements see it: memory, kernels and copies, and no plan. At
-// rest, the first device of a run is also a Device (executor/devices.h). A device opened for measurements
+// rest, each device of a run is also a Device (executor/devices.h). A device opened for measurements
 // alone is a MeasuredDevice.
 #pragma once
 

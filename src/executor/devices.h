@@ -41,10 +41,12 @@ class Devices {
   // REQUIRES: the devices outlive the executor.
   virtual Result<std::unique_ptr<TrainingExecutor>> create_executor(const ExecutorRequest&) = 0;
 
-  // The first device, for measurements at rest: its memory is that of the frames, and its host memory is the
-  // executor's host arena, empty before create_executor().
-  // REQUIRES: no op is in flight while the device is used.
-  virtual Device& first() = 0;
+  // Device `number`, for measurements at rest: its memory is that of the device's frames, and its host memory
+  // is the executor's host arena, empty before create_executor(). REQUIRES: number < devices of the plan; no
+  // op is in flight while the device is used.
+  virtual Device& at(u32 number) = 0;
+  // Devices of a run are alike: GPUs of one kind, or the cores.
+  bool are_gpus() { return at(0).facts().gpu; }
 };
 
 // Makes devices of arenas in host memory, with kernels on the pool's cores.

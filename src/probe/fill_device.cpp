@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "kernels/uniform_values.h"
 
 namespace tidepool {
@@ -17,6 +18,20 @@ Result<void> fill_device(Device& device, std::span<std::byte> memory, Precision 
     device.copy_h2d(memory.subspan(at, bytes), host.first(bytes));
   }
   return device.wait();
+}
+
+// Waits after each piece: the next takes its place in the host.
+Result<void> bring_to_device(Device& device, std::span<std::byte> memory, std::span<const std::byte> bytes) {
+  CHECK(memory.size() == bytes.size(), memory.size(), bytes.size());
+  const std::span<std::byte> host = device.host_memory();
+  for (u64 at = 0; at < bytes.size();) {
+    const u64 piece = std::min<u64>(host.size(), bytes.size() - at);
+    std::ranges::copy(bytes.subspan(at, piece), host.begin());
+    device.copy_h2d(memory.subspan(at, piece), host.first(piece));
+    TRY(device.wait());
+    at += piece;
+  }
+  return {};
 }
 
 }  // namespace tidepool

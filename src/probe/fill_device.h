@@ -1,4 +1,4 @@
-// fill_device() fills device memory with random numbers for a measurement.
+// fill_device() and bring_to_device() fill device memory for a measurement.
 #pragma once
 
 #include <span>
@@ -11,5 +11,9 @@ namespace tidepool {
 // with zeros a GPU draws less power and runs faster.
 // REQUIRES: `memory` lies in device.memory(); host_memory() is not empty; no work is in flight.
 Result<void> fill_device(Device&, std::span<std::byte> memory, Precision, float scale);
+
+// Copies `bytes` to `memory`, through host_memory(), whose content is lost.
+// REQUIRES: equal sizes; otherwise as fill_device().
+Result<void> bring_to_device(Device&, std::span<std::byte> memory, std::span<const std::byte> bytes);
 
 }  // namespace tidepool

@@ -151,7 +151,7 @@ class RunPreparation {
   }
 
   Result<void> say_what_begins() {
-    if (!run_.request.quiet) TRY(predict());
+    if (!run_.request.quiet || run_.request.sampling) TRY(predict());
     if (!run_.goes_on) say_all();
     const auto& known = run_.choice.pace();
     run_.records.begin(
@@ -199,7 +199,7 @@ class RunPreparation {
   }
 
   Result<void> predict() {
-    TRY_ASSIGN(run_.prediction, predict_step(*run_.session, network_));
+    TRY_ASSIGN(run_.prediction, predict_step(*run_.session, network_, run_.sampling()));
     return {};
   }
 

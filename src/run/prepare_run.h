@@ -38,6 +38,7 @@ struct PreparedRun {
   PreparedRun(const PreparedRun&) = delete;
 
   bool is_fp16() const { return config.train.precision == Precision::fp16; }
+  Sampling sampling() const { return request.sampling.value_or(Sampling{}); }
 
   static Config config_of(const TrainRequest&, const SpeculationChoice&);
 

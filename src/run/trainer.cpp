@@ -353,7 +353,7 @@ class Trainer final : public NextSegment, public EngineObserver {
          .session = *run_.session,
          .meter = *meter_,
          .prediction = run_.prediction,
-         .peak_at_end = peak_at_end(*run_.session, run_.prediction),
+         .peak_at_end = peak_at_end(*run_.session, run_.prediction, run_.sampling()),
          .state = run_.state,
          .tokens = run_.state.tokens - earlier_tokens_,
          .steps_per_epoch = run_.batches->steps_per_epoch(),

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
 #include "config/config.h"
 #include "io/disk.h"
 #include "net/transport.h"
+#include "probe/step/sampling.h"
 #include "report/run_report.h"
 #include "run/records/speculation_choice.h"
 
@@ -18,9 +20,10 @@ struct TrainRequest {
   Config config;
   std::string resume;   // "": anew; "auto": the newest checkpoint that verifies; else a checkpoint's path
   std::string command;  // the words to repeat this run
-  bool quiet = false;   // tests: nothing is printed
+  bool quiet = false;   // tests: nothing is printed; steps are not predicted, unless `sampling` says how
   u64 stop_after = 0;   // tests: behaves as if a signal came during this step; 0: never
   SpeculationChoice::Patience speculation;  // tests: other than the default
+  std::optional<Sampling> sampling;         // tests: of the prediction, other than the default
   OpenDisk open_disk;                       // tests: a disk in place of the swap file
   Transport* transport = nullptr;           // to the other nodes of the run; null: there are none
   // The watchdog reports a hang if no op completes for this long, or for twenty predicted steps if that is

@@ -266,7 +266,7 @@ void Session::make_state_store() {
     if (bytes.value == 0) continue;
     std::vector<std::span<std::byte>>& slot = staging[i % staging.size()];
     if (tier) {
-      const std::span<std::byte> memory = *tier == Tier::host ? host_memory() : devices_->first().memory();
+      const std::span<std::byte> memory = *tier == Tier::host ? host_memory() : devices_->at(0).memory();
       slot.push_back(memory.subspan(offset, bytes.value));
     } else if (slot.empty()) {
       own_staging_[i].resize(bytes.value);

@@ -237,7 +237,7 @@ class EmulatedFaultAtRest : public EmulatedFault {
 
 TEST_F(EmulatedFaultAtRest, AFailedCopyIsReported) {
   open(HomePolicy::host);
-  Device& device = session_->devices().first();
+  Device& device = session_->devices().at(0);
   const auto host = device.host_memory(), memory = device.memory();
   const auto up = [&] { device.copy_h2d(memory.subspan(0, mib), host.subspan(0, mib)); };
   const auto down = [&] { device.copy_d2h(host.subspan(mib, mib / 2), memory.subspan(mib, mib / 2)); };
@@ -294,8 +294,8 @@ TEST_F(EmulatedFaultAtRest, PredictionLetsAGpuUpdateWithoutTheCores) {
 
 TEST_F(EmulatedFaultAtRest, AFailureOfATimedKernelIsReported) {
   open(HomePolicy::host);
-  Kernels& kernels = session_->devices().first().kernels();
-  float* const memory = reinterpret_cast<float*>(session_->devices().first().memory().data());
+  Kernels& kernels = session_->devices().at(0).kernels();
+  float* const memory = reinterpret_cast<float*>(session_->devices().at(0).memory().data());
   break_next(cudaErrorECCUncorrectable);
   kernels.zero(memory, 64);
   expect(kernels.finish(), {"kernels", "cudaErrorECCUncorrectable"});

@@ -291,6 +291,20 @@ TEST_F(ExpertsOnGpus, StepsArePredicted) {
   EXPECT_TRUE(prediction) << prediction.error().message;
 }
 
+// The ops of each device find valid routes.
+TEST_F(ExpertsOnGpus, StepsWithLayersOverGpusArePredicted) {
+  if (gpus_here() < 2) GTEST_SKIP() << "two GPUs are needed";
+  Config config = golden_config({"mixtral_untied", {HomePolicy::device, 1}}, first_gpus(2), 2);
+  config.machine.parallel = Parallel::layers;
+  const Safetensors golden(config.model_directory + "/expected.safetensors");
+  const ModelGraph graph = make_graph(config).value();
+  GoldenSource source(golden, rows, {});
+  const auto session =
+      Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source).value();
+  const auto prediction = predict_step(*session, {}, shortest_sampling);
+  EXPECT_TRUE(prediction) << prediction.error().message;
+}
+
 #ifdef CUDA_EMULATED
 // Counts stay on the device during a step: the host waits for ops as in a dense model, and takes nothing
 // beside the step's numbers.

@@ -35,14 +35,15 @@ class CpuDevices final : public Devices {
   }
 
   Result<std::unique_ptr<TrainingExecutor>> create_executor(const ExecutorRequest& request) override {
-    devices_.front()->set_host_memory(request.host_arena);
     std::vector<CpuLaneDevice> lanes;
-    for (const auto& device : devices_)
+    for (const auto& device : devices_) {
+      device->set_host_memory(request.host_arena);
       lanes.push_back({.kernels = &device->kernels(), .arena = device->memory()});
+    }
     return create_cpu_executor(plan_, graph_, pool_, lanes, request);
   }
 
-  Device& first() override { return *devices_.front(); }
+  Device& at(u32 number) override { return *devices_.at(number); }
 
  private:
   const Plan& plan_;

@@ -61,6 +61,7 @@ class CudaDevices final : public Devices {
 
   Result<std::unique_ptr<TrainingExecutor>> create_executor(const ExecutorRequest& request) override {
     TRY(parts_.front().gpu->pin(request.host_arena));
+    for (const Part& part : parts_) part.gpu->use_pinned(request.host_arena);
     const Bytes graphs = gpu_reserved(graph_, plan_.micro_batches, plan_.devices).graphs;
     CudaLanesParts lanes{.devices = {}, .collectives = collectives_.get(), .graphs = graphs};
     for (const Part& part : parts_)
@@ -71,7 +72,7 @@ class CudaDevices final : public Devices {
     return create_cuda_executor(plan_, graph_, pool_, lanes, request);
   }
 
-  Device& first() override { return *parts_.front().gpu; }
+  Device& at(u32 number) override { return *parts_.at(number).gpu; }
 
  private:
   struct Part {

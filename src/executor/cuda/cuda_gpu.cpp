@@ -51,7 +51,7 @@ CudaGpu::~CudaGpu() {
 
 Result<void> CudaGpu::pin(std::span<std::byte> host) {
   TRY_ASSIGN(pinned_, PinnedRange::create(host));
-  host_ = host;
+  use_pinned(host);
   return {};
 }
 

@@ -38,6 +38,9 @@ class CudaGpu final : public MeasuredDevice {
   // Pins host memory for all GPUs, and lets copies of this GPU use it.
   // REQUIRES: the memory outlives the GPU.
   Result<void> pin(std::span<std::byte> host);
+  // Lets copies of this GPU use memory that another GPU has pinned.
+  // REQUIRES: the memory stays pinned while this GPU copies.
+  void use_pinned(std::span<std::byte> host) { host_ = host; }
   CudaDevice& device() const { return *device_; }
   Kernels* tuning() const { return tuning_.get(); }  // as CudaKernelsMade::tuning
 

@@ -23,8 +23,6 @@ namespace {
 constexpr u64 disk_sample_bytes_max = 64 * mib;
 constexpr u64 memory_sample_bytes_max = 32 * mib;
 constexpr Bytes cache_least{64 * mib};  // some virtual machines show none
-// Length of one round; there are at least two.
-constexpr double sample_seconds = 0.025;
 constexpr u32 samples_max = 15;  // a median of more says no more: a tiny model is measured in a moment
 constexpr u32 samples_of_small_ops = 8;
 
@@ -44,6 +42,7 @@ std::optional<OpId> find_op(const Plan& plan, OpKind kind, u32 block, bool kept)
 struct Round {
   bool first = true;  // first of all rounds: caches, files and clocks need a warm-up
   Bytes cache{};      // of all cores
+  const Sampling& sampling;
 };
 
 // Evicts the caches: between two ops of a step much other data passes through them.
@@ -67,7 +66,7 @@ Result<double> cold_seconds_of(Session& session, Round round, u32 samples_min, F
   if (round.first) TRY(fn());
   for (const double begin = steady_seconds();
        samples.size() < samples_min ||
-       (samples.size() < samples_max && steady_seconds() - begin < sample_seconds);) {
+       (samples.size() < samples_max && steady_seconds() - begin < round.sampling.op_seconds);) {
     cool_caches(session, round.cache);
     const double at = steady_seconds();
     TRY(fn());
@@ -88,32 +87,32 @@ Result<double> seconds_on_gpu(Round round, Run&& run) {
   };
   if (round.first) TRY(run(1));
   TRY_ASSIGN(const double one, seconds_of(1));
-  const auto more = static_cast<u32>(std::clamp(sample_seconds / std::max(one, 1e-9), 2.0, times_max));
+  const auto more =
+      static_cast<u32>(std::clamp(round.sampling.op_seconds / std::max(one, 1e-9), 2.0, times_max));
   TRY(run(more));  // the clock rises
   TRY_ASSIGN(const double alone, seconds_of(1));
   TRY_ASSIGN(const double all, seconds_of(1 + more));
   return std::max(all - alone, 0.5 * all) / more;
 }
 
-Result<void> bring_routes(Session& session, std::span<std::byte> at) {
-  Device& device = session.devices().first();
-  const std::span<std::byte> host = device.host_memory().first(at.size());
-  make_even_routes(session.graph(), RoutesLayout(session.graph(), host.data()));
-  device.copy_h2d(at, host);
-  return device.wait();
+Result<void> bring_routes(const ModelGraph& graph, Device& device, std::span<std::byte> at) {
+  std::vector<std::byte> routes(at.size());
+  make_even_routes(graph, RoutesLayout(graph, routes.data()));
+  return bring_to_device(device, at, routes);
 }
 
-// Numbers of tokens and experts must be valid; and the speed of a GPU depends on the values that it
-// multiplies.
+// Fills a frame on the device where the op will find it. Numbers of tokens and experts must be valid; and the
+// speed of a GPU depends on the values that it multiplies.
 Result<void> bring_content(Session& session, const Operand& o) {
-  Device& device = session.devices().first();
+  if (o.frame.tier != Tier::device) return {};
+  Device& device = session.devices().at(o.frame.device);
   const std::span<std::byte> at = device.memory().subspan(o.frame.offset, o.frame.bytes.value);
   const Kind kind = session.plan().chunk(o.first).kind;
   if (kind == Kind::batch) {
     device.kernels().zero(reinterpret_cast<float*>(at.data()), at.size() / sizeof(float));
   } else if (kind == Kind::routes) {
-    return bring_routes(session, at);
-  } else if (o.frame.tier == Tier::device && device.facts().gpu) {
+    return bring_routes(session.graph(), device, at);
+  } else if (device.facts().gpu) {
     constexpr float weights = 0.04f, values = 1.0f;
     if (kind == Kind::param) return fill_device(device, at, session.plan().precision, weights);
     if (kind == Kind::expert_sum || kind == Kind::normed_grad)
@@ -130,7 +129,7 @@ Result<double> op_seconds(Session& session, Round round, std::optional<OpId> op)
   const Segment& body = session.plan().segment(SegmentKind::body);
   for (const Operand& o : body.operands_of(body.ops[index(*op)])) TRY(bring_content(session, o));
   const auto run = [&](u32 times) { return session.timed().run_at_rest(body, *op, times); };
-  if (session.devices().first().facts().gpu) return seconds_on_gpu(round, run);
+  if (session.devices().are_gpus()) return seconds_on_gpu(round, run);
   return cold_seconds_of(session, round, samples_min, [&] { return run(1); });
 }
 
@@ -206,8 +205,9 @@ u64 usual_bytes(const Segment& segment, BytesOf&& bytes_of) {
 }
 
 // A CPU copies either way at the same rate; a GPU's link has one rate for each way, and one for both at once.
+// Devices are alike, and so are their links.
 Result<CopyRates> measure_copies(Session& session, Round round) {
-  Device& device = session.devices().first();
+  Device& device = session.devices().at(0);
   const bool gpu = device.facts().gpu;
   const Segment& body = session.plan().segment(SegmentKind::body);
   const u64 usual = usual_bytes(body, [&](const Op& op) {
@@ -240,7 +240,7 @@ Result<CopyRates> measure_copies(Session& session, Round round) {
 // Bytes as CostModel counts them: an array that is only read or only written counts once, a rewritten one
 // twice.
 Result<double> measure_adam(Session& session, Round round) {
-  Device& device = session.devices().first();
+  Device& device = session.devices().at(0);
   const auto host = device.host_memory(), on_device = device.memory();
   const auto memory = !device.facts().gpu && on_device.size() > host.size() ? on_device : host;
   const Precision precision = session.plan().precision;
@@ -323,10 +323,10 @@ Result<Prediction> measure_round(Session& session, Round round) {
   Prediction out;
   Machine& machine = out.machine;
   // A GPU's ops and copies take nothing of the cores; a device of the cores shares them with Adam.
-  machine.device.kind = session.devices().first().facts().gpu ? DeviceKind::cuda : DeviceKind::cpu;
+  machine.device.kind = session.devices().are_gpus() ? DeviceKind::cuda : DeviceKind::cpu;
   TRY_ASSIGN(out.blocks, measure_blocks(session, round));
   machine.device.flops_per_s.fill(block_flops(session.graph(), out.blocks));
-  TRY_ASSIGN(out.peak_flops_per_s, measure_peak(session));
+  TRY_ASSIGN(out.peak_flops_per_s, measure_peak(session, round.sampling));
   TRY_ASSIGN(machine.device.memory_bytes_per_s, measure_memory(session, round));
   TRY_ASSIGN(machine.copies, measure_copies(session, round));
   const double copy = machine.copies.h2d_bytes_per_s;
@@ -370,7 +370,7 @@ Prediction merged(std::vector<Prediction>& rounds) {
 
 }  // namespace
 
-Result<Prediction> predict_step(Session& session, const NetworkRates& network) {
+Result<Prediction> predict_step(Session& session, const NetworkRates& network, const Sampling& sampling) {
   TRY_ASSIGN(const double wake_up, wake_up_seconds());
   TRY_ASSIGN(const auto topology, create_topology());
   const Bytes cache = std::max(topology->cache(), cache_least);
@@ -380,15 +380,16 @@ Result<Prediction> predict_step(Session& session, const NetworkRates& network) {
   };
   RoundJudge judge(steady_seconds());
   for (bool more = true; more;) {
-    TRY_ASSIGN(Prediction round, measure_round(session, {.first = rounds.empty(), .cache = cache}));
+    TRY_ASSIGN(Prediction round,
+               measure_round(session, {.first = rounds.empty(), .cache = cache, .sampling = sampling}));
     round.machine.network = network;
     // The thread of a lane is woken for every op.
     round.machine.device.op_overhead = Nanos{static_cast<u64>(wake_up * 1e9)};
     TRY_ASSIGN(round.forecast, forecast_of(round, false));
-    more = judge.needs_another(round.forecast.step_seconds, steady_seconds());
+    more = sampling.repeats && judge.needs_another(round.forecast.step_seconds, steady_seconds());
     rounds.push_back(std::move(round));
   }
-  rounds.erase(rounds.begin(), rounds.end() - judge.counting());
+  if (sampling.repeats) rounds.erase(rounds.begin(), rounds.end() - judge.counting());
   Prediction out = merged(rounds);
   TRY_ASSIGN(out.forecast, forecast_of(out, true));
   return out;

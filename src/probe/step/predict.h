@@ -7,6 +7,7 @@
 
 #include "base/spread.h"
 #include "fit/forecast.h"
+#include "probe/step/sampling.h"
 #include "session/session.h"
 
 namespace tidepool {
@@ -24,7 +25,7 @@ struct Prediction {
 // own memory, and the disk through its own swap file; in rounds, until two in a row predict the same step.
 // `network`: of measure_network().
 // REQUIRES: at rest, before the state is written: it overwrites arenas and swap file.
-Result<Prediction> predict_step(Session&, const NetworkRates& network = {});
+Result<Prediction> predict_step(Session&, const NetworkRates& network = {}, const Sampling& = {});
 
 // RETURNS: how long a step may go without the completion of an op: many times the predicted step, so that
 // slow, healthy runs go on, whose ops may take minutes on a large model.

@@ -23,7 +23,7 @@ std::map<std::string, std::string> machine_facts(const Config& config, Session& 
   if (session.disk() != nullptr) facts["disk"] = session.disk()->describe();
   if (const auto at = look_at_file_system(swap_directory(config)))
     facts["file_system"] = fmt::format("{} at {}", at->name, at->dir);
-  if (session.devices().first().facts().gpu)
+  if (session.devices().are_gpus())
     for (const std::string& line : session.devices().describe())
       facts["gpu"] += (facts["gpu"].empty() ? "" : "; ") + line;
   facts["compiler"] = __VERSION__;

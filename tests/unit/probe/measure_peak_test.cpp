@@ -32,7 +32,7 @@ TEST(MeasurePeak, MultipliesNumbersThatDiffer) {
   const auto peak = measure_peak(*session);
   ASSERT_TRUE(peak) << peak.error().message;
   EXPECT_GT(*peak, 0);
-  const std::span<const std::byte> memory = session->devices().first().memory();
+  const std::span<const std::byte> memory = session->devices().at(0).memory();
   u64 side = 1024;
   while (3 * side * side * sizeof(float) > memory.size()) side /= 2;
   std::set<float> different;
