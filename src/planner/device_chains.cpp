@@ -57,8 +57,13 @@ DeviceChains::DeviceChains(const ModelGraph& graph, const Layout& layout, const 
                            const std::vector<bool>& home)
     : graph_(graph), layout_(layout), program_(program), home_(home) {
   passes_.assign(2 * graph_.blocks.size() * sweeps(), none);
+  param_passes_.resize(graph_.windows.size());
   for (u32 i = 0; i < program_.passes.size(); ++i) {
     const Pass& p = program_.passes[i];
+    const Block& block = graph_.blocks[p.block];
+    if (needs_params(block, p.kind))
+      for (const u32 w : block.windows)
+        if (param_passes_[w].empty() || param_passes_[w].back() != i) param_passes_[w].push_back(i);
     passes_[(p.sweep * graph_.blocks.size() + p.block) * 2 + (p.kind == OpKind::backward)] = i;
   }
   loads_.resize(program_.options.micro_batches);
@@ -98,19 +103,16 @@ const Pass& DeviceChains::pass(OpKind kind, u32 block, u32 sweep) const {
   return program_.passes[i];
 }
 
-bool DeviceChains::reads_params(const Pass& p, u32 w) const {
-  const Block& block = graph_.blocks[p.block];
-  return needs_params(block, p.kind) && std::ranges::count(block.windows, w) > 0;
-}
-
 DeviceChain DeviceChains::params(u32 w, u32 device) const {
   DeviceChain chain{.first = layout_.windows[w].param, .count = layout_.windows[w].cuts};
   chain.window = w;
   chain.spread = sharded() ? Spread::copy : Spread::each;
-  for (const Pass& p : program_.passes)
-    if (p.device == device && reads_params(p, w))
+  for (const u32 i : param_passes_[w]) {
+    const Pass& p = program_.passes[i];
+    if (p.device == device)
       chain.touches.push_back(
           {.span = {p.first, p.last}, .device = device, .writes = false, .segments = segments_of(p, head())});
+  }
   // With clipping, a copy up cannot start before the update; without, it cannot start in the turn before.
   chain.floor = program_.options.clipping && layout_.windows[w].trains ? program_.first_update(w) : 0;
   return finish(std::move(chain));
@@ -119,40 +121,37 @@ DeviceChain DeviceChains::params(u32 w, u32 device) const {
 std::vector<DeviceChain> DeviceChains::accumulators(u32 w) const {
   std::vector<DeviceChain> chains;
   const WindowChunks& chunks = layout_.windows[w];
-  u32 use = 0;
-  for (u32 b = 0; b <= head(); ++b)
-    for (u32 window : graph_.blocks[b].windows) {
-      if (window != w) continue;
-      DeviceChain chain{.first = chunks.local_accum[use], .count = chunks.cuts};
-      chain.produced_here = true;
-      chain.window = w;
-      for (u32 s = 0; s < sweeps(); ++s) {
-        const Pass& p = pass(OpKind::backward, b, s);
-        chain.touches.push_back({.span = {p.first, p.last}, .device = p.device});
-      }
-      if (sharded()) {
-        const Span reduce{program_.reduce[w][use], program_.reduce[w][use]};
-        chain.touches.push_back({.span = reduce});
-        chains.push_back(finish(std::move(chain)));
-        chain = shard(w, chunks.grad_accum[use]);
-        chain.touches.push_back({.span = reduce});
-      }
-      if (passes_parts()) {  // nodes sum their parts of a gradient in the host
-        chain.leaves = true;
-      } else {
-        chain.touches.push_back(at_gradient(w));
-        const bool is_gradient = chain.first == chunks.grad;
-        if (is_gradient) is_home(w) ? extend_to_update(chain) : let_leave(chain);
-      }
-      chains.push_back(finish(std::move(chain)));
-      ++use;
+  for (u32 use = 0; use < program_.readers[w].size(); ++use) {
+    const u32 b = program_.readers[w][use];
+    DeviceChain chain{.first = chunks.local_accum[use], .count = chunks.cuts};
+    chain.produced_here = true;
+    chain.window = w;
+    for (u32 s = 0; s < sweeps(); ++s) {
+      const Pass& p = pass(OpKind::backward, b, s);
+      chain.touches.push_back({.span = {p.first, p.last}, .device = p.device});
     }
+    if (sharded()) {
+      const Span reduce{program_.reduce[w][use], program_.reduce[w][use]};
+      chain.touches.push_back({.span = reduce});
+      chains.push_back(finish(std::move(chain)));
+      chain = shard(w, chunks.grad_accum[use]);
+      chain.touches.push_back({.span = reduce});
+    }
+    if (passes_parts()) {  // nodes sum their parts of a gradient in the host
+      chain.leaves = true;
+    } else {
+      chain.touches.push_back(at_gradient(w));
+      const bool is_gradient = chain.first == chunks.grad;
+      if (is_gradient) is_home(w) ? extend_to_update(chain) : let_leave(chain);
+    }
+    chains.push_back(finish(std::move(chain)));
+  }
   return chains;
 }
 
 DeviceChain::Touch DeviceChains::at_gradient(u32 w) const {
   const i32 position = program_.gradient[w];
-  return {.span = {position, position}, .device = program_.options.device_of(first_reader(graph_, w))};
+  return {.span = {position, position}, .device = program_.options.device_of(program_.first_reader(w))};
 }
 
 DeviceChain DeviceChains::shard(u32 w, ChunkId first) const {
@@ -221,8 +220,7 @@ std::vector<std::pair<u32, Span>> DeviceChains::batch_spans(u32 sweep, u32 m) co
 
 Span DeviceChains::param_span(u32 w) const {
   i32 last = program_.last_of_updates;
-  for (const Pass& p : program_.passes)
-    if (reads_params(p, w)) last = std::max(last, p.last);
+  for (const u32 i : param_passes_[w]) last = std::max(last, program_.passes[i].last);
   return {program_.first_update(w), last};
 }
 

@@ -100,7 +100,6 @@ class DeviceChains {
 
  private:
   const Pass& pass(OpKind, u32 block, u32 sweep) const;
-  bool reads_params(const Pass&, u32 window) const;
   DeviceChain params(u32 window, u32 device) const;
   std::vector<DeviceChain> accumulators(u32 window) const;
   std::optional<DeviceChain> gradient(u32 window) const;
@@ -113,9 +112,10 @@ class DeviceChains {
   const Layout& layout_;
   const Program& program_;
   const std::vector<bool>& home_;
-  std::vector<u32> passes_;     // [(sweep * blocks + block) * 2 + is backward], index into Program::passes
-  std::vector<i32> loads_;      // [micro-batch of the replica's step]
-  std::vector<u32> device_of_;  // [window]
+  std::vector<u32> passes_;  // [(sweep * blocks + block) * 2 + is backward], index into Program::passes
+  std::vector<std::vector<u32>> param_passes_;  // [window]: passes that read its parameters, in order
+  std::vector<i32> loads_;                      // [micro-batch of the replica's step]
+  std::vector<u32> device_of_;                  // [window]
 };
 
 }  // namespace tidepool

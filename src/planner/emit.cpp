@@ -82,7 +82,7 @@ class Emitter {
   Frame owned_chunk(ChunkId id, i32 position) const {
     const Chunk& chunk = layout_.chunk(id);
     const u32 owner = layout_.windows[chunk.window].owner(chunk.cut);
-    const u32 device = program_.options.device_of(first_reader(graph_, chunk.window));
+    const u32 device = program_.options.device_of(program_.first_reader(chunk.window));
     return part(shard(ChunkId{index(id) - chunk.cut}, owner, position, device), id, 1).frame;
   }
   Frame home_on_device(ChunkId id) const {

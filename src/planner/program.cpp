@@ -24,6 +24,10 @@ class Builder {
       program_.combine[w].resize(layout.windows[w].cuts);
     }
     updated_.resize(graph.windows.size());
+    program_.readers.resize(graph.windows.size());
+    for (u32 b = 0; b < graph.blocks.size(); ++b)
+      for (const u32 w : graph.blocks[b].windows) program_.readers[w].push_back(b);
+    for (const std::vector<u32>& blocks : program_.readers) CHECK(!blocks.empty(), graph.windows.size());
   }
 
   Program build() {
@@ -154,7 +158,7 @@ class Builder {
   // has run.
   void add_finished_gradients(u32 block) {
     for (u32 window : trained_windows(block))
-      if (first_reader(graph_, window) == block) {
+      if (program_.first_reader(window) == block) {
         program_.gradient[window] = program_.positions();
         if (program_.options.nodes > 1)
           add_combines(window);
@@ -164,7 +168,7 @@ class Builder {
       }
   }
 
-  u32 device_of(u32 window) const { return program_.options.device_of(first_reader(graph_, window)); }
+  u32 device_of(u32 window) const { return program_.options.device_of(program_.first_reader(window)); }
 
   const ModelGraph& graph_;
   const Layout& layout_;
@@ -179,13 +183,6 @@ u32 use_of(const ModelGraph& graph, u32 block, u32 window) {
   for (u32 b = 0; b < block; ++b)
     for (u32 w : graph.blocks[b].windows) use += w == window;
   return use;
-}
-
-u32 first_reader(const ModelGraph& graph, u32 window) {
-  for (u32 b = 0; b < graph.blocks.size(); ++b)
-    if (std::ranges::count(graph.blocks[b].windows, window) > 0) return b;
-  CHECK(false, window);
-  return none;
 }
 
 i32 Program::first_update(u32 window) const {

@@ -79,7 +79,10 @@ struct Program {
   i32 norm = 0;
   i32 first_backward = 0;
   u32 last_backward_block = 0;
+  std::vector<std::vector<u32>> readers;  // [window]: blocks that read it, in order; also frozen windows
 
+  // The first block that reads the window: in backward the last, so it is where the gradient is finished.
+  u32 first_reader(u32 window) const { return readers[window].front(); }
   i32 positions() const { return static_cast<i32>(ops.size()); }
   i32 first_update(u32 window) const;
   i32 last_update(u32 window) const;
@@ -94,8 +97,6 @@ struct Program {
 
 // Number of blocks before `block` that read the window. It is the index of the block's accumulator.
 u32 use_of(const ModelGraph&, u32 block, u32 window);
-// The first block that reads the window: in backward the last, so it is where the gradient is finished.
-u32 first_reader(const ModelGraph&, u32 window);
 
 Program make_program(const ModelGraph&, const Layout&, const ProgramOptions&);
 

@@ -310,7 +310,7 @@ class Savings {
         last = reduced;
       }
       const bool passes =
-          program_.options.device_of(b) != program_.options.device_of(first_reader(graph_, w));
+          program_.options.device_of(b) != program_.options.device_of(program_.first_reader(w));
       if (layout_.nodes == 1 && passes) {  // to the device that adds the uses
         add_disk(last + 1, program_.gradient[w] - 1, bytes);
         for (LinkKind kind : {LinkKind::h2d, LinkKind::d2h}) forced_[link(kind)] += bytes;
