@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "base/read_file.h"
+#include "base/open_file.h"
 #include "base/types.h"
 #include "io/disk_error.h"
 
@@ -60,30 +60,25 @@ Result<DirectoryLock> DirectoryLock::take(const Options& options) {
   const std::string path = options.dir + "/" + options.file;
   for (u32 i = 0; i < lock_tries_max; ++i) {
     const NoSuddenEnd hold;
-    if (const std::string_view kind = irregular_kind(path);
-        !kind.empty())  // reads from a pipe would block forever
+    // A link in someone else's run directory would have its target truncated now and removed at the end.
+    RegularFile file = open_to_write(path, O_RDWR | O_CREAT);
+    if (!file.irregular.empty())
       return Error{ErrorKind::io, fmt::format("cannot lock the {}: {} is {}; remove it, or {}", options.what,
-                                              path, kind, options.remedy)};
-    // A symbolic link in someone else's run directory would have its target truncated now and removed at the
-    // end.
-    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0 && errno == ELOOP)
-      return Error{ErrorKind::io, fmt::format("cannot lock the {}: {} is a symbolic link; remove it, or {}",
-                                              options.what, path, options.remedy)};
-    if (fd < 0)
-      return file_error(fmt::format("cannot lock the {}: cannot open", options.what), path, errno,
+                                              path, file.irregular, options.remedy)};
+    if (!file)
+      return file_error(fmt::format("cannot lock the {}: cannot open", options.what), path, file.error_number,
                         FileUse::other);
+    const int fd = file.fd.get();
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
       const LastHolder holder = read_holder(fd);
-      close(fd);
       if (error != EWOULDBLOCK) return file_error("cannot lock", path, error, FileUse::other);
       return Error{ErrorKind::io,
                    fmt::format("the {} {} is in use by the job with pid {}: wait for it, stop it, or {}",
                                options.what, options.dir, holder.pid, options.remedy)};
     }
     DirectoryLock lock;
-    lock.fd_ = fd;
+    lock.fd_ = file.fd.release();
     if (!still_named(fd, path))
       continue;  // the owner removed the file meanwhile: our lock is on a deleted file
     lock.path_ = path;
@@ -97,12 +92,12 @@ Result<DirectoryLock> DirectoryLock::take(const Options& options) {
 
 std::optional<long> lock_holder(const std::string& dir, const std::string& file) {
   const std::string path = dir + "/" + file;
-  if (!irregular_kind(path).empty()) return std::nullopt;  // open would block forever on a pipe
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0) return std::nullopt;
+  const RegularFile lock = open_own_to_read(path);
+  if (!lock) return std::nullopt;
   std::optional<long> holder;
-  if (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) holder = read_holder(fd).pid;
-  close(fd);  // also releases the lock if this call took it
+  // The end of `lock` also releases the lock if this call takes it.
+  if (flock(lock.fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    holder = read_holder(lock.fd.get()).pid;
   return holder;
 }
 

@@ -18,6 +18,12 @@ Error disk_end_of_file(const std::string& path, u64 offset, u64 bytes) {
                       bytes, offset, path)};
 }
 
+Error not_a_swap_file(const std::string& path, const std::string& irregular) {
+  return {ErrorKind::io, fmt::format("the swap file {} is {}, not a regular file: move it away, or choose "
+                                     "another memory.swap_dir",
+                                     path, irregular)};
+}
+
 Error file_error(const std::string& what, const std::string& path, int error_number, FileUse use) {
   return {ErrorKind::io,
           with_advice(fmt::format("{} {}: {}", what, path, errno_text(error_number)), error_number, use)};

@@ -15,6 +15,9 @@ Error disk_error(const std::string& path, DiskOp, u64 offset, u64 bytes, int err
 // Error of a read that met the end of the file before its last byte.
 Error disk_end_of_file(const std::string& path, u64 offset, u64 bytes);
 
+// Error of a swap file that is a pipe, a link or anything else but a regular file.
+Error not_a_swap_file(const std::string& path, const std::string& irregular);
+
 // Error of opening, locking or removing a file: "/x/y: Permission denied (EACCES)" with advice.
 Error file_error(const std::string& what, const std::string& path, int error_number, FileUse = FileUse::swap);
 

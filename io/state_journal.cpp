@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/fd.h"
+#include "base/open_file.h"
 #include "io/disk_error.h"
 
 namespace tidepool {
@@ -193,15 +193,15 @@ Result<std::optional<FoundState>> find_state(const ReadRange& read, u64 size, co
 }
 
 Result<std::optional<FoundState>> read_state_file(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!fd) {
-    if (errno == ENOENT || errno == ENOTDIR) return std::optional<FoundState>();
-    return file_error("cannot read", path, errno);
+  const RegularFile file = open_own_to_read(path);
+  if (!file.irregular.empty()) return not_a_swap_file(path, file.irregular);
+  if (!file) {
+    if (file.error_number == ENOENT || file.error_number == ENOTDIR) return std::optional<FoundState>();
+    return file_error("cannot read", path, file.error_number);
   }
   struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return file_error("cannot read", path, errno);
-  if (!S_ISREG(info.st_mode)) return std::optional<FoundState>();
-  return find_state([&](u64 begin, u64 bytes) { return read_range(fd.get(), begin, bytes, path); },
+  if (::fstat(file.fd.get(), &info) != 0) return file_error("cannot read", path, errno);
+  return find_state([&](u64 begin, u64 bytes) { return read_range(file.fd.get(), begin, bytes, path); },
                     static_cast<u64>(info.st_size), path);
 }
 

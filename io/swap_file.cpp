@@ -21,7 +21,7 @@
 
 #include "base/check.h"
 #include "base/errno_text.h"
-#include "base/fd.h"
+#include "base/open_file.h"
 #include "io/disk_error.h"
 #include "io/file_system.h"
 #include "io/memory_limits.h"
@@ -84,16 +84,25 @@ std::string litter_note(const std::string& dir, Bytes bytes, const LastHolder& o
 }
 
 // RETURNS: why the file must not be removed: it holds a state that a job can resume from, or one that is
-// damaged. Nullopt: it may be removed.
+// damaged, or it cannot be read. Nullopt: it may be removed.
 std::optional<Error> holds_state(const std::string& path) {
   const Result<std::optional<FoundState>> found = read_state_file(path);
-  if (!found && found.error().kind == ErrorKind::bad_input) return found.error();
-  if (!found || !*found || (*found)->record.sequence == 0) return std::nullopt;
+  if (!found) return found.error();
+  if (!*found || (*found)->record.sequence == 0) return std::nullopt;
   return Error{ErrorKind::usage,
                fmt::format("{} holds the state of a run that ended without finishing, recorded after "
                            "step {}: resume with --resume auto in the output.dir of that run, or move "
                            "the file away",
                            path, (*found)->record.step)};
+}
+
+// Removes the file of a job that was killed as it copied a state.
+Result<void> remove_copy(const std::string& dir) {
+  const std::string path = dir + "/" + swap_file_of_copy;
+  if (const std::string irregular = irregular_file(path); !irregular.empty())
+    return not_a_swap_file(path, irregular);
+  unlink(path.c_str());
+  return {};
 }
 
 // Asks Btrfs to write in place: copy-on-write would move every chunk on every write, and Btrfs's checksums
@@ -126,7 +135,7 @@ std::string clear_swap_litter(const SwapFileOptions& options) {
       DirectoryLock::take({.dir = options.dir, .file = swap_job_name, .what = "swap directory"});
   if (!lock || holds_state(path)) return "";
   const std::string note = litter_note(options.dir, taken(path), lock->last_holder());
-  unlink((options.dir + "/" + swap_file_of_copy).c_str());
+  (void)remove_copy(options.dir);
   const bool gone = !there || unlink(path.c_str()) == 0;
   lock->release();
   if (options.own_dir) rmdir(options.dir.c_str());
@@ -207,7 +216,9 @@ Result<void> SwapFile::lock_directory() {
 }
 
 Result<void> SwapFile::clear_way(SwapFileOptions::Found recorded) {
-  unlink((dir_ + "/" + swap_file_of_copy).c_str());  // of a job that was killed as it copied a state
+  TRY(remove_copy(dir_));
+  if (const std::string irregular = irregular_file(path_); !irregular.empty())
+    return not_a_swap_file(path_, irregular);
   if (access(path_.c_str(), F_OK) != 0) return {};
   if (recorded != SwapFileOptions::Found::discard)
     if (std::optional<Error> held = holds_state(path_)) {
@@ -222,9 +233,9 @@ Result<void> SwapFile::clear_way(SwapFileOptions::Found recorded) {
 
 Result<void> SwapFile::open_file() {
   const NoSuddenEnd hold;
-  const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (takes_over_ ? 0 : O_CREAT | O_EXCL);
-  fd_ = open(path_.c_str(), flags | O_DIRECT, 0600);
-  if (fd_ < 0 && errno == EINVAL) {
+  const int flags = O_RDWR | (takes_over_ ? 0 : O_CREAT | O_EXCL);
+  RegularFile file = open_to_write(path_, flags | O_DIRECT, 0600);
+  if (file.error_number == EINVAL) {
     // Some file systems create the file before they refuse the flag.
     if (!takes_over_) unlink(path_.c_str());
     direct_ = false;
@@ -233,9 +244,11 @@ Result<void> SwapFile::open_file() {
                     "cache: it takes memory beyond the budgets, and measured disk rates are not the "
                     "disk's. Set memory.swap_dir to a directory on ext4, xfs or btrfs on an SSD.",
                     dir_));
-    fd_ = open(path_.c_str(), flags, 0600);
+    file = open_to_write(path_, flags, 0600);
   }
-  if (fd_ < 0) return file_error("cannot make the swap file", path_, errno);
+  if (!file.irregular.empty()) return not_a_swap_file(path_, file.irregular);
+  if (!file) return file_error("cannot make the swap file", path_, file.error_number);
+  fd_ = file.fd.release();
   if (takes_over_) return {};
   leftover_ = RemovedAtSuddenEnd(path_, Leftover::file);
   ask_for_in_place_writes(fd_);

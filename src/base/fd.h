@@ -19,6 +19,8 @@ class Fd {
 
   explicit operator bool() const { return fd_ >= 0; }
   int get() const { return fd_; }
+  // Gives the descriptor away: it is no longer closed here.
+  int release() { return std::exchange(fd_, -1); }
   // Returns 0, or -1 with errno set. Closing twice is harmless.
   int close() {
     const int fd = std::exchange(fd_, -1);

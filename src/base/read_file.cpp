@@ -1,6 +1,5 @@
 #include "base/read_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -10,19 +9,13 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/open_file.h"
+
 namespace tidepool {
 
 namespace {
 
 constexpr u64 stream_piece_bytes = 64 * kib;
-
-std::string_view kind_of(mode_t mode) {
-  if (S_ISREG(mode)) return "";
-  if (S_ISDIR(mode)) return "a directory";
-  if (S_ISFIFO(mode)) return "a pipe";
-  if (S_ISSOCK(mode)) return "a socket";
-  return "a device";
-}
 
 // Waits until bytes or the end of the pipe arrive.
 // RETURNS: false on timeout.
@@ -83,24 +76,20 @@ Result<void> check_is_no_lfs_pointer(const InputFile& input, const std::string& 
 }  // namespace
 
 Result<InputFile> open_input(const std::string& path, ErrorKind error_kind) {
-  InputFile input;
-  // O_NONBLOCK: opening a pipe that has no writer would otherwise block for ever. Reads of regular files
-  // ignore it.
-  input.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!input.fd) {
-    const bool absent = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
-    const char* advice = errno == EMFILE  ? "; raise `ulimit -n`"
-                         : errno == ELOOP ? ": the link leads back to itself; make it lead to the file"
-                                          : "";
+  RegularFile file = open_to_read(path);
+  if (!file.irregular.empty())
+    return Error{error_kind, fmt::format("{}: is not a regular file but {}", path, file.irregular)};
+  if (!file) {
+    const bool absent = file.error_number == ENOENT || file.error_number == ENOTDIR;
     return Error{absent ? error_kind : ErrorKind::io,
-                 fmt::format("{}: cannot open: {}{}", path, std::strerror(errno), advice)};
+                 fmt::format("{}: cannot open: {}{}", path, std::strerror(file.error_number),
+                             file.error_number == EMFILE ? "; raise `ulimit -n`" : "")};
   }
+  InputFile input{.fd = std::move(file.fd)};
   struct stat st {};
   if (::fstat(input.fd.get(), &st) != 0) {
     return Error{ErrorKind::io, fmt::format("{}: cannot stat: {}", path, std::strerror(errno))};
   }
-  if (!S_ISREG(st.st_mode))
-    return Error{error_kind, fmt::format("{}: is not a regular file but {}", path, kind_of(st.st_mode))};
   input.bytes = static_cast<u64>(st.st_size);
   TRY(check_is_no_lfs_pointer(input, path, error_kind));
   return input;
@@ -138,22 +127,15 @@ Result<std::string> read_small_file(const std::string& path, u64 bytes_max, Erro
   return text;
 }
 
-std::string_view irregular_kind(const std::string& path) {
-  struct stat st {};
-  return ::stat(path.c_str(), &st) == 0 ? kind_of(st.st_mode) : "";
-}
-
 Result<std::string> read_written_file(const std::string& path, const WrittenFile& file) {
-  // Checked before open(): opening a device may already have an effect, and a socket cannot be opened.
-  struct stat st {};
-  const bool there = ::stat(path.c_str(), &st) == 0, pipe = there && S_ISFIFO(st.st_mode);
-  if (there && !S_ISREG(st.st_mode) && !pipe)
-    return Error{file.error_kind, fmt::format("{}: is {}; {}", path, kind_of(st.st_mode), file.advice)};
-  const Fd fd(there ? ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1);
-  if (!fd)
+  if (const Fd pipe = open_passed_pipe(path)) return read_to_end(pipe, path, file, false);
+  const RegularFile opened = open_to_read(path);
+  if (!opened.irregular.empty())
+    return Error{file.error_kind, fmt::format("{}: is {}; {}", path, opened.irregular, file.advice)};
+  if (!opened)
     return Error{file.error_kind, fmt::format("{}: cannot open {}: {}; {}", path, file.what,
-                                              std::strerror(errno), file.advice)};
-  return read_to_end(fd, path, file, !pipe);
+                                              std::strerror(opened.error_number), file.advice)};
+  return read_to_end(opened.fd, path, file, true);
 }
 
 bool is_there(const std::string& path) {

@@ -24,10 +24,6 @@ Result<void> read_exactly(const Fd&, const std::string& path, u64 offset, std::s
                           ErrorKind error_kind);
 Result<std::string> read_small_file(const std::string& path, u64 bytes_max, ErrorKind error_kind);
 
-// Kind of the existing file if it is not a regular file: "a directory", "a pipe", "a device". Empty if `path`
-// is a regular file or does not exist.
-std::string_view irregular_kind(const std::string& path);
-
 // WrittenFile describes a file that people write and name: a config, a machine file.
 struct WrittenFile {
   std::string_view what;    // "the config"
@@ -36,9 +32,9 @@ struct WrittenFile {
   ErrorKind error_kind = ErrorKind::usage;
   Nanos patience{10'000'000'000};  // timeout for a pipe, each time that no bytes arrive
 };
-// Reads the whole text. Reads pipes too, such as /dev/stdin and `<(sed ... config.yaml)`; refuses devices,
-// sockets and directories. Waits for a writer no longer than `patience`.
-// Errors: `error_kind` if the path is at fault, ErrorKind::io if a read fails.
+// Reads the whole text. Reads pipes that a shell passes, too, such as /dev/stdin and `<(sed ...
+// config.yaml)`, and waits for their writer no longer than `patience`. Refuses devices, sockets, directories,
+// and pipes with a name. Errors: `error_kind` if the path is at fault, ErrorKind::io if a read fails.
 Result<std::string> read_written_file(const std::string& path, const WrittenFile&);
 
 // RETURNS: true if `path` exists. A path that cannot be inspected counts as missing.

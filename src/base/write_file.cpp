@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "base/read_file.h"
+#include "base/open_file.h"
 
 namespace tidepool {
 namespace {
@@ -61,20 +61,19 @@ void clear_litter(const fs::path& path) {
   }
 }
 
-Fd open_new(const std::string& path) {
-  constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  Fd fd(::open(path.c_str(), flags, 0666));
-  if (fd || errno != EEXIST || ::unlink(path.c_str()) != 0) return fd;
-  return Fd(::open(path.c_str(), flags, 0666));  // left by a dead process that had our pid
+RegularFile open_new(const std::string& path) {
+  RegularFile file = open_to_write(path, O_CREAT | O_EXCL);
+  if (file.error_number != EEXIST || ::unlink(path.c_str()) != 0) return file;
+  return open_to_write(path, O_CREAT | O_EXCL);  // left by a dead process that had our pid
 }
 
 }  // namespace
 
 Result<void> check_can_be_file(const std::string& path) {
-  const std::string_view kind = irregular_kind(path);
-  if (kind.empty()) return {};
-  return Error{ErrorKind::io,
-               fmt::format("cannot write {}: it is {}; move it away, or name another file", path, kind)};
+  RegularFile there;
+  there.irregular = irregular_file(path);
+  if (there.irregular.empty()) return {};
+  return cannot_write("write", path, there, FileUse::other);
 }
 
 FileReplacement::FileReplacement(std::string path, FileUse use)
@@ -86,12 +85,13 @@ Result<FileReplacement> FileReplacement::begin(const std::string& path, FileUse 
   TRY(check_can_be_file(path));
   clear_litter(path);
   FileReplacement out(path, use);
-  out.fd_ = open_new(out.temporary_);
-  if (!out.fd_) {
-    const Error error = out.error("create");
+  RegularFile file = open_new(out.temporary_);
+  if (!file) {
+    const std::string name = file.irregular.empty() ? path : std::exchange(out.temporary_, {});
     out.temporary_.clear();
-    return error;
+    return cannot_write("create", name, file, use);
   }
+  out.fd_ = std::move(file.fd);
   struct stat old {};
   if (::lstat(path.c_str(), &old) == 0 && S_ISREG(old.st_mode))
     (void)::fchmod(out.fd_.get(), old.st_mode & permissions_mask);
@@ -146,11 +146,11 @@ Result<void> make_directories(const std::string& path, FileUse use) {
 }
 
 Result<AppendLog> AppendLog::open(const std::string& path, FileUse use) {
-  TRY(check_can_be_file(path));
-  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666));
+  RegularFile file = open_to_write(path, O_CREAT | O_APPEND);
+  if (!file) return cannot_write("open", path, file, use);
   struct stat now {};
-  if (!fd || ::fstat(fd.get(), &now) != 0) return errno_error("open", path, use);
-  return AppendLog(path, use, std::move(fd), static_cast<u64>(now.st_size));
+  if (::fstat(file.fd.get(), &now) != 0) return errno_error("open", path, use);
+  return AppendLog(path, use, std::move(file.fd), static_cast<u64>(now.st_size));
 }
 
 Result<void> AppendLog::cut_torn_record() {

@@ -14,15 +14,14 @@
 
 namespace tidepool {
 
-// ErrorKind::io if something exists at `path` that is not a regular file: a pipe would block the writer for
-// ever, and a device would be replaced by a file.
+// ErrorKind::io if something exists at `path` that is not a regular file: a pipe, a device, a link.
 Result<void> check_can_be_file(const std::string& path);
 
 // FileReplacement writes a new text to `path`.tmp-<pid>, which follows no link and replaces nothing.
-// The temporary file takes the permissions of the old file, and commit() renames it to `path`. A link at
-// `path` is replaced, not followed.
-// Errors are ErrorKind::io and name operation, path, reason and what to do; `use` selects the advice.
-// THREADS: one writer per path and process at a time; processes do not disturb each other.
+// The temporary file takes the permissions of the old file, and commit() renames it to `path`. Anything but a
+// regular file at `path` is refused, also a link: neither the link nor its target is changed. Errors are
+// ErrorKind::io and name operation, path, reason and what to do; `use` selects the advice. THREADS: one
+// writer per path and process at a time; processes do not disturb each other.
 class FileReplacement {
  public:
   // Removes temporary files that dead writers of this file left.

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/errno_text.h"
-#include "base/fd.h"
+#include "base/open_file.h"
 #include "base/text/hash.h"
 
 namespace tidepool {
@@ -20,12 +20,12 @@ constexpr u64 piece_bytes = 1 * mib;  // a multiple of the page size, for O_DIRE
 
 using Memory = std::unique_ptr<std::byte[], void (*)(void*)>;
 
-Fd open_past_the_cache(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT));
-  if (fd) return fd;
-  fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd) ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
-  return fd;
+RegularFile open_past_the_cache(const std::string& path) {
+  RegularFile file = open_own_to_read(path, O_DIRECT);
+  if (file) return file;
+  file = open_own_to_read(path);
+  if (file) ::posix_fadvise(file.fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+  return file;
 }
 
 Error came_back(const std::string& path, const std::string& how) {
@@ -36,12 +36,12 @@ Error came_back(const std::string& path, const std::string& how) {
 }
 
 Result<void> read_file_back(const std::string& path, const ListedFile& listed, const Memory& memory) {
-  const Fd fd = open_past_the_cache(path);
-  if (!fd) return came_back(path, "cannot be opened (" + errno_text(errno) + ")");
+  const RegularFile file = open_past_the_cache(path);
+  if (!file) return came_back(path, "cannot be opened (" + file.reason() + ")");
   StreamHash hash;
   u64 at = 0;
   while (true) {
-    const ssize_t n = ::pread(fd.get(), memory.get(), piece_bytes, static_cast<off_t>(at));
+    const ssize_t n = ::pread(file.fd.get(), memory.get(), piece_bytes, static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return came_back(path, "failed (" + errno_text(errno) + ")");
     if (n == 0) break;

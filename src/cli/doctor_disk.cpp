@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/open_file.h"
 #include "cli/doctor.h"
 #include "io/file_system.h"
 #include "io/memory_limits.h"
@@ -51,10 +52,9 @@ Direct try_direct(const fs::path& dir) {
   const int made = ::mkstemp(name.data());
   if (made < 0) return Direct::not_writable;
   ::close(made);
-  const int direct = ::open(name.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
-  if (direct >= 0) ::close(direct);
+  const bool direct{open_to_write(name, O_RDWR | O_DIRECT)};
   ::unlink(name.c_str());
-  return direct >= 0 ? Direct::yes : Direct::no;
+  return direct ? Direct::yes : Direct::no;
 }
 
 bool is_rotational(const fs::path& dir) {

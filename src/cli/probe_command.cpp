@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 
+#include "base/open_file.h"
 #include "base/read_file.h"
 #include "base/text/units.h"
 #include "base/write_file.h"
@@ -62,7 +63,7 @@ void show(StatusLine& status, double seconds, double fraction, std::string_view 
 Result<void> check_output(const std::string& path) {
   std::error_code error;
   if (path.empty()) return usage_error("--output: name a file");
-  if (const std::string_view kind = irregular_kind(path); !kind.empty())
+  if (const std::string kind = irregular_file(path); !kind.empty())
     return usage_error(fmt::format("--output {}: is {}; name a file", path, kind));
   const fs::path parent = fs::absolute(path).parent_path();
   if (!fs::is_directory(parent, error))

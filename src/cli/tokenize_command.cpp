@@ -10,6 +10,7 @@
 #include "base/json/text.h"
 #include "base/read_file.h"
 #include "base/text/nearest.h"
+#include "base/text/path_text.h"
 #include "base/text/units.h"
 #include "cli/command.h"
 #include "cli/config_words.h"
@@ -190,8 +191,7 @@ Result<void> tokenize(const TokenizeArguments& arguments) {
   TRY_ASSIGN(options.end, end_token(arguments, *tokenizer));
   if (arguments.show > 0) return show(*tokenizer, *source, options, arguments.show);
 
-  std::error_code unused;
-  if (fs::exists(arguments.output, unused)) {
+  if (is_named(arguments.output)) {
     if (!arguments.overwrite)
       return usage_error(fmt::format("--output {}: exists already; name another file, or give --overwrite",
                                      arguments.output));

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/errno_text.h"
+#include "base/open_file.h"
 #include "base/read_file.h"
 #include "base/write_file.h"
 
@@ -138,7 +139,7 @@ class LockWait {
   bool said_ = false;
 };
 
-// Makes a new file's name durable, in the directory that holds the file: `path` may be a link.
+// Makes a new file's name durable, in the directory that holds the file.
 Result<void> sync_name(const std::string& path) {
   std::error_code unused;
   const std::filesystem::path file = std::filesystem::canonical(path, unused);
@@ -163,11 +164,11 @@ Result<AlgorithmsByProduct> read_product_file(const std::string& path) {
 Result<ProductFile> ProductFile::open(const std::string& path, const ProductFileWait& wait) {
   const std::string directory = std::filesystem::path(path).parent_path();
   if (!directory.empty()) TRY(make_directories(directory, FileUse::run));
-  TRY(check_can_be_file(path));
   LockWait waiting(path, wait);
   for (u32 i = 0; i < lock_tries_max; ++i) {
-    ProductFile file(path, Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)));
-    if (!file.fd_) return file_error("open", path);
+    RegularFile opened = open_to_write(path, O_RDWR | O_CREAT | O_APPEND);
+    if (!opened) return cannot_write("open", path, opened, FileUse::run);
+    ProductFile file(path, std::move(opened.fd));
     TRY(waiting.lock(file.fd_));
     if (!file.still_named()) continue;
     TRY(file.read());

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -21,6 +22,10 @@ namespace tidepool {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Files that a run writes beside its checkpoints, most of them after its last step.
+constexpr std::array written_files = {run_lock_name, "config.yaml", "plan.txt",    "metrics.jsonl",
+                                      "step.json",   "trace.json",  "report.json", "report.html"};
 
 // RETURNS: the parent directory, as a relative path if `dir` is relative and that is possible.
 fs::path directory_above(const std::string& dir) {
@@ -57,6 +62,7 @@ Result<void> check_output_directory(const Config& config) {
     if (parse_checkpoint_name(above.filename().string()) && fs::exists(above / manifest_file, unused))
       return refused(fmt::format("in the checkpoint {}", above.string()));
   }
+  for (const char* name : written_files) TRY(check_can_be_file(dir + "/" + name));
   return {};
 }
 

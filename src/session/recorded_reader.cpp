@@ -11,7 +11,7 @@
 #include <map>
 
 #include "base/check.h"
-#include "base/errno_text.h"
+#include "base/open_file.h"
 #include "fit/rest_staging.h"
 #include "kernels/checksum/checksum.h"
 
@@ -27,10 +27,10 @@ Result<std::unique_ptr<RecordedReader>> RecordedReader::open(FoundState given, S
   std::unique_ptr<RecordedReader> reader(new RecordedReader(std::move(given), std::move(given_table), pool));
   const FoundState& found = reader->found_;
   const StateTable& table = reader->table_;
-  reader->fd_ = Fd(::open(found.path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT));
-  if (!reader->fd_ && errno == EINVAL) reader->fd_ = Fd(::open(found.path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!reader->fd_)
-    return Error{ErrorKind::io, fmt::format("cannot open {}: {}", found.path, errno_text(errno))};
+  RegularFile file = open_own_to_read(found.path, O_DIRECT);
+  if (file.error_number == EINVAL) file = open_own_to_read(found.path);
+  if (!file) return Error{ErrorKind::io, fmt::format("cannot open {}: {}", found.path, file.reason())};
+  reader->fd_ = std::move(file.fd);
   CHECK(found.record.chunks.size() == table.marks(), found.record.chunks.size());
   std::map<std::string, Source> by_name;
   for (u32 row = 0; row < table.windows.size(); ++row)

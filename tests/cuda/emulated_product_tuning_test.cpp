@@ -214,7 +214,7 @@ TEST_P(EmulatedProductTuning, WithoutAFileToKeepThemInNothingIsTimed) {
   std::filesystem::create_symlink(dir_ / "nowhere/at-all", product_file(c));
   const std::string said = words_of_run(c);
   EXPECT_EQ(algorithms(), std::set<u64>{0});
-  EXPECT_THAT(said, HasSubstr("use cuBLASLt's first advice: cannot open"));
+  EXPECT_THAT(said, HasSubstr("use cuBLASLt's first advice: cannot write"));
 }
 
 TEST_P(EmulatedProductTuning, ASessionThatOnlyReadsTimesNothing) {

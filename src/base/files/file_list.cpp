@@ -8,11 +8,11 @@
 #include <cctype>
 #include <charconv>
 #include <climits>
-#include <filesystem>
 
 #include "base/json/text.h"
 #include "base/read_file.h"
 #include "base/text/hash.h"
+#include "base/text/path_text.h"
 #include "base/text/seal.h"
 
 namespace tidepool {
@@ -104,8 +104,7 @@ std::string kept_list_text(std::span<const ListedFile> files) {
 
 Result<std::optional<std::vector<ListedFile>>> read_kept_list(const std::string& directory) {
   const std::string path = directory + "/" + kept_list_file;
-  std::error_code unused;
-  if (!std::filesystem::exists(path, unused)) return std::optional<std::vector<ListedFile>>();
+  if (!is_named(path)) return std::optional<std::vector<ListedFile>>();
   TRY_ASSIGN(const std::string text,
              read_small_file(path, kept_list_bytes_max, ErrorKind::corrupt_checkpoint));
   if (!seal_holds(text)) return damaged(path, "does not match its own checksum");

@@ -13,6 +13,7 @@
 
 #include "base/errno_text.h"
 #include "base/fd.h"
+#include "base/open_file.h"
 
 namespace tidepool {
 namespace {
@@ -68,8 +69,10 @@ class PosixFiles final : public Files {
   explicit PosixFiles(FileUse use) : fault_{use} {}
 
   Result<std::unique_ptr<OutputFile>> create(const std::string& path, Bytes expected) override {
-    Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!fd) return fault_("create", path, errno);
+    RegularFile file = open_to_write(path, O_CREAT | O_TRUNC, 0644);
+    if (!file && file.irregular.empty()) return fault_("create", path, file.error_number);
+    if (!file) return cannot_write("create", path, file, FileUse::run);
+    Fd fd = std::move(file.fd);
     // KEEP_SIZE: a file that is cut short by a fault must not look complete. File systems that cannot reserve
     // return EOPNOTSUPP; there, write() finds a full disk.
     if (expected.value > 0 &&

@@ -1,5 +1,6 @@
 #include "base/text/path_text.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -20,6 +21,14 @@ std::string canonical_path(const std::string& path) {
   std::error_code error;
   const std::filesystem::path out = std::filesystem::weakly_canonical(path, error);
   return error ? absolute_path(path) : out.string();
+}
+
+bool is_within(const std::string& path, const std::string& directory) {
+  std::error_code error;
+  const std::filesystem::path at = std::filesystem::canonical(path, error);
+  if (error) return false;
+  const std::filesystem::path room = std::filesystem::canonical(directory, error);
+  return !error && std::ranges::mismatch(room, at).in1 == room.end();
 }
 
 bool is_named(const std::string& path) {

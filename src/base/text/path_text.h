@@ -13,6 +13,9 @@ std::string absolute_path(const std::string& path);
 // Absolute path with links followed as far as the path exists: one text for each place.
 std::string canonical_path(const std::string& path);
 
+// True if `path`, with links followed, is `directory` or lies below it. False if it does not exist.
+bool is_within(const std::string& path, const std::string& directory);
+
 // True if something has this name, even a link that leads nowhere: opening it then reports the fault. Calls
 // nothing that throws.
 bool is_named(const std::string& path);

@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/errno_text.h"
 #include "base/json/text.h"
+#include "base/open_file.h"
 #include "base/text/seal.h"
 #include "data/batches/token_cache.h"
 #include "data/documents/answer_tokens.h"
@@ -39,9 +40,9 @@ Error failed(std::string_view what, const std::string& path) {
 }
 
 Result<Fd> create_file(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (!fd) return failed("create", path);
-  return fd;
+  RegularFile file = open_to_write(path, O_CREAT | O_EXCL);
+  if (!file) return cannot_write("create", path, file, FileUse::cache);
+  return std::move(file.fd);
 }
 
 Result<void> write_all(const Fd& fd, const std::string& path, std::span<const std::byte> bytes) {
@@ -237,10 +238,10 @@ void remove_unfinished_caches(const std::string& directory) {
     if (entry.path().filename().string().find(unfinished_mark) == key_digits) found.push_back(entry.path());
   }
   for (const fs::path& path : found) {
-    const Fd tokens(::open((path / "tokens.bin").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    const RegularFile tokens = open_to_write(path / "tokens.bin", O_RDWR);
     if (!tokens) {
       ::rmdir(path.c_str());  // removed if empty: a process that has just made it will make another
-    } else if (lock_file(tokens)) {
+    } else if (lock_file(tokens.fd)) {
       fs::remove_all(path, ignored);
     }
   }

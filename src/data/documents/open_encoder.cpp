@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/read_file.h"
+#include "base/text/path_text.h"
 #include "data/documents/tokenizer_encoder.h"
 #include "huggingface/directory/hf_config.h"
 
@@ -24,7 +25,7 @@ std::string tokenizer_file(const DataConfig& config, const std::string& model_di
     return fs::is_directory(config.tokenizer, unused) ? config.tokenizer + "/tokenizer.json"
                                                       : config.tokenizer;
   const std::string file = model_directory + "/tokenizer.json";
-  return !model_directory.empty() && fs::is_regular_file(file, unused) ? file : "";
+  return !model_directory.empty() && is_named(file) ? file : "";
 }
 
 // Directory of the tokenizer, which also has the names of special tokens and the chat template.
@@ -91,17 +92,10 @@ bool has_tokenizer(const DataConfig& config, const std::string& model_directory)
 }
 
 Result<void> check_no_other_tokenizer(const std::string& model_directory) {
-  std::error_code unused;
   if (model_directory.empty()) return {};
-  for (const char* name :
-       {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt", "tekken.json"}) {
+  for (const char* name : {"tokenizer.model", "spiece.model", "vocab.json", "vocab.txt", "tekken.json"}) {
     const std::string file = model_directory + "/" + name;
-    if (fs::symlink_status(file, unused).type() == fs::file_type::not_found) continue;
-    if (name == std::string_view("tokenizer.json"))
-      return Error{ErrorKind::bad_input,
-                   fmt::format("{}: is not a file, or is a link that leads nowhere; name a tokenizer.json "
-                               "with data.tokenizer",
-                               file)};
+    if (!is_named(file)) continue;
     return Error{
         ErrorKind::bad_input,
         fmt::format(
@@ -110,7 +104,7 @@ Result<void> check_no_other_tokenizer(const std::string& model_directory) {
             file)};
   }
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"}) {
-    if (fs::exists(model_directory + "/" + name, unused))
+    if (is_named(model_directory + "/" + name))
       return Error{
           ErrorKind::bad_input,
           fmt::format("{}/{}: exists, but no tokenizer.json beside it; fetch tokenizer.json too, or name "

@@ -12,6 +12,7 @@
 
 #include "base/json/text.h"
 #include "base/read_file.h"
+#include "base/text/path_text.h"
 #include "base/types.h"
 
 namespace tidepool {
@@ -32,8 +33,7 @@ Error bad_config(const std::string& path, std::string_view text) {
 
 // RETURNS: none if there is no such file.
 Result<std::optional<json::value>> read_object(const std::string& path) {
-  std::error_code unused;
-  if (!fs::exists(path, unused)) return std::optional<json::value>();
+  if (!is_named(path)) return std::optional<json::value>();
   TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
   TRY_ASSIGN(json::value v, parse_json(text, ErrorKind::bad_input, path));
   if (!v.is_object()) return bad_config(path, "must be a JSON object");
@@ -155,8 +155,7 @@ Result<void> read_template_files(const std::string& directory, TokenizerConfig& 
     found[name] = {file, std::move(text)};
     return {};
   };
-  if (const std::string file = directory + "/chat_template.jinja"; fs::exists(file, unused))
-    TRY(add("default", file));
+  if (const std::string file = directory + "/chat_template.jinja"; is_named(file)) TRY(add("default", file));
   for (const fs::directory_entry& entry :
        fs::directory_iterator(directory + "/additional_chat_templates", unused)) {
     if (entry.path().extension() == ".jinja") TRY(add(entry.path().stem().string(), entry.path().string()));

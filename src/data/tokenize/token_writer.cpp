@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/errno_text.h"
+#include "base/open_file.h"
 
 namespace tidepool {
 
@@ -40,8 +41,9 @@ TokenWriter::TokenWriter(std::string path, u32 vocab_size)
 Result<std::unique_ptr<TokenWriter>> TokenWriter::create(const std::string& path, u32 vocab_size) {
   std::unique_ptr<TokenWriter> out(new TokenWriter(path, vocab_size));
   const NoSuddenEnd whole;
-  out->file_ = Fd(::open(out->partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
-  if (!out->file_) return io_error("create", out->partial_, errno);
+  RegularFile file = open_to_write(out->partial_, O_CREAT | O_TRUNC);
+  if (!file) return cannot_write("create", out->partial_, file, FileUse::other);
+  out->file_ = std::move(file.fd);
   out->leftover_ = RemovedAtSuddenEnd(out->partial_, Leftover::file);
   return out;
 }

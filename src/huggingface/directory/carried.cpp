@@ -12,8 +12,11 @@
 #include "base/errno_text.h"
 #include "base/fd.h"
 #include "base/files/hashed_file.h"
+#include "base/open_file.h"
 #include "base/read_file.h"
 #include "base/text/hash.h"
+#include "base/text/path_text.h"
+#include "base/write_file.h"
 #include "huggingface/directory/hf_config.h"
 
 namespace tidepool {
@@ -41,14 +44,15 @@ struct Source {
   u32 mode = 0;
 };
 
-// O_NOFOLLOW: carried_file() has already resolved permitted links, so a link found here was created in
+// Links are refused: carried_file() has already resolved permitted links, so a link found here was created in
 // between.
 Result<Source> open_source(const std::string& path) {
-  Source out{.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW))};
+  RegularFile file = open_own_to_read(path);
+  if (!file) return Error{ErrorKind::io, fmt::format("{}: cannot open: {}", path, file.reason())};
+  Source out{.fd = std::move(file.fd)};
   struct stat st {};
-  if (!out.fd || ::fstat(out.fd.get(), &st) != 0)
-    return Error{ErrorKind::io, fmt::format("{}: cannot open: {}", path, errno_text(errno))};
-  if (!S_ISREG(st.st_mode)) return Error{ErrorKind::io, fmt::format("{}: is not a regular file", path)};
+  if (::fstat(out.fd.get(), &st) != 0)
+    return Error{ErrorKind::io, fmt::format("{}: cannot stat: {}", path, errno_text(errno))};
   out.bytes = static_cast<u64>(st.st_size);
   out.mode = st.st_mode & 0777;
   return out;
@@ -74,10 +78,6 @@ fs::path link_room(const std::string& directory) {
   const fs::path whole = fs::canonical(directory, unused);
   const bool snapshot = whole.parent_path().filename() == "snapshots";
   return snapshot ? whole.parent_path().parent_path() : whole;
-}
-
-bool is_within(const fs::path& path, const fs::path& room) {
-  return std::ranges::mismatch(room, path).in1 == room.end();
 }
 
 // Subfolder of `directory` that the file belongs in; empty: none.
@@ -124,15 +124,15 @@ bool is_tokenizer_file(std::string_view name) {
 
 Result<std::optional<CarriedFile>> carried_file(const std::string& directory, std::string_view name) {
   CarriedFile out{.name = std::string(name), .path = fmt::format("{}/{}", directory, name), .text = {}};
+  if (!is_named(out.path)) return std::optional<CarriedFile>();
+  TRY(open_input(out.path, ErrorKind::bad_input));  // refuses a directory, a pipe, a Git LFS pointer
   std::error_code unused;
-  if (!fs::is_regular_file(out.path, unused)) return std::optional<CarriedFile>();
   const fs::path target = fs::canonical(out.path, unused);
   if (!is_within(target, link_room(directory)))
     return Error{ErrorKind::bad_input,
                  fmt::format("{}: is a link to {}, outside of the model directory, and would be copied from "
                              "there: replace the link by a copy of the file, or remove the link",
                              out.path, target.string())};
-  TRY(open_input(out.path, ErrorKind::bad_input));  // refuses a Git LFS pointer
   if (target != fs::canonical(directory, unused) / name) out.path = target.string();
   return std::optional(std::move(out));
 }
@@ -157,6 +157,7 @@ Result<ListedFile> write_carried(Files& files, const std::string& directory, con
 Result<ListedFile> replace_carried_file(Files& files, const std::string& directory, const CarriedFile& file,
                                         std::span<std::byte> buffer) {
   const std::string temporary = file.name + ".tmp";
+  TRY(check_can_be_file(directory + "/" + file.name));
   TRY_ASSIGN(ListedFile entry, write_as(files, directory, temporary, file, buffer));
   TRY(files.rename(directory + "/" + temporary, directory + "/" + file.name));
   if (const std::string folder = folder_of(directory, file.name); !folder.empty())

@@ -8,11 +8,11 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <boost/json/value_from.hpp>
-#include <filesystem>
 #include <limits>
 
 #include "base/json/text.h"
 #include "base/read_file.h"
+#include "base/text/path_text.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/directory/hf_window.h"
 #include "huggingface/directory/quantization.h"
@@ -33,8 +33,7 @@ Result<json::object> object_of(std::string_view text, std::string_view file_name
 
 // RETURNS: an empty object if there is no such file.
 Result<json::object> object_in(const std::string& path) {
-  std::error_code unused;
-  if (!std::filesystem::exists(path, unused)) return json::object();
+  if (!is_named(path)) return json::object();
   TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
   return object_of(text, path);
 }

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/open_file.h"
 #include "base/process/limits.h"
 #include "base/process/start_thread.h"
 #include "base/read_file.h"
@@ -71,7 +72,7 @@ WeightReader::WeightReader(std::vector<WeightSource> sources, Precision of_state
     const auto& [file, tensor] = sources_[s].at;
     add_parts(s);
     if (tensor->bytes() >= direct_bytes_min && !direct_.contains(file))
-      direct_.emplace(file, Fd(::open(file->path().c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)));
+      direct_.emplace(file, open_to_read(file->path(), O_DIRECT).fd);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <sys/un.h>
 
 #include "base/fd.h"
+#include "base/open_file.h"
 #include "base/read_file.h"
 #include "base/write_file.h"
 #include "config/read/load_config.h"
@@ -74,12 +75,13 @@ TEST(ReadWrittenFile, APipeIsReadToItsEnd) {
   EXPECT_EQ(read_with(large.path()).value(), text);
 }
 
-TEST(ReadWrittenFile, APipeWithoutAWriterOrAnEndTimesOut) {
+TEST(ReadWrittenFile, APipeWithANameIsRefusedAndOneWithoutAnEndTimesOut) {
   const TemporaryDirectory dir;
   const std::string fifo = dir.path() + "/fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  EXPECT_EQ(fault(read_with(fifo)),
-            fifo + ": is a pipe, and nothing came within 0 s: see what writes to it, or name one");
+  EXPECT_EQ(fault(read_with(fifo)), fifo + ": is a pipe; name one");
+  const Fd writer(::open(fifo.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  EXPECT_EQ(fault(read_with(fifo)), fifo + ": is a pipe; name one");
   Pipe silent;
   EXPECT_THAT(fault(read_with(silent.path())), HasSubstr("nothing came"));
   silent.write("abc");
@@ -104,8 +106,8 @@ TEST(ReadWrittenFile, DirectoriesAndDevicesAreNamedAsSuch) {
   EXPECT_EQ(fault(read_with(path)), path + ": is a socket; name one");
   EXPECT_EQ(fault(read_with("/dev/zero")), "/dev/zero: is a device; name one");
   EXPECT_EQ(fault(read_with(dir.path())), dir.path() + ": is a directory; name one");
-  EXPECT_EQ(irregular_kind(path), "a socket");
-  EXPECT_EQ(irregular_kind(dir.path() + "/absent"), "");
+  EXPECT_EQ(irregular_file(path), "a socket");
+  EXPECT_EQ(irregular_file(dir.path() + "/absent"), "");
 }
 
 TEST(ReadWrittenFile, ConfigsAndMachineFilesAreReadThisWay) {
@@ -131,7 +133,7 @@ TEST(ReadWrittenFile, APipeInThePlaceOfAFileIsNeitherWaitedForNorReplaced) {
   const auto replaced = replace_file(fifo, "text", FileUse::other);
   ASSERT_FALSE(replaced);
   EXPECT_EQ(replaced.error().kind, ErrorKind::io);
-  EXPECT_EQ(irregular_kind(fifo), "a pipe");  // still
+  EXPECT_EQ(irregular_file(fifo), "a pipe");  // still
 }
 
 }  // namespace tidepool::read_written_file_test

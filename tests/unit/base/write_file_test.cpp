@@ -63,7 +63,7 @@ TEST(ReplaceFile, UntilItIsCommittedTheOldTextStands) {
   EXPECT_EQ(files_in(dir.path()), 1u);
 }
 
-TEST(ReplaceFile, KeepsPermissionsAndFollowsNoLink) {
+TEST(ReplaceFile, KeepsPermissionsAndRefusesLinks) {
   const TemporaryDirectory dir;
   const std::string path = dir.path() + "/report.json", victim = dir.path() + "/victim";
   write_text(path, "old");
@@ -73,13 +73,23 @@ TEST(ReplaceFile, KeepsPermissionsAndFollowsNoLink) {
 
   write_text(victim, "untouched");
   const std::string link = dir.path() + "/link", temporary = fmt::format("{}.tmp-{}", link, ::getpid());
+  const auto refused = [&](const std::string& name) {
+    const auto replaced = replace_file(link, "new", FileUse::run);
+    ASSERT_FALSE(replaced);
+    EXPECT_EQ(replaced.error().kind, ErrorKind::io);
+    EXPECT_EQ(replaced.error().message,
+              fmt::format("cannot write {}: it is a link to {}; move it away, or name "
+                          "another file",
+                          name, victim));
+    EXPECT_TRUE(fs::is_symlink(name));
+    EXPECT_EQ(read_text(victim), "untouched");
+  };
   fs::create_symlink(victim, link);
+  refused(link);
+  fs::remove(link);
   fs::create_symlink(victim, temporary);
-  ASSERT_TRUE(replace_file(link, "new", FileUse::run));
-  EXPECT_EQ(read_text(victim), "untouched");
-  EXPECT_EQ(read_text(link), "new");
-  EXPECT_FALSE(fs::is_symlink(link));
-  EXPECT_FALSE(fs::exists(fs::symlink_status(temporary)));
+  refused(temporary);
+  EXPECT_FALSE(fs::exists(fs::symlink_status(link)));
 }
 
 TEST(ReplaceFile, ClearsWhatDeadWritersLeft) {

@@ -82,12 +82,14 @@ TEST_F(ProductFileTest, IsNotWrittenIfNothingIsNew) {
   EXPECT_EQ(std::filesystem::last_write_time(path_), before);
 }
 
-TEST_F(ProductFileTest, FollowsALinkAndLeavesIt) {
+TEST_F(ProductFileTest, RefusesALinkAndLeavesItsTarget) {
   std::filesystem::create_directories(dir_ / "runs");
   std::filesystem::create_symlink(dir_ / "elsewhere.txt", path_);
-  add({{"one", algorithm('a')}});
+  const auto opened = ProductFile::open(path_);
+  ASSERT_FALSE(opened);
+  EXPECT_THAT(opened.error().message, ::testing::HasSubstr(path_ + ": it is a link to "));
   EXPECT_TRUE(std::filesystem::is_symlink(path_));
-  EXPECT_EQ(read_product_file(dir_ / "elsewhere.txt").value().size(), 1u);
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "elsewhere.txt"));
 }
 
 TEST_F(ProductFileTest, AnAppendCutAnywhereLeavesTheLinesBeforeIt) {

@@ -290,8 +290,8 @@ TEST(StateFiles, AreReadFromTheFileSystem) {
   ASSERT_TRUE(none);
   EXPECT_FALSE(*none);
   const auto directory = read_state_file(dir.path());
-  ASSERT_TRUE(directory);
-  EXPECT_FALSE(*directory);
+  ASSERT_FALSE(directory);
+  EXPECT_THAT(directory.error().message, HasSubstr(dir.path() + " is a directory, not a regular file"));
   const Content file = file_of(head_of(), 2, 3);
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
