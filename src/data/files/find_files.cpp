@@ -16,37 +16,78 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Error of a path that is a pipe, a device, a socket, or a link that leads nowhere, or that cannot be looked
+// at.
+Error neither(const std::string& path, std::string_view named_in) {
+  const std::string_view link = dead_link(path);
+  std::error_code fault;
+  (void)fs::status(path, fault);
+  if (fault && link.empty())
+    return bad_input(fmt::format("{}: cannot look at it: {}; correct {}", path, fault.message(), named_in));
+  return bad_input(
+      link.empty() ? fmt::format("{}: is neither a regular file nor a directory; move it away, or correct {}",
+                                 path, named_in)
+                   : fmt::format("{}: is {}; correct it, or {}", path, link, named_in));
+}
+
+// Refuses a link to a directory outside of `room`.
+Result<void> check_stays_in(const std::string& path, const std::string& room, std::string_view named_in) {
+  std::error_code unused;
+  if (!fs::is_symlink(path, unused) || is_within(path, room)) return {};
+  return bad_input(fmt::format(
+      "{}: is a link to the directory {}, which is not below {}; such links are not followed: name that "
+      "directory in {} too, or remove the link",
+      path, fs::canonical(path, unused).string(), room, named_in));
+}
+
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
-// Visited directories by device and inode, not by name: links may lead upwards and in circles.
-using Visited = std::set<std::pair<dev_t, ino_t>>;
+// Walk lists the files below a data directory. A link to a file is followed wherever it leads: the files of a
+// hub's cache are links to blobs. A link to a directory is followed within the data directory only: one that
+// leads out could lead to everything.
+class Walk {
+ public:
+  Walk(std::string root, std::string_view named_in) : root_(std::move(root)), named_in_(named_in) {}
 
-Result<void> add_below(const std::string& directory, Visited& visited, std::vector<std::string>& files) {
-  struct stat st {};
-  if (::stat(directory.c_str(), &st) == 0 && !visited.insert({st.st_dev, st.st_ino}).second) return {};
-  std::error_code fault;
-  std::vector<fs::path> paths;
-  for (auto entry = fs::directory_iterator(directory, fault); !fault && entry != fs::directory_iterator();
-       entry.increment(fault)) {
-    if (!is_hidden(entry->path())) paths.push_back(entry->path());
+  Result<std::vector<std::string>> files() {
+    TRY(add_below(root_));
+    std::ranges::sort(files_);
+    return std::move(files_);
   }
-  if (fault) return bad_input(fmt::format("{}: cannot list the directory: {}", directory, fault.message()));
-  std::ranges::sort(paths);  // if several paths lead to one directory, the first by name counts
-  for (const fs::path& path : paths) {
-    std::error_code broken_link;  // a broken link is ignored
-    if (fs::is_regular_file(path, broken_link)) files.push_back(path.string());
-    if (fs::is_directory(path, broken_link)) TRY(add_below(path.string(), visited, files));
-  }
-  return {};
-}
 
-Result<std::vector<std::string>> files_below(const std::string& directory) {
-  std::vector<std::string> files;
-  Visited visited;
-  TRY(add_below(directory, visited, files));
-  std::ranges::sort(files);
-  return files;
-}
+ private:
+  Result<void> add_below(const std::string& directory) {
+    struct stat st {};
+    if (::stat(directory.c_str(), &st) == 0 && !visited_.insert({st.st_dev, st.st_ino}).second) return {};
+    std::error_code fault;
+    std::vector<fs::path> paths;
+    for (auto entry = fs::directory_iterator(directory, fault); !fault && entry != fs::directory_iterator();
+         entry.increment(fault)) {
+      if (!is_hidden(entry->path())) paths.push_back(entry->path());
+    }
+    if (fault) return bad_input(fmt::format("{}: cannot list the directory: {}", directory, fault.message()));
+    std::ranges::sort(paths);  // if several paths lead to one directory, the first by name counts
+    for (const fs::path& path : paths) TRY(add(path.string()));
+    return {};
+  }
+
+  Result<void> add(const std::string& path) {
+    std::error_code unused;
+    if (fs::is_regular_file(path, unused)) {
+      files_.push_back(path);
+      return {};
+    }
+    if (!fs::is_directory(path, unused)) return neither(path, named_in_);
+    TRY(check_stays_in(path, root_, named_in_));
+    return add_below(path);
+  }
+
+  const std::string root_;
+  const std::string_view named_in_;
+  // Visited directories by device and inode, not by name: links may lead upwards and in circles.
+  std::set<std::pair<dev_t, ino_t>> visited_;
+  std::vector<std::string> files_;
+};
 
 std::vector<std::string> glob_matches(const std::string& pattern) {
   std::vector<std::string> paths;
@@ -59,31 +100,30 @@ std::vector<std::string> glob_matches(const std::string& pattern) {
   return paths;
 }
 
-// Adds a file, or everything below a directory; ignores anything else, such as a socket.
-Result<void> add_path(const std::string& path, const std::string& entry, std::vector<FoundFile>& out) {
+// Adds a file, or everything below a directory.
+Result<void> add_path(const std::string& path, FoundBy by, std::string_view named_in,
+                      std::vector<FoundFile>& out) {
   std::error_code unused;
-  if (fs::is_directory(path, unused)) {
-    TRY_ASSIGN(const std::vector<std::string> files, files_below(path));
-    for (const std::string& file : files) out.push_back({.path = file});
-  } else if (fs::is_regular_file(path, unused)) {
-    out.push_back({.path = path, .by = path == entry ? FoundBy::name : FoundBy::pattern});
+  if (fs::is_regular_file(path, unused)) {
+    out.push_back({.path = path, .by = by});
+    return {};
   }
+  if (!fs::is_directory(path, unused)) return neither(path, named_in);
+  const std::string above = fs::path(path).parent_path().string();
+  if (by == FoundBy::pattern) TRY(check_stays_in(path, above.empty() ? "." : above, named_in));
+  TRY_ASSIGN(const std::vector<std::string> files, Walk(path, named_in).files());
+  for (const std::string& file : files) out.push_back({.path = file});
   return {};
 }
 
 Result<void> add_entry(const std::string& entry, std::string_view named_in, std::vector<FoundFile>& out) {
   const size_t before = out.size();
   std::error_code unused;
-  if (fs::exists(entry, unused)) {
-    TRY(add_path(entry, entry, out));
+  if (is_named(entry)) {
+    TRY(add_path(entry, FoundBy::name, named_in, out));
     if (out.size() > before) return {};
-    return bad_input(
-        fs::is_directory(entry, unused)
-            ? fmt::format("{}: the directory holds no files; correct {}", entry, named_in)
-            : fmt::format("{}: is neither a regular file nor a directory; correct {}", entry, named_in));
+    return bad_input(fmt::format("{}: the directory holds no files; correct {}", entry, named_in));
   }
-  if (const std::string_view link = dead_link(entry); !link.empty())
-    return bad_input(fmt::format("{}: is {}; correct it, or {}", entry, link, named_in));
   if (entry.find_first_of("*?[") == std::string::npos) {
     return bad_input(fmt::format("{}: no such data file (looked from {}); correct {}", entry,
                                  fs::current_path(unused).string(), named_in));
@@ -94,7 +134,7 @@ Result<void> add_entry(const std::string& entry, std::string_view named_in, std:
                     "correct {}",
                     entry, named_in));
   }
-  for (const std::string& path : glob_matches(entry)) TRY(add_path(path, entry, out));
+  for (const std::string& path : glob_matches(entry)) TRY(add_path(path, FoundBy::pattern, named_in, out));
   if (out.size() > before) return {};
   return bad_input(fmt::format("{}: the pattern matches no file; correct {}", entry, named_in));
 }

@@ -26,7 +26,8 @@ std::string without_packing(std::string path);
 // files of one entry are sorted by name (by bytes, not by locale). Hidden files in directories and globs are
 // skipped. `named_in` is the key to correct, for errors.
 // Error: bad_input if an entry finds nothing, or contains ** (which glob(3) treats as one level of
-// directories).
+// directories); if a pipe, a device or a dead link is found; if a link found in a directory, or by a glob,
+// leads to a directory outside.
 Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& entries,
                                           std::string_view named_in = "data.train");
 

@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -95,6 +96,48 @@ TEST_F(DataFiles, LinksThatLeadInCirclesGiveEachFileOnce) {
   const auto found = find_files({dir_ / "c"});
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(*found, (std::vector<FoundFile>{{a}, {b}}));
+}
+
+TEST_F(DataFiles, RefusesALinkThatLeadsOutOfADataDirectory) {
+  write("outside/secret.txt", "123456789");
+  const std::string d = dir_ / "d", a = write("d/a.txt", "123456789");
+  for (const char* target : {"/", "..", "../outside", "../d2"}) {
+    if (std::string_view(target) == "../d2")
+      fs::create_directories(dir_ / "d2");  // not below d, though its name begins so
+    fs::create_directory_symlink(target, d + "/out");
+    const std::string says = d + "/out: is a link to the directory " + fs::canonical(d + "/out").string() +
+                             ", which is not below " + d;
+    EXPECT_THAT(fault_of({d}), HasSubstr(says));
+    EXPECT_THAT(fault_of({d + "/*"}), HasSubstr(says));
+    fs::remove(d + "/out");
+  }
+  // A link that is named itself is followed.
+  fs::create_directory_symlink("d", dir_ / "named");
+  EXPECT_EQ(find_files({dir_ / "named"}).value(), (std::vector<FoundFile>{{dir_ / "named/a.txt"}}));
+}
+
+TEST_F(DataFiles, ReadsLinksToFilesAsAHubsCacheHasThem) {
+  const std::string blob = write("hub/blobs/0123", "123456789"), snapshot = dir_ / "hub/snapshots/1";
+  fs::create_directories(snapshot + "/part");
+  fs::create_symlink("../../blobs/0123", snapshot + "/a.txt");
+  fs::create_symlink("../../../blobs/0123", snapshot + "/part/b.txt");
+  EXPECT_EQ(find_files({snapshot}).value(),
+            (std::vector<FoundFile>{{snapshot + "/a.txt"}, {snapshot + "/part/b.txt"}}));
+  EXPECT_EQ(fault_of({snapshot}), "no error");
+  EXPECT_EQ(fault_of({snapshot + "/*.txt"}), "no error");
+  fs::remove(blob);
+  EXPECT_THAT(fault_of({snapshot}), HasSubstr(snapshot + "/a.txt: is a link that leads nowhere"));
+}
+
+TEST_F(DataFiles, RefusesPipesAndDevicesInADirectory) {
+  write("d/a.txt", "123456789");
+  const std::string pipe = dir_ / "d/pipe", device = dir_ / "d/zero";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(fault_of({dir_ / "d"}), HasSubstr(pipe + ": is neither a regular file nor a directory"));
+  EXPECT_THAT(fault_of({pipe}), HasSubstr(pipe + ": is neither a regular file nor a directory"));
+  fs::remove(pipe);
+  fs::create_symlink("/dev/zero", device);
+  EXPECT_THAT(fault_of({dir_ / "d"}), HasSubstr(device + ": is neither a regular file nor a directory"));
 }
 
 TEST_F(DataFiles, MissingFilesAreNamed) {
