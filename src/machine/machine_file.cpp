@@ -9,6 +9,7 @@
 
 #include "base/read_file.h"
 #include "base/text/nearest.h"
+#include "base/text/utf8.h"
 #include "base/text/value_text.h"
 #include "base/yaml/read_keys.h"
 #include "machine/contradiction.h"
@@ -64,7 +65,8 @@ const MachineKey* find_key(std::string_view section, std::string_view name) {
 
 Result<void> Reader::read_file(const YAML::Node& root) {
   if (!root.IsMap())
-    return fault_at(place_of(root), "a machine file is a map of sections: device, copies, host, disk, network");
+    return fault_at(place_of(root),
+                    "a machine file is a map of sections: device, copies, host, disk, network");
   return read_keys(file_, root, [&](const auto& place, const auto& name, const YAML::Node& value) {
     const bool section = std::ranges::find(machine_sections, name) != std::end(machine_sections);
     if (!section) return read_key(place, "", name, value);
@@ -249,6 +251,7 @@ Result<Machine> load_machine(const std::string& path) {
              read_written_file(
                  path, {.what = "the machine file",
                         .advice = "name one of configs/machines/, or one that `tidepool probe` made"}));
+  TRY(check_is_utf8(path, text, ErrorKind::usage));
   return parse_machine(text, path);
 }
 

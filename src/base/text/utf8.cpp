@@ -1,5 +1,8 @@
 #include "base/text/utf8.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstring>
 
 namespace tidepool {
@@ -45,6 +48,37 @@ std::optional<u64> Utf8Checker::feed(std::span<const std::byte> piece) {
 
 std::optional<u64> Utf8Checker::finish() const {
   return pending_ > 0 ? std::optional<u64>(character_) : std::nullopt;
+}
+
+namespace {
+
+// True for a byte order mark, and for a first character of ASCII in two bytes.
+bool begins_as_utf16(std::string_view text) {
+  return text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff") ||
+         text.substr(0, 2).find('\0') != text.npos;
+}
+
+}  // namespace
+
+Result<void> check_is_utf8(std::string_view path, std::string_view text, ErrorKind kind) {
+  Utf8Checker checker;
+  std::optional<u64> bad = checker.feed(std::as_bytes(std::span(text)));
+  if (!bad) bad = checker.finish();
+  const size_t zero = text.find('\0');
+  if (!bad && zero == text.npos) return {};
+  const u64 at = std::min<u64>(bad.value_or(zero), zero);
+  if (begins_as_utf16(text))
+    return Error{kind,
+                 fmt::format("{}: is not UTF-8 text (byte {}; it looks like UTF-16); save the file as UTF-8",
+                             path, at)};
+  const auto line = std::ranges::count(text.substr(0, at), '\n') + 1;
+  if (at == zero)
+    return Error{kind,
+                 fmt::format("{}:{}: holds a zero byte (NUL, byte {}), which text never does; remove it, or "
+                             "write the file anew",
+                             path, line, at)};
+  return Error{kind,
+               fmt::format("{}:{}: is not UTF-8 text (byte {}); save the file as UTF-8", path, line, at)};
 }
 
 }  // namespace tidepool

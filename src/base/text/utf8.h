@@ -4,7 +4,9 @@
 
 #include <optional>
 #include <span>
+#include <string_view>
 
+#include "base/result.h"
 #include "base/types.h"
 
 namespace tidepool {
@@ -27,5 +29,9 @@ class Utf8Checker {
   u8 least_ = 0x80;    // bounds of the next byte
   u8 most_ = 0xbf;
 };
+
+// Refuses text that is not UTF-8, or holds a zero byte: YAML ends there, or reads UTF-16 as an empty map.
+// Error: `kind`, naming the file, the line, and the byte as what it is.
+Result<void> check_is_utf8(std::string_view path, std::string_view text, ErrorKind kind);
 
 }  // namespace tidepool

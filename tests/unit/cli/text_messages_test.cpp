@@ -11,6 +11,7 @@
 #include "config/config.h"
 #include "config/read/load_config.h"
 #include "io/disk_error.h"
+#include "machine/machine_file.h"
 #include "tests/support/disk_fixture.h"
 
 namespace tidepool::text_messages_test {
@@ -91,7 +92,15 @@ TEST(Config, ThatIsNotUtf8IsNamedAsSuch) {
   EXPECT_THAT(message_of(std::string("m\0o\0d\0", 6)),
               HasSubstr("is not UTF-8 text (byte 1; it looks like UTF-16)"));
   EXPECT_THAT(message_of("model:\n  # caf\xe9\n"),
-              HasSubstr("is not UTF-8 text (byte 15); save the file as UTF-8"));
+              HasSubstr("c.yaml:2: is not UTF-8 text (byte 15); save the file as UTF-8"));
+}
+
+TEST(Config, ThatHoldsAZeroByteSaysSoWithTheLine) {
+  const test::ScratchDir dir;
+  std::ofstream(dir / "c.yaml", std::ios::binary) << std::string("model:\n  n_layer: 2\0\n", 21);
+  const std::string says = dir / "c.yaml" + ":2: holds a zero byte (NUL, byte 19)";
+  EXPECT_THAT(load_config(dir / "c.yaml", {}).error().message, HasSubstr(says));
+  EXPECT_THAT(load_machine(dir / "c.yaml").error().message, HasSubstr(says));
 }
 
 }  // namespace tidepool::text_messages_test
