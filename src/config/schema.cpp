@@ -325,8 +325,8 @@ const std::array other_fields = std::to_array<Field>({
      .key = "nodes",
      .ref = REF(memory.nodes),
      .help = "Under mpirun or srun: settings of some nodes, numbered from 0, such as "
-             "[\"1: memory.host=24GiB\", \"2-3: memory.host=64GiB machine.threads=8\"]; memory, devices and "
-             "paths may differ between nodes"},
+             "[\"1: memory.host=24GiB\", \"2-3: memory.host=64GiB machine.threads=8\"]; memory, paths and "
+             "which devices, but not how many, may differ between nodes"},
 
     // machine
     {.section = "machine",
