@@ -145,7 +145,7 @@ tidepool_room(src/report TEXT JSON LINKS src/base/json src/planner)
 tidepool_room(src/cli/bench TEXT JSON LINKS src/probe src/report)
 tidepool_room(src/config/read TEXT JSON LINKS src/base/yaml src/huggingface/adapters)
 tidepool_room(src/data/files LINKS src/config PkgConfig::xxhash PkgConfig::zlib PkgConfig::zstd)
-tidepool_room(src/huggingface/jinja JSON LINKS src/base/json src/base/text)
+tidepool_room(src/huggingface/jinja JSON LINKS src/base/json src/base/text PkgConfig::utf8proc)
 tidepool_room(src/huggingface/tokenizer JSON
               LINKS src/base/json src/base/text PkgConfig::pcre2 PkgConfig::utf8proc PkgConfig::xxhash)
 tidepool_room(src/data/documents JSON

@@ -1,5 +1,7 @@
 #include "huggingface/jinja/unicode.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 #include <array>
 #include <clocale>
@@ -124,6 +126,23 @@ bool is_space(u32 c) {
 bool is_digit(u32 c) {
   const auto after = std::ranges::upper_bound(digit_runs, c, {}, &Run::first);
   return after != digit_runs.begin() && c <= std::prev(after)->last;
+}
+
+bool is_printable(u32 c) {
+  if (c < 0x7f) return c >= 0x20;
+  switch (::utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_ZS:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+      return false;
+    default:
+      return true;
+  }
 }
 
 std::string_view strip(std::string_view text, Sides sides) { return strip_where(text, sides, is_space); }

@@ -16,6 +16,9 @@ u64 byte_of_code_point(std::string_view text, u64 at);
 
 bool is_space(u32 code_point);  // str.isspace()
 bool is_digit(u32 code_point);  // str.isdigit(): also superscripts and circled digits
+// str.isprintable(): letters, marks, numbers, punctuation, symbols and the space of ASCII. Characters that came
+// after the Unicode version of utf8proc (14 in 2.8) are none of them.
+bool is_printable(u32 code_point);
 // RETURNS: the code point at `text[at]`; `bytes` gets its length.
 // REQUIRES: at < text.size().
 u32 code_point_at(std::string_view text, u64 at, u32* bytes);

@@ -79,26 +79,30 @@ std::string dict_repr(const Dict& dict) {
   return out + "}";
 }
 
-// repr() of a text: single quotes unless double quotes need fewer escapes; control characters as \xNN.
+// repr() of a text: single quotes unless double quotes need fewer escapes. Characters that do not print are
+// escaped: \n, \xa0, \u200b.
 std::string text_repr(std::string_view text) {
   const bool twice = text.find('\'') != text.npos && text.find('"') == text.npos;
   const char quote = twice ? '"' : '\'';
   std::string out(1, quote);
-  for (const char c : text) {
-    const u8 byte = static_cast<u8>(c);
-    if (c == quote || c == '\\') {
+  u32 bytes = 1;
+  for (u64 at = 0; at < text.size(); at += bytes) {
+    const u32 c = code_point_at(text, at, &bytes);
+    if (c == static_cast<u8>(quote) || c == '\\') {
       out += '\\';
-      out += c;
+      out += static_cast<char>(c);
     } else if (c == '\n') {
       out += "\\n";
     } else if (c == '\t') {
       out += "\\t";
     } else if (c == '\r') {
       out += "\\r";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
+    } else if (is_printable(c)) {
+      out += text.substr(at, bytes);
     } else {
-      out += c;
+      out += c < 0x100     ? fmt::format("\\x{:02x}", c)
+             : c < 0x10000 ? fmt::format("\\u{:04x}", c)
+                           : fmt::format("\\U{:08x}", c);
     }
   }
   return out + quote;
@@ -191,11 +195,15 @@ std::string real_text(double d) {
   return text;
 }
 
-std::string to_text(const Value& v) { return v.text() ? *v.text() : to_repr(v); }
+std::string to_text(const Value& v) {
+  if (v.is_undefined()) return "";
+  return v.text() ? *v.text() : to_repr(v);
+}
 
 std::string to_repr(const Value& v) {
   return std::visit(
-      Overloaded{[](const Undefined&) { return std::string(); }, [](None) { return std::string("None"); },
+      Overloaded{[](const Undefined&) { return std::string("Undefined"); },
+                 [](None) { return std::string("None"); },
                  [](bool b) { return std::string(b ? "True" : "False"); },
                  [](i64 i) { return fmt::format("{}", i); }, [](double d) { return real_text(d); },
                  [](const Value::Text& t) { return text_repr(*t); },

@@ -144,6 +144,21 @@ TEST(Jinja, TuplesAreNotLists) {
   EXPECT_THAT(error_of("{{ [1] + (2,) }}"), HasSubstr("list + tuple has no meaning"));
 }
 
+// Python's repr(), by Unicode's categories: spaces but one, format and control characters, private and
+// unassigned characters are escaped; letters, marks and symbols are not.
+TEST(Jinja, PrintedListsAndMappingsEscapeWhatDoesNotPrint) {
+  EXPECT_EQ(text_of("{{ {'price': '5\u00a0EUR', 'zw': 'a\u200bb'} }}"),
+            "{'price': '5\\xa0EUR', 'zw': 'a\\u200bb'}");
+  EXPECT_EQ(text_of("{{ ['\x01\x7f\u00ad\u2028\u3000\ue000\ufeff\U000e0001\u0378'] }}"),
+            "['\\x01\\x7f\\xad\\u2028\\u3000\\ue000\\ufeff\\U000e0001\\u0378']");
+  EXPECT_EQ(text_of("{{ ['\u00e9\u0301 \u4e2d\U0001f600'] }}"), "['\u00e9\u0301 \u4e2d\U0001f600']");
+  EXPECT_EQ(text_of("{{ [\"it's\", '\"', \"'\" ~ '\"', '\\\\ \\n\\t'] }}"),
+            "[\"it's\", '\"', '\\'\"', '\\\\ \\n\\t']");
+  EXPECT_EQ(
+      text_of("{{ [true, none, 1.0, 10000000000000000.0, 0.00001, 100000.5, nothing] }} {{ nothing }}|"),
+      "[True, None, 1.0, 1e+16, 1e-05, 100000.5, Undefined] |");
+}
+
 TEST(Jinja, DigitsAreThoseOfPython) {
   EXPECT_EQ(text_of("{{ '\u00b2'.isdigit() }} {{ '\u0663\u0664'.isdigit() }} {{ '1\u2460'.isdigit() }} {{ "
                     "'\uff19'.isdigit() }}"),
