@@ -1,12 +1,7 @@
 // ChatTemplate renders a conversation as one text, and finds the parts that the model is to learn to write.
 //
-// If the template marks these parts ({% generation %}), they are the answers. If not, the answers are found
-// by rendering beginnings of the conversation: answer i begins where the rendering of the messages before it,
-// with the prompt for an answer, ends; it ends where the rendering of the messages up to it ends. Some
-// templates write earlier answers differently once more messages follow (Qwen3's drops the thinking, Phi's
-// drops an eos_token at the very end). They are supported as long as the kept text is the end of the written
-// text. A template that changes earlier *other* messages is refused, because then the begin of an answer is
-// unknown.
+// If the template marks these parts ({% generation %}), they are the answers. If not, AnswerFinder finds
+// them.
 #pragma once
 
 #include <ctime>
@@ -64,15 +59,8 @@ class ChatTemplate {
   static constexpr u64 record_steps_max = 4 * jinja::Template::steps_max;
   Result<jinja::Rendered> render_first(const ChatRecord&, size_t messages, bool prompt_for_answer,
                                        u64& steps_left) const;
-  Result<std::vector<jinja::Span>> answers_by_prefixes(const ChatRecord&, LossOn, const std::string& whole,
-                                                       u64& steps_left) const;
-  Result<size_t> answer_begin(const ChatRecord&, size_t message, std::string_view whole, size_t begin,
-                              size_t found, u64& steps_left) const;
-  Result<std::string_view> end_of_all(const ChatRecord&, size_t message, u64& steps_left) const;
-  Result<std::string> with_another_answer(const ChatRecord&, size_t message, std::string_view with,
-                                          u64& steps_left) const;
-  Result<jinja::Span> answer_by_prefixes(const ChatRecord&, size_t message, const std::string& whole,
-                                         u64& steps_left) const;
+  Result<std::vector<jinja::Span>> found_answers(const ChatRecord&, LossOn, const jinja::Rendered& whole,
+                                                 u64& steps_left) const;
 
   std::unique_ptr<const jinja::Template> plain_, with_tools_;  // with_tools_ may be null
   jinja::Dict variables_;

@@ -3,6 +3,7 @@
 
 #include <ctime>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "huggingface/jinja/arguments.h"
@@ -33,8 +34,8 @@ struct Macro {
 
 class Evaluator {
  public:
-  Evaluator(const std::tm& now, Rendered& out, u64 steps_allowed)
-      : now_(now), out_(out), steps_allowed_(steps_allowed) {}
+  // `messages`: the elements whose turns are recorded; may be null.
+  Evaluator(const std::tm& now, const List* messages, Rendered& out, u64 steps_allowed);
   u64 steps() const { return steps_; }
 
   enum class Flow : u8 { on, leave, again };
@@ -44,6 +45,7 @@ class Evaluator {
  private:
   Result<Flow> run_one(const Stmt&, Scope&, std::string& out);
   Result<Flow> run_loop(const Stmt&, Scope&, std::string& out);
+  Result<Flow> run_turn(const Stmt&, const Value& item, Scope&, std::string& out);
   Result<void> run_set(const Stmt&, Scope&);
   Result<void> assign(const Stmt&, const Value&, Scope&);
   Result<Flow> run_generation(const Stmt&, Scope&, std::string& out);
@@ -73,6 +75,8 @@ class Evaluator {
   const u64 steps_allowed_;
   u64 steps_ = 0;
   u32 macros_ = 0;
+  std::unordered_map<const Dict*, u64> messages_;  // to their indices
+  bool in_turn_ = false;
 };
 
 }  // namespace tidepool::jinja

@@ -125,6 +125,27 @@ Result<std::shared_ptr<const List>> Evaluator::loop_items(const Stmt& s, Scope& 
   return std::make_shared<const List>(std::move(kept));
 }
 
+Evaluator::Evaluator(const std::tm& now, const List* messages, Rendered& out, u64 steps_allowed)
+    : now_(now), out_(out), steps_allowed_(steps_allowed) {
+  if (messages == nullptr) return;
+  for (u64 i = 0; i < messages->size(); ++i) {
+    if (const Dict* message = (*messages)[i].dict()) messages_.emplace(message, i);
+  }
+}
+
+// Runs the body of a loop once, and records what it writes for a message.
+Result<Evaluator::Flow> Evaluator::run_turn(const Stmt& s, const Value& item, Scope& scope,
+                                            std::string& out) {
+  const auto message = item.dict() ? messages_.find(item.dict()) : messages_.end();
+  if (message == messages_.end() || in_turn_ || &out != &out_.text) return run(s.body, scope, out);
+  const u64 begin = out.size();
+  in_turn_ = true;
+  Result<Flow> flow = run(s.body, scope, out);
+  in_turn_ = false;
+  if (out.size() > begin) out_.turns.push_back({message->second, {begin, out.size()}});
+  return flow;
+}
+
 Result<Evaluator::Flow> Evaluator::run_loop(const Stmt& s, Scope& scope, std::string& out) {
   TRY_ASSIGN(const std::shared_ptr<const List> items, loop_items(s, scope));
   if (items->empty()) return run(s.otherwise, scope, out);
@@ -133,7 +154,7 @@ Result<Evaluator::Flow> Evaluator::run_loop(const Stmt& s, Scope& scope, std::st
     Scope inner(&scope);  // variables of an iteration end with it
     inner.set("loop", std::make_shared<const Loop>(Loop{items, i}));
     TRY(assign(s, (*items)[i], inner));
-    TRY_ASSIGN(const Flow flow, run(s.body, inner, out));
+    TRY_ASSIGN(const Flow flow, run_turn(s, (*items)[i], inner, out));
     if (flow == Flow::leave) break;
   }
   return Flow::on;
@@ -169,7 +190,9 @@ Result<Rendered> Template::render(const Dict& variables, const std::tm& now, u64
   Rendered out;
   Scope globals, scope(&globals);
   for (const auto& [name, value] : variables.entries()) globals.set(name, value);
-  Evaluator evaluator(now, out, steps_left ? std::min(*steps_left, steps_max) : steps_max);
+  const Value* messages = variables.find("messages");
+  Evaluator evaluator(now, messages ? messages->list() : nullptr, out,
+                      steps_left ? std::min(*steps_left, steps_max) : steps_max);
   const Result<Evaluator::Flow> done = evaluator.run(program_->body, scope, out.text);
   if (steps_left) *steps_left -= std::min(*steps_left, evaluator.steps());
   if (!done) return Error{done.error().kind, fmt::format("{}:{}", name_, done.error().message)};

@@ -23,8 +23,15 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
+// Text that one turn of a loop wrote while its variable was an element of the variable `messages`.
+struct Turn {
+  u64 message = 0;  // index into `messages`
+  Span span;        // not empty
+};
+
 struct Rendered {
   std::string text;
+  std::vector<Turn> turns;        // of outermost loops, in order; not of loops in macros and set blocks
   std::vector<Span> generations;  // texts between {% generation %} and {% endgeneration %}, in order
 };
 

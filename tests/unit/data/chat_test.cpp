@@ -149,19 +149,94 @@ TEST(DataChat, AnEosBehindTheLastMessageIsLearnedThereAlone) {
   const ChatRecord thinking =
       chat({{"user", "1"}, {"assistant", "hm</think>> one"}, {"user", "2"}, {"assistant", "> two"}});
   EXPECT_EQ(marked(with(content, end), thinking), learned);
-  // If answers in the middle end differently, the template is refused, and a small common ending is not
-  // accepted: an eos_token in the place of another end, and white space that is removed.
-  for (const char* text :
-       {"{{ m.content }}{{ '<end>' if m.role == 'user' or not loop.last else eos_token }}",
-        "{{ m.content | trim if not loop.last else m.content }}{{ eos_token if m.role == 'assistant' }}"})
-    EXPECT_THAT(marked(with(text, "{% if add_generation_prompt %}<A>{% endif %}"),
-                       chat({{"user", "1"}, {"assistant", "a\na\n"}, {"user", "2"}, {"assistant", "two"}})),
-                HasSubstr("the template writes the answer differently if more messages follow"))
-        << text;
-  EXPECT_THAT(marked(with("{{ m.content }}{{ '<end>' if m.role == 'user' or not loop.last else '<return>' }}",
-                          "{% if add_generation_prompt %}<A>{% endif %}"),
-                     quoting),
-              HasSubstr("the template writes the answer differently if more messages follow"));
+}
+
+// A template that changes a message once more messages follow, and answers in its text.
+TEST(DataChat, AnswersThatAreWrittenDifferentlyLaterAreFoundInTheTurnsOfTheTemplatesLoop) {
+  TokenizerConfig config;
+  config.special_tokens = {{"eos_token", "</s>"}};
+  const auto with = [&](const std::string& turn) {
+    config.templates["default"] = {"t", "{% for m in messages %}{{ '<U>' if m.role == 'user' else '<A>' }}" +
+                                            turn +
+                                            "{% endfor %}{% if add_generation_prompt %}<A>{% endif %}"};
+    return config;
+  };
+  const ChatRecord record =
+      chat({{"user", "1"}, {"assistant", "> a\na\n"}, {"user", "2"}, {"assistant", "two"}});
+  // Another end in the middle, which may begin as the last one does.
+  EXPECT_EQ(marked(with("{{ m.content }}{{ '<end>' if m.role == 'user' or not loop.last else eos_token }}"),
+                   record),
+            "<U>1<end><A>[> a\na\n<end>]<U>2<end><A>[two</s>]");
+  EXPECT_EQ(marked(with("{{ m.content }}{{ '<end>' if m.role == 'user' or not loop.last else '<return>' }}"),
+                   record),
+            "<U>1<end><A>[> a\na\n<end>]<U>2<end><A>[two<return>]");
+  // White space that is removed in the middle.
+  EXPECT_EQ(marked(with("{{ m.content | trim if not loop.last else m.content }}{{ eos_token if m.role == "
+                        "'assistant' }}"),
+                   record),
+            "<U>1<A>[> a\na</s>]<U>2<A>[two</s>]");
+  // What only later messages add is not part of the answer.
+  EXPECT_EQ(marked(with("{{ m.content }}{{ '<sep>' if not loop.last }}"), record),
+            "<U>1<sep><A>[> a\na\n]<sep><U>2<sep><A>[two]");
+  // Messages before the answer that are shortened, and answers of which nothing is left.
+  const std::string short_user =
+      "{{ m.content if loop.revindex < 3 or m.role == 'assistant' else '...' }}<end>";
+  EXPECT_EQ(marked(with(short_user), record), "<U>...<end><A>[> a\na\n<end>]<U>2<end><A>[two<end>]");
+  config.templates["default"].text.replace(config.templates["default"].text.find("in messages"), 11,
+                                           "in messages[-2:]");
+  EXPECT_EQ(marked(config, record), "<U>2<end><A>[two<end>]");
+}
+
+TEST(DataChat, TextOfOtherMessagesWithinTheTurnOfAnAnswerIsRefused) {
+  TokenizerConfig config;
+  config.templates["default"] = {
+      "t",
+      "{% for m in messages %}{% if m.role == 'user' %}<U>{{ m.content if loop.last else '...' }}{% else "
+      "%}<A>{{ "
+      "m.content }}({{ loop.nextitem.content if not loop.last }})<end>{% endif %}{% endfor %}{% if "
+      "add_generation_prompt %}<A>{% endif %}"};
+  EXPECT_THAT(
+      marked(config, chat({{"user", "1"}, {"assistant", "one"}, {"user", "2"}, {"assistant", "two"}})),
+      HasSubstr("t: cannot find the answer messages[1] in the text"));
+}
+
+// Qwen3's template keeps reasoning only behind the last message of the user, and closes tool results as the
+// user's. With more turns, the messages before an answer alone are written with more reasoning than in the
+// whole.
+TEST(DataChat, AnswersOfAgentTracesAreFoundWhereEarlierReasoningIsDropped) {
+  TokenizerConfig config;
+  config.templates["default"] = {
+      "agent",
+      "{%- set ns = namespace(last=-1) %}{%- for m in messages %}{%- if m.role == 'user' %}{%- set ns.last = "
+      "loop.index0 %}{%- endif %}{%- endfor %}{%- for m in messages %}{%- if m.role == 'assistant' %}{{- "
+      "'<A>\n' "
+      "}}{%- if loop.index0 > ns.last and m.reasoning_content %}{{- '<think>' + m.reasoning_content + "
+      "'</think>' }}{%- endif %}{{- m.content }}{%- for c in m.tool_calls or [] %}{{- '<call>' + c.name + "
+      "'</call>' }}{%- endfor %}{{- '<E>\n' }}{%- elif m.role == 'tool' %}{{- '<U>\n<tool>' + m.content + "
+      "'</tool><E>\n' }}{%- else %}{{- '<U>\n' + m.content + '<E>\n' }}{%- endif %}{%- endfor %}{%- if "
+      "add_generation_prompt %}{{- '<A>\n' }}{%- endif %}"};
+  ChatRecord record = chat({{"user", "a"},
+                            {"assistant", ""},
+                            {"tool", "7"},
+                            {"assistant", "r3"},
+                            {"user", "b"},
+                            {"assistant", "r5"},
+                            {"tool", "8"},
+                            {"assistant", "r7"}});
+  for (const u32 i : {1u, 3u, 5u, 7u}) {
+    jinja::Dict message = *record.messages[i].dict();
+    message.set("reasoning_content", fmt::format("t{}", i));
+    jinja::Dict call;
+    call.set("name", "f");
+    if (i % 4 == 1) message.set("tool_calls", jinja::Value(jinja::List{jinja::Value(std::move(call))}));
+    record.messages[i] = jinja::Value(std::move(message));
+  }
+  EXPECT_EQ(marked(config, record),
+            "<U>\na<E>\n<A>\n[<call>f</call><E>\n]<U>\n<tool>7</tool><E>\n<A>\n[r3<E>\n]<U>\nb<E>\n<A>\n["
+            "<think>t5</think>r5<call>f</call><E>\n]<U>\n<tool>8</tool><E>\n<A>\n[<think>t7</think>r7<E>\n]");
+  EXPECT_EQ(
+      marked(config, record, LossOn::last_answer).find('['),
+      marked(config, record, LossOn::everything).size() - 2 - std::string("<think>t7</think>r7<E>\n").size());
 }
 
 TEST(DataChat, VariablesOfAChatAreNoArguments) {
@@ -170,15 +245,29 @@ TEST(DataChat, VariablesOfAChatAreNoArguments) {
                 HasSubstr("cannot be an argument"));
 }
 
-TEST(DataChat, UnclearAnswersAreRefusedWithAdvice) {
-  // This template puts the system's words before the last message, and omits them if that message is an
-  // answer.
+// Mistral's template puts the system's words before the last message, and omits them if that message is an
+// answer: the text before an answer alone is not the text before it in the whole.
+TEST(DataChat, AnswersAreFoundWhereTheTemplateMovesTheSystemsWords) {
   const ChatRecord system =
       chat({{"system", "s"}, {"user", "1"}, {"assistant", "one"}, {"user", "2"}, {"assistant", "two"}});
-  EXPECT_THAT(marked(golden("mistral"), system), HasSubstr("cannot find the answer messages[4] in the text"));
-  EXPECT_THAT(marked(golden("mistral"), system), HasSubstr("set data.loss: all"));
+  EXPECT_EQ(marked(golden("mistral"), system), "<s>[INST] 1[/INST][ one</s>][INST] 2[/INST][ two</s>]");
   EXPECT_EQ(marked(golden("mistral"), system, LossOn::everything),
             "[<s>[INST] 1[/INST] one</s>[INST] 2[/INST] two</s>]");
+}
+
+TEST(DataChat, UnclearAnswersAreRefusedWithAdvice) {
+  // This template collects its text before it writes it, and shortens what is not the last turn.
+  TokenizerConfig config;
+  config.templates["default"] = {
+      "t",
+      "{% set ns = namespace(text='') %}{% for m in messages %}{% set ns.text = ns.text + '<' + m.role + '>' "
+      "+ "
+      "(m.content if loop.revindex < 3 else m.content[:1]) %}{% endfor %}{{ ns.text }}{{ '<assistant>' if "
+      "add_generation_prompt }}"};
+  const ChatRecord record =
+      chat({{"user", "one"}, {"assistant", "two"}, {"user", "three"}, {"assistant", "four"}});
+  EXPECT_THAT(marked(config, record), HasSubstr("t: cannot find the answer messages[3] in the text"));
+  EXPECT_THAT(marked(config, record), HasSubstr("set data.loss: all"));
 }
 
 TEST(DataChat, AChatWhoseAnswersCostTooMuchIsRefusedWithAdvice) {
