@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <utility>
 
 #include "base/text/nearest.h"
 #include "base/text/value_text.h"
@@ -30,6 +31,33 @@ po::options_description describe(std::span<const Option> options) {
   return out;
 }
 
+std::string with_dashes(std::string name) {
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
+
+const Option* find_option(std::span<const Option> options, std::string_view name) {
+  const auto found = std::ranges::find(options, name, &Option::name);
+  return found == options.end() ? nullptr : &*found;
+}
+
+// Words with the options' own names: --max_new_tokens is --max-new-tokens, because most tools for models
+// write underscores. Values of options, and words after "--", stay as they are.
+std::vector<std::string> with_own_names(std::span<const std::string> words, std::span<const Option> options) {
+  std::vector<std::string> out(words.begin(), words.end());
+  const auto end = std::ranges::find(out, "--");
+  bool is_value = false;
+  for (auto word = out.begin(); word != end; ++word) {
+    if (std::exchange(is_value, false) || !word->starts_with("--")) continue;
+    const size_t equals = std::min(word->find('='), word->size());
+    const Option* option = find_option(options, with_dashes(word->substr(2, equals - 2)));
+    if (option == nullptr) continue;
+    word->replace(2, equals - 2, option->name);
+    is_value = equals == word->size() && !option->value.empty();
+  }
+  return out;
+}
+
 // Message about an unknown option. It quotes the word as typed, because the parser reports -o for "-output",
 // and some options without dashes.
 std::string unknown_option(const po::unknown_option& e, std::span<const Option> options,
@@ -42,7 +70,7 @@ std::string unknown_option(const po::unknown_option& e, std::span<const Option> 
   name.erase(0, name.find_first_not_of('-'));
   std::vector<std::string_view> known;
   for (const Option& option : options) known.push_back(option.name);
-  const std::string_view near = nearest(name, known);
+  const std::string_view near = nearest(with_dashes(name), known);
   return fmt::format("unknown option '{}'{}", quoted,
                      near.empty() ? "" : fmt::format("; did you mean '--{}'?", near));
 }
@@ -51,8 +79,8 @@ std::string unknown_option(const po::unknown_option& e, std::span<const Option> 
 std::string wrong_value(const po::invalid_syntax& e, std::span<const Option> options) {
   std::string name = e.get_option_name();
   name.erase(0, name.find_first_not_of('-'));
-  const auto option = std::ranges::find(options, name, &Option::name);
-  if (option == options.end()) return e.what();
+  const Option* option = find_option(options, name);
+  if (option == nullptr) return e.what();
   if (option->value.empty()) return fmt::format("--{} takes no value: write --{}", name, name);
   return fmt::format("--{} needs a value: write --{} {}", name, name, option->value);
 }
@@ -76,7 +104,7 @@ Result<Arguments> Arguments::parse(std::span<const Option> options, std::span<co
   // No guessing: if `--res` meant `--resume` today, it would be ambiguous once `--reset` exists.
   const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
   try {
-    const std::vector<std::string> args(words.begin(), words.end());
+    const std::vector<std::string> args = with_own_names(words, options);
     const auto parsed = po::command_line_parser(args).options(known).positional(anything).style(style).run();
     for (const auto& option : parsed.options) {
       if (option.string_key == positional_name) {

@@ -134,6 +134,28 @@ TEST(CliOptions, ParsesPresetsFlagsAndValues) {
   EXPECT_FALSE(Arguments::parse(options, std::vector<std::string>{"--depth"}));
 }
 
+TEST(CliOptions, TakeUnderscoresForDashes) {
+  constexpr std::array options = {Option{"no-disk"}, Option{"max-new-tokens", "N"}, Option{"prompt", "TEXT"}};
+  const auto parse = [&](const std::vector<std::string>& words) { return Arguments::parse(options, words); };
+  EXPECT_EQ(*parse({"--max_new_tokens", "8"})->integer("max-new-tokens"), 8u);
+  EXPECT_EQ(*parse({"--max_new-tokens=8"})->integer("max-new-tokens"), 8u);
+  EXPECT_TRUE(parse({"--no_disk"})->has("no-disk"));
+  EXPECT_EQ(parse({"--no_disk"})->given(), std::vector<std::string>{"no-disk"});
+  // Values and other words keep their underscores.
+  EXPECT_EQ(parse({"--prompt", "--no_disk"})->text("prompt"), "--no_disk");
+  EXPECT_EQ(parse({"--prompt=--no_disk"})->text("prompt"), "--no_disk");
+  EXPECT_EQ(parse({"a_b=c_d", "--", "--no_disk"})->positional(),
+            (std::vector<std::string>{"a_b=c_d", "--no_disk"}));
+  EXPECT_THAT(parse({"--max_new_tokens="}).error().message, HasSubstr("--max-new-tokens needs a value"));
+  EXPECT_THAT(parse({"--no_disk=1"}).error().message, HasSubstr("--no-disk takes no value"));
+  EXPECT_THAT(parse({"--max_new_token", "8"}).error().message,
+              HasSubstr("unknown option '--max_new_token'; did you mean '--max-new-tokens'?"));
+  // Each command's options, as most tools write them.
+  for (const Command* command : commands())
+    for (const Option& option : command->options)
+      EXPECT_EQ(option.name.find('_'), option.name.npos) << command->name << " --" << option.name;
+}
+
 TEST(CliDoctor, FindingsFit80Columns) {
   std::vector<Finding> findings = examine_cores({});
   for (const Finding& f : examine_memory({})) findings.push_back(f);
