@@ -95,7 +95,7 @@ struct Block {
   bool operator==(const Block&) const = default;
 };
 
-// Every micro-batch has this shape; the last partial batch is padded with ignored targets.
+// Every micro-batch has this shape; empty places have padding_target.
 struct BatchShape {
   u32 sequences = 1;  // B
   u32 tokens = 0;     // T, per sequence
@@ -135,14 +135,15 @@ struct ModelGraph {
 // Number of arrays in a batch, each i32 [B, T].
 inline u32 batch_arrays(const BatchShape& batch) { return batch.packed ? 3 : 2; }
 
-// True if the block's ops take the batch: tokens, targets or document starts.
+// True if the block's ops take the batch: tokens, targets or document starts. A router reads targets, which
+// say where there is no token.
 inline bool reads_batch(const ModelGraph& graph, const Block& block) {
   switch (block.kind) {
     case BlockKind::embedding:
     case BlockKind::head:
+    case BlockKind::attention:
       return true;
     case BlockKind::layer:
-    case BlockKind::attention:
       return graph.batch.packed;
     case BlockKind::experts:
       return false;

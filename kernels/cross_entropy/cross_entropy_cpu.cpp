@@ -43,7 +43,7 @@ void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* l
     RowLoss& loss = losses[row];
     const double lse = double{loss.maximum} + std::log(double{loss.sum});
     loss.lse = static_cast<float>(lse);
-    if (loss_sum != nullptr && targets[row] != ignored_target) *loss_sum += lse - double{loss.target};
+    if (loss_sum != nullptr && has_loss(targets[row])) *loss_sum += lse - double{loss.target};
   }
 }
 
@@ -51,7 +51,7 @@ void cross_entropy_gradient_cpu(const LogitsSlice& s, float scale, const float* 
   if (loss_scale != nullptr) scale *= *loss_scale;
   for_rows(s.rows, pool, [&](u32 row) {
     float* logits = s.logits.fp32() + u64{row} * s.row_elements();
-    if (s.targets[row] == ignored_target) {
+    if (!has_loss(s.targets[row])) {
       std::fill_n(logits, s.columns, 0.0f);
       return;
     }

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(loss_threads)
     const RowLoss loss = losses[row];
     const double lse = double{loss.maximum} + log(double{loss.sum});
     losses[row].lse = static_cast<float>(lse);
-    if (targets[row] != ignored_target) sum += lse - double{loss.target};
+    if (has_loss(targets[row])) sum += lse - double{loss.target};
   }
   sum = block_sum(sum);
   if (threadIdx.x == 0 && loss_sum != nullptr) *loss_sum += sum;
@@ -78,7 +78,7 @@ template <bool whole, class T>
 __global__ void __launch_bounds__(256) gradient_kernel(Slice<T> s, float scale, const float* loss_scale) {
   if (loss_scale != nullptr) scale *= *loss_scale;
   T* row = s.logits + u64{blockIdx.x} * s.stride;
-  const bool ignored = s.targets[blockIdx.x] == ignored_target;
+  const bool ignored = !has_loss(s.targets[blockIdx.x]);
   const u32 target = target_column(s);
   const float lse = s.losses[blockIdx.x].lse;
   for (u32 at = vector_elements * threadIdx.x; at < s.columns; at += vector_elements * blockDim.x) {

@@ -2,13 +2,17 @@
 // those weights, the load-balancing loss and the z loss into a gradient of the router's logits.
 //
 // Load balancing (Fedus et al., arXiv:2101.03961, equations 4 to 6) as transformers sums it, over all layers:
-// aux = E sum_e F[e] P[e], with F[e] = tokens of expert e / (layers R) and P[e] the mean of the softmax over
-// all E. The gradient flows through P alone. z loss (Zoph et al., arXiv:2202.08906):
-// mean(logsumexp(logits)^2).
+// aux = E sum_e F[e] P[e], with F[e] = tokens of expert e / N and P[e] the mean of the softmax over all E.
+// The gradient flows through P alone. z loss (Zoph et al., arXiv:2202.08906): mean(logsumexp(logits)^2).
+//
+// N, the rows that means are over, are the tokens of all layers. Rows of padding are routed like others,
+// because experts compute all rows, but they are in no sum and have no gradient. Each token chooses k
+// experts, so N is the sum of all counts / k, and no array says it.
 #pragma once
 
 #include "base/types.h"
 #include "tidepool/core_pool.h"
+#include "tidepool/ignored_target.h"
 
 namespace tidepool {
 
@@ -33,7 +37,7 @@ inline constexpr u32 router_experts_max = 4096;
 // Checks that the numbers of the rule fit each other.
 void check_rule(const RouterRule&);
 
-// Sums over the rows of one layer and micro-batch, in fixed order; overwritten. All null: not computed.
+// Sums over the tokens of one layer and micro-batch, in fixed order; overwritten. All null: not computed.
 struct RouterSums {
   i32* counts = nullptr;            // [E] tokens that chose the expert
   double* probabilities = nullptr;  // [E] softmax over all E
@@ -48,6 +52,7 @@ struct Router {
   u32 rows = 0;                       // R
   const float* logits = nullptr;      // [R, E]
   const float* correction = nullptr;  // [E], or null; sigmoid only
+  const i32* targets = nullptr;       // [R]: padding_target in rows of padding; or null: all rows are tokens
   i32* experts = nullptr;             // [R, k] best score first, ties to the lower index
   float* weights = nullptr;           // [R, k]
   RouterSums sums;                    // all set, or all null
@@ -60,21 +65,42 @@ inline constexpr u32 router_parts_max = 64;
 // Per part: probabilities [E], counts [E] (exact in double), entropy, z.
 constexpr u64 router_partials(u64 experts) { return router_parts_max * (2 * experts + 2); }
 
-// Loss terms are left out if their factor is zero.
+// Coefficients of the losses, for means over the micro-batches of a step. A loss is left out if its factor is
+// zero.
+struct RouterLossFactors {
+  double balance = 0, z = 0;
+  u32 micro_batches = 1;
+};
+// Rows without a token have a gradient of zero.
 struct RouterBackward {
   RouterRule rule;
   u32 rows = 0;                     // R
   const float* logits = nullptr;    // [R, E]
   const i32* experts = nullptr;     // [R, k] as the forward chose
   const float* dweights = nullptr;  // [R, k], or null: zeros. Carries the loss scale already
-  // Load balancing: the gradient of this layer's softmax P[t, e] is balance_scale sum_l counts[l, e].
-  const i32* counts = nullptr;  // [layers, E] of this micro-batch, or null: no such term
+  const i32* targets = nullptr;     // [R], as in the forward
+  // Counts of all layers give N, and the gradient of load balancing: of this layer's softmax P[t, e] it is
+  // balance_scale sum_l counts[l, e].
+  const i32* counts = nullptr;  // [layers, E] of this micro-batch, or null: no losses
   u32 layers = 0;
-  float balance_scale = 0;  // covers all constants: coefficient E / (layers R)^2 for one micro-batch
-  float z_scale = 0;        // the gradient of a logit is z_scale 2 logsumexp P
-  const float* loss_scale = nullptr;  // device memory, factor on the balance and z terms; null: 1
+  RouterLossFactors losses;
+  const float* loss_scale = nullptr;  // device memory, factor on both losses; null: 1
   float* dlogits = nullptr;           // [R, E]; may be logits
 };
 void router_backward_cpu(const RouterBackward&, CorePool&);
+
+// Factors in the gradient of one row; zero without any token.
+struct RouterLossScales {
+  float balance = 0;  // coefficient E / N^2
+  float z = 0;        // coefficient / N: the gradient of a logit is z 2 logsumexp P
+};
+// choices: sum of all counts.
+constexpr RouterLossScales router_loss_scales(const RouterRule& rule, const RouterLossFactors& losses,
+                                              double choices) {
+  if (choices == 0) return {};
+  const double rows = choices / rule.chosen;
+  return {static_cast<float>(losses.balance * rule.experts / (rows * rows * losses.micro_batches)),
+          static_cast<float>(losses.z / (rows * losses.micro_batches))};
+}
 
 }  // namespace tidepool

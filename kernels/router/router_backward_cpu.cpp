@@ -15,14 +15,13 @@ struct RouterBackwardScratch {
   float balance[router_experts_max];  // gradient of every row's P
 };
 
-struct Terms {
-  bool balance;
-  float balance_scale, z_scale;  // with the loss scale
-};
-Terms terms_of(const RouterBackward& op) {
+// Scales include the loss scale.
+RouterLossScales scales_of(const RouterBackward& op) {
+  i64 choices = 0;
+  for (u64 i = 0; op.counts != nullptr && i < u64{op.layers} * op.rule.experts; ++i) choices += op.counts[i];
+  const RouterLossScales scales = router_loss_scales(op.rule, op.losses, static_cast<double>(choices));
   const float loss_scale = op.loss_scale != nullptr ? *op.loss_scale : 1.0f;
-  const bool balance = op.counts != nullptr && op.balance_scale != 0;
-  return {balance, op.balance_scale * loss_scale, op.z_scale * loss_scale};
+  return {scales.balance * loss_scale, scales.z * loss_scale};
 }
 
 void balance_gradient(const RouterBackward& op, float scale, float* balance) {
@@ -34,13 +33,13 @@ void balance_gradient(const RouterBackward& op, float scale, float* balance) {
   }
 }
 
-// dlogits of everything that depends on the softmax over all E: P (dP - <dP, P>) + z_scale 2 logsumexp P.
-void through_softmax(const RouterBackward& op, const Terms& terms, RouterBackwardScratch& s,
+// dlogits of everything that depends on the softmax over all E: P (dP - <dP, P>) + scales.z 2 logsumexp P.
+void through_softmax(const RouterBackward& op, const RouterLossScales& scales, RouterBackwardScratch& s,
                      const i32* chosen, const float* dweights, float* dlogits) {
   const u32 experts = op.rule.experts;
   const bool weights = dweights != nullptr && op.rule.scores == RouterScores::softmax && !op.rule.normalise;
-  if (!weights && !terms.balance && terms.z_scale == 0) return std::fill_n(dlogits, experts, 0.0f), void();
-  if (terms.balance) {
+  if (!weights && scales.balance == 0 && scales.z == 0) return std::fill_n(dlogits, experts, 0.0f), void();
+  if (scales.balance != 0) {
     std::memcpy(s.dp, s.balance, experts * sizeof(float));
   } else {
     std::fill_n(s.dp, experts, 0.0f);
@@ -51,7 +50,7 @@ void through_softmax(const RouterBackward& op, const Terms& terms, RouterBackwar
   const float lse = router_softmax(s.logits, experts, s.p);
   double mean = 0;
   for (u32 expert = 0; expert < experts; ++expert) mean += double{s.dp[expert]} * double{s.p[expert]};
-  const float z = 2 * terms.z_scale * lse;
+  const float z = 2 * scales.z * lse;
   for (u32 expert = 0; expert < experts; ++expert) {
     const float rise = static_cast<float>(double{s.dp[expert]} - mean);
     dlogits[expert] = s.p[expert] * (rise + z);
@@ -84,13 +83,16 @@ void through_sigmoid(const RouterRule& rule, RouterBackwardScratch& s, const i32
   }
 }
 
-void backward_row(const RouterBackward& op, const Terms& terms, u32 row, RouterBackwardScratch& s) {
+void backward_row(const RouterBackward& op, const RouterLossScales& scales, u32 row,
+                  RouterBackwardScratch& s) {
   const RouterRule& rule = op.rule;
   const i32* chosen = op.experts + u64{row} * rule.chosen;
   const float* dweights = op.dweights != nullptr ? op.dweights + u64{row} * rule.chosen : nullptr;
   float* dlogits = op.dlogits + u64{row} * rule.experts;
+  if (op.targets != nullptr && op.targets[row] == padding_target)
+    return std::fill_n(dlogits, rule.experts, 0.0f), void();
   std::memcpy(s.logits, op.logits + u64{row} * rule.experts, rule.experts * sizeof(float));
-  through_softmax(op, terms, s, chosen, dweights, dlogits);
+  through_softmax(op, scales, s, chosen, dweights, dlogits);
   if (dweights == nullptr) return;
   if (rule.scores == RouterScores::sigmoid) return through_sigmoid(rule, s, chosen, dweights, dlogits);
   if (rule.scores == RouterScores::chosen_softmax || rule.normalise) {
@@ -103,13 +105,13 @@ void backward_row(const RouterBackward& op, const Terms& terms, u32 row, RouterB
 void router_backward_cpu(const RouterBackward& op, CorePool& pool) {
   static_assert(sizeof(RouterBackwardScratch) <= mib);
   check_rule(op.rule);
-  const Terms terms = terms_of(op);
+  const RouterLossScales scales = scales_of(op);
   const u32 tasks = static_cast<u32>(div_up(op.rows, backward_task_rows));
   parallel_for(pool, Priority::normal, tasks, [&](u32 task, u32 worker) {
     auto& scratch = *reinterpret_cast<RouterBackwardScratch*>(pool.scratch(worker));
-    if (terms.balance) balance_gradient(op, terms.balance_scale, scratch.balance);
+    if (scales.balance != 0) balance_gradient(op, scales.balance, scratch.balance);
     const u32 end = std::min((task + 1) * backward_task_rows, op.rows);
-    for (u32 row = task * backward_task_rows; row < end; ++row) backward_row(op, terms, row, scratch);
+    for (u32 row = task * backward_task_rows; row < end; ++row) backward_row(op, scales, row, scratch);
   });
 }
 

@@ -9,27 +9,25 @@ namespace tidepool {
 namespace cuda {
 namespace {
 
-struct Terms {
-  bool balance;
-  float balance_scale, z_scale;  // with the loss scale
-};
-__device__ __forceinline__ Terms terms_of(const RouterBackward& op) {
-  const float loss_scale = op.loss_scale != nullptr ? *op.loss_scale : 1.0f;
-  return {op.counts != nullptr && op.balance_scale != 0, op.balance_scale * loss_scale,
-          op.z_scale * loss_scale};
-}
-
-// Writes the gradient of every row's P. Called by the block.
-__device__ void balance_gradient(const RouterBackward& op, const Terms& terms, float* balance) {
+// Writes the gradient of every row's P. Called by the block. RETURNS: scales with the loss scale.
+__device__ RouterLossScales balance_gradient(const RouterBackward& op, float* balance) {
   const u32 experts = op.rule.experts;
+  double choices = 0;  // exact
   for (u32 expert = threadIdx.x; expert < experts; expert += blockDim.x) {
     i64 tokens = 0;
-    for (u32 layer = 0; terms.balance && layer < op.layers; ++layer) {
+    for (u32 layer = 0; op.counts != nullptr && layer < op.layers; ++layer) {
       tokens += op.counts[u64{layer} * experts + expert];
     }
-    balance[expert] = terms.balance ? terms.balance_scale * static_cast<float>(tokens) : 0.0f;
+    balance[expert] = static_cast<float>(tokens);
+    choices += static_cast<double>(tokens);
   }
+  RouterLossScales scales = router_loss_scales(op.rule, op.losses, block_sum(choices));
+  const float loss_scale = op.loss_scale != nullptr ? *op.loss_scale : 1.0f;
+  scales.balance *= loss_scale, scales.z *= loss_scale;
+  for (u32 expert = threadIdx.x; expert < experts; expert += blockDim.x)
+    balance[expert] = scales.balance != 0 ? scales.balance * balance[expert] : 0.0f;
   __syncthreads();
+  return scales;
 }
 
 // One row; `d` [E] in shared memory becomes its gradient.
@@ -40,13 +38,13 @@ struct BackwardRow {
   float* d;
 };
 
-// d of everything that depends on the softmax over all E: P (dP - <dP, P>) + z_scale 2 logsumexp P.
-__device__ void through_softmax(const RouterRule& rule, const Terms& terms, const float* balance,
+// d of everything that depends on the softmax over all E: P (dP - <dP, P>) + scales.z 2 logsumexp P.
+__device__ void through_softmax(const RouterRule& rule, const RouterLossScales& scales, const float* balance,
                                 const BackwardRow& r) {
   const bool weights = r.dweights != nullptr && rule.scores == RouterScores::softmax && !rule.normalise;
   for_experts_of_lane(rule.experts, [&](u32 expert) { r.d[expert] = balance[expert]; });
   __syncwarp();
-  if (!weights && !terms.balance && terms.z_scale == 0) return;  // zeros
+  if (!weights && scales.balance == 0 && scales.z == 0) return;  // zeros
   if (weights) {
     for_experts_of_lane(rule.chosen, [&](u32 j) { r.d[r.chosen[j]] += rule.scale * r.dweights[j]; });
     __syncwarp();
@@ -56,7 +54,7 @@ __device__ void through_softmax(const RouterRule& rule, const Terms& terms, cons
   for_experts_of_lane(rule.experts,
                       [&](u32 expert) { mean += double{r.d[expert]} * double{softmax.p(r.logits[expert])}; });
   mean = warp_sum(mean);
-  const float z = 2 * terms.z_scale * softmax.lse;
+  const float z = 2 * scales.z * softmax.lse;
   for_experts_of_lane(rule.experts, [&](u32 expert) {
     const float rise = static_cast<float>(double{r.d[expert]} - mean);
     r.d[expert] = softmax.p(r.logits[expert]) * (rise + z);
@@ -95,9 +93,9 @@ __device__ void through_sigmoid(const RouterRule& rule, const BackwardRow& r) {
   });
 }
 
-__device__ void backward_row(const RouterRule& rule, const Terms& terms, const float* balance,
+__device__ void backward_row(const RouterRule& rule, const RouterLossScales& scales, const float* balance,
                              const BackwardRow& r) {
-  through_softmax(rule, terms, balance, r);
+  through_softmax(rule, scales, balance, r);
   if (r.dweights == nullptr) return;
   if (rule.scores == RouterScores::sigmoid) {
     through_sigmoid(rule, r);
@@ -111,13 +109,16 @@ __global__ void __launch_bounds__(router_warps_max* warp_threads) router_backwar
   const u32 experts = op.rule.experts, warps = blockDim.x / warp_threads;
   float* const balance = dynamic_shared<float>();
   float* const d = balance + (1 + warp_index()) * experts;
-  const Terms terms = terms_of(op);
-  balance_gradient(op, terms, balance);
+  const RouterLossScales scales = balance_gradient(op, balance);
   for (u64 row = u64{blockIdx.x} * warps + warp_index(); row < op.rows; row += u64{gridDim.x} * warps) {
     const u64 first = row * op.rule.chosen;
-    backward_row(op.rule, terms, balance,
-                 {op.logits + row * experts, op.experts + first,
-                  op.dweights != nullptr ? op.dweights + first : nullptr, d});
+    if (op.targets != nullptr && op.targets[row] == padding_target) {
+      for_experts_of_lane(experts, [&](u32 expert) { d[expert] = 0; });
+    } else {
+      backward_row(op.rule, scales, balance,
+                   {op.logits + row * experts, op.experts + first,
+                    op.dweights != nullptr ? op.dweights + first : nullptr, d});
+    }
     // All lanes have read the logits, which may be the same array.
     for_experts_of_lane(experts, [&](u32 expert) { op.dlogits[row * experts + expert] = d[expert]; });
   }

@@ -91,7 +91,8 @@ void route_row(const Router& op, u32 row, RouterScratch& s, const PartSums& sums
   }
   weigh(rule, logits, s.p, chosen, weights);
   if (!numbers) std::fill_n(weights, rule.chosen, std::numeric_limits<float>::quiet_NaN());
-  if (sums.counts != nullptr) add_row(op, logits, lse, s.p, chosen, sums);
+  const bool padding = op.targets != nullptr && op.targets[row] == padding_target;
+  if (sums.counts != nullptr && !padding) add_row(op, logits, lse, s.p, chosen, sums);
 }
 
 void finish_sums(const Router& op, u32 parts) {

@@ -83,6 +83,12 @@ __device__ double mark_probabilities(const Router& op, const RoutedRow& r) {
   return warp_sum(entropy);
 }
 
+// Makes a row of padding add zeros to all sums. RETURNS: its entropy.
+__device__ double mark_nothing(u32 experts, const RoutedRow& r) {
+  for_experts_of_lane(experts, [&](u32 expert) { r.keys[expert] = 0; });
+  return 0;
+}
+
 // Adds the block's rows to the sums of its part, in order of rows. A thread owns its experts' sums.
 struct PartSums {
   double* probabilities;  // [E], then counts [E], entropy, z
@@ -129,10 +135,11 @@ __global__ void __launch_bounds__(router_warps_max* warp_threads) router_kernel(
       const float sum = choose(op, row, r);
       finish_weights(op, row, sum, numbers);
       if constexpr (sums) {
-        const double entropy = mark_probabilities(op, r);
+        const bool padding = op.targets != nullptr && op.targets[row] == padding_target;
+        const double entropy = padding ? mark_nothing(experts, r) : mark_probabilities(op, r);
         if (lane_index() == 0) {
           of_rows[warp_index()][0] = entropy;
-          of_rows[warp_index()][1] = double{r.softmax.lse} * double{r.softmax.lse};
+          of_rows[warp_index()][1] = padding ? 0 : double{r.softmax.lse} * double{r.softmax.lse};
         }
       }
     }

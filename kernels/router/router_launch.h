@@ -42,10 +42,16 @@ constexpr LaunchShape router_sums_launch(u32 experts) {
 }
 
 // Every block sums the counts of all layers once, so blocks loop over rows. In shared memory: a row per warp,
-// and the balance term [E]; 48 KiB for 4096 experts.
+// and the balance term [E]; 32 KiB for 4096 experts, with one warp. Two warps would take all 48 KiB that a
+// block has without asking, and the sum over the block has 256 bytes of its own.
 inline constexpr u32 router_backward_blocks_max = 1024;
+inline constexpr u32 router_backward_bytes = 47 * 1024;
+constexpr u32 router_backward_warps(u32 experts) {
+  return std::min(router_warps(experts), router_backward_bytes / (4 * std::max(experts, u32{1})) - 1);
+}
+static_assert(router_backward_warps(router_experts_max) == 1);
 constexpr LaunchShape router_backward_launch(u32 rows, u32 experts) {
-  const u32 warps = router_warps(experts);
+  const u32 warps = router_backward_warps(experts);
   return {.grid = {std::min(static_cast<u32>(div_up(rows, warps)), router_backward_blocks_max)},
           .block = {warps * warp_threads},
           .shared_bytes = (warps + 1) * 4 * experts};

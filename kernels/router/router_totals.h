@@ -12,11 +12,12 @@ struct RouterLosses {
   double entropy = 0;  // mean entropy of the softmax over all E, in nats
 };
 
+// Means are over the tokens of all layers, N as in router.h; without any, losses stay as they are.
 struct RouterTotals {
-  u32 rows = 0, layers = 0, experts = 0;  // R, L, E
-  RouterSums sums;                        // of the first layer; each array goes on with the other layers
-  RouterLosses* losses = nullptr;         // added to
-  i64* tokens = nullptr;                  // [L, E] tokens that chose the expert, added to
+  u32 chosen = 0, layers = 0, experts = 0;  // k, L, E
+  RouterSums sums;                          // of the first layer; each array goes on with the other layers
+  RouterLosses* losses = nullptr;           // added to
+  i64* tokens = nullptr;                    // [L, E] tokens that chose the expert, added to
 };
 void router_totals_cpu(const RouterTotals&);
 

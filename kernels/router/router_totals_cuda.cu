@@ -12,6 +12,7 @@ namespace {
 
 __global__ void __launch_bounds__(router_totals_threads) router_totals_kernel(RouterTotals op) {
   double* const products = dynamic_shared<double>();
+  double choices = 0;  // exact
   for (u32 expert = threadIdx.x; expert < op.experts; expert += blockDim.x) {
     i64 count = 0;
     double probability = 0;
@@ -21,11 +22,12 @@ __global__ void __launch_bounds__(router_totals_threads) router_totals_kernel(Ro
       probability += op.sums.probabilities[at];
       op.tokens[at] += op.sums.counts[at];
     }
+    choices += static_cast<double>(count);
     products[expert] = static_cast<double>(count) * probability;
   }
-  __syncthreads();
-  if (threadIdx.x > 0) return;
-  const double rows = static_cast<double>(op.rows) * op.layers;
+  choices = block_sum(choices);  // products are written, too
+  if (threadIdx.x > 0 || choices == 0) return;
+  const double rows = choices / op.chosen;
   double balance = 0, z = 0, entropy = 0;
   for (u32 expert = 0; expert < op.experts; ++expert) balance += products[expert];
   for (u32 layer = 0; layer < op.layers; ++layer) {

@@ -16,7 +16,7 @@ bool drops_in_layers(const ModelGraph& graph) {
 }  // namespace
 
 // Operands lie in the frames that the plan gives an op, and lengths and constants come from shapes. Values
-// that change from step to step are either read from device memory (parameters, starts of documents), or
+// that change from step to step are either read from device memory (parameters, the batch), or
 // passed to launches by value. The latter prevent a graph:
 //   dropout     seed, step and micro-batch
 //   head        address of its loss, divisor of gradients, row of requested logits

@@ -68,8 +68,7 @@ class RunSource final : public StepSource {
         return all.empty() ? all : all.subspan(row * batch_.tokens, batch_.tokens);
       };
       const BatchArrays arrays{part(out.tokens), part(out.targets), part(out.starts)};
-      std::ranges::fill(arrays.tokens, 0);
-      std::ranges::fill(arrays.targets, ignored_target);
+      make_empty(arrays);
       if (index < count_) TRY(held_out_.sequence(first_ + index, arrays));
     }
     return {};

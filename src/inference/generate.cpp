@@ -32,10 +32,10 @@ namespace {
 class PromptSource final : public StepSource {
  public:
   Result<void> load_batch(const BatchRequest&, const BatchArrays& batch) override {
-    std::ranges::fill(batch.tokens, 0);
-    std::ranges::fill(batch.targets, ignored_target);
+    make_empty(batch);
     const u64 count = std::min<u64>(text.size(), batch.tokens.size());
     std::copy(text.end() - static_cast<i64>(count), text.end(), batch.tokens.begin());
+    std::fill_n(batch.targets.begin(), count, ignored_target);
     return {};
   }
   StepSettings settings(u64) const override { return {}; }

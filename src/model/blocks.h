@@ -38,7 +38,7 @@ struct ExpertStreams {
 struct BlockForward {
   std::span<const std::byte* const> windows;  // by Block::windows; param precision
   const i32* tokens = nullptr;                // [B, T]; embedding and head
-  const i32* targets = nullptr;               // [B, T], -100 ignored; head
+  const i32* targets = nullptr;               // [B, T], BatchArrays::targets; head and router
   const i32* starts = nullptr;                // [B, T], BatchArrays::starts, or null if not packed; layers
   ConstValues input;                          // [B, T, H]; embedding and experts have none
   Values output;                              // [B, T, H]; of a layer's last block; the head has none
@@ -66,7 +66,7 @@ struct BlockBackward {
   bool accumulate = true;          // false: overwrite every element of the accumulators,
                                    // padding and unused tensors with zero included
   std::byte* workspace = nullptr;  // Block::backward_workspace bytes
-  u32 micro_batches = 1;           // of the step; attention blocks with a router
+  u32 micro_batches = 1;           // of the step that hold tokens; router
   double* loss_sum = nullptr;      // head
   RouterLosses* router_losses = nullptr;  // head, in models with experts; added to. Null: not wanted
   i64* expert_tokens = nullptr;           // [layers with experts, E]; with router_losses

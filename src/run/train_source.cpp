@@ -10,8 +10,7 @@ Result<void> TrainSource::load_batch(const BatchRequest& request, const BatchArr
   if (!request.evaluation) return parts_.batches.load_batch(request.step, request.micro_batch, batch_arrays);
   const u64 batch = request.step * parts_.evaluation_micro_batches + request.micro_batch;
   if (batch < parts_.evaluation_batches) return parts_.batches.load_validation_batch(batch, batch_arrays);
-  std::ranges::fill(batch_arrays.tokens, 0);
-  std::ranges::fill(batch_arrays.targets, ignored_target);
+  make_empty(batch_arrays);
   return {};
 }
 

@@ -22,9 +22,10 @@ class TrainSource final : public StepSource {
   explicit TrainSource(Parts parts) : parts_(std::move(parts)) {}
 
   // Evaluation segments are numbered from 0: segment n runs validation batches n * k ... n * k + k - 1.
-  // Batches beyond the last hold ignored targets only, so the number of sweeps changes no loss.
+  // Batches beyond the last are empty, so the number of sweeps changes no loss.
   Result<void> load_batch(const BatchRequest&, const BatchArrays&) override;
   StepSettings settings(u64 step) const override;
+  u32 empty_micro_batches(u64 step) const override { return parts_.batches.empty_micro_batches(step); }
 
   double learning_rate(u64 step) const { return parts_.learning_rate(step); }
 

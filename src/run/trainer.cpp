@@ -119,7 +119,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<void> open_outputs() {
     meter_ = std::make_unique<RunMeter>(run_.session->plan(), run_.session->counters(), steps_expected(),
                                         run_.config.output.trace ? trace_events_max : 0);
-    routing_.emplace(run_.graph, run_.session->plan().micro_batches, steps_expected());
+    routing_.emplace(run_.graph, steps_expected());
     engine_ = Engine::create(run_.session->plan(), run_.session->executor(),
                              {.watchdog = watchdog(run_.prediction, run_.request.watchdog_least)});
     run_.state.losses.reserve(steps_expected());
@@ -269,7 +269,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                         .loss_scale = {}};
     if (run_.is_fp16()) metrics.loss_scale = result.loss_scale.scale;
     meter_->record(metrics.grad_norm, metrics.learning_rate);
-    routing_->add(run_.session->results().routing(step), metrics);
+    routing_->add(run_.session->results().routing(step), tokens, metrics);
     if (run_.outputs.logs(step)) metrics.expert_tokens = routing_->due();
     run_.outputs.step(metrics);
   }

@@ -133,8 +133,12 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
     std::mt19937 random(3);
     for (u64 i = 0; i < batch.rows(); ++i) {
       tokens_.push_back(static_cast<i32>(random() % 131));
-      targets_.push_back(i % 9 == 4 ? ignored_target : static_cast<i32>(random() % 131));
-      starts_.push_back(i % batch.tokens < 17 ? 0 : 17);
+      const u64 place = i % batch.tokens;
+      const bool padding = i >= batch.tokens && place >= 33;  // the end of the last sequence
+      targets_.push_back(padding      ? padding_target
+                         : i % 9 == 4 ? ignored_target
+                                      : static_cast<i32>(random() % 131));
+      starts_.push_back(place < 17 ? 0 : padding ? static_cast<i32>(place) : 17);
     }
   }
   static bool packed() { return GetParam().family != Family::gpt2; }

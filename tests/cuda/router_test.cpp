@@ -60,8 +60,9 @@ class CudaRouter : public CudaTest {
  protected:
   CorePool& pool_ = shared_pool(2);
 
+  // targets: empty, or by row.
   Routed on_cpu(const RouterRule& rule, u32 rows, const std::vector<float>& logits,
-                const std::vector<float>& correction) {
+                const std::vector<float>& correction, const std::vector<i32>& targets = {}) {
     Routed out = {std::vector<i32>(rows * rule.chosen), std::vector<i32>(rule.experts),
                   std::vector<float>(rows * rule.chosen), std::vector<double>(rule.experts + 2)};
     std::vector<double> partials(router_partials(rule.experts));
@@ -69,6 +70,7 @@ class CudaRouter : public CudaTest {
                 .rows = rows,
                 .logits = logits.data(),
                 .correction = correction.empty() ? nullptr : correction.data(),
+                .targets = targets.empty() ? nullptr : targets.data(),
                 .experts = out.experts.data(),
                 .weights = out.weights.data(),
                 .sums = {.counts = out.counts.data(),
@@ -80,15 +82,18 @@ class CudaRouter : public CudaTest {
     return out;
   }
   Routed on_device(const RouterRule& rule, u32 rows, const std::vector<float>& logits,
-                   const std::vector<float>& correction, bool with_sums = true) {
+                   const std::vector<float>& correction, bool with_sums = true,
+                   const std::vector<i32>& targets = {}) {
     const DeviceArray there(logits.data(), logits.size() * 4), experts(rows * rule.chosen * 4),
         weights(rows * rule.chosen * 4), counts(rule.experts * 4), sums((rule.experts + 2) * 8),
         partials(router_partials(rule.experts) * 8);
-    const DeviceArray corrections(correction.data(), correction.size() * 4);
+    const DeviceArray corrections(correction.data(), correction.size() * 4),
+        targets_there(targets.data(), targets.size() * 4);
     Router op = {.rule = rule,
                  .rows = rows,
                  .logits = there.as<float>(),
                  .correction = correction.empty() ? nullptr : corrections.as<float>(),
+                 .targets = targets.empty() ? nullptr : targets_there.as<i32>(),
                  .experts = experts.as<i32>(),
                  .weights = weights.as<float>()};
     if (with_sums) {
@@ -132,6 +137,32 @@ TEST_F(CudaRouter, AgreesWithTheCpu) {
     const Routed without = on_device(c.rule, c.rows, logits, correction, false);
     EXPECT_EQ(without.experts, want.experts);
     EXPECT_TRUE(same_bits(without.weights, got.weights));
+  }
+}
+
+// Every third row is padding, and so is the end.
+std::vector<i32> padded_targets(u32 rows) {
+  std::vector<i32> targets(rows);
+  for (u32 r = 0; r < rows; ++r)
+    targets[r] = r % 3 == 1 || r > 2 * rows / 3 ? padding_target : r % 3 == 0 ? ignored_target : 5;
+  return targets;
+}
+
+TEST_F(CudaRouter, SumsLeaveOutPaddingAsTheCpusDo) {
+  for (const RouterCase& c : router_cases) {
+    SCOPED_TRACE(testing::Message() << c.rows << " x " << c.rule.experts);
+    const auto logits = logits_of(c), correction = correction_of(c);
+    const auto targets = padded_targets(c.rows);
+    const Routed want = on_cpu(c.rule, c.rows, logits, correction, targets);
+    const Routed got = on_device(c.rule, c.rows, logits, correction, true, targets);
+    EXPECT_EQ(got.experts, want.experts);
+    EXPECT_EQ(got.counts, want.counts);
+    for (u64 i = 0; i < want.sums.size(); ++i)
+      EXPECT_NEAR(got.sums[i], want.sums[i], 2e-6 * (1 + std::abs(want.sums[i])));
+    const Routed none =
+        on_device(c.rule, c.rows, logits, correction, true, std::vector<i32>(c.rows, padding_target));
+    EXPECT_EQ(none.counts, std::vector<i32>(c.rule.experts, 0));
+    EXPECT_EQ(none.sums, std::vector<double>(c.rule.experts + 2, 0.0));
   }
 }
 
@@ -192,11 +223,13 @@ std::vector<float> CudaRouter::backward_on_device(RouterBackward op, const Route
   const float scale = 4;
   const DeviceArray there(logits.data(), logits.size() * 4),
       experts(routed.experts.data(), routed.experts.size() * 4), scale_there(&scale, 4),
-      counts_there(counts.data(), counts.size() * 4), dweights_there(dweights.data(), dweights.size() * 4);
+      counts_there(counts.data(), counts.size() * 4), dweights_there(dweights.data(), dweights.size() * 4),
+      targets_there(op.targets, op.targets != nullptr ? u64{op.rows} * 4 : 0);
   op.logits = op.dlogits = there.as<float>();  // in place
   op.experts = experts.as<i32>(), op.loss_scale = scale_there.as<float>();
   if (op.counts != nullptr) op.counts = counts_there.as<i32>();
   if (op.dweights != nullptr) op.dweights = dweights_there.as<float>();
+  if (op.targets != nullptr) op.targets = targets_there.as<i32>();
   router_backward_cuda(op, stream_);
   synchronize();
   return there.values<float>();
@@ -211,20 +244,22 @@ TEST_F(CudaRouter, BackwardAgreesWithTheCpuWithEachTerm) {
     const auto dweights = random_floats(u64{c.rows} * c.rule.chosen, 3);
     std::vector<i32> counts(u64{layers} * c.rule.experts);
     for (u64 i = 0; i < counts.size(); ++i) counts[i] = static_cast<i32>(i * 7 % 11);
-    for (u32 terms = 0; terms < 8; ++terms) {
+    const auto targets = padded_targets(c.rows);
+    for (u32 terms = 0; terms < 16; ++terms) {
       SCOPED_TRACE(testing::Message() << c.rows << " x " << c.rule.experts << ", " << terms);
       std::vector<float> want(logits.size());
-      const RouterBackward op = {.rule = c.rule,
-                                 .rows = c.rows,
-                                 .logits = logits.data(),
-                                 .experts = routed.experts.data(),
-                                 .dweights = terms & 1 ? dweights.data() : nullptr,
-                                 .counts = terms & 2 ? counts.data() : nullptr,
-                                 .layers = layers,
-                                 .balance_scale = 0.01f,
-                                 .z_scale = terms & 4 ? 0.02f : 0,
-                                 .loss_scale = &loss_scale,
-                                 .dlogits = want.data()};
+      const RouterBackward op = {
+          .rule = c.rule,
+          .rows = c.rows,
+          .logits = logits.data(),
+          .experts = routed.experts.data(),
+          .dweights = terms & 1 ? dweights.data() : nullptr,
+          .targets = terms & 8 ? targets.data() : nullptr,
+          .counts = terms & 6 ? counts.data() : nullptr,
+          .layers = layers,
+          .losses = {.balance = terms & 2 ? 50.0 : 0, .z = terms & 4 ? 2.0 : 0, .micro_batches = 2},
+          .loss_scale = &loss_scale,
+          .dlogits = want.data()};
       router_backward_cpu(op, pool_);
       const auto got = backward_on_device(op, routed, logits, counts, dweights);
       double most = 0, error = 0;
@@ -233,18 +268,25 @@ TEST_F(CudaRouter, BackwardAgreesWithTheCpuWithEachTerm) {
         error = std::max(error, std::abs(double(got[i]) - double(want[i])));
       }
       EXPECT_LE(error, 2e-6 * most + 1e-7);
+      for (u64 i = 0; terms & 8 && i < got.size(); ++i) {
+        const bool padding = targets[i / c.rule.experts] == padding_target;
+        EXPECT_TRUE(!padding || got[i] == 0) << i;
+      }
     }
   }
 }
 
 TEST_F(CudaRouter, TotalsHaveTheCpusBits) {
-  const struct { u32 layers, experts; } cases[] = {{1, 1}, {3, 7}, {5, 300}};
-  for (const auto& [layers, experts] : cases) {
+  const struct {
+    u32 layers, experts;
+    i32 counted = 1;  // 0: padding alone
+  } cases[] = {{1, 1}, {3, 7}, {5, 300}, {3, 7, 0}};
+  for (const auto& [layers, experts, counted] : cases) {
     const u64 n = u64{layers} * experts;
     const auto random = random_floats(n + 2 * layers, 1);
     const std::vector<double> numbers(random.begin(), random.end());  // probabilities, z, entropy
     std::vector<i32> counts(n);
-    for (u64 i = 0; i < n; ++i) counts[i] = static_cast<i32>(i * 37 % 101);
+    for (u64 i = 0; i < n; ++i) counts[i] = static_cast<i32>(i * 37 % 101) * counted;
     std::vector<i64> tokens(n, i64{1} << 40);
     std::vector<double> losses = {0.5, 0.25, 2};
     const DeviceArray numbers_there(numbers.data(), numbers.size() * 8), counts_there(counts.data(), n * 4),
@@ -256,7 +298,7 @@ TEST_F(CudaRouter, TotalsHaveTheCpusBits) {
                         .z = of_numbers + n};
     };
     std::vector<double> host_numbers = numbers;
-    RouterTotals op = {.rows = 33,
+    RouterTotals op = {.chosen = 3,
                        .layers = layers,
                        .experts = experts,
                        .sums = sums_of(counts.data(), host_numbers.data()),
@@ -269,6 +311,7 @@ TEST_F(CudaRouter, TotalsHaveTheCpusBits) {
     synchronize();
     EXPECT_EQ(tokens_there.values<i64>(), tokens);
     EXPECT_TRUE(same_bits(losses_there.values<double>(), losses));
+    for (const double loss : losses) EXPECT_TRUE(std::isfinite(loss));
   }
 }
 

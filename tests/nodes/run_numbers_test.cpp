@@ -105,6 +105,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{.name = "PackedClipped", .precision = Precision::bf16, .family = Family::qwen3, .packed = true},
         Case{.name = "PackedLora", .clipping = false, .family = Family::llama, .lora = true, .packed = true},
         Case{.name = "Qwen3Moe", .precision = Precision::bf16, .family = Family::qwen3_moe},
+        Case{.name = "PackedQwen3Moe", .family = Family::qwen3_moe, .packed = true},
         Case{.name = "GptOss", .clipping = false, .family = Family::gpt_oss},
         Case{.name = "DeepseekV3", .precision = Precision::bf16, .family = Family::deepseek_v3}),
     [](const auto& info) { return info.param.name; });

@@ -100,7 +100,7 @@ class BasicModelRunner {
   // RETURNS: sum of losses over the targets.
   double loss(const i32* tokens, const i32* targets, RunOptions options = {}) {
     options.keep = false;
-    forward(tokens, options, 0);
+    forward(tokens, targets, options, 0);
     double& sum = loss_sum();
     head(tokens, targets, options, &sum, nullptr, 0);
     EXPECT_TRUE(kernels_->finish());
@@ -109,7 +109,7 @@ class BasicModelRunner {
 
   std::vector<float> logits(const i32* tokens, u32 row) {
     const RunOptions options = {.keep = false, .training = false};
-    forward(tokens, options, 0);
+    forward(tokens, nullptr, options, 0);
     std::vector<float> out(graph_.config.vocab_size);
     head(tokens, nullptr, options, nullptr, out.data(), row);
     return out;
@@ -118,7 +118,7 @@ class BasicModelRunner {
   // Runs one micro-batch. Accumulates unless the micro-batch is the first.
   double forward_backward(const i32* tokens, const i32* targets, double inverse_tokens,
                           RunOptions options = {}, u32 micro_batch = 0) {
-    forward(tokens, options, micro_batch);
+    forward(tokens, targets, options, micro_batch);
     double& sum = loss_sum();
     for (u32 b = u32(graph_.blocks.size()); b-- > last_backward_block(graph_);) {
       const auto windows = windows_of(b);
@@ -250,13 +250,14 @@ class BasicModelRunner {
     return out;
   }
 
-  void forward(const i32* tokens, const RunOptions& options, u32 micro_batch) {
+  void forward(const i32* tokens, const i32* targets, const RunOptions& options, u32 micro_batch) {
     for (u32 b = 0; b + 1 < graph_.blocks.size(); ++b) {
       const auto windows = windows_of(b);
       const Streams streams = streams_of(graph_.blocks[b].forward_streams);
       block_forward(context(b, options, micro_batch),
                     {.windows = windows,
                      .tokens = tokens,
+                     .targets = targets,
                      .starts = options.starts,
                      .input = streams.input,
                      .output = streams.output,

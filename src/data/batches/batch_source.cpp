@@ -21,8 +21,7 @@ BatchArrays row_of(const BatchArrays& arrays, u64 row, u32 length) {
 }
 
 void pad(const BatchArrays& row) {
-  std::ranges::fill(row.tokens, 0);
-  std::ranges::fill(row.targets, ignored_target);
+  make_empty(row);
   std::ranges::fill(row.starts, 0);
 }
 
@@ -80,6 +79,10 @@ u64 BatchSource::sum_over(u64 step, u32 (Dataset::*of_sequence)(u64) const) cons
 
 u64 BatchSource::target_tokens(u64 step) const { return sum_over(step, &Dataset::train_targets); }
 u64 BatchSource::tokens(u64 step) const { return sum_over(step, &Dataset::train_tokens); }
+
+u32 BatchSource::empty_micro_batches(u64 step) const {
+  return micro_batches_ - static_cast<u32>(div_up(sequences_of_step(step), u64{batch_.sequences}));
+}
 
 u64 BatchSource::validation_batches() const { return div_up(data_.validation_sequences(), batch_.sequences); }
 

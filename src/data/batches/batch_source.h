@@ -1,7 +1,7 @@
 // BatchSource maps steps to sequences: which sequence is in which row of which micro-batch of which step.
 //
 // Row r of micro-batch m is place m B + r of the step. A step takes the next A B places of its epoch. The
-// last step of an epoch is partial: its empty places have tokens 0 and targets -100, which add neither loss
+// last step of an epoch is partial: its empty places have token 0 and padding_target, which add neither loss
 // nor gradient. The step's loss is divided by target_tokens(step), so every token weighs the same within a
 // step. The next epoch starts with the next step. Everything is a pure function of the step, so resuming
 // needs only the step number.
@@ -26,8 +26,9 @@ class BatchSource {
   // Fills [B, T] arrays. Steps count from 1.
   // THREADS: any, at any time.
   Result<void> load_batch(u64 step, u32 micro_batch, const BatchArrays&) const;
-  u64 target_tokens(u64 step) const;  // never 0
-  u64 tokens(u64 step) const;         // without padding: computed tokens, learned or not
+  u64 target_tokens(u64 step) const;        // never 0
+  u64 tokens(u64 step) const;               // without padding: computed tokens, learned or not
+  u32 empty_micro_batches(u64 step) const;  // those without any token, which are the step's last
 
   // The held-out sequences in order. The last batch is padded as in training.
   u64 validation_batches() const;

@@ -112,8 +112,7 @@ Result<void> PackedRows::read(u64 row, u32 vocab_size, const BatchArrays& out) c
     }
     at += places;
   }
-  std::ranges::fill(out.tokens.subspan(at), 0);
-  std::ranges::fill(out.targets.subspan(at), ignored_target);
+  make_empty({out.tokens.subspan(at), out.targets.subspan(at), {}});
   if (!out.starts.empty()) {
     for (u32 i = at; i < row_places_; ++i) out.starts[i] = static_cast<i32>(i);
   }

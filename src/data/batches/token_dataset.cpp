@@ -141,8 +141,7 @@ Result<void> TokenDataset::read_sequence(u64 first, u32 count, const BatchArrays
   TRY(read_tokens(first, tokens.first(count)));
   std::ranges::copy(tokens.subspan(1, count - 1), targets.begin());
   TRY(read_tokens(first + count, targets.subspan(count - 1, 1)));
-  std::ranges::fill(tokens.subspan(count), 0);
-  std::ranges::fill(targets.subspan(count), ignored_target);
+  make_empty({tokens.subspan(count), targets.subspan(count), {}});
   return {};
 }
 

@@ -4,8 +4,8 @@
 //   [0, train_tokens)               train: sequence i reads tokens [i T, i T + T], the last being a target
 //   [train_tokens, tokens)          validation: the same, whole sequences only
 //
-// The split may cut the last training sequence of an epoch short; missing targets are -100. Only the list of
-// files is kept in memory: every read goes to the page cache.
+// The split may cut the last training sequence of an epoch short; missing targets are padding. Only the list
+// of files is kept in memory: every read goes to the page cache.
 #pragma once
 
 #include <span>

@@ -127,6 +127,7 @@ void OpRunner::backward(const Issue& issue) {
     head.router_losses = routing.losses, head.expert_tokens = routing.tokens;
   } else if (kind == BlockKind::attention) {
     head.loss_scale = numbers_.loss_scale();
+    head.micro_batches = filled_micro_batches(common_.request.source, issue.step, common_.plan.micro_batches);
   }
   run_backward(block_, *kernels_[op.lane.device], issue, head);
 }

@@ -72,8 +72,8 @@ class CudaLanes final : public DeviceLanes {
 Result<void> CudaLanes::start() {
   TRY(tune_products());
   TRY(start_numbers());
-  routing_ =
-      std::make_unique<RoutingSum>(common_.plan, static_cast<u32>(common_.graph.blocks.size()) - 1, numbers_);
+  routing_ = std::make_unique<RoutingSum>(common_.plan, common_.request.source,
+                                          static_cast<u32>(common_.graph.blocks.size()) - 1, numbers_);
   std::vector<CudaWorkDevice> devices;
   for (u32 d = 0; d < common_.plan.devices; ++d)
     devices.push_back({.kernels = parts_.devices[d].kernels, .numbers = numbers_[d].get()});

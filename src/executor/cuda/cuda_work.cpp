@@ -117,8 +117,10 @@ void CudaWork::forward(const Issue& issue, u32 slot) {
 
 void CudaWork::backward(const Issue& issue) {
   BackwardHead head;
-  if (common_.graph.blocks[issue.get().block].kind == BlockKind::attention)
+  if (common_.graph.blocks[issue.get().block].kind == BlockKind::attention) {
     head.loss_scale = numbers(issue).loss_scale(issue.step, *devices_.front().numbers);
+    head.micro_batches = filled_micro_batches(common_.request.source, issue.step, common_.plan.micro_batches);
+  }
   if (!is_head(issue)) return run_backward(block_, kernels(issue), issue, head);
   DeviceNumbers& of_device = numbers(issue);
   const u32 micro_batch = issue.get().micro_batch;

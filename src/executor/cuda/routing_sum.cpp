@@ -5,8 +5,9 @@
 
 namespace tidepool {
 
-RoutingSum::RoutingSum(const Plan& plan, u32 head, std::span<const std::unique_ptr<DeviceNumbers>> numbers)
-    : plan_(plan), head_(head), numbers_(numbers) {
+RoutingSum::RoutingSum(const Plan& plan, const StepSource& source, u32 head,
+                       std::span<const std::unique_ptr<DeviceNumbers>> numbers)
+    : plan_(plan), source_(source), head_(head), numbers_(numbers) {
   tokens_.fill(std::vector<i64>(numbers.front()->experts()));
 }
 
@@ -15,12 +16,12 @@ RoutingResult RoutingSum::sum(u64 step) {
   std::vector<i64>& tokens = tokens_[step % steps_kept];
   if (tokens.empty()) return {};
   RoutingResult out{.tokens = tokens};
-  const u32 micro_batches = plan_.micro_batches;
-  for (u32 m = 0; m < micro_batches; ++m) {
+  const u32 filled = filled_micro_batches(source_, step, plan_.micro_batches);
+  for (u32 m = 0; m < plan_.micro_batches; ++m) {  // empty ones have zeros
     const RouterLosses& losses = numbers_[plan_.device_of(head_, m)]->router_losses(step)[m];
-    out.losses.balance += losses.balance / micro_batches;
-    out.losses.z += losses.z / micro_batches;
-    out.losses.entropy += losses.entropy / micro_batches;
+    out.losses.balance += losses.balance / filled;
+    out.losses.z += losses.z / filled;
+    out.losses.entropy += losses.entropy / filled;
   }
   std::ranges::fill(tokens, 0);
   for (u32 m = 0; m < plan_.replicas(); ++m) {

@@ -15,8 +15,8 @@ namespace tidepool {
 class RoutingSum {
  public:
   // `head`: the block whose devices add up the routing.
-  // REQUIRES: plan and numbers outlive the object; they are in the order of devices.
-  RoutingSum(const Plan&, u32 head, std::span<const std::unique_ptr<DeviceNumbers>>);
+  // REQUIRES: all references outlive the object; numbers are in the order of devices.
+  RoutingSum(const Plan&, const StepSource&, u32 head, std::span<const std::unique_ptr<DeviceNumbers>>);
 
   // RETURNS: the step's routing, valid until two more steps have begun; empty without experts.
   // REQUIRES: the `norm` of `step` has completed, at most two steps ago.
@@ -24,6 +24,7 @@ class RoutingSum {
 
  private:
   const Plan& plan_;
+  const StepSource& source_;
   const u32 head_;
   const std::span<const std::unique_ptr<DeviceNumbers>> numbers_;  // by device
   std::array<std::vector<i64>, steps_kept> tokens_;                // [experts] by slot

@@ -77,7 +77,7 @@ Result<void> run_load_batch(const Plan& plan, const ModelGraph& graph, const Tie
                         arrays));
   if (evaluates)
     evaluation.add_targets(evaluation_index(plan, issue),
-                           rows - static_cast<u64>(std::ranges::count(arrays.targets, ignored_target)));
+                           static_cast<u64>(std::ranges::count_if(arrays.targets, has_loss)));
   return {};
 }
 

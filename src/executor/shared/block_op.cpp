@@ -142,7 +142,7 @@ void run_backward(const BlockOpParts& parts, Kernels& kernels, const Issue& issu
   b.grad_accum = std::span(accumulators).first(count);
   b.accumulate = overwritten == 0;
   b.workspace = operands.take(Kind::workspace).data();
-  b.micro_batches = parts.plan.micro_batches;
+  b.micro_batches = of_head.micro_batches;
   b.loss_sum = of_head.loss_sum;
   b.inverse_tokens = of_head.inverse_tokens;
   b.loss_scale = of_head.loss_scale;

@@ -31,7 +31,9 @@ void run_forward(const BlockOpParts&, Kernels&, const Issue&, const ForwardHead&
 struct BackwardHead {
   double* loss_sum = nullptr;
   double inverse_tokens = 1.0;
-  const float* loss_scale = nullptr;  // also of an attention block with a router
+  // Also of an attention block, which has a router:
+  const float* loss_scale = nullptr;
+  u32 micro_batches = 1;  // filled_micro_batches()
   // Models with experts.
   RouterLosses* router_losses = nullptr;
   i64* expert_tokens = nullptr;

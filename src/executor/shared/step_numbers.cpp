@@ -155,10 +155,11 @@ void StepNumbers::finish(const Issue& norm, const TierMemory& memory) {
 
 void StepNumbers::finish_routing(Step& step) const {
   RouterLosses& mean = step.router_losses.back() = {};
-  for (u32 m = 0; m < micro_batches_; ++m) {
-    mean.balance += step.router_losses[m].balance / micro_batches_;
-    mean.z += step.router_losses[m].z / micro_batches_;
-    mean.entropy += step.router_losses[m].entropy / micro_batches_;
+  const u32 filled = filled_micro_batches(source_, step.step, micro_batches_);
+  for (u32 m = 0; m < micro_batches_; ++m) {  // empty ones have zeros
+    mean.balance += step.router_losses[m].balance / filled;
+    mean.z += step.router_losses[m].z / filled;
+    mean.entropy += step.router_losses[m].entropy / filled;
   }
   std::vector<i64>& sum = step.expert_tokens.front();
   for (u64 device = 1; device < step.expert_tokens.size(); ++device)

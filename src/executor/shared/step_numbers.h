@@ -66,7 +66,7 @@ class StepNumbers {
     std::vector<i64> wishes;     // by node
     StepResult result;
     // Models with experts only.
-    std::vector<RouterLosses> router_losses;  // by micro-batch; the last is their mean
+    std::vector<RouterLosses> router_losses;  // by micro-batch; the last is the mean of the filled ones
     // By replica, then by other node; the first becomes the sum of all.
     std::vector<std::vector<i64>> expert_tokens;
   };

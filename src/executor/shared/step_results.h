@@ -20,7 +20,7 @@ struct LogitsRequest {
 
 // Routing of a step's tokens to experts.
 struct RoutingResult {
-  RouterLosses losses;            // means over the micro-batches
+  RouterLosses losses;            // means over the micro-batches that hold tokens
   std::span<const i64> tokens{};  // [layers with experts, E] tokens that chose the expert; empty: no experts
 };
 

@@ -1,6 +1,8 @@
 // StepSource gives an executor the data of a step and its settings; the trainer implements it.
 #pragma once
 
+#include <algorithm>
+
 #include "base/result.h"
 #include "base/types.h"
 #include "kernels/adamw/adamw.h"
@@ -26,12 +28,20 @@ struct StepSettings {
 class StepSource {
  public:
   virtual ~StepSource() = default;
-  // Fills tokens and targets. `starts`, if present, is zero on entry: each sequence is one document.
-  // Errors: a fault of the data ends the run.
+  // Fills tokens and targets; make_empty() fills places without a token. `starts`, if present, is zero on
+  // entry: each sequence is one document. Errors: a fault of the data ends the run.
   virtual Result<void> load_batch(const BatchRequest&, const BatchArrays&) = 0;
   // A pure function of the step: called several times, also after that step's forward.
   virtual StepSettings settings(u64 step) const = 0;
+  // Micro-batches of the step without any token: routers' losses are means over the others. Pure as
+  // settings(), and called by many ops: takes constant time.
+  virtual u32 empty_micro_batches(u64 /*step*/) const { return 0; }
 };
+
+// RETURNS: how many of the step's micro-batches hold tokens.
+inline u32 filled_micro_batches(const StepSource& source, u64 step, u32 micro_batches) {
+  return std::max(micro_batches - std::min(micro_batches, source.empty_micro_batches(step)), 1u);
+}
 
 struct EvalResult {
   double loss_sum = 0;

@@ -18,22 +18,6 @@ void logits_of(const BlockContext& c, const RouterWeights& w, ConstValues normed
   w.adapters.add_to(w.module, normed, Values(logits));
 }
 
-// Factor of the load-balancing loss in the gradient of one probability: its mean over the micro-batches of a
-// step, E sum_e F[e] P[e] with F and P means over layers and rows.
-float balance_scale(const BlockContext& c, u32 micro_batches) {
-  const Experts& experts = c.graph.config.experts;
-  if (!experts.balance) return 0;
-  const double rows =
-      static_cast<double>(expert_layer_index(c.graph.config, c.graph.config.layers)) * rows_of(c);
-  return static_cast<float>(experts.balance_factor * experts.count / (rows * rows * micro_batches));
-}
-
-float z_scale(const BlockContext& c, u32 micro_batches) {
-  const double rows =
-      static_cast<double>(expert_layer_index(c.graph.config, c.graph.config.layers)) * rows_of(c);
-  return static_cast<float>(c.graph.config.experts.z_factor / (rows * micro_batches));
-}
-
 }  // namespace
 
 RouterScratch router_scratch(const ModelGraph& g, WorkspaceCutter& layout, Direction direction) {
@@ -53,6 +37,7 @@ void route(const BlockContext& c, const RouterWeights& w, const BlockForward& f,
                     .rows = rows_of(c),
                     .logits = scratch.logits,
                     .correction = w.correction,
+                    .targets = f.targets,
                     .experts = routes.experts,
                     .weights = routes.weights,
                     .sums = sums.of(expert_layer_index(config, block_of(c).layer), config.experts.count),
@@ -61,7 +46,7 @@ void route(const BlockContext& c, const RouterWeights& w, const BlockForward& f,
 
 void add_router_totals(const BlockContext& c, const BlockBackward& b) {
   const ModelConfig& config = c.graph.config;
-  c.kernels.router_totals({.rows = rows_of(c),
+  c.kernels.router_totals({.chosen = config.experts.chosen,
                            .layers = expert_layer_index(config, config.layers),
                            .experts = config.experts.count,
                            .sums = RouterSumsLayout(c.graph, b.experts.router_sums).of(0, 0),
@@ -80,10 +65,12 @@ void route_backward(const BlockContext& c, const RouterWeights& w, const RouterG
                              .logits = scratch.logits,
                              .experts = routes.experts,
                              .dweights = b.experts.routes_grad,
+                             .targets = b.targets,
                              .counts = RouterSumsLayout(c.graph, b.experts.router_sums).counts,
                              .layers = expert_layer_index(config, config.layers),
-                             .balance_scale = balance_scale(c, b.micro_batches),
-                             .z_scale = z_scale(c, b.micro_batches),
+                             .losses = {.balance = config.experts.balance ? config.experts.balance_factor : 0,
+                                        .z = config.experts.z_factor,
+                                        .micro_batches = b.micro_batches},
                              .loss_scale = b.loss_scale,
                              .dlogits = scratch.logits});
   if (d.weight != nullptr)

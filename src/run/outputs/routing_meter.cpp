@@ -21,20 +21,20 @@ RouterMetrics metrics_of(const RoutingResult& routing, u32 experts) {
 
 }  // namespace
 
-RoutingMeter::RoutingMeter(const ModelGraph& graph, u32 micro_batches, u64 steps_expected) {
+RoutingMeter::RoutingMeter(const ModelGraph& graph, u64 steps_expected) {
   if (graph.config.experts.count == 0) return;
   use_.experts = graph.config.experts.count, use_.chosen = graph.config.experts.chosen;
   for (const Block& block : graph.blocks)
     if (block.kind == BlockKind::attention) use_.layers.push_back(block.layer);
-  choices_ = graph.batch.rows() * micro_batches * use_.chosen;
   use_.tokens.resize(use_.layers.size() * use_.experts);
   use_.last_tokens.resize(use_.tokens.size());
   last_.assign(last_steps_most, std::vector<i64>(use_.tokens.size()));
   use_.each_step.reserve(steps_expected);
 }
 
-void RoutingMeter::add(const RoutingResult& routing, StepMetrics& metrics) {
+void RoutingMeter::add(const RoutingResult& routing, u64 step_tokens, StepMetrics& metrics) {
   if (routing.tokens.empty() || routing.tokens.size() != use_.tokens.size()) return;
+  const u64 choices = step_tokens * use_.chosen;  // of a layer
   std::vector<i64>& last = last_[use_.steps++ % last_steps_most];
   std::ranges::copy(routing.tokens, last.begin());
   for (u64 at = 0; at < last.size(); at += use_.experts) {
@@ -43,7 +43,7 @@ void RoutingMeter::add(const RoutingResult& routing, StepMetrics& metrics) {
       const u64 tokens = static_cast<u64>(last[i]);
       use_.tokens[i] += tokens, sum += tokens;
     }
-    use_.dropped += choices_ - std::min(choices_, sum);
+    use_.dropped += choices - std::min(choices, sum);
   }
   use_.each_step.push_back(metrics_of(routing, use_.experts));
   metrics.router = use_.each_step.back();

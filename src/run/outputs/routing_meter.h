@@ -12,11 +12,11 @@ namespace tidepool {
 
 class RoutingMeter {
  public:
-  // `micro_batches`: of a step.
-  RoutingMeter(const ModelGraph&, u32 micro_batches, u64 steps_expected);
+  RoutingMeter(const ModelGraph&, u64 steps_expected);
 
-  // Call once per step, in order. Fills in the step's routing; a no-op for a model without experts.
-  void add(const RoutingResult&, StepMetrics&);
+  // Call once per step, in order. Fills in the step's routing; a no-op for a model without experts. `tokens`:
+  // of the step, without padding.
+  void add(const RoutingResult&, u64 tokens, StepMetrics&);
   // Tokens per expert up to now, at most once for each doubling of the steps: a long run logs them 20 times,
   // which takes less space than a thousand other lines. Call when a line is about to be logged.
   std::optional<ExpertTokens> due();
@@ -24,7 +24,6 @@ class RoutingMeter {
 
  private:
   ExpertUse use_;
-  u64 choices_ = 0;                     // of a layer in one step
   std::vector<std::vector<i64>> last_;  // of the last steps, in turns
   u64 next_due_ = 1;
 };

@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 
+#include "kernels/router/router_totals.h"
 #include "tests/support/expert_routes.h"
 
 namespace tidepool::test::router_test {
@@ -133,8 +134,9 @@ struct Routed {
   std::vector<double> sums;  // probabilities, entropy, z
 };
 
+// targets: empty, or by row.
 Routed route(const RouterRule& rule, u32 rows, const std::vector<float>& logits,
-             const std::vector<float>& correction, u32 workers) {
+             const std::vector<float>& correction, u32 workers, const std::vector<i32>& targets = {}) {
   Routed out = {.experts = std::vector<i32>(u64{rows} * rule.chosen, -1),
                 .counts = std::vector<i32>(rule.experts, -1),
                 .weights = std::vector<float>(u64{rows} * rule.chosen, NAN),
@@ -144,6 +146,7 @@ Routed route(const RouterRule& rule, u32 rows, const std::vector<float>& logits,
               .rows = rows,
               .logits = logits.data(),
               .correction = correction.empty() ? nullptr : correction.data(),
+              .targets = targets.empty() ? nullptr : targets.data(),
               .experts = out.experts.data(),
               .weights = out.weights.data(),
               .sums = {.counts = out.counts.data(),
@@ -225,9 +228,11 @@ double difference(const std::vector<float>& got, std::vector<double> want) {
 // All loss terms of a backward, and which of them are on.
 struct LossTerms {
   static constexpr u32 layers = 3;
-  static constexpr float balance = 0.01f, z = 0.02f, loss_scale = 4;
+  static constexpr double balance = 50, z = 2;
+  static constexpr float loss_scale = 4;
   std::vector<float> dweights;
   std::vector<i32> counts;
+  std::vector<i32> targets;  // empty, or by row
   bool with_weights = false, with_balance = false, with_z = false;
 
   // A row's loss; `dw`: the row's dweights.
@@ -236,10 +241,11 @@ struct LossTerms {
     double sum = 0;
     const auto w = weights_of(rule, l, chosen), p = softmax(l);
     for (u32 j = 0; with_weights && j < rule.chosen; ++j) sum += w[j] * double(dw[j]);
-    for (u32 i = 0; with_balance && i < counts.size(); ++i) {
-      sum += double(loss_scale) * balance * counts[i] * p[i % rule.experts];
+    const double choices = std::accumulate(counts.begin(), counts.end(), 0.0), n = choices / rule.chosen;
+    for (u32 i = 0; with_balance && i < counts.size() && n > 0; ++i) {
+      sum += double(loss_scale) * balance / 2 * rule.experts / (n * n) * counts[i] * p[i % rule.experts];
     }
-    return sum + (with_z ? double(loss_scale) * z * logsumexp(l) * logsumexp(l) : 0);
+    return sum + (with_z && n > 0 ? double(loss_scale) * z / 2 / n * logsumexp(l) * logsumexp(l) : 0);
   }
 };
 
@@ -253,10 +259,12 @@ std::vector<float> backward(const RouterCase& c, const std::vector<float>& logit
                        .logits = dlogits.data(),
                        .experts = forward.experts.data(),
                        .dweights = loss.with_weights ? loss.dweights.data() : nullptr,
-                       .counts = loss.with_balance ? loss.counts.data() : nullptr,
+                       .targets = loss.targets.empty() ? nullptr : loss.targets.data(),
+                       .counts = loss.with_balance || loss.with_z ? loss.counts.data() : nullptr,
                        .layers = LossTerms::layers,
-                       .balance_scale = LossTerms::balance,
-                       .z_scale = loss.with_z ? LossTerms::z : 0,
+                       .losses = {.balance = loss.with_balance ? LossTerms::balance : 0,
+                                  .z = loss.with_z ? LossTerms::z : 0,
+                                  .micro_batches = 2},
                        .loss_scale = &loss_scale,
                        .dlogits = dlogits.data()},
                       shared_pool(workers));
@@ -294,6 +302,50 @@ TEST_P(RouterTest, BackwardMatchesDifferencesWithEachTerm) {
       EXPECT_TRUE(same_bits(dlogits, first));
     }
   }
+}
+
+// Every third row is padding, and so is the end.
+std::vector<i32> padded_targets(u32 rows) {
+  std::vector<i32> targets(rows);
+  for (u32 r = 0; r < rows; ++r)
+    targets[r] = r % 3 == 1 || r > 2 * rows / 3 ? padding_target : r % 3 == 0 ? ignored_target : 5;
+  return targets;
+}
+
+TEST_P(RouterTest, SumsLeaveOutPaddingAndNotTokensWithoutLoss) {
+  const std::vector<i32> targets = padded_targets(c.rows);
+  std::vector<float> tokens;
+  for (u64 r = 0; r < c.rows; ++r) {
+    const float* first = &logits[r * rule.experts];
+    if (targets[r] != padding_target) tokens.insert(tokens.end(), first, first + rule.experts);
+  }
+  const u32 count = static_cast<u32>(tokens.size() / rule.experts);
+  const Routed all = route(rule, c.rows, logits, correction, 2);
+  const Routed got = route(rule, c.rows, logits, correction, 2, targets);
+  const Routed want = route(rule, count, tokens, correction, 2);
+  EXPECT_EQ(got.experts, all.experts);  // experts compute rows of padding, too
+  EXPECT_TRUE(same_bits(got.weights, all.weights));
+  EXPECT_EQ(got.counts, want.counts);
+  for (u64 i = 0; i < want.sums.size(); ++i) EXPECT_NEAR(got.sums[i], want.sums[i], 1e-12 * want.sums[i]);
+}
+
+TEST_P(RouterTest, PaddingHasNoGradientAndChangesNoOther) {
+  const Routed forward = route(rule, c.rows, logits, correction, 2);
+  LossTerms loss = {.dweights = random_floats(choices, 3),
+                    .counts = std::vector<i32>(u64{LossTerms::layers} * rule.experts, 4),
+                    .targets = {},
+                    .with_weights = true,
+                    .with_balance = true,
+                    .with_z = true};
+  std::vector<float> want = backward(c, logits, forward, loss, 2);
+  loss.targets = padded_targets(c.rows);
+  for (u64 r = 0; r < c.rows; ++r)
+    if (loss.targets[r] == padding_target) std::fill_n(&want[r * rule.experts], rule.experts, 0.0f);
+  EXPECT_TRUE(same_bits(backward(c, logits, forward, loss, 2), want));
+  // Without any token there is no mean, and no division by zero.
+  std::ranges::fill(loss.counts, 0);
+  std::ranges::fill(loss.targets, padding_target);
+  EXPECT_TRUE(same_bits(backward(c, logits, forward, loss, 2), std::vector<float>(logits.size(), 0.0f)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, RouterTest, testing::ValuesIn(router_cases));
@@ -364,6 +416,50 @@ TEST(Router, MakesWeightsOfARowWithNanNanAndItsExpertsValid) {
     }
     EXPECT_TRUE(std::isnan(got.sums[7]));
   }
+}
+
+// Two layers, three experts of which a token chooses two. layer_tokens: tokens that have been routed.
+struct Totals {
+  explicit Totals(i32 layer_tokens) {
+    for (u64 i = 0; i < counts.size(); ++i) counts[i] = i % 3 == 0 ? layer_tokens : layer_tokens / 2;
+    for (u64 i = 0; i < probabilities.size(); ++i) probabilities[i] = layer_tokens * (0.1 + 0.1 * double(i));
+    entropy = {0.5 * layer_tokens, 0.7 * layer_tokens}, z = {2.0 * layer_tokens, 4.0 * layer_tokens};
+  }
+  void add() {
+    router_totals_cpu({.chosen = 2,
+                       .layers = 2,
+                       .experts = 3,
+                       .sums = {counts.data(), probabilities.data(), entropy.data(), z.data()},
+                       .losses = &losses,
+                       .tokens = tokens.data()});
+  }
+  std::vector<i32> counts = std::vector<i32>(6);
+  std::vector<double> probabilities = std::vector<double>(6), entropy, z;
+  RouterLosses losses = {.balance = 1, .z = 2, .entropy = 3};
+  std::vector<i64> tokens = std::vector<i64>(6, 100);
+};
+
+TEST(RouterTotals, AreMeansOverTheTokensThatWereCounted) {
+  Totals totals(8);
+  totals.add();
+  const double tokens = 16;  // 8 of each layer
+  double balance = 0;
+  for (u64 e = 0; e < 3; ++e)
+    balance += 3 * (totals.counts[e] + totals.counts[e + 3]) / tokens *
+               (totals.probabilities[e] + totals.probabilities[e + 3]) / tokens;
+  EXPECT_DOUBLE_EQ(totals.losses.balance, 1 + balance);
+  EXPECT_DOUBLE_EQ(totals.losses.z, 2 + 3.0);
+  EXPECT_DOUBLE_EQ(totals.losses.entropy, 3 + 0.6);
+  EXPECT_EQ(totals.tokens, (std::vector<i64>{108, 104, 104, 108, 104, 104}));
+}
+
+TEST(RouterTotals, OfPaddingAloneAddNothing) {
+  Totals totals(0);
+  totals.add();
+  EXPECT_EQ(totals.losses.balance, 1);
+  EXPECT_EQ(totals.losses.z, 2);
+  EXPECT_EQ(totals.losses.entropy, 3);
+  EXPECT_EQ(totals.tokens, std::vector<i64>(6, 100));
 }
 
 }  // namespace tidepool::test::router_test

@@ -17,11 +17,11 @@ ModelGraph graph() {
 }
 
 TEST(RoutingMeter, AddsUpStepsAndKeepsTheLastEight) {
-  RoutingMeter meter(graph(), 2, 4);
+  RoutingMeter meter(graph(), 4);
   for (i64 step = 1; step <= 10; ++step) {
     const std::vector<i64> tokens = {step <= 2 ? 6 : 3, step <= 2 ? 0 : 3, 2, 4};
     StepMetrics metrics{.step = static_cast<u64>(step)};
-    meter.add({.losses = {.balance = 1, .z = 2, .entropy = 3}, .tokens = tokens}, metrics);
+    meter.add({.losses = {.balance = 1, .z = 2, .entropy = 3}, .tokens = tokens}, 6, metrics);
     ASSERT_TRUE(metrics.router.has_value());
     EXPECT_EQ(metrics.router->z, 2);
     EXPECT_DOUBLE_EQ(metrics.router->imbalance_most, step <= 2 ? 2 : 4.0 / 3);
@@ -39,22 +39,32 @@ TEST(RoutingMeter, AddsUpStepsAndKeepsTheLastEight) {
 }
 
 TEST(RoutingMeter, CountsChoicesThatNoExpertComputed) {
-  RoutingMeter meter(graph(), 2, 4);
+  RoutingMeter meter(graph(), 4);
   const std::vector<i64> tokens = {2, 3, 6, 0};
   StepMetrics metrics;
-  meter.add({.losses = {}, .tokens = tokens}, metrics);
+  meter.add({.losses = {}, .tokens = tokens}, 6, metrics);
   RunReport report;
   meter.fill(report);
   EXPECT_EQ(report.experts->dropped, 1u);
 }
 
+TEST(RoutingMeter, PaddingIsNoDroppedChoice) {
+  RoutingMeter meter(graph(), 4);
+  const std::vector<i64> tokens = {2, 2, 4, 0};
+  StepMetrics metrics;
+  meter.add({.losses = {}, .tokens = tokens}, 4, metrics);
+  RunReport report;
+  meter.fill(report);
+  EXPECT_EQ(report.experts->dropped, 0u);
+}
+
 TEST(RoutingMeter, TokensAreDueOncePerDoublingOfTheSteps) {
-  RoutingMeter meter(graph(), 2, 4);
+  RoutingMeter meter(graph(), 4);
   const std::vector<i64> tokens = {3, 3, 3, 3};
   std::vector<u64> due;
   for (u64 step = 1; step <= 40; ++step) {
     StepMetrics metrics;
-    meter.add({.losses = {}, .tokens = tokens}, metrics);
+    meter.add({.losses = {}, .tokens = tokens}, 6, metrics);
     if (step % 5 != 0) continue;  // a line every 5 steps
     if (const auto now = meter.due()) {
       due.push_back(now->steps);
@@ -65,9 +75,9 @@ TEST(RoutingMeter, TokensAreDueOncePerDoublingOfTheSteps) {
 }
 
 TEST(RoutingMeter, AModelWithoutExpertsHasNothingToReport) {
-  RoutingMeter meter(ModelGraph{}, 1, 4);
+  RoutingMeter meter(ModelGraph{}, 4);
   StepMetrics metrics;
-  meter.add({}, metrics);
+  meter.add({}, 0, metrics);
   RunReport report;
   meter.fill(report);
   EXPECT_FALSE(metrics.router.has_value());
