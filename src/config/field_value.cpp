@@ -13,6 +13,9 @@ namespace tidepool {
 
 namespace {
 
+// A larger most value is left out of the range's text: it only keeps sums from overflowing.
+constexpr double most_in_words = 1e9;
+
 // Calls `f` with a pointer to the field's value.
 template <class F>
 auto visit_value(const Field& field, Config& config, F&& f) {
@@ -21,6 +24,8 @@ auto visit_value(const Field& field, Config& config, F&& f) {
 
 Result<void> check_range(const Field& field, double value) {
   if (field.range.contains(value)) return {};
+  if (value > field.range.most && field.range.most >= most_in_words)
+    return reason(fmt::format("is out of range; it must be at most {}", format_real(field.range.most)));
   return reason(fmt::format("is out of range; it must be {}", range_text(field)));
 }
 
@@ -195,7 +200,7 @@ std::string range_text(const Field& field) {
   const bool integer = std::holds_alternative<u32* (*)(Config&)>(field.ref) ||
                        std::holds_alternative<u64* (*)(Config&)>(field.ref);
   if (!integer && !std::holds_alternative<double* (*)(Config&)>(field.ref)) return "";
-  if (field.range.most >= 1e9) return fmt::format("at least {}", format_real(field.range.least));
+  if (field.range.most >= most_in_words) return fmt::format("at least {}", format_real(field.range.least));
   if (field.range.open) {
     return fmt::format("at least {} and below {}", format_real(field.range.least),
                        format_real(field.range.most));

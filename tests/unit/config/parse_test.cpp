@@ -179,6 +179,9 @@ TEST(ConfigParse, WrongValuesNameTheKeyAndLine) {
   EXPECT_THAT(fault_of(with("train: {seed: }")), HasSubstr("has no value"));
   EXPECT_THAT(fault_of(with("train: {adam_beta1: 1.0}")), HasSubstr("at least 0 and below 1"));
   EXPECT_THAT(fault_of(with("train: {learning_rate: -1e-3}")), HasSubstr("out of range"));
+  EXPECT_THAT(fault_of(with("train: {init_scale: 1e10}")),
+              HasSubstr("train.init_scale: '1e10' is out of range; it must be at most 4294967296"));
+  EXPECT_THAT(fault_of(with("train: {init_scale: 0.5}")), HasSubstr("it must be at least 1"));
   EXPECT_THAT(fault_of(with("train: {learning_rate: nan}")), HasSubstr("must be finite"));
   EXPECT_THAT(fault_of(with("train: {precision: bf61}")),
               HasSubstr("is not one of fp32, bf16, fp16; did you mean 'bf16'?"));
