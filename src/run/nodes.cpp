@@ -90,6 +90,15 @@ Result<void> check_messages(Transport& transport, const Plan& plan) {
   return {};
 }
 
+Error absent_node(std::string_view entry, u32 node, u32 nodes) {
+  const std::string have =
+      nodes == 1 ? std::string("node 0 alone") : fmt::format("the nodes 0 to {}", nodes - 1);
+  return {ErrorKind::usage,
+          fmt::format("memory.nodes: \"{}\" is for node {}, but this run has {}; start it with "
+                      "mpirun or srun on at least {} nodes, or leave the node out",
+                      entry, node, have, node + 1)};
+}
+
 // Tells the other nodes too, which would wait for this one.
 Error refused(Transport& transport, std::string why) {
   Error error{ErrorKind::usage, std::move(why)};
@@ -99,7 +108,7 @@ Error refused(Transport& transport, std::string why) {
 
 }  // namespace
 
-Result<Config> config_of_node(const Config& given, u32 node) {
+Result<Config> config_of_node(const Config& given, u32 node, u32 nodes) {
   std::vector<std::string> settings;
   for (const std::string& entry : given.memory.nodes) {
     const auto wrong = [&](std::string_view why) {
@@ -117,6 +126,7 @@ Result<Config> config_of_node(const Config& given, u32 node) {
     words >> sign;
     if (sign == '-' && words >> last) words >> sign;
     if (sign != ':' || last < first) return wrong("has no colon after the numbers of nodes");
+    if (last >= nodes) return absent_node(entry, std::max(first, nodes), nodes);
     if (first > node || last < node) continue;
     for (std::string word; words >> word;) settings.push_back(word);
   }
@@ -125,9 +135,13 @@ Result<Config> config_of_node(const Config& given, u32 node) {
 
 Result<TrainRequest> request_of_node(const TrainRequest& given) {
   TrainRequest out = given;
-  if (given.transport == nullptr) return out;
   Config& config = out.config;
-  if (Result<Config> own = config_of_node(given.config, given.transport->node()); own)
+  if (given.transport == nullptr) {
+    TRY_ASSIGN(config, config_of_node(given.config, 0, 1));
+    return out;
+  }
+  if (Result<Config> own = config_of_node(given.config, given.transport->node(), given.transport->nodes());
+      own)
     config = *std::move(own);
   else
     return refused(*given.transport, own.error().message);

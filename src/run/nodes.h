@@ -14,9 +14,9 @@
 
 namespace tidepool {
 
-// RETURNS: the config with the settings that memory.nodes has for the node.
-// Errors: ErrorKind::usage, naming the entry, or the key that it sets.
-Result<Config> config_of_node(const Config&, u32 node);
+// RETURNS: the config with the settings that memory.nodes has for the node, of `nodes`.
+// Errors: ErrorKind::usage, naming the entry, and the node that does not exist or the key that it sets.
+Result<Config> config_of_node(const Config&, u32 node, u32 nodes);
 
 // RETURNS: the request as this node runs it. Nodes beside node 0 are quiet, save nothing, and have a folder
 // of their own in output.dir and in memory.swap_dir.
