@@ -149,14 +149,18 @@ class Report {
       for (const std::string& l : wrap_words(note, page_columns(screen_) - 3, 0)) line("  " + l);
   }
 
+  // A bound above the measured time is none: reports of older versions have such.
+  static std::string least_text(const PhaseTime& p) {
+    const bool bounds = p.bound_seconds > 0 && p.bound_seconds <= p.seconds;
+    return bounds ? fmt::format(" (least {})", seconds_text(p.bound_seconds)) : "";
+  }
+
   void phases() {
     double sum = 0;
     for (const PhaseTime& p : run_.phases) sum += p.seconds;
     std::vector<std::string> items;
     for (const PhaseTime& p : run_.phases)
-      items.push_back(fmt::format("{} {} (least {}{})", p.phase, seconds_text(p.seconds),
-                                  seconds_text(p.bound_seconds),
-                                  p.bound_seconds > p.seconds ? " by rates measured too low" : ""));
+      items.push_back(fmt::format("{} {}{}", p.phase, seconds_text(p.seconds), least_text(p)));
     const std::string of =
         run_.phase_steps > 0 ? fmt::format("median of {} steady steps", run_.phase_steps) : "a steady step";
     dim_items({fmt::format("{} {}", of, seconds_text(sum))}, "");

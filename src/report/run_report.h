@@ -52,7 +52,9 @@ struct ExposedTime {
 struct PhaseTime {
   std::string phase;         // "forward", "backward", "update"
   double seconds = 0;        // in the steady step of median length
-  double bound_seconds = 0;  // lower bound by the slowest link or by compute
+  // Lower bound by the slowest link or by compute; 0: none, because the phase was faster than the rates
+  // measured before the first step allow.
+  double bound_seconds = 0;
   bool operator==(const PhaseTime&) const = default;
 };
 

@@ -37,10 +37,13 @@ std::vector<PhaseTime> PhaseClock::beside(const std::vector<PhaseBound>& bounds)
   std::ranges::nth_element(order, middle, {},
                            [&](u64 i) { return forward_seconds_[i] + backward_seconds_[i]; });
   const double forward = forward_seconds_[*middle], backward = backward_seconds_[*middle];
-  if (bounds.size() == 1) return {{bounds[0].phase, forward + backward, bounds[0].seconds}};
   std::vector<PhaseTime> out;
-  for (const PhaseBound& bound : bounds)
-    out.push_back({bound.phase, bound.phase == "forward" ? forward : backward, bound.seconds});
+  for (const PhaseBound& bound : bounds) {
+    const double seconds = bounds.size() == 1         ? forward + backward
+                           : bound.phase == "forward" ? forward
+                                                      : backward;
+    out.push_back({bound.phase, seconds, bound.seconds <= seconds ? bound.seconds : 0});
+  }
   return out;
 }
 

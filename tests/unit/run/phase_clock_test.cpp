@@ -42,6 +42,14 @@ TEST(PhaseClock, PhasesAddUpToTheMedianStep) {
   EXPECT_NEAR(whole[0].seconds, 7e-9, 1e-15);
 }
 
+TEST(PhaseClock, ABoundAboveTheMeasuredTimeIsNone) {
+  const auto phases =
+      phases_of({{5, 2}}, {{.phase = "forward", .seconds = 4e-9}, {.phase = "backward", .seconds = 6e-9}});
+  ASSERT_EQ(phases.size(), 2u);
+  EXPECT_EQ(phases[0].bound_seconds, 4e-9);
+  EXPECT_EQ(phases[1].bound_seconds, 0);
+}
+
 TEST(PhaseClock, WithoutASteadyStepThereAreNoPhases) {
   EXPECT_TRUE(phases_of({}, {{.phase = "step"}}).empty());
 }
