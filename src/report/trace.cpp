@@ -71,9 +71,9 @@ std::string header(u32 process, const std::string& title, const TraceNames& name
   return out;
 }
 
-Nanos origin_of(std::span<const TraceEvent> events) {
-  Nanos origin{events.empty() ? 0 : ~u64{0}};
-  for (const TraceEvent& e : events) origin = std::min(origin, e.started);
+Nanos origin_of(const TraceProcess& process) {
+  Nanos origin{process.count == 0 ? 0 : ~u64{0}};
+  for (u64 i = 0; i < process.count; ++i) origin = std::min(origin, process.event(i).started);
   return origin;
 }
 
@@ -87,8 +87,9 @@ Result<void> write_trace(const std::string& path, std::span<const TraceProcess> 
   std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   for (u32 p = 0; p < processes.size(); ++p) {
     out += (p == 0 ? "\n" : ",\n") + header(p + 1, processes[p].name, names);
-    const Nanos origin = origin_of(processes[p].events);
-    for (const TraceEvent& e : processes[p].events) {
+    const Nanos origin = origin_of(processes[p]);
+    for (u64 i = 0; i < processes[p].count; ++i) {
+      const TraceEvent e = processes[p].event(i);
       CHECK(e.lane < names.lanes.size() && e.started <= e.finished, e.lane, e.started.value,
             e.finished.value);
       out += ",\n";

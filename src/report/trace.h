@@ -1,6 +1,7 @@
 // Writes trace.json: what each lane did at what time, in Chrome's trace format (opens in Perfetto).
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,7 +35,10 @@ struct TraceNames {
 // Measured or predicted events. Each is a process of its own in the viewer.
 struct TraceProcess {
   std::string name;
-  std::span<const TraceEvent> events;  // in any order
+  u64 count = 0;
+  // RETURNS: event i of `count`, in any order. Asked for twice. A function, because a list of all events
+  // would take more memory than a small run.
+  std::function<TraceEvent(u64 i)> event;
 };
 
 // Writes the file as a stream. Times count from the earliest event of each process, so that processes are

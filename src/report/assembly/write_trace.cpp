@@ -32,11 +32,11 @@ TraceEvent event_of(const Plan& plan, const Schedule& schedule, const TracedOp& 
   return event;
 }
 
-std::vector<TraceEvent> events_of(const Plan& plan, const Schedule& schedule, std::span<const TracedOp> ops) {
-  std::vector<TraceEvent> events;
-  events.reserve(ops.size());
-  for (const TracedOp& op : ops) events.push_back(event_of(plan, schedule, op));
-  return events;
+TraceProcess process_of(std::string name, const Plan& plan, const Schedule& schedule,
+                        std::span<const TracedOp> ops) {
+  return {.name = std::move(name), .count = ops.size(), .event = [&plan, &schedule, ops](u64 i) {
+            return event_of(plan, schedule, ops[i]);
+          }};
 }
 
 TraceNames trace_names(const Schedule& schedule, const ModelGraph& graph) {
@@ -57,10 +57,9 @@ Result<void> write_traces(const std::string& run_dir, bool wanted, const Plan& p
   if (!wanted) return {};
   const Schedule schedule(plan);
   const TraceNames names = trace_names(schedule, graph);
-  const std::vector<TraceEvent> measured = events_of(plan, schedule, run.measured);
-  const std::vector<TraceEvent> predicted = events_of(plan, schedule, forecast_trace(plan, run.forecast));
-  std::vector<TraceProcess> processes = {{"measured", measured}};
-  if (!predicted.empty()) processes.push_back({"predicted", predicted});
+  const std::vector<TracedOp> predicted = forecast_trace(plan, run.forecast);
+  std::vector<TraceProcess> processes = {process_of("measured", plan, schedule, run.measured)};
+  if (!predicted.empty()) processes.push_back(process_of("predicted", plan, schedule, predicted));
   TRY(write_trace(trace_path, processes, names));
   const StepFile step{.plan = plan,
                       .names = names,

@@ -188,7 +188,8 @@ TEST(ReportTrace, IsChromeTraceJsonWithNamedLanes) {
                                            .cut = 3,
                                            .moved = Kind::momentum,
                                            .bytes = Bytes{4096}}};
-  const TraceProcess both[] = {{"measured", events}, {"predicted", events}};
+  const auto event = [&](u64 i) { return events[i]; };
+  const TraceProcess both[] = {{"measured", events.size(), event}, {"predicted", events.size(), event}};
   const std::span one = std::span(both).first(1);
   ASSERT_TRUE(
       write_trace(path, one,
@@ -205,7 +206,7 @@ TEST(ReportTrace, IsChromeTraceJsonWithNamedLanes) {
   EXPECT_EQ(all[7].at("name").as_string(), "read momentum wte/3");
   EXPECT_EQ(all[7].at("ts").as_double(), 0.0);
   EXPECT_EQ(all[7].at("args").at("bytes").as_int64(), 4096);
-  const TraceProcess empty{"measured", {}};
+  const TraceProcess empty{"measured", 0, event};
   ASSERT_TRUE(write_trace(path, {&empty, 1}, {.lanes = {"compute"}}).has_value());
   EXPECT_EQ(json::parse(read_text(path)).at("traceEvents").as_array().size(), 4u);
   ASSERT_TRUE(write_trace(path, both, {.lanes = {"compute", "disk"}}).has_value());
