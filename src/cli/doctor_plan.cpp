@@ -8,7 +8,9 @@
 #include "fit/executor_choice.h"
 #include "fit/plan_inputs.h"
 #include "fit/plan_run.h"
+#include "machine/topology.h"
 #include "run/open_data.h"
+#include "run/outputs/training_memory.h"
 
 namespace tidepool {
 namespace {
@@ -37,7 +39,13 @@ std::vector<Finding> examine_plan(const DoctorArguments& arguments, Wanted& want
   if (!graph) return refused(graph.error());
   const Result<RunPlan> run = plan_run(config, *graph, PlanFor::this_machine);
   if (!run) return refused(run.error());
-  const MemoryNeed need = memory_need(config, run->plan, !config.model_directory.empty());
+  const Result<std::unique_ptr<Topology>> topology = create_topology();
+  const u32 cores = topology ? (*topology)->usable_cores() : 1;
+  const MemoryNeed need =
+      memory_need(config, run->plan,
+                  {.workers = config.machine.threads != 0 ? config.machine.threads : cores,
+                   .loads_weights = !config.model_directory.empty(),
+                   .steps = training_memory(config, run->plan)});
   const Bytes disk = run->plan.tiers[static_cast<u32>(Tier::disk)].planned_peak;
   wanted = {.memory = need.arenas, .beside = need.beside, .disk = disk, .swaps = disk.value > 0};
   return {{.what = "plan", .found = describe(run->plan, config.memory.budgets.disk == disk_auto)}};

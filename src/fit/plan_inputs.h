@@ -42,10 +42,17 @@ Bytes device_reserved(const Config&);
 Bytes staging_beside_budgets(const Plan&, DeviceMemory = DeviceMemory::of_host);
 DeviceMemory device_memory_of(const Config&);
 
-// Memory that a session takes of this machine. It is checked before anything is taken.
+// Memory that a session takes of this machine, in addition to what the process has before. It is checked
+// before anything is taken. On GPUs, what their driver and libraries take of the host is not known.
 struct MemoryNeed {
   Bytes arenas, beside;
+  Bytes sum() const { return arenas + beside; }
 };
-MemoryNeed memory_need(const Config&, const Plan&, bool loads_weights);
+struct MemoryUsers {
+  u32 workers = 1;             // threads of the core pool
+  bool loads_weights = false;  // of a model directory
+  Bytes steps{};               // memory that the caller of the session takes while it runs
+};
+MemoryNeed memory_need(const Config&, const Plan&, const MemoryUsers&);
 
 }  // namespace tidepool

@@ -22,6 +22,7 @@
 #include "run/nodes.h"
 #include "run/open_data.h"
 #include "run/other_sequences.h"
+#include "run/outputs/training_memory.h"
 #include "run/resume_notes.h"
 #include "run/train_length.h"
 #include "run/weights/base_model.h"
@@ -129,6 +130,7 @@ class RunPreparation {
 
   Result<void> open_session(bool resumes) {
     const Config& config = run_.config;
+    const Bytes steps_take = training_memory(config, run_.chosen.plan);
     TRY_ASSIGN(
         run_.session,
         Session::create(
@@ -136,6 +138,7 @@ class RunPreparation {
             {.open_disk = run_.request.open_disk,
              .rest_patience = run_.request.watchdog_least,
              .loads_weights = (!resumes || run_.graph.lora.on()) && !config.model_directory.empty(),
+             .steps_take = steps_take,
              .transport = run_.request.transport,
              .product_timing = config.output.save ? ProductTiming::keep : ProductTiming::for_now,
              .records = {.source = &run_.records.progress(),
@@ -168,6 +171,8 @@ class RunPreparation {
     if (run_.config.train.max_steps > 0)
       run_.outputs.say(train_length_text(run_.request.config.train, run_.batches->steps_per_epoch()));
     for (const std::string& note : run_.session->notes()) run_.outputs.say(note);
+    if (const Bytes process = run_.session->process_expected(); process.value > 0)
+      run_.outputs.say("process: about " + bytes_text(process));
     say_choice();
   }
 

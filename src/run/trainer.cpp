@@ -22,6 +22,7 @@
 #include "run/outputs/routing_meter.h"
 #include "run/outputs/run_meter.h"
 #include "run/outputs/signals.h"
+#include "run/outputs/training_memory.h"
 #include "run/prepare_run.h"
 #include "run/records/redone_steps.h"
 #include "run/rest_together.h"
@@ -31,8 +32,6 @@
 
 namespace tidepool {
 namespace {
-
-constexpr u64 trace_events_max = 200'000;
 
 class Trainer final : public NextSegment, public EngineObserver {
  public:

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/process/limits.h"
 #include "fit/executor_choice.h"
 #include "fit/plan_inputs.h"
 #include "fit/rest_staging.h"
@@ -57,8 +58,9 @@ Result<std::unique_ptr<Session>> Session::create(const Config& config, const Mod
                                                  StepSource& source, const SessionOptions& options) {
   TRY(check_executor(config));
   std::unique_ptr<Session> session(new Session(graph, std::move(plan)));
+  const Bytes resident = process_resident();
   TRY_ASSIGN(session->pool_, create_core_pool(config.machine.threads, kernel_scratch_per_worker));
-  TRY(session->take_memory(config, options));
+  TRY(session->take_memory(config, options, resident));
   session->prepare_records(options.records);
   if (!options.open_disk) TRY(session->take_disk(config, options));
   TRY(session->open_executor(config, source, options));
@@ -66,12 +68,19 @@ Result<std::unique_ptr<Session>> Session::create(const Config& config, const Mod
   return session;
 }
 
-Result<void> Session::take_memory(const Config& config, const SessionOptions& options) {
+// Workers touch their scratch while the memory in use is read: what the process has taken since
+// `resident_before` is in use, and the rest is to come.
+Result<void> Session::take_memory(const Config& config, const SessionOptions& options,
+                                  Bytes resident_before) {
   device_memory_ = device_memory_of(config);
   const bool gpus = device_memory_ == DeviceMemory::of_gpus;
   const Bytes host_peak = plan_.tiers[static_cast<u32>(Tier::host)].planned_peak;
-  const MemoryNeed need = memory_need(config, plan_, options.loads_weights);
-  TRY(check_memory(read_memory_limits(), need.arenas, need.beside));
+  const MemoryNeed need = memory_need(
+      config, plan_,
+      {.workers = pool_->workers(), .loads_weights = options.loads_weights, .steps = options.steps_take});
+  if (!gpus) process_expected_ = resident_before + need.sum();
+  const Bytes now = process_resident(), taken = now - std::min(now, resident_before);
+  TRY(check_memory(read_memory_limits(), need.arenas, need.beside - std::min(need.beside, taken)));
   if (gpus) algorithms_ = first_advice;
   if (gpus && config.machine.tune_products) TRY(read_choices(config, options));
   const DevicesRequest request{.plan = plan_,

@@ -44,6 +44,7 @@ struct SessionOptions {
   bool own_swap_dir = false;             // memory.swap_dir is of this session only: removed at the end
   Nanos rest_patience{300'000'000'000};  // as in ExecutorRequest
   bool loads_weights = false;            // of a model directory, which takes memory beside the budgets
+  Bytes steps_take{};                    // memory that the caller takes while steps run
   Transport* transport = nullptr;        // to the other nodes of the plan; null: none
   ProductTiming product_timing = ProductTiming::recall;
   SessionRecords records = {};
@@ -103,10 +104,13 @@ class Session {
   const std::string& algorithms() const { return algorithms_; }
   // Lines for people: arenas, disk, and effects of limits.
   const std::vector<std::string>& notes() const { return notes_; }
+  // Memory that the whole process is expected to have at most, as the OS counts it, before the session ends;
+  // 0: not known, because a GPU's driver takes host memory, too.
+  Bytes process_expected() const { return process_expected_; }
 
  private:
   Session(const ModelGraph& graph, Plan plan) : graph_(graph), plan_(std::move(plan)) {}
-  Result<void> take_memory(const Config&, const SessionOptions&);
+  Result<void> take_memory(const Config&, const SessionOptions&, Bytes resident_before);
   Result<void> take_disk(const Config&, const SessionOptions&);
   void prepare_records(const SessionRecords&);
   Result<void> open_executor(const Config&, StepSource&, const SessionOptions&);
@@ -118,6 +122,7 @@ class Session {
   const ModelGraph graph_;
   const Plan plan_;
   std::vector<std::string> notes_;
+  Bytes process_expected_{};
   ArenaLedger ledger_;
   DeviceMemory device_memory_ = DeviceMemory::of_host;
   std::optional<ProductChoices> choices_;    // of GPUs; empty: nothing is chosen by a clock

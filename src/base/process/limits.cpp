@@ -104,6 +104,14 @@ std::string why_no_thread() {
          "programs";
 }
 
+// RETURNS: a size in /proc/self/status; 0 if it is not there.
+Bytes status_bytes(std::string_view key) {
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with(key)) return Bytes{std::strtoull(line.c_str() + key.size(), nullptr, 10) * kib};
+  return {};
+}
+
 }  // namespace
 
 std::optional<Bytes> soft_limit_bytes(__rlimit_resource which) {
@@ -120,12 +128,8 @@ Bytes address_space_used() {
 bool has_room_for_thread() { return why_space_is_full(thread_bytes()).empty(); }
 
 // VmHWM, not getrusage: ru_maxrss starts with the peak of the process that started this one.
-Bytes process_peak() {
-  std::ifstream in("/proc/self/status");
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("VmHWM:")) return Bytes{std::strtoull(line.c_str() + 6, nullptr, 10) * kib};
-  return {};
-}
+Bytes process_peak() { return status_bytes("VmHWM:"); }
+Bytes process_resident() { return status_bytes("VmRSS:"); }
 
 Error no_thread(std::string_view name, int error_number) {
   return {

@@ -18,6 +18,7 @@ std::optional<Bytes> soft_limit_bytes(__rlimit_resource);
 
 Bytes address_space_used();  // address space that RLIMIT_AS counts
 Bytes process_peak();        // peak resident memory, as the OS counts it
+Bytes process_resident();    // resident memory now
 
 // False if a limit on address space leaves less than a thread's stack and the first arena of its allocator
 // need.
