@@ -21,6 +21,7 @@
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/directory/quantization.h"
 #include "huggingface/weights/convert.h"
+#include "huggingface/weights/model_weights.h"
 
 namespace tidepool {
 namespace {
@@ -87,11 +88,10 @@ struct ModelExport::Buffers {
   std::vector<std::byte> out = std::vector<std::byte>(copy_bytes);
 
   // Enlarges the buffers: a change is applied to whole rows, of any length.
-  void hold(u64 elements) {
-    if (elements <= floats.size()) return;
-    floats.resize(elements);
-    in.resize(4 * elements);
-    out.resize(4 * elements);
+  void hold(u64 elements, u64 element_bytes) {
+    floats.resize(std::max<u64>(floats.size(), elements));
+    for (std::vector<std::byte>* bytes : {&in, &out})
+      bytes->resize(std::max<u64>(bytes->size(), elements * element_bytes));
   }
 };
 
@@ -99,7 +99,10 @@ Result<std::unique_ptr<ModelExport>> ModelExport::open(const std::string& source
                                                        const ExportOptions& options) {
   std::unique_ptr<ModelExport> out(new ModelExport(source, options));
   TRY(out->read_config());
-  TRY_ASSIGN(out->model_, SafetensorsModel::open(source, ErrorKind::bad_input));
+  // A model that Tidepool does not know keeps the names of its files.
+  const Result<ModelConfig> known = read_model_directory(source);
+  TRY_ASSIGN(out->model_, known ? open_model_weights(source, *known)
+                                : SafetensorsModel::open(source, ErrorKind::bad_input));
   TRY(out->check_shards());
   TRY(out->list_tensors());
   return out;
@@ -214,8 +217,8 @@ Result<ModelExport::Item> ModelExport::item_of(const SafetensorsFile& file, cons
   if (options_.dtype && !whole_number) item.to = dtypes[static_cast<u32>(*options_.dtype)];
   if (item.packed == nullptr && (item.changed || item.to != t.dtype) && !is_float_weight(t.dtype))
     return Error{ErrorKind::bad_input,
-                 fmt::format("{}: tensor {} is {}, but only F32, BF16 and F16 are converted", file.path(),
-                             t.name, name(t.dtype))};
+                 fmt::format("{}: tensor {} is {}, but only F32, BF16, F16 and F64 are converted",
+                             file.path(), t.name, name(t.dtype))};
   return item;
 }
 
@@ -254,10 +257,9 @@ Result<void> ModelExport::list_tensors() {
 // Writes elements from `begin` on, as they are to be written.
 Result<void> ModelExport::put(const Item& item, u64 begin, std::span<float> floats, Buffers& buffers,
                               const TensorSink& sink) const {
-  if (item.changed) {
-    TRY(options_.change->apply(item.name(), item.shape(), begin, floats));
+  if (item.changed) TRY(options_.change->apply(item.name(), item.shape(), begin, floats));
+  if (item.changed || item.from.tensor->dtype == Dtype::f64)
     TRY(check_finite(item.from.file->path(), item.name(), begin, floats));
-  }
   const auto out = std::span(buffers.out).first(floats.size() * dtype_bytes(item.to));
   if (item.to == Dtype::f16 && overflows_fp16(floats))
     return Error{ErrorKind::bad_input,
@@ -279,7 +281,7 @@ Result<void> ModelExport::write_unpacked(const Item& item, Buffers& buffers, con
   const std::vector<u64>& shape = item.shape();
   const u64 row = shape.back(), matrix = row * shape[shape.size() - 2];
   const u64 most = std::max(piece_elements / row, u64{1}) * row;
-  buffers.hold(most);
+  buffers.hold(most, sizeof(float));
   UnpackedReader reader(*item.packed);
   const u64 matrices = shape.size() == 3 ? shape[0] : 1;
   for (u64 first = 0; first < matrices * matrix; first += matrix)
@@ -296,7 +298,7 @@ Result<void> ModelExport::write_fp8(const Item& item, Buffers& buffers, TensorHa
   const StoredTensor& t = *item.from.tensor;
   const std::vector<u64>& shape = item.shape();
   const u64 band = fp8_block_size * shape[1], elements = shape[0] * shape[1];
-  buffers.hold(band);
+  buffers.hold(band, dtype_bytes(t.dtype));
   Fp8Matrix matrix(static_cast<u32>(shape[0]), static_cast<u32>(shape[1]));
   std::optional<UnpackedReader> reader;
   if (item.packed != nullptr) reader.emplace(*item.packed);
@@ -330,11 +332,12 @@ Result<void> ModelExport::write_tensor(const Item& item, Buffers& buffers, Tenso
   const StoredTensor& t = *item.from.tensor;
   const u64 size = dtype_bytes(t.dtype), elements = t.bytes() / size;
   const bool as_it_is = item.to == t.dtype && !item.changed;
-  u64 most = as_it_is ? copy_bytes / size : piece_elements;
+  const u64 wider = std::max(size, dtype_bytes(item.to));
+  u64 most = as_it_is ? copy_bytes / size : std::min(piece_elements, copy_bytes / wider);
   if (item.changed && t.shape.size() > 1) {
     const u64 row = std::max<u64>(t.shape.back(), 1);
     most = std::max(most / row, u64{1}) * row;
-    buffers.hold(most);
+    buffers.hold(most, wider);
   }
   TensorHash hash;
   for (u64 begin = 0; begin < elements; begin += most) {

@@ -182,6 +182,7 @@ Result<Evaluation> evaluate_once(const EvaluateRequest& request, std::string& re
   TRY_ASSIGN(const std::vector<std::string> unused,
              load_forward_weights(config, place.weights, forward.graph, session->state()));
   reading.clear();
+  for (const std::string& line : describe_rounded(place.weights)) request.note(line);
   for (const std::string& line : describe_unused(place.weights, unused, forward.graph.config))
     request.note(line);
   const double began = steady_seconds();

@@ -129,6 +129,7 @@ Result<void> generate_once(const GenerateRequest& request, const std::function<v
   TRY_ASSIGN(const std::vector<std::string> unused,
              load_forward_weights(config, trained.weights, graph, session->state()));
   reading.clear();  // no text was emitted yet, and nothing more is read
+  for (const std::string& line : describe_rounded(trained.weights)) request.note(line);
   for (const std::string& line : describe_unused(trained.weights, unused, graph.config)) request.note(line);
   const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
   source.text.assign(speech.prompt.begin(), speech.prompt.end());

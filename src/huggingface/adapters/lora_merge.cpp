@@ -79,8 +79,9 @@ Result<void> AdapterMerge::check_tensor(const StoredTensor& t) {
   if (!of_experts && rank != config_.r)
     return wrong(file, t.name,
                  fmt::format("is {}, but {} says r={}", shape_of(t), adapter_config_file, config_.r));
-  if (t.dtype != Dtype::f32 && t.dtype != Dtype::bf16 && t.dtype != Dtype::f16)
-    return wrong(file, t.name, fmt::format("is {}, but weights must be F32, BF16 or F16", name(t.dtype)));
+  if (!is_float_weight(t.dtype))
+    return wrong(file, t.name,
+                 fmt::format("is {}, but weights must be F32, BF16, F16 or F64", name(t.dtype)));
   TRY(check_target(t, stem));
   if (of_experts) TRY(check_expert_shape(t, *of_experts, is_a));
   stems_.insert(stem);

@@ -419,7 +419,7 @@ Result<ModelConfig> read_model_directory(const std::string& directory) {
   TRY_ASSIGN(ModelConfig config, parse_hf_config(text, ErrorKind::bad_input, path));
   config.experts.joined_files = has_joined_experts(directory, config);
   if (Quantization& q = config.quantization; q.packing != Packing::none)
-    if (std::optional<std::vector<std::string>> modules = unpacked_modules(directory))
+    if (std::optional<std::vector<std::string>> modules = unpacked_modules(directory, config))
       q.unpacked_modules = *std::move(modules), q.from_files = true;
   return config;
 }

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/text/cut_text.h"
+#include "huggingface/weights/model_weights.h"
 
 namespace tidepool {
 namespace {
@@ -254,7 +255,7 @@ Result<ExpertForm> find_expert_form(const SafetensorsModel& model, const ModelCo
 
 bool has_joined_experts(const std::string& directory, const ModelConfig& c) {
   if (c.experts.count == 0 || traits(c.family).experts->tensors.single.empty()) return false;
-  const auto model = SafetensorsModel::open(directory, ErrorKind::bad_input);
+  const auto model = open_model_weights(directory, c);
   if (!model) return false;
   const Result<ExpertForm> form = find_expert_form(**model, c);
   return form && *form == ExpertForm::joined;

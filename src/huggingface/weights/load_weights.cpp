@@ -8,8 +8,10 @@
 
 #include "base/check.h"
 #include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/convert.h"
 #include "huggingface/weights/expert_files.h"
 #include "huggingface/weights/interleaved_load.h"
+#include "huggingface/weights/model_weights.h"
 #include "huggingface/weights/packed_sources.h"
 #include "huggingface/weights/safetensors.h"
 #include "huggingface/weights/tensor_hashes.h"
@@ -39,18 +41,21 @@ Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const s
   if (!at) {
     const std::string where = model.files().size() == 1 ? model.files()[0]->path() : directory;
     return Error{ErrorKind::bad_input,
-                 fmt::format("{}: has no tensor {} (expected {})", where, t.name, shape_text(t.shape))};
+                 fmt::format("{}: has no tensor {} (expected {}){}", where, t.name, shape_text(t.shape),
+                             t.name == head_tensor ? ": save the model with its head, as "
+                                                     "AutoModelForCausalLM does"
+                                                   : "")};
   }
   if (at.tensor->shape != t.shape) {
     return Error{ErrorKind::bad_input,
-                 fmt::format("{}: tensor {} is {}, but the model's config needs {}", at.file->path(), t.name,
-                             shape_text(at.tensor->shape), shape_text(t.shape))};
+                 fmt::format("{}: tensor {} is {}, but the model's config needs {}", at.file->path(),
+                             at.tensor->name_in_file(), shape_text(at.tensor->shape), shape_text(t.shape))};
   }
   const Dtype dtype = at.tensor->dtype;
-  if (dtype != Dtype::f32 && dtype != Dtype::bf16 && dtype != Dtype::f16) {
+  if (!is_float_weight(dtype)) {
     return Error{ErrorKind::bad_input,
-                 fmt::format("{}: tensor {} is {}, but weights must be F32, BF16 or F16{}", at.file->path(),
-                             t.name, name(dtype),
+                 fmt::format("{}: tensor {} is {}, but weights must be F32, BF16, F16 or F64{}",
+                             at.file->path(), at.tensor->name_in_file(), name(dtype),
                              dtype_bytes(dtype) == 1 ? "; if they are quantized, config.json lacks the key "
                                                        "quantization_config"
                                                      : "")};
@@ -70,7 +75,7 @@ std::vector<std::string> unused_tensors(const SafetensorsModel& model, const Mod
       if (name.starts_with(old_prefix)) name.remove_prefix(old_prefix.size());
       if (!is_known_extra(graph.config.family, name) &&
           !std::binary_search(wanted.begin(), wanted.end(), name))
-        unused.push_back(t.name);
+        unused.push_back(t.name_in_file());
     }
   }
   return unused;
@@ -138,32 +143,44 @@ Result<void> load_joined_adapters(const SafetensorsModel& model, const std::stri
   return load_interleaved(sources, graph, writer);
 }
 
-// If config.json ties head and embedding, a head in the file must equal the embedding: else the file belongs
-// to another model.
-Result<void> check_tied_head(const SafetensorsModel& model, const ModelGraph& graph) {
-  constexpr const char* head_name = "lm_head.weight";
-  std::string embedding_name;
-  for (const Window& w : graph.windows)
-    for (const Tensor& t : w.tensors) {
-      if (t.name == head_name) return {};
-      if (t.name.ends_with("embed_tokens.weight") || t.name == "wte.weight") embedding_name = t.name;
+// RETURNS: true if two tensors have the same shape and, as floats, the same values.
+Result<bool> have_equal_values(const SafetensorsModel::Location& a, const SafetensorsModel::Location& b) {
+  if (a.tensor->shape != b.tensor->shape) return false;
+  if (!is_float_weight(a.tensor->dtype) || !is_float_weight(b.tensor->dtype)) return false;
+  constexpr u64 most = 128 * kib;  // elements
+  std::vector<std::byte> bytes(most * sizeof(double));
+  std::vector<float> values[2] = {std::vector<float>(most), std::vector<float>(most)};
+  const u64 elements = a.tensor->bytes() / dtype_bytes(a.tensor->dtype);
+  for (u64 begin = 0; begin < elements; begin += most) {
+    const u64 n = std::min(most, elements - begin);
+    for (u32 i = 0; i < 2; ++i) {
+      const auto& [file, tensor] = i == 0 ? a : b;
+      const u64 size = dtype_bytes(tensor->dtype);
+      TRY(file->read(*tensor, begin * size, std::span(bytes).first(n * size)));
+      to_floats(tensor->dtype, std::span(bytes).first(n * size), std::span(values[i]).first(n));
     }
-  const SafetensorsModel::Location head = model.find(head_name),
-                                   embedding = find_tensor(model, embedding_name);
-  if (!head || !embedding) return {};
-  bool same = head.tensor->shape == embedding.tensor->shape && head.tensor->dtype == embedding.tensor->dtype;
-  std::vector<std::byte> one(mib), other(mib);
-  for (u64 at = 0; same && at < head.tensor->bytes(); at += one.size()) {
-    const u64 bytes = std::min<u64>(one.size(), head.tensor->bytes() - at);
-    TRY(head.file->read(*head.tensor, at, std::span(one).first(bytes)));
-    TRY(embedding.file->read(*embedding.tensor, at, std::span(other).first(bytes)));
-    same = std::equal(one.begin(), one.begin() + i64(bytes), other.begin());
+    if (!std::equal(values[0].begin(), values[0].begin() + i64(n), values[1].begin())) return false;
   }
+  return true;
+}
+
+// If config.json ties head and embedding, a head in the file must equal the embedding. transformers does not
+// tie them else, so the file holds another model than config.json describes.
+Result<void> check_tied_head(const SafetensorsModel& model, const ModelConfig& c) {
+  if (!c.tied && !style(c.family).always_tied) return {};
+  const SafetensorsModel::Location head = model.find(head_tensor),
+                                   embedding = find_embedding(model, c.family);
+  if (!head || !embedding) return {};
+  TRY_ASSIGN(const bool same, have_equal_values(head, embedding));
   if (same) return {};
-  return Error{ErrorKind::bad_input, fmt::format("{}: tensor {} differs from {}, but config.json ties the "
-                                                 "two; set tie_word_embeddings to false there "
-                                                 "to keep both, or remove the tensor",
-                                                 head.file->path(), head_name, embedding_name)};
+  return Error{
+      ErrorKind::bad_input,
+      fmt::format("{}: tensor {} differs from {}, but config.json ties the two. transformers does not "
+                  "tie such tensors: {}",
+                  head.file->path(), head.tensor->name_in_file(), embedding.tensor->name_in_file(),
+                  style(c.family).always_tied
+                      ? fmt::format("{} models with a head of their own are not trained here", name(c.family))
+                      : "set tie_word_embeddings to false in config.json, for the model that it loads")};
 }
 
 // Hash of all tensors. Loaded tensors were hashed while they were read; the others are read from the file
@@ -211,7 +228,7 @@ Result<void> load_sources(const Sources& sources, Precision precision, StateWrit
 }  // namespace
 
 Result<void> check_all_tensors(const std::string& directory, const ModelGraph& graph) {
-  TRY_ASSIGN(const auto model, SafetensorsModel::open(directory, ErrorKind::bad_input));
+  TRY_ASSIGN(const auto model, open_model_weights(directory, graph.config));
   TRY_ASSIGN(const std::vector<FileTensor> wanted, wanted_tensors(*model, graph, false));
   const Result<Sources> sources = sources_of(*model, directory, graph, wanted);
   if (!sources) return sources.error();
@@ -221,9 +238,10 @@ Result<void> check_all_tensors(const std::string& directory, const ModelGraph& g
 Result<std::vector<std::string>> load_weights(const std::string& directory, const ModelGraph& graph,
                                               StateWriter& writer, WeightsOf which, std::string* xxh3) {
   const bool adapters = which == WeightsOf::adapters;
-  TRY_ASSIGN(const auto model, SafetensorsModel::open(directory, ErrorKind::bad_input,
-                                                      adapters ? adapter_weights_file : "model.safetensors"));
-  if (!adapters) TRY(check_tied_head(*model, graph));
+  TRY_ASSIGN(const auto model,
+             adapters ? SafetensorsModel::open(directory, ErrorKind::bad_input, adapter_weights_file)
+                      : open_model_weights(directory, graph.config));
+  if (!adapters) TRY(check_tied_head(*model, graph.config));
   TRY_ASSIGN(const std::vector<FileTensor> wanted, wanted_tensors(*model, graph, adapters));
   if (adapters && form_of_files(graph) == ExpertForm::joined) {
     TRY(load_joined_adapters(*model, directory, graph, wanted, writer));

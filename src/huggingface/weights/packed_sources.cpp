@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/text/cut_text.h"
 #include "huggingface/weights/convert.h"
+#include "huggingface/weights/model_weights.h"
 
 namespace tidepool {
 namespace {
@@ -144,8 +145,9 @@ Result<void> load_packed(const PackedPlace& place, Precision precision, StateWri
   return {};
 }
 
-std::optional<std::vector<std::string>> unpacked_modules(const std::string& directory) {
-  const auto model = SafetensorsModel::open(directory, ErrorKind::bad_input);
+std::optional<std::vector<std::string>> unpacked_modules(const std::string& directory,
+                                                         const ModelConfig& config) {
+  const auto model = open_model_weights(directory, config);
   if (!model) return std::nullopt;
   std::set<std::string> packed, plain;
   for (const auto& file : (*model)->files())

@@ -44,6 +44,6 @@ Result<void> load_packed(const PackedPlace&, Precision, StateWriter&, std::span<
 
 // RETURNS: Quantization::unpacked_modules of a directory with weights: modules that have a matrix of floats;
 // none if the directory has no weights that can be read.
-std::optional<std::vector<std::string>> unpacked_modules(const std::string& directory);
+std::optional<std::vector<std::string>> unpacked_modules(const std::string& directory, const ModelConfig&);
 
 }  // namespace tidepool

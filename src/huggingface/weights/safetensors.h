@@ -3,6 +3,7 @@
 // memory than the header and the caller's piece.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,13 +41,15 @@ std::string_view name(Dtype);  // as in the file: "F32", "BF16"
 u64 dtype_bytes(Dtype);
 
 struct StoredTensor {
-  std::string name;
+  std::string name;  // as the model calls it (SafetensorsModel::rename)
   Dtype dtype{};
   std::vector<u64> shape;
   u64 begin = 0;  // bytes, from the start of the buffer
   u64 end = 0;
+  std::string other_name = {};  // in the file, if it is another
 
   u64 bytes() const { return end - begin; }
+  const std::string& name_in_file() const { return other_name.empty() ? name : other_name; }
   bool operator==(const StoredTensor&) const = default;
 };
 
@@ -88,10 +91,14 @@ class SafetensorsFile {
   // REQUIRES: they lie within the tensor.
   Result<void> read(const StoredTensor&, u64 begin, std::span<std::byte> out) const;
 
+  // Gives each tensor the name that `name_of` returns for its present name.
+  void rename(const std::function<std::string(const std::string&)>& name_of);
+
   SafetensorsFile(const SafetensorsFile&) = delete;
 
  private:
   SafetensorsFile() = default;
+  void sort_names();
 
   std::string path_;
   ErrorKind error_kind_{};
@@ -116,6 +123,9 @@ class SafetensorsModel {
                                                         const std::string& file_name = "model.safetensors");
 
   Location find(std::string_view name) const;
+  // Gives each tensor the name that `name_of` returns for its present name.
+  // Error: names both tensors, if two would have the same name.
+  Result<void> rename(const std::function<std::string(const std::string&)>& name_of);
   std::span<const std::unique_ptr<SafetensorsFile>> files() const { return files_; }
 
   SafetensorsModel(const SafetensorsModel&) = delete;
@@ -124,6 +134,7 @@ class SafetensorsModel {
   SafetensorsModel() = default;
   Result<void> open_shards(const std::string& directory, const std::string& index_path, ErrorKind error_kind);
 
+  ErrorKind error_kind_{};
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
 };
 

@@ -38,11 +38,25 @@ Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(const std::string
   TRY_ASSIGN(self->tensors_,
              parse_safetensors_header(header, input.bytes - self->buffer_begin_, error_kind, path));
 
-  self->by_name_.resize(self->tensors_.size());
-  for (u32 i = 0; i < self->by_name_.size(); ++i) self->by_name_[i] = i;
-  std::sort(self->by_name_.begin(), self->by_name_.end(),
-            [&](u32 a, u32 b) { return self->tensors_[a].name < self->tensors_[b].name; });
+  self->sort_names();
   return self;
+}
+
+void SafetensorsFile::sort_names() {
+  by_name_.resize(tensors_.size());
+  for (u32 i = 0; i < by_name_.size(); ++i) by_name_[i] = i;
+  std::sort(by_name_.begin(), by_name_.end(),
+            [&](u32 a, u32 b) { return tensors_[a].name < tensors_[b].name; });
+}
+
+void SafetensorsFile::rename(const std::function<std::string(const std::string&)>& name_of) {
+  for (StoredTensor& t : tensors_) {
+    std::string name = name_of(t.name);
+    if (name == t.name) continue;
+    if (t.other_name.empty()) t.other_name = t.name;
+    t.name = std::move(name);
+  }
+  sort_names();
 }
 
 const StoredTensor* SafetensorsFile::find(std::string_view name) const {

@@ -48,6 +48,7 @@ Result<std::unique_ptr<SafetensorsModel>> SafetensorsModel::open(const std::stri
                                                                  ErrorKind error_kind,
                                                                  const std::string& file_name) {
   std::unique_ptr<SafetensorsModel> self(new SafetensorsModel);
+  self->error_kind_ = error_kind;
   const std::string index_path = directory + "/" + file_name + ".index.json";
   const std::string single_path = directory + "/" + file_name;
   if (!is_named(single_path) && is_named(index_path)) {
@@ -88,6 +89,23 @@ Result<void> SafetensorsModel::open_shards(const std::string& directory, const s
       return Error{error_kind,
                    fmt::format("{}: tensor {} is {} {}", file->path(), t.name,
                                at == map.end() ? "not listed in" : "listed for another file in", index_path)};
+    }
+  }
+  return {};
+}
+
+Result<void> SafetensorsModel::rename(const std::function<std::string(const std::string&)>& name_of) {
+  std::map<std::string_view, const StoredTensor*> named;
+  for (const auto& file : files_) {
+    file->rename(name_of);
+    for (const StoredTensor& t : file->tensors()) {
+      const auto [at, fresh] = named.emplace(t.name, &t);
+      if (fresh) continue;
+      return Error{
+          error_kind_,
+          fmt::format("{}: tensors {} and {} are one tensor of the model: remove the one that does not "
+                      "belong to it",
+                      file->path(), at->second->name_in_file(), t.name_in_file())};
     }
   }
   return {};

@@ -9,15 +9,19 @@
 #include <set>
 #include <string_view>
 
+#include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/safetensors.h"
+#include "huggingface/weights/shards.h"
+
 namespace tidepool {
 namespace {
 
 constexpr std::size_t names_shown_max = 3;
 
 // RETURNS: the layer's number: 3 for "model.layers.3.mlp.up_proj.weight", "transformer.h.3.ln_1.weight" and
-// "h.3.ln_1.weight".
+// these names without their first part.
 std::optional<u32> layer_of(std::string_view tensor) {
-  for (const std::string_view before : {"model.layers.", "transformer.h.", "h."}) {
+  for (const std::string_view before : {"model.layers.", "layers.", "transformer.h.", "h."}) {
     if (!tensor.starts_with(before)) continue;
     const std::string_view rest = tensor.substr(before.size());
     u32 layer = 0;
@@ -28,6 +32,19 @@ std::optional<u32> layer_of(std::string_view tensor) {
 }
 
 }  // namespace
+
+std::vector<std::string> describe_rounded(const std::string& directory) {
+  u64 count = 0;
+  for (const char* file_name : {weights_file, adapter_weights_file}) {
+    const auto model = SafetensorsModel::open(directory, ErrorKind::bad_input, file_name);
+    if (!model) continue;  // the reader of the weights reports the error
+    for (const auto& file : (*model)->files())
+      count += static_cast<u64>(std::ranges::count(file->tensors(), Dtype::f64, &StoredTensor::dtype));
+  }
+  if (count == 0) return {};
+  return {fmt::format("{}: {} {} F64; {} values are rounded to F32 while they are read", directory, count,
+                      count == 1 ? "tensor is" : "tensors are", count == 1 ? "its" : "their")};
+}
 
 std::vector<std::string> describe_unused(const std::string& directory, std::span<const std::string> tensors,
                                          const ModelConfig& model) {

@@ -1,4 +1,4 @@
-// describe_unused() lists tensors that a model does not use, in at most two lines.
+// Lines about the weights of a directory: tensors that are rounded, and tensors that the model does not use.
 #pragma once
 
 #include <span>
@@ -9,9 +9,12 @@
 
 namespace tidepool {
 
-// `tensors`: names returned by load_weights(). Layers beyond the model's get a line of their own with their
-// numbers: config.json states fewer layers than the files hold.
+// At most two lines. `tensors`: names returned by load_weights(). Layers beyond the model's get a line of
+// their own with their numbers: config.json states fewer layers than the files hold.
 std::vector<std::string> describe_unused(const std::string& directory, std::span<const std::string> tensors,
                                          const ModelConfig&);
+
+// RETURNS: a line about the F64 tensors of a directory's model, or adapters; none if it has no such tensors.
+std::vector<std::string> describe_rounded(const std::string& directory);
 
 }  // namespace tidepool

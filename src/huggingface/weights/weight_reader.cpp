@@ -41,14 +41,6 @@ std::span<T> words_of(std::span<std::byte> bytes) {
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
-void widen(Dtype dtype, std::span<const u16> in, std::span<u32> out) {
-  if (dtype == Dtype::bf16) {
-    for (std::size_t i = 0; i < in.size(); ++i) out[i] = u32{in[i]} << 16;
-  } else {
-    for (std::size_t i = 0; i < in.size(); ++i) out[i] = std::bit_cast<u32>(float_from_fp16(in[i]));
-  }
-}
-
 // Finds the first NaN or infinity: its exponent bits, `exponent`, are all set.
 template <class Word, Word exponent>
 std::optional<u64> first_not_finite(std::span<const Word> words) {
@@ -60,6 +52,7 @@ std::optional<u64> first_not_finite(std::span<const Word> words) {
 
 std::optional<u64> first_not_finite(Dtype dtype, std::span<std::byte> raw) {
   if (dtype == Dtype::f32) return first_not_finite<u32, 0x7f80'0000>(words_of<const u32>(raw));
+  if (dtype == Dtype::f64) return first_not_finite<u64, 0x7ff0'0000'0000'0000>(words_of<const u64>(raw));
   if (dtype == Dtype::bf16) return first_not_finite<u16, 0x7f80>(words_of<const u16>(raw));
   return first_not_finite<u16, 0x7c00>(words_of<const u16>(raw));
 }
@@ -161,7 +154,7 @@ Result<void> WeightReader::fill(const Part& part, Buffer& buffer) const {
     return Error{ErrorKind::bad_input,
                  fmt::format("{}: tensor {} is NaN or infinite at element {}, and so would be every value "
                              "computed from it; use undamaged weights, such as an earlier checkpoint",
-                             source.at.file->path(), source.at.tensor->name, part.begin + *at)};
+                             source.at.file->path(), source.at.tensor->name_in_file(), part.begin + *at)};
   // Hashed or copied before convert() overwrites the bytes.
   const u64 hash =
       part.hashed ? hash_of(std::string_view(reinterpret_cast<const char*>(raw.data()), raw.size())) : 0;
@@ -211,8 +204,13 @@ Result<void> WeightReader::convert(const Part& part, Dtype dtype, std::span<std:
   std::span<std::byte> words = raw;
   if (dtype != Dtype::f32) {
     words = room.first(4 * n);
-    widen(dtype, words_of<const u16>(raw), words_of<u32>(words));
+    to_floats(dtype, raw, words_of<float>(words));
   }
+  if (dtype == Dtype::f64 && first_not_finite(Dtype::f32, words))
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: tensor {} has values beyond F32's 3.4e38, which would become infinite; use "
+                             "undamaged weights, such as an earlier checkpoint",
+                             source.at.file->path(), source.at.tensor->name_in_file())};
   const std::span<std::byte> halves = (dtype == Dtype::f32 ? room.subspan(2 * n) : raw).first(2 * n);
   const std::span<std::byte> low = (dtype == Dtype::f32 ? room : room.subspan(4 * n)).first(2 * n);
   switch (precision_) {
@@ -221,9 +219,10 @@ Result<void> WeightReader::convert(const Part& part, Dtype dtype, std::span<std:
       return {};
     case Precision::fp16:
       if (dtype != Dtype::f16 && overflows_fp16(words_of<const float>(words)))
-        return Error{ErrorKind::bad_input, fmt::format("{}: tensor {} has values beyond fp16's 65504, which "
-                                                       "would become infinite; set precision=bf16",
-                                                       source.at.file->path(), source.at.tensor->name)};
+        return Error{ErrorKind::bad_input,
+                     fmt::format("{}: tensor {} has values beyond fp16's 65504, which "
+                                 "would become infinite; set precision=bf16",
+                                 source.at.file->path(), source.at.tensor->name_in_file())};
       round_to_fp16(words_of<u32>(words), words_of<u16>(halves));
       piece.param = halves, piece.master = words;
       return {};

@@ -18,6 +18,7 @@
 #include "huggingface/weights/load_weights.h"
 #include "huggingface/weights/other_weights.h"
 #include "huggingface/weights/safetensors.h"
+#include "huggingface/weights/unused_tensors.h"
 #include "huggingface/weights/weights_fingerprint.h"
 #include "run/weights/base_model.h"
 
@@ -105,6 +106,7 @@ Result<void> load_first_adapter(const Config& config, const ModelGraph& graph, S
   TRY(verify_model_if_hashed(directory, checkpoint_buffer));
   TRY(load_weights(directory, graph, state, WeightsOf::adapters));
   outputs.say("starting from the adapter in " + directory);
+  for (const std::string& line : describe_rounded(directory)) outputs.say(line);
   return {};
 }
 

@@ -31,6 +31,7 @@ Result<void> load(const Config& config, const ModelGraph& graph, StateWriter& st
   TRY(verify_model_if_hashed(directory, checkpoint_buffer));
   TRY_ASSIGN(const std::vector<std::string> unused,
              load_weights(directory, graph, state, WeightsOf::model, xxh3));
+  for (const std::string& line : describe_rounded(directory)) outputs.say(line);
   for (const std::string& line : describe_unused(directory, unused, graph.config)) outputs.say(line);
   outputs.say("loaded weights in " + seconds_text(steady_seconds() - began));
   return {};
