@@ -23,15 +23,15 @@ std::optional<ModelFault> check_latent(const ModelConfig& c) {
   if (l.turned == 0 || l.turned % 2 != 0)
     return ModelFault{
         "qk_rope_head_dim",
-        fmt::format("{} columns of a head are rotated, in pairs; make it even and not 0", l.turned)};
+        fmt::format("{} columns of a head are rotated, in pairs; it must be even and not 0", l.turned)};
   if (c.head_size() > model_head_size_max)
     return ModelFault{"qk_nope_head_dim",
                       fmt::format("{} and qk_rope_head_dim {} make heads {} columns wide, more than the {} "
-                                  "supported; lower one",
+                                  "supported",
                                   l.plain, l.turned, c.head_size(), model_head_size_max)};
   if (l.value_size > model_head_size_max)
-    return ModelFault{"v_head_dim", fmt::format("{} is more than the {} columns supported; lower it",
-                                                l.value_size, model_head_size_max)};
+    return ModelFault{"v_head_dim", fmt::format("{} is more than the {} columns supported", l.value_size,
+                                                model_head_size_max)};
   if (c.kv_heads() != c.heads)
     return ModelFault{
         "num_key_value_heads",
@@ -50,12 +50,11 @@ std::optional<ModelFault> check_heads(const ModelConfig& c) {
                       fmt::format("{} does not divide model.{} {}; every head needs the same whole width",
                                   c.heads, keys.width, c.width)};
   if (c.head_size_given > model_head_size_max)
-    return ModelFault{"head_dim", fmt::format("{} is more than the {} columns supported; lower it",
-                                              c.head_size_given, model_head_size_max)};
+    return ModelFault{"head_dim", fmt::format("{} is more than the {} columns supported", c.head_size_given,
+                                              model_head_size_max)};
   if (c.head_size() > model_head_size_max)
-    return ModelFault{
-        keys.heads, fmt::format("{} makes heads {} columns wide, more than the {} supported; raise model.{}",
-                                c.heads, c.head_size(), model_head_size_max, keys.heads)};
+    return ModelFault{keys.heads, fmt::format("{} makes heads {} columns wide, more than the {} supported",
+                                              c.heads, c.head_size(), model_head_size_max)};
   if (c.heads % c.kv_heads() != 0)
     return ModelFault{
         "num_key_value_heads",
@@ -65,7 +64,7 @@ std::optional<ModelFault> check_heads(const ModelConfig& c) {
   if (style(c.family).positions == PositionKind::rotary && c.head_size() % 2 != 0)
     return ModelFault{
         c.head_size_given != 0 ? "head_dim" : keys.heads,
-        fmt::format("heads are {} columns wide, and the rotary embedding turns pairs of them; make it even",
+        fmt::format("heads are {} columns wide, but the rotary embedding turns pairs of columns",
                     c.head_size())};
   return std::nullopt;
 }
@@ -99,9 +98,9 @@ std::optional<ModelFault> check_rope(const ModelConfig& c) {
                     r.partial_factor, c.rotary_size(), c.head_size())};
   if (r.type == RopeType::plain) return std::nullopt;
   if (traits(c.family).plain_rope || (r.type == RopeType::yarn && !traits(c.family).yarn))
-    return ModelFault{"rope_parameters.rope_type", fmt::format("{} is none that {} models have; set it to {}",
-                                                               rope_type_names[static_cast<u32>(r.type)],
-                                                               name(c.family), rope_type_names[0])};
+    return ModelFault{"rope_parameters.rope_type",
+                      fmt::format("{} is not computed for {} models",
+                                  rope_type_names[static_cast<u32>(r.type)], name(c.family))};
   if (!(r.factor >= 1))
     return ModelFault{"rope_parameters.factor",
                       fmt::format("{} would make positions denser; it must be at least 1", r.factor)};
@@ -120,10 +119,9 @@ std::optional<ModelFault> check_groups(const Experts& e, std::string_view count_
                                   e.groups, count_key, e.count)};
   const u32 size = e.count / e.groups;
   if (e.groups > 1 && size < 2)
-    return ModelFault{"n_group",
-                      fmt::format("{} makes groups of one expert, but groups are compared by their "
-                                  "two best; lower it",
-                                  e.groups)};
+    return ModelFault{
+        "n_group",
+        fmt::format("{} makes groups of one expert, but groups are compared by their two best", e.groups)};
   if (e.chosen_groups == 0 || e.chosen_groups > e.groups)
     return ModelFault{"topk_group",
                       fmt::format("{} must be in 1..{}, the number of groups", e.chosen_groups, e.groups)};
@@ -182,7 +180,7 @@ std::optional<ModelFault> check_numbers(const ModelConfig& c) {
     return ModelFault{keys.width, fmt::format("{} must be in 1..{}", c.width, width_max)};
   if (c.layers == 0) return ModelFault{keys.layers, "0 is too few; a model needs at least one layer"};
   if (style(c.family).always_tied && !c.tied)
-    return ModelFault{"tie_word_embeddings", "GPT-2's head is tied; leave the key out"};
+    return ModelFault{"tie_word_embeddings", "false is not computed: GPT-2's head is tied"};
   if (c.positions == 0) return ModelFault{keys.positions, "0 is too few; a model sees at least one token"};
   if (!(c.norm_epsilon > 0))
     return ModelFault{keys.norm_epsilon, fmt::format("{} must be positive", c.norm_epsilon)};

@@ -29,11 +29,15 @@ Result<void> check_range(const Field& field, double value) {
   return reason(fmt::format("is out of range; it must be {}", range_text(field)));
 }
 
-Result<size_t> choice_index(const Field& field, std::string_view text) {
-  const auto found = std::ranges::find(field.choices, text);
-  if (found != field.choices.end()) return static_cast<size_t>(found - field.choices.begin());
+Result<size_t> choice_index(const Field& field, const Config& config, std::string_view text) {
+  const std::vector<std::string_view> choices = choices_of(field, config.model.family);
+  if (std::ranges::find(choices, text) != choices.end())
+    return static_cast<size_t>(std::ranges::find(field.choices, text) - field.choices.begin());
+  const std::string whose = choices.size() == field.choices.size()
+                                ? ""
+                                : fmt::format(", the choices of {} models", name(config.model.family));
   return reason(
-      fmt::format("is not one of {}{}", fmt::join(field.choices, ", "), did_you_mean(text, field.choices)));
+      fmt::format("is not one of {}{}{}", fmt::join(choices, ", "), whose, did_you_mean(text, choices)));
 }
 
 template <class Integer>
@@ -121,7 +125,7 @@ Result<void> set_value(const Field& field, Config& config, std::string_view text
                            return {};
                          },
                          [&](std::string* to) -> Result<void> {
-                           if (!field.choices.empty()) TRY(choice_index(field, text));
+                           if (!field.choices.empty()) TRY(choice_index(field, config, text));
                            *to = text;
                            return {};
                          },
@@ -134,7 +138,7 @@ Result<void> set_value(const Field& field, Config& config, std::string_view text
                          [&](std::vector<double>* to) -> Result<void> { return set_numbers(to, text); },
                          [&](std::vector<u32>* to) -> Result<void> { return set_numbers(to, text); },
                          [&](ChoiceRef to) -> Result<void> {
-                           TRY_ASSIGN(const size_t at, choice_index(field, text));
+                           TRY_ASSIGN(const size_t at, choice_index(field, config, text));
                            *to.value = static_cast<u8>(at);
                            return {};
                          },

@@ -41,7 +41,7 @@ constexpr std::array demands = std::to_array<Demand>({
     {"use_bidirectional_attention", "false", geglu},
     {"use_sliding_window", "false", not_switched, window_switch},
     {"layer_types", "full_attention", rotary & ~layered,
-     "set a window with model.sliding_window, for qwen models with model.use_sliding_window, too"},
+     "sliding_window says the window of all layers, in qwen models together with use_sliding_window"},
     {"attention_bias", "false", rotary},
     {"mlp_bias", "false", rotary},
     {"qkv_bias", "true", biased_qkv},
@@ -53,7 +53,8 @@ constexpr std::array demands = std::to_array<Demand>({
     {"rope_parameters.partial_rotary_factor", "1", rotary},
     {"use_mrope", "false", switched},
     {"router_jitter_noise", "0", experts},
-    {"moe_layer_freq", "1", expert_groups, "set model.first_k_dense_replace for dense layers"},
+    {"moe_layer_freq", "1", expert_groups,
+     "dense layers are the first ones, counted by first_k_dense_replace"},
     {"scoring_func", "sigmoid", expert_groups},
     {"topk_method", "noaux_tc", expert_groups},
     {"quantization_config", "null", family_sets::all,
@@ -271,12 +272,12 @@ Result<bool> accept_model_key(Family family, std::string_view key, std::string_v
   if (key.find("expert") == std::string_view::npos && key.find("moe") == std::string_view::npos) return false;
   if (const ExpertTraits* has = traits(family).experts)
     return Error{ErrorKind::usage,
-                 fmt::format("is none of the keys of experts in {} models, such as {}; leave it out",
+                 fmt::format("is none of the keys of experts that Tidepool computes in {} models, such as {}",
                              name(family), has->count_key)};
   return Error{
       ErrorKind::usage,
-      fmt::format("is a key of mixtures of experts, but {} models are dense; leave it out, or choose a "
-                  "family with experts, such as qwen3_moe",
+      fmt::format("is a key of mixtures of experts, but {} models are dense; choose a family with experts, "
+                  "such as qwen3_moe",
                   name(family))};
 }
 

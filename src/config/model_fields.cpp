@@ -331,6 +331,18 @@ bool applies(const Field& field, Family family) {
   return field.families == 0 || (field.families & bit(family)) != 0;
 }
 
+std::vector<std::string_view> choices_of(const Field& field, Family family) {
+  std::vector<std::string_view> out(field.choices.begin(), field.choices.end());
+  if (field.key != "rope_parameters.rope_type") return out;
+  const FamilyTraits& f = traits(family);
+  std::erase_if(out, [&](std::string_view type) {
+    const bool plain = type == rope_type_names[static_cast<u32>(RopeType::plain)];
+    const bool yarn = type == rope_type_names[static_cast<u32>(RopeType::yarn)];
+    return (f.plain_rope && !plain) || (yarn && !f.yarn);
+  });
+  return out;
+}
+
 Family example_family(const Field& field) {
   for (u32 f = 0; f < family_count; ++f)
     if (applies(field, static_cast<Family>(f))) return static_cast<Family>(f);

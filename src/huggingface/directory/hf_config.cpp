@@ -147,8 +147,11 @@ class Reader {
     if (beside == nullptr || !beside->is_number() || rope.type == RopeType::plain ||
         rope.type == RopeType::linear || beside->to_number<double>() == rope.original_positions)
       return {};
-    return fault(key, fmt::format("is {}, but {} among the parameters of the angles; keep one of them",
-                                  json_text(*beside, JsonStyle::line), rope.original_positions));
+    return fault(key,
+                 fmt::format("is {}, but {} among the parameters of the angles. transformers computes the "
+                             "angles with {}: write it in both places",
+                             json_text(*beside, JsonStyle::line), rope.original_positions,
+                             json_text(*beside, JsonStyle::line)));
   }
 
   Result<void> read_key(const std::string& given, const json::value& value) {
@@ -164,7 +167,7 @@ class Reader {
       return check_scaling(key, value.get_object());
     }
     if (is_rope_key(key) && !value.is_null())
-      return fault(key, "must be an object, such as {\"rope_type\": \"default\"}");
+      return fault(key, "must be an object with the keys of the angles, such as rope_type and rope_theta");
     const std::vector<const Field*> found = find_fields("model", key);
     const bool ours = found.size() == 1 && key != "directory" && applies(*found[0], family_);
     if (!ours) return refuse_foreign(key, value);

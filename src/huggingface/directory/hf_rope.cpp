@@ -12,13 +12,14 @@ namespace json = boost::json;
 namespace {
 
 // Keys of the two maps: angles of layers that see all tokens, and of layers with a window.
+constexpr const char* wanted_map = "must be an object with the keys of the angles, such as rope_type";
 constexpr const char *global_rope = "full_attention", *local_rope = "sliding_attention";
 
 // Reads the map of layers with a window, whose angles are not scaled.
 // RETURNS: a fault of the map, or none.
 std::optional<ModelFault> read_local_rope(const json::value& local, json::object& file) {
   static constexpr std::string_view key = "rope_parameters.sliding_attention";
-  if (!local.is_object()) return ModelFault{key, "must be an object, such as {\"rope_type\": \"default\"}"};
+  if (!local.is_object()) return ModelFault{key, wanted_map};
   for (const auto& [inner, value] : local.get_object()) {
     const bool is_type = inner == "rope_type" || inner == "type";
     if (value.is_null()) continue;
@@ -42,10 +43,13 @@ std::optional<ModelFault> check_one_scaling(Family family, const json::object& f
   const json::object* scaling = map_in(file, "rope_scaling");
   if (scaling == nullptr) return std::nullopt;
   if (scaling->contains(global_rope) || scaling->contains(local_rope))
-    return ModelFault{"rope_scaling", "has a map for each kind of layer: move the maps to rope_parameters"};
+    return ModelFault{"rope_scaling",
+                      "has a map for each kind of layer, which transformers reads from rope_parameters"};
   if (scaling->contains("type") && !scaling->contains("rope_type"))
     return ModelFault{"rope_scaling.type",
-                      fmt::format("is ignored by transformers for {} models: write rope_type", name(family))};
+                      fmt::format("is ignored by transformers for {} models, which reads rope_type: only the "
+                                  "model's author knows with which angles it was trained",
+                                  name(family))};
   return std::nullopt;
 }
 
@@ -90,9 +94,7 @@ std::optional<ModelFault> merge_rope_maps(Family family, json::object& file) {
   const json::value* global = rope.if_contains(global_rope);
   file["rope_parameters"] = global != nullptr ? *global : json::value(nullptr);
   if (global == nullptr || global->is_null()) return std::nullopt;
-  if (!global->is_object())
-    return ModelFault{"rope_parameters.full_attention",
-                      "must be an object, such as {\"rope_type\": \"default\"}"};
+  if (!global->is_object()) return ModelFault{"rope_parameters.full_attention", wanted_map};
   // transformers adds rope_scaling to this map, and keeps this map's base.
   if (const json::value* theta = global->get_object().if_contains("rope_theta")) file["rope_theta"] = *theta;
   return std::nullopt;

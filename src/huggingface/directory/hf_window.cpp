@@ -103,10 +103,11 @@ std::optional<ModelFault> read_switch(const json::object& file, const std::optio
   if (slide) {
     const auto first = std::ranges::find(*slide, true);
     if (first != slide->end() && !used)
-      return ModelFault{"layer_types",
-                        fmt::format("names {}, but there is no window: set use_sliding_window and "
-                                    "sliding_window, or write {} for all layers",
-                                    sliding, full)};
+      return ModelFault{
+          "layer_types",
+          fmt::format("names {}, but use_sliding_window and sliding_window give no window: only the "
+                      "model's author knows which of them the model was trained with",
+                      sliding)};
     if (std::find(first, slide->end(), false) != slide->end())
       return ModelFault{
           "layer_types",

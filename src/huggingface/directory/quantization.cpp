@@ -99,8 +99,9 @@ class QuantizationReader {
       out.packing = Packing::int8_row;
       TRY_ASSIGN(const bool sixteen, flag("llm_int8_has_fp16_weight"));
       if (sixteen)
-        return fault("llm_int8_has_fp16_weight",
-                     "is true, so the weights are not packed: remove quantization_config from the file");
+        return fault(
+            "llm_int8_has_fp16_weight",
+            fmt::format("is true, so the weights are quantized only while they compute: {}", to_unpack));
       return out;
     }
     TRY(only("bnb_4bit_quant_type", "fp4", {"nf4"}));

@@ -113,7 +113,8 @@ TEST(ExpertConfig, BothNamesOfTheirNumberAreRead) {
   EXPECT_THAT(fault_of(qwen3_moe(R"(, "num_local_experts": 8, "num_experts": 6)")),
               HasSubstr("num_local_experts: is 8, but num_experts beside it is 6; keep"));
   EXPECT_THAT(fault_of(qwen3_moe(R"(, "n_routed_experts": 8)")),
-              HasSubstr("n_routed_experts: is none of the keys of experts in qwen3_moe models, such as "
+              HasSubstr("n_routed_experts: is none of the keys of experts that Tidepool computes in "
+                        "qwen3_moe models, such as "
                         "num_experts"));
   EXPECT_THAT(fault_of(qwen3_moe("")), HasSubstr("num_experts: is missing"));
 }

@@ -94,7 +94,7 @@ TEST(ConfigFamilies, SettingsThatAreNotComputedAreRefusedByName) {
   EXPECT_EQ(fault_of(llama("sliding_window: null")), "no error");
   EXPECT_THAT(fault_of(llama("hidden_act: gelu")), HasSubstr("hidden_act: silu"));
   EXPECT_THAT(fault_of(llama("rope_scaling: {type: yarn}")),
-              HasSubstr("yarn is none that mistral models have"));
+              HasSubstr("'yarn' is not one of default, linear, llama3, the choices of mistral models"));
   EXPECT_THAT(fault_of(llama("layer_types: [full_attention, sliding_attention]")),
               HasSubstr("'sliding_attention'"));
   EXPECT_EQ(fault_of(llama("layer_types: [full_attention, full_attention]")), "no error");
@@ -343,11 +343,59 @@ TEST(HfConfig, OfPhi3IsRefusedByName) {
   EXPECT_THAT(hf_fault(phi3_json(R"(, "rope_scaling": {"long_factor": [1.0], "type": "su"})")),
               HasSubstr("'su' is not one of"));
   EXPECT_THAT(hf_fault(phi3_json(R"(, "rope_scaling": {"type": "linear", "factor": 2.0})")),
-              HasSubstr("rope_type: linear is none that phi3 models have"));
+              HasSubstr("rope_type: 'linear' is not one of default, the choices of phi3 models"));
   EXPECT_THAT(hf_fault(phi3_json(R"(, "resid_pdrop": 0.1)")), HasSubstr("resid_pdrop: 0"));
   EXPECT_THAT(hf_fault(phi3_json(R"(, "partial_rotary_factor": 0.2)")), HasSubstr("partial_rotary_factor"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "partial_rotary_factor": 0.5)")),
               HasSubstr("partial_rotary_factor: 1"));
+}
+
+// The number that a refusal would let people change is one that a trained model was trained with.
+TEST(HfConfig, RefusalsAdviseNothingThatChangesTheModel) {
+  const std::vector<std::string> faults = {
+      hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "yarn", "factor": 4.0})")),
+      hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "dynamic", "factor": 4.0})")),
+      hf_fault(qwen2_json(R"(, "rope_scaling": {"type": "linear"})")),
+      hf_fault(qwen2_json(R"(, "rope_scaling": {"factor": 2.0})")),
+      hf_fault(qwen2_json(R"(, "rope_scaling": {"type": "linear", "rope_type": "llama3", "factor": 2.0})")),
+      hf_fault(qwen2_json(R"(, "rope_scaling": 3)")),
+      hf_fault(qwen2_json(R"(, "partial_rotary_factor": 0.5)")),
+      hf_fault(qwen2_json(R"(, "layer_types": ["full_attention", "sliding_attention"])")),
+      hf_fault(qwen2_json(R"(, "use_sliding_window": true, "sliding_window": 8, "max_window_layers": "x")")),
+      hf_fault(qwen2_json(R"(, "hidden_act": "gelu")")),
+      hf_fault(qwen2_json(R"(, "use_mrope": true)")),
+      hf_fault(qwen2_json(R"(, "num_experts": 8)")),
+      hf_fault(qwen2_json(R"(, "moe_intermediate_size": 8)")),
+      hf_fault(qwen2_json(R"(, "head_dim": 7)")),
+      hf_fault(qwen2_json(R"(, "head_dim": 512)")),
+      hf_fault(qwen2_json(R"(, "num_key_value_heads": 3)")),
+      hf_fault(qwen2_json(R"(, "rms_norm_eps": 0)")),
+      hf_fault(qwen2_json(R"(, "tie_word_embeddings": "false")")),
+      hf_fault(phi3_json(R"(, "rope_scaling": {"long_factor": [1.0], "type": "longrope"})")),
+      hf_fault(phi3_json(R"(, "rope_scaling": {"type": "linear", "factor": 2.0})")),
+      hf_fault(phi3_json(R"(, "resid_pdrop": 0.1)")),
+      hf_fault(phi3_json(R"(, "partial_rotary_factor": 0.2)")),
+  };
+  for (const std::string& fault : faults) {
+    EXPECT_NE(fault, "no error");
+    for (const char* advice : {"set it", "lower it", "raise ", "leave it out", "leave the key out",
+                               "keep one", "make it", "remove", "write full", "\"default\""})
+      EXPECT_THAT(fault, ::testing::Not(HasSubstr(advice)));
+  }
+}
+
+// Each family names the types that it takes, and no other.
+TEST(HfConfig, ARefusedRopeTypeListsThoseOfTheFamily) {
+  for (const FamilyTraits& family : families) {
+    if (family.style->positions != PositionKind::rotary) continue;
+    const std::string fault = fault_of(
+        with(fmt::format("model: {{model_type: {}, rope_scaling: {{type: dynamic}}}}", family.name)));
+    const bool one = family.plain_rope;
+    EXPECT_THAT(fault,
+                HasSubstr(fmt::format("'dynamic' is not one of default{}{}", one ? "" : ", linear, llama3",
+                                      !one && family.yarn ? ", yarn" : "")));
+    if (!family.yarn) EXPECT_THAT(fault, ::testing::Not(HasSubstr("yarn")));
+  }
 }
 
 TEST(HfConfig, RefusesByName) {
@@ -356,11 +404,12 @@ TEST(HfConfig, RefusesByName) {
             "no error");
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "layer_types": ["full_attention", "sliding_attention"])")),
               HasSubstr("layer_types"));
-  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "yarn", "factor": 4.0})")),
-              HasSubstr("original_max_position_embeddings: is missing, which rope type yarn needs"));
-  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "yarn", "factor": 4.0,
+  EXPECT_THAT(
+      hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "yarn", "factor": 4.0,
                                        "original_max_position_embeddings": 32})")),
-              HasSubstr("yarn is none that qwen2 models have"));
+      HasSubstr(
+          "'yarn' is not one of default, linear, llama3, the choices of qwen2 models; a model with other "
+          "positions cannot be trained here"));
   EXPECT_THAT(
       hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "linear", "factor": 4.0, "beta_fast": 32})")),
       HasSubstr("beta_fast"));

@@ -72,7 +72,8 @@ TEST(LayeredWindow, SpellingsThatTransformersReadsInAnotherWayAreRefused) {
               HasSubstr("rope_parameters: must hold the maps full_attention and sliding_attention"));
   EXPECT_THAT(
       fault_of(R"(, "rope_scaling": {"type": "linear", "factor": 4.0})"),
-      HasSubstr("rope_scaling.type: is ignored by transformers for gemma3_text models: write rope_type"));
+      HasSubstr(
+          "rope_scaling.type: is ignored by transformers for gemma3_text models, which reads rope_type"));
   EXPECT_THAT(fault_of(R"(, "rope_scaling": {"full_attention": {"rope_type": "default"}})"),
               HasSubstr("rope_scaling: has a map for each kind of layer"));
   EXPECT_THAT(fault_of(R"(, "rope_parameters": {"full_attention": 3})"),

@@ -63,8 +63,10 @@ TEST(SlidingWindow, AMalformedWindowIsRefusedByName) {
               HasSubstr("sliding_window: 0 must be an integer from 1 on, or null"));
   EXPECT_THAT(fault_of("mistral", R"(, "sliding_window": "512")"), HasSubstr("sliding_window: \"512\""));
   EXPECT_THAT(fault_of("qwen2", R"(, "sliding_window": 1e30)"), HasSubstr("sliding_window: "));
-  EXPECT_THAT(fault_of("qwen2", R"(, "layer_types": ["sliding_attention"])"),
-              HasSubstr("layer_types: names sliding_attention, but there is no window"));
+  EXPECT_THAT(
+      fault_of("qwen2", R"(, "layer_types": ["sliding_attention"])"),
+      HasSubstr(
+          "layer_types: names sliding_attention, but use_sliding_window and sliding_window give no window"));
   EXPECT_THAT(fault_of("qwen3", R"(, "layer_types": ["linear_attention"])"),
               HasSubstr("layer_types: \"linear_attention\" is not supported"));
   EXPECT_THAT(fault_of("llama", R"(, "use_sliding_window": true)"), HasSubstr("use_sliding_window: 'true'"));
