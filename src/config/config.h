@@ -53,6 +53,11 @@ struct DataConfig {
 inline constexpr std::array<std::string_view, 6> lr_schedulers = {
     "linear", "cosine", "constant", "constant_with_warmup", "cosine_with_min_lr", "warmup_stable_decay"};
 
+// Values of train.decay_type and train.warmup_type.
+inline constexpr std::array<std::string_view, 3> rate_curves = {"linear", "cosine", "1-sqrt"};
+// train.num_stable_steps: auto. All steps that are neither warm-up nor decay.
+inline constexpr u64 remaining_steps = ~u64{0};
+
 // train.max_steps: auto. The trainer replaces it by the number of steps of train.num_train_epochs when the
 // data is known (run/train_length.h).
 inline constexpr u64 steps_by_epochs = ~u64{0};
@@ -68,7 +73,12 @@ struct TrainConfig {
   double learning_rate = 5e-5;
   std::string lr_scheduler_type = "cosine";
   double warmup_steps = 0;   // an integer, or a ratio in [0, 1)
-  double min_lr_rate = 0.1;  // cosine_with_min_lr
+  double min_lr_rate = 0.1;  // cosine_with_min_lr, warmup_stable_decay
+  // warmup_stable_decay only.
+  u64 num_decay_steps = 0;  // 0: a tenth of the steps after the warm-up
+  u64 num_stable_steps = remaining_steps;
+  std::string decay_type = "cosine", warmup_type = "linear";
+  double num_cycles = 0.5;
   double weight_decay = 0.0;
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;

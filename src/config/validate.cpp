@@ -95,6 +95,24 @@ std::optional<Complaint> check_sequence_length(const Config& c) {
                                c.model.positions, advice)};
 }
 
+// Keys of one schedule would have no effect in another.
+std::optional<Complaint> check_schedule(const TrainConfig& t) {
+  if (t.lr_scheduler_type == "warmup_stable_decay") return std::nullopt;
+  const TrainConfig none;
+  for (const auto& [key, given] : {std::pair{"num_decay_steps", t.num_decay_steps != none.num_decay_steps},
+                                   {"num_stable_steps", t.num_stable_steps != none.num_stable_steps},
+                                   {"decay_type", t.decay_type != none.decay_type},
+                                   {"warmup_type", t.warmup_type != none.warmup_type},
+                                   {"num_cycles", t.num_cycles != none.num_cycles}})
+    if (given)
+      return Complaint{
+          "train", key,
+          fmt::format("is for lr_scheduler_type warmup_stable_decay, but this run has {}; leave it "
+                      "out, or set train.lr_scheduler_type=warmup_stable_decay",
+                      t.lr_scheduler_type)};
+  return std::nullopt;
+}
+
 std::optional<Complaint> check_groups(const Config& c) {
   const u32 count = c.model.experts.count, group = c.memory.experts_per_group;
   if (count == 0 || group <= count) return std::nullopt;
@@ -148,6 +166,7 @@ std::optional<Complaint> validate(const Config& c) {
     return Complaint{"train", "max_steps",
                      "auto needs train.num_train_epochs, which is not set: set num_train_epochs, or give a "
                      "number of steps"};
+  if (const std::optional<Complaint> complaint = check_schedule(c.train)) return complaint;
   if (const std::optional<Complaint> complaint = check_weights(c.data)) return complaint;
   if (const std::optional<Complaint> complaint = check_early_stopping(c)) return complaint;
   if (c.train.precision == Precision::fp16) {

@@ -9,21 +9,46 @@
 namespace tidepool {
 namespace {
 
-struct RateSchedule {
-  double warmup = 0, total = 1, min_rate = 0;
-};
+double half_cosine(double progress) { return 0.5 * (1.0 + std::cos(std::numbers::pi * progress)); }
 
-double cosine(double progress) { return 0.5 * (1.0 + std::cos(std::numbers::pi * progress)); }
-
-// Factor in [0, 1] after the warm-up; `progress` runs from 0 to 1 over the remaining steps.
-double factor_after_warmup(const std::string& type, double progress, double min_rate) {
-  if (type == "cosine") return std::max(0.0, cosine(progress));
-  if (type == "cosine_with_min_lr") return min_rate + (1.0 - min_rate) * cosine(progress);
+// Factor of the schedules that fall over all steps after the warm-up; `progress` runs from 0 to 1.
+double falling_factor(const TrainConfig& train, double progress) {
+  const std::string& type = train.lr_scheduler_type;
+  if (type == "cosine") return std::max(0.0, half_cosine(progress));
+  if (type == "cosine_with_min_lr")
+    return train.min_lr_rate + (1.0 - train.min_lr_rate) * half_cosine(progress);
   if (type == "linear") return std::max(0.0, 1.0 - progress);
-  // The last tenth decays, as a cosine, to min_rate.
-  if (type == "warmup_stable_decay")
-    return progress < 0.9 ? 1.0 : min_rate + (1.0 - min_rate) * cosine((progress - 0.9) / 0.1);
   return 1.0;  // constant, constant_with_warmup
+}
+
+// Rises from 0 to 1 as `progress` does.
+double rising_curve(const std::string& curve, double progress) {
+  if (curve == "cosine") return half_cosine(1.0 - progress);
+  if (curve == "1-sqrt") return 1.0 - std::sqrt(1.0 - progress);
+  return progress;
+}
+// Falls from 1 to 0 as `progress` rises; a cosine may swing further.
+double falling_curve(const TrainConfig& train, double progress) {
+  if (train.decay_type == "cosine") return half_cosine(2.0 * train.num_cycles * progress);
+  if (train.decay_type == "1-sqrt") return 1.0 - std::sqrt(progress);
+  return 1.0 - progress;
+}
+
+// Factor of warmup_stable_decay, as transformers' get_wsd_schedule() computes it: all three stages are above
+// the floor.
+double wsd_factor(const TrainConfig& train, double warmup, double steps, double done) {
+  const auto above_floor = [&](double x) {
+    return std::max(0.0, x * (1.0 - train.min_lr_rate) + train.min_lr_rate);
+  };
+  if (done < warmup) return above_floor(rising_curve(train.warmup_type, done / std::max(1.0, warmup)));
+  const double decay =
+      train.num_decay_steps != 0 ? static_cast<double>(train.num_decay_steps) : (steps - warmup) / 10;
+  const double stable = train.num_stable_steps != remaining_steps ? static_cast<double>(train.num_stable_steps)
+                                                              : steps - warmup - decay;
+  if (done < warmup + stable) return 1.0;
+  if (done < warmup + stable + decay)
+    return above_floor(falling_curve(train, (done - warmup - stable) / std::max(1.0, decay)));
+  return train.min_lr_rate;
 }
 
 }  // namespace
@@ -34,16 +59,15 @@ Result<LearningRate> make_learning_rate(const TrainConfig& train) {
     return Error{ErrorKind::usage, fmt::format("train.lr_scheduler_type: '{}' is unknown; use one of {}",
                                                type, fmt::join(lr_schedulers, ", "))};
   const double steps = static_cast<double>(train.max_steps);
-  RateSchedule schedule{.total = steps, .min_rate = train.min_lr_rate};
-  if (type != "constant")
-    schedule.warmup = train.warmup_steps < 1 ? std::ceil(train.warmup_steps * steps) : train.warmup_steps;
-  const double peak = train.learning_rate;
+  const double warmup = type == "constant"       ? 0
+                        : train.warmup_steps < 1 ? std::ceil(train.warmup_steps * steps)
+                                                 : train.warmup_steps;
   return LearningRate([=](u64 step) {
     const double done = static_cast<double>(step - 1);
-    if (done < schedule.warmup) return peak * done / std::max(1.0, schedule.warmup);
-    const double rest = std::max(1.0, schedule.total - schedule.warmup);
-    return peak *
-           factor_after_warmup(type, std::min(1.0, (done - schedule.warmup) / rest), schedule.min_rate);
+    if (type == "warmup_stable_decay") return train.learning_rate * wsd_factor(train, warmup, steps, done);
+    if (done < warmup) return train.learning_rate * done / std::max(1.0, warmup);
+    const double rest = std::max(1.0, steps - warmup);
+    return train.learning_rate * falling_factor(train, std::min(1.0, (done - warmup) / rest));
   });
 }
 

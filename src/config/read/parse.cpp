@@ -4,6 +4,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 
@@ -19,6 +20,8 @@
 namespace tidepool {
 
 namespace {
+
+constexpr std::string_view schedule_map = "lr_scheduler_kwargs";
 
 using ListRef = std::vector<std::string>* (*)(Config&);
 using NumbersRef = std::vector<double>* (*)(Config&);
@@ -45,9 +48,12 @@ class Reader {
   Result<void> read_key(const std::string& place, std::string_view section, const std::string& key,
                         const YAML::Node& value);
   Result<void> read_value(const std::string& place, const Field& field, const YAML::Node& value);
-  Result<void> read_model_map(const std::string& place, const std::string& key, const YAML::Node& map);
+  Result<void> read_map(const std::string& place, std::string_view section, const std::string& key,
+                        const YAML::Node& map);
   Result<void> accept_or_refuse(const std::string& place, std::string_view section, const std::string& key,
                                 const YAML::Node& value);
+  Result<void> read_key_of_schedule(const std::string& place, const std::string& key,
+                                    const YAML::Node& value);
   Result<void> read_list(const std::string& place, const Field& field, const YAML::Node& value);
   Result<void> read_numbers(const std::string& place, const Field& field, const YAML::Node& value);
   Result<std::string> read_weighted(const std::string& place, const YAML::Node& item);
@@ -101,7 +107,11 @@ Result<void> Reader::read_key(const std::string& place, std::string_view section
                               const YAML::Node& value) {
   const std::string canonical = canonical_model_key(key);
   if (canonical != key) return read_key(place, section, canonical, value);
-  if (is_rope_key(key) && value.IsMap()) return read_model_map(place, key, value);
+  if (is_rope_key(key) && value.IsMap()) return read_map(place, "model", key, value);
+  if (section == "train" && key == schedule_map && (value.IsMap() || value.IsNull()))
+    return read_map(place, section, key, value);
+  if (section == "train" && key.starts_with(schedule_map) && key.size() > schedule_map.size())
+    return read_key_of_schedule(place, key.substr(schedule_map.size() + 1), value);
   const std::vector<const Field*> found = find_fields(section, key);
   if (found.size() == 1 && applies(*found[0], config_.model.family))
     return read_value(place, *found[0], value);
@@ -111,6 +121,19 @@ Result<void> Reader::read_key(const std::string& place, std::string_view section
     return fault_at(place, fmt::format("'{}' may mean {}; name the section", key, fmt::join(names, " or ")));
   }
   return accept_or_refuse(place, section, key, value);
+}
+
+// Reads a key of the map that TrainingArguments has for schedules. Here such keys are keys of `train`.
+Result<void> Reader::read_key_of_schedule(const std::string& place, const std::string& key,
+                                          const YAML::Node& value) {
+  constexpr std::array<std::string_view, 7> keys = {"num_decay_steps", "num_stable_steps", "decay_type",
+                                                    "warmup_type",     "min_lr_ratio",     "min_lr_rate",
+                                                    "num_cycles"};
+  if (std::ranges::find(keys, key) != keys.end()) return read_key(place, "train", key, value);
+  const std::string advice = advice_for({.section = "train", .key = key, .value = text_of(value)});
+  return fault_at(
+      place, fmt::format("train.{}: unknown key '{}'; {}", schedule_map, key,
+                         advice.empty() ? fmt::format("the keys are {}", fmt::join(keys, ", ")) : advice));
 }
 
 // Handles a key that has no effect in this model.
@@ -135,11 +158,12 @@ Result<void> Reader::accept_or_refuse(const std::string& place, std::string_view
   return unknown_key(place, given);
 }
 
-Result<void> Reader::read_model_map(const std::string& place, const std::string& key, const YAML::Node& map) {
+Result<void> Reader::read_map(const std::string& place, std::string_view section, const std::string& key,
+                              const YAML::Node& map) {
   for (const auto& entry : map) {
     if (!entry.first.IsScalar())
-      return fault_at(place, fmt::format("model.{}: every key must be a word", key));
-    TRY(read_key(place_in(file_, entry.first), "model", fmt::format("{}.{}", key, entry.first.Scalar()),
+      return fault_at(place, fmt::format("{}.{}: every key must be a word", section, key));
+    TRY(read_key(place_in(file_, entry.first), section, fmt::format("{}.{}", key, entry.first.Scalar()),
                  entry.second));
   }
   return {};
@@ -291,6 +315,7 @@ Result<void> Reader::read_override(const std::string& text) {
   if (key == "model") return {};  // begin_model() has read it
 
   std::string section;
+  if (key.starts_with(fmt::format("{}.", schedule_map))) key = "train." + key;
   if (const size_t dot = key.find('.');
       dot != std::string::npos && find_fields("", canonical_model_key(key)).empty()) {
     section = key.substr(0, dot);
