@@ -48,6 +48,16 @@ CASES = {
     "gpt2_some": ("gpt2_plain", dict(r=3, lora_alpha=7, target_modules=["c_fc"], fan_in_fan_out=True)),
     "qwen2_rslora": ("qwen2_untied", dict(r=3, lora_alpha=4, target_modules=["q_proj", "o_proj", "gate_proj"], use_rslora=True)),
     "gpt2_rslora": ("gpt2_inner", dict(r=5, lora_alpha=3, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True, use_rslora=True)),
+    # Adapters that differ between layers, or in rank or alpha.
+    "llama_layers": ("llama_untied_llama3", dict(r=3, lora_alpha=6, target_modules=["q_proj", "down_proj"],
+                                                 layers_to_transform=[1])),
+    "qwen3_paths": ("qwen3_untied", dict(r=2, lora_alpha=5,
+                                         target_modules=["model.layers.0.self_attn.k_proj", "model.layers.1.mlp.up_proj", "v_proj"])),
+    "gpt2_regex": ("gpt2_inner", dict(r=3, lora_alpha=4, target_modules=r".*\.h\.1\..*c_(attn|fc)", fan_in_fan_out=True)),
+    "qwen2_patterns": ("qwen2_untied", dict(r=3, lora_alpha=4, target_modules=["q_proj", "o_proj", "gate_proj"], use_rslora=True,
+                                            exclude_modules=["model.layers.0.self_attn.o_proj"],
+                                            rank_pattern={"q_proj": 2, "model.layers.1.mlp.gate_proj": 5},
+                                            alpha_pattern={"o_proj": 9, r"layers\.0\..*gate_proj": 2})),
     # Models with experts. PEFT gives the matrices of all experts of a layer one adapter, with rank r per expert.
     "qwen3_moe_parameters": ("qwen3_moe_untied", dict(r=2, lora_alpha=4, target_modules=["q_proj"],
                                                       target_parameters=EXPERTS + ["mlp.gate.weight"])),

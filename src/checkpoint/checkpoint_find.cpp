@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/read_file.h"
+#include "base/text/cut_text.h"
 #include "base/text/path_text.h"
 #include "checkpoint/check_named.h"
 #include "checkpoint/checkpoint.h"
@@ -77,6 +78,24 @@ Result<void> has_all_files(const std::string& path, const Manifest& manifest) {
   return {};
 }
 
+// Compares alpha of each linear layer; shapes of tensors tell ranks.
+Result<void> check_alphas(const std::string& path, const AdapterConfig& there, const ModelGraph& graph) {
+  constexpr std::string_view before = "base_model.model.", a = ".lora_A.weight";
+  for (const Window& window : graph.windows)
+    for (const Tensor& t : window.tensors) {
+      std::string_view module = t.name;
+      if (!window.adapter || !take_prefix(module, before) || !module.ends_with(a)) continue;
+      module.remove_suffix(a.size());
+      const auto at = layer_module_of(module);
+      const ModuleAdapter* own = at ? graph.lora.find(static_cast<u32>(at->layer), at->module) : nullptr;
+      const double here = own != nullptr ? own->alpha : graph.lora.alpha, then = there.alpha_of(module);
+      if (std::abs(then - here) > 1e-12 * here)
+        return other_run(path, fmt::format("lora_alpha of {} is {} there and {} here", module, then, here),
+                         lora_keys);
+    }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<u64>> checkpoint_steps(const std::string& run_dir) {
@@ -131,6 +150,7 @@ Result<void> CheckpointStore::check_adapter_config(const std::string& path, cons
     return other_run(path,
                      fmt::format("lora.use_rslora is {} there and {} here", there.rslora, graph.lora.rslora),
                      lora_keys);
+  TRY(check_alphas(path, there, graph));
   for (const LayerAdapters& layer : graph.adapters)
     for (const ExpertAdapter& adapter : layer.experts) {
       if (layer.experts.form != AdapterForm::joined) continue;

@@ -151,7 +151,8 @@ u32 add_layer_window(ModelGraph& g, const LinearModules& modules, u32 layer, con
     const LinearModule& module = modules.of[m];
     if (!is_target(g, layer, module)) continue;
     const std::string_view path = module.router ? g.adapters[layer].router : module.path;
-    add_specs(specs, fmt::format("{}.{}", layer_path(g, layer), path), g.lora.r, module.in, module.out);
+    add_specs(specs, fmt::format("{}.{}", layer_path(g, layer), path), adapter_size(g, layer, module).r,
+              module.in, module.out);
   }
   return add_window(g, name, std::move(specs));
 }

@@ -18,8 +18,8 @@ u32 widest_input(const ModelGraph& g) {
   for (const BlockKind kind : {BlockKind::layer, BlockKind::attention}) {
     const LinearModules modules = layer_code(g.config.family).modules(g.config, kind);
     for (u32 m = 0; m < modules.count; ++m)
-      if (!modules.of[m].router && is_target(g, 0, modules.of[m]))
-        widest = std::max(widest, modules.of[m].in);
+      for (u32 layer = 0; layer < g.config.layers && !modules.of[m].router; ++layer)
+        if (is_target(g, layer, modules.of[m])) widest = std::max(widest, modules.of[m].in);
     if (g.config.experts.count == 0) break;
   }
   return widest;
@@ -27,15 +27,22 @@ u32 widest_input(const ModelGraph& g) {
 
 }  // namespace
 
-bool is_target(const ModelGraph& g, u32 layer, const LinearModule& module) {
-  if (!g.lora.on()) return false;
-  if (module.router) return !g.adapters[layer].router.empty();
-  return g.lora.all_linear() || names_path(g.lora.target_modules, module.path);
+AdapterSize adapter_size(const ModelGraph& g, u32 layer, const LinearModule& module) {
+  const LoraConfig& lora = g.lora;
+  if (!lora.on()) return {};
+  const std::string_view path = module.router ? g.adapters[layer].router : module.path;
+  if (!lora.modules.empty()) {
+    const ModuleAdapter* own = lora.find(layer, path);
+    return own == nullptr ? AdapterSize{} : AdapterSize{own->r, lora.scale_of(own->r, own->alpha)};
+  }
+  const bool is_named =
+      module.router ? !path.empty() : lora.all_linear() || names_path(lora.target_modules, path);
+  return is_named ? AdapterSize{lora.r, lora.scale()} : AdapterSize{};
 }
 
 AdapterScratch adapter_scratch(const ModelGraph& g, WorkspaceCutter& layout) {
   if (!g.lora.on()) return {};
-  const u64 rows = g.batch.rows(), elements = rows * g.lora.r;
+  const u64 rows = g.batch.rows(), elements = rows * g.lora.rank_max();
   AdapterScratch scratch = {.low = layout.take_values(g.activations, elements),
                             .low_grad = layout.take_values(g.activations, elements)};
   if (g.lora.dropout > 0) scratch.dropped = layout.take_values(g.activations, rows * widest_input(g));
@@ -61,6 +68,10 @@ u32 Adapters::tensor(u32 module) const {
   u32 before = 0;
   for (u32 m = 0; m < module; ++m) before += is_target(c_.graph, layer, modules_.of[m]);
   return 2 * before;
+}
+
+AdapterSize Adapters::size(u32 module) const {
+  return adapter_size(c_.graph, block_of(c_).layer, modules_.of[module]);
 }
 
 Param Adapters::param(u32 tensor) const {
@@ -93,24 +104,24 @@ ConstValues Adapters::make_low(u32 module, ConstValues x) const {
     x = scratch_.dropped;
   }
   c_.kernels.matmul({.m = rows_of(c_),
-                     .n = c_.graph.lora.r,
+                     .n = size(module).r,
                      .k = modules_.of[module].in,
                      .x = x,
                      .weight = param(tensor(module)),
                      .transposed = true,
-                     .scale = static_cast<float>(c_.graph.lora.scale()),
+                     .scale = static_cast<float>(size(module).scale),
                      .y = scratch_.low});
   return x;
 }
 
 void Adapters::make_low_grad(u32 module, ConstValues dy, u32 dy_stride) const {
   c_.kernels.matmul({.m = rows_of(c_),
-                     .n = c_.graph.lora.r,
+                     .n = size(module).r,
                      .k = modules_.of[module].out,
                      .x = dy,
                      .x_stride = dy_stride,
                      .weight = param(tensor(module) + 1),
-                     .scale = static_cast<float>(c_.graph.lora.scale()),
+                     .scale = static_cast<float>(size(module).scale),
                      .y = scratch_.low_grad});
 }
 
@@ -118,7 +129,7 @@ Matmul Adapters::up(u32 module, ConstValues x) const {
   make_low(module, x);
   return {.m = rows_of(c_),
           .n = modules_.of[module].out,
-          .k = c_.graph.lora.r,
+          .k = size(module).r,
           .x = scratch_.low,
           .weight = param(tensor(module) + 1),
           .transposed = true};
@@ -127,7 +138,7 @@ Matmul Adapters::up(u32 module, ConstValues x) const {
 Matmul Adapters::product_of_low_grad(u32 module) const {
   return {.m = rows_of(c_),
           .n = modules_.of[module].in,
-          .k = c_.graph.lora.r,
+          .k = size(module).r,
           .x = scratch_.low_grad,
           .weight = param(tensor(module))};
 }
@@ -179,7 +190,7 @@ void Adapters::module_weight_gradients(Place p, JoinedModules joined, ConstValue
   const ConstValues seen = make_low(p.module, x);
   c_.kernels.weight_gradient({.m = rows_of(c_),
                               .n = modules_.of[p.module].out,
-                              .k = c_.graph.lora.r,
+                              .k = size(p.module).r,
                               .x = scratch_.low,
                               .dy = dy_of_module,
                               .dy_stride = columns(joined),
@@ -188,7 +199,7 @@ void Adapters::module_weight_gradients(Place p, JoinedModules joined, ConstValue
                               .transposed = true});
   make_low_grad(p.module, dy_of_module, columns(joined));
   c_.kernels.weight_gradient({.m = rows_of(c_),
-                              .n = c_.graph.lora.r,
+                              .n = size(p.module).r,
                               .k = modules_.of[p.module].in,
                               .x = seen,
                               .dy = scratch_.low_grad,

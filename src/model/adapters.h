@@ -39,11 +39,19 @@ struct JoinedModules {
   u32 first = 0, count = 0;
 };
 
-bool is_target(const ModelGraph&, u32 layer, const LinearModule&);
+// Rank and scale of a module's adapter; rank 0: it has none.
+struct AdapterSize {
+  u32 r = 0;
+  double scale = 1;
+};
+AdapterSize adapter_size(const ModelGraph&, u32 layer, const LinearModule&);
+inline bool is_target(const ModelGraph& g, u32 layer, const LinearModule& module) {
+  return adapter_size(g, layer, module).r != 0;
+}
 
 // Scratch of the adapters' products, a part of a layer's workspace. It serves one module at a time.
 struct AdapterScratch {
-  Values low;       // [R, r]: scale x A^T
+  Values low;       // [R, r]: scale x A^T, with room for the largest r
   Values low_grad;  // [R, r]: scale dy B
   Values dropped;   // [R, widest in of all targets]: x after dropout; null without dropout
 };
@@ -92,6 +100,7 @@ class Adapters {
   void for_targets(JoinedModules, Fn) const;
   u32 columns(JoinedModules) const;
   u32 tensor(u32 module) const;  // index of A in the window, or `none`; B is the next tensor
+  AdapterSize size(u32 module) const;
   Param param(u32 tensor) const;
   Dropout dropout_of(u32 module) const;
   ConstValues make_low(u32 module, ConstValues x) const;  // RETURNS: x after the adapter's dropout

@@ -55,6 +55,10 @@ const Case cases[] = {
     {"gpt2_rslora",
      "gpt2_inner",
      {.r = 5, .alpha = 3, .target_modules = {"c_attn", "c_proj"}, .rslora = true}},
+    {"llama_layers", "llama_untied_llama3", {}, HomePolicy::host},
+    {"qwen3_paths", "qwen3_untied", {}, HomePolicy::disk},
+    {"gpt2_regex", "gpt2_inner", {}},
+    {"qwen2_patterns", "qwen2_untied", {}, HomePolicy::mixed},
     {"qwen3_moe_parameters", "qwen3_moe_untied", {}, HomePolicy::disk, 3},
     {"mixtral_names", "mixtral_untied", {}, HomePolicy::mixed, 1},
     {"gpt_oss_ranks", "gpt_oss_untied", {}, HomePolicy::host, 2},
@@ -72,8 +76,10 @@ std::string adapter_directory(const Case& c) {
 
 LoraConfig lora_of(const Case& c) {
   if (c.lora.on()) return c.lora;
+  const std::string directory = adapter_directory(c);
   LoraConfig lora =
-      lora_of_adapter(read_adapter_config(adapter_directory(c), ErrorKind::bad_input).value(), "");
+      lora_of_adapter_files(read_adapter_config(directory, ErrorKind::bad_input).value(), directory, "")
+          .value();
   lora.dropout = 0;
   return lora;
 }

@@ -121,7 +121,7 @@ Result<LoraConfig> lora_of(const ModelChoice& choice, KeptModel kept) {
     const std::string own = newest_checkpoint(choice.run_dir);
     if (own.empty() || !std::filesystem::exists(own + "/" + adapter_config_file, unused)) return LoraConfig{};
     TRY_ASSIGN(const AdapterConfig adapter, read_adapter_config(own, ErrorKind::corrupt_checkpoint));
-    return lora_of_adapter(adapter, directory);
+    return lora_of_adapter_files(adapter, own, directory);
   }
   if (!is_there || !is_named(directory + "/" + adapter_config_file))
     return fault_at(place,
@@ -131,7 +131,7 @@ Result<LoraConfig> lora_of(const ModelChoice& choice, KeptModel kept) {
                                 is_there ? fmt::format("holds no {}", adapter_config_file)
                                          : std::string("is not a directory")));
   TRY_ASSIGN(const AdapterConfig adapter, read_adapter_config(directory, ErrorKind::bad_input));
-  return lora_of_adapter(adapter, directory);
+  return lora_of_adapter_files(adapter, directory, directory);
 }
 
 }  // namespace tidepool

@@ -370,6 +370,8 @@ Error Reader::adapters_without_rank(const Field& of_adapters) {
 // Refuses a rank or scale that differs from the adapter's: it would change what the adapter computes.
 Result<void> Reader::check_same_adapter() {
   if (!adapter_.on()) return {};
+  // Other target_modules name adapters of all layers; the tensors of the adapter then decide.
+  if (config_.lora.target_modules != adapter_.target_modules) config_.lora.modules.clear();
   const LoraConfig& here = config_.lora;
   const auto differs = [&](std::string_view key, const auto& there, const auto& now) -> Result<void> {
     if (there == now) return {};

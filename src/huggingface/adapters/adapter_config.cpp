@@ -8,15 +8,19 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/json/text.h"
 #include "base/read_file.h"
 #include "base/text/path_text.h"
 #include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/safetensors.h"
 
 namespace tidepool {
 namespace json = boost::json;
@@ -58,6 +62,13 @@ std::map<std::string, ExpertAdapter> parameter_adapters(const ModelGraph& graph)
   for (const LayerAdapters& layer : graph.adapters)
     for (const ExpertAdapter& adapter : layer.experts)
       if (layer.experts.form == AdapterForm::joined) out.emplace(adapter.name, adapter);
+  return out;
+}
+
+// A path as a regular expression.
+std::string escaped(std::string_view path) {
+  std::string out;
+  for (const char c : path) out += c == '.' ? "\\." : std::string(1, c);
   return out;
 }
 
@@ -148,14 +159,14 @@ Result<PatternValues> pattern_values(const json::object& o, const char* key, dou
                                      const AdapterTargets& targets) {
   PatternValues out = {{otherwise}, {otherwise}};
   const json::value* patterns = o.if_contains(key);
-  if (patterns == nullptr || is_empty(*patterns)) return out;
+  if (patterns == nullptr || is_empty(*patterns) || targets.parameters.empty()) return out;
   const Error wrong{
       ErrorKind::bad_input,
-      fmt::format("{}: only patterns for parameters of experts in target_parameters are read, the "
-                  "same for all layers, such as {{\"experts.gate_up_proj\": 16}}; merge this "
-                  "adapter with PEFT's merge_and_unload",
+      fmt::format("{}: beside target_parameters, only patterns for these parameters are read, the same for "
+                  "all layers, such as {{\"experts.gate_up_proj\": 16}}; merge this adapter with PEFT's "
+                  "merge_and_unload",
                   key)};
-  if (!patterns->is_object() || targets.parameters.empty()) return wrong;
+  if (!patterns->is_object()) return wrong;
   for (const json::key_value_pair& entry : patterns->get_object()) {
     if (!entry.value().is_number()) return wrong;
     TRY_ASSIGN(const bool taken, take_pattern(entry.key(), entry.value().to_number<double>(), targets, out));
@@ -164,13 +175,72 @@ Result<PatternValues> pattern_values(const json::object& o, const char* key, dou
   return out;
 }
 
+// Patterns for linear layers.
+Result<std::vector<PathValue>> path_values(const json::object& o, const char* key,
+                                           const AdapterTargets& targets) {
+  std::vector<PathValue> out;
+  const json::value* patterns = o.if_contains(key);
+  if (patterns == nullptr || is_empty(*patterns) || !targets.parameters.empty()) return out;
+  const auto wrong = [&](std::string_view why) {
+    return Error{ErrorKind::bad_input, fmt::format("{}: {}", key, why)};
+  };
+  if (!patterns->is_object()) return wrong("must be an object of patterns and numbers");
+  for (const json::key_value_pair& entry : patterns->get_object()) {
+    if (!entry.value().is_number()) return wrong("must be an object of patterns and numbers");
+    out.push_back({std::string(std::string_view(entry.key())), entry.value().to_number<double>()});
+    // Refuses a pattern that cannot be read.
+    if (const auto read = ends_with_key("model.layers.0.self_attn.q_proj", out.back().key); !read)
+      return wrong(read.error().message);
+  }
+  return out;
+}
+
+double value_of(const std::vector<PathValue>& values, std::string_view module, double otherwise) {
+  for (const PathValue& one : values) {
+    const Result<bool> matches = ends_with_key(module, one.key);
+    if (matches && *matches) return one.value;
+  }
+  return otherwise;
+}
+
+// True for a path that names one layer: "model.layers.3.self_attn.q_proj".
+bool names_one_layer(std::string_view target) { return layer_module_of(target).has_value(); }
+
 bool is_rank(double r) { return r >= 1 && r <= lora_rank_max && r == std::floor(r); }
 
 }  // namespace
 
+u32 AdapterConfig::rank_of(std::string_view module) const {
+  return static_cast<u32>(value_of(ranks, module, r));
+}
+double AdapterConfig::alpha_of(std::string_view module) const { return value_of(alphas, module, alpha); }
+double AdapterConfig::scale_of(std::string_view module) const {
+  const double rank = rank_of(module);
+  return alpha_of(module) / (rslora ? std::sqrt(rank) : rank);
+}
+
+bool AdapterConfig::only_named() const {
+  const bool by_pattern = !targets.named.pattern.empty() && !targets.all_linear();
+  const bool excludes = !targets.excluded.names.empty() || !targets.excluded.pattern.empty();
+  return !by_pattern && !excludes && targets.layers.empty() && ranks.empty() && alphas.empty();
+}
+
+bool AdapterConfig::varies() const {
+  return !only_named() || std::ranges::any_of(targets.named.names, names_one_layer);
+}
+
 std::string adapter_config_text(const ModelGraph& graph) {
   CHECK(graph.lora.on());
   json::object o, ranks, alphas;
+  std::set<std::string> modules = modules_of(graph);
+  if (!graph.lora.modules.empty()) modules.clear();
+  for (const ModuleAdapter& m : graph.lora.modules) {
+    const std::string path =
+        fmt::format("{}.{}.{}", style(graph.config.family).layers_path, m.layer, m.module);
+    modules.insert(path);
+    if (m.r != graph.lora.r) ranks[escaped(path)] = m.r;
+    if (m.alpha != graph.lora.alpha) alphas[escaped(path)] = number(m.alpha);
+  }
   for (const auto& [name, adapter] : parameter_adapters(graph)) {
     const std::string pattern = fmt::format("experts\\.{}", name);
     if (adapter.r != graph.lora.r) ranks[pattern] = adapter.r;
@@ -184,7 +254,7 @@ std::string adapter_config_text(const ModelGraph& graph) {
   o["r"] = graph.lora.r;
   o["lora_alpha"] = number(graph.lora.alpha);
   o["lora_dropout"] = graph.lora.dropout;
-  o["target_modules"] = array_of(modules_of(graph));
+  o["target_modules"] = array_of(modules);
   if (!graph.lora.target_parameters.empty()) o["target_parameters"] = array_of(graph.lora.target_parameters);
   o["bias"] = "none";
   o["fan_in_fan_out"] = style(graph.config.family).matrices_in_out;
@@ -228,6 +298,15 @@ Result<AdapterConfig> read_adapter_config(const std::string& directory, ErrorKin
     return fault(fmt::format("rank_pattern: must have whole numbers from 1 to {}", lora_rank_max));
   if (!std::isfinite(alphas->gate_up.value) || !std::isfinite(alphas->down.value))
     return fault("alpha_pattern: must have numbers");
+  Result<std::vector<PathValue>> path_ranks = path_values(o, "rank_pattern", *targets),
+                                 path_alphas = path_values(o, "alpha_pattern", *targets);
+  for (const auto* values : {&path_ranks, &path_alphas})
+    if (!*values) return fault(values->error().message);
+  for (const PathValue& one : *path_ranks)
+    if (!is_rank(one.value))
+      return fault(fmt::format("rank_pattern: must have whole numbers from 1 to {}", lora_rank_max));
+  for (const PathValue& one : *path_alphas)
+    if (!std::isfinite(one.value)) return fault("alpha_pattern: must have numbers");
   const json::value* base = o.if_contains("base_model_name_or_path");
   return AdapterConfig{.r = static_cast<u32>(*r),
                        .alpha = *alpha,
@@ -240,6 +319,8 @@ Result<AdapterConfig> read_adapter_config(const std::string& directory, ErrorKin
                        .down_r = static_cast<u32>(ranks->down.value),
                        .gate_up_alpha = alphas->gate_up.value,
                        .down_alpha = alphas->down.value,
+                       .ranks = *std::move(path_ranks),
+                       .alphas = *std::move(path_alphas),
                        .base = base != nullptr && base->is_string() ? std::string(base->get_string()) : ""};
 }
 
@@ -258,11 +339,47 @@ LoraConfig lora_of_adapter(const AdapterConfig& adapter, const std::string& dire
   std::set<std::string> modules;
   for (const std::string& name : adapter.targets.named.names) {
     // Whole paths, of one layer each, stand for the modules of all layers.
-    const bool has_layer =
-        name.find_first_of("0123456789") != name.npos && name.find(".layers.") != name.npos;
-    modules.insert(has_layer ? name.substr(name.rfind('.') + 1) : name);
+    modules.insert(names_one_layer(name) ? name.substr(name.rfind('.') + 1) : name);
   }
   lora.target_modules.assign(modules.begin(), modules.end());
+  return lora;
+}
+
+Result<LoraConfig> lora_of_adapter_files(const AdapterConfig& adapter, const std::string& source,
+                                         const std::string& directory) {
+  constexpr std::string_view before = "base_model.model.", a = ".lora_A.weight";
+  LoraConfig lora = lora_of_adapter(adapter, directory);
+  const std::string path = fmt::format("{}/{}", source, adapter_weights_file);
+  if (!adapter.varies() || !is_named(path)) return lora;
+  TRY_ASSIGN(const auto file, SafetensorsFile::open(path, ErrorKind::bad_input));
+  std::set<std::string> names;
+  for (const StoredTensor& t : file->tensors()) {
+    if (!t.name.ends_with(a) || !t.name.starts_with(before) || t.shape.size() != 2) continue;
+    const std::string whole = t.name.substr(before.size(), t.name.size() - before.size() - a.size());
+    const auto at = layer_module_of(whole);
+    const auto wrong = [&](const std::string& why) {
+      return Error{ErrorKind::bad_input, fmt::format("{}: tensor {} {}", path, t.name, why)};
+    };
+    if (!at || at->layer > std::numeric_limits<u32>::max())
+      return wrong("is of no layer: only layers are trained");
+    const bool of_expert =
+        at->module.starts_with("experts.") || at->module.find(".experts.") != at->module.npos;
+    if (of_expert && adapter.only_named()) return lora_of_adapter(adapter, directory);
+    if (of_expert)
+      return wrong(
+          "is of one expert, whose adapters must be the same in all layers: merge this adapter with PEFT's "
+          "merge_and_unload");
+    if (t.shape[0] != adapter.rank_of(whole))
+      return wrong(fmt::format("is {}, but {} gives the module rank {}", shape_text(t.shape),
+                               adapter_config_file, adapter.rank_of(whole)));
+    lora.modules.push_back({.layer = static_cast<u32>(at->layer),
+                            .module = std::string(at->module),
+                            .r = adapter.rank_of(whole),
+                            .alpha = adapter.alpha_of(whole)});
+    names.insert(whole.substr(whole.rfind('.') + 1));
+  }
+  std::ranges::sort(lora.modules, {}, [](const ModuleAdapter& m) { return std::tie(m.layer, m.module); });
+  lora.target_modules.assign(names.begin(), names.end());
   return lora;
 }
 

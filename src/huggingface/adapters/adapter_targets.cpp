@@ -8,6 +8,7 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <boost/regex.hpp>
+#include <cctype>
 #include <charconv>
 #include <optional>
 #include <span>
@@ -50,15 +51,23 @@ Result<std::vector<u64>> layers_of(const json::object& o) {
   return out;
 }
 
-// Number of the layer that a module belongs to: 3 from "model.layers.3.mlp.up_proj".
-std::optional<u64> layer_of(std::string_view module) {
-  for (std::size_t dot = module.find('.'); dot != module.npos; dot = module.find('.', dot + 1)) {
-    const std::string_view part = module.substr(dot + 1, module.find('.', dot + 1) - dot - 1);
-    u64 layer = 0;
-    const auto [end, ec] = std::from_chars(part.data(), part.data() + part.size(), layer);
-    if (ec == std::errc() && end == part.data() + part.size()) return layer;
+// A key of letters, digits, dots and escaped dots, as an unescaped text; an unescaped dot is any character.
+struct PlainKey {
+  std::string text;
+  std::vector<bool> any;
+};
+std::optional<PlainKey> plain_key(const std::string& key) {
+  PlainKey out;
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    const bool escaped = key[i] == '\\' && i + 1 < key.size() && key[i + 1] == '.';
+    const bool plain =
+        (std::isalnum(static_cast<unsigned char>(key[i])) != 0) || key[i] == '_' || key[i] == '.';
+    if (!escaped && !plain) return std::nullopt;
+    out.any.push_back(!escaped && key[i] == '.');
+    out.text += escaped ? '.' : key[i];
+    i += escaped;
   }
-  return std::nullopt;
+  return out;
 }
 
 bool ends_with_one_of(std::string_view module, const std::vector<std::string>& names) {
@@ -83,6 +92,29 @@ Result<bool> matches_pattern(std::string_view module, const std::string& pattern
   }
 }
 
+Result<bool> ends_with_key(std::string_view module, const std::string& key) {
+  const std::optional<PlainKey> plain = plain_key(key);
+  if (!plain) return matches_pattern(module, fmt::format("(.*\\.)?({})", key));
+  const std::size_t size = plain->text.size();
+  if (size > module.size() || (size < module.size() && module[module.size() - size - 1] != '.')) return false;
+  const std::string_view end = module.substr(module.size() - size);
+  for (std::size_t i = 0; i < size; ++i)
+    if (!plain->any[i] && end[i] != plain->text[i]) return false;
+  return true;
+}
+
+std::optional<LayerModule> layer_module_of(std::string_view path) {
+  for (std::size_t dot = path.find('.'); dot != path.npos; dot = path.find('.', dot + 1)) {
+    const std::size_t next = std::min(path.find('.', dot + 1), path.size());
+    const std::string_view part = path.substr(dot + 1, next - dot - 1);
+    u64 layer = 0;
+    const auto [end, ec] = std::from_chars(part.data(), part.data() + part.size(), layer);
+    if (ec == std::errc() && end == part.data() + part.size())
+      return LayerModule{layer, path.substr(std::min(next + 1, path.size()))};
+  }
+  return std::nullopt;
+}
+
 Result<AdapterTargets> parse_adapter_targets(const json::object& o) {
   AdapterTargets out;
   TRY_ASSIGN(out.named, modules_of(o, "target_modules"));
@@ -104,8 +136,8 @@ Result<bool> AdapterTargets::hold(std::string_view module) const {
   if (!named.pattern.empty()) return matches_pattern(module, named.pattern);
   if (is_one_of(module, named.names)) return true;
   if (!ends_with_one_of(module, named.names)) return false;
-  const std::optional<u64> layer = layer_of(module);
-  return layers.empty() || (layer && std::ranges::find(layers, *layer) != layers.end());
+  const std::optional<LayerModule> at = layer_module_of(module);
+  return layers.empty() || (at && std::ranges::find(layers, at->layer) != layers.end());
 }
 
 std::string targets_text(const AdapterTargets& targets) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <boost/json/fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,16 @@ Result<AdapterTargets> parse_adapter_targets(const boost::json::object& adapter_
 // use mean the same there as in Python.
 // Error: a reason without file name.
 Result<bool> matches_pattern(std::string_view module, const std::string& pattern);
+// RETURNS: true if PEFT's rank_pattern or alpha_pattern means the module by `key`: a regular expression for
+// the path's end. Error: a reason without file name.
+Result<bool> ends_with_key(std::string_view module, const std::string& key);
+// Number of the layer that a module belongs to, and its path in the layer: 3 and "mlp.up_proj" for
+// "model.layers.3.mlp.up_proj".
+struct LayerModule {
+  u64 layer = 0;
+  std::string_view module;
+};
+std::optional<LayerModule> layer_module_of(std::string_view path);
 // "q_proj, v_proj", for messages; only the first few of a long list.
 std::string targets_text(const AdapterTargets&);
 

@@ -63,7 +63,8 @@ MergeBlock ExpertMerge::single_block(u32 layer, u32 expert, std::string_view mat
   MergeBlock out = {.rows = matrix == names_.down ? config_.width : config_.expert_inner()};
   if (joined_) return out;
   out.stem = stem(layer, fmt::format("{}.{}.{}", names_.single, expert, matrix));
-  out.r = adapter_.r, out.scale = adapter_.scale;
+  const std::string_view module = std::string_view(out.stem).substr(adapter_prefix.size());
+  out.r = adapter_.rank_of(module), out.scale = adapter_.scale_of(module);
   return out;
 }
 
@@ -91,8 +92,11 @@ std::optional<std::vector<MergeBlock>> ExpertMerge::blocks_of(std::string_view t
     if (path.empty() && !names_.single.empty())
       path = without_end(names_.router, dot_weight);  // named by a pattern
     MergeBlock block = {.rows = config_.experts.count};
-    if (!path.empty())
-      block.stem = stem(place->layer, path), block.r = adapter_.r, block.scale = adapter_.scale;
+    if (!path.empty()) block.stem = stem(place->layer, path);
+    if (!path.empty()) {
+      const std::string_view module = std::string_view(block.stem).substr(adapter_prefix.size());
+      block.r = adapter_.rank_of(module), block.scale = adapter_.scale_of(module);
+    }
     return std::vector{block};
   }
   std::vector<MergeBlock> out;
@@ -122,7 +126,7 @@ std::optional<ExpertStem> ExpertMerge::find_router(const Place& place, std::stri
   if (path != without_end(router.parameter, dot_weight) && path != router.module) return std::nullopt;
   const bool by_parameter =
       router.module.empty() || names_path(adapter_.targets.parameters, router.parameter);
-  return ExpertStem{.r = adapter_.r,
+  return ExpertStem{.r = adapter_.rank_of(path),
                     .in = config_.width,
                     .out = config_.experts.count,
                     .parameter = by_parameter ? router.parameter : std::string()};
@@ -150,7 +154,10 @@ std::optional<ExpertStem> ExpertMerge::find_single(const Place& place) const {
   if (!expert) return std::nullopt;
   const u32 experts = config_.experts.count, inner = config_.expert_inner();
   const bool down = rest == names_.down;
-  ExpertStem out = {.r = adapter_.r, .in = down ? inner : config_.width, .out = down ? config_.width : inner};
+  const std::string path =
+      fmt::format("{}.{}.{}", style(config_.family).layers_path, place.layer, place.rest);
+  ExpertStem out = {
+      .r = adapter_.rank_of(path), .in = down ? inner : config_.width, .out = down ? config_.width : inner};
   if (*expert >= experts)
     out.fault = fmt::format(
         "is of expert {}, but the model has {} experts, from 0 to {}: this may be another "

@@ -76,9 +76,10 @@ Result<void> AdapterMerge::check_tensor(const StoredTensor& t) {
     return wrong(file, t.name, fmt::format("has no counterpart {}{}", stem, is_a ? b_suffix : a_suffix));
   const std::optional<ExpertStem> of_experts = experts_ ? experts_->find(stem) : std::nullopt;
   const u64 rank = t.shape.size() == 2 ? t.shape[is_a ? 0 : 1] : 0;
-  if (!of_experts && rank != config_.r)
+  const u32 said = config_.rank_of(std::string_view(stem).substr(peft_prefix.size()));
+  if (!of_experts && rank != said)
     return wrong(file, t.name,
-                 fmt::format("is {}, but {} says r={}", shape_of(t), adapter_config_file, config_.r));
+                 fmt::format("is {}, but {} says r={}", shape_of(t), adapter_config_file, said));
   if (!is_float_weight(t.dtype))
     return wrong(file, t.name,
                  fmt::format("is {}, but weights must be F32, BF16, F16 or F64", name(t.dtype)));
@@ -161,8 +162,13 @@ bool AdapterMerge::changes(std::string_view tensor) const {
 
 std::vector<MergeBlock> AdapterMerge::blocks_of(std::string_view tensor) const {
   if (auto blocks = experts_ ? experts_->blocks_of(tensor) : std::nullopt) return *std::move(blocks);
-  return {
-      {.stem = stem_of(tensor), .r = config_.r, .scale = config_.scale, .in_out = fan_in_fan_out(tensor)}};
+  std::string stem = stem_of(tensor);
+  if (stem.empty()) return std::vector<MergeBlock>(1);
+  const std::string module = stem.substr(peft_prefix.size());
+  return {{.stem = std::move(stem),
+           .r = config_.rank_of(module),
+           .scale = config_.scale_of(module),
+           .in_out = fan_in_fan_out(tensor)}};
 }
 
 std::string AdapterMerge::stem_of(std::string_view tensor) const {

@@ -229,7 +229,13 @@ class AdapterFiles : public ::testing::Test {
 TEST_F(AdapterFiles, OtherAdaptersThanPlainLoraAreRefusedByName) {
   EXPECT_THAT(message_with("\"use_dora\": false", "\"use_dora\": true"), HasSubstr("use_dora"));
   EXPECT_THAT(message_with("\"rank_pattern\": {}", "\"rank_pattern\": {\"q_proj\": 8}"),
-              HasSubstr("rank_pattern"));
+              HasSubstr("says r=8"));
+  EXPECT_THAT(message_with("\"rank_pattern\": {}", "\"rank_pattern\": {\"q_proj\": 1.5}"),
+              HasSubstr("rank_pattern: must have whole numbers"));
+  EXPECT_THAT(message_with("\"rank_pattern\": {}", "\"rank_pattern\": {\"(q\": 4}"),
+              HasSubstr("rank_pattern: the pattern"));
+  EXPECT_THAT(message_with("\"alpha_pattern\": {}", "\"alpha_pattern\": {\"q_proj\": \"x\"}"),
+              HasSubstr("alpha_pattern: must be an object of patterns and numbers"));
   EXPECT_THAT(message_with("\"bias\": \"none\"", "\"bias\": \"all\""), HasSubstr("bias"));
   EXPECT_THAT(message_with("\"peft_type\": \"LORA\"", "\"peft_type\": \"IA3\""), HasSubstr("peft_type"));
   EXPECT_THAT(message_with("\"r\": 4", "\"r\": 5"), HasSubstr("r=5"));

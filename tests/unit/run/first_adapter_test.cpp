@@ -56,6 +56,10 @@ class FirstAdapter : public ::testing::Test {
   static std::string fault_of(const Result<Config>& config) {
     return config ? "no error" : config.error().message;
   }
+  static std::string fault_of_resume(const Config& config) {
+    const auto report = test::run(config, {.resume = config.output.dir + "/checkpoint-2"});
+    return report ? "no error" : report.error().message;
+  }
   static Error fault_of_run(const Config& config) {
     const auto report = test::run(config);
     EXPECT_FALSE(report);
@@ -75,6 +79,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"llama_biases_some", "llama_biases_linear_head_dim"},
                       Case{"qwen3_some", "qwen3_untied"}, Case{"gpt2_all", "gpt2_inner"},
                       Case{"qwen2_rslora", "qwen2_untied"}, Case{"gpt2_rslora", "gpt2_inner"},
+                      Case{"llama_layers", "llama_untied_llama3"}, Case{"qwen3_paths", "qwen3_untied"},
+                      Case{"gpt2_regex", "gpt2_inner"}, Case{"qwen2_patterns", "qwen2_untied"},
                       Case{"qwen3_moe_parameters", "qwen3_moe_untied"},
                       Case{"mixtral_names", "mixtral_untied"}, Case{"gpt_oss_ranks", "gpt_oss_untied"},
                       Case{"gpt_oss_one", "gpt_oss_tied_full"},
@@ -106,6 +112,10 @@ TEST_P(PeftAdapter, RunsStartFromItAndGiveItBack) {
   EXPECT_EQ(written.down_r, said.down_r);
   EXPECT_EQ(written.gate_up_alpha, said.gate_up_alpha);
   EXPECT_EQ(written.down_alpha, said.down_alpha);
+  // The run's own adapter continues as it did.
+  const auto again = config_of(checkpoint, GetParam().base, {"memory.device=64MiB", "memory.host=64MiB"});
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->lora.modules, config->lora.modules);
 }
 
 // gate_proj alone would stand for experts too, which all-linear leaves out.
@@ -227,6 +237,26 @@ TEST_F(FirstAdapter, AResumedRunNeedsItNoMore) {
   EXPECT_EQ(resumed.weights_xxh3, whole.weights_xxh3);
   EXPECT_EQ(resumed.losses, whole.losses);
   EXPECT_TRUE(evaluate_model({.source = config.output.dir, .quiet = true}));
+}
+
+// Also where adapters differ between layers.
+TEST_F(FirstAdapter, AResumedRunKnowsRankAndAlphaOfEachModule) {
+  const std::string adapter = copy_of("qwen2_patterns");
+  Config config = config_of(adapter, "qwen2_untied", {"train.max_steps=4"}).value();
+  ASSERT_EQ(config.lora.modules.size(), 5u);
+  const test::Numbers whole = test::train_numbers(config);
+  config.output.dir = dir_ / "stopped";
+  EXPECT_EQ(test::run(config, {.stop_after = 2}).error().kind, ErrorKind::interrupted);
+  fs::remove_all(adapter);
+  const auto described = load_config(config.output.dir + "/config.yaml", {}, KeptModel::read);
+  ASSERT_TRUE(described) << described.error().message;
+  EXPECT_EQ(described->lora, config.lora);
+  EXPECT_EQ(test::train_numbers(*described, {.resume = "auto"}).weights_xxh3, whole.weights_xxh3);
+  EXPECT_TRUE(evaluate_model({.source = config.output.dir, .quiet = true}));
+  // Another alpha of one module is another run.
+  Config other = config;
+  other.lora.modules[1].alpha *= 2;
+  EXPECT_THAT(fault_of_resume(other), HasSubstr("lora_alpha of model.layers.0.self_attn.q_proj is"));
 }
 
 // With the same scale every step is the same, to the bit.
