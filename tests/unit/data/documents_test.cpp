@@ -23,7 +23,7 @@ TEST_F(DataDocuments, RowsHoldEveryDocumentOnceAndAttentionStaysWithinEach) {
     for (u32 t = 0; t < 16; ++t) {
       ASSERT_LE(row.starts[t], static_cast<i32>(t));
       ASSERT_EQ(row.starts[row.starts[t]], row.starts[t]);  // a document begins where its tokens say
-      if (row.targets[t] == ignored_target) continue;
+      if (!has_loss(row.targets[t])) continue;
       EXPECT_EQ(row.targets[t], row.tokens[t]);  // in the same document
       EXPECT_EQ(row.tokens[row.starts[t]], row.tokens[t]);
       ++targets;
@@ -57,7 +57,7 @@ TEST_F(DataDocuments, LongDocumentsAreCutAndPositionsRestart) {
   for (u64 i = 0; i < 3; ++i) {
     const Row row = train_row(*data, i);
     EXPECT_EQ(row.starts[0], 0);
-    for (u32 t = 0; t < 10 && row.targets[t] != ignored_target; ++t) {
+    for (u32 t = 0; t < 10 && has_loss(row.targets[t]); ++t) {
       EXPECT_EQ(row.starts[t], 0);
       tokens += static_cast<char>(row.tokens[t]);
       targets += static_cast<char>(row.targets[t]);
@@ -77,7 +77,7 @@ TEST_F(DataDocuments, OnlyAnswersAreLearned) {
     const Row row = train_row(*data, 0);
     std::string out;
     for (const i32 target : row.targets) {
-      if (target != ignored_target) out += static_cast<char>(target);
+      if (has_loss(target)) out += static_cast<char>(target);
     }
     return out;
   };
@@ -103,7 +103,7 @@ TEST_F(DataDocuments, HeldOutDocumentsAreNeverTrainedOnWhateverTheSeed) {
       Row row(16);
       EXPECT_TRUE(train ? data.train_sequence(i, row.arrays()) : data.validation_sequence(i, row.arrays()));
       for (u32 t = 0; t < 16; ++t) {
-        if (row.targets[t] != ignored_target) out.insert(row.targets[t]);
+        if (has_loss(row.targets[t])) out.insert(row.targets[t]);
       }
     }
     return out;
@@ -261,7 +261,7 @@ TEST_F(DataDocuments, TextsEndWithTheEndTokenOfTheModelDirectory) {
               AllOf(HasSubstr("has no token 258"), HasSubstr("data.end_token: false")));
   EXPECT_TRUE(open(false));
   write("model/config.json", "{}");
-  EXPECT_EQ(last(), ignored_target);
+  EXPECT_EQ(last(), padding_target);
   EXPECT_THAT((*open())->notes(), testing::Contains(HasSubstr("texts get no end token")));
   EXPECT_THAT((*open(false))->notes(), Not(testing::Contains(HasSubstr("texts get no end token"))));
 }

@@ -33,7 +33,7 @@ class HeldOut : public ::testing::Test {
     for (u64 i = 0; i < data.validation_sequences(); ++i) {
       EXPECT_TRUE(data.validation_sequence(i, {tokens, targets, starts}));
       for (const i32 t : targets)
-        if (t != ignored_target) out += static_cast<char>(t);
+        if (has_loss(t)) out += static_cast<char>(t);
     }
     return out;
   }
