@@ -58,6 +58,29 @@ struct RoutedCurve final : EngineObserver {
   std::vector<Routed> routed;
 };
 
+// PaddedSource leaves 13 tokens of each step's first micro-batch, and none of the second.
+class PaddedSource final : public StepSource {
+ public:
+  static constexpr u32 tokens = 13;
+
+  explicit PaddedSource(StepSource& whole) : whole_(whole) {}
+  Result<void> load_batch(const BatchRequest& request, const BatchArrays& batch) override {
+    TRY(whole_.load_batch(request, batch));
+    const u32 kept = request.micro_batch == 0 ? tokens : 0;
+    make_empty({batch.tokens.subspan(kept), batch.targets.subspan(kept), {}});
+    return {};
+  }
+  StepSettings settings(u64 step) const override {
+    StepSettings settings = whole_.settings(step);
+    settings.target_tokens = tokens;
+    return settings;
+  }
+  u32 empty_micro_batches(u64) const override { return 1; }
+
+ private:
+  StepSource& whole_;
+};
+
 class ExpertsOnGpus : public ::testing::Test {
  protected:
   static constexpr u32 gpus_max = 2;
@@ -88,14 +111,19 @@ class ExpertsOnGpus : public ::testing::Test {
     return c;
   }
 
+  enum class Batches : u8 { whole, padded };
+
   // RETURNS: losses and routing of all steps.
-  static std::pair<std::vector<double>, std::vector<Routed>> train(const Config& config) {
+  static std::pair<std::vector<double>, std::vector<Routed>> train(const Config& config,
+                                                                   Batches batches = Batches::whole) {
     const Safetensors golden(config.model_directory + "/expected.safetensors");
     const ModelGraph graph = make_graph(config).value();
-    GoldenSource source(
+    GoldenSource whole(
         golden, rows,
         {.adamw = {.learning_rate = 2e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
          .max_grad_norm = 1.0});
+    PaddedSource padded(whole);
+    StepSource& source = batches == Batches::whole ? static_cast<StepSource&>(whole) : padded;
     auto plan = make_plan(graph, plan_options(config));
     EXPECT_TRUE(plan) << plan.error().message;
     const auto session = Session::create(config, graph, std::move(*plan), source);
@@ -158,6 +186,36 @@ INSTANTIATE_TEST_SUITE_P(
                       GoldenModel{"gpt_oss_untied", {HomePolicy::disk, 2, RecomputePolicy::recompute}},
                       GoldenModel{"deepseek_v3_untied", {HomePolicy::disk, 1, RecomputePolicy::recompute}}),
     [](const auto& info) { return std::string(info.param.name); });
+
+TEST_F(ExpertsOnGpus, PaddingIsNoTokenOfARouter) {
+  for (const GoldenModel& model :
+       {GoldenModel{"qwen3_moe_two_losses", {HomePolicy::host, 3}},
+        GoldenModel{"deepseek_v3_untied", {HomePolicy::device, 2, RecomputePolicy::recompute}}}) {
+    SCOPED_TRACE(model.name);
+    const Config on_gpu = golden_config(model, "cuda");
+    const auto [losses, routed] = train(on_gpu, Batches::padded);
+    const auto [cpu_losses, cpu_routed] = train(golden_config(model, "cpu"), Batches::padded);
+    ASSERT_EQ(routed.size(), steps);
+    u32 layers = 0;
+    for (u32 layer = 0; layer < on_gpu.model.layers; ++layer) layers += on_gpu.model.has_experts(layer);
+    for (u64 i = 0; i < steps; ++i) {
+      SCOPED_TRACE(testing::Message() << "step " << i + 1);
+      EXPECT_NEAR(losses[i], cpu_losses[i], 2e-5);
+      for (const auto part : {&RouterLosses::balance, &RouterLosses::z, &RouterLosses::entropy})
+        EXPECT_NEAR(routed[i].losses.*part, cpu_routed[i].losses.*part, 1e-4 * cpu_routed[i].losses.*part);
+      EXPECT_LE(moved_tokens(routed[i].tokens, cpu_routed[i].tokens), i == 0 ? 0u : 4u);
+      EXPECT_EQ(std::accumulate(routed[i].tokens.begin(), routed[i].tokens.end(), i64{0}),
+                i64{layers} * PaddedSource::tokens * on_gpu.model.experts.chosen);
+    }
+    if (gpus_here() < 2) continue;
+    const auto [two_losses, two] = train(golden_config(model, first_gpus(2), 2), Batches::padded);
+    EXPECT_EQ(two_losses, losses);
+    for (u64 i = 0; i < two.size(); ++i) {
+      EXPECT_EQ(two[i].tokens, routed[i].tokens);
+      EXPECT_EQ(two[i].losses.balance, routed[i].losses.balance);
+    }
+  }
+}
 
 // ---- placement
 
