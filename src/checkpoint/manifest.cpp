@@ -12,6 +12,7 @@
 #include "base/json/text.h"
 #include "base/read_file.h"
 #include "base/text/hash.h"
+#include "base/text/path_text.h"
 #include "base/text/seal.h"
 #include "checkpoint/trainer_state.h"
 
@@ -51,9 +52,8 @@ std::string to_text(const Manifest& m) {
 
 bool has_manifest(const std::string& directory) {
   const std::string path = directory + "/" + manifest_file;
-  std::error_code unused;
-  if (!std::filesystem::exists(path, unused)) return false;
-  if (std::filesystem::exists(directory + "/" + trainer_state_file, unused)) return true;
+  if (!is_named(path)) return false;
+  if (is_named(directory + "/" + trainer_state_file)) return true;
   const Result<std::string> text = read_small_file(path, manifest_bytes_max, ErrorKind::corrupt_checkpoint);
   if (!text) return text.error().kind == ErrorKind::io;  // read_manifest() will report the error
   return text->find(format_line) != text->npos;

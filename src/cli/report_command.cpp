@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/read_file.h"
+#include "base/text/path_text.h"
 #include "checkpoint/trainer_state.h"
 #include "cli/command.h"
 #include "huggingface/directory/hf_config.h"
@@ -60,7 +61,7 @@ Error is_checkpoint(const std::string& dir) {
 // Refuses checkpoints and model directories, which people name instead of a run. read_run() refuses other
 // directories.
 Result<void> check_is_no_model(const std::string& dir) {
-  const auto has = [&](const char* file) { return is_there((fs::path(dir) / file).string()); };
+  const auto has = [&](const char* file) { return is_named((fs::path(dir) / file).string()); };
   if (has("report.json")) return {};
   if (has(trainer_state_file)) return is_checkpoint(dir);
   if (has(model_config_file) || has(adapter_config_file))

@@ -27,10 +27,7 @@ namespace {
 
 Result<ExportSource> find_what_is_named(const std::string& path, std::string& reading) {
   namespace fs = std::filesystem;
-  const auto has = [&](const char* file) {
-    std::error_code unused;
-    return fs::exists(path + "/" + file, unused);
-  };
+  const auto has = [&](const char* file) { return is_named(path + "/" + file); };
   std::error_code unused;
   if (!fs::is_directory(path, unused))
     return Error{ErrorKind::usage,
@@ -66,8 +63,7 @@ Result<ExportSource> find_what_is_named(const std::string& path, std::string& re
 Result<std::string> base_of(const std::string& adapter, const std::string& base) {
   TRY_ASSIGN(const AdapterConfig config, read_adapter_config(adapter, ErrorKind::bad_input));
   const std::string directory = base.empty() ? config.base : base;
-  std::error_code unused;
-  const bool is_model = std::filesystem::exists(directory + "/" + model_config_file, unused);
+  const bool is_model = is_named(directory + "/" + model_config_file);
   if (!directory.empty() && is_model && has_weights(directory)) {
     TRY(verify_model_if_hashed(directory, checkpoint_buffer));
     TRY(check_base_model(directory, adapter));
@@ -100,8 +96,7 @@ Result<void> check_model_is_whole(const std::string& directory) {
 // Adds to `source` the base model's hash and changed files, as the adapters' run recorded them.
 Result<void> add_what_the_run_knows(ExportSource& source) {
   const std::string state_path = source.adapter + "/" + trainer_state_file;
-  std::error_code unused;
-  if (!std::filesystem::exists(state_path, unused)) return {};  // adapters of PEFT
+  if (!is_named(state_path)) return {};  // adapters of PEFT
   TRY_ASSIGN(const TrainerState state, read_trainer_state(source.adapter));
   source.base_xxh3 = state.base_xxh3;
   const std::string run =
@@ -117,8 +112,7 @@ Result<void> add_what_the_run_knows(ExportSource& source) {
 Result<ExportSource> find_export_source(const std::string& path, const std::string& base,
                                         std::string& reading) {
   TRY_ASSIGN(ExportSource out, find_what_is_named(path, reading));
-  std::error_code unused;
-  if (!std::filesystem::exists(out.directory + "/" + adapter_config_file, unused)) {
+  if (!is_named(out.directory + "/" + adapter_config_file)) {
     if (base.empty()) {
       TRY(check_model_is_whole(out.directory));
       return out;

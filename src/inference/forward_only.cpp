@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/read_file.h"
+#include "base/text/path_text.h"
 #include "base/text/seal.h"
 #include "checkpoint/checkpoint.h"
 #include "config/read/load_config.h"
@@ -58,7 +59,7 @@ Result<void> check_is_model_of(const std::string& directory, const Config& confi
 
 Result<Config> load_run_config(const std::string& run_dir, std::span<const std::string> overrides) {
   const std::string path = run_dir + "/config.yaml";
-  if (!is_there(path))
+  if (!is_named(path))
     return Error{
         ErrorKind::usage,
         fmt::format("{}: there is no such file, which training writes; put the config of the run there",
@@ -77,8 +78,7 @@ Result<Config> load_run_config(const std::string& run_dir, std::span<const std::
 
 Result<Config> config_of_trained(const std::string& run_dir, const std::string& checkpoint,
                                  std::vector<std::string> overrides) {
-  std::error_code unused;
-  const bool adapters = std::filesystem::exists(checkpoint + "/" + adapter_config_file, unused);
+  const bool adapters = is_named(checkpoint + "/" + adapter_config_file);
   // First, so that the command line's overrides win.
   if (!adapters) overrides.insert(overrides.begin(), "model=" + checkpoint);
   overrides.push_back("output.dir=" + run_dir);  // the run may have moved
@@ -94,8 +94,7 @@ Result<std::vector<std::string>> changes_since_run(const std::string& run_dir,
   std::vector<std::string> lines;
   if (std::string line = change_of_written_config(run_dir); !line.empty()) lines.push_back(std::move(line));
   TRY_ASSIGN(Config own, config_of_trained(run_dir, checkpoint, {}));
-  std::error_code unused;
-  if (!std::filesystem::exists(checkpoint + "/" + adapter_config_file, unused)) own.model_directory.clear();
+  if (!is_named(checkpoint + "/" + adapter_config_file)) own.model_directory.clear();
   std::vector<std::string> changed = changes_since_kept(own);
   lines.insert(lines.end(), changed.begin(), changed.end());
   return lines;

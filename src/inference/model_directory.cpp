@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "base/text/path_text.h"
 #include "checkpoint/manifest.h"
 #include "config/read/load_config.h"
 #include "huggingface/directory/hf_config.h"
@@ -36,8 +37,7 @@ Result<Precision> precision_of_directory(const std::string& directory) {
 }  // namespace
 
 bool is_model_directory(const std::string& path) {
-  std::error_code unused;
-  return std::filesystem::exists(path + "/" + model_config_file, unused) && !has_manifest(path);
+  return is_named(path + "/" + model_config_file) && !has_manifest(path);
 }
 
 Result<Config> config_of_model_directory(const std::string& directory, std::string_view what,

@@ -37,11 +37,11 @@ Result<std::vector<std::string>> save_recorded_state(const std::string& path) {
   const std::string run_dir = without_slashes(path);
   if (!is_named(run_dir + "/config.yaml") || !is_named(run_dir + "/plan.txt")) return lines;
   if (lock_holder(run_dir, run_lock_name)) return lines;
-  // A config that is damaged is named by whoever needs it next.
   const Result<Config> loaded =
       load_config(run_dir + "/config.yaml", {"output.dir=" + run_dir}, KeptModel::read);
   const Result<ModelGraph> graph_of = loaded ? make_graph(*loaded) : Result<ModelGraph>(loaded.error());
-  if (!graph_of) return lines;
+  if (!loaded) lines.push_back("no recorded state is looked for: " + loaded.error().message);
+  if (!graph_of) return lines;  // named by whoever needs the model next
   const Config& config = *loaded;
   const ModelGraph& graph = *graph_of;
   TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_dir));

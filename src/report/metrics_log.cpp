@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/json/text.h"
+#include "base/text/path_text.h"
 #include "base/write_file.h"
 #include "report/run_report.h"
 #include "report/text_file.h"
@@ -135,7 +136,7 @@ json::array token_rows(const ExpertTokens& use) {
 
 Result<StepLog> read_step_metrics(const std::string& path) {
   StepLog log;
-  if (::access(path.c_str(), F_OK) != 0) return log;
+  if (!is_named(path)) return log;
   TRY_ASSIGN(const std::string text, read_text_file(path));
   for (std::string_view rest = text; !rest.empty();) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
@@ -192,7 +193,7 @@ std::string to_json_line(const TrainMetrics& m) {
 }
 
 Result<std::unique_ptr<MetricsLog>> MetricsLog::open(const std::string& path, u64 keep_through_step) {
-  if (::access(path.c_str(), F_OK) == 0) {
+  if (is_named(path)) {
     TRY_ASSIGN(const std::string text, read_text_file(path));
     TRY(replace_file(path, kept_lines(text, keep_through_step), FileUse::run));
   }

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/open_file.h"
 #include "base/text/checkpoint_name.h"
 #include "base/text/path_text.h"
 #include "base/text/seal.h"
@@ -34,6 +35,24 @@ fs::path directory_above(const std::string& dir) {
   if (fs::is_symlink(path, failed)) return fs::weakly_canonical(path, failed).parent_path();
   if (path.has_parent_path() && path.filename() != "..") return path.parent_path();
   return fs::path(without_slashes(fs::path(absolute_path(dir)).lexically_normal())).parent_path();
+}
+
+// Refuses what has a checkpoint's name and is none, such as a link to a disk that is not mounted: a
+// checkpoint of that step could not be written, and a resume would step back behind it.
+Result<void> check_checkpoint_names(const std::string& dir) {
+  std::error_code unused;
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir, unused)) {
+    const std::string path = entry.path().string();
+    if (!parse_checkpoint_name(entry.path().filename().string())) continue;
+    const bool link = entry.is_symlink(unused);
+    if (entry.is_directory(unused) && (!link || fs::exists(entry.path() / manifest_file, unused))) continue;
+    std::string is = irregular_file(path);
+    if (const std::string_view dead = dead_link(path); !dead.empty()) is = dead;
+    return Error{ErrorKind::io,
+                 fmt::format("{} is {}, and no checkpoint: move it away, or make it lead to the checkpoint",
+                             path, is.empty() ? "a file" : is)};
+  }
+  return {};
 }
 
 }  // namespace
@@ -63,7 +82,7 @@ Result<void> check_output_directory(const Config& config) {
       return refused(fmt::format("in the checkpoint {}", above.string()));
   }
   for (const char* name : written_files) TRY(check_can_be_file(dir + "/" + name));
-  return {};
+  return check_checkpoint_names(dir);
 }
 
 Result<RunDirectory> RunDirectory::open(const std::string& dir, Beginning beginning) {

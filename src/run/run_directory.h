@@ -21,8 +21,8 @@ struct MovedDirectory {
 };
 
 // ErrorKind::usage if output.dir cannot be a run directory: empty, a file or below a file, the root, the
-// model's own directory, or inside a checkpoint. ErrorKind::io if something that is no regular file has the
-// name of a file that the run writes there.
+// model's own directory, or inside a checkpoint. ErrorKind::io if something that is no regular file
+// has the name of a file that the run writes there, or something that is no checkpoint the name of one.
 Result<void> check_output_directory(const Config&);
 
 inline constexpr const char* run_lock_name = "tidepool.run";

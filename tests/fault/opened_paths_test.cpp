@@ -93,6 +93,37 @@ TEST(OpenedPaths, RefusesFilesOfARunThatAreNoRegularFilesBeforeItsFirstStep) {
   }
 }
 
+// A checkpoint of that name could not be written, and the run would find out after its last step.
+TEST(OpenedPaths, RefusesWhatHasACheckpointsNameAndIsNone) {
+  const TrainDir dir;
+  const Config config = test::small_config(dir);
+  ASSERT_TRUE(test::run(config));
+  Config longer = config;
+  longer.train.max_steps = 6;
+  const std::string path = config.output.dir + "/checkpoint-6";
+  const auto refused = [&](const std::string& says) {
+    const auto report = test::run(longer, {.resume = "auto"});
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().message,
+              path + " is " + says + ", and no checkpoint: move it away, or make it lead to the checkpoint");
+    fs::remove(path);
+  };
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  refused("a pipe");
+  fs::create_symlink("nowhere", path);
+  refused("a link that leads nowhere");
+  fs::create_directory(dir / "elsewhere");
+  fs::create_symlink(dir / "elsewhere", path);
+  refused("a link to " + dir / "elsewhere");
+  std::ofstream(path) << "text";
+  refused("a file");
+  // A checkpoint may be on another disk.
+  fs::rename(config.output.dir + "/checkpoint-4", dir / "moved");
+  fs::create_symlink(dir / "moved", config.output.dir + "/checkpoint-4");
+  const auto report = test::run(longer, {.resume = "auto"});
+  EXPECT_TRUE(report) << report.error().message;
+}
+
 // Links to directories are how people move a run to another disk.
 TEST(OpenedPaths, DirectoriesOfARunMayBeLinks) {
   const TrainDir dir;

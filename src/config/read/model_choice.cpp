@@ -49,11 +49,11 @@ std::string place_of_config(const ModelChoice& choice, KeptModel use) {
       std::filesystem::is_directory(choice.directory.text, unused))
     return choice.directory.text;
   const std::string kept = kept_model_directory({.output = {.dir = choice.run_dir}});
-  if (!std::filesystem::exists(kept + "/" + model_config_file, unused)) return choice.directory.text;
+  if (!is_named(kept + "/" + model_config_file)) return choice.directory.text;
   if (is_sound(kept)) return kept;
   // A resumed run restores a damaged copy from the newest checkpoint, and reports it.
   const std::string checkpoint = newest_checkpoint(choice.run_dir);
-  return std::filesystem::exists(checkpoint + "/" + model_config_file, unused) ? checkpoint : kept;
+  return is_named(checkpoint + "/" + model_config_file) ? checkpoint : kept;
 }
 
 void read_override(ModelChoice& choice, const std::string& text) {
@@ -119,7 +119,7 @@ Result<LoraConfig> lora_of(const ModelChoice& choice, KeptModel kept) {
   const bool is_there = std::filesystem::is_directory(directory, unused);
   if (!is_there && kept == KeptModel::read) {
     const std::string own = newest_checkpoint(choice.run_dir);
-    if (own.empty() || !std::filesystem::exists(own + "/" + adapter_config_file, unused)) return LoraConfig{};
+    if (own.empty() || !is_named(own + "/" + adapter_config_file)) return LoraConfig{};
     TRY_ASSIGN(const AdapterConfig adapter, read_adapter_config(own, ErrorKind::corrupt_checkpoint));
     return lora_of_adapter_files(adapter, own, directory);
   }

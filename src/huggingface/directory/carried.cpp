@@ -46,8 +46,9 @@ struct Source {
 
 // Links are refused: carried_file() has already resolved permitted links, so a link found here was created in
 // between.
-Result<Source> open_source(const std::string& path) {
-  RegularFile file = open_own_to_read(path);
+// A file whose content is known is compared with its hash.
+Result<Source> open_source(const std::string& path, bool is_known) {
+  RegularFile file = is_known ? open_to_read(path) : open_own_to_read(path);
   if (!file) return Error{ErrorKind::io, fmt::format("{}: cannot open: {}", path, file.reason())};
   Source out{.fd = std::move(file.fd)};
   struct stat st {};
@@ -60,7 +61,7 @@ Result<Source> open_source(const std::string& path) {
 
 Result<void> stream(HashedFile& out, const CarriedFile& file, std::span<std::byte> buffer) {
   if (file.path.empty()) return out.append(file.text);
-  TRY_ASSIGN(const Source in, open_source(file.path));
+  TRY_ASSIGN(const Source in, open_source(file.path, file.xxh3.has_value()));
   TRY(out.set_mode(in.mode));
   for (u64 at = 0; at < in.bytes;) {
     const auto piece = buffer.first(std::min<u64>(buffer.size(), in.bytes - at));

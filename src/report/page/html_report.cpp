@@ -208,7 +208,7 @@ std::string metrics_warning(const RunReport& report, const StepLog& log, const s
 }
 
 Result<void> read_metrics(RunFiles& run, const std::string& path) {
-  if (::access(path.c_str(), F_OK) != 0) {
+  if (!is_named(path)) {
     run.warnings.push_back(run.name +
                            ": no metrics.jsonl, so the page has no learning rate and no gradient norm");
     return {};
@@ -249,7 +249,7 @@ Result<RunFiles> read_run(const std::string& run_dir) {
   if (!is_directory(run_dir))
     return Error{ErrorKind::usage,
                  fmt::format("{} is not a directory: name the output.dir of a run", run_dir)};
-  if (::access((run_dir + "/report.json").c_str(), F_OK) != 0)
+  if (!is_named(run_dir + "/report.json"))
     return Error{
         ErrorKind::usage,
         fmt::format(
@@ -263,7 +263,7 @@ Result<RunFiles> read_run(const std::string& run_dir) {
                              report.error().message)};
   TRY_ASSIGN(RunFiles run, read_unfinished_run(run_dir, *std::move(report), ""));
   const std::string step_path = run_dir + "/step.json";
-  if (::access(step_path.c_str(), F_OK) != 0) {
+  if (!is_named(step_path)) {
     run.warnings.push_back(run.name + ": no step.json, so the page has no timeline");
     return run;
   }

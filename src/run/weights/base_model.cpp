@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 Result<std::string> difference_of_configs(const std::string& base, const std::string& checkpoint) {
   const std::string run = fs::path(absolute_path(without_slashes(checkpoint))).parent_path().string();
   const std::string kept = kept_model_directory({.output = {.dir = run}});
-  if (!is_there(kept + "/" + model_config_file)) return std::string();
+  if (!is_named(kept + "/" + model_config_file)) return std::string();
   TRY(check_kept_model(run, model_config_file));
   TRY_ASSIGN(const ModelConfig then, read_model_directory(kept));
   TRY_ASSIGN(const ModelConfig now, read_model_directory(base));
@@ -40,7 +40,7 @@ Result<std::string> difference_of_weights(const std::string& base, const std::st
 }  // namespace
 
 Result<void> check_base_model(const std::string& base, const std::string& checkpoint) {
-  if (!is_there(checkpoint + "/" + trainer_state_file)) return {};
+  if (!is_named(checkpoint + "/" + trainer_state_file)) return {};
   TRY_ASSIGN(const TrainerState state, read_trainer_state(checkpoint));
   TRY_ASSIGN(std::string difference, difference_of_configs(base, checkpoint));
   if (difference.empty()) {
@@ -66,7 +66,7 @@ Result<void> same_base_weights(const std::string& base, const std::string& then,
 
 Result<void> check_base_weights(const std::string& base, const std::string& checkpoint,
                                 const std::string& xxh3) {
-  if (!is_there(checkpoint + "/" + trainer_state_file)) return {};
+  if (!is_named(checkpoint + "/" + trainer_state_file)) return {};
   TRY_ASSIGN(const TrainerState state, read_trainer_state(checkpoint));
   return same_base_weights(base, state.base_xxh3, xxh3);
 }

@@ -44,9 +44,7 @@ Result<void> check_weights_are_there(const Config& config) {
   if (has_weights(directory)) return {};
   if (std::string other = other_weights(directory); !other.empty())
     return Error{ErrorKind::bad_input, std::move(other)};
-  std::error_code unused;
-  if (std::filesystem::exists(directory + "/" + adapter_config_file, unused))
-    return adapters_are_no_model(directory);
+  if (is_named(directory + "/" + adapter_config_file)) return adapters_are_no_model(directory);
   if (config.lora.on())
     return Error{ErrorKind::usage,
                  fmt::format("{} holds no {}: the base model of the adapters has moved; name its directory "
