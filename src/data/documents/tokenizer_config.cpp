@@ -112,10 +112,26 @@ Result<void> read_frame(const std::string& path, const json::object& object, Tok
   return read_flag(path, object, "add_eos_token", out.frame.add_eos_token);
 }
 
+// Reads tokens by names of the user's own, which are variables of templates like bos_token: an object of
+// them, and in tokenizer_config.json itself the keys that end in _token.
+Result<void> read_named_tokens(const std::string& path, const json::object& object, TokenizerConfig& out) {
+  for (const char* name : {"extra_special_tokens", "model_specific_special_tokens"}) {
+    const json::value* tokens = object.if_contains(name);
+    if (tokens == nullptr || !tokens->is_object()) continue;
+    for (const auto& [key, token] : tokens->get_object()) TRY(read_token(path, key, token, out));
+  }
+  for (const auto& [key, token] : object) {
+    const bool is_token = token.is_string() || (token.is_object() && token.get_object().contains("content"));
+    if (key.ends_with("_token") && is_token) TRY(read_token(path, key, token, out));
+  }
+  return {};
+}
+
 Result<void> read_tokens(const std::string& path, const json::object& object, TokenizerConfig& out) {
   for (const std::string_view name : token_names) {
     if (const json::value* v = object.if_contains(name)) TRY(read_token(path, name, *v, out));
   }
+  TRY(read_named_tokens(path, object, out));
   for (const std::string_view name : token_lists) {
     if (const json::value* v = object.if_contains(name)) collect_tokens(path, *v, out);
   }

@@ -15,7 +15,7 @@ namespace tidepool {
 inline constexpr u64 template_bytes_max = mib;  // of a chat template
 
 struct TokenizerConfig {
-  std::map<std::string, std::string> special_tokens;  // "bos_token": "<s>"
+  std::map<std::string, std::string> special_tokens;  // "bos_token": "<s>", also names of the user's own
   struct Token {
     std::string file;
     std::string text;
