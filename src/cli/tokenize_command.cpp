@@ -216,7 +216,7 @@ Result<void> tokenize(const TokenizeArguments& arguments) {
 
 Result<void> run_tokenize(const Arguments& arguments) {
   const auto& words = arguments.positional();
-  if (words[0].ends_with(".yaml") || words[0].ends_with(".yml")) {
+  if (has_ending(words[0], ".yaml") || has_ending(words[0], ".yml")) {
     TRY_ASSIGN(const Config config, config_of(words));
     TRY_ASSIGN(const u64 show, arguments.integer("show"));
     if (!arguments.text("output").empty())

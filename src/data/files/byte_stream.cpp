@@ -181,6 +181,20 @@ constexpr const char* as_jsonl =
 constexpr Foreign foreign_files[] = {
     {"PAR1", "Parquet", as_jsonl},
     {"ARROW1", "Arrow", "write it as JSONL, for example with datasets: Dataset.from_file(FILE).to_json(OUT)"},
+    {{"\xff\xff\xff\xff", 4},
+     "Arrow",
+     "write it as JSONL, for example with datasets: Dataset.from_file(FILE).to_json(OUT)"},
+    {"Obj\1", "Avro", "write it as JSONL"},
+    {"\x89HDF", "HDF5", "write it as JSONL"},
+    {"SQLite format 3", "an SQLite database", "write it as JSONL"},
+    {"\x93NUMPY", "an array of NumPy", "name it with the ending .npy if it holds token ids"},
+    {"\x80\2", "a Python pickle", "write it as JSONL"},
+    {"\x80\3", "a Python pickle", "write it as JSONL"},
+    {"\x80\4", "a Python pickle", "write it as JSONL"},
+    {"\x80\5", "a Python pickle", "write it as JSONL"},
+    {"7z\xbc\xaf", "a 7z archive", "unpack it"},
+    {"Rar!", "a RAR archive", "unpack it"},
+    {"\x04\x22\x4d\x18", "lz4", "unpack it, or pack it with gzip or zstd"},
     {{"\xfd"
       "7zXZ\0",
       6},
@@ -200,11 +214,15 @@ Result<Packed> packing_of(const std::string& path) {
 
 Result<void> check_readable_kind(const std::string& path) {
   TRY_ASSIGN(const InputFile input, open_input(path, ErrorKind::bad_input));
-  std::array<char, 8> begin{};
+  std::array<char, 16> begin{};
   const std::span magic = std::span(begin).first(std::min<u64>(begin.size(), input.bytes));
   TRY(read_exactly(input.fd, path, 0, std::as_writable_bytes(magic), ErrorKind::io));
+  return check_readable_content(path, std::string_view(magic.data(), magic.size()));
+}
+
+Result<void> check_readable_content(const std::string& path, std::string_view content) {
   for (const Foreign& foreign : foreign_files)
-    if (std::string_view(magic.data(), magic.size()).starts_with(foreign.magic))
+    if (content.starts_with(foreign.magic))
       return Error{ErrorKind::bad_input,
                    fmt::format("{}: is {}, which is not supported; {}", path, foreign.what, foreign.instead)};
   return {};

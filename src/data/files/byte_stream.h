@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "base/types.h"
@@ -29,5 +30,7 @@ Result<Packed> packing_of(const std::string& path);
 // Error: bad_input for Parquet, archives, PDF and other files that are neither text nor compressed text,
 // detected by the first bytes.
 Result<void> check_readable_kind(const std::string& path);
+// The same for content that begins with `begin`, perhaps after decompression.
+Result<void> check_readable_content(const std::string& path, std::string_view begin);
 
 }  // namespace tidepool

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <set>
 
+#include "base/text/lowercase.h"
 #include "base/text/path_text.h"
 
 namespace tidepool {
@@ -141,9 +142,13 @@ Result<void> add_entry(const std::string& entry, std::string_view named_in, std:
 
 }  // namespace
 
+bool has_ending(std::string_view path, std::string_view ending) {
+  return path.size() >= ending.size() && lowercase(path.substr(path.size() - ending.size())) == ending;
+}
+
 std::string without_packing(std::string path) {
   for (const std::string_view end : {".gz", ".zst", ".zstd"}) {
-    if (path.ends_with(end)) return path.substr(0, path.size() - end.size());
+    if (has_ending(path, end)) return path.substr(0, path.size() - end.size());
   }
   return path;
 }

@@ -19,6 +19,8 @@ struct FoundFile {
   bool operator==(const FoundFile&) const = default;
 };
 
+// True if the path ends in `ending`, such as ".npy", in capital or small letters.
+bool has_ending(std::string_view path, std::string_view ending);
 // Path without its ending .gz, .zst or .zstd.
 std::string without_packing(std::string path);
 

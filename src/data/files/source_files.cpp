@@ -16,9 +16,10 @@ Result<FileKind> kind_of(const FoundFile& file, DataFormat format, bool tokenize
   const std::string name = without_packing(path);
   TRY_ASSIGN(const Packed packed, packing_of(path));
   const FileKind text = tokenizer || packed != Packed::no ? FileKind::text : FileKind::tokens;
-  const bool binary = name.ends_with(".bin") || name.ends_with(".npy");
+  const bool binary = has_ending(name, ".bin") || has_ending(name, ".npy");
   switch (format) {
     case DataFormat::jsonl:
+      TRY(check_readable_kind(path));
       return FileKind::records;
     case DataFormat::text:
       return text;
@@ -29,7 +30,10 @@ Result<FileKind> kind_of(const FoundFile& file, DataFormat format, bool tokenize
   }
   // In a directory, a .json file is text; a .json file that is named explicitly holds records.
   const bool meant = file.by != FoundBy::directory;
-  if (is_jsonl(path) || (meant && name.ends_with(".json"))) return FileKind::records;
+  if (is_jsonl(path) || (meant && has_ending(name, ".json"))) {
+    TRY(check_readable_kind(path));
+    return FileKind::records;
+  }
   if (binary && packed != Packed::no)
     return bad_input(fmt::format("{}: a token file must not be compressed; unpack it", path));
   if (binary) return FileKind::tokens;
@@ -48,7 +52,7 @@ Result<void> check_no_json_is_text(const SourceFiles& files, const DataConfig& c
   if (config.records == record_kinds[0] || config.format != DataFormat::automatic) return {};
   for (size_t i = 0; i < files.found.size(); ++i) {
     const std::string& path = files.found[i].path;
-    if (files.kinds[i] == FileKind::records || !without_packing(path).ends_with(".json")) continue;
+    if (files.kinds[i] == FileKind::records || !has_ending(without_packing(path), ".json")) continue;
     return Error{
         ErrorKind::usage,
         fmt::format("data.records: is {}, but {}, found in a folder, would be text: name .json files "
@@ -86,7 +90,7 @@ std::vector<FoundFile> without_empty(std::vector<FoundFile> found) {
 
 bool is_jsonl(const std::string& path) {
   const std::string name = without_packing(path);
-  return name.ends_with(".jsonl") || name.ends_with(".ndjson");
+  return has_ending(name, ".jsonl") || has_ending(name, ".ndjson");
 }
 
 Result<SourceFiles> files_of(std::vector<FoundFile> found, const DataConfig& config, bool tokenizer) {

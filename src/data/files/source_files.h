@@ -18,7 +18,7 @@ struct SourceFiles {
   bool holds(FileKind kind) const { return std::ranges::find(kinds, kind) != kinds.end(); }
 };
 
-// True for the names *.jsonl and *.ndjson, also compressed.
+// True for the names *.jsonl and *.ndjson, also compressed, in capital or small letters.
 bool is_jsonl(const std::string& path);
 
 // Determines the kind of each file of one source. Skips empty files, unless named explicitly. Uncompressed

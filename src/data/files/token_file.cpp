@@ -14,6 +14,7 @@
 
 #include "base/read_file.h"
 #include "base/text/utf8.h"
+#include "data/files/find_files.h"
 
 namespace tidepool {
 
@@ -63,11 +64,11 @@ Result<void> TokenFile::recognise(Bytes size) {
   if (size.value >= sizeof magic) TRY(read_bytes(0, std::as_writable_bytes(std::span(&magic, 1))));
   if (format_ == DataFormat::automatic) {
     const bool llmc = std::ranges::find(llmc_kinds, magic, &LlmcKind::magic) != llmc_kinds.end();
-    const bool npy = path_.ends_with(".npy");
-    format_ = llmc                      ? DataFormat::llmc
-              : npy                     ? DataFormat::npy
-              : path_.ends_with(".bin") ? DataFormat::nanogpt
-                                        : DataFormat::text;
+    const bool npy = has_ending(path_, ".npy");
+    format_ = llmc                        ? DataFormat::llmc
+              : npy                       ? DataFormat::npy
+              : has_ending(path_, ".bin") ? DataFormat::nanogpt
+                                          : DataFormat::text;
   }
   if (format_ == DataFormat::llmc) return recognise_llmc(size);
   if (format_ == DataFormat::npy) return recognise_npy(size);
