@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 #include <utility>
 
 #include "base/read_file.h"
@@ -51,15 +52,19 @@ class Batch {
   // Error: the first in the documents' order, whatever thread found it. With OnBadRecord::skip, errors of
   // records are added to `bad` instead, and those records have no tokens.
   Result<void> encode(const DocumentEncoder& encoder, RecordShape shape, BadRecords& bad) {
-    std::vector<std::vector<u32>> tokens(documents_.size());
+    std::vector<EncodedDocument> encoded(documents_.size());
     std::vector<Result<void>> results(documents_.size());
-    const auto one = [&](u32 i, u32) { results[i] = encoder.encode(documents_[i], shape, tokens[i]); };
+    const auto one = [&](u32 i, u32) {
+      Result<EncodedDocument> made = encoder.encode(documents_[i], shape);
+      if (made) encoded[i] = std::move(*made);
+      if (!made) results[i] = made.error();
+    };
     if (pool_) {
       parallel_for(*pool_, Priority::normal, static_cast<u32>(documents_.size()), one);
     } else {
       for (u32 i = 0; i < documents_.size(); ++i) one(i, 0);
     }
-    tokens_ = std::move(tokens);
+    encoded_ = std::move(encoded);
     left_out_.assign(documents_.size(), false);
     for (size_t i = 0; i < results.size(); ++i) {
       left_out_[i] = !results[i] && may_leave_out(on_bad_, documents_[i], results[i].error());
@@ -72,8 +77,14 @@ class Batch {
   Result<void> write(TokenCacheWriter& writer) {
     for (size_t i = 0; i < documents_.size(); ++i) {
       if (left_out_[i]) continue;
-      TRY(writer.append(tokens_[i]));
-      if (documents_[i].last) TRY(writer.end_document());
+      const std::span<const u32> tokens = encoded_[i].tokens;
+      size_t at = 0;
+      for (const size_t end : encoded_[i].ends) {
+        TRY(writer.append(tokens.subspan(at, end - at)));
+        TRY(writer.end_document());
+        at = end;
+      }
+      TRY(writer.append(tokens.subspan(at)));
     }
     documents_.clear();
     bytes_ = 0;
@@ -82,7 +93,7 @@ class Batch {
 
  private:
   std::vector<RawDocument> documents_;
-  std::vector<std::vector<u32>> tokens_;
+  std::vector<EncodedDocument> encoded_;
   std::vector<bool> left_out_;
   size_t bytes_ = 0;
   CorePool* const pool_;

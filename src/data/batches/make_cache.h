@@ -13,7 +13,7 @@
 namespace tidepool {
 
 // To be changed whenever the same files and settings give other tokens; a test compares the tokens.
-inline constexpr int encoding_version = 4;
+inline constexpr int encoding_version = 5;
 
 struct CacheRequest {
   std::vector<RawDocuments::File> files;

@@ -27,23 +27,26 @@ OnBadRecord on_bad_record(const DataConfig& config) {
   return config.on_bad_record == bad_record_ways[1] ? OnBadRecord::skip : OnBadRecord::error;
 }
 
-// Shape of a source's records: as configured, or detected from the first record. None if there are no
-// records, or if the first one is malformed, which is reported when it is read.
+// Shape of a source's records: as configured, or detected from the first record, which also tells whether a
+// completion is text or messages. None if there are no records, or if the first one is malformed, which is
+// reported when it is read.
 std::optional<RecordShape> shape_of(const SourceFiles& files, const DataConfig& config) {
   if (!files.holds(FileKind::records)) return std::nullopt;
-  if (const auto named = shape_of(config)) return named;
+  const auto named = shape_of(config);
+  if (named && *named != RecordShape::completion) return named;
   std::vector<RawDocuments::File> records;
   for (size_t i = 0; i < files.found.size(); ++i) {
     if (files.kinds[i] == FileKind::records) records.push_back({files.found[i].path, true});
   }
   const auto bytes = create_byte_encoder();
-  RawDocuments raw(std::move(records), std::nullopt, *bytes, on_bad_record(config));
-  return raw.next() ? raw.shape() : std::nullopt;
+  RawDocuments raw(std::move(records), named, *bytes, on_bad_record(config));
+  return raw.next() ? raw.shape() : named;
 }
 
 bool goes_through_template(const SourceFiles& files, const DataConfig& config) {
   const auto shape = shape_of(files, config);
-  return shape == RecordShape::messages || shape == RecordShape::sharegpt || shape == RecordShape::alpaca;
+  return shape == RecordShape::messages || shape == RecordShape::sharegpt || shape == RecordShape::alpaca ||
+         shape == RecordShape::message_completion;
 }
 
 CacheRequest request_for(const SourceFiles& files, const DataConfig& config, const OpenedEncoder& encoder,
@@ -150,6 +153,22 @@ ShownDocument shown_document(const TextEncoder& encoder, std::span<const u32> to
   return out;
 }
 
+// Adds the documents of a row one by one.
+void add_shown(const TextEncoder& text, const RawDocument& document, const EncodedDocument& encoded,
+               std::vector<ShownDocument>& out) {
+  const size_t count = std::max<size_t>(encoded.ends.size(), 1);
+  size_t at = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t end = i < encoded.ends.size() ? encoded.ends[i] : encoded.tokens.size();
+    ShownDocument one = shown_document(text, std::span(encoded.tokens).subspan(at, end - at));
+    one.place = document.place;
+    if (!document.last) one.place += " (its beginning)";
+    if (count > 1) one.place += fmt::format(" (document {} of {})", i + 1, count);
+    out.push_back(std::move(one));
+    at = end;
+  }
+}
+
 Result<void> show_first(const CacheRequest& request, u64 count, ShownDocuments& out) {
   RawDocuments raw(request.files, request.shape, request.text, request.on_bad);
   const DocumentEncoder documents(request.text, request.chat, request.settings);
@@ -157,17 +176,14 @@ Result<void> show_first(const CacheRequest& request, u64 count, ShownDocuments& 
   for (u64 shown = 0; shown < count;) {
     TRY_ASSIGN(const std::optional<RawDocument> document, raw.next());
     if (!document) break;
-    std::vector<u32> tokens;
-    const Result<void> done = documents.encode(*document, raw.shape().value_or(RecordShape::text), tokens);
+    const Result<EncodedDocument> done = documents.encode(*document, raw.shape().value_or(RecordShape::text));
     if (!done && may_leave_out(request.on_bad, *document, done.error())) {
       bad.add(done.error().message);
       continue;
     }
-    TRY(done);
+    if (!done) return done.error();
     if (!document->last) raw.skip_rest();
-    ShownDocument one = shown_document(request.text, tokens);
-    one.place = document->place + (document->last ? "" : " (its beginning)");
-    out.documents.push_back(std::move(one));
+    add_shown(request.text, *document, *done, out.documents);
     ++shown;
   }
   BadRecords all = raw.bad();

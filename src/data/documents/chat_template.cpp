@@ -10,6 +10,8 @@
 #include "base/check.h"
 #include "base/json/text.h"
 #include "base/read_file.h"
+#include "base/text/cut_text.h"
+#include "data/documents/content_parts.h"
 #include "data/documents/find_answers.h"
 #include "huggingface/jinja/from_json.h"
 
@@ -90,21 +92,6 @@ Result<void> add_argument(const std::string& argument, jinja::Dict& variables) {
   return {};
 }
 
-// Refuses a list as content if the template cannot handle it: it would print the list as Python does, and the
-// model would learn brackets and quotes.
-Result<void> check_parts_are_taken_apart(const ChatRecord& chat, const std::string& text,
-                                         const std::string& name) {
-  for (size_t i = 0; i < chat.messages.size(); ++i) {
-    const jinja::Value* content = chat.messages[i].dict()->find("content");
-    if (content && content->list() && text.find(jinja::to_repr(*content)) != text.npos)
-      return bad_input(fmt::format(
-          "messages[{}].content: is a list of parts, which {} prints as a list, with brackets; replace it by "
-          "one text",
-          i, name));
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<TokenizerConfig::Source> read_chat_template(const std::string& file) {
@@ -151,6 +138,7 @@ Result<jinja::Rendered> ChatTemplate::render_first(const ChatRecord& chat, size_
   variables.append("documents", jinja::Value(jinja::None{}));
   variables.append("add_generation_prompt", jinja::Value(prompt_for_answer));
   for (const auto& [name, value] : variables_.entries()) variables.set(name, value);
+  for (const auto& [name, value] : chat.variables.entries()) variables.set(name, value);
   static const std::tm day = fixed_day();
   return chosen(chat).render(variables, day, &steps_left);
 }
@@ -161,13 +149,17 @@ Result<std::string> ChatTemplate::prompt(const ChatRecord& chat) const {
   return std::move(rendered.text);
 }
 
-Result<RenderedChat> ChatTemplate::render(const ChatRecord& chat, LossOn loss) const {
+Result<RenderedChat> ChatTemplate::render(const ChatRecord& given, LossOn loss) const {
+  const std::optional<ChatRecord> joined =
+      has_parts(given) && !takes_lists(given) ? std::optional(with_joined_parts(given)) : std::nullopt;
+  const ChatRecord& chat = joined ? *joined : given;
   u64 steps_left = record_steps_max;
   TRY_ASSIGN(jinja::Rendered whole, render_first(chat, chat.messages.size(), false, steps_left));
-  TRY(check_parts_are_taken_apart(chat, whole.text, chosen(chat).name()));
   RenderedChat out;
   if (loss == LossOn::everything) {
     out.answers = {{0, whole.text.size()}};
+  } else if (chat.completion && loss == LossOn::answers) {
+    TRY_ASSIGN(out.prompt, prompt_of_completion(chat, whole.text, steps_left));
   } else if (chosen(chat).has_generation()) {
     TRY(leave_out(chat, chosen(chat).name(), whole.generations));
     out.answers = std::move(whole.generations);
@@ -178,6 +170,37 @@ Result<RenderedChat> ChatTemplate::render(const ChatRecord& chat, LossOn loss) c
   }
   out.text = std::move(whole.text);
   return out;
+}
+
+bool ChatTemplate::takes_lists(const ChatRecord& chat) const {
+  u64 steps_left = record_steps_max;
+  return takes_parts(chat, [&](const ChatRecord& tried) -> Result<std::string> {
+    TRY_ASSIGN(jinja::Rendered rendered, render_first(tried, tried.messages.size(), false, steps_left));
+    return std::move(rendered.text);
+  });
+}
+
+// The prompt for an answer may be longer than what the template writes before an answer: then the completion
+// begins where the two differ, as in TRL.
+Result<std::string> ChatTemplate::prompt_of_completion(const ChatRecord& chat, const std::string& whole,
+                                                       u64& steps_left) const {
+  const auto unclear = [&](std::string_view why) {
+    return bad_input(
+        fmt::format("{}: cannot find the completion in the text, because {}; write the record as "
+                    "messages, or set data.loss: all",
+                    chosen(chat).name(), why));
+  };
+  Result<jinja::Rendered> asked = render_first(chat, *chat.completion, true, steps_left);
+  if (!asked)
+    return unclear(fmt::format("the template refuses the prompt alone ({})", asked.error().message));
+  if (whole.starts_with(asked->text)) return std::move(asked->text);
+  TRY_ASSIGN(const jinja::Rendered bare, render_first(chat, *chat.completion, false, steps_left));
+  const jinja::Value* eos = variables_.find("eos_token");
+  const std::string_view lasting =
+      without_end(bare.text, eos && eos->text() ? std::string_view(*eos->text()) : std::string_view());
+  if (!whole.starts_with(lasting) || !asked->text.starts_with(lasting))
+    return unclear("the template writes the prompt differently if a completion follows");
+  return std::move(asked->text);
 }
 
 Result<std::vector<jinja::Span>> ChatTemplate::found_answers(const ChatRecord& chat, LossOn loss,

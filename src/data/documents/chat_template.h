@@ -7,6 +7,7 @@
 #include <ctime>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,9 @@ enum class LossOn : u8 { answers, last_answer, everything };
 struct RenderedChat {
   std::string text;
   std::vector<jinja::Span> answers;  // ascending and disjoint
+  // Of a completion: the rendering of its prompt, with the prompt for an answer. All tokens are learned
+  // behind those with which this text and `text` both begin; `answers` is empty.
+  std::optional<std::string> prompt;
 };
 
 // Value of data.chat_template for the built-in template.
@@ -61,6 +65,9 @@ class ChatTemplate {
                                        u64& steps_left) const;
   Result<std::vector<jinja::Span>> found_answers(const ChatRecord&, LossOn, const jinja::Rendered& whole,
                                                  u64& steps_left) const;
+  Result<std::string> prompt_of_completion(const ChatRecord&, const std::string& whole,
+                                           u64& steps_left) const;
+  bool takes_lists(const ChatRecord&) const;
 
   std::unique_ptr<const jinja::Template> plain_, with_tools_;  // with_tools_ may be null
   jinja::Dict variables_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/overloaded.h"
@@ -23,6 +24,12 @@ jinja::Value message(std::string_view role, std::string content) {
 // with headings.
 ChatRecord as_chat(const AlpacaRecord& r) {
   ChatRecord out;
+  out.variables = r.variables;
+  if (!r.system.empty()) out.messages.push_back(message("system", r.system));
+  for (const auto& [instruction, output] : r.history) {
+    out.messages.push_back(message("user", instruction));
+    out.messages.push_back(message("assistant", output));
+  }
   out.messages.push_back(message("user", r.input.empty() ? r.instruction : r.instruction + "\n\n" + r.input));
   out.messages.push_back(message("assistant", r.output));
   return out;
@@ -34,24 +41,26 @@ CompletionRecord as_completion(const AlpacaRecord& r) {
 
 }  // namespace
 
-Result<void> DocumentEncoder::encode(const RawDocument& raw, RecordShape shape, std::vector<u32>& out) const {
-  const size_t begin = out.size();
+Result<EncodedDocument> DocumentEncoder::encode(const RawDocument& raw, RecordShape shape) const {
+  EncodedDocument out;
   Result<void> done;
   if (raw.record) {
     TRY_ASSIGN(const Record record, parse_record(raw.content, shape, raw.place));
-    done = encode_record(record, out);
+    done = encode_record(record, out.tokens);
+    if (const auto* row = std::get_if<TokensRecord>(&record)) out.ends = row->ends;
   } else {
-    done = encode_text(raw, out);
+    done = encode_text(raw, out.tokens);
   }
   if (!done) return Error{done.error().kind, fmt::format("{}: {}", raw.place, done.error().message)};
-  for (size_t i = begin; i < out.size(); ++i) {
-    if (id_of_token(out[i]) >= settings_.vocab_size)
+  if (out.ends.empty() && raw.last) out.ends.push_back(out.tokens.size());
+  for (size_t i = 0; i < out.tokens.size(); ++i) {
+    if (id_of_token(out.tokens[i]) >= settings_.vocab_size)
       return Error{ErrorKind::bad_input,
                    fmt::format("{}: token {} of the document is {}, but the model's vocabulary has {}; is it "
                                "the model's tokenizer?",
-                               raw.place, i - begin, id_of_token(out[i]), settings_.vocab_size)};
+                               raw.place, i, id_of_token(out.tokens[i]), settings_.vocab_size)};
   }
-  return {};
+  return out;
 }
 
 Result<void> DocumentEncoder::encode_text(const RawDocument& raw, std::vector<u32>& out) const {
@@ -71,8 +80,12 @@ Result<void> DocumentEncoder::encode_record(const Record& record, std::vector<u3
                    return {};
                  },
                  [&](const ChatRecord& r) { return encode_chat(r, out); },
-                 [&](const AlpacaRecord& r) {
+                 [&](const AlpacaRecord& r) -> Result<void> {
                    if (chat_) return encode_chat(as_chat(r), out);
+                   if (!r.system.empty() || !r.history.empty() || !r.variables.entries().empty())
+                     return Error{ErrorKind::bad_input,
+                                  "system, history and chat_template_kwargs need a chat template; name a "
+                                  "file with data.chat_template, or write data.chat_template: chatml"};
                    const CompletionRecord plain = as_completion(r);
                    return encode_completion(plain.prompt, plain.completion, out);
                  },
@@ -92,7 +105,20 @@ Result<void> DocumentEncoder::encode_chat(const ChatRecord& record, std::vector<
                  "data.chat_template, or write "
                  "data.chat_template: chatml"};
   TRY_ASSIGN(const RenderedChat chat, chat_->render(record, settings_.loss));
+  if (chat.prompt) return encode_behind_prompt(*chat.prompt, chat.text, out);
   return encode_spans(text_, chat.text, chat.answers, Around::nothing, out);
+}
+
+// Learns the tokens of `whole` behind those with which `prompt` begins too.
+Result<void> DocumentEncoder::encode_behind_prompt(const std::string& prompt, const std::string& whole,
+                                                   std::vector<u32>& out) const {
+  std::vector<u32> before;
+  TRY(text_.encode(prompt, Around::nothing, before));
+  const auto begin = static_cast<i64>(out.size());
+  TRY(text_.encode(whole, Around::nothing, out));
+  const auto differ = std::mismatch(out.begin() + begin, out.end(), before.begin(), before.end()).first;
+  for (auto token = differ; token != out.end(); ++token) *token |= learned_bit;
+  return {};
 }
 
 Result<void> DocumentEncoder::encode_completion(const std::string& prompt, const std::string& completion,

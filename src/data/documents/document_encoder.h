@@ -18,6 +18,13 @@ struct EncoderSettings {
   u32 vocab_size = 0;  // of the model
 };
 
+// Tokens of a document, of a part of one, or of a row that holds several.
+struct EncodedDocument {
+  std::vector<u32> tokens;
+  std::vector<size_t>
+      ends;  // of documents, ascending; tokens behind the last one belong to an unfinished one
+};
+
 class DocumentEncoder {
  public:
   // `chat` may be null: then chats are refused, and Alpaca records become plain text.
@@ -25,15 +32,16 @@ class DocumentEncoder {
   DocumentEncoder(const TextEncoder& text, const ChatTemplate* chat, EncoderSettings settings)
       : text_(text), chat_(chat), settings_(settings) {}
 
-  // Appends to `out`.
   // THREADS: any, at any time.
   // Error: bad_input, naming the document's place.
-  Result<void> encode(const RawDocument&, RecordShape, std::vector<u32>& out) const;
+  Result<EncodedDocument> encode(const RawDocument&, RecordShape) const;
 
  private:
   Result<void> encode_text(const RawDocument&, std::vector<u32>& out) const;
   Result<void> encode_record(const Record&, std::vector<u32>& out) const;
   Result<void> encode_chat(const ChatRecord&, std::vector<u32>& out) const;
+  Result<void> encode_behind_prompt(const std::string& prompt, const std::string& whole,
+                                    std::vector<u32>& out) const;
   Result<void> encode_completion(const std::string& prompt, const std::string& completion,
                                  std::vector<u32>& out) const;
   void add_end(std::vector<u32>& out, size_t document_begin) const;

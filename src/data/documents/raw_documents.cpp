@@ -14,15 +14,25 @@ constexpr size_t uncut_bytes_max = 256 * mib;  // of a text without a place to c
 // True if a line is UTF-16: it has a byte order mark, or zeros beside ASCII. Then no line of the file is
 // JSON.
 bool begins_utf16(std::string_view first_line) {
+  if (first_line.starts_with("\xff\xfe") || first_line.starts_with("\xfe\xff")) return true;
   const std::string_view begin = first_line.substr(0, 4);
-  return begin.starts_with("\xff\xfe") || begin.starts_with("\xfe\xff") || begin.find('\0') != begin.npos;
+  const auto is_zero_in_turn = [&](size_t first) {
+    for (size_t i = 0; i < begin.size(); ++i)
+      if ((begin[i] == 0) != (i % 2 == first)) return false;
+    return begin.size() >= 2;
+  };
+  return is_zero_in_turn(0) || is_zero_in_turn(1);
 }
 
 }  // namespace
 
-RawDocuments::RawDocuments(std::vector<File> files, std::optional<RecordShape> shape,
+RawDocuments::RawDocuments(std::vector<File> files, std::optional<RecordShape> named,
                            const TextEncoder& encoder, OnBadRecord on_bad)
-    : files_(std::move(files)), shape_(shape), encoder_(encoder), on_bad_(on_bad) {}
+    : files_(std::move(files)),
+      named_(named),
+      shape_(named == RecordShape::completion ? std::nullopt : named),
+      encoder_(encoder),
+      on_bad_(on_bad) {}
 
 u64 RawDocuments::bytes_read() const {
   return bytes_before_ + (lines_ ? lines_->bytes_read() : text_ ? text_->bytes_read() : 0);
@@ -62,6 +72,7 @@ Result<std::optional<RawDocument>> RawDocuments::next_line() {
     TRY_ASSIGN(std::optional<std::string> line, lines_->next());
     if (!line) return std::optional<RawDocument>();
     const std::string& path = files_[next_file_ - 1].path;
+    if (lines_->line() == 1) TRY(check_readable_content(path, *line));
     if (lines_->line() == 1 && begins_utf16(*line))
       return Error{
           ErrorKind::bad_input,
@@ -72,7 +83,7 @@ Result<std::optional<RawDocument>> RawDocuments::next_line() {
     RawDocument out{
         .content = std::move(*line), .place = fmt::format("{}:{}", path, lines_->line()), .record = true};
     if (!shape_) {
-      const Result<RecordShape> shape = recognise_record(out.content, out.place);
+      const Result<RecordShape> shape = recognise_record(out.content, out.place, named_);
       if (!shape && on_bad_ == OnBadRecord::error) return shape.error();
       if (!shape) {
         bad_.add(shape.error().message);

@@ -33,10 +33,10 @@ class RawDocuments {
     std::string path;
     bool records = false;  // JSONL
   };
-  // `shape`: of the records; none: detected from the first record, or with OnBadRecord::skip from the first
-  // one that has a known shape. `encoder` finds places to cut texts.
+  // `named`: shape of the records; none, or one that leaves the form open: detected from the first record, or
+  // with OnBadRecord::skip from the first one that has a known shape. `encoder` finds places to cut texts.
   // REQUIRES: `encoder` outlives this.
-  RawDocuments(std::vector<File>, std::optional<RecordShape> shape, const TextEncoder& encoder,
+  RawDocuments(std::vector<File>, std::optional<RecordShape> named, const TextEncoder& encoder,
                OnBadRecord = OnBadRecord::error);
 
   // RETURNS: none at the end. Skips empty lines.
@@ -57,6 +57,7 @@ class RawDocuments {
   Result<void> read_more();
 
   const std::vector<File> files_;
+  const std::optional<RecordShape> named_;
   std::optional<RecordShape> shape_;
   const TextEncoder& encoder_;
   const OnBadRecord on_bad_;

@@ -8,13 +8,15 @@
 #include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
-#include <charconv>
 
 #include "base/json/large_integers.h"
-#include "base/json/text.h"
 #include "base/text/nearest.h"
-#include "base/text/utf8.h"
+#include "data/documents/explain_line.h"
+#include "data/documents/known_keys.h"
+#include "data/documents/record_fields.h"
+#include "data/documents/token_row.h"
 #include "huggingface/jinja/from_json.h"
 
 namespace tidepool {
@@ -35,23 +37,29 @@ constexpr std::array<ShapeKey, 6> shapes = {{{RecordShape::text, "text", "text"}
                                              {RecordShape::completion, "completion", "completion"},
                                              {RecordShape::tokens, "tokens", "input_ids"}}};
 
-constexpr i64 token_max = 0x7fff'fffe;
-constexpr i64 no_label = -100;
+// Parameters of apply_chat_template that are no variables of the template.
+constexpr std::array<std::string_view, 14> no_variables = {"messages",
+                                                           "conversation",
+                                                           "chat_template",
+                                                           "add_generation_prompt",
+                                                           "continue_final_message",
+                                                           "tokenize",
+                                                           "padding",
+                                                           "truncation",
+                                                           "max_length",
+                                                           "return_tensors",
+                                                           "return_dict",
+                                                           "return_assistant_tokens_mask",
+                                                           "tokenizer_kwargs",
+                                                           "sanitize_control_tokens"};
 
 Error bad_record(const std::string& place, std::string_view text) {
   return {ErrorKind::bad_input, fmt::format("{}: {}", place, text)};
 }
 
-std::string_view kind_name(const json::value& v) {
-  constexpr std::string_view names[] = {"null",     "true or false", "a number", "a number",
-                                        "a number", "text",          "a list",   "an object"};
-  return names[static_cast<size_t>(v.kind())];
-}
-
-class Reader {
+class Reader : private RecordFields {
  public:
-  Reader(const ExactJson& line, const std::string& place)
-      : object_(line.value.get_object()), large_(line.large), place_(place) {}
+  Reader(const ExactJson& line, const std::string& place) : RecordFields(line, place), line_(line) {}
 
   Result<Record> read(RecordShape shape) const {
     switch (shape) {
@@ -66,47 +74,35 @@ class Reader {
       case RecordShape::alpaca:
         return alpaca();
       case RecordShape::completion: {
+        const json::value *before = field("prompt"), *behind = field("completion");
+        if (before && behind && before->is_array() != behind->is_array())
+          return fault("\"prompt\" and \"completion\" must both be text, or both lists of messages");
         TRY_ASSIGN(std::string prompt, needed("prompt"));
         TRY_ASSIGN(std::string completion, needed("completion"));
         return Record(CompletionRecord{std::move(prompt), std::move(completion)});
       }
-      case RecordShape::tokens:
-        return tokens();
+      case RecordShape::tokens: {
+        TRY_ASSIGN(TokensRecord tokens, TokenRow(line_, place_).read());
+        return Record(std::move(tokens));
+      }
+      case RecordShape::message_completion:
+        return message_completion();
     }
     return fault("no shape");
   }
 
  private:
-  Error fault(std::string_view text) const { return bad_record(place_, text); }
-
-  Result<std::string> text_of(const json::value& v, std::string_view what) const {
-    if (!v.is_string()) return fault(fmt::format("{} must be text, not {}", what, kind_name(v)));
-    return std::string(v.get_string());
-  }
-  Result<std::string> needed(std::string_view key) const {
-    const json::value* v = object_.if_contains(key);
-    if (v == nullptr) return fault(fmt::format("there is no \"{}\"", key));
-    return text_of(*v, fmt::format("\"{}\"", key));
-  }
-  Result<std::string> optional(std::string_view key) const {
-    const json::value* v = object_.if_contains(key);
-    if (v == nullptr || v->is_null()) return std::string();
-    return text_of(*v, fmt::format("\"{}\"", key));
-  }
-  Result<const json::array*> list(std::string_view key) const {
-    const json::value* v = object_.if_contains(key);
-    if (v == nullptr) return fault(fmt::format("there is no \"{}\"", key));
-    if (!v->is_array()) return fault(fmt::format("\"{}\" must be a list, not {}", key, kind_name(*v)));
-    if (v->get_array().empty()) return fault(fmt::format("\"{}\" is empty", key));
-    return &v->get_array();
-  }
-
   Result<Record> messages() const {
     TRY_ASSIGN(const json::array* all, list("messages"));
     return with_messages({}, "messages", *all);
   }
 
   Result<Record> with_messages(ChatRecord out, std::string_view key, const json::array& all) const {
+    TRY(add_messages(out, key, all));
+    return with_extras(std::move(out));
+  }
+
+  Result<void> add_messages(ChatRecord& out, std::string_view key, const json::array& all) const {
     for (size_t i = 0; i < all.size(); ++i) {
       const std::string what = fmt::format("{}[{}]", key, i);
       TRY_ASSIGN(jinja::Value message, this->message(all[i], what));
@@ -114,27 +110,32 @@ class Reader {
       if (!learned) out.not_learned.push_back(out.messages.size());
       out.messages.push_back(std::move(message));
     }
-    if (const json::value* tools = object_.if_contains("tools"); tools && !tools->is_null()) {
-      if (!tools->is_array())
-        return fault(fmt::format("\"tools\" must be a list, not {}", kind_name(*tools)));
-      if (!tools->get_array().empty()) out.tools = jinja::from_json(*tools, large_);
-    }
+    return {};
+  }
+
+  // Adds everything beside the messages that the template gets.
+  Result<Record> with_extras(ChatRecord out) const {
+    if (const json::value* tools = field("tools")) TRY(read_tools(*tools, out));
+    TRY(read_variables(out.variables, &out));
     return Record(std::move(out));
   }
 
-  // Reads `weight`, as OpenAI's records have it. Only answers may have a weight.
+  // Reads `weight`, as OpenAI's records have it, and its other names. Only answers may have one.
   Result<bool> is_learned(const json::object& message, const std::string& what, bool answer) const {
-    const json::value* weight = message.if_contains("weight");
-    if (!answer || weight == nullptr || weight->is_null()) return true;
-    if (weight->is_bool()) return weight->get_bool();
-    const double number = weight->is_number() ? weight->to_number<double>() : -1;
-    if (number != 0 && number != 1)
-      return fault(fmt::format("{}.weight must be 1, or 0 for an answer that is not learned", what));
-    return number == 1;
+    bool learned = true;
+    for (const std::string_view key : {"weight", "train", "training", "loss"}) {
+      const json::value* v = field_of(message, key);
+      if (!answer || v == nullptr) continue;
+      const double number = v->is_bool() ? v->get_bool() : v->is_number() ? v->to_number<double>() : -1;
+      if (number != 0 && number != 1)
+        return fault(fmt::format("{}.{} must be 1, or 0 for an answer that is not learned", what, key));
+      learned = learned && number == 1;
+    }
+    return learned;
   }
 
   Result<jinja::Value> message(const json::value& v, const std::string& what) const {
-    if (!v.is_object()) return fault(fmt::format("{} must be an object, not {}", what, kind_name(v)));
+    if (!v.is_object()) return fault(fmt::format("{} must be an object, not {}", what, json_kind_name(v)));
     const json::value* role = v.get_object().if_contains("role");
     if (role == nullptr) return fault(fmt::format("{} has no \"role\"", what));
     TRY(text_of(*role, what + ".role"));
@@ -142,15 +143,117 @@ class Reader {
     const bool has_content = content && !content->is_null();
     if (has_content && !content->is_string() && !content->is_array())
       return fault(
-          fmt::format("{}.content must be text, or a list of parts, not {}", what, kind_name(*content)));
+          fmt::format("{}.content must be text, or a list of parts, not {}", what, json_kind_name(*content)));
     const json::value* calls = v.get_object().if_contains("tool_calls");
     if (!has_content && (calls == nullptr || calls->is_null()))
       return fault(fmt::format("{} has neither \"content\" nor \"tool_calls\"", what));
-    jinja::Dict out;
+    if (has_content && content->is_array()) TRY(check_parts(content->get_array(), what));
+    jinja::Dict out = reasoning_first(v.get_object());
     for (const auto& [key, field] : v.get_object()) {
-      if (!field.is_null() || key == "content") out.set(key, jinja::from_json(field, large_));
+      if (field.is_null()) continue;
+      out.set(key, key == "content" && field.is_array() ? parts(field.get_array())
+                                                        : jinja::from_json(field, large_));
+    }
+    if (const json::value* reasoning = reasoning_of(v.get_object()))
+      out.set("reasoning_content", jinja::from_json(*reasoning, large_));
+    return jinja::Value(std::move(out));
+  }
+
+  // Reasoning under the first of its names. As in transformers, a template finds it under reasoning_content,
+  // and under thinking, which gpt-oss's reads.
+  static const json::value* reasoning_of(const json::object& message) {
+    for (const std::string_view key : {"reasoning_content", "thinking", "reasoning"}) {
+      if (const json::value* v = field_of(message, key)) return v;
+    }
+    return nullptr;
+  }
+  jinja::Dict reasoning_first(const json::object& message) const {
+    jinja::Dict out;
+    if (const json::value* reasoning = reasoning_of(message))
+      out.set("thinking", jinja::from_json(*reasoning, large_));
+    return out;
+  }
+
+  Result<void> check_parts(const json::array& parts, const std::string& what) const {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const std::string part = fmt::format("{}.content[{}]", what, i);
+      if (!parts[i].is_object())
+        return fault(fmt::format("{} must be an object with \"type\" and \"text\", not {}", part,
+                                 json_kind_name(parts[i])));
+      const json::object& fields = parts[i].get_object();
+      const json::value* type = field_of(fields, "type");
+      if (type != nullptr && *type != "text")
+        return fault(fmt::format(
+            "{} is of type {}, but Tidepool trains on parts of type \"text\" alone; remove the part", part,
+            json::serialize(*type)));
+      const json::value* text = field_of(fields, "text");
+      if (text == nullptr) return fault(fmt::format("{} has no \"text\"", part));
+      TRY(text_of(*text, part + ".text"));
+    }
+    return {};
+  }
+  // Parts without keys that are null: templates ask for pictures by `'image' in part`.
+  jinja::Value parts(const json::array& all) const {
+    jinja::List out;
+    for (const json::value& part : all) {
+      jinja::Dict fields;
+      for (const auto& [key, field] : part.get_object())
+        if (!field.is_null()) fields.set(key, jinja::from_json(field, large_));
+      out.emplace_back(std::move(fields));
     }
     return jinja::Value(std::move(out));
+  }
+
+  // Reads a row's chat_template_kwargs. `chat` gets its tools; null: the record has none.
+  Result<void> read_variables(jinja::Dict& out, ChatRecord* chat) const {
+    const json::value* given = field("chat_template_kwargs");
+    if (given == nullptr) return {};
+    if (!given->is_object())
+      return fault(fmt::format("\"chat_template_kwargs\" must be an object, not {}", json_kind_name(*given)));
+    for (const auto& [key, v] : given->get_object()) {
+      if (std::ranges::find(no_variables, std::string_view(key)) != no_variables.end()) {
+        if (v.is_null()) continue;
+        return fault(
+            fmt::format("chat_template_kwargs has {}, which is no variable of a template but an argument of "
+                        "transformers; "
+                        "remove it",
+                        std::string_view(key)));
+      }
+      if (key == "tools" && chat != nullptr) {
+        TRY(read_tools(v, *chat));
+      } else {
+        out.set(key, jinja::from_json(v, large_));
+      }
+    }
+    return {};
+  }
+
+  Result<void> read_tools(const json::value& tools, ChatRecord& out) const {
+    if (!tools.is_array() && !tools.is_null())
+      return fault(fmt::format("\"tools\" must be a list, not {}", json_kind_name(tools)));
+    if (tools.is_array() && !tools.get_array().empty()) out.tools = jinja::from_json(tools, large_);
+    return {};
+  }
+
+  // Reads the messages of a prompt, and then those of its completion.
+  Result<Record> message_completion() const {
+    TRY_ASSIGN(const json::array* prompt, list("prompt"));
+    TRY_ASSIGN(const json::array* completion, list("completion"));
+    ChatRecord out;
+    TRY(add_messages(out, "prompt", *prompt));
+    out.completion = out.messages.size();
+    out.not_learned.clear();
+    for (size_t i = 0; i < out.messages.size(); ++i)
+      if (is_answer(out.messages[i])) out.not_learned.push_back(i);
+    ChatRecord end;
+    TRY(add_messages(end, "completion", *completion));
+    if (!end.not_learned.empty())
+      return fault(fmt::format(
+          "completion[{}] has a weight of 0, but a completion is learned as a whole; write the record "
+          "as messages",
+          end.not_learned.front()));
+    for (jinja::Value& message : end.messages) out.messages.push_back(std::move(message));
+    return with_extras(std::move(out));
   }
 
   static jinja::Value message_of(std::string_view role, std::string content) {
@@ -185,7 +288,7 @@ class Reader {
       const std::string what = fmt::format("conversations[{}]", i);
       const json::object* turn = (*turns)[i].if_object();
       if (turn == nullptr)
-        return fault(fmt::format("{} must be an object, not {}", what, kind_name((*turns)[i])));
+        return fault(fmt::format("{} must be an object, not {}", what, json_kind_name((*turns)[i])));
       const json::value *from = turn->if_contains("from"), *value = turn->if_contains("value");
       if (from == nullptr || value == nullptr)
         return fault(fmt::format("{} has no \"{}\"", what, from ? "value" : "from"));
@@ -199,7 +302,7 @@ class Reader {
       if (!learned) out.not_learned.push_back(out.messages.size());
       out.messages.push_back(message_of(role_of(speaker), std::move(content)));
     }
-    return Record(std::move(out));
+    return with_extras(std::move(out));
   }
 
   Result<Record> alpaca() const {
@@ -207,114 +310,51 @@ class Reader {
     TRY_ASSIGN(out.instruction, needed("instruction"));
     TRY_ASSIGN(out.input, optional("input"));
     TRY_ASSIGN(out.output, needed("output"));
+    TRY_ASSIGN(out.system, optional("system"));
+    TRY(read_history(out));
+    TRY(read_variables(out.variables, nullptr));
     return Record(std::move(out));
   }
 
-  Result<i64> integer(const json::value& v, const std::string& what, i64 least) const {
-    if (!v.is_int64()) return fault(fmt::format("{} must be an integer", what));
-    if (v.get_int64() < least || v.get_int64() > token_max)
-      return fault(fmt::format("{} is {}, which is not a token id", what, v.get_int64()));
-    return v.get_int64();
+  // Reads LLaMA-Factory's history: pairs of an instruction and its output.
+  Result<void> read_history(AlpacaRecord& out) const {
+    const json::value* given = field("history");
+    if (given == nullptr || (given->is_array() && given->get_array().empty())) return {};
+    TRY_ASSIGN(const json::array* pairs, list("history"));
+    for (size_t i = 0; i < pairs->size(); ++i) {
+      const json::array* pair = (*pairs)[i].if_array();
+      if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_string() || !(*pair)[1].is_string())
+        return fault(fmt::format("history[{}] must be a list of an instruction and its output", i));
+      out.history.emplace_back((*pair)[0].get_string(), (*pair)[1].get_string());
+    }
+    return {};
   }
 
-  Result<Record> tokens() const {
-    TRY_ASSIGN(const json::array* ids, list("input_ids"));
-    TokensRecord out;
-    for (size_t i = 0; i < ids->size(); ++i) {
-      TRY_ASSIGN(const i64 id, integer((*ids)[i], fmt::format("input_ids[{}]", i), 0));
-      out.ids.push_back(static_cast<u32>(id));
-    }
-    out.learned.assign(out.ids.size(), true);
-    const json::value* given = object_.if_contains("labels");
-    if (given == nullptr || given->is_null()) return Record(std::move(out));
-    TRY_ASSIGN(const json::array* labels, list("labels"));
-    if (labels->size() != ids->size())
-      return fault(fmt::format("{} labels for {} input_ids; there must be one label for each", labels->size(),
-                               ids->size()));
-    for (size_t i = 0; i < labels->size(); ++i) {
-      const std::string what = fmt::format("labels[{}]", i);
-      TRY_ASSIGN(const i64 label, integer((*labels)[i], what, no_label));
-      if (label != no_label && label != static_cast<i64>(out.ids[i]))
-        return fault(fmt::format("{} is {}, but must be input_ids[{}] = {}, or -100 for no loss", what, label,
-                                 i, out.ids[i]));
-      out.learned[i] = label != no_label;
-    }
-    return Record(std::move(out));
-  }
-
-  const json::object& object_;
-  const std::vector<std::string>& large_;  // integers beyond 64 bits that occur in object_
-  const std::string& place_;
+  const ExactJson& line_;
 };
-
-u32 hex4(std::string_view digits) {
-  u32 out = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out, 16);
-  return digits.size() == 4 && error == std::errc() && end == digits.data() + 4 ? out : 0;
-}
-
-// Finds "\\ud83d" without its other half, as written by programs that cut text between the two; empty: none.
-std::string_view lone_surrogate(std::string_view line) {
-  for (size_t at = line.find('\\'); at != line.npos; at = line.find('\\', at)) {
-    const std::string_view escape = line.substr(at, 6);
-    const u32 unit = escape.starts_with("\\u") ? hex4(escape.substr(2)) : 0;
-    if (unit >= 0xdc00 && unit < 0xe000) return escape;
-    if (unit >= 0xd800 && unit < 0xdc00) {
-      const std::string_view next = line.substr(std::min(at + 6, line.size()), 6);
-      const u32 other = next.starts_with("\\u") ? hex4(next.substr(2)) : 0;
-      if (other < 0xdc00 || other >= 0xe000) return escape;
-      at += 6;
-    }
-    at += unit != 0 ? 6 : 2;
-  }
-  return {};
-}
-
-// RETURNS: offset of the character that the byte at `at` breaks: its first byte announces more bytes than
-// follow.
-u64 begin_of_broken(std::string_view line, u64 at) {
-  for (u64 back = 1; back <= std::min<u64>(at, 3); ++back) {
-    const u8 byte = static_cast<u8>(line[at - back]);
-    if ((byte & 0xc0) == 0x80) continue;
-    const u64 bytes = byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
-    return back < bytes ? at - back : at;
-  }
-  return at;
-}
-
-// Describes the encoding error of a line; empty: the line is UTF-8.
-std::string wrong_encoding(std::string_view line) {
-  Utf8Checker checker;
-  std::optional<u64> at = checker.feed(std::as_bytes(std::span(line)));
-  if (!at) at = checker.finish();
-  if (!at) return {};
-  at = begin_of_broken(line, *at);
-  return fmt::format(
-      "is not UTF-8 at byte {} of the line (0x{:02x}), perhaps Latin-1; convert the file, for example with  "
-      "iconv -f LATIN1 -t UTF-8 FILE > OUT",
-      *at, static_cast<u8>(line[*at]));
-}
-
-// Explains more precisely than the JSON parser why a line is invalid.
-Error explain(const Error& error, std::string_view line, const std::string& place) {
-  if (const std::string encoding = wrong_encoding(line); !encoding.empty())
-    return bad_record(place, encoding);
-  const std::string_view lone = lone_surrogate(line);
-  if (lone.empty()) return error;
-  return {ErrorKind::bad_input, fmt::format("{}: {} is half of a character without its other half; write the "
-                                            "file again without it, or with \\ufffd in its place",
-                                            error.message, lone)};
-}
 
 Result<ExactJson> parse_object(std::string_view line, const std::string& place) {
   Result<ExactJson> parsed = parse_exact_json(line, ErrorKind::bad_input, place);
-  if (!parsed) return explain(parsed.error(), line, place);
+  if (!parsed) return explain_line(parsed.error(), line, place);
   const json::value& v = parsed->value;
   if (v.is_object()) return parsed;
   const std::string_view advice =
       v.is_array() ? "; convert a file that is one list to lines with  jq -c '.[]'" : "";
-  return bad_record(place,
-                    fmt::format("every line must be a JSON object, but this is {}{}", kind_name(v), advice));
+  return bad_record(
+      place, fmt::format("every line must be a JSON object, but this is {}{}", json_kind_name(v), advice));
+}
+
+// The key that identifies a shape.
+std::string_view key_of(RecordShape shape) {
+  if (shape == RecordShape::message_completion) shape = RecordShape::completion;
+  return std::ranges::find(shapes, shape, &ShapeKey::shape)->key;
+}
+
+// Shape of a completion: text, or messages.
+RecordShape completion_of(const json::object& object) {
+  const json::value *prompt = field_of(object, "prompt"), *completion = field_of(object, "completion");
+  const bool lists = prompt && completion && prompt->is_array() && completion->is_array();
+  return lists ? RecordShape::message_completion : RecordShape::completion;
 }
 
 }  // namespace
@@ -325,25 +365,27 @@ bool is_answer(const jinja::Value& message) {
 }
 
 std::string_view name_of(RecordShape shape) {
+  if (shape == RecordShape::message_completion) return "completion of messages";
   return std::ranges::find(shapes, shape, &ShapeKey::shape)->name;
 }
 
-Result<RecordShape> recognise_record(std::string_view line, const std::string& place) {
-  if (line.starts_with('[') && !line.ends_with(']'))
-    return bad_record(
-        place,
-        "the file is one JSON list over several lines; convert it to lines of objects with  jq -c '.[]'");
+Result<RecordShape> recognise_record(std::string_view line, const std::string& place,
+                                     std::optional<RecordShape> named) {
+  if (named && *named != RecordShape::completion) return *named;
   TRY_ASSIGN(const ExactJson parsed, parse_object(line, place));
   const json::object& object = parsed.value.get_object();
   std::vector<RecordShape> found;
   for (const ShapeKey& shape : shapes) {
     if (object.contains(shape.key)) found.push_back(shape.shape);
   }
-  if (found.size() == 1) return found[0];
+  if (named) found = {*named};
+  if (found.size() == 1) return found[0] == RecordShape::completion ? completion_of(object) : found[0];
   std::vector<std::string_view> names;
   for (const RecordShape shape : found) names.push_back(name_of(shape));
   if (found.size() > 1)
     return bad_record(place, fmt::format("the record may be {}; set data.records", fmt::join(names, " or ")));
+  if (const std::string_view about = about_foreign_record(object); !about.empty())
+    return bad_record(place, about);
   std::vector<std::string_view> keys, known;
   for (const auto& [key, field] : object) keys.push_back(key);
   for (const ShapeKey& shape : shapes) known.push_back(shape.key);
@@ -356,14 +398,24 @@ Result<Record> parse_record(std::string_view line, RecordShape shape, const std:
   TRY_ASSIGN(const ExactJson parsed, parse_object(line, place));
   const Reader reader(parsed, place);
   const json::object& object = parsed.value.get_object();
-  const auto& wanted = *std::ranges::find(shapes, shape, &ShapeKey::shape);
-  if (object.contains(wanted.key)) return reader.read(shape);
-  const auto other = std::ranges::find_if(shapes, [&](const ShapeKey& s) { return object.contains(s.key); });
-  return bad_record(
-      place,
-      fmt::format(
-          "this is not a {} record: there is no \"{}\"{}; all records of a source must have one shape",
-          wanted.name, wanted.key, other == shapes.end() ? "" : fmt::format(", but \"{}\"", other->key)));
+  const std::string_view wanted = key_of(shape);
+  if (!object.contains(wanted)) {
+    const auto other =
+        std::ranges::find_if(shapes, [&](const ShapeKey& s) { return object.contains(s.key); });
+    return bad_record(
+        place,
+        fmt::format(
+            "this is not a {} record: there is no \"{}\"{}; all records of a source must have one shape",
+            name_of(shape), wanted, other == shapes.end() ? "" : fmt::format(", but \"{}\"", other->key)));
+  }
+  const bool messages = shape == RecordShape::message_completion;
+  if (wanted == key_of(RecordShape::completion) && completion_of(object) != shape)
+    return bad_record(place,
+                      fmt::format("prompt and completion must both be {}, as in the first record of the "
+                                  "source; all records of a source must have one shape",
+                                  messages ? "lists of messages" : "text"));
+  TRY(check_known_keys(object, shape, place));
+  return reader.read(shape);
 }
 
 }  // namespace tidepool

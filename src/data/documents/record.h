@@ -6,9 +6,11 @@
 //   alpaca        {"instruction": "...", "input": "...", "output": "..."}
 //   completion    {"prompt": "...", "completion": "..."}
 //   tokens        {"input_ids": [1, 2, ...], "labels": [-100, 2, ...]}
+//   completion    {"prompt": [{"role": "user", ...}], "completion": [{"role": "assistant", ...}]}
 //
-// `messages` may also be called `conversations`. An answer with a `weight` of 0 is not learned. Other keys
-// are ignored. All records of a source have one shape: that of the first record, or the configured one.
+// `messages` may also be called `conversations`. An answer with a `weight` of 0 is not learned. known_keys.h
+// says which other keys are read or refused. All records of a source have one shape: that of the first
+// record, or the configured one.
 #pragma once
 
 #include <optional>
@@ -22,36 +24,48 @@
 
 namespace tidepool {
 
-enum class RecordShape : u8 { text, messages, sharegpt, alpaca, completion, tokens };
+// The first six are values of data.records. A completion of messages is configured as `completion` too.
+enum class RecordShape : u8 { text, messages, sharegpt, alpaca, completion, tokens, message_completion };
 std::string_view name_of(RecordShape);
 
 struct TextRecord {
   std::string text;
 };
-// Messages in the form that chat templates expect: a list of mappings with "role" and other keys. Null values
-// are dropped, because tables fill columns with them; only a null content is kept, because templates test for
-// it.
+// Messages in the form that chat templates expect: a list of mappings with "role" and other keys. Keys whose
+// value is null are dropped, as in transformers: tables fill columns with nulls, and many templates would
+// print "None".
 struct ChatRecord {
   jinja::List messages;
   jinja::Value tools;               // undefined: none
   std::vector<size_t> not_learned;  // answers with a weight of 0, ascending
+  jinja::Dict variables;            // of the template, for this record alone
+  // Index of the message with which a completion begins: it is learned to the end, whoever speaks. None: the
+  // answers are learned.
+  std::optional<size_t> completion;
 };
 bool is_answer(const jinja::Value& message);
 struct AlpacaRecord {
   std::string instruction, input, output;
+  std::string system;                                        // may be empty
+  std::vector<std::pair<std::string, std::string>> history;  // earlier instructions and outputs
+  jinja::Dict variables;                                     // of the chat template
 };
 struct CompletionRecord {
   std::string prompt, completion;
 };
+// Padding is left out. A row may hold several documents.
 struct TokensRecord {
   std::vector<u32> ids;
   std::vector<bool> learned;  // by token: true if it is to be predicted
+  std::vector<size_t> ends;   // of the documents, ascending; the last one is ids.size()
 };
 using Record = std::variant<TextRecord, ChatRecord, AlpacaRecord, CompletionRecord, TokensRecord>;
 
 // `place` is the prefix of error messages: "FILE:LINE".
 // Error: bad_input.
-Result<RecordShape> recognise_record(std::string_view line, const std::string& place);
+// `named`: the configured shape, which may leave open if a completion is text or messages.
+Result<RecordShape> recognise_record(std::string_view line, const std::string& place,
+                                     std::optional<RecordShape> named = std::nullopt);
 Result<Record> parse_record(std::string_view line, RecordShape, const std::string& place);
 
 }  // namespace tidepool

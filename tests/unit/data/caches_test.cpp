@@ -129,7 +129,7 @@ TEST_F(DataCaches, OtherTokensOrRowsOfTheSameDocumentsHaveAnotherVersion) {
   std::string key;
   for (const auto& entry : fs::directory_iterator(dir_ / "cache")) key = entry.path().filename().string();
   const auto cache = TokenCache::open(dir_ / ("cache/" + key), key).value();
-  EXPECT_EQ(fmt::format("{} {}", encoding_version, cache->content()), "4 3d6cdc094af851903963b60502be3d4c");
+  EXPECT_EQ(fmt::format("{} {}", encoding_version, cache->content()), "5 3d6cdc094af851903963b60502be3d4c");
   u64 rows = 0;
   for (u64 i = 0; i < data->train_sequences(); ++i) {
     Row row(64);

@@ -108,7 +108,7 @@ TEST(DataRecords, EveryShapeIsRead) {
       RecordShape::messages, "d");
   ASSERT_TRUE(nulls) << nulls.error().message;
   EXPECT_EQ(jinja::to_text(jinja::Value(std::get<ChatRecord>(*nulls).messages)),
-            "[{'role': 'assistant', 'content': None, 'tool_calls': [{'id': 1}]}]");
+            "[{'role': 'assistant', 'tool_calls': [{'id': 1}]}]");
   const auto neither =
       parse_record(R"({"messages": [{"role": "assistant", "content": null, "tool_calls": null}]})",
                    RecordShape::messages, "d");

@@ -1,0 +1,36 @@
+// TokenRow reads a record of token ids, with the columns that other tools put beside them: masks make labels,
+// and padding and packed documents are taken apart.
+#pragma once
+
+#include <vector>
+
+#include "data/documents/record.h"
+#include "data/documents/record_fields.h"
+
+namespace tidepool {
+
+class TokenRow : private RecordFields {
+ public:
+  TokenRow(const ExactJson& line, const std::string& place) : RecordFields(line, place) {}
+
+  // Error: bad_input, naming the key: also if two keys contradict each other.
+  Result<TokensRecord> read();
+
+ private:
+  Result<i64> integer(const boost::json::value&, const std::string& what, i64 least) const;
+  // RETURNS: null if there is no such key.
+  Result<const boost::json::array*> column(std::string_view key) const;
+  Result<void> read_labels();
+  Result<void> read_mask(std::string_view key);
+  Result<void> read_attention();
+  Result<void> read_lengths();
+  Result<void> read_positions();
+  Result<TokensRecord> without_padding() const;
+
+  TokensRecord row_;
+  bool has_labels_ = false;
+  std::vector<bool> padding_;  // by token
+  std::vector<bool> begins_;   // by token: true if a document begins there
+};
+
+}  // namespace tidepool
