@@ -1,5 +1,5 @@
-// Arguments of a filter, method, test or function, by position or by name. Errors carry no line number: the
-// caller adds it.
+// Arguments of a filter, method, test or function, by position or by name, and the counter of its work.
+// Errors carry no line number: the caller adds it.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,12 +10,14 @@
 
 #include "base/result.h"
 #include "huggingface/jinja/value.h"
+#include "huggingface/jinja/work.h"
 
 namespace tidepool::jinja {
 
 inline Error fault(std::string text) { return {ErrorKind::bad_input, std::move(text)}; }
 
 struct Arguments {
+  Work& work;  // of the rendering
   std::vector<Value> places;
   std::vector<std::pair<std::string, Value>> names;
 

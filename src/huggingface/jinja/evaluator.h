@@ -19,12 +19,13 @@ Error at(u32 line, const Error&);
 class Scope {
  public:
   explicit Scope(const Scope* outer = nullptr) : outer_(outer) {}
-  const Value* find(std::string_view name) const;
-  void set(std::string_view name, Value value);
+  // `walked` grows by the scopes that were searched.
+  const Value* find(std::string_view name, u64* walked) const;
+  void set(std::string_view name, Value value) { values_.set(std::string(name), std::move(value)); }
 
  private:
   const Scope* outer_;
-  std::vector<std::pair<std::string, Value>> values_;
+  Dict values_;
 };
 
 struct Macro {
@@ -36,7 +37,7 @@ class Evaluator {
  public:
   // `messages`: the elements whose turns are recorded; may be null.
   Evaluator(const std::tm& now, const List* messages, Rendered& out, u64 steps_allowed);
-  u64 steps() const { return steps_; }
+  u64 steps() const { return work_.steps(); }
 
   enum class Flow : u8 { on, leave, again };
   // Error: "LINE: reason".
@@ -47,9 +48,14 @@ class Evaluator {
   Result<Flow> run_loop(const Stmt&, Scope&, std::string& out);
   Result<Flow> run_turn(const Stmt&, const Value& item, Scope&, std::string& out);
   Result<void> run_set(const Stmt&, Scope&);
+  Result<void> set_target(const Stmt&, Value, Scope&);
+  Result<Flow> run_with(const Stmt&, Scope&, std::string& out);
+  Result<Value> captured(const Stmt&, Scope&);
+  Result<void> write(std::string_view, u32 line, std::string& out);
+  Result<Flow> run_items(const Stmt&, std::shared_ptr<const List>, u32 depth, const Scope&, std::string& out);
   Result<void> assign(const Stmt&, const Value&, Scope&);
   Result<Flow> run_generation(const Stmt&, Scope&, std::string& out);
-  Result<std::shared_ptr<const List>> loop_items(const Stmt&, Scope&);
+  Result<std::shared_ptr<const List>> loop_items(const Stmt&, const Value& of, const Scope&);
 
   Result<Value> eval(const Expr&, const Scope&);
   Result<Value> eval_kind(const Expr&, const Scope&);
@@ -61,19 +67,21 @@ class Evaluator {
   Result<Value> eval_binary(const Expr&, const Scope&);
   Result<Value> eval_comparison(const Expr&, const Scope&);
   Result<Value> eval_unary(const Expr&, const Scope&);
-  Result<Value> eval_call(const Expr&, const Scope&);
+  Result<Value> eval_call(const Expr&, const Scope&, const Macro* caller = nullptr);
+  Result<Value> eval_loop_call(const Expr&, const Loop&, const Arguments&);
+  Result<Value> eval_loop_method(const Expr&, const Loop&, const Arguments&);
   Result<Value> eval_method(const Expr&, const Scope&);
   Result<Value> call_function(Function, const Arguments&);
-  Result<Value> call_macro(const Macro&, const Arguments&, u32 line);
+  Result<Value> call_macro(const Macro&, const Arguments&, u32 line, const Macro* caller);
+  Result<Value> run_macro(const Macro&, const Arguments&, u32 line, Scope&);
   Result<Arguments> arguments(const Expr&, size_t first_part, const Scope&);
-  // Counts steps: statements, expressions, loop iterations, and the size of values. The limit makes every
-  // rendering end.
+  // Pays for a statement, an expression or a turn of a loop.
   Result<void> spend(u32 line, u64 steps = 1);
+  Result<const Value*> find(const Scope&, std::string_view name, u32 line);
 
   const std::tm& now_;
   Rendered& out_;
-  const u64 steps_allowed_;
-  u64 steps_ = 0;
+  Work work_;
   u32 macros_ = 0;
   std::unordered_map<const Dict*, u64> messages_;  // to their indices
   bool in_turn_ = false;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 
 #include "base/text/nearest.h"
 #include "huggingface/jinja/expression_parser.h"
@@ -27,13 +28,14 @@ Result<ExprPtr> ExpressionParser::number() {
   const char* begin = token.text.data();
   const char* end = begin + token.text.size();
   if (token.kind == TokenKind::real) {
-    double value = 0;
-    std::from_chars(begin, end, value);
-    out->constant = Value(value);
+    // from_chars leaves the value at 0 if there is no such double; strtod gives infinity, as Python does.
+    out->constant = Value(std::strtod(begin, nullptr));
     return out;
   }
   i64 value = 0;
-  if (std::from_chars(begin, end, value).ec != std::errc())
+  const char letter = token.text.size() > 2 ? static_cast<char>(token.text[1] | 0x20) : '\0';
+  const int base = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 10;
+  if (std::from_chars(base == 10 ? begin : begin + 2, end, value, base).ec != std::errc())
     return TokenReader::fault_in(token.line, fmt::format("{} is too large", token.text));
   out->constant = Value(value);
   return out;
@@ -68,6 +70,9 @@ Result<ExprPtr> ExpressionParser::primary() {
   const std::string name = tokens_.now().text;
   if (knows(std::array<std::string_view, 8>{"if", "else", "and", "or", "in", "is", "for", "recursive"}, name))
     return tokens_.unexpected("a value");
+  if (name == "caller") used_.caller = true;
+  if (name == "varargs") used_.places = true;
+  if (name == "kwargs") used_.names = true;
   ExprPtr out = make(ExprKind::name, name);
   tokens_.take();
   const bool truth = name == "true" || name == "True", untruth = name == "false" || name == "False";
@@ -159,14 +164,14 @@ Result<ExprPtr> ExpressionParser::subscript(ExprPtr value) {
 Result<ExprPtr> ExpressionParser::call(ExprPtr callee) {
   if (callee->kind == ExprKind::name) {
     callee->kind = ExprKind::call;
-    if (callee->text == "caller" || callee->text == "super" || callee->text == "self")
+    if (callee->text == "super" || callee->text == "self")
       return tokens_.fault(
           fmt::format("'{}()' is outside of the Jinja that Tidepool supports", callee->text));
     if (!function_named(callee->text)) called_.push_back({callee->text, callee->line});
   } else if (callee->kind == ExprKind::attribute) {
     callee->kind = ExprKind::method;
     const bool of_loop = callee->parts[0]->kind == ExprKind::name && callee->parts[0]->text == "loop" &&
-                         callee->text == "cycle";
+                         (callee->text == "cycle" || callee->text == "changed");
     if (!of_loop && !knows(method_names(), callee->text))
       return tokens_.fault(unknown("method", callee->text, method_names()));
   } else {
@@ -180,8 +185,15 @@ Result<ExprPtr> ExpressionParser::call(ExprPtr callee) {
 // Parses arguments, from behind the opening bracket up to and including the closing one.
 Result<void> ExpressionParser::arguments(Expr& into) {
   while (!tokens_.is_symbol(")")) {
-    if (tokens_.is_symbol("*") || tokens_.is_symbol("**"))
-      return tokens_.fault("arguments with * or ** are outside of the Jinja that Tidepool supports");
+    if (tokens_.is_symbol("*") || tokens_.is_symbol("**")) {
+      ExprPtr& spread = tokens_.is_symbol("*") ? into.spread : into.spread_names;
+      if (spread) return tokens_.fault("arguments with * or ** are given twice");
+      tokens_.take();
+      TRY_ASSIGN(spread, choice(true));
+      into.height = std::max(into.height, spread->height + 1);
+      if (!tokens_.take_symbol(",")) break;
+      continue;
+    }
     if (tokens_.is(TokenKind::name) && tokens_.after().kind == TokenKind::symbol &&
         tokens_.after().text == "=") {
       std::string name = tokens_.take().text;
@@ -190,7 +202,7 @@ Result<void> ExpressionParser::arguments(Expr& into) {
       into.height = std::max(into.height, value->height + 1);
       into.keywords.push_back({std::move(name), std::move(value)});
     } else {
-      if (!into.keywords.empty())
+      if (!into.keywords.empty() || into.spread || into.spread_names)
         return tokens_.fault("an argument without a name follows an argument with a name");
       TRY_ASSIGN(ExprPtr value, choice(true));
       add(into, std::move(value));
@@ -203,7 +215,7 @@ Result<void> ExpressionParser::arguments(Expr& into) {
 Result<ExprPtr> ExpressionParser::filtered(ExprPtr value) {
   while (true) {
     if (value->height > height_max) return too_high();
-    if (tokens_.is_symbol("|")) {
+    if (tokens_.take_symbol("|")) {
       TRY_ASSIGN(value, filter(std::move(value)));
     } else if (tokens_.is_name("is")) {
       TRY_ASSIGN(value, test(std::move(value)));
@@ -213,8 +225,21 @@ Result<ExprPtr> ExpressionParser::filtered(ExprPtr value) {
   }
 }
 
+Result<ExprPtr> ExpressionParser::filters_of(std::string_view text) {
+  ExprPtr value = make(ExprKind::name, std::string(text));
+  TRY_ASSIGN(value, filter(std::move(value)));
+  return filtered(std::move(value));
+}
+
+Result<ExprPtr> ExpressionParser::call_expression() {
+  TRY_ASSIGN(ExprPtr out, primary());
+  TRY_ASSIGN(out, followed(std::move(out)));
+  if (out->kind != ExprKind::call) return tokens_.fault("{% call %} needs a call of a macro");
+  return out;
+}
+
+// Parses the name of a filter, and its arguments.
 Result<ExprPtr> ExpressionParser::filter(ExprPtr value) {
-  tokens_.take();
   if (!tokens_.is(TokenKind::name)) return tokens_.unexpected("the name of a filter");
   ExprPtr out = make(ExprKind::filter, tokens_.now().text);
   if (!knows(filter_names(), out->text)) return tokens_.fault(unknown("filter", out->text, filter_names()));
@@ -243,7 +268,8 @@ Result<ExprPtr> ExpressionParser::test(ExprPtr value) {
   add(*out, std::move(value));
   if (tokens_.take_symbol("(")) {
     TRY(arguments(*out));
-    if (!out->keywords.empty()) return TokenReader::fault_in(line, "a test takes no named arguments");
+    if (!out->keywords.empty() || out->spread || out->spread_names)
+      return TokenReader::fault_in(line, "a test takes no named arguments");
   } else if (begins_argument()) {
     TRY_ASSIGN(ExprPtr argument, primary());
     TRY_ASSIGN(argument, followed(std::move(argument)));

@@ -172,8 +172,14 @@ Result<ExprPtr> ExpressionParser::product() {
 
 Result<ExprPtr> ExpressionParser::power() {
   TRY_ASSIGN(ExprPtr left, sign(true));
-  if (tokens_.is_symbol("**"))
-    return tokens_.fault("powers (**) are outside of the Jinja that Tidepool supports");
+  while (tokens_.is_symbol("**")) {  // Jinja groups powers from the left
+    if (left->height > height_max) return too_high();
+    ExprPtr out = make(ExprKind::binary, "**");
+    tokens_.take();
+    TRY_ASSIGN(ExprPtr right, sign(true));
+    add(*out, std::move(left), std::move(right));
+    left = std::move(out);
+  }
   return left;
 }
 

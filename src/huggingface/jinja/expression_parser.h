@@ -24,6 +24,18 @@ class ExpressionParser {
   };
   const std::vector<Called>& called() const { return called_; }
 
+  // Filters behind an empty value, `upper | trim`: of {% filter %} and {% set x | upper %}. RETURNS: an
+  // expression whose innermost value is the name `text`.
+  Result<ExprPtr> filters_of(std::string_view text);
+
+  // Names of a macro's own that its body uses. They decide which arguments it takes.
+  struct Used {
+    bool caller = false, places = false, names = false;
+  };
+  Used& used() { return used_; }
+  // Parses a call, for {% call %}.
+  Result<ExprPtr> call_expression();
+
  private:
   friend class DepthGuard;
   Result<ExprPtr> tuple_of(bool with_choice);
@@ -56,6 +68,7 @@ class ExpressionParser {
 
   TokenReader& tokens_;
   std::vector<Called> called_;
+  Used used_;
   u32 depth_ = 0;
 };
 

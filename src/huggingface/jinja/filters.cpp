@@ -1,4 +1,4 @@
-// Jinja's filters that chat templates use, with the argument names and defaults of Jinja's documentation.
+// Table of Jinja's filters that chat templates use, and the filters of texts and numbers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,15 +6,16 @@
 #include <cmath>
 #include <map>
 
+#include "huggingface/jinja/filter_functions.h"
 #include "huggingface/jinja/json.h"
-#include "huggingface/jinja/operations.h"
 #include "huggingface/jinja/unicode.h"
 
 namespace tidepool::jinja {
 
 namespace {
 
-using Filter = Result<Value> (*)(const Value&, const Arguments&);
+// Work of a filter before it runs: it reads all of the value, or only walks over its elements.
+enum class Reads : u8 { all, elements };
 
 Result<Value> length(const Value& v, const Arguments& a) {
   TRY(a.check({}));
@@ -22,6 +23,7 @@ Result<Value> length(const Value& v, const Arguments& a) {
   if (v.text()) return Value(static_cast<i64>(count_code_points(*v.text())));
   if (v.list()) return Value(static_cast<i64>(v.list()->size()));
   if (v.dict()) return Value(static_cast<i64>(v.dict()->entries().size()));
+  if (v.iterator()) return fault("an iterator has no length; make a list of it with | list");
   return fault(fmt::format("a {} has no length", type_name(v)));
 }
 
@@ -36,40 +38,186 @@ Result<Value> preset(const Value& v, const Arguments& a) {
 template <std::string (*map)(std::string_view)>
 Result<Value> mapped(const Value& v, const Arguments& a) {
   TRY(a.check({}));
-  return Value(map(to_text(v)));
+  TRY_ASSIGN(const std::string text, text_for(v, a.work));
+  return Value::looking(Value(map(text)), v.is_markup() ? Look::markup : Look::plain);
 }
 
-// Filter `title`. A word starts after white space, a hyphen or an opening bracket.
-std::string titled(std::string_view text) {
+Result<Value> safe(const Value& v, const Arguments& a) {
+  TRY(a.check({}));
+  TRY_ASSIGN(std::string text, text_for(v, a.work));
+  return Value::looking(Value(std::move(text)), Look::markup);
+}
+
+struct Filter {
+  FilterFunction* function;
+  Reads reads = Reads::all;
+};
+
+const std::map<std::string_view, Filter>& filters() {
+  static const std::map<std::string_view, Filter> table = {
+      {"abs", {filter_absolute}},
+      {"attr", {filter_attribute, Reads::elements}},
+      {"batch", {filter_batch, Reads::elements}},
+      {"capitalize", {mapped<capitalized>}},
+      {"center", {filter_center}},
+      {"count", {length, Reads::elements}},
+      {"d", {preset, Reads::elements}},
+      {"default", {preset, Reads::elements}},
+      {"dictsort", {filter_dictsort, Reads::elements}},
+      {"e", {filter_escape}},
+      {"escape", {filter_escape}},
+      {"first", {filter_first, Reads::elements}},
+      {"float", {filter_real}},
+      {"forceescape", {filter_force_escape}},
+      {"format", {filter_format}},
+      {"groupby", {filter_groupby, Reads::elements}},
+      {"indent", {filter_indent}},
+      {"int", {filter_integer}},
+      {"items", {filter_items, Reads::elements}},
+      {"join", {filter_join, Reads::elements}},
+      {"last", {filter_last, Reads::elements}},
+      {"length", {length, Reads::elements}},
+      {"list", {filter_list, Reads::elements}},
+      {"lower", {mapped<lower>}},
+      {"map", {filter_map, Reads::elements}},
+      {"max", {filter_max, Reads::elements}},
+      {"min", {filter_min, Reads::elements}},
+      {"reject", {filter_reject, Reads::elements}},
+      {"rejectattr", {filter_reject_attribute, Reads::elements}},
+      {"replace", {filter_replace}},
+      {"reverse", {filter_reverse, Reads::elements}},
+      {"round", {filter_round}},
+      {"safe", {safe}},
+      {"select", {filter_select, Reads::elements}},
+      {"selectattr", {filter_select_attribute, Reads::elements}},
+      {"slice", {filter_slice, Reads::elements}},
+      {"sort", {filter_sort, Reads::elements}},
+      {"string", {filter_string}},
+      {"sum", {filter_sum, Reads::elements}},
+      {"title", {filter_title}},
+      {"tojson", {filter_tojson}},
+      {"trim", {filter_trim}},
+      {"truncate", {filter_truncate}},
+      {"unique", {filter_unique, Reads::elements}},
+      {"upper", {mapped<upper>}},
+      {"wordcount", {filter_word_count}},
+  };
+  return table;
+}
+
+// A sign, digits and underscores between digits, as Python's int() reads them.
+std::optional<std::string> plain_number(std::string_view text) {
   std::string out;
-  while (!text.empty()) {
-    u64 end = text.find_first_of("- \t\n\r\f\v({[<");
-    const std::string_view word = text.substr(0, end);
-    u32 bytes = 0;
-    if (!word.empty()) code_point_at(word, 0, &bytes);
-    out += upper(word.substr(0, bytes)) + lower(word.substr(bytes));
-    text.remove_prefix(word.size());
-    end = text.find_first_not_of("- \t\n\r\f\v({[<");
-    out += text.substr(0, end);
-    text.remove_prefix(end == text.npos ? text.size() : end);
+  text = strip(text);
+  if (text.starts_with('+')) text.remove_prefix(1);
+  const auto is_digit_at = [&](size_t i) {
+    return i < text.size() && std::isxdigit(static_cast<unsigned char>(text[i]));
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '_') {
+      out += text[i];
+    } else if (i == 0 || !is_digit_at(i - 1) || !is_digit_at(i + 1)) {
+      return std::nullopt;
+    }
   }
+  if (out.empty() || out[0] == '+') return std::nullopt;
   return out;
 }
 
-Result<Value> trimmed(const Value& v, const Arguments& a) {
-  TRY(a.check({"chars"}));
-  const std::string text = to_text(v);
-  const Value* given = a.get(0, "chars");
-  if (given == nullptr || given->is_none()) return Value(strip(text));
-  TRY_ASSIGN(const std::string characters, a.text(0, "chars"));
-  return Value(strip(text, characters));
+template <class Number, class... More>
+std::optional<Number> number_in(std::string_view text, More... more) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, more...);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
 }
 
-Result<Value> tojson(const Value& v, const Arguments& a) {
+// Python's round(): to the nearest, half to even, of the exact value of the number.
+Result<Value> rounded(double value, i64 precision) {
+  if (!std::isfinite(value) || precision > 308) return Value(value);
+  if (precision < -308) return Value(std::copysign(0.0, value));
+  if (precision >= 0) {
+    std::string text = fmt::format("{:.{}f}", value, precision);
+    return Value(*number_in<double>(text));
+  }
+  const double unit = std::pow(10.0, static_cast<double>(-precision));
+  return Value(std::nearbyint(value / unit) * unit);
+}
+
+Result<Value> rounded(i64 value, i64 precision) {
+  if (precision >= 0) return Value(value);
+  if (precision < -18) return Value(i64{0});
+  i64 unit = 1;
+  for (i64 i = 0; i < -precision; ++i) unit *= 10;
+  const i64 rest = value % unit, down = value - rest;
+  const i64 twice = std::abs(rest) - (unit - std::abs(rest));
+  const bool away = twice > 0 || (twice == 0 && (down / unit) % 2 != 0);
+  return Value(away ? down + (rest < 0 ? -unit : unit) : down);
+}
+
+}  // namespace
+
+std::optional<i64> integer_in(std::string_view text, int base) {
+  std::optional<std::string> plain = plain_number(text);
+  if (!plain) return std::nullopt;
+  const size_t sign = plain->starts_with('-') ? 1 : 0;
+  for (const auto& [prefix, of] : {std::pair{"0x", 16}, std::pair{"0o", 8}, std::pair{"0b", 2}}) {
+    if (base == of && lower(plain->substr(sign, 2)) == prefix) plain->erase(sign, 2);
+  }
+  return number_in<i64>(*plain, base);
+}
+
+std::optional<double> real_in(std::string_view text) {
+  const std::optional<std::string> plain = plain_number(text);
+  return plain ? number_in<double>(*plain) : std::nullopt;
+}
+
+Result<Value> filter_title(const Value& v, const Arguments& a) {
+  TRY(a.check({}));
+  TRY_ASSIGN(const std::string text, text_for(v, a.work));
+  TRY(a.work.spend(text.size() / 4));
+  // A word starts behind white space, a hyphen or an opening bracket.
+  std::string out, word;
+  const auto put = [&] {
+    u32 bytes = 0;
+    if (!word.empty()) code_point_at(word, 0, &bytes);
+    out += upper(word.substr(0, bytes)) + lower(word.substr(bytes));
+    word.clear();
+  };
+  u32 bytes = 1;
+  for (u64 at = 0; at < text.size(); at += bytes) {
+    const u32 c = code_point_at(text, at, &bytes);
+    const bool between = is_space(c) || (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) !=
+                                                         std::string_view::npos);
+    if (between) put();
+    (between ? out : word).append(text, at, bytes);
+  }
+  put();
+  return Value(std::move(out));
+}
+
+Result<Value> filter_trim(const Value& v, const Arguments& a) {
+  TRY(a.check({"chars"}));
+  TRY_ASSIGN(const std::string text, text_for(v, a.work));
+  const Value* given = a.get(0, "chars");
+  const Look look = v.is_markup() ? Look::markup : Look::plain;
+  if (given == nullptr || given->is_none()) return Value::looking(Value(strip(text)), look);
+  TRY_ASSIGN(const std::string characters, a.text(0, "chars"));
+  return Value::looking(Value(strip(text, characters)), look);
+}
+
+Result<Value> filter_center(const Value& v, const Arguments& a) {
+  TRY(a.check({"width"}));
+  TRY_ASSIGN(const i64 width, a.integer_or(0, "width", 80));
+  TRY_ASSIGN(std::string text, text_for(v, a.work));
+  return call_method(Value(std::move(text)), "center", Arguments{a.work, {Value(width)}, {}});
+}
+
+Result<Value> filter_tojson(const Value& v, const Arguments& a) {
   TRY(a.check({"ensure_ascii", "indent", "separators", "sort_keys"}));
-  JsonLook look{.ascii = a.truth_or(0, "ensure_ascii", false), .sorted = a.truth_or(3, "sort_keys", false)};
-  if (const Value* separators = a.get(2, "separators"); separators && !separators->is_none())
-    return fault("separators of tojson are outside of the Jinja that Tidepool supports");
+  JsonLook look;
+  look.ascii = a.truth_or(0, "ensure_ascii", false);
+  look.sorted = a.truth_or(3, "sort_keys", false);
   if (const Value* indent = a.get(1, "indent"); indent && indent->text()) {
     look.indent = *indent->text();
   } else if (indent && !indent->is_none()) {
@@ -77,123 +225,118 @@ Result<Value> tojson(const Value& v, const Arguments& a) {
     look.indent = std::string(static_cast<size_t>(std::clamp<i64>(blanks, 0, 17)), ' ');
   }
   if (look.indent && look.indent->size() > 16) return fault("an indent of more than 16 is not supported");
+  if (look.indent) look.item_separator = ",";
+  if (const Value* separators = a.get(2, "separators"); separators && !separators->is_none()) {
+    const List* two = separators->list();
+    if (two == nullptr || two->size() != 2 || !(*two)[0].text() || !(*two)[1].text())
+      return fault("separators must be two texts: between items, and between a key and its value");
+    look.item_separator = *(*two)[0].text();
+    look.key_separator = *(*two)[1].text();
+    if (look.item_separator.size() + look.key_separator.size() > 16)
+      return fault("separators of more than 16 bytes are not supported");
+  }
   TRY_ASSIGN(std::string text, to_json(v, look));
   return Value(std::move(text));
 }
 
-Result<Value> join(const Value& v, const Arguments& a) {
-  TRY(a.check({"d", "attribute"}));
-  TRY_ASSIGN(const std::string between, a.text_or(0, "d", ""));
-  TRY_ASSIGN(const auto items, elements_of(v));
-  const Value* attribute = a.get(1, "attribute");
-  if (attribute == nullptr) {
-    TRY_ASSIGN(std::string text, joined(*items, between));
-    return Value(std::move(text));
-  }
-  List fields;
-  for (const Value& item : *items) {
-    TRY_ASSIGN(Value field, item_of(item, *attribute));
-    fields.push_back(std::move(field));
-  }
-  TRY_ASSIGN(std::string text, joined(fields, between));
-  return Value(std::move(text));
-}
-
-Result<Value> replace(const Value& v, const Arguments& a) {
+Result<Value> filter_replace(const Value& v, const Arguments& a) {
   TRY(a.check({"old", "new", "count"}));
-  TRY_ASSIGN(const std::string from, a.text(0, "old"));
-  TRY_ASSIGN(const std::string to, a.text(1, "new"));
+  const Value *from = a.get(0, "old"), *to = a.get(1, "new");
+  if (from == nullptr || to == nullptr) return fault("needs two texts: what is replaced, and by what");
+  TRY_ASSIGN(const std::string old_text, text_for(*from, a.work));
+  TRY_ASSIGN(const std::string new_text, text_for(*to, a.work));
   TRY_ASSIGN(const i64 count, a.integer_or(2, "count", -1));
-  TRY_ASSIGN(std::string text, replaced(to_text(v), from, to, count));
+  TRY_ASSIGN(const std::string in, text_for(v, a.work));
+  TRY_ASSIGN(std::string text, replaced(in, old_text, new_text, count));
   return Value(std::move(text));
 }
 
-Result<Value> first(const Value& v, const Arguments& a) {
+Result<Value> filter_string(const Value& v, const Arguments& a) {
   TRY(a.check({}));
-  TRY_ASSIGN(const auto items, elements_of(v));
-  return items->empty() ? Value(Undefined{"there is no first item: the list is empty"}) : items->front();
-}
-Result<Value> last(const Value& v, const Arguments& a) {
-  TRY(a.check({}));
-  TRY_ASSIGN(const auto items, elements_of(v));
-  return items->empty() ? Value(Undefined{"there is no last item: the list is empty"}) : items->back();
-}
-Result<Value> list(const Value& v, const Arguments& a) {
-  TRY(a.check({}));
-  TRY_ASSIGN(const auto items, elements_of(v));
-  return Value(*items);
-}
-Result<Value> string(const Value& v, const Arguments& a) {
-  TRY(a.check({}));
-  return Value(to_text(v));
-}
-Result<Value> unchanged(const Value& v, const Arguments& a) {
-  TRY(a.check({}));
-  return v;
-}
-Result<Value> items(const Value& v, const Arguments& a) {
-  TRY(a.check({}));
-  if (v.is_undefined()) return Value(List());
-  if (!v.dict()) return fault(fmt::format("items: must be a mapping, not {}", type_name(v)));
-  List out;
-  for (const auto& [key, value] : v.dict()->entries()) out.push_back(Value::tuple({Value(key), value}));
-  return Value(std::move(out));
+  if (v.is_markup()) return v;
+  TRY_ASSIGN(std::string text, text_for(v, a.work));
+  return Value(std::move(text));
 }
 
-template <class Number>
-std::optional<Number> number_in(std::string_view text) {
-  Number value{};
-  if (text.starts_with('+')) text.remove_prefix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+Result<Value> filter_escape(const Value& v, const Arguments& a) {
+  return v.is_markup() ? Result<Value>(v) : filter_force_escape(v, a);
 }
 
-Result<Value> to_integer(const Value& v, const Arguments& a) {
-  TRY(a.check({"default"}));
+Result<Value> filter_force_escape(const Value& v, const Arguments& a) {
+  TRY(a.check({}));
+  TRY_ASSIGN(const std::string text, text_for(v, a.work));
+  return Value::looking(Value(escaped(text)), Look::markup);
+}
+
+Result<Value> filter_format(const Value& v, const Arguments& a) {
+  if (!a.places.empty() && !a.names.empty()) return fault("takes values either by place or by name");
+  if (v.is_markup()) return fault("text that is marked safe has no format here: it would escape the values");
+  TRY_ASSIGN(const std::string form, text_for(v, a.work));
+  Dict named;
+  for (const auto& [name, value] : a.names) named.set(name, value);
+  TRY_ASSIGN(std::string text,
+             formatted(form, a.names.empty() ? Value::tuple(a.places) : Value(std::move(named)), a.work));
+  return Value(std::move(text));
+}
+
+Result<Value> filter_integer(const Value& v, const Arguments& a) {
+  TRY(a.check({"default", "base"}));
   const Value* other = a.get(0, "default");
   const Value otherwise = other ? *other : Value(i64{0});
+  TRY_ASSIGN(const i64 base, a.integer_or(1, "base", 10));
+  if (base < 2 || base > 36) return fault("the base must be from 2 to 36");
   if (v.integer() || v.large_integer()) return v;
   if (v.boolean()) return Value(i64{*v.boolean()});
   if (v.is_undefined()) return otherwise;
   std::optional<double> real;
   if (v.real()) real = *v.real();
   if (v.text()) {
-    const std::string_view text = strip(*v.text());
-    if (const auto whole = number_in<i64>(text)) return Value(*whole);
-    real = number_in<double>(text);
+    if (const auto whole = integer_in(*v.text(), static_cast<int>(base))) return Value(*whole);
+    real = real_in(*v.text());
   }
-  if (!real || !(std::abs(*real) < 0x1p63)) return otherwise;
+  if (!real || !std::isfinite(*real)) return otherwise;
+  if (!(std::abs(*real) < 0x1p63)) return fault("the integer is too large for 64 bits");
   return Value(static_cast<i64>(*real));
 }
 
-Result<Value> to_real(const Value& v, const Arguments& a) {
+Result<Value> filter_real(const Value& v, const Arguments& a) {
   TRY(a.check({"default"}));
   const Value* other = a.get(0, "default");
   if (v.real()) return v;
   if (v.integer()) return Value(static_cast<double>(*v.integer()));
   if (v.boolean()) return Value(*v.boolean() ? 1.0 : 0.0);
   if (v.text()) {
-    if (const auto real = number_in<double>(strip(*v.text()))) return Value(*real);
+    if (const auto real = real_in(*v.text())) return Value(*real);
   }
   return other ? *other : Value(0.0);
 }
 
-Result<Value> absolute(const Value& v, const Arguments& a) {
+Result<Value> filter_absolute(const Value& v, const Arguments& a) {
   TRY(a.check({}));
-  TRY_ASSIGN(const bool below, compare("<", v, Value(i64{0})));
+  TRY_ASSIGN(const bool below, compare("<", v, Value(i64{0}), a.work));
+  if (v.real()) return Value(std::abs(*v.real()));
+  if (v.boolean()) return Value(i64{*v.boolean()});
   return below ? negative(v) : Result<Value>(v);
 }
 
-Result<Value> reverse(const Value& v, const Arguments& a) {
-  TRY(a.check({}));
-  const Value step(i64{-1});
-  if (v.text()) return slice_of(v, nullptr, nullptr, &step);
-  TRY_ASSIGN(const auto items, elements_of(v));
-  return Value(List(items->rbegin(), items->rend()));
+Result<Value> filter_round(const Value& v, const Arguments& a) {
+  TRY(a.check({"precision", "method"}));
+  TRY_ASSIGN(const i64 precision, a.integer_or(0, "precision", 0));
+  TRY_ASSIGN(const std::string method, a.text_or(1, "method", "common"));
+  if (method != "common" && method != "ceil" && method != "floor")
+    return fault(fmt::format("method must be common, ceil or floor, not '{}'", method));
+  const std::optional<i64> whole = v.integer()   ? std::optional<i64>(*v.integer())
+                                   : v.boolean() ? std::optional<i64>(*v.boolean())
+                                                 : std::nullopt;
+  if (!whole && !v.real()) return fault(fmt::format("must be a number, not {}", type_name(v)));
+  if (method == "common") return whole ? rounded(*whole, precision) : rounded(*v.real(), precision);
+  if (std::abs(precision) > 300) return fault("a precision beyond 300 is not supported");
+  const double unit = std::pow(10.0, static_cast<double>(precision)),
+               scaled = (whole ? static_cast<double>(*whole) : *v.real()) * unit;
+  return Value((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit);
 }
 
-Result<Value> indent(const Value& v, const Arguments& a) {
+Result<Value> filter_indent(const Value& v, const Arguments& a) {
   TRY(a.check({"width", "first", "blank"}));
   const Value* width = a.get(0, "width");
   std::string blanks;
@@ -203,164 +346,73 @@ Result<Value> indent(const Value& v, const Arguments& a) {
     TRY_ASSIGN(const i64 count, a.integer_or(0, "width", 4));
     blanks.assign(static_cast<size_t>(std::clamp<i64>(count, 0, 1000)), ' ');
   }
-  const std::vector<std::string> lines = lines_of(to_text(v) + "\n");
+  if (!v.text()) return fault(fmt::format("must be a text, not {}", type_name(v)));
+  const std::vector<std::string> lines = lines_of(*v.text() + "\n");
+  TRY(check_count(lines.size()));
   if (!blanks.empty() && lines.size() > Value::weight_max / blanks.size())
-    return fault("indent: the text would be too long");
+    return fault("the text would be too long");
   std::string out = a.truth_or(1, "first", false) ? blanks : "";
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) out += '\n';
     if (i > 0 && (a.truth_or(2, "blank", false) || !lines[i].empty())) out += blanks;
     out += lines[i];
   }
-  return Value(std::move(out));
+  return Value::looking(Value(std::move(out)), v.look());
 }
 
-// Looks up an attribute of an attribute: "a.b".
-Result<Value> field_at(Value v, const std::string& path) {
-  for (size_t begin = 0; begin <= path.size();) {
-    const size_t end = std::min(path.find('.', begin), path.size());
-    const std::string name = path.substr(begin, end - begin);
-    const auto at = number_in<i64>(name);
-    TRY_ASSIGN(v, item_of(v, at ? Value(*at) : Value(name)));
-    begin = end + 1;
+Result<Value> filter_truncate(const Value& v, const Arguments& a) {
+  TRY(a.check({"length", "killwords", "end", "leeway"}));
+  TRY_ASSIGN(const i64 length, a.integer_or(0, "length", 255));
+  TRY_ASSIGN(const std::string end, a.text_or(2, "end", "..."));
+  TRY_ASSIGN(const i64 leeway, a.integer_or(3, "leeway", 5));
+  const i64 end_length = static_cast<i64>(count_code_points(end));
+  if (length < end_length || leeway < 0)
+    return fault("the length is less than that of the end, or the leeway is negative");
+  if (!v.text()) return fault(fmt::format("must be a text, not {}", type_name(v)));
+  const std::string& text = *v.text();
+  const u64 most = static_cast<u64>(length) + static_cast<u64>(leeway);
+  if (count_code_points(text) <= most) return v;
+  std::string_view kept =
+      std::string_view(text).substr(0, byte_of_code_point(text, static_cast<u64>(length - end_length)));
+  if (!a.truth_or(1, "killwords", false)) kept = kept.substr(0, kept.rfind(' '));
+  return Value(std::string(kept) + end);
+}
+
+Result<Value> filter_word_count(const Value& v, const Arguments& a) {
+  TRY(a.check({}));
+  TRY_ASSIGN(const std::string text, text_for(v, a.work));
+  TRY(a.work.spend(text.size() / 8));
+  i64 count = 0;
+  bool inside = false;
+  u32 bytes = 1;
+  for (u64 at = 0; at < text.size(); at += bytes) {
+    const u32 c = code_point_at(text, at, &bytes);
+    const bool word = c == '_' || is_letter(c) || is_number(c);
+    count += word && !inside;
+    inside = word;
   }
-  return v;
+  return Value(count);
 }
 
-Result<Value> map(const Value& v, const Arguments& a) {
-  TRY_ASSIGN(const auto items, elements_of(v));
-  List out;
-  if (a.named("attribute")) {
-    TRY_ASSIGN(const std::string path, a.text(99, "attribute"));
-    for (const Value& item : *items) {
-      TRY_ASSIGN(Value field, field_at(item, path));
-      if (const Value* other = a.named("default"); other && field.is_undefined()) field = *other;
-      out.push_back(std::move(field));
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '&') {
+      out += "&amp;";
+    } else if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (c == '\'') {
+      out += "&#39;";
+    } else if (c == '"') {
+      out += "&#34;";
+    } else {
+      out += c;
     }
-    return Value(std::move(out));
   }
-  if (a.places.empty()) return fault("the filter's name is missing; give it first, as in map('upper')");
-  TRY_ASSIGN(const std::string name, a.text(0, "filter"));
-  Arguments rest{{a.places.begin() + 1, a.places.end()}, a.names};
-  for (const Value& item : *items) {
-    TRY_ASSIGN(Value made, apply_filter(name, item, rest));
-    out.push_back(std::move(made));
-  }
-  return Value(std::move(out));
+  return out;
 }
-
-// Filters select, reject, selectattr and rejectattr. Keeps the elements for which the test holds; without a
-// test, those that are true. `by_attribute` tests an attribute instead of the element.
-Result<Value> chosen(const Value& v, const Arguments& a, bool by_attribute, bool wanted) {
-  TRY_ASSIGN(const auto items, elements_of(v));
-  if (!a.names.empty()) return fault("takes no named arguments");
-  const size_t test_at = by_attribute ? 1 : 0;
-  std::string path, test;
-  if (by_attribute) {
-    TRY_ASSIGN(path, a.text(0, "attribute"));
-  }
-  if (a.places.size() > test_at) {
-    TRY_ASSIGN(test, a.text(test_at, "test"));
-  }
-  const Arguments rest{
-      {a.places.begin() + static_cast<i64>(std::min(a.places.size(), test_at + 1)), a.places.end()}, {}};
-  List out;
-  for (const Value& item : *items) {
-    Value asked = item;
-    if (by_attribute) {
-      TRY_ASSIGN(asked, field_at(item, path));
-    }
-    bool passes = is_true(asked);
-    if (!test.empty()) {
-      TRY_ASSIGN(passes, apply_test(test, asked, rest));
-    }
-    if (passes == wanted) out.push_back(item);
-  }
-  return Value(std::move(out));
-}
-
-template <bool by_attribute, bool wanted>
-Result<Value> select(const Value& v, const Arguments& a) {
-  return chosen(v, a, by_attribute, wanted);
-}
-
-Value sort_key(const Value& v, bool case_sensitive) {
-  return v.text() && !case_sensitive ? Value(lower(*v.text())) : v;
-}
-
-Result<Value> sort(const Value& v, const Arguments& a) {
-  TRY(a.check({"reverse", "case_sensitive", "attribute"}));
-  TRY_ASSIGN(const auto items, elements_of(v));
-  const bool reverse = a.truth_or(0, "reverse", false), exact = a.truth_or(1, "case_sensitive", false);
-  std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& item : *items) {
-    Value field = item;
-    if (const Value* attribute = a.get(2, "attribute"); attribute && !attribute->is_none()) {
-      TRY_ASSIGN(field, field_at(item, to_text(*attribute)));
-    }
-    keyed.emplace_back(sort_key(field, exact), item);
-    TRY(compare("<", keyed.front().first, keyed.back().first));  // keys of different kinds: error
-  }
-  std::ranges::stable_sort(keyed, [&](const auto& x, const auto& y) {
-    return reverse ? *compare("<", y.first, x.first) : *compare("<", x.first, y.first);
-  });
-  List out;
-  for (auto& [key, item] : keyed) out.push_back(std::move(item));
-  return Value(std::move(out));
-}
-
-Result<Value> unique(const Value& v, const Arguments& a) {
-  TRY(a.check({"case_sensitive"}));
-  TRY_ASSIGN(const auto items, elements_of(v));
-  if (items->size() > 10'000) return fault("unique: more than 10000 elements");
-  const bool exact = a.truth_or(0, "case_sensitive", false);
-  List keys, out;
-  for (const Value& item : *items) {
-    const Value key = sort_key(item, exact);
-    if (std::ranges::any_of(keys, [&](const Value& k) { return equal(k, key); })) continue;
-    keys.push_back(key);
-    out.push_back(item);
-  }
-  return Value(std::move(out));
-}
-
-const std::map<std::string_view, Filter>& filters() {
-  static const std::map<std::string_view, Filter> table = {
-      {"abs", absolute},
-      {"capitalize", mapped<capitalized>},
-      {"count", length},
-      {"d", preset},
-      {"default", preset},
-      {"first", first},
-      {"float", to_real},
-      {"indent", indent},
-      {"int", to_integer},
-      {"items", items},
-      {"join", join},
-      {"last", last},
-      {"length", length},
-      {"list", list},
-      {"lower", mapped<lower>},
-      {"map", map},
-      {"reject", select<false, false>},
-      {"rejectattr", select<true, false>},
-      {"replace", replace},
-      {"reverse", reverse},
-      {"safe", unchanged},
-      {"select", select<false, true>},
-      {"selectattr", select<true, true>},
-      {"sort", sort},
-      {"string", string},
-      {"title", mapped<titled>},
-      {"tojson", tojson},
-      {"trim", trimmed},
-      {"unique", unique},
-      {"upper", mapped<upper>},
-  };
-  return table;
-}
-
-}  // namespace
 
 std::string capitalized(std::string_view text) {
   if (text.empty()) return "";
@@ -372,21 +424,22 @@ std::string capitalized(std::string_view text) {
   return first + lower(text.substr(bytes));
 }
 
-std::vector<std::string> lines_of(std::string_view text) {
+std::vector<std::string> lines_of(std::string_view text, bool keep_ends) {
   std::vector<std::string> out;
-  std::string line;
-  for (u64 at = 0; at < text.size();) {
+  u64 begin = 0;
+  for (u64 at = 0; at < text.size() && out.size() <= parts_max;) {
     u32 bytes = 1;
     const u32 c = code_point_at(text, at, &bytes);
     const bool ends =
         (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 || c == 0x2029;
-    if (!ends) line += text.substr(at, bytes);
+    const u64 end = at;
     at += bytes;
     if (!ends) continue;
     if (c == '\r' && at < text.size() && text[at] == '\n') ++at;
-    out.push_back(std::exchange(line, ""));
+    out.emplace_back(text.substr(begin, (keep_ends ? at : end) - begin));
+    begin = at;
   }
-  if (!line.empty()) out.push_back(std::move(line));
+  if (begin < text.size()) out.emplace_back(text.substr(begin));
   return out;
 }
 
@@ -408,18 +461,21 @@ Result<std::string> replaced(const std::string& text, const std::string& from, c
       if (begins && !put(i)) return fault("replace: the text becomes too long");
     }
   } else {
-    for (u64 found = text.find(from); found != text.npos && left > 0; found = text.find(from, at)) {
+    for (u64 found = find_text(text, from); found != text.npos && left > 0;
+         found = find_text(text, from, at)) {
       if (!put(found)) return fault("replace: the text becomes too long");
     }
   }
   return out.append(text, std::min(at, text.size()));
 }
 
-Result<std::string> joined(const List& items, const std::string& between) {
+Result<std::string> joined(const List& items, const std::string& between, Work& work) {
   std::string out;
   for (size_t i = 0; i < items.size(); ++i) {
+    TRY(work.spend(1));
     if (i > 0) out += between;
-    out += to_text(items[i]);
+    TRY_ASSIGN(const std::string text, text_for(items[i], work));
+    out += text;
     if (out.size() > Value::weight_max) return fault("join: the text becomes too long");
   }
   return out;
@@ -428,9 +484,15 @@ Result<std::string> joined(const List& items, const std::string& between) {
 Result<Value> apply_filter(std::string_view name, const Value& v, const Arguments& a) {
   const auto found = filters().find(name);
   if (found == filters().end()) return fault(fmt::format("filter '{}' is unknown", name));
-  Result<Value> made = found->second(v, a);
-  if (made) return made;
-  return fault(fmt::format("{}: {}", name, made.error().message));
+  const auto pay = found->second.reads == Reads::all ? pay_deep : pay_shallow;
+  TRY(a.work.spend(1));
+  TRY(pay(a.work, v));
+  for (const Value& value : a.places) TRY(pay(a.work, value));
+  for (const auto& [key, value] : a.names) TRY(pay(a.work, value));
+  Result<Value> made = found->second.function(v, a);
+  if (!made) return fault(fmt::format("{}: {}", name, made.error().message));
+  TRY(pay_shallow(a.work, *made));
+  return made;
 }
 
 }  // namespace tidepool::jinja

@@ -50,7 +50,7 @@ class Writer {
   explicit Writer(const JsonLook& look) : look_(look) {}
 
   Result<void> value(const Value& v) {
-    if (v.list()) return list(*v.list());
+    if (v.list() && (v.look() == Look::plain || v.is_tuple())) return list(*v.list());
     if (v.dict()) return dict(*v.dict());
     if (v.text()) {
       append_quoted(out_, *v.text(), look_.ascii);
@@ -97,7 +97,7 @@ class Writer {
     for (size_t i = 0; i < entries.size(); ++i) {
       separate(i == 0);
       append_quoted(out_, entries[i]->first, look_.ascii);
-      out_ += ": ";
+      out_ += look_.key_separator;
       TRY(value(entries[i]->second));
     }
     close('}', entries.empty());
@@ -114,7 +114,7 @@ class Writer {
     out_ += c;
   }
   void separate(bool first) {
-    if (!first) out_ += look_.indent ? "," : ", ";
+    if (!first) out_ += look_.item_separator;
     new_line();
   }
   void new_line() {

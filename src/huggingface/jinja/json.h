@@ -11,6 +11,7 @@ namespace tidepool::jinja {
 
 struct JsonLook {
   std::optional<std::string> indent;  // of one level; none: all on one line
+  std::string item_separator = ", ", key_separator = ": ";
   bool ascii = false, sorted = false;
 };
 // Error: without line number, if a value has no JSON form.

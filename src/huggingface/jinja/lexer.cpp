@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <optional>
 
 #include "huggingface/jinja/unicode.h"
 
@@ -14,8 +15,8 @@ namespace tidepool::jinja {
 namespace {
 
 constexpr bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
-constexpr bool is_name_begin(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-constexpr bool is_name(char c) { return is_name_begin(c) || is_ascii_digit(c); }
+bool is_name_begin(u32 c) { return (c | 0x20) - 'a' < 26 || c == '_' || (c >= 0x80 && is_letter(c)); }
+bool is_name(u32 c) { return is_name_begin(c) || c - '0' < 10 || (c >= 0x80 && is_decimal(c)); }
 
 constexpr std::array<std::string_view, 25> symbols = {"//", "**", "==", "!=", "<=", ">=", "(", ")", "[",
                                                       "]",  "{",  "}",  ",",  ":",  ".",  "|", "~", "=",
@@ -80,12 +81,61 @@ class Lexer {
       return {};
     }
     const char kind = source_[tag + 1], sign = tag + 2 < source_.size() ? source_[tag + 2] : '\0';
+    const std::optional<RawTag> raw = kind == '%' ? raw_tag(tag, "raw") : std::nullopt;
     const std::string_view kept = before_tag(text, kind, sign);
     if (!kept.empty()) add(TokenKind::text, std::string(kept));
+    if (raw) {
+      advance(text.size());
+      return raw_text(*raw);
+    }
     advance(text.size() + 2 + (sign == '-' || sign == '+'));
     if (kind == '#') return comment();
     add(kind == '{' ? TokenKind::print_begin : TokenKind::block_begin, "");
     return inside(kind == '{' ? "}}" : "%}");
+  }
+
+  // The tag {% raw %} or {% endraw %}.
+  struct RawTag {
+    u64 bytes = 0;
+    char sign = '\0', end_sign = '\0';
+  };
+  std::optional<RawTag> raw_tag(u64 at, std::string_view name) const {
+    std::string_view text = std::string_view(source_).substr(at);
+    const u64 whole = text.size();
+    const auto take_sign = [&] {
+      const char c = text.empty() ? '\0' : text[0];
+      if (c != '-' && c != '+') return '\0';
+      text.remove_prefix(1);
+      return c;
+    };
+    if (!text.starts_with("{%")) return std::nullopt;
+    text.remove_prefix(2);
+    RawTag out{.sign = take_sign()};
+    text = strip(text, Sides{.end = false});
+    if (!text.starts_with(name)) return std::nullopt;
+    text = strip(text.substr(name.size()), Sides{.end = false});
+    if (name == "endraw" || text.starts_with('-')) out.end_sign = take_sign();
+    if (!text.starts_with("%}")) return std::nullopt;
+    out.bytes = whole - text.size() + 2;
+    return out;
+  }
+
+  // Reads the text of a raw block: nothing in it is a tag.
+  Result<void> raw_text(const RawTag& begin) {
+    const u32 line = line_;
+    advance(begin.bytes);
+    if (begin.end_sign == '-') advance(rest().size() - strip(rest(), Sides{.end = false}).size());
+    line_begins_ = at_ > 0 && source_[at_ - 1] == '\n';
+    for (u64 tag = source_.find("{%", at_); tag != source_.npos; tag = source_.find("{%", tag + 1)) {
+      const std::optional<RawTag> end = raw_tag(tag, "endraw");
+      if (!end) continue;
+      const std::string_view text = rest().substr(0, tag - at_), kept = before_tag(text, '%', end->sign);
+      if (!kept.empty()) add(TokenKind::text, std::string(kept));
+      advance(text.size() + end->bytes - 2);
+      close_tag(2, end->end_sign == '-', end->end_sign == '\0');
+      return {};
+    }
+    return fault_in(line, "a block {% raw %} is never closed with {% endraw %}");
   }
 
   // Strips the text before a tag. A block tag that is alone on its line also removes the line's indentation.
@@ -140,7 +190,8 @@ class Lexer {
 
   Result<void> token(std::string& open) {
     const char c = rest()[0];
-    if (is_name_begin(c)) return name();
+    u32 bytes = 1;
+    if (is_name_begin(character(0, &bytes))) return name();
     if (is_ascii_digit(c)) return number();
     if (c == '\'' || c == '"') return literal(c);
     const auto found =
@@ -159,36 +210,77 @@ class Lexer {
     return {};
   }
 
+  // The character at `at` of the rest, and its length.
+  u32 character(u64 at, u32* bytes) const { return code_point_at(rest(), at, bytes); }
+  bool is_name_at(u64 at) const {
+    u32 bytes = 1;
+    return at < rest().size() && is_name(character(at, &bytes));
+  }
+
   Result<void> name() {
-    u64 size = 1;
-    while (size < rest().size() && is_name(rest()[size])) ++size;
+    u64 size = 0;
+    u32 bytes = 1;
+    while (size < rest().size() && is_name(character(size, &bytes))) size += bytes;
     add(TokenKind::name, std::string(rest().substr(0, size)));
     advance(size);
     return {};
   }
 
+  // Length of digits from `at` on, which may have single underscores between them; 0: no digit.
+  template <class F>
+  u64 digits(u64 at, F&& is_digit) const {
+    u64 size = 0;
+    while (at + size < rest().size()) {
+      const bool underscore = size > 0 && rest()[at + size] == '_' && at + size + 1 < rest().size();
+      if (is_digit(rest()[at + size])) {
+        ++size;
+      } else if (underscore && is_digit(rest()[at + size + 1])) {
+        size += 2;
+      } else {
+        break;
+      }
+    }
+    return size;
+  }
+
+  // Reads 12, 1_000, 0x1f, 0o17, 0b11, 1.5, 1e5, 1.5e-3.
   Result<void> number() {
-    u64 size = 1;
-    const auto digits = [&] {
-      while (size < rest().size() && is_ascii_digit(rest()[size])) ++size;
-    };
-    digits();
-    bool real = false;
     // In `a.0.b` the 0 is an index: digits behind a point never become a real number.
     const bool item =
         !tokens_.empty() && tokens_.back().text == "." && tokens_.back().kind == TokenKind::symbol;
-    if (!item && size + 1 < rest().size() && rest()[size] == '.' && is_ascii_digit(rest()[size + 1])) {
-      real = true;
-      ++size;
-      digits();
+    u64 size = digits(0, is_ascii_digit);
+    bool real = false, based = false;
+    const char letter = rest().size() > 1 ? static_cast<char>(rest()[1] | 0x20) : '\0';
+    if (rest()[0] == '0' && (letter == 'x' || letter == 'o' || letter == 'b')) {
+      const u64 more = digits(2, [&](char c) {
+        return letter == 'x'   ? is_ascii_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
+               : letter == 'o' ? c >= '0' && c <= '7'
+                               : c == '0' || c == '1';
+      });
+      based = more > 0;
+      if (based) size = 2 + more;
     }
-    if (size < rest().size() && is_name(rest()[size])) {
+    if (!item && !based) {
+      const u64 behind_point =
+          size < rest().size() && rest()[size] == '.' ? digits(size + 1, is_ascii_digit) : 0;
+      u64 end = size + (behind_point > 0 ? 1 + behind_point : 0);
+      if (end < rest().size() && (rest()[end] | 0x20) == 'e') {
+        const u64 sign =
+            end + 1 < rest().size() && (rest()[end + 1] == '+' || rest()[end + 1] == '-') ? 1 : 0;
+        const u64 exponent = digits(end + 1 + sign, is_ascii_digit);
+        if (exponent > 0) end += 1 + sign + exponent;
+      }
+      real = end > size;
+      size = end;
+    }
+    if (is_name_at(size))
       return fault(
-          fmt::format("'{}' is a number outside of what is supported: digits, and a point with digits",
+          fmt::format("'{}' is a number outside of what is supported: digits, a point with digits, an "
+                      "exponent",
                       rest().substr(0, size + 1)));
-    }
-    const std::string text(rest().substr(0, size));
-    if (!real && text.size() > 1 && text[0] == '0' && text.find_first_not_of('0') != text.npos)
+    std::string text(rest().substr(0, size));
+    std::erase(text, '_');
+    if (!real && !based && text.size() > 1 && text[0] == '0' && text.find_first_not_of('0') != text.npos)
       return fault(fmt::format("'{}' begins with 0", text));
     add(real ? TokenKind::real : TokenKind::integer, text);
     advance(size);
@@ -237,7 +329,15 @@ class Lexer {
       append_code_point(out, code);
       return 2 + digits;
     }
-    if (is_ascii_digit(c) || c == 'N')
+    if (c >= '0' && c <= '7') {
+      u64 size = 1;
+      while (size < 4 && size < from.size() && from[size] >= '0' && from[size] <= '7') ++size;
+      u32 code = 0;
+      std::from_chars(from.data() + 1, from.data() + size, code, 8);
+      append_code_point(out, code);
+      return size;
+    }
+    if (c == 'N')
       return fault(fmt::format("the escape \\{} in a text is not supported; write \\u and four digits", c));
     out += '\\';
     return 1;

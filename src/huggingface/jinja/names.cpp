@@ -8,21 +8,26 @@ namespace tidepool::jinja {
 namespace {
 
 constexpr std::array known_filters = std::to_array<std::string_view>(
-    {"abs",    "capitalize", "count",   "d",       "default", "first",  "float",      "indent",
-     "int",    "items",      "join",    "last",    "length",  "list",   "lower",      "map",
-     "reject", "rejectattr", "replace", "reverse", "safe",    "select", "selectattr", "sort",
-     "string", "title",      "tojson",  "trim",    "unique",  "upper"});
+    {"abs",      "attr",   "batch",      "capitalize", "center",     "count",       "d",       "default",
+     "dictsort", "e",      "escape",     "first",      "float",      "forceescape", "format",  "groupby",
+     "indent",   "int",    "items",      "join",       "last",       "length",      "list",    "lower",
+     "map",      "max",    "min",        "reject",     "rejectattr", "replace",     "reverse", "round",
+     "safe",     "select", "selectattr", "slice",      "sort",       "string",      "sum",     "title",
+     "tojson",   "trim",   "truncate",   "unique",     "upper",      "wordcount"});
 constexpr std::array known_tests = std::to_array<std::string_view>(
-    {"!=",      "<",           "<=",        "==",      ">",           ">=",      "boolean",
-     "defined", "divisibleby", "eq",        "equalto", "even",        "false",   "float",
-     "ge",      "gt",          "in",        "integer", "iterable",    "le",      "lower",
-     "lt",      "mapping",     "ne",        "none",    "number",      "odd",     "sequence",
-     "string",  "true",        "undefined", "upper",   "greaterthan", "lessthan"});
+    {"!=",      "<",           "<=",   "==",        ">",       ">=",          "boolean", "callable",
+     "defined", "divisibleby", "eq",   "equalto",   "escaped", "even",        "false",   "filter",
+     "float",   "ge",          "gt",   "in",        "integer", "iterable",    "le",      "lower",
+     "lt",      "mapping",     "ne",   "none",      "number",  "odd",         "sameas",  "sequence",
+     "string",  "test",        "true", "undefined", "upper",   "greaterthan", "lessthan"});
 constexpr std::array known_methods = std::to_array<std::string_view>(
-    {"strip",        "lstrip",       "rstrip",  "split", "rsplit",  "splitlines",
-     "startswith",   "endswith",     "replace", "upper", "lower",   "title",
-     "capitalize",   "find",         "count",   "join",  "isdigit", "isspace",
-     "removeprefix", "removesuffix", "get",     "items", "keys",    "values"});
+    {"strip",    "lstrip",       "rstrip",       "split",   "rsplit",    "splitlines",  "startswith",
+     "endswith", "replace",      "upper",        "lower",   "title",     "capitalize",  "swapcase",
+     "find",     "rfind",        "index",        "rindex",  "count",     "join",        "format",
+     "center",   "ljust",        "rjust",        "zfill",   "partition", "rpartition",  "isalnum",
+     "isalpha",  "isascii",      "isdecimal",    "isdigit", "islower",   "isprintable", "isspace",
+     "isupper",  "removeprefix", "removesuffix", "get",     "items",     "keys",        "values",
+     "copy"});
 
 struct NamedFunction {
   std::string_view name;

@@ -18,9 +18,8 @@ constexpr u32 block_depth_max = 100;  // nested blocks
 constexpr u64 source_bytes_max = mib;
 
 using Names = std::span<const std::string_view>;
-constexpr std::array<std::string_view, 12> foreign = {"block", "extends",    "include", "import",
-                                                      "from",  "call",       "filter",  "with",
-                                                      "raw",   "autoescape", "trans",   "do"};
+constexpr std::array<std::string_view, 8> foreign = {"block", "extends",    "include", "import",
+                                                     "from",  "autoescape", "trans",   "do"};
 
 class StatementParser {
  public:
@@ -30,12 +29,12 @@ class StatementParser {
     Program out;
     TRY_ASSIGN(out.body, block({}));
     for (const auto& [name, line] : expressions_.called()) {
-      if (!macros_.contains(name))
-        return TokenReader::fault_in(
-            line,
-            fmt::format("'{}' is called, but is neither a macro of this template nor one of the functions "
-                        "raise_exception, strftime_now, range, namespace, dict",
-                        name));
+      if (!bound_.contains(name))
+        return TokenReader::fault_in(line,
+                                     fmt::format("'{}' is called, but is neither a macro or variable of this "
+                                                 "template nor one of the functions "
+                                                 "raise_exception, strftime_now, range, namespace, dict",
+                                                 name));
     }
     out.has_generation = has_generation_;
     return out;
@@ -92,6 +91,9 @@ class StatementParser {
     if (name == "set") return set(line);
     if (name == "macro") return macro(line);
     if (name == "generation") return generation(line);
+    if (name == "with") return with(line);
+    if (name == "call") return call(line);
+    if (name == "filter") return filtered(line);
     if (name == "break" || name == "continue") return leave(line, name);
     if (std::ranges::find(foreign, name) != foreign.end())
       return TokenReader::fault_in(
@@ -143,6 +145,7 @@ class StatementParser {
                                                        "None", "loop", "not",   "in"};
     if (std::ranges::find(taken, name) != taken.end())
       return TokenReader::fault_in(line, fmt::format("'{}' cannot be given a value", name));
+    bound_.insert(name);
     return name;
   }
 
@@ -154,8 +157,8 @@ class StatementParser {
     if (tokens_.take_name("if")) {
       TRY_ASSIGN(out->filter, expressions_.expression());
     }
-    if (tokens_.is_name("recursive"))
-      return tokens_.fault("recursive loops are outside of the Jinja that Tidepool supports");
+    out->recursive = tokens_.take_name("recursive");
+    if (out->recursive) bound_.insert("loop");
     TRY(tokens_.expect_block_end());
     ++loops_;
     TRY_ASSIGN(out->body, block(std::array<std::string_view, 2>{"else", "endfor"}));
@@ -182,10 +185,11 @@ class StatementParser {
       TRY(tokens_.expect_block_end());
       return out;
     }
-    if (tokens_.is_symbol("|"))
-      return tokens_.fault("a set block with a filter is outside of the Jinja that Tidepool supports");
-    if (out->kind != StmtKind::set || out->names.size() != 1) return tokens_.unexpected("'='");
+    if (out->names.size() != 1) return tokens_.unexpected("'='");
     out->kind = StmtKind::set_block;
+    if (tokens_.take_symbol("|")) {
+      TRY_ASSIGN(out->value, expressions_.filters_of(block_output));
+    }
     TRY(tokens_.expect_block_end());
     TRY_ASSIGN(out->body, captured(std::array<std::string_view, 1>{"endset"}));
     TRY(tokens_.expect_name("endset"));
@@ -203,35 +207,89 @@ class StatementParser {
     return out;
   }
 
-  Result<StmtPtr> macro(u32 line) {
-    StmtPtr out = make(StmtKind::macro, line);
-    TRY_ASSIGN(out->text, expressions_name());
-    TRY(tokens_.expect_symbol("("));
+  // Parses the names and defaults of a macro or of a call's body, from behind the opening bracket on.
+  Result<void> parameters(Stmt& out) {
     while (!tokens_.is_symbol(")")) {
       TRY_ASSIGN(std::string name, expressions_name());
       ExprPtr preset;
       if (tokens_.take_symbol("=")) {
         TRY_ASSIGN(preset, expressions_.expression());
-      } else if (!out->defaults.empty() && out->defaults.back()) {
+      } else if (!out.defaults.empty() && out.defaults.back()) {
         return tokens_.fault("an argument without a default follows an argument with a default");
       }
-      out->names.push_back(std::move(name));
-      out->defaults.push_back(std::move(preset));
+      out.names.push_back(std::move(name));
+      out.defaults.push_back(std::move(preset));
       if (!tokens_.take_symbol(",")) break;
     }
-    TRY(tokens_.expect_symbol(")"));
+    return tokens_.expect_symbol(")");
+  }
+
+  // Parses the body of a macro or call, and notes which names of a macro's own it uses.
+  Result<void> macro_body(Stmt& out, std::string_view end) {
+    const ExpressionParser::Used outside = std::exchange(expressions_.used(), {});
+    TRY_ASSIGN(out.body, captured(std::array<std::string_view, 1>{end}));
+    ExpressionParser::Used& used = expressions_.used();
+    out.takes_caller = used.caller;
+    out.takes_more = used.places;
+    out.takes_more_names = used.names;
+    used = {used.caller || outside.caller, used.places || outside.places, used.names || outside.names};
+    return block_end(end);
+  }
+
+  Result<void> block_end(std::string_view name) {
+    TRY(tokens_.expect_name(name));
+    return tokens_.expect_block_end();
+  }
+
+  Result<StmtPtr> macro(u32 line) {
+    StmtPtr out = make(StmtKind::macro, line);
+    TRY_ASSIGN(out->text, expressions_name());
+    TRY(tokens_.expect_symbol("("));
+    TRY(parameters(*out));
     TRY(tokens_.expect_block_end());
-    macros_.insert(out->text);
-    TRY_ASSIGN(out->body, captured(std::array<std::string_view, 1>{"endmacro"}));
-    TRY(tokens_.expect_name("endmacro"));
+    TRY(macro_body(*out, "endmacro"));
+    return out;
+  }
+
+  Result<StmtPtr> call(u32 line) {
+    StmtPtr out = make(StmtKind::call, line);
+    out->text = "caller";
+    if (tokens_.take_symbol("(")) TRY(parameters(*out));
+    TRY_ASSIGN(out->value, expressions_.call_expression());
     TRY(tokens_.expect_block_end());
+    TRY(macro_body(*out, "endcall"));
+    return out;
+  }
+
+  Result<StmtPtr> with(u32 line) {
+    StmtPtr out = make(StmtKind::with, line);
+    while (!tokens_.is(TokenKind::block_end)) {
+      TRY_ASSIGN(std::string name, expressions_name());
+      TRY(tokens_.expect_symbol("="));
+      TRY_ASSIGN(ExprPtr value, expressions_.expression());
+      out->names.push_back(std::move(name));
+      out->defaults.push_back(std::move(value));
+      if (!tokens_.take_symbol(",")) break;
+    }
+    TRY(tokens_.expect_block_end());
+    TRY_ASSIGN(out->body, block(std::array<std::string_view, 1>{"endwith"}));
+    TRY(block_end("endwith"));
+    return out;
+  }
+
+  Result<StmtPtr> filtered(u32 line) {
+    StmtPtr out = make(StmtKind::filtered, line);
+    TRY_ASSIGN(out->value, expressions_.filters_of(block_output));
+    TRY(tokens_.expect_block_end());
+    TRY_ASSIGN(out->body, captured(std::array<std::string_view, 1>{"endfilter"}));
+    TRY(block_end("endfilter"));
     return out;
   }
 
   Result<StmtPtr> generation(u32 line) {
     if (captures_ > 0)
-      return TokenReader::fault_in(line,
-                                   "{% generation %} in a macro or a set block has no place in the result");
+      return TokenReader::fault_in(
+          line, "{% generation %} in a macro, call, filter or set block has no place in the result");
     if (in_generation_) return TokenReader::fault_in(line, "{% generation %} inside {% generation %}");
     StmtPtr out = make(StmtKind::generation, line);
     has_generation_ = in_generation_ = true;
@@ -253,7 +311,7 @@ class StatementParser {
 
   TokenReader& tokens_;
   ExpressionParser expressions_;
-  std::set<std::string, std::less<>> macros_;
+  std::set<std::string, std::less<>> bound_ = {"caller"};  // names of variables, macros and parameters
   u32 depth_ = 0, loops_ = 0, captures_ = 0;
   bool has_generation_ = false, in_generation_ = false;
 };

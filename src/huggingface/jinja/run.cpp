@@ -14,23 +14,12 @@ constexpr u64 output_bytes_max = 64 * mib;
 
 }  // namespace
 
-const Value* Scope::find(std::string_view name) const {
+const Value* Scope::find(std::string_view name, u64* walked) const {
   for (const Scope* scope = this; scope != nullptr; scope = scope->outer_) {
-    for (const auto& [key, value] : scope->values_) {
-      if (key == name) return &value;
-    }
+    ++*walked;
+    if (const Value* found = scope->values_.find(name)) return found;
   }
   return nullptr;
-}
-
-void Scope::set(std::string_view name, Value value) {
-  for (auto& [key, old] : values_) {
-    if (key == name) {
-      old = std::move(value);
-      return;
-    }
-  }
-  values_.emplace_back(name, std::move(value));
 }
 
 Result<Evaluator::Flow> Evaluator::run(const Block& block, Scope& scope, std::string& out) {
@@ -47,11 +36,28 @@ Result<Evaluator::Flow> Evaluator::run(const Block& block, Scope& scope, std::st
 Result<Evaluator::Flow> Evaluator::run_one(const Stmt& s, Scope& scope, std::string& out) {
   switch (s.kind) {
     case StmtKind::text:
-      out += s.text;
+      TRY(write(s.text, s.line, out));
       return Flow::on;
     case StmtKind::print: {
       TRY_ASSIGN(const Value value, eval(*s.value, scope));
-      out += to_text(value);
+      const Result<std::string> text = text_for(value, work_);
+      if (!text) return at(s.line, text.error());
+      TRY(write(*text, s.line, out));
+      return Flow::on;
+    }
+    case StmtKind::with:
+      return run_with(s, scope, out);
+    case StmtKind::call: {
+      const Macro caller{&s, &scope};
+      TRY_ASSIGN(const Value text, eval_call(*s.value, scope, &caller));
+      TRY(write(*text.text(), s.line, out));
+      return Flow::on;
+    }
+    case StmtKind::filtered: {
+      TRY_ASSIGN(const Value value, captured(s, scope));
+      const Result<std::string> text = text_for(value, work_);
+      if (!text) return at(s.line, text.error());
+      TRY(write(*text, s.line, out));
       return Flow::on;
     }
     case StmtKind::condition: {
@@ -75,23 +81,47 @@ Result<Evaluator::Flow> Evaluator::run_one(const Stmt& s, Scope& scope, std::str
   }
 }
 
-Result<void> Evaluator::run_set(const Stmt& s, Scope& scope) {
-  if (s.kind == StmtKind::set_block) {
-    std::string captured;
-    Scope inner(&scope);
-    TRY(run(s.body, inner, captured));
-    scope.set(s.names[0], Value(std::move(captured)));
-    return {};
+Result<void> Evaluator::write(std::string_view text, u32 line, std::string& out) {
+  const Result<void> paid = work_.spend_bytes(text.size());
+  if (!paid) return at(line, paid.error());
+  out += text;
+  return {};
+}
+
+Result<Evaluator::Flow> Evaluator::run_with(const Stmt& s, Scope& scope, std::string& out) {
+  Scope inner(&scope);
+  for (size_t i = 0; i < s.names.size(); ++i) {
+    TRY_ASSIGN(Value value, eval(*s.defaults[i], scope));  // values do not see each other
+    inner.set(s.names[i], std::move(value));
   }
-  TRY_ASSIGN(const Value value, eval(*s.value, scope));
-  if (s.kind == StmtKind::set) return assign(s, value, scope);
-  const Value* target = scope.find(s.names[0]);
+  return run(s.body, inner, out);
+}
+
+// RETURNS: the output of a body, through the filters of the block.
+Result<Value> Evaluator::captured(const Stmt& s, Scope& scope) {
+  std::string text;
+  Scope inner(&scope);
+  TRY(run(s.body, inner, text));
+  if (!s.value) return Value(std::move(text));
+  Scope filtered(&scope);
+  filtered.set(block_output, Value(std::move(text)));
+  return eval(*s.value, filtered);
+}
+
+Result<void> Evaluator::run_set(const Stmt& s, Scope& scope) {
+  TRY_ASSIGN(Value value, s.kind == StmtKind::set_block ? captured(s, scope) : eval(*s.value, scope));
+  return set_target(s, std::move(value), scope);
+}
+
+Result<void> Evaluator::set_target(const Stmt& s, Value value, Scope& scope) {
+  if (s.text.empty()) return assign(s, value, scope);
+  TRY_ASSIGN(const Value* target, find(scope, s.names[0], s.line));
   if (target == nullptr || !target->space())
     return at(s.line, fault(fmt::format("'{}.{}' can be set only if '{}' is a namespace", s.names[0], s.text,
                                         s.names[0])));
   if (value.depth() >= Value::never_inside)
     return at(s.line, fault(fmt::format("a {} cannot be stored in a namespace", type_name(value))));
-  target->space()->values.set(s.text, value);
+  target->space()->values.set(s.text, std::move(value));
   return {};
 }
 
@@ -101,7 +131,7 @@ Result<void> Evaluator::assign(const Stmt& s, const Value& value, Scope& scope) 
     scope.set(s.names[0], value);
     return {};
   }
-  const Result<std::shared_ptr<const List>> items = elements_of(value);
+  const Result<std::shared_ptr<const List>> items = elements_of(value, work_);
   if (!items) return at(s.line, items.error());
   if ((*items)->size() != s.names.size())
     return at(s.line, fault(fmt::format("{} values for {} names", (*items)->size(), s.names.size())));
@@ -109,14 +139,14 @@ Result<void> Evaluator::assign(const Stmt& s, const Value& value, Scope& scope) 
   return {};
 }
 
-Result<std::shared_ptr<const List>> Evaluator::loop_items(const Stmt& s, Scope& scope) {
-  TRY_ASSIGN(const Value value, eval(*s.value, scope));
-  const Result<std::shared_ptr<const List>> items = elements_of(value);
+Result<std::shared_ptr<const List>> Evaluator::loop_items(const Stmt& s, const Value& of,
+                                                          const Scope& scope) {
+  const Result<std::shared_ptr<const List>> items = elements_of(of, work_);
   if (!items) return at(s.line, items.error());
   if (!s.filter) return *items;
   List kept;
   for (const Value& item : **items) {
-    TRY(spend(s.line));
+    TRY(spend(s.line, 8));
     Scope inner(&scope);
     TRY(assign(s, item, inner));
     TRY_ASSIGN(const Value wanted, eval(*s.filter, inner));
@@ -126,7 +156,7 @@ Result<std::shared_ptr<const List>> Evaluator::loop_items(const Stmt& s, Scope& 
 }
 
 Evaluator::Evaluator(const std::tm& now, const List* messages, Rendered& out, u64 steps_allowed)
-    : now_(now), out_(out), steps_allowed_(steps_allowed) {
+    : now_(now), out_(out), work_(steps_allowed) {
   if (messages == nullptr) return;
   for (u64 i = 0; i < messages->size(); ++i) {
     if (const Dict* message = (*messages)[i].dict()) messages_.emplace(message, i);
@@ -147,12 +177,24 @@ Result<Evaluator::Flow> Evaluator::run_turn(const Stmt& s, const Value& item, Sc
 }
 
 Result<Evaluator::Flow> Evaluator::run_loop(const Stmt& s, Scope& scope, std::string& out) {
-  TRY_ASSIGN(const std::shared_ptr<const List> items, loop_items(s, scope));
+  TRY_ASSIGN(const Value of, eval(*s.value, scope));
+  TRY_ASSIGN(const std::shared_ptr<const List> items, loop_items(s, of, scope));
   if (items->empty()) return run(s.otherwise, scope, out);
+  return run_items(s, items, 1, scope, out);
+}
+
+Result<Evaluator::Flow> Evaluator::run_items(const Stmt& s, std::shared_ptr<const List> items, u32 depth,
+                                             const Scope& scope, std::string& out) {
+  const auto changed = std::make_shared<std::vector<Value>>();
   for (u64 i = 0; i < items->size(); ++i) {
-    TRY(spend(s.line));
+    TRY(spend(s.line, 8));
     Scope inner(&scope);  // variables of an iteration end with it
-    inner.set("loop", std::make_shared<const Loop>(Loop{items, i}));
+    inner.set("loop", std::make_shared<const Loop>(Loop{.items = items,
+                                                        .changed = changed,
+                                                        .at = i,
+                                                        .depth = depth,
+                                                        .recursive = s.recursive ? &s : nullptr,
+                                                        .scope = &scope}));
     TRY(assign(s, (*items)[i], inner));
     TRY_ASSIGN(const Flow flow, run_turn(s, (*items)[i], inner, out));
     if (flow == Flow::leave) break;

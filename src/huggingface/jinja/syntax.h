@@ -48,16 +48,22 @@ struct Expr {
   std::vector<ExprPtr> parts;
   std::vector<std::string> texts;
   std::vector<Keyword> keywords;
+  ExprPtr spread, spread_names;  // arguments *spread and **spread_names; may be null
 };
 
 enum class StmtKind : u8 {
-  text,        // text
-  print,       // value
-  condition,   // value, body, otherwise
-  loop,        // for names in value if filter: body; else: otherwise, run if there was no iteration
-  set,         // names = value
+  text,       // text
+  print,      // value
+  condition,  // value, body, otherwise
+  loop,  // for names in value if filter: body; else: otherwise, run if there was no iteration; recursive: the
+         // body may call loop(...)
+  set,   // names = value
   set_field,   // names[0] . text = value
-  set_block,   // names[0] = output of body
+  set_block,   // names[0], or names[0] . text, = output of body, through the filters of value, if there are
+               // any
+  with,        // names = defaults: body
+  call,        // value, the call of a macro, whose caller( names = defaults ... ) is body
+  filtered,    // output of body, through the filters of value
   macro,       // text ( names = defaults ... ): body
   generation,  // body: text of the assistant, which the model learns to write
   leave,       // break
@@ -75,6 +81,12 @@ struct Stmt {
   ExprPtr value, filter;
   std::vector<ExprPtr> defaults;  // one per name; null: no default
   Block body, otherwise;
+  bool recursive = false;
+  bool takes_caller = false, takes_more = false,
+       takes_more_names = false;  // a macro: caller, *varargs, **kwargs
 };
+
+// Name under which the filters of a block find its output: no template can write it.
+inline constexpr std::string_view block_output = "(output)";
 
 }  // namespace tidepool::jinja

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <clocale>
+#include <cstring>
 #include <cwctype>
+#include <vector>
 
 namespace tidepool::jinja {
 
@@ -43,14 +45,14 @@ locale_t unicode_locale() {
   return locale;
 }
 
-template <class F>
-std::string map_code_points(std::string_view text, F&& map) {
+template <class A, class F>
+std::string map_code_points(std::string_view text, A&& map_ascii, F&& map) {
   std::string out;
   out.reserve(text.size());
   for (u64 at = 0; at < text.size();) {
     u32 bytes = 1;
     const u32 c = code_point_at(text, at, &bytes);
-    append_code_point(out, map(c));
+    append_code_point(out, c < 0x80 ? map_ascii(c) : map(c));
     at += bytes;
   }
   return out;
@@ -148,25 +150,63 @@ bool is_printable(u32 c) {
 std::string_view strip(std::string_view text, Sides sides) { return strip_where(text, sides, is_space); }
 
 std::string_view strip(std::string_view text, std::string_view characters, Sides sides) {
-  return strip_where(text, sides, [&](u32 c) {
-    std::string one;
-    append_code_point(one, c);
-    return characters.find(one) != characters.npos;
-  });
+  std::vector<u32> goes;
+  u32 bytes = 1;
+  for (u64 at = 0; at < characters.size(); at += bytes) goes.push_back(code_point_at(characters, at, &bytes));
+  std::ranges::sort(goes);
+  return strip_where(text, sides, [&](u32 c) { return std::ranges::binary_search(goes, c); });
+}
+
+u64 find_text(std::string_view text, std::string_view part, u64 from) {
+  if (part.empty()) return from;
+  const void* found = ::memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  return found ? static_cast<u64>(static_cast<const char*>(found) - text.data()) : text.npos;
+}
+
+// Knuth, Morris and Pratt from the end: linear time, whatever repeats in the text.
+u64 find_text_last(std::string_view text, std::string_view part) {
+  if (part.empty()) return text.size();
+  std::vector<u64> border(part.size() + 1, 0);
+  const auto back = [](std::string_view of, u64 i) { return of[of.size() - 1 - i]; };
+  const auto follow = [&](u64 matched, char c) {
+    while (matched > 0 && back(part, matched) != c) matched = border[matched];
+    return back(part, matched) == c ? matched + 1 : 0;
+  };
+  for (u64 i = 1; i < part.size(); ++i) border[i + 1] = follow(border[i], back(part, i));
+  u64 matched = 0;
+  for (u64 i = 0; i < text.size(); ++i) {
+    matched = follow(matched, back(text, i));
+    if (matched == part.size()) return text.size() - 1 - i;
+  }
+  return text.npos;
 }
 
 std::string upper(std::string_view text) {
   constexpr std::string_view sharp_s = "\xc3\x9f";
   std::string out = map_code_points(
-      text, [](u32 c) { return static_cast<u32>(::towupper_l(static_cast<wint_t>(c), unicode_locale())); });
+      text, [](u32 c) { return c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c; },
+      [](u32 c) { return static_cast<u32>(::towupper_l(static_cast<wint_t>(c), unicode_locale())); });
   for (u64 at = out.find(sharp_s); at != out.npos; at = out.find(sharp_s, at))
     out.replace(at, sharp_s.size(), "SS");
   return out;
 }
 std::string lower(std::string_view text) {
   return map_code_points(
-      text, [](u32 c) { return static_cast<u32>(::towlower_l(static_cast<wint_t>(c), unicode_locale())); });
+      text, [](u32 c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; },
+      [](u32 c) { return static_cast<u32>(::towlower_l(static_cast<wint_t>(c), unicode_locale())); });
 }
-bool is_letter(u32 c) { return ::iswalpha_l(static_cast<wint_t>(c), unicode_locale()) != 0; }
+bool is_letter(u32 c) {
+  const auto category = ::utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+}
+bool is_decimal(u32 c) {
+  return ::utf8proc_category(static_cast<utf8proc_int32_t>(c)) == UTF8PROC_CATEGORY_ND;
+}
+bool is_number(u32 c) {
+  const auto category = ::utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
+}
+bool is_upper(u32 c) { return ::utf8proc_category(static_cast<utf8proc_int32_t>(c)) == UTF8PROC_CATEGORY_LU; }
+bool is_lower(u32 c) { return ::utf8proc_category(static_cast<utf8proc_int32_t>(c)) == UTF8PROC_CATEGORY_LL; }
 
 }  // namespace tidepool::jinja

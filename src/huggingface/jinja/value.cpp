@@ -13,7 +13,16 @@
 
 namespace tidepool::jinja {
 
+const u64* Dict::place(std::string_view key) const {
+  const auto found = places_.find(std::string(key));
+  return found == places_.end() ? nullptr : &found->second;
+}
+
 const Value* Dict::find(std::string_view key) const {
+  if (!places_.empty()) {
+    const u64* at = place(key);
+    return at ? &entries_[*at].second : nullptr;
+  }
   for (const auto& [name, value] : entries_) {
     if (name == key) return &value;
   }
@@ -21,16 +30,19 @@ const Value* Dict::find(std::string_view key) const {
 }
 
 void Dict::set(std::string key, Value value) {
-  for (auto& [name, old] : entries_) {
-    if (name == key) {
-      old = std::move(value);
-      return;
-    }
+  if (const Value* found = find(key)) {
+    *const_cast<Value*>(found) = std::move(value);  // this object is not const
+  } else {
+    append(std::move(key), std::move(value));
   }
-  append(std::move(key), std::move(value));
 }
 
-void Dict::append(std::string key, Value value) { entries_.emplace_back(std::move(key), std::move(value)); }
+void Dict::append(std::string key, Value value) {
+  constexpr size_t few = 16;
+  entries_.emplace_back(std::move(key), std::move(value));
+  if (entries_.size() <= few) return;
+  for (u64 i = places_.size(); i < entries_.size(); ++i) places_.emplace(entries_[i].first, i);
+}
 
 namespace {
 
@@ -65,11 +77,19 @@ bool equal_dicts(const Dict& a, const Dict& b) {
   return true;
 }
 
-std::string list_repr(const List& list, bool tuple) {
-  std::string out(1, tuple ? '(' : '[');
-  for (const Value& v : list) out += (out.size() > 1 ? ", " : "") + to_repr(v);
-  if (tuple && list.size() == 1) out += ',';
-  return out + (tuple ? ')' : ']');
+std::string list_repr(const Value& v) {
+  const List& list = *v.list();
+  std::string_view open = "[", close = "]";
+  if (v.is_tuple()) open = "(", close = list.size() == 1 ? ",)" : ")";
+  if (v.look() == Look::keys) open = "dict_keys([", close = "])";
+  if (v.look() == Look::values) open = "dict_values([", close = "])";
+  if (v.look() == Look::items) open = "dict_items([", close = "])";
+  std::string out(open);
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (i > 0) out += ", ";
+    out += to_repr(list[i]);
+  }
+  return out.append(close);
 }
 
 std::string dict_repr(const Dict& dict) {
@@ -116,9 +136,14 @@ Value::Value(List v) {
   held_ = std::make_shared<const List>(std::move(v));
 }
 
-Value Value::tuple(List v) {
+Value Value::looking(Value v, Look look) {
+  v.look_ = look;
+  return v;
+}
+
+Value Value::iterator(List v) {
   Value out(std::move(v));
-  out.tuple_ = true;
+  out.held_ = std::make_shared<Iterator>(Iterator{out.shared_list()});
   return out;
 }
 
@@ -144,6 +169,7 @@ const Dict* Value::dict() const { return pointer_in<const Dict>(held_); }
 const LargeInteger* Value::large_integer() const { return pointer_in<const LargeInteger>(held_); }
 Namespace* Value::space() const { return pointer_in<Namespace>(held_); }
 const Loop* Value::loop() const { return pointer_in<const Loop>(held_); }
+Iterator* Value::iterator() const { return pointer_in<Iterator>(held_); }
 std::shared_ptr<const List> Value::shared_list() const {
   const auto* found = std::get_if<std::shared_ptr<const List>>(&held_);
   return found ? *found : nullptr;
@@ -168,14 +194,18 @@ bool equal(const Value& a, const Value& b) {
   if (a.list() && b.list()) return a.is_tuple() == b.is_tuple() && equal_lists(*a.list(), *b.list());
   if (a.dict() && b.dict()) return equal_dicts(*a.dict(), *b.dict());
   if (a.space() && b.space()) return a.space() == b.space();
+  if (a.iterator() && b.iterator()) return a.iterator() == b.iterator();
   if (a.is_undefined() || a.is_none()) return a.held().index() == b.held().index();
   return false;
 }
 
 std::string_view type_name(const Value& v) {
-  constexpr std::string_view names[] = {"undefined", "None",      "bool", "int",   "float",    "str", "list",
-                                        "dict",      "namespace", "loop", "macro", "function", "int"};
+  constexpr std::string_view names[] = {"undefined", "None",     "bool", "int",       "float",
+                                        "str",       "list",     "dict", "namespace", "loop",
+                                        "macro",     "function", "int",  "iterator"};
   static_assert(std::size(names) == std::variant_size_v<Value::Held>);
+  if (v.look() == Look::keys || v.look() == Look::values || v.look() == Look::items) return "view of a dict";
+  if (v.look() == Look::range) return "range";
   return v.is_tuple() ? "tuple" : names[v.held().index()];
 }
 
@@ -195,6 +225,12 @@ std::string real_text(double d) {
   return text;
 }
 
+bool has_text(const Value& v) {
+  return v.look() != Look::range && !v.iterator() && !v.loop() && !v.space() &&
+         !std::holds_alternative<Function>(v.held()) &&
+         !std::holds_alternative<std::shared_ptr<const Macro>>(v.held());
+}
+
 std::string to_text(const Value& v) {
   if (v.is_undefined()) return "";
   return v.text() ? *v.text() : to_repr(v);
@@ -206,8 +242,10 @@ std::string to_repr(const Value& v) {
                  [](None) { return std::string("None"); },
                  [](bool b) { return std::string(b ? "True" : "False"); },
                  [](i64 i) { return fmt::format("{}", i); }, [](double d) { return real_text(d); },
-                 [](const Value::Text& t) { return text_repr(*t); },
-                 [&](const std::shared_ptr<const List>& l) { return list_repr(*l, v.is_tuple()); },
+                 [&](const Value::Text& t) {
+                   return v.is_markup() ? "Markup(" + text_repr(*t) + ")" : text_repr(*t);
+                 },
+                 [&](const std::shared_ptr<const List>&) { return list_repr(v); },
                  [](const std::shared_ptr<const Dict>& d) { return dict_repr(*d); },
                  [](const std::shared_ptr<const LargeInteger>& i) { return i->digits; },
                  [](const auto&) { return std::string(); }},

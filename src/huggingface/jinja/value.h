@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -18,7 +19,7 @@ struct Macro;
 
 using List = std::vector<Value>;
 
-// Map that keeps the order of insertion. Dicts hold few keys, so lookup is a linear search.
+// Map that keeps the order of insertion. Most hold few keys: their lookup is a linear search.
 class Dict {
  public:
   const Value* find(std::string_view key) const;
@@ -28,7 +29,9 @@ class Dict {
   const std::vector<std::pair<std::string, Value>>& entries() const { return entries_; }
 
  private:
+  const u64* place(std::string_view key) const;
   std::vector<std::pair<std::string, Value>> entries_;
+  std::unordered_map<std::string, u64> places_;  // by key; empty while there are few
 };
 
 // A name or attribute that does not exist: prints as nothing, is false, has no elements. Any other use is an
@@ -44,20 +47,44 @@ struct Namespace {
 struct LargeInteger {
   std::string digits;
 };
+class Scope;
+struct Stmt;
 // Variable `loop` in the body of a `for`.
 struct Loop {
+  std::shared_ptr<const List> items;
+  std::shared_ptr<std::vector<Value>> changed;  // arguments of the last loop.changed(...) of all turns
+  u64 at = 0;
+  u32 depth = 1;
+  const Stmt* recursive = nullptr;  // the statement, if the body may call loop(...)
+  const Scope* scope = nullptr;     // around the statement
+};
+// Iterator of Python, as filters such as `map` and `select` return: it is true, has no length and no text,
+// and can be walked over once.
+struct Iterator {
   std::shared_ptr<const List> items;
   u64 at = 0;
 };
 enum class Function : u8 { raise_exception, strftime_now, range, make_namespace, dict };
 
+// Kind of a list or text, for values that differ in little else.
+enum class Look : u8 {
+  plain,
+  tuple,  // prints in round brackets and equals no list
+  group,  // tuple of `groupby`, whose parts are also called grouper and list
+  keys,   // of a mapping, as its methods give them: they have no places
+  values,
+  items,
+  range,   // of numbers: it has no text here, and is added to nothing
+  markup,  // text that is marked safe: what is added to it is escaped
+};
+
 class Value {
  public:
   using Text = std::shared_ptr<const std::string>;
-  using Held =
-      std::variant<Undefined, None, bool, i64, double, Text, std::shared_ptr<const List>,
-                   std::shared_ptr<const Dict>, std::shared_ptr<Namespace>, std::shared_ptr<const Loop>,
-                   std::shared_ptr<const Macro>, Function, std::shared_ptr<const LargeInteger>>;
+  using Held = std::variant<Undefined, None, bool, i64, double, Text, std::shared_ptr<const List>,
+                            std::shared_ptr<const Dict>, std::shared_ptr<Namespace>,
+                            std::shared_ptr<const Loop>, std::shared_ptr<const Macro>, Function,
+                            std::shared_ptr<const LargeInteger>, std::shared_ptr<Iterator>>;
 
   Value() = default;  // undefined
   Value(Undefined v) : held_(std::move(v)) {}
@@ -69,8 +96,9 @@ class Value {
   Value(std::string_view v) : Value(std::string(v)) {}
   Value(const char* v) : Value(std::string(v)) {}
   Value(List v);
-  // Makes a tuple: it behaves as a list, but prints in round brackets and equals no list.
-  static Value tuple(List v);
+  static Value tuple(List v) { return looking(std::move(v), Look::tuple); }
+  static Value looking(Value v, Look look);
+  static Value iterator(List v);
   Value(Dict v);
   Value(std::shared_ptr<Namespace> v) : held_(std::move(v)), depth_(never_inside) {}
   Value(std::shared_ptr<const Loop> v) : held_(std::move(v)), depth_(never_inside) {}
@@ -88,7 +116,9 @@ class Value {
   // RETURNS: null if the value is of another kind.
   const std::string* text() const;
   const List* list() const;  // also of a tuple
-  bool is_tuple() const { return tuple_; }
+  Look look() const { return look_; }
+  bool is_tuple() const { return look_ == Look::tuple || look_ == Look::group; }
+  bool is_markup() const { return look_ == Look::markup; }
   const Dict* dict() const;
   const i64* integer() const { return std::get_if<i64>(&held_); }  // null for a bool
   const LargeInteger* large_integer() const;
@@ -96,6 +126,7 @@ class Value {
   const double* real() const { return std::get_if<double>(&held_); }
   Namespace* space() const;
   const Loop* loop() const;
+  Iterator* iterator() const;
   std::shared_ptr<const List> shared_list() const;
 
   // depth: how deep lists and dicts are nested. weight: about how many bytes the value takes as text; shared
@@ -112,7 +143,7 @@ class Value {
   void weigh(const Value& part);
 
   Held held_ = Undefined{"a value is undefined"};
-  bool tuple_ = false;
+  Look look_ = Look::plain;
   u32 depth_ = 0;
   u64 weight_ = 8;  // of everything but text
 };
@@ -122,7 +153,9 @@ bool equal(const Value&, const Value&);
 // RETURNS: Python's name of the type: "str", "list", "undefined".
 std::string_view type_name(const Value&);
 
-// Python's str(value) and repr(value). A value with no useful text ("<function ...>") gives "".
+// False: Python's text of the value is its place in memory ("<generator object at 0x7f...>").
+bool has_text(const Value&);
+// Python's str(value) and repr(value). A value without text gives "".
 std::string to_text(const Value&);
 std::string to_repr(const Value&);
 
