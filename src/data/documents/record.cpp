@@ -12,10 +12,12 @@
 #include <boost/json/value.hpp>
 
 #include "base/json/large_integers.h"
+#include "base/text/lowercase.h"
 #include "base/text/nearest.h"
 #include "data/documents/explain_line.h"
 #include "data/documents/known_keys.h"
 #include "data/documents/record_fields.h"
+#include "data/documents/sharegpt.h"
 #include "data/documents/token_row.h"
 #include "huggingface/jinja/from_json.h"
 
@@ -138,7 +140,7 @@ class Reader : private RecordFields {
     if (!v.is_object()) return fault(fmt::format("{} must be an object, not {}", what, json_kind_name(v)));
     const json::value* role = v.get_object().if_contains("role");
     if (role == nullptr) return fault(fmt::format("{} has no \"role\"", what));
-    TRY(text_of(*role, what + ".role"));
+    TRY_ASSIGN(const std::string given_role, text_of(*role, what + ".role"));
     const json::value* content = v.get_object().if_contains("content");
     const bool has_content = content && !content->is_null();
     if (has_content && !content->is_string() && !content->is_array())
@@ -201,6 +203,10 @@ class Reader : private RecordFields {
         if (!field.is_null()) fields.set(key, jinja::from_json(field, large_));
       out.emplace_back(std::move(fields));
     }
+    // Templates compare roles with these words, so "User" is none of their roles.
+    const std::string small = lowercase(given_role);
+    constexpr std::array<std::string_view, 5> roles = {"system", "developer", "user", "assistant", "tool"};
+    if (std::ranges::find(roles, small) != roles.end()) out.set("role", jinja::Value(small));
     return jinja::Value(std::move(out));
   }
 
@@ -229,9 +235,16 @@ class Reader : private RecordFields {
   }
 
   Result<void> read_tools(const json::value& tools, ChatRecord& out) const {
-    if (!tools.is_array() && !tools.is_null())
-      return fault(fmt::format("\"tools\" must be a list, not {}", json_kind_name(tools)));
-    if (tools.is_array() && !tools.get_array().empty()) out.tools = jinja::from_json(tools, large_);
+    if (tools.is_string() && !tools.get_string().empty()) {
+      const Result<jinja::Value> read = tools_in(tools.get_string());
+      if (!read) return fault(fmt::format("\"tools\" {}", read.error().message));
+      if (!read->list()->empty()) out.tools = *read;
+    } else if (tools.is_array() && !tools.get_array().empty()) {
+      out.tools = jinja::from_json(tools, large_);
+    } else if (!tools.is_array() && !tools.is_null() && !tools.is_string()) {
+      return fault(
+          fmt::format("\"tools\" must be a list, or JSON text of a list, not {}", json_kind_name(tools)));
+    }
     return {};
   }
 
@@ -263,15 +276,6 @@ class Reader : private RecordFields {
     return jinja::Value(std::move(out));
   }
 
-  // Role of a speaker; "" if unknown.
-  static std::string_view role_of(std::string_view from) {
-    if (from == "human" || from == "user") return "user";
-    if (from == "gpt" || from == "assistant" || from == "model" || from == "chatgpt") return "assistant";
-    if (from == "system") return "system";
-    if (from == "tool" || from == "observation" || from == "function_response") return "tool";
-    return "";
-  }
-
   // True if the turns are in the format of `messages`: some files use this key for them.
   static bool are_messages(const json::array& turns) {
     const json::object* first = turns[0].if_object();
@@ -294,15 +298,25 @@ class Reader : private RecordFields {
         return fault(fmt::format("{} has no \"{}\"", what, from ? "value" : "from"));
       TRY_ASSIGN(const std::string speaker, text_of(*from, what + ".from"));
       TRY_ASSIGN(std::string content, text_of(*value, what + ".value"));
-      if (role_of(speaker).empty())
-        return fault(fmt::format(
-            "{}.from is '{}'; known are human, user, gpt, assistant, model, chatgpt, system, tool", what,
-            speaker));
-      TRY_ASSIGN(const bool learned, is_learned(*turn, what, role_of(speaker) == "assistant"));
+      const std::string_view role = role_of_speaker(speaker);
+      if (role.empty())
+        return fault(fmt::format("{}.from is '{}'; known are {}", what, speaker, known_speakers));
+      TRY_ASSIGN(const bool learned, is_learned(*turn, what, role == "assistant"));
       if (!learned) out.not_learned.push_back(out.messages.size());
-      out.messages.push_back(message_of(role_of(speaker), std::move(content)));
+      if (!makes_calls(speaker)) {
+        out.messages.push_back(message_of(role, std::move(content)));
+        continue;
+      }
+      const Result<jinja::Value> calls = calls_in(content);
+      if (!calls) return fault(fmt::format("{}.value {}", what, calls.error().message));
+      jinja::Dict message = *message_of(role, "").dict();
+      message.set("tool_calls", *calls);
+      out.messages.push_back(jinja::Value(std::move(message)));
     }
-    return with_extras(std::move(out));
+    TRY_ASSIGN(Record read, with_extras(std::move(out)));
+    if (auto* chat = std::get_if<ChatRecord>(&read); chat && !chat->tools.is_undefined())
+      chat->tools = as_functions(chat->tools);
+    return read;
   }
 
   Result<Record> alpaca() const {

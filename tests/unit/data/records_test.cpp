@@ -121,6 +121,52 @@ TEST(DataRecords, EveryShapeIsRead) {
   EXPECT_EQ(std::get<TokensRecord>(*ids).learned, (std::vector<bool>{false, true, false}));
 }
 
+// LLaMA-Factory's form of conversations with tools: calls and tools are JSON text, and functions stand bare.
+TEST(DataRecords, ShareGptsCallsAndToolsAreReadFromJsonText) {
+  const auto record = parse_record(
+      R"({"conversations": [{"from": "Human", "value": "a"}, {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"x\": 12345678901234567890}}"}, {"from": "observation", "value": "7"}, {"from": "GPT", "value": "b"}], "tools": "[{\"name\": \"f\", \"parameters\": {}}]"})",
+      RecordShape::sharegpt, "d");
+  ASSERT_TRUE(record) << record.error().message;
+  const ChatRecord& chat = std::get<ChatRecord>(*record);
+  EXPECT_EQ(
+      jinja::to_text(jinja::Value(chat.messages)),
+      "[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': '', 'tool_calls': [{'type': "
+      "'function', 'function': {'name': 'f', 'arguments': {'x': 12345678901234567890}}}]}, {'role': 'tool', "
+      "'content': '7'}, {'role': 'assistant', 'content': 'b'}]");
+  EXPECT_EQ(jinja::to_text(chat.tools),
+            "[{'type': 'function', 'function': {'name': 'f', 'parameters': {}}}]");
+  EXPECT_THAT(
+      fault_of(R"({"conversations": [{"from": "function_call", "value": "f"}]})"),
+      HasSubstr("conversations[0].value must be JSON text of a call, {\"name\": ..., \"arguments\": {...}}"));
+  EXPECT_THAT(fault_of(R"({"conversations": [{"from": "gpt", "value": "a"}], "tools": "f"})"),
+              HasSubstr("\"tools\" is text that is not JSON"));
+}
+
+TEST(DataRecords, ToolsOfMessagesMayBeJsonText) {
+  for (const char* tools : {R"([{"name": "f"}])", R"("[{\"name\": \"f\"}]")"}) {
+    const auto record = parse_record(
+        fmt::format(R"({{"messages": [{{"role": "user", "content": "a"}}], "tools": {}}})", tools),
+        RecordShape::messages, "d");
+    ASSERT_TRUE(record) << record.error().message;
+    EXPECT_EQ(jinja::to_text(std::get<ChatRecord>(*record).tools), "[{'name': 'f'}]");
+  }
+  const auto none = parse_record(R"({"messages": [{"role": "user", "content": "a"}], "tools": ""})",
+                                 RecordShape::messages, "d");
+  ASSERT_TRUE(none) << none.error().message;
+  EXPECT_TRUE(std::get<ChatRecord>(*none).tools.is_undefined());
+}
+
+// Templates know "assistant": nothing of an "Assistant" would be learned.
+TEST(DataRecords, RolesInCapitalsAreThoseInSmallLetters) {
+  const auto record = parse_record(
+      R"({"messages": [{"role": "User", "content": "a"}, {"role": "ASSISTANT", "content": "b"}, {"role": "Ipython", "content": "c"}]})",
+      RecordShape::messages, "d");
+  ASSERT_TRUE(record) << record.error().message;
+  EXPECT_EQ(jinja::to_text(jinja::Value(std::get<ChatRecord>(*record).messages)),
+            "[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': 'b'}, {'role': 'Ipython', "
+            "'content': 'c'}]");
+}
+
 class DataLines : public testing::Test {
  protected:
   std::string write(const std::string& name, std::string_view bytes) {
