@@ -15,6 +15,7 @@
 #include "executor/devices.h"
 #include "report/error_text.h"
 #include "report/print_text.h"
+#include "report/standard_writers.h"
 
 namespace tidepool {
 
@@ -61,6 +62,11 @@ int unknown_command(const std::string& name) {
                   "'tidepool --help' lists the commands.");
 }
 
+// Commands may start writers. Their end comes after the last message.
+struct WritersEnd {
+  ~WritersEnd() { finish_writers(); }
+};
+
 bool is_help(const std::string& word) { return word == "--help" || word == "-h"; }
 
 int run_command(const Command& command, std::span<const std::string> words) {
@@ -75,6 +81,7 @@ int run_command(const Command& command, std::span<const std::string> words) {
   if (arguments->positional().size() < command.least_words) {
     return complain({ErrorKind::usage, fmt::format("{} needs {}", command.name, command.words)}, advice);
   }
+  const WritersEnd end;
   const Result<void> done = command.run(*arguments);
   if (done) return 0;
   return complain(done.error(), done.error().kind == ErrorKind::usage ? advice : "");

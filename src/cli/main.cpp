@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -9,6 +11,7 @@
 #include "base/process/out_of_memory.h"
 #include "base/result.h"
 #include "base/version.h"
+#include "base/write_within.h"
 #include "cli/cli.h"
 #include "cli/standard_streams.h"
 #include "io/sudden_end.h"
@@ -21,7 +24,7 @@ namespace {
 
 int run(const std::vector<std::string>& words) {
   const auto internal = [](const std::exception& e) {
-    std::fprintf(stderr, "tidepool: internal failure: %s\n", e.what());
+    tidepool::write_within(STDERR_FILENO, std::string("tidepool: internal failure: ") + e.what() + "\n");
     return static_cast<int>(tidepool::ErrorKind::internal);
   };
   try {
@@ -36,10 +39,12 @@ int run(const std::vector<std::string>& words) {
   }
 }
 
-void say_when_memory_ends() { tidepool::end_when_out_of_memory(tidepool::remove_leftovers); }
+void be_ready() {
+  tidepool::end_when_out_of_memory(tidepool::remove_leftovers);
+}
 // Runs before the static objects of the program and its libraries are constructed, because those allocate,
 // too.
-[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)() = say_when_memory_ends;
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)() = be_ready;
 
 }  // namespace
 

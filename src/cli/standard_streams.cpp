@@ -5,9 +5,12 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <string>
 
 #include "base/errno_text.h"
 #include "base/result.h"
+#include "base/write_within.h"
+#include "report/standard_writers.h"
 
 namespace tidepool {
 
@@ -22,14 +25,15 @@ void fill_missing_streams() {
 
 int output_lost(int error_number) {
   const std::string why = error_number == 0 ? "" : ": " + errno_text(error_number);
-  std::fprintf(stderr, "tidepool: cannot write to standard output%s\n", why.c_str());
+  write_within(STDERR_FILENO, "tidepool: cannot write to standard output" + why + "\n");
   return static_cast<int>(ErrorKind::io);
 }
 
 int flush_output(int code) {
   errno = 0;
-  const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
-  return lost && code == 0 ? output_lost(errno) : code;
+  const bool direct_lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  const int why = direct_lost ? errno : error_of_writers();
+  return (direct_lost || why != 0) && code == 0 ? output_lost(why) : code;
 }
 
 }  // namespace tidepool

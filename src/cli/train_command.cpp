@@ -14,6 +14,7 @@
 #include "fit/executor_choice.h"
 #include "net/connect_nodes.h"
 #include "report/print_text.h"
+#include "report/standard_writers.h"
 #include "run/trainer.h"
 
 namespace tidepool {
@@ -73,6 +74,7 @@ Result<void> run_train(const Arguments& arguments) {
     return usage_error("--resume: write --resume auto, or the path of a checkpoint");
   TRY(check_is_not_mistyped(resume));
   std::signal(SIGPIPE, SIG_IGN);  // `train ... | head`: a run of days continues without its reader
+  TRY(start_writers());           // `train ... | less`: nor does it wait for a reader
   TRY_ASSIGN(const std::string executor, resolve_executor(config));
   if (!executor.empty()) print_text(stderr, "{}\n", executor);
   TRY_ASSIGN(const std::unique_ptr<Transport> nodes, connect(config));

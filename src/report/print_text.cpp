@@ -5,6 +5,8 @@
 #include <system_error>
 
 #include "base/types.h"
+#include "report/screen.h"
+#include "report/standard_writers.h"
 
 namespace tidepool {
 namespace {
@@ -71,6 +73,10 @@ std::string text_to_show(std::string_view text) {
 
 bool try_print_text(std::FILE* to, std::string_view text) {
   const std::string shown = text_to_show(text);
+  if (StreamWriter* const writer = writer_of(to); writer != nullptr) {
+    writer->print(stream_of(to), shown);
+    return true;
+  }
   return std::fwrite(shown.data(), 1, shown.size(), to) == shown.size();
 }
 
@@ -78,6 +84,13 @@ bool try_print_text(std::FILE* to, std::string_view text) {
 void print_shown(std::FILE* to, std::string_view text) {
   if (!try_print_text(to, text) && errno != EIO && to != stderr)
     throw std::system_error(errno, std::generic_category(), "cannot write to a standard stream");
+}
+
+void draw_picture(std::FILE* to, const std::string& picture) {
+  if (StreamWriter* const writer = writer_of(to); writer != nullptr)
+    return writer->draw(stream_of(to), picture);
+  std::fputs(picture.empty() ? std::string(erase_lines).c_str() : picture.c_str(), to);
+  std::fflush(to);
 }
 
 }  // namespace tidepool

@@ -134,7 +134,7 @@ void Progress::step(const StepLine& line, double now_seconds) {
   state_.eta_seconds =
       done > 0 ? (now_seconds - options_.now_seconds) / done * std::max(0.0, left) : std::nan("");
   if (!screen_.tty) {
-    if (logged(line.step)) put(text_to_show(progress_line(state_)) + "\n");
+    if (logged(line.step)) put(progress_line(state_) + "\n");
     return;
   }
   // Lines of very short steps wait for the next redraw, because a thousand redraws a second would be too
@@ -142,7 +142,7 @@ void Progress::step(const StepLine& line, double now_seconds) {
   bool now = line.step >= options_.total_steps || now_seconds - drawn_at_ >= redraw_seconds_min;
   if (logged(line.step)) {
     renew_size(screen_, fileno(out_));
-    due_ += text_to_show(progress_line(state_, screen_)) + "\n";
+    due_ += progress_line(state_, screen_) + "\n";
     now = now || now_seconds - logged_at_ >= redraw_seconds_min;
     logged_at_ = now_seconds;
   }
@@ -161,7 +161,7 @@ void Progress::live(const LiveState& live, double now_seconds) {
 void Progress::note(const std::string& line) {
   const bool was_visible = visible_;
   clear();
-  put(text_to_show(line) + "\n");
+  put(line + "\n");
   if (was_visible) draw();
 }
 
@@ -176,20 +176,19 @@ void Progress::draw() {
   // One row stays free: if the view scrolled its first line away, it could not be erased any more.
   lines.resize(std::clamp<std::size_t>(screen_.rows - 1, 1, lines.size()));
   for (std::string& line : lines) line = text_to_show(line);
-  // Written in one piece: a partial view would flicker.
-  std::string picture;
-  if (!due_.empty()) picture = std::string(erase_lines) + std::exchange(due_, {});
-  put(picture + rewritable_lines(lines));
+  if (!due_.empty()) clear();
+  draw_picture(out_, rewritable_lines(lines));
   visible_ = true;
 }
 
 void Progress::clear() {
-  if (visible_) put(std::string(erase_lines) + std::exchange(due_, {}));
+  if (visible_) draw_picture(out_, "");
   visible_ = false;
+  if (!due_.empty()) put(std::exchange(due_, {}));
 }
 
 void Progress::put(const std::string& text) {
-  std::fputs(text.c_str(), out_);
+  try_print_text(out_, text);
   std::fflush(out_);
 }
 

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <string>
 
 #include "report/print_text.h"
@@ -18,14 +17,12 @@ void StatusLine::show(std::string_view what, const std::string& line, const std:
   renew_size(screen_, STDERR_FILENO);
   const bool fits = display_width(line) < screen_.columns;
   const std::string shown = text_to_show(fits ? line : what.substr(0, screen_.columns - 1));
-  std::fputs(rewritable_lines({shown}).c_str(), stderr);
-  std::fflush(stderr);
+  draw_picture(stderr, rewritable_lines({shown}));
   visible_ = true;
 }
 
 void StatusLine::clear() {
-  if (visible_) std::fputs(std::string(erase_lines).c_str(), stderr);
-  std::fflush(stderr);
+  if (visible_) draw_picture(stderr, "");
   visible_ = false;
 }
 

@@ -3,16 +3,22 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "checkpoint/checkpoint.h"
 #include "tests/support/child_run.h"
+#include "tests/support/pipe_ends.h"
 #include "tests/support/places.h"
+#include "tests/support/pseudo_terminal.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::standard_output_test {
 
+using test::Child;
 using test::TrainDir;
 using ::testing::HasSubstr;
 
@@ -108,6 +114,94 @@ TEST(StandardOutput, AReaderThatLeavesEndsNoTraining) {
   const int status = ::pclose(pipe);  // closes the reader's end first, then waits
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 6) << status << test::file_text(dir / "e");
   EXPECT_EQ(checkpoint_steps(dir / "run").value(), (std::vector<u64>{4}));
+}
+
+// ---- Standard output that is open, and not read
+
+enum class Unread : u8 { output, error, both_in_one_pipe, terminal };
+
+class UnreadStream : public ::testing::TestWithParam<Unread> {
+ protected:
+  // Holds 64 KiB of lines after some hundred steps.
+  Config config() const {
+    Config c = test::small_config(dir_);
+    c.train.max_steps = 1'000'000;
+    c.output.save_steps = 0;
+    c.output.logging_steps = 1;
+    return c;
+  }
+  Child::Streams streams() const {
+    if (GetParam() == Unread::terminal) return {slave_.get(), slave_.get()};
+    const int pipe = unread_.writer.get(), nowhere = null_.get();
+    if (GetParam() == Unread::both_in_one_pipe) return {pipe, pipe};
+    return GetParam() == Unread::output ? Child::Streams{pipe, nowhere} : Child::Streams{nowhere, pipe};
+  }
+  // RETURNS: false if the process ends first.
+  bool wait_for_steps(Child& child, const Config& c, u64 steps) const {
+    const auto logged = [&] {
+      const std::string text = test::file_text(c.output.dir + "/metrics.jsonl");
+      return static_cast<u64>(std::ranges::count(text, '\n'));
+    };
+    while (logged() < steps) {
+      if (child.ended()) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return !child.ended();
+  }
+
+  const TrainDir dir_;
+  test::PipeEnds unread_;
+  const Fd null_{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
+  test::PseudoTerminal terminal_{{.columns = 80, .rows = 24}, test::TerminalEmulator::OnResize::cut};
+  const Fd slave_{::open(terminal_.path().c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC)};
+};
+
+// Regression: a training stood still after 64 KiB of lines, and SIGTERM neither ended nor saved it.
+TEST_P(UnreadStream, HoldsNoStepAndOneSigtermSaves) {
+  const Config c = config();
+  std::ofstream(dir_ / "c.yaml") << to_yaml(c);
+  if (GetParam() == Unread::terminal) terminal_.stop();
+  Child child({"train", dir_ / "c.yaml"}, streams());
+  ASSERT_TRUE(wait_for_steps(child, c, 900));
+  child.signal(SIGTERM);
+  EXPECT_EQ(child.wait(), 75);
+  const std::vector<u64> saved = checkpoint_steps(c.output.dir).value();
+  ASSERT_EQ(saved.size(), 1u);
+  EXPECT_GE(saved[0], 900u);
+  if (GetParam() == Unread::terminal) return;
+  // The last lines wait in the pipe for a reader, although the process has ended.
+  const std::string said = unread_.read_all();
+  if (GetParam() != Unread::error) {
+    EXPECT_NE(said.find(" lines left out here: nobody read them in time)\n"), std::string::npos);
+    EXPECT_NE(said.find(fmt::format("saved {}/checkpoint-{}", c.output.dir, saved[0])), std::string::npos);
+    EXPECT_NE(said.find("Weights: xxh3 "), std::string::npos) << "the report";
+  }
+  if (GetParam() != Unread::output) {
+    EXPECT_NE(said.find(fmt::format("interrupted after step {}", saved[0])), std::string::npos);
+  }
+}
+
+std::string name_of_unread(const ::testing::TestParamInfo<Unread>& info) {
+  constexpr std::array names = {"Output", "Error", "BothInOnePipe", "StoppedTerminal"};
+  return names[static_cast<size_t>(info.param)];
+}
+INSTANTIATE_TEST_SUITE_P(Streams, UnreadStream,
+                         ::testing::Values(Unread::output, Unread::error, Unread::both_in_one_pipe,
+                                           Unread::terminal),
+                         name_of_unread);
+
+// Commands whose output is data wait for their reader and lose nothing.
+TEST(StandardOutput, OfDataWaitsForItsReader) {
+  const TrainDir dir;
+  std::ofstream(dir / "c.yaml") << to_yaml(test::small_config(dir));
+  const std::vector<std::string> words = {"plan", "--text", dir / "c.yaml", "n_layer=60"};
+  Child to_file(words, dir / "text");
+  ASSERT_EQ(to_file.wait(), 0) << to_file.output();
+  ASSERT_GT(to_file.output().size(), 2 * 64 * kib) << "more than a pipe holds";
+  test::PipeEnds pipe;
+  Child to_pipe(words, Child::Streams{pipe.writer.get(), 2});
+  EXPECT_TRUE(pipe.read_all() == to_file.output());
+  EXPECT_EQ(to_pipe.wait(), 0);
 }
 
 }  // namespace tidepool::standard_output_test

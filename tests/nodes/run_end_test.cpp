@@ -112,6 +112,29 @@ TEST_P(RunEnd, ASignalToAllNodesStopsThemOnce) {
   EXPECT_THAT(run.said(0), HasSubstr("--resume auto"));
 }
 
+// Regression: mpirun stops reading when it is told to stop, and then no step ended any more.
+TEST_P(RunEnd, ALauncherThatStopsReadingHoldsNoStepAndASignalSaves) {
+  Config c = config("run");
+  c.train.max_steps = 1'000'000;
+  c.output.save_steps = 0;
+  c.output.logging_steps = 1;
+  NodeRun run(c, {.launcher = GetParam(), .through_launcher = true});
+  ASSERT_TRUE(run.wait_for_steps(5)) << run.said_by_all();
+  const pid_t reader = run.reader_of(0);
+  ::kill(reader, SIGSTOP);
+  ASSERT_TRUE(run.wait_for_steps(1'000));  // more than 64 KiB of lines
+  ::kill(run.pid(1), SIGTERM);
+  const auto saved = [&] {
+    for (const auto& entry : fs::directory_iterator(c.output.dir))
+      if (fs::exists(entry.path() / "manifest.json")) return true;
+    return false;
+  };
+  while (!saved() && run.pid(0) != 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_TRUE(saved());
+  ::kill(reader, SIGCONT);
+  EXPECT_EQ(run.wait(), 75) << run.said_by_all();
+}
+
 TEST_P(RunEnd, AKilledNodeIsNamedAndTheRunResumes) {
   Config c = config("run");
   c.train.max_steps = 120;

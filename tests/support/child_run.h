@@ -33,34 +33,18 @@ inline std::string file_text(const std::string& path) {
 // process.
 class Child {
  public:
-  Child(std::vector<std::string> words, const std::string& log) : log_(log) {
-    words.insert(words.begin(), program_file());
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    posix_spawn_file_actions_adddup2(&actions, 1, 2);
-    // Default signal handling, as from a plain shell, even if the test runner ignores signals.
-    sigset_t plain;
-    sigemptyset(&plain);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) sigaddset(&plain, number);
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setsigdefault(&attributes, &plain);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-    const int spawned = posix_spawn(&pid_, program_file().c_str(), &actions, &attributes, argv.data(), environ);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
-    CHECK(spawned == 0, spawned);
-  }
+  struct Streams {
+    int output = 1, error = 2;  // of the test, for the child
+  };
+
+  Child(const std::vector<std::string>& words, const std::string& log) : Child(words, log, {}) {}
+  Child(const std::vector<std::string>& words, Streams streams) : Child(words, "", streams) {}
   ~Child() {
     if (!done_) kill_now();
   }
   Child(const Child&) = delete;
 
-  std::string log() const { return log_; }
+  std::string log() const { return log_; }  // empty: the child writes to streams of the test
   std::string output() const { return file_text(log_); }
 
   bool ended() {
@@ -91,6 +75,32 @@ class Child {
   }
 
  private:
+  Child(std::vector<std::string> words, const std::string& log, Streams streams) : log_(log) {
+    words.insert(words.begin(), program_file());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    if (!log.empty())
+      posix_spawn_file_actions_addopen(&actions, 1, log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    else
+      posix_spawn_file_actions_adddup2(&actions, streams.output, 1);
+    posix_spawn_file_actions_adddup2(&actions, log.empty() ? streams.error : 1, 2);
+    // Default signal handling, as from a plain shell, even if the test runner ignores signals.
+    sigset_t plain;
+    sigemptyset(&plain);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) sigaddset(&plain, number);
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigdefault(&attributes, &plain);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    const int spawned = posix_spawn(&pid_, program_file().c_str(), &actions, &attributes, argv.data(), environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    CHECK(spawned == 0, spawned);
+  }
+
   std::string log_;
   pid_t pid_ = 0;
   int status_ = 0;

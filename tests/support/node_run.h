@@ -60,6 +60,8 @@ struct NodeRunOptions {
   // Overrides of single nodes, by node: "memory.host=24MiB".
   std::map<u32, std::vector<std::string>> overrides;
   std::vector<std::string> environment = {};  // of all nodes, beside that of the test: "NAME=value"
+  // If true, nodes print to the launcher, which passes it on to said_by_launcher().
+  bool through_launcher = false;
 };
 
 class NodeRun {
@@ -112,6 +114,13 @@ class NodeRun {
     const std::string child = file_text(fmt::format("/proc/{0}/task/{0}/children", number));
     return child.empty() ? 0 : std::stoi(child);
   }
+  std::string said_by_launcher() const { return file_text(folder_ + "/launcher"); }
+  // RETURNS: the launcher's process that reads what a node prints.
+  pid_t reader_of(u32 node) const {
+    const std::string shell = file_text(fmt::format("{}/pid.{}", folder_, node));
+    const std::string status = file_text(fmt::format("/proc/{}/status", std::stoi(shell)));
+    return std::stoi(status.substr(status.find("PPid:") + 5));
+  }
   std::string folder_of(u32 node) const { return node == 0 ? dir_ : fmt::format("{}/node-{}", dir_, node); }
   // RETURNS: steps in a node's metrics.jsonl.
   u64 steps_logged(u32 node) const {
@@ -141,8 +150,9 @@ class NodeRun {
         "/bin/sh",
         "-c",
         "trap : USR1; node=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; folder=$1; shift; echo $$ "
-        ">\"$folder/pid.$node\"; "
-        "\"$@\" >\"$folder/log.$node\" 2>&1; code=$?; echo $code >\"$folder/code.$node\"; exit $code",
+        ">\"$folder/pid.$node\"; " +
+            std::string(options_.through_launcher ? "\"$@\"" : "\"$@\" >\"$folder/log.$node\" 2>&1") +
+            "; code=$?; echo $code >\"$folder/code.$node\"; exit $code",
         "sh",
         folder_,
         "/usr/bin/env"};

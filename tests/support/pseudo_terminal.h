@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <array>
@@ -37,6 +38,9 @@ class PseudoTerminal {
       screen_.write({bytes.data(), static_cast<std::size_t>(n)});
     return screen_;
   }
+  // Ctrl-S and Ctrl-Q: the terminal takes nothing until it goes on.
+  void stop() { CHECK(::tcflow(slave_.get(), TCOOFF) == 0); }
+  void go_on() { CHECK(::tcflow(slave_.get(), TCOON) == 0); }
   void resize(TerminalEmulator::Size size) {
     screen();
     set_size(size);

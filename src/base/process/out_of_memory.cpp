@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "base/types.h"
+#include "base/write_within.h"
 
 namespace tidepool {
 namespace {
@@ -56,7 +57,7 @@ void say_why() {
                       "has mapped: end other programs, lower memory.host and memory.device, or allow more "
                       "with vm.overcommit_memory\n",
                       static_cast<unsigned long long>(mapped_mib()));
-  [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, text, static_cast<size_t>(length));
+  write_within(STDERR_FILENO, {text, static_cast<size_t>(length)});
 }
 
 }  // namespace

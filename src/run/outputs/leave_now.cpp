@@ -7,13 +7,14 @@
 
 #include "report/error_text.h"
 #include "report/print_text.h"
+#include "report/standard_writers.h"
 
 namespace tidepool {
 
 void leave_now(const Error& error) {
   std::fflush(stdout);
   print_text(stderr, "\n{}\n", error_text("tidepool: " + error.message, detect_screen(STDERR_FILENO)));
-  std::fflush(stderr);
+  finish_writers();
   ::_exit(exit_code(error));
 }
 

@@ -11,7 +11,7 @@
 #include "base/steady_seconds.h"
 #include "report/page/html_report.h"
 #include "report/print_text.h"
-#include "run/outputs/signals.h"
+#include "report/standard_writers.h"
 
 namespace tidepool {
 namespace {
@@ -27,6 +27,13 @@ RunOutputs::RunOutputs(const Config& config, bool quiet)
     : config_(config), quiet_(quiet), screen_(detect_screen(1)) {
   // A launcher may give a process a terminal whose text it only passes on.
   if (config.machine.nodes > 1) screen_.tty = screen_.color = false;
+  if (!quiet_ && writer_of(stdout) != nullptr)
+    writer_of(stdout)->when_lost(*writer_of(stderr), words_of_lost_output());
+}
+
+std::string RunOutputs::words_of_lost_output() const {
+  return fmt::format("tidepool: standard output is full or closed: training continues, and {} gets all files\n",
+                     text_to_show(config_.output.dir));
 }
 
 void RunOutputs::say(const std::string& line) {
@@ -45,9 +52,7 @@ void RunOutputs::print(const std::string& text) {
 void RunOutputs::watch_output() {
   if (output_lost_ || std::ferror(stdout) == 0) return;
   output_lost_ = true;
-  print_text(stderr,
-             "tidepool: standard output is full or closed: training continues, and {} gets all files\n",
-             config_.output.dir);
+  print_text(stderr, "{}", words_of_lost_output());
 }
 
 void RunOutputs::show(const PlanSummary& plan) {
@@ -65,7 +70,6 @@ Result<void> RunOutputs::open(const Plan& plan, u64 first_step, double total_epo
                                                            .first_step = first_step,
                                                            .logging_steps = config_.output.logging_steps,
                                                            .now_seconds = steady_seconds()});
-  StopSignals::view_is_drawn(screen_.tty);
   if (screen_.tty) live_ = std::make_unique<LiveMeter>(plan);
   return {};
 }
@@ -153,7 +157,6 @@ void RunOutputs::show(const RunReport& report) {
 }
 
 void RunOutputs::end_view() {
-  StopSignals::view_is_drawn(false);
   progress_.reset();
   live_.reset();
 }

@@ -58,7 +58,9 @@ class RunOutputs {
   void tell(const StepMetrics&);
   void print(const std::string& text);
   void tell_of_log();
-  void watch_output();  // says once on stderr that standard output fails; the exit code says it again
+  // Says once on stderr that standard output fails; the exit code says it again. Writers say so themselves.
+  void watch_output();
+  std::string words_of_lost_output() const;
 
   const Config& config_;
   const bool quiet_;

@@ -1,10 +1,9 @@
 #include "run/outputs/save_moments.h"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <csignal>
-#include <cstring>
+
+#include "report/standard_writers.h"
 
 namespace tidepool {
 namespace {
@@ -16,7 +15,7 @@ struct sigaction action_before;
 void on_save_signal(int) {
   const int error = errno;  // keeps errno of the interrupted code
   save_asked = 1;
-  [[maybe_unused]] const auto n = ::write(STDERR_FILENO, asked_words, std::strlen(asked_words));
+  say_in_handler(asked_words);
   errno = error;
 }
 
@@ -36,7 +35,9 @@ SaveSignal::SaveSignal(const char* heard) {
   ::sigaction(SIGUSR1, &action, &action_before);
 }
 
-SaveSignal::~SaveSignal() { ::sigaction(SIGUSR1, &action_before, nullptr); }
+SaveSignal::~SaveSignal() {
+  ::sigaction(SIGUSR1, &action_before, nullptr);
+}
 
 bool SaveSignal::asked() { return save_asked != 0; }
 void SaveSignal::forget() { save_asked = 0; }

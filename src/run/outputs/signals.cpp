@@ -9,14 +9,14 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 
 #include "base/check.h"
 #include "base/process/signal_stack.h"
 #include "base/types.h"
 #include "io/sudden_end.h"
-#include "report/screen.h"
+#include "report/print_text.h"
+#include "report/standard_writers.h"
 
 namespace tidepool {
 namespace {
@@ -28,14 +28,6 @@ std::atomic<i64> stop_ms = 0;         // time of that signal, set before `stop`
 static_assert(std::atomic<i64>::is_always_lock_free, "signal handlers use it");
 StopWords words;  // first == nullptr: there is no clean stop
 std::array<struct sigaction, numbers.size()> before;
-
-volatile std::sig_atomic_t over_view = 0;  // 1: the cursor is at the start of a live view
-
-void put(const char* text) { [[maybe_unused]] const auto n = write(2, text, std::strlen(text)); }
-void say(const char* text) {
-  if (over_view != 0) put(erase_lines.data());
-  put(over_view != 0 && text[0] == '\n' ? text + 1 : text);
-}
 
 // Redirects output pipes without a reader to /dev/null; otherwise every later write would fail.
 void silence_broken_outputs() {
@@ -54,8 +46,9 @@ void silence_broken_outputs() {
 [[noreturn]] void end_now(int number) {
   // A further signal ends the process if removing files hangs too. A terminal that closes sends two.
   std::signal(number, number == SIGHUP ? SIG_IGN : SIG_DFL);
-  say(words.second);
+  say_in_handler(words.second);
   remove_leftovers();
+  settle_in_handler();
   _exit(128 + number);
 }
 
@@ -79,7 +72,7 @@ void on_signal(int number) {
   }
   stop_ms = now_ms();
   stop = number;
-  say(words.first);
+  say_in_handler(words.first);
 }
 
 }  // namespace
@@ -103,7 +96,6 @@ StopSignals::~StopSignals() {
 }
 
 StopWords StopSignals::at_once(const char* said) { return {.first = nullptr, .second = said}; }
-void StopSignals::view_is_drawn(bool drawn) { over_view = drawn && isatty(STDERR_FILENO) == 1; }
 void StopSignals::say_instead(const StopWords& said) { words = said; }
 
 bool StopSignals::stop_requested() { return stop != 0; }
@@ -112,7 +104,7 @@ int StopSignals::signal_number() { return stop; }
 void StopSignals::end_as_asked(const char* said) {
   CHECK(stop_requested());
   const int number = stop;
-  say(said);
+  print_text(stderr, "{}", said);
   std::fflush(nullptr);
   std::signal(number, SIG_DFL);
   std::raise(number);

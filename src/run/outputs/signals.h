@@ -6,7 +6,8 @@
 
 namespace tidepool {
 
-// StopWords holds the message for each signal. Literals, because a signal handler prints them.
+// StopWords holds the message for each signal. Literals, because a signal handler prints them. No message waits for
+// a reader: a terminal that is stopped must not keep a process from saving or ending.
 struct StopWords {
   const char* first = "\ntidepool: finishing the step, then saving; interrupt again to stop at once\n";
   const char* second = "\ntidepool: stopped at once; the last checkpoint is intact\n";
@@ -34,9 +35,6 @@ class StopSignals {
   // Replaces the messages.
   // REQUIRES: literals; a StopSignals object is installed.
   static void say_instead(const StopWords&);
-
-  // While a live view is drawn, messages replace it instead of being printed across it.
-  static void view_is_drawn(bool);
 
   static bool stop_requested();
   static int signal_number();  // the signal that requested the stop; 0: none
