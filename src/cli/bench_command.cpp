@@ -116,6 +116,7 @@ constinit const Command bench_command = {
     .options = options_of_bench,
     .least_words = 1,
     .run = run_bench,
+    .launched = Command::Launched::each_runs,
 };
 
 }  // namespace tidepool

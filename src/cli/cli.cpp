@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/text/nearest.h"
 #include "base/version.h"
 #include "cli/command.h"
 #include "config/schema.h"
 #include "executor/devices.h"
+#include "net/launcher.h"
 #include "report/error_text.h"
 #include "report/print_text.h"
 #include "report/standard_writers.h"
@@ -62,6 +64,16 @@ int unknown_command(const std::string& name) {
                   "'tidepool --help' lists the commands.");
 }
 
+// RETURNS: true if a launcher started this process as another node than 0. Most commands run once: N nodes would
+// write to the same files, and say the same N times.
+bool leaves_it_to_node_0(const Command& command) {
+  const Result<Launcher> launcher = find_launcher([](const char* name) { return std::getenv(name); });
+  if (!launcher || launcher->rank == 0) return false;
+  print_text(stderr, "tidepool: node {} of {} has nothing to do: node 0 runs `tidepool {}`\n", launcher->rank,
+             launcher->size, command.name);
+  return true;
+}
+
 // Commands may start writers. Their end comes after the last message.
 struct WritersEnd {
   ~WritersEnd() { finish_writers(); }
@@ -81,6 +93,7 @@ int run_command(const Command& command, std::span<const std::string> words) {
   if (arguments->positional().size() < command.least_words) {
     return complain({ErrorKind::usage, fmt::format("{} needs {}", command.name, command.words)}, advice);
   }
+  if (command.launched == Command::Launched::node_0_runs && leaves_it_to_node_0(command)) return 0;
   const WritersEnd end;
   const Result<void> done = command.run(*arguments);
   if (done) return 0;

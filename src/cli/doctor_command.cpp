@@ -109,6 +109,7 @@ constinit const Command doctor_command = {
     .summary = "check what this machine lacks or limits",
     .options = options_of_doctor,
     .run = run_doctor,
+    .launched = Command::Launched::each_runs,
 };
 
 }  // namespace tidepool

@@ -15,6 +15,7 @@
 #include "cli/cli.h"
 #include "cli/standard_streams.h"
 #include "io/sudden_end.h"
+#include "run/outputs/save_moments.h"
 
 #ifdef TIDEPOOL_HAS_CUDA
 #include "executor/cuda/cuda_devices.h"
@@ -40,10 +41,11 @@ int run(const std::vector<std::string>& words) {
 }
 
 void be_ready() {
+  tidepool::SaveSignal::hear_early();
   tidepool::end_when_out_of_memory(tidepool::remove_leftovers);
 }
 // Runs before the static objects of the program and its libraries are constructed, because those allocate,
-// too.
+// too, and take time in which a signal may come.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)() = be_ready;
 
 }  // namespace

@@ -145,6 +145,7 @@ constinit const Command probe_command = {
     .more =
         "\nTakes under a minute. Other work on the machine lowers the rates and widens\n"
         "their spread. docs/machine-files.md explains the file.\n",
+    .launched = Command::Launched::each_runs,
 };
 
 }  // namespace tidepool

@@ -92,6 +92,7 @@ constinit const Command train_command = {
     .options = options_of_train,
     .run = run_train,
     .more = override_help,
+    .launched = Command::Launched::each_runs,
 };
 
 }  // namespace tidepool

@@ -190,8 +190,9 @@ INSTANTIATE_TEST_SUITE_P(Streams, UnreadStream,
                                            Unread::terminal),
                          name_of_unread);
 
-// Commands whose output is data wait for their reader and lose nothing.
-TEST(StandardOutput, OfDataWaitsForItsReader) {
+// Commands whose output is data wait for their reader and lose nothing. Regression: SIGUSR1 ended every process that
+// did not train yet.
+TEST(StandardOutput, OfDataWaitsForItsReaderAndSigusr1EndsNothing) {
   const TrainDir dir;
   std::ofstream(dir / "c.yaml") << to_yaml(test::small_config(dir));
   const std::vector<std::string> words = {"plan", "--text", dir / "c.yaml", "n_layer=60"};
@@ -200,6 +201,9 @@ TEST(StandardOutput, OfDataWaitsForItsReader) {
   ASSERT_GT(to_file.output().size(), 2 * 64 * kib) << "more than a pipe holds";
   test::PipeEnds pipe;
   Child to_pipe(words, Child::Streams{pipe.writer.get(), 2});
+  while (pipe.unread_bytes() < 60'000 && !to_pipe.ended())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  to_pipe.signal(SIGUSR1);
   EXPECT_TRUE(pipe.read_all() == to_file.output());
   EXPECT_EQ(to_pipe.wait(), 0);
 }

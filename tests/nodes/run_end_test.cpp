@@ -135,6 +135,37 @@ TEST_P(RunEnd, ALauncherThatStopsReadingHoldsNoStepAndASignalSaves) {
   EXPECT_EQ(run.wait(), 75) << run.said_by_all();
 }
 
+// `mpirun tidepool eval` ran once for each node.
+TEST_P(RunEnd, CommandsOfOneProcessAreRunByNode0) {
+  Config c = config("run");
+  ASSERT_FALSE(test::train_numbers(c).losses.empty());
+  const std::string launcher = test::found_in_path(test::program_of(GetParam()));
+  const bool open_mpi = GetParam() == NodeLauncher::open_mpi;
+  const auto launched = [&](const std::string& words) {
+    const std::string out = dir_ / "out", err = dir_ / "err";
+    const int status = std::system(fmt::format("'{}' {} -n 3 '{}' {} >'{}' 2>'{}' </dev/null", launcher,
+                                               open_mpi ? "--oversubscribe --allow-run-as-root" : "",
+                                               program_file(), words, out, err)
+                                       .c_str());
+    EXPECT_EQ(WEXITSTATUS(status), 0) << words << file_text(err);
+    for (const u32 node : {1u, 2u})
+      EXPECT_THAT(file_text(err), HasSubstr(fmt::format("tidepool: node {} of 3 has nothing to do: node 0 runs", node)));
+    return file_text(out);
+  };
+  const auto count = [](const std::string& text, const std::string& part) {
+    u64 times = 0;
+    for (u64 at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++times;
+    return times;
+  };
+  EXPECT_EQ(count(launched(fmt::format("eval '{}'", c.output.dir)), "perplexity"), 1u);
+  EXPECT_EQ(count(launched(fmt::format("export '{}' '{}'", c.output.dir, dir_ / "out_dir")), "wrote "), 1u);
+  EXPECT_EQ(count(launched(fmt::format("plan '{}/config.yaml'", c.output.dir)), "Tidepool plan"), 1u);
+  const std::string generate = fmt::format("generate --max-new-tokens=2 '{}'", c.output.dir);
+  const std::string alone = dir_ / "alone";
+  ASSERT_EQ(std::system(fmt::format("'{}' {} >'{}' 2>/dev/null", program_file(), generate, alone).c_str()), 0);
+  EXPECT_EQ(launched(generate), file_text(alone));
+}
+
 TEST_P(RunEnd, AKilledNodeIsNamedAndTheRunResumes) {
   Config c = config("run");
   c.train.max_steps = 120;

@@ -19,7 +19,17 @@ void on_save_signal(int) {
   errno = error;
 }
 
+void on_early_signal(int) { save_asked = 1; }
+
 }  // namespace
+
+void SaveSignal::hear_early() {
+  struct sigaction action {};
+  if (::sigaction(SIGUSR1, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
+  action.sa_handler = on_early_signal;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  ::sigaction(SIGUSR1, &action, nullptr);
+}
 
 const char* SaveSignal::words(bool saves) {
   return saves ? "tidepool: SIGUSR1: saving after this step\n"
@@ -27,16 +37,17 @@ const char* SaveSignal::words(bool saves) {
 }
 
 SaveSignal::SaveSignal(const char* heard) {
-  save_asked = 0;
   asked_words = heard;
   struct sigaction action {};
   action.sa_handler = on_save_signal;
   action.sa_flags = SA_RESTART | SA_ONSTACK;  // ONSTACK: uses the signal stack of StopSignals, if any
   ::sigaction(SIGUSR1, &action, &action_before);
+  if (save_asked != 0) say_in_handler(asked_words);
 }
 
 SaveSignal::~SaveSignal() {
   ::sigaction(SIGUSR1, &action_before, nullptr);
+  save_asked = 0;
 }
 
 bool SaveSignal::asked() { return save_asked != 0; }

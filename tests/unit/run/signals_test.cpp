@@ -6,6 +6,8 @@
 #include <csignal>
 #include <thread>
 
+#include "run/outputs/save_moments.h"
+
 namespace tidepool::signals_test {
 
 class StopSignalsTest : public ::testing::Test {
@@ -35,6 +37,26 @@ TEST(StopSignalsDeathTest, ALaterSecondEndsTheProcess) {
     std::raise(SIGINT);
   };
   EXPECT_EXIT(interrupt_twice(), ::testing::ExitedWithCode(128 + SIGINT), "stopped at once");
+}
+
+// Regression: SIGUSR1 ended a process that had just begun.
+TEST(SaveSignalTest, TakesARequestThatCameBeforeIt) {
+  std::signal(SIGUSR1, SIG_DFL);
+  SaveSignal::hear_early();
+  std::raise(SIGUSR1);
+  {
+    const SaveSignal signal("");
+    EXPECT_TRUE(SaveSignal::asked());
+  }
+  EXPECT_FALSE(SaveSignal::asked());
+  const SaveSignal next("");
+  EXPECT_FALSE(SaveSignal::asked());
+}
+
+TEST(SaveSignalTest, LeavesAnIgnoredSignalIgnored) {
+  std::signal(SIGUSR1, SIG_IGN);
+  SaveSignal::hear_early();
+  EXPECT_EQ(std::signal(SIGUSR1, SIG_DFL), SIG_IGN);
 }
 
 }  // namespace tidepool::signals_test
