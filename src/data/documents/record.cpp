@@ -158,6 +158,10 @@ class Reader : private RecordFields {
     }
     if (const json::value* reasoning = reasoning_of(v.get_object()))
       out.set("reasoning_content", jinja::from_json(*reasoning, large_));
+    // Templates compare roles with these words, so "User" is none of their roles.
+    const std::string small = lowercase(given_role);
+    constexpr std::array<std::string_view, 5> roles = {"system", "developer", "user", "assistant", "tool"};
+    if (std::ranges::find(roles, small) != roles.end()) out.set("role", jinja::Value(small));
     return jinja::Value(std::move(out));
   }
 
@@ -203,10 +207,6 @@ class Reader : private RecordFields {
         if (!field.is_null()) fields.set(key, jinja::from_json(field, large_));
       out.emplace_back(std::move(fields));
     }
-    // Templates compare roles with these words, so "User" is none of their roles.
-    const std::string small = lowercase(given_role);
-    constexpr std::array<std::string_view, 5> roles = {"system", "developer", "user", "assistant", "tool"};
-    if (std::ranges::find(roles, small) != roles.end()) out.set("role", jinja::Value(small));
     return jinja::Value(std::move(out));
   }
 
