@@ -20,8 +20,8 @@
 #include "fit/plan_inputs.h"
 #include "fit/plan_run.h"
 #include "fit/what_if.h"
-#include "planner/explain/explain.h"
 #include "planner/bound/lower_bound.h"
+#include "planner/explain/explain.h"
 #include "report/assembly/summary.h"
 #include "report/drive_life.h"
 #include "report/outlook_text.h"
@@ -217,6 +217,9 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
   out["flops_per_second_per_device"] = o.flops_per_second;
   out["mfu"] = o.flops_utilization;
   out["exposed_optimizer_seconds"] = exposed_adam(*p.forecast);
+  boost::json::object exposed;
+  for (u32 c = 0; c < cause_count; ++c) exposed[name(static_cast<Cause>(c))] = p.forecast->exposed_seconds[c];
+  out["exposed_seconds"] = std::move(exposed);  // their sum is the step
   out["early_blocks"] = p.options.early_blocks;
   if (tokens > 0) out["days"] = o.days;
   out["disk_bytes_per_day"] = o.disk_bytes_per_day;

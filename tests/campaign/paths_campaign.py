@@ -361,8 +361,8 @@ class Campaign:
 
     def verdict(self, scenario, path, use, kind, code, said, before):
         """What the command did, and whether the rule allows it."""
-        target = self.elsewhere / "old"
-        named = path in said or os.path.basename(path) in said or f"{os.path.dirname(path)} already holds" in said
+        target, above = self.elsewhere / "old", os.path.dirname(path)
+        named = above in said if above and above in self.absent else path in said or os.path.basename(path) in said or f"{above} already holds" in said
         if code is None:
             return "waits", False
         if code < 0 or code == 1:
@@ -374,7 +374,7 @@ class Campaign:
             changed = changed or os.path.lexists(self.elsewhere / "nothing")
             allowed = not changed and bool(scenario.unneeded.search(path))
             return ("writes through the link" if changed else "goes on"), allowed
-        follows = kind == "link to a file" or use == "made" and kind in ("directory", "link to a directory")
+        follows = kind == "link to a file" or kind == "directory" and path.startswith("chats/") or use == "made" and kind in ("directory", "link to a directory")
         if follows:
             return "follows", True
         if f"{path}: is not a regular file" in said or f"{path} is a" in said:
@@ -387,8 +387,11 @@ class Campaign:
             if only and only not in scenario.name:
                 continue
             uses, seconds = self.undisturbed(scenario)
+            self.absent = {os.path.dirname(p) for p in uses if not (self.job / p).parent.exists()}
             directories = {p for p in uses if (self.job / p).is_dir() and not (self.job / p).is_symlink()}
             for path in sorted(uses):
+                if path.startswith("hub"):
+                    continue  # named by the links to it
                 if any((self.job / q).is_file() for q in pathlib.PurePath(path).parents if str(q) != "."):
                     continue  # below a file: looked for on the way up
                 for kind in self.kinds:
