@@ -20,10 +20,10 @@ constexpr size_t piece_max = 512;
 int open_non_blocking(int fd) {
   struct stat at {};
   if (::fstat(fd, &at) != 0 || !(S_ISFIFO(at.st_mode) || S_ISCHR(at.st_mode))) return -1;
-  char path[] = "/proc/self/fd/0";
+  char proc_self_fd[] = "/proc/self/fd/0";
   if (fd < 0 || fd > 9) return -1;
-  path[sizeof path - 2] = static_cast<char>('0' + fd);
-  return ::open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  proc_self_fd[sizeof proc_self_fd - 2] = static_cast<char>('0' + fd);
+  return ::open(proc_self_fd, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
 // RETURNS: 0 once `fd` can be written; else the error.

@@ -56,6 +56,8 @@ std::span<const Field> model_fields();
 std::span<const Field> expert_fields();
 // The keys of adapters.
 std::span<const Field> lora_fields();
+// The keys of what a run writes.
+std::span<const Field> output_fields();
 
 bool applies(const Field&, Family);
 // Choices of the field that models of the family may have: not every family has every type of angles.
