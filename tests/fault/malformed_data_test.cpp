@@ -20,11 +20,11 @@ constexpr const char* lines = "data.jsonl";
 const BadFile records[] = {
     {"empty", lines, "", "data.jsonl", "holds no document"},
     {"blank", lines, "\n\n", "data.jsonl", "holds no document"},
-    {"half_a_line", lines, good + "{\"text\": \n", "data.jsonl:2", "incomplete"},
+    {"half_a_line", lines, good + "{\"text\": \n", "data.jsonl:2", "does not end on this line"},
     {"plain_text", lines, "just text\n", "data.jsonl:1", "not valid JSON at byte 0"},
     {"list", lines, good + "[1]\n", "data.jsonl:2", "must be a JSON object"},
     {"null", lines, good + "null\n", "data.jsonl:2", "must be a JSON object"},
-    {"depth", lines, good + "{\"text\":" + std::string(5000, '[') + "\n", "data.jsonl:2", "too deep"},
+    {"depth", lines, good + "{\"text\":" + std::string(5000, '[') + "\n", "data.jsonl:2", "does not end on this line"},
     {"not_utf8", lines, good + "{\"text\": \"\xff\"}\n", "data.jsonl:2", "byte 10"},
     {"latin1", lines, good + "{\"text\": \"caf\xe9\"}\n", "data.jsonl:2", "is not UTF-8 at byte 13"},
     {"utf16", lines, std::string("\xff\xfe{\0\"\0", 6), "data.jsonl", "is UTF-16"},

@@ -74,7 +74,7 @@ const BadFile safetensors_files[] = {
     {"tensor_missing", st, weights_with("model.norm.weight", "model.nurm.weight"), "tensor model.norm.weight",
      "has no tensor"},
     {"other_shape", st, weights_with("[53,24]", "[24,53]"), "model.embed_tokens.weight", "needs [53, 24]"},
-    {"integers", st, weights_with("\"F32\"", "\"I32\""), "tensor", "must be F32, BF16 or F16"},
+    {"integers", st, weights_with("\"F32\"", "\"I32\""), "tensor", "must be F32, BF16, F16 or F64"},
     {"git_lfs_pointer", st, lfs_pointer, "of 135 bytes", "is a Git LFS pointer"},
     {"not_a_number", st, weights().substr(0, weights().size() - 4) + std::string("\0\0\xc0\x7f", 4), "tensor",
      "is NaN or infinite at element"},
