@@ -8,6 +8,7 @@
 #include "huggingface/jinja/evaluator.h"
 #include "huggingface/jinja/names.h"
 #include "huggingface/jinja/operations.h"
+#include "huggingface/jinja/unicode.h"
 
 namespace tidepool::jinja {
 
@@ -354,7 +355,8 @@ Result<Value> Evaluator::call_function(Function function, const Arguments& a) {
   switch (function) {
     case Function::raise_exception: {
       TRY_ASSIGN(std::string message, a.text(0, "message"));
-      if (message.size() > message_bytes_max) message.resize(message.find_last_of(" \n", message_bytes_max));
+      while (message.size() > message_bytes_max)
+        message.resize(last_code_point(std::string_view(message).substr(0, message_bytes_max + 1)));
       return fault("the template refuses this: " + message);
     }
     case Function::strftime_now: {

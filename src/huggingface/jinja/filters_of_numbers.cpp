@@ -59,7 +59,10 @@ Result<Value> rounded(i64 value, i64 precision) {
   const i64 rest = value % unit, down = value - rest;
   const i64 twice = std::abs(rest) - (unit - std::abs(rest));
   const bool away = twice > 0 || (twice == 0 && (down / unit) % 2 != 0);
-  return Value(away ? down + (rest < 0 ? -unit : unit) : down);
+  i64 out = down;
+  if (away && __builtin_add_overflow(down, rest < 0 ? -unit : unit, &out))
+    return fault("the rounded integer is too large for 64 bits");
+  return Value(out);
 }
 
 }  // namespace

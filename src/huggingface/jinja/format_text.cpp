@@ -24,6 +24,9 @@ struct Form {
   char type = '\0';
 };
 
+// A byte of a format as errors show it.
+char letter(char c) { return c > 0x20 && c < 0x7f ? c : '?'; }
+
 std::string padded(std::string text, const Form& f, char align, std::string_view sign = "") {
   const i64 length = static_cast<i64>(count_code_points(text) + sign.size());
   const u64 room = f.width > length ? static_cast<u64>(f.width - length) : 0;
@@ -55,7 +58,7 @@ Result<std::string> integer_text(i64 value, const Form& f) {
   if (type == 'x' || type == 'X') digits = fmt::format("{:x}", size), prefix = "0x";
   if (type == 'o') digits = fmt::format("{:o}", size), prefix = "0o";
   if (type == 'b') digits = fmt::format("{:b}", size), prefix = "0b";
-  if (digits.empty()) return fault(fmt::format("an integer has no format '{}'", type));
+  if (digits.empty()) return fault(fmt::format("an integer has no format '{}'", letter(type)));
   if (f.precision > static_cast<i64>(digits.size()))
     digits.insert(0, static_cast<size_t>(f.precision) - digits.size(), '0');
   if (f.group != '\0') digits = grouped(std::move(digits), f.group, type == 'd' ? 3 : 4);
@@ -95,7 +98,7 @@ Result<std::string> real_text_of(double value, const Form& f) {
                    : fmt::format("{:.{}e}", size, std::max<i64>(precision - 1, 0));
     }
   } else {
-    return fault(fmt::format("a float has no format '{}'", type));
+    return fault(fmt::format("a float has no format '{}'", letter(type)));
   }
   if (f.group != '\0') digits = grouped(std::move(digits), f.group, 3);
   if (upper_case) digits = upper(digits);
@@ -266,7 +269,8 @@ Result<std::string> percent_field(Source& in, Values& values, Work& work) {
     if (!value->integer()) return fault(fmt::format("%{} takes a number, not {}", f.type, type_name(*value)));
     return integer_text(*value->integer(), f);
   }
-  if (reals.find(f.type) == reals.npos) return fault(fmt::format("the format %{} is unknown", f.type));
+  if (reals.find(f.type) == reals.npos)
+    return fault(fmt::format("the format %{} is unknown", letter(f.type)));
   const auto number = real_of(*value);
   if (!number) return fault(fmt::format("%{} takes a number, not {}", f.type, type_name(*value)));
   return real_text_of(*number, f);
@@ -377,7 +381,7 @@ class Braces {
       if (in.done()) return fault("the format ends in a field");
       conversion = in.take_bytes(1)[0];
       if (conversion != 'r' && conversion != 's' && conversion != 'a')
-        return fault(fmt::format("the conversion !{} is unknown", conversion));
+        return fault(fmt::format("the conversion !{} is unknown", letter(conversion)));
     }
     std::string spec;
     if (in.take(':')) {

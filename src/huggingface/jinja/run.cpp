@@ -203,6 +203,8 @@ Result<Evaluator::Flow> Evaluator::run_items(const Stmt& s, std::shared_ptr<cons
 }
 
 Result<Evaluator::Flow> Evaluator::run_generation(const Stmt& s, Scope& scope, std::string& out) {
+  if (&out != &out_.text)
+    return at(s.line, fault("{% generation %} in a loop that is called has no place in the result"));
   const u64 begin = out.size();
   Scope inner(&scope);
   TRY(run(s.body, inner, out));

@@ -192,6 +192,21 @@ TEST(Jinja, DatesOfLongFormatsAreRefusedByName) {
               HasSubstr("strftime_now: the date is longer than 4096 bytes"));
 }
 
+TEST(Jinja, ExtremeValuesAreRefusedOrTaken) {
+  const std::string refused = error_of("{{ raise_exception('\u00e9' * 5000) }}");
+  EXPECT_THAT(refused, testing::EndsWith("\u00e9"));
+  EXPECT_LT(refused.size(), 1100u);
+  EXPECT_THAT(error_of("{{ 9223372036854775807 | round(-18) }}"),
+              testing::AnyOf(HasSubstr("rendered: 9000000000000000000"), HasSubstr("too large")));
+  EXPECT_THAT(error_of("{{ 9623372036854775807 | round(-18) }}"), HasSubstr("is too large"));
+  EXPECT_THAT(error_of("{{ 8700000000000000000 | round(-19) }}"), HasSubstr("rendered: 0"));
+  EXPECT_THAT(error_of("{{ '%\u00e9' % 1 }}"), HasSubstr("the format %? is unknown"));
+  EXPECT_THAT(
+      error_of("{% for x in [[1]] recursive %}{% if x is iterable %}{{ loop(x) }}{% else %}{% generation "
+               "%}a{% endgeneration %}{% endif %}{% endfor %}"),
+      HasSubstr("has no place in the result"));
+}
+
 TEST(Jinja, IteratorsAreNoLists) {
   EXPECT_THAT(
       error_of("\n{{ [1] | map('string') }}"),
