@@ -133,7 +133,7 @@ Result<Value> filter_round(const Value& v, const Arguments& a) {
                                                  : std::nullopt;
   if (!whole && !v.real()) return fault(fmt::format("must be a number, not {}", type_name(v)));
   if (method == "common") return whole ? rounded(*whole, precision) : rounded(*v.real(), precision);
-  if (std::abs(precision) > 300) return fault("a precision beyond 300 is not supported");
+  if (precision > 300 || precision < -300) return fault("a precision beyond 300 is not supported");
   const double unit = std::pow(10.0, static_cast<double>(precision)),
                scaled = (whole ? static_cast<double>(*whole) : *v.real()) * unit;
   return Value((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit);
