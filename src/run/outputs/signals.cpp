@@ -47,8 +47,8 @@ void silence_broken_outputs() {
   // A further signal ends the process if removing files hangs too. A terminal that closes sends two.
   std::signal(number, number == SIGHUP ? SIG_IGN : SIG_DFL);
   say_in_handler(words.second);
-  remove_leftovers();
   settle_in_handler();
+  remove_leftovers();  // last: other threads still run, and must not make a file again
   _exit(128 + number);
 }
 
