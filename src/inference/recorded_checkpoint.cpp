@@ -40,11 +40,12 @@ Result<std::vector<std::string>> save_recorded_state(const std::string& path) {
   const Result<Config> loaded =
       load_config(run_dir + "/config.yaml", {"output.dir=" + run_dir}, KeptModel::read);
   const Result<ModelGraph> graph_of = loaded ? make_graph(*loaded) : Result<ModelGraph>(loaded.error());
+  TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_dir));
+  if (!loaded && steps.empty()) return loaded.error();
   if (!loaded) lines.push_back("no recorded state is looked for: " + loaded.error().message);
   if (!graph_of) return lines;  // named by whoever needs the model next
   const Config& config = *loaded;
   const ModelGraph& graph = *graph_of;
-  TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_dir));
   const Result<std::optional<RecordedRun>> found =
       find_recorded_run(config, graph, "auto", [&](const std::string& line) { lines.push_back(line); });
   if (!found && steps.empty()) return found.error();

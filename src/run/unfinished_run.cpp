@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/median.h"
+#include "base/text/path_text.h"
 #include "base/text/units.h"
 #include "config/config.h"
 #include "config/read/load_config.h"
@@ -23,8 +24,6 @@ namespace tidepool {
 namespace {
 
 constexpr u64 logged_steps_max = 1'000'000'000;  // more than this: the file was edited
-
-bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 void add_config(RunReport& report, const Config& config, const ModelGraph& graph) {
   report.model = model_text(graph.config);
@@ -107,7 +106,7 @@ bool is_final(const Result<RunReport>& report, const StepLog& log) {
 Result<std::optional<RunFiles>> read_if_unfinished(const std::string& run_dir) {
   const std::optional<long> holder = lock_holder(run_dir, run_lock_name);
   TRY_ASSIGN(const StepLog log, read_step_metrics(run_dir + "/metrics.jsonl"));
-  if (!holder && is_there(run_dir + "/report.json") && is_final(read_report(run_dir), log))
+  if (!holder && is_named(run_dir + "/report.json") && is_final(read_report(run_dir), log))
     return std::optional<RunFiles>();
   if (log.steps.empty()) {
     if (!holder) return std::optional<RunFiles>();

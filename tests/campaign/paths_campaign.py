@@ -208,13 +208,13 @@ def scenarios(make):
         Scenario("doctor", ["doctor", "c.yaml"], model),
         Scenario("doctor of a run", ["doctor", "c.yaml"], trained),
         Scenario("doctor --dir", ["doctor", "--dir", "swap"], lambda folder: (folder / "swap").mkdir()),
-        Scenario("eval RUN", ["eval", "run"], tuned),
+        Scenario("eval RUN", ["eval", "run"], tuned, RESUME_NEEDS_NOT),
         Scenario("eval CHECKPOINT", ["eval", "run/checkpoint-2"], trained),
         Scenario("eval a record", ["eval", "run"], make.copy("recorded", make.recorded)),
         Scenario("eval MODEL", ["eval", "model", "data=held.txt", "memory.device=8MiB", "memory.host=8MiB",
                                 "sequence_length=32"], model),
         Scenario("eval CONFIG", ["eval", "c.yaml"], model),
-        Scenario("generate RUN", ["generate", "run", "--max-new-tokens", "2"], tuned),
+        Scenario("generate RUN", ["generate", "run", "--max-new-tokens", "2"], tuned, RESUME_NEEDS_NOT),
         Scenario("generate MODEL", ["generate", "model", "--chat", "--prompt", "tide", "--max-new-tokens", "2",
                                     "memory.device=8MiB", "memory.host=8MiB"], model),
         Scenario("export RUN", ["export", "run", "out"], trained),
@@ -377,7 +377,7 @@ class Campaign:
         follows = kind == "link to a file" or kind == "directory" and path.startswith("chats/") or use == "made" and kind in ("directory", "link to a directory")
         if follows:
             return "follows", True
-        if f"{path}: is not a regular file" in said or f"{path} is a" in said:
+        if f"{path}: is not a regular file" in said or f"{path}: is a" in said or f"{path} is a" in said:
             return "passes over by name", True
         return "goes on", use in ("looked at", "made") or bool(scenario.unneeded.search(path))
 
