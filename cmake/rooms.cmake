@@ -160,7 +160,7 @@ tidepool_room(src/report/page TEXT JSON LINKS src/report)
 tidepool_room(src/run/outputs TEXT JSON LINKS src/fit src/report/page)
 tidepool_room(src/report/assembly TEXT JSON LINKS src/checkpoint src/probe/step src/run/outputs)
 tidepool_room(src/run/weights TEXT JSON LINKS src/checkpoint src/data/documents src/run/outputs src/session)
-tidepool_room(src/run/records TEXT LINKS src/checkpoint src/probe/step src/run/outputs)
+tidepool_room(src/run/records TEXT JSON LINKS src/checkpoint src/probe/step src/run/outputs)
 tidepool_room(src/run TEXT JSON LINKS src/config/read src/data/batches src/report/assembly src/run/records
   src/run/weights)
 tidepool_room(src/inference JSON LINKS src/run)

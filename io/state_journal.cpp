@@ -47,11 +47,7 @@ bool is_head(std::span<const std::byte> first) {
 }
 
 Error damaged(const std::string& path, const std::string& what) {
-  return {ErrorKind::bad_input,
-          fmt::format(
-              "{}: {}. Nothing was changed. If a checkpoint is enough, move this file away and resume from "
-              "the checkpoint",
-              path, what)};
+  return {ErrorKind::bad_input, fmt::format("{}: {}. Nothing was changed", path, what)};
 }
 
 Result<std::vector<std::byte>> read_range(int fd, u64 begin, u64 bytes, const std::string& path) {

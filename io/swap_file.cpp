@@ -91,8 +91,8 @@ std::optional<Error> holds_state(const std::string& path) {
   if (!*found || (*found)->record.sequence == 0) return std::nullopt;
   return Error{ErrorKind::usage,
                fmt::format("{} holds the state of a run that ended without finishing, recorded after "
-                           "step {}: resume with --resume auto in the output.dir of that run, or move "
-                           "the file away",
+                           "step {}: resume with --resume auto in the output.dir of that run, choose another "
+                           "memory.swap_dir, or move the file away",
                            path, (*found)->record.step)};
 }
 

@@ -140,6 +140,9 @@ class CheckpointStore {
   // changes.
   // RETURNS: new paths of the renamed checkpoints, ascending.
   Result<std::vector<std::string>> follow(FoundCheckpoint& found);
+  // Sets aside the checkpoints after `step`, as follow() does: the run resumes from a record of its state.
+  // RETURNS: their new paths.
+  Result<std::vector<std::string>> set_aside_after(u64 step);
   // Path of the checkpoint that save() makes for a step.
   std::string path_of(u64 step) const;
 
@@ -159,6 +162,7 @@ class CheckpointStore {
   CheckpointStore(const CheckpointOptions&, const ModelGraph&, std::unique_ptr<Files>);
 
   Result<SavedCheckpoint> write_all(const std::string& directory, const TrainerState&, StateReader&);
+  Result<std::vector<std::string>> set_aside(const std::vector<u64>& steps);
   Result<void> put_in_place(const std::string& temporary, const std::string& path);
   Result<FoundCheckpoint> verify(const std::string& path);
   std::vector<u64> to_go(const Rotation&, const std::vector<u64>& steps) const;

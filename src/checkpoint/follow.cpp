@@ -23,6 +23,24 @@ std::string free_name(const std::string& path) {
 
 }  // namespace
 
+// The newest is renamed last: after a kill in between, it is still the newest checkpoint.
+Result<std::vector<std::string>> CheckpointStore::set_aside(const std::vector<u64>& steps) {
+  std::vector<std::string> aside;
+  for (const u64 s : steps) {
+    aside.push_back(free_name(path_of(s)));
+    TRY(files_->rename(path_of(s), aside.back()));
+  }
+  return aside;
+}
+
+Result<std::vector<std::string>> CheckpointStore::set_aside_after(u64 step) {
+  TRY_ASSIGN(std::vector<u64> ahead, checkpoint_steps(run_dir_));
+  std::erase_if(ahead, [&](u64 s) { return s <= step; });
+  TRY_ASSIGN(std::vector<std::string> aside, set_aside(ahead));
+  if (!aside.empty()) TRY(files_->sync_directory(run_dir_));
+  return aside;
+}
+
 Result<std::vector<std::string>> CheckpointStore::follow(FoundCheckpoint& found) {
   std::error_code unused;
   const u64 step = found.state.step;
@@ -30,12 +48,7 @@ Result<std::vector<std::string>> CheckpointStore::follow(FoundCheckpoint& found)
   const bool in_place = fs::equivalent(found.path, path_of(step), unused);
   std::erase_if(ahead, [&](u64 s) { return s < step || (s == step && in_place); });
 
-  // The newest is renamed last: after a kill in between, it is still the newest checkpoint.
-  std::vector<std::string> aside;
-  for (const u64 s : ahead) {
-    aside.push_back(free_name(path_of(s)));
-    TRY(files_->rename(path_of(s), aside.back()));
-  }
+  TRY_ASSIGN(const std::vector<std::string> aside, set_aside(ahead));
   const bool was_aside = fs::equivalent(fs::absolute(found.path, unused).parent_path(), run_dir_, unused) &&
                          fs::path(found.path)
                              .filename()

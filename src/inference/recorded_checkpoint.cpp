@@ -5,33 +5,12 @@
 #include "base/text/path_text.h"
 #include "checkpoint/checkpoint.h"
 #include "config/read/load_config.h"
-#include "executor/shared/executor_common.h"
-#include "fit/plan_inputs.h"
-#include "run/records/recorded_run.h"
+#include "io/directory_lock.h"
+#include "run/checkpoint_of_record.h"
+#include "run/find_recorded_run.h"
 #include "run/run_directory.h"
-#include "run/weights/kept_model.h"
-#include "session/recorded_reader.h"
 
 namespace tidepool {
-namespace {
-
-Result<SavedCheckpoint> save(const RecordedRun& run, const Config& config, const ModelGraph& graph) {
-  TRY_ASSIGN(const RunDirectory lock, RunDirectory::open(config.output.dir, Beginning::resumed));
-  CheckpointOptions options{.run_dir = config.output.dir,
-                            .buffer = checkpoint_buffer,
-                            .max_shard_size = config.output.max_shard_size,
-                            .source_config = {},
-                            .carried = {}};
-  TRY_ASSIGN(options.carried, files_for_checkpoints(config));
-  TRY_ASSIGN(options.source_config, kept_model_config(config));
-  TRY_ASSIGN(const auto store, CheckpointStore::create(options, graph));
-  TRY_ASSIGN(const auto pool, create_core_pool(config.machine.threads, kernel_scratch_per_worker));
-  TRY_ASSIGN(const auto reader, RecordedReader::open(run.found, run.table, graph, *pool));
-  return store->save(run.state, *reader);
-}
-
-}  // namespace
-
 Result<std::vector<std::string>> save_recorded_state(const std::string& path) {
   std::vector<std::string> lines;
   const std::string run_dir = without_slashes(path);
@@ -46,14 +25,14 @@ Result<std::vector<std::string>> save_recorded_state(const std::string& path) {
   if (!graph_of) return lines;  // named by whoever needs the model next
   const Config& config = *loaded;
   const ModelGraph& graph = *graph_of;
-  const Result<std::optional<RecordedRun>> found =
+  const Result<FoundRecord> found =
       find_recorded_run(config, graph, "auto", [&](const std::string& line) { lines.push_back(line); });
   if (!found && steps.empty()) return found.error();
   if (!found) lines.push_back("no recorded state is used: " + found.error().message);
-  if (!found || !*found) return lines;
-  const std::optional<RecordedRun>& run = *found;
+  if (!found || !found->run) return lines;
+  const std::optional<RecordedRun>& run = found->run;
   if (!steps.empty() && steps.back() >= run->state.step) return lines;
-  const Result<SavedCheckpoint> saved = save(*run, config, graph);
+  const Result<SavedCheckpoint> saved = make_checkpoint_of(*run, config, graph);
   if (saved)
     lines.push_back(fmt::format("made {} of the state that the killed run has recorded", saved->path));
   else if (steps.empty())

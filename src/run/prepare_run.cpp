@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
@@ -17,7 +18,9 @@
 #include "probe/step/measure_network.h"
 #include "report/assembly/assemble_report.h"
 #include "report/assembly/summary.h"
+#include "run/checkpoint_of_record.h"
 #include "run/choice_progress.h"
+#include "run/find_recorded_run.h"
 #include "run/finished_run.h"
 #include "run/nodes.h"
 #include "run/open_data.h"
@@ -46,11 +49,7 @@ class RunPreparation {
     look_at_rows(config, resumes);
     if (several()) TRY(agree_on_groups(transport(), config));
     TRY_ASSIGN(run_.graph, make_graph(config));
-    if (!several()) {
-      TRY(check_state_is_not_elsewhere());
-      TRY_ASSIGN(recorded_, find_recorded_run(config, run_.graph, run_.request.resume,
-                                              [this](const std::string& line) { run_.outputs.warn(line); }));
-    }
+    if (leads()) TRY(find_record());
     if (!config.model_directory.empty() && leads() && (!resumes || run_.graph.lora.on()))
       TRY(check_weights_are_there(config));
     TRY_ASSIGN(const bool goes_on, goes_on_from_checkpoint());
@@ -67,6 +66,7 @@ class RunPreparation {
     if (!goes_on) TRY(take_directory(goes_on));
     TRY_ASSIGN(run_.checkpoints, RunCheckpoints::open(config, run_.graph, run_.outputs));
     TRY_ASSIGN(std::optional<FoundCheckpoint> found, find_checkpoint());
+    TRY(note_branch(found));
     TRY_ASSIGN(const bool done, is_done(found));
     if (done && !found) return std::optional(RunReport{});  // node 0 has the report
     if (done) return std::optional(done_before(*found, config, run_.outputs));
@@ -84,41 +84,89 @@ class RunPreparation {
   bool leads() const { return run_.config.machine.node == 0; }
   Transport& transport() { return *run_.request.transport; }
 
-  // The run's own config says where the process before kept its state.
-  Result<void> check_state_is_not_elsewhere() const {
-    const Config& config = run_.config;
-    const std::string kept = config.output.dir + "/config.yaml";
-    if (::access(kept.c_str(), F_OK) != 0) return {};
-    const Result<Config> before = load_config(kept, {"output.dir=" + config.output.dir}, KeptModel::read);
-    if (!before) return {};
-    const std::string there = canonical_path(swap_directory(*before));
-    if (there == canonical_path(swap_directory(config))) return {};
-    const auto recorded = find_recorded_run(*before, run_.graph, "auto", [](const std::string&) {});
-    if (!recorded || !*recorded) return {};
-    TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(config.output.dir));
-    if (!steps.empty() && steps.back() >= (*recorded)->state.step) return {};
-    return Error{
-        ErrorKind::usage,
-        fmt::format("{} holds the state of this run, recorded after step {}: resume with --resume auto "
-                    "and memory.swap_dir={}, or move the file away",
-                    (*recorded)->found.path, (*recorded)->state.step, there)};
+  Result<void> find_record() {
+    TRY_ASSIGN(FoundRecord found,
+               find_recorded_run(run_.config, run_.graph, run_.request.resume,
+                                 [this](const std::string& line) { run_.outputs.warn(line); }));
+    recorded_ = std::move(found.run);
+    noted_ = std::move(found.note);
+    left_at_ = found.left_at;
+    record_is_named_ = found.is_asked_for;
+    if (several() && record_counts()) TRY(save_record_for_nodes());
+    return {};
   }
 
-  // RETURNS: the checkpoint to resume from; nullopt if the recorded state is newer, or nothing is resumed.
+  // Several nodes keep one version of the state: they resume from a checkpoint.
+  Result<void> save_record_for_nodes() {
+    const std::string& dir = run_.config.output.dir;
+    if (record_is_named_)
+      return Error{
+          ErrorKind::usage,
+          fmt::format("--resume {}: resume from it on one machine, without a launcher; Ctrl-C after its "
+                      "first step saves a checkpoint, from which several resume with --resume auto",
+                      run_.request.resume)};
+    TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(dir));
+    newer_checkpoint_ = true;
+    if (!steps.empty() && steps.back() >= recorded_->state.step) return {};
+    TRY_ASSIGN(const SavedCheckpoint saved, make_checkpoint_of(*recorded_, run_.config, run_.graph));
+    run_.outputs.say(
+        fmt::format("made {} of the state recorded in {}: several machines resume from a checkpoint",
+                    saved.path, recorded_->found.path));
+    return {};
+  }
+  // True if the run may resume from the record.
+  bool record_counts() const {
+    return recorded_ && !newer_checkpoint_ && (record_is_named_ || run_.request.resume == "auto");
+  }
+
+  // RETURNS: the checkpoint to resume from; nullopt if the recorded state is newer or was named, or nothing
+  // is resumed.
   Result<std::optional<FoundCheckpoint>> find_checkpoint() {
-    if (recorded_ && run_.request.resume == "auto") {
+    const bool automatic = run_.request.resume == "auto";
+    if (record_is_named_) return std::optional<FoundCheckpoint>();
+    if (record_counts()) {
       TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_.config.output.dir));
       if (steps.empty() || steps.back() <= recorded_->state.step) return std::optional<FoundCheckpoint>();
     }
     TRY_ASSIGN(std::optional<FoundCheckpoint> found, run_.checkpoints->find(run_.request.resume));
-    const bool named = run_.request.resume != "auto";  // then it is as new as the recorded state
-    if (!recorded_ || named || (found && found->state.step > recorded_->state.step)) {
-      newer_checkpoint_ = recorded_.has_value();
-      return found;
-    }
-    return std::optional<FoundCheckpoint>();
+    newer_checkpoint_ = newer_checkpoint_ ||
+                        (recorded_ && (!automatic || (found && found->state.step > recorded_->state.step)));
+    if (resumes_from_record()) found.reset();
+    if (automatic) TRY(check_reaches(found));
+    return found;
   }
   bool resumes_from_record() const { return recorded_ && !newer_checkpoint_; }
+
+  // A record that was named counts, whatever the run has trained since.
+  std::optional<u64> end_of_its_branch() const {
+    if (!record_is_named_) return std::nullopt;
+    return std::min(recorded_->state.step, left_at_.value_or(recorded_->state.step));
+  }
+
+  // A damaged checkpoint may have been stepped over.
+  Result<void> check_reaches(const std::optional<FoundCheckpoint>& found) const {
+    ReachedSteps reached;
+    if (found) reached.checkpoint = found->state.step;
+    if (resumes_from_record()) reached.record = recorded_->state.step;
+    const bool torn = recorded_ && recorded_->found.newest_is_torn;
+    std::optional<Error> left = torn ? std::nullopt : leaves_steps_behind(run_.config, noted_, reached);
+    if (left) return *std::move(left);
+    return {};
+  }
+
+  // A run that resumes from its record stays on its branch; else it begins one.
+  Result<void> note_branch(const std::optional<FoundCheckpoint>& found) {
+    const u64 step = resumes_from_record() ? recorded_->state.step : found ? found->state.step : 0;
+    if (noted_ && !run_.request.resume.empty()) run_.branch = *noted_;
+    if (run_.branch.step > step && run_.request.resume != "auto")
+      run_.outputs.say(fmt::format("steps {} to {}, which this run has recorded, are left behind", step + 1,
+                                   run_.branch.step));
+    resumes_from_record() ? run_.branch.follow(recorded_->branch, step)
+                          : run_.branch.begin(new_branch_id(), step);
+    run_.branch.swap_dir =
+        run_.config.memory.swap_dir.empty() ? "" : canonical_path(run_.config.memory.swap_dir);
+    return {};
+  }
 
   // RETURNS: true if the run has reached its last step before; node 0 knows it.
   Result<bool> is_done(const std::optional<FoundCheckpoint>& found) {
@@ -146,7 +194,7 @@ class RunPreparation {
                              config.train.max_steps, config.train.eval_steps == 0
                                                          ? 1
                                                          : config.train.max_steps / config.train.eval_steps),
-                         .run = run_name(config),
+                         .owner = {.run = run_name(config), .branch = run_.branch.id()},
                          .found = recorded_ ? &recorded_->found : nullptr,
                          .way = newer_checkpoint_ ? SessionRecords::Way::discard : way_},
              .say = [this](const std::string& line) { run_.outputs.say(line); }}));
@@ -179,7 +227,7 @@ class RunPreparation {
   Result<void> choose(PlanFor who) {
     ChoiceProgress progress;
     const PlanProgress listener = run_.request.quiet ? PlanProgress{} : progress.listener();
-    if (recorded_ && run_.request.resume == "auto") {
+    if (record_counts()) {
       if (Result<RunPlan> same = plan_run(with_slots_of(run_.config, *recorded_), run_.graph, who, listener))
         if (has_slots_of(same->plan, run_.graph, *recorded_)) {
           run_.chosen = *std::move(same);
@@ -212,7 +260,7 @@ class RunPreparation {
   // training begins anew.
   Result<bool> goes_on_from_checkpoint() {
     if (run_.request.resume.empty()) return false;
-    if (recorded_ && run_.request.resume == "auto") return true;
+    if (record_counts()) return true;
     std::string path = run_.request.resume;
     if (path == "auto") {
       TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_.config.output.dir));
@@ -300,7 +348,7 @@ class RunPreparation {
     TRY(take_progress(
         {"the state recorded in " + recorded_->found.path, run_.config.output.dir, recorded_->state}));
     TRY(restore_recorded_state(*recorded_, way_, *run_.session, run_.outputs));
-    run_.checkpoints->resumed_from_record(run_.state.best_step);
+    TRY(run_.checkpoints->resumed_from_record(run_.state.best_step, end_of_its_branch()));
     if (run_.session->plan().versions < 2) return {};
     run_.records.progress().rested(run_.state);
     run_.records.progress().step_done(run_.state, run_.state.step, run_.state.seconds);
@@ -352,6 +400,9 @@ class RunPreparation {
   PreparedRun& run_;
   std::optional<RecordedRun> recorded_;  // in the swap directory
   bool newer_checkpoint_ = false;        // than the recorded state
+  bool record_is_named_ = false;         // by --resume
+  std::optional<u64> left_at_;           // as FoundRecord
+  std::optional<BranchNote> noted_;      // by the processes before
   SessionRecords::Way way_ = SessionRecords::Way::discard;
   NetworkRates network_;  // several nodes
 };
@@ -384,7 +435,14 @@ Result<void> describe_run(PreparedRun& run) {
   if (!run.config.memory.swap_dir.empty())
     described.memory.swap_dir = absolute_path(run.config.memory.swap_dir);
   if (!run.config.lora.adapter.empty()) described.lora.adapter = absolute_path(run.config.lora.adapter);
-  return run.directory.describe_run(to_yaml(described), plan);
+  TRY(run.directory.describe_run(to_yaml(described), plan));
+  // A run that records nothing remembers only that it has left what another process has recorded.
+  const bool records = run.session->plan().versions > 1;
+  if (run.config.machine.node > 0 || (!records && !is_named(run.config.output.dir + "/" + branch_file_name)))
+    return {};
+  TRY_ASSIGN(run.branch_file, BranchFile::write(run.config.output.dir, run.branch));
+  run.records.remember_in(run.branch_file);
+  return {};
 }
 
 u64 evaluation_batches(const PreparedRun& run) {

@@ -16,7 +16,7 @@
 #include "probe/step/predict.h"
 #include "run/learning_rate.h"
 #include "run/outputs/run_outputs.h"
-#include "run/records/recorded_run.h"
+#include "run/records/branch_file.h"
 #include "run/records/run_records.h"
 #include "run/run_checkpoints.h"
 #include "run/run_directory.h"
@@ -58,6 +58,8 @@ struct PreparedRun {
   std::unique_ptr<Session> session;
   std::unique_ptr<RunCheckpoints> checkpoints;
   Prediction prediction;
+  BranchNote branch;       // what the run directory is to remember of its records
+  BranchFile branch_file;  // where it does, once the run is described
   RunRecords records;
   TrainerState state;  // of the checkpoint that the run resumes from, or fresh
 };

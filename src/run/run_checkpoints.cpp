@@ -76,6 +76,21 @@ Result<std::optional<FoundCheckpoint>> RunCheckpoints::find_automatically() {
   return std::move(resumable.found);
 }
 
+void RunCheckpoints::say_set_aside(const std::vector<std::string>& paths, u64 step) {
+  for (const std::string& path : paths)
+    outputs_.say(fmt::format(
+        "set aside {}, a newer checkpoint of the branch left at step {}; delete it or resume from it", path,
+        step));
+}
+
+Result<void> RunCheckpoints::resumed_from_record(u64 best_step, std::optional<u64> branch_ends) {
+  best_step_ = best_step;
+  if (!branch_ends) return {};
+  TRY_ASSIGN(const std::vector<std::string> aside, store_->set_aside_after(*branch_ends));
+  say_set_aside(aside, *branch_ends);
+  return {};
+}
+
 Result<std::optional<FoundCheckpoint>> RunCheckpoints::go_on_from(FoundCheckpoint found,
                                                                   StateWriter& writer) {
   const u64 step = found.state.step;
@@ -90,10 +105,7 @@ Result<std::optional<FoundCheckpoint>> RunCheckpoints::go_on_from(FoundCheckpoin
   // damaged, not because they are of another branch. They keep their names.
   if (stepped_over_.empty()) {
     TRY_ASSIGN(const std::vector<std::string> aside, store_->follow(found));
-    for (const std::string& path : aside)
-      outputs_.say(fmt::format(
-          "set aside {}, a newer checkpoint of the branch left at step {}; delete it or resume from it", path,
-          step));
+    say_set_aside(aside, step);
   }
   std::error_code unused;
   if (!std::filesystem::equivalent(found.path, store_->path_of(step), unused))

@@ -34,8 +34,9 @@ class RunCheckpoints {
   // no branch has been changed then.
   Result<std::optional<FoundCheckpoint>> go_on_from(FoundCheckpoint found, StateWriter&);
 
-  // The run resumes from a record that is newer than all checkpoints.
-  void resumed_from_record(u64 best_step) { best_step_ = best_step; }
+  // The run resumes from a record. `branch_ends`: checkpoints after this step are of another branch, and are
+  // set aside; nullopt: none are.
+  Result<void> resumed_from_record(u64 best_step, std::optional<u64> branch_ends);
 
   // Checks before the first step that output.dir can take the saves of a run from `step` up to `max_steps`.
   // Prints a warning if the next save fits and later ones do not.
@@ -90,6 +91,7 @@ class RunCheckpoints {
   Result<SavedCheckpoint> mend_and_save(const TrainerState&, StateReader&);
   Result<std::optional<FoundCheckpoint>> find_automatically();
   void step_over(const SteppedOver&);
+  void say_set_aside(const std::vector<std::string>& paths, u64 step);
   std::vector<std::string> distrusted() const;
 
   const Config& config_;

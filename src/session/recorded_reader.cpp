@@ -105,7 +105,9 @@ Result<void> RecordedReader::hold(Held& held, const StateTable::OfWindow& of, Ki
     return Error{
         ErrorKind::corrupt_checkpoint,
         fmt::format("{}: {} of {} cut {} at byte {} is not as it was recorded after step {}: check the disk "
-                    "(dmesg, smartctl); to resume from the last checkpoint instead, move this file away",
+                    "(dmesg, smartctl); to do without it, move this file away and resume: the message then "
+                    "names the last "
+                    "checkpoint, if there is one",
                     found_.path, name(kind), of.name, cut, offset, found_.record.step)};
   held.mark = number;
   return {};

@@ -125,7 +125,7 @@ void Session::prepare_records(const SessionRecords& records) {
   records_->head = {.format = journal_format(plan_.versions),
                     .area_bytes = round_up(record_bytes(table.marks(), records.payload_max), frame_alignment),
                     .frames_bytes = frames,
-                    .description = describe_state(table, records.run)};
+                    .description = describe_state(table, records.owner)};
 }
 
 Result<std::unique_ptr<StateReader>> Session::read_record() {

@@ -31,8 +31,8 @@ enum class ProductTiming : u8 {
 // SessionRecords describes the records of a session whose plan keeps several versions of the state.
 struct SessionRecords {
   RecordSource* source = nullptr;
-  u64 payload_max = 0;                // of the source, in bytes
-  std::string run;                    // absolute path of the run's directory
+  u64 payload_max = 0;  // of the source, in bytes
+  StateOwner owner = {};
   const FoundState* found = nullptr;  // recorded by a process that has ended; null: nothing
   // The fate of `found`. use_on: its file is used on, because the plan has the same slots. copy: its file
   // stays until its content has been copied. discard: a newer checkpoint is used.

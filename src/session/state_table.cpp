@@ -96,7 +96,7 @@ StateTable make_state_table(const Plan& plan, const ModelGraph& graph) {
   return table;
 }
 
-std::string describe_state(const StateTable& table, const std::string& run) {
+std::string describe_state(const StateTable& table, const StateOwner& owner) {
   json::array windows;
   for (const StateTable::OfWindow& window : table.windows) {
     json::object kinds;
@@ -114,7 +114,8 @@ std::string describe_state(const StateTable& table, const std::string& run) {
                                    {"kinds", std::move(kinds)},
                                    {"tensors", std::move(tensors)}});
   }
-  json::object all{{"run", run},
+  json::object all{{"run", owner.run},
+                   {"branch", owner.branch},
                    {"precision", json::string(std::string(name(table.precision)))},
                    {"chunk_elements", table.chunk_elements},
                    {"second_slot", table.second_slot},
@@ -126,7 +127,8 @@ std::string describe_state(const StateTable& table, const std::string& run) {
 Result<DescribedState> parse_state(const std::string& description, const std::string& path) {
   TRY_ASSIGN(const json::value all, parse_json(description, ErrorKind::bad_input, path));
   Counts counts;
-  DescribedState out{.table = {}, .run = counts.text(all, "run")};
+  DescribedState out{.table = {}, .owner = {.run = counts.text(all, "run"), .branch = {}}};
+  if (member(all, "branch") != nullptr) out.owner.branch = counts.text(all, "branch");
   StateTable& table = out.table;
   const std::string precision = counts.text(all, "precision");
   bool known = false;

@@ -52,11 +52,16 @@ struct StateTable {
 // REQUIRES: the plan keeps two versions or more.
 StateTable make_state_table(const Plan&, const ModelGraph&);
 
-// `run`: absolute path of the run's directory.
-std::string describe_state(const StateTable&, const std::string& run);
+// Whose state it is.
+struct StateOwner {
+  std::string run;  // absolute path of the run's directory
+  std::string
+      branch;  // id of the run's branch, which a run keeps that resumes from the state; empty: unknown
+};
+std::string describe_state(const StateTable&, const StateOwner&);
 struct DescribedState {
   StateTable table;
-  std::string run;
+  StateOwner owner;
 };
 // Errors: bad_input, naming `path`.
 Result<DescribedState> parse_state(const std::string& description, const std::string& path);

@@ -163,8 +163,9 @@ TEST(RecordedState, IsNotLeftBehindByANewRunOrAnOlderCheckpoint) {
   for (const std::string& resume : {std::string(), c.output.dir + "/checkpoint-3"}) {
     const Error error = refused(c, resume, swap_file(c));
     EXPECT_EQ(error.kind, ErrorKind::usage);
-    EXPECT_THAT(error.message,
-                AllOf(HasSubstr(swap_file(c)), HasSubstr("--resume auto"), HasSubstr("move the file away")));
+    EXPECT_THAT(error.message, AllOf(HasSubstr(swap_file(c)), HasSubstr("--resume auto"),
+                                     HasSubstr(resume.empty() ? "set another output.dir to begin anew"
+                                                              : "move the file away")));
   }
   fs::rename(swap_file(c), dir / "away");
   EXPECT_TRUE(test::run(c, {.resume = c.output.dir + "/checkpoint-3"}));
@@ -362,7 +363,10 @@ TEST(RecordedState, WithADamagedSlotNamesTheChunkAndStaysUntilItIsMovedAway) {
     EXPECT_THAT(*saved, testing::ElementsAre(HasSubstr("is not as it was recorded")));
   }
   fs::rename(swap_file(c), dir / "away");
-  EXPECT_TRUE(test::run(c, {.resume = "auto"})) << "from the last checkpoint";
+  EXPECT_THAT(test::run(c, {.resume = "auto"}).error().message, HasSubstr("train on without it: --resume "));
+  const std::string last =
+      fmt::format("{}/checkpoint-{}", c.output.dir, checkpoint_steps(c.output.dir)->back());
+  EXPECT_TRUE(test::run(c, {.resume = last}));
 }
 
 TEST(RecordedState, BecomesACheckpointThatIsTheSameAsOneThatTheRunSaves) {

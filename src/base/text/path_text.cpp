@@ -19,8 +19,10 @@ std::string absolute_path(const std::string& path) {
 
 std::string canonical_path(const std::string& path) {
   std::error_code error;
-  const std::filesystem::path out = std::filesystem::weakly_canonical(path, error);
-  return error ? absolute_path(path) : out.string();
+  const std::filesystem::path absolute = absolute_path(path);
+  // Without absolute_path() a relative name of which nothing exists would stay relative.
+  const std::filesystem::path out = std::filesystem::weakly_canonical(absolute, error);
+  return without_slashes((error ? absolute.lexically_normal() : out).string());
 }
 
 bool is_within(const std::string& path, const std::string& directory) {

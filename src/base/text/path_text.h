@@ -10,7 +10,8 @@ namespace tidepool {
 std::string without_slashes(std::string path);
 // Absolute path from the current directory, for use from other directories.
 std::string absolute_path(const std::string& path);
-// Absolute path with links followed as far as the path exists: one text for each place.
+// Absolute path with links followed as far as the path exists, without slashes at the end: one text for each
+// place.
 std::string canonical_path(const std::string& path);
 
 // True if `path`, with links followed, is `directory` or lies below it. False if it does not exist.

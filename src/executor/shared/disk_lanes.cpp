@@ -376,8 +376,7 @@ Error DiskLanes::mismatch(ChunkId id, const Frame& frame) const {
               chunk_name(id), common_.ledger.version(id), frame.bytes.value, offset_of_newest(id, frame),
               disk_->describe(),
               recorded ? "resume; if the recorded state itself is damaged, move the swap file away and "
-                         "resume from the "
-                         "last checkpoint"
+                         "resume: the message then names the last checkpoint, if there is one"
                        : "resume")};
 }
 

@@ -30,6 +30,7 @@ void RunRecords::recorded(u64 step) {
   last_ = progress_.numbers(step);
   chosen_ = std::max(chosen_, step);
   if (first) session_->keep_record();
+  if (file_ != nullptr) file_->recorded(step);
 }
 
 SegmentRun RunRecords::with_choice(SegmentRun run, const PhaseProfile& so_far, RunOutputs& outputs) {

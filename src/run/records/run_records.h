@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "probe/step/predict.h"
 #include "run/outputs/run_outputs.h"
+#include "run/records/branch_file.h"
 #include "run/records/progress_record.h"
 #include "run/records/record_pace.h"
 #include "session/session.h"
@@ -27,6 +28,9 @@ class RunRecords {
   static double share_of_saves(const Prediction&, bool gpus, Bytes bytes);
   // The session's swap file has a record of this step, whose numbers progress() holds.
   void recorded(u64 step);
+
+  // Tells the run directory too which step is recorded. REQUIRES: the file outlives this object.
+  void remember_in(BranchFile& file) { file_ = &file; }
 
   ProgressRecord& progress() { return progress_; }
   // `so_far`: where the time of the run's segments went. Says if the steps between records change.
@@ -50,6 +54,7 @@ class RunRecords {
 
   ProgressRecord progress_;
   Session* session_ = nullptr;
+  BranchFile* file_ = nullptr;
   RecordPace pace_;
   u64 said_ = 0;  // steps from record to record, as the run has told them last
   RecordPace::Totals totals_;

@@ -1,0 +1,15 @@
+// make_checkpoint_of() makes a checkpoint of the state that a killed run has recorded in its swap file, for
+// those that read checkpoints only. The recorded state stays.
+#pragma once
+
+#include "checkpoint/checkpoint.h"
+#include "config/config.h"
+#include "run/records/recorded_run.h"
+
+namespace tidepool {
+
+// Locks the run directory meanwhile. Errors: as of a save; corrupt_checkpoint if the recorded state is
+// damaged.
+Result<SavedCheckpoint> make_checkpoint_of(const RecordedRun&, const Config&, const ModelGraph&);
+
+}  // namespace tidepool

@@ -1,0 +1,43 @@
+// find_recorded_run() looks for the state that a run has recorded, and refuses a resume that would leave
+// recorded steps behind without being told to. Each refusal names the ways out.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "config/config.h"
+#include "run/records/branch_file.h"
+#include "run/records/recorded_run.h"
+
+namespace tidepool {
+
+struct FoundRecord {
+  std::optional<RecordedRun> run;  // in the swap directory; nullopt: nothing of use
+  bool is_asked_for = false;       // --resume names its file: no checkpoint counts instead
+  // The run has left the branch of this record at that step: later checkpoints are of another branch.
+  std::optional<u64> left_at;
+  std::optional<BranchNote> note;  // of the run directory
+};
+
+// `resume`: as in TrainRequest, or the path of the swap file.
+// Nothing is found if a live job uses the swap directory.
+// Errors, and nothing is changed: usage if the state is of another run, branch or model, if it is older than
+// what the run has recorded or missing, or if `resume` would leave it behind; bad_input if a file is damaged.
+Result<FoundRecord> find_recorded_run(const Config&, const ModelGraph&, const std::string& resume,
+                                      const std::function<void(const std::string&)>& warn);
+
+// Steps that can be resumed from; nullopt: none.
+struct ReachedSteps {
+  std::optional<u64> record, checkpoint;
+  u64 last() const { return std::max(record.value_or(0), checkpoint.value_or(0)); }
+};
+// RETURNS: the error of --resume auto if the run has recorded later steps; nullopt: nothing is left behind.
+std::optional<Error> leaves_steps_behind(const Config&, const std::optional<BranchNote>&,
+                                         const ReachedSteps&);
+
+// Path that a journal has of a run's directory.
+std::string run_name(const Config&);
+
+}  // namespace tidepool

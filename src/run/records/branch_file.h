@@ -1,0 +1,64 @@
+// BranchFile is branch.json in a run's directory: it remembers that steps were recorded in a swap file, which
+// may be on another disk, and of which branch they are. So a resume knows what is missing if that disk is not
+// mounted, and which of two states the run trained last (docs/resume.md).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "base/types.h"
+
+namespace tidepool {
+
+inline constexpr const char* branch_file_name = "branch.json";
+
+// A run that resumes from a record stays on its branch. One that begins, or resumes from a checkpoint, begins
+// another branch.
+struct BranchNote {
+  struct Branch {
+    std::string id;
+    u64 from = 0;  // step at which it begins
+    bool operator==(const Branch&) const = default;
+  };
+  u64 step = 0;                  // the last one that was recorded; 0: none, or nothing counts on it any more
+  std::string swap_dir;          // holds the record: an absolute path; empty: `swap` in the run's directory
+  std::vector<Branch> branches;  // the one that is trained is last
+  bool operator==(const BranchNote&) const = default;
+
+  const std::string& id() const { return branches.back().id; }
+  bool knows(const std::string& id) const;
+  // RETURNS: the step at which the run left this branch; nullopt: it is trained, or unknown.
+  std::optional<u64> left_at(const std::string& id) const;
+  // Goes back to a branch: those that the run has begun since are unknown from now on.
+  void follow(const std::string& id, u64 step);
+  // Begins a branch at `step`, of which nothing is recorded yet.
+  void begin(std::string id, u64 step);
+};
+
+// RETURNS: an id that no other branch has.
+std::string new_branch_id();
+
+// RETURNS: nullopt: the run has recorded nothing. Errors: bad_input if the file is damaged.
+Result<std::optional<BranchNote>> read_branch_note(const std::string& run_dir);
+
+class BranchFile {
+ public:
+  BranchFile() = default;  // remembers nothing
+  // Writes the note; durable on return.
+  static Result<BranchFile> write(const std::string& run_dir, const BranchNote&);
+
+  // The step is recorded: written in place, without a flush and without an allocation. So the file is exact
+  // after a kill; after a power cut it may have an earlier step, but never a later one than was recorded. If
+  // it cannot be written, the earlier step stays.
+  void recorded(u64 step);
+  // Nothing that was recorded is needed any more.
+  void forget() { recorded(0); }
+
+ private:
+  Fd fd_;
+};
+
+}  // namespace tidepool
