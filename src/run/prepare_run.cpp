@@ -133,6 +133,13 @@ class RunPreparation {
                         (recorded_ && (!automatic || (found && found->state.step > recorded_->state.step)));
     if (resumes_from_record()) found.reset();
     if (automatic) TRY(check_reaches(found));
+    // A process that was killed as it noted a record has made one more.
+    if (automatic && found && noted_ && noted_->step > 0 && !recorded_)
+      run_.outputs.warn(
+          fmt::format("the state that this run has recorded is not in {}; as far as is known its last step, "
+                      "{}, is not newer "
+                      "than {}",
+                      swap_directory(run_.config), noted_->step, found->path));
     return found;
   }
   bool resumes_from_record() const { return recorded_ && !newer_checkpoint_; }

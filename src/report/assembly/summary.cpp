@@ -9,6 +9,7 @@
 #include "base/text/units.h"
 #include "checkpoint/checkpoint.h"
 #include "fit/plan_inputs.h"
+#include "fit/versions_shortage.h"
 #include "kernels/attention/cudnn_attention_slices.h"
 #include "machine/roofline.h"
 #include "model/block_layouts.h"
@@ -146,7 +147,7 @@ std::string quantization_of(const ModelGraph& graph) {
 }
 
 // RETURNS: how a killed run goes on, if trained state rests on disk or is recorded there; else empty.
-std::string versions_note(const Config& config, const Plan& plan) {
+std::string versions_note(const Config& config, const ModelGraph& graph, const Plan& plan) {
   const auto written = [&](SegmentKind kind) {
     return persisted_bytes(plan, kind)[static_cast<u32>(LinkKind::disk_write)];
   };
@@ -166,8 +167,10 @@ std::string versions_note(const Config& config, const Plan& plan) {
     if (plan.homes[id].tier == Tier::disk && plan.chunks[id].kind == Kind::momentum)
       on_disk += plan.homes[id].bytes;
   if (on_disk.value == 0 || config.memory.versions != 0 || !config.output.save || plan.nodes > 1) return "";
-  return "the disk has no room for a second version of the state: a killed run resumes from its last "
-         "checkpoint";
+  return fmt::format(
+      "WARNING: a killed run resumes from its last checkpoint, not from its last step, because a "
+      "second version of the state does not fit: {}",
+      why_one_version(config, graph, plan));
 }
 
 }  // namespace
@@ -236,7 +239,7 @@ PlanSummary summarize(const SummaryInput& in) {
   if (config.output.save)
     s.notes.push_back(fmt::format("checkpoints: {} each, up to {} at once in {}",
                                   bytes_text(checkpoint_bytes(graph)), kept, config.output.dir));
-  if (const std::string note = versions_note(config, plan); !note.empty()) s.notes.push_back(note);
+  if (const std::string note = versions_note(config, graph, plan); !note.empty()) s.notes.push_back(note);
   if (plan.speculates)
     s.notes.push_back(
         "updates do not wait for the gradient norm: a step whose norm changes them is trained again from the "

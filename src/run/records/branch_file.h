@@ -50,9 +50,9 @@ class BranchFile {
   // Writes the note; durable on return.
   static Result<BranchFile> write(const std::string& run_dir, const BranchNote&);
 
-  // The step is recorded: written in place, without a flush and without an allocation. So the file is exact
-  // after a kill; after a power cut it may have an earlier step, but never a later one than was recorded. If
-  // it cannot be written, the earlier step stays.
+  // The step is recorded: written in place, without a flush and without an allocation. So the file has never
+  // a later step than was recorded. After a kill between a record and its note it has the step of the record
+  // before, after a power cut perhaps an earlier one. If it cannot be written, the earlier step stays.
   void recorded(u64 step);
   // Nothing that was recorded is needed any more.
   void forget() { recorded(0); }
