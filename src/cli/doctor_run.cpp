@@ -13,7 +13,7 @@
 #include "data/batches/open_documents.h"
 #include "io/file_system.h"
 #include "run/open_data.h"
-#include "run/run_directory.h"
+#include "run/directory/run_directory.h"
 
 namespace tidepool {
 namespace {

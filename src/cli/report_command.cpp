@@ -17,7 +17,7 @@
 #include "report/page/html_report.h"
 #include "report/print_text.h"
 #include "report/terminal.h"
-#include "run/run_directory.h"
+#include "run/directory/run_directory.h"
 #include "run/unfinished_run.h"
 
 namespace tidepool {

@@ -19,7 +19,7 @@
 #include "huggingface/weights/load_weights.h"
 #include "planner/planner.h"
 #include "report/text_file.h"
-#include "run/run_directory.h"
+#include "run/directory/run_directory.h"
 #include "run/weights/base_model.h"
 #include "run/weights/first_weights.h"
 #include "run/weights/kept_model.h"

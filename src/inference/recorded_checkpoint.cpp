@@ -6,9 +6,9 @@
 #include "checkpoint/checkpoint.h"
 #include "config/read/load_config.h"
 #include "io/directory_lock.h"
-#include "run/checkpoint_of_record.h"
-#include "run/find_recorded_run.h"
-#include "run/run_directory.h"
+#include "run/directory/checkpoint_of_record.h"
+#include "run/directory/find_recorded_run.h"
+#include "run/directory/run_directory.h"
 
 namespace tidepool {
 Result<std::vector<std::string>> save_recorded_state(const std::string& path) {

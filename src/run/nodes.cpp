@@ -20,7 +20,7 @@
 #include "net/agreement.h"
 #include "planner/verify/verify_nodes.h"
 #include "report/assembly/assemble_report.h"
-#include "run/run_directory.h"
+#include "run/directory/run_directory.h"
 
 namespace tidepool {
 namespace {

@@ -19,7 +19,7 @@
 #include "config/schema.h"
 #include "data/batches/batch_source.h"
 #include "report/assembly/assemble_report.h"
-#include "run/run_directory.h"
+#include "run/directory/run_directory.h"
 
 namespace tidepool {
 namespace {

@@ -18,9 +18,9 @@
 #include "probe/step/measure_network.h"
 #include "report/assembly/assemble_report.h"
 #include "report/assembly/summary.h"
-#include "run/checkpoint_of_record.h"
+#include "run/directory/checkpoint_of_record.h"
 #include "run/choice_progress.h"
-#include "run/find_recorded_run.h"
+#include "run/directory/find_recorded_run.h"
 #include "run/finished_run.h"
 #include "run/nodes.h"
 #include "run/open_data.h"
@@ -425,32 +425,6 @@ Config PreparedRun::config_of(const TrainRequest& request, const SpeculationChoi
 }
 
 Result<std::optional<RunReport>> prepare_run(PreparedRun& run) { return RunPreparation(run).prepare(); }
-
-// A changed plan is no error on a resume, but it is printed with its effect on the numbers.
-Result<void> describe_run(PreparedRun& run) {
-  const std::string plan = plan_text(run.config, run.session->plan());
-  if (!run.request.resume.empty() && !run.goes_on) {
-    const std::string change = run.directory.change_of_plan(plan);
-    if (!change.empty()) run.outputs.say(change);
-  }
-  Config described = run.config;
-  described.train.speculate = run.request.config.train.speculate;
-  described.machine.parallel = run.request.config.machine.parallel;
-  described.train.max_steps = run.request.config.train.max_steps;  // auto stays auto
-  // Absolute paths: readers of the run run from other working directories.
-  if (run.graph.lora.on()) described.model_directory = absolute_path(run.config.model_directory);
-  if (!run.config.memory.swap_dir.empty())
-    described.memory.swap_dir = absolute_path(run.config.memory.swap_dir);
-  if (!run.config.lora.adapter.empty()) described.lora.adapter = absolute_path(run.config.lora.adapter);
-  TRY(run.directory.describe_run(to_yaml(described), plan));
-  // A run that records nothing remembers only that it has left what another process has recorded.
-  const bool records = run.session->plan().versions > 1;
-  if (run.config.machine.node > 0 || (!records && !is_named(run.config.output.dir + "/" + branch_file_name)))
-    return {};
-  TRY_ASSIGN(run.branch_file, BranchFile::write(run.config.output.dir, run.branch));
-  run.records.remember_in(run.branch_file);
-  return {};
-}
 
 u64 evaluation_batches(const PreparedRun& run) {
   const u64 all = run.batches->validation_batches();

@@ -19,7 +19,7 @@
 #include "run/records/branch_file.h"
 #include "run/records/run_records.h"
 #include "run/run_checkpoints.h"
-#include "run/run_directory.h"
+#include "run/directory/run_directory.h"
 #include "run/train_source.h"
 #include "run/trainer.h"
 #include "session/session.h"
@@ -72,6 +72,9 @@ Result<std::optional<RunReport>> prepare_run(PreparedRun&);
 // Writes config.yaml and plan.txt of the run directory. On a resume, prints how the plan has changed since
 // the last plan.txt.
 Result<void> describe_run(PreparedRun&);
+
+// The run is done: nothing that it has recorded is needed any more.
+void forget_record(PreparedRun&);
 
 // Micro-batches of one evaluation.
 u64 evaluation_batches(const PreparedRun&);

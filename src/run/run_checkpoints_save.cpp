@@ -11,7 +11,7 @@
 #include "io/file_system.h"
 #include "run/outputs/signals.h"
 #include "run/run_checkpoints.h"
-#include "run/run_directory.h"
+#include "run/directory/run_directory.h"
 #include "run/weights/kept_model.h"
 
 namespace tidepool {

@@ -342,10 +342,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     }
     ended_together_ = true;
     // Before the peak is measured, which overwrites what rests in memory.
-    if (!interrupted_ || run_.checkpoints->last_step() == issued_) {
-      run_.session->discard_record();
-      run_.branch_file.forget();
-    }
+    if (!interrupted_ || run_.checkpoints->last_step() == issued_) forget_record(run_);
     StopSignals::say_instead(
         {.first = "\ntidepool: the run is done and about to end; interrupt again to stop at once\n",
          .second = "\ntidepool: stopped at once, after the last step\n"});

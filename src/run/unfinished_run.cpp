@@ -17,7 +17,7 @@
 #include "io/directory_lock.h"
 #include "report/assembly/assemble_report.h"
 #include "report/metrics_log.h"
-#include "run/run_directory.h"
+#include "run/directory/run_directory.h"
 #include "run/train_length.h"
 
 namespace tidepool {

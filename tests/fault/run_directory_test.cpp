@@ -1,5 +1,5 @@
 // Guarantees of a run directory: one run at a time, and no run destroys another.
-#include "run/run_directory.h"
+#include "run/directory/run_directory.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -11,6 +11,7 @@
 #include <random>
 
 #include "base/json/text.h"
+#include "base/open_file.h"
 #include "base/read_file.h"
 #include "base/text/path_text.h"
 #include "base/write_file.h"
@@ -107,10 +108,11 @@ Result<std::optional<BranchNote>> read_branch_note(const std::string& run_dir) {
 Result<BranchFile> BranchFile::write(const std::string& run_dir, const BranchNote& note) {
   const std::string path = run_dir + "/" + branch_file_name;
   TRY(replace_file(path, text_of(note), FileUse::run));
+  RegularFile file = open_to_write(path, 0);
+  if (!file) return cannot_write("open", path, file, FileUse::run);
   BranchFile out;
-  out.fd_ = Fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (out.fd_) return out;
-  return Error{ErrorKind::io, fmt::format("cannot open {}: {}", path, errno_text(errno))};
+  out.fd_ = std::move(file.fd);
+  return out;
 }
 
 void BranchFile::recorded(u64 step) {

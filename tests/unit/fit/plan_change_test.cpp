@@ -1,5 +1,5 @@
 // Notes of a resumed run about a changed plan.
-#include "run/plan_change.h"
+#include "run/directory/plan_change.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "run/find_recorded_run.h"
+#include "run/directory/find_recorded_run.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "io/directory_lock.h"
 #include "io/swap_file.h"
 #include "run/records/progress_record.h"
-#include "run/run_directory.h"
+#include "run/directory/run_directory.h"
 
 namespace tidepool {
 namespace {

@@ -1,4 +1,4 @@
-#include "run/plan_change.h"
+#include "run/directory/plan_change.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,8 +1,8 @@
-#include "run/checkpoint_of_record.h"
+#include "run/directory/checkpoint_of_record.h"
 
 #include "executor/shared/executor_common.h"
 #include "fit/plan_inputs.h"
-#include "run/run_directory.h"
+#include "run/directory/run_directory.h"
 #include "run/weights/kept_model.h"
 #include "session/recorded_reader.h"
 

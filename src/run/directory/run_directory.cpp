@@ -1,4 +1,4 @@
-#include "run/run_directory.h"
+#include "run/directory/run_directory.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
 #include "report/text_file.h"
-#include "run/plan_change.h"
+#include "run/directory/plan_change.h"
 
 namespace tidepool {
 namespace {
