@@ -358,12 +358,17 @@ TEST(RecordedState, WithADamagedSlotNamesTheChunkAndStaysUntilItIsMovedAway) {
   ASSERT_TRUE(fs::exists(swap_file(c)));
   // As a checkpoint it is damaged, too.
   const auto saved = save_recorded_state(c.output.dir);
-  if (found.record.step > checkpoint_steps(c.output.dir)->back()) {
+  const bool newest = found.record.step > checkpoint_steps(c.output.dir)->back();  // a checkpoint may be as new
+  if (newest) {
     ASSERT_TRUE(saved) << "there are checkpoints to use instead";
     EXPECT_THAT(*saved, testing::ElementsAre(HasSubstr("is not as it was recorded")));
   }
   fs::rename(swap_file(c), dir / "away");
-  EXPECT_THAT(test::run(c, {.resume = "auto"}).error().message, HasSubstr("train on without it: --resume "));
+  if (newest) {
+    const auto without = test::run(c, {.resume = "auto"});
+    ASSERT_FALSE(without);
+    EXPECT_THAT(without.error().message, HasSubstr("train on without it: --resume "));
+  }
   const std::string last =
       fmt::format("{}/checkpoint-{}", c.output.dir, checkpoint_steps(c.output.dir)->back());
   EXPECT_TRUE(test::run(c, {.resume = last}));
