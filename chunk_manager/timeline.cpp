@@ -100,6 +100,25 @@ Bytes CircleProfile::peak() const {
   return Bytes{most};
 }
 
+i32 CircleProfile::low_before(i32 position, i32 most, Bytes bytes) const {
+  i32 count = 0;
+  u64 end = wrap(position);  // of the positions that are left
+  while (count < most) {
+    if (end == 0) end = used_.size();
+    const u64 block = (end - 1) / block_positions,
+              wanted = std::min((end - 1) % block_positions + 1, static_cast<u64>(most - count));
+    u64 low = wanted;
+    if (blocks_[block].most > bytes.value) {
+      low = 0;
+      while (low < wanted && used_[end - 1 - low] + blocks_[block].throughout <= bytes.value) ++low;
+    }
+    count += static_cast<i32>(low);
+    if (low < wanted) break;
+    end -= low;
+  }
+  return count;
+}
+
 void Profile::add(Span span, Bytes bytes, FromRest has) {
   body_.add(span, bytes);
   if (from_rest_ && has != FromRest::absent) from_rest_->add(from_rest(span, has), bytes);
@@ -117,6 +136,14 @@ Bytes Profile::peak(Span span, FromRest has) const {
 }
 
 Bytes Profile::peak() const { return from_rest_ ? std::max(body_.peak(), from_rest_->peak()) : body_.peak(); }
+
+i32 Profile::room_before(Span span, i32 most, Bytes bytes, Bytes capacity, FromRest has) const {
+  CHECK(has != FromRest::throughout);
+  if (bytes > capacity) return 0;
+  const i32 room = body_.low_before(span.begin, most, capacity - bytes);
+  if (!from_rest_ || has == FromRest::absent) return room;
+  return from_rest_->low_before(span.begin, room, capacity - bytes);
+}
 
 namespace {
 
@@ -200,6 +227,12 @@ class Placer {
 
 i32 length(Span span) { return span.end - span.begin + 1; }
 
+// RETURNS: the `count` positions before a span.
+Span before(Span span, i32 count, i32 positions) {
+  const i32 turn = span.begin <= 0 ? positions : 0;
+  return {span.begin - count + turn, span.begin - 1 + turn};
+}
+
 // Spans that arcs wish for: a tail, so that the next occupant need not wait for the copy out of the frame,
 // and an early start. Both only as far as bytes allow; fills keep the order of need.
 std::vector<Span> wish_spans(const std::vector<Arc>& arcs, const PlaceOptions& options) {
@@ -222,6 +255,20 @@ std::vector<Span> wish_spans(const std::vector<Arc>& arcs, const PlaceOptions& o
       wish[a].end = next;
       profile.add({next, next}, arcs[a].bytes, arcs[a].from_rest);
     }
+  // Begins up to `most` positions earlier.
+  const auto widen = [&](Span& span, i32 most, const Arc& arc) {
+    if (arc.from_rest != FromRest::throughout) {
+      const i32 room = most <= 0 ? 0 : profile.room_before(span, most, arc.bytes, capacity, arc.from_rest);
+      if (room > 0) profile.add(before(span, room, options.positions), arc.bytes, arc.from_rest);
+      span.begin -= room;
+      return;
+    }
+    while (most-- > 0 && room_at(span.begin - 1, arc)) {
+      const Span one = before(span, 1, options.positions);
+      profile.add(one, arc.bytes, arc.from_rest);
+      --span.begin;
+    }
+  };
   // Order of need: circular from `start`, as absolute positions on an unrolled axis.
   std::vector<u32> order;
   for (u32 a = 0; a < arcs.size(); ++a)
@@ -237,15 +284,10 @@ std::vector<Span> wish_spans(const std::vector<Arc>& arcs, const PlaceOptions& o
   for (u32 a : order) {
     const Arc& arc = arcs[a];
     const i32 shift = turn(arc.span.begin) - arc.span.begin;
-    i32 steps = options.lookahead > 0 ? options.lookahead : options.positions;
-    while (steps-- > 0) {
-      const i32 next = wish[a].begin - 1;
-      if (next < arc.floor || next + shift < not_before || length(wish[a]) >= options.positions) break;
-      if (next <= wish[a].end - options.positions || !room_at(next, arc)) break;
-      wish[a].begin = next;
-      const i32 plain = next < 0 ? next + options.positions : next;
-      profile.add({plain, plain}, arc.bytes, arc.from_rest);
-    }
+    const i32 most = std::min({options.lookahead > 0 ? options.lookahead : options.positions,
+                               wish[a].begin - std::max(arc.floor, not_before - shift),
+                               options.positions - length(wish[a])});
+    widen(wish[a], most, arc);
     not_before = wish[a].begin + shift;
   }
   return wish;

@@ -44,6 +44,8 @@ class CircleProfile {
   void remove(Span, Bytes);  // REQUIRES: added before, over the same span
   Bytes peak(Span) const;
   Bytes peak() const;
+  // RETURNS: how many positions before this one, at most `most`, have no more than `bytes` each.
+  i32 low_before(i32 position, i32 most, Bytes bytes) const;
   Bytes at(i32 position) const {
     const u64 p = wrap(position);
     return Bytes{used_[p] + blocks_[p / block_positions].throughout};
@@ -80,6 +82,9 @@ class Profile {
   // Most bytes in use where content with this span and FromRest would be held.
   Bytes peak(Span, FromRest = FromRest::alike) const;
   Bytes peak() const;
+  // RETURNS: how many positions before `span`, at most `most`, have room for `bytes` more up to `capacity`.
+  // REQUIRES: not FromRest::throughout.
+  i32 room_before(Span span, i32 most, Bytes bytes, Bytes capacity, FromRest = FromRest::alike) const;
   Bytes at(i32 position) const { return body_.at(position); }  // in a body
 
  private:
