@@ -29,7 +29,7 @@ for argument in "$@"; do
   esac
 done
 if ((${#stages[@]} == 0)); then stages=(release); fi
-results=() losers=()
+results=() losers=() reasons=()
 failed=0
 
 wanted() { [[ " ${stages[*]} " == *" $1 "* ]]; }
@@ -73,9 +73,22 @@ suites() {
   "${fixed[@]}" ctest --test-dir "build/$preset" -L "^($labels)\$" --output-on-failure --no-tests=error \
     --parallel "$((2 * $(nproc)))" "$@" && return
   if [[ -f $list ]]; then
-    while IFS=: read -r _ name; do losers+=("$preset: $name"); done <"$list"
+    while IFS=: read -r _ name; do
+      losers+=("$preset: $name")
+      reasons+=("$(reason "${list%Failed.log}.log" "${name%%  #*}")")
+    done <"$list"
   fi
   return 1
+}
+
+# reason LOG NAME: the lines from a test's first failure on, from ctest's log of all tests.
+# shellcheck disable=SC2317  # called through stage
+reason() {
+  printf '\n    %s\n' "$2"
+  awk -v name="$2" '
+    /^[0-9]+\/[0-9]+ Test: / { inside = index($0, " Test: " name) > 0; shown = 0; failed = 0 }
+    inside && /Failure$|ERROR: AddressSanitizer|WARNING: ThreadSanitizer|runtime error|CHECK\(/ { failed = 1 }
+    inside && failed && shown++ < 12 { print "      " substr($0, 1, 300) }' "$1"
 }
 
 # Compiles and links all CUDA code, and the code that it calls, in the build folder of release, whose objects
@@ -133,6 +146,9 @@ fi
 
 printf '\n== summary\n'
 printf '%s\n' "${results[@]}"
-if ((${#losers[@]})); then printf '    did not pass: %s\n' "${losers[@]}"; fi
+if ((${#losers[@]})); then
+  printf '    did not pass: %s\n' "${losers[@]}"
+  printf '%s\n' "${reasons[@]}"
+fi
 printf '  %-34s %-7s %4d s\n' "all" "$([[ $failed -eq 0 ]] && echo ok || echo FAILED)" $((SECONDS - begin))
 exit "$failed"

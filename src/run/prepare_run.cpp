@@ -18,8 +18,8 @@
 #include "probe/step/measure_network.h"
 #include "report/assembly/assemble_report.h"
 #include "report/assembly/summary.h"
-#include "run/directory/checkpoint_of_record.h"
 #include "run/choice_progress.h"
+#include "run/directory/checkpoint_of_record.h"
 #include "run/directory/find_recorded_run.h"
 #include "run/finished_run.h"
 #include "run/nodes.h"
@@ -133,13 +133,6 @@ class RunPreparation {
                         (recorded_ && (!automatic || (found && found->state.step > recorded_->state.step)));
     if (resumes_from_record()) found.reset();
     if (automatic) TRY(check_reaches(found));
-    // A process that was killed as it noted a record has made one more.
-    if (automatic && found && noted_ && noted_->step > 0 && !recorded_)
-      run_.outputs.warn(
-          fmt::format("the state that this run has recorded is not in {}; as far as is known its last step, "
-                      "{}, is not newer "
-                      "than {}",
-                      swap_directory(run_.config), noted_->step, found->path));
     return found;
   }
   bool resumes_from_record() const { return recorded_ && !newer_checkpoint_; }

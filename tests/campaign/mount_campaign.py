@@ -167,8 +167,6 @@ class Sequence:
 
     def resume(self):
         reached, branch = self.reached, self.branch
-        note = self.folder / self.run / "branch.json"
-        self.noted = json.loads(note.read_text())["step"] if note.exists() else 0
         start, said = self.train(self.words_of("auto"))
         for _ in range(4):
             if said is None:
@@ -179,9 +177,7 @@ class Sequence:
         if said is not None:
             self.owner.fault(self, "advice leads from refusal to refusal", said)
             return False
-        # A process that is killed between a record and its note has recorded one step that nobody knows of.
-        told = f"its last step, {self.noted}, is not newer than" in text_of(self.folder / "log")
-        if start < (reached if not told else min(reached, self.noted)):
+        if start < reached:
             self.owner.fault(self, f"step {reached} was recorded or saved on {branch}, and it began from {start}",
                              text_of(self.folder / "log"))
             return False

@@ -17,6 +17,7 @@ namespace tidepool::resume_advice_test {
 namespace fs = std::filesystem;
 using test::ChildRun;
 using test::TrainDir;
+using test::word_after;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
@@ -50,23 +51,14 @@ u64 noted_step(const Config& c) {
   return note && *note ? (*note)->step : 0;
 }
 
+std::string noted_steps(const Config& c) { return read_branch_note(c.output.dir).value()->recorded_steps(); }
+
 std::string refusal(const Config& c, const std::string& resume = "auto") {
   const auto report = test::run(c, {.resume = resume});
   EXPECT_FALSE(report);
   if (report) return "";
   EXPECT_EQ(report.error().kind, ErrorKind::usage) << report.error().message;
   return report.error().message;
-}
-
-// RETURNS: the word after `before`, as a reader of the message would copy it.
-std::string word_after(const std::string& message, const std::string& before) {
-  const u64 at = message.find(before);
-  EXPECT_NE(at, std::string::npos) << message;
-  if (at == std::string::npos) return "";
-  std::string word = message.substr(at + before.size());
-  word = word.substr(0, word.find(' '));
-  while (word.ends_with(',') || word.ends_with(';')) word.pop_back();
-  return word;
 }
 
 std::vector<std::string> spellings(const std::string& path) {
@@ -150,15 +142,31 @@ TEST(ResumeAdvice, ASwapDirectoryThatIsMissingOrEmptyIsNamedWithTheStepAndBothWa
     if (empty) fs::create_directory(dir / "disk");
     for (const char* resume : {"", "auto"}) {
       const std::string said = refusal(c, resume);
-      EXPECT_THAT(said,
-                  AllOf(HasSubstr(fmt::format("steps up to {} of this run were recorded in", noted_step(c))),
-                        HasSubstr(dir / "disk"), HasSubstr("set another output.dir")));
+      EXPECT_THAT(said, AllOf(HasSubstr(noted_steps(c) + " of this run were recorded in"),
+                              HasSubstr(dir / "disk"), HasSubstr("set another output.dir")));
     }
     EXPECT_FALSE(fs::exists(dir / "disk/tidepool.swap"));
     if (empty) fs::remove(dir / "disk");
     fs::rename(dir / "unmounted", dir / "disk");
     EXPECT_EQ(resumed_from(c, "auto"), step);
   }
+}
+
+// Regression: the step of a record whose process was killed as it noted it was lost.
+TEST(ResumeAdvice, AStepWhoseRecordWasBegunIsMissedToo) {
+  const TrainDir dir;
+  Config c = recorded_config(dir);
+  c.output.save_steps = 3;
+  kill_after(c, 8);
+  BranchNote note = *read_branch_note(c.output.dir).value();
+  note.step = checkpoint_steps(c.output.dir)->back();
+  note.begun = note.step + 1;
+  ASSERT_TRUE(BranchFile::write(c.output.dir, note));
+  fs::rename(dir / "disk", dir / "unmounted");
+  EXPECT_THAT(refusal(c), HasSubstr(fmt::format("steps up to {}, perhaps {}, of this run were recorded in",
+                                                note.step, note.begun)));
+  fs::rename(dir / "unmounted", dir / "disk");  // it holds that step, or the one before
+  EXPECT_GE(resumed_from(c, "auto"), note.step);
 }
 
 // Regression: the record of an old branch won over a newer checkpoint.
@@ -209,13 +217,12 @@ TEST(ResumeAdvice, AnOlderCopyOfTheRecordIsNamedAndCanBeChosen) {
   const u64 older = recorded_step(dir / "disk");
   fs::copy(dir / "disk", dir / "copy", fs::copy_options::recursive);
   kill_after(c, 9, "auto");
-  const u64 newest = noted_step(c);
-  EXPECT_LE(recorded_step(dir / "disk"), newest + 1);
+  const std::string newest = noted_steps(c);
   fs::rename(dir / "disk", dir / "newest");
   fs::rename(dir / "copy", dir / "disk");
   const std::string said = refusal(c);
-  EXPECT_THAT(said, AllOf(HasSubstr(fmt::format("steps up to {} ", newest)),
-                          HasSubstr(fmt::format("has step {} only", older))));
+  EXPECT_THAT(said,
+              AllOf(HasSubstr(newest + " of this run"), HasSubstr(fmt::format("has step {} only", older))));
   EXPECT_EQ(resumed_from(c, word_after(said, fmt::format("train on from step {}: --resume ", older))), older);
 }
 

@@ -134,6 +134,17 @@ inline Result<RunReport> run(const Config& config, const RunRequest& request = {
                       .speculation = request.speculation});
 }
 
+// RETURNS: the word after `before`, as a reader of the message would copy it.
+inline std::string word_after(const std::string& message, const std::string& before) {
+  const size_t at = message.find(before);
+  EXPECT_NE(at, std::string::npos) << message;
+  if (at == std::string::npos) return "";
+  std::string word = message.substr(at + before.size());
+  word = word.substr(0, word.find(' '));
+  while (word.ends_with(',') || word.ends_with(';')) word.pop_back();
+  return word;
+}
+
 // Results that placement, faults and stops must not change.
 struct Numbers {
   std::vector<double> losses, eval_losses;

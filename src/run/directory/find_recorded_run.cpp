@@ -10,8 +10,8 @@
 #include "checkpoint/checkpoint.h"
 #include "io/directory_lock.h"
 #include "io/swap_file.h"
-#include "run/records/progress_record.h"
 #include "run/directory/run_directory.h"
+#include "run/records/progress_record.h"
 
 namespace tidepool {
 namespace {
@@ -127,7 +127,7 @@ class Search {
 
   // The run directory's lock is met later, and says more than that of the swap directory.
   Result<void> check_live_job() const {
-    if (!is_missing(0) || lock_holder(config_.output.dir, run_lock_name)) return {};
+    if (!are_missing() || lock_holder(config_.output.dir, run_lock_name)) return {};
     const Result<DirectoryLock> lock = DirectoryLock::take({.dir = swap_directory(config_),
                                                             .file = swap_job_name,
                                                             .what = "swap directory",
@@ -191,7 +191,7 @@ class Search {
 
   // The run itself has nothing to do with the file in its way.
   std::string other_ways() const {
-    if (!is_missing(0)) return "choose another memory.swap_dir, or move the file away";
+    if (!are_missing()) return "choose another memory.swap_dir, or move the file away";
     return fmt::format("choose another memory.swap_dir and {}", way_without(config_, checkpoint_));
   }
 
@@ -209,21 +209,20 @@ class Search {
     if (begins_anew()) return usage(fmt::format("{}: {}, or {}", text, to_begin_anew(config_), back));
     if (resume_ != "auto")
       return usage(fmt::format("{}: move the file away to resume from {}, or {}", text, resume_, back));
-    if (!is_missing(0))
+    if (!are_missing())
       return usage(fmt::format("{}: move the file away and resume with --resume auto, or {}", text, back));
     const std::string place = place_of(config_, *out_.note);
-    return usage(fmt::format(
-        "{}; its steps up to {} since then were recorded in {}, and {}: move this file away, bring that one "
-        "back and resume with --resume auto{}; or move this file away and {}; or {}",
-        text, out_.note->step, place, state_of_place(place), and_there(config_, place),
-        way_without(config_, checkpoint_), back));
+    return usage(
+        fmt::format("{}; its {} since then were recorded in {}, and {}: move this file away, bring that one "
+                    "back and resume with --resume auto{}; or move this file away and {}; or {}",
+                    text, out_.note->recorded_steps(), place, state_of_place(place),
+                    and_there(config_, place), way_without(config_, checkpoint_), back));
   }
 
   // ---- what it lacks -----------------------------------------------------------------------------------
 
-  bool is_missing(u64 step) const {
-    return out_.note && out_.note->step > std::max(step, checkpoint_.value_or(0));
-  }
+  // Steps that the run has recorded, and that are neither here nor in a checkpoint.
+  bool are_missing() const { return out_.note && out_.note->is_beyond(checkpoint_.value_or(0)); }
 
   // The run has recorded its state in another directory than this config names.
   Result<void> check_elsewhere() const {
@@ -286,7 +285,10 @@ Result<FoundRecord> find_recorded_run(const Config& config, const ModelGraph& gr
 
 std::optional<Error> leaves_steps_behind(const Config& config, const std::optional<BranchNote>& note,
                                          const ReachedSteps& reached) {
-  if (!note || note->step <= reached.last()) return std::nullopt;
+  // A record that is there is the one that was begun last, or that a kill has left in its place.
+  const bool leaves =
+      note && (reached.record ? note->step > reached.last() : note->is_beyond(reached.last()));
+  if (!leaves) return std::nullopt;
   const std::string place = place_of(config, *note), file = swap_directory(config) + "/" + swap_file_name;
   std::error_code unknown;
   std::string there = state_of_place(place), without = way_without(config, reached.checkpoint);
@@ -296,12 +298,11 @@ std::optional<Error> leaves_steps_behind(const Config& config, const std::option
   else if (reached.checkpoint && !config.memory.swap_dir.empty() &&
            !fs::is_directory(fs::path(canonical_path(config.memory.swap_dir)).parent_path(), unknown))
     without += " with another memory.swap_dir";
-  return Error{
-      ErrorKind::usage,
-      fmt::format("steps up to {} of this run were recorded in {}, and {}: bring the file back (mount "
-                  "its disk) and resume with --resume auto{}, name its new place with "
-                  "memory.swap_dir, or {}",
-                  note->step, place, there, and_there(config, place), without)};
+  return Error{ErrorKind::usage,
+               fmt::format("{} of this run were recorded in {}, and {}: bring the file back (mount "
+                           "its disk) and resume with --resume auto{}, name its new place with "
+                           "memory.swap_dir, or {}",
+                           note->recorded_steps(), place, there, and_there(config, place), without)};
 }
 
 }  // namespace tidepool

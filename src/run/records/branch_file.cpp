@@ -22,9 +22,11 @@ namespace {
 namespace json = boost::json;
 
 constexpr u64 branches_max = 1000, branch_file_bytes_max = mib;
-// The step comes first, in a field of fixed width: so it is written in place, into one sector.
-constexpr std::string_view before_step = "{\"step\": ";
+// The steps come first, in fields of fixed width: so they are written in place, into one sector.
+constexpr std::string_view before_step = "{\"step\": ", before_begun = ", \"begun\": ";
 constexpr u64 step_digits = 20;
+constexpr u64 step_offset = before_step.size();
+constexpr u64 begun_offset = step_offset + step_digits + before_begun.size();
 
 std::string text_of(const BranchNote& note) {
   json::array branches;
@@ -32,7 +34,8 @@ std::string text_of(const BranchNote& note) {
     branches.push_back(json::object{{"id", b.id}, {"from", b.from}});
   const std::string rest = json_text(
       json::object{{"swap_dir", note.swap_dir}, {"branches", std::move(branches)}}, JsonStyle::line);
-  return fmt::format("{}{:>{}}, {}\n", before_step, note.step, step_digits, rest.substr(1));
+  return fmt::format("{}{:>{}}{}{:>{}}, {}\n", before_step, note.step, step_digits, before_begun, note.begun,
+                     step_digits, rest.substr(1));
 }
 
 std::optional<BranchNote> note_of(const json::value& all) {
@@ -43,12 +46,14 @@ std::optional<BranchNote> note_of(const json::value& all) {
   if (!all.is_object()) return std::nullopt;
   const json::object& object = all.get_object();
   const std::optional<u64> step = number(object.if_contains("step"));
+  const std::optional<u64> begun = number(object.if_contains("begun"));
   const json::value* swap_dir = object.if_contains("swap_dir");
   const json::value* branches = object.if_contains("branches");
-  if (!step || swap_dir == nullptr || !swap_dir->is_string() || branches == nullptr ||
+  if (!step || !begun || swap_dir == nullptr || !swap_dir->is_string() || branches == nullptr ||
       !branches->is_array() || branches->get_array().empty())
     return std::nullopt;
-  BranchNote note{.step = *step, .swap_dir = std::string(std::string_view(swap_dir->get_string()))};
+  BranchNote note{
+      .step = *step, .begun = *begun, .swap_dir = std::string(std::string_view(swap_dir->get_string()))};
   for (const json::value& from : branches->get_array()) {
     const json::value* id = from.is_object() ? from.get_object().if_contains("id") : nullptr;
     const std::optional<u64> begins =
@@ -77,13 +82,19 @@ void BranchNote::follow(const std::string& id, u64 recorded) {
     begin(id, recorded);
   else
     branches.erase(at + 1, branches.end());
-  step = recorded;
+  step = begun = recorded;
 }
 
 void BranchNote::begin(std::string id, u64 from) {
   branches.push_back({std::move(id), from});
   if (branches.size() > branches_max) branches.erase(branches.begin());
-  step = 0;
+  step = begun = 0;
+}
+
+std::string BranchNote::recorded_steps() const {
+  if (begun <= step) return fmt::format("steps up to {}", step);
+  return step == 0 ? fmt::format("perhaps steps up to {}", begun)
+                   : fmt::format("steps up to {}, perhaps {},", step, begun);
 }
 
 std::string new_branch_id() {
@@ -115,11 +126,15 @@ Result<BranchFile> BranchFile::write(const std::string& run_dir, const BranchNot
   return out;
 }
 
-void BranchFile::recorded(u64 step) {
+void BranchFile::begins(u64 step) { write_step(step, begun_offset); }
+void BranchFile::recorded(u64 step) { write_step(step, step_offset); }
+
+void BranchFile::write_step(u64 step, u64 offset) {
   if (!fd_) return;
   std::array<char, step_digits> digits;
   fmt::format_to_n(digits.data(), digits.size(), "{:>{}}", step, step_digits);
-  while (::pwrite(fd_.get(), digits.data(), digits.size(), before_step.size()) < 0 && errno == EINTR) {
+  while (::pwrite(fd_.get(), digits.data(), digits.size(), static_cast<off_t>(offset)) < 0 &&
+         errno == EINTR) {
   }
 }
 

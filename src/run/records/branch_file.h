@@ -3,6 +3,7 @@
 // mounted, and which of two states the run trained last (docs/resume.md).
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ struct BranchNote {
     bool operator==(const Branch&) const = default;
   };
   u64 step = 0;                  // the last one that was recorded; 0: none, or nothing counts on it any more
+  u64 begun = 0;                 // the last one whose record was begun: it may have been recorded too
   std::string swap_dir;          // holds the record: an absolute path; empty: `swap` in the run's directory
   std::vector<Branch> branches;  // the one that is trained is last
   bool operator==(const BranchNote&) const = default;
@@ -36,6 +38,10 @@ struct BranchNote {
   void follow(const std::string& id, u64 step);
   // Begins a branch at `step`, of which nothing is recorded yet.
   void begin(std::string id, u64 step);
+  // RETURNS: true if a later step than `reached` may have been recorded.
+  bool is_beyond(u64 reached) const { return std::max(step, begun) > reached; }
+  // RETURNS: "steps up to 9", "steps up to 9, perhaps 10," or "perhaps steps up to 10".
+  std::string recorded_steps() const;
 };
 
 // RETURNS: an id that no other branch has.
@@ -50,14 +56,21 @@ class BranchFile {
   // Writes the note; durable on return.
   static Result<BranchFile> write(const std::string& run_dir, const BranchNote&);
 
-  // The step is recorded: written in place, without a flush and without an allocation. So the file has never
-  // a later step than was recorded. After a kill between a record and its note it has the step of the record
-  // before, after a power cut perhaps an earlier one. If it cannot be written, the earlier step stays.
+  // The record of a step begins, or is made: written in place, without a flush and without an allocation.
+  // So a kill at any moment leaves a step that was recorded, and one that is at least the last recorded one.
+  // After a power cut both may be earlier ones. If the file cannot be written, the earlier steps stay.
+  // begins() may be called by another thread than recorded().
+  void begins(u64 step);
   void recorded(u64 step);
-  // Nothing that was recorded is needed any more.
-  void forget() { recorded(0); }
+  // Nothing that was recorded is needed any more. REQUIRES: no record is under way.
+  void forget() {
+    recorded(0);
+    begins(0);
+  }
 
  private:
+  void write_step(u64 step, u64 offset);
+
   Fd fd_;
 };
 

@@ -51,6 +51,7 @@ std::optional<std::span<const std::byte>> ProgressRecord::payload(u64 step) {
   // The text of a run that was given more evaluations since its file was made may not fit.
   if (step >= refused_from_ || paused_ || sizeof(Fixed) + text_.size() > bytes_max_) return std::nullopt;
   last_supplied_ = step;
+  if (file_ != nullptr) file_->begins(step);
   has_news_ = false;
   const Numbers& now = numbers_[step % steps_held];
   CHECK(now.step == step && losses_ != nullptr && losses_->size() >= step, step, now.step);

@@ -10,6 +10,7 @@
 
 #include "checkpoint/trainer_state.h"
 #include "executor/shared/executor_common.h"
+#include "run/records/branch_file.h"
 
 namespace tidepool {
 
@@ -35,6 +36,9 @@ class ProgressRecord final : public RecordSource {
   // `state`: after the step, with the losses of all steps so far. It outlives the record.
   void step_done(const TrainerState& state, u64 step, double seconds);
 
+  // Tells the run directory of each record that begins. REQUIRES: the file outlives this object.
+  void remember_in(BranchFile& file) { file_ = &file; }
+
   // Steps from this one on are not recorded: their numbers are no state to go on from.
   void refuse_from(u64 step) { refused_from_ = std::min(refused_from_, step); }
   // Pauses records: with two versions no step is recorded while a save reads the last record.
@@ -54,6 +58,7 @@ class ProgressRecord final : public RecordSource {
   bool paused_ = false, has_news_ = false;
   std::string text_;  // TrainerState without losses
   const std::vector<double>* losses_ = nullptr;
+  BranchFile* file_ = nullptr;
   std::array<Numbers, steps_held> numbers_{};
   std::vector<std::byte> payload_;
 };

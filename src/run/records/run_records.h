@@ -30,7 +30,10 @@ class RunRecords {
   void recorded(u64 step);
 
   // Tells the run directory too which step is recorded. REQUIRES: the file outlives this object.
-  void remember_in(BranchFile& file) { file_ = &file; }
+  void remember_in(BranchFile& file) {
+    file_ = &file;
+    progress_.remember_in(file);
+  }
 
   ProgressRecord& progress() { return progress_; }
   // `so_far`: where the time of the run's segments went. Says if the steps between records change.
