@@ -10,6 +10,7 @@
 #include "fit/plan_inputs.h"
 #include "session/session.h"
 #include "tests/cuda/recorded_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/segments.h"
 
 namespace tidepool::emulated_product_tuning_test {
@@ -39,11 +40,6 @@ class EmulatedProductTuning : public ::testing::TestWithParam<Precision> {
       if (call.kind == CallKind::matmul) out.insert(call.algorithm);
     return out;
   }
-  static std::string text_of(const std::string& path) {
-    std::ifstream in(path);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-
   Result<std::unique_ptr<Session>> try_to_open(const Config& c, const SessionOptions& options) {
     const ModelGraph graph = make_graph(c).value();
     return Session::create(c, graph, make_plan(graph, plan_options(c)).value(), source_, options);
@@ -111,11 +107,11 @@ TEST_P(EmulatedProductTuning, ASecondRunReusesTheChoicesOfTheFirst) {
   emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
   const Config first = config("first");
   test::train_numbers(first);
-  const std::string kept = text_of(product_file(first));
+  const std::string kept = test::file_text(product_file(first));
   emulated_cuda::reset({.operation_us = 100, .algorithms = {1, 9}});
   test::train_numbers(config("second"));
   EXPECT_EQ(algorithms(), std::set<u64>{1});
-  EXPECT_EQ(text_of(product_file(first)), kept);
+  EXPECT_EQ(test::file_text(product_file(first)), kept);
 }
 
 TEST_P(EmulatedProductTuning, AlgorithmsDecideBitsAndOneFileDecidesAlgorithms) {
@@ -205,7 +201,7 @@ TEST_P(EmulatedProductTuning, ARunWhoseChoicesAreNotKeptSaysSo) {
               HasSubstr("timed, but not kept, so a later run may choose other algorithms and differ in its "
                         "last bits: " +
                         product_file(c) + " would be larger"));
-  EXPECT_EQ(text_of(product_file(c)), full);
+  EXPECT_EQ(test::file_text(product_file(c)), full);
 }
 
 TEST_P(EmulatedProductTuning, WithoutAFileToKeepThemInNothingIsTimed) {
@@ -259,13 +255,13 @@ TEST_P(EmulatedProductTuning, AResumeWithOtherBudgetsHasTheSameAlgorithms) {
   Config c = config();
   c.output.save_steps = 3;
   test::train_numbers(c);
-  const std::string kept = text_of(product_file(c));
+  const std::string kept = test::file_text(product_file(c));
   c.memory.budgets.device = Bytes{128 * mib};
   c.memory.budgets.host = Bytes{48 * mib};
   c.memory.home = HomePolicy::host;
   c.train.max_steps = 4;
   EXPECT_THAT(words_of_run(c, "auto"), ::testing::Not(HasSubstr("algorithms of matrix products")));
-  EXPECT_EQ(text_of(product_file(c)), kept);
+  EXPECT_EQ(test::file_text(product_file(c)), kept);
 }
 
 TEST_P(EmulatedProductTuning, AFileThatCannotBeReadEndsTheRun) {
@@ -283,7 +279,7 @@ TEST_P(EmulatedProductTuning, AFileInAnotherFormatIsNamedAndNotChanged) {
   const std::string text = "a recipe\n";
   std::ofstream(product_file(c)) << text;
   test::expect_run_error(c, ErrorKind::usage, {"tuned-products.txt is no file", "Remove it"});
-  EXPECT_EQ(text_of(product_file(c)), text);
+  EXPECT_EQ(test::file_text(product_file(c)), text);
 }
 
 TEST_P(EmulatedProductTuning, AProductThatTheLibraryRefusesEndsTheRunBeforeItsFirstStep) {

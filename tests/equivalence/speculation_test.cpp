@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/placement.h"
 #include "tests/support/train_fixture.h"
 

@@ -8,6 +8,7 @@
 #include "io/swap_file.h"
 #include "report/run_report.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/slow_flush.h"
 #include "tests/support/train_fixture.h"
 

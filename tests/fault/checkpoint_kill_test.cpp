@@ -8,6 +8,7 @@
 
 #include "checkpoint/export_model.h"
 #include "tests/support/checkpoint_fixture.h"
+#include "tests/support/file_text.h"
 #include "tests/support/model_directory.h"
 
 namespace tidepool::checkpoint_kill_test {
@@ -230,7 +231,7 @@ TEST_F(CheckpointFault, OnAFullDiskACheckpointIsDeletedOnlyIfAnotherVerifiesAndI
   EXPECT_TRUE(room(4, 0).empty()) << "nothing goes after the save either";
   EXPECT_THAT(room(3, 1), ::testing::ElementsAre(store->path_of(2)));
   EXPECT_TRUE(room(2, 1).empty()) << "3 would go, and is the newest good one until 4 is there";
-  std::string weights = test::read_text(store->path_of(3) + "/model.safetensors");
+  std::string weights = test::file_text(store->path_of(3) + "/model.safetensors");
   weights.back() = static_cast<char>(weights.back() ^ 1);
   test::write_text(store->path_of(3) + "/model.safetensors", weights);
   EXPECT_TRUE(room(2, 0).empty()) << "1 would go, and is the newest good one now";

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <random>
 #include <regex>
@@ -17,6 +16,7 @@
 #include "checkpoint/manifest.h"
 #include "tests/support/cases.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/places.h"
 #include "tests/support/train_fixture.h"

@@ -16,6 +16,7 @@
 #include "report/run_report.h"
 #include "tests/support/cases.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/places.h"
 #include "tests/support/train_fixture.h"
 

@@ -14,6 +14,7 @@
 #include "huggingface/directory/carried.h"
 #include "huggingface/directory/hf_config.h"
 #include "io/directory_lock.h"
+#include "tests/support/file_text.h"
 #include "tests/support/kept_model_fixture.h"
 
 namespace tidepool::kept_model_test {
@@ -31,7 +32,7 @@ class KeptModel : public test::KeptModelTest {
     ASSERT_EQ(stopped.error().kind, ErrorKind::interrupted) << stopped.error().message;
   }
   static void flip(const std::string& path, u64 at) {
-    std::string text = test::read_file(path);
+    std::string text = test::file_text(path);
     text[at] = static_cast<char>(text[at] ^ 4);
     test::write_file(path, text);
   }
@@ -49,16 +50,16 @@ TEST_F(KeptModel, IsRepairedFromTheNewestGoodCheckpointWithANote) {
   const std::string moved = dir_ / "gone";
   fs::rename(model_, moved);  // only the checkpoint is left to repair from
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"}) {
-    const std::string good = test::read_file(kept_ + "/" + name);
+    const std::string good = test::file_text(kept_ + "/" + name);
     for (const u64 at : {u64{0}, good.size() / 2, good.size() - 1}) {
       flip(kept_ + "/" + name, at);
       EXPECT_THAT(mended(), ElementsAre(AllOf(HasSubstr(kept_ + "/" + name + ": XXH3 is"),
                                               HasSubstr("restored from " + run_ + "/checkpoint-2"))));
-      EXPECT_EQ(test::read_file(kept_ + "/" + name), good);
+      EXPECT_EQ(test::file_text(kept_ + "/" + name), good);
     }
     fs::remove(kept_ + "/" + name);
     EXPECT_EQ(mended().size(), 1u);
-    EXPECT_EQ(test::read_file(kept_ + "/" + name), good);
+    EXPECT_EQ(test::file_text(kept_ + "/" + name), good);
   }
   // A checkpoint holds config.json in another form, with the same meaning.
   flip(kept_ + "/config.json", 30);
@@ -69,23 +70,23 @@ TEST_F(KeptModel, IsRepairedFromTheNewestGoodCheckpointWithANote) {
   ASSERT_TRUE(resumed) << resumed.error().message;
   for (const char* name :
        {"config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"})
-    EXPECT_EQ(test::read_file(run_ + "/checkpoint-4/" + name),
-              test::read_file(run_ + "/checkpoint-2/" + name))
+    EXPECT_EQ(test::file_text(run_ + "/checkpoint-4/" + name),
+              test::file_text(run_ + "/checkpoint-2/" + name))
         << name;
 }
 
 TEST_F(KeptModel, OfAnOlderVersionIsComparedWithTheNewestCheckpoint) {
   stop_after_two();
-  const std::string list = kept_ + "/checksums.json", good = test::read_file(list);
+  const std::string list = kept_ + "/checksums.json", good = test::file_text(list);
   fs::remove(list);
   EXPECT_TRUE(mended().empty());
   EXPECT_TRUE(read_kept_list(kept_).value());
   fs::remove(list);
   flip(kept_ + "/tokenizer.json", 50);
   // Flips a bit in the part that checkpoints take over: the run's own keys override the rest.
-  flip(kept_ + "/config.json", test::read_file(kept_ + "/config.json").find("bos_token_id") + 2);
+  flip(kept_ + "/config.json", test::file_text(kept_ + "/config.json").find("bos_token_id") + 2);
   EXPECT_EQ(mended().size(), 2u);
-  EXPECT_EQ(test::read_file(kept_ + "/tokenizer.json"), test::read_file(model_ + "/tokenizer.json"));
+  EXPECT_EQ(test::file_text(kept_ + "/tokenizer.json"), test::file_text(model_ + "/tokenizer.json"));
   flip(list, 40);
   EXPECT_THAT(mended(), ElementsAre(HasSubstr("does not match its own checksum")));
   EXPECT_TRUE(mended().empty());
@@ -168,8 +169,8 @@ TEST_F(KeptModel, LinksOfHuggingFacesCacheAreFollowedIntoItsRepository) {
   config_.model_directory = snapshot;
   const auto report = test::run(config_);
   ASSERT_TRUE(report) << report.error().message;
-  EXPECT_EQ(test::read_file(run_ + "/checkpoint-4/tokenizer.json"),
-            test::read_file(repository + "/blobs/tokenizer.json"));
+  EXPECT_EQ(test::file_text(run_ + "/checkpoint-4/tokenizer.json"),
+            test::file_text(repository + "/blobs/tokenizer.json"));
   EXPECT_FALSE(fs::is_symlink(run_ + "/checkpoint-4/tokenizer.json"));
   test::write_file(dir_ / "secret", "password");
   fs::create_symlink("../../../../secret", snapshot + "/vocab.txt");
@@ -196,7 +197,7 @@ TEST_F(KeptModel, ALockThatIsALinkIsRefusedAndItsTargetStays) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::io);
   EXPECT_THAT(refused.error().message, HasSubstr(run_ + "/tidepool.run: it is a link to " + dir_ / "secret"));
-  EXPECT_EQ(test::read_file(dir_ / "secret"), "password");
+  EXPECT_EQ(test::file_text(dir_ / "secret"), "password");
   fs::remove(dir_ / "secret");  // a dangling link creates no file
   EXPECT_FALSE(test::run(config_));
   EXPECT_FALSE(fs::exists(dir_ / "secret"));

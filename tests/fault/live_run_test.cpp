@@ -10,6 +10,7 @@
 #include "report/run_report.h"
 #include "report/terminal.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/pseudo_terminal.h"
 #include "tests/support/train_fixture.h"
 

@@ -4,6 +4,7 @@
 
 #include "base/json/text.h"
 #include "base/text/seal.h"
+#include "tests/support/file_text.h"
 #include "tests/support/json_file.h"
 #include "tests/support/malformed.h"
 
@@ -24,7 +25,8 @@ const BadFile records[] = {
     {"plain_text", lines, "just text\n", "data.jsonl:1", "not valid JSON at byte 0"},
     {"list", lines, good + "[1]\n", "data.jsonl:2", "must be a JSON object"},
     {"null", lines, good + "null\n", "data.jsonl:2", "must be a JSON object"},
-    {"depth", lines, good + "{\"text\":" + std::string(5000, '[') + "\n", "data.jsonl:2", "does not end on this line"},
+    {"depth", lines, good + "{\"text\":" + std::string(5000, '[') + "\n", "data.jsonl:2",
+     "does not end on this line"},
     {"not_utf8", lines, good + "{\"text\": \"\xff\"}\n", "data.jsonl:2", "byte 10"},
     {"latin1", lines, good + "{\"text\": \"caf\xe9\"}\n", "data.jsonl:2", "is not UTF-8 at byte 13"},
     {"utf16", lines, std::string("\xff\xfe{\0\"\0", 6), "data.jsonl", "is UTF-16"},

@@ -1,6 +1,7 @@
 // Model directories that are damaged or of unsupported models: weights, index, config.json, tokenizer.json.
 #include <fmt/format.h>
 
+#include "tests/support/file_text.h"
 #include "tests/support/malformed.h"
 
 namespace tidepool::malformed_models_test {

@@ -7,6 +7,7 @@
 #include "machine/machine_file.h"
 #include "tests/support/child_run.h"
 #include "tests/support/disk_fixture.h"
+#include "tests/support/file_text.h"
 
 namespace tidepool::probe_fault_test {
 

@@ -4,6 +4,7 @@
 
 #include "report/run_report.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::process_size_test {

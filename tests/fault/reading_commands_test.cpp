@@ -12,6 +12,7 @@
 #include "inference/export_source.h"
 #include "inference/generate.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/kept_model_fixture.h"
 
 namespace tidepool::reading_commands_test {
@@ -43,7 +44,7 @@ TEST_F(ReadingCommands, VerifyEveryFileOfTheModel) {
   const std::string checkpoint = run_ + "/checkpoint-4";
   for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
                            "model.safetensors"}) {
-    const std::string path = checkpoint + "/" + name, good = test::read_file(path);
+    const std::string path = checkpoint + "/" + name, good = test::file_text(path);
     std::string bad = good;
     bad[good.size() / 2] = static_cast<char>(bad[good.size() / 2] ^ 1);
     test::write_file(path, bad);
@@ -80,7 +81,7 @@ TEST_F(ReadingCommands, ComputeTheModelThatWasTrained) {
   };
   EXPECT_TRUE(evaluate({}));
   is_refused(evaluate({"model.rms_norm_eps=0.5"}), "rms_norm_eps");
-  const std::string path = run_ + "/config.yaml", written = test::read_file(path);
+  const std::string path = run_ + "/config.yaml", written = test::file_text(path);
   std::string changed = written;
   const std::string key = "num_attention_heads: ";
   changed.replace(changed.find(key) + key.size(), 1, "2");
@@ -111,7 +112,7 @@ TEST_F(ReadingCommands, ExportRequiresEveryTensorOfTheModel) {
   const std::string path = model_ + "/model.safetensors";
   const auto file = SafetensorsFile::open(path, ErrorKind::bad_input).value();
   std::vector<StoredTensor> tensors(file->tensors().begin(), file->tensors().end());
-  const std::string data = test::read_file(path).substr(file->offset_of(tensors[0]));
+  const std::string data = test::file_text(path).substr(file->offset_of(tensors[0]));
   const StoredTensor last = tensors.back();
   tensors.pop_back();
   test::write_file(path, safetensors_header(tensors) + data.substr(0, tensors.back().end));

@@ -14,6 +14,7 @@
 #include "io/state_journal.h"
 #include "session/state_table.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/slow_flush.h"
 #include "tests/support/train_fixture.h"
 
@@ -358,7 +359,8 @@ TEST(RecordedState, WithADamagedSlotNamesTheChunkAndStaysUntilItIsMovedAway) {
   ASSERT_TRUE(fs::exists(swap_file(c)));
   // As a checkpoint it is damaged, too.
   const auto saved = save_recorded_state(c.output.dir);
-  const bool newest = found.record.step > checkpoint_steps(c.output.dir)->back();  // a checkpoint may be as new
+  const bool newest =
+      found.record.step > checkpoint_steps(c.output.dir)->back();  // a checkpoint may be as new
   if (newest) {
     ASSERT_TRUE(saved) << "there are checkpoints to use instead";
     EXPECT_THAT(*saved, testing::ElementsAre(HasSubstr("is not as it was recorded")));

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/forbid_system_call.h"
 #include "tests/support/places.h"
 #include "tests/support/train_fixture.h"

@@ -10,6 +10,7 @@
 #include "io/state_journal.h"
 #include "run/records/branch_file.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::resume_advice_test {

@@ -12,6 +12,7 @@
 #include "fit/plan_inputs.h"
 #include "report/run_report.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::resume_branch_test {

@@ -10,6 +10,7 @@
 #include "checkpoint/trainer_state.h"
 #include "report/run_report.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::run_directory_test {

@@ -9,6 +9,7 @@
 #include "report/run_report.h"
 #include "run/outputs/signals.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/lora_fixture.h"
 #include "tests/support/small_disk.h"
 #include "tests/support/train_fixture.h"

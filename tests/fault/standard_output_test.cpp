@@ -11,6 +11,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/pipe_ends.h"
 #include "tests/support/places.h"
 #include "tests/support/pseudo_terminal.h"
@@ -190,8 +191,8 @@ INSTANTIATE_TEST_SUITE_P(Streams, UnreadStream,
                                            Unread::terminal),
                          name_of_unread);
 
-// Commands whose output is data wait for their reader and lose nothing. Regression: SIGUSR1 ended every process that
-// did not train yet.
+// Commands whose output is data wait for their reader and lose nothing. Regression: SIGUSR1 ended every
+// process that did not train yet.
 TEST(StandardOutput, OfDataWaitsForItsReaderAndSigusr1EndsNothing) {
   const TrainDir dir;
   std::ofstream(dir / "c.yaml") << to_yaml(test::small_config(dir));

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/places.h"
 #include "tests/support/train_fixture.h"
 

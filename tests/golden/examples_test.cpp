@@ -12,6 +12,7 @@
 
 #include "tests/support/child_run.h"
 #include "tests/support/disk_fixture.h"
+#include "tests/support/file_text.h"
 #include "tests/support/places.h"
 
 namespace tidepool::examples_test {

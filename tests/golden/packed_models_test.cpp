@@ -11,6 +11,7 @@
 #include "huggingface/adapters/lora_merge.h"
 #include "huggingface/directory/hf_config.h"
 #include "model/blocks.h"
+#include "tests/support/file_text.h"
 #include "tests/support/placement.h"
 #include "tests/support/places.h"
 #include "tests/support/safetensors.h"
@@ -21,14 +22,9 @@ namespace tidepool::test::packed_models_test {
 constexpr const char* models[] = {"llama_fp8",     "llama_nf4",     "llama_nf4_double", "llama_int8",
                                   "qwen3_moe_fp8", "gpt_oss_mxfp4", "deepseek_v3_fp8"};
 
-std::string golden(const std::string& name) {
-  return source_file("tests/golden/packed_models/") + name;
-}
+std::string golden(const std::string& name) { return source_file("tests/golden/packed_models/") + name; }
 
-boost::json::value json_of(const std::string& path) {
-  std::ifstream file(path);
-  return boost::json::parse(std::string(std::istreambuf_iterator<char>(file), {}));
-}
+boost::json::value json_of(const std::string& path) { return boost::json::parse(test::file_text(path)); }
 
 void export_to(const std::string& from, const std::string& to, const ExportOptions& options) {
   const auto model = ModelExport::open(from, options);
@@ -162,8 +158,7 @@ TEST(PackedModels, AreNotTrainedWithoutAdapters) {
 
 // Replaces a piece of a file's text.
 void edit(const std::string& path, const std::string& from, const std::string& to) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
+  std::string text = test::file_text(path);
   ASSERT_NE(text.find(from), std::string::npos) << from;
   text.replace(text.find(from), from.size(), to);
   std::ofstream(path, std::ios::binary) << text;

@@ -4,19 +4,18 @@
 
 #include <boost/json.hpp>
 #include <cmath>
-#include <fstream>
 
 #include "inference/evaluate.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
+#include "tests/support/file_text.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::perplexity_test {
 
 boost::json::value golden() {
-  std::ifstream in(test::family_directory("perplexity.json"));
-  return boost::json::parse(std::string(std::istreambuf_iterator<char>(in), {}));
+  return boost::json::parse(test::file_text(test::family_directory("perplexity.json")));
 }
 
 double number(const boost::json::value& v) { return v.to_number<double>(); }
@@ -80,7 +79,7 @@ TEST(PerplexityOfAModelDirectory, IsComputedInThePrecisionOfItsWeights) {
     EXPECT_EQ(precision_used(model, {}), name(precision));
     EXPECT_EQ(precision_used(model, {"precision=bf16"}), "bf16");
     // The type of the tensors counts if config.json does not say.
-    std::string text = test::read_file(config);
+    std::string text = test::file_text(config);
     for (size_t at; (at = text.find("dtype")) != std::string::npos;) text.replace(at, 5, "other");
     test::write_file(config, text);
     EXPECT_EQ(precision_used(model, {}), name(precision));

@@ -19,7 +19,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <regex>
@@ -31,12 +30,13 @@
 #include "tests/support/cases.h"
 #include "tests/support/checkpoint_fixture.h"
 #include "tests/support/command_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/places.h"
 
 namespace tidepool::planned_figures_test {
 
 namespace json = boost::json;
-using test::read_text;
+using test::file_text;
 using test::write_text;
 
 struct PlanLine {
@@ -57,7 +57,7 @@ struct Page {
 
 Page read_page(const std::string& list) {
   Page page;
-  std::istringstream in(read_text(list));
+  std::istringstream in(file_text(list));
   bool inside = false;
   for (std::string line; std::getline(in, line);) {
     if (inside) {
@@ -95,7 +95,7 @@ std::string resolved(std::string word, const std::string& folder) {
   const size_t brace = word.find('{');
   if (brace == word.npos) return before + source_file(word);
   const std::string file = word.substr(0, brace);
-  std::string text = read_text(source_file(file));
+  std::string text = file_text(source_file(file));
   std::istringstream changes(word.substr(brace + 1, word.size() - brace - 2));
   for (std::string change; std::getline(changes, change, ';');) {
     change.erase(0, change.find_first_not_of(' '));
@@ -246,7 +246,7 @@ class PlannedFigures : public testing::TestWithParam<std::string> {
 
 TEST_P(PlannedFigures, ArePlansFigures) {
   const std::string path = source_file(page_.path);
-  std::string text = read_text(path);
+  std::string text = file_text(path);
   ASSERT_FALSE(page_.blocks.empty());
   for (const Block& block : page_.blocks) {
     const std::string mark = "<!-- planned: " + block.name + " -->\n";
@@ -268,7 +268,7 @@ TEST(PlannedPages, EveryBlockHasAList) {
   }
   for (const auto& entry : std::filesystem::recursive_directory_iterator(source_file("docs"))) {
     if (entry.path().extension() != ".md") continue;
-    const std::string text = read_text(entry.path()),
+    const std::string text = file_text(entry.path()),
                       name = std::filesystem::relative(entry.path(), source_file(""));
     size_t blocks = 0;
     for (size_t at = 0; (at = text.find("<!-- planned: end -->", at)) != text.npos; ++at) ++blocks;

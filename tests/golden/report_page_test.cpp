@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "report/page/html_report.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::report_page_test {

@@ -9,11 +9,11 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <thread>
 
 #include "net/mpi_wire.h"
+#include "tests/support/file_text.h"
 #include "tests/support/places.h"
 
 extern char** environ;
@@ -28,11 +28,6 @@ using Words = std::vector<std::string>;
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-std::string text_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 std::string in_path(const std::string& program) {
   std::istringstream folders(std::getenv("PATH") != nullptr ? std::getenv("PATH") : "");
   for (std::string folder; std::getline(folders, folder, ':');)
@@ -43,7 +38,7 @@ std::string in_path(const std::string& program) {
 // Waits until the process ends; one that nobody has waited for yet counts as ended.
 void wait_for_end(pid_t pid) {
   while (true) {
-    const std::string stat = text_of("/proc/" + std::to_string(pid) + "/stat");
+    const std::string stat = test::file_text("/proc/" + std::to_string(pid) + "/stat");
     if (stat.empty() || stat.find(") Z ") != std::string::npos) return;
     sleep_ms(5);
   }
@@ -90,8 +85,8 @@ class Job {
     ended_ = true;
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
-  std::string log() const { return text_of(folder_ + "/log"); }
-  std::string said_by(const std::string& node) const { return text_of(folder_ + "/out." + node); }
+  std::string log() const { return test::file_text(folder_ + "/log"); }
+  std::string said_by(const std::string& node) const { return test::file_text(folder_ + "/out." + node); }
   // Waits until the node has said something.
   std::string wait_for_words(const std::string& node) const {
     while (said_by(node).find("error") == std::string::npos) sleep_ms(5);
@@ -101,7 +96,7 @@ class Job {
   std::vector<pid_t> nodes() const {
     std::vector<pid_t> out;
     for (u32 node = 0; fs::exists(folder_ + "/pid." + std::to_string(node)); ++node)
-      out.push_back(std::stoi(text_of(folder_ + "/pid." + std::to_string(node))));
+      out.push_back(std::stoi(test::file_text(folder_ + "/pid." + std::to_string(node))));
     return out;
   }
   // Waits until so many nodes exchange messages.

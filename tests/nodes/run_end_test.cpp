@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "tests/support/file_text.h"
 #include "tests/support/node_run.h"
 #include "tests/support/places.h"
 
@@ -149,7 +150,8 @@ TEST_P(RunEnd, CommandsOfOneProcessAreRunByNode0) {
                                        .c_str());
     EXPECT_EQ(WEXITSTATUS(status), 0) << words << file_text(err);
     for (const u32 node : {1u, 2u})
-      EXPECT_THAT(file_text(err), HasSubstr(fmt::format("tidepool: node {} of 3 has nothing to do: node 0 runs", node)));
+      EXPECT_THAT(file_text(err),
+                  HasSubstr(fmt::format("tidepool: node {} of 3 has nothing to do: node 0 runs", node)));
     return file_text(out);
   };
   const auto count = [](const std::string& text, const std::string& part) {
@@ -162,7 +164,8 @@ TEST_P(RunEnd, CommandsOfOneProcessAreRunByNode0) {
   EXPECT_EQ(count(launched(fmt::format("plan '{}/config.yaml'", c.output.dir)), "Tidepool plan"), 1u);
   const std::string generate = fmt::format("generate --max-new-tokens=2 '{}'", c.output.dir);
   const std::string alone = dir_ / "alone";
-  ASSERT_EQ(std::system(fmt::format("'{}' {} >'{}' 2>/dev/null", program_file(), generate, alone).c_str()), 0);
+  ASSERT_EQ(std::system(fmt::format("'{}' {} >'{}' 2>/dev/null", program_file(), generate, alone).c_str()),
+            0);
   // A launcher may print through a terminal, where other bytes are shown as escapes: the lines are counted.
   EXPECT_EQ(count(launched(generate), "\n"), count(file_text(alone), "\n"));
 }

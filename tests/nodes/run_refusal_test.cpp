@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "tests/support/file_text.h"
 #include "tests/support/lora_fixture.h"
 #include "tests/support/node_run.h"
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <set>
 
+#include "tests/support/file_text.h"
 #include "tests/support/lora_fixture.h"
 #include "tests/support/node_run.h"
 

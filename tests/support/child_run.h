@@ -18,16 +18,12 @@
 
 #include "base/check.h"
 #include "config/config.h"
+#include "tests/support/file_text.h"
 #include "tests/support/places.h"
 
 extern char** environ;
 
 namespace tidepool::test {
-
-inline std::string file_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 // Runs `tidepool` with the given words and writes its output to a log. The destructor kills a running
 // process.
@@ -53,8 +49,8 @@ class Child {
   }
   pid_t pid() const { return pid_; }
   void signal(int number) { ::kill(pid_, number); }
-  // Stops the process for a while: its clock goes on, its work does not. It wakes up with the signal `then`, if
-  // any.
+  // Stops the process for a while: its clock goes on, its work does not. It wakes up with the signal `then`,
+  // if any.
   void suspend(std::chrono::milliseconds duration, int then = 0) {
     signal(SIGSTOP);
     std::this_thread::sleep_for(duration);
@@ -95,7 +91,8 @@ class Child {
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigdefault(&attributes, &plain);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-    const int spawned = posix_spawn(&pid_, program_file().c_str(), &actions, &attributes, argv.data(), environ);
+    const int spawned =
+        posix_spawn(&pid_, program_file().c_str(), &actions, &attributes, argv.data(), environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     CHECK(spawned == 0, spawned);

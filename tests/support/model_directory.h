@@ -21,11 +21,6 @@ namespace tidepool::test {
 inline void write_file(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
-inline std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 inline std::vector<StoredTensor> tensors_of(const ModelConfig& model, Precision dtype) {
   const ModelGraph graph = build_model(model, dtype, {.sequences = 1, .tokens = 8}, Precision::fp32).value();
   return stored_tensors(graph, model_parts());

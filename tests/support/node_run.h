@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/json_file.h"
 #include "tests/support/places.h"
 #include "tests/support/train_fixture.h"

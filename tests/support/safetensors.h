@@ -3,21 +3,20 @@
 
 #include <boost/json.hpp>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/types.h"
+#include "tests/support/file_text.h"
 
 namespace tidepool::test {
 
 class Safetensors {
  public:
   explicit Safetensors(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string all((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    const std::string all = file_text(path);
     u64 header_bytes = 0;
     if (all.size() < 8) return;
     std::memcpy(&header_bytes, all.data(), 8);

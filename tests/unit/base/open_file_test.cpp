@@ -13,6 +13,7 @@
 #include "base/read_file.h"
 #include "base/write_file.h"
 #include "tests/support/checkpoint_fixture.h"
+#include "tests/support/file_text.h"
 
 namespace tidepool::open_file_test {
 
@@ -98,7 +99,7 @@ TEST_F(OpenFile, WritersOfFilesNameWhatIsInTheirWay) {
     expect(replace_file(at(name), "other", FileUse::run));
     expect(create_posix_files()->create(at(name), Bytes{0}));
   }
-  EXPECT_EQ(test::read_text(at("file")), "text");
+  EXPECT_EQ(test::file_text(at("file")), "text");
   EXPECT_FALSE(fs::exists(at("nothing")));
 }
 

@@ -14,6 +14,7 @@
 #include "io/directory_lock.h"
 #include "machine/machine_file.h"
 #include "tests/support/checkpoint_fixture.h"
+#include "tests/support/file_text.h"
 #include "tests/support/places.h"
 
 namespace tidepool::read_written_file_test {
@@ -115,7 +116,7 @@ TEST(ReadWrittenFile, ConfigsAndMachineFilesAreReadThisWay) {
   EXPECT_THAT(load_machine("/dev/zero").error().message, HasSubstr("/dev/zero: is a device; name one of"));
   const std::string quickstart = source_file("configs/quickstart.yaml");
   Pipe pipe;
-  pipe.write(test::read_text(quickstart));
+  pipe.write(test::file_text(quickstart));
   pipe.in.close();
   const auto config = load_config(pipe.path(), {});
   ASSERT_TRUE(config) << config.error().message;

@@ -10,14 +10,14 @@
 
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 
 #include "tests/support/checkpoint_fixture.h"
+#include "tests/support/file_text.h"
 
 namespace tidepool::write_file_test {
 
 namespace fs = std::filesystem;
-using test::read_text;
+using test::file_text;
 using test::TemporaryDirectory;
 using test::write_text;
 using ::testing::HasSubstr;
@@ -45,7 +45,7 @@ TEST(ReplaceFile, TakesThePlaceWholeAndLeavesNothingElse) {
   const std::string path = dir.path() + "/config.yaml";
   ASSERT_TRUE(replace_file(path, "old", FileUse::run));
   ASSERT_TRUE(replace_file(path, "newer", FileUse::run));
-  EXPECT_EQ(read_text(path), "newer");
+  EXPECT_EQ(file_text(path), "newer");
   EXPECT_EQ(files_in(dir.path()), 1u);
 }
 
@@ -57,9 +57,9 @@ TEST(ReplaceFile, UntilItIsCommittedTheOldTextStands) {
     auto file = FileReplacement::begin(path, FileUse::run);
     ASSERT_TRUE(file);
     ASSERT_TRUE(file->append("half"));
-    EXPECT_EQ(read_text(path), "old");
+    EXPECT_EQ(file_text(path), "old");
   }
-  EXPECT_EQ(read_text(path), "old");
+  EXPECT_EQ(file_text(path), "old");
   EXPECT_EQ(files_in(dir.path()), 1u);
 }
 
@@ -82,7 +82,7 @@ TEST(ReplaceFile, KeepsPermissionsAndRefusesLinks) {
                           "another file",
                           name, victim));
     EXPECT_TRUE(fs::is_symlink(name));
-    EXPECT_EQ(read_text(victim), "untouched");
+    EXPECT_EQ(file_text(victim), "untouched");
   };
   fs::create_symlink(victim, link);
   refused(link);
@@ -135,7 +135,7 @@ TEST(ReplaceFile, AFaultLeavesTheOldTextAndNoLitter) {
     EXPECT_THAT(replaced.error().message, HasSubstr("cannot write " + path + ": File too large (EFBIG). "));
     EXPECT_THAT(replaced.error().message, HasSubstr("ulimit -f unlimited"));
   }
-  EXPECT_EQ(read_text(path), "old");
+  EXPECT_EQ(file_text(path), "old");
   EXPECT_EQ(files_in(dir.path()), 1u);
   const auto nowhere = replace_file(dir.path() + "/none/a", "x", FileUse::run);
   ASSERT_FALSE(nowhere);
@@ -151,11 +151,11 @@ TEST(AppendLog, HasWholeRecordsAndContinuesAfterAFault) {
   {
     const FileSizeLimit limit(10);
     EXPECT_FALSE(log->append("second, which is too long\n"));  // four bytes of it fit
-    EXPECT_EQ(read_text(path), "first\n");
+    EXPECT_EQ(file_text(path), "first\n");
   }
   ASSERT_TRUE(log->append("third\n"));
   ASSERT_TRUE(log->sync());
-  EXPECT_EQ(read_text(path), "first\nthird\n");
+  EXPECT_EQ(file_text(path), "first\nthird\n");
   EXPECT_FALSE(AppendLog::open(dir.path(), FileUse::run));
 }
 

@@ -11,6 +11,7 @@
 #include "huggingface/weights/tensor_hashes.h"
 #include "model/blocks.h"
 #include "tests/support/checkpoint_fixture.h"
+#include "tests/support/file_text.h"
 
 namespace tidepool::test::expert_files_test {
 
@@ -119,7 +120,7 @@ TEST_P(ExpertFiles, AreSavedInTheFormInWhichTheyWereReadAndRestored) {
   const auto saved = store->save(some_state(1), state);
   ASSERT_TRUE(saved) << saved.error().message;
   EXPECT_EQ(saved->weights_xxh3, store->weights_xxh3(state).value());
-  const std::string text = read_text(saved->path + "/model.safetensors");
+  const std::string text = file_text(saved->path + "/model.safetensors");
   EXPECT_EQ(text.substr(safetensors_header(content.tensors).size()), content.bytes);
   EXPECT_EQ(text, safetensors_header(content.tensors) + content.bytes);
   // A run whose model directory has gone knows the form from its checkpoint.
@@ -135,7 +136,7 @@ TEST_P(ExpertFiles, AreSavedInTheFormInWhichTheyWereReadAndRestored) {
   const auto second = again->save(some_state(2), restored);
   ASSERT_TRUE(second) << second.error().message;
   for (const char* file : {"/model.safetensors", "/optimizer.safetensors"})
-    EXPECT_EQ(read_text(second->path + file), read_text(saved->path + file)) << file;
+    EXPECT_EQ(file_text(second->path + file), file_text(saved->path + file)) << file;
 }
 
 TEST_P(ExpertFiles, DamagedWeightsAreNotRestored) {
@@ -146,7 +147,7 @@ TEST_P(ExpertFiles, DamagedWeightsAreNotRestored) {
   const std::string path = store->save(some_state(1), state).value().path;
   const auto found = store->open(path);
   ASSERT_TRUE(found);
-  std::string text = read_text(path + "/model.safetensors");
+  std::string text = file_text(path + "/model.safetensors");
   text.back() ^= 1;
   write_text(path + "/model.safetensors", text);
   MemoryState restored(graph);

@@ -8,6 +8,7 @@
 #include "base/files/files.h"
 #include "checkpoint/export_model.h"
 #include "tests/support/disk_fixture.h"
+#include "tests/support/file_text.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/packed_matrix.h"
 
@@ -107,7 +108,7 @@ TEST(ExportFp8, NumbersThatAreNotFiniteAreRefused) {
   const ScratchDir dir;
   const std::string source = dir / "source";
   write_model_directory(source, odd_model(Family::llama), Precision::bf16);
-  std::string file = read_file(source + "/model.safetensors");
+  std::string file = test::file_text(source + "/model.safetensors");
   file[file.size() - 2 * 40 * 160 - 300 * 160] = '\xff',
                                           file[file.size() - 2 * 40 * 160 - 300 * 160 + 1] = '\x7f';
   write_file(source + "/model.safetensors", file);

@@ -11,6 +11,7 @@
 #include "checkpoint/export_model.h"
 #include "huggingface/weights/load_weights.h"
 #include "tests/support/checkpoint_fixture.h"
+#include "tests/support/file_text.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/safetensors.h"
 
@@ -57,7 +58,7 @@ TEST_F(Export, CopiesEveryByteAndTheCarriedFiles) {
   ASSERT_TRUE(write());
   for (const char* file : {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json",
                            "generation_config.json", "additional_chat_templates/tool_use.jinja"})
-    EXPECT_EQ(test::read_file(out_ + "/" + file), test::read_file(source_ + "/" + file)) << file;
+    EXPECT_EQ(test::file_text(out_ + "/" + file), test::file_text(source_ + "/" + file)) << file;
   EXPECT_FALSE(fs::exists(out_ + "/notes.txt"));
   EXPECT_THAT(names(), ElementsAre("out", "source"));
 }
@@ -66,7 +67,7 @@ TEST_F(Export, CopiesEveryByteAndTheCarriedFiles) {
 TEST_F(Export, ParsesCarriedFilesAndRequiresAllFilesOfAnIndex) {
   test::write_byte_tokenizer(source_);
   const auto refused = [&](const std::string& name, const std::string& content, const std::string& reason) {
-    const std::string path = source_ + "/" + name, good = test::read_file(path);
+    const std::string path = source_ + "/" + name, good = test::file_text(path);
     test::write_file(path, content);
     const auto result = write();
     test::write_file(path, good);
@@ -80,14 +81,14 @@ TEST_F(Export, ParsesCarriedFilesAndRequiresAllFilesOfAnIndex) {
   refused("config.json", "{}", "has no model_type");
   refused("config.json", "[]", "has no model_type");
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"}) {
-    const std::string good = test::read_file(source_ + "/" + name);
+    const std::string good = test::file_text(source_ + "/" + name);
     refused(name, "", "not valid JSON");
     refused(name, good.substr(0, good.size() / 2), "not valid JSON");
     refused(name, good + "}", "not valid JSON");
   }
   ASSERT_TRUE(write({.max_shard_size = Bytes{9'000}}));
   const auto index = [&](const std::string& name) { return fs::path(out_) / name; };
-  const std::string text = test::read_file(index("model.safetensors.index.json"));
+  const std::string text = test::file_text(index("model.safetensors.index.json"));
   std::string short_text;  // an index without tensors of the last file, which exists
   const auto model = SafetensorsModel::open(out_, ErrorKind::bad_input).value();
   std::string last;
@@ -127,7 +128,7 @@ TEST_F(Export, SeveralFilesHoldTheSameTensors) {
     ASSERT_TRUE(at.file->read(*at.tensor, 0, b));
     EXPECT_EQ(a, b) << t.name;
   }
-  EXPECT_THAT(test::read_file(out_ + "/model.safetensors.index.json"), HasSubstr("\"total_size\""));
+  EXPECT_THAT(test::file_text(out_ + "/model.safetensors.index.json"), HasSubstr("\"total_size\""));
 }
 
 TEST_F(Export, ConvertsToNearestAndSaysSoInTheConfig) {
@@ -139,7 +140,7 @@ TEST_F(Export, ConvertsToNearestAndSaysSoInTheConfig) {
     ASSERT_EQ(halves.size(), words.size());
     for (std::size_t i = 0; i < words.size(); ++i) ASSERT_EQ(words[i], u32{halves[i]} << 16) << name;
   }
-  EXPECT_THAT(test::read_file(out_ + "/config.json"), HasSubstr("\"torch_dtype\": \"float32\""));
+  EXPECT_THAT(test::file_text(out_ + "/config.json"), HasSubstr("\"torch_dtype\": \"float32\""));
 }
 
 TEST(Convert, RoundsToNearestEven) {
@@ -258,7 +259,7 @@ TEST_P(ShardedCheckpoint, EveryFileOfItsWeightsIsVerified) {
   const auto store = CheckpointStore::create(options(Bytes{4'000}), graph_).value();
   const std::string path = store->save(test::some_state(3), state).value().path;
   for (const auto& entry : fs::directory_iterator(path)) {
-    const std::string name = entry.path().filename(), good = test::read_file(entry.path());
+    const std::string name = entry.path().filename(), good = test::file_text(entry.path());
     if (!is_weights_file(name)) continue;
     std::string bad = good;
     bad[bad.size() - 2] ^= 1;
@@ -278,7 +279,7 @@ TEST_F(Export, RefusesValuesThatFp16CannotHold) {
   const auto model = SafetensorsModel::open(source_, ErrorKind::bad_input).value();
   const SafetensorsModel::Location norm = model->find("model.norm.weight");
   ASSERT_TRUE(norm);
-  std::string file = test::read_file(source_ + "/model.safetensors");
+  std::string file = test::file_text(source_ + "/model.safetensors");
   const u64 at = norm.file->offset_of(*norm.tensor) + 2 * 5;
   file[at] = '\x74', file[at + 1] = '\x49';  // 999,424 in bf16
   test::write_file(source_ + "/model.safetensors", file);

@@ -15,6 +15,7 @@
 #include "huggingface/weights/load_weights.h"
 #include "huggingface/weights/unused_tensors.h"
 #include "tests/support/checkpoint_fixture.h"
+#include "tests/support/file_text.h"
 #include "tests/support/model_directory.h"
 
 namespace tidepool::test::model_weights_test {
@@ -215,7 +216,7 @@ TEST(ModelWeightsInFiles, F64IsRoundedToNearestAndRefusedBeyondF32) {
   tensors.write(dir.path(), 1);
   // 1.0 becomes 1e39.
   const std::string path = dir.path() + "/model.safetensors";
-  std::string text = read_text(path);
+  std::string text = file_text(path);
   const double huge = 1e39;
   const auto file = SafetensorsFile::open(path, ErrorKind::bad_input).value();
   std::memcpy(text.data() + file->offset_of(*file->find("model.norm.weight")), &huge, sizeof huge);

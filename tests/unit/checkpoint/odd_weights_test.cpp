@@ -16,6 +16,7 @@
 #include "huggingface/weights/unused_tensors.h"
 #include "inference/evaluate.h"
 #include "inference/generate_place.h"
+#include "tests/support/file_text.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
 #include "tidepool/fp16.h"
@@ -58,7 +59,7 @@ class OddWeights : public ::testing::Test {
     const std::string path = model_ + "/model.safetensors";
     const auto file = SafetensorsFile::open(path, ErrorKind::bad_input).value();
     const StoredTensor& t = *file->find(tensor);
-    std::string bytes = test::read_file(path);
+    std::string bytes = test::file_text(path);
     const u64 size = dtype_bytes(t.dtype);
     std::memcpy(bytes.data() + file->offset_of(t) + element * size, &bits, size);
     test::write_file(path, bytes);

@@ -9,12 +9,13 @@
 #include "huggingface/weights/load_weights.h"
 #include "huggingface/weights/safetensors.h"
 #include "tests/support/checkpoint_fixture.h"
+#include "tests/support/file_text.h"
 
 namespace tidepool::store_test {
 
+using test::file_text;
 using test::MemoryState;
 using test::open_store;
-using test::read_text;
 using test::some_state;
 using test::TemporaryDirectory;
 using test::tiny_graph;
@@ -83,7 +84,7 @@ TEST_P(Checkpoint, TheSameStateGivesTheSameBytesWithAnyBuffer) {
   const SavedCheckpoint b = store->save(some_state(3), state).value();
   for (const char* file :
        {"model.safetensors", "optimizer.safetensors", "config.json", "trainer_state.json", "manifest.json"}) {
-    EXPECT_EQ(read_text(a.path + "/" + file), read_text(b.path + "/" + file)) << file;
+    EXPECT_EQ(file_text(a.path + "/" + file), file_text(b.path + "/" + file)) << file;
   }
 }
 
@@ -93,7 +94,7 @@ TEST_P(Checkpoint, AnyFlippedBitIsFoundAndTheCheckpointBeforeIsUsed) {
   u64 random = 12345;
   for (const auto& entry : std::filesystem::directory_iterator(newest.path)) {
     const std::string path = entry.path().string();
-    const std::string good = read_text(path);
+    const std::string good = file_text(path);
     // Flips every bit of the manifest, and a sample of bits of other files.
     const bool every_bit = path.ends_with("manifest.json");
     const u64 trials = every_bit ? 8 * good.size() : 12;
@@ -119,7 +120,7 @@ TEST_P(Checkpoint, AnyFlippedBitIsFoundAndTheCheckpointBeforeIsUsed) {
 TEST_P(Checkpoint, RestoredTensorsAreHashedWhileTheyAreRead) {
   const SavedCheckpoint newest = save(2);
   const FoundCheckpoint found = *store_->find_resumable().value().found;
-  const std::string path = newest.path + "/optimizer.safetensors", good = read_text(path);
+  const std::string path = newest.path + "/optimizer.safetensors", good = file_text(path);
   for (const u64 at : {good.size() - 1, good.size() / 2, u64{9}}) {  // data, data, header
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 16);
@@ -146,7 +147,7 @@ class BitRot final : public Files {
   Result<void> sync_directory(const std::string& path) override {
     const std::string file = path + "/optimizer.safetensors";
     if (std::filesystem::exists(file)) {  // all is written, nothing is renamed yet
-      std::string text = read_text(file);
+      std::string text = file_text(file);
       text[text.size() / 2] = static_cast<char>(text[text.size() / 2] ^ 1);
       write_text(file, text);
     }
@@ -184,7 +185,7 @@ TEST_P(Checkpoint, ATruncatedOrMissingFileIsNamed) {
   for (const char* file :
        {"model.safetensors", "optimizer.safetensors", "config.json", "trainer_state.json", "manifest.json"}) {
     const std::string path = newest.path + "/" + file;
-    const std::string good = read_text(path);
+    const std::string good = file_text(path);
     for (const u64 length : {u64{0}, good.size() / 2, good.size() - 1}) {
       write_text(path, good.substr(0, length));
       const auto found = store_->find_resumable().value();

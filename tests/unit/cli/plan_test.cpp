@@ -12,6 +12,7 @@
 #include "fit/plan_run.h"
 #include "report/screen.h"
 #include "tests/support/command_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/places.h"
 
 namespace tidepool::plan_test {
@@ -266,8 +267,7 @@ TEST(CliPlan, MaxUsesHeadsOf128) {
 TEST(CliPlan, ReadsAMachineFileFromAPipe) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
-  std::ifstream file(machine.substr(machine.find('=') + 1));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = test::file_text(machine.substr(machine.find('=') + 1));
   ASSERT_LT(text.size(), 65536u);  // fits the pipe's buffer, because it is written before it is read
   ASSERT_EQ(::write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
   ::close(ends[1]);

@@ -9,11 +9,12 @@
 #include "report/page/html_report.h"
 #include "tests/support/checkpoint_fixture.h"
 #include "tests/support/command_run.h"
+#include "tests/support/file_text.h"
 
 namespace tidepool::report_test {
 
 namespace fs = std::filesystem;
-using test::read_text;
+using test::file_text;
 using test::TemporaryDirectory;
 using test::write_text;
 using ::testing::AllOf;
@@ -56,18 +57,18 @@ TEST_F(CliReport, WritesThePageAgainAndPrintsItsPath) {
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_THAT(r.out, HasSubstr("The page: " + run() + "/report.html"));
   EXPECT_THAT(r.err, HasSubstr("no step.json, so the page has no timeline"));
-  const std::string page = read_text(run() + "/report.html");
+  const std::string page = file_text(run() + "/report.html");
   EXPECT_THAT(page, HasSubstr("\"learning_rate\":{\"step\":[1],\"value\":[0.5]"));
   EXPECT_THAT(page, AllOf(HasSubstr("gpt2 \\u003c/script>"), Not(HasSubstr("gpt2 </script>"))));
   EXPECT_EQ(report({run(), "--html", dir_.path() + "/else.html"}).code, 0);
-  EXPECT_EQ(read_text(dir_.path() + "/else.html"), page);
+  EXPECT_EQ(file_text(dir_.path() + "/else.html"), page);
   EXPECT_EQ(report({run(), "--html", dir_.path() + "/no/such/place.html"}).code, 6);
   EXPECT_EQ(report({run(), "--html", dir_.path() + "/else.html"}).code, 0);  // overwrites it
-  const std::string figures = read_text(run() + "/report.json");
+  const std::string figures = file_text(run() + "/report.json");
   const test::CommandOutcome over = report({run(), "--html", run() + "/report.json"});
   EXPECT_EQ(over.code, 2);
   EXPECT_THAT(over.err, HasSubstr("report.json: exists, and is not a page"));
-  EXPECT_EQ(read_text(run() + "/report.json"), figures);
+  EXPECT_EQ(file_text(run() + "/report.json"), figures);
 }
 
 // Regression: the advice was to make the directory writable.
@@ -85,7 +86,7 @@ TEST_F(CliReport, AReadOnlyRunIsPrintedAndAdvisesAnotherPage) {
 // Searches for anything that a browser could fetch, and finds nothing.
 TEST_F(CliReport, ThePageReferencesNoOtherFile) {
   ASSERT_EQ(report({run()}).code, 0);
-  std::string page = read_text(run() + "/report.html");
+  std::string page = file_text(run() + "/report.html");
   const std::string name_space = "http://www.w3.org/2000/svg";  // a name, not an address
   for (std::size_t at; (at = page.find(name_space)) != std::string::npos;) page.erase(at, name_space.size());
   for (const char* address : {"http:", "https:", "src=", "@import", "url(//"})
@@ -101,7 +102,7 @@ TEST_F(CliReport, ComparesTwoRunsSideBySide) {
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_THAT(r.out, AllOf(HasSubstr("+50.0%"), HasSubstr("train.seed"), HasSubstr("150\n")));
   EXPECT_THAT(r.out, HasSubstr(run() + "/compare-b.html"));
-  EXPECT_THAT(read_text(run() + "/compare-b.html"), HasSubstr("\"name\":\"" + run("b")));
+  EXPECT_THAT(file_text(run() + "/compare-b.html"), HasSubstr("\"name\":\"" + run("b")));
   EXPECT_EQ(report({run(), run("b"), run()}).code, 2);
   // As from `report "$A" "$B"` with B unset: never a page of one run that looks like a comparison.
   expect_bad_input(report({""}), "not set", 2);
@@ -114,7 +115,7 @@ TEST_F(CliReport, NamesAMissingOrBrokenFile) {
   expect_bad_input(report({run("empty")}), "holds no report.json", 2);
   expect_bad_input(report({run(), run("empty")}), "holds no report.json", 2);
 
-  const std::string json = read_text(run() + "/report.json");
+  const std::string json = file_text(run() + "/report.json");
   write_text(run() + "/report.json", json.substr(0, json.size() / 2));
   expect_bad_input(report({run()}), run() + "/report.json: not valid JSON at byte");
   write_text(run() + "/report.json", "");
@@ -164,7 +165,7 @@ TEST_F(CliReport, SkipsAndCountsUnreadableLinesOfMetrics) {
     const test::CommandOutcome r = report({run()});
     EXPECT_EQ(r.code, 0) << r.err;
     EXPECT_THAT(r.err, HasSubstr(path + ": " + says));
-    EXPECT_THAT(read_text(run() + "/report.html"),
+    EXPECT_THAT(file_text(run() + "/report.html"),
                 HasSubstr("\"learning_rate\":{\"step\":[1],\"value\":[0.5]"));
   };
   warned(first + "{\"step\": 2, \"lo",
@@ -197,7 +198,7 @@ TEST_F(CliReport, NotesMissingMetricsWithoutAnError) {
 
 // Values changed in an editor. Values that no run can have measured are not printed.
 TEST_F(CliReport, RefusesImpossibleValuesByKey) {
-  const std::string whole = read_text(run() + "/report.json");
+  const std::string whole = file_text(run() + "/report.json");
   const auto refused = [&](const std::string& from, const std::string& to, const std::string& says) {
     std::string text = whole;
     const std::size_t at = text.find(from);
@@ -234,7 +235,7 @@ TEST_F(CliReport, RefusesImpossibleValuesByKey) {
 // A pipe would block, and a device would be read for ever.
 TEST_F(CliReport, ReadsOnlyRegularFilesOfLimitedLength) {
   for (const char* name : {"report.json", "metrics.jsonl", "step.json"}) {
-    const std::string path = run() + "/" + name, text = fs::exists(path) ? read_text(path) : "";
+    const std::string path = run() + "/" + name, text = fs::exists(path) ? file_text(path) : "";
     fs::remove(path);
     ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
     expect_bad_input(report({run()}), path + ": is not a regular file");

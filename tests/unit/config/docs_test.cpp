@@ -1,22 +1,17 @@
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <iterator>
 #include <string>
 
 #include "config/config.h"
 #include "config/read/load_config.h"
+#include "tests/support/file_text.h"
 #include "tests/support/places.h"
 
 namespace tidepool::docs_test {
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 TEST(ConfigDocs, PageMatchesTheSchema) {
-  EXPECT_EQ(read_file(source_file("docs/config.md")), config_markdown())
+  EXPECT_EQ(test::file_text(source_file("docs/config.md")), config_markdown())
       << "make it again: build/release/tidepool config --markdown > docs/config.md";
 }
 

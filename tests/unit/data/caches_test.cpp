@@ -16,17 +16,13 @@
 #include "data/files/block_file.h"
 #include "io/sudden_end.h"
 #include "tests/support/document_files.h"
+#include "tests/support/file_text.h"
 #include "tests/support/places.h"
 
 namespace tidepool::caches_test {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-std::string text_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 class DataCaches : public test::DocumentsFixture {};
 
@@ -191,8 +187,7 @@ TEST_F(DataCaches, DamagedCachesAreRefusedWithAWayOut) {
   fs::path cache;
   for (const auto& entry : fs::directory_iterator(dir_ / "cache")) cache = entry.path();
   const auto spoil = [&](const char* name, auto&& change) {
-    std::ifstream in(cache / name, std::ios::binary);
-    const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+    const std::string bytes = test::file_text(cache / name);
     std::string other = bytes;
     change(other);
     std::ofstream(cache / name, std::ios::binary) << other;
@@ -257,7 +252,7 @@ TEST_F(DataCaches, TokensAreVerifiedBlockByBlockAsTheyAreRead) {
   };
   EXPECT_EQ(read(0, tokens), "");
   EXPECT_EQ(read(in_block - 1, 3), "");
-  const std::string whole = text_of(path);
+  const std::string whole = test::file_text(path);
   for (u64 at = 0; at < whole.size(); at += 61) {  // hashes, tokens and the padding of the last block
     std::string other = whole;
     other[at] = static_cast<char>(other[at] ^ (1 << at % 8));

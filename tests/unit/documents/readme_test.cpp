@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <sstream>
 #include <string>
@@ -15,26 +14,24 @@
 #include "fit/plan_inputs.h"
 #include "planner/planner.h"
 #include "report/assembly/summary.h"
+#include "tests/support/file_text.h"
 #include "tests/support/places.h"
 
 namespace tidepool::readme_test {
 
 using ::testing::HasSubstr;
 
-std::string file_text(const std::string& name) {
-  std::ifstream file(source_file(name), std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+std::string source_text(const std::string& name) { return test::file_text(source_file(name)); }
 
 // One page: the rest belongs in docs/.
 TEST(Readme, IsShort) {
-  const std::string text = file_text("README.md");
+  const std::string text = source_text("README.md");
   EXPECT_LE(std::ranges::count(text, '\n'), 140);
 }
 
 TEST(Readme, TrainingPageShowsTheQuickstartConfigAsItIs) {
-  EXPECT_THAT(file_text("docs/training.md"), HasSubstr("`configs/quickstart.yaml`:\n\n```yaml\n" +
-                                                       file_text("configs/quickstart.yaml") + "```\n"));
+  EXPECT_THAT(source_text("docs/training.md"), HasSubstr("`configs/quickstart.yaml`:\n\n```yaml\n" +
+                                                         source_text("configs/quickstart.yaml") + "```\n"));
 }
 
 // Messages have line breaks only on a terminal.
@@ -50,7 +47,7 @@ TEST(Readme, FitPageShowsTheOutputOfPlan) {
   const int code = run_cli({"plan", source_file("configs/gpt-100m.yaml"), "memory.device=100MiB"});
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(code, 3);
-  EXPECT_THAT(without_breaks(file_text("docs/fit.md")),
+  EXPECT_THAT(without_breaks(source_text("docs/fit.md")),
               HasSubstr("``` $ tidepool plan configs/gpt-100m.yaml memory.device=100MiB " +
                         without_breaks(said) + " ```"));
 }
@@ -62,15 +59,15 @@ TEST(Readme, HasNoPlaceholders) {
         "docs/commands.md", "docs/fit.md", "docs/gpu.md", "examples/README.md",
         "examples/tight-budget/README.md", "examples/own-text/README.md", "examples/chat/README.md",
         "examples/continue/README.md", "examples/lora/README.md", "examples/llama-70b/README.md"}) {
-    EXPECT_FALSE(file_text(name).empty()) << name;
+    EXPECT_FALSE(source_text(name).empty()) << name;
     for (const char* placeholder : {"@", "TODO", "FIXME", "TBD", "XXX", "{{"})
-      EXPECT_THAT(file_text(name), ::testing::Not(HasSubstr(placeholder))) << name;
+      EXPECT_THAT(source_text(name), ::testing::Not(HasSubstr(placeholder))) << name;
   }
 }
 
 // The page's table has a row for every command.
 TEST(Readme, CommandPageNamesEveryCommand) {
-  const std::string page = file_text("docs/commands.md");
+  const std::string page = source_text("docs/commands.md");
   for (const Command* command : commands())
     EXPECT_THAT(page, HasSubstr("\n| `" + std::string(command->name))) << command->name;
 }
@@ -80,7 +77,7 @@ TEST(Readme, CountsTheQuickstartsStateAndMemory) {
   const ModelGraph graph = make_graph(config).value();
   const Plan plan = make_plan(graph, plan_options(config)).value();
   const Bytes memory = config.memory.budgets.device + config.memory.budgets.host;
-  EXPECT_THAT(file_text("docs/training.md"),
+  EXPECT_THAT(source_text("docs/training.md"),
               HasSubstr(fmt::format(
                   "The {:.2f}M parameters take 12 bytes each: {} MiB of state for {:g} MiB of memory.",
                   static_cast<double>(graph.parameters) * 1e-6, (state_bytes(plan).value + mib / 2) / mib,

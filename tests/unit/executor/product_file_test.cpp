@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/support/disk_fixture.h"
+#include "tests/support/file_text.h"
 
 namespace tidepool::product_file_test {
 
@@ -28,10 +29,7 @@ class ProductFileTest : public testing::Test {
     ASSERT_TRUE(added) << added.error().message;
   }
   AlgorithmsByProduct known() { return ProductFile::open(path_).value().known(); }
-  std::string text() const {
-    std::ifstream in(path_);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string text() const { return test::file_text(path_); }
   void write(const std::string& text) {
     std::filesystem::create_directories(dir_ / "runs");
     std::ofstream(path_) << text;

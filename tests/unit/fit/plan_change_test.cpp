@@ -6,6 +6,7 @@
 #include "fit/plan_inputs.h"
 #include "report/assembly/assemble_report.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::plan_change_test {

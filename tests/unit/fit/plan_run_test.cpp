@@ -14,6 +14,7 @@
 #include "fit/plan_inputs.h"
 #include "machine/machine_file.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::plan_run_test {

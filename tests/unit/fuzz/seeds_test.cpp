@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <random>
 
 #include "base/types.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/file_text.h"
 #include "tests/support/places.h"
 
 namespace tidepool::seeds_test {
@@ -39,15 +39,9 @@ constexpr Fuzzer fuzzers[] = {{"adapter", fuzz::adapter},
                               {"tokenizer_config", fuzz::tokenizer_config},
                               {"trainer_state", fuzz::trainer_state}};
 
-std::string content_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 std::vector<fs::path> seeds_of(const std::string& name) {
   std::vector<fs::path> out;
-  for (const auto& entry :
-       fs::directory_iterator(source_file("tests/fuzz/seeds/") + name))
+  for (const auto& entry : fs::directory_iterator(source_file("tests/fuzz/seeds/") + name))
     out.push_back(entry.path());
   std::ranges::sort(out);
   return out;
@@ -100,7 +94,7 @@ TEST_P(FuzzSeeds, AreRefusedOrTakenWithoutACrash) {
   ASSERT_FALSE(seeds.empty());
   for (const fs::path& path : seeds) {
     SCOPED_TRACE(path.string());
-    const std::string seed = content_of(path);
+    const std::string seed = test::file_text(path);
     GetParam().run(seed);
     Spoiler spoil(seed.size());
     for (u64 i = 0; i < times; ++i) GetParam().run(spoil(seed));

@@ -7,6 +7,7 @@
 #include "checkpoint/manifest.h"
 #include "config/read/load_config.h"
 #include "inference/generate.h"
+#include "tests/support/file_text.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/safetensors.h"
 #include "tests/support/train_fixture.h"
@@ -69,7 +70,7 @@ TEST_P(Import, WithZeroStepsLeavesTheBytesOfEveryTensorUnchanged) {
       after(checkpoint + "/model.safetensors");
   ASSERT_EQ(before.names(), after.names());
   for (const std::string& name : before.names()) EXPECT_EQ(before.get<u8>(name), after.get<u8>(name)) << name;
-  EXPECT_THAT(test::read_file(checkpoint + "/config.json"), HasSubstr("\"eos_token_id\": 2"));
+  EXPECT_THAT(test::file_text(checkpoint + "/config.json"), HasSubstr("\"eos_token_id\": 2"));
   EXPECT_EQ(read_model_directory(checkpoint).value(), config.model);
 }
 
@@ -133,10 +134,10 @@ class CarriedAlong : public ::testing::Test {
 TEST_F(CarriedAlong, EveryCheckpointHasTheTokenizersFiles) {
   ASSERT_TRUE(test::run(config_));
   for (const char* file : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"})
-    EXPECT_EQ(test::read_file(checkpoint(2) + "/" + file),
-              test::read_file(config_.model_directory + "/" + file))
+    EXPECT_EQ(test::file_text(checkpoint(2) + "/" + file),
+              test::file_text(config_.model_directory + "/" + file))
         << file;
-  EXPECT_THAT(test::read_file(checkpoint(2) + "/manifest.json"), HasSubstr("tokenizer.json"));
+  EXPECT_THAT(test::file_text(checkpoint(2) + "/manifest.json"), HasSubstr("tokenizer.json"));
 }
 
 TEST_F(CarriedAlong, TemplatesWithNamesAreInEveryCheckpoint) {
@@ -148,13 +149,13 @@ TEST_F(CarriedAlong, TemplatesWithNamesAreInEveryCheckpoint) {
   test::write_file(config_.model_directory + "/additional_chat_templates/notes.txt", "mine");
   config_.data.loss = "all";
   ASSERT_TRUE(test::run(config_));
-  EXPECT_EQ(test::read_file(checkpoint(2) + "/" + file), "{{ tools | length }}");
+  EXPECT_EQ(test::file_text(checkpoint(2) + "/" + file), "{{ tools | length }}");
   EXPECT_FALSE(fs::exists(checkpoint(2) + "/additional_chat_templates/notes.txt"));
-  EXPECT_THAT(test::read_file(checkpoint(2) + "/manifest.json"), HasSubstr(file));
+  EXPECT_THAT(test::file_text(checkpoint(2) + "/manifest.json"), HasSubstr(file));
   config_.train.max_steps = 3;
   const auto resumed = test::run(config_, {.resume = "auto"});  // files that the manifest names are sound
   ASSERT_TRUE(resumed) << resumed.error().message;
-  EXPECT_EQ(test::read_file(checkpoint(3) + "/" + file), "{{ tools | length }}");
+  EXPECT_EQ(test::file_text(checkpoint(3) + "/" + file), "{{ tools | length }}");
   // A template that the config names applies to all records.
   test::write_file(dir_ / "chat.jinja", all);
   config_.data.chat_template = dir_ / "chat.jinja";
@@ -176,9 +177,9 @@ TEST_F(CarriedAlong, AnotherTokenizerAndTemplateTakeThePlaceOfTheModels) {
   config_.data.chat_template = dir_ / "chat.jinja";
   const auto report = test::run(config_);
   ASSERT_TRUE(report) << report.error().message;
-  EXPECT_EQ(test::read_file(checkpoint(2) + "/tokenizer.json"), test::read_file(dir_ / "other/mine.json"));
-  EXPECT_EQ(test::read_file(checkpoint(2) + "/chat_template.jinja"), test::read_file(dir_ / "chat.jinja"));
-  EXPECT_THAT(test::read_file(checkpoint(2) + "/generation_config.json"), HasSubstr("0.6"));
+  EXPECT_EQ(test::file_text(checkpoint(2) + "/tokenizer.json"), test::file_text(dir_ / "other/mine.json"));
+  EXPECT_EQ(test::file_text(checkpoint(2) + "/chat_template.jinja"), test::file_text(dir_ / "chat.jinja"));
+  EXPECT_THAT(test::file_text(checkpoint(2) + "/generation_config.json"), HasSubstr("0.6"));
   EXPECT_FALSE(fs::exists(checkpoint(2) + "/merges.txt"));
   // Resumes without either of the files.
   fs::remove_all(dir_ / "other");

@@ -1,12 +1,12 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "base/text/rate_text.h"
 #include "machine/machine_file.h"
 #include "machine/machine_keys.h"
+#include "tests/support/file_text.h"
 #include "tests/support/places.h"
 
 namespace tidepool::file_test {
@@ -135,8 +135,7 @@ TEST(MachineFile, EveryKeyIsWrittenWithAComment) {
 }
 
 TEST(MachineFile, TheDocsNameEveryKey) {
-  std::ifstream file(source_dir + "/docs/machine-files.md");
-  const std::string docs{std::istreambuf_iterator<char>(file), {}};
+  const std::string docs = test::file_text(source_dir + "/docs/machine-files.md");
   for (const MachineKey& key : machine_keys())
     EXPECT_THAT(docs, HasSubstr("`" + std::string(key.section) + (key.section.empty() ? "" : ".") +
                                 std::string(key.key) + "`"));

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "huggingface/adapters/lora_merge.h"
 #include "huggingface/weights/expert_files.h"
@@ -15,6 +14,7 @@
 #include "model/blocks.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
+#include "tests/support/file_text.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/places.h"
 #include "tests/support/train_fixture.h"
@@ -188,7 +188,7 @@ class ExpertAdapterFiles : public ::testing::Test {
   }
   void replace(const std::string& file, const std::string& from, const std::string& to) {
     if (from.empty()) return;
-    std::string text = test::read_file(directory_ + "/" + file);
+    std::string text = test::file_text(directory_ + "/" + file);
     ASSERT_NE(text.find(from), std::string::npos) << from;
     for (u64 at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
       text.replace(at, from.size(), to);

@@ -17,6 +17,7 @@
 #include "model/blocks.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
+#include "tests/support/file_text.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/places.h"
 
@@ -212,8 +213,7 @@ class AdapterFiles : public ::testing::Test {
   AdapterFiles() { std::filesystem::copy(source_file("tests/golden/lora/llama_all"), directory_); }
   std::string message_with(const std::string& from, const std::string& to) {
     const std::string path = directory_ + "/adapter_config.json";
-    std::ifstream in(source_file("tests/golden/lora/llama_all/adapter_config.json"));
-    std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    std::string text = test::file_text(source_file("tests/golden/lora/llama_all/adapter_config.json"));
     const u64 at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from;
     std::ofstream(path, std::ios::trunc) << text.replace(at, from.size(), to);

@@ -7,10 +7,11 @@
 
 #include "report/run_log.h"
 #include "tests/support/checkpoint_fixture.h"
+#include "tests/support/file_text.h"
 
 namespace tidepool::events_test {
 
-using test::read_text;
+using test::file_text;
 using test::TemporaryDirectory;
 using ::testing::HasSubstr;
 
@@ -38,7 +39,7 @@ TEST(ReportEvents, RecordsAreInTensorBoardsFormat) {
 std::string events_of(const std::string& dir) {
   std::string all;
   for (const auto& entry : std::filesystem::directory_iterator(dir))
-    if (entry.path().filename().string().starts_with("events.out.tfevents.")) all += read_text(entry.path());
+    if (entry.path().filename().string().starts_with("events.out.tfevents.")) all += file_text(entry.path());
   return all;
 }
 
@@ -52,7 +53,7 @@ TEST(ReportEvents, ARunWritesBothLogsWithHuggingFaceNames) {
   EXPECT_THAT(events, HasSubstr("brain.Event:2"));
   for (const char* tag : {"train/loss", "train/learning_rate", "train/grad_norm", "eval/loss"})
     EXPECT_THAT(events, HasSubstr(tag));
-  EXPECT_THAT(read_text(dir.path() + "/metrics.jsonl"), HasSubstr("\"eval_loss\": 2.0"));
+  EXPECT_THAT(file_text(dir.path() + "/metrics.jsonl"), HasSubstr("\"eval_loss\": 2.0"));
 }
 
 TEST(ReportEvents, AResumedRunTellsViewersItsFirstStep) {

@@ -8,11 +8,12 @@
 #include "report/run_report.h"
 #include "report/terminal.h"
 #include "tests/support/checkpoint_fixture.h"
+#include "tests/support/file_text.h"
 
 namespace tidepool::report_experts_test {
 
 namespace json = boost::json;
-using test::read_text;
+using test::file_text;
 using test::TemporaryDirectory;
 using test::write_text;
 using ::testing::HasSubstr;

@@ -9,11 +9,12 @@
 #include "report/run_report.h"
 #include "report/trace.h"
 #include "tests/support/checkpoint_fixture.h"
+#include "tests/support/file_text.h"
 
 namespace tidepool::files_test {
 
 namespace json = boost::json;
-using test::read_text;
+using test::file_text;
 using test::TemporaryDirectory;
 using test::write_text;
 using ::testing::HasSubstr;
@@ -158,14 +159,14 @@ TEST(ReportMetrics, AResumedRunWritesEachStepOnce) {
     for (u64 step = from; step <= to; ++step) ASSERT_TRUE(log->append(StepMetrics{.step = step}).has_value());
   };
   write(0, 1, 5);
-  const std::string straight = read_text(path);
+  const std::string straight = file_text(path);
   {
     auto log = MetricsLog::open(path, 5).value();
     ASSERT_TRUE(log->append(TrainMetrics{.step = 5}).has_value());
   }
-  write_text(path, read_text(path) + "{\"step\": 6, \"lo");  // torn by a kill
+  write_text(path, file_text(path) + "{\"step\": 6, \"lo");  // torn by a kill
   write(3, 4, 5);
-  EXPECT_EQ(read_text(path), straight);
+  EXPECT_EQ(file_text(path), straight);
   EXPECT_EQ(MetricsLog::open(dir.path() + "/no/such", 0).error().kind, ErrorKind::io);
 }
 
@@ -195,7 +196,7 @@ TEST(ReportTrace, IsChromeTraceJsonWithNamedLanes) {
       write_trace(path, one,
                   {.lanes = {"compute", "disk \"read\""}, .blocks = {"embedding", "h.0"}, .windows = {"wte"}})
           .has_value());
-  const json::value v = json::parse(read_text(path));
+  const json::value v = json::parse(file_text(path));
   const json::array& all = v.at("traceEvents").as_array();
   ASSERT_EQ(all.size(), 2 + 2 * 2 + 2u);
   EXPECT_EQ(all[4].at("args").at("name").as_string(), "disk \"read\"");
@@ -208,9 +209,9 @@ TEST(ReportTrace, IsChromeTraceJsonWithNamedLanes) {
   EXPECT_EQ(all[7].at("args").at("bytes").as_int64(), 4096);
   const TraceProcess empty{"measured", 0, event};
   ASSERT_TRUE(write_trace(path, {&empty, 1}, {.lanes = {"compute"}}).has_value());
-  EXPECT_EQ(json::parse(read_text(path)).at("traceEvents").as_array().size(), 4u);
+  EXPECT_EQ(json::parse(file_text(path)).at("traceEvents").as_array().size(), 4u);
   ASSERT_TRUE(write_trace(path, both, {.lanes = {"compute", "disk"}}).has_value());
-  const json::value two = json::parse(read_text(path));
+  const json::value two = json::parse(file_text(path));
   EXPECT_EQ(two.at("traceEvents").as_array().size(), 2 * (2 + 2 * 2 + 2u));
   EXPECT_EQ(two.at("traceEvents").as_array().back().at("pid").as_int64(), 2);
   EXPECT_EQ(write_trace(dir.path() + "/no/such", {}, {}).error().kind, ErrorKind::io);

@@ -5,11 +5,11 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <set>
 
 #include "report/screen.h"
+#include "tests/support/file_text.h"
 #include "tests/support/places.h"
 
 namespace tidepool::print_text_test {
@@ -59,8 +59,7 @@ TEST(PrintText, ColoursOfOurOwnPassAndThoseOfFilesDoNot) {
 
 // Finds sources that print without print_text. The exceptions write only cursor movements and literals.
 TEST(PrintText, NothingIsPrintedBesideIt) {
-  const std::set<std::string> excepted = {
-      "print_text.cpp", "print_text.h", "generate_command.cpp"};
+  const std::set<std::string> excepted = {"print_text.cpp", "print_text.h", "generate_command.cpp"};
   u32 files = 0;
   for (const char* folder : {"src", "io", "include", "kernels", "chunk_manager"})
     for (const auto& entry : fs::recursive_directory_iterator(fs::path(source_file("")) / folder)) {
@@ -68,8 +67,7 @@ TEST(PrintText, NothingIsPrintedBesideIt) {
       if (extension != ".cpp" && extension != ".h") continue;
       ++files;
       if (excepted.contains(entry.path().filename())) continue;
-      std::ifstream in(entry.path());
-      const std::string text{std::istreambuf_iterator<char>(in), {}};
+      const std::string text = test::file_text(entry.path());
       for (const char* call :
            {"fmt::print(", "printf(std", "fprintf(", "puts(\"", "fputs(", "std::cout", "std::cerr"})
         EXPECT_EQ(text.find(call), std::string::npos) << entry.path() << " calls " << call;

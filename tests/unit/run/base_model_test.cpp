@@ -18,6 +18,7 @@
 #include "inference/evaluate.h"
 #include "inference/export_source.h"
 #include "run/weights/first_weights.h"
+#include "tests/support/file_text.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
 
@@ -27,7 +28,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 void flip_byte(const std::string& path, u64 at) {
-  std::string bytes = test::read_file(path);
+  std::string bytes = test::file_text(path);
   ASSERT_LT(at, bytes.size());
   bytes[at] = static_cast<char>(bytes[at] ^ 1);
   test::write_file(path, bytes);

@@ -10,6 +10,7 @@
 #include "fit/plan_inputs.h"
 #include "inference/evaluate.h"
 #include "inference/generate.h"
+#include "tests/support/file_text.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::devices_test {
@@ -75,11 +76,6 @@ TEST(GpuPlans, ProgramsWithoutCudaSaySo) {
   EXPECT_NE(report.error().message.find("machine.executor=cpu"), std::string::npos) << report.error().message;
 }
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // A GPU that the user names is required; a run's own GPU may be absent when the run is evaluated.
 TEST(GpuPlans, OnlyARunsOwnGpuIsReplacedByCores) {
   const test::TrainDir dir;
@@ -103,7 +99,7 @@ TEST(GpuPlans, OnlyARunsOwnGpuIsReplacedByCores) {
   EXPECT_THAT(notes, ::testing::IsEmpty());
 
   const std::string file = config.output.dir + "/config.yaml";
-  std::string text = text_of(file);
+  std::string text = test::file_text(file);
   const u64 at = text.find("cpu", text.find("executor:"));
   ASSERT_NE(at, std::string::npos) << text;
   std::ofstream(file) << text.replace(at, 3, "cuda");

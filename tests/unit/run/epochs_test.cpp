@@ -5,6 +5,7 @@
 #include "config/read/load_config.h"
 #include "run/train_length.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::epochs_test {

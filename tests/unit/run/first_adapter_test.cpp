@@ -10,6 +10,7 @@
 #include "huggingface/weights/adapter_files.h"
 #include "inference/evaluate.h"
 #include "tests/support/family_cases.h"
+#include "tests/support/file_text.h"
 #include "tests/support/lora_fixture.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/places.h"
@@ -49,7 +50,7 @@ class FirstAdapter : public ::testing::Test {
     return dir_ / "adapter";
   }
   static void replace_in(const std::string& path, const std::string& from, const std::string& to) {
-    std::string text = test::read_file(path);
+    std::string text = test::file_text(path);
     ASSERT_NE(text.find(from), std::string::npos) << from;
     test::write_file(path, text.replace(text.find(from), from.size(), to));
   }
@@ -210,7 +211,7 @@ TEST_F(FirstAdapter, OfARunItIsVerifiedAndItsModelCompared) {
   // It starts where the first run ended, not where a new adapter starts.
   EXPECT_LT(report->losses.front(), numbers.losses.front());
   const std::string weights = second.lora.adapter + "/adapter_model.safetensors";
-  std::string bytes = test::read_file(weights);
+  std::string bytes = test::file_text(weights);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   test::write_file(weights, bytes);
   second.output.dir = dir_ / "third";
@@ -271,7 +272,7 @@ TEST(RsLora, ItsScaleIsAlphaOverTheRootOfR) {
   EXPECT_EQ(test::train_numbers(plain), test::train_numbers(stable));
   // The same holds for the written files, and for models made of them.
   const std::string adapter = stable.output.dir + "/checkpoint-4";
-  EXPECT_THAT(test::read_file(adapter + "/adapter_config.json"), HasSubstr("\"use_rslora\": true"));
+  EXPECT_THAT(test::file_text(adapter + "/adapter_config.json"), HasSubstr("\"use_rslora\": true"));
   EXPECT_DOUBLE_EQ(read_adapter_config(adapter, ErrorKind::bad_input)->scale, 4);
   stable.lora.rslora = false;
   const auto resumed = test::run(stable, {.resume = adapter});

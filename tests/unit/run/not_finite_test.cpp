@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "inference/evaluate.h"
 #include "run/step_faults.h"
+#include "tests/support/file_text.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
 
@@ -23,7 +24,7 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 std::string directory_of_overflow(const test::TrainDir& dir) {
   const std::string model = dir / "model";
   test::write_model_directory(model, test::small_model(Family::llama), Precision::fp32);
-  std::string bytes = test::read_file(model + "/model.safetensors");
+  std::string bytes = test::file_text(model + "/model.safetensors");
   u64 header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), 8);
   std::fill(bytes.begin() + 8 + static_cast<std::ptrdiff_t>(header_bytes), bytes.end(), '\x5d');
@@ -46,7 +47,7 @@ TEST(NotFinite, InTheFirstStepTheWeightsAreAtFault) {
                 AllOf(HasSubstr("step 1: loss nan"), HasSubstr("in the weights of " + c.model_directory),
                       Not(HasSubstr("learning_rate"))));
     // Step 2 was in progress.
-    EXPECT_THAT(test::read_file(c.output.dir + "/metrics.jsonl"),
+    EXPECT_THAT(test::file_text(c.output.dir + "/metrics.jsonl"),
                 AllOf(HasSubstr("\"step\": 1"), Not(HasSubstr("\"step\": 2"))));
   }
 }

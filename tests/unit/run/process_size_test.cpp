@@ -6,6 +6,7 @@
 #include "planner/planner.h"
 #include "run/outputs/training_memory.h"
 #include "tests/support/child_run.h"
+#include "tests/support/file_text.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::process_size_test {
