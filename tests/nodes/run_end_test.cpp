@@ -32,7 +32,7 @@ class RunEnd : public ::testing::TestWithParam<NodeLauncher> {
     Config c = test::small_config(dir_, run);
     c.machine.threads = 1;
     c.machine.executor = "cpu";
-    c.machine.peer_timeout_seconds = 3;
+    c.machine.peer_timeout_seconds = 10;
     return c;
   }
   const TrainDir dir_;
@@ -198,7 +198,7 @@ TEST_P(RunEnd, AKilledNodeIsNamedAndTheRunResumes) {
 
 TEST_P(RunEnd, AStoppedNodeIsNamedInTime) {
   Config c = config("run");
-  c.machine.peer_timeout_seconds = 1;
+  c.machine.peer_timeout_seconds = 4;
   c.train.max_steps = 40'000;
   NodeRun run(c, {.launcher = GetParam(), .others_live_on = true});
   ASSERT_TRUE(run.wait_for_steps(5)) << run.said_by_all();
@@ -206,7 +206,7 @@ TEST_P(RunEnd, AStoppedNodeIsNamedInTime) {
   ::kill(stopped, SIGSTOP);
   while (run.code(0) == -1) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_EQ(run.code(0), 75) << run.said_by_all();
-  EXPECT_THAT(run.said(0), AllOf(HasSubstr("node 1 (host"), HasSubstr("has not answered for 1 s")));
+  EXPECT_THAT(run.said(0), AllOf(HasSubstr("node 1 (host"), HasSubstr("has not answered for 4 s")));
   ::kill(stopped, SIGCONT);
   run.wait();
   EXPECT_TRUE(run.code(1) == 75 || run.code(1) == -1) << run.said_by_all();
