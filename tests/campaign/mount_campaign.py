@@ -35,13 +35,13 @@ WAIT_SECONDS = 120.0
 
 
 def record_of(path):
-    """RETURNS: branch and step of the newest whole record in a swap file; None: it has none."""
+    """RETURNS: branch and step of the newest whole record in a swap file; step 0: it has none; "" and 0: no file."""
     try:
         data = path.read_bytes()
     except OSError:
-        return None
+        return "", 0
     if data[:8] != b"TPSTATE\n":
-        return None
+        return "", 0
     area_bytes, _, length = struct.unpack_from("<QQQ", data, 16)
     begin = (48 + length + 8 + 4095) // 4096 * 4096
     step = 0
@@ -49,7 +49,7 @@ def record_of(path):
         magic, _, of_area = struct.unpack_from("<8sQQ", data, begin + area * area_bytes)
         if magic == b"TPRECORD":
             step = max(step, of_area)
-    return (json.loads(data[48:48 + length])["branch"], step) if step else None
+    return json.loads(data[48:48 + length])["branch"], step
 
 
 class Sequence:
@@ -101,9 +101,10 @@ class Sequence:
         (self.folder / name).rename(self.folder / self.swap)
 
     def holder(self):
-        """RETURNS: the directory away that has the record of the trained branch with its last step, or None."""
-        records = {name: record_of(self.folder / name / "tidepool.swap") for name in self.away}
-        mine = [(r[1], name) for name, r in records.items() if r and r[0] == self.branch]
+        """RETURNS: the directory away that has the record of the trained branch with its last step, or its swap file
+        without a record, if the first one was being made; else None."""
+        found = {name: record_of(self.folder / name / "tidepool.swap") for name in self.away}
+        mine = [(step, name) for name, (branch, step) in found.items() if branch == self.branch]
         return max(mine)[1] if mine else None
 
     # ---- processes --------------------------------------------------------------------------------------
@@ -161,8 +162,8 @@ class Sequence:
         note = self.folder / self.run / "branch.json"
         if note.exists():
             self.branch = json.loads(note.read_text())["branches"][-1]["id"]
-        record = record_of(self.swap_file())
-        recorded = record[1] if record and record[0] == self.branch else 0
+        branch, step = record_of(self.swap_file())
+        recorded = step if branch == self.branch else 0
         self.reached = max([recorded, *self.checkpoints()[-1:]])
 
     # ---- a resume and its advice -----------------------------------------------------------------------
@@ -226,7 +227,7 @@ class Sequence:
         if kind == "without":
             return int(match.group(1).rsplit("-", 1)[1]), *self.train(self.words_of(match.group(1)))
         if kind in ("older", "return"):
-            step = record_of(self.swap_file())[1]
+            _, step = record_of(self.swap_file())
             return step, *self.train(self.words_of(match.group(1)))
         if kind == "anew":
             self.run = self.fresh("run")

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <fstream>
 #include <regex>
 
 #include "base/text/path_text.h"
@@ -171,6 +172,25 @@ TEST(ResumeAdvice, AStepWhoseRecordWasBegunIsMissedToo) {
                                                 note.step, note.begun)));
   fs::rename(dir / "unmounted", dir / "disk");  // it holds that step, or the one before
   EXPECT_GE(resumed_from(c, "auto"), note.step);
+}
+
+TEST(ResumeAdvice, AFirstRecordThatAKillHasLeftUnfinishedIsNotMissed) {
+  const TrainDir dir;
+  const Config c = recorded_config(dir);
+  kill_after(c, 2);
+  BranchNote note = *read_branch_note(c.output.dir).value();
+  note.step = 0, note.begun = 1;
+  ASSERT_TRUE(BranchFile::write(c.output.dir, note));
+  const std::string file = dir / "disk/tidepool.swap";
+  const JournalHead head = read_state_file(file).value()->head;
+  {  // as before the first record
+    std::fstream out(file, std::ios::in | std::ios::out | std::ios::binary);
+    for (const u64 sequence : {0, 1}) {
+      out.seekp(static_cast<std::streamoff>(head.area(sequence)));
+      out << std::string(head.area_bytes, '\0');
+    }
+  }
+  EXPECT_EQ(resumed_from(c, "auto"), 0u);
 }
 
 // Regression: the record of an old branch won over a newer checkpoint.

@@ -149,11 +149,14 @@ class Search {
                             path_)
               : fmt::format("{}: its newest record is torn or damaged: the one before it, of step {}, counts",
                             path_, found_->record.step));
+    Result<DescribedState> described = parse_state(found_->head.description, path_);
     if (found_->record.sequence == 0) {
+      // A kill has left the first record of this branch unfinished: no step of it is missing.
+      if (described && out_.note && described->owner.branch == out_.note->id())
+        out_.note->begun = out_.note->step;
       found_.reset();
       return {};
     }
-    Result<DescribedState> described = parse_state(found_->head.description, path_);
     if (!described) return damaged(described.error());
     described_ = *std::move(described);
     if (found_->record.chunks.size() != described_.table.marks() || !described_.table.has_slots_of(*found_))
