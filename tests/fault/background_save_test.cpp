@@ -9,6 +9,7 @@
 #include "report/run_report.h"
 #include "tests/support/child_run.h"
 #include "tests/support/file_text.h"
+#include "tests/support/places.h"
 #include "tests/support/slow_flush.h"
 #include "tests/support/train_fixture.h"
 
@@ -59,9 +60,7 @@ void expect_same_save(const Config& c, const Config& at_rest) {
 class Versions : public ::testing::TestWithParam<u32> {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "SKIPPED: a sanitizer's library must be the first that is loaded";
-#endif
+    if (under_sanitizer()) GTEST_SKIP() << "SKIPPED: a sanitizer's library must be the first that is loaded";
   }
 };
 

@@ -119,9 +119,7 @@ class InjectedFaults : public ::testing::TestWithParam<int> {
 };
 
 TEST_P(InjectedFaults, EachCallFailsOnce) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "SKIPPED: a sanitizer's library must be the first that is loaded";
-#endif
+  if (under_sanitizer()) GTEST_SKIP() << "SKIPPED: a sanitizer's library must be the first that is loaded";
   const Config whole = config(dir_, "whole");
   ASSERT_EQ(run_with_fault(whole, 0), 0) << output_;
   const u64 calls = calls_counted();

@@ -14,6 +14,7 @@
 #include "tests/support/child_run.h"
 #include "tests/support/file_text.h"
 #include "tests/support/kept_model_fixture.h"
+#include "tests/support/places.h"
 
 namespace tidepool::reading_commands_test {
 
@@ -124,11 +125,7 @@ TEST_F(ReadingCommands, ExportRequiresEveryTensorOfTheModel) {
 
 // Item 21: 8 of 55 reads failed. The run saves and rotates some ten times a second while it is read.
 TEST_F(ReadingCommands, TakeTheNextCheckpointIfRotationDeletesOne) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  config_.output.save_steps = 16;  // with sanitizers, readers are slower than steps
-#else
-  config_.output.save_steps = 8;
-#endif
+  config_.output.save_steps = under_sanitizer() ? 16 : 8;  // readers are slower than steps there
   config_.output.save_total_limit = 1;
   config_.train.max_steps = 100'000;
   test::ChildRun child(config_);

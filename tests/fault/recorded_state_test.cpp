@@ -15,6 +15,7 @@
 #include "session/state_table.h"
 #include "tests/support/child_run.h"
 #include "tests/support/file_text.h"
+#include "tests/support/places.h"
 #include "tests/support/slow_flush.h"
 #include "tests/support/train_fixture.h"
 
@@ -99,9 +100,7 @@ TEST(RecordedState, IsGoneOnFromWithTheBitsOfAnUndisturbedRun) {
 
 // Regression: if a flush took longer than a step, three steps were logged beyond the last record.
 TEST(RecordedState, IsAtMostTwoStepsBehindTheLogHoweverSlowTheFlush) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "SKIPPED: a sanitizer's library must be the first that is loaded";
-#endif
+  if (under_sanitizer()) GTEST_SKIP() << "SKIPPED: a sanitizer's library must be the first that is loaded";
   const TrainDir dir;
   for (const u32 versions : {2, 3}) {
     Config c = recorded_config(dir, fmt::format("run{}", versions));
@@ -116,9 +115,7 @@ TEST(RecordedState, IsAtMostTwoStepsBehindTheLogHoweverSlowTheFlush) {
 }
 
 TEST(RecordedState, IsRecordedLessOftenWhereFlushesAreSlow) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "SKIPPED: a sanitizer's library must be the first that is loaded";
-#endif
+  if (under_sanitizer()) GTEST_SKIP() << "SKIPPED: a sanitizer's library must be the first that is loaded";
   const TrainDir dir;
   Config c = recorded_config(dir);
   c.output.persist_steps = 0;  // auto

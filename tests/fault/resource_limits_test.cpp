@@ -135,9 +135,7 @@ TEST_F(ResourceLimits, OnPidsOfACgroupAreNamedWithTheirFile) {
 
 // Limits from below the program's code size up to plenty: each one fails at another allocation.
 TEST_F(ResourceLimits, OnAddressSpaceAreNamedAtEveryAllocation) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "SKIPPED: a sanitizer maps terabytes of address space for itself";
-#endif
+  if (under_sanitizer()) GTEST_SKIP() << "SKIPPED: a sanitizer maps terabytes of address space for itself";
   const std::vector<std::vector<std::string>> commands = {
       {"--version"}, {"plan", source_file("configs/quickstart.yaml")}, training("run")};
   for (const auto& words : commands) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/types.h"
+#include "tests/support/places.h"
 
 namespace tidepool::test {
 
@@ -12,12 +13,6 @@ inline bool wants_all_cases() { return std::getenv("TIDEPOOL_TEST_ALL_CASES") !=
 
 // RETURNS: `whole`; or a quarter of it if not all cases are wanted, and under a sanitizer, which checks the
 // behaviour of any case.
-inline u32 random_cases(u32 whole) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return whole / 4;
-#else
-  return wants_all_cases() ? whole : whole / 4;
-#endif
-}
+inline u32 random_cases(u32 whole) { return wants_all_cases() && !under_sanitizer() ? whole : whole / 4; }
 
 }  // namespace tidepool::test

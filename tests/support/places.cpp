@@ -13,4 +13,6 @@ std::string source_file(const std::string& name) { return in_folder(TIDEPOOL_SOU
 
 std::string built_file(const std::string& name) { return in_folder(TIDEPOOL_BUILD_DIR, name); }
 
+bool under_sanitizer() { return TIDEPOOL_IS_SANITIZED; }
+
 }  // namespace tidepool

@@ -1,13 +1,19 @@
-// Files of the source tree and of the build folder. places.cpp alone is compiled with their absolute paths, so
-// that a compiler cache knows every other object in a clone at another path too.
+// Where this build is, and what it is. places.cpp alone is compiled with that, so that a compiler cache knows
+// every other test's object in a clone at another path, and in a build with ASan.
 #pragma once
 
 #include <string>
 
 namespace tidepool {
 
-std::string source_file(const std::string& name);  // "configs/quickstart.yaml"; an empty name: the tree itself
-std::string built_file(const std::string& name);   // "tests/libfailing_calls.so"; an empty name: the build folder
+std::string source_file(
+    const std::string& name);  // "configs/quickstart.yaml"; an empty name: the tree itself
+std::string built_file(
+    const std::string& name);  // "tests/libfailing_calls.so"; an empty name: the build folder
+
+// True in a build with a sanitizer. ASan's tests are themselves compiled without it: what it checks is the
+// code of the rooms.
+bool under_sanitizer();
 
 inline std::string program_file() { return built_file("tidepool"); }
 inline std::string failing_calls_file() { return built_file("tests/libfailing_calls.so"); }

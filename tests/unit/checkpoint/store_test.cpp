@@ -10,6 +10,7 @@
 #include "huggingface/weights/safetensors.h"
 #include "tests/support/checkpoint_fixture.h"
 #include "tests/support/file_text.h"
+#include "tests/support/places.h"
 
 namespace tidepool::store_test {
 
@@ -95,10 +96,11 @@ TEST_P(Checkpoint, AnyFlippedBitIsFoundAndTheCheckpointBeforeIsUsed) {
   for (const auto& entry : std::filesystem::directory_iterator(newest.path)) {
     const std::string path = entry.path().string();
     const std::string good = file_text(path);
-    // Flips every bit of the manifest, and a sample of bits of other files.
+    // Flips every bit of the manifest, and a sample of bits of other files. A sanitizer looks at what a
+    // reader does with a flipped byte: for it, one bit of nearly every byte.
     const bool every_bit = path.ends_with("manifest.json");
-    const u64 trials = every_bit ? 8 * good.size() : 12;
-    for (u64 i = 0; i < trials; ++i) {
+    const u64 trials = every_bit ? 8 * good.size() : 12, stride = every_bit && under_sanitizer() ? 7 : 1;
+    for (u64 i = 0; i < trials; i += stride) {
       random = random * 6364136223846793005u + 1442695040888963407u;
       const u64 bit = every_bit ? i : (random >> 20) % (8 * good.size());
       std::string bad = good;
