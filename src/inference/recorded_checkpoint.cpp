@@ -27,7 +27,9 @@ Result<std::vector<std::string>> save_recorded_state(const std::string& path) {
   const ModelGraph& graph = *graph_of;
   const Result<FoundRecord> found =
       find_recorded_run(config, graph, "auto", [&](const std::string& line) { lines.push_back(line); });
-  if (!found && steps.empty()) return found.error();
+  if (!found && steps.empty())
+    return Error{found.error().kind, fmt::format("{} has no checkpoint to read. To train on: {}", run_dir,
+                                                 found.error().message)};
   if (!found) lines.push_back("no recorded state is used: " + found.error().message);
   if (!found || !found->run) return lines;
   const std::optional<RecordedRun>& run = found->run;

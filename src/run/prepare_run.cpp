@@ -71,6 +71,7 @@ class RunPreparation {
     if (done && !found) return std::optional(RunReport{});  // node 0 has the report
     if (done) return std::optional(done_before(*found, config, run_.outputs));
     make_source(run_.chosen.plan);
+    TRY(keep_what_is_known());
     TRY(open_session(found.has_value()));
     TRY_ASSIGN(network_, measure_network(*run_.session));
     TRY(say_what_begins());
@@ -151,6 +152,15 @@ class RunPreparation {
     const bool torn = recorded_ && recorded_->found.newest_is_torn;
     std::optional<Error> left = torn ? std::nullopt : leaves_steps_behind(run_.config, noted_, reached);
     if (left) return *std::move(left);
+    return {};
+  }
+
+  // The session may replace a swap file without a record, which alone tells that nothing of it is missing.
+  Result<void> keep_what_is_known() const {
+    if (!noted_) return {};
+    const std::string& dir = run_.config.output.dir;
+    TRY_ASSIGN(const std::optional<BranchNote> written, read_branch_note(dir));
+    if (written != noted_) TRY(BranchFile::write(dir, *noted_));
     return {};
   }
 

@@ -118,12 +118,9 @@ TEST(ResumeAdvice, OfAnotherRunsRecordNamesADirectoryFromWhichThatRunResumes) {
 TEST(ResumeAdvice, ACopyOfARunDoesNotTakeTheRecordOfTheRunThatItWasCopiedFrom) {
   const TrainDir dir;
   Config c = recorded_config(dir);
-  c.train.max_steps = 60;
-  c.output.save_steps = 3;
-  kill_after(c, 8);
-  const auto saved = [&] { return checkpoint_steps(c.output.dir)->back(); };
-  for (u32 tries = 0; tries < 10 && saved() >= noted_step(c); ++tries)  // it was killed right after a save
-    kill_after(c, saved() + 1, "auto");
+  ASSERT_FALSE(test::run(c, {.stop_after = 3}));  // saves
+  c.train.max_steps = 300;
+  kill_after(c, 8, "auto");
   fs::copy(dir / "run", dir / "copy", fs::copy_options::recursive);
   Config copy = c;
   copy.output.dir = dir / "copy";
@@ -131,9 +128,33 @@ TEST(ResumeAdvice, ACopyOfARunDoesNotTakeTheRecordOfTheRunThatItWasCopiedFrom) {
   const std::string said = refusal(copy);
   EXPECT_THAT(said, HasSubstr("choose another memory.swap_dir and train on without it"));
   copy.memory.swap_dir = dir / "other-disk";
+  EXPECT_THAT(refusal(copy), AllOf(HasSubstr("is a copy"), HasSubstr("train on without it: --resume")));
   EXPECT_EQ(resumed_from(copy, word_after(said, "--resume " + copy.output.dir).insert(0, copy.output.dir)),
             last);
   EXPECT_EQ(resumed_from(c, "auto"), step);
+}
+
+// Regression: an empty directory with the run's old name took its record, and removed it in the end.
+TEST(ResumeAdvice, ANewDirectoryWithTheNameOfAMovedRunDoesNotTakeItsRecord) {
+  const TrainDir dir;
+  Config c = recorded_config(dir);
+  kill_after(c, 4);
+  const u64 step = recorded_step(dir / "disk");
+  fs::rename(dir / "run", dir / "moved");
+  const std::string said = refusal(c);
+  EXPECT_THAT(said, HasSubstr("if its directory was moved"));
+  EXPECT_FALSE(fs::exists(dir / "run/config.yaml"));
+  Config moved = c;
+  moved.output.dir = dir / "moved";
+  EXPECT_EQ(resumed_from(moved, "auto"), step);
+}
+
+TEST(ResumeAdvice, ACheckpointThatDoesNotExistIsNamedAndNoRecordIsToBeMovedAway) {
+  const TrainDir dir;
+  const Config c = recorded_config(dir);
+  kill_after(c, 4);
+  const std::string said = refusal(c, c.output.dir + "/checkpoint-99");
+  EXPECT_THAT(said, AllOf(HasSubstr("checkpoint-99"), Not(HasSubstr("move the file away"))));
 }
 
 // Regression: the run went on from its last checkpoint, or from nothing, without a word.

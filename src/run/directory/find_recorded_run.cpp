@@ -200,7 +200,8 @@ class Search {
 
   Result<void> check_branch() {
     const std::string& branch = described_.owner.branch;
-    if (!out_.note || out_.note->id() == branch) return {};
+    if (!out_.note) return check_directory_is_not_new();
+    if (out_.note->id() == branch) return {};
     const u64 step = found_->record.step;
     out_.left_at = out_.note->left_at(branch);
     if (out_.left_at && step <= *out_.left_at) return {};  // the trained branch has these steps too
@@ -222,6 +223,16 @@ class Search {
                     and_there(config_, place), way_without(config_, checkpoint_), back));
   }
 
+  // A directory that has the name of the run's, in which nothing was trained: the run's may have been moved.
+  Result<void> check_directory_is_not_new() const {
+    if (out_.is_asked_for || config_.memory.swap_dir.empty() || is_named(config_.output.dir + "/config.yaml"))
+      return {};
+    return usage(fmt::format(
+        "{}, but {} has nothing of that run: if its directory was moved, resume it there with --resume auto "
+        "and its new name as output.dir; to train on here from that state, resume with --resume {}; else {}",
+        recorded_text(*found_), config_.output.dir, path_, to_begin_anew(config_)));
+  }
+
   // ---- what it lacks -----------------------------------------------------------------------------------
 
   // Steps that the run has recorded, and that are neither here nor in a checkpoint.
@@ -239,6 +250,12 @@ class Search {
     const u64 step = (*other)->record.step;
     const bool is_moved = found_ && described_.owner.branch == out_.note->id() && found_->record.step >= step;
     if (is_moved || step <= checkpoint_.value_or(0)) return {};
+    const std::string& run = described->owner.run;
+    if (!is_one_place(run, config_.output.dir) && trains_branch(run, out_.note->id()))
+      return usage(
+          fmt::format("{} holds the state of the run in {}, of which {} is a copy, recorded after step "
+                      "{}: {}",
+                      (*other)->path, run, config_.output.dir, step, way_without(config_, checkpoint_)));
     return usage(
         fmt::format("{} holds the state of this run, recorded after step {}: resume with --resume auto "
                     "and memory.swap_dir={}, or {}",
@@ -259,6 +276,7 @@ class Search {
     const bool wanted =
         resume_ == "auto" || out_.is_asked_for || (!begins_anew() && is_as_new(resume_, step));
     if (wanted) return {};
+    if (!begins_anew() && !read_trainer_state(without_slashes(resume_))) return {};  // it will be named
     if (begins_anew())
       return usage(fmt::format("{}: resume with --resume auto, or {}", recorded_text(*found_),
                                to_begin_anew(config_)));

@@ -18,6 +18,7 @@
 #include "checkpoint/manifest.h"
 #include "report/text_file.h"
 #include "run/directory/plan_change.h"
+#include "run/records/branch_file.h"
 
 namespace tidepool {
 namespace {
@@ -25,8 +26,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // Files that a run writes beside its checkpoints, most of them after its last step.
-constexpr std::array written_files = {run_lock_name, "config.yaml", "plan.txt",    "metrics.jsonl",
-                                      "step.json",   "trace.json",  "report.json", "report.html"};
+constexpr std::array written_files = {run_lock_name, branch_file_name, "config.yaml",
+                                      "plan.txt",    "metrics.jsonl",  "step.json",
+                                      "trace.json",  "report.json",    "report.html"};
 
 // RETURNS: the parent directory, as a relative path if `dir` is relative and that is possible.
 fs::path directory_above(const std::string& dir) {
@@ -72,12 +74,11 @@ Result<void> check_output_directory(const Config& config) {
   if (fs::equivalent(dir, "/", unused)) return refused("the root of the file system");
   if (!config.model_directory.empty() && fs::equivalent(dir, config.model_directory, unused))
     return refused("the directory of the model that training starts from");
-  for (fs::path above = fs::weakly_canonical(dir, unused); above.has_relative_path();
-       above = above.parent_path()) {
+  const fs::path there = fs::weakly_canonical(dir, unused);
+  for (fs::path above = there; above.has_relative_path(); above = above.parent_path()) {
     if (fs::exists(above, unused) && !fs::is_directory(above, unused))
-      return refused(fs::equivalent(above, dir, unused)
-                         ? "not a directory"
-                         : fmt::format("below {}, which is not a directory", above.string()));
+      return refused(above == there ? "not a directory"
+                                    : fmt::format("below {}, which is not a directory", above.string()));
     if (parse_checkpoint_name(above.filename().string()) && fs::exists(above / manifest_file, unused))
       return refused(fmt::format("in the checkpoint {}", above.string()));
   }
