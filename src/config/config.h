@@ -57,6 +57,8 @@ inline constexpr std::array<std::string_view, 6> lr_schedulers = {
 inline constexpr std::array<std::string_view, 3> rate_curves = {"linear", "cosine", "1-sqrt"};
 // train.num_stable_steps: auto. All steps that are neither warm-up nor decay.
 inline constexpr u64 remaining_steps = ~u64{0};
+// train.num_decay_steps: auto. A tenth of the steps after the warm-up; 0 is no decay.
+inline constexpr u64 tenth_of_steps = ~u64{0};
 
 // train.max_steps: auto. The trainer replaces it by the number of steps of train.num_train_epochs when the
 // data is known (run/train_length.h).
@@ -75,7 +77,7 @@ struct TrainConfig {
   double warmup_steps = 0;   // an integer, or a ratio in [0, 1)
   double min_lr_rate = 0.1;  // cosine_with_min_lr, warmup_stable_decay
   // warmup_stable_decay only.
-  u64 num_decay_steps = 0;  // 0: a tenth of the steps after the warm-up
+  u64 num_decay_steps = tenth_of_steps;
   u64 num_stable_steps = remaining_steps;
   std::string decay_type = "cosine", warmup_type = "linear";
   double num_cycles = 0.5;

@@ -176,7 +176,7 @@ const std::array other_fields = std::to_array<Field>({
          "warmup_stable_decay: steps from the peak to the floor; auto: a tenth of those after the warm-up",
      .unit = "steps",
      .range = {0, 1e15},
-     .automatic = chosen},
+     .automatic = tenth_of_steps},
     {.section = "train",
      .key = "num_stable_steps",
      .ref = REF(train.num_stable_steps),

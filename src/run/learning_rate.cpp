@@ -41,10 +41,11 @@ double wsd_factor(const TrainConfig& train, double warmup, double steps, double 
     return std::max(0.0, x * (1.0 - train.min_lr_rate) + train.min_lr_rate);
   };
   if (done < warmup) return above_floor(rising_curve(train.warmup_type, done / std::max(1.0, warmup)));
-  const double decay =
-      train.num_decay_steps != 0 ? static_cast<double>(train.num_decay_steps) : (steps - warmup) / 10;
-  const double stable = train.num_stable_steps != remaining_steps ? static_cast<double>(train.num_stable_steps)
-                                                              : steps - warmup - decay;
+  const double decay = train.num_decay_steps != tenth_of_steps ? static_cast<double>(train.num_decay_steps)
+                                                               : (steps - warmup) / 10;
+  const double stable = train.num_stable_steps != remaining_steps
+                            ? static_cast<double>(train.num_stable_steps)
+                            : steps - warmup - decay;
   if (done < warmup + stable) return 1.0;
   if (done < warmup + stable + decay)
     return above_floor(falling_curve(train, (done - warmup - stable) / std::max(1.0, decay)));

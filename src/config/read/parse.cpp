@@ -110,7 +110,7 @@ Result<void> Reader::read_key(const std::string& place, std::string_view section
   if (is_rope_key(key) && value.IsMap()) return read_map(place, "model", key, value);
   if (section == "train" && key == schedule_map && (value.IsMap() || value.IsNull()))
     return read_map(place, section, key, value);
-  if (section == "train" && key.starts_with(schedule_map) && key.size() > schedule_map.size())
+  if (section == "train" && key.starts_with(schedule_map) && key.substr(schedule_map.size()).starts_with('.'))
     return read_key_of_schedule(place, key.substr(schedule_map.size() + 1), value);
   const std::vector<const Field*> found = find_fields(section, key);
   if (found.size() == 1 && applies(*found[0], config_.model.family))
