@@ -131,9 +131,11 @@ Result<void> TokenRow::read_lengths() {
   TRY_ASSIGN(const json::array* lengths, list("seq_lengths"));
   size_t at = 0;
   for (size_t i = 0; i < lengths->size(); ++i) {
-    TRY_ASSIGN(const i64 length, integer((*lengths)[i], fmt::format("seq_lengths[{}]", i), 1));
+    const json::value& length = (*lengths)[i];
+    if (!length.is_int64() || length.get_int64() < 1 || length.get_int64() > token_max)
+      return fault(fmt::format("seq_lengths[{}] must be a positive number of tokens", i));
     if (at < begins_.size()) begins_[at] = true;
-    at += static_cast<size_t>(length);
+    at += static_cast<size_t>(length.get_int64());
   }
   if (at != row_.ids.size())
     return fault(
