@@ -61,9 +61,9 @@ void finish_writers() {
   if (errors != output) {
     if (const u64 lines = output->lines_left_out(); lines > 0)
       errors->print(StandardStream::error,
-                    fmt::format("tidepool: nobody read standard output in time: {} line{} left out of it\n", lines,
-                                lines == 1 ? " was" : "s were"));
-    if (errors->finish(begin)) {
+                    fmt::format("tidepool: nobody read standard output in time: {} line{} left out of it\n",
+                                lines, lines == 1 ? " was" : "s were"));
+    if (errors->finish(begin) && ended) {  // else the other writer may still tell it something
       writer_of_errors = nullptr;
       delete errors;
     }
