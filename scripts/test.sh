@@ -61,8 +61,8 @@ no_cuda_toolkit() {
   return 1
 }
 
-# Runs suites of a preset, two tests per core: some wait for timeouts, launchers or the disk. TSan of GCC 12 does not know the address layout of newer kernels, so address
-# randomisation is switched off if permitted.
+# Runs suites of a preset, two tests per core: some wait for timeouts, launchers or the disk. TSan of GCC 12
+# does not know the address layout of newer kernels, so address randomisation is switched off if permitted.
 # shellcheck disable=SC2317  # called through stage
 suites() {
   local preset=$1 labels=$2 fixed=()
@@ -75,7 +75,7 @@ suites() {
   if [[ -f $list ]]; then
     while IFS=: read -r _ name; do
       losers+=("$preset: $name")
-      reasons+=("$(reason "${list%Failed.log}.log" "${name%%  #*}")")
+      reasons+=("$(reason "${list%sFailed.log}.log" "${name%%  #*}")")
     done <"$list"
   fi
   return 1

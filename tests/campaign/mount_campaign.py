@@ -70,7 +70,6 @@ class Sequence:
         self.reached = 0  # last step of the branch that was trained last
         self.branch = ""
         self.history = []
-        self.followed = {}
 
     # ---- files ------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 """Campaign of paths: puts a pipe, a device, a directory, a socket and links in the place of each path that a command opens.
 
 strace lists the paths that each command opens, makes, replaces or looks for in its folder. Then each path in turn is
-made something else, and the command is run again. The rule (docs/commands.md, "Files that are none"):
+made something else, and the command is run again. The rule (docs/commands.md, "Links, pipes and devices"):
 
 - no command waits: it ends within two seconds more than it takes with its own files;
 - a file that a command writes is a regular file. Anything else there is refused by name, also a link, whose target
