@@ -120,7 +120,7 @@ Error explain_line(const Error& error, std::string_view line, const std::string&
         mark));
   if (const std::string_view word = no_number(structure); !word.empty())
     return explained(fmt::format(
-        "{} is no JSON, although Python writes it; write what it stands for, or leave the key out", word));
+        "{} is no JSON, although Python writes it; write null in its place, or leave the record out", word));
   if (const std::string_view lone = lone_surrogate(line); !lone.empty())
     return {ErrorKind::bad_input, fmt::format("{}: {} is half of a character without its other half; write "
                                               "the file again without it, or with \\ufffd in its place",
