@@ -63,6 +63,9 @@ TEST(LearningRates, OfWarmupStableDecayHaveTheirKeysInTrainToo) {
   const LearningRate rate = make_learning_rate(plain->train).value();
   EXPECT_EQ(rate(90), rate(1));
   EXPECT_LT(rate(92), rate(1));
+  const auto none = config_of(
+      "sequence_length: 16, lr_scheduler_type: warmup_stable_decay, max_steps: 100, num_decay_steps: 0");
+  EXPECT_EQ(make_learning_rate(none->train).value()(100), rate(1)) << "0 is no decay";
 }
 
 TEST(LearningRates, RefuseKeysThatTheirScheduleIgnores) {
@@ -75,6 +78,7 @@ TEST(LearningRates, RefuseKeysThatTheirScheduleIgnores) {
               HasSubstr("train.lr_scheduler_kwargs: unknown key 'gamma'; the keys are num_decay_steps"));
   EXPECT_THAT(fault("lr_scheduler_kwargs: {min_lr: 1e-6}").error().message,
               HasSubstr("set train.min_lr_rate"));
+  EXPECT_FALSE(fault("lr_scheduler_kwargs_num_cycles: 3"));
   EXPECT_THAT(fault("lr_scheduler_type: warmup_stable_decay, decay_type: square").error().message,
               HasSubstr("is not one of linear, cosine, 1-sqrt"));
 }

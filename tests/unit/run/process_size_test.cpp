@@ -64,6 +64,14 @@ TEST(ProcessSize, CountsTheTraceUpToItsLimit) {
   EXPECT_LE(of_trace(1'000'000), Bytes{16 * mib});
 }
 
+// Regression: a run without an end was refused for memory that it would take after years.
+TEST(ProcessSize, OfARunWithoutAnEndIsNotThatOfAllItsSteps) {
+  const TrainDir dir;
+  Config c = test::small_config(dir);
+  c.train.max_steps = 1'000'000'000;
+  EXPECT_LT(training_memory(c, plan_of(c)), Bytes{80 * mib});
+}
+
 TEST(ProcessSize, IsSaidBeforeTheFirstStepAndIsTrue) {
   if (under_sanitizer()) GTEST_SKIP() << "SKIPPED: a sanitizer's shadow is not counted";
   const TrainDir dir;
