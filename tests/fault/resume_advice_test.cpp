@@ -119,7 +119,7 @@ TEST(ResumeAdvice, ACopyOfARunDoesNotTakeTheRecordOfTheRunThatItWasCopiedFrom) {
   const TrainDir dir;
   Config c = recorded_config(dir);
   ASSERT_FALSE(test::run(c, {.stop_after = 3}));  // saves
-  c.train.max_steps = 300;
+  c.train.max_steps = 60;
   kill_after(c, 8, "auto");
   fs::copy(dir / "run", dir / "copy", fs::copy_options::recursive);
   Config copy = c;
