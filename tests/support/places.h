@@ -1,15 +1,15 @@
-// Where this build is, and what it is. places.cpp alone is compiled with that, so that a compiler cache knows
-// every other test's object in a clone at another path, and in a build with ASan.
+// The folders of this build, and its kind. places.cpp alone is compiled with them, so that a compiler cache
+// knows every other test's object in a clone at another path, and in a build with ASan.
 #pragma once
 
 #include <string>
 
 namespace tidepool {
 
-std::string source_file(
-    const std::string& name);  // "configs/quickstart.yaml"; an empty name: the tree itself
-std::string built_file(
-    const std::string& name);  // "tests/libfailing_calls.so"; an empty name: the build folder
+// "configs/quickstart.yaml"; an empty name: the tree itself.
+std::string source_file(const std::string& name);
+// "tests/libfailing_calls.so"; an empty name: the build folder.
+std::string built_file(const std::string& name);
 
 // True in a build with a sanitizer. ASan's tests are themselves compiled without it: what it checks is the
 // code of the rooms.
