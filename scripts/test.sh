@@ -81,14 +81,23 @@ suites() {
   return 1
 }
 
-# reason LOG NAME: the lines from a test's first failure on, from ctest's log of all tests.
+# reason LOG NAME: from ctest's log of all tests, a test's lines from its first failure on; or its last ones.
 # shellcheck disable=SC2317  # called through stage
 reason() {
   printf '\n    %s\n' "$2"
   awk -v name="$2" '
-    /^[0-9]+\/[0-9]+ Test: / { inside = index($0, " Test: " name) > 0; shown = 0; failed = 0 }
-    inside && /Failure$|ERROR: AddressSanitizer|WARNING: ThreadSanitizer|runtime error|CHECK\(/ { failed = 1 }
-    inside && failed && shown++ < 12 { print "      " substr($0, 1, 300) }' "$1"
+    /^[0-9]+\/[0-9]+ Test: / {
+      sub(/^[0-9]+\/[0-9]+ Test: /, "")
+      inside = $0 == name || index($0, name "  #") == 1
+    }
+    inside && /^<end of output>/ { ended = 1; inside = 0 }
+    !inside || ended { next }
+    !first && /Failure$|ERROR: AddressSanitizer|WARNING: ThreadSanitizer|runtime error|CHECK\(/ { first = NR }
+    { lines[NR] = substr($0, 1, 300); last = NR }
+    END {
+      for (n = first ? first : last - 39; n <= last && (!first || n < first + 12); n++)
+        if (n in lines) print "      " lines[n]
+    }' "$1"
 }
 
 # Compiles and links all CUDA code, and the code that it calls, in the build folder of release, whose objects

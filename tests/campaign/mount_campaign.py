@@ -80,6 +80,9 @@ class Sequence:
     def spelled(self, name):
         return self.random.choice((name, f"./{name}", f"{name}/", str(self.folder / name), f"{self.folder / name}/"))
 
+    def name_of(self, path):
+        return str((self.folder / path).resolve().relative_to(self.folder))
+
     def checkpoints(self):
         found = [re.fullmatch(r"checkpoint-(\d+)", p.name) for p in (self.folder / self.run).glob("checkpoint-*")]
         return sorted(int(m.group(1)) for m in found if m)
@@ -194,7 +197,7 @@ class Sequence:
             "return": r"to return to that branch, resume with --resume (\S+)$",
             "move": r"move the file away and resume with --resume auto",
             "anew": r"set another output\.dir( and another memory\.swap_dir)? to begin anew",
-            "there": r"resume with --resume auto and memory\.swap_dir=(\S+?),",
+            "there": r"recorded after step \d+: resume with --resume auto and memory\.swap_dir=(\S+?),",
             "elsewhere": r"resume (?:it there )?with --resume auto and output\.dir=(\S+?)[,;]",
         }
         line = next((l for l in reversed(said.splitlines()) if l.startswith("tidepool: ")), "")
@@ -235,8 +238,10 @@ class Sequence:
             self.away.clear()
             return 0, *self.train(self.words_of(""))
         if kind == "there":
-            return reached, *self.train(self.words_of("auto", [f"memory.swap_dir={match.group(1)}"]))
-        return reached, *self.train(self.words_of("auto", [f"output.dir={match.group(1)}"]))
+            self.swap = self.name_of(match.group(1))
+        else:
+            self.run = self.name_of(match.group(1))
+        return reached, *self.train(self.words_of("auto"))
 
     # ---- what happens between --------------------------------------------------------------------------
 
