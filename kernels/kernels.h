@@ -14,6 +14,7 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/experts/experts.h"
 #include "kernels/experts/grouped_matmul.h"
+#include "kernels/glu/glu.h"
 #include "kernels/latent/latent.h"
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/matmul/matmul.h"
@@ -21,7 +22,6 @@
 #include "kernels/rotary/rotary.h"
 #include "kernels/router/router.h"
 #include "kernels/router/router_totals.h"
-#include "kernels/glu/glu.h"
 #include "kernels/unpack/unpack.h"
 
 namespace tidepool {

@@ -45,7 +45,7 @@ struct LoraConfig {
   // Not a key. All adapters of linear layers, in order of layer and module, if those of `adapter` differ
   // between layers, or in rank or alpha; otherwise empty, and target_modules says all.
   std::vector<ModuleAdapter> modules;
-  std::string base;     // directory of the frozen model, as adapter_config.json names it
+  std::string base;  // directory of the frozen model, as adapter_config.json names it
 
   bool on() const { return r > 0; }
   // True if target_modules stands for all linear layers.

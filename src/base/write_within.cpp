@@ -14,9 +14,9 @@ namespace {
 // A pipe takes as much without blocking, once poll() says that it can be written.
 constexpr size_t piece_max = 512;
 
-// Opens the file behind `fd` a second time, non-blocking: O_NONBLOCK belongs to an open file, which `fd` shares with
-// other processes. A regular file never waits for a reader, and its position is shared.
-// RETURNS: -1 if not possible.
+// Opens the file behind `fd` a second time, non-blocking: O_NONBLOCK belongs to an open file, which `fd`
+// shares with other processes. A regular file never waits for a reader, and its position is shared. RETURNS:
+// -1 if not possible.
 int open_non_blocking(int fd) {
   struct stat at {};
   if (::fstat(fd, &at) != 0 || !(S_ISFIFO(at.st_mode) || S_ISCHR(at.st_mode))) return -1;

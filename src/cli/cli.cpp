@@ -64,8 +64,8 @@ int unknown_command(const std::string& name) {
                   "'tidepool --help' lists the commands.");
 }
 
-// RETURNS: true if a launcher started this process as another node than 0. Most commands run once: N nodes would
-// write to the same files, and say the same N times.
+// RETURNS: true if a launcher started this process as another node than 0. Most commands run once: N nodes
+// would write to the same files, and say the same N times.
 bool leaves_it_to_node_0(const Command& command) {
   const Result<Launcher> launcher = find_launcher([](const char* name) { return std::getenv(name); });
   if (!launcher || launcher->rank == 0) return false;

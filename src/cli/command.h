@@ -17,8 +17,8 @@ struct Command {
   size_t least_words = 0;
   Result<void> (*run)(const Arguments&) = nullptr;
   std::string_view more = "";  // further help, lines of at most 80 columns
-  // Processes that a launcher starts together: each runs the command for its own machine, as a node of one run, or
-  // alone.
+  // Processes that a launcher starts together: each runs the command for its own machine, as a node of one
+  // run, or alone.
   enum class Launched : u8 { node_0_runs, each_runs } launched = Launched::node_0_runs;
 };
 

@@ -12,8 +12,8 @@
 #include "data/batches/held_out_files.h"
 #include "data/batches/open_documents.h"
 #include "io/file_system.h"
-#include "run/open_data.h"
 #include "run/directory/run_directory.h"
+#include "run/open_data.h"
 
 namespace tidepool {
 namespace {

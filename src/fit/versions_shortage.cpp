@@ -25,8 +25,8 @@ std::string why_one_version(const Config& config, const ModelGraph& graph, const
       return fmt::format("beside two checkpoints {} {}",
                          config.memory.budgets.disk == disk_auto ? "the disk" : "memory.disk",
                          shortage_text(need, had.disk));
-    return "in this plan the host lacks room for the buffers that it needs: set memory.versions=2 for "
-           "another";
+    return "in this plan the host lacks room for the buffers that it needs: set memory.versions=2, for "
+           "which another plan is made";
   }
   for (const Change& change : two.error().changes) {
     const auto sets = [&](Tier tier) { return sets_budget(change, tier); };

@@ -50,8 +50,8 @@ struct ExposedTime {
 
 // Phases of a single step, so that they add up to its length. Medians of each phase would not.
 struct PhaseTime {
-  std::string phase;         // "forward", "backward", "update"
-  double seconds = 0;        // in the steady step of median length
+  std::string phase;   // "forward", "backward", "update"
+  double seconds = 0;  // in the steady step of median length
   // Lower bound by the slowest link or by compute; 0: none, because the phase was faster than the rates
   // measured before the first step allow.
   double bound_seconds = 0;

@@ -9,9 +9,9 @@
 #include "base/steady_seconds.h"
 #include "base/text/units.h"
 #include "io/file_system.h"
+#include "run/directory/run_directory.h"
 #include "run/outputs/signals.h"
 #include "run/run_checkpoints.h"
-#include "run/directory/run_directory.h"
 #include "run/weights/kept_model.h"
 
 namespace tidepool {

@@ -168,10 +168,21 @@ class Sequence:
         recorded = step if branch == self.branch else 0
         self.reached = max([recorded, *self.checkpoints()[-1:]])
 
+    def known(self):
+        """RETURNS: the step that a run can know of. A kill between a record and its note leaves `begun` beyond `step`. If
+        the file is then replaced by a copy from before that record, it looks as after a kill during the record: the
+        step is trained again, to the same bits."""
+        note = self.folder / self.run / "branch.json"
+        branch, step = record_of(self.swap_file())
+        noted = json.loads(note.read_text()) if note.exists() else None
+        if noted and branch == self.branch and step == noted["step"] < noted["begun"]:
+            return max([step, *self.checkpoints()[-1:]])
+        return self.reached
+
     # ---- a resume and its advice -----------------------------------------------------------------------
 
     def resume(self):
-        reached, branch = self.reached, self.branch
+        reached, branch = self.known(), self.branch
         start, said = self.train(self.words_of("auto"))
         for _ in range(4):
             if said is None:

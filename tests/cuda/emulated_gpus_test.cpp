@@ -128,7 +128,9 @@ TEST_F(EmulatedOldGpu, GpusBelowTheMinimumAreRefused) {
 class EmulatedHolders : public EmulatedGpus {
  protected:
   // Loaded before the product asks for the driver's library by name, so that it gets this one.
-  EmulatedHolders() : library_(::dlopen(built_file("tests/emulated_nvml/libnvidia-ml.so.1").c_str(), RTLD_NOW | RTLD_LOCAL)) {
+  EmulatedHolders()
+      : library_(
+            ::dlopen(built_file("tests/emulated_nvml/libnvidia-ml.so.1").c_str(), RTLD_NOW | RTLD_LOCAL)) {
     EXPECT_NE(library_, nullptr) << ::dlerror();
   }
   ~EmulatedHolders() override { ::dlclose(library_); }

@@ -140,9 +140,10 @@ TEST(EmulatedNcclLibrary, AMissingOrOldNcclIsRefused) {
     return library ? Error{} : library.error();
   };
   emulated_cuda::reset({.nccl_version = 2604});
-  for (const auto& [file, words] : {std::pair{std::string("no-such-library.so.2"), "no-such-library.so.2"},
-                                    std::pair{std::string("libm.so.6"), "libm.so.6 is something else"},
-                                    std::pair{built_file("tests/libemulated_nccl.so"), "version 2.6.4 is older than 2.7"}}) {
+  for (const auto& [file, words] :
+       {std::pair{std::string("no-such-library.so.2"), "no-such-library.so.2"},
+        std::pair{std::string("libm.so.6"), "libm.so.6 is something else"},
+        std::pair{built_file("tests/libemulated_nccl.so"), "version 2.6.4 is older than 2.7"}}) {
     const Error error = refusal(file);
     EXPECT_EQ(error.kind, ErrorKind::usage);
     for (const char* word : {words, "install", "machine.executor=cuda:0"})

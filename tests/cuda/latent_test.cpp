@@ -1,8 +1,9 @@
 // Tests the device's rows of latent attention, and their gradient, against their definition in double.
+#include "tests/support/references/latent.h"
+
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/latent/latent_launch.h"
 #include "tests/cuda/cuda_fixture.h"
-#include "tests/support/references/latent.h"
 
 namespace tidepool::test::cuda_latent_test {
 
@@ -87,7 +88,7 @@ TEST_F(CudaLatent, CopiesFirstColumnsOfAnyPrecisionAndLeavesTheRest) {
   for (const Case& c :
        {Case{35, 5, 9, 7}, Case{1, 250, 250, 250, 1}, Case{33, 24, 40, 24}, Case{6, 16, 16, 32, 2}})
     for (const auto& [from, to] : {std::pair(fp32, fp32), std::pair(bf16, fp32), std::pair(fp16, fp32),
-                                  std::pair(bf16, bf16), std::pair(fp32, fp16)}) {
+                                   std::pair(bf16, bf16), std::pair(fp32, fp16)}) {
       SCOPED_TRACE(testing::Message() << c.columns << " " << name(from) << " to " << name(to));
       const DeviceValues x(random_floats(u64{c.rows} * c.x_stride, 1), from, c.shift);
       const DeviceValues y(std::vector<float>(u64{c.rows} * c.y_stride, -7.0f), to, c.shift);

@@ -27,7 +27,9 @@ class CudnnPlans : public testing::Test {
  protected:
   void SetUp() override {
     // Loaded under this name, cuDNN finds the library and takes it for the driver.
-    ASSERT_NE(::dlopen(built_file("tests/fake_libcuda/libcuda.so.1").c_str(), RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
+    ASSERT_NE(::dlopen(built_file("tests/fake_libcuda/libcuda.so.1").c_str(), RTLD_NOW | RTLD_GLOBAL),
+              nullptr)
+        << ::dlerror();
     auto loaded = cudnn::Library::load();
     // Fallback: the folder of a toolkit that the loader does not search.
     if (!loaded && std::getenv("TIDEPOOL_CUDNN") == nullptr) {

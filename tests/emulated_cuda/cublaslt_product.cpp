@@ -32,14 +32,14 @@ void store(void* data, cudaDataType_t type, std::size_t at, float value) {
   static_cast<std::uint16_t*>(data)[at] = static_cast<std::uint16_t>(rounded >> 16);
 }
 
-// RETURNS: [outer][k] as floats, so that the product's inner loop is contiguous in both factors.
-std::vector<float> rows_along_k(const void* data, const cublasLtMatrixLayoutOpaque_t& l, bool k_is_rows) {
+// RETURNS: the factor as floats, [k][outer].
+std::vector<float> rows_of_outer(const void* data, const cublasLtMatrixLayoutOpaque_t& l, bool k_is_rows) {
   const std::size_t outer = k_is_rows ? l.columns : l.rows, k = k_is_rows ? l.rows : l.columns;
   std::vector<float> out(outer * k);
   for (std::size_t i = 0; i < outer; ++i) {
     for (std::size_t j = 0; j < k; ++j) {
       const std::size_t row = k_is_rows ? j : i, column = k_is_rows ? i : j;
-      out[i * k + j] = element(data, l.type, column * static_cast<std::size_t>(l.ld) + row);
+      out[j * outer + i] = element(data, l.type, column * static_cast<std::size_t>(l.ld) + row);
     }
   }
   return out;
@@ -64,22 +64,26 @@ std::size_t bytes_of(const cublasLtMatrixLayoutOpaque_t& l) {
 void run_matmul(const MatmulCall& call) {
   const bool a_by_rows = call.operation.transpose_a == CUBLAS_OP_T,
              b_by_rows = call.operation.transpose_b == CUBLAS_OP_N;
-  const auto a = rows_along_k(call.a_data, call.a, a_by_rows),
-             b = rows_along_k(call.b_data, call.b, b_by_rows);
+  const auto a = rows_of_outer(call.a_data, call.a, a_by_rows),
+             b = rows_of_outer(call.b_data, call.b, b_by_rows);
   if (is_constant(a) || is_constant(b)) ++of_constants;
   const std::size_t m = call.d.rows, n = call.d.columns, k = a.size() / m;
+  std::vector<float> column_sums(m), part_sums(m);
   for (std::size_t column = 0; column < n; ++column) {
-    for (std::size_t row = 0; row < m; ++row) {
-      const float* x = &a[row * k];
-      const float* y = &b[column * k];
-      float sum = 0;
-      for (std::size_t part = 0; part < call.parts; ++part) {
-        float part_sum = 0;
-        for (std::size_t i = k * part / call.parts; i < k * (part + 1) / call.parts; ++i)
-          part_sum += x[i] * y[i];
-        sum += part_sum;
+    // Each result is summed along k, one after another. A column's results are summed side by side, which the
+    // compiler turns into vector instructions.
+    std::ranges::fill(column_sums, 0.0f);
+    for (std::size_t part = 0; part < call.parts; ++part) {
+      std::ranges::fill(part_sums, 0.0f);
+      for (std::size_t i = k * part / call.parts; i < k * (part + 1) / call.parts; ++i) {
+        const float* x = &a[i * m];
+        const float y = b[i * n + column];
+        for (std::size_t row = 0; row < m; ++row) part_sums[row] += x[row] * y;
       }
-      sum *= call.alpha;
+      for (std::size_t row = 0; row < m; ++row) column_sums[row] += part_sums[row];
+    }
+    for (std::size_t row = 0; row < m; ++row) {
+      float sum = column_sums[row] * call.alpha;
       const std::size_t at = column * static_cast<std::size_t>(call.d.ld) + row;
       if (call.beta != 0) sum += call.beta * element(call.c_data, call.d.type, at);
       if (call.operation.epilogue == CUBLASLT_EPILOGUE_BIAS) {

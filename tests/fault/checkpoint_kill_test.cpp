@@ -190,7 +190,7 @@ TEST_F(CheckpointFault, SyncsComeBeforeRenamesAndRenamesBeforeDeletions) {
             at(fmt::format("rename {0}/checkpoint-1 {0}/checkpoint-1.gone-{1}", dir.path(), ::getpid())));
 }
 
-// Item 21: if a file system refuses an operation of a save, that is found before the first step.
+// If a file system refuses an operation of a save, that is found before the first step.
 TEST_F(CheckpointFault, ARehearsalDoesEachOperationOfASaveAndLeavesNothing) {
   const TemporaryDirectory dir;
   FaultPlan plan;
@@ -217,7 +217,7 @@ TEST_F(CheckpointFault, ARehearsalDoesEachOperationOfASaveAndLeavesNothing) {
   }
 }
 
-// Item 8: a full disk.
+// A full disk.
 TEST_F(CheckpointFault, OnAFullDiskACheckpointIsDeletedOnlyIfAnotherVerifiesAndItIsNotTheBest) {
   const TemporaryDirectory dir;
   auto store = open_store(dir.path(), graph_);
@@ -282,7 +282,7 @@ TEST(ExportFault, AFailedOperationLeavesAWholeModelOrNothing) {
   }
 }
 
-// What a full disk gives is shown by SaveFault, on a small disk, and by InjectedFaults.
+// SaveFault has a full disk, on a small one, and InjectedFaults has it by injection.
 TEST(CheckpointFile, ThatIsADeviceIsRefusedByName) {
   if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "SKIPPED: there is no /dev/full";
   for (const FileUse use : {FileUse::run, FileUse::other}) {

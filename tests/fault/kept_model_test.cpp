@@ -43,7 +43,7 @@ class KeptModel : public test::KeptModelTest {
   }
 };
 
-// Item 13: repair of kept files.
+// Repair of kept files.
 TEST_F(KeptModel, IsRepairedFromTheNewestGoodCheckpointWithANote) {
   stop_after_two();
   EXPECT_TRUE(mended().empty());
@@ -123,7 +123,7 @@ TEST_F(KeptModel, IsNotSealedIfItIsDamagedDuringTraining) {
   EXPECT_TRUE(store->save(test::some_state(1), state));
 }
 
-// Item 19: links.
+// Links.
 TEST_F(KeptModel, ALinkThatLeadsOutOfTheModelDirectoryIsRefused) {
   test::write_file(dir_ / "secret", "password");
   fs::create_symlink(dir_ / "secret", model_ + "/vocab.txt");

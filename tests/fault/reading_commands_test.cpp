@@ -39,7 +39,7 @@ class ReadingCommands : public test::KeptModelTest {
   }
 };
 
-// Item 14: not only weights.
+// Not only weights.
 TEST_F(ReadingCommands, VerifyEveryFileOfTheModel) {
   ASSERT_TRUE(test::run(config_));
   const std::string checkpoint = run_ + "/checkpoint-4";
@@ -123,7 +123,7 @@ TEST_F(ReadingCommands, ExportRequiresEveryTensorOfTheModel) {
   EXPECT_THAT(refused.error().message, HasSubstr("has no tensor " + last.name));
 }
 
-// Item 21: 8 of 55 reads failed. The run saves and rotates some ten times a second while it is read.
+// The run saves and rotates some ten times a second while it is read.
 TEST_F(ReadingCommands, TakeTheNextCheckpointIfRotationDeletesOne) {
   config_.output.save_steps = under_sanitizer() ? 16 : 8;  // readers are slower than steps there
   config_.output.save_total_limit = 1;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "io/swap_file.h"
 #include "report/run_report.h"
 #include "run/outputs/signals.h"
 #include "tests/support/child_run.h"
@@ -68,7 +69,7 @@ class SaveFault : public ::testing::Test {
 #define NEEDS_MOUNT(disk) \
   if (!disk.mounted()) GTEST_SKIP() << "SKIPPED: mounting a small file system needs root and CAP_SYS_ADMIN"
 
-// Item 8: a full disk.
+// A full disk.
 TEST_F(SaveFault, AFullDiskDeletesTheOldestCheckpointBeforeTheSave) {
   SmallDisk disk(dir_ / "small", "5m");  // room for two; a third one needs space until it is complete
   NEEDS_MOUNT(disk);
@@ -81,7 +82,7 @@ TEST_F(SaveFault, AFullDiskDeletesTheOldestCheckpointBeforeTheSave) {
   expect_ends_as(c, undisturbed(c));
 }
 
-// Item 12: a failed save.
+// A failed save.
 TEST_F(SaveFault, AFailedSaveKeepsTrainingAndTheLastOneWaits) {
   SmallDisk disk(dir_ / "small", "3500k");  // room for one, the only good one
   NEEDS_MOUNT(disk);
@@ -127,7 +128,7 @@ TEST_F(SaveFault, TheLastSaveGoesToAnotherDiskIfThereIsOne) {
   expect_resumes(c, rescued, undisturbed(c));
 }
 
-// Item 12: save_steps=0 is not "never".
+// save_steps=0 is not "never".
 TEST_F(SaveFault, SavesByTimeAndKeepsItsBits) {
   Config c = config("run", 8);
   EXPECT_EQ(Config{}.output.save_minutes, 30);
@@ -140,7 +141,7 @@ TEST_F(SaveFault, SavesByTimeAndKeepsItsBits) {
     EXPECT_TRUE(fs::exists(fmt::format("{}/checkpoint-{}", c.output.dir, step))) << step;
 }
 
-// Item 10: a save on request.
+// A save on request.
 TEST_F(SaveFault, Usr1SavesNowAndTrainingContinues) {
   Config c = config("run", 150);
   c.output.save_steps = 0;
@@ -155,7 +156,7 @@ TEST_F(SaveFault, Usr1SavesNowAndTrainingContinues) {
   expect_ends_as(c, numbers);
 }
 
-// Item 21: a renamed directory.
+// A renamed directory.
 TEST_F(SaveFault, ARunDirectoryRenamedUnderALiveRunIsNoticed) {
   Config c = config("run", 100'000);
   c.output.save_steps = 0;
@@ -205,8 +206,11 @@ TEST_F(SaveFault, SignalsDuringTheEndLeaveNoLitter) {
     EXPECT_FALSE(fs::exists(c.output.dir + "/tidepool.run")) << child.output();
     // The record of the state stays until the checkpoint is known to be whole; nothing else does.
     if (!fs::exists(c.output.dir + "/swap")) continue;
-    for (const auto& left : fs::directory_iterator(c.output.dir + "/swap"))
+    for (const auto& left : fs::directory_iterator(c.output.dir + "/swap")) {
       EXPECT_EQ(left.path().filename(), "tidepool.swap") << child.output();
+      const auto found = read_state_file(left.path());
+      EXPECT_TRUE(found && *found) << (found ? "no state" : found.error().message);
+    }
   }
 }
 
@@ -218,7 +222,7 @@ TEST_F(SaveFault, ResumeAutoWithoutARunIsNoted) {
                                         "training starts at step 1"));
 }
 
-// Item 7: unsuitable run directories.
+// Unsuitable run directories.
 TEST_F(SaveFault, TheRootAndTheModelsDirectoryAreNoRunDirectory) {
   const std::string model = test::made_base(dir_, Family::gpt2);
   Config c = config();
@@ -238,7 +242,7 @@ TEST_F(SaveFault, TheRootAndTheModelsDirectoryAreNoRunDirectory) {
   EXPECT_THAT(test::run(c).error().message, HasSubstr("is in the checkpoint "));
 }
 
-// Item 12: a lost log does not end a training.
+// A lost log does not end a training.
 TEST_F(SaveFault, AFullDiskUnderTheLogsEndsNothing) {
   SmallDisk disk(dir_ / "small", "1m");
   NEEDS_MOUNT(disk);

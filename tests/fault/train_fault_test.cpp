@@ -135,9 +135,11 @@ TEST_F(FaultInTraining, AnOverwrittenSwapFileEndsTheRun) {
     });
   });
   ASSERT_EQ(code, 6) << output_;
-  EXPECT_THAT(output_, HasSubstr("checksum mismatch reading"));
+  // The kernel itself may notice that pages it holds and direct writes met, and a flush then fails.
   EXPECT_THAT(output_,
-              ::testing::ContainsRegex("(param|momentum|variance) of (wte|wpe|ln_f|h[.][0-9]) cut [0-9]+"));
+              AnyOf(::testing::ContainsRegex("checksum mismatch reading (param|momentum|variance) of "
+                                             "(wte|wpe|ln_f|h[.][0-9]) cut [0-9]+"),
+                    HasSubstr("swap/tidepool.swap: Input/output error")));
   expect_resumes(config, undisturbed(config));
 }
 

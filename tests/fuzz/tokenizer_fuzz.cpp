@@ -16,9 +16,7 @@ constexpr std::array<const char*, 6> styles = {"gpt2", "llama2", "mistral", "lla
 const Tokenizer& style(size_t i) {
   static std::array<std::unique_ptr<Tokenizer>, styles.size()> all;
   if (!all[i])
-    all[i] =
-        Tokenizer::open(source_file("tests/golden/tokenizers/") + styles[i] + ".json")
-            .value();
+    all[i] = Tokenizer::open(source_file("tests/golden/tokenizers/") + styles[i] + ".json").value();
   return *all[i];
 }
 

@@ -55,8 +55,8 @@ class SteppedClock {
       return now_;
     };
   }
-  // Moves on by `seconds`, in twenty steps. After each step as many transports as `listening()` says look three
-  // times: they see the new time, send what is due, and hear what the others sent.
+  // Moves on by `seconds`, in twenty steps. After each step as many transports as `listening()` says look
+  // three times: they see the new time, send what is due, and hear what the others sent.
   void advance(double seconds, const std::function<u32()>& listening) {
     for (u32 i = 0; i < 20; ++i) {
       {
@@ -99,7 +99,8 @@ class LocalNodes {
   Transport& operator[](u32 node) { return *transports[node]; }
   // RETURNS: how many nodes have not failed.
   u32 listening() const {
-    return static_cast<u32>(std::ranges::count_if(transports, [](const auto& t) { return t && t->health(); }));
+    return static_cast<u32>(
+        std::ranges::count_if(transports, [](const auto& t) { return t && t->health(); }));
   }
 
   // Runs `body(node)` on a thread for each node.

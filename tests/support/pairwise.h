@@ -63,15 +63,23 @@ inline std::vector<Row> covering_array(const std::vector<u32>& levels) {
   return rows;
 }
 
-// RETURNS: those of `rows`, looked at from the `first`-th on, that hold a value which none before holds.
+// RETURNS: some of `rows` that hold every value together. Greedy: the `first`-th, then always the one with
+// the most values that none before holds.
 inline std::vector<Row> rows_with_each_value(const std::vector<Row>& rows, u64 first) {
   std::set<std::pair<u64, u32>> seen;  // factor, value
+  const auto news = [&](const Row& row) {
+    u64 count = 0;
+    for (u64 factor = 0; factor < row.size(); ++factor) count += seen.contains({factor, row[factor]}) ? 0 : 1;
+    return count;
+  };
   std::vector<Row> out;
-  for (u64 i = 0; i < rows.size(); ++i) {
-    const Row& row = rows[(first + i) % rows.size()];
-    const u64 before = seen.size();
-    for (u64 factor = 0; factor < row.size(); ++factor) seen.emplace(factor, row[factor]);
-    if (seen.size() > before) out.push_back(row);
+  for (const Row* next = &rows[first % rows.size()]; news(*next) > 0;) {
+    for (u64 factor = 0; factor < next->size(); ++factor) seen.emplace(factor, (*next)[factor]);
+    out.push_back(*next);
+    for (u64 i = 0; i < rows.size(); ++i) {
+      const Row& row = rows[(first + i) % rows.size()];
+      if (news(row) > news(*next)) next = &row;
+    }
   }
   return out;
 }

@@ -21,16 +21,16 @@
 namespace tidepool {
 namespace {
 
-// A write that does not fit into the last page of a pipe begins a new one, so writes of 1 KiB waste a quarter of a
-// pipe at most.
+// A write that does not fit into the last page of a pipe begins a new one, so writes of 1 KiB waste a quarter
+// of a pipe at most.
 constexpr u64 piece_bytes_max = 1024;
 constexpr u64 batch_bytes_max = 4096;
 constexpr u64 pipe_bytes_least = 4096;
 // While a process runs, a pipe is filled up to this part; when it ends, up to the other.
 constexpr u64 share_running = 4;  // 1/4
 constexpr u64 quarters_at_end = 3;
-// Nothing tells that a pipe has become emptier, only that it is not full. 3/4 of 64 KiB hold what a run says in the
-// meantime.
+// Nothing tells that a pipe has become emptier, only that it is not full. 3/4 of 64 KiB hold what a run says
+// in the meantime.
 constexpr i64 look_ns = 10'000'000;
 // Only other processes that fill the same pipe can hold the last lines.
 constexpr std::chrono::seconds last_lines_patience(5);
@@ -55,9 +55,7 @@ size_t first_piece(std::string_view text) {
 }
 
 void sleep_in_handler(int milliseconds) {
-  const struct timespec span {
-    .tv_sec = 0, .tv_nsec = milliseconds * 1'000'000L
-  };
+  const struct timespec span { .tv_sec = 0, .tv_nsec = milliseconds * 1'000'000L };
   ::nanosleep(&span, nullptr);
 }
 
@@ -148,7 +146,8 @@ void StreamWriter::say(const char* literal) {
 
 void StreamWriter::settle(int milliseconds) {
   constexpr int pause_ms = 5;
-  for (int waited = 0; settled_ != asked_ && waited < milliseconds; waited += pause_ms) sleep_in_handler(pause_ms);
+  for (int waited = 0; settled_ != asked_ && waited < milliseconds; waited += pause_ms)
+    sleep_in_handler(pause_ms);
   // The thread may wait for a lock that the interrupted code holds.
   for (std::atomic<const char*>& place : said_)
     if (const char* words = place.exchange(nullptr); words != nullptr)
@@ -232,8 +231,8 @@ StreamWriter::Batch StreamWriter::words_of_handlers() {
 }
 
 std::string StreamWriter::notice() const {
-  return fmt::format("{}({} line{} left out here: nobody read them in time)\n", in_line_ ? "\n" : "", left_out_.lines,
-                     left_out_.lines == 1 ? "" : "s");
+  return fmt::format("{}({} line{} left out here: nobody read them in time)\n", in_line_ ? "\n" : "",
+                     left_out_.lines, left_out_.lines == 1 ? "" : "s");
 }
 
 // RETURNS: the bytes that may be written without waiting; `at_least` if the pipe is empty.

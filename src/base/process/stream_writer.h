@@ -1,12 +1,14 @@
-// StreamWriter writes text for people to a stream by a thread of its own, so that a reader who does not read (a
-// stopped terminal, `less`, a launcher that ends) never holds the threads that print.
+// StreamWriter writes text for people to a stream by a thread of its own, so that a reader who does not read
+// (a stopped terminal, `less`, a launcher that ends) never holds the threads that print.
 //
-// Text waits in a queue of limited size. If the queue is full, the oldest lines are left out: whole lines, and a line
-// in their place says how many. So a reader who looks again sees the newest lines, which are those that matter at the
-// end of a run. A picture (a view that is drawn again and again) waits in a place of its own: a newer one replaces it.
+// Text waits in a queue of limited size. If the queue is full, the oldest lines are left out: whole lines,
+// and a line in their place says how many. So a reader who looks again sees the newest lines, which are those
+// that matter at the end of a run. A picture (a view that is drawn again and again) waits in a place of its
+// own: a newer one replaces it.
 //
-// A pipe is never filled: three quarters of it stay empty until finish(). So the last lines of a process find room in
-// the pipe whether anybody reads or not, and are there when somebody does, also after the process has ended.
+// A pipe is never filled: three quarters of it stay empty until finish(). So the last lines of a process find
+// room in the pipe whether anybody reads or not, and are there when somebody does, also after the process has
+// ended.
 #pragma once
 
 #include <semaphore.h>
@@ -44,8 +46,8 @@ class StreamWriter {
 
   // Errors: those of start_thread().
   static Result<std::unique_ptr<StreamWriter>> create(const Options&);
-  // REQUIRES: finish() returned true. Otherwise keep the object until the process ends: its thread is held by the
-  // reader, and cannot be stopped.
+  // REQUIRES: finish() returned true. Otherwise keep the object until the process ends: its thread is held by
+  // the reader, and cannot be stopped.
   ~StreamWriter();
   StreamWriter(const StreamWriter&) = delete;
 
@@ -68,10 +70,9 @@ class StreamWriter {
   // Waits until everything is written, for `milliseconds` at most.
   void settle(int milliseconds);
 
-  // Writes what waits. Gives up if the reader has taken nothing for options.patience, counted from `begin` at the
-  // earliest; a pipe then gets the newest lines, as many as find room.
-  // RETURNS: true if the thread has ended; false if the reader holds it.
-  // REQUIRES: nothing is printed any more.
+  // Writes what waits. Gives up if the reader has taken nothing for options.patience, counted from `begin` at
+  // the earliest; a pipe then gets the newest lines, as many as find room. RETURNS: true if the thread has
+  // ended; false if the reader holds it. REQUIRES: nothing is printed any more.
   bool finish(Clock::time_point begin = Clock::now());
 
  private:
@@ -108,10 +109,10 @@ class StreamWriter {
   std::atomic<u64> left_out_all_ = 0, held_ = 0;
   sem_t wake_{};
 
-  // Of the thread alone.
-  bool drawn_ = false;          // the newest output is a picture
-  bool in_line_ = false;        // the newest output does not end a line
-  u64 unread_ = 0;              // bytes in the pipe when it was looked at last
+  // Only the thread uses these.
+  bool drawn_ = false;    // the newest output is a picture
+  bool in_line_ = false;  // the newest output does not end a line
+  u64 unread_ = 0;        // bytes in the pipe when it was looked at last
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -8,8 +8,8 @@
 
 namespace tidepool {
 
-std::string bytes_text(Bytes);   // "1.23 GiB", "512 B"
-std::string count_text(double);  // "1.31B", "12.3k", "42"
+std::string bytes_text(Bytes);                               // "1.23 GiB", "512 B"
+std::string count_text(double);                              // "1.31B", "12.3k", "42"
 std::string counted_text(u64 count, std::string_view noun);  // "1 row", "2 rows"
 // "1.23 ms", "4.56 s", "3m 20s", "2h 05m", "3d 07h", "1.2 years"; "-": not finite
 std::string seconds_text(double);

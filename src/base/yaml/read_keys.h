@@ -11,7 +11,7 @@
 namespace YAML {
 class Exception;
 class Node;
-}
+}  // namespace YAML
 
 namespace tidepool {
 

@@ -23,7 +23,7 @@ enum class LossOn : u8 { answers, last_answer, everything };
 struct RenderedChat {
   std::string text;
   std::vector<jinja::Span> answers;  // ascending and disjoint
-  // Of a completion: the rendering of its prompt, with the prompt for an answer. All tokens are learned
+  // For a completion: the rendering of its prompt, with the prompt for an answer. All tokens are learned
   // behind those with which this text and `text` both begin; `answers` is empty.
   std::optional<std::string> prompt;
 };

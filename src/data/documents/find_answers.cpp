@@ -157,6 +157,9 @@ Result<AnswerFinder::Answer> AnswerFinder::answer_of_turn(size_t message,
     } else if (turn.size() > first.size() &&
                common_prefix(turn, first) + common_suffix(turn, first) >= first.size()) {
       return Answer();
+    } else {
+      TRY_ASSIGN(const bool holds_it, holds_next_message(message, span));
+      if (holds_it) return Answer();
     }
   }
   TRY_ASSIGN(const std::string prompt, prompt_before(message, asked));
@@ -164,10 +167,32 @@ Result<AnswerFinder::Answer> AnswerFinder::answer_of_turn(size_t message,
   if (shared == prompt.size()) {
     span.begin += shared;
   } else {
-    TRY_ASSIGN(span.begin, begin_between(message, span.begin, span.begin + shared));
+    TRY_ASSIGN(const std::optional<size_t> behind, behind_prompt(message, span.begin, turn, prompt));
+    if (behind) {
+      span.begin = *behind;
+    } else {
+      TRY_ASSIGN(span.begin, begin_between(message, span.begin, span.begin + shared));
+    }
   }
   span.end = std::max(span.begin, span.end);
   return Answer(span);
+}
+
+// True if the template writes the message behind an answer, such as a tool's result, into the answer's turn.
+Result<bool> AnswerFinder::holds_next_message(size_t message, const jinja::Span& turn) {
+  const jinja::Value& next = chat_.messages[message + 1];
+  const jinja::Value unlike =
+      answer_unlike(std::string_view(whole_).substr(turn.begin, turn.end - turn.begin));
+  if (is_answer(next) || unlike.dict() == nullptr) return false;
+  ChatRecord other = chat_;
+  jinja::Dict changed = *next.dict();
+  changed.set("content", *unlike.dict()->find("content"));
+  other.messages[message + 1] = jinja::Value(std::move(changed));
+  const Result<jinja::Rendered> rendered = render_(other, chat_.messages.size(), false);
+  if (!rendered && out_of_steps()) return rendered.error();
+  if (!rendered || rendered->text == whole_) return false;
+  return common_prefix(whole_, rendered->text) < turn.end &&
+         whole_.size() - common_suffix(whole_, rendered->text) > turn.begin;
 }
 
 // RETURNS: text that the template writes behind the messages before an answer, to ask for the answer.
@@ -192,6 +217,23 @@ Result<bool> AnswerFinder::is_left_out(size_t message) {
   const Result<jinja::Rendered> rendered = render_(other, chat_.messages.size(), false);
   if (!rendered && out_of_steps()) return rendered.error();
   return rendered && rendered->text == whole_;
+}
+
+// Finds the begin of an answer before which the template writes more than the prompt: a first message that is
+// an answer may bring the begin of the text, or a system prompt. RETURNS: none if the prompt is not in the
+// turn, before the text that changes if another answer takes its place.
+Result<std::optional<size_t>> AnswerFinder::behind_prompt(size_t message, size_t begin, std::string_view turn,
+                                                          std::string_view prompt) {
+  const jinja::Value answer = answer_unlike(turn);
+  if (turn.find(prompt) == turn.npos || answer.dict() == nullptr) return std::optional<size_t>();
+  ChatRecord other = chat_;
+  other.messages[message] = answer;
+  const Result<jinja::Rendered> rendered = render_(other, chat_.messages.size(), false);
+  if (!rendered && out_of_steps()) return rendered.error();
+  const size_t same = rendered ? common_prefix(whole_, rendered->text) : 0;
+  if (same < begin + prompt.size()) return std::optional<size_t>();
+  const size_t at = turn.rfind(prompt, same - begin - prompt.size());
+  return at == turn.npos ? std::optional<size_t>() : begin + at + prompt.size();
 }
 
 // Finds the begin of an answer. The prompt for an answer ("<think>") and the answer itself ("<table>") may

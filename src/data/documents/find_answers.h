@@ -41,6 +41,9 @@ class AnswerFinder {
   Result<std::string> prompt_before(size_t message, const Result<jinja::Rendered>& asked);
   Result<jinja::Span> answer_by_ends(size_t message, const jinja::Rendered& asked,
                                      const jinja::Rendered& answered);
+  Result<std::optional<size_t>> behind_prompt(size_t message, size_t begin, std::string_view turn,
+                                              std::string_view prompt);
+  Result<bool> holds_next_message(size_t message, const jinja::Span& turn);
   Result<size_t> begin_between(size_t message, size_t begin, size_t found);
   Result<bool> is_left_out(size_t message);
   Result<std::string_view> end_of_all(size_t message);

@@ -122,13 +122,20 @@ class Reader : private RecordFields {
     return Record(std::move(out));
   }
 
-  // Reads `weight`, as OpenAI's records have it, and its other names. Only answers may have one.
+  // Reads `weight`, as OpenAI's records have it, and its other names. Only an answer's may be 1.
   Result<bool> is_learned(const json::object& message, const std::string& what, bool answer) const {
     bool learned = true;
     for (const std::string_view key : {"weight", "train", "training", "loss"}) {
       const json::value* v = field_of(message, key);
-      if (!answer || v == nullptr) continue;
+      if (v == nullptr) continue;
       const double number = v->is_bool() ? v->get_bool() : v->is_number() ? v->to_number<double>() : -1;
+      if (!answer) {
+        if (number != 1) continue;
+        return fault(fmt::format(
+            "{}.{} asks to learn it, but answers alone are learned. Remove the key; to learn every "
+            "message set data.loss=all",
+            what, key));
+      }
       if (number != 0 && number != 1)
         return fault(fmt::format("{}.{} must be 1, or 0 for an answer that is not learned", what, key));
       learned = learned && number == 1;
@@ -147,7 +154,7 @@ class Reader : private RecordFields {
       return fault(
           fmt::format("{}.content must be text, or a list of parts, not {}", what, json_kind_name(*content)));
     const json::value* calls = v.get_object().if_contains("tool_calls");
-    if (!has_content && (calls == nullptr || calls->is_null()))
+    if (!has_content && (calls == nullptr || calls->is_null()) && reasoning_of(v.get_object()) == nullptr)
       return fault(fmt::format("{} has neither \"content\" nor \"tool_calls\"", what));
     if (has_content && content->is_array()) TRY(check_parts(content->get_array(), what));
     jinja::Dict out = reasoning_first(v.get_object());

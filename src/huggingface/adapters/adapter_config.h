@@ -37,7 +37,7 @@ struct AdapterConfig {
   std::vector<PathValue> ranks, alphas;
   std::string base;  // directory of the base model, as the adapter's author wrote it; empty: unknown
 
-  // Of a linear layer, such as "model.layers.0.self_attn.q_proj".
+  // Name of a linear layer, such as "model.layers.0.self_attn.q_proj".
   u32 rank_of(std::string_view module) const;
   double alpha_of(std::string_view module) const;
   double scale_of(std::string_view module) const;

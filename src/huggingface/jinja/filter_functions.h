@@ -11,12 +11,13 @@ namespace tidepool::jinja {
 
 using FilterFunction = Result<Value>(const Value&, const Arguments&);
 
-// Of texts.
-FilterFunction filter_center, filter_escape, filter_force_escape, filter_format, filter_indent, filter_replace,
-    filter_string, filter_title, filter_tojson, filter_trim, filter_truncate, filter_word_count;
-// Of numbers.
+// Text.
+FilterFunction filter_center, filter_escape, filter_force_escape, filter_format, filter_indent,
+    filter_replace, filter_string, filter_title, filter_tojson, filter_trim, filter_truncate,
+    filter_word_count;
+// Numbers.
 FilterFunction filter_absolute, filter_integer, filter_real, filter_round;
-// Of lists and mappings.
+// Lists and mappings.
 FilterFunction filter_attribute, filter_batch, filter_dictsort, filter_first, filter_groupby, filter_items,
     filter_join, filter_last, filter_list, filter_map, filter_max, filter_min, filter_reject,
     filter_reject_attribute, filter_reverse, filter_select, filter_select_attribute, filter_slice,

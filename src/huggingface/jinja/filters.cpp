@@ -296,7 +296,6 @@ std::string capitalized(std::string_view text) {
   code_point_at(text, 0, &bytes);
   std::string first = upper(text.substr(0, bytes));
   if (bytes == 2 && first == "SS") first = "Ss";  // the sharp s becomes two letters, the first a capital
-
   return first + lower(text.substr(bytes));
 }
 

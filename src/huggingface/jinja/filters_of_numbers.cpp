@@ -90,7 +90,7 @@ Result<Value> filter_integer(const Value& v, const Arguments& a) {
   if (base < 2 || base > 36) return fault("the base must be from 2 to 36");
   if (v.integer() || v.large_integer()) return v;
   if (v.boolean()) return Value(i64{*v.boolean()});
-  if (v.is_undefined()) return otherwise;
+  if (v.is_undefined()) return undefined_fault(v);
   std::optional<double> real;
   if (v.real()) real = *v.real();
   if (v.text()) {
@@ -105,6 +105,7 @@ Result<Value> filter_integer(const Value& v, const Arguments& a) {
 Result<Value> filter_real(const Value& v, const Arguments& a) {
   TRY(a.check({"default"}));
   const Value* other = a.get(0, "default");
+  if (v.is_undefined()) return undefined_fault(v);
   if (v.real()) return v;
   if (v.integer()) return Value(static_cast<double>(*v.integer()));
   if (v.boolean()) return Value(*v.boolean() ? 1.0 : 0.0);

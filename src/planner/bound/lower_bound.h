@@ -51,7 +51,8 @@ struct HeldContents {
   std::vector<HeldGap> others;  // streams and accumulators
 };
 // Most weighed bytes that can be saved, or a little more, with capacities of devices and host by position: by
-// weak duality, from prices that subgradient steps find. `reached`: what a plan saves, which no bound is below.
+// weak duality, from prices that subgradient steps find. `reached`: what a plan saves, which no bound is
+// below.
 u64 most_saved_weighed(const HeldContents&, const std::vector<u64>& of_devices,
                        const std::vector<u64>& of_host, u64 reached);
 

@@ -23,7 +23,7 @@ namespace {
 constexpr u64 disk_sample_bytes_max = 64 * mib;
 constexpr u64 memory_sample_bytes_max = 32 * mib;
 constexpr Bytes cache_least{64 * mib};  // some virtual machines show none
-constexpr u32 samples_max = 15;  // a median of more says no more: a tiny model is measured in a moment
+constexpr u32 samples_max = 15;         // a median of more says no more: a tiny model is measured in a moment
 constexpr u32 samples_of_small_ops = 8;
 
 // The first op of this kind on the block, with its inside kept or not.

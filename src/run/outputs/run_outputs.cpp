@@ -32,8 +32,9 @@ RunOutputs::RunOutputs(const Config& config, bool quiet)
 }
 
 std::string RunOutputs::words_of_lost_output() const {
-  return fmt::format("tidepool: standard output is full or closed: training continues, and {} gets all files\n",
-                     text_to_show(config_.output.dir));
+  return fmt::format(
+      "tidepool: standard output is full or closed: training continues, and {} gets all files\n",
+      text_to_show(config_.output.dir));
 }
 
 void RunOutputs::say(const std::string& line) {

@@ -12,8 +12,8 @@ namespace tidepool {
 // REQUIRES: at most one object at a time.
 class SaveSignal {
  public:
-  // From here on SIGUSR1 does not end the process, whichever command it runs; the next object takes a request that
-  // comes before it. No-op if the signal is ignored or handled already. Call as early as possible.
+  // From here on SIGUSR1 does not end the process, whichever command it runs; the next object takes a request
+  // that comes before it. No-op if the signal is ignored or handled already. Call as early as possible.
   static void hear_early();
   // RETURNS: the message, where output.save is `saves`.
   static const char* words(bool saves);

@@ -6,8 +6,8 @@
 
 namespace tidepool {
 
-// StopWords holds the message for each signal. Literals, because a signal handler prints them. No message waits for
-// a reader: a terminal that is stopped must not keep a process from saving or ending.
+// StopWords holds the message for each signal. Literals, because a signal handler prints them. No message
+// waits for a reader: a terminal that is stopped must not keep a process from saving or ending.
 struct StopWords {
   const char* first = "\ntidepool: finishing the step, then saving; interrupt again to stop at once\n";
   const char* second = "\ntidepool: stopped at once; the last checkpoint is intact\n";

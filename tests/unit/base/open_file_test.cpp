@@ -1,4 +1,4 @@
-// What is at a path is looked at before it is opened: only regular files are opened, and links only to read.
+// A path is looked at before it is opened: only regular files are opened, and links only to read.
 #include "base/open_file.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Item 16: small files are replaced as a whole, however the process ends; logs hold only whole records.
+// Small files are replaced as a whole, however the process ends; logs hold only whole records.
 #include "base/write_file.h"
 
 #include <fmt/format.h>

@@ -63,7 +63,7 @@ TEST_F(Export, CopiesEveryByteAndTheCarriedFiles) {
   EXPECT_THAT(names(), ElementsAre("out", "source"));
 }
 
-// Item 14: damaged files of a model.
+// Damaged files of a model.
 TEST_F(Export, ParsesCarriedFilesAndRequiresAllFilesOfAnIndex) {
   test::write_byte_tokenizer(source_);
   const auto refused = [&](const std::string& name, const std::string& content, const std::string& reason) {

@@ -117,7 +117,7 @@ TEST_P(Checkpoint, AnyFlippedBitIsFoundAndTheCheckpointBeforeIsUsed) {
   EXPECT_EQ(store_->find_resumable()->found->state.step, 2u);
 }
 
-// Item 17: files of a resume are hashed in the pass that restores them. The file is sound when it is found,
+// Files of a resume are hashed in the pass that restores them. The file is sound when it is found,
 // and damaged when it is used.
 TEST_P(Checkpoint, RestoredTensorsAreHashedWhileTheyAreRead) {
   const SavedCheckpoint newest = save(2);
@@ -138,7 +138,7 @@ TEST_P(Checkpoint, RestoredTensorsAreHashedWhileTheyAreRead) {
   expect_restores(found, 2);
 }
 
-// Item 17: with a limit of one, the previous checkpoint is removed as soon as the new one is complete, so the
+// With a limit of one, the previous checkpoint is removed as soon as the new one is complete, so the
 // new one is read back first.
 class BitRot final : public Files {
  public:

@@ -186,8 +186,7 @@ TEST(CliDoctor, RefusesWhatCannotTrain) {
 TEST(CliDoctor, SaysWhetherTheJobFits) {
   const test::ScratchDir dir;
   test::write_file(dir / "text.txt", std::string(2000, 'a'));
-  const std::string quickstart = source_file("configs/quickstart.yaml"),
-                    data = "train=" + (dir / "text.txt");
+  const std::string quickstart = source_file("configs/quickstart.yaml"), data = "train=" + (dir / "text.txt");
   const std::string out = "output.dir=" + (dir / "run");
   const auto refused = run({"doctor", quickstart, data, out, "memory.device=1MiB"});
   EXPECT_EQ(refused.code, 3);
@@ -247,8 +246,7 @@ TEST(CliDoctor, RefusesMissingGpus) {
   EXPECT_EQ(asked.kind, ErrorKind::usage);  // the same as `train`
   EXPECT_NE(asked.found, "");
   EXPECT_THAT(asked.fix, HasSubstr("train with machine.executor=cpu"));
-  const auto doctor =
-      run({"doctor", source_file("configs/quickstart.yaml"), "machine.executor=cuda:63"});
+  const auto doctor = run({"doctor", source_file("configs/quickstart.yaml"), "machine.executor=cuda:63"});
   EXPECT_EQ(doctor.code, 2);
   EXPECT_THAT(doctor.err, HasSubstr("training is not possible here: GPU: "));
 }

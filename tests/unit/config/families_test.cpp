@@ -421,7 +421,8 @@ TEST(HfConfig, RefusesByName) {
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"factor": 8.0})")),
               HasSubstr("rope_type: is missing"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "num_local_experts": 8)")), HasSubstr("mixtures of experts"));
-  EXPECT_THAT(hf_fault(qwen2_json(R"(, "quantization_config": {"bits": 4})")), HasSubstr("quantization_config.quant_method"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "quantization_config": {"bits": 4})")),
+              HasSubstr("quantization_config.quant_method"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "hidden_act": "gelu")")), HasSubstr("hidden_act"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "rms_norm_eps": "small")")),
               HasSubstr("rms_norm_eps: \"small\" is a text; it must be a number"));

@@ -229,7 +229,7 @@ TEST_F(DataCaches, DamagedCachesAreRefusedWithAWayOut) {
   ASSERT_TRUE(opened(config));
 }
 
-// Item 15: a bit of tokens.bin that flips between reads is found by the first read of its block, and other
+// A bit of tokens.bin that flips between reads is found by the first read of its block, and other
 // blocks are not affected.
 TEST_F(DataCaches, TokensAreVerifiedBlockByBlockAsTheyAreRead) {
   constexpr u64 tokens = 5000, in_block = block_content_bytes / sizeof(u32);  // 4.9 blocks

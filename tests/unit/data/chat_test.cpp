@@ -175,7 +175,7 @@ TEST(DataChat, AnswersThatAreWrittenDifferentlyLaterAreFoundInTheTurnsOfTheTempl
                         "'assistant' }}"),
                    record),
             "<U>1<A>[> a\na</s>]<U>2<A>[two</s>]");
-  // What only later messages add is not part of the answer.
+  // An answer has no text that only later messages add.
   EXPECT_EQ(marked(with("{{ m.content }}{{ '<sep>' if not loop.last }}"), record),
             "<U>1<sep><A>[> a\na\n]<sep><U>2<sep><A>[two]");
   // Messages before the answer that are shortened, and answers of which nothing is left.
@@ -198,6 +198,53 @@ TEST(DataChat, TextOfOtherMessagesWithinTheTurnOfAnAnswerIsRefused) {
   EXPECT_THAT(
       marked(config, chat({{"user", "1"}, {"assistant", "one"}, {"user", "2"}, {"assistant", "two"}})),
       HasSubstr("t: cannot find the answer messages[1] in the text"));
+}
+
+// As Gemma 4's: a tool's result comes before the words that the answer has beside its call.
+TEST(DataChat, AToolsResultWithinTheTurnOfAnAnswerIsNotLearned) {
+  TokenizerConfig config;
+  config.templates["default"] = {
+      "t",
+      "{% for m in messages %}{% if m.role == 'user' %}<U>{{ m.content }}{% elif m.role == 'assistant' %}"
+      "{% if loop.first or loop.previtem.role != 'tool' %}<A>{% endif %}{% set next = loop.nextitem %}"
+      "{% if next and next.role == 'tool' %}call({{ next.content }}){% endif %}{{ m.content }}"
+      "{% if not (next and next.role == 'tool') %}<end>{% endif %}{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}<A>{% endif %}"};
+  EXPECT_THAT(
+      marked(config, chat({{"user", "1"}, {"assistant", "look"}, {"tool", "high"}, {"assistant", "two"}})),
+      HasSubstr("t: cannot find the answer messages[1] in the text"));
+}
+
+TEST(DataChat, AFirstMessageThatIsAnAnswerIsLearnedFromItsFirstCharacter) {
+  TokenizerConfig config;
+  const ChatRecord record = chat({{"assistant", "Welcome."}, {"user", "1"}, {"assistant", "one"}});
+  // As Llama 3's: the begin of the text is written with the first message.
+  config.templates["default"] = {"t",
+                                 "{% for m in messages %}{% set head = '<|h|>' + m.role + '<|/h|>\n' %}{{ "
+                                 "('<|b|>' if loop.first else '') + "
+                                 "head + m.content + '<end>' }}{% endfor %}{% if add_generation_prompt "
+                                 "%}<|h|>assistant<|/h|>\n{% endif %}"};
+  EXPECT_EQ(
+      marked(config, record),
+      "<|b|><|h|>assistant<|/h|>\n[Welcome.<end>]<|h|>user<|/h|>\n1<end><|h|>assistant<|/h|>\n[one<end>]");
+  // As Qwen2.5-VL's: so is a system prompt.
+  config.templates["default"] = {
+      "t",
+      "{% for m in messages %}{% if loop.first and m.role != 'system' %}<s>system\nHelp.<end>\n{% endif %}"
+      "<s>{{ m.role }}\n{{ m.content }}<end>\n{% endfor %}{% if add_generation_prompt %}<s>assistant\n{% "
+      "endif %}"};
+  EXPECT_EQ(
+      marked(config, record),
+      "<s>system\nHelp.<end>\n<s>assistant\n[Welcome.<end>\n]<s>user\n1<end>\n<s>assistant\n[one<end>\n]");
+  // As Phi-3's: without messages and without the prompt another mark is written, which begins as the prompt
+  // does.
+  config.templates["default"] = {
+      "t",
+      "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|assistant|>\n{% else %}<|endoftext|>{% endif %}"};
+  EXPECT_EQ(
+      marked(config, record),
+      "<|assistant|>\n[Welcome.<|end|>\n]<|user|>\n1<|end|>\n<|assistant|>\n[one<|end|>\n<|endoftext|>]");
 }
 
 // Qwen3's template keeps reasoning only behind the last message of the user, and closes tool results as the

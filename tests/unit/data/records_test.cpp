@@ -43,6 +43,8 @@ TEST(DataRecords, MalformedLinesAreRefusedWithPlaceAndReason) {
       {"{\"messages\": [1]}", "messages[0] must be an object, not a number"},
       {"{\"messages\": [{\"content\": \"a\"}]}", "messages[0] has no \"role\""},
       {"{\"messages\": [{\"role\": 1, \"content\": \"a\"}]}", "messages[0].role must be text"},
+      {"{\"messages\": [{\"role\": \"assistant\", \"reasoning_content\": null}]}",
+       "messages[0] has neither \"content\""},
       {"{\"messages\": [{\"role\": \"user\"}]}", "messages[0] has neither \"content\" nor \"tool_calls\""},
       {"{\"messages\": [{\"role\": \"user\", \"content\": 3}]}",
        "messages[0].content must be text, or a list of parts"},
@@ -55,6 +57,8 @@ TEST(DataRecords, MalformedLinesAreRefusedWithPlaceAndReason) {
        "conversations[0] has neither \"content\" nor \"tool_calls\""},
       {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0.5}]}",
        "messages[0].weight must be 1, or 0"},
+      {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"train\": true}]}",
+       "messages[0].train asks to learn it, but answers alone are learned"},
       {"{\"instruction\": \"a\"}", "there is no \"output\""},
       {"{\"instruction\": \"a\", \"input\": 1, \"output\": \"b\"}", "\"input\" must be text"},
       {"{\"completion\": \"a\"}", "there is no \"prompt\""},
@@ -157,6 +161,14 @@ TEST(DataRecords, ToolsOfMessagesMayBeJsonText) {
 }
 
 // Templates know "assistant": nothing of an "Assistant" would be learned.
+TEST(DataRecords, AMessageMayHaveReasoningAlone) {
+  const auto read = parse_record(
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "reasoning_content": "b"}]})",
+      RecordShape::messages, "d");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(std::get<ChatRecord>(*read).messages[1].dict()->find("content"), nullptr);
+}
+
 TEST(DataRecords, RolesInCapitalsAreThoseInSmallLetters) {
   const auto record = parse_record(
       R"({"messages": [{"role": "User", "content": "a"}, {"role": "ASSISTANT", "content": "b"}, {"role": "Ipython", "content": "c"}]})",

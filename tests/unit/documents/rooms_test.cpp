@@ -112,7 +112,8 @@ TEST(Rooms, TableOfArchitectureMatchesCMake) {
     if (const auto room = built.find(row.room); room != built.end())
       EXPECT_EQ(row.below, room->second) << row.room;
     else
-      EXPECT_TRUE(row.room.ends_with("/cuda") || row.room == "src/net/mpi") << row.room << " is in ARCHITECTURE.md and not in CMake";
+      EXPECT_TRUE(row.room.ends_with("/cuda") || row.room == "src/net/mpi")
+          << row.room << " is in ARCHITECTURE.md and not in CMake";
   }
   for (const auto& [room, links] : built) EXPECT_TRUE(listed.contains(room)) << room << " is missing";
 }

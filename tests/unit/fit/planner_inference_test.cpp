@@ -53,8 +53,7 @@ TEST(PlanInference, NothingIsWrittenToDisk) {
 // Compares swap space of `generate` with that of training, which keeps all state on disk.
 TEST(PlanInference, TakesLittleSwap) {
   const auto swap = [](const char* config_name, bool trained) {
-    Config config =
-        load_config(source_file(fmt::format("configs/{}.yaml", config_name)), {}).value();
+    Config config = load_config(source_file(fmt::format("configs/{}.yaml", config_name)), {}).value();
     config.train.gradient_accumulation_steps = config.train.per_device_train_batch_size = 1;
     const ModelGraph graph = make_graph(config).value();
     const Plan plan =

@@ -168,8 +168,7 @@ class LeastBytesOf : public testing::TestWithParam<Job> {};
 
 TEST_P(LeastBytesOf, AgreesWithTheBoundThatPlansStayNear) {
   const std::string precision = std::string("train.precision=") + GetParam().precision;
-  const auto config =
-      load_config(source_file("configs/") + GetParam().config, {{precision}});
+  const auto config = load_config(source_file("configs/") + GetParam().config, {{precision}});
   ASSERT_TRUE(config) << config.error().message;
   const auto graph = make_graph(*config);
   ASSERT_TRUE(graph) << graph.error().message;

@@ -13,8 +13,7 @@
 namespace tidepool::staging_test {
 
 Plan streaming_plan() {
-  const Config config =
-      load_config(source_file("configs/quickstart.yaml"), {"memory.disk=1GiB"}).value();
+  const Config config = load_config(source_file("configs/quickstart.yaml"), {"memory.disk=1GiB"}).value();
   return make_plan(make_graph(config).value(), plan_options(config, config.memory.budgets.disk)).value();
 }
 

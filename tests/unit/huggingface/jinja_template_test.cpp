@@ -58,6 +58,8 @@ TEST(Jinja, MalformedTemplatesAreRefusedWithTheirLine) {
 
 TEST(Jinja, FaultsOfRenderingNameTheLine) {
   EXPECT_THAT(error_of("\n{{ x.y }}"), HasSubstr("t.jinja:2: 'x' is undefined"));
+  for (const char* filter : {"int", "float", "int(default=3)"})
+    EXPECT_THAT(error_of(fmt::format("{{{{ x | {} }}}}", filter)), HasSubstr("'x' is undefined")) << filter;
   EXPECT_THAT(error_of("{{ raise_exception('no such role') }}"),
               HasSubstr("t.jinja:1: the template refuses this: no such role"));
   EXPECT_THAT(error_of("{{ 'a' + 1 }}"), HasSubstr("str + int has no meaning"));

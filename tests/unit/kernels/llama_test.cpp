@@ -3,9 +3,9 @@
 #include <numbers>
 #include <span>
 
+#include "kernels/glu/glu.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
-#include "kernels/glu/glu.h"
 #include "tests/support/kernel_fixture.h"
 #include "tests/support/references/rotary.h"
 
@@ -175,11 +175,11 @@ TEST(Glu, MatchesDoubleInPlaceToo) {
       std::vector<float> y(n, NAN), value(n, NAN), d(2 * n, NAN), in_place = gate_up, value_in_place = dy;
       glu_cpu({.rows = rows, .columns = columns, .gate_up = gate_up.data(), .y = y.data()}, *pool);
       GluBackward back = {.rows = rows,
-                             .columns = columns,
-                             .gate_up = gate_up.data(),
-                             .dy = dy.data(),
-                             .dgate_up = d.data(),
-                             .value = value.data()};
+                          .columns = columns,
+                          .gate_up = gate_up.data(),
+                          .dy = dy.data(),
+                          .dgate_up = d.data(),
+                          .value = value.data()};
       glu_backward_cpu(back, *pool);
       EXPECT_LE(relative_error(y, want_y), 1e-6);
       EXPECT_LE(relative_error(d, want), 1e-6);
@@ -215,17 +215,16 @@ TEST(Glu, GegluMatchesDouble) {
   }
   const auto pool = make_pool(2);
   std::vector<float> y(n), value(n), d(2 * n);
-  glu_cpu(
-      {.rows = rows, .columns = columns, .gate = GluGate::gelu, .gate_up = gate_up.data(), .y = y.data()},
-      *pool);
+  glu_cpu({.rows = rows, .columns = columns, .gate = GluGate::gelu, .gate_up = gate_up.data(), .y = y.data()},
+          *pool);
   glu_backward_cpu({.rows = rows,
-                       .columns = columns,
-                       .gate = GluGate::gelu,
-                       .gate_up = gate_up.data(),
-                       .dy = dy.data(),
-                       .dgate_up = d.data(),
-                       .value = value.data()},
-                      *pool);
+                    .columns = columns,
+                    .gate = GluGate::gelu,
+                    .gate_up = gate_up.data(),
+                    .dy = dy.data(),
+                    .dgate_up = d.data(),
+                    .value = value.data()},
+                   *pool);
   EXPECT_LE(relative_error(y, want_y), 1e-6);
   EXPECT_LE(relative_error(d, want), 1e-6);
   EXPECT_TRUE(same_bits(value, y));

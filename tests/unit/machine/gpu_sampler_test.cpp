@@ -1,10 +1,11 @@
 // Tests the driver's readings of GPUs, with a stand-in for its library.
 #include "machine/gpu_sampler.h"
-#include "tests/support/places.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
+
+#include "tests/support/places.h"
 
 namespace tidepool::gpu_sampler_test {
 
@@ -51,7 +52,8 @@ TEST(Nvml, ThePidNamespaceOfTheHostIsKnownByItsNumber) {
 }
 
 TEST(GpuSampler, AsksOnceASecondAndKeepsMeansAndExtremes) {
-  GpuSampler sampler({{"cuda:0", gpu}, {"cuda:1", "0000:02:00.0"}}, Nvml::load(built_file("tests/libfake_nvml.so")));
+  GpuSampler sampler({{"cuda:0", gpu}, {"cuda:1", "0000:02:00.0"}},
+                     Nvml::load(built_file("tests/libfake_nvml.so")));
   EXPECT_TRUE(sampler.readings().empty());
   for (const double now : {5.0, 5.2, 5.9, 6.0, 6.5, 8.0}) sampler.sample(now);
   const auto readings = sampler.readings();

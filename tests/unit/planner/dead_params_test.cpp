@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <map>
 
-#include "planner/frame_arcs.h"
 #include "planner/bound/lower_bound.h"
+#include "planner/frame_arcs.h"
 #include "planner/planner.h"
 #include "planner/verify/verify.h"
 #include "tests/support/random_case.h"

@@ -157,8 +157,7 @@ TEST(PlannerFitMemory, EarlierQueriesDoNotChangeTheAnswer) {
 
 // Regression: 8 MiB were enough, 9 and 12 were not, and 13 were.
 TEST(PlannerFitQuickstart, MoreDeviceMemoryIsNeverTooMuch) {
-  const Config config =
-      load_config(source_file("configs/quickstart.yaml"), {"memory.host=4MiB"}).value();
+  const Config config = load_config(source_file("configs/quickstart.yaml"), {"memory.host=4MiB"}).value();
   Job job{make_graph(config).value(), plan_options(config, Bytes{gib})};
   job.options.advise = false;
   for (u64 device = 8; device <= 14; ++device)

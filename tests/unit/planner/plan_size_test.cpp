@@ -1,6 +1,4 @@
 // Jobs too large for interactive planning are refused at once, with a value that works.
-#include "planner/shapes.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -8,6 +6,7 @@
 #include "config/config.h"
 #include "config/read/load_config.h"
 #include "fit/plan_inputs.h"
+#include "planner/shapes.h"
 #include "tests/support/places.h"
 
 namespace tidepool::plan_size_test {

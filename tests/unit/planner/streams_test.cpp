@@ -34,8 +34,7 @@ TEST(Streams, BlocksOfALayerWithExpertsHandOnWhatTheNextOnesRead) {
   EXPECT_EQ(forward(5), "<activation >middle >normed >routes =router_sums");
   EXPECT_EQ(backward(4), "<normed <routes <activation_grad >normed_grad >routes_grad");
   EXPECT_EQ(backward(2), "<normed <routes <activation_grad =normed_grad =routes_grad");
-  EXPECT_EQ(backward(1),
-            "<activation <routes <router_sums =activation_grad =normed_grad <routes_grad");
+  EXPECT_EQ(backward(1), "<activation <routes <router_sums =activation_grad =normed_grad <routes_grad");
   EXPECT_EQ(backward(9), "<activation <router_sums >activation_grad");
 }
 

@@ -88,7 +88,7 @@ TEST_F(BaseModel, WithOtherWeightsIsRefused) {
   EXPECT_EQ(read_trainer_state(run_ + "/checkpoint-4")->base_fingerprint, weights_fingerprint(base_).value());
 }
 
-// Item 15: the fingerprint reads four blocks of 4 KiB of a tensor; loaded tensors are hashed as a whole.
+// The fingerprint reads four blocks of 4 KiB of a tensor; loaded tensors are hashed as a whole.
 TEST_F(BaseModel, WithOneBitFlippedAnywhereIsRefused) {
   stop_after_two();
   const u64 far = far_from_the_samples();
