@@ -96,6 +96,18 @@ std::optional<Error> holds_state(const std::string& path) {
                            path, (*found)->record.step)};
 }
 
+// A job may have trained on and ended between the time when `found` was read and the lock.
+Result<void> check_is_unchanged(const FoundState& found) {
+  TRY_ASSIGN(const std::optional<FoundState> now, read_state_file(found.path));
+  if (now && now->record.sequence == found.record.sequence && now->head.description == found.head.description)
+    return {};
+  return Error{
+      ErrorKind::usage,
+      fmt::format("{} held the state of step {} when this process began, and another process has changed "
+                  "it since. Nothing was changed here: give the command again",
+                  found.path, found.record.step)};
+}
+
 // Removes the file of a job that was killed as it copied a state.
 Result<void> remove_copy(const std::string& dir) {
   const std::string path = dir + "/" + swap_file_of_copy;
@@ -160,6 +172,7 @@ Result<std::unique_ptr<SwapFile>> SwapFile::create(const SwapFileOptions& option
   TRY(refuse_memory_file_system(options.dir));
   TRY(check_file_size_limit(options.dir, options.bytes));
   TRY(file->lock_directory());
+  if (options.found != nullptr) TRY(check_is_unchanged(*options.found));
   TRY(file->clear_way(options.recorded));
   TRY(file->open_file());
   TRY(file->take_space());

@@ -19,6 +19,8 @@
 
 namespace tidepool {
 
+struct FoundState;
+
 inline constexpr const char* swap_file_name = "tidepool.swap";
 inline constexpr const char* swap_file_of_copy = "tidepool.swap.copy";
 inline constexpr const char* swap_job_name = "tidepool.job";
@@ -31,6 +33,8 @@ struct SwapFileOptions {
   std::string file = swap_file_name;
   enum class Found : u8 { refuse, take_over, discard };
   Found recorded = Found::refuse;  // what happens to a swap file in which a state was recorded
+  // That state, which was read before the directory was locked. Null: none was found.
+  const FoundState* found = nullptr;
 };
 
 class SwapFile {
@@ -38,7 +42,8 @@ class SwapFile {
   // Locks the directory, clears a dead job's leftovers, and reserves all the space now, so that a full disk
   // is found before the first step.
   // Errors: ErrorKind::io names the directory and says what to do: missing parent, not writable, tmpfs,
-  // locked by a live job, too little space, file size limit. ErrorKind::usage: a state was recorded there.
+  // locked by a live job, too little space, file size limit. ErrorKind::usage: a state was recorded there, or
+  // another job has changed `found` before the directory was locked.
   static Result<std::unique_ptr<SwapFile>> create(const SwapFileOptions&);
   // Removes both files, and the directory if create() made it and nothing else is in it. A file that is kept
   // stays.

@@ -116,8 +116,8 @@ std::string main_help() {
       "tidepool COMMAND --help explains a command; tidepool --version prints the\n"
       "version.\n\n"
       "To begin:  tidepool doctor\n"
-      "           tidepool plan configs/quickstart.yaml\n"
-      "           tidepool train configs/quickstart.yaml\n\n"
+      "           tidepool plan examples/own-text/config.yaml\n"
+      "           tidepool train examples/own-text/config.yaml\n\n"
       "Exit codes: 0 done, 1 internal failure, 2 usage or config, 3 does not fit,\n"
       "4 bad input file, 5 corrupt checkpoint, 6 I/O failure, 7 non-finite loss,\n"
       "75 interrupted but resumable, 128+n signal n.\n";

@@ -6,7 +6,7 @@ namespace tidepool {
 
 Result<Config> config_of(const std::vector<std::string>& words, KeptModel kept) {
   if (words.empty() || words[0].find('=') != std::string::npos) {
-    return usage_error("the first word must be a config file, for example configs/quickstart.yaml");
+    return usage_error("the first word must be a config file, for example examples/own-text/config.yaml");
   }
   for (size_t i = 1; i < words.size(); ++i) {
     if (words[i].find('=') == std::string::npos) {

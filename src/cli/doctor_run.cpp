@@ -11,7 +11,9 @@
 #include "cli/doctor.h"
 #include "data/batches/held_out_files.h"
 #include "data/batches/open_documents.h"
+#include "io/directory_lock.h"
 #include "io/file_system.h"
+#include "run/directory/find_recorded_run.h"
 #include "run/directory/run_directory.h"
 #include "run/open_data.h"
 
@@ -85,6 +87,15 @@ std::string why_not_writable(const std::string& dir) {
   return "";
 }
 
+// RETURNS: what `train` would say of steps that this run, or another one in its swap directory, has recorded;
+// empty: there are none.
+std::string what_is_recorded(const Config& config) {
+  const Result<ModelGraph> graph = make_graph(config);
+  if (!graph) return "";  // a finding of its own
+  const Result<FoundRecord> found = find_recorded_run(config, *graph, "", [](const std::string&) {});
+  return found ? "" : found.error().message;
+}
+
 }  // namespace
 
 Finding examine_data(const Config& config) {
@@ -101,6 +112,11 @@ Finding examine_output(const Config& config) {
     return {Health::fail, out.what, allowed.error().message, "", allowed.error().kind};
   out.found = why_not_writable(dir);
   if (!out.found.empty()) return out;
+  if (const std::optional<long> holder = lock_holder(dir, run_lock_name))
+    return {Health::warn, out.what, fmt::format("{} is in use by the run with pid {}", dir, *holder),
+            "wait for it, or set another output.dir"};
+  if (const std::string recorded = what_is_recorded(config); !recorded.empty())
+    return {Health::warn, out.what, recorded, ""};
   const Result<std::vector<u64>> steps = checkpoint_steps(dir);
   if (steps && !steps->empty())
     return {Health::warn, out.what, dir + " already holds checkpoints",

@@ -22,7 +22,8 @@ constexpr size_t shown_bytes_max = 2000;  // per run of tokens: enough to recogn
 // Prints a document: "+" before text with loss, "-" before text without loss. On a terminal their colours
 // differ, too.
 void print(const ShownDocument& document, const Screen& screen) {
-  print_text("{}: {} tokens, {} with loss\n", document.place, document.tokens, document.learned);
+  print_text("{}: {}, {} with loss\n", document.place, counted_text(document.tokens, "token"),
+             document.learned);
   for (const ShownDocument::Run& run : document.runs) {
     const bool cut = run.text.size() > shown_bytes_max;
     size_t bytes = std::min(run.text.size(), shown_bytes_max);

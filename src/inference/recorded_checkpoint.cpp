@@ -5,12 +5,25 @@
 #include "base/text/path_text.h"
 #include "checkpoint/checkpoint.h"
 #include "config/read/load_config.h"
+#include "fit/plan_inputs.h"
 #include "io/directory_lock.h"
 #include "run/directory/checkpoint_of_record.h"
 #include "run/directory/find_recorded_run.h"
 #include "run/directory/run_directory.h"
 
 namespace tidepool {
+namespace {
+
+// RETURNS: the step of the newest checkpoint whose model verifies; 0: there is none.
+u64 newest_good_step(const std::string& run_dir) {
+  const Result<FoundWeights> found = find_weights(run_dir, checkpoint_buffer);
+  if (!found || !found->path) return 0;
+  const Result<TrainerState> state = read_trainer_state(*found->path);
+  return state ? state->step : 0;
+}
+
+}  // namespace
+
 Result<std::vector<std::string>> save_recorded_state(const std::string& path) {
   std::vector<std::string> lines;
   const std::string run_dir = without_slashes(path);
@@ -33,8 +46,12 @@ Result<std::vector<std::string>> save_recorded_state(const std::string& path) {
   if (!found) lines.push_back("no recorded state is used: " + found.error().message);
   if (!found || !found->run) return lines;
   const std::optional<RecordedRun>& run = found->run;
-  if (!steps.empty() && steps.back() >= run->state.step) return lines;
-  const Result<SavedCheckpoint> saved = make_checkpoint_of(*run, config, graph);
+  // A name is not enough: a newer checkpoint that is damaged is stepped over.
+  const u64 newest = steps.empty() || steps.back() < run->state.step ? 0 : newest_good_step(run_dir);
+  if (newest >= run->state.step) return lines;
+  const Result<RunDirectory> locked = RunDirectory::open(run_dir);
+  const Result<SavedCheckpoint> saved =
+      locked ? make_checkpoint_of(*run, config, graph) : Result<SavedCheckpoint>(locked.error());
   if (saved)
     lines.push_back(fmt::format("made {} of the state that the killed run has recorded", saved->path));
   else if (steps.empty())

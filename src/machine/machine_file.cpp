@@ -239,7 +239,8 @@ Result<Machine> Reader::finish() {
 Result<Machine> parse_machine(std::string_view yaml, std::string_view file_name) {
   Reader reader(file_name);
   try {
-    TRY(reader.read_file(YAML::Load(std::string(yaml))));
+    TRY_ASSIGN(const YAML::Node root, only_document(file_name, yaml));
+    TRY(reader.read_file(root));
   } catch (const YAML::Exception& e) {
     return not_yaml(file_name, yaml, e);
   }

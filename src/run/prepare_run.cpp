@@ -49,6 +49,8 @@ class RunPreparation {
     look_at_rows(config, resumes);
     if (several()) TRY(agree_on_groups(transport(), config));
     TRY_ASSIGN(run_.graph, make_graph(config));
+    // What is found in a directory counts only while no other process can train on there.
+    if (is_named(config.output.dir)) TRY(run_.directory.lock(config.output.dir));
     if (leads()) TRY(find_record());
     if (!config.model_directory.empty() && leads() && (!resumes || run_.graph.lora.on()))
       TRY(check_weights_are_there(config));
@@ -169,8 +171,8 @@ class RunPreparation {
     const u64 step = resumes_from_record() ? recorded_->state.step : found ? found->state.step : 0;
     if (noted_ && !run_.request.resume.empty()) run_.branch = *noted_;
     if (run_.branch.step > step && run_.request.resume != "auto")
-      run_.outputs.say(fmt::format("steps {} to {}, which this run has recorded, are left behind", step + 1,
-                                   run_.branch.step));
+      left_behind_ = fmt::format("steps {} to {}, which this run has recorded, are left behind", step + 1,
+                                 run_.branch.step);
     resumes_from_record() ? run_.branch.follow(recorded_->branch, step)
                           : run_.branch.begin(new_branch_id(), step);
     run_.branch.swap_dir =
@@ -212,6 +214,7 @@ class RunPreparation {
   }
 
   Result<void> say_what_begins() {
+    if (!left_behind_.empty()) run_.outputs.say(left_behind_);
     if (!run_.request.quiet || run_.request.sampling) TRY(predict());
     if (!run_.goes_on) say_all();
     const auto& known = run_.choice.pace();
@@ -284,9 +287,8 @@ class RunPreparation {
   }
 
   Result<void> take_directory(bool goes_on) {
-    TRY_ASSIGN(run_.directory,
-               RunDirectory::open(run_.config.output.dir,
-                                  run_.request.resume.empty() ? Beginning::anew : Beginning::resumed));
+    TRY(run_.directory.lock(run_.config.output.dir));
+    TRY(run_.directory.check_beginning(run_.request.resume.empty() ? Beginning::anew : Beginning::resumed));
     if (!leads()) return {};
     for (const std::string& line : clear_absent_nodes(run_.config)) run_.outputs.say(line);
     if (!goes_on) return keep_model(run_.config);
@@ -413,6 +415,7 @@ class RunPreparation {
   bool record_is_named_ = false;         // by --resume
   std::optional<u64> left_at_;           // as FoundRecord
   std::optional<BranchNote> noted_;      // by the processes before
+  std::string left_behind_;              // a line for people
   SessionRecords::Way way_ = SessionRecords::Way::discard;
   NetworkRates network_;  // several nodes
 };

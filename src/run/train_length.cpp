@@ -36,8 +36,8 @@ Result<u64> steps_to_train(const TrainConfig& train, u64 steps_per_epoch) {
 std::string train_length_text(const TrainConfig& train, u64 steps_per_epoch) {
   const Result<u64> steps = steps_to_train(train, steps_per_epoch);
   if (!steps) return steps.error().message;
-  const std::string are =
-      fmt::format("{} are {}", counted_text(*steps, "step"), epochs_of_steps(*steps, steps_per_epoch));
+  const std::string are = fmt::format("{} {} {}", counted_text(*steps, "step"), *steps == 1 ? "is" : "are",
+                                      epochs_of_steps(*steps, steps_per_epoch));
   if (train.num_train_epochs == 0 || train.max_steps == steps_by_epochs) return are;
   return fmt::format(
       "{}: train.max_steps overrides train.num_train_epochs {:g}; leave max_steps out, or set it to auto, to "

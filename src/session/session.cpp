@@ -175,7 +175,8 @@ Result<void> Session::take_disk(const Config& config, const SessionOptions& opti
                              .file = copies ? swap_file_of_copy : swap_file_name,
                              .recorded = found == nullptr                     ? Found::refuse
                                          : options.records.way == Way::use_on ? Found::take_over
-                                                                              : Found::discard};
+                                                                              : Found::discard,
+                             .found = found};
   if (file.bytes.value == 0) {
     const std::string cleared = clear_swap_litter(file);
     if (!cleared.empty()) notes_.push_back(cleared);

@@ -12,6 +12,7 @@
 #include "config/read/load_config.h"
 #include "inference/recorded_checkpoint.h"
 #include "io/state_journal.h"
+#include "io/swap_file.h"
 #include "session/state_table.h"
 #include "tests/support/child_run.h"
 #include "tests/support/file_text.h"
@@ -96,6 +97,27 @@ TEST(RecordedState, IsGoneOnFromWithTheBitsOfAnUndisturbedRun) {
   EXPECT_EQ(report->resumed_from_step, recorded);
   EXPECT_EQ(numbers_of(*report), undisturbed);
   EXPECT_FALSE(fs::exists(swap_file(c))) << "a run that is done leaves nothing";
+}
+
+// A process that waited between its look at the file and the lock, while another one trained on and was
+// killed.
+TEST(RecordedState, IsNotTouchedByAProcessThatFoundAnEarlierOne) {
+  const TrainDir dir;
+  const Config c = recorded_config(dir);
+  kill_after(c, 4);
+  const FoundState early = found_in(c);
+  kill_after(c, 9, "auto");
+  const u64 newest = found_in(c).record.step;
+  for (const auto way : {SwapFileOptions::Found::take_over, SwapFileOptions::Found::discard}) {
+    const auto file = SwapFile::create({.dir = swap_directory(c),
+                                        .bytes = Bytes{early.head.file_bytes()},
+                                        .recorded = way,
+                                        .found = &early});
+    ASSERT_FALSE(file);
+    EXPECT_EQ(file.error().kind, ErrorKind::usage);
+    EXPECT_THAT(file.error().message, HasSubstr("another process has changed it since"));
+    EXPECT_EQ(found_in(c).record.step, newest);
+  }
 }
 
 // Regression: if a flush took longer than a step, three steps were logged beyond the last record.
@@ -389,6 +411,17 @@ TEST(RecordedState, BecomesACheckpointThatIsTheSameAsOneThatTheRunSaves) {
     EXPECT_TRUE(test::file_text(c.output.dir + name) == test::file_text(whole.output.dir + name)) << name;
   }
   EXPECT_TRUE(save_recorded_state(c.output.dir)->empty()) << "once is enough";
+}
+
+TEST(RecordedState, IsTakenIfANewerCheckpointIsNone) {
+  const TrainDir dir;
+  const Config c = recorded_config(dir);
+  kill_after(c, 8);
+  const u64 step = found_in(c).record.step;
+  fs::create_directory(c.output.dir + "/checkpoint-99");
+  const auto lines = save_recorded_state(c.output.dir);
+  ASSERT_TRUE(lines) << lines.error().message;
+  EXPECT_TRUE(fs::exists(fmt::format("{}/checkpoint-{}/model.safetensors", c.output.dir, step)));
 }
 
 }  // namespace tidepool::recorded_state_test

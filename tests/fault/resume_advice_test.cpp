@@ -134,6 +134,23 @@ TEST(ResumeAdvice, ACopyOfARunDoesNotTakeTheRecordOfTheRunThatItWasCopiedFrom) {
   EXPECT_EQ(resumed_from(c, "auto"), step);
 }
 
+TEST(ResumeAdvice, ACopyOfARunTrainsOnFromACopyOfTheFileIfThatIsNamed) {
+  const TrainDir dir;
+  Config c = recorded_config(dir);
+  kill_after(c, 4);
+  const u64 step = recorded_step(dir / "disk");
+  fs::copy(dir / "run", dir / "copy", fs::copy_options::recursive);
+  fs::copy(dir / "disk", dir / "other-disk", fs::copy_options::recursive);
+  Config copy = c;
+  copy.output.dir = dir / "copy";
+  EXPECT_THAT(refusal(copy, dir / "disk/tidepool.swap"), HasSubstr("it is of the run in " + (dir / "run")));
+  copy.memory.swap_dir = dir / "other-disk";
+  EXPECT_THAT(refusal(copy),
+              testing::EndsWith("or set another output.dir and another memory.swap_dir to begin anew"));
+  EXPECT_EQ(resumed_from(copy, dir / "other-disk/tidepool.swap"), step);
+  EXPECT_EQ(resumed_from(c, "auto"), step);
+}
+
 // Regression: an empty directory with the run's old name took its record, and removed it in the end.
 TEST(ResumeAdvice, ANewDirectoryWithTheNameOfAMovedRunDoesNotTakeItsRecord) {
   const TrainDir dir;

@@ -25,7 +25,7 @@ TEST(RunDirectory, HoldsOneLiveRun) {
   const TrainDir dir;
   const Config config = test::small_config(dir);
   {
-    const auto other = RunDirectory::open(config.output.dir, Beginning::anew);
+    const auto other = RunDirectory::open(config.output.dir);
     ASSERT_TRUE(other) << other.error().message;
     const auto report = test::run(config);
     ASSERT_FALSE(report);
@@ -35,6 +35,20 @@ TEST(RunDirectory, HoldsOneLiveRun) {
   }
   test::train_numbers(config);
   EXPECT_FALSE(fs::exists(config.output.dir + "/" + run_lock_name)) << "left behind";
+}
+
+// What the directory remembers counts only under the lock: its holder may train on.
+TEST(RunDirectory, IsLockedBeforeItIsLookedAt) {
+  const TrainDir dir;
+  Config config = test::small_config(dir);
+  config.memory.home = HomePolicy::disk;
+  fs::create_directories(config.output.dir);
+  std::ofstream(config.output.dir + "/branch.json") << "no JSON";
+  const auto other = RunDirectory::open(config.output.dir);
+  ASSERT_TRUE(other) << other.error().message;
+  const auto report = test::run(config, {.resume = "auto"});
+  ASSERT_FALSE(report);
+  EXPECT_THAT(report.error().message, HasSubstr("is in use by the job with pid"));
 }
 
 TEST(RunDirectory, AFileOrAnEmptyNameIsRefusedWithAdvice) {

@@ -11,7 +11,7 @@ namespace tidepool {
 // them.
 std::optional<u64> Utf8Checker::step(u8 byte) {
   if (pending_ > 0) {
-    if (byte < least_ || byte > most_) return offset_;
+    if (byte < least_ || byte > most_) return character_;
     --pending_;
     least_ = 0x80;
     most_ = 0xbf;

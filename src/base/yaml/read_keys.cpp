@@ -26,6 +26,15 @@ std::string place_in(std::string_view file, const YAML::Node& node) {
   return fmt::format("{}:{}", file, std::max(node.Mark().line, 0) + 1);
 }
 
+Result<YAML::Node> only_document(std::string_view file, std::string_view text) {
+  const std::vector<YAML::Node> all = YAML::LoadAll(std::string(text));
+  for (size_t i = 1; i < all.size(); ++i)
+    if (!all[i].IsNull())
+      return fault_at(place_in(file, all[i]),
+                      "a second document, after '---' or '...': join the two into one");
+  return all.empty() ? YAML::Node() : all[0];
+}
+
 Result<void> read_keys(std::string_view file, const YAML::Node& map, const ReadKey& read) {
   std::set<std::string> seen;
   for (const auto& entry : map) {

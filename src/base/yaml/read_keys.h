@@ -23,6 +23,10 @@ Error not_yaml(std::string_view file, std::string_view text, const YAML::Excepti
 
 std::string place_in(std::string_view file, const YAML::Node&);
 
+// RETURNS: the one document of a file; null if it is empty. ErrorKind::usage if a second one follows: `---`
+// in a text that was put together of two, of which the second would be ignored. Throws YAML::Exception.
+Result<YAML::Node> only_document(std::string_view file, std::string_view text);
+
 using ReadKey =
     std::function<Result<void>(const std::string& place, const std::string& key, const YAML::Node& value)>;
 

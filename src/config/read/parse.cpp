@@ -14,6 +14,7 @@
 #include "config/foreign_keys.h"
 #include "config/read/load_config.h"
 #include "config/read/model_choice.h"
+#include "config/read/override_value.h"
 #include "config/schema.h"
 #include "config/validate.h"
 
@@ -66,9 +67,11 @@ class Reader {
   Error adapters_without_rank(const Field& of_adapters);
   std::string advice_for(const ForeignKey& given) const { return instead_of(given, config_.model.family); }
 
+  std::string place_in_file(const Field& field);
   std::string& place_of(const Field& field) { return places_[static_cast<size_t>(&field - schema().data())]; }
 
   std::string file_;
+  bool file_is_read_ = true;
   std::vector<std::string> places_;  // by field: place of its last setting; empty: not set
   std::string directory_;            // of the model, from the last place that names it
   LoraConfig adapter_;               // of lora.adapter; off without one
@@ -91,7 +94,8 @@ Result<void> Reader::read_file(const YAML::Node& root) {
     return fault_at(place_in(file_, root),
                     "a config is a map of sections: model, lora, data, train, memory, machine, output");
   }
-  return read_keys(
+  file_is_read_ = false;
+  TRY(read_keys(
       file_, root, [&](const auto& place, const auto& section, const YAML::Node& keys) -> Result<void> {
         const bool known = std::ranges::find(sections(), section, &Section::name) != sections().end();
         if (!known) return unknown_section(place, section, text_of(keys));
@@ -100,7 +104,17 @@ Result<void> Reader::read_file(const YAML::Node& root) {
                             [&](const auto& place, const auto& key, const YAML::Node& value) {
                               return read_key(place, section, key, value);
                             });
-      });
+      }));
+  file_is_read_ = true;
+  return {};
+}
+
+// RETURNS: the place where the file has set the field's value under this name or another; empty: nowhere.
+std::string Reader::place_in_file(const Field& field) {
+  if (file_is_read_) return "";
+  for (const Field& other : schema())
+    if (!place_of(other).empty() && (&other == &field || same_value(other, field))) return place_of(other);
+  return "";
 }
 
 Result<void> Reader::read_key(const std::string& place, std::string_view section, const std::string& key,
@@ -170,6 +184,7 @@ Result<void> Reader::read_map(const std::string& place, std::string_view section
 }
 
 Result<void> Reader::read_value(const std::string& place, const Field& field, const YAML::Node& value) {
+  const std::string earlier = place_in_file(field), before = value_yaml(field, config_);
   if (std::holds_alternative<ListRef>(field.ref) && value.IsSequence()) {
     TRY(read_list(place, field, value));
   } else if ((std::holds_alternative<NumbersRef>(field.ref) ||
@@ -190,6 +205,10 @@ Result<void> Reader::read_value(const std::string& place, const Field& field, co
       return key_fault(place, field, text, set.error().message);
     }
   }
+  // Keys have several names, and some may stand in two maps. In a command line the last one wins.
+  if (const std::string now = value_yaml(field, config_); !earlier.empty() && now != before)
+    return fault_at(place, fmt::format("{}.{} is {} here, and {} at {}; keep one of them", field.section,
+                                       field.key, now, before, earlier));
   place_of(field) = place;
   return {};
 }
@@ -286,20 +305,6 @@ Error Reader::unknown_key(const std::string& place, const ForeignKey& given) con
   return fault_at(place, what + advice);
 }
 
-// Reads "a, b" as [a, b]. Items are taken literally, including colons.
-YAML::Node items_between_commas(std::string_view text) {
-  YAML::Node list(YAML::NodeType::Sequence);
-  while (true) {
-    const size_t comma = std::min(text.find(','), text.size());
-    std::string_view item = text.substr(0, comma);
-    while (item.starts_with(' ')) item.remove_prefix(1);
-    while (item.ends_with(' ')) item.remove_suffix(1);
-    list.push_back(std::string(item));
-    if (comma == text.size()) return list;
-    text.remove_prefix(comma + 1);
-  }
-}
-
 bool is_list(std::string_view section, const std::string& key) {
   const std::vector<const Field*> found = find_fields(section, key);
   return found.size() == 1 && std::holds_alternative<ListRef>(found[0]->ref);
@@ -324,17 +329,7 @@ Result<void> Reader::read_override(const std::string& text) {
       return unknown_section(place, section, "");
     }
   }
-  // Only brackets and quotes are parsed as YAML; anything else is taken literally, including colons.
-  YAML::Node value(value_text);
-  if (value_text.find_first_of("[\"'") == 0) {
-    try {
-      value = YAML::Load(value_text);
-    } catch (const YAML::Exception& e) {
-      return fault_at(place, e.msg);
-    }
-  } else if (value_text.find(',') != std::string::npos && is_list(section, key)) {
-    value = items_between_commas(value_text);
-  }
+  TRY_ASSIGN(const YAML::Node value, override_value(place, value_text, is_list(section, key)));
   // In an override these keys are errors. In a file's section `model` they may come from a config.json, and
   // are harmless there.
   const std::string whole = text_of(value);
@@ -426,7 +421,7 @@ Result<Config> parse_config(std::string_view yaml, std::string_view file_name,
                             const std::vector<std::string>& overrides, KeptModel kept) {
   Reader reader(file_name);
   try {
-    const YAML::Node root = YAML::Load(std::string(yaml));
+    TRY_ASSIGN(const YAML::Node root, only_document(file_name, yaml));
     TRY(reader.begin_model(model_choice(file_name, root, overrides), kept));
     TRY(reader.read_file(root));
   } catch (const YAML::Exception& e) {

@@ -12,8 +12,8 @@ namespace tidepool {
 // RETURNS: the role that a speaker, in upper or lower case, has in chat templates; "" if unknown.
 std::string_view role_of_speaker(std::string_view from);
 inline constexpr std::string_view known_speakers =
-    "human, user, gpt, assistant, model, chatgpt, bot, function_call, observation, tool, function_response, "
-    "system";
+    "human, user, gpt, assistant, model, chatgpt, bot, function_call, tool_call, observation, tool, "
+    "function_response, tool_response, system";
 
 // True for a turn whose value is calls of tools, as JSON text: {"name": ..., "arguments": {...}}, or a list
 // of them.

@@ -175,6 +175,14 @@ Result<void> TokenFile::read_npy_header(std::string_view header) {
 }
 
 Error TokenFile::bad_token(u64 token, u64 id, u32 vocab_size) const {
+  // Labels that are left out of the loss are -100, which as tokens have no meaning.
+  const i64 as_signed = token_bytes_ == 8   ? static_cast<i64>(id)
+                        : token_bytes_ == 4 ? static_cast<i32>(static_cast<u32>(id))
+                                            : static_cast<i64>(id);
+  if (as_signed < 0)
+    return bad_file(
+        path_, fmt::format("token {} at byte offset {} is {}, which is no token id; correct the file", token,
+                           header_bytes_ + token * token_bytes_, as_signed));
   return bad_file(
       path_, fmt::format("token {} at byte offset {} is {}, but model.vocab_size is {}; raise vocab_size or "
                          "correct the file",
@@ -221,11 +229,13 @@ Result<void> TokenFile::scan(u32 vocab_size,
     if (!text) {
       TRY(scan_piece_at(offset / token_bytes_, piece, vocab_size));
     } else if (const auto at = utf8.feed(piece)) {
+      std::byte byte{};
+      TRY(read_bytes(header_bytes_ + *at, std::span(&byte, 1)));
       return bad_file(
           path_,
           fmt::format("not UTF-8 at byte offset {} (0x{:02x}); convert it (for example with iconv), or set "
                       "data.format if these are token ids",
-                      *at, static_cast<u32>(piece[*at - offset])));
+                      *at, static_cast<u32>(byte)));
     }
     visit(piece);
   }

@@ -2,7 +2,6 @@
 
 #include "executor/shared/executor_common.h"
 #include "fit/plan_inputs.h"
-#include "run/directory/run_directory.h"
 #include "run/weights/kept_model.h"
 #include "session/recorded_reader.h"
 
@@ -10,7 +9,6 @@ namespace tidepool {
 
 Result<SavedCheckpoint> make_checkpoint_of(const RecordedRun& run, const Config& config,
                                            const ModelGraph& graph) {
-  TRY_ASSIGN(const RunDirectory lock, RunDirectory::open(config.output.dir, Beginning::resumed));
   CheckpointOptions options{.run_dir = config.output.dir,
                             .buffer = checkpoint_buffer,
                             .max_shard_size = config.output.max_shard_size,

@@ -8,8 +8,8 @@
 
 namespace tidepool {
 
-// Locks the run directory meanwhile. Errors: as of a save; corrupt_checkpoint if the recorded state is
-// damaged.
+// REQUIRES: the caller has locked the run directory. Errors: as of a save; corrupt_checkpoint if the recorded
+// state is damaged.
 Result<SavedCheckpoint> make_checkpoint_of(const RecordedRun&, const Config&, const ModelGraph&);
 
 }  // namespace tidepool

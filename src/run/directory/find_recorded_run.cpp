@@ -1,6 +1,7 @@
 #include "run/directory/find_recorded_run.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -125,9 +126,10 @@ class Search {
                     resume_, canonical_path(fs::path(absolute_path(resume_)).parent_path())));
   }
 
-  // The run directory's lock is met later, and says more than that of the swap directory.
+  // Of another live run in the same swap directory. A reader of a live run meets that run's own lock.
   Result<void> check_live_job() const {
-    if (!are_missing() || lock_holder(config_.output.dir, run_lock_name)) return {};
+    const std::optional<long> holder = lock_holder(config_.output.dir, run_lock_name);
+    if (!are_missing() || (holder && *holder != ::getpid())) return {};
     const Result<DirectoryLock> lock = DirectoryLock::take({.dir = swap_directory(config_),
                                                             .file = swap_job_name,
                                                             .what = "swap directory",
@@ -181,6 +183,7 @@ class Search {
     const auto& [run, branch] = described_.owner;
     if (config_.memory.swap_dir.empty() || is_one_place(run, config_.output.dir)) return {};
     if (out_.note && out_.note->knows(branch) && !trains_branch(run, branch)) return {};
+    if (out_.is_asked_for && !records_here(run)) return {};
     std::error_code unknown;
     const std::string its = fmt::format("{}: it is of the run in {}", recorded_text(*found_), run);
     if (!fs::is_directory(run, unknown))
@@ -192,9 +195,18 @@ class Search {
                              other_ways()));
   }
 
+  // True if the other run, as far as is known, records its state in this very file, and not in another copy.
+  bool records_here(const std::string& run) const {
+    const Result<std::optional<BranchNote>> note = read_branch_note(run);
+    if (!note || !*note) return !note;
+    return is_one_place((*note)->swap_dir.empty() ? run + "/swap" : (*note)->swap_dir,
+                        swap_directory(config_));
+  }
+
   // The run itself has nothing to do with the file in its way.
   std::string other_ways() const {
     if (!are_missing()) return "choose another memory.swap_dir, or move the file away";
+    if (!checkpoint_) return to_begin_anew(config_);
     return fmt::format("choose another memory.swap_dir and {}", way_without(config_, checkpoint_));
   }
 

@@ -60,7 +60,7 @@ class PlanDifference {
                                 : "gradients are no longer clipped, which changes weights");
     if (!sums_in_same_order()) out.push_back("sums are computed in another order, so the last digits differ");
     if (changed("micro_batches")) out.push_back("dropout draws other masks for other micro-batches");
-    if (out.empty()) return "losses and weights do not change";
+    if (out.empty()) return "that changes no loss and no weight";
     return fmt::format("{}", fmt::join(out, "; "));
   }
 

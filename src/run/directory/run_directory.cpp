@@ -86,7 +86,7 @@ Result<void> check_output_directory(const Config& config) {
   return check_checkpoint_names(dir);
 }
 
-Result<RunDirectory> RunDirectory::open(const std::string& dir, Beginning beginning) {
+Result<RunDirectory> RunDirectory::open(const std::string& dir) {
   if (const Result<void> made = make_directories(dir, FileUse::run); !made)
     return Error{made.error().kind, fmt::format("output.dir {}: {}", dir, made.error().message)};
   RunDirectory out;
@@ -100,13 +100,22 @@ Result<RunDirectory> RunDirectory::open(const std::string& dir, Beginning beginn
       out.lock_,
       DirectoryLock::take(
           {.dir = dir, .file = run_lock_name, .what = "run directory", .remedy = "set another output.dir"}));
-  TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(dir));
-  if (beginning == Beginning::anew && !steps.empty())
-    return Error{
-        ErrorKind::usage,
-        fmt::format("{} already holds checkpoints: resume with --resume auto, or set another output.dir",
-                    dir)};
   return out;
+}
+
+Result<void> RunDirectory::lock(const std::string& dir) {
+  if (fd_) return {};
+  TRY_ASSIGN(*this, open(dir));
+  return {};
+}
+
+Result<void> RunDirectory::check_beginning(Beginning beginning) const {
+  TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(dir_));
+  if (beginning == Beginning::resumed || steps.empty()) return {};
+  return Error{
+      ErrorKind::usage,
+      fmt::format("{} already holds checkpoints: resume with --resume auto, or set another output.dir",
+                  dir_)};
 }
 
 std::optional<MovedDirectory> RunDirectory::moved() const {

@@ -30,9 +30,12 @@ inline constexpr const char* run_lock_name = "tidepool.run";
 class RunDirectory {
  public:
   // Creates the directory if it is missing, and locks it while this object lives. Changes nothing in it.
-  // ErrorKind::io if it cannot be created, or a live run holds the lock; ErrorKind::usage if it holds
-  // checkpoints and the run begins anew.
-  static Result<RunDirectory> open(const std::string& dir, Beginning);
+  // ErrorKind::io if it cannot be created, or a live run holds the lock.
+  static Result<RunDirectory> open(const std::string& dir);
+  // As open(); a no-op if this object holds the directory.
+  Result<void> lock(const std::string& dir);
+  // ErrorKind::usage if the directory holds checkpoints and the run begins anew.
+  Result<void> check_beginning(Beginning) const;
 
   // Asks the file system for the directory's present path.
   // RETURNS: nullopt if the path is unchanged.

@@ -92,7 +92,7 @@ TEST(Config, ThatIsNotUtf8IsNamedAsSuch) {
   EXPECT_THAT(message_of(std::string("m\0o\0d\0", 6)),
               HasSubstr("is not UTF-8 text (byte 1; it looks like UTF-16)"));
   EXPECT_THAT(message_of("model:\n  # caf\xe9\n"),
-              HasSubstr("c.yaml:2: is not UTF-8 text (byte 15); save the file as UTF-8"));
+              HasSubstr("c.yaml:2: is not UTF-8 text (byte 14); save the file as UTF-8"));
 }
 
 TEST(Config, ThatHoldsAZeroByteSaysSoWithTheLine) {

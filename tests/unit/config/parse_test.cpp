@@ -197,6 +197,28 @@ TEST(ConfigParse, RefusesADuplicateKeyInASection) {
               HasSubstr("c.yaml:5: 'seed' is here for the second"));
 }
 
+TEST(ConfigParse, RefusesTwoNamesOfAValueThatContradict) {
+  EXPECT_THAT(fault_of(with("train:\n  block_size: 5\n  sequence_length: 6\n")),
+              HasSubstr("c.yaml:5: train.sequence_length is 6 here, and 5 at c.yaml:4; keep one of them"));
+  EXPECT_THAT(fault_of(with("output:\n  dir: a\n  output_dir: b\n")), HasSubstr("c.yaml:5: output."));
+  const std::string llama = with("model:\n  model_type: llama\n");
+  EXPECT_THAT(fault_of(llama + "  rope_theta: 5000\n  rope_parameters: {rope_theta: 7000}\n"),
+              HasSubstr("c.yaml:6: model.rope_parameters.rope_theta is 7000 here, and 5000 at c.yaml:5"));
+  EXPECT_THAT(fault_of(llama + "  rope_parameters: {rope_theta: 7000, rope_theta: 9000}\n"),
+              HasSubstr("model.rope_parameters.rope_theta is 9000 here"));
+  // Files of transformers have some values under two names.
+  EXPECT_EQ(fault_of(llama + "  rope_theta: 7000\n  rope_parameters: {rope_theta: 7000}\n"), "no error");
+  EXPECT_EQ(
+      parse(with("train: {block_size: 5}\n"), {"block_size=6", "sequence_length=7"}).train.sequence_length,
+      7u);
+}
+
+TEST(ConfigParse, RefusesASecondDocument) {
+  EXPECT_THAT(fault_of(with("---\ntrain: {seed: 2}\n")), HasSubstr("c.yaml:4: a second document"));
+  EXPECT_THAT(fault_of(with("...\ntrain: {seed: 2}\n")), HasSubstr("a second document"));
+  EXPECT_EQ(fault_of("---\n" + with("...\n---\n")), "no error");
+}
+
 TEST(ConfigParse, KeysMustFitEachOther) {
   EXPECT_EQ(fault_of(with("model: {n_positions: 128}\ntrain:\n  sequence_length: 256\n")),
             "c.yaml:5: train.sequence_length: 256 is longer than model.n_positions 128; "

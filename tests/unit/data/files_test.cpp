@@ -162,6 +162,8 @@ TEST_F(DataFiles, EmptyAndShortFilesAreNamed) {
 TEST_F(DataFiles, TextMustBeUtf8) {
   EXPECT_THAT(fault_of({write("bad.txt", "ascii text \xff more")}),
               HasSubstr("bad.txt: not UTF-8 at byte offset 11 (0xff)"));
+  EXPECT_THAT(fault_of({write("latin.txt", "h\xe9llo ascii text")}),
+              HasSubstr("latin.txt: not UTF-8 at byte offset 1 (0xe9)"));
   EXPECT_THAT(fault_of({write("cut.txt", "ascii text \xe2\x82")}), HasSubstr("began at byte offset 11"));
   EXPECT_EQ(fault_of({write("ok.txt",
                             "Gr\xc3\xbc\xc3\x9f"
@@ -170,7 +172,7 @@ TEST_F(DataFiles, TextMustBeUtf8) {
   // A character across two scan pieces, and an error in the second piece.
   std::string big(TokenFile::scan_piece.value - 1, 'a');
   EXPECT_EQ(fault_of({write("big.txt", big + "\xe2\x82\xac")}), "no error");
-  EXPECT_THAT(fault_of({write("big.txt", big + "a\xe2z")}), HasSubstr("byte offset 1048577 (0x7a)"));
+  EXPECT_THAT(fault_of({write("big.txt", big + "a\xe2z")}), HasSubstr("byte offset 1048576 (0xe2)"));
 }
 
 TEST_F(DataFiles, TextNeedsAByteVocabulary) {

@@ -15,7 +15,7 @@ using test::TrainDir;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* no_effect = "losses and weights do not change";
+constexpr const char* no_effect = "that changes no loss and no weight";
 constexpr const char* other_sums = "sums are computed in another order, so the last digits differ";
 
 std::string text_of(const Config& config) {
