@@ -11,7 +11,7 @@ namespace tidepool {
 // them.
 std::optional<u64> Utf8Checker::step(u8 byte) {
   if (pending_ > 0) {
-    if (byte < least_ || byte > most_) return character_;
+    if (byte < least_ || byte > most_) return offset_;
     --pending_;
     least_ = 0x80;
     most_ = 0xbf;
@@ -63,7 +63,7 @@ bool begins_as_utf16(std::string_view text) {
 Result<void> check_is_utf8(std::string_view path, std::string_view text, ErrorKind kind) {
   Utf8Checker checker;
   std::optional<u64> bad = checker.feed(std::as_bytes(std::span(text)));
-  if (!bad) bad = checker.finish();
+  bad = bad ? checker.character(*bad) : checker.finish();
   const size_t zero = text.find('\0');
   if (!bad && zero == text.npos) return {};
   const u64 at = std::min<u64>(bad.value_or(zero), zero);

@@ -13,9 +13,13 @@ namespace tidepool {
 
 class Utf8Checker {
  public:
-  // RETURNS: offset of the first byte that begins no character, counted from the start of the stream: it may
-  // lie in an earlier piece. None: valid so far. REQUIRES: no earlier call returned an offset.
+  // RETURNS: offset of the first invalid byte, counted from the start of the stream; none: valid so far.
+  // REQUIRES: no earlier call returned an offset.
   std::optional<u64> feed(std::span<const std::byte> piece);
+
+  // RETURNS: where the character begins that the byte at `bad`, a result of feed(), does not continue,
+  // perhaps in an earlier piece; `bad` itself if it begins one. People look for that byte.
+  u64 character(u64 bad) const { return pending_ > 0 ? character_ : bad; }
 
   // RETURNS: offset of a character that the end of the stream cuts off; none: the stream is complete.
   std::optional<u64> finish() const;

@@ -228,14 +228,15 @@ Result<void> TokenFile::scan(u32 vocab_size,
     TRY(read_bytes(header_bytes_ + offset, piece));
     if (!text) {
       TRY(scan_piece_at(offset / token_bytes_, piece, vocab_size));
-    } else if (const auto at = utf8.feed(piece)) {
+    } else if (const auto bad = utf8.feed(piece)) {
+      const u64 at = utf8.character(*bad);
       std::byte byte{};
-      TRY(read_bytes(header_bytes_ + *at, std::span(&byte, 1)));
+      TRY(read_bytes(header_bytes_ + at, std::span(&byte, 1)));
       return bad_file(
           path_,
           fmt::format("not UTF-8 at byte offset {} (0x{:02x}); convert it (for example with iconv), or set "
                       "data.format if these are token ids",
-                      *at, static_cast<u32>(byte)));
+                      at, static_cast<u32>(byte)));
     }
     visit(piece);
   }
