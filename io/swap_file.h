@@ -33,7 +33,7 @@ struct SwapFileOptions {
   std::string file = swap_file_name;
   enum class Found : u8 { refuse, take_over, discard };
   Found recorded = Found::refuse;  // what happens to a swap file in which a state was recorded
-  // That state, which was read before the directory was locked. Null: none was found.
+  // The recorded state as it was read before the directory was locked. Null: none was found.
   const FoundState* found = nullptr;
 };
 

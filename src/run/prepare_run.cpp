@@ -49,7 +49,7 @@ class RunPreparation {
     look_at_rows(config, resumes);
     if (several()) TRY(agree_on_groups(transport(), config));
     TRY_ASSIGN(run_.graph, make_graph(config));
-    // What is found in a directory counts only while no other process can train on there.
+    // Locked before it is read: records and notes count only while no other process can train on there.
     if (is_named(config.output.dir)) TRY(run_.directory.lock(config.output.dir));
     if (leads()) TRY(find_record());
     if (!config.model_directory.empty() && leads() && (!resumes || run_.graph.lora.on()))

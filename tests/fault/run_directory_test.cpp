@@ -37,7 +37,7 @@ TEST(RunDirectory, HoldsOneLiveRun) {
   EXPECT_FALSE(fs::exists(config.output.dir + "/" + run_lock_name)) << "left behind";
 }
 
-// What the directory remembers counts only under the lock: its holder may train on.
+// The directory's notes count only under the lock: its holder may train on.
 TEST(RunDirectory, IsLockedBeforeItIsLookedAt) {
   const TrainDir dir;
   Config config = test::small_config(dir);

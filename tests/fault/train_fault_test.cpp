@@ -86,7 +86,7 @@ class FaultInTraining : public ::testing::Test {
     return 0;
   }
 
-  // Expects that the run goes on from a good checkpoint and ends with the numbers of a run without a fault:
+  // Expects that the run resumes from a good checkpoint and ends with the numbers of a run without a fault:
   // with --resume auto, or as it advises if later steps were recorded in a file that is damaged now.
   void expect_resumes(const Config& config, const Numbers& undisturbed) {
     auto report = test::run(config, {.resume = "auto"});

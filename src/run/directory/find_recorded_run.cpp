@@ -126,7 +126,7 @@ class Search {
                     resume_, canonical_path(fs::path(absolute_path(resume_)).parent_path())));
   }
 
-  // Of another live run in the same swap directory. A reader of a live run meets that run's own lock.
+  // Refuses a swap directory that another live run holds. A reader of a live run meets that run's own lock.
   Result<void> check_live_job() const {
     const std::optional<long> holder = lock_holder(config_.output.dir, run_lock_name);
     if (!are_missing() || (holder && *holder != ::getpid())) return {};
