@@ -37,25 +37,12 @@ std::string_view lone_surrogate(std::string_view line) {
   return {};
 }
 
-// RETURNS: offset of the character that the byte at `at` breaks: its first byte announces more bytes than
-// follow.
-u64 begin_of_broken(std::string_view line, u64 at) {
-  for (u64 back = 1; back <= std::min<u64>(at, 3); ++back) {
-    const u8 byte = static_cast<u8>(line[at - back]);
-    if ((byte & 0xc0) == 0x80) continue;
-    const u64 bytes = byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
-    return back < bytes ? at - back : at;
-  }
-  return at;
-}
-
 // Describes the encoding error of a line; empty: the line is UTF-8.
 std::string wrong_encoding(std::string_view line) {
   Utf8Checker checker;
   std::optional<u64> at = checker.feed(std::as_bytes(std::span(line)));
-  if (!at) at = checker.finish();
+  at = at ? checker.character(*at) : checker.finish();
   if (!at) return {};
-  at = begin_of_broken(line, *at);
   return fmt::format(
       "is not UTF-8 at byte {} of the line (0x{:02x}), perhaps Latin-1; convert the file, for example with  "
       "iconv -f LATIN1 -t UTF-8 FILE > OUT",
