@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "config/schema.h"
 #include "executor/devices.h"
+#include "log/log.h"
 #include "net/launcher.h"
 #include "report/error_text.h"
 #include "report/print_text.h"
@@ -52,6 +53,7 @@ std::string version_text() {
 }
 
 int complain(const Error& error, std::string_view advice) {
+  log_text(LogLevel::error, error.message);
   print_text(stderr, "{}\n", error_text("tidepool: " + error.message, detect_screen(STDERR_FILENO)));
   if (!advice.empty()) print_text(stderr, "{}\n", advice);
   return exit_code(error);
@@ -74,9 +76,13 @@ bool leaves_it_to_node_0(const Command& command) {
   return true;
 }
 
-// Commands may start writers. Their end comes after the last message.
+// Commands may start a log and writers. Their end comes after the last message.
 struct WritersEnd {
-  ~WritersEnd() { finish_writers(); }
+  ~WritersEnd() {
+    if (const std::string missing = finish_log(); !missing.empty())
+      print_text(stderr, "WARNING: {}\n", missing);
+    finish_writers();
+  }
 };
 
 bool is_help(const std::string& word) { return word == "--help" || word == "-h"; }

@@ -8,10 +8,12 @@
 #include <filesystem>
 
 #include "base/text/nearest.h"
+#include "base/version.h"
 #include "cli/command.h"
 #include "cli/config_words.h"
 #include "config/schema.h"
 #include "fit/executor_choice.h"
+#include "log/log.h"
 #include "net/connect_nodes.h"
 #include "report/print_text.h"
 #include "report/standard_writers.h"
@@ -22,8 +24,11 @@ namespace {
 
 constexpr std::array options_of_train = {
     Option{"resume", "auto|PATH", "resume from the newest good checkpoint, or from PATH"},
+    Option{"log-level", "LEVEL", "least level of lines in run.log: debug, info, warning, error or off",
+           "debug"},
     Option{"help-config", "", "list all config keys"},
 };
+constexpr const char* log_level_variable = "TIDEPOOL_LOG_LEVEL";
 
 // RETURNS: the command that repeats this run, for messages and the report.
 std::string command_line(const Arguments& arguments) {
@@ -61,12 +66,26 @@ Result<std::unique_ptr<Transport>> connect(const Config& config) {
   return connect_nodes(launcher, options);
 }
 
+// The option wins over the variable.
+Result<LogLevel> log_level(const Arguments& arguments) {
+  const char* variable = std::getenv(log_level_variable);
+  if (variable != nullptr && *variable != '\0' && !arguments.has("log-level"))
+    return parse_log_level(variable, log_level_variable);
+  return parse_log_level(arguments.text("log-level"), "--log-level");
+}
+
+void say_on_stderr(const std::string& line) {
+  print_text(stderr, "{}\n", line);
+  log_text(LogLevel::info, line);
+}
+
 Result<void> run_train(const Arguments& arguments) {
   if (arguments.has("help-config")) {
     print_text("{}", config_help());
     return {};
   }
   const std::string resume = arguments.text("resume");
+  TRY_ASSIGN(const LogLevel least_level, log_level(arguments));
   TRY_ASSIGN(Config config, config_of(arguments.positional(),
                                       arguments.has("resume") ? KeptModel::read : KeptModel::unread));
   // Refused: an empty variable in a script must not start the run from the beginning.
@@ -75,9 +94,13 @@ Result<void> run_train(const Arguments& arguments) {
   TRY(check_is_not_mistyped(resume));
   std::signal(SIGPIPE, SIG_IGN);  // `train ... | head`: a run of days continues without its reader
   TRY(start_writers());           // `train ... | less`: nor does it wait for a reader
-  TRY_ASSIGN(const std::string executor, resolve_executor(config));
-  if (!executor.empty()) print_text(stderr, "{}\n", executor);
   TRY_ASSIGN(const std::unique_ptr<Transport> nodes, connect(config));
+  TRY(start_log({.least = least_level, .node = nodes ? nodes->node() : none}));
+  log_text(LogLevel::info,
+           fmt::format("tidepool {}, commit {}: {}", version(), commit(), command_line(arguments)));
+  if (nodes) log_debug("{}", nodes->describe());
+  TRY_ASSIGN(const std::string executor, resolve_executor(config));
+  if (!executor.empty()) say_on_stderr(executor);
   TRY(train_model(
       {.config = config, .resume = resume, .command = command_line(arguments), .transport = nodes.get()}));
   return {};

@@ -136,6 +136,8 @@ class Progress {
   // To be called between steps, at any rate: draws at most ten times a second, and asks the terminal for its
   // size each time. A no-op if lines cannot be rewritten.
   void live(const LiveState&, double now_seconds);
+  // RETURNS: the newest step's line, as it is printed.
+  std::string last_line() const { return progress_line(state_); }
   // Prints a line above the view: evaluations, checkpoints, warnings.
   void note(const std::string& line);
   // Erases the view for good.

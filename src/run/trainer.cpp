@@ -12,6 +12,7 @@
 #include "base/steady_seconds.h"
 #include "base/text/units.h"
 #include "engine/engine.h"
+#include "log/log.h"
 #include "machine/gpu_sampler.h"
 #include "probe/step/measure_peak.h"
 #include "report/assembly/assemble_report.h"
@@ -49,6 +50,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (run_.session->plan().versions < 2) run_.choice.close();
     // Called only now: a resume that is refused must not change the run's config.yaml and plan.txt.
     TRY(describe_run(run_));
+    open_log(run_.config.output.dir + "/" + run_log_name);
     TRY(open_outputs());
     if (Result<void> trained = train(); !trained) {
       if (!hangs()) saves_.end_background();

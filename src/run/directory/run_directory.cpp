@@ -26,9 +26,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // Files that a run writes beside its checkpoints, most of them after its last step.
-constexpr std::array written_files = {run_lock_name, branch_file_name, "config.yaml",
-                                      "plan.txt",    "metrics.jsonl",  "step.json",
-                                      "trace.json",  "report.json",    "report.html"};
+constexpr std::array written_files = {run_lock_name,   branch_file_name, "config.yaml", "plan.txt",
+                                      "metrics.jsonl", "step.json",      "trace.json",  "report.json",
+                                      "report.html",   run_log_name};
 
 // RETURNS: the parent directory, as a relative path if `dir` is relative and that is possible.
 fs::path directory_above(const std::string& dir) {

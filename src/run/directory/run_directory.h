@@ -26,6 +26,7 @@ struct MovedDirectory {
 Result<void> check_output_directory(const Config&);
 
 inline constexpr const char* run_lock_name = "tidepool.run";
+inline constexpr const char* run_log_name = "run.log";
 
 class RunDirectory {
  public:

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/steady_seconds.h"
+#include "base/text/units.h"
 #include "report/page/html_report.h"
 #include "report/print_text.h"
 #include "report/standard_writers.h"
@@ -37,7 +38,8 @@ std::string RunOutputs::words_of_lost_output() const {
       text_to_show(config_.output.dir));
 }
 
-void RunOutputs::say(const std::string& line) {
+void RunOutputs::say(LogLevel level, const std::string& line) {
+  log_text(level, line);
   if (quiet_) return;
   if (progress_) return progress_->note(line);
   print(line + "\n");
@@ -57,6 +59,7 @@ void RunOutputs::watch_output() {
 }
 
 void RunOutputs::show(const PlanSummary& plan) {
+  if (takes_log(LogLevel::info)) log_text(LogLevel::info, render_plan(plan, Screen{}));
   if (quiet_) return;
   print(render_plan(plan, screen_));
 }
@@ -117,7 +120,9 @@ void RunOutputs::tell(const StepMetrics& m) {
                      .loss_scale = m.loss_scale.value_or(0)},
                     steady_seconds());
   if (!quiet_) watch_output();
+  log_debug("step {} took {}", m.step, seconds_text(m.step_seconds));
   if (!logs(m.step)) return;
+  if (progress_ && takes_log(LogLevel::info)) log_text(LogLevel::info, progress_->last_line());
   log_->append(m);
   tell_of_log();
 }
@@ -152,6 +157,7 @@ Result<void> RunOutputs::finish(const RunReport& report) {
 
 void RunOutputs::show(const RunReport& report) {
   end_view();
+  if (takes_log(LogLevel::info)) log_text(LogLevel::info, render_report(report, Screen{}));
   if (quiet_) return;
   renew_size(screen_, STDOUT_FILENO);
   print(render_report(report, screen_));

@@ -1,5 +1,5 @@
-// RunOutputs writes everything that a run reports: lines and a progress bar on the terminal, metrics.jsonl,
-// events, report.json and report.html.
+// RunOutputs writes everything that a run reports: lines and a progress bar on the terminal, run.log,
+// metrics.jsonl, events, report.json and report.html.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 #include <string>
 
 #include "config/config.h"
+#include "log/log.h"
 #include "report/run_log.h"
 #include "report/run_report.h"
 #include "report/terminal.h"
@@ -21,8 +22,8 @@ class RunOutputs {
   RunOutputs(const Config&, bool quiet);
   ~RunOutputs() { end_view(); }
 
-  void say(const std::string& line);
-  void warn(const std::string& line) { say("WARNING: " + line); }
+  void say(const std::string& line) { say(LogLevel::info, line); }
+  void warn(const std::string& line) { say(LogLevel::warning, "WARNING: " + line); }
   void show(const PlanSummary&);
 
   // Call before the first step. Appends from `first_step` on, and drops what was logged of later steps.
@@ -54,6 +55,7 @@ class RunOutputs {
   void show(const RunReport&);
 
  private:
+  void say(LogLevel, const std::string& line);
   void end_view();
   void tell(const StepMetrics&);
   void print(const std::string& text);

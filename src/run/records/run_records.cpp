@@ -7,6 +7,7 @@
 
 #include "base/text/units.h"
 #include "io/memory_limits.h"
+#include "log/log.h"
 
 namespace tidepool {
 
@@ -27,6 +28,7 @@ Result<bool> RunRecords::record_at_rest(u64 step) {
 
 void RunRecords::recorded(u64 step) {
   const bool first = !last_;
+  log_debug("the state is recorded after step {}", step);
   last_ = progress_.numbers(step);
   chosen_ = std::max(chosen_, step);
   if (first) session_->keep_record();
