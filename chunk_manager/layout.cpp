@@ -1,6 +1,7 @@
 #include "chunk_manager/layout.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 
@@ -51,7 +52,6 @@ void add_gradient_streams(Layout& layout, const ModelGraph& graph, u32 m) {
 
 ChunkId add_kind(Layout& layout, const Window& window, u32 w, Kind kind, u32 instance, u64 cut_elements,
                  u32 cuts) {
-  const u64 size = element_bytes(kind, layout.precision);
   ChunkId first{};
   for (u32 c = 0; c < cuts; ++c) {
     const u64 begin = c * cut_elements;
@@ -63,7 +63,7 @@ ChunkId add_kind(Layout& layout, const Window& window, u32 w, Kind kind, u32 ins
                                     .instance = instance,
                                     .element_begin = begin,
                                     .elements = elements,
-                                    .bytes = Bytes{elements * size}});
+                                    .bytes = Bytes{layout.state_slots.bytes(kind, elements)}});
     if (c == 0) first = id;
   }
   return first;
@@ -76,11 +76,12 @@ u32 count_uses(const ModelGraph& graph, u32 window) {
   return uses;
 }
 
-// Size of equal cuts near the target, on cut_alignment_elements. The number of cuts is a multiple of the
+// Size of equal cuts near the target, on the alignment of cuts. The number of cuts is a multiple of the
 // replicas of all nodes, if the window is large enough. With several nodes a granule of the norm has one
 // owner.
 u64 cut_size(u64 elements, const Layout& layout) {
-  const u64 alignment = layout.nodes > 1 ? norm_granule_elements : cut_alignment_elements;
+  const u64 of_cuts = layout.state_slots.cut_alignment();
+  const u64 alignment = layout.nodes > 1 ? std::lcm(norm_granule_elements, of_cuts) : of_cuts;
   u64 cuts = std::max<u64>(1, div_up(elements, std::max(layout.target_elements, alignment)));
   cuts = round_up(cuts, layout.replicas * layout.nodes);
   return round_up(div_up(elements, cuts), alignment);
@@ -88,7 +89,7 @@ u64 cut_size(u64 elements, const Layout& layout) {
 
 void add_window(Layout& layout, const ModelGraph& graph, u32 w) {
   const Window& window = graph.windows[w];
-  CHECK(window.elements > 0 && window.elements % cut_alignment_elements == 0, window.elements);
+  CHECK(window.elements > 0 && window.elements % layout.state_slots.cut_alignment() == 0, window.elements);
   const u64 size = cut_size(window.elements, layout);
   WindowChunks chunks{.cuts = static_cast<u32>(div_up(window.elements, size)), .trains = window.trainable};
   chunks.shard_cuts = static_cast<u32>(div_up(chunks.cuts, layout.replicas));
@@ -100,13 +101,10 @@ void add_window(Layout& layout, const ModelGraph& graph, u32 w) {
     layout.windows.push_back(std::move(chunks));
     return;
   }
-  for (const Kind master : {Kind::master, Kind::master_low})
-    if (has_kind(layout.precision, master)) chunks.master = kind(master, 0);
-  chunks.momentum = kind(Kind::momentum, 0);
-  chunks.variance = kind(Kind::variance, 0);
+  layout.state_slots.each([&](Kind slot) { chunks.state.push_back(kind(slot, 0)); });
   const u32 uses = count_uses(graph, w);
   for (u32 use = 0; use < uses; ++use) chunks.grad_accum.push_back(kind(Kind::grad_accum, use));
-  chunks.grad = has_kind(layout.precision, Kind::grad) ? kind(Kind::grad, 0) : chunks.grad_accum.front();
+  chunks.grad = layout.state_slots.has(Kind::grad) ? kind(Kind::grad, 0) : chunks.grad_accum.front();
   if (layout.replicas == 1) chunks.local_accum = chunks.grad_accum;
   for (u32 use = 0; use < uses && layout.replicas > 1; ++use) {
     chunks.local_accum.push_back(kind(Kind::grad_accum, uses + use * layout.replicas));
@@ -157,6 +155,7 @@ void add_node_scalars(Layout& layout, const ModelGraph& graph, u32 step_micro_ba
 
 Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
   Layout layout{.precision = graph.precision,
+                .state_slots = graph.state_slots,
                 .target_elements = options.target_elements,
                 .micro_batches = options.micro_batches,
                 .devices = options.devices,
@@ -195,9 +194,7 @@ std::vector<ChunkId> Layout::state(u32 window, u32 cut) const {
   const WindowChunks& w = windows[window];
   std::vector<ChunkId> ids = {offset_id(w.param, cut)};
   if (!w.trains || !owns(window, cut)) return ids;
-  if (precision != Precision::fp32) ids.push_back(offset_id(w.master, cut));
-  ids.push_back(offset_id(w.momentum, cut));
-  ids.push_back(offset_id(w.variance, cut));
+  for (const ChunkId slot : w.state) ids.push_back(offset_id(slot, cut));
   return ids;
 }
 

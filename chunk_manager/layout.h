@@ -27,8 +27,8 @@ struct WindowChunks {
   u32 cuts = 0;
   u32 shard_cuts = 0;  // cuts of replica 0; no replica has more. With one replica all cuts
   bool trains = true;
-  // `master` is master_low in bf16.
-  ChunkId param{}, master{}, momentum{}, variance{}, grad{};
+  ChunkId param{}, grad{};
+  std::vector<ChunkId> state;       // by slot
   std::vector<ChunkId> grad_accum;  // by use: a tied window has one per block that reads it
   // By use: the sums of replica 0's micro-batches, before reduce_scatter adds them to grad_accum. Those of
   // replica r begin r * cuts later. With one replica local_accum is grad_accum.
@@ -44,6 +44,7 @@ struct WindowChunks {
 // Layout is a value: the same graph and options give the same ids.
 struct Layout {
   Precision precision{};
+  StateSlots state_slots;
   u64 target_elements = 0;
   u32 micro_batches = 1;
   u32 devices = 1, replicas = 1;
@@ -77,8 +78,8 @@ struct Layout {
   bool params_die(u32 window, u32 cut) const {
     return params_die(window) || (windows[window].trains && !owns(window, cut));
   }
-  // Kinds that outlive a step, in the operand order of updates: param, then if this node updates the cut
-  // master? or master_low?, momentum, variance.
+  // Kinds that outlive a step, in the operand order of updates: param, then if this node updates the cut its
+  // slots.
   std::vector<ChunkId> state(u32 window, u32 cut) const;
   // Gradient that an update reads: `grad`, or in fp32 the first accumulator.
   ChunkId gradient(u32 window, u32 cut) const;

@@ -18,22 +18,17 @@ constexpr std::string_view name(Precision precision) {
 // Bytes per element. With 2, the gradient is rounded from its accumulator into a chunk of its own.
 constexpr u64 value_bytes(Precision precision) { return precision == Precision::fp32 ? 4 : 2; }
 
-// fp32 keeps no master: its `param` is the master.
-// bf16 keeps `param` (the upper 16 bits) and `master_low` (the signed remainder); the pair is the exact fp32
-// master.
-// fp16 keeps the whole master in `master`, and `param` is its rounding. A 16-bit remainder would not be
-// enough: too many floats round to the same half.
+// The slots of training's state that a chunk set can have beside its parameters (StateSlots).
+inline constexpr u32 state_slots_max = 8;
+
 enum class Kind : u8 {
   param,
   grad,        // finished gradient at transfer precision; in fp32 the accumulator is the gradient
   grad_accum,  // fp32, one per use of a window; with several replicas also one per use and replica
   grad_part,   // fp32, of several nodes: another node's grad_accum, by use and node
-  master,      // fp16 only
-  master_low,  // bf16 only
-  momentum,
-  variance,
+  state,       // slot 0 of the state; slot i is state_kind(i)
   // Streams: content that blocks hand to blocks, one chunk per stream and micro-batch (Stream).
-  activation,   // residual stream between two layers: input of a block, saved for its backward
+  activation = state + state_slots_max,  // residual stream between two layers: a block's input
   middle,       // residual stream between a layer's attention and its experts
   normed,       // input of a layer's experts and of its router
   routes,       // each token's experts and their weights
@@ -48,62 +43,47 @@ enum class Kind : u8 {
   batch,    // tokens, targets and, if packed, starts; one per micro-batch of a sweep
   scalars,  // loss, norm partials, clip factor, flags: values that ops read and write
 };
-inline constexpr u32 kind_count = 21;
+inline constexpr u32 kind_count = 17 + state_slots_max;
 
+constexpr Kind state_kind(u32 slot) { return static_cast<Kind>(static_cast<u32>(Kind::state) + slot); }
+constexpr bool is_slot(Kind kind) { return kind >= Kind::state && kind < Kind::activation; }
+// REQUIRES: is_slot(kind).
+constexpr u32 slot_of(Kind kind) { return static_cast<u32>(kind) - static_cast<u32>(Kind::state); }
+
+// StateSlots::name() has the names of slots.
 constexpr std::string_view name(Kind kind) {
-  constexpr std::array<std::string_view, kind_count> names = {
-      "param",           "grad",        "grad_accum",  "grad_part", "master",    "master_low", "momentum",
-      "variance",        "activation",  "middle",      "normed",    "routes",    "expert_sum", "router_sums",
-      "activation_grad", "normed_grad", "routes_grad", "kept",      "workspace", "batch",      "scalars"};
-  return names[static_cast<u32>(kind)];
+  constexpr std::array<std::string_view, 17> names = {
+      "param",       "grad",        "grad_accum",      "grad_part",   "activation",  "middle",
+      "normed",      "routes",      "expert_sum",      "router_sums", "activation_grad",
+      "normed_grad", "routes_grad", "kept",            "workspace",   "batch",       "scalars"};
+  if (is_slot(kind)) return "state";
+  const u32 number = static_cast<u32>(kind);
+  return names[kind < Kind::state ? number : number - state_slots_max];
 }
 constexpr bool is_gradient_stream(Kind kind) {
   return kind == Kind::activation_grad || kind == Kind::normed_grad || kind == Kind::routes_grad;
 }
 constexpr bool is_stream(Kind kind) { return kind >= Kind::activation && kind <= Kind::routes_grad; }
 
-// Bytes per parameter of a kind that follows a window's cuts.
-constexpr u64 element_bytes(Kind kind, Precision precision) {
-  switch (kind) {
-    case Kind::param:
-    case Kind::grad:
-      return value_bytes(precision);
-    case Kind::master_low:
-      return 2;
-    default:
-      return 4;
-  }
-}
-
 // Bytes of an array of values: parameters, activations.
 constexpr u64 values_bytes(u64 elements, Precision precision) { return elements * value_bytes(precision); }
 
 // Kinds that outlive a step. Checkpoints hold them, and the planner chooses homes for them.
-constexpr bool is_persistent(Kind kind) {
-  return kind == Kind::param || kind == Kind::master || kind == Kind::master_low || kind == Kind::momentum ||
-         kind == Kind::variance;
-}
+constexpr bool is_persistent(Kind kind) { return kind == Kind::param || is_slot(kind); }
 // Kinds that an update writes without reading the old content: fp16's `param`, rounded from `master`. From
 // its last use in a step until the update nothing needs it, so its bytes may hold something else
 // (docs/decisions/0018).
 constexpr bool made_by_update(Kind kind, Precision precision) {
   return kind == Kind::param && precision == Precision::fp16;
 }
-// True if training in this precision has this kind. Only `master`, `master_low` and `grad` depend on
-// precision.
-constexpr bool has_kind(Precision precision, Kind kind) {
-  if (kind == Kind::master) return precision == Precision::fp16;
-  if (kind == Kind::master_low) return precision == Precision::bf16;
-  return kind != Kind::grad || precision != Precision::fp32;
-}
-
-// Cuts fall on multiples of cut_alignment_elements, so that every kind of a chunk fills whole 4 KiB pages.
+// Cuts fall on multiples of this many elements or more (StateSlots::cut_alignment()): arrays of 2 bytes an
+// element fill whole 4 KiB pages.
 inline constexpr u64 cut_alignment_elements = 2048;
 
 // The norm of a gradient is made of partial sums, one per granule of a window.
 inline constexpr u64 norm_granule_elements = 64 * kib;
 
-// Checksums are made per block of elements (so that Adam's tiles make them on the way) and then
+// Checksums are made per block of elements (so that an update's tiles make them on the way) and then
 // combined. 16 Ki elements of every kind (16 bytes each at most) are 256 KiB: they stay in a 1 MiB L2.
 inline constexpr u64 checksum_block_elements = 16 * kib;
 

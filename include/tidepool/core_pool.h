@@ -1,4 +1,4 @@
-// CorePool runs tasks on one pool of CPU cores. Compute, host Adam, copies and checksums share it on purpose.
+// CorePool runs tasks on one pool of CPU cores. Compute, updates, copies and checksums share it on purpose.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 namespace tidepool {
 
 enum class Priority : u8 {
-  high,    // host Adam, copies, checksums: they feed everyone else
+  high,    // updates, copies, checksums: they feed everyone else
   normal,  // compute
 };
 

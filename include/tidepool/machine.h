@@ -14,7 +14,7 @@ namespace tidepool {
 enum class MathType : u8 { fp32, bf16, fp16 };
 inline constexpr u32 math_type_count = 3;
 
-// `cpu`: the device is the host's own cores and memory, which compute, copies and host Adam share.
+// `cpu`: the device is the host's own cores and memory, which compute, copies and updates share.
 enum class DeviceKind : u8 { cpu, cuda };
 
 struct DeviceRates {
@@ -52,7 +52,7 @@ struct HostRates {
   u32 numa_nodes = 1;
   Bytes memory{};
   double memory_bytes_per_s = 20e9;    // plain scaling in place (STREAM scale), read plus written
-  double adam_bytes_per_s = 20e9;      // alone, read plus written
+  double update_bytes_per_s = 20e9;      // alone, read plus written
   double checksum_bytes_per_s = 20e9;  // one chunk after the other, all cores
 
   bool operator==(const HostRates&) const = default;

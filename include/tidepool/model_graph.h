@@ -5,12 +5,13 @@
 #include <vector>
 
 #include "base/types.h"
-#include "tidepool/chunk.h"
 #include "tidepool/expert_adapters.h"
 #include "tidepool/kernel_cost.h"
 #include "tidepool/lora.h"
 #include "tidepool/model_config.h"
+#include "tidepool/optim.h"
 #include "tidepool/packing.h"
+#include "tidepool/state_slot.h"
 
 namespace tidepool {
 
@@ -40,7 +41,7 @@ struct Tensor {
 struct Window {
   std::string name;
   std::vector<Tensor> tensors;
-  u64 elements = 0;  // stored, padded to cut_alignment_elements; padding is zero and stays zero
+  u64 elements = 0;  // stored, padded to the alignment of cuts; padding is zero and stays zero
   // Elements after unpacking, which is what a block's code reads; 0: the window is not packed. A packed
   // window is frozen.
   u64 unpacked_elements = 0;
@@ -113,6 +114,8 @@ struct ModelGraph {
   Precision precision = Precision::fp32;  // precision of parameters
   // Precision of activations and their gradients: 16 bits if the device's matrix units want that.
   Precision activations = Precision::fp32;
+  Optim optim = Optim::adamw_torch;  // of all trained windows, and the state that it keeps:
+  StateSlots state_slots;
   BatchShape batch;
   u32 experts_per_group = 0;            // the last group of a layer may have fewer; 0: no layer has experts
   std::vector<LayerAdapters> adapters;  // by layer; empty without LoRA or without experts

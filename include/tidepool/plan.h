@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/types.h"
-#include "tidepool/chunk.h"
+#include "tidepool/state_slot.h"
 #include "tidepool/policy.h"
 
 namespace tidepool {
@@ -73,7 +73,7 @@ enum class OpKind : u8 {
   backward,    // compute: one block, one micro-batch. In the head: its forward too
   gradient,    // compute: sums a window's accumulators, rounds once, norm partials. Of several nodes: combine
   norm,        // compute: partials in tensor order -> global norm, clip factor, skip flag
-  update,      // host (or compute, where the chunk set's home is the device): AdamW on a chunk set
+  update,      // host (or compute, where the chunk set's home is the device): a chunk set, by its rule
   copy,        // h2d or d2h: one chunk
   read,        // disk -> host
   write,       // host -> disk
@@ -123,8 +123,8 @@ constexpr bool is_collective(OpKind kind) {
 //   send, receive       what is sent (read), or made (write)
 //   norm                scalars; with several devices, first the scalars that receive the results; then with
 //                       several nodes those of the others
-//   update              grad (or grad_accum in fp32), param, master? or master_low?, momentum, variance,
-//                       scalars (with clipping only). Kinds of made_by_update() have Access::write, other
+//   update              grad (or grad_accum in fp32), param, the slots of the state, scalars (with clipping
+//                       only). Kinds of made_by_update() have Access::write, other
 //                       state read_write
 //   record              all recorded chunks on disk (read); if updates do not wait for the norm, scalars
 //   all_gather          what each device has (read), then what each device gets (write)
@@ -224,6 +224,7 @@ struct TierUse {
 
 struct Plan {
   Precision precision = Precision::fp32;
+  StateSlots state_slots;
   u32 micro_batches = 1;  // per step, of all nodes together
   u32 sweeps = 1;
   u32 devices = 1;  // of each node

@@ -8,10 +8,10 @@
 
 namespace tidepool {
 
-// Elements are counted from the window's start; bytes are in the kind's stored precision (element_bytes).
+// Elements are counted from the window's start; bytes are as StateSlots::bytes() says.
 // REQUIRES: is_persistent(kind). A range lies inside one tensor and never touches padding.
 // REQUIRES: calls come kind after kind, windows ascending, ranges ascending and without overlap. Only `param`
-// and its master (`master` or `master_low`) go together: the same range of one, then of the other.
+// and its master (StateSlots::master()) go together: the same range of one, then of the other.
 // So an implementation that keeps one chunk staged per kind moves every chunk once. Reads may also go back;
 // then chunks are staged again.
 class StateReader {
@@ -23,7 +23,7 @@ class StateReader {
 class StateWriter {
  public:
   virtual ~StateWriter() = default;
-  // Ranges that are never written are zero: padding, or momentum when only weights are loaded.
+  // Ranges that are never written are zero: padding, or the optimizer's slots when only weights are loaded.
   virtual Result<void> write(u32 window, Kind, u64 element_begin, std::span<const std::byte> bytes) = 0;
   // Moves staged chunks to their homes.
   // REQUIRES: the last write was made.

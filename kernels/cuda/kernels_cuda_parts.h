@@ -7,7 +7,6 @@
 
 #include <span>
 
-#include "kernels/adamw/adamw.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/dropout/dropout.h"
@@ -23,6 +22,7 @@
 #include "kernels/router/router.h"
 #include "kernels/router/router_totals.h"
 #include "kernels/unpack/unpack.h"
+#include "kernels/update/update_scalars.h"
 
 namespace tidepool {
 
@@ -55,13 +55,10 @@ void dropout_cuda(const Dropout&, ConstValues x, Values y, u64 elements, cudaStr
 // Limit of arrays that are summed at once.
 inline constexpr u32 summed_parts_max = 16;
 
-// kernels/adamw/adamw.h, with the same bits. `segments` point to device memory, `scalars` are read when the
-// kernel runs. Hashes are empty, because chunks with homes on disk are updated on the host.
-void adamw_cuda(const AdamWChunk&, Precision, const AdamWScalars* scalars, cudaStream_t);
-// Computes a step's scalars on the device that has the norm. Without clipping `result` is null, because
-// nothing waits for the norm then.
-void adamw_scalars_cuda(const AdamWStep&, const StepResult* result, AdamWScalars* scalars, cudaStream_t);
-void put_adamw_scalars_cuda(const AdamWScalars&, AdamWScalars* to, cudaStream_t);
+// Computes the scalars of a step's updates on the device that has the norm. Without clipping `result` is null,
+// because nothing waits for the norm then.
+void update_scalars_cuda(const UpdateStep&, const StepResult* result, UpdateScalars* scalars, cudaStream_t);
+void put_update_scalars_cuda(const UpdateScalars&, UpdateScalars* to, cudaStream_t);
 
 // kernels/gradient/gradient.h, with the same bits. Lists of pointers are in host memory, and point to device
 // memory.

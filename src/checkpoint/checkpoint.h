@@ -8,7 +8,7 @@
 //                             model.safetensors.index.json
 //     config.json             Hugging Face config of the family
 //     generation_config.json, tokenizer.json, chat_template.jinja ...: carried files (carried.h)
-//     optimizer.safetensors   exp_avg.*, exp_avg_sq.*, master.* (not in fp32), all F32
+//     optimizer.safetensors   the optimizer's slots by their prefixes, and master.* (not in fp32), all F32
 //     trainer_state.json
 //     manifest.json           length and XXH3 of each file; last
 //
@@ -146,7 +146,7 @@ class CheckpointStore {
   // Path of the checkpoint that save() makes for a step.
   std::string path_of(u64 step) const;
 
-  // Restores momentum, variance, parameters and masters from a result of open() or find_resumable(). Hashes
+  // Restores the optimizer's state, parameters and masters from a result of open() or find_resumable(). Hashes
   // the files while reading them.
   // Error: corrupt_checkpoint if a file is not as it was written; the state is unusable then, and finish()
   // was not called.
@@ -172,6 +172,7 @@ class CheckpointStore {
   Result<void> restore_weights(const FoundCheckpoint&, StateWriter&);
   Result<void> check_model(const FoundCheckpoint&);
   Result<void> compare_model(const std::string& path);
+  std::optional<Optim> other_optimizer(std::span<const StoredTensor>) const;
   static Result<void> check_model_config(const std::string& path, const ModelGraph&);
   static Result<void> check_adapter_config(const std::string& path, const ModelGraph&);
 

@@ -17,6 +17,7 @@
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/adapter_files.h"
 #include "huggingface/weights/shards.h"
+#include "optimizers/optimizer.h"
 
 namespace tidepool {
 namespace {
@@ -203,7 +204,7 @@ Result<void> CheckpointStore::compare_model(const std::string& path) {
   TRY(graph_.lora.on() ? check_adapter_config(path, graph_) : check_model_config(path, graph_));
 
   const auto check_tensors = [&](const char* file_name, std::span<const StoredTensor> there,
-                                 const std::vector<StatePart>& parts) -> Result<void> {
+                                 const std::vector<Kind>& parts) -> Result<void> {
     const std::string difference = tensors_difference(there, stored_tensors(graph_, parts, form_));
     if (difference.empty()) return {};
     return other_run(path, fmt::format("{}: {}", file_name, difference),
@@ -217,7 +218,23 @@ Result<void> CheckpointStore::compare_model(const std::string& path) {
   TRY(check_tensors(weights, tensors_in_order(*model), model_parts()));
   TRY_ASSIGN(const auto optimizer,
              SafetensorsFile::open(path + "/optimizer.safetensors", ErrorKind::corrupt_checkpoint));
-  return check_tensors("optimizer.safetensors", optimizer->tensors(), optimizer_parts(graph_.precision));
+  if (const std::optional<Optim> other = other_optimizer(optimizer->tensors()))
+    return other_run(path, fmt::format("train.optim is {} there and {} here", name(*other), name(graph_.optim)),
+                     "train.optim");
+  return check_tensors("optimizer.safetensors", optimizer->tensors(), optimizer_parts(graph_.state_slots));
+}
+
+// RETURNS: the optimizer, another than the run's, that keeps exactly these tensors.
+std::optional<Optim> CheckpointStore::other_optimizer(std::span<const StoredTensor> tensors) const {
+  ModelGraph graph = graph_;
+  for (u32 i = 0; i < optim_count; ++i) {
+    graph.optim = static_cast<Optim>(i);
+    graph.state_slots = state_slots(graph.precision, graph.optim);
+    if (graph.optim == graph_.optim || graph.state_slots == graph_.state_slots) continue;
+    if (tensors_difference(tensors, stored_tensors(graph, optimizer_parts(graph.state_slots))).empty())
+      return graph.optim;
+  }
+  return std::nullopt;
 }
 
 Result<FoundCheckpoint> CheckpointStore::open(const std::string& path) {

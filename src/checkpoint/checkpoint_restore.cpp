@@ -14,12 +14,12 @@ bool CheckpointStore::is_restored(const std::string& file) const {
 }
 
 Result<void> CheckpointStore::restore(const FoundCheckpoint& found, StateWriter& writer) {
-  const auto restore_file = [&](const char* file, const std::vector<StatePart>& parts) -> Result<void> {
+  const auto restore_file = [&](const char* file, const std::vector<Kind>& parts) -> Result<void> {
     TRY_ASSIGN(HashedTensors tensors, HashedTensors::open(found.path, file, found.manifest));
-    for (const StatePart part : parts) TRY(restore_part(tensors, graph_, part, writer, buffer_));
+    for (const Kind part : parts) TRY(restore_part(tensors, graph_, part, writer, buffer_));
     return tensors.finish();
   };
-  TRY(restore_file(optimizer_file_name, optimizer_parts(graph_.precision)));
+  TRY(restore_file(optimizer_file_name, optimizer_parts(graph_.state_slots)));
   if (graph_.precision == Precision::fp32) {
     if (form_ == ExpertForm::joined)
       TRY(restore_weights(found, writer));

@@ -29,7 +29,7 @@ std::vector<Shard> weight_files(const ModelGraph& graph, ExpertForm form, Bytes 
 
 std::vector<Shard> optimizer_file(const ModelGraph& graph) {
   return {
-      {.file = "optimizer.safetensors", .tensors = stored_tensors(graph, optimizer_parts(graph.precision))}};
+      {.file = "optimizer.safetensors", .tensors = stored_tensors(graph, optimizer_parts(graph.state_slots))}};
 }
 
 }  // namespace
@@ -86,19 +86,19 @@ Result<SavedCheckpoint> CheckpointStore::write_all(const std::string& directory,
   StreamHash weights_hash;
 
   const auto write_tensors = [&](std::vector<Shard> shards,
-                                 const std::vector<StatePart>& parts) -> Result<void> {
+                                 const std::vector<Kind>& parts) -> Result<void> {
     ShardWriter out(*files_, directory, std::move(shards));
     const TensorSink sink = [&](std::span<const std::byte> bytes) { return out.append(bytes); };
-    for (const StatePart part : parts) {
+    for (const Kind part : parts) {
       TRY(write_part(sink, graph_, part, form_, reader, buffer_,
-                     part == StatePart::weights ? &weights_hash : nullptr));
+                     part == Kind::param ? &weights_hash : nullptr));
     }
     TRY_ASSIGN(const std::vector<ListedFile> written, out.finish());
     manifest.files.insert(manifest.files.end(), written.begin(), written.end());
     return {};
   };
   TRY(write_tensors(weight_files(graph_, form_, max_shard_size_), model_parts()));
-  TRY(write_tensors(optimizer_file(graph_), optimizer_parts(graph_.precision)));
+  TRY(write_tensors(optimizer_file(graph_), optimizer_parts(graph_.state_slots)));
   TRY_ASSIGN(const std::vector<ListedFile> small, write_small_files(directory, state));
   manifest.files.insert(manifest.files.end(), small.begin(), small.end());
   manifest.weights_xxh3 = weights_hash.digest();
@@ -166,7 +166,7 @@ Result<void> CheckpointStore::put_in_place(const std::string& temporary, const s
 Result<u64> CheckpointStore::weights_xxh3(StateReader& reader) {
   StreamHash hash;
   const TensorSink nowhere = [](std::span<const std::byte>) { return Result<void>(); };
-  TRY(write_part(nowhere, graph_, StatePart::weights, form_, reader, buffer_, &hash));
+  TRY(write_part(nowhere, graph_, Kind::param, form_, reader, buffer_, &hash));
   return hash.digest();
 }
 

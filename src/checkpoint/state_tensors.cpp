@@ -11,29 +11,13 @@
 namespace tidepool {
 namespace {
 
-std::string_view prefix(StatePart part) {
-  switch (part) {
-    case StatePart::weights:
-      return "";
-    case StatePart::momentum:
-      return "exp_avg.";
-    case StatePart::variance:
-      return "exp_avg_sq.";
-    case StatePart::master:
-      return "master.";
-  }
-  CHECK(false);
+std::string_view prefix(const StateSlots& slots, Kind part) {
+  return part == Kind::param ? std::string_view() : slots[part].file_prefix;
 }
 
-Dtype dtype(StatePart part, Precision precision) {
+Dtype dtype(Kind part, Precision precision) {
   constexpr std::array<Dtype, precision_count> weights = {Dtype::f32, Dtype::bf16, Dtype::f16};
-  return part == StatePart::weights ? weights[static_cast<u32>(precision)] : Dtype::f32;
-}
-
-Kind kind(StatePart part) {
-  return part == StatePart::momentum   ? Kind::momentum
-         : part == StatePart::variance ? Kind::variance
-                                       : Kind::param;
+  return part == Kind::param ? weights[static_cast<u32>(precision)] : Dtype::f32;
 }
 
 template <class T>
@@ -53,39 +37,37 @@ constexpr u64 buffer_bytes_per_element = 8;
 
 // Reads elements [begin, begin + n) of a window.
 // RETURNS: the file's bytes, at the start of `buffer`.
-Result<std::span<const std::byte>> read_piece(StateReader& state, StatePart part, Precision precision,
+Result<std::span<const std::byte>> read_piece(StateReader& state, Kind part, const StateSlots& slots,
                                               u32 window, u64 begin, u64 n, std::span<std::byte> buffer) {
-  if (part != StatePart::master) {
-    const auto out = buffer.first(n * element_bytes(kind(part), precision));
-    TRY(state.read(window, kind(part), begin, out));
+  if (!slots.is_master(part)) {
+    const auto out = buffer.first(slots.bytes(part, n));
+    TRY(state.read(window, part, begin, out));
     return std::span<const std::byte>(out);
   }
   const MasterPiece piece(buffer, n);
-  if (precision == Precision::fp16) {
-    TRY(state.read(window, Kind::master, begin, piece.words));
+  if (slots.precision() == Precision::fp16) {
+    TRY(state.read(window, part, begin, piece.words));
     return std::span<const std::byte>(piece.words);
   }
   TRY(state.read(window, Kind::param, begin, piece.high));
-  TRY(state.read(window, Kind::master_low, begin, piece.low));
+  TRY(state.read(window, part, begin, piece.low));
   join_split(as<u16>(piece.high), as<u16>(piece.low), as<u32>(piece.words));
   return std::span<const std::byte>(piece.words);
 }
 
 // Writes a piece into the state. Its file's bytes are at the start of `buffer`.
-Result<void> write_piece(StateWriter& state, StatePart part, Precision precision, u32 window, u64 begin,
-                         u64 n, std::span<std::byte> buffer) {
-  if (part != StatePart::master) {
-    return state.write(window, kind(part), begin, buffer.first(n * element_bytes(kind(part), precision)));
-  }
+Result<void> write_piece(StateWriter& state, Kind part, const StateSlots& slots, u32 window, u64 begin, u64 n,
+                         std::span<std::byte> buffer) {
+  if (!slots.is_master(part)) return state.write(window, part, begin, buffer.first(slots.bytes(part, n)));
   const MasterPiece piece(buffer, n);
-  if (precision == Precision::fp16) {
+  if (slots.precision() == Precision::fp16) {
     round_to_fp16(as<u32>(piece.words), as<u16>(piece.high));
     TRY(state.write(window, Kind::param, begin, piece.high));
-    return state.write(window, Kind::master, begin, piece.words);
+    return state.write(window, part, begin, piece.words);
   }
   split_bits(as<u32>(piece.words), as<u16>(piece.high), as<u16>(piece.low));
   TRY(state.write(window, Kind::param, begin, piece.high));
-  return state.write(window, Kind::master_low, begin, piece.low);
+  return state.write(window, part, begin, piece.low);
 }
 
 // Elements of a tensor of a file, and their place in a window.
@@ -147,7 +129,7 @@ Result<void> no_interleaved(const PartInFile& part) { CHECK(false, part.file->na
 // RETURNS: the bytes of an interleaved tensor as the file has them.
 Result<std::vector<std::byte>> interleaved_bytes(const ModelGraph& graph, const FileTensor& file,
                                                  StateReader& state) {
-  const u64 size = element_bytes(Kind::param, graph.precision);
+  const u64 size = value_bytes(graph.precision);
   std::vector<std::byte> all, one;
   for (u64 i = 0; i < file.parts.size(); ++i) {
     const FileTensor::Part& part = file.parts[i];
@@ -160,13 +142,13 @@ Result<std::vector<std::byte>> interleaved_bytes(const ModelGraph& graph, const 
   return all;
 }
 
-ExpertForm form_of(StatePart part, ExpertForm form) {
-  return part == StatePart::weights ? form : ExpertForm::single;
+ExpertForm form_of(Kind part, ExpertForm form) {
+  return part == Kind::param ? form : ExpertForm::single;
 }
 
-Error is_gone(StatePart part, const std::string& tensor) {
+Error is_gone(std::string_view prefix, const std::string& tensor) {
   return {ErrorKind::corrupt_checkpoint,
-          fmt::format("tensor {}{} is no longer in the checkpoint", prefix(part), tensor)};
+          fmt::format("tensor {}{} is no longer in the checkpoint", prefix, tensor)};
 }
 
 // True if the tensor has the elements of the shape.
@@ -176,28 +158,29 @@ bool is_whole(const SafetensorsModel::Location& stored, const FileTensor& file) 
 
 }  // namespace
 
-std::vector<StatePart> model_parts() { return {StatePart::weights}; }
+std::vector<Kind> model_parts() { return {Kind::param}; }
 
-std::vector<StatePart> optimizer_parts(Precision precision) {
-  std::vector<StatePart> parts = {StatePart::momentum, StatePart::variance};
-  if (precision != Precision::fp32) parts.push_back(StatePart::master);
+std::vector<Kind> optimizer_parts(const StateSlots& slots) {
+  std::vector<Kind> parts;
+  slots.each_of_rule([&](Kind slot) { parts.push_back(slot); });
+  if (slots.has_master()) parts.push_back(slots.master());
   return parts;
 }
 
-std::vector<StoredTensor> stored_tensors(const ModelGraph& graph, std::span<const StatePart> parts,
+std::vector<StoredTensor> stored_tensors(const ModelGraph& graph, std::span<const Kind> parts,
                                          ExpertForm form) {
   std::vector<StoredTensor> out;
-  for (const StatePart part : parts)
+  for (const Kind part : parts)
     for (FileTensor& file : file_tensors(graph, form_of(part, form)))
       if (graph.windows[file.parts[0].window].trainable)
-        out.push_back({.name = std::string(prefix(part)) + file.name,
+        out.push_back({.name = std::string(prefix(graph.state_slots, part)) + file.name,
                        .dtype = dtype(part, graph.precision),
                        .shape = std::move(file.shape)});
   assign_offsets(out);
   return out;
 }
 
-Result<void> write_part(const TensorSink& sink, const ModelGraph& graph, StatePart part, ExpertForm form,
+Result<void> write_part(const TensorSink& sink, const ModelGraph& graph, Kind part, ExpertForm form,
                         StateReader& state, std::span<std::byte> buffer, StreamHash* weights_hash) {
   const std::vector<FileTensor> files = file_tensors(graph, form_of(part, form));
   const auto write = [&](const FileTensor& file, u64 begin, std::span<const std::byte> bytes) {
@@ -211,7 +194,7 @@ Result<void> write_part(const TensorSink& sink, const ModelGraph& graph, StatePa
       trained_parts(graph, files), buffer,
       [&](const StatePiece& p) -> Result<void> {
         TRY_ASSIGN(const std::span<const std::byte> bytes,
-                   read_piece(state, part, graph.precision, p.window, p.window_begin, p.elements, buffer));
+                   read_piece(state, part, graph.state_slots, p.window, p.window_begin, p.elements, buffer));
         return write(p.file, p.file_begin, bytes);
       },
       [&](const PartInFile& p) -> Result<void> {
@@ -221,19 +204,19 @@ Result<void> write_part(const TensorSink& sink, const ModelGraph& graph, StatePa
       });
 }
 
-Result<void> restore_part(HashedTensors& tensors, const ModelGraph& graph, StatePart part, StateWriter& state,
+Result<void> restore_part(HashedTensors& tensors, const ModelGraph& graph, Kind part, StateWriter& state,
                           std::span<std::byte> buffer) {
   SafetensorsModel::Location stored;
   const std::vector<FileTensor> files = file_tensors(graph, ExpertForm::single);
   return each_piece(
       trained_parts(graph, files), buffer,
       [&](const StatePiece& p) -> Result<void> {
-        if (p.file_begin == 0) stored = tensors.find(std::string(prefix(part)) + p.file.name);
+        if (p.file_begin == 0) stored = tensors.find(std::string(prefix(graph.state_slots, part)) + p.file.name);
         // Both were compared when the checkpoint was found, so somebody has changed the file since.
-        if (!is_whole(stored, p.file)) return is_gone(part, p.file.name);
+        if (!is_whole(stored, p.file)) return is_gone(prefix(graph.state_slots, part), p.file.name);
         const u64 bytes = dtype_bytes(stored.tensor->dtype);
         TRY(tensors.read(stored, p.file_begin * bytes, buffer.first(p.elements * bytes)));
-        return write_piece(state, part, graph.precision, p.window, p.window_begin, p.elements, buffer);
+        return write_piece(state, part, graph.state_slots, p.window, p.window_begin, p.elements, buffer);
       },
       no_interleaved);
 }
@@ -248,7 +231,7 @@ Result<void> restore_joined_weights(const SafetensorsModel& model, const ModelGr
   const auto find = [&](const FileTensor& file) -> Result<SafetensorsModel::Location> {
     const SafetensorsModel::Location stored = model.find(file.name);
     if (!is_whole(stored, file) || stored.tensor->dtype != Dtype::f32)
-      return is_gone(StatePart::weights, file.name);
+      return is_gone("", file.name);
     return stored;
   };
   InterleavedParts interleaved;

@@ -15,23 +15,18 @@
 
 namespace tidepool {
 
-// A consecutive group of tensors in a file, in the model's order. Weights have experts in the form of the
-// model's files; the other parts have a tensor per tensor of the model.
-enum class StatePart : u8 {
-  weights,   // "<name>", the stored precision
-  momentum,  // "exp_avg.<name>", F32
-  variance,  // "exp_avg_sq.<name>", F32
-  master,    // "master.<name>", F32: fp16's master, or in bf16 joined from param and master_low
-};
-
-// Content of model.safetensors and optimizer.safetensors, in order.
-std::vector<StatePart> model_parts();
-std::vector<StatePart> optimizer_parts(Precision);
+// A part is a consecutive group of tensors in a file, in the model's order: all that there is of one kind.
+//   Kind::param  the weights: "<name>", in the stored precision. Experts have the form of the model's files
+//   a slot       its prefix and "<name>", for each tensor of the model, F32. The master of bf16 is joined from
+//                `param` and its remainder
+// Content of model.safetensors and optimizer.safetensors, in order: the master is last.
+std::vector<Kind> model_parts();
+std::vector<Kind> optimizer_parts(const StateSlots&);
 
 // The exact tensors, with offsets, of a file with these parts. Covers only trained windows. `form`: of
 // weights.
-std::vector<StoredTensor> stored_tensors(const ModelGraph&, std::span<const StatePart>, ExpertForm form);
-inline std::vector<StoredTensor> stored_tensors(const ModelGraph& graph, std::span<const StatePart> parts) {
+std::vector<StoredTensor> stored_tensors(const ModelGraph&, std::span<const Kind>, ExpertForm form);
+inline std::vector<StoredTensor> stored_tensors(const ModelGraph& graph, std::span<const Kind> parts) {
   return stored_tensors(graph, parts, form_of_files(graph));
 }
 
@@ -43,12 +38,12 @@ inline constexpr u64 state_buffer_bytes_min = 64 * kib;
 // an expert has. An interleaved tensor is in memory as a whole, beside `buffer`.
 // REQUIRES: buffer.size() >= state_buffer_bytes_min, 8-byte aligned.
 using TensorSink = std::function<Result<void>(std::span<const std::byte>)>;
-Result<void> write_part(const TensorSink& sink, const ModelGraph&, StatePart, ExpertForm, StateReader&,
+Result<void> write_part(const TensorSink& sink, const ModelGraph&, Kind part, ExpertForm, StateReader&,
                         std::span<std::byte> buffer, StreamHash* weights_hash);
 
 // Restores one part from a checkpoint.
 // Error: corrupt_checkpoint if `tensors` lacks one of stored_tensors().
-Result<void> restore_part(HashedTensors& tensors, const ModelGraph&, StatePart, StateWriter&,
+Result<void> restore_part(HashedTensors& tensors, const ModelGraph&, Kind part, StateWriter&,
                           std::span<std::byte> buffer);
 // Restores fp32 weights with joined experts or joined adapters of experts, which the state takes in another
 // order than the file has them. REQUIRES: the files were verified.

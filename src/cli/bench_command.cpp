@@ -21,7 +21,8 @@ constexpr std::array options_of_bench = {
     Option{"repetitions", "N", "take medians of N interleaved runs: 9, disk 5"},
     Option{"device", "DEVICE", "attention, copy, gemm: auto, cpu, cuda, cuda:I", "auto"},
     Option{"threads", "N", "all but disk: worker threads; 0 one per core", "0"},
-    Option{"parameters", "N", "adam: length of the arrays", "100e6"},
+    Option{"parameters", "N", "update: length of the arrays", "100e6"},
+    Option{"optim", "RULE", "update: the rule, as train.optim names it", "adamw_torch"},
     Option{"dir", "DIR", "disk: where to make the test file", "."},
     Option{"size", "SIZE", "disk: size of the test file", "4GiB"},
     Option{"block", "SIZE", "disk: bytes given to the kernel at a time", "1MiB"},
@@ -51,11 +52,19 @@ Result<void> run_bench_disk(const Arguments& arguments) {
   return bench_disk(out);
 }
 
+Result<Optim> optim_of(const Arguments& arguments) {
+  for (u32 i = 0; i < optim_count; ++i)
+    if (arguments.text("optim") == optim_names[i]) return static_cast<Optim>(i);
+  return usage_error(fmt::format("--optim: '{}' is none of {}", arguments.text("optim"),
+                                 fmt::join(optim_names, ", ")));
+}
+
 Result<BenchOptions> compute_options(const Arguments& arguments) {
   BenchOptions out{.json = arguments.has("json"), .device = arguments.text("device")};
   TRY_ASSIGN(out.threads, arguments.count("threads", {.most = threads_max}));
   TRY_ASSIGN(out.parameters, arguments.integer("parameters"));
   TRY_ASSIGN(out.repetitions, repetitions_of(arguments, out.repetitions));
+  TRY_ASSIGN(out.optim, optim_of(arguments));
   if (out.parameters == 0) return usage_error("--parameters: 0 is too small; at least 1");
   return out;
 }
@@ -80,17 +89,18 @@ struct Part {
   Result<void> (*run)(const Arguments&);
 };
 
-constexpr std::array<std::string_view, 4> options_of_adam = {"json", "repetitions", "threads", "parameters"};
+constexpr std::array<std::string_view, 5> options_of_update = {"json", "repetitions", "threads",
+                                                               "parameters", "optim"};
 constexpr std::array<std::string_view, 4> options_of_kernels = {"json", "repetitions", "threads", "device"};
 constexpr std::array<std::string_view, 8> options_of_disk = {"json",  "repetitions", "dir",     "size",
                                                              "block", "depth",       "seconds", "io"};
 
 constexpr std::array parts = {
-    Part{"adam", options_of_adam, run_compute<bench_adam>},
     Part{"attention", options_of_kernels, run_compute<bench_attention>},
     Part{"copy", options_of_kernels, run_compute<bench_copy>},
     Part{"disk", options_of_disk, run_bench_disk},
     Part{"gemm", options_of_kernels, run_compute<bench_products>},
+    Part{"update", options_of_update, run_compute<bench_update>},
 };
 
 Result<void> run_bench(const Arguments& arguments) {
@@ -111,7 +121,7 @@ Result<void> run_bench(const Arguments& arguments) {
 
 constinit const Command bench_command = {
     .name = "bench",
-    .words = "adam|attention|copy|disk|gemm",
+    .words = "attention|copy|disk|gemm|update",
     .summary = "measure one part against its limit",
     .options = options_of_bench,
     .least_words = 1,

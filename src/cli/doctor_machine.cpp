@@ -87,7 +87,7 @@ Finding huge_pages() {
   const std::string what = "huge pages";
   if (modes.find("[always]") != std::string::npos) return {.what = what, .found = "transparent, always"};
   if (modes.find("[madvise]") != std::string::npos) return {.what = what, .found = "transparent, on request"};
-  return {Health::warn, what, "off: address translation costs host Adam and copies some speed",
+  return {Health::warn, what, "off: address translation costs updates and copies some speed",
           fmt::format("echo madvise | sudo tee {}", path)};
 }
 

@@ -82,7 +82,7 @@ std::string busiest_text(const TokensToBind& from) {
                      count_text(std::ceil(from.tokens)), from.other);
 }
 
-double exposed_adam(const Forecast& f) { return f.exposed_seconds[static_cast<u32>(Cause::host_adam)]; }
+double exposed_update(const Forecast& f) { return f.exposed_seconds[static_cast<u32>(Cause::update)]; }
 
 std::string early_text(const PlanOptions& options) {
   if (options.early_blocks == 0) return {};
@@ -118,7 +118,7 @@ std::vector<OutlookRow> rows_of(const Planned& p, const Outlook& o, u64 tokens) 
                            100 * f.exposed_seconds[c] / f.step_seconds);
   rows.push_back({"Time goes", waits});
   rows.push_back(
-      {"Optimizer", fmt::format("{} of a step exposed on host Adam", seconds_text(exposed_adam(f)))});
+      {"Optimizer", fmt::format("{} of a step exposed on host updates", seconds_text(exposed_update(f)))});
   rows.push_back({"Chosen", fmt::format("chunks of {}, {} sweep{}{}{}; {} plans compared",
                                         bytes_text(Bytes{4 * p.plan.chunk_elements}), p.plan.sweeps,
                                         p.plan.sweeps == 1 ? "" : "s", way_text(p), early_text(p.options),
@@ -135,7 +135,7 @@ std::vector<LaneActivity> lanes_of(const Planned& p) {
     const bool wave = p.plan.parallel == Parallel::layers && id.kind == LaneKind::compute;
     if (id.device != host_device && id.device != 0 && id.kind != LaneKind::comm && !wave) continue;
     LaneActivity& lane = lanes[id];
-    lane.name = id.kind == LaneKind::host ? "host Adam" : std::string(name(id.kind));
+    lane.name = id.kind == LaneKind::host ? "host updates" : std::string(name(id.kind));
     if (wave || (p.plan.parallel == Parallel::layers && id.device == 0))
       lane.name += fmt::format(" {}", id.device);
     const auto seconds = [&](Nanos at) {
@@ -216,7 +216,7 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
                                            : boost::json::value(std::ceil(o.compute_busiest.tokens));
   out["flops_per_second_per_device"] = o.flops_per_second;
   out["mfu"] = o.flops_utilization;
-  out["exposed_optimizer_seconds"] = exposed_adam(*p.forecast);
+  out["exposed_optimizer_seconds"] = exposed_update(*p.forecast);
   boost::json::object exposed;
   for (u32 c = 0; c < cause_count; ++c) exposed[name(static_cast<Cause>(c))] = p.forecast->exposed_seconds[c];
   out["exposed_seconds"] = std::move(exposed);  // their sum is the step

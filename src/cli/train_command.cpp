@@ -24,8 +24,7 @@ namespace {
 
 constexpr std::array options_of_train = {
     Option{"resume", "auto|PATH", "resume from the newest good checkpoint, or from PATH"},
-    Option{"log-level", "LEVEL", "least level of lines in run.log: debug, info, warning, error or off",
-           "debug"},
+    Option{"log-level", "LEVEL", "run.log from debug (default), info, warning, error; off"},
     Option{"help-config", "", "list all config keys"},
 };
 constexpr const char* log_level_variable = "TIDEPOOL_LOG_LEVEL";
@@ -71,6 +70,7 @@ Result<LogLevel> log_level(const Arguments& arguments) {
   const char* variable = std::getenv(log_level_variable);
   if (variable != nullptr && *variable != '\0' && !arguments.has("log-level"))
     return parse_log_level(variable, log_level_variable);
+  if (!arguments.has("log-level")) return LogLevel::debug;
   return parse_log_level(arguments.text("log-level"), "--log-level");
 }
 

@@ -81,10 +81,12 @@ struct TrainConfig {
   u64 num_stable_steps = remaining_steps;
   std::string decay_type = "cosine", warmup_type = "linear";
   double num_cycles = 0.5;
+  Optim optim = Optim::adamw_torch;
   double weight_decay = 0.0;
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
+  double sgd_momentum = 0.9;
   double max_grad_norm = 1.0;       // 0: off
   u64 eval_steps = 0;               // 0: only at the end
   u64 eval_batches = 8;             // micro-batches per evaluation; 0: all held-out data

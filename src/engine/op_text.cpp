@@ -4,8 +4,9 @@
 
 namespace tidepool {
 
-std::string describe(const Chunk& chunk) {
-  std::string out(name(chunk.kind));
+std::string describe(const Plan& plan, ChunkId id) {
+  const Chunk& chunk = plan.chunk(id);
+  std::string out(plan.state_slots.name(chunk.kind));
   if (chunk.window != none) out += fmt::format(" window {}", chunk.window);
   if (chunk.cut != none) out += fmt::format(" cut {}", chunk.cut);
   if (chunk.block != none) out += fmt::format(" block {}", chunk.block);
@@ -21,7 +22,7 @@ std::string describe(LaneId lane) {
 std::string describe(const Plan& plan, const Segment& segment, const Op& op) {
   std::string out(name(op.kind));
   if (is_movement(op.kind) && !is_collective(op.kind) && op.operands_count > 0) {
-    return out + " " + describe(plan.chunk(segment.operands_of(op)[0].first));
+    return out + " " + describe(plan, segment.operands_of(op)[0].first);
   }
   if (op.block != none) out += fmt::format(" block {}", op.block);
   if (op.window != none) out += fmt::format(" window {}", op.window);

@@ -30,7 +30,7 @@ Cause cause_of(const Op& op) {
     case LaneKind::disk_write:
       return Cause::disk_write;
     case LaneKind::host:
-      return op.kind == OpKind::update ? Cause::host_adam : Cause::other;
+      return op.kind == OpKind::update ? Cause::update : Cause::other;
     case LaneKind::comm:
       return Cause::comm;
     case LaneKind::net_send:
@@ -59,7 +59,7 @@ std::string binding_resource(const PhaseProfile& phase) {
   const auto of = [&](Cause cause) { return phase.exposed[static_cast<u32>(cause)].value; };
   std::vector<std::pair<std::string_view, u64>> all;
   for (const Cause cause :
-       {Cause::compute, Cause::host_adam, Cause::h2d, Cause::d2h, Cause::comm, Cause::record, Cause::net})
+       {Cause::compute, Cause::update, Cause::h2d, Cause::d2h, Cause::comm, Cause::record, Cause::net})
     all.emplace_back(name(cause), of(cause));
   all.emplace_back(disk_name(phase), of(Cause::disk_read) + of(Cause::disk_write));
   const auto longest = std::ranges::max_element(all, {}, [](const auto& one) { return one.second; });

@@ -24,11 +24,11 @@
 
 namespace tidepool {
 
-enum class Cause : u8 { compute, host_adam, h2d, d2h, comm, disk_read, disk_write, record, net, other };
+enum class Cause : u8 { compute, update, h2d, d2h, comm, disk_read, disk_write, record, net, other };
 inline constexpr u32 cause_count = 10;
 constexpr std::string_view name(Cause cause) {
   constexpr std::array<std::string_view, cause_count> names = {
-      "compute", "host_adam", "h2d", "d2h", "comm", "disk_read", "disk_write", "record", "net", "other"};
+      "compute", "update", "h2d", "d2h", "comm", "disk_read", "disk_write", "record", "net", "other"};
   return names[static_cast<u32>(cause)];
 }
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/result.h"
-#include "kernels/adamw/adamw.h"
 #include "kernels/kernels.h"
+#include "optimizers/optimizer.h"
 
 namespace tidepool {
 
@@ -52,7 +52,7 @@ class MeasuredDevice : public Device {
   virtual void tune(const std::function<void(Kernels&)>& call) { static_cast<void>(call); }
   virtual void finish_gradient(const float* accumulator, std::byte* grad, Precision, u64 elements) = 0;
   // REQUIRES: arrays, segments and scalars lie in memory().
-  virtual void adamw(const AdamWChunk&, Precision, const AdamWScalars*) = 0;
+  virtual void update(const UpdateChunk&, const StateSlots&, Optim, const UpdateScalars*) = 0;
 };
 
 }  // namespace tidepool

@@ -33,13 +33,13 @@ constexpr double never = 1e30;
 struct Seconds {
   double value = 0;
   bool stopped = false;
-  double exposed_adam = 0;  // part of `value` in which compute waits for the host's updates
+  double exposed_update = 0;  // part of `value` in which compute waits for the host's updates
 };
 
 struct Candidate {
   PlanOptions options;
   Plan plan;
-  double seconds = 0, exposed_adam_seconds = 0;
+  double seconds = 0, exposed_update_seconds = 0;
 };
 
 // Options that differ between candidates.
@@ -86,7 +86,7 @@ class Chooser {
   Result<void> descend(Candidate start) {
     best_ = std::move(start);
     TRY_ASSIGN(const Seconds first, replay(best_, never));
-    best_.seconds = first.value, best_.exposed_adam_seconds = first.exposed_adam;
+    best_.seconds = first.value, best_.exposed_update_seconds = first.exposed_update;
     for (u32 round = 0; round < rounds_max; ++round) {
       const double before = best_.seconds;
       TRY(vary_chunks());
@@ -129,7 +129,7 @@ class Chooser {
     if (fastest_seconds_ == 0 || found.step_seconds < fastest_seconds_) fastest_seconds_ = found.step_seconds;
     return Seconds{.value = found.step_seconds,
                    .stopped = found.step_seconds >= worth,
-                   .exposed_adam = found.exposed_seconds[static_cast<u32>(Cause::host_adam)]};
+                   .exposed_update = found.exposed_seconds[static_cast<u32>(Cause::update)]};
   }
 
   // A candidate that is known is not planned again, unless its known seconds are below `worth`.
@@ -152,7 +152,7 @@ class Chooser {
     TRY_ASSIGN(const Seconds seconds, replay(*made, worth));
     known_[key_of(options)] = seconds;
     if (seconds.stopped) return {};
-    made->seconds = seconds.value, made->exposed_adam_seconds = seconds.exposed_adam;
+    made->seconds = seconds.value, made->exposed_update_seconds = seconds.exposed_update;
     best_ = *std::move(made);
     return {};
   }
@@ -221,13 +221,11 @@ class Chooser {
     u64 on_disk = 0;
     for (u32 id = 0; id < best_.plan.homes.size(); ++id) {
       const Chunk& chunk = best_.plan.chunks[id];
-      if (best_.plan.homes[id].tier == Tier::disk && trained_kind(chunk.kind))
+      if (best_.plan.homes[id].tier == Tier::disk && is_slot(chunk.kind))
         on_disk += best_.plan.homes[id].bytes.value;
     }
     return on_disk > 0 && on_disk <= budgets_worth_it * given_.budgets.device.value * given_.devices;
   }
-  // Frozen windows have parameters only.
-  static bool trained_kind(Kind kind) { return is_persistent(kind) && kind != Kind::param; }
 
   // With clipping all updates happen in the next forward, which waits for the updates of its first blocks.
   // State that rests on the device is updated there. It is worth its room as long as the wait is longer than
@@ -237,7 +235,7 @@ class Chooser {
     if (given_.early_blocks != 0 || given_.home != HomePolicy::automatic) return {};
     for (u32 early = std::max(1u, 2 * best_.options.early_blocks), misses = 0;
          early <= early_blocks_max && misses < 2; early *= 2) {
-      if (best_.exposed_adam_seconds < gain_ * best_.seconds && !device_could_relieve_disk()) break;
+      if (best_.exposed_update_seconds < gain_ * best_.seconds && !device_could_relieve_disk()) break;
       PlanOptions options = best_.options;
       options.early_blocks = early;
       const double before = best_.seconds;

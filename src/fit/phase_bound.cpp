@@ -165,7 +165,7 @@ class Phases {
         load.name = "compute";
         break;
       case LaneKind::host:
-        load.name = "host_adam";
+        load.name = "update";
         break;
       case LaneKind::disk_read:
       case LaneKind::disk_write:

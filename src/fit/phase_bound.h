@@ -15,7 +15,7 @@ namespace tidepool {
 struct PhaseBound {
   std::string phase;  // with clipping "forward" (with the updates), then "backward"; else "step"
   double seconds = 0;
-  std::string binds;  // "compute", "host_adam", "h2d", "d2h", "disk" or "memory"
+  std::string binds;  // "compute", "update", "h2d", "d2h", "disk" or "memory"
 };
 
 struct PhaseBoundInput {

@@ -76,6 +76,12 @@ bool packs_documents(const Config& config) {
 
 namespace {
 
+// Bytes on the device of a parameter that streams: two of it, and its gradient if it is trained.
+u64 streamed_bytes(Precision precision, bool trained) {
+  const u64 gradient = sizeof(float) + (precision == Precision::fp32 ? 0 : value_bytes(precision));
+  return 2 * value_bytes(precision) + (trained ? gradient : 0);
+}
+
 // Bytes on the device of an expert's adapters: two of everything, as for other windows that stream.
 u64 adapter_bytes_of_expert(const Config& config) {
   u64 most = 0;
@@ -85,11 +91,7 @@ u64 adapter_bytes_of_expert(const Config& config) {
       elements += u64{adapter.r} * (adapter.in + adapter.out);
     most = std::max(most, round_up(elements, norm_granule_elements));
   }
-  const Precision precision = config.train.precision;
-  u64 element = 2 * element_bytes(Kind::param, precision);
-  for (const Kind kind : {Kind::grad_accum, Kind::grad})
-    if (has_kind(precision, kind)) element += element_bytes(kind, precision);
-  return element * most;
+  return streamed_bytes(config.train.precision, true) * most;
 }
 
 }  // namespace
@@ -99,11 +101,7 @@ u32 experts_per_group(const Config& config) {
   if (model.experts.count == 0) return 0;
   if (config.memory.experts_per_group != 0)
     return std::min(config.memory.experts_per_group, model.experts.count);
-  const Precision precision = config.train.precision;
-  u64 element = 2 * element_bytes(Kind::param, precision);
-  if (!config.lora.on())
-    for (const Kind kind : {Kind::grad_accum, Kind::grad})
-      if (has_kind(precision, kind)) element += element_bytes(kind, precision);
+  const u64 element = streamed_bytes(config.train.precision, !config.lora.on());
   const u64 expert = element * expert_places(model).stride + adapter_bytes_of_expert(config);
   u32 group = model.experts.count;
   while (group > 1 && group * expert > config.memory.budgets.device.value / 4) group = (group + 1) / 2;
@@ -127,7 +125,7 @@ Result<ModelGraph> make_graph(const Config& config) {
                       .tokens = config.train.sequence_length,
                       .packed = packs_documents(config)},
                      config.machine.gpus().empty() ? Precision::fp32 : precision, lora,
-                     experts_per_group(config));
+                     experts_per_group(config), config.train.optim);
 }
 
 u32 micro_batches_per_step(const Config& config) {

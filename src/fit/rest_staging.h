@@ -21,7 +21,7 @@ struct StagingPlace {
 enum class DeviceMemory : u8 { of_host, of_gpus };
 
 // Slot 1 stages chunks of masters, slot 0 chunks of all other kinds.
-inline u32 staging_slot(Kind kind) { return kind == Kind::master || kind == Kind::master_low ? 1 : 0; }
+inline u32 staging_slot(const StateSlots& slots, Kind kind) { return slots.is_master(kind) ? 1 : 0; }
 
 // RETURNS: by staging_slot(), the size of the largest chunk whose home the host cannot reach.
 std::array<Bytes, 2> staging_bytes(const Plan&, DeviceMemory = DeviceMemory::of_host);

@@ -39,7 +39,7 @@ double of_one_sweep(const Plan& plan, const Segment& body, const Op& op) {
 std::string_view resource_name(const Op& op) {
   switch (op.lane.kind) {
     case LaneKind::host:
-      return "host_adam";
+      return "update";
     case LaneKind::disk_read:
     case LaneKind::disk_write:
       return "disk";

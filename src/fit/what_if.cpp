@@ -65,7 +65,7 @@ constexpr Variation variations[] = {
     {"device memory +25%", [](PlanOptions&, Machine& m) { m.device.memory_bytes_per_s *= more; }},
     {"interconnect +25%", [](PlanOptions&, Machine& m) { m.copies.interconnect_bytes_per_s *= more; }, false,
      has_interconnect},
-    {"CPU Adam +25%", [](PlanOptions&, Machine& m) { m.host.adam_bytes_per_s *= more; }},
+    {"CPU updates +25%", [](PlanOptions&, Machine& m) { m.host.update_bytes_per_s *= more; }},
     {"host memory +25%", [](PlanOptions&, Machine& m) { m.host.memory_bytes_per_s *= more; }},
     {"disk +25%",
      [](PlanOptions&, Machine& m) {

@@ -46,8 +46,8 @@ void LogSink::take_line(std::string_view line) {
   if (!waiting_.empty()) write(std::exchange(waiting_, {}));
   if (lost_ > told_lost_) {
     const u64 missing = lost_ - told_lost_;
-    if (write(fmt::format("({} could not be written here: {})\n", lines_text(missing), reason_)))
-      told_lost_ = lost_;
+    const std::string note = fmt::format("({} could not be written here: {})\n", lines_text(missing), reason_);
+    if (append(note)) told_lost_ = lost_, file_bytes_ += note.size();
   }
   write(line);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/text/rate_text.h"
+#include "machine/machine_keys.h"
 
 namespace tidepool {
 
@@ -65,12 +66,12 @@ std::optional<Contradiction> find_contradiction(const Machine& m) {
       return found;
   if (auto found = check_memory(m.host, "copies", "h2d", copies.h2d_bytes_per_s)) return found;
   if (auto found = check_memory(m.host, "copies", "d2h", copies.d2h_bytes_per_s)) return found;
-  return check_memory(m.host, "host", "adam", m.host.adam_bytes_per_s);
+  return check_memory(m.host, "host", update_rate_key, m.host.update_bytes_per_s);
 }
 
 void reconcile(Machine& m) {
   const double carried = m.host.memory_bytes_per_s;
-  for (double* rate : {&m.copies.h2d_bytes_per_s, &m.copies.d2h_bytes_per_s, &m.host.adam_bytes_per_s})
+  for (double* rate : {&m.copies.h2d_bytes_per_s, &m.copies.d2h_bytes_per_s, &m.host.update_bytes_per_s})
     *rate = std::min(*rate, memory_noise * carried);
   const auto at_once = [](double& sum, double a, double b, double slowdown_most) {
     if (a > 0 && b > 0) sum = std::clamp(sum, in_turns(a, b) / slowdown_most, a + b);

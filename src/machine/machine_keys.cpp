@@ -48,7 +48,8 @@ constexpr MachineKey keys[] = {
     {"host", "memory", REF(host.memory), Need::required, "memory of the whole machine"},
     {"host", "memory_rate", RATE(host.memory_bytes_per_s), Need::required,
      "scaling in place (STREAM scale), read + written"},
-    {"host", "adam", RATE(host.adam_bytes_per_s), Need::required, "AdamW with checksums, read + written"},
+    {"host", update_rate_key, RATE(host.update_bytes_per_s), Need::required,
+     "updates by adamw_torch with checksums, read + written"},
     {"host", "checksum", RATE(host.checksum_bytes_per_s), Need::positive,
      "read; left out: the same as memory_rate"},
 

@@ -37,6 +37,7 @@ struct MachineKey {
 };
 
 std::span<const MachineKey> machine_keys();
+inline constexpr std::string_view update_rate_key = "adam";  // of section host
 inline constexpr std::string_view machine_sections[] = {"device", "copies", "host", "disk", "network"};
 inline constexpr std::string_view device_kind_names[] = {"cpu", "cuda"};  // in the order of DeviceKind
 inline constexpr std::string_view disk_point_keys[] = {"block", "depth", "read", "write"};

@@ -12,6 +12,7 @@
 #include "model/layer_code.h"
 #include "model/packed_windows.h"
 #include "model/recorded_costs.h"
+#include "optimizers/optimizer.h"
 #include "tidepool/connect_blocks.h"
 
 namespace tidepool {
@@ -136,12 +137,14 @@ std::string wrong(const ModelConfig& c, BatchShape batch) {
 }  // namespace
 
 Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, BatchShape batch,
-                               Precision activations, const LoraConfig& lora, u32 experts_per_group) {
+                               Precision activations, const LoraConfig& lora, u32 experts_per_group,
+                               Optim optim) {
   if (std::string message = wrong(config, batch); !message.empty())
     return Error{ErrorKind::usage, std::move(message)};
   const LayerCode& code = layer_code(config.family);
   ModelGraph g = {
       .config = config, .lora = lora, .precision = precision, .activations = activations, .batch = batch};
+  g.optim = optim, g.state_slots = state_slots(precision, optim);
   if (config.experts.count != 0)
     g.experts_per_group =
         experts_per_group == 0 ? config.experts.count : std::min(experts_per_group, config.experts.count);
@@ -152,6 +155,8 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
     TRY_ASSIGN(adapters, add_adapters(g, code));
   }
   TRY(pack_windows(g));
+  for (Window& window : g.windows)
+    window.elements = round_up(window.elements, g.state_slots.cut_alignment());
   add_block(g, embedding_block(g, code));
   g.boundary = {round_up(values_bytes(batch.rows() * config.width, activations), frame_alignment)};
   LayerBlocks(g, code, adapters).add();

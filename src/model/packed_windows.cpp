@@ -78,7 +78,7 @@ PackedMatrix packed_matrix(const Quantization& q, const Tensor& t) {
 }
 
 Result<void> pack_window(Window& window, const ModelGraph& g) {
-  const u64 element = element_bytes(Kind::param, g.precision);
+  const u64 element = value_bytes(g.precision);
   u64 end = 0;
   for (Tensor& t : window.tensors) {
     if (is_packed(g.config, t)) {
@@ -106,7 +106,7 @@ Result<void> pack_window(Window& window, const ModelGraph& g) {
 }
 
 u64 unpacked_bytes(const ModelGraph& g, const Window& window) {
-  return round_up(window.unpacked_elements * element_bytes(Kind::param, g.precision), frame_alignment);
+  return round_up(values_bytes(window.unpacked_elements, g.precision), frame_alignment);
 }
 
 // Copies tensors [first, last) of a window, which lie alike before and after.

@@ -163,6 +163,7 @@ Plan plan_of(const ModelGraph& graph, const PlanOptions& options, Attempt&& a) {
   CHECK(a.fits, a.options.sweeps, a.options.chunk_elements);
   Plan plan;
   plan.precision = graph.precision;
+  plan.state_slots = graph.state_slots;
   plan.micro_batches = options.micro_batches;
   plan.sweeps = a.options.sweeps;
   plan.devices = options.devices;

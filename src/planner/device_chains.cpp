@@ -179,7 +179,7 @@ void DeviceChains::let_leave(DeviceChain& chain) const {
 }
 
 std::optional<DeviceChain> DeviceChains::gradient(u32 w) const {
-  if (!has_kind(layout_.precision, Kind::grad) || passes_parts()) return std::nullopt;
+  if (!layout_.state_slots.has(Kind::grad) || passes_parts()) return std::nullopt;
   DeviceChain chain = shard(w, layout_.windows[w].grad);
   chain.touches.push_back(at_gradient(w));
   is_home(w) ? extend_to_update(chain) : let_leave(chain);

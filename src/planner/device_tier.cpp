@@ -176,7 +176,7 @@ class DevicePlanner {
     }
   }
 
-  // The trained windows beside a frozen model are small: at home here they need neither copies nor Adam on
+  // The trained windows beside a frozen model are small: at home here they need neither copies nor updates on
   // the CPU.
   void rest_what_is_trained() {
     const auto trained = [&](u32 w) { return layout_.windows[w].trains; };

@@ -387,7 +387,7 @@ class Emitter {
 
   void emit_gradient(const ProgramOp& op, i32 p) {
     const WindowChunks& chunks = layout_.windows[op.window];
-    const bool in_place = !has_kind(layout_.precision, Kind::grad);
+    const bool in_place = !layout_.state_slots.has(Kind::grad);
     for (u64 use = 0; use < chunks.grad_accum.size(); ++use)
       operand(shard(chunks.grad_accum[use], replica_, p, op.device),
               in_place && use == 0 ? Access::read_write : Access::read);
@@ -406,7 +406,7 @@ class Emitter {
         operand(part, 1, Access::read_write, host_frames_.at(part, p));
       }
     const ChunkId sum = layout_.gradient(op.window, op.cut);
-    if (has_kind(layout_.precision, Kind::grad)) operand(sum, 1, Access::write, host_frames_.at(sum, p));
+    if (layout_.state_slots.has(Kind::grad)) operand(sum, 1, Access::write, host_frames_.at(sum, p));
     make_scalars(0, p);
   }
 

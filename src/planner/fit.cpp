@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <utility>
 
 #include "base/text/budget_text.h"
@@ -18,13 +17,21 @@ PlanOptions as_planned(const ModelGraph& graph, PlanOptions options) {
   return options;
 }
 
-Bytes sum_of(const ModelGraph& graph, std::initializer_list<Kind> kinds) {
+Bytes bytes_of(const ModelGraph& graph, const Window& window, Kind kind) {
+  return Bytes{graph.state_slots.bytes(kind, window.elements)};
+}
+
+Bytes parameters_of(const ModelGraph& graph) {
+  Bytes sum{};
+  for (const Window& window : graph.windows) sum += bytes_of(graph, window, Kind::param);
+  return sum;
+}
+
+// Of a kind that only trained windows have.
+Bytes trained_sum_of(const ModelGraph& graph, Kind kind) {
   Bytes sum{};
   for (const Window& window : graph.windows)
-    for (const Kind kind : kinds)
-      if (kind == Kind::param ||
-          (window.trainable && (has_kind(graph.precision, kind) || kind == Kind::grad)))
-        sum += Bytes{window.elements * element_bytes(kind, graph.precision)};
+    if (window.trainable) sum += bytes_of(graph, window, kind);
   return sum;
 }
 
@@ -38,8 +45,8 @@ Bytes device_least(const ModelGraph& graph, const PlanOptions& options) {
     Bytes params{}, sums{};
     for (const u32 w : block.windows) {
       const Window& window = graph.windows[w];
-      params += Bytes{window.elements * element_bytes(Kind::param, graph.precision)};
-      if (window.trainable) sums += Bytes{window.elements * element_bytes(Kind::grad_accum, graph.precision)};
+      params += bytes_of(graph, window, Kind::param);
+      if (window.trainable) sums += bytes_of(graph, window, Kind::grad_accum);
     }
     most = std::max(most, block.kind == BlockKind::embedding ? std::max(params, sums) : params + sums);
   }
@@ -48,8 +55,9 @@ Bytes device_least(const ModelGraph& graph, const PlanOptions& options) {
 
 // Least bytes of a node's state. Every node holds all parameters; of the rest it may own next to nothing.
 Bytes state_of(const ModelGraph& graph, const PlanOptions& options) {
-  if (options.nodes > 1) return sum_of(graph, {Kind::param});
-  return sum_of(graph, {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance});
+  Bytes state = parameters_of(graph);
+  if (options.nodes == 1) graph.state_slots.each([&](Kind slot) { state += trained_sum_of(graph, slot); });
+  return state;
 }
 
 // Bytes of one micro-batch's streams that backward reads from forward.
@@ -68,9 +76,7 @@ Bytes saved_for_backward(const ModelGraph& graph) {
 // backward; between two sweeps, the sums of every window of every replica.
 Bytes held_at_once(const ModelGraph& graph, const PlanOptions& options, u32 sweeps) {
   const Bytes streams = saved_for_backward(graph) * (options.micro_batches / options.nodes / sweeps);
-  Bytes sums{};
-  for (const Window& window : graph.windows)
-    if (window.trainable) sums += Bytes{window.elements * element_bytes(Kind::grad_accum, graph.precision)};
+  const Bytes sums = trained_sum_of(graph, Kind::grad_accum);
   return state_of(graph, options) + std::max(streams, sweeps > 1 ? sums * options.replicas() : Bytes{0});
 }
 
@@ -122,7 +128,7 @@ bool Fit::has_no_room(const Budgets& budgets) const {
   const Bytes state = state_of(graph_, options_);
   const bool in_dead_params = made_by_update(Kind::param, graph_.precision);
   const Bytes gradients =
-      options_.clipping && !in_dead_params && options_.nodes == 1 ? sum_of(graph_, {Kind::grad}) : Bytes{0};
+      options_.clipping && !in_dead_params && options_.nodes == 1 ? trained_sum_of(graph_, Kind::grad) : Bytes{0};
   if (state + gradients > devices + budgets.host + budgets.disk) return true;
   return (options_.home == HomePolicy::device && state > devices) ||
          (options_.home == HomePolicy::host && state > budgets.host) ||

@@ -172,7 +172,7 @@ void HostChains::add_sums(u32 w, std::vector<HostChain>& chains) const {
                           .peer = part % layout_.nodes,
                           .floor = std::max(program_.gradient[w], use.position - receives_ahead()),
                           .uses = {use}});
-    if (!has_kind(layout_.precision, Kind::grad)) continue;
+    if (!layout_.state_slots.has(Kind::grad)) continue;
     use.what = What::sums;
     if (clipping()) use.position -= turn();
     chains.push_back(

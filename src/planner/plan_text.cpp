@@ -19,7 +19,7 @@ void print_frame(Out out, const Plan& plan, const Frame& f) {
 void print_operand(Out out, const Plan& plan, const Operand& o) {
   const Chunk& chunk = plan.chunk(o.first);
   const char* arrow = o.access == Access::read ? "<" : o.access == Access::write ? ">" : "=";
-  fmt::format_to(out, " {}{}", arrow, name(chunk.kind));
+  fmt::format_to(out, " {}{}", arrow, plan.state_slots.name(chunk.kind));
   if (chunk.window != none) fmt::format_to(out, ".w{}c{}", chunk.window, chunk.cut);
   if (chunk.block != none) fmt::format_to(out, ".b{}", chunk.block);
   if (chunk.window == none || chunk.kind == Kind::grad_accum || chunk.kind == Kind::grad_part)
@@ -141,14 +141,14 @@ std::string to_text(const Plan& plan) {
   for (u32 id = 0; id < plan.homes.size(); ++id) {
     if (plan.homes[id].bytes.value == 0) continue;
     const Chunk& chunk = plan.chunks[id];
-    fmt::format_to(out, "home {} {}.w{}c{} ", id, name(chunk.kind), chunk.window, chunk.cut);
+    fmt::format_to(out, "home {} {}.w{}c{} ", id, plan.state_slots.name(chunk.kind), chunk.window, chunk.cut);
     print_frame(out, plan, plan.homes[id]);
     fmt::format_to(out, "\n");
   }
   for (u32 id = 0; id < plan.slots.size(); ++id) {
     if (plan.slots[id].bytes.value == 0 || plan.slots[id] == plan.homes[id]) continue;
     const Chunk& chunk = plan.chunks[id];
-    fmt::format_to(out, "slot {} {}.w{}c{} ", id, name(chunk.kind), chunk.window, chunk.cut);
+    fmt::format_to(out, "slot {} {}.w{}c{} ", id, plan.state_slots.name(chunk.kind), chunk.window, chunk.cut);
     print_frame(out, plan, plan.slots[id]);
     fmt::format_to(out, "\n");
   }

@@ -13,12 +13,14 @@
 #include "model/blocks.h"
 #include "probe/device_layer.h"
 #include "probe/fill_device.h"
+#include "probe/update_load.h"
 
 namespace tidepool {
 namespace {
 
-// Per element of a chunk set: gradient read; parameter, remainder and two moments read and written.
-constexpr u64 adam_bytes = 2 + 2 * (2 + 2 + 4 + 4), adam_held_bytes = 2 + 2 + 2 + 4 + 4;
+// Per element of a chunk set of measured_rule in bf16: gradient read; parameter, remainder and two moments read and
+// written.
+constexpr u64 update_bytes = 2 + 2 * (2 + 2 + 4 + 4), update_held_bytes = 2 + 2 + 2 + 4 + 4;
 constexpr u64 tiny_elements = 1;
 
 ModelGraph layer_graph(const GpuWork& work, Precision precision) {
@@ -39,16 +41,16 @@ ProductSizes product_sizes(const GpuWork& work) {
   return most;
 }
 
-// AdamNumbers is the input of AdamW beside the chunk's arrays: scalars of an arbitrary step, and weight decay
-// of the whole chunk.
-struct AdamNumbers {
-  AdamWScalars scalars;
+// The input of an update beside the chunk's arrays: scalars of an arbitrary step, and weight decay of the whole
+// chunk.
+struct UpdateNumbers {
+  UpdateScalars scalars;
   DecaySegment whole;
 };
 
 // Parts of the device's memory, one after the other.
 struct Places {
-  std::span<std::byte> fp32_inputs, bf16_inputs, result, layer, gradient, adam, adam_numbers;
+  std::span<std::byte> fp32_inputs, bf16_inputs, result, layer, gradient, update, update_numbers;
 };
 Bytes place(const GpuWork& work, std::byte* memory, Places& places) {
   const ProductSizes products = product_sizes(work);
@@ -65,8 +67,8 @@ Bytes place(const GpuWork& work, std::byte* memory, Places& places) {
   places.result = take(4 * products.result);
   places.layer = take(layer.value);
   places.gradient = take(gradient_bytes_per_element * work.elements);
-  places.adam = take(adam_held_bytes * work.elements);
-  places.adam_numbers = take(sizeof(AdamNumbers));
+  places.update = take(update_held_bytes * work.elements);
+  places.update_numbers = take(sizeof(UpdateNumbers));
   return Bytes{end};
 }
 
@@ -82,8 +84,8 @@ class GpuComputeMeter final : public Meter {
     for (const Precision precision : precisions_)
       TRY(fill_device(device_, inputs(precision), precision, 0.5f));
     TRY(fill_device(device_, places_.gradient, Precision::fp32, 0.5f));
-    TRY(fill_device(device_, places_.adam, Precision::bf16, 0.5f));
-    TRY(bring_adam_numbers());
+    TRY(fill_device(device_, places_.update, Precision::bf16, 0.5f));
+    TRY(bring_update_numbers());
     TRY_ASSIGN(layer_, DeviceLayer::create(device_, layer_graph(work_, layer_precision(device_.facts())),
                                            places_.layer));
     return {};
@@ -98,8 +100,8 @@ class GpuComputeMeter final : public Meter {
     TRY(add(rates, "device.memory_rate", "gradient kernel", SampleUnit::bytes_per_s,
             static_cast<double>(gradient_bytes_per_element * work_.elements),
             [&] { finish_gradient(work_.elements); }));
-    TRY(add(rates, "device.adam", "AdamW on the device, bf16", SampleUnit::bytes_per_s,
-            static_cast<double>(adam_bytes * work_.elements), [&] { adamw(); }));
+    TRY(add(rates, "device.update", fmt::format("{} on the device, bf16", optimizer(measured_rule).title), SampleUnit::bytes_per_s,
+            static_cast<double>(update_bytes * work_.elements), [&] { update(); }));
     // Not Kernels::zero, which is a fill of the driver: fills may start faster than kernels.
     TRY_ASSIGN(const double launches, timer_.rate(1, [&] { finish_gradient(tiny_elements); }));
     rates.add(launch_key, "a small kernel after another", SampleUnit::seconds, 1 / launches);
@@ -140,24 +142,28 @@ class GpuComputeMeter final : public Meter {
                             elements);
   }
 
-  Result<void> bring_adam_numbers() {
-    const AdamNumbers numbers{.scalars = adamw_scalars({.learning_rate = 1e-3}, 100, 1.0, 1.0),
-                              .whole = {0, work_.elements, true}};
+  Result<void> bring_update_numbers() {
+    const UpdateStep step = update_step(measured_rule, {.learning_rate = 1e-3}, 100, 1.0);
+    const UpdateNumbers numbers{.scalars = update_scalars(step, {.grad_norm = 1.0}),
+                                .whole = {0, work_.elements, true}};
     const std::span<std::byte> host = device_.host_memory().first(sizeof numbers);
     std::memcpy(host.data(), &numbers, sizeof numbers);
-    device_.copy_h2d(places_.adam_numbers, host);
+    device_.copy_h2d(places_.update_numbers, host);
     return device_.wait();
   }
 
-  void adamw() {
-    std::byte* at = places_.adam.data();
+  void update() {
+    std::byte* at = places_.update.data();
     const auto take = [&](u64 width) { return std::exchange(at, at + width * work_.elements); };
-    const auto* numbers = reinterpret_cast<const AdamNumbers*>(places_.adam_numbers.data());
-    AdamWChunk chunk{.elements = work_.elements, .segments = {&numbers->whole, 1}};
-    chunk.momentum = reinterpret_cast<float*>(take(4));
-    chunk.variance = reinterpret_cast<float*>(take(4));
-    chunk.grad = take(2), chunk.param = take(2), chunk.master = take(2);
-    device_.adamw(chunk, Precision::bf16, &numbers->scalars);
+    const auto* numbers = reinterpret_cast<const UpdateNumbers*>(places_.update_numbers.data());
+    UpdateChunk chunk{.elements = work_.elements, .segments = {&numbers->whole, 1}};
+    const StateSlots slots = state_slots(Precision::bf16, measured_rule);
+    u32 array = 0;
+    const auto add = [&](Kind kind) { chunk.arrays[array++].data = take(slots.bytes(kind, 1)); };
+    chunk.grad = take(2);
+    add(Kind::param);
+    slots.each(add);
+    device_.update(chunk, slots, measured_rule, &numbers->scalars);
   }
 
   MeasuredDevice& device_;

@@ -26,7 +26,7 @@ struct GpuWork {
   // fifths of the rate (measured on an H200).
   ModelConfig layer{.vocab_size = 256, .positions = 2048, .width = 4096, .layers = 1, .heads = 32};
   BatchShape batch{.sequences = 4, .tokens = 2048};
-  u64 elements = 64 * mib;  // elements of a finished gradient, and of a chunk set that Adam updates
+  u64 elements = 64 * mib;  // elements of a finished gradient, and of a chunk set that is updated
   CopyWork copies{.bytes = Bytes{128 * mib}, .piece = Bytes{64 * mib}};  // pieces as runs copy chunks
 
   Bytes memory() const;  // on the GPU: copies have the end of it
@@ -44,10 +44,10 @@ struct GpuMeterOptions {
 };
 
 // Measures large products in each precision that the GPU has, a layer's forward and backward with recompute,
-// the kernel that finishes gradients, Adam on the GPU, and a kernel too small to count.
+// the kernel that finishes gradients, an update on the GPU, and a kernel too small to count.
 // REQUIRES: device.memory() holds work.memory(); host_memory() is not empty; the device outlives the meter.
 // Keys:
-//   product_key(...), layer_key, device.memory_rate, device.adam, launch_key
+//   product_key(...), layer_key, device.memory_rate, device.update, launch_key
 Result<std::unique_ptr<Meter>> create_gpu_compute_meter(MeasuredDevice&, const GpuMeterOptions&);
 
 // Precision in which the layer computes: bf16 if the GPU has it, else fp32.

@@ -13,6 +13,7 @@
 #include "probe/disk_meter.h"
 #include "probe/gpu_meters.h"
 #include "probe/meter.h"
+#include "probe/update_load.h"
 
 namespace tidepool {
 namespace {
@@ -90,7 +91,7 @@ Machine machine_of(const Rates& rates, const MachineFacts& facts) {
   m.copies.both_bytes_per_s = rounded(rates.median("copies.both"));
   m.host = {.name = facts.cpu, .cores = facts.cores, .numa_nodes = facts.numa_nodes, .memory = facts.memory};
   m.host.memory_bytes_per_s = rounded(rates.median("host.memory_rate"));
-  m.host.adam_bytes_per_s = rounded(rates.median("host.adam"));
+  m.host.update_bytes_per_s = rounded(rates.median(host_update_key()));
   m.host.checksum_bytes_per_s = rounded(rates.median("host.checksum"));
   m.disk = disk_of(rates, facts);
   reconcile(m);

@@ -1,8 +1,10 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "io/arena.h"
 #include "kernels/checksum/checksum.h"
-#include "probe/adam_load.h"
+#include "probe/update_load.h"
 #include "probe/meter.h"
 #include "probe/timing.h"
 
@@ -15,20 +17,20 @@ constexpr u64 state_bytes_per_parameter = 14;  // bf16: gradient, parameter, rem
 
 class MemoryMeter final : public Meter {
  public:
-  MemoryMeter(CorePool& pool, const MeterOptions& options, std::unique_ptr<AdamLoad> adam,
+  MemoryMeter(CorePool& pool, const MeterOptions& options, std::unique_ptr<UpdateLoad> update,
               std::unique_ptr<Arena> hashed)
       : pool_(pool),
         options_(options),
-        adam_(std::move(adam)),
+        update_(std::move(update)),
         hashed_(std::move(hashed)),
         hashes_(div_up(hashed_->bytes().value, hashed_block_bytes)) {}
 
   Result<void> measure(Rates& rates) override {
     const double slice = options_.slice_seconds;
     rates.add("host.memory_rate", "scaling in place", SampleUnit::bytes_per_s,
-              rate_of(static_cast<double>(adam_->scale_bytes()), slice, [&] { adam_->scale(); }));
-    rates.add("host.adam", "AdamW, bf16, with checksums", SampleUnit::bytes_per_s,
-              rate_of(static_cast<double>(adam_->update_bytes()), slice, [&] { adam_->update_hashed(); }));
+              rate_of(static_cast<double>(update_->scale_bytes()), slice, [&] { update_->scale(); }));
+    rates.add(host_update_key(), fmt::format("{}, bf16, with checksums", optimizer(measured_rule).title), SampleUnit::bytes_per_s,
+              rate_of(static_cast<double>(update_->update_bytes()), slice, [&] { update_->update_hashed(); }));
     rates.add("host.checksum", "checksums", SampleUnit::bytes_per_s,
               rate_of(static_cast<double>(hashed_->bytes().value), slice, [&] {
                 (void)chunk_checksum(hashed_->memory(), hashed_block_bytes, 1, hashes_, pool_);
@@ -39,7 +41,7 @@ class MemoryMeter final : public Meter {
  private:
   CorePool& pool_;
   const MeterOptions options_;
-  const std::unique_ptr<AdamLoad> adam_;
+  const std::unique_ptr<UpdateLoad> update_;
   const std::unique_ptr<Arena> hashed_;
   std::vector<u64> hashes_;
 };
@@ -49,10 +51,10 @@ class MemoryMeter final : public Meter {
 Result<std::unique_ptr<Meter>> create_memory_meter(CorePool& pool, const MeterOptions& options) {
   const u64 parameters = options.memory.value / state_bytes_per_parameter;
   const u64 hashed_bytes = std::min(hashed_chunk_bytes, round_up(options.memory.value / 2, frame_alignment));
-  TRY_ASSIGN(auto adam, AdamLoad::create(Precision::bf16, parameters, pool));
+  TRY_ASSIGN(auto update, UpdateLoad::create(Precision::bf16, measured_rule, parameters, pool));
   TRY_ASSIGN(auto hashed, Arena::create({.name = "probe", .bytes = Bytes{hashed_bytes}, .pool = &pool}));
   return std::unique_ptr<Meter>(
-      std::make_unique<MemoryMeter>(pool, options, std::move(adam), std::move(hashed)));
+      std::make_unique<MemoryMeter>(pool, options, std::move(update), std::move(hashed)));
 }
 
 }  // namespace tidepool

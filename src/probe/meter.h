@@ -37,9 +37,9 @@ Result<std::unique_ptr<Meter>> create_compute_meter(MeasuredDevice& cores, CoreP
 Bytes cores_layer_memory();
 std::vector<KernelCost> cores_layer_costs();  // kernels of the layer that layer_key measures
 
-// Measures scaling in place, AdamW of bf16 with checksums, checksums alone.
+// Measures scaling in place, updates of bf16 with checksums, checksums alone.
 // Keys:
-//   host.memory_rate, host.adam, host.checksum
+//   host.memory_rate, host_update_key(), host.checksum
 Result<std::unique_ptr<Meter>> create_memory_meter(CorePool&, const MeterOptions&);
 
 struct CopyMeterOptions {

@@ -130,7 +130,7 @@ Result<void> Probe::create_cores_meters(const MeterOptions& options) {
   return add(create_copy_meter(*device_, {.work = copies, .slice_seconds = options.slice_seconds}));
 }
 
-// The GPU computes and copies; on the host only memory, Adam and checksums are measured.
+// The GPU computes and copies; on the host only memory, updates and checksums are measured.
 Result<void> Probe::create_gpu_meters(const MeterOptions& options) {
   say("preparing the GPU");
   TRY_ASSIGN(const Bytes free, gpu_backend()->free_memory(*options_.gpu));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/text/units.h"
@@ -15,22 +16,20 @@ constexpr u32 label_columns = 14;
 
 // Look of a kind: a letter for bars without colour, and one name for similar kinds.
 struct Look {
-  const char* name;
+  std::string_view name;
   char letter;
   Ink ink;
 };
-Look look(Kind kind) {
+Look look(const StateSlots& slots, Kind kind) {
+  if (is_slot(kind)) {
+    constexpr std::array<Ink, 3> inks = {Ink::green, Ink::yellow, Ink::blue};
+    const u32 of_rule = slot_of(kind) - (slots.has_master() ? 1 : 0);
+    return {slots[kind].name, slots[kind].letter,
+            slots.is_master(kind) ? Ink::blue : inks[of_rule % inks.size()]};
+  }
   switch (kind) {
     case Kind::param:
       return {"param", 'P', Ink::cyan};
-    case Kind::master:
-      return {"master", 'L', Ink::blue};
-    case Kind::master_low:
-      return {"master_low", 'L', Ink::blue};
-    case Kind::momentum:
-      return {"momentum", 'M', Ink::green};
-    case Kind::variance:
-      return {"variance", 'V', Ink::yellow};
     case Kind::grad:
     case Kind::grad_accum:
     case Kind::grad_part:
@@ -56,11 +55,11 @@ struct LookUse {
   Look look;
   Bytes bytes;
 };
-std::vector<LookUse> merged(const std::vector<KindUse>& uses) {
+std::vector<LookUse> merged(const StateSlots& slots, const std::vector<KindUse>& uses) {
   std::vector<LookUse> out;
   for (const KindUse& use : uses) {
     if (use.bytes.value == 0) continue;
-    const Look l = look(use.kind);
+    const Look l = look(slots, use.kind);
     const auto at =
         std::find_if(out.begin(), out.end(), [&](const LookUse& u) { return u.look.letter == l.letter; });
     if (at == out.end()) {
@@ -82,12 +81,12 @@ std::vector<KindUse> reserved_use(const TierSummary& t) { return {{Kind::workspa
 
 // Kinds that pass through a tier share the same space at different times, so they add up to more than the
 // plan's share for them. They are scaled down in proportion.
-std::vector<LookUse> shares_of(const TierSummary& t) {
-  std::vector<LookUse> uses = merged(t.resting);
-  for (const LookUse& use : merged(reserved_use(t))) uses.push_back(use);
+std::vector<LookUse> shares_of(const StateSlots& slots, const TierSummary& t) {
+  std::vector<LookUse> uses = merged(slots, t.resting);
+  for (const LookUse& use : merged(slots, reserved_use(t))) uses.push_back(use);
   const u64 stays = (total(t.resting) + t.reserved).value, passes = total(t.streaming).value;
   const u64 left = t.planned_peak.value - std::min(t.planned_peak.value, stays);
-  for (LookUse use : merged(t.streaming)) {
+  for (LookUse use : merged(slots, t.streaming)) {
     use.bytes = Bytes{static_cast<u64>(static_cast<double>(use.bytes.value) / static_cast<double>(passes) *
                                        static_cast<double>(left))};
     uses.push_back(use);
@@ -119,7 +118,7 @@ std::string stacked_bar(const std::vector<LookUse>& uses, Bytes whole, u32 width
 
 std::string legend_item(const LookUse& use, const Screen& screen) {
   const std::string key = screen.unicode && screen.color ? "■" : std::string(1, use.look.letter);
-  return paint(screen, use.look.ink, key) + " " + use.look.name + " " + bytes_text(use.bytes);
+  return fmt::format("{} {} {}", paint(screen, use.look.ink, key), use.look.name, bytes_text(use.bytes));
 }
 
 class Table {
@@ -176,11 +175,11 @@ class Table {
                             plan_.clipping ? ", clipped" : ""));
   }
 
-  static std::string costs(const std::vector<KindCost>& kinds) {
+  std::string costs(const std::vector<KindCost>& kinds) const {
     std::string out;
     for (const KindCost& k : kinds) {
       if (!out.empty()) out += " + ";
-      out += fmt::format("{} {}", name(k.kind), k.bytes_per_parameter);
+      out += fmt::format("{} {}", plan_.state_slots.name(k.kind), k.bytes_per_parameter);
     }
     return out;
   }
@@ -223,7 +222,7 @@ class Table {
     const std::string free = bytes_text(whole - t.planned_peak) + " free";
     const u32 bar_width = std::min(screen_.columns, 80u) - 8 - 12 - 18;
     line(fmt::format("  {}{}  {}  {}", pad_right(std::string(name(which)), 7),
-                     pad_left(bytes_text(t.budget), 10), stacked_bar(shares_of(t), whole, bar_width, screen_),
+                     pad_left(bytes_text(t.budget), 10), stacked_bar(shares_of(plan_.state_slots, t), whole, bar_width, screen_),
                      pad_left(free, 14)));
     legend("rests", t.resting);
     legend("holds", reserved_use(t));
@@ -232,7 +231,7 @@ class Table {
 
   void legend(const char* what, const std::vector<KindUse>& uses) {
     std::vector<std::string> items;
-    for (const LookUse& use : merged(uses)) items.push_back(legend_item(use, screen_));
+    for (const LookUse& use : merged(plan_.state_slots, uses)) items.push_back(legend_item(use, screen_));
     if (items.empty()) return;
     constexpr u32 indent = 21;
     items[0] = std::string(indent - 7, ' ') + paint(screen_, Ink::dim, pad_right(what, 7)) + items[0];

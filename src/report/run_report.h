@@ -43,7 +43,7 @@ struct TierPeak {
 };
 
 struct ExposedTime {
-  std::string cause;   // "compute", "host_adam", "h2d", "d2h", "disk_read", "disk_write", ...
+  std::string cause;   // "compute", "update", "h2d", "d2h", "disk_read", "disk_write", ...
   double seconds = 0;  // over all training steps; the causes add up to the training time
   bool operator==(const ExposedTime&) const = default;
 };

@@ -48,6 +48,7 @@ struct PlanSummary {
   bool layers_over_devices = false;
   u32 nodes = 1;  // all else is of one of them
   Precision precision = Precision::fp32;
+  StateSlots state_slots;
   u64 parameters = 0;
   u64 active_parameters = 0;         // used by one token; 0: all
   u64 trained_parameters = ~u64{0};  // the other parameters are frozen
@@ -60,7 +61,7 @@ struct PlanSummary {
   bool clipping = true;
   bool speculates = false;        // updates do not wait for the norm
   Bytes state{};                  // all persistent kinds
-  std::vector<KindCost> kept;     // param, master or master_low, momentum, variance
+  std::vector<KindCost> kept;     // param and the slots of the state
   std::vector<KindCost> waiting;  // gradients until their update, if they have own bytes; may be empty
   std::array<TierSummary, tier_count> tiers{};
   std::array<LinkSummary, link_count> links{};

@@ -20,11 +20,11 @@ std::string name_of(const std::vector<std::string>& names, u32 i, std::string_vi
   return i < names.size() ? names[i] : fmt::format("{} {}", what, i);
 }
 
-// Title of an event: "forward h.3", "read momentum h.3/1".
+// Title of an event: "forward h.3", "read param h.3/1".
 std::string title(const TraceEvent& e, const TraceNames& names) {
   std::string out(name(e.kind));
   const bool moves = e.kind == OpKind::copy || e.kind == OpKind::read || e.kind == OpKind::write;
-  if (moves) out.append(" ").append(name(e.moved));
+  if (moves) out.append(" ").append(names.state_slots.name(e.moved));
   if (e.window != none) {
     out.append(" ").append(name_of(names.windows, e.window, "window"));
     if (e.cut != none) out += fmt::format("/{}", e.cut);

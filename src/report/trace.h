@@ -30,6 +30,7 @@ struct TraceNames {
   std::vector<std::string> lanes;
   std::vector<std::string> blocks;   // names by block; may be empty
   std::vector<std::string> windows;  // names by window; may be empty
+  StateSlots state_slots;            // names of what moves
 };
 
 // Measured or predicted events. Each is a process of its own in the viewer.

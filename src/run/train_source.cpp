@@ -23,11 +23,12 @@ LossScaling loss_scaling(const TrainConfig& t) {
 
 StepSettings TrainSource::settings(u64 step) const {
   const TrainConfig& t = parts_.train;
-  return {.adamw = {.learning_rate = parts_.learning_rate(step),
-                    .beta1 = t.adam_beta1,
-                    .beta2 = t.adam_beta2,
-                    .epsilon = t.adam_epsilon,
-                    .weight_decay = t.weight_decay},
+  return {.optimizer = {.learning_rate = parts_.learning_rate(step),
+                        .beta1 = t.adam_beta1,
+                        .beta2 = t.adam_beta2,
+                        .epsilon = t.adam_epsilon,
+                        .weight_decay = t.weight_decay,
+                        .sgd_momentum = t.sgd_momentum},
           .max_grad_norm = t.max_grad_norm,
           .loss_scaling = t.precision == Precision::fp16 ? loss_scaling(t) : LossScaling{},
           .target_tokens = parts_.batches.target_tokens(step)};

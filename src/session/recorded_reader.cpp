@@ -60,16 +60,15 @@ Result<void> RecordedReader::read(u32 window, Kind kind, u64 element_begin, std:
   const Source& source = *std::prev(after);
   element_begin = element_begin - source.begin + source.from;
   const StateTable::OfWindow& of = table_.windows[source.row];
-  const u64 element = element_bytes(kind, table_.precision);
   while (!out.empty()) {
     const u64 cut = element_begin / of.cut_elements;
-    Held& held = held_[staging_slot(kind)];
+    Held& held = held_[staging_slot(table_.state_slots, kind)];
     TRY(hold(held, of, kind, cut));
-    const u64 begin = (element_begin - cut * of.cut_elements) * element;
+    const u64 begin = table_.state_slots.bytes(kind, element_begin - cut * of.cut_elements);
     const u64 bytes = std::min(out.size(), held.bytes - begin);
     std::memcpy(out.data(), held.memory.get() + begin, bytes);
     out = out.subspan(bytes);
-    element_begin += bytes / element;
+    element_begin += table_.state_slots.elements(kind, bytes);
   }
   return {};
 }
@@ -80,12 +79,12 @@ Result<void> RecordedReader::hold(Held& held, const StateTable::OfWindow& of, Ki
   if (held.mark == number) return {};
   held.mark = none;
   const ChunkMark& mark = found_.record.chunks[number];
-  const u64 element = element_bytes(kind, table_.precision);
+  const StateSlots& slots = table_.state_slots;
   const u64 begin = cut * of.cut_elements;
-  held.bytes = std::min(of.cut_elements, of.elements - begin) * element;
+  held.bytes = slots.bytes(kind, std::min(of.cut_elements, of.elements - begin));
   const std::span<std::byte> content(held.memory.get(), held.bytes);
   const u64 offset =
-      found_.head.frames_begin() + place.offset + begin * element + mark.slot * table_.second_slot;
+      found_.head.frames_begin() + place.offset + slots.bytes(kind, begin) + mark.slot * table_.second_slot;
   for (u64 at = 0; at < content.size();) {
     const ssize_t got =
         ::pread(fd_.get(), content.data() + at, content.size() - at, static_cast<off_t>(offset + at));
@@ -95,7 +94,7 @@ Result<void> RecordedReader::hold(Held& held, const StateTable::OfWindow& of, Ki
                                               got == 0 ? "the file ends there" : errno_text(errno))};
     at += static_cast<u64>(got);
   }
-  const u64 block = checksum_block_elements * element;
+  const u64 block = slots.bytes(kind, checksum_block_elements);
   hashes_.resize(div_up(content.size(), block));
   const ChunkId id{static_cast<u32>(place.first_chunk + cut)};
   const bool whole = mark.zeros ? all_zeros(content, pool_)
@@ -108,7 +107,7 @@ Result<void> RecordedReader::hold(Held& held, const StateTable::OfWindow& of, Ki
                     "(dmesg, smartctl); to do without it, move this file away and resume: the message then "
                     "names the last "
                     "checkpoint, if there is one",
-                    found_.path, name(kind), of.name, cut, offset, found_.record.step)};
+                    found_.path, slots.name(kind), of.name, cut, offset, found_.record.step)};
   held.mark = number;
   return {};
 }
@@ -117,15 +116,16 @@ Result<void> copy_state(const ModelGraph& graph, StateReader& from, StateWriter&
   std::vector<std::byte> buffer(copied_at_once);
   const auto copy = [&](u32 window, Kind kind, u64 begin, u64 elements) -> Result<void> {
     const std::span<std::byte> bytes =
-        std::span(buffer).first(elements * element_bytes(kind, graph.precision));
+        std::span(buffer).first(graph.state_slots.bytes(kind, elements));
     TRY(from.read(window, kind, begin, bytes));
     return to.write(window, kind, begin, bytes);
   };
   using Kinds = std::vector<Kind>;
-  Kinds weights = {Kind::param};
-  for (const Kind master : {Kind::master, Kind::master_low})
-    if (has_kind(graph.precision, master)) weights.push_back(master);
-  for (const Kinds& kinds : {Kinds{Kind::momentum}, Kinds{Kind::variance}, weights})
+  std::vector<Kinds> together;
+  graph.state_slots.each_of_rule([&](Kind slot) { together.push_back({slot}); });
+  together.push_back({Kind::param});
+  if (graph.state_slots.has_master()) together.back().push_back(graph.state_slots.master());
+  for (const Kinds& kinds : together)
     for (u32 w = 0; w < graph.windows.size(); ++w) {
       if (!graph.windows[w].trainable) continue;
       for (const Tensor& tensor : graph.windows[w].tensors) {

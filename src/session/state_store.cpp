@@ -33,7 +33,7 @@ StateStore::Piece StateStore::piece_at(u32 window, Kind kind, u64 element, u64 b
   const ChunkId id{index(first) + static_cast<u32>(cut)};
   const Chunk& chunk = plan_.chunk(id);
   CHECK(chunk.window == window && chunk.kind == kind, window, element);
-  const u64 offset = (element - chunk.element_begin) * element_bytes(kind, plan_.precision);
+  const u64 offset = plan_.state_slots.bytes(kind, element - chunk.element_begin);
   return {id, offset, std::min(bytes_left, chunk.bytes.value - offset)};
 }
 
@@ -94,7 +94,7 @@ Result<void> StateStore::read(u32 window, Kind kind, u64 element, std::span<std:
     }
     std::memcpy(out.data(), slot.memory.data() + piece.offset, piece.bytes);
     out = out.subspan(piece.bytes);
-    element += piece.bytes / element_bytes(kind, plan_.precision);
+    element += plan_.state_slots.elements(kind, piece.bytes);
   }
   return {};
 }
@@ -115,7 +115,7 @@ Result<void> StateStore::write(u32 window, Kind kind, u64 element, std::span<con
     std::memcpy(slot.memory.data() + piece.offset, bytes.data(), piece.bytes);
     slot.filled = piece.offset + piece.bytes;
     bytes = bytes.subspan(piece.bytes);
-    element += piece.bytes / element_bytes(kind, plan_.precision);
+    element += plan_.state_slots.elements(kind, piece.bytes);
   }
   return {};
 }

@@ -56,7 +56,7 @@ class StateStore final : public StateReader, public StateWriter {
     u64 offset = 0, bytes = 0;
   };
 
-  Slot& slot_of(Kind kind) { return slots_[staging_slot(kind)]; }
+  Slot& slot_of(Kind kind) { return slots_[staging_slot(plan_.state_slots, kind)]; }
   // RETURNS: true if the content must be copied between the slot and the chunk's home.
   Result<bool> put_into(Slot&, ChunkId);
   ChunkId first_chunk(u32 window, Kind kind) const;

@@ -9,15 +9,16 @@
 
 #include "base/check.h"
 #include "base/json/text.h"
+#include "optimizers/optimizer.h"
 
 namespace tidepool {
 namespace json = boost::json;
 namespace {
 
 template <class Fn>
-void each_kind(Precision precision, Fn&& fn) {
-  for (u32 k = 0; k < kind_count; ++k)
-    if (const Kind kind = static_cast<Kind>(k); is_persistent(kind) && has_kind(precision, kind)) fn(kind);
+void each_kind(const StateSlots& slots, Fn&& fn) {
+  fn(Kind::param);
+  slots.each(fn);
 }
 
 const json::value* member(const json::value& v, std::string_view key) {
@@ -41,11 +42,20 @@ struct Counts {
   }
 };
 
+bool read_optim(const json::value& from, Optim& out) {
+  const auto at = std::ranges::find_if(optim_names, [&](std::string_view name) {
+    return from.is_string() && std::string_view(from.get_string()) == name;
+  });
+  if (at == optim_names.end()) return false;
+  out = static_cast<Optim>(at - optim_names.begin());
+  return true;
+}
+
 }  // namespace
 
 u64 StateTable::marks() const {
   u64 sum = 0;
-  each_kind(precision, [&](Kind) {
+  each_kind(state_slots, [&](Kind) {
     for (const OfWindow& window : windows) sum += window.cuts();
   });
   return sum;
@@ -60,8 +70,8 @@ bool StateTable::has_slots_of(const FoundState& found) const {
 
 Bytes StateTable::bytes() const {
   u64 sum = 0;
-  each_kind(precision, [&](Kind kind) {
-    for (const OfWindow& window : windows) sum += window.elements * element_bytes(kind, precision);
+  each_kind(state_slots, [&](Kind kind) {
+    for (const OfWindow& window : windows) sum += state_slots.bytes(kind, window.elements);
   });
   return Bytes{sum};
 }
@@ -69,6 +79,8 @@ Bytes StateTable::bytes() const {
 StateTable make_state_table(const Plan& plan, const ModelGraph& graph) {
   CHECK(plan.versions > 1, plan.versions);
   StateTable table{.precision = plan.precision,
+                   .optim = graph.optim,
+                   .state_slots = plan.state_slots,
                    .chunk_elements = plan.chunk_elements,
                    .versions = plan.versions,
                    .second_slot = plan.second_slot.value};
@@ -100,9 +112,10 @@ std::string describe_state(const StateTable& table, const StateOwner& owner) {
   json::array windows;
   for (const StateTable::OfWindow& window : table.windows) {
     json::object kinds;
-    each_kind(table.precision, [&](Kind kind) {
+    each_kind(table.state_slots, [&](Kind kind) {
       const StateTable::Place& place = window.places[static_cast<u32>(kind)];
-      kinds[json::string_view(name(kind).data(), name(kind).size())] =
+      const std::string_view name = table.state_slots.name(kind);
+      kinds[json::string_view(name.data(), name.size())] =
           json::object{{"first_chunk", place.first_chunk}, {"offset", place.offset}, {"mark", place.mark}};
     });
     json::array tensors;
@@ -121,6 +134,8 @@ std::string describe_state(const StateTable& table, const StateOwner& owner) {
                    {"second_slot", table.second_slot},
                    {"windows", std::move(windows)}};
   if (table.versions != 2) all["versions"] = table.versions;  // files of format 1 lack it
+  if (table.optim != Optim::adamw_torch)  // files of earlier versions lack it
+    all["optim"] = json::string(std::string(name(table.optim)));
   return json_text(all, JsonStyle::line);
 }
 
@@ -138,6 +153,9 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
   table.second_slot = counts.of(all, "second_slot");
   if (const json::value* versions = member(all, "versions"))
     table.versions = static_cast<u32>(std::min<u64>(counts.of(versions), ~u32{0}));
+  if (const json::value* optim = member(all, "optim"))
+    known &= read_optim(*optim, table.optim);
+  table.state_slots = state_slots(table.precision, table.optim);
   known &= table.versions > 0;
   const json::value* windows = member(all, "windows");
   if (windows != nullptr && windows->is_array())
@@ -154,8 +172,8 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
           window.tensors.push_back({counts.text(t, "name"), counts.of(t, "begin"), counts.of(t, "elements")});
       known &= window.cut_elements > 0;
       const json::value* kinds = member(from, "kinds");
-      each_kind(table.precision, [&](Kind kind) {
-        const json::value* place = kinds == nullptr ? nullptr : member(*kinds, name(kind));
+      each_kind(table.state_slots, [&](Kind kind) {
+        const json::value* place = kinds == nullptr ? nullptr : member(*kinds, table.state_slots.name(kind));
         if (place == nullptr) return static_cast<void>(counts.ok = false);
         window.places[static_cast<u32>(kind)] = {.first_chunk = counts.of(*place, "first_chunk"),
                                                  .offset = counts.of(*place, "offset"),
@@ -173,6 +191,8 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
 std::string difference_of_models(const StateTable& table, const ModelGraph& graph) {
   if (table.precision != graph.precision)
     return fmt::format("train.precision is {}, and was {}", name(graph.precision), name(table.precision));
+  if (table.optim != graph.optim)
+    return fmt::format("train.optim is {}, and was {}", name(graph.optim), name(table.optim));
   std::map<std::string, u64> then;  // elements by name
   for (const StateTable::OfWindow& window : table.windows)
     for (const StateTable::OfTensor& t : window.tensors) then[t.name] = t.elements;

@@ -30,13 +30,15 @@ struct StateTable {
     u64 elements = 0;      // stored, with padding
     u64 cut_elements = 0;  // of all cuts but the last
     std::vector<OfTensor> tensors;
-    std::array<Place, kind_count> places;  // of the kinds that the precision has
+    std::array<Place, kind_count> places;  // of `param` and the slots
     bool operator==(const OfWindow&) const = default;
 
     u64 cuts() const { return div_up(elements, cut_elements); }
   };
 
   Precision precision{};
+  Optim optim = Optim::adamw_torch;
+  StateSlots state_slots;  // of the two
   u64 chunk_elements = 0;         // Plan::chunk_elements
   u32 versions = 2;               // slots of each chunk
   u64 second_slot = 0;            // bytes from each slot of a chunk to the next

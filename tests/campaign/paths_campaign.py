@@ -55,7 +55,7 @@ class Scenario:
     without paths that match `unneeded`: locks of which it asks whether somebody holds them, and adapters that lie
     beside a model."""
 
-    def __init__(self, name, words, make, unneeded=r"tidepool\.(run|job)$|^model/adapter_model\.safetensors$"):
+    def __init__(self, name, words, make, unneeded=r"tidepool\.(run|job)$|^(model/adapter_|adapter/)model\.safetensors$"):
         self.name, self.words, self.make, self.unneeded = name, words, make, re.compile(unneeded)
 
 
@@ -181,7 +181,7 @@ class Maker:
 
     def machine(self, folder):
         self.bytes_run(folder)
-        shutil.copy(next(iter(sorted((ROOT / "configs/machines").glob("*.yaml")))), folder / "m.yaml")
+        self.run(folder, "probe", "--output", "m.yaml", "--device", "cpu", "--seconds", "4")
 
     def two_runs(self, folder):
         self.trained(folder)
@@ -369,7 +369,9 @@ class Campaign:
         if code < 0 or code == 1:
             return f"dies ({code})", False
         if code != 0:
-            return ("refuses by name", True) if named else ("refuses without the name", use == "looked at")
+            # Of a directory of data the files in it are taken: none are other data than the checkpoint's.
+            other = kind == "directory" and path.startswith("chats/") and "was trained on other data" in said
+            return ("refuses by name", True) if named else ("refuses without the name", other or use == "looked at")
         if use == "written" and kind == "directory" and re.search(r"/checkpoint-\d+$", path):
             return "goes on by name", named  # an unfinished checkpoint
         if use == "written":
@@ -384,9 +386,11 @@ class Campaign:
             return "passes over by name", True
         return "goes on", use in ("looked at", "made") or bool(scenario.unneeded.search(path))
 
-    def go(self, only):
+    def go(self, only, first):
         started, table = time.monotonic(), {}
-        for scenario in scenarios(Maker(self.tidepool, self.base)):
+        all_scenarios = scenarios(Maker(self.tidepool, self.base))
+        first = next(i for i, s in enumerate(all_scenarios) if not first or s.name == first)
+        for scenario in all_scenarios[first:]:
             if only and only not in scenario.name:
                 continue
             uses, seconds = self.undisturbed(scenario)
@@ -437,10 +441,11 @@ def main():
     parser.add_argument("tidepool")
     parser.add_argument("--folder", default="campaign_of_paths")
     parser.add_argument("--command", help="only scenarios whose name holds this text")
+    parser.add_argument("--first", help="the scenario to begin with, by its name")
     parser.add_argument("--kinds", help=f"only these, with commas between them, of: {', '.join(KINDS)}")
     parser.add_argument("--verbose", action="store_true", help="print every run, not only faults")
     options = parser.parse_args()
-    return Campaign(options).go(options.command)
+    return Campaign(options).go(options.command, options.first)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include "net/local_network.h"
 #include "planner/planner.h"
 #include "planner/verify/verify_nodes.h"
+#include "tests/support/adamw_state.h"
 #include "tests/support/cpu_rig.h"
 #include "tests/support/segments.h"
 #include "tests/support/small_training.h"
@@ -112,7 +113,7 @@ std::vector<NodeRun> run_nodes(const ModelGraph& graph, const std::vector<Plan>&
 std::vector<std::byte> whole_state(const std::vector<Plan>& plans, const std::vector<NodeRun>& runs) {
   std::vector<std::byte> all;
   const Plan& plan = plans.front();
-  for (const Kind kind : {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance})
+  for (const Kind kind : test::persistent_kinds(plan.state_slots))
     for (u32 id = 0; id < plan.chunks.size(); ++id) {
       if (plan.chunks[id].kind != kind) continue;
       const std::vector<std::byte>& content = runs[plan.chunks[id].owner].chunks[id];

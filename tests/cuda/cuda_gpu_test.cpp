@@ -62,7 +62,7 @@ TEST_F(CudaGpuTest, EverythingIsMeasured) {
   ASSERT_TRUE(copied) << copied.error().message;
   EXPECT_NEAR(rates.median("copies.h2d"), 128 * 1024, 1) << "bytes of two pieces in a second";
   EXPECT_NEAR(rates.median("copies.both"), 256 * 1024, 1);
-  EXPECT_NEAR(rates.median("device.adam"), 26 * 64 * 1024, 1);
+  EXPECT_NEAR(rates.median("device.update"), 26 * 64 * 1024, 1);
   for (const std::string& key :
        {product_key(Precision::fp32, 0), std::string(layer_key), std::string(launch_key)})
     EXPECT_NE(rates.find(key), nullptr) << key;

@@ -288,7 +288,7 @@ TEST_F(EmulatedFaultAtRest, PredictionLetsAGpuUpdateWithoutTheCores) {
         .step_seconds;
   };
   const double before = seconds();
-  machine.host.adam_bytes_per_s /= 1e6;
+  machine.host.update_bytes_per_s /= 1e6;
   EXPECT_EQ(seconds(), before);
 }
 

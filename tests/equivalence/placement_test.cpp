@@ -35,6 +35,7 @@ struct Group {
   bool lora = false;
   AdapterForm experts = AdapterForm::none;  // adapters of experts and routers, beside those of attention
   Parallel parallel = Parallel::data;
+  Optim optim = Optim::adamw_torch;
 };
 
 std::string group_name(const ::testing::TestParamInfo<Group>& info) {
@@ -46,7 +47,13 @@ std::string group_name(const ::testing::TestParamInfo<Group>& info) {
                      name(info.param.precision), info.param.accumulation,
                      info.param.clipping ? "clipped" : "unclipped",
                      info.param.devices == 1 ? "" : fmt::format("_devices{}", info.param.devices)) +
-         (info.param.parallel == Parallel::layers ? "_layers" : "");
+         (info.param.parallel == Parallel::layers ? "_layers" : "") +
+         (info.param.optim == Optim::adamw_torch ? "" : fmt::format("_{}", name(info.param.optim)));
+}
+
+Group of_rule(Optim optim, Group group) {
+  group.optim = optim;
+  return group;
 }
 
 Config group_config(const Group& group, const TrainDir& dir) {
@@ -58,6 +65,9 @@ Config group_config(const Group& group, const TrainDir& dir) {
   c.machine.executor = fmt::format("cpu:{}", group.devices);
   c.machine.parallel = group.parallel;
   c.train.max_grad_norm = group.clipping ? 0.5 : 0.0;
+  c.train.optim = group.optim;
+  if (group.optim == Optim::lion) c.train.learning_rate /= 10;
+  if (group.optim == Optim::sgd) c.train.learning_rate *= 100;
   // Dropout draws from counters: its bits must not depend on recompute, sweeps or threads either.
   c.model = test::small_model(group.family);
   // Experts begin at whole granules of the norm, so small ones have more state than parameters.
@@ -148,7 +158,17 @@ INSTANTIATE_TEST_SUITE_P(
         Group{Precision::bf16, 2, true, 2, Family::gpt2, false, AdapterForm::none, Parallel::layers},
         Group{Precision::fp32, 1, false, 2, Family::llama, false, AdapterForm::none, Parallel::layers},
         Group{Precision::fp16, 2, true, 3, Family::qwen3_moe, false, AdapterForm::none, Parallel::layers},
-        Group{Precision::bf16, 2, true, 2, Family::llama, true, AdapterForm::none, Parallel::layers}),
+        Group{Precision::bf16, 2, true, 2, Family::llama, true, AdapterForm::none, Parallel::layers},
+        of_rule(Optim::lion, {Precision::bf16, 2, true}), of_rule(Optim::lion, {Precision::fp32, 1, false, 2}),
+        of_rule(Optim::lion, {Precision::fp16, 4, false, 1, Family::qwen3_moe}),
+        of_rule(Optim::lion, {Precision::fp32, 2, true, 1, Family::llama, true}),
+        of_rule(Optim::lion,
+                {Precision::bf16, 2, true, 2, Family::llama, false, AdapterForm::none, Parallel::layers}),
+        of_rule(Optim::sgd, {Precision::fp16, 2, true, 2}), of_rule(Optim::sgd, {Precision::fp32, 4, false}),
+        of_rule(Optim::sgd, {Precision::bf16, 2, true, 1, Family::mixtral}),
+        of_rule(Optim::sgd, {Precision::bf16, 1, false, 1, Family::qwen3, true}),
+        of_rule(Optim::sgd,
+                {Precision::fp16, 2, true, 3, Family::qwen3_moe, false, AdapterForm::none, Parallel::layers})),
     group_name);
 
 TEST(Pairwise, CoversEveryPair) {

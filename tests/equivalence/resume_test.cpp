@@ -34,11 +34,13 @@ struct Kind {
   bool clipping = true;
   bool lora = false;
   bool experts = false;  // adapters beside experts and routers
+  Optim optim = Optim::adamw_torch;
 };
 
 Config resume_config(const Kind& kind, const TrainDir& dir, const std::string& run) {
   Config c = test::small_config(dir, run);
   c.train.precision = kind.precision;
+  c.train.optim = kind.optim;
   if (kind.precision == Precision::fp16) test::make_fp16_that_overflows(c);
   c.train.max_grad_norm = kind.clipping ? 0.5 : 0.0;
   c.train.gradient_accumulation_steps = 2;
@@ -160,13 +162,18 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Resume,
                                            Kind{Precision::bf16, true}, Kind{Precision::fp16, true},
                                            Kind{Precision::bf16, true, true},
                                            Kind{Precision::fp32, true, false, true},
-                                           Kind{Precision::bf16, false, false, true}),
+                                           Kind{Precision::bf16, false, false, true},
+                                           Kind{Precision::bf16, true, false, false, Optim::lion},
+                                           Kind{Precision::fp16, true, true, false, Optim::sgd}),
                          [](const auto& info) {
                            return std::string(info.param.experts ? "experts_"
                                               : info.param.lora  ? "lora_"
                                                                  : "") +
                                   std::string(name(info.param.precision)) +
-                                  (info.param.clipping ? "_clipped" : "_unclipped");
+                                  (info.param.clipping ? "_clipped" : "_unclipped") +
+                                  (info.param.optim == Optim::adamw_torch
+                                       ? ""
+                                       : fmt::format("_{}", name(info.param.optim)));
                          });
 
 // ---- a damaged checkpoint is named, and the previous checkpoint is used

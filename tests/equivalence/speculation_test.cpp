@@ -24,11 +24,13 @@ enum class Changed : u8 { every_step, some_steps, none };
 struct Kind {
   Precision precision{};
   Changed changed{};
+  Optim optim = Optim::adamw_torch;
 };
 
 Config config_of(const Kind& kind, const TrainDir& dir) {
   Config c = test::small_config(dir, "waits");
   c.train.precision = kind.precision;
+  c.train.optim = kind.optim;
   c.train.gradient_accumulation_steps = 2;
   c.train.max_steps = steps;
   c.train.eval_steps = 5;
@@ -212,7 +214,9 @@ TEST(SpeculationChoice, ARunThatCannotSpeculateDoesNotRest) {
 
 std::string kind_name(const ::testing::TestParamInfo<Kind>& info) {
   constexpr const char* changed[] = {"every_step", "some_steps", "none"};
-  return fmt::format("{}_{}", name(info.param.precision), changed[static_cast<u32>(info.param.changed)]);
+  const Optim optim = info.param.optim;
+  return fmt::format("{}_{}{}", name(info.param.precision), changed[static_cast<u32>(info.param.changed)],
+                     optim == Optim::adamw_torch ? "" : fmt::format("_{}", name(optim)));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -220,7 +224,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Kind{Precision::bf16, Changed::every_step}, Kind{Precision::bf16, Changed::some_steps},
                       Kind{Precision::bf16, Changed::none}, Kind{Precision::fp32, Changed::some_steps},
                       Kind{Precision::fp16, Changed::every_step}, Kind{Precision::fp16, Changed::some_steps},
-                      Kind{Precision::fp16, Changed::none}),
+                      Kind{Precision::fp16, Changed::none},
+                      Kind{Precision::bf16, Changed::some_steps, Optim::lion},
+                      Kind{Precision::fp16, Changed::some_steps, Optim::sgd}),
     kind_name);
 
 }  // namespace tidepool::speculation_test

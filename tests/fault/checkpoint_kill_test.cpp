@@ -7,6 +7,7 @@
 #include <set>
 
 #include "checkpoint/export_model.h"
+#include "tests/support/adamw_state.h"
 #include "tests/support/checkpoint_fixture.h"
 #include "tests/support/file_text.h"
 #include "tests/support/model_directory.h"
@@ -239,14 +240,19 @@ TEST_F(CheckpointFault, OnAFullDiskACheckpointIsDeletedOnlyIfAnotherVerifiesAndI
 
 TEST_F(CheckpointFault, AnUnreadableStateStopsTheSave) {
   class BrokenState final : public StateReader {
+   public:
+    explicit BrokenState(Kind broken) : broken_(broken) {}
     Result<void> read(u32, Kind kind, u64, std::span<std::byte>) override {
-      if (kind != Kind::variance) return {};
+      if (kind != broken_) return {};
       return Error{ErrorKind::io, "swap: checksum mismatch"};
     }
+
+   private:
+    const Kind broken_;
   };
   const TemporaryDirectory dir;
   auto store = open_store(dir.path(), graph_);
-  BrokenState state;
+  BrokenState state(test::variance(graph_.state_slots));
   const auto saved = store->save(some_state(1), state);
   ASSERT_FALSE(saved.has_value());
   EXPECT_THAT(saved.error().message, HasSubstr("checksum mismatch"));

@@ -14,6 +14,7 @@
 #include "io/state_journal.h"
 #include "io/swap_file.h"
 #include "session/state_table.h"
+#include "tests/support/adamw_state.h"
 #include "tests/support/child_run.h"
 #include "tests/support/file_text.h"
 #include "tests/support/places.h"
@@ -367,7 +368,7 @@ TEST(RecordedState, WithADamagedSlotNamesTheChunkAndStaysUntilItIsMovedAway) {
   const auto described = parse_state(found.head.description, found.path);
   ASSERT_TRUE(described) << described.error().message;
   const StateTable::OfWindow& window = described->table.windows.back();
-  const StateTable::Place& place = window.places[static_cast<u32>(Kind::momentum)];
+  const StateTable::Place& place = window.places[static_cast<u32>(test::momentum(described->table.state_slots))];
   flip_bit(swap_file(c), found.head.frames_begin() + place.offset +
                              found.record.chunks[place.mark].slot * described->table.second_slot + 100);
   const auto report = test::run(c, {.resume = "auto"});

@@ -63,7 +63,7 @@ TEST_F(RunLogFile, HasWhatTheTerminalShowsAndMore) {
 
 TEST_F(RunLogFile, HasTheErrorThatEndedTheRun) {
   Config config = test::small_config(dir_);
-  config.train.learning_rate = 1e30;
+  config.train.learning_rate = 1e6;
   config.train.warmup_steps = 0;
   config.train.max_grad_norm = 0;
   const Outcome outcome = train(config);
@@ -88,11 +88,11 @@ TEST_F(RunLogFile, OnAFullDiskLacksLinesAndTheRunGoesOn) {
   if (!disk.mounted()) GTEST_SKIP() << "SKIPPED: mounting a small file system needs root and CAP_SYS_ADMIN";
   Config config = test::small_config(dir_);
   config.output.save = false;
-  config.train.max_steps = 400;
+  config.train.max_steps = 1500;
   std::ofstream(dir_ / "run/filler") << std::string(2'200'000, '.');
-  std::filesystem::resize_file(dir_ / "run/filler", std::filesystem::file_size(dir_ / "run/filler") - 40'000);
+  std::filesystem::resize_file(dir_ / "run/filler", std::filesystem::file_size(dir_ / "run/filler") - 120'000);
   const Outcome outcome = train(config);
-  EXPECT_THAT(outcome.output, HasSubstr("step 400/400"));
+  EXPECT_THAT(outcome.output, HasSubstr("step 1500/1500"));
   EXPECT_THAT(outcome.errors,
               ::testing::ContainsRegex("WARNING: .*/run.log is not complete: [0-9]+ lines could "
                                        "not be written: .*No space left on device"));

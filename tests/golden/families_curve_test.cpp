@@ -1,7 +1,8 @@
-// Fine-tunes model directories: 50 steps against transformers with torch.optim.AdamW, on the same batches.
+// Fine-tunes model directories: 50 steps against transformers with an optimizer of PyTorch, on the same batches.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "base/json/text.h"
 #include "fit/plan_inputs.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/load_weights.h"
@@ -39,40 +40,50 @@ Config config_of(const Setting& setting, const std::string& swap_dir) {
   return c;
 }
 
-class FamilyCurve : public ::testing::TestWithParam<Setting> {};
-
-TEST_P(FamilyCurve, AgreesWithTransformers) {
-  const Setting& setting = GetParam();
+// Loss of each step, with the routers' part.
+std::vector<double> losses_of(const Setting& setting, Optim optim, const StepSettings& settings) {
   const test::ScratchDir dir;
-  const Config config = config_of(setting, dir / "swap");
+  Config config = config_of(setting, dir / "swap");
+  config.train.optim = optim;
   const test::Safetensors expected(config.model_directory + "/expected.safetensors");
-  ASSERT_EQ(expected.count("losses"), 1u) << "the case has no curve";
   const auto graph = make_graph(config);
-  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_TRUE(graph) << graph.error().message;
   auto plan = make_plan(*graph, plan_options(config));
-  ASSERT_TRUE(plan) << plan.error().message;
-  test::GoldenSource source(
-      expected, rows,
-      {.adamw = {.learning_rate = 2e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
-       .max_grad_norm = 1.0});
+  EXPECT_TRUE(plan) << plan.error().message;
+  test::GoldenSource source(expected, rows, settings);
   const auto session = Session::create(config, *graph, std::move(*plan), source);
-  ASSERT_TRUE(session) << session.error().message;
+  EXPECT_TRUE(session) << session.error().message;
   const auto unused = load_weights(config.model_directory, *graph, (*session)->state());
-  ASSERT_TRUE(unused) << unused.error().message;
+  EXPECT_TRUE(unused) << unused.error().message;
 
   const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
   test::SegmentList list(test::training_runs(steps, true));
   test::Curve curve((*session)->results());
   const auto ran = engine->run(list, curve);
-  ASSERT_TRUE(ran) << ran.error().message;
+  EXPECT_TRUE(ran) << ran.error().message;
 
-  const auto golden = expected.get<double>("losses");
-  ASSERT_EQ(curve.steps.size(), steps);
-  double worst = 0;
+  std::vector<double> losses;
   const Experts& experts = config.model.experts;
+  for (u64 i = 0; i < curve.steps.size(); ++i)
+    losses.push_back(curve.steps[i].loss +
+                     (experts.balance ? experts.balance_factor * curve.router_losses[i].balance : 0));
+  return losses;
+}
+
+class FamilyCurve : public ::testing::TestWithParam<Setting> {};
+
+TEST_P(FamilyCurve, AgreesWithTransformers) {
+  const test::Safetensors expected(test::family_directory(GetParam().name) + "/expected.safetensors");
+  ASSERT_EQ(expected.count("losses"), 1u) << "the case has no curve";
+  const std::vector<double> losses = losses_of(
+      GetParam(), Optim::adamw_torch,
+      {.optimizer = {.learning_rate = 2e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+       .max_grad_norm = 1.0});
+  const auto golden = expected.get<double>("losses");
+  ASSERT_EQ(losses.size(), steps);
+  double worst = 0;
   for (u64 i = 0; i < steps; ++i) {
-    const double router = experts.balance ? experts.balance_factor * curve.router_losses[i].balance : 0;
-    const double away = std::abs(curve.steps[i].loss + router - golden[i]);
+    const double away = std::abs(losses[i] - golden[i]);
     EXPECT_LE(away, 1e-3) << "step " << i + 1;
     worst = std::max(worst, away);
   }
@@ -95,5 +106,48 @@ INSTANTIATE_TEST_SUITE_P(Cases, FamilyCurve,
                                            Setting{"gpt_oss_untied", HomePolicy::disk, 2, 2},
                                            Setting{"deepseek_v3_untied", HomePolicy::disk, 2, 2}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+struct OptimizerCase {
+  Setting setting;
+  Optim optim;
+};
+class OptimizerCurve : public ::testing::TestWithParam<OptimizerCase> {};
+
+// Settings as in make_optimizers.py.
+TEST_P(OptimizerCurve, AgreesWithPyTorch) {
+  const auto& [setting, optim] = GetParam();
+  const std::string path = source_file("tests/golden/optimizers/curves.json");
+  const auto all = parse_json(test::file_text(path), ErrorKind::bad_input, path);
+  ASSERT_TRUE(all) << all.error().message;
+  const boost::json::array& golden =
+      all->at("curves").at(setting.name).at(std::string(name(optim))).as_array();
+  const OptimizerSettings lion = {.learning_rate = 3e-4, .beta2 = 0.99, .weight_decay = 0.1},
+                          sgd = {.learning_rate = 0.03, .weight_decay = 0.01};
+  const std::vector<double> losses =
+      losses_of(setting, optim, {.optimizer = optim == Optim::lion ? lion : sgd, .max_grad_norm = 1.0});
+  ASSERT_EQ(losses.size(), golden.size());
+  double worst = 0;
+  for (u64 i = 0; i < losses.size(); ++i) {
+    const double away = std::abs(losses[i] / golden[i].as_double() - 1);
+    EXPECT_LE(away, 1e-5) << "step " << i + 1;
+    worst = std::max(worst, away);
+  }
+  RecordProperty("worst_loss", fmt::format("{:.1e}", worst));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, OptimizerCurve,
+                         ::testing::Values(OptimizerCase{{"llama_tied"}, Optim::lion},
+                                           OptimizerCase{{"qwen3_tied_head_dim", HomePolicy::disk, 2}, Optim::lion},
+                                           OptimizerCase{{"gemma3_sliding", HomePolicy::mixed, 2}, Optim::lion},
+                                           OptimizerCase{{"phi3_partial", HomePolicy::host}, Optim::lion},
+                                           OptimizerCase{{"gpt_oss_untied", HomePolicy::disk, 2, 2}, Optim::lion},
+                                           OptimizerCase{{"llama_tied", HomePolicy::mixed, 2}, Optim::sgd},
+                                           OptimizerCase{{"qwen3_tied_head_dim"}, Optim::sgd},
+                                           OptimizerCase{{"gemma3_sliding", HomePolicy::disk, 2}, Optim::sgd},
+                                           OptimizerCase{{"phi3_partial", HomePolicy::mixed, 2}, Optim::sgd},
+                                           OptimizerCase{{"gpt_oss_untied", HomePolicy::disk, 2, 2}, Optim::sgd}),
+                         [](const auto& info) {
+                           return fmt::format("{}_{}", info.param.setting.name, name(info.param.optim));
+                         });
 
 }  // namespace tidepool::families_curve_test

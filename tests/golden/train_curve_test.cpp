@@ -63,7 +63,7 @@ void load_weights(const Safetensors& golden, const ModelGraph& graph, StateStore
       ASSERT_TRUE(state.write(w, Kind::param, tensor.window_offset,
                               fp16 ? std::as_bytes(std::span(halves.bits)) : words));
       if (fp16) {
-        ASSERT_TRUE(state.write(w, Kind::master, tensor.window_offset, words));
+        ASSERT_TRUE(state.write(w, graph.state_slots.master(), tensor.window_offset, words));
       }
     }
   ASSERT_TRUE(state.finish());
@@ -71,7 +71,7 @@ void load_weights(const Safetensors& golden, const ModelGraph& graph, StateStore
 
 // The optimizer settings of the golden files' README.
 StepSettings settings_of(const Setting& setting) {
-  return {.adamw = {.learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+  return {.optimizer = {.learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
           .max_grad_norm = setting.clipping ? 1.0 : 0.0,
           .loss_scaling = setting.precision == Precision::fp16 ? scaling : LossScaling{}};
 }

@@ -17,6 +17,7 @@ struct Setting {
   std::string name;
   Words all, node_1;
   bool clipping = true;
+  Optim optim = Optim::adamw_torch;
 };
 
 void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name; }
@@ -47,6 +48,7 @@ TEST_P(RunPlacement, ChangesNoNumberOfNodes) {
   const TrainDir dir;
   Config nodes = placement_config(dir, "nodes"), one = placement_config(dir, "one");
   nodes.train.max_grad_norm = one.train.max_grad_norm = GetParam().clipping ? 0.5 : 0.0;
+  nodes.train.optim = one.train.optim = GetParam().optim;
   one.machine.executor = "cpu:2";
   const Setting& setting = GetParam();
   test::NodeRunOptions options{.launcher = launcher()};
@@ -73,6 +75,8 @@ INSTANTIATE_TEST_SUITE_P(
                 {"memory.nodes=[\"1: memory.host=4MiB machine.threads=2\"]", "memory.device=3MiB"},
                 {}},
         Setting{"OtherSweeps", {}, {"memory.sweeps=2", "memory.device=3MiB"}},
+        Setting{"LionOnDisk", {"memory.home=disk", "memory.chunk_size=40KiB"}, {}, true, Optim::lion},
+        Setting{"SgdMixed", {"memory.home=mixed"}, {"memory.sweeps=2"}, false, Optim::sgd},
         Setting{"NoDisk", {"memory.home=auto"}, {"memory.disk=0", "memory.lookahead=3"}}),
     [](const auto& info) { return info.param.name; });
 

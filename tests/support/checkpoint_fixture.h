@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "checkpoint/checkpoint.h"
+#include "tests/support/adamw_state.h"
 #include "tidepool/fp16.h"
 
 namespace tidepool::test {
@@ -43,6 +44,7 @@ inline ModelGraph tiny_graph(Precision precision, u32 width = 20, u32 layers = 2
   ModelGraph g;
   g.config = {.vocab_size = 61, .positions = 24, .width = width, .layers = layers, .heads = 2};
   g.precision = precision;
+  g.state_slots = test::adamw_state(precision);
   const u64 h = width;
   g.windows.push_back(make_window("wte", {{"wte.weight", {61, h}}}));
   g.windows.push_back(make_window("wpe", {{"wpe.weight", {24, h}}}));
@@ -69,12 +71,10 @@ inline ModelGraph tiny_graph(Precision precision, u32 width = 20, u32 layers = 2
 // Holds the persistent kinds of every window; padding is zero.
 class MemoryState final : public StateReader, public StateWriter {
  public:
-  explicit MemoryState(const ModelGraph& graph) : precision_(graph.precision) {
+  explicit MemoryState(const ModelGraph& graph) : slots_(graph.state_slots) {
     for (u32 w = 0; w < graph.windows.size(); ++w) {
-      for (const Kind kind : {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance}) {
-        if (!has_kind(precision_, kind)) continue;
-        bytes_[{w, kind}].resize(graph.windows[w].elements * element_bytes(kind, precision_));
-      }
+      for (const Kind kind : test::persistent_kinds(slots_))
+        bytes_[{w, kind}].resize(slots_.bytes(kind, graph.windows[w].elements));
     }
   }
 
@@ -82,7 +82,7 @@ class MemoryState final : public StateReader, public StateWriter {
   void randomise(const ModelGraph& graph, u64 seed) {
     std::mt19937_64 random(seed);
     for (auto& [key, bytes] : bytes_) {
-      const u64 size = element_bytes(key.second, precision_);
+      const u64 size = slots_.bytes(key.second, 1);
       for (const Tensor& t : graph.windows[key.first].tensors) {
         for (u64 i = 0; i < t.elements * size; ++i) bytes[t.window_offset * size + i] = std::byte(random());
       }
@@ -92,8 +92,8 @@ class MemoryState final : public StateReader, public StateWriter {
   // Keeps numbers below 2: loading weights refuses NaN and infinity.
   void make_finite(const ModelGraph& graph) {
     for (auto& [key, bytes] : bytes_) {
-      if (key.second != Kind::param && key.second != Kind::master) continue;
-      const u64 size = element_bytes(key.second, precision_);
+      if (key.second != Kind::param && !is_fp32_master(key.second)) continue;
+      const u64 size = slots_.bytes(key.second, 1);
       for (u64 last = size - 1; last < bytes.size(); last += size) bytes[last] &= std::byte{0xbf};
     }
     round_masters(graph);
@@ -101,14 +101,14 @@ class MemoryState final : public StateReader, public StateWriter {
 
   Result<void> read(u32 window, Kind kind, u64 begin, std::span<std::byte> out) override {
     const auto& bytes = bytes_.at({window, kind});
-    const u64 at = begin * element_bytes(kind, precision_);
+    const u64 at = slots_.bytes(kind, begin);
     CHECK(at + out.size() <= bytes.size(), at, out.size());
     std::memcpy(out.data(), bytes.data() + at, out.size());
     return {};
   }
   Result<void> write(u32 window, Kind kind, u64 begin, std::span<const std::byte> in) override {
     auto& bytes = bytes_.at({window, kind});
-    const u64 at = begin * element_bytes(kind, precision_);
+    const u64 at = slots_.bytes(kind, begin);
     CHECK(at + in.size() <= bytes.size(), at, in.size());
     std::memcpy(bytes.data() + at, in.data(), in.size());
     return {};
@@ -123,16 +123,19 @@ class MemoryState final : public StateReader, public StateWriter {
   bool finished = false;
 
  private:
+  bool is_fp32_master(Kind kind) const {
+    return slots_.precision() == Precision::fp16 && slots_.is_master(kind);
+  }
   void round_masters(const ModelGraph& graph) {
-    if (precision_ != Precision::fp16) return;
+    if (slots_.precision() != Precision::fp16) return;
     for (u32 w = 0; w < graph.windows.size(); ++w) {  // parameters are the rounded masters
-      const auto* masters = reinterpret_cast<const float*>(bytes_[{w, Kind::master}].data());
+      const auto* masters = reinterpret_cast<const float*>(bytes_[{w, slots_.master()}].data());
       auto* halves = reinterpret_cast<u16*>(bytes_[{w, Kind::param}].data());
       for (u64 i = 0; i < graph.windows[w].elements; ++i) halves[i] = fp16_from_float(masters[i]);
     }
   }
 
-  Precision precision_;
+  StateSlots slots_;
   std::map<std::pair<u32, Kind>, std::vector<std::byte>> bytes_;
 };
 

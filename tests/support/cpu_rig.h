@@ -49,7 +49,7 @@ class HashedData : public StepSource {
   }
   StepSettings settings(u64) const override { return step_settings; }
 
-  StepSettings step_settings{.adamw = {.learning_rate = 1e-3, .weight_decay = 0.1}, .max_grad_norm = 1.0};
+  StepSettings step_settings{.optimizer = {.learning_rate = 1e-3, .weight_decay = 0.1}, .max_grad_norm = 1.0};
   std::optional<Error> fault;
   u64 micro_batches = 1;  // micro-batches of an evaluation segment
   u64 sequences = 1;      // sequences of a packed batch

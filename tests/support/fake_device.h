@@ -36,7 +36,7 @@ class FakeDevice final : public MeasuredDevice {
   void finish_gradient(const float*, std::byte*, Precision, u64 elements) override {
     kernel(6.0 * static_cast<double>(elements) / rates_.memory);
   }
-  void adamw(const AdamWChunk& chunk, Precision, const AdamWScalars*) override {
+  void update(const UpdateChunk& chunk, const StateSlots&, Optim, const UpdateScalars*) override {
     kernel(26.0 * static_cast<double>(chunk.elements) / rates_.memory);
   }
   void copy_h2d(std::span<std::byte> to, std::span<const std::byte> from) override {

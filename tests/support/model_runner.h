@@ -52,7 +52,7 @@ class BasicModelRunner {
     std::fill_n(expert_tokens_at(), experts(), 0);
     for (const Window& w : graph_.windows) {
       weights.emplace_back(w.elements, 0.0f);
-      params_.emplace_back(w.elements * element_bytes(Kind::param, graph_.precision));
+      params_.emplace_back(values_bytes(w.elements, graph_.precision));
     }
     for (const Stream& stream : graph_.streams) streams_.emplace_back(stream.bytes.value);
     for (const Block& b : graph_.blocks) {

@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "executor/shared/training_executor.h"
 #include "model/blocks.h"
+#include "tests/support/adamw_state.h"
 #include "tests/support/kernel_fixture.h"
 
 namespace tidepool::test {
@@ -60,11 +61,12 @@ inline std::vector<float> initial_window(const Window& window) {
 
 inline std::vector<std::byte> initial_chunk(const Chunk& chunk, const ModelGraph& graph) {
   std::vector<std::byte> out(chunk.bytes.value);
-  if (chunk.kind != Kind::param && chunk.kind != Kind::master) return out;  // bf16: drops the remainders
+  const bool fp16_master = graph.precision == Precision::fp16 && graph.state_slots.is_master(chunk.kind);
+  if (chunk.kind != Kind::param && !fp16_master) return out;  // bf16: drops the remainders
   const std::vector<float> all = initial_window(graph.windows[chunk.window]);
   for (u64 i = 0; i < chunk.elements; ++i) {
     const float x = all[chunk.element_begin + i];
-    if (element_bytes(chunk.kind, graph.precision) == 4) {
+    if (graph.state_slots.bytes(chunk.kind, 1) == 4) {
       std::memcpy(&out[i * 4], &x, 4);
     } else {
       const u16 half = half_of(x, graph.precision);
@@ -105,7 +107,7 @@ struct ResultTaker final : EngineObserver {
 
 inline std::vector<std::byte> state_of(const Plan& plan, TrainingExecutor& executor) {
   std::vector<std::byte> all;
-  for (const Kind kind : {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance}) {
+  for (const Kind kind : persistent_kinds(plan.state_slots)) {
     for (u32 i = 0; i < plan.chunks.size(); ++i) {
       if (plan.chunks[i].kind != kind) continue;
       std::vector<std::byte> content(plan.chunks[i].bytes.value);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "tests/support/adamw_state.h"
 #include "tidepool/connect_blocks.h"
 #include "tidepool/model_graph.h"
 
@@ -58,6 +59,7 @@ inline void add_layer(ModelGraph& graph, const GraphShape& shape, u32 layer) {
 inline ModelGraph make_graph(const GraphShape& shape) {
   ModelGraph graph;
   graph.precision = shape.precision;
+  graph.state_slots = adamw_state(shape.precision);
   graph.boundary = Bytes{shape.boundary_bytes};
   graph.batch_bytes = Bytes{4096};
   graph.batch.packed = shape.packed;

@@ -26,7 +26,7 @@ class TinyPlan {
   // Adds one window's momentum, cut by cut, with home `home`; without a home the chunk is an activation.
   ChunkId add_chunk(Frame home) {
     const u32 id = static_cast<u32>(plan.chunks.size());
-    plan.chunks.push_back({.kind = Kind::momentum,
+    plan.chunks.push_back({.kind = state_kind(0),
                            .window = 0,
                            .cut = id,
                            .element_begin = 0,

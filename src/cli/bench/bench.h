@@ -6,18 +6,20 @@
 
 #include "base/result.h"
 #include "base/types.h"
+#include "tidepool/optim.h"
 
 namespace tidepool {
 
 struct BenchOptions {
   bool json = false;
   u32 threads = 0;               // 0: all cores of this process
-  u64 parameters = 100'000'000;  // adam only
+  u64 parameters = 100'000'000;  // update only
+  Optim optim = Optim::adamw_torch;
   std::string device = "auto";   // for attention, copy and gemm: auto, cpu, cuda or cuda:I
   u32 repetitions = 9;           // medians of this many interleaved runs
 };
 
-Result<void> bench_adam(const BenchOptions&);
+Result<void> bench_update(const BenchOptions&);
 Result<void> bench_gemm(const BenchOptions&);
 
 }  // namespace tidepool

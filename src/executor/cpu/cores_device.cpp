@@ -16,8 +16,9 @@ void CoresDevice::finish_gradient(const float* accumulator, std::byte* grad, Pre
   tidepool::finish_gradient(accumulators, grad, precision, elements, pool_);
 }
 
-void CoresDevice::adamw(const AdamWChunk& chunk, Precision precision, const AdamWScalars* scalars) {
-  tidepool::adamw(chunk, precision, *scalars, pool_);
+void CoresDevice::update(const UpdateChunk& chunk, const StateSlots& slots, Optim optim,
+                         const UpdateScalars* scalars) {
+  tidepool::update(chunk, slots, optim, *scalars, pool_);
 }
 
 void CoresDevice::copy(std::span<std::byte> to, std::span<const std::byte> from) {

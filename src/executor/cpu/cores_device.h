@@ -28,7 +28,7 @@ class CoresDevice final : public MeasuredDevice {
   void copy_d2h(std::span<std::byte> to, std::span<const std::byte> from) override { copy(to, from); }
   Result<void> wait() override { return {}; }
   void finish_gradient(const float* accumulator, std::byte* grad, Precision, u64 elements) override;
-  void adamw(const AdamWChunk&, Precision, const AdamWScalars*) override;
+  void update(const UpdateChunk&, const StateSlots&, Optim, const UpdateScalars*) override;
 
  private:
   void copy(std::span<std::byte> to, std::span<const std::byte> from);

@@ -1,5 +1,5 @@
 // create_cpu_executor makes a TrainingExecutor on cores: device memory is an arena, copies are memory copies,
-// the disk is real, and compute, host Adam, copies and checksums share one pool of cores.
+// the disk is real, and compute, updates, copies and checksums share one pool of cores.
 //
 // compute, h2d and d2h of each device, and comm have one thread each that drives the pool (these threads
 // mostly sleep). All devices use the same cores.

@@ -62,7 +62,7 @@ class CudaDevice {
 };
 
 // Creates the GPU's context and selects the GPU for the calling thread. Threads that wait for the GPU will
-// sleep, because the cores belong to Adam.
+// sleep, because the cores belong to updates.
 // REQUIRES: nothing else has created the context yet.
 Result<void> start_gpu(int index);
 // RETURNS: why no GPU can be used here, and what to do; empty if a GPU can be used.

@@ -211,7 +211,7 @@ Result<void> CudaLanes::copy_at_rest(ChunkId id, LaneKind lane, std::span<std::b
   const auto doing = [&] {
     const Chunk& chunk = common_.plan.chunk(id);
     return fmt::format("at rest, {} {} of {} cut {} on device {} {} ({:.2f} MiB)",
-                       down ? "reading" : "writing", name(chunk.kind),
+                       down ? "reading" : "writing", common_.plan.state_slots.name(chunk.kind),
                        common_.graph.windows[chunk.window].name, chunk.cut, number, name(lane),
                        static_cast<double>(to.size()) / static_cast<double>(mib));
   };

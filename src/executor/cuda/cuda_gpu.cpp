@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
+#include "optimizers/optimizers_cuda.h"
 
 namespace tidepool {
 
@@ -88,8 +89,9 @@ void CudaGpu::finish_gradient(const float* accumulator, std::byte* grad, Precisi
   finish_gradient_cuda(accumulators, grad, precision, elements, current().compute());
 }
 
-void CudaGpu::adamw(const AdamWChunk& chunk, Precision precision, const AdamWScalars* scalars) {
-  adamw_cuda(chunk, precision, scalars, current().compute());
+void CudaGpu::update(const UpdateChunk& chunk, const StateSlots& slots, Optim optim,
+                     const UpdateScalars* scalars) {
+  update_cuda(chunk, slots.precision(), optim, scalars, current().compute());
 }
 
 void CudaGpu::copy_h2d(std::span<std::byte> to, std::span<const std::byte> from) {

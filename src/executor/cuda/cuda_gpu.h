@@ -53,7 +53,7 @@ class CudaGpu final : public MeasuredDevice {
   Result<void> wait() override;
   void tune(const std::function<void(Kernels&)>& call) override;
   void finish_gradient(const float* accumulator, std::byte* grad, Precision, u64 elements) override;
-  void adamw(const AdamWChunk&, Precision, const AdamWScalars*) override;
+  void update(const UpdateChunk&, const StateSlots&, Optim, const UpdateScalars*) override;
 
  private:
   CudaGpu() = default;

@@ -10,6 +10,7 @@
 #include "executor/shared/gradient_op.h"
 #include "executor/shared/update_op.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
+#include "optimizers/optimizers_cuda.h"
 
 namespace tidepool {
 namespace {
@@ -143,17 +144,17 @@ void CudaWork::gradient(const Issue& issue, cudaStream_t stream) {
 
 void CudaWork::update(const Issue& issue, cudaStream_t stream) {
   UpdateOperands operands = update_operands(common_.plan, common_.memory, issue);
-  operands.arrays.segments = numbers(issue).decay_of(issue.get().window, issue.get().cut);
+  operands.chunk.segments = numbers(issue).decay_of(issue.get().window, issue.get().cut);
   const DeviceNumbers& of_norm = *devices_.front().numbers;
-  const AdamWScalars* scalars = nullptr;
+  const UpdateScalars* scalars = nullptr;
   if (common_.plan.speculates) {
     const StepResult assumed = result_for_updates(common_.plan, common_.foreseen, of_norm, issue.step);
-    scalars =
-        numbers(issue).put_scalars(update_scalars(common_.plan, common_.request.source, issue.step, assumed));
+    scalars = numbers(issue).put_scalars(
+        scalars_of_step(common_.plan, common_.graph.optim, common_.request.source, issue.step, assumed));
   } else {
     scalars = numbers(issue).scalars(issue.step, of_norm);
   }
-  adamw_cuda(operands.arrays, common_.plan.precision, scalars, stream);
+  update_cuda(operands.chunk, common_.plan.precision, common_.graph.optim, scalars, stream);
 }
 
 // ---- collectives

@@ -43,6 +43,7 @@ DeviceNumbers::DeviceNumbers(const Plan& plan, const ModelGraph& graph, StepSour
                              const DeviceNumbersPlace& place)
     : clipping_(plan.clipping),
       precision_(plan.precision),
+      optim_(graph.optim),
       micro_batches_(plan.micro_batches),
       shares_(plan.replicas() * plan.nodes),
       several_devices_(plan.devices > 1),
@@ -175,7 +176,7 @@ double* DeviceNumbers::begin_evaluation(u32 slot) {
 }
 
 void DeviceNumbers::add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad) {
-  const u64 bytes = element_bytes(Kind::grad, precision_);
+  const u64 bytes = value_bytes(precision_);
   const NormLayout::Runs runs = layout_.runs_of(window, begin, elements);
   for (const NormLayout::Run& run : std::span(runs.run).first(runs.count)) {
     const std::byte* const from = grad + (run.begin - begin) * bytes;
@@ -257,7 +258,7 @@ u64 DeviceNumbers::skipped_before(u64 step) const {
 }
 
 // Recomputed for each update: this takes three microseconds, and no two lanes share the scalars.
-const AdamWScalars* DeviceNumbers::scalars(u64 step, const DeviceNumbers& of_norm) {
+const UpdateScalars* DeviceNumbers::scalars(u64 step, const DeviceNumbers& of_norm) {
   const StepSettings settings = source_.settings(step);
   const u32 slot = slot_of(step);
   if (clipping_ && &of_norm != this && brought_[slot] != step) {
@@ -265,14 +266,14 @@ const AdamWScalars* DeviceNumbers::scalars(u64 step, const DeviceNumbers& of_nor
                     cudaMemcpyHostToDevice, stream_);
     brought_[slot] = step;
   }
-  const AdamWStep made =
-      adamw_step(settings.adamw, step - of_norm.skipped_before(step), clipping_ ? settings.max_grad_norm : 0);
-  adamw_scalars_cuda(made, clipping_ ? device_.results + slot : nullptr, device_.scalars, stream_);
+  const UpdateStep made = update_step(optim_, settings.optimizer, step - of_norm.skipped_before(step),
+                                      clipping_ ? settings.max_grad_norm : 0);
+  update_scalars_cuda(made, clipping_ ? device_.results + slot : nullptr, device_.scalars, stream_);
   return device_.scalars;
 }
 
-const AdamWScalars* DeviceNumbers::put_scalars(const AdamWScalars& scalars) {
-  put_adamw_scalars_cuda(scalars, device_.scalars, stream_);
+const UpdateScalars* DeviceNumbers::put_scalars(const UpdateScalars& scalars) {
+  put_update_scalars_cuda(scalars, device_.scalars, stream_);
   return device_.scalars;
 }
 

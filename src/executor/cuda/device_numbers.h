@@ -1,5 +1,5 @@
 // DeviceNumbers holds the numbers of a step that are not chunks in device memory: losses, norm partials, the
-// step's result and AdamW's scalars. The host gets a copy of the result.
+// step's result and the scalars of updates. The host gets a copy of the result.
 //
 // With several devices, each makes the losses of its micro-batches and the partials of its part of gradients,
 // at the places where a single device would have them; all other places are zero. The norm adds the other
@@ -77,9 +77,9 @@ class DeviceNumbers {
   // RETURNS: scalars for updates of chunk sets on the device.
   // REQUIRES: `of_norm` did the `finish` of this step; with clipping, its copy to the host is ordered before
   // this stream.
-  const AdamWScalars* scalars(u64 step, const DeviceNumbers& of_norm);
+  const UpdateScalars* scalars(u64 step, const DeviceNumbers& of_norm);
   // The same for scalars that the host knows.
-  const AdamWScalars* put_scalars(const AdamWScalars&);
+  const UpdateScalars* put_scalars(const UpdateScalars&);
   // RETURNS: decay segments in device memory.
   std::span<const DecaySegment> decay_of(u32 window, u32 cut) const { return decay_[window][cut]; }
 
@@ -110,6 +110,7 @@ class DeviceNumbers {
 
   const bool clipping_;
   const Precision precision_;
+  const Optim optim_;
   const u32 micro_batches_, shares_;  // of a step's micro-batches: replicas of all nodes
   const bool several_devices_, several_nodes_;
   const u64 experts_;  // of all layers

@@ -122,7 +122,7 @@ class ChunkLedger {
   u64 version(ChunkId id) const { return entries_[index(id)].version; }
 
   u64 block_bytes(const Chunk& chunk) const {
-    return checksum_block_elements * element_bytes(chunk.kind, plan_.precision);
+    return plan_.state_slots.bytes(chunk.kind, checksum_block_elements);
   }
   u64 blocks(ChunkId id) const { return div_up(plan_.chunk(id).bytes.value, block_bytes(plan_.chunk(id))); }
   u64 blocks_max() const { return blocks_max_; }

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/adamw/adamw.h"
+#include "kernels/update/update.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"
 

@@ -1,6 +1,6 @@
 // DiskLanes runs the two disk lanes: requests in flight, a checksum for every write, a check of every read.
 //
-//   write:  checksum (made by Adam on the way, or here) -> disk -> done
+//   write:  checksum (made by the update on the way, or here) -> disk -> done
 //   read:   disk -> check -> done
 //
 // Requests complete in any order. Checksums run on the core pool, driven by one thread of DiskLanes, so

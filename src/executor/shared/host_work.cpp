@@ -44,7 +44,7 @@ Result<void> HostWork::run(const Issue& issue) {
   }
   CHECK(kind == OpKind::update, name(kind));
   const StepResult result = result_for_updates(plan, common_.foreseen, lanes_, issue.step);
-  update_.run(issue, update_scalars(plan, source, issue.step, result));
+  update_.run(issue, scalars_of_step(plan, common_.graph.optim, source, issue.step, result));
   return {};
 }
 

@@ -53,7 +53,7 @@ Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, StepArrays& arrays)
   arrays.shared = cutter.take<u32>(sizes.cells / (norm_granule_elements / norm_cell_elements));
   arrays.results = cutter.take<StepResult>(steps_kept);
   arrays.loss_scale = cutter.take<LossScale>(1);
-  arrays.scalars = cutter.take<AdamWScalars>(1);
+  arrays.scalars = cutter.take<UpdateScalars>(1);
   arrays.logits = cutter.take<float>(sizes.vocabulary);
   arrays.segments = cutter.take<DecaySegment>(sizes.decay_segments);
   take_routing(sizes, cutter, arrays);

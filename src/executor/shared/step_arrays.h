@@ -2,8 +2,8 @@
 #pragma once
 
 #include "executor/shared/step_source.h"
-#include "kernels/adamw/adamw.h"
 #include "kernels/router/router_totals.h"
+#include "kernels/update/update.h"
 #include "tidepool/model_graph.h"
 
 namespace tidepool {
@@ -29,7 +29,7 @@ struct StepArrays {
   u32* shared = nullptr;             // by granule that devices share: index of its partial
   StepResult* results = nullptr;     // [steps_kept]
   LossScale* loss_scale = nullptr;   // scale of the step in backward
-  AdamWScalars* scalars = nullptr;   // scalars of the last update
+  UpdateScalars* scalars = nullptr;  // scalars of the last update
   float* logits = nullptr;           // [vocabulary]
   DecaySegment* segments = nullptr;  // decay of all chunk sets
   // Models with experts: of the device's micro-batches.

@@ -24,6 +24,9 @@ StepNumbers::StepNumbers(const Plan& plan, const ModelGraph& graph, StepSource& 
     step.router_losses.resize(plan.micro_batches + 1);
     step.expert_tokens.assign(plan.replicas() + plan.nodes - 1, std::vector<i64>(experts));
   }
+  for (u32 id = 0; id < plan.chunks.size(); ++id)
+    if (plan.chunks[id].kind == Kind::param && graph.windows[plan.chunks[id].window].trainable)
+      trained_cuts_.push_back(id);
   partials_.resize(layout_.partials());
   cells_.resize(layout_.cells());
 }
@@ -46,7 +49,7 @@ StepNumbers::RoutingPlace StepNumbers::begin_routing(u64 step, u32 micro_batch) 
 
 // Computes cells on this thread: they cover less than two granules, and only where devices' parts meet.
 void StepNumbers::add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad, CorePool& pool) {
-  const u64 bytes = element_bytes(Kind::grad, precision_);
+  const u64 bytes = value_bytes(precision_);
   const NormLayout::Runs runs = layout_.runs_of(window, begin, elements);
   for (const NormLayout::Run& run : std::span(runs.run).first(runs.count)) {
     const std::byte* from = grad + (run.begin - begin) * bytes;
@@ -82,8 +85,9 @@ void StepNumbers::for_packed(Self& self, u64 number, u32 node, Number&& value, C
     auto& losses = step.router_losses[m];
     value(losses.balance), value(losses.z), value(losses.entropy);
   }
-  for (const Chunk& chunk : self.plan_.chunks) {
-    if (chunk.kind != Kind::momentum || chunk.owner != node) continue;
+  for (const u32 cut : self.trained_cuts_) {
+    const Chunk& chunk = self.plan_.chunks[cut];
+    if (chunk.owner != node) continue;
     const NormLayout::Runs runs = self.layout_.runs_of(chunk.window, chunk.element_begin, chunk.elements);
     for (const NormLayout::Run& run : std::span(runs.run).first(runs.count)) {
       CHECK(!run.cells, chunk.window, chunk.cut);

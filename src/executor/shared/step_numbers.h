@@ -80,6 +80,7 @@ class StepNumbers {
   const Precision precision_;
   const Plan& plan_;
   const u32 micro_batches_, replicas_;
+  std::vector<u32> trained_cuts_;  // their chunks of parameters, in the order of windows
   const NormLayout layout_;
   StepSource& source_;
   std::array<Step, steps_kept> steps_;

@@ -5,8 +5,8 @@
 
 #include "base/result.h"
 #include "base/types.h"
-#include "kernels/adamw/adamw.h"
 #include "kernels/gradient/step_result.h"
+#include "optimizers/optimizer.h"
 #include "tidepool/batch_arrays.h"
 
 namespace tidepool {
@@ -18,7 +18,7 @@ struct BatchRequest {
 };
 
 struct StepSettings {
-  AdamWSettings adamw;
+  OptimizerSettings optimizer;
   double max_grad_norm = 0;  // 0: no clipping
   LossScaling loss_scaling;  // for fp16; otherwise the scale stays 1
   u64 target_tokens = 1;     // non-ignored targets of the whole step, all micro-batches

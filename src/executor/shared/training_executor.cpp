@@ -142,7 +142,7 @@ bool TrainingExecutor::assumed_right(u64 step) const {
   const StepResult* const known = common_->foreseen.find(step);
   const StepResult assumed = known != nullptr ? *known : StepResult{.loss_scale = has.loss_scale};
   const auto scalars = [&](const StepResult& of) {
-    return update_scalars(common_->plan, common_->request.source, step, of);
+    return scalars_of_step(common_->plan, common_->graph.optim, common_->request.source, step, of);
   };
   return scalars(has) == scalars(assumed);
 }

@@ -1,4 +1,4 @@
-// UpdateOp updates a chunk set in host memory: AdamW, and checksums of the chunks that go to disk next.
+// UpdateOp updates a chunk set in host memory, with checksums of the chunks that go to disk next.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 #include "executor/shared/chunk_ledger.h"
 #include "executor/shared/foreseen_steps.h"
 #include "executor/shared/step_source.h"
-#include "kernels/adamw/adamw.h"
+#include "optimizers/optimizer.h"
 #include "tidepool/core_pool.h"
 #include "tidepool/model_graph.h"
 
@@ -18,11 +18,10 @@ namespace tidepool {
 
 struct ExecutorCommon;
 
-// Arrays of an update, without decay and checksums. `ids` are the chunks that the update writes: param,
-// master or master_low (none in fp32), momentum, variance.
+// An update without decay and checksums. `ids` are the chunks of its arrays.
 struct UpdateOperands {
-  AdamWChunk arrays;
-  std::array<ChunkId, 4> ids{};
+  UpdateChunk chunk;
+  std::array<ChunkId, update_arrays_max> ids{};
 };
 UpdateOperands update_operands(const Plan&, const TierMemory&, const Issue&);
 
@@ -30,16 +29,16 @@ UpdateOperands update_operands(const Plan&, const TierMemory&, const Issue&);
 class UpdateOp {
  public:
   explicit UpdateOp(ExecutorCommon&);  // REQUIRES: `common` outlives it
-  void run(const Issue&, const AdamWScalars&);
+  void run(const Issue&, const UpdateScalars&);
 
  private:
   ExecutorCommon& common_;
-  std::array<std::vector<u64>, 4> hashes_;  // block checksums of one update, per kind in operand order
+  std::array<std::vector<u64>, update_arrays_max> hashes_;  // block checksums of one update, by array
 };
 
 // Computes scalars from the result that the step has, or is assumed to have. If the norm changes no update,
 // ignores it.
-AdamWScalars update_scalars(const Plan&, const StepSource&, u64 step, const StepResult& result);
+UpdateScalars scalars_of_step(const Plan&, Optim, const StepSource&, u64 step, const StepResult& result);
 
 // RETURNS: the result that the updates of a step take: its own. Updates that speculate take the one from an
 // earlier try of the step, or else assume one. `numbers`: has result() and loss_scale_of(), as DeviceLanes.

@@ -195,7 +195,7 @@ void CostModel::need_collective(Flow& flow, const Segment& segment, const Op& op
     for (const LaneKind kind : {LaneKind::d2h, LaneKind::h2d}) need_link(flow, {device, kind}, of_each);
 }
 
-// Adam computes checksums of the state that it updates. Other content is hashed before it is written, and all
+// Updates compute checksums of the state that they change. Other content is hashed before it is written, and all
 // reads are checked.
 void CostModel::need_disk(Flow& flow, const Op& op, const Operand& in_memory, double bytes) const {
   const bool read = op.kind == OpKind::read;
@@ -211,13 +211,13 @@ void CostModel::need_update(Flow& flow, const Op& op, double bytes) const {
     flow.need(device_resource(op.lane.device, compute), bytes / machine_.device.memory_bytes_per_s);
     return;
   }
-  flow.need(cores, bytes / machine_.host.adam_bytes_per_s);
+  flow.need(cores, bytes / machine_.host.update_bytes_per_s);
   flow.need(dram, bytes);
 }
 
-// A sum streams through memory as Adam does, and computes less.
+// A sum streams through memory as an update does, and computes less.
 void CostModel::need_combine(Flow& flow, double bytes) const {
-  flow.need(cores, bytes / machine_.host.adam_bytes_per_s);
+  flow.need(cores, bytes / machine_.host.update_bytes_per_s);
   flow.need(dram, bytes);
 }
 

@@ -1,8 +1,8 @@
 // CostModel says what an op needs of a machine: a flow over its shared resources.
 //
 //  resource          unit            used by
-//  cores             seconds of all  host Adam, checksums; on cpu devices compute and copies too
-//  dram              bytes           host Adam (read + written), copies, disk transfers
+//  cores             seconds of all  updates, checksums; on cpu devices compute and copies too
+//  dram              bytes           updates (read + written), copies, disk transfers
 //  disk              seconds         reads and writes; more per second when mixed, if the disk can
 //  compute           seconds         one device's blocks, gradients, updates
 //  h2d, d2h, both    bytes           one device's link, each direction and their sum

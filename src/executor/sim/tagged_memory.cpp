@@ -85,10 +85,10 @@ std::string TaggedMemory::check_one(const Operand& o, const Place& place, const 
   const std::optional<Tag> held = map.at(place.begin);
   std::string holds = "nothing";
   if (held) {
-    holds = fmt::format("{} version {}{}", describe(plan_.chunk(held->chunk)), held->version,
+    holds = fmt::format("{} version {}{}", describe(plan_, held->chunk), held->version,
                         held->writer == Tag::settled ? "" : " while an op is writing it");
   }
-  return fmt::format("finds not {} version {} at {}+{} but {}", describe(plan_.chunk(place.chunk)),
+  return fmt::format("finds not {} version {} at {}+{} but {}", describe(plan_, place.chunk),
                      expected.version, name(o.frame.tier), place.begin, holds);
 }
 

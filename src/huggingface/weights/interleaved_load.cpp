@@ -58,12 +58,12 @@ Result<void> load_interleaved(const std::vector<PartSource>& sources, const Mode
                        "has values beyond fp16's 65504, which would become infinite; set precision=bf16");
         round_to_fp16(words_of(values), halves);
         TRY(write(Kind::param, std::as_bytes(std::span(halves))));
-        TRY(write(Kind::master, std::as_bytes(std::span(values))));
+        TRY(write(graph.state_slots.master(), std::as_bytes(std::span(values))));
         break;
       case Precision::bf16:
         split_bits(words_of(values), halves, low);
         TRY(write(Kind::param, std::as_bytes(std::span(halves))));
-        TRY(write(Kind::master_low, std::as_bytes(std::span(low))));
+        TRY(write(graph.state_slots.master(), std::as_bytes(std::span(low))));
         break;
     }
   }

@@ -198,9 +198,9 @@ Result<std::string> hash_of_all(const SafetensorsModel& model, LoadedHashes& has
 }
 
 // Writes all sources, in the order of windows.
-Result<void> load_sources(const Sources& sources, Precision precision, StateWriter& writer,
+Result<void> load_sources(const Sources& sources, const StateSlots& slots, StateWriter& writer,
                           LoadedHashes& hashes) {
-  const Kind master = precision == Precision::fp16 ? Kind::master : Kind::master_low;
+  const Precision precision = slots.precision();
   std::vector<std::byte> buffer(sources.packed.empty() ? 0 : packed_piece_bytes);
   u64 written = 0;
   // The packed tensors before this place.
@@ -220,7 +220,8 @@ Result<void> load_sources(const Sources& sources, Precision precision, StateWrit
     TensorHash& hash = hashes[sources.plain[piece->source].at.tensor];
     piece->unhashed.empty() ? hash.add_part(piece->xxh3) : hash.update(piece->unhashed);
     TRY(writer.write(piece->window, Kind::param, piece->begin, piece->param));
-    if (!piece->master.empty()) TRY(writer.write(piece->window, master, piece->begin, piece->master));
+    if (!piece->master.empty())
+      TRY(writer.write(piece->window, slots.master(), piece->begin, piece->master));
   }
   return load_packed_before(none, 0);
 }
@@ -250,7 +251,7 @@ Result<std::vector<std::string>> load_weights(const std::string& directory, cons
   }
   TRY_ASSIGN(const Sources sources, sources_of(*model, directory, graph, wanted));
   LoadedHashes hashes;
-  TRY(load_sources(sources, graph.precision, writer, hashes));
+  TRY(load_sources(sources, graph.state_slots, writer, hashes));
   TRY(writer.finish());
   if (xxh3 != nullptr) {
     TRY_ASSIGN(*xxh3, hash_of_all(*model, hashes));

@@ -133,7 +133,7 @@ std::vector<std::string> packed_names(const std::string& matrix, Packing packing
 
 Result<void> load_packed(const PackedPlace& place, Precision precision, StateWriter& writer,
                          std::span<std::byte> buffer, LoadedHashes& hashes) {
-  const u64 element = element_bytes(Kind::param, precision);
+  const u64 element = value_bytes(precision);
   const u64 codes = part_bytes(place.source.matrix, PackedPart::codes);
   for (u64 begin = 0; begin < place.bytes.value; begin += buffer.size()) {
     const std::span<std::byte> piece = buffer.first(std::min<u64>(buffer.size(), place.bytes.value - begin));

@@ -404,7 +404,7 @@ Bytes net_lower_bound(const Plan& plan, const ModelGraph& graph) {
     if (!graph.windows[w].trainable) continue;
     u64 uses = 0;
     for (const Block& block : graph.blocks) uses += static_cast<u64>(std::ranges::count(block.windows, w));
-    bytes += graph.windows[w].elements * (element_bytes(Kind::param, plan.precision) + uses * sizeof(float));
+    bytes += graph.windows[w].elements * (value_bytes(plan.precision) + uses * sizeof(float));
   }
   return Bytes{bytes / plan.nodes * (plan.nodes - 1)};
 }

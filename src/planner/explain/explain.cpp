@@ -39,7 +39,7 @@ std::string whose_plan(const Plan& plan) {
 
 std::string content_name(const ExplainInput& in, ChunkId first, u32 count) {
   const Chunk& c = in.plan.chunk(first);
-  std::string text(name(c.kind));
+  std::string text(in.plan.state_slots.name(c.kind));
   if (c.window != none) text += fmt::format(" of {}", in.graph.windows[c.window].name);
   if (c.block != none) text += fmt::format(" of {}", in.graph.blocks[c.block].name);
   if (c.window != none) {

@@ -17,16 +17,13 @@ using Out = std::back_insert_iterator<std::string>;
 
 constexpr u32 waits_told_min = 8;  // in ops; shorter waits come from lanes that run at the same time
 
-constexpr std::string_view meaning_of(Kind kind) {
-  constexpr std::array<std::string_view, kind_count> meanings = {
+std::string_view meaning_of(const StateSlots& slots, Kind kind) {
+  if (is_slot(kind)) return slots[kind].meaning;
+  constexpr std::array<std::string_view, kind_count - state_slots_max> meanings = {
       "weights, as compute reads them",
       "finished gradient, on its way to the update",
       "gradient, summed over micro-batches",
       "another node's part of a gradient",
-      "fp32 weights, of which param is the rounding",
-      "what fp32 weights hold beyond their bf16 part",
-      "AdamW's first moment",
-      "AdamW's second moment",
       "a block's input, saved for its backward",
       "residual stream between attention and experts",
       "input of a layer's experts, saved for their backward",
@@ -40,7 +37,8 @@ constexpr std::string_view meaning_of(Kind kind) {
       "scratch of one op",
       "tokens and targets",
       "loss, norms, clip factor"};
-  return meanings[static_cast<u32>(kind)];
+  const u32 number = static_cast<u32>(kind);
+  return meanings[kind < Kind::state ? number : number - state_slots_max];
 }
 
 class ChunkStory {
@@ -65,7 +63,7 @@ class ChunkStory {
 
   void tell_content() {
     fmt::format_to(out_, "chunk {}: {}, {}\n  holds    {}\n", index(id_), content_name(in_, id_),
-                   size_name(chunk_.bytes), meaning_of(chunk_.kind));
+                   size_name(chunk_.bytes), meaning_of(in_.plan.state_slots, chunk_.kind));
     if (chunk_.window == none) return;
     const Window& window = in_.graph.windows[chunk_.window];
     const u64 end = chunk_.element_begin + chunk_.elements;

@@ -12,7 +12,7 @@ namespace tidepool {
 std::string explain_op(const ExplainInput&, const Life&, u32 op);
 std::string explain_chunk(const ExplainInput&, const Life&, ChunkId);
 
-// "momentum of h.1 cut 0", "activation of h.2 m1"; `count` chunks that begin with `first`.
+// "grad of h.1 cut 0", "activation of h.2 m1"; `count` chunks that begin with `first`.
 std::string content_name(const ExplainInput&, ChunkId first, u32 count = 1);
 // "backward on compute, h.1, micro-batch 0"
 std::string op_name(const ExplainInput&, const Segment&, u32 op);

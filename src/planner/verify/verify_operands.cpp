@@ -72,7 +72,7 @@ bool sums_all_nodes(const Plan& plan, const ModelGraph& graph, const Op& op,
   for (const Block& block : graph.blocks)
     uses += static_cast<u32>(std::ranges::count(block.windows, op.window));
   const u32 parts = uses * plan.nodes;
-  const bool in_place = !has_kind(plan.precision, Kind::grad);
+  const bool in_place = !plan.state_slots.has(Kind::grad);
   if (parts == 0 || operands.size() != parts + (in_place ? 1 : 2)) return false;
   for (u32 i = 0; i < parts; ++i) {
     const Operand& o = operands[i];

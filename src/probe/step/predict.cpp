@@ -239,42 +239,41 @@ Result<CopyRates> measure_copies(Session& session, Round round) {
 
 // Bytes as CostModel counts them: an array that is only read or only written counts once, a rewritten one
 // twice.
-Result<double> measure_adam(Session& session, Round round) {
+Result<double> measure_update(Session& session, Round round) {
   Device& device = session.devices().at(0);
   const auto host = device.host_memory(), on_device = device.memory();
   const auto memory = !device.facts().gpu && on_device.size() > host.size() ? on_device : host;
   const Precision precision = session.plan().precision;
+  const StateSlots& slots = session.plan().state_slots;
   const Segment& body = session.plan().segment(SegmentKind::body);
   const u64 usual = usual_bytes(body, [&](const Op& op) {
-    const std::span<const Operand> operands = body.operands_of(op);
-    const auto momentum = std::ranges::find_if(
-        operands, [&](const Operand& o) { return session.plan().chunk(o.first).kind == Kind::momentum; });
-    return op.kind == OpKind::update && momentum != operands.end() ? momentum->frame.bytes.value : 0;
+    // The gradient, which stands first.
+    return op.kind == OpKind::update ? body.operands_of(op)[0].frame.bytes.value : 0;
   });
-  const u64 wanted = usual > 0 ? usual / sizeof(float) : memory_sample_bytes_max / 16;
+  const u64 wanted = usual > 0 ? usual / value_bytes(precision) : memory_sample_bytes_max / 16;
   const u64 elements =
       std::min<u64>(memory.size() / 16, wanted) / checksum_block_elements * checksum_block_elements;
-  if (elements == 0) return HostRates{}.adam_bytes_per_s;
+  if (elements == 0) return HostRates{}.update_bytes_per_s;
   u64 offset = 0, touched = 0;
   const auto take = [&](Kind kind, u64 times) {
     std::byte* at = memory.data() + offset;
-    const u64 bytes = elements * element_bytes(kind, precision);
+    const u64 bytes = slots.bytes(kind, elements);
     offset += bytes;
     touched += times * bytes;
     return at;
   };
   const DecaySegment whole[] = {{0, elements, true}};
-  AdamWChunk chunk{.elements = elements, .segments = whole};
+  const Optim optim = session.graph().optim;
+  UpdateChunk chunk{.elements = elements, .segments = whole};
   chunk.grad = take(Kind::grad, 1);
-  chunk.param = take(Kind::param, made_by_update(Kind::param, precision) ? 1 : 2);
-  for (const Kind master : {Kind::master, Kind::master_low})
-    if (has_kind(precision, master)) chunk.master = take(master, 2);
-  chunk.momentum = reinterpret_cast<float*>(take(Kind::momentum, 2));
-  chunk.variance = reinterpret_cast<float*>(take(Kind::variance, 2));
-  const AdamWScalars scalars = adamw_scalars({.learning_rate = 1e-3}, 1, 1.0, 1.0);
+  chunk.arrays[0].data = take(Kind::param, made_by_update(Kind::param, precision) ? 1 : 2);
+  u32 array = 1;
+  slots.each([&](Kind slot) { chunk.arrays[array++].data = take(slot, 2); });
+  const UpdateScalars scalars = update_scalars(update_step(optim, {.learning_rate = 1e-3}, 1, 1.0),
+                                               {.grad_norm = 1.0});
   TRY_ASSIGN(const double seconds,
              cold_seconds_of(session, round, samples_of_small_ops, [&]() -> Result<void> {
-               adamw(chunk, precision, scalars, session.pool());
+               update(chunk, slots, optim, scalars, session.pool());
                return {};
              }));
   return static_cast<double>(touched) / seconds;
@@ -322,7 +321,7 @@ Result<void> measure_disk(Session& session, Round round, DiskRates& rates) {
 Result<Prediction> measure_round(Session& session, Round round) {
   Prediction out;
   Machine& machine = out.machine;
-  // A GPU's ops and copies take nothing of the cores; a device of the cores shares them with Adam.
+  // A GPU's ops and copies take nothing of the cores; a device of the cores shares them with updates.
   machine.device.kind = session.devices().are_gpus() ? DeviceKind::cuda : DeviceKind::cpu;
   TRY_ASSIGN(out.blocks, measure_blocks(session, round));
   machine.device.flops_per_s.fill(block_flops(session.graph(), out.blocks));
@@ -330,9 +329,9 @@ Result<Prediction> measure_round(Session& session, Round round) {
   TRY_ASSIGN(machine.device.memory_bytes_per_s, measure_memory(session, round));
   TRY_ASSIGN(machine.copies, measure_copies(session, round));
   const double copy = machine.copies.h2d_bytes_per_s;
-  TRY_ASSIGN(machine.host.adam_bytes_per_s, measure_adam(session, round));
+  TRY_ASSIGN(machine.host.update_bytes_per_s, measure_update(session, round));
   // Data that is small enough to stay in the cache is not limited by memory.
-  machine.host.memory_bytes_per_s = std::max({machine.host.adam_bytes_per_s, 2 * copy});
+  machine.host.memory_bytes_per_s = std::max({machine.host.update_bytes_per_s, 2 * copy});
   machine.host.checksum_bytes_per_s = 2 * copy;
   TRY(measure_disk(session, round, machine.disk));
   return out;
@@ -343,7 +342,7 @@ std::vector<double*> figures_of(Prediction& p) {
   Machine& m = p.machine;
   std::vector<double*> out = {
       &p.peak_flops_per_s,        &m.device.memory_bytes_per_s, &m.copies.h2d_bytes_per_s,
-      &m.copies.d2h_bytes_per_s,  &m.copies.both_bytes_per_s,   &m.host.adam_bytes_per_s,
+      &m.copies.d2h_bytes_per_s,  &m.copies.both_bytes_per_s,   &m.host.update_bytes_per_s,
       &m.host.memory_bytes_per_s, &m.host.checksum_bytes_per_s, &m.disk.read_bytes_per_s,
       &m.disk.write_bytes_per_s,  &m.disk.mixed_bytes_per_s};
   for (double& rate : m.device.flops_per_s) out.push_back(&rate);

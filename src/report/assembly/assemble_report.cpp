@@ -77,7 +77,7 @@ void add_rates_seen(RunReport& report, const ReportParts& parts) {
   const Machine& m = parts.prediction.machine;
   const auto text = [](double rate) { return fmt::format("{:.3g} GB/s", rate / 1e9); };
   report.machine["rate_copy"] = text(m.copies.h2d_bytes_per_s);
-  report.machine["rate_adam"] = text(m.host.adam_bytes_per_s);
+  report.machine["rate_adam"] = text(m.host.update_bytes_per_s);
   if (parts.session.disk() == nullptr) return;
   report.machine["rate_disk_read"] = text(m.disk.read_bytes_per_s);
   report.machine["rate_disk_write"] = text(m.disk.write_bytes_per_s);
@@ -92,6 +92,12 @@ void add_rates(RunReport& report, const ModelGraph& graph, u64 tokens) {
   report.flops_per_second = report.tokens_per_second * static_cast<double>(graph.flops_per_token);
 }
 
+// A setting of another optimizer changes no number. AdamW is what a list without `optim` means.
+bool is_of_optimizer(const Field& field, Optim optim) {
+  if (field.key == "optim") return optim != Optim::adamw_torch;
+  return field.key != "sgd_momentum" || optim == Optim::sgd;
+}
+
 }  // namespace
 
 std::map<std::string, std::string> effective_settings(const Config& config) {
@@ -100,7 +106,8 @@ std::map<std::string, std::string> effective_settings(const Config& config) {
 
 std::map<std::string, std::string> numeric_settings(const Config& config) {
   std::map<std::string, std::string> settings = settings_of(config, [&](const Field& field) {
-    if (field.section == "train") return field.key != "speculate";
+    if (field.section == "train")
+      return field.key != "speculate" && is_of_optimizer(field, config.train.optim);
     if (field.section == "lora") return config.lora.on() && field.key != "adapter";  // not its path
     return field.section == "model" && field.key != "directory" && applies(field, config.model.family);
   });

@@ -85,9 +85,9 @@ void add_prediction(PlanSummary& s, const Prediction& p) {
   for (LinkSummary& way : s.network)
     if (m.network.bytes_per_s > 0)
       way.seconds = static_cast<double>(way.per_step.value) / m.network.bytes_per_s;
-  s.notes.push_back(fmt::format("measured now: {:.0f} GFLOP/s, copies {:.1f} GB/s, Adam {:.1f} GB/s",
+  s.notes.push_back(fmt::format("measured now: {:.0f} GFLOP/s, copies {:.1f} GB/s, updates {:.1f} GB/s",
                                 m.device.flops_per_s[0] * 1e-9, m.copies.h2d_bytes_per_s * 1e-9,
-                                m.host.adam_bytes_per_s * 1e-9));
+                                m.host.update_bytes_per_s * 1e-9));
   if (m.network.bytes_per_s > 0)
     s.notes.push_back(fmt::format("network: {:.2f} GB/s each way, {:.0f} us for a message",
                                   m.network.bytes_per_s * 1e-9,
@@ -164,7 +164,7 @@ std::string versions_note(const Config& config, const ModelGraph& graph, const P
   }
   Bytes on_disk{};
   for (u32 id = 0; id < plan.chunks.size(); ++id)
-    if (plan.homes[id].tier == Tier::disk && plan.chunks[id].kind == Kind::momentum)
+    if (plan.homes[id].tier == Tier::disk && is_slot(plan.chunks[id].kind))
       on_disk += plan.homes[id].bytes;
   if (on_disk.value == 0 || config.memory.versions != 0 || !config.output.save || plan.nodes > 1) return "";
   return fmt::format(
@@ -188,6 +188,7 @@ PlanSummary summarize(const SummaryInput& in) {
                 .layers_over_devices = plan.parallel == Parallel::layers,
                 .nodes = plan.nodes,
                 .precision = plan.precision,
+                .state_slots = plan.state_slots,
                 .parameters = graph.parameters,
                 .active_parameters = graph.active_parameters < graph.parameters ? graph.active_parameters : 0,
                 .trained_parameters = trained_parameters(graph),
@@ -203,14 +204,13 @@ PlanSummary summarize(const SummaryInput& in) {
                 .clipping = config.train.max_grad_norm > 0 && (plan.clipping || plan.speculates),
                 .speculates = plan.speculates,
                 .state = state_bytes(plan)};
-  const auto add = [&](std::vector<KindCost>& costs, Kind kind) {
-    if (has_kind(plan.precision, kind))
-      costs.push_back({kind, static_cast<u32>(element_bytes(kind, plan.precision))});
+  const auto cost = [&](Kind kind) {
+    return KindCost{kind, static_cast<u32>(plan.state_slots.bytes(kind, 1))};
   };
-  for (const Kind kind : {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance})
-    add(s.kept, kind);
+  s.kept.push_back(cost(Kind::param));
+  plan.state_slots.each([&](Kind slot) { s.kept.push_back(cost(slot)); });
   if (!made_by_update(Kind::param, plan.precision))  // else in bytes of dead parameters
-    add(s.waiting, has_kind(plan.precision, Kind::grad) ? Kind::grad : Kind::grad_accum);
+    s.waiting.push_back(cost(plan.state_slots.gradient()));
   for (u32 t = 0; t < tier_count; ++t) {
     const Tier tier = static_cast<Tier>(t);
     s.tiers[t] = {.budget = plan.tiers[t].budget,

@@ -40,7 +40,7 @@ TraceProcess process_of(std::string name, const Plan& plan, const Schedule& sche
 }
 
 TraceNames trace_names(const Schedule& schedule, const ModelGraph& graph) {
-  TraceNames names;
+  TraceNames names{.state_slots = graph.state_slots};
   for (LaneId lane : schedule.lanes()) names.lanes.push_back(describe(lane));
   for (const Block& block : graph.blocks) names.blocks.push_back(block.name);
   for (const Window& window : graph.windows) names.windows.push_back(window.name);

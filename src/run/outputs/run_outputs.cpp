@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <limits>
 #include <numeric>
@@ -169,6 +170,7 @@ void RunOutputs::end_view() {
 }
 
 Result<void> RunOutputs::tell_process_size(RunReport& report) {
+  settle_log(std::chrono::milliseconds(100));  // what the log's thread takes for lines is part of the size
   const Bytes size = process_peak();
   if (size <= report.rss_peak) return {};
   report.rss_peak = size;

@@ -89,9 +89,10 @@ Result<void> init_weights(const ModelGraph& graph, u64 seed, StateWriter& state,
         const auto words = std::as_bytes(std::span(values, count));
         const bool fp32 = graph.precision == Precision::fp32;
         TRY(state.write(w, Kind::param, at, fp32 ? words : std::as_bytes(std::span(halves, count))));
-        if (graph.precision == Precision::bf16)
-          TRY(state.write(w, Kind::master_low, at, std::as_bytes(std::span(low, count))));
-        if (graph.precision == Precision::fp16) TRY(state.write(w, Kind::master, at, words));
+        const bool bf16 = graph.precision == Precision::bf16;
+        if (graph.state_slots.has_master())
+          TRY(state.write(w, graph.state_slots.master(), at,
+                          bf16 ? std::as_bytes(std::span(low, count)) : words));
         done += count;
         progress(static_cast<double>(done) / static_cast<double>(graph.parameters));
       }

@@ -96,8 +96,8 @@ TEST_F(LogTest, AFullFileIsTurnedOver) {
   EXPECT_EQ(finish_log(), "");
   for (const char* name : {"run.log", "run.log.1", "run.log.2"}) {
     EXPECT_LE(std::filesystem::file_size(dir_ / name), 1000u);
-    EXPECT_GT(lines_of(dir_ / name).size(), 5u) << name;
   }
+  for (const char* name : {"run.log.1", "run.log.2"}) EXPECT_GT(lines_of(dir_ / name).size(), 5u) << name;
   EXPECT_FALSE(std::filesystem::exists(dir_ / "run.log.3"));
   EXPECT_THAT(lines_of(path_).back(), HasSubstr("line 59 "));
 }

@@ -78,14 +78,14 @@ class Weights : public ::testing::TestWithParam<Case> {
 };
 
 void expect_piece(const WeightPiece& piece, const Case& c, u64 first) {
-  const u64 n = piece.param.size() / element_bytes(Kind::param, c.precision);
+  const u64 n = piece.param.size() / value_bytes(c.precision);
   u64 wrong = 0;
   for (u64 i = 0; i < n; ++i) {
     const u32 bits = stored(c.dtype, first + i);
     u32 wanted = bits, master = 0, found = 0, found_master = 0;
     if (c.precision == Precision::bf16) wanted = ((bits + 0x8000u) >> 16) & 0xffff, master = bits & 0xffff;
     if (c.precision == Precision::fp16) wanted = fp16_from_float(std::bit_cast<float>(bits)), master = bits;
-    const u64 size = element_bytes(Kind::param, c.precision);
+    const u64 size = value_bytes(c.precision);
     std::memcpy(&found, piece.param.data() + size * i, size);
     const u64 master_size = c.precision == Precision::fp32 ? 0 : c.precision == Precision::bf16 ? 2 : 4;
     if (!piece.master.empty()) std::memcpy(&found_master, piece.master.data() + master_size * i, master_size);
@@ -104,7 +104,7 @@ TEST_P(Weights, ArriveInOrderAndInTheStatesOwnFormat) {
       ASSERT_EQ((*piece)->window, t);
       ASSERT_EQ((*piece)->begin, 64 * t + done);
       ASSERT_NO_FATAL_FAILURE(expect_piece(**piece, GetParam(), begin_of[t] + done));
-      done += (*piece)->param.size() / element_bytes(Kind::param, GetParam().precision);
+      done += (*piece)->param.size() / value_bytes(GetParam().precision);
     }
   }
   EXPECT_EQ(reader->next().value(), nullptr);
@@ -134,7 +134,7 @@ TEST_P(Weights, SlicesOfATensorArriveApartAndMakeUpItsHash) {
       ASSERT_NO_FATAL_FAILURE(expect_piece(**piece, GetParam(), slice.begin + done));
       hashed += (*piece)->unhashed.empty();
       (*piece)->unhashed.empty() ? hash.add_part((*piece)->xxh3) : hash.update((*piece)->unhashed);
-      done += (*piece)->param.size() / element_bytes(Kind::param, GetParam().precision);
+      done += (*piece)->param.size() / value_bytes(GetParam().precision);
     }
   EXPECT_EQ(reader->next().value(), nullptr);
   EXPECT_GT(hashed, 0u);

@@ -118,7 +118,7 @@ TEST(Cli, CompletionKnowsCommandsOptionsAndKeys) {
   EXPECT_THAT(bash_completion(), HasSubstr("plan:--explain) words=\"op: chunk:\""));
   EXPECT_THAT(bash_completion(), HasSubstr("train:--resume) words=\"auto\""));
   // Regression: lists in the script were older than the commands.
-  EXPECT_THAT(bash_completion(), HasSubstr(" --io adam attention copy disk gemm\""));
+  EXPECT_THAT(bash_completion(), HasSubstr(" --io attention copy disk gemm update\""));
   EXPECT_THAT(bash_completion(), HasSubstr("train|plan|tokenize|generate|eval|doctor|config)"));
 }
 
@@ -274,9 +274,9 @@ TEST(Cli, RefusesOptionsAndWordsThatTheFormIgnores) {
            {{"tokenize", config, "--documents", "file"}, "--documents: "},
            {{"tokenize", config, "--show", "1", "--threads", "0"}, "--threads: "},
            {{"doctor", config, "--dir", "."}, "--dir: 'tidepool doctor CONFIG.yaml' does not use it"},
-           {{"bench", "adam", "--depth", "4"},
-            "--depth: 'tidepool bench adam' does not use it; leave it out"},
-           {{"bench", "adam", "--device", "cuda"}, "--device: "},
+           {{"bench", "update", "--depth", "4"},
+            "--depth: 'tidepool bench update' does not use it; leave it out"},
+           {{"bench", "update", "--device", "cuda"}, "--device: "},
            {{"bench", "disk", "--device", "cuda"}, "--device: "},
            {{"bench", "gemm", "--dir", "."}, "--dir: "},
            {{"bench", "disk", "gemm"}, "'gemm': 'tidepool bench disk' does not use it"},

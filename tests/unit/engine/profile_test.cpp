@@ -94,7 +94,7 @@ TEST(TimeProfile, FollowsTheOrderOfADiskLane) {
   story.done(profile, waits, 90, 130);
   story.done(profile, behind, 90, 140);
   story.done(profile, second, 140, 200);
-  EXPECT_EQ(exposed(profile.of(body), Cause::host_adam), 80u);
+  EXPECT_EQ(exposed(profile.of(body), Cause::update), 80u);
   EXPECT_EQ(exposed(profile.of(body), Cause::disk_read), 50u);
 }
 
@@ -150,7 +150,7 @@ TEST(TimeProfile, FollowsEdgesFromTheSegmentBefore) {
   story.done(profile, update, 50, 80);
   story.begin(profile, {body, 2});
   story.done(profile, forward, 80, 130);
-  EXPECT_EQ(exposed(profile.of(body), Cause::host_adam), 30u);
+  EXPECT_EQ(exposed(profile.of(body), Cause::update), 30u);
   EXPECT_EQ(exposed(profile.of(body), Cause::compute), 100u);
 }
 
@@ -167,7 +167,7 @@ TEST(TimeProfile, CountsTheTailAtRest) {
   story.done(profile, write, 72, 100);
   profile.at_rest();
   const PhaseProfile p = profile.total();
-  EXPECT_EQ(exposed(p, Cause::host_adam), 20u);
+  EXPECT_EQ(exposed(p, Cause::update), 20u);
   EXPECT_EQ(exposed(p, Cause::disk_write), 28u);
   EXPECT_EQ(p.wall().value, 90u);
 }

@@ -36,7 +36,7 @@ TEST_P(SimPlans, ReadTheRightVersionsUnderAnyTiming) {
     SimOptions options{.seed = seed, .jitter = seed == 0 ? 0.0 : 3.0, .swarm = seed == 0 ? 1.0 : 20.0};
     // From a disk that is the bottleneck to a disk that costs nothing.
     options.machine.disk.read_bytes_per_s = options.machine.disk.mixed_bytes_per_s = seed % 2 ? 1e8 : 1e11;
-    options.machine.host.adam_bytes_per_s = seed % 3 ? 1e9 : 1e12;
+    options.machine.host.update_bytes_per_s = seed % 3 ? 1e9 : 1e12;
     const auto executor = SimExecutor::create(*plan, graph, options);
     const auto engine = Engine::create(*plan, *executor, {});
     TimeProfile profile(*plan);

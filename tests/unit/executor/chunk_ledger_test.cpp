@@ -14,7 +14,7 @@ constexpr ChunkId chunk{0};
 Plan plan_with(u32 versions) {
   Plan plan;
   plan.versions = versions;
-  plan.chunks = {{.kind = Kind::momentum, .bytes = Bytes{4096}}};
+  plan.chunks = {{.kind = Kind::param, .bytes = Bytes{4096}}};
   return plan;
 }
 

@@ -23,7 +23,7 @@ Machine random_machine(std::mt19937& rng) {
   Machine m;
   m.device.flops_per_s.fill(rate());
   m.copies = {.h2d_bytes_per_s = rate(), .d2h_bytes_per_s = rate(), .both_bytes_per_s = rate()};
-  m.host.adam_bytes_per_s = rate();
+  m.host.update_bytes_per_s = rate();
   m.disk = {.read_bytes_per_s = rate(), .write_bytes_per_s = rate(), .mixed_bytes_per_s = rate()};
   m.device.kind = rng() % 2 ? DeviceKind::cpu : DeviceKind::cuda;
   return m;

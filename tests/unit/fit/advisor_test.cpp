@@ -113,8 +113,8 @@ TEST(ChoosePlan, EarlyBlocksRestOnTheDeviceIfForwardWaitsForTheirUpdates) {
   late.early_blocks = 0;
   const auto waits = forecast(make_plan(graph, late).value(), graph, machine);
   ASSERT_TRUE(waits);
-  EXPECT_GT(waits->exposed_seconds[static_cast<u32>(Cause::host_adam)],
-            choice->forecast.exposed_seconds[static_cast<u32>(Cause::host_adam)]);
+  EXPECT_GT(waits->exposed_seconds[static_cast<u32>(Cause::update)],
+            choice->forecast.exposed_seconds[static_cast<u32>(Cause::update)]);
   EXPECT_LT(choice->forecast.step_seconds, waits->step_seconds);
 }
 
@@ -178,7 +178,7 @@ TEST(TokensToBind, HalveIfEverythingButComputeIsTwiceAsFast) {
     for (double* rate :
          {&faster.copies.h2d_bytes_per_s, &faster.copies.d2h_bytes_per_s, &faster.copies.both_bytes_per_s,
           &faster.disk.read_bytes_per_s, &faster.disk.write_bytes_per_s, &faster.disk.mixed_bytes_per_s,
-          &faster.host.adam_bytes_per_s, &faster.host.memory_bytes_per_s, &faster.host.checksum_bytes_per_s})
+          &faster.host.update_bytes_per_s, &faster.host.memory_bytes_per_s, &faster.host.checksum_bytes_per_s})
       *rate *= 2;
     EXPECT_LT(tokens_to_bind(*plan, *graph, faster).tokens, 0.51 * from.tokens + 1) << flops;
     found += from.tokens > 1 && !std::isinf(from.tokens) && !from.other.empty();

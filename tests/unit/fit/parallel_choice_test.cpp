@@ -23,7 +23,7 @@ std::string four_cards(const TrainDir& dir, double interconnect) {
   m.device.flops_per_s = {82.6e12, 165e12, 165e12};
   m.device.memory_bytes_per_s = 907e9;
   m.host.memory = Bytes{256 * gib};
-  m.host.memory_bytes_per_s = 345e9, m.host.adam_bytes_per_s = 317e9;
+  m.host.memory_bytes_per_s = 345e9, m.host.update_bytes_per_s = 317e9;
   m.copies = {.h2d_bytes_per_s = 24.7e9,
               .d2h_bytes_per_s = 24.7e9,
               .both_bytes_per_s = 43.5e9,

@@ -27,13 +27,13 @@ TEST(PlanInference, HoldsParametersAndNothingElse) {
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     const ModelGraph graph = frozen(test::make_graph({.layers = 4, .precision = precision}));
     u64 bytes = 0;
-    for (const Window& w : graph.windows) bytes += w.elements * element_bytes(Kind::param, precision);
+    for (const Window& w : graph.windows) bytes += values_bytes(w.elements, precision);
     for (const u64 host : {mib / 4, 4 * mib}) {
       const auto plan = make_plan(graph, {.budgets = {Bytes{512 * kib}, Bytes{host}, Bytes{gib}}});
       ASSERT_TRUE(plan) << plan.error().message;
       EXPECT_EQ(homes_of(*plan).value, bytes);
       for (const Chunk& chunk : plan->chunks)
-        EXPECT_TRUE(chunk.kind != Kind::momentum && chunk.kind != Kind::grad_accum &&
+        EXPECT_TRUE(!is_slot(chunk.kind) && chunk.kind != Kind::grad_accum &&
                     chunk.kind != Kind::kept);
       for (const Segment& segment : plan->segments)
         EXPECT_EQ(segment.ops.empty(), segment.kind != SegmentKind::evaluation) << name(segment.kind);

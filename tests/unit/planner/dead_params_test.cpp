@@ -10,6 +10,7 @@
 #include "planner/frame_arcs.h"
 #include "planner/planner.h"
 #include "planner/verify/verify.h"
+#include "tests/support/adamw_state.h"
 #include "tests/support/random_case.h"
 
 namespace tidepool::dead_params_test {
@@ -254,7 +255,7 @@ TEST(DeadParams, AreAllThatAnUpdateNeedNotRead) {
     return refusal(plan);
   };
   EXPECT_THAT(spoilt(Kind::param, Access::read_write), HasSubstr("does not find all"));
-  EXPECT_THAT(spoilt(Kind::master, Access::write), HasSubstr("does not find all"));
+  EXPECT_THAT(spoilt(test::adamw_state(Precision::fp16).master(), Access::write), HasSubstr("does not find all"));
   EXPECT_THAT(spoilt(Kind::grad, Access::write), HasSubstr("does not find all"));
 }
 
@@ -267,7 +268,7 @@ TEST(DeadParams, AreWholeAgainAtRest) {
     if (op.kind == OpKind::load_batch) late = op;
   Operand batch = segment.operands_of(late)[0];
   for (u32 id = 0; id < plan.homes.size(); ++id)
-    if (plan.chunks[id].kind == Kind::momentum) batch.frame.offset = plan.homes[id].offset;
+    if (plan.chunks[id].kind == test::momentum(plan.state_slots)) batch.frame.offset = plan.homes[id].offset;
   late.operands_begin = static_cast<u32>(segment.operands.size());
   late.operands_count = 1;
   segment.operands.push_back(batch);

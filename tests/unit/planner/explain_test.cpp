@@ -8,6 +8,7 @@
 
 #include "planner/explain/life.h"
 #include "planner/planner.h"
+#include "tests/support/adamw_state.h"
 #include "tests/support/random_case.h"
 
 namespace tidepool::explain_test {
@@ -61,7 +62,7 @@ TEST(Explain, FollowsAChunkThroughEveryOpThatTouchesIt) {
 
 TEST(Explain, AChunkOnDiskSaysWhyAndWhatItCosts) {
   const Planned p = streaming();
-  const ChunkId id = find_chunk(p.plan, Kind::momentum, 5);
+  const ChunkId id = find_chunk(p.plan, test::momentum(p.plan.state_slots), 5);
   ASSERT_EQ(p.plan.homes[index(id)].tier, Tier::disk);
   const std::string text = told(p, fmt::format("chunk:{}", index(id)));
   EXPECT_THAT(text, HasSubstr("momentum of h.3 cut 0"));

@@ -57,7 +57,7 @@ TEST(ProbeGpu, RatesAreThoseOfTheDevice) {
     expect_rate(rates, product_key(Precision::bf16, i), 800e9);
   }
   expect_rate(rates, "device.memory_rate", 4e9);
-  expect_rate(rates, "device.adam", 4e9);
+  expect_rate(rates, "device.update", 4e9);
   expect_rate(rates, "copies.h2d", 50e9);
   expect_rate(rates, "copies.d2h", 40e9);
   expect_rate(rates, "copies.both", 80e9);

@@ -8,6 +8,7 @@
 #include "report/metrics_log.h"
 #include "report/run_report.h"
 #include "report/trace.h"
+#include "tests/support/adamw_state.h"
 #include "tests/support/checkpoint_fixture.h"
 #include "tests/support/file_text.h"
 
@@ -173,6 +174,7 @@ TEST(ReportMetrics, AResumedRunWritesEachStepOnce) {
 TEST(ReportTrace, IsChromeTraceJsonWithNamedLanes) {
   const TemporaryDirectory dir;
   const std::string path = dir.path() + "/trace.json";
+  const StateSlots slots = test::adamw_state(Precision::fp32);
   const std::vector<TraceEvent> events = {{.kind = OpKind::forward,
                                            .lane = 0,
                                            .started = Nanos{5'000'500},
@@ -187,14 +189,17 @@ TEST(ReportTrace, IsChromeTraceJsonWithNamedLanes) {
                                            .step = 2,
                                            .window = 0,
                                            .cut = 3,
-                                           .moved = Kind::momentum,
+                                           .moved = test::momentum(slots),
                                            .bytes = Bytes{4096}}};
   const auto event = [&](u64 i) { return events[i]; };
   const TraceProcess both[] = {{"measured", events.size(), event}, {"predicted", events.size(), event}};
   const std::span one = std::span(both).first(1);
   ASSERT_TRUE(
       write_trace(path, one,
-                  {.lanes = {"compute", "disk \"read\""}, .blocks = {"embedding", "h.0"}, .windows = {"wte"}})
+                  {.lanes = {"compute", "disk \"read\""},
+                   .blocks = {"embedding", "h.0"},
+                   .windows = {"wte"},
+                   .state_slots = slots})
           .has_value());
   const json::value v = json::parse(file_text(path));
   const json::array& all = v.at("traceEvents").as_array();

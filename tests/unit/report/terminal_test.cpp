@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "report/outlook_text.h"
+#include "tests/support/adamw_state.h"
 
 namespace tidepool::terminal_test {
 
@@ -35,10 +36,12 @@ PlanSummary big_plan() {
   p.layers = 24, p.width = 2048, p.heads = 16, p.vocabulary = 50257;
   p.sequences = 4, p.tokens_per_sequence = 1024, p.micro_batches = 16, p.sweeps = 2;
   p.state = Bytes{12 * p.parameters};
-  p.kept = {{Kind::param, 2}, {Kind::master_low, 2}, {Kind::momentum, 4}, {Kind::variance, 4}};
+  const StateSlots slots = p.state_slots = test::adamw_state(p.precision);
+  const Kind momentum = test::momentum(slots), variance = test::variance(slots);
+  p.kept = {{Kind::param, 2}, {slots.master(), 2}, {momentum, 4}, {variance, 4}};
   p.waiting = {{Kind::grad, 2}};
-  const std::vector<KindUse> all = {{Kind::param, Bytes{300 * mib}},     {Kind::master_low, Bytes{999 * mib}},
-                                    {Kind::momentum, Bytes{5012 * mib}}, {Kind::variance, Bytes{5012 * mib}},
+  const std::vector<KindUse> all = {{Kind::param, Bytes{300 * mib}},     {slots.master(), Bytes{999 * mib}},
+                                    {momentum, Bytes{5012 * mib}}, {variance, Bytes{5012 * mib}},
                                     {Kind::grad, Bytes{100 * mib}},      {Kind::grad_accum, Bytes{100 * mib}},
                                     {Kind::activation, Bytes{77 * mib}}, {Kind::workspace, Bytes{1}}};
   for (TierSummary& t : p.tiers) t = {Bytes{20 * gib}, Bytes{11 * gib}, all, all};

@@ -68,7 +68,7 @@ function linkBars(runs) {
   return barChart('links', ['Bytes of a step on each link, mean of all steps'], groups, {});
 }
 
-const causeColors = { compute: '--m-compute', host_adam: '--m-update', h2d: '--m-h2d', d2h: '--m-d2h', comm: '--m-between', disk_read: '--m-read',
+const causeColors = { compute: '--m-compute', update: '--m-update', host_adam: '--m-update', h2d: '--m-h2d', d2h: '--m-d2h', comm: '--m-between', disk_read: '--m-read',
   disk_write: '--m-write', record: '--m-record', other: '--m-other' };
 
 function causeBar(runs) {

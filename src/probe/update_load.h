@@ -1,23 +1,29 @@
-// AdamLoad runs AdamW on arrays far larger than any cache, and scales the same arrays in place (x *= c, each
+// UpdateLoad runs an update rule on arrays far larger than any cache, and scales the same arrays in place (x *= c, each
 // byte read and written): the rate of the update, beside the rate of memory.
 #pragma once
 
 #include <array>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
-#include "kernels/adamw/adamw.h"
+#include "machine/machine_keys.h"
+#include "optimizers/optimizer.h"
 
 namespace tidepool {
 
-class AdamLoad {
+// Machine files have the rate of this rule in bf16.
+inline constexpr Optim measured_rule = Optim::adamw_torch;
+inline std::string host_update_key() { return "host." + std::string(update_rate_key); }
+
+class UpdateLoad {
  public:
   // Errors: ErrorKind::does_not_fit if memory is short.
   // REQUIRES: the pool outlives the load.
-  static Result<std::unique_ptr<AdamLoad>> create(Precision, u64 parameters, CorePool&);
-  ~AdamLoad();
-  AdamLoad(const AdamLoad&) = delete;
+  static Result<std::unique_ptr<UpdateLoad>> create(Precision, Optim, u64 parameters, CorePool&);
+  ~UpdateLoad();
+  UpdateLoad(const UpdateLoad&) = delete;
 
   void scale();
   void update();         // without checksums
@@ -30,7 +36,6 @@ class AdamLoad {
 
  private:
   struct Array {
-    Kind kind;
     u64 element_bytes;
     u64 offset;  // within the chunk's part of the memory
   };
@@ -39,7 +44,7 @@ class AdamLoad {
     u64 bytes, element_bytes;
   };
 
-  AdamLoad(Precision, u64 parameters, CorePool&);
+  UpdateLoad(Precision, Optim, u64 parameters, CorePool&);
   Result<void> take_memory();
   std::byte* address(u64 chunk, const Array& array) const {
     return memory_ + chunk * chunk_bytes_ + array.offset;
@@ -47,20 +52,21 @@ class AdamLoad {
   void fill(const Array&, std::byte* data);
   void cut_pieces(const Array&, std::byte* data);
   void update_chunks(bool hashed);
-  AdamWChunk chunk_of(u64 chunk, bool hashed);
+  UpdateChunk chunk_of(u64 chunk, bool hashed);
 
-  const Precision precision_;
+  const Optim optim_;
+  const StateSlots slots_;
   const u64 elements_;  // per chunk
   const u64 chunks_;
   CorePool& pool_;
   const DecaySegment segment_;
-  std::vector<Array> arrays_;  // for one precision; kinds lie side by side as in frames
+  std::vector<Array> arrays_;  // the gradient, then those that change; they lie side by side as in frames
   u64 chunk_bytes_ = 0;
   void* mapped_ = nullptr;
   u64 mapped_bytes_ = 0;
   std::byte* memory_ = nullptr;  // begins on a huge page
   std::vector<Piece> pieces_;
-  std::array<std::vector<u64>, 4> hashes_;
+  std::array<std::vector<u64>, update_arrays_max> hashes_;
   // volatile: read at run time, so that the compiler cannot drop a product with 1.
   volatile float float_factor_ = 1.0f;
   volatile u16 half_factor_ = 1;

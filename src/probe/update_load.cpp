@@ -1,4 +1,4 @@
-#include "probe/adam_load.h"
+#include "probe/update_load.h"
 
 #include <sys/mman.h>
 
@@ -13,14 +13,15 @@ namespace {
 
 // 64 MiB of fp32: large chunks, as in plans for models of this size.
 constexpr u64 chunk_elements = 16 * mib;
-// Bytes that an AdamW task takes of each fp32 array.
+// Bytes that a task takes of each fp32 array.
 constexpr u64 scale_piece_bytes = 1 * mib;
 constexpr u64 huge_page_bytes = 2 * mib;
 
 }  // namespace
 
-Result<std::unique_ptr<AdamLoad>> AdamLoad::create(Precision precision, u64 parameters, CorePool& pool) {
-  std::unique_ptr<AdamLoad> load(new AdamLoad(precision, parameters, pool));
+Result<std::unique_ptr<UpdateLoad>> UpdateLoad::create(Precision precision, Optim optim, u64 parameters,
+                                                         CorePool& pool) {
+  std::unique_ptr<UpdateLoad> load(new UpdateLoad(precision, optim, parameters, pool));
   TRY(load->take_memory());
   for (u64 chunk = 0; chunk < load->chunks_; ++chunk)
     for (const Array& array : load->arrays_) {
@@ -30,26 +31,27 @@ Result<std::unique_ptr<AdamLoad>> AdamLoad::create(Precision precision, u64 para
   return load;
 }
 
-AdamLoad::AdamLoad(Precision precision, u64 parameters, CorePool& pool)
-    : precision_(precision),
+UpdateLoad::UpdateLoad(Precision precision, Optim optim, u64 parameters, CorePool& pool)
+    : optim_(optim),
+      slots_(state_slots(precision, optim)),
       elements_(std::min(chunk_elements, round_up(parameters, cut_alignment_elements))),
       chunks_(div_up(parameters, elements_)),
       pool_(pool),
       segment_{0, elements_, true} {
-  for (Kind kind :
-       {Kind::grad, Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance}) {
-    if (kind != Kind::grad && !has_kind(precision, kind)) continue;
-    arrays_.push_back({kind, element_bytes(kind, precision), chunk_bytes_});
-    chunk_bytes_ += elements_ * arrays_.back().element_bytes;
-  }
+  const auto add = [&](Kind kind) {
+    arrays_.push_back({slots_.bytes(kind, 1), chunk_bytes_});
+    chunk_bytes_ += slots_.bytes(kind, elements_);
+  };
+  add(Kind::grad), add(Kind::param);
+  slots_.each(add);
   for (auto& hashes : hashes_) hashes.resize(div_up(elements_, checksum_block_elements));
 }
 
-AdamLoad::~AdamLoad() {
+UpdateLoad::~UpdateLoad() {
   if (mapped_ != nullptr) munmap(mapped_, mapped_bytes_);
 }
 
-Result<void> AdamLoad::take_memory() {
+Result<void> UpdateLoad::take_memory() {
   mapped_bytes_ = chunks_ * chunk_bytes_ + huge_page_bytes;
   void* memory = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
@@ -62,7 +64,7 @@ Result<void> AdamLoad::take_memory() {
 
 // The workers fill the arrays, so that pages lie where the pool runs. Halves are 1.0 in bf16 (1.9 in fp16);
 // as remainders they are small.
-void AdamLoad::fill(const Array& array, std::byte* data) {
+void UpdateLoad::fill(const Array& array, std::byte* data) {
   const u64 tasks = div_up(elements_, checksum_block_elements);
   parallel_for(pool_, Priority::high, static_cast<u32>(tasks), [&](u32 task, u32) {
     const u64 begin = task * checksum_block_elements;
@@ -74,13 +76,13 @@ void AdamLoad::fill(const Array& array, std::byte* data) {
   });
 }
 
-void AdamLoad::cut_pieces(const Array& array, std::byte* data) {
+void UpdateLoad::cut_pieces(const Array& array, std::byte* data) {
   const u64 bytes = elements_ * array.element_bytes;
   for (u64 at = 0; at < bytes; at += scale_piece_bytes)
     pieces_.push_back({data + at, std::min(scale_piece_bytes, bytes - at), array.element_bytes});
 }
 
-void AdamLoad::scale() {
+void UpdateLoad::scale() {
   parallel_for(pool_, Priority::high, static_cast<u32>(pieces_.size()), [&](u32 task, u32) {
     const Piece& piece = pieces_[task];
     if (piece.element_bytes == 2)
@@ -90,29 +92,23 @@ void AdamLoad::scale() {
   });
 }
 
-void AdamLoad::update() { update_chunks(false); }
-void AdamLoad::update_hashed() { update_chunks(true); }
+void UpdateLoad::update() { update_chunks(false); }
+void UpdateLoad::update_hashed() { update_chunks(true); }
 
-void AdamLoad::update_chunks(bool hashed) {
-  const AdamWScalars scalars = adamw_scalars({.learning_rate = 1e-3, .weight_decay = 0.1}, 100, 2.0, 1.0);
-  for (u64 chunk = 0; chunk < chunks_; ++chunk) adamw(chunk_of(chunk, hashed), precision_, scalars, pool_);
+void UpdateLoad::update_chunks(bool hashed) {
+  const UpdateStep step = update_step(optim_, {.learning_rate = 1e-3, .weight_decay = 0.1}, 100, 1.0);
+  const UpdateScalars scalars = update_scalars(step, {.grad_norm = 2.0});
+  for (u64 chunk = 0; chunk < chunks_; ++chunk)
+    tidepool::update(chunk_of(chunk, hashed), slots_, optim_, scalars, pool_);
 }
 
-AdamWChunk AdamLoad::chunk_of(u64 chunk, bool hashed) {
-  AdamWChunk c;
-  c.elements = elements_;
-  c.segments = {&segment_, 1};
-  for (const Array& array : arrays_) {
-    std::byte* data = address(chunk, array);
-    if (array.kind == Kind::grad) c.grad = data;
-    if (array.kind == Kind::param) c.param = data;
-    if (array.kind == Kind::master || array.kind == Kind::master_low) c.master = data;
-    if (array.kind == Kind::momentum) c.momentum = reinterpret_cast<float*>(data);
-    if (array.kind == Kind::variance) c.variance = reinterpret_cast<float*>(data);
+UpdateChunk UpdateLoad::chunk_of(u64 chunk, bool hashed) {
+  UpdateChunk c{.elements = elements_, .segments = {&segment_, 1}};
+  c.grad = address(chunk, arrays_[0]);
+  for (u32 i = 1; i < arrays_.size(); ++i) {
+    c.arrays[i - 1].data = address(chunk, arrays_[i]);
+    if (hashed) c.arrays[i - 1].hashes = hashes_[i - 1];
   }
-  if (!hashed) return c;
-  c.param_hashes = hashes_[0], c.momentum_hashes = hashes_[1], c.variance_hashes = hashes_[2];
-  if (precision_ != Precision::fp32) c.master_hashes = hashes_[3];
   return c;
 }
 

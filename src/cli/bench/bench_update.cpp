@@ -1,6 +1,6 @@
-// Compares host AdamW with scaling the same arrays in place (x *= c, all arrays, each byte read and written):
-// the fraction of the memory's speed that the update reaches. Both are counted in bytes read plus bytes
-// written. So the gradient, which AdamW only reads, counts once for AdamW and twice for scaling.
+// Compares a rule's update on the host with scaling the same arrays in place (x *= c, all arrays, each byte read
+// and written): the fraction of the memory's speed that the update reaches. Both are counted in bytes read plus
+// bytes written. So the gradient, which an update only reads, counts once for it and twice for scaling.
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
@@ -8,17 +8,17 @@
 
 #include "base/median.h"
 #include "cli/bench/bench.h"
-#include "probe/adam_load.h"
+#include "probe/update_load.h"
 #include "probe/timing.h"
 #include "report/print_text.h"
 
 namespace tidepool {
 namespace {
 
-// AdamBench measures one precision.
-class AdamBench {
+// UpdateBench measures one precision.
+class UpdateBench {
  public:
-  AdamBench(Precision precision, AdamLoad& load) : precision_(precision), load_(load) {}
+  UpdateBench(Precision precision, UpdateLoad& load) : precision_(precision), load_(load) {}
 
   void measure(u32 repetitions) {
     for (u32 round = 0; round <= repetitions; ++round) {
@@ -42,40 +42,42 @@ class AdamBench {
   boost::json::object to_json() const {
     return {{"precision", name(precision_)},
             {"bytes_per_parameter", load_.bytes_per_parameter()},
-            {"adam_bytes_per_second", median(hashed_rates_)},
-            {"adam_without_checksums_bytes_per_second", median(plain_rates_)},
+            {"update_bytes_per_second", median(hashed_rates_)},
+            {"update_without_checksums_bytes_per_second", median(plain_rates_)},
             {"stream_bytes_per_second", median(scale_rates_)},
             {"stream_fraction", fraction()},
-            {"adam_samples", boost::json::value_from(hashed_rates_)},
+            {"update_samples", boost::json::value_from(hashed_rates_)},
             {"stream_samples", boost::json::value_from(scale_rates_)}};
   }
 
  private:
   const Precision precision_;
-  AdamLoad& load_;
+  UpdateLoad& load_;
   std::vector<double> scale_rates_, hashed_rates_, plain_rates_;
 };
 
 }  // namespace
 
-Result<void> bench_adam(const BenchOptions& options) {
+Result<void> bench_update(const BenchOptions& options) {
   TRY_ASSIGN(const auto pool, create_core_pool(options.threads, Bytes{0}));
   boost::json::object json;
   if (!options.json)
     print_text(
-        "AdamW on {} parameters, {} workers, medians of {}; GB/s read and "
+        "{} on {} parameters, {} workers, medians of {}; GB/s read and "
         "written\n{:<11}{:>16}{:>13}{:>19}{:>14}{:>10}\n",
-        options.parameters, pool->workers(), options.repetitions, "precision", "bytes/parameter", "AdamW",
+        optimizer(options.optim).title, options.parameters, pool->workers(), options.repetitions, "precision",
+        "bytes/parameter", "update",
         "without checksums", "plain scaling", "fraction");
   for (Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
-    TRY_ASSIGN(const auto load, AdamLoad::create(precision, options.parameters, *pool));
-    AdamBench bench(precision, *load);
+    TRY_ASSIGN(const auto load, UpdateLoad::create(precision, options.optim, options.parameters, *pool));
+    UpdateBench bench(precision, *load);
     bench.measure(options.repetitions);
     if (!options.json) bench.print();
     // fp32 is the main result: its fields are also at the top level.
     if (precision == Precision::fp32) json = bench.to_json();
     json[name(precision)] = bench.to_json();
   }
+  json["optim"] = name(options.optim);
   json["parameters"] = options.parameters;
   json["workers"] = pool->workers();
   json["repetitions"] = options.repetitions;

@@ -1,0 +1,135 @@
+// StateSlot is an array that training keeps beside the parameters of a chunk set, from step to step.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <span>
+#include <string_view>
+
+#include "tidepool/chunk.h"
+
+namespace tidepool {
+
+// How a slot's elements are stored.
+enum class SlotFormat : u8 {
+  f32,
+  remainder,  // i16: what an fp32 weight holds beyond its bf16 part; in files both together, as f32
+};
+
+struct StateSlot {
+  std::string_view name;         // in plans, reports and the state file
+  std::string_view file_prefix;  // of tensors in optimizer.safetensors
+  std::string_view meaning;      // for people
+  char letter = '?';             // for bars without colour
+  SlotFormat format = SlotFormat::f32;
+  // Elements are stored in blocks: block_bytes for each block_elements.
+  u32 block_elements = 1, block_bytes = 4;
+
+  bool operator==(const StateSlot&) const = default;
+};
+
+// StateSlots says which arrays a chunk set has beside its parameters, and how large each array of it is: slots
+// of the precision first, then those of the update rule.
+//
+// fp32 keeps no master: its `param` is the master.
+// bf16 keeps `param` (the upper 16 bits) and `master_low` (the signed remainder); the pair is the exact fp32
+// master.
+// fp16 keeps the whole master in `master`, and `param` is its rounding. A 16-bit remainder would not be
+// enough: too many floats round to the same half.
+class StateSlots {
+ public:
+  StateSlots() = default;
+  // REQUIRES: all slots together are at most state_slots_max.
+  constexpr StateSlots(Precision precision, std::span<const StateSlot> of_rule) : precision_(precision) {
+    if (precision == Precision::fp16)
+      slots_[count_++] = {.name = "master",
+                          .file_prefix = "master.",
+                          .meaning = "fp32 weights, of which param is the rounding",
+                          .letter = 'L'};
+    if (precision == Precision::bf16)
+      slots_[count_++] = {.name = "master_low",
+                          .file_prefix = "master.",
+                          .meaning = "what fp32 weights hold beyond their bf16 part",
+                          .letter = 'L',
+                          .format = SlotFormat::remainder,
+                          .block_bytes = 2};
+    of_precision_ = count_;
+    for (const StateSlot& slot : of_rule) slots_[count_++] = slot;
+  }
+
+  constexpr Precision precision() const { return precision_; }
+  constexpr u32 count() const { return count_; }
+  constexpr const StateSlot& operator[](Kind kind) const { return slots_[slot_of(kind)]; }
+  constexpr std::string_view name(Kind kind) const {
+    return is_slot(kind) ? slots_[slot_of(kind)].name : tidepool::name(kind);
+  }
+
+  // What fp32 weights have beside `param`. Only 16 bits have a master.
+  constexpr bool has_master() const { return of_precision_ > 0; }
+  // REQUIRES: has_master().
+  constexpr Kind master() const { return state_kind(0); }
+  // The rule's slots in its order, without the precision's.
+  constexpr Kind of_rule(u32 number) const { return state_kind(of_precision_ + number); }
+  constexpr bool is_of_rule(Kind kind) const { return is_slot(kind) && slot_of(kind) >= of_precision_; }
+  constexpr bool is_master(Kind kind) const { return has_master() && kind == master(); }
+
+  // True if training has chunks of this kind; only slots and `grad` depend on precision and rule.
+  constexpr bool has(Kind kind) const {
+    if (is_slot(kind)) return slot_of(kind) < count_;
+    return kind != Kind::grad || precision_ != Precision::fp32;
+  }
+  // Where an update finds the finished gradient: in fp32 the sum is the gradient.
+  constexpr Kind gradient() const { return has(Kind::grad) ? Kind::grad : Kind::grad_accum; }
+
+  // Calls fn(Kind) for each slot, and for the slots of the rule alone.
+  template <class Fn>
+  constexpr void each(Fn&& fn) const {
+    for (u32 i = 0; i < count_; ++i) fn(state_kind(i));
+  }
+  template <class Fn>
+  constexpr void each_of_rule(Fn&& fn) const {
+    for (u32 i = of_precision_; i < count_; ++i) fn(state_kind(i));
+  }
+
+  // Bytes of so many elements of a kind that follows a window's cuts, and back.
+  // REQUIRES: whole blocks.
+  constexpr u64 bytes(Kind kind, u64 elements) const {
+    const Block block = block_of(kind);
+    return div_up(elements, block.elements) * block.bytes;
+  }
+  constexpr u64 elements(Kind kind, u64 bytes) const {
+    const Block block = block_of(kind);
+    return bytes / block.bytes * block.elements;
+  }
+  // Cuts fall on multiples of this, so that every kind of a chunk set fills whole pages.
+  constexpr u64 cut_alignment() const {
+    u64 alignment = cut_alignment_elements;
+    for (u32 i = 0; i < count_; ++i) {
+      const u64 bytes = slots_[i].block_bytes;
+      const u64 blocks = frame_alignment / std::gcd(frame_alignment, bytes);
+      alignment = std::lcm(alignment, blocks * slots_[i].block_elements);
+    }
+    return alignment;
+  }
+
+  constexpr bool operator==(const StateSlots& other) const {
+    return precision_ == other.precision_ && std::ranges::equal(all(), other.all());
+  }
+
+ private:
+  struct Block {
+    u64 elements, bytes;
+  };
+  constexpr Block block_of(Kind kind) const {
+    if (is_slot(kind)) return {slots_[slot_of(kind)].block_elements, slots_[slot_of(kind)].block_bytes};
+    return {1, kind == Kind::param || kind == Kind::grad ? value_bytes(precision_) : sizeof(float)};
+  }
+  constexpr std::span<const StateSlot> all() const { return std::span(slots_).first(count_); }
+
+  Precision precision_ = Precision::fp32;
+  u32 count_ = 0, of_precision_ = 0;
+  std::array<StateSlot, state_slots_max> slots_{};
+};
+
+}  // namespace tidepool

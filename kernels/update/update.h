@@ -1,0 +1,47 @@
+// update() changes one chunk set by its rule: new state and parameters, cast and checksums, in one pass per
+// tile.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "kernels/update/update_scalars.h"
+#include "tidepool/core_pool.h"
+#include "tidepool/state_slot.h"
+
+namespace tidepool {
+
+// Elements [begin, end) of the chunk with or without decay; ascending, covering the chunk.
+struct DecaySegment {
+  u64 begin = 0, end = 0;
+  bool decay = false;
+};
+
+inline constexpr u32 update_arrays_max = 1 + state_slots_max;
+
+struct UpdateArray {
+  std::byte* data = nullptr;
+  // Output for block checksums, or empty: one XXH3 per checksum_block_elements, of the new values in memory.
+  // The caller chooses the seed (chunk, version).
+  std::span<u64> hashes;
+  u64 seed = 0;
+};
+
+struct UpdateChunk {
+  u64 elements = 0;
+  const std::byte* grad = nullptr;  // [elements] of the precision: float, bf16 or fp16
+  // `param`, of the same type as grad and in fp16 only written; then the slots (StateSlots).
+  std::array<UpdateArray, update_arrays_max> arrays;
+  std::span<const DecaySegment> segments;
+};
+
+struct UpdateTile;
+struct UpdateTileHashes;
+// A rule's arithmetic on a tile, for this CPU's vectors. `hashes` (or null) absorb the new values of every
+// array. RETURNS: true if they absorbed them: only if all arrays fill whole XXH3 blocks, and the target
+// supports it.
+using UpdateTileFn = bool (*)(const UpdateTile&, Precision, const UpdateScalars&, UpdateTileHashes* hashes);
+
+void update(const UpdateChunk&, const StateSlots&, UpdateTileFn rule, const UpdateScalars&, CorePool&);
+
+}  // namespace tidepool

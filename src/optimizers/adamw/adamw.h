@@ -1,0 +1,41 @@
+// AdamW: Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (arXiv:1711.05101), as in PyTorch.
+//
+// Per element; each operation is rounded as written, and fma once, on every target alike (a GPU that follows
+// this list makes the same bits):
+//   m = fma(beta1, m, grad_to_momentum * grad)
+//   r = grad_to_root * grad
+//   v = fma(r, r, beta2 * v)
+//   param = fms(decay, param, m / fma(sqrt(v), root_factor, root_offset))
+#pragma once
+
+#include "optimizers/optimizer.h"
+
+namespace tidepool {
+
+// The scalars by name. grad_to_momentum is 1 - beta1, and grad_to_root is sqrt(1 - beta2): the square of the
+// second product is added to the variance. The step is m / (sqrt(v) * root_factor + root_offset). With
+// step_size = lr / (1 - beta1^t) the two are 1 / sqrt(1 - beta2^t) / step_size and epsilon / step_size. For
+// lr = 0 they are 0 and infinity, and the step is exactly 0. `decay` is 1 - lr * weight_decay.
+struct AdamWScalars {
+  float beta1, beta2, root_factor, root_offset, grad_to_momentum, grad_to_root;
+
+  explicit constexpr AdamWScalars(const UpdateScalars& s)
+      : beta1(s.factors[0]),
+        beta2(s.factors[1]),
+        root_factor(s.factors[2]),
+        root_offset(s.factors[3]),
+        grad_to_momentum(s.of_gradient[0]),
+        grad_to_root(s.of_gradient[1]) {}
+};
+
+UpdateStep adamw_step(const OptimizerSettings&, u64 t);
+bool adamw_tile(const UpdateTile&, Precision, const UpdateScalars&, UpdateTileHashes*);
+
+inline constexpr std::array<StateSlot, 2> adamw_slots = {{
+    {.name = "momentum", .file_prefix = "exp_avg.", .meaning = "AdamW's first moment", .letter = 'M'},
+    {.name = "variance", .file_prefix = "exp_avg_sq.", .meaning = "AdamW's second moment", .letter = 'V'},
+}};
+inline constexpr Optimizer adamw = {
+    .title = "AdamW", .slots = adamw_slots, .step = adamw_step, .tile = adamw_tile};
+
+}  // namespace tidepool

@@ -1,0 +1,47 @@
+// Optimizer is an update rule: the state that it keeps, its arithmetic, and what that costs. Each has a folder
+// here and a row in optimizers.cpp.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "kernels/update/update.h"
+#include "tidepool/optim.h"
+#include "tidepool/state_slot.h"
+
+namespace tidepool {
+
+// What a config says about the optimizer. A rule reads what it has a use for.
+struct OptimizerSettings {
+  double learning_rate = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
+  double sgd_momentum = 0.9;
+};
+
+struct Optimizer {
+  std::string_view title;  // for people
+  std::span<const StateSlot> slots;
+  // Scalars of update `t`, which counts from 1.
+  UpdateStep (*step)(const OptimizerSettings&, u64 t);
+  UpdateTileFn tile;
+};
+
+const Optimizer& optimizer(Optim);
+
+inline StateSlots state_slots(Precision precision, Optim optim) {
+  return {precision, optimizer(optim).slots};
+}
+
+// Scalars of update `t` by the rule, before the norm is known.
+inline UpdateStep update_step(Optim optim, const OptimizerSettings& settings, u64 t, double max_grad_norm) {
+  UpdateStep step = optimizer(optim).step(settings, t);
+  step.max_grad_norm = max_grad_norm;
+  return step;
+}
+
+// Updates a chunk set by the rule.
+inline void update(const UpdateChunk& chunk, const StateSlots& slots, Optim optim,
+                   const UpdateScalars& scalars, CorePool& pool) {
+  update(chunk, slots, optimizer(optim).tile, scalars, pool);
+}
+
+}  // namespace tidepool

@@ -1,0 +1,13 @@
+#include "optimizers/optimizers_cuda.h"
+
+#include <array>
+
+namespace tidepool {
+
+void update_cuda(const UpdateChunk& chunk, Precision precision, Optim optim, const UpdateScalars* scalars,
+                 cudaStream_t stream) {
+  static constexpr std::array<UpdateCudaFn*, optim_count> rows = {adamw_cuda, lion_cuda, sgd_cuda};
+  rows[static_cast<u32>(optim)](chunk, precision, scalars, stream);
+}
+
+}  // namespace tidepool

@@ -1,0 +1,17 @@
+// Updates on a GPU, with the bits of the host's.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "optimizers/optimizer.h"
+
+namespace tidepool {
+
+// `segments` point to device memory, `scalars` are read when the kernel runs. Hashes are empty, because chunks
+// with homes on disk are updated on the host. One for each rule:
+using UpdateCudaFn = void(const UpdateChunk&, Precision, const UpdateScalars* scalars, cudaStream_t);
+UpdateCudaFn adamw_cuda, lion_cuda, sgd_cuda;
+
+void update_cuda(const UpdateChunk&, Precision, Optim, const UpdateScalars* scalars, cudaStream_t);
+
+}  // namespace tidepool
