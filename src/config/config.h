@@ -144,6 +144,9 @@ struct MachineConfig {
   bool operator==(const MachineConfig&) const = default;
 };
 
+// The logs that output.report_to may name; report/sinks has them.
+inline constexpr std::array<std::string_view, 2> report_to_names = {"tensorboard", "csv"};
+
 struct OutputConfig {
   std::string dir = "runs/tidepool";
   u64 logging_steps = 1;
@@ -155,6 +158,7 @@ struct OutputConfig {
   u64 persist_steps = 0;                // between records of the state in the swap file; 0: automatic
   Bytes max_shard_size{5'000'000'000};  // of one file of weights; Hugging Face's name and unit
   bool trace = true;
+  std::vector<std::string> report_to = {"tensorboard"};  // logs beside metrics.jsonl
 
   bool operator==(const OutputConfig&) const = default;
 };

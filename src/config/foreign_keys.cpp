@@ -152,7 +152,6 @@ constexpr std::array advices = std::to_array<Instead>({
     {"save_strategy", "set output.save_steps"},
     {"logging_strategy", "set output.logging_steps"},
     {"log_interval", "set output.logging_steps"},
-    {"report_to", "figures go to metrics.jsonl in output.dir; leave the key out", "none"},
     {"bias", "only adapters are trained, and they have no bias; leave the key out", "none", "lora"},
     {"bias",
      "the family decides: gpt2 models have biases, qwen2 models have biases of q, k and v, and the others "

@@ -54,6 +54,10 @@ const std::array output_table = std::to_array<Field>({
      "checkpoints",
      {1, 1e6}},
     {.section = "output",
+     .key = "report_to",
+     .ref = REF(output.report_to),
+     .help = "Logs beside metrics.jsonl, of tensorboard and csv (metrics.csv); none: no other"},
+    {.section = "output",
      .key = "max_shard_size",
      .ref = REF(output.max_shard_size),
      .help = "Largest size of one file of weights; larger weights are written as several files; a tensor "

@@ -133,6 +133,16 @@ std::optional<Complaint> check_early_stopping(const Config& c) {
   return std::nullopt;
 }
 
+std::optional<Complaint> check_report_to(const OutputConfig& o) {
+  const bool none = o.report_to == std::vector<std::string>{"none"};
+  for (const std::string& name : o.report_to)
+    if (!none && std::ranges::find(report_to_names, name) == report_to_names.end())
+      return Complaint{"output", "report_to",
+                       fmt::format("'{}' is none of {}; metrics.jsonl is always written", name,
+                                   fmt::join(report_to_names, ", "))};
+  return std::nullopt;
+}
+
 }  // namespace
 
 u32 MachineConfig::devices() const {
@@ -169,6 +179,7 @@ std::optional<Complaint> validate(const Config& c) {
   if (const std::optional<Complaint> complaint = check_schedule(c.train)) return complaint;
   if (const std::optional<Complaint> complaint = check_weights(c.data)) return complaint;
   if (const std::optional<Complaint> complaint = check_early_stopping(c)) return complaint;
+  if (const std::optional<Complaint> complaint = check_report_to(c.output)) return complaint;
   if (c.train.precision == Precision::fp16) {
     if (const std::optional<Complaint> complaint = check_loss_scale(c.train)) return complaint;
   }

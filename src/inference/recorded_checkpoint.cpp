@@ -49,11 +49,13 @@ Result<std::vector<std::string>> save_recorded_state(const std::string& path) {
   // A name is not enough: a newer checkpoint that is damaged is stepped over.
   const u64 newest = steps.empty() || steps.back() < run->state.step ? 0 : newest_good_step(run_dir);
   if (newest >= run->state.step) return lines;
+  const bool in_the_way = is_named(fmt::format("{}/checkpoint-{}", run_dir, run->state.step));
   const Result<RunDirectory> locked = RunDirectory::open(run_dir);
   const Result<SavedCheckpoint> saved =
       locked ? make_checkpoint_of(*run, config, graph) : Result<SavedCheckpoint>(locked.error());
   if (saved)
-    lines.push_back(fmt::format("made {} of the state that the killed run has recorded", saved->path));
+    lines.push_back(fmt::format("made {} of the state that the killed run has recorded{}", saved->path,
+                                in_the_way ? ", in the place of one that was not whole" : ""));
   else if (steps.empty())
     return saved.error();
   else

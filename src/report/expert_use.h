@@ -21,20 +21,6 @@ struct RouterMetrics {
   bool operator==(const RouterMetrics&) const = default;
 };
 
-// Values of RouterMetrics, with their names in logs.
-struct RouterCurve {
-  const char* tag;  // in events: "train/" and the name in metrics.jsonl
-  double RouterMetrics::*value;
-
-  const char* name() const { return tag + sizeof "train/" - 1; }
-};
-inline constexpr std::array<RouterCurve, 5> router_curves = {
-    {{"train/router_balance", &RouterMetrics::balance},
-     {"train/router_z", &RouterMetrics::z},
-     {"train/router_entropy", &RouterMetrics::entropy},
-     {"train/expert_imbalance", &RouterMetrics::imbalance},
-     {"train/expert_imbalance_most", &RouterMetrics::imbalance_most}}};
-
 // Tokens per expert over all steps of a process so far.
 struct ExpertTokens {
   u64 steps = 0;

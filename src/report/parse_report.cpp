@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "base/json/text.h"
+#include "report/metrics.h"
 #include "report/run_report.h"
 #include "tidepool/experts.h"
 
@@ -164,10 +165,10 @@ ExpertUse read_experts(const Object& o) {
   use.last_steps = o.count("last_steps");
   use.last_tokens = o.rows("last_tokens", use.layers.size(), use.experts);
   use.dropped = o.count("dropped_tokens");
-  for (const RouterCurve& curve : router_curves) {
-    const std::vector<double> values = o.numbers(std::string("each_") + curve.name(), rate_most);
+  for (const RouterMetric& of : router_metrics) {
+    const std::vector<double> values = o.numbers(fmt::format("each_{}", name(of.metric)), rate_most);
     use.each_step.resize(std::max(use.each_step.size(), values.size()));
-    for (u64 i = 0; i < values.size(); ++i) use.each_step[i].*curve.value = values[i];
+    for (u64 i = 0; i < values.size(); ++i) use.each_step[i].*of.value = values[i];
   }
   return use;
 }

@@ -18,14 +18,20 @@ constexpr u32 bar_columns_min = 8;
 constexpr u32 bar_columns_max = 30;
 constexpr u32 columns_of_long_names = 50;
 
+std::string item(Metric metric, double value) {
+  const MetricInfo& of = info(metric);
+  return of.unit.empty() ? fmt::format("{} {}", of.word, of.text(value))
+                         : fmt::format("{} {}", of.text(value), of.unit);
+}
+
 // Facts beside the bar, the most important first: a narrow screen drops the last ones.
 std::vector<std::string> facts(const ProgressState& s, const Screen& screen) {
   const StepLine& l = s.last;
-  if (l.tokens_per_second <= 0) return {"the first step is under way"};
+  const double loss = l.metrics[Metric::loss];
+  if (!l.metrics.has(Metric::loss)) return {"the first step is under way"};
   std::vector<std::string> out;
-  out.push_back(std::isfinite(l.loss) ? fmt::format("loss {:.3f}", l.loss)
-                                      : fmt::format("loss {}", loss_text(l.loss)));
-  out.push_back(fmt::format("{} tok/s", count_text(l.tokens_per_second)));
+  out.push_back(std::isfinite(loss) ? fmt::format("loss {:.3f}", loss) : item(Metric::loss, loss));
+  out.push_back(item(Metric::train_tokens_per_second, l.metrics[Metric::train_tokens_per_second]));
   out.push_back(fmt::format("eta {}", seconds_text(s.eta_seconds)));
   if (l.fraction_of_peak > 0) out.push_back(fmt::format("{} peak", percent_text(l.fraction_of_peak)));
   if (!l.binds.empty()) out.push_back(paint(screen, Ink::yellow, l.binds));
@@ -53,18 +59,16 @@ std::string epoch_text(const ProgressState& s) {
   const double total = s.total_epochs;
   const std::string last =
       total == std::floor(total) ? fmt::format("{:.0f}", total) : significant_text(total);
-  return fmt::format("epoch {}{}", significant_text(s.last.epoch), total > 0 ? "/" + last : "");
+  return fmt::format("epoch {}{}", significant_text(s.last.metrics[Metric::epoch]), total > 0 ? "/" + last : "");
 }
 
 std::vector<std::string> line_items(const ProgressState& s) {
   const StepLine& l = s.last;
-  std::vector<std::string> out = {fmt::format("step {}/{}", l.step, s.total_steps),
-                                  fmt::format("loss {}", loss_text(l.loss)),
-                                  fmt::format("lr {:.3g}", l.learning_rate),
-                                  fmt::format("grad_norm {}", norm_text(l.grad_norm)),
-                                  fmt::format("epoch {}", significant_text(l.epoch)),
-                                  fmt::format("{} tok/s", count_text(l.tokens_per_second))};
-  if (l.loss_scale > 0) out.push_back(fmt::format("loss_scale {:g}", l.loss_scale));
+  std::vector<std::string> out = {fmt::format("step {}/{}", l.step, s.total_steps)};
+  for (u32 place = 1; place <= metric_count; ++place)
+    l.metrics.each([&](Metric metric, double value) {
+      if (info(metric).place == place) out.push_back(item(metric, value));
+    });
   if (l.fraction_of_peak > 0) out.push_back(fmt::format("{} of peak", percent_text(l.fraction_of_peak)));
   out.push_back("eta " + seconds_text(s.eta_seconds));
   return out;
@@ -93,13 +97,14 @@ std::string progress_bar(const ProgressState& s, const Screen& screen) {
 
 std::string progress_numbers(const ProgressState& s, const Screen& screen) {
   const StepLine& l = s.last;
-  if (l.tokens_per_second <= 0) return "";
+  const Metrics& m = l.metrics;
+  if (!m.has(Metric::loss)) return "";
   const bool narrow = screen.columns < columns_of_long_names;
-  std::vector<std::string> items = {
-      fmt::format("lr {:.3g}", l.learning_rate),
-      fmt::format("{} {}", narrow ? "norm" : "grad_norm", norm_text(l.grad_norm)),
-      narrow ? "epoch " + significant_text(l.epoch) : epoch_text(s)};
-  if (l.loss_scale > 0) items.push_back(fmt::format("loss_scale {:g}", l.loss_scale));
+  const double norm = m[Metric::grad_norm], epoch = m[Metric::epoch];
+  std::vector<std::string> items = {item(Metric::learning_rate, m[Metric::learning_rate]),
+                                    narrow ? "norm " + norm_text(norm) : item(Metric::grad_norm, norm),
+                                    narrow ? item(Metric::epoch, epoch) : epoch_text(s)};
+  if (m.has(Metric::loss_scale)) items.push_back(item(Metric::loss_scale, m[Metric::loss_scale]));
   return " " + joined(items, screen.columns - 2);
 }
 

@@ -1,4 +1,5 @@
 // Writes report.json.
+#include "report/metrics.h"
 #include "report/run_report.h"
 
 #include <boost/json/array.hpp>
@@ -98,8 +99,8 @@ json::object experts_of(const ExpertUse& use) {
   o["last_steps"] = use.last_steps;
   o["last_tokens"] = rows_of(use.last_tokens, use.experts);
   o["dropped_tokens"] = use.dropped;
-  for (const RouterCurve& curve : router_curves)
-    o[std::string("each_") + curve.name()] = each_of(use, curve.value);
+  for (const RouterMetric& of : router_metrics)
+    o[fmt::format("each_{}", name(of.metric))] = each_of(use, of.value);
   return o;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "report/metrics.h"
 #include "report/run_report.h"
 #include "report/screen.h"
 #include "tidepool/chunk.h"
@@ -82,12 +83,7 @@ std::string render_plan(const PlanSummary&, const Screen&);
 
 struct StepLine {
   u64 step = 0;      // finished steps
-  double epoch = 0;  // finished epochs
-  double loss = 0;
-  double learning_rate = 0;
-  double grad_norm = 0;
-  double tokens_per_second = 0;
-  double loss_scale = 0;        // fp16 only; else 0
+  Metrics metrics;
   double fraction_of_peak = 0;  // 0: unknown
   std::string binds;            // empty: unknown
 };

@@ -20,6 +20,7 @@
 #include "run/early_stop.h"
 #include "run/nodes.h"
 #include "run/outputs/leave_now.h"
+#include "run/outputs/metric_lines.h"
 #include "run/outputs/routing_meter.h"
 #include "run/outputs/run_meter.h"
 #include "run/outputs/signals.h"
@@ -260,19 +261,18 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
 
   void tell(u64 step, const StepResult& result, u64 tokens, double took) {
-    StepMetrics metrics{.step = step,
-                        .epoch = run_.batches->epoch(step),
-                        .loss = result.loss,
-                        .grad_norm = result.grad_norm,
-                        .learning_rate = run_.source->learning_rate(step),
-                        .train_tokens_per_second = static_cast<double>(tokens) / took,
-                        .step_seconds = took,
-                        .loss_scale = {}};
-    if (run_.is_fp16()) metrics.loss_scale = result.loss_scale.scale;
-    meter_->record(metrics.grad_norm, metrics.learning_rate);
-    routing_->add(run_.session->results().routing(step), tokens, metrics);
-    if (run_.outputs.logs(step)) metrics.expert_tokens = routing_->due();
-    run_.outputs.step(metrics);
+    const double learning_rate = run_.source->learning_rate(step);
+    MetricLine line = step_line({.step = step,
+                                 .epoch = run_.batches->epoch(step),
+                                 .learning_rate = learning_rate,
+                                 .tokens = tokens,
+                                 .seconds = took,
+                                 .is_fp16 = run_.is_fp16()},
+                                result);
+    meter_->record(result.grad_norm, learning_rate);
+    routing_->add(run_.session->results().routing(step), tokens, line.metrics);
+    if (run_.outputs.logs(step)) line.expert_tokens = routing_->due();
+    run_.outputs.step(line);
   }
 
   std::string way_on() const {
@@ -326,8 +326,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (const std::string anew = why_best_begins_anew(run_.state.eval_losses, run_.config.train);
         !anew.empty())
       run_.outputs.say(anew);
-    run_.outputs.evaluation(
-        {.step = issued_, .epoch = run_.batches->epoch(issued_), .eval_loss = loss, .eval_seconds = took});
+    run_.outputs.evaluation(evaluation_line(issued_, run_.batches->epoch(issued_), loss, took));
     return {};
   }
 

@@ -16,7 +16,7 @@
 #include "fit/plan_inputs.h"
 #include "io/directory_lock.h"
 #include "report/assembly/assemble_report.h"
-#include "report/metrics_log.h"
+#include "report/sinks/jsonl.h"
 #include "run/directory/run_directory.h"
 #include "run/train_length.h"
 
@@ -42,14 +42,15 @@ void add_steps(RunReport& report, const StepLog& log) {
   report.each_step_seconds.assign(report.steps, unknown);
   std::vector<double> seconds;
   double tokens = 0, logged_seconds = 0;
-  for (const StepMetrics& m : log.steps) {
-    if (m.step == 0 || m.step > report.steps) continue;  // a line that was edited
-    report.losses[m.step - 1] = m.loss;
-    report.each_step_seconds[m.step - 1] = m.step_seconds;
-    if (!(m.step_seconds > 0)) continue;
-    seconds.push_back(m.step_seconds);
-    logged_seconds += m.step_seconds;
-    tokens += m.train_tokens_per_second * m.step_seconds;
+  for (const MetricLine& line : log.steps) {
+    if (line.step == 0 || line.step > report.steps) continue;  // a line that was edited
+    const double took = line.metrics[Metric::step_seconds];
+    report.losses[line.step - 1] = line.metrics[Metric::loss];
+    report.each_step_seconds[line.step - 1] = took;
+    if (!(took > 0)) continue;
+    seconds.push_back(took);
+    logged_seconds += took;
+    tokens += line.metrics[Metric::train_tokens_per_second] * took;
   }
   if (!seconds.empty()) {
     report.step_seconds = median(seconds);
@@ -58,12 +59,12 @@ void add_steps(RunReport& report, const StepLog& log) {
     report.train_seconds = logged_seconds * share;
     report.tokens = static_cast<u64>(tokens * share);
   }
-  const StepMetrics& last = log.steps.back();
-  if (last.epoch > 0)
-    report.steps_per_epoch = static_cast<u64>(std::lround(static_cast<double>(last.step) / last.epoch));
-  for (const EvalMetrics& e : log.evaluations) {
-    report.eval_steps.push_back(e.step);
-    report.eval_losses.push_back(e.eval_loss);
+  const MetricLine& last = log.steps.back();
+  if (const double epoch = last.metrics[Metric::epoch]; epoch > 0)
+    report.steps_per_epoch = static_cast<u64>(std::lround(static_cast<double>(last.step) / epoch));
+  for (const MetricLine& line : log.evaluations) {
+    report.eval_steps.push_back(line.step);
+    report.eval_losses.push_back(line.metrics[Metric::eval_loss]);
   }
 }
 
@@ -72,7 +73,7 @@ void add_experts(RunReport& report, const StepLog& log, const ModelGraph& graph)
   ExpertUse use{.experts = graph.config.experts.count, .chosen = graph.config.experts.chosen};
   for (const Block& block : graph.blocks)
     if (block.kind == BlockKind::attention) use.layers.push_back(block.layer);
-  for (const StepMetrics& m : log.steps)
+  for (const MetricLine& m : log.steps)
     if (m.expert_tokens && m.expert_tokens->experts == use.experts &&
         m.expert_tokens->tokens.size() == use.layers.size() * use.experts)
       use.steps = m.expert_tokens->steps, use.tokens = m.expert_tokens->tokens;
@@ -105,7 +106,7 @@ bool is_final(const Result<RunReport>& report, const StepLog& log) {
 
 Result<std::optional<RunFiles>> read_if_unfinished(const std::string& run_dir) {
   const std::optional<long> holder = lock_holder(run_dir, run_lock_name);
-  TRY_ASSIGN(const StepLog log, read_step_metrics(run_dir + "/metrics.jsonl"));
+  TRY_ASSIGN(const StepLog log, read_metrics(run_dir + "/metrics.jsonl"));
   if (!holder && is_named(run_dir + "/report.json") && is_final(read_report(run_dir), log))
     return std::optional<RunFiles>();
   if (log.steps.empty()) {

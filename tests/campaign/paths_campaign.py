@@ -61,6 +61,9 @@ class Scenario:
 
 # A run takes another name for a checkpoint that it sets aside, and its own copies of a model's files.
 RESUME_NEEDS_NOT = r"tidepool\.(run|job)$|abandoned|^model/"
+# A checkpoint has a model's weights or adapters, and is asked for both.
+ADAPTERS_NEED_NOT = RESUME_NEEDS_NOT + r"|/checkpoint-\d+/model\.safetensors$"
+MODEL_NEEDS_NOT = r"/checkpoint-\d+/adapter_model\.safetensors$"
 # A plan looks whether data and tokenizer are at hand, and needs neither.
 PLAN_NEEDS_NOT = r"^chats|^data-cache|^text|^held|^model/.*(token|jinja)"
 
@@ -209,13 +212,13 @@ def scenarios(make):
         Scenario("doctor", ["doctor", "c.yaml"], model),
         Scenario("doctor of a run", ["doctor", "c.yaml"], trained),
         Scenario("doctor --dir", ["doctor", "--dir", "swap"], lambda folder: (folder / "swap").mkdir()),
-        Scenario("eval RUN", ["eval", "run"], tuned, RESUME_NEEDS_NOT),
-        Scenario("eval CHECKPOINT", ["eval", "run/checkpoint-2"], trained),
+        Scenario("eval RUN", ["eval", "run"], tuned, ADAPTERS_NEED_NOT),
+        Scenario("eval CHECKPOINT", ["eval", "run/checkpoint-2"], trained, MODEL_NEEDS_NOT),
         Scenario("eval a record", ["eval", "run"], make.copy("recorded", make.recorded)),
         Scenario("eval MODEL", ["eval", "model", "data=held.txt", "memory.device=8MiB", "memory.host=8MiB",
                                 "sequence_length=32"], model),
         Scenario("eval CONFIG", ["eval", "c.yaml"], model),
-        Scenario("generate RUN", ["generate", "run", "--max-new-tokens", "2"], tuned, RESUME_NEEDS_NOT),
+        Scenario("generate RUN", ["generate", "run", "--max-new-tokens", "2"], tuned, ADAPTERS_NEED_NOT),
         Scenario("generate MODEL", ["generate", "model", "--chat", "--prompt", "tide", "--max-new-tokens", "2",
                                     "memory.device=8MiB", "memory.host=8MiB"], model),
         Scenario("export RUN", ["export", "run", "out"], trained),
@@ -374,6 +377,9 @@ class Campaign:
             return ("refuses by name", True) if named else ("refuses without the name", other or use == "looked at")
         if use == "written" and kind == "directory" and re.search(r"/checkpoint-\d+$", path):
             return "goes on by name", named  # an unfinished checkpoint
+        checkpoint = re.match(r"run/checkpoint-\d+", path)
+        if checkpoint and f"made {checkpoint[0]} " in said and "in the place of one that was not whole" in said:
+            return "goes on by name", True
         if use == "written":
             changed = kind == "link to a file" and before != target.read_bytes() if target.is_file() else False
             changed = changed or os.path.lexists(self.elsewhere / "nothing")

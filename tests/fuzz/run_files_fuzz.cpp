@@ -4,16 +4,17 @@
 #include <string>
 
 #include "base/check.h"
-#include "report/metrics_log.h"
 #include "report/page/html_report.h"
+#include "report/sinks/jsonl.h"
+#include "report/sinks/metric_sink.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {
 namespace {
 
-std::string lines_of(const std::vector<StepMetrics>& steps) {
+std::string lines_of(const std::vector<MetricLine>& steps) {
   std::string out;
-  for (const StepMetrics& m : steps) out += to_json_line(m) + "\n";
+  for (const MetricLine& m : steps) out += to_json_line(m) + "\n";
   return out;
 }
 
@@ -30,7 +31,7 @@ void check_again(const RunFiles& run) {
   CHECK(to_json(*again) == report, report);
 
   const std::string lines = lines_of(run.metrics);
-  const StepLog log = read_step_metrics(file("run/again.jsonl", lines)).value();
+  const StepLog log = read_metrics(file("run/again.jsonl", lines)).value();
   CHECK(log.unreadable == 0, log.first_fault, lines);
   CHECK(lines_of(log.steps) == lines, lines);
 }
@@ -38,10 +39,10 @@ void check_again(const RunFiles& run) {
 // Checks the records that a resumed run keeps.
 void check_kept(const std::string& path) {
   constexpr u64 through = 2;
-  CHECK(MetricsLog::open(path, through).has_value());
-  const Result<StepLog> kept = read_step_metrics(path);
+  CHECK(open_jsonl_sink(path.substr(0, path.rfind('/')), through).has_value());
+  const Result<StepLog> kept = read_metrics(path);
   if (!kept) return check_refusal(kept.error());
-  CHECK(std::ranges::all_of(kept->steps, [&](const StepMetrics& m) { return m.step <= through; }));
+  CHECK(std::ranges::all_of(kept->steps, [&](const MetricLine& m) { return m.step <= through; }));
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
 
 Needs torch, transformers and safetensors; run from the repository root. Models, batches, clipping and groups of weight
 decay are those of make_families.py; everything is fp32 on the CPU, one thread, eager attention, no dropout. PyTorch
-has no Lion: this is algorithm 2 of its paper.
+has no Lion: this is algorithm 2 of its paper. It steps by signs, also of sums that are zero but for rounding: for some
+models (gemma3_sliding) PyTorch's own fp32 and fp64 differ by 1e-4, so they are no cases.
 """
 
 import json
@@ -14,7 +15,7 @@ from safetensors.torch import load_file
 
 from make_families import MAX_GRAD_NORM, OUT, STEPS, decays, forward
 
-CASES = ("llama_tied", "qwen3_tied_head_dim", "gemma3_sliding", "phi3_partial", "gpt_oss_untied")
+CASES = ("llama_tied", "qwen3_tied_head_dim", "mistral_untied", "phi3_partial", "gpt_oss_untied")
 SETTINGS = {
     "lion": dict(lr=3e-4, betas=(0.9, 0.99), weight_decay=0.1),
     "sgd": dict(lr=0.03, momentum=0.9, weight_decay=0.01),

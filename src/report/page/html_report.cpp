@@ -74,7 +74,7 @@ std::string short_number(double d) { return std::isfinite(d) ? fmt::format("{:.6
 // {"step": [...], "value": [...]}. Too many steps are reduced to means of equal runs of steps. Values that
 // are not finite are omitted, and so is a mean of such values only.
 template <class Step, class Value>
-std::string curve(const char* name, u64 count, Step&& step_of, Value&& value_of) {
+std::string curve(std::string_view name, u64 count, Step&& step_of, Value&& value_of) {
   const u64 stride = std::max<u64>(1, div_up(count, curve_points_max));
   std::string steps, values;
   for (u64 begin = 0; begin < count; begin += stride) {
@@ -93,28 +93,25 @@ std::string curve(const char* name, u64 count, Step&& step_of, Value&& value_of)
   return fmt::format("\"{}\":{{\"step\":[{}],\"value\":[{}],\"stride\":{}}}", name, steps, values, stride);
 }
 
-// Curve over every step of this process, and over logged earlier steps. `logged` gives the value in a line,
-// `each` that of a step.
-template <class Logged, class Each>
-std::string metric_curve(const char* name, const RunFiles& run, Logged&& logged, u64 count, Each&& each) {
+// Curve over every step of this process, and over logged earlier steps. `each` gives the value of a step.
+template <class Each>
+std::string metric_curve(Metric metric, const RunFiles& run, u64 count, Each&& each) {
   const u64 first = run.report.resumed_from_step + 1;
   std::vector<std::pair<u64, double>> points;
-  for (const StepMetrics& m : run.metrics)
-    if (m.step < first || count == 0) points.emplace_back(m.step, logged(m));
+  for (const MetricLine& line : run.metrics)
+    if (line.step < first || count == 0) points.emplace_back(line.step, line.metrics[metric]);
   for (u64 i = 0; i < count; ++i) points.emplace_back(first + i, each(i));
   return curve(
-      name, points.size(), [&](u64 i) { return points[i].first; }, [&](u64 i) { return points[i].second; });
+      name(metric), points.size(), [&](u64 i) { return points[i].first; },
+      [&](u64 i) { return points[i].second; });
 }
 
 std::string router_curves_text(const RunFiles& run) {
   std::string out;
   if (!run.report.experts) return out;
   const std::vector<RouterMetrics>& each = run.report.experts->each_step;
-  for (const RouterCurve& curve : router_curves)
-    out += "," + metric_curve(
-                     curve.name(), run,
-                     [&](const StepMetrics& m) { return m.router ? (*m.router).*curve.value : std::nan(""); },
-                     each.size(), [&](u64 i) { return each[i].*curve.value; });
+  for (const RouterMetric& of : router_metrics)
+    out += "," + metric_curve(of.metric, run, each.size(), [&](u64 i) { return each[i].*of.value; });
   return out;
 }
 
@@ -122,21 +119,19 @@ std::string curves_text(const RunFiles& run) {
   const RunReport& r = run.report;
   std::string out = "\"curves\":{";
   out += curve(
-      "loss", r.losses.size(), [](u64 i) { return i + 1; }, [&](u64 i) { return r.losses[i]; });
+      name(Metric::loss), r.losses.size(), [](u64 i) { return i + 1; }, [&](u64 i) { return r.losses[i]; });
   out += "," + curve(
-                   "step_seconds", r.each_step_seconds.size(),
+                   name(Metric::step_seconds), r.each_step_seconds.size(),
                    [&](u64 i) { return r.resumed_from_step + i + 1; },
                    [&](u64 i) { return r.each_step_seconds[i]; });
   out += "," + curve(
-                   "eval_loss", std::min(r.eval_steps.size(), r.eval_losses.size()),
+                   name(Metric::eval_loss), std::min(r.eval_steps.size(), r.eval_losses.size()),
                    [&](u64 i) { return r.eval_steps[i]; }, [&](u64 i) { return r.eval_losses[i]; });
-  const auto add = [&](const char* name, double StepMetrics::*logged, const std::vector<double>& each) {
-    out += "," + metric_curve(
-                     name, run, [&](const StepMetrics& m) { return m.*logged; }, each.size(),
-                     [&](u64 i) { return each[i]; });
+  const auto add = [&](Metric metric, const std::vector<double>& each) {
+    out += "," + metric_curve(metric, run, each.size(), [&](u64 i) { return each[i]; });
   };
-  add("learning_rate", &StepMetrics::learning_rate, r.each_learning_rate);
-  add("grad_norm", &StepMetrics::grad_norm, r.each_grad_norm);
+  add(Metric::learning_rate, r.each_learning_rate);
+  add(Metric::grad_norm, r.each_grad_norm);
   return out + router_curves_text(run) + "}";
 }
 
@@ -207,13 +202,13 @@ std::string metrics_warning(const RunReport& report, const StepLog& log, const s
   return text.empty() ? "" : path + ": " + text;
 }
 
-Result<void> read_metrics(RunFiles& run, const std::string& path) {
+Result<void> add_metrics(RunFiles& run, const std::string& path) {
   if (!is_named(path)) {
     run.warnings.push_back(run.name +
                            ": no metrics.jsonl, so the page has no learning rate and no gradient norm");
     return {};
   }
-  TRY_ASSIGN(StepLog log, read_step_metrics(path));
+  TRY_ASSIGN(StepLog log, read_metrics(path));
   const std::string warning = log.lines == 0 ? "" : metrics_warning(run.report, log, path);
   if (!warning.empty()) run.warnings.push_back(warning);
   run.metrics = std::move(log.steps);
@@ -241,7 +236,7 @@ Result<RunFiles> read_unfinished_run(const std::string& run_dir, RunReport repor
                .checkpoints = steps_of_checkpoints(run_dir),
                .unfinished = std::move(unfinished),
                .warnings = {}};
-  TRY(read_metrics(run, run.name + "/metrics.jsonl"));
+  TRY(add_metrics(run, run.name + "/metrics.jsonl"));
   return run;
 }
 

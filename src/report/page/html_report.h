@@ -7,7 +7,7 @@
 
 #include "base/errno_text.h"
 #include "base/result.h"
-#include "report/metrics_log.h"
+#include "report/sinks/jsonl.h"
 #include "report/run_report.h"
 
 namespace tidepool {
@@ -16,7 +16,7 @@ namespace tidepool {
 struct RunFiles {
   std::string name;  // the directory's name, for people
   RunReport report;
-  std::vector<StepMetrics> metrics;
+  std::vector<MetricLine> metrics;
   std::string step_json;              // checked; empty: there is no step.json
   std::vector<u64> checkpoints;       // steps of the existing checkpoints
   std::string unfinished;             // state of a run without a final report; empty: it has one

@@ -32,7 +32,7 @@ RoutingMeter::RoutingMeter(const ModelGraph& graph, u64 steps_expected) {
   use_.each_step.reserve(steps_expected);
 }
 
-void RoutingMeter::add(const RoutingResult& routing, u64 step_tokens, StepMetrics& metrics) {
+void RoutingMeter::add(const RoutingResult& routing, u64 step_tokens, Metrics& metrics) {
   if (routing.tokens.empty() || routing.tokens.size() != use_.tokens.size()) return;
   const u64 choices = step_tokens * use_.chosen;  // of a layer
   std::vector<i64>& last = last_[use_.steps++ % last_steps_most];
@@ -46,7 +46,7 @@ void RoutingMeter::add(const RoutingResult& routing, u64 step_tokens, StepMetric
     use_.dropped += choices - std::min(choices, sum);
   }
   use_.each_step.push_back(metrics_of(routing, use_.experts));
-  metrics.router = use_.each_step.back();
+  for (const RouterMetric& of : router_metrics) metrics.set(of.metric, use_.each_step.back().*of.value);
 }
 
 std::optional<ExpertTokens> RoutingMeter::due() {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "executor/shared/step_results.h"
-#include "report/metrics_log.h"
+#include "report/metrics.h"
 #include "report/run_report.h"
 #include "tidepool/model_graph.h"
 
@@ -16,7 +16,7 @@ class RoutingMeter {
 
   // Call once per step, in order. Fills in the step's routing; a no-op for a model without experts. `tokens`:
   // of the step, without padding.
-  void add(const RoutingResult&, u64 tokens, StepMetrics&);
+  void add(const RoutingResult&, u64 tokens, Metrics&);
   // Tokens per expert up to now, at most once for each doubling of the steps: a long run logs them 20 times,
   // which takes less space than a thousand other lines. Call when a line is about to be logged.
   std::optional<ExpertTokens> due();

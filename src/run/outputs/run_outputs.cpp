@@ -14,6 +14,7 @@
 #include "report/page/html_report.h"
 #include "report/print_text.h"
 #include "report/standard_writers.h"
+#include "run/outputs/metric_lines.h"
 
 namespace tidepool {
 namespace {
@@ -66,7 +67,7 @@ void RunOutputs::show(const PlanSummary& plan) {
 }
 
 Result<void> RunOutputs::open(const Plan& plan, u64 first_step, double total_epochs) {
-  TRY_ASSIGN(log_, RunLog::open(config_.output.dir, first_step));
+  TRY_ASSIGN(log_, MetricSinks::open(config_.output.dir, first_step, config_.output.report_to));
   records_ = plan.versions > 1;
   if (quiet_) return {};
   progress_ = std::make_unique<Progress>(screen_, stdout,
@@ -103,25 +104,18 @@ void RunOutputs::completed(const Issue& issue, const Completion& completion) {
   progress_->live(live_->at(now), now);
 }
 
-void RunOutputs::step(const StepMetrics& m) {
+void RunOutputs::step(const MetricLine& m) {
   if (records_ && open_ > 1 && oldest_ < m.step)
     waiting_ = m;
   else
     tell(m);
 }
 
-void RunOutputs::tell(const StepMetrics& m) {
+void RunOutputs::tell(const MetricLine& m) {
   if (progress_)
-    progress_->step({.step = m.step,
-                     .epoch = m.epoch,
-                     .loss = m.loss,
-                     .learning_rate = m.learning_rate,
-                     .grad_norm = m.grad_norm,
-                     .tokens_per_second = m.train_tokens_per_second,
-                     .loss_scale = m.loss_scale.value_or(0)},
-                    steady_seconds());
+    progress_->step({.step = m.step, .metrics = m.metrics}, steady_seconds());
   if (!quiet_) watch_output();
-  log_debug("step {} took {}", m.step, seconds_text(m.step_seconds));
+  log_debug("step {} took {}", m.step, seconds_text(m.metrics[Metric::step_seconds]));
   if (!logs(m.step)) return;
   if (progress_ && takes_log(LogLevel::info)) log_text(LogLevel::info, progress_->last_line());
   log_->append(m);
@@ -132,8 +126,8 @@ bool RunOutputs::logs(u64 step) const {
   return step % config_.output.logging_steps == 0 || step == config_.train.max_steps;
 }
 
-void RunOutputs::evaluation(const EvalMetrics& metrics) {
-  log_->append(metrics);
+void RunOutputs::evaluation(const MetricLine& line) {
+  log_->append(line);
   tell_of_log();
 }
 
@@ -147,10 +141,8 @@ void RunOutputs::tell_of_log() {
 }
 
 Result<void> RunOutputs::finish(const RunReport& report) {
-  log_->append(TrainMetrics{.step = report.resumed_from_step + report.steps,
-                            .train_runtime = report.train_seconds,
-                            .train_tokens_per_second = report.tokens_per_second,
-                            .train_loss = mean(report.losses)});
+  log_->append(run_line(report.resumed_from_step + report.steps, report.train_seconds, report.tokens_per_second,
+                        mean(report.losses)));
   sync();
   for (const std::string& missing : log_->what_is_missing()) warn(missing);
   return write_report(config_.output.dir, report);

@@ -1,5 +1,5 @@
 // RunOutputs writes everything that a run reports: lines and a progress bar on the terminal, run.log,
-// metrics.jsonl, events, report.json and report.html.
+// metrics.jsonl and other logs, report.json and report.html.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 #include "config/config.h"
 #include "log/log.h"
-#include "report/run_log.h"
 #include "report/run_report.h"
+#include "report/sinks/metric_sinks.h"
 #include "report/terminal.h"
 #include "run/outputs/live_meter.h"
 
@@ -38,9 +38,9 @@ class RunOutputs {
   // Logs every output.logging_steps steps. If a log cannot take a line, warns once, and again in finish().
   // If steps are recorded, a step waits until the segment before its own has ended, and with it the record
   // of two steps before, if that step is recorded. An error drops the waiting step.
-  void step(const StepMetrics&);
+  void step(const MetricLine&);
   bool logs(u64 step) const;  // true if step() logs this step
-  void evaluation(const EvalMetrics&);
+  void evaluation(const MetricLine&);
   // Makes the logs survive a power cut, or warns that they may not.
   void sync();
   // Writes report.json, and warns of lines that the logs lack.
@@ -57,7 +57,7 @@ class RunOutputs {
  private:
   void say(LogLevel, const std::string& line);
   void end_view();
-  void tell(const StepMetrics&);
+  void tell(const MetricLine&);
   void print(const std::string& text);
   void tell_of_log();
   // Says once on stderr that standard output fails; the exit code says it again. Writers say so themselves.
@@ -68,13 +68,13 @@ class RunOutputs {
   const bool quiet_;
   Screen screen_;
   bool output_lost_ = false;
-  std::unique_ptr<RunLog> log_;
+  std::unique_ptr<MetricSinks> log_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<LiveMeter> live_;  // on a terminal only
   bool records_ = false;
   u32 open_ = 0;                 // segments in progress
   u64 newest_ = 0, oldest_ = 0;  // their steps
-  std::optional<StepMetrics> waiting_;
+  std::optional<MetricLine> waiting_;
 };
 
 }  // namespace tidepool

@@ -30,7 +30,9 @@ class OtherWeights : public ::testing::Test {
       EXPECT_EQ(error.kind, ErrorKind::bad_input);
       EXPECT_THAT(error.message, what);
     };
-    refused(check_weights_are_there({.model_directory = model_}).error());
+    Config config;
+    config.model_directory = model_;
+    refused(check_weights_are_there(config).error());
     refused(find_generate_place(model_).error());
     refused(find_export_source(model_, "").error());
     refused(evaluate_model({.source = model_, .data = {dir_.data()}, .quiet = true}).error());

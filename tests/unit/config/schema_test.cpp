@@ -22,6 +22,7 @@ TEST(ConfigSchema, EveryKeyIsUsableAndItsDefaultIsInRange) {
     EXPECT_FALSE(field.help.empty());
     EXPECT_FALSE(field.help.ends_with('.'));
     if (field.required || type_name(field) == "text") continue;
+    if (type_name(field) == "list of text" && default_text(field) != "[]") continue;  // set entry by entry
     const Config plain{.model = default_model(example_family(field))};
     Config config = plain;
     EXPECT_TRUE(set_value(field, config, default_text(field))) << default_text(field);

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <filesystem>
 
-#include "report/run_log.h"
+#include "report/sinks/event_file.h"
+#include "report/sinks/metric_sinks.h"
 #include "tests/support/checkpoint_fixture.h"
 #include "tests/support/file_text.h"
 
@@ -43,11 +44,15 @@ std::string events_of(const std::string& dir) {
   return all;
 }
 
+const std::vector<std::string> tensorboard = {"tensorboard"};
+
 TEST(ReportEvents, ARunWritesBothLogsWithHuggingFaceNames) {
   const TemporaryDirectory dir;
-  const auto log = RunLog::open(dir.path(), 0).value();
-  log->append(StepMetrics{.step = 1, .loss = std::nan("")});
-  log->append(EvalMetrics{.step = 1, .eval_loss = 2});
+  const auto log = MetricSinks::open(dir.path(), 0, tensorboard).value();
+  MetricLine step{.told = Told::step, .step = 1}, evaluation{.told = Told::evaluation, .step = 1};
+  step.metrics.set(Metric::loss, std::nan("")).set(Metric::grad_norm, 1).set(Metric::learning_rate, 1);
+  evaluation.metrics.set(Metric::eval_loss, 2);
+  log->append(step), log->append(evaluation);
   EXPECT_THAT(log->what_is_missing(), ::testing::IsEmpty());
   const std::string events = events_of(dir.path());
   EXPECT_THAT(events, HasSubstr("brain.Event:2"));
@@ -58,7 +63,7 @@ TEST(ReportEvents, ARunWritesBothLogsWithHuggingFaceNames) {
 
 TEST(ReportEvents, AResumedRunTellsViewersItsFirstStep) {
   const TemporaryDirectory dir;
-  ASSERT_TRUE(RunLog::open(dir.path(), 300));
+  ASSERT_TRUE(MetricSinks::open(dir.path(), 300, tensorboard));
   EXPECT_THAT(events_of(dir.path()), HasSubstr(restart_record(then, 301).substr(21, 7)));
   EXPECT_EQ(EventFile::create(dir.path() + "/no/such", 1).error().kind, ErrorKind::io);
 }

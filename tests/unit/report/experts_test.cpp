@@ -4,7 +4,7 @@
 #include <boost/json/parse.hpp>
 #include <cmath>
 
-#include "report/metrics_log.h"
+#include "report/sinks/jsonl.h"
 #include "report/run_report.h"
 #include "report/terminal.h"
 #include "tests/support/checkpoint_fixture.h"
@@ -65,33 +65,42 @@ TEST(ExpertUse, AReportWithRowsOfAnotherLengthIsRefused) {
   EXPECT_THAT(fault_of("\"dropped_tokens\": 0", "\"dropped_tokens\": -1"), HasSubstr("dropped_tokens"));
 }
 
+MetricLine line_of(u64 step, const std::optional<RouterMetrics>& router = std::nullopt) {
+  MetricLine line{.told = Told::step, .step = step};
+  line.metrics.set(Metric::loss, 1);
+  for (const RouterMetric& of : router_metrics)
+    if (router) line.metrics.set(of.metric, (*router).*of.value);
+  return line;
+}
+
 TEST(ExpertUse, LinesOfStepsHaveTheRoutersNumbers) {
-  StepMetrics m{.step = 3, .router = RouterMetrics{1.5, 0.25, 1.25, 2, 3}};
+  MetricLine m = line_of(3, RouterMetrics{1.5, 0.25, 1.25, 2, 3});
   EXPECT_THAT(to_json_line(m),
               HasSubstr(R"("router_balance": 1.5, "router_z": 0.25, "router_entropy": 1.25, )"
                         R"("expert_imbalance": 2.0, "expert_imbalance_most": 3.0})"));
   m.expert_tokens = ExpertTokens{.steps = 3, .experts = 2, .tokens = {1, 2, 3, 4}};
   EXPECT_THAT(to_json_line(m), HasSubstr(R"("expert_token_steps": 3, "expert_tokens": [[1, 2], [3, 4]]})"));
-  EXPECT_THAT(to_json_line(StepMetrics{.step = 3}), Not(HasSubstr("router")));
+  EXPECT_THAT(to_json_line(MetricLine{.step = 3}), Not(HasSubstr("router")));
 }
 
 TEST(ExpertUse, LinesAreReadBackAndImpossibleCountsAreLeftOut) {
   const TemporaryDirectory dir;
   const std::string path = dir.path() + "/metrics.jsonl";
-  StepMetrics m{.step = 3, .router = RouterMetrics{1.5, 0.25, 1.25, 2, 3}};
+  MetricLine m = line_of(3, RouterMetrics{1.5, 0.25, 1.25, 2, 3});
   m.expert_tokens = ExpertTokens{.steps = 3, .experts = 2, .tokens = {1, 2, 3, 4}};
-  std::string text = to_json_line(m) + "\n" + to_json_line(StepMetrics{.step = 4}) + "\n";
+  std::string text = to_json_line(m) + "\n" + to_json_line(line_of(4)) + "\n";
   for (const char* rows : {"[[1, 2], [3]]", "[[1, -2]]", "[[]]", "7"})
     text +=
         std::string(R"({"step": 5, "loss": 1, "expert_token_steps": 3, "expert_tokens": )") + rows + "}\n";
   write_text(path, text);
-  const Result<StepLog> log = read_step_metrics(path);
+  const Result<StepLog> log = read_metrics(path);
   ASSERT_TRUE(log) << log.error().message;
   ASSERT_EQ(log->steps.size(), 6u);
-  EXPECT_EQ(log->steps[0].router, m.router);
+  for (const RouterMetric& of : router_metrics)
+    EXPECT_EQ(log->steps[0].metrics[of.metric], m.metrics[of.metric]);
   EXPECT_EQ(log->steps[0].expert_tokens, m.expert_tokens);
   for (u32 i = 1; i < 6; ++i) {
-    EXPECT_FALSE(log->steps[i].router.has_value());
+    EXPECT_FALSE(log->steps[i].metrics.has(Metric::router_balance));
     EXPECT_FALSE(log->steps[i].expert_tokens.has_value()) << i;
   }
 }

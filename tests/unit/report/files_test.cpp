@@ -2,11 +2,14 @@
 
 #include <boost/json/parse.hpp>
 #include <cmath>
+#include <set>
 
 #include "base/json/text.h"
+#include "config/config.h"
 #include "report/drive_life.h"
-#include "report/metrics_log.h"
 #include "report/run_report.h"
+#include "report/sinks/jsonl.h"
+#include "report/sinks/metric_sink.h"
 #include "report/trace.h"
 #include "tests/support/adamw_state.h"
 #include "tests/support/checkpoint_fixture.h"
@@ -137,38 +140,87 @@ TEST(ReportJson, AWrongFileIsNamedWithItsKey) {
   EXPECT_THAT(read_report("/nonexistent").error().message, HasSubstr("/nonexistent/report.json"));
 }
 
+MetricLine line_of(u64 step, Told told = Told::step) { return {.told = told, .step = step}; }
+
 TEST(ReportMetrics, LinesAreObjectsWithHuggingFaceNames) {
-  EXPECT_EQ(to_json_line(StepMetrics{.step = 3,
-                                     .epoch = 0.5,
-                                     .loss = std::nan(""),
-                                     .grad_norm = 1.25,
-                                     .learning_rate = 1e-5,
-                                     .train_tokens_per_second = 100,
-                                     .step_seconds = 2}),
+  MetricLine step = line_of(3);
+  step.metrics.set(Metric::step_seconds, 2)
+      .set(Metric::epoch, 0.5)
+      .set(Metric::loss, std::nan(""))
+      .set(Metric::grad_norm, 1.25)
+      .set(Metric::learning_rate, 1e-5)
+      .set(Metric::train_tokens_per_second, 100);
+  EXPECT_EQ(to_json_line(step),
             R"({"step": 3, "epoch": 0.5, "loss": null, "grad_norm": 1.25, "learning_rate": 1e-05, )"
             R"("train_tokens_per_second": 100.0, "step_seconds": 2.0})");
-  EXPECT_THAT(to_json_line(EvalMetrics{.step = 3, .eval_loss = 2.5}), HasSubstr("\"eval_loss\": 2.5"));
-  EXPECT_THAT(to_json_line(EvalMetrics{.step = 3, .eval_loss = 0}), HasSubstr("\"perplexity\": 1.0"));
-  EXPECT_THAT(to_json_line(TrainMetrics{.step = 3, .train_runtime = 9}), HasSubstr("\"train_runtime\": 9.0"));
 }
 
-TEST(ReportMetrics, AResumedRunWritesEachStepOnce) {
-  const TemporaryDirectory dir;
-  const std::string path = dir.path() + "/metrics.jsonl";
-  const auto write = [&](u64 keep, u64 from, u64 to) {
-    auto log = MetricsLog::open(path, keep).value();
-    for (u64 step = from; step <= to; ++step) ASSERT_TRUE(log->append(StepMetrics{.step = step}).has_value());
-  };
-  write(0, 1, 5);
-  const std::string straight = file_text(path);
-  {
-    auto log = MetricsLog::open(path, 5).value();
-    ASSERT_TRUE(log->append(TrainMetrics{.step = 5}).has_value());
+TEST(ReportMetrics, NamesAreOfOneMetricEach) {
+  std::set<std::string_view> names, tags;
+  std::set<u32> places;
+  for (u32 i = 0; i < metric_count; ++i) {
+    const MetricInfo& of = info(static_cast<Metric>(i));
+    EXPECT_TRUE(names.insert(of.name).second) << of.name;
+    EXPECT_TRUE(tags.insert(of.tag).second) << of.tag;
+    if (of.place > 0) {
+      EXPECT_TRUE(places.insert(of.place).second) << of.name;
+      EXPECT_NE(of.text, nullptr) << of.name;
+    }
   }
-  write_text(path, file_text(path) + "{\"step\": 6, \"lo");  // torn by a kill
-  write(3, 4, 5);
-  EXPECT_EQ(file_text(path), straight);
-  EXPECT_EQ(MetricsLog::open(dir.path() + "/no/such", 0).error().kind, ErrorKind::io);
+  EXPECT_EQ(*places.rbegin(), places.size());
+}
+
+// Of each kind of log that has one file of lines.
+TEST(ReportMetrics, AResumedRunWritesEachStepOnce) {
+  const auto check = [](const char* name, auto open) {
+    const TemporaryDirectory dir;
+    const std::string path = dir.path() + name;
+    const auto write = [&](u64 keep, u64 from, u64 to) {
+      auto log = open(dir.path(), keep).value();
+      for (u64 step = from; step <= to; ++step) {
+        MetricLine line = line_of(step);
+        line.metrics.set(Metric::loss, 0.5 * static_cast<double>(step)).set(Metric::grad_norm, std::nan(""));
+        ASSERT_TRUE(log->append(line).has_value());
+      }
+    };
+    write(0, 1, 5);
+    const std::string straight = file_text(path);
+    {
+      auto log = open(dir.path(), 5).value();
+      MetricLine last = line_of(5, Told::run);
+      last.metrics.set(Metric::train_runtime, 9).set(Metric::train_loss, 1);
+      ASSERT_TRUE(log->append(last).has_value());
+    }
+    write_text(path, file_text(path) + "{\"step\": 6, \"lo");  // torn by a kill
+    write(3, 4, 5);
+    EXPECT_EQ(file_text(path), straight);
+    EXPECT_EQ(open(dir.path() + "/no/such", 0).error().kind, ErrorKind::io);
+  };
+  check("/metrics.jsonl", open_jsonl_sink);
+  check("/metrics.csv", open_csv_sink);
+}
+
+TEST(ReportMetrics, ATableHasAColumnForEachMetric) {
+  const TemporaryDirectory dir;
+  {
+    auto csv = open_csv_sink(dir.path(), 0).value();
+    MetricLine step = line_of(3), evaluation = line_of(3, Told::evaluation);
+    step.metrics.set(Metric::epoch, 0.25).set(Metric::loss, 1.5).set(Metric::grad_norm, INFINITY);
+    evaluation.metrics.set(Metric::eval_loss, 2);
+    ASSERT_TRUE(csv->append(step) && csv->append(evaluation));
+  }
+  const std::string text = file_text(dir.path() + "/metrics.csv");
+  EXPECT_THAT(text, ::testing::StartsWith("step,epoch,loss,grad_norm,learning_rate,"));
+  EXPECT_THAT(text, HasSubstr("\n3,0.25,1.5,inf,,,,,,,,,,,,,,\n3,,,,,,,,,,,,,2,,,,\n"));
+  write_text(dir.path() + "/metrics.csv", "step,loss\n1,2\n");
+  EXPECT_THAT(open_csv_sink(dir.path(), 1).error().message, HasSubstr("has other columns"));
+}
+
+TEST(ReportMetrics, EveryLogThatAConfigMayNameHasARow) {
+  std::vector<std::string_view> rows;
+  for (const MetricSinkRow& row : metric_sinks())
+    if (!row.name.empty()) rows.push_back(row.name);
+  EXPECT_THAT(rows, ::testing::ElementsAreArray(report_to_names));
 }
 
 TEST(ReportTrace, IsChromeTraceJsonWithNamedLanes) {

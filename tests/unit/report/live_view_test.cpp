@@ -7,6 +7,7 @@
 #include "report/status_line.h"
 #include "report/terminal.h"
 #include "tests/support/pseudo_terminal.h"
+#include "tests/support/step_line.h"
 
 namespace tidepool::live_view_test {
 
@@ -43,12 +44,11 @@ class SeenRun {
     LiveState live{.known = true};
     live.busy.fill(1 - share);
     live.fill.fill(share);
-    progress_->step({.step = number,
-                     .epoch = 2.5 * share,
-                     .loss = 7 - 3 * share,
-                     .learning_rate = 3e-4 * (1 - share),
-                     .grad_norm = 1 + share,
-                     .tokens_per_second = 12'345},
+    progress_->step(test::step_line(number, {.epoch = 2.5 * share,
+                                             .loss = 7 - 3 * share,
+                                             .learning_rate = 3e-4 * (1 - share),
+                                             .grad_norm = 1 + share,
+                                             .tokens_per_second = 12'345}),
                     static_cast<double>(number));
     progress_->live(live, static_cast<double>(number) + 0.5);
     if (number % 50 == 0) progress_->note("saved runs/a/checkpoint-" + std::to_string(number));

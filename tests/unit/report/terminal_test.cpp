@@ -8,6 +8,7 @@
 
 #include "report/outlook_text.h"
 #include "tests/support/adamw_state.h"
+#include "tests/support/step_line.h"
 
 namespace tidepool::terminal_test {
 
@@ -334,15 +335,10 @@ TEST(ReportTerminal, PlotFallsFromLeftToRight) {
 }
 
 ProgressState some_progress() {
-  return {.last = {.step = 371,
-                   .loss = 3.21456,
-                   .learning_rate = 3e-4,
-                   .grad_norm = 0.8123,
-                   .tokens_per_second = 1240,
-                   .fraction_of_peak = 0.41,
-                   .binds = "disk_write"},
-          .total_steps = 1000,
-          .eta_seconds = 7384};
+  StepLine last = test::step_line(
+      371, {.loss = 3.21456, .learning_rate = 3e-4, .grad_norm = 0.8123, .tokens_per_second = 1240});
+  last.fraction_of_peak = 0.41, last.binds = "disk_write";
+  return {.last = last, .total_steps = 1000, .eta_seconds = 7384};
 }
 
 TEST(ReportTerminal, ProgressBarIsCompleteAt80ColumnsAndShorterWhenNarrow) {
@@ -381,12 +377,11 @@ TEST(ReportTerminal, PipedProgressIsOnePlainLinePerLoggedStep) {
   {
     Progress progress(plain, written.file(), {.total_steps = 5, .logging_steps = 2});
     for (u64 step = 1; step <= 5; ++step) {
-      progress.step({.step = step,
-                     .epoch = double(step),
-                     .loss = 1.5,
-                     .learning_rate = 1e-3,
-                     .grad_norm = 1,
-                     .tokens_per_second = 100},
+      progress.step(test::step_line(step, {.epoch = double(step),
+                                           .loss = 1.5,
+                                           .learning_rate = 1e-3,
+                                           .grad_norm = 1,
+                                           .tokens_per_second = 100}),
                     double(step));
     }
     progress.note("saved");
@@ -402,7 +397,7 @@ TEST(ReportTerminal, StepsOfAMillisecondHaveALineEachAndFewRedraws) {
   {
     Progress progress(rich, written.file(), {.total_steps = 1000, .logging_steps = 10});
     for (u64 step = 1; step <= 100; ++step) {
-      progress.step({.step = step, .loss = 1.5, .tokens_per_second = 100}, 1e-3 * double(step));
+      progress.step(test::step_line(step, {.loss = 1.5, .tokens_per_second = 100}), 1e-3 * double(step));
     }
     progress.note("checkpoint-100 saved");
   }

@@ -73,9 +73,9 @@ class PaddedRouter : public ::testing::TestWithParam<Family> {
     const auto expect_near = [](double a, double b) { EXPECT_NEAR(a, b, 2e-6 * std::abs(b)); };
     expect_near(got.loss, want.loss);
     expect_near(got.grad_norm, want.grad_norm);
-    for (const RouterCurve& curve : router_curves) {
-      SCOPED_TRACE(curve.tag);
-      expect_near(got.router.*curve.value, want.router.*curve.value);
+    for (const RouterMetric& of : router_metrics) {
+      SCOPED_TRACE(name(of.metric));
+      expect_near(got.router.*of.value, want.router.*of.value);
     }
     EXPECT_EQ(got.tokens, want.tokens);
     EXPECT_EQ(got.dropped, 0u);

@@ -20,12 +20,11 @@ TEST(RoutingMeter, AddsUpStepsAndKeepsTheLastEight) {
   RoutingMeter meter(graph(), 4);
   for (i64 step = 1; step <= 10; ++step) {
     const std::vector<i64> tokens = {step <= 2 ? 6 : 3, step <= 2 ? 0 : 3, 2, 4};
-    StepMetrics metrics{.step = static_cast<u64>(step)};
+    Metrics metrics;
     meter.add({.losses = {.balance = 1, .z = 2, .entropy = 3}, .tokens = tokens}, 6, metrics);
-    ASSERT_TRUE(metrics.router.has_value());
-    EXPECT_EQ(metrics.router->z, 2);
-    EXPECT_DOUBLE_EQ(metrics.router->imbalance_most, step <= 2 ? 2 : 4.0 / 3);
-    EXPECT_DOUBLE_EQ(metrics.router->imbalance, ((step <= 2 ? 2 : 1) + 4.0 / 3) / 2);
+    EXPECT_EQ(metrics[Metric::router_z], 2);
+    EXPECT_DOUBLE_EQ(metrics[Metric::expert_imbalance_most], step <= 2 ? 2 : 4.0 / 3);
+    EXPECT_DOUBLE_EQ(metrics[Metric::expert_imbalance], ((step <= 2 ? 2 : 1) + 4.0 / 3) / 2);
   }
   RunReport report;
   meter.fill(report);
@@ -41,7 +40,7 @@ TEST(RoutingMeter, AddsUpStepsAndKeepsTheLastEight) {
 TEST(RoutingMeter, CountsChoicesThatNoExpertComputed) {
   RoutingMeter meter(graph(), 4);
   const std::vector<i64> tokens = {2, 3, 6, 0};
-  StepMetrics metrics;
+  Metrics metrics;
   meter.add({.losses = {}, .tokens = tokens}, 6, metrics);
   RunReport report;
   meter.fill(report);
@@ -51,7 +50,7 @@ TEST(RoutingMeter, CountsChoicesThatNoExpertComputed) {
 TEST(RoutingMeter, PaddingIsNoDroppedChoice) {
   RoutingMeter meter(graph(), 4);
   const std::vector<i64> tokens = {2, 2, 4, 0};
-  StepMetrics metrics;
+  Metrics metrics;
   meter.add({.losses = {}, .tokens = tokens}, 4, metrics);
   RunReport report;
   meter.fill(report);
@@ -63,7 +62,7 @@ TEST(RoutingMeter, TokensAreDueOncePerDoublingOfTheSteps) {
   const std::vector<i64> tokens = {3, 3, 3, 3};
   std::vector<u64> due;
   for (u64 step = 1; step <= 40; ++step) {
-    StepMetrics metrics;
+    Metrics metrics;
     meter.add({.losses = {}, .tokens = tokens}, 6, metrics);
     if (step % 5 != 0) continue;  // a line every 5 steps
     if (const auto now = meter.due()) {
@@ -76,11 +75,11 @@ TEST(RoutingMeter, TokensAreDueOncePerDoublingOfTheSteps) {
 
 TEST(RoutingMeter, AModelWithoutExpertsHasNothingToReport) {
   RoutingMeter meter(ModelGraph{}, 4);
-  StepMetrics metrics;
+  Metrics metrics;
   meter.add({}, 0, metrics);
   RunReport report;
   meter.fill(report);
-  EXPECT_FALSE(metrics.router.has_value());
+  EXPECT_FALSE(metrics.has(Metric::router_balance));
   EXPECT_FALSE(meter.due().has_value());
   EXPECT_FALSE(report.experts.has_value());
 }

@@ -1,4 +1,4 @@
-#include "report/event_file.h"
+#include "report/sinks/event_file.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

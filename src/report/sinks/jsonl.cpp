@@ -1,4 +1,4 @@
-#include "report/metrics_log.h"
+#include "report/sinks/jsonl.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -16,6 +16,7 @@
 #include "base/text/path_text.h"
 #include "base/write_file.h"
 #include "report/run_report.h"
+#include "report/sinks/metric_sink.h"
 #include "report/text_file.h"
 #include "tidepool/experts.h"
 
@@ -39,32 +40,14 @@ std::string kept_lines(std::string_view text, u64 through) {
   return out;
 }
 
-double number(const json::object& o, const char* key) {
-  const json::value* v = o.if_contains(key);
+double number(const json::object& o, std::string_view key) {
+  const json::value* v = o.if_contains(json::string_view(key.data(), key.size()));
   return v != nullptr && v->is_number() ? v->to_number<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
 // Limit of plausible steps: a higher number means that the file was edited.
 constexpr i64 step_most = i64{1} << 53;
-struct Limit {
-  const char* key;
-  double most;
-};
-constexpr Limit limits[] = {{"epoch", 1e12},
-                            {"grad_norm", 1e39},
-                            {"learning_rate", 1e9},
-                            {"train_tokens_per_second", 1e18},
-                            {"step_seconds", 1e11}};
-
 constexpr u64 rows_most = 4096;  // layers
-
-// RETURNS: the routing in a step's line; none if the line has no routing, or one that cannot be.
-std::optional<RouterMetrics> router_of(const json::object& o) {
-  if (!o.contains(router_curves[0].name())) return std::nullopt;
-  RouterMetrics out;
-  for (const RouterCurve& curve : router_curves) out.*curve.value = number(o, curve.name());
-  return out;
-}
 
 std::optional<ExpertTokens> expert_tokens_of(const json::object& o) {
   const json::value* rows = o.if_contains("expert_tokens");
@@ -86,40 +69,36 @@ std::optional<ExpertTokens> expert_tokens_of(const json::object& o) {
   return out;
 }
 
-// Adds the line to `log.steps` if it describes a step.
+// Adds the line to `log` if it describes a step or an evaluation.
 // Error: the fault of the line.
-Result<void> read_line(std::string_view line, StepLog& log) {
+Result<void> read_line(std::string_view text, StepLog& log) {
   const std::string where = fmt::format("line {}", log.lines);
-  TRY_ASSIGN(const json::value v, parse_json(line, ErrorKind::bad_input, where));
+  TRY_ASSIGN(const json::value v, parse_json(text, ErrorKind::bad_input, where));
   const json::value* step = v.is_object() ? v.get_object().if_contains("step") : nullptr;
   if (step == nullptr || !step->is_int64() || step->get_int64() < 0 || step->get_int64() > step_most)
     return Error{ErrorKind::bad_input, where + ": step is missing or invalid"};
   const json::object& o = v.get_object();
-  for (const char* key : {"loss", "eval_loss"})
-    if (!may_be_loss(number(o, key)))
-      return Error{ErrorKind::bad_input,
-                   fmt::format("{}: {} {:g} cannot be a loss", where, key, number(o, key))};
-  for (const auto& [key, most] : limits)
-    if (const double d = number(o, key); d < 0 || d > most)
-      return Error{ErrorKind::bad_input, fmt::format("{}: {}, {:g}, is not 0 to {:g}", where, key, d, most)};
-  const u64 number_of_step = static_cast<u64>(step->get_int64());
-  if (o.contains("eval_loss"))
-    log.evaluations.push_back({.step = number_of_step,
-                               .epoch = number(o, "epoch"),
-                               .eval_loss = number(o, "eval_loss"),
-                               .eval_seconds = number(o, "eval_runtime")});
-  if (!o.contains("loss")) return {};  // an evaluation, or the final line
-  log.steps.push_back(
-      {.step = number_of_step,
-       .epoch = number(o, "epoch"),
-       .loss = number(o, "loss"),
-       .grad_norm = number(o, "grad_norm"),
-       .learning_rate = number(o, "learning_rate"),
-       .train_tokens_per_second = number(o, "train_tokens_per_second"),
-       .step_seconds = number(o, "step_seconds"),
-       .loss_scale = o.contains("loss_scale") ? std::optional(number(o, "loss_scale")) : std::nullopt,
-       .router = router_of(o),
-       .expert_tokens = expert_tokens_of(o)});
+  MetricLine line{.step = static_cast<u64>(step->get_int64())};
+  for (u32 i = 0; i < metric_count; ++i) {
+    const Metric metric = static_cast<Metric>(i);
+    const std::string_view key = name(metric);
+    if (!o.contains(json::string_view(key.data(), key.size()))) continue;
+    const double value = number(o, key);
+    const bool is_loss = metric == Metric::loss || metric == Metric::eval_loss;
+    if (is_loss && !may_be_loss(value))
+      return Error{ErrorKind::bad_input, fmt::format("{}: {} {:g} cannot be a loss", where, key, value)};
+    if (const double most = info(metric).most; !is_loss && std::isfinite(most) && (value < 0 || value > most))
+      return Error{ErrorKind::bad_input, fmt::format("{}: {}, {:g}, is not 0 to {:g}", where, key, value, most)};
+    line.metrics.set(metric, value);
+  }
+  if (line.metrics.has(Metric::eval_loss)) {
+    line.told = Told::evaluation;
+    log.evaluations.push_back(line);
+  }
+  if (!line.metrics.has(Metric::loss)) return {};  // an evaluation, or the final line
+  line.told = Told::step;
+  line.expert_tokens = expert_tokens_of(o);
+  log.steps.push_back(std::move(line));
   return {};
 }
 
@@ -134,7 +113,7 @@ json::array token_rows(const ExpertTokens& use) {
 
 }  // namespace
 
-Result<StepLog> read_step_metrics(const std::string& path) {
+Result<StepLog> read_metrics(const std::string& path) {
   StepLog log;
   if (!is_named(path)) return log;
   TRY_ASSIGN(const std::string text, read_text_file(path));
@@ -154,51 +133,42 @@ Result<StepLog> read_step_metrics(const std::string& path) {
   return log;
 }
 
-std::string to_json_line(const StepMetrics& m) {
+std::string to_json_line(const MetricLine& line) {
   json::object o;
-  o["step"] = m.step;
-  o["epoch"] = m.epoch;
-  o["loss"] = m.loss;
-  o["grad_norm"] = m.grad_norm;
-  o["learning_rate"] = m.learning_rate;
-  o["train_tokens_per_second"] = m.train_tokens_per_second;
-  o["step_seconds"] = m.step_seconds;
-  if (m.loss_scale) o["loss_scale"] = *m.loss_scale;
-  if (m.router)
-    for (const RouterCurve& curve : router_curves) o[curve.name()] = (*m.router).*curve.value;
-  if (m.expert_tokens) {
-    o["expert_token_steps"] = m.expert_tokens->steps;
-    o["expert_tokens"] = token_rows(*m.expert_tokens);
+  o["step"] = line.step;
+  line.metrics.each([&](Metric metric, double value) {
+    o[json::string_view(name(metric).data(), name(metric).size())] = value;
+  });
+  if (line.expert_tokens) {
+    o["expert_token_steps"] = line.expert_tokens->steps;
+    o["expert_tokens"] = token_rows(*line.expert_tokens);
   }
   return json_text(o, JsonStyle::line);
 }
 
-std::string to_json_line(const EvalMetrics& m) {
-  json::object o;
-  o["step"] = m.step;
-  o["epoch"] = m.epoch;
-  o["eval_loss"] = m.eval_loss;
-  o["perplexity"] = std::exp(m.eval_loss);
-  o["eval_runtime"] = m.eval_seconds;
-  return json_text(o, JsonStyle::line);
-}
+namespace {
 
-std::string to_json_line(const TrainMetrics& m) {
-  json::object o;
-  o["step"] = m.step;
-  o["train_runtime"] = m.train_runtime;
-  o["train_tokens_per_second"] = m.train_tokens_per_second;
-  o["train_loss"] = m.train_loss;
-  return json_text(o, JsonStyle::line);
-}
+class JsonlSink final : public MetricSink {
+ public:
+  explicit JsonlSink(AppendLog log) : log_(std::move(log)) {}
+  Result<void> append(const MetricLine& line) override { return log_.append(to_json_line(line) + "\n"); }
+  Result<void> sync() override { return log_.sync(); }
 
-Result<std::unique_ptr<MetricsLog>> MetricsLog::open(const std::string& path, u64 keep_through_step) {
+ private:
+  AppendLog log_;
+};
+
+}  // namespace
+
+// An incomplete last line is dropped too.
+Result<std::unique_ptr<MetricSink>> open_jsonl_sink(const std::string& run_dir, u64 steps_done) {
+  const std::string path = run_dir + "/metrics.jsonl";
   if (is_named(path)) {
     TRY_ASSIGN(const std::string text, read_text_file(path));
-    TRY(replace_file(path, kept_lines(text, keep_through_step), FileUse::run));
+    TRY(replace_file(path, kept_lines(text, steps_done), FileUse::run));
   }
   TRY_ASSIGN(AppendLog log, AppendLog::open(path, FileUse::run));
-  return std::unique_ptr<MetricsLog>(new MetricsLog(std::move(log)));
+  return std::unique_ptr<MetricSink>(std::make_unique<JsonlSink>(std::move(log)));
 }
 
 }  // namespace tidepool

@@ -1,0 +1,41 @@
+#include "report/metrics.h"
+
+#include <fmt/format.h>
+
+#include "base/text/units.h"
+
+namespace tidepool {
+namespace {
+
+constexpr double any = std::numeric_limits<double>::infinity();
+
+std::string short_text(double v) { return fmt::format("{:.3g}", v); }
+std::string plain_text(double v) { return fmt::format("{:g}", v); }
+
+}  // namespace
+
+const MetricInfo& info(Metric metric) {
+  using enum Told;
+  static constexpr std::array<MetricInfo, metric_count> table = {{
+      {"epoch", "train/epoch", step, 1e12, 4, "epoch", "", significant_text},
+      {"loss", "train/loss", step, any, 1, "loss", "", loss_text},
+      {"grad_norm", "train/grad_norm", step, 1e39, 3, "grad_norm", "", norm_text},
+      {"learning_rate", "train/learning_rate", step, 1e9, 2, "lr", "", short_text},
+      {"train_tokens_per_second", "train/train_tokens_per_second", step, 1e18, 5, "", "tok/s", count_text},
+      {"step_seconds", "train/step_seconds", step, 1e11},
+      {"loss_scale", "train/loss_scale", step, any, 6, "loss_scale", "", plain_text},
+      {"router_balance", "train/router_balance", step},
+      {"router_z", "train/router_z", step},
+      {"router_entropy", "train/router_entropy", step},
+      {"expert_imbalance", "train/expert_imbalance", step},
+      {"expert_imbalance_most", "train/expert_imbalance_most", step},
+      {"eval_loss", "eval/loss", evaluation},
+      {"perplexity", "eval/perplexity", evaluation},
+      {"eval_runtime", "eval/runtime", evaluation},
+      {"train_runtime", "train/train_runtime", run},
+      {"train_loss", "train/train_loss", run},
+  }};
+  return table[static_cast<u32>(metric)];
+}
+
+}  // namespace tidepool

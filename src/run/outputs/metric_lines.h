@@ -1,0 +1,22 @@
+// Lines of a run's logs, from what a step and an evaluation gave.
+#pragma once
+
+#include "kernels/gradient/step_result.h"
+#include "report/metrics.h"
+
+namespace tidepool {
+
+struct StepFacts {
+  u64 step = 0;
+  double epoch = 0;
+  double learning_rate = 0;
+  u64 tokens = 0;
+  double seconds = 0;
+  bool is_fp16 = false;
+};
+MetricLine step_line(const StepFacts&, const StepResult&);
+MetricLine evaluation_line(u64 step, double epoch, double loss, double seconds);
+// The last line of a run. `loss`: the mean over all steps.
+MetricLine run_line(u64 step, double seconds, double tokens_per_second, double loss);
+
+}  // namespace tidepool
