@@ -41,7 +41,7 @@ struct TokenizeArguments {
   std::string tokenizer;            // tokenizer.json, or a directory that holds it
   std::vector<std::string> inputs;  // files, directories, globs
   std::string output;
-  TextDocuments documents = TextDocuments::file;
+  DocumentFormat documents = DocumentFormat::text;
   bool special = true;  // add the special tokens that the tokenizer puts around a text
   std::string end;      // a token to append to each document; empty: none
   u64 show = 0;         // if above 0, print the tokens of so many documents and write nothing
@@ -76,19 +76,26 @@ Result<std::unique_ptr<Tokenizer>> open_tokenizer(const std::string& path) {
   return Tokenizer::open(file);
 }
 
-Result<std::unique_ptr<DocumentSource>> open_source(const TokenizeArguments& arguments,
-                                                    const Tokenizer& tokenizer) {
+// The files that are tokenized, and their size.
+struct Input {
+  std::vector<DocumentFile> files;
+  u64 bytes = 0;
+};
+
+Result<Input> find_input(const TokenizeArguments& arguments) {
   TRY_ASSIGN(const std::vector<FoundFile> found, find_files(arguments.inputs, "the input"));
-  std::vector<std::string> files;
+  Input out;
   for (const FoundFile& file : found) {
     if (is_jsonl(file.path))
       return usage_error(
           fmt::format("{}: holds records, not text; name the file in data.train of a config, and run  "
                       "tidepool tokenize CONFIG.yaml",
                       file.path));
-    files.push_back(file.path);
+    TRY_ASSIGN(const InputFile input, open_input(file.path, ErrorKind::bad_input));
+    out.files.push_back({file.path, arguments.documents});
+    out.bytes += input.bytes;
   }
-  return text_documents(std::move(files), arguments.documents, tokenizer);
+  return out;
 }
 
 Result<std::optional<u32>> end_token(const TokenizeArguments& arguments, const Tokenizer& tokenizer) {
@@ -113,20 +120,20 @@ void print_document(const Tokenizer& tokenizer, const std::string& where, const 
   if (ids.size() > shown_tokens_max) print_text("  and {} more\n", ids.size() - shown_tokens_max);
 }
 
-Result<void> show(const Tokenizer& tokenizer, DocumentSource& source, const TokenizeOptions& options,
+Result<void> show(const Tokenizer& tokenizer, DocumentReader& source, const TokenizeOptions& options,
                   u64 count) {
-  DocumentPart part;
+  RawDocument part;
   std::vector<u32> ids;
   while (count > 0) {
     TRY_ASSIGN(const bool more, source.next(part));
     if (!more) break;
-    if (auto done = tokenizer.encode_part({.text = part.text, .first = part.first, .last = part.last},
+    if (auto done = tokenizer.encode_part({.text = part.content, .first = part.first, .last = part.last},
                                           options.special, ids);
         !done)
-      return Error{done.error().kind, fmt::format("{}: {}", part.where, done.error().message)};
+      return Error{done.error().kind, fmt::format("{}: {}", part.place, done.error().message)};
     if (!part.last) continue;
     if (options.end) ids.push_back(*options.end);
-    print_document(tokenizer, part.where, ids);
+    print_document(tokenizer, part.place, ids);
     ids.clear();
     --count;
   }
@@ -155,7 +162,7 @@ void print_summary(const TokenizeCounts& counts, const TokenWriter& writer, cons
   print_text(" File             {}, uint{} in the format of llm.c\n", output, 8 * writer.token_bytes());
 }
 
-Result<TokenizeCounts> run(const Tokenizer& tokenizer, DocumentSource& source, TokenWriter& writer,
+Result<TokenizeCounts> run(const Tokenizer& tokenizer, DocumentReader& source, u64 bytes, TokenWriter& writer,
                            CorePool& pool, const TokenizeOptions& options) {
   StatusLine status;
   const auto begin = std::chrono::steady_clock::now();
@@ -166,7 +173,7 @@ Result<TokenizeCounts> run(const Tokenizer& tokenizer, DocumentSource& source, T
                                   show_progress(status, counts, fraction, since.count());
                                 },
                             .stop = [] { return StopSignals::stop_requested(); }};
-  return tokenize(tokenizer, source, writer, pool, options, hooks);
+  return tokenize(tokenizer, source, bytes, writer, pool, options, hooks);
 }
 
 // Checks that the output file may be replaced once the new one is complete: not a device, a link or an input.
@@ -186,10 +193,16 @@ Result<void> check_replaceable(const TokenizeArguments& arguments) {
 
 Result<void> tokenize(const TokenizeArguments& arguments) {
   TRY_ASSIGN(const std::unique_ptr<Tokenizer> tokenizer, open_tokenizer(arguments.tokenizer));
-  TRY_ASSIGN(const std::unique_ptr<DocumentSource> source, open_source(arguments, *tokenizer));
+  TRY_ASSIGN(Input input, find_input(arguments));
+  DocumentReader source(
+      std::move(input.files),
+      {.cut = [&](std::string_view text) { return tokenizer->cut(text); },
+       .advice = arguments.documents == DocumentFormat::text
+                     ? "make each line a document (--documents=line), or split the file"
+                     : "split the file"});
   TokenizeOptions options{.special = arguments.special ? Special::added : Special::none};
   TRY_ASSIGN(options.end, end_token(arguments, *tokenizer));
-  if (arguments.show > 0) return show(*tokenizer, *source, options, arguments.show);
+  if (arguments.show > 0) return show(*tokenizer, source, options, arguments.show);
 
   if (is_named(arguments.output)) {
     if (!arguments.overwrite)
@@ -204,7 +217,7 @@ Result<void> tokenize(const TokenizeArguments& arguments) {
     const StopSignals signals(tokenize_stop_words);
     TRY_ASSIGN(const std::unique_ptr<TokenWriter> writer,
                TokenWriter::create(arguments.output, tokenizer->vocab_size()));
-    counts = run(*tokenizer, *source, *writer, *pool, options);
+    counts = run(*tokenizer, source, input.bytes, *writer, *pool, options);
     if (counts) TRY(writer->finish());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     if (counts) print_summary(*counts, *writer, arguments.output, seconds.count());
@@ -237,7 +250,7 @@ Result<void> run_tokenize(const Arguments& arguments) {
   const std::string documents = arguments.text("documents");
   if (documents != "file" && documents != "line")
     return usage_error(fmt::format("--documents: '{}' is neither file nor line", documents));
-  if (documents == "line") out.documents = TextDocuments::line;
+  if (documents == "line") out.documents = DocumentFormat::lines;
   TRY_ASSIGN(out.show, arguments.integer("show"));
   TRY_ASSIGN(out.threads, arguments.count("threads", {.most = threads_max}));
   if (out.show == 0 && out.output.empty())

@@ -20,9 +20,9 @@ namespace {
 constexpr u64 sample_bytes = 64 * kib;  // from each end of a file, for the cache key
 // Amount that is read and encoded together, per core: eight parts of a text, so that all cores finish at
 // about the same time.
-constexpr size_t core_bytes = 8 * RawDocuments::part_bytes, core_documents = 2048;
+constexpr size_t core_bytes = 8 * DocumentReader::part_bytes, core_documents = 2048;
 
-Result<std::string> sample_of(const RawDocuments::File& file) {
+Result<std::string> sample_of(const DocumentFile& file) {
   TRY_ASSIGN(const InputFile input, open_input(file.path, ErrorKind::bad_input));
   struct stat st {};
   if (::fstat(input.fd.get(), &st) != 0)
@@ -32,7 +32,8 @@ Result<std::string> sample_of(const RawDocuments::File& file) {
   TRY(read_exactly(input.fd, file.path, 0, std::span(bytes).first(head), ErrorKind::io));
   TRY(read_exactly(input.fd, file.path, input.bytes - (bytes.size() - head), std::span(bytes).subspan(head),
                    ErrorKind::io));
-  return fmt::format("{} {} {} {}.{} {:x}\n", fs::path(file.path).filename().string(), file.records,
+  return fmt::format("{} {} {} {}.{} {:x}\n", fs::path(file.path).filename().string(),
+                     file.format == DocumentFormat::records,
                      input.bytes, st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
                      XXH3_64bits(bytes.data(), bytes.size()));
 }
@@ -105,7 +106,7 @@ Result<void> encode_all(const CacheRequest& request, const DataPlace& place, Tok
   RawDocuments source(request.files, request.shape, request.text, request.on_bad);
   const DocumentEncoder encoder(request.text, request.chat, request.settings);
   DataProgress progress;
-  for (const RawDocuments::File& file : request.files) {
+  for (const DocumentFile& file : request.files) {
     std::error_code unused;
     progress.bytes_total += fs::file_size(file.path, unused);
   }
@@ -158,7 +159,7 @@ Result<std::string> cache_key(const CacheRequest& request) {
                   request.settings.end_token ? static_cast<i64>(*request.settings.end_token) : -1,
                   request.chat ? request.chat->fingerprint() : "no chat template");
   if (request.on_bad == OnBadRecord::skip) text += "bad records are left out\n";
-  for (const RawDocuments::File& file : request.files) {
+  for (const DocumentFile& file : request.files) {
     TRY_ASSIGN(const std::string sample, sample_of(file));
     text += sample;
   }

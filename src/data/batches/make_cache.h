@@ -16,7 +16,7 @@ namespace tidepool {
 inline constexpr int encoding_version = 5;
 
 struct CacheRequest {
-  std::vector<RawDocuments::File> files;
+  std::vector<DocumentFile> files;
   std::optional<RecordShape> shape;
   const TextEncoder& text;
   const ChatTemplate* chat = nullptr;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <span>
 
 #include "base/check.h"
@@ -17,14 +18,22 @@ namespace tidepool {
 namespace {
 
 std::optional<RecordShape> shape_of(const DataConfig& config) {
-  const auto at = std::ranges::find(record_kinds, config.records) - record_kinds.begin();
-  CHECK(at < static_cast<i64>(record_kinds.size()), config.records);
-  if (at == 0) return std::nullopt;
-  return static_cast<RecordShape>(at - 1);
+  if (config.records == "auto") return std::nullopt;
+  const std::optional<RecordShape> named = shape_named(config.records);
+  CHECK(named, config.records);
+  return named;
+}
+
+LossOn loss_on(const DataConfig& config) {
+  constexpr std::array<std::pair<std::string_view, LossOn>, 3> rows = {
+      {{"answers", LossOn::answers}, {"last_answer", LossOn::last_answer}, {"all", LossOn::everything}}};
+  const auto row = std::ranges::find(rows, config.loss, &std::pair<std::string_view, LossOn>::first);
+  CHECK(row != rows.end(), config.loss);
+  return row->second;
 }
 
 OnBadRecord on_bad_record(const DataConfig& config) {
-  return config.on_bad_record == bad_record_ways[1] ? OnBadRecord::skip : OnBadRecord::error;
+  return config.on_bad_record == "skip" ? OnBadRecord::skip : OnBadRecord::error;
 }
 
 // Shape of a source's records: as configured, or detected from the first record, which also tells whether a
@@ -34,9 +43,9 @@ std::optional<RecordShape> shape_of(const SourceFiles& files, const DataConfig& 
   if (!files.holds(FileKind::records)) return std::nullopt;
   const auto named = shape_of(config);
   if (named && *named != RecordShape::completion) return named;
-  std::vector<RawDocuments::File> records;
+  std::vector<DocumentFile> records;
   for (size_t i = 0; i < files.found.size(); ++i) {
-    if (files.kinds[i] == FileKind::records) records.push_back({files.found[i].path, true});
+    if (files.kinds[i] == FileKind::records) records.push_back({files.found[i].path, DocumentFormat::records});
   }
   const auto bytes = create_byte_encoder();
   RawDocuments raw(std::move(records), named, *bytes, on_bad_record(config));
@@ -59,9 +68,10 @@ CacheRequest request_for(const SourceFiles& files, const DataConfig& config, con
                    .on_bad = on_bad_record(config),
                    .identity = encoder.identity};
   for (size_t i = 0; i < files.found.size(); ++i)
-    out.files.push_back({files.found[i].path, files.kinds[i] == FileKind::records});
-  const auto loss = std::ranges::find(loss_kinds, config.loss) - loss_kinds.begin();
-  out.settings = {.loss = static_cast<LossOn>(loss),
+    out.files.push_back(
+        {files.found[i].path,
+         files.kinds[i] == FileKind::records ? DocumentFormat::records : DocumentFormat::text});
+  out.settings = {.loss = loss_on(config),
                   .end_token = config.end_token ? encoder.end_token : std::nullopt,
                   .vocab_size = vocab_size};
   return out;

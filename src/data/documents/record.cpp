@@ -390,6 +390,11 @@ std::string_view name_of(RecordShape shape) {
   return std::ranges::find(shapes, shape, &ShapeKey::shape)->name;
 }
 
+std::optional<RecordShape> shape_named(std::string_view name) {
+  const auto at = std::ranges::find(shapes, name, &ShapeKey::name);
+  return at == shapes.end() ? std::nullopt : std::optional(at->shape);
+}
+
 Result<RecordShape> recognise_record(std::string_view line, const std::string& place,
                                      std::optional<RecordShape> named) {
   if (named && *named != RecordShape::completion) return *named;

@@ -27,6 +27,7 @@ namespace tidepool {
 // The first six are values of data.records. A completion of messages is configured as `completion` too.
 enum class RecordShape : u8 { text, messages, sharegpt, alpaca, completion, tokens, message_completion };
 std::string_view name_of(RecordShape);
+std::optional<RecordShape> shape_named(std::string_view);  // as data.records names it
 
 struct TextRecord {
   std::string text;

@@ -49,7 +49,7 @@ Result<FileKind> kind_of(const FoundFile& file, DataFormat format, bool tokenize
 // Refuses .json files in a directory if records are configured: they would be learned as text, with all
 // brackets.
 Result<void> check_no_json_is_text(const SourceFiles& files, const DataConfig& config) {
-  if (config.records == record_kinds[0] || config.format != DataFormat::automatic) return {};
+  if (config.records == "auto" || config.format != DataFormat::automatic) return {};
   for (size_t i = 0; i < files.found.size(); ++i) {
     const std::string& path = files.found[i].path;
     if (files.kinds[i] == FileKind::records || !has_ending(without_packing(path), ".json")) continue;
@@ -63,7 +63,7 @@ Result<void> check_no_json_is_text(const SourceFiles& files, const DataConfig& c
 }
 
 Result<void> check_records_are_there(const std::vector<SourceFiles>& sources, const DataConfig& config) {
-  if (config.records == record_kinds[0]) return {};
+  if (config.records == "auto") return {};
   if (std::ranges::any_of(sources, [](const SourceFiles& s) { return s.holds(FileKind::records); }))
     return {};
   return Error{

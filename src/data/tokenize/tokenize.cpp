@@ -28,7 +28,7 @@ class Batch {
       : tokenizer_(tokenizer), options_(options) {}
 
   // RETURNS: false if the source is at its end.
-  Result<bool> fill(DocumentSource& source, u64 bytes) {
+  Result<bool> fill(DocumentReader& source, u64 bytes) {
     count_ = tasks_ = 0;
     u64 sum = 0, in_task = task_bytes;
     bool more = true;
@@ -41,8 +41,8 @@ class Batch {
         task_list_[tasks_++].first = count_;
         in_task = 0;
       }
-      in_task += parts_[count_].text.size();
-      sum += parts_[count_].text.size();
+      in_task += parts_[count_].content.size();
+      sum += parts_[count_].content.size();
       task_list_[tasks_ - 1].end = ++count_;
     }
     return more;
@@ -61,7 +61,7 @@ class Batch {
     }
     for (size_t i = 0; i < count_; ++i) {
       counts.documents += parts_[i].last ? 1 : 0;
-      counts.text_bytes += parts_[i].text.size();
+      counts.text_bytes += parts_[i].content.size();
     }
     return {};
   }
@@ -71,11 +71,11 @@ class Batch {
     task.ids.clear();
     task.failed = false;
     for (size_t i = task.first; i < task.end; ++i) {
-      const DocumentPart& part = parts_[i];
+      const RawDocument& part = parts_[i];
       const Result<void> done = tokenizer_.encode_part(
-          {.text = part.text, .first = part.first, .last = part.last}, options_.special, task.ids);
+          {.text = part.content, .first = part.first, .last = part.last}, options_.special, task.ids);
       if (!done) {
-        task.error = {done.error().kind, fmt::format("{}: {}", part.where, done.error().message)};
+        task.error = {done.error().kind, fmt::format("{}: {}", part.place, done.error().message)};
         task.failed = true;
         return;
       }
@@ -85,7 +85,7 @@ class Batch {
 
   const Tokenizer& tokenizer_;
   const TokenizeOptions& options_;
-  std::vector<DocumentPart> parts_;
+  std::vector<RawDocument> parts_;
   size_t count_ = 0;
   std::vector<Task> task_list_;
   size_t tasks_ = 0;
@@ -93,7 +93,7 @@ class Batch {
 
 }  // namespace
 
-Result<TokenizeCounts> tokenize(const Tokenizer& tokenizer, DocumentSource& source, TokenWriter& writer,
+Result<TokenizeCounts> tokenize(const Tokenizer& tokenizer, DocumentReader& source, u64 bytes, TokenWriter& writer,
                                 CorePool& pool, const TokenizeOptions& options, const TokenizeHooks& hooks) {
   TokenizeCounts counts;
   Batch batch(tokenizer, options);
@@ -102,7 +102,7 @@ Result<TokenizeCounts> tokenize(const Tokenizer& tokenizer, DocumentSource& sour
     batch.encode(pool);
     TRY(batch.write(writer, counts));
     const double fraction =
-        static_cast<double>(source.bytes_read()) / static_cast<double>(std::max<u64>(source.bytes(), 1));
+        static_cast<double>(source.bytes_read()) / static_cast<double>(std::max<u64>(bytes, 1));
     if (hooks.progress) hooks.progress(counts, std::min(fraction, 1.0));
     if (hooks.stop && hooks.stop()) return Error{ErrorKind::interrupted, "stopped; nothing was written"};
   }

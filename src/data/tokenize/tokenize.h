@@ -4,8 +4,9 @@
 #include <functional>
 #include <optional>
 
-#include "data/tokenize/document_source.h"
+#include "data/files/document_reader.h"
 #include "data/tokenize/token_writer.h"
+#include "huggingface/tokenizer/tokenizer.h"
 #include "tidepool/core_pool.h"
 
 namespace tidepool {
@@ -28,7 +29,8 @@ struct TokenizeHooks {
 
 // Writes ids in the order of the documents, for any number of cores. Does not finish the writer.
 // Error: names the document.
-Result<TokenizeCounts> tokenize(const Tokenizer&, DocumentSource&, TokenWriter&, CorePool&,
+// `bytes`: of all files, for progress.
+Result<TokenizeCounts> tokenize(const Tokenizer&, DocumentReader&, u64 bytes, TokenWriter&, CorePool&,
                                 const TokenizeOptions&, const TokenizeHooks&);
 
 }  // namespace tidepool

@@ -26,7 +26,7 @@ class DataTexts : public test::DocumentsFixture {};
 TEST_F(DataTexts, ATextTokenizedInPartsGivesTheSameIds) {
   const std::string tokenizers = source_file("tests/golden/tokenizers/");
   std::string text;
-  for (u32 i = 0; text.size() < 6 * RawDocuments::part_bytes; ++i)
+  for (u32 i = 0; text.size() < 6 * DocumentReader::part_bytes; ++i)
     text += fmt::format("line {}: the quick brown fox's tail, \u4e2d\u6587\n", i * 7919u % 10007u);
   const std::string path = write("a.txt", text);
   const auto pool = create_core_pool(3, Bytes{}).value();
@@ -144,10 +144,10 @@ TEST_F(DataTexts, FlagsOfTheModelDirectoryAreRead) {
 
 TEST_F(DataTexts, ATextIsCutOnlyAtAllowedPlaces) {
   const auto encoder = open_tokenizer_encoder(source_file("tests/golden/tokenizers/qwen.json")).value();
-  std::string words, digits(3 * RawDocuments::part_bytes, '7');
-  while (words.size() < 5 * RawDocuments::part_bytes) words += "some words here ";
+  std::string words, digits(3 * DocumentReader::part_bytes, '7');
+  while (words.size() < 5 * DocumentReader::part_bytes) words += "some words here ";
   for (const std::string& text : {words, digits + words, words + digits, std::string("short")}) {
-    RawDocuments raw({{write("a.txt", text), false}, {write("b.txt", "other"), false}}, std::nullopt,
+    RawDocuments raw({{write("a.txt", text)}, {write("b.txt", "other")}}, std::nullopt,
                      *encoder);
     std::string all;
     for (bool last = false; !last;) {
@@ -157,7 +157,7 @@ TEST_F(DataTexts, ATextIsCutOnlyAtAllowedPlaces) {
       last = (*part)->last;
       all += (*part)->content;
       if (text == words) {
-        EXPECT_LE((*part)->content.size(), RawDocuments::part_bytes);
+        EXPECT_LE((*part)->content.size(), DocumentReader::part_bytes);
       }
     }
     EXPECT_EQ(all, text);
@@ -169,7 +169,7 @@ TEST_F(DataTexts, ATextIsCutOnlyAtAllowedPlaces) {
 TEST_F(DataTexts, TheFirstDocumentsAreShownAsTrainingHasThem) {
   const std::string tokenizers = source_file("tests/golden/tokenizers/");
   std::string text;
-  while (text.size() < 5 * RawDocuments::part_bytes) text += "some words here ";
+  while (text.size() < 5 * DocumentReader::part_bytes) text += "some words here ";
   DataConfig config{.train = {write("a.txt", text),
                               write("c.jsonl", R"({"prompt": "one two", "completion": " three \u4e2d"})")}};
   config.tokenizer = tokenizers + "llama2.json";

@@ -182,11 +182,12 @@ TEST_F(TokenizeFiles, IdsTakeTwoBytesOrFour) {
 
 TEST_F(TokenizeFiles, AStopLeavesNothing) {
   const auto tokenizer = Tokenizer::open(styles + "gpt2.json").value();
-  const auto source = text_documents({write("a.txt", "some text")}, TextDocuments::file, *tokenizer).value();
+  DocumentReader source({{write("a.txt", "some text")}},
+                        {.cut = [&](std::string_view text) { return tokenizer->cut(text); }, .advice = {}});
   const auto pool = create_core_pool(1, Bytes{}).value();
   {
     const auto writer = TokenWriter::create(path("t.bin"), tokenizer->vocab_size()).value();
-    const auto counts = tokenize(*tokenizer, *source, *writer, *pool, {}, {.stop = [] { return true; }});
+    const auto counts = tokenize(*tokenizer, source, 9, *writer, *pool, {}, {.stop = [] { return true; }});
     ASSERT_FALSE(counts);
     EXPECT_EQ(counts.error().kind, ErrorKind::interrupted);
   }
