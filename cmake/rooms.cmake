@@ -1,5 +1,5 @@
 # Defines the rooms: folders of sources with one subject. Each room is a library that links the rooms whose
-# headers it may include, and so do the rooms above it; there is no cycle. ARCHITECTURE.md has the same table,
+# headers it may include, and so do the rooms above it; there is no cycle. docs/architecture/rooms.md has the same table,
 # and tests/unit/documents/rooms_test.cpp compares both with the folders and with every #include.
 
 # tidepool_precompile(TARGET HEADER ...): precompiles headers for the target; targets with the same flags may
