@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 
 namespace tidepool {
 

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "base/text/budget_text.h"
-#include "base/text/change_text.h"
 #include "fit/executor_choice.h"
 #include "fit/plan_inputs.h"
+#include "planner/advice/change_text.h"
 #include "planner/planner.h"
 
 namespace tidepool {

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/text/budget_text.h"
-#include "base/text/change_text.h"
 #include "base/text/units.h"
 #include "io/file_system.h"
+#include "planner/advice/change_text.h"
 
 namespace tidepool {
 namespace {

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "base/text/budget_text.h"
-#include "base/text/change_text.h"
 #include "base/text/units.h"
 #include "fit/alternatives.h"
 #include "fit/budget_room.h"
@@ -15,6 +14,7 @@
 #include "fit/plan_inputs.h"
 #include "machine/machine_file.h"
 #include "machine/machine_of_gpus.h"
+#include "planner/advice/change_text.h"
 
 namespace tidepool {
 namespace {

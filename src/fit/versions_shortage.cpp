@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/text/budget_text.h"
-#include "base/text/change_text.h"
 #include "fit/plan_inputs.h"
+#include "planner/advice/change_text.h"
 #include "planner/planner.h"
 
 namespace tidepool {

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "checkpoint/checkpoint.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "data/files/find_files.h"
 #include "inference/forward_only.h"
 #include "inference/generate_place.h"

@@ -9,7 +9,7 @@
 #include "base/text/path_text.h"
 #include "base/text/seal.h"
 #include "checkpoint/checkpoint.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "fit/disk_shortage.h"
 #include "fit/executor_choice.h"
 #include "fit/plan_inputs.h"

@@ -9,7 +9,7 @@
 
 #include "base/text/path_text.h"
 #include "checkpoint/manifest.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/convert.h"
 #include "huggingface/weights/safetensors.h"

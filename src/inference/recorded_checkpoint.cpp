@@ -4,7 +4,7 @@
 
 #include "base/text/path_text.h"
 #include "checkpoint/checkpoint.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "fit/plan_inputs.h"
 #include "io/directory_lock.h"
 #include "run/directory/checkpoint_of_record.h"

@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "base/text/budget_text.h"
-#include "base/text/change_text.h"
+#include "planner/advice/change_text.h"
 
 namespace tidepool {
 namespace {

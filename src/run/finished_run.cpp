@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "report/assembly/assemble_report.h"
+#include "run/assembly/assemble_report.h"
 #include "run/early_stop.h"
 #include "run/resume_notes.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/version.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "fit/plan_inputs.h"
 #include "huggingface/weights/other_weights.h"
 #include "huggingface/weights/weights_fingerprint.h"
@@ -19,7 +19,7 @@
 #include "io/swap_file.h"
 #include "net/agreement.h"
 #include "planner/verify/verify_nodes.h"
-#include "report/assembly/assemble_report.h"
+#include "run/assembly/assemble_report.h"
 #include "run/directory/run_directory.h"
 
 namespace tidepool {

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "base/text/path_text.h"
-#include "config/read/load_config.h"
 #include "config/schema.h"
+#include "config_files/load_config.h"
 #include "data/batches/batch_source.h"
-#include "report/assembly/assemble_report.h"
+#include "run/assembly/assemble_report.h"
 #include "run/directory/run_directory.h"
 
 namespace tidepool {

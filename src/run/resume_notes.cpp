@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "config/schema.h"
-#include "report/assembly/assemble_report.h"
+#include "run/assembly/assemble_report.h"
 #include "run/learning_rate.h"
 #include "session/session.h"
 

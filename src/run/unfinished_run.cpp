@@ -12,11 +12,11 @@
 #include "base/text/path_text.h"
 #include "base/text/units.h"
 #include "config/config.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "fit/plan_inputs.h"
 #include "io/directory_lock.h"
-#include "report/assembly/assemble_report.h"
 #include "report/sinks/jsonl.h"
+#include "run/assembly/assemble_report.h"
 #include "run/directory/run_directory.h"
 #include "run/train_length.h"
 

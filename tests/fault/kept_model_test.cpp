@@ -10,7 +10,7 @@
 #include <filesystem>
 
 #include "base/files/file_list.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "huggingface/directory/carried.h"
 #include "huggingface/directory/hf_config.h"
 #include "io/directory_lock.h"

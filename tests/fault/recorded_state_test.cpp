@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "checkpoint/checkpoint.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "inference/recorded_checkpoint.h"
 #include "io/state_journal.h"
 #include "io/swap_file.h"

@@ -8,9 +8,9 @@
 #include <functional>
 #include <optional>
 
-#include "base/text/change_text.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "io/swap_file.h"
+#include "planner/advice/change_text.h"
 #include "report/run_report.h"
 #include "run/outputs/signals.h"
 #include "tests/support/child_run.h"

@@ -1,7 +1,7 @@
 // Fuzzes configs. An accepted config is the same after it is written and read.
 #include "base/check.h"
 #include "config/config.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <vector>
 
+#include "tests/support/adamw_state.h"
 #include "tidepool/plan.h"
 
 namespace tidepool::test {
@@ -20,13 +21,14 @@ inline Frame frame(Tier tier, u64 page, u64 pages = 1) {
 class TinyPlan {
  public:
   TinyPlan() {
+    plan.state_slots = adamw_state(plan.precision);
     for (u32 i = 0; i < segment_count; ++i) plan.segments[i].kind = static_cast<SegmentKind>(i);
   }
 
   // Adds one window's momentum, cut by cut, with home `home`; without a home the chunk is an activation.
   ChunkId add_chunk(Frame home) {
     const u32 id = static_cast<u32>(plan.chunks.size());
-    plan.chunks.push_back({.kind = state_kind(0),
+    plan.chunks.push_back({.kind = momentum(plan.state_slots),
                            .window = 0,
                            .cut = id,
                            .element_begin = 0,

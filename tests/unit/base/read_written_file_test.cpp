@@ -10,7 +10,7 @@
 #include "base/open_file.h"
 #include "base/read_file.h"
 #include "base/write_file.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "io/directory_lock.h"
 #include "machine/machine_file.h"
 #include "tests/support/checkpoint_fixture.h"

@@ -8,7 +8,7 @@
 
 #include "base/json/text.h"
 #include "cli/plan_largest.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "fit/plan_run.h"
 #include "report/screen.h"
 #include "tests/support/command_run.h"

@@ -6,12 +6,12 @@
 #include <fstream>
 
 #include "base/text/budget_text.h"
-#include "base/text/change_text.h"
 #include "base/text/nearest.h"
 #include "config/config.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "io/disk_error.h"
 #include "machine/machine_file.h"
+#include "planner/advice/change_text.h"
 #include "tests/support/disk_fixture.h"
 
 namespace tidepool::text_messages_test {

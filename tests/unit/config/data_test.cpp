@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "config/config.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "tests/support/disk_fixture.h"
 
 namespace tidepool::data_test {

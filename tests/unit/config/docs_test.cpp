@@ -4,7 +4,7 @@
 #include <string>
 
 #include "config/config.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "tests/support/file_text.h"
 #include "tests/support/places.h"
 

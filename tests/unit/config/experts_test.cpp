@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "config/config.h"
-#include "config/read/load_config.h"
 #include "config/schema.h"
+#include "config_files/load_config.h"
 #include "huggingface/directory/config_difference.h"
 #include "huggingface/directory/hf_config.h"
 

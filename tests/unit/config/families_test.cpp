@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "config/config.h"
-#include "config/read/load_config.h"
 #include "config/schema.h"
+#include "config_files/load_config.h"
 #include "huggingface/directory/hf_config.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"

@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 
 #include "config/config.h"
-#include "config/read/load_config.h"
 #include "config/schema.h"
+#include "config_files/load_config.h"
 
 namespace tidepool::parse_test {
 

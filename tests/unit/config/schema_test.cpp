@@ -7,7 +7,7 @@
 
 #include "base/text/nearest.h"
 #include "base/text/value_text.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 
 namespace tidepool::schema_test {
 

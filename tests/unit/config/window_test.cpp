@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "config/config.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "huggingface/directory/hf_config.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/model_directory.h"

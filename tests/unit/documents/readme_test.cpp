@@ -10,10 +10,10 @@
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "config/config.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "fit/plan_inputs.h"
 #include "planner/planner.h"
-#include "report/assembly/summary.h"
+#include "run/assembly/summary.h"
 #include "tests/support/file_text.h"
 #include "tests/support/places.h"
 

@@ -145,6 +145,29 @@ TEST(Rooms, RoomsIncludeOnlyRoomsThatTheyStandOn) {
   }
 }
 
+// "src/planner" of "src/planner/verify"; "kernels" of "kernels".
+std::string folder_of(const std::string& room) {
+  const size_t end = room.find('/', room.starts_with("src/") ? 4 : 0);
+  return room.substr(0, end);
+}
+
+// Rooms have no cycle; their folders neither, although a folder may have rooms far apart.
+TEST(Rooms, FoldersIncludeEachOtherOneWay) {
+  static const std::regex include("\n#include \"([^\"]+)\"");
+  std::map<std::pair<std::string, std::string>, std::string> example;  // by folder and included folder
+  for (const auto& file : sources()) {
+    const std::string name = std::filesystem::relative(file, source_root()).string();
+    for (const std::string& header : all_matches("\n" + source_text(name), include)) {
+      const std::string from = folder_of(room_of(file)), to = folder_of(included_room(header));
+      if (!to.empty() && to != from) example.try_emplace({from, to}, name + " includes " + header);
+    }
+  }
+  for (const auto& [pair, said] : example) {
+    const auto back = example.find({pair.second, pair.first});
+    EXPECT_TRUE(back == example.end()) << said << ", and " << (back == example.end() ? "" : back->second);
+  }
+}
+
 TEST(Rooms, EveryUnitTestIsInAFolderThatCMakeBuilds) {
   static const std::regex call(R"(\ntidepool_unit_tests\(([a-z_]+))");
   const Names built = all_matches(source_text("tests/CMakeLists.txt"), call);

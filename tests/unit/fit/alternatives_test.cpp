@@ -9,12 +9,12 @@
 
 #include "base/json/text.h"
 #include "base/text/budget_text.h"
-#include "base/text/change_text.h"
 #include "cli/plan_refusal.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "fit/budget_room.h"
 #include "fit/plan_inputs.h"
 #include "machine/gpu_headroom.h"
+#include "planner/advice/change_text.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::alternatives_test {

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <filesystem>
 
-#include "base/text/change_text.h"
 #include "fit/disk_shortage.h"
 #include "fit/plan_inputs.h"
 #include "io/swap_file.h"
+#include "planner/advice/change_text.h"
 #include "planner/planner.h"
 #include "tests/support/train_fixture.h"
 

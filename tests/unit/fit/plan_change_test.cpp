@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "fit/plan_inputs.h"
-#include "report/assembly/assemble_report.h"
+#include "run/assembly/assemble_report.h"
 #include "tests/support/child_run.h"
 #include "tests/support/file_text.h"
 #include "tests/support/train_fixture.h"

@@ -10,7 +10,7 @@
 
 #include "base/json/text.h"
 #include "cli/plan_refusal.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "fit/plan_inputs.h"
 #include "machine/machine_file.h"
 #include "tests/support/child_run.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "config/config.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "fit/plan_inputs.h"
 #include "planner/planner.h"
 #include "planner/verify/verify.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "fit/plan_inputs.h"
 #include "planner/bound/lower_bound.h"
 #include "planner/planner.h"

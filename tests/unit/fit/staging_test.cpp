@@ -4,7 +4,7 @@
 #include <array>
 
 #include "config/config.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "fit/plan_inputs.h"
 #include "fit/rest_staging.h"
 #include "planner/planner.h"

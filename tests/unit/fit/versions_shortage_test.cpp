@@ -4,9 +4,9 @@
 
 #include <gmock/gmock.h>
 
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "fit/plan_run.h"
-#include "report/assembly/summary.h"
+#include "run/assembly/summary.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::versions_shortage_test {

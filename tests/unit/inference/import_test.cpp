@@ -5,7 +5,7 @@
 
 #include "base/text/hash.h"
 #include "checkpoint/manifest.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "inference/generate.h"
 #include "tests/support/file_text.h"
 #include "tests/support/model_directory.h"

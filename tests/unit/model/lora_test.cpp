@@ -11,7 +11,7 @@
 #include "base/json/text.h"
 #include "checkpoint/export_model.h"
 #include "config/config.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "fit/plan_inputs.h"
 #include "huggingface/adapters/lora_merge.h"
 #include "model/blocks.h"

@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <random>
 
-#include "base/text/change_text.h"
 #include "config/config.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "fit/plan_inputs.h"
+#include "planner/advice/change_text.h"
 #include "planner/verify/verify.h"
 #include "tests/support/places.h"
 #include "tests/support/random_case.h"

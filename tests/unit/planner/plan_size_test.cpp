@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "base/text/change_text.h"
 #include "config/config.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "fit/plan_inputs.h"
+#include "planner/advice/change_text.h"
 #include "planner/shapes.h"
 #include "tests/support/places.h"
 

@@ -6,8 +6,8 @@
 
 #include "planner/frame_arcs.h"
 #include "planner/planner.h"
-#include "report/assembly/steady_step.h"
 #include "report/step_file.h"
+#include "run/assembly/steady_step.h"
 #include "tests/support/support_graph.h"
 #include "tests/support/tiny_plan.h"
 

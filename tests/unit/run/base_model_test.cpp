@@ -8,7 +8,7 @@
 
 #include "checkpoint/export_model.h"
 #include "checkpoint/trainer_state.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "huggingface/adapters/adapter_config.h"
 #include "huggingface/adapters/lora_merge.h"
 #include "huggingface/directory/hf_config.h"

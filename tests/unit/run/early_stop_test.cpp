@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "config/config.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 
 namespace tidepool::early_stop_test {
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "cli/cli.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "run/train_length.h"
 #include "tests/support/child_run.h"
 #include "tests/support/file_text.h"

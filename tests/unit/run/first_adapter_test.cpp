@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "checkpoint/export_model.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "huggingface/adapters/adapter_config.h"
 #include "huggingface/adapters/lora_merge.h"
 #include "huggingface/weights/adapter_files.h"

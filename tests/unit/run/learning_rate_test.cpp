@@ -6,7 +6,7 @@
 
 #include <boost/json.hpp>
 
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "tests/support/json_file.h"
 #include "tests/support/places.h"
 

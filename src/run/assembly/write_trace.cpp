@@ -1,12 +1,12 @@
-#include "report/assembly/write_trace.h"
+#include "run/assembly/write_trace.h"
 
 #include <cstdio>
 
 #include "base/write_file.h"
 #include "engine/op_text.h"
 #include "engine/schedule.h"
-#include "report/assembly/steady_step.h"
 #include "report/step_file.h"
+#include "run/assembly/steady_step.h"
 
 namespace tidepool {
 namespace {

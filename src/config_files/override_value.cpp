@@ -1,4 +1,4 @@
-#include "config/read/override_value.h"
+#include "config_files/override_value.h"
 
 #include <yaml-cpp/yaml.h>
 

@@ -1,4 +1,4 @@
-#include "report/assembly/steady_step.h"
+#include "run/assembly/steady_step.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "config/read/model_choice.h"
+#include "config_files/model_choice.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
@@ -10,7 +10,7 @@
 #include "base/text/path_text.h"
 #include "base/yaml/read_keys.h"
 #include "config/foreign_keys.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "huggingface/adapters/adapter_config.h"
 #include "huggingface/directory/hf_config.h"
 

@@ -1,5 +1,5 @@
 // Reads a config file as text and checks its encoding, before it is parsed as YAML.
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 
 #include "base/read_file.h"
 #include "base/text/utf8.h"

@@ -1,4 +1,4 @@
-#include "base/text/change_text.h"
+#include "planner/advice/change_text.h"
 
 #include <fmt/format.h>
 

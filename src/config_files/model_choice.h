@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "config/config.h"
-#include "config/read/load_config.h"
+#include "config_files/load_config.h"
 #include "tidepool/model_config.h"
 
 namespace YAML {

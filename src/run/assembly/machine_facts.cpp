@@ -1,4 +1,4 @@
-#include "report/assembly/machine_facts.h"
+#include "run/assembly/machine_facts.h"
 
 #include <fmt/format.h>
 #include <sys/sysinfo.h>

@@ -1,4 +1,4 @@
-#include "report/assembly/summary.h"
+#include "run/assembly/summary.h"
 
 #include <fmt/format.h>
 

@@ -12,11 +12,11 @@
 #include "base/text/value_text.h"
 #include "base/yaml/read_keys.h"
 #include "config/foreign_keys.h"
-#include "config/read/load_config.h"
-#include "config/read/model_choice.h"
-#include "config/read/override_value.h"
 #include "config/schema.h"
 #include "config/validate.h"
+#include "config_files/load_config.h"
+#include "config_files/model_choice.h"
+#include "config_files/override_value.h"
 
 namespace tidepool {
 

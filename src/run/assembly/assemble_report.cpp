@@ -1,4 +1,4 @@
-#include "report/assembly/assemble_report.h"
+#include "run/assembly/assemble_report.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include "fit/phase_bound.h"
 #include "fit/plan_inputs.h"
 #include "planner/bound/lower_bound.h"
-#include "report/assembly/machine_facts.h"
-#include "report/assembly/summary.h"
+#include "run/assembly/machine_facts.h"
+#include "run/assembly/summary.h"
 
 namespace tidepool {
 namespace {
