@@ -1,6 +1,6 @@
 // LossScale implements dynamic loss scaling as PyTorch's GradScaler does (Micikevicius et al., "Mixed
 // Precision Training", arXiv:1710.03740): the loss's gradient is multiplied by a scale, so that small
-// gradients do not vanish in fp16; AdamW divides the scale out. A step whose gradient is not finite changes
+// gradients do not vanish in fp16; updates divide the scale out. A step whose gradient is not finite changes
 // no weight and lowers the scale. Plain values, updated wherever the norm is: on the host or on a device.
 #pragma once
 
@@ -24,8 +24,8 @@ struct LossScale {
   bool operator==(const LossScale&) const = default;
 };
 
-// With this limit AdamW's factors, a step's gradient (1e-12, say) divided by the scale, and fp16's range all
-// stay well inside the range of floats.
+// With this limit an update's factors, a step's gradient (1e-12, say) divided by the scale, and fp16's range
+// all stay well inside the range of floats.
 inline constexpr float loss_scale_max = 0x1p64f;
 
 constexpr LossScale after_step(const LossScale& before, const LossScaling& scaling, bool overflow) {

@@ -29,11 +29,11 @@ enum class Kind : u8 {
   state,       // slot 0 of the state; slot i is state_kind(i)
   // Streams: content that blocks hand to blocks, one chunk per stream and micro-batch (Stream).
   activation = state + state_slots_max,  // residual stream between two layers: a block's input
-  middle,       // residual stream between a layer's attention and its experts
-  normed,       // input of a layer's experts and of its router
-  routes,       // each token's experts and their weights
-  expert_sum,   // fp32 sum of the experts' outputs, over the groups so far
-  router_sums,  // by layer: each expert's tokens, and sums for the router's losses
+  middle,                                // residual stream between a layer's attention and its experts
+  normed,                                // input of a layer's experts and of its router
+  routes,                                // each token's experts and their weights
+  expert_sum,                            // fp32 sum of the experts' outputs, over the groups so far
+  router_sums,                           // by layer: each expert's tokens, and sums for the router's losses
   // Gradients of streams.
   activation_grad,  // of the residual stream, updated in place
   normed_grad,      // fp32, summed over the groups of experts
@@ -53,9 +53,9 @@ constexpr u32 slot_of(Kind kind) { return static_cast<u32>(kind) - static_cast<u
 // StateSlots::name() has the names of slots.
 constexpr std::string_view name(Kind kind) {
   constexpr std::array<std::string_view, 17> names = {
-      "param",       "grad",        "grad_accum",      "grad_part",   "activation",  "middle",
-      "normed",      "routes",      "expert_sum",      "router_sums", "activation_grad",
-      "normed_grad", "routes_grad", "kept",            "workspace",   "batch",       "scalars"};
+      "param",       "grad",   "grad_accum", "grad_part",   "activation",      "middle",
+      "normed",      "routes", "expert_sum", "router_sums", "activation_grad", "normed_grad",
+      "routes_grad", "kept",   "workspace",  "batch",       "scalars"};
   if (is_slot(kind)) return "state";
   const u32 number = static_cast<u32>(kind);
   return names[kind < Kind::state ? number : number - state_slots_max];

@@ -52,7 +52,7 @@ struct HostRates {
   u32 numa_nodes = 1;
   Bytes memory{};
   double memory_bytes_per_s = 20e9;    // plain scaling in place (STREAM scale), read plus written
-  double update_bytes_per_s = 20e9;      // alone, read plus written
+  double update_bytes_per_s = 20e9;    // alone, read plus written
   double checksum_bytes_per_s = 20e9;  // one chunk after the other, all cores
 
   bool operator==(const HostRates&) const = default;

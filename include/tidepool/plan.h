@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/types.h"
-#include "tidepool/state_slot.h"
 #include "tidepool/policy.h"
+#include "tidepool/state_slot.h"
 
 namespace tidepool {
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/check.h"
 #include "tidepool/chunk.h"
 
 namespace tidepool {
@@ -29,8 +30,8 @@ struct StateSlot {
   bool operator==(const StateSlot&) const = default;
 };
 
-// StateSlots says which arrays a chunk set has beside its parameters, and how large each array of it is: slots
-// of the precision first, then those of the update rule.
+// StateSlots says which arrays a chunk set has beside its parameters, and how large each array of it is:
+// slots of the precision first, then those of the update rule.
 //
 // fp32 keeps no master: its `param` is the master.
 // bf16 keeps `param` (the upper 16 bits) and `master_low` (the signed remainder); the pair is the exact fp32
@@ -55,17 +56,20 @@ class StateSlots {
                           .format = SlotFormat::remainder,
                           .block_bytes = 2};
     of_precision_ = count_;
-    for (const StateSlot& slot : of_rule) slots_[count_++] = slot;
+    for (const StateSlot& slot : of_rule) {
+      CHECK(count_ < state_slots_max, count_);
+      slots_[count_++] = slot;
+    }
   }
 
   constexpr Precision precision() const { return precision_; }
   constexpr u32 count() const { return count_; }
   constexpr const StateSlot& operator[](Kind kind) const { return slots_[slot_of(kind)]; }
   constexpr std::string_view name(Kind kind) const {
-    return is_slot(kind) ? slots_[slot_of(kind)].name : tidepool::name(kind);
+    return is_slot(kind) && has(kind) ? slots_[slot_of(kind)].name : tidepool::name(kind);
   }
 
-  // What fp32 weights have beside `param`. Only 16 bits have a master.
+  // The master is beside `param`; only 16 bits have one.
   constexpr bool has_master() const { return of_precision_ > 0; }
   // REQUIRES: has_master().
   constexpr Kind master() const { return state_kind(0); }
@@ -79,7 +83,7 @@ class StateSlots {
     if (is_slot(kind)) return slot_of(kind) < count_;
     return kind != Kind::grad || precision_ != Precision::fp32;
   }
-  // Where an update finds the finished gradient: in fp32 the sum is the gradient.
+  // An update finds the finished gradient here: in fp32 the sum is the gradient.
   constexpr Kind gradient() const { return has(Kind::grad) ? Kind::grad : Kind::grad_accum; }
 
   // Calls fn(Kind) for each slot, and for the slots of the rule alone.

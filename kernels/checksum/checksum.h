@@ -1,5 +1,5 @@
-// Checksums of chunks with XXH3, block by block, so that Adam's tiles and disk pieces can compute them on the
-// way.
+// Checksums of chunks with XXH3, block by block, so that tiles of updates and disk pieces can compute them on
+// the way.
 #pragma once
 
 #include <span>

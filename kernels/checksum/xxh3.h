@@ -1,5 +1,5 @@
 // xxHash with the widest vectors of this CPU. Include this header, never <xxhash.h>: that header uses the
-// compiler's baseline, and a checksum at SSE2 speed slows host Adam down.
+// compiler's baseline, and a checksum at SSE2 speed slows updates down.
 #pragma once
 
 #define XXH_STATIC_LINKING_ONLY  // XXH3_state_t on the stack: no allocation in a steady step

@@ -55,8 +55,8 @@ void dropout_cuda(const Dropout&, ConstValues x, Values y, u64 elements, cudaStr
 // Limit of arrays that are summed at once.
 inline constexpr u32 summed_parts_max = 16;
 
-// Computes the scalars of a step's updates on the device that has the norm. Without clipping `result` is null,
-// because nothing waits for the norm then.
+// Computes the scalars of a step's updates on the device that has the norm. Without clipping `result` is
+// null, because nothing waits for the norm then.
 void update_scalars_cuda(const UpdateStep&, const StepResult* result, UpdateScalars* scalars, cudaStream_t);
 void put_update_scalars_cuda(const UpdateScalars&, UpdateScalars* to, cudaStream_t);
 

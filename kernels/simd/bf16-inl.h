@@ -76,7 +76,7 @@ HWY_INLINE VectorPair<V> load_split_pair(D d, const uint16_t* high, const uint16
 template <class D16, class V16 = hn::Vec<D16>>
 HWY_INLINE VectorPair<V16> interleave_halves(D16 d16, V16 high, V16 low) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  // One instruction per vector. The portable code takes two, in the units that host Adam needs most.
+  // One instruction per vector. The portable code takes two, in the units that updates need most.
   alignas(64) static constexpr uint16_t order[2][32] = {
       {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
        8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47},

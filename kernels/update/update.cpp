@@ -9,9 +9,9 @@
 namespace tidepool {
 namespace {
 
-// Neighbouring tiles per task. The processor prefetches each stream (AdamW has five), and data prefetched past
-// the end of a task is lost: at 16 tiles (about 150 us) the loss is invisible, at 1 tile it costs a tenth of
-// the speed. The last tasks are short, so that the workers end together.
+// Neighbouring tiles per task. The processor prefetches each stream (AdamW has five), and data prefetched
+// past the end of a task is lost: at 16 tiles (about 150 us) the loss is invisible, at 1 tile it costs a
+// tenth of the speed. The last tasks are short, so that the workers end together.
 constexpr u64 long_task_tiles = 16;
 constexpr u64 short_task_tiles = 2;
 
@@ -106,8 +106,8 @@ void check_chunk(const UpdateChunk& c, const Arrays& arrays) {
 
 }  // namespace
 
-void update(const UpdateChunk& chunk, const StateSlots& slots, UpdateTileFn rule, const UpdateScalars& scalars,
-            CorePool& pool) {
+void update(const UpdateChunk& chunk, const StateSlots& slots, UpdateTileFn rule,
+            const UpdateScalars& scalars, CorePool& pool) {
   const Arrays arrays(chunk, slots);
   check_chunk(chunk, arrays);
   const Update update{chunk, slots, rule, scalars, arrays, arrays.hashed()};

@@ -140,8 +140,7 @@ __global__ void __launch_bounds__(256)
     float grad[8], param[8], arrays[Rule::slots][8];
     load8<whole>(c.grad, at, c.elements, grad);
     load_masters<whole>(c.masters, at, c.elements, param);
-    for (u32 slot = 0; slot < Rule::slots; ++slot)
-      load8<whole>(c.state[slot], at, c.elements, arrays[slot]);
+    for (u32 slot = 0; slot < Rule::slots; ++slot) load8<whole>(c.state[slot], at, c.elements, arrays[slot]);
     for (u32 i = 0; i < 8; ++i) {
       const float factor = whole || at + i < c.elements ? decay.at(at + i) : 1.0f;
       float state[Rule::slots];
@@ -150,8 +149,7 @@ __global__ void __launch_bounds__(256)
       for (u32 slot = 0; slot < Rule::slots; ++slot) arrays[slot][i] = state[slot];
     }
     store_masters<whole>(c.masters, at, c.elements, param);
-    for (u32 slot = 0; slot < Rule::slots; ++slot)
-      store8<whole>(c.state[slot], at, c.elements, arrays[slot]);
+    for (u32 slot = 0; slot < Rule::slots; ++slot) store8<whole>(c.state[slot], at, c.elements, arrays[slot]);
   }
 }
 
@@ -191,7 +189,8 @@ void update_cuda(const UpdateChunk& c, Precision precision, const UpdateScalars*
   std::byte *const param = c.arrays[0].data, *const master = c.arrays[1].data;
   switch (precision) {
     case Precision::fp32:
-      return start<Rule, float>(c, whole, Words{reinterpret_cast<float*>(param)}, first_slot, scalars, stream);
+      return start<Rule, float>(c, whole, Words{reinterpret_cast<float*>(param)}, first_slot, scalars,
+                                stream);
     case Precision::bf16:
       return start<Rule, Bf16>(c, whole,
                                Halves{reinterpret_cast<Bf16*>(param), reinterpret_cast<u16*>(master)},

@@ -14,7 +14,7 @@ inline constexpr u32 gradient_factors_max = 2;
 // update of a step computes the same ones. Factors of the step are folded in here instead of being applied
 // per element, because an update on the host spends about as long computing as reading.
 struct UpdateScalars {
-  std::array<float, update_factors_max> factors{};  // what they are is the rule's matter
+  std::array<float, update_factors_max> factors{};  // the rule gives them their meaning
   // Factors of the gradient as backward made it: they unscale and clip it, too.
   std::array<float, gradient_factors_max> of_gradient{};
   float decay = 1, no_decay = 1;  // the rule's factor for tensors with weight decay, and for the others

@@ -137,8 +137,8 @@ struct Fp16 {
   }
 
   template <size_t pair, class H, size_t slots>
-  static HWY_INLINE void store_masters(Pair x, std::byte* param, std::byte* master, LineHashes<H, slots>& hashes,
-                                       const StepSecrets<slots>& secrets) {
+  static HWY_INLINE void store_masters(Pair x, std::byte* param, std::byte* master,
+                                       LineHashes<H, slots>& hashes, const StepSecrets<slots>& secrets) {
     uint16_t* halves = reinterpret_cast<uint16_t*>(param);
 #if HWY_TARGET == HWY_SCALAR
     store_fp16(F(), x.first, halves), store_fp16(F(), x.second, halves + lanes);
@@ -195,8 +195,7 @@ HWY_INLINE void step(const TileArrays<Rule, Layout>& t, size_t i, const float* f
     hash_vector<2 * pair + 1>(hashes.state[s], second[s], secrets.state[s]);
   }
   Layout::template store_masters<pair>(p, param, master, hashes, secrets);
-  if constexpr (pair + 1 < step_pairs)
-    step<Rule, Layout, pair + 1>(t, i, factors, rule, hashes, secrets);
+  if constexpr (pair + 1 < step_pairs) step<Rule, Layout, pair + 1>(t, i, factors, rule, hashes, secrets);
 }
 
 template <class Rule, class Layout>
@@ -219,7 +218,7 @@ HWY_INLINE StepSecrets<Rule::slots> secrets_of(const UpdateTileHashes& h, size_t
   const size_t second = last ? xxh3_last_stripe_secret : first + xxh3_secret_step;
   const size_t narrow = last ? xxh3_last_stripe_secret : (half * line_steps + k) * xxh3_secret_step;
   StepSecrets<Rule::slots> out;
-  const auto set = [&](const u8* (&to)[2], const Xxh3Lanes& of, bool narrow_array) {
+  const auto set = [&](const u8*(&to)[2], const Xxh3Lanes& of, bool narrow_array) {
     to[0] = of.secret + (narrow_array ? narrow : first), to[1] = of.secret + second;
   };
   set(out.param, h.of[0], Layout::param_bytes == 2);
@@ -290,8 +289,7 @@ HWY_NOINLINE void short_line(const UpdateTile& t, size_t i, const float* factors
     std::memcpy(copies[a], t.arrays[a] + i * bytes_of(a), n * bytes_of(a));
   }
   plain_line<Rule, Layout>(copy, 0, factors, s);
-  for (size_t a = 0; a < arrays; ++a)
-    std::memcpy(t.arrays[a] + i * bytes_of(a), copies[a], n * bytes_of(a));
+  for (size_t a = 0; a < arrays; ++a) std::memcpy(t.arrays[a] + i * bytes_of(a), copies[a], n * bytes_of(a));
 }
 
 template <class Rule, class Layout>

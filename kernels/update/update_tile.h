@@ -10,11 +10,6 @@ namespace tidepool {
 inline constexpr u64 update_line_elements = 256;
 static_assert(checksum_block_elements % (2 * update_line_elements) == 0);
 
-// RETURNS: bytes per element of a precision's master, which is the first slot; fp32 has none.
-constexpr u64 master_bytes(Precision precision) {
-  return precision == Precision::fp16 ? 4 : precision == Precision::bf16 ? 2 : 0;
-}
-
 struct UpdateTileHashes {
   std::array<Xxh3Lanes, update_arrays_max> of;  // by array, as in UpdateChunk; after xxh3_begin()
 };

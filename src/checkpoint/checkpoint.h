@@ -146,10 +146,9 @@ class CheckpointStore {
   // Path of the checkpoint that save() makes for a step.
   std::string path_of(u64 step) const;
 
-  // Restores the optimizer's state, parameters and masters from a result of open() or find_resumable(). Hashes
-  // the files while reading them.
-  // Error: corrupt_checkpoint if a file is not as it was written; the state is unusable then, and finish()
-  // was not called.
+  // Restores the optimizer's state, parameters and masters from a result of open() or find_resumable().
+  // Hashes the files while reading them. Error: corrupt_checkpoint if a file is not as it was written; the
+  // state is unusable then, and finish() was not called.
   Result<void> restore(const FoundCheckpoint&, StateWriter&);
 
   // XXH3-64 over each tensor's name and parameter bytes in the model's order, for the current state. Equals

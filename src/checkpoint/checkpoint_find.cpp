@@ -219,7 +219,8 @@ Result<void> CheckpointStore::compare_model(const std::string& path) {
   TRY_ASSIGN(const auto optimizer,
              SafetensorsFile::open(path + "/optimizer.safetensors", ErrorKind::corrupt_checkpoint));
   if (const std::optional<Optim> other = other_optimizer(optimizer->tensors()))
-    return other_run(path, fmt::format("train.optim is {} there and {} here", name(*other), name(graph_.optim)),
+    return other_run(path,
+                     fmt::format("train.optim is {} there and {} here", name(*other), name(graph_.optim)),
                      "train.optim");
   return check_tensors("optimizer.safetensors", optimizer->tensors(), optimizer_parts(graph_.state_slots));
 }

@@ -28,8 +28,8 @@ std::vector<Shard> weight_files(const ModelGraph& graph, ExpertForm form, Bytes 
 }
 
 std::vector<Shard> optimizer_file(const ModelGraph& graph) {
-  return {
-      {.file = "optimizer.safetensors", .tensors = stored_tensors(graph, optimizer_parts(graph.state_slots))}};
+  return {{.file = "optimizer.safetensors",
+           .tensors = stored_tensors(graph, optimizer_parts(graph.state_slots))}};
 }
 
 }  // namespace
@@ -85,8 +85,7 @@ Result<SavedCheckpoint> CheckpointStore::write_all(const std::string& directory,
   Manifest manifest{.step = state.step, .weights_xxh3 = 0, .files = {}};
   StreamHash weights_hash;
 
-  const auto write_tensors = [&](std::vector<Shard> shards,
-                                 const std::vector<Kind>& parts) -> Result<void> {
+  const auto write_tensors = [&](std::vector<Shard> shards, const std::vector<Kind>& parts) -> Result<void> {
     ShardWriter out(*files_, directory, std::move(shards));
     const TensorSink sink = [&](std::span<const std::byte> bytes) { return out.append(bytes); };
     for (const Kind part : parts) {

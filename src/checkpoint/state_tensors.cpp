@@ -15,6 +15,7 @@ std::string_view prefix(const StateSlots& slots, Kind part) {
   return part == Kind::param ? std::string_view() : slots[part].file_prefix;
 }
 
+// REQUIRES: a slot of the rule is fp32, as all are so far.
 Dtype dtype(Kind part, Precision precision) {
   constexpr std::array<Dtype, precision_count> weights = {Dtype::f32, Dtype::bf16, Dtype::f16};
   return part == Kind::param ? weights[static_cast<u32>(precision)] : Dtype::f32;
@@ -142,9 +143,7 @@ Result<std::vector<std::byte>> interleaved_bytes(const ModelGraph& graph, const 
   return all;
 }
 
-ExpertForm form_of(Kind part, ExpertForm form) {
-  return part == Kind::param ? form : ExpertForm::single;
-}
+ExpertForm form_of(Kind part, ExpertForm form) { return part == Kind::param ? form : ExpertForm::single; }
 
 Error is_gone(std::string_view prefix, const std::string& tensor) {
   return {ErrorKind::corrupt_checkpoint,
@@ -211,7 +210,8 @@ Result<void> restore_part(HashedTensors& tensors, const ModelGraph& graph, Kind 
   return each_piece(
       trained_parts(graph, files), buffer,
       [&](const StatePiece& p) -> Result<void> {
-        if (p.file_begin == 0) stored = tensors.find(std::string(prefix(graph.state_slots, part)) + p.file.name);
+        if (p.file_begin == 0)
+          stored = tensors.find(std::string(prefix(graph.state_slots, part)) + p.file.name);
         // Both were compared when the checkpoint was found, so somebody has changed the file since.
         if (!is_whole(stored, p.file)) return is_gone(prefix(graph.state_slots, part), p.file.name);
         const u64 bytes = dtype_bytes(stored.tensor->dtype);
@@ -230,8 +230,7 @@ Result<void> restore_joined_weights(const SafetensorsModel& model, const ModelGr
                     [](const PartInFile& p) { return std::pair(p.window, p.tensor->window_offset); });
   const auto find = [&](const FileTensor& file) -> Result<SafetensorsModel::Location> {
     const SafetensorsModel::Location stored = model.find(file.name);
-    if (!is_whole(stored, file) || stored.tensor->dtype != Dtype::f32)
-      return is_gone("", file.name);
+    if (!is_whole(stored, file) || stored.tensor->dtype != Dtype::f32) return is_gone("", file.name);
     return stored;
   };
   InterleavedParts interleaved;

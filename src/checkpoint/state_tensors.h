@@ -17,7 +17,8 @@ namespace tidepool {
 
 // A part is a consecutive group of tensors in a file, in the model's order: all that there is of one kind.
 //   Kind::param  the weights: "<name>", in the stored precision. Experts have the form of the model's files
-//   a slot       its prefix and "<name>", for each tensor of the model, F32. The master of bf16 is joined from
+//   a slot       its prefix and "<name>", for each tensor of the model, F32. The master of bf16 is joined
+//   from
 //                `param` and its remainder
 // Content of model.safetensors and optimizer.safetensors, in order: the master is last.
 std::vector<Kind> model_parts();

@@ -55,8 +55,8 @@ Result<void> run_bench_disk(const Arguments& arguments) {
 Result<Optim> optim_of(const Arguments& arguments) {
   for (u32 i = 0; i < optim_count; ++i)
     if (arguments.text("optim") == optim_names[i]) return static_cast<Optim>(i);
-  return usage_error(fmt::format("--optim: '{}' is none of {}", arguments.text("optim"),
-                                 fmt::join(optim_names, ", ")));
+  return usage_error(
+      fmt::format("--optim: '{}' is none of {}", arguments.text("optim"), fmt::join(optim_names, ", ")));
 }
 
 Result<BenchOptions> compute_options(const Arguments& arguments) {
@@ -89,8 +89,8 @@ struct Part {
   Result<void> (*run)(const Arguments&);
 };
 
-constexpr std::array<std::string_view, 5> options_of_update = {"json", "repetitions", "threads",
-                                                               "parameters", "optim"};
+constexpr std::array<std::string_view, 5> options_of_update = {"json", "repetitions", "threads", "parameters",
+                                                               "optim"};
 constexpr std::array<std::string_view, 4> options_of_kernels = {"json", "repetitions", "threads", "device"};
 constexpr std::array<std::string_view, 8> options_of_disk = {"json",  "repetitions", "dir",     "size",
                                                              "block", "depth",       "seconds", "io"};

@@ -194,12 +194,11 @@ Result<void> check_replaceable(const TokenizeArguments& arguments) {
 Result<void> tokenize(const TokenizeArguments& arguments) {
   TRY_ASSIGN(const std::unique_ptr<Tokenizer> tokenizer, open_tokenizer(arguments.tokenizer));
   TRY_ASSIGN(Input input, find_input(arguments));
-  DocumentReader source(
-      std::move(input.files),
-      {.cut = [&](std::string_view text) { return tokenizer->cut(text); },
-       .advice = arguments.documents == DocumentFormat::text
-                     ? "make each line a document (--documents=line), or split the file"
-                     : "split the file"});
+  DocumentReader source(std::move(input.files),
+                        {.cut = [&](std::string_view text) { return tokenizer->cut(text); },
+                         .advice = arguments.documents == DocumentFormat::text
+                                       ? "make each line a document (--documents=line), or split the file"
+                                       : "split the file"});
   TokenizeOptions options{.special = arguments.special ? Special::added : Special::none};
   TRY_ASSIGN(options.end, end_token(arguments, *tokenizer));
   if (arguments.show > 0) return show(*tokenizer, source, options, arguments.show);

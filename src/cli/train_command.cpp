@@ -97,7 +97,8 @@ Result<void> run_train(const Arguments& arguments) {
   TRY_ASSIGN(const std::unique_ptr<Transport> nodes, connect(config));
   TRY(start_log({.least = least_level, .node = nodes ? nodes->node() : none}));
   log_text(LogLevel::info,
-           fmt::format("tidepool {}, commit {}: {}", version(), commit(), command_line(arguments)));
+           fmt::format("tidepool {}, commit {}: {}{}", version(), commit(), command_line(arguments),
+                       arguments.has("resume") ? " --resume " + arguments.text("resume") : ""));
   if (nodes) log_debug("{}", nodes->describe());
   TRY_ASSIGN(const std::string executor, resolve_executor(config));
   if (!executor.empty()) say_on_stderr(executor);

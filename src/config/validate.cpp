@@ -134,12 +134,15 @@ std::optional<Complaint> check_early_stopping(const Config& c) {
 }
 
 std::optional<Complaint> check_report_to(const OutputConfig& o) {
-  const bool none = o.report_to == std::vector<std::string>{"none"};
-  for (const std::string& name : o.report_to)
-    if (!none && std::ranges::find(report_to_names, name) == report_to_names.end())
+  for (const std::string& name : o.report_to) {
+    if (name == "none" && o.report_to.size() == 1) continue;
+    if (name == "none")
+      return Complaint{"output", "report_to", "none stands alone; leave it out, or the others"};
+    if (std::ranges::find(report_to_names, name) == report_to_names.end())
       return Complaint{"output", "report_to",
-                       fmt::format("'{}' is none of {}; metrics.jsonl is always written", name,
+                       fmt::format("'{}' is not one of {}, none; metrics.jsonl is always written", name,
                                    fmt::join(report_to_names, ", "))};
+  }
   return std::nullopt;
 }
 

@@ -45,7 +45,8 @@ Outlook outlook(const OutlookInput& in) {
   if (endurance > 0 && out.disk_bytes_per_day > 0)
     out.drive_life_years = endurance / out.disk_bytes_per_day / days_per_year;
   // Master and the optimizer's slots in fp32, and the weights in the model's precision.
-  u64 per_parameter = sizeof(float) + (in.plan.precision == Precision::fp32 ? 0 : value_bytes(in.plan.precision));
+  u64 per_parameter =
+      sizeof(float) + (in.plan.precision == Precision::fp32 ? 0 : value_bytes(in.plan.precision));
   in.plan.state_slots.each_of_rule([&](Kind) { per_parameter += sizeof(float); });
   out.checkpoint = Bytes{trained_parameters(in.graph) * per_parameter};
   out.save_seconds = save_seconds(in.plan, in.machine.disk, out.checkpoint);

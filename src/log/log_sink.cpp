@@ -31,22 +31,29 @@ bool LogSink::has_path() const {
 }
 
 void LogSink::sink_it_(const spdlog::details::log_msg& message) {
+  struct Handled {  // also if formatting throws
+    std::atomic<u64>& count;
+    ~Handled() { ++count; }
+  } const handled{handled_};
   tell_of_left_out();
   spdlog::memory_buf_t line;
   formatter_->format(message, line);
   take_line({line.data(), line.size()});
-  ++handled_;
 }
 
 void LogSink::take_line(std::string_view line) {
   if (!has_path()) {
-    if (waiting_.size() + line.size() <= waiting_bytes_max) waiting_ += line;
+    if (waiting_.size() + line.size() <= waiting_bytes_max)
+      waiting_ += line;
+    else
+      lose(line, "the run's directory was not known for long");
     return;
   }
   if (!waiting_.empty()) write(std::exchange(waiting_, {}));
   if (lost_ > told_lost_) {
     const u64 missing = lost_ - told_lost_;
-    const std::string note = fmt::format("({} could not be written here: {})\n", lines_text(missing), reason_);
+    const std::string note =
+        fmt::format("({} could not be written here: {})\n", lines_text(missing), reason_);
     if (append(note)) told_lost_ = lost_, file_bytes_ += note.size();
   }
   write(line);
@@ -67,9 +74,14 @@ bool LogSink::write(std::string_view text) {
     file_bytes_ += text.size();
     return true;
   }
-  reason_ = done.error().message;
-  lost_ += static_cast<u64>(std::ranges::count(text, '\n'));
+  lose(text, done.error().message);
   return false;
+}
+
+void LogSink::lose(std::string_view lines, std::string reason) {
+  const std::lock_guard lock(mutex_);
+  reason_ = std::move(reason);
+  lost_ += static_cast<u64>(std::ranges::count(lines, '\n'));
 }
 
 Result<void> LogSink::append(std::string_view text) {
@@ -93,6 +105,7 @@ void LogSink::turn_over() {
 }
 
 std::string LogSink::what_is_missing() const {
+  const std::lock_guard lock(mutex_);
   const u64 left_out = left_out_();
   std::string out;
   if (lost_ > 0) out = fmt::format("{} could not be written: {}", lines_text(lost_), reason_);

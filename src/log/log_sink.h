@@ -36,12 +36,14 @@ class LogSink final : public spdlog::sinks::base_sink<spdlog::details::null_mute
   void take_line(std::string_view line);
   void tell_of_left_out();
   bool write(std::string_view text);
+  void lose(std::string_view lines, std::string reason);
   Result<void> append(std::string_view text);
   void turn_over();
 
   const u64 file_bytes_max_;
   const std::function<u64()> left_out_;
-  mutable std::mutex mutex_;  // guards path_
+  mutable std::mutex
+      mutex_;  // guards path_, lost_ and reason_, of which only the thread changes the last two
   std::string path_;
   std::atomic<u64> handled_ = 0;
 
@@ -51,7 +53,7 @@ class LogSink final : public spdlog::sinks::base_sink<spdlog::details::null_mute
   u64 file_bytes_ = 0;
   u64 told_left_out_ = 0;         // of left_out_()
   u64 lost_ = 0, told_lost_ = 0;  // lines that could not be written
-  std::string reason_;            // of the newest loss
+  std::string reason_;            // why the newest of them could not
 };
 
 }  // namespace tidepool

@@ -155,8 +155,7 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
     TRY_ASSIGN(adapters, add_adapters(g, code));
   }
   TRY(pack_windows(g));
-  for (Window& window : g.windows)
-    window.elements = round_up(window.elements, g.state_slots.cut_alignment());
+  for (Window& window : g.windows) window.elements = round_up(window.elements, g.state_slots.cut_alignment());
   add_block(g, embedding_block(g, code));
   g.boundary = {round_up(values_bytes(batch.rows() * config.width, activations), frame_alignment)};
   LayerBlocks(g, code, adapters).add();

@@ -1,5 +1,5 @@
-// Optimizer is an update rule: the state that it keeps, its arithmetic, and what that costs. Each has a folder
-// here and a row in optimizers.cpp.
+// Optimizer is an update rule: the state that it keeps, its arithmetic, and what that costs. Each has a
+// folder here and a row in optimizers.cpp.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace tidepool {
 
-// What a config says about the optimizer. A rule reads what it has a use for.
+// The settings of a config. A rule reads those that it has a use for.
 struct OptimizerSettings {
   double learning_rate = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
   double sgd_momentum = 0.9;
@@ -20,6 +20,8 @@ struct OptimizerSettings {
 struct Optimizer {
   std::string_view title;  // for people
   std::span<const StateSlot> slots;
+  std::span<const std::string_view>
+      keys;  // settings of section train that only some rules read, and this does
   // Scalars of update `t`, which counts from 1.
   UpdateStep (*step)(const OptimizerSettings&, u64 t);
   UpdateTileFn tile;

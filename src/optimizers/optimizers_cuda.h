@@ -7,8 +7,8 @@
 
 namespace tidepool {
 
-// `segments` point to device memory, `scalars` are read when the kernel runs. Hashes are empty, because chunks
-// with homes on disk are updated on the host. One for each rule:
+// `segments` point to device memory, `scalars` are read when the kernel runs. Hashes are empty, because
+// chunks with homes on disk are updated on the host. One for each rule:
 using UpdateCudaFn = void(const UpdateChunk&, Precision, const UpdateScalars* scalars, cudaStream_t);
 UpdateCudaFn adamw_cuda, lion_cuda, sgd_cuda;
 

@@ -27,7 +27,7 @@ Bytes parameters_of(const ModelGraph& graph) {
   return sum;
 }
 
-// Of a kind that only trained windows have.
+// Bytes of a kind that only trained windows have.
 Bytes trained_sum_of(const ModelGraph& graph, Kind kind) {
   Bytes sum{};
   for (const Window& window : graph.windows)
@@ -127,8 +127,9 @@ bool Fit::has_no_room(const Budgets& budgets) const {
   const Bytes devices = budgets.device * options_.devices;
   const Bytes state = state_of(graph_, options_);
   const bool in_dead_params = made_by_update(Kind::param, graph_.precision);
-  const Bytes gradients =
-      options_.clipping && !in_dead_params && options_.nodes == 1 ? trained_sum_of(graph_, Kind::grad) : Bytes{0};
+  const Bytes gradients = options_.clipping && !in_dead_params && options_.nodes == 1
+                              ? trained_sum_of(graph_, Kind::grad)
+                              : Bytes{0};
   if (state + gradients > devices + budgets.host + budgets.disk) return true;
   return (options_.home == HomePolicy::device && state > devices) ||
          (options_.home == HomePolicy::host && state > budgets.host) ||

@@ -18,8 +18,8 @@
 namespace tidepool {
 namespace {
 
-// Per element of a chunk set of measured_rule in bf16: gradient read; parameter, remainder and two moments read and
-// written.
+// Per element of a chunk set of measured_rule in bf16: gradient read; parameter, remainder and two moments
+// read and written.
 constexpr u64 update_bytes = 2 + 2 * (2 + 2 + 4 + 4), update_held_bytes = 2 + 2 + 2 + 4 + 4;
 constexpr u64 tiny_elements = 1;
 
@@ -41,8 +41,8 @@ ProductSizes product_sizes(const GpuWork& work) {
   return most;
 }
 
-// The input of an update beside the chunk's arrays: scalars of an arbitrary step, and weight decay of the whole
-// chunk.
+// The input of an update beside the chunk's arrays: scalars of an arbitrary step, and weight decay of the
+// whole chunk.
 struct UpdateNumbers {
   UpdateScalars scalars;
   DecaySegment whole;
@@ -100,8 +100,8 @@ class GpuComputeMeter final : public Meter {
     TRY(add(rates, "device.memory_rate", "gradient kernel", SampleUnit::bytes_per_s,
             static_cast<double>(gradient_bytes_per_element * work_.elements),
             [&] { finish_gradient(work_.elements); }));
-    TRY(add(rates, "device.update", fmt::format("{} on the device, bf16", optimizer(measured_rule).title), SampleUnit::bytes_per_s,
-            static_cast<double>(update_bytes * work_.elements), [&] { update(); }));
+    TRY(add(rates, "device.update", fmt::format("{} on the device, bf16", optimizer(measured_rule).title),
+            SampleUnit::bytes_per_s, static_cast<double>(update_bytes * work_.elements), [&] { update(); }));
     // Not Kernels::zero, which is a fill of the driver: fills may start faster than kernels.
     TRY_ASSIGN(const double launches, timer_.rate(1, [&] { finish_gradient(tiny_elements); }));
     rates.add(launch_key, "a small kernel after another", SampleUnit::seconds, 1 / launches);

@@ -4,9 +4,9 @@
 
 #include "io/arena.h"
 #include "kernels/checksum/checksum.h"
-#include "probe/update_load.h"
 #include "probe/meter.h"
 #include "probe/timing.h"
+#include "probe/update_load.h"
 
 namespace tidepool {
 namespace {
@@ -29,8 +29,10 @@ class MemoryMeter final : public Meter {
     const double slice = options_.slice_seconds;
     rates.add("host.memory_rate", "scaling in place", SampleUnit::bytes_per_s,
               rate_of(static_cast<double>(update_->scale_bytes()), slice, [&] { update_->scale(); }));
-    rates.add(host_update_key(), fmt::format("{}, bf16, with checksums", optimizer(measured_rule).title), SampleUnit::bytes_per_s,
-              rate_of(static_cast<double>(update_->update_bytes()), slice, [&] { update_->update_hashed(); }));
+    rates.add(host_update_key(), fmt::format("{}, bf16, with checksums", optimizer(measured_rule).title),
+              SampleUnit::bytes_per_s, rate_of(static_cast<double>(update_->update_bytes()), slice, [&] {
+                update_->update_hashed();
+              }));
     rates.add("host.checksum", "checksums", SampleUnit::bytes_per_s,
               rate_of(static_cast<double>(hashed_->bytes().value), slice, [&] {
                 (void)chunk_checksum(hashed_->memory(), hashed_block_bytes, 1, hashes_, pool_);

@@ -20,7 +20,7 @@ constexpr u64 huge_page_bytes = 2 * mib;
 }  // namespace
 
 Result<std::unique_ptr<UpdateLoad>> UpdateLoad::create(Precision precision, Optim optim, u64 parameters,
-                                                         CorePool& pool) {
+                                                       CorePool& pool) {
   std::unique_ptr<UpdateLoad> load(new UpdateLoad(precision, optim, parameters, pool));
   TRY(load->take_memory());
   for (u64 chunk = 0; chunk < load->chunks_; ++chunk)

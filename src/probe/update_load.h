@@ -1,5 +1,5 @@
-// UpdateLoad runs an update rule on arrays far larger than any cache, and scales the same arrays in place (x *= c, each
-// byte read and written): the rate of the update, beside the rate of memory.
+// UpdateLoad runs an update rule on arrays far larger than any cache, and scales the same arrays in place (x
+// *= c, each byte read and written): the rate of the update, beside the rate of memory.
 #pragma once
 
 #include <array>

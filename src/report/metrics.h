@@ -1,5 +1,5 @@
-// The table of the numbers that a run tells while it trains: logs, the step line, the page and the reader of logs
-// take names, units and formats from it.
+// The table of the numbers that a run tells while it trains: logs, the step line, the page and the reader of
+// logs take names, units and formats from it.
 #pragma once
 
 #include <array>
@@ -36,14 +36,14 @@ enum class Metric : u8 {
 };
 inline constexpr u32 metric_count = 17;
 
-// What a line of a log is about.
+// The subject of a line of a log.
 enum class Told : u8 { step, evaluation, run };
 
 struct MetricInfo {
-  std::string_view name;  // in logs; Hugging Face's where it has one
-  std::string_view tag;   // in TensorBoard's events
-  Told first{};           // the first kind of line that has it
-  double most = std::numeric_limits<double>::infinity();  // of a value that can be
+  std::string_view name;                                  // in logs; Hugging Face's where it has one
+  std::string_view tag;                                   // in TensorBoard's events
+  Told first{};                                           // the first kind of line that has it
+  double most = std::numeric_limits<double>::infinity();  // limit of plausible values
   // In the step line: its place, from 1 on (0: not there), the word before it and the unit behind it.
   u32 place = 0;
   std::string_view word = {}, unit = {};

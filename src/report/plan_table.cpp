@@ -221,9 +221,9 @@ class Table {
     const Bytes whole = std::max(t.budget, t.planned_peak);
     const std::string free = bytes_text(whole - t.planned_peak) + " free";
     const u32 bar_width = std::min(screen_.columns, 80u) - 8 - 12 - 18;
-    line(fmt::format("  {}{}  {}  {}", pad_right(std::string(name(which)), 7),
-                     pad_left(bytes_text(t.budget), 10), stacked_bar(shares_of(plan_.state_slots, t), whole, bar_width, screen_),
-                     pad_left(free, 14)));
+    line(fmt::format(
+        "  {}{}  {}  {}", pad_right(std::string(name(which)), 7), pad_left(bytes_text(t.budget), 10),
+        stacked_bar(shares_of(plan_.state_slots, t), whole, bar_width, screen_), pad_left(free, 14)));
     legend("rests", t.resting);
     legend("holds", reserved_use(t));
     legend("passes", t.streaming);

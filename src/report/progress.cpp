@@ -59,7 +59,8 @@ std::string epoch_text(const ProgressState& s) {
   const double total = s.total_epochs;
   const std::string last =
       total == std::floor(total) ? fmt::format("{:.0f}", total) : significant_text(total);
-  return fmt::format("epoch {}{}", significant_text(s.last.metrics[Metric::epoch]), total > 0 ? "/" + last : "");
+  return fmt::format("epoch {}{}", significant_text(s.last.metrics[Metric::epoch]),
+                     total > 0 ? "/" + last : "");
 }
 
 std::vector<std::string> line_items(const ProgressState& s) {

@@ -1,5 +1,4 @@
 // Writes report.json.
-#include "report/metrics.h"
 #include "report/run_report.h"
 
 #include <boost/json/array.hpp>
@@ -10,6 +9,7 @@
 #include "base/check.h"
 #include "base/json/text.h"
 #include "base/write_file.h"
+#include "report/metrics.h"
 #include "report/text_file.h"
 
 namespace tidepool {

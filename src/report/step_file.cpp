@@ -42,6 +42,16 @@ std::string enum_names(const char* key, u32 count) {
   return texts(key, out);
 }
 
+// By number; a slot that the state does not have has no name.
+std::string kind_names(const StateSlots& slots) {
+  std::vector<std::string> out;
+  for (u32 i = 0; i < kind_count; ++i) {
+    const Kind kind = static_cast<Kind>(i);
+    out.emplace_back(is_slot(kind) && !slots.has(kind) ? std::string_view() : slots.name(kind));
+  }
+  return texts("kinds", out);
+}
+
 template <class... Parts>
 std::string object(const char* name, const Parts&... parts) {
   std::string out = fmt::format("\"{}\":{{", name);
@@ -174,10 +184,10 @@ std::string to_json(const StepFile& file) {
   const std::vector<LaneId> lanes = lanes_of(body);
   std::string out = fmt::format("{{\"format\":{},\"ops_in_all\":{}", step_format, body.ops.size());
   for (const std::string& part :
-       {enum_names<OpKind>("op_kinds", op_kind_count), enum_names<Kind>("kinds", kind_count),
-        lanes_text(lanes), texts("blocks", file.names.blocks), texts("windows", file.names.windows),
-        places.text(file.plan), chunks_text(file.plan, places), ops_text(shown, lanes),
-        operands_text(shown, places), arcs_text(small ? arcs : std::vector<FrameArc>{}, places),
+       {enum_names<OpKind>("op_kinds", op_kind_count), kind_names(file.plan.state_slots), lanes_text(lanes),
+        texts("blocks", file.names.blocks), texts("windows", file.names.windows), places.text(file.plan),
+        chunks_text(file.plan, places), ops_text(shown, lanes), operands_text(shown, places),
+        arcs_text(small ? arcs : std::vector<FrameArc>{}, places),
         times_text("predicted", file.predicted, small), times_text("measured", file.measured, small)})
     out += ",\n" + part;
   return out + "}\n";

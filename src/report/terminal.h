@@ -82,7 +82,7 @@ std::string render_plan(const PlanSummary&, const Screen&);
 // ---- While it runs
 
 struct StepLine {
-  u64 step = 0;      // finished steps
+  u64 step = 0;  // finished steps
   Metrics metrics;
   double fraction_of_peak = 0;  // 0: unknown
   std::string binds;            // empty: unknown

@@ -115,8 +115,7 @@ Result<void> RecordedReader::hold(Held& held, const StateTable::OfWindow& of, Ki
 Result<void> copy_state(const ModelGraph& graph, StateReader& from, StateWriter& to) {
   std::vector<std::byte> buffer(copied_at_once);
   const auto copy = [&](u32 window, Kind kind, u64 begin, u64 elements) -> Result<void> {
-    const std::span<std::byte> bytes =
-        std::span(buffer).first(graph.state_slots.bytes(kind, elements));
+    const std::span<std::byte> bytes = std::span(buffer).first(graph.state_slots.bytes(kind, elements));
     TRY(from.read(window, kind, begin, bytes));
     return to.write(window, kind, begin, bytes);
   };

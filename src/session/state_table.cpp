@@ -134,7 +134,7 @@ std::string describe_state(const StateTable& table, const StateOwner& owner) {
                    {"second_slot", table.second_slot},
                    {"windows", std::move(windows)}};
   if (table.versions != 2) all["versions"] = table.versions;  // files of format 1 lack it
-  if (table.optim != Optim::adamw_torch)  // files of earlier versions lack it
+  if (table.optim != Optim::adamw_torch)                      // files of earlier versions lack it
     all["optim"] = json::string(std::string(name(table.optim)));
   return json_text(all, JsonStyle::line);
 }
@@ -153,8 +153,7 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
   table.second_slot = counts.of(all, "second_slot");
   if (const json::value* versions = member(all, "versions"))
     table.versions = static_cast<u32>(std::min<u64>(counts.of(versions), ~u32{0}));
-  if (const json::value* optim = member(all, "optim"))
-    known &= read_optim(*optim, table.optim);
+  if (const json::value* optim = member(all, "optim")) known &= read_optim(*optim, table.optim);
   table.state_slots = state_slots(table.precision, table.optim);
   known &= table.versions > 0;
   const json::value* windows = member(all, "windows");

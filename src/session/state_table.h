@@ -38,7 +38,7 @@ struct StateTable {
 
   Precision precision{};
   Optim optim = Optim::adamw_torch;
-  StateSlots state_slots;  // of the two
+  StateSlots state_slots;         // of the two
   u64 chunk_elements = 0;         // Plan::chunk_elements
   u32 versions = 2;               // slots of each chunk
   u64 second_slot = 0;            // bytes from each slot of a chunk to the next

@@ -372,7 +372,7 @@ class Campaign:
         if code < 0 or code == 1:
             return f"dies ({code})", False
         if code != 0:
-            # Of a directory of data the files in it are taken: none are other data than the checkpoint's.
+            # A directory of data stands for the files in it: none are other data than the checkpoint's.
             other = kind == "directory" and path.startswith("chats/") and "was trained on other data" in said
             return ("refuses by name", True) if named else ("refuses without the name", other or use == "looked at")
         if use == "written" and kind == "directory" and re.search(r"/checkpoint-\d+$", path):

@@ -120,7 +120,8 @@ class ExpertsOnGpus : public ::testing::Test {
     const ModelGraph graph = make_graph(config).value();
     GoldenSource whole(
         golden, rows,
-        {.optimizer = {.learning_rate = 2e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+        {.optimizer =
+             {.learning_rate = 2e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
          .max_grad_norm = 1.0});
     PaddedSource padded(whole);
     StepSource& source = batches == Batches::whole ? static_cast<StepSource&>(whole) : padded;

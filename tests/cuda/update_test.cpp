@@ -5,8 +5,8 @@
 
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "optimizers/optimizers_cuda.h"
-#include "tests/support/update_state.h"
 #include "tests/cuda/cuda_fixture.h"
+#include "tests/support/update_state.h"
 
 namespace tidepool::test::update_test {
 
@@ -21,7 +21,8 @@ struct DeviceState {
       : grad(h.grad.data(), h.grad.size(), shift),
         segments(h.segments.data(), h.segments.size() * sizeof(DecaySegment)),
         segment_count(h.segments.size()) {
-    for (const std::vector<std::byte>& array : h.arrays) arrays.emplace_back(array.data(), array.size(), shift);
+    for (const std::vector<std::byte>& array : h.arrays)
+      arrays.emplace_back(array.data(), array.size(), shift);
   }
 
   UpdateChunk chunk(u64 elements) const {

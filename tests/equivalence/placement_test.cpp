@@ -159,7 +159,8 @@ INSTANTIATE_TEST_SUITE_P(
         Group{Precision::fp32, 1, false, 2, Family::llama, false, AdapterForm::none, Parallel::layers},
         Group{Precision::fp16, 2, true, 3, Family::qwen3_moe, false, AdapterForm::none, Parallel::layers},
         Group{Precision::bf16, 2, true, 2, Family::llama, true, AdapterForm::none, Parallel::layers},
-        of_rule(Optim::lion, {Precision::bf16, 2, true}), of_rule(Optim::lion, {Precision::fp32, 1, false, 2}),
+        of_rule(Optim::lion, {Precision::bf16, 2, true}),
+        of_rule(Optim::lion, {Precision::fp32, 1, false, 2}),
         of_rule(Optim::lion, {Precision::fp16, 4, false, 1, Family::qwen3_moe}),
         of_rule(Optim::lion, {Precision::fp32, 2, true, 1, Family::llama, true}),
         of_rule(Optim::lion,
@@ -167,8 +168,8 @@ INSTANTIATE_TEST_SUITE_P(
         of_rule(Optim::sgd, {Precision::fp16, 2, true, 2}), of_rule(Optim::sgd, {Precision::fp32, 4, false}),
         of_rule(Optim::sgd, {Precision::bf16, 2, true, 1, Family::mixtral}),
         of_rule(Optim::sgd, {Precision::bf16, 1, false, 1, Family::qwen3, true}),
-        of_rule(Optim::sgd,
-                {Precision::fp16, 2, true, 3, Family::qwen3_moe, false, AdapterForm::none, Parallel::layers})),
+        of_rule(Optim::sgd, {Precision::fp16, 2, true, 3, Family::qwen3_moe, false, AdapterForm::none,
+                             Parallel::layers})),
     group_name);
 
 TEST(Pairwise, CoversEveryPair) {

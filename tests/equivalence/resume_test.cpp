@@ -157,24 +157,20 @@ TEST_P(Resume, AfterKillAtAnyMoment) {
   EXPECT_FALSE(fs::exists(config.output.dir + "/swap/tidepool.swap"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Resume,
-                         ::testing::Values(Kind{Precision::fp32, true}, Kind{Precision::fp32, false},
-                                           Kind{Precision::bf16, true}, Kind{Precision::fp16, true},
-                                           Kind{Precision::bf16, true, true},
-                                           Kind{Precision::fp32, true, false, true},
-                                           Kind{Precision::bf16, false, false, true},
-                                           Kind{Precision::bf16, true, false, false, Optim::lion},
-                                           Kind{Precision::fp16, true, true, false, Optim::sgd}),
-                         [](const auto& info) {
-                           return std::string(info.param.experts ? "experts_"
-                                              : info.param.lora  ? "lora_"
-                                                                 : "") +
-                                  std::string(name(info.param.precision)) +
-                                  (info.param.clipping ? "_clipped" : "_unclipped") +
-                                  (info.param.optim == Optim::adamw_torch
-                                       ? ""
-                                       : fmt::format("_{}", name(info.param.optim)));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Resume,
+    ::testing::Values(Kind{Precision::fp32, true}, Kind{Precision::fp32, false}, Kind{Precision::bf16, true},
+                      Kind{Precision::fp16, true}, Kind{Precision::bf16, true, true},
+                      Kind{Precision::fp32, true, false, true}, Kind{Precision::bf16, false, false, true},
+                      Kind{Precision::bf16, true, false, false, Optim::lion},
+                      Kind{Precision::fp16, true, true, false, Optim::sgd}),
+    [](const auto& info) {
+      return std::string(info.param.experts ? "experts_"
+                         : info.param.lora  ? "lora_"
+                                            : "") +
+             std::string(name(info.param.precision)) + (info.param.clipping ? "_clipped" : "_unclipped") +
+             (info.param.optim == Optim::adamw_torch ? "" : fmt::format("_{}", name(info.param.optim)));
+    });
 
 // ---- a damaged checkpoint is named, and the previous checkpoint is used
 

@@ -368,7 +368,8 @@ TEST(RecordedState, WithADamagedSlotNamesTheChunkAndStaysUntilItIsMovedAway) {
   const auto described = parse_state(found.head.description, found.path);
   ASSERT_TRUE(described) << described.error().message;
   const StateTable::OfWindow& window = described->table.windows.back();
-  const StateTable::Place& place = window.places[static_cast<u32>(test::momentum(described->table.state_slots))];
+  const StateTable::Place& place =
+      window.places[static_cast<u32>(test::momentum(described->table.state_slots))];
   flip_bit(swap_file(c), found.head.frames_begin() + place.offset +
                              found.record.chunks[place.mark].slot * described->table.second_slot + 100);
   const auto report = test::run(c, {.resume = "auto"});

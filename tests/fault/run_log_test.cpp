@@ -90,7 +90,8 @@ TEST_F(RunLogFile, OnAFullDiskLacksLinesAndTheRunGoesOn) {
   config.output.save = false;
   config.train.max_steps = 1500;
   std::ofstream(dir_ / "run/filler") << std::string(2'200'000, '.');
-  std::filesystem::resize_file(dir_ / "run/filler", std::filesystem::file_size(dir_ / "run/filler") - 120'000);
+  std::filesystem::resize_file(dir_ / "run/filler",
+                               std::filesystem::file_size(dir_ / "run/filler") - 120'000);
   const Outcome outcome = train(config);
   EXPECT_THAT(outcome.output, HasSubstr("step 1500/1500"));
   EXPECT_THAT(outcome.errors,

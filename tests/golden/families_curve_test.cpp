@@ -1,4 +1,5 @@
-// Fine-tunes model directories: 50 steps against transformers with an optimizer of PyTorch, on the same batches.
+// Fine-tunes model directories: 50 steps against transformers with an optimizer of PyTorch, on the same
+// batches.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -77,7 +78,8 @@ TEST_P(FamilyCurve, AgreesWithTransformers) {
   ASSERT_EQ(expected.count("losses"), 1u) << "the case has no curve";
   const std::vector<double> losses = losses_of(
       GetParam(), Optim::adamw_torch,
-      {.optimizer = {.learning_rate = 2e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+      {.optimizer =
+           {.learning_rate = 2e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
        .max_grad_norm = 1.0});
   const auto golden = expected.get<double>("losses");
   ASSERT_EQ(losses.size(), steps);
@@ -135,19 +137,18 @@ TEST_P(OptimizerCurve, AgreesWithPyTorch) {
   RecordProperty("worst_loss", fmt::format("{:.1e}", worst));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, OptimizerCurve,
-                         ::testing::Values(OptimizerCase{{"llama_tied"}, Optim::lion},
-                                           OptimizerCase{{"qwen3_tied_head_dim", HomePolicy::disk, 2}, Optim::lion},
-                                           OptimizerCase{{"mistral_untied", HomePolicy::mixed, 2}, Optim::lion},
-                                           OptimizerCase{{"phi3_partial", HomePolicy::host}, Optim::lion},
-                                           OptimizerCase{{"gpt_oss_untied", HomePolicy::disk, 2, 2}, Optim::lion},
-                                           OptimizerCase{{"llama_tied", HomePolicy::mixed, 2}, Optim::sgd},
-                                           OptimizerCase{{"qwen3_tied_head_dim"}, Optim::sgd},
-                                           OptimizerCase{{"mistral_untied", HomePolicy::disk, 2}, Optim::sgd},
-                                           OptimizerCase{{"phi3_partial", HomePolicy::mixed, 2}, Optim::sgd},
-                                           OptimizerCase{{"gpt_oss_untied", HomePolicy::disk, 2, 2}, Optim::sgd}),
-                         [](const auto& info) {
-                           return fmt::format("{}_{}", info.param.setting.name, name(info.param.optim));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Cases, OptimizerCurve,
+    ::testing::Values(OptimizerCase{{"llama_tied"}, Optim::lion},
+                      OptimizerCase{{"qwen3_tied_head_dim", HomePolicy::disk, 2}, Optim::lion},
+                      OptimizerCase{{"mistral_untied", HomePolicy::mixed, 2}, Optim::lion},
+                      OptimizerCase{{"phi3_partial", HomePolicy::host}, Optim::lion},
+                      OptimizerCase{{"gpt_oss_untied", HomePolicy::disk, 2, 2}, Optim::lion},
+                      OptimizerCase{{"llama_tied", HomePolicy::mixed, 2}, Optim::sgd},
+                      OptimizerCase{{"qwen3_tied_head_dim"}, Optim::sgd},
+                      OptimizerCase{{"mistral_untied", HomePolicy::disk, 2}, Optim::sgd},
+                      OptimizerCase{{"phi3_partial", HomePolicy::mixed, 2}, Optim::sgd},
+                      OptimizerCase{{"gpt_oss_untied", HomePolicy::disk, 2, 2}, Optim::sgd}),
+    [](const auto& info) { return fmt::format("{}_{}", info.param.setting.name, name(info.param.optim)); });
 
 }  // namespace tidepool::families_curve_test

@@ -264,7 +264,8 @@ TEST_P(Lora, TrainsAsPeftDoes) {
   ASSERT_TRUE(plan) << plan.error().message;
   GoldenSource source(
       expected, rows,
-      {.optimizer = {.learning_rate = 2e-2, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+      {.optimizer =
+           {.learning_rate = 2e-2, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
        .max_grad_norm = 1.0});
   const auto session = Session::create(config, *graph, std::move(*plan), source);
   ASSERT_TRUE(session) << session.error().message;

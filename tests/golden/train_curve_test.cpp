@@ -71,9 +71,10 @@ void load_weights(const Safetensors& golden, const ModelGraph& graph, StateStore
 
 // The optimizer settings of the golden files' README.
 StepSettings settings_of(const Setting& setting) {
-  return {.optimizer = {.learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
-          .max_grad_norm = setting.clipping ? 1.0 : 0.0,
-          .loss_scaling = setting.precision == Precision::fp16 ? scaling : LossScaling{}};
+  return {
+      .optimizer = {.learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+      .max_grad_norm = setting.clipping ? 1.0 : 0.0,
+      .loss_scaling = setting.precision == Precision::fp16 ? scaling : LossScaling{}};
 }
 
 class TrainCurve : public ::testing::TestWithParam<Setting> {};

@@ -1,5 +1,5 @@
-// UpdateState is a chunk set in memory for tests of update rules: a gradient, parameters, and the state of any
-// rule.
+// UpdateState is a chunk set in memory for tests of update rules: a gradient, parameters, and the state of
+// any rule.
 #pragma once
 
 #include <cmath>

@@ -15,8 +15,8 @@ struct BenchOptions {
   u32 threads = 0;               // 0: all cores of this process
   u64 parameters = 100'000'000;  // update only
   Optim optim = Optim::adamw_torch;
-  std::string device = "auto";   // for attention, copy and gemm: auto, cpu, cuda or cuda:I
-  u32 repetitions = 9;           // medians of this many interleaved runs
+  std::string device = "auto";  // for attention, copy and gemm: auto, cpu, cuda or cuda:I
+  u32 repetitions = 9;          // medians of this many interleaved runs
 };
 
 Result<void> bench_update(const BenchOptions&);

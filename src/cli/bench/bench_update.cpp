@@ -1,6 +1,7 @@
-// Compares a rule's update on the host with scaling the same arrays in place (x *= c, all arrays, each byte read
-// and written): the fraction of the memory's speed that the update reaches. Both are counted in bytes read plus
-// bytes written. So the gradient, which an update only reads, counts once for it and twice for scaling.
+// Compares a rule's update on the host with scaling the same arrays in place (x *= c, all arrays, each byte
+// read and written): the fraction of the memory's speed that the update reaches. Both are counted in bytes
+// read plus bytes written. So the gradient, which an update only reads, counts once for it and twice for
+// scaling.
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
@@ -8,8 +9,8 @@
 
 #include "base/median.h"
 #include "cli/bench/bench.h"
-#include "probe/update_load.h"
 #include "probe/timing.h"
+#include "probe/update_load.h"
 #include "report/print_text.h"
 
 namespace tidepool {
@@ -66,8 +67,7 @@ Result<void> bench_update(const BenchOptions& options) {
         "{} on {} parameters, {} workers, medians of {}; GB/s read and "
         "written\n{:<11}{:>16}{:>13}{:>19}{:>14}{:>10}\n",
         optimizer(options.optim).title, options.parameters, pool->workers(), options.repetitions, "precision",
-        "bytes/parameter", "update",
-        "without checksums", "plain scaling", "fraction");
+        "bytes/parameter", "update", "without checksums", "plain scaling", "fraction");
   for (Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     TRY_ASSIGN(const auto load, UpdateLoad::create(precision, options.optim, options.parameters, *pool));
     UpdateBench bench(precision, *load);

@@ -22,6 +22,19 @@ constexpr u64 sample_bytes = 64 * kib;  // from each end of a file, for the cach
 // about the same time.
 constexpr size_t core_bytes = 8 * DocumentReader::part_bytes, core_documents = 2048;
 
+// The words of earlier versions, so that their caches are found.
+std::string_view format_key(DocumentFormat format) {
+  switch (format) {
+    case DocumentFormat::text:
+      return "false";
+    case DocumentFormat::records:
+      return "true";
+    case DocumentFormat::lines:
+      return "lines";
+  }
+  return "";
+}
+
 Result<std::string> sample_of(const DocumentFile& file) {
   TRY_ASSIGN(const InputFile input, open_input(file.path, ErrorKind::bad_input));
   struct stat st {};
@@ -33,8 +46,7 @@ Result<std::string> sample_of(const DocumentFile& file) {
   TRY(read_exactly(input.fd, file.path, input.bytes - (bytes.size() - head), std::span(bytes).subspan(head),
                    ErrorKind::io));
   return fmt::format("{} {} {} {}.{} {:x}\n", fs::path(file.path).filename().string(),
-                     file.format == DocumentFormat::records,
-                     input.bytes, st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
+                     format_key(file.format), input.bytes, st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
                      XXH3_64bits(bytes.data(), bytes.size()));
 }
 

@@ -24,6 +24,18 @@ std::optional<RecordShape> shape_of(const DataConfig& config) {
   return named;
 }
 
+DocumentFormat format_of(FileKind kind) {
+  switch (kind) {
+    case FileKind::records:
+      return DocumentFormat::records;
+    case FileKind::text:
+      return DocumentFormat::text;
+    case FileKind::tokens:
+      break;
+  }
+  CHECK(false, static_cast<u32>(kind));  // token files are no documents
+}
+
 LossOn loss_on(const DataConfig& config) {
   constexpr std::array<std::pair<std::string_view, LossOn>, 3> rows = {
       {{"answers", LossOn::answers}, {"last_answer", LossOn::last_answer}, {"all", LossOn::everything}}};
@@ -45,7 +57,8 @@ std::optional<RecordShape> shape_of(const SourceFiles& files, const DataConfig& 
   if (named && *named != RecordShape::completion) return named;
   std::vector<DocumentFile> records;
   for (size_t i = 0; i < files.found.size(); ++i) {
-    if (files.kinds[i] == FileKind::records) records.push_back({files.found[i].path, DocumentFormat::records});
+    if (files.kinds[i] == FileKind::records)
+      records.push_back({files.found[i].path, DocumentFormat::records});
   }
   const auto bytes = create_byte_encoder();
   RawDocuments raw(std::move(records), named, *bytes, on_bad_record(config));
@@ -68,9 +81,7 @@ CacheRequest request_for(const SourceFiles& files, const DataConfig& config, con
                    .on_bad = on_bad_record(config),
                    .identity = encoder.identity};
   for (size_t i = 0; i < files.found.size(); ++i)
-    out.files.push_back(
-        {files.found[i].path,
-         files.kinds[i] == FileKind::records ? DocumentFormat::records : DocumentFormat::text});
+    out.files.push_back({files.found[i].path, format_of(files.kinds[i])});
   out.settings = {.loss = loss_on(config),
                   .end_token = config.end_token ? encoder.end_token : std::nullopt,
                   .vocab_size = vocab_size};

@@ -4,9 +4,8 @@ namespace tidepool {
 
 RawDocuments::RawDocuments(std::vector<DocumentFile> files, std::optional<RecordShape> named,
                            const TextEncoder& encoder, OnBadRecord on_bad)
-    : reader_(std::move(files),
-              {.cut = [&encoder](std::string_view text) { return encoder.cut(text); },
-               .advice = "make several documents of it, as JSONL with \"text\""}),
+    : reader_(std::move(files), {.cut = [&encoder](std::string_view text) { return encoder.cut(text); },
+                                 .advice = "make several documents of it, as JSONL with \"text\""}),
       named_(named),
       shape_(named == RecordShape::completion ? std::nullopt : named),
       on_bad_(on_bad) {}

@@ -1,5 +1,5 @@
-// DocumentReader reads the documents of files, in order, each file by its format. `tidepool tokenize` and training
-// read through it.
+// DocumentReader reads the documents of files, in order, each file by its format. `tidepool tokenize` and
+// training read through it.
 #pragma once
 
 #include <functional>
@@ -31,10 +31,10 @@ struct RawDocument {
   bool first = true, last = true;  // position of a part in its document
 };
 
-// Where texts may be cut into parts.
+// Places at which texts may be cut into parts.
 struct TextCuts {
-  // RETURNS: length of the longest beginning that may be a part, whatever follows; shorter than the text. 0: no
-  // such place is known.
+  // RETURNS: length of the longest beginning that may be a part, whatever follows; shorter than the text. 0:
+  // no such place is known.
   std::function<size_t(std::string_view)> cut;
   std::string advice;  // for a text without such a place
 };
@@ -43,7 +43,7 @@ struct TextCuts {
 class FileDocuments {
  public:
   virtual ~FileDocuments() = default;
-  // Overwrites `out`, and uses its memory again. RETURNS: false at the end.
+  // Overwrites `out`. RETURNS: false at the end.
   // Error: names the file, and the line if it has lines.
   virtual Result<bool> next(RawDocument& out) = 0;
   // Skips the rest of the document of which next() has given a part.
@@ -63,6 +63,7 @@ class DocumentReader {
 
   DocumentReader(std::vector<DocumentFile> files, TextCuts cuts)
       : files_(std::move(files)), cuts_(std::move(cuts)) {}
+  DocumentReader(const DocumentReader&) = delete;  // the open file refers to the cuts
 
   Result<bool> next(RawDocument& out);  // as FileDocuments
   void skip_rest();

@@ -44,11 +44,10 @@ class LineDocuments final : public FileDocuments {
   Result<void> check_records(std::string_view first_line) const {
     TRY(check_readable_content(path_, first_line));
     if (!begins_utf16(first_line)) return {};
-    return Error{
-        ErrorKind::bad_input,
-        fmt::format("{}: is UTF-16, but JSONL must be UTF-8; convert it, for example with  iconv -f "
-                    "UTF-16 -t UTF-8 FILE > OUT",
-                    path_)};
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: is UTF-16, but JSONL must be UTF-8; convert it, for example with  iconv -f "
+                             "UTF-16 -t UTF-8 FILE > OUT",
+                             path_)};
   }
 
   const std::string path_;
@@ -56,8 +55,11 @@ class LineDocuments final : public FileDocuments {
   const bool records_;
 };
 
+constexpr u64 plain_line_bytes_max = 256 * mib;  // as of a text without a place to cut
+
 Result<std::unique_ptr<FileDocuments>> open_as(const std::string& path, bool records) {
-  TRY_ASSIGN(LineReader lines, LineReader::open(path));
+  TRY_ASSIGN(LineReader lines,
+             LineReader::open(path, records ? LineReader::record_bytes_max : plain_line_bytes_max));
   return std::unique_ptr<FileDocuments>(std::make_unique<LineDocuments>(path, std::move(lines), records));
 }
 

@@ -10,8 +10,9 @@ constexpr size_t piece_bytes = 256 * kib;
 
 }  // namespace
 
-Result<LineReader> LineReader::open(const std::string& path) {
+Result<LineReader> LineReader::open(const std::string& path, u64 line_bytes_max) {
   LineReader out;
+  out.line_bytes_max_ = line_bytes_max;
   out.path_ = path;
   TRY_ASSIGN(out.stream_, open_byte_stream(path));
   return out;
@@ -33,10 +34,10 @@ Result<std::optional<std::string>> LineReader::next() {
     buffer_.erase(0, at_);
     at_ = 0;
     searched = buffer_.size();
-    if (buffer_.size() > line_bytes_max)
+    if (buffer_.size() > line_bytes_max_)
       return Error{ErrorKind::bad_input,
                    fmt::format("{}:{}: the line has more than {} bytes; is it a file of lines?", path_,
-                               line_ + 1, line_bytes_max)};
+                               line_ + 1, line_bytes_max_)};
     buffer_.resize(searched + piece_bytes);
     const Result<size_t> got = stream_->read(std::span(buffer_).subspan(searched));
     buffer_.resize(searched + (got ? *got : 0));

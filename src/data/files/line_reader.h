@@ -11,9 +11,9 @@ namespace tidepool {
 
 class LineReader {
  public:
-  static constexpr u64 line_bytes_max = 64 * mib;
+  static constexpr u64 record_bytes_max = 64 * mib;
 
-  static Result<LineReader> open(const std::string& path);
+  static Result<LineReader> open(const std::string& path, u64 line_bytes_max = record_bytes_max);
 
   // RETURNS: the next line without its line end (\n or \r\n), and without a byte order mark; none at the end.
   // The last line needs no \n.
@@ -24,6 +24,7 @@ class LineReader {
 
  private:
   std::string path_;
+  u64 line_bytes_max_ = 0;
   std::unique_ptr<ByteStream> stream_;
   std::string buffer_;
   size_t at_ = 0;

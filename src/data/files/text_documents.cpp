@@ -44,9 +44,9 @@ class TextDocument final : public FileDocuments {
   u64 bytes_read() const override { return bytes_->bytes_read(); }
 
  private:
-  // RETURNS: length of the next part in the buffer; 0 if unknown yet, or if nothing is left. A part that is not
-  // the last is only cut when more text follows, so the last part is known to be last. Each search for a cut
-  // looks at twice as many bytes.
+  // RETURNS: length of the next part in the buffer; 0 if unknown yet, or if nothing is left. A part that is
+  // not the last is only cut when more text follows, so the last part is known to be last. Each search for a
+  // cut looks at twice as many bytes.
   size_t part_size() {
     const std::string_view left = std::string_view(buffer_).substr(at_);
     for (; window_ < left.size(); window_ *= 2)
@@ -68,7 +68,7 @@ class TextDocument final : public FileDocuments {
   const std::string path_;
   const std::unique_ptr<ByteStream> bytes_;
   const TextCuts& cuts_;
-  std::string buffer_;  // text that was read; bytes up to at_ were given
+  std::string buffer_;                                   // text that was read; bytes up to at_ were given
   size_t at_ = 0, window_ = DocumentReader::part_bytes;  // window_: bytes of the rest to search for a cut
   bool first_ = true, ended_ = false;
 };

@@ -93,8 +93,9 @@ class Batch {
 
 }  // namespace
 
-Result<TokenizeCounts> tokenize(const Tokenizer& tokenizer, DocumentReader& source, u64 bytes, TokenWriter& writer,
-                                CorePool& pool, const TokenizeOptions& options, const TokenizeHooks& hooks) {
+Result<TokenizeCounts> tokenize(const Tokenizer& tokenizer, DocumentReader& source, u64 bytes,
+                                TokenWriter& writer, CorePool& pool, const TokenizeOptions& options,
+                                const TokenizeHooks& hooks) {
   TokenizeCounts counts;
   Batch batch(tokenizer, options);
   for (bool more = true; more;) {

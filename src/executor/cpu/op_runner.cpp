@@ -144,8 +144,7 @@ void OpRunner::update(const Issue& issue) {
   const Op& op = issue.get();
   const StepResult result = result_for_updates(common_.plan, common_.foreseen, numbers_, issue.step);
   updates_[op.lane.device].run(
-      issue,
-      scalars_of_step(common_.plan, common_.graph.optim, common_.request.source, issue.step, result));
+      issue, scalars_of_step(common_.plan, common_.graph.optim, common_.request.source, issue.step, result));
 }
 
 }  // namespace tidepool

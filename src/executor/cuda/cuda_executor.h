@@ -1,6 +1,6 @@
 // create_cuda_executor makes a TrainingExecutor on GPUs: compute, h2d and d2h are streams of a GPU, comm is a
-// stream on each of several GPUs, and events on the devices order them. Updates in the host, batches and the disk use
-// the same lanes as on cores.
+// stream on each of several GPUs, and events on the devices order them. Updates in the host, batches and the
+// disk use the same lanes as on cores.
 #pragma once
 
 #include <memory>

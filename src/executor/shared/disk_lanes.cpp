@@ -345,8 +345,8 @@ Result<void> DiskLanes::transfer_raw(std::span<const RawTransfer> transfers) {
 std::string DiskLanes::chunk_name(ChunkId id) const {
   const Chunk& chunk = common_.plan.chunk(id);
   if (chunk.window != none) {
-    return fmt::format("{} of {} cut {}", common_.plan.state_slots.name(chunk.kind), common_.graph.windows[chunk.window].name,
-                       chunk.cut);
+    return fmt::format("{} of {} cut {}", common_.plan.state_slots.name(chunk.kind),
+                       common_.graph.windows[chunk.window].name, chunk.cut);
   }
   if (chunk.block != none) {
     return fmt::format("{} of {} micro-batch {}", name(chunk.kind), common_.graph.blocks[chunk.block].name,

@@ -195,8 +195,8 @@ void CostModel::need_collective(Flow& flow, const Segment& segment, const Op& op
     for (const LaneKind kind : {LaneKind::d2h, LaneKind::h2d}) need_link(flow, {device, kind}, of_each);
 }
 
-// Updates compute checksums of the state that they change. Other content is hashed before it is written, and all
-// reads are checked.
+// Updates compute checksums of the state that they change. Other content is hashed before it is written, and
+// all reads are checked.
 void CostModel::need_disk(Flow& flow, const Op& op, const Operand& in_memory, double bytes) const {
   const bool read = op.kind == OpKind::read;
   flow.need(disk_resource, bytes / disk_rate(read, bytes));

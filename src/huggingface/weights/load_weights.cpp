@@ -220,8 +220,7 @@ Result<void> load_sources(const Sources& sources, const StateSlots& slots, State
     TensorHash& hash = hashes[sources.plain[piece->source].at.tensor];
     piece->unhashed.empty() ? hash.add_part(piece->xxh3) : hash.update(piece->unhashed);
     TRY(writer.write(piece->window, Kind::param, piece->begin, piece->param));
-    if (!piece->master.empty())
-      TRY(writer.write(piece->window, slots.master(), piece->begin, piece->master));
+    if (!piece->master.empty()) TRY(writer.write(piece->window, slots.master(), piece->begin, piece->master));
   }
   return load_packed_before(none, 0);
 }

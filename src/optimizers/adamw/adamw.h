@@ -35,7 +35,8 @@ inline constexpr std::array<StateSlot, 2> adamw_slots = {{
     {.name = "momentum", .file_prefix = "exp_avg.", .meaning = "AdamW's first moment", .letter = 'M'},
     {.name = "variance", .file_prefix = "exp_avg_sq.", .meaning = "AdamW's second moment", .letter = 'V'},
 }};
+inline constexpr std::array<std::string_view, 3> adamw_keys = {"adam_beta1", "adam_beta2", "adam_epsilon"};
 inline constexpr Optimizer adamw = {
-    .title = "AdamW", .slots = adamw_slots, .step = adamw_step, .tile = adamw_tile};
+    .title = "AdamW", .slots = adamw_slots, .keys = adamw_keys, .step = adamw_step, .tile = adamw_tile};
 
 }  // namespace tidepool

@@ -29,7 +29,8 @@ bool lion_tile(const UpdateTile&, Precision, const UpdateScalars&, UpdateTileHas
 inline constexpr std::array<StateSlot, 1> lion_slots = {{
     {.name = "momentum", .file_prefix = "exp_avg.", .meaning = "Lion's momentum", .letter = 'M'},
 }};
+inline constexpr std::array<std::string_view, 2> lion_keys = {"adam_beta1", "adam_beta2"};
 inline constexpr Optimizer lion = {
-    .title = "Lion", .slots = lion_slots, .step = lion_step, .tile = lion_tile};
+    .title = "Lion", .slots = lion_slots, .keys = lion_keys, .step = lion_step, .tile = lion_tile};
 
 }  // namespace tidepool

@@ -25,7 +25,8 @@ bool sgd_tile(const UpdateTile&, Precision, const UpdateScalars&, UpdateTileHash
 inline constexpr std::array<StateSlot, 1> sgd_slots = {{
     {.name = "momentum", .file_prefix = "momentum_buffer.", .meaning = "SGD's momentum", .letter = 'M'},
 }};
+inline constexpr std::array<std::string_view, 1> sgd_keys = {"sgd_momentum"};
 inline constexpr Optimizer sgd = {
-    .title = "SGD", .slots = sgd_slots, .step = sgd_step, .tile = sgd_tile};
+    .title = "SGD", .slots = sgd_slots, .keys = sgd_keys, .step = sgd_step, .tile = sgd_tile};
 
 }  // namespace tidepool

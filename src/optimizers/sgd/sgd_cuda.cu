@@ -1,6 +1,6 @@
 #include "kernels/update/update_kernel_cuda.h"
-#include "optimizers/sgd/sgd.h"
 #include "optimizers/optimizers_cuda.h"
+#include "optimizers/sgd/sgd.h"
 
 namespace tidepool {
 namespace {

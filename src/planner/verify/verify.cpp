@@ -138,7 +138,8 @@ class Verifier {
         return fault(
             fmt::format("chunk {} ({} of window {}) is updated {} times in a body and {} times in "
                         "forward-backward + drain, not {}",
-                        id, plan_.state_slots.name(chunk.kind), chunk.window, body_[id], first[id] + drain_[id], expected));
+                        id, plan_.state_slots.name(chunk.kind), chunk.window, body_[id],
+                        first[id] + drain_[id], expected));
     }
     return {};
   }

@@ -250,9 +250,12 @@ Result<double> measure_update(Session& session, Round round) {
     // The gradient, which stands first.
     return op.kind == OpKind::update ? body.operands_of(op)[0].frame.bytes.value : 0;
   });
-  const u64 wanted = usual > 0 ? usual / value_bytes(precision) : memory_sample_bytes_max / 16;
-  const u64 elements =
-      std::min<u64>(memory.size() / 16, wanted) / checksum_block_elements * checksum_block_elements;
+  constexpr u64 block = checksum_block_elements;
+  u64 block_bytes = slots.bytes(Kind::grad, block) + slots.bytes(Kind::param, block);
+  slots.each([&](Kind slot) { block_bytes += slots.bytes(slot, block); });
+  const u64 wanted =
+      usual > 0 ? usual / value_bytes(precision) / block : memory_sample_bytes_max / block_bytes;
+  const u64 elements = std::min<u64>(memory.size() / block_bytes, wanted) * block;
   if (elements == 0) return HostRates{}.update_bytes_per_s;
   u64 offset = 0, touched = 0;
   const auto take = [&](Kind kind, u64 times) {
@@ -269,8 +272,8 @@ Result<double> measure_update(Session& session, Round round) {
   chunk.arrays[0].data = take(Kind::param, made_by_update(Kind::param, precision) ? 1 : 2);
   u32 array = 1;
   slots.each([&](Kind slot) { chunk.arrays[array++].data = take(slot, 2); });
-  const UpdateScalars scalars = update_scalars(update_step(optim, {.learning_rate = 1e-3}, 1, 1.0),
-                                               {.grad_norm = 1.0});
+  const UpdateScalars scalars =
+      update_scalars(update_step(optim, {.learning_rate = 1e-3}, 1, 1.0), {.grad_norm = 1.0});
   TRY_ASSIGN(const double seconds,
              cold_seconds_of(session, round, samples_of_small_ops, [&]() -> Result<void> {
                update(chunk, slots, optim, scalars, session.pool());

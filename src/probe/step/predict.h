@@ -21,10 +21,10 @@ struct Prediction {
   Spread step_seconds;  // forecasts of the single rounds
 };
 
-// Measures every kind of block as it will run, copies and updates for a few milliseconds each in the session's
-// own memory, and the disk through its own swap file; in rounds, until two in a row predict the same step.
-// `network`: of measure_network().
-// REQUIRES: at rest, before the state is written: it overwrites arenas and swap file.
+// Measures every kind of block as it will run, copies and updates for a few milliseconds each in the
+// session's own memory, and the disk through its own swap file; in rounds, until two in a row predict the
+// same step. `network`: of measure_network(). REQUIRES: at rest, before the state is written: it overwrites
+// arenas and swap file.
 Result<Prediction> predict_step(Session&, const NetworkRates& network = {}, const Sampling& = {});
 
 // RETURNS: how long a step may go without the completion of an op: many times the predicted step, so that

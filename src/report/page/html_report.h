@@ -7,8 +7,8 @@
 
 #include "base/errno_text.h"
 #include "base/result.h"
-#include "report/sinks/jsonl.h"
 #include "report/run_report.h"
+#include "report/sinks/jsonl.h"
 
 namespace tidepool {
 

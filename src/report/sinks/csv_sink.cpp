@@ -1,7 +1,8 @@
-// metrics.csv: a column for the step and one for each metric, and a cell is empty where a line does not have the
-// number. Spreadsheets and pandas.read_csv() read it.
+// metrics.csv: a column for the step and one for each metric, and a cell is empty where a line does not have
+// the number. Spreadsheets and pandas.read_csv() read it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/text/path_text.h"
@@ -28,15 +29,22 @@ std::string to_csv(const MetricLine& line) {
   return out + "\n";
 }
 
-// The complete lines of steps up to `through`, without the line at the end of an earlier process.
+// True if a row is the last one of a process: it alone has the mean loss of the run.
+bool is_of_run(std::string_view row) {
+  for (u32 column = 0; column <= static_cast<u32>(Metric::train_loss); ++column)
+    row.remove_prefix(std::min(row.find(','), row.size() - 1) + 1);
+  return !row.empty() && row.front() != ',';
+}
+
+// The complete rows of steps up to `through`, without those at the end of earlier processes.
 std::string kept_rows(std::string_view text, u64 through) {
   std::string out = header();
   for (std::size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
-    const std::string_view line = text.substr(0, end);
+    const std::string_view row = text.substr(0, end);
     u64 step = 0;
-    const auto [after, fault] = std::from_chars(line.data(), line.data() + line.size(), step);
-    const bool is_step = fault == std::errc() && after != line.data() + line.size() && *after == ',';
-    if (is_step && step <= through && line.back() == ',') out.append(line).append("\n");
+    const auto [after, fault] = std::from_chars(row.data(), row.data() + row.size(), step);
+    const bool is_step = fault == std::errc() && after != row.data() + row.size() && *after == ',';
+    if (is_step && step <= through && !is_of_run(row)) out.append(row).append("\n");
   }
   return out;
 }

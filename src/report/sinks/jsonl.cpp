@@ -88,7 +88,8 @@ Result<void> read_line(std::string_view text, StepLog& log) {
     if (is_loss && !may_be_loss(value))
       return Error{ErrorKind::bad_input, fmt::format("{}: {} {:g} cannot be a loss", where, key, value)};
     if (const double most = info(metric).most; !is_loss && std::isfinite(most) && (value < 0 || value > most))
-      return Error{ErrorKind::bad_input, fmt::format("{}: {}, {:g}, is not 0 to {:g}", where, key, value, most)};
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: {}, {:g}, is not 0 to {:g}", where, key, value, most)};
     line.metrics.set(metric, value);
   }
   if (line.metrics.has(Metric::eval_loss)) {

@@ -1,4 +1,5 @@
-// metrics.jsonl: one object per line, with Hugging Face's log names, and null for numbers that are not finite.
+// metrics.jsonl: one object per line, with Hugging Face's log names, and null for numbers that are not
+// finite.
 #pragma once
 
 #include <string>

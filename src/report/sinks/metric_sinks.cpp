@@ -31,8 +31,8 @@ void MetricSinks::append(const MetricLine& line) {
     const Result<void> written = open.sink->append(line);
     if (written || ++open.lost > 1) continue;
     open.first_fault = written.error().message;
-    warnings_.push_back(fmt::format("{} may lack lines from step {} on: {} Training continues", open.row.title,
-                                    line.step, open.first_fault));
+    warnings_.push_back(fmt::format("{} may lack lines from step {} on: {} Training continues",
+                                    open.row.title, line.step, open.first_fault));
   }
 }
 
@@ -45,8 +45,8 @@ std::vector<std::string> MetricSinks::what_is_missing() const {
   std::vector<std::string> out;
   for (const Open& open : open_)
     if (open.lost > 0)
-      out.push_back(fmt::format("{} lack{} {} line{}: {}", open.row.title, open.row.several ? "" : "s", open.lost,
-                                open.lost == 1 ? "" : "s", open.first_fault));
+      out.push_back(fmt::format("{} lack{} {} line{}: {}", open.row.title, open.row.several ? "" : "s",
+                                open.lost, open.lost == 1 ? "" : "s", open.first_fault));
   return out;
 }
 

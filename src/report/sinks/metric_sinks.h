@@ -1,5 +1,5 @@
-// MetricSinks writes the lines of a running training to all logs that it has. A line that cannot be written is
-// lost and counted, but never ends the training.
+// MetricSinks writes the lines of a running training to all logs that it has. A line that cannot be written
+// is lost and counted, but never ends the training.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// TensorBoard's events, with the tags of Hugging Face's trainer: `loss` is train/loss, `eval_loss` is eval/loss.
+// TensorBoard's events, with the tags of Hugging Face's trainer: `loss` is train/loss, `eval_loss` is
+// eval/loss.
 #include <vector>
 
 #include "report/sinks/event_file.h"

@@ -6,6 +6,7 @@
 #include "config/schema.h"
 #include "fit/phase_bound.h"
 #include "fit/plan_inputs.h"
+#include "optimizers/optimizer.h"
 #include "planner/bound/lower_bound.h"
 #include "run/assembly/machine_facts.h"
 #include "run/assembly/summary.h"
@@ -92,10 +93,16 @@ void add_rates(RunReport& report, const ModelGraph& graph, u64 tokens) {
   report.flops_per_second = report.tokens_per_second * static_cast<double>(graph.flops_per_token);
 }
 
+bool reads(Optim optim, std::string_view key) {
+  return std::ranges::find(optimizer(optim).keys, key) != optimizer(optim).keys.end();
+}
+
 // A setting of another optimizer changes no number. AdamW is what a list without `optim` means.
 bool is_of_optimizer(const Field& field, Optim optim) {
   if (field.key == "optim") return optim != Optim::adamw_torch;
-  return field.key != "sgd_momentum" || optim == Optim::sgd;
+  bool of_some = false;
+  for (u32 i = 0; i < optim_count; ++i) of_some |= reads(static_cast<Optim>(i), field.key);
+  return !of_some || reads(optim, field.key);
 }
 
 }  // namespace

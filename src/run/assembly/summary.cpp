@@ -164,8 +164,7 @@ std::string versions_note(const Config& config, const ModelGraph& graph, const P
   }
   Bytes on_disk{};
   for (u32 id = 0; id < plan.chunks.size(); ++id)
-    if (plan.homes[id].tier == Tier::disk && is_slot(plan.chunks[id].kind))
-      on_disk += plan.homes[id].bytes;
+    if (plan.homes[id].tier == Tier::disk && is_slot(plan.chunks[id].kind)) on_disk += plan.homes[id].bytes;
   if (on_disk.value == 0 || config.memory.versions != 0 || !config.output.save || plan.nodes > 1) return "";
   return fmt::format(
       "WARNING: a killed run resumes from its last checkpoint, not from its last step, because a "

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
@@ -83,6 +84,8 @@ Result<void> check_output_directory(const Config& config) {
       return refused(fmt::format("in the checkpoint {}", above.string()));
   }
   for (const char* name : written_files) TRY(check_can_be_file(dir + "/" + name));
+  if (std::ranges::find(config.output.report_to, "csv") != config.output.report_to.end())
+    TRY(check_can_be_file(dir + "/metrics.csv"));
   return check_checkpoint_names(dir);
 }
 

@@ -112,8 +112,7 @@ void RunOutputs::step(const MetricLine& m) {
 }
 
 void RunOutputs::tell(const MetricLine& m) {
-  if (progress_)
-    progress_->step({.step = m.step, .metrics = m.metrics}, steady_seconds());
+  if (progress_) progress_->step({.step = m.step, .metrics = m.metrics}, steady_seconds());
   if (!quiet_) watch_output();
   log_debug("step {} took {}", m.step, seconds_text(m.metrics[Metric::step_seconds]));
   if (!logs(m.step)) return;
@@ -141,8 +140,8 @@ void RunOutputs::tell_of_log() {
 }
 
 Result<void> RunOutputs::finish(const RunReport& report) {
-  log_->append(run_line(report.resumed_from_step + report.steps, report.train_seconds, report.tokens_per_second,
-                        mean(report.losses)));
+  log_->append(run_line(report.resumed_from_step + report.steps, report.train_seconds,
+                        report.tokens_per_second, mean(report.losses)));
   sync();
   for (const std::string& missing : log_->what_is_missing()) warn(missing);
   return write_report(config_.output.dir, report);

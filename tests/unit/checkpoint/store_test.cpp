@@ -309,7 +309,8 @@ TEST_P(Checkpoint, LoadsAsWeightsForEitherPrecision) {
   MemoryState state = state_at(1);
   state.make_finite(graph_);
   for (auto& [key, bytes] : state.bytes()) {
-    if (GetParam() == Precision::bf16 && graph_.state_slots.is_master(key.second)) std::fill(bytes.begin(), bytes.end(), std::byte{0});
+    if (GetParam() == Precision::bf16 && graph_.state_slots.is_master(key.second))
+      std::fill(bytes.begin(), bytes.end(), std::byte{0});
   }
   const SavedCheckpoint saved = store_->save(some_state(1), state).value();
   MemoryState loaded(graph_);

@@ -115,8 +115,7 @@ TEST(ConfigParse, KeysOfOthersNameOurs) {
     EXPECT_THAT(fault_of(smallest, {theirs + "=1"}), HasSubstr(answer));
     EXPECT_EQ(find_fields(section, ours).size(), 1u) << ours;
   }
-  for (const char* key :
-       {"lr_decay_iters", "group_by_length", "deepspeed", "peft_type", "init_lora_weights"})
+  for (const char* key : {"lr_decay_iters", "group_by_length", "deepspeed", "peft_type", "init_lora_weights"})
     EXPECT_THAT(fault_of(smallest, {std::string(key) + "=x"}), HasSubstr("leave the key out")) << key;
   EXPECT_THAT(fault_of(with("out_dir: x\n")), HasSubstr("set output.dir"));
   EXPECT_THAT(fault_of(with("datasets: [{path: x, type: alpaca}]\n")), HasSubstr("set data.train"));

@@ -147,8 +147,7 @@ TEST_F(DataTexts, ATextIsCutOnlyAtAllowedPlaces) {
   std::string words, digits(3 * DocumentReader::part_bytes, '7');
   while (words.size() < 5 * DocumentReader::part_bytes) words += "some words here ";
   for (const std::string& text : {words, digits + words, words + digits, std::string("short")}) {
-    RawDocuments raw({{write("a.txt", text)}, {write("b.txt", "other")}}, std::nullopt,
-                     *encoder);
+    RawDocuments raw({{write("a.txt", text)}, {write("b.txt", "other")}}, std::nullopt, *encoder);
     std::string all;
     for (bool last = false; !last;) {
       const auto part = raw.next();

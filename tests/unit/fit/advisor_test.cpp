@@ -178,7 +178,8 @@ TEST(TokensToBind, HalveIfEverythingButComputeIsTwiceAsFast) {
     for (double* rate :
          {&faster.copies.h2d_bytes_per_s, &faster.copies.d2h_bytes_per_s, &faster.copies.both_bytes_per_s,
           &faster.disk.read_bytes_per_s, &faster.disk.write_bytes_per_s, &faster.disk.mixed_bytes_per_s,
-          &faster.host.update_bytes_per_s, &faster.host.memory_bytes_per_s, &faster.host.checksum_bytes_per_s})
+          &faster.host.update_bytes_per_s, &faster.host.memory_bytes_per_s,
+          &faster.host.checksum_bytes_per_s})
       *rate *= 2;
     EXPECT_LT(tokens_to_bind(*plan, *graph, faster).tokens, 0.51 * from.tokens + 1) << flops;
     found += from.tokens > 1 && !std::isinf(from.tokens) && !from.other.empty();

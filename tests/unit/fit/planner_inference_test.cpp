@@ -33,8 +33,7 @@ TEST(PlanInference, HoldsParametersAndNothingElse) {
       ASSERT_TRUE(plan) << plan.error().message;
       EXPECT_EQ(homes_of(*plan).value, bytes);
       for (const Chunk& chunk : plan->chunks)
-        EXPECT_TRUE(!is_slot(chunk.kind) && chunk.kind != Kind::grad_accum &&
-                    chunk.kind != Kind::kept);
+        EXPECT_TRUE(!is_slot(chunk.kind) && chunk.kind != Kind::grad_accum && chunk.kind != Kind::kept);
       for (const Segment& segment : plan->segments)
         EXPECT_EQ(segment.ops.empty(), segment.kind != SegmentKind::evaluation) << name(segment.kind);
     }

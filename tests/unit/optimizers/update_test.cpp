@@ -214,8 +214,9 @@ TEST_P(Update, ALearningRateOfZeroMovesNoParameter) {
     UpdateState state = state_of(Precision::fp32, 300);
     state.set_master(7, 0.0f);
     const UpdateState before = state;
-    state.update(update_scalars(update_step(GetParam(), {.learning_rate = rate, .weight_decay = 0.1}, 1, 0), {}),
-                 *pool);
+    state.update(
+        update_scalars(update_step(GetParam(), {.learning_rate = rate, .weight_decay = 0.1}, 1, 0), {}),
+        *pool);
     EXPECT_EQ(state.arrays[0], before.arrays[0]);
     EXPECT_NE(state.arrays[1], before.arrays[1]);
   }
@@ -242,8 +243,8 @@ TEST(AdamW, KeepsDenormals) {
 }
 
 TEST(AdamW, ScalarsAreMadeInDouble) {
-  const UpdateScalars all =
-      update_scalars(update_step(Optim::adamw_torch, {.learning_rate = 3e-4, .weight_decay = 0.1}, 1000, 0), {});
+  const UpdateScalars all = update_scalars(
+      update_step(Optim::adamw_torch, {.learning_rate = 3e-4, .weight_decay = 0.1}, 1000, 0), {});
   const AdamWScalars s(all);
   const double step_size = 3e-4 / (1 - std::pow(0.9, 1000.0));
   EXPECT_EQ(s.root_factor, static_cast<float>(1 / std::sqrt(1 - std::pow(0.999, 1000.0)) / step_size));

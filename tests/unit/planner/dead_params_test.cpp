@@ -255,7 +255,8 @@ TEST(DeadParams, AreAllThatAnUpdateNeedNotRead) {
     return refusal(plan);
   };
   EXPECT_THAT(spoilt(Kind::param, Access::read_write), HasSubstr("does not find all"));
-  EXPECT_THAT(spoilt(test::adamw_state(Precision::fp16).master(), Access::write), HasSubstr("does not find all"));
+  EXPECT_THAT(spoilt(test::adamw_state(Precision::fp16).master(), Access::write),
+              HasSubstr("does not find all"));
   EXPECT_THAT(spoilt(Kind::grad, Access::write), HasSubstr("does not find all"));
 }
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "planner/bound/lower_bound.h"
 #include "planner/advice/change_text.h"
+#include "planner/bound/lower_bound.h"
 #include "planner/verify/verify.h"
 #include "tests/support/random_case.h"
 

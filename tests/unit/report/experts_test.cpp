@@ -4,8 +4,8 @@
 #include <boost/json/parse.hpp>
 #include <cmath>
 
-#include "report/sinks/jsonl.h"
 #include "report/run_report.h"
+#include "report/sinks/jsonl.h"
 #include "report/terminal.h"
 #include "tests/support/checkpoint_fixture.h"
 #include "tests/support/file_text.h"

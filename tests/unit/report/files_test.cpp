@@ -170,7 +170,7 @@ TEST(ReportMetrics, NamesAreOfOneMetricEach) {
   EXPECT_EQ(*places.rbegin(), places.size());
 }
 
-// Of each kind of log that has one file of lines.
+// Each kind of log that has one file of lines.
 TEST(ReportMetrics, AResumedRunWritesEachStepOnce) {
   const auto check = [](const char* name, auto open) {
     const TemporaryDirectory dir;
@@ -246,13 +246,12 @@ TEST(ReportTrace, IsChromeTraceJsonWithNamedLanes) {
   const auto event = [&](u64 i) { return events[i]; };
   const TraceProcess both[] = {{"measured", events.size(), event}, {"predicted", events.size(), event}};
   const std::span one = std::span(both).first(1);
-  ASSERT_TRUE(
-      write_trace(path, one,
-                  {.lanes = {"compute", "disk \"read\""},
-                   .blocks = {"embedding", "h.0"},
-                   .windows = {"wte"},
-                   .state_slots = slots})
-          .has_value());
+  ASSERT_TRUE(write_trace(path, one,
+                          {.lanes = {"compute", "disk \"read\""},
+                           .blocks = {"embedding", "h.0"},
+                           .windows = {"wte"},
+                           .state_slots = slots})
+                  .has_value());
   const json::value v = json::parse(file_text(path));
   const json::array& all = v.at("traceEvents").as_array();
   ASSERT_EQ(all.size(), 2 + 2 * 2 + 2u);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/types.h"
+#include "optimizers/optimizer.h"
 #include "report/page/page_assets.h"
 
 namespace tidepool::page_colours_test {
@@ -53,6 +54,21 @@ TEST(ReportPageColours, EveryColourThatIsUsedIsSetInBothThemes) {
   for (std::sregex_iterator at(script.begin(), script.end(), used), end; at != end; ++at, ++found)
     for (const Colours& colours : themes()) EXPECT_TRUE(colours.contains(at->str())) << at->str();
   EXPECT_GT(found, 30u);
+}
+
+// Regression: masters and moments were drawn as workspace.
+TEST(ReportPageColours, EverySlotOfAnOptimizerHasALookOfItsOwn) {
+  const std::string script(page_script);
+  const std::size_t begin = script.find("const kindLooks");
+  const std::string looks = script.substr(begin, script.find("];", begin) - begin);
+  for (u32 optim = 0; optim < optim_count; ++optim)
+    for (const Precision precision : {Precision::bf16, Precision::fp16}) {
+      const StateSlots slots = state_slots(precision, static_cast<Optim>(optim));
+      slots.each([&](Kind slot) {
+        EXPECT_NE(looks.find("'" + std::string(slots.name(slot)) + "'"), std::string::npos)
+            << slots.name(slot);
+      });
+    }
 }
 
 }  // namespace tidepool::page_colours_test

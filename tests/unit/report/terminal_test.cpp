@@ -42,7 +42,7 @@ PlanSummary big_plan() {
   p.kept = {{Kind::param, 2}, {slots.master(), 2}, {momentum, 4}, {variance, 4}};
   p.waiting = {{Kind::grad, 2}};
   const std::vector<KindUse> all = {{Kind::param, Bytes{300 * mib}},     {slots.master(), Bytes{999 * mib}},
-                                    {momentum, Bytes{5012 * mib}}, {variance, Bytes{5012 * mib}},
+                                    {momentum, Bytes{5012 * mib}},       {variance, Bytes{5012 * mib}},
                                     {Kind::grad, Bytes{100 * mib}},      {Kind::grad_accum, Bytes{100 * mib}},
                                     {Kind::activation, Bytes{77 * mib}}, {Kind::workspace, Bytes{1}}};
   for (TierSummary& t : p.tiers) t = {Bytes{20 * gib}, Bytes{11 * gib}, all, all};
