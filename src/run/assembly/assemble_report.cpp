@@ -97,7 +97,7 @@ bool reads(Optim optim, std::string_view key) {
   return std::ranges::find(optimizer(optim).keys, key) != optimizer(optim).keys.end();
 }
 
-// A setting of another optimizer changes no number. AdamW is what a list without `optim` means.
+// A setting of another optimizer changes no number. A list without `optim` means adamw_torch.
 bool is_of_optimizer(const Field& field, Optim optim) {
   if (field.key == "optim") return optim != Optim::adamw_torch;
   bool of_some = false;
