@@ -15,7 +15,6 @@ std::string_view prefix(const StateSlots& slots, Kind part) {
   return part == Kind::param ? std::string_view() : slots[part].file_prefix;
 }
 
-// REQUIRES: a slot of the rule is fp32, as all are so far.
 Dtype dtype(Kind part, Precision precision) {
   constexpr std::array<Dtype, precision_count> weights = {Dtype::f32, Dtype::bf16, Dtype::f16};
   return part == Kind::param ? weights[static_cast<u32>(precision)] : Dtype::f32;
@@ -161,7 +160,10 @@ std::vector<Kind> model_parts() { return {Kind::param}; }
 
 std::vector<Kind> optimizer_parts(const StateSlots& slots) {
   std::vector<Kind> parts;
-  slots.each_of_rule([&](Kind slot) { parts.push_back(slot); });
+  slots.each_of_rule([&](Kind slot) {
+    CHECK(slots[slot].format == SlotFormat::f32, slots[slot].name);  // files have no other so far
+    parts.push_back(slot);
+  });
   if (slots.has_master()) parts.push_back(slots.master());
   return parts;
 }
