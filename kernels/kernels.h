@@ -61,7 +61,7 @@ class Kernels {
   // y = dropout(x); element 0 of x is element 0 of the dropout. y may be x.
   virtual void dropout(const Dropout&, ConstValues x, Values y, u64 elements) = 0;
   virtual void cross_entropy_slice(const LogitsSlice&) = 0;
-  virtual void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum) = 0;
+  virtual void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums&) = 0;
   virtual void cross_entropy_gradient(const LogitsSlice&, float scale, const float* loss_scale) = 0;
 
   // RETURNS: a library's refusal since the last call, with the product's shape; results since then are

@@ -57,8 +57,8 @@ class CpuKernels final : public Kernels {
     for_pieces(elements, [&](u64 begin, u64 n) { dropout_row(dropout, begin, from + begin, to + begin, n); });
   }
   void cross_entropy_slice(const LogitsSlice& slice) override { cross_entropy_slice_cpu(slice, pool_); }
-  void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum) override {
-    tidepool::cross_entropy_loss(losses, targets, rows, loss_sum);
+  void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums& sums) override {
+    tidepool::cross_entropy_loss(losses, targets, rows, sums);
   }
   void cross_entropy_gradient(const LogitsSlice& slice, float scale, const float* loss_scale) override {
     cross_entropy_gradient_cpu(slice, scale, loss_scale, pool_);

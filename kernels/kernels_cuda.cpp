@@ -58,8 +58,8 @@ class CudaKernels final : public Kernels {
     dropout_cuda(dropout, x, y, elements, stream_);
   }
   void cross_entropy_slice(const LogitsSlice& slice) override { cross_entropy_slice_cuda(slice, stream_); }
-  void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum) override {
-    cross_entropy_loss_cuda(losses, targets, rows, loss_sum, stream_);
+  void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums& sums) override {
+    cross_entropy_loss_cuda(losses, targets, rows, sums, stream_);
   }
   void cross_entropy_gradient(const LogitsSlice& slice, float scale, const float* loss_scale) override {
     cross_entropy_gradient_cuda(slice, scale, loss_scale, stream_);
@@ -131,7 +131,7 @@ class TuningKernels final : public Kernels {
   void embedding_backward(const EmbeddingBackward&) override {}
   void dropout(const Dropout&, ConstValues, Values, u64) override {}
   void cross_entropy_slice(const LogitsSlice&) override {}
-  void cross_entropy_loss(RowLoss*, const i32*, u32, double*) override {}
+  void cross_entropy_loss(RowLoss*, const i32*, u32, const LossSums&) override {}
   void cross_entropy_gradient(const LogitsSlice&, float, const float*) override {}
   Result<void> finish() override { return kernels_.finish(); }
 

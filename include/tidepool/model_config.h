@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/types.h"
 #include "tidepool/experts.h"
@@ -220,6 +221,19 @@ struct Rope {
   bool operator==(const Rope&) const = default;
 };
 
+// Head of a model that classifies sequences, in the place of the head over the vocabulary: a matrix "score".
+struct ScoreHead {
+  u32 labels = 0;                  // rows of the matrix; 0: the head is over the vocabulary
+  std::vector<std::string> names;  // of the labels; empty: they have only numbers
+
+  bool on() const { return labels != 0; }
+  // "LABEL_1" if it has no name, as in transformers.
+  std::string name(u32 label) const {
+    return label < names.size() ? names[label] : "LABEL_" + std::to_string(label);
+  }
+  bool operator==(const ScoreHead&) const = default;
+};
+
 // Zero in a field that ends in `_given` means that the family's rule gives the number.
 struct ModelConfig {
   Family family = Family::gpt2;
@@ -250,7 +264,12 @@ struct ModelConfig {
   Experts experts;
   LatentAttention latent;
   Quantization quantization;  // of the layers' matrices, in files and in memory
+  ScoreHead score;            // all families
 
+  // Rows of the head's matrix.
+  u32 head_rows() const { return score.on() ? score.labels : vocab_size; }
+  // True if the head's matrix is the embedding's.
+  bool head_is_embedding() const { return tied && !score.on(); }
   u32 inner() const;
   u32 kv_heads() const { return kv_heads_given != 0 ? kv_heads_given : heads; }
   // Columns of a head of q and k.

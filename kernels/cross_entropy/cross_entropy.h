@@ -30,8 +30,14 @@ struct LogitsSlice {
 // REQUIRES: slices come in ascending order; the slice at 0 resets the rows.
 void cross_entropy_slice_cpu(const LogitsSlice&, CorePool&);
 
-// After the last slice: sets lse, and adds lse - target of non-ignored rows to *loss_sum, in row order.
-void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum);
+// What cross_entropy_loss() adds to, for rows whose target is not ignored, in the order of rows. Null: not
+// wanted.
+struct LossSums {
+  double* loss = nullptr;     // lse - target
+  double* correct = nullptr;  // 1 where no logit is above the target's
+};
+// After the last slice: sets lse, and adds to the sums.
+void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums&);
 
 // Replaces logits by their gradients: scale * loss_scale (softmax - onehot), zero in ignored rows.
 // `loss_scale`: in the kernels' memory, read when the gradients are computed; null: 1.

@@ -38,12 +38,14 @@ void cross_entropy_slice_cpu(const LogitsSlice& s, CorePool& pool) {
   });
 }
 
-void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum) {
+void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums& sums) {
   for (u32 row = 0; row < rows; ++row) {
     RowLoss& loss = losses[row];
     const double lse = double{loss.maximum} + std::log(double{loss.sum});
     loss.lse = static_cast<float>(lse);
-    if (loss_sum != nullptr && has_loss(targets[row])) *loss_sum += lse - double{loss.target};
+    if (!has_loss(targets[row])) continue;
+    if (sums.loss != nullptr) *sums.loss += lse - double{loss.target};
+    if (sums.correct != nullptr) *sums.correct += loss.target == loss.maximum;
   }
 }
 

@@ -62,16 +62,21 @@ __global__ void __launch_bounds__(256) slice_kernel(Slice<T> s) {
 }
 
 __global__ void __launch_bounds__(loss_threads)
-    loss_kernel(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum) {
-  double sum = 0;
+    loss_kernel(RowLoss* losses, const i32* targets, u32 rows, LossSums sums) {
+  double sum = 0, correct = 0;
   for (u32 row = threadIdx.x; row < rows; row += loss_threads) {
     const RowLoss loss = losses[row];
     const double lse = double{loss.maximum} + log(double{loss.sum});
     losses[row].lse = static_cast<float>(lse);
-    if (has_loss(targets[row])) sum += lse - double{loss.target};
+    if (!has_loss(targets[row])) continue;
+    sum += lse - double{loss.target};
+    correct += loss.target == loss.maximum;
   }
   sum = block_sum(sum);
-  if (threadIdx.x == 0 && loss_sum != nullptr) *loss_sum += sum;
+  if (threadIdx.x == 0 && sums.loss != nullptr) *sums.loss += sum;
+  if (sums.correct == nullptr) return;
+  correct = block_sum(correct);
+  if (threadIdx.x == 0) *sums.correct += correct;
 }
 
 template <bool whole, class T>
@@ -123,9 +128,9 @@ void cross_entropy_slice_cuda(const LogitsSlice& s, cudaStream_t stream) {
   });
 }
 
-void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum,
+void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, const LossSums& sums,
                              cudaStream_t stream) {
-  cuda::launch<cuda::loss_kernel>({.block = {cuda::loss_threads}}, stream, losses, targets, rows, loss_sum);
+  cuda::launch<cuda::loss_kernel>({.block = {cuda::loss_threads}}, stream, losses, targets, rows, sums);
 }
 
 void cross_entropy_gradient_cuda(const LogitsSlice& s, float scale, const float* loss_scale,

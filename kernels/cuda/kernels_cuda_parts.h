@@ -91,7 +91,7 @@ void set_loss_scale_cuda(const LossScale&, LossScale* to, cudaStream_t);
 void cross_entropy_slice_cuda(const LogitsSlice&, cudaStream_t);
 // loss_sum: device memory, or null. Each of 1024 threads sums every 1024th row, in order; the threads' sums
 // are then added in pairs, so the bits depend on the rows, not on the device.
-void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum, cudaStream_t);
+void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, const LossSums&, cudaStream_t);
 void cross_entropy_gradient_cuda(const LogitsSlice&, float scale, const float* loss_scale, cudaStream_t);
 
 void embedding_cuda(const Embedding&, cudaStream_t);

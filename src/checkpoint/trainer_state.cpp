@@ -130,10 +130,12 @@ std::string to_text(const TrainerState& s) {
   json::object settings;
   for (const auto& [key, value] : s.settings) settings[key] = value;
   o["settings"] = std::move(settings);
+  if (!s.eval_figure.empty()) o["eval_figure"] = s.eval_figure;
   json::array evals;
   for (const EvalLoss& e : s.eval_losses) {
     json::object eval = {{"step", e.step}, {"eval_loss", json::string(exact(e.loss))}};
     if (e.tokens > 0) eval["tokens"] = e.tokens;
+    if (!s.eval_figure.empty()) eval[s.eval_figure] = exact(e.figure);
     evals.push_back(std::move(eval));
   }
   o["eval_losses"] = std::move(evals);
@@ -163,11 +165,15 @@ Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view
     s.loss_scale = {.scale = f.number_of(Fields::member(*scale, "scale"), "loss_scale"),
                     .good_steps = f.count_of(Fields::member(*scale, "good_steps"), "loss_scale"),
                     .skipped_steps = f.count_of(Fields::member(*scale, "skipped_steps"), "loss_scale")};
+  if (const json::value* figure = Fields::member(root, "eval_figure"))
+    s.eval_figure = f.text_of(figure, "eval_figure");
   f.each("eval_losses", [&](const json::value& v) {
     const json::value* tokens = Fields::member(v, "tokens");
     s.eval_losses.push_back({.step = f.count_of(Fields::member(v, "step"), "eval_losses"),
                              .loss = f.number_of(Fields::member(v, "eval_loss"), "eval_losses"),
                              .tokens = tokens == nullptr ? 0 : f.count_of(tokens, "eval_losses")});
+    if (!s.eval_figure.empty())
+      s.eval_losses.back().figure = f.number_of(Fields::member(v, s.eval_figure), "eval_losses");
   });
   f.each("losses", [&](const json::value& v) { s.losses.push_back(f.number_of(&v, "losses")); });
   const json::value* settings = root.get_object().if_contains("settings");

@@ -20,7 +20,8 @@ inline constexpr const char* trainer_state_file = "trainer_state.json";
 struct EvalLoss {
   u64 step = 0;
   double loss = 0;
-  u64 tokens = 0;  // tokens with loss; 0: unknown, from an older file
+  u64 tokens = 0;     // tokens with loss; 0: unknown, from an older file
+  double figure = 0;  // TrainerState::eval_figure
   bool operator==(const EvalLoss&) const = default;
 };
 // The latest evaluations over the same number of tokens. Losses over other tokens are not comparable. An
@@ -46,9 +47,10 @@ struct TrainerState {
   std::string base_xxh3;         // TensorHashes of the base model's weights; empty: as above
   std::vector<double> losses;    // of steps 1 .. step
   std::vector<EvalLoss> eval_losses;
-  u64 tokens = 0;      // trained tokens so far
-  double seconds = 0;  // training time so far, including earlier runs
-  u64 best_step = 0;   // first checkpoint at or after the best evaluation; 0: no evaluation yet
+  std::string eval_figure;  // name of another figure of evaluations; empty: perplexity, which the loss gives
+  u64 tokens = 0;           // trained tokens so far
+  double seconds = 0;       // training time so far, including earlier runs
+  u64 best_step = 0;        // first checkpoint at or after the best evaluation; 0: no evaluation yet
   std::optional<StoredLossScale> loss_scale;  // fp16 only
   // Settings that affect the numbers, as in config.yaml: {"train.learning_rate": "0.001"}. For
   // machine.executor only "cpu" or "cuda".

@@ -2,12 +2,12 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <cmath>
 
 #include "base/json/text.h"
 #include "base/text/units.h"
 #include "cli/command.h"
 #include "inference/evaluate.h"
+#include "objectives/objective.h"
 #include "report/print_text.h"
 #include "report/status_line.h"
 
@@ -27,23 +27,24 @@ struct EvalArguments {
 
 namespace json = boost::json;
 
-json::object figures(const EvaluatedPart& part) {
+json::object figures(const EvaluatedPart& part, const Objective& of) {
   return {{"eval_loss", part.loss()},
-          {"perplexity", std::exp(part.loss())},
-          {"tokens", part.tokens},
+          {of.figure.metric, part.figure(of)},
+          {of.targets, part.result.targets},
           {"sequences", part.sequences}};
 }
 
 std::string json_of(const std::string& source, const Evaluation& e) {
-  json::object o = figures(e.all);
+  const Objective& of = objective(e.objective);
+  json::object o = figures(e.all, of);
   o["source"] = source;
   o["weights"] = e.weights;
   o["precision"] = json::string_view(name(e.precision));
   o["seconds"] = e.seconds;
-  o["tokens_per_second"] = static_cast<double>(e.all.tokens) / e.seconds;
+  o[fmt::format("{}_per_second", of.targets)] = static_cast<double>(e.all.result.targets) / e.seconds;
   json::array parts;
   for (const EvaluatedPart& part : e.parts) {
-    json::object p = figures(part);
+    json::object p = figures(part, of);
     p["data"] = part.name;
     parts.push_back(std::move(p));
   }
@@ -51,22 +52,23 @@ std::string json_of(const std::string& source, const Evaluation& e) {
   return json_text(o, JsonStyle::pretty);
 }
 
-void print_line(const EvaluatedPart& part, const std::string& name) {
-  print_text(" {:>10} {:>11} {:>11}  {}\n", loss_text(part.loss()), perplexity_text(part.loss()), part.tokens,
-             name);
+void print_line(const EvaluatedPart& part, const Objective& of, const std::string& name) {
+  print_text(" {:>10} {:>11} {:>11}  {}\n", loss_text(part.loss()), of.figure.text(part.figure(of)),
+             part.result.targets, name);
 }
 
 void print_table(const Evaluation& e) {
   print_text(" Weights    {}\n Precision  {}\n\n", e.weights, name(e.precision));
-  print_text(" {:>10} {:>11} {:>11}\n", "eval_loss", "perplexity", "tokens");
+  const Objective& of = objective(e.objective);
+  print_text(" {:>10} {:>11} {:>11}\n", "eval_loss", of.figure.word, of.targets);
   if (e.parts.size() > 1) {
-    for (const EvaluatedPart& part : e.parts) print_line(part, part.name);
-    print_line(e.all, "all");
+    for (const EvaluatedPart& part : e.parts) print_line(part, of, part.name);
+    print_line(e.all, of, "all");
   } else {
-    print_line(e.all, e.parts[0].name.empty() ? "all held-out data" : e.parts[0].name);
+    print_line(e.all, of, e.parts[0].name.empty() ? "all held-out data" : e.parts[0].name);
   }
-  print_text("\n {} sequences in {}, {} tokens/s\n", e.all.sequences, seconds_text(e.seconds),
-             count_text(static_cast<double>(e.all.tokens) / e.seconds));
+  print_text("\n {} sequences in {}, {} {}/s\n", e.all.sequences, seconds_text(e.seconds),
+             count_text(static_cast<double>(e.all.result.targets) / e.seconds), of.targets);
 }
 
 void show(StatusLine& status, u64 done, u64 all) {
@@ -121,7 +123,7 @@ Result<void> run_eval(const Arguments& arguments) {
 constinit const Command eval_command = {
     .name = "eval",
     .words = "SOURCE [data=FILE ...] [key=value ...]",
-    .summary = "loss and perplexity on held-out data",
+    .summary = "loss on held-out data, with perplexity or accuracy",
     .options = options_of_eval,
     .least_words = 1,
     .run = run_eval,

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "tidepool/lora.h"
 #include "tidepool/model_graph.h"
+#include "tidepool/objective.h"
 #include "tidepool/plan.h"
 #include "tidepool/policy.h"
 
@@ -45,6 +46,8 @@ struct DataConfig {
   // of run/open_data.h).
   std::optional<bool> rows_are_shared;
   std::string cache;  // directory of tokenized documents; empty: next to output.dir
+  // Not a key. For an objective with labels (config_files/parse.cpp): documents are texts with one of these.
+  std::optional<ScoreHead> labelled;
 
   bool operator==(const DataConfig&) const = default;
 };
@@ -178,6 +181,7 @@ struct Config {
   std::string model_directory;
   LoraConfig lora;
   DataConfig data;
+  ObjectiveType objective = ObjectiveType::next_token;
   TrainConfig train;
   MemoryConfig memory;
   MachineConfig machine;

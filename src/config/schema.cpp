@@ -8,10 +8,11 @@ namespace tidepool {
 
 namespace {
 
-constexpr std::array<Section, 7> section_table = {{
+constexpr std::array<Section, 8> section_table = {{
     {"model", "Fields of config.json (Hugging Face), or `model: DIRECTORY` with one"},
     {"lora", "Adapters beside a frozen model; names as in PEFT's LoraConfig"},
     {"data", "Data for training and evaluation"},
+    {"objective", "What training makes the model better at"},
     {"train", "Training; names as in Hugging Face TrainingArguments"},
     {"memory", "Budgets of memory and disk, never exceeded but by a swap file's records"},
     {"machine", "Hardware that trains"},
@@ -157,6 +158,7 @@ std::span<const Field> schema() {
     std::vector<Field> fields(model_fields().begin(), model_fields().end());
     fields.insert(fields.end(), lora_fields().begin(), lora_fields().end());
     fields.insert(fields.end(), data_fields().begin(), data_fields().end());
+    fields.insert(fields.end(), objective_fields().begin(), objective_fields().end());
     fields.insert(fields.end(), train_fields().begin(), train_fields().end());
     fields.insert(fields.end(), other_fields.begin(), other_fields.end());
     fields.insert(fields.end(), output_fields().begin(), output_fields().end());

@@ -54,9 +54,10 @@ std::span<const Field> schema();
 std::span<const Field> model_fields();
 // Those of them that are about experts and latent attention.
 std::span<const Field> expert_fields();
-// The keys of adapters, of data, and of training.
+// The keys of adapters, of data, of the objective, and of training.
 std::span<const Field> lora_fields();
 std::span<const Field> data_fields();
+std::span<const Field> objective_fields();
 std::span<const Field> train_fields();
 // The keys of what a run writes.
 std::span<const Field> output_fields();

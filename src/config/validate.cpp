@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "objectives/objective.h"
 
 namespace tidepool {
 
@@ -133,6 +134,40 @@ std::optional<Complaint> check_early_stopping(const Config& c) {
   return std::nullopt;
 }
 
+std::optional<Complaint> check_objective(const Config& c) {
+  const ScoreHead& score = c.model.score;
+  const auto wrong = [](std::string_view key, std::string reason) {
+    return Complaint{"objective", key, std::move(reason)};
+  };
+  if (!objective(c.objective).labelled) {
+    if (!score.on()) return std::nullopt;
+    return wrong("type",
+                 "next_token needs no labels, but there are labels, of the config or of the model directory; "
+                 "set objective.type=sequence_classification, or name a model that predicts tokens");
+  }
+  if (score.labels < 2)
+    return wrong("num_labels",
+                 "how many labels are there? Set objective.num_labels, 2 or more, or name them in "
+                 "objective.labels");
+  if (!score.names.empty() && score.names.size() != score.labels)
+    return wrong("labels", fmt::format("{} names for {} labels; name each, or leave the names out",
+                                       score.names.size(), score.labels));
+  for (auto name = score.names.begin(); name != score.names.end(); ++name)
+    if (std::find(score.names.begin(), name, *name) != name)
+      return wrong("labels", fmt::format("'{}' names two labels; give each label a name of its own", *name));
+  if (score.labels > c.model.vocab_size)
+    return wrong("num_labels",
+                 fmt::format("{} is more than the {} tokens of the vocabulary; use fewer labels",
+                             score.labels, c.model.vocab_size));
+  if (c.data.records != "auto")
+    return Complaint{
+        "data", "records",
+        fmt::format("{} has no labels; leave the key out: objective.type {} takes lines with text and "
+                    "label",
+                    c.data.records, name(c.objective))};
+  return std::nullopt;
+}
+
 std::optional<Complaint> check_report_to(const OutputConfig& o) {
   for (const std::string& name : o.report_to) {
     if (name == "none" && o.report_to.size() == 1) continue;
@@ -169,6 +204,7 @@ std::optional<Complaint> validate(const Config& c) {
     return Complaint{"model", fault->key, std::move(fault->reason)};
   if (const std::optional<Complaint> complaint = check_sequence_length(c)) return complaint;
   if (const std::optional<Complaint> complaint = check_groups(c)) return complaint;
+  if (std::optional<Complaint> complaint = check_objective(c)) return complaint;
   if (c.train.warmup_steps >= 1 &&
       c.train.warmup_steps != static_cast<double>(static_cast<u64>(c.train.warmup_steps))) {
     return Complaint{

@@ -17,6 +17,7 @@
 #include "config_files/load_config.h"
 #include "config_files/model_choice.h"
 #include "config_files/override_value.h"
+#include "objectives/objective.h"
 
 namespace tidepool {
 
@@ -42,6 +43,7 @@ class Reader {
     TRY_ASSIGN(config_.model, model_of(choice, kept));
     TRY_ASSIGN(adapter_, lora_of(choice, kept));
     config_.lora = adapter_;
+    if (config_.model.score.on()) config_.objective = ObjectiveType::sequence_classification;
     return {};
   }
 
@@ -64,6 +66,7 @@ class Reader {
   // RETURNS: a key of adapters that was set, preferably not lora_dropout; null if there is none.
   const Field* adapter_key_without_rank();
   Result<void> check_same_adapter();
+  void count_labels();
   Error adapters_without_rank(const Field& of_adapters);
   std::string advice_for(const ForeignKey& given) const { return instead_of(given, config_.model.family); }
 
@@ -91,8 +94,9 @@ Error key_fault(const std::string& place, const Field& field, std::string_view v
 Result<void> Reader::read_file(const YAML::Node& root) {
   if (root.IsNull()) return {};  // overrides may set everything
   if (!root.IsMap()) {
-    return fault_at(place_in(file_, root),
-                    "a config is a map of sections: model, lora, data, train, memory, machine, output");
+    return fault_at(
+        place_in(file_, root),
+        "a config is a map of sections: model, lora, data, objective, train, memory, machine, output");
   }
   file_is_read_ = false;
   TRY(read_keys(
@@ -383,6 +387,16 @@ Result<void> Reader::check_same_adapter() {
   return differs("use_rslora", adapter_.rslora, here.rslora);
 }
 
+// The names of labels count them, and new labels have none of the model directory's names.
+void Reader::count_labels() {
+  ScoreHead& score = config_.model.score;
+  const auto set = [&](const char* key) { return !place_of(*find_fields("objective", key)[0]).empty(); };
+  if (score.labels == 0 || (set("labels") && !set("num_labels")))
+    score.labels = static_cast<u32>(score.names.size());
+  if (!set("labels") && score.labels != score.names.size()) score.names.clear();
+  if (objective(config_.objective).labelled) config_.data.labelled = score;
+}
+
 Result<Config> Reader::finish() {
   for (const Field& field : schema()) {
     if (field.required && place_of(field).empty()) {
@@ -406,6 +420,7 @@ Result<Config> Reader::finish() {
   if (of_adapters != nullptr) return adapters_without_rank(*of_adapters);
   TRY(check_same_adapter());
   config_.model_directory = directory_;
+  count_labels();
   if (config_.train.num_train_epochs > 0 && place_of(*find_fields("train", "max_steps")[0]).empty())
     config_.train.max_steps = steps_by_epochs;
   const std::optional<Complaint> complaint = validate(config_);

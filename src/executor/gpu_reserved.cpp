@@ -16,7 +16,7 @@ GpuReserved gpu_reserved(const ModelGraph& graph, u32 micro_batches, u32 devices
   u64 largest = 0;
   StepArraySizes sizes{.micro_batches = micro_batches,
                        .decay_segments = gpu_chunk_sets_max,
-                       .vocabulary = graph.config.vocab_size,
+                       .vocabulary = graph.config.head_rows(),
                        .experts = experts_of_layers(graph),
                        .several_devices = devices > 1};
   for (const Window& window : graph.windows) {

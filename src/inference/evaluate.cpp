@@ -106,8 +106,8 @@ Result<EvaluatedPart> run_part(Session& session, Engine& engine, RunSource& sour
   const Result<void> ran = engine.run(runs, runs);
   if (!ran && session.busy()) leave_now(ran.error());
   TRY(ran);
-  TRY_ASSIGN(const EvalResult sums, session.results().take_eval());
-  return EvaluatedPart{.tokens = sums.target_tokens, .loss_sum = sums.loss_sum};
+  TRY_ASSIGN(const EvalResult result, session.results().take_eval());
+  return EvaluatedPart{.result = result};
 }
 
 Result<Evaluation> run_parts(Session& session, RunSource& source, const std::vector<HeldOutPart>& parts,
@@ -124,9 +124,8 @@ Result<Evaluation> run_parts(Session& session, RunSource& source, const std::vec
     done.sequences = count;
     first += part.sequences;
     out.all.sequences += count;
-    out.all.tokens += done.tokens;
-    out.all.loss_sum += done.loss_sum;
-    if (done.tokens > 0) out.parts.push_back(std::move(done));
+    out.all.result.add(done.result);
+    if (done.result.targets > 0) out.parts.push_back(std::move(done));
   }
   return out;
 }
@@ -190,7 +189,9 @@ Result<Evaluation> evaluate_once(const EvaluateRequest& request, std::string& re
   out.seconds = steady_seconds() - began;
   out.weights = place.weights;
   out.precision = config.train.precision;
-  if (out.all.tokens == 0) return Error{ErrorKind::bad_input, "no held-out token has loss: see data.loss"};
+  out.objective = config.objective;
+  if (out.all.result.targets == 0)
+    return Error{ErrorKind::bad_input, "no held-out token has loss: see data.loss"};
   return out;
 }
 

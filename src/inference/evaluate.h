@@ -1,4 +1,5 @@
-// evaluate_model() computes loss and perplexity of a model on held-out data, outside of training.
+// evaluate_model() computes the loss of a model, and the figure of its objective, on held-out data, outside
+// of training.
 #pragma once
 
 #include <functional>
@@ -7,6 +8,8 @@
 
 #include "base/result.h"
 #include "base/types.h"
+#include "executor/shared/step_source.h"
+#include "objectives/objective.h"
 #include "tidepool/chunk.h"
 
 namespace tidepool {
@@ -27,16 +30,20 @@ struct EvaluateRequest {
 
 struct EvaluatedPart {
   std::string name;  // a file or a source; empty: all held-out data is one part
-  u64 sequences = 0, tokens = 0;
-  double loss_sum = 0;
-  double loss() const { return loss_sum / static_cast<double>(tokens); }
+  u64 sequences = 0;
+  EvalResult result;
+  double loss() const { return result.loss(); }
+  double figure(const Objective& o) const {
+    return o.figure.of(result.sums, static_cast<double>(result.targets));
+  }
 };
 
 struct Evaluation {
   std::string weights;  // directory of the weights
   Precision precision{};
+  ObjectiveType objective{};
   EvaluatedPart all;
-  std::vector<EvaluatedPart> parts;  // only parts with a token that has loss
+  std::vector<EvaluatedPart> parts;  // only parts with a target
   double seconds = 0;                // computing time
 };
 

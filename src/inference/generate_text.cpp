@@ -31,6 +31,12 @@ Result<void> encode_chat(Speech& speech, const std::string& prompt, const std::s
 
 Result<Speech> open_speech(const Config& config, const GenerateConfig& generate,
                            const std::string& checkpoint) {
+  if (config.model.score.on())
+    return Error{
+        ErrorKind::usage,
+        fmt::format("{} holds a classifier, which predicts labels and no tokens; see how well with  tidepool "
+                    "eval {}",
+                    checkpoint, checkpoint)};
   Speech out;
   DataConfig data = config.data;
   data.end_token = false;

@@ -172,12 +172,20 @@ u32 add_group_window(ModelGraph& g, u32 layer, ExpertRange range, const std::str
   return add_window(g, name, std::move(specs));
 }
 
+// A score head is trained whole, and saved beside the adapters under the name that PEFT gives it
+// (modules_to_save).
+void train_score(Window& window) {
+  window.trainable = window.adapter = true;
+  window.tensors[0].name = "base_model.model." + window.tensors[0].name;
+}
+
 }  // namespace
 
 Result<AdapterWindows> add_adapters(ModelGraph& g, const LayerCode& code) {
   if (std::string message = wrong_adapters(g, code); !message.empty())
     return Error{ErrorKind::usage, std::move(message)};
   for (Window& window : g.windows) window.trainable = false;
+  if (g.config.score.on()) train_score(g.windows.back());
   AdapterWindows out;
   u32 window = code.embedding_windows;
   for (u32 layer = 0; layer < g.config.layers; ++layer) {

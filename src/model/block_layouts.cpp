@@ -15,7 +15,7 @@ HeadWorkspace::HeadWorkspace(const ModelGraph& g, std::byte* base, Direction dir
   WorkspaceCutter layout(base);
   norm = layout.take_values(g.activations, rows * h);
   logits = layout.take_values(
-      g.activations, rows * logits_stride(g.activations, std::min(g.config.vocab_size, vocabulary_slice)));
+      g.activations, rows * logits_stride(g.activations, std::min(g.config.head_rows(), vocabulary_slice)));
   losses = layout.take<RowLoss>(rows);
   const bool backward = direction == Direction::backward;
   dnorm = layout.take_values(g.activations, backward ? rows * h : 0);

@@ -35,6 +35,13 @@ struct ExpertStreams {
   float* routes_grad = nullptr;      // [B, T, k]
 };
 
+// What the head's forward computes. Pointers are to memory that the kernels can access.
+struct HeadForward {
+  LossSums sums;            // over the micro-batch's targets
+  float* logits = nullptr;  // generation only: [head_rows] of row logits_row, or null
+  u32 logits_row = 0;
+};
+
 struct BlockForward {
   std::span<const std::byte* const> windows;  // by Block::windows; param precision
   const i32* tokens = nullptr;                // [B, T]; embedding and head
@@ -45,11 +52,20 @@ struct BlockForward {
   ExpertStreams experts;
   std::byte* kept = nullptr;       // Block::kept bytes, or null: recompute
   std::byte* workspace = nullptr;  // Block::forward_workspace bytes
-  double* loss_sum = nullptr;      // head: losses of non-ignored targets are added to it, in row order
-  float* logits = nullptr;         // head, generation only: [V] of row logits_row, or null
-  u32 logits_row = 0;
+  HeadForward head;
 };
 void block_forward(const BlockContext&, const BlockForward&);
+
+// The objective in backward: of the head, and of a router, whose losses are a part of it.
+struct ObjectiveBackward {
+  double* loss_sum = nullptr;         // head
+  double inverse_tokens = 1.0;        // 1 / non-ignored targets of the whole step; head
+  const float* loss_scale = nullptr;  // factor on all gradients, in the kernels' memory; null: 1
+  u32 micro_batches = 1;              // of the step that hold tokens; router
+  // Models with experts; head. Added to; null: not wanted.
+  RouterLosses* router_losses = nullptr;
+  i64* expert_tokens = nullptr;  // [layers with experts, E]
+};
 
 struct BlockBackward {
   std::span<const std::byte* const> windows;
@@ -66,13 +82,7 @@ struct BlockBackward {
   bool accumulate = true;          // false: overwrite every element of the accumulators,
                                    // padding and unused tensors with zero included
   std::byte* workspace = nullptr;  // Block::backward_workspace bytes
-  u32 micro_batches = 1;           // of the step that hold tokens; router
-  double* loss_sum = nullptr;      // head
-  RouterLosses* router_losses = nullptr;  // head, in models with experts; added to. Null: not wanted
-  i64* expert_tokens = nullptr;           // [layers with experts, E]; with router_losses
-  double inverse_tokens = 1.0;            // 1 / non-ignored targets of the whole step; head
-  const float* loss_scale =
-      nullptr;  // head and router: factor on all gradients, in the kernels' memory; null: 1
+  ObjectiveBackward objective;
 };
 void block_backward(const BlockContext&, const BlockBackward&);
 

@@ -47,7 +47,8 @@ class CostRecorder final : public Kernels {
   void embedding_backward(const EmbeddingBackward&) override;
   void dropout(const Dropout&, ConstValues x, Values y, u64 elements) override;
   void cross_entropy_slice(const LogitsSlice&) override;
-  void cross_entropy_loss(RowLoss*, const i32*, u32, double*) override {}  // free: a few numbers per row
+  void cross_entropy_loss(RowLoss*, const i32*, u32, const LossSums&) override {
+  }  // free: a few numbers per row
   void cross_entropy_gradient(const LogitsSlice&, float, const float*) override;
   Result<void> finish() override { return {}; }
 

@@ -14,6 +14,10 @@ TensorSpec parameter_spec(const ModelConfig& c, std::string name, std::vector<u6
   return spec;
 }
 
+Window score_window(const ModelConfig& c) {
+  return make_window("score", {parameter_spec(c, "score.weight", {c.score.labels, c.width})});
+}
+
 std::vector<Window> decoder_windows(const ModelGraph& g, Window (*layer_window)(const ModelConfig&, u32)) {
   const ModelConfig& c = g.config;
   std::vector<Window> windows;
@@ -25,7 +29,10 @@ std::vector<Window> decoder_windows(const ModelGraph& g, Window (*layer_window)(
       windows.push_back(expert_window(g, layer, experts_of_group(g, group)));
   }
   windows.push_back(make_window("norm", {parameter_spec(c, "model.norm.weight", {c.width})}));
-  if (!c.tied) windows.push_back(make_window("lm_head", {parameter_spec(c, "lm_head.weight", matrix)}));
+  if (c.score.on())
+    windows.push_back(score_window(c));
+  else if (!c.tied)
+    windows.push_back(make_window("lm_head", {parameter_spec(c, "lm_head.weight", matrix)}));
   return windows;
 }
 

@@ -10,6 +10,9 @@ namespace tidepool {
 // RETURNS: a tensor of the model, drawn as transformers draws it.
 TensorSpec parameter_spec(const ModelConfig&, std::string name, std::vector<u64> shape);
 
+// RETURNS: the window of a score head, in any family.
+Window score_window(const ModelConfig&);
+
 // `layer_window` makes the window of a layer, or of its attention block if it has experts.
 std::vector<Window> decoder_windows(const ModelGraph&, Window (*layer_window)(const ModelConfig&, u32 layer));
 

@@ -1,6 +1,6 @@
-// The head: final norm, matrix and cross-entropy, over fixed slices of the vocabulary. If the vocabulary is
-// one slice, backward computes the logits once, for loss and gradients. With several slices it computes them
-// once for the loss and again for the gradients.
+// The head: final norm, matrix and cross-entropy, over fixed slices of the matrix's rows: the vocabulary, or
+// labels. If they are one slice, backward computes the logits once, for loss and gradients. With several
+// slices it computes them once for the loss and again for the gradients.
 #include <algorithm>
 
 #include "base/check.h"
@@ -31,16 +31,16 @@ struct Head {
   const HeadWorkspace& workspace;
   const i32* targets;
 
-  u32 vocabulary() const { return c.graph.config.vocab_size; }
-  bool one_slice() const { return vocabulary() <= vocabulary_slice; }
+  u32 columns() const { return c.graph.config.head_rows(); }  // of logits
+  bool one_slice() const { return columns() <= vocabulary_slice; }
   u32 slice() const { return c.slice_columns != 0 ? c.slice_columns : vocabulary_slice; }
   Param slice_weight(u32 begin) const { return matrix[weights].at(u64{begin} * c.graph.config.width); }
 };
 
 template <class Fn>
 void for_slices(const Head& s, Fn fn) {
-  for (u32 begin = 0; begin < s.vocabulary(); begin += s.slice()) {
-    const u32 columns = std::min(s.slice(), s.vocabulary() - begin);
+  for (u32 begin = 0; begin < s.columns(); begin += s.slice()) {
+    const u32 columns = std::min(s.slice(), s.columns() - begin);
     fn(LogitsSlice{.rows = rows_of(s.c),
                    .begin = begin,
                    .columns = columns,
@@ -62,12 +62,12 @@ void make_logits(const Head& s, const LogitsSlice& slice) {
                       .y_stride = slice.stride});
 }
 
-void loss_pass(const Head& s, double* loss_sum) {
+void loss_pass(const Head& s, const LossSums& sums) {
   for_slices(s, [&](const LogitsSlice& slice) {
     make_logits(s, slice);
     s.c.kernels.cross_entropy_slice(slice);
   });
-  s.c.kernels.cross_entropy_loss(s.workspace.losses, s.targets, rows_of(s.c), loss_sum);
+  s.c.kernels.cross_entropy_loss(s.workspace.losses, s.targets, rows_of(s.c), sums);
 }
 
 void gradient_pass(const Head& s, const BlockBackward& b) {
@@ -75,7 +75,8 @@ void gradient_pass(const Head& s, const BlockBackward& b) {
   float* dmatrix = gradients_of(s.c, b, matrix)[weights];
   for_slices(s, [&](const LogitsSlice& slice) {
     if (!s.one_slice()) make_logits(s, slice);
-    s.c.kernels.cross_entropy_gradient(slice, static_cast<float>(b.inverse_tokens), b.loss_scale);
+    s.c.kernels.cross_entropy_gradient(slice, static_cast<float>(b.objective.inverse_tokens),
+                                       b.objective.loss_scale);
     s.c.kernels.matmul({.m = slice.rows,
                         .n = h,
                         .k = slice.columns,
@@ -109,17 +110,17 @@ void final_norm_backward(const BlockContext& c, const BlockBackward& b, const He
 
 // Computes one row's logits over the whole vocabulary, for sampling.
 void logits_of_row(const BlockContext& c, const BlockForward& f, const HeadWorkspace& workspace) {
-  CHECK(f.logits_row < rows_of(c), f.logits_row);
+  CHECK(f.head.logits_row < rows_of(c), f.head.logits_row);
   const u32 h = c.graph.config.width;
   norm_forward(c, weights_of_norm(c, f.windows),
-               {.rows = 1, .x = f.input.at(u64{f.logits_row} * h), .y = workspace.norm});
+               {.rows = 1, .x = f.input.at(u64{f.head.logits_row} * h), .y = workspace.norm});
   c.kernels.matmul({.m = 1,
-                    .n = c.graph.config.vocab_size,
+                    .n = c.graph.config.head_rows(),
                     .k = h,
                     .x = workspace.norm,
                     .weight = params_of(c, f.windows, matrix)[weights],
                     .transposed = true,
-                    .y = f.logits});
+                    .y = f.head.logits});
 }
 
 }  // namespace
@@ -127,11 +128,11 @@ void logits_of_row(const BlockContext& c, const BlockForward& f, const HeadWorks
 void head_forward(const BlockContext& c, const BlockForward& f) {
   const HeadWorkspace workspace(c.graph, f.workspace, Direction::forward);
   CHECK(workspace.bytes == block_of(c).forward_workspace, workspace.bytes.value);
-  if (f.loss_sum != nullptr) {
+  if (f.head.sums.loss != nullptr) {
     norm_forward(c, weights_of_norm(c, f.windows), {.rows = rows_of(c), .x = f.input, .y = workspace.norm});
-    loss_pass({c, params_of(c, f.windows, matrix), workspace, f.targets}, f.loss_sum);
+    loss_pass({c, params_of(c, f.windows, matrix), workspace, f.targets}, f.head.sums);
   }
-  if (f.logits != nullptr) logits_of_row(c, f, workspace);
+  if (f.head.logits != nullptr) logits_of_row(c, f, workspace);
 }
 
 void head_backward(const BlockContext& c, const BlockBackward& b) {
@@ -144,8 +145,8 @@ void head_backward(const BlockContext& c, const BlockBackward& b) {
                 .mean = workspace.moments.mean,
                 .rstd = workspace.moments.rstd});
   const Head head = {c, params_of(c, b.windows, matrix), workspace, b.targets};
-  loss_pass(head, b.loss_sum);
-  if (b.router_losses != nullptr) add_router_totals(c, b);
+  loss_pass(head, {.loss = b.objective.loss_sum});
+  if (b.objective.router_losses != nullptr) add_router_totals(c, b);
   gradient_pass(head, b);
   final_norm_backward(c, b, workspace);
 }

@@ -29,7 +29,9 @@ Block embedding_block(const ModelGraph& g, const LayerCode& code) {
 
 // `norm`: window of the final norm.
 Block head_block(const ModelGraph& g, u32 norm) {
-  Block block = {.kind = BlockKind::head, .name = "head", .windows = {norm, g.config.tied ? 0 : norm + 1}};
+  Block block = {.kind = BlockKind::head,
+                 .name = "head",
+                 .windows = {norm, g.config.head_is_embedding() ? 0 : norm + 1}};
   block.forward_workspace = HeadWorkspace(g, nullptr, Direction::forward).bytes;
   block.backward_workspace = HeadWorkspace(g, nullptr, Direction::backward).bytes;
   return block;
@@ -104,7 +106,7 @@ class LayerBlocks {
 
 u64 widest(const ModelConfig& c) {
   const u64 mlp = u64{style(c.family).mlp_inputs()} * c.inner();
-  return std::max<u64>({c.qkv_width(), mlp, std::min(c.vocab_size, vocabulary_slice)});
+  return std::max<u64>({c.qkv_width(), mlp, std::min(c.head_rows(), vocabulary_slice)});
 }
 
 std::string wrong(const ModelConfig& c, BatchShape batch) {
@@ -172,7 +174,7 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
     for (const u32 w : block.windows) {
       const Window& window = g.windows[w];
       // A tied matrix counts as the embedding's parameters, and as the head's work.
-      const bool tied = config.tied && block.kind == BlockKind::head && w == 0;
+      const bool tied = config.head_is_embedding() && block.kind == BlockKind::head && w == 0;
       const bool looked_up = block.kind == BlockKind::embedding && w == 0;
       const u64 active = block.kind == BlockKind::experts
                              ? window.parameters / config.experts.count * config.experts.chosen

@@ -31,7 +31,7 @@ struct Recording {
   Recording(const ModelGraph& g, u32 block)
       : graph(g), context{.kernels = recorder, .graph = g, .block = block} {
     // One slice stands for all: slices save memory, and together cost as much as the whole vocabulary.
-    context.slice_columns = g.config.vocab_size;
+    context.slice_columns = g.config.head_rows();
     for (const u32 window : g.blocks[block].windows) {
       windows.push_back(memory.array<const std::byte>());
       gradients.push_back(g.windows[window].trainable ? memory.array<float>() : nullptr);
@@ -69,7 +69,7 @@ std::vector<KernelCost> forward(const ModelGraph& g, u32 block) {
                             .experts = r.experts(),
                             .kept = r.memory.array<std::byte>(),
                             .workspace = r.memory.array<std::byte>(),
-                            .loss_sum = r.memory.array<double>()});
+                            .head = {.sums = {.loss = r.memory.array<double>()}}});
   return r.recorder.take();
 }
 
@@ -85,7 +85,7 @@ std::vector<KernelCost> backward(const ModelGraph& g, u32 block, Inside inside) 
                              .grad = r.memory.values(g.activations),
                              .grad_accum = r.gradients,
                              .workspace = r.memory.array<std::byte>(),
-                             .loss_sum = r.memory.array<double>()});
+                             .objective = {.loss_sum = r.memory.array<double>()}});
   return r.recorder.take();
 }
 

@@ -114,7 +114,10 @@ class Comparison {
     row(
         "validation loss", Better::less, [](const RunReport& r) { return last(r.eval_losses); }, loss);
     row(
-        "perplexity", Better::less, [](const RunReport& r) { return std::exp(last(r.eval_losses)); },
+        "perplexity", Better::less,
+        [](const RunReport& r) {
+          return r.eval_figure.empty() ? std::exp(last(r.eval_losses)) : std::nan("");
+        },
         significant_text);
   }
 

@@ -75,6 +75,14 @@ class Report {
         count_text(static_cast<double>(run_.tokens)));
   }
 
+  // "perplexity 24.93", "accuracy 0.914".
+  std::string figure_beside_loss() const {
+    if (run_.eval_figures.empty()) return "perplexity " + perplexity_text(std::exp(run_.eval_losses.back()));
+    std::string_view name = run_.eval_figure;
+    if (name.starts_with("eval_")) name.remove_prefix(5);
+    return fmt::format("{} {}", name, significant_text(run_.eval_figures.back()));
+  }
+
   void losses() {
     std::vector<PlotMark> marks;
     for (std::size_t i = 0; i < std::min(run_.eval_steps.size(), run_.eval_losses.size()); ++i) {
@@ -92,7 +100,7 @@ class Report {
     if (!run_.eval_losses.empty()) {
       aside += fmt::format("{}validation {:.4f} ({})", dot(), run_.eval_losses.back(),
                            screen_.unicode ? "◆" : "o");
-      if (page_columns(screen_) >= 72) aside += ", perplexity " + perplexity_text(run_.eval_losses.back());
+      if (page_columns(screen_) >= 72) aside += ", " + figure_beside_loss();
     }
     section(title, aside);
     for (const std::string& l : lines) line(l);

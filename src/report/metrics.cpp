@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "base/text/units.h"
 
 namespace tidepool {
@@ -31,11 +32,19 @@ const MetricInfo& info(Metric metric) {
       {"expert_imbalance_most", "train/expert_imbalance_most", step},
       {"eval_loss", "eval/loss", evaluation},
       {"perplexity", "eval/perplexity", evaluation},
+      {"eval_accuracy", "eval/accuracy", evaluation, 1},
       {"eval_runtime", "eval/runtime", evaluation},
       {"train_runtime", "train/train_runtime", run},
       {"train_loss", "train/train_loss", run},
   }};
   return table[static_cast<u32>(metric)];
+}
+
+Metric metric_named(std::string_view name) {
+  u32 i = 0;
+  while (i < metric_count && info(static_cast<Metric>(i)).name != name) ++i;
+  CHECK(i < metric_count, name);
+  return static_cast<Metric>(i);
 }
 
 }  // namespace tidepool

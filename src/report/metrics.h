@@ -30,11 +30,12 @@ enum class Metric : u8 {
   expert_imbalance_most,
   eval_loss,
   perplexity,
+  eval_accuracy,
   eval_runtime,
   train_runtime,
   train_loss,  // mean over all steps
 };
-inline constexpr u32 metric_count = 17;
+inline constexpr u32 metric_count = 18;
 
 // The subject of a line of a log.
 enum class Told : u8 { step, evaluation, run };
@@ -51,6 +52,7 @@ struct MetricInfo {
 };
 const MetricInfo& info(Metric);
 inline std::string_view name(Metric metric) { return info(metric).name; }
+Metric metric_named(std::string_view name);  // REQUIRES: there is one
 
 // Metrics are the numbers of one line. Those that a run does not have are absent.
 class Metrics {

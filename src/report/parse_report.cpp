@@ -192,6 +192,7 @@ RunReport read_fields(const Object& o) {
   if (o.has("loss_scale")) r.loss_scale = o.scale("loss_scale"), r.skipped_steps = o.count("skipped_steps");
   r.eval_steps = o.counts("eval_steps");
   r.eval_losses = o.losses("eval_losses");
+  if (o.has("eval_figure")) r.eval_figure = o.text("eval_figure"), r.eval_figures = o.losses("eval_figures");
   if (o.has("best_step")) r.best_step = o.count("best_step"), r.best_eval_loss = o.loss("best_eval_loss");
   if (o.has("best_eval_step")) r.best_eval_step = o.count("best_eval_step");
   if (o.has("best_checkpoint")) r.best_checkpoint = o.text("best_checkpoint");

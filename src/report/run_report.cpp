@@ -158,7 +158,10 @@ std::string to_json(const RunReport& r) {
   if (r.loss_scale > 0) o["loss_scale"] = r.loss_scale, o["skipped_steps"] = r.skipped_steps;
   o["eval_steps"] = array_of(r.eval_steps);
   o["eval_losses"] = array_of(r.eval_losses);
-  if (!r.eval_losses.empty()) o["perplexity"] = std::exp(r.eval_losses.back());
+  if (!r.eval_figure.empty())
+    o["eval_figure"] = r.eval_figure, o["eval_figures"] = array_of(r.eval_figures);
+  else if (!r.eval_losses.empty())
+    o["perplexity"] = std::exp(r.eval_losses.back());
   if (r.best_step > 0) o["best_step"] = r.best_step, o["best_eval_loss"] = r.best_eval_loss;
   if (r.best_eval_step > 0) o["best_eval_step"] = r.best_eval_step;
   if (!r.best_checkpoint.empty()) o["best_checkpoint"] = r.best_checkpoint;

@@ -92,6 +92,8 @@ struct RunReport {
   double loss_scale = 0;  // 0: not fp16
   std::vector<u64> eval_steps;
   std::vector<double> eval_losses;
+  std::string eval_figure;           // metric beside the losses; empty: perplexity, which they give
+  std::vector<double> eval_figures;  // its values, by evaluation
   // The lowest eval_loss, and the checkpoint at that evaluation or the first after it; no path if nothing is
   // saved.
   u64 best_step = 0;       // of the checkpoint; 0: none

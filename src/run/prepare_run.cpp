@@ -15,6 +15,7 @@
 #include "fit/plan_inputs.h"
 #include "huggingface/weights/weights_fingerprint.h"
 #include "machine/cpu_name.h"
+#include "objectives/objective.h"
 #include "probe/step/measure_network.h"
 #include "run/assembly/assemble_report.h"
 #include "run/assembly/summary.h"
@@ -324,6 +325,8 @@ class RunPreparation {
   Result<void> load_or_init(std::optional<FoundCheckpoint> found) {
     run_.state.seed = run_.config.train.seed;
     run_.state.data_fingerprint = run_.batches->fingerprint();
+    if (const EvaluationFigure& figure = objective(run_.config.objective).figure; !figure.of_loss)
+      run_.state.eval_figure = figure.metric;
     if (run_.is_fp16()) run_.state.loss_scale = StoredLossScale{.scale = run_.config.train.init_scale};
     if (!leads()) {
       TRY(run_.session->serve());

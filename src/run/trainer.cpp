@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "log/log.h"
 #include "machine/gpu_sampler.h"
+#include "objectives/objective.h"
 #include "probe/step/measure_peak.h"
 #include "run/assembly/assemble_report.h"
 #include "run/assembly/write_trace.h"
@@ -316,17 +317,21 @@ class Trainer final : public NextSegment, public EngineObserver {
     EvaluationRuns runs(div_up(batches, run_.session->plan().micro_batches / run_.session->plan().sweeps));
     TRY(engine_->run(runs, runs));
     TRY_ASSIGN(const EvalResult result, run_.session->results().take_eval());
-    const double loss = result.loss_sum / static_cast<double>(result.target_tokens);
-    run_.state.eval_losses.push_back({issued_, loss, result.target_tokens});
+    const double loss = result.loss();
+    const Objective& minimised = objective(run_.config.objective);
+    const Figure figure = {minimised.figure,
+                           minimised.figure.of(result.sums, static_cast<double>(result.targets))};
+    run_.state.eval_losses.push_back({issued_, loss, result.targets, figure.value});
     run_.records.progress().rested(run_.state);
     if (best_evaluation(run_.state.eval_losses) == &run_.state.eval_losses.back()) saves_.found_best();
     const double took = steady_seconds() - began;
-    run_.outputs.say(fmt::format("step {}: eval_loss {}, perplexity {} over {} tokens in {:.1f} s", issued_,
-                                 loss_text(loss), perplexity_text(loss), result.target_tokens, took));
+    run_.outputs.say(fmt::format("step {}: eval_loss {}, {} {} over {} {} in {:.1f} s", issued_,
+                                 loss_text(loss), figure.of.word, figure.of.text(figure.value),
+                                 result.targets, minimised.targets, took));
     if (const std::string anew = why_best_begins_anew(run_.state.eval_losses, run_.config.train);
         !anew.empty())
       run_.outputs.say(anew);
-    run_.outputs.evaluation(evaluation_line(issued_, run_.batches->epoch(issued_), loss, took));
+    run_.outputs.evaluation(evaluation_line(issued_, run_.batches->epoch(issued_), loss, figure, took));
     return {};
   }
 

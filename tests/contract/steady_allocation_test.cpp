@@ -98,7 +98,7 @@ TEST_P(SteadyStep, TakesNoMemory) {
     GTEST_SKIP() << "SKIPPED: " << session.error().message;
   ASSERT_TRUE(session) << session.error().message;
   std::vector<std::byte> buffer(256 * kib);
-  ASSERT_TRUE(init_weights(graph, 1, (*session)->state(), buffer, (*session)->pool(), [](double) {}));
+  ASSERT_TRUE(init_weights(graph, 1, false, (*session)->state(), buffer, (*session)->pool(), [](double) {}));
 
   const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
   Steps next(GetParam().clipping);

@@ -64,8 +64,8 @@ struct Problem {
 
   void run(float scale, cudaStream_t stream) const {
     for (u32 i = 0; i < cuts.size(); ++i) cross_entropy_slice_cuda(slice(i), stream);
-    cross_entropy_loss_cuda(losses.as<RowLoss>(), device_targets.as<i32>(), rows, loss_sum.as<double>(),
-                            stream);
+    cross_entropy_loss_cuda(losses.as<RowLoss>(), device_targets.as<i32>(), rows,
+                            {.loss = loss_sum.as<double>()}, stream);
     const DeviceArray half(&loss_scale, sizeof(loss_scale));
     for (u32 i = 0; i < cuts.size(); ++i)
       cross_entropy_gradient_cuda(slice(i), 2 * scale, half.as<float>(), stream);
@@ -169,7 +169,7 @@ TEST_F(CudaCrossEntropy, LogitsOfMinusInfinityHaveNoProbability) {
                              .targets = targets.as<i32>(),
                              .losses = losses.as<RowLoss>()};
   cross_entropy_slice_cuda(slice, stream_);
-  cross_entropy_loss_cuda(losses.as<RowLoss>(), targets.as<i32>(), 1, loss.as<double>(), stream_);
+  cross_entropy_loss_cuda(losses.as<RowLoss>(), targets.as<i32>(), 1, {.loss = loss.as<double>()}, stream_);
   cross_entropy_gradient_cuda(slice, 1.0f, nullptr, stream_);
   synchronize();
   EXPECT_EQ(loss.value<double>(), 0.0);
@@ -190,7 +190,7 @@ TEST_F(CudaCrossEntropy, ABrokenLogitIsSeen) {
                               .targets = targets.as<i32>(),
                               .losses = losses.as<RowLoss>()},
                              stream_);
-    cross_entropy_loss_cuda(losses.as<RowLoss>(), targets.as<i32>(), 1, loss.as<double>(), stream_);
+    cross_entropy_loss_cuda(losses.as<RowLoss>(), targets.as<i32>(), 1, {.loss = loss.as<double>()}, stream_);
     synchronize();
     EXPECT_FALSE(std::isfinite(loss.value<double>()));
   }

@@ -100,7 +100,7 @@ class FakeDevice final : public MeasuredDevice {
     void embedding_backward(const EmbeddingBackward&) override { device_.kernel(0); }
     void dropout(const Dropout&, ConstValues, Values, u64) override { device_.kernel(0); }
     void cross_entropy_slice(const LogitsSlice&) override { device_.kernel(0); }
-    void cross_entropy_loss(RowLoss*, const i32*, u32, double*) override { device_.kernel(0); }
+    void cross_entropy_loss(RowLoss*, const i32*, u32, const LossSums&) override { device_.kernel(0); }
     void cross_entropy_gradient(const LogitsSlice&, float, const float*) override { device_.kernel(0); }
     Result<void> finish() override { return device_.wait(); }
 

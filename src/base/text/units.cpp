@@ -93,8 +93,7 @@ const char* not_finite_text(double value) { return std::isnan(value) ? "nan" : "
 std::string loss_text(double loss) {
   return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : not_finite_text(loss);
 }
-std::string perplexity_text(double loss) {
-  const double perplexity = std::exp(loss);
+std::string perplexity_text(double perplexity) {
   if (!std::isfinite(perplexity)) return not_finite_text(perplexity);
   return perplexity < 1e5 ? fmt::format("{:.4g}", perplexity) : fmt::format("{:.2e}", perplexity);
 }

@@ -21,9 +21,9 @@ std::string ratio_text(double);    // "1.02"; "-" if not finite
 std::string binds_text(std::string_view binds);
 bool is_bound_by(std::string_view binds, std::string_view resource);  // one of them
 // Non-finite values: "nan" (without the sign that a NaN may carry), "inf".
-std::string loss_text(double);             // "3.2156"
-std::string perplexity_text(double loss);  // e to the loss: "24.93", "1.2e+06"
-std::string norm_text(double);             // as significant_text()
+std::string loss_text(double);         // "3.2156"
+std::string perplexity_text(double);   // "24.93", "1.2e+06"
+std::string norm_text(double);         // as significant_text()
 std::string significant_text(double);  // three significant digits: "0.0123", "5.50"; integers from 1000 on
 
 }  // namespace tidepool

@@ -1,6 +1,7 @@
 #include "data/batches/make_cache.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <xxhash.h>
 
@@ -171,6 +172,9 @@ Result<std::string> cache_key(const CacheRequest& request) {
                   request.settings.end_token ? static_cast<i64>(*request.settings.end_token) : -1,
                   request.chat ? request.chat->fingerprint() : "no chat template");
   if (request.on_bad == OnBadRecord::skip) text += "bad records are left out\n";
+  if (const auto& labelled = request.settings.labelled)
+    text += fmt::format("{} labels {}, texts of {}\n", labelled->labels, fmt::join(labelled->names, "\n"),
+                        request.settings.text_tokens_max);
   for (const DocumentFile& file : request.files) {
     TRY_ASSIGN(const std::string sample, sample_of(file));
     text += sample;

@@ -48,6 +48,19 @@ std::vector<std::string> notes_of(const std::vector<SourceFiles>& train, const S
   return out;
 }
 
+// Only records have labels.
+Result<void> check_are_records(const std::vector<SourceFiles>& sources) {
+  for (const SourceFiles& source : sources)
+    for (size_t i = 0; i < source.found.size(); ++i)
+      if (source.kinds[i] != FileKind::records)
+        return Error{
+            ErrorKind::usage,
+            fmt::format("{}: holds no labels; objective.type sequence_classification takes JSONL files whose "
+                        "lines have \"text\" and \"label\"",
+                        source.found[i].path)};
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Dataset>> open_sources(const std::vector<SourceFiles>& sources,
@@ -55,8 +68,9 @@ Result<std::unique_ptr<Dataset>> open_sources(const std::vector<SourceFiles>& so
                                               u64 seed, const DataPlace& place) {
   const auto tokens =
       std::ranges::find_if(sources, [](const SourceFiles& s) { return s.holds(FileKind::tokens); });
+  if (config.labelled) TRY(check_are_records(sources));
   if (tokens == sources.end()) {
-    TRY_ASSIGN(OpenedDocuments opened, open_documents(sources, config, vocab_size, place));
+    TRY_ASSIGN(OpenedDocuments opened, open_documents(sources, config, vocab_size, sequence_length, place));
     TRY_ASSIGN(std::unique_ptr<DocumentDataset> made,
                DocumentDataset::create(config, std::move(opened.sources), vocab_size, sequence_length, seed,
                                        std::move(opened.notes)));

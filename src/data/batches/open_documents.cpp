@@ -18,6 +18,7 @@ namespace tidepool {
 namespace {
 
 std::optional<RecordShape> shape_of(const DataConfig& config) {
+  if (config.labelled) return RecordShape::labelled;
   if (config.records == "auto") return std::nullopt;
   const std::optional<RecordShape> named = shape_named(config.records);
   CHECK(named, config.records);
@@ -71,8 +72,9 @@ bool goes_through_template(const SourceFiles& files, const DataConfig& config) {
          shape == RecordShape::message_completion;
 }
 
+// `row_tokens`: tokens of a row; 0: not known, and no text is cut.
 CacheRequest request_for(const SourceFiles& files, const DataConfig& config, const OpenedEncoder& encoder,
-                         u32 vocab_size) {
+                         u32 vocab_size, u32 row_tokens) {
   CacheRequest out{.files = {},
                    .shape = shape_of(config),
                    .text = *encoder.text,
@@ -84,7 +86,9 @@ CacheRequest request_for(const SourceFiles& files, const DataConfig& config, con
     out.files.push_back({files.found[i].path, format_of(files.kinds[i])});
   out.settings = {.loss = loss_on(config),
                   .end_token = config.end_token ? encoder.end_token : std::nullopt,
-                  .vocab_size = vocab_size};
+                  .vocab_size = vocab_size,
+                  .labelled = config.labelled,
+                  .text_tokens_max = row_tokens};
   return out;
 }
 
@@ -153,16 +157,20 @@ void add_notes(std::vector<std::string>& notes, const BadRecords& bad) {
 // Chats have their template's end.
 bool lacks_end(const CacheRequest& request, const SourceFiles& files, const DataConfig& config,
                const std::string& model_directory) {
-  if (!config.end_token || request.settings.end_token || request.chat != nullptr) return false;
+  if (!config.end_token || request.settings.end_token || request.chat != nullptr || config.labelled)
+    return false;
   const bool texts = files.holds(FileKind::text) || shape_of(files, config) != RecordShape::tokens;
   return texts && has_tokenizer(config, model_directory);
 }
 
 // Decodes a document for display. A character whose tokens lie on both sides of a border belongs to the
 // second run.
-ShownDocument shown_document(const TextEncoder& encoder, std::span<const u32> tokens) {
+ShownDocument shown_document(const CacheRequest& request, std::span<const u32> tokens) {
   ShownDocument out{.place = "", .tokens = tokens.size(), .runs = {}};
-  DecodeStream text(encoder, {});
+  const std::optional<ScoreHead>& labelled = request.settings.labelled;
+  const u32 label = labelled ? id_of_token(tokens.back()) : 0;
+  if (labelled) tokens = tokens.first(tokens.size() - 1);
+  DecodeStream text(request.text, {});
   for (size_t t = 0; t < tokens.size(); ++t) {
     const bool learned = t > 0 && is_learned(tokens[t]);  // the first token is no target
     if (out.runs.empty() || out.runs.back().learned != learned) out.runs.push_back({learned, 0, ""});
@@ -171,17 +179,20 @@ ShownDocument shown_document(const TextEncoder& encoder, std::span<const u32> to
     out.learned += learned;
   }
   if (!out.runs.empty()) out.runs.back().text += text.finish();
+  if (labelled)
+    out.runs.push_back({true, 1, fmt::format(" [label {}: {}]", label, labelled->name(label))}),
+        ++out.learned;
   return out;
 }
 
 // Adds the documents of a row one by one.
-void add_shown(const TextEncoder& text, const RawDocument& document, const EncodedDocument& encoded,
+void add_shown(const CacheRequest& request, const RawDocument& document, const EncodedDocument& encoded,
                std::vector<ShownDocument>& out) {
   const size_t count = std::max<size_t>(encoded.ends.size(), 1);
   size_t at = 0;
   for (size_t i = 0; i < count; ++i) {
     const size_t end = i < encoded.ends.size() ? encoded.ends[i] : encoded.tokens.size();
-    ShownDocument one = shown_document(text, std::span(encoded.tokens).subspan(at, end - at));
+    ShownDocument one = shown_document(request, std::span(encoded.tokens).subspan(at, end - at));
     one.place = document.place;
     if (!document.last) one.place += " (its beginning)";
     if (count > 1) one.place += fmt::format(" (document {} of {})", i + 1, count);
@@ -204,7 +215,7 @@ Result<void> show_first(const CacheRequest& request, u64 count, ShownDocuments& 
     }
     if (!done) return done.error();
     if (!document->last) raw.skip_rest();
-    add_shown(request.text, *document, *done, out.documents);
+    add_shown(request, *document, *done, out.documents);
     ++shown;
   }
   BadRecords all = raw.bad();
@@ -216,13 +227,13 @@ Result<void> show_first(const CacheRequest& request, u64 count, ShownDocuments& 
 }  // namespace
 
 Result<OpenedDocuments> open_documents(const std::vector<SourceFiles>& sources, const DataConfig& config,
-                                       u32 vocab_size, const DataPlace& place) {
+                                       u32 vocab_size, u32 row_tokens, const DataPlace& place) {
   CHECK(!place.cache.empty(), config.train.size());
   TRY_ASSIGN(const OpenedEncoder encoder,
              checked_encoder(sources, config, place.model_directory, vocab_size));
   OpenedDocuments out{.sources = {}, .notes = encoder.notes};
   for (size_t i = 0; i < sources.size(); ++i) {
-    const CacheRequest request = request_for(sources[i], config, encoder, vocab_size);
+    const CacheRequest request = request_for(sources[i], config, encoder, vocab_size, row_tokens);
     TRY_ASSIGN(MadeCache made, open_or_make_cache(request, place));
     out.notes.push_back(note_of(made));
     add_notes(out.notes, made.cache->bad_records());
@@ -243,7 +254,7 @@ Result<ShownDocuments> first_documents(const std::vector<SourceFiles>& sources, 
   TRY_ASSIGN(const OpenedEncoder encoder, checked_encoder(sources, config, model_directory, vocab_size));
   ShownDocuments out{.documents = {}, .notes = encoder.notes};
   for (const SourceFiles& files : sources)
-    TRY(show_first(request_for(files, config, encoder, vocab_size), count, out));
+    TRY(show_first(request_for(files, config, encoder, vocab_size, 0), count, out));
   return out;
 }
 

@@ -16,8 +16,9 @@ struct OpenedDocuments {
 };
 
 // REQUIRES: no source holds tokens; place.cache is set.
+// `row_tokens`: a text with a label is cut there.
 Result<OpenedDocuments> open_documents(const std::vector<SourceFiles>&, const DataConfig&, u32 vocab_size,
-                                       const DataPlace&);
+                                       u32 row_tokens, const DataPlace&);
 
 struct ShownDocument {
   struct Run {

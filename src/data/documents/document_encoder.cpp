@@ -1,6 +1,7 @@
 #include "data/documents/document_encoder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -94,7 +95,8 @@ Result<void> DocumentEncoder::encode_record(const Record& record, std::vector<u3
                    for (size_t i = 0; i < r.ids.size(); ++i)
                      out.push_back(r.ids[i] | (r.learned[i] ? learned_bit : 0));
                    return {};
-                 }},
+                 },
+                 [&](const LabelledRecord& r) { return encode_labelled(r, out); }},
       record);
 }
 
@@ -129,6 +131,34 @@ Result<void> DocumentEncoder::encode_completion(const std::string& prompt, const
       {{settings_.loss == LossOn::everything ? 0 : prompt.size(), whole.size()}}};
   TRY(encode_spans(text_, whole, answer, Around::special, out));
   add_end(out, begin);
+  return {};
+}
+
+Result<u32> label_of(const LabelledRecord& record, const ScoreHead& score) {
+  if (const auto* number = std::get_if<u64>(&record.label)) {
+    if (*number < score.labels) return static_cast<u32>(*number);
+    return Error{ErrorKind::bad_input,
+                 fmt::format("label {} is not below objective.num_labels, {}; raise it, or correct the label",
+                             *number, score.labels)};
+  }
+  const auto& name = std::get<std::string>(record.label);
+  for (u32 label = 0; label < score.labels; ++label)
+    if (score.name(label) == name) return label;
+  return Error{
+      ErrorKind::bad_input,
+      fmt::format("label '{}' is none of objective.labels{}", name,
+                  score.names.empty() ? ", which names none: name them all, in the order of their numbers"
+                                      : ": " + fmt::format("{}", fmt::join(score.names, ", ")))};
+}
+
+// As transformers' tokenizers do: special tokens around the text, no end token, the end of a long text cut
+// off.
+Result<void> DocumentEncoder::encode_labelled(const LabelledRecord& record, std::vector<u32>& out) const {
+  const size_t begin = out.size();
+  TRY_ASSIGN(const u32 label, label_of(record, *settings_.labelled));
+  TRY(text_.encode(record.text, Around::special, out));
+  if (settings_.text_tokens_max != 0) out.resize(std::min(out.size(), begin + settings_.text_tokens_max));
+  out.push_back(label | learned_bit);
   return {};
 }
 

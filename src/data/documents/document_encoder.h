@@ -8,6 +8,7 @@
 #include "data/documents/answer_tokens.h"
 #include "data/documents/chat_template.h"
 #include "data/documents/raw_documents.h"
+#include "tidepool/model_config.h"
 
 namespace tidepool {
 
@@ -15,10 +16,13 @@ struct EncoderSettings {
   LossOn loss = LossOn::answers;  // for chats; for completions, `everything` learns the prompt too
   std::optional<u32>
       end_token;  // added to texts and completions that do not end with it; chats end as their template says
-  u32 vocab_size = 0;  // of the model
+  u32 vocab_size = 0;                 // of the model
+  std::optional<ScoreHead> labelled;  // documents are texts with one of these labels
+  u32 text_tokens_max = 0;            // a longer text with a label is cut there; 0: never
 };
 
-// Tokens of a document, of a part of one, or of a row that holds several.
+// Tokens of a document, of a part of one, or of a row that holds several. Behind the tokens of a text with a
+// label stands the number of its label: what a document's last token predicts.
 struct EncodedDocument {
   std::vector<u32> tokens;
   std::vector<size_t>
@@ -42,6 +46,7 @@ class DocumentEncoder {
   Result<void> encode_chat(const ChatRecord&, std::vector<u32>& out) const;
   Result<void> encode_behind_prompt(const std::string& prompt, const std::string& whole,
                                     std::vector<u32>& out) const;
+  Result<void> encode_labelled(const LabelledRecord&, std::vector<u32>& out) const;
   Result<void> encode_completion(const std::string& prompt, const std::string& completion,
                                  std::vector<u32>& out) const;
   void add_end(std::vector<u32>& out, size_t document_begin) const;

@@ -18,8 +18,9 @@ constexpr Shapes in_text = only(RecordShape::text), in_messages = only(RecordSha
                  in_sharegpt = only(RecordShape::sharegpt), in_chats = in_messages | in_sharegpt,
                  in_alpaca = only(RecordShape::alpaca), in_tokens = only(RecordShape::tokens),
                  in_message_completion = only(RecordShape::message_completion),
+                 in_labelled = only(RecordShape::labelled),
                  in_completions = only(RecordShape::completion) | in_message_completion,
-                 in_all = in_text | in_chats | in_alpaca | in_completions | in_tokens;
+                 in_all = in_text | in_labelled | in_chats | in_alpaca | in_completions | in_tokens;
 
 enum class KeyUse : u8 {
   read,
@@ -46,7 +47,7 @@ constexpr std::string_view packed = "divides a row; write position_ids or seq_le
 
 constexpr KnownKey known_keys[] = {
     // Texts and conversations.
-    {"text", in_text, KeyUse::read, "TRL, axolotl", ""},
+    {"text", in_text | in_labelled, KeyUse::read, "TRL, axolotl", ""},
     {"messages", in_messages, KeyUse::read, "TRL, axolotl, LLaMA-Factory", ""},
     {"conversations", in_sharegpt, KeyUse::read, "TRL, axolotl, LLaMA-Factory", ""},
     {"prompt", in_completions, KeyUse::read, "TRL", ""},
@@ -65,6 +66,7 @@ constexpr KnownKey known_keys[] = {
     {"functions", in_chats | in_message_completion, KeyUse::if_nothing, "older tools",
      "is the older form of tools; write \"tools\""},
     {"parallel_tool_calls", in_chats, KeyUse::no_effect, "OpenAI", ""},
+    {"label", in_labelled, KeyUse::read, "transformers", ""},
     {"label", in_completions, KeyUse::if_not_false, "TRL",
      "is false, so people rejected this answer, and it would be learned; remove the record"},
     {"kto_tag", in_chats | in_alpaca, KeyUse::if_not_false, "LLaMA-Factory",

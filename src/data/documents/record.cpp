@@ -89,6 +89,8 @@ class Reader : private RecordFields {
       }
       case RecordShape::message_completion:
         return message_completion();
+      case RecordShape::labelled:
+        return labelled();
     }
     return fault("no shape");
   }
@@ -351,6 +353,21 @@ class Reader : private RecordFields {
     return {};
   }
 
+  Result<Record> labelled() const {
+    LabelledRecord out;
+    TRY_ASSIGN(out.text, needed("text"));
+    const json::value& label = *object_.if_contains("label");
+    if (label.is_string())
+      out.label = std::string(label.get_string());
+    else if (label.is_int64() && label.get_int64() >= 0)
+      out.label = static_cast<u64>(label.get_int64());
+    else
+      return fault(
+          fmt::format("\"label\" must be the number or the name of a label, not {}",
+                      label.is_number() ? json::serialize(label) : std::string(json_kind_name(label))));
+    return Record(std::move(out));
+  }
+
   const ExactJson& line_;
 };
 
@@ -368,6 +385,7 @@ Result<ExactJson> parse_object(std::string_view line, const std::string& place) 
 // The key that identifies a shape.
 std::string_view key_of(RecordShape shape) {
   if (shape == RecordShape::message_completion) shape = RecordShape::completion;
+  if (shape == RecordShape::labelled) return "label";
   return std::ranges::find(shapes, shape, &ShapeKey::shape)->key;
 }
 
@@ -387,6 +405,7 @@ bool is_answer(const jinja::Value& message) {
 
 std::string_view name_of(RecordShape shape) {
   if (shape == RecordShape::message_completion) return "completion of messages";
+  if (shape == RecordShape::labelled) return "labelled";
   return std::ranges::find(shapes, shape, &ShapeKey::shape)->name;
 }
 

@@ -5,6 +5,7 @@
 //   sharegpt      {"conversations": [{"from": "human", "value": "..."}, ...], "system": "..."}
 //   alpaca        {"instruction": "...", "input": "...", "output": "..."}
 //   completion    {"prompt": "...", "completion": "..."}
+//   labelled      {"text": "...", "label": 1}, with objectives that need labels
 //   tokens        {"input_ids": [1, 2, ...], "labels": [-100, 2, ...]}
 //   completion    {"prompt": [{"role": "user", ...}], "completion": [{"role": "assistant", ...}]}
 //
@@ -24,8 +25,18 @@
 
 namespace tidepool {
 
-// The first six are values of data.records. A completion of messages is configured as `completion` too.
-enum class RecordShape : u8 { text, messages, sharegpt, alpaca, completion, tokens, message_completion };
+// The first six are values of data.records. A completion of messages is configured as `completion` too;
+// `labelled` follows from the objective.
+enum class RecordShape : u8 {
+  text,
+  messages,
+  sharegpt,
+  alpaca,
+  completion,
+  tokens,
+  message_completion,
+  labelled
+};
 std::string_view name_of(RecordShape);
 std::optional<RecordShape> shape_named(std::string_view);  // as data.records names it
 
@@ -60,7 +71,12 @@ struct TokensRecord {
   std::vector<bool> learned;  // by token: true if it is to be predicted
   std::vector<size_t> ends;   // of the documents, ascending; the last one is ids.size()
 };
-using Record = std::variant<TextRecord, ChatRecord, AlpacaRecord, CompletionRecord, TokensRecord>;
+struct LabelledRecord {
+  std::string text;
+  std::variant<u64, std::string> label;  // number or name
+};
+using Record =
+    std::variant<TextRecord, ChatRecord, AlpacaRecord, CompletionRecord, TokensRecord, LabelledRecord>;
 
 // `place` is the prefix of error messages: "FILE:LINE".
 // Error: bad_input.

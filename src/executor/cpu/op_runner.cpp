@@ -108,28 +108,31 @@ void OpRunner::forward(const Issue& issue) {
   const Op& op = issue.get();
   Kernels& kernels = *kernels_[op.lane.device];
   if (common_.graph.blocks[op.block].kind != BlockKind::head) return run_forward(block_, kernels, issue, {});
-  double loss = 0;
+  Sums sums;
   const LogitsRequest& asked = common_.logits;
   const bool wanted = asked.wants(op.micro_batch);
   run_forward(block_, kernels, issue,
-              {.loss_sum = &loss, .logits = wanted ? asked.logits.data() : nullptr, .logits_row = asked.row});
-  common_.evaluation.add_loss(evaluation_index(common_.plan, issue), loss);
+              {.sums = {&sums[Sum::loss], &sums[Sum::correct]},
+               .logits = wanted ? asked.logits.data() : nullptr,
+               .logits_row = asked.row});
+  common_.evaluation.add_sums(evaluation_index(common_.plan, issue), sums);
 }
 
 void OpRunner::backward(const Issue& issue) {
   const Op& op = issue.get();
-  BackwardHead head;
+  ObjectiveBackward objective;
   const BlockKind kind = common_.graph.blocks[op.block].kind;
   if (kind == BlockKind::head) {
-    head = backward_head(common_.request.source, issue.step, numbers_.begin_loss(issue.step, op.micro_batch),
-                         numbers_.loss_scale());
+    objective = head_backward(common_.request.source, issue.step,
+                              numbers_.begin_loss(issue.step, op.micro_batch), numbers_.loss_scale());
     const StepNumbers::RoutingPlace routing = numbers_.begin_routing(issue.step, op.micro_batch);
-    head.router_losses = routing.losses, head.expert_tokens = routing.tokens;
+    objective.router_losses = routing.losses, objective.expert_tokens = routing.tokens;
   } else if (kind == BlockKind::attention) {
-    head.loss_scale = numbers_.loss_scale();
-    head.micro_batches = filled_micro_batches(common_.request.source, issue.step, common_.plan.micro_batches);
+    objective.loss_scale = numbers_.loss_scale();
+    objective.micro_batches =
+        filled_micro_batches(common_.request.source, issue.step, common_.plan.micro_batches);
   }
-  run_backward(block_, *kernels_[op.lane.device], issue, head);
+  run_backward(block_, *kernels_[op.lane.device], issue, objective);
 }
 
 void OpRunner::gradient(const Issue& issue) {

@@ -74,7 +74,7 @@ Result<void> CudaWork::ended(const Issue& issue, u32 slot, Nanos) {
     TRY(collectives_->health());
   } else if (op.kind == OpKind::forward && is_head(issue)) {
     const DeviceNumbers& of_device = numbers(issue);
-    common_.evaluation.add_loss(evaluation_index(common_.plan, issue), of_device.evaluation_loss(slot));
+    common_.evaluation.add_sums(evaluation_index(common_.plan, issue), of_device.evaluation_sums(slot));
     if (wants_logits(issue)) std::ranges::copy(of_device.fetched_logits(), common_.logits.logits.begin());
   }
   return {};
@@ -110,26 +110,27 @@ void CudaWork::forward(const Issue& issue, u32 slot) {
   DeviceNumbers& of_device = numbers(issue);
   const bool wanted = wants_logits(issue);
   run_forward(block_, kernels(issue), issue,
-              {.loss_sum = of_device.begin_evaluation(slot),
+              {.sums = of_device.begin_evaluation(slot),
                .logits = wanted ? of_device.logits() : nullptr,
                .logits_row = common_.logits.row});
   of_device.fetch_evaluation(slot, wanted);
 }
 
 void CudaWork::backward(const Issue& issue) {
-  BackwardHead head;
+  ObjectiveBackward objective;
   if (common_.graph.blocks[issue.get().block].kind == BlockKind::attention) {
-    head.loss_scale = numbers(issue).loss_scale(issue.step, *devices_.front().numbers);
-    head.micro_batches = filled_micro_batches(common_.request.source, issue.step, common_.plan.micro_batches);
+    objective.loss_scale = numbers(issue).loss_scale(issue.step, *devices_.front().numbers);
+    objective.micro_batches =
+        filled_micro_batches(common_.request.source, issue.step, common_.plan.micro_batches);
   }
-  if (!is_head(issue)) return run_backward(block_, kernels(issue), issue, head);
+  if (!is_head(issue)) return run_backward(block_, kernels(issue), issue, objective);
   DeviceNumbers& of_device = numbers(issue);
   const u32 micro_batch = issue.get().micro_batch;
-  head = backward_head(common_.request.source, issue.step, of_device.begin_loss(issue.step, micro_batch),
-                       of_device.loss_scale(issue.step, *devices_.front().numbers));
+  objective = head_backward(common_.request.source, issue.step, of_device.begin_loss(issue.step, micro_batch),
+                            of_device.loss_scale(issue.step, *devices_.front().numbers));
   const DeviceNumbers::RoutingPlace routing = of_device.begin_routing(issue.step, micro_batch);
-  head.router_losses = routing.losses, head.expert_tokens = routing.tokens;
-  run_backward(block_, kernels(issue), issue, head);
+  objective.router_losses = routing.losses, objective.expert_tokens = routing.tokens;
+  run_backward(block_, kernels(issue), issue, objective);
   of_device.fetch_loss(issue.step, micro_batch);
   const Plan& plan = common_.plan;
   const bool last = micro_batch + plan.replicas() * plan.nodes >= plan.micro_batches;  // of this device

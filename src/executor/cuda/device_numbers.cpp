@@ -25,7 +25,7 @@ Result<std::unique_ptr<DeviceNumbers>> DeviceNumbers::create(const Plan& plan, c
   const DecayIndex decay(plan, graph);
   StepArraySizes sizes{.micro_batches = plan.micro_batches,
                        .partials = numbers->layout_.partials(),
-                       .vocabulary = graph.config.vocab_size,
+                       .vocabulary = graph.config.head_rows(),
                        .cells = numbers->layout_.cells(),
                        .experts = numbers->experts_,
                        .several_devices = plan.devices > 1,
@@ -49,7 +49,7 @@ DeviceNumbers::DeviceNumbers(const Plan& plan, const ModelGraph& graph, StepSour
       several_devices_(plan.devices > 1),
       several_nodes_(plan.nodes > 1),
       experts_(experts_of_layers(graph)),
-      vocabulary_(graph.config.vocab_size),
+      vocabulary_(graph.config.head_rows()),
       layout_(plan, graph),
       source_(source),
       device_index_(place.device),
@@ -170,9 +170,10 @@ void DeviceNumbers::put_result(u64 step, const StepResult& result) {
   if (first_step_ == 0) first_step_ = step;
 }
 
-double* DeviceNumbers::begin_evaluation(u32 slot) {
-  cudaMemsetAsync(device_.evaluations + slot, 0, sizeof(double), stream_);
-  return device_.evaluations + slot;
+LossSums DeviceNumbers::begin_evaluation(u32 slot) {
+  Sums& sums = device_.evaluations[slot];
+  cudaMemsetAsync(&sums, 0, sizeof(Sums), stream_);
+  return {.loss = &sums[Sum::loss], .correct = &sums[Sum::correct]};
 }
 
 void DeviceNumbers::add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad) {
@@ -278,8 +279,8 @@ const UpdateScalars* DeviceNumbers::put_scalars(const UpdateScalars& scalars) {
 }
 
 void DeviceNumbers::fetch_evaluation(u32 slot, bool with_logits) {
-  cudaMemcpyAsync(host_.evaluations + slot, device_.evaluations + slot, sizeof(double),
-                  cudaMemcpyDeviceToHost, stream_);
+  cudaMemcpyAsync(host_.evaluations + slot, device_.evaluations + slot, sizeof(Sums), cudaMemcpyDeviceToHost,
+                  stream_);
   if (with_logits)
     cudaMemcpyAsync(host_.logits, device_.logits, vocabulary_ * sizeof(float), cudaMemcpyDeviceToHost,
                     stream_);

@@ -29,7 +29,7 @@ struct DeviceNumbersPlace {
 
 // All work is on the compute lane's stream, which orders it.
 // REQUIRES: the device is current.
-// THREADS: the engine's thread, except for `result` and `evaluation_loss`.
+// THREADS: the engine's thread, except for `result` and `evaluation_sums`.
 class DeviceNumbers {
  public:
   // REQUIRES: all arguments outlive the object.
@@ -60,8 +60,8 @@ class DeviceNumbers {
   // Copies the routing of the device's micro-batches to the host.
   // REQUIRES: the head's backward of the last of them was enqueued.
   void fetch_routing(u64 step);
-  // RETURNS: the accumulator for an evaluation's loss, by its slot in the lane, set to zero.
-  double* begin_evaluation(u32 slot);
+  // RETURNS: the accumulators for an evaluation's sums, by its slot in the lane, set to zero.
+  LossSums begin_evaluation(u32 slot);
   // [V]: logits of one row.
   float* logits() const { return device_.logits; }
 
@@ -83,7 +83,7 @@ class DeviceNumbers {
   // RETURNS: decay segments in device memory.
   std::span<const DecaySegment> decay_of(u32 window, u32 cut) const { return decay_[window][cut]; }
 
-  // Copies the loss of an evaluation's slot, and optionally its logits, to the host.
+  // Copies the sums of an evaluation's slot, and optionally its logits, to the host.
   void fetch_evaluation(u32 slot, bool with_logits);
   // REQUIRES: the copies to the host have ended.
   StepResult result(u64 step) const;
@@ -94,7 +94,7 @@ class DeviceNumbers {
   std::span<const RouterLosses> router_losses(u64 step) const;  // [micro_batches]
   std::span<const i64> expert_tokens(u64 step) const;           // [experts()]
   u64 experts() const { return experts_; }                      // of all layers
-  double evaluation_loss(u32 slot) const { return host_.evaluations[slot]; }
+  const Sums& evaluation_sums(u32 slot) const { return host_.evaluations[slot]; }
   std::span<const float> fetched_logits() const { return {host_.logits, vocabulary_}; }
 
  private:

@@ -45,7 +45,7 @@ void tune_op(const ProductTuningParts& parts, const Issue& issue) {
   const BlockOpParts block{.plan = parts.plan, .graph = parts.graph, .memory = parts.memory};
   double unwritten = 0;
   if (issue.get().kind == OpKind::forward)
-    run_forward(block, parts.kernels, issue, {.loss_sum = &unwritten});
+    run_forward(block, parts.kernels, issue, {.sums = {.loss = &unwritten}});
   else
     run_backward(block, parts.kernels, issue, {.loss_sum = &unwritten});
 }

@@ -20,14 +20,14 @@ EvalResult& EvaluationSums::at(u64 index) {
   return parts_[index];
 }
 
-void EvaluationSums::add_loss(u64 index, double loss_sum) {
+void EvaluationSums::add_sums(u64 index, const Sums& sums) {
   const std::scoped_lock lock(mutex_);
-  at(index).loss_sum = loss_sum;
+  at(index).sums = sums;
 }
 
-void EvaluationSums::add_targets(u64 index, u64 target_tokens) {
+void EvaluationSums::add_targets(u64 index, u64 targets) {
   const std::scoped_lock lock(mutex_);
-  at(index).target_tokens = target_tokens;
+  at(index).targets = targets;
 }
 
 // A micro-batch is one node's: the others have zeros for it, and adding zeros changes no bit.
@@ -38,10 +38,7 @@ Result<void> EvaluationSums::add_other_nodes(Transport& transport) {
     if (node == transport.node()) continue;
     std::vector<EvalResult> theirs(all[node].size() / sizeof(EvalResult));
     std::memcpy(theirs.data(), all[node].data(), theirs.size() * sizeof(EvalResult));
-    for (u64 i = 0; i < theirs.size(); ++i) {
-      at(i).loss_sum += theirs[i].loss_sum;
-      at(i).target_tokens += theirs[i].target_tokens;
-    }
+    for (u64 i = 0; i < theirs.size(); ++i) at(i).add(theirs[i]);
   }
   return {};
 }
@@ -50,10 +47,7 @@ Result<EvalResult> EvaluationSums::take(Transport* transport) {
   const std::scoped_lock lock(mutex_);
   if (transport != nullptr) TRY(add_other_nodes(*transport));
   EvalResult sum;
-  for (const EvalResult& part : parts_) {
-    sum.loss_sum += part.loss_sum;
-    sum.target_tokens += part.target_tokens;
-  }
+  for (const EvalResult& part : parts_) sum.add(part);
   parts_.clear();
   return sum;
 }

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "executor/shared/operand_cursor.h"
-#include "model/blocks.h"
 
 namespace tidepool {
 namespace {
@@ -74,7 +73,7 @@ BlockContext context(const BlockOpParts& parts, Kernels& kernels, const Issue& i
 }  // namespace
 
 void run_forward(const BlockOpParts& parts, Kernels& kernels, const Issue& issue,
-                 const ForwardHead& of_head) {
+                 const HeadForward& of_head) {
   const Block& block = parts.graph.blocks[issue.get().block];
   const bool head = block.kind == BlockKind::head;
   OperandCursor operands(parts.plan, parts.memory, issue);
@@ -94,14 +93,13 @@ void run_forward(const BlockOpParts& parts, Kernels& kernels, const Issue& issue
   f.workspace = operands.take(Kind::workspace).data();
   if (head) {
     CHECK(issue.segment->kind == SegmentKind::evaluation, issue.sequence);
-    f.loss_sum = of_head.loss_sum;
-    f.logits = of_head.logits;
-    f.logits_row = of_head.logits_row;
+    f.head = of_head;
   }
   block_forward(context(parts, kernels, issue), f);
 }
 
-BackwardHead backward_head(const StepSource& source, u64 step, double* loss_sum, const float* loss_scale) {
+ObjectiveBackward head_backward(const StepSource& source, u64 step, double* loss_sum,
+                                const float* loss_scale) {
   const u64 tokens = source.settings(step).target_tokens;
   return {.loss_sum = loss_sum,
           .inverse_tokens = 1.0 / static_cast<double>(std::max<u64>(tokens, 1)),
@@ -109,7 +107,7 @@ BackwardHead backward_head(const StepSource& source, u64 step, double* loss_sum,
 }
 
 void run_backward(const BlockOpParts& parts, Kernels& kernels, const Issue& issue,
-                  const BackwardHead& of_head) {
+                  const ObjectiveBackward& objective) {
   const Block& block = parts.graph.blocks[issue.get().block];
   const u32 count = static_cast<u32>(block.windows.size());
   CHECK(count <= block_windows_max, count);
@@ -142,12 +140,7 @@ void run_backward(const BlockOpParts& parts, Kernels& kernels, const Issue& issu
   b.grad_accum = std::span(accumulators).first(count);
   b.accumulate = overwritten == 0;
   b.workspace = operands.take(Kind::workspace).data();
-  b.micro_batches = of_head.micro_batches;
-  b.loss_sum = of_head.loss_sum;
-  b.inverse_tokens = of_head.inverse_tokens;
-  b.loss_scale = of_head.loss_scale;
-  b.router_losses = of_head.router_losses;
-  b.expert_tokens = of_head.expert_tokens;
+  b.objective = objective;
   block_backward(context(parts, kernels, issue), b);
 }
 

@@ -5,6 +5,7 @@
 #include "executor/lanes/tier_memory.h"
 #include "executor/shared/step_source.h"
 #include "kernels/kernels.h"
+#include "model/blocks.h"
 #include "tidepool/model_graph.h"
 
 namespace tidepool {
@@ -19,26 +20,10 @@ struct BlockOpParts {
   u64 seed = 0;  // seed of dropout
 };
 
-// Extra outputs of the head's forward. Pointers are to memory that the kernels can access.
-struct ForwardHead {
-  double* loss_sum = nullptr;
-  float* logits = nullptr;  // [V] of row logits_row, or null
-  u32 logits_row = 0;
-};
 // REQUIRES: if the block is the head, an evaluation; in training the head's backward includes its forward.
-void run_forward(const BlockOpParts&, Kernels&, const Issue&, const ForwardHead&);
+void run_forward(const BlockOpParts&, Kernels&, const Issue&, const HeadForward&);
 
-struct BackwardHead {
-  double* loss_sum = nullptr;
-  double inverse_tokens = 1.0;
-  // Also of an attention block, which has a router:
-  const float* loss_scale = nullptr;
-  u32 micro_batches = 1;  // filled_micro_batches()
-  // Models with experts.
-  RouterLosses* router_losses = nullptr;
-  i64* expert_tokens = nullptr;
-};
-BackwardHead backward_head(const StepSource&, u64 step, double* loss_sum, const float* loss_scale);
-void run_backward(const BlockOpParts&, Kernels&, const Issue&, const BackwardHead&);
+ObjectiveBackward head_backward(const StepSource&, u64 step, double* loss_sum, const float* loss_scale);
+void run_backward(const BlockOpParts&, Kernels&, const Issue&, const ObjectiveBackward&);
 
 }  // namespace tidepool

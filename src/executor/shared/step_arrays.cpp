@@ -45,7 +45,7 @@ u64 experts_of_layers(const ModelGraph& graph) {
 Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, StepArrays& arrays) {
   ArrayCutter cutter(begin);
   arrays.losses = cutter.take<double>(steps_kept * sizes.micro_batches);
-  arrays.evaluations = cutter.take<double>(lane_depth);
+  arrays.evaluations = cutter.take<Sums>(lane_depth);
   const u64 squares = sizes.partials + sizes.cells;
   arrays.partials = cutter.take<double>(squares);
   arrays.cells = arrays.partials + sizes.partials;
@@ -64,7 +64,7 @@ Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, HostStepArrays& arr
   ArrayCutter cutter(begin);
   arrays.results = cutter.take<StepResult>(steps_kept);
   if (sizes.several_nodes) arrays.losses = cutter.take<double>(steps_kept * sizes.micro_batches);
-  arrays.evaluations = cutter.take<double>(lane_depth);
+  arrays.evaluations = cutter.take<Sums>(lane_depth);
   arrays.logits = cutter.take<float>(sizes.vocabulary);
   take_routing(sizes, cutter, arrays);
   return cutter.taken();

@@ -5,6 +5,7 @@
 #include "kernels/router/router_totals.h"
 #include "kernels/update/update.h"
 #include "tidepool/model_graph.h"
+#include "tidepool/objective.h"
 
 namespace tidepool {
 
@@ -22,7 +23,7 @@ u64 experts_of_layers(const ModelGraph&);
 
 struct StepArrays {
   double* losses = nullptr;          // [steps_kept, micro_batches]
-  double* evaluations = nullptr;     // [lane_depth]
+  Sums* evaluations = nullptr;       // [lane_depth]
   double* partials = nullptr;        // partials of the step in backward, followed by cells
   double* cells = nullptr;           // cells of granules that devices share
   double* received = nullptr;        // another device's losses, or its partials and cells
@@ -43,7 +44,7 @@ Bytes lay_out(const StepArraySizes&, std::byte* begin, StepArrays&);
 struct HostStepArrays {
   StepResult* results = nullptr;
   double* losses = nullptr;  // several nodes: [steps_kept, micro_batches]
-  double* evaluations = nullptr;
+  Sums* evaluations = nullptr;
   float* logits = nullptr;
   RouterLosses* router_losses = nullptr;
   i64* expert_tokens = nullptr;

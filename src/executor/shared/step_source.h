@@ -8,6 +8,7 @@
 #include "kernels/gradient/step_result.h"
 #include "optimizers/optimizer.h"
 #include "tidepool/batch_arrays.h"
+#include "tidepool/objective.h"
 
 namespace tidepool {
 
@@ -43,9 +44,13 @@ inline u32 filled_micro_batches(const StepSource& source, u64 step, u32 micro_ba
   return std::max(micro_batches - std::min(micro_batches, source.empty_micro_batches(step)), 1u);
 }
 
+// Sums over the targets of an evaluation, and their number.
 struct EvalResult {
-  double loss_sum = 0;
-  u64 target_tokens = 0;
+  Sums sums;
+  u64 targets = 0;
+
+  double loss() const { return sums[Sum::loss] / static_cast<double>(targets); }
+  void add(const EvalResult& other) { sums.add(other.sums), targets += other.targets; }
 };
 
 }  // namespace tidepool

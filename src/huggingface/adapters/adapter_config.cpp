@@ -247,7 +247,8 @@ std::string adapter_config_text(const ModelGraph& graph) {
     if (adapter.alpha != graph.lora.alpha) alphas[pattern] = number(adapter.alpha);
   }
   o["peft_type"] = "LORA";
-  o["task_type"] = "CAUSAL_LM";
+  const bool score = graph.config.score.on();
+  o["task_type"] = score ? "SEQ_CLS" : "CAUSAL_LM";
   o["base_model_name_or_path"] = absolute_path(graph.lora.base);
   o["revision"] = nullptr;
   o["inference_mode"] = true;
@@ -261,7 +262,7 @@ std::string adapter_config_text(const ModelGraph& graph) {
   o["init_lora_weights"] = true;
   o["use_rslora"] = graph.lora.rslora;
   o["use_dora"] = false;
-  o["modules_to_save"] = nullptr;
+  o["modules_to_save"] = score ? json::value(json::array{"classifier", "score"}) : json::value(nullptr);
   o["layers_to_transform"] = nullptr;
   o["layers_pattern"] = nullptr;
   o["rank_pattern"] = std::move(ranks);

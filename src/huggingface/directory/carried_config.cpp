@@ -14,6 +14,7 @@
 #include "base/read_file.h"
 #include "base/text/path_text.h"
 #include "huggingface/directory/hf_config.h"
+#include "huggingface/directory/hf_score.h"
 #include "huggingface/directory/hf_window.h"
 #include "huggingface/directory/quantization.h"
 
@@ -74,10 +75,11 @@ std::string hf_config_text(const ModelConfig& config, Precision precision, std::
   for (const auto& [key, value] : *ours) {
     // If left out, these ids are the family's defaults; if null, the model has none. So the source's choice
     // stays.
-    const bool of_tokens = key == "bos_token_id" || key == "eos_token_id";
+    const bool of_tokens = key == "bos_token_id" || key == "eos_token_id" || key == "pad_token_id";
     if (!of_tokens && !is_window_key(config.family, key)) (*whole)[key] = value;
   }
   if (!keeps_windows) write_window(config, *whole);
+  if (config.score.on()) write_score(config, *whole);
   return json_text(*whole, JsonStyle::pretty);
 }
 

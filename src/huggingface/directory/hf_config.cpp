@@ -19,6 +19,7 @@
 #include "config/schema.h"
 #include "huggingface/directory/hf_experts.h"
 #include "huggingface/directory/hf_rope.h"
+#include "huggingface/directory/hf_score.h"
 #include "huggingface/directory/hf_window.h"
 #include "huggingface/directory/quantization.h"
 #include "huggingface/weights/expert_files.h"
@@ -117,6 +118,7 @@ class Reader {
     TRY(check_required(object));
     TRY(check_one_length(object));
     if (const auto wrong = read_window(object, config_.model)) return fault(wrong->key, wrong->reason);
+    if (const auto wrong = read_score(object, config_.model.score)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = check_model(config_.model)) return fault(wrong->key, wrong->reason);
     return config_.model;
   }
@@ -327,6 +329,7 @@ json::object object_of(const ModelConfig& c, Precision precision) {
   const u32 end_of_text = traits(c.family).end_of_text;
   for (const char* key : {"bos_token_id", "eos_token_id"})
     o[key] = end_of_text != 0 && c.vocab_size > end_of_text ? json::value(end_of_text) : json::value(nullptr);
+  if (c.score.on()) write_score(c, o);
   return o;
 }
 

@@ -42,9 +42,11 @@ Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const s
     const std::string where = model.files().size() == 1 ? model.files()[0]->path() : directory;
     return Error{ErrorKind::bad_input,
                  fmt::format("{}: has no tensor {} (expected {}){}", where, t.name, shape_text(t.shape),
-                             t.name == head_tensor ? ": save the model with its head, as "
-                                                     "AutoModelForCausalLM does"
-                                                   : "")};
+                             t.name == head_tensor    ? ": save the model with its head, as "
+                                                        "AutoModelForCausalLM does"
+                             : t.name == score_tensor ? ": it is no classifier; train one with "
+                                                        "objective.type=sequence_classification"
+                                                      : "")};
   }
   if (at.tensor->shape != t.shape) {
     return Error{ErrorKind::bad_input,
@@ -83,14 +85,17 @@ std::vector<std::string> unused_tensors(const SafetensorsModel& model, const Mod
 
 // Tensors of the directory's files that hold the model, or its adapters. Finds their form from the files.
 Result<std::vector<FileTensor>> wanted_tensors(const SafetensorsModel& model, const ModelGraph& graph,
-                                               bool adapters) {
+                                               WeightsOf which) {
+  const bool adapters = which == WeightsOf::adapters;
   ExpertForm form = form_of_files(graph);
   if (!adapters) {
     TRY_ASSIGN(form, find_expert_form(model, graph.config));
   }
   std::vector<FileTensor> all = file_tensors(graph, form);
-  std::erase_if(all,
-                [&](const FileTensor& t) { return graph.windows[t.parts[0].window].adapter != adapters; });
+  std::erase_if(all, [&](const FileTensor& t) {
+    return graph.windows[t.parts[0].window].adapter != adapters ||
+           (which == WeightsOf::without_score && t.name == score_tensor);
+  });
   return all;
 }
 
@@ -227,9 +232,14 @@ Result<void> load_sources(const Sources& sources, const StateSlots& slots, State
 
 }  // namespace
 
+Result<bool> has_score_head(const std::string& directory, const ModelConfig& config) {
+  TRY_ASSIGN(const auto model, open_model_weights(directory, config));
+  return static_cast<bool>(model->find(std::string(score_tensor)));
+}
+
 Result<void> check_all_tensors(const std::string& directory, const ModelGraph& graph) {
   TRY_ASSIGN(const auto model, open_model_weights(directory, graph.config));
-  TRY_ASSIGN(const std::vector<FileTensor> wanted, wanted_tensors(*model, graph, false));
+  TRY_ASSIGN(const std::vector<FileTensor> wanted, wanted_tensors(*model, graph, WeightsOf::model));
   const Result<Sources> sources = sources_of(*model, directory, graph, wanted);
   if (!sources) return sources.error();
   return {};
@@ -242,7 +252,7 @@ Result<std::vector<std::string>> load_weights(const std::string& directory, cons
              adapters ? SafetensorsModel::open(directory, ErrorKind::bad_input, adapter_weights_file)
                       : open_model_weights(directory, graph.config));
   if (!adapters) TRY(check_tied_head(*model, graph.config));
-  TRY_ASSIGN(const std::vector<FileTensor> wanted, wanted_tensors(*model, graph, adapters));
+  TRY_ASSIGN(const std::vector<FileTensor> wanted, wanted_tensors(*model, graph, which));
   if (adapters && form_of_files(graph) == ExpertForm::joined) {
     TRY(load_joined_adapters(*model, directory, graph, wanted, writer));
     TRY(writer.finish());

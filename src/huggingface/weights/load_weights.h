@@ -15,11 +15,15 @@ namespace tidepool {
 // weights, `adapters` loads the adapter's from an adapter's directory. `xxh3`, if not null, gets the
 // TensorHashes of all tensors in the directory, computed from the bytes that are loaded. Takes up to
 // WeightReader::memory_max beside the writer's memory.
+// `without_score`: the model of a directory without a score head, which the run draws itself.
 // RETURNS: names of tensors that the model does not use.
 // Error: bad_input, naming tensor, expectation and finding.
-enum class WeightsOf : u8 { model, adapters };
+enum class WeightsOf : u8 { model, without_score, adapters };
 Result<std::vector<std::string>> load_weights(const std::string& directory, const ModelGraph&, StateWriter&,
                                               WeightsOf = WeightsOf::model, std::string* xxh3 = nullptr);
+
+// RETURNS: true if the directory's weights have a score head.
+Result<bool> has_score_head(const std::string& directory, const ModelConfig&);
 
 // Checks that the directory has every tensor of the model, with its shape. Reads only headers.
 // Error: as load_weights().

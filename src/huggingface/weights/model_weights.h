@@ -10,6 +10,7 @@
 namespace tidepool {
 
 inline constexpr const char* head_tensor = "lm_head.weight";
+inline constexpr const char* score_tensor = "score.weight";  // in the place of the head, in classifiers
 
 // Opens all files, and renames tensors as transformers does while it loads a model with its head:
 // - Names without the base model's prefix, as AutoModel writes them, get it: "layers.0.mlp..." becomes

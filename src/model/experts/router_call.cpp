@@ -50,8 +50,8 @@ void add_router_totals(const BlockContext& c, const BlockBackward& b) {
                            .layers = expert_layer_index(config, config.layers),
                            .experts = config.experts.count,
                            .sums = RouterSumsLayout(c.graph, b.experts.router_sums).of(0, 0),
-                           .losses = b.router_losses,
-                           .tokens = b.expert_tokens});
+                           .losses = b.objective.router_losses,
+                           .tokens = b.objective.expert_tokens});
 }
 
 void route_backward(const BlockContext& c, const RouterWeights& w, const RouterGradients& d,
@@ -70,8 +70,8 @@ void route_backward(const BlockContext& c, const RouterWeights& w, const RouterG
                              .layers = expert_layer_index(config, config.layers),
                              .losses = {.balance = config.experts.balance ? config.experts.balance_factor : 0,
                                         .z = config.experts.z_factor,
-                                        .micro_batches = b.micro_batches},
-                             .loss_scale = b.loss_scale,
+                                        .micro_batches = b.objective.micro_batches},
+                             .loss_scale = b.objective.loss_scale,
                              .dlogits = scratch.logits});
   if (d.weight != nullptr)
     c.kernels.weight_gradient({.m = rows,

@@ -34,7 +34,7 @@ void route(const BlockContext&, const RouterWeights&, const BlockForward&, const
 void route_backward(const BlockContext&, const RouterWeights&, const RouterGradients&, ConstValues normed,
                     const BlockBackward&, const RouterScratch&);
 
-// Adds the micro-batch's losses and counts of all layers to b.router_losses and b.expert_tokens.
+// Adds the micro-batch's losses and counts of all layers to the objective's numbers of them.
 void add_router_totals(const BlockContext&, const BlockBackward&);
 
 }  // namespace tidepool

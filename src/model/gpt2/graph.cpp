@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "model/decoder_windows.h"
 #include "model/gpt2/layer.h"
 #include "model/layer_code.h"
 #include "model/layer_frames.h"
@@ -43,6 +44,7 @@ std::vector<Window> make_windows(const ModelGraph& g) {
   windows.push_back(make_window("wpe", {{"wpe.weight", {c.positions, h}, Init::normal, std}}));
   for (u32 layer = 0; layer < c.layers; ++layer) windows.push_back(layer_window(c, layer));
   windows.push_back(make_window("ln_f", {{"ln_f.weight", {h}, Init::ones}, {"ln_f.bias", {h}}}));
+  if (c.score.on()) windows.push_back(score_window(c));
   return windows;
 }
 

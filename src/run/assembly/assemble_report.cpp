@@ -6,6 +6,7 @@
 #include "config/schema.h"
 #include "fit/phase_bound.h"
 #include "fit/plan_inputs.h"
+#include "objectives/objective.h"
 #include "optimizers/optimizer.h"
 #include "planner/bound/lower_bound.h"
 #include "run/assembly/machine_facts.h"
@@ -116,6 +117,7 @@ std::map<std::string, std::string> numeric_settings(const Config& config) {
     if (field.section == "train")
       return field.key != "speculate" && is_of_optimizer(field, config.train.optim);
     if (field.section == "lora") return config.lora.on() && field.key != "adapter";  // not its path
+    if (field.section == "objective") return objective(config.objective).labelled;
     return field.section == "model" && field.key != "directory" && applies(field, config.model.family);
   });
   settings["machine.executor"] = config.machine.gpus().empty() ? "cpu" : "cuda";
@@ -131,7 +133,9 @@ void add_losses(RunReport& report, const TrainerState& state) {
   for (const EvalLoss& e : state.eval_losses) {
     report.eval_steps.push_back(e.step);
     report.eval_losses.push_back(e.loss);
+    if (!state.eval_figure.empty()) report.eval_figures.push_back(e.figure);
   }
+  report.eval_figure = state.eval_figure;
   const EvalLoss* best = best_evaluation(state.eval_losses);
   if (best == nullptr || state.best_step < best->step) return;  // the best state was not saved
   report.best_step = state.best_step;

@@ -1,7 +1,5 @@
 #include "run/outputs/metric_lines.h"
 
-#include <cmath>
-
 namespace tidepool {
 
 MetricLine step_line(const StepFacts& facts, const StepResult& result) {
@@ -16,11 +14,11 @@ MetricLine step_line(const StepFacts& facts, const StepResult& result) {
   return line;
 }
 
-MetricLine evaluation_line(u64 step, double epoch, double loss, double seconds) {
+MetricLine evaluation_line(u64 step, double epoch, double loss, const Figure& figure, double seconds) {
   MetricLine line{.told = Told::evaluation, .step = step};
   line.metrics.set(Metric::epoch, epoch)
       .set(Metric::eval_loss, loss)
-      .set(Metric::perplexity, std::exp(loss))
+      .set(metric_named(figure.of.metric), figure.value)
       .set(Metric::eval_runtime, seconds);
   return line;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/gradient/step_result.h"
+#include "objectives/objective.h"
 #include "report/metrics.h"
 
 namespace tidepool {
@@ -15,7 +16,12 @@ struct StepFacts {
   bool is_fp16 = false;
 };
 MetricLine step_line(const StepFacts&, const StepResult&);
-MetricLine evaluation_line(u64 step, double epoch, double loss, double seconds);
+// A figure of an objective, and its value.
+struct Figure {
+  const EvaluationFigure& of;
+  double value = 0;
+};
+MetricLine evaluation_line(u64 step, double epoch, double loss, const Figure&, double seconds);
 // The last line of a run. `loss`: the mean over all steps.
 MetricLine run_line(u64 step, double seconds, double tokens_per_second, double loss);
 

@@ -24,17 +24,33 @@ namespace {
 constexpr u64 parameters_worth_progress = 200'000'000;
 
 Result<void> load(const Config& config, const ModelGraph& graph, StateWriter& state, RunOutputs& outputs,
-                  std::string* xxh3 = nullptr) {
+                  WeightsOf which = WeightsOf::model, std::string* xxh3 = nullptr) {
   const std::string& directory = config.model_directory;
   outputs.say("loading weights from " + directory);
   const double began = steady_seconds();
   TRY(verify_model_if_hashed(directory, checkpoint_buffer));
-  TRY_ASSIGN(const std::vector<std::string> unused,
-             load_weights(directory, graph, state, WeightsOf::model, xxh3));
+  TRY_ASSIGN(const std::vector<std::string> unused, load_weights(directory, graph, state, which, xxh3));
   for (const std::string& line : describe_rounded(directory)) outputs.say(line);
   for (const std::string& line : describe_unused(directory, unused, graph.config)) outputs.say(line);
   outputs.say("loaded weights in " + seconds_text(steady_seconds() - began));
   return {};
+}
+
+// RETURNS: true if a classifier is to be made of the directory's model, whose head predicts tokens.
+Result<bool> lacks_score(const Config& config, const ModelGraph& graph, RunOutputs& outputs) {
+  const std::string& directory = config.model_directory;
+  if (!graph.config.score.on() || directory.empty()) return false;
+  TRY_ASSIGN(const bool has_score, has_score_head(directory, graph.config));
+  if (!has_score)
+    outputs.say(fmt::format("{} has no score head: one with {} labels is drawn at random", directory,
+                            graph.config.score.labels));
+  if (has_score && graph.lora.on())
+    return Error{
+        ErrorKind::usage,
+        fmt::format("{}: has a score head already, beside which no adapters are trained; name the model that "
+                    "it was made from, or set lora.r=0",
+                    directory)};
+  return !has_score;
 }
 
 }  // namespace
@@ -59,20 +75,25 @@ Result<std::string> load_frozen_model(const Config& config, const ModelGraph& gr
   TRY(check_weights_are_there(config));
   WriteMore adapters_follow(session.state());
   std::string xxh3;
-  TRY(load(config, graph, adapters_follow, outputs, &xxh3));
+  TRY(load(config, graph, adapters_follow, outputs, WeightsOf::model, &xxh3));
   return xxh3;
 }
 
 Result<void> make_first_weights(const Config& config, const ModelGraph& graph, Session& session,
                                 RunOutputs& outputs, std::string& base_xxh3) {
+  TRY_ASSIGN(const bool draws_score, lacks_score(config, graph, outputs));
+  const bool score_alone = draws_score && !graph.lora.on();
   if (graph.lora.on()) {
     TRY_ASSIGN(base_xxh3, load_frozen_model(config, graph, session, outputs));
+  } else if (score_alone) {
+    WriteMore score_follows(session.state());
+    TRY(load(config, graph, score_follows, outputs, WeightsOf::without_score));
   } else if (!config.model_directory.empty()) {
     return load(config, graph, session.state(), outputs);
   }
   if (!config.lora.adapter.empty()) return load_first_adapter(config, graph, session.state(), outputs);
   std::vector<std::byte> buffer(init_buffer(session.pool()).value);
-  return init_weights(graph, config.train.seed, session.state(), buffer, session.pool(),
+  return init_weights(graph, config.train.seed, score_alone, session.state(), buffer, session.pool(),
                       [&, last = -1](double share) mutable {
                         const int tenth = static_cast<int>(share * 10);
                         if (graph.parameters > parameters_worth_progress && tenth > last)

@@ -45,7 +45,9 @@ constexpr u64 bytes_per_element = 8;        // in a buffer
 
 // True if init_weights() makes this window: with LoRA the adapters, because the model is loaded; else the
 // model.
-bool is_made(const ModelGraph& graph, const Window& window) { return window.adapter == graph.lora.on(); }
+bool is_made(const ModelGraph& graph, const Window& window, bool score_alone) {
+  return score_alone ? window.name == "score" : window.adapter == graph.lora.on();
+}
 
 }  // namespace
 
@@ -54,8 +56,9 @@ Bytes init_buffer(const CorePool& pool) {
   return Bytes{std::min(pool.workers() * tasks_of_each * elements_per_task * bytes_per_element, most)};
 }
 
-Result<void> init_weights(const ModelGraph& graph, u64 seed, StateWriter& state, std::span<std::byte> buffer,
-                          CorePool& pool, const std::function<void(double)>& progress) {
+Result<void> init_weights(const ModelGraph& graph, u64 seed, bool score_alone, StateWriter& state,
+                          std::span<std::byte> buffer, CorePool& pool,
+                          const std::function<void(double)>& progress) {
   const u64 piece_elements = buffer.size() / bytes_per_element;
   float* values = reinterpret_cast<float*>(buffer.data());
   u16* halves = reinterpret_cast<u16*>(values + piece_elements);
@@ -63,7 +66,7 @@ Result<void> init_weights(const ModelGraph& graph, u64 seed, StateWriter& state,
   u64 number = 0, done = 0;
   for (u32 w = 0; w < graph.windows.size(); ++w)
     for (const Tensor& tensor : graph.windows[w].tensors) {
-      if (!is_made(graph, graph.windows[w])) continue;
+      if (!is_made(graph, graph.windows[w], score_alone)) continue;
       const u64 stream = stream_of(seed, number);
       for (u64 begin = 0; begin < tensor.elements; begin += piece_elements) {
         const u64 count = std::min(piece_elements, tensor.elements - begin);

@@ -14,7 +14,9 @@ namespace tidepool {
 // LoRA it writes the adapters only. Elements are independent: each comes from a 64-bit mix of its counter
 // (Steele and others, "Fast splittable pseudorandom number generators", 2014).
 // `buffer`: elements are made in it piece by piece; at least 64 KiB. `progress`: share done, in [0, 1].
-Result<void> init_weights(const ModelGraph&, u64 seed, StateWriter&, std::span<std::byte> buffer, CorePool&,
+// `score_alone`: makes nothing but the score head of a model that is loaded.
+Result<void> init_weights(const ModelGraph&, u64 seed, bool score_alone, StateWriter&,
+                          std::span<std::byte> buffer, CorePool&,
                           const std::function<void(double)>& progress);
 
 // RETURNS: the size of a buffer in which all workers are busy for longer than it takes to wake them: 128 KiB

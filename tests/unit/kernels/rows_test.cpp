@@ -264,7 +264,7 @@ TEST(CrossEntropy, SlicesMatchDouble) {
     cross_entropy_slice_cpu(slice_of(begin, columns, copy), *pool);
   }
   double loss = 1.0, want = 1.0;  // added to
-  cross_entropy_loss(losses.data(), targets.data(), rows, &loss);
+  cross_entropy_loss(losses.data(), targets.data(), rows, {.loss = &loss});
   std::vector<double> gradient(logits.size(), 0.0);
   for (u32 r = 0; r < rows; ++r) {
     double sum = 0;

@@ -1,0 +1,83 @@
+#include "huggingface/directory/hf_score.h"
+
+#include <fmt/format.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/value.hpp>
+
+namespace tidepool {
+
+namespace json = boost::json;
+
+namespace {
+
+constexpr std::string_view classifier = "ForSequenceClassification";
+
+// "LlamaForSequenceClassification" of "LlamaForCausalLM".
+std::string classifier_of(Family family) {
+  const std::string_view model = traits(family).architecture;
+  for (const std::string_view head : {"ForCausalLM", "LMHeadModel"})
+    if (model.ends_with(head))
+      // The text model of Gemma 3 has a class of its own.
+      return fmt::format("{}{}{}", model.substr(0, model.size() - head.size()),
+                         family == Family::gemma3_text ? "Text" : "", classifier);
+  return std::string(classifier);
+}
+
+bool is_classifier(const json::object& config) {
+  const json::value* names = config.if_contains("architectures");
+  if (names == nullptr || !names->is_array() || names->get_array().empty()) return false;
+  const json::value& name = names->get_array()[0];
+  return name.is_string() && std::string_view(name.get_string()).ends_with(classifier);
+}
+
+}  // namespace
+
+std::optional<ModelFault> read_score(const json::object& config, ScoreHead& score) {
+  if (!is_classifier(config)) return std::nullopt;
+  constexpr u32 labels_of_transformers = 2;
+  const json::value *labels = config.if_contains("id2label"), *count = config.if_contains("num_labels");
+  score.labels = labels_of_transformers;
+  if (labels != nullptr && labels->is_object())
+    score.labels = static_cast<u32>(labels->get_object().size());
+  else if (count != nullptr && count->is_int64())
+    score.labels = static_cast<u32>(count->get_int64());
+  if (const json::value* type = config.if_contains("problem_type");
+      (type != nullptr && type->is_string() && type->get_string() != "single_label_classification") ||
+      score.labels < 2)
+    return ModelFault{
+        score.labels < 2 ? "id2label" : "problem_type",
+        "the model predicts a number or several labels of a text; only models that choose one of "
+        "two or more labels are trained here"};
+  for (u32 label = 0; labels != nullptr && labels->is_object() && label < score.labels; ++label) {
+    const json::value* name = labels->get_object().if_contains(std::to_string(label));
+    if (name == nullptr || !name->is_string())
+      return ModelFault{"id2label", fmt::format("must name the labels 0 to {}", score.labels - 1)};
+    score.names.emplace_back(name->get_string());
+  }
+  const ScoreHead unnamed{.labels = score.labels};
+  bool named = false;
+  for (u32 label = 0; label < score.labels; ++label)
+    named = named || score.name(label) != unnamed.name(label);
+  if (!named) score.names.clear();
+  return std::nullopt;
+}
+
+void write_score(const ModelConfig& config, json::object& out) {
+  json::object names, numbers;
+  for (u32 label = 0; label < config.score.labels; ++label) {
+    const std::string name = config.score.name(label);
+    names[std::to_string(label)] = name;
+    numbers[name] = label;
+  }
+  out["architectures"] = json::array{json::string(classifier_of(config.family))};
+  out["problem_type"] = "single_label_classification";
+  out["id2label"] = std::move(names);
+  out["label2id"] = std::move(numbers);
+  json::value& padding = out["pad_token_id"];
+  const json::value end = out.contains("eos_token_id") ? out["eos_token_id"] : json::value(nullptr);
+  if (padding.is_null())
+    out["pad_token_id"] = end.is_array() && !end.get_array().empty() ? end.get_array()[0] : end;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,19 @@
+// Reads and writes the keys of config.json that make a model a classifier of sequences.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <optional>
+
+#include "tidepool/model_config.h"
+
+namespace tidepool {
+
+// Sets `score` if config.json names a ForSequenceClassification model.
+// RETURNS: the fault of a classifier of another kind than one label per text.
+std::optional<ModelFault> read_score(const boost::json::object&, ScoreHead& score);
+
+// REQUIRES: the model has a score head. Names a padding token if the config has none: without one,
+// transformers refuses batches. It pools the last token that is no padding.
+void write_score(const ModelConfig&, boost::json::object&);
+
+}  // namespace tidepool

@@ -1,0 +1,19 @@
+// The last token of a text predicts its label, as in transformers' ForSequenceClassification models. Texts
+// lie at the beginning of rows, or side by side; padding comes behind them, and no padding is pooled.
+#pragma once
+
+#include "base/text/units.h"
+#include "objectives/objective.h"
+
+namespace tidepool {
+
+inline constexpr Objective sequence_classification = {
+    .title = "sequence classification",
+    .labelled = true,
+    .targets = "texts",
+    .figure = {.metric = "eval_accuracy",
+               .word = "accuracy",
+               .of = [](const Sums& sums, double targets) { return sums[Sum::correct] / targets; },
+               .text = significant_text}};
+
+}  // namespace tidepool
