@@ -20,6 +20,7 @@
 #include "base/text/path_text.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/model_weights.h"
 #include "huggingface/weights/safetensors.h"
 
 namespace tidepool {
@@ -41,12 +42,14 @@ std::string module_of(const ModelConfig& c, std::string name) {
 }
 
 // The names that the config gave, which are PEFT's; or those of all modules.
+bool is_score(std::string_view tensor) { return tensor.ends_with(score_tensor); }
+
 std::set<std::string> modules_of(const ModelGraph& graph) {
   if (!graph.lora.all_linear()) return {graph.lora.target_modules.begin(), graph.lora.target_modules.end()};
   std::set<std::string> modules;
   for (const Window& window : graph.windows)
     for (const Tensor& t : window.tensors)
-      if (window.adapter) modules.insert(module_of(graph.config, t.name));
+      if (window.adapter && !is_score(t.name)) modules.insert(module_of(graph.config, t.name));
   return modules;
 }
 
@@ -82,15 +85,24 @@ bool is_empty(const json::value& v) {
          (v.is_array() && v.get_array().empty()) || (v.is_bool() && !v.get_bool());
 }
 
+// True for the adapter of a classifier, whose score head is trained whole: PEFT names it by either word.
+bool saves_score(const json::object& o) {
+  const json::value* saved = o.if_contains("modules_to_save");
+  if (saved == nullptr || !saved->is_array() || saved->get_array().empty()) return false;
+  return std::ranges::all_of(saved->get_array(),
+                             [](const json::value& name) { return name == "score" || name == "classifier"; });
+}
+
 // Refuses settings that change the update beyond plain LoRA. Allows the values with which they change
 // nothing.
 std::string refused_setting(const json::object& o) {
-  for (const char* key :
-       {"use_dora", "use_qalora", "modules_to_save", "layer_replication", "trainable_token_indices",
-        "lora_bias", "megatron_config", "alora_invocation_tokens"}) {
+  for (const char* key : {"use_dora", "use_qalora", "layer_replication", "trainable_token_indices",
+                          "lora_bias", "megatron_config", "alora_invocation_tokens"}) {
     const json::value* v = o.if_contains(key);
     if (v != nullptr && !is_empty(*v)) return key;
   }
+  if (const json::value* saved = o.if_contains("modules_to_save"); saved != nullptr && !is_empty(*saved))
+    if (!saves_score(o)) return "modules_to_save";
   // PEFT's other initialisations subtract something from the base weights, so the base is no longer the model
   // in its directory.
   constexpr std::array<std::string_view, 2> beside = {"gaussian", "orthogonal"};
@@ -315,6 +327,7 @@ Result<AdapterConfig> read_adapter_config(const std::string& directory, ErrorKin
                        .scale = *alpha / (rslora ? std::sqrt(*r) : *r),
                        .dropout = number_of(o, "lora_dropout").value_or(0),
                        .fan_in_fan_out = flag_of(o, "fan_in_fan_out"),
+                       .saves_score = saves_score(o),
                        .targets = *std::move(targets),
                        .gate_up_r = static_cast<u32>(ranks->gate_up.value),
                        .down_r = static_cast<u32>(ranks->down.value),

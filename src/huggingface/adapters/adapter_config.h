@@ -28,6 +28,7 @@ struct AdapterConfig {
   double scale = 0;             // alpha / r, or alpha / sqrt(r) with rslora
   double dropout = 0;           // used in training only
   bool fan_in_fan_out = false;  // the model's matrices are [in, out]; ignored for a known family
+  bool saves_score = false;     // a score head is among its tensors
   AdapterTargets targets;
   // Rank and alpha for experts' parameters, by rank_pattern and alpha_pattern; otherwise r and alpha.
   u32 gate_up_r = 0, down_r = 0;

@@ -48,6 +48,10 @@ Result<std::unique_ptr<AdapterMerge>> AdapterMerge::open(const std::string& dire
   TRY_ASSIGN(out->family_, family_of_directory(base));
   TRY_ASSIGN(out->file_, SafetensorsFile::open(directory + "/" + adapter_weights_file, ErrorKind::bad_input));
   out->config_path_ = directory + "/" + adapter_config_file;
+  if (out->config_.saves_score)
+    return out->wrong_config(
+        "modules_to_save: the adapter is a classifier's, which is not merged here; open it with PEFT's "
+        "AutoPeftModelForSequenceClassification, and merge it with merge_and_unload");
   if (out->config_.targets.none())
     return out->wrong_config(
         "target_modules: names no module; name the modules that have adapters, such as [q_proj, v_proj]");
