@@ -13,6 +13,7 @@
 #include "config_files/load_config.h"
 #include "huggingface/adapters/adapter_config.h"
 #include "huggingface/directory/hf_config.h"
+#include "objectives/objective.h"
 
 namespace tidepool {
 namespace {
@@ -132,6 +133,12 @@ Result<LoraConfig> lora_of(const ModelChoice& choice, KeptModel kept) {
                                          : std::string("is not a directory")));
   TRY_ASSIGN(const AdapterConfig adapter, read_adapter_config(directory, ErrorKind::bad_input));
   return lora_of_adapter_files(adapter, directory, directory);
+}
+
+void count_labels(Config& config) {
+  ScoreHead& score = config.model.score;
+  if (score.labels == 0) score.labels = static_cast<u32>(score.names.size());
+  if (objective(config.objective).labelled) config.data.labelled = score;
 }
 
 }  // namespace tidepool

@@ -44,4 +44,7 @@ Result<ModelConfig> model_of(const ModelChoice&, KeptModel);
 // Error: usage, naming the place in the config; bad_input, naming the fault in adapter_config.json.
 Result<LoraConfig> lora_of(const ModelChoice&, KeptModel);
 
+// The names of labels count them, unless objective.num_labels or the model directory does.
+void count_labels(Config&);
+
 }  // namespace tidepool

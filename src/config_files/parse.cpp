@@ -17,7 +17,6 @@
 #include "config_files/load_config.h"
 #include "config_files/model_choice.h"
 #include "config_files/override_value.h"
-#include "objectives/objective.h"
 
 namespace tidepool {
 
@@ -66,7 +65,6 @@ class Reader {
   // RETURNS: a key of adapters that was set, preferably not lora_dropout; null if there is none.
   const Field* adapter_key_without_rank();
   Result<void> check_same_adapter();
-  void count_labels();
   Error adapters_without_rank(const Field& of_adapters);
   std::string advice_for(const ForeignKey& given) const { return instead_of(given, config_.model.family); }
 
@@ -387,16 +385,6 @@ Result<void> Reader::check_same_adapter() {
   return differs("use_rslora", adapter_.rslora, here.rslora);
 }
 
-// The names of labels count them, and new labels have none of the model directory's names.
-void Reader::count_labels() {
-  ScoreHead& score = config_.model.score;
-  const auto set = [&](const char* key) { return !place_of(*find_fields("objective", key)[0]).empty(); };
-  if (score.labels == 0 || (set("labels") && !set("num_labels")))
-    score.labels = static_cast<u32>(score.names.size());
-  if (!set("labels") && score.labels != score.names.size()) score.names.clear();
-  if (objective(config_.objective).labelled) config_.data.labelled = score;
-}
-
 Result<Config> Reader::finish() {
   for (const Field& field : schema()) {
     if (field.required && place_of(field).empty()) {
@@ -420,7 +408,7 @@ Result<Config> Reader::finish() {
   if (of_adapters != nullptr) return adapters_without_rank(*of_adapters);
   TRY(check_same_adapter());
   config_.model_directory = directory_;
-  count_labels();
+  count_labels(config_);
   if (config_.train.num_train_epochs > 0 && place_of(*find_fields("train", "max_steps")[0]).empty())
     config_.train.max_steps = steps_by_epochs;
   const std::optional<Complaint> complaint = validate(config_);

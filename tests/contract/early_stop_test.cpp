@@ -159,9 +159,9 @@ TEST(Evaluate, GivesTheLossThatTrainingLogged) {
     const auto last = evaluated(c.output.dir);
     ASSERT_TRUE(last) << last.error().message;
     EXPECT_NEAR(last->all.loss(), report->eval_losses.back(), 1e-12);
-    EXPECT_EQ(last->all.tokens, 999u + 40u);
+    EXPECT_EQ(last->all.result.targets, 999u + 40u);
     ASSERT_EQ(last->parts.size(), 2u);
-    EXPECT_EQ(last->parts[1].tokens, 40u);
+    EXPECT_EQ(last->parts[1].result.targets, 40u);
     const auto best = evaluated(c.output.dir + "/checkpoint-best");
     ASSERT_TRUE(best) << best.error().message;
     EXPECT_NEAR(best->all.loss(), report->best_eval_loss, 1e-12);
@@ -188,7 +188,7 @@ TEST(Evaluate, TakesOtherDataAndLimits) {
   std::ofstream(dir / "its other.txt") << "so we wait by rocks until it turns";
   const auto other = evaluated(c.output.dir, {}, {dir / "its other.txt"});
   ASSERT_TRUE(other) << other.error().message;
-  EXPECT_EQ(other->all.tokens, 33u);
+  EXPECT_EQ(other->all.result.targets, 33u);
 }
 
 TEST(Evaluate, NamesMissingInputs) {
@@ -237,7 +237,7 @@ TEST(Evaluate, MessagesNameTheGivenData) {
   by_key.push_back("data.validation=" + dir.data());
   const auto same = evaluated(model, by_key);
   ASSERT_TRUE(same) << same.error().message;
-  EXPECT_EQ(same->all.tokens, done->all.tokens);
+  EXPECT_EQ(same->all.result.targets, done->all.result.targets);
 }
 
 }  // namespace tidepool::early_stop_test

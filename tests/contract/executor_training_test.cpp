@@ -54,8 +54,8 @@ Outcome train(const ModelGraph& graph, const PlanOptions& options, const CpuRigO
   const auto result = engine->run(list, taker);
   EXPECT_TRUE(result) << result.error().message;
   const EvalResult eval = rig.executor->take_eval().value();
-  EXPECT_EQ(eval.target_tokens, 2 * graph.batch.rows() * options.micro_batches);
-  outcome.eval_loss = eval.loss_sum / static_cast<double>(eval.target_tokens);
+  EXPECT_EQ(eval.targets, 2 * graph.batch.rows() * options.micro_batches);
+  outcome.eval_loss = eval.loss();
   outcome.state = state_of(*plan, *rig.executor);
   outcome.moved = rig.executor->moved();
   outcome.moved_between_devices = rig.executor->moved_between_devices();

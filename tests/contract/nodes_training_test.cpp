@@ -69,7 +69,7 @@ void run_node(const ModelGraph& graph, const Plan& plan, Transport* transport, N
   }
   const Result<EvalResult> eval = rig.executor->take_eval();
   ASSERT_TRUE(eval) << eval.error().message;
-  out.outcome.eval_loss = eval->loss_sum / static_cast<double>(eval->target_tokens);
+  out.outcome.eval_loss = eval->loss();
   out.chunks.resize(plan.chunks.size());
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
     if (!has(id)) continue;

@@ -199,7 +199,7 @@ TEST_F(CudaCrossEntropy, ABrokenLogitIsSeen) {
 TEST_F(CudaCrossEntropy, EvaluationMayLeaveOutTheSum) {
   const Problem p(3, {{0, 8}}, Precision::fp32);
   cross_entropy_slice_cuda(p.slice(0), stream_);
-  cross_entropy_loss_cuda(p.losses.as<RowLoss>(), p.device_targets.as<i32>(), 3, nullptr, stream_);
+  cross_entropy_loss_cuda(p.losses.as<RowLoss>(), p.device_targets.as<i32>(), 3, {}, stream_);
   synchronize();
   EXPECT_NEAR(p.losses.value<RowLoss>(2).lse, p.lse(2), 1e-5);
 }

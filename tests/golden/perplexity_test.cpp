@@ -43,14 +43,14 @@ TEST_P(Perplexity, AgreesWithTransformers) {
   ASSERT_TRUE(done) << done.error().message;
   const boost::json::value all = golden();
   const boost::json::value& expected = all.at(name);
-  EXPECT_EQ(done->all.tokens, static_cast<u64>(number(expected.at("tokens"))));
+  EXPECT_EQ(done->all.result.targets, static_cast<u64>(number(expected.at("tokens"))));
   EXPECT_NEAR(done->all.loss(), number(expected.at("loss")), 1e-5);
   EXPECT_NEAR(std::exp(done->all.loss()), number(expected.at("perplexity")), 1e-3);
   ASSERT_EQ(done->parts.size(), 2u);
   for (const EvaluatedPart& part : done->parts) {
     const std::string file = part.name.substr(part.name.rfind('/') + 1);
     const boost::json::value& of_file = expected.at("files").at(file);
-    EXPECT_EQ(part.tokens, static_cast<u64>(number(of_file.at("tokens")))) << file;
+    EXPECT_EQ(part.result.targets, static_cast<u64>(number(of_file.at("tokens")))) << file;
     EXPECT_NEAR(part.loss(), number(of_file.at("loss")), 1e-5) << file;
   }
 }

@@ -110,7 +110,7 @@ class BasicModelRunner {
   std::vector<float> logits(const i32* tokens, u32 row) {
     const RunOptions options = {.keep = false, .training = false};
     forward(tokens, nullptr, options, 0);
-    std::vector<float> out(graph_.config.vocab_size);
+    std::vector<float> out(graph_.config.head_rows());
     head(tokens, nullptr, options, nullptr, out.data(), row);
     return out;
   }
@@ -138,10 +138,10 @@ class BasicModelRunner {
                       .grad_accum = accumulators,
                       .accumulate = micro_batch > 0,
                       .workspace = scratch_.get(),
-                      .loss_sum = &sum,
-                      .router_losses = experts() != 0 ? &router_losses() : nullptr,
-                      .expert_tokens = expert_tokens_at(),
-                      .inverse_tokens = inverse_tokens});
+                      .objective = {.loss_sum = &sum,
+                                    .inverse_tokens = inverse_tokens,
+                                    .router_losses = experts() != 0 ? &router_losses() : nullptr,
+                                    .expert_tokens = expert_tokens_at()}});
     }
     EXPECT_TRUE(kernels_->finish());
     return sum;
@@ -271,14 +271,13 @@ class BasicModelRunner {
             u32 row) {
     const u32 b = u32(graph_.blocks.size()) - 1;
     const auto windows = windows_of(b);
-    block_forward(context(b, options, 0), {.windows = windows,
-                                           .tokens = tokens,
-                                           .targets = targets,
-                                           .input = streams_of(graph_.blocks[b].forward_streams).input,
-                                           .workspace = scratch_.get(),
-                                           .loss_sum = sum,
-                                           .logits = logits,
-                                           .logits_row = row});
+    block_forward(context(b, options, 0),
+                  {.windows = windows,
+                   .tokens = tokens,
+                   .targets = targets,
+                   .input = streams_of(graph_.blocks[b].forward_streams).input,
+                   .workspace = scratch_.get(),
+                   .head = {.sums = {.loss = sum}, .logits = logits, .logits_row = row}});
   }
 
   ModelGraph graph_;

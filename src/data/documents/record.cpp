@@ -2,7 +2,6 @@
 #include "data/documents/record.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -13,10 +12,10 @@
 
 #include "base/json/large_integers.h"
 #include "base/text/lowercase.h"
-#include "base/text/nearest.h"
-#include "data/documents/explain_line.h"
 #include "data/documents/known_keys.h"
+#include "data/documents/labelled_text.h"
 #include "data/documents/record_fields.h"
+#include "data/documents/record_shape.h"
 #include "data/documents/sharegpt.h"
 #include "data/documents/token_row.h"
 #include "huggingface/jinja/from_json.h"
@@ -26,18 +25,6 @@ namespace tidepool {
 namespace json = boost::json;
 
 namespace {
-
-// A key that identifies a shape: no other shape has it.
-struct ShapeKey {
-  RecordShape shape;
-  std::string_view name, key;
-};
-constexpr std::array<ShapeKey, 6> shapes = {{{RecordShape::text, "text", "text"},
-                                             {RecordShape::messages, "messages", "messages"},
-                                             {RecordShape::sharegpt, "sharegpt", "conversations"},
-                                             {RecordShape::alpaca, "alpaca", "instruction"},
-                                             {RecordShape::completion, "completion", "completion"},
-                                             {RecordShape::tokens, "tokens", "input_ids"}}};
 
 // Parameters of apply_chat_template that are no variables of the template.
 constexpr std::array<std::string_view, 14> no_variables = {"messages",
@@ -54,10 +41,6 @@ constexpr std::array<std::string_view, 14> no_variables = {"messages",
                                                            "return_assistant_tokens_mask",
                                                            "tokenizer_kwargs",
                                                            "sanitize_control_tokens"};
-
-Error bad_record(const std::string& place, std::string_view text) {
-  return {ErrorKind::bad_input, fmt::format("{}: {}", place, text)};
-}
 
 class Reader : private RecordFields {
  public:
@@ -89,8 +72,10 @@ class Reader : private RecordFields {
       }
       case RecordShape::message_completion:
         return message_completion();
-      case RecordShape::labelled:
-        return labelled();
+      case RecordShape::labelled: {
+        TRY_ASSIGN(LabelledRecord labelled, LabelledText(line_, place_).read());
+        return Record(std::move(labelled));
+      }
     }
     return fault("no shape");
   }
@@ -353,48 +338,8 @@ class Reader : private RecordFields {
     return {};
   }
 
-  Result<Record> labelled() const {
-    LabelledRecord out;
-    TRY_ASSIGN(out.text, needed("text"));
-    const json::value& label = *object_.if_contains("label");
-    if (label.is_string())
-      out.label = std::string(label.get_string());
-    else if (label.is_int64() && label.get_int64() >= 0)
-      out.label = static_cast<u64>(label.get_int64());
-    else
-      return fault(
-          fmt::format("\"label\" must be the number or the name of a label, not {}",
-                      label.is_number() ? json::serialize(label) : std::string(json_kind_name(label))));
-    return Record(std::move(out));
-  }
-
   const ExactJson& line_;
 };
-
-Result<ExactJson> parse_object(std::string_view line, const std::string& place) {
-  Result<ExactJson> parsed = parse_exact_json(line, ErrorKind::bad_input, place);
-  if (!parsed) return explain_line(parsed.error(), line, place);
-  const json::value& v = parsed->value;
-  if (v.is_object()) return parsed;
-  const std::string_view advice =
-      v.is_array() ? "; convert a file that is one list to lines with  jq -c '.[]'" : "";
-  return bad_record(
-      place, fmt::format("every line must be a JSON object, but this is {}{}", json_kind_name(v), advice));
-}
-
-// The key that identifies a shape.
-std::string_view key_of(RecordShape shape) {
-  if (shape == RecordShape::message_completion) shape = RecordShape::completion;
-  if (shape == RecordShape::labelled) return "label";
-  return std::ranges::find(shapes, shape, &ShapeKey::shape)->key;
-}
-
-// Shape of a completion: text, or messages.
-RecordShape completion_of(const json::object& object) {
-  const json::value *prompt = field_of(object, "prompt"), *completion = field_of(object, "completion");
-  const bool lists = prompt && completion && prompt->is_array() && completion->is_array();
-  return lists ? RecordShape::message_completion : RecordShape::completion;
-}
 
 }  // namespace
 
@@ -403,55 +348,18 @@ bool is_answer(const jinja::Value& message) {
   return role && role->text() && *role->text() == "assistant";
 }
 
-std::string_view name_of(RecordShape shape) {
-  if (shape == RecordShape::message_completion) return "completion of messages";
-  if (shape == RecordShape::labelled) return "labelled";
-  return std::ranges::find(shapes, shape, &ShapeKey::shape)->name;
-}
-
-std::optional<RecordShape> shape_named(std::string_view name) {
-  const auto at = std::ranges::find(shapes, name, &ShapeKey::name);
-  return at == shapes.end() ? std::nullopt : std::optional(at->shape);
-}
-
-Result<RecordShape> recognise_record(std::string_view line, const std::string& place,
-                                     std::optional<RecordShape> named) {
-  if (named && *named != RecordShape::completion) return *named;
-  TRY_ASSIGN(const ExactJson parsed, parse_object(line, place));
-  const json::object& object = parsed.value.get_object();
-  std::vector<RecordShape> found;
-  for (const ShapeKey& shape : shapes) {
-    if (object.contains(shape.key)) found.push_back(shape.shape);
-  }
-  if (named) found = {*named};
-  if (found.size() == 1) return found[0] == RecordShape::completion ? completion_of(object) : found[0];
-  std::vector<std::string_view> names;
-  for (const RecordShape shape : found) names.push_back(name_of(shape));
-  if (found.size() > 1)
-    return bad_record(place, fmt::format("the record may be {}; set data.records", fmt::join(names, " or ")));
-  if (const std::string_view about = about_foreign_record(object); !about.empty())
-    return bad_record(place, about);
-  std::vector<std::string_view> keys, known;
-  for (const auto& [key, field] : object) keys.push_back(key);
-  for (const ShapeKey& shape : shapes) known.push_back(shape.key);
-  const std::string slip = keys.empty() ? "" : did_you_mean(keys[0], known);
-  return bad_record(place, fmt::format("its keys ({}) fit no kind of record; there must be one of {}{}",
-                                       fmt::join(keys, ", "), fmt::join(known, ", "), slip));
-}
-
 Result<Record> parse_record(std::string_view line, RecordShape shape, const std::string& place) {
   TRY_ASSIGN(const ExactJson parsed, parse_object(line, place));
   const Reader reader(parsed, place);
   const json::object& object = parsed.value.get_object();
   const std::string_view wanted = key_of(shape);
   if (!object.contains(wanted)) {
-    const auto other =
-        std::ranges::find_if(shapes, [&](const ShapeKey& s) { return object.contains(s.key); });
+    const std::string_view other = key_of_other_shape(object);
     return bad_record(
         place,
         fmt::format(
             "this is not a {} record: there is no \"{}\"{}; all records of a source must have one shape",
-            name_of(shape), wanted, other == shapes.end() ? "" : fmt::format(", but \"{}\"", other->key)));
+            name_of(shape), wanted, other.empty() ? "" : fmt::format(", but \"{}\"", other)));
   }
   const bool messages = shape == RecordShape::message_completion;
   if (wanted == key_of(RecordShape::completion) && completion_of(object) != shape)

@@ -18,6 +18,7 @@
 #include "executor/shared/norm_layout.h"
 #include "executor/shared/step_arrays.h"
 #include "executor/shared/step_source.h"
+#include "kernels/cross_entropy/cross_entropy.h"
 
 namespace tidepool {
 

@@ -64,9 +64,9 @@ TEST(ConfigParse, UnknownKeyNamesTheNearest) {
   EXPECT_THAT(fault_of(with("train:\n  max_iters: 1\n")), HasSubstr("set train.max_steps"));
   EXPECT_THAT(fault_of(with("trian: {}\n")),
               HasSubstr("c.yaml:3: unknown section 'trian'; did you mean 'train'?"));
-  EXPECT_EQ(
-      fault_of(with("foo: {}\n")),
-      "c.yaml:3: unknown section 'foo'; the sections are model, lora, data, train, memory, machine, output");
+  EXPECT_EQ(fault_of(with("foo: {}\n")),
+            "c.yaml:3: unknown section 'foo'; the sections are model, lora, data, objective, train, memory, "
+            "machine, output");
   EXPECT_THAT(fault_of(with("max_steps: 3\n")), HasSubstr("put it under 'train:'"));
 }
 

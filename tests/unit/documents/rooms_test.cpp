@@ -71,10 +71,10 @@ Rooms rooms_of_cmake() {
   return out;
 }
 
-// Operations of kernels, styles of model and optimizers lie in folders below their room's folder.
+// Operations of kernels, styles of model, objectives and optimizers lie in folders below their room's folder.
 std::string room_of(const std::filesystem::path& file) {
   const std::string folder = std::filesystem::relative(file, source_root()).parent_path().string();
-  for (const char* room : {"kernels", "src/model", "src/optimizers"})
+  for (const char* room : {"kernels", "src/model", "src/objectives", "src/optimizers"})
     if (folder.starts_with(std::string(room) + "/")) return room;
   return folder;
 }

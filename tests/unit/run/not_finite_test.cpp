@@ -68,10 +68,16 @@ TEST(NotFinite, LaterTheLearningRateIs) {
   EXPECT_THAT(non_finite_step(bad).message, HasSubstr("lower model.initializer_range"));
 }
 
+EvaluatedPart part(const char* name, double loss) {
+  EvaluatedPart out{.name = name, .result = {.targets = 1}};
+  out.result.sums[Sum::loss] = loss;
+  return out;
+}
+
 TEST(NotFinite, EvaluationCountsItsParts) {
-  Evaluation e{.weights = "w", .parts = {{.name = "a", .tokens = 1, .loss_sum = 2}}};
+  Evaluation e{.weights = "w", .parts = {part("a", 2)}};
   EXPECT_TRUE(check_losses_are_finite(e));
-  for (const char* name : {"b", "c"}) e.parts.push_back({.name = name, .tokens = 1, .loss_sum = nan});
+  for (const char* name : {"b", "c"}) e.parts.push_back(part(name, nan));
   const auto checked = check_losses_are_finite(e);
   ASSERT_FALSE(checked);
   EXPECT_EQ(checked.error().kind, ErrorKind::non_finite);

@@ -1,0 +1,103 @@
+#include "data/documents/record_shape.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/json/value.hpp>
+
+#include "base/text/nearest.h"
+#include "data/documents/explain_line.h"
+#include "data/documents/known_keys.h"
+#include "data/documents/record_fields.h"
+
+namespace tidepool {
+
+namespace json = boost::json;
+
+namespace {
+
+// A key that identifies a shape: no other shape has it.
+struct ShapeKey {
+  RecordShape shape;
+  std::string_view name, key;
+};
+constexpr std::array<ShapeKey, 6> shapes = {{{RecordShape::text, "text", "text"},
+                                             {RecordShape::messages, "messages", "messages"},
+                                             {RecordShape::sharegpt, "sharegpt", "conversations"},
+                                             {RecordShape::alpaca, "alpaca", "instruction"},
+                                             {RecordShape::completion, "completion", "completion"},
+                                             {RecordShape::tokens, "tokens", "input_ids"}}};
+
+}  // namespace
+
+Error bad_record(const std::string& place, std::string_view text) {
+  return {ErrorKind::bad_input, fmt::format("{}: {}", place, text)};
+}
+
+Result<ExactJson> parse_object(std::string_view line, const std::string& place) {
+  Result<ExactJson> parsed = parse_exact_json(line, ErrorKind::bad_input, place);
+  if (!parsed) return explain_line(parsed.error(), line, place);
+  const json::value& v = parsed->value;
+  if (v.is_object()) return parsed;
+  const std::string_view advice =
+      v.is_array() ? "; convert a file that is one list to lines with  jq -c '.[]'" : "";
+  return bad_record(
+      place, fmt::format("every line must be a JSON object, but this is {}{}", json_kind_name(v), advice));
+}
+
+std::string_view key_of(RecordShape shape) {
+  if (shape == RecordShape::message_completion) shape = RecordShape::completion;
+  if (shape == RecordShape::labelled) return "label";
+  return std::ranges::find(shapes, shape, &ShapeKey::shape)->key;
+}
+
+RecordShape completion_of(const json::object& object) {
+  const json::value *prompt = field_of(object, "prompt"), *completion = field_of(object, "completion");
+  const bool lists = prompt && completion && prompt->is_array() && completion->is_array();
+  return lists ? RecordShape::message_completion : RecordShape::completion;
+}
+
+std::string_view key_of_other_shape(const json::object& object) {
+  const auto other = std::ranges::find_if(shapes, [&](const ShapeKey& s) { return object.contains(s.key); });
+  return other == shapes.end() ? std::string_view() : other->key;
+}
+
+std::string_view name_of(RecordShape shape) {
+  if (shape == RecordShape::message_completion) return "completion of messages";
+  if (shape == RecordShape::labelled) return "labelled";
+  return std::ranges::find(shapes, shape, &ShapeKey::shape)->name;
+}
+
+std::optional<RecordShape> shape_named(std::string_view name) {
+  const auto at = std::ranges::find(shapes, name, &ShapeKey::name);
+  return at == shapes.end() ? std::nullopt : std::optional(at->shape);
+}
+
+Result<RecordShape> recognise_record(std::string_view line, const std::string& place,
+                                     std::optional<RecordShape> named) {
+  if (named && *named != RecordShape::completion) return *named;
+  TRY_ASSIGN(const ExactJson parsed, parse_object(line, place));
+  const json::object& object = parsed.value.get_object();
+  std::vector<RecordShape> found;
+  for (const ShapeKey& shape : shapes) {
+    if (object.contains(shape.key)) found.push_back(shape.shape);
+  }
+  if (named) found = {*named};
+  if (found.size() == 1) return found[0] == RecordShape::completion ? completion_of(object) : found[0];
+  std::vector<std::string_view> names;
+  for (const RecordShape shape : found) names.push_back(name_of(shape));
+  if (found.size() > 1)
+    return bad_record(place, fmt::format("the record may be {}; set data.records", fmt::join(names, " or ")));
+  if (const std::string_view about = about_foreign_record(object); !about.empty())
+    return bad_record(place, about);
+  std::vector<std::string_view> keys, known;
+  for (const auto& [key, field] : object) keys.push_back(key);
+  for (const ShapeKey& shape : shapes) known.push_back(shape.key);
+  const std::string slip = keys.empty() ? "" : did_you_mean(keys[0], known);
+  return bad_record(place, fmt::format("its keys ({}) fit no kind of record; there must be one of {}{}",
+                                       fmt::join(keys, ", "), fmt::join(known, ", "), slip));
+}
+
+}  // namespace tidepool

@@ -1,0 +1,85 @@
+// Section `objective`, and what a model directory says of its labels.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "config/config.h"
+#include "config_files/load_config.h"
+#include "huggingface/directory/hf_config.h"
+#include "tests/support/disk_fixture.h"
+#include "tests/support/places.h"
+
+namespace tidepool::objective_test {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::string_view smallest = "data: {train: a.jsonl}\nmemory: {device: 1GiB, host: 2GiB}\n";
+const std::string type = "objective.type=sequence_classification";
+
+Config parse(const std::vector<std::string>& overrides) {
+  auto config = parse_config(smallest, "c.yaml", overrides);
+  EXPECT_TRUE(config.has_value()) << config.error().message;
+  return config ? *config : Config{};
+}
+std::string fault_of(const std::vector<std::string>& overrides) {
+  const auto config = parse_config(smallest, "c.yaml", overrides);
+  if (config) return "no error";
+  EXPECT_EQ(config.error().kind, ErrorKind::usage);
+  return config.error().message;
+}
+
+TEST(ConfigObjective, NamesCountTheLabels) {
+  const Config c = parse({type, "objective.labels=no,yes,maybe"});
+  EXPECT_EQ(c.model.score.labels, 3u);
+  EXPECT_EQ(c.model.head_rows(), 3u);
+  ASSERT_TRUE(c.data.labelled);
+  EXPECT_THAT(c.data.labelled->names, ElementsAre("no", "yes", "maybe"));
+  EXPECT_EQ(parse({type, "num_labels=5"}).model.score.name(4), "LABEL_4");
+  EXPECT_FALSE(parse({}).data.labelled);
+  EXPECT_EQ(parse_config(to_yaml(c), "again.yaml", {}).value(), c);
+}
+
+TEST(ConfigObjective, WrongLabelsAreNamed) {
+  EXPECT_THAT(fault_of({type}), HasSubstr("objective.num_labels: how many labels are there?"));
+  EXPECT_THAT(fault_of({type, "num_labels=1"}), HasSubstr("Set objective.num_labels, 2 or more"));
+  EXPECT_THAT(fault_of({type, "num_labels=3", "objective.labels=a,b"}),
+              HasSubstr("objective.labels: 2 names for 3 labels"));
+  EXPECT_THAT(fault_of({type, "objective.labels=a,b,a"}), HasSubstr("'a' names two labels"));
+  EXPECT_THAT(fault_of({"num_labels=3"}), HasSubstr("set objective.type=sequence_classification"));
+  EXPECT_THAT(fault_of({type, "num_labels=300"}), HasSubstr("300 is more than the 256 tokens"));
+  EXPECT_THAT(fault_of({type, "num_labels=3", "data.records=messages"}),
+              HasSubstr("data.records: messages has no"));
+}
+
+TEST(ConfigObjective, AClassifiersDirectoryBringsItsLabels) {
+  const std::string model = "model=" + source_file("tests/golden/classifiers/llama");
+  const std::string length = "sequence_length=20";
+  const Config c = parse({model, length});
+  EXPECT_EQ(c.objective, ObjectiveType::sequence_classification);
+  EXPECT_THAT(c.model.score.names, ElementsAre("anger", "joy", "fear", "calm"));
+  EXPECT_THAT(parse({model, length, "objective.labels=a,b,c,d"}).model.score.names,
+              ElementsAre("a", "b", "c", "d"));
+  EXPECT_THAT(fault_of({model, length, "objective.type=next_token"}),
+              HasSubstr("name a model that predicts tokens"));
+}
+
+TEST(ConfigObjective, OtherClassifiersAreRefused) {
+  const test::ScratchDir dir;
+  std::filesystem::copy(source_file("tests/golden/classifiers/llama/config.json"), dir / "config.json");
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::ifstream in(source_file("tests/golden/classifiers/llama/config.json"));
+    std::string text(std::istreambuf_iterator<char>(in), {});
+    text.replace(text.find(from), from.size(), to);
+    return parse_hf_config(text, ErrorKind::bad_input, "config.json");
+  };
+  const auto several = with("single_label_classification", "multi_label_classification");
+  ASSERT_FALSE(several);
+  EXPECT_THAT(several.error().message, HasSubstr("config.json: problem_type: the model predicts"));
+  const auto unnamed = with("\"3\": \"calm\"", "\"4\": \"calm\"");
+  ASSERT_FALSE(unnamed);
+  EXPECT_THAT(unnamed.error().message, HasSubstr("id2label: must name the labels 0 to 3"));
+}
+
+}  // namespace tidepool::objective_test
