@@ -14,7 +14,6 @@
 #include "engine/engine.h"
 #include "log/log.h"
 #include "machine/gpu_sampler.h"
-#include "objectives/objective.h"
 #include "probe/step/measure_peak.h"
 #include "run/assembly/assemble_report.h"
 #include "run/assembly/write_trace.h"
@@ -309,29 +308,25 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   Result<void> evaluate() {
     const u64 batches = evaluation_batches(run_);
-    const bool known =
-        !run_.state.eval_losses.empty() &&
-        run_.state.eval_losses.back().step == issued_;  // a resume from this step has it already
-    if (batches == 0 || known) return {};
+    std::vector<EvalLoss>& losses = run_.state.eval_losses;
+    // A resume from this step has its evaluation already.
+    if (batches == 0 || (!losses.empty() && losses.back().step == issued_)) return {};
     const double began = steady_seconds();
     EvaluationRuns runs(div_up(batches, run_.session->plan().micro_batches / run_.session->plan().sweeps));
     TRY(engine_->run(runs, runs));
     TRY_ASSIGN(const EvalResult result, run_.session->results().take_eval());
-    const double loss = result.loss();
-    const Objective& minimised = objective(run_.config.objective);
-    const Figure figure = {minimised.figure,
-                           minimised.figure.of(result.sums, static_cast<double>(result.targets))};
-    run_.state.eval_losses.push_back({issued_, loss, result.targets, figure.value});
+    const Evaluated done = {.step = issued_,
+                            .epoch = run_.batches->epoch(issued_),
+                            .objective = run_.config.objective,
+                            .result = result,
+                            .seconds = steady_seconds() - began};
+    losses.push_back({issued_, result.loss(), result.targets, done.figure()});
     run_.records.progress().rested(run_.state);
-    if (best_evaluation(run_.state.eval_losses) == &run_.state.eval_losses.back()) saves_.found_best();
-    const double took = steady_seconds() - began;
-    run_.outputs.say(fmt::format("step {}: eval_loss {}, {} {} over {} {} in {:.1f} s", issued_,
-                                 loss_text(loss), figure.of.word, figure.of.text(figure.value),
-                                 result.targets, minimised.targets, took));
-    if (const std::string anew = why_best_begins_anew(run_.state.eval_losses, run_.config.train);
-        !anew.empty())
+    if (best_evaluation(losses) == &losses.back()) saves_.found_best();
+    run_.outputs.say(evaluation_text(done));
+    if (const std::string anew = why_best_begins_anew(losses, run_.config.train); !anew.empty())
       run_.outputs.say(anew);
-    run_.outputs.evaluation(evaluation_line(issued_, run_.batches->epoch(issued_), loss, figure, took));
+    run_.outputs.evaluation(evaluation_line(done));
     return {};
   }
 

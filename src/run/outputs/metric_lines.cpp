@@ -1,5 +1,9 @@
 #include "run/outputs/metric_lines.h"
 
+#include <fmt/format.h>
+
+#include "base/text/units.h"
+
 namespace tidepool {
 
 MetricLine step_line(const StepFacts& facts, const StepResult& result) {
@@ -14,13 +18,20 @@ MetricLine step_line(const StepFacts& facts, const StepResult& result) {
   return line;
 }
 
-MetricLine evaluation_line(u64 step, double epoch, double loss, const Figure& figure, double seconds) {
-  MetricLine line{.told = Told::evaluation, .step = step};
-  line.metrics.set(Metric::epoch, epoch)
-      .set(Metric::eval_loss, loss)
-      .set(metric_named(figure.of.metric), figure.value)
-      .set(Metric::eval_runtime, seconds);
+MetricLine evaluation_line(const Evaluated& e) {
+  MetricLine line{.told = Told::evaluation, .step = e.step};
+  line.metrics.set(Metric::epoch, e.epoch)
+      .set(Metric::eval_loss, e.result.loss())
+      .set(metric_named(objective(e.objective).figure.metric), e.figure())
+      .set(Metric::eval_runtime, e.seconds);
   return line;
+}
+
+std::string evaluation_text(const Evaluated& e) {
+  const Objective& of = objective(e.objective);
+  return fmt::format("step {}: eval_loss {}, {} {} over {} {} in {:.1f} s", e.step,
+                     loss_text(e.result.loss()), of.figure.word, of.figure.text(e.figure()), e.result.targets,
+                     of.targets, e.seconds);
 }
 
 MetricLine run_line(u64 step, double seconds, double tokens_per_second, double loss) {

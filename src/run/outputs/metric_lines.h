@@ -1,6 +1,7 @@
 // Lines of a run's logs, from what a step and an evaluation gave.
 #pragma once
 
+#include "executor/shared/step_source.h"
 #include "kernels/gradient/step_result.h"
 #include "objectives/objective.h"
 #include "report/metrics.h"
@@ -16,12 +17,20 @@ struct StepFacts {
   bool is_fp16 = false;
 };
 MetricLine step_line(const StepFacts&, const StepResult&);
-// A figure of an objective, and its value.
-struct Figure {
-  const EvaluationFigure& of;
-  double value = 0;
+
+struct Evaluated {
+  u64 step = 0;
+  double epoch = 0;
+  ObjectiveType objective{};
+  EvalResult result;
+  double seconds = 0;
+
+  double figure() const {
+    return tidepool::objective(objective).figure.of(result.sums, static_cast<double>(result.targets));
+  }
 };
-MetricLine evaluation_line(u64 step, double epoch, double loss, const Figure&, double seconds);
+MetricLine evaluation_line(const Evaluated&);
+std::string evaluation_text(const Evaluated&);  // for people
 // The last line of a run. `loss`: the mean over all steps.
 MetricLine run_line(u64 step, double seconds, double tokens_per_second, double loss);
 
