@@ -78,9 +78,9 @@ void print(const Machine& machine, const ModelGraph& graph, const Plan& plan) {
 }
 
 // RETURNS: options for this model: the device memory reserved beside frames depends on it.
-PlanOptions options_for(const Config& config, PlanOptions options) {
+PlanOptions options_for(const Config& config, const ModelGraph& graph, PlanOptions options) {
   options.advise = false;
-  options.device_reserved = device_reserved(config);
+  options.device_reserved = device_reserved(config, graph);
   return options;
 }
 
@@ -99,7 +99,7 @@ Result<Largest> find_largest(const Config& config, const PlanOptions& options, c
     const Config sized = config_of(size);
     TRY_ASSIGN(const ModelGraph graph, make_graph(sized));
     if (tried) tried(graph);
-    return check_fits(graph, options_for(sized, options));
+    return check_fits(graph, options_for(sized, graph, options));
   };
   Error larger;
   u32 fit = 0, fail = largest_heads;  // sizes [0, fit) fit, sizes [fail, largest_heads) do not
@@ -117,12 +117,14 @@ Result<Largest> find_largest(const Config& config, const PlanOptions& options, c
   Largest out{.config = config_of(fit - 1), .graph = {}, .plan = {}, .larger = {}};
   if (larger.kind == ErrorKind::usage) out.larger = larger.message;
   TRY_ASSIGN(out.graph, make_graph(out.config));
-  TRY_ASSIGN(out.plan, make_plan(out.graph, options_for(out.config, options)));
+  TRY_ASSIGN(out.plan, make_plan(out.graph, options_for(out.config, out.graph, options)));
   return out;
 }
 
 Result<void> print_largest(const PlanArguments& arguments, const std::optional<Machine>& machine) {
-  TRY_ASSIGN(const RunQuestion question, question_of(arguments.config, PlanFor::machine_of_file, machine));
+  TRY_ASSIGN(const ModelGraph graph, make_graph(arguments.config));
+  TRY_ASSIGN(const RunQuestion question,
+             question_of(arguments.config, graph, PlanFor::machine_of_file, machine));
   constexpr std::string_view what = "looking for the largest model";
   StatusLine status;
   TRY_ASSIGN(const Largest largest,

@@ -36,10 +36,10 @@ Budgets advised_by(const Error& error, const Budgets& had) {
 
 class Alternatives {
  public:
-  Alternatives(const Config& config, const PlanOptions& options, const BudgetRoom& room, const Error& error,
-               const AlternativesOptions& how)
+  Alternatives(const Config& config, const ModelGraph& graph, const PlanOptions& options,
+               const BudgetRoom& room, const Error& error, const AlternativesOptions& how)
       : config_(config),
-        graph_(make_graph(config)),
+        graph_(graph),
         options_(options),
         room_(room),
         error_(error),
@@ -159,7 +159,7 @@ class Alternatives {
   Answer answer_to(std::string_view change, const Config& changed) {
     const Result<ModelGraph> graph = make_graph(changed);
     if (!graph) return Answer::refused;
-    PlanOptions options = plan_options(changed, options_.budgets.disk);
+    PlanOptions options = plan_options(changed, *graph, options_.budgets.disk);
     options.advise = false;
     return answer_to(change, *graph, options);
   }
@@ -187,7 +187,7 @@ class Alternatives {
 
   std::optional<Change> raised(const Budgets& most) {
     const auto least = within_limits(
-        "larger budgets", [&](SearchWork& work) { return least_budgets(*graph_, options_, most, &work); });
+        "larger budgets", [&](SearchWork& work) { return least_budgets(graph_, options_, most, &work); });
     cut_ = cut_ || (least.cut && !least.found);
     if (!least.found) return std::nullopt;
     return budget_change(*least.found);
@@ -199,7 +199,7 @@ class Alternatives {
         is_advised_ ? tier != Tier::disk && (count_raised(advised_) > 1 || wants_a_disk) : true;
     Budgets larger = options_.budgets;
     larger.of(tier) = most(tier, options_.budgets);
-    if (!graph_ || !is_wanted || !is_raised(tier, larger)) return std::nullopt;
+    if (!is_wanted || !is_raised(tier, larger)) return std::nullopt;
     return raised(larger);
   }
 
@@ -210,7 +210,7 @@ class Alternatives {
     larger.device = most(Tier::device, larger);
     if (room_.is_shared || room_.is_gpu) larger.device = std::min(larger.device, advised_.device);
     for (const Tier tier : {Tier::host, Tier::disk}) larger.of(tier) = most(tier, larger);
-    if (!graph_ || count_raised(larger) < 2) return std::nullopt;
+    if (count_raised(larger) < 2) return std::nullopt;
     return raised(larger);
   }
 
@@ -281,7 +281,7 @@ class Alternatives {
   }
 
   const Config& config_;
-  const Result<ModelGraph> graph_;
+  const ModelGraph& graph_;
   PlanOptions options_;
   const BudgetRoom& room_;
   const Error& error_;
@@ -295,10 +295,10 @@ class Alternatives {
 
 }  // namespace
 
-Error add_alternatives(const Config& config, const PlanOptions& options, const BudgetRoom& room, Error error,
-                       const AlternativesOptions& how) {
+Error add_alternatives(const Config& config, const ModelGraph& graph, const PlanOptions& options,
+                       const BudgetRoom& room, Error error, const AlternativesOptions& how) {
   if (error.kind != ErrorKind::does_not_fit) return error;
-  return Alternatives(config, options, room, error, how).add();
+  return Alternatives(config, graph, options, room, error, how).add();
 }
 
 }  // namespace tidepool

@@ -63,11 +63,9 @@ Bytes host_reserved() {
   return Bytes{round_up((executor_staging + checkpoint_buffer).value, frame_alignment)};
 }
 
-Bytes device_reserved(const Config& config) {
+Bytes device_reserved(const Config& config, const ModelGraph& graph) {
   if (config.machine.gpus().empty()) return Bytes{0};
-  const Result<ModelGraph> graph = make_graph(config);
-  return graph ? gpu_reserved(*graph, micro_batches_per_step(config), config.machine.devices()).total()
-               : Bytes{0};
+  return gpu_reserved(graph, micro_batches_per_step(config), config.machine.devices()).total();
 }
 
 bool packs_documents(const Config& config) {
@@ -159,7 +157,7 @@ bool scale_is_late(const Config& config) {
   return config.train.precision == Precision::fp16 && !config.machine.gpus().empty();
 }
 
-PlanOptions plan_options(const Config& config, Bytes disk) {
+PlanOptions plan_options(const Config& config, const ModelGraph& graph, Bytes disk) {
   const Budgets& budgets = config.memory.budgets;
   return PlanOptions{.budgets = {.device = budgets.device, .host = budgets.host, .disk = disk},
                      .micro_batches = micro_batches_per_step(config),
@@ -175,7 +173,7 @@ PlanOptions plan_options(const Config& config, Bytes disk) {
                      .chunk_bytes = config.memory.chunk_size,
                      .sweeps = config.memory.sweeps,
                      .lookahead = config.memory.lookahead,
-                     .device_reserved = device_reserved(config),
+                     .device_reserved = device_reserved(config, graph),
                      .host_reserved = host_reserved(),
                      .versions = versions_asked(config),
                      .speculates = speculates(config)};

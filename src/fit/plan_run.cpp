@@ -194,18 +194,19 @@ Config on_machine(const Config& config, const std::optional<Machine>& machine) {
   return out;
 }
 
-Result<RunQuestion> question_of(const Config& config, PlanFor who, std::optional<Machine> read) {
-  RunQuestion out{.options = {}, .machine = std::move(read)};
+Result<RunQuestion> question_of(const Config& config, const ModelGraph& graph, PlanFor who,
+                                std::optional<Machine> read) {
+  RunQuestion out{.options = plan_options(config, graph, config.memory.budgets.disk),
+                  .machine = std::move(read)};
   const bool here = is_for_this_machine(who);
   if (!out.machine) {
     TRY_ASSIGN(out.machine, machine_of_file(config));
   }
   if (out.machine) TRY(check_devices(config, *out.machine, who));
   if (here || !out.machine || config.memory.budgets.disk != disk_auto) {
-    TRY_ASSIGN(const Bytes disk, disk_budget(config));
-    out.options = plan_options(config, disk);
+    TRY_ASSIGN(out.options.budgets.disk, disk_budget(config));
   } else {
-    out.options = plan_options(config, out.machine->disk.capacity);
+    out.options.budgets.disk = out.machine->disk.capacity;
   }
   if (out.options.speculates && scale_is_late(config))
     return Error{
@@ -228,12 +229,12 @@ Result<RunQuestion> question_of(const Config& config, PlanFor who, std::optional
 
 Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor who,
                          const PlanProgress& progress, std::optional<Machine> read) {
-  TRY_ASSIGN(RunQuestion question, question_of(config, who, std::move(read)));
+  TRY_ASSIGN(RunQuestion question, question_of(config, graph, who, std::move(read)));
   RunPlan out{.asked = question.options, .options = question.options, .machine = std::move(question.machine)};
   const auto explain = [&](const Error& error) {
     const bool disk_is_here = is_for_this_machine(who) || !out.machine;
     const BudgetRoom room = out.machine ? room_of(*out.machine, who, out.options.devices) : BudgetRoom{};
-    return add_alternatives(config, out.options, room,
+    return add_alternatives(config, graph, out.options, room,
                             disk_is_here ? explain_disk(config, graph, out.options, error) : error,
                             {.goes_on = who == PlanFor::resumed_run, .trying = progress.trying_change});
   };

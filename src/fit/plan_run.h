@@ -43,7 +43,8 @@ struct RunQuestion {
   std::optional<Machine> machine;
 };
 // `read`: machine.file, if the caller has read it already; a pipe can be read only once.
-Result<RunQuestion> question_of(const Config&, PlanFor, std::optional<Machine> read = std::nullopt);
+Result<RunQuestion> question_of(const Config&, const ModelGraph&, PlanFor,
+                                std::optional<Machine> read = std::nullopt);
 
 // PlanProgress is called while plans are tried, and if none fits, while changes are tried.
 struct PlanProgress {

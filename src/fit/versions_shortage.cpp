@@ -15,7 +15,7 @@ std::string why_one_version(const Config& config, const ModelGraph& graph, const
   constexpr Tier tiers[] = {Tier::device, Tier::host, Tier::disk};
   const Budgets had{
       .device = plan.tiers[0].budget, .host = plan.tiers[1].budget, .disk = plan.tiers[2].budget};
-  PlanOptions options = plan_options(config, had.disk);
+  PlanOptions options = plan_options(config, graph, had.disk);
   options.versions = 2;
   const Result<Plan> two = make_plan(graph, options);
   if (two) {

@@ -116,8 +116,9 @@ Result<ForwardPlan> plan_forward(const Config& config) {
   TRY_ASSIGN(ModelGraph graph, make_graph(config));
   for (Window& window : graph.windows) window.trainable = false;
   TRY_ASSIGN(const Bytes disk, disk_budget(config));
-  Result<Plan> plan = make_plan(graph, plan_options(config, disk));
-  if (!plan) return explain_disk(config, graph, plan_options(config, disk), plan.error());
+  const PlanOptions options = plan_options(config, graph, disk);
+  Result<Plan> plan = make_plan(graph, options);
+  if (!plan) return explain_disk(config, graph, options, plan.error());
   return ForwardPlan{std::move(graph), *std::move(plan)};
 }
 

@@ -87,7 +87,7 @@ Result<void> Session::take_memory(const Config& config, const SessionOptions& op
                                .graph = graph_,
                                .pool = *pool_,
                                .ledger = ledger_,
-                               .reserved = device_reserved(config),
+                               .reserved = device_reserved(config, graph_),
                                .gpus = config.machine.gpus(),
                                .choices = choices_ ? &*choices_ : nullptr};
   TRY_ASSIGN(devices_, gpus ? gpu_backend()->take_devices(request) : take_cpu_devices(request));

@@ -8,6 +8,7 @@
 #include "fit/plan_inputs.h"
 #include "run/weights/init_weights.h"
 #include "session/session.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/counting_allocator.h"
 #include "tests/support/cpu_rig.h"
 #include "tests/support/train_fixture.h"

@@ -11,6 +11,7 @@
 #include "probe/step/predict.h"
 #include "session/session.h"
 #include "tests/cuda/recorded_run.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/segments.h"
 
 namespace tidepool::emulated_executor_test {

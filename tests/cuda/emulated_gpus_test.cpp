@@ -11,6 +11,7 @@
 #include "fit/plan_inputs.h"
 #include "inference/evaluate.h"
 #include "inference/generate.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/gpu_config.h"
 #include "tests/support/places.h"
 
@@ -102,7 +103,8 @@ std::string advised_precision(Config config) {
     const auto plan = make_plan(make_graph(config).value(), options);
     if (plan) break;
     const BudgetRoom room{.device = options.budgets.device, .host = options.budgets.host, .disk = Bytes{0}};
-    const std::string words = add_alternatives(config, options, room, plan.error(), {}).message;
+    const std::string words =
+        add_alternatives(config, make_graph(config).value(), options, room, plan.error(), {}).message;
     if (const u64 at = words.find("train.precision="); at != std::string::npos) return words.substr(at, 20);
   }
   return {};

@@ -8,6 +8,7 @@
 #include "fit/plan_inputs.h"
 #include "session/session.h"
 #include "tests/cuda/recorded_run.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/segments.h"
 
 namespace tidepool::emulated_op_graphs_test {

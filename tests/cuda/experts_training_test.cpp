@@ -13,6 +13,7 @@
 #include "inference/generate.h"
 #include "probe/step/predict.h"
 #include "session/session.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/golden_steps.h"
 #include "tests/support/gpu_config.h"

@@ -13,6 +13,7 @@
 #include "fit/plan_inputs.h"
 #include "net/local_network.h"
 #include "session/session.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/cpu_rig.h"
 #include "tests/support/gpu_config.h"
 #include "tests/support/gpu_precision.h"

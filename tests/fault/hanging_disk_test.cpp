@@ -6,6 +6,7 @@
 
 #include "fit/plan_inputs.h"
 #include "planner/planner.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/stuck_disk.h"
 #include "tests/support/train_fixture.h"
 

@@ -8,6 +8,7 @@
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/load_weights.h"
 #include "session/session.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/golden_steps.h"

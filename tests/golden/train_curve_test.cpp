@@ -7,6 +7,7 @@
 #include "fit/plan_inputs.h"
 #include "huggingface/weights/load_weights.h"
 #include "session/session.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/golden_steps.h"
 #include "tests/support/kernel_fixture.h"
 #include "tests/support/places.h"

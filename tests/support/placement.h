@@ -10,6 +10,7 @@
 
 #include "fit/plan_inputs.h"
 #include "planner/planner.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/cases.h"
 #include "tests/support/pairwise.h"
 #include "tests/support/train_fixture.h"

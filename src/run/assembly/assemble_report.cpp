@@ -148,7 +148,8 @@ RunReport assemble_report(const ReportParts& parts) {
   parts.meter.fill(report);
   // The meter only sees frames. As in the plan, memory that is reserved for the whole run is added.
   report.tiers[static_cast<u32>(Tier::host)].measured_peak += host_reserved();
-  report.tiers[static_cast<u32>(Tier::device)].measured_peak += device_reserved(parts.config);
+  report.tiers[static_cast<u32>(Tier::device)].measured_peak +=
+      device_reserved(parts.config, parts.session.graph());
   add_prediction(report, parts.prediction, parts.peak_at_end);
   add_phases(report, parts);
   add_losses(report, parts.state);

@@ -216,7 +216,7 @@ PlanSummary summarize(const SummaryInput& in) {
                   .planned_peak = plan.tiers[t].planned_peak,
                   .resting = resting_uses(plan, tier),
                   .streaming = streaming_uses(plan, tier),
-                  .reserved = tier == Tier::device ? device_reserved(config)
+                  .reserved = tier == Tier::device ? device_reserved(config, graph)
                               : tier == Tier::host ? host_reserved()
                                                    : Bytes{0}};
   }
@@ -246,7 +246,7 @@ PlanSummary summarize(const SummaryInput& in) {
   s.notes.push_back(
       fmt::format("host holds {} for disk transfers at rest and checkpoints, beside streamed content",
                   bytes_text(host_reserved())));
-  if (const Bytes reserved = device_reserved(config); reserved.value > 0)
+  if (const Bytes reserved = device_reserved(config, graph); reserved.value > 0)
     s.notes.push_back(
         fmt::format("the device holds {} for workspaces and a step's numbers", bytes_text(reserved)));
   if (!config.machine.gpus().empty()) s.notes.push_back(attention_note(config, graph));

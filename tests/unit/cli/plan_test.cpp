@@ -11,6 +11,7 @@
 #include "config_files/load_config.h"
 #include "fit/plan_run.h"
 #include "report/screen.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/command_run.h"
 #include "tests/support/file_text.h"
 #include "tests/support/places.h"

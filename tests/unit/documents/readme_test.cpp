@@ -14,6 +14,7 @@
 #include "fit/plan_inputs.h"
 #include "planner/planner.h"
 #include "run/assembly/summary.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/file_text.h"
 #include "tests/support/places.h"
 

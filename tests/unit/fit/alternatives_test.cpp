@@ -15,6 +15,7 @@
 #include "fit/plan_inputs.h"
 #include "machine/gpu_headroom.h"
 #include "planner/advice/change_text.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::alternatives_test {
@@ -51,7 +52,8 @@ Error refused(const Config& config, const std::optional<Machine>& machine,
   const Result<Plan> plan = make_plan(make_graph(config).value(), options);
   EXPECT_FALSE(plan);
   if (plan) return {};
-  return add_alternatives(config, options, machine ? room_in(*machine) : BudgetRoom{}, plan.error(), how);
+  return add_alternatives(config, make_graph(config).value(), options,
+                          machine ? room_in(*machine) : BudgetRoom{}, plan.error(), how);
 }
 
 // Plans every advised setting with the budgets that the machine accepts.
@@ -79,7 +81,7 @@ TEST(Alternatives, SearchesBudgetsIfAnErrorAdvisesNothing) {
   const Config config = config_with(dir, Bytes{64 * mib}, Bytes{200 * kib});
   const Machine machine = box(Bytes{256 * mib}, Bytes{256 * mib});
   const PlanOptions options = plan_options(config, Bytes{0});
-  const Error error = add_alternatives(config, options, room_in(machine),
+  const Error error = add_alternatives(config, make_graph(config).value(), options, room_in(machine),
                                        {ErrorKind::does_not_fit, "the disk is too small as well"});
   EXPECT_THAT(error.message, HasSubstr("too small as well; set memory.host="));
   expect_taken(config, machine, error);
@@ -184,8 +186,8 @@ TEST(Alternatives, NamesBudgetsThatFitAloneAndNotTogether) {
   const BudgetRoom room{.machine = "box", .host = Bytes{7 * mib}, .is_shared = true};
   const Change advice{
       {budget_setting(Tier::device, Bytes{3 * mib}), budget_setting(Tier::host, Bytes{5 * mib})}, ""};
-  const Error error = add_alternatives(config, plan_options(config, Bytes{0}), room,
-                                       {ErrorKind::does_not_fit, "the job does not fit", {advice}});
+  const Error error = add_alternatives(config, make_graph(config).value(), plan_options(config, Bytes{0}),
+                                       room, {ErrorKind::does_not_fit, "the job does not fit", {advice}});
   EXPECT_THAT(error.message,
               HasSubstr("; memory.device=3.00 MiB for each of 1 device and memory.host=5.00 MiB share the "
                         "host's memory, and need more than box has (7.00 MiB)"));

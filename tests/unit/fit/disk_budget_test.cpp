@@ -9,6 +9,7 @@
 #include "io/swap_file.h"
 #include "planner/advice/change_text.h"
 #include "planner/planner.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::disk_budget_test {

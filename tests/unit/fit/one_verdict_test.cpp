@@ -11,6 +11,7 @@
 #include "fit/plan_inputs.h"
 #include "fit/plan_run.h"
 #include "fit/what_if.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::one_verdict_test {

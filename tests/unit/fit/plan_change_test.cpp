@@ -5,6 +5,7 @@
 
 #include "fit/plan_inputs.h"
 #include "run/assembly/assemble_report.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/child_run.h"
 #include "tests/support/file_text.h"
 #include "tests/support/train_fixture.h"

@@ -13,6 +13,7 @@
 #include "config_files/load_config.h"
 #include "fit/plan_inputs.h"
 #include "machine/machine_file.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/child_run.h"
 #include "tests/support/file_text.h"
 #include "tests/support/train_fixture.h"

@@ -7,6 +7,7 @@
 #include "fit/plan_inputs.h"
 #include "planner/planner.h"
 #include "planner/verify/verify.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/places.h"
 #include "tests/support/random_case.h"
 

@@ -10,6 +10,7 @@
 #include "fit/plan_inputs.h"
 #include "planner/bound/lower_bound.h"
 #include "planner/planner.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/places.h"
 
 namespace tidepool::planner_least_bytes_test {

@@ -8,6 +8,7 @@
 #include "fit/plan_inputs.h"
 #include "fit/rest_staging.h"
 #include "planner/planner.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/places.h"
 
 namespace tidepool::staging_test {

@@ -7,6 +7,7 @@
 #include "fit/plan_inputs.h"
 #include "planner/advice/change_text.h"
 #include "planner/shapes.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/places.h"
 
 namespace tidepool::plan_size_test {

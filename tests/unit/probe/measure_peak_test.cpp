@@ -12,6 +12,7 @@
 #include "kernels/uniform_values.h"
 #include "planner/planner.h"
 #include "session/session.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/kernel_fixture.h"
 #include "tests/support/train_fixture.h"
 

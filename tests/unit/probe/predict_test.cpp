@@ -7,6 +7,7 @@
 #include "planner/planner.h"
 #include "probe/step/round_judge.h"
 #include "session/session.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::predict_test {

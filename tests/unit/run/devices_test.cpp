@@ -10,6 +10,7 @@
 #include "fit/plan_inputs.h"
 #include "inference/evaluate.h"
 #include "inference/generate.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/file_text.h"
 #include "tests/support/train_fixture.h"
 

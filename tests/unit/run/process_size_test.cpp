@@ -5,6 +5,7 @@
 #include "kernels/kernels.h"
 #include "planner/planner.h"
 #include "run/outputs/training_memory.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/child_run.h"
 #include "tests/support/file_text.h"
 #include "tests/support/places.h"

@@ -5,6 +5,7 @@
 
 #include "fit/plan_inputs.h"
 #include "planner/planner.h"
+#include "tests/support/asked_plan.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool::speculation_choice_test {
