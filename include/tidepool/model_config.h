@@ -55,8 +55,6 @@ struct FamilyTraits {
   const ExpertTraits* experts = nullptr;  // null: all layers are dense
   // True if `experts` is not null. Under UBSan, GCC does not compare an address with null in constants.
   bool with_experts = false;
-  // True if configs and files are known, but the layers are not computed yet: build_model() refuses.
-  bool described_only = false;
   bool qkv_bias = false;             // q, k and v have biases, and o has none
   bool qk_norm = false;              // RMSNorm over each head of q and k, before the rotation
   bool attention_bias_key = false;   // config.json says whether q, k, v and o have biases

@@ -42,7 +42,8 @@ class StateSlots {
  public:
   StateSlots() = default;
   // REQUIRES: all slots together are at most state_slots_max.
-  constexpr StateSlots(Precision precision, std::span<const StateSlot> of_rule) : precision_(precision) {
+  constexpr StateSlots(Precision precision, std::span<const StateSlot> optimizer_slots)
+      : precision_(precision) {
     if (precision == Precision::fp16)
       slots_[count_++] = {.name = "master",
                           .file_prefix = "master.",
@@ -56,7 +57,7 @@ class StateSlots {
                           .format = SlotFormat::remainder,
                           .block_bytes = 2};
     of_precision_ = count_;
-    for (const StateSlot& slot : of_rule) {
+    for (const StateSlot& slot : optimizer_slots) {
       CHECK(count_ < state_slots_max, count_);
       slots_[count_++] = slot;
     }
@@ -74,8 +75,10 @@ class StateSlots {
   // REQUIRES: has_master().
   constexpr Kind master() const { return state_kind(0); }
   // The rule's slots in its order, without the precision's.
-  constexpr Kind of_rule(u32 number) const { return state_kind(of_precision_ + number); }
-  constexpr bool is_of_rule(Kind kind) const { return is_slot(kind) && slot_of(kind) >= of_precision_; }
+  constexpr Kind optimizer_slot(u32 number) const { return state_kind(of_precision_ + number); }
+  constexpr bool is_optimizer_slot(Kind kind) const {
+    return is_slot(kind) && slot_of(kind) >= of_precision_;
+  }
   constexpr bool is_master(Kind kind) const { return has_master() && kind == master(); }
 
   // True if training has chunks of this kind; only slots and `grad` depend on precision and rule.
@@ -92,7 +95,7 @@ class StateSlots {
     for (u32 i = 0; i < count_; ++i) fn(state_kind(i));
   }
   template <class Fn>
-  constexpr void each_of_rule(Fn&& fn) const {
+  constexpr void each_optimizer_slot(Fn&& fn) const {
     for (u32 i = of_precision_; i < count_; ++i) fn(state_kind(i));
   }
 

@@ -160,7 +160,7 @@ std::vector<Kind> model_parts() { return {Kind::param}; }
 
 std::vector<Kind> optimizer_parts(const StateSlots& slots) {
   std::vector<Kind> parts;
-  slots.each_of_rule([&](Kind slot) {
+  slots.each_optimizer_slot([&](Kind slot) {
     CHECK(slots[slot].format == SlotFormat::f32, slots[slot].name);  // files have no other so far
     parts.push_back(slot);
   });

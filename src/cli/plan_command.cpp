@@ -121,8 +121,8 @@ std::vector<OutlookRow> rows_of(const Planned& p, const Outlook& o, u64 tokens) 
       {"Optimizer", fmt::format("{} of a step exposed on host updates", seconds_text(exposed_update(f)))});
   rows.push_back({"Chosen", fmt::format("chunks of {}, {} sweep{}{}{}; {} plans compared",
                                         bytes_text(Bytes{4 * p.plan.chunk_elements}), p.plan.sweeps,
-                                        p.plan.sweeps == 1 ? "" : "s", way_text(p), early_text(p.options),
-                                        p.candidates)});
+                                        p.plan.sweeps == 1 ? "" : "s", parallel_text(p),
+                                        early_text(p.options), p.candidates)});
   return rows;
 }
 

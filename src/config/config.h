@@ -23,7 +23,7 @@ inline constexpr std::array<std::string_view, 7> record_kinds = {
     "auto", "text", "messages", "sharegpt", "alpaca", "completion", "tokens"};
 inline constexpr std::array<std::string_view, 3> loss_kinds = {"answers", "last_answer", "all"};
 // Values of data.on_bad_record.
-inline constexpr std::array<std::string_view, 2> bad_record_ways = {"error", "skip"};
+inline constexpr std::array<std::string_view, 2> bad_record_actions = {"error", "skip"};
 
 struct DataConfig {
   std::vector<std::string> train;  // files, directories, globs
@@ -35,7 +35,7 @@ struct DataConfig {
   // The following keys are for documents: JSONL, and text with a tokenizer.
   std::vector<double> weights;   // by entry of `train`, each a source of its own then; empty: one source
   std::string records = "auto";  // one of record_kinds
-  std::string on_bad_record = "error";  // one of bad_record_ways
+  std::string on_bad_record = "error";  // one of bad_record_actions
   std::string tokenizer;      // a tokenizer.json, or its directory; empty: the model directory's, or bytes
   std::string chat_template;  // a file, or chatml; empty: the model directory's
   std::vector<std::string> chat_template_arguments;  // "name=value"

@@ -51,7 +51,7 @@ const std::array data_table = std::to_array<Field>({
      .ref = REF(data.on_bad_record),
      .help = "Handling of unusable JSONL lines: error ends the run before its first step; skip leaves them "
              "out, counts them and names the first few",
-     .choices = Names(bad_record_ways)},
+     .choices = Names(bad_record_actions)},
     {.section = "data",
      .key = "tokenizer",
      .ref = REF(data.tokenizer),

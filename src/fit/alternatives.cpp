@@ -124,9 +124,9 @@ class Alternatives {
     if (!can_be_taken_ && found.empty()) add(several_budgets());
     if (smaller_may_fit()) {
       add(smaller_batch());
-      if (!how_.goes_on) add(shorter_sequence());
+      if (!how_.resumes) add(shorter_sequence());
     }
-    if (!how_.goes_on) add(narrower_weights());
+    if (!how_.resumes) add(narrower_weights());
     add(on_the_cores());
     return found;
   }
@@ -224,7 +224,7 @@ class Alternatives {
   Config smallest() const {
     Config changed = config_;
     changed.train.per_device_train_batch_size = 1;
-    if (how_.goes_on) return changed;
+    if (how_.resumes) return changed;
     changed.train.sequence_length = std::max(changed.train.sequence_length >> tries_max,
                                              std::min(sequence_length_least, config_.train.sequence_length));
     return changed;

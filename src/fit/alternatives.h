@@ -16,7 +16,7 @@ using ChangeTried = std::function<void(std::string_view change)>;
 
 // Limits of the search, in ops planned. If they were too small to tell, the message says so.
 struct AlternativesOptions {
-  bool goes_on = false;  // the run resumes from a checkpoint, which fixes sequence length and precision
+  bool resumes = false;  // the run resumes from a checkpoint, which fixes sequence length and precision
   u64 change_ops_max = 300'000;
   // Planning 2 million ops takes some 7 s (GPT-2 of 18 billion parameters on 8 GPUs: 1.4 million in 5 s).
   u64 ops_max = 2'000'000;

@@ -47,7 +47,7 @@ Outlook outlook(const OutlookInput& in) {
   // Master and the optimizer's slots in fp32, and the weights in the model's precision.
   u64 per_parameter =
       sizeof(float) + (in.plan.precision == Precision::fp32 ? 0 : value_bytes(in.plan.precision));
-  in.plan.state_slots.each_of_rule([&](Kind) { per_parameter += sizeof(float); });
+  in.plan.state_slots.each_optimizer_slot([&](Kind) { per_parameter += sizeof(float); });
   out.checkpoint = Bytes{trained_parameters(in.graph) * per_parameter};
   out.save_seconds = save_seconds(in.plan, in.machine.disk, out.checkpoint);
   return out;

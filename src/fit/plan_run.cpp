@@ -236,7 +236,7 @@ Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor 
     const BudgetRoom room = out.machine ? room_of(*out.machine, who, out.options.devices) : BudgetRoom{};
     return add_alternatives(config, graph, out.options, room,
                             disk_is_here ? explain_disk(config, graph, out.options, error) : error,
-                            {.goes_on = who == PlanFor::resumed_run, .trying = progress.trying_change});
+                            {.resumes = who == PlanFor::resumed_run, .trying = progress.trying_change});
   };
   if (!out.machine) {
     Result<Plan> plan = make_plan(graph, out.options);
@@ -245,7 +245,7 @@ Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor 
     return out;
   }
   Result<Choice> chosen =
-      choose(config, graph, out.options, *out.machine, who, progress.tried, out.other_way_seconds);
+      choose(config, graph, out.options, *out.machine, who, progress.tried, out.other_parallel_seconds);
   if (!chosen) return explain(chosen.error());
   Choice choice = *std::move(chosen);
   out.options = choice.options;
@@ -256,11 +256,12 @@ Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor 
   return out;
 }
 
-std::string way_text(const RunPlan& run) {
-  if (run.other_way_seconds == 0) return {};
+std::string parallel_text(const RunPlan& run) {
+  if (run.other_parallel_seconds == 0) return {};
   const bool layers = run.plan.parallel == Parallel::layers;
   return fmt::format(", {} over devices ({}: {} a step)", name(run.plan.parallel),
-                     name(layers ? Parallel::data : Parallel::layers), seconds_text(run.other_way_seconds));
+                     name(layers ? Parallel::data : Parallel::layers),
+                     seconds_text(run.other_parallel_seconds));
 }
 
 std::vector<std::string> describe_choice(const Config& config, const RunPlan& run) {
@@ -269,7 +270,7 @@ std::vector<std::string> describe_choice(const Config& config, const RunPlan& ru
   notes.push_back(fmt::format(
       "chosen by the rates of {} among {} plans: chunks of {}, {} sweep{}{}, {} a step", config.machine.file,
       run.candidates, bytes_text(Bytes{4 * run.plan.chunk_elements}), run.plan.sweeps,
-      run.plan.sweeps == 1 ? "" : "s", way_text(run), seconds_text(run.forecast->step_seconds)));
+      run.plan.sweeps == 1 ? "" : "s", parallel_text(run), seconds_text(run.forecast->step_seconds)));
   const bool to_disk = run.plan.tiers[static_cast<u32>(Tier::disk)].planned_peak.value > 0;
   if (to_disk && !has_disk(*run.machine))
     notes.push_back(fmt::format("{} has no disk: assuming {} read and {} written per second",

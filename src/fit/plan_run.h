@@ -22,7 +22,7 @@ struct RunPlan {
   std::optional<Forecast> forecast;  // on that machine
   u32 candidates = 1;                // plans compared
   // machine.parallel: auto: a step with the way to share it that was not chosen; 0: it was not possible.
-  double other_way_seconds = 0;
+  double other_parallel_seconds = 0;
 };
 
 // machine.file; none if the config names none.
@@ -65,6 +65,6 @@ std::vector<std::string> describe_choice(const Config&, const RunPlan&);
 std::string machine_mismatch(const Config&, const Machine&, u32 workers, const std::string& processor);
 
 // RETURNS: ", layers over devices (data: 15.4 s a step)" if machine.parallel: auto compared both, else empty.
-std::string way_text(const RunPlan&);
+std::string parallel_text(const RunPlan&);
 
 }  // namespace tidepool

@@ -84,7 +84,7 @@ Result<std::string> base_of(const std::string& adapter, const std::string& base)
 // unknown.
 Result<void> check_model_is_whole(const std::string& directory) {
   TRY_ASSIGN(const std::optional<Family> family, family_of_directory(directory));
-  if (!family || traits(*family).described_only) return {};
+  if (!family) return {};
   const Result<ModelConfig> model = read_model_directory(directory);
   if (!model && has_manifest(directory)) return model.error();  // Tidepool wrote this config
   if (!model) return {};                                        // settings that Tidepool does not compute

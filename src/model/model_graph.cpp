@@ -112,12 +112,6 @@ u64 widest(const ModelConfig& c) {
 std::string wrong(const ModelConfig& c, BatchShape batch) {
   if (const std::optional<ModelFault> fault = check_model(c))
     return fmt::format("model.{}: {}", fault->key, fault->reason);
-  if (traits(c.family).described_only)
-    return fmt::format(
-        "model.model_type: the config and files of {} models are known, but their layers are not computed "
-        "yet; "
-        "choose a model of another family",
-        name(c.family));
   if (batch.sequences == 0) return "train.per_device_train_batch_size is 0; it must be at least 1";
   if (batch.tokens == 0) return "train.sequence_length is 0; it must be at least 1";
   if (batch.tokens > c.positions)

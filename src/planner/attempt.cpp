@@ -87,8 +87,8 @@ void rest_more_on_devices(const ResidenceInput& in, Attempt& out) {
   }
 }
 
-// Sets the working sets to the least: no room to stream ahead is declared. State rests where the way has it,
-// even if that leaves no such room.
+// Sets the working sets to the least: no room to stream ahead is declared. State rests where the candidate
+// has it, even if that leaves no such room.
 Attempt with_least_sets(Attempt out) {
   out.device.working_set = out.device.least_set;
   out.host.working_set = out.host.least_set;
@@ -131,23 +131,23 @@ Attempt attempt(const ModelGraph& graph, const PlanOptions& given, const Attempt
   return out;
 }
 
-PlanOptions options_of(const PlanOptions& options, const Way& way) {
+PlanOptions options_of(const PlanOptions& options, const TierCandidate& candidate) {
   PlanOptions out = options;
-  out.budgets = {way.device_budget, way.host_budget, Bytes{0}};
+  out.budgets = {candidate.device_budget, candidate.host_budget, Bytes{0}};
   return out;
 }
 
-Attempt attempt_way(const ModelGraph& graph, const PlanOptions& given, const Way& way) {
-  Attempt out = make_parts(graph, given, way.shape);
+Attempt attempt_candidate(const ModelGraph& graph, const PlanOptions& given, const TierCandidate& candidate) {
+  Attempt out = make_parts(graph, given, candidate.shape);
   PlanOptions options = given;
   options.clipping = out.clipping;
   options.advise = false;
   const ResidenceInput in{graph, out.layout, out.program, options};
-  plan_tiers(in, way.device.home_bytes_least, out);
+  plan_tiers(in, candidate.device.home_bytes_least, out);
   if (out.fits) return with_least_sets(std::move(out));
-  const PlanOptions ways_own = options_of(options, way);
-  const ResidenceInput own{graph, out.layout, out.program, ways_own};
-  out.device = plan_device_tier(own, way.device);
+  const PlanOptions own_budgets = options_of(options, candidate);
+  const ResidenceInput own{graph, out.layout, out.program, own_budgets};
+  out.device = plan_device_tier(own, candidate.device);
   out.host =
       fit(options.budgets.host, [&](Bytes shrink) { return plan_host_tier(in, out.device, shrink); }).first;
   const auto host_fits = [&] {

@@ -23,8 +23,8 @@ struct Attempt {
   bool fits = false;
 };
 
-// Way is one plan of the tiers, made for budgets of its own that do not depend on the job's.
-struct Way {
+// TierCandidate is one plan of the tiers, made for budgets of its own that do not depend on the job's.
+struct TierCandidate {
   AttemptOptions shape;
   DeviceTierOptions device;
   Bytes device_budget{};
@@ -34,12 +34,12 @@ struct Way {
 // RETURNS: layout and program of a shape, without tiers.
 Attempt make_parts(const ModelGraph&, const PlanOptions&, const AttemptOptions&);
 
-// RETURNS: the options, with the budgets of the way.
-PlanOptions options_of(const PlanOptions&, const Way&);
+// RETURNS: the options, with the budgets of the candidate.
+PlanOptions options_of(const PlanOptions&, const TierCandidate&);
 
-// Plans the way, and uses all room that the job's budgets have beyond its needs.
-// REQUIRES: the way needs no more than the budgets.
-Attempt attempt_way(const ModelGraph&, const PlanOptions&, const Way&);
+// Plans the candidate, and uses all room that the job's budgets have beyond its needs.
+// REQUIRES: the candidate needs no more than the budgets.
+Attempt attempt_candidate(const ModelGraph&, const PlanOptions&, const TierCandidate&);
 
 // Plans tier after tier. Without PlanOptions::advise it stops at the first tier that does not fit.
 Attempt attempt(const ModelGraph&, const PlanOptions&, const AttemptOptions&);

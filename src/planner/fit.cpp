@@ -115,7 +115,7 @@ Fit::Fit(const ModelGraph& graph, const PlanOptions& options)
     : graph_(graph), options_(as_planned(graph, options)) {
   const Bytes least = device_least(graph, options_);
   for (const u32 sweeps : sweeps_to_try(options_))
-    for (const u64 elements : chunk_elements_of_ways(graph, options_))
+    for (const u64 elements : candidate_chunk_elements(graph, options_))
       shapes_.push_back({FitShape(graph, options_, {.sweeps = sweeps, .chunk_elements = elements}, least),
                          held_at_once(graph, options_, sweeps)});
 }
@@ -144,13 +144,13 @@ void Fit::search(FitSearch& s, SearchWork* work) {
   }
 }
 
-std::optional<Way> Fit::within(const Budgets& given, SearchWork* work) {
+std::optional<TierCandidate> Fit::within(const Budgets& given, SearchWork* work) {
   const Budgets budgets = summable(given);
   if (has_no_room(budgets)) return std::nullopt;
   FitSearch s{.had = budgets, .most = budgets};
   search(s, work);
   if (!s.needs) return std::nullopt;
-  return s.way;
+  return s.candidate;
 }
 
 std::optional<Budgets> Fit::nearest(const Budgets& had, const Budgets& given, SearchWork* work) {

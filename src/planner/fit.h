@@ -1,6 +1,6 @@
-// Fit says whether a job fits. It asks a family of ways to lie in the tiers that does not depend on budgets:
-// each way has needs of its own, and a job fits if one way needs no more of any tier than its budget. So a
-// job that fits still fits with larger budgets, whatever choices are made inside a way
+// Fit says whether a job fits. It asks candidates, which are plans of the tiers and do not depend on the
+// job's budgets: each has needs of its own, and a job fits if one candidate needs no more of any tier than
+// its budget. So a job that fits still fits with larger budgets, whatever choices are made inside a candidate
 // (docs/decisions/0032-a-job-fits-by-needs-without-budgets.md).
 #pragma once
 
@@ -19,12 +19,13 @@ class Fit {
   Fit(const ModelGraph&, const PlanOptions&);
   Fit(const Fit&) = delete;
 
-  // RETURNS: a way that needs no more than `budgets`; none: the job does not fit, or `work` ended the search.
-  std::optional<Way> within(const Budgets&, SearchWork* = nullptr);
+  // RETURNS: a candidate that needs no more than `budgets`; none: the job does not fit, or `work` ended the
+  // search.
+  std::optional<TierCandidate> within(const Budgets&, SearchWork* = nullptr);
 
-  // RETURNS: the smallest budgets between `had` and `most` that fit some way, rounded as a config writes
-  // them. A device's bytes count most and the disk's least. None: no way fits `most`, or `work` ended the
-  // search before one was found.
+  // RETURNS: the smallest budgets between `had` and `most` that fit some candidate, rounded as a config
+  // writes them. A device's bytes count most and the disk's least. None: no candidate fits `most`, or `work`
+  // ended the search before one was found.
   std::optional<Budgets> nearest(const Budgets& had, const Budgets& most, SearchWork* = nullptr);
 
  private:
@@ -33,11 +34,11 @@ class Fit {
 
   const ModelGraph& graph_;
   const PlanOptions options_;
-  struct Candidate {
+  struct HeldShape {
     FitShape shape;
-    Bytes held;  // by all tiers together, in any way
+    Bytes held;  // by all tiers together, in any candidate
   };
-  std::vector<Candidate> shapes_;
+  std::vector<HeldShape> shapes_;
 };
 
 // RETURNS: an error that names the tiers that are short and the smallest budgets that fit.

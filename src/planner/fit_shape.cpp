@@ -1,4 +1,5 @@
-// FitShape lists the ways of one shape, and plans a way only if its known limits do not rule it out.
+// FitShape lists the candidates of one shape, and plans a candidate only if its known limits do not rule it
+// out.
 #include "planner/fit_shape.h"
 
 #include <algorithm>
@@ -50,16 +51,17 @@ bool FitShape::takes(u64 part, SearchWork* work) const {
   return work == nullptr || work->takes(div_up(ops_, part));
 }
 
-// ---- list of ways -----------------------------------------------------------------------------------
+// ---- list of candidates -----------------------------------------------------------------------------------
 
-void FitShape::list_ways(SearchWork* work) {
-  ways_ = {DeviceWay{.is_divided = true}, DeviceWay{.options = {.within_least = true}, .is_divided = true}};
-  if (!plan_device(0, work)) return ways_.clear();
+void FitShape::list_candidates(SearchWork* work) {
+  candidates_ = {DeviceCandidate{.is_divided = true},
+                 DeviceCandidate{.options = {.within_least = true}, .is_divided = true}};
+  if (!plan_device(0, work)) return candidates_.clear();
   least_ = std::max(least_, parts_->device.needs_least + options_->device_reserved);
   all_rests_ = rests_beside(std::vector<bool>(graph_->windows.size(), false));
   Bytes resident = parts_->device.resident;
   if (resident.value == 0) {  // homes are forced; this is an upper limit of all other stays
-    resident = *ways_[0].need;
+    resident = *candidates_[0].need;
     for (u32 w = 0; w < graph_->windows.size(); ++w)
       resident += parts_->layout.bytes(parts_->layout.windows[w].param, parts_->layout.windows[w].cuts);
     for (const Stream& stream : graph_->streams)
@@ -88,19 +90,19 @@ void FitShape::list_budgets(Bytes resident) {
   budgets.push_back(budgets.back() + Bytes{round_up(budgets.back().value / 32, frame_alignment)});
   std::ranges::reverse(budgets);
   for (const Bytes budget : budgets)
-    ways_.push_back({.options = {.within_least = true},
-                     .budget = budget,
-                     .least = budget,
-                     .rests = over(all_rests_, budget * options_->devices)});
+    candidates_.push_back({.options = {.within_least = true},
+                           .budget = budget,
+                           .least = budget,
+                           .rests = over(all_rests_, budget * options_->devices)});
 }
 
-// Ways with more and more windows at home on the devices: alone, then with stays beside them, up to round
-// sizes.
+// Candidates with more and more windows at home on the devices: alone, then with stays beside them, up to
+// round sizes.
 void FitShape::list_homes(Bytes resident) {
   if (options_->home != HomePolicy::automatic) return;
   const u64 windows = graph_->windows.size(), most = fineness().homes;
   const u64 arenas = options_->devices / options_->replicas();  // devices whose homes are different windows
-  std::vector<Bytes> homes;  // entry i: bytes of the homes of way i, on each device
+  std::vector<Bytes> homes;  // entry i: bytes of the homes of candidate i, on each device
   Bytes bytes{};
   for (u64 w = 0; w < windows; ++w) {
     bytes += bytes_at_home(parts_->layout, static_cast<u32>(w));
@@ -108,11 +110,11 @@ void FitShape::list_homes(Bytes resident) {
     if ((w + 1) * most / windows != w * most / windows) homes.push_back(of_each);
   }
   for (const Bytes home : homes)
-    ways_.push_back({.options = {.home_bytes_least = home, .within_least = true},
-                     .is_divided = true,
-                     // Beside the homes, a window streams with its gradient.
-                     .least = std::max(least_, home + least_ / 2),
-                     .rests = over(all_rests_, home * options_->devices)});
+    candidates_.push_back({.options = {.home_bytes_least = home, .within_least = true},
+                           .is_divided = true,
+                           // Beside the homes, a window streams with its gradient.
+                           .least = std::max(least_, home + least_ / 2),
+                           .rests = over(all_rests_, home * options_->devices)});
   for (const Bytes budget : round_sizes(resident, 16)) list_homes_beside_stays(homes, budget);
 }
 
@@ -125,16 +127,16 @@ void FitShape::list_homes_beside_stays(const std::vector<Bytes>& homes, Bytes bu
     const u64 count = static_cast<u64>(std::ranges::upper_bound(homes, room) - homes.begin());
     if (count == before) continue;
     before = count;
-    ways_.push_back({.options = {.home_bytes_least = homes[count - 1], .within_least = true},
-                     .budget = budget,
-                     .streams = false,
-                     .is_divided = true,
-                     .least = budget,
-                     .rests = over(all_rests_, budget * options_->devices)});
+    candidates_.push_back({.options = {.home_bytes_least = homes[count - 1], .within_least = true},
+                           .budget = budget,
+                           .streams = false,
+                           .is_divided = true,
+                           .least = budget,
+                           .rests = over(all_rests_, budget * options_->devices)});
   }
 }
 
-// ---- needs of ways ----------------------------------------------------------------------------------
+// ---- needs of candidates ----------------------------------------------------------------------------------
 
 // Bytes that host and disk must hold at once: state of windows without a home on a device, and their
 // gradients that wait for the norm.
@@ -174,25 +176,25 @@ bool FitShape::plan_device(u32 w, SearchWork* work) {
     parts_ = make_parts(*graph_, *options_, shape_);
   }
   if (!takes(16, work)) return false;
-  DeviceWay& way = ways_[w];
-  const PlanOptions options = options_of(*options_, {.device_budget = way.budget});
-  parts_->device = plan_device_tier({*graph_, parts_->layout, parts_->program, options}, way.options);
+  DeviceCandidate& candidate = candidates_[w];
+  const PlanOptions options = options_of(*options_, {.device_budget = candidate.budget});
+  parts_->device = plan_device_tier({*graph_, parts_->layout, parts_->program, options}, candidate.options);
   planned_ = w;
-  way.need = std::max({parts_->device.peak, way.least, least_});
-  way.host_least = updates_beside(parts_->device.home);
-  way.rests = std::max(way.rests, rests_beside(parts_->device.home));
+  candidate.need = std::max({parts_->device.peak, candidate.least, least_});
+  candidate.host_least = updates_beside(parts_->device.home);
+  candidate.rests = std::max(candidate.rests, rests_beside(parts_->device.home));
   return true;
 }
 
 // RETURNS: null if `work` ended the search.
 const FitShape::Rest* FitShape::plan_rest(u32 w, Bytes host_budget, SearchWork* work) {
-  const auto known = ways_[w].rest.find(host_budget);
-  if (known != ways_[w].rest.end()) return &known->second;
+  const auto known = candidates_[w].rest.find(host_budget);
+  if (known != candidates_[w].rest.end()) return &known->second;
   if (!plan_device(w, work) || !takes(4, work)) return nullptr;
   const PlanOptions options = options_of(*options_, {.host_budget = host_budget});
   const HostTier host =
       plan_host_tier({*graph_, parts_->layout, parts_->program, options}, parts_->device, Bytes{0});
-  return &ways_[w]
+  return &candidates_[w]
               .rest.emplace(host_budget, Rest{host.peak, host.disk_bytes, host.needs_least})
               .first->second;
 }
@@ -200,22 +202,26 @@ const FitShape::Rest* FitShape::plan_rest(u32 w, Bytes host_budget, SearchWork* 
 // ---- the search -------------------------------------------------------------------------------------
 
 void FitShape::offer(u32 w, Bytes host_budget, const Rest& rest, FitSearch& s) const {
-  const DeviceWay& way = ways_[w];
-  const Bytes host = way.streams ? rest.host : std::max(rest.host, ways_[0].rest.at(Bytes{0}).host);
-  const Budgets needs{*way.need, host, rest.disk};
+  const DeviceCandidate& candidate = candidates_[w];
+  const Bytes host =
+      candidate.streams ? rest.host : std::max(rest.host, candidates_[0].rest.at(Bytes{0}).host);
+  const Budgets needs{*candidate.need, host, rest.disk};
   if (!s.is_better(needs)) return;
   s.needs = needs;
-  s.way = {.shape = shape_, .device = way.options, .device_budget = way.budget, .host_budget = host_budget};
+  s.candidate = {.shape = shape_,
+                 .device = candidate.options,
+                 .device_budget = candidate.budget,
+                 .host_budget = host_budget};
 }
 
 // Tries three kinds of host: nothing stays that need not; everything stays; and steps between, which help
 // only if the disk is short. Each is planned only if its known lower limits do not rule it out.
 void FitShape::search_rest(u32 w, FitSearch& s, SearchWork* work) {
-  const DeviceWay& way = ways_[w];
-  const Bytes device = *way.need, rests = way.rests;
-  if (!s.is_better({device, way.host_least, Bytes{0}})) return;
+  const DeviceCandidate& candidate = candidates_[w];
+  const Bytes device = *candidate.need, rests = candidate.rests;
+  if (!s.is_better({device, candidate.host_least, Bytes{0}})) return;
   const Bytes all_on_disk = over(rests, options_->host_reserved);
-  if (way.streams && s.is_better({device, Bytes{0}, all_on_disk})) {
+  if (candidate.streams && s.is_better({device, Bytes{0}, all_on_disk})) {
     const Rest* none_stays = plan_rest(w, Bytes{0}, work);
     if (none_stays == nullptr) return;
     offer(w, Bytes{0}, {none_stays->host, std::max(none_stays->disk, all_on_disk)}, s);
@@ -228,7 +234,7 @@ void FitShape::search_rest(u32 w, FitSearch& s, SearchWork* work) {
   }
   if (options_->home != HomePolicy::automatic) return search_forced(w, s, work);
   // If the disk is short, state at home on devices saves more than stays do.
-  if (!way.is_divided) return;
+  if (!candidate.is_divided) return;
   const u64 steps = fineness().host_steps;
   for (u64 i = steps; i > 0 && !s.is_done(); --i) {
     const Bytes budget{round_up(rests.value / steps * i, frame_alignment)};
@@ -249,7 +255,7 @@ void FitShape::search_forced(u32 w, FitSearch& s, SearchWork* work) {
   if (most == nullptr) return;
   const Bytes last = most->host;
   for (Bytes budget = least->host; budget < last && !s.is_done(); budget += Bytes{budget.value / 4}) {
-    if (!s.is_better({*ways_[w].need, budget, Bytes{0}})) return;
+    if (!s.is_better({*candidates_[w].need, budget, Bytes{0}})) return;
     const Rest* const some_stay = plan_rest(w, budget, work);
     if (some_stay == nullptr) return;
     offer(w, budget, *some_stay, s);
@@ -264,14 +270,14 @@ bool FitShape::streams_by_the_least(const FitSearch& s, SearchWork* work) {
 void FitShape::search(FitSearch& s, SearchWork* work) {
   const auto may_do = [&](Bytes device) { return s.is_better({device, Bytes{0}, Bytes{0}}); };
   if (!may_do(least_)) return;
-  if (ways_.empty()) list_ways(work);
-  for (u32 w = 0; w < ways_.size() && !s.is_done(); ++w) {
-    const DeviceWay& way = ways_[w];
-    if (!may_do(std::max(way.least, least_)) || way.rests > s.most.host + s.most.disk) continue;
+  if (candidates_.empty()) list_candidates(work);
+  for (u32 w = 0; w < candidates_.size() && !s.is_done(); ++w) {
+    const DeviceCandidate& candidate = candidates_[w];
+    if (!may_do(std::max(candidate.least, least_)) || candidate.rests > s.most.host + s.most.disk) continue;
     // If the host has no room even to stream, homes on devices do not help.
-    if (!way.streams && !streams_by_the_least(s, work)) break;
-    if (!ways_[w].need && !plan_device(w, work)) break;
-    if (may_do(*ways_[w].need)) search_rest(w, s, work);
+    if (!candidate.streams && !streams_by_the_least(s, work)) break;
+    if (!candidates_[w].need && !plan_device(w, work)) break;
+    if (may_do(*candidates_[w].need)) search_rest(w, s, work);
     if (work != nullptr && work->cut) break;
   }
   parts_.reset();

@@ -116,10 +116,10 @@ std::optional<Budgets> least_budgets(const ModelGraph& graph, const PlanOptions&
 Result<Plan> draft_plan(const ModelGraph& graph, const PlanOptions& options) {
   TRY(check_is_possible(graph, options));
   Fit fit(graph, options);
-  const std::optional<Way> way = fit.within(options.budgets);
-  if (!way) return refusal(fit, options, nullptr);
+  const std::optional<TierCandidate> candidate = fit.within(options.budgets);
+  if (!candidate) return refusal(fit, options, nullptr);
   std::optional<Attempt> usual = usual_attempt(graph, options);
-  return plan_of(graph, options, usual ? *std::move(usual) : attempt_way(graph, options, *way));
+  return plan_of(graph, options, usual ? *std::move(usual) : attempt_candidate(graph, options, *candidate));
 }
 
 std::optional<Plan> draft_variation(const ModelGraph& graph, const PlanOptions& options) {

@@ -16,7 +16,7 @@ constexpr u64 chunk_elements_max = 64 * mib;    // for models so large that smal
 constexpr u64 chunk_elements_min = cut_alignment_elements;
 constexpr u64 chunk_sets_usual = 4 * kib;  // per model; planning time grows faster than the number
 constexpr u64 chunk_sets_max = 64 * kib;   // smaller chunks are tried only if their number stays below this
-constexpr u64 chunk_sets_of_ways_max = 4 * kib;  // ways are many, and each must be planned
+constexpr u64 candidate_chunk_sets_max = 4 * kib;  // candidates are many, and each must be planned
 
 // Six chunk sets of at most 16 bytes per element pass through the host. What they take cannot rest there, and
 // moves twice in each step: a sixteenth of the host, or a quarter if the chunks would become many.
@@ -77,12 +77,13 @@ std::vector<u64> chunk_elements_to_try(const ModelGraph& graph, const PlanOption
   return sizes;
 }
 
-std::vector<u64> chunk_elements_of_ways(const ModelGraph& graph, const PlanOptions& options) {
+std::vector<u64> candidate_chunk_elements(const ModelGraph& graph, const PlanOptions& options) {
   constexpr u64 times = 8;
   constexpr u64 count = 3;
   if (options.chunk_bytes.value != 0) return {given_elements(options)};
   u64 elements = chunk_elements_min;
-  while (elements < chunk_elements_max && graph.parameters / elements > chunk_sets_of_ways_max) elements *= 2;
+  while (elements < chunk_elements_max && graph.parameters / elements > candidate_chunk_sets_max)
+    elements *= 2;
   std::vector<u64> sizes = {elements};
   while (sizes.size() < count && sizes.back() * times <= chunk_elements_max &&
          sizes.back() < graph.parameters)

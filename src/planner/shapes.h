@@ -16,7 +16,7 @@ std::vector<u64> chunk_elements_to_try(const ModelGraph&, const PlanOptions&);
 
 // A few sizes that depend on the model and not on budgets, from large to small: the last needs least of the
 // tiers, and the larger ones take less time to plan.
-std::vector<u64> chunk_elements_of_ways(const ModelGraph&, const PlanOptions&);
+std::vector<u64> candidate_chunk_elements(const ModelGraph&, const PlanOptions&);
 
 // PlanSize counts the passes and chunk sets, on which the time of planning depends.
 struct PlanSize {

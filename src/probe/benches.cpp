@@ -230,12 +230,12 @@ Result<CopyResult> bench_copies(Device& device, Bytes plain, const std::vector<B
   std::vector<std::pair<double, std::function<void()>>> calls;
   const double bytes = static_cast<double>(plain.value);
   for (const Bytes piece : sizes) {
-    const auto copy = [&device, memory, work = CopyWork{plain, piece}](CopyWay way) {
+    const auto copy = [&device, memory, work = CopyWork{plain, piece}](CopyDirection way) {
       return [=, &device] { issue_copies(device, memory, work, way); };
     };
-    calls.emplace_back(bytes, copy(CopyWay::h2d));
-    calls.emplace_back(bytes, copy(CopyWay::d2h));
-    calls.emplace_back(2 * bytes, copy(CopyWay::both));
+    calls.emplace_back(bytes, copy(CopyDirection::h2d));
+    calls.emplace_back(bytes, copy(CopyDirection::d2h));
+    calls.emplace_back(2 * bytes, copy(CopyDirection::both));
     for (const char* way : {"h2d", "d2h", "both"}) rows.push_back({.name = way});
   }
   TRY(measure_rounds({device, options.now, options.slice_seconds}, options.repetitions, rows, calls));

@@ -7,7 +7,7 @@
 
 namespace tidepool {
 
-enum class CopyWay : u8 { h2d, d2h, both };
+enum class CopyDirection : u8 { h2d, d2h, both };
 
 struct CopyWork {
   Bytes bytes;  // each way
@@ -20,6 +20,6 @@ struct CopyWork {
 // Issues the copies between the host's memory and `memory`, which is part of the device's. Both ways take
 // turns, so that they begin together.
 // REQUIRES: both memories have work.memory(), or half of it if nothing comes down.
-void issue_copies(Device&, std::span<std::byte> memory, const CopyWork&, CopyWay);
+void issue_copies(Device&, std::span<std::byte> memory, const CopyWork&, CopyDirection);
 
 }  // namespace tidepool

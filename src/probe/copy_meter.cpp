@@ -18,9 +18,9 @@ class CopyMeter final : public Meter {
   }
 
   Result<void> measure(Rates& rates) override {
-    TRY_ASSIGN(const double h2d, rate(CopyWay::h2d));
-    TRY_ASSIGN(const double d2h, rate(CopyWay::d2h));
-    TRY_ASSIGN(const double both, device_.facts().gpu ? rate(CopyWay::both) : both_on_cores());
+    TRY_ASSIGN(const double h2d, rate(CopyDirection::h2d));
+    TRY_ASSIGN(const double d2h, rate(CopyDirection::d2h));
+    TRY_ASSIGN(const double both, device_.facts().gpu ? rate(CopyDirection::both) : both_on_cores());
     rates.add("copies.h2d", "copies, host to device", SampleUnit::bytes_per_s, h2d);
     rates.add("copies.d2h", "copies, device to host", SampleUnit::bytes_per_s, d2h);
     rates.add("copies.both", "both at once, sum", SampleUnit::bytes_per_s, both);
@@ -31,20 +31,22 @@ class CopyMeter final : public Meter {
   double bytes() const { return static_cast<double>(work_.bytes.value); }
   // Copies use the end of the memory: operands of products lie at its beginning, and the host's zeros must
   // not overwrite them.
-  void copy(CopyWay way) { issue_copies(device_, device_.memory().last(work_.memory().value), work_, way); }
+  void copy(CopyDirection way) {
+    issue_copies(device_, device_.memory().last(work_.memory().value), work_, way);
+  }
 
-  Result<double> rate(CopyWay way) {
-    return timer_.rate((way == CopyWay::both ? 2 : 1) * bytes(), [&] { copy(way); });
+  Result<double> rate(CopyDirection way) {
+    return timer_.rate((way == CopyDirection::both ? 2 : 1) * bytes(), [&] { copy(way); });
   }
 
   // A copy on cores blocks, so each way has a thread. Both work for the same time, so their rates add up.
   Result<double> both_on_cores() {
-    const auto alone = [&](CopyWay way) {
+    const auto alone = [&](CopyDirection way) {
       return rate_of(bytes(), timer_.slice_seconds, [&] { copy(way); });
     };
     double down = 0;
-    TRY_ASSIGN(std::thread other, start_thread("tp-copy", [&] { down = alone(CopyWay::d2h); }));
-    const double up = alone(CopyWay::h2d);
+    TRY_ASSIGN(std::thread other, start_thread("tp-copy", [&] { down = alone(CopyDirection::d2h); }));
+    const double up = alone(CopyDirection::h2d);
     other.join();
     return up + down;
   }

@@ -16,7 +16,7 @@ std::string plain_text(double v) { return fmt::format("{:g}", v); }
 }  // namespace
 
 const MetricInfo& info(Metric metric) {
-  using enum Told;
+  using enum LogEvent;
   static constexpr std::array<MetricInfo, metric_count> table = {{
       {"epoch", "train/epoch", step, 1e12, 4, "epoch", "", significant_text},
       {"loss", "train/loss", step, any, 1, "loss", "", loss_text},

@@ -38,12 +38,12 @@ enum class Metric : u8 {
 inline constexpr u32 metric_count = 18;
 
 // The subject of a line of a log.
-enum class Told : u8 { step, evaluation, run };
+enum class LogEvent : u8 { step, evaluation, run };
 
 struct MetricInfo {
   std::string_view name;                                  // in logs; Hugging Face's where it has one
   std::string_view tag;                                   // in TensorBoard's events
-  Told first{};                                           // the first kind of line that has it
+  LogEvent first{};                                       // the first kind of line that has it
   double most = std::numeric_limits<double>::infinity();  // limit of plausible values
   // In the step line: its place, from 1 on (0: not there), the word before it and the unit behind it.
   u32 place = 0;
@@ -80,7 +80,7 @@ class Metrics {
 };
 
 struct MetricLine {
-  Told told{};
+  LogEvent event{};
   u64 step = 0;
   Metrics metrics;
   std::optional<ExpertTokens> expert_tokens;  // of steps; not in every line, for its size

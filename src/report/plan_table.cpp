@@ -23,9 +23,9 @@ struct Look {
 Look look(const StateSlots& slots, Kind kind) {
   if (is_slot(kind)) {
     constexpr std::array<Ink, 3> inks = {Ink::green, Ink::yellow, Ink::blue};
-    const u32 of_rule = slot_of(kind) - (slots.has_master() ? 1 : 0);
+    const u32 number = slot_of(kind) - (slots.has_master() ? 1 : 0);
     return {slots[kind].name, slots[kind].letter,
-            slots.is_master(kind) ? Ink::blue : inks[of_rule % inks.size()]};
+            slots.is_master(kind) ? Ink::blue : inks[number % inks.size()]};
   }
   switch (kind) {
     case Kind::param:

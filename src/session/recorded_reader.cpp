@@ -121,7 +121,7 @@ Result<void> copy_state(const ModelGraph& graph, StateReader& from, StateWriter&
   };
   using Kinds = std::vector<Kind>;
   std::vector<Kinds> together;
-  graph.state_slots.each_of_rule([&](Kind slot) { together.push_back({slot}); });
+  graph.state_slots.each_optimizer_slot([&](Kind slot) { together.push_back({slot}); });
   together.push_back({Kind::param});
   if (graph.state_slots.has_master()) together.back().push_back(graph.state_slots.master());
   for (const Kinds& kinds : together)

@@ -48,7 +48,7 @@ u64 requests_of_init(const Config& config) {
   u64 requests = 0;
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
     const Kind kind = plan.chunks[id].kind;
-    const bool moment = plan.state_slots.is_of_rule(kind);
+    const bool moment = plan.state_slots.is_optimizer_slot(kind);
     if (plan.homes[id].tier == Tier::disk && plan.homes[id].bytes.value > 0 && !moment) ++requests;
   }
   return requests;

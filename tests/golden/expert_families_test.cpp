@@ -134,14 +134,6 @@ TEST_P(ExpertFamilies, ConfigIsWrittenAsItIsRead) {
   EXPECT_EQ(again.experts.z_factor, config.experts.z_factor);
 }
 
-TEST_P(ExpertFamilies, AreRefusedUntilTheirLayersAreComputed) {
-  if (!traits(config.family).described_only) GTEST_SKIP() << "its layers are computed";
-  const auto graph = build_model(config, Precision::fp32, {.tokens = 8});
-  ASSERT_FALSE(graph);
-  EXPECT_EQ(graph.error().kind, ErrorKind::usage);
-  EXPECT_THAT(graph.error().message, testing::HasSubstr("their layers are not computed yet"));
-}
-
 INSTANTIATE_TEST_SUITE_P(Cases, ExpertFamilies, testing::ValuesIn(expert_family_cases),
                          [](const auto& info) { return std::string(info.param); });
 

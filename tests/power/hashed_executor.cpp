@@ -157,7 +157,7 @@ Result<void> HashedExecutor::write_first_state() {
     const Frame& home = common_.plan.homes[id];
     if (home.bytes.value == 0) continue;
     const Kind kind = common_.plan.chunks[id].kind;
-    const bool zeros = common_.plan.state_slots.is_of_rule(kind);
+    const bool zeros = common_.plan.state_slots.is_optimizer_slot(kind);
     if (home.tier == Tier::disk && zeros) {
       TRY(disk_lanes_->clear(ChunkId{id}, home));
       continue;

@@ -216,7 +216,7 @@ Result<CopyRates> measure_copies(Session& session, Round round) {
   const Bytes bytes{
       std::min({device.host_memory().size() / 2, gpu ? device.memory().size() / 2 : device.memory().size(),
                 usual > 0 ? usual : memory_sample_bytes_max})};
-  const auto rate = [&](CopyWay way) -> Result<double> {
+  const auto rate = [&](CopyDirection way) -> Result<double> {
     const auto copy = [&](u32 times) {
       for (u32 i = 0; i < times; ++i)
         issue_copies(device, device.memory(), {.bytes = bytes, .piece = bytes}, way);
@@ -228,11 +228,11 @@ Result<CopyRates> measure_copies(Session& session, Round round) {
     return static_cast<double>(bytes.value) / seconds;
   };
   CopyRates rates;
-  TRY_ASSIGN(rates.h2d_bytes_per_s, rate(CopyWay::h2d));
+  TRY_ASSIGN(rates.h2d_bytes_per_s, rate(CopyDirection::h2d));
   rates.d2h_bytes_per_s = rates.both_bytes_per_s = rates.h2d_bytes_per_s;
   if (!gpu) return rates;
-  TRY_ASSIGN(rates.d2h_bytes_per_s, rate(CopyWay::d2h));
-  TRY_ASSIGN(const double each_way, rate(CopyWay::both));
+  TRY_ASSIGN(rates.d2h_bytes_per_s, rate(CopyDirection::d2h));
+  TRY_ASSIGN(const double each_way, rate(CopyDirection::both));
   rates.both_bytes_per_s = 2 * each_way;
   return rates;
 }

@@ -93,11 +93,11 @@ Result<void> read_line(std::string_view text, StepLog& log) {
     line.metrics.set(metric, value);
   }
   if (line.metrics.has(Metric::eval_loss)) {
-    line.told = Told::evaluation;
+    line.event = LogEvent::evaluation;
     log.evaluations.push_back(line);
   }
   if (!line.metrics.has(Metric::loss)) return {};  // an evaluation, or the final line
-  line.told = Told::step;
+  line.event = LogEvent::step;
   line.expert_tokens = expert_tokens_of(o);
   log.steps.push_back(std::move(line));
   return {};

@@ -16,7 +16,7 @@ class TensorBoardSink final : public MetricSink {
     std::vector<Scalar> scalars;
     line.metrics.each([&](Metric metric, double value) {
       // The mean of a run is no point of the curve over its steps.
-      if (info(metric).first == line.told) scalars.push_back({info(metric).tag, value});
+      if (info(metric).first == line.event) scalars.push_back({info(metric).tag, value});
     });
     return events_->append(line.step, scalars);
   }

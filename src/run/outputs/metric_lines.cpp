@@ -7,7 +7,7 @@
 namespace tidepool {
 
 MetricLine step_line(const StepFacts& facts, const StepResult& result) {
-  MetricLine line{.told = Told::step, .step = facts.step};
+  MetricLine line{.event = LogEvent::step, .step = facts.step};
   line.metrics.set(Metric::epoch, facts.epoch)
       .set(Metric::loss, result.loss)
       .set(Metric::grad_norm, result.grad_norm)
@@ -19,7 +19,7 @@ MetricLine step_line(const StepFacts& facts, const StepResult& result) {
 }
 
 MetricLine evaluation_line(const Evaluated& e) {
-  MetricLine line{.told = Told::evaluation, .step = e.step};
+  MetricLine line{.event = LogEvent::evaluation, .step = e.step};
   line.metrics.set(Metric::epoch, e.epoch)
       .set(Metric::eval_loss, e.result.loss())
       .set(metric_named(objective(e.objective).figure.metric), e.figure())
@@ -35,7 +35,7 @@ std::string evaluation_text(const Evaluated& e) {
 }
 
 MetricLine run_line(u64 step, double seconds, double tokens_per_second, double loss) {
-  MetricLine line{.told = Told::run, .step = step};
+  MetricLine line{.event = LogEvent::run, .step = step};
   line.metrics.set(Metric::train_tokens_per_second, tokens_per_second)
       .set(Metric::train_runtime, seconds)
       .set(Metric::train_loss, loss);

@@ -286,10 +286,10 @@ TEST(StateSlots, FillWholePagesWhateverTheirFormat) {
                                   {.name = "scale", .block_elements = 256, .block_bytes = 4}};
   const StateSlots slots(Precision::bf16, eight_bits);
   EXPECT_EQ(slots.cut_alignment() % (256 * 1024), 0u);
-  EXPECT_EQ(slots.bytes(slots.of_rule(0), 512), 512u);
-  EXPECT_EQ(slots.bytes(slots.of_rule(1), 512), 8u);
-  EXPECT_EQ(slots.elements(slots.of_rule(1), 8), 512u);
-  EXPECT_EQ(slots.name(slots.of_rule(1)), "scale");
+  EXPECT_EQ(slots.bytes(slots.optimizer_slot(0), 512), 512u);
+  EXPECT_EQ(slots.bytes(slots.optimizer_slot(1), 512), 8u);
+  EXPECT_EQ(slots.elements(slots.optimizer_slot(1), 8), 512u);
+  EXPECT_EQ(slots.name(slots.optimizer_slot(1)), "scale");
   EXPECT_EQ(slots.name(slots.master()), "master_low");
 }
 

@@ -72,7 +72,7 @@ TEST(PlannerHomes, EarlyBlocksRestOnTheDevice) {
     for (u32 b = 0; b < std::min<size_t>(early, tight.graph.blocks.size()); ++b)
       expected.insert(tight.graph.blocks[b].windows.begin(), tight.graph.blocks[b].windows.end());
     for (u32 id = 0; id < plan->homes.size(); ++id)
-      if (plan->state_slots.is_of_rule(plan->chunks[id].kind) && plan->homes[id].tier == Tier::device)
+      if (plan->state_slots.is_optimizer_slot(plan->chunks[id].kind) && plan->homes[id].tier == Tier::device)
         found.insert(plan->chunks[id].window);
     EXPECT_EQ(found, expected) << early;
   }

@@ -49,7 +49,7 @@ const std::vector<std::string> tensorboard = {"tensorboard"};
 TEST(ReportEvents, ARunWritesBothLogsWithHuggingFaceNames) {
   const TemporaryDirectory dir;
   const auto log = MetricSinks::open(dir.path(), 0, tensorboard).value();
-  MetricLine step{.told = Told::step, .step = 1}, evaluation{.told = Told::evaluation, .step = 1};
+  MetricLine step{.event = LogEvent::step, .step = 1}, evaluation{.event = LogEvent::evaluation, .step = 1};
   step.metrics.set(Metric::loss, std::nan("")).set(Metric::grad_norm, 1).set(Metric::learning_rate, 1);
   evaluation.metrics.set(Metric::eval_loss, 2);
   log->append(step), log->append(evaluation);

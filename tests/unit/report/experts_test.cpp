@@ -66,7 +66,7 @@ TEST(ExpertUse, AReportWithRowsOfAnotherLengthIsRefused) {
 }
 
 MetricLine line_of(u64 step, const std::optional<RouterMetrics>& router = std::nullopt) {
-  MetricLine line{.told = Told::step, .step = step};
+  MetricLine line{.event = LogEvent::step, .step = step};
   line.metrics.set(Metric::loss, 1);
   for (const RouterMetric& of : router_metrics)
     if (router) line.metrics.set(of.metric, (*router).*of.value);

@@ -140,7 +140,7 @@ TEST(ReportJson, AWrongFileIsNamedWithItsKey) {
   EXPECT_THAT(read_report("/nonexistent").error().message, HasSubstr("/nonexistent/report.json"));
 }
 
-MetricLine line_of(u64 step, Told told = Told::step) { return {.told = told, .step = step}; }
+MetricLine line_of(u64 step, LogEvent told = LogEvent::step) { return {.event = told, .step = step}; }
 
 TEST(ReportMetrics, LinesAreObjectsWithHuggingFaceNames) {
   MetricLine step = line_of(3);
@@ -187,7 +187,7 @@ TEST(ReportMetrics, AResumedRunWritesEachStepOnce) {
     const std::string straight = file_text(path);
     {
       auto log = open(dir.path(), 5).value();
-      MetricLine last = line_of(5, Told::run);
+      MetricLine last = line_of(5, LogEvent::run);
       last.metrics.set(Metric::train_runtime, 9).set(Metric::train_loss, 1);
       ASSERT_TRUE(log->append(last).has_value());
     }
@@ -204,7 +204,7 @@ TEST(ReportMetrics, ATableHasAColumnForEachMetric) {
   const TemporaryDirectory dir;
   {
     auto csv = open_csv_sink(dir.path(), 0).value();
-    MetricLine step = line_of(3), evaluation = line_of(3, Told::evaluation);
+    MetricLine step = line_of(3), evaluation = line_of(3, LogEvent::evaluation);
     step.metrics.set(Metric::epoch, 0.25).set(Metric::loss, 1.5).set(Metric::grad_norm, INFINITY);
     evaluation.metrics.set(Metric::eval_loss, 2);
     ASSERT_TRUE(csv->append(step) && csv->append(evaluation));
