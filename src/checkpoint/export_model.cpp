@@ -108,6 +108,10 @@ Result<std::unique_ptr<ModelExport>> ModelExport::open(const std::string& source
   return out;
 }
 
+const NewScore* ModelExport::new_score() const {
+  return options_.change != nullptr ? options_.change->score() : nullptr;
+}
+
 Result<void> ModelExport::read_config() {
   const std::string path = source_ + "/" + model_config_file;
   std::error_code unused;
@@ -126,6 +130,9 @@ Result<void> ModelExport::read_config() {
   }
   if (options_.dtype || quantization_) {
     TRY_ASSIGN(text, with_dtype(text, options_.dtype.value_or(Precision::bf16), path));
+  }
+  if (const NewScore* score = new_score()) {
+    TRY_ASSIGN(text, with_score(text, score->head, path));
   }
   TRY_ASSIGN(small_, carried_files(source_));
   if (!options_.adapter.empty()) {
@@ -202,7 +209,8 @@ Result<void> ModelExport::add_fp8_to_config(const std::vector<StoredTensor>& wri
 Result<ModelExport::Item> ModelExport::item_of(const SafetensorsFile& file, const StoredTensor& t) const {
   Item item{.from = {&file, &t}, .to = t.dtype};
   item.packed = matrices_.of_codes(t.name);
-  item.dropped = item.packed == nullptr && matrices_.is_side(t.name);
+  const bool is_old_head = new_score() != nullptr && t.name == head_tensor;
+  item.dropped = is_old_head || (item.packed == nullptr && matrices_.is_side(t.name));
   if (item.dropped) return item;
   if (options_.change != nullptr) {
     TRY(options_.change->check(item.name()));
@@ -229,21 +237,25 @@ Result<void> ModelExport::list_tensors() {
   std::vector<const SafetensorsFile*> files;
   for (const auto& file : model_->files()) files.push_back(file.get());
   std::ranges::sort(files, {}, [](const SafetensorsFile* file) { return file->path(); });
-  std::vector<StoredTensor> written;
+  std::vector<SafetensorsModel::Location> tensors;
   for (const SafetensorsFile* file : files)
-    for (const StoredTensor& t : file->tensors()) {
-      TRY_ASSIGN(Item item, item_of(*file, t));
-      if (item.fp8) {
-        const std::vector<u64>& shape = item.shape();
-        const Fp8Matrix matrix(static_cast<u32>(shape[0]), static_cast<u32>(shape[1]));
-        written.push_back({.name = item.name(), .dtype = Dtype::f8_e4m3, .shape = shape});
-        written.push_back(
-            {.name = item.name() + scales_suffix, .dtype = Dtype::f32, .shape = matrix.scales_shape()});
-      } else if (!item.dropped) {
-        written.push_back({.name = item.name(), .dtype = item.to, .shape = item.shape()});
-      }
-      items_.push_back(std::move(item));
+    for (const StoredTensor& t : file->tensors()) tensors.push_back({file, &t});
+  if (const NewScore* score = new_score()) tensors.push_back(score->from);
+  std::vector<StoredTensor> written;
+  for (const auto& [file, t] : tensors) {
+    TRY_ASSIGN(Item item, item_of(*file, *t));
+    item.added = new_score() != nullptr && t == new_score()->from.tensor;
+    if (item.fp8) {
+      const std::vector<u64>& shape = item.shape();
+      const Fp8Matrix matrix(static_cast<u32>(shape[0]), static_cast<u32>(shape[1]));
+      written.push_back({.name = item.name(), .dtype = Dtype::f8_e4m3, .shape = shape});
+      written.push_back(
+          {.name = item.name() + scales_suffix, .dtype = Dtype::f32, .shape = matrix.scales_shape()});
+    } else if (!item.dropped) {
+      written.push_back({.name = item.name(), .dtype = item.to, .shape = item.shape()});
     }
+    items_.push_back(std::move(item));
+  }
   if (options_.fp8) TRY(add_fp8_to_config(written));
   shards_ = shards_of(std::move(written), options_.max_shard_size);
   for (const Shard& shard : shards_) bytes_ += Bytes{shard.file_bytes()};
@@ -353,7 +365,7 @@ Result<void> ModelExport::write_tensor(const Item& item, Buffers& buffers, Tenso
     to_floats(t.dtype, in, floats);
     TRY(put(item, begin, floats, buffers, sink));
   }
-  hashes.add(t, hash.digest());
+  if (!item.added) hashes.add(t, hash.digest());
   return {};
 }
 

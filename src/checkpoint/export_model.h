@@ -58,6 +58,7 @@ class ModelExport {
     bool fp8 = false;                                // written as codes and scales
     const PackedMatrices::Matrix* packed = nullptr;  // whose codes are in `from`
     bool dropped = false;                            // not written, only hashed
+    bool added = false;                              // of another file than the model's
 
     const std::string& name() const { return packed != nullptr ? packed->name : from.tensor->name; }
     const std::vector<u64>& shape() const { return packed != nullptr ? packed->shape : from.tensor->shape; }
@@ -66,6 +67,7 @@ class ModelExport {
 
   ModelExport(std::string source, const ExportOptions& options)
       : source_(std::move(source)), options_(options) {}
+  const NewScore* new_score() const;
   Result<void> find_model();
   Result<void> list_tensors();
   Result<void> add_fp8_to_config(const std::vector<StoredTensor>& written);

@@ -77,6 +77,7 @@ Result<void> export_once(const ExportArguments& arguments, std::string& reading)
   std::unique_ptr<AdapterMerge> merge;
   if (!source.adapter.empty()) {
     TRY_ASSIGN(merge, AdapterMerge::open(source.adapter, source.directory));
+    merge->name_labels(source.labels);
   }
   TRY_ASSIGN(const std::unique_ptr<ModelExport> model,
              ModelExport::open(source.directory, {.dtype = arguments.dtype,

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <boost/json/array.hpp>
 #include <filesystem>
 #include <optional>
 
+#include "base/json/text.h"
 #include "base/text/path_text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
@@ -93,12 +95,24 @@ Result<void> check_model_is_whole(const std::string& directory) {
   return check_all_tensors(directory, graph);
 }
 
+// RETURNS: the items of a list as settings are written, which is JSON; empty: it is none.
+std::vector<std::string> list_of_text(const std::string& text) {
+  std::vector<std::string> out;
+  const Result<boost::json::value> list = parse_json(text, ErrorKind::bad_input, trainer_state_file);
+  if (!list || !list->is_array()) return out;
+  for (const boost::json::value& item : list->get_array())
+    if (item.is_string()) out.emplace_back(item.get_string());
+  return out;
+}
+
 // Adds to `source` the base model's hash and changed files, as the adapters' run recorded them.
 Result<void> add_what_the_run_knows(ExportSource& source) {
   const std::string state_path = source.adapter + "/" + trainer_state_file;
   if (!is_named(state_path)) return {};  // adapters of PEFT
   TRY_ASSIGN(const TrainerState state, read_trainer_state(source.adapter));
   source.base_xxh3 = state.base_xxh3;
+  if (const auto labels = state.settings.find("objective.labels"); labels != state.settings.end())
+    source.labels = list_of_text(labels->second);
   const std::string run =
       std::filesystem::path(absolute_path(without_slashes(source.adapter))).parent_path().string();
   const std::vector<std::string> changed =

@@ -10,10 +10,11 @@
 namespace tidepool {
 
 struct ExportSource {
-  std::string directory;           // a verified checkpoint, or a model directory
-  std::string adapter;             // directory of adapters to merge into `directory`; empty: none
-  std::string base_xxh3;           // expected hash of `directory`'s weights (TensorHashes); empty: unknown
-  std::vector<std::string> notes;  // lines for people, such as checkpoints stepped over
+  std::string directory;            // a verified checkpoint, or a model directory
+  std::string adapter;              // directory of adapters to merge into `directory`; empty: none
+  std::vector<std::string> labels;  // names of a classifier's labels; empty: not known
+  std::string base_xxh3;            // expected hash of `directory`'s weights (TensorHashes); empty: unknown
+  std::vector<std::string> notes;   // lines for people, such as checkpoints stepped over
 };
 
 // `path`: a run, which stands for its newest checkpoint with undamaged weights; a checkpoint; a directory

@@ -11,8 +11,8 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
+#include "tests/support/labelled_texts.h"
 #include "tests/support/lora_fixture.h"
 
 namespace tidepool::placement_test {
@@ -64,16 +64,6 @@ Group of_classifier(Group group) {
   return group;
 }
 
-// Texts of many lengths, of which rows hold several; most have one label.
-std::string labelled_texts(const TrainDir& dir) {
-  const std::string path = dir / "texts.jsonl";
-  std::ofstream out(path);
-  for (u32 i = 0; i < 400; ++i)
-    out << fmt::format("{{\"text\": \"{}\", \"label\": {}}}\n",
-                       std::string(1 + i * 7 % 40, static_cast<char>('a' + i % 26)), i % 8 == 0 ? 0 : 1);
-  return path;
-}
-
 Config group_config(const Group& group, const TrainDir& dir) {
   Config c = test::small_config(dir);
   c.data.packing = false;  // one text: the run does not pack either, so budgets are tightened for its graph
@@ -88,10 +78,7 @@ Config group_config(const Group& group, const TrainDir& dir) {
   if (group.optim == Optim::sgd) c.train.learning_rate *= 100;
   // Dropout draws from counters: its bits must not depend on recompute, sweeps or threads either.
   c.model = test::small_model(group.family);
-  if (group.objective == ObjectiveType::sequence_classification) {
-    c.objective = group.objective, c.model.score = {.labels = 3, .names = {}};
-    c.data.labelled = c.model.score, c.data.train = {labelled_texts(dir)}, c.data.packing = true;
-  }
+  if (group.objective == ObjectiveType::sequence_classification) c = test::classifier(c, dir);
   // Experts begin at whole granules of the norm, so small ones have more state than parameters.
   if (c.model.experts.count != 0) c.memory.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
   const double dropout = group.accumulation > 1 || group.precision != Precision::fp32 ? 0.1 : 0.0;

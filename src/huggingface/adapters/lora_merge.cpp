@@ -9,6 +9,7 @@
 #include "huggingface/adapters/adapter_config.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/convert.h"
+#include "huggingface/weights/model_weights.h"
 
 namespace tidepool {
 namespace {
@@ -48,10 +49,6 @@ Result<std::unique_ptr<AdapterMerge>> AdapterMerge::open(const std::string& dire
   TRY_ASSIGN(out->family_, family_of_directory(base));
   TRY_ASSIGN(out->file_, SafetensorsFile::open(directory + "/" + adapter_weights_file, ErrorKind::bad_input));
   out->config_path_ = directory + "/" + adapter_config_file;
-  if (out->config_.saves_score)
-    return out->wrong_config(
-        "modules_to_save: the adapter is a classifier's, which is not merged here; open it with PEFT's "
-        "AutoPeftModelForSequenceClassification, and merge it with merge_and_unload");
   if (out->config_.targets.none())
     return out->wrong_config(
         "target_modules: names no module; name the modules that have adapters, such as [q_proj, v_proj]");
@@ -71,6 +68,7 @@ Result<std::unique_ptr<AdapterMerge>> AdapterMerge::open(const std::string& dire
 
 Result<void> AdapterMerge::check_tensor(const StoredTensor& t) {
   const SafetensorsFile& file = *file_;
+  if (config_.saves_score && t.name == fmt::format("{}{}", peft_prefix, score_tensor)) return take_score(t);
   const bool is_a = t.name.ends_with(a_suffix), is_b = t.name.ends_with(b_suffix);
   if ((!is_a && !is_b) || !t.name.starts_with(peft_prefix))
     return wrong(file, t.name,
@@ -91,6 +89,20 @@ Result<void> AdapterMerge::check_tensor(const StoredTensor& t) {
   if (of_experts) TRY(check_expert_shape(t, *of_experts, is_a));
   stems_.insert(stem);
   return {};
+}
+
+Result<void> AdapterMerge::take_score(const StoredTensor& t) {
+  if (!family_ || t.shape.size() != 2 || t.shape[0] < 2 || !is_float_weight(t.dtype))
+    return wrong(*file_, t.name, "is no score head of two or more labels, of a family that is trained here");
+  score_tensor_ = t;
+  score_tensor_->name = score_tensor;
+  score_ = {.from = {file_.get(), &*score_tensor_},
+            .head = {.labels = static_cast<u32>(t.shape[0]), .names = {}}};
+  return {};
+}
+
+void AdapterMerge::name_labels(std::vector<std::string> names) {
+  if (score_ && names.size() == score_->head.labels) score_->head.names = std::move(names);
 }
 
 Result<void> AdapterMerge::check_expert_shape(const StoredTensor& t, const ExpertStem& stem,

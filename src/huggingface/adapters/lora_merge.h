@@ -43,6 +43,10 @@ class AdapterMerge final : public TensorChange {
   Result<void> apply(std::string_view tensor, std::span<const u64> shape, u64 begin,
                      std::span<float> values) override;
 
+  const NewScore* score() const override { return score_ ? &*score_ : nullptr; }
+  // Names the labels of a classifier's adapter; too few or too many are ignored.
+  void name_labels(std::vector<std::string> names);
+
   // To be called after the last tensor.
   // Error: bad_input if the model lacked a tensor that the adapter changes.
   Result<void> finish() const override;
@@ -59,6 +63,7 @@ class AdapterMerge final : public TensorChange {
   Error wrong_config(const std::string& reason) const;
   Error lacks(std::string_view module) const;
   Result<void> check_tensor(const StoredTensor&);
+  Result<void> take_score(const StoredTensor&);
   Result<void> check_expert_shape(const StoredTensor&, const ExpertStem&, bool is_a) const;
   Result<void> check_target(const StoredTensor&, std::string_view stem) const;
   bool surely_of_all_linear(std::string_view module) const;
@@ -73,6 +78,8 @@ class AdapterMerge final : public TensorChange {
   std::optional<Family> family_;  // of the base model; none: not a family of Tidepool
   std::unique_ptr<SafetensorsFile> file_;
   std::set<std::string, std::less<>> stems_, seen_;
+  std::optional<StoredTensor> score_tensor_;
+  std::optional<NewScore> score_;
 
   std::optional<ExpertMerge> experts_;  // if the base model has experts
   InterleavedParts interleaved_;

@@ -89,6 +89,14 @@ Result<std::string> with_dtype(std::string_view source, Precision precision, std
   return json_text(object, JsonStyle::pretty);
 }
 
+Result<std::string> with_score(std::string_view source, const ScoreHead& score, std::string_view file_name) {
+  TRY_ASSIGN(json::object object, object_of(source, file_name));
+  TRY_ASSIGN(ModelConfig config, parse_hf_config(source, ErrorKind::bad_input, file_name));
+  config.score = score;
+  write_score(config, object);
+  return json_text(object, JsonStyle::pretty);
+}
+
 Result<std::string> without_quantization(std::string_view source, std::string_view file_name) {
   TRY_ASSIGN(json::object object, object_of(source, file_name));
   object.erase(quantization_key);

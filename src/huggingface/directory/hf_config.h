@@ -32,6 +32,8 @@ const char* hf_dtype(Precision);
 Result<std::optional<Precision>> hf_precision(const std::string& directory);
 // Sets the type of the weights in any model's config.json, also of unsupported families.
 Result<std::string> with_dtype(std::string_view source, Precision, std::string_view file_name);
+// Says that the model classifies texts.
+Result<std::string> with_score(std::string_view source, const ScoreHead&, std::string_view file_name);
 // Removes what says that the weights are quantized.
 Result<std::string> without_quantization(std::string_view source, std::string_view file_name);
 // Says that matrices are FP8 in blocks of `size` x `size`, but for those of `unpacked_modules`.

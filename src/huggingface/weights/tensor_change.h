@@ -6,8 +6,16 @@
 
 #include "base/result.h"
 #include "base/types.h"
+#include "huggingface/weights/safetensors.h"
+#include "tidepool/model_config.h"
 
 namespace tidepool {
+
+// A score head from another file, in the place of the model's head.
+struct NewScore {
+  SafetensorsModel::Location from;  // the tensor has its name in the new file
+  ScoreHead head;
+};
 
 // Example: AdapterMerge, which adds an adapter's update.
 class TensorChange {
@@ -22,6 +30,8 @@ class TensorChange {
   // REQUIRES: changes(tensor).
   virtual Result<void> apply(std::string_view tensor, std::span<const u64> shape, u64 begin,
                              std::span<float> values) = 0;
+  // RETURNS: null: the model keeps its head.
+  virtual const NewScore* score() const { return nullptr; }
   // Called after the last tensor.
   // Error: if the model lacked a tensor that should have been changed.
   virtual Result<void> finish() const { return {}; }
