@@ -113,12 +113,15 @@ class Comparison {
         "last loss", Better::less, [](const RunReport& r) { return last(r.losses); }, loss);
     row(
         "validation loss", Better::less, [](const RunReport& r) { return last(r.eval_losses); }, loss);
-    row(
-        "perplexity", Better::less,
-        [](const RunReport& r) {
-          return r.eval_figure.empty() ? std::exp(last(r.eval_losses)) : std::nan("");
-        },
-        significant_text);
+    const std::string& figure = (a_.report.eval_figure.empty() ? b_ : a_).report.eval_figure;
+    const auto perplexity = [](const RunReport& r) { return std::exp(last(r.eval_losses)); };
+    const auto of_figure = [&](const RunReport& r) {
+      return r.eval_figure == figure ? last(r.eval_figures) : std::nan("");
+    };
+    if (figure.empty())
+      row("perplexity", Better::less, perplexity, significant_text);
+    else
+      row(figure, Better::more, of_figure, significant_text);
   }
 
   void bytes() {
