@@ -3,10 +3,8 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/process/limits.h"
 #include "fit/executor_choice.h"
@@ -81,15 +79,16 @@ Result<void> Session::take_memory(const Config& config, const SessionOptions& op
   if (!gpus) process_expected_ = resident_before + need.sum();
   const Bytes now = process_resident(), taken = now - std::min(now, resident_before);
   TRY(check_memory(read_memory_limits(), need.arenas, need.beside - std::min(need.beside, taken)));
-  if (gpus) algorithms_ = first_advice;
-  if (gpus && config.machine.tune_products) TRY(read_choices(config, options));
+  if (gpus && config.machine.tune_products) {
+    TRY_ASSIGN(products_, TunedProducts::open(product_file(config), options.product_timing, options.say));
+  }
   const DevicesRequest request{.plan = plan_,
                                .graph = graph_,
                                .pool = *pool_,
                                .ledger = ledger_,
                                .reserved = device_reserved(config, graph_),
                                .gpus = config.machine.gpus(),
-                               .choices = choices_ ? &*choices_ : nullptr};
+                               .choices = products_ ? &products_->choices() : nullptr};
   TRY_ASSIGN(devices_, gpus ? gpu_backend()->take_devices(request) : take_cpu_devices(request));
   for (const std::string& line : devices_->describe()) notes_.push_back(line);
   TRY_ASSIGN(
@@ -206,59 +205,11 @@ Result<void> Session::open_executor(const Config& config, StepSource& source, co
     };
   request.transport = options.transport;
   if (records_) request.records = &*records_;
-  if (choices_) request.products_tuned = [this] { keep_choices(); };
+  if (products_) request.products_tuned = [this] { products_->finish(); };
   TRY_ASSIGN(executor_, devices_->create_executor(request));
+  if (products_) notes_.insert(notes_.end(), products_->notes().begin(), products_->notes().end());
   if (disk() != nullptr) notes_.push_back("disk: " + disk()->describe());
   return {};
-}
-
-// Products that no earlier run has timed are looked for again under a lock, and then timed.
-Result<void> Session::read_choices(const Config& config, const SessionOptions& options) {
-  const std::string path = product_file(config);
-  choices_ = ProductChoices{.may_time = options.product_timing != ProductTiming::recall};
-  TRY_ASSIGN(choices_->known, read_product_file(path));
-  if (options.product_timing == ProductTiming::keep)
-    choices_->before_timing = [this, path, say = options.say] { return lock_choices(path, say); };
-  return {};
-}
-
-// A file that can be read but not written or locked does not end the run. Then nothing is timed: algorithms
-// that are not kept might differ in the next run, and with them its bits.
-Result<void> Session::lock_choices(const std::string& path,
-                                   const std::function<void(const std::string&)>& say) {
-  Result<ProductFile> file = ProductFile::open(path, {.say = say});
-  if (file) {
-    product_file_ = std::move(file).value();
-    choices_->known = product_file_->known();
-    return {};
-  }
-  if (file.error().kind == ErrorKind::usage) return file.error();
-  choices_->may_time = false;
-  notes_.push_back("matrix products that no earlier run has timed use cuBLASLt's first advice: " +
-                   file.error().message);
-  return {};
-}
-
-// Choices that cannot be kept do not end the run, but the next run may choose other algorithms.
-void Session::keep_choices() {
-  choices_->before_timing = nullptr;
-  std::string text;
-  for (const auto& [product, algorithm] : choices_->used) text += algorithm + product + "\n";
-  algorithms_ = fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
-  std::optional<ProductFile> file = std::exchange(product_file_, std::nullopt);
-  const u64 timed = choices_->timed.size();
-  if (timed == 0) return;
-  if (!file) {
-    notes_.push_back(fmt::format(
-        "matrix products: {} timed for this run only, because it keeps nothing for later runs", timed));
-    return;
-  }
-  const Result<void> kept = file->append(choices_->timed);
-  notes_.push_back(
-      kept ? fmt::format("matrix products: {} timed, the fastest algorithms kept in {}", timed, file->path())
-           : fmt::format("matrix products: {} timed, but not kept, so a later run may choose "
-                         "other algorithms and differ in its last bits: {}",
-                         timed, kept.error().message));
 }
 
 // During an update, host frames hold the chunks that it brought from disk, besides all homes. So at rest

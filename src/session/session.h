@@ -10,23 +10,15 @@
 
 #include "config/config.h"
 #include "executor/devices.h"
-#include "executor/product_file.h"
 #include "fit/rest_staging.h"
 #include "io/arena.h"
 #include "io/swap_file.h"
 #include "session/nodes_at_rest.h"
 #include "session/state_store.h"
 #include "session/state_table.h"
+#include "session/tuned_products.h"
 
 namespace tidepool {
-
-// Source of the algorithms of matrix products on GPUs that no earlier run has kept, if
-// machine.tune_products is on.
-enum class ProductTiming : u8 {
-  recall,   // the library's first advice
-  for_now,  // timed, for this session only
-  keep,     // timed, and kept for later sessions
-};
 
 // SessionRecords describes the records of a session whose plan keeps several versions of the state.
 struct SessionRecords {
@@ -101,7 +93,10 @@ class Session {
   const ArenaLedger& ledger() const { return ledger_; }
   // Algorithms of matrix products on GPUs, which their bits depend on: first_advice, or a hash of them. Empty
   // on CPUs.
-  const std::string& algorithms() const { return algorithms_; }
+  std::string algorithms() const {
+    if (products_) return products_->algorithms();
+    return device_memory_ == DeviceMemory::of_gpus ? first_advice : "";
+  }
   // Lines for people: arenas, disk, and effects of limits.
   const std::vector<std::string>& notes() const { return notes_; }
   // Memory that the whole process is expected to have at most, as the OS counts it, before the session ends;
@@ -114,9 +109,6 @@ class Session {
   Result<void> take_disk(const Config&, const SessionOptions&);
   void prepare_records(const SessionRecords&);
   Result<void> open_executor(const Config&, StepSource&, const SessionOptions&);
-  Result<void> read_choices(const Config&, const SessionOptions&);
-  Result<void> lock_choices(const std::string& path, const std::function<void(const std::string&)>& say);
-  void keep_choices();
   void make_state_store();
 
   const ModelGraph graph_;
@@ -125,9 +117,7 @@ class Session {
   Bytes process_expected_{};
   ArenaLedger ledger_;
   DeviceMemory device_memory_ = DeviceMemory::of_host;
-  std::optional<ProductChoices> choices_;    // of GPUs; empty: nothing is chosen by a clock
-  std::optional<ProductFile> product_file_;  // while products are timed, until new choices are added
-  std::string algorithms_;
+  std::unique_ptr<TunedProducts> products_;  // of GPUs; null: nothing is chosen by a clock
   std::unique_ptr<CorePool> pool_;
   std::unique_ptr<Arena> host_;
   std::unique_ptr<Devices> devices_;
