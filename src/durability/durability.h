@@ -9,6 +9,7 @@
 //   resume      begins where the last commit or the last checkpoint ends, whichever is later
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -172,8 +173,13 @@ ResumeSource resume_source(const Remains&);
 std::string_view name(Phase);
 std::string_view name(Event);
 std::string_view name(Action);
-// RETURNS: the state in one line, without fields that say nothing.
-std::string to_text(const Durability&);
+// A state in one line, without fields that say nothing. Made without an allocation: steps log it.
+struct StateText {
+  std::array<char, 512> chars;
+  size_t size = 0;
+  std::string_view view() const { return {chars.data(), size}; }
+};
+StateText to_text(const Durability&);
 // RETURNS: the table of docs/architecture/durability.md.
 std::string table_text();
 // True for events of each step, which would fill a log.

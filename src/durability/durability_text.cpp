@@ -1,8 +1,8 @@
 // Durability for people: names, a state in one line, the table of transitions.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <iterator>
 
 #include "durability/durability.h"
 #include "durability/transition_table.h"
@@ -54,31 +54,35 @@ std::string_view name(Phase phase) { return phase_names[static_cast<size_t>(phas
 std::string_view name(Event event) { return event_names[static_cast<size_t>(event)]; }
 std::string_view name(Action action) { return action_names[static_cast<size_t>(action)]; }
 
-std::string to_text(const Durability& s) {
-  fmt::memory_buffer line;
-  auto out = std::back_inserter(line);
-  fmt::format_to(out, "{}: issued {}, counted {}, logged {}", name(s.phase), s.issued, s.counted, s.logged);
-  const auto add = [&](std::string_view what, const std::optional<u64>& step) {
-    if (step) fmt::format_to(out, ", {} {}", what, *step);
+StateText to_text(const Durability& s) {
+  StateText text;
+  const auto add = [&](fmt::string_view format, const auto&... args) {
+    char* const end = text.chars.data() + text.size;
+    const size_t room = text.chars.size() - text.size;
+    text.size += std::min(room, fmt::format_to_n(end, room, fmt::runtime(format), args...).size);
   };
-  add("committed", s.committed);
-  add("committing", s.committing);
-  add("saved", s.saved);
-  add(s.save == SaveState::in_background ? "saving in the background" : "saving at rest", s.saving);
-  add("wrong", s.wrong);
-  add("bad", s.bad);
-  const auto flag = [&](std::string_view what, bool is_set) {
-    if (is_set) fmt::format_to(out, ", {}", what);
+  const auto add_step = [&](std::string_view what, const std::optional<u64>& step) {
+    if (step) add(", {} {}", what, *step);
   };
-  flag("update pends", s.update_pends);
-  flag("best unsaved", s.best_unsaved);
-  flag("best is being saved", s.best_is_being_saved);
-  flag("stop is voted", s.stop_is_voted);
-  if (s.votes != 0) fmt::format_to(out, ", votes {}", s.votes);
-  fmt::format_to(out, "; {} version{}{}{}", s.policy.versions, s.policy.versions == 1 ? "" : "s",
-                 s.policy.waits_for_norm ? ", updates wait for the norm" : "",
-                 s.policy.speculates ? ", updates speculate" : "");
-  return {line.data(), line.size()};
+  const auto add_flag = [&](std::string_view what, bool is_set) {
+    if (is_set) add(", {}", what);
+  };
+  add("{}: issued {}, counted {}, logged {}", name(s.phase), s.issued, s.counted, s.logged);
+  add_step("committed", s.committed);
+  add_step("committing", s.committing);
+  add_step("saved", s.saved);
+  add_step(s.save == SaveState::in_background ? "saving in the background" : "saving at rest", s.saving);
+  add_step("wrong", s.wrong);
+  add_step("bad", s.bad);
+  add_flag("update pends", s.update_pends);
+  add_flag("best unsaved", s.best_unsaved);
+  add_flag("best is being saved", s.best_is_being_saved);
+  add_flag("stop is voted", s.stop_is_voted);
+  if (s.votes != 0) add(", votes {}", s.votes);
+  add("; {} version{}", s.policy.versions, s.policy.versions == 1 ? "" : "s");
+  add_flag("updates wait for the norm", s.policy.waits_for_norm);
+  add_flag("updates speculate", s.policy.speculates);
+  return text;
 }
 
 // Cells that cannot happen stand in brackets.

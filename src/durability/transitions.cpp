@@ -130,6 +130,12 @@ Outcome take_over(S& s, u64 step) {
   return {Action::keep_file};
 }
 
+// The file of the last commit is the next plan's.
+Outcome take_file(S& s, u64 step) {
+  if (s.committing || s.committed != step) return never("the next plan begins from the last commit");
+  return {Action::keep_file};
+}
+
 // ---- at rest
 
 Outcome rest(S& s, u64) {
@@ -211,7 +217,7 @@ Outcome leave_plan(S& s, u64) {
 Outcome enter_plan(S& s, u64) {
   if (s.committing) return never("the commit comes first");
   s.phase = Phase::rests;
-  return {Action::keep_file};
+  return {};
 }
 
 // ---- the end
@@ -268,11 +274,12 @@ constexpr Cell first{"first segment", first_segment}, next{"next segment, or the
     counts{"log or replay", count_step}, wrong{"abandon", find_wrong}, bad{"bad", find_bad},
     drops{"ignore", ignore}, chooses{"chosen", choose_commit}, commits{"being written", begin_commit},
     durable{"committed", commit}, undone{"not committed", drop_commit}, taken{"committed", take_over},
-    rested{"rests, or ended", rest}, goes_back{"rolls_back", rest_abandoned},
-    is_back{"rests", return_to_commit}, evaluates{"evaluated", evaluate}, best{"best is unsaved", find_best},
-    saves{"being saved", save_at_rest}, reads{"being saved", save_in_background}, good{"saved", save_is_good},
-    lost{"not saved", save_is_lost}, leaves{"replans", leave_plan}, enters{"rests", enter_plan},
-    completes{"ended", complete}, interrupts{"ended", interrupt}, ends{"ended", end},
+    keeps{"keep the file", take_file}, rested{"rests, or ended", rest},
+    goes_back{"rolls_back", rest_abandoned}, is_back{"rests", return_to_commit},
+    evaluates{"evaluated", evaluate}, best{"best is unsaved", find_best}, saves{"being saved", save_at_rest},
+    reads{"being saved", save_in_background}, good{"saved", save_is_good}, lost{"not saved", save_is_lost},
+    leaves{"replans", leave_plan}, enters{"rests", enter_plan}, completes{"ended", complete},
+    interrupts{"ended", interrupt}, ends{"ended", end},
     resumes{"rests, at the last commit or checkpoint", resume};
 
 constexpr std::array<Row, event_count> rows{{
@@ -288,7 +295,7 @@ constexpr std::array<Row, event_count> rows{{
     {Event::commit_is_durable, {durable, durable, durable, durable, at_rest, durable, is_over}},
     {Event::commit_fails, {undone, by_op, by_op, by_op, at_rest, undone, is_over}},
     {Event::commit_is_taken_over,
-     {taken, before_first, before_first, before_first, before_first, before_first, is_over}},
+     {taken, before_first, before_first, before_first, before_first, keeps, is_over}},
     {Event::comes_to_rest, {at_rest, in_flight, rested, goes_back, at_rest, at_rest, is_over}},
     {Event::state_is_back,
      {at_rest, in_flight, in_flight, in_flight, is_back, "the next plan does", is_over}},

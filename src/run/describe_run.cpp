@@ -5,13 +5,7 @@
 
 namespace tidepool {
 
-// A changed plan is no error on a resume, but it is printed with its effect on the numbers.
-Result<void> describe_run(PreparedRun& run) {
-  const std::string plan = plan_text(run.config, run.session->plan());
-  if (!run.request.resume.empty() && !run.goes_on) {
-    const std::string change = run.directory.change_of_plan(plan);
-    if (!change.empty()) run.outputs.say(change);
-  }
+Result<void> describe_plan(const PreparedRun& run) {
   Config described = run.config;
   described.train.speculate = run.request.config.train.speculate;
   described.machine.parallel = run.request.config.machine.parallel;
@@ -21,17 +15,26 @@ Result<void> describe_run(PreparedRun& run) {
   if (!run.config.memory.swap_dir.empty())
     described.memory.swap_dir = absolute_path(run.config.memory.swap_dir);
   if (!run.config.lora.adapter.empty()) described.lora.adapter = absolute_path(run.config.lora.adapter);
-  TRY(run.directory.describe_run(to_yaml(described), plan));
+  return run.directory.describe_run(to_yaml(described), plan_text(run.config, run.session->plan()));
+}
+
+// A changed plan is no error on a resume, but it is printed with its effect on the numbers.
+Result<void> describe_run(PreparedRun& run) {
+  if (!run.request.resume.empty()) {
+    const std::string change = run.directory.change_of_plan(plan_text(run.config, run.session->plan()));
+    if (!change.empty()) run.outputs.say(change);
+  }
+  TRY(describe_plan(run));
   // A run that records nothing remembers only that it has left what another process has recorded.
   const bool records = run.session->plan().versions > 1;
   if (run.config.machine.node > 0 || (!records && !is_named(run.config.output.dir + "/" + branch_file_name)))
     return {};
   TRY_ASSIGN(run.branch_file, BranchFile::write(run.config.output.dir, run.branch));
-  run.records.remember_in(run.branch_file);
+  run.commits.remember_in(run.branch_file);
   return {};
 }
 
-void forget_record(PreparedRun& run) {
+void forget_commit(PreparedRun& run) {
   run.session->discard_record();
   run.branch_file.forget();
 }

@@ -12,14 +12,14 @@
 #include "config/config.h"
 #include "data/batches/batch_source.h"
 #include "data/batches/dataset.h"
+#include "durability/commits/branch_file.h"
+#include "durability/commits/run_commits.h"
+#include "durability/saves/run_checkpoints.h"
 #include "fit/plan_run.h"
 #include "probe/step/predict.h"
 #include "run/directory/run_directory.h"
 #include "run/learning_rate.h"
 #include "run/outputs/run_outputs.h"
-#include "run/records/branch_file.h"
-#include "run/records/run_records.h"
-#include "run/run_checkpoints.h"
 #include "run/train_source.h"
 #include "run/trainer.h"
 #include "session/session.h"
@@ -28,23 +28,16 @@ namespace tidepool {
 
 // PreparedRun holds the parts of a run. Members are created in this order; later ones refer to earlier ones.
 struct PreparedRun {
-  // `choice`: of the run so far, if this process has trained a part of it already.
-  PreparedRun(const TrainRequest& request, SpeculationChoice& choice, bool goes_on)
-      : request(request),
-        goes_on(goes_on),
-        choice(choice),
-        config(config_of(request, choice)),
-        outputs(config, request.quiet) {}
+  explicit PreparedRun(const TrainRequest& request)
+      : request(request), config(request.config), outputs(config, request.quiet), commits(durability) {}
   PreparedRun(const PreparedRun&) = delete;
 
   bool is_fp16() const { return config.train.precision == Precision::fp16; }
   Sampling sampling() const { return request.sampling.value_or(Sampling{}); }
 
-  static Config config_of(const TrainRequest&, const SpeculationChoice&);
+  Policy policy() const;  // REQUIRES: there is a session
 
   const TrainRequest& request;
-  const bool goes_on;  // this process has trained an earlier part of the run
-  SpeculationChoice& choice;
   Config config;  // the request's, with choices made, and epochs converted to steps once the data is known
   RunOutputs outputs;
   ModelGraph graph;
@@ -58,9 +51,10 @@ struct PreparedRun {
   std::unique_ptr<Session> session;
   std::unique_ptr<RunCheckpoints> checkpoints;
   Prediction prediction;
-  BranchNote branch;       // what the run directory is to remember of its records
+  BranchNote branch;       // what the run directory is to remember of its commits
   BranchFile branch_file;  // where it does, once the run is described
-  RunRecords records;
+  RunDurability durability;
+  RunCommits commits;
   TrainerState state;  // of the checkpoint that the run resumes from, or fresh
 };
 
@@ -69,12 +63,19 @@ struct PreparedRun {
 // train.
 Result<std::optional<RunReport>> prepare_run(PreparedRun&);
 
-// Writes config.yaml and plan.txt of the run directory. On a resume, prints how the plan has changed since
+// Replaces plan and session by those of the other policy of updates, which go on from the commit of this
+// step. At rest. REQUIRES: the durability's state may tell plan_changes. Nobody uses the session, its plan or
+// `source`. Errors: those of preparing a resume. The run can be resumed after them.
+Result<void> change_plan(PreparedRun&, bool speculates);
+
+// Writes config.yaml and plan.txt of the run directory, as they are now.
+Result<void> describe_plan(const PreparedRun&);
+// The same. On a resume, prints how the plan has changed since
 // the last plan.txt.
 Result<void> describe_run(PreparedRun&);
 
-// The run is done: nothing that it has recorded is needed any more.
-void forget_record(PreparedRun&);
+// All is saved elsewhere: the last commit is not needed any more.
+void forget_commit(PreparedRun&);
 
 // Micro-batches of one evaluation.
 u64 evaluation_batches(const PreparedRun&);

@@ -4,10 +4,12 @@
 #include <array>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/fd.h"
+#include "executor/shared/record_lane.h"
 #include "io/state_journal.h"
 #include "session/state_table.h"
 #include "tidepool/core_pool.h"
@@ -23,6 +25,9 @@ class RecordedReader final : public StateReader {
   // difference_of_models() is empty; graph and pool outlive the reader. Errors: io if the file cannot be
   // opened.
   static Result<std::unique_ptr<RecordedReader>> open(FoundState, StateTable, const ModelGraph&, CorePool&);
+
+  // Keeps what it reads from being overwritten while it exists. REQUIRES: the hold is of its record.
+  void keep(RecordHold hold) { hold_.emplace(std::move(hold)); }
 
   Result<void> read(u32 window, Kind, u64 element_begin, std::span<std::byte> out) override;
 
@@ -44,6 +49,7 @@ class RecordedReader final : public StateReader {
       : found_(std::move(found)), table_(std::move(table)), pool_(pool) {}
   Result<void> hold(Held&, const StateTable::OfWindow&, Kind, u64 cut);
 
+  std::optional<RecordHold> hold_;
   const FoundState found_;
   const StateTable table_;
   CorePool& pool_;

@@ -28,20 +28,6 @@ DiskBackend backend_of(IoBackend io) {
   return DiskBackend::automatic;
 }
 
-// HeldReader keeps what it reads from being overwritten.
-class HeldReader final : public StateReader {
- public:
-  HeldReader(std::unique_ptr<StateReader> reader, RecordHold hold)
-      : hold_(std::move(hold)), reader_(std::move(reader)) {}
-  Result<void> read(u32 window, Kind kind, u64 element_begin, std::span<std::byte> out) override {
-    return reader_->read(window, kind, element_begin, out);
-  }
-
- private:
-  const RecordHold hold_;
-  const std::unique_ptr<StateReader> reader_;
-};
-
 // Number of staged chunks of each slot, if there is room: enough to keep a disk busy while the next is
 // filled.
 u64 staged_pairs(const std::array<Bytes, 2>& one) {
@@ -127,12 +113,15 @@ void Session::prepare_records(const SessionRecords& records) {
                     .description = describe_state(table, records.owner)};
 }
 
+FoundState Session::last_commit() const {
+  return {.path = swap_->path(), .head = records_->head, .record = executor_->last_record()};
+}
+
 Result<std::unique_ptr<StateReader>> Session::read_record() {
-  FoundState found{.path = swap_->path(), .head = records_->head, .record = executor_->last_record()};
   TRY_ASSIGN(auto reader,
-             RecordedReader::open(std::move(found), make_state_table(plan_, graph_), graph_, *pool_));
-  return std::unique_ptr<StateReader>(
-      std::make_unique<HeldReader>(std::move(reader), executor_->hold_last_record()));
+             RecordedReader::open(last_commit(), make_state_table(plan_, graph_), graph_, *pool_));
+  reader->keep(executor_->hold_last_record());
+  return std::unique_ptr<StateReader>(std::move(reader));
 }
 
 u64 Session::payload_max() const {

@@ -80,6 +80,8 @@ class Session {
   // The recorded state is not needed any more: all is saved elsewhere.
   void discard_record();
   bool has_swap_file() const { return swap_ != nullptr; }  // false: none, or a test's disk in its place
+  // The last record, without its payload: the next session takes it over. REQUIRES: as read_record().
+  FoundState last_commit() const;
   // Reader of the last record. The content that it reads stays while it exists (RecordHold).
   // REQUIRES: no record is being made; there is one, and no other reader; the session has a swap file, and
   // outlives the reader. THREADS: the reader is destroyed by the caller's thread.

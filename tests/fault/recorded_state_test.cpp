@@ -145,7 +145,7 @@ TEST(RecordedState, IsRecordedLessOftenWhereFlushesAreSlow) {
   {
     const SlowFlush slow("tidepool.swap", "0.2");
     ChildRun child(c);
-    // How much less often depends on how long the machine takes for a step (RecordPace has tests for that).
+    // How much less often depends on how long the machine takes for a step (CommitPace has tests for that).
     while (child.output().find("from now on one step in ") == std::string::npos && !child.ended())
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ASSERT_EQ(child.kill_now(), 128 + SIGKILL) << child.output();

@@ -4,7 +4,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
-#include "run/records/recorded_run.h"
+#include "durability/commits/recorded_run.h"
 
 namespace tidepool {
 

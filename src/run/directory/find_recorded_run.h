@@ -8,8 +8,8 @@
 #include <string>
 
 #include "config/config.h"
-#include "run/records/branch_file.h"
-#include "run/records/recorded_run.h"
+#include "durability/commits/branch_file.h"
+#include "durability/commits/recorded_run.h"
 
 namespace tidepool {
 

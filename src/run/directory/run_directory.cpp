@@ -17,9 +17,9 @@
 #include "base/write_file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
+#include "durability/commits/branch_file.h"
 #include "report/text_file.h"
 #include "run/directory/plan_change.h"
-#include "run/records/branch_file.h"
 
 namespace tidepool {
 namespace {

@@ -80,6 +80,10 @@ Result<void> RunOutputs::open(const Plan& plan, u64 first_step, double total_epo
   return {};
 }
 
+void RunOutputs::change_plan(const Plan& plan) {
+  if (live_) live_ = std::make_unique<LiveMeter>(plan);
+}
+
 void RunOutputs::segment_started(const SegmentRun& run) {
   oldest_ = open_++ == 0 ? run.step : newest_;
   newest_ = run.step;

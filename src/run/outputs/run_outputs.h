@@ -30,6 +30,8 @@ class RunOutputs {
   // `total_epochs`: the epochs that all steps of the run take.
   // REQUIRES: the plan outlives this object.
   Result<void> open(const Plan&, u64 first_step, double total_epochs);
+  // The run trains on with another plan, which outlives this object as open()'s.
+  void change_plan(const Plan&);
   // The engine's events, for the live view and for step().
   void segment_started(const SegmentRun&);
   void completed(const Issue&, const Completion&);

@@ -95,7 +95,7 @@ std::string path_to(const Durability& state) {
       path = fmt::format(" {} {}\n", name(from.happened.event), from.happened.value) + path;
     at = from.state;
   }
-  return path + to_text(state);
+  return path + std::string(to_text(state).view());
 }
 
 // Calls with each transition that can happen in a reachable state, until one is wrong.
@@ -110,7 +110,7 @@ void each_transition(F f) {
         if (::testing::Test::HasFailure())
           ADD_FAILURE() << path_to(state) << "\n then " << name(happened.event) << " " << happened.value
                         << "\n"
-                        << to_text(t.next);
+                        << to_text(t.next).view();
       });
       if (::testing::Test::HasFailure()) return;
     }
@@ -292,7 +292,7 @@ TEST(Transitions, AKilledRunResumesAtItsLastCommitOrCheckpoint) {
     EXPECT_EQ(to.issued, std::max(from.committed.value_or(0), from.saved.value_or(0)));
     EXPECT_TRUE(to.issued == to.counted && to.counted == to.logged);
     EXPECT_TRUE(to.save == SaveState::none && !to.committing && !to.wrong && !to.bad && !to.update_pends);
-    EXPECT_TRUE(reached().contains(to)) << to_text(to);
+    EXPECT_TRUE(reached().contains(to)) << to_text(to).view();
   });
 }
 
@@ -359,7 +359,7 @@ TEST(ResumeSource, IsTheLaterOfCommitAndCheckpoint) {
 TEST(Durability, IsPrintedInOneLine) {
   Durability s = durability_at({.versions = 3, .speculates = true}, 7, 5);
   s.committed = 7;
-  EXPECT_EQ(to_text(s),
+  EXPECT_EQ(to_text(s).view(),
             "rests: issued 7, counted 7, logged 7, committed 7, saved 5; 3 versions, updates speculate");
 }
 

@@ -1,5 +1,5 @@
 // Records keep the trainer's progress after their step, beside the chunks.
-#include "run/records/progress_record.h"
+#include "durability/commits/progress_record.h"
 
 #include <gmock/gmock.h>
 
@@ -23,25 +23,34 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Takes the steps' numbers as a run does: the next step may be done before this one is recorded.
-ProgressRecord record_up_to(u64 last, TrainerState& state,
-                            u64 bytes_max = ProgressRecord::bytes_max(100, 10)) {
-  ProgressRecord record;
-  record.begin(bytes_max);
-  record.rested(state_after(0));
-  for (u64 step = 1; step <= last; ++step) {
-    state.losses.push_back(1.0 / static_cast<double>(step));
-    state.tokens = 100 * step;
-    record.step_done(state, step, 0.5 * static_cast<double>(step));
+// Takes the steps' numbers as a run does: the next step may be done before this one is committed.
+struct Trained {
+  explicit Trained(u64 last, u64 bytes_max = ProgressRecord::bytes_max(100, 10)) {
+    durability.begin(durability_at({.versions = 2}, last, std::nullopt));
+    record.begin(bytes_max);
+    record.rested(state_after(0));
+    for (u64 step = 1; step <= last; ++step) {
+      state.losses.push_back(1.0 / static_cast<double>(step));
+      state.tokens = 100 * step;
+      record.step_done(state, step, 0.5 * static_cast<double>(step));
+    }
   }
-  return record;
-}
+  // RETURNS: the payload of a commit that is then durable.
+  std::optional<std::span<const std::byte>> commit(u64 step) {
+    const auto payload = record.payload(step);
+    if (payload) durability.tell(Event::commit_is_durable, step);
+    return payload;
+  }
+
+  TrainerState state;
+  RunDurability durability;
+  ProgressRecord record{durability};
+};
 
 TEST(ProgressRecord, ComesBackAsTheStateAfterItsStepAndNotALaterOne) {
-  TrainerState state;
-  ProgressRecord record = record_up_to(6, state);
+  Trained trained(6);
   for (const u64 step : {5, 6}) {
-    const auto payload = record.payload(step);
+    const auto payload = trained.commit(step);
     ASSERT_TRUE(payload);
     const Result<TrainerState> back = progress_of_record(text_of(*payload), "FILE");
     ASSERT_TRUE(back) << back.error().message;
@@ -50,10 +59,9 @@ TEST(ProgressRecord, ComesBackAsTheStateAfterItsStepAndNotALaterOne) {
 }
 
 TEST(ProgressRecord, KeepsTheLatestLossesIfNotAllFit) {
-  TrainerState state;
   const u64 text = to_text(state_after(0)).size();
-  ProgressRecord record = record_up_to(6, state, 64 + text + 3 * sizeof(double));
-  const Result<TrainerState> back = progress_of_record(text_of(*record.payload(6)), "FILE");
+  Trained trained(6, 64 + text + 3 * sizeof(double));
+  const Result<TrainerState> back = progress_of_record(text_of(*trained.commit(6)), "FILE");
   ASSERT_TRUE(back);
   ASSERT_EQ(back->losses.size(), 6u);
   for (u64 i = 0; i < 6; ++i)
@@ -61,23 +69,27 @@ TEST(ProgressRecord, KeepsTheLatestLossesIfNotAllFit) {
         << i;
 }
 
-TEST(ProgressRecord, SuppliesNothingWhilePausedOrFromABadStepOn) {
-  TrainerState state;
-  ProgressRecord record = record_up_to(6, state);
-  record.pause(true);
-  EXPECT_FALSE(record.payload(5));
-  record.pause(false);
-  EXPECT_TRUE(record.payload(5));
-  EXPECT_EQ(record.last_supplied(), 5u);
-  record.refuse_from(6);
-  EXPECT_FALSE(record.payload(6));
-  EXPECT_EQ(record.last_supplied(), 5u);
+TEST(ProgressRecord, SuppliesNothingWhileASaveReadsTheOnlyOtherSlot) {
+  Trained trained(6);
+  EXPECT_TRUE(trained.commit(6));
+  trained.durability.tell(Event::save_begins_in_background);
+  EXPECT_FALSE(trained.commit(6));
+  trained.durability.tell(Event::save_fails);
+  EXPECT_TRUE(trained.commit(6));
+}
+
+TEST(ProgressRecord, SuppliesNothingFromABadStepOn) {
+  Trained trained(6);
+  trained.durability.tell(Event::goes_on);
+  trained.durability.tell(Event::step_counts, 7);
+  trained.durability.tell(Event::step_is_bad, 7);
+  EXPECT_FALSE(trained.commit(7));
+  EXPECT_TRUE(trained.commit(6));
 }
 
 TEST(ProgressRecord, OfAnotherShapeIsRefused) {
-  TrainerState state;
-  ProgressRecord record = record_up_to(3, state);
-  const std::string whole(text_of(*record.payload(3)));
+  Trained trained(3);
+  const std::string whole(text_of(*trained.commit(3)));
   for (u64 bytes = 0; bytes < whole.size(); bytes += 7)
     EXPECT_FALSE(progress_of_record(whole.substr(0, bytes), "FILE")) << bytes;
   EXPECT_TRUE(progress_of_record(whole, "FILE"));

@@ -1,5 +1,5 @@
 // The choice whether updates wait for the norm is judged by the times that steps took.
-#include "run/records/speculation_choice.h"
+#include "durability/commits/speculation_choice.h"
 
 #include <gtest/gtest.h>
 
@@ -27,9 +27,7 @@ class SpeculationChoiceTest : public ::testing::Test {
   void train(u64 steps, double seconds) {
     for (u64 i = 0; i < steps; ++i) choice_.step_done(false, 0, seconds);
   }
-  std::string switches() {
-    return choice_.switches(graph_, chosen_.plan, chosen_, Prediction{}, RecordPace{});
-  }
+  std::string switches() { return choice_.switches(graph_, chosen_.plan, chosen_, Prediction{}); }
 
   static constexpr u64 calm = 10, timed = 6, settling = 4;
   const test::TrainDir dir_;
@@ -69,7 +67,7 @@ TEST_F(SpeculationChoiceTest, GoesOnIfStepsAreFaster) {
 TEST_F(SpeculationChoiceTest, ComparesNoTimesIfToldSo) {
   SpeculationChoice choice(config_, {.steps = calm, .untried = true, .timed = 0});
   for (u64 i = 0; i < calm; ++i) choice.step_done(false, 0, 1.0);
-  ASSERT_NE(choice.switches(graph_, chosen_.plan, chosen_, Prediction{}, RecordPace{}), "");
+  ASSERT_NE(choice.switches(graph_, chosen_.plan, chosen_, Prediction{}), "");
   for (u64 i = 0; i < 100; ++i) choice.step_done(false, 0, 2.0);
   EXPECT_FALSE(choice.asks());
 }

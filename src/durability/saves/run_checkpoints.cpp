@@ -1,4 +1,4 @@
-#include "run/run_checkpoints.h"
+#include "durability/saves/run_checkpoints.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -83,7 +83,7 @@ void RunCheckpoints::say_set_aside(const std::vector<std::string>& paths, u64 st
         step));
 }
 
-Result<void> RunCheckpoints::resumed_from_record(u64 best_step, std::optional<u64> branch_ends) {
+Result<void> RunCheckpoints::resumed_from_commit(u64 best_step, std::optional<u64> branch_ends) {
   best_step_ = best_step;
   if (!branch_ends) return {};
   TRY_ASSIGN(const std::vector<std::string> aside, store_->set_aside_after(*branch_ends));
@@ -91,8 +91,8 @@ Result<void> RunCheckpoints::resumed_from_record(u64 best_step, std::optional<u6
   return {};
 }
 
-Result<std::optional<FoundCheckpoint>> RunCheckpoints::go_on_from(FoundCheckpoint found,
-                                                                  StateWriter& writer) {
+Result<std::optional<FoundCheckpoint>> RunCheckpoints::resume_from(FoundCheckpoint found,
+                                                                   StateWriter& writer) {
   const u64 step = found.state.step;
   if (Result<void> restored = store_->restore(found, writer); !restored) {
     if (!automatic_ || restored.error().kind != ErrorKind::corrupt_checkpoint) return restored.error();
@@ -111,7 +111,6 @@ Result<std::optional<FoundCheckpoint>> RunCheckpoints::go_on_from(FoundCheckpoin
   if (!std::filesystem::equivalent(found.path, store_->path_of(step), unused))
     return std::optional<FoundCheckpoint>();  // the checkpoint is in another directory
   last_ = {.path = found.path, .weights_xxh3 = found.weights_xxh3};
-  last_step_ = step;
   best_step_ = found.state.best_step;
   point_at_best(best_step_);  // of this branch
   return std::optional<FoundCheckpoint>();
@@ -148,9 +147,9 @@ std::vector<std::string> RunCheckpoints::distrusted() const {
   return paths;
 }
 
-std::string RunCheckpoints::way_on() const {
-  if (!recorded_way_.empty()) return recorded_way_;
-  if (last_step_) return fmt::format("resume with --resume auto from {}", last_.path);
+std::string RunCheckpoints::resume_hint() const {
+  if (!hint_.empty()) return hint_;
+  if (!last_.path.empty()) return fmt::format("resume with --resume auto from {}", last_.path);
   if (!config_.output.save) return "start again: output.save is false, so nothing was saved";
   return "start again: no checkpoint had been written (output.save_steps and output.save_minutes set how "
          "often)";

@@ -1,4 +1,4 @@
-#include "run/records/branch_file.h"
+#include "durability/commits/branch_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

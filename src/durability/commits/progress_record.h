@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "checkpoint/trainer_state.h"
+#include "durability/commits/branch_file.h"
+#include "durability/commits/run_durability.h"
 #include "executor/shared/executor_common.h"
-#include "run/records/branch_file.h"
 
 namespace tidepool {
 
@@ -23,6 +24,8 @@ class ProgressRecord final : public RecordSource {
     StoredLossScale loss_scale;
   };
 
+  // REQUIRES: `durability` outlives this object.
+  explicit ProgressRecord(RunDurability& durability) : durability_(durability) {}
   // Room for the losses of `steps` steps, or the most that a record keeps, and for a text with so many
   // evaluations.
   static u64 bytes_max(u64 steps, u64 evaluations);
@@ -39,23 +42,19 @@ class ProgressRecord final : public RecordSource {
   // Tells the run directory of each record that begins. REQUIRES: the file outlives this object.
   void remember_in(BranchFile& file) { file_ = &file; }
 
-  // Steps from this one on are not recorded: their numbers are no state to go on from.
-  void refuse_from(u64 step) { refused_from_ = std::min(refused_from_, step); }
-  // Pauses records: with two versions no step is recorded while a save reads the last record.
-  void pause(bool pause) { paused_ = pause; }
-  bool paused() const { return paused_; }
-  u64 last_supplied() const { return last_supplied_; }  // a step
   // REQUIRES: the step is the last that is done, or one of the three before it.
   const Numbers& numbers(u64 step) const { return numbers_[step % steps_held]; }
 
+  // Begins the commit of the step. RETURNS: nullopt if the step may not be committed now (may_commit()), or
+  // the text has outgrown its room.
   std::optional<std::span<const std::byte>> payload(u64 step) override;
 
  private:
   static constexpr u64 steps_held = 4;  // the step that is recorded is the last, or the one before it
 
+  RunDurability& durability_;
   u64 bytes_max_ = 0;
-  u64 refused_from_ = ~u64{0}, last_supplied_ = 0;
-  bool paused_ = false, has_news_ = false;
+  bool has_news_ = false;
   std::string text_;  // TrainerState without losses
   const std::vector<double>* losses_ = nullptr;
   BranchFile* file_ = nullptr;

@@ -2,18 +2,15 @@
 // norms, by the gain that is predicted on this machine, and then by the steps' measured times.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
 #include "fit/plan_run.h"
 #include "probe/step/predict.h"
-#include "run/records/record_pace.h"
 
 namespace tidepool {
 
-// It outlives the plans that it chooses between.
 class SpeculationChoice {
  public:
   // Steps in a row whose norm changes nothing, after which updates stop waiting. `untried`: whatever gain is
@@ -27,8 +24,6 @@ class SpeculationChoice {
 
   // True if updates are to speculate.
   bool speculates() const { return speculates_; }
-  // The way to share a step over devices, which stays when the plan changes; none: the plan is the first.
-  std::optional<Parallel> parallel() const { return parallel_; }
   // Call when a step is done. `changed`: its norm has changed updates. `again`: steps that were trained once
   // more because of it. `took`: its seconds.
   void step_done(bool changed, u64 again, double took);
@@ -42,9 +37,7 @@ class SpeculationChoice {
     close();
   }
   // RETURNS: what to say before the run goes on the other way; empty: it stays.
-  std::string switches(const ModelGraph&, const Plan&, const RunPlan&, const Prediction&, const RecordPace&);
-  // The pace of records when the run switched, with which it goes on; none: it has not.
-  const std::optional<RecordPace>& pace() const { return pace_; }
+  std::string switches(const ModelGraph&, const Plan&, const RunPlan&, const Prediction&);
 
  private:
   void time_step(double took);
@@ -53,8 +46,6 @@ class SpeculationChoice {
 
   bool open_ = false;  // false: the config has chosen, or it is impossible
   bool speculates_ = false, asks_ = false;
-  std::optional<Parallel> parallel_;
-  std::optional<RecordPace> pace_;
   Patience patience_;
   u64 calm_ = 0;              // steps in a row that the norm has not changed
   double gain_ = 0;           // part of a step's time that speculation saves

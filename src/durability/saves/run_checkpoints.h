@@ -9,7 +9,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
-#include "run/background_save.h"
+#include "durability/saves/background_save.h"
 #include "run/outputs/run_outputs.h"
 
 namespace tidepool {
@@ -32,11 +32,11 @@ class RunCheckpoints {
   // Verifies tensors while it reads them.
   // RETURNS: nullopt if restored. With --resume auto and damaged tensors: the next older checkpoint to try;
   // no branch has been changed then.
-  Result<std::optional<FoundCheckpoint>> go_on_from(FoundCheckpoint found, StateWriter&);
+  Result<std::optional<FoundCheckpoint>> resume_from(FoundCheckpoint found, StateWriter&);
 
-  // The run resumes from a record. `branch_ends`: checkpoints after this step are of another branch, and are
+  // The run resumes from a commit. `branch_ends`: checkpoints after this step are of another branch, and are
   // set aside; nullopt: none are.
-  Result<void> resumed_from_record(u64 best_step, std::optional<u64> branch_ends);
+  Result<void> resumed_from_commit(u64 best_step, std::optional<u64> branch_ends);
 
   // Checks before the first step that output.dir can take the saves of a run from `step` up to `max_steps`.
   // Prints a warning if the next save fits and later ones do not.
@@ -50,10 +50,9 @@ class RunCheckpoints {
   // RETURNS: false if the checkpoint could not be written, which is printed; training continues, and the next
   // save tries again. Error: the state itself cannot be read.
   Result<bool> save(const TrainerState&, StateReader&);
-  // Begins a save of the recorded state, which goes on while the run trains. `share`: as in BackgroundSave.
+  // Begins a save of the committed state, which goes on while the run trains. `share`: as in BackgroundSave.
   // RETURNS: false if it could not begin, which is printed.
   bool begin_save(const TrainerState&, std::unique_ptr<StateReader>, double share);
-  bool saves_in_background() const { return background_ != nullptr; }
   bool background_is_done() const { return background_ && background_->done(); }
   // Waits for the save that begin_save() began, and then does as save().
   // RETURNS: the state that was saved; nullopt: it could not be written, which is printed.
@@ -66,14 +65,12 @@ class RunCheckpoints {
   // RETURNS: the error that ends the run.
   Error save_moved(const MovedDirectory&, const TrainerState&, StateReader&);
 
-  // The last checkpoint that this process saved or resumed from. last_step() is nullopt if there is none in
-  // output.dir.
+  // The last checkpoint in output.dir that this process saved or resumed from; no path: there is none.
   const SavedCheckpoint& last() const { return last_; }
-  std::optional<u64> last_step() const { return last_step_; }
-  // Advice for messages: "continue with --resume auto from ...", or that nothing has been saved.
-  std::string way_on() const;
-  // Advice that replaces way_on()'s: the state is recorded elsewhere.
-  void set_recorded_way(std::string way) { recorded_way_ = std::move(way); }
+  // Advice for messages: "resume with --resume auto from ...", or that nothing has been saved.
+  std::string resume_hint() const;
+  // Advice that replaces resume_hint()'s: the state is committed elsewhere.
+  void set_resume_hint(std::string hint) { hint_ = std::move(hint); }
   // Bytes that this process has written.
   Bytes written() const { return written_; }
 
@@ -102,10 +99,9 @@ class RunCheckpoints {
   std::vector<SteppedOver> stepped_over_;
   bool automatic_ = false;  // --resume auto
   SavedCheckpoint last_;
-  std::optional<u64> last_step_;
   u64 best_step_ = 0;  // among the checkpoints on disk
   Bytes written_{};
-  std::string recorded_way_;
+  std::string hint_;
   std::unique_ptr<BackgroundSave> background_;
 };
 

@@ -1,4 +1,4 @@
-#include "run/records/record_pace.h"
+#include "durability/commits/commit_pace.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr double slower_at_most = 0.02;
 constexpr u64 steps_if_unknown = 16;
-// Fewer steps say little. One record may happen to be slow, so the pace changes by a factor each time.
+// Fewer steps say little. One commit may happen to be slow, so the pace changes by a factor each time.
 constexpr u64 steps_measured_least = 3, factor_at_once = 4;
 // A quarter is noise, also of wanted steps that are no whole number: otherwise one step and two would take
 // turns.
@@ -23,11 +23,11 @@ double steps_for_cost(double cost, double step) { return cost / step / slower_at
 
 u64 whole(double steps) { return static_cast<u64>(std::max(1.0, std::ceil(steps))); }
 
-// With N steps between records of c steps each, and a redo in a part p of the steps, which repeats N / 2 on
+// With N steps between commits of c steps each, and a replay in a part p of the steps, which repeats N / 2 on
 // average, a step takes c / N + p N / 2 longer: least at the square root of 2 c / p.
-double steps_for_redos(double cost_in_steps, const RecordPace::Totals& so_far) {
-  if (so_far.redos == 0) return std::numeric_limits<double>::infinity();
-  const double part = static_cast<double>(so_far.redos) / static_cast<double>(so_far.steps);
+double steps_for_replays(double cost_in_steps, const CommitPace::Totals& so_far) {
+  if (so_far.replays == 0) return std::numeric_limits<double>::infinity();
+  const double part = static_cast<double>(so_far.replays) / static_cast<double>(so_far.steps);
   return std::round(std::sqrt(2 * cost_in_steps / part));
 }
 
@@ -48,24 +48,24 @@ u64 forecast_steps(const Plan& plan, const ModelGraph& graph, const Prediction& 
 
 }  // namespace
 
-RecordPace record_pace(const Config& config, const Plan& plan, const ModelGraph& graph,
+CommitPace commit_pace(const Config& config, const Plan& plan, const ModelGraph& graph,
                        const Prediction& prediction) {
   if (plan.versions < 2) return {};
   if (config.output.persist_steps > 0) return {config.output.persist_steps, false};
   return {forecast_steps(plan, graph, prediction), true};
 }
 
-bool RecordPace::follow(const Totals& now) {
-  const u64 steps = now.steps - before_.steps, records = now.records - before_.records;
-  if (!follows_ || records == 0 || steps < steps_measured_least) return false;
+bool CommitPace::follow(const Totals& now) {
+  const u64 steps = now.steps - before_.steps, commits = now.commits - before_.commits;
+  if (!follows_ || commits == 0 || steps < steps_measured_least) return false;
   const double waited = seconds(now.waited - before_.waited), wall = seconds(now.wall - before_.wall),
-               recording = seconds(now.recording - before_.recording);
+               committing = seconds(now.committing - before_.committing);
   before_ = now;
   if (!(wall > waited)) return false;
-  const double cost = std::max(waited, recording) / static_cast<double>(records);
+  const double cost = std::max(waited, committing) / static_cast<double>(commits);
   cost_ = cost_ > 0 ? (cost_ + cost) / 2 : cost;
   const double step = (wall - waited) / static_cast<double>(steps);
-  const double wanted = std::min(steps_for_cost(cost_, step), steps_for_redos(cost_ / step, now));
+  const double wanted = std::min(steps_for_cost(cost_, step), steps_for_replays(cost_ / step, now));
   const double from = static_cast<double>(steps_);
   if (wanted <= noise * from && whole(noise * wanted) >= steps_) return false;
   const u64 next =

@@ -1,4 +1,4 @@
-#include "run/records/progress_record.h"
+#include "durability/commits/progress_record.h"
 
 #include <fmt/format.h>
 
@@ -49,8 +49,9 @@ void ProgressRecord::step_done(const TrainerState& state, u64 step, double secon
 
 std::optional<std::span<const std::byte>> ProgressRecord::payload(u64 step) {
   // The text of a run that was given more evaluations since its file was made may not fit.
-  if (step >= refused_from_ || paused_ || sizeof(Fixed) + text_.size() > bytes_max_) return std::nullopt;
-  last_supplied_ = step;
+  if (!may_commit(durability_.state(), step) || sizeof(Fixed) + text_.size() > bytes_max_)
+    return std::nullopt;
+  durability_.tell(Event::commit_begins, step);
   if (file_ != nullptr) file_->begins(step);
   has_news_ = false;
   const Numbers& now = numbers_[step % steps_held];

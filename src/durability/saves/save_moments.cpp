@@ -1,4 +1,4 @@
-#include "run/outputs/save_moments.h"
+#include "durability/saves/save_moments.h"
 
 #include <cerrno>
 #include <csignal>

@@ -8,10 +8,11 @@
 
 #include "base/steady_seconds.h"
 #include "base/text/units.h"
+#include "durability/saves/run_checkpoints.h"
+#include "durability/saves/state_readers.h"
 #include "io/file_system.h"
 #include "run/directory/run_directory.h"
 #include "run/outputs/signals.h"
-#include "run/run_checkpoints.h"
 #include "run/weights/kept_model.h"
 
 namespace tidepool {
@@ -19,23 +20,6 @@ namespace {
 
 constexpr double retry_seconds_max = 10;
 constexpr const char* rescued_folder = "rescued";  // in memory.swap_dir
-
-// WatchedReader distinguishes faults of the state, after which training cannot continue, from faults of the
-// place where the state is saved.
-class WatchedReader final : public StateReader {
- public:
-  explicit WatchedReader(StateReader& reader) : reader_(reader) {}
-  Result<void> read(u32 window, Kind kind, u64 element_begin, std::span<std::byte> out) override {
-    Result<void> read = reader_.read(window, kind, element_begin, out);
-    if (!read) failed_ = true;
-    return read;
-  }
-  bool failed() const { return failed_; }
-
- private:
-  StateReader& reader_;
-  bool failed_ = false;
-};
 
 // RETURNS: false if the first stop signal came while waiting.
 bool wait_unless_stopped(double seconds, bool stopped_before) {
@@ -110,7 +94,6 @@ Result<RunCheckpoints::Refusal> RunCheckpoints::attempt(const TrainerState& stat
 
 void RunCheckpoints::accept(const SavedCheckpoint& saved, const TrainerState& state, double began) {
   last_ = saved;
-  last_step_ = state.step;
   best_step_ = state.best_step;
   written_ += saved.bytes;
   const auto rotated = store_->rotate({.saved_step = state.step,
@@ -171,7 +154,7 @@ Result<SavedCheckpoint> RunCheckpoints::save_in(const std::string& dir, const Tr
 
 Error RunCheckpoints::rescue(const std::string& why, const TrainerState& state, StateReader& reader) {
   const std::string& swap = config_.memory.swap_dir;
-  const std::string lost = fmt::format("{} Steps up to {} are not saved: {}", why, state.step, way_on());
+  const std::string lost = fmt::format("{} Steps up to {} are not saved: {}", why, state.step, resume_hint());
   if (swap.empty() || on_one_file_system(swap, config_.output.dir)) return {ErrorKind::io, lost};
   const Result<SavedCheckpoint> saved = save_in(fmt::format("{}/{}", swap, rescued_folder), state, reader);
   if (!saved) return {ErrorKind::io, lost};

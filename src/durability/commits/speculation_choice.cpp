@@ -1,4 +1,4 @@
-#include "run/records/speculation_choice.h"
+#include "durability/commits/speculation_choice.h"
 
 #include <fmt/format.h>
 
@@ -44,10 +44,8 @@ void SpeculationChoice::time_step(double took) {
 }
 
 std::string SpeculationChoice::switches(const ModelGraph& graph, const Plan& plan, const RunPlan& chosen,
-                                        const Prediction& prediction, const RecordPace& pace) {
+                                        const Prediction& prediction) {
   asks_ = false;
-  parallel_ = plan.parallel;
-  pace_ = pace.from_here();
   if (speculates_) return wait_again();
   if (!is_worth_it(graph, plan, chosen, prediction)) {
     close();

@@ -1,4 +1,4 @@
-#include "run/records/recorded_run.h"
+#include "durability/commits/recorded_run.h"
 
 #include <fmt/format.h>
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "checkpoint/checkpoint.h"
+#include "durability/saves/state_readers.h"
 #include "tidepool/state_stream.h"
 
 namespace tidepool {
@@ -29,15 +30,14 @@ class BackgroundSave {
   Result<SavedCheckpoint> take();
 
  private:
-  class PacedReader;
   BackgroundSave(const TrainerState& state, std::unique_ptr<StateReader> reader, double share);
   void write(CheckpointStore&);
 
   const TrainerState state_;
   const double began_;
   std::unique_ptr<StateReader> reader_;
-  std::atomic<double> share_;
-  std::atomic<bool> stop_{false}, done_{false};
+  SavePace pace_;
+  std::atomic<bool> done_{false};
   std::optional<Result<SavedCheckpoint>> result_;
   std::thread thread_;
 };

@@ -1,0 +1,35 @@
+#include "run/evaluate.h"
+
+#include "base/steady_seconds.h"
+#include "run/early_stop.h"
+#include "run/outputs/metric_lines.h"
+#include "session/evaluation_runs.h"
+
+namespace tidepool {
+
+Result<void> evaluate(PreparedRun& run, Engine& engine) {
+  const u64 batches = evaluation_batches(run), step = run.durability.state().issued;
+  std::vector<EvalLoss>& losses = run.state.eval_losses;
+  // A resume from this step has its evaluation already.
+  if (batches == 0 || (!losses.empty() && losses.back().step == step)) return {};
+  const double began = steady_seconds();
+  EvaluationRuns runs(div_up(batches, run.session->plan().micro_batches / run.session->plan().sweeps));
+  TRY(engine.run(runs, runs));
+  TRY_ASSIGN(const EvalResult result, run.session->results().take_eval());
+  const Evaluated done = {.step = step,
+                          .epoch = run.batches->epoch(step),
+                          .objective = run.config.objective,
+                          .result = result,
+                          .seconds = steady_seconds() - began};
+  run.durability.tell(Event::evaluated);
+  losses.push_back({step, result.loss(), result.targets, done.figure()});
+  run.commits.progress().rested(run.state);
+  if (best_evaluation(losses) == &losses.back()) run.durability.tell(Event::best_is_found);
+  run.outputs.say(evaluation_text(done));
+  const std::string anew = why_best_begins_anew(losses, run.config.train);
+  if (!anew.empty()) run.outputs.say(anew);
+  run.outputs.evaluation(evaluation_line(done));
+  return {};
+}
+
+}  // namespace tidepool
