@@ -14,8 +14,8 @@
 #include "base/write_within.h"
 #include "cli/cli.h"
 #include "cli/standard_streams.h"
-#include "durability/saves/save_moments.h"
 #include "io/sudden_end.h"
+#include "run/saves/save_moments.h"
 
 #ifdef TIDEPOOL_HAS_CUDA
 #include "executor/cuda/cuda_devices.h"

@@ -11,14 +11,13 @@
 #include "base/process/limits.h"
 #include "base/steady_seconds.h"
 #include "base/text/units.h"
-#include "durability/commits/replay.h"
-#include "durability/saves/run_saves.h"
 #include "engine/engine.h"
 #include "log/log.h"
 #include "machine/gpu_sampler.h"
 #include "probe/step/measure_peak.h"
 #include "run/assembly/assemble_report.h"
 #include "run/assembly/write_trace.h"
+#include "run/commits/replay.h"
 #include "run/early_stop.h"
 #include "run/evaluate.h"
 #include "run/nodes.h"
@@ -29,6 +28,7 @@
 #include "run/outputs/signals.h"
 #include "run/outputs/training_memory.h"
 #include "run/prepare_run.h"
+#include "run/saves/run_saves.h"
 #include "run/step_faults.h"
 
 namespace tidepool {

@@ -8,11 +8,11 @@
 
 #include "base/result.h"
 #include "config/config.h"
-#include "durability/commits/speculation_choice.h"
 #include "io/disk.h"
 #include "net/transport.h"
 #include "probe/step/sampling.h"
 #include "report/run_report.h"
+#include "run/commits/speculation_choice.h"
 
 namespace tidepool {
 

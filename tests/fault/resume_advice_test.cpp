@@ -8,8 +8,8 @@
 
 #include "base/text/path_text.h"
 #include "checkpoint/checkpoint.h"
-#include "durability/commits/branch_file.h"
 #include "io/state_journal.h"
+#include "run/commits/branch_file.h"
 #include "tests/support/child_run.h"
 #include "tests/support/file_text.h"
 #include "tests/support/train_fixture.h"

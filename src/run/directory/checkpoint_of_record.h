@@ -4,7 +4,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
-#include "durability/commits/recorded_run.h"
+#include "run/commits/recorded_run.h"
 
 namespace tidepool {
 

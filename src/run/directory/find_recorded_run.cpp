@@ -9,9 +9,9 @@
 
 #include "base/text/path_text.h"
 #include "checkpoint/checkpoint.h"
-#include "durability/commits/progress_record.h"
 #include "io/directory_lock.h"
 #include "io/swap_file.h"
+#include "run/commits/progress_record.h"
 #include "run/directory/run_directory.h"
 
 namespace tidepool {

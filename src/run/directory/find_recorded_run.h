@@ -8,8 +8,8 @@
 #include <string>
 
 #include "config/config.h"
-#include "durability/commits/branch_file.h"
-#include "durability/commits/recorded_run.h"
+#include "run/commits/branch_file.h"
+#include "run/commits/recorded_run.h"
 
 namespace tidepool {
 

@@ -17,8 +17,8 @@
 #include "base/write_file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
-#include "durability/commits/branch_file.h"
 #include "report/text_file.h"
+#include "run/commits/branch_file.h"
 #include "run/directory/plan_change.h"
 
 namespace tidepool {

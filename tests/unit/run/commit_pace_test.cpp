@@ -1,5 +1,5 @@
 // Commits are as frequent as slows training by 2 %, by what they turn out to cost.
-#include "durability/commits/commit_pace.h"
+#include "run/commits/commit_pace.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Records keep the trainer's progress after their step, beside the chunks.
-#include "durability/commits/progress_record.h"
+#include "run/commits/progress_record.h"
 
 #include <gmock/gmock.h>
 

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <thread>
 
-#include "durability/saves/save_moments.h"
+#include "run/saves/save_moments.h"
 
 namespace tidepool::signals_test {
 

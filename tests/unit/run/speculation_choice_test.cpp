@@ -1,5 +1,5 @@
 // The choice whether updates wait for the norm is judged by the times that steps took.
-#include "durability/commits/speculation_choice.h"
+#include "run/commits/speculation_choice.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "durability/commits/run_commits.h"
+#include "run/commits/run_commits.h"
 
 #include <fmt/format.h>
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "checkpoint/trainer_state.h"
-#include "durability/commits/run_commits.h"
 #include "report/run_report.h"
+#include "run/commits/run_commits.h"
 #include "session/session.h"
 
 namespace tidepool {

@@ -1,4 +1,4 @@
-#include "durability/commits/commit_pace.h"
+#include "run/commits/commit_pace.h"
 
 #include <algorithm>
 #include <cmath>

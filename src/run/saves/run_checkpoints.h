@@ -9,8 +9,8 @@
 
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
-#include "durability/saves/background_save.h"
 #include "run/outputs/run_outputs.h"
+#include "run/saves/background_save.h"
 
 namespace tidepool {
 

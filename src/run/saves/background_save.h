@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "checkpoint/checkpoint.h"
-#include "durability/saves/state_readers.h"
+#include "run/saves/state_readers.h"
 #include "tidepool/state_stream.h"
 
 namespace tidepool {

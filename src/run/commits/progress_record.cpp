@@ -1,4 +1,4 @@
-#include "durability/commits/progress_record.h"
+#include "run/commits/progress_record.h"
 
 #include <fmt/format.h>
 

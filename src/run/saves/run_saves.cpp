@@ -1,4 +1,4 @@
-#include "durability/saves/run_saves.h"
+#include "run/saves/run_saves.h"
 
 #include "base/steady_seconds.h"
 #include "run/outputs/signals.h"

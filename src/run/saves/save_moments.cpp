@@ -1,4 +1,4 @@
-#include "durability/saves/save_moments.h"
+#include "run/saves/save_moments.h"
 
 #include <cerrno>
 #include <csignal>

@@ -1,4 +1,4 @@
-#include "durability/commits/speculation_choice.h"
+#include "run/commits/speculation_choice.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "durability/saves/run_checkpoints.h"
+#include "run/saves/run_checkpoints.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>

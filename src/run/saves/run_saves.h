@@ -4,10 +4,10 @@
 
 #include <memory>
 
-#include "durability/commits/run_commits.h"
-#include "durability/saves/run_checkpoints.h"
-#include "durability/saves/save_moments.h"
 #include "probe/step/predict.h"
+#include "run/commits/run_commits.h"
+#include "run/saves/run_checkpoints.h"
+#include "run/saves/save_moments.h"
 
 namespace tidepool {
 

@@ -6,12 +6,12 @@
 #include <string>
 
 #include "config/config.h"
-#include "durability/commits/branch_file.h"
-#include "durability/commits/commit_pace.h"
-#include "durability/commits/progress_record.h"
-#include "durability/commits/run_durability.h"
+#include "durability/run_durability.h"
 #include "engine/engine.h"
 #include "probe/step/predict.h"
+#include "run/commits/branch_file.h"
+#include "run/commits/commit_pace.h"
+#include "run/commits/progress_record.h"
 #include "run/outputs/run_outputs.h"
 #include "session/session.h"
 

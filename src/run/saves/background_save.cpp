@@ -1,4 +1,4 @@
-#include "durability/saves/background_save.h"
+#include "run/saves/background_save.h"
 
 #include <utility>
 

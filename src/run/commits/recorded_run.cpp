@@ -1,4 +1,4 @@
-#include "durability/commits/recorded_run.h"
+#include "run/commits/recorded_run.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "durability/commits/run_durability.h"
+#include "durability/run_durability.h"
 
 #include "base/check.h"
 #include "log/log.h"

@@ -8,11 +8,11 @@
 
 #include "base/steady_seconds.h"
 #include "base/text/units.h"
-#include "durability/saves/run_checkpoints.h"
-#include "durability/saves/state_readers.h"
 #include "io/file_system.h"
 #include "run/directory/run_directory.h"
 #include "run/outputs/signals.h"
+#include "run/saves/run_checkpoints.h"
+#include "run/saves/state_readers.h"
 #include "run/weights/kept_model.h"
 
 namespace tidepool {

@@ -1,4 +1,4 @@
-#include "durability/commits/replay.h"
+#include "run/commits/replay.h"
 
 namespace tidepool {
 

@@ -1,4 +1,4 @@
-#include "durability/commits/branch_file.h"
+#include "run/commits/branch_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "checkpoint/trainer_state.h"
-#include "durability/commits/branch_file.h"
-#include "durability/commits/run_durability.h"
+#include "durability/run_durability.h"
 #include "executor/shared/executor_common.h"
+#include "run/commits/branch_file.h"
 
 namespace tidepool {
 
