@@ -180,9 +180,9 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (is_last()) return Event::run_ends;
     StepResults& results = run_.session->results();
     const bool rest = leads() && (saves_.due(now().issued) || run_.directory.has_moved(steady_seconds()));
-    results.wish((rest ? vote_rest : 0) | (SaveSignal::asked() ? vote_save : 0) |
+    results.vote((rest ? vote_rest : 0) | (SaveSignal::asked() ? vote_save : 0) |
                  (wants_to_stop() ? vote_stop : 0));
-    if (hears_votes(now())) run_.durability.tell(Event::votes_are_heard, results.wishes(now().issued - 1));
+    if (hears_votes(now())) run_.durability.tell(Event::votes_are_heard, results.votes(now().issued - 1));
     return due(run_.config.train.eval_steps) || due(run_.config.output.save_steps) ? Event::rest_is_due
                                                                                    : Event::goes_on;
   }

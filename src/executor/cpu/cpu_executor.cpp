@@ -30,7 +30,7 @@ class CpuLanes final : public DeviceLanes {
     runner_.add_gradient(window, begin, elements, grad);
   }
   void pack(u64 step, std::span<std::byte> packed) override { runner_.pack(step, packed); }
-  u64 wishes(u64 step) const override { return runner_.wishes(step); }
+  u64 votes(u64 step) const override { return runner_.votes(step); }
   void set_loss_scale(const LossScale& scale) override { runner_.set_loss_scale(scale); }
   Result<void> run_at_rest(const Issue& issue, u32 times) override {
     for (u32 i = 0; i < times; ++i) TRY(runner_.run(issue));

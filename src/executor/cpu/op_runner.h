@@ -27,9 +27,9 @@ class OpRunner final : public LaneWork {
     numbers_.add_gradient(window, begin, elements, grad, common_.pool);
   }
   void pack(u64 step, std::span<std::byte> packed) {
-    numbers_.pack(step, common_.wish.load(std::memory_order_relaxed), packed);
+    numbers_.pack(step, common_.vote.load(std::memory_order_relaxed), packed);
   }
-  u64 wishes(u64 step) const { return numbers_.wishes(step); }
+  u64 votes(u64 step) const { return numbers_.votes(step); }
   // REQUIRES: at rest.
   void set_loss_scale(const LossScale& scale) { numbers_.set_loss_scale(scale); }
   LossScale loss_scale_of(u64 step) const { return numbers_.loss_scale_of(step); }

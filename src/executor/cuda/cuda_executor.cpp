@@ -41,7 +41,7 @@ class CudaLanes final : public DeviceLanes {
     nodes_->add_gradient(window, begin, elements, grad);
   }
   void pack(u64 step, std::span<std::byte> packed) override { nodes_->pack(step, packed); }
-  u64 wishes(u64 step) const override { return nodes_ ? nodes_->wishes(step) : 0; }
+  u64 votes(u64 step) const override { return nodes_ ? nodes_->votes(step) : 0; }
   void set_loss_scale(const LossScale&) override;
   Result<void> run_at_rest(const Issue&, u32 times) override;
   bool host_reaches_frames() const override { return false; }

@@ -149,7 +149,7 @@ void CudaWork::update(const Issue& issue, cudaStream_t stream) {
   const DeviceNumbers& of_norm = *devices_.front().numbers;
   const UpdateScalars* scalars = nullptr;
   if (common_.plan.speculates) {
-    const StepResult assumed = result_for_updates(common_.plan, common_.foreseen, of_norm, issue.step);
+    const StepResult assumed = result_for_updates(common_.plan, common_.replayed, of_norm, issue.step);
     scalars = numbers(issue).put_scalars(
         scalars_of_step(common_.plan, common_.graph.optim, common_.request.source, issue.step, assumed));
   } else {

@@ -24,7 +24,7 @@ void NodeNumbers::pack(u64 step, std::span<std::byte> packed) {
     *routing.losses = device.router_losses(step)[m];
     if (m < plan.replicas() * plan.nodes) std::ranges::copy(device.expert_tokens(step), routing.tokens);
   }
-  numbers_.pack(step, common_.wish.load(std::memory_order_relaxed), packed);
+  numbers_.pack(step, common_.vote.load(std::memory_order_relaxed), packed);
 }
 
 void NodeNumbers::finish(const Issue& norm) {

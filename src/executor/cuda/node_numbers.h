@@ -27,7 +27,7 @@ class NodeNumbers {
   // REQUIRES: they have been packed, or received.
   void finish(const Issue& norm);
   RoutingResult routing(u64 step) const { return numbers_.routing(step); }
-  u64 wishes(u64 step) const { return numbers_.wishes(step); }
+  u64 votes(u64 step) const { return numbers_.votes(step); }
 
  private:
   DeviceNumbers& of_head(u32 micro_batch) const;

@@ -38,7 +38,7 @@ class DeviceLanes {
   // Packs this node's numbers of the step for the others.
   virtual void pack(u64 step, std::span<std::byte> packed) = 0;
   // As result().
-  virtual u64 wishes(u64 step) const = 0;
+  virtual u64 votes(u64 step) const = 0;
 
   // ---- at rest (no op in flight)
 

@@ -16,7 +16,7 @@
 #include "executor/shared/batch_op.h"
 #include "executor/shared/chunk_ledger.h"
 #include "executor/shared/decay_index.h"
-#include "executor/shared/foreseen_steps.h"
+#include "executor/shared/replayed_steps.h"
 #include "executor/shared/step_results.h"
 #include "io/disk.h"
 #include "io/state_journal.h"
@@ -106,12 +106,12 @@ struct ExecutorCommon {
   const TierMemory memory;
   const DecayIndex decay;
   ChunkLedger ledger;
-  ForeseenSteps foreseen;
+  ReplayedSteps replayed;
   LaneBook book;
   CompletionBoard board;
   EvaluationSums evaluation;
   MovedBytes moved;
-  std::atomic<u64> wish{0};  // of this node, for all nodes
+  std::atomic<u64> vote{0};  // of this node, for all nodes
   LogitsRequest logits;      // set at rest
 };
 

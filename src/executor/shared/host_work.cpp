@@ -43,7 +43,7 @@ Result<void> HostWork::run(const Issue& issue) {
     return {};
   }
   CHECK(kind == OpKind::update, name(kind));
-  const StepResult result = result_for_updates(plan, common_.foreseen, lanes_, issue.step);
+  const StepResult result = result_for_updates(plan, common_.replayed, lanes_, issue.step);
   update_.run(issue, scalars_of_step(plan, common_.graph.optim, source, issue.step, result));
   return {};
 }

@@ -19,7 +19,7 @@ StepNumbers::StepNumbers(const Plan& plan, const ModelGraph& graph, StepSource& 
   const u64 experts = experts_of_layers(graph);
   for (Step& step : steps_) {
     step.losses.resize(plan.micro_batches);
-    step.wishes.resize(plan.nodes);
+    step.votes.resize(plan.nodes);
     if (experts == 0) continue;
     step.router_losses.resize(plan.micro_batches + 1);
     step.expert_tokens.assign(plan.replicas() + plan.nodes - 1, std::vector<i64>(experts));
@@ -77,7 +77,7 @@ double StepNumbers::partial(u64 index) const {
 template <class Self, class Number, class Count>
 void StepNumbers::for_packed(Self& self, u64 number, u32 node, Number&& value, Count&& count) {
   auto& step = self.steps_[number % steps_kept];
-  count(step.wishes[node]);
+  count(step.votes[node]);
   for (u32 m = 0; m < self.micro_batches_; ++m) {
     if (self.plan_.node_of(m) != node) continue;
     value(step.losses[m]);
@@ -108,8 +108,8 @@ void StepNumbers::for_packed(Self& self, u64 number, u32 node, Number&& value, C
   }
 }
 
-void StepNumbers::pack(u64 step, u64 wish, std::span<std::byte> packed) {
-  steps_[step % steps_kept].wishes[plan_.node] = static_cast<i64>(wish);
+void StepNumbers::pack(u64 step, u64 vote, std::span<std::byte> packed) {
+  steps_[step % steps_kept].votes[plan_.node] = static_cast<i64>(vote);
   std::byte* to = packed.data();
   const auto put = [&](auto value) {
     static_assert(sizeof value == sizeof(double));
@@ -177,11 +177,11 @@ RoutingResult StepNumbers::routing(u64 number) const {
   return {step.router_losses.back(), step.expert_tokens.front()};
 }
 
-u64 StepNumbers::wishes(u64 number) const {
+u64 StepNumbers::votes(u64 number) const {
   const Step& step = steps_[number % steps_kept];
   CHECK(step.step == number, step.step, number);
   u64 all = 0;
-  for (const i64 wish : step.wishes) all |= static_cast<u64>(wish);
+  for (const i64 vote : step.votes) all |= static_cast<u64>(vote);
   return all;
 }
 

@@ -45,7 +45,7 @@ class StepNumbers {
   // Several nodes. Writes what this node made of the step for the others. `packed`: as large as the plan's
   // chunk of scalars for it.
   // REQUIRES: this node's part of the step is done.
-  void pack(u64 step, u64 wish, std::span<std::byte> packed);
+  void pack(u64 step, u64 vote, std::span<std::byte> packed);
   // Unpacks what `norm` has from other nodes, and makes the step's result.
   // REQUIRES: all gradients of the step have been added, or are among that.
   void finish(const Issue& norm, const TierMemory&);
@@ -55,7 +55,7 @@ class StepNumbers {
   // As DeviceLanes::loss_scale_of().
   LossScale loss_scale_of(u64 step) const;
   RoutingResult routing(u64 step) const;
-  u64 wishes(u64 step) const;  // several nodes: of all
+  u64 votes(u64 step) const;  // several nodes: of all
 
  private:
   static constexpr u32 steps_kept = 4;
@@ -63,7 +63,7 @@ class StepNumbers {
   struct Step {
     u64 step = 0;
     std::vector<double> losses;  // by micro-batch
-    std::vector<i64> wishes;     // by node
+    std::vector<i64> votes;      // by node
     StepResult result;
     // Models with experts only.
     std::vector<RouterLosses> router_losses;  // by micro-batch; the last is the mean of the filled ones

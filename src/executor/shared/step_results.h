@@ -35,10 +35,10 @@ class StepResults {
   virtual RoutingResult routing(u64 step) const = 0;
 
   // Several nodes. From now on this node's part of a step carries these bits to all nodes.
-  virtual void wish(u64 bits) = 0;
-  // RETURNS: the wishes of all nodes in a step's numbers, together.
+  virtual void vote(u64 bits) = 0;
+  // RETURNS: the votes of all nodes in a step's numbers, together.
   // REQUIRES: as result().
-  virtual u64 wishes(u64 step) const = 0;
+  virtual u64 votes(u64 step) const = 0;
 
   // RETURNS: true if the step's result changes nothing in its updates, which have assumed one
   // (Plan::speculates). REQUIRES: as result().
@@ -46,8 +46,8 @@ class StepResults {
 
   // ---- at rest (no op in flight)
 
-  // The step will be trained again, and have this result.
-  virtual void foresee(u64 step, const StepResult&) = 0;
+  // The step will be replayed, and have this result.
+  virtual void replay(u64 step, const StepResult&) = 0;
   // Sets the loss scale of the next step; the initial scale is 1.
   virtual void set_loss_scale(const LossScale&) = 0;
   // Takes the sums of evaluation segments since the last call, over all nodes: all must call it. Blocks.

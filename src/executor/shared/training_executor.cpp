@@ -132,14 +132,14 @@ Result<void> TrainingExecutor::take_over() {
 }
 
 Result<void> TrainingExecutor::roll_back(u64 step) {
-  common_->foreseen.forget_until(step);
+  common_->replayed.forget_until(step);
   for (const ChunkId id : disk_lanes_->records()->chunks()) common_->ledger.roll_back(id);
   return take_over();
 }
 
 bool TrainingExecutor::assumed_right(u64 step) const {
   const StepResult has = result(step);
-  const StepResult* const known = common_->foreseen.find(step);
+  const StepResult* const known = common_->replayed.find(step);
   const StepResult assumed = known != nullptr ? *known : StepResult{.loss_scale = has.loss_scale};
   const auto scalars = [&](const StepResult& of) {
     return scalars_of_step(common_->plan, common_->graph.optim, common_->request.source, step, of);

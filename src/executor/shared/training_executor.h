@@ -61,9 +61,9 @@ class TrainingExecutor final : public Executor,
   StepResult result(u64 step) const override { return lanes_->result(step); }
   RoutingResult routing(u64 step) const override { return lanes_->routing(step); }
   bool assumed_right(u64 step) const override;
-  void foresee(u64 step, const StepResult& result) override { common_->foreseen.add(step, result); }
-  void wish(u64 bits) override { common_->wish.store(bits, std::memory_order_relaxed); }
-  u64 wishes(u64 step) const override { return lanes_->wishes(step); }
+  void replay(u64 step, const StepResult& result) override { common_->replayed.add(step, result); }
+  void vote(u64 bits) override { common_->vote.store(bits, std::memory_order_relaxed); }
+  u64 votes(u64 step) const override { return lanes_->votes(step); }
   void set_loss_scale(const LossScale& scale) override { lanes_->set_loss_scale(scale); }
   Result<EvalResult> take_eval() override { return common_->evaluation.take(common_->request.transport); }
   void request_logits(const LogitsRequest& request) override { common_->logits = request; }

@@ -8,7 +8,7 @@
 #include "engine/executor.h"
 #include "executor/lanes/tier_memory.h"
 #include "executor/shared/chunk_ledger.h"
-#include "executor/shared/foreseen_steps.h"
+#include "executor/shared/replayed_steps.h"
 #include "executor/shared/step_source.h"
 #include "optimizers/optimizer.h"
 #include "tidepool/core_pool.h"
@@ -43,11 +43,11 @@ UpdateScalars scalars_of_step(const Plan&, Optim, const StepSource&, u64 step, c
 // RETURNS: the result that the updates of a step take: its own. Updates that speculate take the one from an
 // earlier try of the step, or else assume one. `numbers`: has result() and loss_scale_of(), as DeviceLanes.
 template <class Numbers>
-StepResult result_for_updates(const Plan& plan, const ForeseenSteps& foreseen, const Numbers& numbers,
+StepResult result_for_updates(const Plan& plan, const ReplayedSteps& replayed, const Numbers& numbers,
                               u64 step) {
   if (plan.clipping) return numbers.result(step);
   if (!plan.speculates) return {};
-  if (const StepResult* known = foreseen.find(step)) return *known;
+  if (const StepResult* known = replayed.find(step)) return *known;
   return {.loss_scale = numbers.loss_scale_of(step)};
 }
 

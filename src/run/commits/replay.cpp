@@ -6,7 +6,7 @@ Result<void> Replay::go_back(Session& session, RunDurability& durability, RunCom
                              TrainerState& state) {
   const u64 wrong = *durability.state().wrong;
   const ProgressRecord::Numbers& committed = commits.last_numbers();
-  session.results().foresee(wrong, session.results().result(wrong));
+  session.results().replay(wrong, session.results().result(wrong));
   TRY(session.recorded().roll_back(committed.step));
   state.step = committed.step;
   state.tokens = committed.tokens;

@@ -1,5 +1,5 @@
-// ForeseenSteps holds results that steps will have: such a step was trained before, its updates assumed
-// another result, and it is trained again.
+// ReplayedSteps holds the known results of steps that are replayed: each was trained before, and its updates
+// assumed another result.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace tidepool {
 
 // THREADS: changed at rest only; any thread may ask.
-class ForeseenSteps {
+class ReplayedSteps {
  public:
   void add(u64 step, const StepResult& result) {
     std::erase_if(steps_, [&](const Step& s) { return s.step == step; });
