@@ -172,7 +172,6 @@ ResumeSource resume_source(const Remains&);
 
 std::string_view name(Phase);
 std::string_view name(Event);
-std::string_view name(Action);
 // A state in one line, without fields that say nothing. Made without an allocation: steps log it.
 struct StateText {
   std::array<char, 512> chars;

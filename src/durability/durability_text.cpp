@@ -1,11 +1,10 @@
-// Durability for people: names, a state in one line, the table of transitions.
+// Durability for people: names, and a state in one line.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
 #include "durability/durability.h"
-#include "durability/transition_table.h"
 
 namespace tidepool {
 namespace {
@@ -40,19 +39,10 @@ constexpr std::array<std::string_view, event_count> event_names = {"goes_on",
                                                                    "run_breaks",
                                                                    "killed"};
 
-constexpr std::array<std::string_view, 13> action_names = {"none",          "start_forward_backward",
-                                                           "start_body",    "start_drain",
-                                                           "start_nothing", "log_step",
-                                                           "replay_step",   "ignore_step",
-                                                           "abandon",       "roll_back",
-                                                           "keep_file",     "end_with_error",
-                                                           "forget_commit"};
-
 }  // namespace
 
 std::string_view name(Phase phase) { return phase_names[static_cast<size_t>(phase)]; }
 std::string_view name(Event event) { return event_names[static_cast<size_t>(event)]; }
-std::string_view name(Action action) { return action_names[static_cast<size_t>(action)]; }
 
 StateText to_text(const Durability& s) {
   StateText text;
@@ -82,23 +72,6 @@ StateText to_text(const Durability& s) {
   add("; {} version{}", s.policy.versions, s.policy.versions == 1 ? "" : "s");
   add_flag("updates wait for the norm", s.policy.waits_for_norm);
   add_flag("updates speculate", s.policy.speculates);
-  return text;
-}
-
-// Cells that cannot happen stand in brackets.
-std::string table_text() {
-  std::string text = "| event |";
-  for (const std::string_view phase : phase_names) text += fmt::format(" {} |", phase);
-  text += "\n|---|";
-  for (size_t i = 0; i < phase_count; ++i) text += "---|";
-  text += "\n";
-  for (const Row& row : transition_table()) {
-    text += fmt::format("| {} |", name(row.event));
-    for (const Cell& cell : row.cells)
-      text +=
-          cell.handler != nullptr ? fmt::format(" **{}** |", cell.text) : fmt::format(" ({}) |", cell.text);
-    text += "\n";
-  }
   return text;
 }
 

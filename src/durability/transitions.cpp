@@ -1,12 +1,34 @@
 // The table of transitions: for each event and phase either what follows, or why it cannot happen.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
 #include "durability/durability.h"
-#include "durability/transition_table.h"
 
 namespace tidepool {
 namespace {
+
+struct Outcome {
+  Action action = Action::none;
+  std::string_view never = {};  // the event cannot happen: the reason; the state is then not used
+};
+// Changes the state as the event does. `value`: as Happened::value.
+using Handler = Outcome (*)(Durability&, u64 value);
+
+struct Cell {
+  std::string_view text;  // what follows, or why the event cannot happen
+  Handler handler = nullptr;
+
+  constexpr Cell(std::string_view text, Handler handler) : text(text), handler(handler) {}
+  constexpr Cell(std::string_view reason) : text(reason) {}
+  constexpr Cell(const char* reason) : text(reason) {}
+};
+
+struct Row {
+  Event event{};
+  std::array<Cell, phase_count> cells;
+};
 
 using S = Durability;
 
@@ -222,9 +244,11 @@ Outcome enter_plan(S& s, u64) {
 
 // ---- the end
 
+bool is_saved(const S& s) { return s.saved && *s.saved >= s.issued; }
+
 Outcome complete(S& s, u64) {
   if (s.save != SaveState::none) return never("a save is being written");
-  if (s.policy.saves && s.saved != s.issued) return never("the last step is saved first");
+  if (s.policy.saves && !is_saved(s)) return never("the last step is saved first");
   s.phase = Phase::ended;
   s.committed.reset();
   return {Action::forget_commit};
@@ -233,7 +257,7 @@ Outcome complete(S& s, u64) {
 Outcome interrupt(S& s, u64) {
   if (s.save != SaveState::none) return never("a save is being written");
   s.phase = Phase::ended;
-  if (s.saved != s.issued) return {};
+  if (!is_saved(s)) return {};
   s.committed.reset();
   return {Action::forget_commit};
 }
@@ -327,7 +351,22 @@ static_assert(has_no_hole());
 
 }  // namespace
 
-std::span<const Row> transition_table() { return rows; }
+// Cells that cannot happen stand in brackets.
+std::string table_text() {
+  std::string text = "| event |";
+  for (size_t p = 0; p < phase_count; ++p) text += fmt::format(" {} |", name(static_cast<Phase>(p)));
+  text += "\n|---|";
+  for (size_t i = 0; i < phase_count; ++i) text += "---|";
+  text += "\n";
+  for (const Row& row : rows) {
+    text += fmt::format("| {} |", name(row.event));
+    for (const Cell& cell : row.cells)
+      text +=
+          cell.handler != nullptr ? fmt::format(" **{}** |", cell.text) : fmt::format(" ({}) |", cell.text);
+    text += "\n";
+  }
+  return text;
+}
 
 Transition transition(const Durability& state, const Happened& happened) {
   const Cell& cell = rows[static_cast<size_t>(happened.event)].cells[static_cast<size_t>(state.phase)];

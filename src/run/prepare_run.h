@@ -63,7 +63,7 @@ struct PreparedRun {
 // train.
 Result<std::optional<RunReport>> prepare_run(PreparedRun&);
 
-// Replaces plan and session by those of the other policy of updates, which go on from the commit of this
+// Replaces plan and session by those of the other policy of updates, which begin from the commit of this
 // step. At rest. REQUIRES: the durability's state may tell plan_changes. Nobody uses the session, its plan or
 // `source`. Errors: those of preparing a resume. The run can be resumed after them.
 Result<void> change_plan(PreparedRun&, bool speculates);

@@ -127,7 +127,7 @@ Result<BranchFile> BranchFile::write(const std::string& run_dir, const BranchNot
 }
 
 void BranchFile::begins(u64 step) { write_step(step, begun_offset); }
-void BranchFile::recorded(u64 step) { write_step(step, step_offset); }
+void BranchFile::committed(u64 step) { write_step(step, step_offset); }
 
 void BranchFile::write_step(u64 step, u64 offset) {
   if (!fd_) return;

@@ -39,7 +39,7 @@ class ProgressRecord final : public RecordSource {
   // `state`: after the step, with the losses of all steps so far. It outlives the record.
   void step_done(const TrainerState& state, u64 step, double seconds);
 
-  // Tells the run directory of each record that begins. REQUIRES: the file outlives this object.
+  // Tells the run directory of each commit that begins. REQUIRES: the file outlives this object.
   void remember_in(BranchFile& file) { file_ = &file; }
 
   // REQUIRES: the step is the last that is done, or one of the three before it.
@@ -50,7 +50,7 @@ class ProgressRecord final : public RecordSource {
   std::optional<std::span<const std::byte>> payload(u64 step) override;
 
  private:
-  static constexpr u64 steps_held = 4;  // the step that is recorded is the last, or the one before it
+  static constexpr u64 steps_held = 4;  // the step that is committed is the last, or the one before it
 
   RunDurability& durability_;
   u64 bytes_max_ = 0;

@@ -19,12 +19,12 @@ class Replay {
   Result<void> go_back(Session&, RunDurability&, RunCommits&, TrainerState& state);
 
   void fill(RunReport&, const Plan&) const;
-  // RETURNS: steps that were trained once more since the last call.
+  // RETURNS: steps that were replayed since the last call.
   u64 take_again() { return std::exchange(again_, 0); }
 
  private:
   u64 again_ = 0;
-  u64 times_ = 0, steps_ = 0;  // steps that were trained once more, each time
+  u64 times_ = 0, steps_ = 0;  // steps that were replayed, each time
 };
 
 }  // namespace tidepool

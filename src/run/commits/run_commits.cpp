@@ -36,7 +36,7 @@ void RunCommits::taken_over(u64 step) { committed(Event::commit_is_taken_over, s
 void RunCommits::committed(Event event, u64 step) {
   if (durability_.tell(event, step) == Action::keep_file) session_->keep_record();
   last_ = progress_.numbers(step);
-  if (file_ != nullptr) file_->recorded(step);
+  if (file_ != nullptr) file_->committed(step);
 }
 
 SegmentRun RunCommits::with_choice(SegmentRun run, const PhaseProfile& so_far, RunOutputs& outputs) {

@@ -11,8 +11,8 @@ namespace tidepool {
 namespace {
 
 constexpr double least_gain = 0.05;           // predicted, to try it
-constexpr double least_measured_gain = 0.02;  // to go on with it
-constexpr u64 settling = 4;                   // first steps on a way, whose times do not count
+constexpr double least_measured_gain = 0.02;  // to keep it
+constexpr u64 settling = 4;                   // first steps with a policy, whose times do not count
 constexpr double of_late = 64;                // steps
 constexpr u64 more_patience = 4;              // each time that updates go back to waiting
 
@@ -86,7 +86,7 @@ bool SpeculationChoice::is_worth_it(const ModelGraph& graph, const Plan& plan, c
   PlanOptions options = chosen.options;
   options.speculates = true;
   options.versions = plan.versions;
-  options.chunk_bytes = Bytes{plan.chunk_elements * sizeof(float)};  // the records' slots stay as they are
+  options.chunk_bytes = Bytes{plan.chunk_elements * sizeof(float)};  // the slots of commits stay as they are
   options.advise = false;
   const std::optional<Plan> other = draft_variation(graph, options);
   if (!other) return false;

