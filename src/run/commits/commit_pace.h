@@ -2,7 +2,7 @@
 // that commits take about 2 % of the time at most: a forecast says how many at first, and then the measured
 // cost of commits, above all of their flushes, whose time no forecast knows. A commit costs what training
 // waits for it, or all of its own time if that is more: a flush hinders the reads and writes beside it too.
-// Where steps are replayed from the last commit on (Replay), fewer steps lie between.
+// Fewer steps lie between if steps are replayed from the last commit on (Replay).
 #pragma once
 
 #include "config/config.h"
