@@ -211,13 +211,13 @@ class Trainer final : public NextSegment, public EngineObserver {
     saves_.end_background();
     TRY_ASSIGN(const bool committed, saves_.commit());
     if (!committed || !run_.session->has_swap_file()) {
-      choice_.stays();
+      choice_.close();
       return {};
     }
     run_.outputs.say(said);
     run_.state.seconds = run_.commits.last_numbers().seconds;
     engine_.reset();
-    TRY(tidepool::change_plan(run_, choice_.speculates()));
+    TRY(tidepool::change_plan(run_, !now().policy.speculates));
     run_.outputs.change_plan(run_.session->plan());
     begin_part();
     return {};
@@ -277,7 +277,11 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (action == Action::ignore_step || action == Action::abandon) return;
     const bool is_logged = action == Action::replay_step;
     const double took = is_logged ? 0 : meter_->step_done();
-    if (!is_logged) choice_.step_done(!results.assumed_right(step), replay_.take_again(), took);
+    if (!is_logged)
+      choice_.step_done({.speculated = now().policy.speculates,
+                         .changed = !results.assumed_right(step),
+                         .again = replay_.take_again(),
+                         .took = took});
     run_.state.losses.push_back(result.loss);
     const u64 tokens = run_.batches->tokens(step);
     run_.state.tokens += tokens;

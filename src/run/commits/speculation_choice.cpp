@@ -25,20 +25,20 @@ SpeculationChoice::SpeculationChoice(const Config& config, const Patience& patie
           (config.output.save || config.machine.gpus().empty());  // else products would be timed anew
 }
 
-void SpeculationChoice::step_done(bool changed, u64 again, double took) {
+void SpeculationChoice::step_done(const Step& step) {
   if (!open_) return;
-  time_step(took);
-  calm_ = changed ? 0 : calm_ + 1;
-  again_ += static_cast<double>(again) - again_ / of_late;
-  asks_ = speculates_ ? is_no_faster_ || again_ > gain_ * of_late : calm_ >= patience_.steps;
+  time_step(step);
+  calm_ = step.changed ? 0 : calm_ + 1;
+  again_ += static_cast<double>(step.again) - again_ / of_late;
+  asks_ = step.speculated ? is_no_faster_ || again_ > gain_ * of_late : calm_ >= patience_.steps;
 }
 
 // Compares once only: later the machine may have other work.
-void SpeculationChoice::time_step(double took) {
+void SpeculationChoice::time_step(const Step& step) {
   ++steps_;
   if (took_.size() == patience_.timed && patience_.timed > 0) took_.erase(took_.begin());
-  if (took_.size() < patience_.timed) took_.push_back(took);
-  if (!speculates_ || patience_.timed == 0 || steps_ != settling + patience_.timed) return;
+  if (took_.size() < patience_.timed) took_.push_back(step.took);
+  if (!step.speculated || patience_.timed == 0 || steps_ != settling + patience_.timed) return;
   gain_ = 1 - median(took_) / waiting_took_;
   is_no_faster_ = gain_ < least_measured_gain;
 }
@@ -46,12 +46,11 @@ void SpeculationChoice::time_step(double took) {
 std::string SpeculationChoice::switches(const ModelGraph& graph, const Plan& plan, const RunPlan& chosen,
                                         const Prediction& prediction) {
   asks_ = false;
-  if (speculates_) return wait_again();
+  if (plan.speculates) return wait_again();
   if (!is_worth_it(graph, plan, chosen, prediction)) {
     close();
     return "";
   }
-  speculates_ = true;
   again_ = 0;
   waiting_took_ = median(took_);
   took_.clear(), steps_ = 0;
@@ -63,7 +62,6 @@ std::string SpeculationChoice::switches(const ModelGraph& graph, const Plan& pla
 }
 
 std::string SpeculationChoice::wait_again() {
-  speculates_ = false;
   const double took = median(took_);
   took_.clear(), steps_ = calm_ = 0;
   if (is_no_faster_) {

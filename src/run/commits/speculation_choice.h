@@ -22,30 +22,28 @@ class SpeculationChoice {
   };
   SpeculationChoice(const Config&, const Patience&);
 
-  // True if updates are to speculate.
-  bool speculates() const { return speculates_; }
-  // Call when a step is done. `changed`: its norm has changed updates. `again`: steps that were replayed
-  // because of it. `took`: its seconds.
-  void step_done(bool changed, u64 again, double took);
+  struct Step {
+    bool speculated = false;  // its update did not wait for the norm
+    bool changed = false;     // its norm has changed updates
+    u64 again = 0;            // steps that were replayed before it
+    double took = 0;          // seconds
+  };
+  // Call when a step is done.
+  void step_done(const Step&);
   // True if it may be time for the other policy. The answer is due at rest, by `switches`.
   bool asks() const { return asks_; }
   // The run cannot change its policy.
   void close() { open_ = asks_ = false; }
-  // The run has not changed after all, and does not ask again.
-  void stays() {
-    speculates_ = !speculates_;
-    close();
-  }
   // RETURNS: a line for people about the other policy, to which the run changes; empty: it stays.
   std::string switches(const ModelGraph&, const Plan&, const RunPlan&, const Prediction&);
 
  private:
-  void time_step(double took);
+  void time_step(const Step&);
   std::string wait_again();
   bool is_worth_it(const ModelGraph&, const Plan&, const RunPlan&, const Prediction&);
 
   bool open_ = false;  // false: the config has chosen, or it is impossible
-  bool speculates_ = false, asks_ = false;
+  bool asks_ = false;
   Patience patience_;
   u64 calm_ = 0;              // steps in a row that the norm has not changed
   double gain_ = 0;           // part of a step's time that speculation saves

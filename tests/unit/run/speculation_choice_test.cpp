@@ -25,9 +25,15 @@ class SpeculationChoiceTest : public ::testing::Test {
 
   // Steps whose norm changes nothing.
   void train(u64 steps, double seconds) {
-    for (u64 i = 0; i < steps; ++i) choice_.step_done(false, 0, seconds);
+    for (u64 i = 0; i < steps; ++i)
+      choice_.step_done({.speculated = chosen_.plan.speculates, .took = seconds});
   }
-  std::string switches() { return choice_.switches(graph_, chosen_.plan, chosen_, Prediction{}); }
+  // As a run that changes its plan.
+  std::string switches() {
+    std::string said = choice_.switches(graph_, chosen_.plan, chosen_, Prediction{});
+    if (!said.empty()) chosen_.plan.speculates = !chosen_.plan.speculates;
+    return said;
+  }
 
   static constexpr u64 calm = 10, timed = 6, settling = 4;
   const test::TrainDir dir_;
@@ -41,7 +47,7 @@ TEST_F(SpeculationChoiceTest, GoesBackForGoodIfStepsAreNoFaster) {
   train(calm, 1.5);
   ASSERT_TRUE(choice_.asks());
   EXPECT_NE(switches(), "");
-  EXPECT_TRUE(choice_.speculates());
+  EXPECT_TRUE(chosen_.plan.speculates);
   train(settling, 9.0);  // the first steps fill the lanes
   train(timed - 1, 1.49);
   EXPECT_FALSE(choice_.asks());
@@ -49,7 +55,7 @@ TEST_F(SpeculationChoiceTest, GoesBackForGoodIfStepsAreNoFaster) {
   ASSERT_TRUE(choice_.asks());
   const std::string said = switches();
   EXPECT_NE(said.find("less than 2 % faster, 1.49 s instead of 1.50 s"), std::string::npos) << said;
-  EXPECT_FALSE(choice_.speculates());
+  EXPECT_FALSE(chosen_.plan.speculates);
   train(4 * calm, 1.5);
   EXPECT_FALSE(choice_.asks());
 }
@@ -61,14 +67,14 @@ TEST_F(SpeculationChoiceTest, GoesOnIfStepsAreFaster) {
   EXPECT_FALSE(choice_.asks());
   train(100, 3.0);  // later the machine has other work
   EXPECT_FALSE(choice_.asks());
-  EXPECT_TRUE(choice_.speculates());
+  EXPECT_TRUE(chosen_.plan.speculates);
 }
 
 TEST_F(SpeculationChoiceTest, ComparesNoTimesIfToldSo) {
   SpeculationChoice choice(config_, {.steps = calm, .untried = true, .timed = 0});
-  for (u64 i = 0; i < calm; ++i) choice.step_done(false, 0, 1.0);
+  for (u64 i = 0; i < calm; ++i) choice.step_done({.took = 1.0});
   ASSERT_NE(choice.switches(graph_, chosen_.plan, chosen_, Prediction{}), "");
-  for (u64 i = 0; i < 100; ++i) choice.step_done(false, 0, 2.0);
+  for (u64 i = 0; i < 100; ++i) choice.step_done({.speculated = true, .took = 2.0});
   EXPECT_FALSE(choice.asks());
 }
 
