@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "tidepool/layer_style.h"
 
 namespace tidepool {
 
@@ -44,7 +45,7 @@ struct ExpertTensors {
   bool joined_in_out = false;
   // Also `joined`.gate_up_proj_bias [E, 2I], in the order of columns, and down_proj_bias [E, H].
   bool biases = false;
-  std::string_view shared;  // MLP that every token uses: `shared`.{gate,up,down}_proj.weight; empty: none
+  MlpNames shared;  // of the MLP that every token uses; empty: none
 };
 
 struct ExpertTraits {
@@ -119,7 +120,9 @@ inline constexpr ExpertTraits deepseek_experts = {
                 .down = "down_proj",
                 .joined = "mlp.experts",
                 .joined_router = "mlp.gate.weight",
-                .shared = "mlp.shared_experts"},
+                .shared = {.gate = "mlp.shared_experts.gate_proj",
+                           .up = "mlp.shared_experts.up_proj",
+                           .down = "mlp.shared_experts.down_proj"}},
     .count_key = "n_routed_experts",
     .other_count_key = "num_local_experts",
     .inner_key = true,

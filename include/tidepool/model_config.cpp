@@ -42,7 +42,7 @@ std::optional<ModelFault> check_latent(const ModelConfig& c) {
 }
 
 std::optional<ModelFault> check_heads(const ModelConfig& c) {
-  if (style(c.family).attention == AttentionKind::latent) return check_latent(c);
+  if (style(c.family).mixer == MixerKind::latent) return check_latent(c);
   const ModelKeyNames& keys = key_names(c.family);
   if (c.heads == 0) return ModelFault{keys.heads, "0 is too few; a model needs at least one head"};
   if (c.head_size_given == 0 && c.width % c.heads != 0)
@@ -257,7 +257,7 @@ ModelConfig default_model(Family family) {
     if (experts->shared_key) c.experts.shared = 1;
     if (experts->group_keys) c.experts.dense_layers = 1;
   }
-  if (style(family).attention == AttentionKind::latent)
+  if (style(family).mixer == MixerKind::latent)
     c.latent = {.query_rank = 0, .rank = 256, .plain = 64, .turned = 32, .value_size = 64};
   return c;
 }

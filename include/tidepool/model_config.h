@@ -60,7 +60,7 @@ struct FamilyTraits {
   bool qk_norm = false;              // RMSNorm over each head of q and k, before the rotation
   bool attention_bias_key = false;   // config.json says whether q, k, v and o have biases
   bool mlp_bias_key = false;         // config.json says whether gate, up and down have biases
-  bool joined_projections = false;   // q, k and v are one tensor, as are gate and up
+  bool fused_projections = false;    // q, k and v are one tensor, as are gate and up
   bool partial_rotary_key = false;   // config.json says what share of a head is rotated
   bool attention_scale_key = false;  // config.json says what size scales attention's scores
   // True if scaled rotary angles are refused: the family scales them only in its long-context form, which is
@@ -81,6 +81,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
     {.name = "gpt2",
      .architecture = "GPT2LMHeadModel",
      .style = &gpt2_layers,
+     .fused_projections = true,
      .left_out = {.dropout = 0.1},
      .end_of_text = 50256},
     {.name = "llama",
@@ -110,7 +111,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
     {.name = "phi3",
      .architecture = "Phi3ForCausalLM",
      .style = &llama_layers,
-     .joined_projections = true,
+     .fused_projections = true,
      .partial_rotary_key = true,
      .plain_rope = true,
      .window = WindowKind::every_layer,
@@ -269,6 +270,8 @@ struct ModelConfig {
     return latent.rank != 0 ? latent.turned : static_cast<u32>(head_size() * rope.partial_factor);
   }
   bool has_experts(u32 layer) const;
+  MixerKind mixer(u32) const { return style(family).mixer; }
+  MlpKind mlp(u32 layer) const { return has_experts(layer) ? MlpKind::experts : style(family).mlp; }
   u32 expert_inner() const { return experts.inner_given != 0 ? experts.inner_given : inner(); }
   u32 shared_inner() const { return experts.shared * expert_inner(); }
   bool qkv_bias() const { return attention_bias || traits(family).qkv_bias; }

@@ -42,7 +42,7 @@ ModelConfig sized(const Config& config, u32 heads) {
   ModelConfig model = config.model;
   model.heads = model.layers = heads;
   model.width = heads * head_width;
-  if (style(model.family).attention == AttentionKind::multi_head) return model;
+  if (!style(model.family).shared_key_heads) return model;
   model.kv_heads_given = kv_heads_of(config.model, heads);
   if (model.head_size_given != 0) model.head_size_given = head_width;
   if (config.model.inner_given != 0)

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "model/block_layouts.h"
+#include "model/attention.h"
 #include "model/blocks.h"
 #include "probe/device_layer.h"
 #include "probe/fill_device.h"

@@ -24,7 +24,7 @@ class LayerTensors {
   void add_all() {
     add("input_layernorm.weight", {c_.width});
     add("post_attention_layernorm.weight", {c_.width});
-    style(c_.family).attention == AttentionKind::latent ? add_latent_attention() : add_attention();
+    style(c_.family).mixer == MixerKind::latent ? add_latent_attention() : add_attention();
     if (c_.has_experts(layer_))
       add_experts();
     else
@@ -76,7 +76,7 @@ class LayerTensors {
     add(joined_ ? t.joined_router : t.router, {count, width});
     if (!t.router_bias.empty()) add(t.router_bias, {count});
     if (!t.correction_bias.empty()) add(t.correction_bias, {count});
-    if (!t.shared.empty()) add_mlp(t.shared, c_.shared_inner());
+    if (!t.shared.gate.empty()) add_mlp("mlp.shared_experts", c_.shared_inner());
     if (!joined_) {
       for (u64 e = 0; e < count; ++e) {
         for (const std::string_view matrix : {t.gate, t.up})

@@ -109,7 +109,7 @@ TEST(ConfigFamilies, EffectiveConfigReadsBackTheSame) {
     Config c = parse(smallest);
     c.model = default_model(static_cast<Family>(f));
     c.model.width = 96, c.model.heads = 4;
-    const bool latent = style(c.model.family).attention == AttentionKind::latent;
+    const bool latent = style(c.model.family).mixer == MixerKind::latent;
     if (c.model.family != Family::gpt2 && !latent) c.model.kv_heads_given = 2;
     if (c.model.family == Family::phi3)
       c.model.rope.partial_factor = 0.75;

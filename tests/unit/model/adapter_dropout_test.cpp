@@ -4,7 +4,7 @@
 
 #include "model/adapters.h"
 #include "model/block_calls.h"
-#include "model/llama/tensors.h"
+#include "model/layer_tensors.h"
 #include "tests/support/model_runner.h"
 
 namespace tidepool::test::adapter_dropout_test {
@@ -50,7 +50,7 @@ class AdapterDropout : public ::testing::Test {
     FrameBuffer memory(measure.bytes().value);
     WorkspaceCutter layout(memory.get());
     const std::byte* windows[] = {nullptr, bytes_of(window_)};
-    const LinearModules modules = llama::linear_modules(graph.config, BlockKind::layer);
+    const LinearModules modules = LayerTensors(graph.config, 0).modules();
     const Adapters adapters(c, modules, windows, adapter_scratch(graph, layout));
     std::vector<float> y(rows * width);
     adapters.add_to(module, ConstValues(x_.data()), Values(y.data()));
