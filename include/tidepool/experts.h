@@ -160,18 +160,4 @@ struct Experts {
   bool operator==(const Experts&) const = default;
 };
 
-// LatentAttention: q, k and v are made from a few latent values per token (DeepSeek-AI, arXiv:2405.04434). A
-// head of q and k has `plain` columns without positions, then `turned` columns with rotary positions; the
-// turned columns of k are the same for all heads.
-struct LatentAttention {
-  u32 query_rank = 0;  // width of the latent of q; 0: q is made from the input in one product
-  u32 rank = 0;        // width of the latent of k and v; 0: attention is not latent
-  u32 plain = 0;
-  u32 turned = 0;
-  u32 value_size = 0;       // columns of a head of v
-  bool interleaved = true;  // column 2i is rotated with 2i + 1; otherwise i with i + turned / 2
-
-  bool operator==(const LatentAttention&) const = default;
-};
-
 }  // namespace tidepool

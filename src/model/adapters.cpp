@@ -18,7 +18,7 @@ u32 widest_input(const ModelGraph& g) {
   const ModelConfig& c = g.config;
   u32 widest = 0;
   for (u32 layer = 0; layer < c.layers; ++layer)
-    for (const MlpKind mlp : {c.mlp(layer), style(c.family).mlp}) {
+    for (const MlpKind mlp : {c.mlp_kind(layer), style(c.family).mlp}) {
       const LinearModules modules = LayerTensors(c, layer, mlp).modules();
       for (u32 m = 0; m < modules.count; ++m)
         if (!modules.of[m].router && is_target(g, layer, modules.of[m]))

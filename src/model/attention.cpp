@@ -17,7 +17,7 @@ void for_attention(const ModelGraph& g, Fn fn) {
 }  // namespace
 
 std::optional<AttentionShape> attention_shape(const ModelGraph& g, u32 layer) {
-  return mixer_row(g.config.mixer(layer)).attention(g, layer);
+  return mixer_row(g.config.mixer_kind(layer)).attention(g, layer);
 }
 
 Bytes attention_scratch(const ModelGraph& g) {
@@ -30,7 +30,7 @@ Bytes attention_scratch(const ModelGraph& g) {
 
 std::string_view why_own_attention(const ModelGraph& g) {
   if (g.batch.packed) return "a sequence may hold several documents (data.packing)";
-  if (g.config.attention_dropout > 0) return "attention weights drop out";
+  if (g.config.attention.dropout > 0) return "attention weights drop out";
   if (style(g.config.family).attention_sinks) return "heads have attention sinks";
   std::optional<AttentionShape> first;
   bool sizes = false, windows = false, differ = false;

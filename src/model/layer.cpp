@@ -6,8 +6,8 @@
 namespace tidepool {
 namespace {
 
-const Mixer& mixer_of(const Layer& l) { return mixer_row(l.config().mixer(l.number())); }
-const Mlp& mlp_of(const Layer& l) { return mlp_row(l.config().mlp(l.number())); }
+const Mixer& mixer_of(const Layer& l) { return mixer_row(l.config().mixer_kind(l.number())); }
+const Mlp& mlp_of(const Layer& l) { return mlp_row(l.config().mlp_kind(l.number())); }
 bool is_routed(const Layer& l) { return block_of(l.c).kind == BlockKind::attention; }
 
 ResidualSum attention_sum(ConstValues x, const Branch& branch, Values y) {

@@ -6,8 +6,8 @@
 namespace tidepool {
 namespace {
 
-const Mixer& mixer_of(const ModelGraph& g, u32 layer) { return mixer_row(g.config.mixer(layer)); }
-bool has_router(const ModelGraph& g, u32 layer) { return g.config.mlp(layer) == MlpKind::experts; }
+const Mixer& mixer_of(const ModelGraph& g, u32 layer) { return mixer_row(g.config.mixer_kind(layer)); }
+bool has_router(const ModelGraph& g, u32 layer) { return g.config.mlp_kind(layer) == MlpKind::experts; }
 
 Values take_values(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
   return layout.take_values(g.activations, g.batch.rows() * mlp_widths(g, layer).values);
@@ -25,7 +25,9 @@ std::byte* take_inside(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) 
 
 }  // namespace
 
-MlpWidths mlp_widths(const ModelGraph& g, u32 layer) { return mlp_row(g.config.mlp(layer)).widths(g.config); }
+MlpWidths mlp_widths(const ModelGraph& g, u32 layer) {
+  return mlp_row(g.config.mlp_kind(layer)).widths(g.config);
+}
 
 LayerInside::LayerInside(const ModelGraph& g, u32 layer, std::byte* base) {
   WorkspaceCutter layout(base);

@@ -15,7 +15,7 @@ LayerTensors::LayerTensors(const ModelConfig& c, u32 layer, MlpKind mlp) {
   const bool biases = style.norm == NormKind::layer_norm;
   add_norm(NormRole::input, names.input, c.width);
   if (biases) add_bias(NormRole::input_bias, names.input, c.width);
-  mixer_row(c.mixer(layer)).tensors(c, layer, *this);
+  mixer_row(c.mixer_kind(layer)).tensors(c, layer, *this);
   if (style.branch_norms) add_norm(NormRole::attention_branch, names.attention_branch, c.width);
   add_norm(NormRole::mlp, names.mlp, c.width);
   if (biases) add_bias(NormRole::mlp_bias, names.mlp, c.width);

@@ -29,7 +29,7 @@ struct LayerTensor {
 
 class LayerTensors {
  public:
-  LayerTensors(const ModelConfig& c, u32 layer) : LayerTensors(c, layer, c.mlp(layer)) {}
+  LayerTensors(const ModelConfig& c, u32 layer) : LayerTensors(c, layer, c.mlp_kind(layer)) {}
   // As if the layer had this MLP.
   LayerTensors(const ModelConfig&, u32 layer, MlpKind);
 

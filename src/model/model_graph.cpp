@@ -79,7 +79,7 @@ class LayerBlocks {
     if (!g_.adapters.empty() && g_.adapters[a.layer] != g_.adapters[b.layer]) return false;
     if (a.kind == BlockKind::experts)
       return experts_of_group(g_, a.group).count == experts_of_group(g_, b.group).count;
-    return g_.config.mixer(a.layer) == g_.config.mixer(b.layer) &&
+    return g_.config.mixer_kind(a.layer) == g_.config.mixer_kind(b.layer) &&
            attention_shape(g_, a.layer) == attention_shape(g_, b.layer);
   }
 

@@ -73,7 +73,7 @@ Config group_config(const Group& group, const TrainDir& dir) {
   // Experts begin at whole granules of the norm, so small ones have more state than parameters.
   if (c.model.experts.count != 0) c.memory.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
   const double dropout = group.accumulation > 1 || group.precision != Precision::fp32 ? 0.1 : 0.0;
-  c.model.attention_dropout = dropout;
+  c.model.attention.dropout = dropout;
   if (group.family == Family::gpt2) c.model.embedding_dropout = c.model.residual_dropout = dropout;
   if (group.lora) {
     c = test::lora_config(std::move(c), test::made_base(dir, group.family));

@@ -49,15 +49,15 @@ class LayerTensors {
     add_linear("self_attn.q_proj", c_.query_width(), c_.width, bias);
     for (const char* name : {"self_attn.k_proj", "self_attn.v_proj"})
       add_linear(name, c_.kv_heads() * c_.head_size(), c_.width, bias);
-    add_linear("self_attn.o_proj", c_.width, c_.query_width(), c_.attention_bias);
-    if (style(c_.family).attention_sinks) add("self_attn.sinks", {c_.heads});
+    add_linear("self_attn.o_proj", c_.width, c_.query_width(), c_.attention.bias);
+    if (style(c_.family).attention_sinks) add("self_attn.sinks", {c_.attention.heads});
     if (!c_.qk_norm()) return;
     for (const char* name : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"})
       add(name, {c_.head_size()});
   }
   void add_latent_attention() {
     const LatentAttention& l = c_.latent;
-    const bool bias = c_.attention_bias;
+    const bool bias = c_.attention.bias;
     if (l.query_rank != 0) {
       add_linear("self_attn.q_a_proj", l.query_rank, c_.width, bias);
       add("self_attn.q_a_layernorm.weight", {l.query_rank});
@@ -67,8 +67,8 @@ class LayerTensors {
     }
     add_linear("self_attn.kv_a_proj_with_mqa", l.rank + l.turned, c_.width, bias);
     add("self_attn.kv_a_layernorm.weight", {l.rank});
-    add_linear("self_attn.kv_b_proj", u64{c_.heads} * (l.plain + l.value_size), l.rank, false);
-    add_linear("self_attn.o_proj", c_.width, u64{c_.heads} * l.value_size, bias);
+    add_linear("self_attn.kv_b_proj", u64{c_.attention.heads} * (l.plain + l.value_size), l.rank, false);
+    add_linear("self_attn.o_proj", c_.width, u64{c_.attention.heads} * l.value_size, bias);
   }
   void add_experts() {
     const ExpertTensors& t = traits(c_.family).experts->tensors;

@@ -194,7 +194,7 @@ PlanSummary summarize(const SummaryInput& in) {
                 .quantization = quantization_of(graph),
                 .layers = graph.config.layers,
                 .width = graph.config.width,
-                .heads = graph.config.heads,
+                .heads = graph.config.attention.heads,
                 .vocabulary = graph.config.vocab_size,
                 .sequences = graph.batch.sequences,
                 .tokens_per_sequence = graph.batch.tokens,

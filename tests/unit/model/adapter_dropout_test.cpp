@@ -15,8 +15,8 @@ constexpr JoinedModules q_proj = {0, 1}, v_proj = {2, 1};
 
 ModelGraph graph_with(double dropout) {
   ModelConfig c = default_model(Family::llama);
-  c.vocab_size = 64, c.positions = 32, c.width = width, c.layers = 2, c.heads = 4;
-  c.inner_given = 48, c.kv_heads_given = 4;
+  c.vocab_size = 64, c.positions = 32, c.width = width, c.layers = 2, c.attention.heads = 4;
+  c.mlp.inner_given = 48, c.attention.kv_heads_given = 4;
   return build_model(
              c, Precision::fp32, {.sequences = 1, .tokens = rows}, Precision::fp32,
              {.r = rank, .alpha = scale * rank, .target_modules = {"q_proj", "v_proj"}, .dropout = dropout})

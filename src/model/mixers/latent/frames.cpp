@@ -17,13 +17,13 @@ LatentShape shape_of(const ModelGraph& g) {
   const LatentAttention& l = g.config.latent;
   return {.rows = static_cast<u32>(g.batch.rows()),
           .tokens = g.batch.tokens,
-          .heads = g.config.heads,
+          .heads = g.config.attention.heads,
           .rank = l.rank,
           .plain = l.plain,
           .turned = l.turned,
           .value_size = l.value_size,
           .interleaved = l.interleaved,
-          .factor = static_cast<float>(g.config.rope.rotary_factor())};
+          .factor = static_cast<float>(g.config.attention.rope.rotary_factor())};
 }
 
 AttentionInside::AttentionInside(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
@@ -48,7 +48,8 @@ ForwardFrame::ForwardFrame(const ModelGraph& g, u32 layer, WorkspaceCutter& layo
 
 BackwardFrame::BackwardFrame(const ModelGraph& g, u32 layer, WorkspaceCutter& layout)
     : norm(take(g, layout, g.config.width)),
-      narrow(take(g, layout, std::max(g.config.width, g.config.heads * g.config.latent.value_size))),
+      narrow(
+          take(g, layout, std::max(g.config.width, g.config.attention.heads * g.config.latent.value_size))),
       latents(g, layer, layout),
       dqkv(take(g, layout, shape_of(g).columns())),
       dlatent(take(g, layout, widest_latent(g))),

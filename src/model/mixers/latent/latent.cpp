@@ -12,10 +12,10 @@ std::optional<AttentionShape> attention_of(const ModelGraph& g, u32 layer) {
   const u32 window = c.attention_window(layer);
   return AttentionShape{.sequences = g.batch.sequences,
                         .tokens = g.batch.tokens,
-                        .heads = c.heads,
+                        .heads = c.attention.heads,
                         .head_size = c.head_size(),
                         .kv_heads = c.kv_heads(),
-                        .scale_size = c.attention_scale_given,
+                        .scale_size = c.softmax.scale_given,
                         .window = window < g.batch.tokens ? window : 0,
                         .value_size = c.latent.value_size,
                         .scale_given = static_cast<float>(c.attention_scale())};
@@ -157,7 +157,7 @@ void forward(const Layer& l, const MixerForward& m) {
                        .out = in.attention,
                        .lse = in.lse,
                        .starts = m.starts,
-                       .dropout = dropout_of(c, DropoutSite::attention, l.config().attention_dropout)});
+                       .dropout = dropout_of(c, DropoutSite::attention, l.config().attention.dropout)});
   add_product(l, o_product(l), in.attention, m.sum);
 }
 
@@ -178,7 +178,7 @@ void backward(const LayerGradients& s, ConstValues dout) {
        .dout = w.narrow,
        .dqkv = w.dqkv,
        .starts = s.b.starts,
-       .dropout = dropout_of(c, DropoutSite::attention, l.config().attention_dropout),
+       .dropout = dropout_of(c, DropoutSite::attention, l.config().attention.dropout),
        .scratch = s.frame.scratch});
   c.kernels.latent_rows_backward({.shape = shape_of(c.graph),
                                   .dout = w.dqkv,

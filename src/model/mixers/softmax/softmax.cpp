@@ -24,10 +24,10 @@ std::optional<AttentionShape> shape_of(const ModelGraph& g, u32 layer) {
   const u32 window = g.config.attention_window(layer);
   return AttentionShape{.sequences = g.batch.sequences,
                         .tokens = g.batch.tokens,
-                        .heads = g.config.heads,
+                        .heads = g.config.attention.heads,
                         .head_size = g.config.head_size(),
                         .kv_heads = g.config.kv_heads(),
-                        .scale_size = g.config.attention_scale_given,
+                        .scale_size = g.config.softmax.scale_given,
                         .window = window < g.batch.tokens ? window : 0};
 }
 
@@ -58,11 +58,11 @@ Rotary rotary_of(const Layer& l, const i32* starts, ConstValues qkv, Values out)
   const ModelConfig& c = l.config();
   return {.shape = {.rows = rows_of(l.c),
                     .tokens = l.c.graph.batch.tokens,
-                    .heads = c.heads,
+                    .heads = c.attention.heads,
                     .kv_heads = c.kv_heads(),
                     .head_size = c.head_size(),
                     .turned_size = c.rotary_size(),
-                    .factor = static_cast<float>(c.rope.rotary_factor())},
+                    .factor = static_cast<float>(c.attention.rope.rotary_factor())},
           .qkv = qkv,
           .out = out,
           .starts = starts,
@@ -97,7 +97,7 @@ void rotary_gradient(const LayerGradients& s, ConstValues qkv, Values dqkv) {
 }
 
 Dropout dropout_of_weights(const Layer& l) {
-  return dropout_of(l.c, DropoutSite::attention, l.config().attention_dropout);
+  return dropout_of(l.c, DropoutSite::attention, l.config().attention.dropout);
 }
 
 // Places of forward's values. `rotated` and `qkv` are one array if q and k have no norms: the gradients of

@@ -26,8 +26,8 @@ void add_tensors(const ModelConfig& c, u32, LayerTensors& out) {
     out.add_norm(Role::k_norm, "self_attn.k_norm", c.head_size());
   }
   out.add_matrix(Role::o, names.o, h, queries).residual = true;
-  if (style.all_biases || c.attention_bias) out.add_bias(Role::o_bias, names.o, h);
-  if (style.attention_sinks) out.add(Role::sinks, {.path = "self_attn.sinks", .rows = c.heads});
+  if (style.all_biases || c.attention.bias) out.add_bias(Role::o_bias, names.o, h);
+  if (style.attention_sinks) out.add(Role::sinks, {.path = "self_attn.sinks", .rows = c.attention.heads});
 }
 
 }  // namespace tidepool::softmax

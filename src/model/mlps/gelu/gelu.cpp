@@ -7,7 +7,7 @@ enum class Role : u8 { up = mlp_roles, up_bias, down, down_bias };
 
 void add_tensors(const ModelConfig& c, LayerTensors& out) {
   const MlpNames& names = style(c.family).mlp_names;
-  const bool biases = style(c.family).all_biases || c.mlp_bias;
+  const bool biases = style(c.family).all_biases || c.mlp.bias;
   out.add_matrix(Role::up, names.up, c.inner(), c.width);
   if (biases) out.add_bias(Role::up_bias, names.up, c.inner());
   out.add_matrix(Role::down, names.down, c.width, c.inner()).residual = true;

@@ -14,7 +14,7 @@ enum class Role : u8 {
 };
 
 void add_dense(const ModelConfig& c, LayerTensors& out) {
-  add_tensors(c, style(c.family).mlp_names, c.inner(), c.mlp_bias, out);
+  add_tensors(c, style(c.family).mlp_names, c.inner(), c.mlp.bias, out);
 }
 
 MlpWidths widths(const ModelConfig& c) { return widths_of(c.inner()); }
