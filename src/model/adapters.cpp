@@ -17,13 +17,17 @@ bool has_adapters(const BlockContext& c) { return block_of(c).windows.size() > s
 u32 widest_input(const ModelGraph& g) {
   const ModelConfig& c = g.config;
   u32 widest = 0;
-  for (u32 layer = 0; layer < c.layers; ++layer)
-    for (const MlpKind mlp : {c.mlp_kind(layer), style(c.family).mlp}) {
-      const LinearModules modules = LayerTensors(c, layer, mlp).modules();
+  for (const MlpKind mlp : {style(c.family).mlp, MlpKind::experts}) {
+    LinearModules modules;
+    for (u32 layer = 0; layer < c.layers; ++layer) {
+      if (layer == 0 || c.mixer_kind(layer) != c.mixer_kind(layer - 1))
+        modules = LayerTensors(c, layer, mlp).modules();
       for (u32 m = 0; m < modules.count; ++m)
         if (!modules.of[m].router && is_target(g, layer, modules.of[m]))
           widest = std::max(widest, modules.of[m].in);
     }
+    if (c.experts.count == 0) break;
+  }
   return widest;
 }
 

@@ -80,12 +80,12 @@ struct ResidualSum {
 };
 
 struct MixerForward {
-  ConstValues norm;        // [R, H]: output of the input norm
-  const i32* starts;       // [B, T], or null
-  std::byte* inside;       // the mixer's, or null
-  std::byte* workspace;    // the layer's, in the frame of ...
-  Direction frame;         // ... this direction
-  const ResidualSum& sum;  // of which y is the residual stream after attention
+  ConstValues norm;      // [R, H]: output of the input norm
+  const i32* starts;     // [B, T], or null
+  std::byte* inside;     // the mixer's, or null
+  std::byte* workspace;  // the layer's, in the frame of ...
+  Direction frame;       // ... this direction
+  ResidualSum sum;       // of which y is the residual stream after attention
 };
 
 struct Mixer {

@@ -44,7 +44,8 @@ void add_block(ModelGraph& g, Block block) {
 }
 
 // Adds the blocks of all layers, in the order of their windows. Blocks that cost the same are measured once:
-// except for names, layers differ only in the window of their attention, and groups in their size.
+// except for names, layers differ in their mixer, their MLP and the window of their attention, and groups in
+// their size.
 class LayerBlocks {
  public:
   LayerBlocks(ModelGraph& g, const AdapterWindows& adapters)
@@ -79,7 +80,8 @@ class LayerBlocks {
     if (!g_.adapters.empty() && g_.adapters[a.layer] != g_.adapters[b.layer]) return false;
     if (a.kind == BlockKind::experts)
       return experts_of_group(g_, a.group).count == experts_of_group(g_, b.group).count;
-    return g_.config.mixer_kind(a.layer) == g_.config.mixer_kind(b.layer) &&
+    const ModelConfig& c = g_.config;
+    return c.mixer_kind(a.layer) == c.mixer_kind(b.layer) && c.mlp_kind(a.layer) == c.mlp_kind(b.layer) &&
            attention_shape(g_, a.layer) == attention_shape(g_, b.layer);
   }
 
