@@ -1,5 +1,5 @@
-// What mixers and MLPs read of a model's config: each has a struct of its own. Zero in a field that ends in
-// `_given` means that the family's rule gives the number.
+// Configs of mixers and MLPs, a struct for each. Zero in a field that ends in `_given` means that the
+// family's rule gives the number.
 #pragma once
 
 #include <array>

@@ -193,7 +193,6 @@ constexpr u32 families_with(Has has) {
   return bits;
 }
 
-// Zero in a field that ends in `_given` means that the family's rule gives the number.
 struct ModelConfig {
   Family family = Family::gpt2;
   u32 vocab_size = 256;
