@@ -65,14 +65,15 @@ endfunction()
 # tidepool_room(FOLDER [TEXT] [JSON] [SUBFOLDERS] LINKS ...): library of all .cpp of a folder but tests and CUDA.
 #   TEXT         settings, text and files' headers: no step waits for this room, so compile it with -O1
 #   JSON         much of the room reads or writes JSON: precompile Boost.JSON too, which the room must link
-#   SUBFOLDERS   the folders directly below it are part of the room
+#   SUBFOLDERS   folders below it, down to two levels, are part of the room
 #   LINKS        rooms by their folders, and libraries
 function(tidepool_room folder)
   cmake_parse_arguments(ARG "TEXT;JSON;SUBFOLDERS" "" "LINKS" ${ARGN})
   tidepool_room_target(name ${folder})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
   if(ARG_SUBFOLDERS)
-    file(GLOB found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*/*.cpp)
+    file(GLOB found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*/*.cpp
+                                      ${PROJECT_SOURCE_DIR}/${folder}/*/*/*.cpp)
     list(FILTER found EXCLUDE REGEX "/kernels/cuda/")
     list(APPEND sources ${found})
   endif()

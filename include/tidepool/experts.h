@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "tidepool/layer_style.h"
 
 namespace tidepool {
 
@@ -44,7 +45,7 @@ struct ExpertTensors {
   bool joined_in_out = false;
   // Also `joined`.gate_up_proj_bias [E, 2I], in the order of columns, and down_proj_bias [E, H].
   bool biases = false;
-  std::string_view shared;  // MLP that every token uses: `shared`.{gate,up,down}_proj.weight; empty: none
+  MlpNames shared;  // of the MLP that every token uses; empty: none
 };
 
 struct ExpertTraits {
@@ -119,7 +120,9 @@ inline constexpr ExpertTraits deepseek_experts = {
                 .down = "down_proj",
                 .joined = "mlp.experts",
                 .joined_router = "mlp.gate.weight",
-                .shared = "mlp.shared_experts"},
+                .shared = {.gate = "mlp.shared_experts.gate_proj",
+                           .up = "mlp.shared_experts.up_proj",
+                           .down = "mlp.shared_experts.down_proj"}},
     .count_key = "n_routed_experts",
     .other_count_key = "num_local_experts",
     .inner_key = true,
@@ -155,20 +158,6 @@ struct Experts {
   double z_factor = 0;           // factor of the mean of (log of the sum of exp(logits))^2; 0: not added
 
   bool operator==(const Experts&) const = default;
-};
-
-// LatentAttention: q, k and v are made from a few latent values per token (DeepSeek-AI, arXiv:2405.04434). A
-// head of q and k has `plain` columns without positions, then `turned` columns with rotary positions; the
-// turned columns of k are the same for all heads.
-struct LatentAttention {
-  u32 query_rank = 0;  // width of the latent of q; 0: q is made from the input in one product
-  u32 rank = 0;        // width of the latent of k and v; 0: attention is not latent
-  u32 plain = 0;
-  u32 turned = 0;
-  u32 value_size = 0;       // columns of a head of v
-  bool interleaved = true;  // column 2i is rotated with 2i + 1; otherwise i with i + turned / 2
-
-  bool operator==(const LatentAttention&) const = default;
 };
 
 }  // namespace tidepool

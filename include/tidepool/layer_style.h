@@ -1,6 +1,6 @@
-// LayerStyle describes how a layer is made, as plain data: its norm, positions, attention and MLP, and the
-// names of its parts in files. The code of each style is a folder of src/model. All other code asks these
-// rows for properties, so that a new style is a row and a folder.
+// LayerStyle describes how a layer is made, as plain data: its norms, positions, mixer and MLP, and the names
+// of their tensors in files. Mixers and MLPs are folders of src/model; all code asks these rows for
+// properties, so that a new style is a row.
 #pragma once
 
 #include <array>
@@ -18,15 +18,31 @@ enum class PositionKind : u8 {
   learned,  // a table, added to the embedding
   rotary,   // q and k are rotated in each layer
 };
-enum class AttentionKind : u8 {
-  multi_head,
-  grouped,  // several heads of queries may share a head of keys and values
+// MixerKind says how a layer's tokens read other tokens. Each kind is a folder of src/model/mixers.
+enum class MixerKind : u8 {
+  softmax,  // attention; several heads of queries may share a head of keys and values
   latent,   // as LatentAttention describes
 };
+// Each kind is a folder of src/model/mlps.
 enum class MlpKind : u8 {
-  gelu,    // down(gelu(up(x)))
-  swiglu,  // down(silu(gate(x)) up(x))
-  geglu,   // down(gelu(gate(x)) up(x))
+  gelu,     // down(gelu(up(x)))
+  glu,      // down(g(gate(x)) up(x)), where LayerStyle::gate is g
+  experts,  // a few of many small MLPs for each token, as Experts describes
+};
+enum class MlpGate : u8 { silu, gelu };
+
+// Names within a layer in files, to which ".weight" and ".bias" are added.
+struct SoftmaxNames {
+  std::string_view q, k, v, o;
+  std::string_view qkv;  // in families whose q, k and v are one tensor
+};
+struct MlpNames {
+  std::string_view gate, up, down;
+  std::string_view gate_up;  // in families whose gate and up are one tensor
+};
+struct NormNames {
+  std::string_view input, mlp;
+  std::string_view attention_branch, mlp_branch;  // LayerStyle::branch_norms
 };
 
 // Names of ModelConfig fields in config.json, and so in the section `model` of a config.
@@ -37,16 +53,26 @@ struct ModelKeyNames {
 struct LayerStyle {
   NormKind norm{};
   PositionKind positions{};
-  AttentionKind attention{};
-  MlpKind mlp{};
-  bool norm_offset = false;        // RMS norms multiply by 1 + weight
-  bool branch_norms = false;       // outputs of attention and MLP are normalised before they are added
-  bool norm_casts_last = false;    // RMS norms multiply by the weight before they round to 16 bits, not after
-  bool attention_sinks = false;    // a trained score per head, self_attn.sinks, that takes a share of softmax
-  bool scaled_embedding = false;   // the embedding is multiplied by the root of the width
-  double norm_epsilon = 0;         // default if config.json has no epsilon
-  bool always_tied = false;        // the head has no matrix of its own
-  bool matrices_in_out = false;    // [in, out], as transformers' Conv1D; otherwise [out, in]
+  MixerKind mixer{};
+  MlpKind mlp{};  // of layers without experts
+  MlpGate gate{};
+  bool norm_offset = false;       // RMS norms multiply by 1 + weight
+  bool branch_norms = false;      // outputs of attention and MLP are normalised before they are added
+  bool norm_casts_last = false;   // RMS norms multiply by the weight before they round to 16 bits, not after
+  bool attention_sinks = false;   // a trained score per head, self_attn.sinks, that takes a share of softmax
+  bool scaled_embedding = false;  // the embedding is multiplied by the root of the width
+  bool shared_key_heads = false;  // config.json has a number of heads of keys and values
+  bool all_biases = false;        // every linear layer has a bias, and no key says so
+  bool residual_dropout = false;  // sums of the residual stream drop out (ModelConfig::residual_dropout)
+  bool residual_init = false;     // matrices of such sums are drawn smaller, by the root of their number
+  double norm_epsilon = 0;        // default if config.json has no epsilon
+  bool always_tied = false;       // the head has no matrix of its own
+  bool matrices_in_out = false;   // [in, out], as transformers' Conv1D; otherwise [out, in]
+  NormNames norm_names;
+  SoftmaxNames softmax_names;
+  MlpNames mlp_names;
+  std::string_view tensors_path;   // path of layers in files: "h" of "h.0.ln_1.weight"
+  std::string_view window_path;    // path of layers in names of windows: "layers" of "layers.0"
   std::string_view layers_path;    // path of layers in transformers: "model.layers" of "model.layers.0"
   std::string_view linear_prefix;  // names of linear layers begin with it ...
   std::string_view linear_suffix;  // ... and contain it, mostly at their end
@@ -56,19 +82,24 @@ struct LayerStyle {
   ModelKeyNames keys;
   // Sizes that a config.json must name: transformers has defaults for them, but nobody wants those defaults.
   std::array<std::string_view, 10> required_keys{};
-
-  // Number of matrices that read the MLP's input.
-  constexpr u32 mlp_inputs() const { return mlp == MlpKind::gelu ? 1 : 2; }
 };
 
 inline constexpr LayerStyle gpt2_layers = {
     .norm = NormKind::layer_norm,
     .positions = PositionKind::learned,
-    .attention = AttentionKind::multi_head,
+    .mixer = MixerKind::softmax,
     .mlp = MlpKind::gelu,
+    .all_biases = true,
+    .residual_dropout = true,
+    .residual_init = true,
     .norm_epsilon = 1e-5,
     .always_tied = true,
     .matrices_in_out = true,
+    .norm_names = {.input = "ln_1", .mlp = "ln_2"},
+    .softmax_names = {.o = "attn.c_proj", .qkv = "attn.c_attn"},
+    .mlp_names = {.up = "mlp.c_fc", .down = "mlp.c_proj"},
+    .tensors_path = "h",
+    .window_path = "h",
     .layers_path = "transformer.h",
     .linear_prefix = "c_",
     .linear_suffix = "",
@@ -86,11 +117,22 @@ inline constexpr LayerStyle gpt2_layers = {
 inline constexpr LayerStyle llama_layers = {
     .norm = NormKind::rms_norm,
     .positions = PositionKind::rotary,
-    .attention = AttentionKind::grouped,
-    .mlp = MlpKind::swiglu,
+    .mixer = MixerKind::softmax,
+    .mlp = MlpKind::glu,
+    .shared_key_heads = true,
     .norm_epsilon = 1e-6,
-    .always_tied = false,
-    .matrices_in_out = false,
+    .norm_names = {.input = "input_layernorm", .mlp = "post_attention_layernorm"},
+    .softmax_names = {.q = "self_attn.q_proj",
+                      .k = "self_attn.k_proj",
+                      .v = "self_attn.v_proj",
+                      .o = "self_attn.o_proj",
+                      .qkv = "self_attn.qkv_proj"},
+    .mlp_names = {.gate = "mlp.gate_proj",
+                  .up = "mlp.up_proj",
+                  .down = "mlp.down_proj",
+                  .gate_up = "mlp.gate_up_proj"},
+    .tensors_path = "model.layers",
+    .window_path = "layers",
     .layers_path = "model.layers",
     .linear_prefix = "",
     .linear_suffix = "_proj",
@@ -109,9 +151,13 @@ inline constexpr LayerStyle llama_layers = {
 // Gemma's layers are Llama's with other norms and another MLP. Its names are the same.
 inline constexpr LayerStyle gemma_layers = [] {
   LayerStyle style = llama_layers;
-  style.mlp = MlpKind::geglu;
+  style.gate = MlpGate::gelu;
   style.norm_offset = true;
   style.branch_norms = true;
+  style.norm_names = {.input = "input_layernorm",
+                      .mlp = "pre_feedforward_layernorm",
+                      .attention_branch = "post_attention_layernorm",
+                      .mlp_branch = "post_feedforward_layernorm"};
   style.scaled_embedding = true;
   return style;
 }();
@@ -126,7 +172,7 @@ inline constexpr LayerStyle gpt_oss_layers = [] {
 // DeepSeek's latent attention. Its norms within attention have norm_epsilon, whatever config.json says.
 inline constexpr LayerStyle deepseek_layers = [] {
   LayerStyle style = llama_layers;
-  style.attention = AttentionKind::latent;
+  style.mixer = MixerKind::latent;
   u32 at = 5;  // after those of Llama
   for (const std::string_view key :
        {"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"})

@@ -17,7 +17,8 @@ double yarn_growth(double factor, double mscale) {
 
 std::optional<ModelFault> check_latent(const ModelConfig& c) {
   const LatentAttention& l = c.latent;
-  if (c.heads == 0) return ModelFault{"num_attention_heads", "0 is too few; a model needs at least one head"};
+  if (c.attention.heads == 0)
+    return ModelFault{"num_attention_heads", "0 is too few; a model needs at least one head"};
   if (l.rank == 0) return ModelFault{"kv_lora_rank", "0 is too few; keys and values are made from it"};
   if (l.value_size == 0) return ModelFault{"v_head_dim", "0 is too few; a head needs at least one column"};
   if (l.turned == 0 || l.turned % 2 != 0)
@@ -32,38 +33,38 @@ std::optional<ModelFault> check_latent(const ModelConfig& c) {
   if (l.value_size > model_head_size_max)
     return ModelFault{"v_head_dim", fmt::format("{} is more than the {} columns supported", l.value_size,
                                                 model_head_size_max)};
-  if (c.kv_heads() != c.heads)
+  if (c.kv_heads() != c.attention.heads)
     return ModelFault{
         "num_key_value_heads",
         fmt::format("{} differs from num_attention_heads {}; in latent attention every head has "
                     "its own keys and values",
-                    c.kv_heads(), c.heads)};
+                    c.kv_heads(), c.attention.heads)};
   return std::nullopt;
 }
 
 std::optional<ModelFault> check_heads(const ModelConfig& c) {
-  if (style(c.family).attention == AttentionKind::latent) return check_latent(c);
+  if (style(c.family).mixer == MixerKind::latent) return check_latent(c);
   const ModelKeyNames& keys = key_names(c.family);
-  if (c.heads == 0) return ModelFault{keys.heads, "0 is too few; a model needs at least one head"};
-  if (c.head_size_given == 0 && c.width % c.heads != 0)
+  if (c.attention.heads == 0) return ModelFault{keys.heads, "0 is too few; a model needs at least one head"};
+  if (c.softmax.head_size_given == 0 && c.width % c.attention.heads != 0)
     return ModelFault{keys.heads,
                       fmt::format("{} does not divide model.{} {}; every head needs the same whole width",
-                                  c.heads, keys.width, c.width)};
-  if (c.head_size_given > model_head_size_max)
-    return ModelFault{"head_dim", fmt::format("{} is more than the {} columns supported", c.head_size_given,
-                                              model_head_size_max)};
+                                  c.attention.heads, keys.width, c.width)};
+  if (c.softmax.head_size_given > model_head_size_max)
+    return ModelFault{"head_dim", fmt::format("{} is more than the {} columns supported",
+                                              c.softmax.head_size_given, model_head_size_max)};
   if (c.head_size() > model_head_size_max)
     return ModelFault{keys.heads, fmt::format("{} makes heads {} columns wide, more than the {} supported",
-                                              c.heads, c.head_size(), model_head_size_max)};
-  if (c.heads % c.kv_heads() != 0)
+                                              c.attention.heads, c.head_size(), model_head_size_max)};
+  if (c.attention.heads % c.kv_heads() != 0)
     return ModelFault{
         "num_key_value_heads",
         fmt::format("{} does not divide model.{} {}; each head of k and v serves the same number of "
                     "queries' heads",
-                    c.kv_heads(), keys.heads, c.heads)};
+                    c.kv_heads(), keys.heads, c.attention.heads)};
   if (style(c.family).positions == PositionKind::rotary && c.head_size() % 2 != 0)
     return ModelFault{
-        c.head_size_given != 0 ? "head_dim" : keys.heads,
+        c.softmax.head_size_given != 0 ? "head_dim" : keys.heads,
         fmt::format("heads are {} columns wide, but the rotary embedding turns pairs of columns",
                     c.head_size())};
   return std::nullopt;
@@ -83,13 +84,13 @@ std::optional<ModelFault> check_yarn(const Rope& r) {
 }
 
 std::optional<ModelFault> check_rope(const ModelConfig& c) {
-  const Rope& r = c.rope;
+  const Rope& r = c.attention.rope;
   if (style(c.family).positions != PositionKind::rotary) return std::nullopt;
   if (!(r.theta > 0))
     return ModelFault{"rope_parameters.rope_theta", fmt::format("{} is not positive", r.theta)};
-  if (!(c.local_rope_theta > 0))
-    return ModelFault{"rope_local_base_freq", fmt::format("{} is not positive", c.local_rope_theta)};
-  if (c.sliding_window_pattern == 0)
+  if (!(c.softmax.local_rope_theta > 0))
+    return ModelFault{"rope_local_base_freq", fmt::format("{} is not positive", c.softmax.local_rope_theta)};
+  if (c.softmax.sliding_window_pattern == 0)
     return ModelFault{"sliding_window_pattern", "0 is too few; 1 means that every layer sees all tokens"};
   if (!(r.partial_factor > 0 && r.partial_factor <= 1) || c.rotary_size() < 2 || c.rotary_size() % 2 != 0)
     return ModelFault{
@@ -187,7 +188,7 @@ std::optional<ModelFault> check_numbers(const ModelConfig& c) {
   if (!(c.initializer_range >= 0))
     return ModelFault{"initializer_range", fmt::format("{} must not be negative", c.initializer_range)};
   for (auto [key, p] : {std::pair{std::string_view("embd_pdrop"), c.embedding_dropout},
-                        std::pair{keys.attention_dropout, c.attention_dropout},
+                        std::pair{keys.attention_dropout, c.attention.dropout},
                         std::pair{std::string_view("resid_pdrop"), c.residual_dropout}}) {
     if (!(p >= 0 && p < 1)) return ModelFault{key, fmt::format("{} must be in [0, 1)", p)};
   }
@@ -199,7 +200,7 @@ std::optional<ModelFault> check_numbers(const ModelConfig& c) {
 // A gated MLP has two matrices up and one down. With an inner size of 8/3 width they have as many weights as
 // the two matrices of a GELU MLP with 4 width.
 u32 ModelConfig::inner() const {
-  if (inner_given != 0) return inner_given;
+  if (mlp.inner_given != 0) return mlp.inner_given;
   return style(family).mlp == MlpKind::gelu ? 4 * width : static_cast<u32>(round_up(u64{8} * width / 3, 256));
 }
 
@@ -208,22 +209,23 @@ u32 ModelConfig::attention_window(u32 layer) const {
     case WindowKind::none:
       return 0;
     case WindowKind::every_layer:
-      return sliding_window;
+      return softmax.sliding_window;
     case WindowKind::by_switch:
-      return use_sliding_window && layer >= max_window_layers ? sliding_window : 0;
+      return softmax.use_sliding_window && layer >= softmax.max_window_layers ? softmax.sliding_window : 0;
     case WindowKind::by_layer:
       // transformers demands a window of such layers: all positions stand for none.
-      return slides(layer) && sliding_window < positions ? sliding_window : 0;
+      return slides(layer) && softmax.sliding_window < positions ? softmax.sliding_window : 0;
     case WindowKind::every_layer_by_switch:
-      return use_sliding_window ? sliding_window : 0;
+      return softmax.use_sliding_window ? softmax.sliding_window : 0;
   }
   return 0;
 }
 
 double ModelConfig::attention_scale() const {
   const double plain = 1 / std::sqrt(static_cast<double>(attention_scale_size()));
-  if (latent.rank == 0 || rope.type == RopeType::plain || rope.mscale_all_dim == 0) return plain;
-  const double growth = yarn_growth(rope.factor, rope.mscale_all_dim);
+  if (latent.rank == 0 || attention.rope.type == RopeType::plain || attention.rope.mscale_all_dim == 0)
+    return plain;
+  const double growth = yarn_growth(attention.rope.factor, attention.rope.mscale_all_dim);
   return plain * growth * growth;
 }
 
@@ -248,16 +250,16 @@ u32 ModelConfig::window_of_any_layer() const {
 ModelConfig default_model(Family family) {
   ModelConfig c = {.family = family,
                    .norm_epsilon = style(family).norm_epsilon,
-                   .tied = style(family).always_tied || traits(family).tied_default,
-                   .attention_bias = traits(family).biased_default,
-                   .sliding_window_pattern = traits(family).window_pattern};
-  if (traits(family).left_out.rope_theta != 0) c.rope.theta = traits(family).left_out.rope_theta;
+                   .tied = style(family).always_tied || traits(family).tied_default};
+  c.attention.bias = traits(family).biased_default;
+  c.softmax.sliding_window_pattern = traits(family).window_pattern;
+  if (traits(family).left_out.rope_theta != 0) c.attention.rope.theta = traits(family).left_out.rope_theta;
   if (const ExpertTraits* experts = traits(family).experts) {
     c.experts = {.count = 8, .chosen = 2};
     if (experts->shared_key) c.experts.shared = 1;
     if (experts->group_keys) c.experts.dense_layers = 1;
   }
-  if (style(family).attention == AttentionKind::latent)
+  if (style(family).mixer == MixerKind::latent)
     c.latent = {.query_rank = 0, .rank = 256, .plain = 64, .turned = 32, .value_size = 64};
   return c;
 }

@@ -10,6 +10,7 @@
 
 #include "base/types.h"
 #include "tidepool/experts.h"
+#include "tidepool/layer_config.h"
 #include "tidepool/layer_style.h"
 #include "tidepool/packing.h"
 
@@ -59,7 +60,7 @@ struct FamilyTraits {
   bool qk_norm = false;              // RMSNorm over each head of q and k, before the rotation
   bool attention_bias_key = false;   // config.json says whether q, k, v and o have biases
   bool mlp_bias_key = false;         // config.json says whether gate, up and down have biases
-  bool joined_projections = false;   // q, k and v are one tensor, as are gate and up
+  bool fused_projections = false;    // q, k and v are one tensor, as are gate and up
   bool partial_rotary_key = false;   // config.json says what share of a head is rotated
   bool attention_scale_key = false;  // config.json says what size scales attention's scores
   // True if scaled rotary angles are refused: the family scales them only in its long-context form, which is
@@ -71,7 +72,7 @@ struct FamilyTraits {
   bool biased_default = false;  // attention_bias is true unless config.json says otherwise
   bool tied_default = false;    // the head is tied unless config.json says otherwise
   WindowKind window{};
-  u32 window_pattern = 6;  // default of ModelConfig::sliding_window_pattern
+  u32 window_pattern = 6;  // default of SoftmaxConfig::sliding_window_pattern
   LeftOut left_out;
   // Token that ends texts, if the config.json of the family's vocabulary names it; 0: none.
   u32 end_of_text = 0;
@@ -80,6 +81,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
     {.name = "gpt2",
      .architecture = "GPT2LMHeadModel",
      .style = &gpt2_layers,
+     .fused_projections = true,
      .left_out = {.dropout = 0.1},
      .end_of_text = 50256},
     {.name = "llama",
@@ -109,7 +111,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
     {.name = "phi3",
      .architecture = "Phi3ForCausalLM",
      .style = &llama_layers,
-     .joined_projections = true,
+     .fused_projections = true,
      .partial_rotary_key = true,
      .plain_rope = true,
      .window = WindowKind::every_layer,
@@ -190,35 +192,6 @@ constexpr u32 families_with(Has has) {
   return bits;
 }
 
-// Scaling of the rotary embedding's angles with the number of the pair; names as in config.json.
-enum class RopeType : u8 {
-  plain,   // "default": theta^(-2i / D)
-  linear,  // all angles divided by `factor`
-  llama3,  // slow angles divided by `factor`, fast angles unchanged, a ramp between
-  yarn,    // the same with another ramp, and a factor on cosine and sine
-};
-inline constexpr std::array<std::string_view, 4> rope_type_names = {"default", "linear", "llama3", "yarn"};
-
-struct Rope {
-  RopeType type = RopeType::plain;
-  double theta = 10000.0;
-  double factor = 1.0;           // linear, llama3, yarn
-  double low_freq_factor = 1.0;  // llama3, as is high_freq_factor
-  double high_freq_factor = 4.0;
-  u32 original_positions = 0;   // 0: ModelConfig::positions
-  double partial_factor = 1.0;  // share of a head that is rotated, from its start
-  // YaRN only. Angles with more than beta_fast turns in the original length are unchanged; those with fewer
-  // than beta_slow are divided by `factor`.
-  double beta_fast = 32, beta_slow = 1;
-  bool truncate = true;         // the ends of the ramp are rounded outwards to whole pairs
-  double attention_factor = 0;  // factor on cosine and sine; 0: computed from factor and the next two
-  double mscale = 0, mscale_all_dim = 0;  // 0: not given
-
-  // RETURNS: the factor on cosine and sine; 1 unless the type is yarn.
-  double rotary_factor() const;
-  bool operator==(const Rope&) const = default;
-};
-
 // Head of a model that classifies sequences, in the place of the head over the vocabulary: a matrix "score".
 struct ScoreHead {
   u32 labels = 0;                  // rows of the matrix; 0: the head is over the vocabulary
@@ -232,67 +205,55 @@ struct ScoreHead {
   bool operator==(const ScoreHead&) const = default;
 };
 
-// Zero in a field that ends in `_given` means that the family's rule gives the number.
 struct ModelConfig {
   Family family = Family::gpt2;
   u32 vocab_size = 256;
   u32 positions = 1024;  // the longest sequence
   u32 width = 768;       // width of the residual stream
   u32 layers = 12;
-  u32 heads = 12;           // query heads
-  u32 kv_heads_given = 0;   // 0: as many as heads
-  u32 head_size_given = 0;  // 0: width / heads
-  u32 inner_given = 0;      // 0: 4 width (GPT-2), 8/3 width rounded up to 256s (the others)
+  // Mixers and MLPs of the layers, as mixer_kind() and mlp_kind() choose them.
+  AttentionConfig attention;
+  SoftmaxConfig softmax;
+  LatentAttention latent;
+  MlpConfig mlp;
+  Experts experts;
   double norm_epsilon = 1e-5;
   double initializer_range = 0.02;
   double embedding_dropout = 0.0;  // GPT-2 only
-  double attention_dropout = 0.0;
-  double residual_dropout = 0.0;  // GPT-2 only
-  // All fields below: not GPT-2, whose head is tied and whose linear layers all have biases.
-  bool tied = true;             // the head's matrix is the embedding's
-  bool attention_bias = false;  // q, k, v and o have biases
-  bool mlp_bias = false;        // gate, up and down have biases
-  Rope rope;
-  double local_rope_theta = 10000;  // Gemma: of layers with a window, whose angles are not scaled
-  u32 attention_scale_given = 0;    // Gemma: attention's scores are divided by its root; 0: head_size()
-  u32 sliding_window = 0;           // value in config.json; 0: none
-  bool use_sliding_window = false;  // Qwen: true if sliding_window is used
-  u32 max_window_layers = 0;        // Qwen: layers before this one see all tokens
-  u32 sliding_window_pattern = 6;   // Gemma, gpt-oss: every so many layers, one sees all tokens
-  Experts experts;
-  LatentAttention latent;
-  Quantization quantization;  // of the layers' matrices, in files and in memory
-  ScoreHead score;            // all families
+  double residual_dropout = 0.0;   // LayerStyle::residual_dropout
+  bool tied = true;                // the head's matrix is the embedding's
+  Quantization quantization;       // of the layers' matrices, in files and in memory
+  ScoreHead score;                 // a classifier's
 
   // Rows of the head's matrix.
   u32 head_rows() const { return score.on() ? score.labels : vocab_size; }
   // True if the head's matrix is the embedding's.
   bool head_is_embedding() const { return tied && !score.on(); }
   u32 inner() const;
-  u32 kv_heads() const { return kv_heads_given != 0 ? kv_heads_given : heads; }
+  u32 kv_heads() const { return attention.kv_heads(); }
   // Columns of a head of q and k.
   u32 head_size() const {
     if (latent.rank != 0) return latent.plain + latent.turned;
-    return head_size_given != 0 ? head_size_given : width / heads;
+    return softmax.head_size_given != 0 ? softmax.head_size_given : width / attention.heads;
   }
-  u32 query_width() const { return heads * head_size(); }
-  u32 qkv_width() const { return (heads + 2 * kv_heads()) * head_size(); }
-  u32 attention_scale_size() const {
-    return attention_scale_given != 0 ? attention_scale_given : head_size();
-  }
+  u32 query_width() const { return attention.heads * head_size(); }
+  u32 qkv_width() const { return (attention.heads + 2 * kv_heads()) * head_size(); }
+  u32 attention_scale_size() const { return softmax.scale_given != 0 ? softmax.scale_given : head_size(); }
   // Factor on attention's scores.
   double attention_scale() const;
   u32 rotary_size() const {
-    return latent.rank != 0 ? latent.turned : static_cast<u32>(head_size() * rope.partial_factor);
+    return latent.rank != 0 ? latent.turned : static_cast<u32>(head_size() * attention.rope.partial_factor);
   }
   bool has_experts(u32 layer) const;
+  MixerKind mixer_kind(u32) const { return style(family).mixer; }
+  MlpKind mlp_kind(u32 layer) const { return has_experts(layer) ? MlpKind::experts : style(family).mlp; }
   u32 expert_inner() const { return experts.inner_given != 0 ? experts.inner_given : inner(); }
   u32 shared_inner() const { return experts.shared * expert_inner(); }
-  bool qkv_bias() const { return attention_bias || traits(family).qkv_bias; }
+  bool qkv_bias() const { return attention.bias || traits(family).qkv_bias; }
   bool qk_norm() const { return traits(family).qk_norm; }
   // RETURNS: true if the family has layers with and without a sliding window, and this layer has one.
   bool slides(u32 layer) const {
-    return traits(family).window == WindowKind::by_layer && (layer + 1) % sliding_window_pattern != 0;
+    return traits(family).window == WindowKind::by_layer && (layer + 1) % softmax.sliding_window_pattern != 0;
   }
 
   // RETURNS: true if the layer has the angles of local_rope_theta.

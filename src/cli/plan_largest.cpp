@@ -21,7 +21,7 @@ constexpr u32 head_width = 128, largest_heads = 256;
 // RETURNS: the number of kv heads for `heads` query heads. As many query heads share a kv head as in the
 // config, or the next smaller number that divides `heads`.
 u32 kv_heads_of(const ModelConfig& model, u32 heads) {
-  u32 shared = model.heads / model.kv_heads();
+  u32 shared = model.attention.heads / model.kv_heads();
   while (heads % shared != 0) --shared;
   return heads / shared;
 }
@@ -40,14 +40,14 @@ void size_experts(ModelConfig& model, const ModelConfig& given) {
 // stay as in the config.
 ModelConfig sized(const Config& config, u32 heads) {
   ModelConfig model = config.model;
-  model.heads = model.layers = heads;
+  model.attention.heads = model.layers = heads;
   model.width = heads * head_width;
-  if (style(model.family).attention == AttentionKind::multi_head) return model;
-  model.kv_heads_given = kv_heads_of(config.model, heads);
-  if (model.head_size_given != 0) model.head_size_given = head_width;
-  if (config.model.inner_given != 0)
-    model.inner_given =
-        static_cast<u32>(round_up(u64{config.model.inner_given} * model.width / config.model.width, 256));
+  if (!style(model.family).shared_key_heads) return model;
+  model.attention.kv_heads_given = kv_heads_of(config.model, heads);
+  if (model.softmax.head_size_given != 0) model.softmax.head_size_given = head_width;
+  if (config.model.mlp.inner_given != 0)
+    model.mlp.inner_given =
+        static_cast<u32>(round_up(u64{config.model.mlp.inner_given} * model.width / config.model.width, 256));
   size_experts(model, config.model);
   return model;
 }
@@ -70,7 +70,7 @@ void print(const Machine& machine, const ModelGraph& graph, const Plan& plan) {
       "heads), planned and verified\n",
       is_default ? "" : fmt::format("{} model ", name(graph.config.family)), machine.name,
       count_text(static_cast<double>(graph.parameters)), active, graph.config.layers, graph.config.width,
-      graph.config.heads);
+      graph.config.attention.heads);
   for (u32 t = 0; t < tier_count; ++t)
     print_text("  {:<8}{:>12} of {}\n", name(static_cast<Tier>(t)), bytes_text(plan.tiers[t].planned_peak),
                bytes_text(plan.tiers[t].budget));

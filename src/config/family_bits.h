@@ -10,13 +10,15 @@ constexpr u32 bit(Family family) { return u32{1} << static_cast<u32>(family); }
 
 namespace family_sets {
 
+constexpr bool has_gate(const FamilyTraits& f, MlpGate gate) {
+  return f.style->mlp == MlpKind::glu && f.style->gate == gate;
+}
+
 inline constexpr u32 all = families_with([](const FamilyTraits&) { return true; });
 inline constexpr u32 gelu =
     families_with([](const FamilyTraits& f) { return f.style->mlp == MlpKind::gelu; });
-inline constexpr u32 swiglu =
-    families_with([](const FamilyTraits& f) { return f.style->mlp == MlpKind::swiglu; });
-inline constexpr u32 geglu =
-    families_with([](const FamilyTraits& f) { return f.style->mlp == MlpKind::geglu; });
+inline constexpr u32 swiglu = families_with([](const FamilyTraits& f) { return has_gate(f, MlpGate::silu); });
+inline constexpr u32 geglu = families_with([](const FamilyTraits& f) { return has_gate(f, MlpGate::gelu); });
 inline constexpr u32 learned =
     families_with([](const FamilyTraits& f) { return f.style->positions == PositionKind::learned; });
 inline constexpr u32 rotary =
@@ -35,7 +37,7 @@ inline constexpr u32 layered =
 inline constexpr u32 local_angles = families_with([](const FamilyTraits& f) { return f.local_rope; });
 inline constexpr u32 yarn = families_with([](const FamilyTraits& f) { return f.yarn; });
 inline constexpr u32 latent =
-    families_with([](const FamilyTraits& f) { return f.style->attention == AttentionKind::latent; });
+    families_with([](const FamilyTraits& f) { return f.style->mixer == MixerKind::latent; });
 inline constexpr u32 scaled_attention =
     families_with([](const FamilyTraits& f) { return f.attention_scale_key; });
 inline constexpr u32 biased_qkv = families_with([](const FamilyTraits& f) { return f.qkv_bias; });

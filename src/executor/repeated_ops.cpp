@@ -9,7 +9,7 @@ namespace {
 constexpr double flops_per_second_max = 3e15;
 
 bool drops_in_layers(const ModelGraph& graph) {
-  return graph.config.attention_dropout > 0 || graph.config.residual_dropout > 0 ||
+  return graph.config.attention.dropout > 0 || graph.config.residual_dropout > 0 ||
          (graph.lora.on() && graph.lora.dropout > 0);
 }
 

@@ -11,7 +11,7 @@
 #include "kernels/gradient/gradient.h"
 #include "kernels/kernels.h"
 #include "model/blocks.h"
-#include "model/experts/expert_windows.h"
+#include "model/mlps/experts/expert_windows.h"
 #include "tidepool/model_config.h"
 
 namespace tidepool {

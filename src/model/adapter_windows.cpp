@@ -7,7 +7,9 @@
 #include <cmath>
 
 #include "kernels/gradient/gradient.h"
-#include "model/experts/expert_windows.h"
+#include "model/decoder_windows.h"
+#include "model/layer_tensors.h"
+#include "model/mlps/experts/expert_windows.h"
 #include "model/window_builder.h"
 
 namespace tidepool {
@@ -22,10 +24,10 @@ void add_new(std::vector<std::string>& names, std::string_view name) {
   if (std::ranges::find(names, name) == names.end()) names.emplace_back(name);
 }
 
-TargetNames target_names(const ModelConfig& c, const LayerCode& code) {
+TargetNames target_names(const ModelConfig& c) {
   TargetNames out;
   for (u32 layer = 0; layer < c.layers; ++layer) {
-    const LinearModules modules = code.modules(c, layer_kind(c, layer));
+    const LinearModules modules = LayerTensors(c, layer).modules();
     for (u32 m = 0; m < modules.count; ++m)
       if (!modules.of[m].router) add_new(out.modules, modules.of[m].name());
     if (!c.has_experts(layer)) continue;
@@ -44,9 +46,9 @@ TargetNames target_names(const ModelConfig& c, const LayerCode& code) {
 }
 
 // True if some layer has the module, and it gets an adapter.
-bool names_module(const ModelGraph& g, const LayerCode& code, const std::string& target) {
+bool names_module(const ModelGraph& g, const std::string& target) {
   for (u32 layer = 0; layer < g.config.layers; ++layer) {
-    const LinearModules modules = code.modules(g.config, layer_kind(g.config, layer));
+    const LinearModules modules = LayerTensors(g.config, layer).modules();
     for (u32 m = 0; m < modules.count; ++m)
       if (!modules.of[m].router && names_path({target}, modules.of[m].path)) return true;
     if (!g.config.has_experts(layer)) continue;
@@ -70,10 +72,10 @@ bool names_parameter(const ModelConfig& c, const std::string& target) {
   return false;
 }
 
-std::string wrong_targets(const ModelGraph& g, const LayerCode& code) {
-  const TargetNames names = target_names(g.config, code);
+std::string wrong_targets(const ModelGraph& g) {
+  const TargetNames names = target_names(g.config);
   for (const std::string& target : g.lora.target_modules) {
-    if (g.lora.all_linear() || names_module(g, code, target)) continue;
+    if (g.lora.all_linear() || names_module(g, target)) continue;
     return fmt::format(
         "lora.target_modules: '{}' is no linear layer of this model; there are {}, and all-linear alone for "
         "{}",
@@ -98,7 +100,7 @@ bool adapts_experts(const ModelGraph& g) {
   return std::ranges::any_of(g.adapters, [](const LayerAdapters& adapters) { return adapters.any(); });
 }
 
-std::string wrong_adapters(const ModelGraph& g, const LayerCode& code) {
+std::string wrong_adapters(const ModelGraph& g) {
   const LoraConfig& lora = g.lora;
   for (const auto& [key, r] : {std::pair{"r", lora.r}, {"expert_r", lora.expert_r}})
     if (r > lora_rank_max) return fmt::format("lora.{}: {} is above {}", key, r, lora_rank_max);
@@ -106,7 +108,7 @@ std::string wrong_adapters(const ModelGraph& g, const LayerCode& code) {
     return fmt::format("lora.lora_alpha: {} is not above 0", lora.alpha);
   if (!(lora.dropout >= 0 && lora.dropout < 1))
     return fmt::format("lora.lora_dropout: {} is not from 0 to below 1", lora.dropout);
-  if (std::string message = wrong_targets(g, code); !message.empty()) return message;
+  if (std::string message = wrong_targets(g); !message.empty()) return message;
   // A adapter of a parameter cannot drop out a part of its x, so PEFT refuses it too.
   if (lora.dropout > 0 && adapts_experts(g))
     return fmt::format(
@@ -181,15 +183,15 @@ void train_score(Window& window) {
 
 }  // namespace
 
-Result<AdapterWindows> add_adapters(ModelGraph& g, const LayerCode& code) {
-  if (std::string message = wrong_adapters(g, code); !message.empty())
+Result<AdapterWindows> add_adapters(ModelGraph& g) {
+  if (std::string message = wrong_adapters(g); !message.empty())
     return Error{ErrorKind::usage, std::move(message)};
   for (Window& window : g.windows) window.trainable = false;
   if (g.config.score.on()) train_score(g.windows.back());
   AdapterWindows out;
-  u32 window = code.embedding_windows;
+  u32 window = embedding_windows(g.config);
   for (u32 layer = 0; layer < g.config.layers; ++layer) {
-    const LinearModules modules = code.modules(g.config, layer_kind(g.config, layer));
+    const LinearModules modules = LayerTensors(g.config, layer).modules();
     out.layers.push_back(add_layer_window(g, modules, layer, std::string(g.windows[window++].name)));
     std::vector<u32>& groups = out.groups.emplace_back();
     for (u32 group = 0; g.config.has_experts(layer) && group < expert_groups(g); ++group)

@@ -3,7 +3,8 @@
 
 #include <vector>
 
-#include "model/layer_code.h"
+#include "base/result.h"
+#include "tidepool/model_graph.h"
 
 namespace tidepool {
 
@@ -16,6 +17,6 @@ struct AdapterWindows {
 // Freezes every window of the model, and adds trainable windows of adapters: one per layer for its first
 // block, such as "layers.3.lora", then one per group of experts, "layers.3.experts.0-7.lora".
 // RETURNS: an error of ErrorKind::usage that names the config key.
-Result<AdapterWindows> add_adapters(ModelGraph&, const LayerCode&);
+Result<AdapterWindows> add_adapters(ModelGraph&);
 
 }  // namespace tidepool

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "model/block_calls.h"
-#include "model/layer_code.h"
+#include "model/layer_tensors.h"
 
 namespace tidepool {
 namespace {
@@ -12,15 +12,21 @@ constexpr u32 second_window = 1;  // of a block, if it has adapters
 
 bool has_adapters(const BlockContext& c) { return block_of(c).windows.size() > second_window; }
 
-// Routers' adapters have no dropout.
+// Routers' adapters have no dropout. A model with experts counts the MLP of a dense layer even if it has
+// none.
 u32 widest_input(const ModelGraph& g) {
+  const ModelConfig& c = g.config;
   u32 widest = 0;
-  for (const BlockKind kind : {BlockKind::layer, BlockKind::attention}) {
-    const LinearModules modules = layer_code(g.config.family).modules(g.config, kind);
-    for (u32 m = 0; m < modules.count; ++m)
-      for (u32 layer = 0; layer < g.config.layers && !modules.of[m].router; ++layer)
-        if (is_target(g, layer, modules.of[m])) widest = std::max(widest, modules.of[m].in);
-    if (g.config.experts.count == 0) break;
+  for (const MlpKind mlp : {style(c.family).mlp, MlpKind::experts}) {
+    LinearModules modules;
+    for (u32 layer = 0; layer < c.layers; ++layer) {
+      if (layer == 0 || c.mixer_kind(layer) != c.mixer_kind(layer - 1))
+        modules = LayerTensors(c, layer, mlp).modules();
+      for (u32 m = 0; m < modules.count; ++m)
+        if (!modules.of[m].router && is_target(g, layer, modules.of[m]))
+          widest = std::max(widest, modules.of[m].in);
+    }
+    if (c.experts.count == 0) break;
   }
   return widest;
 }

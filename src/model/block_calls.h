@@ -1,5 +1,4 @@
-// Forward and backward of embedding and head, and helpers that read a BlockContext. Layers are in
-// layer_code.h.
+// Forward and backward of embedding and head, and helpers that read a BlockContext. Layers are in layer.h.
 #pragma once
 
 #include "model/adapters.h"

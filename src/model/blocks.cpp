@@ -2,8 +2,8 @@
 
 #include "base/check.h"
 #include "model/block_calls.h"
-#include "model/experts/experts_block.h"
-#include "model/layer_code.h"
+#include "model/layer.h"
+#include "model/mlps/experts/experts_block.h"
 #include "model/packed_windows.h"
 
 namespace tidepool {
@@ -24,7 +24,7 @@ void run_forward(const BlockContext& context, const BlockForward& forward) {
       return embedding_forward(context, forward);
     case BlockKind::layer:
     case BlockKind::attention:
-      return layer_code(context.graph.config.family).forward(context, forward);
+      return layer_forward(context, forward);
     case BlockKind::experts:
       return experts_forward(context, forward);
     case BlockKind::head:
@@ -39,7 +39,7 @@ void run_backward(const BlockContext& context, const BlockBackward& backward) {
       break;
     case BlockKind::layer:
     case BlockKind::attention:
-      layer_code(context.graph.config.family).backward(context, backward);
+      layer_backward(context, backward);
       break;
     case BlockKind::experts:
       experts_backward(context, backward);

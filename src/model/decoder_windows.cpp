@@ -1,12 +1,14 @@
 #include "model/decoder_windows.h"
 
-#include "model/experts/expert_windows.h"
+#include "model/layer_tensors.h"
+#include "model/mlps/experts/expert_windows.h"
 
 namespace tidepool {
 
 TensorSpec parameter_spec(const ModelConfig& c, std::string name, std::vector<u64> shape) {
   TensorSpec spec{.name = std::move(name), .shape = std::move(shape)};
-  const bool ones = spec.name.ends_with("norm.weight") && !style(c.family).norm_offset;
+  const bool norm = spec.shape.size() == 1 && spec.name.ends_with(".weight");
+  const bool ones = norm && !style(c.family).norm_offset;
   // transformers draws these at random, though they are no matrices.
   const bool drawn = spec.name.ends_with(".sinks") || spec.name.ends_with(".router.bias");
   spec.init = ones ? Init::ones : spec.shape.size() > 1 || drawn ? Init::normal : Init::zeros;
@@ -14,12 +16,28 @@ TensorSpec parameter_spec(const ModelConfig& c, std::string name, std::vector<u6
   return spec;
 }
 
+namespace {
+
 Window score_window(const ModelConfig& c) {
   return make_window("score", {parameter_spec(c, "score.weight", {c.score.labels, c.width})});
 }
 
-std::vector<Window> decoder_windows(const ModelGraph& g, Window (*layer_window)(const ModelConfig&, u32)) {
+std::vector<Window> gpt2_windows(const ModelConfig& c) {
+  std::vector<Window> windows;
+  windows.push_back(make_window("wte", {parameter_spec(c, "wte.weight", {c.vocab_size, c.width})}));
+  windows.push_back(make_window("wpe", {parameter_spec(c, "wpe.weight", {c.positions, c.width})}));
+  for (u32 layer = 0; layer < c.layers; ++layer) windows.push_back(layer_window(c, layer));
+  windows.push_back(make_window(
+      "ln_f", {parameter_spec(c, "ln_f.weight", {c.width}), parameter_spec(c, "ln_f.bias", {c.width})}));
+  if (c.score.on()) windows.push_back(score_window(c));
+  return windows;
+}
+
+}  // namespace
+
+std::vector<Window> model_windows(const ModelGraph& g) {
   const ModelConfig& c = g.config;
+  if (style(c.family).positions == PositionKind::learned) return gpt2_windows(c);
   std::vector<Window> windows;
   const std::vector<u64> matrix = {c.vocab_size, c.width};
   windows.push_back(make_window("embed_tokens", {parameter_spec(c, "model.embed_tokens.weight", matrix)}));

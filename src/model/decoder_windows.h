@@ -1,5 +1,5 @@
-// decoder_windows makes the windows of a model that is named as Llama is: "model.embed_tokens.weight",
-// "model.layers.0...", "model.norm.weight", "lm_head.weight".
+// model_windows makes the windows of a model, with the names of GPT-2 or of all families since:
+// "model.embed_tokens.weight", "model.layers.0...", "model.norm.weight", "lm_head.weight".
 #pragma once
 
 #include "model/window_builder.h"
@@ -10,10 +10,13 @@ namespace tidepool {
 // RETURNS: a tensor of the model, drawn as transformers draws it.
 TensorSpec parameter_spec(const ModelConfig&, std::string name, std::vector<u64> shape);
 
-// RETURNS: the window of a score head, in any family.
-Window score_window(const ModelConfig&);
-
-// `layer_window` makes the window of a layer, or of its attention block if it has experts.
-std::vector<Window> decoder_windows(const ModelGraph&, Window (*layer_window)(const ModelConfig&, u32 layer));
+// In order: the embedding's windows, a window per layer, the final norm, the head's matrix if it is not
+// the embedding's.
+// A layer's window is followed by those of its groups of experts.
+std::vector<Window> model_windows(const ModelGraph&);
+// RETURNS: the number of windows that the embedding reads.
+inline u32 embedding_windows(const ModelConfig& c) {
+  return style(c.family).positions == PositionKind::learned ? 2 : 1;
+}
 
 }  // namespace tidepool

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "model/block_calls.h"
-#include "model/experts/router_call.h"
+#include "model/mlps/experts/router_call.h"
 #include "model/norm.h"
 
 namespace tidepool {

@@ -1,28 +1,76 @@
-// Frames of a layer, for every style: measure_layer gives their sizes when a model is built, and
-// with_backward_frames cuts them when backward runs.
+// Layouts of the `kept` and workspace frames of a layer's first block, used as block_layouts.h says. Mixer
+// and MLP run one after the other, so they share some buffers.
 #pragma once
 
-#include "base/check.h"
-#include "model/block_calls.h"
+#include "model/block_layouts.h"
+#include "model/mlps/experts/router_call.h"
 
 namespace tidepool {
 
-template <class LayerInside, class ForwardWorkspace, class BackwardWorkspace>
-void measure_layer(Block& block, const ModelGraph& g) {
-  block.kept = LayerInside(g, nullptr).bytes;
-  block.forward_workspace = ForwardWorkspace(g, nullptr).bytes;
-  block.backward_workspace = BackwardWorkspace(g, nullptr, Inside::recomputed).bytes;
-}
+// Columns inside an MLP. 0: the block has no MLP.
+struct MlpWidths {
+  u32 values = 0;      // outputs of its first product
+  u32 inner = 0;       // inputs of its last product
+  bool apart = false;  // forward needs a place for values besides that of inner
+};
 
-// Calls fn(workspace, inside) for a layer's backward. A kept inside is read-only: backward overwrites values
-// of the inside only if it has recomputed them.
-template <class LayerInside, class BackwardWorkspace, class Fn>
-void with_backward_frames(const BlockContext& c, const BlockBackward& b, Fn fn) {
-  const BackwardWorkspace workspace(c.graph, b.workspace,
-                                    b.kept != nullptr ? Inside::kept : Inside::recomputed);
-  CHECK(workspace.bytes <= block_of(c).backward_workspace, workspace.bytes.value, c.block);
-  auto* inside = b.kept != nullptr ? const_cast<std::byte*>(b.kept) : workspace.inside;
-  fn(workspace, LayerInside(c.graph, inside));
-}
+// Buffers of forward that the layer gives to its norms and its MLP.
+struct ForwardBuffers {
+  Values norm;    // [R, H]: output of either norm; then a branch before its norm
+  Values values;  // MlpForward::values if the inside is not kept, or none
+  Values inner;   // MlpForward::inner
+};
+struct BackwardBuffers {
+  Values norm;          // [R, H]: output of either norm
+  Values narrow;        // [R, max(H, columns of the mixer's output)]: gradients
+  Values inner;         // the MLP's inner values and their gradient
+  Values dropped;       // [R, H]: gradient after the backward of residual dropout; none without dropout
+  NormScratch moments;  // for all norms of the layer
+};
+
+// Branch is the output of mixer or MLP, before the branch norm.
+struct Branch {
+  Values value;           // [R, H]
+  float* rstd = nullptr;  // [R], rstd of the branch norm; null: not stored
+};
+
+// Saved activations of a layer: values that are expensive to recompute. Backward recomputes norms, rotations
+// and the MLP's inner values from them.
+struct LayerInside {
+  LayerInside(const ModelGraph&, u32 layer, std::byte* base);
+  std::byte* mixer;       // the mixer's inside
+  Values post_attention;  // [R, H], the residual stream between mixer and MLP
+  Values values;          // [R, MlpWidths::values]
+  // None in styles that do not normalise branches.
+  Branch attention_branch, mlp_branch;
+  Bytes bytes;
+};
+
+// Without an inside, the residual stream after attention is in the layer's output, and the MLP adds to it.
+struct LayerForwardFrame {
+  LayerForwardFrame(const ModelGraph&, u32 layer, std::byte* base);
+  ForwardBuffers buffers;  // of the mixer, whose frame comes first
+  AdapterScratch adapters;
+  RouterScratch router;         // layers with experts
+  std::byte* inside = nullptr;  // LayerInside, if the mixer always wants one
+  Bytes bytes;
+};
+
+struct LayerBackwardFrame {
+  LayerBackwardFrame(const ModelGraph&, u32 layer, std::byte* base, Inside);
+  BackwardBuffers buffers;
+  AdapterScratch adapters;
+  RouterScratch router;          // layers with experts
+  Values dvalues;                // [R, MlpWidths::values]
+  std::span<std::byte> scratch;  // attention's, which runs when dvalues is dead
+  std::byte* inside = nullptr;   // LayerInside, if recomputed
+  Bytes bytes;
+
+ private:
+  void take_in_place(const ModelGraph&, u32 layer, WorkspaceCutter&, Inside);
+  void take_apart(const ModelGraph&, u32 layer, WorkspaceCutter&, Inside);
+};
+
+MlpWidths mlp_widths(const ModelGraph&, u32 layer);
 
 }  // namespace tidepool

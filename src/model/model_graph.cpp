@@ -4,12 +4,15 @@
 #include <algorithm>
 
 #include "model/adapter_windows.h"
+#include "model/attention.h"
 #include "model/block_layouts.h"
 #include "model/blocks.h"
-#include "model/experts/expert_layouts.h"
-#include "model/experts/expert_windows.h"
-#include "model/experts/experts_block.h"
-#include "model/layer_code.h"
+#include "model/decoder_windows.h"
+#include "model/layer.h"
+#include "model/layer_parts.h"
+#include "model/mlps/experts/expert_layouts.h"
+#include "model/mlps/experts/expert_windows.h"
+#include "model/mlps/experts/experts_block.h"
 #include "model/packed_windows.h"
 #include "model/recorded_costs.h"
 #include "optimizers/optimizer.h"
@@ -20,9 +23,9 @@ namespace {
 
 static_assert(model_head_size_max == attention_head_size_max);
 
-Block embedding_block(const ModelGraph& g, const LayerCode& code) {
+Block embedding_block(const ModelGraph& g) {
   Block block = {.kind = BlockKind::embedding, .name = "embedding"};
-  for (u32 w = 0; w < code.embedding_windows; ++w) block.windows.push_back(w);
+  for (u32 w = 0; w < embedding_windows(g.config); ++w) block.windows.push_back(w);
   block.backward_workspace = EmbeddingBackwardWorkspace(g, nullptr).bytes;
   return block;
 }
@@ -43,11 +46,12 @@ void add_block(ModelGraph& g, Block block) {
 }
 
 // Adds the blocks of all layers, in the order of their windows. Blocks that cost the same are measured once:
-// except for names, layers differ only in the window of their attention, and groups in their size.
+// except for names, layers differ in their mixer, their MLP and the window of their attention, and groups in
+// their size.
 class LayerBlocks {
  public:
-  LayerBlocks(ModelGraph& g, const LayerCode& code, const AdapterWindows& adapters)
-      : g_(g), code_(code), adapters_(adapters), window_(code.embedding_windows) {}
+  LayerBlocks(ModelGraph& g, const AdapterWindows& adapters)
+      : g_(g), adapters_(adapters), window_(embedding_windows(g.config)) {}
 
   void add() {
     for (u32 layer = 0; layer < g_.config.layers; ++layer) {
@@ -78,7 +82,9 @@ class LayerBlocks {
     if (!g_.adapters.empty() && g_.adapters[a.layer] != g_.adapters[b.layer]) return false;
     if (a.kind == BlockKind::experts)
       return experts_of_group(g_, a.group).count == experts_of_group(g_, b.group).count;
-    return attention_shape(g_, a.layer) == attention_shape(g_, b.layer);
+    const ModelConfig& c = g_.config;
+    return c.mixer_kind(a.layer) == c.mixer_kind(b.layer) && c.mlp_kind(a.layer) == c.mlp_kind(b.layer) &&
+           attention_shape(g_, a.layer) == attention_shape(g_, b.layer);
   }
 
   void add_block(Block block) {
@@ -89,23 +95,19 @@ class LayerBlocks {
       copy.windows = block.windows;
       return g_.blocks.push_back(std::move(copy));
     }
-    if (block.kind == BlockKind::experts)
-      measure_experts(block, g_);
-    else
-      code_.measure(block, g_);
+    block.kind == BlockKind::experts ? measure_experts(block, g_) : measure_layer(block, g_);
     block.unpacked = unpacked_bytes(g_, block);
     block.forward_workspace += block.unpacked, block.backward_workspace += block.unpacked;
     tidepool::add_block(g_, std::move(block));
   }
 
   ModelGraph& g_;
-  const LayerCode& code_;
   const AdapterWindows& adapters_;
   u32 window_;
 };
 
 u64 widest(const ModelConfig& c) {
-  const u64 mlp = u64{style(c.family).mlp_inputs()} * c.inner();
+  const u32 mlp = mlp_row(style(c.family).mlp).widths(c).values;
   return std::max<u64>({c.qkv_width(), mlp, std::min(c.head_rows(), vocabulary_slice)});
 }
 
@@ -137,32 +139,32 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
                                Optim optim) {
   if (std::string message = wrong(config, batch); !message.empty())
     return Error{ErrorKind::usage, std::move(message)};
-  const LayerCode& code = layer_code(config.family);
   ModelGraph g = {
       .config = config, .lora = lora, .precision = precision, .activations = activations, .batch = batch};
   g.optim = optim, g.state_slots = state_slots(precision, optim);
   if (config.experts.count != 0)
     g.experts_per_group =
         experts_per_group == 0 ? config.experts.count : std::min(experts_per_group, config.experts.count);
-  g.windows = code.windows(g);
+  g.windows = model_windows(g);
   g.adapters = layer_adapters(config, lora);
   AdapterWindows adapters;
   if (lora.on()) {
-    TRY_ASSIGN(adapters, add_adapters(g, code));
+    TRY_ASSIGN(adapters, add_adapters(g));
   }
   TRY(pack_windows(g));
   for (Window& window : g.windows) window.elements = round_up(window.elements, g.state_slots.cut_alignment());
-  add_block(g, embedding_block(g, code));
+  add_block(g, embedding_block(g));
   g.boundary = {round_up(values_bytes(batch.rows() * config.width, activations), frame_alignment)};
-  LayerBlocks(g, code, adapters).add();
+  LayerBlocks(g, adapters).add();
   add_block(g, head_block(g, g.blocks.back().windows[0] + 1));
   connect_blocks(g, stream_sizes(g));
   g.batch_bytes = {round_up(batch_arrays(batch) * batch.rows() * sizeof(i32), frame_alignment)};
   // An embedding is looked up, not multiplied; a tied one is multiplied as the head.
   for (u32 layer = 0; layer < config.layers; ++layer) {
-    const AttentionShape shape = attention_shape(g, layer);
-    const u64 columns = shape.query_columns() + shape.out_columns();
-    g.flops_per_token += 6 * columns * (shape.window != 0 ? shape.window : batch.tokens);
+    const std::optional<AttentionShape> shape = attention_shape(g, layer);
+    if (!shape) continue;
+    const u64 columns = shape->query_columns() + shape->out_columns();
+    g.flops_per_token += 6 * columns * (shape->window != 0 ? shape->window : batch.tokens);
   }
   for (const Block& block : g.blocks)
     for (const u32 w : block.windows) {

@@ -49,7 +49,7 @@ float yarn_scaled(const Rope& rope, const Ramp& ramp, u32 pair, float power) {
 }  // namespace
 
 RotaryFrequencies inverse_frequencies(const ModelConfig& c, u32 layer) {
-  const Rope rope = c.local_rope(layer) ? Rope{.theta = c.local_rope_theta} : c.rope;
+  const Rope rope = c.local_rope(layer) ? Rope{.theta = c.softmax.local_rope_theta} : c.attention.rope;
   const u32 pairs = c.rotary_size() / 2;
   CHECK(pairs <= rotary_pairs_max, pairs);
   const u32 original = rope.original_positions != 0 ? rope.original_positions : c.positions;

@@ -20,6 +20,7 @@ class WorkspaceCutter {
   Values take_values(Precision precision, u64 elements) {
     return {take<std::byte>(values_bytes(elements, precision)), precision};
   }
+  u64 used() const { return used_; }  // bytes so far
   Bytes bytes() const { return {round_up(used_, frame_alignment)}; }
 
  private:

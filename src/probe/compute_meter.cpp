@@ -16,7 +16,7 @@ namespace {
 
 // About 30 GFLOP: a quarter of a second on two cores, and enough tasks for many cores.
 constexpr ModelConfig cores_layer{
-    .vocab_size = 256, .positions = 512, .width = 768, .layers = 1, .heads = 12};
+    .vocab_size = 256, .positions = 512, .width = 768, .layers = 1, .attention = {.heads = 12}};
 constexpr BatchShape cores_batch{.sequences = 1, .tokens = 512};
 
 ModelGraph cores_layer_graph() {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "model/block_layouts.h"
+#include "model/attention.h"
 #include "model/blocks.h"
 #include "probe/device_layer.h"
 #include "probe/fill_device.h"
@@ -187,7 +187,7 @@ GpuWork work_within(GpuWork work, Bytes memory) {
   while (work.memory() > memory && work.elements > elements_least) {
     for (ProductShape& p : work.products)
       for (u32* const side : {&p.m, &p.n, &p.k}) *side = std::max(side_least, *side / 2);
-    if (work.layer.heads > 2) work.layer.heads /= 2, work.layer.width /= 2;
+    if (work.layer.attention.heads > 2) work.layer.attention.heads /= 2, work.layer.width /= 2;
     if (work.batch.sequences > 1)
       work.batch.sequences /= 2;
     else

@@ -24,7 +24,8 @@ struct GpuWork {
   std::vector<ProductShape> products{{8192, 8192, 8192}, {8192, 16384, 4096}};
   // A layer of a 7B model, with as many tokens as a micro-batch on a large GPU: a quarter of them reach four
   // fifths of the rate (measured on an H200).
-  ModelConfig layer{.vocab_size = 256, .positions = 2048, .width = 4096, .layers = 1, .heads = 32};
+  ModelConfig layer{
+      .vocab_size = 256, .positions = 2048, .width = 4096, .layers = 1, .attention = {.heads = 32}};
   BatchShape batch{.sequences = 4, .tokens = 2048};
   u64 elements = 64 * mib;  // elements of a finished gradient, and of a chunk set that is updated
   CopyWork copies{.bytes = Bytes{128 * mib}, .piece = Bytes{64 * mib}};  // pieces as runs copy chunks

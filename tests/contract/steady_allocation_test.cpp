@@ -80,7 +80,7 @@ Config config_of(const Setting& setting, const test::TrainDir& dir) {
   c.memory.sweeps = setting.sweeps;
   c.memory.chunk_size = Bytes{40 * kib};
   c.memory.swap_dir = dir / "swap";
-  c.model.attention_dropout = c.model.residual_dropout = 0.1;
+  c.model.attention.dropout = c.model.residual_dropout = 0.1;
   return c;
 }
 

@@ -17,7 +17,7 @@ namespace tidepool::cuda_gpu_test {
 
 GpuWork small_work() {
   return {.products = {{32, 64, 32}},
-          .layer = {.vocab_size = 64, .positions = 16, .width = 64, .layers = 1, .heads = 1},
+          .layer = {.vocab_size = 64, .positions = 16, .width = 64, .layers = 1, .attention = {.heads = 1}},
           .batch = {.sequences = 1, .tokens = 16},
           .elements = 64 * kib,
           .copies = {.bytes = Bytes{128 * kib}, .piece = Bytes{64 * kib}}};

@@ -152,7 +152,7 @@ TEST_F(EmulatedOpGraphs, OpsWithDropoutStayPlain) {
   with_adapters.lora = {.r = 4, .dropout = 0.1};
   Config residual = config(), attention = config();
   residual.model.residual_dropout = 0.1;
-  attention.model.attention_dropout = 0.1;
+  attention.model.attention.dropout = 0.1;
   for (const Config& c : {residual, attention, with_adapters})
     for (const Handed& op : run_steps(c, 4)) EXPECT_TRUE(op.plain()) << name(op.op.kind);
   with_adapters.lora.dropout = 0;

@@ -63,12 +63,13 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
   static ModelConfig config() {
     if (GetParam().family != Family::gpt2) {
       ModelConfig c = default_model(GetParam().family);
-      c.vocab_size = 131, c.positions = 64, c.width = 3 * GetParam().head_size, c.layers = 2, c.heads = 4;
-      c.kv_heads_given = 2, c.head_size_given = GetParam().head_size, c.inner_given = 56,
-      c.attention_dropout = 0.2;
-      if (c.family == Family::phi3) c.rope.partial_factor = 0.5;
+      c.vocab_size = 131, c.positions = 64, c.width = 3 * GetParam().head_size, c.layers = 2,
+      c.attention.heads = 4;
+      c.attention.kv_heads_given = 2, c.softmax.head_size_given = GetParam().head_size,
+      c.mlp.inner_given = 56, c.attention.dropout = 0.2;
+      if (c.family == Family::phi3) c.attention.rope.partial_factor = 0.5;
       if (c.family == Family::gemma3_text) {
-        c.sliding_window_pattern = 2, c.sliding_window = 9, c.attention_scale_given = 10;
+        c.softmax.sliding_window_pattern = 2, c.softmax.sliding_window = 9, c.softmax.scale_given = 10;
       }
       if (traits(c.family).with_experts) add_experts(c);
       return c;
@@ -77,9 +78,8 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
             .positions = 64,
             .width = 2 * GetParam().head_size,
             .layers = 2,
-            .heads = 2,
+            .attention = {.heads = 2, .dropout = 0.2},
             .embedding_dropout = 0.1,
-            .attention_dropout = 0.2,
             .residual_dropout = 0.1};
   }
   // In 16 bits every token has all experts: near a tie, rounding would change the choice.
@@ -88,9 +88,9 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
     c.experts.inner_given = traits(c.family).experts->inner_key ? 20 : 0;
     c.experts.balance = traits(c.family).experts->balance_keys, c.experts.balance_factor = 0.5;
     if (c.family == Family::qwen3_moe) c.experts.z_factor = 1e-2;
-    if (c.family == Family::gpt_oss) c.sliding_window = 9;
+    if (c.family == Family::gpt_oss) c.softmax.sliding_window = 9;
     if (c.family != Family::deepseek_v3) return;
-    c.kv_heads_given = 0, c.head_size_given = 0;
+    c.attention.kv_heads_given = 0, c.softmax.head_size_given = 0;
     c.latent = {.query_rank = 20, .rank = 16, .plain = 16, .turned = 8, .value_size = 12};
     c.experts.groups = 3, c.experts.chosen_groups = c.experts.chosen == 2 ? 2 : 3, c.experts.scale = 2.5;
   }

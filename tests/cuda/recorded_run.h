@@ -18,7 +18,7 @@ using emulated_cuda::CallKind;
 
 inline Config gpu_config(const TrainDir& dir) {
   Config c = gpu_config(dir, Precision::fp32);
-  c.model.heads = 1;
+  c.model.attention.heads = 1;
   c.train.max_steps = 4;
   c.memory.home = HomePolicy::host;
   return c;

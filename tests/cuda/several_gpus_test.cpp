@@ -82,7 +82,7 @@ class SeveralGpusSettings : public SeveralGpus, public ::testing::WithParamInter
     Config c = gpu_config(dir_, s.precision, fmt::format("run-{}-{}", devices, accumulation));
     c.model.width = s.width;
     c.train.max_grad_norm = s.clipping ? 0.5 : 0.0;
-    c.model.embedding_dropout = c.model.attention_dropout = c.model.residual_dropout = s.dropout;
+    c.model.embedding_dropout = c.model.attention.dropout = c.model.residual_dropout = s.dropout;
     c.memory.home = s.home;
     c.memory.chunk_size = Bytes{40 * kib};
     c.machine.executor = first_gpus(devices);
@@ -136,7 +136,7 @@ TEST_P(SeveralGpusSettings, WithLayersOverThemAreOneThatAccumulates) {
 TEST_F(SeveralGpus, PlacementChangesNoBit) {
   Config base = gpu_config(dir_, half());
   base.machine.executor = first_gpus(2);
-  base.model.embedding_dropout = base.model.attention_dropout = base.model.residual_dropout = 0.1;
+  base.model.embedding_dropout = base.model.attention.dropout = base.model.residual_dropout = 0.1;
   std::optional<Numbers> first;
   u64 seed = 0;
   for (const test::Row& row : test::placement_rows(2)) {

@@ -54,7 +54,7 @@ TEST_P(CudaTraining, PlacementChangesNoBit) {
   for (const double max_grad_norm : {0.5, 0.0}) {
     Config base = gpu_config(dir_, GetParam());
     base.train.max_grad_norm = max_grad_norm;
-    base.model.embedding_dropout = base.model.attention_dropout = base.model.residual_dropout = 0.1;
+    base.model.embedding_dropout = base.model.attention.dropout = base.model.residual_dropout = 0.1;
     std::optional<Numbers> first;
     u64 seed = 0;
     for (const Row& row : test::placement_rows(2)) {

@@ -41,13 +41,13 @@ class Shapes {
   ModelConfig model() {
     ModelConfig m = test::small_model(family());
     m.layers = pick(1u, 2u, 3u, 5u);
-    m.heads = pick(1u, 2u, 4u);
-    m.width = m.heads * pick(8u, 16u, 24u);
+    m.attention.heads = pick(1u, 2u, 4u);
+    m.width = m.attention.heads * pick(8u, 16u, 24u);
     if (family() == Family::gpt2) return m;
-    m.kv_heads_given = m.heads > 1 ? m.heads / pick(1u, 2u) : 1;
-    m.inner_given = pick(8u, 24u, 64u);
-    if (traits(family()).window == WindowKind::every_layer) m.sliding_window = pick(0u, 5u);
-    if (family() == Family::deepseek_v3) m.kv_heads_given = m.heads;
+    m.attention.kv_heads_given = m.attention.heads > 1 ? m.attention.heads / pick(1u, 2u) : 1;
+    m.mlp.inner_given = pick(8u, 24u, 64u);
+    if (traits(family()).window == WindowKind::every_layer) m.softmax.sliding_window = pick(0u, 5u);
+    if (family() == Family::deepseek_v3) m.attention.kv_heads_given = m.attention.heads;
     if (m.experts.count != 0) add_experts(m);
     return m;
   }
@@ -64,7 +64,7 @@ class Shapes {
     c.train.max_grad_norm = pick(0.0, 0.5);
     c.train.eval_batches = 2;
     c.train.recompute = pick(RecomputePolicy::automatic, RecomputePolicy::keep, RecomputePolicy::recompute);
-    c.model.attention_dropout = pick(0.0, 0.1);
+    c.model.attention.dropout = pick(0.0, 0.1);
     c.memory.home = pick(HomePolicy::automatic, HomePolicy::device, HomePolicy::host, HomePolicy::disk,
                          HomePolicy::mixed);
     c.memory.chunk_size = pick(Bytes{0}, Bytes{8 * kib}, Bytes{40 * kib});
@@ -148,7 +148,7 @@ Config trains_adapters(const Config& full, const TrainDir& dir, u32 seed) {
   const Result<RunReport> report = test::run(base);
   EXPECT_TRUE(report) << report.error().message;
   Config c = test::lora_config(full, base.output.dir + "/checkpoint-1");
-  c.model.attention_dropout = 0;
+  c.model.attention.dropout = 0;
   return c;
 }
 

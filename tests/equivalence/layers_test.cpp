@@ -45,7 +45,7 @@ Config setting_config(const Setting& setting, const TrainDir& dir) {
   c.train.precision = setting.precision;
   if (setting.precision == Precision::fp16) test::make_fp16_that_overflows(c);
   c.train.max_grad_norm = setting.clipping ? 0.5 : 0.0;
-  c.model.embedding_dropout = c.model.attention_dropout = c.model.residual_dropout = setting.dropout;
+  c.model.embedding_dropout = c.model.attention.dropout = c.model.residual_dropout = setting.dropout;
   c.memory.home = setting.home;
   c.memory.sweeps = setting.sweeps;
   c.memory.chunk_size = Bytes{40 * kib};

@@ -82,7 +82,7 @@ Config group_config(const Group& group, const TrainDir& dir) {
   // Experts begin at whole granules of the norm, so small ones have more state than parameters.
   if (c.model.experts.count != 0) c.memory.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
   const double dropout = group.accumulation > 1 || group.precision != Precision::fp32 ? 0.1 : 0.0;
-  c.model.attention_dropout = dropout;
+  c.model.attention.dropout = dropout;
   if (group.family == Family::gpt2) c.model.embedding_dropout = c.model.residual_dropout = dropout;
   if (group.lora) {
     const ScoreHead score = c.model.score;

@@ -83,8 +83,9 @@ struct Setting {
 
 ModelConfig model_of(Family family) {
   ModelConfig m = default_model(family);
-  m.vocab_size = 97, m.positions = 32, m.width = 64, m.layers = 3, m.heads = 4;
-  if (family != Family::gpt2) m.kv_heads_given = 2, m.inner_given = 160, m.tied = family == Family::qwen3;
+  m.vocab_size = 97, m.positions = 32, m.width = 64, m.layers = 3, m.attention.heads = 4;
+  if (family != Family::gpt2)
+    m.attention.kv_heads_given = 2, m.mlp.inner_given = 160, m.tied = family == Family::qwen3;
   return m;
 }
 

@@ -263,8 +263,8 @@ TEST(ExportFault, AFailedOperationLeavesAWholeModelOrNothing) {
   const TemporaryDirectory dir;
   const std::string source = dir.path() + "/source", out = dir.path() + "/out";
   ModelConfig model = default_model(Family::llama);
-  model.vocab_size = 8, model.positions = 8, model.width = 8, model.layers = 1, model.heads = 2,
-  model.inner_given = 8;
+  model.vocab_size = 8, model.positions = 8, model.width = 8, model.layers = 1, model.attention.heads = 2,
+  model.mlp.inner_given = 8;
   test::write_model_directory(source, model, Precision::bf16);
   const auto exported = ModelExport::open(source, {.max_shard_size = Bytes{300}}).value();
   const auto go_on = [](u64) { return true; };

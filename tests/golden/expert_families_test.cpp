@@ -24,7 +24,7 @@ class LayerTensors {
   void add_all() {
     add("input_layernorm.weight", {c_.width});
     add("post_attention_layernorm.weight", {c_.width});
-    style(c_.family).attention == AttentionKind::latent ? add_latent_attention() : add_attention();
+    style(c_.family).mixer == MixerKind::latent ? add_latent_attention() : add_attention();
     if (c_.has_experts(layer_))
       add_experts();
     else
@@ -49,15 +49,15 @@ class LayerTensors {
     add_linear("self_attn.q_proj", c_.query_width(), c_.width, bias);
     for (const char* name : {"self_attn.k_proj", "self_attn.v_proj"})
       add_linear(name, c_.kv_heads() * c_.head_size(), c_.width, bias);
-    add_linear("self_attn.o_proj", c_.width, c_.query_width(), c_.attention_bias);
-    if (style(c_.family).attention_sinks) add("self_attn.sinks", {c_.heads});
+    add_linear("self_attn.o_proj", c_.width, c_.query_width(), c_.attention.bias);
+    if (style(c_.family).attention_sinks) add("self_attn.sinks", {c_.attention.heads});
     if (!c_.qk_norm()) return;
     for (const char* name : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"})
       add(name, {c_.head_size()});
   }
   void add_latent_attention() {
     const LatentAttention& l = c_.latent;
-    const bool bias = c_.attention_bias;
+    const bool bias = c_.attention.bias;
     if (l.query_rank != 0) {
       add_linear("self_attn.q_a_proj", l.query_rank, c_.width, bias);
       add("self_attn.q_a_layernorm.weight", {l.query_rank});
@@ -67,8 +67,8 @@ class LayerTensors {
     }
     add_linear("self_attn.kv_a_proj_with_mqa", l.rank + l.turned, c_.width, bias);
     add("self_attn.kv_a_layernorm.weight", {l.rank});
-    add_linear("self_attn.kv_b_proj", u64{c_.heads} * (l.plain + l.value_size), l.rank, false);
-    add_linear("self_attn.o_proj", c_.width, u64{c_.heads} * l.value_size, bias);
+    add_linear("self_attn.kv_b_proj", u64{c_.attention.heads} * (l.plain + l.value_size), l.rank, false);
+    add_linear("self_attn.o_proj", c_.width, u64{c_.attention.heads} * l.value_size, bias);
   }
   void add_experts() {
     const ExpertTensors& t = traits(c_.family).experts->tensors;
@@ -76,7 +76,7 @@ class LayerTensors {
     add(joined_ ? t.joined_router : t.router, {count, width});
     if (!t.router_bias.empty()) add(t.router_bias, {count});
     if (!t.correction_bias.empty()) add(t.correction_bias, {count});
-    if (!t.shared.empty()) add_mlp(t.shared, c_.shared_inner());
+    if (!t.shared.gate.empty()) add_mlp("mlp.shared_experts", c_.shared_inner());
     if (!joined_) {
       for (u64 e = 0; e < count; ++e) {
         for (const std::string_view matrix : {t.gate, t.up})

@@ -38,7 +38,7 @@ constexpr LossScaling scaling{.growth_factor = 2, .backoff_factor = 0.5, .growth
 
 Config config_of(const Setting& setting, const std::string& dir) {
   Config c;
-  c.model = {.vocab_size = 67, .positions = 32, .width = 48, .layers = 2, .heads = 3};
+  c.model = {.vocab_size = 67, .positions = 32, .width = 48, .layers = 2, .attention = {.heads = 3}};
   c.train.precision = setting.precision;
   c.train.per_device_train_batch_size = sequences / setting.micro_batches;
   c.train.gradient_accumulation_steps = setting.micro_batches;

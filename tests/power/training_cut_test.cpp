@@ -23,8 +23,12 @@ constexpr u64 last_step = 5;
 constexpr u64 payload_bytes = sizeof(LossScale);
 
 ModelGraph graph_of(Precision precision) {
-  const ModelConfig config{
-      .vocab_size = 31, .positions = 8, .width = 16, .layers = 2, .heads = 2, .residual_dropout = 0.1};
+  const ModelConfig config{.vocab_size = 31,
+                           .positions = 8,
+                           .width = 16,
+                           .layers = 2,
+                           .attention = {.heads = 2},
+                           .residual_dropout = 0.1};
   return build_model(config, precision, {.sequences = 1, .tokens = 8}).value();
 }
 

@@ -42,7 +42,7 @@ inline Window make_window(std::string name,
 // Uses the names and shapes of GPT-2, so that other tools can open the result.
 inline ModelGraph tiny_graph(Precision precision, u32 width = 20, u32 layers = 2) {
   ModelGraph g;
-  g.config = {.vocab_size = 61, .positions = 24, .width = width, .layers = layers, .heads = 2};
+  g.config = {.vocab_size = 61, .positions = 24, .width = width, .layers = layers, .attention = {.heads = 2}};
   g.precision = precision;
   g.state_slots = test::adamw_state(precision);
   const u64 h = width;

@@ -16,7 +16,7 @@ namespace tidepool::test {
 
 inline Config gpu_config(const TrainDir& dir, Precision precision, const std::string& run = "run") {
   Config c = small_config(dir, run);
-  c.model = {.vocab_size = 256, .positions = 16, .width = 64, .layers = 2, .heads = 2};
+  c.model = {.vocab_size = 256, .positions = 16, .width = 64, .layers = 2, .attention = {.heads = 2}};
   c.train.precision = precision;
   if (precision == Precision::fp16) make_fp16_that_overflows(c);
   c.train.sequence_length = 16;

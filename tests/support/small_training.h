@@ -28,7 +28,7 @@ inline ModelGraph small_gpt(Precision precision) {
                      .positions = 32,
                      .width = 64,
                      .layers = 3,
-                     .heads = 4,
+                     .attention = {.heads = 4},
                      .embedding_dropout = 0.1,
                      .residual_dropout = 0.1};
   return build_model(config, precision, {.sequences = 2, .tokens = 32}).value();
@@ -36,8 +36,9 @@ inline ModelGraph small_gpt(Precision precision) {
 
 inline ModelGraph small_qwen3(bool packed) {
   ModelConfig config = default_model(Family::qwen3);
-  config.vocab_size = 97, config.positions = 32, config.width = 64, config.layers = 3, config.heads = 4;
-  config.kv_heads_given = 2, config.head_size_given = 24, config.inner_given = 96;
+  config.vocab_size = 97, config.positions = 32, config.width = 64, config.layers = 3,
+  config.attention.heads = 4;
+  config.attention.kv_heads_given = 2, config.softmax.head_size_given = 24, config.mlp.inner_given = 96;
   return build_model(config, Precision::fp32, {.sequences = 2, .tokens = 32, .packed = packed}).value();
 }
 

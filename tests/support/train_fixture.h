@@ -64,16 +64,16 @@ inline std::string token_file(const TrainDir& dir) {
 // width; heads of Phi-3 that are rotated in part; the last layer of Gemma 3 with angles of its own.
 inline ModelConfig small_model(Family family) {
   ModelConfig m = default_model(family);
-  m.vocab_size = 256, m.positions = 32, m.width = 64, m.layers = 3, m.heads = 4;
+  m.vocab_size = 256, m.positions = 32, m.width = 64, m.layers = 3, m.attention.heads = 4;
   if (family == Family::gpt2) return m;
-  m.inner_given = 128, m.kv_heads_given = 2;
-  if (family == Family::qwen3) m.head_size_given = 24, m.tied = true;
-  if (family == Family::phi3) m.rope.partial_factor = 0.75;
+  m.mlp.inner_given = 128, m.attention.kv_heads_given = 2;
+  if (family == Family::qwen3) m.softmax.head_size_given = 24, m.tied = true;
+  if (family == Family::phi3) m.attention.rope.partial_factor = 0.75;
   if (family == Family::gemma3_text) {
-    m.sliding_window_pattern = 3, m.sliding_window = 12, m.attention_scale_given = 24;
+    m.softmax.sliding_window_pattern = 3, m.softmax.sliding_window = 12, m.softmax.scale_given = 24;
   }
   if (family == Family::deepseek_v3) {
-    m.kv_heads_given = m.heads;
+    m.attention.kv_heads_given = m.attention.heads;
     m.latent = {.query_rank = 24, .rank = 16, .plain = 16, .turned = 8, .value_size = 12};
     m.experts.groups = 4, m.experts.chosen_groups = 2, m.experts.scale = 2.5;
   }

@@ -13,7 +13,7 @@
 #include "executor/gpu_reserved.h"
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/kernels_cuda.h"
-#include "model/block_layouts.h"
+#include "model/attention.h"
 
 namespace tidepool {
 namespace {

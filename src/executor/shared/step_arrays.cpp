@@ -4,7 +4,7 @@
 
 #include "executor/lanes/lane_thread.h"
 #include "kernels/gradient/gradient.h"
-#include "model/experts/expert_layouts.h"
+#include "model/mlps/experts/expert_layouts.h"
 
 namespace tidepool {
 namespace {

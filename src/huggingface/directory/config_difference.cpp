@@ -15,7 +15,7 @@ struct Row {
 };
 
 double original_positions(const ModelConfig& c) {
-  return c.rope.original_positions != 0 ? c.rope.original_positions : c.positions;
+  return c.attention.rope.original_positions != 0 ? c.attention.rope.original_positions : c.positions;
 }
 
 // Width inside an expert if it has a key of its own.
@@ -29,19 +29,22 @@ std::vector<Row> sizes(const ModelConfig& there, const ModelConfig& here) {
   const auto row = [&](std::string_view key, auto number) {
     return Row{key, double(std::invoke(number, there)), double(std::invoke(number, here))};
   };
+  const auto of_softmax = [](auto number) {
+    return [number](const ModelConfig& c) { return c.softmax.*number; };
+  };
   return {row("vocab_size", &ModelConfig::vocab_size),
           row(keys.positions, &ModelConfig::positions),
           row(keys.width, &ModelConfig::width),
           row(keys.layers, &ModelConfig::layers),
-          row(keys.heads, &ModelConfig::heads),
+          row(keys.heads, [](const ModelConfig& c) { return c.attention.heads; }),
           row("num_key_value_heads", &ModelConfig::kv_heads),
           row("head_dim", &ModelConfig::head_size),
           row(keys.inner, &ModelConfig::inner),
           row("sliding_window", &ModelConfig::window_of_any_layer),
-          row("max_window_layers", &ModelConfig::max_window_layers),
-          row("sliding_window_pattern", &ModelConfig::sliding_window_pattern),
+          row("max_window_layers", of_softmax(&SoftmaxConfig::max_window_layers)),
+          row("sliding_window_pattern", of_softmax(&SoftmaxConfig::sliding_window_pattern)),
           row("query_pre_attn_scalar", &ModelConfig::attention_scale_size),
-          row("rope_local_base_freq", &ModelConfig::local_rope_theta),
+          row("rope_local_base_freq", of_softmax(&SoftmaxConfig::local_rope_theta)),
           row(keys.norm_epsilon, &ModelConfig::norm_epsilon)};
 }
 
@@ -96,15 +99,15 @@ std::string config_difference(const ModelConfig& there, const ModelConfig& here)
       if (std::abs(row.there - row.here) > 1e-12 * std::abs(row.here)) add(row.key, row.there, row.here);
   };
   add_all(sizes(there, here));
-  add_all(angles(there.rope, here.rope));
+  add_all(angles(there.attention.rope, here.attention.rope));
   add_all({{"original_max_position_embeddings", original_positions(there), original_positions(here)}});
   add_all(experts_and_latents(there, here));
-  add("rope_type", rope_type_names[static_cast<u32>(there.rope.type)],
-      rope_type_names[static_cast<u32>(here.rope.type)]);
-  add("truncate", there.rope.truncate, here.rope.truncate);
+  add("rope_type", rope_type_names[static_cast<u32>(there.attention.rope.type)],
+      rope_type_names[static_cast<u32>(here.attention.rope.type)]);
+  add("truncate", there.attention.rope.truncate, here.attention.rope.truncate);
   add("tie_word_embeddings", there.tied, here.tied);
-  add("attention_bias", there.attention_bias, here.attention_bias);
-  add("mlp_bias", there.mlp_bias, here.mlp_bias);
+  add("attention_bias", there.attention.bias, here.attention.bias);
+  add("mlp_bias", there.mlp.bias, here.mlp.bias);
   add("norm_topk_prob", there.experts.normalise, here.experts.normalise);
   add("rope_interleave", there.latent.interleaved, here.latent.interleaved);
   add("quantization", name(there.quantization.packing), name(here.quantization.packing));

@@ -33,12 +33,12 @@ namespace {
 ModelConfig hf_default(Family family) {
   const LeftOut& left_out = traits(family).left_out;
   ModelConfig c = default_model(family);
-  c.embedding_dropout = c.attention_dropout = c.residual_dropout = left_out.dropout;
+  c.embedding_dropout = c.attention.dropout = c.residual_dropout = left_out.dropout;
   if (left_out.positions != 0) c.positions = left_out.positions;
   if (left_out.norm_epsilon != 0) c.norm_epsilon = left_out.norm_epsilon;
-  c.kv_heads_given = left_out.kv_heads;
-  c.head_size_given = left_out.head_size;
-  c.attention_scale_given = left_out.attention_scale_size;
+  c.attention.kv_heads_given = left_out.kv_heads;
+  c.softmax.head_size_given = left_out.head_size;
+  c.softmax.scale_given = left_out.attention_scale_size;
   if (traits(family).experts != nullptr)
     c.experts.normalise =
         !traits(family).experts->normalise_key || traits(family).experts->normalise_left_out;
@@ -144,7 +144,7 @@ class Reader {
   // transformers prefers an original length beside the map to the one in it.
   Result<void> check_one_length(const json::object& object) const {
     constexpr const char* key = "original_max_position_embeddings";
-    const Rope& rope = config_.model.rope;
+    const Rope& rope = config_.model.attention.rope;
     const json::value* beside = object.if_contains(key);
     if (beside == nullptr || !beside->is_number() || rope.type == RopeType::plain ||
         rope.type == RopeType::linear || beside->to_number<double>() == rope.original_positions)
@@ -200,7 +200,7 @@ class Reader {
         Keys{"factor"}, Keys{"factor"},
         Keys{"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"},
         Keys{"factor", "original_max_position_embeddings"}};
-    const RopeType type = config_.model.rope.type;
+    const RopeType type = config_.model.attention.rope.type;
     const Keys& needed = keys[static_cast<u32>(type)];
     const u64 count = type == RopeType::plain ? 0 : needed.size();
     for (u64 i = 0; i < needed.size(); ++i) {
@@ -281,11 +281,11 @@ constexpr WrittenKey written_keys[] = {
     {"intermediate_size", [](const ModelConfig& c) -> json::value { return c.inner(); }},
     {"n_layer", [](const ModelConfig& c) -> json::value { return c.layers; }},
     {"num_hidden_layers", [](const ModelConfig& c) -> json::value { return c.layers; }},
-    {"n_head", [](const ModelConfig& c) -> json::value { return c.heads; }},
-    {"num_attention_heads", [](const ModelConfig& c) -> json::value { return c.heads; }},
+    {"n_head", [](const ModelConfig& c) -> json::value { return c.attention.heads; }},
+    {"num_attention_heads", [](const ModelConfig& c) -> json::value { return c.attention.heads; }},
     {"n_inner",
      [](const ModelConfig& c) {
-       return c.inner_given == 0 ? json::value(nullptr) : json::value(c.inner_given);
+       return c.mlp.inner_given == 0 ? json::value(nullptr) : json::value(c.mlp.inner_given);
      }},
     {"num_key_value_heads", [](const ModelConfig& c) -> json::value { return c.kv_heads(); }},
     {"head_dim", [](const ModelConfig& c) -> json::value { return c.head_size(); }},
@@ -295,16 +295,17 @@ constexpr WrittenKey written_keys[] = {
     {"layer_norm_epsilon", [](const ModelConfig& c) -> json::value { return c.norm_epsilon; }},
     {"rms_norm_eps", [](const ModelConfig& c) -> json::value { return c.norm_epsilon; }},
     {"query_pre_attn_scalar", [](const ModelConfig& c) -> json::value { return c.attention_scale_size(); }},
-    {"rope_local_base_freq", [](const ModelConfig& c) -> json::value { return c.local_rope_theta; }},
+    {"rope_local_base_freq", [](const ModelConfig& c) -> json::value { return c.softmax.local_rope_theta; }},
     {"initializer_range", [](const ModelConfig& c) -> json::value { return c.initializer_range; }},
     {"embd_pdrop", [](const ModelConfig& c) -> json::value { return c.embedding_dropout; }},
-    {"attn_pdrop", [](const ModelConfig& c) -> json::value { return c.attention_dropout; }},
+    {"attn_pdrop", [](const ModelConfig& c) -> json::value { return c.attention.dropout; }},
     {"resid_pdrop", [](const ModelConfig& c) -> json::value { return c.residual_dropout; }},
-    {"attention_dropout", [](const ModelConfig& c) -> json::value { return c.attention_dropout; }},
+    {"attention_dropout", [](const ModelConfig& c) -> json::value { return c.attention.dropout; }},
     {"tie_word_embeddings", [](const ModelConfig& c) -> json::value { return c.tied; }, true},
-    {"attention_bias", [](const ModelConfig& c) -> json::value { return c.attention_bias; }},
-    {"mlp_bias", [](const ModelConfig& c) -> json::value { return c.mlp_bias; }},
-    {"partial_rotary_factor", [](const ModelConfig& c) -> json::value { return c.rope.partial_factor; }},
+    {"attention_bias", [](const ModelConfig& c) -> json::value { return c.attention.bias; }},
+    {"mlp_bias", [](const ModelConfig& c) -> json::value { return c.mlp.bias; }},
+    {"partial_rotary_factor",
+     [](const ModelConfig& c) -> json::value { return c.attention.rope.partial_factor; }},
 };
 
 bool has_key(Family family, const WrittenKey& w) {

@@ -14,7 +14,7 @@ namespace json = boost::json;
 namespace {
 
 void write_latent(const ModelConfig& c, json::object& o) {
-  if (style(c.family).attention != AttentionKind::latent) return;
+  if (style(c.family).mixer != MixerKind::latent) return;
   const LatentAttention& l = c.latent;
   o["q_lora_rank"] = l.query_rank != 0 ? json::value(l.query_rank) : json::value(nullptr);
   o["kv_lora_rank"] = l.rank;

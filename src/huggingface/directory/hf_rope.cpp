@@ -55,22 +55,22 @@ std::optional<ModelFault> check_one_scaling(Family family, const json::object& f
 
 json::object rope_object(const ModelConfig& c) {
   json::object o;
-  o["rope_type"] = json::string_view(rope_type_names[static_cast<u32>(c.rope.type)]);
-  if (c.rope.type != RopeType::plain) o["factor"] = c.rope.factor;
-  if (c.rope.type == RopeType::llama3) {
-    o["low_freq_factor"] = c.rope.low_freq_factor;
-    o["high_freq_factor"] = c.rope.high_freq_factor;
+  o["rope_type"] = json::string_view(rope_type_names[static_cast<u32>(c.attention.rope.type)]);
+  if (c.attention.rope.type != RopeType::plain) o["factor"] = c.attention.rope.factor;
+  if (c.attention.rope.type == RopeType::llama3) {
+    o["low_freq_factor"] = c.attention.rope.low_freq_factor;
+    o["high_freq_factor"] = c.attention.rope.high_freq_factor;
   }
-  if (c.rope.type == RopeType::llama3 || c.rope.type == RopeType::yarn)
+  if (c.attention.rope.type == RopeType::llama3 || c.attention.rope.type == RopeType::yarn)
     o["original_max_position_embeddings"] =
-        c.rope.original_positions != 0 ? c.rope.original_positions : c.positions;
-  if (c.rope.type == RopeType::yarn) {
-    o["beta_fast"] = c.rope.beta_fast;
-    o["beta_slow"] = c.rope.beta_slow;
-    o["truncate"] = c.rope.truncate;
-    for (const auto& [key, value] :
-         {std::pair{"attention_factor", c.rope.attention_factor}, std::pair{"mscale", c.rope.mscale},
-          std::pair{"mscale_all_dim", c.rope.mscale_all_dim}})
+        c.attention.rope.original_positions != 0 ? c.attention.rope.original_positions : c.positions;
+  if (c.attention.rope.type == RopeType::yarn) {
+    o["beta_fast"] = c.attention.rope.beta_fast;
+    o["beta_slow"] = c.attention.rope.beta_slow;
+    o["truncate"] = c.attention.rope.truncate;
+    for (const auto& [key, value] : {std::pair{"attention_factor", c.attention.rope.attention_factor},
+                                     std::pair{"mscale", c.attention.rope.mscale},
+                                     std::pair{"mscale_all_dim", c.attention.rope.mscale_all_dim}})
       if (value != 0) o[key] = value;
   }
   return o;
@@ -102,14 +102,14 @@ std::optional<ModelFault> merge_rope_maps(Family family, json::object& file) {
 
 void write_rope(const ModelConfig& c, json::object& o) {
   if (style(c.family).positions != PositionKind::rotary) return;
-  o["rope_theta"] = c.rope.theta;
+  o["rope_theta"] = c.attention.rope.theta;
   json::object rope = rope_object(c);
-  o["rope_scaling"] = c.rope.type == RopeType::plain ? json::value(nullptr) : json::value(rope);
-  rope["rope_theta"] = c.rope.theta;
-  if (traits(c.family).partial_rotary_key) rope["partial_rotary_factor"] = c.rope.partial_factor;
+  o["rope_scaling"] = c.attention.rope.type == RopeType::plain ? json::value(nullptr) : json::value(rope);
+  rope["rope_theta"] = c.attention.rope.theta;
+  if (traits(c.family).partial_rotary_key) rope["partial_rotary_factor"] = c.attention.rope.partial_factor;
   if (traits(c.family).local_rope) {
     const json::object local{{"rope_type", json::string_view(rope_type_names[0])},
-                             {"rope_theta", c.local_rope_theta}};
+                             {"rope_theta", c.softmax.local_rope_theta}};
     rope = {{global_rope, std::move(rope)}, {local_rope, local}};
   }
   o["rope_parameters"] = std::move(rope);

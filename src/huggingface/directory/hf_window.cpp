@@ -67,14 +67,15 @@ std::optional<ModelFault> read_pattern(const json::object& file, const std::opti
   // gpt-oss has only the list.
   const bool has_pattern = traits(config.family).local_rope;
   if (has_pattern)
-    if (auto fault = read_number(file, "sliding_window_pattern", 1, config.sliding_window_pattern))
+    if (auto fault = read_number(file, "sliding_window_pattern", 1, config.softmax.sliding_window_pattern))
       return fault;
   if (!slide) return std::nullopt;
   if (slide->size() != config.layers)
     return ModelFault{"layer_types", fmt::format("has {} items for {} layers; it must have one item a layer",
                                                  slide->size(), config.layers)};
   if (first_off_pattern(*slide, config) == config.layers) return std::nullopt;
-  config.sliding_window_pattern = static_cast<u32>(std::ranges::find(*slide, false) - slide->begin()) + 1;
+  config.softmax.sliding_window_pattern =
+      static_cast<u32>(std::ranges::find(*slide, false) - slide->begin()) + 1;
   const u32 layer = first_off_pattern(*slide, config);
   if (layer == config.layers) return std::nullopt;
   return ModelFault{"layer_types",
@@ -88,8 +89,8 @@ std::optional<ModelFault> read_use(const json::object& file, ModelConfig& config
   const json::value* use = file.if_contains("use_sliding_window");
   if (use != nullptr && !use->is_null() && !use->is_bool())
     return wrong("use_sliding_window", *use, "true or false");
-  config.use_sliding_window =
-      use != nullptr && use->is_bool() && use->get_bool() && config.sliding_window != 0;
+  config.softmax.use_sliding_window =
+      use != nullptr && use->is_bool() && use->get_bool() && config.softmax.sliding_window != 0;
   return std::nullopt;
 }
 
@@ -97,7 +98,7 @@ std::optional<ModelFault> read_use(const json::object& file, ModelConfig& config
 std::optional<ModelFault> read_switch(const json::object& file, const std::optional<LayerTypes>& slide,
                                       ModelConfig& config) {
   if (auto fault = read_use(file, config)) return fault;
-  bool used = config.use_sliding_window;
+  bool used = config.softmax.use_sliding_window;
   u32 full_layers = full_layers_left_out;
   if (auto fault = read_number(file, "max_window_layers", 0, full_layers)) return fault;
   if (slide) {
@@ -115,8 +116,8 @@ std::optional<ModelFault> read_switch(const json::object& file, const std::optio
     full_layers = static_cast<u32>(first - slide->begin());
     used = used && first != slide->end();
   }
-  config.use_sliding_window = used && full_layers < config.layers;
-  if (config.use_sliding_window) config.max_window_layers = full_layers;
+  config.softmax.use_sliding_window = used && full_layers < config.layers;
+  if (config.softmax.use_sliding_window) config.softmax.max_window_layers = full_layers;
   return std::nullopt;
 }
 
@@ -129,8 +130,9 @@ bool is_window_key(Family family, std::string_view key) {
 
 std::optional<ModelFault> read_window(const json::object& file, ModelConfig& config) {
   if (!is_window_key(config.family, "sliding_window")) return std::nullopt;
-  config.sliding_window = file.contains("sliding_window") ? 0 : traits(config.family).left_out.sliding_window;
-  if (auto fault = read_number(file, "sliding_window", 1, config.sliding_window)) return fault;
+  config.softmax.sliding_window =
+      file.contains("sliding_window") ? 0 : traits(config.family).left_out.sliding_window;
+  if (auto fault = read_number(file, "sliding_window", 1, config.softmax.sliding_window)) return fault;
   std::optional<LayerTypes> slide;
   if (auto fault = read_layer_types(file, slide)) return fault;
   switch (traits(config.family).window) {
@@ -153,18 +155,20 @@ void write_window(const ModelConfig& config, json::object& out) {
   out["sliding_window"] = window == 0 ? json::value(nullptr) : json::value(window);
   out.erase("layer_types");
   if (traits(config.family).window == WindowKind::by_layer) {
-    out["sliding_window"] = config.sliding_window != 0 ? config.sliding_window : config.positions;
+    out["sliding_window"] =
+        config.softmax.sliding_window != 0 ? config.softmax.sliding_window : config.positions;
     json::array types;
     for (u32 layer = 0; layer < config.layers; ++layer)
       types.push_back(json::string_view(config.slides(layer) ? sliding : full));
     out["layer_types"] = std::move(types);
-    if (traits(config.family).local_rope) out["sliding_window_pattern"] = config.sliding_window_pattern;
+    if (traits(config.family).local_rope)
+      out["sliding_window_pattern"] = config.softmax.sliding_window_pattern;
   }
   const bool from_a_layer = traits(config.family).window == WindowKind::by_switch;
   if (!from_a_layer && traits(config.family).window != WindowKind::every_layer_by_switch) return;
   out["use_sliding_window"] = window != 0;
   out.erase("max_window_layers");
-  if (from_a_layer && window != 0) out["max_window_layers"] = config.max_window_layers;
+  if (from_a_layer && window != 0) out["max_window_layers"] = config.softmax.max_window_layers;
 }
 
 }  // namespace tidepool

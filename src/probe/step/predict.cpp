@@ -11,7 +11,7 @@
 #include "base/steady_seconds.h"
 #include "machine/topology.h"
 #include "machine/wake_up.h"
-#include "model/experts/expert_layouts.h"
+#include "model/mlps/experts/expert_layouts.h"
 #include "probe/copies.h"
 #include "probe/fill_device.h"
 #include "probe/step/measure_peak.h"

@@ -12,7 +12,7 @@
 #include "fit/versions_shortage.h"
 #include "kernels/attention/cudnn_attention_slices.h"
 #include "machine/roofline.h"
-#include "model/block_layouts.h"
+#include "model/attention.h"
 #include "planner/bound/lower_bound.h"
 
 namespace tidepool {
@@ -129,12 +129,12 @@ std::string attention_note(const Config& config, const ModelGraph& graph) {
   std::string why(why_own_attention(graph));
   if (graph.batch.packed && !config.data.rows_are_shared)
     why += "; data.train cannot be read from here, so set data.packing=false if it holds tokens";
-  if (why.empty() && !cuda::cudnn_attention_pays(attention_shape(graph, 0), graph.activations, hopper))
+  const std::optional<AttentionToCome> to_come = attention_to_come(graph);
+  if (to_come && !cuda::cudnn_attention_pays(to_come->shape, to_come->precision, hopper))
     why = fmt::format("cuDNN's are used in 16 bits, for {} tokens and more, heads of up to {} in steps of 8",
                       cuda::cudnn_attention_tokens_min, cuda::cudnn_attention_head_size_max);
   if (!why.empty()) return "attention by our own kernels: " + why;
-  if (trains(graph) &&
-      cuda::cudnn_backward_slice(attention_shape(graph, 0), attention_scratch(graph)).sequences == 0)
+  if (trains(graph) && cuda::cudnn_backward_slice(to_come->shape, to_come->scratch).sequences == 0)
     return "attention by cuDNN forward, if the GPU is a Hopper (compute capability 9), and by our own "
            "kernels "
            "backward: a sequence is too long for cuDNN's";
@@ -194,7 +194,7 @@ PlanSummary summarize(const SummaryInput& in) {
                 .quantization = quantization_of(graph),
                 .layers = graph.config.layers,
                 .width = graph.config.width,
-                .heads = graph.config.heads,
+                .heads = graph.config.attention.heads,
                 .vocabulary = graph.config.vocab_size,
                 .sequences = graph.batch.sequences,
                 .tokens_per_sequence = graph.batch.tokens,

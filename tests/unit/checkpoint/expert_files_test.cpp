@@ -26,8 +26,8 @@ struct Case {
 ModelConfig config_of(const Case& c) {
   ModelConfig config = default_model(c.family);
   config.vocab_size = 31, config.positions = 32;
-  config.width = c.width, config.layers = 2, config.heads = 2, config.kv_heads_given = 1;
-  config.inner_given = c.inner, config.head_size_given = 4;
+  config.width = c.width, config.layers = 2, config.attention.heads = 2, config.attention.kv_heads_given = 1;
+  config.mlp.inner_given = c.inner, config.softmax.head_size_given = 4;
   config.experts.count = 3, config.experts.chosen = 2, config.experts.inner_given = c.inner;
   config.experts.joined_files = c.joined;
   return config;

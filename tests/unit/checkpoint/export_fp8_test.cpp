@@ -55,8 +55,9 @@ class ExportFp8 : public ::testing::TestWithParam<Family> {
 
 ModelConfig odd_model(Family family) {
   ModelConfig m = default_model(family);
-  m.vocab_size = 40, m.positions = 32, m.width = 160, m.layers = 2, m.heads = 4, m.kv_heads_given = 2;
-  m.inner_given = 296;
+  m.vocab_size = 40, m.positions = 32, m.width = 160, m.layers = 2, m.attention.heads = 4,
+  m.attention.kv_heads_given = 2;
+  m.mlp.inner_given = 296;
   if (family == Family::qwen3_moe) m.experts.count = 3, m.experts.chosen = 2, m.experts.inner_given = 136;
   return m;
 }
@@ -135,7 +136,7 @@ TEST(ExportFp8, ExpertsInOneTensorAreRefused) {
 TEST(ExportFp8, OfGpt2IsRefused) {
   const ScratchDir dir;
   ModelConfig small = default_model(Family::gpt2);
-  small.vocab_size = 40, small.positions = 32, small.width = 64, small.layers = 1, small.heads = 2;
+  small.vocab_size = 40, small.positions = 32, small.width = 64, small.layers = 1, small.attention.heads = 2;
   write_model_directory(dir / "source", small, Precision::bf16);
   const auto model = ModelExport::open(dir / "source", {.fp8 = true});
   ASSERT_FALSE(model);

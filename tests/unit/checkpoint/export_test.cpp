@@ -24,8 +24,8 @@ using ::testing::HasSubstr;
 
 ModelConfig small_llama() {
   ModelConfig m = default_model(Family::llama);
-  m.vocab_size = 64, m.positions = 32, m.width = 32, m.layers = 2, m.heads = 4, m.inner_given = 48,
-  m.tied = false;
+  m.vocab_size = 64, m.positions = 32, m.width = 32, m.layers = 2, m.attention.heads = 4,
+  m.mlp.inner_given = 48, m.tied = false;
   return m;
 }
 

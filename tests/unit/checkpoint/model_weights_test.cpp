@@ -87,8 +87,10 @@ class ModelWeights : public testing::TestWithParam<Family> {
  protected:
   ModelWeights() {
     config_.vocab_size = 31, config_.positions = 32, config_.width = 12, config_.layers = 2;
-    config_.heads = 2, config_.kv_heads_given = 1, config_.head_size_given = 6, config_.inner_given = 5;
-    if (config_.family == Family::gpt2) config_.kv_heads_given = config_.head_size_given = 0;
+    config_.attention.heads = 2, config_.attention.kv_heads_given = 1, config_.softmax.head_size_given = 6,
+    config_.mlp.inner_given = 5;
+    if (config_.family == Family::gpt2)
+      config_.attention.kv_heads_given = config_.softmax.head_size_given = 0;
     if (config_.experts.count != 0) config_.experts.count = 3, config_.experts.chosen = 2;
     config_.tied = true;
     write_model_directory(dir_.path(), config_, Precision::fp32);
@@ -191,7 +193,8 @@ TEST_P(ModelWeights, F64IsRoundedToF32AndSaid) {
 TEST(ModelWeightsInFiles, ATensorUnderTwoNamesIsRefused) {
   const TemporaryDirectory dir;
   ModelConfig config = default_model(Family::llama);
-  config.vocab_size = 31, config.width = 12, config.layers = 1, config.heads = 2, config.inner_given = 5;
+  config.vocab_size = 31, config.width = 12, config.layers = 1, config.attention.heads = 2,
+  config.mlp.inner_given = 5;
   write_model_directory(dir.path(), config, Precision::fp32);
   NamedTensors tensors = NamedTensors::read(dir.path());
   tensors.all["norm.weight"] = tensors.all["model.norm.weight"];
@@ -209,7 +212,8 @@ TEST(ModelWeightsInFiles, F64IsRoundedToNearestAndRefusedBeyondF32) {
   EXPECT_THAT(floats, ElementsAre(1.0f, 1.0f + 0x1p-22f, -0x1p-149f, 0x1.fffffep127f));
   const TemporaryDirectory dir;
   ModelConfig config = default_model(Family::llama);
-  config.vocab_size = 31, config.width = 12, config.layers = 1, config.heads = 2, config.inner_given = 5;
+  config.vocab_size = 31, config.width = 12, config.layers = 1, config.attention.heads = 2,
+  config.mlp.inner_given = 5;
   write_model_directory(dir.path(), config, Precision::fp32);
   NamedTensors tensors = NamedTensors::read(dir.path());
   tensors.all["model.norm.weight"].dtype = Dtype::f64;

@@ -384,7 +384,7 @@ TEST(CheckpointTrainerState, KeepsEveryBitOfADouble) {
 TEST(CheckpointConfig, RoundTripsAndRefusesSettingsThatAreComputedDifferently) {
   ModelConfig c = tiny_graph(Precision::fp32).config;
   c.residual_dropout = 0.125;
-  c.inner_given = 96;
+  c.mlp.inner_given = 96;
   const std::string text = hf_config_text(c, Precision::bf16);
   EXPECT_EQ(parse_hf_config(text, ErrorKind::bad_input, "config.json").value(), c);
   const auto refusal = [&](std::string from, const std::string& to) {

@@ -321,7 +321,7 @@ TEST(CliEval, ARunWithoutItsConfigSaysSo) {
 TEST(CliEval, NamesThePrecision) {
   const test::ScratchDir dir;
   ModelConfig model = default_model(Family::llama);
-  model.vocab_size = 256, model.positions = 32, model.width = 32, model.layers = 1, model.heads = 2;
+  model.vocab_size = 256, model.positions = 32, model.width = 32, model.layers = 1, model.attention.heads = 2;
   test::write_model_directory(dir / "model", model, Precision::fp32);
   test::write_file(dir / "text.txt", std::string(200, 'a'));
   std::vector<std::string> words = {"eval",

@@ -253,15 +253,16 @@ TEST(CliPlan, MaxUsesHeadsOf128) {
       load_config(quickstart, {machine, "memory.device=400MiB", "memory.host=512MiB", "memory.disk=0"})
           .value();
   config.model = default_model(Family::qwen3);
-  config.model.layers = 1, config.model.width = 64, config.model.heads = 2, config.model.head_size_given = 32;
-  config.model.inner_given = 128, config.model.kv_heads_given = 2;
+  config.model.layers = 1, config.model.width = 64, config.model.attention.heads = 2,
+  config.model.softmax.head_size_given = 32;
+  config.model.mlp.inner_given = 128, config.model.attention.kv_heads_given = 2;
   const auto box = machine_of_file(config).value();
   config = on_machine(config, box);
   const RunQuestion asked = question_of(config, PlanFor::machine_of_file, box).value();
   const auto largest = find_largest(config, asked.options);
   ASSERT_TRUE(largest) << largest.error().message;
   EXPECT_EQ(largest->graph.config.head_size(), 128u);
-  EXPECT_EQ(largest->graph.config.width, 128u * largest->graph.config.heads);
+  EXPECT_EQ(largest->graph.config.width, 128u * largest->graph.config.attention.heads);
 }
 
 // As from machine=<(sed ... box.yaml): the pipe can be read only once.

@@ -123,7 +123,7 @@ TEST(ExpertConfig, OfMixtralHasItsDefaults) {
   const ModelConfig c = parsed(mixtral(R"(, "router_jitter_noise": 0.0, "num_key_value_heads": 2)"));
   EXPECT_EQ(c.expert_inner(), 96u);
   EXPECT_TRUE(c.experts.normalise);
-  EXPECT_EQ(c.rope.theta, 1e6);
+  EXPECT_EQ(c.attention.rope.theta, 1e6);
   EXPECT_EQ(c.norm_epsilon, 1e-5);
   EXPECT_EQ(c.window_of_any_layer(), 0u);
   EXPECT_EQ(parsed(mixtral(R"(, "sliding_window": 7, "num_key_value_heads": 2)")).attention_window(0), 7u);
@@ -137,16 +137,16 @@ TEST(ExpertConfig, OfGptOssHasSinksWindowsAndYarn) {
           "initial_context_length": 4096, "swiglu_limit": 7.0, "router_aux_loss_coef": 0.9,
           "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"])",
       yarn)));
-  EXPECT_TRUE(published.attention_bias);
+  EXPECT_TRUE(published.attention.bias);
   EXPECT_EQ(published.head_size(), 64u);
   EXPECT_EQ(published.attention_window(0), 128u);
   EXPECT_EQ(published.attention_window(1), 0u);
   EXPECT_FALSE(published.local_rope(0));
-  EXPECT_EQ(published.rope, (Rope{.type = RopeType::yarn,
-                                  .theta = 150000,
-                                  .factor = 32,
-                                  .original_positions = 4096,
-                                  .truncate = false}));
+  EXPECT_EQ(published.attention.rope, (Rope{.type = RopeType::yarn,
+                                            .theta = 150000,
+                                            .factor = 32,
+                                            .original_positions = 4096,
+                                            .truncate = false}));
   EXPECT_EQ(published.experts.gate_limit, 7);
   expect_round_trip(published);
   const std::string text = hf_config_text(published, Precision::bf16);
@@ -182,7 +182,7 @@ TEST(ExpertConfig, OfDeepseekHasGroupsAndLatents) {
   EXPECT_EQ(c.latent, (LatentAttention{.rank = 16, .plain = 6, .turned = 4, .value_size = 10}));
   EXPECT_EQ(c.head_size(), 10u);
   EXPECT_EQ(c.rotary_size(), 4u);
-  EXPECT_EQ(c.rope.rotary_factor(), 1);
+  EXPECT_EQ(c.attention.rope.rotary_factor(), 1);
   const double growth = 0.1 * std::log(40) + 1;
   EXPECT_DOUBLE_EQ(c.attention_scale(), growth * growth / std::sqrt(10));
   expect_round_trip(c);
@@ -252,7 +252,7 @@ TEST(ExpertConfig, YarnIsReadWholeOrRefused) {
       R"(, "num_experts": 8, "rope_parameters": {{"rope_type": "yarn", "rope_theta": 1e6, "mscale": 0.7,
           "mscale_all_dim": 1.3, "attention_factor": 0.9, "beta_fast": 20, "beta_slow": 2, "truncate": false{}}})",
       whole)));
-  EXPECT_EQ(model.rope.rotary_factor(), 0.9);
+  EXPECT_EQ(model.attention.rope.rotary_factor(), 0.9);
   expect_round_trip(model);
 }
 

@@ -46,7 +46,7 @@ TEST(ConfigFamilies, HaveTheirOwnKeys) {
   EXPECT_EQ(m.head_size(), 64u);
   EXPECT_EQ(m.inner(), 1536u);  // 8/3 of 512 is 1365
   EXPECT_FALSE(m.tied);
-  EXPECT_EQ(m.rope, (Rope{.type = RopeType::llama3, .theta = 500000, .factor = 8}));
+  EXPECT_EQ(m.attention.rope, (Rope{.type = RopeType::llama3, .theta = 500000, .factor = 8}));
 }
 
 TEST(ConfigFamilies, CanBeChosenByOverrides) {
@@ -54,8 +54,8 @@ TEST(ConfigFamilies, CanBeChosenByOverrides) {
                                     "model.rope_scaling.rope_type=linear", "tie_word_embeddings=true"});
   EXPECT_EQ(c.model.family, Family::qwen3);
   EXPECT_EQ(c.model.head_size(), 96u);
-  EXPECT_EQ(c.model.rope.type, RopeType::linear);
-  EXPECT_EQ(c.model.rope.factor, 2);
+  EXPECT_EQ(c.model.attention.rope.type, RopeType::linear);
+  EXPECT_EQ(c.model.attention.rope.factor, 2);
   EXPECT_TRUE(c.model.tied);
 }
 
@@ -108,16 +108,16 @@ TEST(ConfigFamilies, EffectiveConfigReadsBackTheSame) {
   for (u32 f = 0; f < family_count; ++f) {
     Config c = parse(smallest);
     c.model = default_model(static_cast<Family>(f));
-    c.model.width = 96, c.model.heads = 4;
-    const bool latent = style(c.model.family).attention == AttentionKind::latent;
-    if (c.model.family != Family::gpt2 && !latent) c.model.kv_heads_given = 2;
+    c.model.width = 96, c.model.attention.heads = 4;
+    const bool latent = style(c.model.family).mixer == MixerKind::latent;
+    if (c.model.family != Family::gpt2 && !latent) c.model.attention.kv_heads_given = 2;
     if (c.model.family == Family::phi3)
-      c.model.rope.partial_factor = 0.75;
+      c.model.attention.rope.partial_factor = 0.75;
     else if (c.model.family != Family::gpt2)
-      c.model.rope.type = RopeType::linear, c.model.rope.factor = 1.5;
+      c.model.attention.rope.type = RopeType::linear, c.model.attention.rope.factor = 1.5;
     if (c.model.family == Family::gemma3_text)
-      c.model.local_rope_theta = 5000, c.model.sliding_window_pattern = 2,
-      c.model.attention_scale_given = 168;
+      c.model.softmax.local_rope_theta = 5000, c.model.softmax.sliding_window_pattern = 2,
+      c.model.softmax.scale_given = 168;
     EXPECT_EQ(parse(to_yaml(c)), c);
     EXPECT_EQ(to_yaml(c).find("n_embd") == std::string::npos, c.model.family != Family::gpt2);
   }
@@ -137,7 +137,7 @@ TEST(ModelDirectory, StandsInThePlaceOfTheMap) {
   EXPECT_EQ(
       parse(with("model: {directory: " + test::family_directory("llama_tied") + "}"), {"model=" + directory}),
       c);
-  EXPECT_EQ(parse(smallest, {"model=" + directory, "attention_dropout=0.1"}).model.attention_dropout, 0.1);
+  EXPECT_EQ(parse(smallest, {"model=" + directory, "attention_dropout=0.1"}).model.attention.dropout, 0.1);
 }
 
 TEST(ModelDirectory, FaultsNameTheKeyOrFile) {
@@ -213,12 +213,12 @@ TEST(HfConfig, DefaultsAreTransformers) {
   EXPECT_EQ(m.norm_epsilon, 1e-6);
   EXPECT_TRUE(m.qkv_bias());
   EXPECT_FALSE(m.tied);
-  EXPECT_EQ(m.rope, Rope{});
+  EXPECT_EQ(m.attention.rope, Rope{});
 }
 
 TEST(HfConfig, ReadsBothSpellingsOfRope) {
   const auto rope = [](std::string_view more) {
-    return parse_hf_config(qwen2_json(more), ErrorKind::bad_input, "config.json").value().rope;
+    return parse_hf_config(qwen2_json(more), ErrorKind::bad_input, "config.json").value().attention.rope;
   };
   const Rope linear = {.type = RopeType::linear, .theta = 1e6, .factor = 4};
   EXPECT_EQ(rope(R"(, "rope_theta": 1000000.0, "rope_scaling": {"type": "linear", "factor": 4.0})"), linear);
@@ -248,7 +248,7 @@ TEST(HfConfig, RefusesTwoRopeTypesThatDiffer) {
 
 TEST(HfConfig, RopeScalingTakesThePlaceOfRopeParameters) {
   const auto rope = [](std::string_view more) {
-    return parse_hf_config(qwen2_json(more), ErrorKind::bad_input, "config.json").value().rope;
+    return parse_hf_config(qwen2_json(more), ErrorKind::bad_input, "config.json").value().attention.rope;
   };
   constexpr std::string_view scaling = R"(, "rope_scaling": {"rope_type": "linear", "factor": 8.0})";
   constexpr std::string_view parameters =

@@ -35,9 +35,9 @@ TEST(LayeredWindow, MissingKeysHaveTheDefaultsOfTransformers) {
   EXPECT_EQ(c.head_size(), 256u);
   EXPECT_EQ(c.attention_scale_size(), 256u);
   EXPECT_EQ(c.window_of_any_layer(), 4096u);
-  EXPECT_EQ(c.sliding_window_pattern, 6u);
-  EXPECT_EQ(c.rope.theta, 1e6);
-  EXPECT_EQ(c.local_rope_theta, 1e4);
+  EXPECT_EQ(c.softmax.sliding_window_pattern, 6u);
+  EXPECT_EQ(c.attention.rope.theta, 1e6);
+  EXPECT_EQ(c.softmax.local_rope_theta, 1e4);
   EXPECT_TRUE(c.tied);
 }
 
@@ -48,8 +48,8 @@ TEST(LayeredWindow, BothSpellingsOfAnglesAreTheSameModel) {
       "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5e5},
       "sliding_attention": {"rope_type": "default", "rope_theta": 2e4}})");
   EXPECT_EQ(old, now);
-  EXPECT_EQ(now.rope, (Rope{.type = RopeType::linear, .theta = 5e5, .factor = 8}));
-  EXPECT_EQ(now.local_rope_theta, 2e4);
+  EXPECT_EQ(now.attention.rope, (Rope{.type = RopeType::linear, .theta = 5e5, .factor = 8}));
+  EXPECT_EQ(now.softmax.local_rope_theta, 2e4);
   // Written with both, as Tidepool does.
   EXPECT_EQ(parse_hf_config(hf_config_text(now, Precision::bf16), ErrorKind::bad_input, "c").value(), now);
 }
@@ -57,13 +57,13 @@ TEST(LayeredWindow, BothSpellingsOfAnglesAreTheSameModel) {
 // transformers builds the mask of the window even if no layer has one, and fails without a number.
 TEST(LayeredWindow, AModelWithoutAWindowIsWrittenWithAllPositions) {
   ModelConfig c = parsed("");
-  c.sliding_window = 0;
+  c.softmax.sliding_window = 0;
   const std::string text = hf_config_text(c, Precision::bf16);
   EXPECT_THAT(text, HasSubstr("\"sliding_window\": 131072"));
   const ModelConfig again = parse_hf_config(text, ErrorKind::bad_input, "c").value();
   EXPECT_EQ(again.window_of_any_layer(), 0u);
   EXPECT_EQ(config_difference(again, c), "");
-  c.sliding_window = 16, c.sliding_window_pattern = 1;
+  c.softmax.sliding_window = 16, c.softmax.sliding_window_pattern = 1;
   EXPECT_THAT(hf_config_text(c, Precision::bf16), HasSubstr("\"sliding_window\": 16"));
 }
 
@@ -80,7 +80,7 @@ TEST(LayeredWindow, SpellingsThatTransformersReadsInAnotherWayAreRefused) {
               HasSubstr("rope_parameters.full_attention: must be an object"));
   const ModelConfig c = parsed(R"(, "rope_local_base_freq": 321,
       "rope_parameters": {"full_attention": null, "sliding_attention": {"rope_theta": null}})");
-  EXPECT_EQ(c.local_rope_theta, 321);
+  EXPECT_EQ(c.softmax.local_rope_theta, 321);
 }
 
 TEST(LayeredWindow, WindowsMayNotScaleAngles) {
@@ -92,14 +92,14 @@ TEST(LayeredWindow, WindowsMayNotScaleAngles) {
 
 TEST(LayeredWindow, APatternIsReadFromTheListOfLayers) {
   const auto pattern_of = [](std::string_view types) {
-    return parsed(fmt::format(R"(, "layer_types": [{}])", types)).sliding_window_pattern;
+    return parsed(fmt::format(R"(, "layer_types": [{}])", types)).softmax.sliding_window_pattern;
   };
   constexpr std::string_view s = R"("sliding_attention")", f = R"("full_attention")";
   EXPECT_EQ(pattern_of(fmt::format("{0}, {0}, {1}, {0}, {0}, {1}", s, f)), 3u);
   EXPECT_EQ(pattern_of(fmt::format("{0}, {0}, {0}, {0}, {0}, {1}", s, f)), 6u);
   EXPECT_EQ(pattern_of(fmt::format("{0}, {0}, {0}, {0}, {0}, {0}", s)), 7u);
   EXPECT_EQ(pattern_of(fmt::format("{0}, {0}, {0}, {0}, {0}, {0}", f)), 1u);
-  EXPECT_EQ(parsed(R"(, "sliding_window_pattern": 2)").sliding_window_pattern, 2u);
+  EXPECT_EQ(parsed(R"(, "sliding_window_pattern": 2)").softmax.sliding_window_pattern, 2u);
   EXPECT_THAT(
       fault_of(fmt::format(R"(, "layer_types": [{1}, {0}, {0}, {0}, {0}, {0}])", s, f)),
       HasSubstr("layer_types: names sliding_attention for layer 1 (the first is 0), against the pattern"));
@@ -112,7 +112,7 @@ TEST(LayeredWindow, AnotherPatternIsWrittenIntoTheFileThatCame) {
       "sliding_attention", "full_attention", "sliding_attention", "full_attention"])");
   ModelConfig c = parse_hf_config(source, ErrorKind::bad_input, "c").value();
   EXPECT_THAT(hf_config_text(c, Precision::bf16, source), Not(HasSubstr("sliding_window_pattern")));
-  c.sliding_window_pattern = 3;
+  c.softmax.sliding_window_pattern = 3;
   const std::string text = hf_config_text(c, Precision::bf16, source);
   EXPECT_EQ(parse_hf_config(text, ErrorKind::bad_input, "c").value(), c);
   c.layers = 4;
@@ -122,7 +122,8 @@ TEST(LayeredWindow, AnotherPatternIsWrittenIntoTheFileThatCame) {
 
 TEST(LayeredWindow, ADifferenceIsNamed) {
   ModelConfig c = parsed(""), other = c;
-  other.sliding_window_pattern = 2, other.local_rope_theta = 5e3, other.attention_scale_given = 100;
+  other.softmax.sliding_window_pattern = 2, other.softmax.local_rope_theta = 5e3,
+  other.softmax.scale_given = 100;
   EXPECT_THAT(config_difference(c, other),
               AllOf(HasSubstr("sliding_window_pattern is 6 there and 2 here"),
                     HasSubstr("rope_local_base_freq is 10000 there and 5000 here"),

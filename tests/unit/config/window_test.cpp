@@ -91,7 +91,7 @@ TEST(SlidingWindow, TheConfigReadsBackTheSame) {
   const test::ScratchDir dir;
   for (const Family family : {Family::mistral, Family::qwen2, Family::qwen3}) {
     ModelConfig model = default_model(family);
-    model.sliding_window = 300, model.use_sliding_window = family != Family::mistral;
+    model.softmax.sliding_window = 300, model.softmax.use_sliding_window = family != Family::mistral;
     EXPECT_EQ(parse_hf_config(hf_config_text(model, Precision::bf16), ErrorKind::bad_input, "c")
                   ->window_of_any_layer(),
               300u);
@@ -113,7 +113,7 @@ TEST(SlidingWindow, KeysOfTheFileAreWrittenBackAsTheyCame) {
   EXPECT_THAT(hf_config_text(model, Precision::bf16, source),
               AllOf(HasSubstr("\"sliding_window\": 512"), HasSubstr("\"use_sliding_window\": true"),
                     HasSubstr("\"max_window_layers\": 3"), HasSubstr("\"sliding_attention\"")));
-  model.use_sliding_window = false;
+  model.softmax.use_sliding_window = false;
   const std::string without = hf_config_text(model, Precision::bf16, source);
   EXPECT_THAT(without,
               AllOf(HasSubstr("\"sliding_window\": null"), HasSubstr("\"use_sliding_window\": false")));

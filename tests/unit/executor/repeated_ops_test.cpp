@@ -10,7 +10,7 @@ namespace tidepool::repeated_ops_test {
 
 // GPT-2 small.
 ModelConfig small_model() {
-  return {.vocab_size = 50257, .positions = 1024, .width = 768, .layers = 12, .heads = 12};
+  return {.vocab_size = 50257, .positions = 1024, .width = 768, .layers = 12, .attention = {.heads = 12}};
 }
 ModelGraph graph_of(const ModelConfig& model, u32 sequences, const LoraConfig& lora = {}) {
   return build_model(model, Precision::bf16, {.sequences = sequences, .tokens = 1024}, Precision::bf16, lora)
@@ -31,7 +31,7 @@ TEST(RepeatedOps, AreLayersThatDropNothing) {
   EXPECT_EQ(repeating(graph_of(model, 1)), layers);
   model.residual_dropout = 0.1;
   EXPECT_TRUE(repeating(graph_of(model, 1)).empty());
-  model.residual_dropout = 0, model.attention_dropout = 0.1;
+  model.residual_dropout = 0, model.attention.dropout = 0.1;
   EXPECT_TRUE(repeating(graph_of(model, 1)).empty());
   EXPECT_EQ(repeating(graph_of(small_model(), 1, {.r = 8})), layers);
   EXPECT_TRUE(repeating(graph_of(small_model(), 1, {.r = 8, .dropout = 0.1})).empty());

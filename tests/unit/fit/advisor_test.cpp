@@ -98,7 +98,8 @@ TEST(ChoosePlan, FixedSettingsStayFixed) {
 // A GPU that waits for updates of the first blocks, with room for the state of some blocks.
 TEST(ChoosePlan, EarlyBlocksRestOnTheDeviceIfForwardWaitsForTheirUpdates) {
   ModelConfig model = default_model(Family::gpt2);
-  model.vocab_size = 8192, model.positions = 256, model.width = 256, model.layers = 8, model.heads = 4;
+  model.vocab_size = 8192, model.positions = 256, model.width = 256, model.layers = 8,
+  model.attention.heads = 4;
   const ModelGraph graph =
       build_model(model, Precision::bf16, {.sequences = 4, .tokens = 256}, Precision::bf16).value();
   const PlanOptions options{.budgets = {Bytes{80 * mib}, Bytes{256 * mib}, Bytes{0}}, .micro_batches = 4};
@@ -157,7 +158,7 @@ TEST(Outlook, NoForecastIsFasterThanTheLeast) {
 // On a GPU, whose cores move no bytes.
 TEST(TokensToBind, HalveIfEverythingButComputeIsTwiceAsFast) {
   ModelConfig model = default_model(Family::gpt2);
-  model.vocab_size = 256, model.positions = 64, model.width = 64, model.layers = 4, model.heads = 4;
+  model.vocab_size = 256, model.positions = 64, model.width = 64, model.layers = 4, model.attention.heads = 4;
   const auto graph = build_model(model, Precision::bf16, {.sequences = 2, .tokens = 64});
   ASSERT_TRUE(graph);
   PlanOptions options{.budgets = {Bytes{4 * mib}, Bytes{4 * mib}, Bytes{gib}}, .micro_batches = 4};

@@ -37,7 +37,7 @@ Config config_of(const TrainDir& dir, const std::string& machine) {
   Config c = test::small_config(dir);
   c.model = default_model(Family::gpt2);
   c.model.vocab_size = 8192, c.model.positions = 1024;
-  c.model.width = 4096, c.model.layers = 6, c.model.heads = 32;
+  c.model.width = 4096, c.model.layers = 6, c.model.attention.heads = 32;
   c.train.precision = Precision::bf16;
   c.train.sequence_length = 1024;
   c.train.per_device_train_batch_size = 2;

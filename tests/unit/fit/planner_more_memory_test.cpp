@@ -13,7 +13,8 @@ Bytes disk_bytes(const Plan& plan) {
 
 // Regression: at about these sizes a host that could not be filled to the last byte was planned almost empty.
 TEST(Planner, MoreHostMemoryMovesLittleMoreAtMost) {
-  const ModelConfig config = {.vocab_size = 256, .positions = 64, .width = 64, .layers = 3, .heads = 4};
+  const ModelConfig config = {
+      .vocab_size = 256, .positions = 64, .width = 64, .layers = 3, .attention = {.heads = 4}};
   const ModelGraph graph = build_model(config, Precision::bf16, {.sequences = 1, .tokens = 64}).value();
   Bytes least{~u64{0}};
   for (u64 host = 2304; host <= 5120; host += 128) {

@@ -95,9 +95,10 @@ TEST(Roofline, EfficiencyIsFoundFromATime) {
 // One layer of PatrickStar's 1B model: h = 2048, 16 heads of 128, 8 x 1024 rows, counted on paper in units of
 // rows x h. Products move less than 1/10 of what memory could move meanwhile, so their flops count.
 TEST(Roofline, ALayerIsTheSumOfItsKernels) {
-  const ModelGraph g = build_model({.vocab_size = 50257, .width = 2048, .layers = 2, .heads = 16},
-                                   Precision::fp16, {.sequences = 8, .tokens = 1024})
-                           .value();
+  const ModelGraph g =
+      build_model({.vocab_size = 50257, .width = 2048, .layers = 2, .attention = {.heads = 16}},
+                  Precision::fp16, {.sequences = 8, .tokens = 1024})
+          .value();
   const Block& layer = g.blocks[1];
   const double rows = 8192, h = 2048, unit = rows * h;
   const double product_rate = 125e12 * 0.6, vector_rate = 15.7e12, memory = 750e9;
@@ -127,9 +128,9 @@ TEST(Roofline, ALayerIsTheSumOfItsKernels) {
 
 TEST(Roofline, WiderLayersReachMore) {
   const auto flops_per_s = [](u32 h) {
-    const ModelGraph g =
-        build_model({.width = h, .layers = 1, .heads = 16}, Precision::fp16, {.sequences = 8, .tokens = 1024})
-            .value();
+    const ModelGraph g = build_model({.width = h, .layers = 1, .attention = {.heads = 16}}, Precision::fp16,
+                                     {.sequences = 8, .tokens = 1024})
+                             .value();
     const Block& layer = g.blocks[1];
     return static_cast<double>(layer.forward_flops) /
            kernel_seconds(layer.forward_kernels, gpu(), g.precision);
@@ -140,9 +141,10 @@ TEST(Roofline, WiderLayersReachMore) {
 }
 
 TEST(Roofline, TheHeadCountsEveryPassOverItsLogits) {
-  const ModelGraph g = build_model({.vocab_size = 50257, .width = 1024, .layers = 1, .heads = 8},
-                                   Precision::fp16, {.sequences = 2, .tokens = 512})
-                           .value();
+  const ModelGraph g =
+      build_model({.vocab_size = 50257, .width = 1024, .layers = 1, .attention = {.heads = 8}},
+                  Precision::fp16, {.sequences = 2, .tokens = 512})
+          .value();
   const double product = 2.0 * 1024 * 1024 * 50257;
   u64 flops = 0;
   for (const KernelCost& kernel : g.blocks.back().backward_kernels) flops += kernel.product_flops;

@@ -4,7 +4,7 @@
 
 #include "model/adapters.h"
 #include "model/block_calls.h"
-#include "model/llama/tensors.h"
+#include "model/layer_tensors.h"
 #include "tests/support/model_runner.h"
 
 namespace tidepool::test::adapter_dropout_test {
@@ -15,8 +15,8 @@ constexpr JoinedModules q_proj = {0, 1}, v_proj = {2, 1};
 
 ModelGraph graph_with(double dropout) {
   ModelConfig c = default_model(Family::llama);
-  c.vocab_size = 64, c.positions = 32, c.width = width, c.layers = 2, c.heads = 4;
-  c.inner_given = 48, c.kv_heads_given = 4;
+  c.vocab_size = 64, c.positions = 32, c.width = width, c.layers = 2, c.attention.heads = 4;
+  c.mlp.inner_given = 48, c.attention.kv_heads_given = 4;
   return build_model(
              c, Precision::fp32, {.sequences = 1, .tokens = rows}, Precision::fp32,
              {.r = rank, .alpha = scale * rank, .target_modules = {"q_proj", "v_proj"}, .dropout = dropout})
@@ -50,7 +50,7 @@ class AdapterDropout : public ::testing::Test {
     FrameBuffer memory(measure.bytes().value);
     WorkspaceCutter layout(memory.get());
     const std::byte* windows[] = {nullptr, bytes_of(window_)};
-    const LinearModules modules = llama::linear_modules(graph.config, BlockKind::layer);
+    const LinearModules modules = LayerTensors(graph.config, 0).modules();
     const Adapters adapters(c, modules, windows, adapter_scratch(graph, layout));
     std::vector<float> y(rows * width);
     adapters.add_to(module, ConstValues(x_.data()), Values(y.data()));

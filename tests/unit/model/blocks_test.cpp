@@ -10,9 +10,8 @@ ModelConfig small_config() {
           .positions = 80,
           .width = 36,
           .layers = 2,
-          .heads = 3,
+          .attention = {.heads = 3, .dropout = 0.2},
           .embedding_dropout = 0.1,
-          .attention_dropout = 0.2,
           .residual_dropout = 0.1};
 }
 
@@ -123,16 +122,17 @@ void expect_derivatives(const ModelConfig& config, const LoraConfig& lora = {}) 
 
 ModelConfig small_llama() {
   ModelConfig c = default_model(Family::llama);
-  c.vocab_size = 131, c.positions = 80, c.width = 36, c.layers = 2, c.heads = 6;
-  c.inner_given = 56, c.kv_heads_given = 2, c.attention_dropout = 0.2;
+  c.vocab_size = 131, c.positions = 80, c.width = 36, c.layers = 2, c.attention.heads = 6;
+  c.mlp.inner_given = 56, c.attention.kv_heads_given = 2, c.attention.dropout = 0.2;
   return c;
 }
 
 // All experts are chosen, so that no step changes the choice.
 ModelConfig small_deepseek(u32 query_rank) {
   ModelConfig c = default_model(Family::deepseek_v3);
-  c.vocab_size = 131, c.positions = 80, c.width = 36, c.layers = 2, c.heads = 3, c.kv_heads_given = 3;
-  c.inner_given = 56, c.attention_dropout = 0.2, c.attention_bias = true;
+  c.vocab_size = 131, c.positions = 80, c.width = 36, c.layers = 2, c.attention.heads = 3,
+  c.attention.kv_heads_given = 3;
+  c.mlp.inner_given = 56, c.attention.dropout = 0.2, c.attention.bias = true;
   c.latent = {.query_rank = query_rank, .rank = 14, .plain = 10, .turned = 6, .value_size = 9};
   c.experts.count = 2, c.experts.chosen = 2, c.experts.inner_given = 20, c.experts.shared = 2;
   c.experts.dense_layers = 1;
@@ -155,7 +155,8 @@ TEST(Blocks, GradientsOfAdaptersAreDerivatives) {
 
 TEST(Blocks, VocabularySlicesAgreeWithOneAnother) {
   // 8192 + 8: the second slice is small, and its logits are made twice.
-  ModelConfig config = {.vocab_size = 8200, .positions = 80, .width = 24, .layers = 1, .heads = 2};
+  ModelConfig config = {
+      .vocab_size = 8200, .positions = 80, .width = 24, .layers = 1, .attention = {.heads = 2}};
   const auto pool = make_pool(2);
   ModelRunner model(build_model(config, Precision::fp32, batch).value(), *pool);
   model.init(5, 10.0f);

@@ -21,8 +21,9 @@ TEST(Gpt2Graph, HasTheParametersOfGpt2) {
 }
 
 TEST(Gpt2Graph, TensorsLieAlignedAndApart) {
-  const ModelGraph g =
-      build_model({.vocab_size = 67, .width = 30, .layers = 2, .heads = 3}, Precision::bf16, batch).value();
+  const ModelGraph g = build_model({.vocab_size = 67, .width = 30, .layers = 2, .attention = {.heads = 3}},
+                                   Precision::bf16, batch)
+                           .value();
   for (const Window& w : g.windows) {
     u64 end = 0;
     for (const Tensor& t : w.tensors) {
@@ -76,19 +77,19 @@ std::string refusal(const ModelConfig& config, BatchShape shape = batch) {
 
 TEST(Gpt2Graph, RefusesImpossibleModels) {
   using testing::HasSubstr;
-  EXPECT_THAT(refusal({.width = 100, .heads = 3}), HasSubstr("model.n_head"));
+  EXPECT_THAT(refusal({.width = 100, .attention = {.heads = 3}}), HasSubstr("model.n_head"));
   EXPECT_THAT(refusal({.positions = 64}), HasSubstr("model.n_positions (64)"));
   EXPECT_THAT(refusal({.vocab_size = 0}), HasSubstr("model.vocab_size"));
   EXPECT_THAT(refusal({.layers = 0}), HasSubstr("model.n_layer"));
-  EXPECT_THAT(refusal({.heads = 1}), HasSubstr("more than the 256 supported"));
-  EXPECT_THAT(refusal({.attention_dropout = 1.0}), HasSubstr("model.attn_pdrop"));
+  EXPECT_THAT(refusal({.attention = {.heads = 1}}), HasSubstr("more than the 256 supported"));
+  EXPECT_THAT(refusal({.attention = {.dropout = 1.0}}), HasSubstr("model.attn_pdrop"));
   EXPECT_THAT(refusal({}, {.sequences = 0, .tokens = 8}), HasSubstr("per_device_train_batch_size"));
   EXPECT_THAT(refusal({}, {.sequences = 1 << 20, .tokens = 1024}), HasSubstr("gradient_accumulation_steps"));
 }
 
 ModelConfig llama_7b() {
   ModelConfig c = default_model(Family::llama);
-  c.vocab_size = 32000, c.positions = 4096, c.width = 4096, c.layers = 32, c.heads = 32;
+  c.vocab_size = 32000, c.positions = 4096, c.width = 4096, c.layers = 32, c.attention.heads = 32;
   return c;
 }
 
@@ -111,8 +112,8 @@ TEST(LlamaGraph, HasTheParametersOfLlama) {
 TEST(LlamaGraph, Qwen3sHeadsMayBeWiderThanItsWidth) {
   // Qwen3-0.6B
   ModelConfig c = default_model(Family::qwen3);
-  c.vocab_size = 151936, c.positions = 40960, c.width = 1024, c.layers = 28, c.heads = 16;
-  c.kv_heads_given = 8, c.head_size_given = 128, c.inner_given = 3072, c.tied = true;
+  c.vocab_size = 151936, c.positions = 40960, c.width = 1024, c.layers = 28, c.attention.heads = 16;
+  c.attention.kv_heads_given = 8, c.softmax.head_size_given = 128, c.mlp.inner_given = 3072, c.tied = true;
   const ModelGraph g = build_model(c, Precision::bf16, {.sequences = 1, .tokens = 1024}).value();
   EXPECT_EQ(g.parameters, 596'049'920u);
   EXPECT_EQ(g.blocks.back().windows, (std::vector<u32>{29, 0}));
@@ -122,8 +123,8 @@ TEST(LlamaGraph, Qwen3sHeadsMayBeWiderThanItsWidth) {
 TEST(LlamaGraph, Gemma3HasFourNormsInALayer) {
   // Gemma 3 1B
   ModelConfig c = default_model(Family::gemma3_text);
-  c.vocab_size = 262144, c.positions = 32768, c.width = 1152, c.layers = 26, c.heads = 4;
-  c.kv_heads_given = 1, c.head_size_given = 256, c.inner_given = 6912;
+  c.vocab_size = 262144, c.positions = 32768, c.width = 1152, c.layers = 26, c.attention.heads = 4;
+  c.attention.kv_heads_given = 1, c.softmax.head_size_given = 256, c.mlp.inner_given = 6912;
   const ModelGraph g = build_model(c, Precision::bf16, {.sequences = 1, .tokens = 512}).value();
   EXPECT_EQ(g.parameters, 999'885'952u);
   std::vector<std::string> norms;
@@ -140,8 +141,8 @@ TEST(LlamaGraph, Gemma3HasFourNormsInALayer) {
 TEST(LlamaGraph, GptOssHasExpertsWithBiases) {
   // gpt-oss-20b
   ModelConfig c = default_model(Family::gpt_oss);
-  c.vocab_size = 201088, c.width = 2880, c.layers = 24, c.heads = 64, c.tied = false;
-  c.kv_heads_given = 8, c.head_size_given = 64, c.inner_given = 2880;
+  c.vocab_size = 201088, c.width = 2880, c.layers = 24, c.attention.heads = 64, c.tied = false;
+  c.attention.kv_heads_given = 8, c.softmax.head_size_given = 64, c.mlp.inner_given = 2880;
   c.experts.count = 32, c.experts.chosen = 4;
   const ModelGraph g =
       build_model(c, Precision::bf16, {.sequences = 1, .tokens = 512}, Precision::bf16, {}, 8).value();
@@ -160,8 +161,8 @@ TEST(LlamaGraph, GptOssHasExpertsWithBiases) {
 
 TEST(DeepseekGraph, HasTheSizesOfDeepseekV3) {
   ModelConfig c = default_model(Family::deepseek_v3);
-  c.vocab_size = 129280, c.width = 7168, c.layers = 61, c.heads = 128, c.tied = false;
-  c.kv_heads_given = 128, c.inner_given = 18432;
+  c.vocab_size = 129280, c.width = 7168, c.layers = 61, c.attention.heads = 128, c.tied = false;
+  c.attention.kv_heads_given = 128, c.mlp.inner_given = 18432;
   c.latent = {.query_rank = 1536, .rank = 512, .plain = 128, .turned = 64, .value_size = 128};
   c.experts.count = 256, c.experts.chosen = 8, c.experts.inner_given = 2048, c.experts.shared = 1;
   c.experts.groups = 8, c.experts.chosen_groups = 4, c.experts.scale = 2.5, c.experts.dense_layers = 3;
@@ -178,8 +179,9 @@ TEST(DeepseekGraph, HasTheSizesOfDeepseekV3) {
 
 TEST(DeepseekGraph, AttentionAndSharedExpertsHaveAdapters) {
   ModelConfig c = default_model(Family::deepseek_v3);
-  c.vocab_size = 64, c.positions = 32, c.width = 32, c.layers = 2, c.heads = 4, c.inner_given = 48;
-  c.kv_heads_given = 4;
+  c.vocab_size = 64, c.positions = 32, c.width = 32, c.layers = 2, c.attention.heads = 4,
+  c.mlp.inner_given = 48;
+  c.attention.kv_heads_given = 4;
   c.latent = {.query_rank = 12, .rank = 8, .plain = 8, .turned = 4, .value_size = 6};
   c.experts.count = 4, c.experts.chosen = 2, c.experts.inner_given = 16, c.experts.shared = 1;
   c.experts.dense_layers = 1;
@@ -200,7 +202,7 @@ TEST(DeepseekGraph, AttentionAndSharedExpertsHaveAdapters) {
 
 TEST(LlamaGraph, LayersWithAWindowCostLess) {
   ModelConfig c = default_model(Family::gemma3_text);
-  c.layers = 4, c.sliding_window_pattern = 2, c.sliding_window = 128;
+  c.layers = 4, c.softmax.sliding_window_pattern = 2, c.softmax.sliding_window = 128;
   const std::vector<Block> longer = build_model(c, Precision::bf16, {.sequences = 1, .tokens = 1024})->blocks;
   EXPECT_LT(longer[1].forward_flops, longer[2].forward_flops);
   EXPECT_EQ(longer[1].backward_kernels, longer[3].backward_kernels);
@@ -212,7 +214,8 @@ TEST(LlamaGraph, LayersWithAWindowCostLess) {
 TEST(LlamaGraph, Phi3sProjectionsAreJoined) {
   // Phi-3-mini
   ModelConfig c = default_model(Family::phi3);
-  c.vocab_size = 32064, c.positions = 4096, c.width = 3072, c.layers = 32, c.heads = 32, c.inner_given = 8192;
+  c.vocab_size = 32064, c.positions = 4096, c.width = 3072, c.layers = 32, c.attention.heads = 32,
+  c.mlp.inner_given = 8192;
   const ModelGraph g = build_model(c, Precision::bf16, {.sequences = 1, .tokens = 1024}).value();
   EXPECT_EQ(g.parameters, 3'821'079'552u);
   const std::vector<Tensor>& layer = g.windows[1].tensors;
@@ -230,7 +233,8 @@ TEST(LlamaGraph, Phi3sProjectionsAreJoined) {
 
 TEST(LlamaGraph, TensorsOfOneProductLieSideBySide) {
   ModelConfig c = default_model(Family::llama);
-  c.width = 30, c.heads = 5, c.layers = 1, c.inner_given = 7, c.attention_bias = c.mlp_bias = true;
+  c.width = 30, c.attention.heads = 5, c.layers = 1, c.mlp.inner_given = 7,
+  c.attention.bias = c.mlp.bias = true;
   const Window w = build_model(c, Precision::fp32, batch)->windows[1];
   EXPECT_EQ(w.tensors.size(), 16u);
   for (u32 i = 1; i < w.tensors.size(); ++i) {
@@ -245,7 +249,8 @@ TEST(LlamaGraph, TensorsOfOneProductLieSideBySide) {
 
 TEST(LlamaGraph, KernelsOfALayerAreAsCountedOnPaper) {
   ModelConfig c = default_model(Family::qwen3);
-  c.width = 64, c.heads = 4, c.kv_heads_given = 2, c.head_size_given = 32, c.inner_given = 96, c.layers = 1;
+  c.width = 64, c.attention.heads = 4, c.attention.kv_heads_given = 2, c.softmax.head_size_given = 32,
+  c.mlp.inner_given = 96, c.layers = 1;
   const u64 rows = 256;
   const Block layer = build_model(c, Precision::fp32, batch)->blocks[1];
   u64 forward = 0, backward = 0;
@@ -260,7 +265,7 @@ TEST(LlamaGraph, KernelsOfALayerAreAsCountedOnPaper) {
 
 TEST(LlamaGraph, PackedBatchesHaveAThirdArray) {
   ModelConfig c = default_model(Family::llama);
-  c.width = 64, c.heads = 4, c.layers = 1;
+  c.width = 64, c.attention.heads = 4, c.layers = 1;
   const ModelGraph plain = build_model(c, Precision::fp32, {.sequences = 4, .tokens = 512}).value();
   const ModelGraph packed =
       build_model(c, Precision::fp32, {.sequences = 4, .tokens = 512, .packed = true}).value();

@@ -28,8 +28,8 @@ using ::testing::HasSubstr;
 
 ModelConfig small(Family family) {
   ModelConfig c = default_model(family);
-  c.vocab_size = 64, c.positions = 32, c.width = 32, c.layers = 2, c.heads = 4;
-  if (family != Family::gpt2) c.inner_given = 48, c.kv_heads_given = 2;
+  c.vocab_size = 64, c.positions = 32, c.width = 32, c.layers = 2, c.attention.heads = 4;
+  if (family != Family::gpt2) c.mlp.inner_given = 48, c.attention.kv_heads_given = 2;
   return c;
 }
 

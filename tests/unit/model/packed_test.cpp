@@ -57,9 +57,9 @@ std::vector<i32> targets_of(const Batch& batch, u32 document, bool is_packed) {
 
 ModelConfig config_of(Family family) {
   ModelConfig c = default_model(family);
-  c.vocab_size = vocabulary, c.positions = 32, c.width = 32, c.layers = 2, c.heads = 4;
-  c.kv_heads_given = 2, c.inner_given = 48, c.initializer_range = 0.2;
-  if (family == Family::gemma3_text) c.sliding_window = 3;
+  c.vocab_size = vocabulary, c.positions = 32, c.width = 32, c.layers = 2, c.attention.heads = 4;
+  c.attention.kv_heads_given = 2, c.mlp.inner_given = 48, c.initializer_range = 0.2;
+  if (family == Family::gemma3_text) c.softmax.sliding_window = 3;
   return c;
 }
 

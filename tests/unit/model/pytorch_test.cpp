@@ -6,7 +6,8 @@
 
 namespace tidepool::test::pytorch_test {
 
-constexpr ModelConfig tiny = {.vocab_size = 67, .positions = 32, .width = 48, .layers = 2, .heads = 3};
+constexpr ModelConfig tiny = {
+    .vocab_size = 67, .positions = 32, .width = 48, .layers = 2, .attention = {.heads = 3}};
 
 class Pytorch : public testing::Test {
  protected:

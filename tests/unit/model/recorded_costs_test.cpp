@@ -19,7 +19,7 @@ ModelGraph graph_of(double embedding_dropout, double residual_dropout, const Lor
   return build_model({.vocab_size = 20'000,
                       .width = h,
                       .layers = 2,
-                      .heads = 4,
+                      .attention = {.heads = 4},
                       .embedding_dropout = embedding_dropout,
                       .residual_dropout = residual_dropout},
                      Precision::fp32, {.sequences = 2, .tokens = 48}, Precision::fp32, lora)

@@ -104,18 +104,18 @@ std::vector<YarnCase> yarn_cases() {
 
 ModelConfig model_of(const YarnCase& c) {
   ModelConfig model = default_model(c.family);
-  model.rope = c.rope;
+  model.attention.rope = c.rope;
   if (model.latent.rank != 0)
     model.latent.turned = c.columns;
   else
-    model.head_size_given = c.columns;
+    model.softmax.head_size_given = c.columns;
   return model;
 }
 
 TEST(Yarn, AnglesAndFactorAreThoseOfTransformers) {
   for (const YarnCase& c : yarn_cases()) {
     const ModelConfig model = model_of(c);
-    EXPECT_DOUBLE_EQ(model.rope.rotary_factor(), c.factor) << c.name;
+    EXPECT_DOUBLE_EQ(model.attention.rope.rotary_factor(), c.factor) << c.name;
     const RotaryFrequencies found = inverse_frequencies(model, 0);
     ASSERT_EQ(c.frequencies.size(), c.columns / 2);
     for (u32 i = 0; i < c.columns / 2; ++i)
@@ -126,8 +126,9 @@ TEST(Yarn, AnglesAndFactorAreThoseOfTransformers) {
 // The limits of the ramp are the same pair: its length is then not 0, as in transformers.
 TEST(Yarn, WithEqualLimitsIsAStep) {
   ModelConfig model = default_model(Family::qwen3_moe);
-  model.head_size_given = 8;
-  model.rope = {.type = RopeType::yarn, .factor = 4, .original_positions = 6, .beta_fast = 2, .beta_slow = 1};
+  model.softmax.head_size_given = 8;
+  model.attention.rope = {
+      .type = RopeType::yarn, .factor = 4, .original_positions = 6, .beta_fast = 2, .beta_slow = 1};
   const RotaryFrequencies found = inverse_frequencies(model, 0);
   EXPECT_EQ(found[0], 1);
   EXPECT_NEAR(found[1], 0.1 / 4, 1e-8);

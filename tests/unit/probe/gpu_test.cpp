@@ -22,7 +22,7 @@ const DeviceFacts card{.name = "Card", .count = 2, .memory = Bytes{80 * gib}, .p
 
 GpuWork small_work() {
   return {.products = {{64, 64, 64}, {128, 64, 64}},
-          .layer = {.vocab_size = 64, .positions = 32, .width = 64, .layers = 1, .heads = 1},
+          .layer = {.vocab_size = 64, .positions = 32, .width = 64, .layers = 1, .attention = {.heads = 1}},
           .batch = {.sequences = 1, .tokens = 32},
           .elements = 4096,
           .copies = {.bytes = Bytes{128 * kib}, .piece = Bytes{64 * kib}}};

@@ -139,7 +139,7 @@ TEST_F(BaseModel, IfTheConfigChangesItIsRefused) {
                            "tie_word_embeddings is ", "Leave these keys out"})
     EXPECT_THAT(refused.error().message, HasSubstr(what));
   EXPECT_FALSE(fs::exists(run_ + "/model-files"));
-  config_.model.attention_dropout = 0.1;
+  config_.model.attention.dropout = 0.1;
   config_.model.initializer_range = 0.5;
   stop_after_two();
   config_.model.norm_epsilon = 0.5;

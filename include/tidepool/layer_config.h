@@ -1,0 +1,89 @@
+// Configs of mixers and MLPs, a struct for each. Zero in a field that ends in `_given` means that the
+// family's rule gives the number.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "base/types.h"
+
+namespace tidepool {
+
+// Scaling of the rotary embedding's angles with the number of the pair; names as in config.json.
+enum class RopeType : u8 {
+  plain,   // "default": theta^(-2i / D)
+  linear,  // all angles divided by `factor`
+  llama3,  // slow angles divided by `factor`, fast angles unchanged, a ramp between
+  yarn,    // the same with another ramp, and a factor on cosine and sine
+};
+inline constexpr std::array<std::string_view, 4> rope_type_names = {"default", "linear", "llama3", "yarn"};
+
+struct Rope {
+  RopeType type = RopeType::plain;
+  double theta = 10000.0;
+  double factor = 1.0;           // linear, llama3, yarn
+  double low_freq_factor = 1.0;  // llama3, as is high_freq_factor
+  double high_freq_factor = 4.0;
+  u32 original_positions = 0;   // 0: ModelConfig::positions
+  double partial_factor = 1.0;  // share of a head that is rotated, from its start
+  // YaRN only. Angles with more than beta_fast turns in the original length are unchanged; those with fewer
+  // than beta_slow are divided by `factor`.
+  double beta_fast = 32, beta_slow = 1;
+  bool truncate = true;         // the ends of the ramp are rounded outwards to whole pairs
+  double attention_factor = 0;  // factor on cosine and sine; 0: computed from factor and the next two
+  double mscale = 0, mscale_all_dim = 0;  // 0: not given
+
+  // RETURNS: the factor on cosine and sine; 1 unless the type is yarn.
+  double rotary_factor() const;
+  bool operator==(const Rope&) const = default;
+};
+
+// Read by every mixer that is attention.
+struct AttentionConfig {
+  u32 heads = 12;          // of queries
+  u32 kv_heads_given = 0;  // 0: as many
+  bool bias = false;     // q, k, v and o have biases; latent: o and what makes latents. GPT-2 always has them
+  double dropout = 0.0;  // of attention's weights
+  Rope rope;
+
+  u32 kv_heads() const { return kv_heads_given != 0 ? kv_heads_given : heads; }
+  bool operator==(const AttentionConfig&) const = default;
+};
+
+// MixerKind::softmax.
+struct SoftmaxConfig {
+  u32 head_size_given = 0;          // 0: width / heads
+  u32 scale_given = 0;              // Gemma: scores are divided by its root; 0: the size of a head
+  u32 sliding_window = 0;           // value in config.json; 0: none
+  bool use_sliding_window = false;  // Qwen: true if sliding_window is used
+  u32 max_window_layers = 0;        // Qwen: layers before this one see all tokens
+  u32 sliding_window_pattern = 6;   // Gemma, gpt-oss: every so many layers, one sees all tokens
+  double local_rope_theta = 10000;  // Gemma: of layers with a window, whose angles are not scaled
+
+  bool operator==(const SoftmaxConfig&) const = default;
+};
+
+// MixerKind::latent.
+// LatentAttention: q, k and v are made from a few latent values per token (DeepSeek-AI, arXiv:2405.04434). A
+// head of q and k has `plain` columns without positions, then `turned` columns with rotary positions; the
+// turned columns of k are the same for all heads.
+struct LatentAttention {
+  u32 query_rank = 0;  // width of the latent of q; 0: q is made from the input in one product
+  u32 rank = 0;        // width of the latent of k and v; 0: attention is not latent
+  u32 plain = 0;
+  u32 turned = 0;
+  u32 value_size = 0;       // columns of a head of v
+  bool interleaved = true;  // column 2i is rotated with 2i + 1; otherwise i with i + turned / 2
+
+  bool operator==(const LatentAttention&) const = default;
+};
+
+// MlpKind::gelu and MlpKind::glu.
+struct MlpConfig {
+  u32 inner_given = 0;  // 0: 4 width (gelu), 8/3 width rounded up to 256s (glu)
+  bool bias = false;    // of all its matrices. GPT-2 always has them
+
+  bool operator==(const MlpConfig&) const = default;
+};
+
+}  // namespace tidepool

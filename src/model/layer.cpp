@@ -1,0 +1,151 @@
+#include "model/layer.h"
+
+#include "base/check.h"
+#include "model/layer_parts.h"
+
+namespace tidepool {
+namespace {
+
+const Mixer& mixer_of(const Layer& l) { return mixer_row(l.config().mixer_kind(l.number())); }
+const Mlp& mlp_of(const Layer& l) { return mlp_row(l.config().mlp_kind(l.number())); }
+bool is_routed(const Layer& l) { return block_of(l.c).kind == BlockKind::attention; }
+
+ResidualSum attention_sum(ConstValues x, const Branch& branch, Values y) {
+  return {.residual = x,
+          .branch = branch,
+          .y = y,
+          .site = DropoutSite::after_attention,
+          .norm = NormRole::attention_branch};
+}
+ResidualSum mlp_sum(ConstValues post_attention, const Branch& branch, Values y) {
+  return {.residual = post_attention,
+          .branch = branch,
+          .y = y,
+          .site = DropoutSite::after_mlp,
+          .norm = NormRole::mlp_branch};
+}
+
+Branch kept_or(const Branch& kept, Values other) { return kept.value ? kept : Branch{.value = other}; }
+Values kept_or(Values kept, Values other) { return kept ? kept : other; }
+
+// The mixer of a routed layer writes the residual stream to the stream of the experts, and a kept inside has
+// a copy, unless it always writes an inside: then the layer's MLP writes that stream.
+struct PostAttention {
+  Values place;
+  bool copied;  // to the inside
+};
+PostAttention post_attention_of(const Layer& l, const LayerInside& inside, Values out) {
+  const bool streamed = is_routed(l) && !mixer_of(l).inside_always;
+  if (streamed) return {.place = out, .copied = bool(inside.post_attention)};
+  return {.place = kept_or(inside.post_attention, out), .copied = false};
+}
+
+}  // namespace
+
+void measure_layer(Block& block, const ModelGraph& g) {
+  block.kept = LayerInside(g, block.layer, nullptr).bytes;
+  block.forward_workspace = LayerForwardFrame(g, block.layer, nullptr).bytes;
+  block.backward_workspace = LayerBackwardFrame(g, block.layer, nullptr, Inside::recomputed).bytes;
+}
+
+void layer_forward(const BlockContext& c, const BlockForward& f) {
+  CHECK(f.output.data == nullptr || f.output.data != f.input.data, c.block);
+  const u32 number = block_of(c).layer;
+  const LayerForwardFrame frame(c.graph, number, f.workspace);
+  const LayerInside inside(c.graph, number, f.kept != nullptr ? f.kept : frame.inside);
+  CHECK(frame.bytes == forward_workspace_of(c) && inside.bytes == block_of(c).kept, c.block);
+  const Layer l(c, f.windows, frame.adapters);
+  const ForwardBuffers& buffers = frame.buffers;
+  const Values out = is_routed(l) ? f.experts.middle : f.output;
+  const auto [post_attention, copied] = post_attention_of(l, inside, out);
+
+  norm_of(l, NormRole::input, f.input, buffers.norm);
+  mixer_of(l).forward(l,
+                      {.norm = buffers.norm,
+                       .starts = f.starts,
+                       .inside = inside.mixer,
+                       .workspace = f.workspace,
+                       .frame = Direction::forward,
+                       .sum = attention_sum(f.input, kept_or(inside.attention_branch, out), post_attention)});
+  if (copied)
+    c.kernels.dropout({}, post_attention, inside.post_attention, u64{rows_of(c)} * l.config().width);
+
+  const Values norm = is_routed(l) ? f.experts.normed : buffers.norm;
+  norm_of(l, NormRole::mlp, post_attention, norm);
+  mlp_of(l).forward(l, {.norm = norm,
+                        .values = kept_or(inside.values, buffers.values),
+                        .inner = buffers.inner,
+                        .sum = mlp_sum(post_attention, kept_or(inside.mlp_branch, buffers.norm), out),
+                        .f = &f,
+                        .router = frame.router});
+}
+
+namespace {
+
+// Recomputes what is never kept: outputs of norms, their moments, and what the mixer's backward needs besides
+// the inside. If the inside was not kept, recomputes the inside too.
+void recompute(const LayerGradients& s) {
+  const Layer& l = s.layer;
+  const LayerInside& in = s.inside;
+  const BackwardBuffers& buffers = s.frame.buffers;
+  const bool kept = s.b.kept != nullptr;
+  if (kept) {
+    mixer_of(l).restore(s);
+  } else {
+    norm_of(l, NormRole::input, s.b.input, buffers.norm);
+    mixer_of(l).forward(l, {.norm = buffers.norm,
+                            .starts = s.b.starts,
+                            .inside = in.mixer,
+                            .workspace = s.b.workspace,
+                            .frame = Direction::backward,
+                            .sum = attention_sum(s.b.input, in.attention_branch, in.post_attention)});
+  }
+  norm_of(l, NormRole::mlp, in.post_attention, buffers.norm, &buffers.moments);
+  if (kept) return;
+  if (!l.style().branch_norms) return mlp_of(l).recompute(l, buffers.norm, in.values);
+  // The backward of the MLP's branch norm needs the branch. The layer's output is computed too, and not used.
+  mlp_of(l).forward(l, {.norm = buffers.norm,
+                        .values = in.values,
+                        .inner = buffers.inner,
+                        .sum = mlp_sum(in.post_attention, in.mlp_branch, buffers.narrow)});
+}
+
+// The norm goes back once, from the sum by way of experts, shared experts and router: a micro-batch adds to
+// the gradient of the norm's weight once.
+void mlp_gradients(const LayerGradients& s) {
+  const bool routed = is_routed(s.layer);
+  const Values dnorm = routed ? Values(s.b.experts.normed_grad) : s.frame.buffers.narrow;
+  const ConstValues dout = sum_gradient(s, mlp_sum({}, s.inside.mlp_branch, {}), s.frame.buffers.narrow);
+  mlp_of(s.layer).backward(s, {.dout = dout, .dnorm = dnorm, .add = routed});
+  norm_gradient(s, NormRole::mlp, s.inside.post_attention, dnorm);
+}
+
+void mixer_gradients(const LayerGradients& s) {
+  const ConstValues dout =
+      sum_gradient(s, attention_sum({}, s.inside.attention_branch, {}), s.frame.buffers.norm);
+  mixer_of(s.layer).backward(s, dout);
+  norm_gradient(s, NormRole::input, s.b.input, s.frame.buffers.narrow);
+}
+
+}  // namespace
+
+void layer_backward(const BlockContext& c, const BlockBackward& b) {
+  const u32 number = block_of(c).layer;
+  const bool kept = b.kept != nullptr;
+  const LayerBackwardFrame frame(c.graph, number, b.workspace, kept ? Inside::kept : Inside::recomputed);
+  CHECK(frame.bytes <= block_of(c).backward_workspace, frame.bytes.value, c.block);
+  // A kept inside is read-only: backward overwrites values of the inside only if it has recomputed them.
+  const LayerInside inside(c.graph, number, kept ? const_cast<std::byte*>(b.kept) : frame.inside);
+  const Layer layer(c, b.windows, frame.adapters);
+  const LayerGradients s = {.layer = layer,
+                            .b = b,
+                            .window = gradients_of(c, b, 0),
+                            .adapters = adapter_gradients_of(c, b),
+                            .frame = frame,
+                            .inside = inside};
+  recompute(s);
+  mlp_gradients(s);
+  mixer_gradients(s);
+}
+
+}  // namespace tidepool

@@ -1,0 +1,84 @@
+#include "model/layer_frames.h"
+
+#include "model/attention.h"
+#include "model/layer_parts.h"
+
+namespace tidepool {
+namespace {
+
+const Mixer& mixer_of(const ModelGraph& g, u32 layer) { return mixer_row(g.config.mixer_kind(layer)); }
+bool has_router(const ModelGraph& g, u32 layer) { return g.config.mlp_kind(layer) == MlpKind::experts; }
+
+Values take_values(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
+  return layout.take_values(g.activations, g.batch.rows() * mlp_widths(g, layer).values);
+}
+
+Branch take_branch(const ModelGraph& g, WorkspaceCutter& layout) {
+  const u64 rows = g.batch.rows();
+  return {.value = layout.take_values(g.activations, rows * g.config.width),
+          .rstd = layout.take<float>(rows)};
+}
+
+std::byte* take_inside(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
+  return layout.take<std::byte>(LayerInside(g, layer, nullptr).bytes.value);
+}
+
+}  // namespace
+
+MlpWidths mlp_widths(const ModelGraph& g, u32 layer) {
+  return mlp_row(g.config.mlp_kind(layer)).widths(g.config);
+}
+
+LayerInside::LayerInside(const ModelGraph& g, u32 layer, std::byte* base) {
+  WorkspaceCutter layout(base);
+  mixer = layout.take<std::byte>(mixer_of(g, layer).inside_bytes(g, layer));
+  post_attention = layout.take_values(g.activations, g.batch.rows() * g.config.width);
+  values = take_values(g, layer, layout);
+  if (style(g.config.family).branch_norms) {
+    attention_branch = take_branch(g, layout);
+    mlp_branch = take_branch(g, layout);
+  }
+  bytes = layout.bytes();
+}
+
+LayerForwardFrame::LayerForwardFrame(const ModelGraph& g, u32 layer, std::byte* base) {
+  const Mixer& mixer = mixer_of(g, layer);
+  WorkspaceCutter layout(base);
+  buffers = mixer.forward_frame(g, layer, layout);
+  adapters = adapter_scratch(g, layout);
+  if (has_router(g, layer)) router = router_scratch(g, layout, Direction::forward);
+  if (mixer.inside_always) inside = take_inside(g, layer, layout);
+  bytes = layout.bytes();
+}
+
+LayerBackwardFrame::LayerBackwardFrame(const ModelGraph& g, u32 layer, std::byte* base, Inside from) {
+  const Mixer& mixer = mixer_of(g, layer);
+  WorkspaceCutter layout(base);
+  buffers = mixer.backward_frame(g, layer, layout);
+  adapters = adapter_scratch(g, layout);
+  if (has_router(g, layer)) router = router_scratch(g, layout, Direction::backward);
+  mixer.inside_always ? take_apart(g, layer, layout, from) : take_in_place(g, layer, layout, from);
+  bytes = layout.bytes();
+}
+
+// In a recomputed inside, the gradient overwrites the values whose gradient it is. Without an MLP,
+// attention's scratch has a place of its own.
+void LayerBackwardFrame::take_in_place(const ModelGraph& g, u32 layer, WorkspaceCutter& layout, Inside from) {
+  const u64 scratch_bytes = attention_scratch(g).value;
+  if (from == Inside::recomputed) inside = take_inside(g, layer, layout);
+  if (mlp_widths(g, layer).values == 0) {
+    scratch = {layout.take<std::byte>(scratch_bytes), scratch_bytes};
+    return;
+  }
+  dvalues = from == Inside::recomputed ? LayerInside(g, layer, inside).values : take_values(g, layer, layout);
+  scratch = {dvalues.data, scratch_bytes};
+}
+
+void LayerBackwardFrame::take_apart(const ModelGraph& g, u32 layer, WorkspaceCutter& layout, Inside from) {
+  const u64 scratch_bytes = attention_scratch(g).value;
+  dvalues = take_values(g, layer, layout);
+  scratch = {layout.take<std::byte>(scratch_bytes), scratch_bytes};
+  if (from == Inside::recomputed) inside = take_inside(g, layer, layout);
+}
+
+}  // namespace tidepool

@@ -1,0 +1,165 @@
+// Rows of mixers and MLPs, and what their code sees of a layer. A layer is norm, mixer, norm, MLP; layer.cpp
+// composes them. Forward and recompute call the same functions, so that the bits of the two cannot differ.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "model/block_calls.h"
+#include "model/layer_frames.h"
+#include "model/layer_tensors.h"
+
+namespace tidepool {
+
+// Product of a linear layer: y = x w + b. The weights [n, k] begin at tensor `weight`, and may be several
+// tensors side by side.
+struct Product {
+  u32 weight = none, bias = none;  // numbers in the window; bias: or `none`
+  u32 n = 0, k = 0;
+  JoinedModules modules;
+};
+
+// Parameters of a layer's first block, in device memory.
+struct Layer {
+  // `scratch`: workspace of the adapters' products.
+  Layer(const BlockContext&, std::span<const std::byte* const> windows, const AdapterScratch& scratch);
+
+  const BlockContext& c;
+  const LayerTensors tensors;
+  const WindowParams window;
+  const Adapters adapters;
+
+  const ModelConfig& config() const { return c.graph.config; }
+  const LayerStyle& style() const { return tidepool::style(config().family); }
+  u32 number() const { return block_of(c).layer; }
+  // RETURNS: a tensor by its number or role; none if the layer does not have it.
+  Param at(u32 tensor) const { return tensor == none ? Param{} : window[tensor]; }
+  template <class Role>
+  Param operator[](Role role) const {
+    return at(tensors.find(role));
+  }
+  // RETURNS: the product of `count` matrices side by side, the first of which is `weight`.
+  template <class Role>
+  Product product(Role weight, Role bias, u32 count = 1) const {
+    return product_of(tensors.find(weight), tensors.find(bias), count);
+  }
+
+ private:
+  Product product_of(u32 weight, u32 bias, u32 count) const;
+};
+
+// State of a layer's backward. The gradient of the residual stream, b.grad, is updated in place: mixer and
+// MLP each add their share.
+struct LayerGradients {
+  const Layer& layer;
+  const BlockBackward& b;
+  const WindowGradients window;
+  const AdapterGradients adapters;
+  const LayerBackwardFrame& frame;
+  const LayerInside& inside;
+
+  const ModelConfig& config() const { return layer.config(); }
+  // RETURNS: the gradient of a tensor; null if it is frozen, or the layer does not have it.
+  float* at(u32 tensor) const { return tensor == none ? nullptr : window[tensor]; }
+  template <class Role>
+  float* operator[](Role role) const {
+    return at(layer.tensors.find(role));
+  }
+};
+
+// ---- mixers
+
+// Sum of the residual stream and a part's output: y = residual + dropout(x w + b). If branches are
+// normalised, branch = x w + b and y = residual + norm(branch).
+struct ResidualSum {
+  ConstValues residual;  // [R, H]
+  Branch branch;
+  Values y;  // [R, H]; may be the residual
+  DropoutSite site{};
+  NormRole norm{};
+};
+
+struct MixerForward {
+  ConstValues norm;      // [R, H]: output of the input norm
+  const i32* starts;     // [B, T], or null
+  std::byte* inside;     // the mixer's, or null
+  std::byte* workspace;  // the layer's, in the frame of ...
+  Direction frame;       // ... this direction
+  ResidualSum sum;       // of which y is the residual stream after attention
+};
+
+struct Mixer {
+  void (*tensors)(const ModelConfig&, u32 layer, LayerTensors&);
+  // RETURNS: the shape of its attention; nothing if it is none.
+  std::optional<AttentionShape> (*attention)(const ModelGraph&, u32 layer);
+  // If true, forward writes the inside even if it is not kept, to the end of its workspace. Otherwise forward
+  // gets no inside then, and backward writes the MLP's gradient over the values in a recomputed inside.
+  bool inside_always;
+  u64 (*inside_bytes)(const ModelGraph&, u32 layer);
+  // Takes the mixer's part of the workspace, from its beginning.
+  ForwardBuffers (*forward_frame)(const ModelGraph&, u32 layer, WorkspaceCutter&);
+  BackwardBuffers (*backward_frame)(const ModelGraph&, u32 layer, WorkspaceCutter&);
+  // Writes `inside` and sum.y.
+  void (*forward)(const Layer&, const MixerForward&);
+  // Recomputes what backward reads and no inside has.
+  void (*restore)(const LayerGradients&);
+  // Writes the gradient of the input norm's output to the frame's `narrow`, of the gradient `dout` of the
+  // output that was added to the residual stream. Recomputes the input norm.
+  void (*backward)(const LayerGradients&, ConstValues dout);
+};
+const Mixer& mixer_row(MixerKind);
+
+// ---- MLPs
+
+struct MlpForward {
+  ConstValues norm;  // [R, H]: output of the MLP's norm
+  Values values;     // [R, MlpWidths::values]; none: not wanted
+  Values inner;      // [R, MlpWidths::inner]
+  ResidualSum sum;
+  const BlockForward* f = nullptr;  // experts: for routing ...
+  RouterScratch router;             // ... as this scratch
+};
+
+struct MlpBackward {
+  ConstValues dout;  // [R, H]: gradient of the last product
+  Values dnorm;      // [R, H]: gradient of the norm's output; added to if `add`
+  bool add = false;
+};
+
+struct Mlp {
+  void (*tensors)(const ModelConfig&, LayerTensors&);
+  MlpWidths (*widths)(const ModelConfig&);
+  void (*forward)(const Layer&, const MlpForward&);
+  // Writes `values` again, from the norm's output.
+  void (*recompute)(const Layer&, ConstValues norm, Values values);
+  void (*backward)(const LayerGradients&, const MlpBackward&);
+};
+const Mlp& mlp_row(MlpKind);
+
+// ---- norms and products, shared by mixers and MLPs
+
+// y = norm(x). `moments` receives mean and rstd for backward, or is null.
+void norm_of(const Layer&, NormRole, ConstValues x, Values y, const NormScratch* moments = nullptr);
+// b.grad += gradient of the norm's input x. `dy`: gradient of its output.
+void norm_gradient(const LayerGradients&, NormRole, ConstValues x, ConstValues dy);
+// The frame's `norm` = the input norm's output, with its moments.
+void recompute_input_norm(const LayerGradients&);
+
+// RETURNS: the product y = x w + b, without adapters, to be run.
+Matmul product_matmul(const Layer&, const Product&, ConstValues x, Values y);
+// Runs one product, including its LoRA adapters.
+void product(const Layer&, const Product&, ConstValues x, Values y);
+// Runs the last product of mixer or MLP.
+void add_product(const Layer&, const Product&, ConstValues x, const ResidualSum&);
+// RETURNS: the gradient of the product in a residual sum, from b.grad: `to`, if branches are normalised; the
+// frame's `dropped`, if the sum drops out; otherwise b.grad.
+ConstValues sum_gradient(const LayerGradients&, const ResidualSum&, Values to);
+// Gradients of weight and bias. A no-op if they are frozen.
+void weight_gradient(const LayerGradients&, const Product&, ConstValues x, ConstValues dy);
+// RETURNS: the product dx = dy w^T, without adapters, to be run.
+Matmul input_gradient(const Layer&, const Product&, ConstValues dy, Values dx);
+// Weight and input gradients of one product, including its LoRA adapters; dx += if `add`.
+void gradients(const LayerGradients&, const Product&, ConstValues x, ConstValues dy, Values dx,
+               bool add = false);
+
+}  // namespace tidepool

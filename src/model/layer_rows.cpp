@@ -1,0 +1,21 @@
+// Rows of mixers and MLPs, by kind.
+#include "model/layer_parts.h"
+#include "model/mixers/latent/latent.h"
+#include "model/mixers/softmax/softmax.h"
+#include "model/mlps/experts/experts_mlp.h"
+#include "model/mlps/gelu/gelu.h"
+#include "model/mlps/glu/glu.h"
+
+namespace tidepool {
+
+const Mixer& mixer_row(MixerKind kind) {
+  static constexpr std::array rows = {&softmax::row, &latent::row};
+  return *rows[static_cast<u32>(kind)];
+}
+
+const Mlp& mlp_row(MlpKind kind) {
+  static constexpr std::array rows = {&gelu::row, &glu::row, &experts::row};
+  return *rows[static_cast<u32>(kind)];
+}
+
+}  // namespace tidepool

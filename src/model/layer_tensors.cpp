@@ -1,0 +1,62 @@
+#include "model/layer_tensors.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "model/decoder_windows.h"
+#include "model/layer_parts.h"
+
+namespace tidepool {
+
+LayerTensors::LayerTensors(const ModelConfig& c, u32 layer, MlpKind mlp) {
+  const LayerStyle& style = tidepool::style(c.family);
+  const NormNames& names = style.norm_names;
+  const bool biases = style.norm == NormKind::layer_norm;
+  add_norm(NormRole::input, names.input, c.width);
+  if (biases) add_bias(NormRole::input_bias, names.input, c.width);
+  mixer_row(c.mixer_kind(layer)).tensors(c, layer, *this);
+  if (style.branch_norms) add_norm(NormRole::attention_branch, names.attention_branch, c.width);
+  add_norm(NormRole::mlp, names.mlp, c.width);
+  if (biases) add_bias(NormRole::mlp_bias, names.mlp, c.width);
+  mlp_row(mlp).tensors(c, *this);
+  if (style.branch_norms && mlp != MlpKind::experts)
+    add_norm(NormRole::mlp_branch, names.mlp_branch, c.width);
+}
+
+LinearModules LayerTensors::modules() const {
+  LinearModules out;
+  for (u32 i = 0; i < count_; ++i)
+    if (list_[i].is_matrix() && !list_[i].router)
+      out.add({.path = list_[i].path, .in = list_[i].columns, .out = list_[i].rows});
+  for (u32 i = 0; i < count_; ++i)
+    if (list_[i].router && list_[i].is_matrix())
+      out.add({.in = list_[i].columns, .out = list_[i].rows, .router = true});
+  return out;
+}
+
+u32 LayerTensors::module(u32 matrix) const {
+  u32 module = 0;
+  for (u32 i = 0; i < (list_[matrix].router ? count_ : matrix); ++i)
+    module += list_[i].is_matrix() && !list_[i].router;
+  return module;
+}
+
+Window layer_window(const ModelConfig& c, u32 layer) {
+  const LayerStyle& style = tidepool::style(c.family);
+  const LayerTensors tensors(c, layer);
+  std::vector<TensorSpec> specs;
+  for (u32 i = 0; i < tensors.count(); ++i) {
+    const LayerTensor& t = tensors[i];
+    std::vector<u64> shape = {t.rows};
+    if (t.is_matrix()) shape.insert(style.matrices_in_out ? shape.begin() : shape.end(), t.columns);
+    specs.push_back(parameter_spec(c, fmt::format("{}.{}.{}{}", style.tensors_path, layer, t.path, t.suffix),
+                                   std::move(shape)));
+    specs.back().joined = t.joined;
+    // Each layer adds to the residual stream twice.
+    if (t.residual && style.residual_init) specs.back().init_std /= std::sqrt(2.0 * c.layers);
+  }
+  return make_window(fmt::format("{}.{}", style.window_path, layer), std::move(specs));
+}
+
+}  // namespace tidepool

@@ -1,0 +1,79 @@
+// LayerTensors lists the tensors of a layer's first block in the order of its window. Norms, mixer and MLP
+// each add theirs. Names in files, sizes of products, linear layers and places in the window follow from the
+// list.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "base/check.h"
+#include "model/adapters.h"
+
+namespace tidepool {
+
+// Tensors are found by role. Each mixer and MLP has an enum of roles, which begins with one of these numbers.
+inline constexpr u8 mixer_roles = 8, mlp_roles = 32, router_roles = 48, roles_end = 64;
+
+enum class NormRole : u8 { input, input_bias, attention_branch, mlp, mlp_bias, mlp_branch };
+
+struct LayerTensor {
+  std::string_view path, suffix;  // within the layer, as in files: "self_attn.q_proj" and ".weight"
+  u32 rows = 0;                   // outputs of a matrix, or elements of a vector
+  u32 columns = 0;                // inputs of a matrix; 0: a vector
+  bool joined = false;            // starts where the tensor before it ends: one product reads both
+  bool residual = false;          // its product is added to the residual stream
+  bool router = false;
+
+  bool is_matrix() const { return columns != 0; }
+};
+
+class LayerTensors {
+ public:
+  LayerTensors(const ModelConfig& c, u32 layer) : LayerTensors(c, layer, c.mlp_kind(layer)) {}
+  // As if the layer had this MLP.
+  LayerTensors(const ModelConfig&, u32 layer, MlpKind);
+
+  template <class Role>
+  LayerTensor& add(Role role, const LayerTensor& tensor) {
+    CHECK(count_ < count_max, count_);
+    numbers_[static_cast<u32>(role)] = static_cast<u8>(count_ + 1);
+    return list_[count_++] = tensor;
+  }
+  template <class Role>
+  LayerTensor& add_matrix(Role role, std::string_view path, u32 out, u32 in) {
+    return add(role, {.path = path, .suffix = ".weight", .rows = out, .columns = in});
+  }
+  template <class Role>
+  LayerTensor& add_bias(Role role, std::string_view path, u32 elements) {
+    return add(role, {.path = path, .suffix = ".bias", .rows = elements});
+  }
+  template <class Role>
+  void add_norm(Role role, std::string_view path, u32 elements) {
+    add(role, {.path = path, .suffix = ".weight", .rows = elements});
+  }
+
+  // RETURNS: the number of a tensor in the window; `none` if the layer does not have it.
+  template <class Role>
+  u32 find(Role role) const {
+    const u8 number = numbers_[static_cast<u32>(role)];
+    return number == 0 ? none : number - 1;
+  }
+  u32 count() const { return count_; }
+  const LayerTensor& operator[](u32 tensor) const { return list_[tensor]; }
+
+  // RETURNS: the linear layers, in the order of their matrices; the router is the last.
+  LinearModules modules() const;
+  // RETURNS: a matrix's number among them.
+  u32 module(u32 matrix) const;
+
+ private:
+  static constexpr u32 count_max = 24;
+  std::array<LayerTensor, count_max> list_{};
+  std::array<u8, roles_end> numbers_{};  // by role; one more than the tensor's number, 0: absent
+  u32 count_ = 0;
+};
+
+// RETURNS: the window of a layer's first block: "layers.3" or "h.3".
+Window layer_window(const ModelConfig&, u32 layer);
+
+}  // namespace tidepool

@@ -1,0 +1,60 @@
+#include "model/mixers/latent/frames.h"
+
+#include <algorithm>
+
+namespace tidepool::latent {
+namespace {
+
+u64 widest_latent(const ModelGraph& g) { return std::max(g.config.latent.query_rank, g.config.latent.rank); }
+
+Values take(const ModelGraph& g, WorkspaceCutter& layout, u64 columns) {
+  return layout.take_values(g.activations, g.batch.rows() * columns);
+}
+
+}  // namespace
+
+LatentShape shape_of(const ModelGraph& g) {
+  const LatentAttention& l = g.config.latent;
+  return {.rows = static_cast<u32>(g.batch.rows()),
+          .tokens = g.batch.tokens,
+          .heads = g.config.attention.heads,
+          .rank = l.rank,
+          .plain = l.plain,
+          .turned = l.turned,
+          .value_size = l.value_size,
+          .interleaved = l.interleaved,
+          .factor = static_cast<float>(g.config.attention.rope.rotary_factor())};
+}
+
+AttentionInside::AttentionInside(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
+  const LatentShape s = shape_of(g);
+  q_low = take(g, layout, g.config.latent.query_rank);
+  low = take(g, layout, s.low_columns());
+  qkv = take(g, layout, s.columns());
+  attention = take(g, layout, u64{s.heads} * s.value_size);
+  lse = layout.take<float>(attention_shape(g, layer)->lse_elements());
+}
+
+LatentScratch::LatentScratch(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
+  const LatentShape s = shape_of(g);
+  q = take(g, layout, std::max(s.q_columns(), mlp_widths(g, layer).inner));
+  kv = take(g, layout, s.kv_columns());
+  latent = take(g, layout, s.rank);
+  normed = take(g, layout, widest_latent(g));
+}
+
+ForwardFrame::ForwardFrame(const ModelGraph& g, u32 layer, WorkspaceCutter& layout)
+    : norm(take(g, layout, g.config.width)), latents(g, layer, layout) {}
+
+BackwardFrame::BackwardFrame(const ModelGraph& g, u32 layer, WorkspaceCutter& layout)
+    : norm(take(g, layout, g.config.width)),
+      narrow(
+          take(g, layout, std::max(g.config.width, g.config.attention.heads * g.config.latent.value_size))),
+      latents(g, layer, layout),
+      dqkv(take(g, layout, shape_of(g).columns())),
+      dlatent(take(g, layout, widest_latent(g))),
+      dlow(take(g, layout, shape_of(g).low_columns())),
+      moments(norm_scratch(g, layout, rms_norm_partials(g.batch.rows(), widest_latent(g)))),
+      latent_rstd(layout.take<float>(g.batch.rows())) {}
+
+}  // namespace tidepool::latent

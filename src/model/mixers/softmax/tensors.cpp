@@ -1,0 +1,33 @@
+#include "model/mixers/softmax/tensors.h"
+
+namespace tidepool::softmax {
+
+void add_tensors(const ModelConfig& c, u32, LayerTensors& out) {
+  const LayerStyle& style = tidepool::style(c.family);
+  const SoftmaxNames& names = style.softmax_names;
+  const u32 h = c.width, queries = c.query_width(), keys = c.kv_heads() * c.head_size();
+  const bool fused = traits(c.family).fused_projections;
+  if (fused) {
+    out.add_matrix(Role::qkv, names.qkv, c.qkv_width(), h);
+  } else {
+    out.add_matrix(Role::q, names.q, queries, h);
+    out.add_matrix(Role::k, names.k, keys, h).joined = true;
+    out.add_matrix(Role::v, names.v, keys, h).joined = true;
+  }
+  const bool biases = style.all_biases || c.qkv_bias();
+  if (biases && fused) out.add_bias(Role::q_bias, names.qkv, c.qkv_width());
+  if (biases && !fused) {
+    out.add_bias(Role::q_bias, names.q, queries);
+    out.add_bias(Role::k_bias, names.k, keys).joined = true;
+    out.add_bias(Role::v_bias, names.v, keys).joined = true;
+  }
+  if (c.qk_norm()) {
+    out.add_norm(Role::q_norm, "self_attn.q_norm", c.head_size());
+    out.add_norm(Role::k_norm, "self_attn.k_norm", c.head_size());
+  }
+  out.add_matrix(Role::o, names.o, h, queries).residual = true;
+  if (style.all_biases || c.attention.bias) out.add_bias(Role::o_bias, names.o, h);
+  if (style.attention_sinks) out.add(Role::sinks, {.path = "self_attn.sinks", .rows = c.attention.heads});
+}
+
+}  // namespace tidepool::softmax

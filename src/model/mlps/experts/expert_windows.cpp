@@ -1,0 +1,107 @@
+#include "model/mlps/experts/expert_windows.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "kernels/gradient/gradient.h"
+
+namespace tidepool {
+namespace {
+
+TensorSpec matrix_spec(const ModelConfig& c, std::string name, std::vector<u64> shape) {
+  return {.name = std::move(name),
+          .shape = std::move(shape),
+          .init = Init::normal,
+          .init_std = c.initializer_range};
+}
+
+// Matrices [out, in] with names of their own.
+std::vector<TensorSpec> single_specs(const ModelConfig& c, const std::string& layer, u32 expert) {
+  const ExpertTensors& names = traits(c.family).experts->tensors;
+  const u64 h = c.width, inner = c.expert_inner();
+  const auto spec = [&](std::string_view matrix, std::vector<u64> shape) {
+    return matrix_spec(c, fmt::format("{}.{}.{}.{}.weight", layer, names.single, expert, matrix),
+                       std::move(shape));
+  };
+  std::vector<TensorSpec> specs = {spec(names.gate, {inner, h}), spec(names.up, {inner, h}),
+                                   spec(names.down, {h, inner})};
+  specs[1].joined = true;
+  return specs;
+}
+
+// Matrices [in, out], as the joined tensors of files have them, and biases.
+std::vector<TensorSpec> in_out_specs(const ModelConfig& c, const std::string& layer, u32 expert) {
+  const ExpertTensors& names = traits(c.family).experts->tensors;
+  const u64 h = c.width, inner = c.expert_inner();
+  const std::string prefix = fmt::format("{}.{}.{}", layer, names.joined, expert);
+  std::vector<TensorSpec> specs = {matrix_spec(c, prefix + ".gate_up_proj", {h, 2 * inner}),
+                                   {.name = prefix + ".gate_up_proj_bias", .shape = {2 * inner}},
+                                   matrix_spec(c, prefix + ".down_proj", {inner, h}),
+                                   {.name = prefix + ".down_proj_bias", .shape = {h}}};
+  if (!names.biases) specs = {specs[0], specs[2]};
+  return specs;
+}
+
+}  // namespace
+
+std::vector<TensorSpec> expert_specs(const ModelConfig& c, u32 layer, u32 expert) {
+  const std::string prefix = fmt::format("{}.{}", style(c.family).layers_path, layer);
+  std::vector<TensorSpec> specs = traits(c.family).experts->tensors.single.empty()
+                                      ? in_out_specs(c, prefix, expert)
+                                      : single_specs(c, prefix, expert);
+  specs[0].alignment = norm_granule_elements;
+  return specs;
+}
+
+ExpertPlaces expert_places(const ModelConfig& c) {
+  const u64 inner = c.expert_inner(), matrix = u64{c.width} * inner;
+  const bool biases = traits(c.family).experts->tensors.biases;
+  ExpertPlaces places;
+  u64 end = 0;
+  const auto place = [&](u64 elements) {
+    const u64 begin = round_up(end, TensorSpec{}.alignment);
+    end = begin + elements;
+    return begin;
+  };
+  places.gate_up = place(2 * matrix);
+  if (biases) places.gate_up_bias = place(2 * inner);
+  places.down = place(matrix);
+  if (biases) places.down_bias = place(c.width);
+  places.stride = round_up(end, norm_granule_elements);
+  return places;
+}
+
+u32 expert_groups(const ModelGraph& g) {
+  return static_cast<u32>(div_up(g.config.experts.count, g.experts_per_group));
+}
+
+ExpertRange experts_of_group(const ModelGraph& g, u32 group) {
+  const u32 first = group * g.experts_per_group;
+  return {first, std::min(g.experts_per_group, g.config.experts.count - first)};
+}
+
+Window expert_window(const ModelGraph& g, u32 layer, ExpertRange range) {
+  std::vector<TensorSpec> specs;
+  for (u32 expert = range.first; expert < range.first + range.count; ++expert)
+    for (TensorSpec& spec : expert_specs(g.config, layer, expert)) specs.push_back(std::move(spec));
+  const u32 last = range.first + range.count - 1;
+  const std::string numbers =
+      range.count == 1 ? fmt::format("{}", last) : fmt::format("{}-{}", range.first, last);
+  Window window = make_window(fmt::format("layers.{}.experts.{}", layer, numbers), std::move(specs));
+  const ExpertPlaces places = expert_places(g.config);
+  const u64 per_expert = window.tensors.size() / range.count;
+  for (u32 i = 0; i < range.count; ++i) {
+    const auto offset = [&](u64 tensor) {
+      return window.tensors[i * per_expert + tensor].window_offset - i * places.stride;
+    };
+    CHECK(offset(0) == 0, i, offset(0));
+    if (traits(g.config.family).experts->tensors.biases) {
+      CHECK(offset(1) == places.gate_up_bias && offset(2) == places.down && offset(3) == places.down_bias, i);
+    } else {
+      CHECK(offset(per_expert - 1) == places.down, i);
+    }
+  }
+  return window;
+}
+
+}  // namespace tidepool

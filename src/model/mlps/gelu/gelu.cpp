@@ -1,0 +1,83 @@
+#include "model/mlps/gelu/gelu.h"
+
+namespace tidepool::gelu {
+namespace {
+
+enum class Role : u8 { up = mlp_roles, up_bias, down, down_bias };
+
+void add_tensors(const ModelConfig& c, LayerTensors& out) {
+  const MlpNames& names = style(c.family).mlp_names;
+  const bool biases = style(c.family).all_biases || c.mlp.bias;
+  out.add_matrix(Role::up, names.up, c.inner(), c.width);
+  if (biases) out.add_bias(Role::up_bias, names.up, c.inner());
+  out.add_matrix(Role::down, names.down, c.width, c.inner()).residual = true;
+  if (biases) out.add_bias(Role::down_bias, names.down, c.width);
+}
+
+// Forward stores values only to keep them.
+MlpWidths widths(const ModelConfig& c) { return {.values = c.inner(), .inner = c.inner()}; }
+
+Product up_product(const Layer& l) { return l.product(Role::up, Role::up_bias); }
+Product down_product(const Layer& l) { return l.product(Role::down, Role::down_bias); }
+
+// pre = x up, y = gelu(pre). If `y` is null, GELU is not computed. If `pre` is null, it is not stored.
+// REQUIRES: at most one of the two is null.
+void up_and_gelu(const Layer& l, ConstValues x, Values pre, Values y) {
+  const Product up = up_product(l);
+  const auto finish = [&](Matmul& product) {
+    product.epilogue = y ? Epilogue::gelu : Epilogue::none;
+    product.y = y ? y : pre;
+    product.pre = y ? pre : Values();
+    l.c.kernels.matmul(product);
+  };
+  Matmul product = product_matmul(l, up, x, {});
+  if (!l.adapters.has(up.modules.first)) return finish(product);
+  product.y = pre ? pre : y;
+  l.c.kernels.matmul(product);
+  Matmul adapter = l.adapters.up(up.modules.first, x);
+  adapter.addend = product.y;
+  finish(adapter);
+}
+
+void forward(const Layer& l, const MlpForward& m) {
+  up_and_gelu(l, m.norm, m.values, m.inner);
+  add_product(l, down_product(l), m.inner, m.sum);
+}
+
+void recompute(const Layer& l, ConstValues norm, Values values) { up_and_gelu(l, norm, values, {}); }
+
+// Computes frame.dvalues from dout: the backward of the last product and of GELU. The same pass recomputes
+// GELU's output into the frame's `inner`, because both need the same exp.
+void gelu_backward(const LayerGradients& s, ConstValues dout) {
+  const Layer& l = s.layer;
+  const Product down = down_product(l);
+  const Values inner = s.frame.buffers.inner;
+  Matmul product = input_gradient(l, down, dout, s.frame.dvalues);
+  if (l.adapters.has(down.modules.first)) {
+    l.adapters.input_gradient(down.modules.first, dout, inner);
+    product.addend = inner;
+  }
+  product.epilogue = Epilogue::gelu_backward;
+  product.pre_in = s.inside.values;
+  product.value = inner;
+  l.c.kernels.matmul(product);
+}
+
+void backward(const LayerGradients& s, const MlpBackward& m) {
+  const Product down = down_product(s.layer);
+  const Values inner = s.frame.buffers.inner;
+  gelu_backward(s, m.dout);
+  weight_gradient(s, down, inner, m.dout);
+  s.layer.adapters.weight_gradients(down.modules, inner, m.dout, s.adapters);
+  gradients(s, up_product(s.layer), s.frame.buffers.norm, s.frame.dvalues, m.dnorm, m.add);
+}
+
+}  // namespace
+
+const Mlp row = {.tensors = add_tensors,
+                 .widths = widths,
+                 .forward = forward,
+                 .recompute = recompute,
+                 .backward = backward};
+
+}  // namespace tidepool::gelu

@@ -1,0 +1,15 @@
+// The gated MLP: gate and up in one product, then down. It is the MLP of dense layers, and of the experts
+// that every token uses.
+#pragma once
+
+#include "model/layer_parts.h"
+
+namespace tidepool::glu {
+
+extern const Mlp row;
+
+// For an MLP that is `inner` wide.
+void add_tensors(const ModelConfig&, const MlpNames&, u32 inner, bool biases, LayerTensors&);
+constexpr MlpWidths widths_of(u32 inner) { return {.values = 2 * inner, .inner = inner, .apart = true}; }
+
+}  // namespace tidepool::glu
