@@ -171,6 +171,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   Event asked_here() {
     saves_.end_if_done();
     if (is_last() || stop_requested()) return Event::run_ends;
+    if (now().phase == Phase::rests) return Event::goes_on;
     const bool rests = choice_.asks() || due(run_.config.train.eval_steps) || saves_.due(now().issued) ||
                        run_.directory.has_moved(steady_seconds());
     return rests ? Event::rest_is_due : Event::goes_on;
