@@ -30,8 +30,8 @@ struct LogitsSlice {
 // REQUIRES: slices come in ascending order; the slice at 0 resets the rows.
 void cross_entropy_slice_cpu(const LogitsSlice&, CorePool&);
 
-// What cross_entropy_loss() adds to, for rows whose target is not ignored, in the order of rows. Null: not
-// wanted.
+// LossSums points to the sums that cross_entropy_loss() adds to, for rows whose target is not ignored, in the
+// order of rows. Null: not wanted.
 struct LossSums {
   double* loss = nullptr;     // lse - target
   double* correct = nullptr;  // 1 where no logit is above the target's

@@ -27,8 +27,9 @@ namespace fs = std::filesystem;
 constexpr u64 documents_read_max = 200;
 
 Result<std::string> look_at_documents(const Config& config, const std::vector<SourceFiles>& sources) {
-  TRY_ASSIGN(const ShownDocuments first, first_documents(sources, config.data, config.model.vocab_size,
-                                                         config.model_directory, documents_read_max));
+  TRY_ASSIGN(const ShownDocuments first,
+             first_documents(sources, config.data, config.model.vocab_size, config.train.sequence_length,
+                             config.model_directory, documents_read_max));
   if (first.documents.empty())
     return Error{ErrorKind::bad_input, fmt::format("{}: holds no document; name files that hold documents",
                                                    sources[0].found[0].path)};

@@ -42,7 +42,8 @@ void print_notes(const std::vector<std::string>& notes) {
 Result<void> show_documents(const Config& config, const std::vector<SourceFiles>& sources, u64 count) {
   const DataPlace place = data_place(config);
   TRY_ASSIGN(const ShownDocuments shown,
-             first_documents(sources, config.data, config.model.vocab_size, place.model_directory, count));
+             first_documents(sources, config.data, config.model.vocab_size, config.train.sequence_length,
+                             place.model_directory, count));
   if (shown.documents.empty())
     return Error{ErrorKind::bad_input, fmt::format("{}: holds no document; name files that hold documents",
                                                    sources[0].found[0].path)};

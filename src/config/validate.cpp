@@ -147,7 +147,7 @@ std::optional<Complaint> check_objective(const Config& c) {
   }
   if (score.labels < 2)
     return wrong("num_labels",
-                 "how many labels are there? Set objective.num_labels, 2 or more, or name them in "
+                 "a classifier has 2 labels or more; set objective.num_labels, or name them in "
                  "objective.labels");
   if (!score.names.empty() && score.names.size() != score.labels)
     return wrong("labels", fmt::format("{} names for {} labels; name each, or leave the names out",

@@ -1,8 +1,10 @@
 #include "config_files/model_choice.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <vector>
 
@@ -135,10 +137,22 @@ Result<LoraConfig> lora_of(const ModelChoice& choice, KeptModel kept) {
   return lora_of_adapter_files(adapter, directory, directory);
 }
 
-void count_labels(Config& config) {
+std::string complete_labels(Config& config, const ScoreHead& of_directory) {
   ScoreHead& score = config.model.score;
   if (score.labels == 0) score.labels = static_cast<u32>(score.names.size());
   if (objective(config.objective).labelled) config.data.labelled = score;
+  if (!of_directory.on()) return {};
+  if (score.labels != of_directory.labels)
+    return fmt::format(
+        "the model directory's head has {} labels, and these are {}; leave the keys of labels out, "
+        "or name a model without such a head",
+        of_directory.labels, score.labels);
+  if (score.names != of_directory.names && std::ranges::is_permutation(score.names, of_directory.names))
+    return fmt::format(
+        "the model directory has the same names in another order ({}), so each would stand for "
+        "another label; leave the key out",
+        fmt::join(of_directory.names, ", "));
+  return {};
 }
 
 }  // namespace tidepool

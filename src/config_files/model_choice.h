@@ -45,6 +45,8 @@ Result<ModelConfig> model_of(const ModelChoice&, KeptModel);
 Result<LoraConfig> lora_of(const ModelChoice&, KeptModel);
 
 // The names of labels count them, unless objective.num_labels or the model directory does.
-void count_labels(Config&);
+// RETURNS: the reason why the model directory's head, with the labels `of_directory`, cannot have the
+// config's; empty: it can.
+std::string complete_labels(Config&, const ScoreHead& of_directory);
 
 }  // namespace tidepool

@@ -42,6 +42,7 @@ class Reader {
     TRY_ASSIGN(config_.model, model_of(choice, kept));
     TRY_ASSIGN(adapter_, lora_of(choice, kept));
     config_.lora = adapter_;
+    labels_ = config_.model.score;
     if (config_.model.score.on()) config_.objective = ObjectiveType::sequence_classification;
     return {};
   }
@@ -76,6 +77,7 @@ class Reader {
   std::vector<std::string> places_;  // by field: place of its last setting; empty: not set
   std::string directory_;            // of the model, from the last place that names it
   LoraConfig adapter_;               // of lora.adapter; off without one
+  ScoreHead labels_;                 // of the model directory; off without a classifier
   std::string bare_dropout_;         // place where "dropout" was set without a section; empty: not set
   Config config_;
 };
@@ -408,7 +410,10 @@ Result<Config> Reader::finish() {
   if (of_adapters != nullptr) return adapters_without_rank(*of_adapters);
   TRY(check_same_adapter());
   config_.model_directory = directory_;
-  count_labels(config_);
+  if (std::string reason = complete_labels(config_, labels_); !reason.empty()) {
+    const std::string& place = place_of(*find_fields("objective", "labels")[0]);
+    return fault_at(place.empty() ? file_ : place, "objective.labels: " + reason);
+  }
   if (config_.train.num_train_epochs > 0 && place_of(*find_fields("train", "max_steps")[0]).empty())
     config_.train.max_steps = steps_by_epochs;
   const std::optional<Complaint> complaint = validate(config_);

@@ -119,6 +119,7 @@ std::string finish_log(milliseconds patience) {
   const std::unique_ptr<Log> log(process_log.exchange(nullptr));
   if (log == nullptr) return "";
   const bool settled = log->settle(patience, std::chrono::hours(1));
+  if (settled) log->sink->write_waiting();
   std::string missing = log->sink->has_path() ? log->sink->what_is_missing() : "";
   if (settled) return missing;
   // The disk holds the thread, and its queue with it.

@@ -49,7 +49,7 @@ void LogSink::take_line(std::string_view line) {
       lose(line, "the run's directory was not known for long");
     return;
   }
-  if (!waiting_.empty()) write(std::exchange(waiting_, {}));
+  write_waiting();
   if (lost_ > told_lost_) {
     const u64 missing = lost_ - told_lost_;
     const std::string note =
@@ -57,6 +57,10 @@ void LogSink::take_line(std::string_view line) {
     if (append(note)) told_lost_ = lost_, file_bytes_ += note.size();
   }
   write(line);
+}
+
+void LogSink::write_waiting() {
+  if (!waiting_.empty() && has_path()) write(std::exchange(waiting_, {}));
 }
 
 void LogSink::tell_of_left_out() {

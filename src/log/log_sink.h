@@ -25,6 +25,8 @@ class LogSink final : public spdlog::sinks::base_sink<spdlog::details::null_mute
   bool has_path() const;
 
   u64 handled() const { return handled_; }  // THREADS: any
+  // Writes lines that came before the file had a name, if none has come since. REQUIRES: as below.
+  void write_waiting();
   // A line for people; empty: nothing is missing. REQUIRES: the thread has ended, or is held.
   std::string what_is_missing() const;
 

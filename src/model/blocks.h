@@ -35,7 +35,7 @@ struct ExpertStreams {
   float* routes_grad = nullptr;      // [B, T, k]
 };
 
-// What the head's forward computes. Pointers are to memory that the kernels can access.
+// HeadForward holds the outputs of the head's forward. Pointers are to memory that the kernels can access.
 struct HeadForward {
   LossSums sums;            // over the micro-batch's targets
   float* logits = nullptr;  // generation only: [head_rows] of row logits_row, or null

@@ -1,4 +1,6 @@
 // Rows of mixers and MLPs, by kind.
+#include <array>
+
 #include "model/layer_parts.h"
 #include "model/mixers/latent/latent.h"
 #include "model/mixers/softmax/softmax.h"

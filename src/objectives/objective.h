@@ -1,5 +1,5 @@
-// Objective says what a run makes its model better at: the head that it needs, the documents that it takes,
-// and the figure that an evaluation tells beside its loss. Each has a folder here and a row in
+// Objective is the training objective: the head that it needs, the documents that it takes, and the figure
+// of an evaluation beside its loss. Each has a folder here and a row in
 // objectives.cpp.
 #pragma once
 
@@ -19,7 +19,6 @@ struct EvaluationFigure {
 };
 
 struct Objective {
-  std::string_view title;  // for people
   // True: a document is a text with a label, its last token predicts the label, and the model has a score
   // head. False: tokens predict the tokens behind them.
   bool labelled = false;

@@ -166,7 +166,8 @@ class Table {
             : fmt::format(" ({} active)", count_text(static_cast<double>(plan_.active_parameters)));
     row("Model", fmt::format("{} parameters{}{}{} layers{}{} wide{}{} heads{}vocab {}",
                              count_text(static_cast<double>(plan_.parameters)), active, dot(), plan_.layers,
-                             times(), plan_.width, dot(), plan_.heads, dot(), plan_.vocabulary));
+                             times(), plan_.width, dot(), plan_.heads, dot(), plan_.vocabulary) +
+                     (plan_.labels > 0 ? fmt::format("{}{} labels", dot(), plan_.labels) : ""));
     const u64 tokens = plan_.sequences * plan_.tokens_per_sequence * plan_.micro_batches;
     row("Step", fmt::format("{} tokens = {} micro-batch{}{}{}{}{}{}{}", tokens, plan_.micro_batches,
                             plan_.micro_batches == 1 ? "" : "es", times(), plan_.sequences, times(),

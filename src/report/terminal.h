@@ -54,7 +54,7 @@ struct PlanSummary {
   u64 active_parameters = 0;         // used by one token; 0: all
   u64 trained_parameters = ~u64{0};  // the other parameters are frozen
   std::string quantization;          // of the frozen layers' matrices; empty: none
-  u32 layers = 0, width = 0, heads = 0, vocabulary = 0;
+  u32 layers = 0, width = 0, heads = 0, vocabulary = 0, labels = 0;
   u64 sequences = 0;  // per micro-batch
   u64 tokens_per_sequence = 0;
   u32 micro_batches = 0;  // per step

@@ -340,6 +340,7 @@ class RunPreparation {
           fmt::format("{}: its progress {} a loss_scale, but train.precision is {}: resume in the "
                       "precision that it was made in",
                       part.name, run_.is_fp16() ? "lacks" : "has", name(run_.config.train.precision))};
+    TRY(check_labels_are_the_same(stored, settings_now(run_)));
     for (const std::string& note : resume_notes(stored, run_.config, settings_now(run_)))
       run_.outputs.say(note);
     const u64 seed = run_.state.seed;

@@ -47,6 +47,17 @@ std::string algorithms_advice(const TrainerState& then, const Config& now, const
 
 }  // namespace
 
+Result<void> check_labels_are_the_same(const TrainerState& then,
+                                       const std::map<std::string, std::string>& settings) {
+  constexpr const char* key = "objective.labels";
+  const auto before = then.settings.find(key), now = settings.find(key);
+  if (before == then.settings.end() || now == settings.end() || before->second == now->second) return {};
+  return Error{ErrorKind::usage,
+               fmt::format("{} is {}, and was {} when the run began: its head has learned those numbers; "
+                           "resume with the same labels",
+                           key, now->second, before->second)};
+}
+
 std::vector<std::string> resume_notes(const TrainerState& then, const Config& now,
                                       const std::map<std::string, std::string>& settings) {
   std::vector<std::string> out;

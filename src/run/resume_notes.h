@@ -10,6 +10,10 @@
 
 namespace tidepool {
 
+// Error: usage, if the run's labels stand for other numbers than before.
+Result<void> check_labels_are_the_same(const TrainerState& then,
+                                       const std::map<std::string, std::string>& settings);
+
 // Key of Session::algorithms() among the settings.
 inline constexpr const char* algorithms_setting = "algorithms of matrix products";
 

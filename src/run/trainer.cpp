@@ -1,5 +1,5 @@
-// Trainer runs one training from config to report. Only this class decides what happens next; the parts that
-// it uses decide nothing.
+// Trainer runs one training from config to report: it asks the parts what is due, tells RunDurability each
+// event, and does what the table answers.
 #include "run/trainer.h"
 
 #include <fmt/format.h>

@@ -21,8 +21,8 @@ Config small_classifier(const TrainDir& dir, bool lora) {
   c.model = test::small_model(Family::qwen3);  // tied: a score head of its own all the same
   if (lora) c = test::lora_config(c, test::made_base(dir, Family::qwen3));
   c = test::classifier(c, dir);
-  c.train.max_steps = 6;
-  c.train.eval_steps = 3;
+  c.train.max_steps = 18;
+  c.train.eval_steps = 9;
   c.train.eval_batches = 0;
   return c;
 }
@@ -42,7 +42,7 @@ TEST_P(ClassifierRun, IsEvaluatedResumedAndExported) {
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(report->eval_figure, "eval_accuracy");
   ASSERT_EQ(report->eval_figures.size(), 2u);
-  EXPECT_GT(report->eval_figures.back(), 0.7);  // seven of eight texts have one label
+  EXPECT_GT(report->eval_figures.back(), 0.6);  // chance: a third
 
   const Objective& of = objective(ObjectiveType::sequence_classification);
   const Evaluation own = evaluated(c.output.dir);
@@ -57,6 +57,14 @@ TEST_P(ClassifierRun, IsEvaluatedResumedAndExported) {
   EXPECT_EQ(resumed->losses, report->losses);
   EXPECT_EQ(resumed->eval_figures, report->eval_figures);
   EXPECT_EQ(resumed->weights_xxh3, report->weights_xxh3);
+
+  Config renamed = c;
+  renamed.model.score.names = {"yes", "no", "maybe"};
+  renamed.data.labelled = renamed.model.score;
+  renamed.train.max_steps = 20;
+  const auto refused = test::run(renamed, {.resume = "auto"});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::usage);
 
   const auto source = find_export_source(c.output.dir, "");
   ASSERT_TRUE(source) << source.error().message;

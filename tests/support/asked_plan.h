@@ -1,4 +1,4 @@
-// What a config asks of the planner, for tests that have no graph at hand.
+// Planner options of a config, for tests that have no graph at hand.
 #pragma once
 
 #include <optional>

@@ -126,6 +126,12 @@ Result<void> DocumentDataset::pack(const DataConfig& config, Source source) {
       out.train.cut_documents() > 0 ? fmt::format("; {} longer than a row {} cut", out.train.cut_documents(),
                                                   out.train.cut_documents() == 1 ? "was" : "were")
                                     : ""));
+  if (config.labelled && out.train.full_documents() > 0)
+    notes_.push_back(
+        fmt::format("data: {} {} a row, whose end is cut off if it is longer; raise "
+                    "train.sequence_length to see it",
+                    counted_text(out.train.full_documents(), "text"),
+                    out.train.full_documents() == 1 ? "fills" : "fill"));
   sources_.push_back(std::move(out));
   return {};
 }

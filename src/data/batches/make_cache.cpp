@@ -158,9 +158,13 @@ Error nothing_to_learn(const CacheRequest& request, const CacheCounts& counts, c
             fmt::format("{}: holds no document; name files that hold documents", files)};
   return {
       ErrorKind::bad_input,
-      fmt::format("{}: no document has anything to learn ({} have none): a text needs two tokens, a chat an "
-                  "answer; see data.loss, and look at them with  tidepool tokenize CONFIG --show 3",
-                  files, counts.without_loss)};
+      request.settings.labelled
+          ? fmt::format("{}: all of its {} texts are empty; a text with a label needs a token", files,
+                        counts.without_loss)
+          : fmt::format(
+                "{}: no document has anything to learn ({} have none): a text needs two tokens, a chat an "
+                "answer; see data.loss, and look at them with  tidepool tokenize CONFIG --show 3",
+                files, counts.without_loss)};
 }
 
 }  // namespace

@@ -250,11 +250,12 @@ Result<OpenedDocuments> open_documents(const std::vector<SourceFiles>& sources, 
 }
 
 Result<ShownDocuments> first_documents(const std::vector<SourceFiles>& sources, const DataConfig& config,
-                                       u32 vocab_size, const std::string& model_directory, u64 count) {
+                                       u32 vocab_size, u32 row_tokens, const std::string& model_directory,
+                                       u64 count) {
   TRY_ASSIGN(const OpenedEncoder encoder, checked_encoder(sources, config, model_directory, vocab_size));
   ShownDocuments out{.documents = {}, .notes = encoder.notes};
   for (const SourceFiles& files : sources)
-    TRY(show_first(request_for(files, config, encoder, vocab_size, 0), count, out));
+    TRY(show_first(request_for(files, config, encoder, vocab_size, row_tokens), count, out));
   return out;
 }
 

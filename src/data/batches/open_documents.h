@@ -37,6 +37,6 @@ struct ShownDocuments {
 // Shows the first documents of each source as training would get them. Writes nothing. A text file is shown
 // up to the end of its first part.
 Result<ShownDocuments> first_documents(const std::vector<SourceFiles>&, const DataConfig&, u32 vocab_size,
-                                       const std::string& model_directory, u64 count);
+                                       u32 row_tokens, const std::string& model_directory, u64 count);
 
 }  // namespace tidepool

@@ -24,6 +24,7 @@ class PackedRows::Packer {
 
   Result<void> add(const TokenCache::Document& document) {
     const u64 places = document.tokens - 1;
+    out_.full_ += places == options_.row_places;
     if (places <= options_.row_places)
       return put(document.first, static_cast<u32>(places), static_cast<u32>(document.learned));
     ++out_.cut_;

@@ -37,6 +37,7 @@ class PackedRows {
   u32 targets(u64 row) const { return rows_[row].targets; }
   u32 places(u64 row) const { return rows_[row].places; }  // places that hold a document
   u64 cut_documents() const { return cut_; }
+  u64 full_documents() const { return full_; }  // as long as a row, so an encoder may have cut them
   u64 filled_places() const { return filled_; }
 
   // Fills arrays of T places each; `out.starts` may be empty. An empty place attends only to itself.
@@ -59,7 +60,7 @@ class PackedRows {
   u32 row_places_ = 0;
   std::vector<Piece> pieces_;
   std::vector<Row> rows_;
-  u64 cut_ = 0, filled_ = 0;
+  u64 cut_ = 0, full_ = 0, filled_ = 0;
 };
 
 }  // namespace tidepool

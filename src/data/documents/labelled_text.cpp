@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <boost/json/serialize.hpp>
-
 namespace tidepool {
 
 Result<LabelledRecord> LabelledText::read() const {
@@ -15,9 +13,8 @@ Result<LabelledRecord> LabelledText::read() const {
   else if (label.is_int64() && label.get_int64() >= 0)
     out.label = static_cast<u64>(label.get_int64());
   else
-    return fault(
-        fmt::format("\"label\" must be the number or the name of a label, not {}",
-                    label.is_number() ? boost::json::serialize(label) : std::string(json_kind_name(label))));
+    return fault(fmt::format("\"label\" must be the number of a label, 0, 1, ..., or its name; it is {}",
+                             label.is_number() ? "another number" : json_kind_name(label)));
   return out;
 }
 

@@ -75,7 +75,11 @@ void write_score(const ModelConfig& config, json::object& out) {
   out["id2label"] = std::move(names);
   out["label2id"] = std::move(numbers);
   json::value& padding = out["pad_token_id"];
-  const json::value end = out.contains("eos_token_id") ? out["eos_token_id"] : json::value(nullptr);
+  const u32 usual_end = traits(config.family).end_of_text;  // of a config that leaves it out
+  const bool has_usual_end = usual_end != 0 && usual_end < config.vocab_size;
+  const json::value end = out.contains("eos_token_id") ? out["eos_token_id"]
+                          : has_usual_end              ? json::value(usual_end)
+                                                       : json::value(nullptr);
   if (padding.is_null())
     out["pad_token_id"] = end.is_array() && !end.get_array().empty() ? end.get_array()[0] : end;
 }

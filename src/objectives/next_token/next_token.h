@@ -9,7 +9,6 @@
 namespace tidepool {
 
 inline constexpr Objective next_token = {
-    .title = "next token",
     .targets = "tokens",
     .figure = {.metric = "perplexity",
                .word = "perplexity",

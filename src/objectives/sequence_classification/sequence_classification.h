@@ -1,5 +1,5 @@
 // The last token of a text predicts its label, as in transformers' ForSequenceClassification models. Texts
-// lie at the beginning of rows, or side by side; padding comes behind them, and no padding is pooled.
+// lie at the beginning of rows, or side by side; padding comes behind them, and is not pooled.
 #pragma once
 
 #include "base/text/units.h"
@@ -8,7 +8,6 @@
 namespace tidepool {
 
 inline constexpr Objective sequence_classification = {
-    .title = "sequence classification",
     .labelled = true,
     .targets = "texts",
     .figure = {.metric = "eval_accuracy",

@@ -196,6 +196,7 @@ PlanSummary summarize(const SummaryInput& in) {
                 .width = graph.config.width,
                 .heads = graph.config.attention.heads,
                 .vocabulary = graph.config.vocab_size,
+                .labels = graph.config.score.labels,
                 .sequences = graph.batch.sequences,
                 .tokens_per_sequence = graph.batch.tokens,
                 .micro_batches = plan.micro_batches,

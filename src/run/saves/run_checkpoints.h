@@ -14,7 +14,7 @@
 
 namespace tidepool {
 
-struct MovedDirectory;  // run/run_directory.h
+struct MovedDirectory;  // run/directory/run_directory.h
 
 class RunCheckpoints {
  public:

@@ -41,7 +41,7 @@ Result<bool> lacks_score(const Config& config, const ModelGraph& graph, RunOutpu
   const std::string& directory = config.model_directory;
   if (!graph.config.score.on() || directory.empty()) return false;
   TRY_ASSIGN(const bool has_score, has_score_head(directory, graph.config));
-  if (!has_score)
+  if (!has_score && config.lora.adapter.empty())
     outputs.say(fmt::format("{} has no score head: one with {} labels is drawn at random", directory,
                             graph.config.score.labels));
   if (has_score && graph.lora.on())

@@ -65,6 +65,7 @@ TEST_F(LogTest, LinesWaitUntilTheFileIsNamedAndAreAppended) {
 TEST_F(LogTest, AWholeLogThatWaitedIsWrittenAtTheEnd) {
   start();
   log_text(LogLevel::info, "all");
+  settle_log(std::chrono::seconds(60));  // it came before the file had a name
   open_log(path_);
   EXPECT_EQ(finish_log(), "");
   EXPECT_THAT(lines_of(path_), ElementsAre(HasSubstr("all")));

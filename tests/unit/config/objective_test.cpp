@@ -42,8 +42,8 @@ TEST(ConfigObjective, NamesCountTheLabels) {
 }
 
 TEST(ConfigObjective, WrongLabelsAreNamed) {
-  EXPECT_THAT(fault_of({type}), HasSubstr("objective.num_labels: how many labels are there?"));
-  EXPECT_THAT(fault_of({type, "num_labels=1"}), HasSubstr("Set objective.num_labels, 2 or more"));
+  EXPECT_THAT(fault_of({type}), HasSubstr("objective.num_labels: a classifier has 2 labels or more"));
+  EXPECT_THAT(fault_of({type, "num_labels=1"}), HasSubstr("set objective.num_labels, or name them"));
   EXPECT_THAT(fault_of({type, "num_labels=3", "objective.labels=a,b"}),
               HasSubstr("objective.labels: 2 names for 3 labels"));
   EXPECT_THAT(fault_of({type, "objective.labels=a,b,a"}), HasSubstr("'a' names two labels"));
@@ -61,6 +61,9 @@ TEST(ConfigObjective, AClassifiersDirectoryBringsItsLabels) {
   EXPECT_THAT(c.model.score.names, ElementsAre("anger", "joy", "fear", "calm"));
   EXPECT_THAT(parse({model, length, "objective.labels=a,b,c,d"}).model.score.names,
               ElementsAre("a", "b", "c", "d"));
+  EXPECT_THAT(fault_of({model, length, "objective.labels=calm,anger,joy,fear"}),
+              HasSubstr("the same names in another order (anger, joy, fear, calm)"));
+  EXPECT_THAT(fault_of({model, length, "num_labels=3"}), HasSubstr("head has 4 labels, and these are 3"));
   EXPECT_THAT(fault_of({model, length, "objective.type=next_token"}),
               HasSubstr("name a model that predicts tokens"));
 }

@@ -28,7 +28,7 @@ class ForeignRecords : public test::DocumentsFixture {
     config.train = {write("d.jsonl", lines)};
     const auto sources = all_sources(config, has_tokenizer(config, model_));
     if (!sources) return sources.error().message;
-    const auto made = first_documents(*sources, config, 512, model_, 9);
+    const auto made = first_documents(*sources, config, 512, 64, model_, 9);
     if (!made) return made.error().message;
     std::string out;
     for (const ShownDocument& document : made->documents) {

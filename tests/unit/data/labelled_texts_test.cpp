@@ -61,9 +61,10 @@ TEST_F(DataLabelled, WrongLabelsAreNamed) {
               AllOf(HasSubstr("a.jsonl:1: label 3 is not below objective.num_labels, 3")));
   EXPECT_THAT(of("{\"text\": \"a\", \"label\": \"never\"}"),
               HasSubstr("label 'never' is none of objective.labels: no, yes, maybe"));
-  EXPECT_THAT(of("{\"text\": \"a\", \"label\": 0.5}"),
-              HasSubstr("\"label\" must be the number or the name of a label, not 5E-1"));
-  EXPECT_THAT(of("{\"text\": \"a\", \"label\": null}"), HasSubstr("not null"));
+  EXPECT_THAT(
+      of("{\"text\": \"a\", \"label\": 0.5}"),
+      HasSubstr("\"label\" must be the number of a label, 0, 1, ..., or its name; it is another number"));
+  EXPECT_THAT(of("{\"text\": \"a\", \"label\": null}"), HasSubstr("it is null"));
   EXPECT_THAT(of("{\"text\": \"a\"}"), HasSubstr("there is no \"label\""));
   EXPECT_THAT(of("{\"label\": 1}"), HasSubstr("there is no \"text\""));
 }
@@ -91,7 +92,7 @@ TEST_F(DataLabelled, AShownTextEndsWithItsLabel) {
   const DataConfig shown = config("{\"text\": \"abc\", \"label\": 2}\n");
   const auto sources = all_sources(shown, false);
   ASSERT_TRUE(sources);
-  const auto made = first_documents(*sources, shown, 256, "", 1);
+  const auto made = first_documents(*sources, shown, 256, 16, "", 1);
   ASSERT_TRUE(made) << made.error().message;
   ASSERT_EQ(made->documents.size(), 1u);
   const ShownDocument& document = made->documents[0];

@@ -173,7 +173,7 @@ TEST_F(DataTexts, TheFirstDocumentsAreShownAsTrainingHasThem) {
                               write("c.jsonl", R"({"prompt": "one two", "completion": " three \u4e2d"})")}};
   config.tokenizer = tokenizers + "llama2.json";
   const auto sources = all_sources(config, true).value();
-  const auto shown = first_documents(sources, config, 1 << 20, "", 3).value().documents;
+  const auto shown = first_documents(sources, config, 1 << 20, 64, "", 3).value().documents;
   ASSERT_EQ(shown.size(), 2u);  // not three parts of the first document
   EXPECT_THAT(shown[0].place, HasSubstr("a.txt (its beginning)"));
   ASSERT_EQ(shown[1].runs.size(), 2u);

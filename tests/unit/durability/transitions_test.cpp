@@ -132,7 +132,8 @@ TEST(Transitions, EveryEventHasAnAnswerInEveryState) {
       each_value(static_cast<Event>(e), state, [&](const Happened& happened) {
         const Transition t = transition(state, happened);
         possible[happened.event] += t.never.empty();
-        if (!t.never.empty()) CHECK(t.next == state && t.action == Action::none, name(happened.event));
+        if (!t.never.empty())
+          ASSERT_TRUE(t.next == state && t.action == Action::none) << name(happened.event);
       });
   for (size_t e = 0; e < event_count; ++e)
     EXPECT_GT(possible[static_cast<Event>(e)], 0u) << name(static_cast<Event>(e));
