@@ -45,7 +45,7 @@ missing_packages() {
   command -v ninja >/dev/null || echo ninja-build
   command -v pkg-config >/dev/null || echo pkg-config
   command -v ccache >/dev/null || echo ccache
-  command -v mold >/dev/null || echo mold
+  command -v ld.lld >/dev/null || echo lld
   # CMake's search for oneDNN requires OpenCL.
   local package packages=(libfmt-dev libspdlog-dev libyaml-cpp-dev libdnnl-dev ocl-icd-opencl-dev libhwy-dev
     libxxhash-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev liburing-dev libhwloc-dev
