@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "tidepool/update_units.h"
 
 namespace tidepool {
 namespace {
@@ -50,21 +51,45 @@ void add_gradient_streams(Layout& layout, const ModelGraph& graph, u32 m) {
       layout.streams[u64{s} * layout.micro_batches + m] = add_stream(layout, graph, s, m);
 }
 
-ChunkId add_kind(Layout& layout, const Window& window, u32 w, Kind kind, u32 instance, u64 cut_elements,
-                 u32 cuts) {
+// Size of equal cuts near the target, on the alignment of cuts. The number of cuts is a multiple of the
+// replicas of all nodes, if the unit is large enough. With several nodes a granule of the norm has one owner.
+u64 cut_size(u64 elements, const Layout& layout) {
+  const StateSlots& slots = layout.state_slots;
+  const u64 alignment = layout.nodes > 1 ? slots.unit_alignment() : slots.cut_alignment();
+  u64 cuts = std::max<u64>(1, div_up(elements, std::max(layout.target_elements, alignment)));
+  cuts = round_up(cuts, layout.replicas * layout.nodes);
+  return round_up(div_up(elements, cuts), alignment);
+}
+
+// The cuts of a window, as chunks that are still of no kind.
+std::vector<Chunk> cuts_of(WindowChunks& window, u32 w, const ModelGraph& graph, const Layout& layout) {
+  std::vector<Chunk> cuts;
+  for (const UpdateUnit& unit : update_units(graph, graph.windows[w])) {
+    const bool whole = graph.rules[unit.rule].unit == UnitKind::tensor;
+    const u64 size = whole ? unit.elements : cut_size(unit.elements, layout);
+    window.units.push_back(
+        {.first_cut = static_cast<u32>(cuts.size()), .cuts = static_cast<u32>(div_up(unit.elements, size))});
+    for (u64 begin = unit.begin; begin < unit.end(); begin += size) {
+      const u32 cut = static_cast<u32>(cuts.size());
+      cuts.push_back({.window = w,
+                      .cut = cut,
+                      .owner = static_cast<u16>((w + cut) % layout.nodes),
+                      .rule = unit.rule,
+                      .element_begin = begin,
+                      .elements = std::min(size, unit.end() - begin)});
+    }
+  }
+  return cuts;
+}
+
+ChunkId add_kind(Layout& layout, std::span<const Chunk> cuts, Kind kind, u32 instance) {
   ChunkId first{};
-  for (u32 c = 0; c < cuts; ++c) {
-    const u64 begin = c * cut_elements;
-    const u64 elements = std::min(cut_elements, window.elements - begin);
-    const ChunkId id = add(layout, {.kind = kind,
-                                    .window = w,
-                                    .cut = c,
-                                    .owner = static_cast<u16>((w + c) % layout.nodes),
-                                    .instance = instance,
-                                    .element_begin = begin,
-                                    .elements = elements,
-                                    .bytes = Bytes{layout.state_slots.bytes(kind, elements)}});
-    if (c == 0) first = id;
+  for (Chunk cut : cuts) {
+    cut.kind = kind, cut.instance = instance;
+    if (layout.state_slots.has(cut.rule, kind))
+      cut.bytes = Bytes{layout.state_slots.bytes(kind, cut.elements)};
+    const ChunkId id = add(layout, cut);
+    if (cut.cut == 0) first = id;
   }
   return first;
 }
@@ -76,32 +101,23 @@ u32 count_uses(const ModelGraph& graph, u32 window) {
   return uses;
 }
 
-// Size of equal cuts near the target, on the alignment of cuts. The number of cuts is a multiple of the
-// replicas of all nodes, if the window is large enough. With several nodes a granule of the norm has one
-// owner.
-u64 cut_size(u64 elements, const Layout& layout) {
-  const u64 of_cuts = layout.state_slots.cut_alignment();
-  const u64 alignment = layout.nodes > 1 ? std::lcm(norm_granule_elements, of_cuts) : of_cuts;
-  u64 cuts = std::max<u64>(1, div_up(elements, std::max(layout.target_elements, alignment)));
-  cuts = round_up(cuts, layout.replicas * layout.nodes);
-  return round_up(div_up(elements, cuts), alignment);
-}
-
 void add_window(Layout& layout, const ModelGraph& graph, u32 w) {
   const Window& window = graph.windows[w];
   CHECK(window.elements > 0 && window.elements % layout.state_slots.cut_alignment() == 0, window.elements);
-  const u64 size = cut_size(window.elements, layout);
-  WindowChunks chunks{.cuts = static_cast<u32>(div_up(window.elements, size)), .trains = window.trainable};
+  WindowChunks chunks{.trains = window.trainable};
+  const std::vector<Chunk> cuts = cuts_of(chunks, w, graph, layout);
+  chunks.cuts = static_cast<u32>(cuts.size());
   chunks.shard_cuts = static_cast<u32>(div_up(chunks.cuts, layout.replicas));
-  const auto kind = [&](Kind k, u32 instance) {
-    return add_kind(layout, window, w, k, instance, size, chunks.cuts);
-  };
+  const auto kind = [&](Kind k, u32 instance) { return add_kind(layout, cuts, k, instance); };
   chunks.param = kind(Kind::param, 0);
   if (!chunks.trains) {
     layout.windows.push_back(std::move(chunks));
     return;
   }
-  layout.state_slots.each([&](Kind slot) { chunks.state.push_back(kind(slot, 0)); });
+  layout.state_slots.each([&](Kind slot) {
+    const auto has = [&](const Chunk& cut) { return layout.state_slots.has(cut.rule, slot); };
+    if (std::ranges::any_of(cuts, has)) chunks.state.push_back(kind(slot, 0));
+  });
   const u32 uses = count_uses(graph, w);
   for (u32 use = 0; use < uses; ++use) chunks.grad_accum.push_back(kind(Kind::grad_accum, use));
   chunks.grad = layout.state_slots.has(Kind::grad) ? kind(Kind::grad, 0) : chunks.grad_accum.front();
@@ -190,11 +206,28 @@ Bytes Layout::bytes(ChunkId first, u32 count) const {
   return sum;
 }
 
+Bytes Layout::shard_bytes(ChunkId first) const {
+  const WindowChunks& window = windows[chunk(first).window];
+  Bytes most{};
+  for (u32 replica = 0; replica < replicas; ++replica)
+    most = std::max(most, bytes(offset_id(first, window.shard_begin(replica)), window.shard_size(replica)));
+  return most;
+}
+
 std::vector<ChunkId> Layout::state(u32 window, u32 cut) const {
   const WindowChunks& w = windows[window];
   std::vector<ChunkId> ids = {offset_id(w.param, cut)};
   if (!w.trains || !owns(window, cut)) return ids;
-  for (const ChunkId slot : w.state) ids.push_back(offset_id(slot, cut));
+  for (const ChunkId slot : w.state)
+    if (is_persistent(chunk(offset_id(slot, cut)))) ids.push_back(offset_id(slot, cut));
+  return ids;
+}
+
+std::vector<ChunkId> Layout::state(u32 window) const {
+  CHECK(nodes == 1 || !windows[window].trains, nodes, window);
+  std::vector<ChunkId> ids = {windows[window].param};
+  if (windows[window].trains)
+    ids.insert(ids.end(), windows[window].state.begin(), windows[window].state.end());
   return ids;
 }
 

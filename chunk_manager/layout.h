@@ -24,11 +24,17 @@ struct LayoutOptions {
 // parameters, sums their gradients, and passes the gradients down. With several nodes, cuts are dealt to them
 // in turn (Chunk::owner): only the owner keeps a cut's state beside the parameters, and updates it.
 struct WindowChunks {
+  // The cuts of each of the window's update_units(): equal ones near the target's size if the rule is
+  // elementwise, else one.
+  struct UnitCuts {
+    u32 first_cut = 0, cuts = 0;
+  };
+  std::vector<UnitCuts> units;
   u32 cuts = 0;
   u32 shard_cuts = 0;  // cuts of replica 0; no replica has more. With one replica all cuts
   bool trains = true;
   ChunkId param{}, grad{};
-  std::vector<ChunkId> state;       // by slot
+  std::vector<ChunkId> state;       // of the slots that any unit has
   std::vector<ChunkId> grad_accum;  // by use: a tied window has one per block that reads it
   // By use: the sums of replica 0's micro-batches, before reduce_scatter adds them to grad_accum. Those of
   // replica r begin r * cuts later. With one replica local_accum is grad_accum.
@@ -63,6 +69,8 @@ struct Layout {
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
   ChunkId stream(u32 stream, u32 m) const { return streams[u64{stream} * micro_batches + m]; }
   Bytes bytes(ChunkId first, u32 count) const;
+  // Of the largest shard of a kind of a window. `first`: the kind's first chunk.
+  Bytes shard_bytes(ChunkId first) const;
   // True if this node updates the cut.
   bool owns(u32 window, u32 cut) const {
     return chunk(ChunkId{index(windows[window].param) + cut}).owner == node;
@@ -78,9 +86,11 @@ struct Layout {
   bool params_die(u32 window, u32 cut) const {
     return params_die(window) || (windows[window].trains && !owns(window, cut));
   }
-  // Kinds that outlive a step, in the operand order of updates: param, then if this node updates the cut its
-  // slots.
+  // Kinds that outlive a step, in the operand order of updates: param, then if this node updates the cut the
+  // slots of its rule.
   std::vector<ChunkId> state(u32 window, u32 cut) const;
+  // First chunks of all kinds that outlive a step. REQUIRES: the window is frozen, or there is one node.
+  std::vector<ChunkId> state(u32 window) const;
   // Gradient that an update reads: `grad`, or in fp32 the first accumulator.
   ChunkId gradient(u32 window, u32 cut) const;
 };

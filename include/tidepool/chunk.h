@@ -68,7 +68,7 @@ constexpr bool is_stream(Kind kind) { return kind >= Kind::activation && kind <=
 // Bytes of an array of values: parameters, activations.
 constexpr u64 values_bytes(u64 elements, Precision precision) { return elements * value_bytes(precision); }
 
-// Kinds that outlive a step. Checkpoints hold them, and the planner chooses homes for them.
+// Kinds that outlive a step.
 constexpr bool is_persistent(Kind kind) { return kind == Kind::param || is_slot(kind); }
 // Kinds that an update writes without reading the old content: fp16's `param`, rounded from `master`. From
 // its last use in a step until the update nothing needs it, so its bytes may hold something else
@@ -97,6 +97,7 @@ struct Chunk {
   u32 window = none;  // kinds with parameters only
   u32 cut = none;     // number of the cut in the window
   u16 owner = 0;      // kinds with parameters: the node that updates the cut
+  u8 rule = 0;        // kinds with parameters: the number of the rule that updates the cut
   // grad_accum: number of the use, then uses + use * replicas + replica. Streams, kept, batch: micro-batch
   // within the sweep, times replicas, plus the replica. workspace: the device. scalars: the device, then
   // devices + node for those of other nodes. grad_part: use * nodes + node.
@@ -105,9 +106,14 @@ struct Chunk {
   u32 block = none;       // streams: Stream::block. kept: the block whose inside it is
   u64 element_begin = 0;  // from the window's start
   u64 elements = 0;
-  Bytes bytes{};  // a multiple of frame_alignment
+  Bytes bytes{};  // a multiple of frame_alignment; 0: a slot that the cut's rule does not have
 
   bool operator==(const Chunk&) const = default;
 };
+
+// True if the chunk outlives a step. Checkpoints hold it, and the planner chooses a home for it.
+constexpr bool is_persistent(const Chunk& chunk) {
+  return is_persistent(chunk.kind) && chunk.bytes.value > 0;
+}
 
 }  // namespace tidepool

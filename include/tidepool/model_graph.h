@@ -9,9 +9,9 @@
 #include "tidepool/kernel_cost.h"
 #include "tidepool/lora.h"
 #include "tidepool/model_config.h"
-#include "tidepool/optim.h"
 #include "tidepool/packing.h"
 #include "tidepool/state_slot.h"
+#include "tidepool/update_rule.h"
 
 namespace tidepool {
 
@@ -30,6 +30,7 @@ struct Tensor {
   PackedMatrix packed;             // how it is stored; Packing::none: as numbers in the parameters' precision
   bool packed_transposed = false;  // `packed` is [out, in], and the tensor [in, out]
   bool weight_decay = false;       // matrices and embeddings; not biases and norms
+  u8 rule = 0;                     // number of the rule that updates it (ModelGraph::rules)
   Init init = Init::zeros;
   double init_std = 0.0;    // Init::normal
   double init_bound = 0.0;  // Init::uniform: from -bound to bound
@@ -114,8 +115,8 @@ struct ModelGraph {
   Precision precision = Precision::fp32;  // precision of parameters
   // Precision of activations and their gradients: 16 bits if the device's matrix units want that.
   Precision activations = Precision::fp32;
-  Optim optim = Optim::adamw_torch;  // of all trained windows, and the state that it keeps:
-  StateSlots state_slots;
+  std::vector<UpdateRule> rules = {UpdateRule{}};  // the first is the one that a config names
+  StateSlots state_slots;                          // of precision and rules
   BatchShape batch;
   u32 experts_per_group = 0;            // the last group of a layer may have fewer; 0: no layer has experts
   std::vector<LayerAdapters> adapters;  // by layer; empty without LoRA or without experts
@@ -132,8 +133,18 @@ struct ModelGraph {
   // gradient. N are the active parameters without an embedding that is only looked up (untied).
   u64 flops_per_token = 0;
 
+  Optim optim() const { return rules.front().optim; }
   bool operator==(const ModelGraph&) const = default;
 };
+
+// RETURNS: the number of the rule that updates the tensor.
+// REQUIRES: a rule is for it.
+inline u8 rule_of(std::span<const UpdateRule> rules, const Tensor& tensor) {
+  u64 rule = 0;
+  while (rule < rules.size() && rules[rule].takes != nullptr && !rules[rule].takes(tensor)) ++rule;
+  CHECK(rule < rules.size(), rules.size());
+  return static_cast<u8>(rule);
+}
 
 // Number of arrays in a batch, each i32 [B, T].
 inline u32 batch_arrays(const BatchShape& batch) { return batch.packed ? 3 : 2; }

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "tidepool/chunk.h"
+#include "tidepool/update_rule.h"
 
 namespace tidepool {
 
@@ -30,8 +31,9 @@ struct StateSlot {
   bool operator==(const StateSlot&) const = default;
 };
 
-// StateSlots says which arrays a chunk set has beside its parameters, and how large each array of it is:
-// slots of the precision first, then those of the update rule.
+// StateSlots says which arrays chunk sets have beside their parameters, and how large each array is: slots of
+// the precision first, then those of each update rule. A chunk set has those of the precision and of its
+// rule.
 //
 // fp32 keeps no master: its `param` is the master.
 // bf16 keeps `param` (the upper 16 bits) and `master_low` (the signed remainder); the pair is the exact fp32
@@ -41,9 +43,13 @@ struct StateSlot {
 class StateSlots {
  public:
   StateSlots() = default;
-  // REQUIRES: all slots together are at most state_slots_max.
   constexpr StateSlots(Precision precision, std::span<const StateSlot> optimizer_slots)
-      : precision_(precision) {
+      : StateSlots(precision, std::span(&optimizer_slots, 1)) {}
+  // `of_rules`: the slots of each rule.
+  // REQUIRES: all slots together are at most state_slots_max, and the rules update_rules_max.
+  constexpr StateSlots(Precision precision, std::span<const std::span<const StateSlot>> of_rules)
+      : precision_(precision), rules_(static_cast<u32>(of_rules.size())) {
+    CHECK(rules_ <= update_rules_max, rules_);
     if (precision == Precision::fp16)
       slots_[count_++] = {.name = "master",
                           .file_prefix = "master.",
@@ -56,10 +62,13 @@ class StateSlots {
                           .letter = 'L',
                           .format = SlotFormat::remainder,
                           .block_bytes = 2};
-    of_precision_ = count_;
-    for (const StateSlot& slot : optimizer_slots) {
-      CHECK(count_ < state_slots_max, count_);
-      slots_[count_++] = slot;
+    first_.fill(count_);
+    for (u32 rule = 0; rule < rules_; ++rule) {
+      for (const StateSlot& slot : of_rules[rule]) {
+        CHECK(count_ < state_slots_max, count_);
+        slots_[count_++] = slot;
+      }
+      first_[rule + 1] = count_;
     }
   }
 
@@ -71,14 +80,12 @@ class StateSlots {
   }
 
   // The master is beside `param`; only 16 bits have one.
-  constexpr bool has_master() const { return of_precision_ > 0; }
+  constexpr bool has_master() const { return first_[0] > 0; }
   // REQUIRES: has_master().
   constexpr Kind master() const { return state_kind(0); }
-  // The rule's slots in its order, without the precision's.
-  constexpr Kind optimizer_slot(u32 number) const { return state_kind(of_precision_ + number); }
-  constexpr bool is_optimizer_slot(Kind kind) const {
-    return is_slot(kind) && slot_of(kind) >= of_precision_;
-  }
+  // The rules' slots in their order, without the precision's.
+  constexpr Kind optimizer_slot(u32 number) const { return state_kind(first_[0] + number); }
+  constexpr bool is_optimizer_slot(Kind kind) const { return is_slot(kind) && slot_of(kind) >= first_[0]; }
   constexpr bool is_master(Kind kind) const { return has_master() && kind == master(); }
 
   // True if training has chunks of this kind; only slots and `grad` depend on precision and rule.
@@ -86,17 +93,34 @@ class StateSlots {
     if (is_slot(kind)) return slot_of(kind) < count_;
     return kind != Kind::grad || precision_ != Precision::fp32;
   }
+  // True if chunk sets of a rule have chunks of this kind.
+  constexpr bool has(u32 rule, Kind kind) const {
+    if (!is_optimizer_slot(kind)) return has(kind);
+    return slot_of(kind) >= first_[rule] && slot_of(kind) < first_[rule + 1];
+  }
   // An update finds the finished gradient here: in fp32 the sum is the gradient.
   constexpr Kind gradient() const { return has(Kind::grad) ? Kind::grad : Kind::grad_accum; }
 
-  // Calls fn(Kind) for each slot, and for the slots of the rule alone.
+  // The slots of a rule's chunk sets alone, which are then those of rule 0.
+  constexpr StateSlots of_rule(u32 rule) const {
+    const std::span<const StateSlot> slots = all().subspan(first_[rule], first_[rule + 1] - first_[rule]);
+    return {precision_, slots};
+  }
+
+  // Calls fn(Kind) for each slot; for those of a rule's chunk sets, in the order of an update's operands; and
+  // for the slots of rules without the precision's.
   template <class Fn>
   constexpr void each(Fn&& fn) const {
     for (u32 i = 0; i < count_; ++i) fn(state_kind(i));
   }
   template <class Fn>
+  constexpr void each_of_rule(u32 rule, Fn&& fn) const {
+    for (u32 i = 0; i < first_[0]; ++i) fn(state_kind(i));
+    for (u32 i = first_[rule]; i < first_[rule + 1]; ++i) fn(state_kind(i));
+  }
+  template <class Fn>
   constexpr void each_optimizer_slot(Fn&& fn) const {
-    for (u32 i = of_precision_; i < count_; ++i) fn(state_kind(i));
+    for (u32 i = first_[0]; i < count_; ++i) fn(state_kind(i));
   }
 
   // Bytes of so many elements of a kind that follows a window's cuts, and back.
@@ -120,8 +144,13 @@ class StateSlots {
     return alignment;
   }
 
+  // Units of updates begin on multiples of this: whole granules of the gradient's norm, so that each granule
+  // has one owner.
+  constexpr u64 unit_alignment() const { return std::lcm(norm_granule_elements, cut_alignment()); }
+
   constexpr bool operator==(const StateSlots& other) const {
-    return precision_ == other.precision_ && std::ranges::equal(all(), other.all());
+    return precision_ == other.precision_ && rules_ == other.rules_ && first_ == other.first_ &&
+           std::ranges::equal(all(), other.all());
   }
 
  private:
@@ -135,7 +164,8 @@ class StateSlots {
   constexpr std::span<const StateSlot> all() const { return std::span(slots_).first(count_); }
 
   Precision precision_ = Precision::fp32;
-  u32 count_ = 0, of_precision_ = 0;
+  u32 count_ = 0, rules_ = 0;
+  std::array<u32, update_rules_max + 1> first_{};  // slot of each rule, and of none
   std::array<StateSlot, state_slots_max> slots_{};
 };
 

@@ -220,7 +220,7 @@ Result<void> CheckpointStore::compare_model(const std::string& path) {
              SafetensorsFile::open(path + "/optimizer.safetensors", ErrorKind::corrupt_checkpoint));
   if (const std::optional<Optim> other = other_optimizer(optimizer->tensors()))
     return other_run(path,
-                     fmt::format("train.optim is {} there and {} here", name(*other), name(graph_.optim)),
+                     fmt::format("train.optim is {} there and {} here", name(*other), name(graph_.optim())),
                      "train.optim");
   return check_tensors("optimizer.safetensors", optimizer->tensors(), optimizer_parts(graph_.state_slots));
 }
@@ -229,11 +229,13 @@ Result<void> CheckpointStore::compare_model(const std::string& path) {
 std::optional<Optim> CheckpointStore::other_optimizer(std::span<const StoredTensor> tensors) const {
   ModelGraph graph = graph_;
   for (u32 i = 0; i < optim_count; ++i) {
-    graph.optim = static_cast<Optim>(i);
-    graph.state_slots = state_slots(graph.precision, graph.optim);
-    if (graph.optim == graph_.optim || graph.state_slots == graph_.state_slots) continue;
+    graph.rules = update_rules(static_cast<Optim>(i));
+    graph.state_slots = state_slots(graph.precision, graph.rules);
+    if (graph.optim() == graph_.optim() || graph.state_slots == graph_.state_slots) continue;
+    for (Window& window : graph.windows)
+      for (Tensor& tensor : window.tensors) tensor.rule = rule_of(graph.rules, tensor);
     if (tensors_difference(tensors, stored_tensors(graph, optimizer_parts(graph.state_slots))).empty())
-      return graph.optim;
+      return graph.optim();
   }
   return std::nullopt;
 }

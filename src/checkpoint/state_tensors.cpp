@@ -87,15 +87,21 @@ struct PartInFile {
   const Tensor* tensor = nullptr;
 };
 
-// RETURNS: the tensors of trained windows, in the order of the files.
-std::vector<PartInFile> trained_parts(const ModelGraph& graph, const std::vector<FileTensor>& files) {
+// True if the tensor is trained, and its rule keeps this part.
+bool has_part(const ModelGraph& graph, const FileTensor::Part& at, Kind part) {
+  const Window& window = graph.windows[at.window];
+  return window.trainable && graph.state_slots.has(window.tensors[at.tensor].rule, part);
+}
+
+// RETURNS: the tensors that have a part of the state, in the order of the files.
+std::vector<PartInFile> trained_parts(const ModelGraph& graph, const std::vector<FileTensor>& files,
+                                      Kind of_state) {
   std::vector<PartInFile> out;
   for (const FileTensor& file : files) {
     u64 begin = 0, number = 0;
     for (const FileTensor::Part& part : file.parts) {
-      const Window& window = graph.windows[part.window];
-      const Tensor& t = window.tensors[part.tensor];
-      if (window.trainable) out.push_back({&file, number, begin, part.window, &t});
+      const Tensor& t = graph.windows[part.window].tensors[part.tensor];
+      if (has_part(graph, part, of_state)) out.push_back({&file, number, begin, part.window, &t});
       begin += t.elements, ++number;
     }
   }
@@ -173,7 +179,7 @@ std::vector<StoredTensor> stored_tensors(const ModelGraph& graph, std::span<cons
   std::vector<StoredTensor> out;
   for (const Kind part : parts)
     for (FileTensor& file : file_tensors(graph, form_of(part, form)))
-      if (graph.windows[file.parts[0].window].trainable)
+      if (has_part(graph, file.parts[0], part))
         out.push_back({.name = std::string(prefix(graph.state_slots, part)) + file.name,
                        .dtype = dtype(part, graph.precision),
                        .shape = std::move(file.shape)});
@@ -192,7 +198,7 @@ Result<void> write_part(const TensorSink& sink, const ModelGraph& graph, Kind pa
     return sink(bytes);
   };
   return each_piece(
-      trained_parts(graph, files), buffer,
+      trained_parts(graph, files, part), buffer,
       [&](const StatePiece& p) -> Result<void> {
         TRY_ASSIGN(const std::span<const std::byte> bytes,
                    read_piece(state, part, graph.state_slots, p.window, p.window_begin, p.elements, buffer));
@@ -210,7 +216,7 @@ Result<void> restore_part(HashedTensors& tensors, const ModelGraph& graph, Kind 
   SafetensorsModel::Location stored;
   const std::vector<FileTensor> files = file_tensors(graph, ExpertForm::single);
   return each_piece(
-      trained_parts(graph, files), buffer,
+      trained_parts(graph, files, part), buffer,
       [&](const StatePiece& p) -> Result<void> {
         if (p.file_begin == 0)
           stored = tensors.find(std::string(prefix(graph.state_slots, part)) + p.file.name);
@@ -227,7 +233,7 @@ Result<void> restore_joined_weights(const SafetensorsModel& model, const ModelGr
                                     StateWriter& state, std::span<std::byte> buffer) {
   CHECK(graph.precision == Precision::fp32);
   const std::vector<FileTensor> files = file_tensors(graph, ExpertForm::joined);
-  std::vector<PartInFile> parts = trained_parts(graph, files);
+  std::vector<PartInFile> parts = trained_parts(graph, files, Kind::param);
   std::ranges::sort(parts, {},
                     [](const PartInFile& p) { return std::pair(p.window, p.tensor->window_offset); });
   const auto find = [&](const FileTensor& file) -> Result<SafetensorsModel::Location> {

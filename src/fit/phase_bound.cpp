@@ -105,7 +105,7 @@ class Phases {
   void count_needs() {
     for (u32 c = 0; c < uses_.size(); ++c) {
       const Chunk& chunk = in_.plan.chunk(ChunkId{c});
-      if (!is_persistent(chunk.kind) && chunk.kind != Kind::grad && chunk.kind != Kind::grad_accum) continue;
+      if (!is_persistent(chunk) && chunk.kind != Kind::grad && chunk.kind != Kind::grad_accum) continue;
       std::array<Visit, phases_max> visits;
       for (u32 id : uses_[c]) visits[phase_at(id)].add(access_of(body_.ops[id], ChunkId{c}));
       for (u32 p = 0; p < phases_max; ++p) {

@@ -100,7 +100,8 @@ u32 experts_per_group(const Config& config) {
   if (config.memory.experts_per_group != 0)
     return std::min(config.memory.experts_per_group, model.experts.count);
   const u64 element = streamed_bytes(config.train.precision, !config.lora.on());
-  const u64 expert = element * expert_places(model).stride + adapter_bytes_of_expert(config);
+  const u64 elements = expert_elements(model, config.train.precision, update_rules(config.train.optim));
+  const u64 expert = element * elements + adapter_bytes_of_expert(config);
   u32 group = model.experts.count;
   while (group > 1 && group * expert > config.memory.budgets.device.value / 4) group = (group + 1) / 2;
   return group;
@@ -123,7 +124,7 @@ Result<ModelGraph> make_graph(const Config& config) {
                       .tokens = config.train.sequence_length,
                       .packed = packs_documents(config)},
                      config.machine.gpus().empty() ? Precision::fp32 : precision, lora,
-                     experts_per_group(config), config.train.optim);
+                     experts_per_group(config), update_rules(config.train.optim));
 }
 
 u32 micro_batches_per_step(const Config& config) {

@@ -52,7 +52,7 @@ std::array<Bytes, 2> staging_bytes(const Plan& plan, DeviceMemory device_memory)
     const bool reachable =
         home == Tier::host || (home == Tier::device && device_memory == DeviceMemory::of_host);
     // Node 0 reaches the homes of several nodes through staging.
-    if (!is_persistent(chunk.kind) || (reachable && plan.nodes == 1)) continue;
+    if (!is_persistent(chunk) || (reachable && plan.nodes == 1)) continue;
     Bytes& bytes = most[staging_slot(plan.state_slots, chunk.kind)];
     bytes = std::max(bytes, chunk.bytes);
   }

@@ -141,7 +141,7 @@ std::string layer_path(const ModelGraph& g, u32 layer) {
 
 u32 add_window(ModelGraph& g, const std::string& name, std::vector<TensorSpec> specs) {
   if (specs.empty()) return none;
-  Window window = make_window(name + ".lora", std::move(specs));
+  Window window = make_window(g, name + ".lora", std::move(specs));
   window.adapter = true;
   g.windows.push_back(std::move(window));
   return static_cast<u32>(g.windows.size()) - 1;

@@ -99,6 +99,6 @@ void block_backward(const BlockContext&, const BlockBackward&);
 // RETURNS: an error of ErrorKind::usage that names the config key.
 Result<ModelGraph> build_model(const ModelConfig&, Precision, BatchShape,
                                Precision activations = Precision::fp32, const LoraConfig& = {},
-                               u32 experts_per_group = 0, Optim = Optim::adamw_torch);
+                               u32 experts_per_group = 0, std::vector<UpdateRule> rules = {UpdateRule{}});
 
 }  // namespace tidepool

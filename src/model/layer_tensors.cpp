@@ -42,7 +42,8 @@ u32 LayerTensors::module(u32 matrix) const {
   return module;
 }
 
-Window layer_window(const ModelConfig& c, u32 layer) {
+Window layer_window(const ModelGraph& g, u32 layer) {
+  const ModelConfig& c = g.config;
   const LayerStyle& style = tidepool::style(c.family);
   const LayerTensors tensors(c, layer);
   std::vector<TensorSpec> specs;
@@ -56,7 +57,7 @@ Window layer_window(const ModelConfig& c, u32 layer) {
     // Each layer adds to the residual stream twice.
     if (t.residual && style.residual_init) specs.back().init_std /= std::sqrt(2.0 * c.layers);
   }
-  return make_window(fmt::format("{}.{}", style.window_path, layer), std::move(specs));
+  return make_window(g, fmt::format("{}.{}", style.window_path, layer), std::move(specs));
 }
 
 }  // namespace tidepool

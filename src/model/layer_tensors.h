@@ -74,6 +74,6 @@ class LayerTensors {
 };
 
 // RETURNS: the window of a layer's first block: "layers.3" or "h.3".
-Window layer_window(const ModelConfig&, u32 layer);
+Window layer_window(const ModelGraph&, u32 layer);
 
 }  // namespace tidepool

@@ -136,12 +136,13 @@ std::string wrong(const ModelConfig& c, BatchShape batch) {
 
 Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, BatchShape batch,
                                Precision activations, const LoraConfig& lora, u32 experts_per_group,
-                               Optim optim) {
+                               std::vector<UpdateRule> rules) {
   if (std::string message = wrong(config, batch); !message.empty())
     return Error{ErrorKind::usage, std::move(message)};
   ModelGraph g = {
       .config = config, .lora = lora, .precision = precision, .activations = activations, .batch = batch};
-  g.optim = optim, g.state_slots = state_slots(precision, optim);
+  g.state_slots = state_slots(precision, rules);
+  g.rules = std::move(rules);
   if (config.experts.count != 0)
     g.experts_per_group =
         experts_per_group == 0 ? config.experts.count : std::min(experts_per_group, config.experts.count);

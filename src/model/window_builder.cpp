@@ -1,11 +1,20 @@
 #include "model/window_builder.h"
 
+#include <numeric>
+
+#include "base/check.h"
+
 namespace tidepool {
 namespace {
 
-void append(Window& window, TensorSpec spec) {
+void append(const ModelGraph& g, Window& window, TensorSpec spec) {
   Tensor tensor = {.name = std::move(spec.name), .shape = std::move(spec.shape)};
-  tensor.window_offset = spec.joined ? window.elements : round_up(window.elements, spec.alignment);
+  tensor.rule = rule_of(g.rules, tensor);
+  const bool other_rule = !window.tensors.empty() && window.tensors.back().rule != tensor.rule;
+  CHECK(!(spec.joined && other_rule), window.tensors.size());
+  const bool unit = other_rule || g.rules[tensor.rule].unit == UnitKind::tensor;
+  const u64 alignment = std::lcm(spec.alignment, unit ? g.state_slots.unit_alignment() : 1);
+  tensor.window_offset = spec.joined ? window.elements : round_up(window.elements, alignment);
   tensor.elements = 1;
   for (u64 extent : tensor.shape) tensor.elements *= extent;
   tensor.stored_offset = tensor.window_offset, tensor.stored_elements = tensor.elements;
@@ -20,9 +29,9 @@ void append(Window& window, TensorSpec spec) {
 
 }  // namespace
 
-Window make_window(std::string name, std::vector<TensorSpec> specs) {
+Window make_window(const ModelGraph& g, std::string name, std::vector<TensorSpec> specs) {
   Window window = {.name = std::move(name)};
-  for (TensorSpec& spec : specs) append(window, std::move(spec));
+  for (TensorSpec& spec : specs) append(g, window, std::move(spec));
   window.elements = round_up(window.elements, cut_alignment_elements);
   return window;
 }

@@ -18,7 +18,9 @@ struct TensorSpec {
   u64 alignment = 64;  // elements; not if joined
 };
 
-// Lays the tensors out one after the other. A tensor that is not joined starts aligned.
-Window make_window(std::string name, std::vector<TensorSpec> specs);
+// Lays the tensors out one after the other. A tensor that is not joined starts aligned; and if it begins a
+// unit of updates, where a unit may begin. REQUIRES: the graph has its rules. Joined tensors take the same
+// rule.
+Window make_window(const ModelGraph&, std::string name, std::vector<TensorSpec> specs);
 
 }  // namespace tidepool

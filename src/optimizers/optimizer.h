@@ -4,10 +4,11 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "kernels/update/update.h"
-#include "tidepool/optim.h"
 #include "tidepool/state_slot.h"
+#include "tidepool/update_rule.h"
 
 namespace tidepool {
 
@@ -25,6 +26,11 @@ struct Optimizer {
   // Scalars of update `t`, which counts from 1.
   UpdateStep (*step)(const OptimizerSettings&, u64 t);
   UpdateTileFn tile;
+  UnitKind unit = UnitKind::cut;
+  // True if the rule is for this tensor; null: it is for all. Tensors that it is not for take the rule
+  // `others`.
+  bool (*takes)(const Tensor&) = nullptr;
+  Optim others = Optim::adamw_torch;
 };
 
 const Optimizer& optimizer(Optim);
@@ -32,6 +38,11 @@ const Optimizer& optimizer(Optim);
 inline StateSlots state_slots(Precision precision, Optim optim) {
   return {precision, optimizer(optim).slots};
 }
+// REQUIRES: at most update_rules_max rules.
+StateSlots state_slots(Precision, std::span<const UpdateRule>);
+
+// RETURNS: the rules of a model that trains with `optim`.
+std::vector<UpdateRule> update_rules(Optim);
 
 // Scalars of update `t` by the rule, before the norm is known.
 inline UpdateStep update_step(Optim optim, const OptimizerSettings& settings, u64 t, double max_grad_norm) {

@@ -106,7 +106,7 @@ Arc arc_of(const Layout& layout, const Program& program, const DeviceChain& chai
   if (span.end >= turn) span = {span.begin - turn, span.end - turn};
   return {.first = chain.first,
           .count = chain.count,
-          .bytes = layout.bytes(chain.first, chain.count),
+          .bytes = most_held(layout, chain.first, chain.count, chain.spread),
           .span = span,
           .floor = chain.floor,
           .spread = chain.spread,

@@ -44,7 +44,7 @@ void DeviceStays::add(const Choice& choice, const Stay& stay, u64 disk_bytes) {
 // Each replica fetches only its shard of a window.
 void DeviceStays::add_touch(u32 c, u32 t) {
   const DeviceChain& chain = chains_[c];
-  const Bytes bytes = layout_.bytes(chain.first, chain.count);
+  const Bytes bytes = most_held(layout_, chain.first, chain.count, chain.spread);
   const u64 moved = chain.spread == Spread::copy ? bytes.value / layout_.replicas : bytes.value;
   const u32 maker = chain.touches[t].made_by;
   const bool saves_departure = chain.produced_here && !chain.touches[maker].is_read_elsewhere;
@@ -60,14 +60,14 @@ void DeviceStays::add_wait(u32 c) {
   const i32 turn = program_.positions();
   Span span = chain.gap_until_left();
   if (span.end >= turn) span = {span.begin - turn, span.end - turn};
-  const Bytes bytes = layout_.bytes(chain.first, chain.count);
+  const Bytes bytes = most_held(layout_, chain.first, chain.count, chain.spread);
   add({.chain = c}, {.span = span, .bytes = bytes, .from_rest = FromRest::absent}, 2 * bytes.value);
 }
 
 // A window at home saves every copy; and the reads and writes, if the state would rest on disk.
 DeviceStays::Worth DeviceStays::worth_of_home(const Layout& layout, u32 w) {
   const WindowChunks& chunks = layout.windows[w];
-  const u64 param = layout.bytes(chunks.param, chunks.shard_cuts).value;
+  const u64 param = layout.shard_bytes(chunks.param).value;
   const Bytes bytes = bytes_at_home(layout, w);
   return {.saved = 2 * param + gradient_bytes(layout, w).value,
           .saved_disk = saved_by_a_byte * bytes.value,

@@ -85,6 +85,7 @@ class DevicePlanner {
 
   Arc resting(u32 w, ChunkId first) const {
     Arc arc = permanent(first, layout_.windows[w].shard_cuts, touched_.device_of(w));
+    arc.bytes = layout_.shard_bytes(first);
     if (touched_.sharded()) arc.spread = Spread::shard;
     if (layout_.params_die(w) && layout_.chunk(first).kind == Kind::param) {
       arc.permanent = false;
@@ -106,7 +107,7 @@ class DevicePlanner {
     std::vector<Arc> arcs;
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
       if (!touched_.is_home(w)) continue;
-      for (ChunkId first : layout_.state(w, 0)) arcs.push_back(resting(w, first));
+      for (ChunkId first : layout_.state(w)) arcs.push_back(resting(w, first));
     }
     return arcs;
   }

@@ -53,7 +53,7 @@ class Emitter {
     plan_.second_slot = host_.second_slot;
     for (u32 id = 0; id < layout_.chunks.size(); ++id) {
       const Chunk& chunk = layout_.chunks[id];
-      if (!is_persistent(chunk.kind)) continue;
+      if (!is_persistent(chunk)) continue;
       if (chunk.kind != Kind::param && chunk.owner != layout_.node) continue;  // its owner has it
       if (device_.home[chunk.window]) plan_.homes[id] = home_on_device(ChunkId{id});
       if (host_.home_arcs[id] != none) plan_.homes[id] = host_frames_.of_arc(host_.home_arcs[id]);

@@ -8,6 +8,7 @@
 #include "base/text/budget_text.h"
 #include "planner/advice/change_text.h"
 #include "planner/shapes.h"
+#include "tidepool/update_units.h"
 
 namespace tidepool {
 namespace {
@@ -18,7 +19,10 @@ PlanOptions as_planned(const ModelGraph& graph, PlanOptions options) {
 }
 
 Bytes bytes_of(const ModelGraph& graph, const Window& window, Kind kind) {
-  return Bytes{graph.state_slots.bytes(kind, window.elements)};
+  Bytes sum{};
+  for (const UpdateUnit& unit : update_units(graph, window))
+    if (graph.state_slots.has(unit.rule, kind)) sum += Bytes{graph.state_slots.bytes(kind, unit.elements)};
+  return sum;
 }
 
 Bytes parameters_of(const ModelGraph& graph) {

@@ -160,10 +160,12 @@ Bytes FitShape::updates_beside(const std::vector<bool>& home) const {
   Bytes most{};
   for (u32 w = 0; w < layout.windows.size(); ++w) {
     if (home[w] || !layout.windows[w].trains || options_->home != HomePolicy::automatic) continue;
-    Bytes sum{};
-    for (ChunkId id : layout.state(w, 0)) sum += layout.chunk(id).bytes;
-    if (!layout.params_die(w)) sum += layout.chunk(layout.gradient(w, 0)).bytes;
-    most = std::max(most, sum);
+    for (const WindowChunks::UnitCuts& unit : layout.windows[w].units) {
+      Bytes sum{};
+      for (ChunkId id : layout.state(w, unit.first_cut)) sum += layout.chunk(id).bytes;
+      if (!layout.params_die(w)) sum += layout.chunk(layout.gradient(w, unit.first_cut)).bytes;
+      most = std::max(most, sum);
+    }
   }
   return most + options_->host_reserved;
 }

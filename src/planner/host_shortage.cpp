@@ -50,14 +50,17 @@ Bytes sets_in_flight(const Layout& layout, const std::vector<bool>& home) {
   u64 set = 0;
   for (u32 w = 0; w < layout.windows.size(); ++w) {
     if (home[w]) continue;
-    const u64 bytes = layout.windows[w].trains ? layout.chunk(layout.gradient(w, 0)).bytes.value : 0;
-    u64 state = 0;
-    for (u32 cut = 0; cut < std::min(layout.nodes, layout.windows[w].cuts); ++cut) {  // of several owners
-      u64 of_cut = 0;
-      for (ChunkId id : layout.state(w, cut)) of_cut += layout.chunk(id).bytes.value;
-      state = std::max(state, of_cut);
+    for (const WindowChunks::UnitCuts& unit : layout.windows[w].units) {
+      const u32 first = unit.first_cut;
+      const u64 bytes = layout.windows[w].trains ? layout.chunk(layout.gradient(w, first)).bytes.value : 0;
+      u64 state = 0;
+      for (u32 cut = first; cut < first + std::min(layout.nodes, unit.cuts); ++cut) {  // of several owners
+        u64 of_cut = 0;
+        for (ChunkId id : layout.state(w, cut)) of_cut += layout.chunk(id).bytes.value;
+        state = std::max(state, of_cut);
+      }
+      set = std::max(set, bytes + state);
     }
-    set = std::max(set, bytes + state);
   }
   return Bytes{6 * set};
 }

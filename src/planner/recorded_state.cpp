@@ -13,7 +13,7 @@ Op recording_op(const Plan& plan, OpKind kind, LaneId lane) {
 
 bool is_in_record(const Layout& layout, ChunkId id) {
   const Chunk& chunk = layout.chunk(id);
-  return is_persistent(chunk.kind) && layout.windows[chunk.window].trains && chunk.owner == layout.node;
+  return is_persistent(chunk) && layout.windows[chunk.window].trains && chunk.owner == layout.node;
 }
 
 std::vector<Frame> make_slots(const Layout& layout, Bytes& end) {

@@ -16,17 +16,26 @@ Held held_by(const Layout& layout, ChunkId first, u32 count, Spread spread, u32 
   return {offset_id(first, std::min(skipped, cuts)), std::min(count, cuts - std::min(skipped, cuts))};
 }
 
+Bytes most_held(const Layout& layout, ChunkId first, u32 count, Spread spread) {
+  return spread == Spread::shard ? layout.shard_bytes(first) : layout.bytes(first, count);
+}
+
 Bytes state_bytes(const Layout& layout, u32 w) {
-  Bytes sum{};
-  for (u32 cut = 0; cut < layout.windows[w].shard_cuts; ++cut)
-    for (ChunkId id : layout.state(w, cut)) sum += layout.chunk(id).bytes;
-  return sum;
+  const WindowChunks& chunks = layout.windows[w];
+  Bytes most{};
+  for (u32 replica = 0; replica < layout.replicas; ++replica) {
+    Bytes sum{};
+    for (u32 cut = chunks.shard_begin(replica); cut < chunks.shard_begin(replica + 1); ++cut)
+      for (ChunkId id : layout.state(w, cut)) sum += layout.chunk(id).bytes;
+    most = std::max(most, sum);
+  }
+  return most;
 }
 
 Bytes gradient_bytes(const Layout& layout, u32 w) {
   if (!layout.windows[w].trains) return Bytes{0};
   const WindowChunks& chunks = layout.windows[w];
-  return layout.bytes(layout.nodes > 1 ? chunks.grad_accum[0] : chunks.grad, chunks.shard_cuts);
+  return layout.shard_bytes(layout.nodes > 1 ? chunks.grad_accum[0] : chunks.grad);
 }
 
 Bytes bytes_at_home(const Layout& layout, u32 w) {

@@ -124,6 +124,8 @@ struct Held {
   u32 count = 0;
 };
 Held held_by(const Layout&, ChunkId first, u32 count, Spread, u32 replica);
+// Most bytes that a replica has of them.
+Bytes most_held(const Layout&, ChunkId first, u32 count, Spread);
 
 // Bytes of a window on each device: its state, its gradient as it leaves the device, and both at rest
 // together. If its parameters die, the gradient lies in their bytes.

@@ -46,7 +46,8 @@ Result<std::unique_ptr<RecordedReader>> RecordedReader::open(FoundState given, S
   }
   u64 largest = 0;  // in bytes
   for (const StateTable::OfWindow& window : table.windows)
-    largest = std::max(largest, std::min(window.cut_elements, window.elements) * sizeof(float));
+    for (const StateTable::Unit& unit : window.units)
+      largest = std::max(largest, std::min(unit.cut_elements, window.elements) * sizeof(float));
   for (Held& held : reader->held_)
     held.memory.reset(
         static_cast<std::byte*>(std::aligned_alloc(frame_alignment, round_up(largest, frame_alignment))));
@@ -61,10 +62,10 @@ Result<void> RecordedReader::read(u32 window, Kind kind, u64 element_begin, std:
   element_begin = element_begin - source.begin + source.from;
   const StateTable::OfWindow& of = table_.windows[source.row];
   while (!out.empty()) {
-    const u64 cut = element_begin / of.cut_elements;
+    const StateTable::Cut cut = of.cut_at(element_begin, table_.state_slots, kind);
     Held& held = held_[staging_slot(table_.state_slots, kind)];
     TRY(hold(held, of, kind, cut));
-    const u64 begin = table_.state_slots.bytes(kind, element_begin - cut * of.cut_elements);
+    const u64 begin = table_.state_slots.bytes(kind, element_begin - cut.begin);
     const u64 bytes = std::min(out.size(), held.bytes - begin);
     std::memcpy(out.data(), held.memory.get() + begin, bytes);
     out = out.subspan(bytes);
@@ -73,18 +74,18 @@ Result<void> RecordedReader::read(u32 window, Kind kind, u64 element_begin, std:
   return {};
 }
 
-Result<void> RecordedReader::hold(Held& held, const StateTable::OfWindow& of, Kind kind, u64 cut) {
+Result<void> RecordedReader::hold(Held& held, const StateTable::OfWindow& of, Kind kind,
+                                  const StateTable::Cut& cut) {
   const StateTable::Place& place = of.places[static_cast<u32>(kind)];
-  const u32 number = place.mark + static_cast<u32>(cut);
+  const u32 number = place.mark + cut.cuts_before;
   if (held.mark == number) return {};
   held.mark = none;
   const ChunkMark& mark = found_.record.chunks[number];
   const StateSlots& slots = table_.state_slots;
-  const u64 begin = cut * of.cut_elements;
-  held.bytes = slots.bytes(kind, std::min(of.cut_elements, of.elements - begin));
+  held.bytes = slots.bytes(kind, cut.elements);
   const std::span<std::byte> content(held.memory.get(), held.bytes);
-  const u64 offset =
-      found_.head.frames_begin() + place.offset + slots.bytes(kind, begin) + mark.slot * table_.second_slot;
+  const u64 offset = found_.head.frames_begin() + place.offset + slots.bytes(kind, cut.elements_before) +
+                     mark.slot * table_.second_slot;
   for (u64 at = 0; at < content.size();) {
     const ssize_t got =
         ::pread(fd_.get(), content.data() + at, content.size() - at, static_cast<off_t>(offset + at));
@@ -96,7 +97,7 @@ Result<void> RecordedReader::hold(Held& held, const StateTable::OfWindow& of, Ki
   }
   const u64 block = slots.bytes(kind, checksum_block_elements);
   hashes_.resize(div_up(content.size(), block));
-  const ChunkId id{static_cast<u32>(place.first_chunk + cut)};
+  const ChunkId id{static_cast<u32>(place.first_chunk + cut.number)};
   const bool whole = mark.zeros ? all_zeros(content, pool_)
                                 : chunk_checksum(content, block, checksum_seed(id, mark.version), hashes_,
                                                  pool_) == mark.sum;
@@ -107,7 +108,7 @@ Result<void> RecordedReader::hold(Held& held, const StateTable::OfWindow& of, Ki
                     "(dmesg, smartctl); to do without it, move this file away and resume: the message then "
                     "names the last "
                     "checkpoint, if there is one",
-                    found_.path, slots.name(kind), of.name, cut, offset, found_.record.step)};
+                    found_.path, slots.name(kind), of.name, cut.number, offset, found_.record.step)};
   held.mark = number;
   return {};
 }
@@ -131,7 +132,8 @@ Result<void> copy_state(const ModelGraph& graph, StateReader& from, StateWriter&
         constexpr u64 most = copied_at_once / 4;
         for (u64 at = 0; at < tensor.elements; at += most)
           for (const Kind kind : kinds)
-            TRY(copy(w, kind, tensor.window_offset + at, std::min(most, tensor.elements - at)));
+            if (graph.state_slots.has(tensor.rule, kind))
+              TRY(copy(w, kind, tensor.window_offset + at, std::min(most, tensor.elements - at)));
       }
     }
   return to.finish();

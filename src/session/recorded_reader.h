@@ -47,7 +47,7 @@ class RecordedReader final : public StateReader {
   };
   RecordedReader(FoundState found, StateTable table, CorePool& pool)
       : found_(std::move(found)), table_(std::move(table)), pool_(pool) {}
-  Result<void> hold(Held&, const StateTable::OfWindow&, Kind, u64 cut);
+  Result<void> hold(Held&, const StateTable::OfWindow&, Kind, const StateTable::Cut&);
 
   std::optional<RecordHold> hold_;
   const FoundState found_;

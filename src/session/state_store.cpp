@@ -14,12 +14,14 @@ StateStore::StateStore(const Plan& plan, const ModelGraph& graph, StateAtRest& h
     CHECK(staging[i].size() <= staged_max, staging[i].size());
     for (const std::span<std::byte> memory : staging[i]) slots_[i].staged.push_back({.memory = memory});
   }
+  cuts_.resize(graph.windows.size());
   first_.resize(graph.windows.size());
   for (auto& of_window : first_) of_window.fill(ChunkId{none});
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
     const Chunk& chunk = plan.chunks[id];
-    if (is_persistent(chunk.kind) && chunk.cut == 0)
-      first_[chunk.window][static_cast<u32>(chunk.kind)] = ChunkId{id};
+    if (!is_persistent(chunk.kind)) continue;
+    if (chunk.cut == 0) first_[chunk.window][static_cast<u32>(chunk.kind)] = ChunkId{id};
+    if (chunk.kind == Kind::param) cuts_[chunk.window].push_back(chunk.element_begin);
   }
 }
 
@@ -29,10 +31,11 @@ ChunkId StateStore::first_chunk(u32 window, Kind kind) const {
 
 StateStore::Piece StateStore::piece_at(u32 window, Kind kind, u64 element, u64 bytes_left) const {
   const ChunkId first = first_chunk(window, kind);
-  const u64 cut = element / plan_.chunk(first).elements;  // all cuts but the last are equal
-  const ChunkId id{index(first) + static_cast<u32>(cut)};
+  const std::vector<u64>& cuts = cuts_[window];
+  const auto after = std::ranges::upper_bound(cuts, element);
+  const ChunkId id{index(first) + static_cast<u32>(after - cuts.begin()) - 1};
   const Chunk& chunk = plan_.chunk(id);
-  CHECK(chunk.window == window && chunk.kind == kind, window, element);
+  CHECK(chunk.window == window && chunk.kind == kind && is_persistent(chunk), window, element);
   const u64 offset = plan_.state_slots.bytes(kind, element - chunk.element_begin);
   return {id, offset, std::min(bytes_left, chunk.bytes.value - offset)};
 }
@@ -127,7 +130,7 @@ Result<void> StateStore::finish() {
   }
   invalidate();
   for (u32 id = 0; id < plan_.chunks.size(); ++id)
-    if (is_persistent(plan_.chunks[id].kind) && !written_[id]) TRY(homes_.clear_home(ChunkId{id}));
+    if (is_persistent(plan_.chunks[id]) && !written_[id]) TRY(homes_.clear_home(ChunkId{id}));
   written_.assign(written_.size(), false);
   return {};
 }

@@ -6,10 +6,12 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <map>
+#include <utility>
 
 #include "base/check.h"
 #include "base/json/text.h"
 #include "optimizers/optimizer.h"
+#include "tidepool/update_units.h"
 
 namespace tidepool {
 namespace json = boost::json;
@@ -23,6 +25,14 @@ void each_kind(const StateSlots& slots, Fn&& fn) {
 
 const json::value* member(const json::value& v, std::string_view key) {
   return v.is_object() ? v.get_object().if_contains(json::string_view(key.data(), key.size())) : nullptr;
+}
+
+// A slot's name, which may be that of another rule's slot.
+std::string key_of(const StateSlots& slots, Kind kind) {
+  std::string key(slots.name(kind));
+  u32 others = 0;
+  slots.each([&](Kind slot) { others += slot < kind && slots.name(slot) == slots.name(kind); });
+  return others == 0 ? key : fmt::format("{}.{}", key, others);
 }
 
 // Reads counts and remembers whether all were there.
@@ -42,21 +52,88 @@ struct Counts {
   }
 };
 
-bool read_optim(const json::value& from, Optim& out) {
+bool read_optim(const json::value& from, std::vector<Optim>& out) {
   const auto at = std::ranges::find_if(optim_names, [&](std::string_view name) {
     return from.is_string() && std::string_view(from.get_string()) == name;
   });
   if (at == optim_names.end()) return false;
-  out = static_cast<Optim>(at - optim_names.begin());
+  out.push_back(static_cast<Optim>(at - optim_names.begin()));
   return true;
+}
+
+json::value optim_json(Optim optim) { return json::string(std::string(name(optim))); }
+
+StateSlots slots_of(Precision precision, const std::vector<Optim>& optims) {
+  std::vector<UpdateRule> rules;
+  for (const Optim optim : optims) rules.push_back({.optim = optim});
+  return state_slots(precision, rules);
+}
+
+// A window of one unit has no list of units.
+void describe_units(const std::vector<StateTable::Unit>& units, json::object& out) {
+  if (units.size() == 1 && units[0].rule == 0) {
+    out["cut_elements"] = units[0].cut_elements;
+    return;
+  }
+  json::array list;
+  for (const StateTable::Unit& unit : units)
+    list.push_back(
+        json::object{{"begin", unit.begin}, {"cut_elements", unit.cut_elements}, {"rule", unit.rule}});
+  out["units"] = std::move(list);
+}
+
+bool read_units(const json::value& from, u64 rules, Counts& counts, StateTable::OfWindow& out) {
+  const json::value* list = member(from, "units");
+  if (list == nullptr) {
+    out.units = {{.cut_elements = counts.of(from, "cut_elements")}};
+  } else if (list->is_array()) {
+    for (const json::value& unit : list->get_array())
+      out.units.push_back({.begin = counts.of(unit, "begin"),
+                           .cut_elements = counts.of(unit, "cut_elements"),
+                           .rule = static_cast<u8>(std::min<u64>(counts.of(unit, "rule"), 255))});
+  }
+  for (u64 i = 0; i < out.units.size(); ++i) {
+    const StateTable::Unit& unit = out.units[i];
+    if (unit.cut_elements == 0 || unit.rule >= rules || unit.begin >= out.end_of(i)) return false;
+  }
+  return !out.units.empty() && out.units[0].begin == 0;
 }
 
 }  // namespace
 
+StateTable::Cut StateTable::OfWindow::cut_at(u64 element, const StateSlots& slots, Kind kind) const {
+  Cut cut;
+  u64 i = 0;
+  for (; end_of(i) <= element; ++i) {
+    const u64 of_unit = end_of(i) - units[i].begin;
+    const u32 cuts = static_cast<u32>(div_up(of_unit, units[i].cut_elements));
+    cut.number += cuts;
+    if (slots.has(units[i].rule, kind)) cut.elements_before += of_unit, cut.cuts_before += cuts;
+  }
+  const Unit& unit = units[i];
+  const u32 within = static_cast<u32>((element - unit.begin) / unit.cut_elements);
+  cut.begin = unit.begin + within * unit.cut_elements;
+  cut.elements = std::min(unit.cut_elements, end_of(i) - cut.begin);
+  cut.number += within, cut.cuts_before += within;
+  cut.elements_before += within * unit.cut_elements;
+  return cut;
+}
+
+StateTable::Cut StateTable::OfWindow::all(const StateSlots& slots, Kind kind) const {
+  Cut all;
+  for (u64 i = 0; i < units.size(); ++i) {
+    if (!slots.has(units[i].rule, kind)) continue;
+    const u64 of_unit = end_of(i) - units[i].begin;
+    all.elements_before += of_unit;
+    all.cuts_before += static_cast<u32>(div_up(of_unit, units[i].cut_elements));
+  }
+  return all;
+}
+
 u64 StateTable::marks() const {
   u64 sum = 0;
-  each_kind(state_slots, [&](Kind) {
-    for (const OfWindow& window : windows) sum += window.cuts();
+  each_kind(state_slots, [&](Kind kind) {
+    for (const OfWindow& window : windows) sum += window.all(state_slots, kind).cuts_before;
   });
   return sum;
 }
@@ -71,7 +148,8 @@ bool StateTable::has_slots_of(const FoundState& found) const {
 Bytes StateTable::bytes() const {
   u64 sum = 0;
   each_kind(state_slots, [&](Kind kind) {
-    for (const OfWindow& window : windows) sum += state_slots.bytes(kind, window.elements);
+    for (const OfWindow& window : windows)
+      sum += state_slots.bytes(kind, window.all(state_slots, kind).elements_before);
   });
   return Bytes{sum};
 }
@@ -79,30 +157,39 @@ Bytes StateTable::bytes() const {
 StateTable make_state_table(const Plan& plan, const ModelGraph& graph) {
   CHECK(plan.versions > 1, plan.versions);
   StateTable table{.precision = plan.precision,
-                   .optim = graph.optim,
+                   .rules = {},
                    .state_slots = plan.state_slots,
                    .chunk_elements = plan.chunk_elements,
                    .versions = plan.versions,
                    .second_slot = plan.second_slot.value};
+  for (const UpdateRule& rule : graph.rules) table.rules.push_back(rule.optim);
   std::vector<u32> rows(graph.windows.size(), none);
   for (u32 w = 0; w < graph.windows.size(); ++w) {
     if (!graph.windows[w].trainable) continue;
     rows[w] = static_cast<u32>(table.windows.size());
-    table.windows.push_back(
-        {.name = graph.windows[w].name, .elements = graph.windows[w].elements, .tensors = {}, .places = {}});
+    table.windows.push_back({.name = graph.windows[w].name,
+                             .elements = graph.windows[w].elements,
+                             .units = {},
+                             .tensors = {},
+                             .places = {}});
     for (const Tensor& t : graph.windows[w].tensors)
       table.windows.back().tensors.push_back({t.name, t.window_offset, t.elements});
   }
-  u32 mark = 0;
+  std::vector<std::vector<UpdateUnit>> units;
+  for (const Window& window : graph.windows) units.push_back(update_units(graph, window));
+  u32 mark = 0, kind = none;
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
     if (!plan.is_recorded(ChunkId{id})) continue;
     const Chunk& chunk = plan.chunks[id];
     StateTable::OfWindow& window = table.windows[rows[chunk.window]];
-    if (chunk.cut == 0) {
-      window.cut_elements = chunk.elements;
+    const bool begins_unit = std::ranges::any_of(
+        units[chunk.window], [&](const UpdateUnit& unit) { return unit.begin == chunk.element_begin; });
+    if (chunk.kind == Kind::param && begins_unit)
+      window.units.push_back({chunk.element_begin, chunk.elements, chunk.rule});
+    const u32 row = static_cast<u32>(chunk.kind) + kind_count * chunk.window;
+    if (row != std::exchange(kind, row))
       window.places[static_cast<u32>(chunk.kind)] = {
-          .first_chunk = id, .offset = plan.slots[id].offset, .mark = mark};
-    }
+          .first_chunk = id - chunk.cut, .offset = plan.slots[id].offset, .mark = mark};
     ++mark;
   }
   return table;
@@ -114,18 +201,17 @@ std::string describe_state(const StateTable& table, const StateOwner& owner) {
     json::object kinds;
     each_kind(table.state_slots, [&](Kind kind) {
       const StateTable::Place& place = window.places[static_cast<u32>(kind)];
-      const std::string_view name = table.state_slots.name(kind);
-      kinds[json::string_view(name.data(), name.size())] =
+      kinds[key_of(table.state_slots, kind)] =
           json::object{{"first_chunk", place.first_chunk}, {"offset", place.offset}, {"mark", place.mark}};
     });
     json::array tensors;
     for (const StateTable::OfTensor& t : window.tensors)
       tensors.push_back(json::object{{"name", t.name}, {"begin", t.begin}, {"elements", t.elements}});
-    windows.push_back(json::object{{"name", window.name},
-                                   {"elements", window.elements},
-                                   {"cut_elements", window.cut_elements},
-                                   {"kinds", std::move(kinds)},
-                                   {"tensors", std::move(tensors)}});
+    json::object all{{"name", window.name}, {"elements", window.elements}};
+    describe_units(window.units, all);
+    all["kinds"] = std::move(kinds);
+    all["tensors"] = std::move(tensors);
+    windows.push_back(std::move(all));
   }
   json::object all{{"run", owner.run},
                    {"branch", owner.branch},
@@ -134,8 +220,13 @@ std::string describe_state(const StateTable& table, const StateOwner& owner) {
                    {"second_slot", table.second_slot},
                    {"windows", std::move(windows)}};
   if (table.versions != 2) all["versions"] = table.versions;  // files of format 1 lack it
-  if (table.optim != Optim::adamw_torch)                      // files of earlier versions lack it
-    all["optim"] = json::string(std::string(name(table.optim)));
+  if (table.rules.size() > 1) {
+    json::array rules;
+    for (const Optim optim : table.rules) rules.push_back(optim_json(optim));
+    all["optim"] = std::move(rules);
+  } else if (table.rules[0] != Optim::adamw_torch) {  // files of earlier versions lack it
+    all["optim"] = optim_json(table.rules[0]);
+  }
   return json_text(all, JsonStyle::line);
 }
 
@@ -153,15 +244,22 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
   table.second_slot = counts.of(all, "second_slot");
   if (const json::value* versions = member(all, "versions"))
     table.versions = static_cast<u32>(std::min<u64>(counts.of(versions), ~u32{0}));
-  if (const json::value* optim = member(all, "optim")) known &= read_optim(*optim, table.optim);
-  table.state_slots = state_slots(table.precision, table.optim);
+  if (const json::value* optim = member(all, "optim")) {
+    table.rules.clear();
+    if (!optim->is_array()) known &= read_optim(*optim, table.rules);
+    for (u64 i = 0; optim->is_array() && i < optim->get_array().size(); ++i)
+      known &= read_optim(optim->get_array()[i], table.rules);
+    known &= !table.rules.empty() && table.rules.size() <= update_rules_max;
+    if (!known) table.rules = {Optim::adamw_torch};
+  }
+  table.state_slots = slots_of(table.precision, table.rules);
   known &= table.versions > 0;
   const json::value* windows = member(all, "windows");
   if (windows != nullptr && windows->is_array())
     for (const json::value& from : windows->get_array()) {
       StateTable::OfWindow window{.name = counts.text(from, "name"),
                                   .elements = counts.of(from, "elements"),
-                                  .cut_elements = counts.of(from, "cut_elements"),
+                                  .units = {},
                                   .tensors = {},
                                   .places = {}};
       const json::value* tensors = member(from, "tensors");
@@ -169,10 +267,11 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
       if (counts.ok)
         for (const json::value& t : tensors->get_array())
           window.tensors.push_back({counts.text(t, "name"), counts.of(t, "begin"), counts.of(t, "elements")});
-      known &= window.cut_elements > 0;
+      known &= read_units(from, table.rules.size(), counts, window);
       const json::value* kinds = member(from, "kinds");
       each_kind(table.state_slots, [&](Kind kind) {
-        const json::value* place = kinds == nullptr ? nullptr : member(*kinds, table.state_slots.name(kind));
+        const json::value* place =
+            kinds == nullptr ? nullptr : member(*kinds, key_of(table.state_slots, kind));
         if (place == nullptr) return static_cast<void>(counts.ok = false);
         window.places[static_cast<u32>(kind)] = {.first_chunk = counts.of(*place, "first_chunk"),
                                                  .offset = counts.of(*place, "offset"),
@@ -190,18 +289,30 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
 std::string difference_of_models(const StateTable& table, const ModelGraph& graph) {
   if (table.precision != graph.precision)
     return fmt::format("train.precision is {}, and was {}", name(graph.precision), name(table.precision));
-  if (table.optim != graph.optim)
-    return fmt::format("train.optim is {}, and was {}", name(graph.optim), name(table.optim));
-  std::map<std::string, u64> then;  // elements by name
+  if (table.rules[0] != graph.optim())
+    return fmt::format("train.optim is {}, and was {}", name(graph.optim()), name(table.rules[0]));
+  struct Then {
+    u64 elements;
+    Optim optim;
+  };
+  std::map<std::string, Then> then;  // by name
   for (const StateTable::OfWindow& window : table.windows)
-    for (const StateTable::OfTensor& t : window.tensors) then[t.name] = t.elements;
+    for (const StateTable::OfTensor& t : window.tensors) {
+      u64 unit = 0;
+      while (window.end_of(unit) <= t.begin && unit + 1 < window.units.size()) ++unit;
+      then[t.name] = {t.elements, table.rules[window.units[unit].rule]};
+    }
   for (const Window& window : graph.windows)
     for (const Tensor& tensor : window.tensors) {
       if (!window.trainable) continue;
       const auto at = then.find(tensor.name);
       if (at == then.end()) return fmt::format("{} is trained, and was not", tensor.name);
-      if (at->second != tensor.elements)
-        return fmt::format("{} has {} parameters, and had {}", tensor.name, tensor.elements, at->second);
+      if (at->second.elements != tensor.elements)
+        return fmt::format("{} has {} parameters, and had {}", tensor.name, tensor.elements,
+                           at->second.elements);
+      if (const Optim optim = graph.rules[tensor.rule].optim; at->second.optim != optim)
+        return fmt::format("{} is trained by {}, and was by {}", tensor.name, name(optim),
+                           name(at->second.optim));
       then.erase(at);
     }
   return then.empty() ? "" : fmt::format("{} was trained, and is not", then.begin()->first);

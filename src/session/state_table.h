@@ -16,8 +16,9 @@ namespace tidepool {
 struct StateTable {
   struct Place {
     u64 first_chunk = 0;  // id of cut 0; the checksums of cut c are seeded with first_chunk + c
-    u64 offset = 0;       // of cut 0's first slot, from the first frame; the cuts lie side by side
-    u32 mark = 0;         // number of cut 0's mark in a record
+    // Of the first slot of the first cut that has the kind, from the first frame. The cuts lie side by side.
+    u64 offset = 0;
+    u32 mark = 0;  // number of that cut's mark in a record
     bool operator==(const Place&) const = default;
   };
   struct OfTensor {
@@ -25,20 +26,37 @@ struct StateTable {
     u64 begin = 0, elements = 0;  // from the window's start
     bool operator==(const OfTensor&) const = default;
   };
+  // Cuts of equal size but for the last, up to the next unit or the window's end.
+  struct Unit {
+    u64 begin = 0, cut_elements = 0;
+    u8 rule = 0;  // of `rules`
+    bool operator==(const Unit&) const = default;
+  };
+  // A cut of a window, and what lies before it of the cuts that have a kind.
+  struct Cut {
+    u64 begin = 0, elements = 0;
+    u32 number = 0;
+    u64 elements_before = 0;
+    u32 cuts_before = 0;
+  };
   struct OfWindow {
     std::string name;
-    u64 elements = 0;      // stored, with padding
-    u64 cut_elements = 0;  // of all cuts but the last
+    u64 elements = 0;  // stored, with padding
+    std::vector<Unit> units;
     std::vector<OfTensor> tensors;
     std::array<Place, kind_count> places;  // of `param` and the slots
     bool operator==(const OfWindow&) const = default;
 
-    u64 cuts() const { return div_up(elements, cut_elements); }
+    u64 end_of(u64 unit) const { return unit + 1 < units.size() ? units[unit + 1].begin : elements; }
+    // REQUIRES: the element's cut has the kind.
+    Cut cut_at(u64 element, const StateSlots&, Kind) const;
+    // What all cuts have of a kind.
+    Cut all(const StateSlots&, Kind) const;
   };
 
   Precision precision{};
-  Optim optim = Optim::adamw_torch;
-  StateSlots state_slots;         // of the two
+  std::vector<Optim> rules = {Optim::adamw_torch};
+  StateSlots state_slots;         // of precision and rules
   u64 chunk_elements = 0;         // Plan::chunk_elements
   u32 versions = 2;               // slots of each chunk
   u64 second_slot = 0;            // bytes from each slot of a chunk to the next

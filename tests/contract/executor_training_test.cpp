@@ -11,6 +11,7 @@
 #include "tests/support/kernel_fixture.h"
 #include "tests/support/segments.h"
 #include "tests/support/small_training.h"
+#include "tidepool/update_units.h"
 
 namespace tidepool::executor_training_test {
 
@@ -65,7 +66,7 @@ Outcome train(const ModelGraph& graph, const PlanOptions& options, const CpuRigO
   return outcome;
 }
 
-class CpuTraining : public ::testing::TestWithParam<Precision> {};
+class CpuTraining : public ::testing::TestWithParam<Training> {};
 
 TEST_P(CpuTraining, PlacementChangesNoBit) {
   const ModelGraph graph = small_gpt(GetParam());
@@ -152,9 +153,49 @@ TEST_P(CpuTraining, RecoveredDiskFaultsChangeNoBit) {
   EXPECT_EQ(storm.moved, calm.moved);  // retries are not useful bytes
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, CpuTraining,
-                         ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
-                         [](const auto& info) { return std::string(name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Trainings, CpuTraining, all_trainings(),
+                         [](const auto& info) { return name(info.param); });
+
+// By tensor: its parameters and the state of its rule.
+std::vector<std::vector<std::byte>> state_by_tensor(const ModelGraph& graph, const Outcome& outcome) {
+  std::vector<std::vector<std::byte>> out;
+  const StateSlots& slots = graph.state_slots;
+  u64 at = 0;
+  for (const Kind kind : persistent_kinds(slots))
+    for (const Window& window : graph.windows)
+      for (const UpdateUnit& unit : update_units(graph, window)) {
+        if (!slots.has(unit.rule, kind)) continue;
+        for (const Tensor& tensor : window.tensors) {
+          if (tensor.window_offset < unit.begin || tensor.window_offset >= unit.end()) continue;
+          const auto begin = outcome.state.begin() +
+                             static_cast<i64>(at + slots.bytes(kind, tensor.window_offset - unit.begin));
+          out.emplace_back(begin, begin + static_cast<i64>(slots.bytes(kind, tensor.elements)));
+        }
+        at += slots.bytes(kind, unit.elements);
+      }
+  EXPECT_EQ(at, outcome.state.size());
+  return out;
+}
+
+TEST(CpuTrainingRules, TwoRulesOfOneKindGiveTheBitsOfOne) {
+  const ModelGraph one = small_gpt(Precision::bf16);
+  const auto of_layers = [](const Tensor& t) { return t.shape.size() > 1 && t.name.starts_with("h."); };
+  const ModelGraph two =
+      small_gpt(Precision::bf16, {{.unit = UnitKind::tensor, .takes = of_layers}, UpdateRule{}});
+  ASSERT_GT(two.windows[2].elements, one.windows[2].elements);  // units are aligned
+  const PlanOptions options{.budgets = {roomy, roomy, roomy}, .clipping = false};
+  const auto want = state_by_tensor(one, train(one, options)),
+             have = state_by_tensor(two, train(two, options));
+  // Kinds stand in order of the rules: each tensor's state is compared by content.
+  ASSERT_EQ(have.size(), want.size());
+  std::vector<bool> found(want.size(), false);
+  for (const auto& tensor : have) {
+    u64 i = 0;
+    while (i < want.size() && (found[i] || want[i] != tensor)) ++i;
+    ASSERT_LT(i, want.size());
+    found[i] = true;
+  }
+}
 
 TEST(CpuTrainingPacked, PlacementChangesNoBit) {
   const ModelGraph graph = small_qwen3(true);

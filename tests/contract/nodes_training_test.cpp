@@ -159,12 +159,12 @@ void expect_equal(const ModelGraph& graph, const PlanOptions& options, const Out
   EXPECT_TRUE(whole_state(plans, runs) == one.state);
 }
 
-class NodesTraining : public ::testing::TestWithParam<Precision> {};
+class NodesTraining : public ::testing::TestWithParam<Training> {};
 
 TEST_P(NodesTraining, EndsInTheBitsOfOneNode) {
   const ModelGraph graph = small_gpt(GetParam());
   for (const bool clipping : {true, false}) {
-    if (GetParam() == Precision::fp16 && !clipping) continue;
+    if (GetParam().precision == Precision::fp16 && !clipping) continue;
     for (const u32 nodes : {2u, 3u}) {
       PlanOptions options{
           .budgets = {roomy, roomy, roomy}, .micro_batches = nodes, .nodes = nodes, .clipping = clipping};
@@ -190,9 +190,8 @@ TEST_P(NodesTraining, EndsInTheBitsOfOneNodeWithAsManyDevices) {
   expect_equal(graph, options, one, "sweeps");
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, NodesTraining,
-                         ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
-                         [](const auto& info) { return std::string(name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Trainings, NodesTraining, all_trainings(),
+                         [](const auto& info) { return name(info.param); });
 
 TEST(NodesTrainingMemory, MayDifferBetweenNodes) {
   const ModelGraph graph = small_gpt(Precision::bf16);

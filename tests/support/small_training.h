@@ -23,7 +23,16 @@ inline constexpr float first_scale = 0x1p24f;
 inline constexpr LossScaling scaling{
     .growth_factor = 0x1p11f, .backoff_factor = 0x1p-10f, .growth_interval = 2};
 
-inline ModelGraph small_gpt(Precision precision) {
+// Matrices of layers by Lion, one whole matrix after the other; vectors by SGD; embeddings by AdamW.
+inline std::vector<UpdateRule> several_rules() {
+  const auto is_matrix = [](const Tensor& t) { return t.shape.size() > 1 && t.name.starts_with("h."); };
+  const auto is_vector = [](const Tensor& t) { return t.shape.size() == 1; };
+  return {{.optim = Optim::lion, .unit = UnitKind::tensor, .takes = is_matrix},
+          {.optim = Optim::sgd, .takes = is_vector},
+          {.optim = Optim::adamw_torch}};
+}
+
+inline ModelGraph small_gpt(Precision precision, std::vector<UpdateRule> rules = {UpdateRule{}}) {
   ModelConfig config{.vocab_size = 97,
                      .positions = 32,
                      .width = 64,
@@ -31,7 +40,26 @@ inline ModelGraph small_gpt(Precision precision) {
                      .attention = {.heads = 4},
                      .embedding_dropout = 0.1,
                      .residual_dropout = 0.1};
-  return build_model(config, precision, {.sequences = 2, .tokens = 32}).value();
+  return build_model(config, precision, {.sequences = 2, .tokens = 32}, Precision::fp32, {}, 0,
+                     std::move(rules))
+      .value();
+}
+
+struct Training {
+  Precision precision{};
+  bool several_rules = false;
+};
+inline ModelGraph small_gpt(const Training& training) {
+  return training.several_rules ? small_gpt(training.precision, several_rules())
+                                : small_gpt(training.precision);
+}
+inline std::string name(const Training& training) {
+  return std::string(name(training.precision)) + (training.several_rules ? "_several_rules" : "");
+}
+inline auto all_trainings() {
+  using enum Precision;
+  return ::testing::Values(Training{fp32}, Training{bf16}, Training{fp16}, Training{fp32, true},
+                           Training{bf16, true}, Training{fp16, true});
 }
 
 inline ModelGraph small_qwen3(bool packed) {
@@ -42,11 +70,13 @@ inline ModelGraph small_qwen3(bool packed) {
   return build_model(config, Precision::fp32, {.sequences = 2, .tokens = 32, .packed = packed}).value();
 }
 
-// Weights from a hash of their place: 0.05 at most; weights of norms are one.
+// Weights from a hash of their name and place: 0.05 at most; weights of norms are one.
 inline float initial(const Tensor& tensor, u64 element) {
   if (tensor.init == Init::ones) return 1.0f;
   if (tensor.init == Init::zeros) return 0.0f;
-  u64 z = (tensor.window_offset + element + tensor.name.size() * 7919) * 0x9e3779b97f4a7c15;
+  u64 z = element;
+  for (const char c : tensor.name) z = z * 7919 + static_cast<u8>(c);
+  z *= 0x9e3779b97f4a7c15;
   z ^= z >> 29;
   z *= 0xbf58476d1ce4e5b9;
   return (static_cast<float>(z >> 40) / 16777216.0f - 0.5f) * 0.1f;

@@ -145,9 +145,8 @@ void OpRunner::norm(const Issue& issue) { numbers_.finish(issue, common_.memory)
 
 void OpRunner::update(const Issue& issue) {
   const Op& op = issue.get();
-  const StepResult result = result_for_updates(common_.plan, common_.replayed, numbers_, issue.step);
-  updates_[op.lane.device].run(
-      issue, scalars_of_step(common_.plan, common_.graph.optim, common_.request.source, issue.step, result));
+  updates_[op.lane.device].run(issue,
+                               result_for_updates(common_.plan, common_.replayed, numbers_, issue.step));
 }
 
 }  // namespace tidepool

@@ -147,15 +147,16 @@ void CudaWork::update(const Issue& issue, cudaStream_t stream) {
   UpdateOperands operands = update_operands(common_.plan, common_.memory, issue);
   operands.chunk.segments = numbers(issue).decay_of(issue.get().window, issue.get().cut);
   const DeviceNumbers& of_norm = *devices_.front().numbers;
+  const Optim optim = common_.graph.rules[operands.rule].optim;
   const UpdateScalars* scalars = nullptr;
   if (common_.plan.speculates) {
     const StepResult assumed = result_for_updates(common_.plan, common_.replayed, of_norm, issue.step);
     scalars = numbers(issue).put_scalars(
-        scalars_of_step(common_.plan, common_.graph.optim, common_.request.source, issue.step, assumed));
+        scalars_of_step(common_.plan, optim, common_.request.source, issue.step, assumed));
   } else {
-    scalars = numbers(issue).scalars(issue.step, of_norm);
+    scalars = numbers(issue).scalars(issue.step, optim, of_norm);
   }
-  update_cuda(operands.chunk, common_.plan.precision, common_.graph.optim, scalars, stream);
+  update_cuda(operands.chunk, common_.plan.precision, optim, scalars, stream);
 }
 
 // ---- collectives

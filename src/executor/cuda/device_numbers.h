@@ -78,7 +78,7 @@ class DeviceNumbers {
   // RETURNS: scalars for updates of chunk sets on the device.
   // REQUIRES: `of_norm` did the `finish` of this step; with clipping, its copy to the host is ordered before
   // this stream.
-  const UpdateScalars* scalars(u64 step, const DeviceNumbers& of_norm);
+  const UpdateScalars* scalars(u64 step, Optim, const DeviceNumbers& of_norm);
   // The same for scalars that the host knows.
   const UpdateScalars* put_scalars(const UpdateScalars&);
   // RETURNS: decay segments in device memory.
@@ -111,7 +111,6 @@ class DeviceNumbers {
 
   const bool clipping_;
   const Precision precision_;
-  const Optim optim_;
   const u32 micro_batches_, shares_;  // of a step's micro-batches: replicas of all nodes
   const bool several_devices_, several_nodes_;
   const u64 experts_;  // of all layers

@@ -43,8 +43,7 @@ Result<void> HostWork::run(const Issue& issue) {
     return {};
   }
   CHECK(kind == OpKind::update, name(kind));
-  const StepResult result = result_for_updates(plan, common_.replayed, lanes_, issue.step);
-  update_.run(issue, scalars_of_step(plan, common_.graph.optim, source, issue.step, result));
+  update_.run(issue, result_for_updates(plan, common_.replayed, lanes_, issue.step));
   return {};
 }
 

@@ -141,10 +141,12 @@ bool TrainingExecutor::assumed_right(u64 step) const {
   const StepResult has = result(step);
   const StepResult* const known = common_->replayed.find(step);
   const StepResult assumed = known != nullptr ? *known : StepResult{.loss_scale = has.loss_scale};
-  const auto scalars = [&](const StepResult& of) {
-    return scalars_of_step(common_->plan, common_->graph.optim, common_->request.source, step, of);
-  };
-  return scalars(has) == scalars(assumed);
+  return std::ranges::all_of(common_->graph.rules, [&](const UpdateRule& rule) {
+    const auto scalars = [&](const StepResult& of) {
+      return scalars_of_step(common_->plan, rule.optim, common_->request.source, step, of);
+    };
+    return scalars(has) == scalars(assumed);
+  });
 }
 
 Result<bool> TrainingExecutor::record_at_rest(u64 step) {

@@ -13,31 +13,33 @@ UpdateOperands update_operands(const Plan& plan, const TierMemory& memory, const
   OperandCursor operands(plan, memory, issue);
   UpdateOperands out;
   out.chunk.grad = operands.take(plan.state_slots.gradient()).data();
-  u32 count = 0;
   const auto take = [&](Kind kind) {
     const Operand& o = operands.next(kind);
     CHECK(o.count == 1, index(o.first), o.count);
-    out.chunk.elements = plan.chunk(o.first).elements;
-    out.chunk.arrays[count].data = memory.at(o.frame).data();
-    out.ids[count++] = o.first;
+    out.chunk.arrays[out.arrays].data = memory.at(o.frame).data();
+    out.ids[out.arrays++] = o.first;
   };
   take(Kind::param);
-  plan.state_slots.each(take);
+  const Chunk& updated = plan.chunk(out.ids[0]);
+  out.chunk.elements = updated.elements;
+  out.rule = updated.rule;
+  plan.state_slots.each_of_rule(out.rule, take);
   return out;
 }
 
-void UpdateOp::run(const Issue& issue, const UpdateScalars& scalars) {
-  const StateSlots& slots = common_.plan.state_slots;
-  auto [chunk, ids] = update_operands(common_.plan, common_.memory, issue);
+void UpdateOp::run(const Issue& issue, const StepResult& result) {
+  auto [chunk, rule, arrays, ids] = update_operands(common_.plan, common_.memory, issue);
   chunk.segments = common_.decay.of(issue.get().window, issue.get().cut);
   // Chunks with homes on disk are written next: their checksums are made while tiles are in cache.
-  for (u32 i = 0; i < 1 + slots.count(); ++i) {
+  for (u32 i = 0; i < arrays; ++i) {
     if (common_.plan.homes[index(ids[i])].tier != Tier::disk) continue;
     chunk.arrays[i].hashes = std::span(hashes_[i]).first(common_.ledger.blocks(ids[i]));
     chunk.arrays[i].seed = common_.ledger.next_seed(ids[i]);
   }
-  update(chunk, slots, common_.graph.optim, scalars, common_.pool);
-  for (u32 i = 0; i < 1 + slots.count(); ++i)
+  const Optim optim = common_.graph.rules[rule].optim;
+  update(chunk, common_.plan.state_slots.of_rule(rule), optim,
+         scalars_of_step(common_.plan, optim, common_.request.source, issue.step, result), common_.pool);
+  for (u32 i = 0; i < arrays; ++i)
     if (const UpdateArray& array = chunk.arrays[i]; !array.hashes.empty())
       common_.ledger.prepare(ids[i], combine_checksums(array.hashes, array.seed));
 }

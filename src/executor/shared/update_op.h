@@ -21,6 +21,8 @@ struct ExecutorCommon;
 // An update without decay and checksums. `ids` are the chunks of its arrays.
 struct UpdateOperands {
   UpdateChunk chunk;
+  u32 rule = 0;    // ModelGraph::rules
+  u32 arrays = 0;  // how many there are
   std::array<ChunkId, update_arrays_max> ids{};
 };
 UpdateOperands update_operands(const Plan&, const TierMemory&, const Issue&);
@@ -29,15 +31,16 @@ UpdateOperands update_operands(const Plan&, const TierMemory&, const Issue&);
 class UpdateOp {
  public:
   explicit UpdateOp(ExecutorCommon&);  // REQUIRES: `common` outlives it
-  void run(const Issue&, const UpdateScalars&);
+  // `result`: the one that updates of the step take (result_for_updates).
+  void run(const Issue&, const StepResult& result);
 
  private:
   ExecutorCommon& common_;
   std::array<std::vector<u64>, update_arrays_max> hashes_;  // block checksums of one update, by array
 };
 
-// Computes scalars from the result that the step has, or is assumed to have. If the norm changes no update,
-// ignores it.
+// A rule's scalars, computed from the result that the step has, or is assumed to have. If the norm changes no
+// update, ignores it.
 UpdateScalars scalars_of_step(const Plan&, Optim, const StepSource&, u64 step, const StepResult& result);
 
 // RETURNS: the result that the updates of a step take: its own. Updates that speculate take the one from an

@@ -201,7 +201,7 @@ void CostModel::need_disk(Flow& flow, const Op& op, const Operand& in_memory, do
   const bool read = op.kind == OpKind::read;
   flow.need(disk_resource, bytes / disk_rate(read, bytes));
   flow.need(dram, bytes);
-  if (read || !is_persistent(plan_.chunk(in_memory.first).kind))
+  if (read || !is_persistent(plan_.chunk(in_memory.first)))
     flow.need(cores, bytes / machine_.host.checksum_bytes_per_s);
 }
 

@@ -84,7 +84,7 @@ class ChunkStory {
   // ---- home -------------------------------------------------------------------------------------------
 
   void tell_home() {
-    if (!has_home() && is_persistent(chunk_.kind) && chunk_.owner != in_.plan.node) {
+    if (!has_home() && is_persistent(chunk_) && chunk_.owner != in_.plan.node) {
       fmt::format_to(out_, "  home     on node {}, which updates it\n", chunk_.owner);
       return;
     }
@@ -159,7 +159,7 @@ class ChunkStory {
   Bytes state_of_window() const {
     Bytes sum{};
     for (const Chunk& c : in_.plan.chunks)
-      if (c.window == chunk_.window && is_persistent(c.kind)) sum += c.bytes;
+      if (c.window == chunk_.window && is_persistent(c)) sum += c.bytes;
     return sum;
   }
 

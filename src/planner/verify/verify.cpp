@@ -12,6 +12,7 @@
 #include "planner/verify/verify_operands.h"
 #include "planner/verify/verify_record.h"
 #include "planner/verify/verify_streams.h"
+#include "planner/verify/verify_units.h"
 
 namespace tidepool {
 namespace {
@@ -55,6 +56,7 @@ class Verifier {
   Result<void> verify() {
     TRY(check_shape());
     TRY(check_updates());
+    if (const std::string wrong = wrong_with_units(plan_, graph_); !wrong.empty()) return fault(wrong);
     if (const std::string wrong = wrong_with_record(plan_, graph_); !wrong.empty()) return fault(wrong);
     for (const Segment& segment : plan_.segments) TRY(check_passes(segment));
     using enum SegmentKind;
@@ -131,7 +133,7 @@ class Verifier {
     const auto first = updates_in(forward_backward), body_ = updates_in(body), drain_ = updates_in(drain);
     for (u32 id = 0; id < plan_.chunks.size(); ++id) {
       const Chunk& chunk = plan_.chunks[id];
-      if (!is_persistent(chunk.kind)) continue;  // gradients, which updates only read
+      if (!is_persistent(chunk)) continue;  // gradients, which updates only read
       const bool here = chunk.kind == Kind::param || chunk.owner == plan_.node;
       const u32 expected = graph_.windows[chunk.window].trainable && here ? 1 : 0;
       if (body_[id] != expected || first[id] + drain_[id] != expected)

@@ -8,7 +8,7 @@ namespace tidepool {
 namespace {
 
 bool must_be_recorded(const Plan& plan, const ModelGraph& graph, const Chunk& chunk) {
-  return is_persistent(chunk.kind) && graph.windows[chunk.window].trainable && chunk.owner == plan.node;
+  return is_persistent(chunk) && graph.windows[chunk.window].trainable && chunk.owner == plan.node;
 }
 
 std::string wrong_with_slots(const Plan& plan, const ModelGraph& graph) {

@@ -244,7 +244,7 @@ Result<double> measure_update(Session& session, Round round) {
   const auto host = device.host_memory(), on_device = device.memory();
   const auto memory = !device.facts().gpu && on_device.size() > host.size() ? on_device : host;
   const Precision precision = session.plan().precision;
-  const StateSlots& slots = session.plan().state_slots;
+  const StateSlots slots = session.plan().state_slots.of_rule(0);
   const Segment& body = session.plan().segment(SegmentKind::body);
   const u64 usual = usual_bytes(body, [&](const Op& op) {
     // The gradient, which stands first.
@@ -266,7 +266,7 @@ Result<double> measure_update(Session& session, Round round) {
     return at;
   };
   const DecaySegment whole[] = {{0, elements, true}};
-  const Optim optim = session.graph().optim;
+  const Optim optim = session.graph().optim();
   UpdateChunk chunk{.elements = elements, .segments = whole};
   chunk.grad = take(Kind::grad, 1);
   chunk.arrays[0].data = take(Kind::param, made_by_update(Kind::param, precision) ? 1 : 2);

@@ -31,7 +31,7 @@ TEST(LayerTensors, AreTheTensorsOfTheWindow) {
     const ModelConfig c = small(static_cast<Family>(f));
     for (u32 layer = 0; layer < c.layers; ++layer) {
       const LayerTensors tensors(c, layer);
-      const Window window = layer_window(c, layer);
+      const Window window = layer_window({.config = c}, layer);
       ASSERT_EQ(window.tensors.size(), tensors.count()) << name(c.family);
       for (u32 i = 0; i < tensors.count(); ++i) {
         EXPECT_TRUE(window.tensors[i].name.ends_with(tensors[i].suffix)) << window.tensors[i].name;
@@ -70,8 +70,9 @@ TEST(LayerTensors, FollowTheKindOfEachLayer) {
   const ModelConfig c = small(Family::deepseek_v3);  // its first layer has no experts
   ASSERT_EQ(c.mlp_kind(0), MlpKind::glu);
   ASSERT_EQ(c.mlp_kind(1), MlpKind::experts);
-  EXPECT_EQ(layer_window(c, 0).tensors.back().name, "model.layers.0.mlp.down_proj.weight");
-  EXPECT_EQ(layer_window(c, 1).tensors.back().name, "model.layers.1.mlp.shared_experts.down_proj.weight");
+  EXPECT_EQ(layer_window({.config = c}, 0).tensors.back().name, "model.layers.0.mlp.down_proj.weight");
+  EXPECT_EQ(layer_window({.config = c}, 1).tensors.back().name,
+            "model.layers.1.mlp.shared_experts.down_proj.weight");
 }
 
 TEST(AttentionToCome, IsThatOfAllLayersOrNone) {

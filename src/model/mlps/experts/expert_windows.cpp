@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "kernels/gradient/gradient.h"
+#include "optimizers/optimizer.h"
 
 namespace tidepool {
 namespace {
@@ -53,22 +54,23 @@ std::vector<TensorSpec> expert_specs(const ModelConfig& c, u32 layer, u32 expert
   return specs;
 }
 
-ExpertPlaces expert_places(const ModelConfig& c) {
-  const u64 inner = c.expert_inner(), matrix = u64{c.width} * inner;
-  const bool biases = traits(c.family).experts->tensors.biases;
-  ExpertPlaces places;
-  u64 end = 0;
-  const auto place = [&](u64 elements) {
-    const u64 begin = round_up(end, TensorSpec{}.alignment);
-    end = begin + elements;
-    return begin;
-  };
-  places.gate_up = place(2 * matrix);
-  if (biases) places.gate_up_bias = place(2 * inner);
-  places.down = place(matrix);
-  if (biases) places.down_bias = place(c.width);
-  places.stride = round_up(end, norm_granule_elements);
-  return places;
+ExpertPlaces expert_places(const Window& window, u32 experts) {
+  const std::span<const Tensor> all(window.tensors);
+  const std::span<const Tensor> one = all.first(all.size() / experts);
+  // Matrices of names of their own: gate, up, down. Else gate with up, and down, each with or without a bias.
+  const bool biases = one.size() == 4;
+  return {.gate_up = one[0].window_offset,
+          .gate_up_bias = biases ? one[1].window_offset : 0,
+          .down = one[biases ? 2 : one.size() - 1].window_offset,
+          .down_bias = biases ? one[3].window_offset : 0,
+          .stride = round_up(one.back().window_offset + one.back().elements, norm_granule_elements)};
+}
+
+u64 expert_elements(const ModelConfig& config, Precision precision, std::vector<UpdateRule> rules) {
+  ModelGraph g = {.config = config, .precision = precision};
+  g.state_slots = state_slots(precision, rules);
+  g.rules = std::move(rules);
+  return expert_places(make_window(g, "", expert_specs(config, 0, 0)), 1).stride;
 }
 
 u32 expert_groups(const ModelGraph& g) {
@@ -87,20 +89,11 @@ Window expert_window(const ModelGraph& g, u32 layer, ExpertRange range) {
   const u32 last = range.first + range.count - 1;
   const std::string numbers =
       range.count == 1 ? fmt::format("{}", last) : fmt::format("{}-{}", range.first, last);
-  Window window = make_window(fmt::format("layers.{}.experts.{}", layer, numbers), std::move(specs));
-  const ExpertPlaces places = expert_places(g.config);
-  const u64 per_expert = window.tensors.size() / range.count;
-  for (u32 i = 0; i < range.count; ++i) {
-    const auto offset = [&](u64 tensor) {
-      return window.tensors[i * per_expert + tensor].window_offset - i * places.stride;
-    };
-    CHECK(offset(0) == 0, i, offset(0));
-    if (traits(g.config.family).experts->tensors.biases) {
-      CHECK(offset(1) == places.gate_up_bias && offset(2) == places.down && offset(3) == places.down_bias, i);
-    } else {
-      CHECK(offset(per_expert - 1) == places.down, i);
-    }
-  }
+  Window window = make_window(g, fmt::format("layers.{}.experts.{}", layer, numbers), std::move(specs));
+  const u64 per_expert = window.tensors.size() / range.count,
+            stride = expert_places(window, range.count).stride;
+  for (u32 i = 0; i < range.count; ++i)
+    CHECK(window.tensors[i * per_expert].window_offset == i * stride, i, stride);
   return window;
 }
 

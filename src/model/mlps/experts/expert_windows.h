@@ -16,7 +16,10 @@ struct ExpertPlaces {
   // partial sums.
   u64 stride = 0;
 };
-ExpertPlaces expert_places(const ModelConfig&);
+// REQUIRES: a window of that many experts.
+ExpertPlaces expert_places(const Window&, u32 experts);
+// RETURNS: elements of an expert, with the padding to the next.
+u64 expert_elements(const ModelConfig&, Precision, std::vector<UpdateRule>);
 
 // RETURNS: an expert's tensors in window order, such as "model.layers.3.mlp.experts.5.up_proj.weight".
 std::vector<TensorSpec> expert_specs(const ModelConfig&, u32 layer, u32 expert);

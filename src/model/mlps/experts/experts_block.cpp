@@ -18,7 +18,7 @@ struct Group {
       : c(context),
         config(context.graph.config),
         range(experts_of_group(context.graph, block_of(context).group)),
-        places(expert_places(config)),
+        places(expert_places(window_of(context, 0), range.count)),
         routes(context.graph, streams.routes),
         sorted(rows) {}
 

@@ -1,0 +1,81 @@
+// Rules per group of tensors: units of updates, their cuts and their state.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "chunk_manager/layout.h"
+#include "planner/planner.h"
+#include "planner/verify/verify_units.h"
+#include "tests/support/small_training.h"
+#include "tidepool/update_units.h"
+
+namespace tidepool::units_test {
+
+using namespace test;  // small_training.h
+using ::testing::HasSubstr;
+
+TEST(UpdateUnits, OfOneRuleAreWholeWindows) {
+  const ModelGraph graph = small_gpt(Precision::bf16);
+  for (const Window& window : graph.windows) {
+    const std::vector<UpdateUnit> units = update_units(graph, window);
+    ASSERT_EQ(units.size(), 1u);
+    EXPECT_EQ(units[0].elements, window.elements);
+  }
+}
+
+TEST(UpdateUnits, CoverWindowsAndEndWhereRulesOrTheirTensorsEnd) {
+  const ModelGraph graph = small_gpt(Precision::bf16, several_rules());
+  for (const Window& window : graph.windows) {
+    u64 end = 0;
+    for (const UpdateUnit& unit : update_units(graph, window)) {
+      EXPECT_EQ(unit.begin, end);
+      EXPECT_EQ(unit.begin % norm_granule_elements, 0u);
+      end = unit.end();
+      u32 tensors = 0;
+      for (const Tensor& tensor : window.tensors) {
+        if (tensor.window_offset < unit.begin || tensor.window_offset >= end) continue;
+        EXPECT_EQ(tensor.rule, unit.rule) << tensor.name;
+        ++tensors;
+      }
+      if (unit.rule == 0) EXPECT_EQ(tensors, 1u);
+    }
+    EXPECT_EQ(end, window.elements);
+  }
+  EXPECT_GT(update_units(graph, graph.windows[2]).size(), 6u);
+}
+
+TEST(UpdateUnits, GiveCutsTheStateOfTheirRule) {
+  const ModelGraph graph = small_gpt(Precision::bf16, several_rules());
+  const Layout layout = make_layout(graph, {.target_elements = 2048});
+  for (u32 w = 0; w < layout.windows.size(); ++w)
+    for (u32 cut = 0; cut < layout.windows[w].cuts; ++cut) {
+      const Chunk& param = layout.chunk(offset_id(layout.windows[w].param, cut));
+      // Parameter, remainder, and one momentum or AdamW's two moments.
+      EXPECT_EQ(layout.state(w, cut).size(), param.rule == 2 ? 4u : 3u);
+    }
+  const WindowChunks& layer = layout.windows[2];
+  for (const WindowChunks::UnitCuts& unit : layer.units) {
+    const Chunk& first = layout.chunk(offset_id(layer.param, unit.first_cut));
+    if (first.rule == 0) EXPECT_EQ(unit.cuts, 1u);  // a matrix is not cut
+  }
+}
+
+TEST(UpdateUnits, AreCheckedBeforeAPlanRuns) {
+  const ModelGraph graph = small_gpt(Precision::bf16, several_rules());
+  const Plan plan = make_plan(graph, {.budgets = {roomy, roomy, roomy}}).value();
+  EXPECT_EQ(wrong_with_units(plan, graph), "");
+  u32 matrix = 0;
+  while (plan.chunks[matrix].kind != Kind::param || plan.chunks[matrix].rule != 0) ++matrix;
+  Plan other = plan;
+  other.chunks[matrix].rule = 1;
+  EXPECT_THAT(wrong_with_units(other, graph), HasSubstr("of rule 1, and h.0."));
+  other = plan;
+  other.chunks[matrix].elements /= 2;
+  other.chunks[matrix].bytes = Bytes{other.chunks[matrix].bytes.value / 2};
+  EXPECT_THAT(wrong_with_units(other, graph), HasSubstr("divides h.0."));
+  other = plan;
+  for (Chunk& chunk : other.chunks)
+    if (is_slot(chunk.kind)) chunk.bytes = Bytes{0};
+  EXPECT_THAT(wrong_with_units(other, graph), HasSubstr("has 0 bytes of"));
+}
+
+}  // namespace tidepool::units_test
