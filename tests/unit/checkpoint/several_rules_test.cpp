@@ -1,0 +1,150 @@
+// A model whose tensors are updated by several rules: each tensor has the state of its rule, in homes, state
+// files and checkpoints.
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "huggingface/weights/safetensors.h"
+#include "planner/planner.h"
+#include "session/state_store.h"
+#include "session/state_table.h"
+#include "tests/support/checkpoint_fixture.h"
+#include "tests/support/small_training.h"
+
+namespace tidepool::several_rules_test {
+
+using namespace test;  // small_training.h
+using ::testing::HasSubstr;
+
+ModelGraph graph_of(Precision precision) { return small_gpt(precision, several_rules()); }
+
+Plan plan_of(const ModelGraph& graph, u64 chunk_bytes = 40 * kib) {
+  return make_plan(graph, {.budgets = {roomy, roomy, roomy},
+                           .home = HomePolicy::disk,
+                           .chunk_bytes = Bytes{chunk_bytes},
+                           .versions = 2})
+      .value();
+}
+
+// Homes that only a call reaches, as a disk's.
+struct Homes final : StateAtRest {
+  explicit Homes(const Plan& plan) : content(plan.chunks.size()) {
+    for (u64 id = 0; id < content.size(); ++id) content[id].resize(plan.chunks[id].bytes.value);
+  }
+  Result<void> read_home(ChunkId id, std::span<std::byte> out) override {
+    std::memcpy(out.data(), content[index(id)].data(), out.size());
+    return {};
+  }
+  Result<void> begin_write_home(ChunkId id, std::span<const std::byte> from) override {
+    content[index(id)].assign(from.begin(), from.end());
+    return {};
+  }
+  Result<void> end_write_home(ChunkId) override { return {}; }
+  Result<void> clear_home(ChunkId id) override {
+    EXPECT_FALSE(content[index(id)].empty()) << index(id);
+    return {};
+  }
+  std::span<std::byte> home_memory(ChunkId) const override { return {}; }
+
+  std::vector<std::vector<std::byte>> content;
+};
+
+class SeveralRules : public ::testing::TestWithParam<Precision> {};
+INSTANTIATE_TEST_SUITE_P(Precisions, SeveralRules,
+                         ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
+                         [](const auto& p) { return std::string(name(p.param)); });
+
+TEST_P(SeveralRules, ACheckpointHasOfEachTensorTheStateOfItsRule) {
+  const ModelGraph graph = graph_of(GetParam());
+  const TemporaryDirectory dir;
+  const auto store = open_store(dir.path(), graph);
+  MemoryState state(graph);
+  state.randomise(graph, 1);
+  const SavedCheckpoint saved = store->save(some_state(1), state).value();
+  const auto file =
+      SafetensorsFile::open(saved.path + "/optimizer.safetensors", ErrorKind::corrupt_checkpoint).value();
+  std::set<std::string> names;
+  for (const StoredTensor& tensor : file->tensors()) names.insert(tensor.name);
+  for (const Window& window : graph.windows)
+    for (const Tensor& tensor : window.tensors) {
+      EXPECT_EQ(names.contains("exp_avg." + tensor.name), tensor.rule != 1) << tensor.name;
+      EXPECT_EQ(names.contains("momentum_buffer." + tensor.name), tensor.rule == 1) << tensor.name;
+      EXPECT_EQ(names.contains("exp_avg_sq." + tensor.name), tensor.rule == 2) << tensor.name;
+    }
+  MemoryState restored(graph);
+  ASSERT_TRUE(store->restore(*store->find_resumable().value().found, restored));
+  const StateSlots& slots = graph.state_slots;
+  for (const auto& [key, bytes] : state.bytes())
+    for (const Tensor& tensor : graph.windows[key.first].tensors) {
+      if (!slots.has(tensor.rule, key.second)) continue;
+      const u64 at = slots.bytes(key.second, tensor.window_offset);
+      const u64 size = slots.bytes(key.second, tensor.elements);
+      EXPECT_EQ(std::memcmp(bytes.data() + at, restored.bytes()[key].data() + at, size), 0) << tensor.name;
+    }
+}
+
+TEST_P(SeveralRules, AStateStoreFindsEachTensorInItsCuts) {
+  const ModelGraph graph = graph_of(GetParam());
+  const Plan plan = plan_of(graph);
+  Homes homes(plan);
+  std::vector<std::byte> first(mib), second(mib);
+  StateStore store(plan, graph, homes, {{{first}, {second}}});
+  const auto each_tensor = [&](auto fn) {
+    for (const Kind kind : persistent_kinds(graph.state_slots))
+      for (u32 w = 0; w < graph.windows.size(); ++w)
+        for (const Tensor& tensor : graph.windows[w].tensors)
+          if (graph.state_slots.has(tensor.rule, kind)) {
+            std::vector<std::byte> bytes(graph.state_slots.bytes(kind, tensor.elements));
+            for (u64 i = 0; i < bytes.size(); ++i)
+              bytes[i] = std::byte(i * 7 + tensor.name.size() + static_cast<u64>(kind));
+            fn(w, kind, tensor, bytes);
+          }
+  };
+  each_tensor([&](u32 w, Kind kind, const Tensor& tensor, std::span<const std::byte> bytes) {
+    ASSERT_TRUE(store.write(w, kind, tensor.window_offset, bytes));
+  });
+  ASSERT_TRUE(store.finish());
+  each_tensor([&](u32 w, Kind kind, const Tensor& tensor, const std::vector<std::byte>& bytes) {
+    std::vector<std::byte> read(bytes.size());
+    ASSERT_TRUE(store.read(w, kind, tensor.window_offset, read));
+    EXPECT_TRUE(read == bytes) << tensor.name;
+  });
+}
+
+TEST_P(SeveralRules, AStateFileSaysWhereEachCutIs) {
+  const ModelGraph graph = graph_of(GetParam());
+  const Plan plan = plan_of(graph, 16 * kib);
+  const StateTable table = make_state_table(plan, graph);
+  const Result<DescribedState> read = parse_state(describe_state(table, {.run = "/run", .branch = "b"}), "f");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_TRUE(read->table == table);
+  u32 mark = 0;
+  u64 bytes = 0;
+  for (u32 id = 0; id < plan.chunks.size(); ++id) {
+    if (!plan.is_recorded(ChunkId{id})) continue;
+    const Chunk& chunk = plan.chunks[id];
+    const StateTable::OfWindow& window = table.windows[chunk.window];
+    const StateTable::Place& place = window.places[static_cast<u32>(chunk.kind)];
+    const u64 last = chunk.element_begin + chunk.elements - 1;
+    for (const u64 element : {chunk.element_begin, last}) {
+      const StateTable::Cut cut = window.cut_at(element, table.state_slots, chunk.kind);
+      ASSERT_EQ(cut.begin, chunk.element_begin);
+      EXPECT_EQ(cut.elements, chunk.elements);
+      EXPECT_EQ(place.first_chunk + cut.number, id);
+      EXPECT_EQ(place.mark + cut.cuts_before, mark);
+      EXPECT_EQ(place.offset + table.state_slots.bytes(chunk.kind, cut.elements_before),
+                plan.slots[id].offset);
+    }
+    ++mark, bytes += chunk.bytes.value;
+  }
+  EXPECT_EQ(table.marks(), mark);
+  EXPECT_EQ(table.bytes().value, bytes);
+  EXPECT_EQ(difference_of_models(table, graph), "");
+  EXPECT_THAT(difference_of_models(table, small_gpt(GetParam())), HasSubstr("train.optim is adamw_torch"));
+  std::vector<UpdateRule> other = several_rules();
+  other[1].takes = [](const Tensor& t) { return t.shape.size() == 1 && !t.name.starts_with("ln_f"); };
+  EXPECT_EQ(difference_of_models(table, small_gpt(GetParam(), other)),
+            "ln_f.weight is trained by adamw_torch, and was by sgd");
+}
+
+}  // namespace tidepool::several_rules_test
