@@ -1,13 +1,60 @@
-// BatchArrays holds the arrays of one micro-batch.
+// The arrays of a micro-batch: which there are, where they lie, and views of them.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <initializer_list>
 #include <span>
+#include <string_view>
 
 #include "base/types.h"
 #include "tidepool/ignored_target.h"
 
 namespace tidepool {
+
+// An array has an element for each place of a micro-batch, [B, T]; in memory they follow each other in this
+// order.
+enum class BatchArray : u8 { tokens, targets, starts };
+inline constexpr u32 batch_array_count = 3;
+
+struct BatchArrayRow {
+  std::string_view name;
+  u32 element_bytes = 0;
+};
+inline constexpr std::array<BatchArrayRow, batch_array_count> batch_array_rows = {
+    {{"tokens", sizeof(i32)}, {"targets", sizeof(i32)}, {"starts", sizeof(i32)}}};
+
+// BatchList is the list of the arrays that a batch has, or that a block reads.
+class BatchList {
+ public:
+  constexpr BatchList() = default;
+  constexpr BatchList(std::initializer_list<BatchArray> arrays) {
+    for (const BatchArray array : arrays) bits_ |= bit(array);
+  }
+  constexpr bool has(BatchArray array) const { return (bits_ & bit(array)) != 0; }
+  constexpr bool has_any(const BatchList& others) const { return (bits_ & others.bits_) != 0; }
+  // Bytes from the beginning of a micro-batch to an array, and of all arrays.
+  constexpr u64 offset(BatchArray array, u64 places) const {
+    u64 bytes = 0;
+    for (u32 i = 0; i < static_cast<u32>(array); ++i)
+      if (has(static_cast<BatchArray>(i))) bytes += places * batch_array_rows[i].element_bytes;
+    return bytes;
+  }
+  constexpr u64 bytes(u64 places) const { return offset(BatchArray{batch_array_count}, places); }
+
+  constexpr bool operator==(const BatchList&) const = default;
+
+ private:
+  static constexpr u32 bit(BatchArray array) { return u32{1} << static_cast<u32>(array); }
+  u32 bits_ = 0;
+};
+
+// Arrays as blocks read them; null: the batch does not have the array, or the block does not read it.
+struct BatchView {
+  const i32* tokens = nullptr;
+  const i32* targets = nullptr;
+  const i32* starts = nullptr;
+};
 
 // Every array is [B, T]; the caller fills it. Empty places of a batch have token 0 and padding_target.
 struct BatchArrays {

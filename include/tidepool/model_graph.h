@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "tidepool/batch_arrays.h"
 #include "tidepool/expert_adapters.h"
 #include "tidepool/kernel_cost.h"
 #include "tidepool/lora.h"
@@ -106,6 +107,10 @@ struct BatchShape {
   bool packed = false;
 
   u64 rows() const { return u64{sequences} * tokens; }
+  BatchList arrays() const {
+    if (packed) return {BatchArray::tokens, BatchArray::targets, BatchArray::starts};
+    return {BatchArray::tokens, BatchArray::targets};
+  }
   bool operator==(const BatchShape&) const = default;
 };
 
@@ -123,10 +128,8 @@ struct ModelGraph {
   std::vector<Window> windows;
   std::vector<Block> blocks;  // embedding, layers, head
   std::vector<Stream> streams;
-  Bytes boundary{};  // one micro-batch's activation between blocks: [B, T, H]
-  // Two or three arrays, each i32 [B, T]: tokens, targets, and if packed `starts`, the place in the sequence
-  // where the token's document begins.
-  Bytes batch_bytes{};
+  Bytes boundary{};           // one micro-batch's activation between blocks: [B, T, H]
+  Bytes batch_bytes{};        // all arrays of one micro-batch
   u64 parameters = 0;         // tied tensors counted once, no padding
   u64 active_parameters = 0;  // of these, used by one token: of E experts k
   // 6 N + 12 L H Q T, without recompute. Frozen parameters count 4 instead of 6: they have no weight
@@ -146,23 +149,26 @@ inline u8 rule_of(std::span<const UpdateRule> rules, const Tensor& tensor) {
   return static_cast<u8>(rule);
 }
 
-// Number of arrays in a batch, each i32 [B, T].
-inline u32 batch_arrays(const BatchShape& batch) { return batch.packed ? 3 : 2; }
-
-// True if the block's ops take the batch: tokens, targets or document starts. A router reads targets, which
-// say where there is no token.
-inline bool reads_batch(const ModelGraph& graph, const Block& block) {
-  switch (block.kind) {
+// The arrays that a kind of block reads. A router reads targets, which say where there is no token.
+constexpr BatchList arrays_read(BlockKind kind) {
+  switch (kind) {
     case BlockKind::embedding:
-    case BlockKind::head:
-    case BlockKind::attention:
-      return true;
+      return {BatchArray::tokens};
     case BlockKind::layer:
-      return graph.batch.packed;
+      return {BatchArray::starts};
+    case BlockKind::attention:
+      return {BatchArray::targets, BatchArray::starts};
     case BlockKind::experts:
-      return false;
+      return {};
+    case BlockKind::head:
+      return {BatchArray::targets};
   }
-  return false;
+  return {};
+}
+
+// True if the block's ops take the batch.
+inline bool reads_batch(const ModelGraph& graph, const Block& block) {
+  return graph.batch.arrays().has_any(arrays_read(block.kind));
 }
 
 // True if a step changes any window. If false, only the forward of the model is planned, and its state has

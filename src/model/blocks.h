@@ -44,9 +44,7 @@ struct HeadForward {
 
 struct BlockForward {
   std::span<const std::byte* const> windows;  // by Block::windows; param precision
-  const i32* tokens = nullptr;                // [B, T]; embedding and head
-  const i32* targets = nullptr;               // [B, T], BatchArrays::targets; head and router
-  const i32* starts = nullptr;                // [B, T], BatchArrays::starts, or null if not packed; layers
+  BatchView batch;                            // arrays_read()
   ConstValues input;                          // [B, T, H]; embedding and experts have none
   Values output;                              // [B, T, H]; of a layer's last block; the head has none
   ExpertStreams experts;
@@ -69,9 +67,7 @@ struct ObjectiveBackward {
 
 struct BlockBackward {
   std::span<const std::byte* const> windows;
-  const i32* tokens = nullptr;
-  const i32* targets = nullptr;
-  const i32* starts = nullptr;
+  BatchView batch;
   ConstValues input;  // [B, T, H]; embedding and experts have none
   ExpertStreams experts;
   const std::byte* kept = nullptr;  // activations that forward saved, or null: recompute

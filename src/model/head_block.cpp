@@ -130,7 +130,7 @@ void head_forward(const BlockContext& c, const BlockForward& f) {
   CHECK(workspace.bytes == block_of(c).forward_workspace, workspace.bytes.value);
   if (f.head.sums.loss != nullptr) {
     norm_forward(c, weights_of_norm(c, f.windows), {.rows = rows_of(c), .x = f.input, .y = workspace.norm});
-    loss_pass({c, params_of(c, f.windows, matrix), workspace, f.targets}, f.head.sums);
+    loss_pass({c, params_of(c, f.windows, matrix), workspace, f.batch.targets}, f.head.sums);
   }
   if (f.head.logits != nullptr) logits_of_row(c, f, workspace);
 }
@@ -144,7 +144,7 @@ void head_backward(const BlockContext& c, const BlockBackward& b) {
                 .y = workspace.norm,
                 .mean = workspace.moments.mean,
                 .rstd = workspace.moments.rstd});
-  const Head head = {c, params_of(c, b.windows, matrix), workspace, b.targets};
+  const Head head = {c, params_of(c, b.windows, matrix), workspace, b.batch.targets};
   loss_pass(head, {.loss = b.objective.loss_sum});
   if (b.objective.router_losses != nullptr) add_router_totals(c, b);
   gradient_pass(head, b);

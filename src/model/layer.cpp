@@ -62,7 +62,7 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
   norm_of(l, NormRole::input, f.input, buffers.norm);
   mixer_of(l).forward(l,
                       {.norm = buffers.norm,
-                       .starts = f.starts,
+                       .starts = f.batch.starts,
                        .inside = inside.mixer,
                        .workspace = f.workspace,
                        .frame = Direction::forward,
@@ -94,7 +94,7 @@ void recompute(const LayerGradients& s) {
   } else {
     norm_of(l, NormRole::input, s.b.input, buffers.norm);
     mixer_of(l).forward(l, {.norm = buffers.norm,
-                            .starts = s.b.starts,
+                            .starts = s.b.batch.starts,
                             .inside = in.mixer,
                             .workspace = s.b.workspace,
                             .frame = Direction::backward,

@@ -159,7 +159,7 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
   LayerBlocks(g, adapters).add();
   add_block(g, head_block(g, g.blocks.back().windows[0] + 1));
   connect_blocks(g, stream_sizes(g));
-  g.batch_bytes = {round_up(batch_arrays(batch) * batch.rows() * sizeof(i32), frame_alignment)};
+  g.batch_bytes = {round_up(batch.arrays().bytes(batch.rows()), frame_alignment)};
   // An embedding is looked up, not multiplied; a tied one is multiplied as the head.
   for (u32 layer = 0; layer < config.layers; ++layer) {
     const std::optional<AttentionShape> shape = attention_shape(g, layer);

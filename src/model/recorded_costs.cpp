@@ -47,7 +47,12 @@ struct Recording {
             .normed_grad = memory.array<float>(),
             .routes_grad = memory.array<float>()};
   }
-  const i32* starts() { return graph.batch.packed ? memory.array<const i32>() : nullptr; }
+  BatchView batch() {
+    const auto array = [&](BatchArray which) {
+      return graph.batch.arrays().has(which) ? memory.array<const i32>() : nullptr;
+    };
+    return {array(BatchArray::tokens), array(BatchArray::targets), array(BatchArray::starts)};
+  }
 
   const ModelGraph& graph;
   CostRecorder recorder;
@@ -61,9 +66,7 @@ struct Recording {
 std::vector<KernelCost> forward(const ModelGraph& g, u32 block) {
   Recording r(g, block);
   block_forward(r.context, {.windows = r.windows,
-                            .tokens = r.memory.array<const i32>(),
-                            .targets = r.memory.array<const i32>(),
-                            .starts = r.starts(),
+                            .batch = r.batch(),
                             .input = r.memory.values(g.activations),
                             .output = r.memory.values(g.activations),
                             .experts = r.experts(),
@@ -76,9 +79,7 @@ std::vector<KernelCost> forward(const ModelGraph& g, u32 block) {
 std::vector<KernelCost> backward(const ModelGraph& g, u32 block, Inside inside) {
   Recording r(g, block);
   block_backward(r.context, {.windows = r.windows,
-                             .tokens = r.memory.array<const i32>(),
-                             .targets = r.memory.array<const i32>(),
-                             .starts = r.starts(),
+                             .batch = r.batch(),
                              .input = r.memory.values(g.activations),
                              .experts = r.experts(),
                              .kept = inside == Inside::kept ? r.memory.array<const std::byte>() : nullptr,

@@ -128,9 +128,7 @@ class BasicModelRunner {
       const Streams streams = streams_of(graph_.blocks[b].backward_streams);
       block_backward(context(b, options, micro_batch),
                      {.windows = windows,
-                      .tokens = tokens,
-                      .targets = targets,
-                      .starts = options.starts,
+                      .batch = {tokens, targets, options.starts},
                       .input = streams.input,
                       .experts = streams.experts,
                       .kept = options.keep && graph_.blocks[b].kept.value > 0 ? kept_[b].get() : nullptr,
@@ -256,9 +254,7 @@ class BasicModelRunner {
       const Streams streams = streams_of(graph_.blocks[b].forward_streams);
       block_forward(context(b, options, micro_batch),
                     {.windows = windows,
-                     .tokens = tokens,
-                     .targets = targets,
-                     .starts = options.starts,
+                     .batch = {tokens, targets, options.starts},
                      .input = streams.input,
                      .output = streams.output,
                      .experts = streams.experts,
@@ -273,8 +269,7 @@ class BasicModelRunner {
     const auto windows = windows_of(b);
     block_forward(context(b, options, 0),
                   {.windows = windows,
-                   .tokens = tokens,
-                   .targets = targets,
+                   .batch = {.tokens = tokens, .targets = targets},
                    .input = streams_of(graph_.blocks[b].forward_streams).input,
                    .workspace = scratch_.get(),
                    .head = {.sums = {.loss = sum}, .logits = logits, .logits_row = row}});

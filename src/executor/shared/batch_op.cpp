@@ -61,10 +61,13 @@ Result<void> run_load_batch(const Plan& plan, const ModelGraph& graph, const Tie
   OperandCursor operands(plan, memory, issue);
   const std::span<std::byte> batch = operands.take(Kind::batch);
   const u64 rows = graph.batch.rows();
-  CHECK(batch.size() >= batch_arrays(graph.batch) * rows * sizeof(i32), batch.size(), rows);
-  i32* first = reinterpret_cast<i32*>(batch.data());
-  BatchArrays arrays{.tokens = {first, rows}, .targets = {first + rows, rows}, .starts = {}};
-  if (graph.batch.packed) arrays.starts = {first + 2 * rows, rows};
+  const BatchList list = graph.batch.arrays();
+  CHECK(batch.size() >= list.bytes(rows), batch.size(), rows);
+  const auto array = [&](BatchArray which) -> std::span<i32> {
+    if (!list.has(which)) return {};
+    return {reinterpret_cast<i32*>(batch.data() + list.offset(which, rows)), rows};
+  };
+  const BatchArrays arrays{array(BatchArray::tokens), array(BatchArray::targets), array(BatchArray::starts)};
   std::ranges::fill(arrays.starts, 0);
   const bool evaluates = issue.segment->kind == SegmentKind::evaluation;
   TRY(source.load_batch({.step = issue.step, .micro_batch = issue.get().micro_batch, .evaluation = evaluates},

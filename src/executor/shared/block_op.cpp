@@ -12,15 +12,13 @@ Values values(const BlockOpParts& parts, std::span<std::byte> bytes) {
   return {bytes.data(), parts.graph.activations};
 }
 
-struct BatchView {
-  const i32 *tokens = nullptr, *targets = nullptr, *starts = nullptr;
-};
-
-BatchView batch_view(const ModelGraph& graph, std::span<const std::byte> batch) {
-  const i32* first = reinterpret_cast<const i32*>(batch.data());
-  const u64 rows = graph.batch.rows();
-  return {
-      .tokens = first, .targets = first + rows, .starts = graph.batch.packed ? first + 2 * rows : nullptr};
+BatchView batch_view(const BatchShape& batch, std::span<const std::byte> bytes) {
+  const auto array = [&](BatchArray which) {
+    return batch.arrays().has(which)
+               ? reinterpret_cast<const i32*>(bytes.data() + batch.arrays().offset(which, batch.rows()))
+               : nullptr;
+  };
+  return {array(BatchArray::tokens), array(BatchArray::targets), array(BatchArray::starts)};
 }
 
 struct StreamsOfOp {
@@ -78,10 +76,7 @@ void run_forward(const BlockOpParts& parts, Kernels& kernels, const Issue& issue
   const bool head = block.kind == BlockKind::head;
   OperandCursor operands(parts.plan, parts.memory, issue);
   BlockForward f;
-  if (reads_batch(parts.graph, block)) {
-    const BatchView batch = batch_view(parts.graph, operands.take(Kind::batch));
-    f.tokens = batch.tokens, f.targets = batch.targets, f.starts = batch.starts;
-  }
+  if (reads_batch(parts.graph, block)) f.batch = batch_view(parts.graph.batch, operands.take(Kind::batch));
   std::array<const std::byte*, block_windows_max> windows{};
   CHECK(block.windows.size() <= windows.size(), block.windows.size());
   for (u32 i = 0; i < block.windows.size(); ++i) windows[i] = operands.take(Kind::param).data();
@@ -113,10 +108,7 @@ void run_backward(const BlockOpParts& parts, Kernels& kernels, const Issue& issu
   CHECK(count <= block_windows_max, count);
   OperandCursor operands(parts.plan, parts.memory, issue);
   BlockBackward b;
-  if (reads_batch(parts.graph, block)) {
-    const BatchView batch = batch_view(parts.graph, operands.take(Kind::batch));
-    b.tokens = batch.tokens, b.targets = batch.targets, b.starts = batch.starts;
-  }
+  if (reads_batch(parts.graph, block)) b.batch = batch_view(parts.graph.batch, operands.take(Kind::batch));
   std::array<const std::byte*, block_windows_max> windows{};
   if (block.kind != BlockKind::embedding) {  // the embedding's gradient needs no parameters
     for (u32 i = 0; i < count; ++i) windows[i] = operands.take(Kind::param).data();

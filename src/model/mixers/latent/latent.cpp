@@ -177,7 +177,7 @@ void backward(const LayerGradients& s, ConstValues dout) {
        .lse = b.in.lse,
        .dout = w.narrow,
        .dqkv = w.dqkv,
-       .starts = s.b.starts,
+       .starts = s.b.batch.starts,
        .dropout = dropout_of(c, DropoutSite::attention, l.config().attention.dropout),
        .scratch = s.frame.scratch});
   c.kernels.latent_rows_backward({.shape = shape_of(c.graph),
@@ -185,7 +185,7 @@ void backward(const LayerGradients& s, ConstValues dout) {
                                   .dq = w.latents.q,
                                   .dkv = w.latents.kv,
                                   .dlow = w.dlow,
-                                  .starts = s.b.starts,
+                                  .starts = s.b.batch.starts,
                                   .inverse_frequencies = inverse_frequencies(l.config(), l.number())});
   recompute_input_norm(s);
   key_gradients(b);

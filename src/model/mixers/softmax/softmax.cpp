@@ -80,7 +80,7 @@ void rotate(const Layer& l, const i32* starts, ConstValues qkv, Values out) {
 
 void rotary_gradient(const LayerGradients& s, ConstValues qkv, Values dqkv) {
   if (!has_rotation(s.layer)) return;
-  const Rotary forward = rotary_of(s.layer, s.b.starts, qkv, dqkv);
+  const Rotary forward = rotary_of(s.layer, s.b.batch.starts, qkv, dqkv);
   s.layer.c.kernels.rotary_backward({.shape = forward.shape,
                                      .qkv = s.config().qk_norm() ? forward.qkv : ConstValues{},
                                      .dqkv = dqkv,
@@ -132,7 +132,7 @@ void forward(const Layer& l, const MixerForward& m) {
 
 void restore(const LayerGradients& s) {
   if (!s.config().qk_norm()) return;
-  rotate(s.layer, s.b.starts, inside_of(s.layer, s.inside.mixer).qkv,
+  rotate(s.layer, s.b.batch.starts, inside_of(s.layer, s.inside.mixer).qkv,
          backward_frame_of(s.layer, s.b.workspace).rotary);
 }
 
@@ -148,7 +148,7 @@ void backward(const LayerGradients& s, ConstValues dout) {
                                   .lse = in.lse,
                                   .dout = frame.narrow,
                                   .dqkv = dqkv,
-                                  .starts = s.b.starts,
+                                  .starts = s.b.batch.starts,
                                   .dropout = dropout_of_weights(l),
                                   .scratch = s.frame.scratch,
                                   .sinks = l[Role::sinks],
