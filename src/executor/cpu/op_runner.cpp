@@ -125,7 +125,7 @@ void OpRunner::backward(const Issue& issue) {
   if (kind == BlockKind::head) {
     objective = head_backward(common_.request.source, issue.step,
                               numbers_.begin_loss(issue.step, op.micro_batch), numbers_.loss_scale());
-    const StepNumbers::RoutingPlace routing = numbers_.begin_routing(issue.step, op.micro_batch);
+    const RoutingPlace routing = numbers_.begin_routing(issue.step, op.micro_batch);
     objective.router_losses = routing.losses, objective.expert_tokens = routing.tokens;
   } else if (kind == BlockKind::attention) {
     objective.loss_scale = numbers_.loss_scale();

@@ -128,7 +128,7 @@ void CudaWork::backward(const Issue& issue) {
   const u32 micro_batch = issue.get().micro_batch;
   objective = head_backward(common_.request.source, issue.step, of_device.begin_loss(issue.step, micro_batch),
                             of_device.loss_scale(issue.step, *devices_.front().numbers));
-  const DeviceNumbers::RoutingPlace routing = of_device.begin_routing(issue.step, micro_batch);
+  const RoutingPlace routing = of_device.begin_routing(issue.step, micro_batch);
   objective.router_losses = routing.losses, objective.expert_tokens = routing.tokens;
   run_backward(block_, kernels(issue), issue, objective);
   of_device.fetch_loss(issue.step, micro_batch);

@@ -130,7 +130,7 @@ double* DeviceNumbers::begin_loss(u64 step, u32 micro_batch) {
 }
 
 // A device's micro-batches come in ascending order, and its first one clears its counts.
-DeviceNumbers::RoutingPlace DeviceNumbers::begin_routing(u64 step, u32 micro_batch) {
+RoutingPlace DeviceNumbers::begin_routing(u64 step, u32 micro_batch) {
   if (experts_ == 0) return {};
   const u64 slot = slot_of(step);
   const RoutingPlace place = {device_.router_losses + slot * micro_batches_ + micro_batch,

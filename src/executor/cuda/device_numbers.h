@@ -17,6 +17,7 @@
 #include "executor/shared/decay_index.h"
 #include "executor/shared/norm_layout.h"
 #include "executor/shared/step_arrays.h"
+#include "executor/shared/step_results.h"
 #include "executor/shared/step_source.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 
@@ -48,12 +49,7 @@ class DeviceNumbers {
   // RETURNS: the accumulator for the loss of a micro-batch, set to zero.
   double* begin_loss(u64 step, u32 micro_batch);
 
-  // RETURNS: where the head's backward adds a micro-batch's routing, set to zero; null if the model has no
-  // experts.
-  struct RoutingPlace {
-    RouterLosses* losses = nullptr;
-    i64* tokens = nullptr;
-  };
+  // Sets the place to zero.
   RoutingPlace begin_routing(u64 step, u32 micro_batch);
   // Several nodes: copies the loss of a micro-batch to the host.
   // REQUIRES: the head's backward was enqueued.

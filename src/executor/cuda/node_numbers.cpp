@@ -19,7 +19,7 @@ void NodeNumbers::pack(u64 step, std::span<std::byte> packed) {
     if (plan.node_of(m) != plan.node) continue;
     const DeviceNumbers& device = of_head(m);
     *numbers_.begin_loss(step, m) = device.loss(step, m);
-    const StepNumbers::RoutingPlace routing = numbers_.begin_routing(step, m);
+    const RoutingPlace routing = numbers_.begin_routing(step, m);
     if (routing.losses == nullptr) continue;
     *routing.losses = device.router_losses(step)[m];
     if (m < plan.replicas() * plan.nodes) std::ranges::copy(device.expert_tokens(step), routing.tokens);

@@ -11,18 +11,15 @@ RoutingSum::RoutingSum(const Plan& plan, const StepSource& source, u32 head,
   tokens_.fill(std::vector<i64>(numbers.front()->experts()));
 }
 
-// Means are taken as on the CPU: in the order of micro-batches, each of which one device has.
 RoutingResult RoutingSum::sum(u64 step) {
   std::vector<i64>& tokens = tokens_[step % steps_kept];
   if (tokens.empty()) return {};
-  RoutingResult out{.tokens = tokens};
-  const u32 filled = filled_micro_batches(source_, step, plan_.micro_batches);
-  for (u32 m = 0; m < plan_.micro_batches; ++m) {  // empty ones have zeros
-    const RouterLosses& losses = numbers_[plan_.device_of(head_, m)]->router_losses(step)[m];
-    out.losses.balance += losses.balance / filled;
-    out.losses.z += losses.z / filled;
-    out.losses.entropy += losses.entropy / filled;
-  }
+  const RoutingResult out{
+      .losses = mean_router_losses(source_, step, plan_.micro_batches,
+                                   [&](u32 m) -> const RouterLosses& {
+                                     return numbers_[plan_.device_of(head_, m)]->router_losses(step)[m];
+                                   }),
+      .tokens = tokens};
   std::ranges::fill(tokens, 0);
   for (u32 m = 0; m < plan_.replicas(); ++m) {
     const std::span<const i64> part = numbers_[plan_.device_of(head_, m)]->expert_tokens(step);

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "executor/shared/step_arrays.h"
 #include "kernels/gradient/gradient.h"
 
 namespace tidepool {
@@ -38,7 +37,7 @@ double* StepNumbers::begin_loss(u64 step, u32 micro_batch) {
 }
 
 // A replica's micro-batches come in ascending order, and its first one clears its counts.
-StepNumbers::RoutingPlace StepNumbers::begin_routing(u64 step, u32 micro_batch) {
+RoutingPlace StepNumbers::begin_routing(u64 step, u32 micro_batch) {
   Step& at = steps_[step % steps_kept];
   if (at.router_losses.empty()) return {};
   std::vector<i64>& tokens = at.expert_tokens[micro_batch % replicas_];
@@ -158,13 +157,9 @@ void StepNumbers::finish(const Issue& norm, const TierMemory& memory) {
 }
 
 void StepNumbers::finish_routing(Step& step) const {
-  RouterLosses& mean = step.router_losses.back() = {};
-  const u32 filled = filled_micro_batches(source_, step.step, micro_batches_);
-  for (u32 m = 0; m < micro_batches_; ++m) {  // empty ones have zeros
-    mean.balance += step.router_losses[m].balance / filled;
-    mean.z += step.router_losses[m].z / filled;
-    mean.entropy += step.router_losses[m].entropy / filled;
-  }
+  step.router_losses.back() =
+      mean_router_losses(source_, step.step, micro_batches_,
+                         [&](u32 m) -> const RouterLosses& { return step.router_losses[m]; });
   std::vector<i64>& sum = step.expert_tokens.front();
   for (u64 device = 1; device < step.expert_tokens.size(); ++device)
     for (u64 i = 0; i < sum.size(); ++i) sum[i] += step.expert_tokens[device][i];

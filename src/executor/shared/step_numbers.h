@@ -9,6 +9,7 @@
 #include "engine/executor.h"
 #include "executor/lanes/tier_memory.h"
 #include "executor/shared/norm_layout.h"
+#include "executor/shared/step_arrays.h"
 #include "executor/shared/step_results.h"
 #include "executor/shared/step_source.h"
 #include "tidepool/core_pool.h"
@@ -31,12 +32,7 @@ class StepNumbers {
   // RETURNS: the accumulator for the loss of a micro-batch, set to zero.
   double* begin_loss(u64 step, u32 micro_batch);
 
-  // RETURNS: where the head's backward adds a micro-batch's routing, set to zero; null if the model has no
-  // experts.
-  struct RoutingPlace {
-    RouterLosses* losses = nullptr;
-    i64* tokens = nullptr;
-  };
+  // Sets the place to zero.
   RoutingPlace begin_routing(u64 step, u32 micro_batch);
 
   // Adds norm partials of a finished gradient, or of a device's part of it: elements [begin, begin +
@@ -58,8 +54,6 @@ class StepNumbers {
   u64 votes(u64 step) const;  // several nodes: of all
 
  private:
-  static constexpr u32 steps_kept = 4;
-
   struct Step {
     u64 step = 0;
     std::vector<double> losses;  // by micro-batch

@@ -24,6 +24,27 @@ struct RoutingResult {
   std::span<const i64> tokens{};  // [layers with experts, E] tokens that chose the expert; empty: no experts
 };
 
+// Place to which the head's backward adds a micro-batch's routing; null: the model has no experts.
+struct RoutingPlace {
+  RouterLosses* losses = nullptr;
+  i64* tokens = nullptr;  // as RoutingResult::tokens
+};
+
+// RETURNS: the mean over the micro-batches that hold tokens. `of`: the losses of a micro-batch; empty ones
+// have zeros. The order of sums is theirs, wherever the losses are.
+template <class Of>
+RouterLosses mean_router_losses(const StepSource& source, u64 step, u32 micro_batches, Of&& of) {
+  RouterLosses mean;
+  const u32 filled = filled_micro_batches(source, step, micro_batches);
+  for (u32 m = 0; m < micro_batches; ++m) {
+    const RouterLosses& losses = of(m);
+    mean.balance += losses.balance / filled;
+    mean.z += losses.z / filled;
+    mean.entropy += losses.entropy / filled;
+  }
+  return mean;
+}
+
 // THREADS: the engine's thread.
 class StepResults {
  public:
