@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "config/config.h"
+#include "fit/job.h"
 
 namespace tidepool {
 
@@ -18,7 +18,7 @@ struct DoctorArguments {
   std::vector<u32> gpus;         // the GPUs that machine.executor names
   bool exchange = true;          // they exchange data: machine.parallel is not layers
   Precision precision{};         // train.precision
-  std::optional<Config> config;  // of a run to check: examine_plan() makes its plan
+  std::optional<Config> config;  // of a run to check
 };
 
 enum class Health : u8 { ok, warn, fail };  // fail: training is impossible
@@ -43,11 +43,11 @@ std::vector<Finding> examine_cores(const DoctorArguments&);
 // `backend`: null if the program was built without CUDA.
 std::vector<Finding> examine_gpus(const DoctorArguments&, const GpuBackend* backend);
 // Makes the checks that `train` makes before its first step, and sets `wanted` to what the plan takes.
-std::vector<Finding> examine_plan(const DoctorArguments&, Wanted& wanted);
+std::vector<Finding> examine_plan(const Result<Job>&, Wanted& wanted);
 // Opens the data, without tokenizing it, and says what `train` would say.
 Finding examine_data(const Config&);
 // Says if a run can use output.dir. Creates nothing.
-Finding examine_output(const Config&);
+Finding examine_output(const Config&, const Result<Job>&);
 std::vector<Finding> examine_memory(const Wanted&);
 std::vector<Finding> examine_disk(const std::string& swap_dir, const Wanted&);
 

@@ -9,6 +9,7 @@
 #include "cli/doctor.h"
 #include "fit/executor_choice.h"
 #include "report/print_text.h"
+#include "run/open_data.h"
 #include "run/weights/base_model.h"
 
 namespace tidepool {
@@ -51,12 +52,14 @@ void append(std::vector<Finding>& all, std::vector<Finding> more) {
 // RETURNS: an error only if training is impossible.
 Result<void> doctor(const DoctorArguments& arguments) {
   std::vector<Finding> findings = examine_cores(arguments);
-  if (arguments.config) {
-    findings.push_back(examine_output(*arguments.config));
-    findings.push_back(examine_data(*arguments.config));
-  }
   Wanted wanted;
-  append(findings, examine_plan(arguments, wanted));
+  if (arguments.config) {
+    const Result<Job> job = make_job(*arguments.config);
+    findings.push_back(examine_output(*arguments.config, job));
+    findings.push_back(examine_data(*arguments.config));
+    // examine_gpus() reports GPUs that cannot be used.
+    if (check_executor(*arguments.config)) append(findings, examine_plan(job, wanted));
+  }
   append(findings, examine_memory(wanted));
   append(findings, examine_disk(arguments.swap_dir, wanted));
   print_text("{}", findings_text(findings));
@@ -81,6 +84,7 @@ Result<void> run_doctor(const Arguments& arguments) {
   TRY_ASSIGN(Config config, config_of(arguments.positional()));
   TRY(check_base_is_named(config));
   static_cast<void>(resolve_executor(config));  // error ignored: a finding below says why it cannot be used
+  look_at_rows(config);
   return doctor({.swap_dir = swap_directory(config),
                  .executor = config.machine.executor,
                  .gpus = config.machine.gpus(),

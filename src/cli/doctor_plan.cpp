@@ -5,11 +5,9 @@
 
 #include "base/text/units.h"
 #include "cli/doctor.h"
-#include "fit/executor_choice.h"
-#include "fit/plan_inputs.h"
+#include "fit/memory_need.h"
 #include "fit/plan_run.h"
 #include "machine/topology.h"
-#include "run/open_data.h"
 #include "run/outputs/training_memory.h"
 
 namespace tidepool {
@@ -28,24 +26,21 @@ std::string describe(const Plan& plan, bool disk_is_auto) {
 
 }  // namespace
 
-std::vector<Finding> examine_plan(const DoctorArguments& arguments, Wanted& wanted) {
-  if (!arguments.config || !check_executor(*arguments.config)) return {};  // examine_gpus() reports GPUs
-  Config config = *arguments.config;
-  look_at_rows(config);
+std::vector<Finding> examine_plan(const Result<Job>& job, Wanted& wanted) {
   const auto refused = [](const Error& error) {
     return std::vector<Finding>{{Health::fail, "plan", error.message, "", error.kind}};
   };
-  const Result<ModelGraph> graph = make_graph(config);
-  if (!graph) return refused(graph.error());
-  const Result<RunPlan> run = plan_run(config, *graph, PlanFor::this_machine);
+  if (!job) return refused(job.error());
+  const Config& config = job->config;
+  const Result<RunPlan> run = plan_run(*job, PlanFor::this_machine);
   if (!run) return refused(run.error());
   const Result<std::unique_ptr<Topology>> topology = create_topology();
-  const u32 cores = topology ? (*topology)->usable_cores() : 1;
-  const MemoryNeed need =
-      memory_need(config, run->plan,
-                  {.workers = config.machine.threads != 0 ? config.machine.threads : cores,
-                   .loads_weights = !config.model_directory.empty(),
-                   .steps = training_memory(config, run->plan)});
+  if (!topology) return refused(topology.error());
+  const MemoryNeed need = memory_need(
+      config, run->plan,
+      {.workers = config.machine.threads != 0 ? config.machine.threads : (*topology)->usable_cores(),
+       .loads_weights = !config.model_directory.empty(),
+       .steps = training_memory(config, run->plan)});
   const Bytes disk = run->plan.tiers[static_cast<u32>(Tier::disk)].planned_peak;
   wanted = {.memory = need.arenas, .beside = need.beside, .disk = disk, .swaps = disk.value > 0};
   return {{.what = "plan", .found = describe(run->plan, config.memory.budgets.disk == disk_auto)}};

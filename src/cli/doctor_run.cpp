@@ -88,15 +88,6 @@ std::string why_not_writable(const std::string& dir) {
   return "";
 }
 
-// RETURNS: what `train` would say of steps that this run, or another one in its swap directory, has recorded;
-// empty: there are none.
-std::string what_is_recorded(const Config& config) {
-  const Result<ModelGraph> graph = make_graph(config);
-  if (!graph) return "";  // a finding of its own
-  const Result<FoundRecord> found = find_recorded_run(config, *graph, "", [](const std::string&) {});
-  return found ? "" : found.error().message;
-}
-
 }  // namespace
 
 Finding examine_data(const Config& config) {
@@ -105,7 +96,7 @@ Finding examine_data(const Config& config) {
   return {.what = "data", .found = *found};
 }
 
-Finding examine_output(const Config& config) {
+Finding examine_output(const Config& config, const Result<Job>& job) {
   const std::string& dir = config.output.dir;
   Finding out{Health::fail, "run directory", "", "set output.dir to a directory you may write to",
               ErrorKind::io};
@@ -116,8 +107,11 @@ Finding examine_output(const Config& config) {
   if (const std::optional<long> holder = lock_holder(dir, run_lock_name))
     return {Health::warn, out.what, fmt::format("{} is in use by the run with pid {}", dir, *holder),
             "wait for it, or set another output.dir"};
-  if (const std::string recorded = what_is_recorded(config); !recorded.empty())
-    return {Health::warn, out.what, recorded, ""};
+  // Steps that this run, or another one in its swap directory, has recorded. Without a job, the plan is a
+  // finding.
+  if (job)
+    if (const auto found = find_recorded_run(*job, "", [](const std::string&) {}); !found)
+      return {Health::warn, out.what, found.error().message, ""};
   const Result<std::vector<u64>> steps = checkpoint_steps(dir);
   if (steps && !steps->empty())
     return {Health::warn, out.what, dir + " already holds checkpoints",

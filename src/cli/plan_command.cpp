@@ -17,7 +17,6 @@
 #include "cli/plan_refusal.h"
 #include "fit/executor_choice.h"
 #include "fit/outlook.h"
-#include "fit/plan_inputs.h"
 #include "fit/plan_run.h"
 #include "fit/what_if.h"
 #include "planner/bound/lower_bound.h"
@@ -49,18 +48,18 @@ constexpr std::array options_of_plan = {
 constexpr double tera = 1e12;
 
 struct Planned : RunPlan {
-  ModelGraph graph;
+  Job job;
 };
 
 Result<Planned> make(const PlanArguments& arguments, const std::optional<Machine>& machine) {
   TRY(check_model_is_unchanged(arguments.config));
   Planned out;
-  TRY_ASSIGN(out.graph, make_graph(arguments.config));
+  TRY_ASSIGN(out.job, make_job(arguments.config));
   ChoiceProgress progress;
   TRY_ASSIGN(static_cast<RunPlan&>(out),
-             plan_run(arguments.config, out.graph, PlanFor::machine_of_file, progress.listener(), machine));
+             plan_run(out.job, PlanFor::machine_of_file, progress.listener(), machine));
   if (out.forecast && arguments.gantt) {
-    TRY_ASSIGN(out.forecast, forecast(out.plan, out.graph, *out.machine, {.keep_ops = true}));
+    TRY_ASSIGN(out.forecast, forecast(out.plan, out.job.graph, *out.machine, {.keep_ops = true}));
   }
   return out;
 }
@@ -160,8 +159,7 @@ Result<void> print_what_if(const Planned& p) {
     constexpr std::string_view what = "planning with more of each resource";
     status.show(what, fmt::format(" what if: {} of {}: {}", number, of, change), fmt::format("{} ...", what));
   };
-  TRY_ASSIGN(const std::vector<WhatIf> all,
-             what_if(p.plan, p.graph, *p.machine, {.asked = p.asked, .chosen = p.options, .tried = tried}));
+  TRY_ASSIGN(const std::vector<WhatIf> all, what_if(p.job.graph, p, tried));
   status.clear();
   print_text("\n What if\n");
   for (const WhatIf& w : all) {
@@ -177,9 +175,9 @@ Result<void> print_what_if(const Planned& p) {
 boost::json::object json_of(const Planned& p, u64 tokens) {
   boost::json::object out;
   out["fits"] = true;
-  out["parameters"] = p.graph.parameters;
-  out["active_parameters"] = p.graph.active_parameters;
-  out["quantization"] = boost::json::string_view(name(p.graph.config.quantization.packing));
+  out["parameters"] = p.job.graph.parameters;
+  out["active_parameters"] = p.job.graph.active_parameters;
+  out["quantization"] = boost::json::string_view(name(p.job.graph.config.quantization.packing));
   out["devices"] = p.plan.devices;
   out["parallel"] = boost::json::string_view(name(p.plan.parallel));
   if (p.plan.nodes > 1) {
@@ -187,11 +185,11 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
     out["nodes"] = p.plan.nodes;
     out["network"] = {{"sent_bytes", net.sent.value},
                       {"received_bytes", net.received.value},
-                      {"lower_bound_bytes", net_lower_bound(p.plan, p.graph).value}};
+                      {"lower_bound_bytes", net_lower_bound(p.plan, p.job.graph).value}};
   }
   out["sweeps"] = p.plan.sweeps;
   out["chunk_bytes"] = 4 * p.plan.chunk_elements;
-  const auto moved = link_bytes(p.plan, SegmentKind::body), least = lower_bound(p.plan, p.graph);
+  const auto moved = link_bytes(p.plan, SegmentKind::body), least = lower_bound(p.plan, p.job.graph);
   boost::json::object links, tiers;
   for (u32 l = 0; l < link_count; ++l)
     links[name(static_cast<LinkKind>(l))] = {{"planned_bytes", moved[l].value},
@@ -200,11 +198,11 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
     tiers[name(static_cast<Tier>(t))] = {{"budget_bytes", p.plan.tiers[t].budget.value},
                                          {"planned_peak_bytes", p.plan.tiers[t].planned_peak.value}};
   out["links"] = std::move(links);
-  if (const auto weighed_least = weighed_lower_bound(p.plan, p.graph))
+  if (const auto weighed_least = weighed_lower_bound(p.plan, p.job.graph))
     out["weighed_links"] = {{"planned_bytes", weighed(moved)}, {"lower_bound_bytes", *weighed_least}};
   out["tiers"] = std::move(tiers);
   if (!p.forecast) return out;
-  const Outlook o = outlook({p.plan, p.graph, *p.machine, *p.forecast, tokens});
+  const Outlook o = outlook(p.job.graph, p, tokens);
   out["machine"] = p.machine->name;
   out["predicted_step_seconds"] = p.forecast->step_seconds;
   out["least_step_seconds"] = o.least_step_seconds;
@@ -240,7 +238,7 @@ Result<void> plan(const PlanArguments& given) {
   arguments.config = on_machine(given.config, machine);
   TRY(resolve_executor(arguments.config));
   look_at_rows(arguments.config);
-  if (arguments.largest) return print_largest(arguments, machine);
+  if (arguments.largest) return print_largest(arguments.config, machine);
   Result<Planned> made = make(arguments, machine);
   if (!made) {
     if (arguments.json) print_text("{}", refusal_json(made.error()));
@@ -249,15 +247,14 @@ Result<void> plan(const PlanArguments& given) {
   const Planned& p = *made;
   if (!arguments.explain.empty()) {
     TRY_ASSIGN(const std::string text,
-               explain({.plan = p.plan, .graph = p.graph, .home = p.options.home},
+               explain({.plan = p.plan, .graph = p.job.graph, .home = p.options.home},
                        arguments.segment.empty() ? "body" : arguments.segment, arguments.explain));
     print_text("{}", wrap_lines(text, std::min(detect_screen(1).columns, 80u)));
     return {};
   }
   if (arguments.json) {
     boost::json::object out = json_of(p, arguments.tokens);
-    if (const std::optional<u64> epoch = steps_per_epoch_at_hand(arguments.config, p.graph))
-      out["steps_per_epoch"] = *epoch;
+    if (const std::optional<u64> epoch = steps_per_epoch_at_hand(p.job)) out["steps_per_epoch"] = *epoch;
     print_text("{}", json_text(out, JsonStyle::pretty));
     return {};
   }
@@ -266,15 +263,13 @@ Result<void> plan(const PlanArguments& given) {
     return {};
   }
   const Screen screen = detect_screen(1);
-  PlanSummary summary = summarize({.config = arguments.config,
-                                   .graph = p.graph,
-                                   .plan = p.plan,
-                                   .machine = p.machine ? &*p.machine : nullptr});
-  if (const std::optional<u64> epoch = steps_per_epoch_at_hand(arguments.config, p.graph))
+  PlanSummary summary =
+      summarize({.job = p.job, .plan = p.plan, .machine = p.machine ? &*p.machine : nullptr});
+  if (const std::optional<u64> epoch = steps_per_epoch_at_hand(p.job))
     summary.notes.push_back(train_length_text(arguments.config.train, *epoch));
   print_text("{}", render_plan(summary, screen));
   if (!p.forecast) return {};
-  const Outlook o = outlook({p.plan, p.graph, *p.machine, *p.forecast, arguments.tokens});
+  const Outlook o = outlook(p.job.graph, p, arguments.tokens);
   print_text("{}", render_outlook(p.machine->name, rows_of(p, o, arguments.tokens), screen));
   if (arguments.gantt) print_text("{}", render_gantt(lanes_of(p), p.forecast->step_seconds, screen));
   if (arguments.what_if) TRY(print_what_if(p));

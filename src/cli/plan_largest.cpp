@@ -5,9 +5,7 @@
 #include <algorithm>
 
 #include "base/text/units.h"
-#include "fit/plan_inputs.h"
 #include "fit/plan_run.h"
-#include "planner/planner.h"
 #include "report/print_text.h"
 #include "report/screen.h"
 #include "report/status_line.h"
@@ -78,9 +76,9 @@ void print(const Machine& machine, const ModelGraph& graph, const Plan& plan) {
 }
 
 // RETURNS: options for this model: the device memory reserved beside frames depends on it.
-PlanOptions options_for(const Config& config, const ModelGraph& graph, PlanOptions options) {
+PlanOptions options_for(const Job& job, PlanOptions options) {
   options.advise = false;
-  options.device_reserved = device_reserved(config, graph);
+  options.device_reserved = job.options.device_reserved;
   return options;
 }
 
@@ -96,10 +94,9 @@ Result<Largest> find_largest(const Config& config, const PlanOptions& options, c
     return out;
   };
   const auto check = [&](u32 size) -> Result<void> {
-    const Config sized = config_of(size);
-    TRY_ASSIGN(const ModelGraph graph, make_graph(sized));
-    if (tried) tried(graph);
-    return check_fits(graph, options_for(sized, graph, options));
+    TRY_ASSIGN(const Job job, make_job(config_of(size)));
+    if (tried) tried(job.graph);
+    return check_fits(job.graph, options_for(job, options));
   };
   Error larger;
   u32 fit = 0, fail = largest_heads;  // sizes [0, fit) fit, sizes [fail, largest_heads) do not
@@ -114,25 +111,23 @@ Result<Largest> find_largest(const Config& config, const PlanOptions& options, c
   if (fit == 0)
     return Error{ErrorKind::does_not_fit,
                  "not even a model of one layer and width 128 fits: raise memory.device or memory.host"};
-  Largest out{.config = config_of(fit - 1), .graph = {}, .plan = {}, .larger = {}};
+  Largest out;
   if (larger.kind == ErrorKind::usage) out.larger = larger.message;
-  TRY_ASSIGN(out.graph, make_graph(out.config));
-  TRY_ASSIGN(out.plan, make_plan(out.graph, options_for(out.config, out.graph, options)));
+  TRY_ASSIGN(out.job, make_job(config_of(fit - 1)));
+  TRY_ASSIGN(out.plan, make_plan(out.job.graph, options_for(out.job, options)));
   return out;
 }
 
-Result<void> print_largest(const PlanArguments& arguments, const std::optional<Machine>& machine) {
-  TRY_ASSIGN(const ModelGraph graph, make_graph(arguments.config));
-  TRY_ASSIGN(const RunQuestion question,
-             question_of(arguments.config, graph, PlanFor::machine_of_file, machine));
+Result<void> print_largest(const Config& config, const std::optional<Machine>& machine) {
+  TRY_ASSIGN(const Job job, make_job(config));
+  TRY_ASSIGN(const RunQuestion question, question_of(job, PlanFor::machine_of_file, machine));
   constexpr std::string_view what = "looking for the largest model";
   StatusLine status;
-  TRY_ASSIGN(const Largest largest,
-             find_largest(arguments.config, question.options, [&](const ModelGraph& graph) {
+  TRY_ASSIGN(const Largest largest, find_largest(config, question.options, [&](const ModelGraph& graph) {
                status.show(what, trying(graph), fmt::format("{} ...", what));
              }));
   status.clear();
-  print(*question.machine, largest.graph, largest.plan);
+  print(*question.machine, largest.job.graph, largest.plan);
   if (!largest.larger.empty())
     print_text("{}", wrap_lines("  larger   " + largest.larger, std::min(detect_screen(1).columns, 80u)));
   return {};

@@ -4,15 +4,13 @@
 #include <functional>
 #include <optional>
 
-#include "cli/plan_arguments.h"
-#include "planner/planner.h"
+#include "fit/job.h"
 #include "tidepool/machine.h"
 
 namespace tidepool {
 
 struct Largest {
-  Config config;
-  ModelGraph graph;
+  Job job;
   Plan plan;
   std::string larger;  // why the next size cannot be planned at all; empty: it does not fit
 };
@@ -25,6 +23,6 @@ using SizeTried = std::function<void(const ModelGraph&)>;
 Result<Largest> find_largest(const Config&, const PlanOptions& options, const SizeTried& tried = {});
 
 // Runs `plan --max`. `machine`: read from machine.file.
-Result<void> print_largest(const PlanArguments&, const std::optional<Machine>&);
+Result<void> print_largest(const Config&, const std::optional<Machine>&);
 
 }  // namespace tidepool

@@ -108,7 +108,7 @@ struct TrainConfig {
 };
 
 // memory.disk: auto. Planning replaces it by the free space of the swap directory's file system
-// (disk_budget() in fit/plan_inputs.h). A value of 0 means no disk.
+// (disk_budget() in fit/disk_budget.h). A value of 0 means no disk.
 inline constexpr Bytes disk_auto{~u64{0}};
 
 struct MemoryConfig {

@@ -11,9 +11,7 @@
 
 #include "base/text/budget_text.h"
 #include "fit/executor_choice.h"
-#include "fit/plan_inputs.h"
 #include "planner/advice/change_text.h"
-#include "planner/planner.h"
 
 namespace tidepool {
 namespace {
@@ -36,10 +34,10 @@ Budgets advised_by(const Error& error, const Budgets& had) {
 
 class Alternatives {
  public:
-  Alternatives(const Config& config, const ModelGraph& graph, const PlanOptions& options,
-               const BudgetRoom& room, const Error& error, const AlternativesOptions& how)
-      : config_(config),
-        graph_(graph),
+  Alternatives(const Job& job, const PlanOptions& options, const BudgetRoom& room, const Error& error,
+               const AlternativesOptions& how)
+      : config_(job.config),
+        graph_(job.graph),
         options_(options),
         room_(room),
         error_(error),
@@ -147,21 +145,17 @@ class Alternatives {
     return out;
   }
 
-  Answer answer_to(std::string_view change, const ModelGraph& graph, const PlanOptions& options) {
+  Answer answer_to(std::string_view change, const Config& changed) {
+    Result<Job> job = make_job(changed);
+    if (!job) return Answer::refused;
+    job->options.budgets.disk = options_.budgets.disk;
+    job->options.advise = false;
     const auto said = within_limits(change, [&](SearchWork& work) {
-      const Result<void> checked = check_fits(graph, options, &work);
+      const Result<void> checked = check_fits(job->graph, job->options, &work);
       if (checked) return Answer::fits;
       return checked.error().kind == ErrorKind::does_not_fit ? Answer::does_not_fit : Answer::refused;
     });
     return said.cut ? Answer::cut : said.found;
-  }
-
-  Answer answer_to(std::string_view change, const Config& changed) {
-    const Result<ModelGraph> graph = make_graph(changed);
-    if (!graph) return Answer::refused;
-    PlanOptions options = plan_options(changed, *graph, options_.budgets.disk);
-    options.advise = false;
-    return answer_to(change, *graph, options);
   }
 
   bool fits(std::string_view change, const Config& changed) {
@@ -295,10 +289,10 @@ class Alternatives {
 
 }  // namespace
 
-Error add_alternatives(const Config& config, const ModelGraph& graph, const PlanOptions& options,
-                       const BudgetRoom& room, Error error, const AlternativesOptions& how) {
+Error add_alternatives(const Job& job, const PlanOptions& options, const BudgetRoom& room, Error error,
+                       const AlternativesOptions& how) {
   if (error.kind != ErrorKind::does_not_fit) return error;
-  return Alternatives(config, graph, options, room, error, how).add();
+  return Alternatives(job, options, room, error, how).add();
 }
 
 }  // namespace tidepool

@@ -4,9 +4,8 @@
 #include <functional>
 #include <string_view>
 
-#include "config/config.h"
 #include "fit/budget_room.h"
-#include "planner/planner.h"
+#include "fit/job.h"
 
 namespace tidepool {
 
@@ -30,7 +29,7 @@ struct AlternativesOptions {
 // them, or the message says that there are none. Each change is planned before it is advised: up to a dozen
 // searches.
 // RETURNS: the error with its changes; errors of other kinds unchanged.
-Error add_alternatives(const Config&, const ModelGraph&, const PlanOptions& options, const BudgetRoom&, Error,
+Error add_alternatives(const Job&, const PlanOptions& options, const BudgetRoom&, Error,
                        const AlternativesOptions& = {});
 
 }  // namespace tidepool

@@ -23,33 +23,34 @@ double save_seconds(const Plan& plan, const DiskRates& disk, Bytes checkpoint) {
 
 }  // namespace
 
-Outlook outlook(const OutlookInput& in) {
+Outlook outlook(const ModelGraph& graph, const RunPlan& run, u64 token_budget) {
+  const Plan& plan = run.plan;
+  const Machine& machine = *run.machine;
   Outlook out;
-  out.tokens_per_step = in.graph.batch.rows() * in.plan.micro_batches;
-  const double step = in.forecast.step_seconds;
+  out.tokens_per_step = graph.batch.rows() * plan.micro_batches;
+  const double step = run.forecast->step_seconds;
   out.tokens_per_second = static_cast<double>(out.tokens_per_step) / step;
-  out.flops_per_second = out.tokens_per_second * static_cast<double>(in.graph.flops_per_token) /
-                         (in.plan.devices * in.plan.nodes);
-  out.flops_utilization = out.flops_per_second / matmul_rate(in.machine, in.plan.precision);
+  out.flops_per_second =
+      out.tokens_per_second * static_cast<double>(graph.flops_per_token) / (plan.devices * plan.nodes);
+  out.flops_utilization = out.flops_per_second / matmul_rate(machine, plan.precision);
   double longest = 0;
-  for (const PhaseBound& phase : phase_bounds({in.plan, in.graph, in.machine, {}, false})) {
+  for (const PhaseBound& phase : phase_bounds({plan, graph, machine, {}, false})) {
     out.least_step_seconds += phase.seconds;
     if (phase.seconds > longest) longest = phase.seconds, out.least_binds = phase.binds;
   }
-  out.compute_busiest = tokens_to_bind(in.plan, in.graph, in.machine);
-  if (in.token_budget > 0)
-    out.days = static_cast<double>(in.token_budget) / out.tokens_per_second / seconds_per_day;
-  out.disk_written_per_step = link_bytes(in.plan, SegmentKind::body)[static_cast<u32>(LinkKind::disk_write)];
+  out.compute_busiest = tokens_to_bind(plan, graph, machine);
+  if (token_budget > 0)
+    out.days = static_cast<double>(token_budget) / out.tokens_per_second / seconds_per_day;
+  out.disk_written_per_step = link_bytes(plan, SegmentKind::body)[static_cast<u32>(LinkKind::disk_write)];
   out.disk_bytes_per_day = static_cast<double>(out.disk_written_per_step.value) / step * seconds_per_day;
-  const double endurance = static_cast<double>(in.machine.disk.endurance.value);
+  const double endurance = static_cast<double>(machine.disk.endurance.value);
   if (endurance > 0 && out.disk_bytes_per_day > 0)
     out.drive_life_years = endurance / out.disk_bytes_per_day / days_per_year;
   // Master and the optimizer's slots in fp32, and the weights in the model's precision.
-  u64 per_parameter =
-      sizeof(float) + (in.plan.precision == Precision::fp32 ? 0 : value_bytes(in.plan.precision));
-  in.plan.state_slots.each_optimizer_slot([&](Kind) { per_parameter += sizeof(float); });
-  out.checkpoint = Bytes{trained_parameters(in.graph) * per_parameter};
-  out.save_seconds = save_seconds(in.plan, in.machine.disk, out.checkpoint);
+  u64 per_parameter = sizeof(float) + (plan.precision == Precision::fp32 ? 0 : value_bytes(plan.precision));
+  plan.state_slots.each_optimizer_slot([&](Kind) { per_parameter += sizeof(float); });
+  out.checkpoint = Bytes{trained_parameters(graph) * per_parameter};
+  out.save_seconds = save_seconds(plan, machine.disk, out.checkpoint);
   return out;
 }
 

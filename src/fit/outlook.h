@@ -1,7 +1,7 @@
 // Outlook puts a forecast into figures for people: speed, efficiency, days, wear.
 #pragma once
 
-#include "fit/forecast.h"
+#include "fit/plan_run.h"
 #include "fit/tokens_to_bind.h"
 
 namespace tidepool {
@@ -24,14 +24,7 @@ struct Outlook {
   double save_seconds = 0;  // per checkpoint: read, copied and hashed, written, one after the other
 };
 
-struct OutlookInput {
-  const Plan& plan;
-  const ModelGraph& graph;
-  const Machine& machine;
-  const Forecast& forecast;
-  u64 token_budget = 0;
-};
-
-Outlook outlook(const OutlookInput&);
+// `token_budget`: tokens to train on; 0: not given. REQUIRES: the run has a machine and a forecast.
+Outlook outlook(const ModelGraph&, const RunPlan&, u64 token_budget = 0);
 
 }  // namespace tidepool

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/text/budget_text.h"
 #include "base/text/units.h"
 #include "fit/alternatives.h"
 #include "fit/budget_room.h"
-#include "fit/disk_shortage.h"
+#include "fit/disk_budget.h"
 #include "fit/executor_choice.h"
-#include "fit/plan_inputs.h"
 #include "machine/machine_file.h"
 #include "machine/machine_of_gpus.h"
 #include "planner/advice/change_text.h"
@@ -146,8 +146,10 @@ Result<void> check_devices(const Config& config, const Machine& machine, PlanFor
 
 // Chooses the faster of data and layers over devices, if the config leaves that open. `other`: seconds of a
 // step the other way.
-Result<Choice> choose(const Config& config, const ModelGraph& graph, PlanOptions options,
-                      const Machine& machine, PlanFor who, const PlanTried& tried, double& other) {
+Result<Choice> choose(const Job& job, const PlanOptions& options, const Machine& machine, PlanFor who,
+                      const PlanTried& tried, double& other) {
+  const Config& config = job.config;
+  const ModelGraph& graph = job.graph;
   if (config.machine.parallel != Parallel::automatic || options.devices == 1)
     return choose_plan(graph, options, machine, {.tried = tried});
   PlanOptions with_layers = options;
@@ -194,10 +196,9 @@ Config on_machine(const Config& config, const std::optional<Machine>& machine) {
   return out;
 }
 
-Result<RunQuestion> question_of(const Config& config, const ModelGraph& graph, PlanFor who,
-                                std::optional<Machine> read) {
-  RunQuestion out{.options = plan_options(config, graph, config.memory.budgets.disk),
-                  .machine = std::move(read)};
+Result<RunQuestion> question_of(const Job& job, PlanFor who, std::optional<Machine> read) {
+  const Config& config = job.config;
+  RunQuestion out{.options = job.options, .machine = std::move(read)};
   const bool here = is_for_this_machine(who);
   if (!out.machine) {
     TRY_ASSIGN(out.machine, machine_of_file(config));
@@ -227,25 +228,25 @@ Result<RunQuestion> question_of(const Config& config, const ModelGraph& graph, P
   return out;
 }
 
-Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor who,
-                         const PlanProgress& progress, std::optional<Machine> read) {
-  TRY_ASSIGN(RunQuestion question, question_of(config, graph, who, std::move(read)));
+Result<RunPlan> plan_run(const Job& job, PlanFor who, const PlanProgress& progress,
+                         std::optional<Machine> read) {
+  TRY_ASSIGN(RunQuestion question, question_of(job, who, std::move(read)));
   RunPlan out{.asked = question.options, .options = question.options, .machine = std::move(question.machine)};
   const auto explain = [&](const Error& error) {
     const bool disk_is_here = is_for_this_machine(who) || !out.machine;
     const BudgetRoom room = out.machine ? room_of(*out.machine, who, out.options.devices) : BudgetRoom{};
-    return add_alternatives(config, graph, out.options, room,
-                            disk_is_here ? explain_disk(config, graph, out.options, error) : error,
+    return add_alternatives(job, out.options, room,
+                            disk_is_here ? explain_disk(job, out.options, error) : error,
                             {.resumes = who == PlanFor::resumed_run, .trying = progress.trying_change});
   };
   if (!out.machine) {
-    Result<Plan> plan = make_plan(graph, out.options);
+    Result<Plan> plan = make_plan(job.graph, out.options);
     if (!plan) return explain(plan.error());
     out.plan = *std::move(plan);
     return out;
   }
   Result<Choice> chosen =
-      choose(config, graph, out.options, *out.machine, who, progress.tried, out.other_parallel_seconds);
+      choose(job, out.options, *out.machine, who, progress.tried, out.other_parallel_seconds);
   if (!chosen) return explain(chosen.error());
   Choice choice = *std::move(chosen);
   out.options = choice.options;
@@ -254,6 +255,16 @@ Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor 
   out.forecast = std::move(choice.forecast);
   out.candidates = choice.candidates;
   return out;
+}
+
+std::string plan_text(const Config& config, const Plan& plan) {
+  std::string text = to_text(plan);
+  if (config.memory.budgets.disk != disk_auto) return text;
+  const std::string budget =
+      fmt::format("disk budget {}", plan.tiers[static_cast<u32>(Tier::disk)].budget.value);
+  const u64 at = text.find(budget);
+  CHECK(at != std::string::npos, budget);
+  return text.replace(at, budget.size(), "disk budget auto");
 }
 
 std::string parallel_text(const RunPlan& run) {

@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
 #include "fit/alternatives.h"
 #include "fit/choose.h"
-#include "fit/plan_for.h"
+#include "fit/job.h"
 
 namespace tidepool {
 
@@ -43,8 +42,7 @@ struct RunQuestion {
   std::optional<Machine> machine;
 };
 // `read`: machine.file, if the caller has read it already; a pipe can be read only once.
-Result<RunQuestion> question_of(const Config&, const ModelGraph&, PlanFor,
-                                std::optional<Machine> read = std::nullopt);
+Result<RunQuestion> question_of(const Job&, PlanFor, std::optional<Machine> read = std::nullopt);
 
 // PlanProgress is called while plans are tried, and if none fits, while changes are tried.
 struct PlanProgress {
@@ -54,8 +52,10 @@ struct PlanProgress {
 
 // Deterministic: the same config, machine file and budgets give the same plan. `read`: as in question_of().
 // Errors: as question_of() and make_plan(), with more advice.
-Result<RunPlan> plan_run(const Config&, const ModelGraph&, PlanFor, const PlanProgress& = {},
+Result<RunPlan> plan_run(const Job&, PlanFor, const PlanProgress& = {},
                          std::optional<Machine> read = std::nullopt);
+// As to_text(), but memory.disk=auto stays auto: the free space of today is not part of a plan's text.
+std::string plan_text(const Config&, const Plan&);
 
 // For people: how the plan was chosen. Empty without machine.file.
 std::vector<std::string> describe_choice(const Config&, const RunPlan&);

@@ -5,25 +5,24 @@
 #include <algorithm>
 
 #include "base/text/budget_text.h"
-#include "fit/plan_inputs.h"
 #include "planner/advice/change_text.h"
-#include "planner/planner.h"
 
 namespace tidepool {
 
-std::string why_one_version(const Config& config, const ModelGraph& graph, const Plan& plan) {
+std::string why_one_version(const Job& job, const Plan& plan) {
   constexpr Tier tiers[] = {Tier::device, Tier::host, Tier::disk};
   const Budgets had{
       .device = plan.tiers[0].budget, .host = plan.tiers[1].budget, .disk = plan.tiers[2].budget};
-  PlanOptions options = plan_options(config, graph, had.disk);
+  PlanOptions options = job.options;
+  options.budgets.disk = had.disk;
   options.versions = 2;
-  const Result<Plan> two = make_plan(graph, options);
+  const Result<Plan> two = make_plan(job.graph, options);
   if (two) {
     // Two checkpoints, each a little larger than the state, need room beside it.
     const Bytes need = two->tiers[static_cast<u32>(Tier::disk)].planned_peak + two->second_slot * 2;
     if (need > had.disk)
       return fmt::format("beside two checkpoints {} {}",
-                         config.memory.budgets.disk == disk_auto ? "the disk" : "memory.disk",
+                         job.config.memory.budgets.disk == disk_auto ? "the disk" : "memory.disk",
                          shortage_text(need, had.disk));
     return "in this plan the host lacks room for the buffers that it needs: set memory.versions=2, for "
            "which another plan is made";

@@ -3,14 +3,12 @@
 
 #include <string>
 
-#include "config/config.h"
-#include "tidepool/model_graph.h"
-#include "tidepool/plan.h"
+#include "fit/job.h"
 
 namespace tidepool {
 
 // RETURNS: the tier that is short, its need, and what to set. Plans once more.
 // REQUIRES: memory.versions is auto, and the plan keeps one version.
-std::string why_one_version(const Config&, const ModelGraph&, const Plan&);
+std::string why_one_version(const Job&, const Plan&);
 
 }  // namespace tidepool

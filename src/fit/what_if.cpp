@@ -114,18 +114,19 @@ Result<Forecast> best_of(const Plan& anew, const Plan& base, const ModelGraph& g
 
 }  // namespace
 
-Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph& graph, const Machine& machine,
-                                    const WhatIfOptions& options) {
+Result<std::vector<WhatIf>> what_if(const ModelGraph& graph, const RunPlan& run, const WhatIfTried& tried) {
+  const Plan& base = run.plan;
+  const Machine& machine = *run.machine;
   std::vector<WhatIf> out;
   u32 number = 0;
   for (const Variation& change : variations) {
-    if (options.tried) options.tried(++number, std::size(variations), change.name);
-    if (change.applies != nullptr && !change.applies(options.asked, machine)) continue;
-    PlanOptions asked = options.asked, chosen = options.chosen;
+    if (tried) tried(++number, std::size(variations), change.name);
+    if (change.applies != nullptr && !change.applies(run.asked, machine)) continue;
+    PlanOptions asked = run.asked, chosen = run.options;
     Machine faster = machine, same = machine;
     change.apply(asked, faster);
     change.apply(chosen, same);
-    if (asked.clipping != options.asked.clipping && updates_wait(graph, asked)) continue;  // fp16: no change
+    if (asked.clipping != run.asked.clipping && updates_wait(graph, asked)) continue;  // fp16: no change
     asked.advise = chosen.advise = false;
     std::optional<Plan> anew;
     if (change.plans_anew) {
@@ -135,14 +136,13 @@ Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph& graph, c
         continue;
       }
     }
-    const bool alike = asked.clipping == options.asked.clipping && asked.nodes == options.asked.nodes &&
-                       asked.parallel == options.asked.parallel &&
-                       asked.speculates == options.asked.speculates;
+    const bool alike = asked.clipping == run.asked.clipping && asked.nodes == run.asked.nodes &&
+                       asked.parallel == run.asked.parallel && asked.speculates == run.asked.speculates;
     Result<Forecast> found = anew && alike
                                  ? best_of(*anew, base, graph, faster, chosen)
                                  : forecast(anew ? *anew : base, graph, faster, {.check_tags = false});
     if (!found) return found.error();
-    const double tokens = static_cast<double>(asked.micro_batches) / options.asked.micro_batches;
+    const double tokens = static_cast<double>(asked.micro_batches) / run.asked.micro_batches;
     out.push_back({change.name, found->step_seconds, tokens, found->binds});
   }
   return out;

@@ -5,8 +5,7 @@
 
 #include <functional>
 
-#include "fit/forecast.h"
-#include "planner/planner.h"
+#include "fit/plan_run.h"
 
 namespace tidepool {
 
@@ -20,16 +19,10 @@ struct WhatIf {
 // Called before each change: its number from 1, the number of changes, and its name.
 using WhatIfTried = std::function<void(u32 number, u32 of, std::string_view change)>;
 
-struct WhatIfOptions {
-  PlanOptions asked;   // as in the config: they decide if a change fits
-  PlanOptions chosen;  // with the choices of the current plan
-  WhatIfTried tried{};
-};
-
 // Tries +25 % of each budget and rate that the machine has, one more node, the other of data and layers over
-// devices, and clipping off. A machine file without a network is given one of 100 Gb/s for the second node.
-// REQUIRES: `base` was made with options.chosen.
-Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph&, const Machine&,
-                                    const WhatIfOptions& options);
+// devices, and clipping off. The options that were asked for decide if a change fits. A machine file without
+// a network is given one of 100 Gb/s for the second node. REQUIRES: the run has a machine, and its plan was
+// made with its options.
+Result<std::vector<WhatIf>> what_if(const ModelGraph&, const RunPlan&, const WhatIfTried& tried = {});
 
 }  // namespace tidepool

@@ -11,8 +11,6 @@
 #include "base/text/units.h"
 #include "checkpoint/checkpoint.h"
 #include "data/batches/held_out_files.h"
-#include "fit/executor_choice.h"
-#include "huggingface/weights/unused_tensors.h"
 #include "inference/evaluation_place.h"
 #include "inference/forward_only.h"
 #include "inference/retry_rotated.h"
@@ -161,8 +159,6 @@ Result<Evaluation> evaluate_once(const EvaluateRequest& request, std::string& re
   TRY_ASSIGN(EvaluationPlace place, find_evaluation_place(request, reading));
   Config& config = place.config;
   config.memory.swap_dir = place.swap_dir;
-  TRY_ASSIGN(const std::string executor, resolve_executor(config));
-  if (!executor.empty()) request.note(executor);
   TRY(make_forward_only(config, request.overrides, request.note));
   look_at_rows(config, place.of_run, HeldOutAlone::yes);
   TRY_ASSIGN(const HeldOut held_out,
@@ -174,16 +170,10 @@ Result<Evaluation> evaluate_once(const EvaluateRequest& request, std::string& re
     return Error{ErrorKind::usage, "no data is held out: name files to evaluate on with data=FILE"};
   shrink_to(config, wanted);
   TRY_ASSIGN(ForwardPlan forward, plan_forward(config));
-  RunSource source(held_out, forward.graph.batch, forward.plan.micro_batches / forward.plan.sweeps);
+  RunSource source(held_out, forward.job.graph.batch, forward.plan.micro_batches / forward.plan.sweeps);
   TRY_ASSIGN(const std::unique_ptr<Session> session,
-             Session::create(config, forward.graph, std::move(forward.plan), source,
-                             {.own_swap_dir = true, .loads_weights = true}));
-  TRY_ASSIGN(const std::vector<std::string> unused,
-             load_forward_weights(config, place.weights, forward.graph, session->state()));
+             open_forward(std::move(forward), source, place.weights, request.note));
   reading.clear();
-  for (const std::string& line : describe_rounded(place.weights)) request.note(line);
-  for (const std::string& line : describe_unused(place.weights, unused, forward.graph.config))
-    request.note(line);
   const double began = steady_seconds();
   TRY_ASSIGN(Evaluation out, run_parts(*session, source, parts, wanted, request));
   out.seconds = steady_seconds() - began;

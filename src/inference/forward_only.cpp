@@ -10,14 +10,14 @@
 #include "base/text/seal.h"
 #include "checkpoint/checkpoint.h"
 #include "config_files/load_config.h"
-#include "fit/disk_shortage.h"
+#include "fit/disk_budget.h"
 #include "fit/executor_choice.h"
-#include "fit/plan_inputs.h"
+#include "fit/memory_need.h"
 #include "huggingface/directory/config_difference.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/adapter_files.h"
 #include "huggingface/weights/load_weights.h"
-#include "planner/planner.h"
+#include "huggingface/weights/unused_tensors.h"
 #include "report/text_file.h"
 #include "run/directory/run_directory.h"
 #include "run/weights/base_model.h"
@@ -74,6 +74,20 @@ Result<Config> load_run_config(const std::string& run_dir, std::span<const std::
                   config.error().message, path)};
 }
 
+// RETURNS: the names of tensors that the model does not use.
+Result<std::vector<std::string>> load(const Job& job, const std::string& directory, StateWriter& writer) {
+  const auto& [config, graph, options] = job;
+  if (!graph.lora.on()) return load_weights(directory, graph, writer);
+  TRY(check_weights_are_there(config));
+  TRY(verify_model_if_hashed(config.model_directory, checkpoint_buffer));
+  TRY(check_base_model(config.model_directory, directory));
+  WriteMore adapters_follow(writer);
+  std::string xxh3;
+  TRY(load_weights(config.model_directory, graph, adapters_follow, WeightsOf::model, &xxh3));
+  TRY(check_base_weights(config.model_directory, directory, xxh3));
+  return load_weights(directory, graph, writer, WeightsOf::adapters);
+}
+
 }  // namespace
 
 Result<Config> config_of_trained(const std::string& run_dir, const std::string& checkpoint,
@@ -84,7 +98,7 @@ Result<Config> config_of_trained(const std::string& run_dir, const std::string& 
   overrides.push_back("output.dir=" + run_dir);  // the run may have moved
   TRY_ASSIGN(Config config, load_run_config(run_dir, overrides));
   // With adapters, compares with the run's kept config.json: the model's directory may have changed since,
-  // which load_forward_weights() reports.
+  // which open_forward() reports.
   TRY(check_is_model_of(adapters ? kept_model_directory(config) : checkpoint, config));
   return config;
 }
@@ -102,6 +116,8 @@ Result<std::vector<std::string>> changes_since_run(const std::string& run_dir,
 
 Result<void> make_forward_only(Config& config, std::span<const std::string> overrides,
                                const std::function<void(const std::string&)>& note) {
+  TRY_ASSIGN(const std::string executor, resolve_executor(config));
+  if (!executor.empty()) note(executor);
   if (std::ranges::any_of(overrides, names_executor)) TRY(check_gpus(config));
   config.memory.sweeps = 0;
   config.memory.home = HomePolicy::automatic;
@@ -113,26 +129,24 @@ Result<void> make_forward_only(Config& config, std::span<const std::string> over
 
 Result<ForwardPlan> plan_forward(const Config& config) {
   TRY(check_executor(config));
-  TRY_ASSIGN(ModelGraph graph, make_graph(config));
-  for (Window& window : graph.windows) window.trainable = false;
-  TRY_ASSIGN(const Bytes disk, disk_budget(config));
-  const PlanOptions options = plan_options(config, graph, disk);
-  Result<Plan> plan = make_plan(graph, options);
-  if (!plan) return explain_disk(config, graph, options, plan.error());
-  return ForwardPlan{std::move(graph), *std::move(plan)};
+  TRY_ASSIGN(Job job, make_forward_job(config));
+  PlanOptions options = job.options;
+  TRY_ASSIGN(options.budgets.disk, disk_budget(config));
+  Result<Plan> plan = make_plan(job.graph, options);
+  if (!plan) return explain_disk(job, options, plan.error());
+  return ForwardPlan{std::move(job), *std::move(plan)};
 }
 
-Result<std::vector<std::string>> load_forward_weights(const Config& config, const std::string& directory,
-                                                      const ModelGraph& graph, StateWriter& writer) {
-  if (!graph.lora.on()) return load_weights(directory, graph, writer);
-  TRY(check_weights_are_there(config));
-  TRY(verify_model_if_hashed(config.model_directory, checkpoint_buffer));
-  TRY(check_base_model(config.model_directory, directory));
-  WriteMore adapters_follow(writer);
-  std::string xxh3;
-  TRY(load_weights(config.model_directory, graph, adapters_follow, WeightsOf::model, &xxh3));
-  TRY(check_base_weights(config.model_directory, directory, xxh3));
-  return load_weights(directory, graph, writer, WeightsOf::adapters);
+Result<std::unique_ptr<Session>> open_forward(ForwardPlan forward, StepSource& source,
+                                              const std::string& weights,
+                                              const std::function<void(const std::string&)>& note) {
+  TRY_ASSIGN(std::unique_ptr<Session> session,
+             Session::create(forward.job, std::move(forward.plan), source,
+                             {.own_swap_dir = true, .loads_weights = true}));
+  TRY_ASSIGN(const std::vector<std::string> unused, load(forward.job, weights, session->state()));
+  for (const std::string& line : describe_rounded(weights)) note(line);
+  for (const std::string& line : describe_unused(weights, unused, session->graph().config)) note(line);
+  return session;
 }
 
 }  // namespace tidepool

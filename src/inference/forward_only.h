@@ -3,14 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "config/config.h"
-#include "tidepool/model_graph.h"
-#include "tidepool/plan.h"
-#include "tidepool/state_stream.h"
+#include "session/session.h"
 
 namespace tidepool {
 
@@ -32,15 +30,16 @@ Result<void> make_forward_only(Config&, std::span<const std::string> overrides,
                                const std::function<void(const std::string&)>& note);
 
 struct ForwardPlan {
-  ModelGraph graph;
+  Job job;
   Plan plan;
 };
 // Errors: as check_executor() and make_plan(), and if the disk is too small.
 Result<ForwardPlan> plan_forward(const Config&);
 
-// Loads the weights of a checkpoint or a model directory.
-// RETURNS: the names of tensors that the model does not use. Errors: as load_weights().
-Result<std::vector<std::string>> load_forward_weights(const Config&, const std::string& directory,
-                                                      const ModelGraph&, StateWriter&);
+// Takes memory for the plan, and loads the weights of a checkpoint or a model directory. `note`: lines about
+// tensors that are rounded, or that the model does not use.
+// Errors: as Session::create() and load_weights().
+Result<std::unique_ptr<Session>> open_forward(ForwardPlan, StepSource&, const std::string& weights,
+                                              const std::function<void(const std::string&)>& note);
 
 }  // namespace tidepool

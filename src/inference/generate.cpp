@@ -11,8 +11,6 @@
 
 #include "checkpoint/checkpoint.h"
 #include "data/documents/decode_stream.h"
-#include "fit/executor_choice.h"
-#include "huggingface/weights/unused_tensors.h"
 #include "inference/forward_only.h"
 #include "inference/generate_place.h"
 #include "inference/generate_text.h"
@@ -104,8 +102,6 @@ Result<Trained> find_trained(const GenerateRequest& request, std::string& readin
   config.train.per_device_train_batch_size = 1;
   config.train.gradient_accumulation_steps = 1;
   config.data.packing = false;
-  TRY_ASSIGN(const std::string executor, resolve_executor(config));
-  if (!executor.empty()) request.note(executor);
   TRY(make_forward_only(config, request.overrides, request.note));
   return out;
 }
@@ -114,31 +110,25 @@ Result<Trained> find_trained(const GenerateRequest& request, std::string& readin
 Result<void> generate_once(const GenerateRequest& request, const std::function<void(std::string_view)>& emit,
                            std::string& reading) {
   TRY_ASSIGN(const Trained trained, find_trained(request, reading));
-  const Config& config = trained.config;
-  TRY_ASSIGN(const Speech speech, open_speech(config, request.generate, trained.weights));
-  TRY_ASSIGN(ForwardPlan forward, plan_forward(config));
-  const ModelGraph& graph = forward.graph;
-  if (speech.prompt.size() > graph.batch.tokens)
+  TRY_ASSIGN(const Speech speech, open_speech(trained.config, request.generate, trained.weights));
+  TRY_ASSIGN(ForwardPlan forward, plan_forward(trained.config));
+  const u32 tokens = forward.job.graph.batch.tokens;
+  if (speech.prompt.size() > tokens)
     request.note(fmt::format(
         "the prompt has {} tokens, of which the last {} are read; train.sequence_length=N reads more",
-        speech.prompt.size(), graph.batch.tokens));
+        speech.prompt.size(), tokens));
   PromptSource source;
   TRY_ASSIGN(const std::unique_ptr<Session> session,
-             Session::create(config, graph, std::move(forward.plan), source,
-                             {.own_swap_dir = true, .loads_weights = true}));
-  TRY_ASSIGN(const std::vector<std::string> unused,
-             load_forward_weights(config, trained.weights, graph, session->state()));
+             open_forward(std::move(forward), source, trained.weights, request.note));
   reading.clear();  // no text was emitted yet, and nothing more is read
-  for (const std::string& line : describe_rounded(trained.weights)) request.note(line);
-  for (const std::string& line : describe_unused(trained.weights, unused, graph.config)) request.note(line);
   const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
   source.text.assign(speech.prompt.begin(), speech.prompt.end());
   DecodeStream text(*speech.encoder.text, speech.prompt);
-  std::vector<float> logits(graph.config.vocab_size);
+  std::vector<float> logits(session->graph().config.vocab_size);
   std::mt19937_64 random(request.seed);
   emit(speech.shown);
   for (u64 i = 0; i < request.generate.max_new_tokens; ++i) {
-    const u64 last = std::min<u64>(source.text.size(), graph.batch.tokens) - 1;
+    const u64 last = std::min<u64>(source.text.size(), tokens) - 1;
     session->results().request_logits({.row = static_cast<u32>(last), .logits = logits});
     EvaluationRuns run(1);
     const Result<void> ran = engine->run(run, run);

@@ -8,7 +8,7 @@
 #include "base/text/path_text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
-#include "fit/plan_inputs.h"
+#include "fit/memory_need.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/adapter_files.h"
 #include "huggingface/weights/other_weights.h"

@@ -5,7 +5,7 @@
 #include "base/text/path_text.h"
 #include "checkpoint/checkpoint.h"
 #include "config_files/load_config.h"
-#include "fit/plan_inputs.h"
+#include "fit/memory_need.h"
 #include "io/directory_lock.h"
 #include "run/directory/checkpoint_of_record.h"
 #include "run/directory/find_recorded_run.h"
@@ -31,15 +31,13 @@ Result<std::vector<std::string>> save_recorded_state(const std::string& path) {
   if (lock_holder(run_dir, run_lock_name)) return lines;
   const Result<Config> loaded =
       load_config(run_dir + "/config.yaml", {"output.dir=" + run_dir}, KeptModel::read);
-  const Result<ModelGraph> graph_of = loaded ? make_graph(*loaded) : Result<ModelGraph>(loaded.error());
+  const Result<Job> job = loaded ? make_job(*loaded) : Result<Job>(loaded.error());
   TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_dir));
   if (!loaded && steps.empty()) return loaded.error();
   if (!loaded) lines.push_back("no recorded state is looked for: " + loaded.error().message);
-  if (!graph_of) return lines;  // named by whoever needs the model next
-  const Config& config = *loaded;
-  const ModelGraph& graph = *graph_of;
+  if (!job) return lines;  // named by whoever needs the model next
   const Result<FoundRecord> found =
-      find_recorded_run(config, graph, "auto", [&](const std::string& line) { lines.push_back(line); });
+      find_recorded_run(*job, "auto", [&](const std::string& line) { lines.push_back(line); });
   if (!found && steps.empty())
     return Error{found.error().kind, fmt::format("{} has no checkpoint to read. To train on: {}", run_dir,
                                                  found.error().message)};
@@ -52,7 +50,7 @@ Result<std::vector<std::string>> save_recorded_state(const std::string& path) {
   const bool in_the_way = is_named(fmt::format("{}/checkpoint-{}", run_dir, run->state.step));
   const Result<RunDirectory> locked = RunDirectory::open(run_dir);
   const Result<SavedCheckpoint> saved =
-      locked ? make_checkpoint_of(*run, config, graph) : Result<SavedCheckpoint>(locked.error());
+      locked ? make_checkpoint_of(*run, *job) : Result<SavedCheckpoint>(locked.error());
   if (saved)
     lines.push_back(fmt::format("made {} of the state that the killed run has recorded{}", saved->path,
                                 in_the_way ? ", in the place of one that was not whole" : ""));

@@ -18,7 +18,7 @@ Result<void> evaluate(PreparedRun& run, Engine& engine) {
   TRY_ASSIGN(const EvalResult result, run.session->results().take_eval());
   const Evaluated done = {.step = step,
                           .epoch = run.batches->epoch(step),
-                          .objective = run.config.objective,
+                          .objective = run.config().objective,
                           .result = result,
                           .seconds = steady_seconds() - began};
   run.durability.tell(Event::evaluated);
@@ -26,7 +26,7 @@ Result<void> evaluate(PreparedRun& run, Engine& engine) {
   run.commits.progress().rested(run.state);
   if (best_evaluation(losses) == &losses.back()) run.durability.tell(Event::best_is_found);
   run.outputs.say(evaluation_text(done));
-  const std::string anew = why_best_begins_anew(losses, run.config.train);
+  const std::string anew = why_best_begins_anew(losses, run.config().train);
   if (!anew.empty()) run.outputs.say(anew);
   run.outputs.evaluation(evaluation_line(done));
   return {};

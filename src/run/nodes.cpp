@@ -12,7 +12,6 @@
 
 #include "base/version.h"
 #include "config_files/load_config.h"
-#include "fit/plan_inputs.h"
 #include "huggingface/weights/other_weights.h"
 #include "huggingface/weights/weights_fingerprint.h"
 #include "io/directory_lock.h"
@@ -216,12 +215,12 @@ Result<void> agree_on_weights(Transport& transport, const Config& config) {
   return {};
 }
 
-Result<RunPlan> agree_on_plan(Transport& transport, const Config& given, const ModelGraph& graph, PlanFor who,
+Result<RunPlan> agree_on_plan(Transport& transport, const Job& given, PlanFor who,
                               const PlanProgress& progress) {
   constexpr u32 rounds_max = 8;
-  Config config = given;
+  Job job = given;
   for (u32 round = 0; round < rounds_max; ++round) {
-    TRY_ASSIGN(RunPlan chosen, plan_run(config, graph, who, progress));
+    TRY_ASSIGN(RunPlan chosen, plan_run(job, who, progress));
     const std::vector<u64> mine = {chosen.plan.chunk_elements, chosen.plan.sweeps,
                                    static_cast<u64>(chosen.plan.parallel), shape_of(chosen.plan)};
     TRY_ASSIGN(const auto all, exchange_numbers(transport, mine));
@@ -236,10 +235,13 @@ Result<RunPlan> agree_on_plan(Transport& transport, const Config& given, const M
       TRY(check_messages(transport, chosen.plan));
       return chosen;
     }
+    Config config = job.config;
     config.machine.parallel = static_cast<Parallel>(all[0][2]);
-    if (!share_alike) continue;
-    config.memory.chunk_size = Bytes{4 * elements};
-    config.memory.sweeps = static_cast<u32>(sweeps);
+    if (share_alike) {
+      config.memory.chunk_size = Bytes{4 * elements};
+      config.memory.sweeps = static_cast<u32>(sweeps);
+    }
+    TRY_ASSIGN(job, make_job(std::move(config)));
   }
   return Error{ErrorKind::does_not_fit,
                "no plan was found that is alike on all nodes: set memory.chunk_size and memory.sweeps"};

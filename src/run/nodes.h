@@ -37,7 +37,7 @@ Result<void> agree_on_weights(Transport&, const Config&);
 // Plans until all nodes have the same chunks and sweeps, although their memory may differ: the smallest
 // chunks and the most sweeps that any node chose. Their devices share a step as those of node 0 do. Then
 // checks that every message has its two ends. Errors: as plan_run(), and agree().
-Result<RunPlan> agree_on_plan(Transport&, const Config&, const ModelGraph&, PlanFor, const PlanProgress&);
+Result<RunPlan> agree_on_plan(Transport&, const Job&, PlanFor, const PlanProgress&);
 // Node 0's state for all.
 Result<TrainerState> share_state(Transport&, const TrainerState&);
 

@@ -4,7 +4,7 @@
 
 #include "base/text/units.h"
 #include "data/documents/open_encoder.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "report/status_line.h"
 #include "run/weights/kept_model.h"
 

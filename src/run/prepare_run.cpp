@@ -11,7 +11,6 @@
 #include "checkpoint/checkpoint.h"
 #include "config_files/load_config.h"
 #include "fit/executor_choice.h"
-#include "fit/plan_inputs.h"
 #include "huggingface/weights/weights_fingerprint.h"
 #include "machine/cpu_name.h"
 #include "objectives/objective.h"
@@ -41,22 +40,16 @@ class RunPreparation {
   explicit RunPreparation(PreparedRun& run) : run_(run), point_(run) {}
 
   Result<std::optional<RunReport>> prepare() {
-    Config& config = run_.config;
+    const Config& config = run_.config();
     const bool resumes = !run_.request.resume.empty();
-    TRY(check_executor(config));
-    TRY(check_base_is_named(config));
-    TRY(check_output_directory(config));
-    look_at_rows(config, resumes);
-    if (several()) TRY(agree_on_groups(transport(), config));
-    TRY_ASSIGN(run_.graph, make_graph(config));
     // Locked before it is read: commits and notes count only while no other process can train on there.
     if (is_named(config.output.dir)) TRY(run_.directory.lock(config.output.dir));
     if (leads()) TRY(point_.find_commit());
-    if (!config.model_directory.empty() && leads() && (!resumes || run_.graph.lora.on()))
+    if (!config.model_directory.empty() && leads() && (!resumes || run_.job.graph.lora.on()))
       TRY(check_weights_are_there(config));
     TRY_ASSIGN(const bool resumed, resumes_from_anything());
     if (!resumed) TRY(check_model_is_unchanged(config));
-    if (!resumed) TRY(check_first_adapter(config, run_.graph));
+    if (!resumed) TRY(check_first_adapter(run_.job));
     // Mends the run's model-files before anything uses them.
     if (resumed) TRY(take_directory(resumed));
     TRY(find_data(resumed));
@@ -66,7 +59,7 @@ class RunPreparation {
     }
     TRY(choose(resumed ? PlanFor::resumed_run : PlanFor::this_machine));
     if (!resumed) TRY(take_directory(resumed));
-    TRY_ASSIGN(run_.checkpoints, RunCheckpoints::open(config, run_.graph, run_.outputs));
+    TRY_ASSIGN(run_.checkpoints, RunCheckpoints::open(run_.job, run_.outputs));
     TRY_ASSIGN(std::optional<FoundCheckpoint> found, point_.find_checkpoint());
     const std::string left_behind = point_.note_branch(found);
     TRY_ASSIGN(const bool done, is_done(found));
@@ -79,7 +72,7 @@ class RunPreparation {
     if (!left_behind.empty()) run_.outputs.say(left_behind);
     TRY(predict());
     say_all();
-    begin_commits(commit_pace(config, run_.session->plan(), run_.graph, run_.prediction));
+    begin_commits(commit_pace(*run_.session, run_.prediction));
     TRY(run_.checkpoints->check_room(found ? found->state.step : 0, run_.prediction.forecast.step_seconds));
     TRY(load_or_init(std::move(found)));
     return std::optional<RunReport>();
@@ -87,14 +80,15 @@ class RunPreparation {
 
   // As PreparedRun's change_plan().
   Result<void> change_plan(bool speculates) {
-    Config& config = run_.config;
     Session& session = *run_.session;
     RunDurability& durability = run_.durability;
     durability.tell(Event::plan_changes);
+    Config config = run_.config();
     config.train.speculate = speculates ? SpeculatePolicy::on : run_.request.config.train.speculate;
     config.machine.parallel = session.plan().parallel;  // stays as it is
+    TRY_ASSIGN(run_.job, make_job(std::move(config)));
     point_.set_commit({.found = session.last_commit(),
-                       .table = make_state_table(session.plan(), run_.graph),
+                       .table = make_state_table(session.plan(), run_.job.graph),
                        .state = run_.state,
                        .branch = run_.branch.id()});
     run_.session.reset();  // before the next takes its memory and its swap file
@@ -103,7 +97,7 @@ class RunPreparation {
     TRY(open_session(true));
     TRY(predict());
     begin_commits(run_.commits.pace().from_here());
-    if (run_.graph.lora.on()) TRY(load_frozen());
+    if (run_.job.graph.lora.on()) TRY(load_frozen());
     TRY(restore_recorded_state(*point_.commit(), way_, *run_.session, run_.outputs));
     TRY(take_over_commit());
     set_loss_scale();
@@ -112,28 +106,28 @@ class RunPreparation {
   }
 
  private:
-  bool several() const { return run_.config.machine.nodes > 1; }
-  bool leads() const { return run_.config.machine.node == 0; }
+  bool several() const { return run_.config().machine.nodes > 1; }
+  bool leads() const { return run_.config().machine.node == 0; }
   Transport& transport() { return *run_.request.transport; }
 
   // RETURNS: true if the run has reached its last step before; node 0 knows it.
   Result<bool> is_done(const std::optional<FoundCheckpoint>& found) {
-    const bool done = found && all_is_done(*found, run_.config);
+    const bool done = found && all_is_done(*found, run_.config());
     if (!several()) return done;
     TRY_ASSIGN(const std::vector<std::string> all, transport().exchange(done ? "done" : "goes on"));
     return all[0] == "done";
   }
 
   Result<void> open_session(bool resumes) {
-    const Config& config = run_.config;
+    const Config& config = run_.config();
     const Bytes steps_take = training_memory(config, run_.chosen.plan);
     TRY_ASSIGN(
         run_.session,
         Session::create(
-            config, run_.graph, std::move(run_.chosen.plan), *run_.source,
+            run_.job, std::move(run_.chosen.plan), *run_.source,
             {.open_disk = run_.request.open_disk,
              .rest_patience = run_.request.watchdog_least,
-             .loads_weights = (!resumes || run_.graph.lora.on()) && !config.model_directory.empty(),
+             .loads_weights = (!resumes || run_.job.graph.lora.on()) && !config.model_directory.empty(),
              .steps_take = steps_take,
              .transport = run_.request.transport,
              .product_timing = config.output.save ? ProductTiming::keep : ProductTiming::for_now,
@@ -155,10 +149,9 @@ class RunPreparation {
   }
 
   void say_all() {
-    if (!run_.request.quiet)
-      run_.outputs.show(summarize({run_.config, run_.graph, run_.session->plan(), &run_.prediction}));
+    if (!run_.request.quiet) run_.outputs.show(summarize({run_.job, run_.session->plan(), &run_.prediction}));
     for (const std::string& note : run_.data->notes()) run_.outputs.say(note);
-    if (run_.config.train.max_steps > 0)
+    if (run_.config().train.max_steps > 0)
       run_.outputs.say(train_length_text(run_.request.config.train, run_.batches->steps_per_epoch()));
     for (const std::string& note : run_.session->notes()) run_.outputs.say(note);
     if (const Bytes process = run_.session->process_expected(); process.value > 0)
@@ -171,18 +164,19 @@ class RunPreparation {
     const PlanProgress listener = run_.request.quiet ? PlanProgress{} : progress.listener();
     if (point_.may_be_commit()) {
       const RecordedRun& committed = *point_.commit();
-      if (Result<RunPlan> same = plan_run(with_slots_of(run_.config, committed), run_.graph, who, listener))
-        if (has_slots_of(same->plan, run_.graph, committed)) {
+      TRY_ASSIGN(const Job with_slots, make_job(with_slots_of(run_.config(), committed)));
+      if (Result<RunPlan> same = plan_run(with_slots, who, listener))
+        if (has_slots_of(same->plan, run_.job.graph, committed)) {
           run_.chosen = *std::move(same);
           way_ = SessionRecords::Way::use_on;
-          run_.choice_notes = describe_choice(run_.config, run_.chosen);
+          run_.choice_notes = describe_choice(run_.config(), run_.chosen);
           return {};
         }
       way_ = SessionRecords::Way::copy;
     }
-    TRY_ASSIGN(run_.chosen, several() ? agree_on_plan(transport(), run_.config, run_.graph, who, listener)
-                                      : plan_run(run_.config, run_.graph, who, listener));
-    run_.choice_notes = describe_choice(run_.config, run_.chosen);
+    TRY_ASSIGN(run_.chosen, several() ? agree_on_plan(transport(), run_.job, who, listener)
+                                      : plan_run(run_.job, who, listener));
+    run_.choice_notes = describe_choice(run_.config(), run_.chosen);
     return {};
   }
 
@@ -190,7 +184,7 @@ class RunPreparation {
     for (const std::string& note : run_.choice_notes) run_.outputs.say(note);
     if (!run_.chosen.machine) return;
     const std::string other =
-        machine_mismatch(run_.config, *run_.chosen.machine, run_.session->pool().workers(), cpu_name());
+        machine_mismatch(run_.config(), *run_.chosen.machine, run_.session->pool().workers(), cpu_name());
     if (!other.empty()) run_.outputs.say(other);
   }
 
@@ -207,38 +201,38 @@ class RunPreparation {
     if (point_.may_be_commit()) return true;
     std::string path = run_.request.resume;
     if (path == "auto") {
-      TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_.config.output.dir));
+      TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_.config().output.dir));
       if (steps.empty()) return false;
-      path = fmt::format("{}/checkpoint-{}", run_.config.output.dir, steps.back());
+      path = fmt::format("{}/checkpoint-{}", run_.config().output.dir, steps.back());
     }
     // Prints changed files first: they may be the cause of an error below.
-    for (const std::string& line : changes_since_kept(run_.config)) run_.outputs.say(line);
-    TRY(CheckpointStore::check_trained_alike(path, run_.graph));
+    for (const std::string& line : changes_since_kept(run_.config())) run_.outputs.say(line);
+    TRY(CheckpointStore::check_trained_alike(path, run_.job.graph));
     return true;
   }
 
   Result<void> take_directory(bool resumed) {
-    TRY(run_.directory.lock(run_.config.output.dir));
+    TRY(run_.directory.lock(run_.config().output.dir));
     TRY(run_.directory.check_beginning(run_.request.resume.empty() ? Beginning::anew : Beginning::resumed));
     if (!leads()) return {};
-    for (const std::string& line : clear_absent_nodes(run_.config)) run_.outputs.say(line);
-    if (!resumed) return keep_model(run_.config);
-    TRY_ASSIGN(const std::vector<std::string> mended, mend_kept_model(run_.config));
+    for (const std::string& line : clear_absent_nodes(run_.config())) run_.outputs.say(line);
+    if (!resumed) return keep_model(run_.config());
+    TRY_ASSIGN(const std::vector<std::string> mended, mend_kept_model(run_.config()));
     for (const std::string& line : mended) run_.outputs.say(line);
     return {};
   }
 
   Result<void> find_data(bool resumed) {
-    TRY_ASSIGN(run_.data, open_data(run_.config, {.quiet = run_.request.quiet, .kept_model = resumed}));
-    if (run_.config.train.early_stopping_patience > 0 && run_.data->validation_sequences() == 0)
+    TRY_ASSIGN(run_.data, open_data(run_.config(), {.quiet = run_.request.quiet, .kept_model = resumed}));
+    if (run_.config().train.early_stopping_patience > 0 && run_.data->validation_sequences() == 0)
       return Error{ErrorKind::usage,
                    "train.early_stopping_patience: the data is too small to hold out a part of it; set "
                    "data.validation, or set early_stopping_patience to 0"};
     run_.batches =
-        std::make_unique<BatchSource>(*run_.data, run_.graph.batch, micro_batches_per_step(run_.config));
-    TRY_ASSIGN(run_.config.train.max_steps,
-               steps_to_train(run_.config.train, run_.batches->steps_per_epoch()));
-    TRY_ASSIGN(LearningRate rate, make_learning_rate(run_.config.train));
+        std::make_unique<BatchSource>(*run_.data, run_.job.graph.batch, run_.job.options.micro_batches);
+    TRY_ASSIGN(const u64 steps, steps_to_train(run_.config().train, run_.batches->steps_per_epoch()));
+    run_.job = with_steps(std::move(run_.job), steps);
+    TRY_ASSIGN(LearningRate rate, make_learning_rate(run_.config().train));
     run_.learning_rate = std::move(rate);
     return {};
   }
@@ -246,18 +240,18 @@ class RunPreparation {
   void make_source(const Plan& plan) {
     run_.source = std::make_unique<TrainSource>(
         TrainSource::Parts{.batches = *run_.batches,
-                           .train = run_.config.train,
+                           .train = run_.config().train,
                            .learning_rate = run_.learning_rate,
                            .evaluation_micro_batches = plan.micro_batches / plan.sweeps,
                            .evaluation_batches = evaluation_batches(run_)});
   }
 
   Result<void> load_or_init(std::optional<FoundCheckpoint> found) {
-    run_.state.seed = run_.config.train.seed;
+    run_.state.seed = run_.config().train.seed;
     run_.state.data_fingerprint = run_.batches->fingerprint();
-    if (const EvaluationFigure& figure = objective(run_.config.objective).figure; !figure.of_loss)
+    if (const EvaluationFigure& figure = objective(run_.config().objective).figure; !figure.of_loss)
       run_.state.eval_figure = figure.metric;
-    if (run_.is_fp16()) run_.state.loss_scale = StoredLossScale{.scale = run_.config.train.init_scale};
+    if (run_.is_fp16()) run_.state.loss_scale = StoredLossScale{.scale = run_.config().train.init_scale};
     if (!leads()) {
       TRY(run_.session->serve());
     } else {
@@ -287,15 +281,14 @@ class RunPreparation {
 
   Result<void> load_or_init_all(std::optional<FoundCheckpoint> found) {
     if (point_.is_commit()) return resume_from_commit();
-    if (!found)
-      TRY(make_first_weights(run_.config, run_.graph, *run_.session, run_.outputs, run_.state.base_xxh3));
+    if (!found) TRY(make_first_weights(*run_.session, run_.outputs, run_.state.base_xxh3));
     const TrainerState fresh = run_.state;
     while (found) {  // falls back to older checkpoints while the newest is damaged
       run_.state = fresh;
       TRY_ASSIGN(found, restore(std::move(*found)));
     }
-    if (run_.graph.lora.on() && run_.state.base_fingerprint.empty()) {
-      TRY_ASSIGN(run_.state.base_fingerprint, weights_fingerprint(run_.config.model_directory));
+    if (run_.job.graph.lora.on() && run_.state.base_fingerprint.empty()) {
+      TRY_ASSIGN(run_.state.base_fingerprint, weights_fingerprint(run_.config().model_directory));
     }
     return {};
   }
@@ -303,7 +296,7 @@ class RunPreparation {
   Result<void> resume_from_commit() {
     const RecordedRun& committed = *point_.commit();
     TRY(take_progress(
-        {"the state recorded in " + committed.found.path, run_.config.output.dir, committed.state}));
+        {"the state recorded in " + committed.found.path, run_.config().output.dir, committed.state}));
     begin_durability();
     TRY(restore_recorded_state(committed, way_, *run_.session, run_.outputs));
     TRY(run_.checkpoints->resumed_from_commit(run_.state.best_step, point_.end_of_branch()));
@@ -331,28 +324,27 @@ class RunPreparation {
   Result<void> take_progress(const EarlierPart& part) {
     const TrainerState& stored = part.state;
     if (stored.data_fingerprint != run_.state.data_fingerprint)
-      return other_sequences(part, run_.state.data_fingerprint, run_.config);
-    if (run_.graph.lora.on()) TRY(check_base_model(run_.config.model_directory, part.name));
-    TRY(check_model_is_unchanged(run_.config));
+      return other_sequences(part, run_.state.data_fingerprint, run_.config());
+    if (run_.job.graph.lora.on()) TRY(check_base_model(run_.config().model_directory, part.name));
+    TRY(check_model_is_unchanged(run_.config()));
     if (stored.loss_scale.has_value() != run_.is_fp16())
       return Error{
           ErrorKind::corrupt_checkpoint,
           fmt::format("{}: its progress {} a loss_scale, but train.precision is {}: resume in the "
                       "precision that it was made in",
-                      part.name, run_.is_fp16() ? "lacks" : "has", name(run_.config.train.precision))};
+                      part.name, run_.is_fp16() ? "lacks" : "has", name(run_.config().train.precision))};
     TRY(check_labels_are_the_same(stored, settings_now(run_)));
-    for (const std::string& note : resume_notes(stored, run_.config, settings_now(run_)))
+    for (const std::string& note : resume_notes(stored, run_.config(), settings_now(run_)))
       run_.outputs.say(note);
     const u64 seed = run_.state.seed;
     run_.state = stored;
     run_.state.seed = seed;
-    return run_.graph.lora.on() ? load_frozen() : Result<void>();
+    return run_.job.graph.lora.on() ? load_frozen() : Result<void>();
   }
 
   Result<void> load_frozen() {
-    TRY_ASSIGN(const std::string xxh3,
-               load_frozen_model(run_.config, run_.graph, *run_.session, run_.outputs));
-    TRY(same_base_weights(run_.config.model_directory, run_.state.base_xxh3, xxh3));
+    TRY_ASSIGN(const std::string xxh3, load_frozen_model(*run_.session, run_.outputs));
+    TRY(same_base_weights(run_.config().model_directory, run_.state.base_xxh3, xxh3));
     run_.state.base_xxh3 = xxh3;
     return {};
   }
@@ -371,6 +363,16 @@ class RunPreparation {
 
 }  // namespace
 
+Result<Job> job_of_run(const TrainRequest& request) {
+  Config config = request.config;
+  TRY(check_executor(config));
+  TRY(check_base_is_named(config));
+  TRY(check_output_directory(config));
+  look_at_rows(config, !request.resume.empty());
+  if (config.machine.nodes > 1) TRY(agree_on_groups(*request.transport, config));
+  return make_job(std::move(config));
+}
+
 Result<std::optional<RunReport>> prepare_run(PreparedRun& run) { return RunPreparation(run).prepare(); }
 
 Result<void> change_plan(PreparedRun& run, bool speculates) {
@@ -382,17 +384,17 @@ Policy PreparedRun::policy() const {
   return {.versions = plan.versions,
           .waits_for_norm = plan.clipping,
           .speculates = plan.speculates,
-          .several_nodes = config.machine.nodes > 1,
-          .saves = config.output.save};
+          .several_nodes = config().machine.nodes > 1,
+          .saves = config().output.save};
 }
 
 u64 evaluation_batches(const PreparedRun& run) {
   const u64 all = run.batches->validation_batches();
-  return run.config.train.eval_batches == 0 ? all : std::min(run.config.train.eval_batches, all);
+  return run.config().train.eval_batches == 0 ? all : std::min(run.config().train.eval_batches, all);
 }
 
 std::map<std::string, std::string> settings_now(const PreparedRun& run) {
-  std::map<std::string, std::string> settings = numeric_settings(run.config);
+  std::map<std::string, std::string> settings = numeric_settings(run.config());
   if (!run.session->algorithms().empty()) settings[algorithms_setting] = run.session->algorithms();
   return settings;
 }

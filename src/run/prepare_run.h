@@ -1,5 +1,5 @@
-// prepare_run() does everything before the first step of a run: checks the config, chooses a plan, takes
-// memory and disk, and initialises, loads or restores the state.
+// prepare_run() does everything before the first step of a run: chooses a plan, takes memory and disk, and
+// initialises, loads or restores the state.
 #pragma once
 
 #include <map>
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "checkpoint/trainer_state.h"
-#include "config/config.h"
 #include "data/batches/batch_source.h"
 #include "data/batches/dataset.h"
 #include "fit/plan_run.h"
@@ -28,19 +27,19 @@ namespace tidepool {
 
 // PreparedRun holds the parts of a run. Members are created in this order; later ones refer to earlier ones.
 struct PreparedRun {
-  explicit PreparedRun(const TrainRequest& request)
-      : request(request), config(request.config), outputs(config, request.quiet), commits(durability) {}
+  PreparedRun(const TrainRequest& request, Job of_run)
+      : request(request), job(std::move(of_run)), outputs(config(), request.quiet), commits(durability) {}
   PreparedRun(const PreparedRun&) = delete;
 
-  bool is_fp16() const { return config.train.precision == Precision::fp16; }
+  const Config& config() const { return job.config; }
+  bool is_fp16() const { return config().train.precision == Precision::fp16; }
   Sampling sampling() const { return request.sampling.value_or(Sampling{}); }
 
   Policy policy() const;  // REQUIRES: there is a session
 
   const TrainRequest& request;
-  Config config;  // the request's, with choices made, and epochs converted to steps once the data is known
+  Job job;  // with epochs converted to steps once the data is known; a change of plan gives another one
   RunOutputs outputs;
-  ModelGraph graph;
   RunPlan chosen;  // its plan moves into the session
   std::vector<std::string> choice_notes;
   std::unique_ptr<Dataset> data;
@@ -58,7 +57,11 @@ struct PreparedRun {
   TrainerState state;  // of the checkpoint that the run resumes from, or fresh
 };
 
-// Fills all members.
+// Checks the config before anything is opened. Several nodes agree on what their graphs depend on.
+// RETURNS: the job of the request, with choices made.
+Result<Job> job_of_run(const TrainRequest&);
+
+// Fills all other members.
 // RETURNS: nullopt, or, if the run has reached its last step before, its report; there is then nothing to
 // train.
 Result<std::optional<RunReport>> prepare_run(PreparedRun&);

@@ -21,13 +21,13 @@ Asked asked_by(const std::string& resume, bool commit_is_named) {
 
 Result<void> ResumePoint::find_commit() {
   TRY_ASSIGN(FoundRecord found,
-             find_recorded_run(run_.config, run_.graph, run_.request.resume,
+             find_recorded_run(run_.job, run_.request.resume,
                                [this](const std::string& line) { run_.outputs.warn(line); }));
   recorded_ = std::move(found.run);
   noted_ = std::move(found.note);
   left_at_ = found.left_at;
   remains_ = {.asked = asked_by(run_.request.resume, found.is_asked_for),
-              .several_nodes = run_.config.machine.nodes > 1};
+              .several_nodes = run_.config().machine.nodes > 1};
   if (recorded_) remains_.commit = recorded_->state.step;
   const bool is_asked_for = remains_.asked == Asked::automatic || remains_.asked == Asked::commit;
   if (remains_.several_nodes && recorded_ && is_asked_for) TRY(save_commit_for_nodes());
@@ -41,7 +41,7 @@ void ResumePoint::set_commit(RecordedRun run) {
 }
 
 Result<void> ResumePoint::save_commit_for_nodes() {
-  const std::string& dir = run_.config.output.dir;
+  const std::string& dir = run_.config().output.dir;
   if (remains_.asked == Asked::commit)
     return Error{
         ErrorKind::usage,
@@ -50,7 +50,7 @@ Result<void> ResumePoint::save_commit_for_nodes() {
                     run_.request.resume)};
   TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(dir));
   if (!steps.empty() && steps.back() >= recorded_->state.step) return {};
-  TRY_ASSIGN(const SavedCheckpoint saved, make_checkpoint_of(*recorded_, run_.config, run_.graph));
+  TRY_ASSIGN(const SavedCheckpoint saved, make_checkpoint_of(*recorded_, run_.job));
   run_.outputs.say(
       fmt::format("made {} of the state recorded in {}: several machines resume from a checkpoint",
                   saved.path, recorded_->found.path));
@@ -60,7 +60,7 @@ Result<void> ResumePoint::save_commit_for_nodes() {
 Result<std::optional<FoundCheckpoint>> ResumePoint::find_checkpoint() {
   bool is_newest = remains_.asked == Asked::commit;
   if (may_be_commit() && !is_newest) {
-    TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_.config.output.dir));
+    TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_.config().output.dir));
     is_newest = steps.empty() || steps.back() <= *remains_.commit;
   }
   std::optional<FoundCheckpoint> found;
@@ -86,14 +86,14 @@ Result<void> ResumePoint::check_reaches(const std::optional<FoundCheckpoint>& fo
   if (found) reached.checkpoint = found->state.step;
   if (is_commit()) reached.record = recorded_->state.step;
   const bool torn = recorded_ && recorded_->found.newest_is_torn;
-  std::optional<Error> left = torn ? std::nullopt : leaves_steps_behind(run_.config, noted_, reached);
+  std::optional<Error> left = torn ? std::nullopt : leaves_steps_behind(run_.config(), noted_, reached);
   if (left) return *std::move(left);
   return {};
 }
 
 Result<void> ResumePoint::keep_what_is_known() const {
   if (!noted_) return {};
-  const std::string& dir = run_.config.output.dir;
+  const std::string& dir = run_.config().output.dir;
   TRY_ASSIGN(const std::optional<BranchNote> written, read_branch_note(dir));
   if (written != noted_) TRY(BranchFile::write(dir, *noted_));
   return {};
@@ -108,7 +108,7 @@ std::string ResumePoint::note_branch(const std::optional<FoundCheckpoint>& found
                               run_.branch.step);
   is_commit() ? run_.branch.follow(recorded_->branch, step) : run_.branch.begin(new_branch_id(), step);
   run_.branch.swap_dir =
-      run_.config.memory.swap_dir.empty() ? "" : canonical_path(run_.config.memory.swap_dir);
+      run_.config().memory.swap_dir.empty() ? "" : canonical_path(run_.config().memory.swap_dir);
   return left_behind;
 }
 

@@ -6,7 +6,6 @@
 
 #include "base/text/units.h"
 #include "data/batches/batch_source.h"
-#include "fit/plan_inputs.h"
 #include "run/open_data.h"
 
 namespace tidepool {
@@ -45,10 +44,11 @@ std::string train_length_text(const TrainConfig& train, u64 steps_per_epoch) {
       are, train.num_train_epochs);
 }
 
-std::optional<u64> steps_per_epoch_at_hand(const Config& config, const ModelGraph& graph) {
-  const Result<std::unique_ptr<Dataset>> data = open_data(config, {.quiet = true, .use = DataUse::counting});
+std::optional<u64> steps_per_epoch_at_hand(const Job& job) {
+  const Result<std::unique_ptr<Dataset>> data =
+      open_data(job.config, {.quiet = true, .use = DataUse::counting});
   if (!data) return std::nullopt;
-  return BatchSource(**data, graph.batch, micro_batches_per_step(config)).steps_per_epoch();
+  return BatchSource(**data, job.graph.batch, job.options.micro_batches).steps_per_epoch();
 }
 
 }  // namespace tidepool

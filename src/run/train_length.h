@@ -4,9 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "base/result.h"
-#include "config/config.h"
-#include "tidepool/model_graph.h"
+#include "fit/job.h"
 
 namespace tidepool {
 
@@ -21,6 +19,6 @@ std::string train_length_text(const TrainConfig&, u64 steps_per_epoch);
 
 // RETURNS: steps per epoch, without tokenizing or reading through the data; nullopt if that would be needed,
 // or if the data cannot be opened.
-std::optional<u64> steps_per_epoch_at_hand(const Config&, const ModelGraph&);
+std::optional<u64> steps_per_epoch_at_hand(const Job&);
 
 }  // namespace tidepool

@@ -36,11 +36,10 @@ namespace {
 
 class Trainer final : public NextSegment, public EngineObserver {
  public:
-  explicit Trainer(const TrainRequest& request)
-      : run_(request),
+  Trainer(const TrainRequest& request, Job job)
+      : run_(request, std::move(job)),
         choice_(request.config, request.speculation),
-        saves_({.config = run_.config,
-                .graph = run_.graph,
+        saves_({.job = run_.job,
                 .prediction = run_.prediction,
                 .durability = run_.durability,
                 .commits = run_.commits,
@@ -54,9 +53,9 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (run_.session->plan().versions < 2) choice_.close();
     // Called only now: a resume that is refused must not change the run's config.yaml and plan.txt.
     TRY(describe_run(run_));
-    open_log(run_.config.output.dir + "/" + run_log_name);
+    open_log(run_.config().output.dir + "/" + run_log_name);
     TRY(run_.outputs.open(run_.session->plan(), run_.state.step,
-                          run_.batches->epoch(run_.config.train.max_steps)));
+                          run_.batches->epoch(run_.config().train.max_steps)));
     begin_part();
     saves_.tell_signals();
     if (Result<void> trained = train(); !trained) {
@@ -99,7 +98,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     meter_->profile().completed(issue, completion);
     meter_->phases().completed(issue, completion);
     run_.outputs.completed(issue, completion);
-    if (run_.config.output.trace) meter_->trace().completed(issue, completion);
+    if (run_.config().output.trace) meter_->trace().completed(issue, completion);
     if (gpus_) gpus_->sample(steady_seconds());
     if (issue.get().kind == OpKind::norm) step_done(issue.step);
     if (issue.get().kind == OpKind::record) {
@@ -124,12 +123,12 @@ class Trainer final : public NextSegment, public EngineObserver {
   // A part of the run ends with its plan; the report is of the last one.
   void begin_part() {
     meter_ = std::make_unique<RunMeter>(run_.session->plan(), run_.session->counters(), steps_expected(),
-                                        run_.config.output.trace ? trace_events_max : 0);
-    routing_.emplace(run_.graph, steps_expected());
+                                        run_.config().output.trace ? trace_events_max : 0);
+    routing_.emplace(run_.job.graph, steps_expected());
     engine_ = Engine::create(run_.session->plan(), run_.session->executor(),
                              {.watchdog = watchdog(run_.prediction, run_.request.watchdog_least)});
     run_.state.losses.reserve(steps_expected());
-    if (auto gpus = gpu_addresses(run_.config.machine.gpus(), run_.session->devices().pci()); !gpus.empty())
+    if (auto gpus = gpu_addresses(run_.config().machine.gpus(), run_.session->devices().pci()); !gpus.empty())
       gpus_.emplace(std::move(gpus), Nvml::load());
     run_.state.settings = settings_now(run_);
     resumed_from_ = run_.state.step;
@@ -141,16 +140,16 @@ class Trainer final : public NextSegment, public EngineObserver {
   // Reserved in advance, so that a steady step allocates no memory, at least the first `steps_max`.
   u64 steps_expected() const {
     constexpr u64 steps_max = mib;
-    return std::min(run_.config.train.max_steps, steps_max);
+    return std::min(run_.config().train.max_steps, steps_max);
   }
 
   // ---- the loop ----------------------------------------------------------------------------------------
 
   const Durability& now() const { return run_.durability.state(); }
   double seconds() const { return earlier_seconds_ + meter_->train_seconds(); }  // of training, at rest
-  bool several() const { return run_.config.machine.nodes > 1; }
-  bool leads() const { return run_.config.machine.node == 0; }
-  bool is_last() const { return now().issued >= run_.config.train.max_steps; }
+  bool several() const { return run_.config().machine.nodes > 1; }
+  bool leads() const { return run_.config().machine.node == 0; }
+  bool is_last() const { return now().issued >= run_.config().train.max_steps; }
   bool stop_requested() const { return several() ? now().stop_is_voted : wants_to_stop(); }
   bool wants_to_stop() const {
     return StopSignals::stop_requested() ||
@@ -172,7 +171,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     saves_.end_if_done();
     if (is_last() || stop_requested()) return Event::run_ends;
     if (now().phase == Phase::rests) return Event::goes_on;
-    const bool rests = choice_.asks() || due(run_.config.train.eval_steps) || saves_.due(now().issued) ||
+    const bool rests = choice_.asks() || due(run_.config().train.eval_steps) || saves_.due(now().issued) ||
                        run_.directory.has_moved(steady_seconds());
     return rests ? Event::rest_is_due : Event::goes_on;
   }
@@ -184,8 +183,8 @@ class Trainer final : public NextSegment, public EngineObserver {
     results.vote((rest ? vote_rest : 0) | (SaveSignal::asked() ? vote_save : 0) |
                  (wants_to_stop() ? vote_stop : 0));
     if (hears_votes(now())) run_.durability.tell(Event::votes_are_heard, results.votes(now().issued - 1));
-    return due(run_.config.train.eval_steps) || due(run_.config.output.save_steps) ? Event::rest_is_due
-                                                                                   : Event::goes_on;
+    return due(run_.config().train.eval_steps) || due(run_.config().output.save_steps) ? Event::rest_is_due
+                                                                                       : Event::goes_on;
   }
 
   // At rest: node 0 saves what is due, while the others serve it. A vote to save is of the same step for all.
@@ -207,7 +206,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   // Changes the plan if the norms and times of the steps so far ask for the other policy of updates.
   Result<void> change_policy() {
     if (!choice_.asks() || is_last() || !stopped_early_.empty() || stop_requested()) return {};
-    const std::string said = choice_.switches(run_.graph, run_.session->plan(), run_.chosen, run_.prediction);
+    const std::string said =
+        choice_.switches(run_.job.graph, run_.session->plan(), run_.chosen, run_.prediction);
     if (said.empty()) return {};
     saves_.end_background();
     TRY_ASSIGN(const bool committed, saves_.commit());
@@ -228,9 +228,9 @@ class Trainer final : public NextSegment, public EngineObserver {
     saves_.begin();
     TRY(saves_.commit_to_replay_from());
     // A run that resumes from a commit may have been killed before the evaluation of that step.
-    if (now().issued > 0 && due(run_.config.train.eval_steps)) TRY(evaluate(run_, *engine_));
+    if (now().issued > 0 && due(run_.config().train.eval_steps)) TRY(evaluate(run_, *engine_));
     // A resumed run may have stopped early already, and been killed before its report.
-    stopped_early_ = why_stop_early(run_.state.eval_losses, run_.config.train);
+    stopped_early_ = why_stop_early(run_.state.eval_losses, run_.config().train);
     while (!is_last() && stopped_early_.empty() && !stop_requested()) {
       meter_->begin_training();
       const Result<void> ran = engine_->run(*this, *this);
@@ -249,7 +249,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (!stopped_early_.empty())
       run_.outputs.say(fmt::format("stopped early after step {}: {}", now().issued, stopped_early_));
     interrupted_ = !is_last() && stopped_early_.empty();
-    if (!interrupted_ && !due(run_.config.train.eval_steps)) TRY(evaluate(run_, *engine_));
+    if (!interrupted_ && !due(run_.config().train.eval_steps)) TRY(evaluate(run_, *engine_));
     return {};
   }
 
@@ -259,11 +259,11 @@ class Trainer final : public NextSegment, public EngineObserver {
     run_.session->state().invalidate();
     if (!several())
       if (const auto moved = run_.directory.moved()) return saves_.save_moved(*moved, seconds());
-    if (due(run_.config.train.eval_steps)) {
+    if (due(run_.config().train.eval_steps)) {
       TRY(saves_.commit_to_replay_from());
       TRY(evaluate(run_, *engine_));
     }
-    stopped_early_ = why_stop_early(run_.state.eval_losses, run_.config.train);
+    stopped_early_ = why_stop_early(run_.state.eval_losses, run_.config().train);
     if (several()) return rest_together();
     if (saves_.due_at_rest(now().issued) && !is_last()) return saves_.save(seconds());
     return {};
@@ -318,7 +318,7 @@ class Trainer final : public NextSegment, public EngineObserver {
             .result = result,
             .update_was_kept_back = run_.session->plan().clipping || run_.session->plan().speculates,
             .weights_are_the_first = step == 1 || result.next_loss_scale.skipped_steps >= step,
-            .model_directory = run_.config.model_directory,
+            .model_directory = run_.config().model_directory,
             .way_on = resume_hint()};
   }
 
@@ -327,7 +327,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     const LossScale& next = result.next_loss_scale;
     run_.state.loss_scale = {next.scale, next.good_steps, next.skipped_steps};
     if (!result.skipped) return;
-    if (result.loss_scale.scale <= static_cast<float>(run_.config.train.min_loss_scale))
+    if (result.loss_scale.scale <= static_cast<float>(run_.config().train.min_loss_scale))
       return fail(step, no_lower_scale(bad_step(step, result)));
     if (!is_logged) run_.outputs.say(overflow_text(step, result));
   }
@@ -357,8 +357,7 @@ class Trainer final : public NextSegment, public EngineObserver {
         {.first = "\ntidepool: the run is done and about to end; interrupt again to stop at once\n",
          .second = "\ntidepool: stopped at once, after the last step\n"});
     RunReport report = assemble_report(
-        {.config = run_.config,
-         .command = run_.request.command,
+        {.command = run_.request.command,
          .session = *run_.session,
          .meter = *meter_,
          .prediction = run_.prediction,
@@ -375,9 +374,8 @@ class Trainer final : public NextSegment, public EngineObserver {
     routing_->fill(report);
     replay_.fill(report, run_.session->plan());
     const Result<void> reported = run_.outputs.finish(report);
-    const TracedRun traced{.measured = meter_->trace().events(), .forecast = run_.prediction.forecast};
-    const Result<void> written = write_traces(run_.config.output.dir, run_.config.output.trace,
-                                              run_.session->plan(), run_.graph, traced);
+    const Result<void> written =
+        write_traces(*run_.session, meter_->trace().events(), run_.prediction.forecast);
     run_.outputs.page();
     const Result<void> retold = reported ? run_.outputs.tell_process_size(report) : reported;
     run_.outputs.show(report);  // after all files are written: the screen may fail
@@ -431,17 +429,20 @@ Result<RunReport> train_model(const TrainRequest& given) {
   const StopSignals signals(StopSignals::at_once("\ntidepool: stopped before the first step\n"));
   // As given: node 0 saves for all.
   const SaveSignal save_signal(SaveSignal::words(given.config.output.save));
-  Trainer trainer(request);
-  Result<RunReport> report = trainer.run();
+  Result<Job> job = job_of_run(request);
+  std::optional<Trainer> trainer;
+  if (job) trainer.emplace(request, *std::move(job));
+  Result<RunReport> report = trainer ? trainer->run() : job.error();
+  const bool ended_together = trainer && trainer->ended_together();
   if (!report && request.transport != nullptr) {
     // Then node 0 says why. Launchers kill all nodes if one ends with another code than 0, and node 0 may not
     // have written all its files yet.
-    if (trainer.ended_together() && request.config.machine.node > 0) return RunReport{};
-    if (!trainer.ended_together()) request.transport->fail(report.error());
+    if (ended_together && request.config.machine.node > 0) return RunReport{};
+    if (!ended_together) request.transport->fail(report.error());
   }
   // Exits without destructors: the trainer's would wait, perhaps forever, for what hangs. Prints the message
   // first.
-  if (!report && trainer.hangs()) leave_now(report.error());
+  if (!report && trainer && trainer->hangs()) leave_now(report.error());
   return report;
 }
 

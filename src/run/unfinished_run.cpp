@@ -13,7 +13,7 @@
 #include "base/text/units.h"
 #include "config/config.h"
 #include "config_files/load_config.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "io/directory_lock.h"
 #include "report/sinks/jsonl.h"
 #include "run/assembly/assemble_report.h"
@@ -25,12 +25,13 @@ namespace {
 
 constexpr u64 logged_steps_max = 1'000'000'000;  // more than this: the file was edited
 
-void add_config(RunReport& report, const Config& config, const ModelGraph& graph) {
+void add_config(RunReport& report, const Job& job) {
+  const auto& [config, graph, options] = job;
   report.model = model_text(graph.config);
   report.precision = std::string(name(graph.precision));
   report.executor = config.machine.executor;
   report.parameters = graph.parameters;
-  report.tokens_per_step = u64{graph.batch.rows()} * micro_batches_per_step(config);
+  report.tokens_per_step = u64{graph.batch.rows()} * options.micro_batches;
   report.config = effective_settings(config);
 }
 
@@ -123,15 +124,15 @@ Result<std::optional<RunFiles>> read_if_unfinished(const std::string& run_dir) {
     return Error{ErrorKind::bad_input, fmt::format("{}/metrics.jsonl: step {} is more than any run has: fix "
                                                    "the line, or remove it",
                                                    run_dir, log.steps.back().step)};
-  TRY_ASSIGN(const Config config,
+  TRY_ASSIGN(Config config,
              load_config(run_dir + "/config.yaml", {"output.dir=" + run_dir}, KeptModel::read));
-  TRY_ASSIGN(const ModelGraph graph, make_graph(config));
+  TRY_ASSIGN(const Job job, make_job(std::move(config)));
   RunReport report;
-  add_config(report, config, graph);
+  add_config(report, job);
   add_steps(report, log);
-  add_experts(report, log, graph);
-  report.flops_per_second = report.tokens_per_second * static_cast<double>(graph.flops_per_token);
-  std::string state = state_text(report, config, holder);
+  add_experts(report, log, job.graph);
+  report.flops_per_second = report.tokens_per_second * static_cast<double>(job.graph.flops_per_token);
+  std::string state = state_text(report, job.config, holder);
   TRY_ASSIGN(RunFiles run, read_unfinished_run(run_dir, std::move(report), std::move(state)));
   return std::optional(std::move(run));
 }

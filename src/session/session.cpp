@@ -8,7 +8,7 @@
 
 #include "base/process/limits.h"
 #include "fit/executor_choice.h"
-#include "fit/plan_inputs.h"
+#include "fit/memory_need.h"
 #include "fit/rest_staging.h"
 #include "io/memory_limits.h"
 #include "session/recorded_reader.h"
@@ -38,24 +38,24 @@ u64 staged_pairs(const std::array<Bytes, 2>& one) {
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> Session::create(const Config& config, const ModelGraph& graph, Plan plan,
-                                                 StepSource& source, const SessionOptions& options) {
-  TRY(check_executor(config));
-  std::unique_ptr<Session> session(new Session(graph, std::move(plan)));
+Result<std::unique_ptr<Session>> Session::create(const Job& job, Plan plan, StepSource& source,
+                                                 const SessionOptions& options) {
+  TRY(check_executor(job.config));
+  std::unique_ptr<Session> session(new Session(job, std::move(plan)));
   const Bytes resident = process_resident();
-  TRY_ASSIGN(session->pool_, create_core_pool(config.machine.threads, kernel_scratch_per_worker));
-  TRY(session->take_memory(config, options, resident));
+  TRY_ASSIGN(session->pool_, create_core_pool(job.config.machine.threads, kernel_scratch_per_worker));
+  TRY(session->take_memory(options, resident));
   session->prepare_records(options.records);
-  if (!options.open_disk) TRY(session->take_disk(config, options));
-  TRY(session->open_executor(config, source, options));
+  if (!options.open_disk) TRY(session->take_disk(options));
+  TRY(session->open_executor(source, options));
   session->make_state_store();
   return session;
 }
 
 // Workers touch their scratch while the memory in use is read: what the process has taken since
 // `resident_before` is in use, and the rest is to come.
-Result<void> Session::take_memory(const Config& config, const SessionOptions& options,
-                                  Bytes resident_before) {
+Result<void> Session::take_memory(const SessionOptions& options, Bytes resident_before) {
+  const Config& config = job_.config;
   device_memory_ = device_memory_of(config);
   const bool gpus = device_memory_ == DeviceMemory::of_gpus;
   const Bytes host_peak = plan_.tiers[static_cast<u32>(Tier::host)].planned_peak;
@@ -69,10 +69,10 @@ Result<void> Session::take_memory(const Config& config, const SessionOptions& op
     TRY_ASSIGN(products_, TunedProducts::open(product_file(config), options.product_timing, options.say));
   }
   const DevicesRequest request{.plan = plan_,
-                               .graph = graph_,
+                               .graph = job_.graph,
                                .pool = *pool_,
                                .ledger = ledger_,
-                               .reserved = device_reserved(config, graph_),
+                               .reserved = job_.options.device_reserved,
                                .gpus = config.machine.gpus(),
                                .choices = products_ ? &products_->choices() : nullptr};
   TRY_ASSIGN(devices_, gpus ? gpu_backend()->take_devices(request) : take_cpu_devices(request));
@@ -95,7 +95,7 @@ void Session::prepare_records(const SessionRecords& records) {
   if (records.found != nullptr && records.way == SessionRecords::Way::discard)
     stale_record_ = records.found->path;
   if (plan_.versions < 2) return;
-  const StateTable table = make_state_table(plan_, graph_);
+  const StateTable table = make_state_table(plan_, graph());
   const u64 frames = plan_.tiers[static_cast<u32>(Tier::disk)].planned_peak.value;
   records_.emplace();
   records_->source = records.source;
@@ -119,14 +119,14 @@ FoundState Session::last_commit() const {
 
 Result<std::unique_ptr<StateReader>> Session::read_record() {
   TRY_ASSIGN(auto reader,
-             RecordedReader::open(last_commit(), make_state_table(plan_, graph_), graph_, *pool_));
+             RecordedReader::open(last_commit(), make_state_table(plan_, graph()), graph(), *pool_));
   reader->keep(executor_->hold_last_record());
   return std::unique_ptr<StateReader>(std::move(reader));
 }
 
 u64 Session::payload_max() const {
   if (!records_) return 0;
-  return records_->head.area_bytes - record_bytes(make_state_table(plan_, graph_).marks(), 0);
+  return records_->head.area_bytes - record_bytes(make_state_table(plan_, graph()).marks(), 0);
 }
 
 void Session::keep_record() {
@@ -149,7 +149,8 @@ void Session::discard_record() {
 
 Session::~Session() = default;
 
-Result<void> Session::take_disk(const Config& config, const SessionOptions& options) {
+Result<void> Session::take_disk(const SessionOptions& options) {
+  const Config& config = job_.config;
   using Way = SessionRecords::Way;
   using Found = SwapFileOptions::Found;
   const bool copies = !copied_record_.empty();
@@ -177,7 +178,8 @@ Result<void> Session::take_disk(const Config& config, const SessionOptions& opti
   return {};
 }
 
-Result<void> Session::open_executor(const Config& config, StepSource& source, const SessionOptions& options) {
+Result<void> Session::open_executor(StepSource& source, const SessionOptions& options) {
+  const Config& config = job_.config;
   const u64 frames_end = host_->bytes().value - host_reserved().value;
   ExecutorRequest request{.source = source,
                           .host_arena = host_->memory(),
@@ -231,7 +233,7 @@ void Session::make_state_store() {
     ledger_.take("a chunk for node 0", Bytes{serving_.size()});
   }
   StateAtRest& homes = leading_ ? static_cast<StateAtRest&>(*leading_) : *executor_;
-  state_ = std::make_unique<StateStore>(plan_, graph_, homes, staging);
+  state_ = std::make_unique<StateStore>(plan_, graph(), homes, staging);
 }
 
 Result<void> Session::end_leading() {

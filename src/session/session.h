@@ -1,4 +1,4 @@
-// Everything a run owns, made in order from a config: model, plan, cores, memory, disk, executor.
+// Everything a run owns, made in order from a job and its plan: cores, memory, disk, executor.
 #pragma once
 
 #include <array>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
 #include "executor/devices.h"
+#include "fit/job.h"
 #include "fit/rest_staging.h"
 #include "io/arena.h"
 #include "io/swap_file.h"
@@ -49,12 +49,13 @@ inline constexpr const char* first_advice = "first advice";
 class Session {
  public:
   // `source` must outlive the session. Errors say what to change; nothing is left behind.
-  static Result<std::unique_ptr<Session>> create(const Config&, const ModelGraph&, Plan, StepSource& source,
+  static Result<std::unique_ptr<Session>> create(const Job&, Plan, StepSource& source,
                                                  const SessionOptions& = {});
   ~Session();
   Session(const Session&) = delete;
 
-  const ModelGraph& graph() const { return graph_; }
+  const Job& job() const { return job_; }
+  const ModelGraph& graph() const { return job_.graph; }
   const Plan& plan() const { return plan_; }
   CorePool& pool() { return *pool_; }
   Devices& devices() { return *devices_; }
@@ -106,14 +107,14 @@ class Session {
   Bytes process_expected() const { return process_expected_; }
 
  private:
-  Session(const ModelGraph& graph, Plan plan) : graph_(graph), plan_(std::move(plan)) {}
-  Result<void> take_memory(const Config&, const SessionOptions&, Bytes resident_before);
-  Result<void> take_disk(const Config&, const SessionOptions&);
+  Session(const Job& job, Plan plan) : job_(job), plan_(std::move(plan)) {}
+  Result<void> take_memory(const SessionOptions&, Bytes resident_before);
+  Result<void> take_disk(const SessionOptions&);
   void prepare_records(const SessionRecords&);
-  Result<void> open_executor(const Config&, StepSource&, const SessionOptions&);
+  Result<void> open_executor(StepSource&, const SessionOptions&);
   void make_state_store();
 
-  const ModelGraph graph_;
+  const Job job_;
   const Plan plan_;
   std::vector<std::string> notes_;
   Bytes process_expected_{};

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "engine/engine.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "run/weights/init_weights.h"
 #include "session/session.h"
 #include "tests/support/asked_plan.h"
@@ -90,16 +90,17 @@ TEST_P(SteadyStep, TakesNoMemory) {
   const test::TrainDir dir;
   const Config config = config_of(GetParam(), dir);
   SCOPED_TRACE(test::how_to_repeat(config));
-  const ModelGraph graph = make_graph(config).value();
+  const Job job = make_job(config).value();
   test::HashedData source(config.model.vocab_size);
   source.step_settings.max_grad_norm = config.train.max_grad_norm;
-  source.step_settings.target_tokens = graph.batch.rows() * GetParam().micro_batches;
-  const auto session = Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source);
+  source.step_settings.target_tokens = job.graph.batch.rows() * GetParam().micro_batches;
+  const auto session = Session::create(job, make_plan(job.graph, job.options).value(), source);
   if (!session && GetParam().io == IoBackend::io_uring)
     GTEST_SKIP() << "SKIPPED: " << session.error().message;
   ASSERT_TRUE(session) << session.error().message;
   std::vector<std::byte> buffer(256 * kib);
-  ASSERT_TRUE(init_weights(graph, 1, false, (*session)->state(), buffer, (*session)->pool(), [](double) {}));
+  ASSERT_TRUE(
+      init_weights(job.graph, 1, false, (*session)->state(), buffer, (*session)->pool(), [](double) {}));
 
   const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
   Steps next(GetParam().clipping);

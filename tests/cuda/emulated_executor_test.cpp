@@ -7,7 +7,7 @@
 
 #include "executor/cuda/cuda_devices.h"
 #include "fit/executor_choice.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "probe/step/predict.h"
 #include "session/session.h"
 #include "tests/cuda/recorded_run.h"
@@ -41,10 +41,9 @@ class EmulatedExecutor : public ::testing::Test {
 
 TEST_F(EmulatedExecutor, StreamsWaitForTheEdgesOfThePlan) {
   const Config config = gpu_config(dir_);
-  const ModelGraph graph = make_graph(config).value();
+  const Job job = make_job(config).value();
   NoData source;
-  const auto session =
-      Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source).value();
+  const auto session = Session::create(job, make_plan(job.graph, job.options).value(), source).value();
   Recorder recorder(session->executor());
   const auto engine = Engine::create(session->plan(), recorder, {});
   test::SegmentList list(test::training_runs(2, true));
@@ -89,10 +88,9 @@ TEST_F(EmulatedExecutor, StreamsWaitForTheEdgesOfThePlan) {
 
 TEST_F(EmulatedExecutor, StepsAllocateNothing) {
   const Config config = gpu_config(dir_);
-  const ModelGraph graph = make_graph(config).value();
+  const Job job = make_job(config).value();
   NoData source;
-  const auto session =
-      Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source).value();
+  const auto session = Session::create(job, make_plan(job.graph, job.options).value(), source).value();
   const auto engine = Engine::create(session->plan(), session->executor(), {});
   const emulated_cuda::Live before = emulated_cuda::live();
   EXPECT_LE(before.device_bytes, config.memory.budgets.device.value);
@@ -120,10 +118,9 @@ TEST_F(EmulatedExecutor, AutoPicksAGpuIfThereIsOne) {
 
 TEST_F(EmulatedExecutor, OpsAreNamedForAProfiler) {
   const Config config = gpu_config(dir_);
-  const ModelGraph graph = make_graph(config).value();
+  const Job job = make_job(config).value();
   NoData source;
-  const auto session =
-      Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source).value();
+  const auto session = Session::create(job, make_plan(job.graph, job.options).value(), source).value();
   const Segment& body = session->plan().segment(SegmentKind::body);
   const auto backward = std::ranges::find(body.ops, OpKind::backward, &Op::kind);
   const OpId op{static_cast<u32>(backward - body.ops.begin())};
@@ -210,9 +207,8 @@ class EmulatedFaultAtRest : public EmulatedFault {
   void open(HomePolicy home) {
     Config config = gpu_config(dir_);
     config.memory.home = home;
-    const ModelGraph graph = make_graph(config).value();
-    session_ =
-        Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source_).value();
+    const Job job = make_job(config).value();
+    session_ = Session::create(job, make_plan(job.graph, job.options).value(), source_).value();
   }
   void expect(const Result<void>& result, std::initializer_list<const char*> words) {
     emulated_cuda::clear_failure();

@@ -8,7 +8,7 @@
 #include "executor/devices.h"
 #include "fit/alternatives.h"
 #include "fit/executor_choice.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "inference/evaluate.h"
 #include "inference/generate.h"
 #include "tests/support/asked_plan.h"
@@ -100,11 +100,11 @@ std::string advised_precision(Config config) {
   for (u64 kibs = 1024; kibs < 8192; kibs += 32) {
     config.memory.budgets = {Bytes{88 * mib}, Bytes{kibs * kib}, Bytes{0}};
     const PlanOptions options = plan_options(config);
-    const auto plan = make_plan(make_graph(config).value(), options);
+    const auto plan = make_plan(make_job(config).value().graph, options);
     if (plan) break;
     const BudgetRoom room{.device = options.budgets.device, .host = options.budgets.host, .disk = Bytes{0}};
     const std::string words =
-        add_alternatives(config, make_graph(config).value(), options, room, plan.error(), {}).message;
+        add_alternatives(make_job(config).value(), options, room, plan.error(), {}).message;
     if (const u64 at = words.find("train.precision="); at != std::string::npos) return words.substr(at, 20);
   }
   return {};

@@ -5,7 +5,7 @@
 
 #include "executor/cuda/cuda_devices.h"
 #include "executor/gpu_reserved.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "session/session.h"
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/asked_plan.h"
@@ -71,10 +71,9 @@ class EmulatedOpGraphs : public ::testing::Test {
 
 std::vector<EmulatedOpGraphs::Handed> EmulatedOpGraphs::run_steps(const Config& config, u64 steps,
                                                                   const emulated_cuda::Faults& faults) {
-  const ModelGraph graph = make_graph(config).value();
+  const Job job = make_job(config).value();
   NoData source;
-  const auto session =
-      Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source).value();
+  const auto session = Session::create(job, make_plan(job.graph, job.options).value(), source).value();
   Recorder recorder(session->executor());
   const auto engine = Engine::create(session->plan(), recorder, {});
   test::SegmentList list(test::training_runs(steps, true));
@@ -98,7 +97,7 @@ std::vector<EmulatedOpGraphs::Handed> EmulatedOpGraphs::run_steps(const Config& 
     const Op& op = issue.get();
     if (op.lane.kind != LaneKind::compute) continue;
     Handed handed{.op = op, .step = issue.step, .segment = issue.segment->kind};
-    handed.block = op.block == none ? BlockKind::head : graph.blocks[op.block].kind;
+    handed.block = op.block == none ? BlockKind::head : job.graph.blocks[op.block].kind;
     for (const Call& call : test::next_op(calls, at).work) {
       if (call.kind == CallKind::graph_launch) {
         ++handed.graphs;

@@ -7,7 +7,7 @@
 #include "config/config.h"
 #include "executor/cuda/cuda_devices.h"
 #include "executor/product_file.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "session/session.h"
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/asked_plan.h"
@@ -42,8 +42,8 @@ class EmulatedProductTuning : public ::testing::TestWithParam<Precision> {
     return out;
   }
   Result<std::unique_ptr<Session>> try_to_open(const Config& c, const SessionOptions& options) {
-    const ModelGraph graph = make_graph(c).value();
-    return Session::create(c, graph, make_plan(graph, plan_options(c)).value(), source_, options);
+    const Job job = make_job(c).value();
+    return Session::create(job, make_plan(job.graph, job.options).value(), source_, options);
   }
   std::unique_ptr<Session> open(const Config& c, const SessionOptions& options) {
     auto session = try_to_open(c, options);

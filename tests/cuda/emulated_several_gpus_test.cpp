@@ -4,7 +4,7 @@
 #include <map>
 
 #include "executor/cuda/cuda_devices.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "session/session.h"
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/asked_plan.h"
@@ -103,10 +103,9 @@ class StreamCalls {
 };
 
 TEST_F(EmulatedSeveralGpus, StreamsWaitAcrossDevicesForTheEdgesOfThePlan) {
-  const ModelGraph graph = make_graph(config_).value();
+  const Job job = make_job(config_).value();
   test::NoData source;
-  const auto session =
-      Session::create(config_, graph, make_plan(graph, plan_options(config_)).value(), source).value();
+  const auto session = Session::create(job, make_plan(job.graph, job.options).value(), source).value();
   test::Recorder recorder(session->executor());
   const auto engine = Engine::create(session->plan(), recorder, {});
   test::SegmentList list(test::training_runs(2, true));
@@ -154,10 +153,9 @@ TEST_F(EmulatedSeveralGpus, StreamsWaitAcrossDevicesForTheEdgesOfThePlan) {
 }
 
 TEST_F(EmulatedSeveralGpus, EachDeviceStaysWithinItsBudget) {
-  const ModelGraph graph = make_graph(config_).value();
+  const Job job = make_job(config_).value();
   test::NoData source;
-  const auto session =
-      Session::create(config_, graph, make_plan(graph, plan_options(config_)).value(), source).value();
+  const auto session = Session::create(job, make_plan(job.graph, job.options).value(), source).value();
   const emulated_cuda::Live live = emulated_cuda::live();
   EXPECT_EQ(live.device_allocations, devices);
   EXPECT_LE(live.device_bytes, devices * config_.memory.budgets.device.value);

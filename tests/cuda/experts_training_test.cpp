@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "executor/cuda/cuda_devices.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/load_weights.h"
 #include "inference/generate.h"
@@ -118,7 +118,7 @@ class ExpertsOnGpus : public ::testing::Test {
   static std::pair<std::vector<double>, std::vector<Routed>> train(const Config& config,
                                                                    Batches batches = Batches::whole) {
     const Safetensors golden(config.model_directory + "/expected.safetensors");
-    const ModelGraph graph = make_graph(config).value();
+    const Job job = make_job(config).value();
     GoldenSource whole(
         golden, rows,
         {.optimizer =
@@ -126,11 +126,11 @@ class ExpertsOnGpus : public ::testing::Test {
          .max_grad_norm = 1.0});
     PaddedSource padded(whole);
     StepSource& source = batches == Batches::whole ? static_cast<StepSource&>(whole) : padded;
-    auto plan = make_plan(graph, plan_options(config));
+    auto plan = make_plan(job.graph, job.options);
     EXPECT_TRUE(plan) << plan.error().message;
-    const auto session = Session::create(config, graph, std::move(*plan), source);
+    const auto session = Session::create(job, std::move(*plan), source);
     EXPECT_TRUE(session) << session.error().message;
-    EXPECT_TRUE(load_weights(config.model_directory, graph, (*session)->state()));
+    EXPECT_TRUE(load_weights(config.model_directory, job.graph, (*session)->state()));
     const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
     SegmentList list(training_runs(batches == Batches::whole ? steps : 1, true));
     RoutedCurve curve((*session)->results());
@@ -336,10 +336,9 @@ TEST_F(ExpertsOnGpus, AdaptersLearnBesidePackedExpertsAsOnTheCpu) {
 TEST_F(ExpertsOnGpus, StepsArePredicted) {
   const Config config = golden_config({"gpt_oss_untied", {HomePolicy::host, 2}}, "cuda");
   const Safetensors golden(config.model_directory + "/expected.safetensors");
-  const ModelGraph graph = make_graph(config).value();
+  const Job job = make_job(config).value();
   GoldenSource source(golden, rows, {});
-  const auto session =
-      Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source).value();
+  const auto session = Session::create(job, make_plan(job.graph, job.options).value(), source).value();
   const auto prediction = predict_step(*session);
   EXPECT_TRUE(prediction) << prediction.error().message;
 }
@@ -350,10 +349,9 @@ TEST_F(ExpertsOnGpus, StepsWithLayersOverGpusArePredicted) {
   Config config = golden_config({"mixtral_untied", {HomePolicy::device, 1}}, first_gpus(2), 2);
   config.machine.parallel = Parallel::layers;
   const Safetensors golden(config.model_directory + "/expected.safetensors");
-  const ModelGraph graph = make_graph(config).value();
+  const Job job = make_job(config).value();
   GoldenSource source(golden, rows, {});
-  const auto session =
-      Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source).value();
+  const auto session = Session::create(job, make_plan(job.graph, job.options).value(), source).value();
   const auto prediction = predict_step(*session, {}, shortest_sampling);
   EXPECT_TRUE(prediction) << prediction.error().message;
 }
@@ -364,10 +362,9 @@ TEST_F(ExpertsOnGpus, StepsWithLayersOverGpusArePredicted) {
 TEST_F(ExpertsOnGpus, StepsAllocateAndSynchronizeNothing) {
   const Config config = golden_config({"qwen3_moe_tied_losses", {HomePolicy::device, 3}}, "cuda");
   const Safetensors golden(config.model_directory + "/expected.safetensors");
-  const ModelGraph graph = make_graph(config).value();
+  const Job job = make_job(config).value();
   GoldenSource source(golden, rows, {});
-  const auto session =
-      Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source).value();
+  const auto session = Session::create(job, make_plan(job.graph, job.options).value(), source).value();
   const auto engine = Engine::create(session->plan(), session->executor(), {});
   const emulated_cuda::Live before = emulated_cuda::live();
   emulated_cuda::clear_calls();

@@ -10,7 +10,7 @@
 
 #include "engine/engine.h"
 #include "executor/cuda/cuda_devices.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "net/local_network.h"
 #include "session/session.h"
 #include "tests/support/asked_plan.h"
@@ -206,21 +206,20 @@ struct LossTaker final : EngineObserver {
 };
 
 Result<void> train_node(const Config& config, Transport* transport, NodeOnGpu& out) {
-  TRY_ASSIGN(const ModelGraph graph, make_graph(config));
+  TRY_ASSIGN(const Job job, make_job(config));
   PlanOptions options = plan_options(config, Bytes{0});
   options.chunk_bytes = Bytes{4 * norm_granule_elements};
-  TRY_ASSIGN(Plan plan, make_plan(graph, options));
-  test::HashedData data(graph.config.vocab_size);
-  data.step_settings.target_tokens = graph.batch.rows() * plan.micro_batches;
+  TRY_ASSIGN(Plan plan, make_plan(job.graph, options));
+  test::HashedData data(job.graph.config.vocab_size);
+  data.step_settings.target_tokens = job.graph.batch.rows() * plan.micro_batches;
   if (!plan.clipping) data.step_settings.max_grad_norm = 0;
-  if (graph.precision == Precision::fp16) data.step_settings.loss_scaling = test::scaling;
-  TRY_ASSIGN(const auto session,
-             Session::create(config, graph, std::move(plan), data, {.transport = transport}));
-  if (graph.precision == Precision::fp16) session->results().set_loss_scale({.scale = test::first_scale});
+  if (job.graph.precision == Precision::fp16) data.step_settings.loss_scaling = test::scaling;
+  TRY_ASSIGN(const auto session, Session::create(job, std::move(plan), data, {.transport = transport}));
+  if (job.graph.precision == Precision::fp16) session->results().set_loss_scale({.scale = test::first_scale});
   const Plan& p = session->plan();
   for (u32 id = 0; id < p.chunks.size(); ++id) {
     if (p.homes[id].bytes.value == 0) continue;
-    TRY(session->homes().begin_write_home(ChunkId{id}, test::initial_chunk(p.chunks[id], graph)));
+    TRY(session->homes().begin_write_home(ChunkId{id}, test::initial_chunk(p.chunks[id], job.graph)));
     TRY(session->homes().end_write_home(ChunkId{id}));
   }
   const auto engine = Engine::create(p, session->executor(), {.watchdog = Nanos{60'000'000'000}});

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "planner/planner.h"
 #include "tests/support/asked_plan.h"
 #include "tests/support/train_fixture.h"
@@ -97,13 +97,13 @@ TEST(Devices, StateMovedOutOfTheHostChangesNoBit) {
   Config tight = setting_config(setting, dir, 4, 1);
   tight.memory.chunk_size = Bytes{0};
   tight.memory.budgets = {Bytes{1536 * kib}, Bytes{}, Bytes{0}};
-  const auto graph = make_graph(tight);
-  ASSERT_TRUE(graph) << graph.error().message;
+  const auto job = make_job(tight);
+  ASSERT_TRUE(job) << job.error().message;
   const auto fits = [&](Bytes host) {
     tight.memory.budgets.host = host;
     PlanOptions options = plan_options(tight, Bytes{0});
     options.advise = false;
-    return check_fits(*graph, options).has_value();
+    return check_fits(job->graph, options).has_value();
   };
   u64 fails = 0, does = 64;  // in units of 64 KiB
   while (fails + 1 < does) {
@@ -111,7 +111,7 @@ TEST(Devices, StateMovedOutOfTheHostChangesNoBit) {
     (fits(Bytes{middle * 64 * kib}) ? does : fails) = middle;
   }
   ASSERT_TRUE(fits(Bytes{does * 64 * kib}));
-  const auto plan = make_plan(*graph, plan_options(tight, Bytes{0}));
+  const auto plan = make_plan(job->graph, plan_options(tight, Bytes{0}));
   ASSERT_TRUE(plan) << plan.error().message;
   u32 on_devices = 0;
   for (const Frame& home : plan->homes) on_devices += home.bytes.value > 0 && home.tier == Tier::device;

@@ -12,7 +12,7 @@
 #include <random>
 #include <set>
 
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "tests/support/lora_fixture.h"
 #include "tests/support/placement.h"
 #include "tests/support/train_fixture.h"
@@ -77,7 +77,7 @@ class Shapes {
 
   // Gives a device and the host the least powers of two that the job needs, or four times as much.
   void place(Config& c) {
-    const auto fits = [&] { return test::fits(make_graph(c).value(), c); };
+    const auto fits = [&] { return test::fits(make_job(c).value().graph, c); };
     const u64 room = pick(u64{1}, u64{4});
     for (Bytes* const budget : {&c.memory.budgets.device, &c.memory.budgets.host}) {
       *budget = Bytes{64 * mib};

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "fit/plan_inputs.h"
 #include "planner/planner.h"
 #include "tests/support/lora_fixture.h"
 #include "tests/support/train_fixture.h"

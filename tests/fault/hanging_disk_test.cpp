@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "planner/planner.h"
 #include "tests/support/asked_plan.h"
 #include "tests/support/stuck_disk.h"
@@ -43,8 +43,8 @@ OpenDisk stuck_after(u64 answers) {
 // RETURNS: number of disk requests before the first step: parameters and masters are written, moments are
 // cleared.
 u64 requests_of_init(const Config& config) {
-  const ModelGraph graph = make_graph(config).value();
-  const Plan plan = make_plan(graph, plan_options(config, config.memory.budgets.disk)).value();
+  const Job job = make_job(config).value();
+  const Plan plan = make_plan(job.graph, plan_options(config, config.memory.budgets.disk)).value();
   u64 requests = 0;
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
     const Kind kind = plan.chunks[id].kind;

@@ -9,7 +9,7 @@
 
 #include "base/text/hash.h"
 #include "checkpoint/trainer_state.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "report/run_report.h"
 #include "tests/support/child_run.h"
 #include "tests/support/file_text.h"
@@ -253,7 +253,7 @@ TEST_F(ResumeBranch, PaddingIsNotCountedAsTokens) {
   EXPECT_LT(trained, 4.0 * static_cast<double>(report->tokens_per_step));
   EXPECT_NEAR(report->tokens_per_second * report->train_seconds, trained, 1e-6 * trained);
   EXPECT_DOUBLE_EQ(report->flops_per_second / report->tokens_per_second,
-                   static_cast<double>(make_graph(c)->flops_per_token));
+                   static_cast<double>(make_job(c)->graph.flops_per_token));
 }
 
 }  // namespace tidepool::resume_branch_test

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "base/json/text.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/load_weights.h"
 #include "session/session.h"
@@ -48,14 +48,14 @@ std::vector<double> losses_of(const Setting& setting, Optim optim, const StepSet
   Config config = config_of(setting, dir / "swap");
   config.train.optim = optim;
   const test::Safetensors expected(config.model_directory + "/expected.safetensors");
-  const auto graph = make_graph(config);
-  EXPECT_TRUE(graph) << graph.error().message;
-  auto plan = make_plan(*graph, plan_options(config));
+  const auto job = make_job(config);
+  EXPECT_TRUE(job) << job.error().message;
+  auto plan = make_plan(job->graph, job->options);
   EXPECT_TRUE(plan) << plan.error().message;
   test::GoldenSource source(expected, rows, settings);
-  const auto session = Session::create(config, *graph, std::move(*plan), source);
+  const auto session = Session::create(*job, std::move(*plan), source);
   EXPECT_TRUE(session) << session.error().message;
-  const auto unused = load_weights(config.model_directory, *graph, (*session)->state());
+  const auto unused = load_weights(config.model_directory, job->graph, (*session)->state());
   EXPECT_TRUE(unused) << unused.error().message;
 
   const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "base/read_file.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "huggingface/adapters/lora_merge.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/expert_files.h"
@@ -259,18 +259,18 @@ Config config_of(const Case& c, const ScratchDir& dir) {
 TEST_P(Lora, TrainsAsPeftDoes) {
   const ScratchDir dir;
   const Config config = config_of(c, dir);
-  const auto graph = make_graph(config);
-  ASSERT_TRUE(graph) << graph.error().message;
-  auto plan = make_plan(*graph, plan_options(config));
+  const auto job = make_job(config);
+  ASSERT_TRUE(job) << job.error().message;
+  auto plan = make_plan(job->graph, job->options);
   ASSERT_TRUE(plan) << plan.error().message;
   GoldenSource source(
       expected, rows,
       {.optimizer =
            {.learning_rate = 2e-2, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
        .max_grad_norm = 1.0});
-  const auto session = Session::create(config, *graph, std::move(*plan), source);
+  const auto session = Session::create(*job, std::move(*plan), source);
   ASSERT_TRUE(session) << session.error().message;
-  load_both(c, *graph, (*session)->state());
+  load_both(c, job->graph, (*session)->state());
 
   const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
   tidepool::test::SegmentList list(tidepool::test::training_runs(steps, true));
@@ -283,16 +283,16 @@ TEST_P(Lora, TrainsAsPeftDoes) {
   for (u64 i = 0; i < steps; ++i) EXPECT_NEAR(curve.steps[i].loss, golden[i], 1e-5) << "step " << i + 1;
   (*session)->state().invalidate();
   Tensors trained;
-  for (u32 w = 0; w < graph->windows.size(); ++w)
-    for (const Tensor& t : graph->windows[w].tensors) {
-      if (!graph->windows[w].adapter) continue;
+  for (u32 w = 0; w < job->graph.windows.size(); ++w)
+    for (const Tensor& t : job->graph.windows[w].tensors) {
+      if (!job->graph.windows[w].adapter) continue;
       std::vector<float>& values = trained[t.name] = std::vector<float>(t.elements);
       ASSERT_TRUE((*session)->state().read(w, Kind::param, t.window_offset,
                                            std::as_writable_bytes(std::span(values))));
     }
   // An expert that few tokens chose has gradients so small that AdamW enlarges their rounding.
   const bool is_small = std::string_view(c.name).ends_with("singles");
-  for (const auto& [name, values] : in_files(*graph, trained))
+  for (const auto& [name, values] : in_files(job->graph, trained))
     EXPECT_LT(distance(values, expected.get<float>("trained/" + name)), is_small ? 5e-4 : 1e-4) << name;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/files/files.h"
 #include "checkpoint/export_model.h"
+#include "fit/job.h"
 #include "huggingface/adapters/lora_merge.h"
 #include "huggingface/directory/hf_config.h"
 #include "model/blocks.h"
@@ -130,7 +131,7 @@ TEST_P(PackedModels, TakeAdaptersAsTheUnpackedModelDoes) {
 
 TEST_P(PackedModels, TakeLessMemoryThanUnpacked) {
   const auto bytes = [&](const std::string& base) {
-    const ModelGraph graph = make_graph(lora(base, Precision::bf16)).value();
+    const ModelGraph graph = make_job(lora(base, Precision::bf16)).value().graph;
     u64 sum = 0;
     for (const Window& window : graph.windows)
       if (window.name.starts_with("layers.") && !window.adapter) sum += 2 * window.elements;

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "huggingface/weights/load_weights.h"
 #include "session/session.h"
 #include "tests/support/asked_plan.h"
@@ -88,14 +88,14 @@ TEST_P(TrainCurve, AgreesWithPytorch) {
   const test::ScratchDir dir;
   const Config config = config_of(setting, dir / "swap");
   SCOPED_TRACE(test::how_to_repeat(config));
-  const auto graph = make_graph(config);
-  ASSERT_TRUE(graph) << graph.error().message;
-  auto plan = make_plan(*graph, plan_options(config));
+  const auto job = make_job(config);
+  ASSERT_TRUE(job) << job.error().message;
+  auto plan = make_plan(job->graph, job->options);
   ASSERT_TRUE(plan) << plan.error().message;
   test::GoldenSource source(golden, rows, settings_of(setting));
-  const auto session = Session::create(config, *graph, std::move(*plan), source);
+  const auto session = Session::create(*job, std::move(*plan), source);
   ASSERT_TRUE(session) << session.error().message;
-  load_weights(golden, *graph, (*session)->state());
+  load_weights(golden, job->graph, (*session)->state());
   if (fp16) (*session)->results().set_loss_scale({.scale = first_scale});
 
   const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});

@@ -1,23 +1,23 @@
-// Planner options of a config, for tests that have no graph at hand.
+// Planner options of a config, for tests that have no job at hand.
 #pragma once
 
 #include <optional>
 #include <utility>
 
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "fit/plan_run.h"
 
 namespace tidepool {
 
+inline PlanOptions plan_options(const Config& config) { return make_job(config).value().options; }
 inline PlanOptions plan_options(const Config& config, Bytes disk) {
-  return plan_options(config, make_graph(config).value(), disk);
-}
-inline PlanOptions plan_options(const Config& config) {
-  return plan_options(config, config.memory.budgets.disk);
+  PlanOptions options = plan_options(config);
+  options.budgets.disk = disk;
+  return options;
 }
 inline Result<RunQuestion> question_of(const Config& config, PlanFor who,
                                        std::optional<Machine> read = std::nullopt) {
-  return question_of(config, make_graph(config).value(), who, std::move(read));
+  return question_of(make_job(config).value(), who, std::move(read));
 }
 
 }  // namespace tidepool

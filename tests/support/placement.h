@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "planner/planner.h"
 #include "tests/support/asked_plan.h"
 #include "tests/support/cases.h"
@@ -86,10 +86,10 @@ inline Config placed(const Row& row, Config c) {
   c.train.speculate = row[records] >= 2 && may_speculate ? SpeculatePolicy::on : SpeculatePolicy::off;
   c.memory.experts_per_group = group_sizes[row[experts]];
   if (row[budget] == tight) {
-    const ModelGraph graph = make_graph(c).value();
-    tighten(graph, c, c.memory.budgets.device);
-    tighten(graph, c, c.memory.budgets.host);
-    tighten(graph, c, c.memory.budgets.disk);
+    const Job job = make_job(c).value();
+    tighten(job.graph, c, c.memory.budgets.device);
+    tighten(job.graph, c, c.memory.budgets.host);
+    tighten(job.graph, c, c.memory.budgets.disk);
   }
   return c;
 }

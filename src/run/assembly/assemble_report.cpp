@@ -4,8 +4,8 @@
 
 #include "base/version.h"
 #include "config/schema.h"
+#include "fit/memory_need.h"
 #include "fit/phase_bound.h"
-#include "fit/plan_inputs.h"
 #include "objectives/objective.h"
 #include "optimizers/optimizer.h"
 #include "planner/bound/lower_bound.h"
@@ -144,33 +144,33 @@ void add_losses(RunReport& report, const TrainerState& state) {
 }
 
 RunReport assemble_report(const ReportParts& parts) {
-  RunReport report = planned_report(parts.session.graph(), parts.session.plan());
+  const auto& [config, graph, options] = parts.session.job();
+  RunReport report = planned_report(graph, parts.session.plan());
   parts.meter.fill(report);
   // The meter only sees frames. As in the plan, memory that is reserved for the whole run is added.
   report.tiers[static_cast<u32>(Tier::host)].measured_peak += host_reserved();
-  report.tiers[static_cast<u32>(Tier::device)].measured_peak +=
-      device_reserved(parts.config, parts.session.graph());
+  report.tiers[static_cast<u32>(Tier::device)].measured_peak += options.device_reserved;
   add_prediction(report, parts.prediction, parts.peak_at_end);
   add_phases(report, parts);
   add_losses(report, parts.state);
-  add_rates(report, parts.session.graph(), parts.tokens);
-  if (parts.config.output.save) report.weights_xxh3 = fmt::format("{:016x}", parts.weights_xxh3);
-  if (!parts.config.machine.gpus().empty())
-    report.executor = shared_by(parts.session.plan(), parts.config.machine.executor);
+  add_rates(report, graph, parts.tokens);
+  if (config.output.save) report.weights_xxh3 = fmt::format("{:016x}", parts.weights_xxh3);
+  if (!config.machine.gpus().empty())
+    report.executor = shared_by(parts.session.plan(), config.machine.executor);
   report.resumed_from_step = parts.resumed_from;
   report.steps_per_epoch = parts.steps_per_epoch;
   report.tokens = parts.state.tokens;
   report.stopped_early = parts.stopped_early;
-  if (report.best_step > 0 && parts.config.output.save)
-    report.best_checkpoint = fmt::format("{}/checkpoint-{}", parts.config.output.dir, report.best_step);
+  if (report.best_step > 0 && config.output.save)
+    report.best_checkpoint = fmt::format("{}/checkpoint-{}", config.output.dir, report.best_step);
   report.checkpoint_written = parts.checkpoint_written;
   report.disk_endurance = parts.disk_endurance;
-  report.machine = machine_facts(parts.config, parts.session);
+  report.machine = machine_facts(parts.session);
   add_rates_seen(report, parts);
   for (const GpuReadings& g : parts.gpus)
     report.gpus.push_back(
         {g.name, g.samples, g.watts_mean, g.watts_most, g.mhz_mean, g.mhz_least, g.celsius_most});
-  report.config = effective_settings(parts.config);
+  report.config = effective_settings(config);
   report.config["command"] = parts.command;
   return report;
 }

@@ -15,7 +15,6 @@
 namespace tidepool {
 
 struct ReportParts {
-  const Config& config;
   const std::string& command;
   Session& session;
   const RunMeter& meter;

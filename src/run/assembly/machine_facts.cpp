@@ -9,7 +9,8 @@
 #include "machine/cpu_name.h"
 
 namespace tidepool {
-std::map<std::string, std::string> machine_facts(const Config& config, Session& session) {
+std::map<std::string, std::string> machine_facts(Session& session) {
+  const Config& config = session.job().config;
   std::map<std::string, std::string> facts;
   const std::string cpu = cpu_name();
   if (!cpu.empty()) facts["processor"] = cpu;

@@ -8,6 +8,6 @@
 
 namespace tidepool {
 
-std::map<std::string, std::string> machine_facts(const Config&, Session&);
+std::map<std::string, std::string> machine_facts(Session&);
 
 }  // namespace tidepool

@@ -8,7 +8,7 @@
 
 #include "base/text/units.h"
 #include "checkpoint/checkpoint.h"
-#include "fit/plan_inputs.h"
+#include "fit/memory_need.h"
 #include "fit/versions_shortage.h"
 #include "kernels/attention/cudnn_attention_slices.h"
 #include "machine/roofline.h"
@@ -125,9 +125,10 @@ namespace {
 constexpr int hopper = 90;
 
 // Says which implementation of attention GPUs use, and why.
-std::string attention_note(const Config& config, const ModelGraph& graph) {
+std::string attention_note(const Job& job) {
+  const ModelGraph& graph = job.graph;
   std::string why(why_own_attention(graph));
-  if (graph.batch.packed && !config.data.rows_are_shared)
+  if (graph.batch.packed && !job.config.data.rows_are_shared)
     why += "; data.train cannot be read from here, so set data.packing=false if it holds tokens";
   const std::optional<AttentionToCome> to_come = attention_to_come(graph);
   if (to_come && !cuda::cudnn_attention_pays(to_come->shape, to_come->precision, hopper))
@@ -147,7 +148,7 @@ std::string quantization_of(const ModelGraph& graph) {
 }
 
 // RETURNS: how a killed run goes on, if trained state rests on disk or is recorded there; else empty.
-std::string versions_note(const Config& config, const ModelGraph& graph, const Plan& plan) {
+std::string versions_note(const Job& job, const Plan& plan) {
   const auto written = [&](SegmentKind kind) {
     return persisted_bytes(plan, kind)[static_cast<u32>(LinkKind::disk_write)];
   };
@@ -165,11 +166,12 @@ std::string versions_note(const Config& config, const ModelGraph& graph, const P
   Bytes on_disk{};
   for (u32 id = 0; id < plan.chunks.size(); ++id)
     if (plan.homes[id].tier == Tier::disk && is_slot(plan.chunks[id].kind)) on_disk += plan.homes[id].bytes;
+  const Config& config = job.config;
   if (on_disk.value == 0 || config.memory.versions != 0 || !config.output.save || plan.nodes > 1) return "";
   return fmt::format(
       "WARNING: a killed run resumes from its last checkpoint, not from its last step, because a "
       "second version of the state does not fit: {}",
-      why_one_version(config, graph, plan));
+      why_one_version(job, plan));
 }
 
 }  // namespace
@@ -180,7 +182,8 @@ std::string shared_by(const Plan& plan, std::string_view devices) {
 }
 
 PlanSummary summarize(const SummaryInput& in) {
-  const auto& [config, graph, plan, prediction, machine] = in;
+  const auto& [job, plan, prediction, machine] = in;
+  const auto& [config, graph, options] = job;
   PlanSummary s{.model = std::string(name(graph.config.family)),
                 .executor = executor_text(config, plan, machine),
                 .devices = plan.devices,
@@ -217,7 +220,7 @@ PlanSummary summarize(const SummaryInput& in) {
                   .planned_peak = plan.tiers[t].planned_peak,
                   .resting = resting_uses(plan, tier),
                   .streaming = streaming_uses(plan, tier),
-                  .reserved = tier == Tier::device ? device_reserved(config, graph)
+                  .reserved = tier == Tier::device ? options.device_reserved
                               : tier == Tier::host ? host_reserved()
                                                    : Bytes{0}};
   }
@@ -239,7 +242,7 @@ PlanSummary summarize(const SummaryInput& in) {
   if (config.output.save)
     s.notes.push_back(fmt::format("checkpoints: {} each, up to {} at once in {}",
                                   bytes_text(checkpoint_bytes(graph)), kept, config.output.dir));
-  if (const std::string note = versions_note(config, graph, plan); !note.empty()) s.notes.push_back(note);
+  if (const std::string note = versions_note(job, plan); !note.empty()) s.notes.push_back(note);
   if (plan.speculates)
     s.notes.push_back(
         "updates do not wait for the gradient norm: a step whose norm changes them is trained again from the "
@@ -247,10 +250,10 @@ PlanSummary summarize(const SummaryInput& in) {
   s.notes.push_back(
       fmt::format("host holds {} for disk transfers at rest and checkpoints, beside streamed content",
                   bytes_text(host_reserved())));
-  if (const Bytes reserved = device_reserved(config, graph); reserved.value > 0)
+  if (const Bytes reserved = options.device_reserved; reserved.value > 0)
     s.notes.push_back(
         fmt::format("the device holds {} for workspaces and a step's numbers", bytes_text(reserved)));
-  if (!config.machine.gpus().empty()) s.notes.push_back(attention_note(config, graph));
+  if (!config.machine.gpus().empty()) s.notes.push_back(attention_note(job));
   if (machine != nullptr && plan.precision == Precision::bf16 && lacks_bf16(*machine))
     s.notes.push_back(
         fmt::format("the GPU of {} has no bf16 (its device.bf16 is no faster than device.fp32), so training "

@@ -1,17 +1,14 @@
 // summarize() turns the plan into values for people, before the first step.
 #pragma once
 
-#include "config/config.h"
+#include "fit/job.h"
 #include "probe/step/predict.h"
 #include "report/terminal.h"
-#include "tidepool/model_graph.h"
-#include "tidepool/plan.h"
 
 namespace tidepool {
 
 struct SummaryInput {
-  const Config& config;
-  const ModelGraph& graph;
+  const Job& job;
   const Plan& plan;
   const Prediction* prediction = nullptr;  // null: nothing was measured
   const Machine* machine = nullptr;        // machine that the plan is for; null: this one

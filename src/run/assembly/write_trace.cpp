@@ -49,22 +49,24 @@ TraceNames trace_names(const Schedule& schedule, const ModelGraph& graph) {
 
 }  // namespace
 
-Result<void> write_traces(const std::string& run_dir, bool wanted, const Plan& plan, const ModelGraph& graph,
-                          const TracedRun& run) {
-  const std::string trace_path = run_dir + "/trace.json", step_path = run_dir + "/step.json";
+Result<void> write_traces(const Session& session, std::span<const TracedOp> measured,
+                          const Forecast& forecast) {
+  const OutputConfig& output = session.job().config.output;
+  const Plan& plan = session.plan();
+  const std::string trace_path = output.dir + "/trace.json", step_path = output.dir + "/step.json";
   std::remove(trace_path.c_str());
   std::remove(step_path.c_str());
-  if (!wanted) return {};
+  if (!output.trace) return {};
   const Schedule schedule(plan);
-  const TraceNames names = trace_names(schedule, graph);
-  const std::vector<TracedOp> predicted = forecast_trace(plan, run.forecast);
-  std::vector<TraceProcess> processes = {process_of("measured", plan, schedule, run.measured)};
+  const TraceNames names = trace_names(schedule, session.graph());
+  const std::vector<TracedOp> predicted = forecast_trace(plan, forecast);
+  std::vector<TraceProcess> processes = {process_of("measured", plan, schedule, measured)};
   if (!predicted.empty()) processes.push_back(process_of("predicted", plan, schedule, predicted));
   TRY(write_trace(trace_path, processes, names));
   const StepFile step{.plan = plan,
                       .names = names,
-                      .predicted = forecast_step(plan, run.forecast),
-                      .measured = steady_step(plan, run.measured)};
+                      .predicted = forecast_step(plan, forecast),
+                      .measured = steady_step(plan, measured)};
   return replace_file(step_path, to_json(step), FileUse::run);
 }
 

@@ -2,23 +2,15 @@
 #pragma once
 
 #include <span>
-#include <string>
 
-#include "base/result.h"
 #include "engine/trace.h"
-#include "fit/forecast.h"
-#include "tidepool/model_graph.h"
+#include "session/session.h"
 
 namespace tidepool {
 
-struct TracedRun {
-  std::span<const TracedOp> measured;
-  const Forecast& forecast;  // may have no ops
-};
-
-// Writes trace.json, with measured and predicted ops as two processes, and step.json. If not `wanted`,
+// Writes trace.json, with measured and predicted ops as two processes, and step.json. Without output.trace,
 // removes the files of an earlier process, which would not match the new report.
-Result<void> write_traces(const std::string& run_dir, bool wanted, const Plan&, const ModelGraph&,
-                          const TracedRun&);
+// `forecast`: may have no ops.
+Result<void> write_traces(const Session&, std::span<const TracedOp> measured, const Forecast&);
 
 }  // namespace tidepool

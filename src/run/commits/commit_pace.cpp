@@ -48,11 +48,11 @@ u64 forecast_steps(const Plan& plan, const ModelGraph& graph, const Prediction& 
 
 }  // namespace
 
-CommitPace commit_pace(const Config& config, const Plan& plan, const ModelGraph& graph,
-                       const Prediction& prediction) {
-  if (plan.versions < 2) return {};
-  if (config.output.persist_steps > 0) return {config.output.persist_steps, false};
-  return {forecast_steps(plan, graph, prediction), true};
+CommitPace commit_pace(const Session& session, const Prediction& prediction) {
+  if (session.plan().versions < 2) return {};
+  const u64 asked = session.job().config.output.persist_steps;
+  if (asked > 0) return {asked, false};
+  return {forecast_steps(session.plan(), session.graph(), prediction), true};
 }
 
 bool CommitPace::follow(const Totals& now) {

@@ -5,7 +5,6 @@
 // Fewer steps lie between if steps are replayed from the last commit on (Replay).
 #pragma once
 
-#include "config/config.h"
 #include "engine/profile.h"
 #include "probe/step/predict.h"
 
@@ -40,7 +39,7 @@ class CommitPace {
   double cost_ = 0;
 };
 
-// `prediction`: of the plan; without blocks, nothing is known of its times.
-CommitPace commit_pace(const Config&, const Plan&, const ModelGraph&, const Prediction& prediction);
+// `prediction`: of the session's step; without blocks, nothing is known of its times.
+CommitPace commit_pace(const Session&, const Prediction& prediction);
 
 }  // namespace tidepool

@@ -5,7 +5,7 @@
 #include "base/median.h"
 #include "base/text/units.h"
 #include "fit/forecast.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 
 namespace tidepool {
 namespace {

@@ -1,14 +1,14 @@
 #include "run/directory/checkpoint_of_record.h"
 
 #include "executor/shared/executor_common.h"
-#include "fit/plan_inputs.h"
+#include "fit/memory_need.h"
 #include "run/weights/kept_model.h"
 #include "session/recorded_reader.h"
 
 namespace tidepool {
 
-Result<SavedCheckpoint> make_checkpoint_of(const RecordedRun& run, const Config& config,
-                                           const ModelGraph& graph) {
+Result<SavedCheckpoint> make_checkpoint_of(const RecordedRun& run, const Job& job) {
+  const Config& config = job.config;
   CheckpointOptions options{.run_dir = config.output.dir,
                             .buffer = checkpoint_buffer,
                             .max_shard_size = config.output.max_shard_size,
@@ -16,9 +16,9 @@ Result<SavedCheckpoint> make_checkpoint_of(const RecordedRun& run, const Config&
                             .carried = {}};
   TRY_ASSIGN(options.carried, files_for_checkpoints(config));
   TRY_ASSIGN(options.source_config, kept_model_config(config));
-  TRY_ASSIGN(const auto store, CheckpointStore::create(options, graph));
+  TRY_ASSIGN(const auto store, CheckpointStore::create(options, job.graph));
   TRY_ASSIGN(const auto pool, create_core_pool(config.machine.threads, kernel_scratch_per_worker));
-  TRY_ASSIGN(const auto reader, RecordedReader::open(run.found, run.table, graph, *pool));
+  TRY_ASSIGN(const auto reader, RecordedReader::open(run.found, run.table, job.graph, *pool));
   return store->save(run.state, *reader);
 }
 

@@ -3,13 +3,13 @@
 #pragma once
 
 #include "checkpoint/checkpoint.h"
-#include "config/config.h"
+#include "fit/job.h"
 #include "run/commits/recorded_run.h"
 
 namespace tidepool {
 
 // REQUIRES: the caller has locked the run directory. Errors: as of a save; corrupt_checkpoint if the recorded
 // state is damaged.
-Result<SavedCheckpoint> make_checkpoint_of(const RecordedRun&, const Config&, const ModelGraph&);
+Result<SavedCheckpoint> make_checkpoint_of(const RecordedRun&, const Job&);
 
 }  // namespace tidepool

@@ -74,11 +74,11 @@ bool trains_branch(const std::string& run_dir, const std::string& id) {
 
 class Search {
  public:
-  Search(const Config& config, const ModelGraph& graph, const std::string& resume)
-      : config_(config),
-        graph_(graph),
+  Search(const Job& job, const std::string& resume)
+      : config_(job.config),
+        graph_(job.graph),
         resume_(resume),
-        path_(swap_directory(config) + "/" + swap_file_name) {}
+        path_(swap_directory(config_) + "/" + swap_file_name) {}
 
   Result<FoundRecord> find(const std::function<void(const std::string&)>& warn) {
     TRY(check_names_no_other_file());
@@ -310,10 +310,9 @@ class Search {
 
 std::string run_name(const Config& config) { return canonical_path(config.output.dir); }
 
-Result<FoundRecord> find_recorded_run(const Config& config, const ModelGraph& graph,
-                                      const std::string& resume,
+Result<FoundRecord> find_recorded_run(const Job& job, const std::string& resume,
                                       const std::function<void(const std::string&)>& warn) {
-  return Search(config, graph, resume).find(warn);
+  return Search(job, resume).find(warn);
 }
 
 std::optional<Error> leaves_steps_behind(const Config& config, const std::optional<BranchNote>& note,

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "config/config.h"
+#include "fit/job.h"
 #include "run/commits/branch_file.h"
 #include "run/commits/recorded_run.h"
 
@@ -25,7 +25,7 @@ struct FoundRecord {
 // Nothing is found if a live job uses the swap directory.
 // Errors, and nothing is changed: usage if the state is of another run, branch or model, if it is older than
 // what the run has recorded or missing, or if `resume` would leave it behind; bad_input if a file is damaged.
-Result<FoundRecord> find_recorded_run(const Config&, const ModelGraph&, const std::string& resume,
+Result<FoundRecord> find_recorded_run(const Job&, const std::string& resume,
                                       const std::function<void(const std::string&)>& warn);
 
 // Steps that can be resumed from; nullopt: none.

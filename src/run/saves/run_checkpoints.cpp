@@ -9,7 +9,7 @@
 #include "base/text/path_text.h"
 #include "base/text/units.h"
 #include "base/write_file.h"
-#include "fit/plan_inputs.h"
+#include "fit/memory_need.h"
 #include "io/file_system.h"
 #include "io/memory_limits.h"
 #include "run/weights/kept_model.h"
@@ -30,9 +30,9 @@ Result<void> check_file_size(const std::string& dir, Bytes largest) {
 
 }  // namespace
 
-Result<std::unique_ptr<RunCheckpoints>> RunCheckpoints::open(const Config& config, const ModelGraph& graph,
-                                                             RunOutputs& outputs) {
-  std::unique_ptr<RunCheckpoints> out(new RunCheckpoints(config, graph, outputs));
+Result<std::unique_ptr<RunCheckpoints>> RunCheckpoints::open(const Job& job, RunOutputs& outputs) {
+  const Config& config = job.config;
+  std::unique_ptr<RunCheckpoints> out(new RunCheckpoints(job, outputs));
   out->options_ = {.run_dir = config.output.dir,
                    .buffer = checkpoint_buffer,
                    .max_shard_size = config.output.max_shard_size,
@@ -41,7 +41,7 @@ Result<std::unique_ptr<RunCheckpoints>> RunCheckpoints::open(const Config& confi
                    .read_back = config.output.save_total_limit == 1};
   TRY_ASSIGN(out->options_.carried, files_for_checkpoints(config));
   TRY_ASSIGN(out->options_.source_config, kept_model_config(config));
-  TRY_ASSIGN(out->store_, CheckpointStore::create(out->options_, graph));
+  TRY_ASSIGN(out->store_, CheckpointStore::create(out->options_, job.graph));
   TRY_ASSIGN(const std::vector<std::string> litter, out->store_->sweep());
   for (const std::string& name : litter)
     outputs.say("removed an incomplete checkpoint of a dead run: " + name);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "config/config.h"
+#include "fit/job.h"
 #include "run/outputs/run_outputs.h"
 #include "run/saves/background_save.h"
 
@@ -19,8 +19,8 @@ struct MovedDirectory;  // run/directory/run_directory.h
 class RunCheckpoints {
  public:
   // Removes half-written checkpoints of dead runs.
-  // REQUIRES: the run directory is locked. Config, graph and outputs outlive the result.
-  static Result<std::unique_ptr<RunCheckpoints>> open(const Config&, const ModelGraph&, RunOutputs&);
+  // REQUIRES: the run directory is locked. Job and outputs outlive the result.
+  static Result<std::unique_ptr<RunCheckpoints>> open(const Job&, RunOutputs&);
 
   // `resume`: as in TrainRequest.
   // RETURNS: the checkpoint to resume from; nullopt: begin anew.
@@ -75,8 +75,8 @@ class RunCheckpoints {
   Bytes written() const { return written_; }
 
  private:
-  RunCheckpoints(const Config& config, const ModelGraph& graph, RunOutputs& outputs)
-      : config_(config), graph_(graph), outputs_(outputs) {}
+  RunCheckpoints(const Job& job, RunOutputs& outputs)
+      : config_(job.config), graph_(job.graph), outputs_(outputs) {}
   using Refusal = std::optional<std::string>;  // nullopt: the checkpoint was written
   Result<Refusal> attempt(const TrainerState&, StateReader&);
   void accept(const SavedCheckpoint&, const TrainerState&, double began);

@@ -41,7 +41,7 @@ void RunSaves::succeeded(const TrainerState& state) {
 }
 
 Result<void> RunSaves::save(double seconds) {
-  if (!run_.config.output.save) return {};
+  if (!run_.job.config.output.save) return {};
   moments_.tried(steady_seconds());
   end_background();
   const TrainerState state = state_now(seconds);
@@ -57,8 +57,8 @@ Result<void> RunSaves::save(double seconds) {
 
 Result<void> RunSaves::save_in_background(const TrainerState& state) {
   TRY_ASSIGN(std::unique_ptr<StateReader> reader, run_.session->read_record());
-  const double share = RunCommits::share_of_saves(run_.prediction, !run_.config.machine.gpus().empty(),
-                                                  checkpoint_bytes(run_.graph));
+  const double share = RunCommits::share_of_saves(run_.prediction, !run_.job.config.machine.gpus().empty(),
+                                                  checkpoint_bytes(run_.job.graph));
   run_.durability.tell(Event::save_begins_in_background);
   if (!run_.checkpoints->begin_save(state, std::move(reader), share)) run_.durability.tell(Event::save_fails);
   return {};
@@ -77,7 +77,7 @@ void RunSaves::end_background() {
 }
 
 Result<void> RunSaves::save_last(double seconds) {
-  if (!run_.config.output.save) return {};
+  if (!run_.job.config.output.save) return {};
   end_background();
   const TrainerState state = state_now(seconds);
   // Nothing is lost then if the save fails. A commit that fails is no reason not to save.

@@ -14,8 +14,7 @@ namespace tidepool {
 // Parts of a run, which outlive RunSaves. The pointers are set once it begins; a change of plan replaces the
 // session.
 struct SavedParts {
-  const Config& config;
-  const ModelGraph& graph;
+  const Job& job;
   const Prediction& prediction;
   RunDurability& durability;
   RunCommits& commits;
@@ -26,7 +25,7 @@ struct SavedParts {
 
 class RunSaves {
  public:
-  explicit RunSaves(const SavedParts& run) : run_(run), moments_(run.config.output) {}
+  explicit RunSaves(const SavedParts& run) : run_(run), moments_(run.job.config.output) {}
 
   // Call before the first step.
   void begin();
@@ -55,7 +54,7 @@ class RunSaves {
 
  private:
   const Durability& now() const { return run_.durability.state(); }
-  bool keeps_best() const { return run_.config.train.early_stopping_patience > 0; }
+  bool keeps_best() const { return run_.job.config.train.early_stopping_patience > 0; }
   TrainerState state_now(double seconds);
   void succeeded(const TrainerState&);
   Result<void> save_in_background(const TrainerState&);

@@ -10,7 +10,7 @@
 
 #include "base/text/path_text.h"
 #include "checkpoint/checkpoint.h"
-#include "fit/plan_inputs.h"
+#include "fit/memory_need.h"
 #include "huggingface/adapters/adapter_config.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/adapter_files.h"
@@ -88,7 +88,8 @@ Result<void> check_named_base(const Config& config, const std::string& named) {
 
 }  // namespace
 
-Result<void> check_first_adapter(const Config& config, const ModelGraph& graph) {
+Result<void> check_first_adapter(const Job& job) {
+  const auto& [config, graph, options] = job;
   const std::string& directory = config.lora.adapter;
   if (directory.empty()) return {};
   TRY_ASSIGN(const AdapterConfig said, read_adapter_config(directory, ErrorKind::bad_input));
@@ -106,11 +107,10 @@ Result<void> check_first_adapter(const Config& config, const ModelGraph& graph) 
   return check_named_base(config, said.base);
 }
 
-Result<void> load_first_adapter(const Config& config, const ModelGraph& graph, StateWriter& state,
-                                RunOutputs& outputs) {
-  const std::string& directory = config.lora.adapter;
+Result<void> load_first_adapter(const Job& job, StateWriter& state, RunOutputs& outputs) {
+  const std::string& directory = job.config.lora.adapter;
   TRY(verify_model_if_hashed(directory, checkpoint_buffer));
-  TRY(load_weights(directory, graph, state, WeightsOf::adapters));
+  TRY(load_weights(directory, job.graph, state, WeightsOf::adapters));
   outputs.say("starting from the adapter in " + directory);
   for (const std::string& line : describe_rounded(directory)) outputs.say(line);
   return {};

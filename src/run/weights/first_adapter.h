@@ -2,9 +2,8 @@
 // that PEFT or another run wrote.
 #pragma once
 
-#include "config/config.h"
+#include "fit/job.h"
 #include "run/outputs/run_outputs.h"
-#include "tidepool/model_graph.h"
 #include "tidepool/state_stream.h"
 
 namespace tidepool {
@@ -14,10 +13,10 @@ namespace tidepool {
 // lora.adapter.
 // ErrorKind::bad_input naming file and tensor; usage if the adapter is of another model; corrupt_checkpoint
 // if a checkpoint's hashes do not match.
-Result<void> check_first_adapter(const Config&, const ModelGraph&);
+Result<void> check_first_adapter(const Job&);
 
 // Loads the adapter's tensors into the state, after the frozen model's.
 // REQUIRES: check_first_adapter().
-Result<void> load_first_adapter(const Config&, const ModelGraph&, StateWriter&, RunOutputs&);
+Result<void> load_first_adapter(const Job&, StateWriter&, RunOutputs&);
 
 }  // namespace tidepool

@@ -9,7 +9,7 @@
 #include "base/text/path_text.h"
 #include "base/text/units.h"
 #include "checkpoint/checkpoint.h"
-#include "fit/plan_inputs.h"
+#include "fit/memory_need.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/load_weights.h"
 #include "huggingface/weights/other_weights.h"
@@ -23,8 +23,9 @@ namespace {
 
 constexpr u64 parameters_worth_progress = 200'000'000;
 
-Result<void> load(const Config& config, const ModelGraph& graph, StateWriter& state, RunOutputs& outputs,
-                  WeightsOf which = WeightsOf::model, std::string* xxh3 = nullptr) {
+Result<void> load(const Job& job, StateWriter& state, RunOutputs& outputs, WeightsOf which = WeightsOf::model,
+                  std::string* xxh3 = nullptr) {
+  const auto& [config, graph, options] = job;
   const std::string& directory = config.model_directory;
   outputs.say("loading weights from " + directory);
   const double began = steady_seconds();
@@ -37,7 +38,8 @@ Result<void> load(const Config& config, const ModelGraph& graph, StateWriter& st
 }
 
 // RETURNS: true if a classifier is to be made of the directory's model, whose head predicts tokens.
-Result<bool> lacks_score(const Config& config, const ModelGraph& graph, RunOutputs& outputs) {
+Result<bool> lacks_score(const Job& job, RunOutputs& outputs) {
+  const auto& [config, graph, options] = job;
   const std::string& directory = config.model_directory;
   if (!graph.config.score.on() || directory.empty()) return false;
   TRY_ASSIGN(const bool has_score, has_score_head(directory, graph.config));
@@ -70,28 +72,28 @@ Result<void> check_weights_are_there(const Config& config) {
                fmt::format("{} holds neither {} nor {}", directory, weights_file, weights_index_file)};
 }
 
-Result<std::string> load_frozen_model(const Config& config, const ModelGraph& graph, Session& session,
-                                      RunOutputs& outputs) {
-  TRY(check_weights_are_there(config));
+Result<std::string> load_frozen_model(Session& session, RunOutputs& outputs) {
+  TRY(check_weights_are_there(session.job().config));
   WriteMore adapters_follow(session.state());
   std::string xxh3;
-  TRY(load(config, graph, adapters_follow, outputs, WeightsOf::model, &xxh3));
+  TRY(load(session.job(), adapters_follow, outputs, WeightsOf::model, &xxh3));
   return xxh3;
 }
 
-Result<void> make_first_weights(const Config& config, const ModelGraph& graph, Session& session,
-                                RunOutputs& outputs, std::string& base_xxh3) {
-  TRY_ASSIGN(const bool draws_score, lacks_score(config, graph, outputs));
+Result<void> make_first_weights(Session& session, RunOutputs& outputs, std::string& base_xxh3) {
+  const Job& job = session.job();
+  const auto& [config, graph, options] = job;
+  TRY_ASSIGN(const bool draws_score, lacks_score(job, outputs));
   const bool score_alone = draws_score && !graph.lora.on();
   if (graph.lora.on()) {
-    TRY_ASSIGN(base_xxh3, load_frozen_model(config, graph, session, outputs));
+    TRY_ASSIGN(base_xxh3, load_frozen_model(session, outputs));
   } else if (score_alone) {
     WriteMore score_follows(session.state());
-    TRY(load(config, graph, score_follows, outputs, WeightsOf::without_score));
+    TRY(load(job, score_follows, outputs, WeightsOf::without_score));
   } else if (!config.model_directory.empty()) {
-    return load(config, graph, session.state(), outputs);
+    return load(job, session.state(), outputs);
   }
-  if (!config.lora.adapter.empty()) return load_first_adapter(config, graph, session.state(), outputs);
+  if (!config.lora.adapter.empty()) return load_first_adapter(job, session.state(), outputs);
   std::vector<std::byte> buffer(init_buffer(session.pool()).value);
   return init_weights(graph, config.train.seed, score_alone, session.state(), buffer, session.pool(),
                       [&, last = -1](double share) mutable {

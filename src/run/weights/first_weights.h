@@ -3,18 +3,16 @@
 
 #include <string>
 
-#include "config/config.h"
+#include "fit/job.h"
 #include "run/outputs/run_outputs.h"
 #include "session/session.h"
-#include "tidepool/model_graph.h"
 
 namespace tidepool {
 
 // Writes the initial weights to the session's state. With LoRA it loads the base model, and the adapters are
 // new or those of lora.adapter; `base_xxh3` gets the hash of the base model's weights. Errors: as
 // load_weights.
-Result<void> make_first_weights(const Config&, const ModelGraph&, Session&, RunOutputs&,
-                                std::string& base_xxh3);
+Result<void> make_first_weights(Session&, RunOutputs&, std::string& base_xxh3);
 
 // Checks that the config's model directory holds weights, before anything is allocated for them.
 // ErrorKind::bad_input; usage if the model that adapters stand beside has moved.
@@ -23,6 +21,6 @@ Result<void> check_weights_are_there(const Config&);
 // Loads the frozen model of a run with LoRA. The caller then writes the adapters, which are all that a
 // checkpoint holds.
 // RETURNS: the XXH3 of the frozen weights, as load_weights() computes it.
-Result<std::string> load_frozen_model(const Config&, const ModelGraph&, Session&, RunOutputs&);
+Result<std::string> load_frozen_model(Session&, RunOutputs&);
 
 }  // namespace tidepool

@@ -243,9 +243,9 @@ TEST(CliPlan, MaxPlansTheLargestModelAsPlanWould) {
   const RunQuestion asked = question_of(config, PlanFor::machine_of_file, box).value();
   const auto largest = find_largest(config, asked.options);
   ASSERT_TRUE(largest) << largest.error().message;
-  const RunQuestion own = question_of(largest->config, PlanFor::machine_of_file, box).value();
+  const RunQuestion own = question_of(largest->job.config, PlanFor::machine_of_file, box).value();
   EXPECT_GT(own.options.device_reserved, asked.options.device_reserved);
-  EXPECT_EQ(to_text(largest->plan), to_text(make_plan(largest->graph, own.options).value()));
+  EXPECT_EQ(to_text(largest->plan), to_text(make_plan(largest->job.graph, own.options).value()));
 }
 
 TEST(CliPlan, MaxUsesHeadsOf128) {
@@ -261,8 +261,8 @@ TEST(CliPlan, MaxUsesHeadsOf128) {
   const RunQuestion asked = question_of(config, PlanFor::machine_of_file, box).value();
   const auto largest = find_largest(config, asked.options);
   ASSERT_TRUE(largest) << largest.error().message;
-  EXPECT_EQ(largest->graph.config.head_size(), 128u);
-  EXPECT_EQ(largest->graph.config.width, 128u * largest->graph.config.attention.heads);
+  EXPECT_EQ(largest->job.graph.config.head_size(), 128u);
+  EXPECT_EQ(largest->job.graph.config.width, 128u * largest->job.graph.config.attention.heads);
 }
 
 // As from machine=<(sed ... box.yaml): the pipe can be read only once.

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "data/files/source_files.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "run/open_data.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
@@ -20,7 +20,7 @@ class SharedRows : public ::testing::Test {
   bool packs(const DataConfig& data) {
     config_.data = data;
     look_at_rows(config_);
-    return make_graph(config_).value().batch.packed;
+    return make_job(config_).value().graph.batch.packed;
   }
 
   const test::TrainDir dir_;

@@ -11,7 +11,7 @@
 #include "cli/command.h"
 #include "config/config.h"
 #include "config_files/load_config.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "planner/planner.h"
 #include "run/assembly/summary.h"
 #include "tests/support/asked_plan.h"
@@ -75,13 +75,13 @@ TEST(Readme, CommandPageNamesEveryCommand) {
 
 TEST(Readme, CountsTheQuickstartsStateAndMemory) {
   const Config config = load_config(source_file("configs/quickstart.yaml"), {}).value();
-  const ModelGraph graph = make_graph(config).value();
-  const Plan plan = make_plan(graph, plan_options(config)).value();
+  const Job job = make_job(config).value();
+  const Plan plan = make_plan(job.graph, job.options).value();
   const Bytes memory = config.memory.budgets.device + config.memory.budgets.host;
   EXPECT_THAT(source_text("docs/training.md"),
               HasSubstr(fmt::format(
                   "The {:.2f}M parameters take 12 bytes each: {} MiB of state for {:g} MiB of memory.",
-                  static_cast<double>(graph.parameters) * 1e-6, (state_bytes(plan).value + mib / 2) / mib,
+                  static_cast<double>(job.graph.parameters) * 1e-6, (state_bytes(plan).value + mib / 2) / mib,
                   static_cast<double>(memory.value) / static_cast<double>(mib))));
 }
 

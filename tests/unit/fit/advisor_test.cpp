@@ -146,7 +146,9 @@ TEST(Outlook, NoForecastIsFasterThanTheLeast) {
     ASSERT_TRUE(plan);
     const auto found = forecast(*plan, c.graph, machine);
     ASSERT_TRUE(found);
-    const Outlook o = outlook({*plan, c.graph, machine, *found, 1'000'000});
+    const Outlook o =
+        outlook(c.graph, {.asked = {}, .options = {}, .plan = *plan, .machine = machine, .forecast = *found},
+                1'000'000);
     EXPECT_GE(found->step_seconds, 0.98 * o.least_step_seconds) << seed << " " << o.least_binds;
     EXPECT_GT(o.days, 0);
     // One thread gathers and hashes before the disk writes, and a save has at least a few fsyncs.
@@ -197,7 +199,8 @@ TEST(WhatIf, AFasterDiskHelpsWhereTheDiskBinds) {
   const auto plan = make_plan(c.graph, options);
   ASSERT_TRUE(plan);
   const double now = forecast(*plan, c.graph, machine).value().step_seconds;
-  const auto changes = what_if(*plan, c.graph, machine, {.asked = options, .chosen = options});
+  const auto changes = what_if(
+      c.graph, {.asked = options, .options = options, .plan = *plan, .machine = machine, .forecast = {}});
   ASSERT_TRUE(changes);
   std::map<std::string, double> seconds;
   for (const WhatIf& w : *changes) seconds[w.change] = w.step_seconds;

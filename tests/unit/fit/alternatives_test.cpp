@@ -12,7 +12,7 @@
 #include "cli/plan_refusal.h"
 #include "config_files/load_config.h"
 #include "fit/budget_room.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "machine/gpu_headroom.h"
 #include "planner/advice/change_text.h"
 #include "tests/support/asked_plan.h"
@@ -49,11 +49,11 @@ BudgetRoom room_in(const Machine& machine) { return room_of(machine, PlanFor::ma
 Error refused(const Config& config, const std::optional<Machine>& machine,
               const AlternativesOptions& how = {}) {
   const PlanOptions options = plan_options(config, config.memory.budgets.disk);
-  const Result<Plan> plan = make_plan(make_graph(config).value(), options);
+  const Result<Plan> plan = make_plan(make_job(config).value().graph, options);
   EXPECT_FALSE(plan);
   if (plan) return {};
-  return add_alternatives(config, make_graph(config).value(), options,
-                          machine ? room_in(*machine) : BudgetRoom{}, plan.error(), how);
+  return add_alternatives(make_job(config).value(), options, machine ? room_in(*machine) : BudgetRoom{},
+                          plan.error(), how);
 }
 
 // Plans every advised setting with the budgets that the machine accepts.
@@ -71,7 +71,7 @@ void expect_taken(const Config& config, const Machine& machine, const Error& err
     ASSERT_TRUE(other) << other.error().message;
     const PlanOptions options = plan_options(*other, other->memory.budgets.disk);
     EXPECT_TRUE(room_in(machine).takes(options.budgets)) << error.message;
-    EXPECT_TRUE(check_fits(make_graph(*other).value(), options))
+    EXPECT_TRUE(check_fits(make_job(*other).value().graph, options))
         << fmt::format("{}", fmt::join(overrides, " "));
   }
 }
@@ -81,7 +81,7 @@ TEST(Alternatives, SearchesBudgetsIfAnErrorAdvisesNothing) {
   const Config config = config_with(dir, Bytes{64 * mib}, Bytes{200 * kib});
   const Machine machine = box(Bytes{256 * mib}, Bytes{256 * mib});
   const PlanOptions options = plan_options(config, Bytes{0});
-  const Error error = add_alternatives(config, make_graph(config).value(), options, room_in(machine),
+  const Error error = add_alternatives(make_job(config).value(), options, room_in(machine),
                                        {ErrorKind::does_not_fit, "the disk is too small as well"});
   EXPECT_THAT(error.message, HasSubstr("too small as well; set memory.host="));
   expect_taken(config, machine, error);
@@ -186,8 +186,8 @@ TEST(Alternatives, NamesBudgetsThatFitAloneAndNotTogether) {
   const BudgetRoom room{.machine = "box", .host = Bytes{7 * mib}, .is_shared = true};
   const Change advice{
       {budget_setting(Tier::device, Bytes{3 * mib}), budget_setting(Tier::host, Bytes{5 * mib})}, ""};
-  const Error error = add_alternatives(config, make_graph(config).value(), plan_options(config, Bytes{0}),
-                                       room, {ErrorKind::does_not_fit, "the job does not fit", {advice}});
+  const Error error = add_alternatives(make_job(config).value(), plan_options(config, Bytes{0}), room,
+                                       {ErrorKind::does_not_fit, "the job does not fit", {advice}});
   EXPECT_THAT(error.message,
               HasSubstr("; memory.device=3.00 MiB for each of 1 device and memory.host=5.00 MiB share the "
                         "host's memory, and need more than box has (7.00 MiB)"));
@@ -204,12 +204,12 @@ TEST(Alternatives, ReportsEachAttemptToTheCaller) {
 TEST(SearchWork, ACutSearchMakesItsFirstAttempt) {
   const TrainDir dir;
   const Config config = config_with(dir, Bytes{64 * mib}, Bytes{64 * kib});
-  const ModelGraph graph = make_graph(config).value();
+  const Job job = make_job(config).value();
   PlanOptions options = plan_options(config, Bytes{0});
   options.advise = false;
   SearchWork whole{.ops_max = ~u64{0}}, cut{.ops_max = 1};
-  EXPECT_FALSE(check_fits(graph, options, &whole));
-  EXPECT_FALSE(check_fits(graph, options, &cut));
+  EXPECT_FALSE(check_fits(job.graph, options, &whole));
+  EXPECT_FALSE(check_fits(job.graph, options, &cut));
   EXPECT_FALSE(whole.cut);
   EXPECT_TRUE(cut.cut);
   EXPECT_GT(cut.ops, 0u);
@@ -219,13 +219,13 @@ TEST(SearchWork, ACutSearchMakesItsFirstAttempt) {
 TEST(SearchWork, CountsTheSearchForTheLeastBudgets) {
   const TrainDir dir;
   const Config config = config_with(dir, Bytes{64 * kib}, Bytes{64 * mib});
-  const ModelGraph graph = make_graph(config).value();
+  const Job job = make_job(config).value();
   const PlanOptions options = plan_options(config, Bytes{0});
   PlanOptions larger = options;
   larger.budgets.device = Bytes{8 * mib};
   SearchWork once{.ops_max = ~u64{0}}, lowered{.ops_max = ~u64{0}};
-  ASSERT_TRUE(check_fits(graph, larger, &once));
-  ASSERT_TRUE(least_budgets(graph, options, larger.budgets, &lowered));
+  ASSERT_TRUE(check_fits(job.graph, larger, &once));
+  ASSERT_TRUE(least_budgets(job.graph, options, larger.budgets, &lowered));
   EXPECT_GE(lowered.ops, once.ops);
 }
 

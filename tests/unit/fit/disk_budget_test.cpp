@@ -1,11 +1,13 @@
 // memory.disk: a size, nothing, or the free space of the swap directory's file system.
+#include "fit/disk_budget.h"
+
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <filesystem>
 
-#include "fit/disk_shortage.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
+#include "fit/plan_run.h"
 #include "io/swap_file.h"
 #include "planner/advice/change_text.h"
 #include "planner/planner.h"
@@ -64,11 +66,11 @@ TEST(DiskBudget, LitterOfADeadJobCountsAsFree) {
 TEST(DiskBudget, AFullDiskIsAnIoFaultThatNamesIt) {
   const TrainDir dir;
   const Config config = disk_config(dir, disk_auto);
-  const ModelGraph graph = make_graph(config).value();
+  const Job job = make_job(config).value();
   const PlanOptions full = plan_options(config, Bytes{0});
-  const Result<Plan> plan = make_plan(graph, full);
+  const Result<Plan> plan = make_plan(job.graph, full);
   ASSERT_FALSE(plan);
-  const Error error = explain_disk(config, graph, full, plan.error());
+  const Error error = explain_disk(job, full, plan.error());
   EXPECT_EQ(error.kind, ErrorKind::io);
   EXPECT_THAT(error.message, HasSubstr(swap_directory(config)));
   EXPECT_THAT(error.message, HasSubstr("has 0 B free"));
@@ -80,9 +82,9 @@ TEST(DiskBudget, OtherShortBudgetsAreNamedBesideTheDisk) {
   const TrainDir dir;
   Config config = disk_config(dir, disk_auto);
   config.memory.budgets.device = Bytes{64 * kib};
-  const ModelGraph graph = make_graph(config).value();
+  const Job job = make_job(config).value();
   const PlanOptions full = plan_options(config, Bytes{0});
-  const Error error = explain_disk(config, graph, full, make_plan(graph, full).error());
+  const Error error = explain_disk(job, full, make_plan(job.graph, full).error());
   EXPECT_EQ(error.kind, ErrorKind::does_not_fit);
   EXPECT_THAT(error.message, HasSubstr("device needs"));
   EXPECT_THAT(error.message, HasSubstr("has 0 B free, which is also too little"));
@@ -94,7 +96,7 @@ TEST(DiskBudget, AnErrorThatOnlyNamesTheDiskIsLeftAsItIs) {
   const TrainDir dir;
   const Config config = disk_config(dir, disk_auto);
   const Error named{ErrorKind::does_not_fit, "memory.disk=9.00 TiB is more than box has"};
-  const Error error = explain_disk(config, make_graph(config).value(), plan_options(config, Bytes{0}), named);
+  const Error error = explain_disk(make_job(config).value(), plan_options(config, Bytes{0}), named);
   EXPECT_EQ(error.kind, ErrorKind::does_not_fit);
   EXPECT_EQ(error.message, named.message);
 }
@@ -135,9 +137,9 @@ TEST(DiskBudget, ZeroIsNoDisk) {
 TEST(DiskBudget, PlanTextDoesNotDependOnFreeSpace) {
   const TrainDir dir;
   const Config config = disk_config(dir, disk_auto);
-  const ModelGraph graph = make_graph(config).value();
+  const Job job = make_job(config).value();
   const auto text = [&](Bytes free) {
-    return plan_text(config, make_plan(graph, plan_options(config, free)).value());
+    return plan_text(config, make_plan(job.graph, plan_options(config, free)).value());
   };
   EXPECT_EQ(text(Bytes{gib}), text(Bytes{7 * gib}));
   EXPECT_THAT(text(Bytes{gib}), HasSubstr("tier disk budget auto peak"));

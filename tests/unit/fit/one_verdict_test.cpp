@@ -8,7 +8,8 @@
 #include <random>
 
 #include "cli/doctor.h"
-#include "fit/plan_inputs.h"
+#include "fit/disk_budget.h"
+#include "fit/job.h"
 #include "fit/plan_run.h"
 #include "fit/what_if.h"
 #include "tests/support/asked_plan.h"
@@ -53,14 +54,14 @@ bool is_does_not_fit(const Error& error) {
 }
 
 bool plan_fits(const Config& config) {
-  const Result<RunPlan> plan = plan_run(config, make_graph(config).value(), PlanFor::machine_of_file);
+  const Result<RunPlan> plan = plan_run(make_job(config).value(), PlanFor::machine_of_file);
   EXPECT_TRUE(plan || is_does_not_fit(plan.error())) << plan.error().message;
   return plan.has_value();
 }
 
 bool doctor_fits(const Config& config) {
   Wanted wanted;
-  const std::vector<Finding> findings = examine_plan({.config = config}, wanted);
+  const std::vector<Finding> findings = examine_plan(make_job(config), wanted);
   return std::ranges::none_of(findings, [](const Finding& f) { return f.health == Health::fail; });
 }
 
@@ -72,9 +73,9 @@ bool train_fits(const Config& config) {
 
 // The what-if change is the config's budgets and clipping; the unchanged job has enough room.
 void expect_what_if_agrees(const Config& config) {
-  const ModelGraph graph = make_graph(config).value();
+  const Job job = make_job(config).value();
   const PlanOptions asked = plan_options(config, disk_budget(config).value());
-  const Result<Plan> base = draft_plan(graph, asked);
+  const Result<Plan> base = draft_plan(job.graph, asked);
   if (!base) return;
   PlanOptions chosen = asked;
   chosen.chunk_bytes = Bytes{4 * base->chunk_elements};
@@ -82,7 +83,8 @@ void expect_what_if_agrees(const Config& config) {
   Machine machine;
   machine.device.flops_per_s.fill(1e12);
   machine.disk.capacity = Bytes{gib};
-  const auto changes = what_if(*base, graph, machine, {.asked = asked, .chosen = chosen});
+  const auto changes = what_if(
+      job.graph, {.asked = asked, .options = chosen, .plan = *base, .machine = machine, .forecast = {}});
   ASSERT_TRUE(changes) << changes.error().message;
   for (const WhatIf& change : *changes) {
     if (change.change != "clipping off") continue;

@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "fit/plan_run.h"
 #include "fit/what_if.h"
 #include "machine/machine_file.h"
@@ -54,7 +54,7 @@ Config config_of(const TrainDir& dir, const std::string& machine) {
 }
 
 RunPlan planned(const Config& c) {
-  Result<RunPlan> plan = plan_run(c, make_graph(c).value(), PlanFor::machine_of_file);
+  Result<RunPlan> plan = plan_run(make_job(c).value(), PlanFor::machine_of_file);
   EXPECT_TRUE(plan) << plan.error().message;
   return std::move(plan).value();
 }
@@ -84,7 +84,7 @@ TEST(ParallelChoice, TakesTheOneThatFits) {
   c.memory.home = HomePolicy::automatic;
   c.memory.budgets.host = Bytes{16 * gib};
   c.machine.parallel = Parallel::data;
-  const auto data = plan_run(c, make_graph(c).value(), PlanFor::machine_of_file);
+  const auto data = plan_run(make_job(c).value(), PlanFor::machine_of_file);
   ASSERT_FALSE(data);
   ASSERT_EQ(data.error().kind, ErrorKind::does_not_fit) << data.error().message;
   c.machine.parallel = Parallel::automatic;
@@ -96,13 +96,13 @@ TEST(ParallelChoice, NeedsTheRatesOfAMachine) {
   Config c = test::small_config(dir);
   c.machine.executor = "cpu:2";
   c.machine.parallel = Parallel::automatic;
-  const auto plan = plan_run(c, make_graph(c).value(), PlanFor::this_machine);
+  const auto plan = plan_run(make_job(c).value(), PlanFor::this_machine);
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.error().kind, ErrorKind::usage);
   EXPECT_THAT(plan.error().message, HasSubstr("machine.parallel: auto"));
   EXPECT_THAT(plan.error().message, HasSubstr("machine.file"));
   c.machine.executor = "cpu";  // one device: there is nothing to choose
-  EXPECT_TRUE(plan_run(c, make_graph(c).value(), PlanFor::this_machine));
+  EXPECT_TRUE(plan_run(make_job(c).value(), PlanFor::this_machine));
 }
 
 TEST(ParallelChoice, WhatIfNamesTheOther) {
@@ -111,8 +111,7 @@ TEST(ParallelChoice, WhatIfNamesTheOther) {
   for (const Parallel parallel : {Parallel::data, Parallel::layers}) {
     c.machine.parallel = parallel;
     const RunPlan plan = planned(c);
-    const auto changes = what_if(plan.plan, make_graph(c).value(), *plan.machine,
-                                 {.asked = plan.asked, .chosen = plan.options});
+    const auto changes = what_if(make_job(c).value().graph, plan);
     ASSERT_TRUE(changes) << changes.error().message;
     u32 found = 0;
     for (const WhatIf& w : *changes) {

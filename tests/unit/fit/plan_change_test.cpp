@@ -3,7 +3,8 @@
 
 #include <gmock/gmock.h>
 
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
+#include "fit/plan_run.h"
 #include "run/assembly/assemble_report.h"
 #include "tests/support/asked_plan.h"
 #include "tests/support/child_run.h"
@@ -20,7 +21,7 @@ constexpr const char* no_effect = "that changes no loss and no weight";
 constexpr const char* other_sums = "sums are computed in another order, so the last digits differ";
 
 std::string text_of(const Config& config) {
-  const auto plan = make_plan(make_graph(config).value(), plan_options(config));
+  const auto plan = make_plan(make_job(config).value().graph, plan_options(config));
   EXPECT_TRUE(plan) << plan.error().message;
   return plan ? plan_text(config, *plan) : "";
 }

@@ -11,7 +11,7 @@
 #include "base/json/text.h"
 #include "cli/plan_refusal.h"
 #include "config_files/load_config.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "machine/machine_file.h"
 #include "tests/support/asked_plan.h"
 #include "tests/support/child_run.h"
@@ -45,7 +45,7 @@ Config tight_config(const TrainDir& dir) {
 }
 
 std::string text_of(const Config& config, PlanFor who) {
-  const auto plan = plan_run(config, make_graph(config).value(), who);
+  const auto plan = plan_run(make_job(config).value(), who);
   EXPECT_TRUE(plan) << plan.error().message;
   return plan ? plan_text(config, plan->plan) : "";
 }
@@ -53,11 +53,11 @@ std::string text_of(const Config& config, PlanFor who) {
 TEST(PlanRun, WithoutAFilePlansByBytes) {
   const TrainDir dir;
   const Config config = tight_config(dir);
-  const ModelGraph graph = make_graph(config).value();
-  const auto plan = plan_run(config, graph, PlanFor::this_machine);
+  const Job job = make_job(config).value();
+  const auto plan = plan_run(job, PlanFor::this_machine);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_FALSE(plan->forecast.has_value());
-  EXPECT_EQ(plan_text(config, plan->plan), plan_text(config, make_plan(graph, plan->options).value()));
+  EXPECT_EQ(plan_text(config, plan->plan), plan_text(config, make_plan(job.graph, plan->options).value()));
   EXPECT_TRUE(describe_choice(config, *plan).empty());
 }
 
@@ -65,7 +65,7 @@ TEST(PlanRun, WithoutAFilePlansByBytes) {
 // the first.
 std::vector<std::string> followed_alternatives(const Config& config) {
   std::vector<std::string> all;
-  const auto refused = plan_run(config, make_graph(config).value(), PlanFor::this_machine);
+  const auto refused = plan_run(make_job(config).value(), PlanFor::this_machine);
   EXPECT_FALSE(refused);
   if (refused) return all;
   EXPECT_EQ(refused.error().kind, ErrorKind::does_not_fit);
@@ -79,7 +79,7 @@ std::vector<std::string> followed_alternatives(const Config& config) {
       overrides.push_back(std::string(key) + "=" + std::string(value.as_string()));
     all.push_back(fmt::format("{}", fmt::join(overrides, " ")));
     const auto other = parse_config(to_yaml(config), "config", overrides);
-    EXPECT_TRUE(other && plan_run(*other, make_graph(*other).value(), PlanFor::this_machine)) << all.back();
+    EXPECT_TRUE(other && plan_run(make_job(*other).value(), PlanFor::this_machine)) << all.back();
   }
   all.pop_back();
   return all;
@@ -104,9 +104,8 @@ TEST(PlanRun, NamesASmallerJobThatFits) {
 TEST(PlanRun, AdvisesAResumedRunOnlyWhatItsCheckpointAllows) {
   const TrainDir dir;
   const Config config = too_large(dir);
-  const ModelGraph graph = make_graph(config).value();
-  const auto begins = plan_run(config, graph, PlanFor::this_machine),
-             goes_on = plan_run(config, graph, PlanFor::resumed_run);
+  const Job job = make_job(config).value();
+  const auto begins = plan_run(job, PlanFor::this_machine), goes_on = plan_run(job, PlanFor::resumed_run);
   ASSERT_TRUE(!begins && !goes_on);
   EXPECT_THAT(begins.error().message, HasSubstr("train.sequence_length="));
   EXPECT_THAT(goes_on.error().message, HasSubstr("train.per_device_train_batch_size="));
@@ -126,7 +125,7 @@ TEST(PlanRun, NamesNoSmallerJobIfNoneFits) {
   const TrainDir dir;
   Config config = test::small_config(dir);
   config.memory.budgets = {Bytes{64 * kib}, Bytes{8 * mib}, disk_auto};
-  const auto refused = plan_run(config, make_graph(config).value(), PlanFor::this_machine);
+  const auto refused = plan_run(make_job(config).value(), PlanFor::this_machine);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("; or use a smaller model"));
   EXPECT_THAT(refused.error().message, ::testing::Not(HasSubstr("train.")));
@@ -138,9 +137,8 @@ TEST(PlanRun, TrainMayBeAdvisedADiskThatTheFileLacks) {
   Config config = test::small_config(dir);
   config.memory.budgets = {Bytes{200 * kib}, Bytes{2 * mib}, Bytes{0}};
   config.machine.file = write_machine(dir, "cores", [](Machine& m) { m.disk = {}; });
-  const ModelGraph graph = make_graph(config).value();
-  const auto train = plan_run(config, graph, PlanFor::this_machine),
-             plan = plan_run(config, graph, PlanFor::machine_of_file);
+  const Job job = make_job(config).value();
+  const auto train = plan_run(job, PlanFor::this_machine), plan = plan_run(job, PlanFor::machine_of_file);
   ASSERT_FALSE(train || plan);
   EXPECT_THAT(train.error().message, HasSubstr("set memory.disk="));
   EXPECT_THAT(plan.error().message, HasSubstr("but the machine has no disk"));
@@ -150,7 +148,7 @@ TEST(PlanRun, TrainMayBeAdvisedADiskThatTheFileLacks) {
 TEST(PlanRun, AReportHasThePlansSteadyStep) {
   const TrainDir dir;
   const Config config = tight_config(dir);
-  const auto plan = plan_run(config, make_graph(config).value(), PlanFor::this_machine);
+  const auto plan = plan_run(make_job(config).value(), PlanFor::this_machine);
   ASSERT_TRUE(plan) << plan.error().message;
   const auto report = test::run(config);
   ASSERT_TRUE(report) << report.error().message;
@@ -171,14 +169,14 @@ TEST(PlanRun, TrainAndPlanChooseTheSameAndAlwaysTheSame) {
   const std::string train = text_of(config, PlanFor::this_machine);
   EXPECT_EQ(train, text_of(config, PlanFor::this_machine));
   EXPECT_EQ(train, text_of(config, PlanFor::machine_of_file));
-  const auto plan = plan_run(config, make_graph(config).value(), PlanFor::this_machine);
+  const auto plan = plan_run(make_job(config).value(), PlanFor::this_machine);
   ASSERT_TRUE(plan && plan->forecast);
   EXPECT_GT(plan->candidates, 1u);
   EXPECT_THAT(describe_choice(config, *plan).at(0),
               HasSubstr("chosen by the rates of " + config.machine.file));
   const auto before =
-      forecast(make_plan(make_graph(config).value(), plan_options(config, Bytes{gib})).value(),
-               make_graph(config).value(), *plan->machine);
+      forecast(make_plan(make_job(config).value().graph, plan_options(config, Bytes{gib})).value(),
+               make_job(config).value().graph, *plan->machine);
   EXPECT_LE(plan->forecast->step_seconds, before->step_seconds);
 }
 
@@ -217,8 +215,8 @@ TEST(PlanRun, PlansForTheGpusOfTheFile) {
   EXPECT_EQ(plan->options.devices, 2u);
   EXPECT_EQ(plan->options.micro_batches, 8u);
   EXPECT_GT(plan->options.device_reserved, Bytes{64 * mib});
-  EXPECT_EQ(make_graph(there)->activations, Precision::bf16);
-  EXPECT_EQ(make_graph(config)->activations, Precision::fp32);
+  EXPECT_EQ(make_job(there)->graph.activations, Precision::bf16);
+  EXPECT_EQ(make_job(config)->graph.activations, Precision::fp32);
 
   config.machine.executor = "cuda:1";  // named: only this GPU
   EXPECT_EQ(on_machine(config, machine_of_file(config).value()).machine.executor, "cuda:1");

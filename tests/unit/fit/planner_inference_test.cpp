@@ -4,7 +4,7 @@
 
 #include "config/config.h"
 #include "config_files/load_config.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "planner/planner.h"
 #include "planner/verify/verify.h"
 #include "tests/support/asked_plan.h"
@@ -55,9 +55,9 @@ TEST(PlanInference, TakesLittleSwap) {
   const auto swap = [](const char* config_name, bool trained) {
     Config config = load_config(source_file(fmt::format("configs/{}.yaml", config_name)), {}).value();
     config.train.gradient_accumulation_steps = config.train.per_device_train_batch_size = 1;
-    const ModelGraph graph = make_graph(config).value();
+    const Job job = make_job(config).value();
     const Plan plan =
-        make_plan(trained ? graph : frozen(graph), plan_options(config, Bytes{100 * gib})).value();
+        make_plan(trained ? job.graph : frozen(job.graph), plan_options(config, Bytes{100 * gib})).value();
     return plan.tiers[static_cast<u32>(Tier::disk)].planned_peak;
   };
   EXPECT_GT(swap("quickstart", true), Bytes{60 * mib});

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "config_files/load_config.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "planner/bound/lower_bound.h"
 #include "planner/planner.h"
 #include "tests/support/asked_plan.h"
@@ -171,12 +171,12 @@ TEST_P(LeastBytesOf, AgreesWithTheBoundThatPlansStayNear) {
   const std::string precision = std::string("train.precision=") + GetParam().precision;
   const auto config = load_config(source_file("configs/") + GetParam().config, {{precision}});
   ASSERT_TRUE(config) << config.error().message;
-  const auto graph = make_graph(*config);
-  ASSERT_TRUE(graph) << graph.error().message;
-  const auto plan = make_plan(*graph, plan_options(*config));
+  const auto job = make_job(*config);
+  ASSERT_TRUE(job) << job.error().message;
+  const auto plan = make_plan(job->graph, job->options);
   ASSERT_TRUE(plan) << plan.error().message;
   const auto least = LeastBytes(*plan).bounds();
-  const auto bound = lower_bound(*plan, *graph);
+  const auto bound = lower_bound(*plan, job->graph);
   const auto moved = link_bytes(*plan, SegmentKind::body);
   for (u32 link = 0; link < link_count; ++link) {
     const std::string which(name(static_cast<LinkKind>(link)));
@@ -201,24 +201,24 @@ INSTANTIATE_TEST_SUITE_P(Configs, LeastBytesOf,
 TEST(LeastBytes, PlansOfAnyBudgetsStayNearTheBoundOfAllLinks) {
   const auto config = load_config(source_file("configs/gpt-1.3b-3gib.yaml"), {});
   ASSERT_TRUE(config) << config.error().message;
-  const auto graph = make_graph(*config);
-  ASSERT_TRUE(graph) << graph.error().message;
+  const auto job = make_job(*config);
+  ASSERT_TRUE(job) << job.error().message;
   struct {
     u64 device_gib, host_gib;
   } const all[] = {{1, 2},  {1, 4},  {1, 8}, {1, 12}, {1, 16}, {2, 6},
                    {2, 10}, {2, 14}, {4, 8}, {4, 12}, {8, 8},  {12, 6}};
   for (const auto& [device_gib, host_gib] : all) {
     SCOPED_TRACE(std::to_string(device_gib) + " + " + std::to_string(host_gib) + " GiB");
-    PlanOptions options = plan_options(*config);
+    PlanOptions options = job->options;
     options.budgets.device = Bytes{device_gib * gib};
     options.budgets.host = Bytes{host_gib * gib};
-    const auto plan = make_plan(*graph, options);
+    const auto plan = make_plan(job->graph, options);
     ASSERT_TRUE(plan) << plan.error().message;
-    const auto least = lower_bound(*plan, *graph), moved = link_bytes(*plan, SegmentKind::body);
+    const auto least = lower_bound(*plan, job->graph), moved = link_bytes(*plan, SegmentKind::body);
     for (const Link link : {Link::disk_read, Link::disk_write})
       EXPECT_GE(moved[static_cast<u32>(link)].value, least[static_cast<u32>(link)].value) << name(link);
     const auto together = static_cast<double>(weighed(moved)),
-               together_least = static_cast<double>(weighed_lower_bound(*plan, *graph).value());
+               together_least = static_cast<double>(weighed_lower_bound(*plan, job->graph).value());
     EXPECT_GE(together, together_least);
     EXPECT_LE(together, 1.10 * together_least);
   }

@@ -5,7 +5,8 @@
 
 #include "config/config.h"
 #include "config_files/load_config.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
+#include "fit/memory_need.h"
 #include "fit/rest_staging.h"
 #include "planner/planner.h"
 #include "tests/support/asked_plan.h"
@@ -15,7 +16,7 @@ namespace tidepool::staging_test {
 
 Plan streaming_plan() {
   const Config config = load_config(source_file("configs/quickstart.yaml"), {"memory.disk=1GiB"}).value();
-  return make_plan(make_graph(config).value(), plan_options(config, config.memory.budgets.disk)).value();
+  return make_plan(make_job(config).value().graph, plan_options(config, config.memory.budgets.disk)).value();
 }
 
 void expect_clear_of_homes(const Plan& plan, const StagingPlace& place) {

@@ -22,12 +22,12 @@ struct Planned {
 };
 
 Planned plan_of(const Config& config) {
-  const ModelGraph graph = make_graph(config).value();
-  const auto run = plan_run(config, graph, PlanFor::this_machine);
+  const Job job = make_job(config).value();
+  const auto run = plan_run(job, PlanFor::this_machine);
   EXPECT_TRUE(run) << run.error().message;
   if (!run) return {};
   Planned out{.versions = run->plan.versions};
-  for (const std::string& note : summarize({config, graph, run->plan}).notes)
+  for (const std::string& note : summarize({job, run->plan}).notes)
     if (note.starts_with("WARNING: a killed run")) out.warning = note;
   return out;
 }

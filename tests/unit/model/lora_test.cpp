@@ -12,7 +12,7 @@
 #include "checkpoint/export_model.h"
 #include "config/config.h"
 #include "config_files/load_config.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "huggingface/adapters/lora_merge.h"
 #include "model/blocks.h"
 #include "tests/support/disk_fixture.h"
@@ -112,14 +112,14 @@ TEST(LoraConfigFile, IsReadAndWritten) {
   EXPECT_EQ(c.lora.alpha, 32);
   EXPECT_EQ(c.lora.target_modules, (std::vector<std::string>{"q_proj", "v_proj"}));
   EXPECT_EQ(parse_config(to_yaml(c), "again.yaml", {}).value(), c);
-  EXPECT_TRUE(make_graph(c)->lora.on());
+  EXPECT_TRUE(make_job(c)->graph.lora.on());
 }
 
 // For `plan`; tests of the command line see that `train` refuses it.
 TEST(LoraConfigFile, NeedsNoModelDirectoryToBePlanned) {
   const auto c = parse_config(yaml("{model_type: llama}", "{r: 8}"), "c.yaml", {});
   ASSERT_TRUE(c) << c.error().message;
-  EXPECT_TRUE(make_graph(*c)->lora.on());
+  EXPECT_TRUE(make_job(*c)->graph.lora.on());
 }
 
 TEST(LoraConfigFile, DropoutIsBelowOne) {

@@ -11,7 +11,7 @@
 
 #include "config/config.h"
 #include "config_files/load_config.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "planner/advice/change_text.h"
 #include "planner/verify/verify.h"
 #include "tests/support/asked_plan.h"
@@ -159,7 +159,7 @@ TEST(PlannerFitMemory, EarlierQueriesDoNotChangeTheAnswer) {
 // Regression: 8 MiB were enough, 9 and 12 were not, and 13 were.
 TEST(PlannerFitQuickstart, MoreDeviceMemoryIsNeverTooMuch) {
   const Config config = load_config(source_file("configs/quickstart.yaml"), {"memory.host=4MiB"}).value();
-  Job job{make_graph(config).value(), plan_options(config, Bytes{gib})};
+  Job job{make_job(config).value().graph, plan_options(config, Bytes{gib})};
   job.options.advise = false;
   for (u64 device = 8; device <= 14; ++device)
     EXPECT_TRUE(fits(job, {Bytes{device * mib}, Bytes{4 * mib}, Bytes{gib}})) << device << " MiB";

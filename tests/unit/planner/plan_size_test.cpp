@@ -4,7 +4,7 @@
 
 #include "config/config.h"
 #include "config_files/load_config.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "planner/advice/change_text.h"
 #include "planner/shapes.h"
 #include "tests/support/asked_plan.h"
@@ -24,7 +24,7 @@ Error refusal(const std::vector<std::string>& overrides, u64 chunk_elements = 32
   if (!config) return config.error();
   const PlanOptions options = plan_options(*config);
   const u64 elements = options.chunk_bytes.value != 0 ? options.chunk_bytes.value / 4 : chunk_elements;
-  const auto checked = check_plan_size(make_graph(*config).value(), options, elements);
+  const auto checked = check_plan_size(make_job(*config).value().graph, options, elements);
   if (checked) return {};
   EXPECT_EQ(checked.error().kind, ErrorKind::usage);
   return checked.error();
@@ -47,7 +47,7 @@ TEST(PlanSize, SensibleUsesArePossible) {
 TEST(PlanSize, ChunksAreSmallOnASmallHostAsLongAsTheyAreFew) {
   const auto chunk_bytes = [](const std::vector<std::string>& overrides) {
     const Config config = quickstart_with(overrides).value();
-    return 4 * chunk_elements_to_try(make_graph(config).value(), plan_options(config)).front();
+    return 4 * chunk_elements_to_try(make_job(config).value().graph, plan_options(config)).front();
   };
   EXPECT_EQ(chunk_bytes({"n_embd=2048", "n_layer=26", "memory.host=4GiB"}), 8 * mib);
   EXPECT_EQ(chunk_bytes({"n_embd=8192", "n_head=64", "n_layer=86", "memory.host=4GiB"}), 32 * mib);

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <set>
 
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "kernels/uniform_values.h"
 #include "planner/planner.h"
 #include "session/session.h"
@@ -26,10 +26,9 @@ struct NoData final : StepSource {
 TEST(MeasurePeak, MultipliesNumbersThatDiffer) {
   const test::TrainDir dir;
   const Config config = test::small_config(dir);
-  const ModelGraph graph = make_graph(config).value();
+  const Job job = make_job(config).value();
   NoData source;
-  const auto session =
-      Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source).value();
+  const auto session = Session::create(job, make_plan(job.graph, job.options).value(), source).value();
   const auto peak = measure_peak(*session);
   ASSERT_TRUE(peak) << peak.error().message;
   EXPECT_GT(*peak, 0);

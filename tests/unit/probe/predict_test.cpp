@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "planner/planner.h"
 #include "probe/step/round_judge.h"
 #include "session/session.h"
@@ -49,11 +49,10 @@ TEST(Predict, CarriesTheSpreadOfItsRounds) {
   config.memory.home = HomePolicy::disk;
   config.memory.chunk_size = Bytes{40 * kib};
   config.memory.swap_dir = dir / "swap";
-  const ModelGraph graph = make_graph(config).value();
+  const Job job = make_job(config).value();
   NoData source;
   const auto session =
-      Session::create(config, graph, make_plan(graph, plan_options(config, Bytes{gib})).value(), source)
-          .value();
+      Session::create(job, make_plan(job.graph, plan_options(config, Bytes{gib})).value(), source).value();
   const Result<Prediction> made = predict_step(*session);
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_GT(made->step_seconds.least, 0);

@@ -7,7 +7,7 @@
 #include "config/validate.h"
 #include "executor/gpu_reserved.h"
 #include "fit/executor_choice.h"
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "inference/evaluate.h"
 #include "inference/generate.h"
 #include "tests/support/asked_plan.h"
@@ -48,10 +48,10 @@ TEST(GpuPlans, ReserveMemoryThatIsNotInFrames) {
   Config config = test::small_config(dir);
   config.machine.executor = "cuda";
   config.memory.budgets.device = Bytes{80 * mib};
-  const ModelGraph graph = make_graph(config).value();
-  const Bytes reserved = gpu_reserved(graph, 1).total();
-  EXPECT_EQ(plan_options(config).device_reserved, reserved);
-  const Plan plan = make_plan(graph, plan_options(config)).value();
+  const Job job = make_job(config).value();
+  const Bytes reserved = gpu_reserved(job.graph, 1).total();
+  EXPECT_EQ(job.options.device_reserved, reserved);
+  const Plan plan = make_plan(job.graph, job.options).value();
   u64 end = 0;
   for (const Segment& segment : plan.segments)
     for (const Operand& o : segment.operands)
@@ -60,7 +60,7 @@ TEST(GpuPlans, ReserveMemoryThatIsNotInFrames) {
   EXPECT_LE(plan.tiers[0].planned_peak, config.memory.budgets.device);
 
   config.memory.budgets.device = reserved + Bytes{64 * kib};
-  const auto tight = make_plan(graph, plan_options(config));
+  const auto tight = make_plan(job.graph, plan_options(config));
   ASSERT_FALSE(tight);
   EXPECT_EQ(tight.error().kind, ErrorKind::does_not_fit);
 }

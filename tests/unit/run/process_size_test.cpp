@@ -1,7 +1,8 @@
 // Memory of the whole process, said before the first step.
 #include <gmock/gmock.h>
 
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
+#include "fit/memory_need.h"
 #include "kernels/kernels.h"
 #include "planner/planner.h"
 #include "run/outputs/training_memory.h"
@@ -15,7 +16,7 @@ namespace tidepool::process_size_test {
 
 using test::TrainDir;
 
-Plan plan_of(const Config& c) { return make_plan(make_graph(c).value(), plan_options(c)).value(); }
+Plan plan_of(const Config& c) { return make_plan(make_job(c).value().graph, plan_options(c)).value(); }
 
 TEST(ProcessSize, CountsTheScratchOfEveryThread) {
   const TrainDir dir;

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fit/plan_inputs.h"
+#include "fit/job.h"
 #include "planner/planner.h"
 #include "tests/support/asked_plan.h"
 #include "tests/support/train_fixture.h"
@@ -18,7 +18,7 @@ class SpeculationChoiceTest : public ::testing::Test {
     config_.memory.versions = 2;
     config_.train.max_grad_norm = 1.0;
     config_.memory.swap_dir = dir_ / "swap";
-    graph_ = make_graph(config_).value();
+    graph_ = make_job(config_).value().graph;
     chosen_.options = plan_options(config_, Bytes{gib});
     chosen_.plan = make_plan(graph_, chosen_.options).value();
   }

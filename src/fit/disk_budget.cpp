@@ -1,4 +1,4 @@
-#include "fit/disk_shortage.h"
+#include "fit/disk_budget.h"
 
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include "base/text/budget_text.h"
 #include "base/text/units.h"
 #include "io/file_system.h"
+#include "io/swap_file.h"
 #include "planner/advice/change_text.h"
 
 namespace tidepool {
@@ -25,33 +26,38 @@ bool wants_disk(const Error& error) {
 
 // Error about other tiers that are short, found as if the disk had room. Its advice is kept only if the disk
 // has room for a job with the advised budgets.
-Error beside_the_disk(Error other, const Config& config, const ModelGraph& graph, PlanOptions options,
-                      Bytes disk) {
+Error beside_the_disk(Error other, const Job& job, PlanOptions options, Bytes disk) {
   if (other.changes.empty()) return other;
   const Budgets had = options.budgets;
   options.budgets = raised_by(other.changes.front(), had);
   options.budgets.disk = disk;
   options.advise = false;
-  if (check_fits(graph, options)) return other;
+  if (check_fits(job.graph, options)) return other;
   std::string short_of;
   for (const Tier tier : {Tier::device, Tier::host})
     if (const Bytes need = options.budgets.of(tier); need > had.of(tier))
       short_of += fmt::format("{} {}; ", name(tier), shortage_text(need, had.of(tier)));
   return {other.kind,
           fmt::format("the job does not fit: {}the swap directory {} has {} free, which is also too little",
-                      short_of, swap_directory(config), bytes_text(disk))};
+                      short_of, swap_directory(job.config), bytes_text(disk))};
 }
 
 }  // namespace
 
-Error explain_disk(const Config& config, const ModelGraph& graph, PlanOptions options, Error error) {
+Result<Bytes> disk_budget(const Config& config) {
+  if (config.memory.budgets.disk != disk_auto) return config.memory.budgets.disk;
+  return swap_space(swap_directory(config));
+}
+
+Error explain_disk(const Job& job, PlanOptions options, Error error) {
+  const Config& config = job.config;
   if (error.kind != ErrorKind::does_not_fit || config.memory.budgets.disk != disk_auto) return error;
   // The search for a plan may take seconds: it is skipped if more disk would not help.
   if (!wants_disk(error)) return error;
   const Bytes has = options.budgets.disk;
   options.budgets.disk = disk_auto;  // more than any disk has
-  const Result<Plan> plan = make_plan(graph, options);
-  if (!plan) return beside_the_disk(plan.error(), config, graph, options, has);
+  const Result<Plan> plan = make_plan(job.graph, options);
+  if (!plan) return beside_the_disk(plan.error(), job, options, has);
   const Bytes need = plan->tiers[static_cast<u32>(Tier::disk)].planned_peak;
   const std::string dir = swap_directory(config);
   const Result<FileSystem> at = look_at_file_system(dir);

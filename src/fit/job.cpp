@@ -1,0 +1,131 @@
+#include "fit/job.h"
+
+#include <algorithm>
+
+#include "executor/gpu_reserved.h"
+#include "fit/memory_need.h"
+#include "kernels/gradient/gradient.h"
+#include "model/blocks.h"
+#include "model/mlps/experts/expert_windows.h"
+#include "tidepool/model_config.h"
+
+namespace tidepool {
+namespace {
+
+// Bytes on the device of a parameter that streams: two of it, and its gradient if it is trained.
+u64 streamed_bytes(Precision precision, bool trained) {
+  const u64 gradient = sizeof(float) + (precision == Precision::fp32 ? 0 : value_bytes(precision));
+  return 2 * value_bytes(precision) + (trained ? gradient : 0);
+}
+
+// Bytes on the device of an expert's adapters: two of everything, as for other windows that stream.
+u64 adapter_bytes_of_expert(const Config& config) {
+  u64 most = 0;
+  for (const LayerAdapters& layer : layer_adapters(config.model, config.lora)) {
+    u64 elements = 0;
+    for (const ExpertAdapter& adapter : layer.experts)
+      elements += u64{adapter.r} * (adapter.in + adapter.out);
+    most = std::max(most, round_up(elements, norm_granule_elements));
+  }
+  return streamed_bytes(config.train.precision, true) * most;
+}
+
+// GPUs keep activations in the precision of their matrix units.
+Result<ModelGraph> graph_of(const Config& config) {
+  const Precision precision = config.train.precision;
+  LoraConfig lora = config.lora;
+  lora.base = config.model_directory;
+  // Kernels on GPUs have no strides for an adapter of gate or up alone.
+  if (!config.machine.gpus().empty())
+    for (const LayerAdapters& layer : layer_adapters(config.model, lora))
+      if (layer.experts.form == AdapterForm::single)
+        return Error{ErrorKind::usage,
+                     "lora.target_modules: on a GPU, experts get adapters through lora.target_parameters "
+                     "(mlp.experts.gate_up_proj, mlp.experts.down_proj); or set machine.executor=cpu"};
+  return build_model(config.model, precision,
+                     {.sequences = config.train.per_device_train_batch_size,
+                      .tokens = config.train.sequence_length,
+                      .packed = packs_documents(config)},
+                     config.machine.gpus().empty() ? Precision::fp32 : precision, lora,
+                     experts_per_group(config), update_rules(config.train.optim));
+}
+
+bool speculates(const Config& config) {
+  return config.train.speculate == SpeculatePolicy::on && norm_counts(config);
+}
+
+// A run that keeps nothing needs no second version.
+u32 versions_asked(const Config& config) {
+  if (config.memory.versions == 0 && !config.output.save && speculates(config)) return 2;
+  return config.memory.versions == 0 && !config.output.save ? 1 : config.memory.versions;
+}
+
+Job derive(Config config, ModelGraph graph) {
+  const u32 devices = config.machine.devices();
+  const u32 micro_batches = config.train.gradient_accumulation_steps * devices * config.machine.nodes;
+  const bool on_gpus = !config.machine.gpus().empty(),
+             in_layers = config.machine.parallel == Parallel::layers;
+  const PlanOptions options{
+      .budgets = config.memory.budgets,
+      .micro_batches = micro_batches,
+      .devices = devices,
+      .parallel = devices > 1 && in_layers ? Parallel::layers : Parallel::data,
+      .nodes = config.machine.nodes,
+      .node = config.machine.node,
+      .clipping = config.train.max_grad_norm > 0,
+      .home = config.memory.home,
+      .recompute = config.train.recompute,
+      .chunk_bytes = config.memory.chunk_size,
+      .sweeps = config.memory.sweeps,
+      .lookahead = config.memory.lookahead,
+      .device_reserved = on_gpus ? gpu_reserved(graph, micro_batches, devices).total() : Bytes{0},
+      .host_reserved = host_reserved(),
+      .versions = versions_asked(config),
+      .speculates = speculates(config)};
+  return {.config = std::move(config), .graph = std::move(graph), .options = options};
+}
+
+}  // namespace
+
+Result<Job> make_job(Config config) {
+  TRY_ASSIGN(ModelGraph graph, graph_of(config));
+  return derive(std::move(config), std::move(graph));
+}
+
+Result<Job> make_forward_job(Config config) {
+  TRY_ASSIGN(ModelGraph graph, graph_of(config));
+  for (Window& window : graph.windows) window.trainable = false;
+  return derive(std::move(config), std::move(graph));
+}
+
+Job with_steps(Job job, u64 max_steps) {
+  job.config.train.max_steps = max_steps;
+  return job;
+}
+
+bool packs_documents(const Config& config) {
+  return config.data.packing && config.data.rows_are_shared.value_or(true) && can_pack(config.model.family);
+}
+
+u32 experts_per_group(const Config& config) {
+  const ModelConfig& model = config.model;
+  if (model.experts.count == 0) return 0;
+  if (config.memory.experts_per_group != 0)
+    return std::min(config.memory.experts_per_group, model.experts.count);
+  const u64 element = streamed_bytes(config.train.precision, !config.lora.on());
+  const u64 elements = expert_elements(model, config.train.precision, update_rules(config.train.optim));
+  const u64 expert = element * elements + adapter_bytes_of_expert(config);
+  u32 group = model.experts.count;
+  while (group > 1 && group * expert > config.memory.budgets.device.value / 4) group = (group + 1) / 2;
+  return group;
+}
+
+bool norm_counts(const Config& config) {
+  return config.train.max_grad_norm > 0 || config.train.precision == Precision::fp16;
+}
+
+bool scale_is_late(const Config& config) {
+  return config.train.precision == Precision::fp16 && !config.machine.gpus().empty();
+}
+
+}  // namespace tidepool
