@@ -1,31 +1,24 @@
 #include "run/prepare_run.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/text/path_text.h"
 #include "base/text/units.h"
 #include "checkpoint/checkpoint.h"
-#include "config_files/load_config.h"
 #include "fit/executor_choice.h"
-#include "huggingface/weights/weights_fingerprint.h"
 #include "machine/cpu_name.h"
-#include "objectives/objective.h"
 #include "probe/step/measure_network.h"
 #include "run/assembly/assemble_report.h"
 #include "run/assembly/summary.h"
 #include "run/choice_progress.h"
 #include "run/directory/find_recorded_run.h"
 #include "run/finished_run.h"
+#include "run/load_state.h"
 #include "run/nodes.h"
 #include "run/open_data.h"
-#include "run/other_sequences.h"
 #include "run/outputs/training_memory.h"
-#include "run/resume_notes.h"
-#include "run/resume_point.h"
 #include "run/train_length.h"
 #include "run/weights/base_model.h"
 #include "run/weights/first_adapter.h"
@@ -44,8 +37,8 @@ class RunPreparation {
     const bool resumes = !run_.request.resume.empty();
     // Locked before it is read: commits and notes count only while no other process can train on there.
     if (is_named(config.output.dir)) TRY(run_.directory.lock(config.output.dir));
-    if (leads()) TRY(point_.find_commit());
-    if (!config.model_directory.empty() && leads() && (!resumes || run_.job.graph.lora.on()))
+    if (run_.leads()) TRY(point_.find_commit());
+    if (!config.model_directory.empty() && run_.leads() && (!resumes || run_.job.graph.lora.on()))
       TRY(check_weights_are_there(config));
     TRY_ASSIGN(const bool resumed, resumes_from_anything());
     if (!resumed) TRY(check_model_is_unchanged(config));
@@ -53,7 +46,7 @@ class RunPreparation {
     // Mends the run's model-files before anything uses them.
     if (resumed) TRY(take_directory(resumed));
     TRY(find_data(resumed));
-    if (several()) {
+    if (run_.several()) {
       TRY(agree_on_job(transport(), config, run_.batches->fingerprint()));
       TRY(agree_on_weights(transport(), config));
     }
@@ -74,7 +67,7 @@ class RunPreparation {
     say_all();
     begin_commits(commit_pace(*run_.session, run_.prediction));
     TRY(run_.checkpoints->check_room(found ? found->state.step : 0, run_.prediction.forecast.step_seconds));
-    TRY(load_or_init(std::move(found)));
+    TRY(load_state(run_, point_, std::move(found)));
     return std::optional<RunReport>();
   }
 
@@ -97,23 +90,18 @@ class RunPreparation {
     TRY(open_session(true));
     TRY(predict());
     begin_commits(run_.commits.pace().from_here());
-    if (run_.job.graph.lora.on()) TRY(load_frozen());
-    TRY(restore_recorded_state(*point_.commit(), way_, *run_.session, run_.outputs));
-    TRY(take_over_commit());
-    set_loss_scale();
+    TRY(load_own_commit(run_, point_));
     durability.tell({.event = Event::plan_is_changed, .policy = run_.policy()});
     return describe_plan(run_);
   }
 
  private:
-  bool several() const { return run_.config().machine.nodes > 1; }
-  bool leads() const { return run_.config().machine.node == 0; }
   Transport& transport() { return *run_.request.transport; }
 
   // RETURNS: true if the run has reached its last step before; node 0 knows it.
   Result<bool> is_done(const std::optional<FoundCheckpoint>& found) {
     const bool done = found && all_is_done(*found, run_.config());
-    if (!several()) return done;
+    if (!run_.several()) return done;
     TRY_ASSIGN(const std::vector<std::string> all, transport().exchange(done ? "done" : "goes on"));
     return all[0] == "done";
   }
@@ -138,7 +126,7 @@ class RunPreparation {
                                                          : config.train.max_steps / config.train.eval_steps),
                          .owner = {.run = run_name(config), .branch = run_.branch.id()},
                          .found = point_.commit() ? &point_.commit()->found : nullptr,
-                         .way = point_.is_commit() ? way_ : SessionRecords::Way::discard},
+                         .way = point_.way()},
              .say = [this](const std::string& line) { run_.outputs.say(line); }}));
     return {};
   }
@@ -159,23 +147,22 @@ class RunPreparation {
     say_choice();
   }
 
+  // If the run may resume from a commit, a plan that has its slots comes first: nothing is copied then.
   Result<void> choose(PlanFor who) {
     ChoiceProgress progress;
     const PlanProgress listener = run_.request.quiet ? PlanProgress{} : progress.listener();
+    bool has_slots = false;
     if (point_.may_be_commit()) {
-      const RecordedRun& committed = *point_.commit();
-      TRY_ASSIGN(const Job with_slots, make_job(with_slots_of(run_.config(), committed)));
-      if (Result<RunPlan> same = plan_run(with_slots, who, listener))
-        if (has_slots_of(same->plan, run_.job.graph, committed)) {
-          run_.chosen = *std::move(same);
-          way_ = SessionRecords::Way::use_on;
-          run_.choice_notes = describe_choice(run_.config(), run_.chosen);
-          return {};
-        }
-      way_ = SessionRecords::Way::copy;
+      TRY_ASSIGN(const Job with_slots, make_job(with_slots_of(run_.config(), *point_.commit())));
+      Result<RunPlan> same = plan_run(with_slots, who, listener);
+      has_slots = same && has_slots_of(same->plan, run_.job.graph, *point_.commit());
+      point_.copies_commit(!has_slots);
+      if (has_slots) run_.chosen = *std::move(same);
     }
-    TRY_ASSIGN(run_.chosen, several() ? agree_on_plan(transport(), run_.job, who, listener)
-                                      : plan_run(run_.job, who, listener));
+    if (!has_slots) {
+      TRY_ASSIGN(run_.chosen, run_.several() ? agree_on_plan(transport(), run_.job, who, listener)
+                                             : plan_run(run_.job, who, listener));
+    }
     run_.choice_notes = describe_choice(run_.config(), run_.chosen);
     return {};
   }
@@ -214,7 +201,7 @@ class RunPreparation {
   Result<void> take_directory(bool resumed) {
     TRY(run_.directory.lock(run_.config().output.dir));
     TRY(run_.directory.check_beginning(run_.request.resume.empty() ? Beginning::anew : Beginning::resumed));
-    if (!leads()) return {};
+    if (!run_.leads()) return {};
     for (const std::string& line : clear_absent_nodes(run_.config())) run_.outputs.say(line);
     if (!resumed) return keep_model(run_.config());
     TRY_ASSIGN(const std::vector<std::string> mended, mend_kept_model(run_.config()));
@@ -246,118 +233,8 @@ class RunPreparation {
                            .evaluation_batches = evaluation_batches(run_)});
   }
 
-  Result<void> load_or_init(std::optional<FoundCheckpoint> found) {
-    run_.state.seed = run_.config().train.seed;
-    run_.state.data_fingerprint = run_.batches->fingerprint();
-    if (const EvaluationFigure& figure = objective(run_.config().objective).figure; !figure.of_loss)
-      run_.state.eval_figure = figure.metric;
-    if (run_.is_fp16()) run_.state.loss_scale = StoredLossScale{.scale = run_.config().train.init_scale};
-    if (!leads()) {
-      TRY(run_.session->serve());
-    } else {
-      TRY(load_or_init_all(std::move(found)));
-      TRY(run_.session->end_leading());
-    }
-    if (several()) {
-      TRY_ASSIGN(run_.state, share_state(transport(), run_.state));
-    }
-    set_loss_scale();
-    if (!point_.is_commit()) begin_durability();
-    return {};
-  }
-
-  void set_loss_scale() {
-    if (const auto& stored = run_.state.loss_scale)
-      run_.session->results().set_loss_scale({.scale = static_cast<float>(stored->scale),
-                                              .good_steps = static_cast<u32>(stored->good_steps),
-                                              .skipped_steps = stored->skipped_steps});
-  }
-
-  void begin_durability() {
-    const bool is_saved = !run_.checkpoints->last().path.empty();
-    const u64 step = run_.state.step;
-    run_.durability.begin(durability_at(run_.policy(), step, is_saved ? std::optional(step) : std::nullopt));
-  }
-
-  Result<void> load_or_init_all(std::optional<FoundCheckpoint> found) {
-    if (point_.is_commit()) return resume_from_commit();
-    if (!found) TRY(make_first_weights(*run_.session, run_.outputs, run_.state.base_xxh3));
-    const TrainerState fresh = run_.state;
-    while (found) {  // falls back to older checkpoints while the newest is damaged
-      run_.state = fresh;
-      TRY_ASSIGN(found, restore(std::move(*found)));
-    }
-    if (run_.job.graph.lora.on() && run_.state.base_fingerprint.empty()) {
-      TRY_ASSIGN(run_.state.base_fingerprint, weights_fingerprint(run_.config().model_directory));
-    }
-    return {};
-  }
-
-  Result<void> resume_from_commit() {
-    const RecordedRun& committed = *point_.commit();
-    TRY(take_progress(
-        {"the state recorded in " + committed.found.path, run_.config().output.dir, committed.state}));
-    begin_durability();
-    TRY(restore_recorded_state(committed, way_, *run_.session, run_.outputs));
-    TRY(run_.checkpoints->resumed_from_commit(run_.state.best_step, point_.end_of_branch()));
-    return take_over_commit();
-  }
-
-  // From now on the session's file counts.
-  Result<void> take_over_commit() {
-    if (run_.session->plan().versions < 2) return {};
-    run_.commits.progress().rested(run_.state);
-    run_.commits.progress().step_done(run_.state, run_.state.step, run_.state.seconds);
-    if (way_ == SessionRecords::Way::copy) {
-      TRY_ASSIGN(const bool committed, run_.commits.commit_again(run_.state.step));
-      if (!committed)
-        return Error{ErrorKind::usage,
-                     "the run has more evaluations than a record can hold: set "
-                     "memory.versions=1"};
-      return run_.session->replace_record();
-    }
-    run_.commits.taken_over(run_.state.step);
-    return {};
-  }
-
-  // Makes the stored progress that of this run, and loads what is not part of its state.
-  Result<void> take_progress(const EarlierPart& part) {
-    const TrainerState& stored = part.state;
-    if (stored.data_fingerprint != run_.state.data_fingerprint)
-      return other_sequences(part, run_.state.data_fingerprint, run_.config());
-    if (run_.job.graph.lora.on()) TRY(check_base_model(run_.config().model_directory, part.name));
-    TRY(check_model_is_unchanged(run_.config()));
-    if (stored.loss_scale.has_value() != run_.is_fp16())
-      return Error{
-          ErrorKind::corrupt_checkpoint,
-          fmt::format("{}: its progress {} a loss_scale, but train.precision is {}: resume in the "
-                      "precision that it was made in",
-                      part.name, run_.is_fp16() ? "lacks" : "has", name(run_.config().train.precision))};
-    TRY(check_labels_are_the_same(stored, settings_now(run_)));
-    for (const std::string& note : resume_notes(stored, run_.config(), settings_now(run_)))
-      run_.outputs.say(note);
-    const u64 seed = run_.state.seed;
-    run_.state = stored;
-    run_.state.seed = seed;
-    return run_.job.graph.lora.on() ? load_frozen() : Result<void>();
-  }
-
-  Result<void> load_frozen() {
-    TRY_ASSIGN(const std::string xxh3, load_frozen_model(*run_.session, run_.outputs));
-    TRY(same_base_weights(run_.config().model_directory, run_.state.base_xxh3, xxh3));
-    run_.state.base_xxh3 = xxh3;
-    return {};
-  }
-
-  // RETURNS: the checkpoint to try next, or nullopt if `found` was restored.
-  Result<std::optional<FoundCheckpoint>> restore(FoundCheckpoint found) {
-    TRY(take_progress({found.path, run_of_checkpoint(found.path), found.state}));
-    return run_.checkpoints->resume_from(std::move(found), run_.session->state());
-  }
-
   PreparedRun& run_;
   ResumePoint point_;
-  SessionRecords::Way way_ = SessionRecords::Way::discard;
   NetworkRates network_;  // several nodes
 };
 
@@ -384,7 +261,7 @@ Policy PreparedRun::policy() const {
   return {.versions = plan.versions,
           .waits_for_norm = plan.clipping,
           .speculates = plan.speculates,
-          .several_nodes = config().machine.nodes > 1,
+          .several_nodes = several(),
           .saves = config().output.save};
 }
 

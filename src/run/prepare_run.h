@@ -1,5 +1,5 @@
 // prepare_run() does everything before the first step of a run: chooses a plan, takes memory and disk, and
-// initialises, loads or restores the state.
+// brings the state in (load_state.h).
 #pragma once
 
 #include <map>
@@ -32,6 +32,8 @@ struct PreparedRun {
   PreparedRun(const PreparedRun&) = delete;
 
   const Config& config() const { return job.config; }
+  bool several() const { return config().machine.nodes > 1; }
+  bool leads() const { return config().machine.node == 0; }
   bool is_fp16() const { return config().train.precision == Precision::fp16; }
   Sampling sampling() const { return request.sampling.value_or(Sampling{}); }
 

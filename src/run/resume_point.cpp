@@ -26,8 +26,7 @@ Result<void> ResumePoint::find_commit() {
   recorded_ = std::move(found.run);
   noted_ = std::move(found.note);
   left_at_ = found.left_at;
-  remains_ = {.asked = asked_by(run_.request.resume, found.is_asked_for),
-              .several_nodes = run_.config().machine.nodes > 1};
+  remains_ = {.asked = asked_by(run_.request.resume, found.is_asked_for), .several_nodes = run_.several()};
   if (recorded_) remains_.commit = recorded_->state.step;
   const bool is_asked_for = remains_.asked == Asked::automatic || remains_.asked == Asked::commit;
   if (remains_.several_nodes && recorded_ && is_asked_for) TRY(save_commit_for_nodes());

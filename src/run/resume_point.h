@@ -6,6 +6,7 @@
 #include <string>
 
 #include "durability/durability.h"
+#include "run/commits/recorded_run.h"
 #include "run/prepare_run.h"
 
 namespace tidepool {
@@ -30,6 +31,13 @@ class ResumePoint {
   bool is_commit() const { return source_ == ResumeSource::commit; }
   // Null: none was found.
   const RecordedRun* commit() const { return recorded_ ? &*recorded_ : nullptr; }
+  // Call when the plan is chosen. `copies`: it has other slots than the commit.
+  void copies_commit(bool copies) { copies_ = copies; }
+  // The fate of the commit in the session. Call after copies_commit() and find_checkpoint().
+  SessionRecords::Way way() const {
+    if (!is_commit()) return SessionRecords::Way::discard;
+    return copies_ ? SessionRecords::Way::copy : SessionRecords::Way::use_on;
+  }
   // The step after which checkpoints are of another branch; nullopt: none are.
   std::optional<u64> end_of_branch() const;
 
@@ -48,6 +56,7 @@ class ResumePoint {
   Remains remains_;
   ResumeSource source_ = ResumeSource::nothing;
   std::optional<RecordedRun> recorded_;
+  bool copies_ = false;              // the plan has other slots
   std::optional<u64> left_at_;       // as FoundRecord
   std::optional<BranchNote> noted_;  // by the processes before
 };

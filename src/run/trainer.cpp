@@ -147,10 +147,8 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   const Durability& now() const { return run_.durability.state(); }
   double seconds() const { return earlier_seconds_ + meter_->train_seconds(); }  // of training, at rest
-  bool several() const { return run_.config().machine.nodes > 1; }
-  bool leads() const { return run_.config().machine.node == 0; }
   bool is_last() const { return now().issued >= run_.config().train.max_steps; }
-  bool stop_requested() const { return several() ? now().stop_is_voted : wants_to_stop(); }
+  bool stop_requested() const { return run_.several() ? now().stop_is_voted : wants_to_stop(); }
   bool wants_to_stop() const {
     return StopSignals::stop_requested() ||
            (run_.request.stop_after != 0 && now().issued >= run_.request.stop_after);
@@ -164,7 +162,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   // RETURNS: the event that the engine's question is.
   Event asked() {
     if (now().phase == Phase::comes_to_rest) return Event::goes_on;
-    return several() ? asked_of_nodes() : asked_here();
+    return run_.several() ? asked_of_nodes() : asked_here();
   }
 
   Event asked_here() {
@@ -179,7 +177,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   Event asked_of_nodes() {
     if (is_last()) return Event::run_ends;
     StepResults& results = run_.session->results();
-    const bool rest = leads() && (saves_.due(now().issued) || run_.directory.has_moved(steady_seconds()));
+    const bool rest =
+        run_.leads() && (saves_.due(now().issued) || run_.directory.has_moved(steady_seconds()));
     results.vote((rest ? vote_rest : 0) | (SaveSignal::asked() ? vote_save : 0) |
                  (wants_to_stop() ? vote_stop : 0));
     if (hears_votes(now())) run_.durability.tell(Event::votes_are_heard, results.votes(now().issued - 1));
@@ -191,7 +190,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<void> rest_together() {
     const bool voted = (now().votes & vote_save) != 0;
     if (voted) SaveSignal::forget();
-    if (!leads()) return run_.session->serve();
+    if (!run_.leads()) return run_.session->serve();
     if (const auto moved = run_.directory.moved()) return saves_.save_moved(*moved, seconds());
     if ((voted || saves_.due_at_rest(now().issued)) && !is_last()) TRY(saves_.save(seconds()));
     return run_.session->end_leading();
@@ -257,14 +256,14 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<void> rest() {
     run_.state.step = now().issued;
     run_.session->state().invalidate();
-    if (!several())
+    if (!run_.several())
       if (const auto moved = run_.directory.moved()) return saves_.save_moved(*moved, seconds());
     if (due(run_.config().train.eval_steps)) {
       TRY(saves_.commit_to_replay_from());
       TRY(evaluate(run_, *engine_));
     }
     stopped_early_ = why_stop_early(run_.state.eval_losses, run_.config().train);
-    if (several()) return rest_together();
+    if (run_.several()) return rest_together();
     if (saves_.due_at_rest(now().issued) && !is_last()) return saves_.save(seconds());
     return {};
   }
@@ -341,7 +340,7 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   Result<RunReport> finish() {
     meter_->keep(now().issued - resumed_from_);
-    if (leads()) {
+    if (run_.leads()) {
       if (const auto moved = run_.directory.moved()) return saves_.save_moved(*moved, seconds());
       if (now().saved != now().issued) TRY(saves_.save_last(seconds()));
       TRY(run_.session->end_leading());
