@@ -144,7 +144,7 @@ Bytes workspace_bytes(const ModelGraph& graph) {
 // values, and the partial sums of the norm, belong to the executor (decision 7).
 Bytes scalars_bytes() { return Bytes{frame_alignment}; }
 
-// Scalars that nodes exchange: a node's wishes, the partial sums of the norm that it made, a loss and up
+// Scalars that nodes exchange: a node's votes, the partial sums of the norm that it made, a loss and up
 // to three losses of routers for each of its micro-batches, and its count of tokens for each expert. All are
 // as large as the largest.
 void add_node_scalars(Layout& layout, const ModelGraph& graph, u32 step_micro_batches) {

@@ -233,14 +233,14 @@ Span before(Span span, i32 count, i32 positions) {
   return {span.begin - count + turn, span.begin - 1 + turn};
 }
 
-// Spans that arcs wish for: a tail, so that the next occupant need not wait for the copy out of the frame,
+// Spans that arcs want: a tail, so that the next occupant need not wait for the copy out of the frame,
 // and an early start. Both only as far as bytes allow; fills keep the order of need.
-std::vector<Span> wish_spans(const std::vector<Arc>& arcs, const PlaceOptions& options) {
+std::vector<Span> wanted_spans(const std::vector<Arc>& arcs, const PlaceOptions& options) {
   Profile profile(options.positions, homes_end(arcs));
-  std::vector<Span> wish(arcs.size());
+  std::vector<Span> wanted(arcs.size());
   for (u32 a = 0; a < arcs.size(); ++a) {
-    wish[a] = arcs[a].span;
-    profile.add(wish[a], arcs[a].bytes, arcs[a].from_rest);
+    wanted[a] = arcs[a].span;
+    profile.add(wanted[a], arcs[a].bytes, arcs[a].from_rest);
   }
   // Leaves a sixty-fourth for the gaps that placing makes.
   const Bytes capacity = options.capacity - options.capacity / 64;
@@ -250,9 +250,10 @@ std::vector<Span> wish_spans(const std::vector<Arc>& arcs, const PlaceOptions& o
   };
   for (u32 a = 0; a < arcs.size(); ++a)
     for (i32 i = 0; i < arcs[a].tail; ++i) {
-      const i32 next = wish[a].end + 1;
-      if (next >= options.positions || length(wish[a]) >= options.positions || !room_at(next, arcs[a])) break;
-      wish[a].end = next;
+      const i32 next = wanted[a].end + 1;
+      if (next >= options.positions || length(wanted[a]) >= options.positions || !room_at(next, arcs[a]))
+        break;
+      wanted[a].end = next;
       profile.add({next, next}, arcs[a].bytes, arcs[a].from_rest);
     }
   // Begins up to `most` positions earlier.
@@ -285,12 +286,12 @@ std::vector<Span> wish_spans(const std::vector<Arc>& arcs, const PlaceOptions& o
     const Arc& arc = arcs[a];
     const i32 shift = turn(arc.span.begin) - arc.span.begin;
     const i32 most = std::min({options.lookahead > 0 ? options.lookahead : options.positions,
-                               wish[a].begin - std::max(arc.floor, not_before - shift),
-                               options.positions - length(wish[a])});
-    widen(wish[a], most, arc);
-    not_before = wish[a].begin + shift;
+                               wanted[a].begin - std::max(arc.floor, not_before - shift),
+                               options.positions - length(wanted[a])});
+    widen(wanted[a], most, arc);
+    not_before = wanted[a].begin + shift;
   }
-  return wish;
+  return wanted;
 }
 
 // Orders in which arcs are placed. Permanent arcs come first, then homes that end: these lie side by side,
@@ -300,7 +301,7 @@ enum class PlaceOrder {
   by_size,         // the largest, so that small arcs do not break up room that large ones could take in turn
 };
 
-std::vector<u32> ordered(const std::vector<Arc>& arcs, const std::vector<Span>& wish, PlaceOrder by) {
+std::vector<u32> ordered(const std::vector<Arc>& arcs, const std::vector<Span>& wanted, PlaceOrder by) {
   std::vector<u32> order(arcs.size());
   std::iota(order.begin(), order.end(), 0);
   enum { permanent, home, other, streaming };
@@ -313,18 +314,18 @@ std::vector<u32> ordered(const std::vector<Arc>& arcs, const std::vector<Span>& 
     if (rank(a) != rank(b)) return rank(a) < rank(b);
     const bool by_size = rank(a) == home || rank(a) == other;
     if (by_size && arcs[a].bytes != arcs[b].bytes) return arcs[a].bytes > arcs[b].bytes;
-    return wish[a].begin < wish[b].begin;
+    return wanted[a].begin < wanted[b].begin;
   });
   return order;
 }
 
 // RETURNS: the highest end.
-Bytes place_in_order(std::vector<Arc>& arcs, const std::vector<Span>& wish, const std::vector<u32>& order,
+Bytes place_in_order(std::vector<Arc>& arcs, const std::vector<Span>& wanted, const std::vector<u32>& order,
                      const PlaceOptions& options) {
   Placer placer(arcs, options.positions);
   for (u32 a : order) {
     const Arc& arc = arcs[a];
-    Span span = wish[a];
+    Span span = wanted[a];
     u64 offset = placer.lowest_offset(arc, span);
     // If it does not fit: drop the tail, then halve the early start until it fits.
     if (offset + arc.bytes.value > options.capacity.value && span.end != arc.span.end) {
@@ -343,11 +344,12 @@ Bytes place_in_order(std::vector<Arc>& arcs, const std::vector<Span>& wish, cons
 }  // namespace
 
 Bytes place_arcs(std::vector<Arc>& arcs, const PlaceOptions& options) {
-  const std::vector<Span> wish = wish_spans(arcs, options);
-  const Bytes end = place_in_order(arcs, wish, ordered(arcs, wish, PlaceOrder::streaming_last), options);
+  const std::vector<Span> wanted = wanted_spans(arcs, options);
+  const Bytes end = place_in_order(arcs, wanted, ordered(arcs, wanted, PlaceOrder::streaming_last), options);
   if (end <= options.capacity) return end;
   std::vector<Arc> others = arcs;
-  const Bytes other_end = place_in_order(others, wish, ordered(others, wish, PlaceOrder::by_size), options);
+  const Bytes other_end =
+      place_in_order(others, wanted, ordered(others, wanted, PlaceOrder::by_size), options);
   if (other_end >= end) return end;
   arcs = std::move(others);
   return other_end;

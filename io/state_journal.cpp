@@ -19,7 +19,7 @@ namespace tidepool {
 namespace {
 
 constexpr std::array<char, 8> head_magic = {'T', 'P', 'S', 'T', 'A', 'T', 'E', '\n'};
-constexpr std::array<char, 8> record_magic = {'T', 'P', 'R', 'E', 'C', 'O', 'R', 'D'};
+constexpr std::array<char, 8> commit_magic = {'T', 'P', 'R', 'E', 'C', 'O', 'R', 'D'};
 constexpr u64 description_begin = 48, sum_bytes = 8;
 constexpr u64 description_max = gib, area_max = gib;
 
@@ -107,59 +107,59 @@ Result<std::optional<JournalHead>> decode_head(std::span<const std::byte> bytes,
       get<u64>(bytes, description_begin + description) == hash(bytes.first(description_begin + description));
   if (!whole || format == 0 || format > journal_format_max || head.area_bytes % frame_alignment != 0 ||
       head.area_bytes > area_max)
-    return damaged(path, "its head is damaged, so the recorded state cannot be found in it");
+    return damaged(path, "its head is damaged, so the committed state cannot be found in it");
   head.description.assign(reinterpret_cast<const char*>(bytes.data()) + description_begin, description);
   return std::optional(std::move(head));
 }
 
-u64 record_bytes(u64 chunks, u64 payload) {
-  return record_marks_begin + chunks * record_mark_bytes + payload + sum_bytes;
+u64 commit_bytes(u64 chunks, u64 payload) {
+  return commit_marks_begin + chunks * commit_mark_bytes + payload + sum_bytes;
 }
 
-void encode_record_begin(std::span<std::byte> record, u64 sequence, u64 step, u64 chunks, u64 payload) {
-  CHECK(record.size() == record_bytes(chunks, payload), record.size(), chunks, payload);
-  put(record, 0, record_magic);
-  put(record, 8, sequence);
-  put(record, 16, step);
-  put(record, 24, chunks);
-  put(record, 32, payload);
+void encode_commit_begin(std::span<std::byte> commit, u64 sequence, u64 step, u64 chunks, u64 payload) {
+  CHECK(commit.size() == commit_bytes(chunks, payload), commit.size(), chunks, payload);
+  put(commit, 0, commit_magic);
+  put(commit, 8, sequence);
+  put(commit, 16, step);
+  put(commit, 24, chunks);
+  put(commit, 32, payload);
 }
 
-void encode_mark(std::span<std::byte> record, u64 number, const ChunkMark& mark) {
-  const u64 at = record_marks_begin + number * record_mark_bytes;
-  put(record, at, mark.version);
-  put(record, at + 8, mark.sum);
-  put(record, at + 16, u64{mark.slot & 1} | (mark.zeros ? 2u : 0u) | u64{mark.slot >> 1} << 2);
+void encode_mark(std::span<std::byte> commit, u64 number, const ChunkMark& mark) {
+  const u64 at = commit_marks_begin + number * commit_mark_bytes;
+  put(commit, at, mark.version);
+  put(commit, at + 8, mark.sum);
+  put(commit, at + 16, u64{mark.slot & 1} | (mark.zeros ? 2u : 0u) | u64{mark.slot >> 1} << 2);
 }
 
-void seal_record(std::span<std::byte> record) {
-  put(record, record.size() - sum_bytes, hash(record.first(record.size() - sum_bytes)));
+void seal_commit(std::span<std::byte> commit) {
+  put(commit, commit.size() - sum_bytes, hash(commit.first(commit.size() - sum_bytes)));
 }
 
-// Areas are zeros until a record is written.
-bool has_record(std::span<const std::byte> area) {
-  const auto numbers = area.first(std::min<u64>(area.size(), record_marks_begin));
+// Areas are zeros until a commit is written.
+bool has_commit(std::span<const std::byte> area) {
+  const auto numbers = area.first(std::min<u64>(area.size(), commit_marks_begin));
   return std::ranges::any_of(numbers, [](std::byte b) { return b != std::byte{0}; });
 }
 
-std::optional<StateRecord> decode_record(std::span<const std::byte> area) {
-  if (!is(area, 0, record_magic) || area.size() < record_marks_begin + sum_bytes) return std::nullopt;
+std::optional<StateCommit> decode_commit(std::span<const std::byte> area) {
+  if (!is(area, 0, commit_magic) || area.size() < commit_marks_begin + sum_bytes) return std::nullopt;
   const u64 chunks = get<u64>(area, 24), payload = get<u64>(area, 32);
-  if (chunks > area.size() / record_mark_bytes || payload > area.size()) return std::nullopt;
-  const u64 bytes = record_bytes(chunks, payload);
+  if (chunks > area.size() / commit_mark_bytes || payload > area.size()) return std::nullopt;
+  const u64 bytes = commit_bytes(chunks, payload);
   if (bytes > area.size() || get<u64>(area, bytes - sum_bytes) != hash(area.first(bytes - sum_bytes)))
     return std::nullopt;
-  StateRecord record{.sequence = get<u64>(area, 8), .step = get<u64>(area, 16)};
+  StateCommit commit{.sequence = get<u64>(area, 8), .step = get<u64>(area, 16)};
   for (u64 i = 0; i < chunks; ++i) {
-    const u64 at = record_marks_begin + i * record_mark_bytes, flags = get<u64>(area, at + 16);
-    record.chunks.push_back({.version = get<u64>(area, at),
+    const u64 at = commit_marks_begin + i * commit_mark_bytes, flags = get<u64>(area, at + 16);
+    commit.chunks.push_back({.version = get<u64>(area, at),
                              .sum = get<u64>(area, at + 8),
                              .slot = static_cast<u32>((flags & 1) | (flags >> 2 & 1) << 1),
                              .zeros = (flags & 2) != 0});
   }
-  record.payload.assign(
-      reinterpret_cast<const char*>(area.data()) + record_marks_begin + chunks * record_mark_bytes, payload);
-  return record;
+  commit.payload.assign(
+      reinterpret_cast<const char*>(area.data()) + commit_marks_begin + chunks * commit_mark_bytes, payload);
+  return commit;
 }
 
 Result<std::optional<FoundState>> find_state(const ReadRange& read, u64 size, const std::string& path) {
@@ -167,7 +167,7 @@ Result<std::optional<FoundState>> find_state(const ReadRange& read, u64 size, co
   TRY_ASSIGN(std::vector<std::byte> first, read(0, frame_alignment));
   const u64 bytes = head_bytes(first);
   if (bytes == 0) return std::optional<FoundState>();
-  if (bytes > size) return damaged(path, "its head is damaged, so the recorded state cannot be found in it");
+  if (bytes > size) return damaged(path, "its head is damaged, so the committed state cannot be found in it");
   TRY_ASSIGN(first, read(0, bytes));
   TRY_ASSIGN(std::optional<JournalHead> head, decode_head(first, path));
   if (!head) return std::optional<FoundState>();
@@ -177,14 +177,14 @@ Result<std::optional<FoundState>> find_state(const ReadRange& read, u64 size, co
   u32 begun = 0, whole = 0;
   for (const u64 area : {u64{0}, u64{1}}) {
     TRY_ASSIGN(const std::vector<std::byte> content, read(head->area(area), head->area_bytes));
-    begun += has_record(content);
-    std::optional<StateRecord> record = decode_record(content);
-    if (!record) continue;
+    begun += has_commit(content);
+    std::optional<StateCommit> commit = decode_commit(content);
+    if (!commit) continue;
     ++whole;
-    if (record->sequence > found.record.sequence) found.record = *std::move(record);
+    if (commit->sequence > found.commit.sequence) found.commit = *std::move(commit);
   }
   found.newest_is_torn = begun > whole;
-  if (begun == 2 && whole == 0) return damaged(path, "both of its records are damaged");
+  if (begun == 2 && whole == 0) return damaged(path, "both of its commits are damaged");
   return std::optional(std::move(found));
 }
 

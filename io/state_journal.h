@@ -1,11 +1,11 @@
 // StateJournal is the format of a swap file from which a killed run resumes; docs/state-file.md describes it.
 //
 //   head        what the file is: magic, format, sizes, a description (JSON), its checksum; written once
-//   area 0, 1   records, in turn: each chunk's version, checksum and slot; the step; a payload
+//   area 0, 1   commits, in turn: each chunk's version, checksum and slot; the step; a payload
 //   frames      the slots, and what else the plan keeps on disk
 //
-// A record is written after the data that it counts on is durable, and counts once it is durable itself. Its
-// checksum tells a whole record from one that was torn: then the other area has the record before it, whose
+// A commit is written after the data that it counts on is durable, and counts once it is durable itself. Its
+// checksum tells a whole commit from one that was torn: then the other area has the commit before it, whose
 // slots have not been written to since.
 #pragma once
 
@@ -47,15 +47,15 @@ struct ChunkMark {
   bool operator==(const ChunkMark&) const = default;
 };
 
-struct StateRecord {
+struct StateCommit {
   u64 sequence = 0;  // from 1
   u64 step = 0;      // finished optimizer steps
   std::vector<ChunkMark> chunks;
   std::string payload;
 };
 
-// Bytes of a record, without the padding to whole pages.
-u64 record_bytes(u64 chunks, u64 payload);
+// Bytes of a commit, without the padding to whole pages.
+u64 commit_bytes(u64 chunks, u64 payload);
 
 // REQUIRES: out.size() == head.areas_begin(); it is filled to its end.
 void encode_head(const JournalHead& head, std::span<std::byte> out);
@@ -65,24 +65,24 @@ Result<std::optional<JournalHead>> decode_head(std::span<const std::byte>, const
 // Length of the head that begins with these bytes (at least frame_alignment of them); 0: it is no head.
 u64 head_bytes(std::span<const std::byte> first);
 
-// Bytes before the marks, which begin at this offset of a record; the payload follows them.
-inline constexpr u64 record_marks_begin = 40;
-inline constexpr u64 record_mark_bytes = 24;
+// Bytes before the marks, which begin at this offset of a commit; the payload follows them.
+inline constexpr u64 commit_marks_begin = 40;
+inline constexpr u64 commit_mark_bytes = 24;
 // Writes the numbers before the marks, one mark, and, once all is in place, the checksum at the end.
-void encode_record_begin(std::span<std::byte> record, u64 sequence, u64 step, u64 chunks, u64 payload);
-void encode_mark(std::span<std::byte> record, u64 number, const ChunkMark&);
-void seal_record(std::span<std::byte> record);
+void encode_commit_begin(std::span<std::byte> commit, u64 sequence, u64 step, u64 chunks, u64 payload);
+void encode_mark(std::span<std::byte> commit, u64 number, const ChunkMark&);
+void seal_commit(std::span<std::byte> commit);
 
-// RETURNS: the record in an area; nullopt if there is none, or it was torn.
-std::optional<StateRecord> decode_record(std::span<const std::byte> area);
-// True if a record was begun here, whole, torn or damaged.
-bool has_record(std::span<const std::byte> area);
+// RETURNS: the commit in an area; nullopt if there is none, or it was torn.
+std::optional<StateCommit> decode_commit(std::span<const std::byte> area);
+// True if a commit was begun here, whole, torn or damaged.
+bool has_commit(std::span<const std::byte> area);
 
 struct FoundState {
   std::string path;
   JournalHead head;
-  StateRecord record;           // sequence 0: nothing was recorded yet
-  bool newest_is_torn = false;  // the other area holds a torn record, or a damaged one
+  StateCommit commit;           // sequence 0: nothing was committed yet
+  bool newest_is_torn = false;  // the other area holds a torn commit, or a damaged one
 };
 
 // Reads bytes of a file, all of which are inside it.
@@ -90,7 +90,7 @@ using ReadRange = std::function<Result<std::vector<std::byte>>(u64 begin, u64 by
 // Reads head and areas of a file of `file_bytes` bytes.
 // RETURNS: nullopt if the file is of another kind.
 // Errors: those of `read`; bad_input as decode_head(), if the file is shorter than its head says, or if both
-// records are damaged.
+// commits are damaged.
 Result<std::optional<FoundState>> find_state(const ReadRange& read, u64 file_bytes, const std::string& path);
 // As find_state(), without a lock. RETURNS: nullopt also if there is no file. Errors: io if it cannot be
 // read.

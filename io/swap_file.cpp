@@ -88,24 +88,24 @@ std::string litter_note(const std::string& dir, Bytes bytes, const LastHolder& o
 std::optional<Error> holds_state(const std::string& path) {
   const Result<std::optional<FoundState>> found = read_state_file(path);
   if (!found) return found.error();
-  if (!*found || (*found)->record.sequence == 0) return std::nullopt;
+  if (!*found || (*found)->commit.sequence == 0) return std::nullopt;
   return Error{ErrorKind::usage,
-               fmt::format("{} holds the state of a run that ended without finishing, recorded after "
+               fmt::format("{} holds the state of a run that ended without finishing, committed after "
                            "step {}: resume with --resume auto in the output.dir of that run, choose another "
                            "memory.swap_dir, or move the file away",
-                           path, (*found)->record.step)};
+                           path, (*found)->commit.step)};
 }
 
 // A job may have trained on and ended between the time when `found` was read and the lock.
 Result<void> check_is_unchanged(const FoundState& found) {
   TRY_ASSIGN(const std::optional<FoundState> now, read_state_file(found.path));
-  if (now && now->record.sequence == found.record.sequence && now->head.description == found.head.description)
+  if (now && now->commit.sequence == found.commit.sequence && now->head.description == found.head.description)
     return {};
   return Error{
       ErrorKind::usage,
       fmt::format("{} held the state of step {} when this process began, and another process has changed "
                   "it since. Nothing was changed here: give the command again",
-                  found.path, found.record.step)};
+                  found.path, found.commit.step)};
 }
 
 // Removes the file of a job that was killed as it copied a state.
@@ -173,7 +173,7 @@ Result<std::unique_ptr<SwapFile>> SwapFile::create(const SwapFileOptions& option
   TRY(check_file_size_limit(options.dir, options.bytes));
   TRY(file->lock_directory());
   if (options.found != nullptr) TRY(check_is_unchanged(*options.found));
-  TRY(file->clear_way(options.recorded));
+  TRY(file->clear_way(options.committed));
   TRY(file->open_file());
   TRY(file->take_space());
   TRY(file->sync_names());
@@ -228,14 +228,14 @@ Result<void> SwapFile::lock_directory() {
   return {};
 }
 
-Result<void> SwapFile::clear_way(SwapFileOptions::Found recorded) {
+Result<void> SwapFile::clear_way(SwapFileOptions::Found committed) {
   TRY(remove_copy(dir_));
   if (const std::string irregular = irregular_file(path_); !irregular.empty())
     return not_a_swap_file(path_, irregular);
   if (access(path_.c_str(), F_OK) != 0) return {};
-  if (recorded != SwapFileOptions::Found::discard)
+  if (committed != SwapFileOptions::Found::discard)
     if (std::optional<Error> held = holds_state(path_)) {
-      if (recorded == SwapFileOptions::Found::refuse) return *std::move(held);
+      if (committed == SwapFileOptions::Found::refuse) return *std::move(held);
       takes_over_ = keep_ = true;
       return {};
     }

@@ -4,7 +4,7 @@
 // holds its flock as long as it lives) and `tidepool.swap` (the chunks). Both are removed when the job ends.
 // Both keep their names while the job runs: unlinking early would free the space after a kill too, but then a
 // full disk shows no file to blame. So kill -9 leaves both files, unlocked, and the next job in this
-// directory recognises and clears them: unless a state was recorded in the swap file (io/state_journal.h),
+// directory recognises and clears them: unless a state was committed in the swap file (io/state_journal.h),
 // which only the job that resumes from it takes over.
 #pragma once
 
@@ -32,8 +32,8 @@ struct SwapFileOptions {
   bool makes_parent = false;  // the parent is made too if it is missing, and its own parent must exist
   std::string file = swap_file_name;
   enum class Found : u8 { refuse, take_over, discard };
-  Found recorded = Found::refuse;  // what happens to a swap file in which a state was recorded
-  // The recorded state as it was read before the directory was locked. Null: none was found.
+  Found committed = Found::refuse;  // what happens to a swap file in which a state was committed
+  // The committed state as it was read before the directory was locked. Null: none was found.
   const FoundState* found = nullptr;
 };
 
@@ -42,8 +42,8 @@ class SwapFile {
   // Locks the directory, clears a dead job's leftovers, and reserves all the space now, so that a full disk
   // is found before the first step.
   // Errors: ErrorKind::io names the directory and says what to do: missing parent, not writable, tmpfs,
-  // locked by a live job, too little space, file size limit. ErrorKind::usage: a state was recorded there, or
-  // another job has changed `found` before the directory was locked.
+  // locked by a live job, too little space, file size limit. ErrorKind::usage: a state was committed there,
+  // or another job has changed `found` before the directory was locked.
   static Result<std::unique_ptr<SwapFile>> create(const SwapFileOptions&);
   // Removes both files, and the directory if create() made it and nothing else is in it. A file that is kept
   // stays.

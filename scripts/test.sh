@@ -114,7 +114,7 @@ build_cuda() {
 
 # These tests take minutes each under ASan, over code that many shorter tests cover too. Release runs them.
 searches='^SimSwarm\.FindsNoHazard|^DataChat\.AChatWhoseAnswers|LiveRun\.TenResizes|^FaultInProbe\.Without'
-searches+='|^RecordedState\.IsGoneOnFromUnderAnother|CpuTraining\.'
+searches+='|^CommittedState\.IsResumedFromUnderAnother|CpuTraining\.'
 
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}

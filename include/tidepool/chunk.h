@@ -29,7 +29,7 @@ enum class Kind : u8 {
   state,       // slot 0 of the state; slot i is state_kind(i)
   // Streams: content that blocks hand to blocks, one chunk per stream and micro-batch (Stream).
   activation = state + state_slots_max,  // residual stream between two layers: a block's input
-  middle,                                // residual stream between a layer's attention and its experts
+  post_attention,                        // residual stream between a layer's attention and its experts
   normed,                                // input of a layer's experts and of its router
   routes,                                // each token's experts and their weights
   expert_sum,                            // fp32 sum of the experts' outputs, over the groups so far
@@ -53,7 +53,7 @@ constexpr u32 slot_of(Kind kind) { return static_cast<u32>(kind) - static_cast<u
 // StateSlots::name() has the names of slots.
 constexpr std::string_view name(Kind kind) {
   constexpr std::array<std::string_view, 17> names = {
-      "param",       "grad",   "grad_accum", "grad_part",   "activation",      "middle",
+      "param",       "grad",   "grad_accum", "grad_part",   "activation",      "post_attention",
       "normed",      "routes", "expert_sum", "router_sums", "activation_grad", "normed_grad",
       "routes_grad", "kept",   "workspace",  "batch",       "scalars"};
   if (is_slot(kind)) return "state";

@@ -61,7 +61,7 @@ class Connector {
   void connect_attention(u32 b) {
     forward(b, residual_, Access::read);
     backward(b, residual_, Access::read);
-    forward(b, shared(middle_, Kind::middle, sizes_.residual), Access::write);
+    forward(b, shared(post_attention_, Kind::post_attention, sizes_.residual), Access::write);
     normed_ = add(Kind::normed, sizes_.normed, b + 1);
     routes_ = add(Kind::routes, sizes_.routes, b + 1);
     for (const u32 stream : {normed_, routes_}) forward(b, stream, Access::write);
@@ -73,7 +73,7 @@ class Connector {
   }
 
   void connect_experts(u32 b) {
-    if (is_last(b)) forward(b, middle_, Access::read);
+    if (is_last(b)) forward(b, post_attention_, Access::read);
     for (const u32 stream : {normed_, routes_}) {
       forward(b, stream, Access::read);
       backward(b, stream, Access::read);
@@ -106,7 +106,8 @@ class Connector {
 
   ModelGraph& g_;
   const StreamSizes sizes_;
-  u32 residual_ = none, middle_ = none, normed_ = none, routes_ = none, expert_sum_ = none, sums_ = none;
+  u32 residual_ = none, post_attention_ = none, normed_ = none, routes_ = none, expert_sum_ = none,
+      sums_ = none;
   u32 residual_grad_ = none, normed_grad_ = none, routes_grad_ = none;
 };
 

@@ -8,7 +8,7 @@ namespace tidepool {
 
 // Bytes of one micro-batch's streams. Models without experts have only `residual`.
 struct StreamSizes {
-  Bytes residual{};  // activation, middle, and the gradient of both: [B, T, H]
+  Bytes residual{};  // activation, post_attention, and the gradient of both: [B, T, H]
   Bytes normed{};
   Bytes routes{};
   Bytes routes_grad{};
@@ -20,8 +20,9 @@ struct StreamSizes {
 //
 //   embedding   makes activation
 //   layer       activation -> activation
-//   attention   activation -> middle, normed, routes; adds to router_sums
-//   experts     normed, routes -> expert_sum, group after group; the last group of a layer adds it to middle
+//   attention   activation -> post_attention, normed, routes; adds to router_sums
+//   experts     normed, routes -> expert_sum, group after group; the last group of a layer adds it to
+//   post_attention
 //               and makes activation
 //   head        activation -> loss
 //

@@ -65,15 +65,15 @@ struct SoftmaxConfig {
 
 // MixerKind::latent.
 // LatentAttention: q, k and v are made from a few latent values per token (DeepSeek-AI, arXiv:2405.04434). A
-// head of q and k has `plain` columns without positions, then `turned` columns with rotary positions; the
-// turned columns of k are the same for all heads.
+// head of q and k has `qk_nope_head_dim` columns without positions, then `qk_rope_head_dim` columns with
+// rotary positions; the rotated columns of k are the same for all heads.
 struct LatentAttention {
-  u32 query_rank = 0;  // width of the latent of q; 0: q is made from the input in one product
-  u32 rank = 0;        // width of the latent of k and v; 0: attention is not latent
-  u32 plain = 0;
-  u32 turned = 0;
-  u32 value_size = 0;       // columns of a head of v
-  bool interleaved = true;  // column 2i is rotated with 2i + 1; otherwise i with i + turned / 2
+  u32 q_lora_rank = 0;   // width of the latent of q; 0: q is made from the input in one product
+  u32 kv_lora_rank = 0;  // width of the latent of k and v; 0: attention is not latent
+  u32 qk_nope_head_dim = 0;
+  u32 qk_rope_head_dim = 0;
+  u32 v_head_dim = 0;       // columns of a head of v
+  bool interleaved = true;  // column 2i is rotated with 2i + 1; otherwise i with i + qk_rope_head_dim / 2
 
   bool operator==(const LatentAttention&) const = default;
 };

@@ -19,19 +19,21 @@ std::optional<ModelFault> check_latent(const ModelConfig& c) {
   const LatentAttention& l = c.latent;
   if (c.attention.heads == 0)
     return ModelFault{"num_attention_heads", "0 is too few; a model needs at least one head"};
-  if (l.rank == 0) return ModelFault{"kv_lora_rank", "0 is too few; keys and values are made from it"};
-  if (l.value_size == 0) return ModelFault{"v_head_dim", "0 is too few; a head needs at least one column"};
-  if (l.turned == 0 || l.turned % 2 != 0)
-    return ModelFault{
-        "qk_rope_head_dim",
-        fmt::format("{} columns of a head are rotated, in pairs; it must be even and not 0", l.turned)};
+  if (l.kv_lora_rank == 0)
+    return ModelFault{"kv_lora_rank", "0 is too few; keys and values are made from it"};
+  if (l.v_head_dim == 0) return ModelFault{"v_head_dim", "0 is too few; a head needs at least one column"};
+  if (l.qk_rope_head_dim == 0 || l.qk_rope_head_dim % 2 != 0)
+    return ModelFault{"qk_rope_head_dim",
+                      fmt::format("{} columns of a head are rotated, in pairs; it must be even and not 0",
+                                  l.qk_rope_head_dim)};
   if (c.head_size() > model_head_size_max)
-    return ModelFault{"qk_nope_head_dim",
-                      fmt::format("{} and qk_rope_head_dim {} make heads {} columns wide, more than the {} "
-                                  "supported",
-                                  l.plain, l.turned, c.head_size(), model_head_size_max)};
-  if (l.value_size > model_head_size_max)
-    return ModelFault{"v_head_dim", fmt::format("{} is more than the {} columns supported", l.value_size,
+    return ModelFault{
+        "qk_nope_head_dim",
+        fmt::format("{} and qk_rope_head_dim {} make heads {} columns wide, more than the {} "
+                    "supported",
+                    l.qk_nope_head_dim, l.qk_rope_head_dim, c.head_size(), model_head_size_max)};
+  if (l.v_head_dim > model_head_size_max)
+    return ModelFault{"v_head_dim", fmt::format("{} is more than the {} columns supported", l.v_head_dim,
                                                 model_head_size_max)};
   if (c.kv_heads() != c.attention.heads)
     return ModelFault{
@@ -223,7 +225,8 @@ u32 ModelConfig::attention_window(u32 layer) const {
 
 double ModelConfig::attention_scale() const {
   const double plain = 1 / std::sqrt(static_cast<double>(attention_scale_size()));
-  if (latent.rank == 0 || attention.rope.type == RopeType::plain || attention.rope.mscale_all_dim == 0)
+  if (latent.kv_lora_rank == 0 || attention.rope.type == RopeType::plain ||
+      attention.rope.mscale_all_dim == 0)
     return plain;
   const double growth = yarn_growth(attention.rope.factor, attention.rope.mscale_all_dim);
   return plain * growth * growth;
@@ -260,7 +263,11 @@ ModelConfig default_model(Family family) {
     if (experts->group_keys) c.experts.dense_layers = 1;
   }
   if (style(family).mixer == MixerKind::latent)
-    c.latent = {.query_rank = 0, .rank = 256, .plain = 64, .turned = 32, .value_size = 64};
+    c.latent = {.q_lora_rank = 0,
+                .kv_lora_rank = 256,
+                .qk_nope_head_dim = 64,
+                .qk_rope_head_dim = 32,
+                .v_head_dim = 64};
   return c;
 }
 

@@ -233,7 +233,7 @@ struct ModelConfig {
   u32 kv_heads() const { return attention.kv_heads(); }
   // Columns of a head of q and k.
   u32 head_size() const {
-    if (latent.rank != 0) return latent.plain + latent.turned;
+    if (latent.kv_lora_rank != 0) return latent.qk_nope_head_dim + latent.qk_rope_head_dim;
     return softmax.head_size_given != 0 ? softmax.head_size_given : width / attention.heads;
   }
   u32 query_width() const { return attention.heads * head_size(); }
@@ -242,7 +242,8 @@ struct ModelConfig {
   // Factor on attention's scores.
   double attention_scale() const;
   u32 rotary_size() const {
-    return latent.rank != 0 ? latent.turned : static_cast<u32>(head_size() * attention.rope.partial_factor);
+    return latent.kv_lora_rank != 0 ? latent.qk_rope_head_dim
+                                    : static_cast<u32>(head_size() * attention.rope.partial_factor);
   }
   bool has_experts(u32 layer) const;
   MixerKind mixer_kind(u32) const { return style(family).mixer; }

@@ -86,14 +86,14 @@ enum class OpKind : u8 {
   send,     // host -> another node: an updated parameter, a part of a gradient, or scalars
   receive,  // another node -> host: makes what the other node sent
   // Only with several versions of the state on disk.
-  record,  // disk_write: makes the state on disk the one from which a killed run resumes
+  commit,  // disk_write: makes the state on disk the one from which a killed run resumes
 };
 inline constexpr u32 op_kind_count = 16;
 
 constexpr std::string_view name(OpKind kind) {
   constexpr std::array<std::string_view, op_kind_count> names = {
       "load_batch", "forward",    "backward",       "gradient", "norm", "update", "copy",    "read",
-      "write",      "all_gather", "reduce_scatter", "combine",  "pack", "send",   "receive", "record"};
+      "write",      "all_gather", "reduce_scatter", "combine",  "pack", "send",   "receive", "commit"};
   return names[static_cast<u32>(kind)];
 }
 // True if the op moves content without changing it.
@@ -126,7 +126,7 @@ constexpr bool is_collective(OpKind kind) {
 //   update              grad (or grad_accum in fp32), param, the slots of the state, scalars (with clipping
 //                       only). Kinds of made_by_update() have Access::write, other
 //                       state read_write
-//   record              all recorded chunks on disk (read); if updates do not wait for the norm, scalars
+//   commit              all committed chunks on disk (read); if updates do not wait for the norm, scalars
 //   all_gather          what each device has (read), then what each device gets (write)
 //   reduce_scatter      accumulators by device (read), then each owner's sum (write)
 struct Operand {
@@ -148,7 +148,7 @@ struct Op {
   u32 cut = none;          // update: the cut whose chunk set is updated
   u16 peer = 0;            // send: the node that receives. receive: the node that sends
   u8 steps_back = 0;       // 1: the op belongs to the step before the one whose forward this segment runs
-  bool persists = false;   // only in steps that are recorded: see SegmentRun
+  bool persists = false;   // only in steps that are committed: see SegmentRun
   u32 operands_begin = 0;
   u32 operands_count = 0;
   u32 deps_begin = 0;
@@ -234,15 +234,15 @@ struct Plan {
   // True if updates wait for the norm and overlap the next forward: to clip, or in fp16 to see an overflow.
   bool clipping = true;
   // True if updates do not wait, although the norm may change them: they assume that it does not. A step
-  // whose norm says otherwise is trained again, from the last recorded step.
+  // whose norm says otherwise is trained again, from the last committed step.
   bool speculates = false;
   u64 chunk_elements = 0;  // target cut
   std::vector<Chunk> chunks;
   std::vector<Frame> homes;  // by ChunkId; persistent chunks only, else bytes 0
   // With more than 1, every trained chunk of the state has that many slots on disk, wherever its home is:
   // `slots` has the first, and each other is `second_slot` bytes after the one before. An op that names a
-  // chunk's frame on disk means the slot with the newest content if it reads, and a slot that no record
-  // counts on if it writes. The third slot lets steps be recorded while a save reads an earlier record.
+  // chunk's frame on disk means the slot with the newest content if it reads, and a slot that no commit
+  // counts on if it writes. The third slot lets steps be committed while a save reads an earlier commit.
   u32 versions = 1;
   std::vector<Frame> slots;  // by ChunkId; empty: one version
   Bytes second_slot{};
@@ -255,7 +255,7 @@ struct Plan {
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
   const Segment& segment(SegmentKind kind) const { return segments[static_cast<u32>(kind)]; }
-  bool is_recorded(ChunkId id) const { return !slots.empty() && slots[index(id)].bytes.value > 0; }
+  bool is_committed(ChunkId id) const { return !slots.empty() && slots[index(id)].bytes.value > 0; }
   u32 replicas() const { return replicas_of(parallel, devices); }
   u32 micro_batches_per_replica() const { return micro_batches / (replicas() * nodes); }
   u32 replica_of(u32 micro_batch) const { return micro_batch % replicas(); }
@@ -271,11 +271,11 @@ struct Plan {
 inline constexpr u64 disk_weight = 4;
 
 // Useful bytes that a segment moves over each link, summed over all devices, without those that it moves only
-// in steps that are recorded.
+// in steps that are committed.
 std::array<Bytes, link_count> link_bytes(const Plan&, SegmentKind);
-// Useful bytes that a segment moves over each link only in steps that are recorded.
+// Useful bytes that a segment moves over each link only in steps that are committed.
 std::array<Bytes, link_count> persisted_bytes(const Plan&, SegmentKind);
-// True if recording a step moves content that rests in memory. If not, a record costs next to nothing.
+// True if committing a step moves content that rests in memory. If not, a commit costs next to nothing.
 bool persists_resting_state(const Plan&);
 // Useful bytes that devices receive from other devices in a segment's collectives, summed.
 Bytes comm_bytes(const Plan&, SegmentKind);

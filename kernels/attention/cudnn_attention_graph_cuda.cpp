@@ -75,7 +75,7 @@ struct Builder {
     return y;
   }
   // Transposes x, as the left factor of a product, in 16 bits.
-  Tensor turned(Tensor x) {
+  Tensor transposed(Tensor x) {
     // Dimensions and strides are swapped: no element moves.
     const Tensor y =
         graph.between({.dimensions = scores(), .strides = {h * t * t, t * t, 1, t}, .type = half});
@@ -139,14 +139,14 @@ cudnn::Graph cudnn_attention_backward(const cudnn::Library& library, const Atten
     at.graph.matmul(left, right, of_query_heads);
     at.graph.reduce(ReductionMode::add, of_query_heads, to);
   };
-  of_key_heads(at.turned(p), dout, AttentionUid::dv);
+  of_key_heads(at.transposed(p), dout, AttentionUid::dv);
 
   // dk = ds^T q, ds = p (dout v^T - sums) scale
   const Tensor dp = at.graph.between(at.scores());
   at.graph.matmul(dout, v, dp);
   const Tensor ds = at.apply(PointwiseMode::mul,
                              at.apply(PointwiseMode::mul, at.apply(PointwiseMode::sub, dp, sums), p), scale);
-  of_key_heads(at.turned(ds), q, AttentionUid::dk);
+  of_key_heads(at.transposed(ds), q, AttentionUid::dk);
 
   // dq = ds k, directly from ds: atomic additions to a sum in memory would make its bits vary.
   const Tensor rows_of_k = at.graph.between({.dimensions = {at.b, at.hk, at.t, at.d},

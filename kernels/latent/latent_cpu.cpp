@@ -16,7 +16,7 @@ struct LatentAngles {
 };
 
 void check_latent(const LatentShape& s) {
-  CHECK(s.turned % 2 == 0 && s.turned / 2 <= rotary_pairs_max, s.turned);
+  CHECK(s.qk_rope_head_dim % 2 == 0 && s.qk_rope_head_dim / 2 <= rotary_pairs_max, s.qk_rope_head_dim);
   CHECK(s.rows == 0 || (s.tokens > 0 && s.rows % s.tokens == 0), s.rows, s.tokens);
 }
 
@@ -38,7 +38,7 @@ LatentAngles latent_angles(const Op& op, u32 row) {
   CHECK(start <= token, start, token);
   const float position = static_cast<float>(token - start);
   LatentAngles out;
-  for (u32 i = 0; i < op.shape.turned / 2; ++i) {
+  for (u32 i = 0; i < op.shape.qk_rope_head_dim / 2; ++i) {
     const float angle = position * op.inverse_frequencies[i];
     out.cosine[i] = op.shape.factor * std::cos(angle);
     out.sine[i] = op.shape.factor * std::sin(angle);
@@ -49,12 +49,12 @@ LatentAngles latent_angles(const Op& op, u32 row) {
 // Columns of x's pair i.
 struct Pair {
   Pair(const LatentShape& s, u32 i)
-      : first(s.interleaved ? 2 * i : i), second(s.interleaved ? 2 * i + 1 : i + s.turned / 2) {}
+      : first(s.interleaved ? 2 * i : i), second(s.interleaved ? 2 * i + 1 : i + s.qk_rope_head_dim / 2) {}
   u32 first, second;
 };
 
 void turn_columns(const LatentShape& s, const LatentAngles& angles, const float* x, float* y) {
-  const u32 half = s.turned / 2;
+  const u32 half = s.qk_rope_head_dim / 2;
   for (u32 i = 0; i < half; ++i) {
     const Pair pair(s, i);
     const float a = x[pair.first], b = x[pair.second];
@@ -65,7 +65,7 @@ void turn_columns(const LatentShape& s, const LatentAngles& angles, const float*
 
 // dx and dy do not overlap.
 void turn_columns_back(const LatentShape& s, const LatentAngles& angles, const float* dy, float* dx) {
-  const u32 half = s.turned / 2;
+  const u32 half = s.qk_rope_head_dim / 2;
   for (u32 i = 0; i < half; ++i) {
     const Pair pair(s, i);
     const float a = dy[i], b = dy[i + half];
@@ -79,43 +79,43 @@ void copy(float* y, const float* x, u32 n) { std::memcpy(y, x, n * sizeof(float)
 void join_row(const LatentRows& op, u32 row) {
   const LatentShape& s = op.shape;
   const LatentAngles angles = latent_angles(op, row);
-  const u32 size = s.plain + s.turned;
+  const u32 size = s.qk_nope_head_dim + s.qk_rope_head_dim;
   const float* q = op.q.fp32() + u64{row} * s.q_columns();
   const float* kv = op.kv.fp32() + u64{row} * s.kv_columns();
   float shared[2 * rotary_pairs_max];
-  turn_columns(s, angles, op.low.fp32() + u64{row} * s.low_columns() + s.rank, shared);
+  turn_columns(s, angles, op.low.fp32() + u64{row} * s.low_columns() + s.kv_lora_rank, shared);
   float* out_q = op.out.fp32() + u64{row} * s.columns();
   float *out_k = out_q + s.q_columns(), *out_v = out_k + s.q_columns();
   for (u32 head = 0; head < s.heads; ++head) {
-    copy(out_q, q, s.plain);
-    turn_columns(s, angles, q + s.plain, out_q + s.plain);
-    copy(out_k, kv, s.plain);
-    copy(out_k + s.plain, shared, s.turned);
-    copy(out_v, kv + s.plain, s.value_size);
+    copy(out_q, q, s.qk_nope_head_dim);
+    turn_columns(s, angles, q + s.qk_nope_head_dim, out_q + s.qk_nope_head_dim);
+    copy(out_k, kv, s.qk_nope_head_dim);
+    copy(out_k + s.qk_nope_head_dim, shared, s.qk_rope_head_dim);
+    copy(out_v, kv + s.qk_nope_head_dim, s.v_head_dim);
     q += size, out_q += size, out_k += size;
-    kv += s.plain + s.value_size, out_v += s.value_size;
+    kv += s.qk_nope_head_dim + s.v_head_dim, out_v += s.v_head_dim;
   }
 }
 
 void split_row(const LatentRowsBackward& op, u32 row) {
   const LatentShape& s = op.shape;
   const LatentAngles angles = latent_angles(op, row);
-  const u32 size = s.plain + s.turned;
+  const u32 size = s.qk_nope_head_dim + s.qk_rope_head_dim;
   float* dq = op.dq.fp32() + u64{row} * s.q_columns();
   float* dkv = op.dkv.fp32() + u64{row} * s.kv_columns();
   const float* from_q = op.dout.fp32() + u64{row} * s.columns();
   const float *from_k = from_q + s.q_columns(), *from_v = from_k + s.q_columns();
   float shared[2 * rotary_pairs_max] = {};
   for (u32 head = 0; head < s.heads; ++head) {
-    copy(dq, from_q, s.plain);
-    turn_columns_back(s, angles, from_q + s.plain, dq + s.plain);
-    copy(dkv, from_k, s.plain);
-    rows::add(shared, from_k + s.plain, s.turned);
-    copy(dkv + s.plain, from_v, s.value_size);
+    copy(dq, from_q, s.qk_nope_head_dim);
+    turn_columns_back(s, angles, from_q + s.qk_nope_head_dim, dq + s.qk_nope_head_dim);
+    copy(dkv, from_k, s.qk_nope_head_dim);
+    rows::add(shared, from_k + s.qk_nope_head_dim, s.qk_rope_head_dim);
+    copy(dkv + s.qk_nope_head_dim, from_v, s.v_head_dim);
     dq += size, from_q += size, from_k += size;
-    dkv += s.plain + s.value_size, from_v += s.value_size;
+    dkv += s.qk_nope_head_dim + s.v_head_dim, from_v += s.v_head_dim;
   }
-  turn_columns_back(s, angles, shared, op.dlow.fp32() + u64{row} * s.low_columns() + s.rank);
+  turn_columns_back(s, angles, shared, op.dlow.fp32() + u64{row} * s.low_columns() + s.kv_lora_rank);
 }
 
 }  // namespace

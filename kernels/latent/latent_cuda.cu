@@ -1,5 +1,5 @@
 // Rows of latent attention on the device. Memory is the bottleneck: columns are read and written once, 16
-// bytes at a time; only the turned columns of k, which all heads share, are read again for each head, from
+// bytes at a time; only the rotated columns of k, which all heads share, are read again for each head, from
 // the cache.
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/dispatch.h"
@@ -17,7 +17,7 @@ struct LatentSizes {
   const i32* starts;  // or null
   float frequencies[rotary_pairs_max];
 
-  __device__ __forceinline__ u32 head_size() const { return shape.plain + shape.turned; }
+  __device__ __forceinline__ u32 head_size() const { return shape.qk_nope_head_dim + shape.qk_rope_head_dim; }
 };
 
 struct LatentAngles {
@@ -27,7 +27,7 @@ struct LatentAngles {
 __device__ __forceinline__ void make_latent_angles(const LatentSizes& s, LatentAngles& angles) {
   u32 position = blockIdx.x % s.shape.tokens;
   if (s.starts != nullptr) position -= static_cast<u32>(s.starts[blockIdx.x]);
-  for (u32 i = threadIdx.x; i < s.shape.turned / 2; i += blockDim.x) {
+  for (u32 i = threadIdx.x; i < s.shape.qk_rope_head_dim / 2; i += blockDim.x) {
     const float angle = static_cast<float>(position) * s.frequencies[i];
     angles.cosine[i] = s.shape.factor * cosf(angle);
     angles.sine[i] = s.shape.factor * sinf(angle);
@@ -105,11 +105,11 @@ __device__ __forceinline__ void turn_pairs(const LatentAngles& angles, u32 pair,
   }
 }
 
-// y = the turned columns x of every head, rotated. y has its pairs in columns i and i + U / 2.
+// y = the rotated columns x of every head, rotated. y has its pairs in columns i and i + U / 2.
 template <bool whole, class T>
 __device__ __forceinline__ void turn_heads(const LatentShape& s, const LatentAngles& angles,
                                            HeadColumns<const T> x, HeadColumns<T> y) {
-  const u32 half = s.turned / 2;
+  const u32 half = s.qk_rope_head_dim / 2;
   for_head_vectors(s.heads, half, [&](u32 head, u32 pair) {
     float a[8], b[8];
     load_pairs<whole>(x.data + head * x.stride, pair, half, s.interleaved, a, b);
@@ -131,16 +131,16 @@ __global__ void __launch_bounds__(latent_threads) latent_rows_kernel(LatentRowsA
   const LatentShape& s = op.sizes.shape;
   make_latent_angles(op.sizes, angles);
   const u64 row = blockIdx.x;
-  const u32 size = op.sizes.head_size(), kv_size = s.plain + s.value_size;
+  const u32 size = op.sizes.head_size(), kv_size = s.qk_nope_head_dim + s.v_head_dim;
   const T *q = op.q + row * s.q_columns(), *kv = op.kv + row * s.kv_columns();
-  const T* const shared = op.low + row * s.low_columns() + s.rank;
+  const T* const shared = op.low + row * s.low_columns() + s.kv_lora_rank;
   T* const out_q = op.out + row * s.columns();
   T *const out_k = out_q + s.q_columns(), *const out_v = out_k + s.q_columns();
-  copy_heads<whole, T>(s.heads, s.plain, {q, size}, {out_q, size});
-  turn_heads<whole, T>(s, angles, {q + s.plain, size}, {out_q + s.plain, size});
-  copy_heads<whole, T>(s.heads, s.plain, {kv, kv_size}, {out_k, size});
-  turn_heads<whole, T>(s, angles, {shared, 0}, {out_k + s.plain, size});
-  copy_heads<whole, T>(s.heads, s.value_size, {kv + s.plain, kv_size}, {out_v, s.value_size});
+  copy_heads<whole, T>(s.heads, s.qk_nope_head_dim, {q, size}, {out_q, size});
+  turn_heads<whole, T>(s, angles, {q + s.qk_nope_head_dim, size}, {out_q + s.qk_nope_head_dim, size});
+  copy_heads<whole, T>(s.heads, s.qk_nope_head_dim, {kv, kv_size}, {out_k, size});
+  turn_heads<whole, T>(s, angles, {shared, 0}, {out_k + s.qk_nope_head_dim, size});
+  copy_heads<whole, T>(s.heads, s.v_head_dim, {kv + s.qk_nope_head_dim, kv_size}, {out_v, s.v_head_dim});
 }
 
 template <class T>
@@ -150,12 +150,12 @@ struct LatentRowsBackwardArguments {
   T *dq, *dkv, *dlow;
 };
 
-// dx = gradient of k's turned columns, from the gradients dy of every head, added in order. A thread takes a
+// dx = gradient of k's rotated columns, from the gradients dy of every head, added in order. A thread takes a
 // pair: its neighbours read the columns beside.
 template <class T>
 __device__ __forceinline__ void sum_shared_columns(const LatentShape& s, const LatentAngles& angles,
                                                    HeadColumns<const T> dy, T* dx) {
-  const u32 half = s.turned / 2;
+  const u32 half = s.qk_rope_head_dim / 2;
   for (u32 i = threadIdx.x; i < half; i += blockDim.x) {
     float a = 0, b = 0;
     for (u32 head = 0; head < s.heads; ++head) {
@@ -175,20 +175,22 @@ __global__ void __launch_bounds__(latent_threads)
   const LatentShape& s = op.sizes.shape;
   make_latent_angles(op.sizes, angles);
   const u64 row = blockIdx.x;
-  const u32 size = op.sizes.head_size(), kv_size = s.plain + s.value_size, half = s.turned / 2;
+  const u32 size = op.sizes.head_size(), kv_size = s.qk_nope_head_dim + s.v_head_dim,
+            half = s.qk_rope_head_dim / 2;
   T *dq = op.dq + row * s.q_columns(), *dkv = op.dkv + row * s.kv_columns();
   const T* const from_q = op.dout + row * s.columns();
   const T *const from_k = from_q + s.q_columns(), *const from_v = from_k + s.q_columns();
-  sum_shared_columns<T>(s, angles, {from_k + s.plain, size}, op.dlow + row * s.low_columns() + s.rank);
-  copy_heads<whole, T>(s.heads, s.plain, {from_q, size}, {dq, size});
+  sum_shared_columns<T>(s, angles, {from_k + s.qk_nope_head_dim, size},
+                        op.dlow + row * s.low_columns() + s.kv_lora_rank);
+  copy_heads<whole, T>(s.heads, s.qk_nope_head_dim, {from_q, size}, {dq, size});
   for_head_vectors(s.heads, half, [&](u32 head, u32 pair) {
     float a[8], b[8];
-    load_pairs<whole>(from_q + s.plain + head * size, pair, half, false, a, b);
+    load_pairs<whole>(from_q + s.qk_nope_head_dim + head * size, pair, half, false, a, b);
     turn_pairs(angles, pair, half, -1.0f, a, b);
-    store_pairs<whole>(dq + s.plain + head * size, pair, half, s.interleaved, a, b);
+    store_pairs<whole>(dq + s.qk_nope_head_dim + head * size, pair, half, s.interleaved, a, b);
   });
-  copy_heads<whole, T>(s.heads, s.plain, {from_k, size}, {dkv, kv_size});
-  copy_heads<whole, T>(s.heads, s.value_size, {from_v, s.value_size}, {dkv + s.plain, kv_size});
+  copy_heads<whole, T>(s.heads, s.qk_nope_head_dim, {from_k, size}, {dkv, kv_size});
+  copy_heads<whole, T>(s.heads, s.v_head_dim, {from_v, s.v_head_dim}, {dkv + s.qk_nope_head_dim, kv_size});
 }
 
 template <bool whole, class X, class Y>
@@ -207,18 +209,18 @@ __global__ void __launch_bounds__(256)
 template <class Op>
 LatentSizes latent_sizes(const Op& op) {
   const LatentShape& s = op.shape;
-  require(s.turned % 2 == 0 && s.turned / 2 <= rotary_pairs_max,
+  require(s.qk_rope_head_dim % 2 == 0 && s.qk_rope_head_dim / 2 <= rotary_pairs_max,
           "latent rows: a head turns an even number of columns, at most 256");
   require(s.rows == 0 || (s.tokens > 0 && s.rows % s.tokens == 0), "latent rows: sequences are whole");
   LatentSizes sizes = {.shape = s, .starts = op.starts, .frequencies = {}};
-  for (u32 i = 0; i < s.turned / 2; ++i) sizes.frequencies[i] = op.inverse_frequencies[i];
+  for (u32 i = 0; i < s.qk_rope_head_dim / 2; ++i) sizes.frequencies[i] = op.inverse_frequencies[i];
   return sizes;
 }
 
 // Every part of a head or row begins at a multiple of eight columns.
 bool parts_of_vectors(const LatentShape& s) {
-  return s.plain % vector_elements == 0 && s.turned % (2 * vector_elements) == 0 &&
-         s.value_size % vector_elements == 0 && s.rank % vector_elements == 0;
+  return s.qk_nope_head_dim % vector_elements == 0 && s.qk_rope_head_dim % (2 * vector_elements) == 0 &&
+         s.v_head_dim % vector_elements == 0 && s.kv_lora_rank % vector_elements == 0;
 }
 
 }  // namespace

@@ -23,13 +23,13 @@ struct RotaryShape {
   u32 kv_heads = 0;   // NKV
   u32 head_size = 0;  // D, at most 2 rotary_pairs_max
   // Number of elements at the start of a head that are rotated, even: element i rotates with element i +
-  // turned() / 2, and the rest of the head is unchanged. 0: all. Not with norms.
-  u32 turned_size = 0;
+  // rotated() / 2, and the rest of the head is unchanged. 0: all. Not with norms.
+  u32 rotated_size = 0;
   float factor = 1;  // on cosine and sine, as YaRN has it
 
   // Columns of a row of qkv: q's heads, then k's, then v's.
   constexpr u32 columns() const { return (heads + 2 * kv_heads) * head_size; }
-  constexpr u32 turned() const { return turned_size != 0 ? turned_size : head_size; }
+  constexpr u32 rotated() const { return rotated_size != 0 ? rotated_size : head_size; }
   bool operator==(const RotaryShape&) const = default;
 };
 
@@ -40,7 +40,7 @@ struct Rotary {
   ConstValues qkv;              // [R, (NH + 2 NKV) D]
   Values out;                   // [R, (NH + 2 NKV) D]; may be qkv
   const i32* starts = nullptr;  // [R]: number in the sequence of the document's first token; or null
-  RotaryFrequencies inverse_frequencies = {};  // [turned() / 2]
+  RotaryFrequencies inverse_frequencies = {};  // [rotated() / 2]
   Param q_norm, k_norm;   // [D]: weights of an RMS norm over each head, before rotation; or none
   float norm_offset = 0;  // added to these weights: 1 in Gemma
   float epsilon = 1e-6f;  // for these norms

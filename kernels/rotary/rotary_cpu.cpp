@@ -23,7 +23,7 @@ struct Scratch {
 };
 
 void check_shape(const RotaryShape& s) {
-  CHECK(s.turned() % 2 == 0 && s.turned() <= s.head_size, s.turned(), s.head_size);
+  CHECK(s.rotated() % 2 == 0 && s.rotated() <= s.head_size, s.rotated(), s.head_size);
   CHECK(s.head_size / 2 <= rotary_pairs_max, s.head_size);
   CHECK(s.rows == 0 || (s.tokens > 0 && s.rows % s.tokens == 0), s.rows, s.tokens);
 }
@@ -40,7 +40,7 @@ void make_angles(const Op& op, u32 row, float direction, Scratch& scratch) {
     CHECK(start <= token, start, token);
   }
   const float position = static_cast<float>(token - start);
-  for (u32 i = 0; i < op.shape.turned() / 2; ++i) {
+  for (u32 i = 0; i < op.shape.rotated() / 2; ++i) {
     const float angle = position * op.inverse_frequencies[i];
     scratch.cosine[i] = op.shape.factor * std::cos(angle);
     scratch.sine[i] = direction * op.shape.factor * std::sin(angle);
@@ -72,13 +72,13 @@ template <class Op>
 NormWeights norm_weights(const Op& op, Scratch& scratch) {
   CHECK(bool(op.q_norm) == bool(op.k_norm));
   if (!op.q_norm) return {};
-  CHECK(op.shape.turned() == op.shape.head_size, op.shape.turned(), op.shape.head_size);
+  CHECK(op.shape.rotated() == op.shape.head_size, op.shape.rotated(), op.shape.head_size);
   return {{rows::widened_sum(op.q_norm, op.norm_offset, op.shape.head_size, scratch.weights[0]),
            rows::widened_sum(op.k_norm, op.norm_offset, op.shape.head_size, scratch.weights[1])}};
 }
 
 void forward_row(const Rotary& op, u32 row, const NormWeights& weights, Scratch& scratch) {
-  const u32 size = op.shape.head_size, turned = op.shape.turned();
+  const u32 size = op.shape.head_size, rotated = op.shape.rotated();
   for_heads(op.shape, row, [&](u64 at, u32 which) {
     const float* x = op.qkv.fp32() + at;
     float* y = op.out.fp32() + at;
@@ -86,8 +86,8 @@ void forward_row(const Rotary& op, u32 row, const NormWeights& weights, Scratch&
       rms_norm_row(x, rms_of_row(x, op.epsilon, size), weights.of[which], nullptr, y, size);
       x = y;
     }
-    rotate_row(x, scratch.cosine, scratch.sine, y, turned / 2);
-    if (x != y) std::memcpy(y + turned, x + turned, (size - turned) * sizeof(float));
+    rotate_row(x, scratch.cosine, scratch.sine, y, rotated / 2);
+    if (x != y) std::memcpy(y + rotated, x + rotated, (size - rotated) * sizeof(float));
   });
   if (op.qkv.data == op.out.data) return;
   const u64 v = u64{row} * op.shape.columns() + u64{op.shape.heads + op.shape.kv_heads} * size;
@@ -100,7 +100,7 @@ void backward_row(const RotaryBackward& op, u32 row, const NormWeights& weights,
   for_heads(op.shape, row, [&](u64 at, u32 which) {
     float* dx = op.dqkv.fp32() + at;
     if (weights.of[which] == nullptr)
-      return rotate_row(dx, scratch.cosine, scratch.sine, dx, op.shape.turned() / 2);
+      return rotate_row(dx, scratch.cosine, scratch.sine, dx, op.shape.rotated() / 2);
     rotate_row(dx, scratch.cosine, scratch.sine, scratch.head, size / 2);
     const float* x = op.qkv.fp32() + at;
     rms_norm_backward_row({.x = x,

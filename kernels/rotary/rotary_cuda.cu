@@ -11,7 +11,7 @@ namespace {
 
 struct RotarySizes {
   u32 tokens, heads, kv_heads, head_size;
-  u32 turned;         // rotated elements of a head
+  u32 rotated;        // rotated elements of a head
   float factor;       // on cosine and sine
   u32 lanes;          // lanes per group; a group takes a head
   const i32* starts;  // or null
@@ -25,7 +25,7 @@ struct Angles {
 __device__ __forceinline__ void make_angles(const RotarySizes& s, u32 row, float direction, Angles& angles) {
   u32 position = row % s.tokens;
   if (s.starts != nullptr) position -= static_cast<u32>(s.starts[row]);
-  for (u32 i = threadIdx.x; i < s.turned / 2; i += blockDim.x) {
+  for (u32 i = threadIdx.x; i < s.rotated / 2; i += blockDim.x) {
     const float angle = static_cast<float>(position) * s.frequencies[i];
     angles.cosine[i] = s.factor * cosf(angle);
     angles.sine[i] = direction * s.factor * sinf(angle);
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(rotary_threads) rotary_kernel(RotaryArguments<
   const RotarySizes& s = op.sizes;
   make_angles(s, blockIdx.x, op.direction, angles);
   const RotaryPlace place(s);
-  const u32 size = s.head_size, half = s.turned / 2, heads = s.heads + s.kv_heads;
+  const u32 size = s.head_size, half = s.rotated / 2, heads = s.heads + s.kv_heads;
   const u64 row = u64{blockIdx.x} * (heads + s.kv_heads) * size;
   for (u32 from = 0; from < heads; from += place.groups) {  // lanes without a head run along with their warp
     const u32 head = from + place.group;
@@ -136,9 +136,9 @@ __global__ void __launch_bounds__(rotary_threads) rotary_kernel(RotaryArguments<
     if (mine) x.store<whole>(op.out + row + head * size, place.pair, half);
   }
   if (op.out == op.qkv) return;
-  const u32 rest = size - s.turned;
+  const u32 rest = size - s.rotated;
   for (u32 i = threadIdx.x; i < heads * rest; i += blockDim.x) {
-    const u64 at = row + i / rest * size + s.turned + i % rest;
+    const u64 at = row + i / rest * size + s.rotated + i % rest;
     op.out[at] = op.qkv[at];
   }
   const u64 v = row + heads * size;
@@ -261,21 +261,21 @@ __global__ void rotary_sum_kernel(u32 groups, u32 head_size, const float* partia
 template <class Op>
 RotarySizes sizes_of(const Op& op) {
   const RotaryShape& shape = op.shape;
-  require(shape.turned() >= 2 && shape.turned() % 2 == 0 && shape.turned() <= shape.head_size,
+  require(shape.rotated() >= 2 && shape.rotated() % 2 == 0 && shape.rotated() <= shape.head_size,
           "a rotated share of a head is even");
   require(shape.head_size / 2 <= rotary_pairs_max, "a rotated head has at most 256 elements");
-  require(shape.turned() == shape.head_size || !op.q_norm, "normalised heads are rotated whole");
+  require(shape.rotated() == shape.head_size || !op.q_norm, "normalised heads are rotated whole");
   require(bool(op.q_norm) == bool(op.k_norm), "q and k are normalised, or neither");
   RotarySizes sizes = {.tokens = shape.tokens,
                        .heads = shape.heads,
                        .kv_heads = shape.kv_heads,
                        .head_size = shape.head_size,
-                       .turned = shape.turned(),
+                       .rotated = shape.rotated(),
                        .factor = shape.factor,
-                       .lanes = rotary_lanes(shape.turned()),
+                       .lanes = rotary_lanes(shape.rotated()),
                        .starts = op.starts,
                        .frequencies = {}};
-  for (u32 i = 0; i < shape.turned() / 2; ++i) sizes.frequencies[i] = op.inverse_frequencies[i];
+  for (u32 i = 0; i < shape.rotated() / 2; ++i) sizes.frequencies[i] = op.inverse_frequencies[i];
   return sizes;
 }
 
@@ -284,7 +284,7 @@ void rotate(const Rotary& op, float direction, cudaStream_t stream) {
   check_same_precision({op.q_norm, op.k_norm});
   const Precision parameter = op.q_norm ? op.q_norm.precision : op.qkv.precision;
   const bool vectors = op.shape.head_size % vector_elements == 0 &&
-                       rows_of_vectors(op.shape.turned() / 2, op.qkv, op.out, op.q_norm, op.k_norm);
+                       rows_of_vectors(op.shape.rotated() / 2, op.qkv, op.out, op.q_norm, op.k_norm);
   for_bool(vectors, [&](auto whole) {
     for_precisions(op.qkv.precision, parameter, [&](auto a, auto p) {
       using A = decltype(a);

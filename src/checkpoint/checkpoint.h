@@ -140,7 +140,7 @@ class CheckpointStore {
   // changes.
   // RETURNS: new paths of the renamed checkpoints, ascending.
   Result<std::vector<std::string>> follow(FoundCheckpoint& found);
-  // Sets aside the checkpoints after `step`, as follow() does: the run resumes from a record of its state.
+  // Sets aside the checkpoints after `step`, as follow() does: the run resumes from a commit of its state.
   // RETURNS: their new paths.
   Result<std::vector<std::string>> set_aside_after(u64 step);
   // Path of the checkpoint that save() makes for a step.

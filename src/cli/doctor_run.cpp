@@ -13,7 +13,7 @@
 #include "data/batches/open_documents.h"
 #include "io/directory_lock.h"
 #include "io/file_system.h"
-#include "run/directory/find_recorded_run.h"
+#include "run/directory/find_committed_run.h"
 #include "run/directory/run_directory.h"
 #include "run/open_data.h"
 
@@ -107,10 +107,10 @@ Finding examine_output(const Config& config, const Result<Job>& job) {
   if (const std::optional<long> holder = lock_holder(dir, run_lock_name))
     return {Health::warn, out.what, fmt::format("{} is in use by the run with pid {}", dir, *holder),
             "wait for it, or set another output.dir"};
-  // Steps that this run, or another one in its swap directory, has recorded. Without a job, the plan is a
+  // Steps that this run, or another one in its swap directory, has committed. Without a job, the plan is a
   // finding.
   if (job)
-    if (const auto found = find_recorded_run(*job, "", [](const std::string&) {}); !found)
+    if (const auto found = find_committed_run(*job, "", [](const std::string&) {}); !found)
       return {Health::warn, out.what, found.error().message, ""};
   const Result<std::vector<u64>> steps = checkpoint_steps(dir);
   if (steps && !steps->empty())

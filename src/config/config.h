@@ -158,7 +158,7 @@ struct OutputConfig {
   double save_minutes = 30;       // 0: never saves by time
   double last_save_minutes = 10;  // time limit for retries of the last save
   u64 save_total_limit = 2;
-  u64 persist_steps = 0;                // between records of the state in the swap file; 0: automatic
+  u64 persist_steps = 0;                // between commits of the state in the swap file; 0: automatic
   Bytes max_shard_size{5'000'000'000};  // of one file of weights; Hugging Face's name and unit
   bool trace = true;
   std::vector<std::string> report_to = {"tensorboard"};  // logs beside metrics.jsonl

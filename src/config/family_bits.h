@@ -43,7 +43,7 @@ inline constexpr u32 scaled_attention =
 inline constexpr u32 biased_qkv = families_with([](const FamilyTraits& f) { return f.qkv_bias; });
 inline constexpr u32 attention_biases =
     families_with([](const FamilyTraits& f) { return f.attention_bias_key; });
-inline constexpr u32 partly_turned =
+inline constexpr u32 partly_rotated =
     families_with([](const FamilyTraits& f) { return f.partial_rotary_key; });
 inline constexpr u32 mlp_biases = families_with([](const FamilyTraits& f) { return f.mlp_bias_key; });
 

@@ -40,8 +40,8 @@ const std::array output_table = std::to_array<Field>({
     {"output",
      "persist_steps",
      REF(output.persist_steps),
-     "Steps between records of the state in the swap file, with memory.versions of 2 or 3; a killed run "
-     "repeats at most one more. auto: so many that records take about 2 % of the time at most, as the "
+     "Steps between commits of the state in the swap file, with memory.versions of 2 or 3; a killed run "
+     "repeats at most one more. auto: so many that commits take about 2 % of the time at most, as the "
      "run measures",
      "steps",
      {0, 1e15},

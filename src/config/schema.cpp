@@ -14,7 +14,7 @@ constexpr std::array<Section, 8> section_table = {{
     {"data", "Data for training and evaluation"},
     {"objective", "What training makes the model better at"},
     {"train", "Training; names as in Hugging Face TrainingArguments"},
-    {"memory", "Budgets of memory and disk, never exceeded but by a swap file's records"},
+    {"memory", "Budgets of memory and disk, never exceeded but by a swap file's commits"},
     {"machine", "Hardware that trains"},
     {"output", "Files that a run writes, and how often"},
 }};
@@ -56,8 +56,8 @@ const std::array other_fields = std::to_array<Field>({
     {"memory",
      "versions",
      REF(memory.versions),
-     "Versions of the trained state in the swap file. With 2, a killed run resumes from the last recorded "
-     "step (output.persist_steps); with 3, steps are recorded while a checkpoint is written, too; 1: it "
+     "Versions of the trained state in the swap file. With 2, a killed run resumes from the last committed "
+     "step (output.persist_steps); with 3, steps are committed while a checkpoint is written, too; 1: it "
      "resumes from a checkpoint; auto: as many as there is room for, if state rests on disk",
      "",
      {0, 3},

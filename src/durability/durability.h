@@ -73,7 +73,7 @@ struct Durability {
 
 enum class Event : u8 {
   // The engine asks for the next segment.
-  goes_on,
+  run_continues,
   rest_is_due,  // ... and evaluation, save or another choice is due, once at least one step was trained
   run_ends,     // ... and no step is left, or a signal has asked to stop
   votes_are_heard,

@@ -12,7 +12,7 @@ namespace {
 constexpr std::array<std::string_view, phase_count> phase_names = {
     "rests", "trains", "comes_to_rest", "abandons", "rolls_back", "replans", "ended"};
 
-constexpr std::array<std::string_view, event_count> event_names = {"goes_on",
+constexpr std::array<std::string_view, event_count> event_names = {"run_continues",
                                                                    "rest_is_due",
                                                                    "run_ends",
                                                                    "votes_are_heard",
@@ -76,7 +76,7 @@ StateText to_text(const Durability& s) {
 }
 
 bool is_routine(Event event) {
-  return event == Event::goes_on || event == Event::step_counts || event == Event::commit_is_chosen ||
+  return event == Event::run_continues || event == Event::step_counts || event == Event::commit_is_chosen ||
          event == Event::commit_begins;
 }
 

@@ -307,7 +307,7 @@ constexpr Cell first{"first segment", first_segment}, next{"next segment, or the
     resumes{"rests, at the last commit or checkpoint", resume};
 
 constexpr std::array<Row, event_count> rows{{
-    {Event::goes_on, {first, next, none_left, issues_none, loading, loading, is_over}},
+    {Event::run_continues, {first, next, none_left, issues_none, loading, loading, is_over}},
     {Event::rest_is_due, {first, last, none_left, issues_none, loading, loading, is_over}},
     {Event::run_ends, {last, last, none_left, issues_none, loading, loading, is_over}},
     {Event::votes_are_heard, {at_rest, votes, no_more, issues_none, loading, loading, is_over}},

@@ -17,7 +17,7 @@ namespace {
 constexpr u32 chain_links_max = 1 << 16;
 
 Cause cause_of(const Op& op) {
-  if (op.persists) return Cause::record;
+  if (op.persists) return Cause::commit;
   switch (op.lane.kind) {
     case LaneKind::compute:
       return op.lane.device == 0 ? Cause::compute : Cause::comm;
@@ -59,7 +59,7 @@ std::string binding_resource(const PhaseProfile& phase) {
   const auto of = [&](Cause cause) { return phase.exposed[static_cast<u32>(cause)].value; };
   std::vector<std::pair<std::string_view, u64>> all;
   for (const Cause cause :
-       {Cause::compute, Cause::update, Cause::h2d, Cause::d2h, Cause::comm, Cause::record, Cause::net})
+       {Cause::compute, Cause::update, Cause::h2d, Cause::d2h, Cause::comm, Cause::commit, Cause::net})
     all.emplace_back(name(cause), of(cause));
   all.emplace_back(disk_name(phase), of(Cause::disk_read) + of(Cause::disk_write));
   const auto longest = std::ranges::max_element(all, {}, [](const auto& one) { return one.second; });

@@ -24,7 +24,7 @@
 
 namespace tidepool {
 
-enum class Cause : u8 { compute, update, h2d, d2h, comm, disk_read, disk_write, record, net, other };
+enum class Cause : u8 { compute, update, h2d, d2h, comm, disk_read, disk_write, commit, net, other };
 inline constexpr u32 cause_count = 10;
 constexpr std::string_view name(Cause cause) {
   constexpr std::array<std::string_view, cause_count> names = {

@@ -32,7 +32,7 @@ struct ForecastOptions {
   std::vector<BlockSeconds> blocks;  // measured; empty: predicted from their kernels
   u32 steps = 4;                     // bodies replayed; the last one is the result
   bool keep_ops = false;
-  // Steps that are recorded: all, or none. Default: all, unless that moves content that rests in memory.
+  // Steps that are committed: all, or none. Default: all, unless that moves content that rests in memory.
   std::optional<bool> persists = {};
   bool check_tags = true;  // check every read; without tags it takes half as long, for times only
   // If the last body takes longer than this, its replay is stopped: step_seconds is then the time it had

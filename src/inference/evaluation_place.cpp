@@ -7,10 +7,10 @@
 #include "checkpoint/checkpoint.h"
 #include "config_files/load_config.h"
 #include "data/files/find_files.h"
+#include "inference/committed_checkpoint.h"
 #include "inference/forward_only.h"
 #include "inference/generate_place.h"
 #include "inference/model_directory.h"
-#include "inference/recorded_checkpoint.h"
 #include "run/weights/first_weights.h"
 
 namespace tidepool {
@@ -86,8 +86,8 @@ Result<EvaluationPlace> of_config(const EvaluateRequest& request, std::string& r
   EvaluationPlace out;
   TRY_ASSIGN(out.config, load_config(request.source, overrides_of(request), KeptModel::read));
   const std::string& dir = out.config.output.dir;
-  TRY_ASSIGN(const std::vector<std::string> recorded, save_recorded_state(dir));
-  for (const std::string& line : recorded) request.note(line);
+  TRY_ASSIGN(const std::vector<std::string> committed, save_committed_state(dir));
+  for (const std::string& line : committed) request.note(line);
   TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(dir));
   if (!steps.empty()) return of_run(dir, request, reading);
   if (out.config.model_directory.empty())

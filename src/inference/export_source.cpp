@@ -18,7 +18,7 @@
 #include "huggingface/weights/load_weights.h"
 #include "huggingface/weights/other_weights.h"
 #include "huggingface/weights/shards.h"
-#include "inference/recorded_checkpoint.h"
+#include "inference/committed_checkpoint.h"
 #include "model/blocks.h"
 #include "run/weights/base_model.h"
 #include "run/weights/kept_model.h"
@@ -42,7 +42,7 @@ Result<ExportSource> find_what_is_named(const std::string& path, std::string& re
   if (has(model_config_file) && has_weights(path)) return ExportSource{.directory = path, .notes = {}};
   if (has(adapter_config_file) && has(adapter_weights_file))
     return ExportSource{.directory = path, .notes = {}};
-  TRY_ASSIGN(const std::vector<std::string> recorded, save_recorded_state(path));
+  TRY_ASSIGN(const std::vector<std::string> committed, save_committed_state(path));
   TRY_ASSIGN(const FoundWeights found, find_weights(path, checkpoint_buffer));
   if (!found.path) {
     if (has_weights(path)) return holds_no_config(path);
@@ -54,7 +54,7 @@ Result<ExportSource> find_what_is_named(const std::string& path, std::string& re
                              path, model_config_file, weights_file)};
   }
   reading = *found.path;
-  ExportSource out{.directory = *found.path, .notes = recorded};
+  ExportSource out{.directory = *found.path, .notes = committed};
   for (const SteppedOver& s : found.stepped_over)
     out.notes.push_back(fmt::format("skipped {}: {}", s.path, s.reason));
   out.notes.push_back("exporting " + *found.path);

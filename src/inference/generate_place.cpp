@@ -12,8 +12,8 @@
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/adapter_files.h"
 #include "huggingface/weights/other_weights.h"
+#include "inference/committed_checkpoint.h"
 #include "inference/model_directory.h"
-#include "inference/recorded_checkpoint.h"
 
 namespace tidepool {
 namespace {
@@ -74,7 +74,7 @@ Result<GeneratePlace> find_generate_place(const std::string& path) {
         fmt::format("{} is not a directory: name the output.dir of a run, a checkpoint or a model directory",
                     path)};
   if (looks_like_checkpoint(clean(path))) return checkpoint_place(path);
-  TRY_ASSIGN(const std::vector<std::string> recorded, save_recorded_state(path));
+  TRY_ASSIGN(const std::vector<std::string> committed, save_committed_state(path));
   TRY_ASSIGN(const FoundWeights found, find_weights(path, checkpoint_buffer));
   if (!found.path) {
     if (std::string other = other_weights(path); !other.empty())
@@ -88,7 +88,7 @@ Result<GeneratePlace> find_generate_place(const std::string& path) {
   for (const SteppedOver& s : found.stepped_over)
     out.notes.push_back(fmt::format("skipped {}: {}", s.path, s.reason));
   if (!out.notes.empty()) out.notes.push_back("using " + *found.path);
-  out.notes.insert(out.notes.begin(), recorded.begin(), recorded.end());
+  out.notes.insert(out.notes.begin(), committed.begin(), committed.end());
   return out;
 }
 

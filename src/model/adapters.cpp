@@ -85,18 +85,18 @@ Param Adapters::param(u32 tensor) const {
 }
 
 template <class Fn>
-void Adapters::for_targets(JoinedModules joined, Fn fn) const {
+void Adapters::for_targets(FusedModules fused, Fn fn) const {
   if (window_ == nullptr) return;
   u32 column = 0;
-  for (u32 m = joined.first; m < joined.first + joined.count; ++m) {
+  for (u32 m = fused.first; m < fused.first + fused.count; ++m) {
     if (has(m)) fn(Place{m, column});
     column += modules_.of[m].out;
   }
 }
 
-u32 Adapters::columns(JoinedModules joined) const {
+u32 Adapters::columns(FusedModules fused) const {
   u32 sum = 0;
-  for (u32 m = joined.first; m < joined.first + joined.count; ++m) sum += modules_.of[m].out;
+  for (u32 m = fused.first; m < fused.first + fused.count; ++m) sum += modules_.of[m].out;
   return sum;
 }
 
@@ -162,19 +162,19 @@ void Adapters::add_low_grad(u32 module, Values dx) const {
   c_.kernels.matmul(product);
 }
 
-void Adapters::add_to(JoinedModules joined, ConstValues x, Values y) const {
-  for_targets(joined, [&](Place p) {
+void Adapters::add_to(FusedModules fused, ConstValues x, Values y) const {
+  for_targets(fused, [&](Place p) {
     Matmul product = up(p.module, x);
     product.accumulate = true;
     product.y = y.at(p.column);
-    product.y_stride = columns(joined);
+    product.y_stride = columns(fused);
     c_.kernels.matmul(product);
   });
 }
 
-void Adapters::add_input_gradient(JoinedModules joined, ConstValues dy, Values dx) const {
-  for_targets(joined, [&](Place p) {
-    make_low_grad(p.module, dy.at(p.column), columns(joined));
+void Adapters::add_input_gradient(FusedModules fused, ConstValues dy, Values dx) const {
+  for_targets(fused, [&](Place p) {
+    make_low_grad(p.module, dy.at(p.column), columns(fused));
     add_low_grad(p.module, dx);
   });
 }
@@ -189,7 +189,7 @@ void Adapters::input_gradient(u32 module, ConstValues dy, Values dx) const {
 }
 
 // Leaves the module's low_grad in the scratch, for the input gradient.
-void Adapters::module_weight_gradients(Place p, JoinedModules joined, ConstValues x, ConstValues dy,
+void Adapters::module_weight_gradients(Place p, FusedModules fused, ConstValues x, ConstValues dy,
                                        const AdapterGradients& g) const {
   const u32 a = tensor(p.module);
   const ConstValues dy_of_module = dy.at(p.column);
@@ -199,11 +199,11 @@ void Adapters::module_weight_gradients(Place p, JoinedModules joined, ConstValue
                               .k = size(p.module).r,
                               .x = scratch_.low,
                               .dy = dy_of_module,
-                              .dy_stride = columns(joined),
+                              .dy_stride = columns(fused),
                               .dw = g.window + window_->tensors[a + 1].window_offset,
                               .accumulate = g.accumulate,
                               .transposed = true});
-  make_low_grad(p.module, dy_of_module, columns(joined));
+  make_low_grad(p.module, dy_of_module, columns(fused));
   c_.kernels.weight_gradient({.m = rows_of(c_),
                               .n = size(p.module).r,
                               .k = modules_.of[p.module].in,
@@ -214,15 +214,15 @@ void Adapters::module_weight_gradients(Place p, JoinedModules joined, ConstValue
                               .transposed = true});
 }
 
-void Adapters::weight_gradients(JoinedModules joined, ConstValues x, ConstValues dy,
+void Adapters::weight_gradients(FusedModules fused, ConstValues x, ConstValues dy,
                                 const AdapterGradients& g) const {
-  for_targets(joined, [&](Place p) { module_weight_gradients(p, joined, x, dy, g); });
+  for_targets(fused, [&](Place p) { module_weight_gradients(p, fused, x, dy, g); });
 }
 
-void Adapters::gradients(JoinedModules joined, ConstValues x, ConstValues dy, Values dx,
+void Adapters::gradients(FusedModules fused, ConstValues x, ConstValues dy, Values dx,
                          const AdapterGradients& g) const {
-  for_targets(joined, [&](Place p) {
-    module_weight_gradients(p, joined, x, dy, g);
+  for_targets(fused, [&](Place p) {
+    module_weight_gradients(p, fused, x, dy, g);
     add_low_grad(p.module, dx);
   });
 }

@@ -35,7 +35,7 @@ struct LinearModules {
 };
 
 // Consecutive modules whose outputs one matrix product computes, side by side in the columns of y.
-struct JoinedModules {
+struct FusedModules {
   u32 first = 0, count = 0;
 };
 
@@ -76,16 +76,16 @@ class Adapters {
   bool has(u32 module) const { return tensor(module) != none; }
 
   // y += scale (x A^T) B^T for each module, in the module's columns of y.
-  void add_to(JoinedModules, ConstValues x, Values y) const;
+  void add_to(FusedModules, ConstValues x, Values y) const;
   // dx += scale (dy B) A, with the backward of x's dropout.
-  void add_input_gradient(JoinedModules, ConstValues dy, Values dx) const;
+  void add_input_gradient(FusedModules, ConstValues dy, Values dx) const;
   // dx = scale (dy B) A, with the backward of x's dropout, for a module whose product has no other module.
   void input_gradient(u32 module, ConstValues dy, Values dx) const;
   // dB = dy^T (scale x A^T), dA = (scale dy B)^T x
-  void weight_gradients(JoinedModules, ConstValues x, ConstValues dy, const AdapterGradients&) const;
+  void weight_gradients(FusedModules, ConstValues x, ConstValues dy, const AdapterGradients&) const;
   // add_input_gradient and weight_gradients in one call, which computes scale dy B only once.
   // REQUIRES: x and dx do not overlap.
-  void gradients(JoinedModules, ConstValues x, ConstValues dy, Values dx, const AdapterGradients&) const;
+  void gradients(FusedModules, ConstValues x, ConstValues dy, Values dx, const AdapterGradients&) const;
 
   // Computes scale x A^T into the scratch.
   // RETURNS: the product that follows, y = (scale x A^T) B^T [R, out], packed. The caller may add an epilogue
@@ -97,15 +97,15 @@ class Adapters {
     u32 module, column;  // column: first column in y
   };
   template <class Fn>
-  void for_targets(JoinedModules, Fn) const;
-  u32 columns(JoinedModules) const;
+  void for_targets(FusedModules, Fn) const;
+  u32 columns(FusedModules) const;
   u32 tensor(u32 module) const;  // index of A in the window, or `none`; B is the next tensor
   AdapterSize size(u32 module) const;
   Param param(u32 tensor) const;
   Dropout dropout_of(u32 module) const;
   ConstValues make_low(u32 module, ConstValues x) const;  // RETURNS: x after the adapter's dropout
   void make_low_grad(u32 module, ConstValues dy, u32 dy_stride) const;
-  void module_weight_gradients(Place, JoinedModules, ConstValues x, ConstValues dy,
+  void module_weight_gradients(Place, FusedModules, ConstValues x, ConstValues dy,
                                const AdapterGradients&) const;
   void add_low_grad(u32 module, Values dx) const;
   Matmul product_of_low_grad(u32 module) const;

@@ -26,7 +26,7 @@ struct BlockContext {
 // Streams between the blocks of a layer with experts. Null in all other blocks, and if the block does not use
 // them.
 struct ExpertStreams {
-  Values middle;                     // [B, T, H]
+  Values post_attention;             // [B, T, H]
   Values normed;                     // [B, T, H]
   std::byte* routes = nullptr;       // RoutesLayout
   float* sum = nullptr;              // [B, T, H]

@@ -56,7 +56,7 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
   CHECK(frame.bytes == forward_workspace_of(c) && inside.bytes == block_of(c).kept, c.block);
   const Layer l(c, f.windows, frame.adapters);
   const ForwardBuffers& buffers = frame.buffers;
-  const Values out = is_routed(l) ? f.experts.middle : f.output;
+  const Values out = is_routed(l) ? f.experts.post_attention : f.output;
   const auto [post_attention, copied] = post_attention_of(l, inside, out);
 
   norm_of(l, NormRole::input, f.input, buffers.norm);

@@ -16,7 +16,7 @@ namespace tidepool {
 struct Product {
   u32 weight = none, bias = none;  // numbers in the window; bias: or `none`
   u32 n = 0, k = 0;
-  JoinedModules modules;
+  FusedModules modules;
 };
 
 // Parameters of a layer's first block, in device memory.

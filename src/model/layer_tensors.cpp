@@ -53,7 +53,7 @@ Window layer_window(const ModelGraph& g, u32 layer) {
     if (t.is_matrix()) shape.insert(style.matrices_in_out ? shape.begin() : shape.end(), t.columns);
     specs.push_back(parameter_spec(c, fmt::format("{}.{}.{}{}", style.tensors_path, layer, t.path, t.suffix),
                                    std::move(shape)));
-    specs.back().joined = t.joined;
+    specs.back().fused = t.fused;
     // Each layer adds to the residual stream twice.
     if (t.residual && style.residual_init) specs.back().init_std /= std::sqrt(2.0 * c.layers);
   }

@@ -20,7 +20,7 @@ struct LayerTensor {
   std::string_view path, suffix;  // within the layer, as in files: "self_attn.q_proj" and ".weight"
   u32 rows = 0;                   // outputs of a matrix, or elements of a vector
   u32 columns = 0;                // inputs of a matrix; 0: a vector
-  bool joined = false;            // starts where the tensor before it ends: one product reads both
+  bool fused = false;             // starts where the tensor before it ends: one product reads both
   bool residual = false;          // its product is added to the residual stream
   bool router = false;
 

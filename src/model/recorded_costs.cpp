@@ -39,7 +39,7 @@ struct Recording {
   }
 
   ExpertStreams experts() {
-    return {.middle = memory.values(graph.activations),
+    return {.post_attention = memory.values(graph.activations),
             .normed = memory.values(graph.activations),
             .routes = memory.array<std::byte>(),
             .sum = memory.array<float>(),

@@ -11,10 +11,10 @@ void append(const ModelGraph& g, Window& window, TensorSpec spec) {
   Tensor tensor = {.name = std::move(spec.name), .shape = std::move(spec.shape)};
   tensor.rule = rule_of(g.rules, tensor);
   const bool other_rule = !window.tensors.empty() && window.tensors.back().rule != tensor.rule;
-  CHECK(!(spec.joined && other_rule), window.tensors.size());
+  CHECK(!(spec.fused && other_rule), window.tensors.size());
   const bool unit = other_rule || g.rules[tensor.rule].unit == UnitKind::tensor;
   const u64 alignment = std::lcm(spec.alignment, unit ? g.state_slots.unit_alignment() : 1);
-  tensor.window_offset = spec.joined ? window.elements : round_up(window.elements, alignment);
+  tensor.window_offset = spec.fused ? window.elements : round_up(window.elements, alignment);
   tensor.elements = 1;
   for (u64 extent : tensor.shape) tensor.elements *= extent;
   tensor.stored_offset = tensor.window_offset, tensor.stored_elements = tensor.elements;

@@ -13,12 +13,12 @@ struct TensorSpec {
   std::vector<u64> shape;
   Init init = Init::zeros;
   double init_std = 0.0;
-  bool joined = false;  // starts where the tensor before it ends: the two are one array
+  bool fused = false;  // starts where the tensor before it ends: the two are one array
   double init_bound = 0.0;
-  u64 alignment = 64;  // elements; not if joined
+  u64 alignment = 64;  // elements; not if fused
 };
 
-// Lays the tensors out one after the other. A tensor that is not joined starts aligned; and if it begins a
+// Lays the tensors out one after the other. A tensor that is not fused starts aligned; and if it begins a
 // unit of updates, where a unit may begin. REQUIRES: the graph has its rules. Joined tensors take the same
 // rule.
 Window make_window(const ModelGraph&, std::string name, std::vector<TensorSpec> specs);

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "base/check.h"
+#include "planner/committed_state.h"
 #include "planner/frames.h"
 #include "planner/move_order.h"
-#include "planner/recorded_state.h"
 #include "planner/segment_writer.h"
 
 namespace tidepool {
@@ -111,7 +111,7 @@ class Emitter {
     has_scalars_.assign(layout_.devices, false);
     const u8 bit = static_cast<u8>(1 << static_cast<u8>(kind));
     u64 m = 0, g = 0, saved = segments_of_updates() & bit ? 0 : persists_.size();
-    const bool records = plan_.versions > 1 && segments_of_updates() & bit;
+    const bool commits = plan_.versions > 1 && segments_of_updates() & bit;
     const auto emit_movements = [&](Moment until) {
       for (; m < movements_.size() && movements_[m].when <= until; ++m)
         if (movements_[m].segments & bit) emit_movement(movements_[m]);
@@ -119,8 +119,8 @@ class Emitter {
         if (gathers_[g].segments & bit) emit_gather(gathers_[g]);
       for (; saved < persists_.size() && persists_[saved].when <= until; ++saved)
         emit_persist(persists_[saved]);
-      if (records && until == moment_of_record(program_, persists_))
-        emit_record(*out_, plan_, layout_.scalars, host_frames_.at(layout_.scalars, until.position));
+      if (commits && until == moment_of_commit(program_, persists_))
+        emit_commit(*out_, plan_, layout_.scalars, host_frames_.at(layout_.scalars, until.position));
     };
     for (i32 p = 0; p < program_.positions(); ++p) {
       emit_movements({p, Phase::before});

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/recorded_state.h"
+#include "planner/committed_state.h"
 
 namespace tidepool {
 namespace {
@@ -163,7 +163,7 @@ class HostMoves {
       const HostUse& use = b.chain->use(u);
       if (use.what == What::supplies || (!b.chain->persistent && u != last_made)) continue;
       // Content that dies before it is read again is written home only in a drain, in order to rest there;
-      // and for a record.
+      // and for a commit.
       const bool dies = out_.versions == 1 && use.what == What::makes &&
                         b.group.last + 1 == b.chain->uses.size() && program_.options.clipping;
       add({.chunk = b.chain->chunk,

@@ -1,10 +1,10 @@
 // Plans the host tier: which content rests there between uses, and the disk traffic of the rest.
 #include <algorithm>
 
+#include "planner/committed_state.h"
 #include "planner/host_chains.h"
 #include "planner/host_moves.h"
 #include "planner/host_shortage.h"
-#include "planner/recorded_state.h"
 
 namespace tidepool {
 namespace {
@@ -241,7 +241,7 @@ class HostPlanner {
 
 bool rests_on_disk(const Layout& layout, const HostTier& tier) {
   for (u32 id = 0; id < layout.chunks.size(); ++id)
-    if (is_in_record(layout, ChunkId{id}) && tier.homes[id].bytes.value > 0) return true;
+    if (is_in_commit(layout, ChunkId{id}) && tier.homes[id].bytes.value > 0) return true;
   return false;
 }
 
@@ -254,16 +254,16 @@ HostTier plan_host_tier(const ResidenceInput& in, const DeviceTier& device, Byte
   // With fewer versions, frames on disk move and nothing else changes, as long as there are two.
   HostTier most = with(versions_max);
   const Budgets& budgets = in.options.budgets;
-  const bool records = most.needs_least <= budgets.host &&
+  const bool commits = most.needs_least <= budgets.host &&
                        (most.peak <= budgets.host || shrink < budgets.host) && rests_on_disk(in.layout, most);
   const auto fits = [&](u32 versions) {
     // Checkpoints, each a little larger than the state, need room beside it.
     const Bytes others = most.disk_bytes - most.second_slot * versions_max;
     return others + most.second_slot * (versions + 2) <= budgets.disk;
   };
-  const bool must_record = in.options.speculates;
-  if ((records || must_record) && fits(versions_max)) return most;
-  return with(must_record || (records && fits(2)) ? 2 : 1);
+  const bool must_commit = in.options.speculates;
+  if ((commits || must_commit) && fits(versions_max)) return most;
+  return with(must_commit || (commits && fits(2)) ? 2 : 1);
 }
 
 }  // namespace tidepool

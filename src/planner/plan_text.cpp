@@ -60,7 +60,7 @@ LinkKind link_of(LaneKind lane) {
   }
 }
 
-// `persists`: of ops that only steps that are recorded run, or of all others.
+// `persists`: of ops that only steps that are committed run, or of all others.
 std::array<Bytes, link_count> transferred(const Plan& plan, SegmentKind kind, bool persists) {
   std::array<Bytes, link_count> sum{};
   const Segment& segment = plan.segment(kind);

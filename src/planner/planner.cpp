@@ -27,7 +27,7 @@ Result<void> check_options(const PlanOptions& options) {
     return Error{ErrorKind::usage,
                  options.nodes > 1
                      ? "train.speculate: on does not go with several nodes: set auto or off"
-                     : "train.speculate: on needs the last recorded step: set memory.versions=2"};
+                     : "train.speculate: on needs the last committed step: set memory.versions=2"};
   const u32 shares = options.replicas() * options.nodes;
   if (options.micro_batches % shares != 0)
     return Error{ErrorKind::usage,

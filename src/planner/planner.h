@@ -27,8 +27,8 @@ struct PlanOptions {
   u32 lookahead = 0;     // ops; 0: as far as memory allows
   Bytes device_reserved{0};  // part of the device budget: workspaces of libraries, a step's numbers
   Bytes host_reserved{0};    // part of the host budget: data reading, checkpoint staging
-  // Slots on disk for each trained chunk: with 2, a killed run resumes from the last recorded step; with 3,
-  // steps are recorded while a checkpoint is written, too. 0: 3 if trained state rests on disk (or the plan
+  // Slots on disk for each trained chunk: with 2, a killed run resumes from the last committed step; with 3,
+  // steps are committed while a checkpoint is written, too. 0: 3 if trained state rests on disk (or the plan
   // speculates) and there is room, else 2, else 1. With several nodes always 1.
   u32 versions = 1;
   // Updates do not wait, and assume that the norm changes nothing; needs 2 versions or more.

@@ -35,7 +35,7 @@ Look look(const StateSlots& slots, Kind kind) {
     case Kind::grad_part:
       return {"gradients", 'G', Ink::magenta};
     case Kind::activation:
-    case Kind::middle:
+    case Kind::post_attention:
     case Kind::normed:
     case Kind::routes:
     case Kind::expert_sum:

@@ -1,4 +1,4 @@
-// Description that a run directory keeps of its run: config, plan, and what of it was recorded where.
+// Description that a run directory keeps of its run: config, plan, and what of it was committed where.
 #include "base/text/path_text.h"
 #include "run/prepare_run.h"
 
@@ -24,10 +24,10 @@ Result<void> describe_run(PreparedRun& run) {
     if (!change.empty()) run.outputs.say(change);
   }
   TRY(describe_plan(run));
-  // A run that records nothing remembers only that it has left what another process has recorded.
-  const bool records = run.session->plan().versions > 1;
+  // A run that commits nothing remembers only that it has left what another process has committed.
+  const bool commits = run.session->plan().versions > 1;
   if (run.config().machine.node > 0 ||
-      (!records && !is_named(run.config().output.dir + "/" + branch_file_name)))
+      (!commits && !is_named(run.config().output.dir + "/" + branch_file_name)))
     return {};
   TRY_ASSIGN(run.branch_file, BranchFile::write(run.config().output.dir, run.branch));
   run.commits.remember_in(run.branch_file);
@@ -35,7 +35,7 @@ Result<void> describe_run(PreparedRun& run) {
 }
 
 void forget_commit(PreparedRun& run) {
-  run.session->discard_record();
+  run.session->discard_commit();
   run.branch_file.forget();
 }
 

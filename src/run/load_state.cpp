@@ -64,24 +64,24 @@ Result<void> take_over_commit(PreparedRun& run, const ResumePoint& point) {
   if (run.session->plan().versions < 2) return {};
   run.commits.progress().rested(run.state);
   run.commits.progress().step_done(run.state, run.state.step, run.state.seconds);
-  if (point.way() == SessionRecords::Way::copy) {
+  if (point.way() == SessionCommits::Mode::copy) {
     TRY_ASSIGN(const bool committed, run.commits.commit_again(run.state.step));
     if (!committed)
       return Error{ErrorKind::usage,
                    "the run has more evaluations than a record can hold: set "
                    "memory.versions=1"};
-    return run.session->replace_record();
+    return run.session->replace_commit();
   }
   run.commits.taken_over(run.state.step);
   return {};
 }
 
 Result<void> resume_from_commit(PreparedRun& run, const ResumePoint& point) {
-  const RecordedRun& committed = *point.commit();
+  const CommittedRun& committed = *point.commit();
   TRY(take_progress(
-      run, {"the state recorded in " + committed.found.path, run.config().output.dir, committed.state}));
+      run, {"the state committed in " + committed.found.path, run.config().output.dir, committed.state}));
   begin_durability(run);
-  TRY(restore_recorded_state(committed, point.way(), *run.session, run.outputs));
+  TRY(restore_committed_state(committed, point.way(), *run.session, run.outputs));
   TRY(run.checkpoints->resumed_from_commit(run.state.best_step, point.end_of_branch()));
   return take_over_commit(run, point);
 }
@@ -124,7 +124,7 @@ Result<void> load_state(PreparedRun& run, const ResumePoint& point, std::optiona
 
 Result<void> load_own_commit(PreparedRun& run, const ResumePoint& point) {
   if (run.job.graph.lora.on()) TRY(load_frozen(run));
-  TRY(restore_recorded_state(*point.commit(), point.way(), *run.session, run.outputs));
+  TRY(restore_committed_state(*point.commit(), point.way(), *run.session, run.outputs));
   TRY(take_over_commit(run, point));
   set_loss_scale(run);
   return {};

@@ -9,7 +9,7 @@
 
 namespace tidepool {
 
-// EarlierPart is the part of a run that was trained before: what a checkpoint or a record holds.
+// EarlierPart is the part of a run that was trained before: what a checkpoint or a commit holds.
 struct EarlierPart {
   std::string name;  // "runs/a/checkpoint-3", for messages
   std::string run;   // the run's directory; empty: unknown

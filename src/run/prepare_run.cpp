@@ -13,7 +13,7 @@
 #include "run/assembly/assemble_report.h"
 #include "run/assembly/summary.h"
 #include "run/choice_progress.h"
-#include "run/directory/find_recorded_run.h"
+#include "run/directory/find_committed_run.h"
 #include "run/finished_run.h"
 #include "run/load_state.h"
 #include "run/nodes.h"
@@ -119,14 +119,14 @@ class RunPreparation {
              .steps_take = steps_take,
              .transport = run_.request.transport,
              .product_timing = config.output.save ? ProductTiming::keep : ProductTiming::for_now,
-             .records = {.source = &run_.commits.progress(),
-                         .payload_max = ProgressRecord::bytes_max(
+             .commits = {.source = &run_.commits.progress(),
+                         .payload_max = CommitProgress::bytes_max(
                              config.train.max_steps, config.train.eval_steps == 0
                                                          ? 1
                                                          : config.train.max_steps / config.train.eval_steps),
                          .owner = {.run = run_name(config), .branch = run_.branch.id()},
                          .found = point_.commit() ? &point_.commit()->found : nullptr,
-                         .way = point_.way()},
+                         .mode = point_.way()},
              .say = [this](const std::string& line) { run_.outputs.say(line); }}));
     return {};
   }

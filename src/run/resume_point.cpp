@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/text/path_text.h"
-#include "run/directory/checkpoint_of_record.h"
-#include "run/directory/find_recorded_run.h"
+#include "run/directory/checkpoint_of_commit.h"
+#include "run/directory/find_committed_run.h"
 
 namespace tidepool {
 namespace {
@@ -20,22 +20,22 @@ Asked asked_by(const std::string& resume, bool commit_is_named) {
 }  // namespace
 
 Result<void> ResumePoint::find_commit() {
-  TRY_ASSIGN(FoundRecord found,
-             find_recorded_run(run_.job, run_.request.resume,
-                               [this](const std::string& line) { run_.outputs.warn(line); }));
-  recorded_ = std::move(found.run);
+  TRY_ASSIGN(FoundCommit found,
+             find_committed_run(run_.job, run_.request.resume,
+                                [this](const std::string& line) { run_.outputs.warn(line); }));
+  committed_ = std::move(found.run);
   noted_ = std::move(found.note);
   left_at_ = found.left_at;
   remains_ = {.asked = asked_by(run_.request.resume, found.is_asked_for), .several_nodes = run_.several()};
-  if (recorded_) remains_.commit = recorded_->state.step;
+  if (committed_) remains_.commit = committed_->state.step;
   const bool is_asked_for = remains_.asked == Asked::automatic || remains_.asked == Asked::commit;
-  if (remains_.several_nodes && recorded_ && is_asked_for) TRY(save_commit_for_nodes());
+  if (remains_.several_nodes && committed_ && is_asked_for) TRY(save_commit_for_nodes());
   return {};
 }
 
-void ResumePoint::set_commit(RecordedRun run) {
+void ResumePoint::set_commit(CommittedRun run) {
   remains_ = {.asked = Asked::automatic, .commit = run.state.step};
-  recorded_ = std::move(run);
+  committed_ = std::move(run);
   source_ = resume_source(remains_);
 }
 
@@ -48,11 +48,11 @@ Result<void> ResumePoint::save_commit_for_nodes() {
                     "first step saves a checkpoint, from which several resume with --resume auto",
                     run_.request.resume)};
   TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(dir));
-  if (!steps.empty() && steps.back() >= recorded_->state.step) return {};
-  TRY_ASSIGN(const SavedCheckpoint saved, make_checkpoint_of(*recorded_, run_.job));
+  if (!steps.empty() && steps.back() >= committed_->state.step) return {};
+  TRY_ASSIGN(const SavedCheckpoint saved, make_checkpoint_of(*committed_, run_.job));
   run_.outputs.say(
-      fmt::format("made {} of the state recorded in {}: several machines resume from a checkpoint",
-                  saved.path, recorded_->found.path));
+      fmt::format("made {} of the state committed in {}: several machines resume from a checkpoint",
+                  saved.path, committed_->found.path));
   return {};
 }
 
@@ -83,8 +83,8 @@ std::optional<u64> ResumePoint::end_of_branch() const {
 Result<void> ResumePoint::check_reaches(const std::optional<FoundCheckpoint>& found) const {
   ReachedSteps reached;
   if (found) reached.checkpoint = found->state.step;
-  if (is_commit()) reached.record = recorded_->state.step;
-  const bool torn = recorded_ && recorded_->found.newest_is_torn;
+  if (is_commit()) reached.commit = committed_->state.step;
+  const bool torn = committed_ && committed_->found.newest_is_torn;
   std::optional<Error> left = torn ? std::nullopt : leaves_steps_behind(run_.config(), noted_, reached);
   if (left) return *std::move(left);
   return {};
@@ -99,13 +99,13 @@ Result<void> ResumePoint::keep_what_is_known() const {
 }
 
 std::string ResumePoint::note_branch(const std::optional<FoundCheckpoint>& found) {
-  const u64 step = is_commit() ? recorded_->state.step : found ? found->state.step : 0;
+  const u64 step = is_commit() ? committed_->state.step : found ? found->state.step : 0;
   if (noted_ && !run_.request.resume.empty()) run_.branch = *noted_;
   std::string left_behind;
   if (run_.branch.step > step && run_.request.resume != "auto")
-    left_behind = fmt::format("steps {} to {}, which this run has recorded, are left behind", step + 1,
+    left_behind = fmt::format("steps {} to {}, which this run has committed, are left behind", step + 1,
                               run_.branch.step);
-  is_commit() ? run_.branch.follow(recorded_->branch, step) : run_.branch.begin(new_branch_id(), step);
+  is_commit() ? run_.branch.follow(committed_->branch, step) : run_.branch.begin(new_branch_id(), step);
   run_.branch.swap_dir =
       run_.config().memory.swap_dir.empty() ? "" : canonical_path(run_.config().memory.swap_dir);
   return left_behind;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "durability/durability.h"
-#include "run/commits/recorded_run.h"
+#include "run/commits/committed_run.h"
 #include "run/prepare_run.h"
 
 namespace tidepool {
@@ -17,10 +17,10 @@ class ResumePoint {
   explicit ResumePoint(PreparedRun& run) : run_(run) {}
 
   // Looks for a commit in the swap directory. Several nodes get a checkpoint of it.
-  // Errors: as find_recorded_run().
+  // Errors: as find_committed_run().
   Result<void> find_commit();
   // The plan is changed: the run resumes from a commit of its own.
-  void set_commit(RecordedRun);
+  void set_commit(CommittedRun);
   // True if the run resumes from the commit, unless find_checkpoint() finds a newer checkpoint.
   bool may_be_commit() const { return may_resume_from_commit(remains_); }
   // REQUIRES: the run's checkpoints are open.
@@ -30,13 +30,13 @@ class ResumePoint {
   // True if the run resumes from the commit. Call after find_checkpoint() or set_commit().
   bool is_commit() const { return source_ == ResumeSource::commit; }
   // Null: none was found.
-  const RecordedRun* commit() const { return recorded_ ? &*recorded_ : nullptr; }
+  const CommittedRun* commit() const { return committed_ ? &*committed_ : nullptr; }
   // Call when the plan is chosen. `copies`: it has other slots than the commit.
   void copies_commit(bool copies) { copies_ = copies; }
   // The fate of the commit in the session. Call after copies_commit() and find_checkpoint().
-  SessionRecords::Way way() const {
-    if (!is_commit()) return SessionRecords::Way::discard;
-    return copies_ ? SessionRecords::Way::copy : SessionRecords::Way::use_on;
+  SessionCommits::Mode way() const {
+    if (!is_commit()) return SessionCommits::Mode::discard;
+    return copies_ ? SessionCommits::Mode::copy : SessionCommits::Mode::use_on;
   }
   // The step after which checkpoints are of another branch; nullopt: none are.
   std::optional<u64> end_of_branch() const;
@@ -55,9 +55,9 @@ class ResumePoint {
   PreparedRun& run_;
   Remains remains_;
   ResumeSource source_ = ResumeSource::nothing;
-  std::optional<RecordedRun> recorded_;
+  std::optional<CommittedRun> committed_;
   bool copies_ = false;              // the plan has other slots
-  std::optional<u64> left_at_;       // as FoundRecord
+  std::optional<u64> left_at_;       // as FoundCommit
   std::optional<BranchNote> noted_;  // by the processes before
 };
 

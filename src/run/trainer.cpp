@@ -101,7 +101,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (run_.config().output.trace) meter_->trace().completed(issue, completion);
     if (gpus_) gpus_->sample(steady_seconds());
     if (issue.get().kind == OpKind::norm) step_done(issue.step);
-    if (issue.get().kind == OpKind::record) {
+    if (issue.get().kind == OpKind::commit) {
       run_.commits.completed(issue, completion);
       saves_.tell_signals();
     }
@@ -161,17 +161,17 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   // RETURNS: the event that the engine's question is.
   Event asked() {
-    if (now().phase == Phase::comes_to_rest) return Event::goes_on;
+    if (now().phase == Phase::comes_to_rest) return Event::run_continues;
     return run_.several() ? asked_of_nodes() : asked_here();
   }
 
   Event asked_here() {
     saves_.end_if_done();
     if (is_last() || stop_requested()) return Event::run_ends;
-    if (now().phase == Phase::rests) return Event::goes_on;
+    if (now().phase == Phase::rests) return Event::run_continues;
     const bool rests = choice_.asks() || due(run_.config().train.eval_steps) || saves_.due(now().issued) ||
                        run_.directory.has_moved(steady_seconds());
-    return rests ? Event::rest_is_due : Event::goes_on;
+    return rests ? Event::rest_is_due : Event::run_continues;
   }
 
   Event asked_of_nodes() {
@@ -183,7 +183,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                  (wants_to_stop() ? vote_stop : 0));
     if (hears_votes(now())) run_.durability.tell(Event::votes_are_heard, results.votes(now().issued - 1));
     return due(run_.config().train.eval_steps) || due(run_.config().output.save_steps) ? Event::rest_is_due
-                                                                                       : Event::goes_on;
+                                                                                       : Event::run_continues;
   }
 
   // At rest: node 0 saves what is due, while the others serve it. A vote to save is of the same step for all.

@@ -11,7 +11,7 @@
 #include "fit/memory_need.h"
 #include "fit/rest_staging.h"
 #include "io/memory_limits.h"
-#include "session/recorded_reader.h"
+#include "session/committed_reader.h"
 
 namespace tidepool {
 namespace {
@@ -45,7 +45,7 @@ Result<std::unique_ptr<Session>> Session::create(const Job& job, Plan plan, Step
   const Bytes resident = process_resident();
   TRY_ASSIGN(session->pool_, create_core_pool(job.config.machine.threads, kernel_scratch_per_worker));
   TRY(session->take_memory(options, resident));
-  session->prepare_records(options.records);
+  session->prepare_commits(options.commits);
   if (!options.open_disk) TRY(session->take_disk(options));
   TRY(session->open_executor(source, options));
   session->make_state_store();
@@ -89,61 +89,61 @@ Result<void> Session::take_memory(const SessionOptions& options, Bytes resident_
 }
 
 // A session that copies from a file of another layout makes a file of its own beside it.
-void Session::prepare_records(const SessionRecords& records) {
-  if (records.found != nullptr && records.way == SessionRecords::Way::copy)
-    copied_record_ = records.found->path;
-  if (records.found != nullptr && records.way == SessionRecords::Way::discard)
-    stale_record_ = records.found->path;
+void Session::prepare_commits(const SessionCommits& commits) {
+  if (commits.found != nullptr && commits.mode == SessionCommits::Mode::copy)
+    copied_commit_ = commits.found->path;
+  if (commits.found != nullptr && commits.mode == SessionCommits::Mode::discard)
+    stale_commit_ = commits.found->path;
   if (plan_.versions < 2) return;
   const StateTable table = make_state_table(plan_, graph());
   const u64 frames = plan_.tiers[static_cast<u32>(Tier::disk)].planned_peak.value;
-  records_.emplace();
-  records_->source = records.source;
-  if (records.found != nullptr && records.way == SessionRecords::Way::use_on) {
-    records_->head = records.found->head;
-    records_->head.frames_bytes = std::max(records_->head.frames_bytes, frames);
-    records_->writes_head = false;
-    records_->sequence = records.found->record.sequence;
-    records_->marks = records.found->record.chunks;
+  commits_.emplace();
+  commits_->source = commits.source;
+  if (commits.found != nullptr && commits.mode == SessionCommits::Mode::use_on) {
+    commits_->head = commits.found->head;
+    commits_->head.frames_bytes = std::max(commits_->head.frames_bytes, frames);
+    commits_->writes_head = false;
+    commits_->sequence = commits.found->commit.sequence;
+    commits_->marks = commits.found->commit.chunks;
     return;
   }
-  records_->head = {.format = journal_format(plan_.versions),
-                    .area_bytes = round_up(record_bytes(table.marks(), records.payload_max), frame_alignment),
+  commits_->head = {.format = journal_format(plan_.versions),
+                    .area_bytes = round_up(commit_bytes(table.marks(), commits.payload_max), frame_alignment),
                     .frames_bytes = frames,
-                    .description = describe_state(table, records.owner)};
+                    .description = describe_state(table, commits.owner)};
 }
 
 FoundState Session::last_commit() const {
-  return {.path = swap_->path(), .head = records_->head, .record = executor_->last_record()};
+  return {.path = swap_->path(), .head = commits_->head, .commit = executor_->last_commit()};
 }
 
-Result<std::unique_ptr<StateReader>> Session::read_record() {
+Result<std::unique_ptr<StateReader>> Session::read_commit() {
   TRY_ASSIGN(auto reader,
-             RecordedReader::open(last_commit(), make_state_table(plan_, graph()), graph(), *pool_));
-  reader->keep(executor_->hold_last_record());
+             CommittedReader::open(last_commit(), make_state_table(plan_, graph()), graph(), *pool_));
+  reader->keep(executor_->hold_last_commit());
   return std::unique_ptr<StateReader>(std::move(reader));
 }
 
 u64 Session::payload_max() const {
-  if (!records_) return 0;
-  return records_->head.area_bytes - record_bytes(make_state_table(plan_, graph()).marks(), 0);
+  if (!commits_) return 0;
+  return commits_->head.area_bytes - commit_bytes(make_state_table(plan_, graph()).marks(), 0);
 }
 
-void Session::keep_record() {
+void Session::keep_commit() {
   if (swap_) swap_->keep(true);
 }
 
-Result<void> Session::replace_record() {
-  if (copied_record_.empty()) return {};
+Result<void> Session::replace_commit() {
+  if (copied_commit_.empty()) return {};
   swap_->keep(true);  // before the only other copy of the state is replaced
   TRY(swap_->rename_to(swap_file_name));
-  copied_record_.clear();
+  copied_commit_.clear();
   return {};
 }
 
-void Session::discard_record() {
+void Session::discard_commit() {
   if (swap_) swap_->keep(false);
-  for (const std::string& path : {copied_record_, stale_record_})
+  for (const std::string& path : {copied_commit_, stale_commit_})
     if (!path.empty()) ::unlink(path.c_str());
 }
 
@@ -151,20 +151,20 @@ Session::~Session() = default;
 
 Result<void> Session::take_disk(const SessionOptions& options) {
   const Config& config = job_.config;
-  using Way = SessionRecords::Way;
+  using Mode = SessionCommits::Mode;
   using Found = SwapFileOptions::Found;
-  const bool copies = !copied_record_.empty();
-  const FoundState* const found = options.records.found;
+  const bool copies = !copied_commit_.empty();
+  const FoundState* const found = options.commits.found;
   const bool node_folder = config.machine.node > 0 && !config.memory.swap_dir.empty();
   const SwapFileOptions file{.dir = swap_directory(config),
-                             .bytes = records_ ? Bytes{records_->head.file_bytes()}
+                             .bytes = commits_ ? Bytes{commits_->head.file_bytes()}
                                                : plan_.tiers[static_cast<u32>(Tier::disk)].planned_peak,
                              .own_dir = options.own_swap_dir || config.memory.swap_dir.empty() || node_folder,
                              .makes_parent = node_folder,
                              .file = copies ? swap_file_of_copy : swap_file_name,
-                             .recorded = found == nullptr                     ? Found::refuse
-                                         : options.records.way == Way::use_on ? Found::take_over
-                                                                              : Found::discard,
+                             .committed = found == nullptr                       ? Found::refuse
+                                          : options.commits.mode == Mode::use_on ? Found::take_over
+                                                                                 : Found::discard,
                              .found = found};
   if (file.bytes.value == 0) {
     const std::string cleared = clear_swap_litter(file);
@@ -195,7 +195,7 @@ Result<void> Session::open_executor(StepSource& source, const SessionOptions& op
                          std::move(sink));
     };
   request.transport = options.transport;
-  if (records_) request.records = &*records_;
+  if (commits_) request.commits = &*commits_;
   if (products_) request.products_tuned = [this] { products_->finish(); };
   TRY_ASSIGN(executor_, devices_->create_executor(request));
   if (products_) notes_.insert(notes_.end(), products_->notes().begin(), products_->notes().end());

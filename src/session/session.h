@@ -20,15 +20,15 @@
 
 namespace tidepool {
 
-// SessionRecords describes the records of a session whose plan keeps several versions of the state.
-struct SessionRecords {
-  RecordSource* source = nullptr;
+// SessionCommits describes the commits of a session whose plan keeps several versions of the state.
+struct SessionCommits {
+  CommitSource* source = nullptr;
   u64 payload_max = 0;  // of the source, in bytes
   StateOwner owner = {};
-  const FoundState* found = nullptr;  // recorded by a process that has ended; null: nothing
+  const FoundState* found = nullptr;  // committed by a process that has ended; null: nothing
   // The fate of `found`. use_on: its file is used on, because the plan has the same slots. copy: its file
   // stays until its content has been copied. discard: a newer checkpoint is used.
-  enum class Way : u8 { use_on, copy, discard } way = Way::discard;
+  enum class Mode : u8 { use_on, copy, discard } mode = Mode::discard;
 };
 
 struct SessionOptions {
@@ -39,7 +39,7 @@ struct SessionOptions {
   Bytes steps_take{};                    // memory that the caller takes while steps run
   Transport* transport = nullptr;        // to the other nodes of the plan; null: none
   ProductTiming product_timing = ProductTiming::recall;
-  SessionRecords records = {};
+  SessionCommits commits = {};
   std::function<void(const std::string&)> say = {};  // lines that cannot wait for notes(); empty: dropped
 };
 
@@ -72,22 +72,22 @@ class Session {
   StepResults& results() { return *executor_; }
   const StepResults& results() const { return *executor_; }
   TimedAtRest& timed() { return *executor_; }
-  RecordedState& recorded() { return *executor_; }
-  // The state in the swap file counts from now on: the file outlives this process, unless discard_record() is
+  CommittedState& committed() { return *executor_; }
+  // The state in the swap file counts from now on: the file outlives this process, unless discard_commit() is
   // called.
-  void keep_record();
-  // The record that was copied is replaced by the one that this session has made.
-  Result<void> replace_record();
-  // The recorded state is not needed any more: all is saved elsewhere.
-  void discard_record();
+  void keep_commit();
+  // The commit that was copied is replaced by the one that this session has made.
+  Result<void> replace_commit();
+  // The committed state is not needed any more: all is saved elsewhere.
+  void discard_commit();
   bool has_swap_file() const { return swap_ != nullptr; }  // false: none, or a test's disk in its place
-  // The last record, without its payload: the next session takes it over. REQUIRES: as read_record().
+  // The last commit, without its payload: the next session takes it over. REQUIRES: as read_commit().
   FoundState last_commit() const;
-  // Reader of the last record. The content that it reads stays while it exists (RecordHold).
-  // REQUIRES: no record is being made; there is one, and no other reader; the session has a swap file, and
+  // Reader of the last commit. The content that it reads stays while it exists (CommitHold).
+  // REQUIRES: no commit is being made; there is one, and no other reader; the session has a swap file, and
   // outlives the reader. THREADS: the reader is destroyed by the caller's thread.
-  Result<std::unique_ptr<StateReader>> read_record();
-  // Most bytes that SessionRecords::source may supply.
+  Result<std::unique_ptr<StateReader>> read_commit();
+  // Most bytes that SessionCommits::source may supply.
   u64 payload_max() const;
   // True if ops or transfers were handed over and have not come back: the session's end would wait for them.
   bool busy() const { return executor_->busy(); }
@@ -110,7 +110,7 @@ class Session {
   Session(const Job& job, Plan plan) : job_(job), plan_(std::move(plan)) {}
   Result<void> take_memory(const SessionOptions&, Bytes resident_before);
   Result<void> take_disk(const SessionOptions&);
-  void prepare_records(const SessionRecords&);
+  void prepare_commits(const SessionCommits&);
   Result<void> open_executor(StepSource&, const SessionOptions&);
   void make_state_store();
 
@@ -124,9 +124,9 @@ class Session {
   std::unique_ptr<CorePool> pool_;
   std::unique_ptr<Arena> host_;
   std::unique_ptr<Devices> devices_;
-  std::optional<RecordRequest> records_;  // several versions of the state
-  std::string copied_record_;             // file of the record that was copied; empty: none
-  std::string stale_record_;              // file of a record that a newer checkpoint replaces; empty: none
+  std::optional<CommitRequest> commits_;  // several versions of the state
+  std::string copied_commit_;             // file of the commit that was copied; empty: none
+  std::string stale_commit_;              // file of a commit that a newer checkpoint replaces; empty: none
   std::unique_ptr<SwapFile> swap_;
   std::unique_ptr<TrainingExecutor> executor_;
   std::array<std::vector<std::byte>, 2> own_staging_;  // only if no arena has room at rest for one of each

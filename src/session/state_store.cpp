@@ -80,7 +80,7 @@ Result<void> StateStore::flush(Slot& slot) {
 
 void StateStore::keep_trained() {
   for (u32 id = 0; id < plan_.chunks.size(); ++id)
-    if (plan_.is_recorded(ChunkId{id})) written_[id] = true;
+    if (plan_.is_committed(ChunkId{id})) written_[id] = true;
 }
 
 void StateStore::invalidate() {

@@ -141,7 +141,7 @@ u64 StateTable::marks() const {
 bool StateTable::has_slots_of(const FoundState& found) const {
   if (versions > journal_slots_max(found.head.format) || second_slot > found.head.frames_bytes / versions)
     return false;
-  return std::ranges::all_of(found.record.chunks,
+  return std::ranges::all_of(found.commit.chunks,
                              [&](const ChunkMark& mark) { return mark.slot < versions; });
 }
 
@@ -179,7 +179,7 @@ StateTable make_state_table(const Plan& plan, const ModelGraph& graph) {
   for (const Window& window : graph.windows) units.push_back(update_units(graph, window));
   u32 mark = 0, kind = none;
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
-    if (!plan.is_recorded(ChunkId{id})) continue;
+    if (!plan.is_committed(ChunkId{id})) continue;
     const Chunk& chunk = plan.chunks[id];
     StateTable::OfWindow& window = table.windows[rows[chunk.window]];
     const bool begins_unit = std::ranges::any_of(
@@ -281,7 +281,7 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
     }
   if (counts.ok && known && !table.windows.empty()) return out;
   return Error{ErrorKind::bad_input,
-               fmt::format("{}: its description of the recorded state is not one that this "
+               fmt::format("{}: its description of the committed state is not one that this "
                            "Tidepool writes. Nothing was changed",
                            path)};
 }

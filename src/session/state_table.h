@@ -1,5 +1,5 @@
 // StateTable says which part of the state lies where in a swap file: the description in the head of its
-// journal. It is all that a reader needs besides a record (docs/state-file.md).
+// journal. It is all that a reader needs besides a commit (docs/state-file.md).
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct StateTable {
     u64 first_chunk = 0;  // id of cut 0; the checksums of cut c are seeded with first_chunk + c
     // Of the first slot of the first cut that has the kind, from the first frame. The cuts lie side by side.
     u64 offset = 0;
-    u32 mark = 0;  // number of that cut's mark in a record
+    u32 mark = 0;  // number of that cut's mark in a commit
     bool operator==(const Place&) const = default;
   };
   struct OfTensor {
@@ -63,8 +63,8 @@ struct StateTable {
   std::vector<OfWindow> windows;  // trained ones, in the model's order
   bool operator==(const StateTable&) const = default;
 
-  u64 marks() const;  // in a record
-  // True if the file has every slot that the record's marks name.
+  u64 marks() const;  // in a commit
+  // True if the file has every slot that the commit's marks name.
   bool has_slots_of(const FoundState&) const;
   Bytes bytes() const;  // of the state, once
 };

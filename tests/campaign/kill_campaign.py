@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Campaign of kills: ends one process of a run with kill -9 at a random moment, again and again, and goes on.
 
-A round trains a small model to its end. It is killed some times on the way: while it starts, computes, records a
-step, saves a checkpoint, or goes on from a record. Each process has budgets, threads, devices, chunk sizes and homes
+A round trains a small model to its end. It is killed some times on the way: while it starts, computes, commits a
+step, saves a checkpoint, or resumes from a commit. Each process has budgets, threads, devices, chunk sizes and homes
 of its own, and keeps two or three versions of the state. In the end the weights must be those of an undisturbed run.
 After each kill the campaign reads the step that was logged last, and the step from which the next process goes on: no
 more than persist_steps + 1 may be lost. With `auto`, persist_steps is twice what the process has said last or before.
@@ -96,11 +96,11 @@ class Campaign(campaign.Folders):
         return [*words, f"output.persist_steps={persist}", f"memory.versions={versions}"], persist, versions
 
     def persist_steps(self, folder, persist):
-        """RETURNS: how many steps the last process took to a record, at most; `auto` says it, and each change by more
+        """RETURNS: how many steps the last process took to a commit, at most; `auto` says it, and each change by more
         than a factor of two."""
         if persist != "auto":
             return persist
-        return 2 * max(map(int, re.findall(r"one step in (\d+) is recorded", text_of(folder / "log"))), default=1)
+        return 2 * max(map(int, re.findall(r"one step in (\d+) is committed", text_of(folder / "log"))), default=1)
 
     def logged_step(self, folder):
         step = 0
@@ -138,18 +138,18 @@ class Campaign(campaign.Folders):
     def check_went_on(self, number, folder, logged, persist, saved):
         """Checks the step from which a process went on, once it says so. `logged`: by the processes before. `saved`:
         names of checkpoints, also incomplete ones, when the last of them was killed, if it kept two versions of the
-        state: then no step is recorded while one is written."""
+        state: then no step is committed while one is written."""
         said = text_of(folder / "log")
         found = re.search(r"resumed from .*\(step (\d+)\)", said)
         step = int(found.group(1)) if found else 0
         if not found and "--resume auto: " not in said:
             return  # killed before it said so
-        source = "record" if "resumed from the state recorded" in said else "checkpoint" if found else "nothing"
+        source = "commit" if "resumed from the state committed" in said else "checkpoint" if found else "nothing"
         self.sources[source] = self.sources.get(source, 0) + 1
         self.lost.append(logged - step)
         saving = any(re.match(rf"checkpoint-{step}($|\.)", name) for name in saved)
         if logged - step > persist + 1 and not saving:
-            self.fault(number, f"{logged} steps were logged, and it goes on from {step} (persist_steps {persist})",
+            self.fault(number, f"{logged} steps were logged, and it resumes from {step} (persist_steps {persist})",
                        text_of(folder / "log.before") + said)
 
     def round(self, number, kills):
@@ -174,7 +174,7 @@ class Campaign(campaign.Folders):
             next_persist = self.persist_steps(folder, next_persist)
             before, logged = logged, self.logged_step(folder)
             # The process that logged the last step decides how many may be lost. One that trained the steps of
-            # others again, also from step 1, may have recorded fewer of them.
+            # others again, also from step 1, may have committed fewer of them.
             if logged > before:
                 persist = next_persist
             elif self.trained(folder):
@@ -200,7 +200,7 @@ class Campaign(campaign.Folders):
             if number % 10 == 0:
                 print(f"{number} rounds, {self.kills} kills, {len(self.faults)} faults", flush=True)
         lost = sorted(self.lost) or [0]
-        print(f"{number} rounds, {self.kills} kills; went on from: {self.sources}; "
+        print(f"{number} rounds, {self.kills} kills; resumed from: {self.sources}; "
               f"steps lost: {lost[len(lost) // 2]} (median), {lost[-1]} at most")
         print("\n".join(self.faults) if self.faults else "no fault found")
         if not self.faults:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Campaign of mounts: kills a run again and again while the disk with its recorded state comes and goes.
+"""Campaign of mounts: kills a run again and again while the disk with its committed state comes and goes.
 
-A sequence trains a small run that records its steps on another disk: a directory, which the campaign renames to play
+A sequence trains a small run that commits its steps on another disk: a directory, which the campaign renames to play
 unmounting. Between kills it unmounts the disk, mounts another in its place, puts an older copy of the swap file back,
-moves the run or the swap directory, or resumes from an earlier checkpoint, so that the record is of a sister branch.
-Then it resumes with --resume auto. Such a process must reach the last step that was recorded or saved on the branch that
+moves the run or the swap directory, or resumes from an earlier checkpoint, so that the commit is of a sister branch.
+Then it resumes with --resume auto. Such a process must reach the last step that was committed or saved on the branch that
 was trained last, or be refused. Of a refusal the campaign follows one advice at random, word by word; that must work.
 
 Usage: mount_campaign.py TIDEPOOL SEQUENCES [--seed N] [--folder DIR]
@@ -34,8 +34,8 @@ output: {{save_steps: {save_steps}, save_total_limit: 4, persist_steps: 1, trace
 WAIT_SECONDS = 120.0
 
 
-def record_of(path):
-    """RETURNS: branch and step of the newest whole record in a swap file; step 0: it has none; "" and 0: no file."""
+def commit_of(path):
+    """RETURNS: branch and step of the newest whole commit in a swap file; step 0: it has none; "" and 0: no file."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -103,9 +103,9 @@ class Sequence:
         (self.folder / name).rename(self.folder / self.swap)
 
     def holder(self):
-        """RETURNS: the directory away that has the record of the trained branch with its last step, or its swap file
-        without a record, if the first one was being made; else None."""
-        found = {name: record_of(self.folder / name / "tidepool.swap") for name in self.away}
+        """RETURNS: the directory away that has the commit of the trained branch with its last step, or its swap file
+        without a commit, if the first one was being made; else None."""
+        found = {name: commit_of(self.folder / name / "tidepool.swap") for name in self.away}
         mine = [(step, name) for name, (branch, step) in found.items() if branch == self.branch]
         return max(mine)[1] if mine else None
 
@@ -146,7 +146,7 @@ class Sequence:
             code = process.wait()
         said = text_of(log)
         start = self.start_of(said) if start is None else start
-        if "stopped before the first step" in said:  # the log has later steps than the record it goes on from
+        if "stopped before the first step" in said:  # the log has later steps than the commit it resumes from
             if words[-1] != "auto":  # its branch is left all the same
                 self.learn()
             return (self.reached if start is None else start), None
@@ -166,16 +166,16 @@ class Sequence:
         note = self.folder / self.run / "branch.json"
         if note.exists():
             self.branch = json.loads(note.read_text())["branches"][-1]["id"]
-        branch, step = record_of(self.swap_file())
-        recorded = step if branch == self.branch else 0
-        self.reached = max([recorded, *self.checkpoints()[-1:]])
+        branch, step = commit_of(self.swap_file())
+        committed = step if branch == self.branch else 0
+        self.reached = max([committed, *self.checkpoints()[-1:]])
 
     def known(self):
-        """RETURNS: the step that a run can know of. A kill between a record and its note leaves `begun` beyond `step`. If
-        the file is then replaced by a copy from before that record, it looks as after a kill during the record: the
+        """RETURNS: the step that a run can know of. A kill between a commit and its note leaves `begun` beyond `step`. If
+        the file is then replaced by a copy from before that commit, it looks as after a kill during the commit: the
         step is trained again, to the same bits."""
         note = self.folder / self.run / "branch.json"
-        branch, step = record_of(self.swap_file())
+        branch, step = commit_of(self.swap_file())
         noted = json.loads(note.read_text()) if note.exists() else None
         if noted and branch == self.branch and step == noted["step"] < noted["begun"]:
             return max([step, *self.checkpoints()[-1:]])
@@ -196,7 +196,7 @@ class Sequence:
             self.owner.fault(self, "advice leads from refusal to refusal", said)
             return False
         if start < reached:
-            self.owner.fault(self, f"step {reached} was recorded or saved on {branch}, and it began from {start}",
+            self.owner.fault(self, f"step {reached} was committed or saved on {branch}, and it began from {start}",
                              text_of(self.folder / "log"))
             return False
         return True
@@ -210,7 +210,7 @@ class Sequence:
             "return": r"to return to that branch, resume with --resume (\S+)$",
             "move": r"move the file away and resume with --resume auto",
             "anew": r"set another output\.dir( and another memory\.swap_dir)? to begin anew",
-            "there": r"recorded after step \d+: resume with --resume auto and memory\.swap_dir=(\S+?),",
+            "there": r"committed after step \d+: resume with --resume auto and memory\.swap_dir=(\S+?),",
             "elsewhere": r"resume (?:it there )?with --resume auto and output\.dir=(\S+?)[,;]",
         }
         line = next((l for l in reversed(said.splitlines()) if l.startswith("tidepool: ")), "")
@@ -242,7 +242,7 @@ class Sequence:
         if kind == "without":
             return int(match.group(1).rsplit("-", 1)[1]), *self.train(self.words_of(match.group(1)))
         if kind in ("older", "return"):
-            _, step = record_of(self.swap_file())
+            _, step = commit_of(self.swap_file())
             return step, *self.train(self.words_of(match.group(1)))
         if kind == "anew":
             self.run = self.fresh("run")
@@ -302,7 +302,7 @@ class Sequence:
         path = f"{self.spelled(self.run)}/{name}".replace("//", "/")
         step = int(re.match(r"checkpoint-(\d+)", name).group(1))
         start, said = self.train(self.words_of(path))
-        if said is not None:  # a record is in the way
+        if said is not None:  # a commit is in the way
             if not re.search(r"move the file away to resume from \S+", said):
                 self.owner.fault(self, "a checkpoint was refused without advice", said)
                 return False

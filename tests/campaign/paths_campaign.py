@@ -82,7 +82,7 @@ class Maker:
     def once(self, name, fill):
         """The folder of that name, filled once, to copy from."""
         if name not in self.made:
-            folder = self.base / "job"  # a recorded state belongs to a run of this path
+            folder = self.base / "job"  # a committed state belongs to a run of this path
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             fill(folder)
@@ -107,7 +107,7 @@ class Maker:
         self.bytes_run(folder)
         self.run(folder, "train", "c.yaml")
 
-    def recorded(self, folder):
+    def committed(self, folder):
         """A run that was killed, so that its state is in the swap file."""
         self.bytes_run(folder)
         words = ["train", "c.yaml", "max_steps=1000000", "persist_steps=1", "save_steps=0", "eval_steps=0"]
@@ -199,7 +199,7 @@ def scenarios(make):
         Scenario("train, no disk", ["train", "c.yaml", "memory.disk=0", "home=auto", "versions=1", "swap_dir="], bytes_run),
         Scenario("resume a checkpoint", ["train", "c.yaml", "--resume", "auto", "max_steps=6"], trained),
         Scenario("resume a path", ["train", "c.yaml", "--resume", "run/checkpoint-2", "max_steps=6"], trained, RESUME_NEEDS_NOT),
-        Scenario("resume a record", ["train", "c.yaml", "--resume", "auto"], make.copy("recorded", make.recorded)),
+        Scenario("resume a commit", ["train", "c.yaml", "--resume", "auto"], make.copy("committed", make.committed)),
         Scenario("train a model", ["train", "c.yaml"], model),
         Scenario("train a snapshot", ["train", "c.yaml"], make.copy("hub", make.hub)),
         Scenario("train adapters", ["train", "l.yaml"], model),
@@ -214,7 +214,7 @@ def scenarios(make):
         Scenario("doctor --dir", ["doctor", "--dir", "swap"], lambda folder: (folder / "swap").mkdir()),
         Scenario("eval RUN", ["eval", "run"], tuned, ADAPTERS_NEED_NOT),
         Scenario("eval CHECKPOINT", ["eval", "run/checkpoint-2"], trained, MODEL_NEEDS_NOT),
-        Scenario("eval a record", ["eval", "run"], make.copy("recorded", make.recorded)),
+        Scenario("eval a commit", ["eval", "run"], make.copy("committed", make.committed)),
         Scenario("eval MODEL", ["eval", "model", "data=held.txt", "memory.device=8MiB", "memory.host=8MiB",
                                 "sequence_length=32"], model),
         Scenario("eval CONFIG", ["eval", "c.yaml"], model),

@@ -16,8 +16,8 @@ class CudaLatent : public CudaTest {
       for (const bool documents : {false, true})
         for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16})
           for (const u64 shift : {u64{0}, u64{3}}) {
-            SCOPED_TRACE(testing::Message() << "U " << shape.turned << " " << name(precision) << " + "
-                                            << shift << (documents ? " documents" : ""));
+            SCOPED_TRACE(testing::Message() << "U " << shape.qk_rope_head_dim << " " << name(precision)
+                                            << " + " << shift << (documents ? " documents" : ""));
             fn(LatentReference(shape, documents), precision, shift);
           }
   }
@@ -61,7 +61,7 @@ TEST_F(CudaLatent, GradientIsTheTransposedMapAndLeavesTheLatent) {
     }
     r.add_gradients(dout.given(), want);
     for (u32 row = 0; row < r.s.rows; ++row)
-      for (u32 c = 0; c < r.s.rank; ++c) want[2][u64{row} * r.columns[2] + c] = -7;
+      for (u32 c = 0; c < r.s.kv_lora_rank; ++c) want[2][u64{row} * r.columns[2] + c] = -7;
     const DeviceArray starts(r.starts.data(), r.starts.size() * sizeof(i32));
     latent_rows_backward_cuda({.shape = r.s,
                                .dout = dout.values(),

@@ -91,7 +91,11 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
     if (c.family == Family::gpt_oss) c.softmax.sliding_window = 9;
     if (c.family != Family::deepseek_v3) return;
     c.attention.kv_heads_given = 0, c.softmax.head_size_given = 0;
-    c.latent = {.query_rank = 20, .rank = 16, .plain = 16, .turned = 8, .value_size = 12};
+    c.latent = {.q_lora_rank = 20,
+                .kv_lora_rank = 16,
+                .qk_nope_head_dim = 16,
+                .qk_rope_head_dim = 8,
+                .v_head_dim = 12};
     c.experts.groups = 3, c.experts.chosen_groups = c.experts.chosen == 2 ? 2 : 3, c.experts.scale = 2.5;
   }
   static ModelGraph graph(Precision activations) {

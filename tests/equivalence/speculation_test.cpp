@@ -121,7 +121,7 @@ TEST_P(Speculation, ResumesAfterKills) {
     child.signal(SIGKILL);
     child.wait();
   }
-  c.train.speculate = SpeculatePolicy::off;  // what one way has recorded serves the other
+  c.train.speculate = SpeculatePolicy::off;  // what one way has committed serves the other
   const auto report = test::run(c, {.resume = "auto"});
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_GE(report->resumed_from_step, 6u);
@@ -193,7 +193,7 @@ TEST(SpeculationChoice, ANormOnTheWayToTheChoiceChangesNoBit) {
   EXPECT_GT(tried, 0u);
 }
 
-// Regression: a run that records nothing rested after each step, once it was time to choose.
+// Regression: a run that commits nothing rested after each step, once it was time to choose.
 TEST(SpeculationChoice, ARunThatCannotSpeculateDoesNotRest) {
   const TrainDir dir;
   Config c = waiting_config({Precision::bf16, Changed::none}, dir);

@@ -1,5 +1,5 @@
 // A checkpoint that takes long is written while the run trains on: what it reads stays as it was, and with
-// three versions of the state the steps meanwhile are recorded.
+// three versions of the state the steps meanwhile are committed.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -78,18 +78,18 @@ TEST_P(Versions, ThreeKeepTheStepsOfAKillInTheMiddleOfASave) {
   ASSERT_TRUE(is_being_saved(c));
   const auto found = read_state_file(swap_directory(c) + "/" + swap_file_name);
   ASSERT_TRUE(found && *found);
-  const u64 recorded = (*found)->record.step;
+  const u64 committed = (*found)->commit.step;
   if (GetParam() == 2)
-    EXPECT_EQ(recorded, save_step);
+    EXPECT_EQ(committed, save_step);
   else
-    EXPECT_GE(recorded + 2, logged);
+    EXPECT_GE(committed + 2, logged);
   const auto report = test::run(c, {.resume = "auto"});
   ASSERT_TRUE(report) << report.error().message;
-  EXPECT_EQ(report->resumed_from_step, recorded);
+  EXPECT_EQ(report->resumed_from_step, committed);
   EXPECT_EQ(test::numbers_of(*report), test::train_numbers(saving_config(dir, 1, "undisturbed")));
 }
 
-// Updates that speculate return to the last record at each step that had to be clipped, with the save going
+// Updates that speculate return to the last commit at each step that had to be clipped, with the save going
 // on.
 TEST_P(Versions, KeepWhatASaveReadsWhileTheRunTrainsOn) {
   const TrainDir dir;

@@ -1,4 +1,4 @@
-// A resume that would leave recorded steps behind is refused, and the refusal's advice, followed word by
+// A resume that would leave committed steps behind is refused, and the refusal's advice, followed word by
 // word, works, however the paths are spelled.
 #include <gmock/gmock.h>
 
@@ -24,7 +24,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-Config recorded_config(const TrainDir& dir, const std::string& run = "run") {
+Config committing_config(const TrainDir& dir, const std::string& run = "run") {
   Config c = test::small_config(dir, run);
   c.memory.home = HomePolicy::disk;
   c.memory.versions = 2;
@@ -42,18 +42,18 @@ void kill_after(const Config& c, u64 steps, const std::string& resume = "") {
   ASSERT_EQ(child.kill_now(), 128 + SIGKILL) << child.output();
 }
 
-u64 recorded_step(const std::string& swap_dir) {
+u64 committed_step(const std::string& swap_dir) {
   const auto found = read_state_file(swap_dir + "/tidepool.swap");
-  return found && *found ? (*found)->record.step : 0;
+  return found && *found ? (*found)->commit.step : 0;
 }
 
-// A process that was killed as it made a record has not noted it.
+// A process that was killed as it made a commit has not noted it.
 u64 noted_step(const Config& c) {
   const auto note = read_branch_note(c.output.dir);
   return note && *note ? (*note)->step : 0;
 }
 
-std::string noted_steps(const Config& c) { return read_branch_note(c.output.dir).value()->recorded_steps(); }
+std::string noted_steps(const Config& c) { return read_branch_note(c.output.dir).value()->committed_steps(); }
 
 std::string refusal(const Config& c, const std::string& resume = "auto") {
   const auto report = test::run(c, {.resume = resume});
@@ -83,15 +83,15 @@ TEST(ResumeAdvice, CanonicalPathsAreTheSameForEverySpellingOfANameThatIsNotThere
 }
 
 // Regression: a moved run was refused, with advice that was refused again or began in an empty directory.
-TEST(ResumeAdvice, AMovedRunGoesOnFromItsRecordOnAnotherDisk) {
+TEST(ResumeAdvice, AMovedRunResumesFromItsCommitOnAnotherDisk) {
   for (u64 i = 0; i < 3; ++i) {
     const TrainDir dir;
-    Config c = recorded_config(dir);
+    Config c = committing_config(dir);
     c.memory.swap_dir = spellings(dir / "disk")[i];
     const std::string moved = spellings(dir / "moved")[i];
     SCOPED_TRACE(moved);
     kill_after(c, 4);
-    const u64 step = recorded_step(dir / "disk");
+    const u64 step = committed_step(dir / "disk");
     fs::rename(dir / "run", dir / "moved");
     c.output.dir = moved;
     EXPECT_EQ(resumed_from(c, "auto"), step);
@@ -99,32 +99,32 @@ TEST(ResumeAdvice, AMovedRunGoesOnFromItsRecordOnAnotherDisk) {
   }
 }
 
-TEST(ResumeAdvice, OfAnotherRunsRecordNamesADirectoryFromWhichThatRunResumes) {
+TEST(ResumeAdvice, OfAnotherRunsCommitNamesADirectoryFromWhichThatRunResumes) {
   for (u64 i = 0; i < 3; ++i) {
     const TrainDir dir;
-    Config c = recorded_config(dir);
+    Config c = committing_config(dir);
     kill_after(c, 4);
-    Config other = recorded_config(dir, "other");
+    Config other = committing_config(dir, "other");
     other.output.dir = spellings(dir / "other")[i];
     SCOPED_TRACE(other.output.dir);
     const std::string said = refusal(other, i % 2 == 0 ? "" : "auto");
     EXPECT_THAT(said, HasSubstr("choose another memory.swap_dir, or move the file away"));
-    const u64 step = recorded_step(dir / "disk");
+    const u64 step = committed_step(dir / "disk");
     other.output.dir = word_after(said, "output.dir=");
     EXPECT_EQ(resumed_from(other, "auto"), step);
   }
 }
 
-TEST(ResumeAdvice, ACopyOfARunDoesNotTakeTheRecordOfTheRunThatItWasCopiedFrom) {
+TEST(ResumeAdvice, ACopyOfARunDoesNotTakeTheCommitOfTheRunThatItWasCopiedFrom) {
   const TrainDir dir;
-  Config c = recorded_config(dir);
+  Config c = committing_config(dir);
   ASSERT_FALSE(test::run(c, {.stop_after = 3}));  // saves
   c.train.max_steps = 60;
   kill_after(c, 8, "auto");
   fs::copy(dir / "run", dir / "copy", fs::copy_options::recursive);
   Config copy = c;
   copy.output.dir = dir / "copy";
-  const u64 last = checkpoint_steps(copy.output.dir)->back(), step = recorded_step(dir / "disk");
+  const u64 last = checkpoint_steps(copy.output.dir)->back(), step = committed_step(dir / "disk");
   const std::string said = refusal(copy);
   EXPECT_THAT(said, HasSubstr("choose another memory.swap_dir and train on without it"));
   copy.memory.swap_dir = dir / "other-disk";
@@ -136,9 +136,9 @@ TEST(ResumeAdvice, ACopyOfARunDoesNotTakeTheRecordOfTheRunThatItWasCopiedFrom) {
 
 TEST(ResumeAdvice, ACopyOfARunTrainsOnFromACopyOfTheFileIfThatIsNamed) {
   const TrainDir dir;
-  Config c = recorded_config(dir);
+  Config c = committing_config(dir);
   kill_after(c, 4);
-  const u64 step = recorded_step(dir / "disk");
+  const u64 step = committed_step(dir / "disk");
   fs::copy(dir / "run", dir / "copy", fs::copy_options::recursive);
   fs::copy(dir / "disk", dir / "other-disk", fs::copy_options::recursive);
   Config copy = c;
@@ -151,12 +151,12 @@ TEST(ResumeAdvice, ACopyOfARunTrainsOnFromACopyOfTheFileIfThatIsNamed) {
   EXPECT_EQ(resumed_from(c, "auto"), step);
 }
 
-// Regression: an empty directory with the run's old name took its record, and removed it in the end.
-TEST(ResumeAdvice, ANewDirectoryWithTheNameOfAMovedRunDoesNotTakeItsRecord) {
+// Regression: an empty directory with the run's old name took its commit, and removed it in the end.
+TEST(ResumeAdvice, ANewDirectoryWithTheNameOfAMovedRunDoesNotTakeItsCommit) {
   const TrainDir dir;
-  Config c = recorded_config(dir);
+  Config c = committing_config(dir);
   kill_after(c, 4);
-  const u64 step = recorded_step(dir / "disk");
+  const u64 step = committed_step(dir / "disk");
   fs::rename(dir / "run", dir / "moved");
   const std::string said = refusal(c);
   EXPECT_THAT(said, HasSubstr("if its directory was moved"));
@@ -166,26 +166,26 @@ TEST(ResumeAdvice, ANewDirectoryWithTheNameOfAMovedRunDoesNotTakeItsRecord) {
   EXPECT_EQ(resumed_from(moved, "auto"), step);
 }
 
-TEST(ResumeAdvice, ACheckpointThatDoesNotExistIsNamedAndNoRecordIsToBeMovedAway) {
+TEST(ResumeAdvice, ACheckpointThatDoesNotExistIsNamedAndNoCommitIsToBeMovedAway) {
   const TrainDir dir;
-  const Config c = recorded_config(dir);
+  const Config c = committing_config(dir);
   kill_after(c, 4);
   const std::string said = refusal(c, c.output.dir + "/checkpoint-99");
   EXPECT_THAT(said, AllOf(HasSubstr("checkpoint-99"), Not(HasSubstr("move the file away"))));
 }
 
-// Regression: the run went on from its last checkpoint, or from nothing, without a word.
+// Regression: the run resumed from its last checkpoint, or from nothing, without a word.
 TEST(ResumeAdvice, ASwapDirectoryThatIsMissingOrEmptyIsNamedWithTheStepAndBothWaysOut) {
   for (const bool empty : {false, true}) {
     const TrainDir dir;
-    Config c = recorded_config(dir);
+    Config c = committing_config(dir);
     kill_after(c, 4);
-    const u64 step = recorded_step(dir / "disk");
+    const u64 step = committed_step(dir / "disk");
     fs::rename(dir / "disk", dir / "unmounted");
     if (empty) fs::create_directory(dir / "disk");
     for (const char* resume : {"", "auto"}) {
       const std::string said = refusal(c, resume);
-      EXPECT_THAT(said, AllOf(HasSubstr(noted_steps(c) + " of this run were recorded in"),
+      EXPECT_THAT(said, AllOf(HasSubstr(noted_steps(c) + " of this run were committed in"),
                               HasSubstr(dir / "disk"), HasSubstr("set another output.dir")));
     }
     EXPECT_FALSE(fs::exists(dir / "disk/tidepool.swap"));
@@ -195,10 +195,10 @@ TEST(ResumeAdvice, ASwapDirectoryThatIsMissingOrEmptyIsNamedWithTheStepAndBothWa
   }
 }
 
-// Regression: the step of a record whose process was killed as it noted it was lost.
-TEST(ResumeAdvice, AStepWhoseRecordWasBegunIsMissedToo) {
+// Regression: the step of a commit whose process was killed as it noted it was lost.
+TEST(ResumeAdvice, AStepWhoseCommitWasBegunIsMissedToo) {
   const TrainDir dir;
-  Config c = recorded_config(dir);
+  Config c = committing_config(dir);
   c.output.save_steps = 3;
   kill_after(c, 8);
   BranchNote note = *read_branch_note(c.output.dir).value();
@@ -206,22 +206,22 @@ TEST(ResumeAdvice, AStepWhoseRecordWasBegunIsMissedToo) {
   note.begun = note.step + 1;
   ASSERT_TRUE(BranchFile::write(c.output.dir, note));
   fs::rename(dir / "disk", dir / "unmounted");
-  EXPECT_THAT(refusal(c), HasSubstr(fmt::format("steps up to {}, perhaps {}, of this run were recorded in",
+  EXPECT_THAT(refusal(c), HasSubstr(fmt::format("steps up to {}, perhaps {}, of this run were committed in",
                                                 note.step, note.begun)));
   fs::rename(dir / "unmounted", dir / "disk");  // it holds that step, or the one before
   EXPECT_GE(resumed_from(c, "auto"), note.step);
 }
 
-TEST(ResumeAdvice, AFirstRecordThatAKillHasLeftUnfinishedIsNotMissed) {
+TEST(ResumeAdvice, AFirstCommitThatAKillHasLeftUnfinishedIsNotMissed) {
   const TrainDir dir;
-  const Config c = recorded_config(dir);
+  const Config c = committing_config(dir);
   kill_after(c, 2);
   BranchNote note = *read_branch_note(c.output.dir).value();
   note.step = 0, note.begun = 1;
   ASSERT_TRUE(BranchFile::write(c.output.dir, note));
   const std::string file = dir / "disk/tidepool.swap";
   const JournalHead head = read_state_file(file).value()->head;
-  {  // as before the first record
+  {  // as before the first commit
     std::fstream out(file, std::ios::in | std::ios::out | std::ios::binary);
     for (const u64 sequence : {0, 1}) {
       out.seekp(static_cast<std::streamoff>(head.area(sequence)));
@@ -231,14 +231,14 @@ TEST(ResumeAdvice, AFirstRecordThatAKillHasLeftUnfinishedIsNotMissed) {
   EXPECT_EQ(resumed_from(c, "auto"), 0u);
 }
 
-// Regression: the record of an old branch won over a newer checkpoint.
-TEST(ResumeAdvice, ARecordOfABranchThatTheRunHasLeftNeitherWinsNorIsIgnored) {
+// Regression: the commit of an old branch won over a newer checkpoint.
+TEST(ResumeAdvice, ACommitOfABranchThatTheRunHasLeftNeitherWinsNorIsIgnored) {
   const TrainDir dir;
-  Config c = recorded_config(dir);
+  Config c = committing_config(dir);
   c.train.max_steps = 1000;
   c.output.save_steps = 3;
   kill_after(c, 20);
-  const u64 old_step = recorded_step(dir / "disk");
+  const u64 old_step = committed_step(dir / "disk");
   const std::vector<u64> steps = checkpoint_steps(c.output.dir).value();
   ASSERT_FALSE(steps.empty());
   fs::rename(dir / "disk", dir / "old");
@@ -272,11 +272,11 @@ TEST(ResumeAdvice, ARecordOfABranchThatTheRunHasLeftNeitherWinsNorIsIgnored) {
   EXPECT_TRUE(fs::exists(fmt::format("{}/checkpoint-{}.abandoned", c.output.dir, new_step)));
 }
 
-TEST(ResumeAdvice, AnOlderCopyOfTheRecordIsNamedAndCanBeChosen) {
+TEST(ResumeAdvice, AnOlderCopyOfTheCommitIsNamedAndCanBeChosen) {
   const TrainDir dir;
-  Config c = recorded_config(dir);
+  Config c = committing_config(dir);
   kill_after(c, 3);
-  const u64 older = recorded_step(dir / "disk");
+  const u64 older = committed_step(dir / "disk");
   fs::copy(dir / "disk", dir / "copy", fs::copy_options::recursive);
   kill_after(c, 9, "auto");
   const std::string newest = noted_steps(c);
@@ -290,9 +290,9 @@ TEST(ResumeAdvice, AnOlderCopyOfTheRecordIsNamedAndCanBeChosen) {
 
 TEST(ResumeAdvice, AMovedSwapDirectoryIsFoundByItsNewName) {
   const TrainDir dir;
-  Config c = recorded_config(dir);
+  Config c = committing_config(dir);
   kill_after(c, 4);
-  const u64 step = recorded_step(dir / "disk");
+  const u64 step = committed_step(dir / "disk");
   fs::rename(dir / "disk", dir / "moved");
   EXPECT_THAT(refusal(c), HasSubstr("name its new place with memory.swap_dir"));
   c.memory.swap_dir = dir / "moved";
@@ -302,7 +302,7 @@ TEST(ResumeAdvice, AMovedSwapDirectoryIsFoundByItsNewName) {
 TEST(ResumeAdvice, ADamagedStateFileNamesTheCheckpointOrThatThereIsNone) {
   for (const u64 save_steps : {u64{0}, u64{3}}) {
     const TrainDir dir;
-    Config c = recorded_config(dir);
+    Config c = committing_config(dir);
     c.output.save_steps = save_steps;
     kill_after(c, 8);
     const std::string file = dir / "disk/tidepool.swap";

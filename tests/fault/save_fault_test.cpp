@@ -204,7 +204,7 @@ TEST_F(SaveFault, SignalsDuringTheEndLeaveNoLitter) {
     child.signal(SIGINT);  // a third signal would end the clean-up too
     EXPECT_THAT(child.wait(), ::testing::AnyOf(75, 130)) << child.output();
     EXPECT_FALSE(fs::exists(c.output.dir + "/tidepool.run")) << child.output();
-    // The record of the state stays until the checkpoint is known to be whole; nothing else does.
+    // The commit of the state stays until the checkpoint is known to be whole; nothing else does.
     if (!fs::exists(c.output.dir + "/swap")) continue;
     for (const auto& left : fs::directory_iterator(c.output.dir + "/swap")) {
       EXPECT_EQ(left.path().filename(), "tidepool.swap") << child.output();

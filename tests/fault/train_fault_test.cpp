@@ -87,7 +87,7 @@ class FaultInTraining : public ::testing::Test {
   }
 
   // Expects that the run resumes from a good checkpoint and ends with the numbers of a run without a fault:
-  // with --resume auto, or as it advises if later steps were recorded in a file that is damaged now.
+  // with --resume auto, or as it advises if later steps were committed in a file that is damaged now.
   void expect_resumes(const Config& config, const Numbers& undisturbed) {
     auto report = test::run(config, {.resume = "auto"});
     if (!report && report.error().kind == ErrorKind::usage)
@@ -422,15 +422,15 @@ TEST_P(Signals, ALaterSecondEndsTheRunAtOnce) {
     code = child.wait();
     if (code == 75) continue;
     ASSERT_EQ(code, 128 + second) << child.output();
-    // The checkpoint may still be in the background, after the record that it is made from.
+    // The checkpoint may still be in the background, after the commit that it is made from.
     EXPECT_THAT(child.output(), AnyOf(HasSubstr("stopped at once; the last checkpoint is intact"),
-                                      HasSubstr("stopped at once; the last recorded step is intact")));
+                                      HasSubstr("stopped at once; the last committed step is intact")));
   }
   ASSERT_NE(code, 75) << "the second signal never came in time";
   config.train.max_steps = 2;
   const auto report = test::run(config, {.resume = "auto"});
   ASSERT_TRUE(report) << report.error().message;
-  EXPECT_THAT(report->resumed_from_step, AnyOf(1u, 2u)) << "the second step may have been recorded";
+  EXPECT_THAT(report->resumed_from_step, AnyOf(1u, 2u)) << "the second step may have been committed";
 }
 
 INSTANTIATE_TEST_SUITE_P(Numbers, Signals, ::testing::Values(SIGINT, SIGTERM, SIGHUP),

@@ -58,17 +58,18 @@ class LayerTensors {
   void add_latent_attention() {
     const LatentAttention& l = c_.latent;
     const bool bias = c_.attention.bias;
-    if (l.query_rank != 0) {
-      add_linear("self_attn.q_a_proj", l.query_rank, c_.width, bias);
-      add("self_attn.q_a_layernorm.weight", {l.query_rank});
-      add_linear("self_attn.q_b_proj", c_.query_width(), l.query_rank, false);
+    if (l.q_lora_rank != 0) {
+      add_linear("self_attn.q_a_proj", l.q_lora_rank, c_.width, bias);
+      add("self_attn.q_a_layernorm.weight", {l.q_lora_rank});
+      add_linear("self_attn.q_b_proj", c_.query_width(), l.q_lora_rank, false);
     } else {
       add_linear("self_attn.q_proj", c_.query_width(), c_.width, false);
     }
-    add_linear("self_attn.kv_a_proj_with_mqa", l.rank + l.turned, c_.width, bias);
-    add("self_attn.kv_a_layernorm.weight", {l.rank});
-    add_linear("self_attn.kv_b_proj", u64{c_.attention.heads} * (l.plain + l.value_size), l.rank, false);
-    add_linear("self_attn.o_proj", c_.width, u64{c_.attention.heads} * l.value_size, bias);
+    add_linear("self_attn.kv_a_proj_with_mqa", l.kv_lora_rank + l.qk_rope_head_dim, c_.width, bias);
+    add("self_attn.kv_a_layernorm.weight", {l.kv_lora_rank});
+    add_linear("self_attn.kv_b_proj", u64{c_.attention.heads} * (l.qk_nope_head_dim + l.v_head_dim),
+               l.kv_lora_rank, false);
+    add_linear("self_attn.o_proj", c_.width, u64{c_.attention.heads} * l.v_head_dim, bias);
   }
   void add_experts() {
     const ExpertTensors& t = traits(c_.family).experts->tensors;

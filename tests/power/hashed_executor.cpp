@@ -70,7 +70,7 @@ HashedExecutor::HashedExecutor(const Request& r)
                  return std::unique_ptr<Disk>(std::make_unique<AtOnceDisk>(medium, std::move(sink)));
                },
                .disk_depth = 8,
-               .records = &r.records}),
+               .commits = &r.commits}),
       random_(r.seed) {
   CHECK(r.plan.devices == 1 && r.plan.nodes == 1, r.plan.devices);
   hashes_.resize(common_.ledger.blocks_max());
@@ -175,7 +175,7 @@ Result<void> HashedExecutor::write_first_state() {
 }
 
 Result<void> HashedExecutor::take_over() {
-  for (const ChunkId id : disk_lanes_->records()->chunks()) {
+  for (const ChunkId id : disk_lanes_->commits()->chunks()) {
     const Frame& home = common_.plan.homes[index(id)];
     if (home.tier == Tier::disk) continue;
     TRY(disk_lanes_->read(id, common_.plan.slots[index(id)], common_.memory.at(home)));
@@ -204,17 +204,17 @@ Result<u64> HashedExecutor::hash_state() {
 // ---- a save in the background
 
 void HashedExecutor::begin_save() {
-  hold_.emplace(disk_lanes_->records()->hold_last_record());
-  saved_ = disk_lanes_->records()->last_record();
+  hold_.emplace(disk_lanes_->commits()->hold_last_commit());
+  saved_ = disk_lanes_->commits()->last_commit();
 }
 
 bool HashedExecutor::end_save(const SimulatedMedium& medium) {
-  const std::vector<ChunkId>& chunks = disk_lanes_->records()->chunks();
+  const std::vector<ChunkId>& chunks = disk_lanes_->commits()->chunks();
   bool whole = true;
   for (u64 i = 0; i < chunks.size(); ++i) {
     const ChunkMark& mark = saved_.chunks[i];
     const Frame& slot = common_.plan.slots[index(chunks[i])];
-    const u64 offset = common_.request.records->head.frames_begin() + slot.offset +
+    const u64 offset = common_.request.commits->head.frames_begin() + slot.offset +
                        mark.slot * common_.plan.second_slot.value;
     const std::span<const std::byte> content = medium.bytes().subspan(offset, slot.bytes.value);
     const u64 seed = checksum_seed(chunks[i], mark.version);

@@ -1,6 +1,6 @@
 // HashedExecutor runs plans on one device without a model: each op's results are a hash of what the op read,
-// so one stale byte anywhere changes the final state. Reads, writes and records go through the real DiskLanes
-// and RecordLane, to a disk that serves requests at once.
+// so one stale byte anywhere changes the final state. Reads, writes and commits go through the real DiskLanes
+// and CommitLane, to a disk that serves requests at once.
 //
 // It runs one op at a time, in an order drawn from a seed among the orders that the engine allows. So a seed
 // repeats a run, and a missing edge of a plan shows in some seeds.
@@ -47,7 +47,7 @@ class HashedExecutor final : public Executor {
     StepSource& source;
     HashedMemory& memory;
     SimulatedMedium& medium;
-    const RecordRequest& records;
+    const CommitRequest& commits;
     u64 seed = 0;  // of the order
   };
   // REQUIRES: everything in the request outlives the executor.
@@ -68,7 +68,7 @@ class HashedExecutor final : public Executor {
 
   // ---- a save in the background
 
-  // The save reads the last record from now on.
+  // The save reads the last commit from now on.
   void begin_save();
   bool saves() const { return hold_.has_value(); }
   // RETURNS: true if the medium still has what the save reads.
@@ -95,8 +95,8 @@ class HashedExecutor final : public Executor {
   std::vector<std::byte> buffer_;
   std::vector<u64> hashes_;
   std::unique_ptr<DiskLanes> disk_lanes_;
-  StateRecord saved_;
-  std::optional<RecordHold> hold_;
+  StateCommit saved_;
+  std::optional<CommitHold> hold_;
 };
 
 }  // namespace tidepool::test

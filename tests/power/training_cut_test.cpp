@@ -1,4 +1,4 @@
-// Power cuts under real training on cores: a small GPT that is stopped at any moment goes on from its records
+// Power cuts under real training on cores: a small GPT that is stopped at any moment resumes from its commits
 // and ends in the weights of an undisturbed run. power_cut_test.cpp cuts far more often, without a model;
 // here every lane is real and has its thread, so a seed repeats the stop, but not its exact moment.
 #include <fmt/format.h>
@@ -32,8 +32,8 @@ ModelGraph graph_of(Precision precision) {
   return build_model(config, precision, {.sequences = 1, .tokens = 8}).value();
 }
 
-// A record has the loss scale, which is the only progress that training needs here.
-class LossScaleSource final : public RecordSource {
+// A commit has the loss scale, which is the only progress that training needs here.
+class LossScaleSource final : public CommitSource {
  public:
   std::optional<std::span<const std::byte>> payload(u64 step) override {
     if (step > 0) scale = executor->result(step).next_loss_scale;
@@ -45,9 +45,9 @@ class LossScaleSource final : public RecordSource {
 
 struct StepNotes final : EngineObserver {
   void completed(const Issue& issue, const Completion&) override {
-    if (issue.get().kind == OpKind::record) recorded = issue.step;
+    if (issue.get().kind == OpKind::commit) committed = issue.step;
   }
-  u64 recorded = 0;
+  u64 committed = 0;
 };
 
 std::vector<SegmentRun> runs_after(u64 done, bool clipping) {
@@ -65,10 +65,10 @@ class Training {
       : graph_(graph_of(precision)),
         plan_(make_plan(graph_, options).value()),
         data_(graph_.config.vocab_size) {
-    u64 recorded = 0;
-    for (u32 id = 0; id < plan_.chunks.size(); ++id) recorded += plan_.is_recorded(ChunkId{id});
+    u64 committed = 0;
+    for (u32 id = 0; id < plan_.chunks.size(); ++id) committed += plan_.is_committed(ChunkId{id});
     head_ = {.format = journal_format(plan_.versions),
-             .area_bytes = round_up(record_bytes(recorded, payload_bytes), frame_alignment),
+             .area_bytes = round_up(commit_bytes(committed, payload_bytes), frame_alignment),
              .frames_bytes = plan_.tiers[2].planned_peak.value,
              .description = "a small GPT"};
     data_.step_settings.target_tokens = graph_.batch.rows() * options.micro_batches;
@@ -83,12 +83,12 @@ class Training {
   // RETURNS: what is wrong; empty: nothing.
   std::string disturb(u64 seed) {
     Dice dice(seed);
-    recorded_ = 0;
+    committed_ = 0;
     std::optional<SimulatedMedium> medium(std::in_place, medium_options());
     std::optional<FoundState> found;
-    const bool records_first = dice.below(2) == 0;
+    const bool commits_first = dice.below(2) == 0;
     for (u64 stops_left = 1 + dice.below(3); stops_left > 0; --stops_left) {
-      live(*medium, found, records_first, dice.below(changes_));
+      live(*medium, found, commits_first, dice.below(changes_));
       if (!medium->stopped() && !error_.empty()) return error_;
       dice.below(5) == 0 ? medium->end_process(dice.next()) : medium->cut_power(dice.next());
       const auto now = find_state(
@@ -99,11 +99,11 @@ class Training {
           medium->size(), "the medium");
       if (!now) return now.error().message;
       found.reset();
-      if (*now && (*now)->record.sequence > 0) found = **now;
-      if ((found ? found->record.step : 0) < recorded_) return "a step that was recorded is lost";
+      if (*now && (*now)->commit.sequence > 0) found = **now;
+      if ((found ? found->commit.step : 0) < committed_) return "a step that was committed is lost";
       if (!found) medium.emplace(medium_options());
     }
-    const std::vector<std::byte> state = live(*medium, found, records_first, std::nullopt);
+    const std::vector<std::byte> state = live(*medium, found, commits_first, std::nullopt);
     if (!error_.empty()) return error_;
     return state == whole_ ? "" : "other weights";
   }
@@ -113,39 +113,39 @@ class Training {
 
   // Runs one process. RETURNS: the state at its end; sets error_.
   std::vector<std::byte> live(SimulatedMedium& medium, const std::optional<FoundState>& found,
-                              bool records_first, std::optional<u64> stop_after) {
+                              bool commits_first, std::optional<u64> stop_after) {
     LossScaleSource source;
-    RecordRequest records{.head = head_, .source = &source};
+    CommitRequest commits{.head = head_, .source = &source};
     if (found) {
-      records.writes_head = false;
-      records.sequence = found->record.sequence;
-      records.marks = found->record.chunks;
+      commits.writes_head = false;
+      commits.sequence = found->commit.sequence;
+      commits.marks = found->commit.chunks;
     }
-    CpuRig rig(plan_, graph_, data_, {.medium = &medium, .records = &records});
+    CpuRig rig(plan_, graph_, data_, {.medium = &medium, .commits = &commits});
     source.executor = rig.executor.get();
     if (stop_after) medium.stop_after(*stop_after);
     StepNotes notes;
-    const Result<void> ended = train(*rig.executor, source, found, records_first, notes);
-    if (notes.recorded > 0) recorded_ = notes.recorded;
+    const Result<void> ended = train(*rig.executor, source, found, commits_first, notes);
+    if (notes.committed > 0) committed_ = notes.committed;
     error_ = ended ? "" : ended.error().message;
     return ended && !medium.stopped() ? test::state_of(plan_, *rig.executor) : std::vector<std::byte>();
   }
 
   Result<void> train(TrainingExecutor& executor, LossScaleSource& source,
-                     const std::optional<FoundState>& found, bool records_first, StepNotes& notes) {
+                     const std::optional<FoundState>& found, bool commits_first, StepNotes& notes) {
     if (graph_.precision == Precision::fp16) source.scale = {.scale = test::first_scale};
     if (found) {
-      std::memcpy(&source.scale, found->record.payload.data(), sizeof source.scale);
+      std::memcpy(&source.scale, found->commit.payload.data(), sizeof source.scale);
       TRY(executor.take_over());
     } else {
       for (u32 id = 0; id < plan_.chunks.size(); ++id)
         if (is_persistent(plan_.chunks[id].kind))
           TRY(executor.write_home(ChunkId{id}, test::initial_chunk(plan_.chunks[id], graph_)));
-      if (records_first) TRY(executor.record_at_rest(0));
+      if (commits_first) TRY(executor.commit_at_rest(0));
     }
     if (graph_.precision == Precision::fp16) executor.set_loss_scale(source.scale);
     const auto engine = Engine::create(plan_, executor, {});
-    SegmentList runs(runs_after(found ? found->record.step : 0, plan_.clipping));
+    SegmentList runs(runs_after(found ? found->commit.step : 0, plan_.clipping));
     return engine->run(runs, notes);
   }
 
@@ -155,7 +155,7 @@ class Training {
   JournalHead head_;
   std::vector<std::byte> whole_;
   u64 changes_ = 0;
-  u64 recorded_ = 0;  // step of the last record that completed, in all lives of a trial
+  u64 committed_ = 0;  // step of the last commit that completed, in all lives of a trial
   std::string error_;
 };
 

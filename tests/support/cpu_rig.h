@@ -72,7 +72,7 @@ struct CpuRigOptions {
   Nanos patience{120'000'000'000};         // longer than a busy machine delays a thread
   Transport* transport = nullptr;          // to the other nodes of the plan
   SimulatedMedium* medium = nullptr;       // under the disk; null: one of its own
-  const RecordRequest* records = nullptr;  // for a plan with several versions
+  const CommitRequest* commits = nullptr;  // for a plan with several versions
 };
 
 class CpuRig {
@@ -102,7 +102,7 @@ class CpuRig {
                                     .disk_depth = options.disk_depth,
                                     .seed = 1,
                                     .transport = options.transport,
-                                    .records = options.records,
+                                    .commits = options.commits,
                                     .patience = options.patience})
                    .value();
   }

@@ -193,8 +193,8 @@ class BasicModelRunner {
         case Kind::activation:
           (use.access == Access::read ? s.input : s.output) = values;
           break;
-        case Kind::middle:
-          s.experts.middle = values;
+        case Kind::post_attention:
+          s.experts.post_attention = values;
           break;
         case Kind::normed:
           s.experts.normed = values;

@@ -17,7 +17,7 @@
 
 namespace tidepool::test {
 
-enum PlacementFactor : u32 { home, chunk, sweeps, recompute, threads, io, depth, budget, records, experts };
+enum PlacementFactor : u32 { home, chunk, sweeps, recompute, threads, io, depth, budget, commits, experts };
 
 inline constexpr HomePolicy homes[] = {HomePolicy::device, HomePolicy::host, HomePolicy::disk,
                                        HomePolicy::mixed};
@@ -78,12 +78,12 @@ inline Config placed(const Row& row, Config c) {
   c.machine.threads = row[threads] + 1;
   c.memory.io = backends[row[io]];
   c.memory.queue_depth = depths[row[depth]];
-  // One version of the state on disk, or two or three, recorded after every step or every second; then
+  // One version of the state on disk, or two or three, committed after every step or every second; then
   // updates may wait for the norm or speculate on it.
-  c.memory.versions = versions[row[records]];
-  c.output.persist_steps = row[records] == 2 ? 2 : 1;
+  c.memory.versions = versions[row[commits]];
+  c.output.persist_steps = row[commits] == 2 ? 2 : 1;
   const bool may_speculate = c.train.precision != Precision::fp16 || c.machine.gpus().empty();
-  c.train.speculate = row[records] >= 2 && may_speculate ? SpeculatePolicy::on : SpeculatePolicy::off;
+  c.train.speculate = row[commits] >= 2 && may_speculate ? SpeculatePolicy::on : SpeculatePolicy::off;
   c.memory.experts_per_group = group_sizes[row[experts]];
   if (row[budget] == tight) {
     const Job job = make_job(c).value();

@@ -74,7 +74,11 @@ inline ModelConfig small_model(Family family) {
   }
   if (family == Family::deepseek_v3) {
     m.attention.kv_heads_given = m.attention.heads;
-    m.latent = {.query_rank = 24, .rank = 16, .plain = 16, .turned = 8, .value_size = 12};
+    m.latent = {.q_lora_rank = 24,
+                .kv_lora_rank = 16,
+                .qk_nope_head_dim = 16,
+                .qk_rope_head_dim = 8,
+                .v_head_dim = 12};
     m.experts.groups = 4, m.experts.chosen_groups = 2, m.experts.scale = 2.5;
   }
   if (family == Family::qwen3_moe) m.experts.balance = true, m.experts.z_factor = 1e-3;

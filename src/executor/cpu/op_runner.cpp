@@ -51,7 +51,7 @@ Result<void> OpRunner::run(const Issue& issue) {
     case OpKind::pack:
     case OpKind::send:
     case OpKind::receive:
-    case OpKind::record:
+    case OpKind::commit:
       CHECK(false, issue.sequence);
       break;  // ops of the host, the disk or the network
   }

@@ -31,8 +31,8 @@ void set_stream(StreamsOfOp& s, Kind kind, Access access, Values values) {
   switch (kind) {
     case Kind::activation:
       return void((access == Access::read ? s.input : s.output) = values);
-    case Kind::middle:
-      return void(s.experts.middle = values);
+    case Kind::post_attention:
+      return void(s.experts.post_attention = values);
     case Kind::normed:
       return void(s.experts.normed = values);
     case Kind::routes:

@@ -24,72 +24,72 @@ class ChunkLedger {
 
   // The slot that holds the newest content; 0 if the plan keeps one version.
   u32 slot(ChunkId id) const { return entries_[index(id)].slot; }
-  // The first slot that neither the last record counts on nor a hold keeps. It may have the newest content,
-  // if no record counts on that. THREADS: as hold().
+  // The first slot that neither the last commit counts on nor a hold keeps. It may have the newest content,
+  // if no commit counts on that. THREADS: as hold().
   u32 free_slot(ChunkId id) const {
     const Entry& entry = entries_[index(id)];
     u32 slot = 0;
-    while (slot == entry.recorded || slot == entry.held) ++slot;
-    CHECK(slot < plan_.versions, index(id), entry.recorded, entry.held);
+    while (slot == entry.committed || slot == entry.held) ++slot;
+    CHECK(slot < plan_.versions, index(id), entry.committed, entry.held);
     return slot;
   }
-  // Chooses the slot of the write that begins now. The choice stands until commit() or cleared(), whatever is
-  // recorded, held or released meanwhile.
+  // Chooses the slot of the write that begins now. The choice stands until end_write() or cleared(), whatever
+  // is committed, held or released meanwhile.
   // THREADS: as hold().
   void begin_write(ChunkId id) { entries_[index(id)].target = free_slot(id); }
   u32 slot_to_write(ChunkId id) const { return entries_[index(id)].target; }
 
-  // The content that the last record counts on stays in its slot until release(), also after other records.
-  // With two versions no record may be made meanwhile: there would be no slot left to write to.
-  // REQUIRES: there is a record; nothing is held; no record is being made.
+  // The content that the last commit counts on stays in its slot until release(), also after other commits.
+  // With two versions no commit may be made meanwhile: there would be no slot left to write to.
+  // REQUIRES: there is a commit; nothing is held; no commit is being made.
   // THREADS: one thread calls hold(), release() and everything that chooses slots: the engine's.
   void hold(ChunkId id) {
     Entry& entry = entries_[index(id)];
-    CHECK(entry.recorded != none && entry.held == none, index(id), entry.recorded, entry.held);
-    entry.held = entry.recorded;
+    CHECK(entry.committed != none && entry.held == none, index(id), entry.committed, entry.held);
+    entry.held = entry.committed;
   }
   void release(ChunkId id) { entries_[index(id)].held = none; }
 
-  // A record counts on the newest content from now on.
-  void recorded(ChunkId id) {
+  // A commit counts on the newest content from now on.
+  void committed(ChunkId id) {
     Entry& entry = entries_[index(id)];
-    entry.recorded = entry.slot;
-    entry.recorded_version = entry.version;
-    entry.recorded_sum = entry.sum;
-    entry.recorded_zeros = entry.zeros;
+    entry.committed = entry.slot;
+    entry.committed_version = entry.version;
+    entry.committed_sum = entry.sum;
+    entry.committed_zeros = entry.zeros;
   }
-  // The chunk is as the last record has it.
-  // REQUIRES: there is a record.
+  // The chunk is as the last commit has it.
+  // REQUIRES: there is a commit.
   void roll_back(ChunkId id) {
     Entry& entry = entries_[index(id)];
-    CHECK(entry.recorded != none, index(id));
-    entry.version = entry.recorded_version;
-    entry.sum = entry.recorded_sum;
-    entry.zeros = entry.recorded_zeros;
-    entry.slot = entry.recorded;
+    CHECK(entry.committed != none, index(id));
+    entry.version = entry.committed_version;
+    entry.sum = entry.committed_sum;
+    entry.zeros = entry.committed_zeros;
+    entry.slot = entry.committed;
     entry.prepared = false;
   }
-  // The newest content, for the next record.
+  // The newest content, for the next commit.
   ChunkMark mark(ChunkId id) const {
     const Entry& entry = entries_[index(id)];
     return {.version = entry.version, .sum = entry.sum, .slot = entry.slot, .zeros = entry.zeros};
   }
-  // RETURNS: the chunk's part of the last record.
-  // REQUIRES: there is a record.
-  ChunkMark recorded_mark(ChunkId id) const {
+  // RETURNS: the chunk's part of the last commit.
+  // REQUIRES: there is a commit.
+  ChunkMark committed_mark(ChunkId id) const {
     const Entry& entry = entries_[index(id)];
-    CHECK(entry.recorded != none, index(id));
-    return {.version = entry.recorded_version,
-            .sum = entry.recorded_sum,
-            .slot = entry.recorded,
-            .zeros = entry.recorded_zeros};
+    CHECK(entry.committed != none, index(id));
+    return {.version = entry.committed_version,
+            .sum = entry.committed_sum,
+            .slot = entry.committed,
+            .zeros = entry.committed_zeros};
   }
-  // The chunk is as an earlier process has recorded it.
+  // The chunk is as an earlier process has committed it.
   // REQUIRES: the plan has the slot; nothing is held.
   void take_over(ChunkId id, const ChunkMark& mark) {
     CHECK(mark.slot < plan_.versions && entries_[index(id)].held == none, index(id), mark.slot);
     entries_[index(id)] = {.version = mark.version, .sum = mark.sum, .zeros = mark.zeros, .slot = mark.slot};
-    recorded(id);
+    committed(id);
   }
 
   // RETURNS: the seed for the next write.
@@ -101,7 +101,7 @@ class ChunkLedger {
   }
   bool prepared(ChunkId id) const { return entries_[index(id)].prepared; }
   // The write of the prepared content, begun by begin_write(), has completed.
-  void commit(ChunkId id) {
+  void end_write(ChunkId id) {
     Entry& entry = entries_[index(id)];
     ++entry.version;
     entry.sum = entry.next;
@@ -146,13 +146,13 @@ class ChunkLedger {
     u64 sum = 0;      // checksum of that version
     u64 next = 0;     // checksum of version + 1, if prepared
     bool prepared = false;
-    bool zeros = false;   // the last change was a clearing
-    u32 slot = 0;         // of the newest content
-    u32 target = 0;       // slot of the write that has begun
-    u32 held = none;      // slot that a hold keeps
-    u32 recorded = none;  // slot that the last record counts on; none: there is no record
-    u64 recorded_version = 0, recorded_sum = 0;
-    bool recorded_zeros = false;
+    bool zeros = false;    // the last change was a clearing
+    u32 slot = 0;          // of the newest content
+    u32 target = 0;        // slot of the write that has begun
+    u32 held = none;       // slot that a hold keeps
+    u32 committed = none;  // slot that the last commit counts on; none: there is no commit
+    u64 committed_version = 0, committed_sum = 0;
+    bool committed_zeros = false;
   };
   const Plan& plan_;
   std::vector<Entry> entries_;

@@ -19,9 +19,9 @@ Result<std::unique_ptr<DiskLanes>> DiskLanes::create(ExecutorCommon& common) {
     TRY_ASSIGN(lanes->disk_, open([raw](const DiskCompletion& completion) { raw->on_disk(completion); }));
   }
   if (common.plan.versions > 1) {
-    CHECK(lanes->disk_ != nullptr && common.request.records != nullptr, common.plan.versions);
-    TRY_ASSIGN(lanes->record_lane_, RecordLane::create(common, *lanes->disk_));
-    TRY(lanes->record_lane_->begin_file());
+    CHECK(lanes->disk_ != nullptr && common.request.commits != nullptr, common.plan.versions);
+    TRY_ASSIGN(lanes->commit_lane_, CommitLane::create(common, *lanes->disk_));
+    TRY(lanes->commit_lane_->begin_file());
   }
   return lanes;
 }
@@ -42,12 +42,12 @@ DiskLanes::~DiskLanes() {
   }
   changed_.notify_all();
   if (checksum_thread_.joinable()) checksum_thread_.join();
-  if (record_lane_) record_lane_->stop();
+  if (commit_lane_) commit_lane_->stop();
   disk_.reset();  // waits for requests in flight, so the sink's slots must still exist
 }
 
 void DiskLanes::submit(const Issue& issue) {
-  if (issue.get().kind == OpKind::record) return record_lane_->submit(issue);
+  if (issue.get().kind == OpKind::commit) return commit_lane_->submit(issue);
   const std::span<const Operand> operands = issue.segment->operands_of(issue.get());
   const bool read = issue.get().kind == OpKind::read;
   const Frame& disk = operands[read ? 0 : 1].frame;
@@ -85,9 +85,9 @@ void DiskLanes::send(u32 number, DiskOp op) {
 }
 
 u64 DiskLanes::offset_of(ChunkId chunk, const Frame& frame, u32 slot) const {
-  if (record_lane_ == nullptr) return frame.offset;
-  const u64 begin = common_.request.records->head.frames_begin() + frame.offset;
-  return common_.plan.is_recorded(chunk) ? begin + slot * common_.plan.second_slot.value : begin;
+  if (commit_lane_ == nullptr) return frame.offset;
+  const u64 begin = common_.request.commits->head.frames_begin() + frame.offset;
+  return common_.plan.is_committed(chunk) ? begin + slot * common_.plan.second_slot.value : begin;
 }
 
 void DiskLanes::on_disk(const DiskCompletion& completion) {
@@ -101,7 +101,7 @@ void DiskLanes::on_disk(const DiskCompletion& completion) {
     rest_changed_.notify_all();
     return;
   }
-  if (completion.tag == RecordLane::tag) return record_lane_->on_disk(completion);
+  if (completion.tag == CommitLane::tag) return commit_lane_->on_disk(completion);
   if (completion.tag >= raw_tag) {
     const std::scoped_lock lock(rest_mutex_);
     --raw_in_flight_;
@@ -116,7 +116,7 @@ void DiskLanes::on_disk(const DiskCompletion& completion) {
   } else if (slot.issue.get().kind == OpKind::read) {
     push_checksum(number);
   } else {
-    common_.ledger.commit(slot.chunk);
+    common_.ledger.end_write(slot.chunk);
     finish(number);
   }
 }
@@ -294,7 +294,7 @@ Result<void> DiskLanes::end_write(ChunkId id) {
   if (!await(lock, [&] { return at->done; })) return hangs(chunk_name(id));
   const Transfer transfer = std::exchange(*at, {});
   if (!transfer.ok) return named(transfer.error, id);
-  common_.ledger.commit(id);
+  common_.ledger.end_write(id);
   return {};
 }
 
@@ -316,7 +316,7 @@ Result<void> DiskLanes::write_through_staging(ChunkId id, const Frame& frame,
     if (Result<void> ended = end_transfer(piece, id); !ended && result) result = ended;
   }
   TRY(result);
-  common_.ledger.commit(id);
+  common_.ledger.end_write(id);
   return {};
 }
 
@@ -367,7 +367,7 @@ Error DiskLanes::hangs(const std::string& what) const {
 }
 
 Error DiskLanes::mismatch(ChunkId id, const Frame& frame) const {
-  const bool recorded = common_.plan.is_recorded(id);
+  const bool committed = common_.plan.is_committed(id);
   return {ErrorKind::io,
           fmt::format(
               "checksum mismatch reading {} (version {}, {} bytes at offset {} of the swap file on {}): the "
@@ -375,9 +375,9 @@ Error DiskLanes::mismatch(ChunkId id, const Frame& frame) const {
               "smartctl), then {}, with memory.swap_dir on another disk if it happens again",
               chunk_name(id), common_.ledger.version(id), frame.bytes.value, offset_of_newest(id, frame),
               disk_->describe(),
-              recorded ? "resume; if the recorded state itself is damaged, move the swap file away and "
-                         "resume: the message then names the last checkpoint, if there is one"
-                       : "resume")};
+              committed ? "resume; if the committed state itself is damaged, move the swap file away and "
+                          "resume: the message then names the last checkpoint, if there is one"
+                        : "resume")};
 }
 
 }  // namespace tidepool

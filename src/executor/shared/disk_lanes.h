@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "executor/shared/commit_lane.h"
 #include "executor/shared/executor_common.h"
-#include "executor/shared/record_lane.h"
 #include "executor/shared/state_at_rest.h"
 #include "executor/shared/timed_at_rest.h"
 
@@ -56,7 +56,7 @@ class DiskLanes {
   // REQUIRES: at rest.
   Result<void> transfer_raw(std::span<const RawTransfer>);
   const Disk* disk() const { return disk_.get(); }
-  RecordLane* records() const { return record_lane_.get(); }  // null: the plan keeps one version
+  CommitLane* commits() const { return commit_lane_.get(); }  // null: the plan keeps one version
 
  private:
   struct Slot {
@@ -127,7 +127,7 @@ class DiskLanes {
 
   std::thread checksum_thread_;
   std::unique_ptr<Disk> disk_;
-  std::unique_ptr<RecordLane> record_lane_;
+  std::unique_ptr<CommitLane> commit_lane_;
 };
 
 }  // namespace tidepool

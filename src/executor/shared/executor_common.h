@@ -55,24 +55,24 @@ class MovedBytes {
   std::array<std::atomic<u64>, 2> over_network_{};  // received, sent
 };
 
-// RecordSource supplies what a record keeps beside the state: the trainer's progress.
-class RecordSource {
+// CommitSource supplies what a commit keeps beside the state: the trainer's progress.
+class CommitSource {
  public:
-  virtual ~RecordSource() = default;
+  virtual ~CommitSource() = default;
   // RETURNS: bytes that stay unchanged until the next call; with all marks they fit into an area of the
-  // journal. Nullopt: no run is to resume from the state after this step, so there will be no record of it.
+  // journal. Nullopt: no run is to resume from the state after this step, so there will be no commit of it.
   // THREADS: the engine's thread, after the step's loss is known.
   virtual std::optional<std::span<const std::byte>> payload(u64 step) = 0;
 };
 
-// RecordRequest describes the journal on the disk, for plans that keep several versions of the state.
-struct RecordRequest {
+// CommitRequest describes the journal on the disk, for plans that keep several versions of the state.
+struct CommitRequest {
   JournalHead head;
   bool writes_head = true;  // false: an earlier process has written it
-  u64 sequence = 0;         // of the last record there
+  u64 sequence = 0;         // of the last commit there
   std::vector<ChunkMark>
-      marks;  // of the last record: slots count as they say from the start; empty: there is none
-  RecordSource* source = nullptr;  // null: records have no payload
+      marks;  // of the last commit: slots count as they say from the start; empty: there is none
+  CommitSource* source = nullptr;  // null: commits have no payload
 };
 
 struct ExecutorRequest {
@@ -84,7 +84,7 @@ struct ExecutorRequest {
   u32 disk_depth = 32;              // requests in flight per disk lane
   u64 seed = 0;                     // seed of dropout
   Transport* transport = nullptr;   // to the other nodes; null: there are none
-  const RecordRequest* records = nullptr;  // null: the plan keeps one version; outlives the executor
+  const CommitRequest* commits = nullptr;  // null: the plan keeps one version; outlives the executor
   Nanos patience{1'000'000'000};           // timeout of wait() for a completion
   Nanos rest_patience{300'000'000'000};    // timeout of one piece of a transfer at rest
   // Called by GPUs' executors once matrix products are tuned, before anything else starts. Empty: no-op.

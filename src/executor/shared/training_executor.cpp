@@ -115,9 +115,9 @@ Result<void> TrainingExecutor::end_write_home(ChunkId id) {
 }
 
 Result<void> TrainingExecutor::take_over() {
-  const RecordLane& records = *disk_lanes_->records();
+  const CommitLane& commits = *disk_lanes_->commits();
   std::vector<std::byte> buffer;
-  for (const ChunkId id : records.chunks()) {
+  for (const ChunkId id : commits.chunks()) {
     if (home_of(id).tier == Tier::disk) continue;
     const Frame& slot = common_->plan.slots[index(id)];
     if (const std::span<std::byte> memory = home_memory(id); !memory.empty()) {
@@ -133,7 +133,7 @@ Result<void> TrainingExecutor::take_over() {
 
 Result<void> TrainingExecutor::roll_back(u64 step) {
   common_->replayed.forget_until(step);
-  for (const ChunkId id : disk_lanes_->records()->chunks()) common_->ledger.roll_back(id);
+  for (const ChunkId id : disk_lanes_->commits()->chunks()) common_->ledger.roll_back(id);
   return take_over();
 }
 
@@ -149,10 +149,10 @@ bool TrainingExecutor::assumed_right(u64 step) const {
   });
 }
 
-Result<bool> TrainingExecutor::record_at_rest(u64 step) {
-  RecordLane& records = *disk_lanes_->records();
+Result<bool> TrainingExecutor::commit_at_rest(u64 step) {
+  CommitLane& commits = *disk_lanes_->commits();
   std::vector<std::byte> buffer;
-  for (const ChunkId id : records.chunks()) {
+  for (const ChunkId id : commits.chunks()) {
     if (home_of(id).tier == Tier::disk) continue;
     std::span<const std::byte> content = home_memory(id);
     if (content.empty()) {
@@ -163,7 +163,7 @@ Result<bool> TrainingExecutor::record_at_rest(u64 step) {
     TRY(disk_lanes_->begin_write(id, common_->plan.slots[index(id)], content));
     TRY(disk_lanes_->end_write(id));
   }
-  return records.record_at_rest(step);
+  return commits.commit_at_rest(step);
 }
 
 Result<void> TrainingExecutor::clear_home(ChunkId id) {

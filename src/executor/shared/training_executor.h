@@ -27,7 +27,7 @@ class TrainingExecutor final : public Executor,
                                public ExecutorCounters,
                                public StepResults,
                                public TimedAtRest,
-                               public RecordedState {
+                               public CommittedState {
  public:
   // `lanes` were made with `common`.
   // Errors: the disk does not open.
@@ -74,12 +74,12 @@ class TrainingExecutor final : public Executor,
     return disk_lanes_->transfer_raw(transfers);
   }
 
-  // ---- RecordedState
+  // ---- CommittedState
   Result<void> take_over() override;
   Result<void> roll_back(u64 step) override;
-  Result<bool> record_at_rest(u64 step) override;
-  StateRecord last_record() const override { return disk_lanes_->records()->last_record(); }
-  RecordHold hold_last_record() override { return disk_lanes_->records()->hold_last_record(); }
+  Result<bool> commit_at_rest(u64 step) override;
+  StateCommit last_commit() const override { return disk_lanes_->commits()->last_commit(); }
+  CommitHold hold_last_commit() override { return disk_lanes_->commits()->hold_last_commit(); }
 
   // RETURNS: true if submitted work has not come back; the destructor would wait for it.
   bool busy() const { return common_->book.busy() || disk_lanes_->busy_at_rest(); }

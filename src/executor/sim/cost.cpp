@@ -15,8 +15,8 @@ enum DeviceResource : u32 { compute, h2d, d2h, both, interconnect, device_resour
 // As in the core pool: work that feeds others goes first.
 constexpr u32 feeding = 0, computing = 1;
 
-// A record is small, but the disk is flushed before and after it is written.
-constexpr double record_seconds = 0.01;
+// A commit is small, but the disk is flushed before and after it is written.
+constexpr double commit_seconds = 0.01;
 
 u32 devices_of(const Plan& plan) {
   u32 count = plan.devices;
@@ -93,8 +93,8 @@ Flow CostModel::flow(const Segment& segment, const Op& op) const {
     case OpKind::write:
       need_disk(flow, op, operands[0], first);
       break;
-    case OpKind::record:
-      flow.delay += record_seconds;
+    case OpKind::commit:
+      flow.delay += commit_seconds;
       break;
     case OpKind::update:
       need_update(flow, op, touched_bytes(segment, op));

@@ -69,11 +69,11 @@ std::vector<Row> experts_and_latents(const ModelConfig& a, const ModelConfig& b)
           {"routed_scaling_factor", a.experts.scale, b.experts.scale},
           {"swiglu_alpha", a.experts.gate_alpha, b.experts.gate_alpha},
           {"swiglu_limit", a.experts.gate_limit, b.experts.gate_limit},
-          {"q_lora_rank", double(a.latent.query_rank), double(b.latent.query_rank)},
-          {"kv_lora_rank", double(a.latent.rank), double(b.latent.rank)},
-          {"qk_nope_head_dim", double(a.latent.plain), double(b.latent.plain)},
-          {"qk_rope_head_dim", double(a.latent.turned), double(b.latent.turned)},
-          {"v_head_dim", double(a.latent.value_size), double(b.latent.value_size)}};
+          {"q_lora_rank", double(a.latent.q_lora_rank), double(b.latent.q_lora_rank)},
+          {"kv_lora_rank", double(a.latent.kv_lora_rank), double(b.latent.kv_lora_rank)},
+          {"qk_nope_head_dim", double(a.latent.qk_nope_head_dim), double(b.latent.qk_nope_head_dim)},
+          {"qk_rope_head_dim", double(a.latent.qk_rope_head_dim), double(b.latent.qk_rope_head_dim)},
+          {"v_head_dim", double(a.latent.v_head_dim), double(b.latent.v_head_dim)}};
 }
 
 // RETURNS: the first layer that has experts in only one of them; layers if there is none.

@@ -16,11 +16,11 @@ namespace {
 void write_latent(const ModelConfig& c, json::object& o) {
   if (style(c.family).mixer != MixerKind::latent) return;
   const LatentAttention& l = c.latent;
-  o["q_lora_rank"] = l.query_rank != 0 ? json::value(l.query_rank) : json::value(nullptr);
-  o["kv_lora_rank"] = l.rank;
-  o["qk_nope_head_dim"] = l.plain;
-  o["qk_rope_head_dim"] = l.turned;
-  o["v_head_dim"] = l.value_size;
+  o["q_lora_rank"] = l.q_lora_rank != 0 ? json::value(l.q_lora_rank) : json::value(nullptr);
+  o["kv_lora_rank"] = l.kv_lora_rank;
+  o["qk_nope_head_dim"] = l.qk_nope_head_dim;
+  o["qk_rope_head_dim"] = l.qk_rope_head_dim;
+  o["v_head_dim"] = l.v_head_dim;
   o["rope_interleave"] = l.interleaved;
 }
 

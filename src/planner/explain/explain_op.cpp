@@ -51,7 +51,7 @@ std::string why(const ExplainInput& in, const Op& op) {
                  : "that node updates the cut";
     case OpKind::receive:
       return "what the other node made is needed here";
-    case OpKind::record:
+    case OpKind::commit:
       return "all that the step has changed is on disk: a killed run resumes from here";
     default:
       return "";
@@ -63,7 +63,7 @@ std::string why_moved(const ExplainInput& in, const Life& life, u32 i) {
   const Segment& segment = life.segment();
   const Operand& to = segment.operands_of(segment.ops[i])[1];
   if (segment.ops[i].persists)
-    return "it rests elsewhere; in steps that are recorded its copy on disk, from which a killed run goes "
+    return "it rests elsewhere; in steps that are committed its copy on disk, from which a killed run goes "
            "on, is "
            "made anew";
   if (to.frame.tier == Tier::disk) {

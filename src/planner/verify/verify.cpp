@@ -9,8 +9,8 @@
 #include "base/check.h"
 #include "planner/verify/frame_map.h"
 #include "planner/verify/happens_before.h"
+#include "planner/verify/verify_commit.h"
 #include "planner/verify/verify_operands.h"
-#include "planner/verify/verify_record.h"
 #include "planner/verify/verify_streams.h"
 #include "planner/verify/verify_units.h"
 
@@ -43,7 +43,7 @@ struct Content {
   u64 origin = 0;  // offset in the tier of the chunk's first byte
   u32 writer = none;
   std::vector<u32> readers;
-  bool persists = false;  // the writer is skipped in steps that are not recorded
+  bool persists = false;  // the writer is skipped in steps that are not committed
 };
 
 class Verifier {
@@ -57,7 +57,7 @@ class Verifier {
     TRY(check_shape());
     TRY(check_updates());
     if (const std::string wrong = wrong_with_units(plan_, graph_); !wrong.empty()) return fault(wrong);
-    if (const std::string wrong = wrong_with_record(plan_, graph_); !wrong.empty()) return fault(wrong);
+    if (const std::string wrong = wrong_with_commit(plan_, graph_); !wrong.empty()) return fault(wrong);
     for (const Segment& segment : plan_.segments) TRY(check_passes(segment));
     using enum SegmentKind;
     const SegmentKind order[] = {forward_backward, body, body, body, drain, evaluation, evaluation,
@@ -89,7 +89,7 @@ class Verifier {
     if (plan_.precision == Precision::fp16 && !plan_.clipping && !plan_.speculates && trains(graph_))
       return fault("fp16 updates do not wait to see whether the gradient has overflowed");
     if (plan_.speculates && (plan_.clipping || plan_.versions < 2))
-      return fault("its updates speculate, but they also wait, or no record undoes them");
+      return fault("its updates speculate, but they also wait, or no commit undoes them");
     for (const Segment& segment : plan_.segments)
       for (u32 i = 0; i < segment.ops.size(); ++i) TRY(check_op(segment, i));
     return {};
@@ -298,7 +298,7 @@ class Verifier {
       return fault(fmt::format("{} reads chunk {} version {} from {} byte {} but finds chunk {} version {}",
                                who(self), index(id), expected, place(frame), frame.offset,
                                index(wrong->chunk), wrong->version));
-    if (missing) return fault(who(self) + " reads what only steps that are recorded write");
+    if (missing) return fault(who(self) + " reads what only steps that are committed write");
     if (clash != none) return unordered(clash, self, frame);
     return {};
   }

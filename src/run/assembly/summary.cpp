@@ -147,7 +147,7 @@ std::string quantization_of(const ModelGraph& graph) {
   return packing == Packing::none ? "" : std::string(name(packing));
 }
 
-// RETURNS: how a killed run goes on, if trained state rests on disk or is recorded there; else empty.
+// RETURNS: how a killed run resumes, if trained state rests on disk or is committed there; else empty.
 std::string versions_note(const Job& job, const Plan& plan) {
   const auto written = [&](SegmentKind kind) {
     return persisted_bytes(plan, kind)[static_cast<u32>(LinkKind::disk_write)];
@@ -155,13 +155,13 @@ std::string versions_note(const Job& job, const Plan& plan) {
   if (plan.versions > 1) {
     std::string each = fmt::format(
         "the swap file keeps {} versions of the trained state, {} in all: a killed run resumes from the last "
-        "recorded step",
+        "committed step",
         plan.versions == 2 ? "two" : "three", bytes_text(plan.second_slot * plan.versions));
-    if (plan.versions == 2) each += ". While a checkpoint is written, no step is recorded";
+    if (plan.versions == 2) each += ". While a checkpoint is written, no step is committed";
     const Bytes resting = written(SegmentKind::body);
     return resting.value == 0
                ? each
-               : fmt::format("{}. A step that is recorded writes {} more", each, bytes_text(resting));
+               : fmt::format("{}. A step that is committed writes {} more", each, bytes_text(resting));
   }
   Bytes on_disk{};
   for (u32 id = 0; id < plan.chunks.size(); ++id)
@@ -246,7 +246,7 @@ PlanSummary summarize(const SummaryInput& in) {
   if (plan.speculates)
     s.notes.push_back(
         "updates do not wait for the gradient norm: a step whose norm changes them is trained again from the "
-        "last recorded step");
+        "last committed step");
   s.notes.push_back(
       fmt::format("host holds {} for disk transfers at rest and checkpoints, beside streamed content",
                   bytes_text(host_reserved())));

@@ -76,13 +76,13 @@ std::optional<u64> BranchNote::left_at(const std::string& id) const {
   return std::ranges::min_element(at + 1, branches.end(), {}, &Branch::from)->from;
 }
 
-void BranchNote::follow(const std::string& id, u64 recorded) {
+void BranchNote::follow(const std::string& id, u64 committed) {
   const auto at = std::ranges::find(branches, id, &Branch::id);
   if (at == branches.end())
-    begin(id, recorded);
+    begin(id, committed);
   else
     branches.erase(at + 1, branches.end());
-  step = begun = recorded;
+  step = begun = committed;
 }
 
 void BranchNote::begin(std::string id, u64 from) {
@@ -91,7 +91,7 @@ void BranchNote::begin(std::string id, u64 from) {
   step = begun = 0;
 }
 
-std::string BranchNote::recorded_steps() const {
+std::string BranchNote::committed_steps() const {
   if (begun <= step) return fmt::format("steps up to {}", step);
   return step == 0 ? fmt::format("perhaps steps up to {}", begun)
                    : fmt::format("steps up to {}, perhaps {},", step, begun);
@@ -111,7 +111,7 @@ Result<std::optional<BranchNote>> read_branch_note(const std::string& run_dir) {
   if (note) return note;
   return Error{
       ErrorKind::bad_input,
-      fmt::format("{}: is damaged, so what this run has recorded is unknown: bring its swap file and "
+      fmt::format("{}: is damaged, so what this run has committed is unknown: bring its swap file and "
                   "its checkpoints back if they are elsewhere, then remove {}, and resume",
                   path, path)};
 }

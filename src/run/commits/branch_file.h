@@ -26,7 +26,7 @@ struct BranchNote {
   };
   u64 step = 0;                  // the last one that was committed; 0: none, or nothing counts on it any more
   u64 begun = 0;                 // the last one whose commit was begun: it may have been committed too
-  std::string swap_dir;          // holds the record: an absolute path; empty: `swap` in the run's directory
+  std::string swap_dir;          // holds the commit: an absolute path; empty: `swap` in the run's directory
   std::vector<Branch> branches;  // the one that is trained is last
   bool operator==(const BranchNote&) const = default;
 
@@ -41,7 +41,7 @@ struct BranchNote {
   // RETURNS: true if a later step than `reached` may have been committed.
   bool is_beyond(u64 reached) const { return std::max(step, begun) > reached; }
   // RETURNS: "steps up to 9", "steps up to 9, perhaps 10," or "perhaps steps up to 10".
-  std::string recorded_steps() const;
+  std::string committed_steps() const;
 };
 
 // RETURNS: an id that no other branch has.

@@ -5,9 +5,9 @@ namespace tidepool {
 Result<void> Replay::go_back(Session& session, RunDurability& durability, RunCommits& commits,
                              TrainerState& state) {
   const u64 wrong = *durability.state().wrong;
-  const ProgressRecord::Numbers& committed = commits.last_numbers();
+  const CommitProgress::Numbers& committed = commits.last_numbers();
   session.results().replay(wrong, session.results().result(wrong));
-  TRY(session.recorded().roll_back(committed.step));
+  TRY(session.committed().roll_back(committed.step));
   state.step = committed.step;
   state.tokens = committed.tokens;
   state.losses.resize(committed.step);

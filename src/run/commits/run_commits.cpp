@@ -25,7 +25,7 @@ Result<bool> RunCommits::commit_at_rest(u64 step) {
 }
 
 Result<bool> RunCommits::commit_again(u64 step) {
-  Result<bool> made = session_->recorded().record_at_rest(step);
+  Result<bool> made = session_->committed().commit_at_rest(step);
   if (made && *made) committed(Event::commit_is_durable, step);
   if (!made && durability_.state().committing) durability_.tell(Event::commit_fails);
   return made;
@@ -34,7 +34,7 @@ Result<bool> RunCommits::commit_again(u64 step) {
 void RunCommits::taken_over(u64 step) { committed(Event::commit_is_taken_over, step); }
 
 void RunCommits::committed(Event event, u64 step) {
-  if (durability_.tell(event, step) == Action::keep_file) session_->keep_record();
+  if (durability_.tell(event, step) == Action::keep_file) session_->keep_commit();
   last_ = progress_.numbers(step);
   if (file_ != nullptr) file_->committed(step);
 }
@@ -55,9 +55,9 @@ bool RunCommits::is_due(u64 updated, const PhaseProfile& so_far, RunOutputs& out
   if (!enough() || (commits_pause(now) && pace_.steps() > 1)) return false;
   totals_.steps = so_far.runs;
   totals_.wall = so_far.wall();
-  totals_.waited = so_far.exposed[static_cast<u32>(Cause::record)];
+  totals_.waited = so_far.exposed[static_cast<u32>(Cause::commit)];
   if (pace_.follow(totals_) && is_news(pace_.steps()))
-    outputs.say(fmt::format("a record of the state takes {}: from now on {} (output.persist_steps)",
+    outputs.say(fmt::format("a commit of the state takes {}: from now on {} (output.persist_steps)",
                             seconds_text(pace_.seconds_of_commit()), how_often()));
   return enough();
 }
@@ -84,7 +84,7 @@ double RunCommits::share_of_saves(const Prediction& prediction, bool gpus, Bytes
 }
 
 std::string RunCommits::resume_hint() const {
-  return fmt::format("resume with --resume auto: the state after step {} is recorded in the swap file",
+  return fmt::format("resume with --resume auto: the state after step {} is committed in the swap file",
                      durability_.state().committed.value_or(0));
 }
 
@@ -97,7 +97,7 @@ bool RunCommits::is_news(u64 steps) {
 
 std::string RunCommits::how_often() const {
   const u64 steps = pace_.steps();
-  return steps == 1 ? "each step is recorded" : fmt::format("one step in {} is recorded", steps);
+  return steps == 1 ? "each step is committed" : fmt::format("one step in {} is committed", steps);
 }
 
 std::string RunCommits::describe() const {

@@ -11,7 +11,7 @@
 #include "probe/step/predict.h"
 #include "run/commits/branch_file.h"
 #include "run/commits/commit_pace.h"
-#include "run/commits/progress_record.h"
+#include "run/commits/commit_progress.h"
 #include "run/outputs/run_outputs.h"
 #include "session/session.h"
 
@@ -43,7 +43,7 @@ class RunCommits {
     progress_.remember_in(file);
   }
 
-  ProgressRecord& progress() { return progress_; }
+  CommitProgress& progress() { return progress_; }
   // `so_far`: where the time of the run's segments went. Says if the steps between commits change.
   // RETURNS: the segment, with the choice whether its step is committed.
   SegmentRun with_choice(SegmentRun, const PhaseProfile& so_far, RunOutputs&);
@@ -52,7 +52,7 @@ class RunCommits {
   void replayed() { ++totals_.replays; }
   const CommitPace& pace() const { return pace_; }
   // Numbers of the last commit's step. REQUIRES: there is a commit.
-  const ProgressRecord::Numbers& last_numbers() const { return last_; }
+  const CommitProgress::Numbers& last_numbers() const { return last_; }
   // Advice for messages: to resume from the last commit.
   std::string resume_hint() const;
   // A line for people: how often, and what it moves. Empty: the run commits nothing.
@@ -65,13 +65,13 @@ class RunCommits {
   bool is_news(u64 steps);
 
   RunDurability& durability_;
-  ProgressRecord progress_;
+  CommitProgress progress_;
   Session* session_ = nullptr;
   BranchFile* file_ = nullptr;
   CommitPace pace_;
   u64 said_ = 0;  // steps from commit to commit, as the run has logged them last
   CommitPace::Totals totals_;
-  ProgressRecord::Numbers last_;
+  CommitProgress::Numbers last_;
 };
 
 }  // namespace tidepool

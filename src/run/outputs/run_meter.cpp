@@ -27,12 +27,12 @@ void RunMeter::begin_training() {
   collected_before_ = counters_.moved_between_devices();
   passed_before_ = counters_.moved_over_network();
   runs_before_ = runs_;
-  recorded_runs_before_ = recorded_runs_;
+  committed_runs_before_ = committed_runs_;
 }
 
 void RunMeter::end_training(bool abandoned) {
   train_seconds_ += steady_seconds() - began_;
-  const auto moved = counters_.moved(), finished = planned(runs_before_, recorded_runs_before_);
+  const auto moved = counters_.moved(), finished = planned(runs_before_, committed_runs_before_);
   for (u32 l = 0; l < link_count; ++l) moved_[l] += abandoned ? finished[l] : moved[l] - moved_before_[l];
   collected_ += abandoned ? planned_between_devices(runs_before_)
                           : counters_.moved_between_devices() - collected_before_;
@@ -42,14 +42,14 @@ void RunMeter::end_training(bool abandoned) {
 }
 
 // Bytes of the segments that were finished since.
-std::array<Bytes, link_count> RunMeter::planned(const Runs& since, const Runs& since_recorded) const {
+std::array<Bytes, link_count> RunMeter::planned(const Runs& since, const Runs& since_committed) const {
   std::array<Bytes, link_count> sum{};
   for (u32 s = 0; s < segment_count; ++s) {
     const SegmentKind kind = static_cast<SegmentKind>(s);
     if (kind == SegmentKind::evaluation) continue;
     const auto bytes = link_bytes(plan_, kind), persisted = persisted_bytes(plan_, kind);
     for (u32 l = 0; l < link_count; ++l)
-      sum[l] += bytes[l] * (runs_[s] - since[s]) + persisted[l] * (recorded_runs_[s] - since_recorded[s]);
+      sum[l] += bytes[l] * (runs_[s] - since[s]) + persisted[l] * (committed_runs_[s] - since_committed[s]);
   }
   return sum;
 }
@@ -119,7 +119,7 @@ void RunMeter::fill(RunReport& report) const {
   for (u32 c = 0; c < cause_count; ++c) {
     const auto cause = static_cast<Cause>(c);
     if (cause == Cause::net && plan_.nodes == 1) continue;
-    if (cause == Cause::record && plan_.versions == 1) continue;
+    if (cause == Cause::commit && plan_.versions == 1) continue;
     report.exposed.push_back({std::string(name(cause)), seconds(total.exposed[c])});
   }
   report.rss_peak = process_peak();

@@ -22,7 +22,7 @@ class RunMeter {
 
   void segment_finished(const SegmentRun& run) {
     ++runs_[static_cast<u32>(run.kind)];
-    recorded_runs_[static_cast<u32>(run.kind)] += run.persists;
+    committed_runs_[static_cast<u32>(run.kind)] += run.persists;
   }
   // Call when a step's loss is known. RETURNS: the step's seconds.
   double step_done();
@@ -44,7 +44,7 @@ class RunMeter {
 
  private:
   using Runs = std::array<u64, segment_count>;
-  std::array<Bytes, link_count> planned(const Runs& since, const Runs& since_recorded) const;
+  std::array<Bytes, link_count> planned(const Runs& since, const Runs& since_committed) const;
   Bytes planned_between_devices(const Runs& since) const;
   void fill_network(std::array<LinkUse, 2>&) const;
 
@@ -53,8 +53,8 @@ class RunMeter {
   TimeProfile profile_;
   PhaseClock phases_;
   TraceRecorder trace_;
-  Runs runs_{}, recorded_runs_{};  // all, and those whose step was recorded
-  Runs runs_before_{}, recorded_runs_before_{};
+  Runs runs_{}, committed_runs_{};  // all, and those whose step was committed
+  Runs runs_before_{}, committed_runs_before_{};
   std::array<Bytes, link_count> moved_{}, moved_before_{};
   Bytes collected_{}, collected_before_{};  // between devices
   NetBytes passed_, passed_before_;         // between nodes

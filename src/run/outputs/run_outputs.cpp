@@ -68,7 +68,7 @@ void RunOutputs::show(const PlanSummary& plan) {
 
 Result<void> RunOutputs::open(const Plan& plan, u64 first_step, double total_epochs) {
   TRY_ASSIGN(log_, MetricSinks::open(config_.output.dir, first_step, config_.output.report_to));
-  records_ = plan.versions > 1;
+  commits_ = plan.versions > 1;
   if (quiet_) return {};
   progress_ = std::make_unique<Progress>(screen_, stdout,
                                          Progress::Options{.total_steps = config_.train.max_steps,
@@ -109,7 +109,7 @@ void RunOutputs::completed(const Issue& issue, const Completion& completion) {
 }
 
 void RunOutputs::step(const MetricLine& m) {
-  if (records_ && open_ > 1 && oldest_ < m.step)
+  if (commits_ && open_ > 1 && oldest_ < m.step)
     waiting_ = m;
   else
     tell(m);

@@ -38,8 +38,8 @@ class RunOutputs {
   void segment_finished();
   void at_rest();
   // Logs every output.logging_steps steps. If a log cannot take a line, warns once, and again in finish().
-  // If steps are recorded, a step waits until the segment before its own has ended, and with it the record
-  // of two steps before, if that step is recorded. An error drops the waiting step.
+  // If steps are committed, a step waits until the segment before its own has ended, and with it the commit
+  // of two steps before, if that step is committed. An error drops the waiting step.
   void step(const MetricLine&);
   bool logs(u64 step) const;  // true if step() logs this step
   void evaluation(const MetricLine&);
@@ -73,7 +73,7 @@ class RunOutputs {
   std::unique_ptr<MetricSinks> log_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<LiveMeter> live_;  // on a terminal only
-  bool records_ = false;
+  bool commits_ = false;
   u32 open_ = 0;                 // segments in progress
   u64 newest_ = 0, oldest_ = 0;  // their steps
   std::optional<MetricLine> waiting_;

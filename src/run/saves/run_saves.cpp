@@ -20,7 +20,7 @@ bool RunSaves::due(u64 step) const { return moments_.due(step, steady_seconds())
 void RunSaves::tell_signals() const {
   if (now().saved) return StopSignals::say_instead({});
   StopSignals::say_instead({.second = now().committed.value_or(0) > 0
-                                          ? "\ntidepool: stopped at once; the last recorded step is intact\n"
+                                          ? "\ntidepool: stopped at once; the last committed step is intact\n"
                                           : "\ntidepool: stopped at once; no step had been saved yet\n"});
 }
 
@@ -56,7 +56,7 @@ Result<void> RunSaves::save(double seconds) {
 }
 
 Result<void> RunSaves::save_in_background(const TrainerState& state) {
-  TRY_ASSIGN(std::unique_ptr<StateReader> reader, run_.session->read_record());
+  TRY_ASSIGN(std::unique_ptr<StateReader> reader, run_.session->read_commit());
   const double share = RunCommits::share_of_saves(run_.prediction, !run_.job.config.machine.gpus().empty(),
                                                   checkpoint_bytes(run_.job.graph));
   run_.durability.tell(Event::save_begins_in_background);
@@ -100,7 +100,7 @@ Result<void> RunSaves::commit_to_replay_from() {
   TRY_ASSIGN(const bool committed, commit());
   if (committed) return {};
   return Error{ErrorKind::usage,
-               "train.speculate: the run has more evaluations than a record can hold: set it to off"};
+               "train.speculate: the run has more evaluations than a commit can hold: set it to off"};
 }
 
 Error RunSaves::save_moved(const MovedDirectory& moved, double seconds) {

@@ -10,51 +10,62 @@
 
 namespace tidepool::test {
 
-inline constexpr LatentShape latent_shapes[] = {
-    {.rows = 1, .tokens = 1, .heads = 1, .rank = 1, .plain = 1, .turned = 2, .value_size = 1},
-    {.rows = 66,
-     .tokens = 33,
-     .heads = 3,
-     .rank = 7,
-     .plain = 5,
-     .turned = 6,
-     .value_size = 9,
-     .interleaved = true},
-    {.rows = 40,
-     .tokens = 40,
-     .heads = 4,
-     .rank = 12,
-     .plain = 0,
-     .turned = 8,
-     .value_size = 3,
-     .factor = 1.3f},
-    {.rows = 34,
-     .tokens = 17,
-     .heads = 2,
-     .rank = 5,
-     .plain = 11,
-     .turned = 64,
-     .value_size = 20,
-     .interleaved = true,
-     .factor = 0.7f},
-    // Whole vectors of eight columns.
-    {.rows = 18, .tokens = 9, .heads = 3, .rank = 24, .plain = 16, .turned = 32, .value_size = 8},
-    {.rows = 12,
-     .tokens = 12,
-     .heads = 5,
-     .rank = 16,
-     .plain = 8,
-     .turned = 48,
-     .value_size = 40,
-     .interleaved = true,
-     .factor = 1.1f}};
+inline constexpr LatentShape latent_shapes[] = {{.rows = 1,
+                                                 .tokens = 1,
+                                                 .heads = 1,
+                                                 .kv_lora_rank = 1,
+                                                 .qk_nope_head_dim = 1,
+                                                 .qk_rope_head_dim = 2,
+                                                 .v_head_dim = 1},
+                                                {.rows = 66,
+                                                 .tokens = 33,
+                                                 .heads = 3,
+                                                 .kv_lora_rank = 7,
+                                                 .qk_nope_head_dim = 5,
+                                                 .qk_rope_head_dim = 6,
+                                                 .v_head_dim = 9,
+                                                 .interleaved = true},
+                                                {.rows = 40,
+                                                 .tokens = 40,
+                                                 .heads = 4,
+                                                 .kv_lora_rank = 12,
+                                                 .qk_nope_head_dim = 0,
+                                                 .qk_rope_head_dim = 8,
+                                                 .v_head_dim = 3,
+                                                 .factor = 1.3f},
+                                                {.rows = 34,
+                                                 .tokens = 17,
+                                                 .heads = 2,
+                                                 .kv_lora_rank = 5,
+                                                 .qk_nope_head_dim = 11,
+                                                 .qk_rope_head_dim = 64,
+                                                 .v_head_dim = 20,
+                                                 .interleaved = true,
+                                                 .factor = 0.7f},
+                                                // Whole vectors of eight columns.
+                                                {.rows = 18,
+                                                 .tokens = 9,
+                                                 .heads = 3,
+                                                 .kv_lora_rank = 24,
+                                                 .qk_nope_head_dim = 16,
+                                                 .qk_rope_head_dim = 32,
+                                                 .v_head_dim = 8},
+                                                {.rows = 12,
+                                                 .tokens = 12,
+                                                 .heads = 5,
+                                                 .kv_lora_rank = 16,
+                                                 .qk_nope_head_dim = 8,
+                                                 .qk_rope_head_dim = 48,
+                                                 .v_head_dim = 40,
+                                                 .interleaved = true,
+                                                 .factor = 1.1f}};
 
 class LatentReference {
  public:
   // documents: each sequence holds several.
   LatentReference(const LatentShape& shape, bool documents) : s(shape), documents_(documents) {
-    for (u32 i = 0; i < s.turned / 2; ++i)
-      frequencies[i] = static_cast<float>(std::pow(1000.0, -2.0 * i / s.turned));
+    for (u32 i = 0; i < s.qk_rope_head_dim / 2; ++i)
+      frequencies[i] = static_cast<float>(std::pow(1000.0, -2.0 * i / s.qk_rope_head_dim));
   }
 
   // `in`: q, kv and low. RETURNS: the rows [R, s.columns()].
@@ -84,23 +95,24 @@ class LatentReference {
   // 0 q, 1 kv, 2 low, its column, factor).
   template <class Fn>
   void for_terms(Fn fn) const {
-    const u32 size = s.plain + s.turned;
+    const u32 size = s.qk_nope_head_dim + s.qk_rope_head_dim;
     for (u32 row = 0; row < s.rows; ++row)
       for (u32 head = 0; head < s.heads; ++head) {
         const u32 out_q = head * size, out_k = s.q_columns() + head * size,
-                  out_v = 2 * s.q_columns() + head * s.value_size, in_kv = head * (s.plain + s.value_size);
-        for (u32 c = 0; c < s.plain; ++c) {
+                  out_v = 2 * s.q_columns() + head * s.v_head_dim,
+                  in_kv = head * (s.qk_nope_head_dim + s.v_head_dim);
+        for (u32 c = 0; c < s.qk_nope_head_dim; ++c) {
           fn(row, out_q + c, 0, head * size + c, 1.0);
           fn(row, out_k + c, 1, in_kv + c, 1.0);
         }
-        for (u32 c = 0; c < s.value_size; ++c) fn(row, out_v + c, 1, in_kv + s.plain + c, 1.0);
-        turn(row, out_q + s.plain, 0, head * size + s.plain, fn);
-        turn(row, out_k + s.plain, 2, s.rank, fn);
+        for (u32 c = 0; c < s.v_head_dim; ++c) fn(row, out_v + c, 1, in_kv + s.qk_nope_head_dim + c, 1.0);
+        turn(row, out_q + s.qk_nope_head_dim, 0, head * size + s.qk_nope_head_dim, fn);
+        turn(row, out_k + s.qk_nope_head_dim, 2, s.kv_lora_rank, fn);
       }
   }
   template <class Fn>
   void turn(u32 row, u32 to, u32 source, u32 from, Fn fn) const {
-    const u32 position = row % s.tokens - (documents_ ? u32(starts[row]) : 0), half = s.turned / 2;
+    const u32 position = row % s.tokens - (documents_ ? u32(starts[row]) : 0), half = s.qk_rope_head_dim / 2;
     for (u32 i = 0; i < half; ++i) {
       const double angle = float(position) * frequencies[i];  // in fp32, as models do
       const double cosine = s.factor * std::cos(angle), sine = s.factor * std::sin(angle);

@@ -42,10 +42,12 @@ inline const RotaryCase rotary_cases[] = {
     {{.rows = 20, .tokens = 10, .heads = 4, .kv_heads = 2, .head_size = 96}, true, true},
     {{.rows = 65, .tokens = 65, .heads = 5, .kv_heads = 1, .head_size = 128}, true, true},
     {{.rows = 9, .tokens = 9, .heads = 1, .kv_heads = 1, .head_size = 256}, true},
-    {{.rows = 12, .tokens = 6, .heads = 3, .kv_heads = 1, .head_size = 7, .turned_size = 4}},
-    {{.rows = 66, .tokens = 33, .heads = 3, .kv_heads = 1, .head_size = 40, .turned_size = 30}, false, true},
-    {{.rows = 20, .tokens = 20, .heads = 4, .kv_heads = 2, .head_size = 72, .turned_size = 48}},
-    {{.rows = 33, .tokens = 33, .heads = 3, .kv_heads = 1, .head_size = 128, .turned_size = 96}, false, true},
+    {{.rows = 12, .tokens = 6, .heads = 3, .kv_heads = 1, .head_size = 7, .rotated_size = 4}},
+    {{.rows = 66, .tokens = 33, .heads = 3, .kv_heads = 1, .head_size = 40, .rotated_size = 30}, false, true},
+    {{.rows = 20, .tokens = 20, .heads = 4, .kv_heads = 2, .head_size = 72, .rotated_size = 48}},
+    {{.rows = 33, .tokens = 33, .heads = 3, .kv_heads = 1, .head_size = 128, .rotated_size = 96},
+     false,
+     true},
     {{.rows = 34, .tokens = 17, .heads = 4, .kv_heads = 1, .head_size = 20}, true, true, 1.0f},
     {{.rows = 9, .tokens = 9, .heads = 2, .kv_heads = 1, .head_size = 256}, true, false, 1.0f}};
 
@@ -55,7 +57,7 @@ struct RotaryData {
         dout(random_floats(qkv.size(), 2)),
         q_norm(random_floats(c.shape.head_size, 3)),
         k_norm(random_floats(c.shape.head_size, 4)) {
-    const u32 size = c.shape.turned();
+    const u32 size = c.shape.rotated();
     for (u32 i = 0; i < size / 2; ++i) {
       frequencies[i] = static_cast<float>(std::pow(10000.0, -2.0 * i / size));
     }
@@ -98,7 +100,7 @@ struct RotaryReference {
 
 inline RotaryReference rotary_reference(const RotaryCase& c, const RotaryData& d) {
   const RotaryShape& s = c.shape;
-  const u32 size = s.head_size, half = s.turned() / 2;
+  const u32 size = s.head_size, half = s.rotated() / 2;
   RotaryReference r = {{d.qkv.begin(), d.qkv.end()},
                        {d.dout.begin(), d.dout.end()},
                        std::vector<double>(size, 0.0),
@@ -107,7 +109,7 @@ inline RotaryReference rotary_reference(const RotaryCase& c, const RotaryData& d
     const u32 position = row % s.tokens - (d.starts.empty() ? 0 : static_cast<u32>(d.starts[row]));
     for (u32 head = 0; head < s.heads + s.kv_heads; ++head) {
       const u64 at = u64{row} * s.columns() + u64{head} * size;
-      std::vector<double> x(&d.qkv[at], &d.qkv[at] + size), turned_back(&r.dqkv[at], &r.dqkv[at] + size);
+      std::vector<double> x(&d.qkv[at], &d.qkv[at] + size), rotated_back(&r.dqkv[at], &r.dqkv[at] + size);
       std::vector<float> dy(size);
       const auto turn = [&](const double* from, double* to, double direction) {
         for (u32 i = 0; i < half; ++i) {
@@ -118,16 +120,16 @@ inline RotaryReference rotary_reference(const RotaryCase& c, const RotaryData& d
           to[i + half] = b * cosine + a * sine;
         }
       };
-      turn(&r.dqkv[at], turned_back.data(), -1);
+      turn(&r.dqkv[at], rotated_back.data(), -1);
       if (c.norms) {
         const bool of_q = head < s.heads;
-        for (u32 i = 0; i < size; ++i) dy[i] = static_cast<float>(turned_back[i]);
+        for (u32 i = 0; i < size; ++i) dy[i] = static_cast<float>(rotated_back[i]);
         std::vector<float> weight = of_q ? d.q_norm : d.k_norm;
         for (float& w : weight) w += c.norm_offset;
         norm_reference({&d.qkv[at], size}, weight, 1e-5, dy, x.data(), &r.dqkv[at],
                        of_q ? r.dq_norm.data() : r.dk_norm.data());
       } else {
-        std::copy(turned_back.begin(), turned_back.end(), &r.dqkv[at]);
+        std::copy(rotated_back.begin(), rotated_back.end(), &r.dqkv[at]);
       }
       turn(x.data(), &r.out[at], 1);
     }

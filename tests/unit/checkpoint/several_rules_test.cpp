@@ -121,7 +121,7 @@ TEST_P(SeveralRules, AStateFileSaysWhereEachCutIs) {
   u32 mark = 0;
   u64 bytes = 0;
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
-    if (!plan.is_recorded(ChunkId{id})) continue;
+    if (!plan.is_committed(ChunkId{id})) continue;
     const Chunk& chunk = plan.chunks[id];
     const StateTable::OfWindow& window = table.windows[chunk.window];
     const StateTable::Place& place = window.places[static_cast<u32>(chunk.kind)];

@@ -179,7 +179,9 @@ TEST(ExpertConfig, OfDeepseekHasGroupsAndLatents) {
   EXPECT_TRUE(c.experts.normalise);
   EXPECT_FALSE(c.has_experts(0));
   EXPECT_TRUE(c.has_experts(1));
-  EXPECT_EQ(c.latent, (LatentAttention{.rank = 16, .plain = 6, .turned = 4, .value_size = 10}));
+  EXPECT_EQ(
+      c.latent,
+      (LatentAttention{.kv_lora_rank = 16, .qk_nope_head_dim = 6, .qk_rope_head_dim = 4, .v_head_dim = 10}));
   EXPECT_EQ(c.head_size(), 10u);
   EXPECT_EQ(c.rotary_size(), 4u);
   EXPECT_EQ(c.attention.rope.rotary_factor(), 1);
@@ -187,7 +189,7 @@ TEST(ExpertConfig, OfDeepseekHasGroupsAndLatents) {
   EXPECT_DOUBLE_EQ(c.attention_scale(), growth * growth / std::sqrt(10));
   expect_round_trip(c);
   ModelConfig with_queries = c;
-  with_queries.latent.query_rank = 12, with_queries.latent.interleaved = false;
+  with_queries.latent.q_lora_rank = 12, with_queries.latent.interleaved = false;
   expect_round_trip(with_queries);
   EXPECT_THAT(config_difference(c, with_queries),
               AllOf(HasSubstr("q_lora_rank is 0 there and 12 here"), HasSubstr("rope_interleave")));

@@ -50,7 +50,7 @@ void each_value(Event event, const Durability& state, F f) {
   for (u64 value = first; value <= last; ++value) f(Happened{event, value, policy});
 }
 
-bool asks(Event e) { return e == Event::goes_on || e == Event::rest_is_due || e == Event::run_ends; }
+bool asks(Event e) { return e == Event::run_continues || e == Event::rest_is_due || e == Event::run_ends; }
 // Two segments run at a time; the small run has few steps, and its pace of commits is not looked at.
 bool is_explored(const Durability& s, Event e) {
   if (e == Event::commit_is_chosen) return false;
@@ -319,15 +319,15 @@ TEST(Transitions, VotesOfOneNodeBringAllToRest) {
     s = t.next;
     return t.action;
   };
-  EXPECT_EQ(tell(Event::goes_on), Action::start_forward_backward);
+  EXPECT_EQ(tell(Event::run_continues), Action::start_forward_backward);
   EXPECT_FALSE(hears_votes(s));  // no step before the last is known
-  EXPECT_EQ(tell(Event::goes_on), Action::start_body);
+  EXPECT_EQ(tell(Event::run_continues), Action::start_body);
   tell(Event::step_counts, 1);
   EXPECT_TRUE(hears_votes(s));
   tell(Event::votes_are_heard, vote_save | vote_stop);
-  EXPECT_EQ(tell(Event::goes_on), Action::start_drain);
+  EXPECT_EQ(tell(Event::run_continues), Action::start_drain);
   tell(Event::step_counts, 2);
-  EXPECT_EQ(tell(Event::goes_on), Action::start_nothing);
+  EXPECT_EQ(tell(Event::run_continues), Action::start_nothing);
   tell(Event::comes_to_rest);
   EXPECT_TRUE(s.stop_is_voted);
   EXPECT_EQ(s.votes, vote_save | vote_stop);

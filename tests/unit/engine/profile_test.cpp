@@ -99,21 +99,21 @@ TEST(TimeProfile, FollowsTheOrderOfADiskLane) {
 }
 
 // Ops that only write down the state are one cause, whatever their lane.
-TEST(TimeProfile, CountsWaitingForARecordOnItsOwn) {
+TEST(TimeProfile, CountsWaitingForACommitOnItsOwn) {
   TinyPlan tiny;
   const OpId first = tiny.add(body, OpKind::forward, LaneKind::compute);
-  const OpId record = tiny.add(body, OpKind::record, LaneKind::disk_write, {first});
-  tiny.plan.segments[static_cast<u32>(body)].ops[index(record)].persists = true;
-  const OpId write = tiny.add(body, OpKind::write, LaneKind::disk_write, {record});
+  const OpId commit = tiny.add(body, OpKind::commit, LaneKind::disk_write, {first});
+  tiny.plan.segments[static_cast<u32>(body)].ops[index(commit)].persists = true;
+  const OpId write = tiny.add(body, OpKind::write, LaneKind::disk_write, {commit});
   const OpId second = tiny.add(body, OpKind::forward, LaneKind::compute, {write});
   TimeProfile profile(tiny.plan);
   Story story(tiny.plan);
   story.begin(profile, {body, 1});
   story.done(profile, first, 0, 10);
-  story.done(profile, record, 10, 90);
+  story.done(profile, commit, 10, 90);
   story.done(profile, write, 90, 140);
   story.done(profile, second, 140, 200);
-  EXPECT_EQ(exposed(profile.of(body), Cause::record), 80u);
+  EXPECT_EQ(exposed(profile.of(body), Cause::commit), 80u);
   EXPECT_EQ(exposed(profile.of(body), Cause::disk_write), 50u);
 }
 

@@ -1,5 +1,5 @@
-// ChunkLedger chooses slots so that a write spares what the last record and a save in the background need:
-// all orders of writes, records, holds and rollbacks, up to a length.
+// ChunkLedger chooses slots so that a write spares what the last commit and a save in the background need:
+// all orders of writes, commits, holds and rollbacks, up to a length.
 #include "executor/shared/chunk_ledger.h"
 
 #include <gtest/gtest.h>
@@ -26,13 +26,13 @@ struct Disk {
   ChunkLedger ledger;
   std::array<u32, versions_max> slots{};  // number of the write in each; 0: nothing
   u32 writes = 0, newest = 0;
-  u32 recorded = 0, held = 0;  // 0: none
+  u32 committed = 0, held = 0;  // 0: none
   bool writing = false;
 
   bool has(u32 write) const { return write == 0 || std::ranges::find(slots, write) != slots.end(); }
 };
 
-enum Event : u32 { begin_write, end_write, clear, record, hold, release, roll_back, event_count };
+enum Event : u32 { begin_write, end_write, clear, commit, hold, release, roll_back, event_count };
 
 bool may_happen(const Disk& d, Event event, u32 versions) {
   switch (event) {
@@ -41,14 +41,14 @@ bool may_happen(const Disk& d, Event event, u32 versions) {
       return !d.writing;
     case end_write:
       return d.writing;
-    case record:  // the plan orders writes and records of a chunk; with two versions records wait for a save
+    case commit:  // the plan orders writes and commits of a chunk; with two versions commits wait for a save
       return !d.writing && d.newest != 0 && (versions > 2 || d.held == 0);
     case hold:
-      return d.recorded != 0 && d.held == 0;
+      return d.committed != 0 && d.held == 0;
     case release:
       return d.held != 0;
     case roll_back:
-      return !d.writing && d.recorded != 0;
+      return !d.writing && d.committed != 0;
     default:
       return false;
   }
@@ -68,7 +68,7 @@ void happen(Disk& d, Event event) {
       d.writing = true;
       return;
     case end_write:
-      d.ledger.commit(chunk);
+      d.ledger.end_write(chunk);
       d.newest = d.writes;
       d.writing = false;
       return;
@@ -77,13 +77,13 @@ void happen(Disk& d, Event event) {
       d.ledger.cleared(chunk);
       d.newest = d.writes;
       return;
-    case record:
-      d.ledger.recorded(chunk);
-      d.recorded = d.newest;
+    case commit:
+      d.ledger.committed(chunk);
+      d.committed = d.newest;
       return;
     case hold:
       d.ledger.hold(chunk);
-      d.held = d.recorded;
+      d.held = d.committed;
       return;
     case release:
       d.ledger.release(chunk);
@@ -91,14 +91,15 @@ void happen(Disk& d, Event event) {
       return;
     default:
       d.ledger.roll_back(chunk);
-      d.newest = d.recorded;
+      d.newest = d.committed;
   }
 }
 
 bool is_right(const Disk& d) {
   const bool finds_newest = d.writing || d.newest == 0 || d.slots[d.ledger.slot(chunk)] == d.newest;
-  const bool finds_recorded = d.recorded == 0 || d.slots[d.ledger.recorded_mark(chunk).slot] == d.recorded;
-  return finds_newest && finds_recorded && d.has(d.held);
+  const bool finds_committed =
+      d.committed == 0 || d.slots[d.ledger.committed_mark(chunk).slot] == d.committed;
+  return finds_newest && finds_committed && d.has(d.held);
 }
 
 // RETURNS: number of orders; the first that is wrong is a failure.
@@ -118,32 +119,32 @@ u64 all_orders(const Disk& from, u32 versions, u32 length, std::string path) {
   return orders;
 }
 
-TEST(ChunkLedger, SparesWhatIsRecordedOrHeldInAllOrders) {
+TEST(ChunkLedger, SparesWhatIsCommittedOrHeldInAllOrders) {
   for (const u32 versions : {2u, 3u}) {
     const Plan plan = plan_with(versions);
     EXPECT_GT(all_orders(Disk(plan), versions, 9, ""), 10'000u);
   }
 }
 
-TEST(ChunkLedger, GoesOnFromAnySlotInAllOrders) {
+TEST(ChunkLedger, ResumesFromAnySlotInAllOrders) {
   for (const u32 versions : {2u, 3u})
     for (u32 slot = 0; slot < versions; ++slot) {
       const Plan plan = plan_with(versions);
       Disk disk(plan);
       disk.ledger.take_over(chunk, {.version = 7, .sum = 1, .slot = slot});
-      disk.slots[slot] = disk.newest = disk.recorded = disk.writes = 1;
+      disk.slots[slot] = disk.newest = disk.committed = disk.writes = 1;
       ASSERT_TRUE(is_right(disk));
       EXPECT_GT(all_orders(disk, versions, 8, ""), 1000u);
     }
 }
 
-TEST(ChunkLedger, KeepsWhatASaveHasReadOfOverSeveralRecords) {
+TEST(ChunkLedger, KeepsWhatASaveHasReadOfOverSeveralCommits) {
   const Plan plan = plan_with(3);
   Disk disk(plan);
-  for (const Event event : {begin_write, end_write, record, hold}) happen(disk, event);
+  for (const Event event : {begin_write, end_write, commit, hold}) happen(disk, event);
   const u32 held = disk.ledger.slot(chunk);
   for (u32 step = 0; step < 5; ++step) {
-    for (const Event event : {begin_write, end_write, record}) happen(disk, event);
+    for (const Event event : {begin_write, end_write, commit}) happen(disk, event);
     EXPECT_NE(disk.ledger.slot(chunk), held);
     EXPECT_TRUE(is_right(disk));
   }
@@ -152,24 +153,24 @@ TEST(ChunkLedger, KeepsWhatASaveHasReadOfOverSeveralRecords) {
   EXPECT_EQ(disk.ledger.slot_to_write(chunk), held);
 }
 
-// A record's marks stay as they were, whatever is written later.
-TEST(ChunkLedger, TellsOfTheRecordNotOfTheNewestContent) {
+// A commit's marks stay as they were, whatever is written later.
+TEST(ChunkLedger, TellsOfTheCommitNotOfTheNewestContent) {
   const Plan plan = plan_with(3);
   Disk disk(plan);
-  for (const Event event : {begin_write, end_write, record}) happen(disk, event);
+  for (const Event event : {begin_write, end_write, commit}) happen(disk, event);
   const ChunkMark mark = disk.ledger.mark(chunk);
-  EXPECT_EQ(disk.ledger.recorded_mark(chunk), mark);
+  EXPECT_EQ(disk.ledger.committed_mark(chunk), mark);
   happen(disk, clear);
-  EXPECT_EQ(disk.ledger.recorded_mark(chunk), mark);
+  EXPECT_EQ(disk.ledger.committed_mark(chunk), mark);
   EXPECT_NE(disk.ledger.mark(chunk), mark);
   happen(disk, roll_back);
   EXPECT_EQ(disk.ledger.mark(chunk), mark);
 }
 
-TEST(ChunkLedger, HasNoSlotForAWriteAfterARecordThatTwoVersionsForbid) {
+TEST(ChunkLedger, HasNoSlotForAWriteAfterACommitThatTwoVersionsForbid) {
   const Plan plan = plan_with(2);
   Disk disk(plan);
-  for (const Event event : {begin_write, end_write, record, hold, begin_write, end_write, record})
+  for (const Event event : {begin_write, end_write, commit, hold, begin_write, end_write, commit})
     happen(disk, event);
   EXPECT_DEATH(disk.ledger.begin_write(chunk), "CHECK");
 }

@@ -55,7 +55,7 @@ class LeastBytes {
   void gather_touches() {
     const Segment& body = plan_.segment(SegmentKind::body);
     for (const Op& op : body.ops) {
-      if (is_movement(op.kind) || op.kind == OpKind::record) continue;
+      if (is_movement(op.kind) || op.kind == OpKind::commit) continue;
       program_.push_back(&op);
       const bool in_host = op.kind == OpKind::update || op.kind == OpKind::load_batch;
       for (const Operand& operand : body.operands_of(op))

@@ -25,31 +25,31 @@ Content encoded(const JournalHead& head) {
   return out;
 }
 
-StateRecord record_of(u64 sequence, u64 chunks = 150) {
-  StateRecord record{.sequence = sequence, .step = 10 * sequence, .payload = fmt::format("of {}", sequence)};
-  record.payload.resize(5000, static_cast<char>('a' + sequence));
+StateCommit commit_of(u64 sequence, u64 chunks = 150) {
+  StateCommit commit{.sequence = sequence, .step = 10 * sequence, .payload = fmt::format("of {}", sequence)};
+  commit.payload.resize(5000, static_cast<char>('a' + sequence));
   for (u64 i = 0; i < chunks; ++i)
-    record.chunks.push_back({.version = sequence + i,
+    commit.chunks.push_back({.version = sequence + i,
                              .sum = i % 4 == 3 ? 0 : (sequence + i) * 0x9e3779b97f4a7c15,
                              .slot = static_cast<u32>(i + sequence) % journal_slots_max(2),
                              .zeros = i % 4 == 3});
-  return record;
+  return commit;
 }
 
-// The record in an area of zeros.
-Content area_of(const StateRecord& record, u64 area_bytes = 3 * frame_alignment) {
+// The commit in an area of zeros.
+Content area_of(const StateCommit& commit, u64 area_bytes = 3 * frame_alignment) {
   Content area(area_bytes);
-  const std::span<std::byte> out(area.data(), record_bytes(record.chunks.size(), record.payload.size()));
-  encode_record_begin(out, record.sequence, record.step, record.chunks.size(), record.payload.size());
-  for (u64 i = 0; i < record.chunks.size(); ++i) encode_mark(out, i, record.chunks[i]);
+  const std::span<std::byte> out(area.data(), commit_bytes(commit.chunks.size(), commit.payload.size()));
+  encode_commit_begin(out, commit.sequence, commit.step, commit.chunks.size(), commit.payload.size());
+  for (u64 i = 0; i < commit.chunks.size(); ++i) encode_mark(out, i, commit.chunks[i]);
   std::ranges::copy(
-      std::as_bytes(std::span(record.payload)),
-      out.begin() + static_cast<i64>(record_marks_begin + record.chunks.size() * record_mark_bytes));
-  seal_record(out);
+      std::as_bytes(std::span(commit.payload)),
+      out.begin() + static_cast<i64>(commit_marks_begin + commit.chunks.size() * commit_mark_bytes));
+  seal_commit(out);
   return area;
 }
 
-void expect_equal(const StateRecord& got, const StateRecord& wanted) {
+void expect_equal(const StateCommit& got, const StateCommit& wanted) {
   EXPECT_EQ(got.sequence, wanted.sequence);
   EXPECT_EQ(got.step, wanted.step);
   EXPECT_EQ(got.chunks, wanted.chunks);
@@ -61,7 +61,7 @@ Content file_of(const JournalHead& head, u64 first, u64 second) {
   Content file = encoded(head);
   for (const u64 sequence : {first, second}) {
     const Content area =
-        sequence == 0 ? Content(head.area_bytes) : area_of(record_of(sequence), head.area_bytes);
+        sequence == 0 ? Content(head.area_bytes) : area_of(commit_of(sequence), head.area_bytes);
     file.insert(file.end(), area.begin(), area.end());
   }
   file.resize(head.file_bytes());
@@ -161,38 +161,38 @@ TEST(JournalHeads, OfAFutureFormatSayWhoCanReadThem) {
   }
 }
 
-// ---- records
+// ---- commits
 
-TEST(JournalRecords, ComeBackAsTheyWere) {
+TEST(JournalCommits, ComeBackAsTheyWere) {
   for (const u64 chunks : {0u, 1u, 150u}) {
-    const StateRecord record = record_of(7, chunks);
-    const auto back = decode_record(area_of(record));
+    const StateCommit commit = commit_of(7, chunks);
+    const auto back = decode_commit(area_of(commit));
     ASSERT_TRUE(back) << chunks;
-    expect_equal(*back, record);
+    expect_equal(*back, commit);
   }
 }
 
-TEST(JournalRecords, FillAnAreaToItsLastByte) {
-  StateRecord record = record_of(3);
-  record.payload.resize(3 * frame_alignment - record_bytes(record.chunks.size(), 0));
-  const auto back = decode_record(area_of(record));
+TEST(JournalCommits, FillAnAreaToItsLastByte) {
+  StateCommit commit = commit_of(3);
+  commit.payload.resize(3 * frame_alignment - commit_bytes(commit.chunks.size(), 0));
+  const auto back = decode_commit(area_of(commit));
   ASSERT_TRUE(back);
-  expect_equal(*back, record);
+  expect_equal(*back, commit);
 }
 
-TEST(JournalRecords, AreNotFoundInAnEmptyArea) {
+TEST(JournalCommits, AreNotFoundInAnEmptyArea) {
   const Content area(2 * frame_alignment);
-  EXPECT_FALSE(decode_record(area));
-  EXPECT_FALSE(has_record(area));
-  EXPECT_TRUE(has_record(area_of(record_of(1))));
+  EXPECT_FALSE(decode_commit(area));
+  EXPECT_FALSE(has_commit(area));
+  EXPECT_TRUE(has_commit(area_of(commit_of(1))));
 }
 
-// The area holds the record before the last one, or nothing, wherever the new one was not written.
-TEST(JournalRecords, TornAtAnySectorDoNotCount) {
+// The area holds the commit before the last one, or nothing, wherever the new one was not written.
+TEST(JournalCommits, TornAtAnySectorDoNotCount) {
   for (const u64 before : {0u, 5u}) {
-    const Content older = before == 0 ? Content(3 * frame_alignment) : area_of(record_of(before));
-    const Content newer = area_of(record_of(7));
-    const u64 sectors = div_up(record_bytes(150, 5000), sector_bytes);
+    const Content older = before == 0 ? Content(3 * frame_alignment) : area_of(commit_of(before));
+    const Content newer = area_of(commit_of(7));
+    const u64 sectors = div_up(commit_bytes(150, 5000), sector_bytes);
     const auto torn = [&](auto&& is_new) {
       Content area = older;
       for (u64 s = 0; s < sectors; ++s)
@@ -203,68 +203,68 @@ TEST(JournalRecords, TornAtAnySectorDoNotCount) {
     };
     for (u64 cut = 0; cut < sectors; ++cut) {
       if (cut > 0) {
-        EXPECT_FALSE(decode_record(torn([&](u64 s) { return s < cut; }))) << before << " up to " << cut;
-        EXPECT_FALSE(decode_record(torn([&](u64 s) { return s >= cut; }))) << before << " from " << cut;
+        EXPECT_FALSE(decode_commit(torn([&](u64 s) { return s < cut; }))) << before << " up to " << cut;
+        EXPECT_FALSE(decode_commit(torn([&](u64 s) { return s >= cut; }))) << before << " from " << cut;
       }
-      EXPECT_FALSE(decode_record(torn([&](u64 s) { return s != cut; }))) << before << " all but " << cut;
-      EXPECT_FALSE(decode_record(torn([&](u64 s) { return s == cut; }))) << before << " only " << cut;
+      EXPECT_FALSE(decode_commit(torn([&](u64 s) { return s != cut; }))) << before << " all but " << cut;
+      EXPECT_FALSE(decode_commit(torn([&](u64 s) { return s == cut; }))) << before << " only " << cut;
     }
-    ASSERT_TRUE(decode_record(torn([](u64) { return true; })));
+    ASSERT_TRUE(decode_commit(torn([](u64) { return true; })));
   }
 }
 
-TEST(JournalRecords, WithAnyBitFlippedDoNotCount) {
-  const StateRecord record = record_of(4, 3);
-  const Content area = area_of(record);
-  for (u64 bit = 0; bit < 8 * record_bytes(3, record.payload.size()); bit += 1 + bit / 999) {
+TEST(JournalCommits, WithAnyBitFlippedDoNotCount) {
+  const StateCommit commit = commit_of(4, 3);
+  const Content area = area_of(commit);
+  for (u64 bit = 0; bit < 8 * commit_bytes(3, commit.payload.size()); bit += 1 + bit / 999) {
     Content flipped = area;
     flip(flipped, bit);
-    EXPECT_FALSE(decode_record(flipped)) << bit;
-    EXPECT_TRUE(has_record(flipped)) << bit;
+    EXPECT_FALSE(decode_commit(flipped)) << bit;
+    EXPECT_TRUE(has_commit(flipped)) << bit;
   }
 }
 
 // ---- the file
 
-TEST(StateFiles, TheNewerOfTwoRecordsCounts) {
+TEST(StateFiles, TheNewerOfTwoCommitsCounts) {
   const JournalHead head = head_of();
   for (const auto& [first, second] : {std::pair{2u, 1u}, {2u, 3u}, {4u, 3u}, {0u, 1u}}) {
     const auto found = find(file_of(head, first, second));
     ASSERT_TRUE(found && *found);
-    expect_equal((*found)->record, record_of(std::max(first, second)));
+    expect_equal((*found)->commit, commit_of(std::max(first, second)));
     EXPECT_EQ((*found)->head.description, head.description);
     EXPECT_FALSE((*found)->newest_is_torn);
   }
 }
 
-TEST(StateFiles, WithoutARecordSayThatThereIsNone) {
+TEST(StateFiles, WithoutACommitSayThatThereIsNone) {
   const auto found = find(file_of(head_of(), 0, 0));
   ASSERT_TRUE(found && *found);
-  EXPECT_EQ((*found)->record.sequence, 0u);
+  EXPECT_EQ((*found)->commit.sequence, 0u);
   EXPECT_FALSE((*found)->newest_is_torn);
 }
 
-TEST(StateFiles, ATornRecordLeavesTheOneBefore) {
+TEST(StateFiles, ATornCommitLeavesTheOneBefore) {
   const JournalHead head = head_of();
   Content file = file_of(head, 2, 3);
   flip(file, 8 * (head.area(3) + 100));
   const auto found = find(file);
   ASSERT_TRUE(found && *found);
-  expect_equal((*found)->record, record_of(2));
+  expect_equal((*found)->commit, commit_of(2));
   EXPECT_TRUE((*found)->newest_is_torn);
   flip(file, 8 * (head.area(2) + 100));
   const auto none = find(file);
   ASSERT_FALSE(none);
-  EXPECT_THAT(none.error().message, HasSubstr("both of its records are damaged"));
+  EXPECT_THAT(none.error().message, HasSubstr("both of its commits are damaged"));
 }
 
-TEST(StateFiles, ATornFirstRecordIsNone) {
+TEST(StateFiles, ATornFirstCommitIsNone) {
   const JournalHead head = head_of();
   Content file = file_of(head, 0, 1);
   flip(file, 8 * (head.area(1) + 100));
   const auto found = find(file);
   ASSERT_TRUE(found && *found);
-  EXPECT_EQ((*found)->record.sequence, 0u);
+  EXPECT_EQ((*found)->commit.sequence, 0u);
   EXPECT_TRUE((*found)->newest_is_torn);
 }
 
@@ -297,7 +297,7 @@ TEST(StateFiles, AreReadFromTheFileSystem) {
       .write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
   const auto found = read_state_file(path);
   ASSERT_TRUE(found && *found);
-  expect_equal((*found)->record, record_of(3));
+  expect_equal((*found)->commit, commit_of(3));
   EXPECT_EQ((*found)->path, path);
   std::filesystem::resize_file(path, file.size() - 1);
   const auto cut = read_state_file(path);

@@ -41,7 +41,7 @@ TEST_P(LatentTest, GradientIsTheTransposedMapAndLeavesTheLatent) {
   for (u32 i = 0; i < 3; ++i) want[i].resize(u64{s.rows} * columns[i]);
   add_gradients(dout, want);
   for (u32 row = 0; row < s.rows; ++row)
-    for (u32 c = 0; c < s.rank; ++c) want[2][u64{row} * columns[2] + c] = -7;
+    for (u32 c = 0; c < s.kv_lora_rank; ++c) want[2][u64{row} * columns[2] + c] = -7;
   for (const u32 workers : {1u, 2u, 3u}) {
     std::vector<float> got[3];
     for (u32 i = 0; i < 3; ++i) got[i].assign(want[i].size(), -7);

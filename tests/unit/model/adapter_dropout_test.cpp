@@ -11,7 +11,7 @@ namespace tidepool::test::adapter_dropout_test {
 
 constexpr u32 rows = 6, width = 32, rank = 4, layer_block = 2;
 constexpr float scale = 3;  // lora_alpha / r
-constexpr JoinedModules q_proj = {0, 1}, v_proj = {2, 1};
+constexpr FusedModules q_proj = {0, 1}, v_proj = {2, 1};
 
 ModelGraph graph_with(double dropout) {
   ModelConfig c = default_model(Family::llama);
@@ -42,7 +42,7 @@ class AdapterDropout : public ::testing::Test {
   }
 
   // RETURNS: the output of a module's adapter alone, added to zeros.
-  std::vector<float> added(JoinedModules module, double dropout, const When& when = {}) {
+  std::vector<float> added(FusedModules module, double dropout, const When& when = {}) {
     const ModelGraph graph = graph_with(dropout);
     const BlockContext c = context(graph, when);
     WorkspaceCutter measure(nullptr);
@@ -59,7 +59,7 @@ class AdapterDropout : public ::testing::Test {
   }
 
   // The same, one number after the other.
-  std::vector<float> expected(JoinedModules module, double dropout, const When& when = {}) {
+  std::vector<float> expected(FusedModules module, double dropout, const When& when = {}) {
     const ModelGraph graph = graph_with(dropout);
     const Window& window = graph.windows[graph.blocks[layer_block].windows[1]];
     const u32 a_index = module.first == q_proj.first ? 0 : 2;
@@ -87,7 +87,7 @@ class AdapterDropout : public ::testing::Test {
 };
 
 TEST_F(AdapterDropout, DropsAndScalesWhatGoesIn) {
-  for (const JoinedModules module : {q_proj, v_proj}) {
+  for (const FusedModules module : {q_proj, v_proj}) {
     const auto y = added(module, 0.5), want = expected(module, 0.5);
     for (u32 i = 0; i < y.size(); ++i) ASSERT_NEAR(y[i], want[i], 1e-4) << i;
     EXPECT_NE(y, added(module, 0));

@@ -133,7 +133,11 @@ ModelConfig small_deepseek(u32 query_rank) {
   c.vocab_size = 131, c.positions = 80, c.width = 36, c.layers = 2, c.attention.heads = 3,
   c.attention.kv_heads_given = 3;
   c.mlp.inner_given = 56, c.attention.dropout = 0.2, c.attention.bias = true;
-  c.latent = {.query_rank = query_rank, .rank = 14, .plain = 10, .turned = 6, .value_size = 9};
+  c.latent = {.q_lora_rank = query_rank,
+              .kv_lora_rank = 14,
+              .qk_nope_head_dim = 10,
+              .qk_rope_head_dim = 6,
+              .v_head_dim = 9};
   c.experts.count = 2, c.experts.chosen = 2, c.experts.inner_given = 20, c.experts.shared = 2;
   c.experts.dense_layers = 1;
   return c;

@@ -163,7 +163,11 @@ TEST(DeepseekGraph, HasTheSizesOfDeepseekV3) {
   ModelConfig c = default_model(Family::deepseek_v3);
   c.vocab_size = 129280, c.width = 7168, c.layers = 61, c.attention.heads = 128, c.tied = false;
   c.attention.kv_heads_given = 128, c.mlp.inner_given = 18432;
-  c.latent = {.query_rank = 1536, .rank = 512, .plain = 128, .turned = 64, .value_size = 128};
+  c.latent = {.q_lora_rank = 1536,
+              .kv_lora_rank = 512,
+              .qk_nope_head_dim = 128,
+              .qk_rope_head_dim = 64,
+              .v_head_dim = 128};
   c.experts.count = 256, c.experts.chosen = 8, c.experts.inner_given = 2048, c.experts.shared = 1;
   c.experts.groups = 8, c.experts.chosen_groups = 4, c.experts.scale = 2.5, c.experts.dense_layers = 3;
   const ModelGraph g =
@@ -182,7 +186,8 @@ TEST(DeepseekGraph, AttentionAndSharedExpertsHaveAdapters) {
   c.vocab_size = 64, c.positions = 32, c.width = 32, c.layers = 2, c.attention.heads = 4,
   c.mlp.inner_given = 48;
   c.attention.kv_heads_given = 4;
-  c.latent = {.query_rank = 12, .rank = 8, .plain = 8, .turned = 4, .value_size = 6};
+  c.latent = {
+      .q_lora_rank = 12, .kv_lora_rank = 8, .qk_nope_head_dim = 8, .qk_rope_head_dim = 4, .v_head_dim = 6};
   c.experts.count = 4, c.experts.chosen = 2, c.experts.inner_given = 16, c.experts.shared = 1;
   c.experts.dense_layers = 1;
   const ModelGraph g = build_model(c, Precision::fp32, {.sequences = 1, .tokens = 16}, Precision::fp32,

@@ -105,8 +105,8 @@ std::vector<YarnCase> yarn_cases() {
 ModelConfig model_of(const YarnCase& c) {
   ModelConfig model = default_model(c.family);
   model.attention.rope = c.rope;
-  if (model.latent.rank != 0)
-    model.latent.turned = c.columns;
+  if (model.latent.kv_lora_rank != 0)
+    model.latent.qk_rope_head_dim = c.columns;
   else
     model.softmax.head_size_given = c.columns;
   return model;

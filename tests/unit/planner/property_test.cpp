@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, PlannerProperty,
                                          Devices{4, Parallel::layers}),
                          [](const auto& info) { return text(info.param); });
 
-// make_plan() refuses plans whose record leaves out anything, or that write to a slot before the record.
+// make_plan() refuses plans whose commit leaves out anything, or that write to a slot before the commit.
 TEST(PlannerVersions, TwoAndThreeVersionsVerifyWhereverStateRests) {
   u32 fitted = 0, persisted = 0, on_disk = 0;
   for (u32 seed = 0; seed < test::random_cases(300); ++seed) {

@@ -27,11 +27,11 @@ TEST(Streams, BlocksOfALayerWithExpertsHandOnWhatTheNextOnesRead) {
   const auto forward = [&](u32 b) { return uses_text(blocks[b].forward_streams); };
   const auto backward = [&](u32 b) { return uses_text(blocks[b].backward_streams); };
   EXPECT_EQ(forward(0), ">activation");
-  EXPECT_EQ(forward(1), "<activation >middle >normed >routes >router_sums");
+  EXPECT_EQ(forward(1), "<activation >post_attention >normed >routes >router_sums");
   EXPECT_EQ(forward(2), "<normed <routes >expert_sum");
   EXPECT_EQ(forward(3), "<normed <routes =expert_sum");
-  EXPECT_EQ(forward(4), "<middle <normed <routes <expert_sum >activation");
-  EXPECT_EQ(forward(5), "<activation >middle >normed >routes =router_sums");
+  EXPECT_EQ(forward(4), "<post_attention <normed <routes <expert_sum >activation");
+  EXPECT_EQ(forward(5), "<activation >post_attention >normed >routes =router_sums");
   EXPECT_EQ(backward(4), "<normed <routes <activation_grad >normed_grad >routes_grad");
   EXPECT_EQ(backward(2), "<normed <routes <activation_grad =normed_grad =routes_grad");
   EXPECT_EQ(backward(1), "<activation <routes <router_sums =activation_grad =normed_grad <routes_grad");

@@ -40,13 +40,13 @@ TEST(CommitPace, BecomesAsRareAsKeepsTheCostBelowTwoPercent) {
 }
 
 // A flush beside reads slows them, which does not show as waiting for the commit.
-TEST(CommitPace, CountsTheTimeOfRecordsBesideTraining) {
+TEST(CommitPace, CountsTheTimeOfCommitsBesideTraining) {
   Training run(CommitPace(1, true));
   run.train(200, 0.01, 0.19);
   EXPECT_EQ(run.pace.steps(), 10u);
 }
 
-TEST(CommitPace, StaysAtEachStepIfRecordsCostNothingToSpeakOf) {
+TEST(CommitPace, StaysAtEachStepIfCommitsCostNothingToSpeakOf) {
   Training run(CommitPace(1, true));
   run.train(200, 0.015);
   EXPECT_EQ(run.pace.steps(), 1u);
@@ -86,7 +86,7 @@ TEST(CommitPace, ChangesByAFactorOfFourAtOnce) {
   EXPECT_EQ(run.pace.steps(), 8u);
 }
 
-TEST(CommitPace, ForgetsASlowRecord) {
+TEST(CommitPace, ForgetsASlowCommit) {
   Training run(CommitPace(1, true));
   run.train(1, 3);
   run.train(600, 0.01);

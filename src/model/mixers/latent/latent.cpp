@@ -17,7 +17,7 @@ std::optional<AttentionShape> attention_of(const ModelGraph& g, u32 layer) {
                         .kv_heads = c.kv_heads(),
                         .scale_size = c.softmax.scale_given,
                         .window = window < g.batch.tokens ? window : 0,
-                        .value_size = c.latent.value_size,
+                        .value_size = c.latent.v_head_dim,
                         .scale_given = static_cast<float>(c.attention_scale())};
 }
 
@@ -48,7 +48,7 @@ LatentScratch scratch_of(const Layer& l, const MixerForward& m) {
                                        : BackwardFrame(l.c.graph, l.number(), layout).latents;
 }
 
-bool has_query_latent(const Layer& l) { return l.config().latent.query_rank != 0; }
+bool has_query_latent(const Layer& l) { return l.config().latent.q_lora_rank != 0; }
 
 Product q_product(const Layer& l) { return l.product(Role::q, Role::absent); }
 Product q_a_product(const Layer& l) { return l.product(Role::q_a, Role::q_a_bias); }
@@ -94,12 +94,12 @@ void latent_norm_gradient(const Backward& b, Role weight, u32 columns, ConstValu
 void key_latent(const Layer& l, ConstValues low, const LatentScratch& scratch, float* rstd = nullptr) {
   const LatentShape s = shape_of(l.c.graph);
   l.c.kernels.copy_columns({.rows = s.rows,
-                            .columns = s.rank,
+                            .columns = s.kv_lora_rank,
                             .x = low,
                             .x_stride = s.low_columns(),
                             .y = scratch.latent,
-                            .y_stride = s.rank});
-  latent_norm(l, Role::kv_a_norm, s.rank, scratch.latent, scratch.normed, rstd);
+                            .y_stride = s.kv_lora_rank});
+  latent_norm(l, Role::kv_a_norm, s.kv_lora_rank, scratch.latent, scratch.normed, rstd);
 }
 
 void key_gradients(const Backward& b) {
@@ -108,11 +108,11 @@ void key_gradients(const Backward& b) {
   const LatentShape shape = shape_of(l.c.graph);
   key_latent(l, b.in.low, w.latents, w.latent_rstd);
   gradients(b.s, kv_b_product(l), w.latents.normed, w.latents.kv, w.dlatent);
-  latent_norm_gradient(b, Role::kv_a_norm, shape.rank, w.latents.latent);
+  latent_norm_gradient(b, Role::kv_a_norm, shape.kv_lora_rank, w.latents.latent);
   l.c.kernels.copy_columns({.rows = shape.rows,
-                            .columns = shape.rank,
+                            .columns = shape.kv_lora_rank,
                             .x = w.dlatent,
-                            .x_stride = shape.rank,
+                            .x_stride = shape.kv_lora_rank,
                             .y = w.dlow,
                             .y_stride = shape.low_columns()});
   gradients(b.s, kv_a_product(l), w.norm, w.dlow, w.narrow);
@@ -124,7 +124,7 @@ void query_gradients(const Backward& b) {
   const BackwardFrame& w = b.frame;
   constexpr bool add = true;
   if (!has_query_latent(l)) return gradients(b.s, q_product(l), w.norm, w.latents.q, w.narrow, add);
-  const u32 rank = l.config().latent.query_rank;
+  const u32 rank = l.config().latent.q_lora_rank;
   latent_norm(l, Role::q_a_norm, rank, b.in.q_low, w.latents.normed, w.latent_rstd);
   gradients(b.s, q_b_product(l), w.latents.normed, w.latents.q, w.dlatent);
   latent_norm_gradient(b, Role::q_a_norm, rank, b.in.q_low);
@@ -137,7 +137,7 @@ void forward(const Layer& l, const MixerForward& m) {
   const LatentScratch scratch = scratch_of(l, m);
   if (has_query_latent(l)) {
     product(l, q_a_product(l), m.norm, in.q_low);
-    latent_norm(l, Role::q_a_norm, l.config().latent.query_rank, in.q_low, scratch.normed);
+    latent_norm(l, Role::q_a_norm, l.config().latent.q_lora_rank, in.q_low, scratch.normed);
     product(l, q_b_product(l), scratch.normed, scratch.q);
   } else {
     product(l, q_product(l), m.norm, scratch.q);

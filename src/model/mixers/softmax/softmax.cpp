@@ -61,7 +61,7 @@ Rotary rotary_of(const Layer& l, const i32* starts, ConstValues qkv, Values out)
                     .heads = c.attention.heads,
                     .kv_heads = c.kv_heads(),
                     .head_size = c.head_size(),
-                    .turned_size = c.rotary_size(),
+                    .rotated_size = c.rotary_size(),
                     .factor = static_cast<float>(c.attention.rope.rotary_factor())},
           .qkv = qkv,
           .out = out,

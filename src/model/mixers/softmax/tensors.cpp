@@ -11,15 +11,15 @@ void add_tensors(const ModelConfig& c, u32, LayerTensors& out) {
     out.add_matrix(Role::qkv, names.qkv, c.qkv_width(), h);
   } else {
     out.add_matrix(Role::q, names.q, queries, h);
-    out.add_matrix(Role::k, names.k, keys, h).joined = true;
-    out.add_matrix(Role::v, names.v, keys, h).joined = true;
+    out.add_matrix(Role::k, names.k, keys, h).fused = true;
+    out.add_matrix(Role::v, names.v, keys, h).fused = true;
   }
   const bool biases = style.all_biases || c.qkv_bias();
   if (biases && fused) out.add_bias(Role::q_bias, names.qkv, c.qkv_width());
   if (biases && !fused) {
     out.add_bias(Role::q_bias, names.q, queries);
-    out.add_bias(Role::k_bias, names.k, keys).joined = true;
-    out.add_bias(Role::v_bias, names.v, keys).joined = true;
+    out.add_bias(Role::k_bias, names.k, keys).fused = true;
+    out.add_bias(Role::v_bias, names.v, keys).fused = true;
   }
   if (c.qk_norm()) {
     out.add_norm(Role::q_norm, "self_attn.q_norm", c.head_size());

@@ -26,7 +26,7 @@ std::vector<TensorSpec> single_specs(const ModelConfig& c, const std::string& la
   };
   std::vector<TensorSpec> specs = {spec(names.gate, {inner, h}), spec(names.up, {inner, h}),
                                    spec(names.down, {h, inner})};
-  specs[1].joined = true;
+  specs[1].fused = true;
   return specs;
 }
 

@@ -144,7 +144,7 @@ void combine(const Group& group, const BlockForward& f, ConstValues out) {
                                    .x = out,
                                    .sum_in = first ? nullptr : f.experts.sum,
                                    .sum_out = last ? nullptr : f.experts.sum,
-                                   .residual = last ? ConstValues(f.experts.middle) : ConstValues{},
+                                   .residual = last ? ConstValues(f.experts.post_attention) : ConstValues{},
                                    .y = f.output});
 }
 

@@ -21,7 +21,7 @@ struct RouterWeights {
   Param bias;                         // [E], or none
   const float* correction = nullptr;  // [E], or null: added to scores when experts are chosen
   const Adapters& adapters;           // of the block ...
-  JoinedModules module;               // ... and its router among them
+  FusedModules module;                // ... and its router among them
 };
 struct RouterGradients {
   float *weight = nullptr, *bias = nullptr;  // null if frozen

@@ -69,9 +69,9 @@ void add_tensors(const ModelConfig& c, const MlpNames& names, u32 inner, bool bi
     if (biases) out.add_bias(Role::gate_bias, names.gate_up, 2 * inner);
   } else {
     out.add_matrix(Role::gate, names.gate, inner, h);
-    out.add_matrix(Role::up, names.up, inner, h).joined = true;
+    out.add_matrix(Role::up, names.up, inner, h).fused = true;
     if (biases) out.add_bias(Role::gate_bias, names.gate, inner);
-    if (biases) out.add_bias(Role::up_bias, names.up, inner).joined = true;
+    if (biases) out.add_bias(Role::up_bias, names.up, inner).fused = true;
   }
   out.add_matrix(Role::down, names.down, h, inner).residual = true;
   if (biases) out.add_bias(Role::down_bias, names.down, h);

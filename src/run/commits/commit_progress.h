@@ -1,4 +1,4 @@
-// ProgressRecord supplies what a record of the state keeps beside the chunks: the trainer's progress after
+// CommitProgress supplies what a commit of the state keeps beside the chunks: the trainer's progress after
 // the step. A step's part of it is a few numbers, taken without an allocation; the rest changes only at rest.
 #pragma once
 
@@ -15,9 +15,9 @@
 
 namespace tidepool {
 
-class ProgressRecord final : public RecordSource {
+class CommitProgress final : public CommitSource {
  public:
-  // Numbers of a step, all that a record has of it beside the losses.
+  // Numbers of a step, all that a commit has of it beside the losses.
   struct Numbers {
     u64 step = 0, tokens = 0;
     double seconds = 0;
@@ -25,18 +25,18 @@ class ProgressRecord final : public RecordSource {
   };
 
   // REQUIRES: `durability` outlives this object.
-  explicit ProgressRecord(RunDurability& durability) : durability_(durability) {}
-  // Room for the losses of `steps` steps, or the most that a record keeps, and for a text with so many
+  explicit CommitProgress(RunDurability& durability) : durability_(durability) {}
+  // Room for the losses of `steps` steps, or the most that a commit keeps, and for a text with so many
   // evaluations.
   static u64 bytes_max(u64 steps, u64 evaluations);
-  // `bytes_max`: of a record's payload. If not all losses fit, the latest are kept.
+  // `bytes_max`: of a commit's payload. If not all losses fit, the latest are kept.
   void begin(u64 bytes_max) { payload_.reserve(bytes_max_ = bytes_max); }
 
   // The state changes at rest: after evaluations and saves. `losses` of `state` are not used.
   void rested(const TrainerState& state);
-  // True if it has changed since a record got it.
+  // True if it has changed since a commit got it.
   bool has_news() const { return has_news_; }
-  // `state`: after the step, with the losses of all steps so far. It outlives the record.
+  // `state`: after the step, with the losses of all steps so far. It outlives the commit.
   void step_done(const TrainerState& state, u64 step, double seconds);
 
   // Tells the run directory of each commit that begins. REQUIRES: the file outlives this object.
@@ -62,8 +62,8 @@ class ProgressRecord final : public RecordSource {
   std::vector<std::byte> payload_;
 };
 
-// RETURNS: the state that the payload of a record describes.
+// RETURNS: the state that the payload of a commit describes.
 // Errors: bad_input, naming `path`.
-Result<TrainerState> progress_of_record(std::string_view payload, const std::string& path);
+Result<TrainerState> progress_of_commit(std::string_view payload, const std::string& path);
 
 }  // namespace tidepool

@@ -1,13 +1,13 @@
-#include "run/directory/checkpoint_of_record.h"
+#include "run/directory/checkpoint_of_commit.h"
 
 #include "executor/shared/executor_common.h"
 #include "fit/memory_need.h"
 #include "run/weights/kept_model.h"
-#include "session/recorded_reader.h"
+#include "session/committed_reader.h"
 
 namespace tidepool {
 
-Result<SavedCheckpoint> make_checkpoint_of(const RecordedRun& run, const Job& job) {
+Result<SavedCheckpoint> make_checkpoint_of(const CommittedRun& run, const Job& job) {
   const Config& config = job.config;
   CheckpointOptions options{.run_dir = config.output.dir,
                             .buffer = checkpoint_buffer,
@@ -18,7 +18,7 @@ Result<SavedCheckpoint> make_checkpoint_of(const RecordedRun& run, const Job& jo
   TRY_ASSIGN(options.source_config, kept_model_config(config));
   TRY_ASSIGN(const auto store, CheckpointStore::create(options, job.graph));
   TRY_ASSIGN(const auto pool, create_core_pool(config.machine.threads, kernel_scratch_per_worker));
-  TRY_ASSIGN(const auto reader, RecordedReader::open(run.found, run.table, job.graph, *pool));
+  TRY_ASSIGN(const auto reader, CommittedReader::open(run.found, run.table, job.graph, *pool));
   return store->save(run.state, *reader);
 }
 

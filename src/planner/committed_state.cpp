@@ -1,17 +1,17 @@
-#include "planner/recorded_state.h"
+#include "planner/committed_state.h"
 
 #include <algorithm>
 
 namespace tidepool {
 namespace {
 
-Op recording_op(const Plan& plan, OpKind kind, LaneId lane) {
+Op op_of_commit(const Plan& plan, OpKind kind, LaneId lane) {
   return {.kind = kind, .lane = lane, .steps_back = static_cast<u8>(plan.clipping ? 1 : 0), .persists = true};
 }
 
 }  // namespace
 
-bool is_in_record(const Layout& layout, ChunkId id) {
+bool is_in_commit(const Layout& layout, ChunkId id) {
   const Chunk& chunk = layout.chunk(id);
   return is_persistent(chunk) && layout.windows[chunk.window].trains && chunk.owner == layout.node;
 }
@@ -19,7 +19,7 @@ bool is_in_record(const Layout& layout, ChunkId id) {
 std::vector<Frame> make_slots(const Layout& layout, Bytes& end) {
   std::vector<Frame> slots(layout.chunks.size());
   for (u32 id = 0; id < layout.chunks.size(); ++id) {
-    if (!is_in_record(layout, ChunkId{id})) continue;
+    if (!is_in_commit(layout, ChunkId{id})) continue;
     slots[id] = {.tier = Tier::disk, .offset = end.value, .bytes = layout.chunks[id].bytes};
     end += layout.chunks[id].bytes;
   }
@@ -31,7 +31,7 @@ std::vector<Arc> persist_buffers(const ResidenceInput& in, const DeviceTier& dev
   std::vector<Arc> arcs;
   Bytes largest{};
   for (u32 id = 0; id < in.layout.chunks.size(); ++id) {
-    if (!is_in_record(in.layout, ChunkId{id}) || !device.home[in.layout.chunks[id].window]) continue;
+    if (!is_in_commit(in.layout, ChunkId{id}) || !device.home[in.layout.chunks[id].window]) continue;
     largest = std::max(largest, in.layout.chunks[id].bytes);
     if (arcs.size() < buffers)
       arcs.push_back({.first = ChunkId{id}, .span = {0, in.program.positions() - 1}, .permanent = true});
@@ -49,7 +49,7 @@ std::vector<Persist> ordered_persists(const ResidenceInput& in, const DeviceTier
   std::vector<u64> later;  // indices of those that may wait for the backward
   for (u32 id = 0; id < layout.chunks.size(); ++id) {
     const Chunk& chunk = layout.chunks[id];
-    if (!is_in_record(layout, ChunkId{id})) continue;
+    if (!is_in_commit(layout, ChunkId{id})) continue;
     if (!device.home[chunk.window] && host.home_arcs[id] == none) continue;
     const i32 update = program.update[chunk.window][chunk.cut];
     const bool dies = chunk.kind == Kind::param && layout.params_die(chunk.window);
@@ -69,7 +69,7 @@ std::vector<Persist> ordered_persists(const ResidenceInput& in, const DeviceTier
   return out;
 }
 
-Moment moment_of_record(const Program& program, const std::vector<Persist>& persists) {
+Moment moment_of_commit(const Program& program, const std::vector<Persist>& persists) {
   const bool early = program.options.clipping && persists.empty();
   return {early ? program.last_of_updates : program.positions() - 1, Phase::after};
 }
@@ -77,7 +77,7 @@ Moment moment_of_record(const Program& program, const std::vector<Persist>& pers
 void emit_persist(SegmentWriter& out, const Plan& plan, ChunkId id, const Frame& buffer) {
   const Chunk& chunk = plan.chunk(id);
   const auto move = [&](OpKind kind, LaneId lane, const Frame& from, const Frame& to) {
-    Op op = recording_op(plan, kind, lane);
+    Op op = op_of_commit(plan, kind, lane);
     op.window = chunk.window;
     op.cut = chunk.cut;
     out.begin(op);
@@ -91,13 +91,13 @@ void emit_persist(SegmentWriter& out, const Plan& plan, ChunkId id, const Frame&
   move(OpKind::write, {.kind = LaneKind::disk_write}, passes ? buffer : home, plan.slots[index(id)]);
 }
 
-void emit_record(SegmentWriter& out, const Plan& plan, ChunkId scalars_id, const Frame& scalars) {
-  out.begin(recording_op(plan, OpKind::record, {.kind = LaneKind::disk_write}));
+void emit_commit(SegmentWriter& out, const Plan& plan, ChunkId scalars_id, const Frame& scalars) {
+  out.begin(op_of_commit(plan, OpKind::commit, {.kind = LaneKind::disk_write}));
   const u32 chunks = static_cast<u32>(plan.chunks.size());
   for (u32 first = 0; first < chunks;) {
     u32 end = first;
     Frame frame = plan.slots[first];
-    for (; end < chunks && plan.is_recorded(ChunkId{end}); ++end)
+    for (; end < chunks && plan.is_committed(ChunkId{end}); ++end)
       frame.bytes = Bytes{plan.slots[end].end() - frame.offset};
     if (end > first) out.operand(ChunkId{first}, end - first, Access::read, frame);
     first = end + 1;

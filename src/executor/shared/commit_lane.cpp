@@ -1,4 +1,4 @@
-#include "executor/shared/record_lane.h"
+#include "executor/shared/commit_lane.h"
 
 #include <algorithm>
 #include <array>
@@ -11,12 +11,12 @@
 
 namespace tidepool {
 
-void RecordLane::Free::operator()(std::byte* memory) const { std::free(memory); }
+void CommitLane::Free::operator()(std::byte* memory) const { std::free(memory); }
 
-RecordLane::RecordLane(ExecutorCommon& common, Disk& disk)
-    : common_(common), disk_(disk), request_(*common.request.records) {
+CommitLane::CommitLane(ExecutorCommon& common, Disk& disk)
+    : common_(common), disk_(disk), request_(*common.request.commits) {
   for (u32 id = 0; id < common.plan.chunks.size(); ++id)
-    if (common.plan.is_recorded(ChunkId{id})) chunks_.push_back(ChunkId{id});
+    if (common.plan.is_committed(ChunkId{id})) chunks_.push_back(ChunkId{id});
   CHECK(common.plan.versions <= journal_slots_max(request_.head.format), common.plan.versions);
   CHECK(request_.marks.empty() || request_.marks.size() == chunks_.size(), request_.marks.size(),
         chunks_.size());
@@ -26,19 +26,19 @@ RecordLane::RecordLane(ExecutorCommon& common, Disk& disk)
   std::memset(buffer_.get(), 0, buffer_bytes_);
 }
 
-Result<std::unique_ptr<RecordLane>> RecordLane::create(ExecutorCommon& common, Disk& disk) {
-  std::unique_ptr<RecordLane> lane(new RecordLane(common, disk));
-  RecordLane* raw = lane.get();
+Result<std::unique_ptr<CommitLane>> CommitLane::create(ExecutorCommon& common, Disk& disk) {
+  std::unique_ptr<CommitLane> lane(new CommitLane(common, disk));
+  CommitLane* raw = lane.get();
   lane->sequence_ = lane->request_.sequence;
-  TRY_ASSIGN(lane->thread_, start_thread("tp-record", [raw] { raw->loop(); }));
+  TRY_ASSIGN(lane->thread_, start_thread("tp-commit", [raw] { raw->loop(); }));
   return lane;
 }
 
-// The writes of an earlier process may still be in the drive's cache, its last record too: flushed before
-// anything overwrites what the record before that counts on. The first sector of a head goes last, once the
+// The writes of an earlier process may still be in the drive's cache, its last commit too: flushed before
+// anything overwrites what the commit before that counts on. The first sector of a head goes last, once the
 // rest is durable. So a power cut leaves the whole head, or a file that is none of ours, but never a damaged
-// head in a file in which nothing was recorded yet.
-Result<void> RecordLane::begin_file() {
+// head in a file in which nothing was committed yet.
+Result<void> CommitLane::begin_file() {
   if (!request_.writes_head) return disk_.sync();
   const u64 bytes = request_.head.areas_begin();
   encode_head(request_.head, {buffer_.get(), bytes});
@@ -51,9 +51,9 @@ Result<void> RecordLane::begin_file() {
   return disk_.sync();
 }
 
-RecordLane::~RecordLane() { stop(); }
+CommitLane::~CommitLane() { stop(); }
 
-void RecordLane::stop() {
+void CommitLane::stop() {
   {
     const std::scoped_lock lock(mutex_);
     stop_ = true;
@@ -62,7 +62,7 @@ void RecordLane::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void RecordLane::submit(const Issue& issue) {
+void CommitLane::submit(const Issue& issue) {
   if (!fetch_payload(issue.step)) {
     const Nanos now = common_.clock.now();
     return common_.board.post(issue.sequence, now, now);
@@ -75,31 +75,31 @@ void RecordLane::submit(const Issue& issue) {
   changed_.notify_all();
 }
 
-Result<bool> RecordLane::record_at_rest(u64 step) {
+Result<bool> CommitLane::commit_at_rest(u64 step) {
   if (!fetch_payload(step)) return false;
-  TRY(make_record());
+  TRY(make_commit());
   return true;
 }
 
-bool RecordLane::fetch_payload(u64 step) {
+bool CommitLane::fetch_payload(u64 step) {
   std::span<const std::byte> payload;
   if (request_.source != nullptr) {
     const std::optional<std::span<const std::byte>> given = request_.source->payload(step);
     if (!given) return false;
     payload = *given;
   }
-  const u64 bytes = record_bytes(chunks_.size(), payload.size());
+  const u64 bytes = commit_bytes(chunks_.size(), payload.size());
   CHECK(bytes <= request_.head.area_bytes, bytes, request_.head.area_bytes);
   step_ = step;
   payload_bytes_ = payload.size();
-  encode_record_begin(record(), sequence_ + 1, step, chunks_.size(), payload_bytes_);
+  encode_commit_begin(commit(), sequence_ + 1, step, chunks_.size(), payload_bytes_);
   if (!payload.empty())
-    std::memcpy(record().data() + record_marks_begin + chunks_.size() * record_mark_bytes, payload.data(),
+    std::memcpy(commit().data() + commit_marks_begin + chunks_.size() * commit_mark_bytes, payload.data(),
                 payload.size());
   return true;
 }
 
-void RecordLane::loop() {
+void CommitLane::loop() {
   while (true) {
     Issue issue;
     {
@@ -109,7 +109,7 @@ void RecordLane::loop() {
       issue = *issue_;
     }
     const Nanos started = common_.clock.now();
-    Result<void> made = make_record();
+    Result<void> made = make_commit();
     {
       const std::scoped_lock lock(mutex_);
       issue_.reset();
@@ -121,35 +121,35 @@ void RecordLane::loop() {
   }
 }
 
-StateRecord RecordLane::last_record() const {
-  StateRecord record{.sequence = sequence_, .step = step_, .chunks = {}, .payload = {}};
-  for (const ChunkId chunk : chunks_) record.chunks.push_back(common_.ledger.recorded_mark(chunk));
-  return record;
+StateCommit CommitLane::last_commit() const {
+  StateCommit commit{.sequence = sequence_, .step = step_, .chunks = {}, .payload = {}};
+  for (const ChunkId chunk : chunks_) commit.chunks.push_back(common_.ledger.committed_mark(chunk));
+  return commit;
 }
 
-// The data must be durable before a record counts on it, and the record before anything overwrites what the
-// record before it counts on.
-Result<void> RecordLane::make_record() {
+// The data must be durable before a commit counts on it, and the commit before anything overwrites what the
+// commit before it counts on.
+Result<void> CommitLane::make_commit() {
   TRY(disk_.sync());
-  for (u64 i = 0; i < chunks_.size(); ++i) encode_mark(record(), i, common_.ledger.mark(chunks_[i]));
-  seal_record(record());
-  TRY(write(request_.head.area(sequence_ + 1), round_up(record().size(), frame_alignment)));
+  for (u64 i = 0; i < chunks_.size(); ++i) encode_mark(commit(), i, common_.ledger.mark(chunks_[i]));
+  seal_commit(commit());
+  TRY(write(request_.head.area(sequence_ + 1), round_up(commit().size(), frame_alignment)));
   TRY(disk_.sync());
   ++sequence_;
-  for (const ChunkId chunk : chunks_) common_.ledger.recorded(chunk);
+  for (const ChunkId chunk : chunks_) common_.ledger.committed(chunk);
   return {};
 }
 
-Result<void> RecordLane::write(u64 offset, u64 bytes) {
+Result<void> CommitLane::write(u64 offset, u64 bytes) {
   disk_.submit({.op = DiskOp::write, .offset = offset, .memory = {buffer_.get(), bytes}, .tag = tag});
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return done_.has_value(); });
   const DiskCompletion done = *std::exchange(done_, std::nullopt);
   if (done.ok) return {};
-  return Error{done.error.kind, "recording the state: " + done.error.message};
+  return Error{done.error.kind, "committing the state: " + done.error.message};
 }
 
-void RecordLane::on_disk(const DiskCompletion& completion) {
+void CommitLane::on_disk(const DiskCompletion& completion) {
   {
     const std::scoped_lock lock(mutex_);
     done_ = completion;

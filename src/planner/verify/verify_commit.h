@@ -1,4 +1,4 @@
-// wrong_with_record() checks what a plan says of the record, from which a killed run goes on: that it counts
+// wrong_with_commit() checks what a plan says of the commit, from which a killed run resumes: that it counts
 // on all state at one step, and that nothing else lies in its slots.
 #pragma once
 
@@ -10,6 +10,6 @@
 namespace tidepool {
 
 // RETURNS: the first fault; empty: none.
-std::string wrong_with_record(const Plan&, const ModelGraph&);
+std::string wrong_with_commit(const Plan&, const ModelGraph&);
 
 }  // namespace tidepool

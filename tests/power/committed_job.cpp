@@ -1,4 +1,4 @@
-#include "tests/power/recorded_job.h"
+#include "tests/power/committed_job.h"
 
 #include <fmt/format.h>
 
@@ -19,15 +19,15 @@ std::string payload_of(u64 step) {
   return text;
 }
 
-// Notes which step the last record counts on. With three versions, saves in the background go on over one or
-// two records.
-struct RecordNotes final : EngineObserver {
-  RecordNotes(const SimulatedMedium& medium, HashedExecutor& executor, bool saves, Life& life)
+// Notes which step the last commit counts on. With three versions, saves in the background go on over one or
+// two commits.
+struct CommitNotes final : EngineObserver {
+  CommitNotes(const SimulatedMedium& medium, HashedExecutor& executor, bool saves, Life& life)
       : medium(medium), executor(executor), saves(saves), life(life) {}
   void completed(const Issue& issue, const Completion& completion) override {
-    if (issue.get().kind != OpKind::record || completion.error != nullptr) return;
-    life.recorded = issue.step;
-    life.recorded_at[issue.step] = medium.changes();
+    if (issue.get().kind != OpKind::commit || completion.error != nullptr) return;
+    life.committed = issue.step;
+    life.committed_at[issue.step] = medium.changes();
     if (executor.saves() && issue.step % 3 != 0) lost |= !executor.end_save(medium);
     if (saves && !executor.saves()) executor.begin_save();
   }
@@ -51,11 +51,11 @@ std::vector<SegmentRun> runs_from(u64 done, u64 steps, u64 persist_steps, bool c
   return runs;
 }
 
-RecordRequest after(const FoundState& found) {
+CommitRequest after(const FoundState& found) {
   return {.head = found.head,
           .writes_head = false,
-          .sequence = found.record.sequence,
-          .marks = found.record.chunks};
+          .sequence = found.commit.sequence,
+          .marks = found.commit.chunks};
 }
 
 }  // namespace
@@ -67,19 +67,19 @@ std::optional<std::span<const std::byte>> Progress::payload(u64 step) {
 
 bool Progress::is_of(const std::string& payload, u64 step) { return payload == payload_of(step); }
 
-std::unique_ptr<RecordedJob> RecordedJob::create(const JobShape& shape) {
+std::unique_ptr<CommittedJob> CommittedJob::create(const JobShape& shape) {
   ModelGraph graph = make_graph(shape.plan.shape);
   Result<Plan> plan = make_plan(graph, shape.plan.options);
   if (!plan) return nullptr;
-  return std::unique_ptr<RecordedJob>(new RecordedJob(shape, std::move(graph), *std::move(plan)));
+  return std::unique_ptr<CommittedJob>(new CommittedJob(shape, std::move(graph), *std::move(plan)));
 }
 
-RecordedJob::RecordedJob(const JobShape& shape, ModelGraph graph, Plan plan)
+CommittedJob::CommittedJob(const JobShape& shape, ModelGraph graph, Plan plan)
     : shape_(shape), graph_(std::move(graph)), plan_(std::move(plan)), memory_(plan_) {
-  u64 recorded = 0;
-  for (u32 id = 0; id < plan_.chunks.size(); ++id) recorded += plan_.is_recorded(ChunkId{id});
+  u64 committed = 0;
+  for (u32 id = 0; id < plan_.chunks.size(); ++id) committed += plan_.is_committed(ChunkId{id});
   head_ = {.format = journal_format(plan_.versions),
-           .area_bytes = round_up(record_bytes(recorded, payload_bytes), frame_alignment),
+           .area_bytes = round_up(commit_bytes(committed, payload_bytes), frame_alignment),
            .frames_bytes = plan_.tiers[2].planned_peak.value,
            .description = std::string(shape.description_bytes, 'd')};
   states_.push_back(0);
@@ -88,18 +88,18 @@ RecordedJob::RecordedJob(const JobShape& shape, ModelGraph graph, Plan plan)
     const Life life = live(undisturbed, nullptr, 0, steps);
     CHECK(!life.error, life.error->message);
     states_.push_back(life.final_state);
-    recorded_at_ = life.recorded_at;
+    committed_at_ = life.committed_at;
     changes_ = undisturbed.changes();
   }
 }
 
-u64 RecordedJob::changes_to_record(u64 done) const {
+u64 CommittedJob::changes_to_commit(u64 done) const {
   for (u64 step = done + 1; step <= shape_.steps; ++step)
-    if (recorded_at_[step] > 0) return recorded_at_[step] - changes_until(done);
+    if (committed_at_[step] > 0) return committed_at_[step] - changes_until(done);
   return changes_after(done);
 }
 
-Result<std::optional<FoundState>> RecordedJob::find(const SimulatedMedium& medium) {
+Result<std::optional<FoundState>> CommittedJob::find(const SimulatedMedium& medium) {
   const auto read = [&](u64 begin, u64 bytes) -> Result<std::vector<std::byte>> {
     const std::span<const std::byte> range = medium.bytes().subspan(begin, bytes);
     return std::vector<std::byte>(range.begin(), range.end());
@@ -107,25 +107,25 @@ Result<std::optional<FoundState>> RecordedJob::find(const SimulatedMedium& mediu
   return find_state(read, medium.size(), "the medium");
 }
 
-Result<std::unique_ptr<HashedExecutor>> RecordedJob::open(SimulatedMedium& medium,
-                                                          const RecordRequest& records, u64 seed) {
+Result<std::unique_ptr<HashedExecutor>> CommittedJob::open(SimulatedMedium& medium,
+                                                           const CommitRequest& commits, u64 seed) {
   return HashedExecutor::create({.plan = plan_,
                                  .graph = graph_,
                                  .source = data_,
                                  .memory = memory_,
                                  .medium = medium,
-                                 .records = records,
+                                 .commits = commits,
                                  .seed = seed});
 }
 
-Life RecordedJob::live(SimulatedMedium& medium, const FoundState* found, u64 seed, u64 steps) {
-  Life life{.began_after = found != nullptr ? found->record.step : 0,
-            .recorded_at = std::vector<u64>(steps + 1)};
+Life CommittedJob::live(SimulatedMedium& medium, const FoundState* found, u64 seed, u64 steps) {
+  Life life{.began_after = found != nullptr ? found->commit.step : 0,
+            .committed_at = std::vector<u64>(steps + 1)};
   Progress progress;
-  RecordRequest records = found != nullptr ? after(*found) : RecordRequest{.head = head_};
-  records.source = &progress;
+  CommitRequest commits = found != nullptr ? after(*found) : CommitRequest{.head = head_};
+  commits.source = &progress;
   const auto whole = [&]() -> Result<u64> {
-    TRY_ASSIGN(const std::unique_ptr<HashedExecutor> executor, open(medium, records, seed));
+    TRY_ASSIGN(const std::unique_ptr<HashedExecutor> executor, open(medium, commits, seed));
     if (found != nullptr)
       TRY(executor->take_over());
     else
@@ -141,25 +141,25 @@ Life RecordedJob::live(SimulatedMedium& medium, const FoundState* found, u64 see
   return life;
 }
 
-Result<void> RecordedJob::train(HashedExecutor& executor, const SimulatedMedium& medium, u64 steps,
-                                Life& life) {
+Result<void> CommittedJob::train(HashedExecutor& executor, const SimulatedMedium& medium, u64 steps,
+                                 Life& life) {
   const std::unique_ptr<Engine> engine = Engine::create(plan_, executor, {});
   SegmentList runs(runs_from(life.began_after, steps, shape_.persist_steps, plan_.clipping));
-  RecordNotes notes(medium, executor, plan_.versions > 2, life);
+  CommitNotes notes(medium, executor, plan_.versions > 2, life);
   const Result<void> ran = engine->run(runs, notes);
-  CHECK(!notes.lost, life.recorded);
+  CHECK(!notes.lost, life.committed);
   return ran;
 }
 
-Result<u64> RecordedJob::recorded_state(SimulatedMedium& medium, const FoundState& found) {
-  const RecordRequest records = after(found);
-  TRY_ASSIGN(const std::unique_ptr<HashedExecutor> executor, open(medium, records, 0));
+Result<u64> CommittedJob::committed_state(SimulatedMedium& medium, const FoundState& found) {
+  const CommitRequest commits = after(found);
+  TRY_ASSIGN(const std::unique_ptr<HashedExecutor> executor, open(medium, commits, 0));
   TRY(executor->take_over());
   return executor->hash_state();
 }
 
-std::vector<std::unique_ptr<RecordedJob>> recorded_jobs() {
-  std::vector<std::unique_ptr<RecordedJob>> jobs;
+std::vector<std::unique_ptr<CommittedJob>> committed_jobs() {
+  std::vector<std::unique_ptr<CommittedJob>> jobs;
   u32 number = 0;
   for (const HomePolicy home :
        {HomePolicy::disk, HomePolicy::mixed, HomePolicy::host, HomePolicy::device, HomePolicy::automatic})
@@ -183,7 +183,7 @@ std::vector<std::unique_ptr<RecordedJob>> recorded_jobs() {
                               .chunk_bytes = Bytes{number % 3 == 0 ? 8192u : 0u},
                               .versions = number % 4 < 2 ? 3u : 2u,
                               .advise = false};
-        if (std::unique_ptr<RecordedJob> job = RecordedJob::create(shape)) jobs.push_back(std::move(job));
+        if (std::unique_ptr<CommittedJob> job = CommittedJob::create(shape)) jobs.push_back(std::move(job));
       }
   return jobs;
 }

@@ -1,4 +1,4 @@
-// RecordedReader reads the state that a record counts on, from the swap file of a run that has ended.
+// CommittedReader reads the state that a commit counts on, from the swap file of a run that has ended.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "executor/shared/record_lane.h"
+#include "executor/shared/commit_lane.h"
 #include "io/state_journal.h"
 #include "session/state_table.h"
 #include "tidepool/core_pool.h"
@@ -19,15 +19,15 @@ namespace tidepool {
 
 // Verifies each chunk by its checksum, and holds two of them. Reads past the page cache, where the file
 // system allows it: a run may write other parts of the file meanwhile. THREADS: one.
-class RecordedReader final : public StateReader {
+class CommittedReader final : public StateReader {
  public:
   // The graph's windows may have other tensors than those of the table. REQUIRES:
   // difference_of_models() is empty; graph and pool outlive the reader. Errors: io if the file cannot be
   // opened.
-  static Result<std::unique_ptr<RecordedReader>> open(FoundState, StateTable, const ModelGraph&, CorePool&);
+  static Result<std::unique_ptr<CommittedReader>> open(FoundState, StateTable, const ModelGraph&, CorePool&);
 
-  // Keeps what it reads from being overwritten while it exists. REQUIRES: the hold is of its record.
-  void keep(RecordHold hold) { hold_.emplace(std::move(hold)); }
+  // Keeps what it reads from being overwritten while it exists. REQUIRES: the hold is of its commit.
+  void keep(CommitHold hold) { hold_.emplace(std::move(hold)); }
 
   Result<void> read(u32 window, Kind, u64 element_begin, std::span<std::byte> out) override;
 
@@ -45,11 +45,11 @@ class RecordedReader final : public StateReader {
     u32 row = 0;    // of the table
     u64 from = 0;   // of the tensor, in its window of the table
   };
-  RecordedReader(FoundState found, StateTable table, CorePool& pool)
+  CommittedReader(FoundState found, StateTable table, CorePool& pool)
       : found_(std::move(found)), table_(std::move(table)), pool_(pool) {}
   Result<void> hold(Held&, const StateTable::OfWindow&, Kind, const StateTable::Cut&);
 
-  std::optional<RecordHold> hold_;
+  std::optional<CommitHold> hold_;
   const FoundState found_;
   const StateTable table_;
   CorePool& pool_;

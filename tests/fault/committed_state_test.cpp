@@ -1,4 +1,4 @@
-// A killed run leaves its state in the swap file. Only what may go on from it touches the file; everyone
+// A killed run leaves its state in the swap file. Only what may resume from it touches the file; everyone
 // else, and every damage, gets an error that names the file and the way out, and nothing is deleted.
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "config_files/load_config.h"
-#include "inference/recorded_checkpoint.h"
+#include "inference/committed_checkpoint.h"
 #include "io/state_journal.h"
 #include "io/swap_file.h"
 #include "session/state_table.h"
@@ -21,7 +21,7 @@
 #include "tests/support/slow_flush.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool::recorded_state_test {
+namespace tidepool::committed_state_test {
 
 namespace fs = std::filesystem;
 using test::ChildRun;
@@ -31,7 +31,7 @@ using test::TrainDir;
 using testing::AllOf;
 using testing::HasSubstr;
 
-Config recorded_config(const TrainDir& dir, const std::string& run = "run") {
+Config committing_config(const TrainDir& dir, const std::string& run = "run") {
   Config c = test::small_config(dir, run);
   c.memory.home = HomePolicy::disk;
   c.memory.versions = 2;
@@ -81,66 +81,66 @@ Error refused(const Config& c, const std::string& resume, const std::string& fil
   return report ? Error{} : report.error();
 }
 
-TEST(RecordedState, IsGoneOnFromWithTheBitsOfAnUndisturbedRun) {
+TEST(CommittedState, IsResumedFromWithTheBitsOfAnUndisturbedRun) {
   const TrainDir dir;
-  Config whole = recorded_config(dir, "whole");
+  Config whole = committing_config(dir, "whole");
   whole.memory.versions = 1;
   const test::Numbers undisturbed = test::train_numbers(whole);
-  const Config c = recorded_config(dir);
+  const Config c = committing_config(dir);
   for (const u64 steps : {4, 9, 15}) {
     kill_after(c, steps, steps == 4 ? "" : "auto");
-    const u64 recorded = found_in(c).record.step;
-    EXPECT_GE(recorded + 2, steps);
+    const u64 committed = found_in(c).commit.step;
+    EXPECT_GE(committed + 2, steps);
   }
-  const u64 recorded = found_in(c).record.step;
+  const u64 committed = found_in(c).commit.step;
   const auto report = test::run(c, {.resume = "auto"});
   ASSERT_TRUE(report) << report.error().message;
-  EXPECT_EQ(report->resumed_from_step, recorded);
+  EXPECT_EQ(report->resumed_from_step, committed);
   EXPECT_EQ(numbers_of(*report), undisturbed);
   EXPECT_FALSE(fs::exists(swap_file(c))) << "a run that is done leaves nothing";
 }
 
 // A process that waited between its look at the file and the lock, while another one trained on and was
 // killed.
-TEST(RecordedState, IsNotTouchedByAProcessThatFoundAnEarlierOne) {
+TEST(CommittedState, IsNotTouchedByAProcessThatFoundAnEarlierOne) {
   const TrainDir dir;
-  const Config c = recorded_config(dir);
+  const Config c = committing_config(dir);
   kill_after(c, 4);
   const FoundState early = found_in(c);
   kill_after(c, 9, "auto");
-  const u64 newest = found_in(c).record.step;
+  const u64 newest = found_in(c).commit.step;
   for (const auto way : {SwapFileOptions::Found::take_over, SwapFileOptions::Found::discard}) {
     const auto file = SwapFile::create({.dir = swap_directory(c),
                                         .bytes = Bytes{early.head.file_bytes()},
-                                        .recorded = way,
+                                        .committed = way,
                                         .found = &early});
     ASSERT_FALSE(file);
     EXPECT_EQ(file.error().kind, ErrorKind::usage);
     EXPECT_THAT(file.error().message, HasSubstr("another process has changed it since"));
-    EXPECT_EQ(found_in(c).record.step, newest);
+    EXPECT_EQ(found_in(c).commit.step, newest);
   }
 }
 
-// Regression: if a flush took longer than a step, three steps were logged beyond the last record.
-TEST(RecordedState, IsAtMostTwoStepsBehindTheLogHoweverSlowTheFlush) {
+// Regression: if a flush took longer than a step, three steps were logged beyond the last commit.
+TEST(CommittedState, IsAtMostTwoStepsBehindTheLogHoweverSlowTheFlush) {
   if (under_sanitizer()) GTEST_SKIP() << "SKIPPED: a sanitizer's library must be the first that is loaded";
   const TrainDir dir;
   for (const u32 versions : {2, 3}) {
-    Config c = recorded_config(dir, fmt::format("run{}", versions));
+    Config c = committing_config(dir, fmt::format("run{}", versions));
     c.memory.versions = versions;
     constexpr u64 steps = 4;
     {
       const SlowFlush slow("tidepool.swap", "1");
       kill_after(c, steps);
     }
-    EXPECT_GE(found_in(c).record.step + 2, steps) << versions;
+    EXPECT_GE(found_in(c).commit.step + 2, steps) << versions;
   }
 }
 
-TEST(RecordedState, IsRecordedLessOftenWhereFlushesAreSlow) {
+TEST(CommittedState, IsCommittedLessOftenWhereFlushesAreSlow) {
   if (under_sanitizer()) GTEST_SKIP() << "SKIPPED: a sanitizer's library must be the first that is loaded";
   const TrainDir dir;
-  Config c = recorded_config(dir);
+  Config c = committing_config(dir);
   c.output.persist_steps = 0;  // auto
   {
     const SlowFlush slow("tidepool.swap", "0.2");
@@ -150,21 +150,21 @@ TEST(RecordedState, IsRecordedLessOftenWhereFlushesAreSlow) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ASSERT_EQ(child.kill_now(), 128 + SIGKILL) << child.output();
   }
-  const u64 recorded = found_in(c).record.step;
-  EXPECT_GE(recorded, 1u);
+  const u64 committed = found_in(c).commit.step;
+  EXPECT_GE(committed, 1u);
   const auto report = test::run(c, {.resume = "auto"});
   ASSERT_TRUE(report) << report.error().message;
-  EXPECT_EQ(report->resumed_from_step, recorded);
-  Config whole = recorded_config(dir, "whole");
+  EXPECT_EQ(report->resumed_from_step, committed);
+  Config whole = committing_config(dir, "whole");
   EXPECT_EQ(numbers_of(*report), test::train_numbers(whole));
 }
 
-TEST(RecordedState, OfAnotherRunIsNamedAndKept) {
+TEST(CommittedState, OfAnotherRunIsNamedAndKept) {
   const TrainDir dir;
-  Config c = recorded_config(dir);
+  Config c = committing_config(dir);
   c.memory.swap_dir = dir / "swap";
   kill_after(c, 4);
-  Config other = recorded_config(dir, "other");
+  Config other = committing_config(dir, "other");
   other.memory.swap_dir = c.memory.swap_dir;
   for (const char* resume : {"", "auto"}) {
     const Error error = refused(other, resume, swap_file(c));
@@ -176,9 +176,9 @@ TEST(RecordedState, OfAnotherRunIsNamedAndKept) {
   EXPECT_TRUE(test::run(other)) << "the directory is free again";
 }
 
-TEST(RecordedState, IsNotLeftBehindByANewRunOrAnOlderCheckpoint) {
+TEST(CommittedState, IsNotLeftBehindByANewRunOrAnOlderCheckpoint) {
   const TrainDir dir;
-  Config c = recorded_config(dir);
+  Config c = committing_config(dir);
   c.output.save_steps = 3;
   kill_after(c, 8);
   for (const std::string& resume : {std::string(), c.output.dir + "/checkpoint-3"}) {
@@ -192,26 +192,26 @@ TEST(RecordedState, IsNotLeftBehindByANewRunOrAnOlderCheckpoint) {
   EXPECT_TRUE(test::run(c, {.resume = c.output.dir + "/checkpoint-3"}));
 }
 
-// Regression: with another memory.swap_dir the run began anew beside its recorded state.
-TEST(RecordedState, ElsewhereIsNamedAndKept) {
+// Regression: with another memory.swap_dir the run began anew beside its committed state.
+TEST(CommittedState, ElsewhereIsNamedAndKept) {
   const TrainDir dir;
-  const Config c = recorded_config(dir);
+  const Config c = committing_config(dir);
   kill_after(c, 4);
   Config other = c;
   other.memory.swap_dir = dir / "elsewhere";
   for (const char* resume : {"", "auto"}) {
     const Error error = refused(other, resume, swap_file(c));
     EXPECT_EQ(error.kind, ErrorKind::usage);
-    EXPECT_THAT(error.message, AllOf(HasSubstr(swap_file(c)), HasSubstr("recorded after step"),
+    EXPECT_THAT(error.message, AllOf(HasSubstr(swap_file(c)), HasSubstr("committed after step"),
                                      HasSubstr("memory.swap_dir=" + swap_directory(c))));
   }
   EXPECT_TRUE(test::run(c, {.resume = "auto"}));
 }
 
 // Regression: `eval` and `export` found it only from the run's working directory.
-TEST(RecordedState, InARelativeDirectoryIsFoundFromAnyOther) {
+TEST(CommittedState, InARelativeDirectoryIsFoundFromAnyOther) {
   const TrainDir dir;
-  Config c = recorded_config(dir);
+  Config c = committing_config(dir);
   const std::string swap = dir / "swap";
   c.memory.swap_dir = fs::relative(swap).string();
   kill_after(c, 4);
@@ -222,9 +222,9 @@ TEST(RecordedState, InARelativeDirectoryIsFoundFromAnyOther) {
   EXPECT_TRUE(test::run(c, {.resume = "auto"}));
 }
 
-TEST(RecordedState, OfAnotherModelOrPrecisionIsRefused) {
+TEST(CommittedState, OfAnotherModelOrPrecisionIsRefused) {
   const TrainDir dir;
-  const Config c = recorded_config(dir);
+  const Config c = committing_config(dir);
   kill_after(c, 4);
   Config other = c;
   other.train.precision = Precision::fp32;
@@ -235,20 +235,20 @@ TEST(RecordedState, OfAnotherModelOrPrecisionIsRefused) {
   EXPECT_THAT(refused(other, "auto", swap_file(c)).message, HasSubstr("was trained, and is not"));
 }
 
-TEST(RecordedState, OfOtherDataIsRefused) {
+TEST(CommittedState, OfOtherDataIsRefused) {
   const TrainDir dir;
-  const Config c = recorded_config(dir);
+  const Config c = committing_config(dir);
   kill_after(c, 4);
   std::ofstream(dir.data(), std::ios::app) << test::made_up_text(5000);
   const auto report = test::run(c, {.resume = "auto"});
   ASSERT_FALSE(report);
-  EXPECT_THAT(report.error().message, AllOf(HasSubstr("the state recorded in"), HasSubstr("other data")));
+  EXPECT_THAT(report.error().message, AllOf(HasSubstr("the state committed in"), HasSubstr("other data")));
   EXPECT_TRUE(fs::exists(swap_file(c)));
 }
 
-TEST(RecordedState, WithADamagedHeadIsNamed) {
+TEST(CommittedState, WithADamagedHeadIsNamed) {
   const TrainDir dir;
-  const Config c = recorded_config(dir);
+  const Config c = committing_config(dir);
   kill_after(c, 4);
   const FoundState found = found_in(c);
   for (const u64 offset : {u64{0}, u64{9}, u64{17}, u64{25}, u64{33}, u64{41}, u64{60},
@@ -265,9 +265,9 @@ TEST(RecordedState, WithADamagedHeadIsNamed) {
   EXPECT_TRUE(test::run(c, {.resume = "auto"}));
 }
 
-TEST(RecordedState, OfALaterFormatOrCutOffIsNamed) {
+TEST(CommittedState, OfALaterFormatOrCutOffIsNamed) {
   const TrainDir dir;
-  const Config c = recorded_config(dir);
+  const Config c = committing_config(dir);
   kill_after(c, 4);
   overwrite(swap_file(c), 8, std::string("\x03\0\0\0\0\0\0\0", 8));
   EXPECT_THAT(refused(c, "auto", swap_file(c)).message, HasSubstr("has format 3"));
@@ -281,72 +281,72 @@ TEST(RecordedState, OfALaterFormatOrCutOffIsNamed) {
 }
 
 // Format 1 has two slots per chunk. A later reader must not take the third for one of them.
-TEST(RecordedState, WithASlotThatItsFileDoesNotHaveIsRefused) {
+TEST(CommittedState, WithASlotThatItsFileDoesNotHaveIsRefused) {
   const TrainDir dir;
-  const Config c = recorded_config(dir);
+  const Config c = committing_config(dir);
   kill_after(c, 4);
   const FoundState found = found_in(c);
   EXPECT_EQ(found.head.format, 1u);
   for (const u32 slot : {2u, 3u}) {
-    std::vector<std::byte> bytes(record_bytes(found.record.chunks.size(), found.record.payload.size()));
+    std::vector<std::byte> bytes(commit_bytes(found.commit.chunks.size(), found.commit.payload.size()));
     const std::string whole = test::file_text(swap_file(c));
-    std::memcpy(bytes.data(), whole.data() + found.head.area(found.record.sequence), bytes.size());
-    ChunkMark mark = found.record.chunks[1];
+    std::memcpy(bytes.data(), whole.data() + found.head.area(found.commit.sequence), bytes.size());
+    ChunkMark mark = found.commit.chunks[1];
     mark.slot = slot;
     encode_mark(bytes, 1, mark);
-    seal_record(bytes);
-    overwrite(swap_file(c), found.head.area(found.record.sequence),
+    seal_commit(bytes);
+    overwrite(swap_file(c), found.head.area(found.commit.sequence),
               std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-    EXPECT_EQ(found_in(c).record.chunks[1].slot, slot);
+    EXPECT_EQ(found_in(c).commit.chunks[1].slot, slot);
     EXPECT_THAT(refused(c, "auto", swap_file(c)).message, HasSubstr("do not fit each other"));
   }
 }
 
-TEST(RecordedState, OfThreeVersionsIsOfFormatTwo) {
+TEST(CommittedState, OfThreeVersionsIsOfFormatTwo) {
   const TrainDir dir;
-  Config c = recorded_config(dir);
+  Config c = committing_config(dir);
   c.memory.versions = 3;
   kill_after(c, 8);
   const FoundState found = found_in(c);
   EXPECT_EQ(found.head.format, 2u);
   EXPECT_EQ(parse_state(found.head.description, found.path)->table.versions, 3u);
   EXPECT_EQ(numbers_of(*test::run(c, {.resume = "auto"})),
-            test::train_numbers(recorded_config(dir, "undisturbed")));
+            test::train_numbers(committing_config(dir, "undisturbed")));
 }
 
 // Other slots: the state is copied, unless the number of versions is left to the planner.
-TEST(RecordedState, IsGoneOnFromUnderAnotherNumberOfVersions) {
+TEST(CommittedState, IsResumedFromUnderAnotherNumberOfVersions) {
   const TrainDir dir;
-  const test::Numbers undisturbed = test::train_numbers(recorded_config(dir, "undisturbed"));
+  const test::Numbers undisturbed = test::train_numbers(committing_config(dir, "undisturbed"));
   for (const u32 first : {2u, 3u})
     for (const u32 second : {0u, 1u, 2u, 3u}) {
-      Config c = recorded_config(dir, fmt::format("from_{}_to_{}", first, second));
+      Config c = committing_config(dir, fmt::format("from_{}_to_{}", first, second));
       SCOPED_TRACE(c.output.dir);
       c.memory.versions = first;
       kill_after(c, 6);
-      const u64 recorded = found_in(c).record.step;
+      const u64 committed = found_in(c).commit.step;
       c.memory.versions = second;
       ChildRun child(c, "auto");
       ASSERT_EQ(child.wait(), 0) << child.output();
       const RunReport report = read_report(c.output.dir).value();
-      EXPECT_EQ(report.resumed_from_step, recorded);
+      EXPECT_EQ(report.resumed_from_step, committed);
       EXPECT_EQ(numbers_of(report), undisturbed);
       const bool copies = second != 0 && second != first;
       EXPECT_EQ(child.output().find("are copied") != std::string::npos, copies) << child.output();
     }
 }
 
-// The newest record is torn: the one before it counts, if nothing has been written to its slots since.
-TEST(RecordedState, WithATornRecordGoesOnFromTheOneBeforeOrNamesTheChunk) {
+// The newest commit is torn: the one before it counts, if nothing has been written to its slots since.
+TEST(CommittedState, WithATornCommitIsResumedFromTheOneBeforeOrNamesTheChunk) {
   const TrainDir dir;
-  const test::Numbers undisturbed = test::train_numbers(recorded_config(dir, "whole"));
-  const Config c = recorded_config(dir);
+  const test::Numbers undisturbed = test::train_numbers(committing_config(dir, "whole"));
+  const Config c = committing_config(dir);
   kill_after(c, 6);
   const FoundState found = found_in(c);
-  flip_bit(swap_file(c), found.head.area(found.record.sequence) + 50);
+  flip_bit(swap_file(c), found.head.area(found.commit.sequence) + 50);
   const FoundState before = found_in(c);
   EXPECT_TRUE(before.newest_is_torn);
-  EXPECT_EQ(before.record.sequence + 1, found.record.sequence);
+  EXPECT_EQ(before.commit.sequence + 1, found.commit.sequence);
   ChildRun child(c, "auto");
   const int code = child.wait();
   EXPECT_THAT(child.output(), HasSubstr("torn or damaged"));
@@ -355,13 +355,13 @@ TEST(RecordedState, WithATornRecordGoesOnFromTheOneBeforeOrNamesTheChunk) {
     return;
   }
   EXPECT_THAT(child.output(), HasSubstr("checksum mismatch"));
-  flip_bit(swap_file(c), found.head.area(found.record.sequence - 1) + 50);
-  EXPECT_THAT(refused(c, "auto", swap_file(c)).message, HasSubstr("both of its records are damaged"));
+  flip_bit(swap_file(c), found.head.area(found.commit.sequence - 1) + 50);
+  EXPECT_THAT(refused(c, "auto", swap_file(c)).message, HasSubstr("both of its commits are damaged"));
 }
 
-TEST(RecordedState, WithADamagedSlotNamesTheChunkAndStaysUntilItIsMovedAway) {
+TEST(CommittedState, WithADamagedSlotNamesTheChunkAndStaysUntilItIsMovedAway) {
   const TrainDir dir;
-  Config c = recorded_config(dir);
+  Config c = committing_config(dir);
   c.output.save_steps = 3;
   kill_after(c, 8);
   const FoundState found = found_in(c);
@@ -371,7 +371,7 @@ TEST(RecordedState, WithADamagedSlotNamesTheChunkAndStaysUntilItIsMovedAway) {
   const StateTable::Place& place =
       window.places[static_cast<u32>(test::momentum(described->table.state_slots))];
   flip_bit(swap_file(c), found.head.frames_begin() + place.offset +
-                             found.record.chunks[place.mark].slot * described->table.second_slot + 100);
+                             found.commit.chunks[place.mark].slot * described->table.second_slot + 100);
   const auto report = test::run(c, {.resume = "auto"});
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().kind, ErrorKind::io);
@@ -379,12 +379,12 @@ TEST(RecordedState, WithADamagedSlotNamesTheChunkAndStaysUntilItIsMovedAway) {
               AllOf(HasSubstr("momentum of " + window.name), HasSubstr("move the swap file away")));
   ASSERT_TRUE(fs::exists(swap_file(c)));
   // As a checkpoint it is damaged, too.
-  const auto saved = save_recorded_state(c.output.dir);
+  const auto saved = save_committed_state(c.output.dir);
   const bool newest =
-      found.record.step > checkpoint_steps(c.output.dir)->back();  // a checkpoint may be as new
+      found.commit.step > checkpoint_steps(c.output.dir)->back();  // a checkpoint may be as new
   if (newest) {
     ASSERT_TRUE(saved) << "there are checkpoints to use instead";
-    EXPECT_THAT(*saved, testing::ElementsAre(HasSubstr("is not as it was recorded")));
+    EXPECT_THAT(*saved, testing::ElementsAre(HasSubstr("is not as it was committed")));
   }
   fs::rename(swap_file(c), dir / "away");
   if (newest) {
@@ -397,14 +397,14 @@ TEST(RecordedState, WithADamagedSlotNamesTheChunkAndStaysUntilItIsMovedAway) {
   EXPECT_TRUE(test::run(c, {.resume = last}));
 }
 
-TEST(RecordedState, BecomesACheckpointThatIsTheSameAsOneThatTheRunSaves) {
+TEST(CommittedState, BecomesACheckpointThatIsTheSameAsOneThatTheRunSaves) {
   const TrainDir dir;
-  Config c = recorded_config(dir);
+  Config c = committing_config(dir);
   kill_after(c, 8);
-  const u64 step = found_in(c).record.step;
-  const auto lines = save_recorded_state(c.output.dir);
+  const u64 step = found_in(c).commit.step;
+  const auto lines = save_committed_state(c.output.dir);
   ASSERT_TRUE(lines) << lines.error().message;
-  Config whole = recorded_config(dir, "whole");
+  Config whole = committing_config(dir, "whole");
   whole.output.save_steps = step;
   whole.output.save_total_limit = 100;
   ASSERT_TRUE(test::run(whole));
@@ -412,18 +412,18 @@ TEST(RecordedState, BecomesACheckpointThatIsTheSameAsOneThatTheRunSaves) {
     const std::string name = fmt::format("/checkpoint-{}/{}", step, file);
     EXPECT_TRUE(test::file_text(c.output.dir + name) == test::file_text(whole.output.dir + name)) << name;
   }
-  EXPECT_TRUE(save_recorded_state(c.output.dir)->empty()) << "once is enough";
+  EXPECT_TRUE(save_committed_state(c.output.dir)->empty()) << "once is enough";
 }
 
-TEST(RecordedState, IsTakenIfANewerCheckpointIsNone) {
+TEST(CommittedState, IsTakenIfANewerCheckpointIsNone) {
   const TrainDir dir;
-  const Config c = recorded_config(dir);
+  const Config c = committing_config(dir);
   kill_after(c, 8);
-  const u64 step = found_in(c).record.step;
+  const u64 step = found_in(c).commit.step;
   fs::create_directory(c.output.dir + "/checkpoint-99");
-  const auto lines = save_recorded_state(c.output.dir);
+  const auto lines = save_committed_state(c.output.dir);
   ASSERT_TRUE(lines) << lines.error().message;
   EXPECT_TRUE(fs::exists(fmt::format("{}/checkpoint-{}/model.safetensors", c.output.dir, step)));
 }
 
-}  // namespace tidepool::recorded_state_test
+}  // namespace tidepool::committed_state_test

@@ -14,10 +14,10 @@
 
 namespace tidepool {
 
-// True if the chunk is part of the state that a record counts on: it is trained, and this node keeps it.
-bool is_in_record(const Layout&, ChunkId);
+// True if the chunk is part of the state that a commit counts on: it is trained, and this node keeps it.
+bool is_in_commit(const Layout&, ChunkId);
 
-// First slots of all chunks of the record, side by side in the order of ids: they do not depend on homes, so
+// First slots of all chunks of the commit, side by side in the order of ids: they do not depend on homes, so
 // that a run with other budgets finds them. RETURNS: by chunk, frames from offset 0 on.
 std::vector<Frame> make_slots(const Layout&, Bytes& end);
 
@@ -36,13 +36,13 @@ struct Persist {
 std::vector<Persist> ordered_persists(const ResidenceInput&, const DeviceTier&, const HostTier&);
 
 // Moment after which everything that a step has changed is on disk, if what rests elsewhere is written too.
-Moment moment_of_record(const Program&, const std::vector<Persist>&);
+Moment moment_of_commit(const Program&, const std::vector<Persist>&);
 
 // Emits the ops of one Persist. `buffer`: its frame in the host, if the chunk rests on a device.
 void emit_persist(SegmentWriter&, const Plan&, ChunkId, const Frame& buffer);
-// Emits the op that makes a record. It reads all slots: so it follows every write of the step, and the next
+// Emits the op that makes a commit. It reads all slots: so it follows every write of the step, and the next
 // step's writes follow it. `scalars`: frame of the step's numbers, of which it needs the loss; used if
 // updates do not wait.
-void emit_record(SegmentWriter&, const Plan&, ChunkId scalars_id, const Frame& scalars);
+void emit_commit(SegmentWriter&, const Plan&, ChunkId scalars_id, const Frame& scalars);
 
 }  // namespace tidepool

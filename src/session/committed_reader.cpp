@@ -1,4 +1,4 @@
-#include "session/recorded_reader.h"
+#include "session/committed_reader.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -22,16 +22,17 @@ constexpr u64 copied_at_once = mib;
 
 }  // namespace
 
-Result<std::unique_ptr<RecordedReader>> RecordedReader::open(FoundState given, StateTable given_table,
-                                                             const ModelGraph& graph, CorePool& pool) {
-  std::unique_ptr<RecordedReader> reader(new RecordedReader(std::move(given), std::move(given_table), pool));
+Result<std::unique_ptr<CommittedReader>> CommittedReader::open(FoundState given, StateTable given_table,
+                                                               const ModelGraph& graph, CorePool& pool) {
+  std::unique_ptr<CommittedReader> reader(
+      new CommittedReader(std::move(given), std::move(given_table), pool));
   const FoundState& found = reader->found_;
   const StateTable& table = reader->table_;
   RegularFile file = open_own_to_read(found.path, O_DIRECT);
   if (file.error_number == EINVAL) file = open_own_to_read(found.path);
   if (!file) return Error{ErrorKind::io, fmt::format("cannot open {}: {}", found.path, file.reason())};
   reader->fd_ = std::move(file.fd);
-  CHECK(found.record.chunks.size() == table.marks(), found.record.chunks.size());
+  CHECK(found.commit.chunks.size() == table.marks(), found.commit.chunks.size());
   std::map<std::string, Source> by_name;
   for (u32 row = 0; row < table.windows.size(); ++row)
     for (const StateTable::OfTensor& t : table.windows[row].tensors)
@@ -54,7 +55,7 @@ Result<std::unique_ptr<RecordedReader>> RecordedReader::open(FoundState given, S
   return reader;
 }
 
-Result<void> RecordedReader::read(u32 window, Kind kind, u64 element_begin, std::span<std::byte> out) {
+Result<void> CommittedReader::read(u32 window, Kind kind, u64 element_begin, std::span<std::byte> out) {
   CHECK(!sources_[window].empty(), window);
   const auto after = std::ranges::upper_bound(sources_[window], element_begin, {}, &Source::begin);
   CHECK(after != sources_[window].begin(), window, element_begin);
@@ -74,13 +75,13 @@ Result<void> RecordedReader::read(u32 window, Kind kind, u64 element_begin, std:
   return {};
 }
 
-Result<void> RecordedReader::hold(Held& held, const StateTable::OfWindow& of, Kind kind,
-                                  const StateTable::Cut& cut) {
+Result<void> CommittedReader::hold(Held& held, const StateTable::OfWindow& of, Kind kind,
+                                   const StateTable::Cut& cut) {
   const StateTable::Place& place = of.places[static_cast<u32>(kind)];
   const u32 number = place.mark + cut.cuts_before;
   if (held.mark == number) return {};
   held.mark = none;
-  const ChunkMark& mark = found_.record.chunks[number];
+  const ChunkMark& mark = found_.commit.chunks[number];
   const StateSlots& slots = table_.state_slots;
   held.bytes = slots.bytes(kind, cut.elements);
   const std::span<std::byte> content(held.memory.get(), held.bytes);
@@ -104,11 +105,11 @@ Result<void> RecordedReader::hold(Held& held, const StateTable::OfWindow& of, Ki
   if (!whole)
     return Error{
         ErrorKind::corrupt_checkpoint,
-        fmt::format("{}: {} of {} cut {} at byte {} is not as it was recorded after step {}: check the disk "
+        fmt::format("{}: {} of {} cut {} at byte {} is not as it was committed after step {}: check the disk "
                     "(dmesg, smartctl); to do without it, move this file away and resume: the message then "
                     "names the last "
                     "checkpoint, if there is one",
-                    found_.path, slots.name(kind), of.name, cut.number, offset, found_.record.step)};
+                    found_.path, slots.name(kind), of.name, cut.number, offset, found_.commit.step)};
   held.mark = number;
   return {};
 }

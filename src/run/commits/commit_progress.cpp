@@ -1,4 +1,4 @@
-#include "run/commits/progress_record.h"
+#include "run/commits/commit_progress.h"
 
 #include <fmt/format.h>
 
@@ -25,12 +25,12 @@ static_assert(sizeof(Fixed) == 64);
 
 }  // namespace
 
-u64 ProgressRecord::bytes_max(u64 steps, u64 evaluations) {
+u64 CommitProgress::bytes_max(u64 steps, u64 evaluations) {
   return sizeof(Fixed) + std::min(steps, losses_max) * sizeof(double) + text_bytes_max +
          std::min(evaluations, losses_max) * evaluation_bytes_max;
 }
 
-void ProgressRecord::rested(const TrainerState& state) {
+void CommitProgress::rested(const TrainerState& state) {
   TrainerState without = state;
   without.losses.clear();
   std::string text = to_text(without);
@@ -39,7 +39,7 @@ void ProgressRecord::rested(const TrainerState& state) {
   losses_ = &state.losses;
 }
 
-void ProgressRecord::step_done(const TrainerState& state, u64 step, double seconds) {
+void CommitProgress::step_done(const TrainerState& state, u64 step, double seconds) {
   losses_ = &state.losses;
   numbers_[step % steps_held] = {.step = step,
                                  .tokens = state.tokens,
@@ -47,7 +47,7 @@ void ProgressRecord::step_done(const TrainerState& state, u64 step, double secon
                                  .loss_scale = state.loss_scale.value_or(StoredLossScale{})};
 }
 
-std::optional<std::span<const std::byte>> ProgressRecord::payload(u64 step) {
+std::optional<std::span<const std::byte>> CommitProgress::payload(u64 step) {
   // The text of a run that was given more evaluations since its file was made may not fit.
   if (!may_commit(durability_.state(), step) || sizeof(Fixed) + text_.size() > bytes_max_)
     return std::nullopt;
@@ -74,11 +74,11 @@ std::optional<std::span<const std::byte>> ProgressRecord::payload(u64 step) {
   return std::span<const std::byte>(payload_);
 }
 
-Result<TrainerState> progress_of_record(std::string_view payload, const std::string& path) {
+Result<TrainerState> progress_of_commit(std::string_view payload, const std::string& path) {
   Fixed fixed;
   const Error damaged{
       ErrorKind::bad_input,
-      fmt::format("{}: its record is not one that this Tidepool writes. Nothing was changed", path)};
+      fmt::format("{}: its commit is not one that this Tidepool writes. Nothing was changed", path)};
   if (payload.size() < sizeof fixed) return damaged;
   std::memcpy(&fixed, payload.data(), sizeof fixed);
   payload.remove_prefix(sizeof fixed);
