@@ -1,4 +1,4 @@
-// Occupancy records which bytes of a tier are taken at which positions of a turn, and finds the lowest bytes
+// Occupancy tracks which bytes of a tier are taken at which positions of a turn, and finds the lowest bytes
 // that are free over a span.
 //
 // Placing searches for every arc, often several times, so a search must not visit all placed arcs: that took

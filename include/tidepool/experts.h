@@ -52,8 +52,8 @@ struct ExpertTraits {
   RouterKind router{};
   ExpertActivation activation{};
   ExpertTensors tensors;
-  std::string_view count_key;        // name of Experts::count in config.json ...
-  std::string_view other_count_key;  // ... and another one that transformers 5 reads and may write
+  std::string_view count_key;        // name of Experts::count in config.json
+  std::string_view other_count_key;  // its other name, which transformers 5 reads and may write
   bool inner_key = false;            // moe_intermediate_size; otherwise experts have intermediate_size
   bool normalise_key = false;        // norm_topk_prob; otherwise the weights of the chosen have the sum 1
   bool normalise_left_out = false;   // its default in transformers
@@ -142,8 +142,8 @@ struct Experts {
   u32 inner_given = 0;        // I: width inside an expert; 0: ModelConfig::inner()
   bool normalise = true;      // the weights of the chosen are divided by their sum
   u32 shared = 0;             // the shared MLP is as wide as this many experts; 0: none
-  u32 groups = 1;             // experts are divided into as many groups, in order of their numbers ...
-  u32 chosen_groups = 1;      // ... of which a token uses these
+  u32 groups = 1;             // number of groups of consecutive experts
+  u32 chosen_groups = 1;      // number of groups from which a token's experts are chosen
   double scale = 1;           // factor on the weights, after `normalise`
   u32 dense_layers = 0;       // layers before this one have no experts
   u32 step = 1;               // every so many layers, the last has experts

@@ -74,8 +74,8 @@ struct LayerStyle {
   std::string_view tensors_path;   // path of layers in files: "h" of "h.0.ln_1.weight"
   std::string_view window_path;    // path of layers in names of windows: "layers" of "layers.0"
   std::string_view layers_path;    // path of layers in transformers: "model.layers" of "model.layers.0"
-  std::string_view linear_prefix;  // names of linear layers begin with it ...
-  std::string_view linear_suffix;  // ... and contain it, mostly at their end
+  std::string_view linear_prefix;  // beginning of the names of linear layers
+  std::string_view linear_suffix;  // part of the names of linear layers, mostly the end
   // Tensors that files of weights may have beside the model's own. A name that begins with a dot is a suffix,
   // the others are whole names.
   std::array<std::string_view, 3> extra_tensors{};

@@ -86,7 +86,7 @@ enum class OpKind : u8 {
   send,     // host -> another node: an updated parameter, a part of a gradient, or scalars
   receive,  // another node -> host: makes what the other node sent
   // Only with several versions of the state on disk.
-  commit,  // disk_write: makes the state on disk the one from which a killed run resumes
+  commit,  // disk_write: makes the state on disk durable as a whole: a killed run resumes from it
 };
 inline constexpr u32 op_kind_count = 16;
 

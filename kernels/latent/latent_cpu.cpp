@@ -53,7 +53,7 @@ struct Pair {
   u32 first, second;
 };
 
-void turn_columns(const LatentShape& s, const LatentAngles& angles, const float* x, float* y) {
+void rotate_columns(const LatentShape& s, const LatentAngles& angles, const float* x, float* y) {
   const u32 half = s.qk_rope_head_dim / 2;
   for (u32 i = 0; i < half; ++i) {
     const Pair pair(s, i);
@@ -64,7 +64,7 @@ void turn_columns(const LatentShape& s, const LatentAngles& angles, const float*
 }
 
 // dx and dy do not overlap.
-void turn_columns_back(const LatentShape& s, const LatentAngles& angles, const float* dy, float* dx) {
+void rotate_columns_back(const LatentShape& s, const LatentAngles& angles, const float* dy, float* dx) {
   const u32 half = s.qk_rope_head_dim / 2;
   for (u32 i = 0; i < half; ++i) {
     const Pair pair(s, i);
@@ -83,12 +83,12 @@ void join_row(const LatentRows& op, u32 row) {
   const float* q = op.q.fp32() + u64{row} * s.q_columns();
   const float* kv = op.kv.fp32() + u64{row} * s.kv_columns();
   float shared[2 * rotary_pairs_max];
-  turn_columns(s, angles, op.low.fp32() + u64{row} * s.low_columns() + s.kv_lora_rank, shared);
+  rotate_columns(s, angles, op.low.fp32() + u64{row} * s.low_columns() + s.kv_lora_rank, shared);
   float* out_q = op.out.fp32() + u64{row} * s.columns();
   float *out_k = out_q + s.q_columns(), *out_v = out_k + s.q_columns();
   for (u32 head = 0; head < s.heads; ++head) {
     copy(out_q, q, s.qk_nope_head_dim);
-    turn_columns(s, angles, q + s.qk_nope_head_dim, out_q + s.qk_nope_head_dim);
+    rotate_columns(s, angles, q + s.qk_nope_head_dim, out_q + s.qk_nope_head_dim);
     copy(out_k, kv, s.qk_nope_head_dim);
     copy(out_k + s.qk_nope_head_dim, shared, s.qk_rope_head_dim);
     copy(out_v, kv + s.qk_nope_head_dim, s.v_head_dim);
@@ -108,14 +108,14 @@ void split_row(const LatentRowsBackward& op, u32 row) {
   float shared[2 * rotary_pairs_max] = {};
   for (u32 head = 0; head < s.heads; ++head) {
     copy(dq, from_q, s.qk_nope_head_dim);
-    turn_columns_back(s, angles, from_q + s.qk_nope_head_dim, dq + s.qk_nope_head_dim);
+    rotate_columns_back(s, angles, from_q + s.qk_nope_head_dim, dq + s.qk_nope_head_dim);
     copy(dkv, from_k, s.qk_nope_head_dim);
     rows::add(shared, from_k + s.qk_nope_head_dim, s.qk_rope_head_dim);
     copy(dkv + s.qk_nope_head_dim, from_v, s.v_head_dim);
     dq += size, from_q += size, from_k += size;
     dkv += s.qk_nope_head_dim + s.v_head_dim, from_v += s.v_head_dim;
   }
-  turn_columns_back(s, angles, shared, op.dlow.fp32() + u64{row} * s.low_columns() + s.kv_lora_rank);
+  rotate_columns_back(s, angles, shared, op.dlow.fp32() + u64{row} * s.low_columns() + s.kv_lora_rank);
 }
 
 }  // namespace

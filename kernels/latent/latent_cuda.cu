@@ -107,8 +107,8 @@ __device__ __forceinline__ void turn_pairs(const LatentAngles& angles, u32 pair,
 
 // y = the rotated columns x of every head, rotated. y has its pairs in columns i and i + U / 2.
 template <bool whole, class T>
-__device__ __forceinline__ void turn_heads(const LatentShape& s, const LatentAngles& angles,
-                                           HeadColumns<const T> x, HeadColumns<T> y) {
+__device__ __forceinline__ void rotate_heads(const LatentShape& s, const LatentAngles& angles,
+                                             HeadColumns<const T> x, HeadColumns<T> y) {
   const u32 half = s.qk_rope_head_dim / 2;
   for_head_vectors(s.heads, half, [&](u32 head, u32 pair) {
     float a[8], b[8];
@@ -137,9 +137,9 @@ __global__ void __launch_bounds__(latent_threads) latent_rows_kernel(LatentRowsA
   T* const out_q = op.out + row * s.columns();
   T *const out_k = out_q + s.q_columns(), *const out_v = out_k + s.q_columns();
   copy_heads<whole, T>(s.heads, s.qk_nope_head_dim, {q, size}, {out_q, size});
-  turn_heads<whole, T>(s, angles, {q + s.qk_nope_head_dim, size}, {out_q + s.qk_nope_head_dim, size});
+  rotate_heads<whole, T>(s, angles, {q + s.qk_nope_head_dim, size}, {out_q + s.qk_nope_head_dim, size});
   copy_heads<whole, T>(s.heads, s.qk_nope_head_dim, {kv, kv_size}, {out_k, size});
-  turn_heads<whole, T>(s, angles, {shared, 0}, {out_k + s.qk_nope_head_dim, size});
+  rotate_heads<whole, T>(s, angles, {shared, 0}, {out_k + s.qk_nope_head_dim, size});
   copy_heads<whole, T>(s.heads, s.v_head_dim, {kv + s.qk_nope_head_dim, kv_size}, {out_v, s.v_head_dim});
 }
 
@@ -210,7 +210,7 @@ template <class Op>
 LatentSizes latent_sizes(const Op& op) {
   const LatentShape& s = op.shape;
   require(s.qk_rope_head_dim % 2 == 0 && s.qk_rope_head_dim / 2 <= rotary_pairs_max,
-          "latent rows: a head turns an even number of columns, at most 256");
+          "latent rows: a head rotates an even number of columns, at most 256");
   require(s.rows == 0 || (s.tokens > 0 && s.rows % s.tokens == 0), "latent rows: sequences are whole");
   LatentSizes sizes = {.shape = s, .starts = op.starts, .frequencies = {}};
   for (u32 i = 0; i < s.qk_rope_head_dim / 2; ++i) sizes.frequencies[i] = op.inverse_frequencies[i];

@@ -113,8 +113,9 @@ std::vector<OutlookRow> rows_of(const Planned& p, const Outlook& o, u64 tokens) 
   std::string waits;
   for (u32 c = 0; c < cause_count; ++c)
     if (f.exposed_seconds[c] > 0.005 * f.step_seconds)
-      waits += fmt::format("{}{} {:.0f}%", waits.empty() ? "" : ", ", name(static_cast<Cause>(c)),
-                           100 * f.exposed_seconds[c] / f.step_seconds);
+      waits +=
+          fmt::format("{}{} {:.0f}%", waits.empty() ? "" : ", ", cause_label(name(static_cast<Cause>(c))),
+                      100 * f.exposed_seconds[c] / f.step_seconds);
   rows.push_back({"Time goes", waits});
   rows.push_back(
       {"Optimizer", fmt::format("{} of a step exposed on host updates", seconds_text(exposed_update(f)))});

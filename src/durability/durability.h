@@ -73,9 +73,9 @@ struct Durability {
 
 enum class Event : u8 {
   // The engine asks for the next segment.
-  run_continues,
-  rest_is_due,  // ... and evaluation, save or another choice is due, once at least one step was trained
-  run_ends,     // ... and no step is left, or a signal has asked to stop
+  run_continues,  // nothing asks the run to rest or to end
+  rest_is_due,    // evaluation, save or another choice is due, once at least one step was trained
+  run_ends,       // no step is left, or a signal has asked to stop
   votes_are_heard,
   // A step's norm has ended.
   step_counts,

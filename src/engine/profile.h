@@ -8,8 +8,8 @@
 // before it. Stretches in which no op of that chain ran are `other` (hand-over between lanes, loading
 // batches). Compute plus all causes is the wall time, exactly.
 //
-// Ops that only write down the state (Op::persists) are `record` on any lane, so that one can see what
-// recording costs.
+// Ops that only write the state for a commit (Op::persists) are `commit` on any lane: so the cost of commits
+// is a cause of its own.
 //
 // With several devices it is device 0's time. Compute of another device counts as `comm` while device 0 has
 // to wait for it, and so do the collectives themselves.
@@ -26,6 +26,7 @@ namespace tidepool {
 
 enum class Cause : u8 { compute, update, h2d, d2h, comm, disk_read, disk_write, commit, net, other };
 inline constexpr u32 cause_count = 10;
+// Key of a report. A commit has the key of older reports.
 constexpr std::string_view name(Cause cause) {
   constexpr std::array<std::string_view, cause_count> names = {
       "compute", "update", "h2d", "d2h", "comm", "disk_read", "disk_write", "record", "net", "other"};
@@ -63,7 +64,7 @@ class TimeProfile final : public EngineObserver {
  private:
   static constexpr u64 none_known = ~u64{0} - 1;  // no op's sequence
 
-  // Past is the record of one op: enough to walk back through the last two runs.
+  // Past is what is kept of one op: enough to walk back through the last two runs.
   struct Past {
     u64 sequence = ~u64{0};
     Nanos started{}, finished{};

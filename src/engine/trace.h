@@ -1,4 +1,4 @@
-// TraceRecorder records when each op ran, for trace.json: a bounded record of completed ops.
+// TraceRecorder records when each op ran, for trace.json: a bounded list of completed ops.
 #pragma once
 
 #include <string>

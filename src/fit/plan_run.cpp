@@ -145,7 +145,7 @@ Result<void> check_devices(const Config& config, const Machine& machine, PlanFor
 }
 
 // Chooses the faster of data and layers over devices, if the config leaves that open. `other`: seconds of a
-// step the other way.
+// step in the other mode.
 Result<Choice> choose(const Job& job, const PlanOptions& options, const Machine& machine, PlanFor who,
                       const PlanTried& tried, double& other) {
   const Config& config = job.config;

@@ -20,7 +20,7 @@ struct RunPlan {
   std::optional<Machine> machine;    // from machine.file
   std::optional<Forecast> forecast;  // on that machine
   u32 candidates = 1;                // plans compared
-  // machine.parallel: auto: a step with the way to share it that was not chosen; 0: it was not possible.
+  // machine.parallel: auto: seconds of a step in the mode that was not chosen; 0: it was not possible.
   double other_parallel_seconds = 0;
 };
 

@@ -11,12 +11,12 @@
 
 namespace tidepool {
 
-// Product of a linear layer: y = x w + b. The weights [n, k] begin at tensor `weight`, and may be several
-// tensors side by side.
+// Product of a linear layer: y = x w + b. The weights [n, k] begin at tensor `weight`. A fused product has
+// several tensors, side by side.
 struct Product {
   u32 weight = none, bias = none;  // numbers in the window; bias: or `none`
   u32 n = 0, k = 0;
-  FusedModules modules;
+  FusedModules modules;  // the product computes their outputs
 };
 
 // Parameters of a layer's first block, in device memory.
@@ -83,17 +83,18 @@ struct MixerForward {
   ConstValues norm;      // [R, H]: output of the input norm
   const i32* starts;     // [B, T], or null
   std::byte* inside;     // the mixer's, or null
-  std::byte* workspace;  // the layer's, in the frame of ...
-  Direction frame;       // ... this direction
-  ResidualSum sum;       // of which y is the residual stream after attention
+  std::byte* workspace;  // of the layer
+  Direction frame;       // the workspace is laid out for this direction
+  ResidualSum sum;       // sum.y: the residual stream after attention
 };
 
 struct Mixer {
   void (*tensors)(const ModelConfig&, u32 layer, LayerTensors&);
   // RETURNS: the shape of its attention; nothing if it is none.
   std::optional<AttentionShape> (*attention)(const ModelGraph&, u32 layer);
-  // If true, forward writes the inside even if it is not kept, to the end of its workspace. Otherwise forward
-  // gets no inside then, and backward writes the MLP's gradient over the values in a recomputed inside.
+  // If true, forward always writes the inside: if it is not kept, to the end of the workspace. If false,
+  // forward gets a null inside if it is not kept, and backward overwrites the values of a recomputed inside
+  // with the MLP's gradient.
   bool inside_always;
   u64 (*inside_bytes)(const ModelGraph&, u32 layer);
   // Takes the mixer's part of the workspace, from its beginning.
@@ -101,10 +102,10 @@ struct Mixer {
   BackwardBuffers (*backward_frame)(const ModelGraph&, u32 layer, WorkspaceCutter&);
   // Writes `inside` and sum.y.
   void (*forward)(const Layer&, const MixerForward&);
-  // Recomputes what backward reads and no inside has.
+  // Recomputes the values that backward reads and the inside does not contain.
   void (*restore)(const LayerGradients&);
-  // Writes the gradient of the input norm's output to the frame's `narrow`, of the gradient `dout` of the
-  // output that was added to the residual stream. Recomputes the input norm.
+  // Writes the gradient of the input norm's output to the frame's `narrow`. `dout`: gradient of the mixer's
+  // output, which forward added to the residual stream. Recomputes the input norm.
   void (*backward)(const LayerGradients&, ConstValues dout);
 };
 const Mixer& mixer_row(MixerKind);
@@ -113,11 +114,11 @@ const Mixer& mixer_row(MixerKind);
 
 struct MlpForward {
   ConstValues norm;  // [R, H]: output of the MLP's norm
-  Values values;     // [R, MlpWidths::values]; none: not wanted
+  Values values;     // [R, MlpWidths::values]; null: not written
   Values inner;      // [R, MlpWidths::inner]
   ResidualSum sum;
-  const BlockForward* f = nullptr;  // experts: for routing ...
-  RouterScratch router;             // ... as this scratch
+  const BlockForward* f = nullptr;  // experts only: the block's arguments, for the router
+  RouterScratch router;             // experts only
 };
 
 struct MlpBackward {

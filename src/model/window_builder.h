@@ -19,7 +19,7 @@ struct TensorSpec {
 };
 
 // Lays the tensors out one after the other. A tensor that is not fused starts aligned; and if it begins a
-// unit of updates, where a unit may begin. REQUIRES: the graph has its rules. Joined tensors take the same
+// unit of updates, where a unit may begin. REQUIRES: the graph has its rules. Fused tensors take the same
 // rule.
 Window make_window(const ModelGraph&, std::string name, std::vector<TensorSpec> specs);
 

@@ -70,7 +70,7 @@ std::string NetLoop::missing_nodes() const {
   std::string out;
   for (u32 i = 0; i < nodes_; ++i)
     if (i != node_ && !exchange_heard_[i]) out += (out.empty() ? "" : ", ") + names_[i];
-  return fmt::format("{} waited {:g} s for {}, which answers but does not go on", names_[node_],
+  return fmt::format("{} waited {:g} s for {}, which answers but does not continue", names_[node_],
                      options_.exchange_timeout_seconds, out);
 }
 

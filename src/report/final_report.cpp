@@ -128,7 +128,7 @@ class Report {
     for (const ExposedTime& e : causes) {
       if (e.cause == "comm" && !run_.comm && e.seconds == 0) continue;  // there are no other devices
       const double share = sum > 0 ? e.seconds / sum : 0;
-      line(fmt::format("  {:<12}{} {:>6} {:>10}", e.cause,
+      line(fmt::format("  {:<12}{} {:>6} {:>10}", cause_label(e.cause),
                        bar(screen_, share, width, e.cause == "compute" ? Ink::green : Ink::yellow),
                        percent_text(share), seconds_text(e.seconds)));
     }

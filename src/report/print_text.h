@@ -28,7 +28,7 @@ std::string text_to_show(std::string_view);
 // RETURNS: false if the stream cannot be written; errno says why.
 bool try_print_text(std::FILE*, std::string_view);
 // Throws std::system_error if standard output cannot be written: only reporting this is left to do then. A
-// lost standard error ends nothing: a run goes on without its warnings.
+// lost standard error ends nothing: a run continues without its warnings.
 void print_shown(std::FILE*, std::string_view);
 
 // Draws `picture`, made by rewritable_lines(), in place of the one before; empty: only erases that one.

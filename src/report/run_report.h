@@ -43,10 +43,12 @@ struct TierPeak {
 };
 
 struct ExposedTime {
-  std::string cause;   // "compute", "update", "h2d", "d2h", "disk_read", "disk_write", ...
+  std::string cause;   // key: "compute", "update", "h2d", "d2h", "disk_read", "disk_write", ...
   double seconds = 0;  // over all training steps; the causes add up to the training time
   bool operator==(const ExposedTime&) const = default;
 };
+// RETURNS: the word that people see for a cause. Reports have the key `record` for the wait for commits.
+constexpr std::string_view cause_label(std::string_view key) { return key == "record" ? "commit" : key; }
 
 // Phases of a single step, so that they add up to its length. Medians of each phase would not.
 struct PhaseTime {

@@ -1,4 +1,4 @@
-// other_sequences() explains why a run cannot go on from an earlier part of itself: the config's steps take
+// other_sequences() explains why a run cannot resume from an earlier part of itself: the config's steps take
 // other sequences.
 #pragma once
 

@@ -102,7 +102,7 @@ class RunPreparation {
   Result<bool> is_done(const std::optional<FoundCheckpoint>& found) {
     const bool done = found && all_is_done(*found, run_.config());
     if (!run_.several()) return done;
-    TRY_ASSIGN(const std::vector<std::string> all, transport().exchange(done ? "done" : "goes on"));
+    TRY_ASSIGN(const std::vector<std::string> all, transport().exchange(done ? "done" : "trains"));
     return all[0] == "done";
   }
 

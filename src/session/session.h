@@ -26,7 +26,7 @@ struct SessionCommits {
   u64 payload_max = 0;  // of the source, in bytes
   StateOwner owner = {};
   const FoundState* found = nullptr;  // committed by a process that has ended; null: nothing
-  // The fate of `found`. use_on: its file is used on, because the plan has the same slots. copy: its file
+  // use_on: the session takes over the file of `found`, because the plan has the same slots. copy: the file
   // stays until its content has been copied. discard: a newer checkpoint is used.
   enum class Mode : u8 { use_on, copy, discard } mode = Mode::discard;
 };

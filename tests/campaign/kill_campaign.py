@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Campaign of kills: ends one process of a run with kill -9 at a random moment, again and again, and goes on.
+"""Campaign of kills: ends one process of a run with kill -9 at a random moment, again and again, and resumes.
 
 A round trains a small model to its end. It is killed some times on the way: while it starts, computes, commits a
 step, saves a checkpoint, or resumes from a commit. Each process has budgets, threads, devices, chunk sizes and homes
 of its own, and keeps two or three versions of the state. In the end the weights must be those of an undisturbed run.
-After each kill the campaign reads the step that was logged last, and the step from which the next process goes on: no
+After each kill the campaign reads the step that was logged last, and the step from which the next process resumes: no
 more than persist_steps + 1 may be lost. With `auto`, persist_steps is twice what the process has said last or before.
 
 Usage: kill_campaign.py TIDEPOOL KILLS [--seed N] [--folder DIR] [--versions 2|3]
@@ -136,7 +136,7 @@ class Campaign(campaign.Folders):
         return "resumed from" in said or "training starts at step 1" in said
 
     def check_went_on(self, number, folder, logged, persist, saved):
-        """Checks the step from which a process went on, once it says so. `logged`: by the processes before. `saved`:
+        """Checks the step from which a process resumed, once it says so. `logged`: by the processes before. `saved`:
         names of checkpoints, also incomplete ones, when the last of them was killed, if it kept two versions of the
         state: then no step is committed while one is written."""
         said = text_of(folder / "log")

@@ -102,7 +102,7 @@ TEST(Layers, OfAFrozenModelWithAdaptersGiveTheBitsOfOneDevice) {
 }
 
 // A checkpoint does not know how devices share a step.
-TEST(Layers, OverTwoDevicesStopAndGoOnOverThree) {
+TEST(Layers, OverTwoDevicesStopAndResumeOverThree) {
   const TrainDir dir;
   const Config c = setting_config({Precision::bf16, true, 0.0, HomePolicy::mixed}, dir);
   const Numbers expected = test::train_numbers(on_devices(c, 1));

@@ -121,7 +121,7 @@ TEST_P(Speculation, ResumesAfterKills) {
     child.signal(SIGKILL);
     child.wait();
   }
-  c.train.speculate = SpeculatePolicy::off;  // what one way has committed serves the other
+  c.train.speculate = SpeculatePolicy::off;  // what one mode has committed serves the other
   const auto report = test::run(c, {.resume = "auto"});
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_GE(report->resumed_from_step, 6u);

@@ -83,7 +83,7 @@ TEST_F(RunLogFile, FollowsTheOptionOrElseTheVariable) {
   EXPECT_THAT(log(), HasSubstr("resumed from "));
 }
 
-TEST_F(RunLogFile, OnAFullDiskLacksLinesAndTheRunGoesOn) {
+TEST_F(RunLogFile, OnAFullDiskLacksLinesAndTheRunContinues) {
   test::SmallDisk disk(dir_ / "run", "2m");
   if (!disk.mounted()) GTEST_SKIP() << "SKIPPED: mounting a small file system needs root and CAP_SYS_ADMIN";
   Config config = test::small_config(dir_);

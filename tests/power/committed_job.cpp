@@ -19,7 +19,7 @@ std::string payload_of(u64 step) {
   return text;
 }
 
-// Notes which step the last commit counts on. With three versions, saves in the background go on over one or
+// Notes which step the last commit counts on. With three versions, saves in the background last over one or
 // two commits.
 struct CommitNotes final : EngineObserver {
   CommitNotes(const SimulatedMedium& medium, HashedExecutor& executor, bool saves, Life& life)

@@ -1,4 +1,4 @@
-// One bit flips anywhere in a swap file from which a job goes on: an error or a warning says so, or the job
+// One bit flips anywhere in a swap file from which a job resumes: an error or a warning says so, or the job
 // ends in the state of a job that nothing disturbed. Nothing is silent.
 //
 // TIDEPOOL_SLOT_FLIPS=100000 sets the number of flips, TIDEPOOL_POWER_SEED the first seed.
@@ -30,7 +30,7 @@ u64 any_bit(const JournalHead& head, Dice& dice) {
 }
 
 // Resumes from a file with one bit flipped. RETURNS: what is wrong; empty: nothing.
-std::string go_on(CommittedJob& job, SimulatedMedium& medium, Dice& dice, Tally& tally) {
+std::string resume(CommittedJob& job, SimulatedMedium& medium, Dice& dice, Tally& tally) {
   const Result<std::optional<FoundState>> found = CommittedJob::find(medium);
   if (!found) {
     ++tally.refused;
@@ -68,7 +68,7 @@ std::string flip_some(CommittedJob& job, u64 seed, Tally& tally) {
     SimulatedMedium flipped = medium;
     const u64 bit = any_bit((*found)->head, dice);
     flipped.flip(bit);
-    const std::string wrong = go_on(job, flipped, dice, tally);
+    const std::string wrong = resume(job, flipped, dice, tally);
     if (!wrong.empty()) return fmt::format("bit {}: {}", bit, wrong);
   }
   return "";

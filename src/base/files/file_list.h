@@ -1,5 +1,5 @@
-// ListedFile records the length and XXH3 of one file. Checkpoints and run directories keep lists of such
-// records. One function checks a file against its record.
+// ListedFile holds the length and XXH3 of one file. Checkpoints and run directories keep lists of such
+// entries. One function checks a file against its entry.
 #pragma once
 
 #include <boost/json/fwd.hpp>

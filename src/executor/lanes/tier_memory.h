@@ -1,4 +1,4 @@
-// TierMemory maps frames to memory: one span per tier. HighWater records how much of each tier was used.
+// TierMemory maps frames to memory: one span per tier. HighWater tracks how much of each tier was used.
 #pragma once
 
 #include <array>

@@ -94,7 +94,7 @@ class ChunkLedger {
 
   // RETURNS: the seed for the next write.
   u64 next_seed(ChunkId id) const { return checksum_seed(id, entries_[index(id)].version + 1); }
-  // Records the checksum of the next write, if an update made it on the way.
+  // Keeps the checksum of the next write, if an update made it on the way.
   void prepare(ChunkId id, u64 sum) {
     entries_[index(id)].next = sum;
     entries_[index(id)].prepared = true;

@@ -1,5 +1,5 @@
 // explain() says in words why an op is there and what it waits for, and where a chunk is during a step. It
-// reads everything from the finished plan: planning records nothing for it.
+// reads everything from the finished plan: planning keeps nothing for it.
 #pragma once
 
 #include <string>

@@ -63,9 +63,8 @@ std::string why_moved(const ExplainInput& in, const Life& life, u32 i) {
   const Segment& segment = life.segment();
   const Operand& to = segment.operands_of(segment.ops[i])[1];
   if (segment.ops[i].persists)
-    return "it rests elsewhere; in steps that are committed its copy on disk, from which a killed run goes "
-           "on, is "
-           "made anew";
+    return "it rests elsewhere; in steps that are committed its copy on disk, from which a killed run "
+           "resumes, is made anew";
   if (to.frame.tier == Tier::disk) {
     const bool home = !in.plan.homes.empty() && in.plan.homes[index(to.first)].bytes.value > 0;
     return home ? "its home is the disk, and what changed must be there before its room in the host is given "

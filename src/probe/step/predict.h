@@ -28,7 +28,7 @@ struct Prediction {
 Result<Prediction> predict_step(Session&, const NetworkRates& network = {}, const Sampling& = {});
 
 // RETURNS: how long a step may go without the completion of an op: many times the predicted step, so that
-// slow, healthy runs go on, whose ops may take minutes on a large model.
+// slow, healthy runs continue, whose ops may take minutes on a large model.
 Nanos watchdog(const Prediction&, Nanos least);
 
 }  // namespace tidepool

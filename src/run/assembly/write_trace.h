@@ -1,4 +1,4 @@
-// Writes trace.json and step.json from the engine's record of completed ops and the forecast.
+// Writes trace.json and step.json from the engine's list of completed ops and the forecast.
 #pragma once
 
 #include <span>

@@ -47,7 +47,7 @@ void RunOutputs::say(LogLevel level, const std::string& line) {
   print(line + "\n");
 }
 
-// Not print_text(), which throws if nothing can be written: training and its files go on.
+// Not print_text(), which throws if nothing can be written: training and its files continue.
 void RunOutputs::print(const std::string& text) {
   try_print_text(stdout, text);
   std::fflush(stdout);

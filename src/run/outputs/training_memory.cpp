@@ -12,7 +12,7 @@ Bytes training_memory(const Config& config, const Plan& plan) {
   constexpr u64 bytes_per_step = 400;
   // An op in the predicted step, in step.json and in its text; measured with 180,000 ops.
   constexpr u64 bytes_per_op = 160;
-  // A run that is to go on for ever does not need that memory.
+  // A run without an end does not need that memory.
   constexpr u64 steps_max = 100'000;
   const u64 steps = std::min(config.train.max_steps, steps_max),
             ops = plan.segment(SegmentKind::body).ops.size();

@@ -86,7 +86,7 @@ namespace {
 Result<void> check_quantization(const Config& config) {
   const Packing packing = config.model.quantization.packing;
   const std::string& directory = config.model_directory;
-  // A run that trains the whole model may go on without the directory that it began with.
+  // A run that trains the whole model may resume without the directory that it began with.
   if (!directory.empty() && (config.lora.on() || packing != Packing::none)) {
     TRY_ASSIGN(const ModelConfig base, read_model_directory(directory));
     if (base.quantization.packing != packing)

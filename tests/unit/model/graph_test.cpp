@@ -216,7 +216,7 @@ TEST(LlamaGraph, LayersWithAWindowCostLess) {
   EXPECT_EQ(shorter[1].forward_kernels, shorter[2].forward_kernels);
 }
 
-TEST(LlamaGraph, Phi3sProjectionsAreJoined) {
+TEST(LlamaGraph, Phi3sProjectionsAreFused) {
   // Phi-3-mini
   ModelConfig c = default_model(Family::phi3);
   c.vocab_size = 32064, c.positions = 4096, c.width = 3072, c.layers = 32, c.attention.heads = 32,

@@ -20,8 +20,8 @@ struct RouterWeights {
   Param weight;                       // [E, H]
   Param bias;                         // [E], or none
   const float* correction = nullptr;  // [E], or null: added to scores when experts are chosen
-  const Adapters& adapters;           // of the block ...
-  FusedModules module;                // ... and its router among them
+  const Adapters& adapters;           // of the block
+  FusedModules module;                // the router among the block's modules
 };
 struct RouterGradients {
   float *weight = nullptr, *bias = nullptr;  // null if frozen

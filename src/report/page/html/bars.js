@@ -69,13 +69,16 @@ function linkBars(runs) {
 }
 
 const causeColors = { compute: '--m-compute', update: '--m-update', host_adam: '--m-update', h2d: '--m-h2d', d2h: '--m-d2h', comm: '--m-between', disk_read: '--m-read',
-  disk_write: '--m-write', record: '--m-record', other: '--m-other' };
+  disk_write: '--m-write', record: '--m-commit', commit: '--m-commit', other: '--m-other' };
+
+// Reports have the key `record` for the wait for commits.
+const causeLabel = (cause) => (cause === 'record' ? 'commit' : cause);
 
 function causeBar(runs) {
   const rows = runs.map((run) => ({
     name: 'AB'[run.number],
     parts: Object.entries(run.report.exposed_seconds).map(([cause, seconds]) => ({
-      name: cause, value: seconds, color: causeColors[cause] || '--m-other', label: `${text.seconds(run.perStep(seconds))} a step` })),
+      name: causeLabel(cause), value: seconds, color: causeColors[cause] || '--m-other', label: `${text.seconds(run.perStep(seconds))} a step` })),
   }));
   const names = [...new Set(rows.flatMap((row) => row.parts.filter((p) => p.value > 0).map((p) => p.name)))];
   return shareBar('causes', ['Where the time of a step goes, mean of all steps', legend(names.map((n) => [n, `var(${causeColors[n] || '--m-other'})`]))], rows);

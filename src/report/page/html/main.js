@@ -78,7 +78,7 @@ function stepSections(runs) {
   const known = runs.filter((run) => run.step);
   const notes = runs.filter((run) => !run.step).map((run) => el('p', { class: 'note' }, run.tooLarge
     ? `${run.name}: a step has ${run.tooLarge.toLocaleString('en')} operations, more than this page can draw; trace.json opens in Perfetto.`
-    : `${run.name} kept no record of a whole step, so there is no timeline, memory or life of chunks here. A record needs output.trace: true and at least three steps in a row.`));
+    : `${run.name} kept no trace of a whole step, so there is no timeline, memory or life of chunks here. A trace needs output.trace: true and at least three steps in a row.`));
   if (known.length === 0) return [section('step', 'The step', '', notes)];
   const two = runs.length > 1;
   const view = new View(Math.max(...known.flatMap((run) => run.step.times.map((name) => run.step.length(name)))));

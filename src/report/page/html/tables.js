@@ -69,7 +69,7 @@ function causeTable(runs) {
   const columns = runs.flatMap((run) => [{ name: `${runs.length > 1 ? `${'AB'[run.number]}, ` : ''}mean per step` }, { name: 'share' }]);
   const rows = causes.filter((cause) => runs.some((run) => run.report.exposed_seconds[cause] > 0));
   return table([{ name: 'waited for' }, ...columns], rows.map((cause) =>
-    [cause === 'compute' ? 'compute itself' : cause, ...runs.flatMap((run) => cells(run, cause))]));
+    [cause === 'compute' ? 'compute itself' : causeLabel(cause), ...runs.flatMap((run) => cells(run, cause))]));
 }
 
 // Wear of a drive. If the machine file has no endurance, 600 TB are assumed, the common promise for 1 TB of a
