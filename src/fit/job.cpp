@@ -7,6 +7,7 @@
 #include "kernels/gradient/gradient.h"
 #include "model/blocks.h"
 #include "model/mlps/experts/expert_windows.h"
+#include "optimizers/optimizer.h"
 #include "tidepool/model_config.h"
 
 namespace tidepool {

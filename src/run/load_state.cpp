@@ -68,8 +68,7 @@ Result<void> take_over_commit(PreparedRun& run, const ResumePoint& point) {
     TRY_ASSIGN(const bool committed, run.commits.commit_again(run.state.step));
     if (!committed)
       return Error{ErrorKind::usage,
-                   "the run has more evaluations than a record can hold: set "
-                   "memory.versions=1"};
+                   "the run has more evaluations than a commit can hold: set memory.versions=1"};
     return run.session->replace_commit();
   }
   run.commits.taken_over(run.state.step);

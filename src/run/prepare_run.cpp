@@ -19,6 +19,7 @@
 #include "run/nodes.h"
 #include "run/open_data.h"
 #include "run/outputs/training_memory.h"
+#include "run/resume_notes.h"
 #include "run/train_length.h"
 #include "run/weights/base_model.h"
 #include "run/weights/first_adapter.h"
@@ -34,11 +35,11 @@ class RunPreparation {
 
   Result<std::optional<RunReport>> prepare() {
     const Config& config = run_.config();
-    const bool resumes = !run_.request.resume.empty();
     // Locked before it is read: commits and notes count only while no other process can train on there.
     if (is_named(config.output.dir)) TRY(run_.directory.lock(config.output.dir));
     if (run_.leads()) TRY(point_.find_commit());
-    if (!config.model_directory.empty() && run_.leads() && (!resumes || run_.job.graph.lora.on()))
+    if (!config.model_directory.empty() && run_.leads() &&
+        (run_.request.resume.empty() || run_.job.graph.lora.on()))
       TRY(check_weights_are_there(config));
     TRY_ASSIGN(const bool resumed, resumes_from_anything());
     if (!resumed) TRY(check_model_is_unchanged(config));
@@ -219,8 +220,7 @@ class RunPreparation {
         std::make_unique<BatchSource>(*run_.data, run_.job.graph.batch, run_.job.options.micro_batches);
     TRY_ASSIGN(const u64 steps, steps_to_train(run_.config().train, run_.batches->steps_per_epoch()));
     run_.job = with_steps(std::move(run_.job), steps);
-    TRY_ASSIGN(LearningRate rate, make_learning_rate(run_.config().train));
-    run_.learning_rate = std::move(rate);
+    TRY_ASSIGN(run_.learning_rate, make_learning_rate(run_.config().train));
     return {};
   }
 

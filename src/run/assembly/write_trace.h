@@ -4,6 +4,7 @@
 #include <span>
 
 #include "engine/trace.h"
+#include "fit/forecast.h"
 #include "session/session.h"
 
 namespace tidepool {
