@@ -1,8 +1,10 @@
 #include "inference/forward_only.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "base/read_file.h"
@@ -74,6 +76,16 @@ Result<Config> load_run_config(const std::string& run_dir, std::span<const std::
                   config.error().message, path)};
 }
 
+// Checks that labels have the numbers that the run's head has learned.
+Result<void> check_labels(const std::string& run_dir, const Config& config) {
+  TRY_ASSIGN(const Config own, load_run_config(run_dir, std::array{"output.dir=" + run_dir}));
+  const ScoreHead &learned = own.model.score, &given = config.model.score;
+  if (learned.names.empty() || learned.names == given.names) return {};
+  return Error{ErrorKind::usage,
+               fmt::format("objective.labels: the head of {} has learned {} in this order; leave the key out",
+                           run_dir, fmt::join(learned.names, ", "))};
+}
+
 // RETURNS: the names of tensors that the model does not use.
 Result<std::vector<std::string>> load(const Job& job, const std::string& directory, StateWriter& writer) {
   const auto& [config, graph, options] = job;
@@ -100,6 +112,7 @@ Result<Config> config_of_trained(const std::string& run_dir, const std::string& 
   // With adapters, compares with the run's kept config.json: the model's directory may have changed since,
   // which open_forward() reports.
   TRY(check_is_model_of(adapters ? kept_model_directory(config) : checkpoint, config));
+  if (config.model.score.on()) TRY(check_labels(run_dir, config));
   return config;
 }
 

@@ -1,6 +1,9 @@
 // Classifiers of texts from training to export, whole and as adapters.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "checkpoint/export_model.h"
@@ -48,6 +51,14 @@ TEST_P(ClassifierRun, IsEvaluatedResumedAndExported) {
   const Evaluation own = evaluated(c.output.dir);
   EXPECT_NEAR(own.all.loss(), report->eval_losses.back(), 1e-12);
   EXPECT_EQ(own.all.figure(of), report->eval_figures.back());
+  std::vector<std::string> reversed = c.model.score.names;
+  std::ranges::reverse(reversed);
+  const auto other =
+      evaluate_model({.source = c.output.dir,
+                      .overrides = {fmt::format("objective.labels=[{}]", fmt::join(reversed, ","))},
+                      .quiet = true});
+  ASSERT_FALSE(other);
+  EXPECT_THAT(other.error().message, testing::HasSubstr("leave the key out"));
 
   Config again = c;
   again.output.dir = dir / "again";
