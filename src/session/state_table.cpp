@@ -102,6 +102,7 @@ bool read_units(const json::value& from, u64 rules, Counts& counts, StateTable::
 }  // namespace
 
 StateTable::Cut StateTable::OfWindow::cut_at(u64 element, const StateSlots& slots, Kind kind) const {
+  CHECK(element < elements, element, elements);
   Cut cut;
   u64 i = 0;
   for (; end_of(i) <= element; ++i) {
@@ -268,6 +269,8 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
         for (const json::value& t : tensors->get_array())
           window.tensors.push_back({counts.text(t, "name"), counts.of(t, "begin"), counts.of(t, "elements")});
       known &= read_units(from, table.rules.size(), counts, window);
+      for (const StateTable::OfTensor& t : window.tensors)
+        known &= t.begin <= window.elements && t.elements <= window.elements - t.begin;
       const json::value* kinds = member(from, "kinds");
       each_kind(table.state_slots, [&](Kind kind) {
         const json::value* place =

@@ -147,4 +147,23 @@ TEST_P(SeveralRules, AStateFileSaysWhereEachCutIs) {
             "ln_f.weight is trained by adamw_torch, and was by sgd");
 }
 
+TEST(StateTable, IsRefusedIfItsRangesAreOutsideTheirWindow) {
+  const ModelGraph graph = graph_of(Precision::bf16);
+  const StateTable table = make_state_table(plan_of(graph), graph);
+  const auto is_read = [&](auto change) {
+    StateTable other = table;
+    change(other.windows[2]);
+    return parse_state(describe_state(other, {.run = "/run", .branch = "b"}), "f").has_value();
+  };
+  using Window = StateTable::OfWindow;
+  EXPECT_TRUE(is_read([](Window&) {}));
+  EXPECT_FALSE(is_read([](Window& w) { w.tensors.back().begin = w.elements; }));
+  EXPECT_FALSE(is_read([](Window& w) { w.tensors[0].elements = w.elements + 1; }));
+  EXPECT_FALSE(is_read([](Window& w) { w.units[1].begin = w.units[2].begin; }));
+  EXPECT_FALSE(is_read([](Window& w) { w.units.back().begin = w.elements; }));
+  EXPECT_FALSE(is_read([](Window& w) { w.units[0].begin = 1; }));
+  EXPECT_FALSE(is_read([](Window& w) { w.units[1].cut_elements = 0; }));
+  EXPECT_FALSE(is_read([](Window& w) { w.units[1].rule = 3; }));
+}
+
 }  // namespace tidepool::several_rules_test
