@@ -65,7 +65,7 @@ u64 cut_size(u64 elements, const Layout& layout) {
 std::vector<Chunk> cuts_of(WindowChunks& window, u32 w, const ModelGraph& graph, const Layout& layout) {
   std::vector<Chunk> cuts;
   for (const UpdateUnit& unit : update_units(graph, graph.windows[w])) {
-    const bool whole = graph.rules[unit.rule].unit == UnitKind::tensor;
+    const bool whole = window.trains && graph.rules[unit.rule].unit == UnitKind::tensor;
     const u64 size = whole ? unit.elements : cut_size(unit.elements, layout);
     window.units.push_back(
         {.first_cut = static_cast<u32>(cuts.size()), .cuts = static_cast<u32>(div_up(unit.elements, size))});

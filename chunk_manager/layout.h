@@ -9,7 +9,7 @@
 namespace tidepool {
 
 struct LayoutOptions {
-  u64 target_elements = 0;  // per cut; rounded so that a window's cuts are equal
+  u64 target_elements = 0;  // per cut; rounded so that a unit's cuts are equal
   u32 micro_batches = 1;    // per sweep and replica: activations of a block that are alive at once
   u32 devices = 1;          // of each node
   Parallel parallel = Parallel::data;
@@ -69,7 +69,7 @@ struct Layout {
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
   ChunkId stream(u32 stream, u32 m) const { return streams[u64{stream} * micro_batches + m]; }
   Bytes bytes(ChunkId first, u32 count) const;
-  // Of the largest shard of a kind of a window. `first`: the kind's first chunk.
+  // Bytes of the largest shard of a kind of a window. `first`: the kind's first chunk.
   Bytes shard_bytes(ChunkId first) const;
   // True if this node updates the cut.
   bool owns(u32 window, u32 cut) const {

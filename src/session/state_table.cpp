@@ -250,7 +250,9 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
     if (!optim->is_array()) known &= read_optim(*optim, table.rules);
     for (u64 i = 0; optim->is_array() && i < optim->get_array().size(); ++i)
       known &= read_optim(optim->get_array()[i], table.rules);
-    known &= !table.rules.empty() && table.rules.size() <= update_rules_max;
+    u64 slots = table.precision == Precision::fp32 ? 0 : 1;  // of all rules together
+    for (const Optim rule : table.rules) slots += optimizer(rule).slots.size();
+    known &= !table.rules.empty() && table.rules.size() <= update_rules_max && slots <= state_slots_max;
     if (!known) table.rules = {Optim::adamw_torch};
   }
   table.state_slots = slots_of(table.precision, table.rules);

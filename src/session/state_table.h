@@ -16,7 +16,7 @@ namespace tidepool {
 struct StateTable {
   struct Place {
     u64 first_chunk = 0;  // id of cut 0; the checksums of cut c are seeded with first_chunk + c
-    // Of the first slot of the first cut that has the kind, from the first frame. The cuts lie side by side.
+    // Offset of the first slot of the first cut that has the kind, from the first frame. The cuts lie side by side.
     u64 offset = 0;
     u32 mark = 0;  // number of that cut's mark in a commit
     bool operator==(const Place&) const = default;
@@ -50,7 +50,7 @@ struct StateTable {
     u64 end_of(u64 unit) const { return unit + 1 < units.size() ? units[unit + 1].begin : elements; }
     // REQUIRES: the element's cut has the kind.
     Cut cut_at(u64 element, const StateSlots&, Kind) const;
-    // What all cuts have of a kind.
+    // Elements and cuts of a kind in the whole window, as what lies before its end.
     Cut all(const StateSlots&, Kind) const;
   };
 

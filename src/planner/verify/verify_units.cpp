@@ -38,7 +38,6 @@ std::string wrong_with_units(const Plan& plan, const ModelGraph& graph) {
     if (chunk.bytes.value != (has ? plan.state_slots.bytes(chunk.kind, chunk.elements) : 0))
       return fmt::format("chunk {} has {} bytes of {}", id, chunk.bytes.value,
                          plan.state_slots.name(chunk.kind));
-    if (chunk.kind != Kind::param) continue;
     if (const std::string wrong = wrong_with_cut(graph, chunk); !wrong.empty())
       return fmt::format("cut {} of window {} {}", chunk.cut, chunk.window, wrong);
   }

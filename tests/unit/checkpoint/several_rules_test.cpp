@@ -164,6 +164,9 @@ TEST(StateTable, IsRefusedIfItsRangesAreOutsideTheirWindow) {
   EXPECT_FALSE(is_read([](Window& w) { w.units[0].begin = 1; }));
   EXPECT_FALSE(is_read([](Window& w) { w.units[1].cut_elements = 0; }));
   EXPECT_FALSE(is_read([](Window& w) { w.units[1].rule = 3; }));
+  StateTable many = table;
+  many.rules = std::vector(4, Optim::adamw_torch);  // nine slots
+  EXPECT_FALSE(parse_state(describe_state(many, {.run = "/run", .branch = "b"}), "f"));
 }
 
 }  // namespace tidepool::several_rules_test

@@ -59,6 +59,12 @@ TEST(UpdateUnits, GiveCutsTheStateOfTheirRule) {
   }
 }
 
+TEST(UpdateUnits, DoNotKeepFrozenWindowsWhole) {
+  ModelGraph graph = small_gpt(Precision::bf16, several_rules());
+  for (Window& window : graph.windows) window.trainable = false;
+  EXPECT_GT(make_layout(graph, {.target_elements = 2048}).windows[2].cuts, 6u);
+}
+
 TEST(UpdateUnits, AreCheckedBeforeAPlanRuns) {
   const ModelGraph graph = small_gpt(Precision::bf16, several_rules());
   const Plan plan = make_plan(graph, {.budgets = {roomy, roomy, roomy}}).value();
