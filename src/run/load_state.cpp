@@ -64,7 +64,7 @@ Result<void> take_over_commit(PreparedRun& run, const ResumePoint& point) {
   if (run.session->plan().versions < 2) return {};
   run.commits.progress().rested(run.state);
   run.commits.progress().step_done(run.state, run.state.step, run.state.seconds);
-  if (point.way() == SessionCommits::Mode::copy) {
+  if (point.mode() == SessionCommits::Mode::copy) {
     TRY_ASSIGN(const bool committed, run.commits.commit_again(run.state.step));
     if (!committed)
       return Error{ErrorKind::usage,
@@ -80,7 +80,7 @@ Result<void> resume_from_commit(PreparedRun& run, const ResumePoint& point) {
   TRY(take_progress(
       run, {"the state committed in " + committed.found.path, run.config().output.dir, committed.state}));
   begin_durability(run);
-  TRY(restore_committed_state(committed, point.way(), *run.session, run.outputs));
+  TRY(restore_committed_state(committed, point.mode(), *run.session, run.outputs));
   TRY(run.checkpoints->resumed_from_commit(run.state.best_step, point.end_of_branch()));
   return take_over_commit(run, point);
 }
@@ -123,7 +123,7 @@ Result<void> load_state(PreparedRun& run, const ResumePoint& point, std::optiona
 
 Result<void> load_own_commit(PreparedRun& run, const ResumePoint& point) {
   if (run.job.graph.lora.on()) TRY(load_frozen(run));
-  TRY(restore_committed_state(*point.commit(), point.way(), *run.session, run.outputs));
+  TRY(restore_committed_state(*point.commit(), point.mode(), *run.session, run.outputs));
   TRY(take_over_commit(run, point));
   set_loss_scale(run);
   return {};

@@ -127,7 +127,7 @@ class RunPreparation {
                                                          : config.train.max_steps / config.train.eval_steps),
                          .owner = {.run = run_name(config), .branch = run_.branch.id()},
                          .found = point_.commit() ? &point_.commit()->found : nullptr,
-                         .mode = point_.way()},
+                         .mode = point_.mode()},
              .say = [this](const std::string& line) { run_.outputs.say(line); }}));
     return {};
   }

@@ -33,10 +33,10 @@ class ResumePoint {
   const CommittedRun* commit() const { return committed_ ? &*committed_ : nullptr; }
   // Call when the plan is chosen. `copies`: it has other slots than the commit.
   void copies_commit(bool copies) { copies_ = copies; }
-  // The fate of the commit in the session. Call after copies_commit() and find_checkpoint().
-  SessionCommits::Mode way() const {
+  // How the session uses the commit. Call after copies_commit() and find_checkpoint().
+  SessionCommits::Mode mode() const {
     if (!is_commit()) return SessionCommits::Mode::discard;
-    return copies_ ? SessionCommits::Mode::copy : SessionCommits::Mode::use_on;
+    return copies_ ? SessionCommits::Mode::copy : SessionCommits::Mode::take_over;
   }
   // The step after which checkpoints are of another branch; nullopt: none are.
   std::optional<u64> end_of_branch() const;

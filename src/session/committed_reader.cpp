@@ -78,14 +78,14 @@ Result<void> CommittedReader::read(u32 window, Kind kind, u64 element_begin, std
 Result<void> CommittedReader::hold(Held& held, const StateTable::OfWindow& of, Kind kind,
                                    const StateTable::Cut& cut) {
   const StateTable::Place& place = of.places[static_cast<u32>(kind)];
-  const u32 number = place.mark + cut.cuts_before;
+  const u32 number = place.mark + cut.before.cuts;
   if (held.mark == number) return {};
   held.mark = none;
   const ChunkMark& mark = found_.commit.chunks[number];
   const StateSlots& slots = table_.state_slots;
   held.bytes = slots.bytes(kind, cut.elements);
   const std::span<std::byte> content(held.memory.get(), held.bytes);
-  const u64 offset = found_.head.frames_begin() + place.offset + slots.bytes(kind, cut.elements_before) +
+  const u64 offset = found_.head.frames_begin() + place.offset + slots.bytes(kind, cut.before.elements) +
                      mark.slot * table_.second_slot;
   for (u64 at = 0; at < content.size();) {
     const ssize_t got =

@@ -99,7 +99,7 @@ void Session::prepare_commits(const SessionCommits& commits) {
   const u64 frames = plan_.tiers[static_cast<u32>(Tier::disk)].planned_peak.value;
   commits_.emplace();
   commits_->source = commits.source;
-  if (commits.found != nullptr && commits.mode == SessionCommits::Mode::use_on) {
+  if (commits.found != nullptr && commits.mode == SessionCommits::Mode::take_over) {
     commits_->head = commits.found->head;
     commits_->head.frames_bytes = std::max(commits_->head.frames_bytes, frames);
     commits_->writes_head = false;
@@ -162,9 +162,9 @@ Result<void> Session::take_disk(const SessionOptions& options) {
                              .own_dir = options.own_swap_dir || config.memory.swap_dir.empty() || node_folder,
                              .makes_parent = node_folder,
                              .file = copies ? swap_file_of_copy : swap_file_name,
-                             .committed = found == nullptr                       ? Found::refuse
-                                          : options.commits.mode == Mode::use_on ? Found::take_over
-                                                                                 : Found::discard,
+                             .committed = found == nullptr                          ? Found::refuse
+                                          : options.commits.mode == Mode::take_over ? Found::take_over
+                                                                                    : Found::discard,
                              .found = found};
   if (file.bytes.value == 0) {
     const std::string cleared = clear_swap_litter(file);

@@ -26,9 +26,9 @@ struct SessionCommits {
   u64 payload_max = 0;  // of the source, in bytes
   StateOwner owner = {};
   const FoundState* found = nullptr;  // committed by a process that has ended; null: nothing
-  // use_on: the session takes over the file of `found`, because the plan has the same slots. copy: the file
-  // stays until its content has been copied. discard: a newer checkpoint is used.
-  enum class Mode : u8 { use_on, copy, discard } mode = Mode::discard;
+  // take_over: the session takes over the file of `found`, because the plan has the same slots. copy: the
+  // file stays until its content has been copied. discard: a newer checkpoint is used.
+  enum class Mode : u8 { take_over, copy, discard } mode = Mode::discard;
 };
 
 struct SessionOptions {

@@ -61,6 +61,9 @@ bool read_optim(const json::value& from, std::vector<Optim>& out) {
   return true;
 }
 
+// More than any model has: a file that says more would make sums of bytes overflow.
+constexpr u64 window_elements_max = u64{1} << 44, cuts_max = u64{1} << 31;
+
 json::value optim_json(Optim optim) { return json::string(std::string(name(optim))); }
 
 StateSlots slots_of(Precision precision, const std::vector<Optim>& optims) {
@@ -92,11 +95,44 @@ bool read_units(const json::value& from, u64 rules, Counts& counts, StateTable::
                            .cut_elements = counts.of(unit, "cut_elements"),
                            .rule = static_cast<u8>(std::min<u64>(counts.of(unit, "rule"), 255))});
   }
+  u64 cuts = 0;
   for (u64 i = 0; i < out.units.size(); ++i) {
     const StateTable::Unit& unit = out.units[i];
-    if (unit.cut_elements == 0 || unit.rule >= rules || unit.begin >= out.end_of(i)) return false;
+    const bool aligned =
+        unit.begin % cut_alignment_elements == 0 && unit.cut_elements % cut_alignment_elements == 0;
+    if (unit.cut_elements == 0 || !aligned || unit.rule >= rules || unit.begin >= out.end_of(i)) return false;
+    cuts += div_up(out.end_of(i) - unit.begin, unit.cut_elements);
   }
-  return !out.units.empty() && out.units[0].begin == 0;
+  return !out.units.empty() && out.units[0].begin == 0 && out.elements <= window_elements_max &&
+         cuts <= cuts_max;
+}
+
+// True if each tensor lies in the window, and in units of one rule.
+bool holds_its_tensors(const StateTable::OfWindow& window) {
+  return std::ranges::all_of(window.tensors, [&](const StateTable::OfTensor& t) {
+    if (t.begin > window.elements || t.elements > window.elements - t.begin) return false;
+    const u8 rule = window.rule_at(t.begin);
+    for (const StateTable::Unit& unit : window.units)
+      if (unit.begin > t.begin && unit.begin < t.begin + t.elements && unit.rule != rule) return false;
+    return true;
+  });
+}
+
+// True if all places lie in a slot of the file, and their marks in a commit.
+bool has_its_places(const StateTable& table) {
+  const u64 marks = table.marks();
+  bool all = true;
+  each_kind(table.state_slots, [&](Kind kind) {
+    for (const StateTable::OfWindow& window : table.windows) {
+      const StateTable::Extent extent = window.extent(table.state_slots, kind);
+      const StateTable::Place& place = window.places[static_cast<u32>(kind)];
+      const u64 bytes = table.state_slots.bytes(kind, extent.elements);
+      all &= extent.cuts == 0 ||
+             (place.mark + u64{extent.cuts} <= marks && place.first_chunk <= ~u32{0} &&
+              place.offset <= table.second_slot && bytes <= table.second_slot - place.offset);
+    }
+  });
+  return all;
 }
 
 }  // namespace
@@ -106,35 +142,31 @@ StateTable::Cut StateTable::OfWindow::cut_at(u64 element, const StateSlots& slot
   Cut cut;
   u64 i = 0;
   for (; end_of(i) <= element; ++i) {
-    const u64 of_unit = end_of(i) - units[i].begin;
-    const u32 cuts = static_cast<u32>(div_up(of_unit, units[i].cut_elements));
+    const u32 cuts = cuts_of(i);
     cut.number += cuts;
-    if (slots.has(units[i].rule, kind)) cut.elements_before += of_unit, cut.cuts_before += cuts;
+    if (slots.has(units[i].rule, kind))
+      cut.before.elements += end_of(i) - units[i].begin, cut.before.cuts += cuts;
   }
   const Unit& unit = units[i];
   const u32 within = static_cast<u32>((element - unit.begin) / unit.cut_elements);
   cut.begin = unit.begin + within * unit.cut_elements;
   cut.elements = std::min(unit.cut_elements, end_of(i) - cut.begin);
-  cut.number += within, cut.cuts_before += within;
-  cut.elements_before += within * unit.cut_elements;
+  cut.number += within;
+  cut.before.cuts += within, cut.before.elements += within * unit.cut_elements;
   return cut;
 }
 
-StateTable::Cut StateTable::OfWindow::all(const StateSlots& slots, Kind kind) const {
-  Cut all;
-  for (u64 i = 0; i < units.size(); ++i) {
-    if (!slots.has(units[i].rule, kind)) continue;
-    const u64 of_unit = end_of(i) - units[i].begin;
-    all.elements_before += of_unit;
-    all.cuts_before += static_cast<u32>(div_up(of_unit, units[i].cut_elements));
-  }
+StateTable::Extent StateTable::OfWindow::extent(const StateSlots& slots, Kind kind) const {
+  Extent all;
+  for (u64 i = 0; i < units.size(); ++i)
+    if (slots.has(units[i].rule, kind)) all.elements += end_of(i) - units[i].begin, all.cuts += cuts_of(i);
   return all;
 }
 
 u64 StateTable::marks() const {
   u64 sum = 0;
   each_kind(state_slots, [&](Kind kind) {
-    for (const OfWindow& window : windows) sum += window.all(state_slots, kind).cuts_before;
+    for (const OfWindow& window : windows) sum += window.extent(state_slots, kind).cuts;
   });
   return sum;
 }
@@ -150,7 +182,7 @@ Bytes StateTable::bytes() const {
   u64 sum = 0;
   each_kind(state_slots, [&](Kind kind) {
     for (const OfWindow& window : windows)
-      sum += state_slots.bytes(kind, window.all(state_slots, kind).elements_before);
+      sum += state_slots.bytes(kind, window.extent(state_slots, kind).elements);
   });
   return Bytes{sum};
 }
@@ -270,21 +302,23 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
       if (counts.ok)
         for (const json::value& t : tensors->get_array())
           window.tensors.push_back({counts.text(t, "name"), counts.of(t, "begin"), counts.of(t, "elements")});
-      known &= read_units(from, table.rules.size(), counts, window);
-      for (const StateTable::OfTensor& t : window.tensors)
-        known &= t.begin <= window.elements && t.elements <= window.elements - t.begin;
+      if (!read_units(from, table.rules.size(), counts, window) || !holds_its_tensors(window)) {
+        known = false;
+        break;
+      }
       const json::value* kinds = member(from, "kinds");
       each_kind(table.state_slots, [&](Kind kind) {
         const json::value* place =
             kinds == nullptr ? nullptr : member(*kinds, key_of(table.state_slots, kind));
         if (place == nullptr) return static_cast<void>(counts.ok = false);
-        window.places[static_cast<u32>(kind)] = {.first_chunk = counts.of(*place, "first_chunk"),
-                                                 .offset = counts.of(*place, "offset"),
-                                                 .mark = static_cast<u32>(counts.of(*place, "mark"))};
+        window.places[static_cast<u32>(kind)] = {
+            .first_chunk = counts.of(*place, "first_chunk"),
+            .offset = counts.of(*place, "offset"),
+            .mark = static_cast<u32>(std::min<u64>(counts.of(*place, "mark"), ~u32{0}))};
       });
       table.windows.push_back(std::move(window));
     }
-  if (counts.ok && known && !table.windows.empty()) return out;
+  if (counts.ok && known && !table.windows.empty() && has_its_places(table)) return out;
   return Error{ErrorKind::bad_input,
                fmt::format("{}: its description of the committed state is not one that this "
                            "Tidepool writes. Nothing was changed",
@@ -296,17 +330,17 @@ std::string difference_of_models(const StateTable& table, const ModelGraph& grap
     return fmt::format("train.precision is {}, and was {}", name(graph.precision), name(table.precision));
   if (table.rules[0] != graph.optim())
     return fmt::format("train.optim is {}, and was {}", name(graph.optim()), name(table.rules[0]));
+  const auto same = [](const UpdateRule& rule, Optim optim) { return rule.optim == optim; };
+  if (!std::ranges::equal(graph.rules, table.rules, same))
+    return fmt::format("train.optim is {}, with other rules beside it than there were", name(graph.optim()));
   struct Then {
     u64 elements;
     Optim optim;
   };
   std::map<std::string, Then> then;  // by name
   for (const StateTable::OfWindow& window : table.windows)
-    for (const StateTable::OfTensor& t : window.tensors) {
-      u64 unit = 0;
-      while (window.end_of(unit) <= t.begin && unit + 1 < window.units.size()) ++unit;
-      then[t.name] = {t.elements, table.rules[window.units[unit].rule]};
-    }
+    for (const StateTable::OfTensor& t : window.tensors)
+      then[t.name] = {t.elements, table.rules[window.rule_at(t.begin)]};
   for (const Window& window : graph.windows)
     for (const Tensor& tensor : window.tensors) {
       if (!window.trainable) continue;

@@ -16,7 +16,8 @@ namespace tidepool {
 struct StateTable {
   struct Place {
     u64 first_chunk = 0;  // id of cut 0; the checksums of cut c are seeded with first_chunk + c
-    // Offset of the first slot of the first cut that has the kind, from the first frame. The cuts lie side by side.
+    // Offset of the first slot of the first cut that has the kind, from the first frame. The cuts lie side by
+    // side.
     u64 offset = 0;
     u32 mark = 0;  // number of that cut's mark in a commit
     bool operator==(const Place&) const = default;
@@ -32,12 +33,15 @@ struct StateTable {
     u8 rule = 0;  // of `rules`
     bool operator==(const Unit&) const = default;
   };
-  // A cut of a window, and what lies before it of the cuts that have a kind.
+  // How much of a window has a kind.
+  struct Extent {
+    u64 elements = 0;
+    u32 cuts = 0;
+  };
   struct Cut {
     u64 begin = 0, elements = 0;
     u32 number = 0;
-    u64 elements_before = 0;
-    u32 cuts_before = 0;
+    Extent before;  // of the kind, from the window's begin to the cut
   };
   struct OfWindow {
     std::string name;
@@ -48,10 +52,17 @@ struct StateTable {
     bool operator==(const OfWindow&) const = default;
 
     u64 end_of(u64 unit) const { return unit + 1 < units.size() ? units[unit + 1].begin : elements; }
+    u32 cuts_of(u64 unit) const {
+      return static_cast<u32>(div_up(end_of(unit) - units[unit].begin, units[unit].cut_elements));
+    }
+    u8 rule_at(u64 element) const {
+      u64 unit = 0;
+      while (unit + 1 < units.size() && end_of(unit) <= element) ++unit;
+      return units[unit].rule;
+    }
     // REQUIRES: the element's cut has the kind.
     Cut cut_at(u64 element, const StateSlots&, Kind) const;
-    // Elements and cuts of a kind in the whole window, as what lies before its end.
-    Cut all(const StateSlots&, Kind) const;
+    Extent extent(const StateSlots&, Kind) const;  // from begin to end
   };
 
   Precision precision{};

@@ -20,7 +20,7 @@ bool has_slots_of(const Plan& plan, const ModelGraph& graph, const CommittedRun&
 Result<void> restore_committed_state(const CommittedRun& run, SessionCommits::Mode mode, Session& session,
                                      RunOutputs& outputs) {
   const u64 step = run.state.step;
-  if (mode == SessionCommits::Mode::use_on) {
+  if (mode == SessionCommits::Mode::take_over) {
     TRY(session.committed().take_over());
     session.state().keep_trained();
     TRY(session.state().finish());

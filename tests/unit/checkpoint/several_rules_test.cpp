@@ -131,8 +131,8 @@ TEST_P(SeveralRules, AStateFileSaysWhereEachCutIs) {
       ASSERT_EQ(cut.begin, chunk.element_begin);
       EXPECT_EQ(cut.elements, chunk.elements);
       EXPECT_EQ(place.first_chunk + cut.number, id);
-      EXPECT_EQ(place.mark + cut.cuts_before, mark);
-      EXPECT_EQ(place.offset + table.state_slots.bytes(chunk.kind, cut.elements_before),
+      EXPECT_EQ(place.mark + cut.before.cuts, mark);
+      EXPECT_EQ(place.offset + table.state_slots.bytes(chunk.kind, cut.before.elements),
                 plan.slots[id].offset);
     }
     ++mark, bytes += chunk.bytes.value;
@@ -164,6 +164,12 @@ TEST(StateTable, IsRefusedIfItsRangesAreOutsideTheirWindow) {
   EXPECT_FALSE(is_read([](Window& w) { w.units[0].begin = 1; }));
   EXPECT_FALSE(is_read([](Window& w) { w.units[1].cut_elements = 0; }));
   EXPECT_FALSE(is_read([](Window& w) { w.units[1].rule = 3; }));
+  EXPECT_FALSE(is_read([](Window& w) { w.units[1].cut_elements = 1; }));
+  EXPECT_FALSE(is_read([](Window& w) { w.elements = u64{1} << 62; }));
+  EXPECT_FALSE(is_read([](Window& w) { w.tensors[0].elements = w.units[2].begin; }));  // two rules
+  EXPECT_FALSE(is_read([](Window& w) { w.places[0].mark = 4'000'000'000; }));
+  EXPECT_FALSE(is_read([](Window& w) { w.places[0].offset = u64{1} << 60; }));
+  EXPECT_FALSE(is_read([](Window& w) { w.places[0].first_chunk = u64{1} << 40; }));
   StateTable many = table;
   many.rules = std::vector(4, Optim::adamw_torch);  // nine slots
   EXPECT_FALSE(parse_state(describe_state(many, {.run = "/run", .branch = "b"}), "f"));
