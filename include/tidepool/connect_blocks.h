@@ -22,8 +22,7 @@ struct StreamSizes {
 //   layer       activation -> activation
 //   attention   activation -> post_attention, normed, routes; adds to router_sums
 //   experts     normed, routes -> expert_sum, group after group; the last group of a layer adds it to
-//   post_attention
-//               and makes activation
+//               post_attention and makes activation
 //   head        activation -> loss
 //
 // Backward reads activation, normed, routes and router_sums. The last group of a layer, which is the first in

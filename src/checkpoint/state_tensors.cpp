@@ -93,6 +93,13 @@ bool has_part(const ModelGraph& graph, const FileTensor::Part& at, Kind part) {
   return window.trainable && graph.state_slots.has(window.tensors[at.tensor].rule, part);
 }
 
+// REQUIRES: the tensors of a file's tensor take rules that agree.
+bool has_whole_part(const ModelGraph& graph, const FileTensor& file, Kind part) {
+  const bool first = has_part(graph, file.parts[0], part);
+  for (const FileTensor::Part& at : file.parts) CHECK(has_part(graph, at, part) == first, file.name);
+  return first;
+}
+
 // RETURNS: the tensors that have a part of the state, in the order of the files.
 std::vector<PartInFile> trained_parts(const ModelGraph& graph, const std::vector<FileTensor>& files,
                                       Kind of_state) {
@@ -179,7 +186,7 @@ std::vector<StoredTensor> stored_tensors(const ModelGraph& graph, std::span<cons
   std::vector<StoredTensor> out;
   for (const Kind part : parts)
     for (FileTensor& file : file_tensors(graph, form_of(part, form)))
-      if (has_part(graph, file.parts[0], part))
+      if (has_whole_part(graph, file, part))
         out.push_back({.name = std::string(prefix(graph.state_slots, part)) + file.name,
                        .dtype = dtype(part, graph.precision),
                        .shape = std::move(file.shape)});

@@ -46,10 +46,14 @@ Outlook outlook(const ModelGraph& graph, const RunPlan& run, u64 token_budget) {
   const double endurance = static_cast<double>(machine.disk.endurance.value);
   if (endurance > 0 && out.disk_bytes_per_day > 0)
     out.drive_life_years = endurance / out.disk_bytes_per_day / days_per_year;
-  // Master and the optimizer's slots in fp32, and the weights in the model's precision.
-  u64 per_parameter = sizeof(float) + (plan.precision == Precision::fp32 ? 0 : value_bytes(plan.precision));
-  plan.state_slots.each_optimizer_slot([&](Kind) { per_parameter += sizeof(float); });
-  out.checkpoint = Bytes{trained_parameters(graph) * per_parameter};
+  // The weights in the model's precision; master and the slots of the tensor's rule in fp32.
+  for (const Window& window : graph.windows)
+    for (const Tensor& tensor : window.tensors) {
+      if (!window.trainable) continue;
+      u64 per_parameter = value_bytes(plan.precision);
+      plan.state_slots.each_of_rule(tensor.rule, [&](Kind) { per_parameter += sizeof(float); });
+      out.checkpoint += Bytes{tensor.elements * per_parameter};
+    }
   out.save_seconds = save_seconds(plan, machine.disk, out.checkpoint);
   return out;
 }

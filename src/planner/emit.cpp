@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/check.h"
-#include "planner/committed_state.h"
+#include "planner/commit_ops.h"
 #include "planner/frames.h"
 #include "planner/move_order.h"
 #include "planner/segment_writer.h"

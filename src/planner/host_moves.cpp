@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/committed_state.h"
+#include "planner/commit_ops.h"
 
 namespace tidepool {
 namespace {

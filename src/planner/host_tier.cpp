@@ -1,7 +1,7 @@
 // Plans the host tier: which content rests there between uses, and the disk traffic of the rest.
 #include <algorithm>
 
-#include "planner/committed_state.h"
+#include "planner/commit_ops.h"
 #include "planner/host_chains.h"
 #include "planner/host_moves.h"
 #include "planner/host_shortage.h"

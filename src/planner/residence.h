@@ -103,7 +103,7 @@ struct HostTier {
   std::vector<u64> working_set;  // by position: bytes that streaming needs, without the homes here
   std::vector<u64> least_set;    // working_set without room to stream ahead
   Bytes disk_bytes{};
-  // Several versions of the state on disk; see committed_state.h.
+  // Several versions of the state on disk; see commit_ops.h.
   u32 versions = 1;
   std::vector<Frame> slots;  // by chunk
   Bytes second_slot{};

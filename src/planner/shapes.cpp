@@ -7,6 +7,7 @@
 
 #include "base/text/budget_text.h"
 #include "planner/advice/change_text.h"
+#include "tidepool/update_units.h"
 
 namespace tidepool {
 namespace {
@@ -44,7 +45,11 @@ constexpr u64 ops_per_pass = 20;
 
 u64 chunk_sets(const ModelGraph& graph, u64 chunk_elements) {
   u64 sets = 0;
-  for (const Window& window : graph.windows) sets += div_up(window.elements, chunk_elements);
+  for (const Window& window : graph.windows)
+    for (const UpdateUnit& unit : update_units(graph, window)) {
+      const bool whole = window.trainable && graph.rules[unit.rule].unit == UnitKind::tensor;
+      sets += whole ? 1 : div_up(unit.elements, chunk_elements);
+    }
   return sets;
 }
 

@@ -63,14 +63,15 @@ ExpertPlaces expert_places(const Window& window, u32 experts) {
           .gate_up_bias = biases ? one[1].window_offset : 0,
           .down = one[biases ? 2 : one.size() - 1].window_offset,
           .down_bias = biases ? one[3].window_offset : 0,
-          .stride = round_up(one.back().window_offset + one.back().elements, norm_granule_elements)};
+          .stride =
+              experts > 1 ? all[one.size()].window_offset : round_up(window.elements, norm_granule_elements)};
 }
 
 u64 expert_elements(const ModelConfig& config, Precision precision, std::vector<UpdateRule> rules) {
   ModelGraph g = {.config = config, .precision = precision};
   g.state_slots = state_slots(precision, rules);
   g.rules = std::move(rules);
-  return expert_places(make_window(g, "", expert_specs(config, 0, 0)), 1).stride;
+  return expert_window(g, 0, {0, 2}).tensors[expert_specs(config, 0, 0).size()].window_offset;
 }
 
 u32 expert_groups(const ModelGraph& g) {
@@ -92,8 +93,9 @@ Window expert_window(const ModelGraph& g, u32 layer, ExpertRange range) {
   Window window = make_window(g, fmt::format("layers.{}.experts.{}", layer, numbers), std::move(specs));
   const u64 per_expert = window.tensors.size() / range.count,
             stride = expert_places(window, range.count).stride;
-  for (u32 i = 0; i < range.count; ++i)
-    CHECK(window.tensors[i * per_expert].window_offset == i * stride, i, stride);
+  for (u64 t = per_expert; t < window.tensors.size(); ++t)  // kernels step from expert to expert
+    CHECK(window.tensors[t].window_offset == window.tensors[t - per_expert].window_offset + stride, t,
+          stride);
   return window;
 }
 

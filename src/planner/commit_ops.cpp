@@ -1,4 +1,4 @@
-#include "planner/committed_state.h"
+#include "planner/commit_ops.h"
 
 #include <algorithm>
 
