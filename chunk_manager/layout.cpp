@@ -87,7 +87,7 @@ ChunkId add_kind(Layout& layout, std::span<const Chunk> cuts, Kind kind, u32 ins
   for (Chunk cut : cuts) {
     cut.kind = kind, cut.instance = instance;
     if (layout.state_slots.has(cut.rule, kind))
-      cut.bytes = Bytes{layout.state_slots.bytes(kind, cut.elements)};
+      cut.bytes = Bytes{layout.state_slots.chunk_bytes(kind, cut.elements)};
     const ChunkId id = add(layout, cut);
     if (cut.cut == 0) first = id;
   }

@@ -1,9 +1,11 @@
 // ModelGraph is the model as the planner sees it: blocks in order, the windows they read, and their costs.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/types.h"
 #include "tidepool/batch_arrays.h"
 #include "tidepool/expert_adapters.h"
@@ -32,6 +34,7 @@ struct Tensor {
   bool packed_transposed = false;  // `packed` is [out, in], and the tensor [in, out]
   bool weight_decay = false;       // matrices and embeddings; not biases and norms
   u8 rule = 0;                     // number of the rule that updates it (ModelGraph::rules)
+  u32 number = 0;                  // by which the block's code knows it
   Init init = Init::zeros;
   double init_std = 0.0;    // Init::normal
   double init_bound = 0.0;  // Init::uniform: from -bound to bound
@@ -42,17 +45,27 @@ struct Tensor {
 // Window holds parameters that lie side by side on the device. It is cut into chunk sets.
 struct Window {
   std::string name;
-  std::vector<Tensor> tensors;
-  u64 elements = 0;  // stored, padded to the alignment of cuts; padding is zero and stays zero
+  std::vector<Tensor> tensors;  // by place; tensors of one rule stand together
+  u64 elements = 0;             // stored, padded to the alignment of cuts; padding is zero and stays zero
   // Elements after unpacking, which is what a block's code reads; 0: the window is not packed. A packed
   // window is frozen.
   u64 unpacked_elements = 0;
   u64 parameters = 0;  // without padding
+  // Experts of a layer are in one window or in several: the name of them all, which no grouping changes, and
+  // the place of this window among them, in elements. Empty: the window stands alone.
+  std::string group;
+  u64 group_begin = 0;
   // If false, the window is frozen: parameters only, no gradient, moments, master or update. Its homes are
   // never written to after a run has begun.
   bool trainable = true;
   bool adapter = false;  // its tensors are read from and saved to an adapter's file, not the model's
 
+  const Tensor& tensor(u64 number) const {
+    if (tensors[number].number == number) return tensors[number];
+    const auto at = std::ranges::find(tensors, number, &Tensor::number);
+    CHECK(at != tensors.end(), number);
+    return *at;
+  }
   bool operator==(const Window&) const = default;
 };
 

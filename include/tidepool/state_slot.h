@@ -13,11 +13,17 @@
 
 namespace tidepool {
 
-// How a slot's elements are stored.
+// How a slot's elements are stored. Formats of less than 32 bits are rounded at random, so that small changes
+// of a state are not lost (kernels/update/slot_formats.h).
 enum class SlotFormat : u8 {
   f32,
   remainder,  // i16: what an fp32 weight holds beyond its bf16 part; in files both together, as f32
+  bf16,
+  signed8,    // blocks of 256: the largest absolute value s, f32; then codes c, i8, for s c |c| / 127^2
+  unsigned8,  // the same, with codes u8 for s (c / 255)^4: of values that are not below 0
 };
+inline constexpr u32 slot_block_elements = 256;
+inline constexpr u32 slot_block_bytes = sizeof(float) + slot_block_elements;
 
 struct StateSlot {
   std::string_view name;         // in plans, reports and the state file
@@ -25,7 +31,7 @@ struct StateSlot {
   std::string_view meaning;      // for people
   char letter = '?';             // for bars without colour
   SlotFormat format = SlotFormat::f32;
-  // Elements are stored in blocks: block_bytes for each block_elements.
+  // Elements are stored in blocks: block_bytes for each block_elements. No tensor begins within a block.
   u32 block_elements = 1, block_bytes = 4;
 
   bool operator==(const StateSlot&) const = default;
@@ -123,24 +129,30 @@ class StateSlots {
     for (u32 i = first_[0]; i < count_; ++i) fn(state_kind(i));
   }
 
-  // Bytes of so many elements of a kind that follows a window's cuts, and back.
-  // REQUIRES: whole blocks.
+  // Bytes of so many elements of a kind that follows a window's cuts: whole blocks.
   constexpr u64 bytes(Kind kind, u64 elements) const {
     const Block block = block_of(kind);
     return div_up(elements, block.elements) * block.bytes;
   }
+  // Bytes of a chunk: whole pages. Zeros follow the elements.
+  constexpr u64 chunk_bytes(Kind kind, u64 elements) const {
+    return round_up(bytes(kind, elements), frame_alignment);
+  }
+  // RETURNS: how many elements of a kind fill so many bytes. REQUIRES: whole blocks.
   constexpr u64 elements(Kind kind, u64 bytes) const {
     const Block block = block_of(kind);
     return bytes / block.bytes * block.elements;
   }
-  // Cuts fall on multiples of this, so that every kind of a chunk set fills whole pages.
+  // Tensors of a rule begin on multiples of this in a window.
+  constexpr u64 block_elements(u32 rule) const {
+    u64 elements = 1;
+    each_of_rule(rule, [&](Kind slot) { elements = std::lcm(elements, block_of(slot).elements); });
+    return elements;
+  }
+  // Cuts fall on multiples of this: whole blocks of every kind.
   constexpr u64 cut_alignment() const {
     u64 alignment = cut_alignment_elements;
-    for (u32 i = 0; i < count_; ++i) {
-      const u64 bytes = slots_[i].block_bytes;
-      const u64 blocks = frame_alignment / std::gcd(frame_alignment, bytes);
-      alignment = std::lcm(alignment, blocks * slots_[i].block_elements);
-    }
+    for (u32 i = 0; i < count_; ++i) alignment = std::lcm(alignment, slots_[i].block_elements);
     return alignment;
   }
 

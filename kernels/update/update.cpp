@@ -57,7 +57,8 @@ struct Update {
     UpdateTile tile{.elements = end - begin,
                     .grad = chunk.grad + begin * value_bytes(slots.precision()),
                     .chunk_begin = begin,
-                    .segments = chunk.segments};
+                    .segments = chunk.segments,
+                    .rounding = chunk.rounding};
     for (u32 i = 0; i < arrays.count; ++i)
       tile.arrays[i] = arrays.array[i].data + slots.bytes(arrays.kind[i], begin);
     return tile;
@@ -77,14 +78,14 @@ struct Update {
     for (u32 i = 0; i < arrays.count && hashed; ++i)
       xxh3_begin(hashes.of[i], block_seed(arrays.array[i].seed, number));
     const UpdateTile of = tile_of(begin, end);
-    const bool made = !scalars.skip && rule(of, slots.precision(), scalars, hashed ? &hashes : nullptr);
+    const u32 made = scalars.skip ? 0 : rule(of, slots.precision(), scalars, hashed ? &hashes : nullptr);
     if (scalars.skip) leave_as_it_was(of);
     for (u32 i = 0; i < arrays.count; ++i) {
       const UpdateArray& array = arrays.array[i];
       if (array.hashes.empty()) continue;
       const u64 bytes = slots.bytes(arrays.kind[i], end - begin);
-      array.hashes[number] =
-          made ? xxh3_end(hashes.of[i], bytes) : block_checksum({of.arrays[i], bytes}, array.seed, number);
+      array.hashes[number] = i < made ? xxh3_end(hashes.of[i], bytes)
+                                      : block_checksum({of.arrays[i], bytes}, array.seed, number);
     }
   }
 };

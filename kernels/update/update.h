@@ -5,6 +5,7 @@
 #include <array>
 #include <span>
 
+#include "kernels/update/slot_formats.h"
 #include "kernels/update/update_scalars.h"
 #include "tidepool/core_pool.h"
 #include "tidepool/state_slot.h"
@@ -33,14 +34,15 @@ struct UpdateChunk {
   // `param`, of the same type as grad and in fp16 only written; then the slots (StateSlots).
   std::array<UpdateArray, update_arrays_max> arrays;
   std::span<const DecaySegment> segments;
+  Rounding rounding;  // of slots whose format is rounded at random
 };
 
 struct UpdateTile;
 struct UpdateTileHashes;
-// A rule's arithmetic on a tile, for this CPU's vectors. `hashes` (or null) absorb the new values of every
-// array. RETURNS: true if they absorbed them: only if all arrays fill whole XXH3 blocks, and the target
-// supports it.
-using UpdateTileFn = bool (*)(const UpdateTile&, Precision, const UpdateScalars&, UpdateTileHashes* hashes);
+// A rule's arithmetic on a tile, for this CPU's vectors. `hashes` (or null) absorb the new values of arrays.
+// RETURNS: how many arrays they absorbed, from the first on. None, if not all arrays fill whole XXH3 blocks,
+// or the target does not support it; and no slot with codes, which are written after the line.
+using UpdateTileFn = u32 (*)(const UpdateTile&, Precision, const UpdateScalars&, UpdateTileHashes* hashes);
 
 void update(const UpdateChunk&, const StateSlots&, UpdateTileFn rule, const UpdateScalars&, CorePool&);
 

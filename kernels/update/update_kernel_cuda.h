@@ -1,12 +1,15 @@
-// update_cuda<Rule>() runs a rule's arithmetic over a chunk set on the device, with the CPU's bits: the rule
-// follows its header's list, one rounding per line. (For NaN, the payload may differ; halves are rounded from
-// one canonical NaN on both sides.) A rule is:
+// update_cuda<Rule, formats...>() runs a rule's arithmetic over a chunk set on the device, with the CPU's
+// bits: the rule follows its header's list, one rounding per line. (For NaN, the payload may differ; halves
+// are rounded from one canonical NaN on both sides.) `formats`: of the slots. A rule is:
 //
 //   struct Rule {
-//     static constexpr u32 slots = 2;                    // fp32 arrays beside the parameters
+//     static constexpr u32 slots = 2;                    // arrays beside the parameters
 //     __device__ explicit Rule(const UpdateScalars&);
 //     // In: gradient, decay factor, parameter (fp32), state. Out: the new parameter and state.
 //     __device__ void update(float grad, float decay, float& param, float (&state)[slots]) const;
+//     // For formats with codes: what an element adds to the rule's averages, before their factors.
+//     __device__ float added(float grad, float decay, float param) const;
+//     Scalars s;  // float bound(slot, bound, added): of a block's new values of a slot
 //   };
 //
 // The sum, for AdamW: bf16 reads 14 and writes 12 bytes per parameter, so a card of 4 TB/s takes 6.5 ps per
@@ -17,6 +20,7 @@
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/require.h"
+#include "kernels/update/slot_formats_cuda.h"
 #include "kernels/update/update.h"
 
 namespace tidepool::cuda::rules {
@@ -113,9 +117,20 @@ struct Chunk {
   u64 elements;
   const Grad* grad;
   Masters masters;
-  float* state[slots];
+  std::byte* state[slots];
   const DecaySegment* segments;
+  Rounding rounding;
 };
+
+// Calls fn(slot, format) with constants for each slot.
+template <SlotFormat... formats, class Fn, u32... slots>
+__device__ void each_slot_of(std::integer_sequence<u32, slots...>, Fn&& fn) {
+  (fn(std::integral_constant<u32, slots>(), std::integral_constant<SlotFormat, formats>()), ...);
+}
+template <SlotFormat... formats, class Fn>
+__device__ void each_slot(Fn&& fn) {
+  each_slot_of<formats...>(std::make_integer_sequence<u32, sizeof...(formats)>(), fn);
+}
 
 // Skipped steps also write the kinds that every update makes anew: their bytes may have held a gradient.
 template <bool whole, class Masters>
@@ -129,50 +144,85 @@ __device__ void leave_as_it_was(Rounded p, u64 elements) {
   }
 }
 
-template <bool whole, class Rule, class Grad, class Masters>
+template <bool whole, class Rule, class Grad, class Masters, SlotFormat... formats>
 __global__ void __launch_bounds__(256)
     update_kernel(Chunk<Grad, Masters, Rule::slots> c, const UpdateScalars* scalars) {
   const UpdateScalars s = *scalars;
   if (s.skip) return leave_as_it_was<whole>(c.masters, c.elements);
   const Rule rule(s);
   DecayFactors decay(c.segments, s);
-  for (u64 at = vector_elements * grid_thread(); at < c.elements; at += vector_elements * grid_threads()) {
-    float grad[8], param[8], arrays[Rule::slots][8];
-    load8<whole>(c.grad, at, c.elements, grad);
-    load_masters<whole>(c.masters, at, c.elements, param);
-    for (u32 slot = 0; slot < Rule::slots; ++slot) load8<whole>(c.state[slot], at, c.elements, arrays[slot]);
+  constexpr bool coded = (has_codes(formats) || ...), rounded = ((formats != SlotFormat::f32) || ...);
+  // A warp that writes codes stays together to the end of its block.
+  const u64 end = coded ? div_up(c.elements, u64{slot_block_elements}) * slot_block_elements : c.elements;
+  for (u64 at = vector_elements * grid_thread(); at < end; at += vector_elements * grid_threads()) {
+    float grad[8] = {}, param[8] = {}, arrays[Rule::slots][8] = {};
+    const bool inside = !coded || at < c.elements;  // whole: all 8, or none
+    if (inside) {
+      load8<whole>(c.grad, at, c.elements, grad);
+      load_masters<whole>(c.masters, at, c.elements, param);
+    }
+    float factors[8];
+    for (u32 i = 0; i < 8; ++i)
+      factors[i] = inside && (whole || at + i < c.elements) ? decay.at(at + i) : 1.0f;
+    BlockScale scales[Rule::slots];
+    if constexpr (coded) {
+      u32 most = 0;  // as bits, so that NaN is the largest
+      for (u32 i = 0; i < 8; ++i) {
+        const u32 bits = __float_as_uint(fabsf(rule.added(grad[i], factors[i], param[i])));
+        if (at + i < c.elements && bits > most) most = bits;
+      }
+      const float added = __uint_as_float(warp_max_bits(most));
+      for (u32 slot = 0; slot < Rule::slots; ++slot)
+        scales[slot] =
+            rescale(c.state[slot], at, [&](float bound) { return rule.s.bound(slot, bound, added); });
+    }
+    each_slot<formats...>([&](auto slot, auto of) {
+      load_slot<of.value, whole>(c.state[slot], at, c.elements, scales[slot], arrays[slot]);
+    });
     for (u32 i = 0; i < 8; ++i) {
-      const float factor = whole || at + i < c.elements ? decay.at(at + i) : 1.0f;
       float state[Rule::slots];
       for (u32 slot = 0; slot < Rule::slots; ++slot) state[slot] = arrays[slot][i];
-      rule.update(grad[i], factor, param[i], state);
+      rule.update(grad[i], factors[i], param[i], state);
       for (u32 slot = 0; slot < Rule::slots; ++slot) arrays[slot][i] = state[slot];
     }
-    store_masters<whole>(c.masters, at, c.elements, param);
-    for (u32 slot = 0; slot < Rule::slots; ++slot) store8<whole>(c.state[slot], at, c.elements, arrays[slot]);
+    if (inside) store_masters<whole>(c.masters, at, c.elements, param);
+    u32 random[Rule::slots][8] = {};
+    if constexpr (rounded) {
+      const BlockRandom of_block(c.rounding, s.step, at / slot_block_elements);
+      constexpr u32 dropped = coded ? code_dropped_bits : bf16_dropped_bits;
+      for (u32 i = 0; i < 8; ++i) {
+        const u32 bits = of_block.of(spread_element(static_cast<u32>(at % slot_block_elements) + i));
+        for (u32 slot = 0; slot < Rule::slots; ++slot) random[slot][i] = random_of(bits, slot, dropped);
+      }
+    }
+    each_slot<formats...>([&](auto slot, auto of) {
+      store_slot<of.value, whole>(c.state[slot], at, c.elements, scales[slot], arrays[slot], random[slot]);
+    });
   }
 }
 
-template <class Rule, class Grad, class Masters>
+template <class Rule, class Grad, SlotFormat... formats, class Masters>
 void start(const UpdateChunk& c, bool whole, Masters masters, u32 first_slot, const UpdateScalars* scalars,
            cudaStream_t stream) {
   Chunk<Grad, Masters, Rule::slots> chunk = {.elements = c.elements,
                                              .grad = reinterpret_cast<const Grad*>(c.grad),
                                              .masters = masters,
                                              .state = {},
-                                             .segments = c.segments.data()};
-  for (u32 i = 0; i < Rule::slots; ++i)
-    chunk.state[i] = reinterpret_cast<float*>(c.arrays[first_slot + i].data);
+                                             .segments = c.segments.data(),
+                                             .rounding = c.rounding};
+  for (u32 i = 0; i < Rule::slots; ++i) chunk.state[i] = c.arrays[first_slot + i].data;
   for_bool(whole, [&](auto w) {
-    launch<update_kernel<w.value, Rule, Grad, Masters>>(elementwise_launch(c.elements, vector_elements),
-                                                        stream, chunk, scalars);
+    launch<update_kernel<w.value, Rule, Grad, Masters, formats...>>(
+        elementwise_launch(c.elements, vector_elements), stream, chunk, scalars);
   });
 }
 
 // `segments` point to device memory, `scalars` are read when the kernel runs.
-template <class Rule>
+template <class Rule, SlotFormat... formats>
 void update_cuda(const UpdateChunk& c, Precision precision, const UpdateScalars* scalars,
                  cudaStream_t stream) {
+  static_assert(sizeof...(formats) == Rule::slots);
+  constexpr SlotFormat format_of[] = {formats...};
   const u32 first_slot = precision == Precision::fp32 ? 1 : 2;
   bool whole = rows_of_vectors(c.elements, ConstValues(c.grad, precision));
   for (u32 i = 0; i < update_arrays_max; ++i) {
@@ -181,7 +231,9 @@ void update_cuda(const UpdateChunk& c, Precision precision, const UpdateScalars*
     // Checksums are for chunks with homes on disk, and the host updates those.
     require(array.hashes.empty(), "no checksums are wanted of an update on the device");
     if (array.data == nullptr) continue;
-    const Precision stored = i == 0 || (i == 1 && precision == Precision::bf16) ? precision : Precision::fp32;
+    Precision stored = i == 0 || (i == 1 && precision == Precision::bf16) ? precision : Precision::fp32;
+    if (i >= first_slot && has_codes(format_of[i - first_slot])) continue;
+    if (i >= first_slot && format_of[i - first_slot] == SlotFormat::bf16) stored = Precision::bf16;
     whole = whole && rows_of_vectors(c.elements, Values(array.data, stored));
   }
   require(!c.segments.empty() || c.elements == 0, "segments cover the chunk");
@@ -189,16 +241,16 @@ void update_cuda(const UpdateChunk& c, Precision precision, const UpdateScalars*
   std::byte *const param = c.arrays[0].data, *const master = c.arrays[1].data;
   switch (precision) {
     case Precision::fp32:
-      return start<Rule, float>(c, whole, Words{reinterpret_cast<float*>(param)}, first_slot, scalars,
-                                stream);
+      return start<Rule, float, formats...>(c, whole, Words{reinterpret_cast<float*>(param)}, first_slot,
+                                            scalars, stream);
     case Precision::bf16:
-      return start<Rule, Bf16>(c, whole,
-                               Halves{reinterpret_cast<Bf16*>(param), reinterpret_cast<u16*>(master)},
-                               first_slot, scalars, stream);
+      return start<Rule, Bf16, formats...>(
+          c, whole, Halves{reinterpret_cast<Bf16*>(param), reinterpret_cast<u16*>(master)}, first_slot,
+          scalars, stream);
     case Precision::fp16:
-      return start<Rule, Fp16>(c, whole,
-                               Rounded{reinterpret_cast<Fp16*>(param), reinterpret_cast<float*>(master)},
-                               first_slot, scalars, stream);
+      return start<Rule, Fp16, formats...>(
+          c, whole, Rounded{reinterpret_cast<Fp16*>(param), reinterpret_cast<float*>(master)}, first_slot,
+          scalars, stream);
   }
 }
 

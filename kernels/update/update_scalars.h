@@ -21,6 +21,7 @@ struct UpdateScalars {
   float clip = 1;                 // 1: not clipped; for reports: `of_gradient` includes it
   // The gradient is not finite: the state stays unchanged (fp16's param is made anew from the master).
   bool skip = false;
+  u64 step = 0;  // number of the update: random bits follow from it
 
   bool operator==(const UpdateScalars&) const = default;
 };

@@ -1,11 +1,15 @@
-// rule_tile<Rule>() runs a rule's arithmetic over a tile, with checksums of the new values. Each rule's
-// source includes this header once per target. A rule is:
+// rule_tile<Stored<Rule, formats...>>() runs a rule's arithmetic over a tile, with checksums of the new
+// values. Each rule's source includes this header once per target. `formats`: of its slots. A rule is:
 //
 //   struct Rule {
-//     static constexpr size_t slots = 2;                 // fp32 arrays beside the parameters
+//     static constexpr size_t slots = 2;                 // arrays beside the parameters
 //     explicit Rule(const UpdateScalars&);               // the scalars, as vectors
 //     // In: gradient, decay factor, parameter (fp32), state. Out: the new parameter and state.
 //     void update(V grad, V decay, V& param, V (&state)[slots]) const;
+//     // For formats with codes: what an element adds to the rule's averages, before their factors.
+//     static constexpr bool adds_parameters = false;  // true: it depends on the parameter
+//     V added(V grad, V decay, V param) const;
+//     const Scalars scalars;  // float bound(slot, bound, added): of a block's new values of a slot
 //   };
 #if defined(TIDEPOOL_UPDATE_TILE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TIDEPOOL_UPDATE_TILE_INL_H
@@ -17,54 +21,34 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <cstring>
 #include <type_traits>
-#include <utility>
 
 #include "kernels/checksum/xxh3-inl.h"
 #include "kernels/simd/bf16-inl.h"
 #include "kernels/simd/fp16-inl.h"
+#include "kernels/update/slot_formats-inl.h"
+#include "kernels/update/tile_vectors-inl.h"
 #include "kernels/update/update_tile.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tidepool::HWY_NAMESPACE::rules {
-
-using F = hn::CappedTag<float, 16>;
-using V = hn::Vec<F>;
-using Pair = VectorPair<V>;
-constexpr size_t lanes = hn::MaxLanes(F());
 
 // A step fills whole stripes of every kind: 32 elements, in pairs of vectors.
 constexpr size_t step_elements = 32;
 constexpr size_t step_pairs = step_elements / (2 * lanes);
 constexpr size_t line_steps = update_line_elements / step_elements;
 
-// a * b + c and a * b - c, rounded once. Without the instruction libm computes them, slowly but with the same
-// bits.
-#if HWY_NATIVE_FMA
-HWY_INLINE V fma(V a, V b, V c) { return hn::MulAdd(a, b, c); }
-HWY_INLINE V fms(V a, V b, V c) { return hn::MulSub(a, b, c); }
-#else
-HWY_INLINE V fma(V a, V b, V c) {
-  HWY_ALIGN float x[lanes], y[lanes], z[lanes];
-  hn::Store(a, F(), x), hn::Store(b, F(), y), hn::Store(c, F(), z);
-  for (size_t i = 0; i < lanes; ++i) x[i] = std::fma(x[i], y[i], z[i]);
-  return hn::Load(F(), x);
-}
-HWY_INLINE V fms(V a, V b, V c) { return fma(a, b, hn::Neg(c)); }
-#endif
-
-// Calls fn(0) to fn(count - 1) with numbers that are known when this is compiled: arrays of vectors then stay
-// in registers. A loop costs a sixth of AdamW's speed with checksums.
-template <class Fn, size_t... i>
-HWY_INLINE void each_of(std::index_sequence<i...>, Fn&& fn) {
-  (fn(std::integral_constant<size_t, i>()), ...);
-}
-template <size_t count, class Fn>
-HWY_INLINE void each(Fn&& fn) {
-  each_of(std::make_index_sequence<count>(), fn);
-}
+// A rule and the formats of its slots.
+template <class R, SlotFormat... of>
+struct Stored {
+  using Rule = R;
+  static constexpr size_t slots = R::slots;
+  static constexpr std::array<SlotFormat, slots> formats = {of...};
+  static constexpr bool rounded = (rounds(of) || ...), coded = (has_codes(of) || ...);
+  static_assert(sizeof...(of) == slots);
+};
 
 struct NoHash {};
 template <class H, size_t slots>
@@ -167,79 +151,144 @@ struct Fp16 {
   }
 };
 
-// The arrays of a tile as floats and bytes, with the slots of the rule behind the master.
-template <class Rule, class Layout>
+// The arrays of a tile, with the slots of the rule behind the master.
+template <class S, class Layout>
 struct TileArrays {
   const std::byte* grad;
   std::byte *param, *master = nullptr;
-  float* state[Rule::slots];
+  std::byte* state[S::slots];
 
-  explicit TileArrays(const UpdateTile& t) : grad(t.grad), param(t.arrays[0]) {
+  // At element i of the tile, where a line begins.
+  TileArrays(const UpdateTile& t, size_t i)
+      : grad(t.grad + i * Layout::grad_bytes), param(t.arrays[0] + i * Layout::param_bytes) {
     constexpr size_t first = Layout::master_bytes == 0 ? 1 : 2;
-    if constexpr (Layout::master_bytes != 0) master = t.arrays[1];
-    for (size_t i = 0; i < Rule::slots; ++i) state[i] = reinterpret_cast<float*>(t.arrays[first + i]);
+    if constexpr (Layout::master_bytes != 0) master = t.arrays[1] + i * Layout::master_bytes;
+    for (size_t s = 0; s < S::slots; ++s)
+      state[s] = t.arrays[first + s] + i / update_line_elements * line_bytes(S::formats[s]);
   }
 };
 
-// Updates pair `pair` and the following pairs of the step that begins at element i of the tile.
-template <class Rule, class Layout, size_t pair, class H>
-HWY_INLINE void step(const TileArrays<Rule, Layout>& t, size_t i, const float* factors, const Rule& rule,
-                     LineHashes<H, Rule::slots>& hashes, const StepSecrets<Rule::slots>& secrets) {
+// Writes the new bounds of slots with codes. They follow from what the line adds to its averages at most.
+template <class S, class Layout>
+struct LineScales {
+  LineScale of[S::slots];
+
+  HWY_INLINE LineScales(const TileArrays<S, Layout>& t, const typename S::Rule& rule, const float* factors) {
+    if constexpr (S::coded) {
+      VI most = hn::Zero(I());
+      for (size_t e = 0; e < update_line_elements; e += 2 * lanes) {
+        const Pair g = Layout::load_grads(t.grad + e * Layout::grad_bytes);
+        Pair p = g;
+        if constexpr (S::Rule::adds_parameters)
+          p = Layout::load_masters(t.param + e * Layout::param_bytes, t.master + e * Layout::master_bytes);
+        most = larger_bits(most, rule.added(g.first, hn::LoadU(F(), factors + e), p.first));
+        most = larger_bits(most, rule.added(g.second, hn::LoadU(F(), factors + e + lanes), p.second));
+      }
+      const u32 bits = static_cast<u32>(hn::GetLane(hn::MaxOfLanes(I(), most)));
+      const float added = std::bit_cast<float>(bits);
+      each<S::slots>([&](auto s) HWY_ATTR {
+        of[s] = rescale(t.state[s], [&](float bound) { return rule.scalars.bound(s, bound, added); });
+      });
+    }
+  }
+};
+
+// Stores a slot's new values, and hashes them, if they are not codes.
+template <class S, size_t slot, size_t pair, class H>
+HWY_INLINE void store_slot(const Pair& x, size_t e, const RandomPair& random, std::byte* line,
+                           const LineScale& scale, H& hash, const u8* const* secrets) {
+  constexpr SlotFormat format = S::formats[slot];
+  if constexpr (format == SlotFormat::f32) {
+    float* to = reinterpret_cast<float*>(line) + e;
+    hn::StoreU(x.first, F(), to), hn::StoreU(x.second, F(), to + lanes);
+    hash_vector<2 * pair>(hash, x.first, secrets);
+    hash_vector<2 * pair + 1>(hash, x.second, secrets);
+  } else if constexpr (format == SlotFormat::bf16) {
+    const RandomPair bits = {random_part<slot, bf16_dropped_bits>(random.first),
+                             random_part<slot, bf16_dropped_bits>(random.second)};
+#if HWY_TARGET == HWY_SCALAR
+    store_bf16_at_random(x.first, bits.first, line + 2 * e);
+    store_bf16_at_random(x.second, bits.second, line + 2 * e + 2);
+#else
+    const auto halves = bf16_pair(x, bits);
+    hn::StoreU(halves, hn::Repartition<uint16_t, F>(), reinterpret_cast<uint16_t*>(line) + e);
+    if constexpr (!std::is_same_v<H, NoHash>) hash.template add<pair>(halves, secrets[0]);
+#endif
+  } else {
+    encode<format>(x.first, scale.inverse, random_part<slot, code_dropped_bits>(random.first), line, e);
+    encode<format>(x.second, scale.inverse, random_part<slot, code_dropped_bits>(random.second), line,
+                   e + lanes);
+  }
+}
+
+// Updates pair `pair` and the following pairs of the step that begins at element i of the line.
+template <class S, class Layout, size_t pair, class H>
+HWY_INLINE void step(const TileArrays<S, Layout>& t, size_t i, const float* factors,
+                     const typename S::Rule& rule, u32 random_key, const LineScales<S, Layout>& scales,
+                     LineHashes<H, S::slots>& hashes, const StepSecrets<S::slots>& secrets) {
   const size_t e = i + pair * 2 * lanes;
   std::byte* param = t.param + e * Layout::param_bytes;
   std::byte* master = t.master + e * Layout::master_bytes;
-  const float* factor = factors + pair * 2 * lanes;
+  const float* factor = factors + e;
   const Pair g = Layout::load_grads(t.grad + e * Layout::grad_bytes);
   Pair p = Layout::load_masters(param, master);
-  V first[Rule::slots], second[Rule::slots];
-  each<Rule::slots>([&](auto s) HWY_ATTR {
-    first[s] = hn::LoadU(F(), t.state[s] + e);
-    second[s] = hn::LoadU(F(), t.state[s] + e + lanes);
+  V first[S::slots], second[S::slots];
+  each<S::slots>([&](auto s) HWY_ATTR {
+    const Pair x = load_line<S::formats[s]>(t.state[s], e, scales.of[s]);
+    first[s] = x.first, second[s] = x.second;
   });
   rule.update(g.first, hn::LoadU(F(), factor), p.first, first);
   rule.update(g.second, hn::LoadU(F(), factor + lanes), p.second, second);
-  each<Rule::slots>([&](auto s) HWY_ATTR {
-    hn::StoreU(first[s], F(), t.state[s] + e);
-    hn::StoreU(second[s], F(), t.state[s] + e + lanes);
-  });
-  each<Rule::slots>([&](auto s) HWY_ATTR {
-    hash_vector<2 * pair>(hashes.state[s], first[s], secrets.state[s]);
-    hash_vector<2 * pair + 1>(hashes.state[s], second[s], secrets.state[s]);
+  RandomPair random;
+  if constexpr (S::rounded) random = {random_bits(random_key, e), random_bits(random_key, e + lanes)};
+  each<S::slots>([&](auto s) HWY_ATTR {
+    store_slot<S, s, pair>({first[s], second[s]}, e, random, t.state[s], scales.of[s], hashes.state[s],
+                           secrets.state[s]);
   });
   Layout::template store_masters<pair>(p, param, master, hashes, secrets);
-  if constexpr (pair + 1 < step_pairs) step<Rule, Layout, pair + 1>(t, i, factors, rule, hashes, secrets);
+  if constexpr (pair + 1 < step_pairs)
+    step<S, Layout, pair + 1>(t, i, factors, rule, random_key, scales, hashes, secrets);
 }
 
-template <class Rule, class Layout>
+template <class S>
+HWY_INLINE u32 key_of_line(const UpdateTile& t, const UpdateScalars& scalars, size_t i) {
+  if constexpr (!S::rounded) return 0;
+  return BlockRandom(t.rounding, scalars.step, (t.chunk_begin + i) / update_line_elements).key;
+}
+
+template <class S, class Layout>
 HWY_NOINLINE void plain_line(const UpdateTile& t, size_t i, const float* factors,
                              const UpdateScalars& scalars) {
-  const Rule rule(scalars);
-  const TileArrays<Rule, Layout> arrays(t);
-  LineHashes<NoHash, Rule::slots> nothing;
+  const typename S::Rule rule(scalars);
+  const TileArrays<S, Layout> arrays(t, i);
+  const u32 key = key_of_line<S>(t, scalars, i);
+  LineHashes<NoHash, S::slots> nothing;
+  const LineScales<S, Layout> scales(arrays, rule, factors);
   for (size_t k = 0; k < update_line_elements; k += step_elements)
-    step<Rule, Layout, 0>(arrays, i + k, factors + k, rule, nothing, {});
+    step<S, Layout, 0>(arrays, k, factors, rule, key, scales, nothing, {});
 }
 
 #if HWY_TARGET != HWY_SCALAR
 // RETURNS: secrets of step k of a line. For four-byte arrays a line is a block of 16 stripes, for two-byte
 // arrays half a block: `half` is 0 or 1. `last`: the step ends the tile.
-template <class Rule, class Layout>
-HWY_INLINE StepSecrets<Rule::slots> secrets_of(const UpdateTileHashes& h, size_t k, size_t half, bool last) {
+template <class S, class Layout>
+HWY_INLINE StepSecrets<S::slots> secrets_of(const UpdateTileHashes& h, size_t k, size_t half, bool last) {
   constexpr size_t first_slot = Layout::master_bytes == 0 ? 1 : 2;
   const size_t first = 2 * k * xxh3_secret_step;
   const size_t second = last ? xxh3_last_stripe_secret : first + xxh3_secret_step;
   const size_t narrow = last ? xxh3_last_stripe_secret : (half * line_steps + k) * xxh3_secret_step;
-  StepSecrets<Rule::slots> out;
+  StepSecrets<S::slots> out;
   const auto set = [&](const u8*(&to)[2], const Xxh3Lanes& of, bool narrow_array) {
     to[0] = of.secret + (narrow_array ? narrow : first), to[1] = of.secret + second;
   };
   set(out.param, h.of[0], Layout::param_bytes == 2);
   set(out.master, h.of[1], Layout::master_bytes == 2);
-  each<Rule::slots>([&](auto s) HWY_ATTR { set(out.state[s], h.of[first_slot + s], false); });
+  each<S::slots>(
+      [&](auto s) HWY_ATTR { set(out.state[s], h.of[first_slot + s], S::formats[s] == SlotFormat::bf16); });
   return out;
 }
 
-template <class Rule, class Layout>
+template <class S, class Layout>
 HWY_NOINLINE void hashed_line(const UpdateTile& t, size_t i, const float* factors,
                               const UpdateScalars& scalars, UpdateTileHashes& h) {
   constexpr bool narrow = Layout::param_bytes == 2, narrow_master = Layout::master_bytes == 2;
@@ -247,26 +296,37 @@ HWY_NOINLINE void hashed_line(const UpdateTile& t, size_t i, const float* factor
   constexpr size_t end = line_steps - 1;
   const bool last = i + update_line_elements == t.elements;
   const size_t half = i / update_line_elements % 2;
-  const Rule rule(scalars);
-  const TileArrays<Rule, Layout> arrays(t);
-  LineHashes<StripeHash, Rule::slots> hashes;
+  const typename S::Rule rule(scalars);
+  const TileArrays<S, Layout> arrays(t, i);
+  const u32 key = key_of_line<S>(t, scalars, i);
+  const LineScales<S, Layout> scales(arrays, rule, factors);
+  LineHashes<StripeHash, S::slots> hashes;
+  // Calls fn(slot) for slots that are hashed here.
+  const auto each_hashed = [](auto fn) HWY_ATTR {
+    each<S::slots>([&](auto s) HWY_ATTR {
+      if constexpr (!has_codes(S::formats[s])) fn(s);
+    });
+  };
   hashes.param.load(h.of[0]);
   if constexpr (Layout::master_bytes != 0) hashes.master.load(h.of[1]);
-  each<Rule::slots>([&](auto s) HWY_ATTR { hashes.state[s].load(h.of[first_slot + s]); });
+  each_hashed([&](auto s) HWY_ATTR { hashes.state[s].load(h.of[first_slot + s]); });
   for (size_t k = 0; k < end; ++k)
-    step<Rule, Layout, 0>(arrays, i + k * step_elements, factors + k * step_elements, rule, hashes,
-                          secrets_of<Rule, Layout>(h, k, half, false));
-  step<Rule, Layout, 0>(arrays, i + end * step_elements, factors + end * step_elements, rule, hashes,
-                        secrets_of<Rule, Layout>(h, end, half, last));
+    step<S, Layout, 0>(arrays, k * step_elements, factors, rule, key, scales, hashes,
+                       secrets_of<S, Layout>(h, k, half, false));
+  step<S, Layout, 0>(arrays, end * step_elements, factors, rule, key, scales, hashes,
+                     secrets_of<S, Layout>(h, end, half, last));
   if (!last) {
-    each<Rule::slots>([&](auto s) HWY_ATTR { hashes.state[s].scramble(h.of[first_slot + s].secret); });
+    each_hashed([&](auto s) HWY_ATTR {
+      if (S::formats[s] == SlotFormat::f32 || half == 1)
+        hashes.state[s].scramble(h.of[first_slot + s].secret);
+    });
     if (!narrow || half == 1) hashes.param.scramble(h.of[0].secret);
     if constexpr (Layout::master_bytes != 0)
       if (!narrow_master || half == 1) hashes.master.scramble(h.of[1].secret);
   }
   hashes.param.store(h.of[0]);
   if constexpr (Layout::master_bytes != 0) hashes.master.store(h.of[1]);
-  each<Rule::slots>([&](auto s) HWY_ATTR { hashes.state[s].store(h.of[first_slot + s]); });
+  each_hashed([&](auto s) HWY_ATTR { hashes.state[s].store(h.of[first_slot + s]); });
 }
 #endif
 
@@ -285,56 +345,71 @@ inline u64 fill_factors(const UpdateTile& t, u64 line_begin, const UpdateScalars
 }
 
 // The last, short line goes through buffers, so that the same instructions update it.
-template <class Rule, class Layout>
+template <class S, class Layout>
 HWY_NOINLINE void short_line(const UpdateTile& t, size_t i, const float* factors, const UpdateScalars& s) {
   constexpr size_t n_max = update_line_elements;
-  constexpr size_t first_slot = Layout::master_bytes == 0 ? 1 : 2, arrays = first_slot + Rule::slots;
-  constexpr auto bytes_of = [](size_t array) {
-    return array == 0 ? Layout::param_bytes : array < first_slot ? Layout::master_bytes : sizeof(float);
+  constexpr size_t first_slot = Layout::master_bytes == 0 ? 1 : 2, arrays = first_slot + S::slots;
+  const size_t n = t.elements - i;
+  // Where the line begins in an array, and the bytes of `n` elements of it.
+  const auto begin_of = [&](size_t array) -> size_t {
+    if (array < first_slot) return i * (array == 0 ? Layout::param_bytes : Layout::master_bytes);
+    return i / n_max * line_bytes(S::formats[array - first_slot]);
+  };
+  const auto bytes_of = [&](size_t array) -> size_t {
+    if (array < first_slot) return n * (array == 0 ? Layout::param_bytes : Layout::master_bytes);
+    const SlotFormat format = S::formats[array - first_slot];
+    return has_codes(format) ? line_bytes(format) : n * (line_bytes(format) / n_max);
   };
   HWY_ALIGN std::byte grad[n_max * 4] = {}, copies[arrays][n_max * 4] = {};
-  const size_t n = t.elements - i;
-  UpdateTile copy{.elements = n_max, .grad = grad, .segments = {}};
+  UpdateTile copy{.elements = n_max,
+                  .grad = grad,
+                  .chunk_begin = t.chunk_begin + i,
+                  .segments = {},
+                  .rounding = t.rounding};
   std::memcpy(grad, t.grad + i * Layout::grad_bytes, n * Layout::grad_bytes);
   for (size_t a = 0; a < arrays; ++a) {
     copy.arrays[a] = copies[a];
-    std::memcpy(copies[a], t.arrays[a] + i * bytes_of(a), n * bytes_of(a));
+    std::memcpy(copies[a], t.arrays[a] + begin_of(a), bytes_of(a));
   }
-  plain_line<Rule, Layout>(copy, 0, factors, s);
-  for (size_t a = 0; a < arrays; ++a) std::memcpy(t.arrays[a] + i * bytes_of(a), copies[a], n * bytes_of(a));
+  plain_line<S, Layout>(copy, 0, factors, s);
+  for (size_t a = 0; a < arrays; ++a) std::memcpy(t.arrays[a] + begin_of(a), copies[a], bytes_of(a));
 }
 
-template <class Rule, class Layout>
-bool tile(const UpdateTile& t, const UpdateScalars& s, UpdateTileHashes* hashes) {
+template <class S, class Layout>
+u32 tile(const UpdateTile& t, const UpdateScalars& s, UpdateTileHashes* hashes) {
   // Two-byte arrays fill XXH3's blocks of 1 KiB every other line.
-  constexpr size_t hashed_multiple = update_line_elements * (Layout::param_bytes == 2 ? 2 : 1);
+  constexpr bool narrow = Layout::param_bytes == 2 || std::ranges::count(S::formats, SlotFormat::bf16) > 0;
+  constexpr size_t hashed_multiple = update_line_elements * (narrow ? 2 : 1);
   const bool hashed = HWY_TARGET != HWY_SCALAR && hashes != nullptr && t.elements % hashed_multiple == 0;
   HWY_ALIGN float factors[update_line_elements] = {};
   u64 factors_until = 0;
   for (size_t i = 0; i < t.elements; i += update_line_elements) {
     if (i + update_line_elements > factors_until) factors_until = fill_factors(t, i, s, factors);
-    if (t.elements - i < update_line_elements) short_line<Rule, Layout>(t, i, factors, s);
+    if (t.elements - i < update_line_elements) short_line<S, Layout>(t, i, factors, s);
 #if HWY_TARGET != HWY_SCALAR
     else if (hashed)
-      hashed_line<Rule, Layout>(t, i, factors, s, *hashes);
+      hashed_line<S, Layout>(t, i, factors, s, *hashes);
 #endif
     else
-      plain_line<Rule, Layout>(t, i, factors, s);
+      plain_line<S, Layout>(t, i, factors, s);
   }
-  return hashed;
+  if (!hashed) return 0;
+  constexpr u32 first_slot = Layout::master_bytes == 0 ? 1 : 2;
+  const auto with_codes = std::ranges::find_if(S::formats, has_codes);
+  return first_slot + static_cast<u32>(with_codes - S::formats.begin());
 }
 
-template <class Rule>
-bool rule_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, UpdateTileHashes* hashes) {
+template <class S>
+u32 rule_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, UpdateTileHashes* hashes) {
   switch (precision) {
     case Precision::fp32:
-      return tile<Rule, Fp32>(t, s, hashes);
+      return tile<S, Fp32>(t, s, hashes);
     case Precision::bf16:
-      return tile<Rule, Bf16>(t, s, hashes);
+      return tile<S, Bf16>(t, s, hashes);
     case Precision::fp16:
       break;
   }
-  return tile<Rule, Fp16>(t, s, hashes);
+  return tile<S, Fp16>(t, s, hashes);
 }
 
 }  // namespace tidepool::HWY_NAMESPACE::rules

@@ -9,6 +9,7 @@ namespace tidepool {
 // A tile is updated in lines: 1 KiB of a 4-byte array, half of that of a 2-byte array.
 inline constexpr u64 update_line_elements = 256;
 static_assert(checksum_block_elements % (2 * update_line_elements) == 0);
+static_assert(update_line_elements == slot_block_elements);
 
 struct UpdateTileHashes {
   std::array<Xxh3Lanes, update_arrays_max> of;  // by array, as in UpdateChunk; after xxh3_begin()
@@ -20,6 +21,7 @@ struct UpdateTile {
   std::array<std::byte*, update_arrays_max> arrays{};
   u64 chunk_begin = 0;  // begin of the tile, in the segments' numbering
   std::span<const DecaySegment> segments;
+  Rounding rounding;
 };
 
 }  // namespace tidepool

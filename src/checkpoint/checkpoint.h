@@ -146,9 +146,10 @@ class CheckpointStore {
   // Path of the checkpoint that save() makes for a step.
   std::string path_of(u64 step) const;
 
-  // Restores the optimizer's state, parameters and masters from a result of open() or find_resumable().
-  // Hashes the files while reading them. Error: corrupt_checkpoint if a file is not as it was written; the
-  // state is unusable then, and finish() was not called.
+  // Restores the optimizer's state, parameters and masters from a result of open() or find_resumable(). State
+  // in another format than the run's is converted. Hashes the files while reading them. Error:
+  // corrupt_checkpoint if a file is not as it was written; the state is unusable then, and finish() was not
+  // called.
   Result<void> restore(const FoundCheckpoint&, StateWriter&);
 
   // XXH3-64 over each tensor's name and parameter bytes in the model's order, for the current state. Equals
@@ -169,6 +170,7 @@ class CheckpointStore {
   bool is_whole(const std::string& path);
   bool is_restored(const std::string& file) const;
   Result<void> restore_weights(const FoundCheckpoint&, StateWriter&);
+  Result<void> convert_optimizer(const FoundCheckpoint&, StateWriter&);
   Result<void> check_model(const FoundCheckpoint&);
   Result<void> compare_model(const std::string& path);
   std::optional<Optim> other_optimizer(std::span<const StoredTensor>) const;
@@ -184,7 +186,8 @@ class CheckpointStore {
   const std::vector<CarriedFile> carried_;
   const bool read_back_;
   const ModelGraph& graph_;
-  ExpertForm form_;  // of the weights in checkpoints: as the checkpoint that the run resumes from
+  ExpertForm form_;        // of the weights in checkpoints: as the checkpoint that the run resumes from
+  bool converts_ = false;  // that checkpoint has the optimizer's state in other formats
   std::unique_ptr<Files> files_;
   std::vector<std::byte> buffer_;
 };

@@ -199,13 +199,22 @@ Result<void> CheckpointStore::check_model(const FoundCheckpoint& found) {
   return same;
 }
 
-// The run continues in the checkpoint's form of experts.
+// The run continues in the checkpoint's form of experts. An optimizer's state in other formats than the run's
+// is converted; then its tensors may also be in another order.
 Result<void> CheckpointStore::compare_model(const std::string& path) {
   TRY(graph_.lora.on() ? check_adapter_config(path, graph_) : check_model_config(path, graph_));
 
-  const auto check_tensors = [&](const char* file_name, std::span<const StoredTensor> there,
+  TRY_ASSIGN(const auto optimizer,
+             SafetensorsFile::open(path + "/optimizer.safetensors", ErrorKind::corrupt_checkpoint));
+  const std::vector<Kind> slots = optimizer_parts(graph_.state_slots);
+  converts_ = !tensors_difference(optimizer->tensors(), stored_tensors(graph_, slots)).empty() &&
+              has_slots_in_some_format(graph_, optimizer->tensors());
+  const auto check_tensors = [&](const char* file_name, std::vector<StoredTensor> there,
                                  const std::vector<Kind>& parts) -> Result<void> {
-    const std::string difference = tensors_difference(there, stored_tensors(graph_, parts, form_));
+    std::vector<StoredTensor> here = stored_tensors(graph_, parts, form_);
+    if (converts_)
+      std::ranges::sort(there, {}, &StoredTensor::name), std::ranges::sort(here, {}, &StoredTensor::name);
+    const std::string difference = tensors_difference(there, here);
     if (difference.empty()) return {};
     return other_run(path, fmt::format("{}: {}", file_name, difference),
                      graph_.lora.on() ? all_keys : model_keys);
@@ -216,22 +225,23 @@ Result<void> CheckpointStore::compare_model(const std::string& path) {
     TRY_ASSIGN(form_, find_expert_form(*model, graph_.config));
   }
   TRY(check_tensors(weights, tensors_in_order(*model), model_parts()));
-  TRY_ASSIGN(const auto optimizer,
-             SafetensorsFile::open(path + "/optimizer.safetensors", ErrorKind::corrupt_checkpoint));
+  if (converts_) return {};
   if (const std::optional<Optim> other = other_optimizer(optimizer->tensors()))
     return other_run(path,
                      fmt::format("train.optim is {} there and {} here", name(*other), name(graph_.optim())),
                      "train.optim");
-  return check_tensors("optimizer.safetensors", optimizer->tensors(), optimizer_parts(graph_.state_slots));
+  const std::span<const StoredTensor> tensors = optimizer->tensors();
+  return check_tensors("optimizer.safetensors", {tensors.begin(), tensors.end()}, slots);
 }
 
-// RETURNS: the optimizer, another than the run's, that keeps exactly these tensors.
+// RETURNS: the optimizer, another rule than the run's, that keeps exactly these tensors.
 std::optional<Optim> CheckpointStore::other_optimizer(std::span<const StoredTensor> tensors) const {
   ModelGraph graph = graph_;
   for (u32 i = 0; i < optim_count; ++i) {
     graph.rules = update_rules(static_cast<Optim>(i));
     graph.state_slots = state_slots(graph.precision, graph.rules);
-    if (graph.optim() == graph_.optim() || graph.state_slots == graph_.state_slots) continue;
+    const bool same_rule = optimizer(graph.optim()).base == optimizer(graph_.optim()).base;
+    if (same_rule || graph.state_slots == graph_.state_slots) continue;
     for (Window& window : graph.windows)
       for (Tensor& tensor : window.tensors) tensor.rule = rule_of(graph.rules, tensor);
     if (tensors_difference(tensors, stored_tensors(graph, optimizer_parts(graph.state_slots))).empty())

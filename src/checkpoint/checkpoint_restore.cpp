@@ -16,17 +16,39 @@ bool CheckpointStore::is_restored(const std::string& file) const {
 Result<void> CheckpointStore::restore(const FoundCheckpoint& found, StateWriter& writer) {
   const auto restore_file = [&](const char* file, const std::vector<Kind>& parts) -> Result<void> {
     TRY_ASSIGN(HashedTensors tensors, HashedTensors::open(found.path, file, found.manifest));
-    for (const Kind part : parts) TRY(restore_part(tensors, graph_, part, writer, buffer_));
+    const TensorSource source = {
+        .find = [&](const std::string& name) { return tensors.find(name); },
+        .read = [&](const SafetensorsModel::Location& at, u64 begin,
+                    std::span<std::byte> out) { return tensors.read(at, begin, out); }};
+    for (const Kind part : parts) TRY(restore_part(source, graph_, part, writer, buffer_));
     return tensors.finish();
   };
-  TRY(restore_file(optimizer_file_name, optimizer_parts(graph_.state_slots)));
+  if (converts_)
+    TRY(convert_optimizer(found, writer));
+  else
+    TRY(restore_file(optimizer_file_name, optimizer_parts(graph_.state_slots)));
   if (graph_.precision == Precision::fp32) {
-    if (form_ == ExpertForm::joined)
+    if (form_ == ExpertForm::joined || converts_)
       TRY(restore_weights(found, writer));
     else
       TRY(restore_file(weights_file_of(graph_), model_parts()));
   }
   return writer.finish();
+}
+
+// Reads state in another format, and maybe another order, after the file was verified.
+Result<void> CheckpointStore::convert_optimizer(const FoundCheckpoint& found, StateWriter& writer) {
+  for (const ListedFile& file : found.manifest.files)
+    if (file.file == optimizer_file_name) TRY(check_file(found.path, file, buffer_));
+  TRY_ASSIGN(const auto tensors,
+             SafetensorsModel::open(found.path, ErrorKind::corrupt_checkpoint, optimizer_file_name));
+  const TensorSource source = {
+      .find = [&](const std::string& name) { return tensors->find(name); },
+      .read = [](const SafetensorsModel::Location& at, u64 begin,
+                 std::span<std::byte> out) { return at.file->read(*at.tensor, begin, out); }};
+  for (const Kind part : optimizer_parts(graph_.state_slots))
+    TRY(restore_part(source, graph_, part, writer, buffer_));
+  return {};
 }
 
 // Reads joined experts, or their adapters, after all files of weights were verified: they are not read from
@@ -37,7 +59,7 @@ Result<void> CheckpointStore::restore_weights(const FoundCheckpoint& found, Stat
       TRY(check_file(found.path, file, buffer_));
   TRY_ASSIGN(const auto model,
              SafetensorsModel::open(found.path, ErrorKind::corrupt_checkpoint, weights_file_of(graph_)));
-  return restore_joined_weights(*model, graph_, writer, buffer_);
+  return restore_weights_by_name(*model, graph_, form_, writer, buffer_);
 }
 
 }  // namespace tidepool

@@ -4,25 +4,81 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <optional>
 
 #include "base/check.h"
 #include "huggingface/weights/split.h"
+#include "kernels/update/slot_formats.h"
 
 namespace tidepool {
 namespace {
+
+template <class T>
+std::span<T> as(std::span<std::byte> bytes) {
+  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+}
 
 std::string_view prefix(const StateSlots& slots, Kind part) {
   return part == Kind::param ? std::string_view() : slots[part].file_prefix;
 }
 
-Dtype dtype(Kind part, Precision precision) {
+Dtype dtype(const StateSlots& slots, Kind part) {
   constexpr std::array<Dtype, precision_count> weights = {Dtype::f32, Dtype::bf16, Dtype::f16};
-  return part == Kind::param ? weights[static_cast<u32>(precision)] : Dtype::f32;
+  if (part == Kind::param) return weights[static_cast<u32>(slots.precision())];
+  switch (slots[part].format) {
+    case SlotFormat::f32:
+    case SlotFormat::remainder:
+      break;
+    case SlotFormat::bf16:
+      return Dtype::bf16;
+    case SlotFormat::signed8:
+      return Dtype::i8;
+    case SlotFormat::unsigned8:
+      return Dtype::u8;
+  }
+  return Dtype::f32;
 }
 
-template <class T>
-std::span<T> as(std::span<std::byte> bytes) {
-  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+// Codes have a row for each block of a tensor.
+std::vector<u64> shape_of_codes(const FileTensor& file) {
+  u64 elements = 1;
+  for (const u64 extent : file.shape) elements *= extent;
+  return {div_up(elements, u64{slot_block_elements}), slot_block_bytes};
+}
+
+std::vector<u64> shape(const StateSlots& slots, Kind part, const FileTensor& file) {
+  return part == Kind::param || slots[part].block_elements == 1 ? file.shape : shape_of_codes(file);
+}
+
+// RETURNS: how a file has a slot's tensor; nothing if in no format of slots.
+std::optional<SlotFormat> format_in_file(const StoredTensor& stored, const FileTensor& file) {
+  if (stored.dtype == Dtype::f32 && stored.shape == file.shape) return SlotFormat::f32;
+  if (stored.dtype == Dtype::bf16 && stored.shape == file.shape) return SlotFormat::bf16;
+  if (stored.shape != shape_of_codes(file)) return std::nullopt;
+  if (stored.dtype == Dtype::i8) return SlotFormat::signed8;
+  return stored.dtype == Dtype::u8 ? std::optional(SlotFormat::unsigned8) : std::nullopt;
+}
+
+// REQUIRES: whole blocks, or all of a tensor.
+u64 bytes_in(SlotFormat format, u64 elements) {
+  if (format == SlotFormat::f32) return 4 * elements;
+  if (format == SlotFormat::bf16) return 2 * elements;
+  return div_up(elements, u64{slot_block_elements}) * slot_block_bytes;
+}
+
+// Converts elements at the start of `buffer` to another format, there. To the nearest, for there is no step
+// that random bits could follow from. Uses 8 bytes of `buffer` per element.
+void convert(SlotFormat from, SlotFormat to, u64 elements, std::span<std::byte> buffer) {
+  const std::span<float> values = as<float>(buffer.subspan(4 * elements, 4 * elements));
+  const auto each_block = [&](auto fn) {
+    for (u64 at = 0; at < elements; at += slot_block_elements)
+      fn(at, values.subspan(at, std::min<u64>(slot_block_elements, elements - at)));
+  };
+  each_block([&](u64 at, std::span<float> block) { decode_block(from, &buffer[bytes_in(from, at)], block); });
+  each_block([&](u64 at, std::span<const float> block) {
+    encode_block(to, block, nullptr, 0, 0, &buffer[bytes_in(to, at)]);
+  });
 }
 
 // Buffers for a piece of a master: its 32-bit words, and the two halves that the state keeps; 8 bytes per
@@ -121,7 +177,7 @@ template <class Fn, class Interleaved>
 Result<void> each_piece(const std::vector<PartInFile>& parts, std::span<std::byte> buffer, Fn&& fn,
                         Interleaved&& interleaved) {
   CHECK(buffer.size() >= state_buffer_bytes_min, buffer.size());
-  const u64 most = buffer.size() / buffer_bytes_per_element;
+  const u64 most = buffer.size() / buffer_bytes_per_element / slot_block_elements * slot_block_elements;
   for (const PartInFile& part : parts) {
     if (part.file->interleaved) {
       TRY(interleaved(part));
@@ -173,10 +229,7 @@ std::vector<Kind> model_parts() { return {Kind::param}; }
 
 std::vector<Kind> optimizer_parts(const StateSlots& slots) {
   std::vector<Kind> parts;
-  slots.each_optimizer_slot([&](Kind slot) {
-    CHECK(slots[slot].format == SlotFormat::f32, slots[slot].name);  // files have no other so far
-    parts.push_back(slot);
-  });
+  slots.each_optimizer_slot([&](Kind slot) { parts.push_back(slot); });
   if (slots.has_master()) parts.push_back(slots.master());
   return parts;
 }
@@ -188,8 +241,8 @@ std::vector<StoredTensor> stored_tensors(const ModelGraph& graph, std::span<cons
     for (FileTensor& file : file_tensors(graph, form_of(part, form)))
       if (has_whole_part(graph, file, part))
         out.push_back({.name = std::string(prefix(graph.state_slots, part)) + file.name,
-                       .dtype = dtype(part, graph.precision),
-                       .shape = std::move(file.shape)});
+                       .dtype = dtype(graph.state_slots, part),
+                       .shape = shape(graph.state_slots, part, file)});
   assign_offsets(out);
   return out;
 }
@@ -218,8 +271,10 @@ Result<void> write_part(const TensorSink& sink, const ModelGraph& graph, Kind pa
       });
 }
 
-Result<void> restore_part(HashedTensors& tensors, const ModelGraph& graph, Kind part, StateWriter& state,
+Result<void> restore_part(const TensorSource& tensors, const ModelGraph& graph, Kind part, StateWriter& state,
                           std::span<std::byte> buffer) {
+  const StateSlots& slots = graph.state_slots;
+  const bool is_slot = slots.is_optimizer_slot(part);
   SafetensorsModel::Location stored;
   const std::vector<FileTensor> files = file_tensors(graph, ExpertForm::single);
   return each_piece(
@@ -228,18 +283,42 @@ Result<void> restore_part(HashedTensors& tensors, const ModelGraph& graph, Kind 
         if (p.file_begin == 0)
           stored = tensors.find(std::string(prefix(graph.state_slots, part)) + p.file.name);
         // Both were compared when the checkpoint was found, so somebody has changed the file since.
-        if (!is_whole(stored, p.file)) return is_gone(prefix(graph.state_slots, part), p.file.name);
-        const u64 bytes = dtype_bytes(stored.tensor->dtype);
-        TRY(tensors.read(stored, p.file_begin * bytes, buffer.first(p.elements * bytes)));
-        return write_piece(state, part, graph.state_slots, p.window, p.window_begin, p.elements, buffer);
+        std::optional<SlotFormat> format = SlotFormat::f32;
+        if (is_slot && stored) format = format_in_file(*stored.tensor, p.file);
+        if (!stored || !format || (!is_slot && !is_whole(stored, p.file)))
+          return is_gone(prefix(slots, part), p.file.name);
+        const auto bytes = [&](u64 n) {
+          return is_slot ? bytes_in(*format, n) : n * dtype_bytes(stored.tensor->dtype);
+        };
+        TRY(tensors.read(stored, bytes(p.file_begin), buffer.first(bytes(p.elements))));
+        if (is_slot && *format != slots[part].format)
+          convert(*format, slots[part].format, p.elements, buffer);
+        return write_piece(state, part, slots, p.window, p.window_begin, p.elements, buffer);
       },
       no_interleaved);
 }
 
-Result<void> restore_joined_weights(const SafetensorsModel& model, const ModelGraph& graph,
-                                    StateWriter& state, std::span<std::byte> buffer) {
+bool has_slots_in_some_format(const ModelGraph& graph, std::span<const StoredTensor> optimizer) {
+  std::map<std::string_view, const StoredTensor*> by_name;
+  for (const StoredTensor& stored : optimizer) by_name[stored.name] = &stored;
+  const std::vector<FileTensor> files = file_tensors(graph, ExpertForm::single);
+  u64 found = 0;
+  for (const Kind part : optimizer_parts(graph.state_slots))
+    for (const FileTensor& file : files) {
+      if (!has_whole_part(graph, file, part)) continue;
+      const auto at = by_name.find(std::string(prefix(graph.state_slots, part)) + file.name);
+      if (at == by_name.end()) return false;
+      const std::optional<SlotFormat> format = format_in_file(*at->second, file);
+      if (!format || (graph.state_slots.is_master(part) && format != SlotFormat::f32)) return false;
+      ++found;
+    }
+  return found == optimizer.size();
+}
+
+Result<void> restore_weights_by_name(const SafetensorsModel& model, const ModelGraph& graph, ExpertForm form,
+                                     StateWriter& state, std::span<std::byte> buffer) {
   CHECK(graph.precision == Precision::fp32);
-  const std::vector<FileTensor> files = file_tensors(graph, ExpertForm::joined);
+  const std::vector<FileTensor> files = file_tensors(graph, form);
   std::vector<PartInFile> parts = trained_parts(graph, files, Kind::param);
   std::ranges::sort(parts, {},
                     [](const PartInFile& p) { return std::pair(p.window, p.tensor->window_offset); });

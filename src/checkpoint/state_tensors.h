@@ -17,9 +17,8 @@ namespace tidepool {
 
 // A part is a consecutive group of tensors in a file, in the model's order: all that there is of one kind.
 //   Kind::param  the weights: "<name>", in the stored precision. Experts have the form of the model's files
-//   a slot       its prefix and "<name>", for each tensor of the model, F32. The master of bf16 is joined
-//   from
-//                `param` and its remainder
+//   a slot       its prefix and "<name>", for each tensor of the model, in its format. The master of bf16 is
+//                joined from `param` and its remainder
 // Content of model.safetensors and optimizer.safetensors, in order: the master is last.
 std::vector<Kind> model_parts();
 std::vector<Kind> optimizer_parts(const StateSlots&);
@@ -42,13 +41,22 @@ using TensorSink = std::function<Result<void>(std::span<const std::byte>)>;
 Result<void> write_part(const TensorSink& sink, const ModelGraph&, Kind part, ExpertForm, StateReader&,
                         std::span<std::byte> buffer, StreamHash* weights_hash);
 
-// Restores one part from a checkpoint.
+// Where restore_part() reads: in the order of a file and with hashes, as HashedTensors demands, or anywhere.
+struct TensorSource {
+  std::function<SafetensorsModel::Location(const std::string& name)> find;
+  std::function<Result<void>(const SafetensorsModel::Location&, u64 begin, std::span<std::byte>)> read;
+};
+
+// Restores one part from a checkpoint. A slot that the file has in another format is converted.
 // Error: corrupt_checkpoint if `tensors` lacks one of stored_tensors().
-Result<void> restore_part(HashedTensors& tensors, const ModelGraph&, Kind part, StateWriter&,
+Result<void> restore_part(const TensorSource& tensors, const ModelGraph&, Kind part, StateWriter&,
                           std::span<std::byte> buffer);
-// Restores fp32 weights with joined experts or joined adapters of experts, which the state takes in another
-// order than the file has them. REQUIRES: the files were verified.
-Result<void> restore_joined_weights(const SafetensorsModel&, const ModelGraph&, StateWriter&,
-                                    std::span<std::byte> buffer);
+// Restores fp32 weights that the state takes in another order than the files have them, such as joined
+// experts and joined adapters of experts. REQUIRES: the files were verified.
+Result<void> restore_weights_by_name(const SafetensorsModel&, const ModelGraph&, ExpertForm, StateWriter&,
+                                     std::span<std::byte> buffer);
+
+// True if the file has the optimizer's tensors, each slot in some format, and no others.
+bool has_slots_in_some_format(const ModelGraph&, std::span<const StoredTensor> optimizer);
 
 }  // namespace tidepool

@@ -30,6 +30,8 @@ Result<void> check_range(const Field& field, double value) {
 }
 
 Result<size_t> choice_index(const Field& field, const Config& config, std::string_view text) {
+  for (const auto& [alias, choice] : field.choice_aliases)
+    if (text == alias) text = choice;
   const std::vector<std::string_view> choices = choices_of(field, config.model.family);
   if (std::ranges::find(choices, text) != choices.end())
     return static_cast<size_t>(std::ranges::find(field.choices, text) - field.choices.begin());

@@ -2,6 +2,7 @@
 // documentation and completion read it, so a new key is one new row.
 #pragma once
 
+#include <array>
 #include <limits>
 #include <optional>
 #include <span>
@@ -46,6 +47,7 @@ struct Field {
   std::string_view alias = "";                     // another common name that is accepted too
   bool required = false;
   u32 families = 0;  // families that have the key, bit f for Family(f); 0: all, or not a key of a model
+  std::span<const std::array<std::string_view, 2>> choice_aliases = {};  // other names of choices
 };
 
 // All keys, section by section.

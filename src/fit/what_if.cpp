@@ -3,6 +3,9 @@
 #include <optional>
 #include <utility>
 
+#include "model/blocks.h"
+#include "optimizers/optimizer.h"
+
 namespace tidepool {
 namespace {
 
@@ -17,6 +20,7 @@ struct Variation {
   void (*apply)(PlanOptions&, Machine&);
   bool plans_anew = false;                                        // rates do not change the plan
   bool (*applies)(const PlanOptions&, const Machine&) = nullptr;  // null: always
+  SlotFormat state = SlotFormat::f32;  // of the optimizer's first slot, if that changes
 };
 
 bool has_disk_budget(const PlanOptions& o, const Machine& m) {
@@ -82,7 +86,23 @@ constexpr Variation variations[] = {
     {"speculation", [](PlanOptions& o, Machine&) { o.speculates = true, o.versions = 2; }, true,
      may_speculate},
     {"clipping off", [](PlanOptions& o, Machine&) { o.clipping = o.speculates = false; }, true, clips},
+    {"8-bit moments", [](PlanOptions&, Machine&) {}, true, nullptr, SlotFormat::signed8},
 };
+
+// RETURNS: the same model, trained by the same rule with state in another format; none if it has that
+// already, the rule has no such form, or no config describes the graph.
+std::optional<ModelGraph> with_state(const ModelGraph& graph, SlotFormat format) {
+  const auto format_of = [](Optim optim) { return optimizer(optim).slots[0].format; };
+  const Optim base = optimizer(graph.optim()).base;
+  for (u32 i = 0; i < optim_count; ++i) {
+    const Optim optim = static_cast<Optim>(i);
+    if (optimizer(optim).base != base || format_of(optim) != format || optim == graph.optim()) continue;
+    Result<ModelGraph> other = build_model(graph.config, graph.precision, graph.batch, graph.activations,
+                                           graph.lora, graph.experts_per_group, update_rules(optim));
+    return other ? std::optional(std::move(*other)) : std::nullopt;
+  }
+  return std::nullopt;
+}
 
 // RETURNS: none if the change does not fit.
 Result<std::optional<Plan>> plan_anew(const ModelGraph& graph, const PlanOptions& asked,
@@ -114,7 +134,7 @@ Result<Forecast> best_of(const Plan& anew, const Plan& base, const ModelGraph& g
 
 }  // namespace
 
-Result<std::vector<WhatIf>> what_if(const ModelGraph& graph, const RunPlan& run, const WhatIfTried& tried) {
+Result<std::vector<WhatIf>> what_if(const ModelGraph& given, const RunPlan& run, const WhatIfTried& tried) {
   const Plan& base = run.plan;
   const Machine& machine = *run.machine;
   std::vector<WhatIf> out;
@@ -122,6 +142,12 @@ Result<std::vector<WhatIf>> what_if(const ModelGraph& graph, const RunPlan& run,
   for (const Variation& change : variations) {
     if (tried) tried(++number, std::size(variations), change.name);
     if (change.applies != nullptr && !change.applies(run.asked, machine)) continue;
+    std::optional<ModelGraph> other;
+    if (change.state != SlotFormat::f32) {
+      other = with_state(given, change.state);
+      if (!other) continue;
+    }
+    const ModelGraph& graph = other ? *other : given;
     PlanOptions asked = run.asked, chosen = run.options;
     Machine faster = machine, same = machine;
     change.apply(asked, faster);
@@ -136,7 +162,7 @@ Result<std::vector<WhatIf>> what_if(const ModelGraph& graph, const RunPlan& run,
         continue;
       }
     }
-    const bool alike = asked.clipping == run.asked.clipping && asked.nodes == run.asked.nodes &&
+    const bool alike = !other && asked.clipping == run.asked.clipping && asked.nodes == run.asked.nodes &&
                        asked.parallel == run.asked.parallel && asked.speculates == run.asked.speculates;
     Result<Forecast> found = anew && alike
                                  ? best_of(*anew, base, graph, faster, chosen)

@@ -20,9 +20,9 @@ struct WhatIf {
 using WhatIfTried = std::function<void(u32 number, u32 of, std::string_view change)>;
 
 // Tries +25 % of each budget and rate that the machine has, one more node, the other of data and layers over
-// devices, and clipping off. The options that were asked for decide if a change fits. A machine file without
-// a network is given one of 100 Gb/s for the second node. REQUIRES: the run has a machine, and its plan was
-// made with its options.
+// devices, clipping off, and the optimizer's state in 8 bits. The options that were asked for decide if a
+// change fits. A machine file without a network is given one of 100 Gb/s for the second node. REQUIRES: the
+// run has a machine, and its plan was made with its options.
 Result<std::vector<WhatIf>> what_if(const ModelGraph&, const RunPlan&, const WhatIfTried& tried = {});
 
 }  // namespace tidepool

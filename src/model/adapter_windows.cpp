@@ -141,7 +141,7 @@ std::string layer_path(const ModelGraph& g, u32 layer) {
 
 u32 add_window(ModelGraph& g, const std::string& name, std::vector<TensorSpec> specs) {
   if (specs.empty()) return none;
-  Window window = make_window(g, name + ".lora", std::move(specs));
+  Window window = make_window(g, name + ".lora", std::move(specs), true);
   window.adapter = true;
   g.windows.push_back(std::move(window));
   return static_cast<u32>(g.windows.size()) - 1;
@@ -171,7 +171,12 @@ u32 add_group_window(ModelGraph& g, u32 layer, ExpertRange range, const std::str
                 adapter.r, adapter.in, adapter.out);
     if (specs.size() > first) specs[first].alignment = norm_granule_elements;
   }
-  return add_window(g, name, std::move(specs));
+  const u32 added = add_window(g, name, std::move(specs));
+  if (added == none) return none;
+  Window& window = g.windows[added];
+  window.group = fmt::format("layers.{}.experts.lora", layer);
+  window.group_begin = range.first * (round_up(window.elements, norm_granule_elements) / range.count);
+  return added;
 }
 
 // A score head is trained whole, and saved beside the adapters under the name that PEFT gives it

@@ -81,7 +81,7 @@ AdapterSize Adapters::size(u32 module) const {
 }
 
 Param Adapters::param(u32 tensor) const {
-  return Param{data_, c_.graph.precision}.at(window_->tensors[tensor].window_offset);
+  return Param{data_, c_.graph.precision}.at(window_->tensor(tensor).window_offset);
 }
 
 template <class Fn>
@@ -200,7 +200,7 @@ void Adapters::module_weight_gradients(Place p, FusedModules fused, ConstValues 
                               .x = scratch_.low,
                               .dy = dy_of_module,
                               .dy_stride = columns(fused),
-                              .dw = g.window + window_->tensors[a + 1].window_offset,
+                              .dw = g.window + window_->tensor(a + 1).window_offset,
                               .accumulate = g.accumulate,
                               .transposed = true});
   make_low_grad(p.module, dy_of_module, columns(fused));
@@ -209,7 +209,7 @@ void Adapters::module_weight_gradients(Place p, FusedModules fused, ConstValues 
                               .k = modules_.of[p.module].in,
                               .x = seen,
                               .dy = scratch_.low_grad,
-                              .dw = g.window + window_->tensors[a].window_offset,
+                              .dw = g.window + window_->tensor(a).window_offset,
                               .accumulate = g.accumulate,
                               .transposed = true});
 }

@@ -16,20 +16,24 @@ TensorSpec parameter_spec(const ModelConfig& c, std::string name, std::vector<u6
   return spec;
 }
 
+Window model_window(const ModelGraph& g, std::string name, std::vector<TensorSpec> specs) {
+  return make_window(g, std::move(name), std::move(specs), !g.lora.on());
+}
+
 namespace {
 
 Window score_window(const ModelGraph& g) {
   const ModelConfig& c = g.config;
-  return make_window(g, "score", {parameter_spec(c, "score.weight", {c.score.labels, c.width})});
+  return make_window(g, "score", {parameter_spec(c, "score.weight", {c.score.labels, c.width})}, true);
 }
 
 std::vector<Window> gpt2_windows(const ModelGraph& g) {
   const ModelConfig& c = g.config;
   std::vector<Window> windows;
-  windows.push_back(make_window(g, "wte", {parameter_spec(c, "wte.weight", {c.vocab_size, c.width})}));
-  windows.push_back(make_window(g, "wpe", {parameter_spec(c, "wpe.weight", {c.positions, c.width})}));
+  windows.push_back(model_window(g, "wte", {parameter_spec(c, "wte.weight", {c.vocab_size, c.width})}));
+  windows.push_back(model_window(g, "wpe", {parameter_spec(c, "wpe.weight", {c.positions, c.width})}));
   for (u32 layer = 0; layer < c.layers; ++layer) windows.push_back(layer_window(g, layer));
-  windows.push_back(make_window(
+  windows.push_back(model_window(
       g, "ln_f", {parameter_spec(c, "ln_f.weight", {c.width}), parameter_spec(c, "ln_f.bias", {c.width})}));
   if (c.score.on()) windows.push_back(score_window(g));
   return windows;
@@ -42,17 +46,18 @@ std::vector<Window> model_windows(const ModelGraph& g) {
   if (style(c.family).positions == PositionKind::learned) return gpt2_windows(g);
   std::vector<Window> windows;
   const std::vector<u64> matrix = {c.vocab_size, c.width};
-  windows.push_back(make_window(g, "embed_tokens", {parameter_spec(c, "model.embed_tokens.weight", matrix)}));
+  windows.push_back(
+      model_window(g, "embed_tokens", {parameter_spec(c, "model.embed_tokens.weight", matrix)}));
   for (u32 layer = 0; layer < c.layers; ++layer) {
     windows.push_back(layer_window(g, layer));
     for (u32 group = 0; c.has_experts(layer) && group < expert_groups(g); ++group)
       windows.push_back(expert_window(g, layer, experts_of_group(g, group)));
   }
-  windows.push_back(make_window(g, "norm", {parameter_spec(c, "model.norm.weight", {c.width})}));
+  windows.push_back(model_window(g, "norm", {parameter_spec(c, "model.norm.weight", {c.width})}));
   if (c.score.on())
     windows.push_back(score_window(g));
   else if (!c.tied)
-    windows.push_back(make_window(g, "lm_head", {parameter_spec(c, "lm_head.weight", matrix)}));
+    windows.push_back(model_window(g, "lm_head", {parameter_spec(c, "lm_head.weight", matrix)}));
   return windows;
 }
 

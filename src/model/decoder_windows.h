@@ -10,6 +10,9 @@ namespace tidepool {
 // RETURNS: a tensor of the model, drawn as transformers draws it.
 TensorSpec parameter_spec(const ModelConfig&, std::string name, std::vector<u64> shape);
 
+// RETURNS: a window of the model, which is frozen beside adapters.
+Window model_window(const ModelGraph&, std::string name, std::vector<TensorSpec>);
+
 // In order: the embedding's windows, a window per layer, the final norm, the head's matrix if it is not
 // the embedding's.
 // A layer's window is followed by those of its groups of experts.

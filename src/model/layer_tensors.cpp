@@ -57,7 +57,7 @@ Window layer_window(const ModelGraph& g, u32 layer) {
     // Each layer adds to the residual stream twice.
     if (t.residual && style.residual_init) specs.back().init_std /= std::sqrt(2.0 * c.layers);
   }
-  return make_window(g, fmt::format("{}.{}", style.window_path, layer), std::move(specs));
+  return model_window(g, fmt::format("{}.{}", style.window_path, layer), std::move(specs));
 }
 
 }  // namespace tidepool

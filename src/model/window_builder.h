@@ -18,9 +18,10 @@ struct TensorSpec {
   u64 alignment = 64;  // elements; not if fused
 };
 
-// Lays the tensors out one after the other. A tensor that is not fused starts aligned; and if it begins a
-// unit of updates, where a unit may begin. REQUIRES: the graph has its rules. Fused tensors take the same
-// rule.
-Window make_window(const ModelGraph&, std::string name, std::vector<TensorSpec> specs);
+// Lays the tensors out one after the other, those of one rule together. A tensor that is not fused starts
+// aligned; and if it begins a unit of updates, where a unit may begin. Fused tensors take the first rule that
+// is for all of them. `trained`: if false, no rule matters.
+// REQUIRES: the graph has its rules.
+Window make_window(const ModelGraph&, std::string name, std::vector<TensorSpec> specs, bool trained);
 
 }  // namespace tidepool

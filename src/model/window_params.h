@@ -16,7 +16,7 @@ struct WindowParams {
 
   template <class E>
   Param operator[](E tensor) const {
-    return Param{data, precision}.at(window.tensors[static_cast<u32>(tensor)].window_offset);
+    return Param{data, precision}.at(window.tensor(static_cast<u32>(tensor)).window_offset);
   }
 };
 
@@ -27,7 +27,7 @@ struct WindowGradients {
 
   template <class E>
   float* operator[](E tensor) const {
-    return data == nullptr ? nullptr : data + window.tensors[static_cast<u32>(tensor)].window_offset;
+    return data == nullptr ? nullptr : data + window.tensor(static_cast<u32>(tensor)).window_offset;
   }
 };
 

@@ -31,9 +31,25 @@ struct Optimizer {
   // `others`.
   bool (*takes)(const Tensor&) = nullptr;
   Optim others = Optim::adamw_torch;
+  Optim base = Optim::adamw_torch;  // the same list of operations with fp32 state; maybe itself
 };
 
 const Optimizer& optimizer(Optim);
+
+// ---- slots below 32 bits
+
+constexpr StateSlot bf16_slot(StateSlot slot) {
+  slot.format = SlotFormat::bf16, slot.block_bytes = 2;
+  return slot;
+}
+constexpr StateSlot coded_slot(StateSlot slot, SlotFormat format) {
+  slot.format = format, slot.block_elements = slot_block_elements, slot.block_bytes = slot_block_bytes;
+  return slot;
+}
+// A rule with state of 8 bits is for matrices of at least this many elements, as in bitsandbytes; vectors and
+// small matrices take its base.
+inline constexpr u64 coded_elements_min = 4096;
+bool takes_codes(const Tensor&);
 
 inline StateSlots state_slots(Precision precision, Optim optim) {
   return {precision, optimizer(optim).slots};
@@ -48,6 +64,7 @@ std::vector<UpdateRule> update_rules(Optim);
 inline UpdateStep update_step(Optim optim, const OptimizerSettings& settings, u64 t, double max_grad_norm) {
   UpdateStep step = optimizer(optim).step(settings, t);
   step.max_grad_norm = max_grad_norm;
+  step.unclipped.step = t;
   return step;
 }
 

@@ -4,12 +4,18 @@
 #include "optimizers/adamw/adamw.h"
 #include "optimizers/lion/lion.h"
 #include "optimizers/sgd/sgd.h"
+#include "tidepool/model_graph.h"
 
 namespace tidepool {
 
 const Optimizer& optimizer(Optim optim) {
-  static constexpr std::array<Optimizer, optim_count> rows = {adamw, lion, sgd};
+  static constexpr std::array<Optimizer, optim_count> rows = {
+      adamw, lion, sgd, adamw_bf16, adamw_8bit, lion_bf16, lion_8bit, sgd_bf16, sgd_8bit};
   return rows[static_cast<u32>(optim)];
+}
+
+bool takes_codes(const Tensor& tensor) {
+  return tensor.shape.size() > 1 && tensor.elements >= coded_elements_min;
 }
 
 StateSlots state_slots(Precision precision, std::span<const UpdateRule> rules) {

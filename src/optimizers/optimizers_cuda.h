@@ -10,7 +10,8 @@ namespace tidepool {
 // `segments` point to device memory, `scalars` are read when the kernel runs. Hashes are empty, because
 // chunks with homes on disk are updated on the host. One for each rule:
 using UpdateCudaFn = void(const UpdateChunk&, Precision, const UpdateScalars* scalars, cudaStream_t);
-UpdateCudaFn adamw_cuda, lion_cuda, sgd_cuda;
+UpdateCudaFn adamw_cuda, lion_cuda, sgd_cuda, adamw_bf16_cuda, adamw_8bit_cuda, lion_bf16_cuda,
+    lion_8bit_cuda, sgd_bf16_cuda, sgd_8bit_cuda;
 
 void update_cuda(const UpdateChunk&, Precision, Optim, const UpdateScalars* scalars, cudaStream_t);
 

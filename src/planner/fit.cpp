@@ -21,7 +21,8 @@ PlanOptions as_planned(const ModelGraph& graph, PlanOptions options) {
 Bytes bytes_of(const ModelGraph& graph, const Window& window, Kind kind) {
   Bytes sum{};
   for (const UpdateUnit& unit : update_units(graph, window))
-    if (graph.state_slots.has(unit.rule, kind)) sum += Bytes{graph.state_slots.bytes(kind, unit.elements)};
+    if (graph.state_slots.has(unit.rule, kind))
+      sum += Bytes{graph.state_slots.chunk_bytes(kind, unit.elements)};
   return sum;
 }
 

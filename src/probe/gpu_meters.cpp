@@ -154,13 +154,15 @@ class GpuComputeMeter final : public Meter {
 
   void update() {
     std::byte* at = places_.update.data();
-    const auto take = [&](u64 width) { return std::exchange(at, at + width * work_.elements); };
+    const auto take = [&](u64 bytes) { return std::exchange(at, at + bytes); };
     const auto* numbers = reinterpret_cast<const UpdateNumbers*>(places_.update_numbers.data());
     UpdateChunk chunk{.elements = work_.elements, .segments = {&numbers->whole, 1}};
     const StateSlots slots = state_slots(Precision::bf16, measured_rule);
     u32 array = 0;
-    const auto add = [&](Kind kind) { chunk.arrays[array++].data = take(slots.bytes(kind, 1)); };
-    chunk.grad = take(2);
+    const auto add = [&](Kind kind) {
+      chunk.arrays[array++].data = take(slots.chunk_bytes(kind, work_.elements));
+    };
+    chunk.grad = take(2 * work_.elements);
     add(Kind::param);
     slots.each(add);
     device_.update(chunk, slots, measured_rule, &numbers->scalars);

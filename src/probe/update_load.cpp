@@ -39,8 +39,9 @@ UpdateLoad::UpdateLoad(Precision precision, Optim optim, u64 parameters, CorePoo
       pool_(pool),
       segment_{0, elements_, true} {
   const auto add = [&](Kind kind) {
-    arrays_.push_back({slots_.bytes(kind, 1), chunk_bytes_});
-    chunk_bytes_ += slots_.bytes(kind, elements_);
+    const u64 bytes = slots_.chunk_bytes(kind, elements_);
+    arrays_.push_back({bytes, chunk_bytes_, bytes == 2 * elements_});
+    chunk_bytes_ += bytes;
   };
   add(Kind::grad), add(Kind::param);
   slots_.each(add);
@@ -63,29 +64,27 @@ Result<void> UpdateLoad::take_memory() {
 }
 
 // The workers fill the arrays, so that pages lie where the pool runs. Halves are 1.0 in bf16 (1.9 in fp16);
-// as remainders they are small.
+// as remainders they are small. Floats are 0.74, and so are the scales of codes, which are 63.
 void UpdateLoad::fill(const Array& array, std::byte* data) {
-  const u64 tasks = div_up(elements_, checksum_block_elements);
+  const u64 tasks = div_up(array.bytes, scale_piece_bytes);
   parallel_for(pool_, Priority::high, static_cast<u32>(tasks), [&](u32 task, u32) {
-    const u64 begin = task * checksum_block_elements;
-    const u64 n = std::min(checksum_block_elements, elements_ - begin);
-    if (array.element_bytes == 2)
-      std::fill_n(reinterpret_cast<u16*>(data) + begin, n, u16{0x3f80});
+    const u64 begin = task * scale_piece_bytes, bytes = std::min(scale_piece_bytes, array.bytes - begin);
+    if (array.halves)
+      std::fill_n(reinterpret_cast<u16*>(data + begin), bytes / 2, u16{0x3f80});
     else
-      std::fill_n(reinterpret_cast<float*>(data) + begin, n, 0.5f);
+      std::fill_n(data + begin, bytes, std::byte{0x3f});
   });
 }
 
 void UpdateLoad::cut_pieces(const Array& array, std::byte* data) {
-  const u64 bytes = elements_ * array.element_bytes;
-  for (u64 at = 0; at < bytes; at += scale_piece_bytes)
-    pieces_.push_back({data + at, std::min(scale_piece_bytes, bytes - at), array.element_bytes});
+  for (u64 at = 0; at < array.bytes; at += scale_piece_bytes)
+    pieces_.push_back({data + at, std::min(scale_piece_bytes, array.bytes - at), array.halves});
 }
 
 void UpdateLoad::scale() {
   parallel_for(pool_, Priority::high, static_cast<u32>(pieces_.size()), [&](u32 task, u32) {
     const Piece& piece = pieces_[task];
-    if (piece.element_bytes == 2)
+    if (piece.halves)
       scale_halves(reinterpret_cast<u16*>(piece.data), piece.bytes / 2, half_factor_);
     else
       scale_floats(reinterpret_cast<float*>(piece.data), piece.bytes / 4, float_factor_);

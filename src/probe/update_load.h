@@ -30,18 +30,21 @@ class UpdateLoad {
   void update_hashed();  // with checksums of the bytes it writes, as in runs
 
   u64 scale_bytes() const { return 2 * chunks_ * chunk_bytes_; }  // read plus written
-  u64 update_bytes() const { return chunks_ * elements_ * bytes_per_parameter(); }
   // Every array is read; all but the gradient are written.
-  u64 bytes_per_parameter() const { return 2 * chunk_bytes_ / elements_ - arrays_[0].element_bytes; }
+  u64 update_bytes() const { return chunks_ * (2 * chunk_bytes_ - arrays_[0].bytes); }
+  double bytes_per_parameter() const {
+    return static_cast<double>(update_bytes()) / static_cast<double>(chunks_ * elements_);
+  }
 
  private:
   struct Array {
-    u64 element_bytes;
-    u64 offset;  // within the chunk's part of the memory
+    u64 bytes, offset;  // within the chunk's part of the memory
+    bool halves;        // else floats, or bytes
   };
   struct Piece {
     std::byte* data;
-    u64 bytes, element_bytes;
+    u64 bytes;
+    bool halves;
   };
 
   UpdateLoad(Precision, Optim, u64 parameters, CorePool&);

@@ -180,12 +180,12 @@ class Table {
     std::string out;
     for (const KindCost& k : kinds) {
       if (!out.empty()) out += " + ";
-      out += fmt::format("{} {}", plan_.state_slots.name(k.kind), k.bytes_per_parameter);
+      out += fmt::format("{} {:.3g}", plan_.state_slots.name(k.kind), k.bytes_per_parameter);
     }
     return out;
   }
   void cost() {
-    u32 sum = 0;
+    double sum = 0;
     for (const KindCost& k : plan_.kept) sum += k.bytes_per_parameter;
     const Bytes fast = plan_.tiers[0].budget * plan_.devices + plan_.tiers[1].budget;
     std::string size = bytes_text(plan_.state);
@@ -195,7 +195,10 @@ class Table {
       size += fmt::format(", {}{}{} + host budget", significant_text(share), times(), devices);
     }
     row("State", size);
-    row("Per parameter", fmt::format("{} bytes = {}", sum, costs(plan_.kept)));
+    row("Per parameter", fmt::format("{:.3g} bytes = {}", sum, costs(plan_.kept)));
+    for (const RuleCost& other : plan_.other_rules)
+      row("", fmt::format("{:.3g} for the {} that take {}", other.bytes_per_parameter,
+                          count_text(static_cast<double>(other.parameters)), other.optim));
     if (plan_.trained_parameters < plan_.parameters)
       row("", fmt::format("of the {} that are trained; of the others param alone{}",
                           count_text(static_cast<double>(plan_.trained_parameters)),

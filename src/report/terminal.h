@@ -39,7 +39,14 @@ struct LinkSummary {
 
 struct KindCost {
   Kind kind{};
-  u32 bytes_per_parameter = 0;
+  double bytes_per_parameter = 0;
+};
+
+// Parameters that another rule than the first updates.
+struct RuleCost {
+  std::string optim;  // as in a config
+  u64 parameters = 0;
+  double bytes_per_parameter = 0;
 };
 
 struct PlanSummary {
@@ -60,9 +67,10 @@ struct PlanSummary {
   u32 micro_batches = 0;  // per step
   u32 sweeps = 1;
   bool clipping = true;
-  bool speculates = false;        // updates do not wait for the norm
-  Bytes state{};                  // all persistent kinds
-  std::vector<KindCost> kept;     // param and the slots of the state
+  bool speculates = false;     // updates do not wait for the norm
+  Bytes state{};               // all persistent kinds
+  std::vector<KindCost> kept;  // param and the slots of the first rule's state
+  std::vector<RuleCost> other_rules;
   std::vector<KindCost> waiting;  // gradients until their update, if they have own bytes; may be empty
   std::array<TierSummary, tier_count> tiers{};
   std::array<LinkSummary, link_count> links{};

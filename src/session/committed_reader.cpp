@@ -47,8 +47,14 @@ Result<std::unique_ptr<CommittedReader>> CommittedReader::open(FoundState given,
   }
   u64 largest = 0;  // in bytes
   for (const StateTable::OfWindow& window : table.windows)
-    for (const StateTable::Unit& unit : window.units)
-      largest = std::max(largest, std::min(unit.cut_elements, window.elements) * sizeof(float));
+    for (const StateTable::Unit& unit : window.units) {
+      const auto hold = [&](Kind kind) {
+        const u64 elements = std::min(unit.cut_elements, window.elements);
+        largest = std::max(largest, table.state_slots.chunk_bytes(kind, elements));
+      };
+      hold(Kind::param);
+      table.state_slots.each(hold);
+    }
   for (Held& held : reader->held_)
     held.memory.reset(
         static_cast<std::byte*>(std::aligned_alloc(frame_alignment, round_up(largest, frame_alignment))));
@@ -84,12 +90,13 @@ Result<void> CommittedReader::hold(Held& held, const StateTable::OfWindow& of, K
   const ChunkMark& mark = found_.commit.chunks[number];
   const StateSlots& slots = table_.state_slots;
   held.bytes = slots.bytes(kind, cut.elements);
-  const std::span<std::byte> content(held.memory.get(), held.bytes);
-  const u64 offset = found_.head.frames_begin() + place.offset + slots.bytes(kind, cut.before.elements) +
-                     mark.slot * table_.second_slot;
-  for (u64 at = 0; at < content.size();) {
+  const std::span<std::byte> chunk(held.memory.get(), slots.chunk_bytes(kind, cut.elements));
+  const std::span<std::byte> content = chunk.first(held.bytes);
+  const u64 offset =
+      found_.head.frames_begin() + place.offset + cut.before.bytes + mark.slot * table_.second_slot;
+  for (u64 at = 0; at < chunk.size();) {
     const ssize_t got =
-        ::pread(fd_.get(), content.data() + at, content.size() - at, static_cast<off_t>(offset + at));
+        ::pread(fd_.get(), chunk.data() + at, chunk.size() - at, static_cast<off_t>(offset + at));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0)
       return Error{ErrorKind::io, fmt::format("cannot read {} at byte {}: {}", found_.path, offset + at,

@@ -37,7 +37,7 @@ StateStore::Piece StateStore::piece_at(u32 window, Kind kind, u64 element, u64 b
   const Chunk& chunk = plan_.chunk(id);
   CHECK(chunk.window == window && chunk.kind == kind && is_persistent(chunk), window, element);
   const u64 offset = plan_.state_slots.bytes(kind, element - chunk.element_begin);
-  return {id, offset, std::min(bytes_left, chunk.bytes.value - offset)};
+  return {id, offset, std::min(bytes_left, plan_.state_slots.bytes(kind, chunk.elements) - offset)};
 }
 
 std::span<std::byte> StateStore::content(const Slot& slot) const {

@@ -126,10 +126,9 @@ bool has_its_places(const StateTable& table) {
     for (const StateTable::OfWindow& window : table.windows) {
       const StateTable::Extent extent = window.extent(table.state_slots, kind);
       const StateTable::Place& place = window.places[static_cast<u32>(kind)];
-      const u64 bytes = table.state_slots.bytes(kind, extent.elements);
       all &= extent.cuts == 0 ||
              (place.mark + u64{extent.cuts} <= marks && place.first_chunk <= ~u32{0} &&
-              place.offset <= table.second_slot && bytes <= table.second_slot - place.offset);
+              place.offset <= table.second_slot && extent.bytes <= table.second_slot - place.offset);
     }
   });
   return all;
@@ -144,22 +143,27 @@ StateTable::Cut StateTable::OfWindow::cut_at(u64 element, const StateSlots& slot
   for (; end_of(i) <= element; ++i) {
     const u32 cuts = cuts_of(i);
     cut.number += cuts;
-    if (slots.has(units[i].rule, kind))
-      cut.before.elements += end_of(i) - units[i].begin, cut.before.cuts += cuts;
+    if (slots.has(units[i].rule, kind)) cut.before.bytes += bytes_of(i, slots, kind), cut.before.cuts += cuts;
   }
   const Unit& unit = units[i];
   const u32 within = static_cast<u32>((element - unit.begin) / unit.cut_elements);
   cut.begin = unit.begin + within * unit.cut_elements;
   cut.elements = std::min(unit.cut_elements, end_of(i) - cut.begin);
   cut.number += within;
-  cut.before.cuts += within, cut.before.elements += within * unit.cut_elements;
+  cut.before.cuts += within, cut.before.bytes += within * slots.chunk_bytes(kind, unit.cut_elements);
   return cut;
+}
+
+u64 StateTable::OfWindow::bytes_of(u64 i, const StateSlots& slots, Kind kind) const {
+  const u64 whole = cuts_of(i) - 1, size = units[i].cut_elements;
+  return whole * slots.chunk_bytes(kind, size) +
+         slots.chunk_bytes(kind, end_of(i) - units[i].begin - whole * size);
 }
 
 StateTable::Extent StateTable::OfWindow::extent(const StateSlots& slots, Kind kind) const {
   Extent all;
   for (u64 i = 0; i < units.size(); ++i)
-    if (slots.has(units[i].rule, kind)) all.elements += end_of(i) - units[i].begin, all.cuts += cuts_of(i);
+    if (slots.has(units[i].rule, kind)) all.bytes += bytes_of(i, slots, kind), all.cuts += cuts_of(i);
   return all;
 }
 
@@ -181,8 +185,7 @@ bool StateTable::has_slots_of(const FoundState& found) const {
 Bytes StateTable::bytes() const {
   u64 sum = 0;
   each_kind(state_slots, [&](Kind kind) {
-    for (const OfWindow& window : windows)
-      sum += state_slots.bytes(kind, window.extent(state_slots, kind).elements);
+    for (const OfWindow& window : windows) sum += window.extent(state_slots, kind).bytes;
   });
   return Bytes{sum};
 }

@@ -35,7 +35,7 @@ struct StateTable {
   };
   // How much of a window has a kind.
   struct Extent {
-    u64 elements = 0;
+    u64 bytes = 0;  // of its chunks
     u32 cuts = 0;
   };
   struct Cut {
@@ -62,7 +62,8 @@ struct StateTable {
     }
     // REQUIRES: the element's cut has the kind.
     Cut cut_at(u64 element, const StateSlots&, Kind) const;
-    Extent extent(const StateSlots&, Kind) const;  // from begin to end
+    Extent extent(const StateSlots&, Kind) const;           // from begin to end
+    u64 bytes_of(u64 unit, const StateSlots&, Kind) const;  // of its chunks
   };
 
   Precision precision{};

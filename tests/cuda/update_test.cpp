@@ -16,11 +16,13 @@ struct DeviceState {
   std::deque<DeviceArray> arrays;
   DeviceArray segments;
   u64 segment_count;
+  Rounding rounding;
 
   DeviceState(const UpdateState& h, u64 shift)
       : grad(h.grad.data(), h.grad.size(), shift),
         segments(h.segments.data(), h.segments.size() * sizeof(DecaySegment)),
-        segment_count(h.segments.size()) {
+        segment_count(h.segments.size()),
+        rounding(h.rounding) {
     for (const std::vector<std::byte>& array : h.arrays)
       arrays.emplace_back(array.data(), array.size(), shift);
   }
@@ -28,7 +30,8 @@ struct DeviceState {
   UpdateChunk chunk(u64 elements) const {
     UpdateChunk c{.elements = elements,
                   .grad = grad.data(),
-                  .segments = {segments.as<const DecaySegment>() + 0, segment_count}};
+                  .segments = {segments.as<const DecaySegment>() + 0, segment_count},
+                  .rounding = rounding};
     for (u32 a = 0; a < arrays.size(); ++a) c.arrays[a].data = arrays[a].data();
     return c;
   }

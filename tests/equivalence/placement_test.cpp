@@ -74,13 +74,16 @@ Config group_config(const Group& group, const TrainDir& dir) {
   c.machine.parallel = group.parallel;
   c.train.max_grad_norm = group.clipping ? 0.5 : 0.0;
   c.train.optim = group.optim;
-  if (group.optim == Optim::lion) c.train.learning_rate /= 10;
-  if (group.optim == Optim::sgd) c.train.learning_rate *= 100;
+  if (optimizer(group.optim).base == Optim::lion) c.train.learning_rate /= 10;
+  if (optimizer(group.optim).base == Optim::sgd) c.train.learning_rate *= 100;
   // Dropout draws from counters: its bits must not depend on recompute, sweeps or threads either.
   c.model = test::small_model(group.family);
   if (group.objective == ObjectiveType::sequence_classification) c = test::classifier(c, dir);
-  // Experts begin at whole granules of the norm, so small ones have more state than parameters.
-  if (c.model.experts.count != 0) c.memory.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
+  // Experts and the tensors of a second rule begin at whole granules of the norm, so small ones have more
+  // state than parameters.
+  const bool two_rules = optimizer(group.optim).takes != nullptr;
+  if (c.model.experts.count != 0 || two_rules)
+    c.memory.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
   const double dropout = group.accumulation > 1 || group.precision != Precision::fp32 ? 0.1 : 0.0;
   c.model.attention.dropout = dropout;
   if (group.family == Family::gpt2) c.model.embedding_dropout = c.model.residual_dropout = dropout;
@@ -182,6 +185,20 @@ INSTANTIATE_TEST_SUITE_P(
         of_rule(Optim::sgd, {Precision::bf16, 1, false, 1, Family::qwen3, true}),
         of_rule(Optim::sgd,
                 {Precision::fp16, 2, true, 3, Family::qwen3_moe, false, AdapterForm::none, Parallel::layers}),
+        of_rule(Optim::adamw_bf16, {Precision::bf16, 2, true}),
+        of_rule(Optim::adamw_bf16, {Precision::fp16, 1, true, 2, Family::qwen3_moe}),
+        of_rule(Optim::adamw_8bit, {Precision::fp32, 4, false}),
+        of_rule(Optim::adamw_8bit, {Precision::bf16, 2, true, 2}),
+        of_rule(Optim::adamw_8bit, {Precision::fp16, 4, true, 1, Family::qwen3_moe}),
+        of_rule(Optim::adamw_8bit, {Precision::bf16, 1, true, 1, Family::mixtral}),
+        of_rule(Optim::adamw_8bit, {Precision::bf16, 2, true, 2, Family::llama, true}),
+        of_rule(Optim::adamw_8bit, {Precision::bf16, 2, true, 1, Family::deepseek_v3}),
+        of_rule(Optim::adamw_8bit,
+                {Precision::bf16, 2, true, 2, Family::llama, false, AdapterForm::none, Parallel::layers}),
+        of_rule(Optim::lion_8bit, {Precision::bf16, 2, true, 1, Family::phi3}),
+        of_rule(Optim::lion_bf16, {Precision::fp32, 1, false}),
+        of_rule(Optim::sgd_8bit, {Precision::fp16, 2, true, 1, Family::gemma3_text}),
+        of_rule(Optim::sgd_bf16, {Precision::bf16, 2, false, 2}),
         of_classifier({Precision::fp32, 2, true, 2, Family::llama}),
         of_classifier({Precision::bf16, 4, false, 1, Family::gpt2}),
         of_classifier({Precision::fp16, 2, true, 1, Family::qwen3_moe}),

@@ -163,7 +163,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Kind{Precision::fp16, true}, Kind{Precision::bf16, true, true},
                       Kind{Precision::fp32, true, false, true}, Kind{Precision::bf16, false, false, true},
                       Kind{Precision::bf16, true, false, false, Optim::lion},
-                      Kind{Precision::fp16, true, true, false, Optim::sgd}),
+                      Kind{Precision::fp16, true, true, false, Optim::sgd},
+                      Kind{Precision::bf16, true, false, false, Optim::adamw_8bit},
+                      Kind{Precision::bf16, false, true, false, Optim::adamw_8bit},
+                      Kind{Precision::fp32, true, false, false, Optim::adamw_bf16}),
     [](const auto& info) {
       return std::string(info.param.experts ? "experts_"
                          : info.param.lora  ? "lora_"

@@ -226,7 +226,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Kind{Precision::fp16, Changed::every_step}, Kind{Precision::fp16, Changed::some_steps},
                       Kind{Precision::fp16, Changed::none},
                       Kind{Precision::bf16, Changed::some_steps, Optim::lion},
-                      Kind{Precision::fp16, Changed::some_steps, Optim::sgd}),
+                      Kind{Precision::fp16, Changed::some_steps, Optim::sgd},
+                      Kind{Precision::bf16, Changed::some_steps, Optim::adamw_8bit},
+                      Kind{Precision::fp16, Changed::every_step, Optim::adamw_bf16}),
     kind_name);
 
 }  // namespace tidepool::speculation_test

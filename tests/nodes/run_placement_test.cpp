@@ -77,6 +77,11 @@ INSTANTIATE_TEST_SUITE_P(
         Setting{"OtherSweeps", {}, {"memory.sweeps=2", "memory.device=3MiB"}},
         Setting{"LionOnDisk", {"memory.home=disk", "memory.chunk_size=40KiB"}, {}, true, Optim::lion},
         Setting{"SgdMixed", {"memory.home=mixed"}, {"memory.sweeps=2"}, false, Optim::sgd},
+        Setting{"EightBitsOnDisk",
+                {"memory.home=disk", "memory.chunk_size=40KiB"},
+                {"memory.home=mixed"},
+                true,
+                Optim::adamw_8bit},
         Setting{"NoDisk", {"memory.home=auto"}, {"memory.disk=0", "memory.lookahead=3"}}),
     [](const auto& info) { return info.param.name; });
 

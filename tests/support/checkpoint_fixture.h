@@ -82,9 +82,9 @@ class MemoryState final : public StateReader, public StateWriter {
   void randomise(const ModelGraph& graph, u64 seed) {
     std::mt19937_64 random(seed);
     for (auto& [key, bytes] : bytes_) {
-      const u64 size = slots_.bytes(key.second, 1);
       for (const Tensor& t : graph.windows[key.first].tensors) {
-        for (u64 i = 0; i < t.elements * size; ++i) bytes[t.window_offset * size + i] = std::byte(random());
+        const u64 begin = slots_.bytes(key.second, t.window_offset);
+        for (u64 i = 0; i < slots_.bytes(key.second, t.elements); ++i) bytes[begin + i] = std::byte(random());
       }
     }
     round_masters(graph);

@@ -13,7 +13,12 @@
 
 namespace tidepool::test {
 
-constexpr std::array<Optim, optim_count> all_rules = {Optim::adamw_torch, Optim::lion, Optim::sgd};
+inline std::vector<Optim> every_rule() {
+  std::vector<Optim> all;
+  for (u32 i = 0; i < optim_count; ++i) all.push_back(static_cast<Optim>(i));
+  return all;
+}
+inline const std::vector<Optim> all_rules = every_rule();
 
 struct UpdateState {
   Optim optim;
@@ -23,6 +28,7 @@ struct UpdateState {
   std::vector<std::vector<std::byte>> arrays;  // param, then the slots
   std::vector<std::vector<u64>> hashes;        // by array; empty: not asked for
   std::vector<DecaySegment> segments;
+  Rounding rounding{.seed = 77, .first_block = 3};
 
   UpdateState(Optim rule, Precision precision, u64 n, u32 seed = 1)
       : optim(rule), slots(state_slots(precision, rule)), elements(n), segments{{0, n, true}} {
@@ -31,22 +37,45 @@ struct UpdateState {
     grad.resize(n * value_bytes(precision));
     arrays.emplace_back(slots.bytes(Kind::param, n));
     slots.each([&](Kind slot) { arrays.emplace_back(slots.bytes(slot, n)); });
+    std::vector<std::vector<float>> state(rule_slots(), std::vector<float>(n));
     for (u64 i = 0; i < n; ++i) {
       set_grad(i, 0.1f * normal(random));
       set_master(i, normal(random));
       for (u32 s = 0; s < rule_slots(); ++s) {
         const float scale = s == 0 ? 0.01f : 0.001f, value = scale * normal(random);
-        set_state(s, i, s == 0 ? value : std::abs(value));
+        state[s][i] = s == 0 ? value : std::abs(value);
       }
     }
+    for (u32 s = 0; s < rule_slots(); ++s)
+      for (u64 i = 0; i < n; i += slot_block_elements)
+        put_block(s, i, std::span(state[s]).subspan(i, std::min<u64>(slot_block_elements, n - i)));
   }
 
   Precision precision() const { return slots.precision(); }
   u32 first_of_rule() const { return slots.has_master() ? 2 : 1; }
   u32 rule_slots() const { return static_cast<u32>(arrays.size()) - first_of_rule(); }
 
-  float state(u32 slot, u64 i) const { return at<float>(arrays[first_of_rule() + slot], i); }
-  void set_state(u32 slot, u64 i, float x) { put(arrays[first_of_rule() + slot], i, x); }
+  const StateSlot& slot(u32 number) const { return slots[slots.optimizer_slot(number)]; }
+  // A slot's block that has element i, as floats, and in memory.
+  std::vector<float> block_of(u32 number, u64 i) const {
+    const u64 begin = i / slot_block_elements * slot_block_elements;
+    std::vector<float> values(std::min<u64>(slot_block_elements, elements - begin));
+    decode_block(slot(number).format, arrays[first_of_rule() + number].data() + offset(number, begin),
+                 values);
+    return values;
+  }
+  u64 offset(u32 number, u64 begin) const { return slots.bytes(slots.optimizer_slot(number), begin); }
+  float state(u32 number, u64 i) const { return block_of(number, i)[i % slot_block_elements]; }
+  void set_state(u32 number, u64 i, float x) {
+    std::vector<float> values = block_of(number, i);
+    values[i % slot_block_elements] = x;
+    put_block(number, i - i % slot_block_elements, values);
+  }
+  // At element `begin`, where a block begins.
+  void put_block(u32 number, u64 begin, std::span<const float> values) {
+    encode_block(slot(number).format, values, nullptr, number, 0,
+                 arrays[first_of_rule() + number].data() + offset(number, begin));
+  }
   u16 half(u64 i) const { return at<u16>(arrays[0], i); }  // of param
   u16 low(u64 i) const { return at<u16>(arrays[1], i); }   // in bf16
   float master(u64 i) const {
@@ -70,7 +99,7 @@ struct UpdateState {
   }
 
   UpdateChunk chunk() {
-    UpdateChunk c{.elements = elements, .grad = grad.data(), .segments = segments};
+    UpdateChunk c{.elements = elements, .grad = grad.data(), .segments = segments, .rounding = rounding};
     for (u32 a = 0; a < arrays.size(); ++a) c.arrays[a].data = arrays[a].data();
     return c;
   }

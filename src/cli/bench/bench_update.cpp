@@ -36,7 +36,7 @@ class UpdateBench {
   double fraction() const { return median(hashed_rates_) / median(scale_rates_); }
 
   void print() const {
-    print_text("{:<11}{:>16}{:>13.1f}{:>19.1f}{:>14.1f}{:>10.3f}\n", name(precision_),
+    print_text("{:<11}{:>16.4g}{:>13.1f}{:>19.1f}{:>14.1f}{:>10.3f}\n", name(precision_),
                load_.bytes_per_parameter(), median(hashed_rates_) / 1e9, median(plain_rates_) / 1e9,
                median(scale_rates_) / 1e9, fraction());
   }

@@ -146,6 +146,7 @@ void CudaWork::gradient(const Issue& issue, cudaStream_t stream) {
 void CudaWork::update(const Issue& issue, cudaStream_t stream) {
   UpdateOperands operands = update_operands(common_.plan, common_.memory, issue);
   operands.chunk.segments = numbers(issue).decay_of(issue.get().window, issue.get().cut);
+  operands.chunk.rounding = rounding_of(common_.graph, common_.plan.chunk(operands.ids[0]));
   const DeviceNumbers& of_norm = *devices_.front().numbers;
   const Optim optim = common_.graph.rules[operands.rule].optim;
   const UpdateScalars* scalars = nullptr;

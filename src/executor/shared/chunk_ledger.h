@@ -17,7 +17,7 @@ class ChunkLedger {
  public:
   explicit ChunkLedger(const Plan& plan) : plan_(plan), entries_(plan.chunks.size()) {
     for (const Chunk& chunk : plan.chunks) {
-      const u64 blocks = div_up(chunk.bytes.value, block_bytes(chunk));
+      const u64 blocks = div_up(content_bytes(chunk), block_bytes(chunk));
       if (blocks > blocks_max_) blocks_max_ = blocks;
     }
   }
@@ -124,13 +124,21 @@ class ChunkLedger {
   u64 block_bytes(const Chunk& chunk) const {
     return plan_.state_slots.bytes(chunk.kind, checksum_block_elements);
   }
-  u64 blocks(ChunkId id) const { return div_up(plan_.chunk(id).bytes.value, block_bytes(plan_.chunk(id))); }
+  // Without the zeros that fill a chunk's last page.
+  u64 content_bytes(const Chunk& chunk) const {
+    return chunk.window == none ? chunk.bytes.value : plan_.state_slots.bytes(chunk.kind, chunk.elements);
+  }
+  u64 blocks(ChunkId id) const {
+    return div_up(content_bytes(plan_.chunk(id)), block_bytes(plan_.chunk(id)));
+  }
   u64 blocks_max() const { return blocks_max_; }
 
   // `hashes`: scratch with blocks_max() elements.
   u64 make_sum(ChunkId id, std::span<const std::byte> content, u64 seed, std::span<u64> hashes,
                CorePool& pool) const {
-    return chunk_checksum(content, block_bytes(plan_.chunk(id)), seed, hashes.first(blocks(id)), pool);
+    const Chunk& chunk = plan_.chunk(id);
+    return chunk_checksum(content.first(content_bytes(chunk)), block_bytes(chunk), seed,
+                          hashes.first(blocks(id)), pool);
   }
   // RETURNS: true if `content`, read from disk, equals the last write or clearing of the chunk.
   bool is_current(ChunkId id, std::span<const std::byte> content, std::span<u64> hashes,

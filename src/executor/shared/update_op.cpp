@@ -1,5 +1,6 @@
 #include "executor/shared/update_op.h"
 
+#include "base/check.h"
 #include "executor/shared/executor_common.h"
 #include "executor/shared/operand_cursor.h"
 
@@ -27,9 +28,18 @@ UpdateOperands update_operands(const Plan& plan, const TierMemory& memory, const
   return out;
 }
 
+Rounding rounding_of(const ModelGraph& graph, const Chunk& chunk) {
+  const Window& window = graph.windows[chunk.window];
+  const u64 begin = window.group_begin + chunk.element_begin;
+  CHECK(begin % slot_block_elements == 0, chunk.window, begin);
+  return {.seed = rounding_seed(window.group.empty() ? window.name : window.group),
+          .first_block = begin / slot_block_elements};
+}
+
 void UpdateOp::run(const Issue& issue, const StepResult& result) {
   auto [chunk, rule, arrays, ids] = update_operands(common_.plan, common_.memory, issue);
   chunk.segments = common_.decay.of(issue.get().window, issue.get().cut);
+  chunk.rounding = rounding_of(common_.graph, common_.plan.chunk(ids[0]));
   // Chunks with homes on disk are written next: their checksums are made while tiles are in cache.
   for (u32 i = 0; i < arrays; ++i) {
     if (common_.plan.homes[index(ids[i])].tier != Tier::disk) continue;

@@ -18,7 +18,7 @@ namespace tidepool {
 
 struct ExecutorCommon;
 
-// An update without decay and checksums. `ids` are the chunks of its arrays.
+// An update without decay, rounding and checksums. `ids` are the chunks of its arrays.
 struct UpdateOperands {
   UpdateChunk chunk;
   u32 rule = 0;    // ModelGraph::rules
@@ -26,6 +26,9 @@ struct UpdateOperands {
   std::array<ChunkId, update_arrays_max> ids{};
 };
 UpdateOperands update_operands(const Plan&, const TierMemory&, const Issue&);
+
+// Where the random bits of a chunk set's update come from.
+Rounding rounding_of(const ModelGraph&, const Chunk&);
 
 // One per updating thread, because each has its own scratch.
 class UpdateOp {

@@ -26,10 +26,19 @@ struct AdamWScalars {
         root_offset(s.factors[3]),
         grad_to_momentum(s.of_gradient[0]),
         grad_to_root(s.of_gradient[1]) {}
+
+  // Of a block's moments after an update whose largest gradient is `added`.
+  constexpr float bound(u32 slot, float before, float added) const {
+    if (slot == 0) return with_rounding(beta1 * before + grad_to_momentum * added);
+    const float root = grad_to_root * added;
+    return with_rounding(beta2 * before + root * root);
+  }
 };
 
 UpdateStep adamw_step(const OptimizerSettings&, u64 t);
-bool adamw_tile(const UpdateTile&, Precision, const UpdateScalars&, UpdateTileHashes*);
+u32 adamw_tile(const UpdateTile&, Precision, const UpdateScalars&, UpdateTileHashes*);
+u32 adamw_bf16_tile(const UpdateTile&, Precision, const UpdateScalars&, UpdateTileHashes*);
+u32 adamw_8bit_tile(const UpdateTile&, Precision, const UpdateScalars&, UpdateTileHashes*);
 
 inline constexpr std::array<StateSlot, 2> adamw_slots = {{
     {.name = "momentum", .file_prefix = "exp_avg.", .meaning = "AdamW's first moment", .letter = 'M'},
@@ -38,5 +47,22 @@ inline constexpr std::array<StateSlot, 2> adamw_slots = {{
 inline constexpr std::array<std::string_view, 3> adamw_keys = {"adam_beta1", "adam_beta2", "adam_epsilon"};
 inline constexpr Optimizer adamw = {
     .title = "AdamW", .slots = adamw_slots, .keys = adamw_keys, .step = adamw_step, .tile = adamw_tile};
+
+inline constexpr std::array<StateSlot, 2> adamw_bf16_slots = {bf16_slot(adamw_slots[0]),
+                                                              bf16_slot(adamw_slots[1])};
+inline constexpr Optimizer adamw_bf16 = {.title = "AdamW with bf16 moments",
+                                         .slots = adamw_bf16_slots,
+                                         .keys = adamw_keys,
+                                         .step = adamw_step,
+                                         .tile = adamw_bf16_tile};
+
+inline constexpr std::array<StateSlot, 2> adamw_8bit_slots = {
+    coded_slot(adamw_slots[0], SlotFormat::signed8), coded_slot(adamw_slots[1], SlotFormat::unsigned8)};
+inline constexpr Optimizer adamw_8bit = {.title = "AdamW with 8-bit moments",
+                                         .slots = adamw_8bit_slots,
+                                         .keys = adamw_keys,
+                                         .step = adamw_step,
+                                         .tile = adamw_8bit_tile,
+                                         .takes = takes_codes};
 
 }  // namespace tidepool

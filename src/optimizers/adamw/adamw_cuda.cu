@@ -10,6 +10,7 @@ struct AdamWRule {
   AdamWScalars s;
 
   __device__ explicit AdamWRule(const UpdateScalars& scalars) : s(scalars) {}
+  __device__ float added(float grad, float, float) const { return grad; }
   __device__ void update(float grad, float decay, float& p, float (&state)[slots]) const {
     float &m = state[0], &v = state[1];
     const float root = __fmul_rn(s.grad_to_root, grad);
@@ -23,7 +24,16 @@ struct AdamWRule {
 
 void adamw_cuda(const UpdateChunk& chunk, Precision precision, const UpdateScalars* scalars,
                 cudaStream_t stream) {
-  cuda::rules::update_cuda<AdamWRule>(chunk, precision, scalars, stream);
+  cuda::rules::update_cuda<AdamWRule, SlotFormat::f32, SlotFormat::f32>(chunk, precision, scalars, stream);
+}
+void adamw_bf16_cuda(const UpdateChunk& chunk, Precision precision, const UpdateScalars* scalars,
+                     cudaStream_t stream) {
+  cuda::rules::update_cuda<AdamWRule, SlotFormat::bf16, SlotFormat::bf16>(chunk, precision, scalars, stream);
+}
+void adamw_8bit_cuda(const UpdateChunk& chunk, Precision precision, const UpdateScalars* scalars,
+                     cudaStream_t stream) {
+  cuda::rules::update_cuda<AdamWRule, SlotFormat::signed8, SlotFormat::unsigned8>(chunk, precision, scalars,
+                                                                                  stream);
 }
 
 }  // namespace tidepool

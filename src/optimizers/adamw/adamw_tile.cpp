@@ -20,16 +20,19 @@ namespace tidepool::HWY_NAMESPACE {
 
 struct AdamWRule {
   static constexpr size_t slots = 2;
+  static constexpr bool adds_parameters = false;
+  const AdamWScalars scalars;
   rules::V beta1, beta2, root_factor, root_offset, grad_to_momentum, grad_to_root;
 
-  explicit HWY_INLINE AdamWRule(const UpdateScalars& scalars) {
-    const AdamWScalars s(scalars);
+  explicit HWY_INLINE AdamWRule(const UpdateScalars& all) : scalars(all) {
+    const AdamWScalars& s = scalars;
     const rules::F d;
     beta1 = hn::Set(d, s.beta1), beta2 = hn::Set(d, s.beta2);
     root_factor = hn::Set(d, s.root_factor), root_offset = hn::Set(d, s.root_offset);
     grad_to_momentum = hn::Set(d, s.grad_to_momentum), grad_to_root = hn::Set(d, s.grad_to_root);
   }
 
+  HWY_INLINE rules::V added(rules::V grad, rules::V, rules::V) const { return grad; }
   HWY_INLINE void update(rules::V grad, rules::V decay, rules::V& p, rules::V (&state)[slots]) const {
     rules::V &m = state[0], &v = state[1];
     const rules::V root = hn::Mul(grad_to_root, grad);
@@ -39,8 +42,19 @@ struct AdamWRule {
   }
 };
 
-bool adamw_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, UpdateTileHashes* hashes) {
-  return rules::rule_tile<AdamWRule>(t, precision, s, hashes);
+u32 adamw_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, UpdateTileHashes* hashes) {
+  return rules::rule_tile<rules::Stored<AdamWRule, SlotFormat::f32, SlotFormat::f32>>(t, precision, s,
+                                                                                      hashes);
+}
+u32 adamw_bf16_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s,
+                    UpdateTileHashes* hashes) {
+  return rules::rule_tile<rules::Stored<AdamWRule, SlotFormat::bf16, SlotFormat::bf16>>(t, precision, s,
+                                                                                        hashes);
+}
+u32 adamw_8bit_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s,
+                    UpdateTileHashes* hashes) {
+  return rules::rule_tile<rules::Stored<AdamWRule, SlotFormat::signed8, SlotFormat::unsigned8>>(t, precision,
+                                                                                                s, hashes);
 }
 
 }  // namespace tidepool::HWY_NAMESPACE
@@ -50,9 +64,19 @@ HWY_AFTER_NAMESPACE();
 namespace tidepool {
 
 HWY_EXPORT(adamw_tile);
+HWY_EXPORT(adamw_bf16_tile);
+HWY_EXPORT(adamw_8bit_tile);
 
-bool adamw_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, UpdateTileHashes* hashes) {
+u32 adamw_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, UpdateTileHashes* hashes) {
   return HWY_DYNAMIC_DISPATCH(adamw_tile)(t, precision, s, hashes);
+}
+u32 adamw_bf16_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s,
+                    UpdateTileHashes* hashes) {
+  return HWY_DYNAMIC_DISPATCH(adamw_bf16_tile)(t, precision, s, hashes);
+}
+u32 adamw_8bit_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s,
+                    UpdateTileHashes* hashes) {
+  return HWY_DYNAMIC_DISPATCH(adamw_8bit_tile)(t, precision, s, hashes);
 }
 
 }  // namespace tidepool

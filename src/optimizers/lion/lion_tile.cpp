@@ -13,16 +13,19 @@ namespace tidepool::HWY_NAMESPACE {
 
 struct LionRule {
   static constexpr size_t slots = 1;
+  static constexpr bool adds_parameters = false;
+  const LionScalars scalars;
   rules::V beta1, beta2, learning_rate, grad_to_step, grad_to_momentum;
 
-  explicit HWY_INLINE LionRule(const UpdateScalars& scalars) {
-    const LionScalars s(scalars);
+  explicit HWY_INLINE LionRule(const UpdateScalars& all) : scalars(all) {
+    const LionScalars& s = scalars;
     const rules::F d;
     beta1 = hn::Set(d, s.beta1), beta2 = hn::Set(d, s.beta2);
     learning_rate = hn::Set(d, s.learning_rate);
     grad_to_step = hn::Set(d, s.grad_to_step), grad_to_momentum = hn::Set(d, s.grad_to_momentum);
   }
 
+  HWY_INLINE rules::V added(rules::V grad, rules::V, rules::V) const { return grad; }
   HWY_INLINE void update(rules::V grad, rules::V decay, rules::V& p, rules::V (&state)[slots]) const {
     rules::V& m = state[0];
     const rules::V zero = hn::Zero(rules::F());
@@ -34,8 +37,16 @@ struct LionRule {
   }
 };
 
-bool lion_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, UpdateTileHashes* hashes) {
-  return rules::rule_tile<LionRule>(t, precision, s, hashes);
+u32 lion_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, UpdateTileHashes* hashes) {
+  return rules::rule_tile<rules::Stored<LionRule, SlotFormat::f32>>(t, precision, s, hashes);
+}
+u32 lion_bf16_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s,
+                   UpdateTileHashes* hashes) {
+  return rules::rule_tile<rules::Stored<LionRule, SlotFormat::bf16>>(t, precision, s, hashes);
+}
+u32 lion_8bit_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s,
+                   UpdateTileHashes* hashes) {
+  return rules::rule_tile<rules::Stored<LionRule, SlotFormat::signed8>>(t, precision, s, hashes);
 }
 
 }  // namespace tidepool::HWY_NAMESPACE
@@ -45,9 +56,19 @@ HWY_AFTER_NAMESPACE();
 namespace tidepool {
 
 HWY_EXPORT(lion_tile);
+HWY_EXPORT(lion_bf16_tile);
+HWY_EXPORT(lion_8bit_tile);
 
-bool lion_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, UpdateTileHashes* hashes) {
+u32 lion_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, UpdateTileHashes* hashes) {
   return HWY_DYNAMIC_DISPATCH(lion_tile)(t, precision, s, hashes);
+}
+u32 lion_bf16_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s,
+                   UpdateTileHashes* hashes) {
+  return HWY_DYNAMIC_DISPATCH(lion_bf16_tile)(t, precision, s, hashes);
+}
+u32 lion_8bit_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s,
+                   UpdateTileHashes* hashes) {
+  return HWY_DYNAMIC_DISPATCH(lion_8bit_tile)(t, precision, s, hashes);
 }
 
 }  // namespace tidepool

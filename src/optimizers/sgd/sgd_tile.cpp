@@ -13,15 +13,20 @@ namespace tidepool::HWY_NAMESPACE {
 
 struct SgdRule {
   static constexpr size_t slots = 1;
+  static constexpr bool adds_parameters = true;
+  const SgdScalars scalars;
   rules::V momentum, minus_rate, grad_to_step;
 
-  explicit HWY_INLINE SgdRule(const UpdateScalars& scalars) {
-    const SgdScalars s(scalars);
+  explicit HWY_INLINE SgdRule(const UpdateScalars& all) : scalars(all) {
+    const SgdScalars& s = scalars;
     const rules::F d;
     momentum = hn::Set(d, s.momentum), minus_rate = hn::Set(d, -s.learning_rate);
     grad_to_step = hn::Set(d, s.grad_to_step);
   }
 
+  HWY_INLINE rules::V added(rules::V grad, rules::V decay, rules::V p) const {
+    return rules::fma(decay, p, hn::Mul(grad_to_step, grad));
+  }
   HWY_INLINE void update(rules::V grad, rules::V decay, rules::V& p, rules::V (&state)[slots]) const {
     rules::V& m = state[0];
     m = rules::fma(momentum, m, rules::fma(decay, p, hn::Mul(grad_to_step, grad)));
@@ -29,8 +34,16 @@ struct SgdRule {
   }
 };
 
-bool sgd_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, UpdateTileHashes* hashes) {
-  return rules::rule_tile<SgdRule>(t, precision, s, hashes);
+u32 sgd_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, UpdateTileHashes* hashes) {
+  return rules::rule_tile<rules::Stored<SgdRule, SlotFormat::f32>>(t, precision, s, hashes);
+}
+u32 sgd_bf16_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s,
+                  UpdateTileHashes* hashes) {
+  return rules::rule_tile<rules::Stored<SgdRule, SlotFormat::bf16>>(t, precision, s, hashes);
+}
+u32 sgd_8bit_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s,
+                  UpdateTileHashes* hashes) {
+  return rules::rule_tile<rules::Stored<SgdRule, SlotFormat::signed8>>(t, precision, s, hashes);
 }
 
 }  // namespace tidepool::HWY_NAMESPACE
@@ -40,9 +53,19 @@ HWY_AFTER_NAMESPACE();
 namespace tidepool {
 
 HWY_EXPORT(sgd_tile);
+HWY_EXPORT(sgd_bf16_tile);
+HWY_EXPORT(sgd_8bit_tile);
 
-bool sgd_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, UpdateTileHashes* hashes) {
+u32 sgd_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, UpdateTileHashes* hashes) {
   return HWY_DYNAMIC_DISPATCH(sgd_tile)(t, precision, s, hashes);
+}
+u32 sgd_bf16_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s,
+                  UpdateTileHashes* hashes) {
+  return HWY_DYNAMIC_DISPATCH(sgd_bf16_tile)(t, precision, s, hashes);
+}
+u32 sgd_8bit_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s,
+                  UpdateTileHashes* hashes) {
+  return HWY_DYNAMIC_DISPATCH(sgd_8bit_tile)(t, precision, s, hashes);
 }
 
 }  // namespace tidepool

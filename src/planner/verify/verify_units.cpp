@@ -35,7 +35,7 @@ std::string wrong_with_units(const Plan& plan, const ModelGraph& graph) {
     if (!is_persistent(chunk.kind)) continue;
     if (chunk.rule >= graph.rules.size()) return fmt::format("chunk {} is of rule {}", id, chunk.rule);
     const bool has = plan.state_slots.has(chunk.rule, chunk.kind);
-    if (chunk.bytes.value != (has ? plan.state_slots.bytes(chunk.kind, chunk.elements) : 0))
+    if (chunk.bytes.value != (has ? plan.state_slots.chunk_bytes(chunk.kind, chunk.elements) : 0))
       return fmt::format("chunk {} has {} bytes of {}", id, chunk.bytes.value,
                          plan.state_slots.name(chunk.kind));
     if (const std::string wrong = wrong_with_cut(graph, chunk); !wrong.empty())

@@ -99,6 +99,25 @@ void add_prediction(PlanSummary& s, const Prediction& p) {
 
 }  // namespace
 
+double bytes_of_one(const StateSlots& slots, Kind kind) {
+  return static_cast<double>(slots.bytes(kind, slot_block_elements)) / slot_block_elements;
+}
+
+std::vector<RuleCost> other_rules(const ModelGraph& graph) {
+  std::vector<RuleCost> out;
+  for (u8 rule = 1; rule < graph.rules.size(); ++rule) {
+    RuleCost cost{.optim = std::string(name(graph.rules[rule].optim)),
+                  .bytes_per_parameter = bytes_of_one(graph.state_slots, Kind::param)};
+    graph.state_slots.each_of_rule(
+        rule, [&](Kind slot) { cost.bytes_per_parameter += bytes_of_one(graph.state_slots, slot); });
+    for (const Window& window : graph.windows)
+      for (const Tensor& tensor : window.tensors)
+        if (window.trainable && tensor.rule == rule) cost.parameters += tensor.elements;
+    if (cost.parameters > 0) out.push_back(std::move(cost));
+  }
+  return out;
+}
+
 Bytes state_bytes(const Plan& plan) {
   Bytes sum{};
   for (const Frame& home : plan.homes) sum += home.bytes;
@@ -207,11 +226,10 @@ PlanSummary summarize(const SummaryInput& in) {
                 .clipping = config.train.max_grad_norm > 0 && (plan.clipping || plan.speculates),
                 .speculates = plan.speculates,
                 .state = state_bytes(plan)};
-  const auto cost = [&](Kind kind) {
-    return KindCost{kind, static_cast<u32>(plan.state_slots.bytes(kind, 1))};
-  };
+  const auto cost = [&](Kind kind) { return KindCost{kind, bytes_of_one(plan.state_slots, kind)}; };
   s.kept.push_back(cost(Kind::param));
-  plan.state_slots.each([&](Kind slot) { s.kept.push_back(cost(slot)); });
+  plan.state_slots.each_of_rule(0, [&](Kind slot) { s.kept.push_back(cost(slot)); });
+  s.other_rules = other_rules(graph);
   if (!made_by_update(Kind::param, plan.precision))  // else in bytes of dead parameters
     s.waiting.push_back(cost(plan.state_slots.gradient()));
   for (u32 t = 0; t < tier_count; ++t) {

@@ -22,11 +22,23 @@ struct Element {
   float state[2] = {};
 };
 
+// What an element adds to a block's bound, and the bound of a slot after the update.
+float added(Optim optim, float param, float grad, bool decays, const UpdateScalars& scalars) {
+  if (optimizer(optim).base != Optim::sgd) return std::abs(grad);
+  const SgdScalars s(scalars);
+  return std::abs(std::fma(decays ? scalars.decay : scalars.no_decay, param, s.grad_to_step * grad));
+}
+float bound(Optim optim, u32 slot, float before, float added, const UpdateScalars& scalars) {
+  if (optimizer(optim).base == Optim::sgd) return SgdScalars(scalars).bound(slot, before, added);
+  if (optimizer(optim).base == Optim::lion) return LionScalars(scalars).bound(slot, before, added);
+  return AdamWScalars(scalars).bound(slot, before, added);
+}
+
 // The headers' lists, one operation at a time.
 Element reference(Optim optim, Element x, float grad, bool decays, const UpdateScalars& scalars) {
   const float decay = decays ? scalars.decay : scalars.no_decay;
   float& m = x.state[0];
-  switch (optim) {
+  switch (optimizer(optim).base) {
     case Optim::adamw_torch: {
       const AdamWScalars s(scalars);
       const float root = s.grad_to_root * grad;
@@ -49,8 +61,9 @@ Element reference(Optim optim, Element x, float grad, bool decays, const UpdateS
       x.param = std::fma(-s.learning_rate, m, x.param);
       return x;
     }
+    default:
+      return x;
   }
-  return x;
 }
 
 class Update : public ::testing::TestWithParam<Optim> {
@@ -66,19 +79,43 @@ class Update : public ::testing::TestWithParam<Optim> {
       state.segments = segments;
       const UpdateState before = state;
       state.update(scalars_of(), *pool);
+      std::vector<std::vector<float>> made(state.rule_slots(), std::vector<float>(n));
+      std::vector<float> most(div_up(n, u64{slot_block_elements}));
       for (const DecaySegment& segment : segments)
         for (u64 i = segment.begin; i < segment.end; ++i) {
           Element x{.param = before.master(i)};
+          float& of_block = most[i / slot_block_elements];
+          of_block =
+              std::max(of_block, added(GetParam(), x.param, before.gradient(i), segment.decay, scalars_of()));
           for (u32 s = 0; s < state.rule_slots(); ++s) x.state[s] = before.state(s, i);
           x = reference(GetParam(), x, before.gradient(i), segment.decay, scalars_of());
           ASSERT_EQ(state.master(i), x.param) << target << " " << i;
           if (precision == Precision::fp16) {
             ASSERT_EQ(state.half(i), fp16_from_float(x.param)) << target << " " << i;
           }
-          for (u32 s = 0; s < state.rule_slots(); ++s)
-            ASSERT_EQ(state.state(s, i), x.state[s]) << target << " " << i << " slot " << s;
+          for (u32 s = 0; s < state.rule_slots(); ++s) made[s][i] = x.state[s];
         }
+      for (u32 s = 0; s < state.rule_slots(); ++s)
+        ASSERT_EQ(state.arrays[state.first_of_rule() + s], stored(before, s, made[s], most))
+            << target << " " << s;
     });
+  }
+  // A slot's memory with these values, rounded as in the update of scalars_of(). `most`: what a block adds.
+  std::vector<std::byte> stored(const UpdateState& before, u32 slot, std::span<const float> values,
+                                std::span<const float> most) const {
+    const std::vector<std::byte>& old = before.arrays[before.first_of_rule() + slot];
+    std::vector<std::byte> out(old.size());
+    for (u64 i = 0; i < values.size(); i += slot_block_elements) {
+      const u64 block = i / slot_block_elements;
+      const BlockRandom random(before.rounding, scalars_of().step, block);
+      float old_bound = 0;
+      std::memcpy(&old_bound, &old[before.offset(slot, i)], sizeof(old_bound));
+      encode_block(before.slot(slot).format,
+                   values.subspan(i, std::min<u64>(slot_block_elements, values.size() - i)), &random, slot,
+                   bound(GetParam(), slot, old_bound, most[block], scalars_of()),
+                   &out[before.offset(slot, i)]);
+    }
+    return out;
   }
 };
 INSTANTIATE_TEST_SUITE_P(Rules, Update, ::testing::ValuesIn(test::all_rules),
@@ -109,7 +146,8 @@ TEST_P(Update, MasterThatIsNotFiniteIsSplitLikeAnyOther) {
     state.update(scalars_of(), *pool);
     EXPECT_EQ(state.half(5), 0x7fc0) << target;
     EXPECT_EQ(state.low(5), 0) << target;
-    if (GetParam() != Optim::sgd) {  // whose gradient has a share of the parameter, if only 0 of it
+    if (optimizer(GetParam()).base !=
+        Optim::sgd) {  // whose gradient has a share of the parameter, if only 0 of it
       EXPECT_EQ(state.master(40), inf) << target;
       EXPECT_EQ(state.master(41), -inf) << target;
     }
@@ -135,7 +173,8 @@ TEST_P(Update, WorkersAndSegmentSplitsDoNotShow) {
 void expect_hashes_of_memory(const UpdateState& state) {
   for (u32 a = 0; a < state.arrays.size(); ++a) {
     const std::span<const std::byte> bytes = state.arrays[a];
-    const u64 block = checksum_block_elements * (bytes.size() / state.elements);
+    const Kind kind = a == 0 ? Kind::param : state_kind(a - 1);
+    const u64 block = state.slots.bytes(kind, checksum_block_elements);
     for (u64 i = 0; i < state.hashes[a].size(); ++i)
       EXPECT_EQ(
           state.hashes[a][i],
@@ -155,6 +194,30 @@ TEST_P(Update, HashesMatchTheResultInMemory) {
         state.update_hashed(scalars_of(), *pool);
         expect_hashes_of_memory(state);
       });
+}
+
+TEST_P(Update, CutsDoNotShow) {
+  auto pool = create_core_pool(1, Bytes{0}).value();
+  for (Precision precision : precisions) {
+    UpdateState whole = state_of(precision, 6144);
+    UpdateState first = whole, second = whole;
+    const u64 n = 2048;
+    whole.update(scalars_of(), *pool);
+    UpdateChunk a = first.chunk(), b = second.chunk();
+    const DecaySegment segments[] = {{0, n, true}, {0, whole.elements - n, true}};
+    a.elements = n, a.segments = {segments, 1};
+    b.elements = whole.elements - n, b.segments = {segments + 1, 1};
+    b.grad += n * value_bytes(precision), b.rounding.first_block += n / slot_block_elements;
+    for (u32 i = 0; i < second.arrays.size(); ++i)
+      b.arrays[i].data += second.slots.bytes(i == 0 ? Kind::param : state_kind(i - 1), n);
+    update(a, first.slots, GetParam(), scalars_of(), *pool);
+    update(b, second.slots, GetParam(), scalars_of(), *pool);
+    for (u32 i = 0; i < whole.arrays.size(); ++i) {
+      const u64 border = whole.slots.bytes(i == 0 ? Kind::param : state_kind(i - 1), n);
+      std::copy_n(first.arrays[i].begin(), border, second.arrays[i].begin());
+      EXPECT_EQ(second.arrays[i], whole.arrays[i]) << i;
+    }
+  }
 }
 
 TEST_P(Update, SomeHashesAreEnough) {
@@ -278,18 +341,17 @@ TEST(Sgd, DecayIsPartOfTheGradient) {
   EXPECT_EQ(SgdScalars(s).grad_to_step, 1.0f);
 }
 
-TEST(StateSlots, FillWholePagesWhateverTheirFormat) {
+TEST(StateSlots, ChunksFillWholePagesWhateverTheirFormat) {
   for (const Optim optim : test::all_rules)
     EXPECT_EQ(state_slots(Precision::bf16, optim).cut_alignment(), cut_alignment_elements);
-  // One byte an element, and a scale for each 256.
-  const StateSlot eight_bits[] = {{.name = "m", .block_bytes = 1},
-                                  {.name = "scale", .block_elements = 256, .block_bytes = 4}};
-  const StateSlots slots(Precision::bf16, eight_bits);
-  EXPECT_EQ(slots.cut_alignment() % (256 * 1024), 0u);
-  EXPECT_EQ(slots.bytes(slots.optimizer_slot(0), 512), 512u);
-  EXPECT_EQ(slots.bytes(slots.optimizer_slot(1), 512), 8u);
-  EXPECT_EQ(slots.elements(slots.optimizer_slot(1), 8), 512u);
-  EXPECT_EQ(slots.name(slots.optimizer_slot(1)), "scale");
+  const StateSlots slots = state_slots(Precision::bf16, Optim::adamw_8bit);
+  const Kind momentum = slots.optimizer_slot(0);
+  EXPECT_EQ(slots.bytes(momentum, 512), 520u);
+  EXPECT_EQ(slots.bytes(momentum, 513), 780u);
+  EXPECT_EQ(slots.chunk_bytes(momentum, 2048), 4096u);
+  EXPECT_EQ(slots.chunk_bytes(momentum, 4096), 8192u);  // 4160, and zeros
+  EXPECT_EQ(slots.elements(momentum, 520), 512u);
+  EXPECT_EQ(slots.block_elements(0), 256u);
   EXPECT_EQ(slots.name(slots.master()), "master_low");
 }
 

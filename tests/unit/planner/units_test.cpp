@@ -40,7 +40,46 @@ TEST(UpdateUnits, CoverWindowsAndEndWhereRulesOrTheirTensorsEnd) {
     }
     EXPECT_EQ(end, window.elements);
   }
-  EXPECT_GT(update_units(graph, graph.windows[2]).size(), 6u);
+  EXPECT_EQ(update_units(graph, graph.windows[2]).size(), 5u);  // four matrices, and all vectors
+}
+
+TEST(UpdateUnits, BringTensorsOfOneRuleTogether) {
+  for (const Optim optim : {Optim::adamw_torch, Optim::adamw_8bit}) {
+    const ModelGraph graph = small_gpt(Precision::bf16, update_rules(optim));
+    const Window& layer = graph.windows[2];
+    EXPECT_EQ(update_units(graph, layer).size(), optim == Optim::adamw_8bit ? 2u : 1u);
+    u64 end = 0;
+    for (const Tensor& tensor : layer.tensors) {
+      EXPECT_GE(tensor.window_offset, end) << tensor.name;
+      end = tensor.window_offset + tensor.elements;
+      EXPECT_EQ(&layer.tensor(tensor.number), &tensor);
+      const bool codes = graph.rules[tensor.rule].optim == Optim::adamw_8bit;
+      EXPECT_EQ(codes, optim == Optim::adamw_8bit && tensor.shape.size() > 1) << tensor.name;
+      if (codes) EXPECT_EQ(tensor.window_offset % slot_block_elements, 0u) << tensor.name;
+    }
+    EXPECT_EQ(layer.tensor(0).name, "h.0.ln_1.weight");  // as the layer's code knows it
+  }
+}
+
+// q, k and v are one array: k of one head has fewer elements than a rule with codes takes.
+TEST(UpdateUnits, FusedTensorsTakeARuleThatIsForAllOfThem) {
+  ModelConfig config = default_model(Family::qwen3);
+  config.vocab_size = 97, config.positions = 32, config.width = 64, config.layers = 1;
+  config.attention.heads = 4, config.attention.kv_heads_given = 2, config.softmax.head_size_given = 16;
+  config.mlp.inner_given = 96;
+  const ModelGraph graph = build_model(config, Precision::bf16, {.sequences = 1, .tokens = 32},
+                                       Precision::fp32, {}, 0, update_rules(Optim::adamw_8bit))
+                               .value();
+  const auto rule_of = [&](std::string_view part) {
+    for (const Window& window : graph.windows)
+      for (const Tensor& tensor : window.tensors)
+        if (tensor.name.find(part) != std::string::npos) return graph.rules[tensor.rule].optim;
+    return Optim::sgd;
+  };
+  EXPECT_EQ(rule_of("q_proj"), Optim::adamw_torch);  // 4,096 elements, but k has 2,048
+  EXPECT_EQ(rule_of("k_proj"), Optim::adamw_torch);
+  EXPECT_EQ(rule_of("gate_proj"), Optim::adamw_8bit);
+  EXPECT_EQ(rule_of("o_proj"), Optim::adamw_8bit);
 }
 
 TEST(UpdateUnits, GiveCutsTheStateOfTheirRule) {

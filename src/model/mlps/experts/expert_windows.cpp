@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "kernels/gradient/gradient.h"
+#include "model/decoder_windows.h"
 #include "optimizers/optimizer.h"
 
 namespace tidepool {
@@ -55,23 +56,22 @@ std::vector<TensorSpec> expert_specs(const ModelConfig& c, u32 layer, u32 expert
 }
 
 ExpertPlaces expert_places(const Window& window, u32 experts) {
-  const std::span<const Tensor> all(window.tensors);
-  const std::span<const Tensor> one = all.first(all.size() / experts);
+  const auto at = [&](u64 number) { return window.tensor(number).window_offset; };
+  const u64 per_expert = window.tensors.size() / experts;
   // Matrices of names of their own: gate, up, down. Else gate with up, and down, each with or without a bias.
-  const bool biases = one.size() == 4;
-  return {.gate_up = one[0].window_offset,
-          .gate_up_bias = biases ? one[1].window_offset : 0,
-          .down = one[biases ? 2 : one.size() - 1].window_offset,
-          .down_bias = biases ? one[3].window_offset : 0,
-          .stride =
-              experts > 1 ? all[one.size()].window_offset : round_up(window.elements, norm_granule_elements)};
+  const bool biases = per_expert == 4;
+  return {.gate_up = at(0),
+          .gate_up_bias = biases ? at(1) : 0,
+          .down = at(biases ? 2 : per_expert - 1),
+          .down_bias = biases ? at(3) : 0,
+          .stride = experts > 1 ? at(per_expert) - at(0) : round_up(window.elements, norm_granule_elements)};
 }
 
 u64 expert_elements(const ModelConfig& config, Precision precision, std::vector<UpdateRule> rules) {
   ModelGraph g = {.config = config, .precision = precision};
   g.state_slots = state_slots(precision, rules);
   g.rules = std::move(rules);
-  return expert_window(g, 0, {0, 2}).tensors[expert_specs(config, 0, 0).size()].window_offset;
+  return expert_places(expert_window(g, 0, {0, 2}), 2).stride;
 }
 
 u32 expert_groups(const ModelGraph& g) {
@@ -90,12 +90,13 @@ Window expert_window(const ModelGraph& g, u32 layer, ExpertRange range) {
   const u32 last = range.first + range.count - 1;
   const std::string numbers =
       range.count == 1 ? fmt::format("{}", last) : fmt::format("{}-{}", range.first, last);
-  Window window = make_window(g, fmt::format("layers.{}.experts.{}", layer, numbers), std::move(specs));
+  Window window = model_window(g, fmt::format("layers.{}.experts.{}", layer, numbers), std::move(specs));
   const u64 per_expert = window.tensors.size() / range.count,
             stride = expert_places(window, range.count).stride;
   for (u64 t = per_expert; t < window.tensors.size(); ++t)  // kernels step from expert to expert
     CHECK(window.tensors[t].window_offset == window.tensors[t - per_expert].window_offset + stride, t,
           stride);
+  window.group = fmt::format("layers.{}.experts", layer), window.group_begin = range.first * stride;
   return window;
 }
 

@@ -33,7 +33,8 @@ GroupAdapters::GroupAdapters(const BlockContext& c, const SortedRows& sorted,
   data_ = windows[adapters_window];
   const u32 per_expert = 2 * adapters_->count;
   CHECK(window_->tensors.size() == u64{range_.count} * per_expert, c.block, window_->tensors.size());
-  stride_ = range_.count > 1 ? window_->tensors[per_expert].window_offset : window_->elements;
+  stride_ = range_.count > 1 ? window_->tensor(per_expert).window_offset - window_->tensor(0).window_offset
+                             : window_->elements;
 }
 
 // Calls fn(number, adapter) for the adapters of a product. In the window, A of adapter `number` of the first
@@ -46,7 +47,7 @@ void GroupAdapters::for_adapters(ExpertProduct product, Fn fn) const {
 }
 
 Param GroupAdapters::param(u32 tensor) const {
-  return Param{data_, c_.graph.precision}.at(window_->tensors[tensor].window_offset);
+  return Param{data_, c_.graph.precision}.at(window_->tensor(tensor).window_offset);
 }
 
 GroupedMatmul GroupAdapters::product(const ExpertAdapter& adapter) const {
@@ -109,14 +110,14 @@ void GroupAdapters::adapter_gradients(u32 number, ConstValues x, ConstValues dy,
                                     .x = scratch_.low,
                                     .dy = dy.at(adapter.column),
                                     .dy_stride = stride_of(adapter, columns),
-                                    .dw = g.window + window_->tensors[2 * number + 1].window_offset,
+                                    .dw = g.window + window_->tensor(2 * number + 1).window_offset,
                                     .expert_stride = stride_,
                                     .accumulate = g.accumulate,
                                     .transposed = true};
   c_.kernels.grouped_weight_gradient(gradient);
   gradient.n = adapter.r, gradient.k = adapter.in;
   gradient.x = x, gradient.dy = scratch_.low_grad, gradient.dy_stride = 0;
-  gradient.dw = g.window + window_->tensors[2 * number].window_offset;
+  gradient.dw = g.window + window_->tensor(2 * number).window_offset;
   c_.kernels.grouped_weight_gradient(gradient);
 }
 
