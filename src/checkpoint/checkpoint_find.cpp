@@ -209,6 +209,13 @@ Result<void> CheckpointStore::compare_model(const std::string& path) {
   const std::vector<Kind> slots = optimizer_parts(graph_.state_slots);
   converts_ = !tensors_difference(optimizer->tensors(), stored_tensors(graph_, slots)).empty() &&
               has_slots_in_some_format(graph_, optimizer->tensors());
+  if (!converts_ && is_of_other_rule(optimizer->tensors())) {
+    const Result<TrainerState> state = read_trainer_state(path);
+    std::string then(name(Optim::adamw_torch));
+    if (state && state->settings.contains("train.optim")) then = state->settings.at("train.optim");
+    return other_run(path, fmt::format("train.optim is {} there and {} here", then, name(graph_.optim())),
+                     "train.optim");
+  }
   const auto check_tensors = [&](const char* file_name, std::vector<StoredTensor> there,
                                  const std::vector<Kind>& parts) -> Result<void> {
     std::vector<StoredTensor> here = stored_tensors(graph_, parts, form_);
@@ -226,28 +233,23 @@ Result<void> CheckpointStore::compare_model(const std::string& path) {
   }
   TRY(check_tensors(weights, tensors_in_order(*model), model_parts()));
   if (converts_) return {};
-  if (const std::optional<Optim> other = other_optimizer(optimizer->tensors()))
-    return other_run(path,
-                     fmt::format("train.optim is {} there and {} here", name(*other), name(graph_.optim())),
-                     "train.optim");
   const std::span<const StoredTensor> tensors = optimizer->tensors();
   return check_tensors("optimizer.safetensors", {tensors.begin(), tensors.end()}, slots);
 }
 
-// RETURNS: the optimizer, another rule than the run's, that keeps exactly these tensors.
-std::optional<Optim> CheckpointStore::other_optimizer(std::span<const StoredTensor> tensors) const {
+// True if another rule than the run's keeps exactly these tensors.
+bool CheckpointStore::is_of_other_rule(std::span<const StoredTensor> tensors) const {
   ModelGraph graph = graph_;
   for (u32 i = 0; i < optim_count; ++i) {
     graph.rules = update_rules(static_cast<Optim>(i));
     graph.state_slots = state_slots(graph.precision, graph.rules);
     const bool same_rule = optimizer(graph.optim()).base == optimizer(graph_.optim()).base;
-    if (same_rule || graph.state_slots == graph_.state_slots) continue;
+    if (same_rule || graph.optim() != optimizer(graph.optim()).base) continue;
     for (Window& window : graph.windows)
       for (Tensor& tensor : window.tensors) tensor.rule = rule_of(graph.rules, tensor);
-    if (tensors_difference(tensors, stored_tensors(graph, optimizer_parts(graph.state_slots))).empty())
-      return graph.optim();
+    if (has_slots_in_some_format(graph, tensors)) return true;
   }
-  return std::nullopt;
+  return false;
 }
 
 Result<FoundCheckpoint> CheckpointStore::open(const std::string& path) {

@@ -61,8 +61,17 @@ Result<void> check_labels_are_the_same(const TrainerState& then,
 std::vector<std::string> resume_notes(const TrainerState& then, const Config& now,
                                       const std::map<std::string, std::string>& settings) {
   std::vector<std::string> out;
+  const auto optim = then.settings.find("train.optim");
+  const std::string_view optim_now = name(now.train.optim),
+                         optim_then = optim == then.settings.end() ? name(Optim::adamw_torch) : optim->second;
+  if (optim_then != optim_now)
+    out.push_back(
+        fmt::format("changed since the checkpoint: train.optim: {} then, {} now; the optimizer's state "
+                    "was converted",
+                    optim_then, optim_now));
   for (const std::string& line : changed_settings(then, settings))
-    out.push_back("changed since the checkpoint: " + line + algorithms_advice(then, now, line));
+    if (!line.starts_with("train.optim:"))
+      out.push_back("changed since the checkpoint: " + line + algorithms_advice(then, now, line));
   if (std::string rate = rate_note(then, now); !out.empty() && !rate.empty()) out.push_back(std::move(rate));
   return out;
 }

@@ -25,7 +25,7 @@ CONFIG = """\
 model: {{model_type: gpt2, vocab_size: 256, n_embd: 64, n_layer: 3, n_head: 4, n_positions: 32, resid_pdrop: 0.1}}
 data: {{train: {data}}}
 train: {{precision: {precision}, sequence_length: 32, per_device_train_batch_size: 2, learning_rate: 5e-3,
-  gradient_accumulation_steps: 2, max_steps: {steps}, eval_steps: 25, eval_batches: 5, max_grad_norm: {clip}}}
+  gradient_accumulation_steps: 2, max_steps: {steps}, eval_steps: 25, eval_batches: 5, max_grad_norm: {clip}, optim: {optim}}}
 memory: {{device: 16MiB, host: 16MiB, disk: 64MiB}}
 machine: {{executor: cpu, threads: 1}}
 output: {{save_steps: {save_steps}, trace: false}}
@@ -52,11 +52,11 @@ class Campaign(campaign.Folders):
         folder = self.base / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        precision, clip = kind
+        precision, clip, optim = kind
         save_steps = self.random.choice((0, 7, 20))
         (folder / "config.yaml").write_text(
             CONFIG.format(data=self.base / "text.txt", steps=STEPS, precision=precision, clip=clip,
-                          save_steps=save_steps))
+                          optim=optim, save_steps=save_steps))
         return folder
 
     def start(self, folder, words):
@@ -153,7 +153,8 @@ class Campaign(campaign.Folders):
                        text_of(folder / "log.before") + said)
 
     def round(self, number, kills):
-        kind = self.random.choice((("bf16", 0.5), ("bf16", 0), ("fp32", 0.5), ("fp16", 0.5)))
+        optim = self.random.choice(("adamw_torch", "adamw_8bit", "adamw_bf16", "lion_8bit"))
+        kind = (*self.random.choice((("bf16", 0.5), ("bf16", 0), ("fp32", 0.5), ("fp16", 0.5))), optim)
         expected = self.undisturbed(kind)
         folder = self.folder_for("round", kind)
         killed, logged, persist, saved = 0, 0, 1, set()
