@@ -84,4 +84,14 @@ void encode_block(SlotFormat format, std::span<const float> from, const BlockRan
   CHECK(false, static_cast<u32>(format));
 }
 
+void convert_slot(SlotFormat from_format, const std::byte* from, SlotFormat to_format, std::byte* to,
+                  u64 elements) {
+  std::array<float, slot_block_elements> values;
+  for (u64 at = 0; at < elements; at += slot_block_elements) {
+    const std::span<float> block = std::span(values).first(std::min<u64>(slot_block_elements, elements - at));
+    decode_block(from_format, from + slot_bytes(from_format, at), block);
+    encode_block(to_format, block, nullptr, 0, 0, to + slot_bytes(to_format, at));
+  }
+}
+
 }  // namespace tidepool

@@ -128,11 +128,23 @@ constexpr u32 unsigned_code(float x, float y, u32 random) {
   return code == 0 && x > 0 ? 1 : code;
 }
 
+// Bytes of a slot's elements. REQUIRES: whole blocks, or all of a tensor.
+constexpr u64 slot_bytes(SlotFormat format, u64 elements) {
+  if (format == SlotFormat::f32) return sizeof(float) * elements;
+  if (format == SlotFormat::bf16) return sizeof(u16) * elements;
+  return div_up(elements, u64{slot_block_elements}) * slot_block_bytes;
+}
+
 // Elements of a slot as floats, and back. `random`: of the block; null: to the nearest bf16, or code, and the
 // bound is the largest value; else it is `bound`.
 // REQUIRES: SlotFormat is not `remainder`; at most slot_block_elements, in one block.
 void decode_block(SlotFormat, const std::byte* from, std::span<float> to);
 void encode_block(SlotFormat, std::span<const float> from, const BlockRandom* random, u32 slot, float bound,
                   std::byte* to);
+
+// Converts elements that begin with a block, to the nearest: there is no step that random bits could follow
+// from. REQUIRES: `from` and `to` do not overlap.
+void convert_slot(SlotFormat from_format, const std::byte* from, SlotFormat to_format, std::byte* to,
+                  u64 elements);
 
 }  // namespace tidepool

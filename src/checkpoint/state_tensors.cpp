@@ -60,27 +60,6 @@ std::optional<SlotFormat> format_in_file(const StoredTensor& stored, const FileT
   return stored.dtype == Dtype::u8 ? std::optional(SlotFormat::unsigned8) : std::nullopt;
 }
 
-// REQUIRES: whole blocks, or all of a tensor.
-u64 bytes_in(SlotFormat format, u64 elements) {
-  if (format == SlotFormat::f32) return 4 * elements;
-  if (format == SlotFormat::bf16) return 2 * elements;
-  return div_up(elements, u64{slot_block_elements}) * slot_block_bytes;
-}
-
-// Converts elements at the start of `buffer` to another format, there. To the nearest, for there is no step
-// that random bits could follow from. Uses 8 bytes of `buffer` per element.
-void convert(SlotFormat from, SlotFormat to, u64 elements, std::span<std::byte> buffer) {
-  const std::span<float> values = as<float>(buffer.subspan(4 * elements, 4 * elements));
-  const auto each_block = [&](auto fn) {
-    for (u64 at = 0; at < elements; at += slot_block_elements)
-      fn(at, values.subspan(at, std::min<u64>(slot_block_elements, elements - at)));
-  };
-  each_block([&](u64 at, std::span<float> block) { decode_block(from, &buffer[bytes_in(from, at)], block); });
-  each_block([&](u64 at, std::span<const float> block) {
-    encode_block(to, block, nullptr, 0, 0, &buffer[bytes_in(to, at)]);
-  });
-}
-
 // Buffers for a piece of a master: its 32-bit words, and the two halves that the state keeps; 8 bytes per
 // element.
 struct MasterPiece {
@@ -288,11 +267,12 @@ Result<void> restore_part(const TensorSource& tensors, const ModelGraph& graph, 
         if (!stored || !format || (!is_slot && !is_whole(stored, p.file)))
           return is_gone(prefix(slots, part), p.file.name);
         const auto bytes = [&](u64 n) {
-          return is_slot ? bytes_in(*format, n) : n * dtype_bytes(stored.tensor->dtype);
+          return is_slot ? slot_bytes(*format, n) : n * dtype_bytes(stored.tensor->dtype);
         };
-        TRY(tensors.read(stored, bytes(p.file_begin), buffer.first(bytes(p.elements))));
-        if (is_slot && *format != slots[part].format)
-          convert(*format, slots[part].format, p.elements, buffer);
+        const bool converts = is_slot && *format != slots[part].format;
+        const auto from = buffer.subspan(converts ? buffer.size() / 2 : 0, bytes(p.elements));
+        TRY(tensors.read(stored, bytes(p.file_begin), from));
+        if (converts) convert_slot(*format, from.data(), slots[part].format, buffer.data(), p.elements);
         return write_piece(state, part, slots, p.window, p.window_begin, p.elements, buffer);
       },
       no_interleaved);

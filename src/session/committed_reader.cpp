@@ -14,6 +14,7 @@
 #include "base/open_file.h"
 #include "fit/rest_staging.h"
 #include "kernels/checksum/checksum.h"
+#include "kernels/update/slot_formats.h"
 
 namespace tidepool {
 namespace {
@@ -25,7 +26,7 @@ constexpr u64 copied_at_once = mib;
 Result<std::unique_ptr<CommittedReader>> CommittedReader::open(FoundState given, StateTable given_table,
                                                                const ModelGraph& graph, CorePool& pool) {
   std::unique_ptr<CommittedReader> reader(
-      new CommittedReader(std::move(given), std::move(given_table), pool));
+      new CommittedReader(std::move(given), std::move(given_table), graph, pool));
   const FoundState& found = reader->found_;
   const StateTable& table = reader->table_;
   RegularFile file = open_own_to_read(found.path, O_DIRECT);
@@ -42,7 +43,7 @@ Result<std::unique_ptr<CommittedReader>> CommittedReader::open(FoundState given,
     for (const Tensor& tensor : window.tensors) {
       if (!window.trainable) continue;
       sources.push_back(by_name.at(tensor.name));
-      sources.back().begin = tensor.window_offset;
+      sources.back().begin = tensor.window_offset, sources.back().elements = tensor.elements;
     }
   }
   u64 largest = 0;  // in bytes
@@ -66,8 +67,33 @@ Result<void> CommittedReader::read(u32 window, Kind kind, u64 element_begin, std
   const auto after = std::ranges::upper_bound(sources_[window], element_begin, {}, &Source::begin);
   CHECK(after != sources_[window].begin(), window, element_begin);
   const Source& source = *std::prev(after);
-  element_begin = element_begin - source.begin + source.from;
+  const u64 in_tensor = element_begin - source.begin, begin = in_tensor + source.from;
   const StateTable::OfWindow& of = table_.windows[source.row];
+  const Kind there = kind_in_table(kind, of.rule_at(begin));
+  if (!slots_.is_optimizer_slot(kind) || table_.state_slots[there].format == slots_[kind].format)
+    return read_table(of, there, begin, out);
+  const SlotFormat format = table_.state_slots[there].format;
+  // A block at the tensor's end has fewer elements.
+  const u64 elements = std::min(slots_.elements(kind, out.size()), source.elements - in_tensor);
+  other_format_.resize(slot_bytes(format, elements));
+  TRY(read_table(of, there, begin, other_format_));
+  convert_slot(format, other_format_.data(), slots_[kind].format, out.data(), elements);
+  return {};
+}
+
+// The slot of the rule that has the name in files.
+Kind CommittedReader::kind_in_table(Kind kind, u8 rule) const {
+  if (!slots_.is_optimizer_slot(kind)) return kind;
+  std::optional<Kind> there;
+  table_.state_slots.each_of_rule(rule, [&](Kind slot) {
+    if (table_.state_slots[slot].file_prefix == slots_[kind].file_prefix) there = slot;
+  });
+  CHECK(there.has_value(), static_cast<u32>(kind), rule);
+  return *there;
+}
+
+Result<void> CommittedReader::read_table(const StateTable::OfWindow& of, Kind kind, u64 element_begin,
+                                         std::span<std::byte> out) {
   while (!out.empty()) {
     const StateTable::Cut cut = of.cut_at(element_begin, table_.state_slots, kind);
     Held& held = held_[staging_slot(table_.state_slots, kind)];

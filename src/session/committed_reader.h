@@ -21,9 +21,9 @@ namespace tidepool {
 // system allows it: a run may write other parts of the file meanwhile. THREADS: one.
 class CommittedReader final : public StateReader {
  public:
-  // The graph's windows may have other tensors than those of the table. REQUIRES:
-  // difference_of_models() is empty; graph and pool outlive the reader. Errors: io if the file cannot be
-  // opened.
+  // The graph's windows may have other tensors than those of the table, and the optimizer's state other
+  // formats, to which it is converted. REQUIRES: difference_of_models() is empty; graph and pool outlive the
+  // reader. Errors: io if the file cannot be opened.
   static Result<std::unique_ptr<CommittedReader>> open(FoundState, StateTable, const ModelGraph&, CorePool&);
 
   // Keeps what it reads from being overwritten while it exists. REQUIRES: the hold is of its commit.
@@ -41,22 +41,27 @@ class CommittedReader final : public StateReader {
     u64 bytes = 0;
   };
   struct Source {
-    u64 begin = 0;  // of the tensor, in its window of the graph
-    u32 row = 0;    // of the table
-    u64 from = 0;   // of the tensor, in its window of the table
+    u64 begin = 0, elements = 0;  // of the tensor, in its window of the graph
+    u32 row = 0;                  // of the table
+    u64 from = 0;                 // of the tensor, in its window of the table
   };
-  CommittedReader(FoundState found, StateTable table, CorePool& pool)
-      : found_(std::move(found)), table_(std::move(table)), pool_(pool) {}
+  CommittedReader(FoundState found, StateTable table, const ModelGraph& graph, CorePool& pool)
+      : found_(std::move(found)), table_(std::move(table)), slots_(graph.state_slots), pool_(pool) {}
+  Kind kind_in_table(Kind, u8 rule) const;
+  // Elements from `begin` on, of a window of the table and in its formats.
+  Result<void> read_table(const StateTable::OfWindow&, Kind, u64 begin, std::span<std::byte> out);
   Result<void> hold(Held&, const StateTable::OfWindow&, Kind, const StateTable::Cut&);
 
   std::optional<CommitHold> hold_;
   const FoundState found_;
   const StateTable table_;
+  const StateSlots slots_;  // of the graph
   CorePool& pool_;
   Fd fd_;
   std::vector<std::vector<Source>> sources_;  // by window of the graph, ascending
   std::array<Held, 2> held_;
   std::vector<u64> hashes_;
+  std::vector<std::byte> other_format_;
 };
 
 // Copies the whole trained state, and finishes the writer.
