@@ -124,7 +124,8 @@ constexpr float with_rounding(float bound) { return bound * (1 + 0x1p-20f); }
 // The code of x, as `y`. Second moments that are not 0 do not become 0: the step would be divided by epsilon
 // alone.
 constexpr u32 unsigned_code(float x, float y, u32 random) {
-  const u32 code = unsigned_codes.code(y, random);
+  constexpr Codes codes = unsigned_codes;  // a copy, because device code has no constants of the host
+  const u32 code = codes.code(y, random);
   return code == 0 && x > 0 ? 1 : code;
 }
 

@@ -17,9 +17,10 @@ struct BlockScale {
 
 template <SlotFormat format>
 __device__ float value_of(u32 code, float scale) {
-  if constexpr (format == SlotFormat::unsigned8) return __fmul_rn(unsigned_codes.value(code), scale);
+  constexpr Codes codes = codes_of(format);
+  if constexpr (format == SlotFormat::unsigned8) return __fmul_rn(codes.value(code), scale);
   const int number = static_cast<signed char>(code);
-  const float x = __fmul_rn(signed_codes.value(static_cast<u32>(number < 0 ? -number : number)), scale);
+  const float x = __fmul_rn(codes.value(static_cast<u32>(number < 0 ? -number : number)), scale);
   return number < 0 ? -x : x;
 }
 

@@ -213,8 +213,11 @@ Result<void> CheckpointStore::compare_model(const std::string& path) {
     const Result<TrainerState> state = read_trainer_state(path);
     std::string then(name(Optim::adamw_torch));
     if (state && state->settings.contains("train.optim")) then = state->settings.at("train.optim");
-    return other_run(path, fmt::format("train.optim is {} there and {} here", then, name(graph_.optim())),
-                     "train.optim");
+    return Error{
+        ErrorKind::usage,
+        fmt::format("{} was trained with other settings: train.optim is {} there and {} here. Resume "
+                    "with that rule; or begin anew from its weights, with model={} and another output.dir",
+                    path, then, name(graph_.optim()), path)};
   }
   const auto check_tensors = [&](const char* file_name, std::vector<StoredTensor> there,
                                  const std::vector<Kind>& parts) -> Result<void> {
