@@ -88,7 +88,7 @@ commands() {
     kernels="$(find_clang) -x cuda --cuda-path=$home --cuda-gpu-arch=$architecture --cuda-device-only -O3 \
       -ffp-contract=off -Wno-unknown-cuda-version -Wno-pass-failed -c"
   fi
-  for file in kernels/*/*_cuda.cu; do
+  for file in {kernels,src/optimizers}/*/*_cuda.cu; do
     echo "$kernels $common $file -o /dev/null"
   done
   for file in kernels/{*/*_cuda,kernels_cuda,cuda/*}.cpp src/executor/cuda/*.cpp; do
