@@ -19,8 +19,8 @@ enum class SlotFormat : u8 {
   f32,
   remainder,  // i16: what an fp32 weight holds beyond its bf16 part; in files both together, as f32
   bf16,
-  signed8,    // blocks of 256: the largest absolute value s, f32; then codes c, i8, for s c |c| / 127^2
-  unsigned8,  // the same, with codes u8 for s (c / 255)^4: of values that are not below 0
+  signed8,    // blocks of 256: a bound, f32, and codes, i8: floats with four bits of fraction
+  unsigned8,  // the same with codes u8, of values that are not below 0
 };
 inline constexpr u32 slot_block_elements = 256;
 inline constexpr u32 slot_block_bytes = sizeof(float) + slot_block_elements;

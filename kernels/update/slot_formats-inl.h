@@ -58,16 +58,28 @@ constexpr size_t line_bytes(SlotFormat format) {
 struct LineScale {
   float before, inverse;
 };
-// Reads the bound of a line, and writes the one that `bound_of` makes of it.
-template <class Fn>
-HWY_INLINE LineScale rescale(std::byte* line, Fn&& bound_of) {
-  float before, after;
-  std::memcpy(&before, line, sizeof(before));
-  after = bound_of(before);
-  const float scale = scale_of_bound(after);
-  if (!(scale > 0)) after = scale;
-  std::memcpy(line, &after, sizeof(after));
-  return {scale_of_bound(before), inverse_of_scale(scale)};
+// The larger of the codes without sign.
+template <SlotFormat format>
+HWY_INLINE VI larger_code(VI most, const std::byte* line, size_t element) {
+  using Code = std::conditional_t<format == SlotFormat::signed8, int8_t, uint8_t>;
+  const Code* codes = reinterpret_cast<const Code*>(line) + sizeof(float) + element;
+  const VI code = hn::PromoteTo(I(), hn::LoadU(hn::Rebind<Code, F>(), codes));
+  return hn::Max(most, format == SlotFormat::signed8 ? hn::Abs(code) : code);
+}
+
+// Replaces the bound of a line by the one that `bound_of` makes of the largest old value. `most`: from
+// larger_code().
+template <SlotFormat format, class Fn>
+HWY_INLINE LineScale rescale(std::byte* line, VI most, Fn&& bound_of) {
+  float bound;
+  std::memcpy(&bound, line, sizeof(bound));
+  const float before = scale_of_bound(bound);
+  const u32 code = static_cast<u32>(hn::GetLane(hn::MaxOfLanes(I(), most)));
+  bound = bound_of(codes_of(format).value(code) * before);
+  const float scale = scale_of_bound(bound);
+  if (!(scale > 0)) bound = scale;
+  std::memcpy(line, &bound, sizeof(bound));
+  return {before, inverse_of_scale(scale)};
 }
 
 template <SlotFormat format>

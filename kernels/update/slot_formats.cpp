@@ -22,11 +22,11 @@ void encode_codes(bool is_signed, std::span<const float> from, const BlockRandom
   std::memcpy(to, &bound, sizeof(bound));
   to += sizeof(bound);
   std::memset(to, 0, slot_block_elements);
+  const Codes& codes = is_signed ? signed_codes : unsigned_codes;
   constexpr u32 half = 1u << (code_dropped_bits - 1);
-  for (u32 i = 0; i < from.size() && scale > 0; ++i) {
+  for (u32 i = 0; i < from.size(); ++i) {
     const u32 bits =
         random == nullptr ? half : random_of(random->of(spread_elements[i]), slot, code_dropped_bits);
-    const Codes& codes = is_signed ? signed_codes : unsigned_codes;
     const float y = std::fabs(from[i]) * inverse + codes.c();
     const int code = static_cast<int>(is_signed ? codes.code(y, bits) : unsigned_code(from[i], y, bits));
     to[i] = static_cast<std::byte>(is_signed && std::signbit(from[i]) ? -code : code);

@@ -12,9 +12,10 @@
 // absolute one; and a random number below the bits that are dropped, added before they are dropped, rounds
 // fairly. Signed codes have 8 octaves, from c = 2^-8 on, unsigned ones 16.
 //
-// The scale does not come from the new values, which would cost a second pass over them. A block has a bound
-// instead: for an average, decay * bound + share * (largest gradient of the block). It is looser than the
-// largest value, by two octaves of m and three of v, which floats can afford and fixed steps could not.
+// The scale does not come from the new values, which would have to be kept until the last of them is known. A
+// block has a bound instead: for an average, decay * (largest old value) + share * (largest gradient of the
+// block). It may be octaves above the largest new value, which floats can afford and fixed steps could not.
+// It counts what rounding has added to old values, so no new one is above it.
 #pragma once
 
 #include <array>
@@ -34,7 +35,7 @@ constexpr bool has_codes(SlotFormat format) {
 
 // ---- random bits
 
-// Where the random bits of a chunk come from.
+// The source of a chunk's random bits.
 struct Rounding {
   u64 seed = 0;         // of the window, or of the group that it is in
   u64 first_block = 0;  // of the chunk, in that: blocks of slot_block_elements
@@ -104,25 +105,26 @@ inline constexpr Codes signed_codes = {(127 - 8) << 23, 127}, unsigned_codes = {
 constexpr Codes codes_of(SlotFormat format) {
   return format == SlotFormat::signed8 ? signed_codes : unsigned_codes;
 }
-// Codes reach 0.96. A value that is rounded up may be a sixteenth above the bound.
+// Codes reach 0.96. A value that is rounded up may be a sixteenth above the bound, and c / 16 of the scale.
 inline constexpr float bound_margin = 17.0f / 16 / 0.96f;
-// Blocks with a smaller bound are zeros: 2^-90, whose root is far below AdamW's epsilon.
-inline constexpr u32 least_bound_bits = (127 - 90) << 23;
+// Blocks with a smaller bound are zeros: 2^-90, whose root is far below AdamW's epsilon. Those with a larger
+// one than 2^125 count as not finite: their scale would not be.
+inline constexpr u32 least_bound_bits = (127 - 90) << 23, most_bound_bits = (127 + 125) << 23;
 
 // The power of two by which the values of a block are divided. 0 if they are zeros; NaN if they are not
 // finite, so that all of them are NaN afterwards.
 constexpr float scale_of_bound(float bound) {
-  if (std::bit_cast<u32>(bound) >= infinity_bits) return std::bit_cast<float>(nan_bits);
+  if (std::bit_cast<u32>(bound) >= most_bound_bits) return std::bit_cast<float>(nan_bits);
   if (std::bit_cast<u32>(bound) < least_bound_bits) return 0;
   return std::bit_cast<float>((std::bit_cast<u32>(bound * bound_margin) + 0x7f'ffff) & infinity_bits);
 }
-// What values are multiplied by, to be written. 0 leaves only code 0.
+// Values are multiplied by this, to be written. 0: they are zeros, or not finite.
 constexpr float inverse_of_scale(float scale) { return scale > 0 ? 1 / scale : 0; }
 // A bound of the rule, kept above what rounding may add.
 constexpr float with_rounding(float bound) { return bound * (1 + 0x1p-20f); }
 
-// The code of x, as `y`. Second moments that are not 0 do not become 0: the step would be divided by epsilon
-// alone.
+// The code of x, as `y`. Second moments that are not 0 do not become 0 in a block that has a scale: the step
+// would be divided by epsilon alone.
 constexpr u32 unsigned_code(float x, float y, u32 random) {
   constexpr Codes codes = unsigned_codes;  // a copy, because device code has no constants of the host
   const u32 code = codes.code(y, random);

@@ -54,16 +54,24 @@ inline __device__ u32 warp_max_bits(u32 x) {
 }
 
 // REQUIRES: a warp has one block, and calls this together.
-template <class Fn>
+template <SlotFormat format, class Fn>
 __device__ BlockScale rescale(std::byte* slot, u64 at, Fn&& bound_of) {
+  const u32* words = codes_at(slot, at);
+  u32 most = 0;
+  for (u32 i = 0; i < 8; ++i) {
+    u32 code = words[i / 4] >> (i % 4 * 8) & 0xff;
+    if (format == SlotFormat::signed8 && code > 127) code = 256 - code;
+    most = most > code ? most : code;
+  }
+  constexpr Codes codes = codes_of(format);
   float* const bound = reinterpret_cast<float*>(block_at(slot, at));
-  const float before = *bound;
-  __syncwarp();
-  float after = bound_of(before);
+  const float before = scale_of_bound(*bound);
+  float after = bound_of(__fmul_rn(codes.value(warp_max_bits(most)), before));
   const float scale = scale_of_bound(after);
   if (!(scale > 0)) after = scale;
+  __syncwarp();  // all have read the bound
   if (at % slot_block_elements == 0) *bound = after;
-  return {scale_of_bound(before), inverse_of_scale(scale)};
+  return {before, inverse_of_scale(scale)};
 }
 
 template <SlotFormat format>

@@ -172,9 +172,11 @@ __global__ void __launch_bounds__(256)
         if (at + i < c.elements && bits > most) most = bits;
       }
       const float added = __uint_as_float(warp_max_bits(most));
-      for (u32 slot = 0; slot < Rule::slots; ++slot)
-        scales[slot] =
-            rescale(c.state[slot], at, [&](float bound) { return rule.s.bound(slot, bound, added); });
+      each_slot<formats...>([&](auto slot, auto of) {
+        if constexpr (has_codes(of.value))
+          scales[slot] =
+              rescale<of.value>(c.state[slot], at, [&](float old) { return rule.s.bound(slot, old, added); });
+      });
     }
     each_slot<formats...>([&](auto slot, auto of) {
       load_slot<of.value, whole>(c.state[slot], at, c.elements, scales[slot], arrays[slot]);

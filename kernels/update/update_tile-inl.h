@@ -168,14 +168,16 @@ struct TileArrays {
   }
 };
 
-// Writes the new bounds of slots with codes. They follow from what the line adds to its averages at most.
+// Writes the new bounds of slots with codes. They follow from the largest old values, and from what
+// the line adds to its averages at most.
 template <class S, class Layout>
 struct LineScales {
   LineScale of[S::slots];
 
   HWY_INLINE LineScales(const TileArrays<S, Layout>& t, const typename S::Rule& rule, const float* factors) {
     if constexpr (S::coded) {
-      VI most = hn::Zero(I());
+      VI most = hn::Zero(I()), codes[S::slots];
+      each<S::slots>([&](auto s) HWY_ATTR { codes[s] = hn::Zero(I()); });
       for (size_t e = 0; e < update_line_elements; e += 2 * lanes) {
         const Pair g = Layout::load_grads(t.grad + e * Layout::grad_bytes);
         Pair p = g;
@@ -183,11 +185,16 @@ struct LineScales {
           p = Layout::load_masters(t.param + e * Layout::param_bytes, t.master + e * Layout::master_bytes);
         most = larger_bits(most, rule.added(g.first, hn::LoadU(F(), factors + e), p.first));
         most = larger_bits(most, rule.added(g.second, hn::LoadU(F(), factors + e + lanes), p.second));
+        each<S::slots>([&](auto s) HWY_ATTR {
+          codes[s] = larger_code<S::formats[s]>(codes[s], t.state[s], e);
+          codes[s] = larger_code<S::formats[s]>(codes[s], t.state[s], e + lanes);
+        });
       }
       const u32 bits = static_cast<u32>(hn::GetLane(hn::MaxOfLanes(I(), most)));
       const float added = std::bit_cast<float>(bits);
       each<S::slots>([&](auto s) HWY_ATTR {
-        of[s] = rescale(t.state[s], [&](float bound) { return rule.scalars.bound(s, bound, added); });
+        of[s] = rescale<S::formats[s]>(t.state[s], codes[s],
+                                       [&](float old) { return rule.scalars.bound(s, old, added); });
       });
     }
   }

@@ -27,7 +27,8 @@ struct AdamWScalars {
         grad_to_momentum(s.of_gradient[0]),
         grad_to_root(s.of_gradient[1]) {}
 
-  // Of a block's moments after an update whose largest gradient is `added`.
+  // A bound of the block's moments after an update. `before`: of the largest old one, `added`: of the
+  // gradient.
   constexpr float bound(u32 slot, float before, float added) const {
     if (slot == 0) return with_rounding(beta1 * before + grad_to_momentum * added);
     const float root = grad_to_root * added;

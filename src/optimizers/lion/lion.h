@@ -22,7 +22,7 @@ struct LionScalars {
         grad_to_step(s.of_gradient[0]),
         grad_to_momentum(s.of_gradient[1]) {}
 
-  // Of a block's momentum after an update whose largest gradient is `added`.
+  // A bound of the momentum after an update. `before`: of the largest old one, `added`: of the gradient.
   constexpr float bound(u32, float before, float added) const {
     return with_rounding(beta2 * before + grad_to_momentum * added);
   }

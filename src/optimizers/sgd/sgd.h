@@ -18,7 +18,8 @@ struct SgdScalars {
   explicit constexpr SgdScalars(const UpdateScalars& s)
       : momentum(s.factors[0]), learning_rate(s.factors[1]), grad_to_step(s.of_gradient[0]) {}
 
-  // Of a block's momentum after an update whose largest gradient, with decay and factor, is `added`.
+  // A bound of the momentum after an update. `before`: of the largest old one, `added`: of the gradient with
+  // decay.
   constexpr float bound(u32, float before, float added) const {
     return with_rounding(momentum * before + added);
   }

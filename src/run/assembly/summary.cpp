@@ -103,16 +103,30 @@ double bytes_of_one(const StateSlots& slots, Kind kind) {
   return static_cast<double>(slots.bytes(kind, slot_block_elements)) / slot_block_elements;
 }
 
-std::vector<RuleCost> other_rules(const ModelGraph& graph) {
+u64 parameters_of(const ModelGraph& graph, u32 rule) {
+  u64 sum = 0;
+  for (const Window& window : graph.windows)
+    for (const Tensor& tensor : window.tensors)
+      if (window.trainable && tensor.rule == rule) sum += tensor.elements;
+  return sum;
+}
+
+// RETURNS: the first rule that updates anything.
+u32 main_rule(const ModelGraph& graph) {
+  u32 rule = 0;
+  while (rule + 1 < graph.rules.size() && parameters_of(graph, rule) == 0) ++rule;
+  return rule;
+}
+
+// RETURNS: what a parameter costs under the rules after that one.
+std::vector<RuleCost> rules_after(const ModelGraph& graph, u32 first) {
   std::vector<RuleCost> out;
-  for (u8 rule = 1; rule < graph.rules.size(); ++rule) {
+  for (u32 rule = first + 1; rule < graph.rules.size(); ++rule) {
     RuleCost cost{.optim = std::string(name(graph.rules[rule].optim)),
+                  .parameters = parameters_of(graph, rule),
                   .bytes_per_parameter = bytes_of_one(graph.state_slots, Kind::param)};
     graph.state_slots.each_of_rule(
         rule, [&](Kind slot) { cost.bytes_per_parameter += bytes_of_one(graph.state_slots, slot); });
-    for (const Window& window : graph.windows)
-      for (const Tensor& tensor : window.tensors)
-        if (window.trainable && tensor.rule == rule) cost.parameters += tensor.elements;
     if (cost.parameters > 0) out.push_back(std::move(cost));
   }
   return out;
@@ -228,8 +242,9 @@ PlanSummary summarize(const SummaryInput& in) {
                 .state = state_bytes(plan)};
   const auto cost = [&](Kind kind) { return KindCost{kind, bytes_of_one(plan.state_slots, kind)}; };
   s.kept.push_back(cost(Kind::param));
-  plan.state_slots.each_of_rule(0, [&](Kind slot) { s.kept.push_back(cost(slot)); });
-  s.other_rules = other_rules(graph);
+  const u32 rule = main_rule(graph);
+  plan.state_slots.each_of_rule(rule, [&](Kind slot) { s.kept.push_back(cost(slot)); });
+  s.other_rules = rules_after(graph, rule);
   if (!made_by_update(Kind::param, plan.precision))  // else in bytes of dead parameters
     s.waiting.push_back(cost(plan.state_slots.gradient()));
   for (u32 t = 0; t < tier_count; ++t) {

@@ -103,17 +103,15 @@ class Update : public ::testing::TestWithParam<Optim> {
   // A slot's memory with these values, rounded as in the update of scalars_of(). `most`: what a block adds.
   std::vector<std::byte> stored(const UpdateState& before, u32 slot, std::span<const float> values,
                                 std::span<const float> most) const {
-    const std::vector<std::byte>& old = before.arrays[before.first_of_rule() + slot];
-    std::vector<std::byte> out(old.size());
+    std::vector<std::byte> out(before.arrays[before.first_of_rule() + slot].size());
     for (u64 i = 0; i < values.size(); i += slot_block_elements) {
       const u64 block = i / slot_block_elements;
       const BlockRandom random(before.rounding, scalars_of().step, block);
-      float old_bound = 0;
-      std::memcpy(&old_bound, &old[before.offset(slot, i)], sizeof(old_bound));
+      float largest = 0;
+      for (const float x : before.block_of(slot, i)) largest = std::max(largest, std::abs(x));
       encode_block(before.slot(slot).format,
                    values.subspan(i, std::min<u64>(slot_block_elements, values.size() - i)), &random, slot,
-                   bound(GetParam(), slot, old_bound, most[block], scalars_of()),
-                   &out[before.offset(slot, i)]);
+                   bound(GetParam(), slot, largest, most[block], scalars_of()), &out[before.offset(slot, i)]);
     }
     return out;
   }
