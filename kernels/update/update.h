@@ -41,7 +41,7 @@ struct UpdateTile;
 struct UpdateTileHashes;
 // A rule's arithmetic on a tile, for this CPU's vectors. `hashes` (or null) absorb the new values of arrays.
 // RETURNS: how many arrays they absorbed, from the first on. None, if not all arrays fill whole XXH3 blocks,
-// or the target does not support it; and no slot with codes, which are written after the line.
+// or the target does not support it; and no slot with codes, whose blocks fill no whole stripes.
 using UpdateTileFn = u32 (*)(const UpdateTile&, Precision, const UpdateScalars&, UpdateTileHashes* hashes);
 
 void update(const UpdateChunk&, const StateSlots&, UpdateTileFn rule, const UpdateScalars&, CorePool&);

@@ -357,7 +357,7 @@ HWY_NOINLINE void short_line(const UpdateTile& t, size_t i, const float* factors
   constexpr size_t n_max = update_line_elements;
   constexpr size_t first_slot = Layout::master_bytes == 0 ? 1 : 2, arrays = first_slot + S::slots;
   const size_t n = t.elements - i;
-  // Where the line begins in an array, and the bytes of `n` elements of it.
+  // The line's begin in an array, and the bytes of `n` elements of it.
   const auto begin_of = [&](size_t array) -> size_t {
     if (array < first_slot) return i * (array == 0 ? Layout::param_bytes : Layout::master_bytes);
     return i / n_max * line_bytes(S::formats[array - first_slot]);

@@ -41,7 +41,7 @@ using TensorSink = std::function<Result<void>(std::span<const std::byte>)>;
 Result<void> write_part(const TensorSink& sink, const ModelGraph&, Kind part, ExpertForm, StateReader&,
                         std::span<std::byte> buffer, StreamHash* weights_hash);
 
-// Where restore_part() reads: in the order of a file and with hashes, as HashedTensors demands, or anywhere.
+// restore_part() reads from it: in the order of a file and with hashes (HashedTensors), or anywhere.
 struct TensorSource {
   std::function<SafetensorsModel::Location(const std::string& name)> find;
   std::function<Result<void>(const SafetensorsModel::Location&, u64 begin, std::span<std::byte>)> read;

@@ -27,7 +27,7 @@ struct UpdateOperands {
 };
 UpdateOperands update_operands(const Plan&, const TierMemory&, const Issue&);
 
-// Where the random bits of a chunk set's update come from.
+// RETURNS: the source of the random bits of a chunk set's update.
 Rounding rounding_of(const ModelGraph&, const Chunk&);
 
 // One per updating thread, because each has its own scratch.

@@ -22,7 +22,7 @@ struct Element {
   float state[2] = {};
 };
 
-// What an element adds to a block's bound, and the bound of a slot after the update.
+// An element's share in its block's bound, and the bound of a slot after the update.
 float added(Optim optim, float param, float grad, bool decays, const UpdateScalars& scalars) {
   if (optimizer(optim).base != Optim::sgd) return std::abs(grad);
   const SgdScalars s(scalars);
