@@ -137,6 +137,8 @@ Bytes workspace_bytes(const ModelGraph& graph) {
   Bytes most{};
   for (const Block& block : graph.blocks)
     most = std::max({most, block.forward_workspace, trains(graph) ? block.backward_workspace : Bytes{0}});
+  for (const MatrixCost& matrix : graph.matrix_costs)
+    if (trains(graph)) most = std::max(most, matrix.workspace);
   return most;
 }
 

@@ -18,6 +18,7 @@
 #include "kernels/latent/latent.h"
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/orthogonalize/matrix_passes.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
 #include "kernels/router/router.h"
@@ -56,6 +57,9 @@ class Kernels {
   virtual void combine_experts(const CombineExperts&) = 0;
   virtual void route_bias_gradient(const RouteBiasGradient&) = 0;
   virtual void unpack(const Unpack&) = 0;
+  virtual void normalize_matrix(const NormalizeMatrix&) = 0;
+  virtual void add_product(const AddProduct&) = 0;
+  virtual void scale_matrix(const ScaleMatrix&) = 0;
   virtual void embedding(const Embedding&) = 0;
   virtual void embedding_backward(const EmbeddingBackward&) = 0;
   // y = dropout(x); element 0 of x is element 0 of the dropout. y may be x.

@@ -49,6 +49,9 @@ class CpuKernels final : public Kernels {
   void latent_rows_backward(const LatentRowsBackward& op) override { latent_rows_backward_cpu(op, pool_); }
   void copy_columns(const CopyColumns& op) override { copy_columns_cpu(op, pool_); }
   void unpack(const Unpack& op) override { unpack_cpu(op, pool_); }
+  void normalize_matrix(const NormalizeMatrix& op) override { normalize_matrix_cpu(op, pool_); }
+  void add_product(const AddProduct& op) override { add_product_cpu(op, pool_); }
+  void scale_matrix(const ScaleMatrix& op) override { scale_matrix_cpu(op, pool_); }
   void embedding(const Embedding& op) override { embedding_cpu(op, pool_); }
   void embedding_backward(const EmbeddingBackward& op) override { embedding_backward_cpu(op, pool_); }
   void dropout(const Dropout& dropout, ConstValues x, Values y, u64 elements) override {

@@ -52,6 +52,9 @@ class CudaKernels final : public Kernels {
   void latent_rows_backward(const LatentRowsBackward& op) override { latent_rows_backward_cuda(op, stream_); }
   void copy_columns(const CopyColumns& op) override { copy_columns_cuda(op, stream_); }
   void unpack(const Unpack& op) override { unpack_cuda(op, stream_); }
+  void normalize_matrix(const NormalizeMatrix& op) override { normalize_matrix_cuda(op, stream_); }
+  void add_product(const AddProduct& op) override { add_product_cuda(op, stream_); }
+  void scale_matrix(const ScaleMatrix& op) override { scale_matrix_cuda(op, stream_); }
   void embedding(const Embedding& op) override { embedding_cuda(op, stream_); }
   void embedding_backward(const EmbeddingBackward& op) override { embedding_backward_cuda(op, stream_); }
   void dropout(const Dropout& dropout, ConstValues x, Values y, u64 elements) override {
@@ -127,6 +130,9 @@ class TuningKernels final : public Kernels {
   void latent_rows_backward(const LatentRowsBackward&) override {}
   void copy_columns(const CopyColumns&) override {}
   void unpack(const Unpack&) override {}
+  void normalize_matrix(const NormalizeMatrix&) override {}
+  void add_product(const AddProduct&) override {}
+  void scale_matrix(const ScaleMatrix&) override {}
   void embedding(const Embedding&) override {}
   void embedding_backward(const EmbeddingBackward&) override {}
   void dropout(const Dropout&, ConstValues, Values, u64) override {}

@@ -35,6 +35,12 @@ struct Tensor {
   bool weight_decay = false;       // matrices and embeddings; not biases and norms
   u8 rule = 0;                     // number of the rule that updates it (ModelGraph::rules)
   u32 number = 0;                  // by which the block's code knows it
+  TensorKind kind = TensorKind::matrix;
+  bool in_out = false;  // `shape` of a matrix is [in, out]
+  // A matrix that joins several, such as q, k and v: outputs of each. They stand one after the other, or
+  // interleaved: of two, the first has the even outputs.
+  std::vector<u64> joined;
+  bool interleaved = false;
   Init init = Init::zeros;
   double init_std = 0.0;    // Init::normal
   double init_bound = 0.0;  // Init::uniform: from -bound to bound
@@ -127,6 +133,15 @@ struct BatchShape {
   bool operator==(const BatchShape&) const = default;
 };
 
+// MatrixCost says what it takes to orthogonalize a matrix of this shape.
+struct MatrixCost {
+  u32 rows = 0, columns = 0;
+  Bytes workspace{};
+  std::vector<KernelCost> kernels;
+
+  bool operator==(const MatrixCost&) const = default;
+};
+
 struct ModelGraph {
   ModelConfig config;
   LoraConfig lora;
@@ -141,6 +156,7 @@ struct ModelGraph {
   std::vector<Window> windows;
   std::vector<Block> blocks;  // embedding, layers, head
   std::vector<Stream> streams;
+  std::vector<MatrixCost> matrix_costs;  // of all shapes that streamed rules update
   Bytes boundary{};           // one micro-batch's activation between blocks: [B, T, H]
   Bytes batch_bytes{};        // all arrays of one micro-batch
   u64 parameters = 0;         // tied tensors counted once, no padding
@@ -157,7 +173,7 @@ struct ModelGraph {
 // REQUIRES: a rule is for it.
 inline u8 rule_of(std::span<const UpdateRule> rules, const Tensor& tensor) {
   u64 rule = 0;
-  while (rule < rules.size() && rules[rule].takes != nullptr && !rules[rule].takes(tensor)) ++rule;
+  while (rule < rules.size() && !rules[rule].is_for(tensor)) ++rule;
   CHECK(rule < rules.size(), rules.size());
   return static_cast<u8>(rule);
 }

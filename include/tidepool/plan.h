@@ -74,6 +74,9 @@ enum class OpKind : u8 {
   gradient,    // compute: sums a window's accumulators, rounds once, norm partials. Of several nodes: combine
   norm,        // compute: partials in tensor order -> global norm, clip factor, skip flag
   update,      // host (or compute, where the chunk set's home is the device): a chunk set, by its rule
+  // Before the update, if the rule is streamed (UpdatePlace).
+  direction,      // host, or compute as an update: the gradient becomes the direction
+  orthogonalize,  // compute: each matrix of the direction
   copy,        // h2d or d2h: one chunk
   read,        // disk -> host
   write,       // host -> disk
@@ -88,17 +91,22 @@ enum class OpKind : u8 {
   // Only with several versions of the state on disk.
   commit,  // disk_write: makes the state on disk durable as a whole: a killed run resumes from it
 };
-inline constexpr u32 op_kind_count = 16;
+inline constexpr u32 op_kind_count = 18;
 
 constexpr std::string_view name(OpKind kind) {
   constexpr std::array<std::string_view, op_kind_count> names = {
-      "load_batch", "forward",    "backward",       "gradient", "norm", "update", "copy",    "read",
-      "write",      "all_gather", "reduce_scatter", "combine",  "pack", "send",   "receive", "commit"};
+      "load_batch",    "forward", "backward", "gradient", "norm",       "update",         "direction",
+      "orthogonalize", "copy",    "read",     "write",    "all_gather", "reduce_scatter", "combine",
+      "pack",          "send",    "receive",  "commit"};
   return names[static_cast<u32>(kind)];
 }
 // True if the op moves content without changing it.
 constexpr bool is_movement(OpKind kind) {
   return kind == OpKind::copy || kind == OpKind::read || kind == OpKind::write || kind == OpKind::all_gather;
+}
+// True for the ops that change a chunk set's state, or prepare that.
+constexpr bool is_update(OpKind kind) {
+  return kind == OpKind::update || kind == OpKind::direction || kind == OpKind::orthogonalize;
 }
 constexpr bool is_collective(OpKind kind) {
   return kind == OpKind::all_gather || kind == OpKind::reduce_scatter;
@@ -125,7 +133,9 @@ constexpr bool is_collective(OpKind kind) {
 //                       several nodes those of the others
 //   update              grad (or grad_accum in fp32), param, the slots of the state, scalars (with clipping
 //                       only). Kinds of made_by_update() have Access::write, other
-//                       state read_write
+//                       state read_write. Of a streamed rule: without the rule's slots
+//   direction           grad, the rule's slots (all read_write), scalars (with clipping only)
+//   orthogonalize       grad (read_write), workspace
 //   commit              all committed chunks on disk (read); if updates do not wait for the norm, scalars
 //   all_gather          what each device has (read), then what each device gets (write)
 //   reduce_scatter      accumulators by device (read), then each owner's sum (write)
@@ -139,13 +149,16 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
+// Movements leave the version that they carry; read_write leaves the next version.
+constexpr u32 version_left(const Operand& o) { return o.version + (o.access == Access::read_write ? 1 : 0); }
+
 struct Op {
   OpKind kind{};
   LaneId lane;
   u32 block = none;
   u32 micro_batch = none;  // number within the whole step, ascending through the sweeps
   u32 window = none;       // gradient, update
-  u32 cut = none;          // update: the cut whose chunk set is updated
+  u32 cut = none;          // update, direction, orthogonalize: the cut whose chunk set is updated
   u16 peer = 0;            // send: the node that receives. receive: the node that sends
   u8 steps_back = 0;       // 1: the op belongs to the step before the one whose forward this segment runs
   bool persists = false;   // only in steps that are committed: see SegmentRun

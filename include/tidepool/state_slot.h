@@ -51,7 +51,7 @@ class StateSlots {
   StateSlots() = default;
   constexpr StateSlots(Precision precision, std::span<const StateSlot> optimizer_slots)
       : StateSlots(precision, std::span(&optimizer_slots, 1)) {}
-  // `of_rules`: the slots of each rule.
+  // `of_rules`: the slots of each rule. Rules with equal slots have the same ones.
   // REQUIRES: all slots together are at most state_slots_max, and the rules update_rules_max.
   constexpr StateSlots(Precision precision, std::span<const std::span<const StateSlot>> of_rules)
       : precision_(precision), rules_(static_cast<u32>(of_rules.size())) {
@@ -68,13 +68,17 @@ class StateSlots {
                           .letter = 'L',
                           .format = SlotFormat::remainder,
                           .block_bytes = 2};
-    first_.fill(count_);
+    of_precision_ = count_;
     for (u32 rule = 0; rule < rules_; ++rule) {
+      first_[rule] = count_;
+      for (u32 before = 0; before < rule && first_[rule] == count_; ++before)
+        if (std::ranges::equal(of_rules[before], of_rules[rule])) first_[rule] = first_[before];
+      end_[rule] = first_[rule] + static_cast<u32>(of_rules[rule].size());
+      if (first_[rule] != count_) continue;
       for (const StateSlot& slot : of_rules[rule]) {
         CHECK(count_ < state_slots_max, count_);
         slots_[count_++] = slot;
       }
-      first_[rule + 1] = count_;
     }
   }
 
@@ -86,12 +90,12 @@ class StateSlots {
   }
 
   // The master is beside `param`; only 16 bits have one.
-  constexpr bool has_master() const { return first_[0] > 0; }
+  constexpr bool has_master() const { return of_precision_ > 0; }
   // REQUIRES: has_master().
   constexpr Kind master() const { return state_kind(0); }
   // The rules' slots in their order, without the precision's.
-  constexpr Kind optimizer_slot(u32 number) const { return state_kind(first_[0] + number); }
-  constexpr bool is_optimizer_slot(Kind kind) const { return is_slot(kind) && slot_of(kind) >= first_[0]; }
+  constexpr Kind optimizer_slot(u32 number) const { return state_kind(of_precision_ + number); }
+  constexpr bool is_optimizer_slot(Kind kind) const { return is_slot(kind) && slot_of(kind) >= of_precision_; }
   constexpr bool is_master(Kind kind) const { return has_master() && kind == master(); }
 
   // True if training has chunks of this kind; only slots and `grad` depend on precision and rule.
@@ -102,14 +106,14 @@ class StateSlots {
   // True if chunk sets of a rule have chunks of this kind.
   constexpr bool has(u32 rule, Kind kind) const {
     if (!is_optimizer_slot(kind)) return has(kind);
-    return slot_of(kind) >= first_[rule] && slot_of(kind) < first_[rule + 1];
+    return slot_of(kind) >= first_[rule] && slot_of(kind) < end_[rule];
   }
   // An update finds the finished gradient here: in fp32 the sum is the gradient.
   constexpr Kind gradient() const { return has(Kind::grad) ? Kind::grad : Kind::grad_accum; }
 
   // The slots of a rule's chunk sets alone, which are then those of rule 0.
   constexpr StateSlots of_rule(u32 rule) const {
-    const std::span<const StateSlot> slots = all().subspan(first_[rule], first_[rule + 1] - first_[rule]);
+    const std::span<const StateSlot> slots = all().subspan(first_[rule], end_[rule] - first_[rule]);
     return {precision_, slots};
   }
 
@@ -121,12 +125,19 @@ class StateSlots {
   }
   template <class Fn>
   constexpr void each_of_rule(u32 rule, Fn&& fn) const {
-    for (u32 i = 0; i < first_[0]; ++i) fn(state_kind(i));
-    for (u32 i = first_[rule]; i < first_[rule + 1]; ++i) fn(state_kind(i));
+    each_of_part(rule, UpdatePart::whole, fn);
+  }
+  // The slots that a part of an update changes.
+  template <class Fn>
+  constexpr void each_of_part(u32 rule, UpdatePart part, Fn&& fn) const {
+    if (part != UpdatePart::direction)
+      for (u32 i = 0; i < of_precision_; ++i) fn(state_kind(i));
+    if (part != UpdatePart::step)
+      for (u32 i = first_[rule]; i < end_[rule]; ++i) fn(state_kind(i));
   }
   template <class Fn>
   constexpr void each_optimizer_slot(Fn&& fn) const {
-    for (u32 i = first_[0]; i < count_; ++i) fn(state_kind(i));
+    for (u32 i = of_precision_; i < count_; ++i) fn(state_kind(i));
   }
 
   // Bytes of so many elements of a kind that follows a window's cuts: whole blocks.
@@ -162,6 +173,7 @@ class StateSlots {
 
   constexpr bool operator==(const StateSlots& other) const {
     return precision_ == other.precision_ && rules_ == other.rules_ && first_ == other.first_ &&
+           end_ == other.end_ &&
            std::ranges::equal(all(), other.all());
   }
 
@@ -176,8 +188,8 @@ class StateSlots {
   constexpr std::span<const StateSlot> all() const { return std::span(slots_).first(count_); }
 
   Precision precision_ = Precision::fp32;
-  u32 count_ = 0, rules_ = 0;
-  std::array<u32, update_rules_max + 1> first_{};  // slot of each rule, and of none
+  u32 count_ = 0, rules_ = 0, of_precision_ = 0;
+  std::array<u32, update_rules_max> first_{}, end_{};  // slots of each rule
   std::array<StateSlot, state_slots_max> slots_{};
 };
 

@@ -17,6 +17,7 @@
 #include "kernels/gradient/step_result.h"
 #include "kernels/latent/latent.h"
 #include "kernels/layer_norm/layer_norm.h"
+#include "kernels/orthogonalize/matrix_passes.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
 #include "kernels/router/router.h"
@@ -48,6 +49,9 @@ void latent_rows_cuda(const LatentRows&, cudaStream_t);
 void latent_rows_backward_cuda(const LatentRowsBackward&, cudaStream_t);
 void copy_columns_cuda(const CopyColumns&, cudaStream_t);
 void unpack_cuda(const Unpack&, cudaStream_t);  // the bits of unpack_cpu()
+void normalize_matrix_cuda(const NormalizeMatrix&, cudaStream_t);
+void add_product_cuda(const AddProduct&, cudaStream_t);
+void scale_matrix_cuda(const ScaleMatrix&, cudaStream_t);
 void attention_cuda(const Attention&, cudaStream_t);
 void attention_backward_cuda(const AttentionBackward&, cudaStream_t);
 void dropout_cuda(const Dropout&, ConstValues x, Values y, u64 elements, cudaStream_t);

@@ -35,9 +35,9 @@ struct Arrays {
   std::array<Kind, update_arrays_max> kind{};
   u32 count = 0;
 
-  Arrays(const UpdateChunk& chunk, const StateSlots& slots) : array(chunk.arrays) {
-    kind[count++] = Kind::param;
-    slots.each([&](Kind slot) { kind[count++] = slot; });
+  Arrays(const UpdateChunk& chunk, const StateSlots& slots, UpdatePart part) : array(chunk.arrays) {
+    kind[count++] = part == UpdatePart::direction ? slots.gradient() : Kind::param;
+    slots.each_of_part(0, part, [&](Kind slot) { kind[count++] = slot; });
   }
   bool hashed() const {
     return std::any_of(array.begin(), array.begin() + count,
@@ -48,6 +48,7 @@ struct Arrays {
 struct Update {
   const UpdateChunk& chunk;
   const StateSlots& slots;
+  const UpdatePart part;
   const UpdateTileFn rule;
   const UpdateScalars& scalars;
   const Arrays arrays;
@@ -79,7 +80,7 @@ struct Update {
       xxh3_begin(hashes.of[i], block_seed(arrays.array[i].seed, number));
     const UpdateTile of = tile_of(begin, end);
     const u32 made = scalars.skip ? 0 : rule(of, slots.precision(), scalars, hashed ? &hashes : nullptr);
-    if (scalars.skip) leave_as_it_was(of);
+    if (scalars.skip && part != UpdatePart::direction) leave_as_it_was(of);
     for (u32 i = 0; i < arrays.count; ++i) {
       const UpdateArray& array = arrays.array[i];
       if (array.hashes.empty()) continue;
@@ -107,11 +108,11 @@ void check_chunk(const UpdateChunk& c, const Arrays& arrays) {
 
 }  // namespace
 
-void update(const UpdateChunk& chunk, const StateSlots& slots, UpdateTileFn rule,
+void update(const UpdateChunk& chunk, const StateSlots& slots, UpdatePart part, UpdateTileFn rule,
             const UpdateScalars& scalars, CorePool& pool) {
-  const Arrays arrays(chunk, slots);
+  const Arrays arrays(chunk, slots, part);
   check_chunk(chunk, arrays);
-  const Update update{chunk, slots, rule, scalars, arrays, arrays.hashed()};
+  const Update update{chunk, slots, part, rule, scalars, arrays, arrays.hashed()};
   const Tasks tasks(div_up(chunk.elements, checksum_block_elements), pool.workers());
   parallel_for(pool, Priority::high, static_cast<u32>(tasks.count), [&](u32 task, u32) {
     for (u64 tile = tasks.begin(task); tile < tasks.begin(task + 1); ++tile) update.tile(tile);

@@ -31,7 +31,8 @@ struct UpdateArray {
 struct UpdateChunk {
   u64 elements = 0;
   const std::byte* grad = nullptr;  // [elements] of the precision: float, bf16 or fp16
-  // `param`, of the same type as grad and in fp16 only written; then the slots (StateSlots).
+  // `param`, of the same type as grad and in fp16 only written; then the part's slots (StateSlots). A
+  // direction has the place of `grad` instead: it replaces the gradient.
   std::array<UpdateArray, update_arrays_max> arrays;
   std::span<const DecaySegment> segments;
   Rounding rounding;  // of slots whose format is rounded at random
@@ -44,6 +45,8 @@ struct UpdateTileHashes;
 // or the target does not support it; and no slot with codes, whose blocks fill no whole stripes.
 using UpdateTileFn = u32 (*)(const UpdateTile&, Precision, const UpdateScalars&, UpdateTileHashes* hashes);
 
-void update(const UpdateChunk&, const StateSlots&, UpdateTileFn rule, const UpdateScalars&, CorePool&);
+// `slots`: those of the chunk's rule alone. `rule`: the arithmetic of the part.
+void update(const UpdateChunk&, const StateSlots& slots, UpdatePart, UpdateTileFn rule, const UpdateScalars&,
+            CorePool&);
 
 }  // namespace tidepool

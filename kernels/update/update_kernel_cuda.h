@@ -5,7 +5,8 @@
 //   struct Rule {
 //     static constexpr u32 slots = 2;                    // arrays beside the parameters
 //     __device__ explicit Rule(const UpdateScalars&);
-//     // In: gradient, decay factor, parameter (fp32), state. Out: the new parameter and state.
+//     // In: gradient, decay factor, parameter (fp32), state. Out: the new parameter and state. Without slots
+//     // `state` has one place that means nothing.
 //     __device__ void update(float grad, float decay, float& param, float (&state)[slots]) const;
 //     // For formats with codes: what an element adds to the rule's averages, before their factors.
 //     __device__ float added(float grad, float decay, float param) const;
@@ -36,6 +37,24 @@ struct Rounded {
   Fp16* half;  // the rounded master
   float* master;
 };
+
+// A direction: it replaces the gradient, and has the same type.
+template <class T>
+struct Direction {
+  T* values;
+};
+template <bool whole, class T>
+__device__ void load_masters(Direction<T> p, u64 at, u64 n, float (&v)[8]) {
+  load8<whole>(p.values, at, n, v);
+}
+template <bool whole, class T>
+__device__ void store_masters(Direction<T> p, u64 at, u64 n, const float (&v)[8]) {
+  store8<whole>(p.values, at, n, v);
+}
+
+// Arrays of a rule without slots have one place, because none can be empty.
+template <class Rule>
+inline constexpr u32 room_of = Rule::slots == 0 ? 1 : Rule::slots;
 
 template <bool whole>
 __device__ void load_masters(Words p, u64 at, u64 n, float (&v)[8]) {
@@ -146,7 +165,7 @@ __device__ void leave_as_it_was(Rounded p, u64 elements) {
 
 template <bool whole, class Rule, class Grad, class Masters, SlotFormat... formats>
 __global__ void __launch_bounds__(256)
-    update_kernel(Chunk<Grad, Masters, Rule::slots> c, const UpdateScalars* scalars) {
+    update_kernel(Chunk<Grad, Masters, room_of<Rule>> c, const UpdateScalars* scalars) {
   const UpdateScalars s = *scalars;
   if (s.skip) return leave_as_it_was<whole>(c.masters, c.elements);
   const Rule rule(s);
@@ -155,7 +174,7 @@ __global__ void __launch_bounds__(256)
   // A warp that writes codes stays together to the end of its block.
   const u64 end = coded ? div_up(c.elements, u64{slot_block_elements}) * slot_block_elements : c.elements;
   for (u64 at = vector_elements * grid_thread(); at < end; at += vector_elements * grid_threads()) {
-    float grad[8] = {}, param[8] = {}, arrays[Rule::slots][8] = {};
+    float grad[8] = {}, param[8] = {}, arrays[room_of<Rule>][8] = {};
     const bool inside = !coded || at < c.elements;  // whole: all 8, or none
     if (inside) {
       load8<whole>(c.grad, at, c.elements, grad);
@@ -164,7 +183,7 @@ __global__ void __launch_bounds__(256)
     float factors[8];
     for (u32 i = 0; i < 8; ++i)
       factors[i] = inside && (whole || at + i < c.elements) ? decay.at(at + i) : 1.0f;
-    BlockScale scales[Rule::slots];
+    BlockScale scales[room_of<Rule>];
     if constexpr (coded) {
       u32 most = 0;  // as bits, so that NaN is the largest
       for (u32 i = 0; i < 8; ++i) {
@@ -182,19 +201,19 @@ __global__ void __launch_bounds__(256)
       load_slot<of.value, whole>(c.state[slot], at, c.elements, scales[slot], arrays[slot]);
     });
     for (u32 i = 0; i < 8; ++i) {
-      float state[Rule::slots];
-      for (u32 slot = 0; slot < Rule::slots; ++slot) state[slot] = arrays[slot][i];
+      float state[room_of<Rule>] = {};
+      for (u32 slot = 0; slot != Rule::slots; ++slot) state[slot] = arrays[slot][i];
       rule.update(grad[i], factors[i], param[i], state);
-      for (u32 slot = 0; slot < Rule::slots; ++slot) arrays[slot][i] = state[slot];
+      for (u32 slot = 0; slot != Rule::slots; ++slot) arrays[slot][i] = state[slot];
     }
     if (inside) store_masters<whole>(c.masters, at, c.elements, param);
-    u32 random[Rule::slots][8] = {};
+    u32 random[room_of<Rule>][8] = {};
     if constexpr (rounded) {
       const BlockRandom of_block(c.rounding, s.step, at / slot_block_elements);
       constexpr u32 dropped = coded ? code_dropped_bits : bf16_dropped_bits;
       for (u32 i = 0; i < 8; ++i) {
         const u32 bits = of_block.of(spread_element(static_cast<u32>(at % slot_block_elements) + i));
-        for (u32 slot = 0; slot < Rule::slots; ++slot) random[slot][i] = random_of(bits, slot, dropped);
+        for (u32 slot = 0; slot != Rule::slots; ++slot) random[slot][i] = random_of(bits, slot, dropped);
       }
     }
     each_slot<formats...>([&](auto slot, auto of) {
@@ -206,26 +225,25 @@ __global__ void __launch_bounds__(256)
 template <class Rule, class Grad, SlotFormat... formats, class Masters>
 void start(const UpdateChunk& c, bool whole, Masters masters, u32 first_slot, const UpdateScalars* scalars,
            cudaStream_t stream) {
-  Chunk<Grad, Masters, Rule::slots> chunk = {.elements = c.elements,
+  Chunk<Grad, Masters, room_of<Rule>> chunk = {.elements = c.elements,
                                              .grad = reinterpret_cast<const Grad*>(c.grad),
                                              .masters = masters,
                                              .state = {},
                                              .segments = c.segments.data(),
                                              .rounding = c.rounding};
-  for (u32 i = 0; i < Rule::slots; ++i) chunk.state[i] = c.arrays[first_slot + i].data;
+  for (u32 i = 0; i != Rule::slots; ++i) chunk.state[i] = c.arrays[first_slot + i].data;
   for_bool(whole, [&](auto w) {
     launch<update_kernel<w.value, Rule, Grad, Masters, formats...>>(
         elementwise_launch(c.elements, vector_elements), stream, chunk, scalars);
   });
 }
 
-// `segments` point to device memory, `scalars` are read when the kernel runs.
+// RETURNS: true if threads may take eight elements of each array at once. `first_slot`: number of arrays before
+// the slots; `master`: precision of the second of them.
 template <class Rule, SlotFormat... formats>
-void update_cuda(const UpdateChunk& c, Precision precision, const UpdateScalars* scalars,
-                 cudaStream_t stream) {
+bool takes_vectors(const UpdateChunk& c, Precision precision, u32 first_slot, Precision master) {
   static_assert(sizeof...(formats) == Rule::slots);
-  constexpr SlotFormat format_of[] = {formats...};
-  const u32 first_slot = precision == Precision::fp32 ? 1 : 2;
+  constexpr SlotFormat format_of[] = {formats..., SlotFormat::f32};
   bool whole = rows_of_vectors(c.elements, ConstValues(c.grad, precision));
   for (u32 i = 0; i < update_arrays_max; ++i) {
     const UpdateArray& array = c.arrays[i];
@@ -233,12 +251,22 @@ void update_cuda(const UpdateChunk& c, Precision precision, const UpdateScalars*
     // Checksums are for chunks with homes on disk, and the host updates those.
     require(array.hashes.empty(), "no checksums are wanted of an update on the device");
     if (array.data == nullptr) continue;
-    Precision stored = i == 0 || (i == 1 && precision == Precision::bf16) ? precision : Precision::fp32;
+    Precision stored = i == 0 ? precision : i < first_slot ? master : Precision::fp32;
     if (i >= first_slot && has_codes(format_of[i - first_slot])) continue;
     if (i >= first_slot && format_of[i - first_slot] == SlotFormat::bf16) stored = Precision::bf16;
     whole = whole && rows_of_vectors(c.elements, Values(array.data, stored));
   }
   require(!c.segments.empty() || c.elements == 0, "segments cover the chunk");
+  return whole;
+}
+
+// `segments` point to device memory, `scalars` are read when the kernel runs.
+template <class Rule, SlotFormat... formats>
+void update_cuda(const UpdateChunk& c, Precision precision, const UpdateScalars* scalars,
+                 cudaStream_t stream) {
+  const u32 first_slot = precision == Precision::fp32 ? 1 : 2;
+  const bool whole = takes_vectors<Rule, formats...>(
+      c, precision, first_slot, precision == Precision::bf16 ? Precision::bf16 : Precision::fp32);
   if (c.elements == 0) return;
   std::byte *const param = c.arrays[0].data, *const master = c.arrays[1].data;
   switch (precision) {
@@ -254,6 +282,19 @@ void update_cuda(const UpdateChunk& c, Precision precision, const UpdateScalars*
           c, whole, Rounded{reinterpret_cast<Fp16*>(param), reinterpret_cast<float*>(master)}, first_slot,
           scalars, stream);
   }
+}
+
+// The rule's `param` is the direction, which replaces the gradient.
+template <class Rule, SlotFormat... formats>
+void direction_cuda(const UpdateChunk& c, Precision precision, const UpdateScalars* scalars,
+                    cudaStream_t stream) {
+  const bool whole = takes_vectors<Rule, formats...>(c, precision, 1, precision);
+  if (c.elements == 0) return;
+  for_precision(precision, [&](auto type) {
+    using T = decltype(type);
+    start<Rule, T, formats...>(c, whole, Direction<T>{reinterpret_cast<T*>(c.arrays[0].data)}, 1, scalars,
+                               stream);
+  });
 }
 
 }  // namespace tidepool::cuda::rules

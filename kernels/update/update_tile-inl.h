@@ -4,7 +4,8 @@
 //   struct Rule {
 //     static constexpr size_t slots = 2;                 // arrays beside the parameters
 //     explicit Rule(const UpdateScalars&);               // the scalars, as vectors
-//     // In: gradient, decay factor, parameter (fp32), state. Out: the new parameter and state.
+//     // In: gradient, decay factor, parameter (fp32), state. Out: the new parameter and state. Without slots
+//     // `state` has one place that means nothing.
 //     void update(V grad, V decay, V& param, V (&state)[slots]) const;
 //     // For formats with codes: what an element adds to the rule's averages, before their factors.
 //     static constexpr bool adds_parameters = false;  // true: it depends on the parameter
@@ -26,9 +27,8 @@
 #include <type_traits>
 
 #include "kernels/checksum/xxh3-inl.h"
-#include "kernels/simd/bf16-inl.h"
-#include "kernels/simd/fp16-inl.h"
 #include "kernels/update/slot_formats-inl.h"
+#include "kernels/update/tile_layouts-inl.h"
 #include "kernels/update/tile_vectors-inl.h"
 #include "kernels/update/update_tile.h"
 
@@ -45,110 +45,10 @@ template <class R, SlotFormat... of>
 struct Stored {
   using Rule = R;
   static constexpr size_t slots = R::slots;
+  static constexpr size_t room = slots == 0 ? 1 : slots;  // of arrays, which cannot be empty
   static constexpr std::array<SlotFormat, slots> formats = {of...};
   static constexpr bool rounded = (rounds(of) || ...), coded = (has_codes(of) || ...);
   static_assert(sizeof...(of) == slots);
-};
-
-struct NoHash {};
-template <class H, size_t slots>
-struct LineHashes {
-  H param, master, state[slots];
-};
-// Addresses of the secrets of a step's stripes: two for four-byte arrays, one for two-byte arrays.
-template <size_t slots>
-struct StepSecrets {
-  const u8 *param[2], *master[2], *state[slots][2];
-};
-
-// Hashes vector number `index` of a four-byte array in a step.
-template <size_t index>
-HWY_INLINE void hash_vector(NoHash&, V, const u8* const*) {}
-template <size_t index, class H>
-HWY_INLINE void hash_vector(H& hash, V x, const u8* const* secrets) {
-  constexpr size_t byte = index * lanes * sizeof(float);
-  hash.template add<byte % xxh3_stripe_bytes / H::vector_bytes>(x, secrets[byte / xxh3_stripe_bytes]);
-}
-
-struct Fp32 {
-  static constexpr size_t grad_bytes = 4, param_bytes = 4, master_bytes = 0;
-
-  static HWY_INLINE Pair load_grads(const std::byte* p) {
-    const float* values = reinterpret_cast<const float*>(p);
-    return {hn::LoadU(F(), values), hn::LoadU(F(), values + lanes)};
-  }
-  static HWY_INLINE Pair load_masters(const std::byte* p, const std::byte*) { return load_grads(p); }
-
-  template <size_t pair, class H, size_t slots>
-  static HWY_INLINE void store_masters(Pair x, std::byte* param, std::byte*, LineHashes<H, slots>& hashes,
-                                       const StepSecrets<slots>& secrets) {
-    hn::StoreU(x.first, F(), reinterpret_cast<float*>(param));
-    hn::StoreU(x.second, F(), reinterpret_cast<float*>(param) + lanes);
-    hash_vector<2 * pair>(hashes.param, x.first, secrets.param);
-    hash_vector<2 * pair + 1>(hashes.param, x.second, secrets.param);
-  }
-};
-
-struct Bf16 {
-  static constexpr size_t grad_bytes = 2, param_bytes = 2, master_bytes = 2;
-
-  static HWY_INLINE Pair load_grads(const std::byte* p) {
-    return load_bf16_pair(F(), reinterpret_cast<const uint16_t*>(p));
-  }
-  static HWY_INLINE Pair load_masters(const std::byte* p, const std::byte* low) {
-    return load_split_pair(F(), reinterpret_cast<const uint16_t*>(p), reinterpret_cast<const uint16_t*>(low));
-  }
-
-  template <size_t pair, class H, size_t slots>
-  static HWY_INLINE void store_masters(Pair x, std::byte* param, std::byte* low, LineHashes<H, slots>& hashes,
-                                       const StepSecrets<slots>& secrets) {
-    uint16_t* high = reinterpret_cast<uint16_t*>(param);
-#if HWY_TARGET == HWY_SCALAR
-    int16_t* remainders = reinterpret_cast<int16_t*>(low);
-    store_split(F(), x.first, high, remainders), store_split(F(), x.second, high + 1, remainders + 1);
-    (void)hashes, (void)secrets;
-#else
-    const hn::Repartition<uint16_t, F> d16;
-    const auto halves = split_pair(F(), x);
-    hn::StoreU(halves.first, d16, high);
-    hn::StoreU(halves.second, d16, reinterpret_cast<uint16_t*>(low));
-    if constexpr (!std::is_same_v<H, NoHash>) {
-      hashes.param.template add<pair>(halves.first, secrets.param[0]);
-      hashes.master.template add<pair>(halves.second, secrets.master[0]);
-    }
-#endif
-  }
-};
-
-// The parameter is the rounded master.
-struct Fp16 {
-  static constexpr size_t grad_bytes = 2, param_bytes = 2, master_bytes = 4;
-
-  static HWY_INLINE Pair load_grads(const std::byte* p) {
-    const uint16_t* halves = reinterpret_cast<const uint16_t*>(p);
-    return {load_fp16(F(), halves), load_fp16(F(), halves + lanes)};
-  }
-  static HWY_INLINE Pair load_masters(const std::byte*, const std::byte* master) {
-    return Fp32::load_grads(master);
-  }
-
-  template <size_t pair, class H, size_t slots>
-  static HWY_INLINE void store_masters(Pair x, std::byte* param, std::byte* master,
-                                       LineHashes<H, slots>& hashes, const StepSecrets<slots>& secrets) {
-    uint16_t* halves = reinterpret_cast<uint16_t*>(param);
-#if HWY_TARGET == HWY_SCALAR
-    store_fp16(F(), x.first, halves), store_fp16(F(), x.second, halves + lanes);
-#else
-    const hn::Repartition<uint16_t, F> d16;
-    const auto rounded = hn::Combine(d16, fp16_of(F(), x.second), fp16_of(F(), x.first));
-    hn::StoreU(rounded, d16, halves);
-    if constexpr (!std::is_same_v<H, NoHash>) hashes.param.template add<pair>(rounded, secrets.param[0]);
-#endif
-    hn::StoreU(x.first, F(), reinterpret_cast<float*>(master));
-    hn::StoreU(x.second, F(), reinterpret_cast<float*>(master) + lanes);
-    hash_vector<2 * pair>(hashes.master, x.first, secrets.master);
-    hash_vector<2 * pair + 1>(hashes.master, x.second, secrets.master);
-  }
 };
 
 // The arrays of a tile, with the slots of the rule behind the master.
@@ -156,7 +56,7 @@ template <class S, class Layout>
 struct TileArrays {
   const std::byte* grad;
   std::byte *param, *master = nullptr;
-  std::byte* state[S::slots];
+  std::byte* state[S::room];
 
   // At element i of the tile, where a line begins.
   TileArrays(const UpdateTile& t, size_t i)
@@ -172,11 +72,11 @@ struct TileArrays {
 // the line adds to its averages at most.
 template <class S, class Layout>
 struct LineScales {
-  LineScale of[S::slots];
+  LineScale of[S::room];
 
   HWY_INLINE LineScales(const TileArrays<S, Layout>& t, const typename S::Rule& rule, const float* factors) {
     if constexpr (S::coded) {
-      VI most = hn::Zero(I()), codes[S::slots];
+      VI most = hn::Zero(I()), codes[S::room];
       each<S::slots>([&](auto s) HWY_ATTR { codes[s] = hn::Zero(I()); });
       for (size_t e = 0; e < update_line_elements; e += 2 * lanes) {
         const Pair g = Layout::load_grads(t.grad + e * Layout::grad_bytes);
@@ -232,14 +132,14 @@ HWY_INLINE void store_slot(const Pair& x, size_t e, const RandomPair& random, st
 template <class S, class Layout, size_t pair, class H>
 HWY_INLINE void step(const TileArrays<S, Layout>& t, size_t i, const float* factors,
                      const typename S::Rule& rule, u32 random_key, const LineScales<S, Layout>& scales,
-                     LineHashes<H, S::slots>& hashes, const StepSecrets<S::slots>& secrets) {
+                     LineHashes<H, S::room>& hashes, const StepSecrets<S::room>& secrets) {
   const size_t e = i + pair * 2 * lanes;
   std::byte* param = t.param + e * Layout::param_bytes;
   std::byte* master = t.master + e * Layout::master_bytes;
   const float* factor = factors + e;
   const Pair g = Layout::load_grads(t.grad + e * Layout::grad_bytes);
   Pair p = Layout::load_masters(param, master);
-  V first[S::slots], second[S::slots];
+  V first[S::room], second[S::room];
   each<S::slots>([&](auto s) HWY_ATTR {
     const Pair x = load_line<S::formats[s]>(t.state[s], e, scales.of[s]);
     first[s] = x.first, second[s] = x.second;
@@ -269,7 +169,7 @@ HWY_NOINLINE void plain_line(const UpdateTile& t, size_t i, const float* factors
   const typename S::Rule rule(scalars);
   const TileArrays<S, Layout> arrays(t, i);
   const u32 key = key_of_line<S>(t, scalars, i);
-  LineHashes<NoHash, S::slots> nothing;
+  LineHashes<NoHash, S::room> nothing;
   const LineScales<S, Layout> scales(arrays, rule, factors);
   for (size_t k = 0; k < update_line_elements; k += step_elements)
     step<S, Layout, 0>(arrays, k, factors, rule, key, scales, nothing, {});
@@ -279,12 +179,12 @@ HWY_NOINLINE void plain_line(const UpdateTile& t, size_t i, const float* factors
 // RETURNS: secrets of step k of a line. For four-byte arrays a line is a block of 16 stripes, for two-byte
 // arrays half a block: `half` is 0 or 1. `last`: the step ends the tile.
 template <class S, class Layout>
-HWY_INLINE StepSecrets<S::slots> secrets_of(const UpdateTileHashes& h, size_t k, size_t half, bool last) {
+HWY_INLINE StepSecrets<S::room> secrets_of(const UpdateTileHashes& h, size_t k, size_t half, bool last) {
   constexpr size_t first_slot = Layout::master_bytes == 0 ? 1 : 2;
   const size_t first = 2 * k * xxh3_secret_step;
   const size_t second = last ? xxh3_last_stripe_secret : first + xxh3_secret_step;
   const size_t narrow = last ? xxh3_last_stripe_secret : (half * line_steps + k) * xxh3_secret_step;
-  StepSecrets<S::slots> out;
+  StepSecrets<S::room> out;
   const auto set = [&](const u8*(&to)[2], const Xxh3Lanes& of, bool narrow_array) {
     to[0] = of.secret + (narrow_array ? narrow : first), to[1] = of.secret + second;
   };
@@ -307,7 +207,7 @@ HWY_NOINLINE void hashed_line(const UpdateTile& t, size_t i, const float* factor
   const TileArrays<S, Layout> arrays(t, i);
   const u32 key = key_of_line<S>(t, scalars, i);
   const LineScales<S, Layout> scales(arrays, rule, factors);
-  LineHashes<StripeHash, S::slots> hashes;
+  LineHashes<StripeHash, S::room> hashes;
   // Calls fn(slot) for slots that are hashed here.
   const auto each_hashed = [](auto fn) HWY_ATTR {
     each<S::slots>([&](auto s) HWY_ATTR {
@@ -417,6 +317,21 @@ u32 rule_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, 
       break;
   }
   return tile<S, Fp16>(t, s, hashes);
+}
+
+// The rule's `param` is the direction.
+template <class S>
+u32 direction_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s,
+                   UpdateTileHashes* hashes) {
+  switch (precision) {
+    case Precision::fp32:
+      return tile<S, Fp32Direction>(t, s, hashes);
+    case Precision::bf16:
+      return tile<S, Bf16Direction>(t, s, hashes);
+    case Precision::fp16:
+      break;
+  }
+  return tile<S, Fp16Direction>(t, s, hashes);
 }
 
 }  // namespace tidepool::HWY_NAMESPACE::rules

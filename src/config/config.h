@@ -90,6 +90,11 @@ struct TrainConfig {
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
   double sgd_momentum = 0.9;
+  double muon_momentum = 0.95;
+  bool muon_nesterov = true;
+  u32 muon_ns_steps = 5;
+  AdjustRate muon_adjust_lr_fn = AdjustRate::original;
+  std::vector<std::string> optim_groups;  // "embedding, head: learning_rate=3e-4", ...
   double max_grad_norm = 1.0;       // 0: off
   u64 eval_steps = 0;               // 0: only at the end
   u64 eval_batches = 8;             // micro-batches per evaluation; 0: all held-out data

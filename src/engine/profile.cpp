@@ -30,7 +30,7 @@ Cause cause_of(const Op& op) {
     case LaneKind::disk_write:
       return Cause::disk_write;
     case LaneKind::host:
-      return op.kind == OpKind::update ? Cause::update : Cause::other;
+      return is_update(op.kind) ? Cause::update : Cause::other;
     case LaneKind::comm:
       return Cause::comm;
     case LaneKind::net_send:

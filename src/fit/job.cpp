@@ -4,6 +4,7 @@
 
 #include "executor/gpu_reserved.h"
 #include "fit/memory_need.h"
+#include "fit/optimizer_groups.h"
 #include "kernels/gradient/gradient.h"
 #include "model/blocks.h"
 #include "model/mlps/experts/expert_windows.h"
@@ -31,6 +32,19 @@ u64 adapter_bytes_of_expert(const Config& config) {
   return streamed_bytes(config.train.precision, true) * most;
 }
 
+u32 experts_together(const Config& config, const std::vector<UpdateRule>& rules) {
+  const ModelConfig& model = config.model;
+  if (model.experts.count == 0) return 0;
+  if (config.memory.experts_per_group != 0)
+    return std::min(config.memory.experts_per_group, model.experts.count);
+  const u64 element = streamed_bytes(config.train.precision, !config.lora.on());
+  const u64 elements = expert_elements(model, config.train.precision, rules);
+  const u64 expert = element * elements + adapter_bytes_of_expert(config);
+  u32 group = model.experts.count;
+  while (group > 1 && group * expert > config.memory.budgets.device.value / 4) group = (group + 1) / 2;
+  return group;
+}
+
 // GPUs keep activations in the precision of their matrix units.
 Result<ModelGraph> graph_of(const Config& config) {
   const Precision precision = config.train.precision;
@@ -43,12 +57,14 @@ Result<ModelGraph> graph_of(const Config& config) {
         return Error{ErrorKind::usage,
                      "lora.target_modules: on a GPU, experts get adapters through lora.target_parameters "
                      "(mlp.experts.gate_up_proj, mlp.experts.down_proj); or set machine.executor=cpu"};
+  TRY_ASSIGN(std::vector<UpdateRule> rules, rules_of(config.train));
+  const u32 together = experts_together(config, rules);
   return build_model(config.model, precision,
                      {.sequences = config.train.per_device_train_batch_size,
                       .tokens = config.train.sequence_length,
                       .packed = packs_documents(config)},
                      config.machine.gpus().empty() ? Precision::fp32 : precision, lora,
-                     experts_per_group(config), update_rules(config.train.optim));
+                     together, std::move(rules));
 }
 
 bool speculates(const Config& config) {
@@ -90,6 +106,7 @@ Job derive(Config config, ModelGraph graph) {
 
 Result<Job> make_job(Config config) {
   TRY_ASSIGN(ModelGraph graph, graph_of(config));
+  TRY(check_groups(config.train, graph));
   return derive(std::move(config), std::move(graph));
 }
 
@@ -109,16 +126,8 @@ bool packs_documents(const Config& config) {
 }
 
 u32 experts_per_group(const Config& config) {
-  const ModelConfig& model = config.model;
-  if (model.experts.count == 0) return 0;
-  if (config.memory.experts_per_group != 0)
-    return std::min(config.memory.experts_per_group, model.experts.count);
-  const u64 element = streamed_bytes(config.train.precision, !config.lora.on());
-  const u64 elements = expert_elements(model, config.train.precision, update_rules(config.train.optim));
-  const u64 expert = element * elements + adapter_bytes_of_expert(config);
-  u32 group = model.experts.count;
-  while (group > 1 && group * expert > config.memory.budgets.device.value / 4) group = (group + 1) / 2;
-  return group;
+  const Result<std::vector<UpdateRule>> rules = rules_of(config.train);
+  return experts_together(config, rules ? *rules : update_rules(config.train.optim));
 }
 
 bool norm_counts(const Config& config) {

@@ -23,7 +23,7 @@ struct Busy {
 
 bool is_fixed(const Plan& plan, const Segment& body, const Op& op) {
   if (op.kind == OpKind::forward || op.kind == OpKind::backward || op.operands_count == 0) return false;
-  if (op.kind == OpKind::gradient || op.kind == OpKind::update || op.kind == OpKind::norm) return true;
+  if (op.kind == OpKind::gradient || is_update(op.kind) || op.kind == OpKind::norm) return true;
   const Kind kind = plan.chunk(body.operands_of(op)[0].first).kind;
   return is_persistent(kind) || kind == Kind::grad || kind == Kind::grad_accum;
 }

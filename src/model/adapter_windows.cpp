@@ -131,8 +131,9 @@ void add_specs(std::vector<TensorSpec>& specs, const std::string& path, u32 r, u
   specs.push_back({.name = path + ".lora_A.weight",
                    .shape = {r, in},
                    .init = Init::uniform,
-                   .init_bound = 1.0 / std::sqrt(static_cast<double>(in))});
-  specs.push_back({.name = path + ".lora_B.weight", .shape = {out, r}});
+                   .init_bound = 1.0 / std::sqrt(static_cast<double>(in)),
+                   .kind = TensorKind::adapter});
+  specs.push_back({.name = path + ".lora_B.weight", .shape = {out, r}, .kind = TensorKind::adapter});
 }
 
 std::string layer_path(const ModelGraph& g, u32 layer) {

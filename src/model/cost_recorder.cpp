@@ -10,6 +10,7 @@
 #include "kernels/latent/latent_cost.h"
 #include "kernels/layer_norm/layer_norm_cost.h"
 #include "kernels/matmul/matmul_cost.h"
+#include "kernels/orthogonalize/matrix_passes_cost.h"
 #include "kernels/rms_norm/rms_norm_cost.h"
 #include "kernels/rotary/rotary_cost.h"
 #include "kernels/router/router_cost.h"
@@ -113,6 +114,14 @@ void CostRecorder::latent_rows_backward(const LatentRowsBackward& op) {
 void CostRecorder::copy_columns(const CopyColumns& op) { add(copy_columns_cost(op.rows, op.columns)); }
 
 void CostRecorder::unpack(const Unpack& op) { add(unpack_cost(op)); }
+
+void CostRecorder::normalize_matrix(const NormalizeMatrix& op) {
+  add(normalize_matrix_cost(op.matrix.elements(), values_bytes(1, op.from.precision)));
+}
+void CostRecorder::add_product(const AddProduct& op) { add(add_product_cost(op.elements, bool(op.x))); }
+void CostRecorder::scale_matrix(const ScaleMatrix& op) {
+  add(scale_matrix_cost(op.matrix.elements(), values_bytes(1, op.to.precision)));
+}
 
 void CostRecorder::embedding(const Embedding& op) {
   const u64 rows = u64{op.sequences} * op.tokens_per_sequence;

@@ -43,6 +43,9 @@ class CostRecorder final : public Kernels {
   void latent_rows_backward(const LatentRowsBackward&) override;
   void copy_columns(const CopyColumns&) override;
   void unpack(const Unpack&) override;
+  void normalize_matrix(const NormalizeMatrix&) override;
+  void add_product(const AddProduct&) override;
+  void scale_matrix(const ScaleMatrix&) override;
   void embedding(const Embedding&) override;
   void embedding_backward(const EmbeddingBackward&) override;
   void dropout(const Dropout&, ConstValues x, Values y, u64 elements) override;

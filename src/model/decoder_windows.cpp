@@ -22,16 +22,27 @@ Window model_window(const ModelGraph& g, std::string name, std::vector<TensorSpe
 
 namespace {
 
+TensorSpec matrix_spec(const ModelConfig& c, std::string name, std::vector<u64> shape, TensorKind kind) {
+  TensorSpec spec = parameter_spec(c, std::move(name), std::move(shape));
+  spec.kind = kind;
+  return spec;
+}
+
 Window score_window(const ModelGraph& g) {
   const ModelConfig& c = g.config;
-  return make_window(g, "score", {parameter_spec(c, "score.weight", {c.score.labels, c.width})}, true);
+  return make_window(g, "score", {matrix_spec(c, "score.weight", {c.score.labels, c.width}, TensorKind::head)},
+                     true);
 }
 
 std::vector<Window> gpt2_windows(const ModelGraph& g) {
   const ModelConfig& c = g.config;
   std::vector<Window> windows;
-  windows.push_back(model_window(g, "wte", {parameter_spec(c, "wte.weight", {c.vocab_size, c.width})}));
-  windows.push_back(model_window(g, "wpe", {parameter_spec(c, "wpe.weight", {c.positions, c.width})}));
+  const auto embedding = [&](const std::string& name, u64 rows) {
+    windows.push_back(
+        model_window(g, name, {matrix_spec(c, name + ".weight", {rows, c.width}, TensorKind::embedding)}));
+  };
+  embedding("wte", c.vocab_size);
+  embedding("wpe", c.positions);
   for (u32 layer = 0; layer < c.layers; ++layer) windows.push_back(layer_window(g, layer));
   windows.push_back(model_window(
       g, "ln_f", {parameter_spec(c, "ln_f.weight", {c.width}), parameter_spec(c, "ln_f.bias", {c.width})}));
@@ -47,7 +58,8 @@ std::vector<Window> model_windows(const ModelGraph& g) {
   std::vector<Window> windows;
   const std::vector<u64> matrix = {c.vocab_size, c.width};
   windows.push_back(
-      model_window(g, "embed_tokens", {parameter_spec(c, "model.embed_tokens.weight", matrix)}));
+      model_window(g, "embed_tokens",
+                   {matrix_spec(c, "model.embed_tokens.weight", matrix, TensorKind::embedding)}));
   for (u32 layer = 0; layer < c.layers; ++layer) {
     windows.push_back(layer_window(g, layer));
     for (u32 group = 0; c.has_experts(layer) && group < expert_groups(g); ++group)
@@ -57,7 +69,8 @@ std::vector<Window> model_windows(const ModelGraph& g) {
   if (c.score.on())
     windows.push_back(score_window(g));
   else if (!c.tied)
-    windows.push_back(model_window(g, "lm_head", {parameter_spec(c, "lm_head.weight", matrix)}));
+    windows.push_back(
+        model_window(g, "lm_head", {matrix_spec(c, "lm_head.weight", matrix, TensorKind::head)}));
   return windows;
 }
 

@@ -53,7 +53,12 @@ Window layer_window(const ModelGraph& g, u32 layer) {
     if (t.is_matrix()) shape.insert(style.matrices_in_out ? shape.begin() : shape.end(), t.columns);
     specs.push_back(parameter_spec(c, fmt::format("{}.{}.{}{}", style.tensors_path, layer, t.path, t.suffix),
                                    std::move(shape)));
-    specs.back().fused = t.fused;
+    TensorSpec& spec = specs.back();
+    spec.fused = t.fused;
+    spec.in_out = style.matrices_in_out && t.is_matrix();
+    for (const u32 outputs : t.joined)
+      if (outputs != 0) spec.joined.push_back(outputs);
+    if (t.router) spec.kind = TensorKind::router;
     // Each layer adds to the residual stream twice.
     if (t.residual && style.residual_init) specs.back().init_std /= std::sqrt(2.0 * c.layers);
   }

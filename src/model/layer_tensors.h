@@ -23,6 +23,7 @@ struct LayerTensor {
   bool fused = false;             // starts where the tensor before it ends: one product reads both
   bool residual = false;          // its product is added to the residual stream
   bool router = false;
+  std::array<u32, 3> joined{};  // rows of the matrices that it joins; none: it is one
 
   bool is_matrix() const { return columns != 0; }
 };

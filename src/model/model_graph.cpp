@@ -154,6 +154,7 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
   }
   TRY(pack_windows(g));
   for (Window& window : g.windows) window.elements = round_up(window.elements, g.state_slots.cut_alignment());
+  record_matrix_costs(g);
   add_block(g, embedding_block(g));
   g.boundary = {round_up(values_bytes(batch.rows() * config.width, activations), frame_alignment)};
   LayerBlocks(g, adapters).add();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernels/orthogonalize/orthogonalize.h"
 #include "model/block_layouts.h"
 #include "model/blocks.h"
 #include "model/cost_recorder.h"
@@ -106,6 +107,18 @@ std::vector<KernelCost> without(const std::vector<KernelCost>& all, const std::v
   return rest;
 }
 
+MatrixCost cost_of(const ModelGraph& graph, const UpdateRule& rule, const MatrixPlace& matrix) {
+  CostRecorder recorder;
+  orthogonalize(recorder, {.matrix = matrix,
+                           .values = {nullptr, graph.precision},
+                           .steps = rule.orthogonalization.steps,
+                           .products = graph.activations});
+  return {.rows = matrix.rows,
+          .columns = matrix.columns,
+          .workspace = orthogonalize_workspace(matrix, graph.activations),
+          .kernels = recorder.take()};
+}
+
 u64 flops_of(const std::vector<KernelCost>& kernels) {
   u64 sum = 0;
   for (const KernelCost& kernel : kernels) sum += kernel.flops();
@@ -122,6 +135,20 @@ void record_costs(ModelGraph& graph, u32 index) {
   block.forward_flops = flops_of(block.forward_kernels);
   block.backward_flops = flops_of(block.backward_kernels);
   block.recompute_flops = flops_of(block.recompute_kernels);
+}
+
+void record_matrix_costs(ModelGraph& graph) {
+  for (const Window& window : graph.windows)
+    for (const Tensor& tensor : window.tensors) {
+      const UpdateRule& rule = graph.rules[tensor.rule];
+      if (!window.trainable || rule.place != UpdatePlace::streamed) continue;
+      for (const MatrixPlace& matrix : matrices_of(tensor)) {
+        const bool known = std::ranges::any_of(graph.matrix_costs, [&](const MatrixCost& cost) {
+          return cost.rows == matrix.rows && cost.columns == matrix.columns;
+        });
+        if (!known) graph.matrix_costs.push_back(cost_of(graph, rule, matrix));
+      }
+    }
 }
 
 }  // namespace tidepool

@@ -10,4 +10,8 @@ namespace tidepool {
 // REQUIRES: the block's windows and sizes are filled in.
 void record_costs(ModelGraph&, u32 block);
 
+// Records what streamed updates of the model's matrices cost on devices, in graph.matrix_costs.
+// REQUIRES: the graph has its windows and rules.
+void record_matrix_costs(ModelGraph& graph);
+
 }  // namespace tidepool

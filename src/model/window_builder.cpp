@@ -10,8 +10,16 @@
 namespace tidepool {
 namespace {
 
+TensorKind kind_of(const Tensor& tensor, TensorKind given) {
+  if (tensor.shape.size() > 1 || given == TensorKind::adapter) return given;
+  return tensor.name.ends_with(".weight") ? TensorKind::norm : TensorKind::bias;
+}
+
 Tensor tensor_of(TensorSpec& spec, u32 number) {
   Tensor tensor = {.name = std::move(spec.name), .shape = std::move(spec.shape), .number = number};
+  tensor.kind = kind_of(tensor, spec.kind);
+  tensor.in_out = spec.in_out, tensor.interleaved = spec.interleaved;
+  tensor.joined = std::move(spec.joined);
   tensor.elements = 1;
   for (u64 extent : tensor.shape) tensor.elements *= extent;
   tensor.weight_decay = tensor.shape.size() > 1;
@@ -35,7 +43,7 @@ u8 rule_of(const ModelGraph& g, std::span<const Tensor> fused) {
     const u64 block = g.state_slots.block_elements(rule);
     return std::ranges::all_of(fused, [&](const Tensor& t) {
       const bool ends_block = &t == &fused.back() || t.elements % block == 0;
-      return (of.takes == nullptr || of.takes(t)) && ends_block;
+      return of.is_for(t) && ends_block;
     });
   };
   while (rule < g.rules.size() && !takes_all(g.rules[rule])) ++rule;
@@ -82,6 +90,7 @@ Window make_window(const ModelGraph& g, std::string name, std::vector<TensorSpec
     window.elements = round_up(window.elements, alignment);
     for (Tensor& tensor : fused.tensors) {
       tensor.rule = fused.rule;
+      if (trained && g.rules[fused.rule].weight_decay) tensor.weight_decay = true;
       tensor.window_offset = tensor.stored_offset = window.elements;
       tensor.stored_elements = tensor.elements;
       window.elements += tensor.elements;

@@ -16,6 +16,11 @@ struct TensorSpec {
   bool fused = false;  // starts where the tensor before it ends: the two are one array
   double init_bound = 0.0;
   u64 alignment = 64;  // elements; not if fused
+  TensorKind kind = TensorKind::matrix;  // vectors are norms or biases, by their names
+  // As in Tensor.
+  bool in_out = false;
+  std::vector<u64> joined = {};
+  bool interleaved = false;
 };
 
 // Lays the tensors out one after the other, those of one rule together. A tensor that is not fused starts

@@ -16,6 +16,8 @@ namespace tidepool {
 struct OptimizerSettings {
   double learning_rate = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
   double sgd_momentum = 0.9;
+  double muon_momentum = 0.95;
+  bool muon_nesterov = true;
 };
 
 struct Optimizer {
@@ -25,8 +27,10 @@ struct Optimizer {
       keys;  // settings of section train that only some rules read, and this does
   // Scalars of update `t`, which counts from 1.
   UpdateStep (*step)(const OptimizerSettings&, u64 t);
-  UpdateTileFn tile;
+  UpdateTileFn tile;                  // of the whole update; of the step, if it is streamed
+  UpdateTileFn direction = nullptr;   // streamed
   UnitKind unit = UnitKind::cut;
+  UpdatePlace place = UpdatePlace::home;
   // True if the rule is for this tensor; null: it is for all. Tensors that it is not for take the rule
   // `others`.
   bool (*takes)(const Tensor&) = nullptr;
@@ -57,21 +61,26 @@ inline StateSlots state_slots(Precision precision, Optim optim) {
 // REQUIRES: at most update_rules_max rules.
 StateSlots state_slots(Precision, std::span<const UpdateRule>);
 
-// RETURNS: the rules of a model that trains with `optim`.
-std::vector<UpdateRule> update_rules(Optim);
+// RETURNS: the rules of a model that trains with `optim`, and with other rules for tensors that it is not for.
+// `like`: settings of all of them.
+std::vector<UpdateRule> update_rules(Optim, const UpdateRule& like = {});
 
 // Scalars of update `t` by the rule, before the norm is known.
+UpdateStep update_step(const UpdateRule&, const OptimizerSettings&, u64 t, double max_grad_norm);
 inline UpdateStep update_step(Optim optim, const OptimizerSettings& settings, u64 t, double max_grad_norm) {
-  UpdateStep step = optimizer(optim).step(settings, t);
-  step.max_grad_norm = max_grad_norm;
-  step.unclipped.step = t;
-  return step;
+  return update_step({.optim = optim}, settings, t, max_grad_norm);
 }
 
-// Updates a chunk set by the rule.
+// Does a part of a chunk set's update.
+inline void update(const UpdateChunk& chunk, const StateSlots& slots, UpdatePart part, Optim optim,
+                   const UpdateScalars& scalars, CorePool& pool) {
+  const Optimizer& row = optimizer(optim);
+  update(chunk, slots, part, part == UpdatePart::direction ? row.direction : row.tile, scalars, pool);
+}
+// Does all of it, if the rule is not streamed.
 inline void update(const UpdateChunk& chunk, const StateSlots& slots, Optim optim,
                    const UpdateScalars& scalars, CorePool& pool) {
-  update(chunk, slots, optimizer(optim).tile, scalars, pool);
+  update(chunk, slots, UpdatePart::whole, optim, scalars, pool);
 }
 
 }  // namespace tidepool

@@ -1,8 +1,10 @@
 #include <array>
+#include <utility>
 
 #include "base/check.h"
 #include "optimizers/adamw/adamw.h"
 #include "optimizers/lion/lion.h"
+#include "optimizers/muon/muon.h"
 #include "optimizers/sgd/sgd.h"
 #include "tidepool/model_graph.h"
 
@@ -10,7 +12,8 @@ namespace tidepool {
 
 const Optimizer& optimizer(Optim optim) {
   static constexpr std::array<Optimizer, optim_count> rows = {
-      adamw, lion, sgd, adamw_bf16, adamw_8bit, lion_bf16, lion_8bit, sgd_bf16, sgd_8bit};
+      adamw,     lion,     sgd,      adamw_bf16, adamw_8bit, lion_bf16,
+      lion_8bit, sgd_bf16, sgd_8bit, muon,       muon_bf16};
   return rows[static_cast<u32>(optim)];
 }
 
@@ -25,11 +28,27 @@ StateSlots state_slots(Precision precision, std::span<const UpdateRule> rules) {
   return {precision, std::span<const std::span<const StateSlot>>(slots).first(rules.size())};
 }
 
-std::vector<UpdateRule> update_rules(Optim optim) {
-  const Optimizer& row = optimizer(optim);
-  std::vector<UpdateRule> rules = {{.optim = optim, .unit = row.unit, .takes = row.takes}};
-  if (row.takes != nullptr) rules.push_back({.optim = row.others, .unit = optimizer(row.others).unit});
-  return rules;
+std::vector<UpdateRule> update_rules(Optim optim, const UpdateRule& like) {
+  std::vector<UpdateRule> rules;
+  for (;;) {
+    const Optimizer& row = optimizer(optim);
+    UpdateRule rule = like;
+    rule.optim = optim, rule.unit = row.unit, rule.place = row.place, rule.takes = row.takes;
+    rules.push_back(std::move(rule));
+    if (row.takes == nullptr) return rules;
+    optim = row.others;
+  }
+}
+
+UpdateStep update_step(const UpdateRule& rule, const OptimizerSettings& settings, u64 t,
+                       double max_grad_norm) {
+  OptimizerSettings of_rule = settings;
+  of_rule.learning_rate *= rule.rate;
+  of_rule.weight_decay = rule.weight_decay.value_or(settings.weight_decay);
+  UpdateStep step = optimizer(rule.optim).step(of_rule, t);
+  step.max_grad_norm = max_grad_norm;
+  step.unclipped.step = t;
+  return step;
 }
 
 }  // namespace tidepool

@@ -24,7 +24,9 @@ class ChainArcs {
       for (const u32 t : run.touches) arc_of_[t] = static_cast<u32>(out_.arcs.size());
       out_.arcs.push_back(arc_of(layout_, program_, chain_, run));
       const u32 first = run.touches.front();
-      if (!chain_.produced_here)
+      if (chain_.visits)
+        visit();
+      else if (!chain_.produced_here)
         bring(first);
       else if (first > 0)
         bring_back(first);
@@ -42,6 +44,13 @@ class ChainArcs {
     if (t > 0) arc.floor = std::max(arc.floor, chain_.touches[t - 1].span.end + 1);
     out_.arrivals.push_back(
         {.window = chain_.window, .arc = last_arc(), .segments = chain_.touches[t].segments});
+  }
+
+  void visit() {
+    Arc& arc = out_.arcs.back();
+    arc.filled = true;
+    arc.tail = 1;  // while it goes down, the next one is orthogonalized
+    out_.visits.push_back({.chunk = chain_.first, .arc = last_arc()});
   }
 
   // Content that was made on a device comes back into the arc added last.

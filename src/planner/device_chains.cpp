@@ -89,6 +89,8 @@ std::vector<DeviceChain> DeviceChains::all() const {
     if (!layout_.windows[w].trains) continue;
     for (DeviceChain& c : accumulators(w)) chains.push_back(std::move(c));
     if (auto c = gradient(w)) chains.push_back(std::move(*c));
+    for (u32 cut = 0; cut < layout_.windows[w].cuts && !is_home(w); ++cut)
+      if (program_.streams(w, cut) && layout_.owns(w, cut)) chains.push_back(visit(w, cut));
   }
   for (const StreamLife& life : program_.lives) {
     if (is_gradient_stream(graph_.streams[life.stream].kind) && !layers()) continue;
@@ -175,7 +177,7 @@ void DeviceChains::let_leave(DeviceChain& chain) const {
   chain.leaves = true;
   const i32 ahead = static_cast<i32>(layout_.windows[chain.window].cuts) + 1;
   if (program_.options.clipping)
-    chain.leaves_by = std::max(program_.first_update(chain.window) - ahead, 0) + program_.positions();
+    chain.leaves_by = std::max(program_.first_direction(chain.window) - ahead, 0) + program_.positions();
 }
 
 std::optional<DeviceChain> DeviceChains::gradient(u32 w) const {
@@ -184,6 +186,18 @@ std::optional<DeviceChain> DeviceChains::gradient(u32 w) const {
   chain.touches.push_back(at_gradient(w));
   is_home(w) ? extend_to_update(chain) : let_leave(chain);
   return finish(std::move(chain));
+}
+
+// With several replicas only the cut's owner has it, at a place that the others have too.
+DeviceChain DeviceChains::visit(u32 w, u32 cut) const {
+  const i32 position = program_.orthogonalize[w][cut];
+  DeviceChain chain{.first = layout_.gradient(w, cut)};
+  chain.visits = true;
+  chain.spread = sharded() ? Spread::copy : Spread::each;
+  chain.floor = program_.direction[w][cut] + 1;
+  chain.touches.push_back(
+      {.span = {position, position}, .device = program_.options.device_of(program_.first_reader(w))});
+  return chain;
 }
 
 DeviceChain DeviceChains::stream(const StreamLife& life, u32 m) const {

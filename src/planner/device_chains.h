@@ -30,6 +30,7 @@ struct DeviceChain {
   u32 window = none;
   bool produced_here = false;  // made on a device; if not, it comes from the host, and never changes here
   bool leaves = false;         // moves down after the last touch (gradients)
+  bool visits = false;         // comes from the host, is changed once, and goes back (directions)
   // Gradients: latest position at which to move down in time for the update, in the next turn. 0: at once.
   i32 leaves_by = 0;
   bool waits = false;  // chosen: moves down then
@@ -103,6 +104,7 @@ class DeviceChains {
   DeviceChain params(u32 window, u32 device) const;
   std::vector<DeviceChain> accumulators(u32 window) const;
   std::optional<DeviceChain> gradient(u32 window) const;
+  DeviceChain visit(u32 window, u32 cut) const;
   DeviceChain shard(u32 window, ChunkId first) const;
   DeviceChain::Touch at_gradient(u32 window) const;
   void extend_to_update(DeviceChain&) const;

@@ -65,17 +65,24 @@ void DeviceStays::add_wait(u32 c) {
 }
 
 // A window at home saves every copy; and the reads and writes, if the state would rest on disk.
-DeviceStays::Worth DeviceStays::worth_of_home(const Layout& layout, u32 w) {
+DeviceStays::Worth DeviceStays::worth_of_home(const Layout& layout, const Program& program, u32 w) {
   const WindowChunks& chunks = layout.windows[w];
   const u64 param = layout.shard_bytes(chunks.param).value;
   const Bytes bytes = bytes_at_home(layout, w);
-  return {.saved = 2 * param + gradient_bytes(layout, w).value,
+  u64 visits = 0;  // of directions, on the device that has most
+  for (u32 replica = 0; replica < layout.replicas; ++replica) {
+    u64 here = 0;
+    for (u32 cut = chunks.shard_begin(replica); cut < chunks.shard_begin(replica + 1); ++cut)
+      if (program.streams(w, cut)) here += layout.chunk(layout.gradient(w, cut)).bytes.value;
+    visits = std::max(visits, here);
+  }
+  return {.saved = 2 * param + gradient_bytes(layout, w).value + 2 * visits,
           .saved_disk = saved_by_a_byte * bytes.value,
           .relief = bytes};
 }
 
 void DeviceStays::add_home(u32 w) {
-  const Worth worth = worth_of_home(layout_, w);
+  const Worth worth = worth_of_home(layout_, program_, w);
   candidates_.push_back({.choice = {.window = w},
                          .stay = {.span = {0, program_.positions() - 1},
                                   .bytes = bytes_at_home(layout_, w),

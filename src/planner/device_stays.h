@@ -39,7 +39,7 @@ class DeviceStays {
   // Chooses within `room`, and adds what stays to `used`. `shortage`: as much relief is worth something.
   Chosen choose(Bytes room, Bytes shortage, Profile& used) const;
 
-  static Worth worth_of_home(const Layout&, u32 window);
+  static Worth worth_of_home(const Layout&, const Program&, u32 window);
 
  private:
   struct Candidate {

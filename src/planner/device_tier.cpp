@@ -331,7 +331,7 @@ class DevicePlanner {
   u64 worth() const {
     DeviceStays::Worth worth = worth_;
     for (u32 w = 0; w < graph_.windows.size(); ++w)
-      if (touched_.is_home(w)) worth += DeviceStays::worth_of_home(layout_, w);
+      if (touched_.is_home(w)) worth += DeviceStays::worth_of_home(layout_, program_, w);
     return worth.total(shortage_of_each() * touched_.arenas());
   }
 

@@ -94,7 +94,7 @@ class Emitter {
   // ---- order --------------------------------------------------------------------------------------
 
   u8 segments_of(const ProgramOp& op) const {
-    if (op.kind == OpKind::update) return segments_of_updates();
+    if (is_update(op.kind)) return segments_of_updates();
     const bool evaluated = op.sweep == 0 && (op.kind == OpKind::load_batch || op.kind == OpKind::forward ||
                                              (op.kind == OpKind::backward && is_head(op.block)));
     return in_first | in_body | (evaluated ? in_evaluation : 0);
@@ -238,7 +238,7 @@ class Emitter {
 
   // Emits one op per replica, with its own micro-batches or shards, or one op for all devices.
   void emit_program_op(const ProgramOp& op, i32 p) {
-    const bool of_cut = op.kind == OpKind::update || op.kind == OpKind::combine;
+    const bool of_cut = is_update(op.kind) || op.kind == OpKind::combine;
     if (of_cut && !layout_.owns(op.window, op.cut)) return;
     if (op.kind == OpKind::norm && layout_.nodes > 1) exchange_scalars(p);
     const bool once = op.kind == OpKind::norm || of_cut || op.kind == OpKind::reduce_scatter;
@@ -301,10 +301,16 @@ class Emitter {
         emit_reduce_scatter(op, p);
         break;
       case OpKind::update:
+      case OpKind::direction:
         if (!device_.home[op.window]) out.lane = host_lane(LaneKind::host);
         out.steps_back = program_.options.clipping ? 1 : 0;
         begin(out);
         emit_update(op, p);
+        break;
+      case OpKind::orthogonalize:
+        out.steps_back = program_.options.clipping ? 1 : 0;
+        begin(out);
+        emit_orthogonalize(op, p);
         break;
       default:
         CHECK(false, static_cast<int>(op.kind));
@@ -414,14 +420,28 @@ class Emitter {
     const bool at_home = device_.home[op.window];
     const auto frame = [&](ChunkId id) { return at_home ? owned_chunk(id, p) : host_frames_.at(id, p); };
     const ChunkId gradient = layout_.gradient(op.window, op.cut);
-    operand(gradient, 1, Access::read, frame(gradient));
+    const UpdatePart part = !program_.streams(op.window, op.cut) ? UpdatePart::whole
+                            : op.kind == OpKind::update          ? UpdatePart::step
+                                                                 : UpdatePart::direction;
+    operand(gradient, 1, part == UpdatePart::direction ? Access::read_write : Access::read, frame(gradient));
     for (ChunkId id : layout_.state(op.window, op.cut)) {
+      const bool of_rule = layout_.state_slots.is_optimizer_slot(layout_.chunk(id).kind);
+      if (part != UpdatePart::whole && of_rule != (part == UpdatePart::direction)) continue;
       const bool made = made_by_update(layout_.chunk(id).kind, layout_.precision);
       operand(id, 1, made ? Access::write : Access::read_write, frame(id));
     }
     // Without clipping an update reads nothing from another op's scalars. Waiting for them would make the
     // next gradient wait for this update.
     if (program_.options.clipping) scalars(0, Access::read, p);
+  }
+
+  void emit_orthogonalize(const ProgramOp& op, i32 p) {
+    const ChunkId gradient = layout_.gradient(op.window, op.cut);
+    if (device_.home[op.window])
+      operand(gradient, 1, Access::read_write, owned_chunk(gradient, p));
+    else
+      device_operand(gradient, Access::read_write, p);
+    workspace(p);
   }
 
   const ResidenceInput& in_;

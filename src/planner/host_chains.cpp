@@ -35,7 +35,9 @@ bool trains(const Layout& layout, const HostChain& chain) {
 }
 
 HostChains::HostChains(const ResidenceInput& in, const DeviceTier& device)
-    : in_(in), layout_(in.layout), program_(in.program), device_(device) {}
+    : in_(in), layout_(in.layout), program_(in.program), device_(device), visits_(layout_.chunks.size(), none) {
+  for (u32 v = 0; v < device.visits.size(); ++v) visits_[index(device.visits[v].chunk)] = v;
+}
 
 std::vector<HostChain> HostChains::all() const {
   std::vector<HostChain> chains;
@@ -103,18 +105,39 @@ HostUse HostChains::supply(const DeviceTier::Arrival& a, i32 update, u32 replica
           .phase = waits ? Phase::after : Phase::before};
 }
 
+// A direction needs the rule's slots, and the update the others.
 HostChain HostChains::state(ChunkId id, u32 w, u32 cut) const {
-  return {
-      .chunk = id,
-      .circular = true,
-      .persistent = true,
-      .uses = {{.what = What::updates, .position = program_.update[w][cut], .segments = update_segments()}}};
+  const bool of_rule = layout_.state_slots.is_optimizer_slot(layout_.chunk(id).kind);
+  const i32 position = (of_rule ? program_.direction : program_.update)[w][cut];
+  return {.chunk = id,
+          .circular = true,
+          .persistent = true,
+          .uses = {{.what = What::updates, .position = position, .segments = update_segments()}}};
+}
+
+// Adds the uses of a gradient by its update.
+void HostChains::add_update(HostChain& chain) const {
+  const Chunk& chunk = layout_.chunk(chain.chunk);
+  const auto use = [&](What what, i32 position, Phase phase) {
+    chain.uses.push_back(
+        {.what = what, .position = position, .segments = update_segments(), .phase = phase});
+  };
+  if (const u32 v = visits_[index(chain.chunk)]; v != none) {
+    const u32 arc = device_.visits[v].arc;
+    chain.stays_from = chain.uses.size();
+    use(What::updates, program_.direction[chunk.window][chunk.cut], Phase::after);
+    use(What::supplies, device_.arcs[arc].placed.begin, Phase::before);
+    use(What::arrives, program_.orthogonalize[chunk.window][chunk.cut], Phase::after);
+    const u16 device = device_of(arc, layout_.windows[chunk.window].owner(chunk.cut));
+    for (u64 i = chain.uses.size() - 2; i < chain.uses.size(); ++i)
+      chain.uses[i].device_arc = arc, chain.uses[i].device = device;
+  }
+  use(What::updates, program_.update[chunk.window][chunk.cut], Phase::after);
 }
 
 // Chain of content that a device hands down: gradients go to their update, activations and accumulators come
 // back up.
 HostChain HostChains::departure(const DeviceTier::Departure& d, ChunkId id, u32 replica) const {
-  const Chunk& chunk = layout_.chunk(id);
   HostUse down{.what = What::arrives,
                .position = d.out,
                .segments = d.segments,
@@ -123,10 +146,9 @@ HostChain HostChains::departure(const DeviceTier::Departure& d, ChunkId id, u32 
   if (d.backs.empty() && layout_.nodes > 1) return own_part(down, id);
   if (d.backs.empty()) {
     if (clipping()) down.position -= turn();
-    const HostUse update{.what = What::updates,
-                         .position = program_.update[chunk.window][chunk.cut],
-                         .segments = update_segments()};
-    return {.chunk = id, .uses = {down, update}};
+    HostChain chain{.chunk = id, .uses = {down}};
+    add_update(chain);
+    return chain;
   }
   HostChain chain{.chunk = id, .uses = {down}};
   for (const DeviceTier::Back& back : d.backs)
@@ -153,9 +175,7 @@ HostChain HostChains::own_part(HostUse down, ChunkId id) const {
   if (!owned || id != layout_.gradient(chunk.window, chunk.cut)) return chain;
   if (clipping())
     for (HostUse& use : chain.uses) use.position -= turn();
-  chain.uses.push_back({.what = What::updates,
-                        .position = program_.update[chunk.window][chunk.cut],
-                        .segments = update_segments()});
+  add_update(chain);
   return chain;
 }
 
@@ -175,11 +195,9 @@ void HostChains::add_sums(u32 w, std::vector<HostChain>& chains) const {
     if (!layout_.state_slots.has(Kind::grad)) continue;
     use.what = What::sums;
     if (clipping()) use.position -= turn();
-    chains.push_back(
-        {.chunk = offset_id(chunks.grad, cut),
-         .uses = {
-             use,
-             {.what = What::updates, .position = program_.update[w][cut], .segments = update_segments()}}});
+    HostChain chain{.chunk = offset_id(chunks.grad, cut), .uses = {use}};
+    add_update(chain);
+    chains.push_back(std::move(chain));
   }
 }
 
@@ -190,7 +208,7 @@ void HostChains::init_stays(HostChain& chain) const {
     const bool updated_for_forward =
         clipping() && chain.persistent && chain.uses.size() > 1 && g == 0 && trains(layout_, chain);
     const bool becomes_sum = chain.use(g + 1).what == What::combines && chain.uses.size() > 2;
-    chain.stays[g] = gap.begin > gap.end || updated_for_forward || becomes_sum;
+    chain.stays[g] = gap.begin > gap.end || updated_for_forward || becomes_sum || g >= chain.stays_from;
   }
   if (!chain.persistent || !is_forced(layout_.chunk(chain.chunk).window)) return;
   chain.home_host = true;

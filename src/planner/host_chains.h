@@ -36,6 +36,8 @@ struct HostChain {
   i32 floor = 0;            // with a peer: earliest position at which receiving it makes sense
   std::vector<HostUse> uses;
   std::vector<bool> stays;  // [i]: stays from use i to the next (circular: the last to the first)
+  // Use from which on it must stay: a direction does, while it also visits a device.
+  u64 stays_from = ~u64{0};
   bool home_host = false;   // rests in the host: all around, or from the op that makes it to its last use
 
   // `i` is unrolled: from uses.size() on it counts uses of the next turn.
@@ -65,6 +67,7 @@ class HostChains {
   HostChain params(u32 window, u32 cut, const std::vector<const DeviceTier::Arrival*>&) const;
   HostChain state(ChunkId, u32 window, u32 cut) const;
   HostChain departure(const DeviceTier::Departure&, ChunkId, u32 replica) const;
+  void add_update(HostChain&) const;
   HostChain own_part(HostUse down, ChunkId) const;
   void add_sums(u32 window, std::vector<HostChain>&) const;
   i32 receives_ahead() const;
@@ -77,6 +80,7 @@ class HostChains {
   const Layout& layout_;
   const Program& program_;
   const DeviceTier& device_;
+  std::vector<u32> visits_;  // [chunk], in DeviceTier::visits
 };
 
 }  // namespace tidepool

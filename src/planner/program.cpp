@@ -15,15 +15,19 @@ class Builder {
     program_.last_backward_block = last_backward_block(graph);
     program_.sweep_micro_batches = options.micro_batches / options.sweeps;
     program_.update.resize(graph.windows.size());
+    program_.direction.resize(graph.windows.size());
+    program_.orthogonalize.resize(graph.windows.size());
     program_.gradient.resize(graph.windows.size());
     program_.reduce.resize(graph.windows.size());
     program_.combine.resize(graph.windows.size());
     for (u32 w = 0; w < graph.windows.size(); ++w) {
       program_.update[w].resize(layout.windows[w].cuts);
+      program_.direction[w].resize(layout.windows[w].cuts);
+      program_.orthogonalize[w].resize(layout.windows[w].cuts);
       program_.reduce[w].resize(layout.windows[w].grad_accum.size());
       program_.combine[w].resize(layout.windows[w].cuts);
     }
-    updated_.resize(graph.windows.size());
+    find_order();
     program_.readers.resize(graph.windows.size());
     for (u32 b = 0; b < graph.blocks.size(); ++b)
       for (const u32 w : graph.blocks[b].windows) program_.readers[w].push_back(b);
@@ -32,6 +36,7 @@ class Builder {
 
   Program build() {
     for (u32 sweep = 0; sweep < program_.options.sweeps; ++sweep) add_sweep(sweep);
+    if (!program_.options.clipping) finish_updates();
     if (layout_.trains) program_.norm = add({.kind = OpKind::norm});
     add_lives();
     return std::move(program_);
@@ -112,11 +117,84 @@ class Builder {
       for (u32 cut = i; cut < chunks.cuts; cut += chunks.shard_cuts) fn(cut);
   }
 
-  void add_updates(u32 window) {
+  // ---- updates --------------------------------------------------------------------------------
+
+  // Windows in the order in which blocks need them updated.
+  void find_order() {
+    std::vector<bool> seen(graph_.windows.size(), false);
+    place_.resize(graph_.windows.size());
+    for (u32 b = 0; b < graph_.blocks.size(); ++b)
+      for (const u32 window : trained_windows(b))
+        if (!seen[window]) {
+          seen[window] = true;
+          place_[window] = order_.size();
+          order_.push_back(window);
+        }
+  }
+
+  bool streams(u32 window, u32 cut) const {
+    const u8 rule = layout_.chunk(offset_id(layout_.windows[window].param, cut)).rule;
+    return graph_.rules[rule].place == UpdatePlace::streamed;
+  }
+  i32 add_of_cut(OpKind kind, u32 window, u32 cut) {
+    return add({.kind = kind, .window = window, .cut = cut, .device = device_of(window)});
+  }
+
+  void add_directions(u32 window) {
     for_cuts(window, [&](u32 cut) {
-      program_.update[window][cut] = program_.last_of_updates =
-          add({.kind = OpKind::update, .window = window, .cut = cut, .device = device_of(window)});
+      if (streams(window, cut))
+        program_.direction[window][cut] = add_of_cut(OpKind::direction, window, cut);
     });
+  }
+  void add_orthogonalizations(u32 window) {
+    for_cuts(window, [&](u32 cut) {
+      if (streams(window, cut))
+        program_.orthogonalize[window][cut] = add_of_cut(OpKind::orthogonalize, window, cut);
+    });
+  }
+  // Adds the updates of a window, or of those of its cuts whose rule is streamed, or is not.
+  void add_updates(u32 window, bool streamed, bool others) {
+    for_cuts(window, [&](u32 cut) {
+      const bool streams_here = streams(window, cut);
+      if (!(streams_here ? streamed : others)) return;
+      const i32 update = add_of_cut(OpKind::update, window, cut);
+      program_.update[window][cut] = program_.last_of_updates = update;
+      if (!streams_here) program_.direction[window][cut] = program_.orthogonalize[window][cut] = update;
+    });
+  }
+
+  // The next window's updates, with what the windows after it need by now.
+  void add_next_updates() {
+    constexpr u64 orthogonalized_ahead = 1, directed_ahead = 2;
+    add_updates(order_[updated_], true, true);
+    ++updated_;
+    const auto catch_up = [&](u64& done, u64 ahead, auto add_stage) {
+      for (; done < std::min(updated_ + ahead, order_.size()); ++done) add_stage(order_[done]);
+    };
+    catch_up(orthogonalized_, orthogonalized_ahead, [&](u32 window) { add_orthogonalizations(window); });
+    catch_up(directed_, directed_ahead, [&](u32 window) { add_directions(window); });
+  }
+  // The first windows' directions, before any update.
+  void begin_updates() {
+    if (order_.empty() || directed_ > 0) return;
+    add_directions(order_[directed_++]);
+    if (order_.size() > 1) add_directions(order_[directed_++]);
+    add_orthogonalizations(order_[orthogonalized_++]);
+  }
+
+  // Without clipping: a window's gradient is finished.
+  void add_updates_behind(u32 window) {
+    add_updates(window, false, true);
+    if (updated_ + 1 < behind_.size()) add_updates(behind_[updated_++], true, false);
+    if (orthogonalized_ < behind_.size()) add_orthogonalizations(behind_[orthogonalized_++]);
+    add_directions(window);
+    behind_.push_back(window);
+  }
+  void finish_updates() {
+    while (updated_ < behind_.size()) {
+      if (orthogonalized_ < behind_.size()) add_orthogonalizations(behind_[orthogonalized_++]);
+      add_updates(behind_[updated_++], true, false);
+    }
   }
 
   void add_combines(u32 window) {
@@ -147,11 +225,9 @@ class Builder {
   }
 
   void add_updates_needed_by(u32 block) {
+    begin_updates();
     for (u32 window : trained_windows(block))
-      if (!updated_[window]) {
-        updated_[window] = true;
-        add_updates(window);
-      }
+      while (updated_ <= place_[window]) add_next_updates();
   }
 
   // A window's gradient is finished when the first block that reads the window (the last in backward order)
@@ -164,7 +240,7 @@ class Builder {
           add_combines(window);
         else
           add({.kind = OpKind::gradient, .window = window, .device = device_of(window)});
-        if (!program_.options.clipping) add_updates(window);
+        if (!program_.options.clipping) add_updates_behind(window);
       }
   }
 
@@ -173,7 +249,10 @@ class Builder {
   const ModelGraph& graph_;
   const Layout& layout_;
   Program program_;
-  std::vector<bool> updated_;
+  std::vector<u32> order_;   // trained windows, by the first block that reads them
+  std::vector<u64> place_;   // [window], in `order_`
+  std::vector<u32> behind_;  // without clipping: windows in the order of their gradients
+  u64 updated_ = 0, orthogonalized_ = 0, directed_ = 0;  // windows of `order_`, or of `behind_`
 };
 
 }  // namespace
@@ -185,6 +264,9 @@ u32 use_of(const ModelGraph& graph, u32 block, u32 window) {
   return use;
 }
 
+i32 Program::first_direction(u32 window) const {
+  return *std::min_element(direction[window].begin(), direction[window].end());
+}
 i32 Program::first_update(u32 window) const {
   return *std::min_element(update[window].begin(), update[window].end());
 }

@@ -57,6 +57,11 @@ struct StreamLife {
   std::vector<Run> runs;
 };
 
+// A streamed rule's update is three ops. Between them the direction travels, so that those of a window stand apart:
+// while a device computes a block, the host updates its window, devices orthogonalize the next window's
+// directions, and the host makes those of the window after that. Without clipping the same three follow the
+// gradients, each one window later.
+//
 // Positions are indices into `ops`. Replicas run an op side by side; with layers over devices one device
 // runs it. With clipping a body is, per block,
 // the updates from the last step's gradients and then the forward; after all blocks the backward. Without
@@ -72,6 +77,8 @@ struct Program {
   std::vector<Pass> passes;               // in order
   std::vector<StreamLife> lives;          // by sweep, then stream, then time
   std::vector<std::vector<i32>> update;   // [window][cut]; trained windows only, as in all members by window
+  // [window][cut]: ops of streamed rules before the update. Of other rules both are the update.
+  std::vector<std::vector<i32>> direction, orthogonalize;
   std::vector<std::vector<i32>> reduce;   // [window][use]; several replicas only
   std::vector<std::vector<i32>> combine;  // [window][cut]; several nodes only
   i32 last_of_updates = 0;                // over all windows
@@ -84,6 +91,9 @@ struct Program {
   // The first block that reads the window: in backward the last, so it is where the gradient is finished.
   u32 first_reader(u32 window) const { return readers[window].front(); }
   i32 positions() const { return static_cast<i32>(ops.size()); }
+  bool streams(u32 window, u32 cut) const { return direction[window][cut] != update[window][cut]; }
+  // Where the window's gradient is first needed: at an update, or a direction.
+  i32 first_direction(u32 window) const;
   i32 first_update(u32 window) const;
   i32 last_update(u32 window) const;
   // Positions of the first and the last op of a run for micro-batch m of the sweep.

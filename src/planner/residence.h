@@ -91,6 +91,12 @@ struct DeviceTier {
     u8 segments = in_first | in_body;
   };
   std::vector<Departure> departures;
+  // Visit is a direction that comes up from the host, is orthogonalized, and goes down again.
+  struct Visit {
+    ChunkId chunk{};
+    u32 arc = none;
+  };
+  std::vector<Visit> visits;
 };
 
 struct HostTier {

@@ -1,6 +1,7 @@
 // SegmentWriter appends ops to a segment, and counts the versions of what they write.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "tidepool/plan.h"
@@ -16,10 +17,12 @@ class SegmentWriter {
     op_ = op;
     op_.operands_begin = static_cast<u32>(segment_.operands.size());
   }
-  // A writer leaves the next version; a movement keeps the current version.
+  // A writer leaves the next version; a movement keeps the current version. Chunks of a window that are
+  // written together have one version from then on: some of them may have changed more often before.
   void operand(ChunkId first, u32 count, Access access, const Frame& frame) {
-    const u32 current = versions_[index(first)];
     const bool makes = access == Access::write && !is_movement(op_.kind);
+    u32 current = versions_[index(first)];
+    for (u32 i = 1; i < count && makes; ++i) current = std::max(current, versions_[index(first) + i]);
     segment_.operands.push_back({.first = first,
                                  .count = count,
                                  .version = makes ? current + 1 : current,
@@ -31,7 +34,7 @@ class SegmentWriter {
     segment_.ops.push_back(op_);
     for (const Operand& o : segment_.operands_of(op_))
       if (writes(o.access) && !is_movement(op_.kind))
-        for (u32 i = 0; i < o.count; ++i) ++versions_[index(o.first) + i];
+        for (u32 i = 0; i < o.count; ++i) versions_[index(o.first) + i] = version_left(o);
   }
 
  private:

@@ -28,7 +28,9 @@ StepSettings TrainSource::settings(u64 step) const {
                         .beta2 = t.adam_beta2,
                         .epsilon = t.adam_epsilon,
                         .weight_decay = t.weight_decay,
-                        .sgd_momentum = t.sgd_momentum},
+                        .sgd_momentum = t.sgd_momentum,
+                        .muon_momentum = t.muon_momentum,
+                        .muon_nesterov = t.muon_nesterov},
           .max_grad_norm = t.max_grad_norm,
           .loss_scaling = t.precision == Precision::fp16 ? loss_scaling(t) : LossScaling{},
           .target_tokens = parts_.batches.target_tokens(step)};

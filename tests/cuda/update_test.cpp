@@ -60,7 +60,7 @@ class CudaUpdate : public CudaTest, public ::testing::WithParamInterface<Optim> 
     const DeviceArray on_device(&scalars, sizeof(scalars));
     for (u32 step = 0; step < 2; ++step) {
       host.update(scalars, *pool_);
-      update_cuda(device.chunk(n), precision, GetParam(), on_device.as<UpdateScalars>(), stream_);
+      update_cuda(device.chunk(n), precision, UpdatePart::whole, GetParam(), on_device.as<UpdateScalars>(), stream_);
       synchronize();
       EXPECT_TRUE(device.now() == host.arrays);
     }
@@ -103,7 +103,7 @@ TEST_P(CudaUpdate, NaNsAndInfinitiesAreSplitLikeAnyOther) {
   const UpdateScalars scalars = update_scalars_of(GetParam(), 1, 0);
   const DeviceArray on_device(&scalars, sizeof(scalars));
   host.update(scalars, *pool_);
-  update_cuda(device.chunk(64), Precision::bf16, GetParam(), on_device.as<UpdateScalars>(), stream_);
+  update_cuda(device.chunk(64), Precision::bf16, UpdatePart::whole, GetParam(), on_device.as<UpdateScalars>(), stream_);
   synchronize();
   EXPECT_EQ(device.now()[0], host.arrays[0]);
   EXPECT_EQ(device.now()[1], host.arrays[1]);

@@ -96,6 +96,9 @@ class FakeDevice final : public MeasuredDevice {
     void latent_rows_backward(const LatentRowsBackward&) override { device_.kernel(0); }
     void copy_columns(const CopyColumns&) override { device_.kernel(0); }
     void unpack(const Unpack&) override { device_.kernel(0); }
+    void normalize_matrix(const NormalizeMatrix&) override { device_.kernel(0); }
+    void add_product(const AddProduct&) override { device_.kernel(0); }
+    void scale_matrix(const ScaleMatrix&) override { device_.kernel(0); }
     void embedding(const Embedding&) override { device_.kernel(0); }
     void embedding_backward(const EmbeddingBackward&) override { device_.kernel(0); }
     void dropout(const Dropout&, ConstValues, Values, u64) override { device_.kernel(0); }

@@ -6,6 +6,7 @@
 
 #include "executor/shared/collective_op.h"
 #include "executor/shared/gradient_op.h"
+#include "executor/shared/orthogonalize_op.h"
 #include "kernels/gradient/gradient.h"
 
 namespace tidepool {
@@ -36,7 +37,11 @@ Result<void> OpRunner::run(const Issue& issue) {
       norm(issue);
       break;
     case OpKind::update:
+    case OpKind::direction:
       update(issue);
+      break;
+    case OpKind::orthogonalize:
+      run_orthogonalize(block_, *kernels_[issue.get().lane.device], issue);
       break;
     case OpKind::all_gather:
       all_gather(issue);

@@ -91,7 +91,7 @@ void CudaGpu::finish_gradient(const float* accumulator, std::byte* grad, Precisi
 
 void CudaGpu::update(const UpdateChunk& chunk, const StateSlots& slots, Optim optim,
                      const UpdateScalars* scalars) {
-  update_cuda(chunk, slots.precision(), optim, scalars, current().compute());
+  update_cuda(chunk, slots.precision(), UpdatePart::whole, optim, scalars, current().compute());
 }
 
 void CudaGpu::copy_h2d(std::span<std::byte> to, std::span<const std::byte> from) {

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "engine/op_text.h"
 #include "executor/shared/gradient_op.h"
+#include "executor/shared/orthogonalize_op.h"
 #include "executor/shared/update_op.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "optimizers/optimizers_cuda.h"
@@ -53,7 +54,11 @@ Result<void> CudaWork::start(const Issue& issue, u32 slot, cudaStream_t stream) 
       norm(issue);
       break;
     case OpKind::update:
+    case OpKind::direction:
       update(issue, stream);
+      break;
+    case OpKind::orthogonalize:
+      run_orthogonalize(block_, kernels(issue), issue);
       break;
     case OpKind::all_gather:
       return all_gather(issue);
@@ -144,20 +149,20 @@ void CudaWork::gradient(const Issue& issue, cudaStream_t stream) {
 }
 
 void CudaWork::update(const Issue& issue, cudaStream_t stream) {
-  UpdateOperands operands = update_operands(common_.plan, common_.memory, issue);
+  UpdateOperands operands = update_operands(common_.plan, common_.graph, common_.memory, issue);
   operands.chunk.segments = numbers(issue).decay_of(issue.get().window, issue.get().cut);
   operands.chunk.rounding = rounding_of(common_.graph, common_.plan.chunk(operands.ids[0]));
   const DeviceNumbers& of_norm = *devices_.front().numbers;
-  const Optim optim = common_.graph.rules[operands.rule].optim;
+  const UpdateRule& rule = common_.graph.rules[operands.rule];
   const UpdateScalars* scalars = nullptr;
   if (common_.plan.speculates) {
     const StepResult assumed = result_for_updates(common_.plan, common_.replayed, of_norm, issue.step);
     scalars = numbers(issue).put_scalars(
-        scalars_of_step(common_.plan, optim, common_.request.source, issue.step, assumed));
+        scalars_of_step(common_.plan, rule, common_.request.source, issue.step, assumed));
   } else {
-    scalars = numbers(issue).scalars(issue.step, optim, of_norm);
+    scalars = numbers(issue).scalars(issue.step, rule, of_norm);
   }
-  update_cuda(operands.chunk, common_.plan.precision, optim, scalars, stream);
+  update_cuda(operands.chunk, common_.plan.precision, operands.part, rule.optim, scalars, stream);
 }
 
 // ---- collectives

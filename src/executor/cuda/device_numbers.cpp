@@ -258,7 +258,7 @@ u64 DeviceNumbers::skipped_before(u64 step) const {
 }
 
 // Recomputed for each update: this takes three microseconds, and no two lanes share the scalars.
-const UpdateScalars* DeviceNumbers::scalars(u64 step, Optim optim, const DeviceNumbers& of_norm) {
+const UpdateScalars* DeviceNumbers::scalars(u64 step, const UpdateRule& rule, const DeviceNumbers& of_norm) {
   const StepSettings settings = source_.settings(step);
   const u32 slot = slot_of(step);
   if (clipping_ && &of_norm != this && brought_[slot] != step) {
@@ -266,7 +266,7 @@ const UpdateScalars* DeviceNumbers::scalars(u64 step, Optim optim, const DeviceN
                     cudaMemcpyHostToDevice, stream_);
     brought_[slot] = step;
   }
-  const UpdateStep made = update_step(optim, settings.optimizer, step - of_norm.skipped_before(step),
+  const UpdateStep made = update_step(rule, settings.optimizer, step - of_norm.skipped_before(step),
                                       clipping_ ? settings.max_grad_norm : 0);
   update_scalars_cuda(made, clipping_ ? device_.results + slot : nullptr, device_.scalars, stream_);
   return device_.scalars;

@@ -74,7 +74,7 @@ class DeviceNumbers {
   // RETURNS: scalars for updates of chunk sets on the device.
   // REQUIRES: `of_norm` did the `finish` of this step; with clipping, its copy to the host is ordered before
   // this stream.
-  const UpdateScalars* scalars(u64 step, Optim, const DeviceNumbers& of_norm);
+  const UpdateScalars* scalars(u64 step, const UpdateRule&, const DeviceNumbers& of_norm);
   // The same for scalars that the host knows.
   const UpdateScalars* put_scalars(const UpdateScalars&);
   // RETURNS: decay segments in device memory.

@@ -42,7 +42,7 @@ Result<void> HostWork::run(const Issue& issue) {
     lanes_.pack(issue.step, common_.memory.at(issue.segment->operands_of(issue.get()).back().frame));
     return {};
   }
-  CHECK(kind == OpKind::update, name(kind));
+  CHECK(kind == OpKind::update || kind == OpKind::direction, name(kind));
   update_.run(issue, result_for_updates(plan, common_.replayed, lanes_, issue.step));
   return {};
 }

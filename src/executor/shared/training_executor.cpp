@@ -143,7 +143,7 @@ bool TrainingExecutor::assumed_right(u64 step) const {
   const StepResult assumed = known != nullptr ? *known : StepResult{.loss_scale = has.loss_scale};
   return std::ranges::all_of(common_->graph.rules, [&](const UpdateRule& rule) {
     const auto scalars = [&](const StepResult& of) {
-      return scalars_of_step(common_->plan, rule.optim, common_->request.source, step, of);
+      return scalars_of_step(common_->plan, rule, common_->request.source, step, of);
     };
     return scalars(has) == scalars(assumed);
   });

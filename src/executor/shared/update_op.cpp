@@ -10,21 +10,29 @@ UpdateOp::UpdateOp(ExecutorCommon& common) : common_(common) {
   for (u32 i = 0; i < 1 + common.plan.state_slots.count(); ++i) hashes_[i].resize(common.ledger.blocks_max());
 }
 
-UpdateOperands update_operands(const Plan& plan, const TierMemory& memory, const Issue& issue) {
+UpdateOperands update_operands(const Plan& plan, const ModelGraph& graph, const TierMemory& memory,
+                               const Issue& issue) {
   OperandCursor operands(plan, memory, issue);
   UpdateOperands out;
-  out.chunk.grad = operands.take(plan.state_slots.gradient()).data();
-  const auto take = [&](Kind kind) {
-    const Operand& o = operands.next(kind);
+  const auto add = [&](const Operand& o) {
     CHECK(o.count == 1, index(o.first), o.count);
     out.chunk.arrays[out.arrays].data = memory.at(o.frame).data();
     out.ids[out.arrays++] = o.first;
   };
-  take(Kind::param);
-  const Chunk& updated = plan.chunk(out.ids[0]);
+  const auto take = [&](Kind kind) { add(operands.next(kind)); };
+  const Operand& gradient = operands.next(plan.state_slots.gradient());
+  out.chunk.grad = memory.at(gradient.frame).data();
+  const Chunk& updated = plan.chunk(gradient.first);
   out.chunk.elements = updated.elements;
   out.rule = updated.rule;
-  plan.state_slots.each_of_rule(out.rule, take);
+  if (issue.get().kind == OpKind::direction) {
+    out.part = UpdatePart::direction;
+    add(gradient);
+  } else {
+    if (graph.rules[out.rule].place == UpdatePlace::streamed) out.part = UpdatePart::step;
+    take(Kind::param);
+  }
+  plan.state_slots.each_of_part(out.rule, out.part, take);
   return out;
 }
 
@@ -37,7 +45,8 @@ Rounding rounding_of(const ModelGraph& graph, const Chunk& chunk) {
 }
 
 void UpdateOp::run(const Issue& issue, const StepResult& result) {
-  auto [chunk, rule, arrays, ids] = update_operands(common_.plan, common_.memory, issue);
+  auto [chunk, number, part, arrays, ids] =
+      update_operands(common_.plan, common_.graph, common_.memory, issue);
   chunk.segments = common_.decay.of(issue.get().window, issue.get().cut);
   chunk.rounding = rounding_of(common_.graph, common_.plan.chunk(ids[0]));
   // Chunks with homes on disk are written next: their checksums are made while tiles are in cache.
@@ -46,21 +55,21 @@ void UpdateOp::run(const Issue& issue, const StepResult& result) {
     chunk.arrays[i].hashes = std::span(hashes_[i]).first(common_.ledger.blocks(ids[i]));
     chunk.arrays[i].seed = common_.ledger.next_seed(ids[i]);
   }
-  const Optim optim = common_.graph.rules[rule].optim;
-  update(chunk, common_.plan.state_slots.of_rule(rule), optim,
-         scalars_of_step(common_.plan, optim, common_.request.source, issue.step, result), common_.pool);
+  const UpdateRule& rule = common_.graph.rules[number];
+  update(chunk, common_.plan.state_slots.of_rule(number), part, rule.optim,
+         scalars_of_step(common_.plan, rule, common_.request.source, issue.step, result), common_.pool);
   for (u32 i = 0; i < arrays; ++i)
     if (const UpdateArray& array = chunk.arrays[i]; !array.hashes.empty())
       common_.ledger.prepare(ids[i], combine_checksums(array.hashes, array.seed));
 }
 
-UpdateScalars scalars_of_step(const Plan& plan, Optim optim, const StepSource& source, u64 step,
+UpdateScalars scalars_of_step(const Plan& plan, const UpdateRule& rule, const StepSource& source, u64 step,
                               const StepResult& result) {
   const StepSettings settings = source.settings(step);
   if (!plan.clipping && !plan.speculates)
-    return update_scalars(update_step(optim, settings.optimizer, step, 0), {});
+    return update_scalars(update_step(rule, settings.optimizer, step, 0), {});
   const u64 number = step - result.loss_scale.skipped_steps;
-  return update_scalars(update_step(optim, settings.optimizer, number, settings.max_grad_norm), result);
+  return update_scalars(update_step(rule, settings.optimizer, number, settings.max_grad_norm), result);
 }
 
 }  // namespace tidepool

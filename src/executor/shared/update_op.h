@@ -22,10 +22,11 @@ struct ExecutorCommon;
 struct UpdateOperands {
   UpdateChunk chunk;
   u32 rule = 0;    // ModelGraph::rules
+  UpdatePart part = UpdatePart::whole;
   u32 arrays = 0;  // how many there are
   std::array<ChunkId, update_arrays_max> ids{};
 };
-UpdateOperands update_operands(const Plan&, const TierMemory&, const Issue&);
+UpdateOperands update_operands(const Plan&, const ModelGraph&, const TierMemory&, const Issue&);
 
 // RETURNS: the source of the random bits of a chunk set's update.
 Rounding rounding_of(const ModelGraph&, const Chunk&);
@@ -44,7 +45,8 @@ class UpdateOp {
 
 // A rule's scalars, computed from the result that the step has, or is assumed to have. If the norm changes no
 // update, ignores it.
-UpdateScalars scalars_of_step(const Plan&, Optim, const StepSource&, u64 step, const StepResult& result);
+UpdateScalars scalars_of_step(const Plan&, const UpdateRule&, const StepSource&, u64 step,
+                              const StepResult& result);
 
 // RETURNS: the result that the updates of a step take: its own. Updates that speculate take the one from an
 // earlier try of the step, or else assume one. `numbers`: has result() and loss_scale_of(), as DeviceLanes.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "tidepool/tensor_matrices.h"
 
 namespace tidepool {
 namespace {
@@ -45,11 +46,35 @@ std::vector<BlockSeconds> complete(std::vector<BlockSeconds> blocks, const Model
   return blocks;
 }
 
+// [window][cut]: seconds of a device to orthogonalize a chunk set's direction; 0: its rule does not.
+std::vector<std::vector<double>> orthogonalize_seconds(const Plan& plan, const ModelGraph& graph,
+                                                       const Machine& machine) {
+  std::vector<double> of_shape;
+  for (const MatrixCost& cost : graph.matrix_costs)
+    of_shape.push_back(kernel_seconds(cost.kernels, machine, graph.precision));
+  std::vector<std::vector<double>> out(graph.windows.size());
+  for (const Chunk& chunk : plan.chunks) {
+    if (chunk.kind != Kind::param) continue;
+    double& seconds = out[chunk.window].emplace_back(0);
+    if (graph.rules[chunk.rule].place != UpdatePlace::streamed || !graph.windows[chunk.window].trainable)
+      continue;
+    for (const MatrixPlace& matrix : matrices_between(graph.windows[chunk.window], chunk.element_begin,
+                                                      chunk.element_begin + chunk.elements))
+      for (u32 i = 0; i < of_shape.size(); ++i)
+        if (graph.matrix_costs[i].rows == matrix.rows && graph.matrix_costs[i].columns == matrix.columns)
+          seconds += of_shape[i];
+  }
+  return out;
+}
+
 }  // namespace
 
 CostModel::CostModel(const Plan& plan, const ModelGraph& graph, const Machine& machine,
                      std::vector<BlockSeconds> blocks)
-    : plan_(plan), machine_(machine), blocks_(complete(std::move(blocks), graph, machine)) {
+    : plan_(plan),
+      machine_(machine),
+      blocks_(complete(std::move(blocks), graph, machine)),
+      orthogonalize_(orthogonalize_seconds(plan, graph, machine)) {
   const u32 devices = devices_of(plan);
   // A network of unknown rate takes no time: other lanes then decide between plans.
   constexpr double unlimited = 1e18;
@@ -97,6 +122,7 @@ Flow CostModel::flow(const Segment& segment, const Op& op) const {
       flow.delay += commit_seconds;
       break;
     case OpKind::update:
+    case OpKind::direction:
       need_update(flow, op, touched_bytes(segment, op));
       break;
     case OpKind::all_gather:
@@ -119,9 +145,12 @@ Flow CostModel::flow(const Segment& segment, const Op& op) const {
     case OpKind::forward:
     case OpKind::backward:
     case OpKind::gradient:
+    case OpKind::orthogonalize:
     case OpKind::norm: {
       const double seconds = op.kind == OpKind::forward || op.kind == OpKind::backward
                                  ? block_seconds(segment, op)
+                             : op.kind == OpKind::orthogonalize
+                                 ? orthogonalize_[op.window][op.cut]
                                  : touched_bytes(segment, op) / machine_.device.memory_bytes_per_s;
       flow.need(on_cpu ? cores : device_resource(op.lane.device, compute), seconds);
       if (on_cpu) {

@@ -64,6 +64,7 @@ class CostModel {
   const Plan& plan_;
   const Machine machine_;
   const std::vector<BlockSeconds> blocks_;  // by block; no entry is 0
+  std::vector<std::vector<double>> orthogonalize_;  // [window][cut]
   std::vector<u32> switch_of_;              // [device] in the plan's numbering; none: a path of its own
   std::vector<double> capacities_;
   double disk_mixed_ = 1.0;

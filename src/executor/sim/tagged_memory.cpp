@@ -10,9 +10,6 @@
 namespace tidepool {
 namespace {
 
-// Movements leave the version that they carry; read_write leaves the next version.
-u64 version_left(const Operand& o) { return o.version + (o.access == Access::read_write ? 1 : 0); }
-
 std::vector<u64> versions_added(const Plan& plan, const Segment& segment) {
   std::vector<u64> out(plan.chunks.size());
   for (const Operand& o : segment.operands) {

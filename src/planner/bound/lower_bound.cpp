@@ -139,6 +139,7 @@ class Savings {
       for (ChunkId id : layout_.state(w, cut))
         if (layout_.chunk(id).kind != Kind::param) rest += layout_.chunk(id).bytes.value;
     const i32 first_update = program_.first_update(w), last_update = program_.last_update(w);
+    const u64 visits = visited_bytes(w);
 
     // A gradient does not exist all around the step, so its bytes do not count as held; nor do those of a
     // parameter that dies.
@@ -175,23 +176,35 @@ class Savings {
       add(LinkKind::disk_write, longest.begin, longest.end, param);
     }
 
-    const i32 gradient_until = first_update - 1 + (program_.options.clipping ? turn() : 0);
+    const i32 gradient_until =
+        program_.first_direction(w) - 1 + (program_.options.clipping ? turn() : 0);
     HeldGap gradient = turned(program_.gradient[w] + 1, gradient_until, grad);
     gradient.links = grad;
     end_window({.state = turned(0, all, rest),
                 .gradient = gradient,
                 .params = {},
                 .written = dies ? 0 : param,
-                .links_at_home = param});
+                .links_at_home = param + 2 * visits});
 
-    // Only a home on the device saves the gradient's departure.
-    base_[link(LinkKind::d2h)] += grad;
-    add_device_home(LinkKind::d2h, window, grad);
+    // Only a home on the device saves the gradient's departure, and the visits of directions.
+    base_[link(LinkKind::d2h)] += grad + visits;
+    add_device_home(LinkKind::d2h, window, grad + visits);
+    base_[link(LinkKind::h2d)] += visits;
+    add_device_home(LinkKind::h2d, window, visits);
     for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write})
       add(kind, program_.gradient[w] + 1, gradient_until, grad);
     gaps_.clear();
     add_home_savings();
     add_accumulators(w);
+  }
+
+  // Bytes of this node's directions that devices orthogonalize.
+  u64 visited_bytes(u32 w) const {
+    u64 bytes = 0;
+    for (u32 cut = 0; cut < layout_.windows[w].cuts; ++cut)
+      if (program_.streams(w, cut) && layout_.owns(w, cut))
+        bytes += layout_.chunk(layout_.gradient(w, cut)).bytes.value;
+    return bytes;
   }
 
   // Adds a window that several nodes train. It rests in the host or on disk. `own` and `others`: its cuts by
@@ -230,7 +243,8 @@ class Savings {
       add(LinkKind::disk_read, last_update + 1, touches.front()->first - 1 + turn(), own + others);
       add(LinkKind::disk_write, last_update + 1, touches.back()->last + turn(), others);
     }
-    const i32 gradient_until = first_update - 1 + (clipping ? turn() : 0);
+    for (const LinkKind kind : {LinkKind::h2d, LinkKind::d2h}) forced_[link(kind)] += visited_bytes(w);
+    const i32 gradient_until = program_.first_direction(w) - 1 + (clipping ? turn() : 0);
     const i32 combined = *std::ranges::max_element(program_.combine[w]);
     for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write})
       add(kind, combined + 1, gradient_until, grad);

@@ -122,7 +122,7 @@ class Verifier {
     std::vector<u32> counts(plan_.chunks.size(), 0);
     const Segment& segment = plan_.segment(kind);
     for (const Op& op : segment.ops)
-      if (op.kind == OpKind::update || op.kind == OpKind::receive)
+      if (op.kind == OpKind::update || op.kind == OpKind::direction || op.kind == OpKind::receive)
         for (const Operand& o : segment.operands_of(op))
           if (writes(o.access)) ++counts[index(o.first)];
     return counts;
@@ -150,7 +150,8 @@ class Verifier {
 
   // Versions count from the segment's start, so this proves that nothing is stale: with clipping a body's
   // blocks find parameters that were updated once; in all other segments, the initial parameters.
-  Result<void> check_passes(const Segment& segment) const {
+  Result<void> check_passes(const Segment& segment) {
+    before_sums_ = versions_before_sums(plan_, segment);
     const bool steps = segment.kind == SegmentKind::body || segment.kind == SegmentKind::forward_backward;
     const u32 blocks = static_cast<u32>(graph_.blocks.size());
     std::vector<u32> forward(blocks * plan_.micro_batches, 0), backward = forward;
@@ -194,7 +195,8 @@ class Verifier {
     const bool updated =
         segment.kind == SegmentKind::body && plan_.clipping && graph_.windows[chunk.window].trainable;
     const bool reduced = kind == OpKind::gradient && plan_.replicas() > 1;
-    const u32 accumulated = reduced ? 1 : plan_.micro_batches_per_replica();
+    const u32 before = gradient && chunk.instance == 0 ? before_sums_[chunk.window] : 0;
+    const u32 accumulated = before + (reduced ? 1 : plan_.micro_batches_per_replica());
     const u32 expected = gradient ? accumulated : updated ? 1 : 0;
     if (o.version == expected) return {};
     return fault(fmt::format("{} reads {} of window {} at version {}, not {}",
@@ -244,11 +246,13 @@ class Verifier {
   }
 
   void count_writes(const Segment& segment) {
+    std::vector<u32> left(plan_.chunks.size(), 0);
     for (const Op& op : segment.ops)
       if (!is_movement(op.kind))
         for (const Operand& o : segment.operands_of(op))
           if (writes(o.access))
-            for (u32 c = 0; c < o.count; ++c) ++base_[index(o.first) + c];
+            for (u32 c = 0; c < o.count; ++c) left[index(o.first) + c] = version_left(o);
+    for (u32 id = 0; id < left.size(); ++id) base_[id] += left[id];
   }
 
   std::string who(u32 global) const {
@@ -374,6 +378,7 @@ class Verifier {
   FrameMap<Content> contents_;
   HappensBefore order_;
   std::vector<u64> base_;  // by chunk: versions made before this run
+  std::vector<u32> before_sums_;
   std::vector<std::pair<u32, SegmentKind>> kind_of_run_;
   u32 run_begin_ = 0;
   std::vector<u32> deps_;

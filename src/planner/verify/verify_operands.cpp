@@ -93,7 +93,7 @@ bool sums_all_nodes(const Plan& plan, const ModelGraph& graph, const Op& op,
 // Checks that updates are of cuts that this node owns, that they alone are sent to others, with parts of
 // gradients of others' cuts, and that what arrives comes from where it is made.
 bool is_at_its_node(const Plan& plan, const Op& op, std::span<const Operand> operands) {
-  if (op.kind == OpKind::update)
+  if (is_update(op.kind))
     return std::all_of(operands.begin(), operands.end(), [&](const Operand& o) {
       return plan.chunk(o.first).window == none || plan.chunk(o.first).owner == plan.node;
     });

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <vector>
 
 namespace tidepool {
 namespace {
@@ -27,6 +29,41 @@ std::string wrong_with_cut(const ModelGraph& graph, const Chunk& cut) {
   return "";
 }
 
+// Counts the parts of a streamed update, in their order.
+struct StreamedUpdate {
+  u32 parts = 0;
+  u32 gradient = 0;  // version that the next part finds
+};
+
+std::string wrong_with_part(const Plan& plan, const ModelGraph& graph, const Segment& segment, const Op& op,
+                            StreamedUpdate& so_far) {
+  const Operand& gradient = segment.operands_of(op)[0];
+  const bool streamed = graph.rules[plan.chunk(gradient.first).rule].place == UpdatePlace::streamed;
+  if (!streamed) return op.kind == OpKind::update ? "" : "is of a rule that is not streamed";
+  constexpr std::array order = {OpKind::direction, OpKind::orthogonalize, OpKind::update};
+  if (so_far.parts == order.size() || op.kind != order[so_far.parts])
+    return "is not the next part of its update";
+  if (so_far.parts > 0 && gradient.version != so_far.gradient)
+    return "does not find what the part before has made of the gradient";
+  const Access access = op.kind == OpKind::update ? Access::read : Access::read_write;
+  if (gradient.access != access) return "does not use the gradient as its part does";
+  so_far = {so_far.parts + 1, gradient.version + 1};
+  return "";
+}
+
+std::string wrong_with_parts(const Plan& plan, const ModelGraph& graph, const Segment& segment) {
+  std::vector<StreamedUpdate> updates(plan.chunks.size());
+  for (const Op& op : segment.ops) {
+    if (!is_update(op.kind)) continue;
+    StreamedUpdate& update = updates[index(segment.operands_of(op)[0].first)];
+    if (const std::string wrong = wrong_with_part(plan, graph, segment, op, update); !wrong.empty())
+      return fmt::format("{} of window {} cut {} {}", name(op.kind), op.window, op.cut, wrong);
+  }
+  for (const StreamedUpdate& update : updates)
+    if (update.parts % 3 != 0) return "an update lacks a part";
+  return "";
+}
+
 }  // namespace
 
 std::string wrong_with_units(const Plan& plan, const ModelGraph& graph) {
@@ -41,7 +78,20 @@ std::string wrong_with_units(const Plan& plan, const ModelGraph& graph) {
     if (const std::string wrong = wrong_with_cut(graph, chunk); !wrong.empty())
       return fmt::format("cut {} of window {} {}", chunk.cut, chunk.window, wrong);
   }
+  for (const Segment& segment : plan.segments)
+    if (const std::string wrong = wrong_with_parts(plan, graph, segment); !wrong.empty()) return wrong;
   return "";
+}
+
+std::vector<u32> versions_before_sums(const Plan& plan, const Segment& segment) {
+  u32 windows = 0;
+  for (const Chunk& chunk : plan.chunks)
+    if (chunk.window != none) windows = std::max(windows, chunk.window + 1);
+  std::vector<u32> out(windows, 0);
+  if (plan.state_slots.gradient() != Kind::grad_accum || !plan.clipping) return out;
+  for (const Op& op : segment.ops)
+    if (op.kind == OpKind::orthogonalize) out[op.window] = version_left(segment.operands_of(op)[0]);
+  return out;
 }
 
 }  // namespace tidepool

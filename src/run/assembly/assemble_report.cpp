@@ -5,6 +5,7 @@
 #include "base/version.h"
 #include "config/schema.h"
 #include "fit/memory_need.h"
+#include "fit/optimizer_groups.h"
 #include "fit/phase_bound.h"
 #include "objectives/objective.h"
 #include "optimizers/optimizer.h"
@@ -94,16 +95,23 @@ void add_rates(RunReport& report, const ModelGraph& graph, u64 tokens) {
   report.flops_per_second = report.tokens_per_second * static_cast<double>(graph.flops_per_token);
 }
 
+// Rules for the tensors that the optimizer is not for read settings, too.
 bool reads(Optim optim, std::string_view key) {
-  return std::ranges::find(optimizer(optim).keys, key) != optimizer(optim).keys.end();
+  return std::ranges::any_of(update_rules(optim), [&](const UpdateRule& rule) {
+    const auto keys = optimizer(rule.optim).keys;
+    return std::ranges::find(keys, key) != keys.end();
+  });
 }
 
 // A setting of another optimizer changes no number. A list without `optim` means adamw_torch.
-bool is_of_optimizer(const Field& field, Optim optim) {
-  if (field.key == "optim") return optim != Optim::adamw_torch;
-  bool of_some = false;
+bool is_of_optimizer(const Field& field, const TrainConfig& train) {
+  if (field.key == "optim") return train.optim != Optim::adamw_torch;
+  if (field.key == "optim_groups") return !train.optim_groups.empty();
+  bool of_some = false, read = false;
   for (u32 i = 0; i < optim_count; ++i) of_some |= reads(static_cast<Optim>(i), field.key);
-  return !of_some || reads(optim, field.key);
+  if (const auto rules = rules_of(train))
+    for (const UpdateRule& rule : *rules) read |= reads(rule.optim, field.key);
+  return !of_some || read;
 }
 
 }  // namespace
@@ -115,7 +123,7 @@ std::map<std::string, std::string> effective_settings(const Config& config) {
 std::map<std::string, std::string> numeric_settings(const Config& config) {
   std::map<std::string, std::string> settings = settings_of(config, [&](const Field& field) {
     if (field.section == "train")
-      return field.key != "speculate" && is_of_optimizer(field, config.train.optim);
+      return field.key != "speculate" && is_of_optimizer(field, config.train);
     if (field.section == "lora") return config.lora.on() && field.key != "adapter";  // not its path
     if (field.section == "objective") return objective(config.objective).labelled;
     return field.section == "model" && field.key != "directory" && applies(field, config.model.family);

@@ -8,7 +8,7 @@ void add_tensors(const ModelConfig& c, u32, LayerTensors& out) {
   const u32 h = c.width, queries = c.query_width(), keys = c.kv_heads() * c.head_size();
   const bool fused = traits(c.family).fused_projections;
   if (fused) {
-    out.add_matrix(Role::qkv, names.qkv, c.qkv_width(), h);
+    out.add_matrix(Role::qkv, names.qkv, c.qkv_width(), h).joined = {queries, keys, keys};
   } else {
     out.add_matrix(Role::q, names.q, queries, h);
     out.add_matrix(Role::k, names.k, keys, h).fused = true;

@@ -14,7 +14,8 @@ TensorSpec matrix_spec(const ModelConfig& c, std::string name, std::vector<u64> 
   return {.name = std::move(name),
           .shape = std::move(shape),
           .init = Init::normal,
-          .init_std = c.initializer_range};
+          .init_std = c.initializer_range,
+          .kind = TensorKind::expert};
 }
 
 // Matrices [out, in] with names of their own.
@@ -40,6 +41,8 @@ std::vector<TensorSpec> in_out_specs(const ModelConfig& c, const std::string& la
                                    {.name = prefix + ".gate_up_proj_bias", .shape = {2 * inner}},
                                    matrix_spec(c, prefix + ".down_proj", {inner, h}),
                                    {.name = prefix + ".down_proj_bias", .shape = {h}}};
+  specs[0].joined = {inner, inner}, specs[0].interleaved = true;
+  specs[0].in_out = specs[2].in_out = true;
   if (!names.biases) specs = {specs[0], specs[2]};
   return specs;
 }

@@ -65,7 +65,7 @@ void add_tensors(const ModelConfig& c, const MlpNames& names, u32 inner, bool bi
   const u32 h = c.width;
   const bool fused = traits(c.family).fused_projections;
   if (fused) {
-    out.add_matrix(Role::gate_up, names.gate_up, 2 * inner, h);
+    out.add_matrix(Role::gate_up, names.gate_up, 2 * inner, h).joined = {inner, inner};
     if (biases) out.add_bias(Role::gate_bias, names.gate_up, 2 * inner);
   } else {
     out.add_matrix(Role::gate, names.gate, inner, h);
