@@ -77,10 +77,12 @@ inline void update(const UpdateChunk& chunk, const StateSlots& slots, UpdatePart
   const Optimizer& row = optimizer(optim);
   update(chunk, slots, part, part == UpdatePart::direction ? row.direction : row.tile, scalars, pool);
 }
-// Does all of it, if the rule is not streamed.
-inline void update(const UpdateChunk& chunk, const StateSlots& slots, Optim optim,
-                   const UpdateScalars& scalars, CorePool& pool) {
-  update(chunk, slots, UpdatePart::whole, optim, scalars, pool);
-}
+// RETURNS: the parts of a rule's updates on the host or where else the state rests.
+std::span<const UpdatePart> parts_of(Optim);
+// RETURNS: the arrays that a part changes, of a chunk set with all of them.
+UpdateChunk part_of(const UpdateChunk& whole, const StateSlots& slots, UpdatePart);
+// Does all parts, one after the other. The direction of a streamed rule stays as it is, and takes the
+// gradient's place.
+void update(const UpdateChunk&, const StateSlots& slots, Optim, const UpdateScalars&, CorePool&);
 
 }  // namespace tidepool

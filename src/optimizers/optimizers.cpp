@@ -51,4 +51,29 @@ UpdateStep update_step(const UpdateRule& rule, const OptimizerSettings& settings
   return step;
 }
 
+std::span<const UpdatePart> parts_of(Optim optim) {
+  static constexpr UpdatePart whole[] = {UpdatePart::whole};
+  static constexpr UpdatePart streamed[] = {UpdatePart::direction, UpdatePart::step};
+  if (optimizer(optim).place == UpdatePlace::streamed) return streamed;
+  return whole;
+}
+
+UpdateChunk part_of(const UpdateChunk& whole, const StateSlots& slots, UpdatePart part) {
+  UpdateChunk out = whole;
+  out.arrays = {};
+  u32 arrays = 0;
+  if (part == UpdatePart::direction)
+    out.arrays[arrays++].data = const_cast<std::byte*>(whole.grad);
+  else
+    out.arrays[arrays++] = whole.arrays[0];
+  slots.each_of_part(0, part, [&](Kind slot) { out.arrays[arrays++] = whole.arrays[1 + slot_of(slot)]; });
+  return out;
+}
+
+void update(const UpdateChunk& chunk, const StateSlots& slots, Optim optim, const UpdateScalars& scalars,
+            CorePool& pool) {
+  for (const UpdatePart part : parts_of(optim))
+    update(part_of(chunk, slots, part), slots, part, optim, scalars, pool);
+}
+
 }  // namespace tidepool

@@ -44,6 +44,11 @@ struct DeviceState {
 
 class CudaUpdate : public CudaTest, public ::testing::WithParamInterface<Optim> {
  protected:
+  void update_on_device(const UpdateChunk& chunk, const StateSlots& slots, const DeviceArray& scalars) {
+    for (const UpdatePart part : parts_of(GetParam()))
+      update_cuda(part_of(chunk, slots, part), slots.precision(), part, GetParam(),
+                  scalars.as<UpdateScalars>(), stream_);
+  }
   void expect_the_cpus_bits(Precision precision, u64 n, const std::vector<DecaySegment>& segments,
                             double norm, u64 shift = 0) {
     SCOPED_TRACE(testing::Message() << n << " " << tidepool::name(precision));
@@ -60,7 +65,7 @@ class CudaUpdate : public CudaTest, public ::testing::WithParamInterface<Optim> 
     const DeviceArray on_device(&scalars, sizeof(scalars));
     for (u32 step = 0; step < 2; ++step) {
       host.update(scalars, *pool_);
-      update_cuda(device.chunk(n), precision, UpdatePart::whole, GetParam(), on_device.as<UpdateScalars>(), stream_);
+      update_on_device(device.chunk(n), host.slots, on_device);
       synchronize();
       EXPECT_TRUE(device.now() == host.arrays);
     }
@@ -103,7 +108,7 @@ TEST_P(CudaUpdate, NaNsAndInfinitiesAreSplitLikeAnyOther) {
   const UpdateScalars scalars = update_scalars_of(GetParam(), 1, 0);
   const DeviceArray on_device(&scalars, sizeof(scalars));
   host.update(scalars, *pool_);
-  update_cuda(device.chunk(64), Precision::bf16, UpdatePart::whole, GetParam(), on_device.as<UpdateScalars>(), stream_);
+  update_on_device(device.chunk(64), host.slots, on_device);
   synchronize();
   EXPECT_EQ(device.now()[0], host.arrays[0]);
   EXPECT_EQ(device.now()[1], host.arrays[1]);

@@ -268,7 +268,8 @@ Result<double> measure_update(Session& session, Round round) {
   const DecaySegment whole[] = {{0, elements, true}};
   const Optim optim = session.graph().optim();
   UpdateChunk chunk{.elements = elements, .segments = whole};
-  chunk.grad = take(Kind::grad, 1);
+  const bool streamed = optimizer(optim).place == UpdatePlace::streamed;
+  chunk.grad = take(Kind::grad, streamed ? 3 : 1);  // a direction replaces it, and is read
   chunk.arrays[0].data = take(Kind::param, made_by_update(Kind::param, precision) ? 1 : 2);
   u32 array = 1;
   slots.each([&](Kind slot) { chunk.arrays[array++].data = take(slot, 2); });
