@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "tidepool/tensor_matrices.h"
 #include "tidepool/update_units.h"
 
 namespace tidepool {
@@ -61,8 +62,76 @@ u64 cut_size(u64 elements, const Layout& layout) {
   return round_up(div_up(elements, cuts), alignment);
 }
 
+// Work of a cut's update, in operations. While a device reads and writes an element's state, it could
+// multiply a hundred times or more.
+u64 work_of(const ModelGraph& graph, const Chunk& cut) {
+  constexpr u64 per_element = 100;
+  u64 work = per_element * cut.elements;
+  if (!graph.windows[cut.window].trainable || graph.rules[cut.rule].place != UpdatePlace::streamed)
+    return work;
+  for (const MatrixPlace& matrix :
+       matrices_between(graph.windows[cut.window], cut.element_begin, cut.element_begin + cut.elements)) {
+    const u64 inner = std::min(matrix.rows, matrix.columns), outer = std::max(matrix.rows, matrix.columns);
+    work += graph.rules[cut.rule].orthogonalization.steps * (4 * outer + 2 * inner) * inner * inner;
+  }
+  return work;
+}
+
+// Deals cuts to nodes.
+class Owners {
+ public:
+  Owners(const ModelGraph& graph, u32 nodes) : graph_(graph), work_(nodes, 0) {}
+
+  // Those of several units go to the node that has least to do so far.
+  u16 of(const Chunk& cut, bool several_units) {
+    u64 node = (u64{cut.window} + cut.cut) % work_.size();
+    if (several_units) node = static_cast<u64>(std::ranges::min_element(work_) - work_.begin());
+    work_[node] += work_of(graph_, cut);
+    return static_cast<u16>(node);
+  }
+
+ private:
+  const ModelGraph& graph_;
+  std::vector<u64> work_;  // [node]
+};
+
+// The fewest shards of consecutive cuts, each of at most `most` work.
+std::vector<u32> shards_within(std::span<const u64> work, u64 most) {
+  std::vector<u32> shards = {0};
+  u64 sum = 0;
+  for (u32 cut = 0; cut < work.size(); ++cut) {
+    if (sum > 0 && sum + work[cut] > most) shards.push_back(cut), sum = 0;
+    sum += work[cut];
+  }
+  return shards;
+}
+
+// [replica + 1] first cuts. Those of one unit are alike; of several units, the most work of a replica is
+// least.
+std::vector<u32> shards_of(const ModelGraph& graph, const std::vector<Chunk>& cuts, bool several_units,
+                           u32 replicas) {
+  const u32 count = static_cast<u32>(cuts.size()), together = static_cast<u32>(div_up(count, replicas));
+  std::vector<u32> shards;
+  if (!several_units) {
+    for (u32 replica = 0; replica <= replicas; ++replica)
+      shards.push_back(std::min(replica * together, count));
+    return shards;
+  }
+  std::vector<u64> work;
+  for (const Chunk& cut : cuts) work.push_back(work_of(graph, cut));
+  u64 least = *std::ranges::max_element(work), most = std::reduce(work.begin(), work.end());
+  while (least < most) {
+    const u64 middle = least + (most - least) / 2;
+    shards_within(work, middle).size() <= replicas ? most = middle : least = middle + 1;
+  }
+  shards = shards_within(work, least);
+  shards.resize(replicas + 1, count);
+  return shards;
+}
+
 // The cuts of a window, as chunks that are still of no kind.
-std::vector<Chunk> cuts_of(WindowChunks& window, u32 w, const ModelGraph& graph, const Layout& layout) {
+std::vector<Chunk> cuts_of(WindowChunks& window, u32 w, const ModelGraph& graph, const Layout& layout,
+                           Owners& owners) {
   std::vector<Chunk> cuts;
   for (const UpdateUnit& unit : update_units(graph, graph.windows[w])) {
     const bool whole = window.trains && graph.rules[unit.rule].unit == UnitKind::tensor;
@@ -73,12 +142,12 @@ std::vector<Chunk> cuts_of(WindowChunks& window, u32 w, const ModelGraph& graph,
       const u32 cut = static_cast<u32>(cuts.size());
       cuts.push_back({.window = w,
                       .cut = cut,
-                      .owner = static_cast<u16>((w + cut) % layout.nodes),
                       .rule = unit.rule,
                       .element_begin = begin,
                       .elements = std::min(size, unit.end() - begin)});
     }
   }
+  for (Chunk& cut : cuts) cut.owner = owners.of(cut, window.units.size() > 1);
   return cuts;
 }
 
@@ -101,13 +170,15 @@ u32 count_uses(const ModelGraph& graph, u32 window) {
   return uses;
 }
 
-void add_window(Layout& layout, const ModelGraph& graph, u32 w) {
+void add_window(Layout& layout, const ModelGraph& graph, u32 w, Owners& owners) {
   const Window& window = graph.windows[w];
   CHECK(window.elements > 0 && window.elements % layout.state_slots.cut_alignment() == 0, window.elements);
   WindowChunks chunks{.trains = window.trainable};
-  const std::vector<Chunk> cuts = cuts_of(chunks, w, graph, layout);
+  const std::vector<Chunk> cuts = cuts_of(chunks, w, graph, layout, owners);
   chunks.cuts = static_cast<u32>(cuts.size());
-  chunks.shard_cuts = static_cast<u32>(div_up(chunks.cuts, layout.replicas));
+  chunks.shards = shards_of(graph, cuts, chunks.units.size() > 1, layout.replicas);
+  for (u32 replica = 0; replica < layout.replicas; ++replica)
+    chunks.shard_cuts = std::max(chunks.shard_cuts, chunks.shard_size(replica));
   const auto kind = [&](Kind k, u32 instance) { return add_kind(layout, cuts, k, instance); };
   chunks.param = kind(Kind::param, 0);
   if (!chunks.trains) {
@@ -182,7 +253,8 @@ Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
                 .node = options.node,
                 .updates_wait = options.updates_wait,
                 .trains = trains(graph)};
-  for (u32 w = 0; w < graph.windows.size(); ++w) add_window(layout, graph, w);
+  Owners owners(graph, layout.nodes);
+  for (u32 w = 0; w < graph.windows.size(); ++w) add_window(layout, graph, w, owners);
   add_streams(layout, graph);
   for (u32 b = 0; b < graph.blocks.size() && layout.trains; ++b)
     for (u32 m = 0; m < options.micro_batches; ++m) {

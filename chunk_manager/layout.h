@@ -22,7 +22,8 @@ struct LayoutOptions {
 // WindowChunks holds the first chunk ids of a window's kinds; cut c of a kind is `first + c`. If the window
 // is frozen, only `param` is valid. Each replica owns a shard of consecutive cuts: it alone fetches their
 // parameters, sums their gradients, and passes the gradients down. With several nodes, cuts are dealt to them
-// in turn (Chunk::owner): only the owner keeps a cut's state beside the parameters, and updates it.
+// (Chunk::owner): only the owner keeps a cut's state beside the parameters, and updates it. Cuts of one unit
+// are alike, and are dealt in turn; those of several units are dealt by the work of their updates.
 struct WindowChunks {
   // The cuts of each of the window's update_units(): equal ones near the target's size if the rule is
   // elementwise, else one.
@@ -31,7 +32,8 @@ struct WindowChunks {
   };
   std::vector<UnitCuts> units;
   u32 cuts = 0;
-  u32 shard_cuts = 0;  // cuts of replica 0; no replica has more. With one replica all cuts
+  u32 shard_cuts = 0;       // most cuts of one replica. With one replica all cuts
+  std::vector<u32> shards;  // [replica + 1] first cuts
   bool trains = true;
   ChunkId param{}, grad{};
   std::vector<ChunkId> state;       // of the slots that any unit has
@@ -42,9 +44,14 @@ struct WindowChunks {
   // Several nodes: node 0's sums of use 0. Those of node n and use u begin (u * nodes + n) * cuts later.
   ChunkId parts{};
 
-  u32 owner(u32 cut) const { return cut / shard_cuts; }
-  u32 shard_begin(u32 replica) const { return replica * shard_cuts < cuts ? replica * shard_cuts : cuts; }
-  u32 shard_size(u32 replica) const { return shard_begin(replica + 1) - shard_begin(replica); }
+  // The replica whose shard has the cut.
+  u32 owner(u32 cut) const {
+    u32 replica = 0;
+    while (cut >= shards[replica + 1]) ++replica;
+    return replica;
+  }
+  u32 shard_begin(u32 replica) const { return shards[replica]; }
+  u32 shard_size(u32 replica) const { return shards[replica + 1] - shards[replica]; }
 };
 
 // Layout is a value: the same graph and options give the same ids.

@@ -100,7 +100,7 @@ class Profile {
 enum class Spread : u8 {
   each,   // chunks of the replica's own: replica r's begin r * count later
   copy,   // the same chunks on every replica
-  shard,  // cuts that the replica owns: replica r's begin r * count later, and may be fewer
+  shard,  // cuts that the replica owns (WindowChunks::shards), at most `count`
 };
 
 // Arc is a range of the circle during which consecutive chunks are in a tier, side by side.

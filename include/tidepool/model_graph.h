@@ -157,10 +157,10 @@ struct ModelGraph {
   std::vector<Block> blocks;  // embedding, layers, head
   std::vector<Stream> streams;
   std::vector<MatrixCost> matrix_costs;  // of all shapes that streamed rules update
-  Bytes boundary{};           // one micro-batch's activation between blocks: [B, T, H]
-  Bytes batch_bytes{};        // all arrays of one micro-batch
-  u64 parameters = 0;         // tied tensors counted once, no padding
-  u64 active_parameters = 0;  // of these, used by one token: of E experts k
+  Bytes boundary{};                      // one micro-batch's activation between blocks: [B, T, H]
+  Bytes batch_bytes{};                   // all arrays of one micro-batch
+  u64 parameters = 0;                    // tied tensors counted once, no padding
+  u64 active_parameters = 0;             // of these, used by one token: of E experts k
   // 6 N + 12 L H Q T, without recompute. Frozen parameters count 4 instead of 6: they have no weight
   // gradient. N are the active parameters without an embedding that is only looked up (untied).
   u64 flops_per_token = 0;

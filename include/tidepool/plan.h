@@ -77,9 +77,9 @@ enum class OpKind : u8 {
   // Before the update, if the rule is streamed (UpdatePlace).
   direction,      // host, or compute as an update: the gradient becomes the direction
   orthogonalize,  // compute: each matrix of the direction
-  copy,        // h2d or d2h: one chunk
-  read,        // disk -> host
-  write,       // host -> disk
+  copy,           // h2d or d2h: one chunk
+  read,           // disk -> host
+  write,          // host -> disk
   // Collectives, only with several replicas: one op works on all devices at once.
   all_gather,      // comm: each device's cuts of a window to all others. Carries versions, as a copy does
   reduce_scatter,  // comm: sums the devices' accumulators, in order of device, to the cuts' owners
@@ -95,9 +95,9 @@ inline constexpr u32 op_kind_count = 18;
 
 constexpr std::string_view name(OpKind kind) {
   constexpr std::array<std::string_view, op_kind_count> names = {
-      "load_batch",    "forward", "backward", "gradient", "norm",       "update",         "direction",
-      "orthogonalize", "copy",    "read",     "write",    "all_gather", "reduce_scatter", "combine",
-      "pack",          "send",    "receive",  "commit"};
+      "load_batch",     "forward",       "backward", "gradient", "norm",    "update",
+      "direction",      "orthogonalize", "copy",     "read",     "write",   "all_gather",
+      "reduce_scatter", "combine",       "pack",     "send",     "receive", "commit"};
   return names[static_cast<u32>(kind)];
 }
 // True if the op moves content without changing it.

@@ -95,7 +95,9 @@ class StateSlots {
   constexpr Kind master() const { return state_kind(0); }
   // The rules' slots in their order, without the precision's.
   constexpr Kind optimizer_slot(u32 number) const { return state_kind(of_precision_ + number); }
-  constexpr bool is_optimizer_slot(Kind kind) const { return is_slot(kind) && slot_of(kind) >= of_precision_; }
+  constexpr bool is_optimizer_slot(Kind kind) const {
+    return is_slot(kind) && slot_of(kind) >= of_precision_;
+  }
   constexpr bool is_master(Kind kind) const { return has_master() && kind == master(); }
 
   // True if training has chunks of this kind; only slots and `grad` depend on precision and rule.
@@ -173,8 +175,7 @@ class StateSlots {
 
   constexpr bool operator==(const StateSlots& other) const {
     return precision_ == other.precision_ && rules_ == other.rules_ && first_ == other.first_ &&
-           end_ == other.end_ &&
-           std::ranges::equal(all(), other.all());
+           end_ == other.end_ && std::ranges::equal(all(), other.all());
   }
 
  private:

@@ -33,8 +33,8 @@ enum class UpdatePart : u8 {
 
 // Factor on the learning rate of a matrix, as torch.optim.Muon's adjust_lr_fn.
 enum class AdjustRate : u8 {
-  original,          // sqrt(max(1, rows / columns)): Jordan's
-  match_rms_adamw,   // 0.2 sqrt(max(rows, columns)): Moonlight's, for learning rates of AdamW
+  original,            // sqrt(max(1, rows / columns)): Jordan's
+  match_rms_adamw,     // 0.2 sqrt(max(rows, columns)): Moonlight's, for learning rates of AdamW
   spectral_unclamped,  // sqrt(rows / columns)
 };
 inline constexpr std::array<std::string_view, 3> adjust_rate_names = {"original", "match_rms_adamw",

@@ -1,5 +1,5 @@
-// Passes over a matrix between the products of orthogonalize(). Numbers of fp32 arrays are rounded to those of
-// bf16.
+// Passes over a matrix between the products of orthogonalize(). Numbers of fp32 arrays are rounded to those
+// of bf16.
 #pragma once
 
 #include "kernels/values.h"
@@ -11,7 +11,8 @@ namespace tidepool {
 // Limit of partial sums of a matrix's norm.
 inline constexpr u32 matrix_partials_max = 1024;
 
-// to = from / max(|from|, epsilon); the norm is Frobenius's, of the rounded numbers, and itself rounded to bf16.
+// to = from / max(|from|, epsilon); the norm is Frobenius's, of the rounded numbers, and itself rounded to
+// bf16.
 struct NormalizeMatrix {
   MatrixPlace matrix;
   ConstValues from;  // array with the matrix

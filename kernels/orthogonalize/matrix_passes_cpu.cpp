@@ -1,9 +1,10 @@
+#include "kernels/orthogonalize/matrix_passes.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "base/check.h"
-#include "kernels/orthogonalize/matrix_passes.h"
 #include "tidepool/fp16.h"
 
 namespace tidepool {

@@ -226,11 +226,11 @@ template <class Rule, class Grad, SlotFormat... formats, class Masters>
 void start(const UpdateChunk& c, bool whole, Masters masters, u32 first_slot, const UpdateScalars* scalars,
            cudaStream_t stream) {
   Chunk<Grad, Masters, room_of<Rule>> chunk = {.elements = c.elements,
-                                             .grad = reinterpret_cast<const Grad*>(c.grad),
-                                             .masters = masters,
-                                             .state = {},
-                                             .segments = c.segments.data(),
-                                             .rounding = c.rounding};
+                                               .grad = reinterpret_cast<const Grad*>(c.grad),
+                                               .masters = masters,
+                                               .state = {},
+                                               .segments = c.segments.data(),
+                                               .rounding = c.rounding};
   for (u32 i = 0; i != Rule::slots; ++i) chunk.state[i] = c.arrays[first_slot + i].data;
   for_bool(whole, [&](auto w) {
     launch<update_kernel<w.value, Rule, Grad, Masters, formats...>>(
@@ -238,8 +238,8 @@ void start(const UpdateChunk& c, bool whole, Masters masters, u32 first_slot, co
   });
 }
 
-// RETURNS: true if threads may take eight elements of each array at once. `first_slot`: number of arrays before
-// the slots; `master`: precision of the second of them.
+// RETURNS: true if threads may take eight elements of each array at once. `first_slot`: number of arrays
+// before the slots; `master`: precision of the second of them.
 template <class Rule, SlotFormat... formats>
 bool takes_vectors(const UpdateChunk& c, Precision precision, u32 first_slot, Precision master) {
   static_assert(sizeof...(formats) == Rule::slots);

@@ -246,10 +246,17 @@ bool CheckpointStore::is_of_other_rule(std::span<const StoredTensor> tensors) co
   for (u32 i = 0; i < optim_count; ++i) {
     graph.rules = update_rules(static_cast<Optim>(i));
     graph.state_slots = state_slots(graph.precision, graph.rules);
-    const bool same_rule = optimizer(graph.optim()).base == optimizer(graph_.optim()).base;
-    if (same_rule || graph.optim() != optimizer(graph.optim()).base) continue;
-    for (Window& window : graph.windows)
-      for (Tensor& tensor : window.tensors) tensor.rule = rule_of(graph.rules, tensor);
+    if (graph.optim() != optimizer(graph.optim()).base) continue;
+    bool same = true;  // for every tensor: Muon leaves adapters to AdamW
+    for (u64 w = 0; w < graph.windows.size(); ++w)
+      for (u64 t = 0; t < graph.windows[w].tensors.size(); ++t) {
+        Tensor& tensor = graph.windows[w].tensors[t];
+        tensor.rule = rule_of(graph.rules, tensor);
+        const Optim here = graph_.rules[graph_.windows[w].tensors[t].rule].optim;
+        same &= !graph.windows[w].trainable ||
+                optimizer(here).base == optimizer(graph.rules[tensor.rule].optim).base;
+      }
+    if (same) continue;
     if (has_slots_in_some_format(graph, tensors)) return true;
   }
   return false;

@@ -95,10 +95,10 @@ struct TrainConfig {
   u32 muon_ns_steps = 5;
   AdjustRate muon_adjust_lr_fn = AdjustRate::original;
   std::vector<std::string> optim_groups;  // "embedding, head: learning_rate=3e-4", ...
-  double max_grad_norm = 1.0;       // 0: off
-  u64 eval_steps = 0;               // 0: only at the end
-  u64 eval_batches = 8;             // micro-batches per evaluation; 0: all held-out data
-  u64 early_stopping_patience = 0;  // evaluations; 0: train up to max_steps
+  double max_grad_norm = 1.0;             // 0: off
+  u64 eval_steps = 0;                     // 0: only at the end
+  u64 eval_batches = 8;                   // micro-batches per evaluation; 0: all held-out data
+  u64 early_stopping_patience = 0;        // evaluations; 0: train up to max_steps
   double early_stopping_threshold = 0;
   RecomputePolicy recompute = RecomputePolicy::automatic;
   SpeculatePolicy speculate = SpeculatePolicy::automatic;

@@ -118,8 +118,9 @@ const std::array train_table = std::to_array<Field>({
     {.section = "train",
      .key = "optim",
      .ref = CHOICE(train.optim),
-     .help = "Optimizer: AdamW, Lion, SGD with momentum, or Muon, which leaves what is no matrix of a layer to "
-             "AdamW; _bf16 and _8bit keep its state in 16 or 8 bits",
+     .help =
+         "Optimizer: AdamW, Lion, SGD with momentum, or Muon, which leaves what is no matrix of a layer to "
+         "AdamW; _bf16 and _8bit keep its state in 16 or 8 bits",
      .choices = Names(optim_names),
      .choice_aliases = optim_aliases},
     {"train",
@@ -152,11 +153,10 @@ const std::array train_table = std::to_array<Field>({
     {.section = "train",
      .key = "muon_adjust_lr_fn",
      .ref = CHOICE(train.muon_adjust_lr_fn),
-     .help = "Muon: factor on the learning rate of a matrix, by its shape; match_rms_adamw suits rates of AdamW",
+     .help =
+         "Muon: factor on the learning rate of a matrix, by its shape; match_rms_adamw suits rates of AdamW",
      .choices = Names(adjust_rate_names)},
-    {"train",
-     "optim_groups",
-     REF(train.optim_groups),
+    {"train", "optim_groups", REF(train.optim_groups),
      "Settings of some tensors, by kind or name: \"embedding, head: learning_rate=3e-4, optim=adamw_8bit\"; "
      "a tensor takes the first group that names it"},
     {"train",

@@ -72,7 +72,7 @@ class Chooser {
       }
     fastest.options.advise = given_.advise;
     TRY(verify_plan(fastest.plan, graph_));
-    TRY_ASSIGN(Forecast replayed, forecast(fastest.plan, graph_, machine_, {.blocks = how_.blocks}));
+    TRY_ASSIGN(Forecast replayed, forecast(fastest.plan, graph_, machine_, {.seconds = how_.seconds}));
     return Choice{.plan = std::move(fastest.plan),
                   .forecast = std::move(replayed),
                   .options = fastest.options,
@@ -117,12 +117,12 @@ class Chooser {
 
   // Seconds of a step. If they exceed `worth`, only a lower limit: the candidate is not interesting.
   Result<Seconds> replay(const Candidate& c, double worth) {
-    const double least = least_step_seconds(c.plan, graph_, machine_, how_.blocks);
+    const double least = least_step_seconds(c.plan, graph_, machine_, how_.seconds);
     if (least >= worth) return Seconds{least, true};
     worked_on_ += ops_of(c.plan);
     const bool large = ops_of(c.plan) > large_ops;
     TRY_ASSIGN(const Forecast found, forecast(c.plan, graph_, machine_,
-                                              {.blocks = how_.blocks,
+                                              {.seconds = how_.seconds,
                                                .steps = large ? steps_replayed_of_large : steps_replayed,
                                                .check_tags = false,
                                                .worth_seconds = worth}));

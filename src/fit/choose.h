@@ -21,7 +21,7 @@ struct Choice {
 using PlanTried = std::function<void(u32 candidates, double best_step_seconds)>;
 
 struct ChooseOptions {
-  std::vector<BlockSeconds> blocks;  // measured; empty: predicted from their kernels
+  OpSeconds seconds;
   PlanTried tried;
 };
 

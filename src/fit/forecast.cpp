@@ -120,7 +120,7 @@ class Bodies final : public NextSegment, public EngineObserver {
 Result<Forecast> forecast(const Plan& plan, const ModelGraph& graph, const Machine& machine,
                           const ForecastOptions& options) {
   const auto sim = SimExecutor::create(
-      plan, graph, {.machine = machine, .blocks = options.blocks, .check_tags = options.check_tags});
+      plan, graph, {.machine = machine, .seconds = options.seconds, .check_tags = options.check_tags});
   Deadline deadline(*sim);
   const auto engine = Engine::create(plan, deadline, {.watchdog = Nanos{~u64{0} / 2}});
   Bodies bodies(plan, options, deadline);
@@ -132,8 +132,8 @@ Result<Forecast> forecast(const Plan& plan, const ModelGraph& graph, const Machi
 }
 
 double least_step_seconds(const Plan& plan, const ModelGraph& graph, const Machine& machine,
-                          const std::vector<BlockSeconds>& blocks) {
-  const CostModel cost(plan, graph, machine, blocks);
+                          const OpSeconds& measured) {
+  const CostModel cost(plan, graph, machine, measured);
   std::vector<double> capacities = cost.capacities();
   capacities[CostModel::disk_resource] = std::max(1.0, cost.disk_mixed_capacity());
   std::vector<double> seconds(capacities.size(), 0.0);

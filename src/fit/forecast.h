@@ -29,8 +29,8 @@ struct Forecast {
 };
 
 struct ForecastOptions {
-  std::vector<BlockSeconds> blocks;  // measured; empty: predicted from their kernels
-  u32 steps = 4;                     // bodies replayed; the last one is the result
+  OpSeconds seconds;
+  u32 steps = 4;  // bodies replayed; the last one is the result
   bool keep_ops = false;
   // Steps that are committed: all, or none. Default: all, unless that moves content that rests in memory.
   std::optional<bool> persists = {};
@@ -45,7 +45,6 @@ Result<Forecast> forecast(const Plan&, const ModelGraph&, const Machine&, const 
 
 // Lower limit of a replay's step: the busiest lane or shared resource of a steady body, working without a
 // pause. Costs a hundredth of a replay.
-double least_step_seconds(const Plan&, const ModelGraph&, const Machine&,
-                          const std::vector<BlockSeconds>& blocks);
+double least_step_seconds(const Plan&, const ModelGraph&, const Machine&, const OpSeconds&);
 
 }  // namespace tidepool

@@ -63,8 +63,8 @@ Result<ModelGraph> graph_of(const Config& config) {
                      {.sequences = config.train.per_device_train_batch_size,
                       .tokens = config.train.sequence_length,
                       .packed = packs_documents(config)},
-                     config.machine.gpus().empty() ? Precision::fp32 : precision, lora,
-                     together, std::move(rules));
+                     config.machine.gpus().empty() ? Precision::fp32 : precision, lora, together,
+                     std::move(rules));
 }
 
 bool speculates(const Config& config) {

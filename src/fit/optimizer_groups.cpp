@@ -119,10 +119,11 @@ Result<std::vector<UpdateRule>> rules_of(const TrainConfig& train) {
     if (std::ranges::none_of(seen, same)) seen.push_back(of_rule), slots += of_rule.size();
   }
   if (rules.size() > update_rules_max || slots > state_slots_max)
-    return Error{ErrorKind::usage,
-                 fmt::format("train.optim_groups: {} groups with {} kinds of state are more than a run can have; "
-                             "name fewer optimizers",
-                             train.optim_groups.size(), slots)};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("train.optim_groups: {} groups with {} kinds of state are more than a run can have; "
+                    "name fewer optimizers",
+                    train.optim_groups.size(), slots)};
   return rules;
 }
 
@@ -135,15 +136,17 @@ Result<void> check_groups(const TrainConfig& train, const ModelGraph& graph) {
   for (const std::string& entry : train.optim_groups) {
     TRY_ASSIGN(const Group group, parse(train, entry));
     if (!any([&](const Tensor& t) { return group.like.tensors.has(t); }))
-      return wrong(entry, fmt::format("is for no tensor that trains; kinds are {}, and other words are names, "
-                                      "in which * stands for any text",
-                                      fmt::join(tensor_kind_names, ", ")));
+      return wrong(entry,
+                   fmt::format("is for no tensor that trains; kinds are {}, and other words are names, "
+                               "in which * stands for any text",
+                               fmt::join(tensor_kind_names, ", ")));
   }
   if (optimizer(train.optim).place != UpdatePlace::streamed || graph.lora.on()) return {};
   if (!any([&](const Tensor& t) { return graph.rules[t.rule].place == UpdatePlace::streamed; }))
-    return Error{ErrorKind::usage,
-                 fmt::format("train.optim: {} is for matrices of layers, and train.optim_groups leaves it none",
-                             name(train.optim))};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("train.optim: {} is for matrices of layers, and train.optim_groups leaves it none",
+                    name(train.optim))};
   return {};
 }
 

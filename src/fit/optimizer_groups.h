@@ -1,4 +1,5 @@
-// rules_of() makes the rules of updates that a config names: those of its groups, then those of its optimizer.
+// rules_of() makes the rules of updates that a config names: those of its groups, then those of its
+// optimizer.
 #pragma once
 
 #include <vector>

@@ -50,7 +50,7 @@ class Phases {
   explicit Phases(const PhaseBoundInput& in)
       : in_(in),
         body_(in.plan.segment(SegmentKind::body)),
-        cost_(in.plan, in.graph, in.machine, in.blocks),
+        cost_(in.plan, in.graph, in.machine, in.seconds),
         loads_(cost_.capacities().size()) {
     find_uses();
     count_needs();

@@ -22,8 +22,8 @@ struct PhaseBoundInput {
   const Plan& plan;
   const ModelGraph& graph;
   const Machine& machine;
-  std::vector<BlockSeconds> blocks;  // measured; empty: predicted from their kernels
-  bool recompute = true;             // count the plan's recompute; if false: the least of any plan
+  OpSeconds seconds;
+  bool recompute = true;  // count the plan's recompute; if false: the least of any plan
 };
 
 // The sum of the phases bounds the step: no order of the same work is faster.

@@ -94,6 +94,8 @@ constexpr Variation variations[] = {
 std::optional<ModelGraph> with_state(const ModelGraph& graph, SlotFormat format) {
   const auto format_of = [](Optim optim) { return optimizer(optim).slots[0].format; };
   const Optim base = optimizer(graph.optim()).base;
+  const auto is_of_group = [](const UpdateRule& rule) { return rule.tensors != TensorSelection{}; };
+  if (std::ranges::any_of(graph.rules, is_of_group)) return std::nullopt;
   for (u32 i = 0; i < optim_count; ++i) {
     const Optim optim = static_cast<Optim>(i);
     if (optimizer(optim).base != base || format_of(optim) != format || optim == graph.optim()) continue;

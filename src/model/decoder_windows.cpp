@@ -30,8 +30,8 @@ TensorSpec matrix_spec(const ModelConfig& c, std::string name, std::vector<u64> 
 
 Window score_window(const ModelGraph& g) {
   const ModelConfig& c = g.config;
-  return make_window(g, "score", {matrix_spec(c, "score.weight", {c.score.labels, c.width}, TensorKind::head)},
-                     true);
+  return make_window(g, "score",
+                     {matrix_spec(c, "score.weight", {c.score.labels, c.width}, TensorKind::head)}, true);
 }
 
 std::vector<Window> gpt2_windows(const ModelGraph& g) {
@@ -57,9 +57,8 @@ std::vector<Window> model_windows(const ModelGraph& g) {
   if (style(c.family).positions == PositionKind::learned) return gpt2_windows(g);
   std::vector<Window> windows;
   const std::vector<u64> matrix = {c.vocab_size, c.width};
-  windows.push_back(
-      model_window(g, "embed_tokens",
-                   {matrix_spec(c, "model.embed_tokens.weight", matrix, TensorKind::embedding)}));
+  windows.push_back(model_window(
+      g, "embed_tokens", {matrix_spec(c, "model.embed_tokens.weight", matrix, TensorKind::embedding)}));
   for (u32 layer = 0; layer < c.layers; ++layer) {
     windows.push_back(layer_window(g, layer));
     for (u32 group = 0; c.has_experts(layer) && group < expert_groups(g); ++group)

@@ -15,7 +15,7 @@ struct TensorSpec {
   double init_std = 0.0;
   bool fused = false;  // starts where the tensor before it ends: the two are one array
   double init_bound = 0.0;
-  u64 alignment = 64;  // elements; not if fused
+  u64 alignment = 64;                    // elements; not if fused
   TensorKind kind = TensorKind::matrix;  // vectors are norms or biases, by their names
   // As in Tensor.
   bool in_out = false;

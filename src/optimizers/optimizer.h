@@ -27,8 +27,8 @@ struct Optimizer {
       keys;  // settings of section train that only some rules read, and this does
   // Scalars of update `t`, which counts from 1.
   UpdateStep (*step)(const OptimizerSettings&, u64 t);
-  UpdateTileFn tile;                  // of the whole update; of the step, if it is streamed
-  UpdateTileFn direction = nullptr;   // streamed
+  UpdateTileFn tile;                 // of the whole update; of the step, if it is streamed
+  UpdateTileFn direction = nullptr;  // streamed
   UnitKind unit = UnitKind::cut;
   UpdatePlace place = UpdatePlace::home;
   // True if the rule is for this tensor; null: it is for all. Tensors that it is not for take the rule
@@ -61,8 +61,8 @@ inline StateSlots state_slots(Precision precision, Optim optim) {
 // REQUIRES: at most update_rules_max rules.
 StateSlots state_slots(Precision, std::span<const UpdateRule>);
 
-// RETURNS: the rules of a model that trains with `optim`, and with other rules for tensors that it is not for.
-// `like`: settings of all of them.
+// RETURNS: the rules of a model that trains with `optim`, and with other rules for tensors that it is not
+// for. `like`: settings of all of them.
 std::vector<UpdateRule> update_rules(Optim, const UpdateRule& like = {});
 
 // Scalars of update `t` by the rule, before the norm is known.

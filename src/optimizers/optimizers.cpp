@@ -12,8 +12,7 @@ namespace tidepool {
 
 const Optimizer& optimizer(Optim optim) {
   static constexpr std::array<Optimizer, optim_count> rows = {
-      adamw,     lion,     sgd,      adamw_bf16, adamw_8bit, lion_bf16,
-      lion_8bit, sgd_bf16, sgd_8bit, muon,       muon_bf16};
+      adamw, lion, sgd, adamw_bf16, adamw_8bit, lion_bf16, lion_8bit, sgd_bf16, sgd_8bit, muon, muon_bf16};
   return rows[static_cast<u32>(optim)];
 }
 

@@ -15,6 +15,7 @@ UpdateCudaFn adamw_cuda, lion_cuda, sgd_cuda, adamw_bf16_cuda, adamw_8bit_cuda, 
 // Directions of streamed rules.
 UpdateCudaFn muon_direction_cuda, muon_bf16_direction_cuda;
 
-void update_cuda(const UpdateChunk&, Precision, UpdatePart, Optim, const UpdateScalars* scalars, cudaStream_t);
+void update_cuda(const UpdateChunk&, Precision, UpdatePart, Optim, const UpdateScalars* scalars,
+                 cudaStream_t);
 
 }  // namespace tidepool

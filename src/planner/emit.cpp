@@ -185,24 +185,11 @@ class Emitter {
                            buffer == none ? Frame{} : host_frame(buffer, persist.chunk));
   }
 
-  Op net_op(OpKind kind, LaneKind lane, ChunkId id, u32 peer) const {
-    const Chunk& chunk = layout_.chunk(id);
-    return {.kind = kind,
-            .lane = host_lane(lane),
-            .window = chunk.window,
-            .cut = chunk.cut,
-            .peer = static_cast<u16>(peer),
-            .steps_back = static_cast<u8>(chunk.kind == Kind::param && program_.options.clipping)};
+  void emit_send(ChunkId id, const Frame& frame, u32 peer) {
+    write_send(*out_, layout_.chunk(id), id, frame, peer, program_.options.clipping);
   }
-  void emit_send(ChunkId id, Frame frame, u32 peer) {
-    begin(net_op(OpKind::send, LaneKind::net_send, id, peer));
-    operand(id, 1, Access::read, frame);
-    end();
-  }
-  void emit_receive(ChunkId id, Frame frame, u32 peer) {
-    begin(net_op(OpKind::receive, LaneKind::net_receive, id, peer));
-    operand(id, 1, Access::write, frame);
-    end();
+  void emit_receive(ChunkId id, const Frame& frame, u32 peer) {
+    write_receive(*out_, layout_.chunk(id), id, frame, peer, program_.options.clipping);
   }
 
   void emit_gather(const Gather& g) {
@@ -302,15 +289,12 @@ class Emitter {
         break;
       case OpKind::update:
       case OpKind::direction:
-        if (!device_.home[op.window]) out.lane = host_lane(LaneKind::host);
-        out.steps_back = program_.options.clipping ? 1 : 0;
-        begin(out);
-        emit_update(op, p);
-        break;
       case OpKind::orthogonalize:
+        if (op.kind != OpKind::orthogonalize && !device_.home[op.window])
+          out.lane = host_lane(LaneKind::host);
         out.steps_back = program_.options.clipping ? 1 : 0;
         begin(out);
-        emit_orthogonalize(op, p);
+        op.kind == OpKind::orthogonalize ? emit_orthogonalize(op, p) : emit_update(op, p);
         break;
       default:
         CHECK(false, static_cast<int>(op.kind));
@@ -420,9 +404,7 @@ class Emitter {
     const bool at_home = device_.home[op.window];
     const auto frame = [&](ChunkId id) { return at_home ? owned_chunk(id, p) : host_frames_.at(id, p); };
     const ChunkId gradient = layout_.gradient(op.window, op.cut);
-    const UpdatePart part = !program_.streams(op.window, op.cut) ? UpdatePart::whole
-                            : op.kind == OpKind::update          ? UpdatePart::step
-                                                                 : UpdatePart::direction;
+    const UpdatePart part = program_.part(op);
     operand(gradient, 1, part == UpdatePart::direction ? Access::read_write : Access::read, frame(gradient));
     for (ChunkId id : layout_.state(op.window, op.cut)) {
       const bool of_rule = layout_.state_slots.is_optimizer_slot(layout_.chunk(id).kind);
@@ -437,10 +419,8 @@ class Emitter {
 
   void emit_orthogonalize(const ProgramOp& op, i32 p) {
     const ChunkId gradient = layout_.gradient(op.window, op.cut);
-    if (device_.home[op.window])
-      operand(gradient, 1, Access::read_write, owned_chunk(gradient, p));
-    else
-      device_operand(gradient, Access::read_write, p);
+    device_.home[op.window] ? operand(gradient, 1, Access::read_write, owned_chunk(gradient, p))
+                            : device_operand(gradient, Access::read_write, p);
     workspace(p);
   }
 

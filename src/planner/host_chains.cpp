@@ -35,7 +35,11 @@ bool trains(const Layout& layout, const HostChain& chain) {
 }
 
 HostChains::HostChains(const ResidenceInput& in, const DeviceTier& device)
-    : in_(in), layout_(in.layout), program_(in.program), device_(device), visits_(layout_.chunks.size(), none) {
+    : in_(in),
+      layout_(in.layout),
+      program_(in.program),
+      device_(device),
+      visits_(layout_.chunks.size(), none) {
   for (u32 v = 0; v < device.visits.size(); ++v) visits_[index(device.visits[v].chunk)] = v;
 }
 
@@ -119,8 +123,7 @@ HostChain HostChains::state(ChunkId id, u32 w, u32 cut) const {
 void HostChains::add_update(HostChain& chain) const {
   const Chunk& chunk = layout_.chunk(chain.chunk);
   const auto use = [&](What what, i32 position, Phase phase) {
-    chain.uses.push_back(
-        {.what = what, .position = position, .segments = update_segments(), .phase = phase});
+    chain.uses.push_back({.what = what, .position = position, .segments = update_segments(), .phase = phase});
   };
   if (const u32 v = visits_[index(chain.chunk)]; v != none) {
     const u32 arc = device_.visits[v].arc;

@@ -38,7 +38,7 @@ struct HostChain {
   std::vector<bool> stays;  // [i]: stays from use i to the next (circular: the last to the first)
   // Use from which on it must stay: a direction does, while it also visits a device.
   u64 stays_from = ~u64{0};
-  bool home_host = false;   // rests in the host: all around, or from the op that makes it to its last use
+  bool home_host = false;  // rests in the host: all around, or from the op that makes it to its last use
 
   // `i` is unrolled: from uses.size() on it counts uses of the next turn.
   const HostUse& use(u64 i) const { return uses[i % uses.size()]; }

@@ -114,7 +114,8 @@ class Builder {
   void for_cuts(u32 window, Fn&& fn) {
     const WindowChunks& chunks = layout_.windows[window];
     for (u32 i = 0; i < chunks.shard_cuts; ++i)
-      for (u32 cut = i; cut < chunks.cuts; cut += chunks.shard_cuts) fn(cut);
+      for (u32 r = 0; r < program_.options.replicas(); ++r)
+        if (i < chunks.shard_size(r)) fn(chunks.shard_begin(r) + i);
   }
 
   // ---- updates --------------------------------------------------------------------------------
@@ -142,8 +143,7 @@ class Builder {
 
   void add_directions(u32 window) {
     for_cuts(window, [&](u32 cut) {
-      if (streams(window, cut))
-        program_.direction[window][cut] = add_of_cut(OpKind::direction, window, cut);
+      if (streams(window, cut)) program_.direction[window][cut] = add_of_cut(OpKind::direction, window, cut);
     });
   }
   void add_orthogonalizations(u32 window) {

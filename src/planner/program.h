@@ -57,10 +57,10 @@ struct StreamLife {
   std::vector<Run> runs;
 };
 
-// A streamed rule's update is three ops. Between them the direction travels, so that those of a window stand apart:
-// while a device computes a block, the host updates its window, devices orthogonalize the next window's
-// directions, and the host makes those of the window after that. Without clipping the same three follow the
-// gradients, each one window later.
+// A streamed rule's update is three ops. Between them the direction travels, so that those of a window stand
+// apart: while a device computes a block, the host updates its window, devices orthogonalize the next
+// window's directions, and the host makes those of the window after that. Without clipping the same three
+// follow the gradients, each one window later.
 //
 // Positions are indices into `ops`. Replicas run an op side by side; with layers over devices one device
 // runs it. With clipping a body is, per block,
@@ -74,9 +74,9 @@ struct Program {
   ProgramOptions options;
   u32 sweep_micro_batches = 1;
   std::vector<ProgramOp> ops;
-  std::vector<Pass> passes;               // in order
-  std::vector<StreamLife> lives;          // by sweep, then stream, then time
-  std::vector<std::vector<i32>> update;   // [window][cut]; trained windows only, as in all members by window
+  std::vector<Pass> passes;              // in order
+  std::vector<StreamLife> lives;         // by sweep, then stream, then time
+  std::vector<std::vector<i32>> update;  // [window][cut]; trained windows only, as in all members by window
   // [window][cut]: ops of streamed rules before the update. Of other rules both are the update.
   std::vector<std::vector<i32>> direction, orthogonalize;
   std::vector<std::vector<i32>> reduce;   // [window][use]; several replicas only
@@ -92,6 +92,11 @@ struct Program {
   u32 first_reader(u32 window) const { return readers[window].front(); }
   i32 positions() const { return static_cast<i32>(ops.size()); }
   bool streams(u32 window, u32 cut) const { return direction[window][cut] != update[window][cut]; }
+  // REQUIRES: an update or a direction.
+  UpdatePart part(const ProgramOp& op) const {
+    if (op.kind == OpKind::direction) return UpdatePart::direction;
+    return streams(op.window, op.cut) ? UpdatePart::step : UpdatePart::whole;
+  }
   // Where the window's gradient is first needed: at an update, or a direction.
   i32 first_direction(u32 window) const;
   i32 first_update(u32 window) const;

@@ -8,12 +8,11 @@ namespace tidepool {
 
 Held held_by(const Layout& layout, ChunkId first, u32 count, Spread spread, u32 replica) {
   if (spread == Spread::copy) return {first, count};
-  const u32 skipped = replica * count;
-  if (spread == Spread::each) return {offset_id(first, skipped), count};
+  if (spread == Spread::each) return {offset_id(first, replica * count), count};
   const Chunk& chunk = layout.chunk(first);
   CHECK(chunk.cut == 0, chunk.window, chunk.cut);
-  const u32 cuts = layout.windows[chunk.window].cuts;
-  return {offset_id(first, std::min(skipped, cuts)), std::min(count, cuts - std::min(skipped, cuts))};
+  const WindowChunks& window = layout.windows[chunk.window];
+  return {offset_id(first, window.shard_begin(replica)), window.shard_size(replica)};
 }
 
 Bytes most_held(const Layout& layout, ChunkId first, u32 count, Spread spread) {

@@ -43,4 +43,27 @@ class SegmentWriter {
   Op op_;
 };
 
+// ---- ops between nodes. `clipping`: a parameter was updated for the step before.
+
+inline Op op_between_nodes(OpKind kind, LaneKind lane, const Chunk& chunk, u32 peer, bool clipping) {
+  return {.kind = kind,
+          .lane = {.device = host_device, .kind = lane},
+          .window = chunk.window,
+          .cut = chunk.cut,
+          .peer = static_cast<u16>(peer),
+          .steps_back = static_cast<u8>(chunk.kind == Kind::param && clipping)};
+}
+inline void write_send(SegmentWriter& out, const Chunk& chunk, ChunkId id, const Frame& frame, u32 peer,
+                       bool clipping) {
+  out.begin(op_between_nodes(OpKind::send, LaneKind::net_send, chunk, peer, clipping));
+  out.operand(id, 1, Access::read, frame);
+  out.end();
+}
+inline void write_receive(SegmentWriter& out, const Chunk& chunk, ChunkId id, const Frame& frame, u32 peer,
+                          bool clipping) {
+  out.begin(op_between_nodes(OpKind::receive, LaneKind::net_receive, chunk, peer, clipping));
+  out.operand(id, 1, Access::write, frame);
+  out.end();
+}
+
 }  // namespace tidepool

@@ -286,7 +286,8 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
     for (u64 i = 0; optim->is_array() && i < optim->get_array().size(); ++i)
       known &= read_optim(optim->get_array()[i], table.rules);
     u64 slots = table.precision == Precision::fp32 ? 0 : 1;  // of all rules together
-    for (const Optim rule : table.rules) slots += optimizer(rule).slots.size();
+    for (auto rule = table.rules.begin(); rule != table.rules.end(); ++rule)
+      if (std::find(table.rules.begin(), rule, *rule) == rule) slots += optimizer(*rule).slots.size();
     known &= !table.rules.empty() && table.rules.size() <= update_rules_max && slots <= state_slots_max;
     if (!known) table.rules = {Optim::adamw_torch};
   }

@@ -280,7 +280,7 @@ TEST_F(EmulatedFaultAtRest, PredictionLetsAGpuUpdateWithoutTheCores) {
   ASSERT_TRUE(prediction) << prediction.error().message;
   Machine machine = prediction->machine;
   const auto seconds = [&] {
-    return forecast(session_->plan(), session_->graph(), machine, {.blocks = prediction->blocks})
+    return forecast(session_->plan(), session_->graph(), machine, {.seconds = prediction->seconds})
         .value()
         .step_seconds;
   };

@@ -43,10 +43,13 @@ Config config_of(const Setting& setting, const std::string& swap_dir) {
 }
 
 // Loss of each step, with the routers' part.
-std::vector<double> losses_of(const Setting& setting, Optim optim, const StepSettings& settings) {
+std::vector<double> losses_of(const Setting& setting, Optim optim, const StepSettings& settings,
+                              std::vector<std::string> groups = {}) {
   const test::ScratchDir dir;
   Config config = config_of(setting, dir / "swap");
   config.train.optim = optim;
+  config.train.learning_rate = settings.optimizer.learning_rate;
+  config.train.optim_groups = std::move(groups);
   const test::Safetensors expected(config.model_directory + "/expected.safetensors");
   const auto job = make_job(config);
   EXPECT_TRUE(job) << job.error().message;
@@ -151,5 +154,36 @@ INSTANTIATE_TEST_SUITE_P(
                       OptimizerCase{{"phi3_partial", HomePolicy::mixed, 2}, Optim::sgd},
                       OptimizerCase{{"gpt_oss_untied", HomePolicy::disk, 2, 2}, Optim::sgd}),
     [](const auto& info) { return fmt::format("{}_{}", info.param.setting.name, name(info.param.optim)); });
+
+class MuonCurve : public ::testing::TestWithParam<Setting> {};
+
+// Products in bf16 differ between right implementations: no more than PyTorch's own differ from exact sums.
+TEST_P(MuonCurve, AgreesWithPyTorchWithinItsSpread) {
+  const std::string path = source_file("tests/golden/optimizers/curves.json");
+  const auto all = parse_json(test::file_text(path), ErrorKind::bad_input, path);
+  ASSERT_TRUE(all) << all.error().message;
+  const auto golden = [&](const char* rule) {
+    return all->at("curves").at(GetParam().name).at(rule).as_array();
+  };
+  const std::vector<double> losses = losses_of(
+      GetParam(), Optim::muon,
+      {.optimizer = {.learning_rate = 0.02, .beta2 = 0.95, .weight_decay = 0.1}, .max_grad_norm = 1.0},
+      {"embedding, head, norm, bias: learning_rate=2e-3"});
+  ASSERT_EQ(losses.size(), golden("muon").size());
+  double spread = 1e-5, worst = 0;
+  for (u64 i = 0; i < losses.size(); ++i) {
+    const double of_torch = golden("muon")[i].as_double(), exact = golden("muon_exact")[i].as_double();
+    spread = std::max(spread, std::abs(exact / of_torch - 1));
+    worst = std::max(worst, std::min(std::abs(losses[i] / of_torch - 1), std::abs(losses[i] / exact - 1)));
+  }
+  EXPECT_LE(worst, spread);
+  RecordProperty("worst_loss", fmt::format("{:.1e} of {:.1e}", worst, spread));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, MuonCurve,
+                         ::testing::Values(Setting{"llama_tied"},
+                                           Setting{"qwen3_tied_head_dim", HomePolicy::disk, 2},
+                                           Setting{"mistral_untied", HomePolicy::host, 2}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace tidepool::families_curve_test

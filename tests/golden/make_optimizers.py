@@ -5,6 +5,10 @@ Needs torch, transformers and safetensors; run from the repository root. Models,
 decay are those of make_families.py; everything is fp32 on the CPU, one thread, eager attention, no dropout. PyTorch
 has no Lion: this is algorithm 2 of its paper. It steps by signs, also of sums that are zero but for rounding: for some
 models (gemma3_sliding) PyTorch's own fp32 and fp64 differ by 1e-4, so they are no cases.
+
+Muon is torch.optim.Muon for the matrices of layers, and torch.optim.AdamW for the rest. It multiplies in bf16, so two
+right implementations differ: "muon_exact" is the same with products in fp64 that are rounded to bf16, and shows by how
+much.
 """
 
 import json
@@ -15,11 +19,16 @@ from safetensors.torch import load_file
 
 from make_families import MAX_GRAD_NORM, OUT, STEPS, decays, forward
 
+import torch.optim._muon as torch_muon
+
 CASES = ("llama_tied", "qwen3_tied_head_dim", "mistral_untied", "phi3_partial", "gpt_oss_untied")
 SETTINGS = {
     "lion": dict(lr=3e-4, betas=(0.9, 0.99), weight_decay=0.1),
     "sgd": dict(lr=0.03, momentum=0.9, weight_decay=0.01),
 }
+MUON_CASES = ("llama_tied", "qwen3_tied_head_dim", "mistral_untied")
+MUON = dict(lr=0.02, momentum=0.95, nesterov=True, ns_steps=5, weight_decay=0.1)
+MUON_ADAMW = dict(lr=2e-3, betas=(0.9, 0.95), eps=1e-8)
 
 
 class Lion(torch.optim.Optimizer):
@@ -39,7 +48,48 @@ class Lion(torch.optim.Optimizer):
                 m.mul_(beta2).add_(p.grad, alpha=1 - beta2)
 
 
+class Both:
+    """Two optimizers that step together."""
+
+    def __init__(self, *optimizers):
+        self.optimizers = optimizers
+
+    def zero_grad(self):
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+
+    def step(self):
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+
+def exact_newton_schulz(grad, coefficients, steps, eps):
+    """torch.optim.Muon's, with products in fp64."""
+    a, b, c = coefficients
+    round_ = lambda x: x.bfloat16().double()
+    x = grad.bfloat16()
+    if grad.size(0) > grad.size(1):
+        x = x.T
+    x = (x / x.norm().clamp(min=eps)).double()
+    for _ in range(steps):
+        gram = round_(x @ x.T)
+        x = round_(a * x + round_(b * gram + c * (gram @ gram)) @ x)
+    x = x.bfloat16()
+    return x.T if grad.size(0) > grad.size(1) else x
+
+
+def muon_of(model):
+    named = list(model.named_parameters())
+    layers = [p for n, p in named if ".layers." in n and p.dim() == 2]
+    rest = [(n, p) for n, p in named if not any(p is q for q in layers)]
+    groups = [dict(params=[p for n, p in rest if decays(n, p)], weight_decay=MUON["weight_decay"]),
+              dict(params=[p for n, p in rest if not decays(n, p)], weight_decay=0.0)]
+    return Both(torch.optim.Muon(layers, **MUON), torch.optim.AdamW(groups, **MUON_ADAMW))
+
+
 def optimizer_of(rule, model):
+    if rule.startswith("muon"):
+        return muon_of(model)
     settings = dict(SETTINGS[rule])
     weight_decay = settings.pop("weight_decay")
     named = list(model.named_parameters())
@@ -72,6 +122,12 @@ def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     curves = {case: {rule: curve(case, rule) for rule in SETTINGS} for case in CASES}
+    for case in MUON_CASES:
+        curves[case]["muon"] = curve(case, "muon")
+        bf16 = torch_muon._zeropower_via_newtonschulz
+        torch_muon._zeropower_via_newtonschulz = exact_newton_schulz
+        curves[case]["muon_exact"] = curve(case, "muon_exact")
+        torch_muon._zeropower_via_newtonschulz = bf16
     with open("tests/golden/optimizers/curves.json", "w") as file:
         json.dump(dict(torch=torch.__version__, transformers=transformers.__version__, curves=curves), file, indent=1)
         file.write("\n")

@@ -175,7 +175,10 @@ std::vector<std::unique_ptr<CommittedJob>> committed_jobs() {
                             .kept_bytes = number % 2 * u64{4096},
                             .workspace_bytes = 4096,
                             .precision = precision,
-                            .untied = number % 5 == 0};
+                            .untied = number % 5 == 0,
+                            .optim = number % 4 == 1   ? Optim::muon
+                                     : number % 4 == 2 ? Optim::adamw_8bit
+                                                       : Optim::adamw_torch};
         shape.plan.options = {.budgets = {Bytes{256 * kib}, Bytes{256 * kib}, Bytes{gib}},
                               .micro_batches = 1 + number % 2,
                               .clipping = clipping,

@@ -143,7 +143,7 @@ void HashedExecutor::hash(const Issue& issue) {
     const std::span<std::byte> content = common_.memory.at(o.frame);
     fill(content, all = mix_count(all));
     // As Adam does for what is written next.
-    if (issue.get().kind == OpKind::update && common_.plan.homes[index(o.first)].tier == Tier::disk)
+    if (is_update(issue.get().kind) && common_.plan.homes[index(o.first)].tier == Tier::disk)
       common_.ledger.prepare(
           o.first,
           common_.ledger.make_sum(o.first, content, common_.ledger.next_seed(o.first), hashes_, pool_));

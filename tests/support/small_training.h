@@ -23,13 +23,14 @@ inline constexpr float first_scale = 0x1p24f;
 inline constexpr LossScaling scaling{
     .growth_factor = 0x1p11f, .backoff_factor = 0x1p-10f, .growth_interval = 2};
 
-// Matrices of layers by Lion, one whole matrix after the other; vectors by SGD; embeddings by AdamW.
+// Matrices of layers by Muon, one whole matrix after the other; vectors by SGD; embeddings by AdamW.
 inline std::vector<UpdateRule> several_rules() {
   const auto is_matrix = [](const Tensor& t) { return t.shape.size() > 1 && t.name.starts_with("h."); };
   const auto is_vector = [](const Tensor& t) { return t.shape.size() == 1; };
-  return {{.optim = Optim::lion, .unit = UnitKind::tensor, .takes = is_matrix},
-          {.optim = Optim::sgd, .takes = is_vector},
-          {.optim = Optim::adamw_torch}};
+  return {
+      {.optim = Optim::muon, .unit = UnitKind::tensor, .place = UpdatePlace::streamed, .takes = is_matrix},
+      {.optim = Optim::sgd, .takes = is_vector},
+      {.optim = Optim::adamw_torch}};
 }
 
 inline ModelGraph small_gpt(Precision precision, std::vector<UpdateRule> rules = {UpdateRule{}},

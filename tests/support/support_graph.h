@@ -23,8 +23,10 @@ struct GraphShape {
   u32 expert_groups = 0;  // of each layer that is not dense; 0: all layers are dense
   u32 dense_layers = 0;   // the first layers are dense although others have experts
   u64 group_elements = 6 * 2048;
+  Optim optim = Optim::adamw_torch;  // of layers; the rest takes AdamW
 };
 
+// Windows of layers are one matrix each, the others one vector.
 inline Window make_window(std::string name, u64 elements) {
   Window window{.name = name, .elements = round_up(elements, cut_alignment_elements)};
   window.parameters = elements;
@@ -39,6 +41,16 @@ inline void add_block(ModelGraph& graph, const GraphShape& shape, Block block, u
   block.kept = Bytes{shape.kept_bytes};
   block.forward_workspace = block.backward_workspace = Bytes{shape.workspace_bytes};
   graph.windows.push_back(make_window(block.name, elements));
+  if (optimizer(shape.optim).takes != nullptr) {
+    Tensor& tensor = graph.windows.back().tensors[0];
+    tensor.shape = {elements / 32, 32};
+    tensor.rule = 0;
+    if (graph.rules[0].place == UpdatePlace::streamed)
+      graph.matrix_costs.push_back({.rows = static_cast<u32>(elements / 32),
+                                    .columns = 32,
+                                    .workspace = Bytes{12 * elements},
+                                    .kernels = {{.product_flops = 1000 * elements}}});
+  }
   graph.blocks.push_back(std::move(block));
 }
 
@@ -59,7 +71,8 @@ inline void add_layer(ModelGraph& graph, const GraphShape& shape, u32 layer) {
 inline ModelGraph make_graph(const GraphShape& shape) {
   ModelGraph graph;
   graph.precision = shape.precision;
-  graph.state_slots = adamw_state(shape.precision);
+  graph.rules = update_rules(shape.optim);
+  graph.state_slots = state_slots(shape.precision, graph.rules);
   graph.boundary = Bytes{shape.boundary_bytes};
   graph.batch_bytes = Bytes{4096};
   graph.batch.packed = shape.packed;
@@ -81,7 +94,11 @@ inline ModelGraph make_graph(const GraphShape& shape) {
                           .backward_workspace = work});
   graph.windows.push_back(make_window("ln_f", 2048));
   if (shape.untied) graph.windows.push_back(make_window("lm_head", shape.embedding_elements));
-  for (const Window& w : graph.windows) graph.parameters += w.parameters;
+  for (Window& w : graph.windows) {
+    graph.parameters += w.parameters;
+    for (Tensor& tensor : w.tensors)
+      if (tensor.shape.size() == 1) tensor.rule = static_cast<u8>(graph.rules.size() - 1);
+  }
   connect_blocks(graph, {.residual = graph.boundary,
                          .normed = graph.boundary,
                          .routes = Bytes{4096},

@@ -6,7 +6,6 @@
 
 #include "executor/shared/collective_op.h"
 #include "executor/shared/gradient_op.h"
-#include "executor/shared/orthogonalize_op.h"
 #include "kernels/gradient/gradient.h"
 
 namespace tidepool {

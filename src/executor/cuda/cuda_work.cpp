@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "engine/op_text.h"
 #include "executor/shared/gradient_op.h"
-#include "executor/shared/orthogonalize_op.h"
 #include "executor/shared/update_op.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "optimizers/optimizers_cuda.h"

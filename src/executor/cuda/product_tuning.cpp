@@ -44,13 +44,17 @@ Result<void> fill_frames(const ProductTuningParts& parts) {
 void tune_op(const ProductTuningParts& parts, const Issue& issue) {
   const BlockOpParts block{.plan = parts.plan, .graph = parts.graph, .memory = parts.memory};
   double unwritten = 0;
-  if (issue.get().kind == OpKind::forward)
+  if (issue.get().kind == OpKind::orthogonalize)
+    run_orthogonalize(block, parts.kernels, issue);
+  else if (issue.get().kind == OpKind::forward)
     run_forward(block, parts.kernels, issue, {.sums = {.loss = &unwritten}});
   else
     run_backward(block, parts.kernels, issue, {.loss_sum = &unwritten});
 }
 
-bool computes(const Op& op) { return op.kind == OpKind::forward || op.kind == OpKind::backward; }
+bool multiplies(const Op& op) {
+  return op.kind == OpKind::forward || op.kind == OpKind::backward || op.kind == OpKind::orthogonalize;
+}
 
 }  // namespace
 
@@ -59,7 +63,7 @@ Result<void> tune_products(const ProductTuningParts& parts) {
   for (const Segment& segment : parts.plan.segments) {
     for (u32 id = 0; id < segment.ops.size(); ++id) {
       const Issue issue{.segment = &segment, .op = OpId{id}, .step = 1};
-      if (issue.get().lane.device != parts.number || !computes(issue.get())) continue;
+      if (issue.get().lane.device != parts.number || !multiplies(issue.get())) continue;
       tune_op(parts, issue);
     }
   }

@@ -1,4 +1,5 @@
-// Runs forward and backward ops: turns operands into calls of block code, on any device that the kernels use.
+// Runs the ops of devices that call kernels: turns operands into calls of block code and of orthogonalize(),
+// on any device that the kernels use.
 #pragma once
 
 #include "engine/executor.h"
@@ -25,5 +26,8 @@ void run_forward(const BlockOpParts&, Kernels&, const Issue&, const HeadForward&
 
 ObjectiveBackward head_backward(const StepSource&, u64 step, double* loss_sum, const float* loss_scale);
 void run_backward(const BlockOpParts&, Kernels&, const Issue&, const ObjectiveBackward&);
+
+// Orthogonalizes each matrix of a chunk set's direction.
+void run_orthogonalize(const BlockOpParts&, Kernels&, const Issue&);
 
 }  // namespace tidepool

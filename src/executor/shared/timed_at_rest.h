@@ -21,9 +21,9 @@ class TimedAtRest {
  public:
   virtual ~TimedAtRest() = default;
 
-  // Runs one forward, backward or gradient op `times` times, one run after the other as a step's ops follow
-  // each other, and waits for the end. Takes any data in the op's frames.
-  // Errors: as for a step's op.
+  // Runs one forward, backward, gradient or orthogonalize op `times` times, one run after the other as a
+  // step's ops follow each other, and waits for the end. Takes any data in the op's frames. Errors: as for a
+  // step's op.
   virtual Result<void> run_at_rest(const Segment&, OpId, u32 times) = 0;
   // Transfers frames between disk and memory with a full queue, unchecked.
   // REQUIRES: a disk.

@@ -21,7 +21,7 @@ struct ExecutorCommon;
 // An update without decay, rounding and checksums. `ids` are the chunks of its arrays.
 struct UpdateOperands {
   UpdateChunk chunk;
-  u32 rule = 0;    // ModelGraph::rules
+  u32 rule = 0;  // ModelGraph::rules
   UpdatePart part = UpdatePart::whole;
   u32 arrays = 0;  // how many there are
   std::array<ChunkId, update_arrays_max> ids{};

@@ -48,10 +48,11 @@ std::vector<BlockSeconds> complete(std::vector<BlockSeconds> blocks, const Model
 
 // [window][cut]: seconds of a device to orthogonalize a chunk set's direction; 0: its rule does not.
 std::vector<std::vector<double>> orthogonalize_seconds(const Plan& plan, const ModelGraph& graph,
-                                                       const Machine& machine) {
-  std::vector<double> of_shape;
-  for (const MatrixCost& cost : graph.matrix_costs)
-    of_shape.push_back(kernel_seconds(cost.kernels, machine, graph.precision));
+                                                       const Machine& machine, std::vector<double> of_shape) {
+  of_shape.resize(graph.matrix_costs.size());
+  for (u32 i = 0; i < of_shape.size(); ++i)
+    if (of_shape[i] == 0)
+      of_shape[i] = kernel_seconds(graph.matrix_costs[i].kernels, machine, graph.precision);
   std::vector<std::vector<double>> out(graph.windows.size());
   for (const Chunk& chunk : plan.chunks) {
     if (chunk.kind != Kind::param) continue;
@@ -69,12 +70,11 @@ std::vector<std::vector<double>> orthogonalize_seconds(const Plan& plan, const M
 
 }  // namespace
 
-CostModel::CostModel(const Plan& plan, const ModelGraph& graph, const Machine& machine,
-                     std::vector<BlockSeconds> blocks)
+CostModel::CostModel(const Plan& plan, const ModelGraph& graph, const Machine& machine, OpSeconds measured)
     : plan_(plan),
       machine_(machine),
-      blocks_(complete(std::move(blocks), graph, machine)),
-      orthogonalize_(orthogonalize_seconds(plan, graph, machine)) {
+      blocks_(complete(std::move(measured.blocks), graph, machine)),
+      orthogonalize_(orthogonalize_seconds(plan, graph, machine, std::move(measured.matrices))) {
   const u32 devices = devices_of(plan);
   // A network of unknown rate takes no time: other lanes then decide between plans.
   constexpr double unlimited = 1e18;

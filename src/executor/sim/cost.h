@@ -29,10 +29,19 @@ struct BlockSeconds {
   double backward_recompute = 0;  // inside recomputed
 };
 
+// OpSeconds are measured times of ops. Empty: predicted from their kernels.
+struct OpSeconds {
+  std::vector<BlockSeconds> blocks = {};  // by block of the graph
+  std::vector<double> matrices =
+      {};  // to orthogonalize, by shape (ModelGraph::matrix_costs); 0: not measured
+
+  bool empty() const { return blocks.empty(); }
+};
+
 class CostModel {
  public:
-  // REQUIRES: the plan outlives this object. `blocks` is empty, or has one entry per block of the graph.
-  CostModel(const Plan&, const ModelGraph&, const Machine&, std::vector<BlockSeconds> blocks);
+  // REQUIRES: the plan outlives this object.
+  CostModel(const Plan&, const ModelGraph&, const Machine&, OpSeconds measured);
 
   // Capacity per second of each resource; for the disk without the gain of mixing.
   const std::vector<double>& capacities() const { return capacities_; }
@@ -63,9 +72,9 @@ class CostModel {
 
   const Plan& plan_;
   const Machine machine_;
-  const std::vector<BlockSeconds> blocks_;  // by block; no entry is 0
+  const std::vector<BlockSeconds> blocks_;          // by block; no entry is 0
   std::vector<std::vector<double>> orthogonalize_;  // [window][cut]
-  std::vector<u32> switch_of_;              // [device] in the plan's numbering; none: a path of its own
+  std::vector<u32> switch_of_;  // [device] in the plan's numbering; none: a path of its own
   std::vector<double> capacities_;
   double disk_mixed_ = 1.0;
 };

@@ -31,7 +31,7 @@ SimExecutor::SimExecutor(const Plan& plan, const ModelGraph& graph, const SimOpt
     : plan_(plan),
       options_(options),
       schedule_(plan),
-      cost_(plan, graph, options.machine, options.blocks),
+      cost_(plan, graph, options.machine, options.seconds),
       fluid_(cost_.capacities()) {
   if (options_.check_tags) memory_.emplace(plan);
   lanes_.resize(schedule_.lanes().size());

@@ -21,7 +21,7 @@ namespace tidepool {
 
 struct SimOptions {
   Machine machine;
-  std::vector<BlockSeconds> blocks;  // measured; empty: predicted from their kernels
+  OpSeconds seconds;
   u32 lane_depth = 8;
   u32 disk_depth = 32;
   u64 seed = 0;

@@ -176,8 +176,7 @@ class Savings {
       add(LinkKind::disk_write, longest.begin, longest.end, param);
     }
 
-    const i32 gradient_until =
-        program_.first_direction(w) - 1 + (program_.options.clipping ? turn() : 0);
+    const i32 gradient_until = program_.first_direction(w) - 1 + (program_.options.clipping ? turn() : 0);
     HeldGap gradient = turned(program_.gradient[w] + 1, gradient_until, grad);
     gradient.links = grad;
     end_window({.state = turned(0, all, rest),

@@ -39,7 +39,8 @@ std::string why(const ExplainInput& in, const Op& op) {
     case OpKind::direction:
       return "the optimizer keeps a momentum, and what it adds to the gradient is the step's direction";
     case OpKind::orthogonalize:
-      return "the optimizer makes each matrix of the direction nearly orthogonal before the update follows it";
+      return "the optimizer makes each matrix of the direction nearly orthogonal before the update follows "
+             "it";
     case OpKind::all_gather:
       return "each device has brought its own cuts; every device needs the whole window";
     case OpKind::reduce_scatter:

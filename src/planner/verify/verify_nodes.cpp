@@ -111,8 +111,9 @@ class NodesVerifier {
                                 received.frame.bytes.value));
     const u32 sums = plan.replicas() > 1 ? 1 : plan.micro_batches_per_replica();
     const Segment& segment = plan.segment(kind);
-    const u32 before =
-        message.kind == Kind::grad_part && message.use == 0 ? versions_before_sums(plan, segment)[message.window] : 0;
+    const u32 before = message.kind == Kind::grad_part && message.use == 0
+                           ? versions_before_sums(plan, segment)[message.window]
+                           : 0;
     const u32 expected = message.kind == Kind::grad_part ? before + sums : received.version;
     if (sent.version == expected) return {};
     return misfit(fmt::format("{} sends {} at version {}, not {}", op_of_node(plan, kind, pair.send.op),

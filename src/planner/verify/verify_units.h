@@ -12,8 +12,8 @@ namespace tidepool {
 // RETURNS: what is wrong, or "".
 std::string wrong_with_units(const Plan&, const ModelGraph&);
 
-// RETURNS: [window] versions of the accumulator of use 0 before a segment's backward begins: in fp32 it is the
-// gradient too, which the update of the step before changes if its rule is streamed.
+// RETURNS: [window] versions of the accumulator of use 0 before a segment's backward begins: in fp32 it is
+// the gradient too, which the update of the step before changes if its rule is streamed.
 std::vector<u32> versions_before_sums(const Plan&, const Segment&);
 
 }  // namespace tidepool

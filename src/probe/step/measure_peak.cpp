@@ -47,7 +47,7 @@ Result<double> measure_peak(Session& session, const Sampling& sampling) {
 }
 
 double peak_at_end(Session& session, const Prediction& prediction, const Sampling& sampling) {
-  if (prediction.blocks.empty()) return 0;
+  if (prediction.seconds.empty()) return 0;
   const Result<double> peak = measure_peak(session, sampling);
   return peak ? *peak : 0;
 }

@@ -9,6 +9,7 @@
 #include "base/median.h"
 #include "base/spread.h"
 #include "base/steady_seconds.h"
+#include "machine/roofline.h"
 #include "machine/topology.h"
 #include "machine/wake_up.h"
 #include "model/mlps/experts/expert_layouts.h"
@@ -16,6 +17,7 @@
 #include "probe/fill_device.h"
 #include "probe/step/measure_peak.h"
 #include "probe/step/round_judge.h"
+#include "tidepool/tensor_matrices.h"
 
 namespace tidepool {
 namespace {
@@ -114,7 +116,8 @@ Result<void> bring_content(Session& session, const Operand& o) {
     return bring_routes(session.graph(), device, at);
   } else if (device.facts().gpu) {
     constexpr float weights = 0.04f, values = 1.0f;
-    if (kind == Kind::param) return fill_device(device, at, session.plan().precision, weights);
+    if (kind == Kind::param || kind == Kind::grad)
+      return fill_device(device, at, session.plan().precision, weights);
     if (kind == Kind::expert_sum || kind == Kind::normed_grad)
       return fill_device(device, at, Precision::fp32, values);
     if ((is_stream(kind) && kind != Kind::router_sums) || kind == Kind::kept)
@@ -159,6 +162,37 @@ Result<std::vector<BlockSeconds>> measure_blocks(Session& session, Round round) 
     TRY_ASSIGN(out[b].forward, seconds(OpKind::forward, false));
     TRY_ASSIGN(out[b].backward, seconds(OpKind::backward, true));
     TRY_ASSIGN(out[b].backward_recompute, seconds(OpKind::backward, false));
+  }
+  return out;
+}
+
+// Orthogonalizes a chunk set of each shape. Where it has several shapes, each takes its predicted share.
+Result<std::vector<double>> measure_matrices(Session& session, Round round, const Machine& machine) {
+  const Plan& plan = session.plan();
+  const Segment& body = plan.segment(SegmentKind::body);
+  const std::vector<MatrixCost>& costs = session.graph().matrix_costs;
+  const auto predicted = [&](const MatrixPlace& matrix, u32 shape) {
+    const bool same = costs[shape].rows == matrix.rows && costs[shape].columns == matrix.columns;
+    return same ? kernel_seconds(costs[shape].kernels, machine, session.graph().precision) : 0;
+  };
+  std::vector<double> out(costs.size(), 0);
+  for (u32 id = 0; id < body.ops.size(); ++id) {
+    if (body.ops[id].kind != OpKind::orthogonalize) continue;
+    const Chunk& chunk = plan.chunk(body.operands_of(body.ops[id])[0].first);
+    const auto matrices = matrices_between(session.graph().windows[chunk.window], chunk.element_begin,
+                                           chunk.element_begin + chunk.elements);
+    double all = 0;
+    bool is_new = false;
+    for (u32 shape = 0; shape < out.size(); ++shape)
+      for (const MatrixPlace& matrix : matrices) {
+        all += predicted(matrix, shape);
+        is_new |= out[shape] == 0 && predicted(matrix, shape) > 0;
+      }
+    if (!is_new) continue;
+    TRY_ASSIGN(const double seconds, op_seconds(session, round, OpId{id}));
+    for (u32 shape = 0; shape < out.size(); ++shape)
+      for (const MatrixPlace& matrix : matrices)
+        if (out[shape] == 0) out[shape] = predicted(matrix, shape) * seconds / all;
   }
   return out;
 }
@@ -327,8 +361,9 @@ Result<Prediction> measure_round(Session& session, Round round) {
   Machine& machine = out.machine;
   // A GPU's ops and copies take nothing of the cores; a device of the cores shares them with updates.
   machine.device.kind = session.devices().are_gpus() ? DeviceKind::cuda : DeviceKind::cpu;
-  TRY_ASSIGN(out.blocks, measure_blocks(session, round));
-  machine.device.flops_per_s.fill(block_flops(session.graph(), out.blocks));
+  TRY_ASSIGN(out.seconds.blocks, measure_blocks(session, round));
+  machine.device.flops_per_s.fill(block_flops(session.graph(), out.seconds.blocks));
+  TRY_ASSIGN(out.seconds.matrices, measure_matrices(session, round, machine));
   TRY_ASSIGN(out.peak_flops_per_s, measure_peak(session, round.sampling));
   TRY_ASSIGN(machine.device.memory_bytes_per_s, measure_memory(session, round));
   TRY_ASSIGN(machine.copies, measure_copies(session, round));
@@ -350,8 +385,9 @@ std::vector<double*> figures_of(Prediction& p) {
       &m.host.memory_bytes_per_s, &m.host.checksum_bytes_per_s, &m.disk.read_bytes_per_s,
       &m.disk.write_bytes_per_s,  &m.disk.mixed_bytes_per_s};
   for (double& rate : m.device.flops_per_s) out.push_back(&rate);
-  for (BlockSeconds& block : p.blocks)
+  for (BlockSeconds& block : p.seconds.blocks)
     out.insert(out.end(), {&block.forward, &block.backward, &block.backward_recompute});
+  for (double& matrix : p.seconds.matrices) out.push_back(&matrix);
   return out;
 }
 
@@ -379,7 +415,7 @@ Result<Prediction> predict_step(Session& session, const NetworkRates& network, c
   const Bytes cache = std::max(topology->cache(), cache_least);
   std::vector<Prediction> rounds;
   const auto forecast_of = [&](const Prediction& p, bool keep_ops) {
-    return forecast(session.plan(), session.graph(), p.machine, {.blocks = p.blocks, .keep_ops = keep_ops});
+    return forecast(session.plan(), session.graph(), p.machine, {.seconds = p.seconds, .keep_ops = keep_ops});
   };
   RoundJudge judge(steady_seconds());
   for (bool more = true; more;) {

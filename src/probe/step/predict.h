@@ -13,10 +13,10 @@
 namespace tidepool {
 
 struct Prediction {
-  Machine machine;                   // only the rates that matter here, measured on the spot
-  std::vector<BlockSeconds> blocks;  // by block of the graph
-  double peak_flops_per_s = 0;       // rate of the largest square product that memory has room for
-  Spread peak_range;                 // over the rounds
+  Machine machine;  // only the rates that matter here, measured on the spot
+  OpSeconds seconds;
+  double peak_flops_per_s = 0;  // rate of the largest square product that memory has room for
+  Spread peak_range;            // over the rounds
   Forecast forecast;
   Spread step_seconds;  // forecasts of the single rounds
 };

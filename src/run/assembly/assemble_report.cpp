@@ -55,7 +55,7 @@ RunReport planned_report(const ModelGraph& graph, const Plan& plan) {
 }
 
 void add_prediction(RunReport& report, const Prediction& prediction, double peak_at_end) {
-  if (prediction.blocks.empty()) return;  // nothing was measured
+  if (prediction.seconds.empty()) return;  // nothing was measured
   report.predicted_step_seconds = prediction.forecast.step_seconds;
   report.binds = prediction.forecast.binds;
   report.predicted_step_range = prediction.step_seconds;
@@ -67,16 +67,16 @@ void add_prediction(RunReport& report, const Prediction& prediction, double peak
 }
 
 void add_phases(RunReport& report, const ReportParts& parts) {
-  if (parts.prediction.blocks.empty()) return;
+  if (parts.prediction.seconds.empty()) return;
   const Session& session = parts.session;
   report.phase_steps = parts.meter.phases().steps();
   report.phases = parts.meter.phases().beside(
-      phase_bounds({session.plan(), session.graph(), parts.prediction.machine, parts.prediction.blocks}));
+      phase_bounds({session.plan(), session.graph(), parts.prediction.machine, parts.prediction.seconds}));
 }
 
 // Rates that the prediction and the bounds were computed with.
 void add_rates_seen(RunReport& report, const ReportParts& parts) {
-  if (parts.prediction.blocks.empty()) return;
+  if (parts.prediction.seconds.empty()) return;
   const Machine& m = parts.prediction.machine;
   const auto text = [](double rate) { return fmt::format("{:.3g} GB/s", rate / 1e9); };
   report.machine["rate_copy"] = text(m.copies.h2d_bytes_per_s);
@@ -122,8 +122,7 @@ std::map<std::string, std::string> effective_settings(const Config& config) {
 
 std::map<std::string, std::string> numeric_settings(const Config& config) {
   std::map<std::string, std::string> settings = settings_of(config, [&](const Field& field) {
-    if (field.section == "train")
-      return field.key != "speculate" && is_of_optimizer(field, config.train);
+    if (field.section == "train") return field.key != "speculate" && is_of_optimizer(field, config.train);
     if (field.section == "lora") return config.lora.on() && field.key != "adapter";  // not its path
     if (field.section == "objective") return objective(config.objective).labelled;
     return field.section == "model" && field.key != "directory" && applies(field, config.model.family);

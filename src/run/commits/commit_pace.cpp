@@ -35,11 +35,11 @@ double steps_for_replays(double cost_in_steps, const CommitPace::Totals& so_far)
 u64 forecast_steps(const Plan& plan, const ModelGraph& graph, const Prediction& prediction) {
   const Bytes resting = persisted_bytes(plan, SegmentKind::body)[static_cast<u32>(LinkKind::disk_write)];
   if (resting.value < plan.second_slot.value / 20) return 1;  // nearly all is written in each step anyway
-  if (prediction.blocks.empty()) return steps_if_unknown;
+  if (prediction.seconds.empty()) return steps_if_unknown;
   const auto step_seconds = [&](bool persists) {
     const Result<Forecast> step =
         forecast(plan, graph, prediction.machine,
-                 {.blocks = prediction.blocks, .persists = persists, .check_tags = false});
+                 {.seconds = prediction.seconds, .persists = persists, .check_tags = false});
     return step ? step->step_seconds : 0;
   };
   const double without = step_seconds(false), with = step_seconds(true);

@@ -89,10 +89,10 @@ bool SpeculationChoice::is_worth_it(const ModelGraph& graph, const Plan& plan, c
   const std::optional<Plan> other = draft_variation(graph, options);
   if (!other) return false;
   if (patience_.untried) return true;
-  if (prediction.blocks.empty()) return false;
+  if (prediction.seconds.empty()) return false;
   const auto seconds = [&](const Plan& of) {
     const Result<Forecast> step =
-        forecast(of, graph, prediction.machine, {.blocks = prediction.blocks, .check_tags = false});
+        forecast(of, graph, prediction.machine, {.seconds = prediction.seconds, .check_tags = false});
     return step ? step->step_seconds : 0;
   };
   const double waiting = seconds(plan), speculating = seconds(*other);

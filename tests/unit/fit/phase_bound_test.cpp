@@ -25,8 +25,8 @@ Plan plan_of(const ModelGraph& graph, const PlanOptions& options) {
 }
 
 // For every block: a micro-batch's forward, backward, and backward with recompute.
-std::vector<BlockSeconds> blocks_of(const ModelGraph& graph, double forward) {
-  return std::vector<BlockSeconds>(graph.blocks.size(), {forward, 2 * forward, 3 * forward});
+OpSeconds blocks_of(const ModelGraph& graph, double forward) {
+  return {.blocks = std::vector<BlockSeconds>(graph.blocks.size(), {forward, 2 * forward, 3 * forward})};
 }
 
 double sum_of(const std::vector<PhaseBound>& bounds) {
@@ -53,7 +53,7 @@ TEST(PhaseBounds, NoReplayIsFaster) {
     Machine machine = machine_of(seed % 3 == 0 ? 1e9 : 1e12, seed % 4 < 2 ? 2e8 : 5e9);
     if (seed % 2) machine.device.kind = DeviceKind::cpu;
     const auto blocks = blocks_of(graph, seed % 3 == 0 ? 2e-3 : 2e-5);
-    const double replayed = forecast(plan, graph, machine, {.blocks = blocks}).value().step_seconds;
+    const double replayed = forecast(plan, graph, machine, {.seconds = blocks}).value().step_seconds;
     const double least = sum_of(phase_bounds({plan, graph, machine, blocks, true}));
     EXPECT_LE(least, replayed * 1.02) << seed;  // the last of four replayed steps may be slightly shorter
     EXPECT_GT(least, replayed * 0.2) << seed;

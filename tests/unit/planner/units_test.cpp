@@ -2,10 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "chunk_manager/layout.h"
 #include "planner/planner.h"
 #include "planner/verify/verify_units.h"
 #include "tests/support/small_training.h"
+#include "tidepool/tensor_matrices.h"
 #include "tidepool/update_units.h"
 
 namespace tidepool::units_test {
@@ -121,6 +124,94 @@ TEST(UpdateUnits, AreCheckedBeforeAPlanRuns) {
   for (Chunk& chunk : other.chunks)
     if (is_slot(chunk.kind)) chunk.bytes = Bytes{0};
   EXPECT_THAT(wrong_with_units(other, graph), HasSubstr("has 0 bytes of"));
+}
+
+// RETURNS: the ops of a segment that update a cut, in order.
+std::vector<u32> updates_of(const Segment& segment, u32 window, u32 cut) {
+  std::vector<u32> out;
+  for (u32 i = 0; i < segment.ops.size(); ++i)
+    if (is_update(segment.ops[i].kind) && segment.ops[i].window == window && segment.ops[i].cut == cut)
+      out.push_back(i);
+  return out;
+}
+
+TEST(StreamedUpdates, AreThreeOpsOfWhichTheSecondIsOnTheDevice) {
+  const ModelGraph graph = small_gpt(Precision::bf16, several_rules());
+  for (const bool clipping : {true, false}) {
+    const Plan plan =
+        make_plan(graph, {.budgets = {roomy, roomy, roomy}, .clipping = clipping, .home = HomePolicy::host})
+            .value();
+    const Segment& body = plan.segment(SegmentKind::body);
+    const std::vector<u32> parts = updates_of(body, 2, 0);  // a matrix of the first layer
+    ASSERT_EQ(parts.size(), 3u);
+    EXPECT_EQ(body.ops[parts[0]].kind, OpKind::direction);
+    EXPECT_EQ(body.ops[parts[0]].lane.kind, LaneKind::host);
+    EXPECT_EQ(body.ops[parts[1]].kind, OpKind::orthogonalize);
+    EXPECT_EQ(body.ops[parts[1]].lane.kind, LaneKind::compute);
+    EXPECT_EQ(body.ops[parts[2]].kind, OpKind::update);
+    EXPECT_EQ(body.ops[parts[2]].lane.kind, LaneKind::host);
+    // The gradient comes down, its direction goes up and comes down; parameters go up.
+    u64 up = 0, down = 0;
+    for (const Op& op : body.ops) {
+      if (op.kind != OpKind::copy || op.window != 2 || op.cut != 0) continue;
+      const Kind kind = plan.chunk(body.operands_of(op)[0].first).kind;
+      if (kind == Kind::grad) (op.lane.kind == LaneKind::h2d ? up : down) += 1;
+    }
+    EXPECT_EQ(up, 1u);
+    EXPECT_EQ(down, 2u);
+  }
+}
+
+TEST(StreamedUpdates, AreCheckedBeforeAPlanRuns) {
+  const ModelGraph graph = small_gpt(Precision::bf16, several_rules());
+  const Plan plan = make_plan(graph, {.budgets = {roomy, roomy, roomy}}).value();
+  const auto changed = [&](auto&& change) {
+    Plan other = plan;
+    Segment& body = other.segments[static_cast<u32>(SegmentKind::body)];
+    change(body, updates_of(body, 2, 0));
+    return wrong_with_units(other, graph);
+  };
+  EXPECT_EQ(changed([](Segment&, const auto&) {}), "");
+  EXPECT_THAT(changed([](Segment& body, const auto& parts) { body.ops[parts[1]].kind = OpKind::update; }),
+              HasSubstr("is not the next part of its update"));
+  EXPECT_THAT(changed([](Segment& body, const auto& parts) { body.ops[parts[2]].kind = OpKind::norm; }),
+              HasSubstr("lacks a part"));
+  EXPECT_THAT(changed([](Segment& body, const auto& parts) {
+                body.operands[body.ops[parts[2]].operands_begin].version = 0;
+              }),
+              HasSubstr("does not find what the part before has made"));
+  EXPECT_THAT(changed([](Segment& body, const auto& parts) {
+                body.operands[body.ops[parts[0]].operands_begin].access = Access::read;
+              }),
+              HasSubstr("does not use the gradient as its part does"));
+}
+
+TEST(StreamedUpdates, AreDealtToDevicesAndNodesByWork) {
+  const ModelGraph graph = small_gpt(Precision::bf16, several_rules());
+  const auto work = [&](const Chunk& cut) {
+    u64 products = 0;
+    for (const MatrixPlace& m : graph.rules[cut.rule].place == UpdatePlace::streamed
+                                    ? matrices_between(graph.windows[cut.window], cut.element_begin,
+                                                       cut.element_begin + cut.elements)
+                                    : std::vector<MatrixPlace>()) {
+      const u64 inner = std::min(m.rows, m.columns);
+      products += inner * m.elements();
+    }
+    return products;
+  };
+  const Layout layout = make_layout(graph, {.target_elements = 2048, .devices = 2});
+  const WindowChunks& layer = layout.windows[2];
+  std::vector<u64> of_device(2), of_node(3);
+  for (u32 cut = 0; cut < layer.cuts; ++cut)
+    of_device[layer.owner(cut)] += work(layout.chunk(offset_id(layer.param, cut)));
+  EXPECT_LT(std::max(of_device[0], of_device[1]), 2 * std::min(of_device[0], of_device[1]));
+  const Layout of_nodes = make_layout(graph, {.target_elements = 2048, .nodes = 3});
+  for (const WindowChunks& window : of_nodes.windows)
+    for (u32 cut = 0; cut < window.cuts; ++cut) {
+      const Chunk& chunk = of_nodes.chunk(offset_id(window.param, cut));
+      of_node[chunk.owner] += work(chunk);
+    }
+  EXPECT_LT(*std::ranges::max_element(of_node), 2 * *std::ranges::min_element(of_node));
 }
 
 }  // namespace tidepool::units_test
