@@ -130,17 +130,23 @@ void HashedExecutor::copy(const Issue& issue) {
   std::memcpy(common_.memory.at(operands[1].frame).data(), from.data(), from.size());
 }
 
+// A chunk by itself may end with zeros that fill its last page, which nobody reads or checks.
+std::span<std::byte> HashedExecutor::content_of(const Operand& o) const {
+  const std::span<std::byte> frame = common_.memory.at(o.frame);
+  return o.count > 1 ? frame : frame.first(common_.ledger.content_bytes(common_.plan.chunk(o.first)));
+}
+
 void HashedExecutor::hash(const Issue& issue) {
   const std::span<const Operand> operands = issue.segment->operands_of(issue.get());
   u64 all = identity(issue);
   for (const Operand& o : operands) {
     if (!reads(o.access) || common_.plan.chunk(o.first).kind == Kind::workspace) continue;
-    const std::span<const std::byte> content = common_.memory.at(o.frame);
+    const std::span<const std::byte> content = content_of(o);
     all = XXH3_64bits_withSeed(content.data(), content.size(), all);
   }
   for (const Operand& o : operands) {
     if (!writes(o.access)) continue;
-    const std::span<std::byte> content = common_.memory.at(o.frame);
+    const std::span<std::byte> content = content_of(o);
     fill(content, all = mix_count(all));
     // As Adam does for what is written next.
     if (is_update(issue.get().kind) && common_.plan.homes[index(o.first)].tier == Tier::disk)
@@ -196,7 +202,8 @@ Result<u64> HashedExecutor::hash_state() {
   for (u32 id = 0; id < common_.plan.chunks.size(); ++id) {
     if (common_.plan.homes[id].bytes.value == 0) continue;
     TRY_ASSIGN(const std::span<const std::byte> bytes, content(ChunkId{id}));
-    all = XXH3_64bits_withSeed(bytes.data(), bytes.size(), all);
+    const u64 count = common_.ledger.content_bytes(common_.plan.chunks[id]);
+    all = XXH3_64bits_withSeed(bytes.data(), count, all);
   }
   return all;
 }

@@ -84,6 +84,7 @@ class HashedExecutor final : public Executor {
   bool is_waiting(u64 sequence) const;
   void run(const Issue&);
   void copy(const Issue&);
+  std::span<std::byte> content_of(const Operand&) const;
   void hash(const Issue&);
   Result<std::span<const std::byte>> content(ChunkId);
 

@@ -67,8 +67,8 @@ TEST_P(SeveralRules, ACheckpointHasOfEachTensorTheStateOfItsRule) {
   for (const StoredTensor& tensor : file->tensors()) names.insert(tensor.name);
   for (const Window& window : graph.windows)
     for (const Tensor& tensor : window.tensors) {
-      EXPECT_EQ(names.contains("exp_avg." + tensor.name), tensor.rule != 1) << tensor.name;
-      EXPECT_EQ(names.contains("momentum_buffer." + tensor.name), tensor.rule == 1) << tensor.name;
+      EXPECT_EQ(names.contains("exp_avg." + tensor.name), tensor.rule == 2) << tensor.name;
+      EXPECT_EQ(names.contains("momentum_buffer." + tensor.name), tensor.rule != 2) << tensor.name;
       EXPECT_EQ(names.contains("exp_avg_sq." + tensor.name), tensor.rule == 2) << tensor.name;
     }
   MemoryState restored(graph);
