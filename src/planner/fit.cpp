@@ -55,6 +55,8 @@ Bytes device_least(const ModelGraph& graph, const PlanOptions& options) {
     }
     most = std::max(most, block.kind == BlockKind::embedding ? std::max(params, sums) : params + sums);
   }
+  for (const MatrixCost& matrix : graph.matrix_costs)
+    if (trains(graph)) workspace = std::max(workspace, matrix.workspace);
   return most + workspace + options.device_reserved;
 }
 

@@ -161,8 +161,14 @@ Bytes FitShape::updates_beside(const std::vector<bool>& home) const {
   for (u32 w = 0; w < layout.windows.size(); ++w) {
     if (home[w] || !layout.windows[w].trains || options_->home != HomePolicy::automatic) continue;
     for (const WindowChunks::UnitCuts& unit : layout.windows[w].units) {
-      Bytes sum{};
-      for (ChunkId id : layout.state(w, unit.first_cut)) sum += layout.chunk(id).bytes;
+      // The direction of a streamed update needs the rule's slots, and its step the others.
+      const bool streams = parts_->program.streams(w, unit.first_cut);
+      Bytes of_rule{}, others{};
+      for (ChunkId id : layout.state(w, unit.first_cut)) {
+        const bool is_of_rule = layout.state_slots.is_optimizer_slot(layout.chunk(id).kind);
+        (is_of_rule ? of_rule : others) += layout.chunk(id).bytes;
+      }
+      Bytes sum = streams ? std::max(of_rule, others) : of_rule + others;
       if (!layout.params_die(w)) sum += layout.chunk(layout.gradient(w, unit.first_cut)).bytes;
       most = std::max(most, sum);
     }

@@ -63,8 +63,13 @@ class HostPlanner {
     const bool streams = stays_exceed(stays, used) || in_.options.home == HomePolicy::disk ||
                          in_.options.home == HomePolicy::mixed;
     const Bytes reserve = streams ? streaming_reserve(used) : Bytes{0};
+    // Homes that were forced are a choice, not a need of streaming.
+    Profile forced(turn());
+    for (const HostChain& chain : chains_)
+      for (const HostGroup& group : groups_of(chain))
+        if (chain.home_host) forced.add(group.arc.span, group.arc.bytes);
     for (i32 p = 0; p < turn(); ++p) {
-      out_.least_set.push_back((used.at(p) + in_.options.host_reserved).value);
+      out_.least_set.push_back((used.at(p) - forced.at(p) + in_.options.host_reserved).value);
       out_.working_set.push_back(out_.least_set.back() + reserve.value);
     }
     const Bytes room = budget_ > reserve ? budget_ - reserve : Bytes{0};

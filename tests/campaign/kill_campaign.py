@@ -89,7 +89,7 @@ class Campaign(campaign.Folders):
         devices = pick((1, 1, 2))
         words += [f"machine.executor=cpu:{devices}", f"train.gradient_accumulation_steps={2 // devices}"]
         chunk = pick(("auto", "auto", "8KiB", "40KiB"))
-        words += [f"memory.chunk_size={chunk}", f"memory.host={pick((8, 16, 32))}MiB"]
+        words += [f"memory.chunk_size={chunk}", f"memory.host={pick((12, 16, 32))}MiB"]
         persist = pick((1, 1, 2, 5, "auto"))
         words += [f"train.speculate={pick(('auto', 'on', 'off'))}"]
         versions = self.versions or pick((2, 3, 3))
@@ -153,7 +153,7 @@ class Campaign(campaign.Folders):
                        text_of(folder / "log.before") + said)
 
     def round(self, number, kills):
-        optim = self.random.choice(("adamw_torch", "adamw_8bit", "adamw_bf16", "lion_8bit"))
+        optim = self.random.choice(("adamw_torch", "adamw_8bit", "adamw_bf16", "lion_8bit", "muon"))
         kind = (*self.random.choice((("bf16", 0.5), ("bf16", 0), ("fp32", 0.5), ("fp16", 0.5))), optim)
         expected = self.undisturbed(kind)
         folder = self.folder_for("round", kind)
