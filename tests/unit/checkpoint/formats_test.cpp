@@ -63,7 +63,7 @@ const Tensor& tensor_of(const ModelGraph& graph, u32 window, const std::string& 
 class Formats : public ::testing::TestWithParam<Optim> {};
 INSTANTIATE_TEST_SUITE_P(Rules, Formats,
                          ::testing::Values(Optim::adamw_bf16, Optim::adamw_8bit, Optim::lion_8bit,
-                                           Optim::sgd_bf16),
+                                           Optim::sgd_bf16, Optim::muon_bf16),
                          [](const auto& p) { return std::string(name(p.param)); });
 
 TEST_P(Formats, ACheckpointHasTheStateAsItIs) {

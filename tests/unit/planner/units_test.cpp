@@ -204,7 +204,8 @@ TEST(StreamedUpdates, AreDealtToDevicesAndNodesByWork) {
   std::vector<u64> of_device(2), of_node(3);
   for (u32 cut = 0; cut < layer.cuts; ++cut)
     of_device[layer.owner(cut)] += work(layout.chunk(offset_id(layer.param, cut)));
-  EXPECT_LE(std::max(of_device[0], of_device[1]), 2 * std::min(of_device[0], of_device[1]));  // whole matrices
+  EXPECT_LE(std::max(of_device[0], of_device[1]),
+            2 * std::min(of_device[0], of_device[1]));  // whole matrices
   const Layout of_nodes = make_layout(graph, {.target_elements = 2048, .nodes = 3});
   for (const WindowChunks& window : of_nodes.windows)
     for (u32 cut = 0; cut < window.cuts; ++cut) {
