@@ -63,7 +63,7 @@ void check(u32 seed, const Devices& devices, Counts& counts) {
   }
   ASSERT_TRUE(verify_plan(*plan, graph));
   EXPECT_EQ(comm_bytes(*plan, SegmentKind::body).value > 0, plan->replicas() > 1);
-  // Forced homes are declared memory too, and without clipping docs/lower-bounds.md has an exception.
+  // Forced homes may lie in declared room, and without clipping docs/lower-bounds.md has an exception.
   if (c.options.home != HomePolicy::automatic || !c.options.clipping) return;
   const auto moved = link_bytes(*plan, SegmentKind::body), least = lower_bound(*plan, graph);
   // If a reserve for streaming from a disk is declared and nothing is on that disk, a plan used less memory
