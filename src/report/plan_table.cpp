@@ -199,6 +199,9 @@ class Table {
     for (const RuleCost& other : plan_.other_rules)
       row("", fmt::format("{:.3g} for the {} that take {}", other.bytes_per_parameter,
                           count_text(static_cast<double>(other.parameters)), other.optim));
+    if (plan_.orthogonalized.matrices > 0)
+      row("", fmt::format("{} matrices are orthogonalized, in {:.0f}% of a step's products",
+                          plan_.orthogonalized.matrices, 100 * plan_.orthogonalized.share));
     if (plan_.trained_parameters < plan_.parameters)
       row("", fmt::format("of the {} that are trained; of the others param alone{}",
                           count_text(static_cast<double>(plan_.trained_parameters)),

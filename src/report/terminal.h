@@ -43,6 +43,11 @@ struct KindCost {
 };
 
 // Parameters that another rule than the first updates.
+struct OrthogonalizedSummary {
+  u64 matrices = 0;  // in a step
+  double share = 0;  // of the step's products, without recompute
+};
+
 struct RuleCost {
   std::string optim;  // as in a config
   u64 parameters = 0;
@@ -71,6 +76,7 @@ struct PlanSummary {
   Bytes state{};               // all persistent kinds
   std::vector<KindCost> kept;  // param and the slots of the first rule's state
   std::vector<RuleCost> other_rules;
+  OrthogonalizedSummary orthogonalized;
   std::vector<KindCost> waiting;  // gradients until their update, if they have own bytes; may be empty
   std::array<TierSummary, tier_count> tiers{};
   std::array<LinkSummary, link_count> links{};

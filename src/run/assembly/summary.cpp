@@ -13,7 +13,9 @@
 #include "kernels/attention/cudnn_attention_slices.h"
 #include "machine/roofline.h"
 #include "model/attention.h"
+#include "optimizers/optimizer.h"
 #include "planner/bound/lower_bound.h"
+#include "tidepool/tensor_matrices.h"
 
 namespace tidepool {
 namespace {
@@ -111,17 +113,24 @@ u64 parameters_of(const ModelGraph& graph, u32 rule) {
   return sum;
 }
 
-// RETURNS: the first rule that updates anything.
+// RETURNS: the rule that updates most parameters.
 u32 main_rule(const ModelGraph& graph) {
-  u32 rule = 0;
-  while (rule + 1 < graph.rules.size() && parameters_of(graph, rule) == 0) ++rule;
-  return rule;
+  u32 most = 0;
+  for (u32 rule = 1; rule < graph.rules.size(); ++rule)
+    if (parameters_of(graph, rule) > parameters_of(graph, most)) most = rule;
+  return most;
 }
 
-// RETURNS: what a parameter costs under the rules after that one.
-std::vector<RuleCost> rules_after(const ModelGraph& graph, u32 first) {
+// RETURNS: what a parameter costs under the rules of other optimizers.
+std::vector<RuleCost> rules_beside(const ModelGraph& graph, u32 first) {
   std::vector<RuleCost> out;
-  for (u32 rule = first + 1; rule < graph.rules.size(); ++rule) {
+  for (u32 rule = 0; rule < graph.rules.size(); ++rule) {
+    if (graph.rules[rule].optim == graph.rules[first].optim) continue;
+    const auto known = std::ranges::find(out, name(graph.rules[rule].optim), &RuleCost::optim);
+    if (known != out.end()) {
+      known->parameters += parameters_of(graph, rule);
+      continue;
+    }
     RuleCost cost{.optim = std::string(name(graph.rules[rule].optim)),
                   .parameters = parameters_of(graph, rule),
                   .bytes_per_parameter = bytes_of_one(graph.state_slots, Kind::param)};
@@ -129,6 +138,24 @@ std::vector<RuleCost> rules_after(const ModelGraph& graph, u32 first) {
         rule, [&](Kind slot) { cost.bytes_per_parameter += bytes_of_one(graph.state_slots, slot); });
     if (cost.parameters > 0) out.push_back(std::move(cost));
   }
+  return out;
+}
+
+OrthogonalizedSummary orthogonalized(const ModelGraph& graph, u64 tokens) {
+  OrthogonalizedSummary out;
+  u64 flops = 0;
+  for (const Window& window : graph.windows)
+    for (const Tensor& tensor : window.tensors) {
+      if (!window.trainable || graph.rules[tensor.rule].place != UpdatePlace::streamed) continue;
+      for (const MatrixPlace& matrix : matrices_of(tensor))
+        for (const MatrixCost& cost : graph.matrix_costs) {
+          if (cost.rows != matrix.rows || cost.columns != matrix.columns) continue;
+          ++out.matrices;
+          for (const KernelCost& kernel : cost.kernels) flops += kernel.product_flops;
+        }
+    }
+  const double others = static_cast<double>(graph.flops_per_token) * static_cast<double>(tokens);
+  if (flops > 0) out.share = static_cast<double>(flops) / (static_cast<double>(flops) + others);
   return out;
 }
 
@@ -244,7 +271,8 @@ PlanSummary summarize(const SummaryInput& in) {
   s.kept.push_back(cost(Kind::param));
   const u32 rule = main_rule(graph);
   plan.state_slots.each_of_rule(rule, [&](Kind slot) { s.kept.push_back(cost(slot)); });
-  s.other_rules = rules_after(graph, rule);
+  s.other_rules = rules_beside(graph, rule);
+  s.orthogonalized = orthogonalized(graph, graph.batch.rows() * plan.micro_batches);
   if (!made_by_update(Kind::param, plan.precision))  // else in bytes of dead parameters
     s.waiting.push_back(cost(plan.state_slots.gradient()));
   for (u32 t = 0; t < tier_count; ++t) {
@@ -275,6 +303,9 @@ PlanSummary summarize(const SummaryInput& in) {
   if (config.output.save)
     s.notes.push_back(fmt::format("checkpoints: {} each, up to {} at once in {}",
                                   bytes_text(checkpoint_bytes(graph)), kept, config.output.dir));
+  if (optimizer(config.train.optim).place == UpdatePlace::streamed && s.orthogonalized.matrices == 0)
+    s.notes.push_back(fmt::format("adapters train with {}: {} is for whole matrices of layers",
+                                  name(graph.rules[rule].optim), name(config.train.optim)));
   if (const std::string note = versions_note(job, plan); !note.empty()) s.notes.push_back(note);
   if (plan.speculates)
     s.notes.push_back(
