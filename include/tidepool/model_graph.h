@@ -133,7 +133,7 @@ struct BatchShape {
   bool operator==(const BatchShape&) const = default;
 };
 
-// MatrixCost says what it takes to orthogonalize a matrix of this shape.
+// MatrixCost says what it takes to orthogonalize a matrix of this shape. All rules take as many steps.
 struct MatrixCost {
   u32 rows = 0, columns = 0;
   Bytes workspace{};
@@ -165,7 +165,12 @@ struct ModelGraph {
   // gradient. N are the active parameters without an embedding that is only looked up (untied).
   u64 flops_per_token = 0;
 
-  Optim optim() const { return rules.front().optim; }
+  // The optimizer that the config names, which is for tensors of no group.
+  Optim optim() const {
+    const auto at = std::ranges::find(rules, TensorSelection{}, &UpdateRule::tensors);
+    CHECK(at != rules.end(), rules.size());
+    return at->optim;
+  }
   bool operator==(const ModelGraph&) const = default;
 };
 
@@ -206,6 +211,22 @@ inline bool trains(const ModelGraph& graph) {
   for (const Window& window : graph.windows)
     if (window.trainable) return true;
   return graph.windows.empty();
+}
+
+// RETURNS: parameters that a rule trains.
+inline u64 parameters_of(const ModelGraph& graph, u32 rule) {
+  u64 sum = 0;
+  for (const Window& window : graph.windows)
+    for (const Tensor& tensor : window.tensors)
+      if (window.trainable && tensor.rule == rule) sum += tensor.elements;
+  return sum;
+}
+// RETURNS: the rule that trains most parameters.
+inline u32 main_rule(const ModelGraph& graph) {
+  u32 most = 0;
+  for (u32 rule = 1; rule < graph.rules.size(); ++rule)
+    if (parameters_of(graph, rule) > parameters_of(graph, most)) most = rule;
+  return most;
 }
 
 inline u64 trained_parameters(const ModelGraph& graph) {

@@ -10,7 +10,8 @@ std::vector<MatrixPlace> matrices_of(const Tensor& tensor) {
   const MatrixPlace whole = {.begin = tensor.window_offset,
                              .rows = static_cast<u32>(rows),
                              .columns = static_cast<u32>(columns),
-                             .row_step = columns};
+                             .row_step = columns,
+                             .in_out = tensor.in_out};
   std::vector<MatrixPlace> out;
   const u64 joined = tensor.joined.size();
   u64 first = 0;  // output at which the next matrix begins

@@ -12,7 +12,10 @@ struct MatrixPlace {
   u64 begin = 0;
   u32 rows = 0, columns = 0;
   u64 row_step = 0, column_step = 1;
+  bool in_out = false;  // rows are inputs
 
+  u32 outputs() const { return in_out ? columns : rows; }
+  u32 inputs() const { return in_out ? rows : columns; }
   u64 elements() const { return u64{rows} * columns; }
   bool operator==(const MatrixPlace&) const = default;
 };

@@ -31,11 +31,11 @@ enum class UpdatePart : u8 {
   step,       // parameters and the precision's slots, along the direction
 };
 
-// Factor on the learning rate of a matrix, as torch.optim.Muon's adjust_lr_fn.
+// Factor on the learning rate of a matrix, as torch.optim.Muon's adjust_lr_fn for matrices [out, in].
 enum class AdjustRate : u8 {
-  original,            // sqrt(max(1, rows / columns)): Jordan's
-  match_rms_adamw,     // 0.2 sqrt(max(rows, columns)): Moonlight's, for learning rates of AdamW
-  spectral_unclamped,  // sqrt(rows / columns)
+  original,            // sqrt(max(1, outputs / inputs)): Jordan's
+  match_rms_adamw,     // 0.2 sqrt(max(outputs, inputs)): Moonlight's, for learning rates of AdamW
+  spectral_unclamped,  // sqrt(outputs / inputs)
 };
 inline constexpr std::array<std::string_view, 3> adjust_rate_names = {"original", "match_rms_adamw",
                                                                       "spectral_unclamped"};
@@ -45,7 +45,9 @@ struct Orthogonalization {
 
   bool operator==(const Orthogonalization&) const = default;
 };
-inline constexpr u32 orthogonalization_steps_max = 100;
+inline constexpr u32 orthogonalization_steps_max = 99;  // as in PyTorch
+// RETURNS: the factor for a matrix with so many outputs and inputs.
+float adjusted_rate(AdjustRate, u32 outputs, u32 inputs);
 
 // Tensors of some kinds, or whose names match one of some patterns, in which * stands for any text. Without
 // either: all.
@@ -65,7 +67,8 @@ struct UpdateRule {
   // True if the optimizer is for this tensor; null: for every tensor. A tensor takes the first rule that is
   // for it.
   bool (*takes)(const Tensor&) = nullptr;
-  TensorSelection tensors;             // of which it is for some, or all
+  TensorSelection tensors;             // the rule is for those of them that `takes` allows
+  u32 group = 0;                       // number of the optimizer group that it belongs to, from 1; 0: none
   double rate = 1;                     // factor on the learning rate of the config
   std::optional<double> weight_decay;  // of all its tensors; none: as the config says
 

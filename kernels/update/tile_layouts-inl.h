@@ -62,6 +62,8 @@ struct Fp32 {
 struct Bf16 {
   static constexpr size_t grad_bytes = 2, param_bytes = 2, master_bytes = 2;
 
+  static HWY_INLINE void store_half(V x, uint16_t* to) { store_bf16(F(), x, to); }
+
   static HWY_INLINE Pair load_grads(const std::byte* p) {
     return load_bf16_pair(F(), reinterpret_cast<const uint16_t*>(p));
   }
@@ -94,6 +96,8 @@ struct Bf16 {
 struct Fp16 {
   static constexpr size_t grad_bytes = 2, param_bytes = 2, master_bytes = 4;
 
+  static HWY_INLINE void store_half(V x, uint16_t* to) { store_fp16(F(), x, to); }
+
   static HWY_INLINE Pair load_grads(const std::byte* p) {
     const uint16_t* halves = reinterpret_cast<const uint16_t*>(p);
     return {load_fp16(F(), halves), load_fp16(F(), halves + lanes)};
@@ -123,34 +127,23 @@ struct Fp16 {
 
 // Arrays of a direction: it replaces the gradient, and has the same type. There is no master.
 struct Fp32Direction : Fp32 {};
-struct Bf16Direction {
+// Nobody asks for a direction's checksum: it stays in memory until the update.
+template <class Layout>
+struct HalfDirection {
   static constexpr size_t grad_bytes = 2, param_bytes = 2, master_bytes = 0;
 
-  static HWY_INLINE Pair load_grads(const std::byte* p) { return Bf16::load_grads(p); }
+  static HWY_INLINE Pair load_grads(const std::byte* p) { return Layout::load_grads(p); }
   static HWY_INLINE Pair load_masters(const std::byte* p, const std::byte*) { return load_grads(p); }
 
   template <size_t pair, class H, size_t slots>
-  static HWY_INLINE void store_masters(Pair x, std::byte* param, std::byte*, LineHashes<H, slots>& hashes,
-                                       const StepSecrets<slots>& secrets) {
+  static HWY_INLINE void store_masters(Pair x, std::byte* param, std::byte*, LineHashes<H, slots>&,
+                                       const StepSecrets<slots>&) {
     uint16_t* halves = reinterpret_cast<uint16_t*>(param);
-    store_bf16(F(), x.first, halves), store_bf16(F(), x.second, halves + lanes);
-    (void)hashes, (void)secrets;  // nobody asks for a direction's checksum
+    Layout::store_half(x.first, halves), Layout::store_half(x.second, halves + lanes);
   }
 };
-struct Fp16Direction {
-  static constexpr size_t grad_bytes = 2, param_bytes = 2, master_bytes = 0;
-
-  static HWY_INLINE Pair load_grads(const std::byte* p) { return Fp16::load_grads(p); }
-  static HWY_INLINE Pair load_masters(const std::byte* p, const std::byte*) { return load_grads(p); }
-
-  template <size_t pair, class H, size_t slots>
-  static HWY_INLINE void store_masters(Pair x, std::byte* param, std::byte*, LineHashes<H, slots>& hashes,
-                                       const StepSecrets<slots>& secrets) {
-    uint16_t* halves = reinterpret_cast<uint16_t*>(param);
-    store_fp16(F(), x.first, halves), store_fp16(F(), x.second, halves + lanes);
-    (void)hashes, (void)secrets;
-  }
-};
+using Bf16Direction = HalfDirection<Bf16>;
+using Fp16Direction = HalfDirection<Fp16>;
 
 }  // namespace tidepool::HWY_NAMESPACE::rules
 HWY_AFTER_NAMESPACE();

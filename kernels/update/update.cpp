@@ -97,6 +97,7 @@ void check_chunk(const UpdateChunk& c, const Arrays& arrays) {
     const UpdateArray& array = c.arrays[i];
     CHECK((array.data != nullptr) == (i < arrays.count), i, arrays.count);
     CHECK(array.hashes.empty() || (i < arrays.count && array.hashes.size() >= tiles), i, array.hashes.size());
+    CHECK(array.hashes.empty() || arrays.kind[i] != Kind::grad, i);  // directions have no checksum
   }
   u64 covered = 0;
   for (const DecaySegment& segment : c.segments) {

@@ -173,7 +173,6 @@ class CheckpointStore {
   Result<void> convert_optimizer(const FoundCheckpoint&, StateWriter&);
   Result<void> check_model(const FoundCheckpoint&);
   Result<void> compare_model(const std::string& path);
-  bool is_of_other_rule(std::span<const StoredTensor>) const;
   static Result<void> check_model_config(const std::string& path, const ModelGraph&);
   static Result<void> check_adapter_config(const std::string& path, const ModelGraph&);
 

@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/names.h"
 #include "checkpoint/state_tensors.h"
+#include "checkpoint/trained_by.h"
 #include "huggingface/adapters/adapter_config.h"
 #include "huggingface/directory/config_difference.h"
 #include "huggingface/directory/hf_config.h"
@@ -209,16 +210,14 @@ Result<void> CheckpointStore::compare_model(const std::string& path) {
   const std::vector<Kind> slots = optimizer_parts(graph_.state_slots);
   converts_ = !tensors_difference(optimizer->tensors(), stored_tensors(graph_, slots)).empty() &&
               has_slots_in_some_format(graph_, optimizer->tensors());
-  if (!converts_ && is_of_other_rule(optimizer->tensors())) {
-    const Result<TrainerState> state = read_trainer_state(path);
-    std::string then(name(Optim::adamw_torch));
-    if (state && state->settings.contains("train.optim")) then = state->settings.at("train.optim");
+  const Result<TrainerState> state = read_trainer_state(path);
+  if (const std::string difference = state ? difference_of_optimizers(*state, graph_) : "";
+      !difference.empty())
     return Error{
         ErrorKind::usage,
-        fmt::format("{} was trained with other settings: train.optim is {} there and {} here. Resume "
-                    "with that rule; or begin anew from its weights, with model={} and another output.dir",
-                    path, then, name(graph_.optim()), path)};
-  }
+        fmt::format("{} was trained with other settings: {}. Resume with that rule; or begin anew from "
+                    "its weights, with model={} and another output.dir",
+                    path, difference, path)};
   const auto check_tensors = [&](const char* file_name, std::vector<StoredTensor> there,
                                  const std::vector<Kind>& parts) -> Result<void> {
     std::vector<StoredTensor> here = stored_tensors(graph_, parts, form_);
@@ -238,28 +237,6 @@ Result<void> CheckpointStore::compare_model(const std::string& path) {
   if (converts_) return {};
   const std::span<const StoredTensor> tensors = optimizer->tensors();
   return check_tensors("optimizer.safetensors", {tensors.begin(), tensors.end()}, slots);
-}
-
-// True if another rule than the run's keeps exactly these tensors.
-bool CheckpointStore::is_of_other_rule(std::span<const StoredTensor> tensors) const {
-  ModelGraph graph = graph_;
-  for (u32 i = 0; i < optim_count; ++i) {
-    graph.rules = update_rules(static_cast<Optim>(i));
-    graph.state_slots = state_slots(graph.precision, graph.rules);
-    if (graph.optim() != optimizer(graph.optim()).base) continue;
-    bool same = true;  // for every tensor: Muon leaves adapters to AdamW
-    for (u64 w = 0; w < graph.windows.size(); ++w)
-      for (u64 t = 0; t < graph.windows[w].tensors.size(); ++t) {
-        Tensor& tensor = graph.windows[w].tensors[t];
-        tensor.rule = rule_of(graph.rules, tensor);
-        const Optim here = graph_.rules[graph_.windows[w].tensors[t].rule].optim;
-        same &= !graph.windows[w].trainable ||
-                optimizer(here).base == optimizer(graph.rules[tensor.rule].optim).base;
-      }
-    if (same) continue;
-    if (has_slots_in_some_format(graph, tensors)) return true;
-  }
-  return false;
 }
 
 Result<FoundCheckpoint> CheckpointStore::open(const std::string& path) {

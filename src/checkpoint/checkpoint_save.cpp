@@ -10,6 +10,7 @@
 #include "checkpoint/names.h"
 #include "checkpoint/read_back.h"
 #include "checkpoint/state_tensors.h"
+#include "checkpoint/trained_by.h"
 #include "huggingface/adapters/adapter_config.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/adapter_files.h"
@@ -134,7 +135,9 @@ Result<std::vector<ListedFile>> CheckpointStore::write_small_files(const std::st
   } else {
     TRY(add_model_config(all));
   }
-  all.push_back({.name = trainer_state_file, .path = {}, .text = to_text(state)});
+  TrainerState all_state = state;
+  all_state.optimizers = optimizers_text(graph_);
+  all.push_back({.name = trainer_state_file, .path = {}, .text = to_text(all_state)});
   std::vector<ListedFile> written;
   for (const CarriedFile& file : all) {
     TRY_ASSIGN(ListedFile entry, write_carried(*files_, directory, file, buffer_));

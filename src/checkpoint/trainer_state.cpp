@@ -130,6 +130,7 @@ std::string to_text(const TrainerState& s) {
   json::object settings;
   for (const auto& [key, value] : s.settings) settings[key] = value;
   o["settings"] = std::move(settings);
+  if (!s.optimizers.empty()) o["optimizers"] = s.optimizers;
   if (!s.eval_figure.empty()) o["eval_figure"] = s.eval_figure;
   json::array evals;
   for (const EvalLoss& e : s.eval_losses) {
@@ -165,6 +166,8 @@ Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view
     s.loss_scale = {.scale = f.number_of(Fields::member(*scale, "scale"), "loss_scale"),
                     .good_steps = f.count_of(Fields::member(*scale, "good_steps"), "loss_scale"),
                     .skipped_steps = f.count_of(Fields::member(*scale, "skipped_steps"), "loss_scale")};
+  if (const json::value* optimizers = Fields::member(root, "optimizers"))
+    s.optimizers = f.text_of(optimizers, "optimizers");
   if (const json::value* figure = Fields::member(root, "eval_figure"))
     s.eval_figure = f.text_of(figure, "eval_figure");
   f.each("eval_losses", [&](const json::value& v) {

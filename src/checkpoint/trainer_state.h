@@ -55,6 +55,9 @@ struct TrainerState {
   // Settings that affect the numbers, as in config.yaml: {"train.learning_rate": "0.001"}. For
   // machine.executor only "cpu" or "cuda".
   std::map<std::string, std::string> settings;
+  // Optimizers of the trained tensors, in the model's order, as runs: "24 muon, 5 adamw_torch". Formats of a
+  // rule count as that rule. Empty: from an older file, or all are adamw_torch.
+  std::string optimizers;
 
   bool operator==(const TrainerState&) const = default;
 };

@@ -8,6 +8,8 @@
 #include <boost/algorithm/string/split.hpp>
 #include <boost/algorithm/string/trim.hpp>
 #include <charconv>
+#include <optional>
+#include <set>
 
 #include "optimizers/optimizer.h"
 
@@ -23,7 +25,7 @@ Error wrong(const std::string& entry, const std::string& why) {
 
 struct Group {
   UpdateRule like;
-  Optim optim{};
+  std::optional<Optim> optim;  // none: the run's
 };
 
 // RETURNS: the parts between commas, without spaces around them.
@@ -60,13 +62,17 @@ Result<void> set(Group& group, const TrainConfig& train, const std::string& entr
   const std::optional<double> number = number_of(value);
   if (key != "learning_rate" && key != "weight_decay")
     return wrong(entry, fmt::format("sets '{}', and a group has learning_rate, weight_decay and optim", key));
-  if (!number) return wrong(entry, fmt::format("sets {} to '{}'", key, value));
+  if (!number)
+    return wrong(entry, fmt::format("sets {} to '{}', which is no number from 0 to a million", key, value));
   if (key == "weight_decay") {
     group.like.weight_decay = *number;
     return {};
   }
   if (train.learning_rate == 0)
-    return wrong(entry, "has a learning rate, which follows train.learning_rate, and that is 0");
+    return Error{ErrorKind::usage,
+                 fmt::format("train.optim_groups: \"{}\" has a learning rate, which follows the schedule of "
+                             "train.learning_rate, and that is 0: set it above 0",
+                             entry)};
   group.like.rate = *number / train.learning_rate;
   return {};
 }
@@ -80,7 +86,8 @@ void select(TensorSelection& tensors, std::string_view name) {
 }
 
 Result<Group> parse(const TrainConfig& train, const std::string& entry) {
-  Group group{.like = {}, .optim = train.optim};
+  Group group;
+  std::set<std::string> keys;
   const u64 colon = entry.find(':');
   if (colon == std::string::npos) return wrong(entry, "has no ':' between tensors and settings");
   for (const std::string& name : parts_of(entry.substr(0, colon)))
@@ -90,8 +97,9 @@ Result<Group> parse(const TrainConfig& train, const std::string& entry) {
     const u64 equals = setting.find('=');
     if (equals == std::string::npos)
       return wrong(entry, fmt::format("has '{}', which is no setting", setting));
-    TRY(set(group, train, entry, boost::algorithm::trim_copy(setting.substr(0, equals)),
-            boost::algorithm::trim_copy(setting.substr(equals + 1))));
+    const std::string key = boost::algorithm::trim_copy(setting.substr(0, equals));
+    if (!keys.insert(key).second) return wrong(entry, fmt::format("sets {} twice", key));
+    TRY(set(group, train, entry, key, boost::algorithm::trim_copy(setting.substr(equals + 1))));
   }
   return group;
 }
@@ -106,8 +114,9 @@ UpdateRule with_muon(const TrainConfig& train, UpdateRule rule) {
 Result<std::vector<UpdateRule>> rules_of(const TrainConfig& train) {
   std::vector<UpdateRule> rules;
   for (const std::string& entry : train.optim_groups) {
-    TRY_ASSIGN(const Group group, parse(train, entry));
-    for (UpdateRule& rule : update_rules(group.optim, with_muon(train, group.like)))
+    TRY_ASSIGN(Group group, parse(train, entry));
+    group.like.group = static_cast<u32>(&entry - train.optim_groups.data()) + 1;
+    for (UpdateRule& rule : update_rules(group.optim.value_or(train.optim), with_muon(train, group.like)))
       rules.push_back(std::move(rule));
   }
   for (UpdateRule& rule : update_rules(train.optim, with_muon(train, {}))) rules.push_back(std::move(rule));
@@ -121,33 +130,76 @@ Result<std::vector<UpdateRule>> rules_of(const TrainConfig& train) {
   if (rules.size() > update_rules_max || slots > state_slots_max)
     return Error{
         ErrorKind::usage,
-        fmt::format("train.optim_groups: {} groups with {} kinds of state are more than a run can have; "
-                    "name fewer optimizers",
-                    train.optim_groups.size(), slots)};
+        fmt::format("train.optim_groups: {} rules with {} kinds of state are more than a run can have, "
+                    "{} with {}: have fewer groups, or fewer different optimizers",
+                    rules.size(), slots, update_rules_max, state_slots_max)};
   return rules;
 }
 
-Result<void> check_groups(const TrainConfig& train, const ModelGraph& graph) {
-  const auto any = [&](auto&& of_tensor) {
-    return std::ranges::any_of(graph.windows, [&](const Window& window) {
-      return window.trainable && std::ranges::any_of(window.tensors, of_tensor);
-    });
-  };
-  for (const std::string& entry : train.optim_groups) {
-    TRY_ASSIGN(const Group group, parse(train, entry));
-    if (!any([&](const Tensor& t) { return group.like.tensors.has(t); }))
-      return wrong(entry,
-                   fmt::format("is for no tensor that trains; kinds are {}, and other words are names, "
-                               "in which * stands for any text",
-                               fmt::join(tensor_kind_names, ", ")));
+namespace {
+
+// Calls fn(tensor) for all trained tensors.
+template <class Fn>
+void each_trained(const ModelGraph& graph, Fn&& fn) {
+  for (const Window& window : graph.windows)
+    for (const Tensor& tensor : window.tensors)
+      if (window.trainable) fn(tensor);
+}
+
+// RETURNS: what is wrong with the names of a group, or "".
+std::string wrong_names(const Group& group, const ModelGraph& graph) {
+  for (const std::string& name : group.like.tensors.names) {
+    bool found = false;
+    each_trained(graph, [&](const Tensor& t) { found |= TensorSelection{.names = {name}}.has(t); });
+    if (!found)
+      return fmt::format(
+          "names '{}', which is no tensor that trains; kinds are {}, and other words are names as in "
+          "model.safetensors, in which * stands for any text",
+          name, fmt::join(tensor_kind_names, ", "));
   }
-  if (optimizer(train.optim).place != UpdatePlace::streamed || graph.lora.on()) return {};
-  if (!any([&](const Tensor& t) { return graph.rules[t.rule].place == UpdatePlace::streamed; }))
-    return Error{
-        ErrorKind::usage,
-        fmt::format("train.optim: {} is for matrices of layers, and train.optim_groups leaves it none",
-                    name(train.optim))};
-  return {};
+  return "";
+}
+
+// RETURNS: what is wrong with the tensors that a group has got, or "". `number`: of the group, from 1.
+std::string wrong_tensors(const Group& group, u32 number, const ModelGraph& graph) {
+  u64 named = 0, taken = 0, by_its_optimizer = 0;
+  std::string other;  // a tensor that neither an earlier group took nor this
+  each_trained(graph, [&](const Tensor& t) {
+    const UpdateRule& rule = graph.rules[t.rule];
+    if (!group.like.tensors.has(t)) return;
+    ++named, taken += rule.group == number;
+    by_its_optimizer += rule.group == number && group.optim == rule.optim;
+    if (rule.group != number && (rule.group == 0 || rule.group > number)) other = t.name;
+  });
+  if (!other.empty())
+    return fmt::format(
+        "names {}, but one product reads it together with others (q, k and v; gate and up), which "
+        "are updated alike: name all of them",
+        other);
+  if (named == 0) return "is for no tensor that trains";
+  if (taken == 0) return "gets no tensor, because groups before it name them all";
+  if (group.optim && by_its_optimizer == 0)
+    return fmt::format("has no tensor that {} is for", name(*group.optim));
+  return "";
+}
+
+}  // namespace
+
+Result<void> check_groups(const TrainConfig& train, const ModelGraph& graph) {
+  for (u32 i = 0; i < train.optim_groups.size(); ++i) {
+    const std::string& entry = train.optim_groups[i];
+    TRY_ASSIGN(const Group group, parse(train, entry));
+    if (const std::string why = wrong_names(group, graph); !why.empty()) return wrong(entry, why);
+    if (const std::string why = wrong_tensors(group, i + 1, graph); !why.empty()) return wrong(entry, why);
+  }
+  bool taken = false;
+  each_trained(graph, [&](const Tensor& t) { taken |= graph.rules[t.rule].optim == train.optim; });
+  if (taken || optimizer(train.optim).place != UpdatePlace::streamed || graph.lora.on()) return {};
+  return Error{
+      ErrorKind::usage,
+      fmt::format("train.optim: {} is for matrices of layers, and train.optim_groups leaves it none: set "
+                  "train.optim to the optimizer of the rest, or name fewer tensors",
+                  name(train.optim))};
 }
 
 }  // namespace tidepool

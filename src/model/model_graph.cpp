@@ -146,6 +146,8 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
   if (config.experts.count != 0)
     g.experts_per_group =
         experts_per_group == 0 ? config.experts.count : std::min(experts_per_group, config.experts.count);
+  if (std::string message = lora.on() ? "" : wrong_with_expert_rules(g); !message.empty())
+    return Error{ErrorKind::usage, std::move(message)};
   g.windows = model_windows(g);
   g.adapters = layer_adapters(config, lora);
   AdapterWindows adapters;

@@ -77,7 +77,7 @@ inline void update(const UpdateChunk& chunk, const StateSlots& slots, UpdatePart
   const Optimizer& row = optimizer(optim);
   update(chunk, slots, part, part == UpdatePart::direction ? row.direction : row.tile, scalars, pool);
 }
-// RETURNS: the parts of a rule's updates on the host or where else the state rests.
+// RETURNS: the parts of a rule's updates that run where its state rests.
 std::span<const UpdatePart> parts_of(Optim);
 // RETURNS: the arrays that a part changes, of a chunk set with all of them.
 UpdateChunk part_of(const UpdateChunk& whole, const StateSlots& slots, UpdatePart);

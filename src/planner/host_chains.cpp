@@ -127,13 +127,15 @@ void HostChains::add_update(HostChain& chain) const {
   };
   if (const u32 v = visits_[index(chain.chunk)]; v != none) {
     const u32 arc = device_.visits[v].arc;
+    const u16 device = device_of(arc, layout_.windows[chunk.window].owner(chunk.cut));
+    const auto visit = [&](What what, i32 position, Phase phase) {
+      use(what, position, phase);
+      chain.uses.back().device_arc = arc, chain.uses.back().device = device;
+    };
     chain.stays_from = chain.uses.size();
     use(What::updates, program_.direction[chunk.window][chunk.cut], Phase::after);
-    use(What::supplies, device_.arcs[arc].placed.begin, Phase::before);
-    use(What::arrives, program_.orthogonalize[chunk.window][chunk.cut], Phase::after);
-    const u16 device = device_of(arc, layout_.windows[chunk.window].owner(chunk.cut));
-    for (u64 i = chain.uses.size() - 2; i < chain.uses.size(); ++i)
-      chain.uses[i].device_arc = arc, chain.uses[i].device = device;
+    visit(What::supplies, device_.arcs[arc].placed.begin, Phase::before);
+    visit(What::arrives, program_.orthogonalize[chunk.window][chunk.cut], Phase::after);
   }
   use(What::updates, program_.update[chunk.window][chunk.cut], Phase::after);
 }

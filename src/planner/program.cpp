@@ -152,11 +152,11 @@ class Builder {
         program_.orthogonalize[window][cut] = add_of_cut(OpKind::orthogonalize, window, cut);
     });
   }
-  // Adds the updates of a window, or of those of its cuts whose rule is streamed, or is not.
-  void add_updates(u32 window, bool streamed, bool others) {
+  enum class Cuts : u8 { all, streamed, others };  // by the place of their rule's update
+  void add_updates(u32 window, Cuts which) {
     for_cuts(window, [&](u32 cut) {
       const bool streams_here = streams(window, cut);
-      if (!(streams_here ? streamed : others)) return;
+      if (which == (streams_here ? Cuts::others : Cuts::streamed)) return;
       const i32 update = add_of_cut(OpKind::update, window, cut);
       program_.update[window][cut] = program_.last_of_updates = update;
       if (!streams_here) program_.direction[window][cut] = program_.orthogonalize[window][cut] = update;
@@ -166,7 +166,7 @@ class Builder {
   // The next window's updates, with what the windows after it need by now.
   void add_next_updates() {
     constexpr u64 orthogonalized_ahead = 1, directed_ahead = 2;
-    add_updates(order_[updated_], true, true);
+    add_updates(order_[updated_], Cuts::all);
     ++updated_;
     const auto catch_up = [&](u64& done, u64 ahead, auto add_stage) {
       for (; done < std::min(updated_ + ahead, order_.size()); ++done) add_stage(order_[done]);
@@ -184,8 +184,8 @@ class Builder {
 
   // Without clipping: a window's gradient is finished.
   void add_updates_behind(u32 window) {
-    add_updates(window, false, true);
-    if (updated_ + 1 < behind_.size()) add_updates(behind_[updated_++], true, false);
+    add_updates(window, Cuts::others);
+    if (updated_ + 1 < behind_.size()) add_updates(behind_[updated_++], Cuts::streamed);
     if (orthogonalized_ < behind_.size()) add_orthogonalizations(behind_[orthogonalized_++]);
     add_directions(window);
     behind_.push_back(window);
@@ -193,7 +193,7 @@ class Builder {
   void finish_updates() {
     while (updated_ < behind_.size()) {
       if (orthogonalized_ < behind_.size()) add_orthogonalizations(behind_[orthogonalized_++]);
-      add_updates(behind_[updated_++], true, false);
+      add_updates(behind_[updated_++], Cuts::streamed);
     }
   }
 

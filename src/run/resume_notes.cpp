@@ -66,7 +66,7 @@ std::vector<std::string> resume_notes(const TrainerState& then, const Config& no
                          optim_then = optim == then.settings.end() ? name(Optim::adamw_torch) : optim->second;
   if (optim_then != optim_now)
     out.push_back(
-        fmt::format("changed since the checkpoint: train.optim: {} then, {} now; the optimizer's state "
+        fmt::format("changed since the checkpoint: train.optim: {} then, {} now; state in another format "
                     "was converted",
                     optim_then, optim_now));
   for (const std::string& line : changed_settings(then, settings))

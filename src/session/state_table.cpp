@@ -334,8 +334,6 @@ std::string difference_of_models(const StateTable& table, const ModelGraph& grap
     return fmt::format("train.precision is {}, and was {}", name(graph.precision), name(table.precision));
   // State in another format of the same rule is converted.
   const auto same = [](Optim a, Optim b) { return optimizer(a).base == optimizer(b).base; };
-  if (!same(table.rules[0], graph.optim()))
-    return fmt::format("train.optim is {}, and was {}", name(graph.optim()), name(table.rules[0]));
   struct Then {
     u64 elements;
     Optim optim;
@@ -352,9 +350,12 @@ std::string difference_of_models(const StateTable& table, const ModelGraph& grap
       if (at->second.elements != tensor.elements)
         return fmt::format("{} has {} parameters, and had {}", tensor.name, tensor.elements,
                            at->second.elements);
-      if (const Optim optim = graph.rules[tensor.rule].optim; !same(at->second.optim, optim))
-        return fmt::format("{} is trained by {}, and was by {}", tensor.name, name(optim),
-                           name(at->second.optim));
+      const Optim optim = graph.rules[tensor.rule].optim, before = at->second.optim;
+      if (!same(before, optim) && graph.rules.size() == 1 && table.rules.size() == 1)
+        return fmt::format("train.optim is {}, and was {}", name(optim), name(before));
+      if (!same(before, optim))
+        return fmt::format("{} is trained by {}, and was by {} (train.optim, train.optim_groups)",
+                           tensor.name, name(optim), name(before));
       then.erase(at);
     }
   return then.empty() ? "" : fmt::format("{} was trained, and is not", then.begin()->first);

@@ -5,7 +5,6 @@
 
 #include "executor/shared/operand_cursor.h"
 #include "kernels/orthogonalize/orthogonalize.h"
-#include "optimizers/muon/muon.h"
 
 namespace tidepool {
 namespace {
@@ -149,7 +148,7 @@ void run_orthogonalize(const BlockOpParts& parts, Kernels& kernels, const Issue&
                                                     chunk.element_begin + chunk.elements))
     orthogonalize(kernels, {.matrix = matrix,
                             .values = values,
-                            .scale = adjusted_rate(rule.adjust, matrix.rows, matrix.columns),
+                            .scale = adjusted_rate(rule.adjust, matrix.outputs(), matrix.inputs()),
                             .steps = rule.steps,
                             .products = parts.graph.activations,
                             .workspace = workspace});

@@ -1,8 +1,5 @@
 #include "optimizers/muon/muon.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "tidepool/model_graph.h"
 
 namespace tidepool {
@@ -14,19 +11,6 @@ UpdateStep muon_step(const OptimizerSettings& settings, u64) {
                                     settings.muon_nesterov ? 1.0f : 0.0f},
                         .decay = static_cast<float>(1 - settings.learning_rate * settings.weight_decay)},
           .of_gradient = {share}};
-}
-
-float adjusted_rate(AdjustRate adjust, u32 rows, u32 columns) {
-  const double ratio = static_cast<double>(rows) / columns;
-  switch (adjust) {
-    case AdjustRate::original:
-      return static_cast<float>(std::sqrt(std::max(1.0, ratio)));
-    case AdjustRate::match_rms_adamw:
-      return static_cast<float>(0.2 * std::sqrt(static_cast<double>(std::max(rows, columns))));
-    case AdjustRate::spectral_unclamped:
-      return static_cast<float>(std::sqrt(ratio));
-  }
-  return 1;
 }
 
 bool takes_orthogonal(const Tensor& tensor) {

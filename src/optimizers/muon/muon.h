@@ -30,8 +30,6 @@ struct MuonScalars {
 };
 inline constexpr float direction_most = 65504;  // of fp16
 
-// Factor on the learning rate of a matrix.
-float adjusted_rate(AdjustRate, u32 rows, u32 columns);
 // True for matrices of layers. Embeddings, heads, vectors and adapters are not.
 bool takes_orthogonal(const Tensor&);
 

@@ -37,7 +37,7 @@ std::string why(const ExplainInput& in, const Op& op) {
                  ? "the gradient is whole, and is assumed to need no clipping: else the step is trained again"
                  : "the gradient is whole, and nothing clips it";
     case OpKind::direction:
-      return "the optimizer keeps a momentum, and what it adds to the gradient is the step's direction";
+      return "gradient and momentum become the step's direction, which takes the gradient's place";
     case OpKind::orthogonalize:
       return "the optimizer makes each matrix of the direction nearly orthogonal before the update follows "
              "it";

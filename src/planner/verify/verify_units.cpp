@@ -29,6 +29,8 @@ std::string wrong_with_cut(const ModelGraph& graph, const Chunk& cut) {
   return "";
 }
 
+constexpr std::array order = {OpKind::direction, OpKind::orthogonalize, OpKind::update};
+
 // Counts the parts of a streamed update, in their order.
 struct StreamedUpdate {
   u32 parts = 0;
@@ -40,11 +42,17 @@ std::string wrong_with_part(const Plan& plan, const ModelGraph& graph, const Seg
   const Operand& gradient = segment.operands_of(op)[0];
   const bool streamed = graph.rules[plan.chunk(gradient.first).rule].place == UpdatePlace::streamed;
   if (!streamed) return op.kind == OpKind::update ? "" : "is of a rule that is not streamed";
-  constexpr std::array order = {OpKind::direction, OpKind::orthogonalize, OpKind::update};
   if (so_far.parts == order.size() || op.kind != order[so_far.parts])
     return "is not the next part of its update";
   if (so_far.parts > 0 && gradient.version != so_far.gradient)
     return "does not find what the part before has made of the gradient";
+  if (op.kind == OpKind::orthogonalize) {
+    const Operand& workspace = segment.operands_of(op).back();
+    if (op.lane.kind != LaneKind::compute || gradient.frame.tier != Tier::device) return "is not on a device";
+    for (const MatrixCost& matrix : graph.matrix_costs)
+      if (plan.chunk(workspace.first).kind != Kind::workspace || workspace.frame.bytes < matrix.workspace)
+        return "has too small a workspace";
+  }
   const Access access = op.kind == OpKind::update ? Access::read : Access::read_write;
   if (gradient.access != access) return "does not use the gradient as its part does";
   so_far = {so_far.parts + 1, gradient.version + 1};
@@ -59,8 +67,10 @@ std::string wrong_with_parts(const Plan& plan, const ModelGraph& graph, const Se
     if (const std::string wrong = wrong_with_part(plan, graph, segment, op, update); !wrong.empty())
       return fmt::format("{} of window {} cut {} {}", name(op.kind), op.window, op.cut, wrong);
   }
-  for (const StreamedUpdate& update : updates)
-    if (update.parts % 3 != 0) return "an update lacks a part";
+  for (u32 id = 0; id < updates.size(); ++id)
+    if (updates[id].parts % order.size() != 0)
+      return fmt::format("the update of window {} cut {} lacks a part", plan.chunks[id].window,
+                         plan.chunks[id].cut);
   return "";
 }
 

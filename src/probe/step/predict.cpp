@@ -278,7 +278,8 @@ Result<double> measure_update(Session& session, Round round) {
   const auto host = device.host_memory(), on_device = device.memory();
   const auto memory = !device.facts().gpu && on_device.size() > host.size() ? on_device : host;
   const Precision precision = session.plan().precision;
-  const StateSlots slots = session.plan().state_slots.of_rule(0);
+  const u32 rule = main_rule(session.graph());
+  const StateSlots slots = session.plan().state_slots.of_rule(rule);
   const Segment& body = session.plan().segment(SegmentKind::body);
   const u64 usual = usual_bytes(body, [&](const Op& op) {
     // The gradient, which stands first.
@@ -300,7 +301,7 @@ Result<double> measure_update(Session& session, Round round) {
     return at;
   };
   const DecaySegment whole[] = {{0, elements, true}};
-  const Optim optim = session.graph().optim();
+  const Optim optim = session.graph().rules[rule].optim;
   UpdateChunk chunk{.elements = elements, .segments = whole};
   const bool streamed = optimizer(optim).place == UpdatePlace::streamed;
   chunk.grad = take(Kind::grad, streamed ? 3 : 1);  // a direction replaces it, and is read

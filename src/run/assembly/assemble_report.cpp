@@ -106,7 +106,7 @@ bool reads(Optim optim, std::string_view key) {
 // A setting of another optimizer changes no number. A list without `optim` means adamw_torch.
 bool is_of_optimizer(const Field& field, const TrainConfig& train) {
   if (field.key == "optim") return train.optim != Optim::adamw_torch;
-  if (field.key == "optim_groups") return !train.optim_groups.empty();
+  if (field.key == "optim_groups") return true;
   bool of_some = false, read = false;
   for (u32 i = 0; i < optim_count; ++i) of_some |= reads(static_cast<Optim>(i), field.key);
   if (const auto rules = rules_of(train))

@@ -105,22 +105,6 @@ double bytes_of_one(const StateSlots& slots, Kind kind) {
   return static_cast<double>(slots.bytes(kind, slot_block_elements)) / slot_block_elements;
 }
 
-u64 parameters_of(const ModelGraph& graph, u32 rule) {
-  u64 sum = 0;
-  for (const Window& window : graph.windows)
-    for (const Tensor& tensor : window.tensors)
-      if (window.trainable && tensor.rule == rule) sum += tensor.elements;
-  return sum;
-}
-
-// RETURNS: the rule that updates most parameters.
-u32 main_rule(const ModelGraph& graph) {
-  u32 most = 0;
-  for (u32 rule = 1; rule < graph.rules.size(); ++rule)
-    if (parameters_of(graph, rule) > parameters_of(graph, most)) most = rule;
-  return most;
-}
-
 // RETURNS: what a parameter costs under the rules of other optimizers.
 std::vector<RuleCost> rules_beside(const ModelGraph& graph, u32 first) {
   std::vector<RuleCost> out;

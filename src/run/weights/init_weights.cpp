@@ -63,11 +63,11 @@ Result<void> init_weights(const ModelGraph& graph, u64 seed, bool score_alone, S
   float* values = reinterpret_cast<float*>(buffer.data());
   u16* halves = reinterpret_cast<u16*>(values + piece_elements);
   u16* low = halves + piece_elements;
-  u64 number = 0, done = 0;
-  for (u32 w = 0; w < graph.windows.size(); ++w)
+  u64 first = 0, done = 0;  // number of the window's first tensor, in an order that no optimizer changes
+  for (u32 w = 0; w < graph.windows.size(); ++w) {
+    if (!is_made(graph, graph.windows[w], score_alone)) continue;
     for (const Tensor& tensor : graph.windows[w].tensors) {
-      if (!is_made(graph, graph.windows[w], score_alone)) continue;
-      const u64 stream = stream_of(seed, number);
+      const u64 stream = stream_of(seed, first + tensor.number);
       for (u64 begin = 0; begin < tensor.elements; begin += piece_elements) {
         const u64 count = std::min(piece_elements, tensor.elements - begin);
         parallel_for(pool, Priority::normal, static_cast<u32>(div_up(count, elements_per_task)),
@@ -99,8 +99,9 @@ Result<void> init_weights(const ModelGraph& graph, u64 seed, bool score_alone, S
         done += count;
         progress(static_cast<double>(done) / static_cast<double>(graph.parameters));
       }
-      ++number;
     }
+    first += graph.windows[w].tensors.size();
+  }
   return state.finish();
 }
 

@@ -170,7 +170,8 @@ TEST(StateTable, IsRefusedIfItsRangesAreOutsideTheirWindow) {
   EXPECT_FALSE(is_read([](Window& w) { w.places[0].offset = u64{1} << 60; }));
   EXPECT_FALSE(is_read([](Window& w) { w.places[0].first_chunk = u64{1} << 40; }));
   StateTable many = table;
-  many.rules = std::vector(4, Optim::adamw_torch);  // nine slots
+  many.rules = {Optim::adamw_torch, Optim::adamw_bf16, Optim::adamw_8bit, Optim::lion,
+                Optim::sgd};  // 9 slots
   EXPECT_FALSE(parse_state(describe_state(many, {.run = "/run", .branch = "b"}), "f"));
 }
 

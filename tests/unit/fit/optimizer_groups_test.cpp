@@ -59,6 +59,30 @@ TEST(OptimizerGroups, LeaveMuonTheMatricesOfLayers) {
   EXPECT_FALSE(job->graph.matrix_costs.empty());
 }
 
+TEST(OptimizerGroups, HaveAllExpertsOfALayerAlike) {
+  Config c = config_of(Optim::adamw_torch, {"*.layers.0.mlp.experts.*: learning_rate=1e-3"});
+  c.model = test::small_model(Family::qwen3_moe);
+  ASSERT_TRUE(make_job(c));
+  c.train.optim_groups = {"*.experts.0.*: learning_rate=1e-3"};
+  const auto job = make_job(c);
+  ASSERT_FALSE(job);
+  EXPECT_THAT(job.error().message, HasSubstr("experts 0 and 1 of layer 0"));
+}
+
+TEST(TensorSelection, MatchesPatternsWithStars) {
+  const auto has = [](const char* pattern, const char* name) {
+    return TensorSelection{.names = {pattern}}.has({.name = name});
+  };
+  EXPECT_TRUE(has("*", "anything"));
+  EXPECT_TRUE(has("h.*.weight", "h.0.attn.c_attn.weight"));
+  EXPECT_TRUE(has("*.attn.*", "h.0.attn.c_attn.weight"));
+  EXPECT_TRUE(has("a*a", "aa"));
+  EXPECT_FALSE(has("a*a", "a"));
+  EXPECT_TRUE(has("a*b*b*c", "abbbc"));
+  EXPECT_FALSE(has("a*b*c*d", "acbd"));
+  EXPECT_FALSE(has("h.0", "h.0.attn"));
+}
+
 TEST(OptimizerGroups, AreRefusedByName) {
   const auto refusal = [](Optim optim, std::vector<std::string> groups) {
     const auto job = make_job(config_of(optim, std::move(groups)));
@@ -74,7 +98,12 @@ TEST(OptimizerGroups, AreRefusedByName) {
   EXPECT_THAT(refusal(adamw, {"norm: learning_rate=fast"}), HasSubstr("'fast'"));
   EXPECT_THAT(refusal(adamw, {"norm: learning_rate=-1"}), HasSubstr("'-1'"));
   EXPECT_THAT(refusal(adamw, {"norm: optim=adamax"}), HasSubstr("'adamax'"));
-  EXPECT_THAT(refusal(adamw, {"embeding: learning_rate=1"}), HasSubstr("no tensor that trains"));
+  EXPECT_THAT(refusal(adamw, {"norm: weight_decay=1, weight_decay=2"}), HasSubstr("sets weight_decay twice"));
+  EXPECT_THAT(refusal(adamw, {"embeding, norm: learning_rate=1"}), HasSubstr("names 'embeding'"));
+  EXPECT_THAT(refusal(adamw, {"adapter: learning_rate=1"}), HasSubstr("is for no tensor"));
+  EXPECT_THAT(refusal(adamw, {"*: learning_rate=1", "norm: learning_rate=2"}), HasSubstr("gets no tensor"));
+  EXPECT_THAT(refusal(adamw, {"embedding: optim=muon"}), HasSubstr("no tensor that muon is for"));
+  EXPECT_THAT(refusal(adamw, {"*.q_proj.*: learning_rate=1"}), HasSubstr("name all of them"));
   EXPECT_THAT(refusal(Optim::muon, {"matrix: optim=adamw_torch"}), HasSubstr("leaves it none"));
 }
 

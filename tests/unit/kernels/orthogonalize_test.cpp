@@ -159,10 +159,10 @@ TEST(TensorMatrices, AreWhatATensorJoins) {
   Tensor in_out = {.name = "c_attn", .shape = {4, 9}};
   in_out.in_out = true, in_out.joined = {3, 3, 3};
   EXPECT_EQ(matrices_of(in_out),
-            (std::vector<MatrixPlace>{{0, 4, 3, 9, 1}, {3, 4, 3, 9, 1}, {6, 4, 3, 9, 1}}));
+            (std::vector<MatrixPlace>{{0, 4, 3, 9, 1, true}, {3, 4, 3, 9, 1, true}, {6, 4, 3, 9, 1, true}}));
   Tensor gate_up = {.name = "gate_up_proj", .shape = {4, 6}};
   gate_up.in_out = gate_up.interleaved = true, gate_up.joined = {3, 3};
-  EXPECT_EQ(matrices_of(gate_up), (std::vector<MatrixPlace>{{0, 4, 3, 6, 2}, {1, 4, 3, 6, 2}}));
+  EXPECT_EQ(matrices_of(gate_up), (std::vector<MatrixPlace>{{0, 4, 3, 6, 2, true}, {1, 4, 3, 6, 2, true}}));
   EXPECT_EQ(matrices_of({.name = "plain", .shape = {4, 6}}), (std::vector<MatrixPlace>{{0, 4, 6, 6, 1}}));
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "kernels/gradient/gradient.h"
 #include "model/decoder_windows.h"
@@ -101,6 +103,26 @@ Window expert_window(const ModelGraph& g, u32 layer, ExpertRange range) {
           stride);
   window.group = fmt::format("layers.{}.experts", layer), window.group_begin = range.first * stride;
   return window;
+}
+
+std::string wrong_with_expert_rules(const ModelGraph& g) {
+  const auto has_names = [](const UpdateRule& rule) { return !rule.tensors.names.empty(); };
+  if (std::ranges::none_of(g.rules, has_names)) return "";
+  const auto rules_of = [&](u32 layer, u32 expert) {
+    const Window alone = model_window(g, "", expert_specs(g.config, layer, expert));
+    std::vector<u8> rules;
+    for (u64 number = 0; number < alone.tensors.size(); ++number) rules.push_back(alone.tensor(number).rule);
+    return rules;
+  };
+  for (u32 layer = 0; layer < g.config.layers; ++layer)
+    for (u32 expert = 1; g.config.has_experts(layer) && expert < g.config.experts.count; ++expert)
+      if (rules_of(layer, expert) != rules_of(layer, 0))
+        return fmt::format(
+            "train.optim_groups: experts 0 and {} of layer {} are in different groups; name all experts of a "
+            "layer "
+            "alike, as *.experts.* does",
+            expert, layer);
+  return "";
 }
 
 }  // namespace tidepool

@@ -31,4 +31,8 @@ ExpertRange experts_of_group(const ModelGraph&, u32 group);
 // RETURNS: the window of a group of layer `layer`: "layers.3.experts.8-15".
 Window expert_window(const ModelGraph&, u32 layer, ExpertRange);
 
+// RETURNS: "", or which expert takes another rule than the first of its layer: kernels step from expert to
+// expert, so all have one layout.
+std::string wrong_with_expert_rules(const ModelGraph&);
+
 }  // namespace tidepool
