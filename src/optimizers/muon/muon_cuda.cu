@@ -12,7 +12,6 @@ struct MuonDirection {
   MuonScalars s;
 
   __device__ explicit MuonDirection(const UpdateScalars& scalars) : s(scalars) {}
-  __device__ float added(float grad, float, float) const { return grad; }
   __device__ void update(float grad, float, float& direction, float (&state)[slots]) const {
     const float of_gradient = __fmul_rn(s.grad_to_momentum, grad);
     float& m = state[0];
@@ -30,7 +29,6 @@ struct MuonStep {
   MuonScalars s;
 
   __device__ explicit MuonStep(const UpdateScalars& scalars) : s(scalars) {}
-  __device__ float added(float direction, float, float) const { return direction; }
   __device__ void update(float direction, float decay, float& p, float (&)[1]) const {
     p = __fmaf_rn(decay, p, -__fmul_rn(s.learning_rate, direction));
   }
