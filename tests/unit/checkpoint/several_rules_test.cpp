@@ -139,11 +139,12 @@ TEST_P(SeveralRules, AStateFileSaysWhereEachCutIs) {
   EXPECT_EQ(table.marks(), mark);
   EXPECT_EQ(table.bytes().value, bytes);
   EXPECT_EQ(difference_of_models(table, graph), "");
-  EXPECT_THAT(difference_of_models(table, small_gpt(GetParam())), HasSubstr("train.optim is adamw_torch"));
+  EXPECT_THAT(difference_of_models(table, small_gpt(GetParam())),
+              HasSubstr("is trained by adamw_torch, and was by sgd (train.optim"));
   std::vector<UpdateRule> other = several_rules();
   other[1].takes = [](const Tensor& t) { return t.shape.size() == 1 && !t.name.starts_with("ln_f"); };
   EXPECT_EQ(difference_of_models(table, small_gpt(GetParam(), other)),
-            "ln_f.weight is trained by adamw_torch, and was by sgd");
+            "ln_f.weight is trained by adamw_torch, and was by sgd (train.optim, train.optim_groups)");
 }
 
 TEST(StateTable, IsRefusedIfItsRangesAreOutsideTheirWindow) {
