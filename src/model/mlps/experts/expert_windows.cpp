@@ -76,6 +76,7 @@ u64 expert_elements(const ModelConfig& config, Precision precision, std::vector<
   ModelGraph g = {.config = config, .precision = precision};
   g.state_slots = state_slots(precision, rules);
   g.rules = std::move(rules);
+  if (!wrong_with_expert_rules(g).empty()) return 0;  // build_model() refuses it
   return expert_places(expert_window(g, 0, {0, 2}), 2).stride;
 }
 

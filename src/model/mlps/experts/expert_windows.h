@@ -18,7 +18,7 @@ struct ExpertPlaces {
 };
 // REQUIRES: a window of that many experts.
 ExpertPlaces expert_places(const Window&, u32 experts);
-// RETURNS: elements of an expert, with the padding to the next.
+// RETURNS: elements of an expert, with the padding to the next. 0: wrong_with_expert_rules() says why not.
 u64 expert_elements(const ModelConfig&, Precision, std::vector<UpdateRule>);
 
 // RETURNS: an expert's tensors in window order, such as "model.layers.3.mlp.experts.5.up_proj.weight".
