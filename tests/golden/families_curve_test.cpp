@@ -183,7 +183,8 @@ TEST_P(MuonCurve, AgreesWithPyTorchWithinItsSpread) {
 INSTANTIATE_TEST_SUITE_P(Cases, MuonCurve,
                          ::testing::Values(Setting{"llama_tied"},
                                            Setting{"qwen3_tied_head_dim", HomePolicy::disk, 2},
-                                           Setting{"mistral_untied", HomePolicy::host, 2}),
+                                           Setting{"mistral_untied", HomePolicy::host, 2},
+                                           Setting{"phi3_partial", HomePolicy::mixed, 2}),  // joined q, k, v
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace tidepool::families_curve_test

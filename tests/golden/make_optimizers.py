@@ -26,7 +26,7 @@ SETTINGS = {
     "lion": dict(lr=3e-4, betas=(0.9, 0.99), weight_decay=0.1),
     "sgd": dict(lr=0.03, momentum=0.9, weight_decay=0.01),
 }
-MUON_CASES = ("llama_tied", "qwen3_tied_head_dim", "mistral_untied")
+MUON_CASES = ("llama_tied", "qwen3_tied_head_dim", "mistral_untied", "phi3_partial")
 MUON = dict(lr=0.02, momentum=0.95, nesterov=True, ns_steps=5, weight_decay=0.1)
 MUON_ADAMW = dict(lr=2e-3, betas=(0.9, 0.95), eps=1e-8)
 
@@ -49,7 +49,7 @@ class Lion(torch.optim.Optimizer):
 
 
 class Both:
-    """Two optimizers that step together."""
+    """Optimizers that step together."""
 
     def __init__(self, *optimizers):
         self.optimizers = optimizers
@@ -78,13 +78,49 @@ def exact_newton_schulz(grad, coefficients, steps, eps):
     return x.T if grad.size(0) > grad.size(1) else x
 
 
+class SplitMuon:
+    """torch.optim.Muon on parts of matrices, [(parameter, outputs of each part)]."""
+
+    def __init__(self, joined):
+        self.parts = []
+        for p, outputs in joined:
+            first = 0
+            for count in outputs:
+                self.parts.append((p, first, first + count, torch.zeros_like(p[first:first + count])))
+                first += count
+
+    def zero_grad(self):
+        for p, _, _, _ in self.parts:
+            p.grad = None
+
+    @torch.no_grad()
+    def step(self):
+        torch_muon._single_tensor_muon(
+            [p[a:b] for p, a, b, _ in self.parts], [p.grad[a:b] for p, a, b, _ in self.parts],
+            [m for _, _, _, m in self.parts], lr=MUON["lr"], weight_decay=MUON["weight_decay"],
+            momentum=MUON["momentum"], nesterov=MUON["nesterov"], ns_coefficients=(3.4445, -4.7750, 2.0315),
+            ns_steps=MUON["ns_steps"], eps=1e-7, adjust_lr_fn=None, has_complex=False)
+
+
+def joined_outputs(name, config):
+    """Outputs of the matrices that a joined one consists of."""
+    if name.endswith("qkv_proj.weight"):
+        head = config.hidden_size // config.num_attention_heads
+        return [head * config.num_attention_heads, head * config.num_key_value_heads, head * config.num_key_value_heads]
+    if name.endswith("gate_up_proj.weight"):
+        return [config.intermediate_size] * 2
+    return None
+
+
 def muon_of(model):
     named = list(model.named_parameters())
-    layers = [p for n, p in named if ".layers." in n and p.dim() == 2]
-    rest = [(n, p) for n, p in named if not any(p is q for q in layers)]
+    matrices = [(n, p) for n, p in named if ".layers." in n and p.dim() == 2]
+    joined = [(p, joined_outputs(n, model.config)) for n, p in matrices if joined_outputs(n, model.config)]
+    layers = [p for n, p in matrices if not joined_outputs(n, model.config)]
+    rest = [(n, p) for n, p in named if not any(p is q for _, q in matrices)]
     groups = [dict(params=[p for n, p in rest if decays(n, p)], weight_decay=MUON["weight_decay"]),
               dict(params=[p for n, p in rest if not decays(n, p)], weight_decay=0.0)]
-    return Both(torch.optim.Muon(layers, **MUON), torch.optim.AdamW(groups, **MUON_ADAMW))
+    return Both(torch.optim.Muon(layers, **MUON), SplitMuon(joined), torch.optim.AdamW(groups, **MUON_ADAMW))
 
 
 def optimizer_of(rule, model):
