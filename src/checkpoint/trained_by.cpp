@@ -19,11 +19,14 @@ struct TrainedTensor {
 // Trained tensors by window and number, an order that no rule changes.
 std::vector<TrainedTensor> trained_tensors(const ModelGraph& graph) {
   std::vector<TrainedTensor> out;
-  for (const Window& window : graph.windows)
-    for (u64 number = 0; number < window.tensors.size() && window.trainable; ++number) {
-      const Tensor& tensor = window.tensor(number);
-      out.push_back({tensor.name, optimizer(graph.rules[tensor.rule].optim).base});
-    }
+  for (const Window& window : graph.windows) {
+    std::vector<const Tensor*> tensors;
+    for (const Tensor& tensor : window.tensors)
+      if (window.trainable) tensors.push_back(&tensor);
+    std::ranges::stable_sort(tensors, {}, &Tensor::number);
+    for (const Tensor* tensor : tensors)
+      out.push_back({tensor->name, optimizer(graph.rules[tensor->rule].optim).base});
+  }
   return out;
 }
 
