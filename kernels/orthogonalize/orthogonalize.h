@@ -19,8 +19,8 @@ struct Orthogonalize {
   Values values;    // array with the matrix, in place
   float scale = 1;  // of the result
   u32 steps = 5;
-  // Of X and G while they are multiplied. fp32: for devices that multiply in fp32; the numbers are those of
-  // bf16 all the same.
+  // Holds X and G while they are multiplied: bf16, or fp32 for devices that multiply in fp32. The numbers are
+  // those of bf16 all the same.
   Precision products = Precision::fp32;
   std::byte* workspace = nullptr;  // [orthogonalize_workspace()], aligned to 256 bytes
 };

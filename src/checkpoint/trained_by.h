@@ -1,5 +1,5 @@
-// Which optimizer trains each tensor, and how a checkpoint keeps that: names and shapes of state do not tell
-// Muon's momentum from SGD's.
+// A checkpoint says which optimizer trains each tensor, since names and shapes of state do not tell Muon's
+// momentum from SGD's.
 #pragma once
 
 #include <string>

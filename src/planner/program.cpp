@@ -252,7 +252,8 @@ class Builder {
   std::vector<u32> order_;   // trained windows, by the first block that reads them
   std::vector<u64> place_;   // [window], in `order_`
   std::vector<u32> behind_;  // without clipping: windows in the order of their gradients
-  u64 updated_ = 0, orthogonalized_ = 0, directed_ = 0;  // windows of `order_`, or of `behind_`
+  // Counts of windows whose ops are added: of `order_` with clipping, of `behind_` without.
+  u64 updated_ = 0, orthogonalized_ = 0, directed_ = 0;
 };
 
 }  // namespace

@@ -58,9 +58,9 @@ struct StreamLife {
 };
 
 // A streamed rule's update is three ops. Between them the direction travels, so that those of a window stand
-// apart: while a device computes a block, the host updates its window, devices orthogonalize the next
-// window's directions, and the host makes those of the window after that. Without clipping the same three
-// follow the gradients, each one window later.
+// apart: before a block's forward the host updates its window, devices orthogonalize the next window's
+// directions, and the host makes those of the window after that. Without clipping the same three follow the
+// gradients, each one window later.
 //
 // Positions are indices into `ops`. Replicas run an op side by side; with layers over devices one device
 // runs it. With clipping a body is, per block,
@@ -97,7 +97,7 @@ struct Program {
     if (op.kind == OpKind::direction) return UpdatePart::direction;
     return streams(op.window, op.cut) ? UpdatePart::step : UpdatePart::whole;
   }
-  // Where the window's gradient is first needed: at an update, or a direction.
+  // The first op that needs the window's gradient: a direction, or an update of another rule.
   i32 first_direction(u32 window) const;
   i32 first_update(u32 window) const;
   i32 last_update(u32 window) const;
