@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "tidepool/slot_range.h"
 #include "tidepool/tensor_matrices.h"
 #include "tidepool/update_units.h"
 
@@ -151,10 +152,13 @@ std::vector<Chunk> cuts_of(WindowChunks& window, u32 w, const ModelGraph& graph,
   return cuts;
 }
 
-ChunkId add_kind(Layout& layout, std::span<const Chunk> cuts, Kind kind, u32 instance) {
+ChunkId add_kind(Layout& layout, const Window& window, std::span<const Chunk> cuts, Kind kind, u32 instance) {
   ChunkId first{};
   for (Chunk cut : cuts) {
+    const SlotRange range = slot_range(window, layout.state_slots.axis(kind), cut.element_begin,
+                                       cut.element_begin + cut.elements);
     cut.kind = kind, cut.instance = instance;
+    cut.element_begin = range.begin, cut.elements = range.elements;
     if (layout.state_slots.has(cut.rule, kind))
       cut.bytes = Bytes{layout.state_slots.chunk_bytes(kind, cut.elements)};
     const ChunkId id = add(layout, cut);
@@ -179,7 +183,7 @@ void add_window(Layout& layout, const ModelGraph& graph, u32 w, Owners& owners) 
   chunks.shards = shards_of(graph, cuts, chunks.units.size() > 1, layout.replicas);
   for (u32 replica = 0; replica < layout.replicas; ++replica)
     chunks.shard_cuts = std::max(chunks.shard_cuts, chunks.shard_size(replica));
-  const auto kind = [&](Kind k, u32 instance) { return add_kind(layout, cuts, k, instance); };
+  const auto kind = [&](Kind k, u32 instance) { return add_kind(layout, window, cuts, k, instance); };
   chunks.param = kind(Kind::param, 0);
   if (!chunks.trains) {
     layout.windows.push_back(std::move(chunks));
@@ -202,15 +206,6 @@ void add_window(Layout& layout, const ModelGraph& graph, u32 w, Owners& owners) 
     if (part == 0) chunks.parts = first;
   }
   layout.windows.push_back(std::move(chunks));
-}
-
-Bytes workspace_bytes(const ModelGraph& graph) {
-  Bytes most{};
-  for (const Block& block : graph.blocks)
-    most = std::max({most, block.forward_workspace, trains(graph) ? block.backward_workspace : Bytes{0}});
-  for (const MatrixCost& matrix : graph.matrix_costs)
-    if (trains(graph)) most = std::max(most, matrix.workspace);
-  return most;
 }
 
 // One page stands for loss, norm and the values that updates take from them. The chunk only orders ops: the
@@ -268,7 +263,8 @@ Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
     layout.batch.push_back(add_whole(layout, {.kind = Kind::batch, .bytes = graph.batch_bytes}, m));
   }
   const u32 devices = layout.devices;
-  layout.workspace = add_each(layout, {.kind = Kind::workspace, .bytes = workspace_bytes(graph)}, 0, devices);
+  layout.workspace =
+      add_each(layout, {.kind = Kind::workspace, .bytes = largest_workspace(graph)}, 0, devices);
   layout.scalars = add_each(layout, {.kind = Kind::scalars, .bytes = scalars_bytes()}, 0, devices);
   if (layout.nodes > 1 && layout.trains) add_node_scalars(layout, graph, options.step_micro_batches);
   return layout;

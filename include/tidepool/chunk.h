@@ -104,9 +104,9 @@ struct Chunk {
   u32 instance = 0;
   u32 stream = none;      // streams only
   u32 block = none;       // streams: Stream::block. kept: the block whose inside it is
-  u64 element_begin = 0;  // from the window's start
+  u64 element_begin = 0;  // from the window's start, along the kind's axis (StateSlots::axis())
   u64 elements = 0;
-  Bytes bytes{};  // a multiple of frame_alignment; 0: a slot that the cut's rule does not have
+  Bytes bytes{};  // a multiple of frame_alignment; 0: a slot of which the cut has nothing
 
   bool operator==(const Chunk&) const = default;
 };

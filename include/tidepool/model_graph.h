@@ -213,6 +213,16 @@ inline bool trains(const ModelGraph& graph) {
   return graph.windows.empty();
 }
 
+// RETURNS: the most workspace that an op of the model takes.
+inline Bytes largest_workspace(const ModelGraph& graph) {
+  Bytes most{};
+  for (const Block& block : graph.blocks)
+    most = std::max({most, block.forward_workspace, trains(graph) ? block.backward_workspace : Bytes{0}});
+  for (const MatrixCost& matrix : graph.matrix_costs)
+    if (trains(graph)) most = std::max(most, matrix.workspace);
+  return most;
+}
+
 // RETURNS: parameters that a rule trains.
 inline u64 parameters_of(const ModelGraph& graph, u32 rule) {
   u64 sum = 0;

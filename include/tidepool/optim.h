@@ -19,14 +19,15 @@ enum class Optim : u8 {
   sgd_bf16,
   sgd_8bit,
   muon,
-  muon_bf16
+  muon_bf16,
+  adafactor
 };
-inline constexpr u32 optim_count = 11;
+inline constexpr u32 optim_count = 12;
 
 // As in config files.
 inline constexpr std::array<std::string_view, optim_count> optim_names = {
     "adamw_torch", "lion",     "sgd",      "adamw_bf16", "adamw_8bit", "lion_bf16",
-    "lion_8bit",   "sgd_bf16", "sgd_8bit", "muon",       "muon_bf16"};
+    "lion_8bit",   "sgd_bf16", "sgd_8bit", "muon",       "muon_bf16",  "adafactor"};
 // Other names that people have for them. Paged state is what a plan does with any state.
 inline constexpr std::array<std::array<std::string_view, 2>, 11> optim_aliases = {{
     {"adamw_torch_fused", "adamw_torch"},

@@ -25,6 +25,15 @@ enum class SlotFormat : u8 {
 inline constexpr u32 slot_block_elements = 256;
 inline constexpr u32 slot_block_bytes = sizeof(float) + slot_block_elements;
 
+// What a slot has an element for. Rules of whole tensors alone have other axes than the first.
+enum class SlotAxis : u8 {
+  elements,  // each element of the parameters
+  rows,      // each row of a matrix
+  columns,   // each column of a matrix, and each element of a tensor that is none
+};
+
+inline constexpr u32 slot_axis_count = 3;
+
 struct StateSlot {
   std::string_view name;         // in plans, reports and the state file
   std::string_view file_prefix;  // of tensors in optimizer.safetensors
@@ -33,6 +42,8 @@ struct StateSlot {
   SlotFormat format = SlotFormat::f32;
   // Elements are stored in blocks: block_bytes for each block_elements. No tensor begins within a block.
   u32 block_elements = 1, block_bytes = 4;
+  SlotAxis axis = SlotAxis::elements;
+  std::string_view file_prefix_of_vectors;  // of tensors that are no matrix; empty: file_prefix
 
   bool operator==(const StateSlot&) const = default;
 };
@@ -142,6 +153,10 @@ class StateSlots {
     for (u32 i = of_precision_; i < count_; ++i) fn(state_kind(i));
   }
 
+  // Along which elements of a kind are counted.
+  constexpr SlotAxis axis(Kind kind) const {
+    return is_slot(kind) ? slots_[slot_of(kind)].axis : SlotAxis::elements;
+  }
   // Bytes of so many elements of a kind that follows a window's cuts: whole blocks.
   constexpr u64 bytes(Kind kind, u64 elements) const {
     const Block block = block_of(kind);

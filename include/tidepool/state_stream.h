@@ -8,7 +8,8 @@
 
 namespace tidepool {
 
-// Elements are counted from the window's start; bytes are as StateSlots::bytes() says.
+// Elements are counted from the window's start along the kind's axis (slot_range()); bytes are as
+// StateSlots::bytes() says.
 // REQUIRES: is_persistent(kind). A range lies inside one tensor and never touches padding.
 // REQUIRES: calls come kind after kind, windows ascending, ranges ascending and without overlap. Only `param`
 // and its master (StateSlots::master()) go together: the same range of one, then of the other.

@@ -28,4 +28,8 @@ std::vector<MatrixPlace> matrices_of(const Tensor&);
 // RETURNS: the matrices of all tensors that lie in [begin, end) of the window; `begin` counts from there.
 std::vector<MatrixPlace> matrices_between(const Window&, u64 begin, u64 end);
 
+// RETURNS: the number of the matrix's shape in graph.matrix_costs.
+// REQUIRES: a streamed rule updates it.
+u32 shape_of(const ModelGraph&, const MatrixPlace&);
+
 }  // namespace tidepool

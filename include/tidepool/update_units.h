@@ -16,7 +16,8 @@ struct UpdateUnit {
 };
 
 // RETURNS: the window's units in order; they cover it. Tensors of an elementwise rule that follow each other
-// are one unit. So are tensors of another rule that one product reads, if the second is not aligned.
+// are one unit. So are tensors of another rule that follow each other unaligned: those that one product
+// reads, vectors and adapters.
 std::vector<UpdateUnit> update_units(const ModelGraph&, const Window&);
 
 }  // namespace tidepool

@@ -125,6 +125,14 @@ struct Fp16 {
   }
 };
 
+// The gradient is fp32, and comes from a GradientSource.
+template <class Layout>
+struct WideGradient : Layout {
+  static constexpr size_t grad_bytes = 4;
+
+  static HWY_INLINE Pair load_grads(const std::byte* p) { return Fp32::load_grads(p); }
+};
+
 // Arrays of a direction: it replaces the gradient, and has the same type. There is no master.
 struct Fp32Direction : Fp32 {};
 // Nobody asks for a direction's checksum: it stays in memory until the update.

@@ -78,7 +78,12 @@ struct Update {
     UpdateTileHashes hashes;
     for (u32 i = 0; i < arrays.count && hashed; ++i)
       xxh3_begin(hashes.of[i], block_seed(arrays.array[i].seed, number));
-    const UpdateTile of = tile_of(begin, end);
+    UpdateTile of = tile_of(begin, end);
+    alignas(64) float values[checksum_block_elements];  // stays in L2
+    if (chunk.source != nullptr && !scalars.skip) {
+      chunk.source->read(begin, end, values);
+      of.grad = reinterpret_cast<const std::byte*>(values);
+    }
     const u32 made = scalars.skip ? 0 : rule(of, slots.precision(), scalars, hashed ? &hashes : nullptr);
     if (scalars.skip && part != UpdatePart::direction) leave_as_it_was(of);
     for (u32 i = 0; i < arrays.count; ++i) {

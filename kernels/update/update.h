@@ -28,6 +28,25 @@ struct UpdateArray {
   u64 seed = 0;
 };
 
+// A tensor of the chunk, for rules of whole tensors.
+struct UpdateTensor {
+  u64 begin = 0;
+  u32 rows = 0;  // 0: the tensor is no matrix
+  u32 columns = 0;
+
+  u32 height() const { return rows > 0 ? rows : 1; }
+  u64 elements() const { return u64{height()} * columns; }
+  bool operator==(const UpdateTensor&) const = default;
+};
+
+// Gives values in place of a gradient.
+class GradientSource {
+ public:
+  virtual ~GradientSource() = default;
+  // Elements [begin, end) of the chunk. THREADS: any.
+  virtual void read(u64 begin, u64 end, float* out) const = 0;
+};
+
 struct UpdateChunk {
   u64 elements = 0;
   const std::byte* grad = nullptr;  // [elements] of the precision: float, bf16 or fp16
@@ -35,7 +54,11 @@ struct UpdateChunk {
   // direction has the place of `grad` instead: it replaces the gradient.
   std::array<UpdateArray, update_arrays_max> arrays;
   std::span<const DecaySegment> segments;
-  Rounding rounding;  // of slots whose format is rounded at random
+  Rounding rounding;                       // of slots whose format is rounded at random
+  const GradientSource* source = nullptr;  // if not null, in place of `grad`
+  // For rules of whole tensors: all of the chunk, by place; and scratch memory, as large as the rule says.
+  std::span<const UpdateTensor> tensors;
+  std::span<std::byte> scratch;
 };
 
 struct UpdateTile;

@@ -319,6 +319,20 @@ u32 rule_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, 
   return tile<S, Fp16>(t, s, hashes);
 }
 
+// The gradient comes from a GradientSource.
+template <class S>
+u32 source_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s, UpdateTileHashes* hashes) {
+  switch (precision) {
+    case Precision::fp32:
+      return tile<S, Fp32>(t, s, hashes);
+    case Precision::bf16:
+      return tile<S, WideGradient<Bf16>>(t, s, hashes);
+    case Precision::fp16:
+      break;
+  }
+  return tile<S, WideGradient<Fp16>>(t, s, hashes);
+}
+
 // The rule's `param` is the direction.
 template <class S>
 u32 direction_tile(const UpdateTile& t, Precision precision, const UpdateScalars& s,

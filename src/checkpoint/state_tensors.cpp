@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "huggingface/weights/split.h"
 #include "kernels/update/slot_formats.h"
+#include "tidepool/slot_range.h"
 
 namespace tidepool {
 namespace {
@@ -19,8 +20,11 @@ std::span<T> as(std::span<std::byte> bytes) {
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
-std::string_view prefix(const StateSlots& slots, Kind part) {
-  return part == Kind::param ? std::string_view() : slots[part].file_prefix;
+std::string name_in_file(const StateSlots& slots, Kind part, const FileTensor& file) {
+  if (part == Kind::param) return file.name;
+  const StateSlot& slot = slots[part];
+  const bool of_vector = file.shape.size() != 2 && !slot.file_prefix_of_vectors.empty();
+  return std::string(of_vector ? slot.file_prefix_of_vectors : slot.file_prefix) + file.name;
 }
 
 Dtype dtype(const StateSlots& slots, Kind part) {
@@ -47,14 +51,22 @@ std::vector<u64> shape_of_codes(const FileTensor& file) {
   return {div_up(elements, u64{slot_block_elements}), slot_block_bytes};
 }
 
+// Of a slot without codes.
+std::vector<u64> shape_of_values(SlotAxis axis, const FileTensor& file) {
+  if (axis == SlotAxis::elements || file.shape.size() != 2) return file.shape;
+  return {axis == SlotAxis::rows ? file.shape[0] : file.shape[1]};
+}
+
 std::vector<u64> shape(const StateSlots& slots, Kind part, const FileTensor& file) {
+  if (slots.axis(part) != SlotAxis::elements) return shape_of_values(slots.axis(part), file);
   return part == Kind::param || slots[part].block_elements == 1 ? file.shape : shape_of_codes(file);
 }
 
 // RETURNS: how a file has a slot's tensor; nothing if in no format of slots.
-std::optional<SlotFormat> format_in_file(const StoredTensor& stored, const FileTensor& file) {
-  if (stored.dtype == Dtype::f32 && stored.shape == file.shape) return SlotFormat::f32;
-  if (stored.dtype == Dtype::bf16 && stored.shape == file.shape) return SlotFormat::bf16;
+std::optional<SlotFormat> format_in_file(const StoredTensor& stored, const FileTensor& file, SlotAxis axis) {
+  const std::vector<u64> shape = shape_of_values(axis, file);
+  if (stored.dtype == Dtype::f32 && stored.shape == shape) return SlotFormat::f32;
+  if (stored.dtype == Dtype::bf16 && stored.shape == shape) return SlotFormat::bf16;
   if (stored.shape != shape_of_codes(file)) return std::nullopt;
   if (stored.dtype == Dtype::i8) return SlotFormat::signed8;
   return stored.dtype == Dtype::u8 ? std::optional(SlotFormat::unsigned8) : std::nullopt;
@@ -120,12 +132,15 @@ struct PartInFile {
   u64 file_begin = 0;  // not if interleaved
   u32 window = 0;
   const Tensor* tensor = nullptr;
+  SlotRange range;  // in the window, along the part's axis
 };
 
-// True if the tensor is trained, and its rule keeps this part.
+// True if the tensor is trained, and its rule keeps something of this part.
 bool has_part(const ModelGraph& graph, const FileTensor::Part& at, Kind part) {
   const Window& window = graph.windows[at.window];
-  return window.trainable && graph.state_slots.has(window.tensors[at.tensor].rule, part);
+  const Tensor& tensor = window.tensors[at.tensor];
+  return window.trainable && graph.state_slots.has(tensor.rule, part) &&
+         slot_elements(graph.state_slots.axis(part), tensor) > 0;
 }
 
 // REQUIRES: the tensors of a file's tensor take rules that agree.
@@ -143,7 +158,11 @@ std::vector<PartInFile> trained_parts(const ModelGraph& graph, const std::vector
     u64 begin = 0, number = 0;
     for (const FileTensor::Part& part : file.parts) {
       const Tensor& t = graph.windows[part.window].tensors[part.tensor];
-      if (has_part(graph, part, of_state)) out.push_back({&file, number, begin, part.window, &t});
+      const SlotAxis axis = graph.state_slots.axis(of_state);
+      CHECK(axis == SlotAxis::elements || file.parts.size() == 1, file.name);  // else factors would join
+      if (has_part(graph, part, of_state))
+        out.push_back(
+            {&file, number, begin, part.window, &t, slot_range(graph.windows[part.window], axis, t)});
       begin += t.elements, ++number;
     }
   }
@@ -162,12 +181,12 @@ Result<void> each_piece(const std::vector<PartInFile>& parts, std::span<std::byt
       TRY(interleaved(part));
       continue;
     }
-    for (u64 begin = 0; begin < part.tensor->elements; begin += most)
+    for (u64 begin = 0; begin < part.range.elements; begin += most)
       TRY(fn(StatePiece{.file = *part.file,
                         .file_begin = part.file_begin + begin,
                         .window = part.window,
-                        .window_begin = part.tensor->window_offset + begin,
-                        .elements = std::min(most, part.tensor->elements - begin)}));
+                        .window_begin = part.range.begin + begin,
+                        .elements = std::min(most, part.range.elements - begin)}));
   }
   return {};
 }
@@ -192,9 +211,8 @@ Result<std::vector<std::byte>> interleaved_bytes(const ModelGraph& graph, const 
 
 ExpertForm form_of(Kind part, ExpertForm form) { return part == Kind::param ? form : ExpertForm::single; }
 
-Error is_gone(std::string_view prefix, const std::string& tensor) {
-  return {ErrorKind::corrupt_checkpoint,
-          fmt::format("tensor {}{} is no longer in the checkpoint", prefix, tensor)};
+Error is_gone(const std::string& tensor) {
+  return {ErrorKind::corrupt_checkpoint, fmt::format("tensor {} is no longer in the checkpoint", tensor)};
 }
 
 // True if the tensor has the elements of the shape.
@@ -219,7 +237,7 @@ std::vector<StoredTensor> stored_tensors(const ModelGraph& graph, std::span<cons
   for (const Kind part : parts)
     for (FileTensor& file : file_tensors(graph, form_of(part, form)))
       if (has_whole_part(graph, file, part))
-        out.push_back({.name = std::string(prefix(graph.state_slots, part)) + file.name,
+        out.push_back({.name = name_in_file(graph.state_slots, part, file),
                        .dtype = dtype(graph.state_slots, part),
                        .shape = shape(graph.state_slots, part, file)});
   assign_offsets(out);
@@ -259,13 +277,12 @@ Result<void> restore_part(const TensorSource& tensors, const ModelGraph& graph, 
   return each_piece(
       trained_parts(graph, files, part), buffer,
       [&](const StatePiece& p) -> Result<void> {
-        if (p.file_begin == 0)
-          stored = tensors.find(std::string(prefix(graph.state_slots, part)) + p.file.name);
+        if (p.file_begin == 0) stored = tensors.find(name_in_file(slots, part, p.file));
         // Both were compared when the checkpoint was found, so somebody has changed the file since.
         std::optional<SlotFormat> format = SlotFormat::f32;
-        if (is_slot && stored) format = format_in_file(*stored.tensor, p.file);
+        if (is_slot && stored) format = format_in_file(*stored.tensor, p.file, slots.axis(part));
         if (!stored || !format || (!is_slot && !is_whole(stored, p.file)))
-          return is_gone(prefix(slots, part), p.file.name);
+          return is_gone(name_in_file(slots, part, p.file));
         const auto bytes = [&](u64 n) {
           return is_slot ? slot_bytes(*format, n) : n * dtype_bytes(stored.tensor->dtype);
         };
@@ -286,9 +303,10 @@ bool has_slots_in_some_format(const ModelGraph& graph, std::span<const StoredTen
   for (const Kind part : optimizer_parts(graph.state_slots))
     for (const FileTensor& file : files) {
       if (!has_whole_part(graph, file, part)) continue;
-      const auto at = by_name.find(std::string(prefix(graph.state_slots, part)) + file.name);
+      const auto at = by_name.find(name_in_file(graph.state_slots, part, file));
       if (at == by_name.end()) return false;
-      const std::optional<SlotFormat> format = format_in_file(*at->second, file);
+      const std::optional<SlotFormat> format =
+          format_in_file(*at->second, file, graph.state_slots.axis(part));
       if (!format || (graph.state_slots.is_master(part) && format != SlotFormat::f32)) return false;
       ++found;
     }
@@ -304,7 +322,7 @@ Result<void> restore_weights_by_name(const SafetensorsModel& model, const ModelG
                     [](const PartInFile& p) { return std::pair(p.window, p.tensor->window_offset); });
   const auto find = [&](const FileTensor& file) -> Result<SafetensorsModel::Location> {
     const SafetensorsModel::Location stored = model.find(file.name);
-    if (!is_whole(stored, file) || stored.tensor->dtype != Dtype::f32) return is_gone("", file.name);
+    if (!is_whole(stored, file) || stored.tensor->dtype != Dtype::f32) return is_gone(file.name);
     return stored;
   };
   InterleavedParts interleaved;

@@ -119,8 +119,8 @@ const std::array train_table = std::to_array<Field>({
      .key = "optim",
      .ref = CHOICE(train.optim),
      .help =
-         "Optimizer: AdamW, Lion, SGD with momentum, or Muon, which leaves what is no matrix of a layer to "
-         "AdamW; _bf16 and _8bit keep its state in 16 or 8 bits",
+         "Optimizer: AdamW, Lion, SGD with momentum, Adafactor, or Muon, which leaves what is no matrix of a "
+         "layer to AdamW; _bf16 and _8bit keep its state in 16 or 8 bits",
      .choices = Names(optim_names),
      .choice_aliases = optim_aliases},
     {"train",

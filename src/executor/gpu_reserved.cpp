@@ -6,6 +6,7 @@
 #include "executor/shared/step_arrays.h"
 #include "kernels/gradient/gradient.h"
 #include "kernels/matmul/matmul_workspace.h"
+#include "optimizers/optimizer.h"
 
 namespace tidepool {
 
@@ -18,6 +19,7 @@ GpuReserved gpu_reserved(const ModelGraph& graph, u32 micro_batches, u32 devices
                        .decay_segments = gpu_chunk_sets_max,
                        .vocabulary = graph.config.head_rows(),
                        .experts = experts_of_layers(graph),
+                       .update_scratch = update_scratch(graph).value,
                        .several_devices = devices > 1};
   for (const Window& window : graph.windows) {
     sizes.decay_segments += window.tensors.size();

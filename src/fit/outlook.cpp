@@ -1,6 +1,7 @@
 #include "fit/outlook.h"
 
 #include "fit/phase_bound.h"
+#include "tidepool/slot_range.h"
 
 namespace tidepool {
 namespace {
@@ -46,13 +47,16 @@ Outlook outlook(const ModelGraph& graph, const RunPlan& run, u64 token_budget) {
   const double endurance = static_cast<double>(machine.disk.endurance.value);
   if (endurance > 0 && out.disk_bytes_per_day > 0)
     out.drive_life_years = endurance / out.disk_bytes_per_day / days_per_year;
-  // The weights in the model's precision; master and the slots of the tensor's rule in fp32.
+  // The weights in the model's precision, the master in fp32, and the slots of the tensor's rule as they are.
   for (const Window& window : graph.windows)
     for (const Tensor& tensor : window.tensors) {
       if (!window.trainable) continue;
-      u64 per_parameter = value_bytes(plan.precision);
-      plan.state_slots.each_of_rule(tensor.rule, [&](Kind) { per_parameter += sizeof(float); });
-      out.checkpoint += Bytes{tensor.elements * per_parameter};
+      out.checkpoint += Bytes{values_bytes(tensor.elements, plan.precision)};
+      plan.state_slots.each_of_rule(tensor.rule, [&](Kind slot) {
+        const u64 elements = slot_elements(plan.state_slots.axis(slot), tensor);
+        out.checkpoint += Bytes{plan.state_slots.is_master(slot) ? elements * sizeof(float)
+                                                                 : plan.state_slots.bytes(slot, elements)};
+      });
     }
   out.save_seconds = save_seconds(plan, machine.disk, out.checkpoint);
   return out;

@@ -84,7 +84,11 @@ Window make_window(const ModelGraph& g, std::string name, std::vector<TensorSpec
   sort_by_rule(all);
   for (Fused& fused : all) {
     const bool other_rule = !window.tensors.empty() && window.tensors.back().rule != fused.rule;
-    const bool unit = trained && (other_rule || g.rules[fused.rule].unit == UnitKind::tensor);
+    // Vectors and adapters are small: those of a rule share a unit.
+    const Tensor& first = fused.tensors[0];
+    const bool small = first.shape.size() < 2 || first.kind == TensorKind::adapter;
+    const bool alone = g.rules[fused.rule].unit == UnitKind::tensor && !small;
+    const bool unit = trained && (other_rule || alone);
     u64 alignment = std::lcm(fused.alignment, unit ? g.state_slots.unit_alignment() : 1);
     if (trained) alignment = std::lcm(alignment, g.state_slots.block_elements(fused.rule));
     window.elements = round_up(window.elements, alignment);

@@ -12,6 +12,9 @@
 
 namespace tidepool {
 
+struct ModelGraph;
+struct Window;
+
 // The settings of a config. A rule reads those that it has a use for.
 struct OptimizerSettings {
   double learning_rate = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
@@ -29,6 +32,9 @@ struct Optimizer {
   UpdateStep (*step)(const OptimizerSettings&, u64 t);
   UpdateTileFn tile;                 // of the whole update; of the step, if it is streamed
   UpdateTileFn direction = nullptr;  // streamed
+  // The whole update of a chunk with its tensors; null: it is done tile by tile.
+  void (*of_tensors)(const UpdateChunk&, const StateSlots&, const UpdateScalars&, CorePool&) = nullptr;
+  u64 (*scratch)(std::span<const UpdateTensor>) = nullptr;  // bytes that of_tensors needs
   UnitKind unit = UnitKind::cut;
   UpdatePlace place = UpdatePlace::home;
   // True if the rule is for this tensor; null: it is for all. Tensors that it is not for take the rule
@@ -75,8 +81,14 @@ inline UpdateStep update_step(Optim optim, const OptimizerSettings& settings, u6
 inline void update(const UpdateChunk& chunk, const StateSlots& slots, UpdatePart part, Optim optim,
                    const UpdateScalars& scalars, CorePool& pool) {
   const Optimizer& row = optimizer(optim);
+  if (row.of_tensors != nullptr) return row.of_tensors(chunk, slots, scalars, pool);
   update(chunk, slots, part, part == UpdatePart::direction ? row.direction : row.tile, scalars, pool);
 }
+// RETURNS: the tensors that lie in [begin, end) of the window, as an update of that range takes them.
+std::vector<UpdateTensor> update_tensors(const Window&, u64 begin, u64 end);
+// RETURNS: the most scratch that an update of the model takes.
+Bytes update_scratch(const ModelGraph&);
+
 // RETURNS: the parts of a rule's updates that run where its state rests.
 std::span<const UpdatePart> parts_of(Optim);
 // RETURNS: the arrays that a part changes, of a chunk set with all of them.

@@ -1,18 +1,23 @@
+#include <algorithm>
 #include <array>
 #include <utility>
 
 #include "base/check.h"
+#include "optimizers/adafactor/adafactor.h"
 #include "optimizers/adamw/adamw.h"
 #include "optimizers/lion/lion.h"
 #include "optimizers/muon/muon.h"
 #include "optimizers/sgd/sgd.h"
 #include "tidepool/model_graph.h"
+#include "tidepool/slot_range.h"
+#include "tidepool/update_units.h"
 
 namespace tidepool {
 
 const Optimizer& optimizer(Optim optim) {
-  static constexpr std::array<Optimizer, optim_count> rows = {
-      adamw, lion, sgd, adamw_bf16, adamw_8bit, lion_bf16, lion_8bit, sgd_bf16, sgd_8bit, muon, muon_bf16};
+  static constexpr std::array<Optimizer, optim_count> rows = {adamw,      lion,      sgd,       adamw_bf16,
+                                                              adamw_8bit, lion_bf16, lion_8bit, sgd_bf16,
+                                                              sgd_8bit,   muon,      muon_bf16, adafactor};
   return rows[static_cast<u32>(optim)];
 }
 
@@ -48,6 +53,25 @@ UpdateStep update_step(const UpdateRule& rule, const OptimizerSettings& settings
   step.max_grad_norm = max_grad_norm;
   step.unclipped.step = t;
   return step;
+}
+
+std::vector<UpdateTensor> update_tensors(const Window& window, u64 begin, u64 end) {
+  std::vector<UpdateTensor> out;
+  for (const Tensor& tensor : window.tensors)
+    if (tensor.window_offset >= begin && tensor.window_offset < end)
+      out.push_back({.begin = tensor.window_offset - begin,
+                     .rows = static_cast<u32>(slot_elements(SlotAxis::rows, tensor)),
+                     .columns = static_cast<u32>(slot_elements(SlotAxis::columns, tensor))});
+  return out;
+}
+
+Bytes update_scratch(const ModelGraph& graph) {
+  u64 most = 0;
+  for (const Window& window : graph.windows)
+    for (const UpdateUnit& unit : update_units(graph, window))
+      if (const auto scratch = optimizer(graph.rules[unit.rule].optim).scratch; scratch && window.trainable)
+        most = std::max(most, scratch(update_tensors(window, unit.begin, unit.end())));
+  return Bytes{most};
 }
 
 std::span<const UpdatePart> parts_of(Optim optim) {

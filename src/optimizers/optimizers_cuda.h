@@ -11,7 +11,7 @@ namespace tidepool {
 // chunks with homes on disk are updated on the host. One for each rule:
 using UpdateCudaFn = void(const UpdateChunk&, Precision, const UpdateScalars* scalars, cudaStream_t);
 UpdateCudaFn adamw_cuda, lion_cuda, sgd_cuda, adamw_bf16_cuda, adamw_8bit_cuda, lion_bf16_cuda,
-    lion_8bit_cuda, sgd_bf16_cuda, sgd_8bit_cuda, muon_cuda;
+    lion_8bit_cuda, sgd_bf16_cuda, sgd_8bit_cuda, muon_cuda, adafactor_cuda;
 // Directions of streamed rules.
 UpdateCudaFn muon_direction_cuda, muon_bf16_direction_cuda;
 

@@ -8,6 +8,7 @@
 #include "base/text/budget_text.h"
 #include "planner/advice/change_text.h"
 #include "planner/shapes.h"
+#include "tidepool/slot_range.h"
 #include "tidepool/update_units.h"
 
 namespace tidepool {
@@ -22,7 +23,8 @@ Bytes bytes_of(const ModelGraph& graph, const Window& window, Kind kind) {
   Bytes sum{};
   for (const UpdateUnit& unit : update_units(graph, window))
     if (graph.state_slots.has(unit.rule, kind))
-      sum += Bytes{graph.state_slots.chunk_bytes(kind, unit.elements)};
+      sum += Bytes{graph.state_slots.chunk_bytes(
+          kind, slot_range(window, graph.state_slots.axis(kind), unit.begin, unit.end()).elements)};
   return sum;
 }
 
@@ -43,10 +45,8 @@ Bytes trained_sum_of(const ModelGraph& graph, Kind kind) {
 // Least bytes of a device: while one block runs, it holds the block's parameters (in whichever tier they
 // rest), the sums of their gradients, and the workspace. An embedding's backward needs no parameters.
 Bytes device_least(const ModelGraph& graph, const PlanOptions& options) {
-  Bytes workspace{}, most{};
+  Bytes most{};
   for (const Block& block : graph.blocks) {
-    workspace =
-        std::max({workspace, block.forward_workspace, trains(graph) ? block.backward_workspace : Bytes{0}});
     Bytes params{}, sums{};
     for (const u32 w : block.windows) {
       const Window& window = graph.windows[w];
@@ -55,9 +55,7 @@ Bytes device_least(const ModelGraph& graph, const PlanOptions& options) {
     }
     most = std::max(most, block.kind == BlockKind::embedding ? std::max(params, sums) : params + sums);
   }
-  for (const MatrixCost& matrix : graph.matrix_costs)
-    if (trains(graph)) workspace = std::max(workspace, matrix.workspace);
-  return most + workspace + options.device_reserved;
+  return most + largest_workspace(graph) + options.device_reserved;
 }
 
 // Least bytes of a node's state. Every node holds all parameters; of the rest it may own next to nothing.

@@ -7,6 +7,7 @@
 
 #include "base/process/limits.h"
 #include "probe/scale.h"
+#include "tidepool/slot_range.h"
 
 namespace tidepool {
 namespace {
@@ -16,6 +17,8 @@ constexpr u64 chunk_elements = 16 * mib;
 // Bytes that a task takes of each fp32 array.
 constexpr u64 scale_piece_bytes = 1 * mib;
 constexpr u64 huge_page_bytes = 2 * mib;
+constexpr u32 columns = 2048;  // of a chunk that is one matrix
+static_assert(cut_alignment_elements % columns == 0);
 
 }  // namespace
 
@@ -37,9 +40,12 @@ UpdateLoad::UpdateLoad(Precision precision, Optim optim, u64 parameters, CorePoo
       elements_(std::min(chunk_elements, round_up(parameters, cut_alignment_elements))),
       chunks_(div_up(parameters, elements_)),
       pool_(pool),
-      segment_{0, elements_, true} {
+      segment_{0, elements_, true},
+      tensor_{.rows = static_cast<u32>(elements_ / columns), .columns = columns} {
+  if (const auto scratch = optimizer(optim).scratch) scratch_.resize(scratch({&tensor_, 1}));
   const auto add = [&](Kind kind) {
-    const u64 bytes = slots_.chunk_bytes(kind, elements_);
+    const u64 bytes =
+        slots_.chunk_bytes(kind, slot_elements(slots_.axis(kind), elements_, tensor_.rows, tensor_.columns));
     arrays_.push_back({bytes, chunk_bytes_, bytes == 2 * elements_});
     chunk_bytes_ += bytes;
   };
@@ -102,7 +108,8 @@ void UpdateLoad::update_chunks(bool hashed) {
 }
 
 UpdateChunk UpdateLoad::chunk_of(u64 chunk, bool hashed) {
-  UpdateChunk c{.elements = elements_, .segments = {&segment_, 1}};
+  UpdateChunk c{
+      .elements = elements_, .segments = {&segment_, 1}, .tensors = {&tensor_, 1}, .scratch = scratch_};
   c.grad = address(chunk, arrays_[0]);
   for (u32 i = 1; i < arrays_.size(); ++i) {
     c.arrays[i - 1].data = address(chunk, arrays_[i]);

@@ -63,6 +63,8 @@ class UpdateLoad {
   const u64 chunks_;
   CorePool& pool_;
   const DecaySegment segment_;
+  const UpdateTensor tensor_;  // of each chunk: all of it
+  std::vector<std::byte> scratch_;
   std::vector<Array> arrays_;  // the gradient, then those that change; they lie side by side as in frames
   u64 chunk_bytes_ = 0;
   void* mapped_ = nullptr;

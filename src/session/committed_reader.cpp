@@ -36,26 +36,33 @@ Result<std::unique_ptr<CommittedReader>> CommittedReader::open(FoundState given,
   CHECK(found.commit.chunks.size() == table.marks(), found.commit.chunks.size());
   std::map<std::string, Source> by_name;
   for (u32 row = 0; row < table.windows.size(); ++row)
-    for (const StateTable::OfTensor& t : table.windows[row].tensors)
-      by_name[t.name] = {.row = row, .from = t.begin};
+    for (u64 t = 0; t < table.windows[row].tensors.size(); ++t) {
+      Source& source = by_name[table.windows[row].tensors[t].name];
+      source.row = row;
+      for (u32 axis = 0; axis < slot_axis_count; ++axis)
+        source.there[axis] = table.windows[row].tensor_range(static_cast<SlotAxis>(axis), t);
+    }
   for (const Window& window : graph.windows) {
     std::vector<Source>& sources = reader->sources_.emplace_back();
     for (const Tensor& tensor : window.tensors) {
       if (!window.trainable) continue;
       sources.push_back(by_name.at(tensor.name));
-      sources.back().begin = tensor.window_offset, sources.back().elements = tensor.elements;
+      for (u32 axis = 0; axis < slot_axis_count; ++axis)
+        sources.back().here[axis] = slot_range(window, static_cast<SlotAxis>(axis), tensor);
     }
   }
   u64 largest = 0;  // in bytes
-  for (const StateTable::OfWindow& window : table.windows)
-    for (const StateTable::Unit& unit : window.units) {
-      const auto hold = [&](Kind kind) {
-        const u64 elements = std::min(unit.cut_elements, window.elements);
+  for (const StateTable::OfWindow& window : table.windows) {
+    const auto hold = [&](Kind kind) {
+      const std::vector<SlotRange> ranges = window.unit_ranges(table.state_slots.axis(kind));
+      for (u64 unit = 0; unit < ranges.size(); ++unit) {
+        const u64 elements = std::min(window.units[unit].cut_elements, ranges[unit].elements);
         largest = std::max(largest, table.state_slots.chunk_bytes(kind, elements));
-      };
-      hold(Kind::param);
-      table.state_slots.each(hold);
-    }
+      }
+    };
+    hold(Kind::param);
+    table.state_slots.each(hold);
+  }
   for (Held& held : reader->held_)
     held.memory.reset(
         static_cast<std::byte*>(std::aligned_alloc(frame_alignment, round_up(largest, frame_alignment))));
@@ -64,17 +71,20 @@ Result<std::unique_ptr<CommittedReader>> CommittedReader::open(FoundState given,
 
 Result<void> CommittedReader::read(u32 window, Kind kind, u64 element_begin, std::span<std::byte> out) {
   CHECK(!sources_[window].empty(), window);
-  const auto after = std::ranges::upper_bound(sources_[window], element_begin, {}, &Source::begin);
+  const u32 axis = static_cast<u32>(slots_.axis(kind));
+  const auto after = std::ranges::upper_bound(sources_[window], element_begin, {},
+                                              [&](const Source& s) { return s.here[axis].begin; });
   CHECK(after != sources_[window].begin(), window, element_begin);
   const Source& source = *std::prev(after);
-  const u64 in_tensor = element_begin - source.begin, begin = in_tensor + source.from;
+  const u64 in_tensor = element_begin - source.here[axis].begin, begin = in_tensor + source.there[axis].begin;
   const StateTable::OfWindow& of = table_.windows[source.row];
-  const Kind there = kind_in_table(kind, of.rule_at(begin));
+  const u64 first = source.there[static_cast<u32>(SlotAxis::elements)].begin;
+  const Kind there = kind_in_table(kind, of.rule_at(first));
   if (!slots_.is_optimizer_slot(kind) || table_.state_slots[there].format == slots_[kind].format)
     return read_table(of, there, begin, out);
   const SlotFormat format = table_.state_slots[there].format;
   // A block at the tensor's end has fewer elements.
-  const u64 elements = std::min(slots_.elements(kind, out.size()), source.elements - in_tensor);
+  const u64 elements = std::min(slots_.elements(kind, out.size()), source.here[axis].elements - in_tensor);
   other_format_.resize(slot_bytes(format, elements));
   TRY(read_table(of, there, begin, other_format_));
   convert_slot(format, other_format_.data(), slots_[kind].format, out.data(), elements);
@@ -164,10 +174,11 @@ Result<void> copy_state(const ModelGraph& graph, StateReader& from, StateWriter&
       if (!graph.windows[w].trainable) continue;
       for (const Tensor& tensor : graph.windows[w].tensors) {
         constexpr u64 most = copied_at_once / 4;
-        for (u64 at = 0; at < tensor.elements; at += most)
+        const SlotRange range = slot_range(graph.windows[w], graph.state_slots.axis(kinds[0]), tensor);
+        for (u64 at = 0; at < range.elements; at += most)
           for (const Kind kind : kinds)
             if (graph.state_slots.has(tensor.rule, kind))
-              TRY(copy(w, kind, tensor.window_offset + at, std::min(most, tensor.elements - at)));
+              TRY(copy(w, kind, range.begin + at, std::min(most, range.elements - at)));
       }
     }
   return to.finish();

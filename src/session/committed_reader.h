@@ -41,9 +41,9 @@ class CommittedReader final : public StateReader {
     u64 bytes = 0;
   };
   struct Source {
-    u64 begin = 0, elements = 0;  // of the tensor, in its window of the graph
-    u32 row = 0;                  // of the table
-    u64 from = 0;                 // of the tensor, in its window of the table
+    u32 row = 0;                                         // of the table
+    std::array<SlotRange, slot_axis_count> here, there;  // by axis: the tensor in its window of the graph,
+                                                         // and of the table
   };
   CommittedReader(FoundState found, StateTable table, const ModelGraph& graph, CorePool& pool)
       : found_(std::move(found)), table_(std::move(table)), slots_(graph.state_slots), pool_(pool) {}

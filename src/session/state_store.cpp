@@ -14,14 +14,14 @@ StateStore::StateStore(const Plan& plan, const ModelGraph& graph, StateAtRest& h
     CHECK(staging[i].size() <= staged_max, staging[i].size());
     for (const std::span<std::byte> memory : staging[i]) slots_[i].staged.push_back({.memory = memory});
   }
-  cuts_.resize(graph.windows.size());
   first_.resize(graph.windows.size());
+  cuts_.resize(graph.windows.size(), 0);
   for (auto& of_window : first_) of_window.fill(ChunkId{none});
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
     const Chunk& chunk = plan.chunks[id];
     if (!is_persistent(chunk.kind)) continue;
+    if (chunk.kind == Kind::param) ++cuts_[chunk.window];
     if (chunk.cut == 0) first_[chunk.window][static_cast<u32>(chunk.kind)] = ChunkId{id};
-    if (chunk.kind == Kind::param) cuts_[chunk.window].push_back(chunk.element_begin);
   }
 }
 
@@ -30,10 +30,11 @@ ChunkId StateStore::first_chunk(u32 window, Kind kind) const {
 }
 
 StateStore::Piece StateStore::piece_at(u32 window, Kind kind, u64 element, u64 bytes_left) const {
+  // Cuts of a kind lie side by side; those that have nothing of it are empty.
   const ChunkId first = first_chunk(window, kind);
-  const std::vector<u64>& cuts = cuts_[window];
-  const auto after = std::ranges::upper_bound(cuts, element);
-  const ChunkId id{index(first) + static_cast<u32>(after - cuts.begin()) - 1};
+  const auto chunks = std::span(plan_.chunks).subspan(index(first), cuts_[window]);
+  const auto after = std::ranges::upper_bound(chunks, element, {}, &Chunk::element_begin);
+  const ChunkId id{index(first) + static_cast<u32>(after - chunks.begin()) - 1};
   const Chunk& chunk = plan_.chunk(id);
   CHECK(chunk.window == window && chunk.kind == kind && is_persistent(chunk), window, element);
   const u64 offset = plan_.state_slots.bytes(kind, element - chunk.element_begin);

@@ -70,7 +70,7 @@ class StateStore final : public StateReader, public StateWriter {
   StateAtRest& homes_;
   std::array<Slot, 2> slots_;
   std::vector<std::array<ChunkId, kind_count>> first_;  // by window
-  std::vector<std::vector<u64>> cuts_;                  // by window: the first element of each cut
+  std::vector<u32> cuts_;                               // by window
   std::vector<bool> written_;                           // by chunk
 };
 

@@ -107,15 +107,30 @@ bool read_units(const json::value& from, u64 rules, Counts& counts, StateTable::
          cuts <= cuts_max;
 }
 
-// True if each tensor lies in the window, and in units of one rule.
+u64 tensor_elements(SlotAxis axis, const StateTable::OfTensor& t) {
+  return slot_elements(axis, t.elements, t.rows, t.columns);
+}
+
+// True if a slot has an element for each row or each column, so that shapes matter.
+bool has_factors(const StateSlots& slots) {
+  bool any = false;
+  slots.each([&](Kind slot) { any |= slots.axis(slot) != SlotAxis::elements; });
+  return any;
+}
+
+// True if the tensor lies in the window, in units of one rule, and has the elements of its rows and columns.
+bool holds(const StateTable::OfWindow& window, const StateTable::OfTensor& t) {
+  if (t.begin > window.elements || t.elements > window.elements - t.begin) return false;
+  if (t.rows > 0 && (t.elements % t.rows != 0 || t.elements / t.rows != t.columns)) return false;
+  const u8 rule = window.rule_at(t.begin);
+  for (const StateTable::Unit& unit : window.units)
+    if (unit.begin > t.begin && unit.begin < t.begin + t.elements && unit.rule != rule) return false;
+  return true;
+}
+
 bool holds_its_tensors(const StateTable::OfWindow& window) {
-  return std::ranges::all_of(window.tensors, [&](const StateTable::OfTensor& t) {
-    if (t.begin > window.elements || t.elements > window.elements - t.begin) return false;
-    const u8 rule = window.rule_at(t.begin);
-    for (const StateTable::Unit& unit : window.units)
-      if (unit.begin > t.begin && unit.begin < t.begin + t.elements && unit.rule != rule) return false;
-    return true;
-  });
+  return std::ranges::is_sorted(window.tensors, {}, &StateTable::OfTensor::begin) &&
+         std::ranges::all_of(window.tensors, [&](const auto& t) { return holds(window, t); });
 }
 
 // True if all places lie in a slot of the file, and their marks in a commit.
@@ -137,15 +152,21 @@ bool has_its_places(const StateTable& table) {
 }  // namespace
 
 StateTable::Cut StateTable::OfWindow::cut_at(u64 element, const StateSlots& slots, Kind kind) const {
-  CHECK(element < elements, element, elements);
+  const std::vector<SlotRange> ranges = unit_ranges(slots.axis(kind));
+  CHECK(element < ranges.back().end(), element, ranges.back().end());
   Cut cut;
   u64 i = 0;
-  for (; end_of(i) <= element; ++i) {
+  for (; ranges[i].end() <= element; ++i) {
     const u32 cuts = cuts_of(i);
     cut.number += cuts;
-    if (slots.has(units[i].rule, kind)) cut.before.bytes += bytes_of(i, slots, kind), cut.before.cuts += cuts;
+    const u64 bytes = slots.has(units[i].rule, kind) ? bytes_of(i, ranges[i], slots, kind) : 0;
+    if (bytes > 0) cut.before.bytes += bytes, cut.before.cuts += cuts;
   }
   const Unit& unit = units[i];
+  if (slots.axis(kind) != SlotAxis::elements) {
+    cut.begin = ranges[i].begin, cut.elements = ranges[i].elements;
+    return cut;
+  }
   const u32 within = static_cast<u32>((element - unit.begin) / unit.cut_elements);
   cut.begin = unit.begin + within * unit.cut_elements;
   cut.elements = std::min(unit.cut_elements, end_of(i) - cut.begin);
@@ -154,16 +175,43 @@ StateTable::Cut StateTable::OfWindow::cut_at(u64 element, const StateSlots& slot
   return cut;
 }
 
-u64 StateTable::OfWindow::bytes_of(u64 i, const StateSlots& slots, Kind kind) const {
+std::vector<SlotRange> StateTable::OfWindow::unit_ranges(SlotAxis axis) const {
+  std::vector<SlotRange> out;
+  u64 tensor = 0, begin = 0;
+  for (u64 i = 0; i < units.size(); ++i) {
+    SlotRange range = {.begin = begin};
+    if (axis == SlotAxis::elements) range = {units[i].begin, end_of(i) - units[i].begin};
+    for (; axis != SlotAxis::elements && tensor < tensors.size() && tensors[tensor].begin < end_of(i);
+         ++tensor)
+      range.elements += tensor_elements(axis, tensors[tensor]);
+    begin = range.end();
+    out.push_back(range);
+  }
+  return out;
+}
+
+SlotRange StateTable::OfWindow::tensor_range(SlotAxis axis, u64 tensor) const {
+  SlotRange range = {tensors[tensor].begin, tensor_elements(axis, tensors[tensor])};
+  if (axis == SlotAxis::elements) return range;
+  range.begin = 0;
+  for (u64 i = 0; i < tensor; ++i) range.begin += tensor_elements(axis, tensors[i]);
+  return range;
+}
+
+u64 StateTable::OfWindow::bytes_of(u64 i, const SlotRange& range, const StateSlots& slots, Kind kind) const {
+  if (slots.axis(kind) != SlotAxis::elements) return slots.chunk_bytes(kind, range.elements);
   const u64 whole = cuts_of(i) - 1, size = units[i].cut_elements;
   return whole * slots.chunk_bytes(kind, size) +
          slots.chunk_bytes(kind, end_of(i) - units[i].begin - whole * size);
 }
 
 StateTable::Extent StateTable::OfWindow::extent(const StateSlots& slots, Kind kind) const {
+  const std::vector<SlotRange> ranges = unit_ranges(slots.axis(kind));
   Extent all;
-  for (u64 i = 0; i < units.size(); ++i)
-    if (slots.has(units[i].rule, kind)) all.bytes += bytes_of(i, slots, kind), all.cuts += cuts_of(i);
+  for (u64 i = 0; i < units.size(); ++i) {
+    const u64 bytes = slots.has(units[i].rule, kind) ? bytes_of(i, ranges[i], slots, kind) : 0;
+    if (bytes > 0) all.bytes += bytes, all.cuts += cuts_of(i);
+  }
   return all;
 }
 
@@ -208,8 +256,11 @@ StateTable make_state_table(const Plan& plan, const ModelGraph& graph) {
                              .units = {},
                              .tensors = {},
                              .places = {}});
-    for (const Tensor& t : graph.windows[w].tensors)
-      table.windows.back().tensors.push_back({t.name, t.window_offset, t.elements});
+    for (const Tensor& t : graph.windows[w].tensors) {
+      StateTable::OfTensor of{.name = t.name, .begin = t.window_offset, .elements = t.elements};
+      if (has_factors(plan.state_slots) && t.shape.size() == 2) of.rows = t.shape[0], of.columns = t.shape[1];
+      table.windows.back().tensors.push_back(std::move(of));
+    }
   }
   std::vector<std::vector<UpdateUnit>> units;
   for (const Window& window : graph.windows) units.push_back(update_units(graph, window));
@@ -241,8 +292,11 @@ std::string describe_state(const StateTable& table, const StateOwner& owner) {
           json::object{{"first_chunk", place.first_chunk}, {"offset", place.offset}, {"mark", place.mark}};
     });
     json::array tensors;
-    for (const StateTable::OfTensor& t : window.tensors)
-      tensors.push_back(json::object{{"name", t.name}, {"begin", t.begin}, {"elements", t.elements}});
+    for (const StateTable::OfTensor& t : window.tensors) {
+      json::object of{{"name", t.name}, {"begin", t.begin}, {"elements", t.elements}};
+      if (t.rows > 0) of["rows"] = t.rows, of["columns"] = t.columns;
+      tensors.push_back(std::move(of));
+    }
     json::object all{{"name", window.name}, {"elements", window.elements}};
     describe_units(window.units, all);
     all["kinds"] = std::move(kinds);
@@ -304,8 +358,14 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
       const json::value* tensors = member(from, "tensors");
       counts.ok &= tensors != nullptr && tensors->is_array();
       if (counts.ok)
-        for (const json::value& t : tensors->get_array())
-          window.tensors.push_back({counts.text(t, "name"), counts.of(t, "begin"), counts.of(t, "elements")});
+        for (const json::value& t : tensors->get_array()) {
+          StateTable::OfTensor of{.name = counts.text(t, "name"),
+                                  .begin = counts.of(t, "begin"),
+                                  .elements = counts.of(t, "elements")};
+          if (member(t, "rows") != nullptr)
+            of.rows = counts.of(t, "rows"), of.columns = counts.of(t, "columns");
+          window.tensors.push_back(std::move(of));
+        }
       if (!read_units(from, table.rules.size(), counts, window) || !holds_its_tensors(window)) {
         known = false;
         break;

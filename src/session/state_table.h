@@ -10,6 +10,7 @@
 #include "io/state_journal.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"
+#include "tidepool/slot_range.h"
 
 namespace tidepool {
 
@@ -25,6 +26,7 @@ struct StateTable {
   struct OfTensor {
     std::string name;
     u64 begin = 0, elements = 0;  // from the window's start
+    u64 rows = 0, columns = 0;    // of a matrix, if slots have other axes than the elements
     bool operator==(const OfTensor&) const = default;
   };
   // Cuts of equal size but for the last, up to the next unit or the window's end.
@@ -39,7 +41,7 @@ struct StateTable {
     u32 cuts = 0;
   };
   struct Cut {
-    u64 begin = 0, elements = 0;
+    u64 begin = 0, elements = 0;  // along the kind's axis
     u32 number = 0;
     Extent before;  // of the kind, from the window's begin to the cut
   };
@@ -60,10 +62,16 @@ struct StateTable {
       while (unit + 1 < units.size() && end_of(unit) <= element) ++unit;
       return units[unit].rule;
     }
-    // REQUIRES: the element's cut has the kind.
+    // As slot_range(), of each unit.
+    std::vector<SlotRange> unit_ranges(SlotAxis) const;
+    SlotRange tensor_range(SlotAxis, u64 tensor) const;
+    // REQUIRES: the element, along the kind's axis, is in a cut that has the kind.
     Cut cut_at(u64 element, const StateSlots&, Kind) const;
-    Extent extent(const StateSlots&, Kind) const;           // from begin to end
-    u64 bytes_of(u64 unit, const StateSlots&, Kind) const;  // of its chunks
+    Extent extent(const StateSlots&, Kind) const;  // from begin to end
+
+   private:
+    // Of a unit's chunks. `range`: of the unit, along the kind's axis.
+    u64 bytes_of(u64 unit, const SlotRange& range, const StateSlots&, Kind) const;
   };
 
   Precision precision{};

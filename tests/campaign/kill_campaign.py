@@ -153,7 +153,7 @@ class Campaign(campaign.Folders):
                        text_of(folder / "log.before") + said)
 
     def round(self, number, kills):
-        optim = self.random.choice(("adamw_torch", "adamw_8bit", "adamw_bf16", "lion_8bit", "muon"))
+        optim = self.random.choice(("adamw_torch", "adamw_8bit", "adamw_bf16", "lion_8bit", "muon", "adafactor"))
         kind = (*self.random.choice((("bf16", 0.5), ("bf16", 0), ("fp32", 0.5), ("fp16", 0.5))), optim)
         expected = self.undisturbed(kind)
         folder = self.folder_for("round", kind)

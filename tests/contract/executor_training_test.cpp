@@ -11,6 +11,7 @@
 #include "tests/support/kernel_fixture.h"
 #include "tests/support/segments.h"
 #include "tests/support/small_training.h"
+#include "tidepool/slot_range.h"
 #include "tidepool/update_units.h"
 
 namespace tidepool::executor_training_test {
@@ -167,11 +168,13 @@ std::vector<std::vector<std::byte>> state_by_tensor(const ModelGraph& graph, con
         if (!slots.has(unit.rule, kind)) continue;
         for (const Tensor& tensor : window.tensors) {
           if (tensor.window_offset < unit.begin || tensor.window_offset >= unit.end()) continue;
-          const auto begin = outcome.state.begin() +
-                             static_cast<i64>(at + slots.bytes(kind, tensor.window_offset - unit.begin));
-          out.emplace_back(begin, begin + static_cast<i64>(slots.bytes(kind, tensor.elements)));
+          const SlotRange range = slot_range(window, slots.axis(kind), tensor);
+          const u64 first = slot_range(window, slots.axis(kind), unit.begin, unit.end()).begin;
+          const auto begin =
+              outcome.state.begin() + static_cast<i64>(at + slots.bytes(kind, range.begin - first));
+          out.emplace_back(begin, begin + static_cast<i64>(slots.bytes(kind, range.elements)));
         }
-        at += slots.bytes(kind, unit.elements);
+        at += slots.bytes(kind, slot_range(window, slots.axis(kind), unit.begin, unit.end()).elements);
       }
   EXPECT_EQ(at, outcome.state.size());
   return out;

@@ -74,7 +74,7 @@ class CudaUpdate : public CudaTest, public ::testing::WithParamInterface<Optim> 
 
   std::unique_ptr<CorePool> pool_ = make_pool(1);
 };
-INSTANTIATE_TEST_SUITE_P(Rules, CudaUpdate, ::testing::ValuesIn(all_rules),
+INSTANTIATE_TEST_SUITE_P(Rules, CudaUpdate, ::testing::ValuesIn(rules_of_elements),
                          [](const auto& info) { return std::string(tidepool::name(info.param)); });
 
 TEST_P(CudaUpdate, GivesTheSameBitsAsTheCpu) {

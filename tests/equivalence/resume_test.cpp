@@ -171,6 +171,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Kind{Precision::bf16, false, true, false, Optim::adamw_8bit},
                       Kind{Precision::bf16, true, false, false, Optim::muon},
                       Kind{Precision::fp32, false, false, false, Optim::muon_bf16},
+                      Kind{Precision::bf16, true, false, false, Optim::adafactor},
+                      Kind{Precision::fp32, false, true, false, Optim::adafactor},
                       Kind{Precision::fp32, true, false, false, Optim::adamw_bf16}),
     [](const auto& info) {
       return std::string(info.param.experts ? "experts_"

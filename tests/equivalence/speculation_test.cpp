@@ -31,7 +31,7 @@ Config config_of(const Kind& kind, const TrainDir& dir) {
   Config c = test::small_config(dir, "waits");
   c.train.precision = kind.precision;
   c.train.optim = kind.optim;
-  if (optimizer(kind.optim).place == UpdatePlace::streamed)  // whose units are padded
+  if (optimizer(kind.optim).unit == UnitKind::tensor)  // units are padded
     c.memory.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
   c.train.gradient_accumulation_steps = 2;
   c.train.max_steps = steps;
@@ -232,6 +232,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Kind{Precision::bf16, Changed::some_steps, Optim::adamw_8bit},
                       Kind{Precision::bf16, Changed::some_steps, Optim::muon},
                       Kind{Precision::fp16, Changed::some_steps, Optim::muon},
+                      Kind{Precision::fp16, Changed::some_steps, Optim::adafactor},
                       Kind{Precision::fp16, Changed::every_step, Optim::adamw_bf16}),
     kind_name);
 

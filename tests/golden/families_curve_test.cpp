@@ -128,9 +128,13 @@ TEST_P(OptimizerCurve, AgreesWithPyTorch) {
   const boost::json::array& golden =
       all->at("curves").at(setting.name).at(std::string(name(optim))).as_array();
   const OptimizerSettings lion = {.learning_rate = 3e-4, .beta2 = 0.99, .weight_decay = 0.1},
-                          sgd = {.learning_rate = 0.03, .weight_decay = 0.01};
-  const std::vector<double> losses =
-      losses_of(setting, optim, {.optimizer = optim == Optim::lion ? lion : sgd, .max_grad_norm = 1.0});
+                          sgd = {.learning_rate = 0.03, .weight_decay = 0.01},
+                          adafactor = {.learning_rate = 2e-3, .weight_decay = 0.1};
+  const std::vector<double> losses = losses_of(setting, optim,
+                                               {.optimizer = optim == Optim::lion  ? lion
+                                                             : optim == Optim::sgd ? sgd
+                                                                                   : adafactor,
+                                                .max_grad_norm = 1.0});
   ASSERT_EQ(losses.size(), golden.size());
   double worst = 0;
   for (u64 i = 0; i < losses.size(); ++i) {
@@ -152,7 +156,11 @@ INSTANTIATE_TEST_SUITE_P(
                       OptimizerCase{{"qwen3_tied_head_dim"}, Optim::sgd},
                       OptimizerCase{{"mistral_untied", HomePolicy::disk, 2}, Optim::sgd},
                       OptimizerCase{{"phi3_partial", HomePolicy::mixed, 2}, Optim::sgd},
-                      OptimizerCase{{"gpt_oss_untied", HomePolicy::disk, 2, 2}, Optim::sgd}),
+                      OptimizerCase{{"gpt_oss_untied", HomePolicy::disk, 2, 2}, Optim::sgd},
+                      OptimizerCase{{"llama_tied"}, Optim::adafactor},
+                      OptimizerCase{{"qwen3_tied_head_dim", HomePolicy::disk, 2}, Optim::adafactor},
+                      OptimizerCase{{"mistral_untied", HomePolicy::host, 2}, Optim::adafactor},
+                      OptimizerCase{{"phi3_partial", HomePolicy::mixed, 2}, Optim::adafactor}),
     [](const auto& info) { return fmt::format("{}_{}", info.param.setting.name, name(info.param.optim)); });
 
 class MuonCurve : public ::testing::TestWithParam<Setting> {};

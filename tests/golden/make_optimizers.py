@@ -9,6 +9,9 @@ models (gemma3_sliding) PyTorch's own fp32 and fp64 differ by 1e-4, so they are 
 Muon is torch.optim.Muon for the matrices of layers, and torch.optim.AdamW for the rest. It multiplies in bf16, so two
 right implementations differ: "muon_exact" is the same with products in fp64 that are rounded to bf16, and shows by how
 much.
+
+Adafactor is transformers', as its Trainer takes it. Of experts that are joined in one tensor it scales all together,
+so models with such experts are no cases.
 """
 
 import json
@@ -26,6 +29,8 @@ SETTINGS = {
     "lion": dict(lr=3e-4, betas=(0.9, 0.99), weight_decay=0.1),
     "sgd": dict(lr=0.03, momentum=0.9, weight_decay=0.01),
 }
+ADAFACTOR_CASES = ("llama_tied", "qwen3_tied_head_dim", "mistral_untied", "phi3_partial")
+ADAFACTOR = dict(lr=2e-3, weight_decay=0.1)
 MUON_CASES = ("llama_tied", "qwen3_tied_head_dim", "mistral_untied", "phi3_partial")
 MUON = dict(lr=0.02, momentum=0.95, nesterov=True, ns_steps=5, weight_decay=0.1)
 MUON_ADAMW = dict(lr=2e-3, betas=(0.9, 0.95), eps=1e-8)
@@ -126,11 +131,13 @@ def muon_of(model):
 def optimizer_of(rule, model):
     if rule.startswith("muon"):
         return muon_of(model)
-    settings = dict(SETTINGS[rule])
+    settings = dict(ADAFACTOR if rule == "adafactor" else SETTINGS[rule])
     weight_decay = settings.pop("weight_decay")
     named = list(model.named_parameters())
     groups = [dict(params=[p for n, p in named if decays(n, p)], weight_decay=weight_decay),
               dict(params=[p for n, p in named if not decays(n, p)], weight_decay=0.0)]
+    if rule == "adafactor":
+        return transformers.Adafactor(groups, scale_parameter=False, relative_step=False, **settings)
     return Lion(groups, **settings) if rule == "lion" else torch.optim.SGD(groups, **settings)
 
 
@@ -158,6 +165,8 @@ def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     curves = {case: {rule: curve(case, rule) for rule in SETTINGS} for case in CASES}
+    for case in ADAFACTOR_CASES:
+        curves[case]["adafactor"] = curve(case, "adafactor")
     for case in MUON_CASES:
         curves[case]["muon"] = curve(case, "muon")
         bf16 = torch_muon._zeropower_via_newtonschulz

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "optimizers/optimizer.h"
 #include "tests/support/node_run.h"
 
 namespace tidepool::run_placement_test {
@@ -50,6 +51,8 @@ TEST_P(RunPlacement, ChangesNoNumberOfNodes) {
   nodes.train.max_grad_norm = one.train.max_grad_norm = GetParam().clipping ? 0.5 : 0.0;
   nodes.train.optim = one.train.optim = GetParam().optim;
   one.machine.executor = "cpu:2";
+  if (optimizer(GetParam().optim).unit == UnitKind::tensor)  // units are padded
+    one.memory.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
   const Setting& setting = GetParam();
   test::NodeRunOptions options{.launcher = launcher()};
   options.overrides[0] = options.overrides[1] = setting.all;
@@ -82,6 +85,11 @@ INSTANTIATE_TEST_SUITE_P(
                 {"memory.home=mixed"},
                 true,
                 Optim::adamw_8bit},
+        Setting{"AdafactorOnDisk",
+                {"memory.home=disk", "memory.device=16MiB", "memory.host=32MiB"},
+                {"memory.home=mixed", "memory.device=24MiB", "memory.host=32MiB"},
+                true,
+                Optim::adafactor},
         Setting{"NoDisk", {"memory.home=auto"}, {"memory.disk=0", "memory.lookahead=3"}}),
     [](const auto& info) { return info.param.name; });
 

@@ -178,6 +178,7 @@ std::vector<std::unique_ptr<CommittedJob>> committed_jobs() {
                             .untied = number % 5 == 0,
                             .optim = number % 4 == 1   ? Optim::muon
                                      : number % 4 == 2 ? Optim::adamw_8bit
+                                     : number % 8 == 3 ? Optim::adafactor
                                                        : Optim::adamw_torch};
         shape.plan.options = {.budgets = {Bytes{256 * kib}, Bytes{256 * kib}, Bytes{gib}},
                               .micro_batches = 1 + number % 2,

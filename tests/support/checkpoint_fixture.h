@@ -16,6 +16,7 @@
 #include "checkpoint/checkpoint.h"
 #include "tests/support/adamw_state.h"
 #include "tidepool/fp16.h"
+#include "tidepool/slot_range.h"
 
 namespace tidepool::test {
 
@@ -74,7 +75,8 @@ class MemoryState final : public StateReader, public StateWriter {
   explicit MemoryState(const ModelGraph& graph) : slots_(graph.state_slots) {
     for (u32 w = 0; w < graph.windows.size(); ++w) {
       for (const Kind kind : test::persistent_kinds(slots_))
-        bytes_[{w, kind}].resize(slots_.bytes(kind, graph.windows[w].elements));
+        bytes_[{w, kind}].resize(slots_.bytes(
+            kind, slot_range(graph.windows[w], slots_.axis(kind), 0, graph.windows[w].elements).elements));
     }
   }
 
@@ -83,8 +85,10 @@ class MemoryState final : public StateReader, public StateWriter {
     std::mt19937_64 random(seed);
     for (auto& [key, bytes] : bytes_) {
       for (const Tensor& t : graph.windows[key.first].tensors) {
-        const u64 begin = slots_.bytes(key.second, t.window_offset);
-        for (u64 i = 0; i < slots_.bytes(key.second, t.elements); ++i) bytes[begin + i] = std::byte(random());
+        const SlotRange range = slot_range(graph.windows[key.first], slots_.axis(key.second), t);
+        const u64 begin = slots_.bytes(key.second, range.begin);
+        for (u64 i = 0; i < slots_.bytes(key.second, range.elements); ++i)
+          bytes[begin + i] = std::byte(random());
       }
     }
     round_masters(graph);

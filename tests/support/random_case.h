@@ -48,7 +48,8 @@ inline RandomCase random_case(u32 seed, u32 devices = 1) {
     c.shape.dense_layers = pick(0u, 0u, 1u);
     c.shape.group_elements = u64{2048} * pick(1u, 6u, 30u);
   }
-  if (rng() % 3 == 0) c.shape.optim = pick(Optim::muon, Optim::muon_bf16, Optim::adamw_8bit);
+  if (rng() % 3 == 0)
+    c.shape.optim = pick(Optim::muon, Optim::muon_bf16, Optim::adamw_8bit, Optim::adafactor);
   return c;
 }
 

@@ -13,12 +13,15 @@
 
 namespace tidepool::test {
 
-inline std::vector<Optim> every_rule() {
+// Rules that update any range of elements by itself.
+inline std::vector<Optim> find_rules_of_elements() {
   std::vector<Optim> all;
-  for (u32 i = 0; i < optim_count; ++i) all.push_back(static_cast<Optim>(i));
+  for (u32 i = 0; i < optim_count; ++i)
+    if (const Optim optim = static_cast<Optim>(i); optimizer(optim).of_tensors == nullptr)
+      all.push_back(optim);
   return all;
 }
-inline const std::vector<Optim> all_rules = every_rule();
+inline const std::vector<Optim> rules_of_elements = find_rules_of_elements();
 
 struct UpdateState {
   Optim optim;

@@ -150,6 +150,8 @@ void CudaWork::gradient(const Issue& issue, cudaStream_t stream) {
 void CudaWork::update(const Issue& issue, cudaStream_t stream) {
   UpdateOperands operands = update_operands(common_.plan, common_.graph, common_.memory, issue);
   operands.chunk.segments = numbers(issue).decay_of(issue.get().window, issue.get().cut);
+  operands.chunk.tensors = common_.updates.tensors_of(issue.get().window, issue.get().cut);
+  operands.chunk.scratch = numbers(issue).update_scratch();
   operands.chunk.rounding = rounding_of(common_.graph, common_.plan.chunk(operands.ids[0]));
   const DeviceNumbers& of_norm = *devices_.front().numbers;
   const UpdateRule& rule = common_.graph.rules[operands.rule];

@@ -22,18 +22,19 @@ Result<std::unique_ptr<DeviceNumbers>> DeviceNumbers::create(const Plan& plan, c
                                                              StepSource& source,
                                                              const DeviceNumbersPlace& place) {
   std::unique_ptr<DeviceNumbers> numbers(new DeviceNumbers(plan, graph, source, place));
-  const DecayIndex decay(plan, graph);
+  const UpdateIndex updates(plan, graph);
   StepArraySizes sizes{.micro_batches = plan.micro_batches,
                        .partials = numbers->layout_.partials(),
                        .vocabulary = graph.config.head_rows(),
                        .cells = numbers->layout_.cells(),
                        .experts = numbers->experts_,
+                       .update_scratch = tidepool::update_scratch(graph).value,
                        .several_devices = plan.devices > 1,
                        .several_nodes = plan.nodes > 1};
   for (const Chunk& chunk : plan.chunks)
-    if (chunk.kind == Kind::param) sizes.decay_segments += decay.of(chunk.window, chunk.cut).size();
+    if (chunk.kind == Kind::param) sizes.decay_segments += updates.decay_of(chunk.window, chunk.cut).size();
   TRY(numbers->take_memory(sizes, place.memory));
-  TRY(numbers->bring_decay(plan, decay));
+  TRY(numbers->bring_decay(plan, updates));
   TRY(numbers->bring_shared());
   numbers->set_loss_scale({});
   return numbers;
@@ -57,6 +58,7 @@ DeviceNumbers::DeviceNumbers(const Plan& plan, const ModelGraph& graph, StepSour
 
 Result<void> DeviceNumbers::take_memory(const StepArraySizes& sizes, std::span<std::byte> memory) {
   const Bytes needed = lay_out(sizes, memory.data(), device_);
+  update_scratch_ = {device_.update_scratch, sizes.update_scratch};
   if (needed.value > memory.size())
     return Error{
         ErrorKind::does_not_fit,
@@ -69,11 +71,11 @@ Result<void> DeviceNumbers::take_memory(const StepArraySizes& sizes, std::span<s
 }
 
 // Copies once, through temporary pinned memory.
-Result<void> DeviceNumbers::bring_decay(const Plan& plan, const DecayIndex& index) {
+Result<void> DeviceNumbers::bring_decay(const Plan& plan, const UpdateIndex& index) {
   std::vector<DecaySegment> all;
   for (const Chunk& chunk : plan.chunks) {
     if (chunk.kind != Kind::param) continue;
-    const std::span<const DecaySegment> runs = index.of(chunk.window, chunk.cut);
+    const std::span<const DecaySegment> runs = index.decay_of(chunk.window, chunk.cut);
     auto& cuts = decay_[chunk.window];
     if (cuts.size() <= chunk.cut) cuts.resize(chunk.cut + 1);
     cuts[chunk.cut] = {device_.segments + all.size(), runs.size()};

@@ -14,11 +14,11 @@
 
 #include "executor/cuda/cuda_memory.h"
 #include "executor/lanes/lane_thread.h"
-#include "executor/shared/decay_index.h"
 #include "executor/shared/norm_layout.h"
 #include "executor/shared/step_arrays.h"
 #include "executor/shared/step_results.h"
 #include "executor/shared/step_source.h"
+#include "executor/shared/update_index.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 
 namespace tidepool {
@@ -77,6 +77,8 @@ class DeviceNumbers {
   const UpdateScalars* scalars(u64 step, const UpdateRule&, const DeviceNumbers& of_norm);
   // The same for scalars that the host knows.
   const UpdateScalars* put_scalars(const UpdateScalars&);
+  // Scratch of updates, in device memory.
+  std::span<std::byte> update_scratch() const { return update_scratch_; }
   // RETURNS: decay segments in device memory.
   std::span<const DecaySegment> decay_of(u32 window, u32 cut) const { return decay_[window][cut]; }
 
@@ -97,7 +99,7 @@ class DeviceNumbers {
  private:
   DeviceNumbers(const Plan&, const ModelGraph&, StepSource&, const DeviceNumbersPlace&);
   Result<void> take_memory(const StepArraySizes&, std::span<std::byte>);
-  Result<void> bring_decay(const Plan&, const DecayIndex&);
+  Result<void> bring_decay(const Plan&, const UpdateIndex&);
   Result<void> bring_shared();
   template <class T>
   Result<void> bring(T* to, std::span<const T> from, const char* what);
@@ -122,6 +124,7 @@ class DeviceNumbers {
   u64 scale_of_ = 0;       // step whose scale was copied from the device of the norm
   StepArrays device_;
   HostStepArrays host_;
+  std::span<std::byte> update_scratch_;
   std::vector<std::vector<std::span<const DecaySegment>>> decay_;  // [window][cut], in device memory
   std::array<u64, steps_kept> finished_{};                         // step finished in each slot
   std::array<u64, steps_kept> brought_{};  // step whose result was copied from the device of the norm

@@ -13,7 +13,7 @@ ExecutorCommon::ExecutorCommon(const Plan& plan, const ModelGraph& graph, CorePo
       pool(pool),
       request(request),
       memory(std::move(devices), request.host_arena),
-      decay(plan, graph),
+      updates(plan, graph),
       ledger(plan),
       book(plan, lane_depth, request.disk_depth),
       board(sequences_max(plan), book.ops_max()) {

@@ -15,9 +15,9 @@
 #include "executor/lanes/tier_memory.h"
 #include "executor/shared/batch_op.h"
 #include "executor/shared/chunk_ledger.h"
-#include "executor/shared/decay_index.h"
 #include "executor/shared/replayed_steps.h"
 #include "executor/shared/step_results.h"
+#include "executor/shared/update_index.h"
 #include "io/disk.h"
 #include "io/state_journal.h"
 #include "net/transport.h"
@@ -104,7 +104,7 @@ struct ExecutorCommon {
   const ExecutorRequest request;
   const ExecutorClock clock;
   const TierMemory memory;
-  const DecayIndex decay;
+  const UpdateIndex updates;
   ChunkLedger ledger;
   ReplayedSteps replayed;
   LaneBook book;

@@ -19,6 +19,10 @@ class OperandCursor {
     return operands_[at_++];
   }
   std::span<std::byte> take(Kind kind) { return memory_.at(next(kind).frame); }
+  // RETURNS: the next operand, or null if it has another kind.
+  const Operand* next_if(Kind kind) {
+    return at_ < operands_.size() && this->kind() == kind ? &operands_[at_++] : nullptr;
+  }
   // RETURNS: the next operand, or null if it is not a stream.
   const Operand* next_stream() {
     return at_ < operands_.size() && is_stream(kind()) ? &operands_[at_++] : nullptr;

@@ -56,6 +56,7 @@ Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, StepArrays& arrays)
   arrays.scalars = cutter.take<UpdateScalars>(1);
   arrays.logits = cutter.take<float>(sizes.vocabulary);
   arrays.segments = cutter.take<DecaySegment>(sizes.decay_segments);
+  arrays.update_scratch = cutter.take<std::byte>(sizes.update_scratch);
   take_routing(sizes, cutter, arrays);
   return cutter.taken();
 }

@@ -13,8 +13,9 @@ inline constexpr u32 steps_kept = 4;  // a norm's result is asked for up to two 
 
 struct StepArraySizes {
   u64 micro_batches = 0, partials = 0, decay_segments = 0, vocabulary = 0;
-  u64 cells = 0;    // cells of granules that several devices share
-  u64 experts = 0;  // of all layers; 0: none
+  u64 cells = 0;           // cells of granules that several devices share
+  u64 experts = 0;         // of all layers; 0: none
+  u64 update_scratch = 0;  // bytes
   bool several_devices = false;
   bool several_nodes = false;
 };
@@ -33,6 +34,7 @@ struct StepArrays {
   UpdateScalars* scalars = nullptr;  // scalars of the last update
   float* logits = nullptr;           // [vocabulary]
   DecaySegment* segments = nullptr;  // decay of all chunk sets
+  std::byte* update_scratch = nullptr;
   // Models with experts: of the device's micro-batches.
   RouterLosses* router_losses = nullptr;  // [steps_kept, micro_batches]
   i64* expert_tokens = nullptr;           // [steps_kept, experts]

@@ -8,6 +8,7 @@ namespace tidepool {
 
 UpdateOp::UpdateOp(ExecutorCommon& common) : common_(common) {
   for (u32 i = 0; i < 1 + common.plan.state_slots.count(); ++i) hashes_[i].resize(common.ledger.blocks_max());
+  scratch_.resize(update_scratch(common.graph).value);
 }
 
 UpdateOperands update_operands(const Plan& plan, const ModelGraph& graph, const TierMemory& memory,
@@ -19,7 +20,10 @@ UpdateOperands update_operands(const Plan& plan, const ModelGraph& graph, const 
     out.chunk.arrays[out.arrays].data = memory.at(o.frame).data();
     out.ids[out.arrays++] = o.first;
   };
-  const auto take = [&](Kind kind) { add(operands.next(kind)); };
+  const auto take = [&](Kind kind) {
+    const Operand* operand = operands.next_if(kind);
+    operand != nullptr ? add(*operand) : static_cast<void>(++out.arrays);
+  };
   const Operand& gradient = operands.next(plan.state_slots.gradient());
   out.chunk.grad = memory.at(gradient.frame).data();
   const Chunk& updated = plan.chunk(gradient.first);
@@ -30,7 +34,7 @@ UpdateOperands update_operands(const Plan& plan, const ModelGraph& graph, const 
     add(gradient);
   } else {
     if (graph.rules[out.rule].place == UpdatePlace::streamed) out.part = UpdatePart::step;
-    take(Kind::param);
+    add(operands.next(Kind::param));
   }
   plan.state_slots.each_of_part(out.rule, out.part, take);
   return out;
@@ -47,11 +51,13 @@ Rounding rounding_of(const ModelGraph& graph, const Chunk& chunk) {
 void UpdateOp::run(const Issue& issue, const StepResult& result) {
   auto [chunk, number, part, arrays, ids] =
       update_operands(common_.plan, common_.graph, common_.memory, issue);
-  chunk.segments = common_.decay.of(issue.get().window, issue.get().cut);
+  chunk.segments = common_.updates.decay_of(issue.get().window, issue.get().cut);
+  chunk.tensors = common_.updates.tensors_of(issue.get().window, issue.get().cut);
+  chunk.scratch = scratch_;
   chunk.rounding = rounding_of(common_.graph, common_.plan.chunk(ids[0]));
   // Chunks with homes on disk are written next: their checksums are made while tiles are in cache.
   for (u32 i = 0; i < arrays; ++i) {
-    if (common_.plan.homes[index(ids[i])].tier != Tier::disk) continue;
+    if (chunk.arrays[i].data == nullptr || common_.plan.homes[index(ids[i])].tier != Tier::disk) continue;
     chunk.arrays[i].hashes = std::span(hashes_[i]).first(common_.ledger.blocks(ids[i]));
     chunk.arrays[i].seed = common_.ledger.next_seed(ids[i]);
   }

@@ -18,12 +18,13 @@ namespace tidepool {
 
 struct ExecutorCommon;
 
-// An update without decay, rounding and checksums. `ids` are the chunks of its arrays.
+// An update without decay, rounding, tensors, scratch and checksums. `ids` are the chunks of its arrays;
+// arrays of which the chunk set has nothing are null.
 struct UpdateOperands {
   UpdateChunk chunk;
   u32 rule = 0;  // ModelGraph::rules
   UpdatePart part = UpdatePart::whole;
-  u32 arrays = 0;  // how many there are
+  u32 arrays = 0;  // how many places there are
   std::array<ChunkId, update_arrays_max> ids{};
 };
 UpdateOperands update_operands(const Plan&, const ModelGraph&, const TierMemory&, const Issue&);
@@ -41,6 +42,7 @@ class UpdateOp {
  private:
   ExecutorCommon& common_;
   std::array<std::vector<u64>, update_arrays_max> hashes_;  // block checksums of one update, by array
+  std::vector<std::byte> scratch_;
 };
 
 // A rule's scalars, computed from the result that the step has, or is assumed to have. If the norm changes no

@@ -61,9 +61,7 @@ std::vector<std::vector<double>> orthogonalize_seconds(const Plan& plan, const M
       continue;
     for (const MatrixPlace& matrix : matrices_between(graph.windows[chunk.window], chunk.element_begin,
                                                       chunk.element_begin + chunk.elements))
-      for (u32 i = 0; i < of_shape.size(); ++i)
-        if (graph.matrix_costs[i].rows == matrix.rows && graph.matrix_costs[i].columns == matrix.columns)
-          seconds += of_shape[i];
+      seconds += of_shape[shape_of(graph, matrix)];
   }
   return out;
 }

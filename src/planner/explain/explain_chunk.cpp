@@ -9,6 +9,7 @@
 #include <set>
 
 #include "planner/explain/explain_parts.h"
+#include "tidepool/slot_range.h"
 
 namespace tidepool {
 namespace {
@@ -66,18 +67,21 @@ class ChunkStory {
                    size_name(chunk_.bytes), meaning_of(in_.plan.state_slots, chunk_.kind));
     if (chunk_.window == none) return;
     const Window& window = in_.graph.windows[chunk_.window];
+    const SlotAxis axis = in_.plan.state_slots.axis(chunk_.kind);
     const u64 end = chunk_.element_begin + chunk_.elements;
     fmt::format_to(out_, "           elements [{}, {}) of {} in window {}\n", chunk_.element_begin, end,
-                   window.elements, window.name);
+                   slot_range(window, axis, 0, window.elements).elements, window.name);
     for (const Tensor& t : window.tensors) {
-      const u64 begin = std::max(t.stored_offset, chunk_.element_begin);
-      const u64 stop = std::min(t.stored_offset + t.stored_elements, end);
+      const SlotRange stored = axis == SlotAxis::elements ? SlotRange{t.stored_offset, t.stored_elements}
+                                                          : slot_range(window, axis, t);
+      const u64 begin = std::max(stored.begin, chunk_.element_begin);
+      const u64 stop = std::min(stored.end(), end);
       if (begin >= stop) continue;
-      const bool all = stop - begin == t.stored_elements;
-      fmt::format_to(out_, "           {}{}\n", t.name,
-                     all ? ""
-                         : fmt::format(" [{}, {}) of {}", begin - t.stored_offset, stop - t.stored_offset,
-                                       t.stored_elements));
+      const bool all = stop - begin == stored.elements;
+      fmt::format_to(
+          out_, "           {}{}\n", t.name,
+          all ? ""
+              : fmt::format(" [{}, {}) of {}", begin - stored.begin, stop - stored.begin, stored.elements));
     }
   }
 

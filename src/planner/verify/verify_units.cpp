@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <utility>
 #include <vector>
+
+#include "tidepool/slot_range.h"
 
 namespace tidepool {
 namespace {
@@ -27,6 +31,16 @@ std::string wrong_with_cut(const ModelGraph& graph, const Chunk& cut) {
       return fmt::format("divides {}", tensor.name);
   }
   return "";
+}
+
+// What is wrong with a chunk whose elements are not those of its cut's parameters.
+std::string wrong_with_range(const StateSlots& slots, const ModelGraph& graph, const Chunk& cut,
+                             const Chunk& chunk) {
+  const SlotRange range = slot_range(graph.windows[cut.window], slots.axis(chunk.kind), cut.element_begin,
+                                     cut.element_begin + cut.elements);
+  if (range.begin == chunk.element_begin && range.elements == chunk.elements) return "";
+  return fmt::format("of {} has elements [{}, {})", slots.name(chunk.kind), chunk.element_begin,
+                     chunk.element_begin + chunk.elements);
 }
 
 constexpr std::array order = {OpKind::direction, OpKind::orthogonalize, OpKind::update};
@@ -77,6 +91,9 @@ std::string wrong_with_parts(const Plan& plan, const ModelGraph& graph, const Se
 }  // namespace
 
 std::string wrong_with_units(const Plan& plan, const ModelGraph& graph) {
+  std::map<std::pair<u32, u32>, const Chunk*> cuts;  // by window and number
+  for (const Chunk& chunk : plan.chunks)
+    if (chunk.kind == Kind::param) cuts[{chunk.window, chunk.cut}] = &chunk;
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
     const Chunk& chunk = plan.chunks[id];
     if (!is_persistent(chunk.kind)) continue;
@@ -85,8 +102,10 @@ std::string wrong_with_units(const Plan& plan, const ModelGraph& graph) {
     if (chunk.bytes.value != (has ? plan.state_slots.chunk_bytes(chunk.kind, chunk.elements) : 0))
       return fmt::format("chunk {} has {} bytes of {}", id, chunk.bytes.value,
                          plan.state_slots.name(chunk.kind));
-    if (const std::string wrong = wrong_with_cut(graph, chunk); !wrong.empty())
-      return fmt::format("cut {} of window {} {}", chunk.cut, chunk.window, wrong);
+    const Chunk& cut = *cuts.at({chunk.window, chunk.cut});
+    std::string wrong = wrong_with_cut(graph, cut);
+    if (wrong.empty()) wrong = wrong_with_range(plan.state_slots, graph, cut, chunk);
+    if (!wrong.empty()) return fmt::format("cut {} of window {} {}", chunk.cut, chunk.window, wrong);
   }
   for (const Segment& segment : plan.segments)
     if (const std::string wrong = wrong_with_parts(plan, graph, segment); !wrong.empty()) return wrong;

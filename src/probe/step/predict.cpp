@@ -6,18 +6,17 @@
 #include <cstring>
 #include <optional>
 
-#include "base/median.h"
 #include "base/spread.h"
 #include "base/steady_seconds.h"
 #include "machine/roofline.h"
 #include "machine/topology.h"
 #include "machine/wake_up.h"
-#include "model/mlps/experts/expert_layouts.h"
 #include "probe/copies.h"
-#include "probe/fill_device.h"
+#include "probe/step/measure_ops.h"
 #include "probe/step/measure_peak.h"
+#include "probe/step/round.h"
 #include "probe/step/round_judge.h"
-#include "tidepool/tensor_matrices.h"
+#include "tidepool/slot_range.h"
 
 namespace tidepool {
 namespace {
@@ -25,177 +24,7 @@ namespace {
 constexpr u64 disk_sample_bytes_max = 64 * mib;
 constexpr u64 memory_sample_bytes_max = 32 * mib;
 constexpr Bytes cache_least{64 * mib};  // some virtual machines show none
-constexpr u32 samples_max = 15;         // a median of more says no more: a tiny model is measured in a moment
 constexpr u32 samples_of_small_ops = 8;
-
-// The first op of this kind on the block, with its inside kept or not.
-std::optional<OpId> find_op(const Plan& plan, OpKind kind, u32 block, bool kept) {
-  const Segment& body = plan.segment(SegmentKind::body);
-  for (u32 id = 0; id < body.ops.size(); ++id) {
-    const Op& op = body.ops[id];
-    if (op.kind != kind || (kind == OpKind::gradient ? op.window : op.block) != block) continue;
-    bool keeps = false;
-    for (const Operand& o : body.operands_of(op)) keeps |= plan.chunk(o.first).kind == Kind::kept;
-    if (keeps == kept || kind == OpKind::forward) return OpId{id};
-  }
-  return std::nullopt;
-}
-
-struct Round {
-  bool first = true;  // first of all rounds: caches, files and clocks need a warm-up
-  Bytes cache{};      // of all cores
-  const Sampling& sampling;
-};
-
-// Evicts the caches: between two ops of a step much other data passes through them.
-void cool_caches(Session& session, Bytes cache) {
-  const std::span<std::byte> memory =
-      session.host_memory().first(std::min<u64>(session.host_memory().size(), 2 * cache.value));
-  const u64 piece = 256 * kib;
-  parallel_for(session.pool(), Priority::high, static_cast<u32>(div_up(memory.size(), piece)),
-               [&](u32 i, u32) {
-                 u32 sum = 0;
-                 for (u64 at = i * piece; at < std::min(memory.size(), (i + 1) * piece); at += 64)
-                   sum += static_cast<u32>(memory[at]);
-                 [[maybe_unused]] const volatile u32 keep = sum;  // without it the reads would be removed
-               });
-}
-
-// Median time of a call that finds its data in memory, as ops of a step do, and not in the caches.
-template <class Fn>
-Result<double> cold_seconds_of(Session& session, Round round, u32 samples_min, Fn&& fn) {
-  std::vector<double> samples;
-  if (round.first) TRY(fn());
-  for (const double begin = steady_seconds();
-       samples.size() < samples_min ||
-       (samples.size() < samples_max && steady_seconds() - begin < round.sampling.op_seconds);) {
-    cool_caches(session, round.cache);
-    const double at = steady_seconds();
-    TRY(fn());
-    samples.push_back(steady_seconds() - at);
-  }
-  return median(std::move(samples));
-}
-
-// A GPU that was idle starts slowly, and waiting for it takes longer than a small op. So the op runs often,
-// one run after the other, and what a single run takes beyond that does not count.
-template <class Run>
-Result<double> seconds_on_gpu(Round round, Run&& run) {
-  constexpr double times_max = 500;
-  const auto seconds_of = [&](u32 times) -> Result<double> {
-    const double begin = steady_seconds();
-    TRY(run(times));
-    return steady_seconds() - begin;
-  };
-  if (round.first) TRY(run(1));
-  TRY_ASSIGN(const double one, seconds_of(1));
-  const auto more =
-      static_cast<u32>(std::clamp(round.sampling.op_seconds / std::max(one, 1e-9), 2.0, times_max));
-  TRY(run(more));  // the clock rises
-  TRY_ASSIGN(const double alone, seconds_of(1));
-  TRY_ASSIGN(const double all, seconds_of(1 + more));
-  return std::max(all - alone, 0.5 * all) / more;
-}
-
-Result<void> bring_routes(const ModelGraph& graph, Device& device, std::span<std::byte> at) {
-  std::vector<std::byte> routes(at.size());
-  make_even_routes(graph, RoutesLayout(graph, routes.data()));
-  return bring_to_device(device, at, routes);
-}
-
-// Fills a frame on the device where the op will find it. Numbers of tokens and experts must be valid; and the
-// speed of a GPU depends on the values that it multiplies.
-Result<void> bring_content(Session& session, const Operand& o) {
-  if (o.frame.tier != Tier::device) return {};
-  Device& device = session.devices().at(o.frame.device);
-  const std::span<std::byte> at = device.memory().subspan(o.frame.offset, o.frame.bytes.value);
-  const Kind kind = session.plan().chunk(o.first).kind;
-  if (kind == Kind::batch) {
-    device.kernels().zero(reinterpret_cast<float*>(at.data()), at.size() / sizeof(float));
-  } else if (kind == Kind::routes) {
-    return bring_routes(session.graph(), device, at);
-  } else if (device.facts().gpu) {
-    constexpr float weights = 0.04f, values = 1.0f;
-    if (kind == Kind::param || kind == Kind::grad)
-      return fill_device(device, at, session.plan().precision, weights);
-    if (kind == Kind::expert_sum || kind == Kind::normed_grad)
-      return fill_device(device, at, Precision::fp32, values);
-    if ((is_stream(kind) && kind != Kind::router_sums) || kind == Kind::kept)
-      return fill_device(device, at, session.graph().activations, values);
-  }
-  return {};
-}
-
-Result<double> op_seconds(Session& session, Round round, std::optional<OpId> op) {
-  const u32 samples_min = round.first ? 2 : 1;
-  if (!op) return 0.0;
-  const Segment& body = session.plan().segment(SegmentKind::body);
-  for (const Operand& o : body.operands_of(body.ops[index(*op)])) TRY(bring_content(session, o));
-  const auto run = [&](u32 times) { return session.timed().run_at_rest(body, *op, times); };
-  if (session.devices().are_gpus()) return seconds_on_gpu(round, run);
-  return cold_seconds_of(session, round, samples_min, [&] { return run(1); });
-}
-
-// RETURNS: true if both belong to layers and have the same kernels. A model's layers may differ in their
-// attention's window, and groups of experts in their size.
-bool are_alike(const Block& a, const Block& b) {
-  return a.layer != none && a.kind == b.kind && a.forward_kernels == b.forward_kernels;
-}
-
-// Measures one layer for all that are alike.
-Result<std::vector<BlockSeconds>> measure_blocks(Session& session, Round round) {
-  const std::vector<Block>& blocks = session.graph().blocks;
-  std::vector<BlockSeconds> out(blocks.size());
-  for (u32 b = 0; b < out.size(); ++b) {
-    u32 first = 0;
-    while (first < b && !are_alike(blocks[first], blocks[b])) ++first;
-    if (first < b) {
-      out[b] = out[first];
-      continue;
-    }
-    const auto seconds = [&](OpKind kind, bool kept) {
-      std::optional<OpId> op = find_op(session.plan(), kind, b, kept);
-      for (u32 other = b + 1; !op && other < out.size(); ++other)
-        if (are_alike(blocks[b], blocks[other])) op = find_op(session.plan(), kind, other, kept);
-      return op_seconds(session, round, op);
-    };
-    TRY_ASSIGN(out[b].forward, seconds(OpKind::forward, false));
-    TRY_ASSIGN(out[b].backward, seconds(OpKind::backward, true));
-    TRY_ASSIGN(out[b].backward_recompute, seconds(OpKind::backward, false));
-  }
-  return out;
-}
-
-// Orthogonalizes a chunk set of each shape. Where it has several shapes, each takes its predicted share.
-Result<std::vector<double>> measure_matrices(Session& session, Round round, const Machine& machine) {
-  const Plan& plan = session.plan();
-  const Segment& body = plan.segment(SegmentKind::body);
-  const std::vector<MatrixCost>& costs = session.graph().matrix_costs;
-  const auto predicted = [&](const MatrixPlace& matrix, u32 shape) {
-    const bool same = costs[shape].rows == matrix.rows && costs[shape].columns == matrix.columns;
-    return same ? kernel_seconds(costs[shape].kernels, machine, session.graph().precision) : 0;
-  };
-  std::vector<double> out(costs.size(), 0);
-  for (u32 id = 0; id < body.ops.size(); ++id) {
-    if (body.ops[id].kind != OpKind::orthogonalize) continue;
-    const Chunk& chunk = plan.chunk(body.operands_of(body.ops[id])[0].first);
-    const auto matrices = matrices_between(session.graph().windows[chunk.window], chunk.element_begin,
-                                           chunk.element_begin + chunk.elements);
-    double all = 0;
-    bool is_new = false;
-    for (u32 shape = 0; shape < out.size(); ++shape)
-      for (const MatrixPlace& matrix : matrices) {
-        all += predicted(matrix, shape);
-        is_new |= out[shape] == 0 && predicted(matrix, shape) > 0;
-      }
-    if (!is_new) continue;
-    TRY_ASSIGN(const double seconds, op_seconds(session, round, OpId{id}));
-    for (u32 shape = 0; shape < out.size(); ++shape)
-      for (const MatrixPlace& matrix : matrices)
-        if (out[shape] == 0) out[shape] = predicted(matrix, shape) * seconds / all;
-  }
-  return out;
-}
 
 // FLOP/s that a layer's forward reaches, over all of its kernels.
 double block_flops(const ModelGraph& graph, const std::vector<BlockSeconds>& blocks) {
@@ -286,8 +115,13 @@ Result<double> measure_update(Session& session, Round round) {
     return op.kind == OpKind::update ? body.operands_of(op)[0].frame.bytes.value : 0;
   });
   constexpr u64 block = checksum_block_elements;
-  u64 block_bytes = slots.bytes(Kind::grad, block) + slots.bytes(Kind::param, block);
-  slots.each([&](Kind slot) { block_bytes += slots.bytes(slot, block); });
+  // As one matrix, for rules of whole tensors.
+  constexpr u32 columns = 1024;
+  const auto bytes_of = [&](Kind kind, u64 elements) {
+    return slots.bytes(kind, slot_elements(slots.axis(kind), elements, elements / columns, columns));
+  };
+  u64 block_bytes = bytes_of(Kind::grad, block) + bytes_of(Kind::param, block);
+  slots.each([&](Kind slot) { block_bytes += bytes_of(slot, block); });
   const u64 wanted =
       usual > 0 ? usual / value_bytes(precision) / block : memory_sample_bytes_max / block_bytes;
   const u64 elements = std::min<u64>(memory.size() / block_bytes, wanted) * block;
@@ -295,14 +129,17 @@ Result<double> measure_update(Session& session, Round round) {
   u64 offset = 0, touched = 0;
   const auto take = [&](Kind kind, u64 times) {
     std::byte* at = memory.data() + offset;
-    const u64 bytes = slots.bytes(kind, elements);
+    const u64 bytes = bytes_of(kind, elements);
     offset += bytes;
     touched += times * bytes;
     return at;
   };
   const DecaySegment whole[] = {{0, elements, true}};
   const Optim optim = session.graph().rules[rule].optim;
-  UpdateChunk chunk{.elements = elements, .segments = whole};
+  const UpdateTensor tensors[] = {{.rows = static_cast<u32>(elements / columns), .columns = columns}};
+  std::vector<std::byte> scratch;
+  if (const auto bytes = optimizer(optim).scratch) scratch.resize(bytes({tensors, 1}));
+  UpdateChunk chunk{.elements = elements, .segments = whole, .tensors = tensors, .scratch = scratch};
   const bool streamed = optimizer(optim).place == UpdatePlace::streamed;
   chunk.grad = take(Kind::grad, streamed ? 3 : 1);  // a direction replaces it, and is read
   chunk.arrays[0].data = take(Kind::param, made_by_update(Kind::param, precision) ? 1 : 2);

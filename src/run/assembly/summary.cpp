@@ -15,6 +15,7 @@
 #include "model/attention.h"
 #include "optimizers/optimizer.h"
 #include "planner/bound/lower_bound.h"
+#include "tidepool/slot_range.h"
 #include "tidepool/tensor_matrices.h"
 
 namespace tidepool {
@@ -101,8 +102,17 @@ void add_prediction(PlanSummary& s, const Prediction& p) {
 
 }  // namespace
 
-double bytes_of_one(const StateSlots& slots, Kind kind) {
-  return static_cast<double>(slots.bytes(kind, slot_block_elements)) / slot_block_elements;
+// Of a kind, for each parameter that the rule trains.
+double bytes_of_one(const ModelGraph& graph, u32 rule, Kind kind) {
+  const StateSlots& slots = graph.state_slots;
+  if (slots.axis(kind) == SlotAxis::elements)
+    return static_cast<double>(slots.bytes(kind, slot_block_elements)) / slot_block_elements;
+  u64 elements = 0;
+  for (const Window& window : graph.windows)
+    for (const Tensor& tensor : window.tensors)
+      if (window.trainable && tensor.rule == rule) elements += slot_elements(slots.axis(kind), tensor);
+  const u64 parameters = std::max<u64>(1, parameters_of(graph, rule));
+  return static_cast<double>(slots.bytes(kind, elements)) / static_cast<double>(parameters);
 }
 
 // RETURNS: what a parameter costs under the rules of other optimizers.
@@ -117,9 +127,9 @@ std::vector<RuleCost> rules_beside(const ModelGraph& graph, u32 first) {
     }
     RuleCost cost{.optim = std::string(name(graph.rules[rule].optim)),
                   .parameters = parameters_of(graph, rule),
-                  .bytes_per_parameter = bytes_of_one(graph.state_slots, Kind::param)};
+                  .bytes_per_parameter = bytes_of_one(graph, rule, Kind::param)};
     graph.state_slots.each_of_rule(
-        rule, [&](Kind slot) { cost.bytes_per_parameter += bytes_of_one(graph.state_slots, slot); });
+        rule, [&](Kind slot) { cost.bytes_per_parameter += bytes_of_one(graph, rule, slot); });
     if (cost.parameters > 0) out.push_back(std::move(cost));
   }
   return out;
@@ -131,12 +141,11 @@ OrthogonalizedSummary orthogonalized(const ModelGraph& graph, u64 tokens) {
   for (const Window& window : graph.windows)
     for (const Tensor& tensor : window.tensors) {
       if (!window.trainable || graph.rules[tensor.rule].place != UpdatePlace::streamed) continue;
-      for (const MatrixPlace& matrix : matrices_of(tensor))
-        for (const MatrixCost& cost : graph.matrix_costs) {
-          if (cost.rows != matrix.rows || cost.columns != matrix.columns) continue;
-          ++out.matrices;
-          for (const KernelCost& kernel : cost.kernels) flops += kernel.product_flops;
-        }
+      for (const MatrixPlace& matrix : matrices_of(tensor)) {
+        ++out.matrices;
+        for (const KernelCost& kernel : graph.matrix_costs[shape_of(graph, matrix)].kernels)
+          flops += kernel.product_flops;
+      }
     }
   const double others = static_cast<double>(graph.flops_per_token) * static_cast<double>(tokens);
   if (flops > 0) out.share = static_cast<double>(flops) / (static_cast<double>(flops) + others);
@@ -251,9 +260,9 @@ PlanSummary summarize(const SummaryInput& in) {
                 .clipping = config.train.max_grad_norm > 0 && (plan.clipping || plan.speculates),
                 .speculates = plan.speculates,
                 .state = state_bytes(plan)};
-  const auto cost = [&](Kind kind) { return KindCost{kind, bytes_of_one(plan.state_slots, kind)}; };
-  s.kept.push_back(cost(Kind::param));
   const u32 rule = main_rule(graph);
+  const auto cost = [&](Kind kind) { return KindCost{kind, bytes_of_one(graph, rule, kind)}; };
+  s.kept.push_back(cost(Kind::param));
   plan.state_slots.each_of_rule(rule, [&](Kind slot) { s.kept.push_back(cost(slot)); });
   s.other_rules = rules_beside(graph, rule);
   s.orthogonalized = orthogonalized(graph, graph.batch.rows() * plan.micro_batches);
@@ -290,6 +299,9 @@ PlanSummary summarize(const SummaryInput& in) {
   if (optimizer(config.train.optim).place == UpdatePlace::streamed && s.orthogonalized.matrices == 0)
     s.notes.push_back(fmt::format("adapters train with {}: {} is for whole matrices of layers",
                                   name(graph.rules[rule].optim), name(config.train.optim)));
+  if (const Bytes scratch = update_scratch(graph); scratch.value > 0)
+    s.notes.push_back(fmt::format("updates of whole tensors take up to {} in the host, beside the budgets",
+                                  bytes_text(scratch)));
   if (const std::string note = versions_note(job, plan); !note.empty()) s.notes.push_back(note);
   if (plan.speculates)
     s.notes.push_back(

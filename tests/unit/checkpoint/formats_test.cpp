@@ -41,7 +41,7 @@ void fill(MemoryState& state, const ModelGraph& graph) {
   for (u32 w = 0; w < graph.windows.size(); ++w)
     for (const Tensor& tensor : graph.windows[w].tensors)
       slots.each_of_rule(tensor.rule, [&](Kind slot) {
-        if (slots.is_master(slot)) return;
+        if (slots.is_master(slot) || slots.axis(slot) != SlotAxis::elements) return;
         const bool second = slots[slot].file_prefix == "exp_avg_sq.";
         std::vector<float> values(tensor.elements);
         for (u64 i = 0; i < values.size(); ++i) {
@@ -58,6 +58,25 @@ void fill(MemoryState& state, const ModelGraph& graph) {
 
 const Tensor& tensor_of(const ModelGraph& graph, u32 window, const std::string& name) {
   return *std::ranges::find(graph.windows[window].tensors, name, &Tensor::name);
+}
+
+TEST(AdafactorInFiles, HasAValueForEachRowAndColumn) {
+  const ModelGraph graph = graph_of(Optim::adafactor);
+  const TemporaryDirectory dir;
+  MemoryState state(graph), restored(graph);
+  state.randomise(graph, 3);
+  const auto store = open_store(dir.path(), graph);
+  const SavedCheckpoint saved = store->save(some_state(1), state).value();
+  const auto file =
+      SafetensorsFile::open(saved.path + "/optimizer.safetensors", ErrorKind::corrupt_checkpoint).value();
+  const auto tensor = [&](const std::string& name) {
+    return *std::ranges::find(file->tensors(), name, &StoredTensor::name);
+  };
+  EXPECT_EQ(tensor("exp_avg_sq_row.h.0.attn.c_attn.weight").shape, (std::vector<u64>{64}));
+  EXPECT_EQ(tensor("exp_avg_sq_col.h.0.attn.c_attn.weight").shape, (std::vector<u64>{3 * 64}));
+  EXPECT_EQ(tensor("exp_avg_sq.h.0.attn.c_attn.bias").shape, (std::vector<u64>{3 * 64}));
+  ASSERT_TRUE(store->restore(*store->find_resumable().value().found, restored));
+  EXPECT_TRUE(state == restored);
 }
 
 class Formats : public ::testing::TestWithParam<Optim> {};
@@ -78,8 +97,9 @@ TEST_P(Formats, ACheckpointHasTheStateAsItIs) {
     for (u32 w = 0; w < graph.windows.size(); ++w)
       for (const Tensor& tensor : graph.windows[w].tensors)
         graph.state_slots.each_of_rule(tensor.rule, [&](Kind slot) {
-          const u64 begin = graph.state_slots.bytes(slot, tensor.window_offset);
-          const u64 size = graph.state_slots.bytes(slot, tensor.elements);
+          const SlotRange range = slot_range(graph.windows[w], graph.state_slots.axis(slot), tensor);
+          const u64 begin = graph.state_slots.bytes(slot, range.begin);
+          const u64 size = graph.state_slots.bytes(slot, range.elements);
           EXPECT_EQ(std::memcmp(state.bytes()[{w, slot}].data() + begin,
                                 restored.bytes()[{w, slot}].data() + begin, size),
                     0)

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "huggingface/weights/safetensors.h"
+#include "optimizers/optimizer.h"
 #include "planner/planner.h"
 #include "session/state_store.h"
 #include "session/state_table.h"
@@ -16,7 +17,21 @@ namespace tidepool::several_rules_test {
 using namespace test;  // small_training.h
 using ::testing::HasSubstr;
 
-ModelGraph graph_of(Precision precision) { return small_gpt(precision, several_rules()); }
+// Adafactor for matrices beside AdamW for vectors, or for all: slots along rows and columns.
+std::vector<UpdateRule> adafactor_rules(bool beside_others) {
+  std::vector<UpdateRule> rules = update_rules(Optim::adafactor);
+  if (!beside_others) return rules;
+  rules[0].takes = [](const Tensor& t) { return t.shape.size() > 1; };
+  rules.push_back({.optim = Optim::adamw_torch});
+  return rules;
+}
+
+struct Case {
+  Precision precision{};
+  const char* name;
+  std::vector<UpdateRule> rules;
+};
+ModelGraph graph_of(const Case& c) { return small_gpt(c.precision, c.rules); }
 
 Plan plan_of(const ModelGraph& graph, u64 chunk_bytes = 40 * kib) {
   return make_plan(graph, {.budgets = {roomy, roomy, roomy},
@@ -49,10 +64,32 @@ struct Homes final : StateAtRest {
   std::vector<std::vector<std::byte>> content;
 };
 
-class SeveralRules : public ::testing::TestWithParam<Precision> {};
-INSTANTIATE_TEST_SUITE_P(Precisions, SeveralRules,
-                         ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
-                         [](const auto& p) { return std::string(name(p.param)); });
+std::vector<Case> all_cases() {
+  std::vector<Case> all;
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+    all.push_back({precision, "several", several_rules()});
+    all.push_back({precision, "adafactor", adafactor_rules(false)});
+    all.push_back({precision, "adafactor_and_adamw", adafactor_rules(true)});
+  }
+  return all;
+}
+class SeveralRules : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Cases, SeveralRules, ::testing::ValuesIn(all_cases()), [](const auto& p) {
+  return fmt::format("{}_{}", name(p.param.precision), p.param.name);
+});
+
+// Names in optimizer.safetensors that the rule of a tensor gives its state.
+std::set<std::string> names_of_state(const ModelGraph& graph, const Tensor& tensor) {
+  switch (graph.rules[tensor.rule].optim) {
+    case Optim::adamw_torch:
+      return {"exp_avg." + tensor.name, "exp_avg_sq." + tensor.name};
+    case Optim::adafactor:
+      if (tensor.shape.size() == 1) return {"exp_avg_sq." + tensor.name};
+      return {"exp_avg_sq_row." + tensor.name, "exp_avg_sq_col." + tensor.name};
+    default:
+      return {"momentum_buffer." + tensor.name};
+  }
+}
 
 TEST_P(SeveralRules, ACheckpointHasOfEachTensorTheStateOfItsRule) {
   const ModelGraph graph = graph_of(GetParam());
@@ -63,22 +100,21 @@ TEST_P(SeveralRules, ACheckpointHasOfEachTensorTheStateOfItsRule) {
   const SavedCheckpoint saved = store->save(some_state(1), state).value();
   const auto file =
       SafetensorsFile::open(saved.path + "/optimizer.safetensors", ErrorKind::corrupt_checkpoint).value();
-  std::set<std::string> names;
-  for (const StoredTensor& tensor : file->tensors()) names.insert(tensor.name);
+  std::set<std::string> names, expected;
+  for (const StoredTensor& tensor : file->tensors())
+    if (!tensor.name.starts_with("master.")) names.insert(tensor.name);
   for (const Window& window : graph.windows)
-    for (const Tensor& tensor : window.tensors) {
-      EXPECT_EQ(names.contains("exp_avg." + tensor.name), tensor.rule == 2) << tensor.name;
-      EXPECT_EQ(names.contains("momentum_buffer." + tensor.name), tensor.rule != 2) << tensor.name;
-      EXPECT_EQ(names.contains("exp_avg_sq." + tensor.name), tensor.rule == 2) << tensor.name;
-    }
+    for (const Tensor& tensor : window.tensors) expected.merge(names_of_state(graph, tensor));
+  EXPECT_EQ(names, expected);
   MemoryState restored(graph);
   ASSERT_TRUE(store->restore(*store->find_resumable().value().found, restored));
   const StateSlots& slots = graph.state_slots;
   for (const auto& [key, bytes] : state.bytes())
     for (const Tensor& tensor : graph.windows[key.first].tensors) {
       if (!slots.has(tensor.rule, key.second)) continue;
-      const u64 at = slots.bytes(key.second, tensor.window_offset);
-      const u64 size = slots.bytes(key.second, tensor.elements);
+      const SlotRange range = slot_range(graph.windows[key.first], slots.axis(key.second), tensor);
+      const u64 at = slots.bytes(key.second, range.begin);
+      const u64 size = slots.bytes(key.second, range.elements);
       EXPECT_EQ(std::memcmp(bytes.data() + at, restored.bytes()[key].data() + at, size), 0) << tensor.name;
     }
 }
@@ -94,20 +130,21 @@ TEST_P(SeveralRules, AStateStoreFindsEachTensorInItsCuts) {
       for (u32 w = 0; w < graph.windows.size(); ++w)
         for (const Tensor& tensor : graph.windows[w].tensors)
           if (graph.state_slots.has(tensor.rule, kind)) {
-            std::vector<std::byte> bytes(graph.state_slots.bytes(kind, tensor.elements));
+            const SlotRange range = slot_range(graph.windows[w], graph.state_slots.axis(kind), tensor);
+            std::vector<std::byte> bytes(graph.state_slots.bytes(kind, range.elements));
             for (u64 i = 0; i < bytes.size(); ++i)
               bytes[i] = std::byte(i * 7 + tensor.name.size() + static_cast<u64>(kind));
-            fn(w, kind, tensor, bytes);
+            fn(w, kind, range.begin, bytes);
           }
   };
-  each_tensor([&](u32 w, Kind kind, const Tensor& tensor, std::span<const std::byte> bytes) {
-    ASSERT_TRUE(store.write(w, kind, tensor.window_offset, bytes));
+  each_tensor([&](u32 w, Kind kind, u64 begin, std::span<const std::byte> bytes) {
+    ASSERT_TRUE(store.write(w, kind, begin, bytes));
   });
   ASSERT_TRUE(store.finish());
-  each_tensor([&](u32 w, Kind kind, const Tensor& tensor, const std::vector<std::byte>& bytes) {
+  each_tensor([&](u32 w, Kind kind, u64 begin, const std::vector<std::byte>& bytes) {
     std::vector<std::byte> read(bytes.size());
-    ASSERT_TRUE(store.read(w, kind, tensor.window_offset, read));
-    EXPECT_TRUE(read == bytes) << tensor.name;
+    ASSERT_TRUE(store.read(w, kind, begin, read));
+    EXPECT_TRUE(read == bytes) << w << " " << begin;
   });
 }
 
@@ -139,16 +176,36 @@ TEST_P(SeveralRules, AStateFileSaysWhereEachCutIs) {
   EXPECT_EQ(table.marks(), mark);
   EXPECT_EQ(table.bytes().value, bytes);
   EXPECT_EQ(difference_of_models(table, graph), "");
-  EXPECT_THAT(difference_of_models(table, small_gpt(GetParam())),
+}
+
+TEST(StateTable, NamesTheTensorThatAnotherRuleTrained) {
+  const ModelGraph graph = small_gpt(Precision::bf16, several_rules());
+  const StateTable table = make_state_table(plan_of(graph), graph);
+  EXPECT_THAT(difference_of_models(table, small_gpt(Precision::bf16)),
               HasSubstr("is trained by adamw_torch, and was by sgd (train.optim"));
   std::vector<UpdateRule> other = several_rules();
   other[1].takes = [](const Tensor& t) { return t.shape.size() == 1 && !t.name.starts_with("ln_f"); };
-  EXPECT_EQ(difference_of_models(table, small_gpt(GetParam(), other)),
+  EXPECT_EQ(difference_of_models(table, small_gpt(Precision::bf16, other)),
             "ln_f.weight is trained by adamw_torch, and was by sgd (train.optim, train.optim_groups)");
 }
 
+TEST(StateTable, IsRefusedIfRowsAndColumnsAreNotThoseOfTheTensor) {
+  const ModelGraph graph = small_gpt(Precision::bf16, adafactor_rules(false));
+  const StateTable table = make_state_table(plan_of(graph), graph);
+  const auto is_read = [&](auto change) {
+    StateTable other = table;
+    change(*std::ranges::find_if(other.windows[2].tensors, [](const auto& t) { return t.rows > 0; }));
+    return parse_state(describe_state(other, {.run = "/run", .branch = "b"}), "f").has_value();
+  };
+  using Of = StateTable::OfTensor;
+  EXPECT_TRUE(is_read([](Of&) {}));
+  EXPECT_FALSE(is_read([](Of& t) { ++t.rows; }));
+  EXPECT_FALSE(is_read([](Of& t) { t.columns = 0; }));
+  EXPECT_FALSE(is_read([](Of& t) { t.columns *= 2; }));
+}
+
 TEST(StateTable, IsRefusedIfItsRangesAreOutsideTheirWindow) {
-  const ModelGraph graph = graph_of(Precision::bf16);
+  const ModelGraph graph = small_gpt(Precision::bf16, several_rules());
   const StateTable table = make_state_table(plan_of(graph), graph);
   const auto is_read = [&](auto change) {
     StateTable other = table;

@@ -134,7 +134,7 @@ class Update : public ::testing::TestWithParam<Optim> {
     return out;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Rules, Update, ::testing::ValuesIn(test::all_rules),
+INSTANTIATE_TEST_SUITE_P(Rules, Update, ::testing::ValuesIn(test::rules_of_elements),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 TEST_P(Update, IsTheReferenceToTheBitOnEveryTarget) {
@@ -360,7 +360,7 @@ TEST(Sgd, DecayIsPartOfTheGradient) {
 }
 
 TEST(StateSlots, ChunksFillWholePagesWhateverTheirFormat) {
-  for (const Optim optim : test::all_rules)
+  for (const Optim optim : test::rules_of_elements)
     EXPECT_EQ(state_slots(Precision::bf16, optim).cut_alignment(), cut_alignment_elements);
   const StateSlots slots = state_slots(Precision::bf16, Optim::adamw_8bit);
   const Kind momentum = slots.optimizer_slot(0);

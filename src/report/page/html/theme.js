@@ -44,7 +44,7 @@ const kindLooks = [
   { name: 'param', color: '--m-param', kinds: ['param'] },
   { name: 'master', color: '--m-master', kinds: ['master', 'master_low'] },
   { name: 'momentum', color: '--m-momentum', kinds: ['momentum'] },
-  { name: 'variance', color: '--m-variance', kinds: ['variance'] },
+  { name: 'variance', color: '--m-variance', kinds: ['variance', 'variance_rows', 'variance_columns'] },
   { name: 'gradients', color: '--m-gradients', kinds: ['grad', 'grad_accum'] },
   { name: 'activations', color: '--m-activations', kinds: ['activation', 'activation_grad', 'kept', 'post_attention', 'middle', 'normed', 'routes', 'expert_sum', 'router_sums', 'normed_grad', 'routes_grad'] },
   { name: 'workspace, batch', color: '--m-workspace', kinds: ['workspace', 'batch', 'scalars'] },

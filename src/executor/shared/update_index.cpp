@@ -1,8 +1,9 @@
-#include "executor/shared/decay_index.h"
+#include "executor/shared/update_index.h"
 
 #include <algorithm>
 
 #include "base/check.h"
+#include "optimizers/optimizer.h"
 
 namespace tidepool {
 namespace {
@@ -34,12 +35,16 @@ std::vector<DecaySegment> runs_of(const Window& window, const Chunk& chunk) {
 
 }  // namespace
 
-DecayIndex::DecayIndex(const Plan& plan, const ModelGraph& graph) : runs_(graph.windows.size()) {
+UpdateIndex::UpdateIndex(const Plan& plan, const ModelGraph& graph) : cuts_(graph.windows.size()) {
   for (const Chunk& chunk : plan.chunks) {
     if (chunk.kind != Kind::param) continue;
-    auto& cuts = runs_[chunk.window];
+    const Window& window = graph.windows[chunk.window];
+    auto& cuts = cuts_[chunk.window];
     if (cuts.size() <= chunk.cut) cuts.resize(chunk.cut + 1);
-    cuts[chunk.cut] = runs_of(graph.windows[chunk.window], chunk);
+    cuts[chunk.cut].decay = runs_of(window, chunk);
+    if (window.trainable && optimizer(graph.rules[chunk.rule].optim).of_tensors != nullptr)
+      cuts[chunk.cut].tensors =
+          update_tensors(window, chunk.element_begin, chunk.element_begin + chunk.elements);
   }
 }
 
