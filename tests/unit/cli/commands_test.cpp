@@ -98,7 +98,8 @@ TEST(Cli, UsageErrorsExitWith2AndNameTheNearest) {
 TEST(Cli, PrintsItsVersion) { EXPECT_THAT(run({"--version"}).out, HasSubstr("tidepool 0.")); }
 
 TEST(Cli, PrintsTheEffectiveConfig) {
-  const std::string path = testing::TempDir() + "tidepool_cli_config.yaml";
+  const test::ScratchDir dir;
+  const std::string path = dir / "config.yaml";
   std::ofstream(path) << "data: {train: a.txt}\nmemory: {device: 1GiB, host: 2GiB}\n";
   const test::CommandOutcome r = run({"config", path, "learning_rate=0.25"});
   EXPECT_EQ(r.code, 0) << r.err;
@@ -107,7 +108,6 @@ TEST(Cli, PrintsTheEffectiveConfig) {
   EXPECT_EQ(wrong.code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("set train.learning_rate"));
   EXPECT_THAT(run({"config", path, "extra"}).err, HasSubstr("'extra' is not an override"));
-  std::filesystem::remove(path);
 }
 
 TEST(Cli, CompletionKnowsCommandsOptionsAndKeys) {

@@ -13,6 +13,7 @@
 #include "report/screen.h"
 #include "tests/support/asked_plan.h"
 #include "tests/support/command_run.h"
+#include "tests/support/disk_fixture.h"
 #include "tests/support/file_text.h"
 #include "tests/support/places.h"
 
@@ -56,8 +57,8 @@ TEST(CliPlan, IgnoresNoArgument) {
 }
 
 // A config of a small model of this family, whose sizes stand in the words.
-std::string config_of_family(const std::string& family) {
-  const std::string path = ::testing::TempDir() + "plan_test_" + family + ".yaml";
+std::string config_of_family(const test::ScratchDir& dir, const std::string& family) {
+  const std::string path = dir / (family + ".yaml");
   std::ofstream(path) << "model: {model_type: " << family
                       << ", vocab_size: 256, hidden_size: 64, num_hidden_layers: 2, num_attention_heads: 4}\n"
                          "data: {train: data.txt}\n"
@@ -68,7 +69,8 @@ std::string config_of_family(const std::string& family) {
 
 // Weights are needed to train, not to plan.
 TEST(CliPlan, PlansAdaptersWithoutAModelsDirectory) {
-  const std::string config = config_of_family("llama");
+  const test::ScratchDir dir;
+  const std::string config = config_of_family(dir, "llama");
   const test::CommandOutcome r = plan_of(config, {"lora.r=4"});
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_THAT(r.out, HasSubstr("of the others param alone"));
@@ -80,11 +82,12 @@ TEST(CliPlan, PlansAdaptersWithoutAModelsDirectory) {
 }
 
 TEST(CliPlan, NamesActiveParametersAndWhereComputeIsTheBusiest) {
-  const std::string config = config_of_family("qwen3_moe");
+  const test::ScratchDir dir;
+  const std::string config = config_of_family(dir, "qwen3_moe");
   const test::CommandOutcome r = plan_of(config, {machine, "num_experts=8", "num_experts_per_tok=2"});
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_THAT(r.out, AllOf(HasSubstr(" active)"), HasSubstr("compute is the busiest")));
-  EXPECT_THAT(plan_of(config_of_family("llama"), {machine}).out, Not(HasSubstr(" active)")));
+  EXPECT_THAT(plan_of(config_of_family(dir, "llama"), {machine}).out, Not(HasSubstr(" active)")));
 }
 
 TEST(CliPlan, JsonHasNullForUnknownValues) {
@@ -124,7 +127,8 @@ TEST(CliPlan, JsonAdvisesOnlyChangesThatFit) {
 }
 
 TEST(CliPlan, AMachineWithoutADiskRefusesADiskBudget) {
-  const std::string file = ::testing::TempDir() + "no_disk.yaml";
+  const test::ScratchDir dir;
+  const std::string file = dir / "no_disk.yaml";
   std::ofstream(file) << "device: {memory: 24GiB, memory_rate: 907 GB/s, fp32: 82.6 TFLOP/s}\n"
                          "copies: {h2d: 24 GB/s, d2h: 24 GB/s, both: 43 GB/s}\n"
                          "host: {cores: 16, memory: 128GB, memory_rate: 49 GB/s, adam: 45 GB/s}\n";
