@@ -106,7 +106,7 @@ struct Chunk {
   u32 block = none;       // streams: Stream::block. kept: the block whose inside it is
   u64 element_begin = 0;  // from the window's start, along the kind's axis (StateSlots::axis())
   u64 elements = 0;
-  Bytes bytes{};  // a multiple of frame_alignment; 0: a slot of which the cut has nothing
+  Bytes bytes{};  // a multiple of frame_alignment; 0: a slot that the cut lacks
 
   bool operator==(const Chunk&) const = default;
 };

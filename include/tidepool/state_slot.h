@@ -25,11 +25,12 @@ enum class SlotFormat : u8 {
 inline constexpr u32 slot_block_elements = 256;
 inline constexpr u32 slot_block_bytes = sizeof(float) + slot_block_elements;
 
-// What a slot has an element for. Rules of whole tensors alone have other axes than the first.
+// SlotAxis is the number of elements that a slot has for a tensor. Only rules of whole tensors have rows and
+// columns.
 enum class SlotAxis : u8 {
-  elements,  // each element of the parameters
-  rows,      // each row of a matrix
-  columns,   // each column of a matrix, and each element of a tensor that is none
+  elements,  // one for each parameter
+  rows,      // one for each row of a matrix
+  columns,   // one for each column of a matrix, and for each parameter of a tensor that is none
 };
 
 inline constexpr u32 slot_axis_count = 3;
@@ -153,7 +154,7 @@ class StateSlots {
     for (u32 i = of_precision_; i < count_; ++i) fn(state_kind(i));
   }
 
-  // Along which elements of a kind are counted.
+  // RETURNS: how elements of the kind are counted.
   constexpr SlotAxis axis(Kind kind) const {
     return is_slot(kind) ? slots_[slot_of(kind)].axis : SlotAxis::elements;
   }

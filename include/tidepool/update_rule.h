@@ -64,6 +64,7 @@ struct UpdateRule {
   UnitKind unit = UnitKind::cut;
   UpdatePlace place = UpdatePlace::home;
   Orthogonalization orthogonalization;  // streamed
+  u32 gradient_reads = 1;               // of an update, from memory
   // True if the optimizer is for this tensor; null: for every tensor. A tensor takes the first rule that is
   // for it.
   bool (*takes)(const Tensor&) = nullptr;

@@ -65,7 +65,7 @@ MomentScratch take_moment_scratch(const UpdateTensor& tensor, std::byte* memory,
   take(scratch.blocks, div_up(std::max(rows, row_tiles * column_tiles), u64{moment_sum_block}));
   take(scratch.row_factors, rows);
   take(scratch.column_factors, columns);
-  take(scratch.numbers, 2);
+  take(scratch.rate, 1);
   return scratch;
 }
 
@@ -127,7 +127,8 @@ struct FactoredSteps::Tensor : UpdateTensor {
     });
     const u64 tiles = u64{moment_tiles(height())} * moment_tiles(columns);
     const double mean = sum_in_blocks(scratch.squares, tiles) / static_cast<double>(elements());
-    rate = static_cast<float>(wanted / std::max(1.0, std::sqrt(mean)));
+    const double root = std::sqrt(mean);
+    rate = static_cast<float>(wanted / (root < 1 ? 1 : root));  // NaN stays NaN
   }
 
   // Elements [first, last) of the tensor.

@@ -46,7 +46,7 @@ struct MomentScratch {
   double* blocks = nullptr;         // sums of blocks of rows or of tiles
   float* row_factors = nullptr;     // [rows]
   float* column_factors = nullptr;  // [columns]
-  float* numbers = nullptr;         // [2]: mean of row, and the factor of x
+  float* rate = nullptr;            // [1]: factor of x
 };
 constexpr u32 moment_tiles(u32 extent) { return static_cast<u32>(div_up(u64{extent}, u64{moment_tile})); }
 

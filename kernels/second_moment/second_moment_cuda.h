@@ -26,8 +26,10 @@ inline Shape shape_of(const UpdateTensor& tensor) {
   return {tensor.begin, tensor.height(), tensor.columns, tensor.rows > 0};
 }
 
-// Values of at most `rows_at_once` rows of a tile, by row and column.
-using Strip = float[rows_at_once][moment_tile];
+// Values of at most `rows_at_once` rows of a tile, by row and column. The two rows of a warp lie in different
+// banks.
+inline constexpr u32 strip_width = moment_tile + moment_lanes;
+using Strip = float[rows_at_once][strip_width];
 
 // RETURNS: the sum of add(value, sum) over this thread's row of the strip; all 16 threads of the row have it.
 template <class Add>
@@ -59,7 +61,7 @@ __device__ double sum_in_blocks(const T* values, u64 count, double* blocks) {
 template <class Scalars, class T>
 __global__ void __launch_bounds__(moment_tile) sums_kernel(const T* grad, Shape shape, MomentScratch scratch,
                                                            float epsilon, const UpdateScalars* scalars) {
-  BLOCK_SHARED(float[rows_at_once][moment_tile], strip);
+  BLOCK_SHARED(Strip, strip);
   if (scalars->skip) return;
   const float scale = Scalars(*scalars).scale;
   const u32 first = blockIdx.y * moment_tile, rows = min(shape.rows - first, moment_tile);
@@ -86,10 +88,13 @@ __global__ void __launch_bounds__(moment_tile) sums_kernel(const T* grad, Shape 
   if (inside) scratch.column_sums[u64{blockIdx.y} * shape.columns + column] = of_column;
 }
 
-// One thread for each moment.
+__device__ inline float inverse_root(float x) { return __fdiv_rn(1.0f, __fsqrt_rn(x)); }
+
+// One thread for each moment. `factors`: of columns, or null.
 template <class Scalars>
-__global__ void __launch_bounds__(256) means_kernel(const float* of_tiles, u32 tiles, u32 over, u32 count,
-                                                    float* moments, const UpdateScalars* scalars) {
+__global__ void __launch_bounds__(256)
+    means_kernel(const float* of_tiles, u32 tiles, u32 over, u32 count, float* moments, float* factors,
+                 const UpdateScalars* scalars) {
   const u64 i = grid_thread();
   if (i >= count || scalars->skip) return;
   const Scalars s(*scalars);
@@ -97,29 +102,30 @@ __global__ void __launch_bounds__(256) means_kernel(const float* of_tiles, u32 t
   for (u32 tile = 0; tile < tiles; ++tile) sum += static_cast<double>(of_tiles[u64{tile} * count + i]);
   const float mean = static_cast<float>(sum / over);
   moments[i] = __fmaf_rn(s.keep, moments[i], __fmul_rn(s.share, mean));
+  if (factors != nullptr) factors[i] = inverse_root(moments[i]);
 }
 
+// One block. `moments`: of rows; null: the tensor is no matrix, and its row's factor is 1.
 template <class Scalars>
-__global__ void __launch_bounds__(256) mean_of_rows_kernel(const float* moments, u32 count, double* blocks,
-                                                           float* mean, const UpdateScalars* scalars) {
+__global__ void __launch_bounds__(256) row_factors_kernel(const float* moments, u32 rows, double* blocks,
+                                                          float* factors, const UpdateScalars* scalars) {
+  BLOCK_SHARED(float[1], mean);
   if (scalars->skip) return;
-  const double sum = sum_in_blocks(moments, count, blocks);
-  if (threadIdx.x == 0) *mean = static_cast<float>(sum / count);
-}
-
-// Factors of a row and of a column.
-__device__ inline float row_factor(const Shape& shape, const SecondMoments& moments, float mean, u32 row) {
-  return shape.matrix ? __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(moments.rows[row], mean))) : 1.0f;
-}
-__device__ inline float column_factor(const SecondMoments& moments, u32 column) {
-  return __fdiv_rn(1.0f, __fsqrt_rn(moments.columns[column]));
+  if (moments == nullptr) {
+    if (threadIdx.x == 0) factors[0] = 1;
+    return;
+  }
+  const double sum = sum_in_blocks(moments, rows, blocks);
+  if (threadIdx.x == 0) mean[0] = static_cast<float>(sum / rows);
+  __syncthreads();
+  for (u32 row = threadIdx.x; row < rows; row += blockDim.x)
+    factors[row] = inverse_root(__fdiv_rn(moments[row], mean[0]));
 }
 
 template <class Scalars, class T>
 __global__ void __launch_bounds__(moment_tile)
-    squares_kernel(const T* grad, Shape shape, SecondMoments moments, MomentScratch scratch,
-                   const UpdateScalars* scalars) {
-  BLOCK_SHARED(float[rows_at_once][moment_tile], strip);
+    squares_kernel(const T* grad, Shape shape, MomentScratch scratch, const UpdateScalars* scalars) {
+  BLOCK_SHARED(Strip, strip);
   BLOCK_SHARED(float[moment_tile], row_factors);
   BLOCK_SHARED(double[moment_tile], of_rows);
   if (scalars->skip) return;
@@ -127,9 +133,8 @@ __global__ void __launch_bounds__(moment_tile)
   const u32 first = blockIdx.y * moment_tile, rows = min(shape.rows - first, moment_tile);
   const u32 column = blockIdx.x * moment_tile + threadIdx.x;
   const bool inside = column < shape.columns;
-  const float of_column = inside ? column_factor(moments, column) : 0.0f;
-  if (threadIdx.x < rows)
-    row_factors[threadIdx.x] = row_factor(shape, moments, scratch.numbers[0], first + threadIdx.x);
+  const float of_column = inside ? scratch.column_factors[column] : 0.0f;
+  if (threadIdx.x < rows) row_factors[threadIdx.x] = scratch.row_factors[first + threadIdx.x];
   of_rows[threadIdx.x] = 0;
   __syncthreads();
   for (u32 at = 0; at < rows; at += rows_at_once) {
@@ -162,10 +167,10 @@ __global__ void __launch_bounds__(256)
                       static_cast<double>(u64{shape.rows} * shape.columns);
   if (threadIdx.x > 0) return;
   const double root = sqrt(mean), wanted = static_cast<double>(Scalars(*scalars).learning_rate);
-  scratch.numbers[1] = static_cast<float>(wanted / (root < 1 ? 1.0 : root));
+  *scratch.rate = static_cast<float>(wanted / (root < 1 ? 1.0 : root));
 }
 
-// Updates the moments of a tensor. Then scratch.numbers are the mean of its rows' moments and the rate of x.
+// Updates the moments of a tensor, and finds the factors of its rows and columns and the rate of x.
 template <class Scalars>
 void update_moments(const UpdateTensor& tensor, ConstValues grad, const SecondMoments& moments,
                     const MomentScratch& scratch, float epsilon, const UpdateScalars* scalars,
@@ -173,23 +178,23 @@ void update_moments(const UpdateTensor& tensor, ConstValues grad, const SecondMo
   const Shape shape = shape_of(tensor);
   const u32 row_tiles = moment_tiles(shape.rows), column_tiles = moment_tiles(shape.columns);
   const LaunchShape tiles = {.grid = {column_tiles, row_tiles}, .block = {moment_tile}};
-  const auto means = [&](const float* of_tiles, u32 count_of_tiles, u32 over, u32 count, float* to) {
+  const auto means = [&](const float* of_tiles, u32 count_of_tiles, u32 over, u32 count, float* to,
+                         float* factors) {
     launch<means_kernel<Scalars>>({.grid = {static_cast<u32>(div_up(count, 256))}, .block = {256}}, stream,
-                                  of_tiles, count_of_tiles, over, count, to, scalars);
+                                  of_tiles, count_of_tiles, over, count, to, factors, scalars);
   };
   for_precision(grad.precision, [&](auto type) {
     using T = decltype(type);
     launch<sums_kernel<Scalars, T>>(tiles, stream, elements<T>(grad), shape, scratch, epsilon, scalars);
   });
-  means(scratch.column_sums, row_tiles, shape.rows, shape.columns, moments.columns);
-  if (shape.matrix) {
-    means(scratch.row_sums, column_tiles, shape.columns, shape.rows, moments.rows);
-    launch<mean_of_rows_kernel<Scalars>>({.grid = {1}, .block = {256}}, stream, moments.rows, shape.rows,
-                                         scratch.blocks, scratch.numbers, scalars);
-  }
+  means(scratch.column_sums, row_tiles, shape.rows, shape.columns, moments.columns, scratch.column_factors);
+  if (shape.matrix) means(scratch.row_sums, column_tiles, shape.columns, shape.rows, moments.rows, nullptr);
+  launch<row_factors_kernel<Scalars>>({.grid = {1}, .block = {256}}, stream,
+                                      shape.matrix ? moments.rows : nullptr, shape.rows, scratch.blocks,
+                                      scratch.row_factors, scalars);
   for_precision(grad.precision, [&](auto type) {
     using T = decltype(type);
-    launch<squares_kernel<Scalars, T>>(tiles, stream, elements<T>(grad), shape, moments, scratch, scalars);
+    launch<squares_kernel<Scalars, T>>(tiles, stream, elements<T>(grad), shape, scratch, scalars);
   });
   launch<rate_kernel<Scalars>>({.grid = {1}, .block = {256}}, stream, shape, row_tiles * column_tiles,
                                scratch, scalars);

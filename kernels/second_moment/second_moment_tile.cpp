@@ -2,6 +2,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/second_moment/second_moment_tile.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -22,15 +23,20 @@ using rules::F, rules::V, rules::Pair, rules::lanes;
 // Elements that a step over a row takes: whole pairs of vectors, and whole sets of lanes.
 constexpr size_t step_elements = std::max<size_t>(moment_lanes, 2 * lanes);
 constexpr size_t sums = moment_lanes / lanes;  // vectors of a row's lanes
+// A row of a tile is short, and the next one far: the processor's own prefetch begins anew with each.
+constexpr size_t prefetched_rows = 8;
 
 // Calls fn(element of the row, vector of gradients times scale, how many of its lanes are of the row).
 template <class Layout, class Fn>
 HWY_INLINE void each_vector(const MomentTile& tile, u32 row, Fn&& fn) {
   const V scale = hn::Set(F(), tile.scale);
-  const std::byte* const grad = tile.grad + row * tile.stride * Layout::grad_bytes;
+  const size_t row_bytes = tile.stride * Layout::grad_bytes;
+  const std::byte* const grad = tile.grad + row * row_bytes;
+  const bool prefetches = row + prefetched_rows < tile.rows;
   for (size_t at = 0; at < tile.columns; at += 2 * lanes) {
     const size_t left = tile.columns - at;
     const std::byte* from = grad + at * Layout::grad_bytes;
+    if (prefetches) hwy::Prefetch(from + prefetched_rows * row_bytes);
     HWY_ALIGN std::byte end[2 * lanes * Layout::grad_bytes];
     if (left < 2 * lanes) {
       std::memset(end, 0, sizeof end);

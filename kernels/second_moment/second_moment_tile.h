@@ -5,7 +5,7 @@
 
 namespace tidepool {
 
-// At most 256 rows and columns of a matrix with `stride` columns.
+// Rows and columns of a matrix with `stride` columns: at most 256 of each, but for moment_steps().
 struct MomentTile {
   const std::byte* grad = nullptr;
   u64 stride = 0;

@@ -56,7 +56,7 @@ struct UpdateChunk {
   std::span<const DecaySegment> segments;
   Rounding rounding;                       // of slots whose format is rounded at random
   const GradientSource* source = nullptr;  // if not null, in place of `grad`
-  // For rules of whole tensors: all of the chunk, by place; and scratch memory, as large as the rule says.
+  // For rules of whole tensors: the chunk's tensors in order, and scratch memory, as large as the rule says.
   std::span<const UpdateTensor> tensors;
   std::span<std::byte> scratch;
 };

@@ -51,7 +51,7 @@ std::vector<u64> shape_of_codes(const FileTensor& file) {
   return {div_up(elements, u64{slot_block_elements}), slot_block_bytes};
 }
 
-// Of a slot without codes.
+// RETURNS: the shape of a slot that has no codes.
 std::vector<u64> shape_of_values(SlotAxis axis, const FileTensor& file) {
   if (axis == SlotAxis::elements || file.shape.size() != 2) return file.shape;
   return {axis == SlotAxis::rows ? file.shape[0] : file.shape[1]};

@@ -40,7 +40,8 @@ std::vector<Finding> examine_plan(const Result<Job>& job, Wanted& wanted) {
       config, run->plan,
       {.workers = config.machine.threads != 0 ? config.machine.threads : (*topology)->usable_cores(),
        .loads_weights = !config.model_directory.empty(),
-       .steps = training_memory(config, run->plan)});
+       .steps = training_memory(config, run->plan),
+       .updates = update_scratch_of_host(job->graph, run->plan, device_memory_of(config))});
   const Bytes disk = run->plan.tiers[static_cast<u32>(Tier::disk)].planned_peak;
   wanted = {.memory = need.arenas, .beside = need.beside, .disk = disk, .swaps = disk.value > 0};
   return {{.what = "plan", .found = describe(run->plan, config.memory.budgets.disk == disk_auto)}};

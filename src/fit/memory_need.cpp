@@ -4,6 +4,7 @@
 
 #include "huggingface/weights/weight_reader.h"
 #include "kernels/kernels.h"
+#include "optimizers/optimizer.h"
 
 namespace tidepool {
 namespace {
@@ -25,7 +26,7 @@ Bytes beside_budgets(const Plan& plan, DeviceMemory device_memory, const MemoryU
   const Bytes reader = users.loads_weights ? std::min(WeightReader::memory_max, Bytes{2 * params}) : Bytes{0};
   return session + (kernel_scratch_per_worker + worker) * users.workers + device * (plan.devices - 1) +
          Bytes{ops * bytes_per_op} + staging_beside_budgets(plan, device_memory) +
-         std::max(reader, users.steps);
+         std::max(reader, users.steps) + users.updates;
 }
 
 }  // namespace
@@ -40,6 +41,11 @@ Bytes staging_beside_budgets(const Plan& plan, DeviceMemory device_memory) {
        place_staging(plan, staging_bytes(plan, device_memory), host_reserved(), device_memory))
     if (!place.tier) beside += place.bytes;
   return beside;
+}
+
+Bytes update_scratch_of_host(const ModelGraph& graph, const Plan& plan, DeviceMemory device_memory) {
+  const u64 threads = 1 + (device_memory == DeviceMemory::of_host ? plan.devices : 0);
+  return update_scratch(graph) * threads;
 }
 
 MemoryNeed memory_need(const Config& config, const Plan& plan, const MemoryUsers& users) {

@@ -25,7 +25,10 @@ struct MemoryUsers {
   u32 workers = 1;             // threads of the core pool
   bool loads_weights = false;  // of a model directory
   Bytes steps{};               // memory that the caller of the session takes while it runs
+  Bytes updates{};             // scratch of updates in the host (update_scratch_of_host())
 };
+// RETURNS: scratch of all threads that update: the host's, and without GPUs each device's.
+Bytes update_scratch_of_host(const ModelGraph&, const Plan&, DeviceMemory);
 MemoryNeed memory_need(const Config&, const Plan&, const MemoryUsers&);
 
 }  // namespace tidepool

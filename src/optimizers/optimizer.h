@@ -35,6 +35,7 @@ struct Optimizer {
   // The whole update of a chunk with its tensors; null: it is done tile by tile.
   void (*of_tensors)(const UpdateChunk&, const StateSlots&, const UpdateScalars&, CorePool&) = nullptr;
   u64 (*scratch)(std::span<const UpdateTensor>) = nullptr;  // bytes that of_tensors needs
+  u32 gradient_reads = 1;                                   // passes over the gradient, from memory
   UnitKind unit = UnitKind::cut;
   UpdatePlace place = UpdatePlace::home;
   // True if the rule is for this tensor; null: it is for all. Tensors that it is not for take the rule

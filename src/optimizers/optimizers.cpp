@@ -38,6 +38,7 @@ std::vector<UpdateRule> update_rules(Optim optim, const UpdateRule& like) {
     const Optimizer& row = optimizer(optim);
     UpdateRule rule = like;
     rule.optim = optim, rule.unit = row.unit, rule.place = row.place, rule.takes = row.takes;
+    rule.gradient_reads = row.gradient_reads;
     rules.push_back(std::move(rule));
     if (row.takes == nullptr) return rules;
     optim = row.others;
@@ -57,11 +58,13 @@ UpdateStep update_step(const UpdateRule& rule, const OptimizerSettings& settings
 
 std::vector<UpdateTensor> update_tensors(const Window& window, u64 begin, u64 end) {
   std::vector<UpdateTensor> out;
-  for (const Tensor& tensor : window.tensors)
-    if (tensor.window_offset >= begin && tensor.window_offset < end)
-      out.push_back({.begin = tensor.window_offset - begin,
-                     .rows = static_cast<u32>(slot_elements(SlotAxis::rows, tensor)),
-                     .columns = static_cast<u32>(slot_elements(SlotAxis::columns, tensor))});
+  for (const Tensor& tensor : window.tensors) {
+    if (tensor.window_offset < begin || tensor.window_offset >= end) continue;
+    CHECK(slot_elements(SlotAxis::columns, tensor) <= ~u32{0}, tensor.name);
+    out.push_back({.begin = tensor.window_offset - begin,
+                   .rows = static_cast<u32>(slot_elements(SlotAxis::rows, tensor)),
+                   .columns = static_cast<u32>(slot_elements(SlotAxis::columns, tensor))});
+  }
   return out;
 }
 

@@ -30,8 +30,11 @@ class UpdateLoad {
   void update_hashed();  // with checksums of the bytes it writes, as in runs
 
   u64 scale_bytes() const { return 2 * chunks_ * chunk_bytes_; }  // read plus written
-  // Every array is read; all but the gradient are written.
-  u64 update_bytes() const { return chunks_ * (2 * chunk_bytes_ - arrays_[0].bytes); }
+  // Every array is read, the gradient as often as the rule does; all but the gradient are written.
+  u64 update_bytes() const {
+    return chunks_ *
+           (2 * (chunk_bytes_ - arrays_[0].bytes) + optimizer(optim_).gradient_reads * arrays_[0].bytes);
+  }
   double bytes_per_parameter() const {
     return static_cast<double>(update_bytes()) / static_cast<double>(chunks_ * elements_);
   }

@@ -56,7 +56,9 @@ Result<std::unique_ptr<CommittedReader>> CommittedReader::open(FoundState given,
     const auto hold = [&](Kind kind) {
       const std::vector<SlotRange> ranges = window.unit_ranges(table.state_slots.axis(kind));
       for (u64 unit = 0; unit < ranges.size(); ++unit) {
-        const u64 elements = std::min(window.units[unit].cut_elements, ranges[unit].elements);
+        u64 elements = ranges[unit].elements;
+        if (table.state_slots.axis(kind) == SlotAxis::elements)
+          elements = std::min(window.units[unit].cut_elements, elements);
         largest = std::max(largest, table.state_slots.chunk_bytes(kind, elements));
       }
     };

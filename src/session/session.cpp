@@ -59,9 +59,11 @@ Result<void> Session::take_memory(const SessionOptions& options, Bytes resident_
   device_memory_ = device_memory_of(config);
   const bool gpus = device_memory_ == DeviceMemory::of_gpus;
   const Bytes host_peak = plan_.tiers[static_cast<u32>(Tier::host)].planned_peak;
-  const MemoryNeed need = memory_need(
-      config, plan_,
-      {.workers = pool_->workers(), .loads_weights = options.loads_weights, .steps = options.steps_take});
+  const MemoryNeed need = memory_need(config, plan_,
+                                      {.workers = pool_->workers(),
+                                       .loads_weights = options.loads_weights,
+                                       .steps = options.steps_take,
+                                       .updates = update_scratch_of_host(job_.graph, plan_, device_memory_)});
   if (!gpus) process_expected_ = resident_before + need.sum();
   const Bytes now = process_resident(), taken = now - std::min(now, resident_before);
   TRY(check_memory(read_memory_limits(), need.arenas, need.beside - std::min(need.beside, taken)));

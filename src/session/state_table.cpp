@@ -129,8 +129,23 @@ bool holds(const StateTable::OfWindow& window, const StateTable::OfTensor& t) {
 }
 
 bool holds_its_tensors(const StateTable::OfWindow& window) {
-  return std::ranges::is_sorted(window.tensors, {}, &StateTable::OfTensor::begin) &&
-         std::ranges::all_of(window.tensors, [&](const auto& t) { return holds(window, t); });
+  for (u64 i = 0; i < window.tensors.size(); ++i) {
+    if (!holds(window, window.tensors[i])) return false;
+    if (i > 0 && window.tensors[i].begin < window.tensors[i - 1].begin + window.tensors[i - 1].elements)
+      return false;
+  }
+  return true;
+}
+
+// True if a unit is one cut where a slot of its rule has rows or columns of whole tensors.
+bool has_whole_units(const StateTable::OfWindow& window, const StateSlots& slots) {
+  for (u64 i = 0; i < window.units.size(); ++i) {
+    bool whole = false;
+    slots.each_of_rule(window.units[i].rule,
+                       [&](Kind slot) { whole |= slots.axis(slot) != SlotAxis::elements; });
+    if (whole && window.cuts_of(i) > 1) return false;
+  }
+  return true;
 }
 
 // True if all places lie in a slot of the file, and their marks in a commit.
@@ -366,7 +381,8 @@ Result<DescribedState> parse_state(const std::string& description, const std::st
             of.rows = counts.of(t, "rows"), of.columns = counts.of(t, "columns");
           window.tensors.push_back(std::move(of));
         }
-      if (!read_units(from, table.rules.size(), counts, window) || !holds_its_tensors(window)) {
+      if (!read_units(from, table.rules.size(), counts, window) || !holds_its_tensors(window) ||
+          !has_whole_units(window, table.state_slots)) {
         known = false;
         break;
       }
@@ -394,14 +410,15 @@ std::string difference_of_models(const StateTable& table, const ModelGraph& grap
     return fmt::format("train.precision is {}, and was {}", name(graph.precision), name(table.precision));
   // State in another format of the same rule is converted.
   const auto same = [](Optim a, Optim b) { return optimizer(a).base == optimizer(b).base; };
+  const bool has_shapes = has_factors(table.state_slots);
   struct Then {
-    u64 elements;
+    u64 elements, rows;
     Optim optim;
   };
   std::map<std::string, Then> then;  // by name
   for (const StateTable::OfWindow& window : table.windows)
     for (const StateTable::OfTensor& t : window.tensors)
-      then[t.name] = {t.elements, table.rules[window.rule_at(t.begin)]};
+      then[t.name] = {t.elements, t.rows, table.rules[window.rule_at(t.begin)]};
   for (const Window& window : graph.windows)
     for (const Tensor& tensor : window.tensors) {
       if (!window.trainable) continue;
@@ -410,6 +427,9 @@ std::string difference_of_models(const StateTable& table, const ModelGraph& grap
       if (at->second.elements != tensor.elements)
         return fmt::format("{} has {} parameters, and had {}", tensor.name, tensor.elements,
                            at->second.elements);
+      const u64 rows = slot_elements(SlotAxis::rows, tensor);
+      if (has_shapes && at->second.rows != rows)
+        return fmt::format("{} has {} rows, and had {}", tensor.name, rows, at->second.rows);
       const Optim optim = graph.rules[tensor.rule].optim, before = at->second.optim;
       if (!same(before, optim) && graph.rules.size() == 1 && table.rules.size() == 1)
         return fmt::format("train.optim is {}, and was {}", name(optim), name(before));

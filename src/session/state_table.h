@@ -70,7 +70,7 @@ struct StateTable {
     Extent extent(const StateSlots&, Kind) const;  // from begin to end
 
    private:
-    // Of a unit's chunks. `range`: of the unit, along the kind's axis.
+    // RETURNS: bytes of a unit's chunks. `range`: of the unit, along the kind's axis.
     u64 bytes_of(u64 unit, const SlotRange& range, const StateSlots&, Kind) const;
   };
 

@@ -1,4 +1,5 @@
-// UpdateIndex holds what updates ask about a chunk set's tensors: which decay, and where whole ones lie.
+// UpdateIndex holds what updates need to know of a chunk set's tensors: which of them decay, and for rules of
+// whole tensors where each lies.
 #pragma once
 
 #include <span>

@@ -21,7 +21,9 @@ UpdateOperands update_operands(const Plan& plan, const ModelGraph& graph, const 
     out.ids[out.arrays++] = o.first;
   };
   const auto take = [&](Kind kind) {
-    const Operand* operand = operands.next_if(kind);
+    // Only along rows and columns can a chunk set have nothing of its rule's slot.
+    const bool always = plan.state_slots.axis(kind) == SlotAxis::elements;
+    const Operand* operand = always ? &operands.next(kind) : operands.next_if(kind);
     operand != nullptr ? add(*operand) : static_cast<void>(++out.arrays);
   };
   const Operand& gradient = operands.next(plan.state_slots.gradient());

@@ -73,6 +73,7 @@ CostModel::CostModel(const Plan& plan, const ModelGraph& graph, const Machine& m
       machine_(machine),
       blocks_(complete(std::move(measured.blocks), graph, machine)),
       orthogonalize_(orthogonalize_seconds(plan, graph, machine, std::move(measured.matrices))) {
+  for (const UpdateRule& rule : graph.rules) gradient_reads_.push_back(rule.gradient_reads);
   const u32 devices = devices_of(plan);
   // A network of unknown rate takes no time: other lanes then decide between plans.
   constexpr double unlimited = 1e18;
@@ -121,7 +122,7 @@ Flow CostModel::flow(const Segment& segment, const Op& op) const {
       break;
     case OpKind::update:
     case OpKind::direction:
-      need_update(flow, op, touched_bytes(segment, op));
+      need_update(flow, op, touched_bytes(segment, op) + bytes_read_again(operands[0]));
       break;
     case OpKind::all_gather:
     case OpKind::reduce_scatter:
@@ -230,6 +231,11 @@ void CostModel::need_disk(Flow& flow, const Op& op, const Operand& in_memory, do
   flow.need(dram, bytes);
   if (read || !is_persistent(plan_.chunk(in_memory.first)))
     flow.need(cores, bytes / machine_.host.checksum_bytes_per_s);
+}
+
+double CostModel::bytes_read_again(const Operand& gradient) const {
+  const u32 reads = gradient_reads_[plan_.chunk(gradient.first).rule];
+  return static_cast<double>(gradient.frame.bytes.value) * (reads - 1);
 }
 
 void CostModel::need_update(Flow& flow, const Op& op, double bytes) const {

@@ -66,6 +66,8 @@ class CostModel {
   // REQUIRES: the lane is a device's h2d or d2h.
   void need_link(Flow&, LaneId, double bytes) const;
   void need_disk(Flow&, const Op&, const Operand& in_memory, double bytes) const;
+  // Of an update's gradient: bytes that its rule reads after the first pass.
+  double bytes_read_again(const Operand& gradient) const;
   void need_update(Flow&, const Op&, double bytes) const;
   void need_combine(Flow&, double bytes) const;
   double disk_rate(bool read, double bytes) const;
@@ -74,6 +76,7 @@ class CostModel {
   const Machine machine_;
   const std::vector<BlockSeconds> blocks_;          // by block; no entry is 0
   std::vector<std::vector<double>> orthogonalize_;  // [window][cut]
+  std::vector<u32> gradient_reads_;                 // by rule
   std::vector<u32> switch_of_;  // [device] in the plan's numbering; none: a path of its own
   std::vector<double> capacities_;
   double disk_mixed_ = 1.0;

@@ -47,6 +47,7 @@ inline constexpr Optimizer adafactor = {.title = "Adafactor",
                                         .tile = adafactor_tile,
                                         .of_tensors = adafactor_update,
                                         .scratch = moment_scratch_bytes,
+                                        .gradient_reads = 3,
                                         .unit = UnitKind::tensor,
                                         .base = Optim::adafactor};
 

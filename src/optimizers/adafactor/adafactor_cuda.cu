@@ -9,18 +9,16 @@ namespace {
 using namespace cuda::rules;
 using cuda::moments::Shape;
 
-// The tensor, and the padding behind it up to element `end` of the chunk.
 template <class Grad, class Masters>
 using TensorChunk = cuda::rules::Chunk<Grad, Masters, 1>;
 
+// The tensor, and the padding behind it up to element `end` of the chunk.
 template <bool whole, class Grad, class Masters>
-__global__ void __launch_bounds__(256)
-    step_kernel(TensorChunk<Grad, Masters> c, Shape shape, u64 end, SecondMoments moments,
-                const float* numbers, const UpdateScalars* scalars) {
+__global__ void __launch_bounds__(256) step_kernel(TensorChunk<Grad, Masters> c, Shape shape, u64 end,
+                                                   MomentScratch scratch, const UpdateScalars* scalars) {
   using namespace cuda;
   const UpdateScalars s = *scalars;
-  const u64 elements = u64{shape.rows} * shape.columns;
-  const float scale = AdafactorScalars(s).scale, mean = numbers[0], rate = numbers[1];
+  const float scale = AdafactorScalars(s).scale, rate = *scratch.rate;
   DecayFactors decay(c.segments, s);
   for (u64 at = shape.begin + vector_elements * grid_thread(); at < end;
        at += vector_elements * grid_threads()) {
@@ -28,18 +26,16 @@ __global__ void __launch_bounds__(256)
     load_masters<whole>(c.masters, at, end, param);
     if (!s.skip) {
       load8<whole>(c.grad, at, end, grad);
-      for (u32 i = 0; i < 8; ++i) {
-        const u64 element = at + i - shape.begin;
-        if (at + i >= end) break;
+      u64 row = (at - shape.begin) / shape.columns;
+      u32 column = static_cast<u32>(at - shape.begin - row * shape.columns);
+      for (u32 i = 0; i < 8 && at + i < end; ++i) {
         float step = 0;
-        if (element < elements) {
-          const u32 row = static_cast<u32>(element / shape.columns);
-          const u32 column = static_cast<u32>(element - u64{row} * shape.columns);
-          const float factor = __fmul_rn(moments::row_factor(shape, moments, mean, row),
-                                         moments::column_factor(moments, column));
+        if (row < shape.rows) {
+          const float factor = __fmul_rn(scratch.row_factors[row], scratch.column_factors[column]);
           step = __fmul_rn(rate, __fmul_rn(factor, __fmul_rn(scale, grad[i])));
         }
         param[i] = __fmaf_rn(decay.at(at + i), param[i], -step);
+        if (++column == shape.columns) column = 0, ++row;
       }
     }
     store_masters<whole>(c.masters, at, end, param);
@@ -57,6 +53,7 @@ void update_tensors(const UpdateChunk& c, Precision precision, Masters masters, 
                                             .rounding = {}};
   SecondMoments moments = {reinterpret_cast<float*>(c.arrays[first_slot].data),
                            reinterpret_cast<float*>(c.arrays[first_slot + 1].data)};
+  cuda::require(moment_scratch_bytes(c.tensors) <= c.scratch.size(), "the scratch suffices for the tensors");
   u64 taken = 0;
   for (u64 i = 0; i < c.tensors.size(); ++i) {
     const UpdateTensor& tensor = c.tensors[i];
@@ -68,11 +65,10 @@ void update_tensors(const UpdateChunk& c, Precision precision, Masters masters, 
                    [&](auto w) {
                      cuda::launch<step_kernel<w.value, Grad, Masters>>(
                          cuda::elementwise_launch(end - tensor.begin, cuda::vector_elements), stream, chunk,
-                         cuda::moments::shape_of(tensor), end, moments, scratch.numbers, scalars);
+                         cuda::moments::shape_of(tensor), end, scratch, scalars);
                    });
     moments.rows += tensor.rows, moments.columns += tensor.columns;
   }
-  cuda::require(taken <= c.scratch.size(), "the scratch suffices for the chunk's tensors");
 }
 
 }  // namespace

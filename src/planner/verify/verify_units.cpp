@@ -33,7 +33,7 @@ std::string wrong_with_cut(const ModelGraph& graph, const Chunk& cut) {
   return "";
 }
 
-// What is wrong with a chunk whose elements are not those of its cut's parameters.
+// RETURNS: a fault if the chunk's elements are not those of its cut's parameters; else "".
 std::string wrong_with_range(const StateSlots& slots, const ModelGraph& graph, const Chunk& cut,
                              const Chunk& chunk) {
   const SlotRange range = slot_range(graph.windows[cut.window], slots.axis(chunk.kind), cut.element_begin,

@@ -141,7 +141,8 @@ Result<double> measure_update(Session& session, Round round) {
   if (const auto bytes = optimizer(optim).scratch) scratch.resize(bytes({tensors, 1}));
   UpdateChunk chunk{.elements = elements, .segments = whole, .tensors = tensors, .scratch = scratch};
   const bool streamed = optimizer(optim).place == UpdatePlace::streamed;
-  chunk.grad = take(Kind::grad, streamed ? 3 : 1);  // a direction replaces it, and is read
+  // A direction replaces it, and is read.
+  chunk.grad = take(Kind::grad, streamed ? 3 : optimizer(optim).gradient_reads);
   chunk.arrays[0].data = take(Kind::param, made_by_update(Kind::param, precision) ? 1 : 2);
   u32 array = 1;
   slots.each([&](Kind slot) { chunk.arrays[array++].data = take(slot, 2); });

@@ -102,7 +102,7 @@ void add_prediction(PlanSummary& s, const Prediction& p) {
 
 }  // namespace
 
-// Of a kind, for each parameter that the rule trains.
+// RETURNS: bytes of a kind for each parameter that the rule trains.
 double bytes_of_one(const ModelGraph& graph, u32 rule, Kind kind) {
   const StateSlots& slots = graph.state_slots;
   if (slots.axis(kind) == SlotAxis::elements)
@@ -299,9 +299,9 @@ PlanSummary summarize(const SummaryInput& in) {
   if (optimizer(config.train.optim).place == UpdatePlace::streamed && s.orthogonalized.matrices == 0)
     s.notes.push_back(fmt::format("adapters train with {}: {} is for whole matrices of layers",
                                   name(graph.rules[rule].optim), name(config.train.optim)));
-  if (const Bytes scratch = update_scratch(graph); scratch.value > 0)
-    s.notes.push_back(fmt::format("updates of whole tensors take up to {} in the host, beside the budgets",
-                                  bytes_text(scratch)));
+  if (const Bytes scratch = update_scratch_of_host(graph, plan, device_memory_of(config)); scratch.value > 0)
+    s.notes.push_back(
+        fmt::format("updates of whole tensors take {} of the host, beside the budgets", bytes_text(scratch)));
   if (const std::string note = versions_note(job, plan); !note.empty()) s.notes.push_back(note);
   if (plan.speculates)
     s.notes.push_back(

@@ -202,6 +202,20 @@ TEST(StateTable, IsRefusedIfRowsAndColumnsAreNotThoseOfTheTensor) {
   EXPECT_FALSE(is_read([](Of& t) { ++t.rows; }));
   EXPECT_FALSE(is_read([](Of& t) { t.columns = 0; }));
   EXPECT_FALSE(is_read([](Of& t) { t.columns *= 2; }));
+  StateTable other = table;
+  StateTable::OfWindow& window = other.windows[2];
+  const auto unit = std::ranges::max_element(window.units, {}, &StateTable::Unit::cut_elements);
+  unit->cut_elements /= 2;  // rows of half a tensor
+  EXPECT_FALSE(parse_state(describe_state(other, {.run = "/run", .branch = "b"}), "f"));
+}
+
+TEST(StateTable, NamesATensorOfAnotherShape) {
+  const ModelGraph graph = small_gpt(Precision::bf16, adafactor_rules(false));
+  StateTable table = make_state_table(plan_of(graph), graph);
+  auto& tensor =
+      *std::ranges::find(table.windows[2].tensors, "h.0.attn.c_attn.weight", &StateTable::OfTensor::name);
+  std::swap(tensor.rows, tensor.columns);
+  EXPECT_EQ(difference_of_models(table, graph), "h.0.attn.c_attn.weight has 64 rows, and had 192");
 }
 
 TEST(StateTable, IsRefusedIfItsRangesAreOutsideTheirWindow) {
@@ -224,6 +238,7 @@ TEST(StateTable, IsRefusedIfItsRangesAreOutsideTheirWindow) {
   EXPECT_FALSE(is_read([](Window& w) { w.units[1].cut_elements = 1; }));
   EXPECT_FALSE(is_read([](Window& w) { w.elements = u64{1} << 62; }));
   EXPECT_FALSE(is_read([](Window& w) { w.tensors[0].elements = w.units.back().begin + 1; }));  // two rules
+  EXPECT_FALSE(is_read([](Window& w) { w.tensors[1].begin = w.tensors[0].begin; }));
   EXPECT_FALSE(is_read([](Window& w) { w.places[0].mark = 4'000'000'000; }));
   EXPECT_FALSE(is_read([](Window& w) { w.places[0].offset = u64{1} << 60; }));
   EXPECT_FALSE(is_read([](Window& w) { w.places[0].first_chunk = u64{1} << 40; }));

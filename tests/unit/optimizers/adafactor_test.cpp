@@ -126,6 +126,18 @@ TEST(Adafactor, BitsDependOnNoTargetAndNoWorkers) {
   }
 }
 
+// As on a GPU: one number that is not finite spoils its tensor, and no other.
+TEST(Adafactor, ANaNSpoilsItsTensor) {
+  auto pool = create_core_pool(1, Bytes{0}).value();
+  WholeTensors state = state_of(Precision::fp32);
+  state.set_grad(state.tensors[2].begin + 5, std::numeric_limits<float>::quiet_NaN());
+  state.set_grad(state.tensors[0].begin + 5, std::numeric_limits<float>::quiet_NaN());
+  update(state, scalars_of(), *pool);
+  for (u64 i = 0; i < shapes.size(); ++i)
+    for (u64 e = 0; e < shapes[i].elements(); ++e)
+      ASSERT_EQ(std::isnan(state.master(state.tensors[i].begin + e)), i == 0 || i == 2) << i << " " << e;
+}
+
 TEST(Adafactor, PaddingStaysZero) {
   auto pool = create_core_pool(2, Bytes{0}).value();
   for (const Precision precision : precisions) {
