@@ -4,6 +4,7 @@
 
 #include <array>
 #include <string_view>
+#include <vector>
 
 #include "base/types.h"
 
@@ -11,17 +12,20 @@ namespace tidepool {
 
 // Scaling of the rotary embedding's angles with the number of the pair; names as in config.json.
 enum class RopeType : u8 {
-  plain,   // "default": theta^(-2i / D)
-  linear,  // all angles divided by `factor`
-  llama3,  // slow angles divided by `factor`, fast angles unchanged, a ramp between
-  yarn,    // the same with another ramp, and a factor on cosine and sine
+  plain,     // "default": theta^(-2i / D)
+  linear,    // all angles divided by `factor`
+  llama3,    // slow angles divided by `factor`, fast angles unchanged, a ramp between
+  yarn,      // the same with another ramp, and a factor on cosine and sine
+  dynamic,   // theta grows with sequences that are longer than ModelConfig::positions
+  longrope,  // each angle divided by a number of its own, and a factor on cosine and sine
 };
-inline constexpr std::array<std::string_view, 4> rope_type_names = {"default", "linear", "llama3", "yarn"};
+inline constexpr std::array<std::string_view, 6> rope_type_names = {"default", "linear",  "llama3",
+                                                                    "yarn",    "dynamic", "longrope"};
 
 struct Rope {
   RopeType type = RopeType::plain;
   double theta = 10000.0;
-  double factor = 1.0;           // linear, llama3, yarn
+  double factor = 1.0;           // of all types but plain; longrope: for the factor on cosine and sine alone
   double low_freq_factor = 1.0;  // llama3, as is high_freq_factor
   double high_freq_factor = 4.0;
   u32 original_positions = 0;   // 0: ModelConfig::positions
@@ -29,11 +33,13 @@ struct Rope {
   // YaRN only. Angles with more than beta_fast turns in the original length are unchanged; those with fewer
   // than beta_slow are divided by `factor`.
   double beta_fast = 32, beta_slow = 1;
-  bool truncate = true;         // the ends of the ramp are rounded outwards to whole pairs
-  double attention_factor = 0;  // factor on cosine and sine; 0: computed from factor and the next two
+  bool truncate = true;                   // the ends of the ramp are rounded outwards to whole pairs
+  double attention_factor = 0;            // also longrope: factor on cosine and sine; 0: computed
   double mscale = 0, mscale_all_dim = 0;  // 0: not given
+  // longrope only: for each pair, for sequences of at most original_positions, and for longer ones.
+  std::vector<double> short_factor, long_factor;
 
-  // RETURNS: the factor on cosine and sine; 1 unless the type is yarn.
+  // RETURNS: the factor on cosine and sine; 1 unless the type is yarn or longrope.
   double rotary_factor() const;
   bool operator==(const Rope&) const = default;
 };

@@ -85,6 +85,28 @@ std::optional<ModelFault> check_yarn(const Rope& r) {
   return std::nullopt;
 }
 
+std::optional<ModelFault> check_longrope(const ModelConfig& c) {
+  const Rope& r = c.attention.rope;
+  const u32 pairs = c.rotary_size() / 2;
+  for (const auto& [key, factors] : {std::pair{"rope_parameters.short_factor", &r.short_factor},
+                                     std::pair{"rope_parameters.long_factor", &r.long_factor}}) {
+    if (factors->size() != pairs)
+      return ModelFault{key, fmt::format("has {} numbers; longrope needs one for each of the {} pairs of "
+                                         "columns that are rotated",
+                                         factors->size(), pairs)};
+    if (const auto at = std::ranges::find_if(*factors, [](double x) { return !(x > 0); });
+        at != factors->end())
+      return ModelFault{key, fmt::format("{} must be positive", *at)};
+  }
+  if (r.original_positions < 2)
+    return ModelFault{"rope_parameters.original_max_position_embeddings",
+                      "longrope needs the length of the first training, at least 2"};
+  if (!(r.attention_factor >= 0))
+    return ModelFault{"rope_parameters.attention_factor",
+                      fmt::format("{} must not be negative", r.attention_factor)};
+  return std::nullopt;
+}
+
 std::optional<ModelFault> check_rope(const ModelConfig& c) {
   const Rope& r = c.attention.rope;
   if (style(c.family).positions != PositionKind::rotary) return std::nullopt;
@@ -100,10 +122,6 @@ std::optional<ModelFault> check_rope(const ModelConfig& c) {
         fmt::format("{} turns {} of a head's {} columns; it must be at most 1 and turn pairs of them",
                     r.partial_factor, c.rotary_size(), c.head_size())};
   if (r.type == RopeType::plain) return std::nullopt;
-  if (traits(c.family).plain_rope || (r.type == RopeType::yarn && !traits(c.family).yarn))
-    return ModelFault{"rope_parameters.rope_type",
-                      fmt::format("{} is not computed for {} models",
-                                  rope_type_names[static_cast<u32>(r.type)], name(c.family))};
   if (!(r.factor >= 1))
     return ModelFault{"rope_parameters.factor",
                       fmt::format("{} would make positions denser; it must be at least 1", r.factor)};
@@ -111,6 +129,13 @@ std::optional<ModelFault> check_rope(const ModelConfig& c) {
     return ModelFault{"rope_parameters.low_freq_factor",
                       fmt::format("{} must be positive and below high_freq_factor {}", r.low_freq_factor,
                                   r.high_freq_factor)};
+  // transformers reads it beside the maps of the kinds of layers, where it is not.
+  if (r.type == RopeType::yarn && !r.truncate && traits(c.family).local_rope)
+    return ModelFault{"rope_parameters.truncate",
+                      fmt::format("false has no effect in transformers for {} models", name(c.family))};
+  if (r.type == RopeType::longrope) return check_longrope(c);
+  if (r.type == RopeType::dynamic && c.rotary_size() <= 2)
+    return ModelFault{"rope_parameters.rope_type", "dynamic needs heads with more than one pair of columns"};
   return r.type == RopeType::yarn ? check_yarn(r) : std::nullopt;
 }
 
@@ -232,9 +257,16 @@ double ModelConfig::attention_scale() const {
   return plain * growth * growth;
 }
 
+u32 ModelConfig::longest_sequence() const {
+  if (attention.rope.type != RopeType::dynamic) return positions;
+  return static_cast<u32>(std::min(positions * attention.rope.factor, 16777216.0));
+}
+
 double Rope::rotary_factor() const {
-  if (type != RopeType::yarn) return 1;
+  if (type != RopeType::yarn && type != RopeType::longrope) return 1;
   if (attention_factor != 0) return attention_factor;
+  if (type == RopeType::longrope)
+    return factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original_positions));
   if (mscale == 0 || mscale_all_dim == 0) return yarn_growth(factor, 1);
   return yarn_growth(factor, mscale) / yarn_growth(factor, mscale_all_dim);
 }

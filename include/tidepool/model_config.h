@@ -63,14 +63,10 @@ struct FamilyTraits {
   bool fused_projections = false;    // q, k and v are one tensor, as are gate and up
   bool partial_rotary_key = false;   // config.json says what share of a head is rotated
   bool attention_scale_key = false;  // config.json says what size scales attention's scores
-  // True if scaled rotary angles are refused: the family scales them only in its long-context form, which is
-  // not implemented.
-  bool plain_rope = false;
-  bool yarn = false;            // angles may be scaled by YaRN
-  bool rope_required = false;   // config.json must say how angles are scaled: the default is one model's
-  bool local_rope = false;      // layers with a window have angles of their own
-  bool biased_default = false;  // attention_bias is true unless config.json says otherwise
-  bool tied_default = false;    // the head is tied unless config.json says otherwise
+  bool rope_required = false;        // config.json must say how angles are scaled: the default is one model's
+  bool local_rope = false;           // layers with a window have angles of their own
+  bool biased_default = false;       // attention_bias is true unless config.json says otherwise
+  bool tied_default = false;         // the head is tied unless config.json says otherwise
   WindowKind window{};
   u32 window_pattern = 6;  // default of SoftmaxConfig::sliding_window_pattern
   LeftOut left_out;
@@ -113,7 +109,6 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .style = &llama_layers,
      .fused_projections = true,
      .partial_rotary_key = true,
-     .plain_rope = true,
      .window = WindowKind::every_layer,
      .left_out = {.positions = 4096, .norm_epsilon = 1e-5}},
     {.name = "gemma3_text",
@@ -138,7 +133,6 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .with_experts = true,
      .qk_norm = true,
      .attention_bias_key = true,
-     .yarn = true,
      .window = WindowKind::every_layer_by_switch,
      .left_out = {.positions = 32768, .kv_heads = 4, .sliding_window = 4096}},
     {.name = "mixtral",
@@ -146,7 +140,6 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .style = &llama_layers,
      .experts = &mixtral_experts,
      .with_experts = true,
-     .yarn = true,
      .window = WindowKind::every_layer,
      .left_out = {.positions = 131072, .kv_heads = 8, .norm_epsilon = 1e-5, .rope_theta = 1e6}},
     {.name = "gpt_oss",
@@ -155,7 +148,6 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .experts = &gpt_oss_experts,
      .with_experts = true,
      .attention_bias_key = true,
-     .yarn = true,
      .rope_required = true,
      .biased_default = true,
      .window = WindowKind::by_layer,
@@ -172,7 +164,6 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .experts = &deepseek_experts,
      .with_experts = true,
      .attention_bias_key = true,
-     .yarn = true,
      .left_out = {.positions = 4096}},
 }};
 constexpr const FamilyTraits& traits(Family family) { return families[static_cast<u32>(family)]; }
@@ -241,6 +232,8 @@ struct ModelConfig {
   u32 attention_scale_size() const { return softmax.scale_given != 0 ? softmax.scale_given : head_size(); }
   // Factor on attention's scores.
   double attention_scale() const;
+  // The longest sequence that positions allow: with dynamic angles longer than `positions`.
+  u32 longest_sequence() const;
   u32 rotary_size() const {
     return latent.kv_lora_rank != 0 ? latent.qk_rope_head_dim
                                     : static_cast<u32>(head_size() * attention.rope.partial_factor);
@@ -259,6 +252,10 @@ struct ModelConfig {
 
   // RETURNS: true if the layer has the angles of local_rope_theta.
   bool local_rope(u32 layer) const { return traits(family).local_rope && slides(layer); }
+  // The angles of a layer.
+  Rope rope(u32 layer) const {
+    return local_rope(layer) ? Rope{.theta = softmax.local_rope_theta} : attention.rope;
+  }
   // RETURNS: the most tokens that a token of this layer attends to, itself included; 0: no limit.
   u32 attention_window(u32 layer) const;
   // RETURNS: the window of the layers that have one; 0: no layer has one.

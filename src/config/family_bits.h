@@ -35,7 +35,6 @@ inline constexpr u32 not_switched = rotary & ~switched;
 inline constexpr u32 layered =
     families_with([](const FamilyTraits& f) { return f.window == WindowKind::by_layer; });
 inline constexpr u32 local_angles = families_with([](const FamilyTraits& f) { return f.local_rope; });
-inline constexpr u32 yarn = families_with([](const FamilyTraits& f) { return f.yarn; });
 inline constexpr u32 latent =
     families_with([](const FamilyTraits& f) { return f.style->mixer == MixerKind::latent; });
 inline constexpr u32 scaled_attention =

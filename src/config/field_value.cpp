@@ -29,17 +29,13 @@ Result<void> check_range(const Field& field, double value) {
   return reason(fmt::format("is out of range; it must be {}", range_text(field)));
 }
 
-Result<size_t> choice_index(const Field& field, const Config& config, std::string_view text) {
+Result<size_t> choice_index(const Field& field, std::string_view text) {
   for (const auto& [alias, choice] : field.choice_aliases)
     if (text == alias) text = choice;
-  const std::vector<std::string_view> choices = choices_of(field, config.model.family);
-  if (std::ranges::find(choices, text) != choices.end())
-    return static_cast<size_t>(std::ranges::find(field.choices, text) - field.choices.begin());
-  const std::string whose = choices.size() == field.choices.size()
-                                ? ""
-                                : fmt::format(", the choices of {} models", name(config.model.family));
+  const auto at = std::ranges::find(field.choices, text);
+  if (at != field.choices.end()) return static_cast<size_t>(at - field.choices.begin());
   return reason(
-      fmt::format("is not one of {}{}{}", fmt::join(choices, ", "), whose, did_you_mean(text, choices)));
+      fmt::format("is not one of {}{}", fmt::join(field.choices, ", "), did_you_mean(text, field.choices)));
 }
 
 template <class Integer>
@@ -127,7 +123,7 @@ Result<void> set_value(const Field& field, Config& config, std::string_view text
                            return {};
                          },
                          [&](std::string* to) -> Result<void> {
-                           if (!field.choices.empty()) TRY(choice_index(field, config, text));
+                           if (!field.choices.empty()) TRY(choice_index(field, text));
                            *to = text;
                            return {};
                          },
@@ -140,7 +136,7 @@ Result<void> set_value(const Field& field, Config& config, std::string_view text
                          [&](std::vector<double>* to) -> Result<void> { return set_numbers(to, text); },
                          [&](std::vector<u32>* to) -> Result<void> { return set_numbers(to, text); },
                          [&](ChoiceRef to) -> Result<void> {
-                           TRY_ASSIGN(const size_t at, choice_index(field, config, text));
+                           TRY_ASSIGN(const size_t at, choice_index(field, text));
                            *to.value = static_cast<u8>(at);
                            return {};
                          },

@@ -209,7 +209,8 @@ const std::array model_table = std::to_array<Field>({
     {.section = "model",
      .key = "rope_parameters.factor",
      .ref = REF(model.attention.rope.factor),
-     .help = "linear, llama3, yarn: ratio of the new length to the original length",
+     .help =
+         "ratio of the new length to the original length; longrope: for the factor on cosine and sine alone",
      .range = {1, 1e9},
      .families = rotary},
     {.section = "model",
@@ -227,7 +228,7 @@ const std::array model_table = std::to_array<Field>({
     {.section = "model",
      .key = "rope_parameters.original_max_position_embeddings",
      .ref = REF(model.attention.rope.original_positions),
-     .help = "llama3, yarn: the original length; auto is max_position_embeddings",
+     .help = "llama3, yarn, longrope: the original length; auto is max_position_embeddings",
      .unit = "tokens",
      .range = {0, 16777216},
      .automatic = by_rule,
@@ -237,37 +238,49 @@ const std::array model_table = std::to_array<Field>({
      .ref = REF(model.attention.rope.beta_fast),
      .help = "yarn: angles with more turns than this in the original length are not scaled",
      .range = {0, 1e9},
-     .families = yarn},
+     .families = rotary},
     {.section = "model",
      .key = "rope_parameters.beta_slow",
      .ref = REF(model.attention.rope.beta_slow),
      .help = "yarn: angles with fewer turns than this in the original length are scaled fully",
      .range = {0, 1e9},
-     .families = yarn},
+     .families = rotary},
     {.section = "model",
      .key = "rope_parameters.truncate",
      .ref = REF(model.attention.rope.truncate),
      .help = "yarn: the two limits are rounded outwards to whole pairs of columns",
-     .families = yarn},
+     .families = rotary},
     {.section = "model",
      .key = "rope_parameters.attention_factor",
      .ref = REF(model.attention.rope.attention_factor),
-     .help = "yarn: factor on cosine and sine; 0: computed from factor, mscale and mscale_all_dim",
+     .help =
+         "yarn, longrope: factor on cosine and sine; 0: computed from factor, and for yarn from mscale and "
+         "mscale_all_dim",
      .range = {0, 1e9},
-     .families = yarn},
+     .families = rotary},
     {.section = "model",
      .key = "rope_parameters.mscale",
      .ref = REF(model.attention.rope.mscale),
      .help = "yarn: growth of the factor on cosine and sine with the logarithm of factor; 0: not given",
      .range = {0, 1e9},
-     .families = yarn},
+     .families = rotary},
     {.section = "model",
      .key = "rope_parameters.mscale_all_dim",
      .ref = REF(model.attention.rope.mscale_all_dim),
      .help = "yarn: growth that mscale's is divided by; deepseek_v3: also scales attention's scores; 0: not "
              "given",
      .range = {0, 1e9},
-     .families = yarn},
+     .families = rotary},
+    {.section = "model",
+     .key = "rope_parameters.short_factor",
+     .ref = REF(model.attention.rope.short_factor),
+     .help = "longrope: numbers that divide the angles of each pair, for sequences up to the original length",
+     .families = rotary},
+    {.section = "model",
+     .key = "rope_parameters.long_factor",
+     .ref = REF(model.attention.rope.long_factor),
+     .help = "longrope: the same for longer sequences",
+     .families = rotary},
     {.section = "model",
      .key = "query_pre_attn_scalar",
      .ref = REF(model.softmax.scale_given),
@@ -329,18 +342,6 @@ std::span<const Field> model_fields() {
 
 bool applies(const Field& field, Family family) {
   return field.families == 0 || (field.families & bit(family)) != 0;
-}
-
-std::vector<std::string_view> choices_of(const Field& field, Family family) {
-  std::vector<std::string_view> out(field.choices.begin(), field.choices.end());
-  if (field.key != "rope_parameters.rope_type") return out;
-  const FamilyTraits& f = traits(family);
-  std::erase_if(out, [&](std::string_view type) {
-    const bool plain = type == rope_type_names[static_cast<u32>(RopeType::plain)];
-    const bool yarn = type == rope_type_names[static_cast<u32>(RopeType::yarn)];
-    return (f.plain_rope && !plain) || (yarn && !f.yarn);
-  });
-  return out;
 }
 
 Family example_family(const Field& field) {

@@ -65,8 +65,6 @@ std::span<const Field> train_fields();
 std::span<const Field> output_fields();
 
 bool applies(const Field&, Family);
-// Choices of the field that models of the family may have: not every family has every type of angles.
-std::vector<std::string_view> choices_of(const Field&, Family);
 // First family that has the key; its default is shown.
 Family example_family(const Field&);
 // True if both are names of the same part of a Config.

@@ -81,7 +81,7 @@ std::optional<Complaint> check_weights(const DataConfig& d) {
 }
 
 std::optional<Complaint> check_sequence_length(const Config& c) {
-  if (c.train.sequence_length <= c.model.positions) return std::nullopt;
+  if (c.train.sequence_length <= c.model.longest_sequence()) return std::nullopt;
   const std::string_view positions = key_names(c.model.family).positions;
   const bool has_weights_by_position =
       style(c.model.family).positions == PositionKind::learned && !c.model_directory.empty();
@@ -93,7 +93,7 @@ std::optional<Complaint> check_sequence_length(const Config& c) {
           : fmt::format("shorten the sequences or raise {}", positions);
   return Complaint{"train", "sequence_length",
                    fmt::format("{} is longer than model.{} {}; {}", c.train.sequence_length, positions,
-                               c.model.positions, advice)};
+                               c.model.longest_sequence(), advice)};
 }
 
 // Keys of one schedule would have no effect in another.

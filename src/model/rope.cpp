@@ -1,5 +1,7 @@
 #include "model/rope.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -46,22 +48,48 @@ float yarn_scaled(const Rope& rope, const Ramp& ramp, u32 pair, float power) {
   return slowed * (1 - unchanged) + 1.0f / power * unchanged;
 }
 
+// The base of dynamic angles ("NTK-aware" scaling).
+double grown_theta(const ModelConfig& c, u32 tokens) {
+  const Rope& rope = c.attention.rope;
+  const double columns = c.rotary_size(), longer = std::max(1.0, static_cast<double>(tokens) / c.positions);
+  return rope.theta * std::pow(rope.factor * longer - (rope.factor - 1), columns / (columns - 2));
+}
+
+bool is_long(const Rope& rope, u32 tokens) { return tokens > rope.original_positions; }
+
 }  // namespace
 
-RotaryFrequencies inverse_frequencies(const ModelConfig& c, u32 layer) {
-  const Rope rope = c.local_rope(layer) ? Rope{.theta = c.softmax.local_rope_theta} : c.attention.rope;
+std::string angles_by_length(const ModelConfig& c, u32 tokens) {
+  const Rope& rope = c.attention.rope;
+  if (style(c.family).positions != PositionKind::rotary) return "";
+  if (rope.type == RopeType::longrope)
+    return fmt::format(
+        "positions: longrope's {} factors, for sequences of {} tokens; the original length is {}",
+        is_long(rope, tokens) ? "long" : "short", tokens, rope.original_positions);
+  if (rope.type == RopeType::dynamic && tokens > c.positions)
+    return fmt::format(
+        "positions: dynamic, with a base of {:.4g} instead of {:.4g} for sequences of {} tokens",
+        grown_theta(c, tokens), rope.theta, tokens);
+  return "";
+}
+
+RotaryFrequencies inverse_frequencies(const ModelConfig& c, u32 layer, u32 tokens) {
+  const Rope rope = c.rope(layer);
   const u32 pairs = c.rotary_size() / 2;
   CHECK(pairs <= rotary_pairs_max, pairs);
   const u32 original = rope.original_positions != 0 ? rope.original_positions : c.positions;
   const Ramp ramp = rope.type == RopeType::yarn ? yarn_ramp(rope, c.rotary_size(), original) : Ramp{};
+  const double theta = rope.type == RopeType::dynamic ? grown_theta(c, tokens) : rope.theta;
+  const std::vector<double>& divisors = is_long(rope, tokens) ? rope.long_factor : rope.short_factor;
   RotaryFrequencies out = {};
   for (u32 i = 0; i < pairs; ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(c.rotary_size());
-    const float power = static_cast<float>(std::pow(rope.theta, static_cast<double>(exponent)));
+    const float power = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
     out[i] = 1.0f / power;
     if (rope.type == RopeType::linear) out[i] /= static_cast<float>(rope.factor);
     if (rope.type == RopeType::llama3) out[i] = llama3_scaled(rope, static_cast<float>(original), out[i]);
     if (rope.type == RopeType::yarn) out[i] = yarn_scaled(rope, ramp, i, power);
+    if (rope.type == RopeType::longrope) out[i] = 1.0f / (static_cast<float>(divisors[i]) * power);
   }
   return out;
 }

@@ -36,11 +36,20 @@ GPT2_SIZES = dict(vocab_size=53, n_positions=32, n_embd=24, n_layer=2, n_head=4,
                   resid_pdrop=0.0, bos_token_id=0, eos_token_id=0)
 LLAMA3 = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16, beta_fast=4.0,
+            beta_slow=1.0)
+DYNAMIC = dict(rope_type="dynamic", rope_theta=10000.0, factor=4.0)
 LINEAR = dict(rope_type="linear", rope_theta=1000000.0, factor=4.0)
 
 
 def default(theta):
     return dict(rope_type="default", rope_theta=theta)
+
+
+def longrope(original, pairs):
+    """Short factors for sequences of at most `original` tokens, long ones otherwise."""
+    return dict(rope_type="longrope", rope_theta=10000.0, original_max_position_embeddings=original,
+                short_factor=[1 + 0.125 * i for i in range(pairs)], long_factor=[1 + 2.5 * i for i in range(pairs)])
 
 
 def by_layer(rope):
@@ -93,6 +102,22 @@ CASES = {
                                     num_hidden_layers=3, max_window_layers=1), True),
     "gemma3_sliding": ("Gemma3", dict(GEMMA, rope_parameters=by_layer(default(50000.0)), sliding_window=6,
                                       sliding_window_pattern=2), False),
+    # Angles for long sequences: those here have 20 tokens, below and above the original length.
+    "llama_yarn": ("Llama", dict(rope_parameters=YARN, head_dim=8), False),
+    "mistral_yarn": ("Mistral", dict(rope_parameters=dict(YARN, attention_factor=1.25), sliding_window=None), True),
+    "qwen2_yarn": ("Qwen2", dict(rope_parameters=dict(YARN, original_max_position_embeddings=32), num_key_value_heads=1),
+                   True),
+    "qwen3_yarn": ("Qwen3", dict(rope_parameters=dict(YARN, mscale=0.7, mscale_all_dim=1.3), head_dim=8), False),
+    "gemma3_yarn": ("Gemma3", dict(GEMMA, rope_parameters=by_layer(YARN), sliding_window_pattern=2), False),
+    "phi3_longrope_short": ("Phi3", dict(rope_parameters=longrope(32, 3), original_max_position_embeddings=32, pad_token_id=None), False),
+    "phi3_longrope_long": ("Phi3", dict(rope_parameters=dict(longrope(16, 3), partial_rotary_factor=0.75),
+                                        original_max_position_embeddings=16, pad_token_id=None, num_attention_heads=3, num_key_value_heads=1), False),
+    "llama_longrope": ("Llama", dict(rope_parameters=dict(longrope(16, 4), factor=2.0, attention_factor=0.9), head_dim=8),
+                       True),
+    "qwen3_longrope": ("Qwen3", dict(rope_parameters=longrope(20, 3), head_dim=6), False),
+    "llama_dynamic_short": ("Llama", dict(rope_parameters=DYNAMIC), False),
+    "llama_dynamic_long": ("Llama", dict(rope_parameters=DYNAMIC, max_position_embeddings=16, head_dim=8), False),
+    "qwen2_dynamic_long": ("Qwen2", dict(rope_parameters=DYNAMIC, max_position_embeddings=12), True),
 }
 PERPLEXITIES = ("gpt2_plain", "llama_untied_llama3", "mistral_untied", "qwen2_tied", "qwen3_tied_head_dim")
 CURVES = ("llama_tied", "llama_untied_llama3", "mistral_untied", "qwen2_untied", "qwen3_tied_head_dim", "phi3_partial",

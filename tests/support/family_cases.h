@@ -51,7 +51,19 @@ inline constexpr const char* family_cases[] = {"deepseek_v3_joined",
                                                "qwen3_moe_one_yarn",
                                                "qwen3_moe_tied_losses",
                                                "qwen3_moe_two_losses",
-                                               "qwen3_moe_untied"};
+                                               "qwen3_moe_untied",
+                                               "gemma3_yarn",
+                                               "llama_dynamic_long",
+                                               "llama_dynamic_short",
+                                               "llama_longrope",
+                                               "llama_yarn",
+                                               "mistral_yarn",
+                                               "phi3_longrope_long",
+                                               "phi3_longrope_short",
+                                               "qwen2_dynamic_long",
+                                               "qwen2_yarn",
+                                               "qwen3_longrope",
+                                               "qwen3_yarn"};
 
 // Models whose configs and names of tensors are compared with the rows of their families. Those that end with
 // _joined have one tensor for all experts of a layer; gpt_oss always has.

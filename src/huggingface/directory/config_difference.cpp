@@ -104,6 +104,9 @@ std::string config_difference(const ModelConfig& there, const ModelConfig& here)
   add_all(experts_and_latents(there, here));
   add("rope_type", rope_type_names[static_cast<u32>(there.attention.rope.type)],
       rope_type_names[static_cast<u32>(here.attention.rope.type)]);
+  if (there.attention.rope.short_factor != here.attention.rope.short_factor ||
+      there.attention.rope.long_factor != here.attention.rope.long_factor)
+    add("a number of short_factor or long_factor", std::string("another"), std::string("this"));
   add("truncate", there.attention.rope.truncate, here.attention.rope.truncate);
   add("tie_word_embeddings", there.tied, here.tied);
   add("attention_bias", there.attention.bias, here.attention.bias);

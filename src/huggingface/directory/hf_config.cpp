@@ -116,6 +116,7 @@ class Reader {
       if (!read_otherwise) TRY(read_key(std::string(key), value));
     }
     TRY(check_required(object));
+    take_lengths_of_longrope(object);
     TRY(check_one_length(object));
     if (const auto wrong = read_window(object, config_.model)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = read_score(object, config_.model.score)) return fault(wrong->key, wrong->reason);
@@ -139,6 +140,17 @@ class Reader {
     if (traits(family_).rope_required && !has_map("rope_parameters") && !has_map("rope_scaling"))
       return fault("rope_parameters", "is missing, which says how angles are scaled");
     return {};
+  }
+
+  // Phi's files have the original length beside the map, and no factor: it is the ratio of the lengths.
+  void take_lengths_of_longrope(const json::object& object) {
+    Rope& rope = config_.model.attention.rope;
+    if (rope.type != RopeType::longrope) return;
+    const json::value* beside = object.if_contains("original_max_position_embeddings");
+    if (rope.original_positions == 0 && beside != nullptr && beside->is_int64() && beside->get_int64() > 0)
+      rope.original_positions = static_cast<u32>(std::min<i64>(beside->get_int64(), 16777216));
+    if (!has_factor_ && rope.original_positions > 0)
+      rope.factor = static_cast<double>(config_.model.positions) / rope.original_positions;
   }
 
   // transformers prefers an original length beside the map to the one in it.
@@ -194,13 +206,17 @@ class Reader {
   }
 
   // Refuses an incomplete scaling: to guess the rest would make another model.
-  Result<void> check_scaling(std::string_view key, const json::object& scaling) const {
+  Result<void> check_scaling(std::string_view key, const json::object& scaling) {
     using Keys = std::vector<std::string_view>;
     static const std::array<Keys, rope_type_names.size()> keys = {
-        Keys{"factor"}, Keys{"factor"},
+        Keys{"factor"},
+        Keys{"factor"},
         Keys{"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"},
-        Keys{"factor", "original_max_position_embeddings"}};
+        Keys{"factor", "original_max_position_embeddings"},
+        Keys{"factor"},
+        Keys{"short_factor", "long_factor"}};
     const RopeType type = config_.model.attention.rope.type;
+    has_factor_ |= scaling.contains("factor") && !scaling.at("factor").is_null();
     const Keys& needed = keys[static_cast<u32>(type)];
     const u64 count = type == RopeType::plain ? 0 : needed.size();
     for (u64 i = 0; i < needed.size(); ++i) {
@@ -223,6 +239,8 @@ class Reader {
       const auto wrong = read_layer_list(field.key, value, *(*layers)(config_));
       return wrong ? Result<void>(fault(wrong->key, wrong->reason)) : Result<void>();
     }
+    if (const auto* numbers = std::get_if<std::vector<double>* (*)(Config&)>(&field.ref))
+      return set_numbers(key, value, *(*numbers)(config_));
     if (value.is_object() || value.is_array())
       return fault(key, fmt::format("must be one value ({})", type_name(field)));
     if (const std::string_view wanted = wanted_kind(field); !value.is_null() && !has_kind(value, wanted, key))
@@ -231,6 +249,15 @@ class Reader {
     const std::string text = value.is_null() ? "auto" : text_of(value);
     if (const Result<void> done = set_value(field, config_, text); !done)
       return fault(key, fmt::format("'{}' {}", text, done.error().message));
+    return {};
+  }
+
+  Result<void> set_numbers(std::string_view key, const json::value& value, std::vector<double>& to) const {
+    const auto is_number = [](const json::value& item) { return item.is_number(); };
+    if (!value.is_array() || !std::ranges::all_of(value.get_array(), is_number))
+      return fault(key, fmt::format("must be a list of numbers, and is {}", kind_of(value)));
+    to.clear();
+    for (const json::value& item : value.get_array()) to.push_back(item.to_number<double>());
     return {};
   }
 
@@ -258,6 +285,7 @@ class Reader {
   }
 
   Config config_;
+  bool has_factor_ = false;  // of a map of the angles
   Family family_;
   ErrorKind kind_;
   std::string_view file_name_;

@@ -4,6 +4,7 @@
 
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <boost/json/value_from.hpp>
 
 #include "base/json/text.h"
 
@@ -61,7 +62,10 @@ json::object rope_object(const ModelConfig& c) {
     o["low_freq_factor"] = c.attention.rope.low_freq_factor;
     o["high_freq_factor"] = c.attention.rope.high_freq_factor;
   }
-  if (c.attention.rope.type == RopeType::llama3 || c.attention.rope.type == RopeType::yarn)
+  const bool has_original_length = c.attention.rope.type == RopeType::llama3 ||
+                                   c.attention.rope.type == RopeType::yarn ||
+                                   c.attention.rope.type == RopeType::longrope;
+  if (has_original_length)
     o["original_max_position_embeddings"] =
         c.attention.rope.original_positions != 0 ? c.attention.rope.original_positions : c.positions;
   if (c.attention.rope.type == RopeType::yarn) {
@@ -72,6 +76,11 @@ json::object rope_object(const ModelConfig& c) {
                                      std::pair{"mscale", c.attention.rope.mscale},
                                      std::pair{"mscale_all_dim", c.attention.rope.mscale_all_dim}})
       if (value != 0) o[key] = value;
+  }
+  if (c.attention.rope.type == RopeType::longrope) {
+    o["short_factor"] = json::value_from(c.attention.rope.short_factor);
+    o["long_factor"] = json::value_from(c.attention.rope.long_factor);
+    if (c.attention.rope.attention_factor != 0) o["attention_factor"] = c.attention.rope.attention_factor;
   }
   return o;
 }
@@ -103,6 +112,8 @@ std::optional<ModelFault> merge_rope_maps(Family family, json::object& file) {
 void write_rope(const ModelConfig& c, json::object& o) {
   if (style(c.family).positions != PositionKind::rotary) return;
   o["rope_theta"] = c.attention.rope.theta;
+  if (c.attention.rope.type == RopeType::longrope)  // where transformers 4 reads it
+    o["original_max_position_embeddings"] = c.attention.rope.original_positions;
   json::object rope = rope_object(c);
   o["rope_scaling"] = c.attention.rope.type == RopeType::plain ? json::value(nullptr) : json::value(rope);
   rope["rope_theta"] = c.attention.rope.theta;

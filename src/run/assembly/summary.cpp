@@ -13,6 +13,7 @@
 #include "kernels/attention/cudnn_attention_slices.h"
 #include "machine/roofline.h"
 #include "model/attention.h"
+#include "model/rope.h"
 #include "optimizers/optimizer.h"
 #include "planner/bound/lower_bound.h"
 #include "tidepool/slot_range.h"
@@ -299,6 +300,8 @@ PlanSummary summarize(const SummaryInput& in) {
   if (optimizer(config.train.optim).place == UpdatePlace::streamed && s.orthogonalized.matrices == 0)
     s.notes.push_back(fmt::format("adapters train with {}: {} is for whole matrices of layers",
                                   name(graph.rules[rule].optim), name(config.train.optim)));
+  if (const std::string angles = angles_by_length(graph.config, graph.batch.tokens); !angles.empty())
+    s.notes.push_back(angles);
   if (const Bytes scratch = update_scratch_of_host(graph, plan, device_memory_of(config)); scratch.value > 0)
     s.notes.push_back(
         fmt::format("updates of whole tensors take {} of the host, beside the budgets", bytes_text(scratch)));

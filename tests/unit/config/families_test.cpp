@@ -93,8 +93,8 @@ TEST(ConfigFamilies, SettingsThatAreNotComputedAreRefusedByName) {
   EXPECT_THAT(fault_of(with("model: {model_type: lama}")), HasSubstr("did you mean 'llama'?"));
   EXPECT_EQ(fault_of(llama("sliding_window: null")), "no error");
   EXPECT_THAT(fault_of(llama("hidden_act: gelu")), HasSubstr("hidden_act: silu"));
-  EXPECT_THAT(fault_of(llama("rope_scaling: {type: yarn}")),
-              HasSubstr("'yarn' is not one of default, linear, llama3, the choices of mistral models"));
+  EXPECT_THAT(fault_of(llama("rope_scaling: {type: su}")),
+              HasSubstr("'su' is not one of default, linear, llama3, yarn, dynamic, longrope"));
   EXPECT_THAT(fault_of(llama("layer_types: [full_attention, sliding_attention]")),
               HasSubstr("'sliding_attention'"));
   EXPECT_EQ(fault_of(llama("layer_types: [full_attention, full_attention]")), "no error");
@@ -339,11 +339,17 @@ TEST(HfConfig, OfPhi3IsReadAsTransformersDoes) {
 TEST(HfConfig, OfPhi3IsRefusedByName) {
   EXPECT_THAT(hf_fault(phi3_json(R"(, "rope_scaling": {"long_factor": [1.0], "short_factor": [1.0],
                                        "type": "longrope"})")),
-              HasSubstr("'longrope' is not one of"));
+              HasSubstr("short_factor: has 1 numbers; longrope needs one for each of the 8 pairs"));
+  EXPECT_THAT(hf_fault(phi3_json(R"(, "rope_scaling": {"long_factor": 2.0, "short_factor": [1.0],
+                                       "type": "longrope"})")),
+              HasSubstr("long_factor: must be a list of numbers, and is a float"));
+  EXPECT_THAT(hf_fault(phi3_json(R"(, "rope_scaling": {"long_factor": [1.0], "type": "longrope"})")),
+              HasSubstr("short_factor: is missing, which rope type longrope needs"));
+  EXPECT_THAT(hf_fault(phi3_json(R"(, "rope_scaling": {"long_factor": [1,1,1,1,1,1,1,1],
+                                       "short_factor": [1,1,1,1,1,1,1,1], "type": "longrope"})")),
+              HasSubstr("longrope needs the length of the first training"));
   EXPECT_THAT(hf_fault(phi3_json(R"(, "rope_scaling": {"long_factor": [1.0], "type": "su"})")),
               HasSubstr("'su' is not one of"));
-  EXPECT_THAT(hf_fault(phi3_json(R"(, "rope_scaling": {"type": "linear", "factor": 2.0})")),
-              HasSubstr("rope_type: 'linear' is not one of default, the choices of phi3 models"));
   EXPECT_THAT(hf_fault(phi3_json(R"(, "resid_pdrop": 0.1)")), HasSubstr("resid_pdrop: 0"));
   EXPECT_THAT(hf_fault(phi3_json(R"(, "partial_rotary_factor": 0.2)")), HasSubstr("partial_rotary_factor"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "partial_rotary_factor": 0.5)")),
@@ -354,7 +360,7 @@ TEST(HfConfig, OfPhi3IsRefusedByName) {
 TEST(HfConfig, RefusalsAdviseNothingThatChangesTheModel) {
   const std::vector<std::string> faults = {
       hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "yarn", "factor": 4.0})")),
-      hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "dynamic", "factor": 4.0})")),
+      hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "dynamic"})")),
       hf_fault(qwen2_json(R"(, "rope_scaling": {"type": "linear"})")),
       hf_fault(qwen2_json(R"(, "rope_scaling": {"factor": 2.0})")),
       hf_fault(qwen2_json(R"(, "rope_scaling": {"type": "linear", "rope_type": "llama3", "factor": 2.0})")),
@@ -372,7 +378,7 @@ TEST(HfConfig, RefusalsAdviseNothingThatChangesTheModel) {
       hf_fault(qwen2_json(R"(, "rms_norm_eps": 0)")),
       hf_fault(qwen2_json(R"(, "tie_word_embeddings": "false")")),
       hf_fault(phi3_json(R"(, "rope_scaling": {"long_factor": [1.0], "type": "longrope"})")),
-      hf_fault(phi3_json(R"(, "rope_scaling": {"type": "linear", "factor": 2.0})")),
+      hf_fault(phi3_json(R"(, "rope_scaling": {"type": "su", "factor": 2.0})")),
       hf_fault(phi3_json(R"(, "resid_pdrop": 0.1)")),
       hf_fault(phi3_json(R"(, "partial_rotary_factor": 0.2)")),
   };
@@ -384,18 +390,25 @@ TEST(HfConfig, RefusalsAdviseNothingThatChangesTheModel) {
   }
 }
 
-// Each family names the types that it takes, and no other.
-TEST(HfConfig, ARefusedRopeTypeListsThoseOfTheFamily) {
-  for (const FamilyTraits& family : families) {
-    if (family.style->positions != PositionKind::rotary) continue;
-    const std::string fault = fault_of(
-        with(fmt::format("model: {{model_type: {}, rope_scaling: {{type: dynamic}}}}", family.name)));
-    const bool one = family.plain_rope;
-    EXPECT_THAT(fault,
-                HasSubstr(fmt::format("'dynamic' is not one of default{}{}", one ? "" : ", linear, llama3",
-                                      !one && family.yarn ? ", yarn" : "")));
-    if (!family.yarn) EXPECT_THAT(fault, ::testing::Not(HasSubstr("yarn")));
-  }
+TEST(HfConfig, ARefusedRopeTypeListsTheOthers) {
+  for (const FamilyTraits& family : families)
+    if (family.style->positions == PositionKind::rotary)
+      EXPECT_THAT(fault_of(with(fmt::format("model: {{model_type: {}, rope_scaling: {{type: proportional}}}}",
+                                            family.name))),
+                  HasSubstr("'proportional' is not one of default, linear, llama3, yarn, dynamic, longrope"));
+}
+
+// Phi-3's files: the original length beside the map, and no factor.
+TEST(HfConfig, OfPhi3HasItsLengthsBesideTheFactors) {
+  const ModelConfig phi = parse_hf_config(phi3_json(R"(, "original_max_position_embeddings": 1024,
+      "rope_scaling": {"long_factor": [1,2,3,4,5,6,7,8], "short_factor": [1,1,1,1,1,1,1,1.5], "type": "longrope"})"),
+                                          ErrorKind::bad_input, "config.json")
+                              .value();
+  EXPECT_EQ(phi.attention.rope.type, RopeType::longrope);
+  EXPECT_EQ(phi.attention.rope.original_positions, 1024u);
+  EXPECT_EQ(phi.attention.rope.factor, 4);
+  EXPECT_EQ(phi.attention.rope.long_factor[7], 8);
+  EXPECT_EQ(phi.attention.rope.short_factor[7], 1.5);
 }
 
 TEST(HfConfig, RefusesByName) {
@@ -404,15 +417,8 @@ TEST(HfConfig, RefusesByName) {
             "no error");
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "layer_types": ["full_attention", "sliding_attention"])")),
               HasSubstr("layer_types"));
-  EXPECT_THAT(
-      hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "yarn", "factor": 4.0,
-                                       "original_max_position_embeddings": 32})")),
-      HasSubstr(
-          "'yarn' is not one of default, linear, llama3, the choices of qwen2 models; a model with other "
-          "positions cannot be trained here"));
-  EXPECT_THAT(
-      hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "linear", "factor": 4.0, "beta_fast": 32})")),
-      HasSubstr("beta_fast"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "proportional", "factor": 4.0})")),
+              HasSubstr("longrope; a model with other positions cannot be trained here"));
   // Guessing a missing value would make another model.
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "llama3", "factor": 8.0})")),
               HasSubstr("low_freq_factor: is missing, which rope type llama3 needs"));

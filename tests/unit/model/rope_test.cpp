@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 namespace tidepool::rope_test {
@@ -116,7 +117,7 @@ TEST(Yarn, AnglesAndFactorAreThoseOfTransformers) {
   for (const YarnCase& c : yarn_cases()) {
     const ModelConfig model = model_of(c);
     EXPECT_DOUBLE_EQ(model.attention.rope.rotary_factor(), c.factor) << c.name;
-    const RotaryFrequencies found = inverse_frequencies(model, 0);
+    const RotaryFrequencies found = inverse_frequencies(model, 0, 16);
     ASSERT_EQ(c.frequencies.size(), c.columns / 2);
     for (u32 i = 0; i < c.columns / 2; ++i)
       EXPECT_NEAR(found[i] / c.frequencies[i], 1, 3e-7) << c.name << ", pair " << i;
@@ -129,10 +130,44 @@ TEST(Yarn, WithEqualLimitsIsAStep) {
   model.softmax.head_size_given = 8;
   model.attention.rope = {
       .type = RopeType::yarn, .factor = 4, .original_positions = 6, .beta_fast = 2, .beta_slow = 1};
-  const RotaryFrequencies found = inverse_frequencies(model, 0);
+  const RotaryFrequencies found = inverse_frequencies(model, 0, 16);
   EXPECT_EQ(found[0], 1);
   EXPECT_NEAR(found[1], 0.1 / 4, 1e-8);
   EXPECT_NEAR(found[3], 0.001 / 4, 1e-10);
+}
+
+// transformers' _compute_longrope_parameters and _compute_dynamic_ntk_parameters, in double.
+TEST(LongRope, TakesTheFactorsOfTheSequencesLength) {
+  ModelConfig model = default_model(Family::phi3);
+  model.softmax.head_size_given = 8;
+  model.attention.rope = {.type = RopeType::longrope,
+                          .factor = 32,
+                          .original_positions = 4096,
+                          .short_factor = {1, 1.5, 2, 2.5},
+                          .long_factor = {1, 4, 16, 64}};
+  for (const auto& [tokens, factors] : {std::pair(4096u, &model.attention.rope.short_factor),
+                                        std::pair(4097u, &model.attention.rope.long_factor)}) {
+    const RotaryFrequencies found = inverse_frequencies(model, 0, tokens);
+    for (u32 i = 0; i < 4; ++i)
+      EXPECT_NEAR(found[i] * (*factors)[i] * std::pow(1e4, i / 4.0), 1, 3e-7) << tokens << " " << i;
+  }
+  EXPECT_DOUBLE_EQ(model.attention.rope.rotary_factor(), 1.1902380714238083);
+  model.attention.rope.attention_factor = 1.25;
+  EXPECT_EQ(model.attention.rope.rotary_factor(), 1.25);
+}
+
+TEST(DynamicRope, GrowsWithSequencesBeyondThePositions) {
+  ModelConfig model = default_model(Family::llama);
+  model.softmax.head_size_given = 8, model.positions = 64;
+  model.attention.rope = {.type = RopeType::dynamic, .factor = 4};
+  EXPECT_EQ(model.longest_sequence(), 256u);
+  const RotaryFrequencies plain = inverse_frequencies(model, 0, 64),
+                          grown = inverse_frequencies(model, 0, 160);
+  const double theta = 1e4 * std::pow(4 * 2.5 - 3, 8 / 6.0);
+  for (u32 i = 0; i < 4; ++i) {
+    EXPECT_NEAR(plain[i] * std::pow(1e4, i / 4.0), 1, 3e-7) << i;
+    EXPECT_NEAR(grown[i] * std::pow(theta, i / 4.0), 1, 3e-7) << i;
+  }
 }
 
 TEST(Yarn, LeavesOtherTypesAlone) {

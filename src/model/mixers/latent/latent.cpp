@@ -145,13 +145,14 @@ void forward(const Layer& l, const MixerForward& m) {
   product(l, kv_a_product(l), m.norm, in.low);
   key_latent(l, in.low, scratch);
   product(l, kv_b_product(l), scratch.normed, scratch.kv);
-  c.kernels.latent_rows({.shape = shape_of(c.graph),
-                         .q = scratch.q,
-                         .kv = scratch.kv,
-                         .low = in.low,
-                         .out = in.qkv,
-                         .starts = m.starts,
-                         .inverse_frequencies = inverse_frequencies(l.config(), l.number())});
+  c.kernels.latent_rows(
+      {.shape = shape_of(c.graph),
+       .q = scratch.q,
+       .kv = scratch.kv,
+       .low = in.low,
+       .out = in.qkv,
+       .starts = m.starts,
+       .inverse_frequencies = inverse_frequencies(l.config(), l.number(), l.c.graph.batch.tokens)});
   c.kernels.attention({.shape = *attention_of(c.graph, l.number()),
                        .qkv = in.qkv,
                        .out = in.attention,
@@ -180,13 +181,14 @@ void backward(const LayerGradients& s, ConstValues dout) {
        .starts = s.b.batch.starts,
        .dropout = dropout_of(c, DropoutSite::attention, l.config().attention.dropout),
        .scratch = s.frame.scratch});
-  c.kernels.latent_rows_backward({.shape = shape_of(c.graph),
-                                  .dout = w.dqkv,
-                                  .dq = w.latents.q,
-                                  .dkv = w.latents.kv,
-                                  .dlow = w.dlow,
-                                  .starts = s.b.batch.starts,
-                                  .inverse_frequencies = inverse_frequencies(l.config(), l.number())});
+  c.kernels.latent_rows_backward(
+      {.shape = shape_of(c.graph),
+       .dout = w.dqkv,
+       .dq = w.latents.q,
+       .dkv = w.latents.kv,
+       .dlow = w.dlow,
+       .starts = s.b.batch.starts,
+       .inverse_frequencies = inverse_frequencies(l.config(), l.number(), l.c.graph.batch.tokens)});
   recompute_input_norm(s);
   key_gradients(b);
   query_gradients(b);
