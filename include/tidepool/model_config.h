@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/types.h"
@@ -271,8 +272,9 @@ ModelConfig default_model(Family);
 inline constexpr u32 model_head_size_max = 256;
 // ModelFault says why no model can have these sizes, and names the key to change.
 struct ModelFault {
-  std::string_view key;
-  std::string reason;
+  ModelFault(std::string_view of_key, std::string why) : key(of_key), reason(std::move(why)) {}
+
+  std::string key, reason;
 };
 std::optional<ModelFault> check_model(const ModelConfig&);
 

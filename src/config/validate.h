@@ -4,14 +4,17 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "config/config.h"
 
 namespace tidepool {
 
 struct Complaint {
-  std::string_view section;  // the key at fault
-  std::string_view key;
+  Complaint(std::string_view of_section, std::string_view of_key, std::string why)
+      : section(of_section), key(of_key), reason(std::move(why)) {}
+
+  std::string section, key;  // at fault
   std::string reason;
 };
 

@@ -116,8 +116,7 @@ class Reader {
       if (!read_otherwise) TRY(read_key(std::string(key), value));
     }
     TRY(check_required(object));
-    take_lengths_of_longrope(object);
-    TRY(check_one_length(object));
+    if (const auto wrong = take_lengths(object, config_.model)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = read_window(object, config_.model)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = read_score(object, config_.model.score)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = check_model(config_.model)) return fault(wrong->key, wrong->reason);
@@ -142,43 +141,18 @@ class Reader {
     return {};
   }
 
-  // Phi's files have the original length beside the map, and no factor: it is the ratio of the lengths.
-  void take_lengths_of_longrope(const json::object& object) {
-    Rope& rope = config_.model.attention.rope;
-    if (rope.type != RopeType::longrope) return;
-    const json::value* beside = object.if_contains("original_max_position_embeddings");
-    if (rope.original_positions == 0 && beside != nullptr && beside->is_int64() && beside->get_int64() > 0)
-      rope.original_positions = static_cast<u32>(std::min<i64>(beside->get_int64(), 16777216));
-    if (!has_factor_ && rope.original_positions > 0)
-      rope.factor = static_cast<double>(config_.model.positions) / rope.original_positions;
-  }
-
-  // transformers prefers an original length beside the map to the one in it.
-  Result<void> check_one_length(const json::object& object) const {
-    constexpr const char* key = "original_max_position_embeddings";
-    const Rope& rope = config_.model.attention.rope;
-    const json::value* beside = object.if_contains(key);
-    if (beside == nullptr || !beside->is_number() || rope.type == RopeType::plain ||
-        rope.type == RopeType::linear || beside->to_number<double>() == rope.original_positions)
-      return {};
-    return fault(key,
-                 fmt::format("is {}, but {} among the parameters of the angles. transformers computes the "
-                             "angles with {}: write it in both places",
-                             json_text(*beside, JsonStyle::line), rope.original_positions,
-                             json_text(*beside, JsonStyle::line)));
-  }
-
   Result<void> read_key(const std::string& given, const json::value& value) {
     const std::string key = canonical_model_key(given);
     if (is_rope_key(key) && value.is_object()) {
-      TRY(check_one_type(key, value.get_object()));
+      if (const auto wrong = check_one_type(key, value.get_object())) return fault(wrong->key, wrong->reason);
       // First, so that a type that is not computed is named, and not one of its parameters.
       for (const char* type : {"rope_type", "type"})
         if (const json::value* given_type = value.get_object().if_contains(type))
           TRY(read_key(fmt::format("{}.{}", key, type), *given_type));
       for (const auto& [inner, inner_value] : value.get_object())
         TRY(read_key(fmt::format("{}.{}", key, std::string_view(inner)), inner_value));
-      return check_scaling(key, value.get_object());
+      const auto wrong = check_scaling(key, value.get_object(), config_.model.attention.rope.type);
+      return wrong ? Result<void>(fault(wrong->key, wrong->reason)) : Result<void>();
     }
     if (is_rope_key(key) && !value.is_null())
       return fault(key, "must be an object with the keys of the angles, such as rope_type and rope_theta");
@@ -192,45 +166,6 @@ class Reader {
                        "; a model with other positions cannot be trained here: use a model "
                        "with one of these, such as the model that was extended"};
     return taken;
-  }
-
-  // Refuses rope_type and type with different values: transformers reads rope_type, earlier versions read
-  // type, so each would make another model.
-  Result<void> check_one_type(std::string_view key, const json::object& scaling) const {
-    const json::value *now = scaling.if_contains("rope_type"), *old = scaling.if_contains("type");
-    if (now == nullptr || old == nullptr || now->is_null() || old->is_null() || *now == *old) return {};
-    return fault(
-        fmt::format("{}.type", key),
-        fmt::format("is {}, but rope_type beside it is {}; keep the value that the model was trained with",
-                    json_text(*old, JsonStyle::line), json_text(*now, JsonStyle::line)));
-  }
-
-  // Refuses an incomplete scaling: to guess the rest would make another model.
-  Result<void> check_scaling(std::string_view key, const json::object& scaling) {
-    using Keys = std::vector<std::string_view>;
-    static const std::array<Keys, rope_type_names.size()> keys = {
-        Keys{"factor"},
-        Keys{"factor"},
-        Keys{"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"},
-        Keys{"factor", "original_max_position_embeddings"},
-        Keys{"factor"},
-        Keys{"short_factor", "long_factor"}};
-    const RopeType type = config_.model.attention.rope.type;
-    has_factor_ |= scaling.contains("factor") && !scaling.at("factor").is_null();
-    const Keys& needed = keys[static_cast<u32>(type)];
-    const u64 count = type == RopeType::plain ? 0 : needed.size();
-    for (u64 i = 0; i < needed.size(); ++i) {
-      const json::value* given = scaling.if_contains(needed[i]);
-      const bool there = given != nullptr && !given->is_null();
-      if (i < count && !there)
-        return fault(
-            fmt::format("{}.{}", key, needed[i]),
-            fmt::format("is missing, which rope type {} needs", rope_type_names[static_cast<u32>(type)]));
-      if (there && count == 0 && i == 0 && !scaling.contains("rope_type") && !scaling.contains("type"))
-        return fault(fmt::format("{}.rope_type", key),
-                     "is missing: a factor alone does not say how it scales");
-    }
-    return {};
   }
 
   Result<void> set(std::string_view key, const Field& field, const json::value& value) {
@@ -285,7 +220,6 @@ class Reader {
   }
 
   Config config_;
-  bool has_factor_ = false;  // of a map of the angles
   Family family_;
   ErrorKind kind_;
   std::string_view file_name_;

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <boost/json/value_from.hpp>
+#include <string>
+#include <vector>
 
 #include "base/json/text.h"
 
@@ -54,6 +58,10 @@ std::optional<ModelFault> check_one_scaling(Family family, const json::object& f
   return std::nullopt;
 }
 
+bool has_original_length(RopeType type) {
+  return type == RopeType::llama3 || type == RopeType::yarn || type == RopeType::longrope;
+}
+
 json::object rope_object(const ModelConfig& c) {
   json::object o;
   o["rope_type"] = json::string_view(rope_type_names[static_cast<u32>(c.attention.rope.type)]);
@@ -62,10 +70,7 @@ json::object rope_object(const ModelConfig& c) {
     o["low_freq_factor"] = c.attention.rope.low_freq_factor;
     o["high_freq_factor"] = c.attention.rope.high_freq_factor;
   }
-  const bool has_original_length = c.attention.rope.type == RopeType::llama3 ||
-                                   c.attention.rope.type == RopeType::yarn ||
-                                   c.attention.rope.type == RopeType::longrope;
-  if (has_original_length)
+  if (has_original_length(c.attention.rope.type))
     o["original_max_position_embeddings"] =
         c.attention.rope.original_positions != 0 ? c.attention.rope.original_positions : c.positions;
   if (c.attention.rope.type == RopeType::yarn) {
@@ -107,6 +112,64 @@ std::optional<ModelFault> merge_rope_maps(Family family, json::object& file) {
   // transformers adds rope_scaling to this map, and keeps this map's base.
   if (const json::value* theta = global->get_object().if_contains("rope_theta")) file["rope_theta"] = *theta;
   return std::nullopt;
+}
+
+std::optional<ModelFault> check_one_type(std::string_view key, const json::object& map) {
+  const json::value *now = map.if_contains("rope_type"), *old = map.if_contains("type");
+  if (now == nullptr || old == nullptr || now->is_null() || old->is_null() || *now == *old)
+    return std::nullopt;
+  return ModelFault{
+      fmt::format("{}.type", key),
+      fmt::format("is {}, but rope_type beside it is {}; keep the value that the model was trained with",
+                  json_text(*old, JsonStyle::line), json_text(*now, JsonStyle::line))};
+}
+
+std::optional<ModelFault> check_scaling(std::string_view key, const json::object& map, RopeType type) {
+  using Keys = std::vector<std::string_view>;
+  static const std::array<Keys, rope_type_names.size()> keys = {
+      Keys{"factor"},
+      Keys{"factor"},
+      Keys{"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"},
+      Keys{"factor", "original_max_position_embeddings"},
+      Keys{"factor"},
+      Keys{"short_factor", "long_factor"}};
+  const Keys& needed = keys[static_cast<u32>(type)];
+  const u64 count = type == RopeType::plain ? 0 : needed.size();
+  for (u64 i = 0; i < needed.size(); ++i) {
+    const json::value* given = map.if_contains(needed[i]);
+    const bool there = given != nullptr && !given->is_null();
+    if (i < count && !there)
+      return ModelFault{
+          fmt::format("{}.{}", key, needed[i]),
+          fmt::format("is missing, which rope type {} needs", rope_type_names[static_cast<u32>(type)])};
+    if (there && count == 0 && i == 0 && !map.contains("rope_type") && !map.contains("type"))
+      return ModelFault{fmt::format("{}.rope_type", key),
+                        "is missing: a factor alone does not say how it scales"};
+  }
+  return std::nullopt;
+}
+
+std::optional<ModelFault> take_lengths(const json::object& file, ModelConfig& c) {
+  constexpr const char* key = "original_max_position_embeddings";
+  Rope& rope = c.attention.rope;
+  const json::value* beside = file.if_contains(key);
+  if (rope.type == RopeType::longrope) {
+    if (rope.original_positions == 0 && beside != nullptr && beside->is_int64() && beside->get_int64() > 0)
+      rope.original_positions = static_cast<u32>(std::min<i64>(beside->get_int64(), 16777216));
+    const json::object* map = map_in(file, "rope_scaling");
+    if (map == nullptr || map->empty()) map = map_in(file, "rope_parameters");
+    const json::value* factor = map != nullptr ? map->if_contains("factor") : nullptr;
+    if ((factor == nullptr || factor->is_null()) && rope.original_positions > 0)
+      rope.factor = static_cast<double>(c.positions) / rope.original_positions;
+  }
+  if (!has_original_length(rope.type) || beside == nullptr || !beside->is_number() ||
+      beside->to_number<double>() == rope.original_positions)
+    return std::nullopt;
+  const std::string length = json_text(*beside, JsonStyle::line);
+  return ModelFault{key,
+                    fmt::format("is {}, but {} among the parameters of the angles. transformers computes "
+                                "the angles with {}: write it in both places",
+                                length, rope.original_positions, length)};
 }
 
 void write_rope(const ModelConfig& c, json::object& o) {

@@ -15,6 +15,16 @@ namespace tidepool {
 // RETURNS: a fault if transformers would read the file in another way.
 std::optional<ModelFault> merge_rope_maps(Family, boost::json::object& file);
 
+// RETURNS: a fault if rope_type and type, its older name, differ: transformers reads rope_type, earlier
+// versions read type, so each would make another model. `key`: of the map.
+std::optional<ModelFault> check_one_type(std::string_view key, const boost::json::object& map);
+// RETURNS: a fault if the map of a scaling is incomplete: to guess the rest would make another model.
+std::optional<ModelFault> check_scaling(std::string_view key, const boost::json::object& map, RopeType);
+// Takes the lengths of longrope that Phi's files have beside the map: the original length, and for a missing
+// factor the ratio of the lengths. RETURNS: a fault if an original length beside the map differs from the one
+// in it, because transformers prefers it.
+std::optional<ModelFault> take_lengths(const boost::json::object& file, ModelConfig&);
+
 // Writes both spellings: transformers 5 reads rope_parameters; 4 reads rope_theta and rope_scaling.
 void write_rope(const ModelConfig&, boost::json::object& out);
 
