@@ -1,9 +1,14 @@
 // slot_range() says where the elements of a window's tensors lie in a slot.
 #pragma once
 
+#include <vector>
+
 #include "tidepool/model_graph.h"
 
 namespace tidepool {
+
+// True for shapes that have rows and columns.
+inline bool is_matrix(const std::vector<u64>& shape) { return shape.size() == 2; }
 
 // RETURNS: how many elements a slot has for a tensor. `rows` and `columns`: of a matrix; 0: it is none.
 constexpr u64 slot_elements(SlotAxis axis, u64 elements, u64 rows, u64 columns) {
@@ -18,7 +23,7 @@ constexpr u64 slot_elements(SlotAxis axis, u64 elements, u64 rows, u64 columns) 
   return 0;
 }
 inline u64 slot_elements(SlotAxis axis, const Tensor& tensor) {
-  const bool matrix = tensor.shape.size() == 2;
+  const bool matrix = is_matrix(tensor.shape);
   return slot_elements(axis, tensor.elements, matrix ? tensor.shape[0] : 0, matrix ? tensor.shape[1] : 0);
 }
 

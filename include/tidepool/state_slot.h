@@ -25,7 +25,7 @@ enum class SlotFormat : u8 {
 inline constexpr u32 slot_block_elements = 256;
 inline constexpr u32 slot_block_bytes = sizeof(float) + slot_block_elements;
 
-// SlotAxis is the number of elements that a slot has for a tensor. Only rules of whole tensors have rows and
+// SlotAxis says how many elements a slot has for a tensor. Only rules of whole tensors have rows and
 // columns.
 enum class SlotAxis : u8 {
   elements,  // one for each parameter

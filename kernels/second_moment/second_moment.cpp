@@ -75,100 +75,112 @@ u64 moment_scratch_bytes(std::span<const UpdateTensor> tensors) {
   return taken;
 }
 
-struct FactoredSteps::Tensor : UpdateTensor {
+namespace {
+
+// A tensor of the chunk, with what its update needs.
+struct FactoredTensor {
+  const UpdateTensor& shape;
+  const std::byte* grad;
+  Precision precision;
+  float scale;
   MomentScratch scratch;
-  float* row_moments = nullptr;  // null: no matrix
-  float* column_moments = nullptr;
-  float rate = 0;
 
   // The tile at a row and a column.
-  MomentTile tile(const FactoredSteps& of, u64 row, u64 column) const {
-    return {.grad = of.grad_ + (begin + row * columns + column) * value_bytes(of.precision_),
-            .stride = columns,
-            .rows = static_cast<u32>(std::min<u64>(height() - row, moment_tile)),
-            .columns = static_cast<u32>(std::min<u64>(columns - column, moment_tile)),
-            .scale = of.scale_};
+  MomentTile tile(u64 row, u64 column) const {
+    return {.grad = grad + (shape.begin + row * shape.columns + column) * value_bytes(precision),
+            .stride = shape.columns,
+            .rows = static_cast<u32>(std::min<u64>(shape.height() - row, moment_tile)),
+            .columns = static_cast<u32>(std::min<u64>(shape.columns - column, moment_tile)),
+            .scale = scale};
   }
   // Calls fn(tile, row, column, number) for each tile.
   template <class Fn>
-  void each_tile(const FactoredSteps& of, CorePool& pool, Fn&& fn) const {
-    const u32 across = moment_tiles(columns);
-    parallel_for(pool, Priority::high, moment_tiles(height()) * across, [&](u32 number, u32) {
+  void each_tile(CorePool& pool, Fn&& fn) const {
+    const u32 across = moment_tiles(shape.columns);
+    parallel_for(pool, Priority::high, moment_tiles(shape.height()) * across, [&](u32 number, u32) {
       const u64 row = u64{number / across} * moment_tile, column = u64{number % across} * moment_tile;
-      fn(tile(of, row, column), row, column, number);
+      fn(tile(row, column), row, column, number);
     });
   }
 
-  void update_moments(const FactoredSteps& of, const SecondMomentScalars& s, CorePool& pool) {
-    each_tile(of, pool, [&](const MomentTile& tile, u64 row, u64 column, u32) {
-      moment_sums(tile, of.precision_, s.epsilon, scratch.row_sums + column / moment_tile * height() + row,
-                  scratch.column_sums + row / moment_tile * columns + column);
+  void update_moments(const SecondMoments& moments, const SecondMomentScalars& s, CorePool& pool) const {
+    const u32 height = shape.height(), width = shape.columns;
+    each_tile(pool, [&](const MomentTile& tile, u64 row, u64 column, u32) {
+      moment_sums(tile, precision, s.epsilon, scratch.row_sums + column / moment_tile * height + row,
+                  scratch.column_sums + row / moment_tile * width + column);
     });
-    take_means(scratch.column_sums, moment_tiles(height()), height(), columns, column_moments, s, pool);
-    if (rows > 0) take_means(scratch.row_sums, moment_tiles(columns), columns, rows, row_moments, s, pool);
+    take_means(scratch.column_sums, moment_tiles(height), height, width, moments.columns, s, pool);
+    if (shape.rows > 0)
+      take_means(scratch.row_sums, moment_tiles(width), width, height, moments.rows, s, pool);
   }
 
-  void find_factors(CorePool& pool) {
-    each_block(pool, columns, [&](u64 first, u64 last) {
-      for (u64 i = first; i < last; ++i) scratch.column_factors[i] = 1 / std::sqrt(column_moments[i]);
+  void find_factors(const SecondMoments& moments, CorePool& pool) const {
+    each_block(pool, shape.columns, [&](u64 first, u64 last) {
+      for (u64 i = first; i < last; ++i) scratch.column_factors[i] = 1 / std::sqrt(moments.columns[i]);
     });
-    if (rows == 0) {
+    if (shape.rows == 0) {
       scratch.row_factors[0] = 1;
       return;
     }
-    const float mean = static_cast<float>(sum_in_blocks(row_moments, rows) / rows);
-    for (u32 i = 0; i < rows; ++i) scratch.row_factors[i] = 1 / std::sqrt(row_moments[i] / mean);
+    const float mean = static_cast<float>(sum_in_blocks(moments.rows, shape.rows) / shape.rows);
+    for (u32 i = 0; i < shape.rows; ++i) scratch.row_factors[i] = 1 / std::sqrt(moments.rows[i] / mean);
   }
 
-  void find_rate(const FactoredSteps& of, double wanted, CorePool& pool) {
-    each_tile(of, pool, [&](const MomentTile& tile, u64 row, u64 column, u32 number) {
+  void find_rate(double wanted, CorePool& pool) const {
+    each_tile(pool, [&](const MomentTile& tile, u64 row, u64 column, u32 number) {
       scratch.squares[number] =
-          moment_squares(tile, of.precision_, scratch.row_factors + row, scratch.column_factors + column);
+          moment_squares(tile, precision, scratch.row_factors + row, scratch.column_factors + column);
     });
-    const u64 tiles = u64{moment_tiles(height())} * moment_tiles(columns);
-    const double mean = sum_in_blocks(scratch.squares, tiles) / static_cast<double>(elements());
+    const u64 tiles = u64{moment_tiles(shape.height())} * moment_tiles(shape.columns);
+    const double mean = sum_in_blocks(scratch.squares, tiles) / static_cast<double>(shape.elements());
     const double root = std::sqrt(mean);
-    rate = static_cast<float>(wanted / (root < 1 ? 1 : root));  // NaN stays NaN
+    *scratch.rate = static_cast<float>(wanted / (root < 1 ? 1 : root));  // NaN stays NaN
   }
 
   // Elements [first, last) of the tensor.
-  void read(const FactoredSteps& of, u64 first, u64 last, float* out) const {
+  void read(u64 first, u64 last, float* out) const {
     while (first < last) {
-      const u64 row = first / columns, column = first % columns;
-      const u64 count = std::min(last - first, columns - column);
-      MomentTile piece = tile(of, row, column);
+      const u64 row = first / shape.columns, column = first % shape.columns;
+      const u64 count = std::min(last - first, shape.columns - column);
+      MomentTile piece = tile(row, column);
       piece.columns = static_cast<u32>(count);
-      moment_steps(piece, of.precision_, scratch.row_factors[row], scratch.column_factors + column, rate,
+      moment_steps(piece, precision, scratch.row_factors[row], scratch.column_factors + column, *scratch.rate,
                    out);
       first += count, out += count;
     }
   }
 };
 
-FactoredSteps::FactoredSteps(const UpdateChunk& chunk, Precision precision, const SecondMoments& moments,
-                             const SecondMomentScalars& s, CorePool& pool)
-    : grad_(chunk.grad), precision_(precision), scale_(s.scale) {
-  CHECK(moment_scratch_bytes(chunk.tensors) <= chunk.scratch.size(), chunk.scratch.size());
-  u64 taken = 0, rows = 0, columns = 0;
-  for (const UpdateTensor& tensor : chunk.tensors) {
-    Tensor& of =
-        tensors_.emplace_back(Tensor{tensor, take_moment_scratch(tensor, chunk.scratch.data(), taken)});
-    of.row_moments = moments.rows + std::exchange(rows, rows + tensor.rows);
-    of.column_moments = moments.columns + std::exchange(columns, columns + tensor.columns);
-    of.update_moments(*this, s, pool);
-    of.find_factors(pool);
-    of.find_rate(*this, s.rate, pool);
-  }
+// Calls fn(tensor) for each tensor of the chunk, in order.
+template <class Fn>
+void each_tensor(const UpdateChunk& chunk, Precision precision, float scale, Fn&& fn) {
+  u64 taken = 0;
+  for (const UpdateTensor& shape : chunk.tensors)
+    fn(FactoredTensor{shape, chunk.grad, precision, scale,
+                      take_moment_scratch(shape, chunk.scratch.data(), taken)});
 }
 
-FactoredSteps::~FactoredSteps() = default;
+}  // namespace
+
+FactoredSteps::FactoredSteps(const UpdateChunk& chunk, Precision precision, SecondMoments moments,
+                             const SecondMomentScalars& s, CorePool& pool)
+    : chunk_(chunk), precision_(precision), scale_(s.scale) {
+  CHECK(moment_scratch_bytes(chunk.tensors) <= chunk.scratch.size(), chunk.scratch.size());
+  each_tensor(chunk, precision, scale_, [&](const FactoredTensor& tensor) {
+    tensor.update_moments(moments, s, pool);
+    tensor.find_factors(moments, pool);
+    tensor.find_rate(s.rate, pool);
+    moments.rows += tensor.shape.rows, moments.columns += tensor.shape.columns;
+  });
+}
 
 void FactoredSteps::read(u64 begin, u64 end, float* out) const {
   std::fill_n(out, end - begin, 0.0f);  // padding
-  for (const Tensor& tensor : tensors_) {
-    const u64 first = std::max(begin, tensor.begin), last = std::min(end, tensor.begin + tensor.elements());
-    if (first < last) tensor.read(*this, first - tensor.begin, last - tensor.begin, out + (first - begin));
-  }
+  each_tensor(chunk_, precision_, scale_, [&](const FactoredTensor& tensor) {
+    const u64 at = tensor.shape.begin;
+    const u64 first = std::max(begin, at), last = std::min(end, at + tensor.shape.elements());
+    if (first < last) tensor.read(first - at, last - at, out + (first - begin));
+  });
 }
 
 }  // namespace tidepool

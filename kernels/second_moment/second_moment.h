@@ -54,21 +54,18 @@ constexpr u32 moment_tiles(u32 extent) { return static_cast<u32>(div_up(u64{exte
 MomentScratch take_moment_scratch(const UpdateTensor&, std::byte* memory, u64& taken);
 u64 moment_scratch_bytes(std::span<const UpdateTensor>);
 
-// Updates the moments of a chunk's tensors, and then gives their steps; 0 for padding.
+// Updates the moments of a chunk's tensors, and then gives their steps; 0 for padding. Takes no memory.
 class FactoredSteps final : public GradientSource {
  public:
-  // `chunk` has tensors and scratch. REQUIRES: the chunk and the moments outlive it.
-  FactoredSteps(const UpdateChunk&, Precision, const SecondMoments&, const SecondMomentScalars&, CorePool&);
-  ~FactoredSteps() override;
+  // `chunk` has tensors and scratch. REQUIRES: the chunk outlives it.
+  FactoredSteps(const UpdateChunk&, Precision, SecondMoments, const SecondMomentScalars&, CorePool&);
 
   void read(u64 begin, u64 end, float* out) const override;
 
  private:
-  struct Tensor;
-  std::vector<Tensor> tensors_;
-  const std::byte* grad_;
-  Precision precision_;
-  float scale_;
+  const UpdateChunk& chunk_;
+  const Precision precision_;
+  const float scale_;
 };
 
 }  // namespace tidepool

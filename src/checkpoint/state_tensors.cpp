@@ -23,7 +23,7 @@ std::span<T> as(std::span<std::byte> bytes) {
 std::string name_in_file(const StateSlots& slots, Kind part, const FileTensor& file) {
   if (part == Kind::param) return file.name;
   const StateSlot& slot = slots[part];
-  const bool of_vector = file.shape.size() != 2 && !slot.file_prefix_of_vectors.empty();
+  const bool of_vector = !is_matrix(file.shape) && !slot.file_prefix_of_vectors.empty();
   return std::string(of_vector ? slot.file_prefix_of_vectors : slot.file_prefix) + file.name;
 }
 
@@ -53,7 +53,7 @@ std::vector<u64> shape_of_codes(const FileTensor& file) {
 
 // RETURNS: the shape of a slot that has no codes.
 std::vector<u64> shape_of_values(SlotAxis axis, const FileTensor& file) {
-  if (axis == SlotAxis::elements || file.shape.size() != 2) return file.shape;
+  if (axis == SlotAxis::elements || !is_matrix(file.shape)) return file.shape;
   return {axis == SlotAxis::rows ? file.shape[0] : file.shape[1]};
 }
 

@@ -1,5 +1,5 @@
-// A checkpoint says which optimizer trains each tensor, since names and shapes of state do not tell Muon's
-// momentum from SGD's.
+// A checkpoint says which optimizer trains each tensor, since names and shapes of state do not: two rules may
+// have the same.
 #pragma once
 
 #include <string>

@@ -273,7 +273,7 @@ StateTable make_state_table(const Plan& plan, const ModelGraph& graph) {
                              .places = {}});
     for (const Tensor& t : graph.windows[w].tensors) {
       StateTable::OfTensor of{.name = t.name, .begin = t.window_offset, .elements = t.elements};
-      if (has_factors(plan.state_slots) && t.shape.size() == 2) of.rows = t.shape[0], of.columns = t.shape[1];
+      if (has_factors(plan.state_slots) && is_matrix(t.shape)) of.rows = t.shape[0], of.columns = t.shape[1];
       table.windows.back().tensors.push_back(std::move(of));
     }
   }

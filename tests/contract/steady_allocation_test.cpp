@@ -6,6 +6,7 @@
 
 #include "engine/engine.h"
 #include "fit/job.h"
+#include "optimizers/optimizer.h"
 #include "run/weights/init_weights.h"
 #include "session/session.h"
 #include "tests/support/asked_plan.h"
@@ -27,6 +28,7 @@ struct Setting {
   HomePolicy home = HomePolicy::disk;
   IoBackend io = IoBackend::io_uring;
   u32 micro_batches = 1, sweeps = 1;
+  Optim optim = Optim::adamw_torch;
 };
 
 class Steps final : public NextSegment {
@@ -73,6 +75,9 @@ class Counter final : public EngineObserver {
 Config config_of(const Setting& setting, const test::TrainDir& dir) {
   Config c = test::small_config(dir);
   c.train.precision = setting.precision;
+  c.train.optim = setting.optim;
+  if (optimizer(setting.optim).unit == UnitKind::tensor)  // units are padded
+    c.memory.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
   c.train.max_grad_norm = setting.clipping ? 1.0 : 0.0;
   c.train.gradient_accumulation_steps = setting.micro_batches;
   c.memory.home = setting.home;
@@ -111,14 +116,18 @@ TEST_P(SteadyStep, TakesNoMemory) {
   EXPECT_EQ(counter.tier_memory(), Bytes{0});
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, SteadyStep,
-                         ::testing::Values(Setting{"resident", Precision::fp32, true, HomePolicy::device},
-                                           Setting{"disk_io_uring"},
-                                           Setting{"disk_threads", Precision::fp32, true, HomePolicy::disk,
-                                                   IoBackend::threads},
-                                           Setting{"disk_bf16_unclipped", Precision::bf16, false},
-                                           Setting{"mixed_bf16_two_sweeps", Precision::bf16, true,
-                                                   HomePolicy::mixed, IoBackend::io_uring, 4, 2}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Settings, SteadyStep,
+    ::testing::Values(
+        Setting{"resident", Precision::fp32, true, HomePolicy::device}, Setting{"disk_io_uring"},
+        Setting{"disk_threads", Precision::fp32, true, HomePolicy::disk, IoBackend::threads},
+        Setting{"disk_bf16_unclipped", Precision::bf16, false},
+        Setting{"mixed_bf16_two_sweeps", Precision::bf16, true, HomePolicy::mixed, IoBackend::io_uring, 4, 2},
+        Setting{"disk_8bit", Precision::bf16, true, HomePolicy::disk, IoBackend::io_uring, 1, 1,
+                Optim::adamw_8bit},
+        Setting{"disk_muon", Precision::bf16, true, HomePolicy::disk, IoBackend::io_uring, 1, 1, Optim::muon},
+        Setting{"disk_adafactor", Precision::bf16, true, HomePolicy::disk, IoBackend::io_uring, 1, 1,
+                Optim::adafactor}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace tidepool::steady_allocation_test

@@ -2,11 +2,14 @@
 // any rule.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <cstring>
 #include <random>
 #include <vector>
 
+#include "kernels/checksum/checksum.h"
 #include "kernels/gradient/gradient.h"
 #include "optimizers/optimizer.h"
 #include "tidepool/fp16.h"
@@ -132,6 +135,20 @@ struct UpdateState {
     std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
   }
 };
+
+// After update_hashed(): each array has the checksums of its bytes.
+inline void expect_hashes_of_memory(const UpdateState& state) {
+  for (u32 a = 0; a < state.arrays.size(); ++a) {
+    const std::span<const std::byte> bytes = state.arrays[a];
+    const Kind kind = a == 0 ? Kind::param : state_kind(a - 1);
+    const u64 block = state.slots.bytes(kind, checksum_block_elements);
+    for (u64 i = 0; i < div_up(bytes.size(), block); ++i)
+      EXPECT_EQ(
+          state.hashes[a][i],
+          block_checksum(bytes.subspan(i * block, std::min(block, bytes.size() - i * block)), 11 + a, i))
+          << "array " << a;
+  }
+}
 
 inline UpdateScalars update_scalars_of(Optim optim, u64 t = 3, double norm = 2.0) {
   return update_scalars(update_step(optim, {.learning_rate = 1e-3, .weight_decay = 0.1}, t, 1.0),

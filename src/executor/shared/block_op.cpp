@@ -144,14 +144,16 @@ void run_orthogonalize(const BlockOpParts& parts, Kernels& kernels, const Issue&
   std::byte* const workspace = operands.take(Kind::workspace).data();
   const Chunk& chunk = parts.plan.chunk(direction.first);
   const Orthogonalization& rule = parts.graph.rules[chunk.rule].orthogonalization;
-  for (const MatrixPlace& matrix : matrices_between(parts.graph.windows[chunk.window], chunk.element_begin,
-                                                    chunk.element_begin + chunk.elements))
-    orthogonalize(kernels, {.matrix = matrix,
-                            .values = values,
-                            .scale = adjusted_rate(rule.adjust, matrix.outputs(), matrix.inputs()),
-                            .steps = rule.steps,
-                            .products = parts.graph.activations,
-                            .workspace = workspace});
+  each_matrix_between(parts.graph.windows[chunk.window], chunk.element_begin,
+                      chunk.element_begin + chunk.elements, [&](const MatrixPlace& matrix) {
+                        orthogonalize(kernels,
+                                      {.matrix = matrix,
+                                       .values = values,
+                                       .scale = adjusted_rate(rule.adjust, matrix.outputs(), matrix.inputs()),
+                                       .steps = rule.steps,
+                                       .products = parts.graph.activations,
+                                       .workspace = workspace});
+                      });
 }
 
 }  // namespace tidepool

@@ -66,7 +66,7 @@ class CostModel {
   // REQUIRES: the lane is a device's h2d or d2h.
   void need_link(Flow&, LaneId, double bytes) const;
   void need_disk(Flow&, const Op&, const Operand& in_memory, double bytes) const;
-  // Of an update's gradient: bytes that its rule reads after the first pass.
+  // RETURNS: bytes of an update's gradient that its rule reads after the first pass.
   double bytes_read_again(const Operand& gradient) const;
   void need_update(Flow&, const Op&, double bytes) const;
   void need_combine(Flow&, double bytes) const;

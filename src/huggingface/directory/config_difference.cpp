@@ -106,7 +106,7 @@ std::string config_difference(const ModelConfig& there, const ModelConfig& here)
       rope_type_names[static_cast<u32>(here.attention.rope.type)]);
   if (there.attention.rope.short_factor != here.attention.rope.short_factor ||
       there.attention.rope.long_factor != here.attention.rope.long_factor)
-    add("a number of short_factor or long_factor", std::string("another"), std::string("this"));
+    out += fmt::format("{}short_factor or long_factor has other numbers there", out.empty() ? "" : ", ");
   add("truncate", there.attention.rope.truncate, here.attention.rope.truncate);
   add("tie_word_embeddings", there.tied, here.tied);
   add("attention_bias", there.attention.bias, here.attention.bias);

@@ -12,7 +12,7 @@
 
 namespace tidepool::adafactor_test {
 
-using test::WholeTensors;
+using test::expect_hashes_of_memory, test::WholeTensors;
 
 constexpr Precision precisions[] = {Precision::fp32, Precision::bf16, Precision::fp16};
 
@@ -148,19 +148,6 @@ TEST(Adafactor, PaddingStaysZero) {
         ASSERT_EQ(state.master(i), 0.0f);
         if (precision != Precision::fp32) ASSERT_EQ(state.half(i), 0u);
       }
-  }
-}
-
-void expect_hashes_of_memory(const WholeTensors& state) {
-  for (u32 a = 0; a < state.arrays.size(); ++a) {
-    const std::span<const std::byte> bytes = state.arrays[a];
-    const Kind kind = a == 0 ? Kind::param : state_kind(a - 1);
-    const u64 block = state.slots.bytes(kind, checksum_block_elements);
-    for (u64 i = 0; i < div_up(bytes.size(), block); ++i)
-      EXPECT_EQ(
-          state.hashes[a][i],
-          block_checksum(bytes.subspan(i * block, std::min(block, bytes.size() - i * block)), 11 + a, i))
-          << "array " << a;
   }
 }
 

@@ -14,7 +14,7 @@
 
 namespace tidepool::update_test {
 
-using test::UpdateState;
+using test::expect_hashes_of_memory, test::UpdateState;
 
 constexpr Precision precisions[] = {Precision::fp32, Precision::bf16, Precision::fp16};
 
@@ -183,19 +183,6 @@ TEST_P(Update, WorkersAndSegmentSplitsDoNotShow) {
       EXPECT_EQ(state.arrays, expected.arrays);
       EXPECT_EQ(state.hashes, expected.hashes);
     }
-  }
-}
-
-void expect_hashes_of_memory(const UpdateState& state) {
-  for (u32 a = 0; a < state.arrays.size(); ++a) {
-    const std::span<const std::byte> bytes = state.arrays[a];
-    const Kind kind = a == 0 ? Kind::param : state_kind(a - 1);
-    const u64 block = state.slots.bytes(kind, checksum_block_elements);
-    for (u64 i = 0; i < state.hashes[a].size(); ++i)
-      EXPECT_EQ(
-          state.hashes[a][i],
-          block_checksum(bytes.subspan(i * block, std::min(block, bytes.size() - i * block)), 11 + a, i))
-          << "array " << a;
   }
 }
 
