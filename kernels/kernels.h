@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/delta_rule/delta_rule.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/experts/experts.h"
 #include "kernels/experts/grouped_matmul.h"
@@ -45,6 +46,12 @@ class Kernels {
   virtual void latent_rows(const LatentRows&) = 0;
   virtual void latent_rows_backward(const LatentRowsBackward&) = 0;
   virtual void copy_columns(const CopyColumns&) = 0;
+  virtual void delta_convolution(const DeltaConvolution&) = 0;
+  virtual void delta_convolution_backward(const DeltaConvolutionBackward&) = 0;
+  virtual void gated_delta(const GatedDelta&) = 0;
+  virtual void gated_delta_backward(const GatedDeltaBackward&) = 0;
+  virtual void gated_norm(const GatedNorm&) = 0;
+  virtual void gated_norm_backward(const GatedNormBackward&) = 0;
   virtual void glu(const Glu&) = 0;
   virtual void glu_backward(const GluBackward&) = 0;
   virtual void router(const Router&) = 0;

@@ -48,6 +48,14 @@ class CpuKernels final : public Kernels {
   void latent_rows(const LatentRows& op) override { latent_rows_cpu(op, pool_); }
   void latent_rows_backward(const LatentRowsBackward& op) override { latent_rows_backward_cpu(op, pool_); }
   void copy_columns(const CopyColumns& op) override { copy_columns_cpu(op, pool_); }
+  void delta_convolution(const DeltaConvolution& op) override { delta_convolution_cpu(op, pool_); }
+  void delta_convolution_backward(const DeltaConvolutionBackward& op) override {
+    delta_convolution_backward_cpu(op, pool_);
+  }
+  void gated_delta(const GatedDelta& op) override { gated_delta_cpu(op, pool_); }
+  void gated_delta_backward(const GatedDeltaBackward& op) override { gated_delta_backward_cpu(op, pool_); }
+  void gated_norm(const GatedNorm& op) override { gated_norm_cpu(op, pool_); }
+  void gated_norm_backward(const GatedNormBackward& op) override { gated_norm_backward_cpu(op, pool_); }
   void unpack(const Unpack& op) override { unpack_cpu(op, pool_); }
   void normalize_matrix(const NormalizeMatrix& op) override { normalize_matrix_cpu(op, pool_); }
   void add_product(const AddProduct& op) override { add_product_cpu(op, pool_); }

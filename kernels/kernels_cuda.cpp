@@ -51,6 +51,14 @@ class CudaKernels final : public Kernels {
   void latent_rows(const LatentRows& op) override { latent_rows_cuda(op, stream_); }
   void latent_rows_backward(const LatentRowsBackward& op) override { latent_rows_backward_cuda(op, stream_); }
   void copy_columns(const CopyColumns& op) override { copy_columns_cuda(op, stream_); }
+  void delta_convolution(const DeltaConvolution& op) override { delta_convolution_cuda(op, stream_); }
+  void delta_convolution_backward(const DeltaConvolutionBackward& op) override {
+    delta_convolution_backward_cuda(op, stream_);
+  }
+  void gated_delta(const GatedDelta& op) override { gated_delta_cuda(op, stream_); }
+  void gated_delta_backward(const GatedDeltaBackward& op) override { gated_delta_backward_cuda(op, stream_); }
+  void gated_norm(const GatedNorm& op) override { gated_norm_cuda(op, stream_); }
+  void gated_norm_backward(const GatedNormBackward& op) override { gated_norm_backward_cuda(op, stream_); }
   void unpack(const Unpack& op) override { unpack_cuda(op, stream_); }
   void normalize_matrix(const NormalizeMatrix& op) override { normalize_matrix_cuda(op, stream_); }
   void add_product(const AddProduct& op) override { add_product_cuda(op, stream_); }
@@ -129,6 +137,12 @@ class TuningKernels final : public Kernels {
   void latent_rows(const LatentRows&) override {}
   void latent_rows_backward(const LatentRowsBackward&) override {}
   void copy_columns(const CopyColumns&) override {}
+  void delta_convolution(const DeltaConvolution&) override {}
+  void delta_convolution_backward(const DeltaConvolutionBackward&) override {}
+  void gated_delta(const GatedDelta&) override {}
+  void gated_delta_backward(const GatedDeltaBackward&) override {}
+  void gated_norm(const GatedNorm&) override {}
+  void gated_norm_backward(const GatedNormBackward&) override {}
   void unpack(const Unpack&) override {}
   void normalize_matrix(const NormalizeMatrix&) override {}
   void add_product(const AddProduct&) override {}

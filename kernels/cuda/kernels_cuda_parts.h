@@ -9,6 +9,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/delta_rule/delta_rule.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/experts/experts.h"
@@ -48,6 +49,12 @@ void route_bias_gradient_cuda(const RouteBiasGradient&, cudaStream_t);
 void latent_rows_cuda(const LatentRows&, cudaStream_t);
 void latent_rows_backward_cuda(const LatentRowsBackward&, cudaStream_t);
 void copy_columns_cuda(const CopyColumns&, cudaStream_t);
+void delta_convolution_cuda(const DeltaConvolution&, cudaStream_t);
+void delta_convolution_backward_cuda(const DeltaConvolutionBackward&, cudaStream_t);
+void gated_delta_cuda(const GatedDelta&, cudaStream_t);
+void gated_delta_backward_cuda(const GatedDeltaBackward&, cudaStream_t);
+void gated_norm_cuda(const GatedNorm&, cudaStream_t);
+void gated_norm_backward_cuda(const GatedNormBackward&, cudaStream_t);
 void unpack_cuda(const Unpack&, cudaStream_t);  // the bits of unpack_cpu()
 void normalize_matrix_cuda(const NormalizeMatrix&, cudaStream_t);
 void add_product_cuda(const AddProduct&, cudaStream_t);

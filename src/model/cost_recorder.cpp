@@ -2,6 +2,7 @@
 
 #include "kernels/attention/attention_cost.h"
 #include "kernels/cross_entropy/cross_entropy_cost.h"
+#include "kernels/delta_rule/delta_rule_cost.h"
 #include "kernels/dropout/dropout_cost.h"
 #include "kernels/embedding/embedding_cost.h"
 #include "kernels/experts/experts_cost.h"
@@ -112,6 +113,19 @@ void CostRecorder::latent_rows_backward(const LatentRowsBackward& op) {
   add(latent_rows_backward_cost(op.shape));
 }
 void CostRecorder::copy_columns(const CopyColumns& op) { add(copy_columns_cost(op.rows, op.columns)); }
+
+void CostRecorder::delta_convolution(const DeltaConvolution& op) { add(delta_convolution_cost(op.shape)); }
+void CostRecorder::delta_convolution_backward(const DeltaConvolutionBackward& op) {
+  add(delta_convolution_backward_cost(op.shape));
+}
+void CostRecorder::gated_delta(const GatedDelta& op) { add(gated_delta_cost(op.shape)); }
+void CostRecorder::gated_delta_backward(const GatedDeltaBackward& op) {
+  add(gated_delta_backward_cost(op.shape));
+}
+void CostRecorder::gated_norm(const GatedNorm& op) { add(gated_norm_cost(op.shape)); }
+void CostRecorder::gated_norm_backward(const GatedNormBackward& op) {
+  add(gated_norm_backward_cost(op.shape));
+}
 
 void CostRecorder::unpack(const Unpack& op) { add(unpack_cost(op)); }
 

@@ -42,6 +42,12 @@ class CostRecorder final : public Kernels {
   void latent_rows(const LatentRows&) override;
   void latent_rows_backward(const LatentRowsBackward&) override;
   void copy_columns(const CopyColumns&) override;
+  void delta_convolution(const DeltaConvolution&) override;
+  void delta_convolution_backward(const DeltaConvolutionBackward&) override;
+  void gated_delta(const GatedDelta&) override;
+  void gated_delta_backward(const GatedDeltaBackward&) override;
+  void gated_norm(const GatedNorm&) override;
+  void gated_norm_backward(const GatedNormBackward&) override;
   void unpack(const Unpack&) override;
   void normalize_matrix(const NormalizeMatrix&) override;
   void add_product(const AddProduct&) override;

@@ -95,6 +95,12 @@ class FakeDevice final : public MeasuredDevice {
     void latent_rows(const LatentRows&) override { device_.kernel(0); }
     void latent_rows_backward(const LatentRowsBackward&) override { device_.kernel(0); }
     void copy_columns(const CopyColumns&) override { device_.kernel(0); }
+    void delta_convolution(const DeltaConvolution&) override { device_.kernel(0); }
+    void delta_convolution_backward(const DeltaConvolutionBackward&) override { device_.kernel(0); }
+    void gated_delta(const GatedDelta&) override { device_.kernel(0); }
+    void gated_delta_backward(const GatedDeltaBackward&) override { device_.kernel(0); }
+    void gated_norm(const GatedNorm&) override { device_.kernel(0); }
+    void gated_norm_backward(const GatedNormBackward&) override { device_.kernel(0); }
     void unpack(const Unpack&) override { device_.kernel(0); }
     void normalize_matrix(const NormalizeMatrix&) override { device_.kernel(0); }
     void add_product(const AddProduct&) override { device_.kernel(0); }

@@ -1,0 +1,151 @@
+// The gated delta rule (Yang et al., arXiv:2412.06464) as Qwen3-Next's and Qwen3.5's layers have it: a causal
+// convolution of q, k and v, a state per head that every token decays and corrects, and a norm of the output
+// with a gate. A layer's projections are the columns of one array, from which each step takes its own.
+//
+// A head's state S [DK, DV] is zero where a document begins. With decay e^g and rate beta of a token, both of
+// its head, and q and k of length 1 (q also divided by the root of DK):
+//   S' = e^g S;   S = S' + k (beta (v - S'^T k))^T;   out = S^T q
+// Tokens are computed in chunks of delta_chunk_tokens, counted from the beginning of their document, so that
+// a document's bits do not depend on what it is packed with.
+#pragma once
+
+#include "kernels/values.h"
+#include "tidepool/core_pool.h"
+
+namespace tidepool {
+
+inline constexpr u32 delta_chunk_tokens = 64;
+inline constexpr u32 delta_head_size_max = 256;
+inline constexpr u32 delta_taps_max = 8;
+inline constexpr u32 delta_group_rows = 64;  // of the gradients of a layer's small weights: rows of a sum
+
+// Value head h reads the q and k of key head h / (NV / NK).
+struct DeltaShape {
+  u32 sequences = 0, tokens = 0;       // B, T
+  u32 key_heads = 0, value_heads = 0;  // NK, and NV, a multiple of it
+  u32 key_size = 0, value_size = 0;    // DK, DV
+  u32 taps = 0;                        // tokens that the convolution sees, the last is the own
+  bool by_key_head = false;            // order of the projections' columns
+
+  constexpr u32 rows() const { return sequences * tokens; }
+  constexpr u32 heads_per_key() const { return value_heads / key_heads; }
+  constexpr u32 key_columns() const { return key_heads * key_size; }
+  constexpr u32 value_columns() const { return value_heads * value_size; }
+  // C: the convolution's channels, all heads of q, then of k, then of v.
+  constexpr u32 channels() const { return 2 * key_columns() + value_columns(); }
+  // N: columns of the projections.
+  constexpr u32 columns() const { return channels() + value_columns() + 2 * value_heads; }
+
+  // First columns of a head's q, k, v, z, rate b and decay a in a row of the projections: all heads of each
+  // in this order; or by_key_head: of each key head its q, k, v's and z's, then of each its b's and its a's.
+  constexpr u32 q(u32 key_head) const { return by_key_head ? key_head * group() : key_head * key_size; }
+  constexpr u32 k(u32 key_head) const { return q(key_head) + (by_key_head ? key_size : key_columns()); }
+  constexpr u32 v(u32 head) const {
+    if (!by_key_head) return 2 * key_columns() + head * value_size;
+    return q(head / heads_per_key()) + 2 * key_size + head % heads_per_key() * value_size;
+  }
+  constexpr u32 z(u32 head) const {
+    return v(head) + (by_key_head ? heads_per_key() * value_size : value_columns());
+  }
+  constexpr u32 b(u32 head) const {
+    const u32 begin = channels() + value_columns(), each = heads_per_key();
+    return begin + (by_key_head ? head / each * 2 * each + head % each : head);
+  }
+  constexpr u32 a(u32 head) const { return b(head) + (by_key_head ? heads_per_key() : value_heads); }
+  bool operator==(const DeltaShape&) const = default;
+
+ private:
+  constexpr u32 group() const { return 2 * key_size + 2 * heads_per_key() * value_size; }
+};
+
+// y = silu(convolution of q, k and v). Tokens before the document count as zeros.
+struct DeltaConvolution {
+  DeltaShape shape;
+  ConstValues projected;        // [R, N]
+  Param weight;                 // [C, taps]
+  const i32* starts = nullptr;  // [R], or null
+  Values y;                     // [R, C]
+};
+void delta_convolution_cpu(const DeltaConvolution&, CorePool&);
+
+struct DeltaConvolutionBackward {
+  DeltaShape shape;
+  ConstValues projected;  // [R, N]
+  Param weight;
+  const i32* starts = nullptr;
+  ConstValues dy;             // [R, C]
+  Values dprojected;          // [R, N]: columns of q, k and v are overwritten
+  float* dweight = nullptr;   // [C, taps], or null
+  bool accumulate = true;     // for dweight; false: overwrite
+  float* partials = nullptr;  // workspace, [delta_partials()]
+};
+void delta_convolution_backward_cpu(const DeltaConvolutionBackward&, CorePool&);
+
+// beta = logistic(b); g = -e^a_log softplus(a + dt_bias).
+struct GatedDelta {
+  DeltaShape shape;
+  ConstValues qkv;        // [R, C]: after the convolution
+  ConstValues projected;  // [R, N]
+  Param a_log, dt_bias;   // [NV]
+  const i32* starts = nullptr;
+  Values out;  // [R, NV DV]
+};
+void gated_delta_cpu(const GatedDelta&, CorePool&);
+
+struct GatedDeltaBackward {
+  DeltaShape shape;
+  ConstValues qkv, projected;
+  Param a_log, dt_bias;
+  const i32* starts = nullptr;
+  ConstValues dout;                              // [R, NV DV]
+  Values dqkv;                                   // [R, C]
+  Values dprojected;                             // [R, N]: columns of b and a are overwritten
+  float *da_log = nullptr, *ddt_bias = nullptr;  // [NV], or null together
+  bool accumulate = true;
+  float* partials = nullptr;  // workspace, [delta_partials()]
+  float* states = nullptr;    // workspace, [delta_states()]
+};
+void gated_delta_backward_cpu(const GatedDeltaBackward&, CorePool&);
+
+// y = weight x / rms(x) silu(z), for each head.
+struct GatedNorm {
+  DeltaShape shape;
+  ConstValues x;          // [R, NV DV]
+  ConstValues projected;  // [R, N]
+  Param weight;           // [DV]
+  float epsilon = 1e-6f;
+  Values y;  // [R, NV DV]
+};
+void gated_norm_cpu(const GatedNorm&, CorePool&);
+
+struct GatedNormBackward {
+  DeltaShape shape;
+  ConstValues x, projected;
+  Param weight;
+  float epsilon = 1e-6f;
+  ConstValues dy;
+  Values dx;          // may be dy
+  Values dprojected;  // [R, N]: columns of z are overwritten
+  float* dweight = nullptr;
+  bool accumulate = true;
+  float* partials = nullptr;  // workspace, [delta_partials()]
+};
+void gated_norm_backward_cpu(const GatedNormBackward&, CorePool&);
+
+// Floats of a backward's sums. Each group of rows sums its share of a weight's gradient, and groups are
+// summed in order; the gradients of a_log and dt_bias have a sum for each sequence.
+constexpr u64 delta_partials(const DeltaShape& s) {
+  const u64 groups = u64{s.sequences} * div_up(s.tokens, delta_group_rows);
+  const u64 of_channels = u64{s.channels()} * s.taps, of_heads = 2 * u64{s.value_heads};
+  return groups * (of_channels > s.value_size ? of_channels : s.value_size) + s.sequences * of_heads;
+}
+// Floats of the states that a backward computes again: for each sequence and key head, before each chunk that
+// does not begin a document. Such chunks are at least a chunk apart.
+constexpr u64 delta_state_slots(const DeltaShape& s) {
+  return s.tokens == 0 ? 0 : (s.tokens - 1) / delta_chunk_tokens;
+}
+constexpr u64 delta_states(const DeltaShape& s) {
+  return u64{s.sequences} * s.key_heads * delta_state_slots(s) * s.key_size * s.value_size;
+}
+
+}  // namespace tidepool

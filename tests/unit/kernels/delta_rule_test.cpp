@@ -1,0 +1,245 @@
+// Compares the chunks of the gated delta rule with the recurrence token by token in double, and documents
+// that are packed with documents that stand alone.
+#include "tests/support/references/delta_rule.h"
+
+#include "tests/support/expert_routes.h"
+
+namespace tidepool::test::delta_rule_test {
+
+// How far results are from their reference, in units of its largest element.
+double error_of(const std::vector<float>& got, const Doubles& want) {
+  EXPECT_EQ(got.size(), want.size());
+  double most = 1e-2, worst = 0;
+  for (u64 i = 0; i < want.size(); ++i) {
+    most = std::max(most, std::abs(want[i]));
+    worst = std::max(worst, std::isnan(got[i]) ? 1e30 : std::abs(got[i] - want[i]));
+  }
+  return worst / most;
+}
+
+// Gates from near 0 to near 1, decays from none to all.
+struct DeltaArrays {
+  explicit DeltaArrays(const DeltaShape& s, u32 seed = 1)
+      : projected(random_floats(u64{s.rows()} * s.columns(), seed)),
+        qkv(random_floats(u64{s.rows()} * s.channels(), seed + 1)),
+        weight(random_floats(u64{s.channels()} * s.taps, seed + 2)),
+        a_log(random_floats(s.value_heads, seed + 3, 3.0f)),
+        dt_bias(random_floats(s.value_heads, seed + 4)),
+        norm(random_floats(s.value_size, seed + 5)),
+        dout(random_floats(u64{s.rows()} * s.value_columns(), seed + 6)),
+        dqkv(random_floats(u64{s.rows()} * s.channels(), seed + 7)),
+        x(random_floats(u64{s.rows()} * s.value_columns(), seed + 8)) {
+    for (u32 row = 0; row < s.rows(); ++row)
+      for (u32 head = 0; head < s.value_heads; ++head) {
+        projected[u64{row} * s.columns() + s.b(head)] *= 12;
+        projected[u64{row} * s.columns() + s.a(head)] *= 6;
+      }
+  }
+  std::vector<float> projected, qkv, weight, a_log, dt_bias, norm, dout, dqkv, x;
+};
+
+class DeltaRule : public testing::TestWithParam<std::tuple<DeltaShape, bool>>, public DeltaReference {
+ protected:
+  DeltaRule()
+      : DeltaReference(std::get<0>(GetParam()), std::get<1>(GetParam())),
+        in(s),
+        partials(delta_partials(s)),
+        states(delta_states(s)) {}
+
+  DeltaArrays in;
+  std::vector<float> partials, states;
+};
+
+TEST_P(DeltaRule, ConvolvesWithinDocuments) {
+  for (const u32 workers : {1u, 2u, 3u}) {
+    std::vector<float> y(in.qkv.size(), -7);
+    delta_convolution_cpu({.shape = s,
+                           .projected = in.projected.data(),
+                           .weight = in.weight.data(),
+                           .starts = starts_or_null(),
+                           .y = y.data()},
+                          shared_pool(workers));
+    EXPECT_LE(error_of(y, convolution(in.projected, in.weight)), 1e-6);
+  }
+}
+
+TEST_P(DeltaRule, ConvolutionGoesBack) {
+  Doubles dprojected(in.projected.size()), dweight(in.weight.size());
+  convolution_backward(in.projected, in.weight, in.dqkv, dprojected, dweight);
+  for (u32 row = 0; row < s.rows(); ++row)  // other columns keep what they hold
+    for (u32 head = 0; head < s.value_heads; ++head) {
+      const u64 line = u64{row} * s.columns();
+      dprojected[line + s.a(head)] = dprojected[line + s.b(head)] = -7;
+      for (u32 j = 0; j < s.value_size; ++j) dprojected[line + s.z(head) + j] = -7;
+    }
+  for (const bool accumulate : {false, true})
+    for (const u32 workers : {1u, 2u, 3u}) {
+      std::vector<float> got(in.projected.size(), -7), weights(in.weight.size(), accumulate ? 1.5f : -7.0f);
+      delta_convolution_backward_cpu({.shape = s,
+                                      .projected = in.projected.data(),
+                                      .weight = in.weight.data(),
+                                      .starts = starts_or_null(),
+                                      .dy = in.dqkv.data(),
+                                      .dprojected = got.data(),
+                                      .dweight = weights.data(),
+                                      .accumulate = accumulate,
+                                      .partials = partials.data()},
+                                     shared_pool(workers));
+      EXPECT_LE(error_of(got, dprojected), 1e-6);
+      Doubles want = dweight;
+      for (double& x : want) x += accumulate ? 1.5 : 0;
+      EXPECT_LE(error_of(weights, want), 1e-5);
+    }
+}
+
+TEST_P(DeltaRule, ChunksGiveTheRecurrence) {
+  const Doubles want = rule({in.qkv, in.projected, in.a_log, in.dt_bias});
+  for (const u32 workers : {1u, 2u, 3u}) {
+    std::vector<float> out(in.dout.size(), -7);
+    gated_delta_cpu({.shape = s,
+                     .qkv = in.qkv.data(),
+                     .projected = in.projected.data(),
+                     .a_log = in.a_log.data(),
+                     .dt_bias = in.dt_bias.data(),
+                     .starts = starts_or_null(),
+                     .out = out.data()},
+                    shared_pool(workers));
+    EXPECT_LE(error_of(out, want), 1e-6);
+  }
+}
+
+TEST_P(DeltaRule, ChunksGoBack) {
+  const Gradients want = rule_backward({in.qkv, in.projected, in.a_log, in.dt_bias}, in.dout);
+  for (const bool accumulate : {false, true})
+    for (const u32 workers : {1u, 2u, 3u}) {
+      std::vector<float> dqkv(in.qkv.size(), -7), dprojected(in.projected.size(), 0),
+          da_log(s.value_heads, accumulate ? 0.5f : -7.0f), ddt_bias = da_log;
+      gated_delta_backward_cpu({.shape = s,
+                                .qkv = in.qkv.data(),
+                                .projected = in.projected.data(),
+                                .a_log = in.a_log.data(),
+                                .dt_bias = in.dt_bias.data(),
+                                .starts = starts_or_null(),
+                                .dout = in.dout.data(),
+                                .dqkv = dqkv.data(),
+                                .dprojected = dprojected.data(),
+                                .da_log = da_log.data(),
+                                .ddt_bias = ddt_bias.data(),
+                                .accumulate = accumulate,
+                                .partials = partials.data(),
+                                .states = states.data()},
+                               shared_pool(workers));
+      EXPECT_LE(error_of(dqkv, want.qkv), 1e-5);
+      EXPECT_LE(error_of(dprojected, want.projected), 1e-5);
+      Doubles a = want.a_log, dt = want.dt_bias;
+      for (u32 head = 0; head < s.value_heads; ++head)
+        a[head] += accumulate ? 0.5 : 0, dt[head] += accumulate ? 0.5 : 0;
+      EXPECT_LE(error_of(da_log, a), 1e-5);
+      EXPECT_LE(error_of(ddt_bias, dt), 1e-5);
+    }
+}
+
+TEST_P(DeltaRule, NormHasAGate) {
+  constexpr float epsilon = 1e-6f;
+  const Doubles want = norm(in.x, in.projected, in.norm, epsilon);
+  Doubles dx(in.x.size()), dprojected(in.projected.size()), dweight(s.value_size);
+  norm_backward(in.x, in.projected, in.norm, epsilon, in.dout, dx, dprojected, dweight);
+  for (const u32 workers : {1u, 2u, 3u}) {
+    std::vector<float> y(in.x.size(), -7), back = in.dout, gates(in.projected.size(), 0),
+                                           weights(s.value_size, -7);
+    gated_norm_cpu({.shape = s,
+                    .x = in.x.data(),
+                    .projected = in.projected.data(),
+                    .weight = in.norm.data(),
+                    .epsilon = epsilon,
+                    .y = y.data()},
+                   shared_pool(workers));
+    EXPECT_LE(error_of(y, want), 1e-6);
+    gated_norm_backward_cpu({.shape = s,
+                             .x = in.x.data(),
+                             .projected = in.projected.data(),
+                             .weight = in.norm.data(),
+                             .epsilon = epsilon,
+                             .dy = back.data(),
+                             .dx = back.data(),
+                             .dprojected = gates.data(),
+                             .dweight = weights.data(),
+                             .accumulate = false,
+                             .partials = partials.data()},
+                            shared_pool(workers));
+    EXPECT_LE(error_of(back, dx), 1e-5);
+    EXPECT_LE(error_of(gates, dprojected), 1e-6);
+    EXPECT_LE(error_of(weights, dweight), 1e-5);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, DeltaRule,
+                         testing::Combine(testing::ValuesIn(delta_shapes), testing::Bool()));
+
+// A document's rows, of one sequence with others before and after, and alone.
+TEST(DeltaRuleOfDocuments, PackedDocumentsHaveTheBitsOfDocumentsAlone) {
+  const DeltaShape one = {.sequences = 1,
+                          .tokens = 1,
+                          .key_heads = 2,
+                          .value_heads = 4,
+                          .key_size = 24,
+                          .value_size = 16,
+                          .taps = 4};
+  const std::vector<u32> lengths = {1, 70, 5, 64, 129, 200, 3};
+  DeltaShape packed = one;
+  packed.tokens = 0;
+  std::vector<i32> starts;
+  for (const u32 length : lengths) {
+    starts.insert(starts.end(), length, static_cast<i32>(packed.tokens));
+    packed.tokens += length;
+  }
+  const auto run = [&](const DeltaShape& s, const DeltaArrays& in, const i32* begins) {
+    std::vector<float> qkv(in.qkv.size()), out(in.dout.size()), dqkv(in.qkv.size()),
+        dprojected(in.projected.size()), partials(delta_partials(s)), states(delta_states(s));
+    CorePool& pool = shared_pool(2);
+    delta_convolution_cpu({s, in.projected.data(), in.weight.data(), begins, qkv.data()}, pool);
+    gated_delta_cpu(
+        {s, qkv.data(), in.projected.data(), in.a_log.data(), in.dt_bias.data(), begins, out.data()}, pool);
+    gated_delta_backward_cpu({.shape = s,
+                              .qkv = qkv.data(),
+                              .projected = in.projected.data(),
+                              .a_log = in.a_log.data(),
+                              .dt_bias = in.dt_bias.data(),
+                              .starts = begins,
+                              .dout = in.dout.data(),
+                              .dqkv = dqkv.data(),
+                              .dprojected = dprojected.data(),
+                              .partials = partials.data(),
+                              .states = states.data()},
+                             pool);
+    delta_convolution_backward_cpu({.shape = s,
+                                    .projected = in.projected.data(),
+                                    .weight = in.weight.data(),
+                                    .starts = begins,
+                                    .dy = dqkv.data(),
+                                    .dprojected = dprojected.data(),
+                                    .partials = partials.data()},
+                                   pool);
+    return std::array{out, dprojected};
+  };
+  const DeltaArrays all(packed);
+  const auto together = run(packed, all, starts.data());
+  u32 begin = 0;
+  for (const u32 length : lengths) {
+    DeltaShape s = one;
+    s.tokens = length;
+    DeltaArrays in(s);
+    in.weight = all.weight, in.a_log = all.a_log, in.dt_bias = all.dt_bias;
+    const auto cut = [&](const std::vector<float>& from, u32 columns) {
+      return std::vector<float>(from.begin() + i64{begin} * columns,
+                                from.begin() + i64{begin + length} * columns);
+    };
+    in.projected = cut(all.projected, s.columns()), in.dout = cut(all.dout, s.value_columns());
+    const auto alone = run(s, in, nullptr);
+    EXPECT_EQ(alone[0], cut(together[0], s.value_columns())) << length;
+    EXPECT_EQ(alone[1], cut(together[1], s.columns())) << length;
+    begin += length;
+  }
+}
+
+}  // namespace tidepool::test::delta_rule_test
