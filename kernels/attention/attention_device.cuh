@@ -4,6 +4,7 @@
 
 #include "kernels/attention/attention_launch.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/device_param.h"
 #include "kernels/dropout/philox_device.h"
 
 namespace tidepool::cuda {
@@ -17,23 +18,6 @@ struct AttentionSizes {
   u32 query_columns, key_columns, qkv_columns, out_columns;
   u32 window;               // 0: no limit
   float scale, scale_log2;  // factor on scores; the same times log2(e)
-};
-
-// A tensor of parameters that is read one element at a time, so its precision is no template argument.
-struct DeviceParam {
-  const void* data;  // null: none
-  Precision precision;
-
-  __device__ __forceinline__ float at(u32 i) const {
-    switch (precision) {
-      case Precision::bf16:
-        return widened(static_cast<const Bf16*>(data)[i]);
-      case Precision::fp16:
-        return widened(static_cast<const Fp16*>(data)[i]);
-      default:
-        return static_cast<const float*>(data)[i];
-    }
-  }
 };
 
 template <class T>
