@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/delta_rule/delta_chunk.h"
+#include "kernels/delta_rule/delta_place.h"
 
 namespace tidepool {
 
@@ -25,24 +26,6 @@ struct DeltaScratch {
 
   // e^(G[last] - G) [n]
   const float* to_end(u32 n) const { return d + (n - 1) * delta_pitch; }
-};
-
-// Where a head's values lie in the arrays. `sequence`: its number.
-struct DeltaPlace {
-  const DeltaShape& shape;
-  u32 sequence = 0, head = 0;
-
-  u32 key_head() const { return head / shape.heads_per_key(); }
-  u64 row(u32 token) const { return u64{sequence} * shape.tokens + token; }
-  u64 q(u32 token) const { return row(token) * shape.channels() + u64{key_head()} * shape.key_size; }
-  u64 k(u32 token) const { return q(token) + shape.key_columns(); }
-  u64 v(u32 token) const {
-    return row(token) * shape.channels() + 2 * u64{shape.key_columns()} + u64{head} * shape.value_size;
-  }
-  u64 out(u32 token) const { return row(token) * shape.value_columns() + u64{head} * shape.value_size; }
-  u64 b(u32 token) const { return row(token) * shape.columns() + shape.b(head); }
-  u64 a(u32 token) const { return row(token) * shape.columns() + shape.a(head); }
-  const i32* starts(const i32* all) const { return all != nullptr ? all + row(0) : nullptr; }
 };
 
 // What both directions read.

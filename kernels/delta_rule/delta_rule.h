@@ -133,19 +133,38 @@ struct GatedNormBackward {
 void gated_norm_backward_cpu(const GatedNormBackward&, CorePool&);
 
 // Floats of a backward's sums. Each group of rows sums its share of a weight's gradient, and groups are
-// summed in order; the gradients of a_log and dt_bias have a sum for each sequence.
+// summed in order. For a_log and dt_bias, the CPU has a sum for each sequence, a GPU one for each group.
 constexpr u64 delta_partials(const DeltaShape& s) {
-  const u64 groups = u64{s.sequences} * div_up(s.tokens, delta_group_rows);
-  const u64 of_channels = u64{s.channels()} * s.taps, of_heads = 2 * u64{s.value_heads};
-  return groups * (of_channels > s.value_size ? of_channels : s.value_size) + s.sequences * of_heads;
+  const u64 groups = u64{s.sequences} * div_up(s.tokens, delta_group_rows),
+            of_channels = u64{s.channels()} * s.taps, of_heads = 2 * u64{s.value_heads};
+  const u64 most = of_channels > of_heads ? of_channels : of_heads;
+  return groups * (most > s.value_size ? most : s.value_size);
 }
-// Floats of the states that a backward computes again: for each sequence and key head, before each chunk that
-// does not begin a document. Such chunks are at least a chunk apart.
+
+// Workspace of the rule's backward, for one value head at a time of each key head. Boundaries between chunks
+// of a document are at least a chunk apart, and number b has its slot in the order of tokens.
+//   states      [B, NK, slots, DK, DV]   at every boundary
+// A GPU also keeps the rest. It goes back by segments, so that only `states` and `corrections` grow with T:
+// for NK = 16 and DK = DV = 128 these take 16 and 8 KiB a token, the others 25 MiB a sequence.
+//   gradients   [B, NK, ring, DK, DV]    of the states, at the boundaries of a segment; b has slot b % ring
+//   corrections [B, T, NK, DV]           X of delta_block.cuh
+//   solutions   [B, rows, NK, DV]        Y of the gradients, of a segment; token t has row t % rows
+inline constexpr u32 delta_segment_tokens = 1024;
 constexpr u64 delta_state_slots(const DeltaShape& s) {
   return s.tokens == 0 ? 0 : (s.tokens - 1) / delta_chunk_tokens;
 }
+constexpr u64 delta_gradient_slots(const DeltaShape& s) {
+  constexpr u64 most = delta_segment_tokens / delta_chunk_tokens + 1;  // both ends
+  return delta_state_slots(s) < most ? delta_state_slots(s) : most;
+}
+// A segment's last chunk may end behind it.
+constexpr u64 delta_solution_rows(const DeltaShape& s) {
+  constexpr u64 most = delta_segment_tokens + delta_chunk_tokens;
+  return s.tokens < most ? s.tokens : most;
+}
 constexpr u64 delta_states(const DeltaShape& s) {
-  return u64{s.sequences} * s.key_heads * delta_state_slots(s) * s.key_size * s.value_size;
+  const u64 slots = delta_state_slots(s) + delta_gradient_slots(s), rows = s.tokens + delta_solution_rows(s);
+  return u64{s.sequences} * s.key_heads * s.value_size * (slots * s.key_size + rows);
 }
 
 }  // namespace tidepool

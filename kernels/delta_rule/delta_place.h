@@ -1,0 +1,30 @@
+// Addresses of one value head of the gated delta rule.
+#pragma once
+
+#include "kernels/delta_rule/delta_rule.h"
+
+namespace tidepool {
+
+// Where a head's values lie in the arrays. `sequence`: its number.
+struct DeltaPlace {
+  const DeltaShape& shape;
+  u32 sequence = 0, head = 0;
+
+  constexpr u32 key_head() const { return head / shape.heads_per_key(); }
+  constexpr u64 row(u32 token) const { return u64{sequence} * shape.tokens + token; }
+  constexpr u64 q(u32 token) const {
+    return row(token) * shape.channels() + u64{key_head()} * shape.key_size;
+  }
+  constexpr u64 k(u32 token) const { return q(token) + shape.key_columns(); }
+  constexpr u64 v(u32 token) const {
+    return row(token) * shape.channels() + 2 * u64{shape.key_columns()} + u64{head} * shape.value_size;
+  }
+  constexpr u64 out(u32 token) const {
+    return row(token) * shape.value_columns() + u64{head} * shape.value_size;
+  }
+  constexpr u64 b(u32 token) const { return row(token) * shape.columns() + shape.b(head); }
+  constexpr u64 a(u32 token) const { return row(token) * shape.columns() + shape.a(head); }
+  constexpr const i32* starts(const i32* all) const { return all != nullptr ? all + row(0) : nullptr; }
+};
+
+}  // namespace tidepool
