@@ -1,8 +1,6 @@
 // Blocks of the convolution's channels, whose columns stand side by side in the projections too.
 #pragma once
 
-#include <algorithm>
-
 #include "kernels/delta_rule/delta_rule.h"
 
 namespace tidepool {
@@ -22,8 +20,10 @@ constexpr u32 delta_channel_blocks(const DeltaShape& s) {
 
 constexpr DeltaChannels delta_channels_of(const DeltaShape& s, u32 block) {
   const auto cut = [&](u32 channel, u32 column, u32 width, u32 part) {
-    const u32 from = part * delta_channel_block;
-    return DeltaChannels{channel + from, column + from, std::min(delta_channel_block, width - from)};
+    // std::min would read the constant's address, which a GPU does not have.
+    const u32 from = part * delta_channel_block, left = width - from;
+    return DeltaChannels{channel + from, column + from,
+                         left < delta_channel_block ? left : delta_channel_block};
   };
   if (!s.by_key_head) return cut(0, 0, s.channels(), block);
   const u32 of_key = delta_blocks_of(s.key_size), values = s.heads_per_key() * s.value_size,
