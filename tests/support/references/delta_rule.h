@@ -57,6 +57,27 @@ inline constexpr DeltaShape delta_shapes[] = {{.sequences = 1,
 
 using Doubles = std::vector<double>;
 
+// Gates from near 0 to near 1, decays from none to all.
+struct DeltaArrays {
+  explicit DeltaArrays(const DeltaShape& s, u32 seed = 1)
+      : projected(random_floats(u64{s.rows()} * s.columns(), seed)),
+        qkv(random_floats(u64{s.rows()} * s.channels(), seed + 1)),
+        weight(random_floats(u64{s.channels()} * s.taps, seed + 2)),
+        a_log(random_floats(s.value_heads, seed + 3, 3.0f)),
+        dt_bias(random_floats(s.value_heads, seed + 4)),
+        norm(random_floats(s.value_size, seed + 5)),
+        dout(random_floats(u64{s.rows()} * s.value_columns(), seed + 6)),
+        dqkv(random_floats(u64{s.rows()} * s.channels(), seed + 7)),
+        x(random_floats(u64{s.rows()} * s.value_columns(), seed + 8)) {
+    for (u32 row = 0; row < s.rows(); ++row)
+      for (u32 head = 0; head < s.value_heads; ++head) {
+        projected[u64{row} * s.columns() + s.b(head)] *= 12;
+        projected[u64{row} * s.columns() + s.a(head)] *= 6;
+      }
+  }
+  std::vector<float> projected, qkv, weight, a_log, dt_bias, norm, dout, dqkv, x;
+};
+
 struct DeltaReference {
   // `documents`: sequences are packed with documents of several lengths, one of a single token.
   explicit DeltaReference(const DeltaShape& shape, bool documents = false) : s(shape) {
