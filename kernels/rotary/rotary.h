@@ -1,6 +1,7 @@
 // Prepares q and k for attention: normalises each head if the model does so (Qwen3, Gemma), then rotates it
 // by its position (Su et al., arXiv:2104.09864), in the layout of Hugging Face's weights: element i rotates
-// with element i + D / 2. v is copied unchanged.
+// with element i + D / 2. v is copied unchanged. The heads of q may come with gates between them
+// (Qwen3-Next), which stay behind.
 #pragma once
 
 #include <array>
@@ -23,11 +24,17 @@ struct RotaryShape {
   u32 kv_heads = 0;   // NKV
   u32 head_size = 0;  // D, at most 2 rotary_pairs_max
   // Number of elements at the start of a head that are rotated, even: element i rotates with element i +
-  // rotated() / 2, and the rest of the head is unchanged. 0: all. Not with norms.
+  // rotated() / 2, and the rest of the head is not rotated. 0: all. Norms are over the whole head.
   u32 rotated_size = 0;
+  // Elements from a head of q to the next in qkv; 0: D. With 2 D each head of q is followed by a gate, which
+  // is not read.
+  u32 query_stride = 0;
   float factor = 1;  // on cosine and sine, as YaRN has it
 
-  // Columns of a row of qkv: q's heads, then k's, then v's.
+  constexpr u32 q_stride() const { return query_stride != 0 ? query_stride : head_size; }
+  // Columns of a row of qkv: q's heads at their stride, then k's, then v's.
+  constexpr u32 in_columns() const { return heads * q_stride() + 2 * kv_heads * head_size; }
+  // Columns of a row of the output: q's heads, then k's, then v's.
   constexpr u32 columns() const { return (heads + 2 * kv_heads) * head_size; }
   constexpr u32 rotated() const { return rotated_size != 0 ? rotated_size : head_size; }
   bool operator==(const RotaryShape&) const = default;
@@ -37,20 +44,23 @@ struct RotaryShape {
 // `starts` is given. The angle is position * frequency, rounded to fp32 once.
 struct Rotary {
   RotaryShape shape;
-  ConstValues qkv;              // [R, (NH + 2 NKV) D]
-  Values out;                   // [R, (NH + 2 NKV) D]; may be qkv
+  ConstValues qkv;              // [R, in_columns()]
+  Values out;                   // [R, columns()]; may be qkv if q_stride() is D
   const i32* starts = nullptr;  // [R]: number in the sequence of the document's first token; or null
   RotaryFrequencies inverse_frequencies = {};  // [rotated() / 2]
   Param q_norm, k_norm;   // [D]: weights of an RMS norm over each head, before rotation; or none
-  float norm_offset = 0;  // added to these weights: 1 in Gemma
+  float norm_offset = 0;  // added to these weights: 1 in Gemma and Qwen3-Next
   float epsilon = 1e-6f;  // for these norms
 };
 void rotary_cpu(const Rotary&, CorePool&);
 
 struct RotaryBackward {
   RotaryShape shape;
-  ConstValues qkv;              // [R, (NH + 2 NKV) D] before norms and rotation; none without norms
-  Values dqkv;                  // [R, (NH + 2 NKV) D]: in: gradient of the output; out: gradient of the input
+  ConstValues qkv;  // [R, in_columns()] before norms and rotation; none without norms
+  Values dqkv;      // [R, columns()]: gradient of the output; overwritten only if `dx` is none or this array
+  // [R, in_columns()]: gradient of the input; may be qkv. None: dqkv, in place, if q_stride() is D. Gates'
+  // columns keep what they hold.
+  Values dx;
   const i32* starts = nullptr;  // [R], or null
   RotaryFrequencies inverse_frequencies = {};
   Param q_norm, k_norm;

@@ -24,7 +24,8 @@ struct Scratch {
 
 void check_shape(const RotaryShape& s) {
   CHECK(s.rotated() % 2 == 0 && s.rotated() <= s.head_size, s.rotated(), s.head_size);
-  CHECK(s.head_size / 2 <= rotary_pairs_max, s.head_size);
+  CHECK(s.head_size <= size_max, s.head_size);
+  CHECK(s.q_stride() >= s.head_size, s.query_stride, s.head_size);
   CHECK(s.rows == 0 || (s.tokens > 0 && s.rows % s.tokens == 0), s.rows, s.tokens);
 }
 
@@ -57,12 +58,34 @@ void for_rows(const Op& op, u32 group, float direction, Scratch& scratch, Fn fn)
   }
 }
 
-// Calls fn(first element, 0 for q or 1 for k) for each rotated head of a row.
+// First element of a row's head, q's heads before k's, in arrays with the input's columns and the output's.
+struct HeadPlace {
+  u64 in, out;
+};
+HeadPlace head_place(const RotaryShape& s, u32 row, u32 head) {
+  const u64 skipped = u64{std::min(head, s.heads)} * (s.q_stride() - s.head_size);
+  const u64 in_row = u64{head} * s.head_size;
+  return {u64{row} * s.in_columns() + skipped + in_row, u64{row} * s.columns() + in_row};
+}
+
+// Calls fn(place, 0 for q or 1 for k) for each head of a row that is normalised or rotated.
 template <class Fn>
 void for_heads(const RotaryShape& s, u32 row, Fn fn) {
   for (u32 head = 0; head < s.heads + s.kv_heads; ++head) {
-    fn(u64{row} * s.columns() + u64{head} * s.head_size, head < s.heads ? 0u : 1u);
+    fn(head_place(s, row, head), head < s.heads ? 0u : 1u);
   }
+}
+
+// The heads of v are those after k's.
+HeadPlace values_place(const RotaryShape& s, u32 row) { return head_place(s, row, s.heads + s.kv_heads); }
+void copy_elements(float* y, const float* x, u64 n) {
+  if (x != y) std::memcpy(y, x, n * sizeof(float));
+}
+
+// Rotates a head; the elements after the rotated ones are copied. y may be x.
+void rotate_head(const RotaryShape& s, const Scratch& angles, const float* x, float* y) {
+  rotate_row(x, angles.cosine, angles.sine, y, s.rotated() / 2);
+  copy_elements(y + s.rotated(), x + s.rotated(), s.head_size - s.rotated());
 }
 
 struct NormWeights {
@@ -72,46 +95,46 @@ template <class Op>
 NormWeights norm_weights(const Op& op, Scratch& scratch) {
   CHECK(bool(op.q_norm) == bool(op.k_norm));
   if (!op.q_norm) return {};
-  CHECK(op.shape.rotated() == op.shape.head_size, op.shape.rotated(), op.shape.head_size);
   return {{rows::widened_sum(op.q_norm, op.norm_offset, op.shape.head_size, scratch.weights[0]),
            rows::widened_sum(op.k_norm, op.norm_offset, op.shape.head_size, scratch.weights[1])}};
 }
 
 void forward_row(const Rotary& op, u32 row, const NormWeights& weights, Scratch& scratch) {
-  const u32 size = op.shape.head_size, rotated = op.shape.rotated();
-  for_heads(op.shape, row, [&](u64 at, u32 which) {
-    const float* x = op.qkv.fp32() + at;
-    float* y = op.out.fp32() + at;
+  const RotaryShape& s = op.shape;
+  for_heads(s, row, [&](HeadPlace at, u32 which) {
+    const float* x = op.qkv.fp32() + at.in;
+    float* y = op.out.fp32() + at.out;
     if (weights.of[which] != nullptr) {
-      rms_norm_row(x, rms_of_row(x, op.epsilon, size), weights.of[which], nullptr, y, size);
+      rms_norm_row(x, rms_of_row(x, op.epsilon, s.head_size), weights.of[which], nullptr, y, s.head_size);
       x = y;
     }
-    rotate_row(x, scratch.cosine, scratch.sine, y, rotated / 2);
-    if (x != y) std::memcpy(y + rotated, x + rotated, (size - rotated) * sizeof(float));
+    rotate_head(s, scratch, x, y);
   });
-  if (op.qkv.data == op.out.data) return;
-  const u64 v = u64{row} * op.shape.columns() + u64{op.shape.heads + op.shape.kv_heads} * size;
-  std::memcpy(op.out.fp32() + v, op.qkv.fp32() + v, u64{op.shape.kv_heads} * size * sizeof(float));
+  const HeadPlace v = values_place(s, row);
+  copy_elements(op.out.fp32() + v.out, op.qkv.fp32() + v.in, u64{s.kv_heads} * s.head_size);
 }
 
 void backward_row(const RotaryBackward& op, u32 row, const NormWeights& weights, float* partials,
                   Scratch& scratch) {
-  const u32 size = op.shape.head_size;
-  for_heads(op.shape, row, [&](u64 at, u32 which) {
-    float* dx = op.dqkv.fp32() + at;
-    if (weights.of[which] == nullptr)
-      return rotate_row(dx, scratch.cosine, scratch.sine, dx, op.shape.rotated() / 2);
-    rotate_row(dx, scratch.cosine, scratch.sine, scratch.head, size / 2);
-    const float* x = op.qkv.fp32() + at;
+  const RotaryShape& s = op.shape;
+  const u32 size = s.head_size;
+  float* const to = op.dx ? op.dx.fp32() : op.dqkv.fp32();
+  for_heads(s, row, [&](HeadPlace at, u32 which) {
+    const float* dy = op.dqkv.fp32() + at.out;
+    if (weights.of[which] == nullptr) return rotate_head(s, scratch, dy, to + at.in);
+    rotate_head(s, scratch, dy, scratch.head);
+    const float* x = op.qkv.fp32() + at.in;
     rms_norm_backward_row({.x = x,
                            .weight = weights.of[which],
                            .dy = scratch.head,
                            .rstd = rms_of_row(x, op.epsilon, size),
-                           .dx = dx,
+                           .dx = to + at.in,
                            .add_to_dx = false,
                            .dweight = partials + which * size},
                           size);
   });
+  const HeadPlace v = values_place(s, row);
+  copy_elements(to + v.in, op.dqkv.fp32() + v.out, u64{s.kv_heads} * size);
 }
 
 void sum_groups(const RotaryBackward& op, u32 which, Scratch& scratch) {
@@ -127,6 +150,7 @@ void sum_groups(const RotaryBackward& op, u32 which, Scratch& scratch) {
 
 void rotary_cpu(const Rotary& op, CorePool& pool) {
   check_shape(op.shape);
+  CHECK(op.shape.q_stride() == op.shape.head_size || op.out.data != op.qkv.data, op.shape.query_stride);
   parallel_for(pool, Priority::normal, groups_of(op.shape.rows), [&](u32 group, u32 worker) {
     auto& scratch = *reinterpret_cast<Scratch*>(pool.scratch(worker));
     const NormWeights weights = norm_weights(op, scratch);
@@ -138,6 +162,8 @@ void rotary_backward_cpu(const RotaryBackward& op, CorePool& pool) {
   check_shape(op.shape);
   const bool norms = bool(op.q_norm);
   CHECK(!norms || (op.qkv && op.partials != nullptr));
+  CHECK(op.shape.q_stride() == op.shape.head_size || (op.dx && op.dx.data != op.dqkv.data),
+        op.shape.query_stride);
   parallel_for(pool, Priority::normal, groups_of(op.shape.rows), [&](u32 group, u32 worker) {
     auto& scratch = *reinterpret_cast<Scratch*>(pool.scratch(worker));
     const NormWeights weights = norm_weights(op, scratch);

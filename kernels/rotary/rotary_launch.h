@@ -8,10 +8,11 @@ namespace tidepool::cuda {
 
 inline constexpr u32 rotary_threads = 128;
 
-// A group of this many lanes of a warp takes a head, eight pairs per lane.
+// A group of this many lanes of a warp takes a head, eight pairs per lane. The last pair of an odd head has
+// one element.
 constexpr u32 rotary_lanes(u32 head_size) {
   u32 lanes = 1;
-  while (vector_elements * lanes < head_size / 2) lanes *= 2;
+  while (vector_elements * lanes < div_up(head_size, 2)) lanes *= 2;
   return lanes;
 }
 static_assert(rotary_lanes(2 * rotary_pairs_max) <= warp_threads);

@@ -2,7 +2,9 @@
 // GPUs.
 #pragma once
 
+#include <algorithm>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kernels/rotary/rotary.h"
@@ -49,12 +51,54 @@ inline const RotaryCase rotary_cases[] = {
      false,
      true},
     {{.rows = 34, .tokens = 17, .heads = 4, .kv_heads = 1, .head_size = 20}, true, true, 1.0f},
-    {{.rows = 9, .tokens = 9, .heads = 2, .kv_heads = 1, .head_size = 256}, true, false, 1.0f}};
+    {{.rows = 9, .tokens = 9, .heads = 2, .kv_heads = 1, .head_size = 256}, true, false, 1.0f},
+    // A share of heads that have norms.
+    {{.rows = 34, .tokens = 17, .heads = 3, .kv_heads = 1, .head_size = 16, .rotated_size = 4}, true, true},
+    {{.rows = 33, .tokens = 11, .heads = 5, .kv_heads = 3, .head_size = 21, .rotated_size = 10}, true, false},
+    {{.rows = 10, .tokens = 5, .heads = 3, .kv_heads = 1, .head_size = 72, .rotated_size = 48}, true, true},
+    {{.rows = 35, .tokens = 35, .heads = 3, .kv_heads = 1, .head_size = 128, .rotated_size = 32},
+     true,
+     true,
+     1.0f},
+    // Gates behind the heads of q.
+    {{.rows = 10, .tokens = 5, .heads = 3, .kv_heads = 1, .head_size = 16, .query_stride = 32}},
+    {{.rows = 34,
+      .tokens = 17,
+      .heads = 3,
+      .kv_heads = 2,
+      .head_size = 40,
+      .rotated_size = 12,
+      .query_stride = 83},
+     false,
+     true},
+    {{.rows = 34,
+      .tokens = 17,
+      .heads = 3,
+      .kv_heads = 1,
+      .head_size = 16,
+      .rotated_size = 4,
+      .query_stride = 17},
+     true,
+     true},
+    {{.rows = 9, .tokens = 9, .heads = 2, .kv_heads = 2, .head_size = 24, .query_stride = 48}, true},
+    {{.rows = 34,
+      .tokens = 17,
+      .heads = 3,
+      .kv_heads = 1,
+      .head_size = 256,
+      .rotated_size = 64,
+      .query_stride = 512},
+     true,
+     true,
+     1.0f}};
+
+// Columns that a kernel must leave hold this number.
+inline constexpr float untouched = -7;
 
 struct RotaryData {
   explicit RotaryData(const RotaryCase& c)
-      : qkv(random_floats(u64{c.shape.rows} * c.shape.columns(), 1)),
-        dout(random_floats(qkv.size(), 2)),
+      : qkv(random_floats(u64{c.shape.rows} * c.shape.in_columns(), 1)),
+        dout(random_floats(u64{c.shape.rows} * c.shape.columns(), 2)),
         q_norm(random_floats(c.shape.head_size, 3)),
         k_norm(random_floats(c.shape.head_size, 4)) {
     const u32 size = c.shape.rotated();
@@ -75,11 +119,12 @@ struct RotaryData {
             .norm_offset = c.norm_offset,
             .epsilon = 1e-5f};
   }
-  // Backward without the norms' gradients.
-  RotaryBackward backward(const RotaryCase& c, ConstValues from, Values dqkv) const {
+  // Backward without the norms' gradients. dx: none if in place.
+  RotaryBackward backward(const RotaryCase& c, ConstValues from, Values dqkv, Values dx = {}) const {
     return {.shape = c.shape,
             .qkv = c.norms ? from : ConstValues(),
             .dqkv = dqkv,
+            .dx = dx,
             .starts = starts.empty() ? nullptr : starts.data(),
             .inverse_frequencies = frequencies,
             .q_norm = c.norms ? param_of(q_norm) : Param(),
@@ -94,47 +139,69 @@ struct RotaryData {
   RotaryFrequencies frequencies = {};
 };
 
+// dx: `untouched` in gates' columns.
 struct RotaryReference {
-  std::vector<double> out, dqkv, dq_norm, dk_norm;
+  std::vector<double> out, dx, dq_norm, dk_norm;
 };
+
+// First elements of a head in rows of the input and of the output: q's heads, then k's, then v's.
+inline std::pair<u64, u64> rotary_head_places(const RotaryShape& s, u32 row, u32 head) {
+  const u64 in = head < s.heads ? u64{head} * s.q_stride()
+                                : u64{s.heads} * s.q_stride() + u64{head - s.heads} * s.head_size;
+  return {u64{row} * s.in_columns() + in, u64{row} * s.columns() + u64{head} * s.head_size};
+}
+
+// to = the head, with its first elements rotated by the row's position; direction: 1 or -1.
+inline void rotate_reference(const RotaryCase& c, const RotaryData& d, u32 row, double direction,
+                             const double* from, double* to) {
+  const RotaryShape& s = c.shape;
+  const u32 position = row % s.tokens - (d.starts.empty() ? 0 : static_cast<u32>(d.starts[row]));
+  const u32 half = s.rotated() / 2;
+  for (u32 i = 0; i < half; ++i) {
+    const double angle = static_cast<float>(position) * d.frequencies[i];  // in fp32, as models do
+    const double cosine = std::cos(angle), sine = direction * std::sin(angle);
+    const double a = from[i], b = from[i + half];
+    to[i] = a * cosine - b * sine;
+    to[i + half] = b * cosine + a * sine;
+  }
+  std::copy(from + s.rotated(), from + s.head_size, to + s.rotated());
+}
 
 inline RotaryReference rotary_reference(const RotaryCase& c, const RotaryData& d) {
   const RotaryShape& s = c.shape;
-  const u32 size = s.head_size, half = s.rotated() / 2;
-  RotaryReference r = {{d.qkv.begin(), d.qkv.end()},
-                       {d.dout.begin(), d.dout.end()},
-                       std::vector<double>(size, 0.0),
-                       std::vector<double>(size, 0.0)};
+  const u32 size = s.head_size;
+  RotaryReference r = {std::vector<double>(d.dout.size()), std::vector<double>(d.qkv.size(), untouched),
+                       std::vector<double>(size, 0.0), std::vector<double>(size, 0.0)};
   for (u32 row = 0; row < s.rows; ++row) {
-    const u32 position = row % s.tokens - (d.starts.empty() ? 0 : static_cast<u32>(d.starts[row]));
-    for (u32 head = 0; head < s.heads + s.kv_heads; ++head) {
-      const u64 at = u64{row} * s.columns() + u64{head} * size;
-      std::vector<double> x(&d.qkv[at], &d.qkv[at] + size), rotated_back(&r.dqkv[at], &r.dqkv[at] + size);
-      std::vector<float> dy(size);
-      const auto turn = [&](const double* from, double* to, double direction) {
-        for (u32 i = 0; i < half; ++i) {
-          const double angle = static_cast<float>(position) * d.frequencies[i];  // in fp32, as models do
-          const double cosine = std::cos(angle), sine = direction * std::sin(angle);
-          const double a = from[i], b = from[i + half];
-          to[i] = a * cosine - b * sine;
-          to[i + half] = b * cosine + a * sine;
-        }
-      };
-      turn(&r.dqkv[at], rotated_back.data(), -1);
+    for (u32 head = 0; head < s.heads + 2 * s.kv_heads; ++head) {
+      const auto [in, out] = rotary_head_places(s, row, head);
+      std::vector<double> x(&d.qkv[in], &d.qkv[in] + size), dy(&d.dout[out], &d.dout[out] + size), back = dy;
+      if (head >= s.heads + s.kv_heads) {  // v
+        std::copy(x.begin(), x.end(), &r.out[out]);
+        std::copy(dy.begin(), dy.end(), &r.dx[in]);
+        continue;
+      }
+      rotate_reference(c, d, row, -1, dy.data(), back.data());
+      std::copy(back.begin(), back.end(), &r.dx[in]);
       if (c.norms) {
         const bool of_q = head < s.heads;
-        for (u32 i = 0; i < size; ++i) dy[i] = static_cast<float>(rotated_back[i]);
         std::vector<float> weight = of_q ? d.q_norm : d.k_norm;
         for (float& w : weight) w += c.norm_offset;
-        norm_reference({&d.qkv[at], size}, weight, 1e-5, dy, x.data(), &r.dqkv[at],
-                       of_q ? r.dq_norm.data() : r.dk_norm.data());
-      } else {
-        std::copy(rotated_back.begin(), rotated_back.end(), &r.dqkv[at]);
+        norm_reference({&d.qkv[in], size}, weight, 1e-5, std::vector<float>(back.begin(), back.end()),
+                       x.data(), &r.dx[in], of_q ? r.dq_norm.data() : r.dk_norm.data());
       }
-      turn(x.data(), &r.out[at], 1);
+      rotate_reference(c, d, row, 1, x.data(), &r.out[out]);
     }
   }
   return r;
+}
+
+// Calls fn(element) for every element of the input's rows that is between the heads of q.
+template <class Fn>
+void for_gates(const RotaryShape& s, Fn fn) {
+  for (u32 row = 0; row < s.rows; ++row)
+    for (u32 head = 0; head < s.heads; ++head)
+      for (u32 i = s.head_size; i < s.q_stride(); ++i) fn(rotary_head_places(s, row, head).first + i);
 }
 
 }  // namespace tidepool::test

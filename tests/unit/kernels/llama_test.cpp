@@ -1,11 +1,9 @@
-// Compares RMS norm, rotation and gated linear units with plain double code, forward and backward.
+// Compares RMS norm and gated linear units with plain double code, forward and backward.
 #include <cmath>
 #include <numbers>
-#include <span>
 
 #include "kernels/glu/glu.h"
 #include "kernels/rms_norm/rms_norm.h"
-#include "kernels/rotary/rotary.h"
 #include "tests/support/kernel_fixture.h"
 #include "tests/support/references/rotary.h"
 
@@ -237,106 +235,6 @@ TEST(Glu, KeepsItsTailsAndNan) {
   EXPECT_NEAR(y[0], 0.0f, 1e-30f);
   EXPECT_EQ(y[1], 200.0f);
   EXPECT_TRUE(std::isnan(y[2]));
-}
-
-class RotaryTest : public testing::TestWithParam<RotaryCase> {};
-
-TEST_P(RotaryTest, MatchesDoubleOnAnyThreads) {
-  const RotaryCase c = GetParam();
-  const RotaryShape& s = c.shape;
-  const RotaryData d(c);
-  const RotaryReference want = rotary_reference(c, d);
-  std::vector<float> first;
-  for (u32 workers : {1u, 2u, 3u}) {
-    const auto pool = make_pool(workers);
-    std::vector<float> out(d.qkv.size(), NAN), in_place = d.qkv, dqkv = d.dout;
-    std::vector<float> dq_norm(s.head_size, NAN), dk_norm(s.head_size, NAN);
-    std::vector<float> partials(rotary_partials(s.rows, s.head_size), NAN);
-    Rotary op = d.forward(c, d.qkv.data(), out.data());
-    rotary_cpu(op, *pool);
-    EXPECT_LE(relative_error(out, want.out), 1e-6);
-    op.qkv = op.out = in_place.data();
-    rotary_cpu(op, *pool);
-    EXPECT_TRUE(same_bits(in_place, out));
-
-    RotaryBackward back = d.backward(c, d.qkv.data(), dqkv.data());
-    back.dq_norm = dq_norm.data(), back.dk_norm = dk_norm.data(), back.partials = partials.data();
-    rotary_backward_cpu(back, *pool);
-    EXPECT_LE(relative_error(dqkv, want.dqkv), 1e-6);
-    if (c.norms) {
-      EXPECT_LE(relative_error(dq_norm, want.dq_norm), 1e-6);
-      EXPECT_LE(relative_error(dk_norm, want.dk_norm), 1e-6);
-      std::vector<float> sum_q = d.q_norm, sum_k = d.k_norm, again = d.dout;
-      back.dqkv = again.data(), back.dq_norm = sum_q.data(), back.dk_norm = sum_k.data(),
-      back.accumulate = true;
-      rotary_backward_cpu(back, *pool);
-      for (u32 i = 0; i < s.head_size; ++i) {
-        ASSERT_EQ(sum_q[i], d.q_norm[i] + dq_norm[i]);
-        ASSERT_EQ(sum_k[i], d.k_norm[i] + dk_norm[i]);
-      }
-      out.insert(out.end(), dq_norm.begin(), dq_norm.end());
-    }
-    out.insert(out.end(), dqkv.begin(), dqkv.end());
-    if (workers == 1) first = out;
-    EXPECT_TRUE(same_bits(out, first)) << workers;
-  }
-}
-INSTANTIATE_TEST_SUITE_P(Shapes, RotaryTest, testing::ValuesIn(rotary_cases));
-
-// Compares the norms' gradients with differences of the kernel's own results.
-TEST(Rotary, NormGradientsAreSlopes) {
-  const RotaryCase c = {.shape = {.rows = 9, .tokens = 9, .heads = 3, .kv_heads = 1, .head_size = 8},
-                        .norms = true,
-                        .documents = true};
-  RotaryData d(c);
-  const auto pool = make_pool(1);
-  std::vector<float> dqkv = d.dout, dq_norm(8), dk_norm(8), partials(rotary_partials(9, 8));
-  RotaryBackward back = d.backward(c, d.qkv.data(), dqkv.data());
-  back.dq_norm = dq_norm.data(), back.dk_norm = dk_norm.data(), back.partials = partials.data();
-  rotary_backward_cpu(back, *pool);
-  const auto loss = [&] {
-    std::vector<float> out(d.qkv.size());
-    rotary_cpu(d.forward(c, d.qkv.data(), out.data()), *pool);
-    double sum = 0;
-    for (u64 i = 0; i < out.size(); ++i) sum += double(out[i]) * d.dout[i];
-    return sum;
-  };
-  const auto expect_slopes = [&](std::vector<float>& values, std::span<const float> gradient) {
-    for (u64 i = 0; i < gradient.size(); ++i) {
-      const float kept = values[i], step = 1.0f / 128;
-      values[i] = kept + step;
-      const double above = loss();
-      values[i] = kept - step;
-      const double below = loss();
-      values[i] = kept;
-      EXPECT_NEAR(gradient[i], (above - below) / (2 * double(step)), 3e-3) << i;
-    }
-  };
-  expect_slopes(d.q_norm, dq_norm);
-  expect_slopes(d.k_norm, dk_norm);
-  expect_slopes(d.qkv, dqkv);
-}
-
-// A document's results do not depend on its place.
-TEST(Rotary, PositionsStartWithEachDocument) {
-  const RotaryShape shape = {.rows = 12, .tokens = 12, .heads = 2, .kv_heads = 1, .head_size = 16};
-  const RotaryCase c = {.shape = shape, .norms = false, .documents = false};
-  RotaryData d(c);
-  const std::vector<i32> starts = {0, 0, 0, 0, 0, 5, 5, 5, 5, 5, 5, 11};
-  const auto pool = make_pool(1);
-  std::vector<float> packed(d.qkv.size()), alone(d.qkv.size());
-  Rotary op = d.forward(c, d.qkv.data(), packed.data());
-  op.starts = starts.data();
-  rotary_cpu(op, *pool);
-  op.starts = nullptr;
-  for (const auto& [begin, tokens] : {std::pair{0u, 5u}, {5u, 6u}, {11u, 1u}}) {
-    const u64 at = u64{begin} * shape.columns();
-    op.shape.rows = op.shape.tokens = tokens;
-    op.qkv = d.qkv.data() + at;
-    op.out = alone.data() + at;
-    rotary_cpu(op, *pool);
-  }
-  EXPECT_TRUE(same_bits(packed, alone));
 }
 
 }  // namespace tidepool::test::llama_test
