@@ -15,6 +15,7 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/experts/experts.h"
 #include "kernels/experts/grouped_matmul.h"
+#include "kernels/gate/sigmoid_gate.h"
 #include "kernels/glu/glu.h"
 #include "kernels/latent/latent.h"
 #include "kernels/layer_norm/layer_norm.h"
@@ -43,6 +44,8 @@ class Kernels {
   virtual void rotary_backward(const RotaryBackward&) = 0;
   virtual void attention(const Attention&) = 0;
   virtual void attention_backward(const AttentionBackward&) = 0;
+  virtual void sigmoid_gate(const SigmoidGate&) = 0;
+  virtual void sigmoid_gate_backward(const SigmoidGateBackward&) = 0;
   virtual void latent_rows(const LatentRows&) = 0;
   virtual void latent_rows_backward(const LatentRowsBackward&) = 0;
   virtual void copy_columns(const CopyColumns&) = 0;

@@ -32,6 +32,8 @@ class CpuKernels final : public Kernels {
   void rotary_backward(const RotaryBackward& op) override { rotary_backward_cpu(op, pool_); }
   void attention(const Attention& op) override { attention_cpu(op, pool_); }
   void attention_backward(const AttentionBackward& op) override { attention_backward_cpu(op, pool_); }
+  void sigmoid_gate(const SigmoidGate& op) override { sigmoid_gate_cpu(op, pool_); }
+  void sigmoid_gate_backward(const SigmoidGateBackward& op) override { sigmoid_gate_backward_cpu(op, pool_); }
   void glu(const Glu& op) override { glu_cpu(op, pool_); }
   void glu_backward(const GluBackward& op) override { glu_backward_cpu(op, pool_); }
   void router(const Router& op) override { router_cpu(op, pool_); }

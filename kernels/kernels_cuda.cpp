@@ -35,6 +35,10 @@ class CudaKernels final : public Kernels {
   void attention_backward(const AttentionBackward& op) override {
     if (!done(attention_ ? attention_->backward(op) : false)) attention_backward_cuda(op, stream_);
   }
+  void sigmoid_gate(const SigmoidGate& op) override { sigmoid_gate_cuda(op, stream_); }
+  void sigmoid_gate_backward(const SigmoidGateBackward& op) override {
+    sigmoid_gate_backward_cuda(op, stream_);
+  }
   void glu(const Glu& op) override { glu_cuda(op, stream_); }
   void glu_backward(const GluBackward& op) override { glu_backward_cuda(op, stream_); }
   void router(const Router& op) override { router_cuda(op, stream_); }
@@ -123,6 +127,8 @@ class TuningKernels final : public Kernels {
   void rotary_backward(const RotaryBackward&) override {}
   void attention(const Attention&) override {}
   void attention_backward(const AttentionBackward&) override {}
+  void sigmoid_gate(const SigmoidGate&) override {}
+  void sigmoid_gate_backward(const SigmoidGateBackward&) override {}
   void glu(const Glu&) override {}
   void glu_backward(const GluBackward&) override {}
   void router(const Router&) override {}

@@ -14,6 +14,7 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/experts/experts.h"
 #include "kernels/experts/grouped_matmul.h"
+#include "kernels/gate/sigmoid_gate.h"
 #include "kernels/glu/glu.h"
 #include "kernels/gradient/step_result.h"
 #include "kernels/latent/latent.h"
@@ -35,6 +36,8 @@ void rms_norm_cuda(const RmsNorm&, cudaStream_t);
 void rms_norm_backward_cuda(const RmsNormBackward&, cudaStream_t);
 void rotary_cuda(const Rotary&, cudaStream_t);
 void rotary_backward_cuda(const RotaryBackward&, cudaStream_t);
+void sigmoid_gate_cuda(const SigmoidGate&, cudaStream_t);
+void sigmoid_gate_backward_cuda(const SigmoidGateBackward&, cudaStream_t);
 void glu_cuda(const Glu&, cudaStream_t);
 void glu_backward_cuda(const GluBackward&, cudaStream_t);
 void router_cuda(const Router&, cudaStream_t);

@@ -6,6 +6,7 @@
 #include "kernels/dropout/dropout_cost.h"
 #include "kernels/embedding/embedding_cost.h"
 #include "kernels/experts/experts_cost.h"
+#include "kernels/gate/sigmoid_gate_cost.h"
 #include "kernels/gelu/gelu_cost.h"
 #include "kernels/glu/glu_cost.h"
 #include "kernels/latent/latent_cost.h"
@@ -78,6 +79,11 @@ void CostRecorder::attention(const Attention& op) {
 }
 void CostRecorder::attention_backward(const AttentionBackward& op) {
   add_with_dropout(attention_backward_cost(op.shape), op.dropout, attention_pairs(op.shape));
+}
+
+void CostRecorder::sigmoid_gate(const SigmoidGate& op) { add(sigmoid_gate_cost(op.shape)); }
+void CostRecorder::sigmoid_gate_backward(const SigmoidGateBackward& op) {
+  add(sigmoid_gate_backward_cost(op.shape));
 }
 
 void CostRecorder::glu(const Glu& op) { add(glu_cost(rows_of(op) * op.columns, op.gate)); }

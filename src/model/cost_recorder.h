@@ -28,6 +28,8 @@ class CostRecorder final : public Kernels {
   void rotary_backward(const RotaryBackward&) override;
   void attention(const Attention&) override;
   void attention_backward(const AttentionBackward&) override;
+  void sigmoid_gate(const SigmoidGate&) override;
+  void sigmoid_gate_backward(const SigmoidGateBackward&) override;
   void glu(const Glu&) override;
   void glu_backward(const GluBackward&) override;
   void router(const Router&) override;

@@ -79,6 +79,8 @@ class FakeDevice final : public MeasuredDevice {
     void rms_norm_backward(const RmsNormBackward&) override { device_.kernel(0); }
     void rotary(const Rotary&) override { device_.kernel(0); }
     void rotary_backward(const RotaryBackward&) override { device_.kernel(0); }
+    void sigmoid_gate(const SigmoidGate&) override { device_.kernel(0); }
+    void sigmoid_gate_backward(const SigmoidGateBackward&) override { device_.kernel(0); }
     void glu(const Glu&) override { device_.kernel(0); }
     void glu_backward(const GluBackward&) override { device_.kernel(0); }
     void attention(const Attention&) override { device_.kernel(0); }
