@@ -45,7 +45,8 @@ struct ExpertTensors {
   bool joined_in_out = false;
   // Also `joined`.gate_up_proj_bias [E, 2I], in the order of columns, and down_proj_bias [E, H].
   bool biases = false;
-  MlpNames shared;  // of the MLP that every token uses; empty: none
+  MlpNames shared;               // of the MLP that every token uses; empty: none
+  std::string_view shared_gate;  // [1, H]: its logistic multiplies that MLP's output; empty: none
 };
 
 struct ExpertTraits {
@@ -60,7 +61,9 @@ struct ExpertTraits {
   bool step_keys = false;            // decoder_sparse_step and mlp_only_layers
   bool group_keys = false;           // n_group, topk_group, routed_scaling_factor, first_k_dense_replace
   bool shared_key = false;           // n_shared_experts
+  bool shared_width_key = false;     // shared_expert_intermediate_size
   bool balance_keys = false;         // output_router_logits and router_aux_loss_coef
+  bool joined_default = false;       // files have the joined form unless they were read in the other
   std::array<std::string_view, 8> required_keys{};  // sizes that a config.json must name
 };
 
@@ -133,6 +136,28 @@ inline constexpr ExpertTraits deepseek_experts = {
     .required_keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts",
                       "n_group", "topk_group", "routed_scaling_factor", "first_k_dense_replace"}};
 
+// Qwen3-Next's experts, beside an MLP that every token uses.
+inline constexpr ExpertTraits qwen3_next_experts = [] {
+  ExpertTraits traits = qwen3_experts;
+  traits.tensors.shared = {.gate = "mlp.shared_expert.gate_proj",
+                           .up = "mlp.shared_expert.up_proj",
+                           .down = "mlp.shared_expert.down_proj"};
+  traits.tensors.shared_gate = "mlp.shared_expert_gate";
+  traits.normalise_left_out = true;
+  traits.shared_width_key = true;
+  traits.required_keys[3] = "shared_expert_intermediate_size";
+  return traits;
+}();
+
+// Qwen3.5's: every layer has them, and their weights always have the sum 1.
+inline constexpr ExpertTraits qwen3_5_experts = [] {
+  ExpertTraits traits = qwen3_next_experts;
+  traits.normalise_key = false;
+  traits.step_keys = false;
+  traits.joined_default = true;
+  return traits;
+}();
+
 inline constexpr u32 experts_max = 1024;  // in one layer
 
 // Values of a model; fields that its family has no key for keep their defaults.
@@ -142,6 +167,7 @@ struct Experts {
   u32 inner_given = 0;        // I: width inside an expert; 0: ModelConfig::inner()
   bool normalise = true;      // the weights of the chosen are divided by their sum
   u32 shared = 0;             // the shared MLP is as wide as this many experts; 0: none
+  u32 shared_width = 0;       // or so wide
   u32 groups = 1;             // number of groups of consecutive experts
   u32 chosen_groups = 1;      // number of groups from which a token's experts are chosen
   double scale = 1;           // factor on the weights, after `normalise`

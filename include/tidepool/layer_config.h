@@ -84,6 +84,16 @@ struct LatentAttention {
   bool operator==(const LatentAttention&) const = default;
 };
 
+// MixerKind::gated_delta (Yang et al., arXiv:2412.06464). Names in config.json begin with linear_.
+struct GatedDeltaConfig {
+  u32 taps = 4;  // linear_conv_kernel_dim: tokens that the convolution of q, k and v sees
+  u32 key_heads = 16, value_heads = 32;
+  u32 key_head_dim = 128, value_head_dim = 128;
+  u32 attention_interval = 4;  // every so many layers, the last has attention instead
+
+  bool operator==(const GatedDeltaConfig&) const = default;
+};
+
 // MlpKind::gelu and MlpKind::glu.
 struct MlpConfig {
   u32 inner_given = 0;  // 0: 4 width (gelu), 8/3 width rounded up to 256s (glu)

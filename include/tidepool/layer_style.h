@@ -22,6 +22,8 @@ enum class PositionKind : u8 {
 enum class MixerKind : u8 {
   softmax,  // attention; several heads of queries may share a head of keys and values
   latent,   // as LatentAttention describes
+  // A state per head that every token decays and corrects, as GatedDeltaConfig describes.
+  gated_delta,
 };
 // Each kind is a folder of src/model/mlps.
 enum class MlpKind : u8 {
@@ -59,6 +61,7 @@ struct LayerStyle {
   bool norm_offset = false;       // RMS norms multiply by 1 + weight
   bool branch_norms = false;      // outputs of attention and MLP are normalised before they are added
   bool norm_casts_last = false;   // RMS norms multiply by the weight before they round to 16 bits, not after
+  bool attention_gate = false;    // each head of q has a gate, whose logistic multiplies attention's output
   bool attention_sinks = false;   // a trained score per head, self_attn.sinks, that takes a share of softmax
   bool scaled_embedding = false;  // the embedding is multiplied by the root of the width
   bool shared_key_heads = false;  // config.json has a number of heads of keys and values
@@ -166,6 +169,21 @@ inline constexpr LayerStyle gpt_oss_layers = [] {
   LayerStyle style = llama_layers;
   style.norm_casts_last = true;
   style.attention_sinks = true;
+  return style;
+}();
+
+// Qwen's hybrids: most layers have a gated delta rule, the others attention with gates.
+inline constexpr LayerStyle qwen_hybrid_layers = [] {
+  LayerStyle style = llama_layers;
+  style.norm_offset = true;
+  style.attention_gate = true;
+  return style;
+}();
+
+// The same without dense MLPs, whose width a config.json need not name.
+inline constexpr LayerStyle qwen_hybrid_expert_layers = [] {
+  LayerStyle style = qwen_hybrid_layers;
+  style.required_keys = {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"};
   return style;
 }();
 

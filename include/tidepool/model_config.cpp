@@ -72,6 +72,25 @@ std::optional<ModelFault> check_heads(const ModelConfig& c) {
   return std::nullopt;
 }
 
+std::optional<ModelFault> check_delta(const ModelConfig& c) {
+  if (!traits(c.family).delta_layers) return std::nullopt;
+  const GatedDeltaConfig& d = c.delta;
+  if (d.attention_interval == 0)
+    return ModelFault{"full_attention_interval", "0 is too few; 1 gives every layer attention"};
+  if (d.key_heads == 0 || d.value_heads == 0 || d.value_heads % d.key_heads != 0)
+    return ModelFault{"linear_num_value_heads",
+                      fmt::format("{} is no multiple of linear_num_key_heads {}; each head of q and k serves "
+                                  "the same number of heads of v",
+                                  d.value_heads, d.key_heads)};
+  for (const auto& [key, size] : {std::pair{"linear_key_head_dim", d.key_head_dim},
+                                  std::pair{"linear_value_head_dim", d.value_head_dim}})
+    if (size == 0 || size > model_head_size_max)
+      return ModelFault{key, fmt::format("{} must be in 1..{}", size, model_head_size_max)};
+  if (d.taps == 0 || d.taps > model_taps_max)
+    return ModelFault{"linear_conv_kernel_dim", fmt::format("{} must be in 1..{}", d.taps, model_taps_max)};
+  return std::nullopt;
+}
+
 std::optional<ModelFault> check_yarn(const Rope& r) {
   if (!(r.beta_slow > 0 && r.beta_slow < r.beta_fast))
     return ModelFault{"rope_parameters.beta_slow",
@@ -292,8 +311,12 @@ ModelConfig default_model(Family family) {
   if (const ExpertTraits* experts = traits(family).experts) {
     c.experts = {.count = 8, .chosen = 2};
     if (experts->shared_key) c.experts.shared = 1;
+    if (experts->shared_width_key) c.experts.shared_width = 512;
+    c.experts.joined_files = experts->joined_default;
     if (experts->group_keys) c.experts.dense_layers = 1;
   }
+  if (traits(family).left_out.partial_rotary != 0)
+    c.attention.rope.partial_factor = traits(family).left_out.partial_rotary;
   if (style(family).mixer == MixerKind::latent)
     c.latent = {.q_lora_rank = 0,
                 .kv_lora_rank = 256,
@@ -304,7 +327,7 @@ ModelConfig default_model(Family family) {
 }
 
 std::optional<ModelFault> check_model(const ModelConfig& c) {
-  for (const auto check : {check_numbers, check_heads, check_rope, check_experts})
+  for (const auto check : {check_numbers, check_heads, check_delta, check_rope, check_experts})
     if (std::optional<ModelFault> fault = check(c)) return fault;
   return std::nullopt;
 }

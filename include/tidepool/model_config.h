@@ -29,8 +29,11 @@ enum class Family : u8 {
   mixtral,
   gpt_oss,
   deepseek_v3,
+  qwen3_next,
+  qwen3_5_text,
+  qwen3_5_moe_text,
 };
-inline constexpr u32 family_count = 11;
+inline constexpr u32 family_count = 14;
 
 // Sliding windows of attention, as config.json specifies them.
 enum class WindowKind : u8 {
@@ -47,6 +50,7 @@ struct LeftOut {
   double dropout = 0;  // for the embedding, attention and residual sums
   double norm_epsilon = 0;
   double rope_theta = 0;
+  double partial_rotary = 0;
 };
 
 // Properties that differ between families of the same style.
@@ -68,6 +72,8 @@ struct FamilyTraits {
   bool local_rope = false;           // layers with a window have angles of their own
   bool biased_default = false;       // attention_bias is true unless config.json says otherwise
   bool tied_default = false;         // the head is tied unless config.json says otherwise
+  bool delta_layers = false;         // most layers have MixerKind::gated_delta, as GatedDeltaConfig says
+  bool delta_by_key_head = false;    // their projections are two tensors, each by key heads
   WindowKind window{};
   u32 window_pattern = 6;  // default of SoftmaxConfig::sliding_window_pattern
   LeftOut left_out;
@@ -166,6 +172,35 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .with_experts = true,
      .attention_bias_key = true,
      .left_out = {.positions = 4096}},
+    {.name = "qwen3_next",
+     .architecture = "Qwen3NextForCausalLM",
+     .style = &qwen_hybrid_layers,
+     .experts = &qwen3_next_experts,
+     .with_experts = true,
+     .qk_norm = true,
+     .attention_bias_key = true,
+     .partial_rotary_key = true,
+     .delta_layers = true,
+     .delta_by_key_head = true,
+     .left_out = {.positions = 32768, .kv_heads = 2, .head_size = 256, .partial_rotary = 0.25}},
+    {.name = "qwen3_5_text",
+     .architecture = "Qwen3_5ForCausalLM",
+     .style = &qwen_hybrid_layers,
+     .qk_norm = true,
+     .attention_bias_key = true,
+     .partial_rotary_key = true,
+     .delta_layers = true,
+     .left_out = {.positions = 32768, .kv_heads = 4, .head_size = 256, .partial_rotary = 0.25}},
+    {.name = "qwen3_5_moe_text",
+     .architecture = "Qwen3_5MoeForCausalLM",
+     .style = &qwen_hybrid_expert_layers,
+     .experts = &qwen3_5_experts,
+     .with_experts = true,
+     .qk_norm = true,
+     .attention_bias_key = true,
+     .partial_rotary_key = true,
+     .delta_layers = true,
+     .left_out = {.positions = 32768, .kv_heads = 2, .head_size = 256, .partial_rotary = 0.25}},
 }};
 constexpr const FamilyTraits& traits(Family family) { return families[static_cast<u32>(family)]; }
 constexpr std::string_view name(Family family) { return traits(family).name; }
@@ -207,6 +242,7 @@ struct ModelConfig {
   AttentionConfig attention;
   SoftmaxConfig softmax;
   LatentAttention latent;
+  GatedDeltaConfig delta;
   MlpConfig mlp;
   Experts experts;
   double norm_epsilon = 1e-5;
@@ -230,6 +266,9 @@ struct ModelConfig {
   }
   u32 query_width() const { return attention.heads * head_size(); }
   u32 qkv_width() const { return (attention.heads + 2 * kv_heads()) * head_size(); }
+  // Columns of the product that makes q, k and v, and the gates of q's heads if they have some.
+  u32 qkv_product_width() const { return qkv_width() + (attention_gate() ? query_width() : 0); }
+  bool attention_gate() const { return style(family).attention_gate; }
   u32 attention_scale_size() const { return softmax.scale_given != 0 ? softmax.scale_given : head_size(); }
   // Factor on attention's scores.
   double attention_scale() const;
@@ -240,10 +279,19 @@ struct ModelConfig {
                                     : static_cast<u32>(head_size() * attention.rope.partial_factor);
   }
   bool has_experts(u32 layer) const;
-  MixerKind mixer_kind(u32) const { return style(family).mixer; }
+  MixerKind mixer_kind(u32 layer) const {
+    const bool delta_layer = traits(family).delta_layers && (layer + 1) % delta.attention_interval != 0;
+    return delta_layer ? MixerKind::gated_delta : style(family).mixer;
+  }
   MlpKind mlp_kind(u32 layer) const { return has_experts(layer) ? MlpKind::experts : style(family).mlp; }
   u32 expert_inner() const { return experts.inner_given != 0 ? experts.inner_given : inner(); }
-  u32 shared_inner() const { return experts.shared * expert_inner(); }
+  u32 shared_inner() const {
+    return experts.shared_width != 0 ? experts.shared_width : experts.shared * expert_inner();
+  }
+  // True if the MLP that every token uses has a gate.
+  bool shared_gate() const {
+    return shared_inner() != 0 && !traits(family).experts->tensors.shared_gate.empty();
+  }
   bool qkv_bias() const { return attention.bias || traits(family).qkv_bias; }
   bool qk_norm() const { return traits(family).qk_norm; }
   // RETURNS: true if the family has layers with and without a sliding window, and this layer has one.
@@ -270,6 +318,8 @@ ModelConfig default_model(Family);
 
 // Widest head: the attention kernels hold one row of a head in registers.
 inline constexpr u32 model_head_size_max = 256;
+// Longest convolution of a gated delta rule.
+inline constexpr u32 model_taps_max = 8;
 // ModelFault says why no model can have these sizes, and names the key to change.
 struct ModelFault {
   ModelFault(std::string_view of_key, std::string why) : key(of_key), reason(std::move(why)) {}

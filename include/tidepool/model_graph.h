@@ -18,7 +18,8 @@
 
 namespace tidepool {
 
-enum class Init : u8 { normal, zeros, ones, uniform };
+// How a tensor's first values are drawn. log_uniform: the logarithm of a number from 0.01 to 16.
+enum class Init : u8 { normal, zeros, ones, uniform, log_uniform };
 
 struct Tensor {
   std::string name;        // Hugging Face name, "h.0.attn.c_attn.weight"

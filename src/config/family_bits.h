@@ -37,6 +37,7 @@ inline constexpr u32 layered =
 inline constexpr u32 local_angles = families_with([](const FamilyTraits& f) { return f.local_rope; });
 inline constexpr u32 latent =
     families_with([](const FamilyTraits& f) { return f.style->mixer == MixerKind::latent; });
+inline constexpr u32 delta_hybrids = families_with([](const FamilyTraits& f) { return f.delta_layers; });
 inline constexpr u32 scaled_attention =
     families_with([](const FamilyTraits& f) { return f.attention_scale_key; });
 inline constexpr u32 biased_qkv = families_with([](const FamilyTraits& f) { return f.qkv_bias; });
@@ -58,6 +59,11 @@ inline constexpr u32 expert_weights =
 inline constexpr u32 expert_steps = families_with_experts([](const ExpertTraits& e) { return e.step_keys; });
 inline constexpr u32 expert_groups =
     families_with_experts([](const ExpertTraits& e) { return e.group_keys; });
+// Families without dense MLPs.
+inline constexpr u32 only_experts =
+    families_with_experts([](const ExpertTraits& e) { return e.inner_key && !e.step_keys && !e.group_keys; });
+inline constexpr u32 shared_widths =
+    families_with_experts([](const ExpertTraits& e) { return e.shared_width_key; });
 inline constexpr u32 shared_experts =
     families_with_experts([](const ExpertTraits& e) { return e.shared_key; });
 inline constexpr u32 balanced = families_with_experts([](const ExpertTraits& e) { return e.balance_keys; });

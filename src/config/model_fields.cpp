@@ -127,7 +127,7 @@ const std::array model_table = std::to_array<Field>({
              "a multiple of 256",
      .range = {0, 16777216},
      .automatic = by_rule,
-     .families = rotary},
+     .families = rotary & ~only_experts},
     {.section = "model",
      .key = "rms_norm_eps",
      .ref = REF(model.norm_epsilon),
@@ -334,6 +334,7 @@ const std::array model_table = std::to_array<Field>({
 std::span<const Field> model_fields() {
   static const std::vector<Field> all = [] {
     std::vector<Field> fields(model_table.begin(), model_table.end());
+    fields.insert(fields.end(), delta_fields().begin(), delta_fields().end());
     fields.insert(fields.end(), expert_fields().begin(), expert_fields().end());
     return fields;
   }();

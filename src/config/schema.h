@@ -55,6 +55,7 @@ std::span<const Field> schema();
 // The keys that describe a model.
 std::span<const Field> model_fields();
 // Those of them that are about experts and latent attention.
+std::span<const Field> delta_fields();
 std::span<const Field> expert_fields();
 // The keys of adapters, of data, of the objective, and of training.
 std::span<const Field> lora_fields();

@@ -24,7 +24,7 @@ struct LinearModule {
 };
 
 struct LinearModules {
-  static constexpr u32 count_max = 9;
+  static constexpr u32 count_max = 12;
   std::array<LinearModule, count_max> of;
   u32 count = 0;
 

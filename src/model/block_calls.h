@@ -48,7 +48,7 @@ inline Dropout dropout_of(const BlockContext& c, DropoutSite site, double p) {
 }
 // Dropout on the input of a module's adapter. The high bit keeps its numbers apart from those of DropoutSite.
 inline Dropout dropout_of_adapter(const BlockContext& c, u32 module, double p) {
-  constexpr u32 adapters = 0x8000'0000, modules_max = 8;  // without the router, which has no dropout
+  constexpr u32 adapters = 0x8000'0000, modules_max = 16;  // without the router, which has no dropout
   return dropout_of_tensor(c, adapters | (modules_max * dropout_place(c) + module), p);
 }
 

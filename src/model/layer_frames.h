@@ -12,6 +12,7 @@ struct MlpWidths {
   u32 values = 0;      // outputs of its first product
   u32 inner = 0;       // inputs of its last product
   bool apart = false;  // forward needs a place for values besides that of inner
+  u32 spare = 0;       // of BackwardBuffers::narrow, which a routed layer's backward has for scratch
 };
 
 // Buffers of forward that the layer gives to its norms and its MLP.
@@ -22,7 +23,7 @@ struct ForwardBuffers {
 };
 struct BackwardBuffers {
   Values norm;          // [R, H]: output of either norm
-  Values narrow;        // [R, max(H, columns of the mixer's output)]: gradients
+  Values narrow;        // [R, max(H, columns of the mixer's output, MlpWidths::spare)]: gradients
   Values inner;         // the MLP's inner values and their gradient
   Values dropped;       // [R, H]: gradient after the backward of residual dropout; none without dropout
   NormScratch moments;  // for all norms of the layer

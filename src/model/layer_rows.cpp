@@ -2,6 +2,7 @@
 #include <array>
 
 #include "model/layer_parts.h"
+#include "model/mixers/gated_delta/gated_delta.h"
 #include "model/mixers/latent/latent.h"
 #include "model/mixers/softmax/softmax.h"
 #include "model/mlps/experts/experts_mlp.h"
@@ -11,7 +12,7 @@
 namespace tidepool {
 
 const Mixer& mixer_row(MixerKind kind) {
-  static constexpr std::array rows = {&softmax::row, &latent::row};
+  static constexpr std::array rows = {&softmax::row, &latent::row, &gated_delta::row};
   return *rows[static_cast<u32>(kind)];
 }
 

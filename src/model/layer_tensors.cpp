@@ -51,9 +51,11 @@ Window layer_window(const ModelGraph& g, u32 layer) {
     const LayerTensor& t = tensors[i];
     std::vector<u64> shape = {t.rows};
     if (t.is_matrix()) shape.insert(style.matrices_in_out ? shape.begin() : shape.end(), t.columns);
+    if (t.taps != 0) shape.insert(shape.end(), {1, t.taps});
     specs.push_back(parameter_spec(c, fmt::format("{}.{}.{}{}", style.tensors_path, layer, t.path, t.suffix),
                                    std::move(shape)));
     TensorSpec& spec = specs.back();
+    if (t.init) spec.init = *t.init;
     spec.fused = t.fused;
     spec.in_out = style.matrices_in_out && t.is_matrix();
     for (const u32 outputs : t.joined)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string_view>
 
 #include "base/check.h"
@@ -20,10 +21,12 @@ struct LayerTensor {
   std::string_view path, suffix;  // within the layer, as in files: "self_attn.q_proj" and ".weight"
   u32 rows = 0;                   // outputs of a matrix, or elements of a vector
   u32 columns = 0;                // inputs of a matrix; 0: a vector
+  u32 taps = 0;                   // of a convolution of each row by itself, [rows, 1, taps]; 0: it is none
   bool fused = false;             // starts where the tensor before it ends: one product reads both
   bool residual = false;          // its product is added to the residual stream
   bool router = false;
   std::array<u32, 3> joined{};  // rows of the matrices that it joins; none: it is one
+  std::optional<Init> init;     // how it is drawn, if its shape and name do not say
 
   bool is_matrix() const { return columns != 0; }
 };

@@ -21,7 +21,8 @@
 namespace tidepool {
 namespace {
 
-static_assert(model_head_size_max == attention_head_size_max);
+static_assert(model_head_size_max == attention_head_size_max && model_head_size_max == delta_head_size_max);
+static_assert(model_taps_max == delta_taps_max);
 
 Block embedding_block(const ModelGraph& g) {
   Block block = {.kind = BlockKind::embedding, .name = "embedding"};

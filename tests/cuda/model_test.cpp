@@ -72,6 +72,12 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
         c.softmax.sliding_window_pattern = 2, c.softmax.sliding_window = 9, c.softmax.scale_given = 10;
       }
       if (traits(c.family).with_experts) add_experts(c);
+      if (traits(c.family).delta_layers)
+        c.delta = {.key_heads = 2,
+                   .value_heads = 4,
+                   .key_head_dim = 8,
+                   .value_head_dim = 16,
+                   .attention_interval = 2};
       return c;
     }
     return {.vocab_size = 131,
@@ -199,7 +205,10 @@ INSTANTIATE_TEST_SUITE_P(
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gpt_oss},
                     ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::deepseek_v3},
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::deepseek_v3},
-                    ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::qwen3_moe, 5}),
+                    ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::qwen3_moe, 5},
+                    ModelCase{Precision::fp32, Precision::fp32, 16, 1e-6, 1e-5, Family::qwen3_next},
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::qwen3_5_text},
+                    ModelCase{Precision::fp32, Precision::fp32, 16, 1e-6, 1e-5, Family::qwen3_5_moe_text, 5}),
     testing::PrintToStringParamName());
 
 }  // namespace tidepool::test::model_test

@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(Settings, Layers,
 
 TEST(Layers, WithExpertsGiveTheBitsOfOneDevice) {
   const TrainDir dir;
-  for (const Family family : {Family::qwen3_moe, Family::gpt_oss, Family::deepseek_v3}) {
+  for (const Family family : {Family::qwen3_moe, Family::gpt_oss, Family::deepseek_v3, Family::qwen3_next}) {
     Config c = setting_config({Precision::bf16, true, 0.0, HomePolicy::automatic}, dir);
     c.model = test::small_model(family);
     c.memory.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};

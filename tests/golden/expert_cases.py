@@ -29,6 +29,12 @@ DEEPSEEK = dict(num_key_value_heads=4, n_routed_experts=8, num_experts_per_tok=3
                 n_shared_experts=1, n_group=4, topk_group=2, first_k_dense_replace=1, q_lora_rank=None, kv_lora_rank=9,
                 qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5, intermediate_size=28,
                 rope_parameters=default(10000.0))
+# Layers with a gated delta rule, and every so many one with attention, whose heads have gates.
+HYBRID = dict(head_dim=8, linear_conv_kernel_dim=4, linear_key_head_dim=12, linear_value_head_dim=10,
+              linear_num_key_heads=2, linear_num_value_heads=4, num_hidden_layers=4,
+              rope_parameters=dict(default(1000000.0), partial_rotary_factor=0.5))
+HYBRID_EXPERTS = HYBRID | dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=14,
+                               shared_expert_intermediate_size=26)
 # Larger than usual factors make the losses of the router show in every gradient.
 LOSSES = dict(output_router_logits=True, router_aux_loss_coef=0.05)
 
@@ -75,9 +81,28 @@ EXPERT_CASES = {
                                                   qk_nope_head_dim=3), False),
     "deepseek_v3_joined": ("DeepseekV3", dict(DEEPSEEK, n_routed_experts=6, num_experts_per_tok=2, n_group=2,
                                               topk_group=1), False),
+    "qwen3_next_untied": ("Qwen3Next", dict(HYBRID_EXPERTS, num_hidden_layers=2, full_attention_interval=2), False),
+    # Layers 0 and 2 have dense MLPs; the shared expert is wider than the residual stream.
+    "qwen3_next_dense_losses": ("Qwen3Next", dict(HYBRID_EXPERTS | LOSSES, mlp_only_layers=[0, 2],
+                                                  full_attention_interval=2, linear_num_key_heads=1,
+                                                  linear_num_value_heads=3, tie_word_embeddings=True,
+                                                  attention_bias=True, norm_topk_prob=False), False),
+    "qwen3_next_joined": ("Qwen3Next", dict(HYBRID_EXPERTS, num_experts=4, num_hidden_layers=3,
+                                            full_attention_interval=3, linear_num_value_heads=2), False),
+    "qwen3_5_moe_joined": ("Qwen3_5Moe", dict(HYBRID_EXPERTS, num_hidden_layers=2, full_attention_interval=2), False),
+    "qwen3_5_moe_tied_losses_joined": ("Qwen3_5Moe", dict(HYBRID_EXPERTS | LOSSES, tie_word_embeddings=True,
+                                                          num_hidden_layers=2, full_attention_interval=2,
+                                                          head_dim=16, linear_conv_kernel_dim=2,
+                                                          shared_expert_intermediate_size=9,
+                                                          rope_parameters=dict(YARN_SCALES, partial_rotary_factor=0.25)),
+                                       False),
+    "qwen3_5_moe_odd_joined": ("Qwen3_5Moe", dict(HYBRID_EXPERTS, num_experts=5, num_experts_per_tok=3,
+                                                  num_key_value_heads=1, num_hidden_layers=3,
+                                                  full_attention_interval=2, linear_num_key_heads=3,
+                                                  linear_num_value_heads=3), False),
 }
 EXPERT_CURVES = ("qwen3_moe_tied_losses", "qwen3_moe_untied", "mixtral_untied", "mixtral_tied_losses", "gpt_oss_untied",
-                 "deepseek_v3_untied")
+                 "deepseek_v3_untied", "qwen3_next_untied", "qwen3_5_moe_joined")
 MARGIN, CURVE_MARGIN = 5e-3, 5e-4  # of every choice in one batch, and in all batches of a curve; in logits
 SIGMOID_SLOPE = 0.2  # about; DeepSeek's choices are made on sigmoids of logits
 CLAMP_MARGIN = 1e-5

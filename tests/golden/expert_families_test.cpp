@@ -24,7 +24,7 @@ class LayerTensors {
   void add_all() {
     add("input_layernorm.weight", {c_.width});
     add("post_attention_layernorm.weight", {c_.width});
-    style(c_.family).mixer == MixerKind::latent ? add_latent_attention() : add_attention();
+    add_mixer();
     if (c_.has_experts(layer_))
       add_experts();
     else
@@ -44,9 +44,40 @@ class LayerTensors {
       add_linear(fmt::format("{}.{}", name, matrix), inner, c_.width, false);
     add_linear(fmt::format("{}.down_proj", name), c_.width, inner, false);
   }
+  void add_mixer() {
+    switch (c_.mixer_kind(layer_)) {
+      case MixerKind::softmax:
+        return add_attention();
+      case MixerKind::latent:
+        return add_latent_attention();
+      case MixerKind::gated_delta:
+        return add_gated_delta();
+    }
+  }
+  void add_gated_delta() {
+    const GatedDeltaConfig& d = c_.delta;
+    const u64 keys = u64{d.key_heads} * d.key_head_dim, values = u64{d.value_heads} * d.value_head_dim;
+    const auto matrix = [&](const char* name, u64 rows, u64 columns) {
+      add_linear(fmt::format("linear_attn.{}", name), rows, columns, false);
+    };
+    if (traits(c_.family).delta_by_key_head) {
+      matrix("in_proj_qkvz", 2 * keys + 2 * values, c_.width);
+      matrix("in_proj_ba", 2 * u64{d.value_heads}, c_.width);
+    } else {
+      matrix("in_proj_qkv", 2 * keys + values, c_.width);
+      matrix("in_proj_z", values, c_.width);
+      matrix("in_proj_b", d.value_heads, c_.width);
+      matrix("in_proj_a", d.value_heads, c_.width);
+    }
+    add("linear_attn.conv1d.weight", {2 * keys + values, 1, d.taps});
+    add("linear_attn.dt_bias", {d.value_heads});
+    add("linear_attn.A_log", {d.value_heads});
+    add("linear_attn.norm.weight", {d.value_head_dim});
+    matrix("out_proj", c_.width, values);
+  }
   void add_attention() {
     const bool bias = c_.qkv_bias();
-    add_linear("self_attn.q_proj", c_.query_width(), c_.width, bias);
+    add_linear("self_attn.q_proj", (c_.attention_gate() ? 2 : 1) * c_.query_width(), c_.width, bias);
     for (const char* name : {"self_attn.k_proj", "self_attn.v_proj"})
       add_linear(name, c_.kv_heads() * c_.head_size(), c_.width, bias);
     add_linear("self_attn.o_proj", c_.width, c_.query_width(), c_.attention.bias);
@@ -77,7 +108,9 @@ class LayerTensors {
     add(joined_ ? t.joined_router : t.router, {count, width});
     if (!t.router_bias.empty()) add(t.router_bias, {count});
     if (!t.correction_bias.empty()) add(t.correction_bias, {count});
-    if (!t.shared.gate.empty()) add_mlp("mlp.shared_experts", c_.shared_inner());
+    const std::string_view shared = t.shared.gate.substr(0, t.shared.gate.rfind('.'));
+    if (!shared.empty()) add_mlp(shared, c_.shared_inner());
+    if (!t.shared_gate.empty()) add_linear(t.shared_gate, 1, width, false);
     if (!joined_) {
       for (u64 e = 0; e < count; ++e) {
         for (const std::string_view matrix : {t.gate, t.up})

@@ -110,7 +110,10 @@ INSTANTIATE_TEST_SUITE_P(Cases, FamilyCurve,
                                            Setting{"qwen3_moe_untied", HomePolicy::host, 2, 3},
                                            Setting{"qwen3_moe_tied_losses", HomePolicy::disk, 1, 1},
                                            Setting{"gpt_oss_untied", HomePolicy::disk, 2, 2},
-                                           Setting{"deepseek_v3_untied", HomePolicy::disk, 2, 2}),
+                                           Setting{"deepseek_v3_untied", HomePolicy::disk, 2, 2},
+                                           Setting{"qwen3_5_untied", HomePolicy::disk, 2},
+                                           Setting{"qwen3_next_untied", HomePolicy::mixed, 2, 2},
+                                           Setting{"qwen3_5_moe_joined", HomePolicy::disk, 1, 3}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 struct OptimizerCase {

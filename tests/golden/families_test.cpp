@@ -32,7 +32,12 @@ std::map<std::string, std::vector<float>> gradients_in_files(ModelRunner& model)
 
 class Families : public testing::TestWithParam<const char*> {
  protected:
-  const double tolerance = std::string_view(GetParam()).starts_with("gpt_oss") ? 2e-5 : 1e-5;
+  // transformers rounds sums of decays.
+  static bool is_recurrent(std::string_view name) {
+    return name.starts_with("qwen3_5") || name.starts_with("qwen3_next");
+  }
+  const double tolerance =
+      std::string_view(GetParam()).starts_with("gpt_oss") || is_recurrent(GetParam()) ? 2e-5 : 1e-5;
   const std::string directory = family_directory(GetParam());
   const Safetensors expected{directory + "/expected.safetensors"};
   std::unique_ptr<CorePool> pool = make_pool(2);

@@ -18,7 +18,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch.nn import functional
 
-from expert_cases import (EXPERT_CASES, EXPERT_CURVES, SEEDS, Margins, check_own_loss, expert_loss, names_in_files,
+from expert_cases import (EXPERT_CASES, EXPERT_CURVES, HYBRID, SEEDS, Margins, check_own_loss, expert_loss, names_in_files,
                           randomize_experts, to_old_keys)
 
 OUT = "tests/golden/families"
@@ -118,15 +118,40 @@ CASES = {
     "llama_dynamic_short": ("Llama", dict(rope_parameters=DYNAMIC), False),
     "llama_dynamic_long": ("Llama", dict(rope_parameters=DYNAMIC, max_position_embeddings=16, head_dim=8), False),
     "qwen2_dynamic_long": ("Qwen2", dict(rope_parameters=DYNAMIC, max_position_embeddings=12), True),
+    # Layers with a gated delta rule.
+    "qwen3_5_untied": ("Qwen3_5", dict(HYBRID, num_hidden_layers=3, full_attention_interval=3), False),
+    "qwen3_5_tied_biases": ("Qwen3_5", dict(HYBRID, num_hidden_layers=3, full_attention_interval=2, head_dim=16,
+                                            linear_num_key_heads=1, linear_num_value_heads=3, linear_conv_kernel_dim=3,
+                                            num_key_value_heads=1, attention_bias=True, tie_word_embeddings=True,
+                                            rope_parameters=dict(default(10000.0), partial_rotary_factor=0.25)), True),
+    "qwen3_5_linear": ("Qwen3_5", dict(HYBRID, linear_key_head_dim=9,
+                                       linear_value_head_dim=4, linear_num_value_heads=2, num_key_value_heads=4,
+                                       rope_parameters=dict(LINEAR, partial_rotary_factor=0.75)), False),
 }
 PERPLEXITIES = ("gpt2_plain", "llama_untied_llama3", "mistral_untied", "qwen2_tied", "qwen3_tied_head_dim")
 CURVES = ("llama_tied", "llama_untied_llama3", "mistral_untied", "qwen2_untied", "qwen3_tied_head_dim", "phi3_partial",
-          "gemma3_text", "gemma3_sliding")
+          "gemma3_text", "gemma3_sliding", "qwen3_5_untied")
+
+
+# Classes whose config is a part of that of a model which also reads images.
+TEXT_CONFIGS = ("Gemma3", "Qwen3_5", "Qwen3_5Moe")
+
+
+def randomize_delta_rule(model):
+    """Weak decays: transformers takes differences of sums over a chunk, which lose digits as the sums grow. And large q, k
+    and v: a small q or k is brought to length 1 and a small output to a root mean square of 1, which makes curves chaotic.
+    """
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("A_log"):
+                parameter.sub_(3)
+            if "linear_attn.in_proj_qkv" in name or name.endswith("conv1d.weight"):
+                parameter.mul_(10)
 
 
 def make_model(kind, options):
     sizes = GPT2_SIZES if kind == "GPT2" else SIZES
-    config = getattr(transformers, kind + ("TextConfig" if kind == "Gemma3" else "Config"))(**{**sizes, **options})
+    config = getattr(transformers, kind + ("TextConfig" if kind in TEXT_CONFIGS else "Config"))(**{**sizes, **options})
     config._attn_implementation = "eager"
     config._experts_implementation = "eager"
     name = "GPT2LMHeadModel" if kind == "GPT2" else kind + "ForCausalLM"
@@ -140,6 +165,7 @@ def make_model(kind, options):
             else:
                 parameter.copy_(torch.randn_like(parameter) * 0.12)
     randomize_experts(model)
+    randomize_delta_rule(model)
     return model.train()
 
 

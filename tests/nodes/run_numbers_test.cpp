@@ -107,7 +107,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{.name = "Qwen3Moe", .precision = Precision::bf16, .family = Family::qwen3_moe},
         Case{.name = "PackedQwen3Moe", .family = Family::qwen3_moe, .packed = true},
         Case{.name = "GptOss", .clipping = false, .family = Family::gpt_oss},
-        Case{.name = "DeepseekV3", .precision = Precision::bf16, .family = Family::deepseek_v3}),
+        Case{.name = "DeepseekV3", .precision = Precision::bf16, .family = Family::deepseek_v3},
+        Case{.name = "PackedQwen35",
+             .precision = Precision::bf16,
+             .family = Family::qwen3_5_text,
+             .packed = true},
+        Case{.name = "Qwen3Next", .precision = Precision::bf16, .family = Family::qwen3_next}),
     [](const auto& info) { return info.param.name; });
 
 TEST(RunNumbersOfNodes, AreAlikeUnderBothLaunchers) {

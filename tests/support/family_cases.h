@@ -63,14 +63,26 @@ inline constexpr const char* family_cases[] = {"deepseek_v3_joined",
                                                "qwen2_dynamic_long",
                                                "qwen2_yarn",
                                                "qwen3_longrope",
-                                               "qwen3_yarn"};
+                                               "qwen3_yarn",
+                                               "qwen3_5_untied",
+                                               "qwen3_5_tied_biases",
+                                               "qwen3_5_linear",
+                                               "qwen3_next_untied",
+                                               "qwen3_next_dense_losses",
+                                               "qwen3_next_joined",
+                                               "qwen3_5_moe_joined",
+                                               "qwen3_5_moe_tied_losses_joined",
+                                               "qwen3_5_moe_odd_joined"};
 
 // Models whose configs and names of tensors are compared with the rows of their families. Those that end with
 // _joined have one tensor for all experts of a layer; gpt_oss always has.
 inline constexpr const char* expert_family_cases[] = {
-    "deepseek_v3_joined",  "deepseek_v3_one_halves", "deepseek_v3_queries_yarn", "deepseek_v3_untied",
-    "gpt_oss_all_clamped", "gpt_oss_one_losses",     "gpt_oss_tied_full",        "gpt_oss_untied",
-    "mixtral_joined",      "qwen3_moe_joined"};
+    "deepseek_v3_joined",    "deepseek_v3_one_halves", "deepseek_v3_queries_yarn",
+    "deepseek_v3_untied",    "gpt_oss_all_clamped",    "gpt_oss_one_losses",
+    "gpt_oss_tied_full",     "gpt_oss_untied",         "mixtral_joined",
+    "qwen3_moe_joined",      "qwen3_next_untied",      "qwen3_next_dense_losses",
+    "qwen3_next_joined",     "qwen3_5_moe_joined",     "qwen3_5_moe_tied_losses_joined",
+    "qwen3_5_moe_odd_joined"};
 
 inline std::string family_directory(const std::string& name) {
   return source_file("tests/golden/families/") + name;

@@ -61,7 +61,8 @@ inline std::string token_file(const TrainDir& dir) {
 }
 
 // Makes equally small models of every family: grouped queries; heads of Qwen3 wider than their share of the
-// width; heads of Phi-3 that are rotated in part; the last layer of Gemma 3 with angles of its own.
+// width; heads of Phi-3 that are rotated in part; the last layer of Gemma 3 with angles of its own; attention
+// in the second layer of Qwen's hybrids.
 inline ModelConfig small_model(Family family) {
   ModelConfig m = default_model(family);
   m.vocab_size = 256, m.positions = 32, m.width = 64, m.layers = 3, m.attention.heads = 4;
@@ -71,6 +72,12 @@ inline ModelConfig small_model(Family family) {
   if (family == Family::phi3) m.attention.rope.partial_factor = 0.75;
   if (family == Family::gemma3_text) {
     m.softmax.sliding_window_pattern = 3, m.softmax.sliding_window = 12, m.softmax.scale_given = 24;
+  }
+  if (traits(family).delta_layers) {
+    m.softmax.head_size_given = 24, m.attention.rope.partial_factor = 0.5;
+    m.delta = {
+        .key_heads = 2, .value_heads = 4, .key_head_dim = 8, .value_head_dim = 12, .attention_interval = 2};
+    if (m.experts.count != 0) m.experts.shared_width = 24, m.experts.balance = true;
   }
   if (family == Family::deepseek_v3) {
     m.attention.kv_heads_given = m.attention.heads;

@@ -18,6 +18,7 @@
 #include "config/foreign_keys.h"
 #include "config/schema.h"
 #include "huggingface/directory/hf_experts.h"
+#include "huggingface/directory/hf_mixers.h"
 #include "huggingface/directory/hf_rope.h"
 #include "huggingface/directory/hf_score.h"
 #include "huggingface/directory/hf_window.h"
@@ -110,14 +111,16 @@ class Reader {
     const json::value* scaling = object.if_contains("rope_scaling");
     const bool has_scaling = scaling != nullptr && scaling->is_object() && !scaling->get_object().empty();
     for (const auto& [key, value] : object) {
-      const bool read_otherwise =
-          std::ranges::find(beside_rope, key) != beside_rope.end() || (key == "n_ctx" && has_positions) ||
-          (key == "rope_parameters" && has_scaling) || key == quantization_key || is_window_key(family_, key);
+      const bool read_otherwise = std::ranges::find(beside_rope, key) != beside_rope.end() ||
+                                  (key == "n_ctx" && has_positions) ||
+                                  (key == "rope_parameters" && has_scaling) || key == quantization_key ||
+                                  is_window_key(family_, key) || is_mixer_key(family_, key);
       if (!read_otherwise) TRY(read_key(std::string(key), value));
     }
     TRY(check_required(object));
     if (const auto wrong = take_lengths(object, config_.model)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = read_window(object, config_.model)) return fault(wrong->key, wrong->reason);
+    if (const auto wrong = read_mixers(object, config_.model)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = read_score(object, config_.model.score)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = check_model(config_.model)) return fault(wrong->key, wrong->reason);
     return config_.model;
@@ -266,6 +269,13 @@ constexpr WrittenKey written_keys[] = {
     {"tie_word_embeddings", [](const ModelConfig& c) -> json::value { return c.tied; }, true},
     {"attention_bias", [](const ModelConfig& c) -> json::value { return c.attention.bias; }},
     {"mlp_bias", [](const ModelConfig& c) -> json::value { return c.mlp.bias; }},
+    {"full_attention_interval",
+     [](const ModelConfig& c) -> json::value { return c.delta.attention_interval; }},
+    {"linear_conv_kernel_dim", [](const ModelConfig& c) -> json::value { return c.delta.taps; }},
+    {"linear_key_head_dim", [](const ModelConfig& c) -> json::value { return c.delta.key_head_dim; }},
+    {"linear_value_head_dim", [](const ModelConfig& c) -> json::value { return c.delta.value_head_dim; }},
+    {"linear_num_key_heads", [](const ModelConfig& c) -> json::value { return c.delta.key_heads; }},
+    {"linear_num_value_heads", [](const ModelConfig& c) -> json::value { return c.delta.value_heads; }},
     {"partial_rotary_factor",
      [](const ModelConfig& c) -> json::value { return c.attention.rope.partial_factor; }},
 };
@@ -287,6 +297,7 @@ json::object object_of(const ModelConfig& c, Precision precision) {
     if (has_key(c.family, w)) o[w.key] = w.value(c);
   write_experts(c, o);
   write_window(c, o);
+  write_mixers(c, o);
   write_rope(c, o);
   // The family's id may lie outside a small vocabulary: then there is no such token.
   const u32 end_of_text = traits(c.family).end_of_text;

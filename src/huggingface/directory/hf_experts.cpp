@@ -70,6 +70,7 @@ void write_experts(const ModelConfig& c, json::object& o) {
   if (family->inner_key) o["moe_intermediate_size"] = c.expert_inner();
   if (family->normalise_key) o["norm_topk_prob"] = e.normalise;
   if (family->shared_key) o["n_shared_experts"] = e.shared;
+  if (family->shared_width_key) o["shared_expert_intermediate_size"] = c.shared_inner();
   if (family->step_keys) {
     o["decoder_sparse_step"] = e.step;
     o["mlp_only_layers"] = json::array(e.dense.begin(), e.dense.end());

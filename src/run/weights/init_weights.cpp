@@ -32,6 +32,11 @@ float value_at(const Tensor& tensor, u64 stream, u64 element) {
       return static_cast<float>(tensor.init_std) * normal_of(bits_at(stream, element));
     case Init::uniform:
       return static_cast<float>(tensor.init_bound) * uniform_of(bits_at(stream, element));
+    case Init::log_uniform: {
+      constexpr float least = 0.01f, most = 16;
+      const float share = (uniform_of(bits_at(stream, element)) + 1) / 2;
+      return std::log(least + (most - least) * share);
+    }
     case Init::ones:
       return 1.0f;
     case Init::zeros:

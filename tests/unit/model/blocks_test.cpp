@@ -143,15 +143,29 @@ ModelConfig small_deepseek(u32 query_rank) {
   return c;
 }
 
+ModelConfig small_hybrid(Family family) {
+  ModelConfig c = default_model(family);
+  c.vocab_size = 131, c.positions = 80, c.width = 36, c.layers = 2, c.attention.heads = 3;
+  c.attention.kv_heads_given = 1, c.softmax.head_size_given = 12, c.attention.rope.partial_factor = 0.5;
+  c.mlp.inner_given = 56, c.attention.dropout = 0.2, c.attention.bias = true;
+  c.delta = {
+      .key_heads = 2, .value_heads = 4, .key_head_dim = 6, .value_head_dim = 10, .attention_interval = 2};
+  if (c.experts.count != 0)
+    c.experts.count = 2, c.experts.chosen = 2, c.experts.inner_given = 20, c.experts.shared_width = 44;
+  return c;
+}
+
 TEST(Blocks, GradientsAreDerivatives) {
-  for (const ModelConfig& config : {small_config(), small_deepseek(0), small_deepseek(13)}) {
+  for (const ModelConfig& config : {small_config(), small_deepseek(0), small_deepseek(13),
+                                    small_hybrid(Family::qwen3_5_text), small_hybrid(Family::qwen3_next)}) {
     SCOPED_TRACE(name(config.family));
     expect_derivatives(config);
   }
 }
 
 TEST(Blocks, GradientsOfAdaptersAreDerivatives) {
-  for (const ModelConfig& config : {small_config(), small_llama(), small_deepseek(0), small_deepseek(13)}) {
+  for (const ModelConfig& config : {small_config(), small_llama(), small_deepseek(0), small_deepseek(13),
+                                    small_hybrid(Family::qwen3_5_moe_text)}) {
     SCOPED_TRACE(name(config.family));
     expect_derivatives(config, {.r = 4, .dropout = 0.3});
   }

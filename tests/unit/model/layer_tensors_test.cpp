@@ -9,6 +9,7 @@
 
 namespace tidepool::test::layer_tensors_test {
 
+using testing::Contains;
 using testing::ElementsAre;
 
 ModelConfig small(Family family) {
@@ -35,7 +36,8 @@ TEST(LayerTensors, AreTheTensorsOfTheWindow) {
       ASSERT_EQ(window.tensors.size(), tensors.count()) << name(c.family);
       for (u32 i = 0; i < tensors.count(); ++i) {
         EXPECT_TRUE(window.tensors[i].name.ends_with(tensors[i].suffix)) << window.tensors[i].name;
-        EXPECT_EQ(window.tensors[i].elements, u64{tensors[i].rows} * std::max(tensors[i].columns, 1u));
+        EXPECT_EQ(window.tensors[i].elements,
+                  u64{tensors[i].rows} * std::max({tensors[i].columns, tensors[i].taps, 1u}));
       }
     }
   }
@@ -64,6 +66,15 @@ TEST(LayerTensors, HaveTheRouterAsTheLastLinearLayer) {
       EXPECT_EQ(routed.module(i), 7u);
     }
   }
+}
+
+TEST(LayerTensors, OfAGatedDeltaRuleAreLinearLayersButForTheConvolution) {
+  EXPECT_THAT(modules_of({small(Family::qwen3_5_moe_text), 0}),
+              ElementsAre("linear_attn.in_proj_qkv", "linear_attn.in_proj_z", "linear_attn.in_proj_b",
+                          "linear_attn.in_proj_a", "linear_attn.out_proj", "mlp.shared_expert.gate_proj",
+                          "mlp.shared_expert.up_proj", "mlp.shared_expert.down_proj",
+                          "mlp.shared_expert_gate", "router"));
+  EXPECT_THAT(modules_of({small(Family::qwen3_next), 0}), Contains("linear_attn.in_proj_qkvz"));
 }
 
 TEST(LayerTensors, FollowTheKindOfEachLayer) {

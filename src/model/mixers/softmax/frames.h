@@ -9,27 +9,31 @@ namespace tidepool::softmax {
 
 struct AttentionInside {
   AttentionInside(const ModelGraph&, u32 layer, WorkspaceCutter&);
-  Values qkv;        // [R, A]; q and k are rotated, but not if they have norms: then before norm and rotation
-  Values attention;  // [R, Q]
+  // [R, A], and gates after q's heads, if q has some, make it [R, A + Q]; q and k are rotated, but not if
+  // they have norms or gates: then before norm and rotation.
+  Values qkv;
+  Values attention;  // [R, Q], before the gates
   float* lse;        // [B, NH, T]
 };
 
 // If the inside is not kept, attention's output replaces the norm's in `narrow`.
 struct ForwardFrame {
   ForwardFrame(const ModelGraph&, u32 layer, WorkspaceCutter&);
-  Values
-      wide;  // [R, max(A, V or I)]: qkv, then the MLP's values, or its inner values if they are all it needs
+  Values wide;    // [R, max(A or A + Q, V or I)]: qkv, then the MLP's values, or its inner values if they are
+                  // all it needs
   Values narrow;  // [R, max(H, Q)]: norm, attention, norm, the MLP's branch
   Values inner;   // [R, I]: the MLP's inner values, if they are not in `wide`
+  Values rotary;  // [R, A]: qkv after norm and rotation, if q has gates; otherwise null
 };
 
 struct BackwardFrame {
   BackwardFrame(const ModelGraph&, u32 layer, WorkspaceCutter&);
   Values wide;  // [R, max(I, A)]: gradient of the MLP's inner values, those values, gradient of qkv
   Values norm;  // [R, H]: output of the MLP's norm, gradient of attention's branch, output of the first norm
-  Values narrow;        // [R, max(H, Q)]: gradients
+  Values narrow;        // [R, max(H, Q, spare)]: gradients
   Values dropped;       // [R, H], as in BackwardBuffers
-  Values rotary;        // [R, A]: qkv after norm and rotation, if q and k have norms; otherwise null
+  Values rotary;        // [R, A]: qkv after norm and rotation, if q and k have norms or gates; otherwise null
+  Values dproduct;      // [R, A + Q]: gradient of qkv with gates, if q has gates; otherwise null
   NormScratch moments;  // its partials serve the norms of heads and branches too
 };
 

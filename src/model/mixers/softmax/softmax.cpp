@@ -62,6 +62,7 @@ Rotary rotary_of(const Layer& l, const i32* starts, ConstValues qkv, Values out)
                     .kv_heads = c.kv_heads(),
                     .head_size = c.head_size(),
                     .rotated_size = c.rotary_size(),
+                    .query_stride = c.attention_gate() ? 2 * c.head_size() : 0,
                     .factor = static_cast<float>(c.rope(l.number()).rotary_factor())},
           .qkv = qkv,
           .out = out,
@@ -78,12 +79,14 @@ void rotate(const Layer& l, const i32* starts, ConstValues qkv, Values out) {
   if (has_rotation(l)) l.c.kernels.rotary(rotary_of(l, starts, qkv, out));
 }
 
-void rotary_gradient(const LayerGradients& s, ConstValues qkv, Values dqkv) {
+// dx: may be dqkv.
+void rotary_gradient(const LayerGradients& s, ConstValues qkv, Values dqkv, Values dx) {
   if (!has_rotation(s.layer)) return;
   const Rotary forward = rotary_of(s.layer, s.b.batch.starts, qkv, dqkv);
   s.layer.c.kernels.rotary_backward({.shape = forward.shape,
                                      .qkv = s.config().qk_norm() ? forward.qkv : ConstValues{},
                                      .dqkv = dqkv,
+                                     .dx = dx == dqkv ? Values{} : dx,
                                      .starts = forward.starts,
                                      .inverse_frequencies = forward.inverse_frequencies,
                                      .q_norm = forward.q_norm,
@@ -100,20 +103,45 @@ Dropout dropout_of_weights(const Layer& l) {
   return dropout_of(l.c, DropoutSite::attention, l.config().attention.dropout);
 }
 
-// Places of forward's values. `rotated` and `qkv` are one array if q and k have no norms: the gradients of
-// those norms need qkv from before the norm.
+// Gates of q's heads: each head's follow its q.
+GateShape gate_shape(const Layer& l) {
+  const u32 size = l.config().head_size();
+  return {.rows = rows_of(l.c),
+          .heads = l.config().attention.heads,
+          .head_size = size,
+          .gate_size = size,
+          .row_stride = l.config().qkv_product_width(),
+          .head_stride = 2 * size};
+}
+
+// True if q and k are not rotated in place.
+bool has_rotary_frame(const Layer& l) { return l.config().qk_norm() || l.config().attention_gate(); }
+
+// Places of forward's values. `rotated` and `qkv` are one array if q and k have no norms and no gates: the
+// gradients of those norms need qkv from before the norm. `gated` may be `attention`.
 struct Places {
-  Values qkv, rotated, attention;
+  Values qkv, rotated, attention, gated;
   float* lse = nullptr;  // null: not stored
 };
 Places places_of(const Layer& l, const MixerForward& m) {
   const AttentionInside in = inside_of(l, m.inside);
-  const bool norms = l.config().qk_norm();
-  if (m.frame == Direction::backward)
-    return {in.qkv, norms ? backward_frame_of(l, m.workspace).rotary : in.qkv, in.attention, in.lse};
+  const bool apart = has_rotary_frame(l);
+  if (m.frame == Direction::backward) {
+    const BackwardFrame frame = backward_frame_of(l, m.workspace);
+    return {in.qkv, apart ? frame.rotary : in.qkv, in.attention, frame.wide, in.lse};
+  }
   const ForwardFrame frame = forward_frame_of(l, m.workspace);
-  if (m.inside == nullptr) return {frame.wide, frame.wide, frame.narrow};
-  return {in.qkv, norms ? frame.wide : in.qkv, in.attention, in.lse};
+  const Values rotated = l.config().attention_gate() ? frame.rotary : frame.wide;
+  if (m.inside == nullptr) return {frame.wide, rotated, frame.narrow, frame.narrow};
+  return {in.qkv, apart ? rotated : in.qkv, in.attention, rotated, in.lse};
+}
+
+// RETURNS: attention's output, which is `gated` if q's heads have gates.
+ConstValues gate(const Layer& l, ConstValues qkv, ConstValues attention, Values gated) {
+  if (!l.config().attention_gate()) return attention;
+  l.c.kernels.sigmoid_gate(
+      {.shape = gate_shape(l), .x = attention, .gates = qkv.at(l.config().head_size()), .y = gated});
+  return gated;
 }
 
 void forward(const Layer& l, const MixerForward& m) {
@@ -127,23 +155,40 @@ void forward(const Layer& l, const MixerForward& m) {
                          .starts = m.starts,
                          .dropout = dropout_of_weights(l),
                          .sinks = l[Role::sinks]});
-  add_product(l, l.product(Role::o, Role::o_bias), to.attention, m.sum);
+  add_product(l, l.product(Role::o, Role::o_bias), gate(l, to.qkv, to.attention, to.gated), m.sum);
 }
 
 void restore(const LayerGradients& s) {
-  if (!s.config().qk_norm()) return;
+  if (!has_rotary_frame(s.layer)) return;
   rotate(s.layer, s.b.batch.starts, inside_of(s.layer, s.inside.mixer).qkv,
          backward_frame_of(s.layer, s.b.workspace).rotary);
+}
+
+// frame.narrow: gradient of attention's output, from the gradient of the mixer's output. With gates, their
+// gradient is written to frame.dproduct.
+void out_gradient(const LayerGradients& s, const AttentionInside& in, const BackwardFrame& frame,
+                  ConstValues dout) {
+  const Layer& l = s.layer;
+  const Product o = l.product(Role::o, Role::o_bias);
+  gradients(s, o, gate(l, in.qkv, in.attention, frame.wide), dout, frame.narrow);
+  if (!l.config().attention_gate()) return;
+  const u32 size = l.config().head_size();
+  l.c.kernels.sigmoid_gate_backward({.shape = gate_shape(l),
+                                     .x = in.attention,
+                                     .gates = in.qkv.at(size),
+                                     .dy = frame.narrow,
+                                     .dx = frame.narrow,
+                                     .dgates = frame.dproduct.at(size)});
 }
 
 void backward(const LayerGradients& s, ConstValues dout) {
   const Layer& l = s.layer;
   const AttentionInside in = inside_of(l, s.inside.mixer);
   const BackwardFrame frame = backward_frame_of(l, s.b.workspace);
-  gradients(s, l.product(Role::o, Role::o_bias), in.attention, dout, frame.narrow);
+  out_gradient(s, in, frame, dout);
   const Values dqkv = frame.wide;
   l.c.kernels.attention_backward({.shape = *shape_of(l.c.graph, l.number()),
-                                  .qkv = s.config().qk_norm() ? frame.rotary : in.qkv,
+                                  .qkv = has_rotary_frame(l) ? frame.rotary : in.qkv,
                                   .out = in.attention,
                                   .lse = in.lse,
                                   .dout = frame.narrow,
@@ -154,9 +199,10 @@ void backward(const LayerGradients& s, ConstValues dout) {
                                   .sinks = l[Role::sinks],
                                   .dsinks = s[Role::sinks],
                                   .accumulate = s.b.accumulate});
-  rotary_gradient(s, in.qkv, dqkv);
+  const Values dproduct = l.config().attention_gate() ? frame.dproduct : dqkv;
+  rotary_gradient(s, in.qkv, dqkv, dproduct);
   recompute_input_norm(s);
-  gradients(s, qkv_product(l), frame.norm, dqkv, frame.narrow);
+  gradients(s, qkv_product(l), frame.norm, dproduct, frame.narrow);
 }
 
 }  // namespace

@@ -6,18 +6,19 @@ void add_tensors(const ModelConfig& c, u32, LayerTensors& out) {
   const LayerStyle& style = tidepool::style(c.family);
   const SoftmaxNames& names = style.softmax_names;
   const u32 h = c.width, queries = c.query_width(), keys = c.kv_heads() * c.head_size();
+  const u32 q_rows = (c.attention_gate() ? 2 : 1) * queries;
   const bool fused = traits(c.family).fused_projections;
   if (fused) {
     out.add_matrix(Role::qkv, names.qkv, c.qkv_width(), h).joined = {queries, keys, keys};
   } else {
-    out.add_matrix(Role::q, names.q, queries, h);
+    out.add_matrix(Role::q, names.q, q_rows, h);
     out.add_matrix(Role::k, names.k, keys, h).fused = true;
     out.add_matrix(Role::v, names.v, keys, h).fused = true;
   }
   const bool biases = style.all_biases || c.qkv_bias();
   if (biases && fused) out.add_bias(Role::q_bias, names.qkv, c.qkv_width());
   if (biases && !fused) {
-    out.add_bias(Role::q_bias, names.q, queries);
+    out.add_bias(Role::q_bias, names.q, q_rows);
     out.add_bias(Role::k_bias, names.k, keys).fused = true;
     out.add_bias(Role::v_bias, names.v, keys).fused = true;
   }

@@ -10,6 +10,8 @@ enum class Role : u8 {
   router = router_roles,
   router_bias,
   correction,  // added to scores when experts are chosen; not trained
+  shared_gate,
+  absent,  // the bias of a product without one
 };
 
 void add_tensors(const ModelConfig& c, LayerTensors& out) {
@@ -20,13 +22,20 @@ void add_tensors(const ModelConfig& c, LayerTensors& out) {
     out.add(Role::router_bias, {.path = names.router_bias, .rows = experts, .router = true});
   if (!names.correction_bias.empty())
     out.add(Role::correction, {.path = names.correction_bias, .rows = experts, .router = true});
-  if (c.shared_inner() != 0) glu::add_tensors(c, names.shared, c.shared_inner(), false, out);
+  if (c.shared_inner() == 0) return;
+  glu::add_tensors(c, names.shared, c.shared_inner(), false, out);
+  if (!names.shared_gate.empty()) out.add_matrix(Role::shared_gate, names.shared_gate, 1, c.width);
 }
 
 bool has_shared(const Layer& l) { return l.config().shared_inner() != 0; }
 
+Product shared_gate_product(const Layer& l) { return l.product(Role::shared_gate, Role::absent); }
+
 MlpWidths widths(const ModelConfig& c) {
-  return c.shared_inner() != 0 ? glu::widths_of(c.shared_inner()) : MlpWidths{};
+  if (c.shared_inner() == 0) return {};
+  MlpWidths out = glu::widths_of(c.shared_inner());
+  if (c.shared_gate()) out.spare = out.inner;
+  return out;
 }
 
 RouterWeights router_of(const Layer& l, const float* correction = nullptr) {
@@ -53,6 +62,10 @@ const float* correction_of(const Layer& l, const RouterScratch& scratch) {
 
 void forward(const Layer& l, const MlpForward& m) {
   route(l.c, router_of(l, correction_of(l, m.router)), *m.f, m.router);
+  if (l.config().shared_gate()) {
+    product(l, shared_gate_product(l), m.norm, m.router.shared_gate);
+    return glu::forward(l, m, {m.router.shared_gate});
+  }
   if (has_shared(l)) return glu::row.forward(l, m);
   if (m.sum.y.data != m.sum.residual.data)  // a copy
     l.c.kernels.dropout({}, m.sum.residual, m.sum.y, u64{rows_of(l.c)} * l.config().width);
@@ -62,9 +75,20 @@ void recompute(const Layer& l, ConstValues norm, Values values) {
   if (has_shared(l)) glu::row.recompute(l, norm, values);
 }
 
+void shared_backward(const LayerGradients& s, const MlpBackward& m) {
+  const Product gate = shared_gate_product(s.layer);
+  const RouterScratch& scratch = s.frame.router;
+  product(s.layer, gate, s.frame.buffers.norm, scratch.shared_gate);
+  glu::backward(s, m, {scratch.shared_gate, scratch.dshared_gate});
+  gradients(s, gate, s.frame.buffers.norm, scratch.dshared_gate, m.dnorm, m.add);
+}
+
 void backward(const LayerGradients& s, const MlpBackward& m) {
   const Layer& l = s.layer;
-  if (has_shared(l)) glu::row.backward(s, m);
+  if (l.config().shared_gate())
+    shared_backward(s, m);
+  else if (has_shared(l))
+    glu::row.backward(s, m);
   route_backward(l.c, router_of(l),
                  {.weight = s[Role::router], .bias = s[Role::router_bias], .adapters = s.adapters},
                  s.frame.buffers.norm, s.b, s.frame.router);

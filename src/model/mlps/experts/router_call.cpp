@@ -22,7 +22,12 @@ void logits_of(const BlockContext& c, const RouterWeights& w, ConstValues normed
 
 RouterScratch router_scratch(const ModelGraph& g, WorkspaceCutter& layout, Direction direction) {
   RouterScratch scratch = {.logits = layout.take<float>(g.batch.rows() * g.config.experts.count)};
-  if (direction == Direction::backward) return scratch;
+  const bool backward = direction == Direction::backward;
+  if (g.config.shared_gate()) {
+    scratch.shared_gate = layout.take_values(g.activations, g.batch.rows());
+    if (backward) scratch.dshared_gate = layout.take_values(g.activations, g.batch.rows());
+  }
+  if (backward) return scratch;
   scratch.partials = layout.take<double>(router_partials(g.config.experts.count));
   if (!traits(g.config.family).experts->tensors.correction_bias.empty())
     scratch.correction = layout.take<float>(g.config.experts.count);

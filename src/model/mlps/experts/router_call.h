@@ -13,6 +13,8 @@ struct RouterScratch {
   double* partials = nullptr;  // forward only
   // [E], forward only: the correction of scores in fp32, in families that have one.
   float* correction = nullptr;
+  // [R], in families whose shared experts have a gate; the gradient backward only.
+  Values shared_gate, dshared_gate;
 };
 RouterScratch router_scratch(const ModelGraph&, WorkspaceCutter&, Direction);
 

@@ -31,35 +31,92 @@ void recompute(const Layer& l, ConstValues norm, Values values) {
   product(l, gate_up_product(l), norm, values);
 }
 
-void forward(const Layer& l, const MlpForward& m) {
-  const Product down = down_product(l);
-  recompute(l, m.norm, m.values);
-  l.c.kernels.glu(
-      {.rows = rows_of(l.c), .columns = down.k, .gate = gate_of(l), .gate_up = m.values, .y = m.inner});
-  add_product(l, down, m.inner, m.sum);
+void glu_of(const Layer& l, ConstValues values, Values inner) {
+  l.c.kernels.glu({.rows = rows_of(l.c),
+                   .columns = down_product(l).k,
+                   .gate = gate_of(l),
+                   .gate_up = values,
+                   .y = inner});
 }
 
-void backward(const LayerGradients& s, const MlpBackward& m) {
+GateShape shape_of(const Layer& l) {
+  return {.rows = rows_of(l.c),
+          .heads = 1,
+          .head_size = down_product(l).k,
+          .gate_size = 1,
+          .row_stride = 1,
+          .head_stride = 1};
+}
+
+void gate_rows(const Layer& l, const RowGate& gate, Values inner) {
+  l.c.kernels.sigmoid_gate({.shape = shape_of(l), .x = inner, .gates = gate.logits, .y = inner});
+}
+
+// Gradient of down's product, down's weights not included. Not one call of gradients(): down's x is computed
+// again after its dx.
+void inner_gradient(const LayerGradients& s, ConstValues dout, Values inner) {
+  const Product down = down_product(s.layer);
+  s.layer.c.kernels.matmul(input_gradient(s.layer, down, dout, inner));
+  s.layer.adapters.add_input_gradient(down.modules, dout, inner);
+}
+
+// Gradients of the MLP's other products, from that of its inner values, which become those values.
+void values_gradient(const LayerGradients& s, Values inner) {
   const Layer& l = s.layer;
-  const Product down = down_product(l);
-  const Values inner = s.frame.buffers.inner;
-  // Not one call of gradients(): only glu_backward below recomputes down's x, and it needs dx first.
-  l.c.kernels.matmul(input_gradient(l, down, m.dout, inner));
-  l.adapters.add_input_gradient(down.modules, m.dout, inner);
   // The same pass recomputes the gated unit's output, `value`, because both need the same exp.
   l.c.kernels.glu_backward({.rows = rows_of(l.c),
-                            .columns = down.k,
+                            .columns = down_product(l).k,
                             .gate = gate_of(l),
                             .gate_up = s.inside.values,
                             .dy = inner,
                             .dgate_up = s.frame.dvalues,
                             .value = inner});
-  weight_gradient(s, down, inner, m.dout);
-  l.adapters.weight_gradients(down.modules, inner, m.dout, s.adapters);
-  gradients(s, gate_up_product(l), s.frame.buffers.norm, s.frame.dvalues, m.dnorm, m.add);
+}
+
+void down_weight_gradients(const LayerGradients& s, ConstValues inner, ConstValues dout) {
+  const Product down = down_product(s.layer);
+  weight_gradient(s, down, inner, dout);
+  s.layer.adapters.weight_gradients(down.modules, inner, dout, s.adapters);
+}
+
+void plain_forward(const Layer& l, const MlpForward& m) {
+  recompute(l, m.norm, m.values);
+  glu_of(l, m.values, m.inner);
+  add_product(l, down_product(l), m.inner, m.sum);
+}
+
+void plain_backward(const LayerGradients& s, const MlpBackward& m) {
+  const Values inner = s.frame.buffers.inner;
+  inner_gradient(s, m.dout, inner);
+  values_gradient(s, inner);
+  down_weight_gradients(s, inner, m.dout);
+  gradients(s, gate_up_product(s.layer), s.frame.buffers.norm, s.frame.dvalues, m.dnorm, m.add);
 }
 
 }  // namespace
+
+void forward(const Layer& l, const MlpForward& m, const RowGate& gate) {
+  recompute(l, m.norm, m.values);
+  glu_of(l, m.values, m.inner);
+  gate_rows(l, gate, m.inner);
+  add_product(l, down_product(l), m.inner, m.sum);
+}
+
+void backward(const LayerGradients& s, const MlpBackward& m, const RowGate& gate) {
+  const Values inner = s.frame.buffers.inner, value = s.frame.buffers.narrow;
+  inner_gradient(s, m.dout, inner);
+  glu_of(s.layer, s.inside.values, value);
+  s.layer.c.kernels.sigmoid_gate_backward({.shape = shape_of(s.layer),
+                                           .x = value,
+                                           .gates = gate.logits,
+                                           .dy = inner,
+                                           .dx = inner,
+                                           .dgates = gate.dlogits});
+  gate_rows(s.layer, gate, value);
+  down_weight_gradients(s, value, m.dout);
+  values_gradient(s, inner);
+  gradients(s, gate_up_product(s.layer), s.frame.buffers.norm, s.frame.dvalues, m.dnorm, m.add);
+}
 
 void add_tensors(const ModelConfig& c, const MlpNames& names, u32 inner, bool biases, LayerTensors& out) {
   const u32 h = c.width;
@@ -77,7 +134,10 @@ void add_tensors(const ModelConfig& c, const MlpNames& names, u32 inner, bool bi
   if (biases) out.add_bias(Role::down_bias, names.down, h);
 }
 
-const Mlp row = {
-    .tensors = add_dense, .widths = widths, .forward = forward, .recompute = recompute, .backward = backward};
+const Mlp row = {.tensors = add_dense,
+                 .widths = widths,
+                 .forward = plain_forward,
+                 .recompute = recompute,
+                 .backward = plain_backward};
 
 }  // namespace tidepool::glu
