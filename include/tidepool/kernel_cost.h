@@ -10,7 +10,8 @@ struct KernelCost {
   u64 m = 0, n = 0, k = 0;  // one product [m, k] x [k, n]; 0: no product, or many small ones
   u64 groups = 0;           // if not 0: instead of one product, so many of [m / groups, k] x [k, n] at once
   u64 product_flops = 0;
-  u64 vector_flops = 0;  // everything else: exponentials, norms, sums
+  bool fp32_products = false;  // in every precision of a run
+  u64 vector_flops = 0;        // everything else: exponentials, norms, sums
   // Activations inside a block, as wide as the device computes: 16 bits in 16-bit runs on a GPU, 32 bits on a
   // CPU.
   u64 elements = 0;

@@ -23,6 +23,7 @@ constexpr KernelCost delta_products(const DeltaShape& s, u64 of_state, u64 of_ke
   const u64 rows = u64{s.rows()} * s.value_heads, chunk = delta_chunk_tokens;
   return {.product_flops = rows * (of_state * s.key_size * s.value_size +
                                    chunk * (of_keys * s.key_size + of_values * s.value_size)),
+          .fp32_products = true,
           .vector_flops = rows * (10 * chunk + 4 * (u64{s.key_size} + s.value_size))};
 }
 // K S, Q S and the state's change; K K^T and Q K^T; the solution, of half a product, and P W.

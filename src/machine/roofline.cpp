@@ -13,7 +13,8 @@ constexpr Tile tiles[] = {{256, 128}, {128, 128}, {128, 64}, {64, 64}};
 
 // Attention's products are small and wait for the softmax. Where large products reach 80 to 90 % of an A100's
 // peak, FlashAttention reaches 25 to 40 % and FlashAttention-2 50 to 73 % (Dao, arXiv:2307.08691): one half
-// lies between the two.
+// lies between the two. It is taken for the small products of a gated delta rule too, which were never timed
+// on a GPU.
 constexpr double small_products_share = 0.5;
 
 // Experts' products at once. Those of MegaBlocks, in tiles of 128 too, reach 0.91 to 1.04 of cuBLAS's rate on
@@ -77,7 +78,8 @@ double filled_share_of_groups(const KernelCost& c, u32 processors) {
 }
 
 double product_flops_per_s(const KernelCost& c, const Machine& machine, Precision precision) {
-  const double rate = matmul_rate(machine, precision) * machine.device.block_efficiency;
+  const Precision computed = c.fp32_products ? Precision::fp32 : precision;
+  const double rate = matmul_rate(machine, computed) * machine.device.block_efficiency;
   const u32 processors = machine.device.processors;
   if (c.groups > 0)
     return std::min(rate * grouped_products_share * filled_share_of_groups(c, processors),
