@@ -57,6 +57,7 @@ struct LeftOut {
 struct FamilyTraits {
   std::string_view name;          // `model_type` in config.json
   std::string_view architecture;  // class of the model in transformers
+  std::string_view models;        // published models, for people
   const LayerStyle* style = nullptr;
   const ExpertTraits* experts = nullptr;  // null: all layers are dense
   // True if `experts` is not null. Under UBSan, GCC does not compare an address with null in constants.
@@ -80,32 +81,40 @@ struct FamilyTraits {
   // Token that ends texts, if the config.json of the family's vocabulary names it; 0: none.
   u32 end_of_text = 0;
 };
+// The version that the families' results and files were compared with.
+inline constexpr std::string_view compared_transformers = "5.24.0";
+
 inline constexpr std::array<FamilyTraits, family_count> families = {{
     {.name = "gpt2",
      .architecture = "GPT2LMHeadModel",
+     .models = "GPT-2",
      .style = &gpt2_layers,
      .fused_projections = true,
      .left_out = {.dropout = 0.1},
      .end_of_text = 50256},
     {.name = "llama",
      .architecture = "LlamaForCausalLM",
+     .models = "Llama 2, 3, 3.1, 3.2 and 3.3, TinyLlama, Yi",
      .style = &llama_layers,
      .attention_bias_key = true,
      .mlp_bias_key = true,
      .left_out = {.positions = 2048}},
     {.name = "mistral",
      .architecture = "MistralForCausalLM",
+     .models = "Mistral 7B, Nemo, Small",
      .style = &llama_layers,
      .window = WindowKind::every_layer,
      .left_out = {.positions = 131072, .kv_heads = 8, .sliding_window = 4096}},
     {.name = "qwen2",
      .architecture = "Qwen2ForCausalLM",
+     .models = "Qwen2, Qwen2.5, QwQ",
      .style = &llama_layers,
      .qkv_bias = true,
      .window = WindowKind::by_switch,
      .left_out = {.positions = 32768, .kv_heads = 32, .sliding_window = 4096}},
     {.name = "qwen3",
      .architecture = "Qwen3ForCausalLM",
+     .models = "Qwen3, dense",
      .style = &llama_layers,
      .qk_norm = true,
      .attention_bias_key = true,
@@ -113,6 +122,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .left_out = {.positions = 32768, .kv_heads = 32, .head_size = 128, .sliding_window = 4096}},
     {.name = "phi3",
      .architecture = "Phi3ForCausalLM",
+     .models = "Phi-3, Phi-3.5, Phi-4",
      .style = &llama_layers,
      .fused_projections = true,
      .partial_rotary_key = true,
@@ -120,6 +130,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .left_out = {.positions = 4096, .norm_epsilon = 1e-5}},
     {.name = "gemma3_text",
      .architecture = "Gemma3ForCausalLM",
+     .models = "Gemma 3, text",
      .style = &gemma_layers,
      .qk_norm = true,
      .attention_bias_key = true,
@@ -135,6 +146,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
                   .rope_theta = 1e6}},
     {.name = "qwen3_moe",
      .architecture = "Qwen3MoeForCausalLM",
+     .models = "Qwen3 30B-A3B, 235B-A22B, Coder",
      .style = &llama_layers,
      .experts = &qwen3_experts,
      .with_experts = true,
@@ -144,6 +156,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .left_out = {.positions = 32768, .kv_heads = 4, .sliding_window = 4096}},
     {.name = "mixtral",
      .architecture = "MixtralForCausalLM",
+     .models = "Mixtral 8x7B, 8x22B",
      .style = &llama_layers,
      .experts = &mixtral_experts,
      .with_experts = true,
@@ -151,6 +164,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .left_out = {.positions = 131072, .kv_heads = 8, .norm_epsilon = 1e-5, .rope_theta = 1e6}},
     {.name = "gpt_oss",
      .architecture = "GptOssForCausalLM",
+     .models = "gpt-oss 20b, 120b",
      .style = &gpt_oss_layers,
      .experts = &gpt_oss_experts,
      .with_experts = true,
@@ -167,6 +181,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
                   .rope_theta = 150000}},
     {.name = "deepseek_v3",
      .architecture = "DeepseekV3ForCausalLM",
+     .models = "DeepSeek-V3, V3.1, R1, Kimi K2",
      .style = &deepseek_layers,
      .experts = &deepseek_experts,
      .with_experts = true,
@@ -174,6 +189,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .left_out = {.positions = 4096}},
     {.name = "qwen3_next",
      .architecture = "Qwen3NextForCausalLM",
+     .models = "Qwen3-Next 80B-A3B",
      .style = &qwen_hybrid_layers,
      .experts = &qwen3_next_experts,
      .with_experts = true,
@@ -185,6 +201,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .left_out = {.positions = 32768, .kv_heads = 2, .head_size = 256, .partial_rotary = 0.25}},
     {.name = "qwen3_5_text",
      .architecture = "Qwen3_5ForCausalLM",
+     .models = "Qwen3.5 and 3.6, dense, text",
      .style = &qwen_hybrid_layers,
      .qk_norm = true,
      .attention_bias_key = true,
@@ -193,6 +210,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .left_out = {.positions = 32768, .kv_heads = 4, .head_size = 256, .partial_rotary = 0.25}},
     {.name = "qwen3_5_moe_text",
      .architecture = "Qwen3_5MoeForCausalLM",
+     .models = "Qwen3.5 and 3.6 with experts, text",
      .style = &qwen_hybrid_expert_layers,
      .experts = &qwen3_5_experts,
      .with_experts = true,

@@ -16,24 +16,17 @@ namespace {
 
 using namespace family_sets;
 
-// A key that changes what is computed. Only the value that Tidepool implements is accepted.
-struct Demand {
-  std::string_view key;
-  std::string_view value;
-  u32 families = family_sets::all;
-  std::string_view advice = "";
-};
 constexpr std::string_view window_switch =
     "this key is for qwen models; of the others, mistral, mixtral, phi3, gpt_oss and gemma3_text models have "
     "model.sliding_window alone";
 constexpr std::string_view no_soft_caps = "choose a model without soft caps, such as Gemma 3";
-constexpr std::array demands = std::to_array<Demand>({
+constexpr std::array demands = std::to_array<DemandedValue>({
     {"activation_function", "gelu_new", gelu},
     {"tie_word_embeddings", "true", tied},
     {"scale_attn_weights", "true", learned},
     {"scale_attn_by_inverse_layer_idx", "false", learned},
     {"add_cross_attention", "false", learned},
-    {"is_encoder_decoder", "false"},
+    {"is_encoder_decoder", "false", all},
     {"hidden_act", "silu", swiglu},
     {"hidden_activation", "gelu_pytorch_tanh", geglu},
     {"attn_logit_softcapping", "null", geglu, no_soft_caps},
@@ -221,8 +214,8 @@ std::string_view kind_of(std::string_view model_type) {
   return "";
 }
 
-const Demand* demand_of(Family family, std::string_view key) {
-  const auto found = std::ranges::find_if(demands, [&](const Demand& demand) {
+const DemandedValue* demand_of(Family family, std::string_view key) {
+  const auto found = std::ranges::find_if(demands, [&](const DemandedValue& demand) {
     return key == demand.key && (demand.families & bit(family)) != 0;
   });
   return found == demands.end() ? nullptr : &*found;
@@ -237,6 +230,8 @@ bool is_ours(const Instead& known, const ForeignKey& given) {
 }
 
 }  // namespace
+
+std::span<const DemandedValue> demanded_values() { return demands; }
 
 Result<Family> parse_family(std::string_view model_type) {
   const auto found = std::ranges::find(families, model_type, &FamilyTraits::name);
@@ -265,7 +260,7 @@ std::string canonical_model_key(std::string_view key) {
 bool is_rope_key(std::string_view key) { return key == "rope_scaling" || key == "rope_parameters"; }
 
 Result<bool> accept_model_key(Family family, std::string_view key, std::string_view value) {
-  if (const Demand* demand = demand_of(family, key)) {
+  if (const DemandedValue* demand = demand_of(family, key)) {
     if (equal_values(value, demand->value)) return true;
     return Error{
         ErrorKind::usage,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,14 @@ bool is_rope_key(std::string_view key);
 // activation.
 Result<bool> accept_model_key(Family, std::string_view key, std::string_view value);
 
+// A key that changes what is computed. Only the value that Tidepool implements is accepted.
+struct DemandedValue {
+  std::string_view key;
+  std::string_view value;
+  u32 families = 0;  // bits, as in family_bits.h
+  std::string_view advice = "";
+};
+std::span<const DemandedValue> demanded_values();
 // True if only one value of such a key is accepted.
 bool is_demanded(Family, std::string_view key);
 

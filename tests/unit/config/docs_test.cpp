@@ -4,6 +4,7 @@
 #include <string>
 
 #include "config/config.h"
+#include "config/families_page.h"
 #include "config_files/load_config.h"
 #include "tests/support/file_text.h"
 #include "tests/support/places.h"
@@ -13,6 +14,11 @@ namespace tidepool::docs_test {
 TEST(ConfigDocs, PageMatchesTheSchema) {
   EXPECT_EQ(test::file_text(source_file("docs/config.md")), config_markdown())
       << "make it again: build/release/tidepool config --markdown > docs/config.md";
+}
+
+TEST(FamilyDocs, PageMatchesTheRows) {
+  EXPECT_EQ(test::file_text(source_file("docs/families.md")), families_markdown())
+      << "make it again: build/release/tidepool config --families > docs/families.md";
 }
 
 TEST(ConfigDocs, CommittedConfigsAreValid) {
