@@ -41,7 +41,8 @@ struct ExpertTensors {
   // shape: false: [E, 2I, H], the rows of gate first, and [E, H, I]; true: [E, H, 2I], gate in even columns
   // and up in odd ones, and [E, I, H].
   std::string_view joined;
-  std::string_view joined_router;  // the router's name in files of the joined form
+  std::string_view joined_router;           // the router's name in files of the joined form
+  std::string_view joined_correction_bias;  // the same of correction_bias; empty: its name does not differ
   bool joined_in_out = false;
   // Also `joined`.gate_up_proj_bias [E, 2I], in the order of columns, and down_proj_bias [E, H].
   bool biases = false;
@@ -63,6 +64,7 @@ struct ExpertTraits {
   bool shared_key = false;           // n_shared_experts
   bool shared_width_key = false;     // shared_expert_intermediate_size
   bool balance_keys = false;         // output_router_logits and router_aux_loss_coef
+  bool mlp_list_key = false;         // mlp_layer_types in place of first_k_dense_replace
   bool joined_default = false;       // files have the joined form unless they were read in the other
   std::array<std::string_view, 8> required_keys{};  // sizes that a config.json must name
 };
@@ -155,6 +157,25 @@ inline constexpr ExpertTraits qwen3_5_experts = [] {
   traits.normalise_key = false;
   traits.step_keys = false;
   traits.joined_default = true;
+  return traits;
+}();
+
+// DeepSeek's, but that a list of all layers says which are dense.
+inline constexpr ExpertTraits glm4_moe_lite_experts = [] {
+  ExpertTraits traits = deepseek_experts;
+  traits.mlp_list_key = true;
+  traits.required_keys[7] = {};
+  return traits;
+}();
+
+// Mixtral's experts with DeepSeek's router, in one group. Its load-balancing loss, which transformers counts
+// with the choices of a softmax, is not computed.
+inline constexpr ExpertTraits minimax_m2_experts = [] {
+  ExpertTraits traits = mixtral_experts;
+  traits.router = RouterKind::sigmoid_in_groups;
+  traits.tensors.correction_bias = "block_sparse_moe.e_score_correction_bias";
+  traits.tensors.joined_correction_bias = "mlp.e_score_correction_bias";
+  traits.balance_keys = false;
   return traits;
 }();
 

@@ -36,6 +36,8 @@ struct Rope {
   bool truncate = true;                   // the ends of the ramp are rounded outwards to whole pairs
   double attention_factor = 0;            // also longrope: factor on cosine and sine; 0: computed
   double mscale = 0, mscale_all_dim = 0;  // 0: not given
+  double alpha = 0;                       // dynamic; not 0: theta grows with this, and not with sequences
+  double query_growth = 0;                // q times 1 + this log(1 + floor(position / original_positions))
   // longrope only: for each pair, for sequences of at most original_positions, and for longer ones.
   std::vector<double> short_factor, long_factor;
 
@@ -48,8 +50,10 @@ struct Rope {
 struct AttentionConfig {
   u32 heads = 12;          // of queries
   u32 kv_heads_given = 0;  // 0: as many
-  bool bias = false;     // q, k, v and o have biases; latent: o and what makes latents. GPT-2 always has them
-  double dropout = 0.0;  // of attention's weights
+  bool bias = false;  // q, k and v have biases, and o as ModelConfig::output_bias says; latent: o and what
+                      // makes latents. GPT-2 always has them
+  bool output_bias = false;  // OutputBias::by_key
+  double dropout = 0.0;      // of attention's weights
   Rope rope;
 
   u32 kv_heads() const { return kv_heads_given != 0 ? kv_heads_given : heads; }
@@ -59,7 +63,10 @@ struct AttentionConfig {
 // MixerKind::softmax.
 struct SoftmaxConfig {
   u32 head_size_given = 0;          // 0: width / heads
+  bool qk_norm = true;              // false: q and k have no norms, where config.json has a say
   u32 scale_given = 0;              // Gemma: scores are divided by its root; 0: the size of a head
+  double score_factor = 0;          // on scores; 0: by the size
+  u32 no_rope_interval = 0;         // every so many layers, one does not rotate q and k; 0: all rotate
   u32 sliding_window = 0;           // value in config.json; 0: none
   bool use_sliding_window = false;  // Qwen: true if sliding_window is used
   u32 max_window_layers = 0;        // Qwen: layers before this one see all tokens
@@ -92,6 +99,15 @@ struct GatedDeltaConfig {
   u32 attention_interval = 4;  // every so many layers, the last has attention instead
 
   bool operator==(const GatedDeltaConfig&) const = default;
+};
+
+// Factors within the model; 1: no factor.
+struct Factors {
+  double embedding = 1;
+  double residual = 1;        // on outputs of mixers and MLPs, before they are added to the residual stream
+  double logits_divisor = 1;  // of the head over the vocabulary
+
+  bool operator==(const Factors&) const = default;
 };
 
 // MlpKind::gelu and MlpKind::glu.

@@ -37,13 +37,14 @@ enum class MlpGate : u8 { silu, gelu };
 struct SoftmaxNames {
   std::string_view q, k, v, o;
   std::string_view qkv;  // in families whose q, k and v are one tensor
+  std::string_view q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm";
 };
 struct MlpNames {
   std::string_view gate, up, down;
   std::string_view gate_up;  // in families whose gate and up are one tensor
 };
 struct NormNames {
-  std::string_view input, mlp;
+  std::string_view input, mlp;                    // LayerStyle::input_norms
   std::string_view attention_branch, mlp_branch;  // LayerStyle::branch_norms
 };
 
@@ -58,19 +59,21 @@ struct LayerStyle {
   MixerKind mixer{};
   MlpKind mlp{};  // of layers without experts
   MlpGate gate{};
-  bool norm_offset = false;       // RMS norms multiply by 1 + weight
-  bool branch_norms = false;      // outputs of attention and MLP are normalised before they are added
-  bool norm_casts_last = false;   // RMS norms multiply by the weight before they round to 16 bits, not after
-  bool attention_gate = false;    // each head of q has a gate, whose logistic multiplies attention's output
-  bool attention_sinks = false;   // a trained score per head, self_attn.sinks, that takes a share of softmax
-  bool scaled_embedding = false;  // the embedding is multiplied by the root of the width
-  bool shared_key_heads = false;  // config.json has a number of heads of keys and values
-  bool all_biases = false;        // every linear layer has a bias, and no key says so
-  bool residual_dropout = false;  // sums of the residual stream drop out (ModelConfig::residual_dropout)
-  bool residual_init = false;     // matrices of such sums are drawn smaller, by the root of their number
-  double norm_epsilon = 0;        // default if config.json has no epsilon
-  bool always_tied = false;       // the head has no matrix of its own
-  bool matrices_in_out = false;   // [in, out], as transformers' Conv1D; otherwise [out, in]
+  bool norm_offset = false;        // RMS norms multiply by 1 + weight
+  bool input_norms = true;         // inputs of attention and MLP are normalised
+  bool branch_norms = false;       // outputs of attention and MLP are normalised before they are added
+  bool norm_casts_last = false;    // RMS norms multiply by the weight before they round to 16 bits, not after
+  bool attention_gate = false;     // each head of q has a gate, whose logistic multiplies attention's output
+  bool neighbours_rotate = false;  // rotated pairs are neighbouring columns of a head
+  bool attention_sinks = false;    // a trained score per head, self_attn.sinks, that takes a share of softmax
+  bool scaled_embedding = false;   // the embedding is multiplied by the root of the width
+  bool shared_key_heads = false;   // config.json has a number of heads of keys and values
+  bool all_biases = false;         // every linear layer has a bias, and no key says so
+  bool residual_dropout = false;   // sums of the residual stream drop out (ModelConfig::residual_dropout)
+  bool residual_init = false;      // matrices of such sums are drawn smaller, by the root of their number
+  double norm_epsilon = 0;         // default if config.json has no epsilon
+  bool always_tied = false;        // the head has no matrix of its own
+  bool matrices_in_out = false;    // [in, out], as transformers' Conv1D; otherwise [out, in]
   NormNames norm_names;
   SoftmaxNames softmax_names;
   MlpNames mlp_names;
@@ -169,6 +172,36 @@ inline constexpr LayerStyle gpt_oss_layers = [] {
   LayerStyle style = llama_layers;
   style.norm_casts_last = true;
   style.attention_sinks = true;
+  return style;
+}();
+
+// OLMo's layers have norms of branches only, as have EXAONE 4's.
+inline constexpr LayerStyle olmo_layers = [] {
+  LayerStyle style = llama_layers;
+  style.input_norms = false;
+  style.branch_norms = true;
+  style.norm_casts_last = true;
+  style.norm_names = {.attention_branch = "post_attention_layernorm",
+                      .mlp_branch = "post_feedforward_layernorm"};
+  return style;
+}();
+
+inline constexpr LayerStyle seed_oss_layers = [] {
+  LayerStyle style = llama_layers;
+  style.residual_dropout = true;
+  return style;
+}();
+
+inline constexpr LayerStyle hunyuan_layers = [] {
+  LayerStyle style = llama_layers;
+  style.softmax_names.q_norm = "self_attn.query_layernorm";
+  style.softmax_names.k_norm = "self_attn.key_layernorm";
+  return style;
+}();
+
+inline constexpr LayerStyle ernie_layers = [] {
+  LayerStyle style = llama_layers;
+  style.neighbours_rotate = true;
   return style;
 }();
 

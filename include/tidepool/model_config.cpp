@@ -58,6 +58,9 @@ std::optional<ModelFault> check_heads(const ModelConfig& c) {
   if (c.head_size() > model_head_size_max)
     return ModelFault{keys.heads, fmt::format("{} makes heads {} columns wide, more than the {} supported",
                                               c.attention.heads, c.head_size(), model_head_size_max)};
+  if (c.qk_norm() == QkNormKind::whole && c.query_width() > width_max)
+    return ModelFault{keys.heads, fmt::format("{} heads of {} columns are more columns than the {} supported",
+                                              c.attention.heads, c.head_size(), width_max)};
   if (c.attention.heads % c.kv_heads() != 0)
     return ModelFault{
         "num_key_value_heads",
@@ -126,6 +129,16 @@ std::optional<ModelFault> check_longrope(const ModelConfig& c) {
   return std::nullopt;
 }
 
+std::optional<ModelFault> check_factors(const ModelConfig& c) {
+  for (const auto& [key, factor] : {std::pair{"embedding_multiplier", c.factors.embedding},
+                                    std::pair{"residual_multiplier", c.factors.residual},
+                                    std::pair{"logits_scaling", c.factors.logits_divisor}})
+    if (!(factor > 0)) return ModelFault{key, fmt::format("{} is not positive", factor)};
+  if (!(c.softmax.score_factor >= 0))
+    return ModelFault{"attention_multiplier", fmt::format("{} is negative", c.softmax.score_factor)};
+  return std::nullopt;
+}
+
 std::optional<ModelFault> check_rope(const ModelConfig& c) {
   const Rope& r = c.attention.rope;
   if (style(c.family).positions != PositionKind::rotary) return std::nullopt;
@@ -140,6 +153,13 @@ std::optional<ModelFault> check_rope(const ModelConfig& c) {
         "rope_parameters.partial_rotary_factor",
         fmt::format("{} turns {} of a head's {} columns; it must be at most 1 and turn pairs of them",
                     r.partial_factor, c.rotary_size(), c.head_size())};
+  if (!(r.query_growth >= 0))
+    return ModelFault{"rope_parameters.llama_4_scaling_beta",
+                      fmt::format("{} must not be negative", r.query_growth)};
+  if (!(r.alpha >= 0) || (r.alpha != 0 && r.type != RopeType::dynamic))
+    return ModelFault{"rope_parameters.alpha",
+                      fmt::format("{} has no effect with rope_type {}, or is negative", r.alpha,
+                                  rope_type_names[static_cast<u32>(r.type)])};
   if (r.type == RopeType::plain) return std::nullopt;
   if (!(r.factor >= 1))
     return ModelFault{"rope_parameters.factor",
@@ -268,6 +288,7 @@ u32 ModelConfig::attention_window(u32 layer) const {
 }
 
 double ModelConfig::attention_scale() const {
+  if (softmax.score_factor != 0) return softmax.score_factor;
   const double plain = 1 / std::sqrt(static_cast<double>(attention_scale_size()));
   if (latent.kv_lora_rank == 0 || attention.rope.type == RopeType::plain ||
       attention.rope.mscale_all_dim == 0)
@@ -277,7 +298,7 @@ double ModelConfig::attention_scale() const {
 }
 
 u32 ModelConfig::longest_sequence() const {
-  if (attention.rope.type != RopeType::dynamic) return positions;
+  if (attention.rope.type != RopeType::dynamic || attention.rope.alpha != 0) return positions;
   return static_cast<u32>(std::min(positions * attention.rope.factor, 16777216.0));
 }
 
@@ -307,6 +328,11 @@ ModelConfig default_model(Family family) {
                    .tied = style(family).always_tied || traits(family).tied_default};
   c.attention.bias = traits(family).biased_default;
   c.softmax.sliding_window_pattern = traits(family).window_pattern;
+  if (traits(family).no_rope_key) c.softmax.no_rope_interval = 4;
+  if (traits(family).factor_keys) c.softmax.score_factor = 1;
+  if (traits(family).query_growth_key) c.attention.rope.query_growth = 0.1;
+  if (traits(family).left_out.local_rope_theta != 0)
+    c.softmax.local_rope_theta = traits(family).left_out.local_rope_theta;
   if (traits(family).left_out.rope_theta != 0) c.attention.rope.theta = traits(family).left_out.rope_theta;
   if (const ExpertTraits* experts = traits(family).experts) {
     c.experts = {.count = 8, .chosen = 2};
@@ -327,7 +353,7 @@ ModelConfig default_model(Family family) {
 }
 
 std::optional<ModelFault> check_model(const ModelConfig& c) {
-  for (const auto check : {check_numbers, check_heads, check_delta, check_rope, check_experts})
+  for (const auto check : {check_numbers, check_heads, check_delta, check_factors, check_rope, check_experts})
     if (std::optional<ModelFault> fault = check(c)) return fault;
   return std::nullopt;
 }

@@ -8,20 +8,22 @@
 namespace tidepool {
 
 struct Dropout {
-  float p = 0;  // 0: off, no cost
+  float p = 0;       // 0: nothing drops out
+  float factor = 1;  // on what is kept
   u64 seed = 0;
   u64 step = 0;
   u32 micro_batch = 0;  // number within the whole step
   u32 tensor = 0;       // number of the dropout within the model
 
-  bool on() const { return p > 0; }
-  float scale() const { return 1.0f / (1.0f - p); }
+  // False: no change, and no cost.
+  bool on() const { return p > 0 || factor != 1; }
+  float scale() const { return factor / (1.0f - p); }
 };
 
 // RETURNS: the 32 random bits of an element, from Philox; they decide whether it is kept.
 u32 dropout_bits(const Dropout&, u64 element);
 
-// y[i] = element first + i is kept ? x[i] / (1 - p) : 0. y may be x.
+// y[i] = element first + i is kept ? x[i] factor / (1 - p) : 0. y may be x.
 void dropout_row(const Dropout&, u64 first, const float* x, float* y, u64 n);
 
 }  // namespace tidepool

@@ -1,7 +1,7 @@
 // Prepares q and k for attention: normalises each head if the model does so (Qwen3, Gemma), then rotates it
 // by its position (Su et al., arXiv:2104.09864), in the layout of Hugging Face's weights: element i rotates
-// with element i + D / 2. v is copied unchanged. The heads of q may come with gates between them
-// (Qwen3-Next), which stay behind.
+// with element i + D / 2, or neighbours rotate together (Ernie 4.5). v is copied unchanged. The heads of q
+// may come with gates between them (Qwen3-Next), which stay behind.
 #pragma once
 
 #include <array>
@@ -30,6 +30,11 @@ struct RotaryShape {
   // is not read.
   u32 query_stride = 0;
   float factor = 1;  // on cosine and sine, as YaRN has it
+  // Elements 2i and 2i + 1 rotate together instead.
+  bool neighbours = false;
+  // Not 0: q is multiplied by 1 + query_growth log(1 + floor(position / query_period)), as in Ministral 3.
+  float query_growth = 0;
+  u32 query_period = 1;
 
   constexpr u32 q_stride() const { return query_stride != 0 ? query_stride : head_size; }
   // Columns of a row of qkv: q's heads at their stride, then k's, then v's.

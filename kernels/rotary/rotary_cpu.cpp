@@ -20,12 +20,14 @@ struct Scratch {
   float weights[2][size_max];  // weights of q's norm and k's norm
   float head[size_max];
   float total[size_max];
+  float query_factor;  // of the row
 };
 
 void check_shape(const RotaryShape& s) {
   CHECK(s.rotated() % 2 == 0 && s.rotated() <= s.head_size, s.rotated(), s.head_size);
   CHECK(s.head_size <= size_max, s.head_size);
   CHECK(s.q_stride() >= s.head_size, s.query_stride, s.head_size);
+  CHECK(s.query_growth == 0 || s.query_period > 0);
   CHECK(s.rows == 0 || (s.tokens > 0 && s.rows % s.tokens == 0), s.rows, s.tokens);
 }
 
@@ -46,6 +48,9 @@ void make_angles(const Op& op, u32 row, float direction, Scratch& scratch) {
     scratch.cosine[i] = op.shape.factor * std::cos(angle);
     scratch.sine[i] = direction * op.shape.factor * std::sin(angle);
   }
+  if (op.shape.query_growth == 0) return;
+  const u32 periods = (token - start) / op.shape.query_period;
+  scratch.query_factor = 1 + op.shape.query_growth * std::log(1 + static_cast<float>(periods));
 }
 
 // Computes the angles of each row of the group and calls fn(row).
@@ -82,10 +87,22 @@ void copy_elements(float* y, const float* x, u64 n) {
   if (x != y) std::memcpy(y, x, n * sizeof(float));
 }
 
-// Rotates a head; the elements after the rotated ones are copied. y may be x.
-void rotate_head(const RotaryShape& s, const Scratch& angles, const float* x, float* y) {
-  rotate_row(x, angles.cosine, angles.sine, y, s.rotated() / 2);
+void rotate_neighbours(const Scratch& angles, const float* x, float* y, u32 pairs) {
+  for (u32 i = 0; i < pairs; ++i) {
+    const float a = x[2 * i], b = x[2 * i + 1], c = angles.cosine[i], s = angles.sine[i];
+    y[2 * i] = a * c - b * s;
+    y[2 * i + 1] = b * c + a * s;
+  }
+}
+
+// Rotates a head of q (`which` is 0) or k; the elements after the rotated ones are copied. y may be x.
+void rotate_head(const RotaryShape& s, const Scratch& angles, u32 which, const float* x, float* y) {
+  if (s.neighbours)
+    rotate_neighbours(angles, x, y, s.rotated() / 2);
+  else
+    rotate_row(x, angles.cosine, angles.sine, y, s.rotated() / 2);
   copy_elements(y + s.rotated(), x + s.rotated(), s.head_size - s.rotated());
+  if (which == 0 && s.query_growth != 0) rows::scale(y, angles.query_factor, s.head_size);
 }
 
 struct NormWeights {
@@ -108,7 +125,7 @@ void forward_row(const Rotary& op, u32 row, const NormWeights& weights, Scratch&
       rms_norm_row(x, rms_of_row(x, op.epsilon, s.head_size), weights.of[which], nullptr, y, s.head_size);
       x = y;
     }
-    rotate_head(s, scratch, x, y);
+    rotate_head(s, scratch, which, x, y);
   });
   const HeadPlace v = values_place(s, row);
   copy_elements(op.out.fp32() + v.out, op.qkv.fp32() + v.in, u64{s.kv_heads} * s.head_size);
@@ -121,8 +138,8 @@ void backward_row(const RotaryBackward& op, u32 row, const NormWeights& weights,
   float* const to = op.dx ? op.dx.fp32() : op.dqkv.fp32();
   for_heads(s, row, [&](HeadPlace at, u32 which) {
     const float* dy = op.dqkv.fp32() + at.out;
-    if (weights.of[which] == nullptr) return rotate_head(s, scratch, dy, to + at.in);
-    rotate_head(s, scratch, dy, scratch.head);
+    if (weights.of[which] == nullptr) return rotate_head(s, scratch, which, dy, to + at.in);
+    rotate_head(s, scratch, which, dy, scratch.head);
     const float* x = op.qkv.fp32() + at.in;
     rms_norm_backward_row({.x = x,
                            .weight = weights.of[which],

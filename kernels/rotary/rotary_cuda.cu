@@ -66,7 +66,8 @@ __global__ void __launch_bounds__(rotary_threads) rotary_kernel(RotaryArguments<
   const RotaryPlace place(s);
   const u32 heads = s.heads + s.kv_heads;
   const bool in_place = op.out == op.in, norms = op.norms[0] != nullptr;
-  const bool changes = place.pair < s.turned || norms || !in_place;  // the lane's elements
+  const bool grows = s.query_growth != 0;
+  const bool changes = place.pair < s.turned || norms || !in_place || grows;  // the lane's elements
   for (u32 from = 0; from < heads; from += place.groups) {  // lanes without a head run along with their warp
     const u32 head = from + place.group;
     const bool mine = head < heads && changes;
@@ -74,6 +75,7 @@ __global__ void __launch_bounds__(rotary_threads) rotary_kernel(RotaryArguments<
     if (mine) x.load<whole>(op.in + op.in_rows.at(blockIdx.x, head), place.pair, s);
     if (norms) normalise<whole>(x, op, op.norms[head < s.heads ? 0 : 1], place.pair);
     x.turn(angles, place.pair, s.turned);
+    if (grows && head < s.heads) x.scale(angles.query);
     if (mine) x.store<whole>(op.out + op.out_rows.at(blockIdx.x, head), place.pair, s);
   }
   if (in_place) return;
@@ -128,7 +130,9 @@ __device__ __forceinline__ void write_partials(const RotaryPairs& dweight, const
   for (u32 c = threadIdx.x; c < s.head_size; c += blockDim.x) {
     const bool turned = c < 2 * s.turned;
     const u32 in_part = turned ? c : c - 2 * s.turned, apart = turned ? s.turned : s.rest;
-    const u32 pair = in_part % apart + (turned ? 0 : s.turned), place = pair % 8 + in_part / apart * 8;
+    const bool neighbours = turned && s.neighbours;
+    const u32 pair = neighbours ? c / 2 : in_part % apart + (turned ? 0 : s.turned);
+    const u32 place = pair % 8 + (neighbours ? c % 2 : in_part / apart) * 8;
     float total = 0;
     for (u32 thread = pair / 8; thread < rotary_threads; thread += s.lanes) total += sums[thread][place];
     partials[c] = total;
@@ -137,7 +141,7 @@ __device__ __forceinline__ void write_partials(const RotaryPairs& dweight, const
 }
 
 // Backward of heads [first, first + count) of a row with norm `weight`; adds their share of the weight's
-// gradient to `dweight`.
+// gradient to `dweight`. The heads of q are the first.
 template <bool whole, class A, class P>
 __device__ __forceinline__ void backward_heads(const NormsBackwardArguments<A, P>& op,
                                                const RotaryAngles& angles, u64 row, u32 first, u32 count,
@@ -153,6 +157,7 @@ __device__ __forceinline__ void backward_heads(const NormsBackwardArguments<A, P
       dy.load<whole>(op.dy + op.out_rows.at(row, head), place.pair, s);
     }
     dy.turn(angles, place.pair, s.turned);
+    if (s.query_growth != 0 && first == 0) dy.scale(angles.query);
     norm_backward<whole>(dy, x, op, weight, place.pair, dweight);
     if (mine) dy.store<whole>(op.dx + op.in_rows.at(row, head), place.pair, s);
   }
@@ -197,7 +202,7 @@ bool parts_of_vectors(const RotaryShape& s) {
   return s.head_size % vector_elements == 0 && s.rotated() / 2 % vector_elements == 0;
 }
 bool heads_of_vectors(const RotaryShape& s) {
-  return parts_of_vectors(s) && s.q_stride() % vector_elements == 0;
+  return parts_of_vectors(s) && s.q_stride() % vector_elements == 0 && !s.neighbours;
 }
 
 // `op`: Rotary or RotaryBackward. Pairs depend on the head alone, not on the arrays' alignment, and so do the
@@ -215,6 +220,9 @@ RotarySizes sizes_of(const Op& op) {
       .turned = turned,
       .rest = static_cast<u32>(parts_of_vectors(shape) ? round_up(rest, vector_elements) : rest),
       .factor = shape.factor,
+      .neighbours = shape.neighbours,
+      .query_growth = shape.query_growth,
+      .query_period = shape.query_period,
       .lanes = rotary_lanes(shape.head_size),
       .starts = op.starts,
       .frequencies = {}};
@@ -229,6 +237,7 @@ void require_shape(const Op& op) {
           "a rotated share of a head is even");
   require(shape.head_size <= 2 * rotary_pairs_max, "a rotated head has at most 256 elements");
   require(shape.q_stride() >= shape.head_size, "heads of q do not overlap");
+  require(shape.query_growth == 0 || shape.query_period > 0, "q grows in periods of some positions");
   require(bool(op.q_norm) == bool(op.k_norm), "q and k are normalised, or neither");
 }
 

@@ -11,18 +11,22 @@ struct PairElements {
   u32 first, second;  // the head's size: no such element
 };
 
-// Pairs of a head. Pair p < turned is elements p and p + turned, and is rotated. The pairs after them are
-// elements that are not rotated, `rest` apart.
+// Pairs of a head. Pair p < turned is elements p and p + turned, or 2p and 2p + 1, and is rotated. The pairs
+// after them are elements that are not rotated, `rest` apart.
 struct RotarySizes {
   u32 tokens, heads, kv_heads, head_size;
-  u32 turned;         // rotated pairs
-  u32 rest;           // other pairs
-  float factor;       // on cosine and sine
+  u32 turned;       // rotated pairs
+  u32 rest;         // other pairs
+  float factor;     // on cosine and sine
+  bool neighbours;  // pair p is elements 2p and 2p + 1
+  float query_growth;
+  u32 query_period;
   u32 lanes;          // lanes per group; a group takes a head
   const i32* starts;  // or null
   float frequencies[rotary_pairs_max];
 
   __device__ __forceinline__ PairElements elements(u32 pair) const {
+    if (pair < turned && neighbours) return {2 * pair, 2 * pair + 1};
     if (pair < turned) return {pair, pair + turned};
     if (pair >= turned + rest) return {head_size, head_size};
     const u32 first = pair + turned, second = first + rest;  // the rest begins at 2 turned
@@ -44,6 +48,7 @@ struct RotaryRows {
 // cosine[i], sine[i] of a row; direction: 1 forward, -1 back. All threads call it; it ends with a barrier.
 struct RotaryAngles {
   float cosine[rotary_pairs_max], sine[rotary_pairs_max];
+  float query;  // factor on q, if q grows with its position
 };
 __device__ __forceinline__ void make_angles(const RotarySizes& s, u32 row, float direction,
                                             RotaryAngles& angles) {
@@ -54,6 +59,8 @@ __device__ __forceinline__ void make_angles(const RotarySizes& s, u32 row, float
     angles.cosine[i] = s.factor * cosf(angle);
     angles.sine[i] = direction * s.factor * sinf(angle);
   }
+  if (s.query_growth != 0 && threadIdx.x == 0)
+    angles.query = 1.0f + s.query_growth * logf(1.0f + static_cast<float>(position / s.query_period));
   __syncthreads();
 }
 
@@ -100,6 +107,12 @@ struct RotaryPairs {
       const float c = angles.cosine[pair + i], s = angles.sine[pair + i], x = a[i], y = b[i];
       a[i] = fmaf(-y, s, x * c);
       b[i] = fmaf(x, s, y * c);
+    }
+  }
+  __device__ __forceinline__ void scale(float factor) {
+    UNROLL for (u32 i = 0; i < 8; ++i) {
+      a[i] *= factor;
+      b[i] *= factor;
     }
   }
 };

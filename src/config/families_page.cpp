@@ -29,7 +29,7 @@ std::string mixer_text(const FamilyTraits& family) {
   parts.emplace_back(text_of(family.style->mixer));
   std::vector<std::string> options;
   if (family.window != WindowKind::none) options.emplace_back("windows");
-  if (family.qk_norm) options.emplace_back("norms of q and k");
+  if (family.qk_norm != QkNormKind::none) options.emplace_back("norms of q and k");
   if (family.qkv_bias) options.emplace_back("biases of q, k and v");
   if (family.style->attention_sinks) options.emplace_back("sinks");
   if (family.style->attention_gate) options.emplace_back("gates");

@@ -40,6 +40,23 @@ inline constexpr u32 latent =
 inline constexpr u32 delta_hybrids = families_with([](const FamilyTraits& f) { return f.delta_layers; });
 inline constexpr u32 scaled_attention =
     families_with([](const FamilyTraits& f) { return f.attention_scale_key; });
+inline constexpr u32 residual_dropout =
+    families_with([](const FamilyTraits& f) { return f.style->residual_dropout; });
+inline constexpr u32 neighbours_rotate =
+    families_with([](const FamilyTraits& f) { return f.style->neighbours_rotate; });
+inline constexpr u32 output_biases =
+    families_with([](const FamilyTraits& f) { return f.output_bias == OutputBias::by_key; });
+inline constexpr u32 with_alpha = families_with([](const FamilyTraits& f) { return f.alpha_key; });
+inline constexpr u32 growing_queries =
+    families_with([](const FamilyTraits& f) { return f.query_growth_key; });
+inline constexpr u32 with_unrotated = families_with([](const FamilyTraits& f) { return f.no_rope_key; });
+inline constexpr u32 with_factors = families_with([](const FamilyTraits& f) { return f.factor_keys; });
+inline constexpr u32 norms_after_rotation =
+    families_with([](const FamilyTraits& f) { return f.qk_norm == QkNormKind::rotated_heads; });
+inline constexpr u32 norm_switched = families_with([](const FamilyTraits& f) { return f.qk_norm_key; });
+inline constexpr u32 whole_norms =
+    families_with([](const FamilyTraits& f) { return f.qk_norm == QkNormKind::whole; });
+inline constexpr u32 rotary_widths = families_with([](const FamilyTraits& f) { return f.rotary_width_key; });
 inline constexpr u32 biased_qkv = families_with([](const FamilyTraits& f) { return f.qkv_bias; });
 inline constexpr u32 attention_biases =
     families_with([](const FamilyTraits& f) { return f.attention_bias_key; });
@@ -59,6 +76,8 @@ inline constexpr u32 expert_weights =
 inline constexpr u32 expert_steps = families_with_experts([](const ExpertTraits& e) { return e.step_keys; });
 inline constexpr u32 expert_groups =
     families_with_experts([](const ExpertTraits& e) { return e.group_keys; });
+inline constexpr u32 sigmoid_routed =
+    families_with_experts([](const ExpertTraits& e) { return e.router == RouterKind::sigmoid_in_groups; });
 // Families without dense MLPs.
 inline constexpr u32 only_experts =
     families_with_experts([](const ExpertTraits& e) { return e.inner_key && !e.step_keys && !e.group_keys; });

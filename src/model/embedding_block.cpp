@@ -10,9 +10,10 @@ namespace {
 enum EmbeddingWindows : u32 { wte, wpe };  // wpe: only in models with learned positions
 constexpr u32 only_tensor = 0;
 
-// Factor on the embedding: the root of the width, rounded to the weights' precision as in transformers.
+// Factor on the embedding: the config's, or the root of the width, rounded to the weights' precision as in
+// transformers.
 float scale_of(const ModelGraph& g) {
-  if (!style(g.config.family).scaled_embedding) return 1;
+  if (!style(g.config.family).scaled_embedding) return static_cast<float>(g.config.factors.embedding);
   const float root = std::sqrt(static_cast<float>(g.config.width));
   switch (g.precision) {
     case Precision::fp32:

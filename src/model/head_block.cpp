@@ -31,6 +31,7 @@ struct Head {
   const HeadWorkspace& workspace;
   const i32* targets;
 
+  float factor() const { return static_cast<float>(c.graph.config.logits_factor()); }
   u32 columns() const { return c.graph.config.head_rows(); }  // of logits
   bool one_slice() const { return columns() <= vocabulary_slice; }
   u32 slice() const { return c.slice_columns != 0 ? c.slice_columns : vocabulary_slice; }
@@ -58,6 +59,7 @@ void make_logits(const Head& s, const LogitsSlice& slice) {
                       .x = s.workspace.norm,
                       .weight = s.slice_weight(slice.begin),
                       .transposed = true,
+                      .scale = s.factor(),
                       .y = slice.logits,
                       .y_stride = slice.stride});
 }
@@ -75,7 +77,8 @@ void gradient_pass(const Head& s, const BlockBackward& b) {
   float* dmatrix = gradients_of(s.c, b, matrix)[weights];
   for_slices(s, [&](const LogitsSlice& slice) {
     if (!s.one_slice()) make_logits(s, slice);
-    s.c.kernels.cross_entropy_gradient(slice, static_cast<float>(b.objective.inverse_tokens),
+    // Of the product, before the factor.
+    s.c.kernels.cross_entropy_gradient(slice, static_cast<float>(b.objective.inverse_tokens) * s.factor(),
                                        b.objective.loss_scale);
     s.c.kernels.matmul({.m = slice.rows,
                         .n = h,
@@ -120,6 +123,7 @@ void logits_of_row(const BlockContext& c, const BlockForward& f, const HeadWorks
                     .x = workspace.norm,
                     .weight = params_of(c, f.windows, matrix)[weights],
                     .transposed = true,
+                    .scale = static_cast<float>(c.graph.config.logits_factor()),
                     .y = f.head.logits});
 }
 

@@ -59,9 +59,9 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
   const Values out = is_routed(l) ? f.experts.post_attention : f.output;
   const auto [post_attention, copied] = post_attention_of(l, inside, out);
 
-  norm_of(l, NormRole::input, f.input, buffers.norm);
+  const ConstValues mixer_input = input_norm_of(l, NormRole::input, f.input, buffers.norm);
   mixer_of(l).forward(l,
-                      {.norm = buffers.norm,
+                      {.norm = mixer_input,
                        .starts = f.batch.starts,
                        .inside = inside.mixer,
                        .workspace = f.workspace,
@@ -70,8 +70,8 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
   if (copied)
     c.kernels.dropout({}, post_attention, inside.post_attention, u64{rows_of(c)} * l.config().width);
 
-  const Values norm = is_routed(l) ? f.experts.normed : buffers.norm;
-  norm_of(l, NormRole::mlp, post_attention, norm);
+  const ConstValues norm =
+      input_norm_of(l, NormRole::mlp, post_attention, is_routed(l) ? f.experts.normed : buffers.norm);
   mlp_of(l).forward(l, {.norm = norm,
                         .values = kept_or(inside.values, buffers.values),
                         .inner = buffers.inner,
@@ -92,19 +92,20 @@ void recompute(const LayerGradients& s) {
   if (kept) {
     mixer_of(l).restore(s);
   } else {
-    norm_of(l, NormRole::input, s.b.input, buffers.norm);
-    mixer_of(l).forward(l, {.norm = buffers.norm,
+    const ConstValues mixer_input = input_norm_of(l, NormRole::input, s.b.input, buffers.norm);
+    mixer_of(l).forward(l, {.norm = mixer_input,
                             .starts = s.b.batch.starts,
                             .inside = in.mixer,
                             .workspace = s.b.workspace,
                             .frame = Direction::backward,
                             .sum = attention_sum(s.b.input, in.attention_branch, in.post_attention)});
   }
-  norm_of(l, NormRole::mlp, in.post_attention, buffers.norm, &buffers.moments);
+  const ConstValues mlp_input =
+      input_norm_of(l, NormRole::mlp, in.post_attention, buffers.norm, &buffers.moments);
   if (kept) return;
-  if (!l.style().branch_norms) return mlp_of(l).recompute(l, buffers.norm, in.values);
+  if (!l.style().branch_norms) return mlp_of(l).recompute(l, mlp_input, in.values);
   // The backward of the MLP's branch norm needs the branch. The layer's output is computed too, and not used.
-  mlp_of(l).forward(l, {.norm = buffers.norm,
+  mlp_of(l).forward(l, {.norm = mlp_input,
                         .values = in.values,
                         .inner = buffers.inner,
                         .sum = mlp_sum(in.post_attention, in.mlp_branch, buffers.narrow)});
@@ -114,17 +115,18 @@ void recompute(const LayerGradients& s) {
 // the gradient of the norm's weight once.
 void mlp_gradients(const LayerGradients& s) {
   const bool routed = is_routed(s.layer);
-  const Values dnorm = routed ? Values(s.b.experts.normed_grad) : s.frame.buffers.narrow;
+  const bool norms = s.layer.style().input_norms;
+  const Values dnorm = routed ? Values(s.b.experts.normed_grad) : norms ? s.frame.buffers.narrow : s.b.grad;
   const ConstValues dout = sum_gradient(s, mlp_sum({}, s.inside.mlp_branch, {}), s.frame.buffers.narrow);
-  mlp_of(s.layer).backward(s, {.dout = dout, .dnorm = dnorm, .add = routed});
-  norm_gradient(s, NormRole::mlp, s.inside.post_attention, dnorm);
+  mlp_of(s.layer).backward(s, {.dout = dout, .dnorm = dnorm, .add = routed || !norms});
+  if (norms) norm_gradient(s, NormRole::mlp, s.inside.post_attention, dnorm);
 }
 
 void mixer_gradients(const LayerGradients& s) {
   const ConstValues dout =
       sum_gradient(s, attention_sum({}, s.inside.attention_branch, {}), s.frame.buffers.norm);
   mixer_of(s.layer).backward(s, dout);
-  norm_gradient(s, NormRole::input, s.b.input, s.frame.buffers.narrow);
+  if (s.layer.style().input_norms) norm_gradient(s, NormRole::input, s.b.input, s.frame.buffers.narrow);
 }
 
 }  // namespace

@@ -59,6 +59,20 @@ struct LayerGradients {
   const LayerInside& inside;
 
   const ModelConfig& config() const { return layer.config(); }
+  // Inputs of mixer and MLP: outputs of their norms, which are both in the frame's `norm`, one after the
+  // other; in styles without these norms the residual stream.
+  ConstValues mixer_input() const { return layer.style().input_norms ? frame.buffers.norm : b.input; }
+  ConstValues mlp_input() const {
+    return layer.style().input_norms ? frame.buffers.norm : inside.post_attention;
+  }
+  // Place of the gradient of the mixer's input. add: it is added, to the residual stream's.
+  struct Place {
+    Values values;
+    bool add;
+  };
+  Place mixer_input_gradient() const {
+    return layer.style().input_norms ? Place{frame.buffers.narrow, false} : Place{b.grad, true};
+  }
   // RETURNS: the gradient of a tensor; null if it is frozen, or the layer does not have it.
   float* at(u32 tensor) const { return tensor == none ? nullptr : window[tensor]; }
   template <class Role>
@@ -69,7 +83,7 @@ struct LayerGradients {
 
 // ---- mixers
 
-// Sum of the residual stream and a part's output: y = residual + dropout(x w + b). If branches are
+// Sum of the residual stream and a part's output: y = residual + factor dropout(x w + b). If branches are
 // normalised, branch = x w + b and y = residual + norm(branch).
 struct ResidualSum {
   ConstValues residual;  // [R, H]
@@ -104,7 +118,7 @@ struct Mixer {
   void (*forward)(const Layer&, const MixerForward&);
   // Recomputes the values that backward reads and the inside does not contain.
   void (*restore)(const LayerGradients&);
-  // Writes the gradient of the input norm's output to the frame's `narrow`. `dout`: gradient of the mixer's
+  // Writes the gradient of the mixer's input to mixer_input_gradient(). `dout`: gradient of the mixer's
   // output, which forward added to the residual stream. Recomputes the input norm.
   void (*backward)(const LayerGradients&, ConstValues dout);
 };
@@ -139,11 +153,14 @@ const Mlp& mlp_row(MlpKind);
 
 // ---- norms and products, shared by mixers and MLPs
 
+// RETURNS: the norm of x, written to `to`; x itself in styles without norms of inputs.
+ConstValues input_norm_of(const Layer&, NormRole, ConstValues x, Values to,
+                          const NormScratch* moments = nullptr);
 // y = norm(x). `moments` receives mean and rstd for backward, or is null.
 void norm_of(const Layer&, NormRole, ConstValues x, Values y, const NormScratch* moments = nullptr);
 // b.grad += gradient of the norm's input x. `dy`: gradient of its output.
 void norm_gradient(const LayerGradients&, NormRole, ConstValues x, ConstValues dy);
-// The frame's `norm` = the input norm's output, with its moments.
+// The frame's `norm` = the input norm's output, with its moments. A no-op without that norm.
 void recompute_input_norm(const LayerGradients&);
 
 // RETURNS: the product y = x w + b, without adapters, to be run.

@@ -18,7 +18,9 @@ NormGradients norm_gradients_of(const LayerGradients& s, NormRole norm) {
 }
 
 Dropout sum_dropout(const Layer& l, DropoutSite site) {
-  return l.style().residual_dropout ? dropout_of(l.c, site, l.config().residual_dropout) : Dropout{};
+  Dropout out = l.style().residual_dropout ? dropout_of(l.c, site, l.config().residual_dropout) : Dropout{};
+  out.factor = static_cast<float>(l.config().factors.residual);
+  return out;
 }
 
 void add(const Layer& l, Matmul& product, const ResidualSum& sum, ConstValues added_to) {
@@ -57,6 +59,13 @@ void norm_of(const Layer& l, NormRole norm, ConstValues x, Values y, const NormS
                 .rstd = moments != nullptr ? moments->rstd : nullptr});
 }
 
+ConstValues input_norm_of(const Layer& l, NormRole norm, ConstValues x, Values to,
+                          const NormScratch* moments) {
+  if (!l.style().input_norms) return x;
+  norm_of(l, norm, x, to, moments);
+  return to;
+}
+
 void norm_gradient(const LayerGradients& s, NormRole norm, ConstValues x, ConstValues dy) {
   norm_backward(s.layer.c, weights_of(s.layer, norm), norm_gradients_of(s, norm),
                 {.x = x,
@@ -68,7 +77,7 @@ void norm_gradient(const LayerGradients& s, NormRole norm, ConstValues x, ConstV
 }
 
 void recompute_input_norm(const LayerGradients& s) {
-  norm_of(s.layer, NormRole::input, s.b.input, s.frame.buffers.norm, &s.frame.buffers.moments);
+  input_norm_of(s.layer, NormRole::input, s.b.input, s.frame.buffers.norm, &s.frame.buffers.moments);
 }
 
 Matmul product_matmul(const Layer& l, const Product& p, ConstValues x, Values y) {
@@ -100,7 +109,8 @@ void add_product(const Layer& l, const Product& p, ConstValues x, const Residual
   Matmul matmul = product_matmul(l, p, x, sum.y);
   add(l, matmul, sum, sum.residual);
   // The adapter's product takes the same dropout, so it may be added afterwards.
-  if (!l.style().residual_dropout) return l.adapters.add_to(p.modules, x, sum.y);
+  if (!l.style().residual_dropout && !sum_dropout(l, sum.site).on())
+    return l.adapters.add_to(p.modules, x, sum.y);
   if (!l.adapters.has(p.modules.first)) return;
   Matmul up = l.adapters.up(p.modules.first, x);
   add(l, up, sum, sum.y);

@@ -13,11 +13,11 @@ LayerTensors::LayerTensors(const ModelConfig& c, u32 layer, MlpKind mlp) {
   const LayerStyle& style = tidepool::style(c.family);
   const NormNames& names = style.norm_names;
   const bool biases = style.norm == NormKind::layer_norm;
-  add_norm(NormRole::input, names.input, c.width);
+  if (style.input_norms) add_norm(NormRole::input, names.input, c.width);
   if (biases) add_bias(NormRole::input_bias, names.input, c.width);
   mixer_row(c.mixer_kind(layer)).tensors(c, layer, *this);
   if (style.branch_norms) add_norm(NormRole::attention_branch, names.attention_branch, c.width);
-  add_norm(NormRole::mlp, names.mlp, c.width);
+  if (style.input_norms) add_norm(NormRole::mlp, names.mlp, c.width);
   if (biases) add_bias(NormRole::mlp_bias, names.mlp, c.width);
   mlp_row(mlp).tensors(c, *this);
   if (style.branch_norms && mlp != MlpKind::experts)

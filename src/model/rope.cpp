@@ -55,6 +55,14 @@ double grown_theta(const ModelConfig& c, u32 tokens) {
   return rope.theta * std::pow(rope.factor * longer - (rope.factor - 1), columns / (columns - 2));
 }
 
+// The base of dynamic angles: with an alpha it does not depend on the sequence.
+double dynamic_theta(const ModelConfig& c, u32 tokens) {
+  const Rope& rope = c.attention.rope;
+  if (rope.alpha == 0) return grown_theta(c, tokens);
+  const double columns = c.rotary_size();
+  return rope.theta * std::pow(rope.alpha, columns / (columns - 2));
+}
+
 bool is_long(const Rope& rope, u32 tokens) { return tokens > rope.original_positions; }
 
 }  // namespace
@@ -66,7 +74,7 @@ std::string angles_by_length(const ModelConfig& c, u32 tokens) {
     return fmt::format(
         "positions: longrope's {} factors, for sequences of {} tokens; the original length is {}",
         is_long(rope, tokens) ? "long" : "short", tokens, rope.original_positions);
-  if (rope.type == RopeType::dynamic && tokens > c.positions)
+  if (rope.type == RopeType::dynamic && rope.alpha == 0 && tokens > c.positions)
     return fmt::format(
         "positions: dynamic, with a base of {:.4g} instead of {:.4g} for sequences of {} tokens",
         grown_theta(c, tokens), rope.theta, tokens);
@@ -79,7 +87,7 @@ RotaryFrequencies inverse_frequencies(const ModelConfig& c, u32 layer, u32 token
   CHECK(pairs <= rotary_pairs_max, pairs);
   const u32 original = rope.original_positions != 0 ? rope.original_positions : c.positions;
   const Ramp ramp = rope.type == RopeType::yarn ? yarn_ramp(rope, c.rotary_size(), original) : Ramp{};
-  const double theta = rope.type == RopeType::dynamic ? grown_theta(c, tokens) : rope.theta;
+  const double theta = rope.type == RopeType::dynamic ? dynamic_theta(c, tokens) : rope.theta;
   const std::vector<double>& divisors = is_long(rope, tokens) ? rope.long_factor : rope.short_factor;
   RotaryFrequencies out = {};
   for (u32 i = 0; i < pairs; ++i) {

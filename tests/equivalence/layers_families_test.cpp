@@ -45,9 +45,9 @@ class Shapes {
     m.width = m.attention.heads * pick(8u, 16u, 24u);
     if (family() == Family::gpt2) return m;
     m.attention.kv_heads_given = m.attention.heads > 1 ? m.attention.heads / pick(1u, 2u) : 1;
-    m.mlp.inner_given = pick(8u, 24u, 64u);
+    test::inner_width(m) = pick(8u, 24u, 64u);
     if (traits(family()).window == WindowKind::every_layer) m.softmax.sliding_window = pick(0u, 5u);
-    if (family() == Family::deepseek_v3) m.attention.kv_heads_given = m.attention.heads;
+    if (style(family()).mixer == MixerKind::latent) m.attention.kv_heads_given = m.attention.heads;
     if (m.experts.count != 0) add_experts(m);
     return m;
   }
@@ -102,11 +102,11 @@ class Shapes {
     e.count = pick(2u, 3u, 8u);
     e.chosen = std::min(e.count, pick(1u, 2u, 3u));
     e.groups = e.chosen_groups = 1;
-    if (family() == Family::deepseek_v3) {
+    if (traits(family()).experts->group_keys) {
       e.dense_layers = m.layers == 1 ? 0 : pick(0u, 1u);
       if (e.count == 8) e.groups = 4, e.chosen_groups = 2;
     } else {
-      e.balance = pick(false, true);
+      e.balance = traits(family()).experts->balance_keys && pick(false, true);
     }
   }
 

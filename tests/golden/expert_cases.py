@@ -29,6 +29,14 @@ DEEPSEEK = dict(num_key_value_heads=4, n_routed_experts=8, num_experts_per_tok=3
                 n_shared_experts=1, n_group=4, topk_group=2, first_k_dense_replace=1, q_lora_rank=None, kv_lora_rank=9,
                 qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5, intermediate_size=28,
                 rope_parameters=default(10000.0))
+GLM4 = dict(n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=10, n_shared_experts=1, head_dim=8,
+            first_k_dense_replace=1, use_qk_norm=True, attention_bias=True, routed_scaling_factor=1.5,
+            rope_parameters=dict(default(1000000.0), partial_rotary_factor=0.5))
+GLM4_LITE = dict(num_key_value_heads=4, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=10,
+                 n_shared_experts=1, q_lora_rank=10, kv_lora_rank=9, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5,
+                 rope_parameters=default(1000000.0), pad_token_id=None)
+MINIMAX = dict(num_local_experts=6, num_experts_per_tok=2, intermediate_size=14, head_dim=8, pad_token_id=None,
+               rope_parameters=dict(default(5000000.0), partial_rotary_factor=0.5))
 # Layers with a gated delta rule, and every so many one with attention, whose heads have gates.
 HYBRID = dict(head_dim=8, linear_conv_kernel_dim=4, linear_key_head_dim=12, linear_value_head_dim=10,
               linear_num_key_heads=2, linear_num_value_heads=4, num_hidden_layers=4,
@@ -100,9 +108,36 @@ EXPERT_CASES = {
                                                   num_key_value_heads=1, num_hidden_layers=3,
                                                   full_attention_interval=2, linear_num_key_heads=3,
                                                   linear_num_value_heads=3), False),
+    "glm4_moe_untied": ("Glm4Moe", dict(GLM4), False),
+    # No norms of q and k and no biases; groups, and two dense layers.
+    "glm4_moe_plain_groups": ("Glm4Moe", dict(GLM4, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2,
+                                              num_hidden_layers=3, first_k_dense_replace=2, use_qk_norm=False,
+                                              attention_bias=False, norm_topk_prob=False, tie_word_embeddings=True),
+                              True),
+    "glm4_moe_joined": ("Glm4Moe", dict(GLM4, n_routed_experts=4, n_shared_experts=2, head_dim=12, num_key_value_heads=1,
+                                        first_k_dense_replace=0,
+                                        rope_parameters=dict(LINEAR, partial_rotary_factor=1 / 3)), False),
+    "glm4_moe_lite_untied": ("Glm4MoeLite", dict(GLM4_LITE), False),
+    "glm4_moe_lite_dense_yarn": ("Glm4MoeLite", dict(GLM4_LITE, n_routed_experts=8, n_group=4, topk_group=2,
+                                                     num_hidden_layers=3, mlp_layer_types=["dense", "dense", "sparse"],
+                                                     q_lora_rank=None, n_shared_experts=2, attention_bias=True,
+                                                     rope_parameters=YARN_SCALES), False),
+    "glm4_moe_lite_joined": ("Glm4MoeLite", dict(GLM4_LITE, n_routed_experts=4, norm_topk_prob=False,
+                                                 mlp_layer_types=["sparse"] * 2, rope_interleave=False, v_head_dim=9,
+                                                 tie_word_embeddings=True), False),
+    "minimax_m2_untied": ("MiniMaxM2", dict(MINIMAX), False),
+    # A width of rotated columns in place of a share, as in published files.
+    "minimax_m2_rotary_dim": ("MiniMaxM2", dict(MINIMAX, num_local_experts=8, num_experts_per_tok=3, head_dim=6,
+                                                num_key_value_heads=1, tie_word_embeddings=True,
+                                                rope_parameters=dict(default(10000.0), partial_rotary_factor=2 / 3)),
+                              True),
+    "minimax_m2_joined": ("MiniMaxM2", dict(MINIMAX, num_local_experts=4, num_experts_per_tok=4, head_dim=10,
+                                            num_key_value_heads=4, intermediate_size=11,
+                                            rope_parameters=LINEAR), False),
 }
 EXPERT_CURVES = ("qwen3_moe_tied_losses", "qwen3_moe_untied", "mixtral_untied", "mixtral_tied_losses", "gpt_oss_untied",
-                 "deepseek_v3_untied", "qwen3_next_untied", "qwen3_5_moe_joined")
+                 "deepseek_v3_untied", "qwen3_next_untied", "qwen3_5_moe_joined", "glm4_moe_untied",
+                 "glm4_moe_lite_untied", "minimax_m2_untied")
 MARGIN, CURVE_MARGIN = 5e-3, 5e-4  # of every choice in one batch, and in all batches of a curve; in logits
 SIGMOID_SLOPE = 0.2  # about; DeepSeek's choices are made on sigmoids of logits
 CLAMP_MARGIN = 1e-5
@@ -113,14 +148,20 @@ def routers(model):
     return [m for m in model.modules() if type(m).__name__.endswith(("TopKRouter", "TopkRouter"))]
 
 
+def corrections(model):
+    """Each router that corrects its scores, with its correction, which belongs to it or to the block around it."""
+    return {getattr(module, "gate", module): module.e_score_correction_bias for module in model.modules()
+            if hasattr(module, "e_score_correction_bias")}
+
+
 def randomize_experts(model):
     """Routers that prefer some experts clearly, sinks that take a part of attention, and biases that change choices."""
     with torch.no_grad():
         for router in routers(model):
-            is_sigmoid = hasattr(router, "e_score_correction_bias")
+            is_sigmoid = router in corrections(model)
             router.weight.copy_((0.25 if is_sigmoid else 0.6) * torch.randn_like(router.weight))
             if is_sigmoid:  # saturated sigmoids would be near ties
-                router.e_score_correction_bias.copy_(0.4 * torch.randn(router.num_experts))
+                corrections(model)[router].copy_(0.4 * torch.randn(router.num_experts))
         for name, parameter in model.named_parameters():
             if name.endswith("sinks"):
                 parameter.copy_(torch.randn_like(parameter))
@@ -133,10 +174,12 @@ def kth_margin(scores, count):
     return float((ordered[:, count - 1] - ordered[:, count]).min())
 
 
-def choice_margin(router, logits):
-    if not hasattr(router, "e_score_correction_bias"):
+def choice_margin(router, logits, correction):
+    if correction is None:
         return kth_margin(logits, router.top_k)
-    scores = logits.sigmoid() + router.e_score_correction_bias
+    scores = logits.sigmoid() + correction
+    if not hasattr(router, "num_group"):
+        return kth_margin(scores, router.top_k) / SIGMOID_SLOPE
     groups = scores.view(len(scores), router.num_group, -1)
     sums = groups.topk(2, dim=-1).values.sum(dim=-1)
     chosen = torch.zeros_like(sums).scatter_(1, sums.topk(router.topk_group, dim=-1).indices, 1)
@@ -156,6 +199,7 @@ class Margins:
         self.choice = self.clamp = 1.0
         self.unused = 0  # experts of a layer that no token of some batch has chosen
         self.logits = []  # of the last pass, one tensor a layer, with their graph
+        self.corrections = corrections(model)
         for router in routers(model):
             router.register_forward_hook(self.of_router)
         for module in model.modules():
@@ -165,7 +209,7 @@ class Margins:
 
     def of_router(self, router, _, outputs):
         self.logits.append(outputs[0])
-        self.choice = min(self.choice, choice_margin(router, outputs[0].detach()))
+        self.choice = min(self.choice, choice_margin(router, outputs[0].detach(), self.corrections.get(router)))
         self.unused = max(self.unused, router.num_experts - len(outputs[2].unique()))
 
     def watch_clamps(self, experts):
@@ -193,15 +237,18 @@ def expert_loss(model, margins, outputs, tokens, targets, loss):
     return loss
 
 
+MIXTRAL_NAMES = ("Mixtral", "MiniMaxM2")
+
+
 def names_in_files(name, tensor, kind, joined):
     """Tensors of a file that one of transformers' parameters, or its gradient, is divided into."""
     if ".mlp.experts." not in name or joined or kind == "GptOss":
-        if kind == "Mixtral" and not joined:
+        if kind in MIXTRAL_NAMES and not joined:
             name = name.replace(".mlp.", ".block_sparse_moe.")
         return {name: tensor}
     before, _, matrix = name.rpartition(".")
-    gate, up, down = ("w1", "w3", "w2") if kind == "Mixtral" else ("gate_proj", "up_proj", "down_proj")
-    if kind == "Mixtral":
+    gate, up, down = ("w1", "w3", "w2") if kind in MIXTRAL_NAMES else ("gate_proj", "up_proj", "down_proj")
+    if kind in MIXTRAL_NAMES:
         before = before.replace(".mlp.", ".block_sparse_moe.")
     out = {}
     for expert, part in enumerate(tensor):
@@ -223,6 +270,10 @@ def to_old_keys(config):
             config.pop(key)
         config.update(ep_size=1, moe_layer_freq=1, scoring_func="sigmoid", topk_method="noaux_tc")
         config["rope_scaling"]["type"] = config["rope_scaling"].pop("rope_type")
+    if config["model_type"] == "minimax_m2":
+        config["rotary_dim"] = round(config.pop("partial_rotary_factor") * config["head_dim"])
+        config.update(scoring_func="sigmoid", use_qk_norm=True, qk_norm_type="per_layer", use_routing_bias=True,
+                      use_mtp=True, num_mtp_modules=3, attn_type_list=[1] * config["num_hidden_layers"])
 
 
 def check_own_loss(model, tokens, targets, loss):

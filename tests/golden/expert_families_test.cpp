@@ -80,11 +80,12 @@ class LayerTensors {
     add_linear("self_attn.q_proj", (c_.attention_gate() ? 2 : 1) * c_.query_width(), c_.width, bias);
     for (const char* name : {"self_attn.k_proj", "self_attn.v_proj"})
       add_linear(name, c_.kv_heads() * c_.head_size(), c_.width, bias);
-    add_linear("self_attn.o_proj", c_.width, c_.query_width(), c_.attention.bias);
+    add_linear("self_attn.o_proj", c_.width, c_.query_width(), c_.output_bias());
     if (style(c_.family).attention_sinks) add("self_attn.sinks", {c_.attention.heads});
-    if (!c_.qk_norm()) return;
-    for (const char* name : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"})
-      add(name, {c_.head_size()});
+    if (c_.qk_norm() == QkNormKind::none) return;
+    const bool whole = c_.qk_norm() == QkNormKind::whole;
+    add("self_attn.q_norm.weight", {whole ? c_.query_width() : c_.head_size()});
+    add("self_attn.k_norm.weight", {(whole ? c_.kv_heads() : 1) * c_.head_size()});
   }
   void add_latent_attention() {
     const LatentAttention& l = c_.latent;
@@ -107,7 +108,9 @@ class LayerTensors {
     const u64 count = c_.experts.count, inner = c_.expert_inner(), width = c_.width;
     add(joined_ ? t.joined_router : t.router, {count, width});
     if (!t.router_bias.empty()) add(t.router_bias, {count});
-    if (!t.correction_bias.empty()) add(t.correction_bias, {count});
+    if (!t.correction_bias.empty())
+      add(joined_ && !t.joined_correction_bias.empty() ? t.joined_correction_bias : t.correction_bias,
+          {count});
     const std::string_view shared = t.shared.gate.substr(0, t.shared.gate.rfind('.'));
     if (!shared.empty()) add_mlp(shared, c_.shared_inner());
     if (!t.shared_gate.empty()) add_linear(t.shared_gate, 1, width, false);

@@ -96,25 +96,30 @@ TEST_P(FamilyCurve, AgreesWithTransformers) {
   RecordProperty("worst_loss", fmt::format("{:.1e}", worst));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, FamilyCurve,
-                         ::testing::Values(Setting{"llama_tied"},
-                                           Setting{"llama_untied_llama3", HomePolicy::disk, 2},
-                                           Setting{"mistral_untied", HomePolicy::host},
-                                           Setting{"qwen2_untied"},
-                                           Setting{"qwen3_tied_head_dim", HomePolicy::mixed, 2},
-                                           Setting{"phi3_partial", HomePolicy::mixed, 2},
-                                           Setting{"gemma3_text", HomePolicy::mixed, 2},
-                                           Setting{"gemma3_sliding", HomePolicy::disk, 2},
-                                           Setting{"mixtral_untied", HomePolicy::disk, 2, 1},
-                                           Setting{"mixtral_tied_losses", HomePolicy::mixed, 1, 2},
-                                           Setting{"qwen3_moe_untied", HomePolicy::host, 2, 3},
-                                           Setting{"qwen3_moe_tied_losses", HomePolicy::disk, 1, 1},
-                                           Setting{"gpt_oss_untied", HomePolicy::disk, 2, 2},
-                                           Setting{"deepseek_v3_untied", HomePolicy::disk, 2, 2},
-                                           Setting{"qwen3_5_untied", HomePolicy::disk, 2},
-                                           Setting{"qwen3_next_untied", HomePolicy::mixed, 2, 2},
-                                           Setting{"qwen3_5_moe_joined", HomePolicy::disk, 1, 3}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Cases, FamilyCurve,
+    ::testing::Values(
+        Setting{"llama_tied"}, Setting{"llama_untied_llama3", HomePolicy::disk, 2},
+        Setting{"mistral_untied", HomePolicy::host}, Setting{"qwen2_untied"},
+        Setting{"qwen3_tied_head_dim", HomePolicy::mixed, 2}, Setting{"phi3_partial", HomePolicy::mixed, 2},
+        Setting{"gemma3_text", HomePolicy::mixed, 2}, Setting{"gemma3_sliding", HomePolicy::disk, 2},
+        Setting{"mixtral_untied", HomePolicy::disk, 2, 1},
+        Setting{"mixtral_tied_losses", HomePolicy::mixed, 1, 2},
+        Setting{"qwen3_moe_untied", HomePolicy::host, 2, 3},
+        Setting{"qwen3_moe_tied_losses", HomePolicy::disk, 1, 1},
+        Setting{"gpt_oss_untied", HomePolicy::disk, 2, 2},
+        Setting{"deepseek_v3_untied", HomePolicy::disk, 2, 2}, Setting{"qwen3_5_untied", HomePolicy::disk, 2},
+        Setting{"qwen3_next_untied", HomePolicy::mixed, 2, 2},
+        Setting{"qwen3_5_moe_joined", HomePolicy::disk, 1, 3},
+        Setting{"glm4_moe_untied", HomePolicy::disk, 2, 2},
+        Setting{"glm4_moe_lite_untied", HomePolicy::mixed, 1, 4},
+        Setting{"minimax_m2_untied", HomePolicy::disk, 2, 2},
+        Setting{"ministral3_untied", HomePolicy::mixed, 2}, Setting{"smollm3_tied", HomePolicy::disk},
+        Setting{"olmo2_untied", HomePolicy::host, 2}, Setting{"olmo3_untied", HomePolicy::disk, 2},
+        Setting{"exaone4_untied", HomePolicy::mixed, 2}, Setting{"seed_oss_untied"},
+        Setting{"hunyuan_v1_dense_tied", HomePolicy::disk, 2}, Setting{"ernie4_5_tied", HomePolicy::host},
+        Setting{"granite_tied", HomePolicy::disk, 2}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 struct OptimizerCase {
   Setting setting;

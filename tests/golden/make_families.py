@@ -56,6 +56,10 @@ def by_layer(rope):
     return dict(full_attention=rope, sliding_attention=default(3000.0))
 
 
+PLAIN = dict(pad_token_id=None)
+GROWING = dict(YARN, original_max_position_embeddings=6, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)
+ALPHA = dict(rope_type="dynamic", rope_theta=10000.0, factor=1.0, alpha=50.0)
+GRANITE = dict(embedding_multiplier=3.0, logits_scaling=2.5, residual_multiplier=0.4, attention_multiplier=0.3)
 GEMMA = dict(head_dim=8, query_pre_attn_scalar=24, sliding_window=TOKENS, pad_token_id=None)
 
 # name: (class, differences from SIZES, True if config.json has rope_theta and rope_scaling as in transformers
@@ -127,10 +131,71 @@ CASES = {
     "qwen3_5_linear": ("Qwen3_5", dict(HYBRID, linear_key_head_dim=9,
                                        linear_value_head_dim=4, linear_num_value_heads=2, num_key_value_heads=4,
                                        rope_parameters=dict(LINEAR, partial_rotary_factor=0.75)), False),
+    # q grows with its position, in steps of the original length.
+    "ministral3_untied": ("Ministral3", dict(PLAIN, rope_parameters=GROWING, head_dim=8), False),
+    "ministral3_tied_sliding": ("Ministral3", dict(PLAIN, rope_parameters=dict(GROWING, llama_4_scaling_beta=0.1,
+                                                                               original_max_position_embeddings=5),
+                                                   head_dim=10, sliding_window=7, num_key_value_heads=1,
+                                                   tie_word_embeddings=True), True),
+    "ministral3_plain": ("Ministral3", dict(PLAIN, rope_parameters=dict(default(10000.0), llama_4_scaling_beta=0.5,
+                                                                        original_max_position_embeddings=3),
+                                            num_key_value_heads=4, head_dim=6), False),
+    # Layers without rotation.
+    "smollm3_tied": ("SmolLM3", dict(PLAIN, rope_parameters=default(2000000.0), tie_word_embeddings=True,
+                                     num_hidden_layers=3, no_rope_layer_interval=2), False),
+    "smollm3_biases": ("SmolLM3", dict(PLAIN, rope_parameters=default(10000.0), mlp_bias=True,
+                                       num_hidden_layers=3, no_rope_layers=[1, 1, 0], num_key_value_heads=1,
+                                       tie_word_embeddings=False), True),
+    "smollm3_all_rotated": ("SmolLM3", dict(PLAIN, rope_parameters=YARN, no_rope_layers=[1, 1], num_key_value_heads=4,
+                                            attention_bias=True),
+                            False),
+    # Norms of branches alone.
+    "olmo2_untied": ("Olmo2", dict(PLAIN, rope_parameters=default(500000.0)), False),
+    "olmo2_biases_llama3": ("Olmo2", dict(PLAIN, rope_parameters=LLAMA3, attention_bias=True, num_key_value_heads=1),
+                            True),
+    "olmo2_tied": ("Olmo2", dict(PLAIN, rope_parameters=default(10000.0), num_attention_heads=3, num_key_value_heads=3,
+                                 tie_word_embeddings=True), False),
+    "olmo3_untied": ("Olmo3", dict(PLAIN, rope_parameters=by_layer(YARN), sliding_window=7, num_hidden_layers=3,
+                                   layer_types=["sliding_attention"] * 2 + ["full_attention"]), False),
+    "olmo3_default_layers": ("Olmo3", dict(PLAIN, rope_parameters=by_layer(default(500000.0)), sliding_window=5,
+                                           num_hidden_layers=4, intermediate_size=24, num_key_value_heads=1), False),
+    "olmo3_full_tied": ("Olmo3", dict(PLAIN, rope_parameters=by_layer(LINEAR), layer_types=["full_attention"] * 2,
+                                      attention_bias=True, tie_word_embeddings=True), False),
+    "exaone4_untied": ("Exaone4", dict(PLAIN, rope_parameters=default(1000000.0), sliding_window=6, num_hidden_layers=3,
+                                       sliding_window_pattern=3), False),
+    "exaone4_tied_full": ("Exaone4", dict(PLAIN, rope_parameters=LLAMA3, sliding_window=None, head_dim=10,
+                                          layer_types=["full_attention"] * 2, tie_word_embeddings=True), False),
+    "exaone4_listed": ("Exaone4", dict(PLAIN, rope_parameters=default(10000.0), sliding_window=9, num_key_value_heads=1,
+                                       sliding_window_pattern="LG", head_dim=8,
+                                       layer_types=["sliding_attention", "full_attention"]), True),
+    "seed_oss_untied": ("SeedOss", dict(PLAIN, rope_parameters=default(10000000.0), head_dim=8, residual_dropout=0.0), False),
+    "seed_oss_all_biases": ("SeedOss", dict(PLAIN, rope_parameters=LINEAR, head_dim=6, residual_dropout=0.0,
+                                            attention_out_bias=True, mlp_bias=True, num_key_value_heads=1), True),
+    "seed_oss_tied_plain": ("SeedOss", dict(PLAIN, rope_parameters=default(10000.0), head_dim=10, residual_dropout=0.0,
+                                            attention_bias=False, num_key_value_heads=4, tie_word_embeddings=True), False),
+    # Norms of heads after the rotation.
+    "hunyuan_v1_dense_tied": ("HunYuanDenseV1", dict(PLAIN, rope_parameters=default(10000.0), head_dim=8,
+                                                     tie_word_embeddings=True), False),
+    "hunyuan_v1_dense_alpha": ("HunYuanDenseV1", dict(PLAIN, rope_parameters=ALPHA, head_dim=8,
+                                                      num_key_value_heads=1), True),
+    "hunyuan_v1_dense_biases": ("HunYuanDenseV1", dict(PLAIN, rope_parameters=LINEAR, head_dim=12, attention_bias=True,
+                                                       num_key_value_heads=4), False),
+    # Neighbouring columns are rotated together.
+    "ernie4_5_tied": ("Ernie4_5", dict(PLAIN, rope_parameters=default(500000.0), head_dim=8), False),
+    "ernie4_5_untied": ("Ernie4_5", dict(PLAIN, rope_parameters=default(10000.0), head_dim=10, num_key_value_heads=1,
+                                         tie_word_embeddings=False), True),
+    "ernie4_5_llama3": ("Ernie4_5", dict(PLAIN, rope_parameters=LLAMA3, head_dim=6, num_key_value_heads=4), False),
+    # Factors.
+    "granite_tied": ("Granite", dict(PLAIN | GRANITE, rope_parameters=default(10000.0), tie_word_embeddings=True), False),
+    "granite_biases": ("Granite", dict(PLAIN | GRANITE, rope_parameters=LINEAR, attention_bias=True, mlp_bias=True,
+                                       num_key_value_heads=1, residual_multiplier=1.7), True),
+    "granite_some": ("Granite", dict(PLAIN, rope_parameters=default(10000.0), num_key_value_heads=4,
+                                     logits_scaling=0.5, attention_multiplier=0.4), False),
 }
 PERPLEXITIES = ("gpt2_plain", "llama_untied_llama3", "mistral_untied", "qwen2_tied", "qwen3_tied_head_dim")
 CURVES = ("llama_tied", "llama_untied_llama3", "mistral_untied", "qwen2_untied", "qwen3_tied_head_dim", "phi3_partial",
-          "gemma3_text", "gemma3_sliding", "qwen3_5_untied")
+          "gemma3_text", "gemma3_sliding", "qwen3_5_untied", "ministral3_untied", "smollm3_tied", "olmo2_untied",
+          "olmo3_untied", "exaone4_untied", "seed_oss_untied", "hunyuan_v1_dense_tied", "ernie4_5_tied", "granite_tied")
 
 
 # Classes whose config is a part of that of a model which also reads images.

@@ -60,34 +60,47 @@ inline std::string token_file(const TrainDir& dir) {
   return path;
 }
 
+// RETURNS: the width inside MLPs; of experts, in families that have no others.
+inline u32& inner_width(ModelConfig& m) {
+  const ExpertTraits* e = traits(m.family).experts;
+  const bool dense = e == nullptr || !e->inner_key || e->step_keys || e->group_keys;
+  return dense ? m.mlp.inner_given : m.experts.inner_given;
+}
+
 // Makes equally small models of every family: grouped queries; heads of Qwen3 wider than their share of the
-// width; heads of Phi-3 that are rotated in part; the last layer of Gemma 3 with angles of its own; attention
-// in the second layer of Qwen's hybrids.
+// width; heads of Phi-3 that are rotated in part; windows in the first two layers of three, where families
+// have them; attention in the second layer of Qwen's hybrids.
 inline ModelConfig small_model(Family family) {
   ModelConfig m = default_model(family);
   m.vocab_size = 256, m.positions = 32, m.width = 64, m.layers = 3, m.attention.heads = 4;
   if (family == Family::gpt2) return m;
-  m.mlp.inner_given = 128, m.attention.kv_heads_given = 2;
+  inner_width(m) = 128, m.attention.kv_heads_given = 2;
   if (family == Family::qwen3) m.softmax.head_size_given = 24, m.tied = true;
   if (family == Family::phi3) m.attention.rope.partial_factor = 0.75;
-  if (family == Family::gemma3_text) {
-    m.softmax.sliding_window_pattern = 3, m.softmax.sliding_window = 12, m.softmax.scale_given = 24;
-  }
+  if (family == Family::gemma3_text) m.softmax.scale_given = 24;
   if (traits(family).delta_layers) {
     m.softmax.head_size_given = 24, m.attention.rope.partial_factor = 0.5;
     m.delta = {
         .key_heads = 2, .value_heads = 4, .key_head_dim = 8, .value_head_dim = 12, .attention_interval = 2};
     if (m.experts.count != 0) m.experts.shared_width = 24, m.experts.balance = true;
   }
-  if (family == Family::deepseek_v3) {
+  if (style(family).mixer == MixerKind::latent) {
     m.attention.kv_heads_given = m.attention.heads;
     m.latent = {.q_lora_rank = 24,
                 .kv_lora_rank = 16,
                 .qk_nope_head_dim = 16,
                 .qk_rope_head_dim = 8,
                 .v_head_dim = 12};
-    m.experts.groups = 4, m.experts.chosen_groups = 2, m.experts.scale = 2.5;
   }
+  if (m.experts.count != 0 && traits(family).experts->group_keys)
+    m.experts.groups = 4, m.experts.chosen_groups = 2, m.experts.scale = 2.5;
+  const FamilyTraits& t = traits(family);
+  if (t.window == WindowKind::by_layer) m.softmax.sliding_window = 12, m.softmax.sliding_window_pattern = 3;
+  if (t.no_rope_key) m.softmax.no_rope_interval = 2;
+  if (t.query_growth_key) m.attention.rope.original_positions = 9;
+  if (t.alpha_key) m.attention.rope.type = RopeType::dynamic, m.attention.rope.alpha = 40;
+  if (t.factor_keys)
+    m.softmax.score_factor = 0.2, m.factors = {.embedding = 3, .residual = 0.4, .logits_divisor = 2};
   if (family == Family::qwen3_moe) m.experts.balance = true, m.experts.z_factor = 1e-3;
   return m;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -32,6 +33,10 @@ std::vector<Row> sizes(const ModelConfig& there, const ModelConfig& here) {
   const auto of_softmax = [](auto number) {
     return [number](const ModelConfig& c) { return c.softmax.*number; };
   };
+  // Intervals that are longer than the model are all the same.
+  const auto of_layers = [](auto number) {
+    return [number](const ModelConfig& c) { return std::min(c.softmax.*number, c.layers + 1); };
+  };
   return {row("vocab_size", &ModelConfig::vocab_size),
           row(keys.positions, &ModelConfig::positions),
           row(keys.width, &ModelConfig::width),
@@ -42,9 +47,14 @@ std::vector<Row> sizes(const ModelConfig& there, const ModelConfig& here) {
           row(keys.inner, &ModelConfig::inner),
           row("sliding_window", &ModelConfig::window_of_any_layer),
           row("max_window_layers", of_softmax(&SoftmaxConfig::max_window_layers)),
-          row("sliding_window_pattern", of_softmax(&SoftmaxConfig::sliding_window_pattern)),
+          row("sliding_window_pattern", of_layers(&SoftmaxConfig::sliding_window_pattern)),
           row("query_pre_attn_scalar", &ModelConfig::attention_scale_size),
           row("rope_local_base_freq", of_softmax(&SoftmaxConfig::local_rope_theta)),
+          row("no_rope_layer_interval", of_layers(&SoftmaxConfig::no_rope_interval)),
+          row("attention_multiplier", of_softmax(&SoftmaxConfig::score_factor)),
+          row("embedding_multiplier", [](const ModelConfig& c) { return c.factors.embedding; }),
+          row("residual_multiplier", [](const ModelConfig& c) { return c.factors.residual; }),
+          row("logits_scaling", [](const ModelConfig& c) { return c.factors.logits_divisor; }),
           row(keys.norm_epsilon, &ModelConfig::norm_epsilon)};
 }
 
@@ -53,6 +63,8 @@ std::vector<Row> angles(const Rope& there, const Rope& here) {
           {"factor", there.factor, here.factor},
           {"low_freq_factor", there.low_freq_factor, here.low_freq_factor},
           {"high_freq_factor", there.high_freq_factor, here.high_freq_factor},
+          {"alpha", there.alpha, here.alpha},
+          {"llama_4_scaling_beta", there.query_growth, here.query_growth},
           {"beta_fast", there.beta_fast, here.beta_fast},
           {"beta_slow", there.beta_slow, here.beta_slow},
           {"mscale_all_dim", there.mscale_all_dim, here.mscale_all_dim},
@@ -110,6 +122,8 @@ std::string config_difference(const ModelConfig& there, const ModelConfig& here)
   add("truncate", there.attention.rope.truncate, here.attention.rope.truncate);
   add("tie_word_embeddings", there.tied, here.tied);
   add("attention_bias", there.attention.bias, here.attention.bias);
+  add("use_qk_norm", there.softmax.qk_norm, here.softmax.qk_norm);
+  add("attention_out_bias", there.attention.output_bias, here.attention.output_bias);
   add("mlp_bias", there.mlp.bias, here.mlp.bias);
   add("norm_topk_prob", there.experts.normalise, here.experts.normalise);
   add("rope_interleave", there.latent.interleaved, here.latent.interleaved);

@@ -34,12 +34,15 @@ namespace {
 ModelConfig hf_default(Family family) {
   const LeftOut& left_out = traits(family).left_out;
   ModelConfig c = default_model(family);
-  c.embedding_dropout = c.attention.dropout = c.residual_dropout = left_out.dropout;
+  c.attention.dropout = left_out.dropout;
+  if (style(family).residual_dropout) c.residual_dropout = left_out.dropout;
+  if (style(family).positions == PositionKind::learned) c.embedding_dropout = left_out.dropout;
   if (left_out.positions != 0) c.positions = left_out.positions;
   if (left_out.norm_epsilon != 0) c.norm_epsilon = left_out.norm_epsilon;
   c.attention.kv_heads_given = left_out.kv_heads;
   c.softmax.head_size_given = left_out.head_size;
   c.softmax.scale_given = left_out.attention_scale_size;
+  c.softmax.qk_norm = !traits(family).qk_norm_key;
   if (traits(family).experts != nullptr)
     c.experts.normalise =
         !traits(family).experts->normalise_key || traits(family).experts->normalise_left_out;
@@ -101,6 +104,7 @@ class Reader {
 
   Result<ModelConfig> read(json::object object) {
     if (const auto wrong = merge_rope_maps(family_, object)) return fault(wrong->key, wrong->reason);
+    if (const auto wrong = rename_rotary_width(family_, object)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = rename_expert_count(family_, object)) return fault(wrong->key, wrong->reason);
     // Values within the map of rope parameters override the keys beside it.
     for (const char* key : beside_rope)
@@ -111,16 +115,18 @@ class Reader {
     const json::value* scaling = object.if_contains("rope_scaling");
     const bool has_scaling = scaling != nullptr && scaling->is_object() && !scaling->get_object().empty();
     for (const auto& [key, value] : object) {
-      const bool read_otherwise = std::ranges::find(beside_rope, key) != beside_rope.end() ||
-                                  (key == "n_ctx" && has_positions) ||
-                                  (key == "rope_parameters" && has_scaling) || key == quantization_key ||
-                                  is_window_key(family_, key) || is_mixer_key(family_, key);
+      const bool read_otherwise =
+          std::ranges::find(beside_rope, key) != beside_rope.end() || (key == "n_ctx" && has_positions) ||
+          (key == "rope_parameters" && has_scaling) || key == quantization_key ||
+          is_window_key(family_, key) || is_mixer_key(family_, key) || is_mlp_list(family_, key);
       if (!read_otherwise) TRY(read_key(std::string(key), value));
     }
     TRY(check_required(object));
     if (const auto wrong = take_lengths(object, config_.model)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = read_window(object, config_.model)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = read_mixers(object, config_.model)) return fault(wrong->key, wrong->reason);
+    if (const auto wrong = read_mlp_list(object, config_.model)) return fault(wrong->key, wrong->reason);
+    if (const auto wrong = read_unrotated(object, config_.model)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = read_score(object, config_.model.score)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = check_model(config_.model)) return fault(wrong->key, wrong->reason);
     return config_.model;
@@ -265,8 +271,15 @@ constexpr WrittenKey written_keys[] = {
     {"embd_pdrop", [](const ModelConfig& c) -> json::value { return c.embedding_dropout; }},
     {"attn_pdrop", [](const ModelConfig& c) -> json::value { return c.attention.dropout; }},
     {"resid_pdrop", [](const ModelConfig& c) -> json::value { return c.residual_dropout; }},
+    {"residual_dropout", [](const ModelConfig& c) -> json::value { return c.residual_dropout; }},
+    {"attention_out_bias", [](const ModelConfig& c) -> json::value { return c.attention.output_bias; }},
+    {"attention_multiplier", [](const ModelConfig& c) -> json::value { return c.attention_scale(); }},
+    {"embedding_multiplier", [](const ModelConfig& c) -> json::value { return c.factors.embedding; }},
+    {"residual_multiplier", [](const ModelConfig& c) -> json::value { return c.factors.residual; }},
+    {"logits_scaling", [](const ModelConfig& c) -> json::value { return c.factors.logits_divisor; }},
     {"attention_dropout", [](const ModelConfig& c) -> json::value { return c.attention.dropout; }},
     {"tie_word_embeddings", [](const ModelConfig& c) -> json::value { return c.tied; }, true},
+    {"use_qk_norm", [](const ModelConfig& c) -> json::value { return c.softmax.qk_norm; }, true},
     {"attention_bias", [](const ModelConfig& c) -> json::value { return c.attention.bias; }},
     {"mlp_bias", [](const ModelConfig& c) -> json::value { return c.mlp.bias; }},
     {"full_attention_interval",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
@@ -22,6 +23,12 @@ void write_latent(const ModelConfig& c, json::object& o) {
   o["qk_rope_head_dim"] = l.qk_rope_head_dim;
   o["v_head_dim"] = l.v_head_dim;
   o["rope_interleave"] = l.interleaved;
+}
+
+constexpr std::string_view mlp_list = "mlp_layer_types", dense_key = "first_k_dense_replace";
+
+std::string_view mlp_name(const ModelConfig& c, u32 layer) {
+  return c.has_experts(layer) ? "sparse" : "dense";
 }
 
 }  // namespace
@@ -60,6 +67,38 @@ std::optional<ModelFault> read_layer_list(std::string_view key, const json::valu
   return std::nullopt;
 }
 
+bool is_mlp_list(Family family, std::string_view key) {
+  return traits(family).experts != nullptr && traits(family).experts->mlp_list_key && key == mlp_list;
+}
+
+std::optional<ModelFault> read_mlp_list(const json::object& file, ModelConfig& config) {
+  if (!is_mlp_list(config.family, mlp_list)) return std::nullopt;
+  const u32 given = config.experts.dense_layers;
+  const json::value* types = file.if_contains(mlp_list);
+  if (types == nullptr || types->is_null()) {
+    config.experts.dense_layers = default_model(config.family).experts.dense_layers;
+  } else {
+    if (!types->is_array() || types->get_array().size() != config.layers)
+      return ModelFault{mlp_list, fmt::format("{} must be a list, with one item a layer, dense or sparse",
+                                              json_text(*types, JsonStyle::line))};
+    const json::array& list = types->get_array();
+    const json::value sparse = "sparse";
+    config.experts.dense_layers = static_cast<u32>(std::ranges::find(list, sparse) - list.begin());
+    for (u32 layer = 0; layer < config.layers; ++layer)
+      if (list[layer] != json::value(json::string_view(mlp_name(config, layer))))
+        return ModelFault{mlp_list,
+                          fmt::format("names {} for layer {} (the first is 0); layers may be dense, "
+                                      "and after the last of these sparse",
+                                      json_text(list[layer], JsonStyle::line), layer)};
+  }
+  if (file.contains(dense_key) && given != config.experts.dense_layers)
+    return ModelFault{dense_key,
+                      fmt::format("is {}, but {} makes {} layers dense, and transformers reads {}; "
+                                  "keep the number that the model was trained with",
+                                  given, mlp_list, config.experts.dense_layers, mlp_list)};
+  return std::nullopt;
+}
+
 void write_experts(const ModelConfig& c, json::object& o) {
   write_latent(c, o);
   const ExpertTraits* family = traits(c.family).experts;
@@ -80,6 +119,11 @@ void write_experts(const ModelConfig& c, json::object& o) {
     o["n_group"] = e.groups;
     o["topk_group"] = e.chosen_groups;
     o["routed_scaling_factor"] = e.scale;
+  }
+  if (family->mlp_list_key) {
+    json::array types;
+    for (u32 layer = 0; layer < c.layers; ++layer) types.push_back(json::string_view(mlp_name(c, layer)));
+    o[mlp_list] = std::move(types);
   }
   if (family->activation == ExpertActivation::clamped_swiglu) {
     o["swiglu_alpha"] = e.gate_alpha;

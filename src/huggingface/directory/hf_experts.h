@@ -17,6 +17,12 @@ std::optional<ModelFault> rename_expert_count(Family, boost::json::object& file)
 std::optional<ModelFault> read_layer_list(std::string_view key, const boost::json::value&,
                                           std::vector<u32>& layers);
 
+// True for the list that says which layers have experts, in families that have it.
+bool is_mlp_list(Family, std::string_view key);
+// Takes the list, which transformers reads in place of first_k_dense_replace.
+// RETURNS: a fault if a dense layer follows one with experts, or the two disagree.
+std::optional<ModelFault> read_mlp_list(const boost::json::object& file, ModelConfig&);
+
 // Writes all keys about experts and latent attention that the family has.
 void write_experts(const ModelConfig&, boost::json::object& out);
 

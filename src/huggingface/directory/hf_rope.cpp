@@ -70,7 +70,7 @@ json::object rope_object(const ModelConfig& c) {
     o["low_freq_factor"] = c.attention.rope.low_freq_factor;
     o["high_freq_factor"] = c.attention.rope.high_freq_factor;
   }
-  if (has_original_length(c.attention.rope.type))
+  if (has_original_length(c.attention.rope.type) || traits(c.family).query_growth_key)
     o["original_max_position_embeddings"] =
         c.attention.rope.original_positions != 0 ? c.attention.rope.original_positions : c.positions;
   if (c.attention.rope.type == RopeType::yarn) {
@@ -82,6 +82,8 @@ json::object rope_object(const ModelConfig& c) {
                                      std::pair{"mscale_all_dim", c.attention.rope.mscale_all_dim}})
       if (value != 0) o[key] = value;
   }
+  if (c.attention.rope.alpha != 0) o["alpha"] = c.attention.rope.alpha;
+  if (traits(c.family).query_growth_key) o["llama_4_scaling_beta"] = c.attention.rope.query_growth;
   if (c.attention.rope.type == RopeType::longrope) {
     o["short_factor"] = json::value_from(c.attention.rope.short_factor);
     o["long_factor"] = json::value_from(c.attention.rope.long_factor);
@@ -111,6 +113,40 @@ std::optional<ModelFault> merge_rope_maps(Family family, json::object& file) {
   if (!global->is_object()) return ModelFault{"rope_parameters.full_attention", wanted_map};
   // transformers adds rope_scaling to this map, and keeps this map's base.
   if (const json::value* theta = global->get_object().if_contains("rope_theta")) file["rope_theta"] = *theta;
+  return std::nullopt;
+}
+
+std::optional<ModelFault> rename_rotary_width(Family family, json::object& file) {
+  constexpr const char *width_key = "rotary_dim", *share_key = "partial_rotary_factor";
+  const json::value* width = file.if_contains(width_key);
+  if (!traits(family).rotary_width_key || width == nullptr || width->is_null()) return std::nullopt;
+  const json::value* given = file.if_contains("head_dim");
+  const double head =
+      given != nullptr && given->is_number() ? given->to_number<double>() : traits(family).left_out.head_size;
+  if (!width->is_int64() || width->get_int64() < 1 || !(head > 0))
+    return ModelFault{width_key, "must be a number of columns of a head, of which head_dim is the width"};
+  if (!file.contains(share_key)) file[share_key] = static_cast<double>(width->get_int64()) / head;
+  file.erase(width_key);
+  return std::nullopt;
+}
+
+std::optional<ModelFault> read_unrotated(const json::object& file, ModelConfig& c) {
+  constexpr const char* key = "no_rope_layers";
+  const json::value* value = file.if_contains(key);
+  if (!traits(c.family).no_rope_key || value == nullptr || value->is_null()) return std::nullopt;
+  if (!value->is_array() || value->get_array().size() != c.layers)
+    return ModelFault{key,
+                      "must be a list, with one item a layer: 0 for layers without rotation, otherwise 1"};
+  const json::array& list = value->get_array();
+  u32 interval = 1;
+  while (interval <= list.size() && list[interval - 1] != 0) ++interval;
+  c.softmax.no_rope_interval = interval;
+  for (u32 layer = 0; layer < c.layers; ++layer)
+    if (list[layer] != (c.rotates(layer) ? 1 : 0))
+      return ModelFault{
+          key, fmt::format("has {} for layer {} (the first is 0), against the pattern of the layers before; "
+                           "Tidepool trains models with layers without rotation at a fixed interval",
+                           json_text(list[layer], JsonStyle::line), layer)};
   return std::nullopt;
 }
 
@@ -177,6 +213,12 @@ void write_rope(const ModelConfig& c, json::object& o) {
   o["rope_theta"] = c.attention.rope.theta;
   if (c.attention.rope.type == RopeType::longrope)  // where transformers 4 reads it
     o["original_max_position_embeddings"] = c.attention.rope.original_positions;
+  if (traits(c.family).no_rope_key) {
+    json::array rotated;
+    for (u32 layer = 0; layer < c.layers; ++layer) rotated.push_back(c.rotates(layer) ? 1 : 0);
+    o["no_rope_layers"] = std::move(rotated);
+    o["no_rope_layer_interval"] = c.softmax.no_rope_interval;
+  }
   json::object rope = rope_object(c);
   o["rope_scaling"] = c.attention.rope.type == RopeType::plain ? json::value(nullptr) : json::value(rope);
   rope["rope_theta"] = c.attention.rope.theta;

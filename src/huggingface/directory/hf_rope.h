@@ -15,6 +15,14 @@ namespace tidepool {
 // RETURNS: a fault if transformers would read the file in another way.
 std::optional<ModelFault> merge_rope_maps(Family, boost::json::object& file);
 
+// Rewrites rotary_dim, the number of columns of a head that are rotated, into partial_rotary_factor, which
+// counts if the file has both.
+std::optional<ModelFault> rename_rotary_width(Family, boost::json::object& file);
+
+// Takes no_rope_layers, a list that transformers prefers to no_rope_layer_interval, in families that have it.
+// RETURNS: a fault if its layers without rotation are not at a fixed interval.
+std::optional<ModelFault> read_unrotated(const boost::json::object& file, ModelConfig&);
+
 // RETURNS: a fault if rope_type and type, its older name, differ: transformers reads rope_type, earlier
 // versions read type, so each would make another model. `key`: of the map.
 std::optional<ModelFault> check_one_type(std::string_view key, const boost::json::object& map);

@@ -64,9 +64,9 @@ u32 first_off_pattern(const LayerTypes& slide, const ModelConfig& config) {
 // Sets sliding_window_pattern of a family whose layers differ.
 std::optional<ModelFault> read_pattern(const json::object& file, const std::optional<LayerTypes>& slide,
                                        ModelConfig& config) {
-  // gpt-oss has only the list.
-  const bool has_pattern = traits(config.family).local_rope;
-  if (has_pattern)
+  // EXAONE's pattern may be 0 or a text, beside the list.
+  const bool listed = slide && traits(config.family).windows_rotate;
+  if (traits(config.family).window_pattern_key && !listed)
     if (auto fault = read_number(file, "sliding_window_pattern", 1, config.softmax.sliding_window_pattern))
       return fault;
   if (!slide) return std::nullopt;
@@ -155,13 +155,15 @@ void write_window(const ModelConfig& config, json::object& out) {
   out["sliding_window"] = window == 0 ? json::value(nullptr) : json::value(window);
   out.erase("layer_types");
   if (traits(config.family).window == WindowKind::by_layer) {
-    out["sliding_window"] =
-        config.softmax.sliding_window != 0 ? config.softmax.sliding_window : config.positions;
+    const bool none = traits(config.family).windows_rotate && config.softmax.sliding_window == 0;
+    if (!none)
+      out["sliding_window"] =
+          config.softmax.sliding_window != 0 ? config.softmax.sliding_window : config.positions;
     json::array types;
     for (u32 layer = 0; layer < config.layers; ++layer)
-      types.push_back(json::string_view(config.slides(layer) ? sliding : full));
+      types.push_back(json::string_view(config.slides(layer) && !none ? sliding : full));
     out["layer_types"] = std::move(types);
-    if (traits(config.family).local_rope)
+    if (traits(config.family).window_pattern_key)
       out["sliding_window_pattern"] = config.softmax.sliding_window_pattern;
   }
   const bool from_a_layer = traits(config.family).window == WindowKind::by_switch;

@@ -60,15 +60,18 @@ class FileTensorList {
     }
   }
 
-  // The router's name differs too.
+  // The names of the router's tensors differ too.
   void add_window_beside_joined(u32 w) {
     const ExpertTensors& names = traits(graph_.config.family).experts->tensors;
     const u64 begin = out_.size();
     add_window(w);
-    for (u64 i = begin; i < out_.size(); ++i)
-      if (out_[i].name.ends_with(names.router))
-        out_[i].name.replace(out_[i].name.size() - names.router.size(), names.router.size(),
-                             names.joined_router);
+    const auto rename = [&](std::string_view single, std::string_view joined) {
+      for (u64 i = begin; i < out_.size() && !joined.empty(); ++i)
+        if (out_[i].name.ends_with(single))
+          out_[i].name.replace(out_[i].name.size() - single.size(), single.size(), joined);
+    };
+    rename(names.router, names.joined_router);
+    rename(names.correction_bias, names.joined_correction_bias);
   }
 
   void add_joined(const std::vector<u32>& windows) {

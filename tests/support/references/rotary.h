@@ -90,7 +90,54 @@ inline const RotaryCase rotary_cases[] = {
       .query_stride = 512},
      true,
      true,
-     1.0f}};
+     1.0f},
+    // Neighbours rotate together.
+    {{.rows = 20, .tokens = 10, .heads = 3, .kv_heads = 1, .head_size = 16, .neighbours = true}, false, true},
+    {{.rows = 34,
+      .tokens = 17,
+      .heads = 3,
+      .kv_heads = 2,
+      .head_size = 72,
+      .rotated_size = 48,
+      .neighbours = true}},
+    {{.rows = 33,
+      .tokens = 33,
+      .heads = 4,
+      .kv_heads = 1,
+      .head_size = 20,
+      .rotated_size = 12,
+      .neighbours = true},
+     true,
+     true},
+    // q grows with its position.
+    {{.rows = 40,
+      .tokens = 20,
+      .heads = 4,
+      .kv_heads = 2,
+      .head_size = 16,
+      .query_growth = 0.3f,
+      .query_period = 6},
+     false,
+     true},
+    {{.rows = 34,
+      .tokens = 17,
+      .heads = 3,
+      .kv_heads = 1,
+      .head_size = 21,
+      .rotated_size = 10,
+      .query_stride = 25,
+      .query_growth = 0.1f,
+      .query_period = 3}},
+    {{.rows = 40,
+      .tokens = 40,
+      .heads = 3,
+      .kv_heads = 1,
+      .head_size = 128,
+      .rotated_size = 32,
+      .query_growth = 0.5f,
+      .query_period = 7},
+     true,
+     true}};
 
 // Columns that a kernel must leave hold this number.
 inline constexpr float untouched = -7;
@@ -151,20 +198,28 @@ inline std::pair<u64, u64> rotary_head_places(const RotaryShape& s, u32 row, u32
   return {u64{row} * s.in_columns() + in, u64{row} * s.columns() + u64{head} * s.head_size};
 }
 
+struct RotatedHead {
+  u32 row, head;
+};
 // to = the head, with its first elements rotated by the row's position; direction: 1 or -1.
-inline void rotate_reference(const RotaryCase& c, const RotaryData& d, u32 row, double direction,
+inline void rotate_reference(const RotaryCase& c, const RotaryData& d, RotatedHead at, double direction,
                              const double* from, double* to) {
+  const auto [row, head] = at;
   const RotaryShape& s = c.shape;
   const u32 position = row % s.tokens - (d.starts.empty() ? 0 : static_cast<u32>(d.starts[row]));
   const u32 half = s.rotated() / 2;
   for (u32 i = 0; i < half; ++i) {
     const double angle = static_cast<float>(position) * d.frequencies[i];  // in fp32, as models do
     const double cosine = std::cos(angle), sine = direction * std::sin(angle);
-    const double a = from[i], b = from[i + half];
-    to[i] = a * cosine - b * sine;
-    to[i + half] = b * cosine + a * sine;
+    const u32 first = s.neighbours ? 2 * i : i, second = s.neighbours ? first + 1 : i + half;
+    const double a = from[first], b = from[second];
+    to[first] = a * cosine - b * sine;
+    to[second] = b * cosine + a * sine;
   }
   std::copy(from + s.rotated(), from + s.head_size, to + s.rotated());
+  if (s.query_growth == 0 || head >= s.heads) return;
+  const double factor = 1 + s.query_growth * std::log(1.0 + position / s.query_period);
+  for (u32 i = 0; i < s.head_size; ++i) to[i] *= factor;
 }
 
 inline RotaryReference rotary_reference(const RotaryCase& c, const RotaryData& d) {
@@ -181,7 +236,7 @@ inline RotaryReference rotary_reference(const RotaryCase& c, const RotaryData& d
         std::copy(dy.begin(), dy.end(), &r.dx[in]);
         continue;
       }
-      rotate_reference(c, d, row, -1, dy.data(), back.data());
+      rotate_reference(c, d, {row, head}, -1, dy.data(), back.data());
       std::copy(back.begin(), back.end(), &r.dx[in]);
       if (c.norms) {
         const bool of_q = head < s.heads;
@@ -190,7 +245,7 @@ inline RotaryReference rotary_reference(const RotaryCase& c, const RotaryData& d
         norm_reference({&d.qkv[in], size}, weight, 1e-5, std::vector<float>(back.begin(), back.end()),
                        x.data(), &r.dx[in], of_q ? r.dq_norm.data() : r.dk_norm.data());
       }
-      rotate_reference(c, d, row, 1, x.data(), &r.out[out]);
+      rotate_reference(c, d, {row, head}, 1, x.data(), &r.out[out]);
     }
   }
   return r;

@@ -78,7 +78,7 @@ TEST(ExpertConfig, OfQwen3MoeIsReadAsTransformersDoes) {
   EXPECT_EQ(c.kv_heads(), 4u);
   EXPECT_EQ(c.head_size(), 16u);
   EXPECT_EQ(c.window_of_any_layer(), 0u);
-  EXPECT_TRUE(c.qk_norm());
+  EXPECT_EQ(c.qk_norm(), QkNormKind::heads);
   for (u32 layer = 0; layer < 4; ++layer) EXPECT_TRUE(c.has_experts(layer)) << layer;
   // Published configs have this; the window has no effect without the switch.
   EXPECT_EQ(parsed(qwen3_moe(R"(, "num_experts": 8, "max_window_layers": 48, "sliding_window": 4096,

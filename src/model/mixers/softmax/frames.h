@@ -10,7 +10,7 @@ namespace tidepool::softmax {
 struct AttentionInside {
   AttentionInside(const ModelGraph&, u32 layer, WorkspaceCutter&);
   // [R, A], and gates after q's heads, if q has some, make it [R, A + Q]; q and k are rotated, but not if
-  // they have norms or gates: then before norm and rotation.
+  // they have norms or gates: then before norm and rotation (with norms after the rotation: between the two).
   Values qkv;
   Values attention;  // [R, Q], before the gates
   float* lse;        // [B, NH, T]

@@ -2,6 +2,7 @@
 
 #include "model/mixers/softmax/frames.h"
 #include "model/mixers/softmax/tensors.h"
+#include "model/mixers/softmax/whole_norms.h"
 #include "model/rope.h"
 
 namespace tidepool::softmax {
@@ -28,7 +29,8 @@ std::optional<AttentionShape> shape_of(const ModelGraph& g, u32 layer) {
                         .head_size = g.config.head_size(),
                         .kv_heads = g.config.kv_heads(),
                         .scale_size = g.config.softmax.scale_given,
-                        .window = window < g.batch.tokens ? window : 0};
+                        .window = window < g.batch.tokens ? window : 0,
+                        .scale_given = static_cast<float>(g.config.softmax.score_factor)};
 }
 
 u64 inside_bytes(const ModelGraph& g, u32 layer) {
@@ -52,39 +54,72 @@ Product qkv_product(const Layer& l) {
   return l.product(Role::q, Role::q_bias, 3);
 }
 
-bool has_rotation(const Layer& l) { return l.style().positions == PositionKind::rotary; }
+bool has_positions(const Layer& l) { return l.style().positions == PositionKind::rotary; }
+bool turns(const Layer& l) { return has_positions(l) && l.config().rotates(l.number()); }
 
-Rotary rotary_of(const Layer& l, const i32* starts, ConstValues qkv, Values out) {
+// Parts of the rotation's kernel: norms over heads, and then the rotation.
+struct Steps {
+  bool norms = false, turn = false;
+
+  bool any() const { return norms || turn; }
+};
+// Norms after the rotation are a step of their own.
+bool turns_first(const Layer& l) { return turns(l) && l.config().qk_norm() == QkNormKind::rotated_heads; }
+// Steps that are not in place, where q and k have norms or gates.
+Steps steps_of(const Layer& l) {
+  const QkNormKind norms = l.config().qk_norm();
+  return {.norms = norms == QkNormKind::heads || norms == QkNormKind::rotated_heads,
+          .turn = turns(l) && !turns_first(l)};
+}
+
+RotaryShape rotary_shape(const Layer& l, const Steps& steps) {
   const ModelConfig& c = l.config();
-  return {.shape = {.rows = rows_of(l.c),
-                    .tokens = l.c.graph.batch.tokens,
-                    .heads = c.attention.heads,
-                    .kv_heads = c.kv_heads(),
-                    .head_size = c.head_size(),
-                    .rotated_size = c.rotary_size(),
-                    .query_stride = c.attention_gate() ? 2 * c.head_size() : 0,
-                    .factor = static_cast<float>(c.rope(l.number()).rotary_factor())},
+  const Rope rope = c.rope(l.number());
+  RotaryShape shape = {.rows = rows_of(l.c),
+                       .tokens = l.c.graph.batch.tokens,
+                       .heads = c.attention.heads,
+                       .kv_heads = c.kv_heads(),
+                       .head_size = c.head_size(),
+                       .rotated_size = c.rotary_size(),
+                       .query_stride = c.attention_gate() ? 2 * c.head_size() : 0,
+                       .neighbours = l.style().neighbours_rotate};
+  if (!steps.turn) return shape;
+  shape.factor = static_cast<float>(rope.rotary_factor());
+  shape.query_growth = static_cast<float>(rope.query_growth);
+  shape.query_period = rope.original_positions != 0 ? rope.original_positions : c.positions;
+  return shape;
+}
+
+Rotary rotary_of(const Layer& l, const i32* starts, const Steps& steps, ConstValues qkv, Values out) {
+  const ModelConfig& c = l.config();
+  return {.shape = rotary_shape(l, steps),
           .qkv = qkv,
           .out = out,
           .starts = starts,
-          .inverse_frequencies = inverse_frequencies(c, l.number(), l.c.graph.batch.tokens),
-          .q_norm = l[Role::q_norm],
-          .k_norm = l[Role::k_norm],
+          .inverse_frequencies = steps.turn ? inverse_frequencies(c, l.number(), l.c.graph.batch.tokens)
+                                            : RotaryFrequencies{},  // angles of 0
+          .q_norm = steps.norms ? l[Role::q_norm] : Param{},
+          .k_norm = steps.norms ? l[Role::k_norm] : Param{},
           .norm_offset = l.style().norm_offset ? 1.0f : 0.0f,
           .epsilon = static_cast<float>(c.norm_epsilon)};
 }
 
-// out = q and k of `qkv`, normalised per head if the family does so, and rotated; and v unchanged.
-void rotate(const Layer& l, const i32* starts, ConstValues qkv, Values out) {
-  if (has_rotation(l)) l.c.kernels.rotary(rotary_of(l, starts, qkv, out));
+constexpr Steps turn_alone = {.turn = true};
+
+// out = q and k of `qkv`, normalised if the family does so, and rotated; and v unchanged. `spare`: [R, Q].
+void rotate(const Layer& l, const i32* starts, ConstValues qkv, Values out, Values spare) {
+  if (!has_positions(l)) return;
+  if (has_whole_norms(l)) whole_norms(l, {.qkv = qkv, .out = out, .spare = spare});
+  const Steps steps = steps_of(l);
+  if (!steps.any() && (has_whole_norms(l) || !l.config().attention_gate())) return;
+  l.c.kernels.rotary(rotary_of(l, starts, steps, has_whole_norms(l) ? out : qkv, out));
 }
 
 // dx: may be dqkv.
-void rotary_gradient(const LayerGradients& s, ConstValues qkv, Values dqkv, Values dx) {
-  if (!has_rotation(s.layer)) return;
-  const Rotary forward = rotary_of(s.layer, s.b.batch.starts, qkv, dqkv);
+void steps_gradient(const LayerGradients& s, const Steps& steps, ConstValues qkv, Values dqkv, Values dx) {
+  const Rotary forward = rotary_of(s.layer, s.b.batch.starts, steps, qkv, dqkv);
   s.layer.c.kernels.rotary_backward({.shape = forward.shape,
-                                     .qkv = s.config().qk_norm() ? forward.qkv : ConstValues{},
+                                     .qkv = steps.norms ? forward.qkv : ConstValues{},
                                      .dqkv = dqkv,
                                      .dx = dx == dqkv ? Values{} : dx,
                                      .starts = forward.starts,
@@ -93,10 +128,22 @@ void rotary_gradient(const LayerGradients& s, ConstValues qkv, Values dqkv, Valu
                                      .k_norm = forward.k_norm,
                                      .norm_offset = forward.norm_offset,
                                      .epsilon = forward.epsilon,
-                                     .dq_norm = s[Role::q_norm],
-                                     .dk_norm = s[Role::k_norm],
+                                     .dq_norm = steps.norms ? s[Role::q_norm] : nullptr,
+                                     .dk_norm = steps.norms ? s[Role::k_norm] : nullptr,
                                      .accumulate = s.b.accumulate,
                                      .partials = s.frame.buffers.moments.partials});
+}
+
+// dx: may be dqkv.
+void rotary_gradient(const LayerGradients& s, const BackwardFrame& frame, ConstValues qkv, Values dqkv,
+                     Values dx) {
+  const Layer& l = s.layer;
+  if (!has_positions(l)) return;
+  if (const Steps steps = steps_of(l); steps.any() || dx != dqkv) steps_gradient(s, steps, qkv, dqkv, dx);
+  if (turns_first(l)) steps_gradient(s, turn_alone, {}, dx, dx);
+  if (has_whole_norms(l))
+    whole_norm_gradients(
+        s, {.qkv = qkv, .dqkv = dx, .x = frame.rotary, .dx = frame.narrow, .moments = frame.moments});
 }
 
 Dropout dropout_of_weights(const Layer& l) {
@@ -115,12 +162,15 @@ GateShape gate_shape(const Layer& l) {
 }
 
 // True if q and k are not rotated in place.
-bool has_rotary_frame(const Layer& l) { return l.config().qk_norm() || l.config().attention_gate(); }
+bool has_rotary_frame(const Layer& l) {
+  return l.config().qk_norm() != QkNormKind::none || l.config().attention_gate();
+}
 
 // Places of forward's values. `rotated` and `qkv` are one array if q and k have no norms and no gates: the
-// gradients of those norms need qkv from before the norm. `gated` may be `attention`.
+// gradients of those norms need qkv from before the norm. `gated` may be `attention`, and `spare` any array
+// that is written after the rotation.
 struct Places {
-  Values qkv, rotated, attention, gated;
+  Values qkv, rotated, attention, gated, spare;
   float* lse = nullptr;  // null: not stored
 };
 Places places_of(const Layer& l, const MixerForward& m) {
@@ -128,12 +178,12 @@ Places places_of(const Layer& l, const MixerForward& m) {
   const bool apart = has_rotary_frame(l);
   if (m.frame == Direction::backward) {
     const BackwardFrame frame = backward_frame_of(l, m.workspace);
-    return {in.qkv, apart ? frame.rotary : in.qkv, in.attention, frame.wide, in.lse};
+    return {in.qkv, apart ? frame.rotary : in.qkv, in.attention, frame.wide, frame.narrow, in.lse};
   }
   const ForwardFrame frame = forward_frame_of(l, m.workspace);
   const Values rotated = l.config().attention_gate() ? frame.rotary : frame.wide;
-  if (m.inside == nullptr) return {frame.wide, rotated, frame.narrow, frame.narrow};
-  return {in.qkv, apart ? rotated : in.qkv, in.attention, rotated, in.lse};
+  if (m.inside == nullptr) return {frame.wide, rotated, frame.narrow, frame.narrow, frame.narrow};
+  return {in.qkv, apart ? rotated : in.qkv, in.attention, rotated, frame.narrow, in.lse};
 }
 
 // RETURNS: attention's output, which is `gated` if q's heads have gates.
@@ -147,7 +197,8 @@ ConstValues gate(const Layer& l, ConstValues qkv, ConstValues attention, Values 
 void forward(const Layer& l, const MixerForward& m) {
   const Places to = places_of(l, m);
   product(l, qkv_product(l), m.norm, to.qkv);
-  rotate(l, m.starts, to.qkv, to.rotated);
+  if (turns_first(l)) l.c.kernels.rotary(rotary_of(l, m.starts, turn_alone, to.qkv, to.qkv));
+  rotate(l, m.starts, to.qkv, to.rotated, to.spare);
   l.c.kernels.attention({.shape = *shape_of(l.c.graph, l.number()),
                          .qkv = to.rotated,
                          .out = to.attention,
@@ -160,8 +211,8 @@ void forward(const Layer& l, const MixerForward& m) {
 
 void restore(const LayerGradients& s) {
   if (!has_rotary_frame(s.layer)) return;
-  rotate(s.layer, s.b.batch.starts, inside_of(s.layer, s.inside.mixer).qkv,
-         backward_frame_of(s.layer, s.b.workspace).rotary);
+  const BackwardFrame frame = backward_frame_of(s.layer, s.b.workspace);
+  rotate(s.layer, s.b.batch.starts, inside_of(s.layer, s.inside.mixer).qkv, frame.rotary, frame.narrow);
 }
 
 // frame.narrow: gradient of attention's output, from the gradient of the mixer's output. With gates, their
@@ -200,9 +251,10 @@ void backward(const LayerGradients& s, ConstValues dout) {
                                   .dsinks = s[Role::sinks],
                                   .accumulate = s.b.accumulate});
   const Values dproduct = l.config().attention_gate() ? frame.dproduct : dqkv;
-  rotary_gradient(s, in.qkv, dqkv, dproduct);
+  rotary_gradient(s, frame, in.qkv, dqkv, dproduct);
   recompute_input_norm(s);
-  gradients(s, qkv_product(l), frame.norm, dproduct, frame.narrow);
+  const auto [dx, add] = s.mixer_input_gradient();
+  gradients(s, qkv_product(l), s.mixer_input(), dproduct, dx, add);
 }
 
 }  // namespace

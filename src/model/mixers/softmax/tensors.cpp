@@ -22,12 +22,13 @@ void add_tensors(const ModelConfig& c, u32, LayerTensors& out) {
     out.add_bias(Role::k_bias, names.k, keys).fused = true;
     out.add_bias(Role::v_bias, names.v, keys).fused = true;
   }
-  if (c.qk_norm()) {
-    out.add_norm(Role::q_norm, "self_attn.q_norm", c.head_size());
-    out.add_norm(Role::k_norm, "self_attn.k_norm", c.head_size());
+  if (c.qk_norm() != QkNormKind::none) {
+    const bool whole = c.qk_norm() == QkNormKind::whole;
+    out.add_norm(Role::q_norm, names.q_norm, whole ? queries : c.head_size());
+    out.add_norm(Role::k_norm, names.k_norm, whole ? keys : c.head_size());
   }
   out.add_matrix(Role::o, names.o, h, queries).residual = true;
-  if (style.all_biases || c.attention.bias) out.add_bias(Role::o_bias, names.o, h);
+  if (style.all_biases || c.output_bias()) out.add_bias(Role::o_bias, names.o, h);
   if (style.attention_sinks) out.add(Role::sinks, {.path = "self_attn.sinks", .rows = c.attention.heads});
 }
 

@@ -69,7 +69,7 @@ void backward(const LayerGradients& s, const MlpBackward& m) {
   gelu_backward(s, m.dout);
   weight_gradient(s, down, inner, m.dout);
   s.layer.adapters.weight_gradients(down.modules, inner, m.dout, s.adapters);
-  gradients(s, up_product(s.layer), s.frame.buffers.norm, s.frame.dvalues, m.dnorm, m.add);
+  gradients(s, up_product(s.layer), s.mlp_input(), s.frame.dvalues, m.dnorm, m.add);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ void plain_backward(const LayerGradients& s, const MlpBackward& m) {
   inner_gradient(s, m.dout, inner);
   values_gradient(s, inner);
   down_weight_gradients(s, inner, m.dout);
-  gradients(s, gate_up_product(s.layer), s.frame.buffers.norm, s.frame.dvalues, m.dnorm, m.add);
+  gradients(s, gate_up_product(s.layer), s.mlp_input(), s.frame.dvalues, m.dnorm, m.add);
 }
 
 }  // namespace
@@ -115,7 +115,7 @@ void backward(const LayerGradients& s, const MlpBackward& m, const RowGate& gate
   gate_rows(s.layer, gate, value);
   down_weight_gradients(s, value, m.dout);
   values_gradient(s, inner);
-  gradients(s, gate_up_product(s.layer), s.frame.buffers.norm, s.frame.dvalues, m.dnorm, m.add);
+  gradients(s, gate_up_product(s.layer), s.mlp_input(), s.frame.dvalues, m.dnorm, m.add);
 }
 
 void add_tensors(const ModelConfig& c, const MlpNames& names, u32 inner, bool biases, LayerTensors& out) {
