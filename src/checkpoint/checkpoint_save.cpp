@@ -102,6 +102,7 @@ Result<SavedCheckpoint> CheckpointStore::write_all(const std::string& directory,
   TRY_ASSIGN(const std::vector<ListedFile> small, write_small_files(directory, state));
   manifest.files.insert(manifest.files.end(), small.begin(), small.end());
   manifest.weights_xxh3 = weights_hash.digest();
+  manifest.origin = state.origin;
   TRY_ASSIGN(const ListedFile self,
              write_carried(*files_, directory, {.name = manifest_file, .path = {}, .text = to_text(manifest)},
                            buffer_));

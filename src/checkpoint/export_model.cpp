@@ -6,15 +6,11 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/json/object.hpp>
-#include <boost/json/value.hpp>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 
 #include "base/check.h"
 #include "base/json/json_check.h"
-#include "base/json/text.h"
 #include "base/read_file.h"
 #include "base/text/path_text.h"
 #include "checkpoint/export_fp8.h"
@@ -22,6 +18,7 @@
 #include "huggingface/directory/quantization.h"
 #include "huggingface/weights/convert.h"
 #include "huggingface/weights/model_weights.h"
+#include "huggingface/weights/wrapped_names.h"
 
 namespace tidepool {
 namespace {
@@ -44,30 +41,6 @@ Result<void> must_be_new(const std::string& out) {
   if (!fs::exists(fs::symlink_status(out, unused))) return {};
   return Error{ErrorKind::usage,
                fmt::format("{} exists already: name a new directory, or move this one away", out)};
-}
-
-// Error if config.json has no model_type, which every tool needs, such as an empty file.
-Result<void> check_model_type(const std::string& text, const std::string& path) {
-  TRY_ASSIGN(const boost::json::value root, parse_json(text, ErrorKind::bad_input, path));
-  const boost::json::value* type = root.is_object() ? root.get_object().if_contains("model_type") : nullptr;
-  if (type != nullptr && type->is_string()) return {};
-  return Error{
-      ErrorKind::bad_input,
-      fmt::format("{}: has no model_type, so no tool could open the model: fetch the file again from "
-                  "where the model came from",
-                  path)};
-}
-
-// Number of shards in a name: 3 for "model-00001-of-00003.safetensors".
-std::optional<u64> shards_in_name(std::string_view name) {
-  constexpr std::string_view of = "-of-";
-  const size_t at = name.rfind(of);
-  if (at == name.npos || !is_weights_file(name)) return std::nullopt;
-  u64 count = 0;
-  const std::string_view digits = name.substr(at + of.size());
-  if (std::from_chars(digits.data(), digits.data() + digits.size(), count).ec != std::errc())
-    return std::nullopt;
-  return count;
 }
 
 Result<void> check_finite(const std::string& path, const std::string& tensor, u64 begin,
@@ -98,12 +71,10 @@ struct ModelExport::Buffers {
 Result<std::unique_ptr<ModelExport>> ModelExport::open(const std::string& source,
                                                        const ExportOptions& options) {
   std::unique_ptr<ModelExport> out(new ModelExport(source, options));
+  // A classifier is another model than the directory's, so it is written alone.
+  const bool alone = options.text_only || out->new_score() != nullptr;
+  TRY_ASSIGN(out->form_, ExportForm::open(source, alone ? "" : options.base, alone));
   TRY(out->read_config());
-  // A model that Tidepool does not know keeps the names of its files.
-  const Result<ModelConfig> known = read_model_directory(source);
-  TRY_ASSIGN(out->model_, known ? open_model_weights(source, *known)
-                                : SafetensorsModel::open(source, ErrorKind::bad_input));
-  TRY(out->check_shards());
   TRY(out->list_tensors());
   return out;
 }
@@ -114,13 +85,7 @@ const NewScore* ModelExport::new_score() const {
 
 Result<void> ModelExport::read_config() {
   const std::string path = source_ + "/" + model_config_file;
-  std::error_code unused;
-  if (!fs::exists(path, unused))
-    return Error{ErrorKind::usage,
-                 fmt::format("{} holds no {}: name a run, a checkpoint or a model directory", source_,
-                             model_config_file)};
-  TRY_ASSIGN(std::string text, read_small_file(path, mib, ErrorKind::bad_input));
-  TRY(check_model_type(text, path));
+  std::string text = form_.config();
   if (options_.fp8) TRY(find_model());
   if (options_.dtype || options_.fp8 || options_.change != nullptr) {
     TRY_ASSIGN(quantization_, parse_quantization(text, ErrorKind::bad_input, path));
@@ -134,7 +99,7 @@ Result<void> ModelExport::read_config() {
   if (const NewScore* score = new_score()) {
     TRY_ASSIGN(text, with_score(text, score->head, path));
   }
-  TRY_ASSIGN(small_, carried_files(source_));
+  small_ = form_.files();
   if (!options_.adapter.empty()) {
     TRY_ASSIGN(std::vector<CarriedFile> beside, carried_files(options_.adapter));
     for (CarriedFile& file : beside) {
@@ -159,22 +124,6 @@ Result<void> ModelExport::check_json_files() const {
       TRY(check.feed({some.data(), some.size()}));
     }
     TRY(check.finish());
-  }
-  return {};
-}
-
-// Checks that all shards exist. "model-00001-of-00003.safetensors" means that there are three, whatever the
-// index lists.
-Result<void> ModelExport::check_shards() const {
-  for (const auto& file : model_->files()) {
-    const std::string name = fs::path(file->path()).filename().string();
-    const std::optional<u64> all = shards_in_name(name);
-    if (!all || *all == model_->files().size()) continue;
-    return Error{
-        ErrorKind::bad_input,
-        fmt::format("{}/{}: names {} files, but {} says that there are {}: fetch the index again from "
-                    "where the model came from",
-                    source_, weights_index_file, model_->files().size(), name, *all)};
   }
   return {};
 }
@@ -206,17 +155,20 @@ Result<void> ModelExport::add_fp8_to_config(const std::vector<StoredTensor>& wri
   return {};
 }
 
-Result<ModelExport::Item> ModelExport::item_of(const SafetensorsFile& file, const StoredTensor& t) const {
-  Item item{.from = {&file, &t}, .to = t.dtype};
+Result<ModelExport::Item> ModelExport::item_of(const FormTensor& tensor) const {
+  const StoredTensor& t = *tensor.from.tensor;
+  Item item{.from = tensor.from, .to = tensor.dtype, .written_name = tensor.name, .added = tensor.carried};
   item.packed = matrices_.of_codes(t.name);
+  if (item.packed != nullptr) item.written_name = name_in_file_of(t, item.packed->name);
   const bool is_old_head = new_score() != nullptr && t.name == head_tensor;
-  item.dropped = is_old_head || (item.packed == nullptr && matrices_.is_side(t.name));
+  item.dropped = tensor.dropped || is_old_head || (item.packed == nullptr && matrices_.is_side(t.name));
   if (item.dropped) return item;
+  if (item.packed != nullptr) item.to = Dtype::bf16;
+  if (tensor.beside) return item;
   if (options_.change != nullptr) {
     TRY(options_.change->check(item.name()));
     item.changed = options_.change->changes(item.name());
   }
-  if (item.packed != nullptr) item.to = Dtype::bf16;
   const bool whole_number =
       t.dtype == Dtype::boolean || (t.dtype >= Dtype::i16 && t.dtype != Dtype::f16 &&
                                     t.dtype != Dtype::bf16 && t.dtype != Dtype::f32 && t.dtype != Dtype::f64);
@@ -226,33 +178,31 @@ Result<ModelExport::Item> ModelExport::item_of(const SafetensorsFile& file, cons
   if (item.packed == nullptr && (item.changed || item.to != t.dtype) && !is_float_weight(t.dtype))
     return Error{ErrorKind::bad_input,
                  fmt::format("{}: tensor {} is {}, but only F32, BF16, F16 and F64 are converted",
-                             file.path(), t.name, name(t.dtype))};
+                             tensor.from.file->path(), t.name, name(t.dtype))};
   return item;
 }
 
 Result<void> ModelExport::list_tensors() {
   if (quantization_) {
-    TRY_ASSIGN(matrices_, PackedMatrices::find(*model_, *quantization_));
+    TRY_ASSIGN(matrices_, PackedMatrices::find(form_.model(), *quantization_));
   }
-  std::vector<const SafetensorsFile*> files;
-  for (const auto& file : model_->files()) files.push_back(file.get());
-  std::ranges::sort(files, {}, [](const SafetensorsFile* file) { return file->path(); });
-  std::vector<SafetensorsModel::Location> tensors;
-  for (const SafetensorsFile* file : files)
-    for (const StoredTensor& t : file->tensors()) tensors.push_back({file, &t});
-  if (const NewScore* score = new_score()) tensors.push_back(score->from);
+  std::vector<FormTensor> tensors(form_.tensors().begin(), form_.tensors().end());
+  if (const NewScore* score = new_score())
+    tensors.push_back({.from = score->from,
+                       .name = score->from.tensor->name,
+                       .dtype = score->from.tensor->dtype,
+                       .carried = true});
   std::vector<StoredTensor> written;
-  for (const auto& [file, t] : tensors) {
-    TRY_ASSIGN(Item item, item_of(*file, *t));
-    item.added = new_score() != nullptr && t == new_score()->from.tensor;
+  for (const FormTensor& tensor : tensors) {
+    TRY_ASSIGN(Item item, item_of(tensor));
     if (item.fp8) {
       const std::vector<u64>& shape = item.shape();
       const Fp8Matrix matrix(static_cast<u32>(shape[0]), static_cast<u32>(shape[1]));
-      written.push_back({.name = item.name(), .dtype = Dtype::f8_e4m3, .shape = shape});
+      written.push_back({.name = item.written_name, .dtype = Dtype::f8_e4m3, .shape = shape});
       written.push_back(
-          {.name = item.name() + scales_suffix, .dtype = Dtype::f32, .shape = matrix.scales_shape()});
+          {.name = item.written_name + scales_suffix, .dtype = Dtype::f32, .shape = matrix.scales_shape()});
     } else if (!item.dropped) {
-      written.push_back({.name = item.name(), .dtype = item.to, .shape = item.shape()});
+      written.push_back({.name = item.written_name, .dtype = item.to, .shape = item.shape()});
     }
     items_.push_back(std::move(item));
   }

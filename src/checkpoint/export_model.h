@@ -1,6 +1,7 @@
 // ModelExport copies a model directory: weights, tensor by tensor and converted on request, and the files
 // beside them that every tool expects. It omits files that only training needs. Quantized weights are copied
-// as they are, unless they are to be converted or changed: then all are unpacked, to bf16.
+// as they are, unless they are to be converted or changed: then all are unpacked, to bf16. Tensors beside a
+// text model, such as a vision part, are copied byte for byte.
 #pragma once
 
 #include <functional>
@@ -10,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "checkpoint/export_form.h"
 #include "checkpoint/export_packed.h"
 #include "checkpoint/state_tensors.h"
 #include "huggingface/directory/carried.h"
@@ -22,10 +24,13 @@
 namespace tidepool {
 
 struct ExportOptions {
-  std::optional<Precision> dtype;  // of all weights; none: unchanged
-  bool fp8 = false;                // the layers' matrices become FP8 in blocks
+  std::optional<Precision>
+      dtype;         // of the text model's weights; none: as in the directory whose form it gets
+  bool fp8 = false;  // the layers' matrices become FP8 in blocks
   Bytes max_shard_size{5'000'000'000};
   TensorChange* change = nullptr;  // REQUIRES: outlives the export
+  std::string base;                // directory whose form the output gets; empty: the source's own
+  bool text_only = false;          // leaves out what stands beside the text model
   std::string adapter;             // its tokenizer and template replace the model's; empty: none
   std::string weights_xxh3;        // expected TensorHashes of the tensors that are read; empty: not known
 };
@@ -58,7 +63,8 @@ class ModelExport {
     bool fp8 = false;                                // written as codes and scales
     const PackedMatrices::Matrix* packed = nullptr;  // whose codes are in `from`
     bool dropped = false;                            // not written, only hashed
-    bool added = false;                              // of another file than the model's
+    std::string written_name;                        // in the output
+    bool added = false;                              // of another directory than the source
 
     const std::string& name() const { return packed != nullptr ? packed->name : from.tensor->name; }
     const std::vector<u64>& shape() const { return packed != nullptr ? packed->shape : from.tensor->shape; }
@@ -71,10 +77,9 @@ class ModelExport {
   Result<void> find_model();
   Result<void> list_tensors();
   Result<void> add_fp8_to_config(const std::vector<StoredTensor>& written);
-  Result<Item> item_of(const SafetensorsFile&, const StoredTensor&) const;
+  Result<Item> item_of(const FormTensor&) const;
   Result<void> read_config();
   Result<void> check_json_files() const;
-  Result<void> check_shards() const;
   Result<void> write_all(const std::string& directory, Files&,
                          const std::function<bool(u64)>& progress) const;
   Result<void> write_tensor(const Item&, Buffers&, TensorHashes&, const TensorSink& sink) const;
@@ -86,7 +91,7 @@ class ModelExport {
 
   const std::string source_;
   const ExportOptions options_;
-  std::unique_ptr<SafetensorsModel> model_;
+  ExportForm form_;
   std::optional<Quantization> quantization_;  // if the weights are to be unpacked
   PackedMatrices matrices_;
   ModelConfig config_;       // if the layers' matrices become FP8

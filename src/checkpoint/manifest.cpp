@@ -38,7 +38,12 @@ std::optional<Manifest> parse(const json::value& root) {
   const auto weights = parse_hash(o.if_contains("weights_xxh3"));
   auto files = parse_file_list(o.if_contains("files"));
   if (parse_count(o.if_contains("version")) != version || !step || !weights || !files) return std::nullopt;
-  return Manifest{.step = *step, .weights_xxh3 = *weights, .files = *std::move(files)};
+  Manifest out{.step = *step, .weights_xxh3 = *weights, .files = *std::move(files)};
+  if (const json::value* origin = o.if_contains(origin_key)) {
+    out.origin = parse_origin(*origin);
+    if (!out.origin) return std::nullopt;
+  }
+  return out;
 }
 
 }  // namespace
@@ -47,6 +52,8 @@ std::string to_text(const Manifest& m) {
   std::string text = fmt::format("{{\n  {},\n", format_line);
   text += fmt::format("  \"version\": {},\n  \"step\": {},\n", version, m.step);
   text += fmt::format("  \"weights_xxh3\": \"{}\",\n", hash_text(m.weights_xxh3));
+  if (m.origin)
+    text += fmt::format("  \"{}\": {},\n", origin_key, json_text(origin_json(*m.origin), JsonStyle::line));
   return sealed(text + file_list_text(m.files));
 }
 

@@ -2,6 +2,7 @@
 // written. Its own last line hashes the lines above, so every flipped bit is detected.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "base/files/file_list.h"
 #include "base/result.h"
 #include "base/types.h"
+#include "checkpoint/origin.h"
 
 namespace tidepool {
 
@@ -19,6 +21,7 @@ struct Manifest {
   u64 step = 0;
   u64 weights_xxh3 = 0;
   std::vector<ListedFile> files;
+  std::optional<Origin> origin = {};
 
   const ListedFile* find(std::string_view file) const { return find_listed(files, file); }
   bool operator==(const Manifest&) const = default;

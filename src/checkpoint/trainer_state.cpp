@@ -76,6 +76,11 @@ class Fields {
     wrong(key);
     return {};
   }
+  std::optional<Origin> origin_of(const json::value& v) {
+    std::optional<Origin> out = parse_origin(v);
+    if (!out) wrong(origin_key);
+    return out;
+  }
   void wrong(std::string_view key) {
     if (fault.empty()) fault = std::string(key);
   }
@@ -116,6 +121,7 @@ std::string to_text(const TrainerState& s) {
   o["data_fingerprint"] = s.data_fingerprint;
   if (!s.base_fingerprint.empty()) o["base_fingerprint"] = s.base_fingerprint;
   if (!s.base_xxh3.empty()) o["base_xxh3"] = s.base_xxh3;
+  if (s.origin) o[origin_key] = origin_json(*s.origin);
   o["tokens"] = s.tokens;
   o["seconds"] = exact(s.seconds);
   o["best_step"] = s.best_step;
@@ -159,6 +165,7 @@ Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view
   if (const json::value* base = Fields::member(root, "base_fingerprint"))
     s.base_fingerprint = f.text_of(base, "base_fingerprint");
   if (const json::value* base = Fields::member(root, "base_xxh3")) s.base_xxh3 = f.text_of(base, "base_xxh3");
+  if (const json::value* origin = Fields::member(root, origin_key)) s.origin = f.origin_of(*origin);
   s.tokens = f.count("tokens");
   s.seconds = f.number("seconds");
   s.best_step = f.count("best_step");

@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "base/types.h"
+#include "checkpoint/origin.h"
 
 namespace tidepool {
 
@@ -42,10 +43,11 @@ struct StoredLossScale {
 struct TrainerState {
   u64 step = 0;  // finished optimizer steps; the next is step + 1
   u64 seed = 0;
-  std::string data_fingerprint;  // of the data; another value means other data
-  std::string base_fingerprint;  // of the adapters' base model; empty: no base model, or unknown
-  std::string base_xxh3;         // TensorHashes of the base model's weights; empty: as above
-  std::vector<double> losses;    // of steps 1 .. step
+  std::string data_fingerprint;       // of the data; another value means other data
+  std::string base_fingerprint;       // of the adapters' base model; empty: no base model, or unknown
+  std::string base_xxh3;              // TensorHashes of the base model's weights; empty: as above
+  std::optional<Origin> origin = {};  // of weights that are trained whole; the manifest has it too
+  std::vector<double> losses;         // of steps 1 .. step
   std::vector<EvalLoss> eval_losses;
   std::string eval_figure;  // name of another figure of evaluations; empty: perplexity, which the loss gives
   u64 tokens = 0;           // trained tokens so far

@@ -20,13 +20,15 @@ namespace {
 constexpr std::array options_of_export = {
     Option{"dtype", "fp32|bf16|fp16|fp8", "type of the weights; default: unchanged"},
     Option{"max-shard-size", "SIZE", "largest size of a file of weights", "5GB"},
-    Option{"base", "DIR", "base model to merge an adapter into"},
+    Option{"base", "DIR", "base model of adapters, or the model a run began from"},
+    Option{"text-only", "", "leave out a vision part and the like"},
 };
 
 struct ExportArguments {
   std::string source;  // a run (its newest sound checkpoint), a checkpoint or a model directory
   std::string out;     // a new directory
-  std::string base;    // for adapters, their base model; empty: the model named in the adapter's config
+  std::string base;    // as in ExportRequest
+  bool text_only = false;
   std::optional<Precision> dtype;
   bool fp8 = false;
   Bytes max_shard_size{5'000'000'000};
@@ -72,7 +74,10 @@ Result<void> write(const ModelExport& model, const std::string& out) {
 
 // Exports once. `reading`: set as retry_rotated() requires, to the checkpoint that is being read.
 Result<void> export_once(const ExportArguments& arguments, std::string& reading) {
-  TRY_ASSIGN(const ExportSource source, find_export_source(arguments.source, arguments.base, reading));
+  TRY_ASSIGN(
+      const ExportSource source,
+      find_export_source({.path = arguments.source, .base = arguments.base, .text_only = arguments.text_only},
+                         reading));
   for (const std::string& note : source.notes) print_text(stderr, "{}\n", note);
   std::unique_ptr<AdapterMerge> merge;
   if (!source.adapter.empty()) {
@@ -84,6 +89,8 @@ Result<void> export_once(const ExportArguments& arguments, std::string& reading)
                                                   .fp8 = arguments.fp8,
                                                   .max_shard_size = arguments.max_shard_size,
                                                   .change = merge.get(),
+                                                  .base = source.base,
+                                                  .text_only = arguments.text_only,
                                                   .adapter = source.adapter,
                                                   .weights_xxh3 = source.base_xxh3}));
   TRY(check_room(arguments.out, model->bytes()));
@@ -117,6 +124,7 @@ Result<void> run_export(const Arguments& arguments) {
       return usage_error(fmt::format("--dtype: '{}' is not fp32, bf16, fp16 or fp8", dtype));
   }
   if (arguments.has("base")) out.base = arguments.text("base");
+  out.text_only = arguments.has("text-only");
   TRY_ASSIGN(out.max_shard_size, arguments.size("max-shard-size"));
   if (out.max_shard_size.value == 0) return usage_error("--max-shard-size: must be above 0");
   return export_model(out);
@@ -135,7 +143,9 @@ constinit const Command export_command = {
         "\nSOURCE is a run (its newest good checkpoint), a checkpoint, a model directory\n"
         "or an adapter directory: the adapter is then merged into its base model. OUT\n"
         "must not exist; after a failure there is no OUT. fp8 quantizes the layers'\n"
-        "matrices in blocks of 128 x 128, for training LoRA beside them.\n",
+        "matrices in blocks of 128 x 128, for training LoRA beside them. A text model\n"
+        "trained from a larger model, such as one that reads images, is put back into it:\n"
+        "its other tensors are copied byte for byte, whatever --dtype says.\n",
 };
 
 }  // namespace tidepool

@@ -9,6 +9,7 @@
 
 #include "base/text/nearest.h"
 #include "config/family_bits.h"
+#include "tidepool/model_wrappers.h"
 
 namespace tidepool {
 
@@ -220,13 +221,15 @@ constexpr std::array advices = std::to_array<Instead>({
     {"dropout", "set model.attention_dropout", "", "", rotary},
 });
 
+constexpr std::string_view of_images = "only reads images, and ";
+
 // Explains why a model type is not supported, if the type's name tells.
 std::string_view kind_of(std::string_view model_type) {
+  if (model_type.ends_with("_vision") || model_type.ends_with("_vision_model")) return of_images;
   constexpr std::array<std::string_view, 6> words = {"moe", "deepseek", "dbrx", "jamba", "llama4", "grok"};
   for (const std::string_view word : words)
     if (model_type.find(word) != std::string_view::npos) return "is another mixture of experts, and ";
   if (model_type == "gemma2") return "has soft caps, and ";
-  if (model_type == "gemma3") return "also reads images, and ";
   if (model_type.find("gemma") != std::string_view::npos) return "has other layers than Gemma 3, and ";
   return "";
 }
@@ -255,8 +258,14 @@ Result<Family> parse_family(std::string_view model_type) {
   if (found != families.end()) return static_cast<Family>(found - families.begin());
   std::vector<std::string_view> known;
   for (const FamilyTraits& family : families) known.push_back(family.name);
+  if (const ModelWrapper* wrapper = find_wrapper(model_type))
+    return Error{ErrorKind::usage,
+                 fmt::format("'{}' also reads images, and is read only from a model directory; set "
+                             "model: DIRECTORY, or model.model_type: {} for its text model",
+                             model_type, name(wrapper->text))};
   const std::string_view kind = kind_of(model_type);
   std::string advice = kind.empty() ? did_you_mean(model_type, known) : "";
+  if (kind == of_images) advice = "; name the directory of the whole model, whose text model is trained";
   if (advice.empty()) advice = "; choose a model of one of these families";
   return Error{ErrorKind::usage, fmt::format("'{}' {}is not supported; Tidepool trains {}{}", model_type,
                                              kind, fmt::join(known, ", "), advice)};

@@ -10,6 +10,7 @@
 #include "base/text/path_text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/origin.h"
 #include "checkpoint/trainer_state.h"
 #include "fit/memory_need.h"
 #include "huggingface/adapters/adapter_config.h"
@@ -121,24 +122,55 @@ Result<void> add_what_the_run_knows(ExportSource& source) {
   return {};
 }
 
+// Finds the directory whose form a text model gets: the one that was named, or the origin of its checkpoint.
+Result<void> find_base(ExportSource& source, const ExportRequest& request) {
+  const bool adapters = !source.adapter.empty();  // whose base model --base names
+  const std::string named = adapters ? "" : request.base;
+  std::optional<Origin> origin;
+  if (has_manifest(source.directory)) {
+    TRY_ASSIGN(const Manifest manifest, read_manifest(source.directory));
+    origin = manifest.origin;
+  }
+  if (named.empty() && !origin) return {};
+  const std::string base = named.empty() ? origin->directory : named;
+  if (!is_named(base + "/" + model_config_file) || !has_weights(base)) {
+    const std::string lacks = fmt::format("holds no {} with {}", model_config_file, weights_file);
+    if (!named.empty())
+      return usage_error(fmt::format("--base {}: {}: name the model directory that {} began from", base,
+                                     lacks, source.directory));
+    return usage_error(fmt::format(
+        "{} was trained from {}, whose other tensors an export carries, and which {} now: put that "
+        "model there again{}, or write the text model alone with --text-only",
+        source.directory, base, lacks, adapters ? "" : ", name its directory with --base DIR"));
+  }
+  TRY(verify_model_if_hashed(base, checkpoint_buffer));
+  if (origin) TRY(check_origin(*origin, base));
+  source.notes.push_back(fmt::format("writing {} in the form of {}", source.directory, base));
+  source.base = base;
+  return {};
+}
+
 }  // namespace
 
-Result<ExportSource> find_export_source(const std::string& path, const std::string& base,
-                                        std::string& reading) {
-  TRY_ASSIGN(ExportSource out, find_what_is_named(path, reading));
-  if (!is_named(out.directory + "/" + adapter_config_file)) {
-    if (base.empty()) {
-      TRY(check_model_is_whole(out.directory));
-      return out;
-    }
-    return Error{ErrorKind::usage,
-                 fmt::format("--base: {} holds a model, not adapters; leave --base out", out.directory)};
+Result<ExportSource> find_export_source(const ExportRequest& request, std::string& reading) {
+  TRY_ASSIGN(ExportSource out, find_what_is_named(request.path, reading));
+  const bool adapters = is_named(out.directory + "/" + adapter_config_file);
+  if (!adapters && request.text_only && !request.base.empty())
+    return usage_error(
+        fmt::format("--base: {} holds a model, not adapters, and --text-only writes it alone: leave "
+                    "one of the two out",
+                    out.directory));
+  if (adapters) {
+    out.adapter = std::move(out.directory);
+    TRY_ASSIGN(out.directory, base_of(out.adapter, request.base));
   }
-  out.adapter = std::move(out.directory);
-  TRY_ASSIGN(out.directory, base_of(out.adapter, base));
   TRY(check_model_is_whole(out.directory));
-  TRY(add_what_the_run_knows(out));
-  out.notes.push_back(fmt::format("merging {} into {}", out.adapter, out.directory));
+  if (adapters) {
+    TRY(add_what_the_run_knows(out));
+    out.notes.push_back(fmt::format("merging {} into {}", out.adapter, out.directory));
+  }
+  if (request.text_only) return out;
+  TRY(find_base(out, request));
   return out;
 }
 

@@ -87,7 +87,7 @@ Result<void> resume_from_commit(PreparedRun& run, const ResumePoint& point) {
 
 Result<void> load_all(PreparedRun& run, const ResumePoint& point, std::optional<FoundCheckpoint> found) {
   if (point.is_commit()) return resume_from_commit(run, point);
-  if (!found) TRY(make_first_weights(*run.session, run.outputs, run.state.base_xxh3));
+  if (!found) TRY(make_first_weights(*run.session, run.outputs, run.state));
   const TrainerState fresh = run.state;
   while (found) {  // falls back to older checkpoints while the newest is damaged
     run.state = fresh;

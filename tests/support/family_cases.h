@@ -123,6 +123,13 @@ inline constexpr const char* expert_family_cases[] = {
     "glm4_moe_lite_joined",   "minimax_m2_untied",      "minimax_m2_rotary_dim",
     "minimax_m2_joined"};
 
+// Models that read text and images.
+inline constexpr const char* wrapper_cases[] = {"qwen3_5", "qwen3_5_moe", "gemma3"};
+
+inline std::string wrapper_directory(const std::string& name) {
+  return source_file("tests/golden/wrappers/") + name;
+}
+
 inline std::string family_directory(const std::string& name) {
   return source_file("tests/golden/families/") + name;
 }

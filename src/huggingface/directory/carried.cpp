@@ -38,6 +38,9 @@ constexpr std::array<std::string_view, 13> tokenizer_names = {"tokenizer.json",
                                                               chat_template_file,
                                                               "chat_template.json"};
 
+constexpr std::array<const char*, 3> processor_names = {
+    "preprocessor_config.json", "video_preprocessor_config.json", "processor_config.json"};
+
 struct Source {
   Fd fd;
   u64 bytes = 0;
@@ -116,6 +119,16 @@ std::vector<std::string> named_templates(const std::string& directory) {
   return out;
 }
 
+Result<std::vector<CarriedFile>> those_that_exist(const std::string& directory,
+                                                  const std::vector<std::string>& names) {
+  std::vector<CarriedFile> out;
+  for (const std::string& name : names) {
+    TRY_ASSIGN(std::optional<CarriedFile> file, carried_file(directory, name));
+    if (file) out.push_back(std::move(*file));
+  }
+  return out;
+}
+
 }  // namespace
 
 bool is_tokenizer_file(std::string_view name) {
@@ -142,12 +155,11 @@ Result<std::vector<CarriedFile>> carried_files(const std::string& directory) {
   std::vector<std::string> names = {generation_config_file};
   names.insert(names.end(), tokenizer_names.begin(), tokenizer_names.end());
   for (std::string& name : named_templates(directory)) names.push_back(std::move(name));
-  std::vector<CarriedFile> out;
-  for (const std::string& name : names) {
-    TRY_ASSIGN(std::optional<CarriedFile> file, carried_file(directory, name));
-    if (file) out.push_back(std::move(*file));
-  }
-  return out;
+  return those_that_exist(directory, names);
+}
+
+Result<std::vector<CarriedFile>> processor_files(const std::string& directory) {
+  return those_that_exist(directory, {processor_names.begin(), processor_names.end()});
 }
 
 Result<ListedFile> write_carried(Files& files, const std::string& directory, const CarriedFile& file,

@@ -25,6 +25,9 @@ inline constexpr const char* chat_template_file = "chat_template.jinja";
 // Lists the carried files that exist in `directory`, always in the same order.
 // Error: bad_input if a file is a link out of the directory, see carried_file().
 Result<std::vector<CarriedFile>> carried_files(const std::string& directory);
+// Lists the files of `directory` that make numbers of images and videos. They belong to a whole wrapper, and
+// not to its text model, so neither checkpoints nor runs carry them. Error: as carried_files().
+Result<std::vector<CarriedFile>> processor_files(const std::string& directory);
 // True for files of the tokenizer. All of them must come from the same place.
 bool is_tokenizer_file(std::string_view name);
 

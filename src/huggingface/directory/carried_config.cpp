@@ -16,6 +16,7 @@
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/directory/hf_score.h"
 #include "huggingface/directory/hf_window.h"
+#include "huggingface/directory/hf_wrapper.h"
 #include "huggingface/directory/quantization.h"
 
 namespace tidepool {
@@ -32,11 +33,17 @@ Result<json::object> object_of(std::string_view text, std::string_view file_name
   return std::move(root.get_object());
 }
 
+// The keys of the text model, if the config is a wrapper's.
+Result<json::object> text_object_of(std::string_view text, std::string_view file_name) {
+  TRY_ASSIGN(json::object whole, object_of(text, file_name));
+  return text_config_of(std::move(whole), ErrorKind::bad_input, file_name);
+}
+
 // RETURNS: an empty object if there is no such file.
 Result<json::object> object_in(const std::string& path) {
   if (!is_named(path)) return json::object();
   TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
-  return object_of(text, path);
+  return text_object_of(text, path);
 }
 
 // Reads a number, a list of numbers, or null.
@@ -63,7 +70,7 @@ bool same_windows(const ModelConfig& a, const ModelConfig& b) {
 }  // namespace
 
 std::string hf_config_text(const ModelConfig& config, Precision precision, std::string_view source) {
-  Result<json::object> whole = object_of(source, model_config_file);
+  Result<json::object> whole = text_object_of(source, model_config_file);
   const Result<json::object> ours = object_of(hf_config_text(config, precision), model_config_file);
   const Result<ModelConfig> before = parse_hf_config(source, ErrorKind::bad_input, model_config_file);
   if (!whole || !ours || !before) return hf_config_text(config, precision);
@@ -85,7 +92,11 @@ std::string hf_config_text(const ModelConfig& config, Precision precision, std::
 
 Result<std::string> with_dtype(std::string_view source, Precision precision, std::string_view file_name) {
   TRY_ASSIGN(json::object object, object_of(source, file_name));
-  for (const char* key : {"dtype", "torch_dtype"}) object[key] = hf_dtype(precision);
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    object[key] = hf_dtype(precision);
+    json::object* text = wrapper_of(object) != nullptr ? object[text_config_key].if_object() : nullptr;
+    if (text != nullptr && text->contains(key)) (*text)[key] = hf_dtype(precision);
+  }
   return json_text(object, JsonStyle::pretty);
 }
 
@@ -100,6 +111,8 @@ Result<std::string> with_score(std::string_view source, const ScoreHead& score, 
 Result<std::string> without_quantization(std::string_view source, std::string_view file_name) {
   TRY_ASSIGN(json::object object, object_of(source, file_name));
   object.erase(quantization_key);
+  json::object* text = wrapper_of(object) != nullptr ? object[text_config_key].if_object() : nullptr;
+  if (text != nullptr) text->erase(quantization_key);
   return json_text(object, JsonStyle::pretty);
 }
 

@@ -22,6 +22,7 @@
 #include "huggingface/directory/hf_rope.h"
 #include "huggingface/directory/hf_score.h"
 #include "huggingface/directory/hf_window.h"
+#include "huggingface/directory/hf_wrapper.h"
 #include "huggingface/directory/quantization.h"
 #include "huggingface/weights/expert_files.h"
 #include "huggingface/weights/packed_sources.h"
@@ -329,14 +330,15 @@ std::string hf_config_text(const ModelConfig& c, Precision precision) {
 }
 
 Result<ModelConfig> parse_hf_config(std::string_view text, ErrorKind error_kind, std::string_view file_name) {
-  TRY_ASSIGN(const json::value root, parse_json(text, error_kind, file_name));
+  TRY_ASSIGN(json::value root, parse_json(text, error_kind, file_name));
   if (!root.is_object()) return Error{error_kind, fmt::format("{}: is not a JSON object", file_name)};
-  const json::value* type = root.get_object().if_contains("model_type");
+  TRY_ASSIGN(const json::object keys, text_config_of(std::move(root.get_object()), error_kind, file_name));
+  const json::value* type = keys.if_contains("model_type");
   if (type == nullptr || !type->is_string())
     return Error{error_kind, fmt::format("{}: model_type: must name the family of the model", file_name)};
   const Result<Family> family = parse_family(std::string_view(type->get_string()));
   if (!family) return Error{error_kind, fmt::format("{}: model_type: {}", file_name, family.error().message)};
-  TRY_ASSIGN(ModelConfig config, Reader(*family, error_kind, file_name).read(root.get_object()));
+  TRY_ASSIGN(ModelConfig config, Reader(*family, error_kind, file_name).read(keys));
   TRY_ASSIGN(const std::optional<Quantization> quantization, parse_quantization(text, error_kind, file_name));
   if (quantization) config.quantization = *quantization;
   return config;
@@ -348,6 +350,7 @@ Result<std::optional<Family>> family_of_directory(const std::string& directory) 
   TRY_ASSIGN(const json::value root, parse_json(text, ErrorKind::bad_input, path));
   const json::value* type = root.is_object() ? root.get_object().if_contains("model_type") : nullptr;
   if (type == nullptr || !type->is_string()) return std::optional<Family>();
+  if (const ModelWrapper* wrapper = wrapper_of(root.get_object())) return std::optional(wrapper->text);
   const Result<Family> family = parse_family(std::string_view(type->get_string()));
   return family ? std::optional(*family) : std::nullopt;
 }

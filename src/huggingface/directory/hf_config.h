@@ -22,7 +22,7 @@ inline constexpr const char* adapter_config_file =
 // both of their names.
 std::string hf_config_text(const ModelConfig&, Precision);
 // The same, but keeps all other keys of `source` (ids of tokens, the version that wrote it, ...), so that a
-// model keeps the config it came with.
+// model keeps the config it came with. Of a wrapper's source only the text model's keys are kept.
 // REQUIRES: parse_hf_config() accepted `source`.
 std::string hf_config_text(const ModelConfig&, Precision, std::string_view source);
 // RETURNS: a name such as "bfloat16".
@@ -47,12 +47,12 @@ Result<std::vector<u32>> end_token_ids(const std::string& directory);
 // RETURNS: a generation_config.json for a model that has none, with the token ids of its config.json.
 Result<std::string> generation_config_text(std::string_view config_json, std::string_view file_name);
 
-// Reads a config. A missing key has the family's default in transformers. Refuses settings that Tidepool
-// would compute differently, such as another model_type or activation.
-// Error: `error_kind`, naming `file_name` and the key.
+// Reads a config, or the text model's within a wrapper's (hf_wrapper.h). A missing key has the family's
+// default in transformers. Refuses settings that Tidepool would compute differently, such as another
+// model_type or activation. Error: `error_kind`, naming `file_name` and the key.
 Result<ModelConfig> parse_hf_config(std::string_view text, ErrorKind error_kind, std::string_view file_name);
 
-// Family of any model's directory.
+// Family of any model's directory, or of the text model in it.
 // RETURNS: none if its model_type is not supported.
 // Error: bad_input.
 Result<std::optional<Family>> family_of_directory(const std::string& directory);

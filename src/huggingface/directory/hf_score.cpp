@@ -5,6 +5,8 @@
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 
+#include "tidepool/model_wrappers.h"
+
 namespace tidepool {
 
 namespace json = boost::json;
@@ -18,9 +20,9 @@ std::string classifier_of(Family family) {
   const std::string_view model = traits(family).architecture;
   for (const std::string_view head : {"ForCausalLM", "LMHeadModel"})
     if (model.ends_with(head))
-      // The text model of Gemma 3 has a class of its own.
+      // The text model of a wrapper has a class of its own.
       return fmt::format("{}{}{}", model.substr(0, model.size() - head.size()),
-                         family == Family::gemma3_text ? "Text" : "", classifier);
+                         has_wrapper(family) ? "Text" : "", classifier);
   return std::string(classifier);
 }
 

@@ -7,6 +7,7 @@
 #include <boost/json/value.hpp>
 
 #include "base/json/text.h"
+#include "huggingface/directory/hf_wrapper.h"
 
 namespace tidepool {
 namespace json = boost::json;
@@ -169,9 +170,10 @@ class QuantizationReader {
 
 Result<std::optional<Quantization>> parse_quantization(std::string_view config, ErrorKind error_kind,
                                                        std::string_view file_name) {
-  TRY_ASSIGN(const json::value root, parse_json(config, error_kind, file_name));
+  TRY_ASSIGN(json::value root, parse_json(config, error_kind, file_name));
   if (!root.is_object()) return Error{error_kind, fmt::format("{}: must be an object", file_name)};
-  const json::value* value = root.get_object().if_contains(quantization_key);
+  TRY_ASSIGN(const json::object keys, text_config_of(std::move(root.get_object()), error_kind, file_name));
+  const json::value* value = keys.if_contains(quantization_key);
   if (value == nullptr || value->is_null()) return std::optional<Quantization>();
   if (!value->is_object())
     return Error{error_kind,

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <array>
 
+#include "huggingface/weights/wrapped_names.h"
+#include "tidepool/model_wrappers.h"
+
 namespace tidepool {
 namespace {
 
@@ -54,7 +57,9 @@ Result<std::unique_ptr<SafetensorsModel>> open_model_weights(const std::string& 
              SafetensorsModel::open(directory, ErrorKind::bad_input));
   // GPT-2's names stay as they are: with or without the prefix they are read everywhere.
   if (has_rotary_names(c.family))
-    TRY(model->rename([&](const std::string& name) { return with_prefix(c.family, name); }));
+    TRY(model->rename([&](const std::string& name) {
+      return with_prefix(c.family, has_wrapper(c.family) ? text_tensor_name(name) : name);
+    }));
   if (!is_tied(c) || !model->find(head_tensor) || find_embedding(*model, c.family)) return model;
   const bool prefixed = has_prefix(*model, base_prefix(c.family));
   const std::string embedding =

@@ -15,6 +15,8 @@ inline constexpr const char* score_tensor = "score.weight";  // in the place of 
 // Opens all files, and renames tensors as transformers does while it loads a model with its head:
 // - Names without the base model's prefix, as AutoModel writes them, get it: "layers.0.mlp..." becomes
 //   "model.layers.0.mlp...".
+// - Names within a wrapper become the text model's: "model.language_model.norm.weight" becomes
+//   "model.norm.weight". Tensors of other parts, such as "model.visual...", keep their names.
 // - If the model is tied and its one matrix is in the files as the head's, it becomes the embedding's.
 // Error: as SafetensorsModel::open(); bad_input if two tensors would have the same name.
 Result<std::unique_ptr<SafetensorsModel>> open_model_weights(const std::string& directory,

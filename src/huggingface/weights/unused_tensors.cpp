@@ -12,6 +12,7 @@
 #include "huggingface/weights/adapter_files.h"
 #include "huggingface/weights/safetensors.h"
 #include "huggingface/weights/shards.h"
+#include "huggingface/weights/wrapped_names.h"
 
 namespace tidepool {
 namespace {
@@ -21,14 +22,34 @@ constexpr std::size_t names_shown_max = 3;
 // RETURNS: the layer's number: 3 for "model.layers.3.mlp.up_proj.weight", "transformer.h.3.ln_1.weight" and
 // these names without their first part.
 std::optional<u32> layer_of(std::string_view tensor) {
+  const std::string name = text_tensor_name(tensor);
   for (const std::string_view before : {"model.layers.", "layers.", "transformer.h.", "h."}) {
-    if (!tensor.starts_with(before)) continue;
-    const std::string_view rest = tensor.substr(before.size());
+    if (!name.starts_with(before)) continue;
+    const std::string_view rest = std::string_view(name).substr(before.size());
     u32 layer = 0;
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), layer);
     if (error == std::errc() && end != rest.data() + rest.size() && *end == '.') return layer;
   }
   return std::nullopt;
+}
+
+// A classifier is another model than the one in the directory: its export carries nothing.
+std::string_view export_carries(u64 tensors, const ModelConfig& model) {
+  if (model.score.on()) return "";
+  return tensors == 1 ? "; `tidepool export` carries it" : "; `tidepool export` carries them";
+}
+
+// RETURNS: a line about the parts beside the text model; empty: there are none.
+std::string describe_parts(const std::string& directory, u64 of_vision, u64 of_prediction,
+                           const ModelConfig& model) {
+  const u64 all = of_vision + of_prediction;
+  if (all == 0) return "";
+  const std::string_view parts = of_prediction == 0 ? "the vision part"
+                                 : of_vision == 0   ? "extra prediction"
+                                                    : "the vision part and of extra prediction";
+  return fmt::format("{}: {} of {} {} not trained{}", directory,
+                     all == 1 ? "1 tensor" : fmt::format("{} tensors", all), parts, all == 1 ? "is" : "are",
+                     export_carries(all, model));
 }
 
 }  // namespace
@@ -49,25 +70,37 @@ std::vector<std::string> describe_rounded(const std::string& directory) {
 std::vector<std::string> describe_unused(const std::string& directory, std::span<const std::string> tensors,
                                          const ModelConfig& model) {
   std::set<u32> layers;
+  u64 of_layers = 0, of_vision = 0, of_prediction = 0;
   std::vector<std::string_view> others;
   for (const std::string& tensor : tensors) {
     const std::optional<u32> layer = layer_of(tensor);
-    if (layer && *layer >= model.layers)
+    if (layer && *layer >= model.layers) {
       layers.insert(*layer);
-    else
+      ++of_layers;
+    } else if (is_of_vision(tensor)) {
+      ++of_vision;
+    } else if (is_of_extra_prediction(tensor)) {
+      ++of_prediction;
+    } else {
       others.push_back(tensor);
+    }
   }
   std::vector<std::string> lines;
+  if (std::string line = describe_parts(directory, of_vision, of_prediction, model); !line.empty())
+    lines.push_back(std::move(line));
   if (!layers.empty())
     lines.push_back(fmt::format(
-        "{}: holds weights of {} layers, but {} is {}: the layers from {} on ({} tensors) are not used",
+        "{}: holds weights of {} layers, but {} is {}: the layers from {} on ({} tensors) are not used{}",
         directory, *layers.rbegin() + 1, key_names(model.family).layers, model.layers, *layers.begin(),
-        tensors.size() - others.size()));
-  if (others.size() == 1) lines.push_back(fmt::format("{}: tensor {} is not used", directory, others[0]));
+        of_layers, export_carries(of_layers, model)));
+  if (others.size() == 1)
+    lines.push_back(
+        fmt::format("{}: tensor {} is not used{}", directory, others[0], export_carries(1, model)));
   if (others.size() > 1) {
     const auto shown = std::span(others).first(std::min(others.size(), names_shown_max));
-    lines.push_back(fmt::format("{}: {} tensors are not used: {}{}", directory, others.size(),
-                                fmt::join(shown, ", "), shown.size() < others.size() ? " ..." : ""));
+    lines.push_back(fmt::format("{}: {} tensors are not used: {}{}{}", directory, others.size(),
+                                fmt::join(shown, ", "), shown.size() < others.size() ? " ..." : "",
+                                export_carries(others.size(), model)));
   }
   return lines;
 }

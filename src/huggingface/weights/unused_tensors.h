@@ -9,8 +9,9 @@
 
 namespace tidepool {
 
-// At most two lines. `tensors`: names returned by load_weights(). Layers beyond the model's get a line of
-// their own with their numbers: config.json states fewer layers than the files hold.
+// At most three lines. `tensors`: names returned by load_weights(). The parts beside a text model get a line
+// of their own, and so do layers beyond the model's, with their numbers: config.json states fewer layers than
+// the files hold.
 std::vector<std::string> describe_unused(const std::string& directory, std::span<const std::string> tensors,
                                          const ModelConfig&);
 

@@ -23,18 +23,19 @@ namespace {
 
 constexpr u64 parameters_worth_progress = 200'000'000;
 
-Result<void> load(const Job& job, StateWriter& state, RunOutputs& outputs, WeightsOf which = WeightsOf::model,
-                  std::string* xxh3 = nullptr) {
+// RETURNS: the names of tensors that the model does not use.
+Result<std::vector<std::string>> load(const Job& job, StateWriter& state, RunOutputs& outputs,
+                                      WeightsOf which = WeightsOf::model, std::string* xxh3 = nullptr) {
   const auto& [config, graph, options] = job;
   const std::string& directory = config.model_directory;
   outputs.say("loading weights from " + directory);
   const double began = steady_seconds();
   TRY(verify_model_if_hashed(directory, checkpoint_buffer));
-  TRY_ASSIGN(const std::vector<std::string> unused, load_weights(directory, graph, state, which, xxh3));
+  TRY_ASSIGN(std::vector<std::string> unused, load_weights(directory, graph, state, which, xxh3));
   for (const std::string& line : describe_rounded(directory)) outputs.say(line);
   for (const std::string& line : describe_unused(directory, unused, graph.config)) outputs.say(line);
   outputs.say("loaded weights in " + seconds_text(steady_seconds() - began));
-  return {};
+  return unused;
 }
 
 // RETURNS: true if a classifier is to be made of the directory's model, whose head predicts tokens.
@@ -80,18 +81,22 @@ Result<std::string> load_frozen_model(Session& session, RunOutputs& outputs) {
   return xxh3;
 }
 
-Result<void> make_first_weights(Session& session, RunOutputs& outputs, std::string& base_xxh3) {
+Result<void> make_first_weights(Session& session, RunOutputs& outputs, TrainerState& state) {
   const Job& job = session.job();
   const auto& [config, graph, options] = job;
   TRY_ASSIGN(const bool draws_score, lacks_score(job, outputs));
   const bool score_alone = draws_score && !graph.lora.on();
   if (graph.lora.on()) {
-    TRY_ASSIGN(base_xxh3, load_frozen_model(session, outputs));
+    TRY_ASSIGN(state.base_xxh3, load_frozen_model(session, outputs));
   } else if (score_alone) {
     WriteMore score_follows(session.state());
     TRY(load(job, score_follows, outputs, WeightsOf::without_score));
   } else if (!config.model_directory.empty()) {
-    return load(job, session.state(), outputs);
+    TRY_ASSIGN(const std::vector<std::string> unused, load(job, session.state(), outputs));
+    // A classifier is another model than the directory's.
+    if (graph.config.score.on()) return {};
+    TRY_ASSIGN(state.origin, origin_of(config.model_directory, unused));
+    return {};
   }
   if (!config.lora.adapter.empty()) return load_first_adapter(job, session.state(), outputs);
   std::vector<std::byte> buffer(init_buffer(session.pool()).value);

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "checkpoint/trainer_state.h"
 #include "fit/job.h"
 #include "run/outputs/run_outputs.h"
 #include "session/session.h"
@@ -10,9 +11,9 @@
 namespace tidepool {
 
 // Writes the initial weights to the session's state. With LoRA it loads the base model, and the adapters are
-// new or those of lora.adapter; `base_xxh3` gets the hash of the base model's weights. Errors: as
-// load_weights.
-Result<void> make_first_weights(Session&, RunOutputs&, std::string& base_xxh3);
+// new or those of lora.adapter. `state` gets base_xxh3, the hash of the base model's weights, or the origin
+// of the weights. Errors: as load_weights.
+Result<void> make_first_weights(Session&, RunOutputs&, TrainerState& state);
 
 // Checks that the config's model directory holds weights, before anything is allocated for them.
 // ErrorKind::bad_input; usage if the model that adapters stand beside has moved.

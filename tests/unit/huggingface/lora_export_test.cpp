@@ -86,7 +86,7 @@ TEST(ExportOfAdaptersSource, SaysWhichModelIsMissing) {
   EXPECT_THAT(find_export_source(adapter, test::family_directory("llama_tied")).error().message,
               HasSubstr("init_lora_weights: is set"));
   EXPECT_THAT(find_export_source(test::family_directory("llama_tied"), adapter).error().message,
-              HasSubstr("holds a model, not adapters"));
+              HasSubstr("name the model directory that " + test::family_directory("llama_tied")));
 }
 
 // Regression: a model could not be used because another tool had put a manifest.json beside it.
