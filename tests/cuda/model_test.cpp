@@ -207,7 +207,8 @@ INSTANTIATE_TEST_SUITE_P(
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::deepseek_v3},
                     ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::qwen3_moe, 5},
                     ModelCase{Precision::fp32, Precision::fp32, 16, 1e-6, 1e-5, Family::qwen3_next},
-                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::qwen3_5_text},
+                    // A gated delta rule brings small q, k and outputs to length 1, with their rounding.
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 4e-2, Family::qwen3_5_text},
                     ModelCase{Precision::fp32, Precision::fp32, 16, 1e-6, 1e-5, Family::qwen3_5_moe_text, 5}),
     testing::PrintToStringParamName());
 
