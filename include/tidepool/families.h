@@ -86,8 +86,8 @@ struct FamilyTraits {
   bool qkv_bias = false;  // q, k and v have biases, and o has none
   QkNormKind qk_norm{};
   bool qk_norm_key = false;  // config.json says whether q and k have norms
-  bool attention_bias_key =
-      false;  // config.json says whether q, k and v have biases, and o as output_bias says
+  // config.json says whether q, k and v have biases, and o as output_bias says.
+  bool attention_bias_key = false;
   OutputBias output_bias{};
   bool mlp_bias_key = false;         // config.json says whether gate, up and down have biases
   bool fused_projections = false;    // q, k and v are one tensor, as are gate and up
@@ -362,6 +362,8 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .factor_keys = true,
      .left_out = {.positions = 2048}},
 }};
+static_assert(families.back().style != nullptr);  // no row is missing
+
 constexpr const FamilyTraits& traits(Family family) { return families[static_cast<u32>(family)]; }
 constexpr std::string_view name(Family family) { return traits(family).name; }
 constexpr const LayerStyle& style(Family family) { return *traits(family).style; }

@@ -302,6 +302,13 @@ u32 ModelConfig::longest_sequence() const {
   return static_cast<u32>(std::min(positions * attention.rope.factor, 16777216.0));
 }
 
+std::string longest_sequence_text(const ModelConfig& c) {
+  const std::string_view positions = key_names(c.family).positions;
+  if (c.longest_sequence() == c.positions) return fmt::format("model.{} {}", positions, c.positions);
+  return fmt::format("{}, which is model.{} {} times rope_parameters.factor {}", c.longest_sequence(),
+                     positions, c.positions, c.attention.rope.factor);
+}
+
 double Rope::rotary_factor() const {
   if (type != RopeType::yarn && type != RopeType::longrope) return 1;
   if (attention_factor != 0) return attention_factor;

@@ -124,6 +124,9 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
+// RETURNS: the longest sequence and the keys that give it, for people.
+std::string longest_sequence_text(const ModelConfig&);
+
 // RETURNS: the family's model with default sizes.
 ModelConfig default_model(Family);
 

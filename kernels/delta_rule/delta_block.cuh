@@ -14,7 +14,6 @@
 namespace tidepool::cuda {
 
 inline constexpr u32 delta_n = delta_chunk_tokens;
-inline constexpr float delta_length_epsilon = 1e-6f;  // added to the square of a length
 
 // What all kernels of the rule read.
 template <class T>

@@ -9,11 +9,9 @@
 namespace tidepool {
 namespace {
 
-constexpr float length_epsilon = 1e-6f;  // added to the square of a length
-
 // y = factor x / |x|. RETURNS: 1 / |x|.
 float unit_row(const float* x, float factor, float* y, u32 n) {
-  const float rstd = 1.0f / std::sqrt(delta_rows::dot(x, x, n) + length_epsilon);
+  const float rstd = 1.0f / std::sqrt(delta_rows::dot(x, x, n) + delta_length_epsilon);
   delta_rows::scaled(x, factor * rstd, y, n);
   return rstd;
 }

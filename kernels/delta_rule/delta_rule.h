@@ -17,6 +17,7 @@ namespace tidepool {
 inline constexpr u32 delta_chunk_tokens = 64;
 inline constexpr u32 delta_head_size_max = 256;
 inline constexpr u32 delta_taps_max = 8;
+inline constexpr float delta_length_epsilon = 1e-6f;  // added to the square of a length
 inline constexpr u32 delta_group_rows = 64;  // of the gradients of a layer's small weights: rows of a sum
 
 // Value head h reads the q and k of key head h / (NV / NK).

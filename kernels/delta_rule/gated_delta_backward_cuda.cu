@@ -1,9 +1,8 @@
 // Backward of the gated delta rule on the device, one value head of every key head at a time, so that the
 // workspace has room for that many states, and gradients of q and k add up in order. Three kernels for each:
 //   states     from the first chunk to the last: the state before every chunk, and the corrections X
-//   solutions  from the last chunk to the first: the gradient of the state after every chunk, the solutions
-//   Y,
-//              and with them dv. Slices of a state's columns do not depend on each other in either.
+//   solutions  from the last chunk to the first: the gradient of the state after every chunk, the
+//              solutions Y, and with them dv. Slices of a state's columns do not depend on each other in either.
 //   gradients  for all chunks at once: the rest, which sums over a state's columns
 // The last two go by segments of the sequence, from the last on, because the second's results need much room.
 //

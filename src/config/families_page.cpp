@@ -7,6 +7,7 @@
 
 #include "config/family_bits.h"
 #include "config/foreign_keys.h"
+#include "tidepool/model_wrappers.h"
 
 namespace tidepool {
 namespace {
@@ -83,6 +84,11 @@ std::string families_markdown() {
   for (const FamilyTraits& family : families)
     out += fmt::format("| `{}` | {} | `{}` | {} | {} | {} |\n", family.name, family.models,
                        family.architecture, mixer_text(family), mlp_text(family), positions_text(family));
+  out +=
+      "\nOf directories with these types the text model is trained, and `tidepool export` puts it back:\n\n"
+      "| `model_type` | text model |\n|---|---|\n";
+  for (const ModelWrapper& wrapper : model_wrappers)
+    out += fmt::format("| `{}` | `{}` |\n", wrapper.name, name(wrapper.text));
   out +=
       "\nAny other `model_type` is refused by name.\n\n## Keys with one value\n\nA `config.json` that gives "
       "another value is "

@@ -18,8 +18,7 @@ namespace {
 using namespace family_sets;
 
 constexpr std::string_view window_switch =
-    "this key is for qwen models; of the others, mistral, mixtral, phi3, gpt_oss and gemma3_text models have "
-    "model.sliding_window alone";
+    "this key is for qwen models; of the others, those with windows have model.sliding_window alone";
 constexpr std::string_view no_soft_caps = "choose a model without soft caps, such as Gemma 3";
 constexpr std::array demands = std::to_array<DemandedValue>({
     {"activation_function", "gelu_new", gelu},
@@ -34,7 +33,8 @@ constexpr std::array demands = std::to_array<DemandedValue>({
     {"final_logit_softcapping", "null", geglu, no_soft_caps},
     {"use_bidirectional_attention", "false", geglu},
     {"use_sliding_window", "false", not_switched, window_switch},
-    {"layer_types", "full_attention", rotary & ~layered & ~delta_hybrids,
+    {"layer_types", "full_attention", rotary & ~windowed & ~delta_hybrids},
+    {"layer_types", "full_attention", windowed & ~layered,
      "sliding_window says the window of all layers, in qwen models together with use_sliding_window"},
     {"attention_bias", "false", rotary},
     {"mlp_bias", "false", rotary},
@@ -168,9 +168,7 @@ constexpr std::array advices = std::to_array<Instead>({
     {"log_interval", "set output.logging_steps"},
     {"bias", "only adapters are trained, and they have no bias; leave the key out", "none", "lora"},
     {"bias",
-     "the family decides: gpt2 models have biases, qwen2 models have biases of q, k and v, and the others "
-     "have "
-     "none: leave the key out, and set model.model_type",
+     "the family decides, and in some families model.attention_bias and model.mlp_bias: leave the key out",
      "", "model"},
     {"task_type", "only causal language models are trained; leave the key out", "CAUSAL_LM"},
     {"use_dora", "only plain LoRA is trained; leave the key out", "false"},

@@ -92,8 +92,8 @@ std::optional<Complaint> check_sequence_length(const Config& c) {
                 c.model_directory)
           : fmt::format("shorten the sequences or raise {}", positions);
   return Complaint{"train", "sequence_length",
-                   fmt::format("{} is longer than model.{} {}; {}", c.train.sequence_length, positions,
-                               c.model.longest_sequence(), advice)};
+                   fmt::format("{} is longer than {}; {}", c.train.sequence_length,
+                               longest_sequence_text(c.model), advice)};
 }
 
 // Keys of one schedule would have no effect in another.

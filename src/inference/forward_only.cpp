@@ -20,6 +20,7 @@
 #include "huggingface/weights/adapter_files.h"
 #include "huggingface/weights/load_weights.h"
 #include "huggingface/weights/unused_tensors.h"
+#include "model/rope.h"
 #include "report/text_file.h"
 #include "run/directory/run_directory.h"
 #include "run/weights/base_model.h"
@@ -157,8 +158,11 @@ Result<std::unique_ptr<Session>> open_forward(ForwardPlan forward, StepSource& s
              Session::create(forward.job, std::move(forward.plan), source,
                              {.own_swap_dir = true, .loads_weights = true}));
   TRY_ASSIGN(const std::vector<std::string> unused, load(forward.job, weights, session->state()));
+  const ModelGraph& graph = session->graph();
+  if (const std::string angles = angles_by_length(graph.config, graph.batch.tokens); !angles.empty())
+    note(angles);
   for (const std::string& line : describe_rounded(weights)) note(line);
-  for (const std::string& line : describe_unused(weights, unused, session->graph().config)) note(line);
+  for (const std::string& line : describe_unused(weights, unused, graph.config)) note(line);
   return session;
 }
 

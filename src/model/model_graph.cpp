@@ -118,9 +118,8 @@ std::string wrong(const ModelConfig& c, BatchShape batch) {
   if (batch.sequences == 0) return "train.per_device_train_batch_size is 0; it must be at least 1";
   if (batch.tokens == 0) return "train.sequence_length is 0; it must be at least 1";
   if (batch.tokens > c.longest_sequence())
-    return fmt::format(
-        "train.sequence_length ({}) is longer than model.{} ({}); lower the first or raise the second",
-        batch.tokens, key_names(c.family).positions, c.longest_sequence());
+    return fmt::format("train.sequence_length {} is longer than {}; lower the first or raise the second",
+                       batch.tokens, longest_sequence_text(c));
   if (batch.packed && !can_pack(c.family))
     return "documents cannot be packed for GPT-2 models, whose positions are learned for whole sequences; do "
            "not pack them";

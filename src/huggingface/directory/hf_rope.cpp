@@ -16,8 +16,8 @@ namespace tidepool {
 namespace json = boost::json;
 namespace {
 
-// Keys of the two maps: angles of layers that see all tokens, and of layers with a window.
 constexpr const char* wanted_map = "must be an object with the keys of the angles, such as rope_type";
+// Keys of the two maps: angles of layers that see all tokens, and of layers with a window.
 constexpr const char *global_rope = "full_attention", *local_rope = "sliding_attention";
 
 // Reads the map of layers with a window, whose angles are not scaled.

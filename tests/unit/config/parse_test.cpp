@@ -72,9 +72,9 @@ TEST(ConfigParse, UnknownKeyNamesTheNearest) {
 
 // Regression: nanoGPT's "bias" got the answer for PEFT's "bias".
 TEST(ConfigParse, AKeyOfOthersMeansWhatItDoesInItsSection) {
-  EXPECT_THAT(fault_of(with("model: {bias: false}\n")), HasSubstr("gpt2 models have biases"));
+  EXPECT_THAT(fault_of(with("model: {bias: false}\n")), HasSubstr("the family decides"));
   EXPECT_THAT(fault_of(with("lora: {bias: all}\n")), HasSubstr("only adapters are trained"));
-  EXPECT_THAT(fault_of(smallest, {"model.bias=false"}), HasSubstr("gpt2 models have biases"));
+  EXPECT_THAT(fault_of(smallest, {"model.bias=false"}), HasSubstr("the family decides"));
   EXPECT_THAT(fault_of(smallest, {"bias=none"}), HasSubstr("Tidepool always does this"));
   EXPECT_THAT(fault_of(smallest, {"bias=all"}),
               HasSubstr("the key differs between sections 'lora' and 'model'; name the section"));

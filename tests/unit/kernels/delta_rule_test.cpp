@@ -154,6 +154,15 @@ TEST_P(DeltaRule, NormHasAGate) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, DeltaRule,
                          testing::Combine(testing::ValuesIn(delta_shapes), testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(Long, DeltaRule,
+                         testing::Combine(testing::Values(DeltaShape{.sequences = 1,
+                                                                     .tokens = 1000,
+                                                                     .key_heads = 1,
+                                                                     .value_heads = 2,
+                                                                     .key_size = 16,
+                                                                     .value_size = 16,
+                                                                     .taps = 4}),
+                                          testing::Bool()));
 
 // A document's rows, of one sequence with others before and after, and alone.
 TEST(DeltaRuleOfDocuments, PackedDocumentsHaveTheBitsOfDocumentsAlone) {
