@@ -15,7 +15,7 @@ namespace tidepool::cuda {
 
 inline constexpr u32 delta_n = delta_chunk_tokens;
 
-// What all kernels of the rule read.
+// All kernels of the rule read these.
 template <class T>
 struct DeltaArrays {
   DeltaShape shape;
@@ -151,7 +151,7 @@ struct PairSums {
   DeltaTile sums = {};
   float on_diagonal = 0;
 
-  // Of P's element on the diagonal's tiles: its row and column.
+  // Row and column of P's element on the diagonal's tiles.
   static __device__ __forceinline__ u32 diagonal_row() { return threadIdx.x / 16 * 4 + threadIdx.x % 16 / 4; }
   static __device__ __forceinline__ u32 diagonal_column() { return threadIdx.x / 16 * 4 + threadIdx.x % 4; }
 

@@ -12,7 +12,7 @@ struct DeltaChunk {
   bool first = false, last = false;  // of its document
 
   constexpr u32 end() const { return begin + count; }
-  // Where the state before it is kept, if it is not the first.
+  // RETURNS: the place of the state before it, if it is not the first.
   constexpr u32 slot() const { return begin / delta_chunk_tokens - 1; }
 };
 

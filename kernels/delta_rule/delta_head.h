@@ -28,7 +28,7 @@ struct DeltaScratch {
   const float* to_end(u32 n) const { return d + (n - 1) * delta_pitch; }
 };
 
-// What both directions read.
+// DeltaInputs is read by both directions.
 struct DeltaInputs {
   const float *qkv, *projected;
   float rate;     // -e^a_log of the head

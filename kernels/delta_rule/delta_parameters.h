@@ -1,4 +1,4 @@
-// What a head of the gated delta rule reads besides its rows.
+// delta_inputs() gives a head of the gated delta rule its numbers besides its rows.
 #pragma once
 
 #include <cmath>

@@ -5,7 +5,7 @@
 
 namespace tidepool {
 
-// Where a head's values lie in the arrays. `sequence`: its number.
+// DeltaPlace finds a head's values in the arrays. `sequence`: its number.
 struct DeltaPlace {
   const DeltaShape& shape;
   u32 sequence = 0, head = 0;

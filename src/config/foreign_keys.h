@@ -25,8 +25,7 @@ bool is_rope_key(std::string_view key);
 // Checks a model key that is not in the schema or not of this family. For a list, call it for each item; null
 // is "null".
 // RETURNS: true if the key may be ignored; false if it is unknown.
-// Error: if the key asks for a feature that is not implemented, such as another
-// activation.
+// Error: if the key asks for another model than Tidepool computes, such as another activation.
 Result<bool> accept_model_key(Family, std::string_view key, std::string_view value);
 
 // A key that changes what is computed. Only the value that Tidepool implements is accepted.

@@ -77,7 +77,7 @@ void gradient_pass(const Head& s, const BlockBackward& b) {
   float* dmatrix = gradients_of(s.c, b, matrix)[weights];
   for_slices(s, [&](const LogitsSlice& slice) {
     if (!s.one_slice()) make_logits(s, slice);
-    // Of the product, before the factor.
+    // The gradient is that of the product, before the factor.
     s.c.kernels.cross_entropy_gradient(slice, static_cast<float>(b.objective.inverse_tokens) * s.factor(),
                                        b.objective.loss_scale);
     s.c.kernels.matmul({.m = slice.rows,

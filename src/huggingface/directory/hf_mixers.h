@@ -1,4 +1,4 @@
-// Which layers of Qwen's hybrids have attention, as config.json says it: layer_types, or
+// Reads and writes which layers of Qwen's hybrids have attention: layer_types in config.json, or
 // full_attention_interval.
 #pragma once
 
