@@ -5,6 +5,7 @@ program, config, commands and kind of card. They are in FOLDER/kept for later ca
 their own.
 """
 
+import copy
 import hashlib
 import json
 import os
@@ -55,9 +56,16 @@ class Bench:
         self.out = pathlib.Path(options.out)
         self.tidepool = str(programs.tidepool)
         self.config = str(options.config)
+        self.tiny_words = TINY
         self.commands = []
         self.begin = time.monotonic()
         self.deadline = getattr(options, "deadline", float("inf"))  # for the whole call
+
+    def of(self, config, tiny_words):
+        """Returns this bench for another config of configs/gpu, with --tiny made small by `tiny_words`."""
+        other = copy.copy(self)
+        other.config, other.tiny_words = str(ROOT / "configs/gpu" / config), tiny_words
+        return other
 
     # ---- running
 
@@ -249,7 +257,7 @@ class Bench:
     def settings(self, *overrides):
         words = [self.config, f"data.train={self.data()}"]
         if self.options.tiny:
-            words += TINY
+            words += self.tiny_words
         return words + list(overrides)
 
     @staticmethod
@@ -338,3 +346,18 @@ def link_rates(step):
         if busy > 0:
             rates[name] = sum(ops["bytes"][op] for op in mine) / busy * 1e6
     return rates
+
+
+def seconds_by_kind(step):
+    """Returns, for each kind of op in step.json's steady step, its seconds: predicted and measured."""
+    ops, names = step["ops"], step["op_kinds"]
+    sums = {}
+    for which in ("predicted", "measured"):
+        times = step[which]
+        if not times:
+            continue
+        for op, kind in enumerate(ops["kind"]):
+            of = sums.setdefault(names[kind], {"predicted": 0.0, "measured": 0.0, "ops": 0})
+            of[which] += (times["finished_us"][op] - times["started_us"][op]) * 1e-6
+            of["ops"] += which == "measured"
+    return sums

@@ -40,6 +40,12 @@ TORCH = {
     "pytorch_gemm_bench.py": BENCHES["gemm"],
     "pytorch_attention_bench.py": {"flops_per_second": 1, "backend": "BACKEND"},
     "pytorch_fsdp_bench.py": {"tokens_per_second": 1, "micro_batch": 1},
+    "pytorch_causal_lm_bench.py": {
+        "tokens_per_second": 1,
+        "transformers": "VERSION",
+        "recomputed": False,
+        "delta_rule": "PACKAGE",
+    },
 }
 
 

@@ -7,6 +7,7 @@ import json
 import gpu_memory
 from gpu_bench import NotMeasured
 from gpu_memory import GIB
+from gpu_model_figures import MODEL_ROWS, speed
 
 FSDP_LAYERS = [32, 24, 16]  # the whole model first; fewer layers if the host's memory is not enough
 
@@ -228,11 +229,6 @@ def largest_disk(bench):
     return largest(bench, disk=bench.disk_budget())
 
 
-def speed(report):
-    """Returns tokens per second of the median step."""
-    return report["tokens_per_step"] / report["step_seconds"]
-
-
 ROWS = {
     "products": (2, "matrix products of a 7B layer, 8k tokens, bf16, against PyTorch", ">= 0.95", products),
     "attention": (
@@ -249,4 +245,5 @@ ROWS = {
     "memory": (9, "device memory, from the driver", "budget + start, no growth after the first step", memory),
     "largest": (10, "largest model for 20 GiB + 100 GiB, 3 steps", "trained", largest),
     "largest-disk": (10, "the same with the disk", "trained", largest_disk),
+    **MODEL_ROWS,
 }
