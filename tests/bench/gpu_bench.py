@@ -179,20 +179,20 @@ class Bench:
 
     # ---- results made once
 
-    def kept_before(self, name, words):
+    def kept_before(self, name, words, config=True):
         """Returns what an earlier call kept for the same program, config, words and kind of card, or None."""
         try:
             stored = json.loads((self.out / "kept" / f"{name}.json").read_text())
-            return stored["value"] if stored["key"] == self.key_of(words) else None
+            return stored["value"] if stored["key"] == self.key_of(words, config) else None
         except (OSError, ValueError, LookupError, TypeError):
             return None  # missing or unreadable: it is made again
 
-    def kept(self, name, words, make):
-        """Returns the JSON value of make(), or the value that an earlier call kept."""
-        value = self.kept_before(name, words)
+    def kept(self, name, words, make, config=True):
+        """Returns the JSON value of make(), or the value that an earlier call kept. `config`: it depends on it."""
+        value = self.kept_before(name, words, config)
         if value is not None:
             return value
-        key = self.key_of(words)
+        key = self.key_of(words, config)
         path = self.out / "kept" / f"{name}.json"
         if (name, key) in Bench.failed:
             raise NotMeasured(Bench.failed[name, key])
@@ -209,9 +209,9 @@ class Bench:
         write_whole(path, json.dumps({"key": key, "value": value}))
         return value
 
-    def key_of(self, words):
+    def key_of(self, words, config=True):
         digest = hashlib.sha256()
-        for path in (self.tidepool, self.config):
+        for path in (self.tidepool, self.config) if config else (self.tidepool,):
             digest.update(pathlib.Path(path).read_bytes() if os.path.exists(path) else b"")
         digest.update(json.dumps([self.without_places(str(word)) for word in words]).encode())
         digest.update(card_name().encode())
@@ -237,7 +237,7 @@ class Bench:
             self.run(words)
             return path.read_text()
 
-        write_whole(path, self.kept("machine", words, make))
+        write_whole(path, self.kept("machine", words, make, config=False))
         return path
 
     def peak_flops(self):

@@ -19,9 +19,11 @@ SHARES_MEMORY = [
     "CudaCrossEntropy.*",
     "CudaRotary.*",
     "CudaNormFinish.*",
+    "CudaDeltaRule.*",
+    "CudaOrthogonalize.*",
 ]
 CHECKS = {
-    "memcheck": SHARES_MEMORY + ["*CudaMatmulTest.*/0", "*CudaWeightGradientTest.*/0", "CudaAdamW.*"],
+    "memcheck": SHARES_MEMORY + ["*CudaMatmulTest.*/0", "*CudaWeightGradientTest.*/0", "*CudaUpdate.*", "CudaSigmoidGate.*"],
     "racecheck": SHARES_MEMORY,
 }
 REFUSED = re.compile(
@@ -71,12 +73,12 @@ def judge(output, code):
 
 
 def run_check(check, cuda, program, tests, seconds, env):
-    tool = find_sanitizer(cuda)
-    if tool is None:
-        return "not run", "compute-sanitizer is not here (CUDA's folder, its extras, the PATH)", ""
     chosen, unmatched = choose(tests, CHECKS[check])
     if unmatched:
         return "FAILED", f"no test matches {unmatched[0]}", ""
+    tool = find_sanitizer(cuda)
+    if tool is None:
+        return "not run", "compute-sanitizer is not here (CUDA's folder, its extras, the PATH)", ""
     more = ["--report-api-errors", "no"] if check == "memcheck" else []  # errors of kernels only
     words = [
         tool,

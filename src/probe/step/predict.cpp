@@ -126,14 +126,6 @@ Result<double> measure_update(Session& session, Round round) {
       usual > 0 ? usual / value_bytes(precision) / block : memory_sample_bytes_max / block_bytes;
   const u64 elements = std::min<u64>(memory.size() / block_bytes, wanted) * block;
   if (elements == 0) return HostRates{}.update_bytes_per_s;
-  u64 offset = 0, touched = 0;
-  const auto take = [&](Kind kind, u64 times) {
-    std::byte* at = memory.data() + offset;
-    const u64 bytes = bytes_of(kind, elements);
-    offset += bytes;
-    touched += times * bytes;
-    return at;
-  };
   const DecaySegment whole[] = {{0, elements, true}};
   const Optim optim = session.graph().rules[rule].optim;
   const UpdateTensor tensors[] = {{.rows = static_cast<u32>(elements / columns), .columns = columns}};
@@ -141,15 +133,33 @@ Result<double> measure_update(Session& session, Round round) {
   if (const auto bytes = optimizer(optim).scratch) scratch.resize(bytes({tensors, 1}));
   UpdateChunk chunk{.elements = elements, .segments = whole, .tensors = tensors, .scratch = scratch};
   const bool streamed = optimizer(optim).place == UpdatePlace::streamed;
-  // A direction replaces it, and is read.
-  chunk.grad = take(Kind::grad, streamed ? 3 : optimizer(optim).gradient_reads);
-  chunk.arrays[0].data = take(Kind::param, made_by_update(Kind::param, precision) ? 1 : 2);
-  u32 array = 1;
-  slots.each([&](Kind slot) { chunk.arrays[array++].data = take(slot, 2); });
+  u64 touched = 0;
+  // Each call takes arrays that no call before has touched, as ops of a step do: a large cache would hold some
+  // of the same arrays, whatever is read between two calls.
+  u64 offset = 0;
+  const u64 all = elements / block * block_bytes;
+  const auto take_chunk = [&] {
+    if (memory.size() - offset < all) offset = 0;
+    touched = 0;
+    const auto take = [&](Kind kind, u64 times) {
+      std::byte* at = memory.data() + offset;
+      const u64 bytes = bytes_of(kind, elements);
+      offset += bytes;
+      touched += times * bytes;
+      return at;
+    };
+    // A direction replaces the gradient, and is read.
+    chunk.grad = take(Kind::grad, streamed ? 3 : optimizer(optim).gradient_reads);
+    chunk.arrays[0].data = take(Kind::param, made_by_update(Kind::param, precision) ? 1 : 2);
+    u32 array = 1;
+    slots.each([&](Kind slot) { chunk.arrays[array++].data = take(slot, 2); });
+    offset = round_up(offset, frame_alignment);
+  };
   const UpdateScalars scalars =
       update_scalars(update_step(optim, {.learning_rate = 1e-3}, 1, 1.0), {.grad_norm = 1.0});
   TRY_ASSIGN(const double seconds,
              cold_seconds_of(session, round, samples_of_small_ops, [&]() -> Result<void> {
+               take_chunk();
                update(chunk, slots, optim, scalars, session.pool());
                return {};
              }));
