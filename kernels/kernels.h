@@ -25,6 +25,7 @@
 #include "kernels/rotary/rotary.h"
 #include "kernels/router/router.h"
 #include "kernels/router/router_totals.h"
+#include "kernels/soft_cap/soft_cap.h"
 #include "kernels/unpack/unpack.h"
 
 namespace tidepool {
@@ -77,6 +78,7 @@ class Kernels {
   virtual void cross_entropy_slice(const LogitsSlice&) = 0;
   virtual void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums&) = 0;
   virtual void cross_entropy_gradient(const LogitsSlice&, float scale, const float* loss_scale) = 0;
+  virtual void soft_cap(const SoftCap&) = 0;
 
   // RETURNS: a library's refusal since the last call, with the product's shape; results since then are
   // invalid. On a GPU, CUDA keeps its own errors in addition, for the caller that started the operation.

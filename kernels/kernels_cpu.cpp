@@ -76,6 +76,7 @@ class CpuKernels final : public Kernels {
   void cross_entropy_gradient(const LogitsSlice& slice, float scale, const float* loss_scale) override {
     cross_entropy_gradient_cpu(slice, scale, loss_scale, pool_);
   }
+  void soft_cap(const SoftCap& op) override { soft_cap_cpu(op); }
   Result<void> finish() override { return {}; }
 
  private:

@@ -79,6 +79,7 @@ class CudaKernels final : public Kernels {
   void cross_entropy_gradient(const LogitsSlice& slice, float scale, const float* loss_scale) override {
     cross_entropy_gradient_cuda(slice, scale, loss_scale, stream_);
   }
+  void soft_cap(const SoftCap& op) override { soft_cap_cuda(op, stream_); }
   void tune(bool on) { matmul_->tune(on); }
   Result<void> take_refusal() override { return std::exchange(refusal_, {}); }
   Result<void> finish() override {
@@ -159,6 +160,7 @@ class TuningKernels final : public Kernels {
   void cross_entropy_slice(const LogitsSlice&) override {}
   void cross_entropy_loss(RowLoss*, const i32*, u32, const LossSums&) override {}
   void cross_entropy_gradient(const LogitsSlice&, float, const float*) override {}
+  void soft_cap(const SoftCap&) override {}
   Result<void> finish() override { return kernels_.finish(); }
 
  private:

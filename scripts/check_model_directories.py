@@ -19,8 +19,9 @@ import tempfile
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import (AutoConfig, AutoModelForCausalLM, AutoTokenizer, Gemma3TextConfig, GenerationConfig, GPT2Config,
-                          LlamaConfig, MistralConfig, Phi3Config, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config)
+from transformers import (ArceeConfig, AutoConfig, AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma3TextConfig,
+                          GenerationConfig, GPT2Config, LlamaConfig, MistralConfig, Phi3Config, PreTrainedTokenizerFast,
+                          Qwen2Config, Qwen3Config)
 
 TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
             "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
@@ -53,6 +54,9 @@ def cases(vocab):
         yield f"qwen3_{end}", Qwen3Config(**common, tie_word_embeddings=tied, head_dim=16)
         yield f"phi3_{end}", Phi3Config(**common, tie_word_embeddings=tied, sliding_window=None,
                                         rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5))
+        yield f"arcee_{end}", ArceeConfig(**common, tie_word_embeddings=tied, mlp_bias=tied)
+        yield f"gemma2_{end}", Gemma2Config(**common, tie_word_embeddings=tied, head_dim=16, sliding_window=24,
+                                            query_pre_attn_scalar=20, attn_logit_softcapping=1.5, final_logit_softcapping=2.0)
         yield f"gemma3_{end}", Gemma3TextConfig(**common, tie_word_embeddings=tied, head_dim=16, sliding_window=64,
                                                 sliding_window_pattern=2, query_pre_attn_scalar=20)
 

@@ -38,8 +38,10 @@ enum class Family : u8 {
   hunyuan_v1_dense,
   ernie4_5,
   granite,
+  arcee,
+  gemma2,
 };
-inline constexpr u32 family_count = 26;
+inline constexpr u32 family_count = 28;
 
 // Sliding windows of attention, as config.json specifies them.
 enum class WindowKind : u8 {
@@ -72,6 +74,7 @@ struct LeftOut {
   double norm_epsilon = 0;
   double rope_theta = 0, local_rope_theta = 0;
   double partial_rotary = 0;
+  double attention_cap = 0, logits_cap = 0;
 };
 
 // Properties that differ between families of the same style.
@@ -89,11 +92,13 @@ struct FamilyTraits {
   // config.json says whether q, k and v have biases, and o as output_bias says.
   bool attention_bias_key = false;
   OutputBias output_bias{};
-  bool mlp_bias_key = false;         // config.json says whether gate, up and down have biases
+  bool mlp_bias_key = false;         // config.json says whether the MLP's matrices have biases
   bool fused_projections = false;    // q, k and v are one tensor, as are gate and up
   bool partial_rotary_key = false;   // config.json says what share of a head is rotated
   bool rotary_width_key = false;     // or how many columns: rotary_dim
   bool attention_scale_key = false;  // config.json says what size scales attention's scores
+  bool attention_cap_key = false;    // config.json may have a soft cap of attention's scores
+  bool logits_cap_key = false;       // or of logits
   bool alpha_key = false;            // config.json may have dynamic angles with an alpha
   bool query_growth_key = false;     // config.json says how q grows with its position
   bool no_rope_key = false;          // config.json says which layers do not rotate q and k
@@ -361,6 +366,31 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .mlp_bias_key = true,
      .factor_keys = true,
      .left_out = {.positions = 2048}},
+    {.name = "arcee",
+     .architecture = "ArceeForCausalLM",
+     .models = "AFM 4.5B",
+     .style = &arcee_layers,
+     .attention_bias_key = true,
+     .mlp_bias_key = true,
+     .left_out = {.positions = 4096, .norm_epsilon = 1e-5}},
+    {.name = "gemma2",
+     .architecture = "Gemma2ForCausalLM",
+     .models = "Gemma 2",
+     .style = &gemma_layers,
+     .attention_bias_key = true,
+     .attention_scale_key = true,
+     .attention_cap_key = true,
+     .logits_cap_key = true,
+     .tied_default = true,
+     .window = WindowKind::by_layer,
+     .window_pattern = 2,
+     .left_out = {.positions = 8192,
+                  .kv_heads = 4,
+                  .head_size = 256,
+                  .sliding_window = 4096,
+                  .attention_scale_size = 256,
+                  .attention_cap = 50,
+                  .logits_cap = 30}},
 }};
 static_assert(!families.back().name.empty());  // no row is missing
 

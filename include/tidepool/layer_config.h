@@ -66,6 +66,7 @@ struct SoftmaxConfig {
   bool qk_norm = true;              // false: q and k have no norms, where config.json has a say
   u32 scale_given = 0;              // Gemma: scores are divided by its root; 0: the size of a head
   double score_factor = 0;          // on scores; 0: by the size
+  double soft_cap = 0;              // of scores, after their factor; 0: none
   u32 no_rope_interval = 0;         // every so many layers, one does not rotate q and k; 0: all rotate
   u32 sliding_window = 0;           // value in config.json; 0: none
   bool use_sliding_window = false;  // Qwen: true if sliding_window is used
@@ -110,9 +111,9 @@ struct Factors {
   bool operator==(const Factors&) const = default;
 };
 
-// MlpKind::gelu and MlpKind::glu.
+// Every MlpKind but experts.
 struct MlpConfig {
-  u32 inner_given = 0;  // 0: 4 width (gelu), 8/3 width rounded up to 256s (glu)
+  u32 inner_given = 0;  // 0: 8/3 width rounded up to 256s (glu), 4 width (the others)
   bool bias = false;    // of all its matrices. GPT-2 always has them
 
   bool operator==(const MlpConfig&) const = default;

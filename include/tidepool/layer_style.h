@@ -25,11 +25,12 @@ enum class MixerKind : u8 {
   // A state per head that every token decays and corrects, as GatedDeltaConfig describes.
   gated_delta,
 };
-// Each kind is a folder of src/model/mlps.
+// Each kind is a folder of src/model/mlps; `plain` has both kinds without a gate.
 enum class MlpKind : u8 {
-  gelu,     // down(gelu(up(x)))
-  glu,      // down(g(gate(x)) up(x)), where LayerStyle::gate is g
-  experts,  // a few of many small MLPs for each token, as Experts describes
+  gelu,          // down(gelu(up(x)))
+  glu,           // down(g(gate(x)) up(x)), where LayerStyle::gate is g
+  experts,       // a few of many small MLPs for each token, as Experts describes
+  squared_relu,  // down(relu(up(x))^2)
 };
 enum class MlpGate : u8 { silu, gelu };
 
@@ -43,6 +44,13 @@ struct MlpNames {
   std::string_view gate, up, down;
   std::string_view gate_up;  // in families whose gate and up are one tensor
 };
+// Small matrices of MixerKind::gated_delta, which published quantized models keep as they are.
+struct DeltaNames {
+  std::string_view rates = "linear_attn.in_proj_b", decays = "linear_attn.in_proj_a";
+  std::string_view both = "linear_attn.in_proj_ba";  // in families whose rates and decays are one tensor
+};
+inline constexpr DeltaNames delta_names;
+
 struct NormNames {
   std::string_view input, mlp;                    // LayerStyle::input_norms
   std::string_view attention_branch, mlp_branch;  // LayerStyle::branch_norms
@@ -202,6 +210,12 @@ inline constexpr LayerStyle hunyuan_layers = [] {
 inline constexpr LayerStyle ernie_layers = [] {
   LayerStyle style = llama_layers;
   style.neighbours_rotate = true;
+  return style;
+}();
+
+inline constexpr LayerStyle arcee_layers = [] {
+  LayerStyle style = llama_layers;
+  style.mlp = MlpKind::squared_relu;
   return style;
 }();
 

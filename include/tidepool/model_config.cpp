@@ -134,6 +134,9 @@ std::optional<ModelFault> check_factors(const ModelConfig& c) {
                                     std::pair{"residual_multiplier", c.factors.residual},
                                     std::pair{"logits_scaling", c.factors.logits_divisor}})
     if (!(factor > 0)) return ModelFault{key, fmt::format("{} is not positive", factor)};
+  for (const auto& [key, cap] : {std::pair{"attn_logit_softcapping", c.softmax.soft_cap},
+                                 std::pair{"final_logit_softcapping", c.final_soft_cap}})
+    if (!(cap >= 0)) return ModelFault{key, fmt::format("{} is negative", cap)};
   if (!(c.softmax.score_factor >= 0))
     return ModelFault{"attention_multiplier", fmt::format("{} is negative", c.softmax.score_factor)};
   return std::nullopt;
@@ -264,10 +267,10 @@ std::optional<ModelFault> check_numbers(const ModelConfig& c) {
 }  // namespace
 
 // A gated MLP has two matrices up and one down. With an inner size of 8/3 width they have as many weights as
-// the two matrices of a GELU MLP with 4 width.
+// the two matrices of a plain MLP with 4 width.
 u32 ModelConfig::inner() const {
   if (mlp.inner_given != 0) return mlp.inner_given;
-  return style(family).mlp == MlpKind::gelu ? 4 * width : static_cast<u32>(round_up(u64{8} * width / 3, 256));
+  return style(family).mlp == MlpKind::glu ? static_cast<u32>(round_up(u64{8} * width / 3, 256)) : 4 * width;
 }
 
 u32 ModelConfig::attention_window(u32 layer) const {
@@ -337,6 +340,8 @@ ModelConfig default_model(Family family) {
   c.softmax.sliding_window_pattern = traits(family).window_pattern;
   if (traits(family).no_rope_key) c.softmax.no_rope_interval = 4;
   if (traits(family).factor_keys) c.softmax.score_factor = 1;
+  c.softmax.soft_cap = traits(family).left_out.attention_cap;
+  c.final_soft_cap = traits(family).left_out.logits_cap;
   if (traits(family).query_growth_key) c.attention.rope.query_growth = 0.1;
   if (traits(family).left_out.local_rope_theta != 0)
     c.softmax.local_rope_theta = traits(family).left_out.local_rope_theta;

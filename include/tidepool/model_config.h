@@ -47,6 +47,7 @@ struct ModelConfig {
   Factors factors;
   double norm_epsilon = 1e-5;
   double initializer_range = 0.02;
+  double final_soft_cap = 0;       // of the logits over the vocabulary; 0: none
   double embedding_dropout = 0.0;  // GPT-2 only
   double residual_dropout = 0.0;   // LayerStyle::residual_dropout
   bool tied = true;                // the head's matrix is the embedding's
@@ -55,6 +56,8 @@ struct ModelConfig {
 
   // Factor on logits.
   double logits_factor() const { return score.on() ? 1 : 1 / factors.logits_divisor; }
+  // Soft cap of logits; 0: none.
+  double logits_cap() const { return score.on() ? 0 : final_soft_cap; }
   // Rows of the head's matrix.
   u32 head_rows() const { return score.on() ? score.labels : vocab_size; }
   // True if the head's matrix is the embedding's.

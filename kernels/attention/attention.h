@@ -27,6 +27,7 @@ struct AttentionShape {
   u32 window = 0;         // W: tokens that a token attends to at most, itself included; 0: no limit
   u32 value_size = 0;     // V, columns of a head of v and out; 0: D
   float scale_given = 0;  // factor on scores; 0: 1 / sqrt(S)
+  float cap = 0;          // scores s, after their factor, count as cap tanh(s / cap); 0: none
 
   constexpr u32 value_head_size() const { return value_size == 0 ? head_size : value_size; }
   constexpr u32 query_columns() const { return heads * head_size; }
@@ -42,6 +43,8 @@ struct AttentionShape {
     if (scale_given != 0) return scale_given;
     return 1.0f / std::sqrt(static_cast<float>(scale_size != 0 ? scale_size : head_size));
   }
+  // RETURNS: the cap of scores before their factor: scale() times the capped value is the capped score.
+  float raw_cap() const { return cap / scale(); }
   // RETURNS: the first token that token t attends to, if its document begins at `start`. Never decreases with
   // t.
   constexpr u32 first_seen(u32 t, u32 start) const {
@@ -52,11 +55,11 @@ struct AttentionShape {
 
 // out = dropout(softmax(scale q k^T)) v. A head with a sink has one more score, its sink, in each row's
 // maximum and sum; no key and no value belong to it, so the probabilities' sum is below 1 (gpt-oss; Xiao et
-// al., arXiv:2309.17453). Sinks are not scaled, and masks and dropout do not concern them. Dropout numbers
-// elements as [B, NH, T, T]. Documents: token t attends to tokens starts[t] ... t of its sequence, 0 <=
-// starts[t] <= t. starts never decrease: documents follow each other, and padding consists of documents too.
-// With a window, it attends to no token before t - W + 1 (Beltagy et al., arXiv:2004.05150). Keys that no
-// query of a block attends to are not read.
+// al., arXiv:2309.17453). Sinks are not scaled, and caps, masks and dropout do not concern them. Dropout
+// numbers elements as [B, NH, T, T]. Documents: token t attends to tokens starts[t] ... t of its sequence, 0
+// <= starts[t] <= t. starts never decrease: documents follow each other, and padding consists of documents
+// too. With a window, it attends to no token before t - W + 1 (Beltagy et al., arXiv:2004.05150). Keys that
+// no query of a block attends to are not read.
 struct Attention {
   AttentionShape shape;
   ConstValues qkv;              // [B, T, (NH + NKV) D + NKV V]: q's heads, then k's, then v's

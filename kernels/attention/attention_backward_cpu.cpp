@@ -35,7 +35,8 @@ void probabilities(const AttentionBackward& op, const HeadView& head, const Scor
                           .dp = ds,
                           .scale = head.shape.scale(),
                           .lse = op.lse[head.lse(block.query + row)],
-                          .delta = scratch.delta[row]},
+                          .delta = scratch.delta[row],
+                          .raw_cap = op.shape.cap == 0 ? 0 : op.shape.raw_cap()},
                          seen.count());
     if (op.dropout.on()) dropout_row(op.dropout, element, p, p, seen.count());
   }

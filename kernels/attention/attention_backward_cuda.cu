@@ -70,18 +70,19 @@ void make_dsinks(const AttentionBackward& op, cudaStream_t stream) {
                                     op.dsinks, op.accumulate);
 }
 
-template <class Mma, u32 size, bool dropout>
+template <class Mma, u32 size, bool dropout, bool cap>
 void backward_tensor(const AttentionBackward& op, cudaStream_t stream) {
   const auto arguments = backward_arguments<typename Mma::Half>(op);
-  launch<attention_backward_keys_tensor<Mma, size, dropout>>(
+  launch<attention_backward_keys_tensor<Mma, size, dropout, cap>>(
       attention_backward_keys_launch(op.shape, Mma::units), stream, arguments);
-  launch<attention_backward_queries_tensor<Mma, size, dropout>>(
+  launch<attention_backward_queries_tensor<Mma, size, dropout, cap>>(
       attention_backward_queries_launch(op.shape, Mma::units), stream, arguments);
 }
 template <class Mma, u32 size>
 void backward_tensor(const AttentionBackward& op, cudaStream_t stream) {
-  op.dropout.on() ? backward_tensor<Mma, size, true>(op, stream)
-                  : backward_tensor<Mma, size, false>(op, stream);
+  if (op.shape.cap != 0) return backward_tensor<Mma, size, true, true>(op, stream);
+  op.dropout.on() ? backward_tensor<Mma, size, true, false>(op, stream)
+                  : backward_tensor<Mma, size, false, false>(op, stream);
 }
 
 template <class T>

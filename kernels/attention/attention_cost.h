@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention/attention.h"
+#include "kernels/soft_cap/soft_cap_cost.h"
 #include "tidepool/kernel_cost.h"
 
 namespace tidepool {
@@ -20,16 +21,19 @@ constexpr u64 attention_elements(const AttentionShape& s) {
   return u64{s.sequences} * s.tokens * (u64{s.qkv_columns()} + s.out_columns());
 }
 
+// Operations per pair for a soft cap.
+constexpr u64 attention_cap_flops(const AttentionShape& s) { return s.cap != 0 ? tanh_flops : 0; }
+
 // Products of 2 D and 2 V flops per pair, and about 12 operations for the softmax.
 constexpr KernelCost attention_cost(const AttentionShape& s) {
   return {.product_flops = attention_pairs(s) * 2 * (s.head_size + s.value_head_size()),
-          .vector_flops = attention_pairs(s) * 12,
+          .vector_flops = attention_pairs(s) * (12 + attention_cap_flops(s)),
           .elements = attention_elements(s)};
 }
 // Three products of 2 D flops per pair, two of 2 V.
 constexpr KernelCost attention_backward_cost(const AttentionShape& s) {
   return {.product_flops = attention_pairs(s) * (6 * s.head_size + 4 * s.value_head_size()),
-          .vector_flops = attention_pairs(s) * 16,
+          .vector_flops = attention_pairs(s) * (16 + attention_cap_flops(s)),
           .elements = 2 * attention_elements(s)};
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/attention/softmax_rows.h"
 #include "kernels/matmul/sgemm.h"
 #include "kernels/simd/rows.h"
+#include "kernels/soft_cap/soft_cap.h"
 
 namespace tidepool {
 namespace {
@@ -27,6 +28,7 @@ void softmax_block(const Attention& op, const HeadView& head, const ScoreBlock& 
     std::memset(s + seen.end, 0, (block.width - seen.end) * sizeof(float));
     if (seen.count() == 0) continue;
     float* p = s + seen.begin;
+    if (op.shape.cap != 0) soft_cap_row(p, op.shape.raw_cap(), seen.count());
     const float factor = softmax_row(p, seen.count(), head.shape.scale(), scratch.running[row]);
     const u64 element = head.dropout(block.query + row, block.key + seen.begin);
     if (op.dropout.on()) dropout_row(op.dropout, element, p, p, seen.count());

@@ -9,9 +9,11 @@ namespace {
 
 template <class Mma, u32 size>
 void forward_tensor(const Attention& op, const LaunchShape& shape, cudaStream_t stream) {
+  const auto arguments = forward_arguments<typename Mma::Half>(op);
+  if (op.shape.cap != 0)
+    return launch<attention_forward_tensor<Mma, size, true, true>>(shape, stream, arguments);
   for_bool(op.dropout.on(), [&](auto dropout) {
-    launch<attention_forward_tensor<Mma, size, dropout.value>>(shape, stream,
-                                                               forward_arguments<typename Mma::Half>(op));
+    launch<attention_forward_tensor<Mma, size, dropout.value, false>>(shape, stream, arguments);
   });
 }
 

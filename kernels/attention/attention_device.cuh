@@ -5,6 +5,7 @@
 #include "kernels/attention/attention_launch.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/device_param.h"
+#include "kernels/cuda/soft_cap.h"
 #include "kernels/dropout/philox_device.h"
 
 namespace tidepool::cuda {
@@ -16,9 +17,17 @@ struct AttentionSizes {
   u32 tokens, heads, head_size, value_size;
   u32 group;  // query heads that read one kv head
   u32 query_columns, key_columns, qkv_columns, out_columns;
-  u32 window;               // 0: no limit
-  float scale, scale_log2;  // factor on scores; the same times log2(e)
+  u32 window;                  // 0: no limit
+  float scale, scale_log2;     // factor on scores; the same times log2(e)
+  float raw_cap, inverse_cap;  // AttentionShape::raw_cap(), and 1 over it; 0: none
 };
+
+// RETURNS: a product of query and key as the softmax sees it, before the factor on scores, and its
+// derivative by the product. T: as for tanh_of().
+template <class T>
+__device__ __forceinline__ Capped capped_score(const AttentionSizes& sizes, float product) {
+  return capped<T>(product, sizes.raw_cap, sizes.inverse_cap);
+}
 
 template <class T>
 struct AttentionForwardArguments {

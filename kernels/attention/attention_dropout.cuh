@@ -9,6 +9,13 @@
 
 namespace tidepool::cuda {
 
+// Kernels with a soft cap serve with and without dropout, and ask for it at run time.
+template <bool cap>
+__device__ __forceinline__ bool drops(const DropoutRow& dropout) {
+  return !cap || dropout.threshold != 0;
+}
+inline constexpr u32 all_kept = ~u32{0};
+
 __device__ __forceinline__ u32 kept_of(const u32 (&words)[4], u32 threshold) {
   u32 kept = 0;
   UNROLL for (u32 i = 0; i < 4; ++i) kept |= u32{words[i] >= threshold} << i;

@@ -182,6 +182,11 @@ __global__ void __launch_bounds__(attention_fma_threads)
     dot_batch(s, place, q, k);
     const auto element = [&](u32 r, u32 j) { return head.dropout(query + place.own(r), key + j); };
     const u32 kept = kept_in_batch<fma_batch>(op.dropout, place, element);
+    if (op.sizes.raw_cap != 0) {
+      UNROLL for (u32 r = 0; r < fma_own; ++r) UNROLL for (u32 j = 0; j < fma_batch; ++j) {
+        s[r][j] = capped_score<float>(op.sizes, s[r][j]).value;
+      }
+    }
     UNROLL for (u32 r = 0; r < fma_own; ++r) {
       float top = maximum[r];
       UNROLL for (u32 j = 0; j < fma_batch; ++j) {
@@ -223,9 +228,10 @@ struct FmaScore {
 template <class T>
 __device__ __forceinline__ void score_gradient(const AttentionBackwardArguments<T>& op, const FmaScore& score,
                                                float& p, float& ds) {
-  const float likely = score.seen ? exp2_fast(fmaf(p, op.sizes.scale_log2, -score.lse2)) : 0.0f;
+  const Capped product = op.sizes.raw_cap != 0 ? capped_score<float>(op.sizes, p) : Capped{p, 1.0f};
+  const float likely = score.seen ? exp2_fast(fmaf(product.value, op.sizes.scale_log2, -score.lse2)) : 0.0f;
   const float dp = score.kept ? ds * op.dropout.scale : 0.0f;
-  ds = likely * (dp - score.delta);
+  ds = likely * (dp - score.delta) * product.slope;
   p = score.kept ? likely : 0.0f;
 }
 

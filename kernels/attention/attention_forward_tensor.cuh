@@ -103,7 +103,15 @@ __device__ __forceinline__ void drop_probabilities(float (&p)[tiles][4], const D
   }
 }
 
-template <class Mma, u32 size, bool dropout>
+// Caps a lane's scores. `s`: products of queries and keys.
+template <class Half, u32 tiles>
+__device__ __forceinline__ void cap_scores(float (&s)[tiles][4], const AttentionSizes& sizes) {
+  UNROLL for (u32 n = 0; n < tiles; ++n) UNROLL for (u32 i = 0; i < 4; ++i) {
+    s[n][i] = capped_score<Half>(sizes, s[n][i]).value;
+  }
+}
+
+template <class Mma, u32 size, bool dropout, bool cap>
 __global__ void __launch_bounds__(AttentionForwardTile<size, dropout, Mma::units>::threads)
     attention_forward_tensor(AttentionForwardArguments<typename Mma::Half> op) {
   if constexpr (Mma::is_here()) {
@@ -168,6 +176,7 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout, Mma::units
       async_copy_commit();
       if (!sees) continue;
       UNROLL for (u32 m = 0; m < row_tiles; ++m) {
+        if constexpr (cap) cap_scores<Half>(s[m], op.sizes);
         if (key + keys > warp_query + 1) mask_scores<Mma>(s[m], row + 16 * m, column);
         if (key < warp_last_start) {
           const u32 starts[2] = {head.start(op.starts, row + 16 * m),
@@ -175,8 +184,10 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout, Mma::units
           mask_documents<Mma>(s[m], starts, column);
         }
         rows[m].softmax(s[m], scale_log2);
-        if constexpr (dropout)
-          drop_probabilities<Mma>(s[m], op.dropout, head.dropout(row + 16 * m, column), tokens);
+        if constexpr (dropout) {
+          if (drops<cap>(op.dropout))
+            drop_probabilities<Mma>(s[m], op.dropout, head.dropout(row + 16 * m, column), tokens);
+        }
       }
       UNROLL for (u32 k = 0; k < keys / 16; ++k) {
         Fragment a[row_tiles], b;

@@ -29,7 +29,9 @@ inline AttentionSizes attention_sizes(const AttentionShape& s) {
           .out_columns = s.out_columns(),
           .window = s.window,
           .scale = scale,
-          .scale_log2 = scale * log2_of_e};
+          .scale_log2 = scale * log2_of_e,
+          .raw_cap = s.cap != 0 ? s.raw_cap() : 0,
+          .inverse_cap = s.cap != 0 ? 1 / s.raw_cap() : 0};
 }
 
 template <class T>

@@ -191,13 +191,15 @@ constexpr auto for_attention_tensor_tile(u32 head_size, AttentionUnits units, Fn
   });
 }
 
+// Kernels with a soft cap have the tiles of those with dropout, because they need registers as well.
 constexpr LaunchShape attention_forward_launch(const AttentionShape& s, AttentionUnits units, bool dropout) {
   if (units == AttentionUnits::fma) return attention_detail::fma_launch(s, s.heads);
   return for_attention_tensor_tile(attention_width(s), units, [&](auto size, auto which) {
     using Plain = AttentionForwardTile<size.value, false, which.value>;
     using Dropping = AttentionForwardTile<size.value, true, which.value>;
-    return attention_detail::by_blocks_of_rows(s, s.heads, Plain::rows, 1, Plain::threads,
-                                               dropout ? Dropping::shared_bytes : Plain::shared_bytes);
+    return attention_detail::by_blocks_of_rows(
+        s, s.heads, Plain::rows, 1, Plain::threads,
+        dropout || s.cap != 0 ? Dropping::shared_bytes : Plain::shared_bytes);
   });
 }
 // dk and dv: blocks of keys of kv heads.

@@ -56,11 +56,11 @@ struct Numbers {
   explicit Numbers(const AttentionShape& s) : scale(s.scale()) {}
 };
 
-// RETURNS: true if each sequence is one document, without dropout, window and sinks, and v is as
+// RETURNS: true if each sequence is one document, without dropout, window, sinks and cap, and v is as
 // wide as k, as in the graphs.
 template <class Operation>
 bool is_plain(const Operation& op) {
-  return op.starts == nullptr && !op.dropout.on() && op.shape.window == 0 && !op.sinks &&
+  return op.starts == nullptr && !op.dropout.on() && op.shape.window == 0 && !op.sinks && op.shape.cap == 0 &&
          op.shape.value_head_size() == op.shape.head_size;
 }
 

@@ -15,11 +15,13 @@ struct OnlineSoftmax {
 // RETURNS: the factor by which all earlier sums must be scaled.
 float softmax_row(float* s, u64 n, float scale, OnlineSoftmax&);
 
-// p = exp(scale s - lse) in place of s; ds = scale p (dp - delta) in place of dp.
+// p = exp(scale s - lse) in place of s; ds = scale p (dp - delta) in place of dp. With a cap, scores count as
+// s' = raw_cap tanh(s / raw_cap): p = exp(scale s' - lse), and ds is also multiplied by the derivative of s'.
 struct SoftmaxBackward {
   float* s;
   float* dp;
   float scale, lse, delta;
+  float raw_cap = 0;  // 0: none
 };
 void softmax_backward_row(const SoftmaxBackward&, u64 n);
 

@@ -9,7 +9,7 @@
 #define HWY_TARGET_INCLUDE "kernels/attention/softmax_rows_cpu.cpp"
 #include <hwy/foreach_target.h>
 
-#include "kernels/simd/math-inl.h"
+#include "kernels/simd/soft_cap-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tidepool::HWY_NAMESPACE {
@@ -37,6 +37,17 @@ void softmax_backward_lanes(const SoftmaxBackward& r, u64 n) {
   });
 }
 
+void capped_softmax_backward_lanes(const SoftmaxBackward& r, u64 n) {
+  for_lanes(n, [&](auto d, u64 i) HWY_ATTR {
+    const auto scale = hn::Set(d, r.scale);
+    const auto s = capped_lanes(d, hn::LoadU(d, r.s + i), r.raw_cap);
+    const auto p = exp_lanes(d, hn::MulAdd(s.value, scale, hn::Set(d, -r.lse)));
+    const auto rise = hn::Sub(hn::LoadU(d, r.dp + i), hn::Set(d, r.delta));
+    hn::StoreU(p, d, r.s + i);
+    hn::StoreU(hn::Mul(hn::Mul(hn::Mul(p, scale), rise), s.slope), d, r.dp + i);
+  });
+}
+
 float dot_lanes(const float* a, const float* b, u64 n) {
   return sum_lanes(n,
                    [&](auto d, u64 i) HWY_ATTR { return hn::Mul(hn::LoadU(d, a + i), hn::LoadU(d, b + i)); });
@@ -50,6 +61,7 @@ namespace tidepool {
 
 HWY_EXPORT(softmax_lanes);
 HWY_EXPORT(softmax_backward_lanes);
+HWY_EXPORT(capped_softmax_backward_lanes);
 HWY_EXPORT(dot_lanes);
 
 float softmax_row(float* s, u64 n, float scale, OnlineSoftmax& running) {
@@ -57,6 +69,7 @@ float softmax_row(float* s, u64 n, float scale, OnlineSoftmax& running) {
 }
 
 void softmax_backward_row(const SoftmaxBackward& row, u64 n) {
+  if (row.raw_cap != 0) return HWY_DYNAMIC_DISPATCH(capped_softmax_backward_lanes)(row, n);
   HWY_DYNAMIC_DISPATCH(softmax_backward_lanes)(row, n);
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/cross_entropy/logits_rows.h"
+#include "kernels/soft_cap/soft_cap.h"
 
 namespace tidepool {
 namespace {
@@ -19,6 +20,12 @@ void for_rows(u32 rows, CorePool& pool, Fn fn) {
   });
 }
 
+// RETURNS: the logit as the loss sees it.
+float seen(const LogitsSlice& s, float logit) {
+  if (s.cap != 0) soft_cap_row(&logit, s.cap, 1);
+  return logit;
+}
+
 bool holds_target(const LogitsSlice& s, u32 row) {
   const i32 target = s.targets[row];
   return target >= 0 && static_cast<u32>(target) - s.begin < s.columns;  // wraps below the slice
@@ -31,10 +38,13 @@ void cross_entropy_slice_cpu(const LogitsSlice& s, CorePool& pool) {
     const float* logits = s.logits.fp32() + u64{row} * s.row_elements();
     RowLoss& loss = s.losses[row];
     if (s.begin == 0) loss = {.maximum = -std::numeric_limits<float>::infinity()};
-    const float maximum = std::max(loss.maximum, max_row(logits, s.columns));
-    loss.sum = loss.sum * std::exp(loss.maximum - maximum) + sum_exp_row(logits, maximum, s.columns);
+    // A cap keeps the order of logits.
+    const float maximum = std::max(loss.maximum, seen(s, max_row(logits, s.columns)));
+    const float sum = s.cap == 0 ? sum_exp_row(logits, maximum, s.columns)
+                                 : capped_sum_exp_row(logits, s.cap, maximum, s.columns);
+    loss.sum = loss.sum * std::exp(loss.maximum - maximum) + sum;
     loss.maximum = maximum;
-    if (holds_target(s, row)) loss.target = logits[static_cast<u32>(s.targets[row]) - s.begin];
+    if (holds_target(s, row)) loss.target = seen(s, logits[static_cast<u32>(s.targets[row]) - s.begin]);
   });
 }
 
@@ -57,8 +67,15 @@ void cross_entropy_gradient_cpu(const LogitsSlice& s, float scale, const float* 
       std::fill_n(logits, s.columns, 0.0f);
       return;
     }
-    scaled_exp_row(logits, s.losses[row].lse, scale, s.columns);
-    if (holds_target(s, row)) logits[static_cast<u32>(s.targets[row]) - s.begin] -= scale;
+    float* target = holds_target(s, row) ? logits + (static_cast<u32>(s.targets[row]) - s.begin) : nullptr;
+    if (s.cap == 0) {
+      scaled_exp_row(logits, s.losses[row].lse, scale, s.columns);
+      if (target != nullptr) *target -= scale;
+      return;
+    }
+    const float t = target != nullptr ? seen(s, *target) / s.cap : 0.0f;
+    capped_scaled_exp_row(logits, s.cap, s.losses[row].lse, scale, s.columns);
+    if (target != nullptr) *target -= scale * (1 - t * t);
   });
 }
 

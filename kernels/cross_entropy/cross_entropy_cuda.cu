@@ -8,6 +8,7 @@
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/soft_cap.h"
 
 namespace tidepool {
 namespace cuda {
@@ -23,7 +24,15 @@ struct Slice {
   T* logits;
   const i32* targets;
   RowLoss* losses;
+  float cap, inverse_cap;
 };
+
+// RETURNS: the logit as the loss sees it, and its derivative by the logit.
+template <bool cap, class T>
+__device__ __forceinline__ Capped seen(const Slice<T>& s, float logit) {
+  if constexpr (cap) return capped<T>(logit, s.cap, s.inverse_cap);
+  return {logit, 1.0f};
+}
 
 // RETURNS: the target's column in the slice, for this block's row; at least the slice's width if it is
 // elsewhere.
@@ -33,7 +42,7 @@ __device__ u32 target_column(const Slice<T>& s) {
   return target < 0 ? s.columns : static_cast<u32>(target) - s.begin;  // wraps below the slice
 }
 
-template <bool whole, class T>
+template <bool whole, bool cap, class T>
 __global__ void __launch_bounds__(256) slice_kernel(Slice<T> s) {
   const T* row = s.logits + u64{blockIdx.x} * s.stride;
   float maximum = lowest, sum = 0;
@@ -42,6 +51,7 @@ __global__ void __launch_bounds__(256) slice_kernel(Slice<T> s) {
     load8<whole>(row, at, s.columns, v);
     float next = maximum;
     for (u32 i = 0; i < 8; ++i) {
+      v[i] = seen<cap>(s, v[i]).value;
       if (!whole && at + i >= s.columns) v[i] = -INFINITY;
       next = fmaxf(next, v[i]);
     }
@@ -57,7 +67,8 @@ __global__ void __launch_bounds__(256) slice_kernel(Slice<T> s) {
   const float joint = fmaxf(loss.maximum, row_maximum);
   loss.sum = loss.sum * expf(loss.maximum - joint) + row_sum * expf(row_maximum - joint);
   loss.maximum = joint;
-  if (const u32 column = target_column(s); column < s.columns) loss.target = widened(row[column]);
+  if (const u32 column = target_column(s); column < s.columns)
+    loss.target = seen<cap>(s, widened(row[column])).value;
   s.losses[blockIdx.x] = loss;
 }
 
@@ -79,7 +90,7 @@ __global__ void __launch_bounds__(loss_threads)
   if (threadIdx.x == 0) *sums.correct += correct;
 }
 
-template <bool whole, class T>
+template <bool whole, bool cap, class T>
 __global__ void __launch_bounds__(256) gradient_kernel(Slice<T> s, float scale, const float* loss_scale) {
   if (loss_scale != nullptr) scale *= *loss_scale;
   T* row = s.logits + u64{blockIdx.x} * s.stride;
@@ -91,8 +102,10 @@ __global__ void __launch_bounds__(256) gradient_kernel(Slice<T> s, float scale, 
     if (!ignored) {
       load8<whole>(row, at, s.columns, v);
       for (u32 i = 0; i < 8; ++i) {
-        v[i] = expf(v[i] - lse) * scale;
+        const Capped y = seen<cap>(s, v[i]);
+        v[i] = expf(y.value - lse) * scale;
         if (at + i == target) v[i] -= scale;
+        if constexpr (cap) v[i] *= y.slope;
       }
     }
     store8<whole>(row, at, s.columns, v);
@@ -106,14 +119,18 @@ Slice<T> slice_of(const LogitsSlice& s) {
           .stride = s.row_elements(),
           .logits = elements<T>(s.logits),
           .targets = s.targets,
-          .losses = s.losses};
+          .losses = s.losses,
+          .cap = s.cap,
+          .inverse_cap = s.cap != 0 ? 1 / s.cap : 0};
 }
 
-// Calls fn(whole, zero of the logits' type).
+// Calls fn(whole, true if logits have a cap, zero of the logits' type).
 template <class Fn>
 void for_types(const LogitsSlice& s, Fn fn) {
-  for_bool(rows_of_vectors(s.columns, s.logits) && s.row_elements() % vector_elements == 0,
-           [&](auto whole) { for_precision(s.logits.precision, [&](auto type) { fn(whole, type); }); });
+  for_bool(rows_of_vectors(s.columns, s.logits) && s.row_elements() % vector_elements == 0, [&](auto whole) {
+    for_bool(s.cap != 0,
+             [&](auto cap) { for_precision(s.logits.precision, [&](auto type) { fn(whole, cap, type); }); });
+  });
 }
 
 }  // namespace
@@ -122,9 +139,10 @@ void for_types(const LogitsSlice& s, Fn fn) {
 void cross_entropy_slice_cuda(const LogitsSlice& s, cudaStream_t stream) {
   using namespace cuda;
   if (s.rows == 0) return;
-  for_types(s, [&](auto whole, auto type) {
+  for_types(s, [&](auto whole, auto cap, auto type) {
     using T = decltype(type);
-    launch<slice_kernel<whole.value, T>>(cross_entropy_launch(s.rows, s.columns), stream, slice_of<T>(s));
+    launch<slice_kernel<whole.value, cap.value, T>>(cross_entropy_launch(s.rows, s.columns), stream,
+                                                    slice_of<T>(s));
   });
 }
 
@@ -137,10 +155,10 @@ void cross_entropy_gradient_cuda(const LogitsSlice& s, float scale, const float*
                                  cudaStream_t stream) {
   using namespace cuda;
   if (s.rows == 0) return;
-  for_types(s, [&](auto whole, auto type) {
+  for_types(s, [&](auto whole, auto cap, auto type) {
     using T = decltype(type);
-    launch<gradient_kernel<whole.value, T>>(cross_entropy_launch(s.rows, s.columns), stream, slice_of<T>(s),
-                                            scale, loss_scale);
+    launch<gradient_kernel<whole.value, cap.value, T>>(cross_entropy_launch(s.rows, s.columns), stream,
+                                                       slice_of<T>(s), scale, loss_scale);
   });
 }
 

@@ -6,7 +6,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cross_entropy/logits_rows_cpu.cpp"
 #include <hwy/foreach_target.h>
 
-#include "kernels/simd/math-inl.h"
+#include "kernels/simd/soft_cap-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tidepool::HWY_NAMESPACE {
@@ -25,6 +25,20 @@ void scaled_exp_lanes(float* x, float minus, float scale, u64 n) {
   });
 }
 
+float capped_sum_exp_lanes(const float* x, float cap, float minus, u64 n) {
+  return sum_lanes(n, [&](auto d, u64 i) HWY_ATTR {
+    return exp_lanes(d, hn::Sub(capped_lanes(d, hn::LoadU(d, x + i), cap).value, hn::Set(d, minus)));
+  });
+}
+
+void capped_scaled_exp_lanes(float* x, float cap, float minus, float scale, u64 n) {
+  for_lanes(n, [&](auto d, u64 i) HWY_ATTR {
+    const auto y = capped_lanes(d, hn::LoadU(d, x + i), cap);
+    const auto e = exp_lanes(d, hn::Sub(y.value, hn::Set(d, minus)));
+    hn::StoreU(hn::Mul(hn::Mul(e, hn::Set(d, scale)), y.slope), d, x + i);
+  });
+}
+
 }  // namespace tidepool::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -34,6 +48,8 @@ namespace tidepool {
 HWY_EXPORT(max_of_logits);
 HWY_EXPORT(sum_exp_lanes);
 HWY_EXPORT(scaled_exp_lanes);
+HWY_EXPORT(capped_sum_exp_lanes);
+HWY_EXPORT(capped_scaled_exp_lanes);
 
 float max_row(const float* x, u64 n) { return HWY_DYNAMIC_DISPATCH(max_of_logits)(x, n); }
 
@@ -43,6 +59,14 @@ float sum_exp_row(const float* x, float minus, u64 n) {
 
 void scaled_exp_row(float* x, float minus, float scale, u64 n) {
   HWY_DYNAMIC_DISPATCH(scaled_exp_lanes)(x, minus, scale, n);
+}
+
+float capped_sum_exp_row(const float* x, float cap, float minus, u64 n) {
+  return HWY_DYNAMIC_DISPATCH(capped_sum_exp_lanes)(x, cap, minus, n);
+}
+
+void capped_scaled_exp_row(float* x, float cap, float minus, float scale, u64 n) {
+  HWY_DYNAMIC_DISPATCH(capped_scaled_exp_lanes)(x, cap, minus, scale, n);
 }
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// Gates of activations in device code: SiLU and GELU are x times a logistic of x.
+// Activations in device code: SiLU and GELU are x times a gate, a logistic of x.
 #pragma once
 
 #include <type_traits>
@@ -70,6 +70,20 @@ struct Gelu {
     const float y = x * s.open;
     const float slope = fmaf(x * x, 3 * cubic, 1.0f) * twice_root;
     return {y, fmaf(y * s.closed, slope, s.open)};
+  }
+};
+
+// r^2, r = max(x, 0), and its derivative 2r. NaN stays NaN.
+struct SquaredRelu {
+  static __device__ __forceinline__ float relu(float x) { return x < 0.0f ? 0.0f : x; }
+  template <class T>
+  static __device__ __forceinline__ float value(float x) {
+    return relu(x) * relu(x);
+  }
+  template <class T>
+  static __device__ __forceinline__ Activated with_slope(float x) {
+    const float r = relu(x);
+    return {r * r, r + r};
   }
 };
 

@@ -24,6 +24,7 @@
 #include "kernels/rotary/rotary.h"
 #include "kernels/router/router.h"
 #include "kernels/router/router_totals.h"
+#include "kernels/soft_cap/soft_cap.h"
 #include "kernels/unpack/unpack.h"
 #include "kernels/update/update_scalars.h"
 
@@ -107,14 +108,17 @@ void cross_entropy_slice_cuda(const LogitsSlice&, cudaStream_t);
 // are then added in pairs, so the bits depend on the rows, not on the device.
 void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, const LossSums&, cudaStream_t);
 void cross_entropy_gradient_cuda(const LogitsSlice&, float scale, const float* loss_scale, cudaStream_t);
+void soft_cap_cuda(const SoftCap&, cudaStream_t);
 
 void embedding_cuda(const Embedding&, cudaStream_t);
 // REQUIRES: every token is below the vocabulary; otherwise the kernel traps.
 void embedding_backward_cuda(const EmbeddingBackward&, cudaStream_t);
 
-// kernels/gelu/gelu.h on n elements: y = gelu(x), y may be x. dx = dy gelu'(x), and value = gelu(x) unless
-// null; any of them may be the same array.
+// kernels/activation/activation.h on n elements: y = gelu(x), y may be x. dx = dy gelu'(x), and value =
+// gelu(x) unless null; any of them may be the same array.
 void gelu_cuda(ConstValues x, Values y, u64 n, cudaStream_t);
 void gelu_backward_cuda(ConstValues x, ConstValues dy, Values dx, Values value, u64 n, cudaStream_t);
+void squared_relu_cuda(ConstValues x, Values y, u64 n, cudaStream_t);
+void squared_relu_backward_cuda(ConstValues x, ConstValues dy, Values dx, Values value, u64 n, cudaStream_t);
 
 }  // namespace tidepool

@@ -13,6 +13,8 @@ enum class Epilogue : u8 {
   gelu,           // y = gelu(xw + b); `pre`, if given, receives xw + b
   residual,       // y = residual + dropout(xw + b); y may be residual
   gelu_backward,  // y = xw * gelu'(pre_in); `value`, if given, receives gelu(pre_in). y may be pre_in
+  squared_relu,   // as gelu, with relu^2
+  squared_relu_backward,
 };
 
 // y = scale x w + bias + addend, then the epilogue. Row-major. Strides are elements from row to row; 0:
@@ -26,8 +28,8 @@ struct Matmul {
   Param bias;  // [N], or none
   float scale = 1;
   bool accumulate = false;  // y += scale x w; Epilogue::none and no bias only
-  ConstValues addend;       // [M, N], or none; not with Epilogue::residual. May be y, or pre with gelu, or
-                            // value with gelu_backward
+  ConstValues addend;  // [M, N], or none; not with Epilogue::residual. May be y, or pre with activations,
+                       // or value with their backward
   Epilogue epilogue = Epilogue::none;
   Values y;              // [M, N]
   u32 y_stride = 0;      // Epilogue::none only

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "kernels/gelu/gelu.h"
+#include "kernels/activation/activation.h"
 #include "kernels/matmul/matmul_tile.h"
 #include "kernels/matmul/sgemm.h"
 #include "kernels/simd/rows.h"
@@ -75,20 +75,26 @@ void epilogue_row(const Matmul& op, const Tile& t, u64 at, float* product, const
       if (op.addend) std::memcpy(op.y.fp32() + at, product, t.cols * sizeof(float));
       return;
     case Epilogue::gelu:
+    case Epilogue::squared_relu:
       if (op.pre) std::memcpy(op.pre.fp32() + at, product, t.cols * sizeof(float));
-      return gelu_row(product, op.y.fp32() + at, t.cols);
+      return (op.epilogue == Epilogue::gelu ? gelu_row : squared_relu_row)(product, op.y.fp32() + at, t.cols);
     case Epilogue::residual:
       if (op.dropout.on()) dropout_row(op.dropout, at, product, product, t.cols);
       return rows::sum(op.residual.fp32() + at, product, op.y.fp32() + at, t.cols);
     case Epilogue::gelu_backward:
-      return gelu_backward_row(op.pre_in.fp32() + at, product, op.y.fp32() + at,
-                               op.value ? op.value.fp32() + at : nullptr, t.cols);
+    case Epilogue::squared_relu_backward: {
+      const auto backward_row =
+          op.epilogue == Epilogue::gelu_backward ? gelu_backward_row : squared_relu_backward_row;
+      return backward_row(op.pre_in.fp32() + at, product, op.y.fp32() + at,
+                          op.value ? op.value.fp32() + at : nullptr, t.cols);
+    }
   }
 }
 
 // RETURNS: true if y may alias an operand of the epilogue, so that the product is computed in scratch.
 bool product_in_scratch(const Matmul& op) {
-  return op.epilogue == Epilogue::residual || op.epilogue == Epilogue::gelu_backward || op.addend;
+  return op.epilogue == Epilogue::residual || op.epilogue == Epilogue::gelu_backward ||
+         op.epilogue == Epilogue::squared_relu_backward || op.addend;
 }
 
 }  // namespace

@@ -36,24 +36,28 @@ Result<void> CudaMatmul::matmul(const Matmul& op, cudaStream_t stream) {
   switch (op.epilogue) {
     case Epilogue::none:
       return product(op, op.accumulate ? ConstValues(op.y) : op.addend, op.y, stream);
-    case Epilogue::gelu: {
+    case Epilogue::gelu:
+    case Epilogue::squared_relu: {
       const Values pre = op.pre ? op.pre : op.y;
       TRY(product(op, op.addend, pre, stream));
       if (tunes_) return {};
-      gelu_cuda(pre, op.y, elements_of(op), stream);
+      (op.epilogue == Epilogue::gelu ? gelu_cuda : squared_relu_cuda)(pre, op.y, elements_of(op), stream);
       return {};
     }
     case Epilogue::residual:
       if (op.dropout.on()) return residual_with_dropout(op, stream);
       return product(op, op.residual, op.y, stream);
-    case Epilogue::gelu_backward: {
-      // The product is stored where its pass writes GELU's value, because y may be an array that the pass
-      // still reads.
+    case Epilogue::gelu_backward:
+    case Epilogue::squared_relu_backward: {
+      // The product is stored where its pass writes the activation's value, because y may be an array that
+      // the pass still reads.
       const Values dy = op.value ? op.value : op.y;
       CHECK(dy.data != op.pre_in.data);
       TRY(product(op, op.addend, dy, stream));
       if (tunes_) return {};
-      gelu_backward_cuda(op.pre_in, dy, op.y, op.value, elements_of(op), stream);
+      const auto backward =
+          op.epilogue == Epilogue::gelu_backward ? gelu_backward_cuda : squared_relu_backward_cuda;
+      backward(op.pre_in, dy, op.y, op.value, elements_of(op), stream);
       return {};
     }
   }

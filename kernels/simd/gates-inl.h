@@ -1,4 +1,4 @@
-// Gates of activations: SiLU and GELU are x times a logistic of x. Included once per SIMD target.
+// Activations: SiLU and GELU are x times a gate, a logistic of x. Included once per SIMD target.
 #if defined(TIDEPOOL_KERNELS_SIMD_GATES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TIDEPOOL_KERNELS_SIMD_GATES_INL_H_
 #undef TIDEPOOL_KERNELS_SIMD_GATES_INL_H_
@@ -68,6 +68,24 @@ struct GeluLanes {
     const V y = hn::Mul(x, s.open);
     const V slope = hn::Mul(hn::MulAdd(x2, hn::Set(d, 3 * cubic), hn::Set(d, 1.0f)), hn::Set(d, twice_root));
     return {y, hn::MulAdd(hn::Mul(y, s.closed), slope, s.open)};
+  }
+};
+
+// r^2, r = max(x, 0), and its derivative 2r. NaN stays NaN.
+struct SquaredReluLanes {
+  template <class D, class V>
+  static HWY_INLINE V relu(D d, V x) {
+    return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
+  }
+  template <class D, class V>
+  static HWY_INLINE V value(D d, V x) {
+    const V r = relu(d, x);
+    return hn::Mul(r, r);
+  }
+  template <class D, class V>
+  static HWY_INLINE Activated<V> with_slope(D d, V x) {
+    const V r = relu(d, x);
+    return {hn::Mul(r, r), hn::Add(r, r)};
   }
 };
 

@@ -34,7 +34,7 @@ u8 e4m3_from_float(float x) {
 
 bool is_fp8_matrix(const ModelConfig& c, std::string_view tensor, std::span<const u64> shape) {
   return shape.size() == 2 && in_layer(c, tensor) && tensor.ends_with(".weight") &&
-         !is_router(c.family, tensor);
+         !is_router(c.family, tensor) && !is_gate_matrix(c.family, tensor);
 }
 
 std::span<const u8> Fp8Matrix::put(std::span<const float> band) {

@@ -34,15 +34,17 @@ std::string mixer_text(const FamilyTraits& family) {
   if (family.qkv_bias) options.emplace_back("biases of q, k and v");
   if (family.style->attention_sinks) options.emplace_back("sinks");
   if (family.style->attention_gate) options.emplace_back("gates");
+  if (family.attention_cap_key) options.emplace_back("soft cap");
   const std::string text = fmt::format("{}", fmt::join(parts, ", "));
   return options.empty() ? text : fmt::format("{}; {}", text, fmt::join(options, ", "));
 }
 
 std::string mlp_text(const FamilyTraits& family) {
   const LayerStyle& style = *family.style;
-  const std::string_view dense = style.mlp == MlpKind::gelu    ? "GELU"
-                                 : style.gate == MlpGate::gelu ? "GeGLU"
-                                                               : "SwiGLU";
+  const std::string_view dense = style.mlp == MlpKind::gelu           ? "GELU"
+                                 : style.mlp == MlpKind::squared_relu ? "relu^2"
+                                 : style.gate == MlpGate::gelu        ? "GeGLU"
+                                                                      : "SwiGLU";
   if (!family.with_experts) return std::string(dense);
   const bool shared = !family.experts->tensors.shared.up.empty();
   return fmt::format("experts{}", shared ? ", and shared ones" : "");

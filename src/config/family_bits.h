@@ -17,6 +17,8 @@ constexpr bool has_gate(const FamilyTraits& f, MlpGate gate) {
 inline constexpr u32 all = families_with([](const FamilyTraits&) { return true; });
 inline constexpr u32 gelu =
     families_with([](const FamilyTraits& f) { return f.style->mlp == MlpKind::gelu; });
+inline constexpr u32 squared_relu =
+    families_with([](const FamilyTraits& f) { return f.style->mlp == MlpKind::squared_relu; });
 inline constexpr u32 swiglu = families_with([](const FamilyTraits& f) { return has_gate(f, MlpGate::silu); });
 inline constexpr u32 geglu = families_with([](const FamilyTraits& f) { return has_gate(f, MlpGate::gelu); });
 inline constexpr u32 learned =
@@ -40,6 +42,9 @@ inline constexpr u32 latent =
 inline constexpr u32 delta_hybrids = families_with([](const FamilyTraits& f) { return f.delta_layers; });
 inline constexpr u32 scaled_attention =
     families_with([](const FamilyTraits& f) { return f.attention_scale_key; });
+inline constexpr u32 capped_attention =
+    families_with([](const FamilyTraits& f) { return f.attention_cap_key; });
+inline constexpr u32 capped_logits = families_with([](const FamilyTraits& f) { return f.logits_cap_key; });
 inline constexpr u32 residual_dropout =
     families_with([](const FamilyTraits& f) { return f.style->residual_dropout; });
 inline constexpr u32 neighbours_rotate =

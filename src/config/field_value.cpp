@@ -60,6 +60,17 @@ Result<void> set_size(const Field& field, Bytes* to, std::string_view text) {
   return {};
 }
 
+Result<void> set_real(const Field& field, double* to, std::string_view text) {
+  if (field.automatic && (text == "auto" || text.empty())) {
+    *to = static_cast<double>(*field.automatic);
+    return {};
+  }
+  TRY_ASSIGN(const double value, parse_real(text));
+  TRY(check_range(field, value));
+  *to = value;
+  return {};
+}
+
 Result<double> parse_number(double, std::string_view text) { return parse_real(text); }
 Result<u32> parse_number(u32, std::string_view text) {
   TRY_ASSIGN(const u64 value, parse_integer(text));
@@ -100,6 +111,11 @@ std::string in_quotes(std::string_view text) {
   return out + '"';
 }
 
+std::string real_yaml(const Field& field, double value) {
+  const bool automatic = field.automatic && value == static_cast<double>(*field.automatic);
+  return automatic ? "auto" : format_real(value);
+}
+
 std::string integer_yaml(const Field& field, u64 value) {
   return field.automatic == value ? "auto" : fmt::format("{}", value);
 }
@@ -112,12 +128,7 @@ Result<void> set_value(const Field& field, Config& config, std::string_view text
                          [&](u32* to) { return set_integer(field, to, text); },
                          [&](u64* to) { return set_integer(field, to, text); },
                          [&](Bytes* to) { return set_size(field, to, text); },
-                         [&](double* to) -> Result<void> {
-                           TRY_ASSIGN(const double value, parse_real(text));
-                           TRY(check_range(field, value));
-                           *to = value;
-                           return {};
-                         },
+                         [&](double* to) { return set_real(field, to, text); },
                          [&](bool* to) -> Result<void> {
                            TRY_ASSIGN(*to, parse_boolean(text));
                            return {};
@@ -150,7 +161,7 @@ std::string value_yaml(const Field& field, const Config& config) {
                          [&](u32* v) { return integer_yaml(field, *v); },
                          [&](u64* v) { return integer_yaml(field, *v); },
                          [&](Bytes* v) { return field.automatic == v->value ? "auto" : format_size(*v); },
-                         [&](double* v) { return format_real(*v); },
+                         [&](double* v) { return real_yaml(field, *v); },
                          [&](bool* v) { return std::string(*v ? "true" : "false"); },
                          [&](std::string* v) { return field.choices.empty() ? in_quotes(*v) : *v; },
                          [&](std::vector<std::string>* v) {

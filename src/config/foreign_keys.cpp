@@ -28,9 +28,10 @@ constexpr std::array demands = std::to_array<DemandedValue>({
     {"add_cross_attention", "false", learned},
     {"is_encoder_decoder", "false", all},
     {"hidden_act", "silu", swiglu},
+    {"hidden_act", "relu2", squared_relu},
     {"hidden_activation", "gelu_pytorch_tanh", geglu},
-    {"attn_logit_softcapping", "null", geglu, no_soft_caps},
-    {"final_logit_softcapping", "null", geglu, no_soft_caps},
+    {"attn_logit_softcapping", "null", geglu & ~capped_attention, no_soft_caps},
+    {"final_logit_softcapping", "null", geglu & ~capped_logits, no_soft_caps},
     {"use_bidirectional_attention", "false", geglu},
     {"use_sliding_window", "false", not_switched, window_switch},
     {"layer_types", "full_attention", rotary & ~windowed & ~delta_hybrids},
@@ -187,7 +188,10 @@ constexpr std::array advices = std::to_array<Instead>({
     {"layer_types", "set model.full_attention_interval", "", "model", delta_hybrids},
     {"mlp_layer_types", "set model.first_k_dense_replace", "", "model", expert_groups},
     {"no_rope_layers", "set model.no_rope_layer_interval", "", "model", with_unrotated},
-    {"rotary_dim", "set model.partial_rotary_factor to its share of head_dim", "", "model", partly_rotated},
+    {"rotary_dim",
+     "it is the number of columns of a head that are rotated: set model.partial_rotary_factor to "
+     "rotary_dim / head_dim",
+     "", "model", partly_rotated},
     {"rope_parameters.full_attention", "set model.rope_parameters.rope_theta and its neighbours", "", "model",
      local_angles},
     {"rope_parameters.sliding_attention", "set model.rope_local_base_freq", "", "model", local_angles},
@@ -227,7 +231,6 @@ std::string_view kind_of(std::string_view model_type) {
   constexpr std::array<std::string_view, 6> words = {"moe", "deepseek", "dbrx", "jamba", "llama4", "grok"};
   for (const std::string_view word : words)
     if (model_type.find(word) != std::string_view::npos) return "is another mixture of experts, and ";
-  if (model_type == "gemma2") return "has soft caps, and ";
   if (model_type.find("gemma") != std::string_view::npos) return "has other layers than Gemma 3, and ";
   return "";
 }

@@ -162,7 +162,8 @@ Result<std::unique_ptr<Session>> open_forward(ForwardPlan forward, StepSource& s
   if (const std::string angles = angles_by_length(graph.config, graph.batch.tokens); !angles.empty())
     note(angles);
   for (const std::string& line : describe_rounded(weights)) note(line);
-  for (const std::string& line : describe_unused(weights, unused, graph.config)) note(line);
+  for (const std::string& line : describe_unused(weights, unused, graph.config, WeightsUse::reading))
+    note(line);
   return session;
 }
 

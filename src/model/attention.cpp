@@ -32,6 +32,7 @@ std::string_view why_own_attention(const ModelGraph& g) {
   if (g.batch.packed) return "a sequence may hold several documents (data.packing)";
   if (g.config.attention.dropout > 0) return "attention weights drop out";
   if (style(g.config.family).attention_sinks) return "heads have attention sinks";
+  if (g.config.softmax.soft_cap != 0) return "attention scores have a soft cap";
   std::optional<AttentionShape> first;
   bool sizes = false, windows = false, differ = false;
   for_attention(g, [&](const AttentionShape& shape) {

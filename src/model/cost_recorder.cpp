@@ -1,5 +1,6 @@
 #include "model/cost_recorder.h"
 
+#include "kernels/activation/activation_cost.h"
 #include "kernels/attention/attention_cost.h"
 #include "kernels/cross_entropy/cross_entropy_cost.h"
 #include "kernels/delta_rule/delta_rule_cost.h"
@@ -7,7 +8,6 @@
 #include "kernels/embedding/embedding_cost.h"
 #include "kernels/experts/experts_cost.h"
 #include "kernels/gate/sigmoid_gate_cost.h"
-#include "kernels/gelu/gelu_cost.h"
 #include "kernels/glu/glu_cost.h"
 #include "kernels/latent/latent_cost.h"
 #include "kernels/layer_norm/layer_norm_cost.h"
@@ -16,6 +16,7 @@
 #include "kernels/rms_norm/rms_norm_cost.h"
 #include "kernels/rotary/rotary_cost.h"
 #include "kernels/router/router_cost.h"
+#include "kernels/soft_cap/soft_cap_cost.h"
 #include "kernels/unpack/unpack_cost.h"
 
 namespace tidepool {
@@ -47,6 +48,12 @@ void CostRecorder::matmul(const Matmul& op) {
     case Epilogue::gelu_backward:
       add(product);
       return add(gelu_backward_cost(elements));
+    case Epilogue::squared_relu:
+      add(product);
+      return add(squared_relu_cost(elements));
+    case Epilogue::squared_relu_backward:
+      add(product);
+      return add(squared_relu_backward_cost(elements));
     case Epilogue::residual:
       // A product whose residual is its own output accumulates, and libraries fuse that.
       if (op.residual == ConstValues(op.y)) return add_with_dropout(product, op.dropout, elements);
@@ -154,10 +161,11 @@ void CostRecorder::embedding_backward(const EmbeddingBackward& op) {
 void CostRecorder::dropout(const Dropout&, ConstValues, Values, u64 elements) { add(dropout_cost(elements)); }
 
 void CostRecorder::cross_entropy_slice(const LogitsSlice& slice) {
-  add(cross_entropy_cost(slice.rows, slice.columns));
+  add(cross_entropy_cost(slice.rows, slice.columns, slice.cap != 0));
 }
 void CostRecorder::cross_entropy_gradient(const LogitsSlice& slice, float, const float*) {
-  add(cross_entropy_gradient_cost(slice.rows, slice.columns));
+  add(cross_entropy_gradient_cost(slice.rows, slice.columns, slice.cap != 0));
 }
+void CostRecorder::soft_cap(const SoftCap& op) { add(soft_cap_cost(op.elements)); }
 
 }  // namespace tidepool

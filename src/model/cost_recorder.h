@@ -61,6 +61,7 @@ class CostRecorder final : public Kernels {
   void cross_entropy_loss(RowLoss*, const i32*, u32, const LossSums&) override {
   }  // free: a few numbers per row
   void cross_entropy_gradient(const LogitsSlice&, float, const float*) override;
+  void soft_cap(const SoftCap&) override;
   Result<void> finish() override { return {}; }
 
  private:

@@ -32,6 +32,7 @@ struct Head {
   const i32* targets;
 
   float factor() const { return static_cast<float>(c.graph.config.logits_factor()); }
+  float cap() const { return static_cast<float>(c.graph.config.logits_cap()); }
   u32 columns() const { return c.graph.config.head_rows(); }  // of logits
   bool one_slice() const { return columns() <= vocabulary_slice; }
   u32 slice() const { return c.slice_columns != 0 ? c.slice_columns : vocabulary_slice; }
@@ -48,7 +49,8 @@ void for_slices(const Head& s, Fn fn) {
                    .logits = s.workspace.logits,
                    .stride = logits_stride(s.c.graph.activations, columns),
                    .targets = s.targets,
-                   .losses = s.workspace.losses});
+                   .losses = s.workspace.losses,
+                   .cap = s.cap()});
   }
 }
 
@@ -77,7 +79,7 @@ void gradient_pass(const Head& s, const BlockBackward& b) {
   float* dmatrix = gradients_of(s.c, b, matrix)[weights];
   for_slices(s, [&](const LogitsSlice& slice) {
     if (!s.one_slice()) make_logits(s, slice);
-    // The gradient is that of the product, before the factor.
+    // The gradient is that of the product, before the factor. A cap comes after the factor.
     s.c.kernels.cross_entropy_gradient(slice, static_cast<float>(b.objective.inverse_tokens) * s.factor(),
                                        b.objective.loss_scale);
     s.c.kernels.matmul({.m = slice.rows,
@@ -125,6 +127,9 @@ void logits_of_row(const BlockContext& c, const BlockForward& f, const HeadWorks
                     .transposed = true,
                     .scale = static_cast<float>(c.graph.config.logits_factor()),
                     .y = f.head.logits});
+  if (const double cap = c.graph.config.logits_cap(); cap != 0)
+    c.kernels.soft_cap(
+        {.elements = c.graph.config.head_rows(), .cap = static_cast<float>(cap), .x = f.head.logits});
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include "model/mixers/latent/latent.h"
 #include "model/mixers/softmax/softmax.h"
 #include "model/mlps/experts/experts_mlp.h"
-#include "model/mlps/gelu/gelu.h"
 #include "model/mlps/glu/glu.h"
+#include "model/mlps/plain/plain.h"
 
 namespace tidepool {
 
@@ -17,7 +17,7 @@ const Mixer& mixer_row(MixerKind kind) {
 }
 
 const Mlp& mlp_row(MlpKind kind) {
-  static constexpr std::array rows = {&gelu::row, &glu::row, &experts::row};
+  static constexpr std::array rows = {&plain::row, &glu::row, &experts::row, &plain::row};
   return *rows[static_cast<u32>(kind)];
 }
 

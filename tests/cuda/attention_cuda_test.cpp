@@ -25,10 +25,11 @@ struct Case {
 
 std::string name(const testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
-  return fmt::format("{}_b{}_t{}_nh{}_nkv{}_d{}{}{}{}{}_sm{}{}{}{}", tidepool::name(c.precision),
+  return fmt::format("{}_b{}_t{}_nh{}_nkv{}_d{}{}{}{}{}{}_sm{}{}{}{}", tidepool::name(c.precision),
                      c.shape.sequences, c.shape.tokens, c.shape.heads, c.shape.key_heads(), c.shape.head_size,
                      c.shape.value_size != 0 ? fmt::format("_v{}", c.shape.value_size) : "",
                      c.shape.scale_size != 0 || c.shape.scale_given != 0 ? "_scaled" : "",
+                     c.shape.cap != 0 ? fmt::format("_cap{}", static_cast<u32>(c.shape.cap)) : "",
                      c.shape.window != 0 ? fmt::format("_w{}", c.shape.window) : "",
                      c.dropout > 0 ? "_dropout" : "", c.capability, c.shift > 0 ? "_shifted" : "",
                      c.documents ? "_documents" : "",
@@ -403,6 +404,28 @@ INSTANTIATE_TEST_SUITE_P(Sinks, AttentionCudaTest,
                                          Case{one(18, 1, 5), bf16, 0, 90, 0, false, bf16},
                                          Case{grouped(65, 80, 2, 1), bf16, 0.1f, 70, 1, true, bf16}),
                          name);
+
+// Soft caps, some far below the scores.
+constexpr AttentionShape capped_at(AttentionShape shape, float cap, float scale = 0) {
+  shape.cap = cap, shape.scale_given = scale;
+  return shape;
+}
+INSTANTIATE_TEST_SUITE_P(
+    SoftCaps, AttentionCudaTest,
+    testing::Values(Case{capped_at(one(200, 64, 2, 2), 2), bf16},
+                    Case{capped_at(one(130, 256), 1, 0.5f), bf16},
+                    Case{capped_at(grouped(130, 128, 4, 2), 5, 0.3f), bf16, 0.2f},
+                    Case{capped_at(windowed(200, 64, 37), 1), bf16, 0.1f, 90, 0, true},
+                    Case{capped_at(windowed(200, 96, 50), 50), bf16, 0, 80, 0, true},
+                    Case{capped_at(grouped(200, 80, 4, 2), 2), fp16, 0, 75, 0, true},
+                    Case{capped_at(grouped(130, 64, 4, 2), 2), fp16, 0, 90, 0, false, fp16},
+                    Case{capped_at(windowed(130, 64, 37), 1), fp16, 0.1f, 70, 0, true, fp16},
+                    Case{capped_at(one(100, 256), 3, 0.4f), fp16, 0, 70},
+                    Case{capped_at(one(65, 32), 1), fp16, 0, 70}, Case{capped_at(one(130, 64, 2), 1), fp32},
+                    Case{capped_at(one(40, 200), 50), fp32, 0.2f},
+                    Case{capped_at(windowed(130, 20, 50), 1, 0.7f), fp32, 0, 90, 0, true},
+                    Case{capped_at(one(65, 20, 3), 2), bf16, 0.2f}, Case{capped_at(one(1, 64), 1), bf16}),
+    name);
 
 // Documents that begin and end with tiles, and a document that spans several tiles.
 TEST_P(AttentionCudaTest, DocumentsAreAsIfAlone) {

@@ -36,7 +36,7 @@ inline void reference_head(const AttentionShape& s, u32 head, const std::vector<
   const double root = std::sqrt(double(s.scale_size != 0 ? s.scale_size : size));
   const double scale = s.scale_given != 0 ? s.scale_given : 1 / root;
   const auto out_at = [&](u32 row, u32 c) { return (first + row) * outs + of_sequence * width + c; };
-  std::vector<double> dq(u64{t} * size), dk(dq), dv(u64{t} * width), p(t), kept(t), y(width);
+  std::vector<double> dq(u64{t} * size), dk(dq), dv(u64{t} * width), p(t), kept(t), slope(t), y(width);
   std::vector<float> ones(t, 1.0f), factors(t);
   for (u32 i = 0; i < t; ++i) {
     if (dropout.on()) dropout_row(dropout, (u64{head} * t + i) * t, ones.data(), factors.data(), i + 1);
@@ -48,6 +48,9 @@ inline void reference_head(const AttentionShape& s, u32 head, const std::vector<
       p[j] = 0;
       for (u32 c = 0; c < size; ++c) p[j] += q(i, c) * k(j, c);
       p[j] *= scale;
+      const double tanh = s.cap != 0 ? std::tanh(p[j] / s.cap) : 0;
+      slope[j] = 1 - tanh * tanh;
+      if (s.cap != 0) p[j] = s.cap * tanh;
       top = std::max(top, p[j]);
     }
     for (u32 j = begin; j <= i; ++j) sum += p[j] = std::exp(p[j] - top);
@@ -67,7 +70,7 @@ inline void reference_head(const AttentionShape& s, u32 head, const std::vector<
     for (u32 j = begin; j <= i; ++j) {
       double dp = 0;
       for (u32 c = 0; c < width; ++c) dp += g(i, c) * v(j, c);
-      const double ds = scale * p[j] * (dp * (dropout.on() ? factors[j] : 1.0f) - delta);
+      const double ds = scale * slope[j] * p[j] * (dp * (dropout.on() ? factors[j] : 1.0f) - delta);
       for (u32 c = 0; c < size; ++c) {
         dq[u64{i} * size + c] += ds * k(j, c);
         dk[u64{j} * size + c] += ds * q(i, c);

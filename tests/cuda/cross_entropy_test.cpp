@@ -18,6 +18,7 @@ struct Cut {
 struct Problem {
   u32 rows, vocabulary;
   Precision precision;
+  float cap = 0;  // 0: none
   std::vector<Cut> cuts;
   std::vector<i32> targets;
   std::vector<float> logits;  // rounded to the precision
@@ -58,7 +59,14 @@ struct Problem {
             .logits = slices[number]->values(),
             .stride = cuts[number].stride,
             .targets = device_targets.as<i32>(),
-            .losses = losses.as<RowLoss>()};
+            .losses = losses.as<RowLoss>(),
+            .cap = cap};
+  }
+  // RETURNS: a logit as the loss sees it, and its derivative.
+  std::pair<double, double> seen(u64 i) const {
+    if (cap == 0) return {double{logits[i]}, 1.0};
+    const double tanh = std::tanh(double{logits[i]} / cap);
+    return {cap * tanh, 1 - tanh * tanh};
   }
   static constexpr float loss_scale = 0.5f;  // run() doubles its argument
 
@@ -85,7 +93,7 @@ struct Problem {
   }
   double lse(u32 row) const {
     double sum = 0;
-    for (u32 c = 0; c < vocabulary; ++c) sum += std::exp(double{logits[u64{row} * vocabulary + c]});
+    for (u32 c = 0; c < vocabulary; ++c) sum += std::exp(seen(u64{row} * vocabulary + c).first);
     return std::log(sum);
   }
 };
@@ -104,14 +112,17 @@ void expect_like_double(const Problem& p, float scale) {
     const double lse = p.lse(row);
     EXPECT_NEAR(losses[row].lse, lse, 2e-6 * (1 + std::abs(lse))) << row;
     const bool ignored = !has_loss(p.targets[row]);
-    if (!ignored) want += lse - double{p.logits[u64{row} * p.vocabulary + static_cast<u32>(p.targets[row])]};
+    if (!ignored) want += lse - p.seen(u64{row} * p.vocabulary + static_cast<u32>(p.targets[row])).first;
     for (u32 c = 0; c < p.vocabulary; ++c) {
       const u64 i = u64{row} * p.vocabulary + c;
       const bool hit = static_cast<i32>(c) == p.targets[row];
-      const double gradient = ignored ? 0.0 : scale * (std::exp(double{p.logits[i]} - lse) - hit);
-      ASSERT_NEAR(
-          gradients[i], gradient,
-          relative * (hit ? scale : std::abs(gradient)) + (p.precision == Precision::fp16 ? 0x1p-25 : 1e-12))
+      const auto [logit, slope] = p.seen(i);
+      // A cap's slope is 1 minus a square, of which fp32 leaves 3e-7.
+      const double of_slope = p.cap != 0 ? 3e-7 * scale : 0;
+      const double gradient = ignored ? 0.0 : scale * slope * (std::exp(logit - lse) - hit);
+      ASSERT_NEAR(gradients[i], gradient,
+                  relative * (hit ? scale : std::abs(gradient)) +
+                      (p.precision == Precision::fp16 ? 0x1p-25 : 1e-12) + of_slope)
           << row << " " << c;
     }
   }
@@ -134,6 +145,27 @@ TEST_F(CudaCrossEntropy, SlicesMatchDouble) {
       }
     }
   }
+}
+
+TEST_F(CudaCrossEntropy, CappedSlicesMatchDouble) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16})
+    for (const auto& cuts : {std::vector<Cut>{{0, 64}, {64, 37, 64}}, {{0, 2304}}, {{0, 1}, {1, 8}, {9, 3}}})
+      for (const float cap : {2.0f, 30.0f}) {
+        Problem p(11, cuts, precision, 1);
+        p.cap = cap;
+        p.run(0.5f, stream_);
+        synchronize();
+        expect_like_double(p, 0.5f);
+      }
+}
+
+TEST_F(CudaCrossEntropy, SoftCapIsTheCpus) {
+  const DeviceValues x(random_floats(3001, 1, 60.0f), Precision::fp32);
+  soft_cap_cuda({.elements = 3001, .cap = 30, .x = x.values().fp32()}, stream_);
+  synchronize();
+  std::vector<float> want = x.given();
+  soft_cap_cpu({.elements = want.size(), .cap = 30, .x = want.data()});
+  EXPECT_LE(relative_error(x.now(), want), 1e-6);
 }
 
 #ifdef CUDA_EMULATED

@@ -120,6 +120,10 @@ TEST_P(CudaMatmulTest, AgreesWithTheCpuForEveryEpilogue) {
   EXPECT_TRUE(same_bits(p.y.now(), without_pre)) << "what is kept must not change numbers";
   EXPECT_LE(relative_error(p.second.now(), want_second), most);
 
+  device.pre = {}, host.pre = {};
+  device.epilogue = host.epilogue = Epilogue::squared_relu;
+  compare(device, host, "squared relu");
+
   device = p.on_device(), host = p.on_host(want.data());
   device.epilogue = host.epilogue = Epilogue::residual;
   device.residual = p.other.values(), host.residual = p.other.given().data();
@@ -142,27 +146,29 @@ TEST_P(CudaMatmulTest, AgreesWithTheCpuForEveryEpilogue) {
   EXPECT_TRUE(same_bits(p.other.now(), elsewhere)) << "in place";
 }
 
-TEST_P(CudaMatmulTest, GoesBackThroughGelu) {
+TEST_P(CudaMatmulTest, GoesBackThroughActivations) {
   const MatmulCase c = GetParam();
   create(c.scratch_bytes);
-  const Product p(c);
   const auto pool = make_pool(2);
-  std::vector<float> want(u64{m} * n), want_value(u64{m} * n);
-  Matmul device = p.on_device(), host = p.on_host(want.data());
-  device.bias = host.bias = {};
-  device.epilogue = host.epilogue = Epilogue::gelu_backward;
-  device.pre_in = p.other.values(), host.pre_in = p.other.given().data();
-  device.value = p.second.values(), host.value = want_value.data();
-  matmul_cpu(host, *pool);
-  EXPECT_TRUE(matmul_->matmul(device, stream_));
-  synchronize();
-  EXPECT_LE(relative_error(p.y.now(), want), product_tolerance(c.activations));
-  EXPECT_LE(relative_error(p.second.now(), want_value), product_tolerance(c.activations));
-  const auto elsewhere = p.y.now();
-  device.y = p.other.values();  // where pre_in is
-  EXPECT_TRUE(matmul_->matmul(device, stream_));
-  synchronize();
-  EXPECT_TRUE(same_bits(p.other.now(), elsewhere));
+  for (const Epilogue backward : {Epilogue::gelu_backward, Epilogue::squared_relu_backward}) {
+    const Product p(c);
+    std::vector<float> want(u64{m} * n), want_value(u64{m} * n);
+    Matmul device = p.on_device(), host = p.on_host(want.data());
+    device.bias = host.bias = {};
+    device.epilogue = host.epilogue = backward;
+    device.pre_in = p.other.values(), host.pre_in = p.other.given().data();
+    device.value = p.second.values(), host.value = want_value.data();
+    matmul_cpu(host, *pool);
+    EXPECT_TRUE(matmul_->matmul(device, stream_));
+    synchronize();
+    EXPECT_LE(relative_error(p.y.now(), want), product_tolerance(c.activations));
+    EXPECT_LE(relative_error(p.second.now(), want_value), product_tolerance(c.activations));
+    const auto elsewhere = p.y.now();
+    device.y = p.other.values();  // where pre_in is
+    EXPECT_TRUE(matmul_->matmul(device, stream_));
+    synchronize();
+    EXPECT_TRUE(same_bits(p.other.now(), elsewhere));
+  }
 }
 
 TEST_P(CudaMatmulTest, AccumulatesAndWritesFp32) {

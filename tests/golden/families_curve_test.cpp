@@ -118,7 +118,8 @@ INSTANTIATE_TEST_SUITE_P(
         Setting{"olmo2_untied", HomePolicy::host, 2}, Setting{"olmo3_untied", HomePolicy::disk, 2},
         Setting{"exaone4_untied", HomePolicy::mixed, 2}, Setting{"seed_oss_untied"},
         Setting{"hunyuan_v1_dense_tied", HomePolicy::disk, 2}, Setting{"ernie4_5_tied", HomePolicy::host},
-        Setting{"granite_tied", HomePolicy::disk, 2}),
+        Setting{"granite_tied", HomePolicy::disk, 2}, Setting{"arcee_untied_yarn", HomePolicy::mixed, 2},
+        Setting{"gemma2_tied", HomePolicy::disk, 2}),
     [](const auto& info) { return std::string(info.param.name); });
 
 struct OptimizerCase {

@@ -191,11 +191,27 @@ CASES = {
                                        num_key_value_heads=1, residual_multiplier=1.7), True),
     "granite_some": ("Granite", dict(PLAIN, rope_parameters=default(10000.0), num_key_value_heads=4,
                                      logits_scaling=0.5, attention_multiplier=0.4), False),
+    # MLPs without gates.
+    "arcee_untied_yarn": ("Arcee", dict(PLAIN, rope_parameters=YARN, intermediate_size=37), False),
+    "arcee_biases": ("Arcee", dict(PLAIN, rope_parameters=default(10000.0), attention_bias=True, mlp_bias=True, head_dim=10,
+                                   num_key_value_heads=1, intermediate_size=51), True),
+    "arcee_tied": ("Arcee", dict(PLAIN, rope_parameters=LINEAR, num_attention_heads=3, num_key_value_heads=3, vocab_size=59,
+                                 tie_word_embeddings=True, num_hidden_layers=3), False),
+    # Soft caps that are low enough to show.
+    "gemma2_tied": ("Gemma2", dict(GEMMA, rope_parameters=default(10000.0), sliding_window=7, num_hidden_layers=3,
+                                   attn_logit_softcapping=0.6, final_logit_softcapping=1.5), False),
+    "gemma2_biases": ("Gemma2", dict(GEMMA, rope_parameters=default(50000.0), head_dim=10, query_pre_attn_scalar=3,
+                                     num_key_value_heads=1, attention_bias=True, intermediate_size=37, vocab_size=59,
+                                     attn_logit_softcapping=2.0, final_logit_softcapping=30.0, tie_word_embeddings=False), True),
+    "gemma2_some_caps": ("Gemma2", dict(GEMMA, rope_parameters=YARN, sliding_window=5, num_attention_heads=3,
+                                        num_key_value_heads=3, attn_logit_softcapping=None, final_logit_softcapping=0.8,
+                                        layer_types=["full_attention"] * 2), False),
 }
 PERPLEXITIES = ("gpt2_plain", "llama_untied_llama3", "mistral_untied", "qwen2_tied", "qwen3_tied_head_dim")
 CURVES = ("llama_tied", "llama_untied_llama3", "mistral_untied", "qwen2_untied", "qwen3_tied_head_dim", "phi3_partial",
           "gemma3_text", "gemma3_sliding", "qwen3_5_untied", "ministral3_untied", "smollm3_tied", "olmo2_untied",
-          "olmo3_untied", "exaone4_untied", "seed_oss_untied", "hunyuan_v1_dense_tied", "ernie4_5_tied", "granite_tied")
+          "olmo3_untied", "exaone4_untied", "seed_oss_untied", "hunyuan_v1_dense_tied", "ernie4_5_tied", "granite_tied",
+          "arcee_untied_yarn", "gemma2_tied")
 
 
 # Classes whose config is a part of that of a model which also reads images.

@@ -113,6 +113,7 @@ class FakeDevice final : public MeasuredDevice {
     void cross_entropy_slice(const LogitsSlice&) override { device_.kernel(0); }
     void cross_entropy_loss(RowLoss*, const i32*, u32, const LossSums&) override { device_.kernel(0); }
     void cross_entropy_gradient(const LogitsSlice&, float, const float*) override { device_.kernel(0); }
+    void soft_cap(const SoftCap&) override { device_.kernel(0); }
     Result<void> finish() override { return device_.wait(); }
 
    private:

@@ -108,7 +108,13 @@ inline constexpr const char* family_cases[] = {"deepseek_v3_joined",
                                                "ernie4_5_llama3",
                                                "granite_tied",
                                                "granite_biases",
-                                               "granite_some"};
+                                               "granite_some",
+                                               "arcee_untied_yarn",
+                                               "arcee_biases",
+                                               "arcee_tied",
+                                               "gemma2_tied",
+                                               "gemma2_biases",
+                                               "gemma2_some_caps"};
 
 // Models whose configs and names of tensors are compared with the rows of their families. Those that end with
 // _joined have one tensor for all experts of a layer; gpt_oss always has.

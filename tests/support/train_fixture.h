@@ -96,6 +96,8 @@ inline ModelConfig small_model(Family family) {
     m.experts.groups = 4, m.experts.chosen_groups = 2, m.experts.scale = 2.5;
   const FamilyTraits& t = traits(family);
   if (t.window == WindowKind::by_layer) m.softmax.sliding_window = 12, m.softmax.sliding_window_pattern = 3;
+  if (t.attention_cap_key) m.softmax.scale_given = 24, m.softmax.soft_cap = 0.5;
+  if (t.logits_cap_key) m.final_soft_cap = 4;
   if (t.no_rope_key) m.softmax.no_rope_interval = 2;
   if (t.query_growth_key) m.attention.rope.original_positions = 9;
   if (t.alpha_key) m.attention.rope.type = RopeType::dynamic, m.attention.rope.alpha = 40;

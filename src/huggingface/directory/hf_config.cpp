@@ -140,14 +140,20 @@ class Reader {
 
   Result<void> check_required(const json::object& object) const {
     const auto is_missing = [&](std::string_view key) { return !key.empty() && !object.contains(key); };
+    constexpr std::string_view missing =
+        "is missing: fetch the file again from where the model came from, or add the value that the model "
+        "was "
+        "trained with";
     for (const std::string_view key : style(family_).required_keys)
-      if (is_missing(key)) return fault(key, "is missing");
+      if (is_missing(key)) return fault(key, missing);
     if (const ExpertTraits* experts = traits(family_).experts)
       for (const std::string_view key : experts->required_keys)
-        if (is_missing(key)) return fault(key, "is missing");
+        if (is_missing(key)) return fault(key, missing);
     const auto has_map = [&](const char* key) { return object.contains(key) && object.at(key).is_object(); };
     if (traits(family_).rope_required && !has_map("rope_parameters") && !has_map("rope_scaling"))
-      return fault("rope_parameters", "is missing, which says how angles are scaled");
+      return fault("rope_parameters",
+                   "is missing, which says how angles are scaled: fetch the file again from where the "
+                   "model came from");
     return {};
   }
 
@@ -237,6 +243,8 @@ class Reader {
 
 constexpr std::array<const char*, precision_count> dtypes = {"float32", "bfloat16", "float16"};
 
+json::value cap_value(double cap) { return cap == 0 ? json::value(nullptr) : json::value(cap); }
+
 // A key of config.json. The keys are written in this order; each family has some of them.
 struct WrittenKey {
   std::string_view key;
@@ -262,11 +270,17 @@ constexpr WrittenKey written_keys[] = {
     {"num_key_value_heads", [](const ModelConfig& c) -> json::value { return c.kv_heads(); }},
     {"head_dim", [](const ModelConfig& c) -> json::value { return c.head_size(); }},
     {"activation_function", [](const ModelConfig&) -> json::value { return "gelu_new"; }, true},
-    {"hidden_act", [](const ModelConfig&) -> json::value { return "silu"; }, true},
+    {"hidden_act",
+     [](const ModelConfig& c) -> json::value {
+       return style(c.family).mlp == MlpKind::squared_relu ? "relu2" : "silu";
+     },
+     true},
     {"hidden_activation", [](const ModelConfig&) -> json::value { return "gelu_pytorch_tanh"; }, true},
     {"layer_norm_epsilon", [](const ModelConfig& c) -> json::value { return c.norm_epsilon; }},
     {"rms_norm_eps", [](const ModelConfig& c) -> json::value { return c.norm_epsilon; }},
     {"query_pre_attn_scalar", [](const ModelConfig& c) -> json::value { return c.attention_scale_size(); }},
+    {"attn_logit_softcapping", [](const ModelConfig& c) { return cap_value(c.softmax.soft_cap); }},
+    {"final_logit_softcapping", [](const ModelConfig& c) { return cap_value(c.final_soft_cap); }},
     {"rope_local_base_freq", [](const ModelConfig& c) -> json::value { return c.softmax.local_rope_theta; }},
     {"initializer_range", [](const ModelConfig& c) -> json::value { return c.initializer_range; }},
     {"embd_pdrop", [](const ModelConfig& c) -> json::value { return c.embedding_dropout; }},

@@ -125,6 +125,12 @@ std::optional<ModelFault> rename_rotary_width(Family family, json::object& file)
       given != nullptr && given->is_number() ? given->to_number<double>() : traits(family).left_out.head_size;
   if (!width->is_int64() || width->get_int64() < 1 || !(head > 0))
     return ModelFault{width_key, "must be a number of columns of a head, of which head_dim is the width"};
+  const bool fits = width->get_int64() % 2 == 0 && static_cast<double>(width->get_int64()) <= head;
+  if (!file.contains(share_key) && !fits)
+    return ModelFault{width_key,
+                      fmt::format("{} must be an even number of columns, at most the {} of head_dim; it is "
+                                  "the number of columns of a head that are rotated, {} times head_dim",
+                                  width->get_int64(), head, share_key)};
   if (!file.contains(share_key)) file[share_key] = static_cast<double>(width->get_int64()) / head;
   file.erase(width_key);
   return std::nullopt;
@@ -177,10 +183,13 @@ std::optional<ModelFault> check_scaling(std::string_view key, const json::object
     if (i < count && !there)
       return ModelFault{
           fmt::format("{}.{}", key, needed[i]),
-          fmt::format("is missing, which rope type {} needs", rope_type_names[static_cast<u32>(type)])};
+          fmt::format("is missing, which rope type {} needs: add the value that the model was trained with",
+                      rope_type_names[static_cast<u32>(type)])};
     if (there && count == 0 && i == 0 && !map.contains("rope_type") && !map.contains("type"))
-      return ModelFault{fmt::format("{}.rope_type", key),
-                        "is missing: a factor alone does not say how it scales"};
+      return ModelFault{
+          fmt::format("{}.rope_type", key),
+          "is missing: a factor alone does not say how it scales; add the type that the model was "
+          "trained with"};
   }
   return std::nullopt;
 }

@@ -84,6 +84,11 @@ std::optional<ModelFault> read_pattern(const json::object& file, const std::opti
                                 (*slide)[layer] ? sliding : full, layer, full)};
 }
 
+// RETURNS: true if the family's layers differ and transformers demands a window, even if no layer has one.
+bool needs_window(Family family) {
+  return traits(family).window == WindowKind::by_layer && !traits(family).windows_rotate;
+}
+
 // Sets use_sliding_window. It is false without a window.
 std::optional<ModelFault> read_use(const json::object& file, ModelConfig& config) {
   const json::value* use = file.if_contains("use_sliding_window");
@@ -133,6 +138,12 @@ std::optional<ModelFault> read_window(const json::object& file, ModelConfig& con
   config.softmax.sliding_window =
       file.contains("sliding_window") ? 0 : traits(config.family).left_out.sliding_window;
   if (auto fault = read_number(file, "sliding_window", 1, config.softmax.sliding_window)) return fault;
+  // Reading null as "no window" would train layers that transformers refuses to compute.
+  if (needs_window(config.family) && config.softmax.sliding_window == 0)
+    return ModelFault{"sliding_window",
+                      fmt::format("null is refused by transformers for {} models: give the window that the "
+                                  "model was trained with; max_position_embeddings stands for none",
+                                  name(config.family))};
   std::optional<LayerTypes> slide;
   if (auto fault = read_layer_types(file, slide)) return fault;
   switch (traits(config.family).window) {

@@ -41,15 +41,15 @@ std::string_view export_carries(u64 tensors, const ModelConfig& model) {
 
 // RETURNS: a line about the parts beside the text model; empty: there are none.
 std::string describe_parts(const std::string& directory, u64 of_vision, u64 of_prediction,
-                           const ModelConfig& model) {
+                           const ModelConfig& model, WeightsUse use) {
   const u64 all = of_vision + of_prediction;
   if (all == 0) return "";
   const std::string_view parts = of_prediction == 0 ? "the vision part"
                                  : of_vision == 0   ? "extra prediction"
                                                     : "the vision part and of extra prediction";
-  return fmt::format("{}: {} of {} {} not trained{}", directory,
+  return fmt::format("{}: {} of {} {} not {}{}", directory,
                      all == 1 ? "1 tensor" : fmt::format("{} tensors", all), parts, all == 1 ? "is" : "are",
-                     export_carries(all, model));
+                     use == WeightsUse::training ? "trained" : "used", export_carries(all, model));
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ std::vector<std::string> describe_rounded(const std::string& directory) {
 }
 
 std::vector<std::string> describe_unused(const std::string& directory, std::span<const std::string> tensors,
-                                         const ModelConfig& model) {
+                                         const ModelConfig& model, WeightsUse use) {
   std::set<u32> layers;
   u64 of_layers = 0, of_vision = 0, of_prediction = 0;
   std::vector<std::string_view> others;
@@ -86,7 +86,7 @@ std::vector<std::string> describe_unused(const std::string& directory, std::span
     }
   }
   std::vector<std::string> lines;
-  if (std::string line = describe_parts(directory, of_vision, of_prediction, model); !line.empty())
+  if (std::string line = describe_parts(directory, of_vision, of_prediction, model, use); !line.empty())
     lines.push_back(std::move(line));
   if (!layers.empty())
     lines.push_back(fmt::format(

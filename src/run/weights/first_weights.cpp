@@ -33,7 +33,8 @@ Result<std::vector<std::string>> load(const Job& job, StateWriter& state, RunOut
   TRY(verify_model_if_hashed(directory, checkpoint_buffer));
   TRY_ASSIGN(std::vector<std::string> unused, load_weights(directory, graph, state, which, xxh3));
   for (const std::string& line : describe_rounded(directory)) outputs.say(line);
-  for (const std::string& line : describe_unused(directory, unused, graph.config)) outputs.say(line);
+  for (const std::string& line : describe_unused(directory, unused, graph.config, WeightsUse::training))
+    outputs.say(line);
   outputs.say("loaded weights in " + seconds_text(steady_seconds() - began));
   return unused;
 }

@@ -58,7 +58,12 @@ ModelConfig odd_model(Family family) {
   m.vocab_size = 40, m.positions = 32, m.width = 160, m.layers = 2, m.attention.heads = 4,
   m.attention.kv_heads_given = 2;
   m.mlp.inner_given = 296;
-  if (family == Family::qwen3_moe) m.experts.count = 3, m.experts.chosen = 2, m.experts.inner_given = 136;
+  if (family == Family::qwen3_next) {
+    m.experts.shared_width = 136;
+    m.delta = {
+        .key_heads = 2, .value_heads = 4, .key_head_dim = 16, .value_head_dim = 24, .attention_interval = 2};
+  }
+  if (m.experts.count != 0) m.experts.count = 3, m.experts.chosen = 2, m.experts.inner_given = 136;
   return m;
 }
 
@@ -89,7 +94,9 @@ TEST_P(ExportFp8, WritesCodesAndScalesOfTheLayersMatrices) {
     };
     const bool codes = packed->find(t.name).tensor->dtype == Dtype::f8_e4m3;
     const bool is_matrix_of_layer = t.shape.size() == 2 && t.name.starts_with("model.layers");
-    EXPECT_EQ(codes, is_matrix_of_layer && !t.name.ends_with("mlp.gate.weight"));
+    const bool is_small = t.name.ends_with("mlp.gate.weight") || t.name.ends_with("in_proj_ba.weight") ||
+                          t.name.ends_with("shared_expert_gate.weight");
+    EXPECT_EQ(codes, is_matrix_of_layer && !is_small);
     const std::vector<float> want = values(*before), found = values(*after);
     ASSERT_EQ(want.size(), found.size());
     float largest = 0;
@@ -102,7 +109,25 @@ TEST_P(ExportFp8, WritesCodesAndScalesOfTheLayersMatrices) {
   EXPECT_GE(quantized, 14u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ExportFp8, ::testing::Values(Family::llama, Family::qwen3_moe),
+TEST(ExportFp8, KeepsSmallMatricesOfHybrids) {
+  const std::vector<u64> shape = {32, 64};
+  for (const auto& [family, small] : {std::pair{Family::qwen3_5_text, "linear_attn.in_proj_a"},
+                                      {Family::qwen3_5_text, "linear_attn.in_proj_b"},
+                                      {Family::qwen3_next, "linear_attn.in_proj_ba"},
+                                      {Family::qwen3_next, "mlp.shared_expert_gate"},
+                                      {Family::qwen3_5_moe_text, "mlp.shared_expert_gate"}}) {
+    const ModelConfig c = default_model(family);
+    const auto packs = [&](const std::string& module) {
+      return is_fp8_matrix(c, "model.layers.1." + module + ".weight", shape);
+    };
+    EXPECT_FALSE(packs(small)) << small;
+    EXPECT_TRUE(packs("linear_attn.out_proj"));
+    EXPECT_TRUE(packs("mlp.shared_expert.gate_proj"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ExportFp8,
+                         ::testing::Values(Family::llama, Family::qwen3_moe, Family::qwen3_next),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 TEST(ExportFp8, NumbersThatAreNotFiniteAreRefused) {

@@ -158,20 +158,24 @@ TEST_F(OddWeights, OtherUnusedTensorsAreOneLine) {
   const ModelConfig model = test::small_model(Family::llama);
   const std::vector<std::string> one = {"audio.a"}, parts = {"model.visual.a", "mtp.a", "mtp.b"},
                                  many = {"a.1", "a.2", "model.layers.7.x", "a.3", "a.4"};
-  EXPECT_THAT(describe_unused("d", {}, model), ElementsAre());
-  EXPECT_THAT(describe_unused("d", one, model),
+  EXPECT_THAT(describe_unused("d", {}, model, WeightsUse::training), ElementsAre());
+  EXPECT_THAT(describe_unused("d", one, model, WeightsUse::training),
               ElementsAre("d: tensor audio.a is not used; `tidepool export` carries it"));
   EXPECT_THAT(
-      describe_unused("d", parts, model),
+      describe_unused("d", parts, model, WeightsUse::training),
       ElementsAre("d: 3 tensors of the vision part and of extra prediction are not trained; `tidepool "
                   "export` carries them"));
-  EXPECT_THAT(describe_unused("d", many, model),
+  EXPECT_THAT(describe_unused("d", parts, model, WeightsUse::reading),
+              ElementsAre("d: 3 tensors of the vision part and of extra prediction are not used; `tidepool "
+                          "export` carries them"));
+  EXPECT_THAT(describe_unused("d", many, model, WeightsUse::training),
               ElementsAre("d: holds weights of 8 layers, but num_hidden_layers is 3: the layers from 7 on (1 "
                           "tensors) are not used; `tidepool export` carries it",
                           "d: 4 tensors are not used: a.1, a.2, a.3 ...; `tidepool export` carries them"));
   ModelConfig classifier = model;
   classifier.score.labels = 2;
-  EXPECT_THAT(describe_unused("d", one, classifier), ElementsAre("d: tensor audio.a is not used"));
+  EXPECT_THAT(describe_unused("d", one, classifier, WeightsUse::training),
+              ElementsAre("d: tensor audio.a is not used"));
 }
 
 }  // namespace tidepool::odd_weights_test

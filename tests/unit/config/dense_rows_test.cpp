@@ -75,6 +75,18 @@ TEST(Olmo3, HasAnglesOfItsOwnInLayersWithAWindow) {
   EXPECT_EQ(c.attention_window(3), 0u);
 }
 
+// transformers computes no masks for these families without a window, even if no layer has one.
+TEST(LayersThatDiffer, NeedAWindow) {
+  for (const std::string_view family : {"olmo3", "gemma2", "gemma3_text"}) {
+    EXPECT_THAT(fault(family, R"(, "sliding_window": null)"),
+                HasSubstr("sliding_window: null is refused by transformers"));
+    EXPECT_THAT(fault(family, R"(, "sliding_window": null, "layer_types": ["full_attention", "full_attention",
+              "full_attention", "full_attention"])"),
+                HasSubstr("max_position_embeddings stands for none"));
+    EXPECT_EQ(fault(family, R"(, "sliding_window": 2048)"), "no error");
+  }
+}
+
 TEST(SeedOss, HasDropoutsAndBiasesUnlessGiven) {
   const ModelConfig c = model("seed_oss");
   EXPECT_EQ(c.attention.dropout, 0.1);
@@ -111,6 +123,50 @@ TEST(Granite, HasFactors) {
   EXPECT_EQ(c.attention_scale(), 0.015625);
   EXPECT_EQ(c.logits_factor(), 0.125);
   EXPECT_THAT(fault("granite", R"(, "logits_scaling": 0)"), HasSubstr("logits_scaling"));
+}
+
+TEST(Arcee, HasAnMlpWithoutAGate) {
+  const ModelConfig c = model("arcee", R"(, "hidden_act": "relu2", "mlp_bias": true)");
+  EXPECT_EQ(c.mlp_kind(0), MlpKind::squared_relu);
+  EXPECT_TRUE(c.mlp.bias);
+  EXPECT_EQ(c.norm_epsilon, 1e-5);
+  EXPECT_EQ(default_model(Family::arcee).inner(), 4 * default_model(Family::arcee).width);
+  EXPECT_THAT(fault("arcee", R"(, "hidden_act": "silu")"), HasSubstr("hidden_act: relu2"));
+  EXPECT_THAT(fault("llama", R"(, "hidden_act": "relu2")"), HasSubstr("hidden_act: silu"));
+}
+
+TEST(Gemma2, HasSoftCaps) {
+  const ModelConfig c = model("gemma2");
+  EXPECT_EQ(c.softmax.soft_cap, 50);
+  EXPECT_EQ(c.logits_cap(), 30);
+  EXPECT_EQ(c.attention_scale_size(), 256u);
+  EXPECT_EQ(c.head_size(), 256u);
+  EXPECT_TRUE(c.tied);
+  EXPECT_EQ(c.attention_window(0), 4096u);
+  EXPECT_EQ(c.attention_window(1), 0u);
+  const ModelConfig none =
+      model("gemma2", R"(, "attn_logit_softcapping": null, "final_logit_softcapping": null,
+      "query_pre_attn_scalar": 144)");
+  EXPECT_EQ(none.softmax.soft_cap, 0);
+  EXPECT_EQ(none.logits_cap(), 0);
+  EXPECT_EQ(none.attention_scale(), 1.0 / 12);
+  ModelConfig classifier = c;
+  classifier.score.labels = 2;
+  EXPECT_EQ(classifier.logits_cap(), 0);
+  for (const ModelConfig& one : {c, none})
+    EXPECT_EQ(
+        parse_hf_config(hf_config_text(one, Precision::bf16), ErrorKind::bad_input, "config.json").value(),
+        one);
+}
+
+TEST(Gemma2, RefusesWhatIsNotComputed) {
+  EXPECT_THAT(fault("gemma2", R"(, "attn_logit_softcapping": 0)"), HasSubstr("attn_logit_softcapping"));
+  EXPECT_THAT(fault("gemma2", R"(, "final_logit_softcapping": -1.0)"), HasSubstr("final_logit_softcapping"));
+  EXPECT_THAT(fault("gemma2", R"(, "final_logit_softcapping": "30")"), HasSubstr("final_logit_softcapping"));
+  EXPECT_THAT(fault("gemma2", R"(, "use_bidirectional_attention": true)"),
+              HasSubstr("use_bidirectional_attention"));
+  EXPECT_THAT(fault("gemma2", R"(, "hidden_activation": "gelu")"), HasSubstr("hidden_activation"));
+  EXPECT_THAT(fault("gemma3_text", R"(, "final_logit_softcapping": 30.0)"), HasSubstr("soft caps"));
 }
 
 }  // namespace tidepool::dense_rows_test

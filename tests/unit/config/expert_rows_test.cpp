@@ -67,6 +67,8 @@ TEST(MiniMaxM2, ReadsAWidthOfRotatedColumns) {
   EXPECT_EQ(minimax(R"(, "rotary_dim": 8, "partial_rotary_factor": 0.25)").value().rotary_size(), 4u);
   EXPECT_THAT(fault(minimax(R"(, "rotary_dim": "8")")), HasSubstr("rotary_dim: must be a number of columns"));
   EXPECT_THAT(fault(minimax(R"(, "rotary_dim": 20)")), HasSubstr("partial_rotary_factor"));
+  EXPECT_THAT(fault(minimax(R"(, "rotary_dim": 20)")), HasSubstr("the number of columns of a head"));
+  EXPECT_THAT(fault(minimax(R"(, "rotary_dim": 7)")), HasSubstr("rotary_dim: 7 must be an even number"));
 }
 
 TEST(MiniMaxM2, HasNormsOverAllHeadsAndASigmoidRouter) {

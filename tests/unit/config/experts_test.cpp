@@ -116,7 +116,7 @@ TEST(ExpertConfig, BothNamesOfTheirNumberAreRead) {
               HasSubstr("n_routed_experts: is none of the keys of experts that Tidepool computes in "
                         "qwen3_moe models, such as "
                         "num_experts"));
-  EXPECT_THAT(fault_of(qwen3_moe("")), HasSubstr("num_experts: is missing"));
+  EXPECT_THAT(fault_of(qwen3_moe("")), HasSubstr("num_experts: is missing: fetch the file again"));
 }
 
 TEST(ExpertConfig, OfMixtralHasItsDefaults) {

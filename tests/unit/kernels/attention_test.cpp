@@ -30,7 +30,7 @@ Reference reference(const AttentionShape& s, const std::vector<float>& qkv, cons
   for (u64 b = 0; b < s.sequences; ++b) {
     for (u64 head = 0; head < s.heads; ++head) {
       for (u64 i = 0; i < t; ++i) {
-        std::vector<double> p(i + 1), mask(i + 1, 1.0), dp(i + 1, 0.0);
+        std::vector<double> p(i + 1), mask(i + 1, 1.0), dp(i + 1, 0.0), slope(i + 1, 1.0);
         const u64 q = (b * t + i) * stride + head * d, o = ((b * t + i) * s.heads + head) * width;
         u64 begin = starts == nullptr ? 0 : u64(starts[b * t + i]);
         if (s.window != 0 && i >= begin + s.window) begin = i + 1 - s.window;
@@ -41,7 +41,13 @@ Reference reference(const AttentionShape& s, const std::vector<float>& qkv, cons
         for (u64 j = begin; j <= i; ++j) {
           double dot = 0;
           for (u64 e = 0; e < d; ++e) dot += double(qkv[q + e]) * qkv[k_at(j) + e];
-          sum += p[j] = std::exp(scale * dot);
+          double score = scale * dot;
+          if (s.cap != 0) {
+            const double tanh = std::tanh(score / s.cap);
+            slope[j] = 1 - tanh * tanh;
+            score = s.cap * tanh;
+          }
+          sum += p[j] = std::exp(score);
         }
         r.lse.push_back(std::log(sum));
         for (u64 j = begin; j <= i; ++j) {
@@ -62,7 +68,7 @@ Reference reference(const AttentionShape& s, const std::vector<float>& qkv, cons
         }
         if (!sinks.empty()) r.dsinks[head] -= std::exp(sinks[head]) / sum * delta;
         for (u64 j = begin; j <= i; ++j) {
-          const double ds = p[j] * (dp[j] - delta) * scale;
+          const double ds = p[j] * (dp[j] - delta) * scale * slope[j];
           for (u64 e = 0; e < d; ++e) {
             r.dqkv[q + e] += ds * qkv[k_at(j) + e];
             r.dqkv[k_at(j) + e] += ds * qkv[q + e];
@@ -235,6 +241,46 @@ INSTANTIATE_TEST_SUITE_P(ValueSizes, AttentionTest,
                                               true},
                                          Case{with_values(windowed(200, 37), 5), 0, true},
                                          Case{with_values(grouped(1100, 8, 2, 1), 4), 0, false, true}));
+
+// Gemma 2: soft caps, some far below the scores.
+AttentionShape capped_at(AttentionShape shape, float cap, float scale = 0) {
+  shape.cap = cap, shape.scale_given = scale;
+  return shape;
+}
+INSTANTIATE_TEST_SUITE_P(SoftCaps, AttentionTest,
+                         testing::Values(Case{capped_at(grouped(1, 6, 1, 1), 1)},
+                                         Case{capped_at(grouped(130, 24, 4, 2, 2), 0.5f)},
+                                         Case{capped_at(grouped(130, 20, 4, 1), 50, 0.3f), 0.2f, true},
+                                         Case{capped_at(windowed(200, 37), 2), 0, true},
+                                         Case{capped_at(windowed(1300, 600), 1, 2), 0.1f},
+                                         Case{capped_at(grouped(65, 64, 8, 1), 3), 0, false, true}));
+
+TEST(Attention, CapsKeepScoresWithinThem) {
+  const AttentionShape shape = capped_at(grouped(40, 8, 1, 1), 2);
+  const auto qkv = random_floats(u64{40} * 24, 3, 1000.0f);
+  std::vector<float> out(u64{40} * 8), lse(40), dqkv(qkv.size()), dout = random_floats(out.size(), 4);
+  const auto pool = make_pool(1);
+  attention_cpu({.shape = shape, .qkv = qkv.data(), .out = out.data(), .lse = lse.data()}, *pool);
+  for (u32 row = 0; row < 40; ++row) {
+    EXPECT_LE(lse[row], 2.0f + std::log(row + 1.0f) + 1e-5f);
+    EXPECT_GE(lse[row], -2.0f + std::log(row + 1.0f) - 1e-5f);
+  }
+  attention_backward_cpu({.shape = shape,
+                          .qkv = qkv.data(),
+                          .out = out.data(),
+                          .lse = lse.data(),
+                          .dout = dout.data(),
+                          .dqkv = dqkv.data()},
+                         *pool);
+  for (const float gradient : dqkv) EXPECT_TRUE(std::isfinite(gradient));
+}
+
+TEST(Attention, CostsCountCaps) {
+  const AttentionShape plain = grouped(100, 64, 4, 2), capped = capped_at(plain, 50);
+  EXPECT_EQ(attention_cost(capped).product_flops, attention_cost(plain).product_flops);
+  EXPECT_GT(attention_cost(capped).vector_flops, attention_cost(plain).vector_flops);
+  EXPECT_GT(attention_backward_cost(capped).vector_flops, attention_backward_cost(plain).vector_flops);
+}
 
 TEST(Attention, GivenScaleReplacesTheRoot) {
   AttentionShape shape = grouped(1, 192, 2, 2);

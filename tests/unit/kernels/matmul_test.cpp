@@ -1,5 +1,5 @@
 // Compares tiled products with sums in double, over odd shapes, layouts, precisions and epilogues.
-#include "kernels/gelu/gelu.h"
+#include "kernels/activation/activation.h"
 #include "kernels/matmul/tiling.h"
 #include "tests/support/kernel_fixture.h"
 
@@ -129,6 +129,32 @@ TEST_P(MatmulTest, GeluBackwardMayBeInPlace) {
   }
   EXPECT_LE(relative_error(y, want), 2e-6);
   EXPECT_LE(relative_error(value, values), 1e-6);
+  std::vector<float> in_place = other;
+  m.y = in_place.data();
+  m.pre_in = in_place.data();
+  matmul_cpu(m, *pool);
+  EXPECT_TRUE(same_bits(in_place, y));
+}
+
+TEST_P(MatmulTest, SquaredReluGoesForwardAndBack) {
+  std::vector<float> pre(y.size(), NAN), value(y.size(), NAN);
+  Matmul m = op();
+  m.epilogue = Epilogue::squared_relu;
+  m.pre = pre.data();
+  matmul_cpu(m, *pool);
+  auto want = reference(s, x, w, false), want_gradient = want;
+  for (u64 i = 0; i < want.size(); ++i) {
+    want[i] = std::pow(std::max(want[i], 0.0), 2);
+    want_gradient[i] *= 2 * std::max<double>(other[i], 0);
+  }
+  EXPECT_LE(relative_error(y, want), 2e-6);
+  m.epilogue = Epilogue::squared_relu_backward;
+  m.pre = nullptr;
+  m.pre_in = other.data();
+  m.value = value.data();
+  matmul_cpu(m, *pool);
+  EXPECT_LE(relative_error(y, want_gradient), 1e-6);
+  for (u64 i = 0; i < value.size(); ++i) ASSERT_EQ(value[i], other[i] > 0 ? other[i] * other[i] : 0) << i;
   std::vector<float> in_place = other;
   m.y = in_place.data();
   m.pre_in = in_place.data();
@@ -266,6 +292,20 @@ TEST(Gelu, MatchesDoubleEverywhere) {
   float nan = NAN;
   gelu_row(&nan, &nan, 1);
   EXPECT_TRUE(std::isnan(nan));
+}
+
+TEST(SquaredRelu, KeepsNaNAndIsZeroBelowZero) {
+  float x[] = {-2.0f, -0.0f, 0.0f, 3.0f, NAN}, y[5], dx[5], value[5];
+  const float dy[] = {1.0f, 1.0f, 1.0f, -2.0f, 1.0f};
+  squared_relu_row(x, y, 5);
+  squared_relu_backward_row(x, dy, dx, value, 5);
+  const float want[] = {0, 0, 0, 9}, want_dx[] = {0, 0, 0, -12};
+  for (u32 i = 0; i < 4; ++i) {
+    EXPECT_EQ(y[i], want[i]) << i;
+    EXPECT_EQ(value[i], want[i]) << i;
+    EXPECT_EQ(dx[i], want_dx[i]) << i;
+  }
+  EXPECT_TRUE(std::isnan(y[4]) && std::isnan(dx[4]) && std::isnan(value[4]));
 }
 
 }  // namespace tidepool::test::matmul_test

@@ -239,7 +239,8 @@ TEST(Embedding, DoesWithoutPositions) {
   EXPECT_TRUE(same_bits(one, both));
 }
 
-TEST(CrossEntropy, SlicesMatchDouble) {
+// cap: 0: none
+void expect_slices_match_double(float cap) {
   constexpr u32 rows = 70, vocabulary = 101;
   auto logits = random_floats(rows * vocabulary, 1, 4.0f);
   std::vector<i32> targets(rows);
@@ -257,7 +258,8 @@ TEST(CrossEntropy, SlicesMatchDouble) {
                        .columns = columns,
                        .logits = copy.data(),
                        .targets = targets.data(),
-                       .losses = losses.data()};
+                       .losses = losses.data(),
+                       .cap = cap};
   };
   std::vector<float> copy;
   for (auto [begin, columns] : {std::pair{0u, 64u}, {64u, 37u}}) {
@@ -265,15 +267,20 @@ TEST(CrossEntropy, SlicesMatchDouble) {
   }
   double loss = 1.0, want = 1.0;  // added to
   cross_entropy_loss(losses.data(), targets.data(), rows, {.loss = &loss});
-  std::vector<double> gradient(logits.size(), 0.0);
+  std::vector<double> gradient(logits.size(), 0.0), seen(logits.begin(), logits.end()),
+      slope(logits.size(), 1.0);
+  for (u64 i = 0; cap != 0 && i < seen.size(); ++i) {
+    const double tanh = std::tanh(seen[i] / cap);
+    seen[i] = cap * tanh, slope[i] = 1 - tanh * tanh;
+  }
   for (u32 r = 0; r < rows; ++r) {
     double sum = 0;
-    for (u32 c = 0; c < vocabulary; ++c) sum += std::exp(double(logits[r * vocabulary + c]));
+    for (u32 c = 0; c < vocabulary; ++c) sum += std::exp(seen[r * vocabulary + c]);
     if (!has_loss(targets[r])) continue;
-    want += std::log(sum) - logits[r * vocabulary + u32(targets[r])];
+    want += std::log(sum) - seen[r * vocabulary + u32(targets[r])];
     for (u32 c = 0; c < vocabulary; ++c) {
-      gradient[r * vocabulary + c] =
-          0.5 * (std::exp(double(logits[r * vocabulary + c])) / sum - (i32(c) == targets[r]));
+      gradient[r * vocabulary + c] = 0.5 * slope[r * vocabulary + c] *
+                                     (std::exp(seen[r * vocabulary + c]) / sum - (i32(c) == targets[r]));
     }
   }
   EXPECT_NEAR(loss, want, 1e-5 * want);
@@ -285,6 +292,59 @@ TEST(CrossEntropy, SlicesMatchDouble) {
         ASSERT_NEAR(copy[r * columns + c], gradient[r * vocabulary + begin + c], 1e-6);
       }
     }
+  }
+}
+
+TEST(CrossEntropy, SlicesMatchDouble) { expect_slices_match_double(0); }
+TEST(CrossEntropy, CappedSlicesMatchDouble) {
+  for (const float cap : {0.5f, 3.0f, 30.0f}) expect_slices_match_double(cap);
+}
+
+// Logits past the cap count as the cap, and no logit is above it.
+TEST(CrossEntropy, CapsBoundTheLoss) {
+  std::vector<float> logits = {500.0f, -500.0f, 20.0f};
+  const std::vector<i32> targets = {1};
+  std::vector<RowLoss> losses(1);
+  const auto pool = make_pool(1);
+  const LogitsSlice slice = {.rows = 1,
+                             .columns = 3,
+                             .logits = logits.data(),
+                             .targets = targets.data(),
+                             .losses = losses.data(),
+                             .cap = 2};
+  cross_entropy_slice_cpu(slice, *pool);
+  double loss = 0, correct = 0;
+  cross_entropy_loss(losses.data(), targets.data(), 1, {.loss = &loss, .correct = &correct});
+  EXPECT_NEAR(loss, std::log(2 * std::exp(2.0) + std::exp(-2.0)) + 2, 1e-6);
+  EXPECT_EQ(correct, 0);
+  cross_entropy_gradient_cpu(slice, 1.0f, nullptr, *pool);
+  EXPECT_EQ(logits, std::vector<float>(3, 0.0f));  // the cap is flat there
+}
+
+TEST(SoftCap, MatchesDoubleEverywhere) {
+  for (const float cap : {1.0f, 30.0f})
+    for (float x = -15; x < 15; x += 0.01f) {
+      float y = x * cap;
+      const double want = cap * std::tanh(double(y) / cap);
+      soft_cap_row(&y, cap, 1);
+      EXPECT_NEAR(y, want, 4e-7 * std::abs(want)) << x;
+    }
+  float special[] = {NAN, INFINITY, -INFINITY, 0.0f};
+  soft_cap_row(special, 30, 4);
+  EXPECT_TRUE(std::isnan(special[0]));
+  EXPECT_EQ(special[1], 30.0f);
+  EXPECT_EQ(special[2], -30.0f);
+  EXPECT_EQ(special[3], 0.0f);
+}
+
+TEST(SoftCap, DoesNotDependOnAnElementsPlace) {
+  const auto x = random_floats(101, 1, 40.0f);
+  std::vector<float> whole = x;
+  soft_cap_row(whole.data(), 20, whole.size());
+  for (u64 i = 0; i < x.size(); ++i) {
+    float alone = x[i];
+    soft_cap_row(&alone, 20, 1);
+    ASSERT_EQ(alone, whole[i]) << i;
   }
 }
 

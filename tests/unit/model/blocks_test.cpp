@@ -155,26 +155,56 @@ ModelConfig small_hybrid(Family family) {
   return c;
 }
 
+// Caps far below many scores and logits.
+ModelConfig small_gemma2() {
+  ModelConfig c = default_model(Family::gemma2);
+  c.vocab_size = 131, c.positions = 80, c.width = 36, c.layers = 2, c.attention.heads = 4;
+  c.mlp.inner_given = 56, c.attention.kv_heads_given = 2, c.softmax.head_size_given = 10;
+  c.attention.dropout = 0.2, c.softmax.scale_given = 3, c.softmax.sliding_window = 20;
+  c.softmax.soft_cap = 1.5, c.final_soft_cap = 2;
+  return c;
+}
+
+ModelConfig small_arcee() {
+  ModelConfig c = default_model(Family::arcee);
+  c.vocab_size = 131, c.positions = 80, c.width = 36, c.layers = 2, c.attention.heads = 6;
+  c.mlp.inner_given = 56, c.attention.kv_heads_given = 2, c.attention.dropout = 0.2, c.mlp.bias = true;
+  return c;
+}
+
 TEST(Blocks, GradientsAreDerivatives) {
-  for (const ModelConfig& config : {small_config(), small_deepseek(0), small_deepseek(13),
-                                    small_hybrid(Family::qwen3_5_text), small_hybrid(Family::qwen3_next)}) {
+  for (const ModelConfig& config :
+       {small_config(), small_deepseek(0), small_deepseek(13), small_hybrid(Family::qwen3_5_text),
+        small_hybrid(Family::qwen3_next), small_gemma2(), small_arcee()}) {
     SCOPED_TRACE(name(config.family));
     expect_derivatives(config);
   }
 }
 
+TEST(Blocks, RecomputeChangesNoBitOfFamilies) {
+  for (const ModelConfig& config : {small_gemma2(), small_arcee()})
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      SCOPED_TRACE(name(config.family));
+      const Result want = run(config, precision, 1, {.keep = true}, 2);
+      const Result got = run(config, precision, 3, {.keep = false}, 2);
+      EXPECT_EQ(got.loss, want.loss);
+      EXPECT_TRUE(same_bits(got.gradients, want.gradients));
+    }
+}
+
 TEST(Blocks, GradientsOfAdaptersAreDerivatives) {
   for (const ModelConfig& config : {small_config(), small_llama(), small_deepseek(0), small_deepseek(13),
-                                    small_hybrid(Family::qwen3_5_moe_text)}) {
+                                    small_hybrid(Family::qwen3_5_moe_text), small_gemma2(), small_arcee()}) {
     SCOPED_TRACE(name(config.family));
     expect_derivatives(config, {.r = 4, .dropout = 0.3});
   }
 }
 
-TEST(Blocks, VocabularySlicesAgreeWithOneAnother) {
+void expect_slices_agree(double cap) {
   // 8192 + 8: the second slice is small, and its logits are made twice.
   ModelConfig config = {
       .vocab_size = 8200, .positions = 80, .width = 24, .layers = 1, .attention = {.heads = 2}};
+  config.final_soft_cap = cap;
   const auto pool = make_pool(2);
   ModelRunner model(build_model(config, Precision::fp32, batch).value(), *pool);
   model.init(5, 10.0f);
@@ -197,5 +227,8 @@ TEST(Blocks, VocabularySlicesAgreeWithOneAnother) {
   const auto gradients = model.all_gradients();
   EXPECT_TRUE(std::isfinite(gradients.back()));
 }
+
+TEST(Blocks, VocabularySlicesAgreeWithOneAnother) { expect_slices_agree(0); }
+TEST(Blocks, VocabularySlicesAgreeWithOneAnotherUnderACap) { expect_slices_agree(3); }
 
 }  // namespace tidepool::test::blocks_test

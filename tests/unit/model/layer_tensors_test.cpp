@@ -97,6 +97,9 @@ TEST(AttentionToCome, IsThatOfAllLayersOrNone) {
   EXPECT_FALSE(attention_to_come(graph(32)));
   ASSERT_TRUE(attention_to_come(graph(16)));
   EXPECT_EQ(attention_to_come(graph(16))->shape, *attention_shape(graph(16), 2));
+  c.softmax.soft_cap = 50;
+  EXPECT_EQ(why_own_attention(graph(16)), "attention scores have a soft cap");
+  EXPECT_FALSE(attention_to_come(graph(16)));
 }
 
 }  // namespace tidepool::test::layer_tensors_test

@@ -10,12 +10,12 @@ void add_tensors(const ModelConfig& c, u32, LayerTensors& out) {
   const u32 h = c.width, heads = s.value_heads, values = s.value_columns();
   if (traits(c.family).delta_by_key_head) {
     out.add_matrix(Role::qkv, "linear_attn.in_proj_qkvz", s.channels() + values, h);
-    out.add_matrix(Role::rates, "linear_attn.in_proj_ba", 2 * heads, h).fused = true;
+    out.add_matrix(Role::rates, delta_names.both, 2 * heads, h).fused = true;
   } else {
     out.add_matrix(Role::qkv, "linear_attn.in_proj_qkv", s.channels(), h);
     out.add_matrix(Role::z, "linear_attn.in_proj_z", values, h).fused = true;
-    out.add_matrix(Role::rates, "linear_attn.in_proj_b", heads, h).fused = true;
-    out.add_matrix(Role::decays, "linear_attn.in_proj_a", heads, h).fused = true;
+    out.add_matrix(Role::rates, delta_names.rates, heads, h).fused = true;
+    out.add_matrix(Role::decays, delta_names.decays, heads, h).fused = true;
   }
   out.add(Role::convolution,
           {.path = "linear_attn.conv1d", .suffix = ".weight", .rows = s.channels(), .taps = s.taps});

@@ -30,7 +30,8 @@ std::optional<AttentionShape> shape_of(const ModelGraph& g, u32 layer) {
                         .kv_heads = g.config.kv_heads(),
                         .scale_size = g.config.softmax.scale_given,
                         .window = window < g.batch.tokens ? window : 0,
-                        .scale_given = static_cast<float>(g.config.softmax.score_factor)};
+                        .scale_given = static_cast<float>(g.config.softmax.score_factor),
+                        .cap = static_cast<float>(g.config.softmax.soft_cap)};
 }
 
 u64 inside_bytes(const ModelGraph& g, u32 layer) {

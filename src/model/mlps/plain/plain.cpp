@@ -1,6 +1,6 @@
-#include "model/mlps/gelu/gelu.h"
+#include "model/mlps/plain/plain.h"
 
-namespace tidepool::gelu {
+namespace tidepool::plain {
 namespace {
 
 enum class Role : u8 { up = mlp_roles, up_bias, down, down_bias };
@@ -20,12 +20,19 @@ MlpWidths widths(const ModelConfig& c) { return {.values = c.inner(), .inner = c
 Product up_product(const Layer& l) { return l.product(Role::up, Role::up_bias); }
 Product down_product(const Layer& l) { return l.product(Role::down, Role::down_bias); }
 
-// pre = x up, y = gelu(pre). If `y` is null, GELU is not computed. If `pre` is null, it is not stored.
+bool is_gelu(const Layer& l) { return l.style().mlp == MlpKind::gelu; }
+Epilogue activation(const Layer& l) { return is_gelu(l) ? Epilogue::gelu : Epilogue::squared_relu; }
+Epilogue activation_backward(const Layer& l) {
+  return is_gelu(l) ? Epilogue::gelu_backward : Epilogue::squared_relu_backward;
+}
+
+// pre = x up, y = act(pre). If `y` is null, the activation is not computed. If `pre` is null, it is not
+// stored.
 // REQUIRES: at most one of the two is null.
-void up_and_gelu(const Layer& l, ConstValues x, Values pre, Values y) {
+void up_and_activate(const Layer& l, ConstValues x, Values pre, Values y) {
   const Product up = up_product(l);
   const auto finish = [&](Matmul& product) {
-    product.epilogue = y ? Epilogue::gelu : Epilogue::none;
+    product.epilogue = y ? activation(l) : Epilogue::none;
     product.y = y ? y : pre;
     product.pre = y ? pre : Values();
     l.c.kernels.matmul(product);
@@ -40,15 +47,15 @@ void up_and_gelu(const Layer& l, ConstValues x, Values pre, Values y) {
 }
 
 void forward(const Layer& l, const MlpForward& m) {
-  up_and_gelu(l, m.norm, m.values, m.inner);
+  up_and_activate(l, m.norm, m.values, m.inner);
   add_product(l, down_product(l), m.inner, m.sum);
 }
 
-void recompute(const Layer& l, ConstValues norm, Values values) { up_and_gelu(l, norm, values, {}); }
+void recompute(const Layer& l, ConstValues norm, Values values) { up_and_activate(l, norm, values, {}); }
 
-// Computes frame.dvalues from dout: the backward of the last product and of GELU. The same pass recomputes
-// GELU's output into the frame's `inner`, because both need the same exp.
-void gelu_backward(const LayerGradients& s, ConstValues dout) {
+// Computes frame.dvalues from dout: the backward of the last product and of the activation. The same pass
+// recomputes the activation's output into the frame's `inner`, because both need the same factors.
+void activation_gradient(const LayerGradients& s, ConstValues dout) {
   const Layer& l = s.layer;
   const Product down = down_product(l);
   const Values inner = s.frame.buffers.inner;
@@ -57,7 +64,7 @@ void gelu_backward(const LayerGradients& s, ConstValues dout) {
     l.adapters.input_gradient(down.modules.first, dout, inner);
     product.addend = inner;
   }
-  product.epilogue = Epilogue::gelu_backward;
+  product.epilogue = activation_backward(l);
   product.pre_in = s.inside.values;
   product.value = inner;
   l.c.kernels.matmul(product);
@@ -66,7 +73,7 @@ void gelu_backward(const LayerGradients& s, ConstValues dout) {
 void backward(const LayerGradients& s, const MlpBackward& m) {
   const Product down = down_product(s.layer);
   const Values inner = s.frame.buffers.inner;
-  gelu_backward(s, m.dout);
+  activation_gradient(s, m.dout);
   weight_gradient(s, down, inner, m.dout);
   s.layer.adapters.weight_gradients(down.modules, inner, m.dout, s.adapters);
   gradients(s, up_product(s.layer), s.mlp_input(), s.frame.dvalues, m.dnorm, m.add);
@@ -80,4 +87,4 @@ const Mlp row = {.tensors = add_tensors,
                  .recompute = recompute,
                  .backward = backward};
 
-}  // namespace tidepool::gelu
+}  // namespace tidepool::plain
