@@ -235,6 +235,16 @@ void add_node_scalars(Layout& layout, const ModelGraph& graph, u32 step_micro_ba
   }
 }
 
+// RETURNS: how rows of the model's table travel.
+Lookup lookup_of(const ModelGraph& graph) {
+  const u32 table = lookup_window(graph);
+  if (table == none) return {};
+  const std::vector<u64>& shape = graph.windows[table].tensors[0].shape;
+  return {.window = table,
+          .row_elements = static_cast<u32>(shape[1]),
+          .rows_most = static_cast<u32>(std::min(graph.batch.rows(), shape[0]))};
+}
+
 }  // namespace
 
 Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
@@ -247,7 +257,8 @@ Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
                 .nodes = options.nodes,
                 .node = options.node,
                 .updates_wait = options.updates_wait,
-                .trains = trains(graph)};
+                .trains = trains(graph),
+                .lookup = options.looks_up ? lookup_of(graph) : Lookup{}};
   Owners owners(graph, layout.nodes);
   for (u32 w = 0; w < graph.windows.size(); ++w) add_window(layout, graph, w, owners);
   add_streams(layout, graph);
@@ -262,6 +273,9 @@ Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
     if (layout.trains) add_gradient_streams(layout, graph, m);
     layout.batch.push_back(add_whole(layout, {.kind = Kind::batch, .bytes = graph.batch_bytes}, m));
   }
+  const Bytes rows = lookup_bytes(layout.lookup, layout.precision);
+  for (u32 m = 0; m < options.micro_batches && layout.lookup.on(); ++m)
+    layout.rows.push_back(add_whole(layout, {.kind = Kind::rows, .bytes = rows}, m));
   const u32 devices = layout.devices;
   layout.workspace =
       add_each(layout, {.kind = Kind::workspace, .bytes = largest_workspace(graph)}, 0, devices);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tidepool/model_graph.h"
+#include "tidepool/plan.h"
 #include "tidepool/policy.h"
 
 namespace tidepool {
@@ -17,6 +18,7 @@ struct LayoutOptions {
   u32 step_micro_batches = 1;  // of a node in a step, all sweeps and replicas: each has a loss
   u32 node = 0;  // whose layout it is: all nodes' have the same chunks, but other owners' state is not kept
   bool updates_wait = true;  // for the norm: only then parameters are long dead before an update makes them
+  bool looks_up = false;     // rows of lookup_window() travel, if the model has one
 };
 
 // WindowChunks holds the first chunk ids of a window's kinds; cut c of a kind is `first + c`. If the window
@@ -64,12 +66,14 @@ struct Layout {
   u32 nodes = 1, node = 0;
   bool updates_wait = true;
   bool trains = true;  // true if any window trains; if false: only parameters and chunks of the forward
+  Lookup lookup;
   std::vector<Chunk> chunks;
   std::vector<WindowChunks> windows;
   // Ids for replica 0; replica r's id is r higher. m counts a replica's micro-batches of one sweep.
   std::vector<ChunkId> streams;    // [stream * micro_batches + m]; gradients in training only
   std::vector<ChunkId> kept;       // [block * micro_batches + m], valid where Block::kept > 0; training
   std::vector<ChunkId> batch;      // [m]
+  std::vector<ChunkId> rows;       // [m], with a table that is looked up
   ChunkId workspace{}, scalars{};  // of device 0; device d's id is d higher
   ChunkId node_scalars{};  // several nodes: those of node 0; each node has one, and its own is not used
 

@@ -41,9 +41,10 @@ enum class Kind : u8 {
   kept,             // inside of a block, kept instead of recomputed; one per (block, micro-batch)
   workspace,
   batch,    // tokens, targets and, if packed, starts; one per micro-batch of a sweep
+  rows,     // rows of a table that a micro-batch's tokens look up, and their count (Lookup)
   scalars,  // loss, norm partials, clip factor, flags: values that ops read and write
 };
-inline constexpr u32 kind_count = 17 + state_slots_max;
+inline constexpr u32 kind_count = 18 + state_slots_max;
 
 constexpr Kind state_kind(u32 slot) { return static_cast<Kind>(static_cast<u32>(Kind::state) + slot); }
 constexpr bool is_slot(Kind kind) { return kind >= Kind::state && kind < Kind::activation; }
@@ -52,10 +53,10 @@ constexpr u32 slot_of(Kind kind) { return static_cast<u32>(kind) - static_cast<u
 
 // StateSlots::name() has the names of slots.
 constexpr std::string_view name(Kind kind) {
-  constexpr std::array<std::string_view, 17> names = {
-      "param",       "grad",   "grad_accum", "grad_part",   "activation",      "post_attention",
-      "normed",      "routes", "expert_sum", "router_sums", "activation_grad", "normed_grad",
-      "routes_grad", "kept",   "workspace",  "batch",       "scalars"};
+  constexpr std::array<std::string_view, 18> names = {
+      "param",     "grad",       "grad_accum",  "grad_part",       "activation",  "post_attention", "normed",
+      "routes",    "expert_sum", "router_sums", "activation_grad", "normed_grad", "routes_grad",    "kept",
+      "workspace", "batch",      "rows",        "scalars"};
   if (is_slot(kind)) return "state";
   const u32 number = static_cast<u32>(kind);
   return names[kind < Kind::state ? number : number - state_slots_max];
@@ -98,9 +99,9 @@ struct Chunk {
   u32 cut = none;     // number of the cut in the window
   u16 owner = 0;      // kinds with parameters: the node that updates the cut
   u8 rule = 0;        // kinds with parameters: the number of the rule that updates the cut
-  // grad_accum: number of the use, then uses + use * replicas + replica. Streams, kept, batch: micro-batch
-  // within the sweep, times replicas, plus the replica. workspace: the device. scalars: the device, then
-  // devices + node for those of other nodes. grad_part: use * nodes + node.
+  // grad_accum: number of the use, then uses + use * replicas + replica. Streams, kept, batch, rows:
+  // micro-batch within the sweep, times replicas, plus the replica. workspace: the device. scalars: the
+  // device, then devices + node for those of other nodes. grad_part: use * nodes + node.
   u32 instance = 0;
   u32 stream = none;      // streams only
   u32 block = none;       // streams: Stream::block. kept: the block whose inside it is

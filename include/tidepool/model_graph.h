@@ -206,6 +206,20 @@ inline bool reads_batch(const ModelGraph& graph, const Block& block) {
   return graph.batch.arrays().has_any(arrays_read(block.kind));
 }
 
+// RETURNS: the window that is only looked up: a frozen table that no block but the embedding reads; none if
+// the model has none.
+inline u32 lookup_window(const ModelGraph& graph) {
+  if (graph.blocks.empty() || graph.blocks[0].windows.empty()) return none;
+  const u32 table = graph.blocks[0].windows[0];
+  const Window& window = graph.windows[table];
+  const bool plain =
+      window.tensors.size() == 1 && window.tensors[0].shape.size() == 2 && window.unpacked_elements == 0;
+  if (!plain || window.trainable) return none;
+  for (u32 b = 1; b < graph.blocks.size(); ++b)
+    if (std::ranges::find(graph.blocks[b].windows, table) != graph.blocks[b].windows.end()) return none;
+  return table;
+}
+
 // True if a step changes any window. If false, only the forward of the model is planned, and its state has
 // parameters only.
 inline bool trains(const ModelGraph& graph) {

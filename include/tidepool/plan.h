@@ -90,14 +90,16 @@ enum class OpKind : u8 {
   receive,  // another node -> host: makes what the other node sent
   // Only with several versions of the state on disk.
   commit,  // disk_write: makes the state on disk durable as a whole: a killed run resumes from it
+  // Only with a table that is looked up (Lookup).
+  lookup,  // host: fills `rows` with the rows of a micro-batch's tokens, from the table's home
 };
-inline constexpr u32 op_kind_count = 18;
+inline constexpr u32 op_kind_count = 19;
 
 constexpr std::string_view name(OpKind kind) {
   constexpr std::array<std::string_view, op_kind_count> names = {
-      "load_batch",     "forward",       "backward", "gradient", "norm",    "update",
-      "direction",      "orthogonalize", "copy",     "read",     "write",   "all_gather",
-      "reduce_scatter", "combine",       "pack",     "send",     "receive", "commit"};
+      "load_batch",    "forward", "backward", "gradient", "norm",       "update",         "direction",
+      "orthogonalize", "copy",    "read",     "write",    "all_gather", "reduce_scatter", "combine",
+      "pack",          "send",    "receive",  "commit",   "lookup"};
   return names[static_cast<u32>(kind)];
 }
 // True if the op moves content without changing it.
@@ -118,7 +120,9 @@ constexpr bool is_collective(OpKind kind) {
 //
 // Operands of one op stand in this order, so that executors find them by kind and position:
 //   copy, read, write   [0] source, [1] destination (same chunk)
-//   forward             batch (if reads_batch()), params by block.windows, streams by
+//   lookup              rows (write)
+//   forward             batch (if reads_batch()), params by block.windows (rows in the place of a window
+//                       that is looked up), streams by
 //                       block.forward_streams, kept?, workspace, scalars (head)
 //   backward            batch (if reads_batch()), params by block.windows (not embedding: its
 //                       backward needs none), streams by block.backward_streams (kept? stands before
@@ -235,6 +239,26 @@ struct TierUse {
   bool operator==(const TierUse&) const = default;
 };
 
+// Lookup says that rows of a window travel, and not the window: in each micro-batch the distinct tokens'
+// rows, in order of token. The batch then has the places of tokens among these rows, and no tokens. A chunk
+// of rows ends with a page whose first four bytes are their count; only so many rows are copied.
+struct Lookup {
+  u32 window = none;     // none: there is no such window
+  u32 row_elements = 0;  // columns of the table
+  u32 rows_most = 0;     // in a micro-batch
+
+  bool on() const { return window != none; }
+  bool operator==(const Lookup&) const = default;
+};
+constexpr Bytes lookup_bytes(const Lookup& lookup, Precision precision) {
+  const u64 rows = values_bytes(u64{lookup.rows_most} * lookup.row_elements, precision);
+  return Bytes{round_up(rows, frame_alignment) + frame_alignment};
+}
+// The count within a chunk of rows.
+inline const u32& row_count(std::span<const std::byte> rows) {
+  return *reinterpret_cast<const u32*>(rows.data() + rows.size() - frame_alignment);
+}
+
 struct Plan {
   Precision precision = Precision::fp32;
   StateSlots state_slots;
@@ -250,6 +274,7 @@ struct Plan {
   // whose norm says otherwise is trained again, from the last committed step.
   bool speculates = false;
   u64 chunk_elements = 0;  // target cut
+  Lookup lookup;
   std::vector<Chunk> chunks;
   std::vector<Frame> homes;  // by ChunkId; persistent chunks only, else bytes 0
   // With more than 1, every trained chunk of the state has that many slots on disk, wherever its home is:
@@ -286,6 +311,8 @@ inline constexpr u64 disk_weight = 4;
 // Useful bytes that a segment moves over each link, summed over all devices, without those that it moves only
 // in steps that are committed.
 std::array<Bytes, link_count> link_bytes(const Plan&, SegmentKind);
+// Most bytes that a lookup reads from the disk: whole blocks of 4 KiB. 0: the table rests in the host.
+Bytes lookup_disk_bytes(const Plan&);
 // Useful bytes that a segment moves over each link only in steps that are committed.
 std::array<Bytes, link_count> persisted_bytes(const Plan&, SegmentKind);
 // True if committing a step moves content that rests in memory. If not, a commit costs next to nothing.

@@ -14,6 +14,10 @@ enum class RecomputePolicy : u8 { automatic, keep, recompute };
 // on: updates run before the norm is known that may change them. off: they wait for it.
 enum class SpeculatePolicy : u8 { automatic, on, off };
 
+// on: rows of a table that is only looked up travel, and not the table. automatic: if the table is larger
+// than half of the device's budget.
+enum class LookupPolicy : u8 { automatic, on, off };
+
 // How the devices of a node share a step. data: each runs all blocks, for some of the micro-batches. layers:
 // block b runs on device b % devices, for all micro-batches. automatic: one of the two, by predicted time;
 // no plan has this value.

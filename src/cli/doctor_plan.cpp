@@ -5,6 +5,7 @@
 
 #include "base/text/units.h"
 #include "cli/doctor.h"
+#include "executor/shared/row_lookup.h"
 #include "fit/memory_need.h"
 #include "fit/plan_run.h"
 #include "machine/topology.h"
@@ -41,7 +42,8 @@ std::vector<Finding> examine_plan(const Result<Job>& job, Wanted& wanted) {
       {.workers = config.machine.threads != 0 ? config.machine.threads : (*topology)->usable_cores(),
        .loads_weights = !config.model_directory.empty(),
        .steps = training_memory(config, run->plan),
-       .updates = update_scratch_of_host(job->graph, run->plan, device_memory_of(config))});
+       .updates = update_scratch_of_host(job->graph, run->plan, device_memory_of(config)),
+       .lookups = lookup_memory(run->plan, job->graph.batch.rows())});
   const Bytes disk = run->plan.tiers[static_cast<u32>(Tier::disk)].planned_peak;
   wanted = {.memory = need.arenas, .beside = need.beside, .disk = disk, .swaps = disk.value > 0};
   return {{.what = "plan", .found = describe(run->plan, config.memory.budgets.disk == disk_auto)}};

@@ -126,7 +126,8 @@ struct MemoryConfig {
   u32 sweeps = 0;             // 0: automatic
   IoBackend io = IoBackend::automatic;
   u32 queue_depth = 32;
-  u32 lookahead = 0;               // ops; 0: as many as memory allows
+  u32 lookahead = 0;  // ops; 0: as many as memory allows
+  LookupPolicy lookup = LookupPolicy::automatic;
   std::vector<std::string> nodes;  // several nodes: "2-3: memory.host=64GiB", settings of some of them
 
   bool operator==(const MemoryConfig&) const = default;

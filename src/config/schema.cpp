@@ -20,6 +20,7 @@ constexpr std::array<Section, 8> section_table = {{
 }};
 
 using Names = std::span<const std::string_view>;
+constexpr std::array<std::string_view, 3> lookups = {"auto", "on", "off"};
 constexpr std::array<std::string_view, 5> homes = {"auto", "device", "host", "disk", "mixed"};
 constexpr std::array<std::string_view, 3> parallels = {"data", "layers", "auto"};
 constexpr std::array<std::string_view, 3> io_backends = {"auto", "io_uring", "threads"};
@@ -99,6 +100,12 @@ const std::array other_fields = std::to_array<Field>({
      {0, 1e9},
      {},
      chosen},
+    {.section = "memory",
+     .key = "lookup",
+     .ref = CHOICE(memory.lookup),
+     .help = "A frozen embedding that is not the head's matrix: its rows travel, those of each micro-batch's "
+             "tokens, and not the whole; auto: if it is larger than half of memory.device",
+     .choices = Names(lookups)},
     {.section = "memory",
      .key = "nodes",
      .ref = REF(memory.nodes),

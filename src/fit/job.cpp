@@ -98,7 +98,8 @@ Job derive(Config config, ModelGraph graph) {
       .device_reserved = on_gpus ? gpu_reserved(graph, micro_batches, devices).total() : Bytes{0},
       .host_reserved = host_reserved(),
       .versions = versions_asked(config),
-      .speculates = speculates(config)};
+      .speculates = speculates(config),
+      .lookup = config.memory.lookup};
   return {.config = std::move(config), .graph = std::move(graph), .options = options};
 }
 

@@ -26,7 +26,7 @@ Bytes beside_budgets(const Plan& plan, DeviceMemory device_memory, const MemoryU
   const Bytes reader = users.loads_weights ? std::min(WeightReader::memory_max, Bytes{2 * params}) : Bytes{0};
   return session + (kernel_scratch_per_worker + worker) * users.workers + device * (plan.devices - 1) +
          Bytes{ops * bytes_per_op} + staging_beside_budgets(plan, device_memory) +
-         std::max(reader, users.steps) + users.updates;
+         std::max(reader, users.steps) + users.updates + users.lookups;
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ struct MemoryUsers {
   bool loads_weights = false;  // of a model directory
   Bytes steps{};               // memory that the caller of the session takes while it runs
   Bytes updates{};             // scratch of updates in the host (update_scratch_of_host())
+  Bytes lookups{};             // lookup_memory()
 };
 // RETURNS: scratch of all threads that update: the host's, and without GPUs each device's.
 Bytes update_scratch_of_host(const ModelGraph&, const Plan&, DeviceMemory);

@@ -97,6 +97,15 @@ Attempt with_least_sets(Attempt out) {
 
 }  // namespace
 
+// A table that rests on the device, because the user wants that, does not travel at all.
+bool looks_up(const ModelGraph& graph, const PlanOptions& options) {
+  const u32 table = lookup_window(graph);
+  if (table == none || options.home == HomePolicy::device || options.lookup == LookupPolicy::off)
+    return false;
+  const Bytes bytes{values_bytes(graph.windows[table].elements, graph.precision)};
+  return options.lookup == LookupPolicy::on || bytes > Bytes{options.budgets.device.value / 2};
+}
+
 Attempt make_parts(const ModelGraph& graph, const PlanOptions& options, const AttemptOptions& choice) {
   const u32 micro_batches = options.micro_batches_per_replica();
   Attempt out;
@@ -109,7 +118,8 @@ Attempt make_parts(const ModelGraph& graph, const PlanOptions& options, const At
                                    .nodes = options.nodes,
                                    .step_micro_batches = micro_batches * options.replicas(),
                                    .node = options.node,
-                                   .updates_wait = !options.speculates});
+                                   .updates_wait = !options.speculates,
+                                   .looks_up = looks_up(graph, options)});
   out.program = make_program(graph, out.layout,
                              {.micro_batches = micro_batches,
                               .sweeps = choice.sweeps,
@@ -173,6 +183,7 @@ Plan plan_of(const ModelGraph& graph, const PlanOptions& options, Attempt&& a) {
   plan.clipping = a.clipping;
   plan.speculates = norm_counts(graph, options) && options.speculates;
   plan.chunk_elements = a.options.chunk_elements;
+  plan.lookup = a.layout.lookup;
   plan.chunks = a.layout.chunks;
   const auto most = [](const std::vector<u64>& v) { return Bytes{*std::max_element(v.begin(), v.end())}; };
   plan.tiers = {TierUse{options.budgets.device, a.device.peak, most(a.device.working_set)},

@@ -63,7 +63,8 @@ DeviceChains::DeviceChains(const ModelGraph& graph, const Layout& layout, const 
     const Block& block = graph_.blocks[p.block];
     if (needs_params(block, p.kind))
       for (const u32 w : block.windows)
-        if (param_passes_[w].empty() || param_passes_[w].back() != i) param_passes_[w].push_back(i);
+        if (w != layout_.lookup.window && (param_passes_[w].empty() || param_passes_[w].back() != i))
+          param_passes_[w].push_back(i);
     passes_[(p.sweep * graph_.blocks.size() + p.block) * 2 + (p.kind == OpKind::backward)] = i;
   }
   loads_.resize(program_.options.micro_batches);
@@ -230,6 +231,11 @@ std::vector<std::pair<u32, Span>> DeviceChains::batch_spans(u32 sweep, u32 m) co
     if (span.end >= 0) spans.emplace_back(d, span);
   }
   return spans;
+}
+
+Span DeviceChains::rows_span(u32 sweep, u32 m) const {
+  const i32 position = pass(OpKind::forward, 0, sweep).first + static_cast<i32>(m);
+  return {position, position};
 }
 
 Span DeviceChains::param_span(u32 w) const {

@@ -78,6 +78,8 @@ class DeviceChains {
   Span kept_span(u32 block, u32 sweep, u32 m) const;
   // By device that reads it.
   std::vector<std::pair<u32, Span>> batch_spans(u32 sweep, u32 m) const;
+  // Of rows that are looked up: the embedding's forward.
+  Span rows_span(u32 sweep, u32 m) const;
   // From the first to the last use of a gradient stream in a sweep; none: another stream, or no op uses it,
   // or it is among the chains.
   std::optional<Span> gradient_stream_span(u32 stream, u32 sweep, u32 m) const;
@@ -88,8 +90,11 @@ class DeviceChains {
 
   bool is_home(u32 window) const { return home_[window]; }
   // True if the window must be fetched before use. A window at home on one device is used in its home; with
-  // several replicas each has a shard of it, and an all_gather brings the shards together before use.
-  bool streams(u32 window) const { return !is_home(window) || sharded(); }
+  // several replicas each has a shard of it, and an all_gather brings the shards together before use. A
+  // window that is looked up stays where it is.
+  bool streams(u32 window) const {
+    return window != layout_.lookup.window && (!is_home(window) || sharded());
+  }
   bool sharded() const { return layout_.replicas > 1; }
   bool layers() const { return program_.options.parallel == Parallel::layers; }
   // Devices whose arcs differ.

@@ -122,6 +122,7 @@ class DevicePlanner {
         const Bytes batch = layout_.bytes(layout_.batch[m], 1);
         for (const auto& [device, span] : touched_.batch_spans(s, m))
           arcs.push_back({.first = layout_.batch[m], .bytes = batch, .span = span, .device = device});
+        if (layout_.lookup.on()) arcs.push_back(rows_arc(s, m));
         for (u32 stream = 0; layout_.trains && stream < graph_.streams.size(); ++stream)
           if (const std::optional<Span> span = touched_.gradient_stream_span(stream, s, m))
             arcs.push_back({.first = layout_.stream(stream, m),
@@ -132,12 +133,22 @@ class DevicePlanner {
     return arcs;
   }
 
+  Arc rows_arc(u32 sweep, u32 m) const {
+    return {.first = layout_.rows[m],
+            .bytes = layout_.bytes(layout_.rows[m], 1),
+            .span = touched_.rows_span(sweep, m),
+            .floor = 0,
+            .filled = true,
+            .device = program_.options.device_of(0)};
+  }
+
   // ---- choices --------------------------------------------------------------------------------
 
   // Windows that several nodes train do not rest on devices: their gradients and updated parameters pass
   // through the host in each step anyway. So do those of a window that blocks on several devices read.
   bool may_rest(u32 w) const {
-    return (layout_.nodes == 1 || !layout_.windows[w].trains) && touched_.device_of(w) != none;
+    return (layout_.nodes == 1 || !layout_.windows[w].trains) && touched_.device_of(w) != none &&
+           w != layout_.lookup.window;
   }
 
   // By arena: bytes in use.
@@ -194,7 +205,8 @@ class DevicePlanner {
   // A model that fits the device is planned as resident, without any choice of stays.
   bool all_resident() {
     bool all = true;
-    for (u32 w = 0; w < graph_.windows.size(); ++w) all &= out_.home[w] = may_rest(w);
+    for (u32 w = 0; w < graph_.windows.size(); ++w)
+      all &= (out_.home[w] = may_rest(w)) || w == layout_.lookup.window;
     const Bytes resident = resident_peak();
     out_.resident = resident + in_.options.device_reserved;
     if (all && resident <= budget_) return true;

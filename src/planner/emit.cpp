@@ -161,6 +161,7 @@ class Emitter {
   }
 
   void emit_movement(const Movement& m) {
+    if (m.looks_up != none) return emit_lookup(m);
     if (m.from.node != none) return emit_receive(m.chunk, host_frames_.of_arc(m.to.arc), m.from.node);
     if (m.to.node != none) return emit_send(m.chunk, host_frames_.of_arc(m.from.arc), m.to.node);
     const Tier from = m.from.tier, to = m.to.tier;
@@ -175,6 +176,16 @@ class Emitter {
     op.cut = chunk.cut;
     begin(op);
     operand(m.chunk, 1, Access::read, place_frame(m, m.from));
+    operand(m.chunk, 1, Access::write, place_frame(m, m.to));
+    end();
+  }
+
+  void emit_lookup(const Movement& m) {
+    begin({.kind = OpKind::lookup,
+           .lane = host_lane(LaneKind::host),
+           .block = 0,
+           .micro_batch = m.looks_up,
+           .window = layout_.lookup.window});
     operand(m.chunk, 1, Access::write, place_frame(m, m.to));
     end();
   }
@@ -336,8 +347,10 @@ class Emitter {
       if (node != self) emit_receive(node_scalars(node), node_frame(node, p), node);
   }
 
-  void params(u32 block, i32 p) {
-    for (u32 w : graph_.blocks[block].windows) device_operand(layout_.windows[w].param, Access::read, p);
+  void params(u32 block, u32 m, i32 p) {
+    for (u32 w : graph_.blocks[block].windows)
+      device_operand(w == layout_.lookup.window ? layout_.rows[m] : layout_.windows[w].param, Access::read,
+                     p);
   }
   void stream(const StreamUse& use, u32 m, i32 p) {
     device_operand(layout_.stream(use.stream, m), use.access, p);
@@ -346,7 +359,7 @@ class Emitter {
 
   void emit_forward(const ProgramOp& op, u32 m, i32 p) {
     if (reads_batch(graph_, graph_.blocks[op.block])) device_operand(layout_.batch[m], Access::read, p);
-    params(op.block, p);
+    params(op.block, m, p);
     for (const StreamUse& use : graph_.blocks[op.block].forward_streams) stream(use, m, p);
     if (device_.keep[at(op.block, m)] && segment_->kind != SegmentKind::evaluation)
       device_operand(layout_.kept[at(op.block, m)], Access::write, p);
@@ -356,7 +369,7 @@ class Emitter {
 
   void emit_backward(const ProgramOp& op, u32 m, i32 p) {
     if (reads_batch(graph_, graph_.blocks[op.block])) device_operand(layout_.batch[m], Access::read, p);
-    if (op.block != 0) params(op.block, p);
+    if (op.block != 0) params(op.block, m, p);
     const auto& uses = graph_.blocks[op.block].backward_streams;
     const auto is_gradient = [&](const StreamUse& use) {
       return is_gradient_stream(graph_.streams[use.stream].kind);

@@ -48,7 +48,7 @@ std::vector<HostChain> HostChains::all() const {
   std::vector<std::vector<const DeviceTier::Arrival*>> arrivals(layout_.windows.size());
   for (const DeviceTier::Arrival& a : device_.arrivals) arrivals[a.window].push_back(&a);
   for (u32 w = 0; w < layout_.windows.size(); ++w) {
-    if (device_.home[w]) continue;
+    if (device_.home[w] || w == layout_.lookup.window) continue;
     for (u32 cut = 0; cut < layout_.windows[w].cuts; ++cut) {
       chains.push_back(params(w, cut, arrivals[w]));
       for (ChunkId id : layout_.state(w, cut))

@@ -22,6 +22,7 @@ class HostMoves {
 
   void move(const std::vector<PlacedGroup>& groups) {
     move_batches();
+    move_rows();
     for (const PlacedGroup& b : groups) {
       for (u64 u = b.group.first; u <= b.group.last; ++u) move_use(b, u);
       if (b.group.first == 0 && b.chain->peer != none) receive(b);
@@ -84,6 +85,38 @@ class HostMoves {
                .when = {p, Phase::after},
                .need = p},
               p, in_first | in_body | (op.sweep == 0 ? in_evaluation : 0));
+    }
+  }
+
+  // Rows of a table come into the host, and from there to the device that looks them up.
+  void move_rows() {
+    if (!layout_.lookup.on()) return;
+    const WindowChunks& table = layout_.windows[layout_.lookup.window];
+    for (u32 cut = 0; cut < table.cuts; ++cut)
+      if (const ChunkId id = offset_id(table.param, cut); out_.home_arcs[index(id)] == none) disk(id);
+    for (u32 a = 0; a < out_.arcs.size(); ++a)
+      if (layout_.chunk(out_.arcs[a].first).kind == Kind::rows) move_rows_of(a);
+  }
+
+  void move_rows_of(u32 a) {
+    const Arc& arc = out_.arcs[a];
+    const u32 replica = layout_.chunk(arc.first).instance % layout_.replicas;
+    const ChunkId of_replica_0{index(arc.first) - replica};
+    for (u32 d = 0; d < device_.arcs.size(); ++d) {
+      const Arc& there = device_.arcs[d];
+      if (there.first != of_replica_0 || there.placed.begin != arc.span.begin) continue;
+      const ProgramOp& op = program_.ops[static_cast<u64>(there.span.begin)];
+      const u8 segments = in_first | in_body | (op.sweep == 0 ? in_evaluation : 0);
+      add({.chunk = arc.first,
+           .to = host(a),
+           .need = there.span.begin,
+           .looks_up = program_.step_micro_batch(op.micro_batch, replica)},
+          arc.placed.begin, segments);
+      add({.chunk = arc.first,
+           .from = host(a),
+           .to = device(d, there.device + replica),
+           .need = there.span.begin},
+          arc.span.begin, segments);
     }
   }
 

@@ -30,8 +30,14 @@ class HostPlanner {
     for (const HostChain& chain : chains_)
       for (const HostGroup& group : groups_of(chain))
         used.add(group.arc.span, group.arc.bytes, group.arc.from_rest);
+    const Bytes table = table_bytes();
+    table_rests_ = in_.options.budgets.disk < table || in_.options.home == HomePolicy::host;
+    if (table_rests_) used.add({0, turn() - 1}, table);
     out_.needs_least = used.peak() + in_.options.host_reserved;
     choose(used);
+    // Rows of a table come from the disk at little cost: it rests here only if nothing else wants the room.
+    const bool may_rest = table.value > 0 && in_.options.home == HomePolicy::automatic;
+    if (may_rest && !table_rests_ && used.peak() + table <= budget_) table_rests_ = true;
     build();
     out_.peak = place_arcs(out_.arcs, {.positions = turn(),
                                        .capacity = budget_,
@@ -218,13 +224,46 @@ class HostPlanner {
       for (u32 replica = 0; replica < layout_.replicas; ++replica)
         arcs.push_back({.first = offset_id(id, replica), .bytes = layout_.chunk(id).bytes, .span = {p, p}});
     }
+    add_rows(arcs);
     return arcs;
+  }
+
+  Bytes table_bytes() const {
+    if (!layout_.lookup.on()) return {};
+    const WindowChunks& table = layout_.windows[layout_.lookup.window];
+    return layout_.bytes(table.param, table.cuts);
+  }
+
+  // Rows that are looked up stand here until they are copied up.
+  void add_rows(std::vector<Arc>& arcs) const {
+    for (const Arc& on_device : device_.arcs) {
+      if (layout_.chunk(on_device.first).kind != Kind::rows) continue;
+      const i32 begin = on_device.placed.begin;
+      CHECK(begin >= 0, begin);
+      for (u32 replica = 0; replica < layout_.replicas; ++replica)
+        arcs.push_back({.first = offset_id(on_device.first, replica),
+                        .bytes = on_device.bytes,
+                        .span = {begin, begin},
+                        .floor = 0,
+                        .filled = true});
+    }
+  }
+
+  void add_table() {
+    const WindowChunks& table = layout_.windows[layout_.lookup.window];
+    for (u32 cut = 0; cut < table.cuts; ++cut) {
+      const ChunkId id = offset_id(table.param, cut);
+      out_.home_arcs[index(id)] = static_cast<u32>(out_.arcs.size());
+      out_.arcs.push_back(
+          {.first = id, .bytes = layout_.chunk(id).bytes, .span = {0, turn() - 1}, .permanent = true});
+    }
   }
 
   void build() {
     out_.arcs = fixed_arcs();
     const u32 scalars = layout_.devices + (layout_.nodes > 1 && layout_.trains ? layout_.nodes : 0);
     for (u32 i = 0; i < buffers_.size(); ++i) out_.persist_buffers.push_back(scalars + i);
+    if (table_rests_) add_table();
     for (const HostChain& chain : chains_)
       for (HostGroup& group : groups_of(chain)) {
         if (chain.home_host) out_.home_arcs[index(chain.chunk)] = static_cast<u32>(out_.arcs.size());
@@ -241,6 +280,7 @@ class HostPlanner {
   std::vector<HostChain> chains_;
   std::vector<PlacedGroup> groups_;
   std::vector<Arc> buffers_;
+  bool table_rests_ = false;  // the table that is looked up; otherwise it rests on the disk
   HostTier out_;
 };
 

@@ -67,6 +67,8 @@ std::array<Bytes, link_count> transferred(const Plan& plan, SegmentKind kind, bo
   for (const Op& op : segment.ops)
     if (is_movement(op.kind) && !is_collective(op.kind) && op.persists == persists)
       sum[static_cast<u32>(link_of(op.lane.kind))] += segment.operands_of(op)[0].frame.bytes;
+    else if (op.kind == OpKind::lookup && op.persists == persists)
+      sum[static_cast<u32>(LinkKind::disk_read)] += lookup_disk_bytes(plan);
   return sum;
 }
 
@@ -108,6 +110,19 @@ Bytes comm_bytes(const Plan& plan, SegmentKind kind) {
   return sum;
 }
 
+// Rows that do not fill blocks of 4 KiB may begin in one block and end in the next.
+Bytes lookup_disk_bytes(const Plan& plan) {
+  Bytes table{};
+  for (u32 id = 0; id < plan.homes.size(); ++id)
+    if (plan.chunks[id].window == plan.lookup.window && plan.homes[id].tier == Tier::disk)
+      table += plan.homes[id].bytes;
+  if (!plan.lookup.on() || table.value == 0) return {};
+  const u64 row = values_bytes(plan.lookup.row_elements, plan.precision);
+  const bool fills_blocks = row % frame_alignment == 0 || frame_alignment % row == 0;
+  const u64 blocks = div_up(row, frame_alignment) + (fills_blocks ? 0 : 1);
+  return std::min(table, Bytes{blocks * frame_alignment * plan.lookup.rows_most});
+}
+
 NetBytes net_bytes(const Plan& plan, SegmentKind kind) {
   NetBytes sum;
   const Segment& segment = plan.segment(kind);
@@ -131,6 +146,7 @@ std::string to_text(const Plan& plan) {
   if (plan.devices > 1) fmt::format_to(out, " devices {}", plan.devices);
   if (plan.parallel != Parallel::data) fmt::format_to(out, " parallel {}", name(plan.parallel));
   if (plan.nodes > 1) fmt::format_to(out, " node {} of {}", plan.node, plan.nodes);
+  if (plan.lookup.on()) fmt::format_to(out, " lookup w{} rows {}", plan.lookup.window, plan.lookup.rows_most);
   if (plan.versions > 1)
     fmt::format_to(out, " versions {} second_slot {}", plan.versions, plan.second_slot.value);
   fmt::format_to(out, "\n");

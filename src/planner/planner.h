@@ -33,6 +33,7 @@ struct PlanOptions {
   u32 versions = 1;
   // Updates do not wait, and assume that the norm changes nothing; needs 2 versions or more.
   bool speculates = false;
+  LookupPolicy lookup = LookupPolicy::automatic;
   bool advise = true;  // if nothing fits, find the smallest change that does, which takes a while
 
   u32 replicas() const { return replicas_of(parallel, devices); }
@@ -48,6 +49,9 @@ inline bool norm_counts(const ModelGraph& graph, const PlanOptions& options) {
 inline bool updates_wait(const ModelGraph& graph, const PlanOptions& options) {
   return norm_counts(graph, options) && !options.speculates;
 }
+
+// True if rows of the model's table travel, and not the table.
+bool looks_up(const ModelGraph&, const PlanOptions&);
 
 // If the graph trains nothing, the plan has only an evaluation segment.
 // Errors: ErrorKind::does_not_fit, naming the tier, its need, and the smallest budget that fits (with the

@@ -48,7 +48,8 @@ struct Movement {
   Place from, to;
   Moment when;  // in [0, positions)
   u8 segments = 0;
-  i32 need = 0;  // circular order among movements of the same moment
+  i32 need = 0;         // circular order among movements of the same moment
+  u32 looks_up = none;  // rows of a table come into a host arc: the micro-batch within the step
 };
 
 // DeviceTier is the plan of the devices. With data over devices all have the same arcs at the same offsets,

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/process/limits.h"
+#include "executor/shared/row_lookup.h"
 #include "fit/executor_choice.h"
 #include "fit/memory_need.h"
 #include "fit/rest_staging.h"
@@ -63,7 +64,8 @@ Result<void> Session::take_memory(const SessionOptions& options, Bytes resident_
                                       {.workers = pool_->workers(),
                                        .loads_weights = options.loads_weights,
                                        .steps = options.steps_take,
-                                       .updates = update_scratch_of_host(job_.graph, plan_, device_memory_)});
+                                       .updates = update_scratch_of_host(job_.graph, plan_, device_memory_),
+                                       .lookups = lookup_memory(plan_, job_.graph.batch.rows())});
   if (!gpus) process_expected_ = resident_before + need.sum();
   const Bytes now = process_resident(), taken = now - std::min(now, resident_before);
   TRY(check_memory(read_memory_limits(), need.arenas, need.beside - std::min(need.beside, taken)));

@@ -49,6 +49,7 @@ Result<void> OpRunner::run(const Issue& issue) {
       reduce_scatter(issue);
       break;
     case OpKind::load_batch:
+    case OpKind::lookup:
     case OpKind::read:
     case OpKind::write:
     case OpKind::combine:
@@ -66,10 +67,11 @@ Result<void> OpRunner::run(const Issue& issue) {
 
 void OpRunner::copy(const Issue& issue) {
   const std::span<const Operand> operands = issue.segment->operands_of(issue.get());
-  const std::span<std::byte> to = common_.memory.at(operands[1].frame);
-  copy_bytes(common_.memory.at(operands[0].frame), to);
+  const std::span<std::byte> from = common_.memory.at(operands[0].frame);
+  const u64 bytes = useful_bytes(common_.plan, operands[0], from);
+  copy_bytes(from.first(bytes), common_.memory.at(operands[1].frame).first(bytes));
   const LinkKind link = issue.get().lane.kind == LaneKind::h2d ? LinkKind::h2d : LinkKind::d2h;
-  common_.moved.add(link, to.size());
+  common_.moved.add(link, bytes);
 }
 
 void OpRunner::copy_bytes(std::span<const std::byte> from, std::span<std::byte> to) {

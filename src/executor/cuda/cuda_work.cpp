@@ -73,7 +73,9 @@ Result<void> CudaWork::ended(const Issue& issue, u32 slot, Nanos) {
   const Op& op = issue.get();
   const std::span<const Operand> operands = issue.segment->operands_of(op);
   if (op.kind == OpKind::copy) {
-    common_.moved.add(link_of(issue), operands[0].frame.bytes.value);
+    const std::span<std::byte> from =
+        operands[0].frame.tier == Tier::host ? common_.memory.at(operands[0].frame) : std::span<std::byte>();
+    common_.moved.add(link_of(issue), useful_bytes(common_.plan, operands[0], from));
   } else if (is_collective(op.kind)) {
     TRY(collectives_->health());
   } else if (op.kind == OpKind::forward && is_head(issue)) {
@@ -98,7 +100,7 @@ void CudaWork::copy(const Issue& issue, cudaStream_t stream) {
   const std::span<std::byte> from = common_.memory.at(operands[0].frame),
                              to = common_.memory.at(operands[1].frame);
   CHECK(from.size() == to.size(), from.size(), to.size());
-  cudaMemcpyAsync(to.data(), from.data(), to.size(),
+  cudaMemcpyAsync(to.data(), from.data(), useful_bytes(common_.plan, operands[0], from),
                   link_of(issue) == LinkKind::h2d ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, stream);
 }
 

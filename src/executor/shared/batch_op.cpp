@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "executor/shared/operand_cursor.h"
+#include "executor/shared/row_lookup.h"
 #include "tidepool/ignored_target.h"
 
 namespace tidepool {
@@ -57,7 +58,8 @@ u64 evaluation_index(const Plan& plan, const Issue& issue) {
 }
 
 Result<void> run_load_batch(const Plan& plan, const ModelGraph& graph, const TierMemory& memory,
-                            StepSource& source, EvaluationSums& evaluation, const Issue& issue) {
+                            StepSource& source, EvaluationSums& evaluation, RowLookup* lookup,
+                            const Issue& issue) {
   OperandCursor operands(plan, memory, issue);
   const std::span<std::byte> batch = operands.take(Kind::batch);
   const u64 rows = graph.batch.rows();
@@ -72,6 +74,7 @@ Result<void> run_load_batch(const Plan& plan, const ModelGraph& graph, const Tie
   const bool evaluates = issue.segment->kind == SegmentKind::evaluation;
   TRY(source.load_batch({.step = issue.step, .micro_batch = issue.get().micro_batch, .evaluation = evaluates},
                         arrays));
+  if (lookup != nullptr) lookup->number(arrays.tokens);
   if (evaluates)
     evaluation.add_targets(evaluation_index(plan, issue),
                            static_cast<u64>(std::ranges::count_if(arrays.targets, has_loss)));

@@ -35,8 +35,11 @@ class EvaluationSums {
 // RETURNS: the index in EvaluationSums of an evaluation's micro-batch.
 u64 evaluation_index(const Plan&, const Issue&);
 
+class RowLookup;
+
 // Fills the batch in host memory and counts an evaluation's targets. Errors: those of the data source.
+// `lookup`: null if the plan looks nothing up.
 Result<void> run_load_batch(const Plan&, const ModelGraph&, const TierMemory&, StepSource&, EvaluationSums&,
-                            const Issue&);
+                            RowLookup* lookup, const Issue&);
 
 }  // namespace tidepool

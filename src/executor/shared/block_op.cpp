@@ -80,7 +80,10 @@ void run_forward(const BlockOpParts& parts, Kernels& kernels, const Issue& issue
   if (reads_batch(parts.graph, block)) f.batch = batch_view(parts.graph.batch, operands.take(Kind::batch));
   std::array<const std::byte*, block_windows_max> windows{};
   CHECK(block.windows.size() <= windows.size(), block.windows.size());
-  for (u32 i = 0; i < block.windows.size(); ++i) windows[i] = operands.take(Kind::param).data();
+  for (u32 i = 0; i < block.windows.size(); ++i) {
+    const bool looked_up = block.windows[i] == parts.plan.lookup.window;
+    windows[i] = operands.take(looked_up ? Kind::rows : Kind::param).data();
+  }
   f.windows = std::span(windows).first(block.windows.size());
   StreamsOfOp streams;
   take_streams(streams, parts, operands);

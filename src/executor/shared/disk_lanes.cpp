@@ -109,6 +109,14 @@ void DiskLanes::on_disk(const DiskCompletion& completion) {
     rest_changed_.notify_all();
     return;
   }
+  if (completion.tag >= blocks_tag) {
+    const std::scoped_lock lock(rest_mutex_);
+    --blocks_in_flight_;
+    const ChunkId chunk{static_cast<u32>(completion.tag - blocks_tag)};
+    if (!completion.ok && !blocks_error_) blocks_error_ = named(completion.error, chunk);
+    rest_changed_.notify_all();
+    return;
+  }
   const u32 number = static_cast<u32>(completion.tag);
   const Slot& slot = slots_[number];
   if (!completion.ok) {
@@ -337,6 +345,30 @@ Result<void> DiskLanes::transfer_raw(std::span<const RawTransfer> transfers) {
   }
   if (!await(lock, [&] { return raw_in_flight_ == 0; })) return hangs("timing the disk");
   if (std::optional<Error> error = std::exchange(raw_error_, std::nullopt)) return *std::move(error);
+  return {};
+}
+
+Result<void> DiskLanes::read_blocks(std::span<const BlockRead> reads) {
+  CHECK(disk_ != nullptr, reads.size());
+  const u64 depth = u64{2} * common_.request.disk_depth;
+  u64 bytes = 0;
+  std::unique_lock lock(rest_mutex_);
+  const auto answered = [&](u64 most) { return await(lock, [&] { return blocks_in_flight_ <= most; }); };
+  for (const BlockRead& read : reads) {
+    if (!answered(depth - 1)) return hangs(chunk_name(read.chunk));
+    ++blocks_in_flight_;
+    bytes += read.memory.size();
+    lock.unlock();
+    disk_->submit(
+        {.op = DiskOp::read,
+         .offset = offset_of_newest(read.chunk, common_.plan.homes[index(read.chunk)]) + read.offset,
+         .memory = read.memory,
+         .tag = blocks_tag + index(read.chunk)});
+    lock.lock();
+  }
+  if (!answered(0)) return hangs(chunk_name(reads.back().chunk));
+  if (std::optional<Error> error = std::exchange(blocks_error_, std::nullopt)) return *std::move(error);
+  common_.moved.add(LinkKind::disk_read, bytes);
   return {};
 }
 

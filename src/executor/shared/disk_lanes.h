@@ -22,6 +22,13 @@
 
 namespace tidepool {
 
+// A range of whole pages of a chunk at home on disk.
+struct BlockRead {
+  ChunkId chunk{};
+  u64 offset = 0;  // from the chunk's start
+  std::span<std::byte> memory;
+};
+
 class DiskLanes {
  public:
   // REQUIRES: `common` outlives the lanes.
@@ -35,6 +42,12 @@ class DiskLanes {
   // REQUIRES: the lane holds fewer than disk_depth ops.
   // THREADS: the engine's thread.
   void submit(const Issue&);
+
+  // Reads ranges with a full queue, while ops run; counts their bytes. Blocks.
+  // REQUIRES: of chunks that no commit counts on and no op writes.
+  // THREADS: one at a time.
+  // Errors: ErrorKind::io.
+  Result<void> read_blocks(std::span<const BlockRead>);
 
   // Number of extra tries of disk transfers.
   u64 retries() const { return retries_.load(std::memory_order_relaxed); }
@@ -67,8 +80,8 @@ class DiskLanes {
     Nanos started{};
   };
   // Tags of transfers at rest: one per half of the staging buffer, then one per write in place. Tags below
-  // at_rest_tag and raw_tag are slot numbers.
-  static constexpr u64 at_rest_tag = u64{1} << 63, raw_tag = u64{1} << 62;
+  // these are slot numbers; CommitLane::tag is another.
+  static constexpr u64 at_rest_tag = u64{1} << 63, raw_tag = u64{1} << 62, blocks_tag = u64{1} << 60;
   struct Transfer {
     bool done = true;
     bool ok = true;
@@ -123,6 +136,8 @@ class DiskLanes {
   std::array<Transfer, 2 + writes_at_rest_max> transfers_;
   u64 raw_in_flight_ = 0;
   std::optional<Error> raw_error_;
+  u64 blocks_in_flight_ = 0;  // of read_blocks()
+  std::optional<Error> blocks_error_;
   bool hangs_ = false;  // the last wait at rest timed out
 
   std::thread checksum_thread_;

@@ -33,6 +33,10 @@ class MovedBytes {
   void add(LinkKind link, u64 bytes) {
     by_link_[static_cast<u32>(link)].fetch_add(bytes, std::memory_order_relaxed);
   }
+  // Explained at ExecutorCounters::moved_by_data().
+  void add_by_data(LinkKind link, i64 bytes) {
+    by_data_[static_cast<u32>(link)].fetch_add(bytes, std::memory_order_relaxed);
+  }
   void add_between_devices(u64 bytes) { between_devices_.fetch_add(bytes, std::memory_order_relaxed); }
   void add_over_network(bool sent, u64 bytes) {
     over_network_[sent].fetch_add(bytes, std::memory_order_relaxed);
@@ -43,6 +47,11 @@ class MovedBytes {
     for (u32 i = 0; i < link_count; ++i) all[i] = Bytes{by_link_[i].load(std::memory_order_relaxed)};
     return all;
   }
+  std::array<i64, link_count> by_data() const {
+    std::array<i64, link_count> all{};
+    for (u32 i = 0; i < link_count; ++i) all[i] = by_data_[i].load(std::memory_order_relaxed);
+    return all;
+  }
   Bytes between_devices() const { return Bytes{between_devices_.load(std::memory_order_relaxed)}; }
   NetBytes over_network() const {
     return {Bytes{over_network_[1].load(std::memory_order_relaxed)},
@@ -51,9 +60,17 @@ class MovedBytes {
 
  private:
   std::array<std::atomic<u64>, link_count> by_link_{};
+  std::array<std::atomic<i64>, link_count> by_data_{};
   std::atomic<u64> between_devices_{0};
   std::array<std::atomic<u64>, 2> over_network_{};  // received, sent
 };
+
+// RETURNS: bytes of a copy from an operand, whose content is `from`: of rows that are looked up only those
+// that are there.
+inline u64 useful_bytes(const Plan& plan, const Operand& operand, std::span<const std::byte> from) {
+  if (plan.chunk(operand.first).kind != Kind::rows) return operand.frame.bytes.value;
+  return values_bytes(u64{row_count(from)} * plan.lookup.row_elements, plan.precision);
+}
 
 // CommitSource supplies what a commit keeps beside the state: the trainer's progress.
 class CommitSource {

@@ -14,6 +14,9 @@ class ExecutorCounters {
 
   // Useful bytes really copied, read and written so far; the second function counts bytes between devices.
   virtual std::array<Bytes, link_count> moved() const = 0;
+  // Bytes by which the rows that tokens looked up (Lookup) differ from the most that a plan has room for:
+  // known before they move. Negative: fewer.
+  virtual std::array<i64, link_count> moved_by_data() const { return {}; }
   virtual Bytes moved_between_devices() const = 0;
   virtual NetBytes moved_over_network() const = 0;
   // Number of extra tries of disk transfers, those at rest included.

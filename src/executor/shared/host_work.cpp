@@ -33,7 +33,8 @@ Result<void> HostWork::run(const Issue& issue) {
   StepSource& source = common_.request.source;
   const OpKind kind = issue.get().kind;
   if (kind == OpKind::load_batch)
-    return run_load_batch(plan, common_.graph, common_.memory, source, common_.evaluation, issue);
+    return run_load_batch(plan, common_.graph, common_.memory, source, common_.evaluation, lookup_, issue);
+  if (kind == OpKind::lookup) return lookup_->run(issue);
   if (kind == OpKind::combine) {
     combine(issue);
     return {};

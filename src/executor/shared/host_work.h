@@ -3,6 +3,7 @@
 
 #include "executor/shared/device_lanes.h"
 #include "executor/shared/executor_common.h"
+#include "executor/shared/row_lookup.h"
 #include "executor/shared/update_op.h"
 
 namespace tidepool {
@@ -13,6 +14,8 @@ class HostWork final : public LaneWork {
   // REQUIRES: both arguments outlive the object.
   HostWork(ExecutorCommon& common, DeviceLanes& lanes) : common_(common), lanes_(lanes), update_(common) {}
   Result<void> run(const Issue&) override;
+  // REQUIRES: outlives the object; before the first op, if the plan looks rows up.
+  void set_lookup(RowLookup& lookup) { lookup_ = &lookup; }
 
  private:
   void combine(const Issue&);
@@ -20,6 +23,7 @@ class HostWork final : public LaneWork {
   ExecutorCommon& common_;
   DeviceLanes& lanes_;
   UpdateOp update_;
+  RowLookup* lookup_ = nullptr;
 };
 
 }  // namespace tidepool

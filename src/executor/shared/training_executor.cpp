@@ -26,6 +26,10 @@ Result<void> TrainingExecutor::start() {
     CHECK(common_->request.transport != nullptr, common_->plan.nodes);
     net_lanes_ = std::make_unique<NetLanes>(*common_);
   }
+  if (common_->plan.lookup.on()) {
+    lookup_ = std::make_unique<RowLookup>(*common_, *disk_lanes_);
+    host_work_.set_lookup(*lookup_);
+  }
   TRY_ASSIGN(host_, LaneThread::create(lane_thread_name({.kind = LaneKind::host}), host_work_, common_->clock,
                                        common_->board));
   return {};
@@ -97,7 +101,10 @@ Result<void> TrainingExecutor::read_home(ChunkId id, std::span<std::byte> out) {
 Result<void> TrainingExecutor::begin_write_home(ChunkId id, std::span<const std::byte> content) {
   const Frame& home = home_of(id);
   CHECK(content.size() == home.bytes.value, content.size(), home.bytes.value);
-  if (home.tier == Tier::disk) return disk_lanes_->begin_write(id, home, content);
+  if (home.tier == Tier::disk) {
+    if (common_->plan.chunk(id).window == common_->plan.lookup.window) lookup_->keep_checksums(id, content);
+    return disk_lanes_->begin_write(id, home, content);
+  }
   if (const std::span<std::byte> memory = home_memory(id); !memory.empty()) {
     std::memcpy(memory.data(), content.data(), content.size());
     return {};

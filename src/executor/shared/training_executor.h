@@ -15,6 +15,7 @@
 #include "executor/shared/executor_counters.h"
 #include "executor/shared/host_work.h"
 #include "executor/shared/net_lanes.h"
+#include "executor/shared/row_lookup.h"
 #include "executor/shared/state_at_rest.h"
 #include "executor/shared/step_results.h"
 #include "executor/shared/timed_at_rest.h"
@@ -52,6 +53,7 @@ class TrainingExecutor final : public Executor,
 
   // ---- ExecutorCounters
   std::array<Bytes, link_count> moved() const override { return common_->moved.by_link(); }
+  std::array<i64, link_count> moved_by_data() const override { return common_->moved.by_data(); }
   Bytes moved_between_devices() const override { return common_->moved.between_devices(); }
   NetBytes moved_over_network() const override { return common_->moved.over_network(); }
   u64 io_retries() const override { return disk_lanes_->retries(); }
@@ -96,6 +98,7 @@ class TrainingExecutor final : public Executor,
   const std::unique_ptr<DeviceLanes> lanes_;
   HostWork host_work_;
   std::unique_ptr<DiskLanes> disk_lanes_;
+  std::unique_ptr<RowLookup> lookup_;    // null: no table is looked up
   std::unique_ptr<NetLanes> net_lanes_;  // null: one node
   std::unique_ptr<LaneThread> host_;
 };

@@ -128,6 +128,9 @@ Flow CostModel::flow(const Segment& segment, const Op& op) const {
     case OpKind::reduce_scatter:
       need_collective(flow, segment, op);
       break;
+    case OpKind::lookup:
+      need_lookup(flow, first);
+      break;
     case OpKind::load_batch:
     case OpKind::pack:
       flow.need(dram, first);
@@ -231,6 +234,14 @@ void CostModel::need_disk(Flow& flow, const Op& op, const Operand& in_memory, do
   flow.need(dram, bytes);
   if (read || !is_persistent(plan_.chunk(in_memory.first)))
     flow.need(cores, bytes / machine_.host.checksum_bytes_per_s);
+}
+
+// Each row that rests on disk is read with the blocks that hold it.
+void CostModel::need_lookup(Flow& flow, double bytes) const {
+  flow.need(dram, 2 * bytes);
+  if (const u64 most = lookup_disk_bytes(plan_).value; most > 0)
+    flow.need(disk_resource,
+              static_cast<double>(most) / disk_rate(true, static_cast<double>(frame_alignment)));
 }
 
 double CostModel::bytes_read_again(const Operand& gradient) const {

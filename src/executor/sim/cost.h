@@ -65,6 +65,7 @@ class CostModel {
   void need_copy(Flow&, const Op&, double bytes) const;
   // REQUIRES: the lane is a device's h2d or d2h.
   void need_link(Flow&, LaneId, double bytes) const;
+  void need_lookup(Flow&, double bytes) const;
   void need_disk(Flow&, const Op&, const Operand& in_memory, double bytes) const;
   // RETURNS: bytes of an update's gradient that its rule reads after the first pass.
   double bytes_read_again(const Operand& gradient) const;

@@ -187,6 +187,9 @@ void SimExecutor::count_moved(const Issue& issue) {
       return add(op.lane.kind == LaneKind::h2d ? LinkKind::h2d : LinkKind::d2h);
     case OpKind::read:
       return add(LinkKind::disk_read);
+    case OpKind::lookup:
+      moved_[static_cast<u32>(LinkKind::disk_read)] += lookup_disk_bytes(plan_);
+      return;
     case OpKind::write:
       return add(LinkKind::disk_write);
     case OpKind::all_gather:

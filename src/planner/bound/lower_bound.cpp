@@ -28,7 +28,8 @@ class Savings {
                                     .nodes = plan.nodes,
                                     .step_micro_batches = plan.micro_batches_per_replica() * plan.replicas(),
                                     .node = plan.node,
-                                    .updates_wait = !plan.speculates})),
+                                    .updates_wait = !plan.speculates,
+                                    .looks_up = plan.lookup.on()})),
         program_(make_program(graph, layout_,
                               {.micro_batches = plan.micro_batches_per_replica(),
                                .sweeps = plan.sweeps,
@@ -41,6 +42,7 @@ class Savings {
         chains_(graph, layout_, program_, no_home_) {
     CHECK(plan.working_set[0].size() == program_.ops.size(), plan.working_set[0].size());
     for (u32 w = 0; w < graph.windows.size(); ++w) {
+      if (w == plan.lookup.window) continue;  // how many rows come up depends on the data
       if (!layout_.windows[w].trains)
         add_frozen_window(w);
       else if (plan.nodes > 1)

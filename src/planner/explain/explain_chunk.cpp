@@ -37,6 +37,7 @@ std::string_view meaning_of(const StateSlots& slots, Kind kind) {
       "inside of a block, kept so that backward need not compute it again",
       "scratch of one op",
       "tokens and targets",
+      "rows of a table that the micro-batch's tokens look up",
       "loss, norms, clip factor"};
   const u32 number = static_cast<u32>(kind);
   return meanings[kind < Kind::state ? number : number - state_slots_max];

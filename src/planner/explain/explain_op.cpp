@@ -18,6 +18,8 @@ std::string why(const ExplainInput& in, const Op& op) {
   switch (op.kind) {
     case OpKind::load_batch:
       return "the embedding and the loss need this micro-batch's tokens";
+    case OpKind::lookup:
+      return "the embedding needs the rows of this micro-batch's tokens, and not the whole table";
     case OpKind::forward:
       return "the next block needs its output";
     case OpKind::backward:

@@ -10,6 +10,7 @@
 #include "planner/verify/frame_map.h"
 #include "planner/verify/happens_before.h"
 #include "planner/verify/verify_commit.h"
+#include "planner/verify/verify_lookup.h"
 #include "planner/verify/verify_operands.h"
 #include "planner/verify/verify_streams.h"
 #include "planner/verify/verify_units.h"
@@ -58,6 +59,7 @@ class Verifier {
     TRY(check_updates());
     if (const std::string wrong = wrong_with_units(plan_, graph_); !wrong.empty()) return fault(wrong);
     if (const std::string wrong = wrong_with_commit(plan_, graph_); !wrong.empty()) return fault(wrong);
+    if (const std::string wrong = wrong_with_lookup(plan_, graph_); !wrong.empty()) return fault(wrong);
     for (const Segment& segment : plan_.segments) TRY(check_passes(segment));
     using enum SegmentKind;
     const SegmentKind order[] = {forward_backward, body, body, body, drain, evaluation, evaluation,

@@ -24,6 +24,7 @@ RunMeter::RunMeter(const Plan& plan, const ExecutorCounters& counters, u64 steps
 void RunMeter::begin_training() {
   began_ = last_step_ = steady_seconds();
   moved_before_ = counters_.moved();
+  by_data_before_ = counters_.moved_by_data();
   collected_before_ = counters_.moved_between_devices();
   passed_before_ = counters_.moved_over_network();
   runs_before_ = runs_;
@@ -33,7 +34,11 @@ void RunMeter::begin_training() {
 void RunMeter::end_training(bool abandoned) {
   train_seconds_ += steady_seconds() - began_;
   const auto moved = counters_.moved(), finished = planned(runs_before_, committed_runs_before_);
-  for (u32 l = 0; l < link_count; ++l) moved_[l] += abandoned ? finished[l] : moved[l] - moved_before_[l];
+  const auto by_data = counters_.moved_by_data();
+  for (u32 l = 0; l < link_count; ++l) {
+    moved_[l] += abandoned ? finished[l] : moved[l] - moved_before_[l];
+    by_data_[l] += abandoned ? 0 : by_data[l] - by_data_before_[l];
+  }
   collected_ += abandoned ? planned_between_devices(runs_before_)
                           : counters_.moved_between_devices() - collected_before_;
   const NetBytes passed = counters_.moved_over_network();
@@ -103,7 +108,7 @@ void RunMeter::fill(RunReport& report) const {
   for (u32 l = 0; l < link_count; ++l) {
     report.links[l].measured = moved_[l];
     report.links[l].lower_bound = report.links[l].lower_bound * steps();
-    report.links[l].planned = all[l];
+    report.links[l].planned = Bytes{all[l].value + static_cast<u64>(by_data_[l])};
   }
   const auto steady = link_bytes(plan_, SegmentKind::body);
   for (u32 l = 0; l < link_count; ++l) report.links[l].planned_steady = steady[l];

@@ -56,8 +56,9 @@ class RunMeter {
   Runs runs_{}, committed_runs_{};  // all, and those whose step was committed
   Runs runs_before_{}, committed_runs_before_{};
   std::array<Bytes, link_count> moved_{}, moved_before_{};
-  Bytes collected_{}, collected_before_{};  // between devices
-  NetBytes passed_, passed_before_;         // between nodes
+  std::array<i64, link_count> by_data_{}, by_data_before_{};  // ExecutorCounters::moved_by_data()
+  Bytes collected_{}, collected_before_{};                    // between devices
+  NetBytes passed_, passed_before_;                           // between nodes
   std::vector<double> step_seconds_, grad_norms_, learning_rates_;
   double train_seconds_ = 0, began_ = 0, last_step_ = 0;
 };
