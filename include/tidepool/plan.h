@@ -2,6 +2,7 @@
 // compared, verified and replayed.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <compare>
 #include <span>
@@ -312,7 +313,18 @@ inline constexpr u64 disk_weight = 4;
 // in steps that are committed.
 std::array<Bytes, link_count> link_bytes(const Plan&, SegmentKind);
 // Most bytes that a lookup reads from the disk: whole blocks of 4 KiB. 0: the table rests in the host.
-Bytes lookup_disk_bytes(const Plan&);
+// Rows that do not fill blocks of 4 KiB may begin in one block and end in the next.
+inline Bytes lookup_disk_bytes(const Plan& plan) {
+  Bytes table{};
+  for (u32 id = 0; id < plan.homes.size(); ++id)
+    if (plan.chunks[id].window == plan.lookup.window && plan.homes[id].tier == Tier::disk)
+      table += plan.homes[id].bytes;
+  if (!plan.lookup.on() || table.value == 0) return {};
+  const u64 row = values_bytes(plan.lookup.row_elements, plan.precision);
+  const bool fills_blocks = row % frame_alignment == 0 || frame_alignment % row == 0;
+  const u64 blocks = div_up(row, frame_alignment) + (fills_blocks ? 0 : 1);
+  return std::min(table, Bytes{blocks * frame_alignment * plan.lookup.rows_most});
+}
 // Useful bytes that a segment moves over each link only in steps that are committed.
 std::array<Bytes, link_count> persisted_bytes(const Plan&, SegmentKind);
 // True if committing a step moves content that rests in memory. If not, a commit costs next to nothing.

@@ -45,7 +45,6 @@ class Emitter {
 
  private:
   // ---- homes ------------------------------------------------------------------------------------
-
   void set_homes() {
     plan_.homes = host_.homes;
     plan_.versions = host_.versions;
@@ -161,7 +160,7 @@ class Emitter {
   }
 
   void emit_movement(const Movement& m) {
-    if (m.looks_up != none) return emit_lookup(m);
+    if (m.looks_up != none) return write_lookup(*out_, layout_, m.chunk, place_frame(m, m.to), m.looks_up);
     if (m.from.node != none) return emit_receive(m.chunk, host_frames_.of_arc(m.to.arc), m.from.node);
     if (m.to.node != none) return emit_send(m.chunk, host_frames_.of_arc(m.from.arc), m.to.node);
     const Tier from = m.from.tier, to = m.to.tier;
@@ -171,21 +170,9 @@ class Emitter {
     if (to == Tier::device) op.lane = device_lane(LaneKind::h2d, m.to.device);
     if (from == Tier::device) op.lane = device_lane(LaneKind::d2h, m.from.device);
     const Chunk& chunk = layout_.chunk(m.chunk);
-    op.block = chunk.block;
-    op.window = chunk.window;
-    op.cut = chunk.cut;
+    op.block = chunk.block, op.window = chunk.window, op.cut = chunk.cut;
     begin(op);
     operand(m.chunk, 1, Access::read, place_frame(m, m.from));
-    operand(m.chunk, 1, Access::write, place_frame(m, m.to));
-    end();
-  }
-
-  void emit_lookup(const Movement& m) {
-    begin({.kind = OpKind::lookup,
-           .lane = host_lane(LaneKind::host),
-           .block = 0,
-           .micro_batch = m.looks_up,
-           .window = layout_.lookup.window});
     operand(m.chunk, 1, Access::write, place_frame(m, m.to));
     end();
   }

@@ -237,7 +237,7 @@ class HostPlanner {
   // Rows that are looked up stand here until they are copied up.
   void add_rows(std::vector<Arc>& arcs) const {
     for (const Arc& on_device : device_.arcs) {
-      if (layout_.chunk(on_device.first).kind != Kind::rows) continue;
+      if (std::ranges::find(layout_.rows, on_device.first) == layout_.rows.end()) continue;
       const i32 begin = on_device.placed.begin;
       CHECK(begin >= 0, begin);
       for (u32 replica = 0; replica < layout_.replicas; ++replica)

@@ -110,19 +110,6 @@ Bytes comm_bytes(const Plan& plan, SegmentKind kind) {
   return sum;
 }
 
-// Rows that do not fill blocks of 4 KiB may begin in one block and end in the next.
-Bytes lookup_disk_bytes(const Plan& plan) {
-  Bytes table{};
-  for (u32 id = 0; id < plan.homes.size(); ++id)
-    if (plan.chunks[id].window == plan.lookup.window && plan.homes[id].tier == Tier::disk)
-      table += plan.homes[id].bytes;
-  if (!plan.lookup.on() || table.value == 0) return {};
-  const u64 row = values_bytes(plan.lookup.row_elements, plan.precision);
-  const bool fills_blocks = row % frame_alignment == 0 || frame_alignment % row == 0;
-  const u64 blocks = div_up(row, frame_alignment) + (fills_blocks ? 0 : 1);
-  return std::min(table, Bytes{blocks * frame_alignment * plan.lookup.rows_most});
-}
-
 NetBytes net_bytes(const Plan& plan, SegmentKind kind) {
   NetBytes sum;
   const Segment& segment = plan.segment(kind);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "chunk_manager/layout.h"
 #include "tidepool/plan.h"
 
 namespace tidepool {
@@ -63,6 +64,18 @@ inline void write_receive(SegmentWriter& out, const Chunk& chunk, ChunkId id, co
                           bool clipping) {
   out.begin(op_between_nodes(OpKind::receive, LaneKind::net_receive, chunk, peer, clipping));
   out.operand(id, 1, Access::write, frame);
+  out.end();
+}
+
+// Rows of the table that a micro-batch of the step looks up come into the host.
+inline void write_lookup(SegmentWriter& out, const Layout& layout, ChunkId rows, const Frame& frame,
+                         u32 micro_batch) {
+  out.begin({.kind = OpKind::lookup,
+             .lane = {.device = host_device, .kind = LaneKind::host},
+             .block = 0,
+             .micro_batch = micro_batch,
+             .window = layout.lookup.window});
+  out.operand(rows, 1, Access::write, frame);
   out.end();
 }
 

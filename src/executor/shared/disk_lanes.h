@@ -18,7 +18,6 @@
 #include "executor/shared/commit_lane.h"
 #include "executor/shared/executor_common.h"
 #include "executor/shared/state_at_rest.h"
-#include "executor/shared/timed_at_rest.h"
 
 namespace tidepool {
 

@@ -18,7 +18,6 @@
 #include "executor/shared/row_lookup.h"
 #include "executor/shared/state_at_rest.h"
 #include "executor/shared/step_results.h"
-#include "executor/shared/timed_at_rest.h"
 
 namespace tidepool {
 
