@@ -25,6 +25,7 @@
 #include "kernels/rotary/rotary.h"
 #include "kernels/router/router.h"
 #include "kernels/router/router_totals.h"
+#include "kernels/scale_values/scale_values.h"
 #include "kernels/soft_cap/soft_cap.h"
 #include "kernels/unpack/unpack.h"
 
@@ -56,6 +57,8 @@ class Kernels {
   virtual void gated_delta_backward(const GatedDeltaBackward&) = 0;
   virtual void gated_norm(const GatedNorm&) = 0;
   virtual void gated_norm_backward(const GatedNormBackward&) = 0;
+  virtual void group_norm(const GroupNorm&) = 0;
+  virtual void group_norm_backward(const GroupNormBackward&) = 0;
   virtual void glu(const Glu&) = 0;
   virtual void glu_backward(const GluBackward&) = 0;
   virtual void router(const Router&) = 0;
@@ -79,6 +82,7 @@ class Kernels {
   virtual void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums&) = 0;
   virtual void cross_entropy_gradient(const LogitsSlice&, float scale, const float* loss_scale) = 0;
   virtual void soft_cap(const SoftCap&) = 0;
+  virtual void scale_values(const ScaleValues&) = 0;
 
   // RETURNS: a library's refusal since the last call, with the product's shape; results since then are
   // invalid. On a GPU, CUDA keeps its own errors in addition, for the caller that started the operation.

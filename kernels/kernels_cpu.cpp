@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernels/matmul/scratch.h"
+#include "kernels/simd/rows.h"
 
 namespace tidepool {
 namespace {
@@ -58,6 +59,8 @@ class CpuKernels final : public Kernels {
   void gated_delta_backward(const GatedDeltaBackward& op) override { gated_delta_backward_cpu(op, pool_); }
   void gated_norm(const GatedNorm& op) override { gated_norm_cpu(op, pool_); }
   void gated_norm_backward(const GatedNormBackward& op) override { gated_norm_backward_cpu(op, pool_); }
+  void group_norm(const GroupNorm& op) override { group_norm_cpu(op, pool_); }
+  void group_norm_backward(const GroupNormBackward& op) override { group_norm_backward_cpu(op, pool_); }
   void unpack(const Unpack& op) override { unpack_cpu(op, pool_); }
   void normalize_matrix(const NormalizeMatrix& op) override { normalize_matrix_cpu(op, pool_); }
   void add_product(const AddProduct& op) override { add_product_cpu(op, pool_); }
@@ -77,6 +80,12 @@ class CpuKernels final : public Kernels {
     cross_entropy_gradient_cpu(slice, scale, loss_scale, pool_);
   }
   void soft_cap(const SoftCap& op) override { soft_cap_cpu(op); }
+  void scale_values(const ScaleValues& op) override {
+    float scratch;
+    const float factor = *rows::widened(op.factor, 1, &scratch);
+    float* const x = op.x.fp32();
+    for_pieces(op.elements, [&](u64 begin, u64 n) { rows::scale(x + begin, factor, n); });
+  }
   Result<void> finish() override { return {}; }
 
  private:

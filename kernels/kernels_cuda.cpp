@@ -63,6 +63,8 @@ class CudaKernels final : public Kernels {
   void gated_delta_backward(const GatedDeltaBackward& op) override { gated_delta_backward_cuda(op, stream_); }
   void gated_norm(const GatedNorm& op) override { gated_norm_cuda(op, stream_); }
   void gated_norm_backward(const GatedNormBackward& op) override { gated_norm_backward_cuda(op, stream_); }
+  void group_norm(const GroupNorm& op) override { group_norm_cuda(op, stream_); }
+  void group_norm_backward(const GroupNormBackward& op) override { group_norm_backward_cuda(op, stream_); }
   void unpack(const Unpack& op) override { unpack_cuda(op, stream_); }
   void normalize_matrix(const NormalizeMatrix& op) override { normalize_matrix_cuda(op, stream_); }
   void add_product(const AddProduct& op) override { add_product_cuda(op, stream_); }
@@ -80,6 +82,7 @@ class CudaKernels final : public Kernels {
     cross_entropy_gradient_cuda(slice, scale, loss_scale, stream_);
   }
   void soft_cap(const SoftCap& op) override { soft_cap_cuda(op, stream_); }
+  void scale_values(const ScaleValues& op) override { scale_values_cuda(op, stream_); }
   void tune(bool on) { matmul_->tune(on); }
   Result<void> take_refusal() override { return std::exchange(refusal_, {}); }
   Result<void> finish() override {
@@ -150,6 +153,8 @@ class TuningKernels final : public Kernels {
   void gated_delta_backward(const GatedDeltaBackward&) override {}
   void gated_norm(const GatedNorm&) override {}
   void gated_norm_backward(const GatedNormBackward&) override {}
+  void group_norm(const GroupNorm&) override {}
+  void group_norm_backward(const GroupNormBackward&) override {}
   void unpack(const Unpack&) override {}
   void normalize_matrix(const NormalizeMatrix&) override {}
   void add_product(const AddProduct&) override {}
@@ -161,6 +166,7 @@ class TuningKernels final : public Kernels {
   void cross_entropy_loss(RowLoss*, const i32*, u32, const LossSums&) override {}
   void cross_entropy_gradient(const LogitsSlice&, float, const float*) override {}
   void soft_cap(const SoftCap&) override {}
+  void scale_values(const ScaleValues&) override {}
   Result<void> finish() override { return kernels_.finish(); }
 
  private:

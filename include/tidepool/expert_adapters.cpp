@@ -21,24 +21,25 @@ std::string path_of(const ModelConfig& c, u32 layer, std::string_view rest) {
 void add(ExpertAdapters& to, const ExpertAdapter& adapter) { to.of[to.count++] = adapter; }
 
 ExpertAdapters joined_adapters(const ModelConfig& c, const LoraConfig& lora, u32 layer) {
-  const std::string_view experts = traits(c.family).experts->tensors.joined;
+  const ExpertTensors& names = traits(c.family).experts->tensors;
   const auto is_named = [&](std::string_view parameter) {
-    return names_path(lora.target_parameters, path_of(c, layer, fmt::format("{}.{}", experts, parameter)));
+    const std::string path = fmt::format("{}.{}", names.joined, parameter);
+    return names_path(lora.target_parameters, path_of(c, layer, path));
   };
-  const bool gate_up = is_named("gate_up_proj"), down = is_named("down_proj");
+  const bool gate_up = is_named(names.first_parameter()), down = is_named("down_proj");
   const u32 r = lora.expert_r != 0 ? lora.expert_r : lora.r, joint_r = lora.joint_r != 0 ? lora.joint_r : r,
             inner = c.expert_inner();
   const double alpha = lora.expert_alpha != 0 ? lora.expert_alpha : lora.alpha,
                joint_alpha = lora.joint_alpha != 0 ? lora.joint_alpha : alpha;
   ExpertAdapters out;
   if (gate_up)
-    add(out, {.name = "gate_up_proj",
+    add(out, {.name = names.first_parameter(),
               .r = joint_r,
               .in = c.width,
-              .out = 2 * inner,
+              .out = names.has_gate() ? 2 * inner : inner,
               .alpha = joint_alpha,
               .scale = lora.scale_of(joint_r, joint_alpha),
-              .in_file = down ? "mlp.experts.base_layer" : "mlp.experts"});
+              .in_file = down ? names.joined_base_layer : names.joined});
   if (down)
     add(out, {.name = "down_proj",
               .r = r,
@@ -47,7 +48,7 @@ ExpertAdapters joined_adapters(const ModelConfig& c, const LoraConfig& lora, u32
               .down = true,
               .alpha = alpha,
               .scale = lora.scale_of(r, alpha),
-              .in_file = "mlp.experts"});
+              .in_file = names.joined});
   out.form = out.count != 0 ? AdapterForm::joined : AdapterForm::none;
   return out;
 }
@@ -57,7 +58,7 @@ ExpertAdapters single_adapters(const ModelConfig& c, const LoraConfig& lora) {
   const ExpertTensors& names = traits(c.family).experts->tensors;
   const u32 inner = c.expert_inner(), h = c.width;
   ExpertAdapters out;
-  if (names.single.empty()) return out;
+  if (!names.has_single_files()) return out;
   const auto add_named = [&](std::string_view name, u32 in, u32 columns, u32 column, bool down) {
     if (std::ranges::find(lora.target_modules, name) == lora.target_modules.end()) return;
     add(out, {.name = name,
@@ -70,7 +71,7 @@ ExpertAdapters single_adapters(const ModelConfig& c, const LoraConfig& lora) {
               .scale = lora.scale()});
   };
   add_named(names.gate, h, inner, 0, false);
-  add_named(names.up, h, inner, inner, false);
+  add_named(names.up, h, inner, names.has_gate() ? inner : 0, false);
   add_named(names.down, inner, h, 0, true);
   out.form = out.count != 0 ? AdapterForm::single : AdapterForm::none;
   return out;
@@ -97,7 +98,7 @@ bool names_path(const std::vector<std::string>& targets, std::string_view path) 
 RouterNames router_names(const ModelConfig& c, u32 layer) {
   const ExpertTensors& names = traits(c.family).experts->tensors;
   RouterNames out = {.parameter = path_of(c, layer, names.joined_router)};
-  if (!names.single.empty()) out.module = path_of(c, layer, without_weight(names.router));
+  if (names.has_single_files()) out.module = path_of(c, layer, without_weight(names.router));
   return out;
 }
 

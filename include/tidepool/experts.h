@@ -24,6 +24,7 @@ enum class RouterKind : u8 {
 enum class ExpertActivation : u8 {
   swiglu,          // silu(gate) up
   clamped_swiglu,  // (min(max(up, -limit), limit) + 1) g sigmoid(alpha g), where g = min(gate, limit)
+  squared_relu,    // relu(up)^2: no gate
 };
 
 // Names of an expert layer's tensors in files, after "model.layers.L.". transformers 4 wrote one tensor per
@@ -36,17 +37,29 @@ struct ExpertTensors {
   std::string_view correction_bias;  // [E], fp32, not trained; empty: none
   // Single: gate and up [I, H], down [H, I], called `single`.e.`gate`.weight for expert e. An empty `single`:
   // the family has only the joined form.
+  // Experts without a gate have no name for it.
   std::string_view single, gate, up, down;
   // Joined: `joined`.gate_up_proj and `joined`.down_proj, without ".weight". joined_in_out decides their
   // shape: false: [E, 2I, H], the rows of gate first, and [E, H, I]; true: [E, H, 2I], gate in even columns
   // and up in odd ones, and [E, I, H].
   std::string_view joined;
-  std::string_view joined_router;           // the router's name in files of the joined form
+  std::string_view joined_base_layer =
+      "mlp.experts.base_layer";  // `joined` with this end, in adapters' files
+  // Names of the two in files, if they are others than `joined`.gate_up_proj and `joined`.down_proj.
+  std::string_view joined_gate_up, joined_down;
+  bool only_joined = false;        // files have no single form, though `single` names the tensors of windows
+  std::string_view joined_router;  // the router's name in files of the joined form
   std::string_view joined_correction_bias;  // the same of correction_bias; empty: its name does not differ
   bool joined_in_out = false;
   // Also `joined`.gate_up_proj_bias [E, 2I], in the order of columns, and down_proj_bias [E, H].
   bool biases = false;
-  MlpNames shared;               // of the MLP that every token uses; empty: none
+  MlpNames shared;  // of the MLP that every token uses; empty: none. Without a gate if experts are
+
+  constexpr bool has_gate() const { return single.empty() || !gate.empty(); }
+  // True if transformers 4 had a module for each expert.
+  constexpr bool has_single_files() const { return !single.empty() && !only_joined; }
+  // Parameters of all experts in transformers 5, after "`joined`.".
+  constexpr std::string_view first_parameter() const { return has_gate() ? "gate_up_proj" : "up_proj"; }
   std::string_view shared_gate;  // [1, H]: its logistic multiplies that MLP's output; empty: none
 };
 
@@ -63,9 +76,14 @@ struct ExpertTraits {
   bool group_keys = false;           // n_group, topk_group, routed_scaling_factor, first_k_dense_replace
   bool shared_key = false;           // n_shared_experts
   bool shared_width_key = false;     // shared_expert_intermediate_size
-  bool balance_keys = false;         // output_router_logits and router_aux_loss_coef
-  bool mlp_list_key = false;         // mlp_layer_types in place of first_k_dense_replace
-  bool joined_default = false;       // files have the joined form unless they were read in the other
+  // moe_shared_expert_intermediate_size; and the kinds of layers say which have experts, so that there is no
+  // first_k_dense_replace.
+  bool by_layer_kind = false;
+  bool dense_beside = false;    // the MLP that every token uses is there without experts too
+  bool optional = false;        // the number of experts may be 0: a dense model
+  bool balance_keys = false;    // output_router_logits and router_aux_loss_coef
+  bool mlp_list_key = false;    // mlp_layer_types in place of first_k_dense_replace
+  bool joined_default = false;  // files have the joined form unless they were read in the other
   std::array<std::string_view, 8> required_keys{};  // sizes that a config.json must name
 };
 
@@ -178,6 +196,51 @@ inline constexpr ExpertTraits minimax_m2_experts = [] {
   traits.balance_keys = false;
   return traits;
 }();
+
+// DeepSeek's router, and experts without a gate, as the MLP that every token uses.
+inline constexpr ExpertTraits nemotron_experts = {
+    .router = RouterKind::sigmoid_in_groups,
+    .activation = ExpertActivation::squared_relu,
+    .tensors = {.router = "mixer.gate.weight",
+                .correction_bias = "mixer.gate.e_score_correction_bias",
+                .single = "mixer.experts",
+                .up = "up_proj",
+                .down = "down_proj",
+                .joined = "mixer.experts",
+                .joined_base_layer = "mixer.experts.base_layer",
+                .joined_router = "mixer.gate.weight",
+                .shared = {.up = "mixer.shared_experts.up_proj", .down = "mixer.shared_experts.down_proj"}},
+    .count_key = "n_routed_experts",
+    .other_count_key = "num_local_experts",
+    .inner_key = true,
+    .normalise_key = true,
+    .normalise_left_out = true,
+    .group_keys = true,
+    .by_layer_kind = true,
+    .optional = true};
+
+// gpt-oss's router, and the dense MLP beside the experts, or alone. Published files have all experts of a
+// layer in one tensor, but under other names than transformers 5 has them in memory.
+inline constexpr ExpertTraits granite_hybrid_experts = {
+    .router = RouterKind::softmax_of_chosen,
+    .tensors = {.router = "block_sparse_moe.router.layer.weight",
+                .single = "block_sparse_moe.experts",
+                .gate = "gate_proj",
+                .up = "up_proj",
+                .down = "down_proj",
+                .joined = "block_sparse_moe.experts",
+                .joined_base_layer = "block_sparse_moe.experts.base_layer",
+                .joined_gate_up = "block_sparse_moe.input_linear.weight",
+                .joined_down = "block_sparse_moe.output_linear.weight",
+                .only_joined = true,
+                .joined_router = "block_sparse_moe.router.layer.weight",
+                .shared = granite_hybrid_layers.mlp_names},
+    .count_key = "num_local_experts",
+    .other_count_key = "num_experts",
+    .dense_beside = true,
+    .optional = true,
+    .balance_keys = true,
+    .joined_default = true};
 
 inline constexpr u32 experts_max = 1024;  // in one layer
 

@@ -40,32 +40,11 @@ enum class Family : u8 {
   granite,
   arcee,
   gemma2,
+  nemotron_h,
+  granitemoehybrid,
+  gemma4_text,
 };
-inline constexpr u32 family_count = 28;
-
-// Sliding windows of attention, as config.json specifies them.
-enum class WindowKind : u8 {
-  none,
-  every_layer,            // sliding_window
-  by_switch,              // sliding_window from layer max_window_layers on, if use_sliding_window is true
-  by_layer,               // sliding_window in most layers; those of a regular pattern see all tokens
-  every_layer_by_switch,  // sliding_window if use_sliding_window is true
-};
-
-// RMS norms of q and k.
-enum class QkNormKind : u8 {
-  none,
-  heads,          // over each head, before the rotation
-  whole,          // over all heads together, before the rotation
-  rotated_heads,  // over each head, after the rotation
-};
-
-// Biases of o, where config.json says whether q, k and v have some.
-enum class OutputBias : u8 {
-  as_qkv,
-  never,
-  by_key,  // attention_out_bias
-};
+inline constexpr u32 family_count = 31;
 
 // Defaults of transformers for keys that a config.json leaves out; 0: the default is default_model()'s.
 struct LeftOut {
@@ -75,6 +54,7 @@ struct LeftOut {
   double rope_theta = 0, local_rope_theta = 0;
   double partial_rotary = 0;
   double attention_cap = 0, logits_cap = 0;
+  u32 global_head_size = 0;
 };
 
 // Properties that differ between families of the same style.
@@ -106,11 +86,18 @@ struct FamilyTraits {
   bool factor_keys = false;          // config.json has Factors and a factor on attention's scores
   bool window_pattern_key = false;   // config.json has sliding_window_pattern, beside layer_types
   bool rope_required = false;        // config.json must say how angles are scaled: the default is one model's
+  bool global_sizes_key = false;     // config.json says which heads layers that see all tokens have, and
+                                     // whether their v is k; their angles are proportional or plain
   bool local_rope = false;           // layers with a window have angles of their own
   bool biased_default = false;       // attention_bias is true unless config.json says otherwise
   bool tied_default = false;         // the head is tied unless config.json says otherwise
   bool delta_layers = false;         // most layers have MixerKind::gated_delta, as GatedDeltaConfig says
   bool delta_by_key_head = false;    // their projections are two tensors, each by key heads
+  // Kinds of layers of a model that does not say them, again and again; empty: the family has no such kinds.
+  std::string_view layer_kinds;
+  bool position_key = false;     // config.json says whether q and k are rotated; otherwise they are not, in
+                                 // families with layer_kinds
+  bool step_limits_key = false;  // config.json has both bounds of Mamba-2's steps, not the least alone
   WindowKind window{};
   u32 window_pattern = 6;  // default of SoftmaxConfig::sliding_window_pattern
   LeftOut left_out;
@@ -391,6 +378,46 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
                   .attention_scale_size = 256,
                   .attention_cap = 50,
                   .logits_cap = 30}},
+    {.name = "nemotron_h",
+     .architecture = "NemotronHForCausalLM",
+     .models = "Nemotron-H, Nemotron Nano 2, Nemotron 3",
+     .style = &nemotron_layers,
+     .experts = &nemotron_experts,
+     .with_experts = true,
+     .layer_kinds = "ME*-",
+     .left_out = {.positions = 4096, .kv_heads = 8, .head_size = 128}},
+    {.name = "granitemoehybrid",
+     .architecture = "GraniteMoeHybridForCausalLM",
+     .models = "Granite 4",
+     .style = &granite_hybrid_layers,
+     .experts = &granite_hybrid_experts,
+     .with_experts = true,
+     .attention_bias_key = true,
+     .factor_keys = true,
+     .layer_kinds = "M",
+     .position_key = true,
+     .step_limits_key = true,
+     .left_out = {.positions = 2048}},
+    {.name = "gemma4_text",
+     .architecture = "Gemma4ForCausalLM",
+     .models = "Gemma 4, dense (31B)",
+     .style = &gemma4_layers,
+     .qk_norm = QkNormKind::heads,
+     .attention_bias_key = true,
+     .partial_rotary_key = true,
+     .logits_cap_key = true,
+     .global_sizes_key = true,
+     .local_rope = true,
+     .tied_default = true,
+     .window = WindowKind::by_layer,
+     .left_out = {.positions = 131072,
+                  .kv_heads = 4,
+                  .head_size = 256,
+                  .sliding_window = 512,
+                  .rope_theta = 1e6,
+                  .local_rope_theta = 1e4,
+                  .partial_rotary = 0.25,
+                  .global_head_size = 512}},
 }};
 static_assert(!families.back().name.empty());  // no row is missing
 

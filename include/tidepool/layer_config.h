@@ -18,9 +18,12 @@ enum class RopeType : u8 {
   yarn,      // the same with another ramp, and a factor on cosine and sine
   dynamic,   // theta grows with sequences that are longer than ModelConfig::positions
   longrope,  // each angle divided by a number of its own, and a factor on cosine and sine
+  // A share of a head's pairs has theta^(-2i / D) / factor, and the others do not turn; element i rotates
+  // with element i + D / 2 of the whole head.
+  proportional,
 };
-inline constexpr std::array<std::string_view, 6> rope_type_names = {"default", "linear",  "llama3",
-                                                                    "yarn",    "dynamic", "longrope"};
+inline constexpr std::array<std::string_view, 7> rope_type_names = {
+    "default", "linear", "llama3", "yarn", "dynamic", "longrope", "proportional"};
 
 struct Rope {
   RopeType type = RopeType::plain;
@@ -29,7 +32,7 @@ struct Rope {
   double low_freq_factor = 1.0;  // llama3, as is high_freq_factor
   double high_freq_factor = 4.0;
   u32 original_positions = 0;   // 0: ModelConfig::positions
-  double partial_factor = 1.0;  // share of a head that is rotated, from its start
+  double partial_factor = 1.0;  // share of a head that is rotated, from its start; proportional: of its pairs
   // YaRN only. Angles with more than beta_fast turns in the original length are unchanged; those with fewer
   // than beta_slow are divided by `factor`.
   double beta_fast = 32, beta_slow = 1;
@@ -46,6 +49,15 @@ struct Rope {
   bool operator==(const Rope&) const = default;
 };
 
+// Parts of a layer in families whose config.json names them layer by layer. Letters are those of Nemotron-H's
+// hybrid_override_pattern.
+enum class LayerKind : char {
+  mamba = 'M',
+  attention = '*',
+  mlp = '-',  // LayerStyle::one_part only, as `experts`
+  experts = 'E',
+};
+
 // Read by every mixer that is attention.
 struct AttentionConfig {
   u32 heads = 12;          // of queries
@@ -60,6 +72,10 @@ struct AttentionConfig {
   bool operator==(const AttentionConfig&) const = default;
 };
 
+// Names as in config.json.
+enum class PositionEmbedding : u8 { nope, rope };
+inline constexpr std::array<std::string_view, 2> position_embedding_names = {"nope", "rope"};
+
 // MixerKind::softmax.
 struct SoftmaxConfig {
   u32 head_size_given = 0;          // 0: width / heads
@@ -73,6 +89,11 @@ struct SoftmaxConfig {
   u32 max_window_layers = 0;        // Qwen: layers before this one see all tokens
   u32 sliding_window_pattern = 6;   // Gemma, gpt-oss: every so many layers, one sees all tokens
   double local_rope_theta = 10000;  // Gemma: of layers with a window, whose angles are not scaled
+  // Gemma 4: of layers that see all tokens, if others have a window.
+  u32 global_head_size = 0;      // 0: as in the others
+  u32 global_kv_heads = 0;       // only with keys_are_values; 0: as in the others
+  bool keys_are_values = false;  // v is k before its norm and rotation
+  PositionEmbedding positions = PositionEmbedding::rope;
 
   bool operator==(const SoftmaxConfig&) const = default;
 };
@@ -100,6 +121,22 @@ struct GatedDeltaConfig {
   u32 attention_interval = 4;  // every so many layers, the last has attention instead
 
   bool operator==(const GatedDeltaConfig&) const = default;
+};
+
+// MixerKind::mamba: Mamba-2 (Dao and Gu, arXiv:2405.21060).
+struct MambaConfig {
+  u32 heads = 128, head_dim = 64;
+  u32 groups = 8;        // of heads that share B and C
+  u32 state_size = 128;  // columns of B and C
+  u32 taps = 4;          // tokens that the convolution sees
+  bool convolution_bias = true;
+  bool bias = false;  // of the projections
+  // Bounds of the steps: the least in families that have only this, or both. Empty: none.
+  double least_step = 0.001;
+  std::vector<double> step_limits;
+
+  u32 inner() const { return heads * head_dim; }
+  bool operator==(const MambaConfig&) const = default;
 };
 
 // Factors within the model; 1: no factor.

@@ -24,6 +24,8 @@ enum class MixerKind : u8 {
   latent,   // as LatentAttention describes
   // A state per head that every token decays and corrects, as GatedDeltaConfig describes.
   gated_delta,
+  mamba,  // a state per head that every token decays and adds to, as MambaConfig describes
+  none,   // the layer is only an MLP
 };
 // Each kind is a folder of src/model/mlps; `plain` has both kinds without a gate.
 enum class MlpKind : u8 {
@@ -31,8 +33,33 @@ enum class MlpKind : u8 {
   glu,           // down(g(gate(x)) up(x)), where LayerStyle::gate is g
   experts,       // a few of many small MLPs for each token, as Experts describes
   squared_relu,  // down(relu(up(x))^2)
+  none,          // the layer is only a mixer
 };
 enum class MlpGate : u8 { silu, gelu };
+
+// Sliding windows of attention, as config.json specifies them.
+enum class WindowKind : u8 {
+  none,
+  every_layer,            // sliding_window
+  by_switch,              // sliding_window from layer max_window_layers on, if use_sliding_window is true
+  by_layer,               // sliding_window in most layers; those of a regular pattern see all tokens
+  every_layer_by_switch,  // sliding_window if use_sliding_window is true
+};
+
+// RMS norms of q and k.
+enum class QkNormKind : u8 {
+  none,
+  heads,          // over each head, before the rotation
+  whole,          // over all heads together, before the rotation
+  rotated_heads,  // over each head, after the rotation
+};
+
+// Biases of o, where config.json says whether q, k and v have some.
+enum class OutputBias : u8 {
+  as_qkv,
+  never,
+  by_key,  // attention_out_bias
+};
 
 // Names within a layer in files, to which ".weight" and ".bias" are added.
 struct SoftmaxNames {
@@ -51,6 +78,9 @@ struct DeltaNames {
 };
 inline constexpr DeltaNames delta_names;
 
+struct MambaNames {
+  std::string_view in, convolution, dt_bias, a_log, skip, norm, out;
+};
 struct NormNames {
   std::string_view input, mlp;                    // LayerStyle::input_norms
   std::string_view attention_branch, mlp_branch;  // LayerStyle::branch_norms
@@ -74,6 +104,10 @@ struct LayerStyle {
   bool attention_gate = false;     // each head of q has a gate, whose logistic multiplies attention's output
   bool neighbours_rotate = false;  // rotated pairs are neighbouring columns of a head
   bool attention_sinks = false;    // a trained score per head, self_attn.sinks, that takes a share of softmax
+  bool value_norms = false;        // heads of v are normalised, without a weight
+  bool unit_scores = false;        // scores have the factor 1, whatever the size of heads
+  bool last_sees_all = false;      // the last layer has no sliding window, whatever the pattern
+  std::string_view output_scale;   // the layer's output is multiplied by this tensor, which is not trained
   bool scaled_embedding = false;   // the embedding is multiplied by the root of the width
   bool shared_key_heads = false;   // config.json has a number of heads of keys and values
   bool all_biases = false;         // every linear layer has a bias, and no key says so
@@ -85,6 +119,10 @@ struct LayerStyle {
   NormNames norm_names;
   SoftmaxNames softmax_names;
   MlpNames mlp_names;
+  MambaNames mamba_names;
+  bool one_part = false;  // a layer is a mixer or an MLP, as LayerKind says, with one norm
+  // Names of the embedding and of the last norm in files, after the first part of tensors_path.
+  std::string_view embedding_name = "embed_tokens", last_norm_name = "norm";
   std::string_view tensors_path;   // path of layers in files: "h" of "h.0.ln_1.weight"
   std::string_view window_path;    // path of layers in names of windows: "layers" of "layers.0"
   std::string_view layers_path;    // path of layers in transformers: "model.layers" of "model.layers.0"
@@ -176,6 +214,19 @@ inline constexpr LayerStyle gemma_layers = [] {
   return style;
 }();
 
+// Gemma 4's dense layers.
+inline constexpr LayerStyle gemma4_layers = [] {
+  LayerStyle style = gemma_layers;
+  style.norm_offset = false;
+  style.norm_casts_last = true;
+  style.value_norms = true;
+  style.unit_scores = true;
+  style.last_sees_all = true;
+  style.output_scale = "layer_scalar";
+  style.required_keys[5] = "hidden_size_per_layer_input";  // left out, it is 256
+  return style;
+}();
+
 inline constexpr LayerStyle gpt_oss_layers = [] {
   LayerStyle style = llama_layers;
   style.norm_casts_last = true;
@@ -242,6 +293,48 @@ inline constexpr LayerStyle deepseek_layers = [] {
   for (const std::string_view key :
        {"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"})
     style.required_keys[at++] = key;
+  return style;
+}();
+
+// Nemotron-H's layers have one norm, and a mixer or an MLP.
+inline constexpr LayerStyle nemotron_layers = [] {
+  LayerStyle style = llama_layers;
+  style.mlp = MlpKind::squared_relu;
+  style.norm_casts_last = true;
+  style.one_part = true;
+  style.norm_epsilon = 1e-5;
+  style.norm_names = {.input = "norm", .mlp = "norm"};
+  style.softmax_names = {.q = "mixer.q_proj", .k = "mixer.k_proj", .v = "mixer.v_proj", .o = "mixer.o_proj"};
+  style.mlp_names = {.up = "mixer.up_proj", .down = "mixer.down_proj"};
+  style.mamba_names = {.in = "mixer.in_proj",
+                       .convolution = "mixer.conv1d",
+                       .dt_bias = "mixer.dt_bias",
+                       .a_log = "mixer.A_log",
+                       .skip = "mixer.D",
+                       .norm = "mixer.norm",
+                       .out = "mixer.out_proj"};
+  style.embedding_name = "embeddings";
+  style.last_norm_name = "norm_f";
+  style.tensors_path = "backbone.layers";
+  style.keys.norm_epsilon = "layer_norm_epsilon";
+  style.required_keys = {"vocab_size", "hidden_size", "num_attention_heads"};
+  return style;
+}();
+
+// Granite 4's: Mamba-2 or attention, and then an MLP that all tokens use, with experts beside it or not.
+inline constexpr LayerStyle granite_hybrid_layers = [] {
+  LayerStyle style = llama_layers;
+  style.mlp_names = {.down = "shared_mlp.output_linear", .gate_up = "shared_mlp.input_linear"};
+  style.mamba_names = {.in = "mamba.in_proj",
+                       .convolution = "mamba.conv1d",
+                       .dt_bias = "mamba.dt_bias",
+                       .a_log = "mamba.A_log",
+                       .skip = "mamba.D",
+                       .norm = "mamba.norm",
+                       .out = "mamba.out_proj"};
+  style.linear_suffix = "_";  // in_proj, input_linear
+  style.required_keys = {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+                         "shared_intermediate_size"};
   return style;
 }();
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tidepool/mamba_checks.h"
+
 namespace tidepool {
 namespace {
 
@@ -44,6 +46,23 @@ std::optional<ModelFault> check_latent(const ModelConfig& c) {
   return std::nullopt;
 }
 
+// Heads of layers that see all tokens, where they may differ from the others'.
+std::optional<ModelFault> check_global_heads(const ModelConfig& c) {
+  const SoftmaxConfig& s = c.softmax;
+  if (s.global_head_size > model_head_size_max || s.global_head_size % 2 != 0)
+    return ModelFault{"global_head_dim",
+                      fmt::format("{} must be an even number of columns, at most {}: the rotary embedding "
+                                  "turns pairs of columns",
+                                  s.global_head_size, model_head_size_max)};
+  if (s.global_kv_heads != 0 && c.attention.heads % s.global_kv_heads != 0)
+    return ModelFault{
+        "num_global_key_value_heads",
+        fmt::format("{} does not divide model.num_attention_heads {}; each head of k and v serves the same "
+                    "number of queries' heads",
+                    s.global_kv_heads, c.attention.heads)};
+  return std::nullopt;
+}
+
 std::optional<ModelFault> check_heads(const ModelConfig& c) {
   if (style(c.family).mixer == MixerKind::latent) return check_latent(c);
   const ModelKeyNames& keys = key_names(c.family);
@@ -72,7 +91,7 @@ std::optional<ModelFault> check_heads(const ModelConfig& c) {
         c.softmax.head_size_given != 0 ? "head_dim" : keys.heads,
         fmt::format("heads are {} columns wide, but the rotary embedding turns pairs of columns",
                     c.head_size())};
-  return std::nullopt;
+  return check_global_heads(c);
 }
 
 std::optional<ModelFault> check_delta(const ModelConfig& c) {
@@ -87,8 +106,8 @@ std::optional<ModelFault> check_delta(const ModelConfig& c) {
                                   d.value_heads, d.key_heads)};
   for (const auto& [key, size] : {std::pair{"linear_key_head_dim", d.key_head_dim},
                                   std::pair{"linear_value_head_dim", d.value_head_dim}})
-    if (size == 0 || size > model_head_size_max)
-      return ModelFault{key, fmt::format("{} must be in 1..{}", size, model_head_size_max)};
+    if (size == 0 || size > model_state_head_size_max)
+      return ModelFault{key, fmt::format("{} must be in 1..{}", size, model_state_head_size_max)};
   if (d.taps == 0 || d.taps > model_taps_max)
     return ModelFault{"linear_conv_kernel_dim", fmt::format("{} must be in 1..{}", d.taps, model_taps_max)};
   return std::nullopt;
@@ -156,6 +175,17 @@ std::optional<ModelFault> check_rope(const ModelConfig& c) {
         "rope_parameters.partial_rotary_factor",
         fmt::format("{} turns {} of a head's {} columns; it must be at most 1 and turn pairs of them",
                     r.partial_factor, c.rotary_size(), c.head_size())};
+  const bool proportional = r.type == RopeType::proportional;
+  if (traits(c.family).global_sizes_key ? !proportional && r.type != RopeType::plain : proportional)
+    return ModelFault{
+        "rope_parameters.rope_type",
+        fmt::format("{} is not computed for {} models; layers of Gemma 4 that see all tokens have "
+                    "proportional or default angles, and others have others",
+                    rope_type_names[static_cast<u32>(r.type)], name(c.family))};
+  if (proportional && static_cast<u32>(r.partial_factor * c.rotary_size() / 2) == 0)
+    return ModelFault{
+        "rope_parameters.partial_rotary_factor",
+        fmt::format("{} of a head's {} columns turns no pair of them", r.partial_factor, c.rotary_size())};
   if (!(r.query_growth >= 0))
     return ModelFault{"rope_parameters.llama_4_scaling_beta",
                       fmt::format("{} must not be negative", r.query_growth)};
@@ -212,11 +242,25 @@ std::optional<ModelFault> check_expert_layers(const ModelConfig& c) {
                         fmt::format("{} is no layer; the last of {} is {}", layer, c.layers, c.layers - 1)};
   for (u32 layer = 0; layer < c.layers; ++layer)
     if (c.has_experts(layer)) return std::nullopt;
+  if (traits(c.family).experts->by_layer_kind)
+    return ModelFault{"n_routed_experts", fmt::format("{} is for layers with experts (E), of which "
+                                                      "hybrid_override_pattern has none; set it to 0",
+                                                      e.count)};
   const std::string_view key = e.dense_layers != 0 ? "first_k_dense_replace"
                                : !e.dense.empty()  ? "mlp_only_layers"
                                                    : "decoder_sparse_step";
   return ModelFault{
       key, fmt::format("leaves none of the {} layers with experts; choose a dense model instead", c.layers)};
+}
+
+// For a family whose models may be dense.
+std::optional<ModelFault> check_no_experts(const ModelConfig& c) {
+  if (!style(c.family).one_part) return std::nullopt;
+  for (u32 layer = 0; layer < c.layers; ++layer)
+    if (c.layer_kind(layer) == LayerKind::experts)
+      return ModelFault{"n_routed_experts",
+                        fmt::format("0 is too few: layer {} (the first is 0) has experts", layer)};
+  return std::nullopt;
 }
 
 std::optional<ModelFault> check_experts(const ModelConfig& c) {
@@ -226,8 +270,12 @@ std::optional<ModelFault> check_experts(const ModelConfig& c) {
     if (e.count == 0) return std::nullopt;
     return ModelFault{"model_type", fmt::format("{} models have no experts", name(c.family))};
   }
+  if (family->dense_beside && e.shared_width == 0)
+    return ModelFault{"shared_intermediate_size", "0 is too few; every layer has an MLP of this width"};
+  if (e.count == 0 && family->optional) return check_no_experts(c);
   if (e.count == 0 || e.count > experts_max)
-    return ModelFault{family->count_key, fmt::format("{} must be in 1..{}", e.count, experts_max)};
+    return ModelFault{family->count_key,
+                      fmt::format("'{}' is out of range; it must be 1 to {}", e.count, experts_max)};
   if (e.chosen == 0)
     return ModelFault{"num_experts_per_tok", "0 is too few; every token needs at least one expert"};
   if (e.chosen > e.count)
@@ -271,6 +319,28 @@ std::optional<ModelFault> check_numbers(const ModelConfig& c) {
 u32 ModelConfig::inner() const {
   if (mlp.inner_given != 0) return mlp.inner_given;
   return style(family).mlp == MlpKind::glu ? static_cast<u32>(round_up(u64{8} * width / 3, 256)) : 4 * width;
+}
+
+MixerKind ModelConfig::mixer_kind(u32 layer) const {
+  if (traits(family).layer_kinds.empty()) {
+    const bool delta_layer = traits(family).delta_layers && (layer + 1) % delta.attention_interval != 0;
+    return delta_layer ? MixerKind::gated_delta : style(family).mixer;
+  }
+  switch (layer_kind(layer)) {
+    case LayerKind::mamba:
+      return MixerKind::mamba;
+    case LayerKind::attention:
+      return style(family).mixer;
+    case LayerKind::mlp:
+    case LayerKind::experts:
+      return MixerKind::none;
+  }
+  return MixerKind::none;
+}
+
+MlpKind ModelConfig::mlp_kind(u32 layer) const {
+  if (style(family).one_part && mixer_kind(layer) != MixerKind::none) return MlpKind::none;
+  return has_experts(layer) ? MlpKind::experts : style(family).mlp;
 }
 
 u32 ModelConfig::attention_window(u32 layer) const {
@@ -322,6 +392,7 @@ double Rope::rotary_factor() const {
 }
 
 bool ModelConfig::has_experts(u32 layer) const {
+  if (style(family).one_part) return experts.count != 0 && layer_kind(layer) == LayerKind::experts;
   return experts.count != 0 && layer >= experts.dense_layers && (layer + 1) % experts.step == 0 &&
          std::ranges::find(experts.dense, layer) == experts.dense.end();
 }
@@ -339,7 +410,8 @@ ModelConfig default_model(Family family) {
   c.attention.bias = traits(family).biased_default;
   c.softmax.sliding_window_pattern = traits(family).window_pattern;
   if (traits(family).no_rope_key) c.softmax.no_rope_interval = 4;
-  if (traits(family).factor_keys) c.softmax.score_factor = 1;
+  if (traits(family).factor_keys || style(family).unit_scores) c.softmax.score_factor = 1;
+  if (traits(family).global_sizes_key) c.attention.rope.type = RopeType::proportional;
   c.softmax.soft_cap = traits(family).left_out.attention_cap;
   c.final_soft_cap = traits(family).left_out.logits_cap;
   if (traits(family).query_growth_key) c.attention.rope.query_growth = 0.1;
@@ -351,8 +423,11 @@ ModelConfig default_model(Family family) {
     if (experts->shared_key) c.experts.shared = 1;
     if (experts->shared_width_key) c.experts.shared_width = 512;
     c.experts.joined_files = experts->joined_default;
-    if (experts->group_keys) c.experts.dense_layers = 1;
+    if (experts->group_keys && !experts->by_layer_kind) c.experts.dense_layers = 1;
+    if (experts->by_layer_kind || experts->dense_beside) c.experts.shared_width = 1024;
   }
+  if (!traits(family).layer_kinds.empty()) c.softmax.positions = PositionEmbedding::nope;
+  if (traits(family).step_limits_key) c.mamba = {.groups = 1, .state_size = 256};
   if (traits(family).left_out.partial_rotary != 0)
     c.attention.rope.partial_factor = traits(family).left_out.partial_rotary;
   if (style(family).mixer == MixerKind::latent)
@@ -365,7 +440,8 @@ ModelConfig default_model(Family family) {
 }
 
 std::optional<ModelFault> check_model(const ModelConfig& c) {
-  for (const auto check : {check_numbers, check_heads, check_delta, check_factors, check_rope, check_experts})
+  for (const auto check :
+       {check_numbers, check_heads, check_delta, check_mamba, check_factors, check_rope, check_experts})
     if (std::optional<ModelFault> fault = check(c)) return fault;
   return std::nullopt;
 }

@@ -42,6 +42,9 @@ struct ModelConfig {
   SoftmaxConfig softmax;
   LatentAttention latent;
   GatedDeltaConfig delta;
+  MambaConfig mamba;
+  // A letter of LayerKind for each layer, in families that have them; empty: by the family's rule.
+  std::string layer_kinds;
   MlpConfig mlp;
   Experts experts;
   Factors factors;
@@ -63,6 +66,11 @@ struct ModelConfig {
   // True if the head's matrix is the embedding's.
   bool head_is_embedding() const { return tied && !score.on(); }
   u32 inner() const;
+  // Width inside the MLP of layers without experts.
+  u32 dense_inner() const {
+    const ExpertTraits* of_experts = traits(family).experts;
+    return of_experts != nullptr && of_experts->dense_beside ? experts.shared_width : inner();
+  }
   u32 kv_heads() const { return attention.kv_heads(); }
   // Columns of a head of q and k.
   u32 head_size() const {
@@ -70,9 +78,27 @@ struct ModelConfig {
     return softmax.head_size_given != 0 ? softmax.head_size_given : width / attention.heads;
   }
   u32 query_width() const { return attention.heads * head_size(); }
-  u32 qkv_width() const { return (attention.heads + 2 * kv_heads()) * head_size(); }
-  // Columns of the product that makes q, k and v, and the gates of q's heads if they have some.
-  u32 qkv_product_width() const { return qkv_width() + (attention_gate() ? query_width() : 0); }
+  // RETURNS: true if the layer sees all tokens, in a family where others have a sliding window.
+  bool is_global(u32 layer) const { return traits(family).window == WindowKind::by_layer && !slides(layer); }
+  // The same of a layer, where layers that see all tokens may differ from the others.
+  u32 head_size(u32 layer) const {
+    return is_global(layer) && softmax.global_head_size != 0 ? softmax.global_head_size : head_size();
+  }
+  bool keys_are_values(u32 layer) const { return softmax.keys_are_values && is_global(layer); }
+  u32 kv_heads(u32 layer) const {
+    return keys_are_values(layer) && softmax.global_kv_heads != 0 ? softmax.global_kv_heads : kv_heads();
+  }
+  u32 query_width(u32 layer) const { return attention.heads * head_size(layer); }
+  u32 key_width(u32 layer) const { return kv_heads(layer) * head_size(layer); }
+  u32 qkv_width(u32 layer) const { return query_width(layer) + 2 * key_width(layer); }
+  // Columns of the product that makes q, k and v, and the gates of q's heads if they have some; without v if
+  // it is k.
+  u32 qkv_product_width(u32 layer) const {
+    const u32 gates = attention_gate() ? query_width(layer) : 0;
+    return qkv_width(layer) + gates - (keys_are_values(layer) ? key_width(layer) : 0);
+  }
+  // False if the rows of that product have other columns than q, k and v.
+  bool product_is_qkv(u32 layer) const { return !attention_gate() && !keys_are_values(layer); }
   bool attention_gate() const { return style(family).attention_gate; }
   u32 attention_scale_size() const { return softmax.scale_given != 0 ? softmax.scale_given : head_size(); }
   // Factor on attention's scores.
@@ -80,15 +106,23 @@ struct ModelConfig {
   // The longest sequence that positions allow: with dynamic angles longer than `positions`.
   u32 longest_sequence() const;
   u32 rotary_size() const {
-    return latent.kv_lora_rank != 0 ? latent.qk_rope_head_dim
-                                    : static_cast<u32>(head_size() * attention.rope.partial_factor);
+    if (latent.kv_lora_rank != 0) return latent.qk_rope_head_dim;
+    if (attention.rope.type == RopeType::proportional) return head_size();
+    return static_cast<u32>(head_size() * attention.rope.partial_factor);
+  }
+  u32 rotary_size(u32 layer) const {
+    if (!is_global(layer) || softmax.global_head_size == 0) return rotary_size();
+    const bool whole = attention.rope.type == RopeType::proportional;
+    return static_cast<u32>(head_size(layer) * (whole ? 1 : attention.rope.partial_factor));
   }
   bool has_experts(u32 layer) const;
-  MixerKind mixer_kind(u32 layer) const {
-    const bool delta_layer = traits(family).delta_layers && (layer + 1) % delta.attention_interval != 0;
-    return delta_layer ? MixerKind::gated_delta : style(family).mixer;
+  // REQUIRES: FamilyTraits::layer_kinds is not empty.
+  LayerKind layer_kind(u32 layer) const {
+    const std::string_view kinds = layer_kinds.empty() ? traits(family).layer_kinds : layer_kinds;
+    return static_cast<LayerKind>(kinds[layer % kinds.size()]);
   }
-  MlpKind mlp_kind(u32 layer) const { return has_experts(layer) ? MlpKind::experts : style(family).mlp; }
+  MixerKind mixer_kind(u32 layer) const;
+  MlpKind mlp_kind(u32 layer) const;
   u32 expert_inner() const { return experts.inner_given != 0 ? experts.inner_given : inner(); }
   u32 shared_inner() const {
     return experts.shared_width != 0 ? experts.shared_width : experts.shared * expert_inner();
@@ -105,11 +139,13 @@ struct ModelConfig {
   QkNormKind qk_norm() const { return softmax.qk_norm ? traits(family).qk_norm : QkNormKind::none; }
   // RETURNS: true if the family has layers with and without a sliding window, and this layer has one.
   bool slides(u32 layer) const {
+    if (style(family).last_sees_all && layer + 1 == layers) return false;
     return traits(family).window == WindowKind::by_layer && (layer + 1) % softmax.sliding_window_pattern != 0;
   }
 
   // RETURNS: true if the layer rotates q and k, in families with rotary positions.
   bool rotates(u32 layer) const {
+    if (softmax.positions == PositionEmbedding::nope) return false;
     if (traits(family).windows_rotate && softmax.sliding_window != 0) return slides(layer);
     return softmax.no_rope_interval == 0 || (layer + 1) % softmax.no_rope_interval != 0;
   }
@@ -134,8 +170,10 @@ std::string longest_sequence_text(const ModelConfig&);
 ModelConfig default_model(Family);
 
 // Widest head: the attention kernels hold one row of a head in registers.
-inline constexpr u32 model_head_size_max = 256;
-// Longest convolution of a gated delta rule.
+inline constexpr u32 model_head_size_max = 512;
+// Widest head of a gated delta rule, and of Mamba-2.
+inline constexpr u32 model_state_head_size_max = 256;
+// Longest convolution of a gated delta rule, and of Mamba-2.
 inline constexpr u32 model_taps_max = 8;
 // ModelFault says why no model can have these sizes, and names the key to change.
 struct ModelFault {

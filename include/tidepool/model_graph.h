@@ -18,8 +18,9 @@
 
 namespace tidepool {
 
-// How a tensor's first values are drawn. log_uniform: the logarithm of a number from 0.01 to 16.
-enum class Init : u8 { normal, zeros, ones, uniform, log_uniform };
+// How a tensor's first values are drawn. log_uniform: the logarithm of a number from 0.01 to 16. log_number:
+// the logarithm of the element's number, from 1 on.
+enum class Init : u8 { normal, zeros, ones, uniform, log_uniform, log_number };
 
 struct Tensor {
   std::string name;        // Hugging Face name, "h.0.attn.c_attn.weight"
@@ -37,7 +38,8 @@ struct Tensor {
   u8 rule = 0;                     // number of the rule that updates it (ModelGraph::rules)
   u32 number = 0;                  // by which the block's code knows it
   TensorKind kind = TensorKind::matrix;
-  bool in_out = false;  // `shape` of a matrix is [in, out]
+  bool constant = false;  // its gradient is 0 and it does not decay, so no rule changes it
+  bool in_out = false;    // `shape` of a matrix is [in, out]
   // A matrix that joins several, such as q, k and v: outputs of each. They stand one after the other, or
   // interleaved: of two, the first has the even outputs.
   std::vector<u64> joined;

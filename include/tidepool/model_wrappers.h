@@ -22,12 +22,13 @@ struct ModelWrapper {
 };
 
 // A new wrapper is a row: transformers' names of text tensors within wrappers are alike (text_tensor_name()).
-inline constexpr std::array<ModelWrapper, 3> model_wrappers = {{
+inline constexpr std::array<ModelWrapper, 4> model_wrappers = {{
     {.name = "gemma3",
      .text = Family::gemma3_text,
      .left_out = {{{"vocab_size", 262208}, {"num_attention_heads", 8}}}},
     {.name = "qwen3_5", .text = Family::qwen3_5_text},
     {.name = "qwen3_5_moe", .text = Family::qwen3_5_moe_text},
+    {.name = "gemma4", .text = Family::gemma4_text},
 }};
 
 // RETURNS: null if the model type is no wrapper's.

@@ -15,7 +15,7 @@ namespace tidepool {
 // These constants affect the bits: a query block visits key blocks of this width in ascending order.
 inline constexpr u32 attention_query_rows = 64;
 inline constexpr u32 attention_key_rows = 512;
-inline constexpr u32 attention_head_size_max = 256;
+inline constexpr u32 attention_head_size_max = 512;
 
 struct AttentionShape {
   u32 sequences = 0;      // B

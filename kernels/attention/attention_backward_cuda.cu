@@ -19,10 +19,10 @@ __global__ void attention_delta_kernel(AttentionBackwardArguments<T> op, u32 lan
     const u32 head = from + lane_index() / lanes;
     const u64 start = row * op.sizes.out_columns + u64{head} * size;
     float sum = 0;
-    if (head < heads && column < size) {
+    for (u32 at = column; head < heads && at < size; at += vector_elements * lanes) {
       float x[8], y[8];
-      load8<whole>(op.out + start, column, size, x);
-      load8<whole>(op.dout + start, column, size, y);
+      load8<whole>(op.out + start, at, size, x);
+      load8<whole>(op.dout + start, at, size, y);
       for (u32 i = 0; i < 8; ++i) sum = fmaf(x[i], y[i], sum);
     }
     for (u32 flip = lanes / 2; flip > 0; flip /= 2)

@@ -15,7 +15,7 @@ namespace {
 
 struct Scratch {
   float scores[attention_query_rows * attention_key_rows];    // 128 KiB
-  float out[attention_query_rows * attention_head_size_max];  // 64 KiB
+  float out[attention_query_rows * attention_head_size_max];  // 128 KiB
   OnlineSoftmax running[attention_query_rows];
 };
 

@@ -119,7 +119,7 @@ __device__ __forceinline__ u32 kept_in_batch(const DropoutRow& dropout, const Fm
     // with more lanes than elements, an element is drawn several times
     const u32 mine = (from + place.part) % elements;
     const u32 votes = __ballot_sync(all_lanes, dropout_keeps(dropout, element(mine / batch, mine % batch)));
-    kept |= (votes >> (lane_index() - place.part) & ((1u << lanes) - 1)) << from;
+    kept |= (votes >> (lane_index() - place.part) & (all_lanes >> (32 - lanes))) << from;
   }
   return kept;
 }

@@ -74,8 +74,10 @@ void for_fma_lanes(const AttentionShape& s, Fn fn) {
       return fn(std::integral_constant<u32, 4>());
     case 8:
       return fn(std::integral_constant<u32, 8>());
-    default:
+    case 16:
       return fn(std::integral_constant<u32, 16>());
+    default:
+      return fn(std::integral_constant<u32, 32>());
   }
 }
 

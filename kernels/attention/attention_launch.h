@@ -1,27 +1,33 @@
 // Chooses the attention kernels of a device, and their launch shapes. Needs no CUDA.
 //
-// Tensor cores are used if rows of a head of q, k and v consist of whole vectors of 8. Tiles of both widths
-// are padded to the next of attention_tensor_sizes that holds the wider: `tensor` for bf16 from sm_80 on and
-// fp16 from sm_75 on (there backward only up to head size 96, for lack of shared memory); `tensor_sm70` for
-// fp16 on sm_70, which has another instruction. `fma` does the rest: fp32, devices without such tensor cores,
-// head sizes like 20. The choice depends on sizes and device only, never on addresses: placement must not
-// change bits.
+// Tensor cores are used if rows of a head of q, k and v consist of whole vectors of 8, at most 256. Tiles of
+// both widths are padded to the next of attention_tensor_sizes that holds the wider: `tensor` for bf16 from
+// sm_80 on and fp16 from sm_75 on (there backward only up to head size 96, for lack of shared memory);
+// `tensor_sm70` for fp16 on sm_70, which has another instruction. `fma` does the rest: fp32, devices without
+// such tensor cores, head sizes like 20 or above 256. The choice depends on sizes and device only, never on
+// addresses: placement must not change bits.
 #pragma once
 
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
 
 #include "kernels/attention/attention.h"
 #include "kernels/cuda/launch_shape.h"
 
 namespace tidepool::cuda {
 
+// Head sizes for tensor cores. 32 is for small models and tests; 256 works but is not fast.
+inline constexpr u32 attention_tensor_sizes[] = {32, 64, 80, 96, 128, 256};
+inline constexpr u32 attention_tensor_size_max = std::end(attention_tensor_sizes)[-1];
+
 enum class AttentionUnits { fma, tensor, tensor_sm70 };
 enum class AttentionPass { forward, backward };
 // `capability`: 10 times major plus minor, 75 for sm_75.
 constexpr AttentionUnits attention_units(Precision precision, u32 head_size, int capability,
                                          AttentionPass pass = AttentionPass::forward) {
-  if (precision == Precision::fp32 || head_size % 8 != 0) return AttentionUnits::fma;
+  if (precision == Precision::fp32 || head_size % 8 != 0 || head_size > attention_tensor_size_max)
+    return AttentionUnits::fma;
   if (capability < 75)
     return precision == Precision::fp16 ? AttentionUnits::tensor_sm70 : AttentionUnits::fma;
   // sm_75 has 64 KiB of shared memory; backward needs more for larger heads.
@@ -42,8 +48,7 @@ constexpr AttentionUnits attention_units(Precision precision, const AttentionSha
 // Checks an operation's arrays; stops the process if a kernel cannot read them.
 void check_attention(const AttentionShape&, AttentionUnits, std::initializer_list<ConstValues> arrays);
 
-// Head sizes for tensor cores. 32 is for small models and tests; 256 works but is not fast.
-inline constexpr u32 attention_tensor_sizes[] = {32, 64, 80, 96, 128, 256};
+// RETURNS: the size of the tiles that hold the head; 0: none does.
 constexpr u32 attention_tensor_size(u32 head_size) {
   for (u32 size : attention_tensor_sizes) {
     if (head_size <= size) return size;
@@ -132,9 +137,11 @@ struct AttentionBackwardTile : AttentionBackwardCut<size, units> {
 
 // Fused multiply-adds: groups of `lanes` threads own two rows each; `step` rows stream by, as floats.
 inline constexpr u32 attention_fma_threads = 128, attention_fma_columns = 16, attention_fma_own = 2;
-constexpr u32 attention_fma_lanes(u32 head_size) { return head_size <= 64 ? 4 : head_size <= 128 ? 8 : 16; }
+constexpr u32 attention_fma_lanes(u32 head_size) {
+  return head_size <= 64 ? 4 : head_size <= 128 ? 8 : head_size <= 256 ? 16 : 32;
+}
 constexpr u32 attention_fma_rows(u32 lanes) { return attention_fma_own * attention_fma_threads / lanes; }
-constexpr u32 attention_fma_step(u32 lanes) { return lanes <= 8 ? 32 : 16; }
+constexpr u32 attention_fma_step(u32 lanes) { return lanes <= 8 ? 32 : lanes == 16 ? 16 : 8; }
 
 namespace attention_detail {
 
@@ -220,11 +227,12 @@ constexpr LaunchShape attention_backward_queries_launch(const AttentionShape& s,
                                                Tile::queries_shared_bytes);
   });
 }
-// dout . out: one warp per token; `lanes` of its threads take a head at a time, eight elements each.
+// dout . out: one warp per token; `lanes` of its threads take a head at a time, eight elements each, and
+// heads above 256 in two turns.
 inline constexpr u32 attention_delta_threads = 256, attention_sinks_threads = 1024;
 constexpr u32 attention_delta_lanes(u32 value_size) {
   u32 lanes = 1;
-  while (8 * lanes < value_size) lanes *= 2;
+  while (8 * lanes < value_size && lanes < warp_threads) lanes *= 2;
   return lanes;
 }
 constexpr LaunchShape attention_delta_launch(const AttentionShape& s) {

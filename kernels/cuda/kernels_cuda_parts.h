@@ -24,6 +24,7 @@
 #include "kernels/rotary/rotary.h"
 #include "kernels/router/router.h"
 #include "kernels/router/router_totals.h"
+#include "kernels/scale_values/scale_values.h"
 #include "kernels/soft_cap/soft_cap.h"
 #include "kernels/unpack/unpack.h"
 #include "kernels/update/update_scalars.h"
@@ -59,6 +60,8 @@ void gated_delta_cuda(const GatedDelta&, cudaStream_t);
 void gated_delta_backward_cuda(const GatedDeltaBackward&, cudaStream_t);
 void gated_norm_cuda(const GatedNorm&, cudaStream_t);
 void gated_norm_backward_cuda(const GatedNormBackward&, cudaStream_t);
+void group_norm_cuda(const GroupNorm&, cudaStream_t);
+void group_norm_backward_cuda(const GroupNormBackward&, cudaStream_t);
 void unpack_cuda(const Unpack&, cudaStream_t);  // the bits of unpack_cpu()
 void normalize_matrix_cuda(const NormalizeMatrix&, cudaStream_t);
 void add_product_cuda(const AddProduct&, cudaStream_t);
@@ -109,6 +112,7 @@ void cross_entropy_slice_cuda(const LogitsSlice&, cudaStream_t);
 void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, const LossSums&, cudaStream_t);
 void cross_entropy_gradient_cuda(const LogitsSlice&, float scale, const float* loss_scale, cudaStream_t);
 void soft_cap_cuda(const SoftCap&, cudaStream_t);
+void scale_values_cuda(const ScaleValues&, cudaStream_t);
 
 void embedding_cuda(const Embedding&, cudaStream_t);
 // REQUIRES: every token is below the vocabulary; otherwise the kernel traps.

@@ -5,16 +5,17 @@
 
 namespace tidepool::cuda {
 
-// The arrays of delta_states() of delta_rule.h; `key_head` has one value head at a time.
+// The arrays of delta_states() of delta_rule.h; a key head has delta_heads_at_once() value heads at a time.
 struct DeltaWorkspace {
   float *states, *gradients, *corrections, *solutions;
+  u32 at_once;
 
-  DeltaWorkspace(const DeltaShape& s, float* at) {
-    const u64 heads = u64{s.sequences} * s.key_heads, state = u64{s.key_size} * s.value_size;
+  DeltaWorkspace(const DeltaShape& s, float* at) : at_once(delta_heads_at_once(s)) {
+    const u64 heads = u64{s.sequences} * s.key_heads * at_once, state = u64{s.key_size} * s.value_size;
     states = at;
     gradients = states + heads * delta_state_slots(s) * state;
     corrections = gradients + heads * delta_gradient_slots(s) * state;
-    solutions = corrections + heads * s.tokens * s.value_size;
+    solutions = corrections + (s.corrects() ? heads * s.tokens * s.value_size : 0);
   }
   // The state at the boundary before the chunk that begins with a token, and its gradient.
   __device__ __forceinline__ float* state(const DeltaShape& s, const DeltaPlace& place, u32 token) const {
@@ -35,27 +36,32 @@ struct DeltaWorkspace {
   }
 
  private:
-  static __device__ __forceinline__ u64 slot(const DeltaShape& s, const DeltaPlace& place, u64 slots,
-                                             u64 at) {
-    return ((u64{place.sequence} * s.key_heads + place.key_head()) * slots + at) * s.key_size * s.value_size;
+  // A head's number among those of a sequence that are computed at once.
+  __device__ __forceinline__ u32 number(const DeltaShape& s, const DeltaPlace& place) const {
+    return place.key_head() * at_once + place.head % s.heads_per_key() % at_once;
   }
-  static __device__ __forceinline__ u64 row(const DeltaShape& s, const DeltaPlace& place, u64 rows, u64 at) {
-    return ((place.sequence * rows + at) * s.key_heads + place.key_head()) * s.value_size;
+  __device__ __forceinline__ u64 slot(const DeltaShape& s, const DeltaPlace& place, u64 slots, u64 at) const {
+    return ((u64{place.sequence} * s.key_heads * at_once + number(s, place)) * slots + at) * s.key_size *
+           s.value_size;
+  }
+  __device__ __forceinline__ u64 row(const DeltaShape& s, const DeltaPlace& place, u64 rows, u64 at) const {
+    return ((place.sequence * rows + at) * s.key_heads * at_once + number(s, place)) * s.value_size;
   }
 };
 
-// A launch has one value head of every key head: number `turn` of the key head's.
+// A launch has the same value heads of every key head: those from number `first` of the key head's on.
 template <class T>
 struct DeltaBackwardArguments {
   DeltaArrays<T> in;
   const T* dout;
   T *dqkv, *dprojected;
-  float* partials;  // [groups of delta_chunk_tokens tokens, da_log and ddt_bias, NV], or null
+  float* partials;  // [groups of delta_chunk_tokens tokens, delta_head_sums(), NV], or null
   DeltaWorkspace work;
-  u32 turn, segment;
+  u32 first, segment;
 
-  __device__ __forceinline__ DeltaPlace place(u32 sequence, u32 key_head) const {
-    return {in.shape, sequence, key_head * in.shape.heads_per_key() + turn};
+  // `number`: of the launch's heads of a sequence, `each` of which belong to a key head.
+  __device__ __forceinline__ DeltaPlace place(u32 sequence, u32 number, u32 each) const {
+    return {in.shape, sequence, number / each * in.shape.heads_per_key() + first + number % each};
   }
 };
 

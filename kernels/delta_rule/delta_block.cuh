@@ -3,7 +3,8 @@
 //   X = U - B W;   U = V - e^G K S
 // so that the gradient of beta needs no division. B and P share an array `pairs` of a chunk's tokens by
 // tokens: B[i, j] (i > j) below the diagonal, and P[i, j] (i >= j) at [j, i].
-// Rows at or above the chunk's count are zero, with beta = 0 and g = 0, and change nothing.
+// Rows at or above the chunk's count are zero, with beta = 0 and g = 0, and change nothing. Mamba-2 has no
+// corrections: X = V and B = 0.
 #pragma once
 
 #include "kernels/cuda/device_param.h"
@@ -21,6 +22,8 @@ struct DeltaArrays {
   DeltaShape shape;
   const T *qkv, *projected;
   DeviceParam a_log, dt_bias;
+  DeviceParam skip;  // Mamba-2 only, as `steps`
+  StepLimits steps;
   const i32* starts;  // or null
   bool whole;         // rows of q, k, v and of a head's output are read 16 bytes at a time
 };
@@ -28,9 +31,10 @@ struct DeltaArrays {
 // A chunk's arrays in shared memory.
 struct alignas(16) DeltaBlock {
   float g[delta_n], beta[delta_n];
-  float gamma[delta_n];                        // e^G
-  float to_end[delta_n];                       // e^(G[last] - G)
-  float q_factor[delta_n], k_factor[delta_n];  // 1 / length; q's also divided by the root of DK
+  float gamma[delta_n];   // e^G
+  float to_end[delta_n];  // e^(G[last] - G)
+  // 1 / length; q's also divided by the root of DK. Not used by Mamba-2.
+  float q_factor[delta_n], k_factor[delta_n];
   float pairs[delta_pairs_floats];
   DeltaStages stages;
 };
@@ -66,8 +70,11 @@ __device__ __forceinline__ void scale_eight(float (&v)[8], float factor) {
 }
 __device__ __forceinline__ void zero_eight(float (&v)[8]) { UNROLL for (u32 i = 0; i < 8; ++i) v[i] = 0.0f; }
 
+// RETURNS: the step that a projected value gives.
+__device__ __forceinline__ float softplus_of(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
+
 // One chunk's rows of q and k.
-template <class T>
+template <StateRule rule, class T>
 struct DeltaRows {
   const DeltaArrays<T>& in;
   const DeltaPlace place;
@@ -90,18 +97,12 @@ struct DeltaRows {
       s.beta[i] = s.g[i] = 0.0f;
       if (i < chunk.count) {
         const u32 token = chunk.begin + i;
-        s.beta[i] = 1.0f / (1.0f + expf(-widened(in.projected[place.b(token)])));
-        const float x = widened(in.projected[place.a(token)]) + in.dt_bias.at(place.head);
-        s.g[i] = -expf(in.a_log.at(place.head)) * (x > 20.0f ? x : log1pf(expf(x)));
+        const float step = softplus_of(widened(in.projected[place.a(token)]) + in.dt_bias.at(place.head));
+        s.beta[i] = corrects ? 1.0f / (1.0f + expf(-widened(in.projected[place.b(token)]))) : bounded(step);
+        s.g[i] = -expf(in.a_log.at(place.head)) * (corrects ? step : s.beta[i]);
       }
     }
-    const float scale = 1.0f / sqrtf(static_cast<float>(in.shape.key_size));
-    for (u32 row = warp_index(); row < delta_n; row += delta_threads / warp_threads) {
-      if (row >= chunk.count) continue;
-      const float of_q = length_factor(in.qkv + place.q(chunk.begin + row)),
-                  of_k = length_factor(in.qkv + place.k(chunk.begin + row));
-      if (lane_index() == 0) s.q_factor[row] = scale * of_q, s.k_factor[row] = of_k;
-    }
+    if (corrects) make_lengths();
     __syncthreads();
     if (i < delta_n) {
       float sum = 0;
@@ -116,11 +117,26 @@ struct DeltaRows {
   }
 
  private:
+  static constexpr bool corrects = rule == StateRule::delta;
+
+  // Comparisons are false for NaN, so NaN stays NaN.
+  __device__ __forceinline__ float bounded(float step) const {
+    return step < in.steps.least ? in.steps.least : step > in.steps.most ? in.steps.most : step;
+  }
+  __device__ __forceinline__ void make_lengths() const {
+    const float scale = 1.0f / sqrtf(static_cast<float>(in.shape.key_size));
+    for (u32 row = warp_index(); row < delta_n; row += delta_threads / warp_threads) {
+      if (row >= chunk.count) continue;
+      const float of_q = length_factor(in.qkv + place.q(chunk.begin + row)),
+                  of_k = length_factor(in.qkv + place.k(chunk.begin + row));
+      if (lane_index() == 0) s.q_factor[row] = scale * of_q, s.k_factor[row] = of_k;
+    }
+  }
   __device__ __forceinline__ void unit(const T* row, const float* factors, u32 i, u32 column,
                                        float (&v)[8]) const {
     if (i >= chunk.count) return zero_eight(v);
     load_eight(row, column, in.shape.key_size, in.whole, v);
-    scale_eight(v, factors[i]);
+    if (corrects) scale_eight(v, factors[i]);
   }
   __device__ __forceinline__ float length_factor(const T* row) const {
     float square = 0;
@@ -147,6 +163,7 @@ __device__ __forceinline__ void make_decays(DeltaBlock& s) {
 
 // Sums of B and P before their decays. A thread's 4 x 4 elements are all below the diagonal, which are B's,
 // or all above, which are P's; of those on it, it has B's, and each of the block's threads one element of P.
+template <StateRule rule>
 struct PairSums {
   DeltaTile sums = {};
   float on_diagonal = 0;
@@ -157,7 +174,8 @@ struct PairSums {
 
   // Adds 32 columns of K and Q, both [64, 32].
   __device__ __forceinline__ void add(const float* k, const float* q) {
-    multiply_rows(sums, k, delta_row() < delta_column() ? q : k, delta_row(), delta_column());
+    const bool of_p = delta_row() < delta_column();
+    if (of_p || rule == StateRule::delta) multiply_rows(sums, k, of_p ? q : k, delta_row(), delta_column());
     if (diagonal_row() < diagonal_column()) return;
     for (u32 c = 0; c < delta_step; c += 4) {
       float a[4], b[4];
@@ -189,12 +207,12 @@ struct PairSums {
 
 // Fills the block for a chunk. Calls each(column) for every 32 columns of Q and K, which are in the stages
 // then: K at the left, Q at the right. `reads_q`: otherwise P is left out.
-template <bool reads_q, class T, class Each>
-__device__ __forceinline__ void make_pairs(const DeltaRows<T>& rows, Each each) {
+template <bool reads_q, StateRule rule, class T, class Each>
+__device__ __forceinline__ void make_pairs(const DeltaRows<rule, T>& rows, Each each) {
   DeltaBlock& s = rows.s;
   rows.make_gates();
   make_decays(s);
-  PairSums pairs;
+  PairSums<rule> pairs;
   KEEP_ROLLED for (u32 column = 0; column < rows.in.shape.key_size; column += delta_step) {
     stage_rows(s.stages.left, [&](u32 i, u32 k, float(&v)[8]) { rows.k(i, column + k, v); });
     if (reads_q) stage_rows(s.stages.right, [&](u32 i, u32 k, float(&v)[8]) { rows.q(i, column + k, v); });

@@ -25,7 +25,7 @@ constexpr DeltaChannels delta_channels_of(const DeltaShape& s, u32 block) {
     return DeltaChannels{channel + from, column + from,
                          left < delta_channel_block ? left : delta_channel_block};
   };
-  if (!s.by_key_head) return cut(0, 0, s.channels(), block);
+  if (!s.by_key_head) return cut(0, s.convolved(), s.channels(), block);
   const u32 of_key = delta_blocks_of(s.key_size), values = s.heads_per_key() * s.value_size,
             each = 2 * of_key + delta_blocks_of(values);
   const u32 head = block / each, part = block % each;

@@ -15,7 +15,8 @@ struct ConvolutionScratch {
   float weight[delta_taps_max][block];  // by tap, the last is of the own token
   float sums[group_rows + delta_taps_max][block];
   float inputs[group_rows][block];
-  float dweight[delta_taps_max][block];
+  float dweight[delta_taps_max + 1][block];  // behind the last tap: of the bias
+  float bias[block];
 };
 
 void check_convolution(const DeltaShape& s) {
@@ -40,6 +41,10 @@ class ConvolutionTask {
                                       u64{channels_.count} * s_.taps, by_channel);
     for (u32 c = 0; c < channels_.count; ++c)
       for (u32 tap = 0; tap < s_.taps; ++tap) scratch.weight[tap][c] = from[c * s_.taps + tap];
+    std::memset(scratch.bias, 0, sizeof scratch.bias);
+    if (!op.bias) return;
+    const float* bias = rows::widened(op.bias.at(channels_.channel), channels_.count, by_channel);
+    std::memcpy(scratch.bias, bias, channels_.count * sizeof(float));
   }
 
   const DeltaChannels& channels() const { return channels_; }
@@ -63,7 +68,7 @@ class ConvolutionTask {
 
   // sum = the convolution at a token.
   void convolve(u32 token, const ConvolutionScratch& scratch, float* sum) const {
-    std::memset(sum, 0, channels_.count * sizeof(float));
+    std::memcpy(sum, scratch.bias, channels_.count * sizeof(float));
     for_taps(token, [&](u32 tap, u32 from) {
       delta_rows::multiply_add(sum, op_.projected.fp32() + projected(from), scratch.weight[tap],
                                channels_.count);
@@ -111,24 +116,28 @@ void convolve_back(const DeltaConvolutionBackward& op, const ConvolutionTask<Del
       if (op.dweight != nullptr && token < task.end())
         delta_rows::multiply_add(scratch.dweight[tap], sum, op.projected.fp32() + task.projected(from), n);
     });
+    if (op.dbias != nullptr && token < task.end()) rows::add(scratch.dweight[op.shape.taps], sum, n);
   }
   for (u32 token = task.begin(); token < task.end(); ++token)
     std::memcpy(op.dprojected.fp32() + task.projected(token), scratch.inputs[token - task.begin()],
                 n * sizeof(float));
 }
 
-// partials: [group of rows, tap, channel].
+// Taps, and the bias behind them if it has a gradient.
+u32 sums_of(const DeltaConvolutionBackward& op) { return op.shape.taps + (op.dbias != nullptr ? 1 : 0); }
+
+// partials: [group of rows, sum, channel].
 void sum_convolution_groups(const DeltaConvolutionBackward& op, u32 channel, u32 count,
                             ConvolutionScratch& scratch) {
   const DeltaShape& s = op.shape;
   const u32 groups = s.sequences * groups_of(s);
-  for (u32 tap = 0; tap < s.taps; ++tap) {
+  for (u32 tap = 0; tap < sums_of(op); ++tap) {
     float* total = scratch.dweight[tap];
     std::memset(total, 0, count * sizeof(float));
     for (u32 group = 0; group < groups; ++group)
-      rows::add(total, op.partials + (u64{group} * s.taps + tap) * s.channels() + channel, count);
+      rows::add(total, op.partials + (u64{group} * sums_of(op) + tap) * s.channels() + channel, count);
     for (u32 c = 0; c < count; ++c) {
-      float& out = op.dweight[u64{channel + c} * s.taps + tap];
+      float& out = tap < s.taps ? op.dweight[u64{channel + c} * s.taps + tap] : op.dbias[channel + c];
       out = op.accumulate ? out + total[c] : total[c];
     }
   }
@@ -154,8 +163,8 @@ void delta_convolution_backward_cpu(const DeltaConvolutionBackward& op, CorePool
     convolve_back(op, task, scratch);
     if (op.dweight == nullptr) return;
     const u32 group = number / delta_channel_blocks(s);
-    for (u32 tap = 0; tap < s.taps; ++tap)
-      std::memcpy(op.partials + (u64{group} * s.taps + tap) * s.channels() + task.channels().channel,
+    for (u32 tap = 0; tap < sums_of(op); ++tap)
+      std::memcpy(op.partials + (u64{group} * sums_of(op) + tap) * s.channels() + task.channels().channel,
                   scratch.dweight[tap], task.channels().count * sizeof(float));
   });
   if (op.dweight == nullptr) return;

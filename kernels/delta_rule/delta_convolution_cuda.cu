@@ -19,6 +19,7 @@ struct ConvolutionArguments {
   DeltaShape shape;
   const A* projected;
   const P* weight;
+  const P* bias;      // or null
   const i32* starts;  // or null
 };
 
@@ -40,6 +41,7 @@ class ConvolutionColumn {
       weight_[back] =
           back < all ? widened(op.weight[u64{channel()} * all + (all - 1 - min(back, all - 1))]) : 0.0f;
     }
+    if (op.bias != nullptr) bias_ = widened(op.bias[channel()]);
   }
 
   __device__ __forceinline__ bool is_mine() const { return threadIdx.x < channels_.count; }
@@ -80,7 +82,7 @@ class ConvolutionColumn {
   }
   // RETURNS: the sum of row i. `behind`: of the row.
   __device__ __forceinline__ float sum(const Inputs& x, u32 i, u32 behind) const {
-    float sum = 0;
+    float sum = bias_;
     UNROLL for (u32 back = taps; back-- > 0;) {
       if (back <= behind) sum = fmaf(x[taps - 1 + i - back], weight_[back], sum);
     }
@@ -91,7 +93,7 @@ class ConvolutionColumn {
   const ConvolutionArguments<A, P>& op_;
   const DeltaChannels channels_;
   u32 group_ = 0, sequence_ = 0, begin_ = 0, end_ = 0;
-  float weight_[taps] = {};
+  float weight_[taps] = {}, bias_ = 0;
 };
 
 template <u32 taps, class A, class P>
@@ -117,6 +119,7 @@ struct ConvolutionGradients {
   const A* dy;
   A* dprojected;
   float* partials;  // [groups, taps, C], or null
+  float* of_bias;   // [groups, C], or null
 };
 
 // A row's gradient is complete `taps` - 1 rows later, when the last row that reads it has passed. Rows of the
@@ -128,7 +131,7 @@ __global__ void __launch_bounds__(delta_channel_threads)
   if (!column.is_mine()) return;
   const u32 begin = column.begin(), end = column.end(), last = min(end + taps - 1, op.shape.tokens);
   typename ConvolutionColumn<taps, A, P>::Inputs x, dx = {};
-  float dweight[taps] = {};
+  float dweight[taps] = {}, dbias = 0;
   column.load_before(x, begin);
   for (u32 token = begin; token < end + taps - 1; token += rows_at_once) {
     column.load(x, token, last);
@@ -140,6 +143,7 @@ __global__ void __launch_bounds__(delta_channel_threads)
       if (token + i >= last) break;
       const u32 behind = column.rows_behind(token + i);
       const float ds = dy[i] * Silu::with_slope<A>(column.sum(x, i, behind)).slope;
+      if (token + i < end) dbias += ds;
       UNROLL for (u32 back = 0; back < taps; ++back) {
         if (back > behind) continue;
         dx[taps - 1 + i - back] = fmaf(ds, column.weight(back), dx[taps - 1 + i - back]);
@@ -156,6 +160,7 @@ __global__ void __launch_bounds__(delta_channel_threads)
     UNROLL for (u32 i = taps - 1; i < taps - 1 + rows_at_once; ++i) dx[i] = 0.0f;
   }
   if (to.partials == nullptr) return;
+  if (to.of_bias != nullptr) to.of_bias[u64{column.group()} * op.shape.channels() + column.channel()] = dbias;
   UNROLL for (u32 back = 0; back < taps; ++back) {
     if (back < op.shape.taps)
       to.partials[(u64{column.group()} * op.shape.taps + (op.shape.taps - 1 - back)) * op.shape.channels() +
@@ -175,6 +180,7 @@ void for_convolution(const Op& op, Fn fn) {
     const ConvolutionArguments<A, P> arguments = {.shape = s,
                                                   .projected = elements<A>(op.projected),
                                                   .weight = elements<P>(op.weight),
+                                                  .bias = op.bias ? elements<P>(op.bias) : nullptr,
                                                   .starts = op.starts};
     if (s.taps <= 4) return fn(std::integral_constant<u32, 4>(), arguments);
     fn(std::integral_constant<u32, delta_taps_max>(), arguments);
@@ -187,12 +193,17 @@ void launch_convolution(const DeltaConvolution& op, const ConvolutionArguments<A
   launch<delta_convolution_kernel<taps, A, P>>(delta_convolution_launch(op.shape), stream, arguments,
                                                elements<A>(op.y));
 }
+// Behind those of the taps.
+float* bias_partials(const DeltaConvolutionBackward& op) {
+  return op.partials + u64{delta_groups(op.shape)} * op.shape.taps * op.shape.channels();
+}
 template <u32 taps, class A, class P>
 void launch_convolution(const DeltaConvolutionBackward& op, const ConvolutionArguments<A, P>& arguments,
                         cudaStream_t stream) {
   const ConvolutionGradients<A> gradients = {.dy = elements<A>(op.dy),
                                              .dprojected = elements<A>(op.dprojected),
-                                             .partials = op.dweight != nullptr ? op.partials : nullptr};
+                                             .partials = op.dweight != nullptr ? op.partials : nullptr,
+                                             .of_bias = op.dbias != nullptr ? bias_partials(op) : nullptr};
   launch<delta_convolution_backward_kernel<taps, A, P>>(delta_convolution_launch(op.shape), stream, arguments,
                                                         gradients);
 }
@@ -224,6 +235,14 @@ void delta_convolution_backward_cuda(const DeltaConvolutionBackward& op, cudaStr
                     .accumulate = op.accumulate};
   for (u32 tap = 0; tap < s.taps; ++tap) sums.out[tap] = op.dweight + tap;
   sum_delta_groups(sums, stream);
+  if (op.dbias != nullptr)
+    sum_delta_groups({.partials = bias_partials(op),
+                      .groups = delta_groups(s),
+                      .kinds = 1,
+                      .columns = s.channels(),
+                      .out = {op.dbias},
+                      .accumulate = op.accumulate},
+                     stream);
 }
 
 }  // namespace tidepool

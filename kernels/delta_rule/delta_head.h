@@ -2,6 +2,7 @@
 // rows are the chunk's n tokens, G[i] the sum of g up to token i, D[i, j] = e^(G[i] - G[j]) for i >= j.
 //   B = K K^T D below the diagonal;   P = Q K^T D;   U = V - e^G K S;   (I + beta B) W = beta U
 //   out = e^G Q S + P W;   S = e^G[last] S + (e^(G[last] - G) K)^T W
+// Mamba-2: B = 0, U = V, and out += skip V.
 #pragma once
 
 #include "kernels/delta_rule/delta_chunk.h"
@@ -15,7 +16,8 @@ inline constexpr u32 delta_pair_elements = delta_chunk_tokens * delta_pitch;
 inline constexpr u32 delta_state_elements = delta_head_size_max * delta_head_size_max;
 
 struct DeltaScratch {
-  float q[delta_row_elements], k[delta_row_elements];  // [n, DK]: of length 1, q divided by the root of DK
+  float q[delta_row_elements],
+      k[delta_row_elements];  // [n, DK]: of length 1, q divided by the root of DK; Mamba-2: as they are
   float q_rstd[delta_chunk_tokens], k_rstd[delta_chunk_tokens];
   float beta[delta_chunk_tokens], g[delta_chunk_tokens];
   float gamma[delta_chunk_tokens];                                               // e^G
@@ -33,6 +35,8 @@ struct DeltaInputs {
   const float *qkv, *projected;
   float rate;     // -e^a_log of the head
   float dt_bias;  // of the head
+  float skip;     // Mamba-2 only
+  StepLimits steps;
 };
 
 float softplus(float x);

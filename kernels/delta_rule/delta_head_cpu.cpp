@@ -22,10 +22,18 @@ void load_chunk(const DeltaPlace& place, const DeltaInputs& in, const DeltaChunk
   float sum = 0;
   for (u32 i = 0; i < chunk.count; ++i) {
     const u32 token = chunk.begin + i;
-    s.q_rstd[i] = unit_row(in.qkv + place.q(token), scale, s.q + i * size, size);
-    s.k_rstd[i] = unit_row(in.qkv + place.k(token), 1, s.k + i * size, size);
-    s.beta[i] = 1.0f / (1.0f + std::exp(-in.projected[place.b(token)]));
-    s.g[i] = in.rate * softplus(in.projected[place.a(token)] + in.dt_bias);
+    const float step = softplus(in.projected[place.a(token)] + in.dt_bias);
+    if (place.shape.corrects()) {
+      s.q_rstd[i] = unit_row(in.qkv + place.q(token), scale, s.q + i * size, size);
+      s.k_rstd[i] = unit_row(in.qkv + place.k(token), 1, s.k + i * size, size);
+      s.beta[i] = 1.0f / (1.0f + std::exp(-in.projected[place.b(token)]));
+      s.g[i] = in.rate * step;
+    } else {
+      std::memcpy(s.q + i * size, in.qkv + place.q(token), size * sizeof(float));
+      std::memcpy(s.k + i * size, in.qkv + place.k(token), size * sizeof(float));
+      s.beta[i] = std::min(std::max(step, in.steps.least), in.steps.most);
+      s.g[i] = in.rate * s.beta[i];
+    }
     sum += s.g[i];
     s.gamma[i] = std::exp(sum);
   }
@@ -59,22 +67,26 @@ void make_pairs(const DeltaShape& shape, u32 n, DeltaScratch& s) {
            .c = c,
            .ldc = delta_pitch});
   };
-  product(s.k, s.b);
   product(s.q, s.p);
   for (u32 i = 0; i < n; ++i) {
-    const float* d = s.d + i * delta_pitch;
-    float *b = s.b + i * delta_pitch, *p = s.p + i * delta_pitch;
-    delta_rows::multiply(b, d, b, i);
-    std::memset(b + i, 0, (n - i) * sizeof(float));
-    delta_rows::multiply(p, d, p, i + 1);
+    float* p = s.p + i * delta_pitch;
+    delta_rows::multiply(p, s.d + i * delta_pitch, p, i + 1);
     std::memset(p + i + 1, 0, (n - i - 1) * sizeof(float));
+  }
+  if (!shape.corrects()) return;
+  product(s.k, s.b);
+  for (u32 i = 0; i < n; ++i) {
+    float* b = s.b + i * delta_pitch;
+    delta_rows::multiply(b, s.d + i * delta_pitch, b, i);
+    std::memset(b + i, 0, (n - i) * sizeof(float));
   }
 }
 
 // U, and W.
 void make_values(const DeltaPlace& place, const DeltaInputs& in, const DeltaChunk& chunk, DeltaScratch& s) {
   const u32 n = chunk.count, size = place.shape.value_size;
-  if (!chunk.first)
+  const bool corrected = place.shape.corrects() && !chunk.first;
+  if (corrected)
     sgemm({.m = n,
            .n = size,
            .k = place.shape.key_size,
@@ -87,10 +99,10 @@ void make_values(const DeltaPlace& place, const DeltaInputs& in, const DeltaChun
   for (u32 i = 0; i < n; ++i) {
     float *u = s.u + i * size, *w = s.w + i * size;
     std::memcpy(u, in.qkv + place.v(chunk.begin + i), size * sizeof(float));
-    if (!chunk.first) delta_rows::add_scaled(u, s.ks + i * size, -s.gamma[i], size);
+    if (corrected) delta_rows::add_scaled(u, s.ks + i * size, -s.gamma[i], size);
     delta_rows::scaled(u, s.beta[i], w, size);
   }
-  solve_delta_rows(s, n, size, s.w);
+  if (place.shape.corrects()) solve_delta_rows(s, n, size, s.w);
 }
 
 }  // namespace

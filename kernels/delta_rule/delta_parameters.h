@@ -17,12 +17,14 @@ inline void check_delta_heads(const DeltaShape& s) {
 // `op`: GatedDelta or GatedDeltaBackward.
 template <class Op>
 DeltaInputs delta_inputs(const Op& op, u32 head) {
-  float a_log, dt_bias;
+  float a_log, dt_bias, skip = 0;
   const float a = *rows::widened(op.a_log.at(head), 1, &a_log);
   return {.qkv = op.qkv.fp32(),
           .projected = op.projected.fp32(),
           .rate = -std::exp(a),
-          .dt_bias = *rows::widened(op.dt_bias.at(head), 1, &dt_bias)};
+          .dt_bias = *rows::widened(op.dt_bias.at(head), 1, &dt_bias),
+          .skip = op.shape.corrects() ? 0 : *rows::widened(op.skip.at(head), 1, &skip),
+          .steps = op.steps};
 }
 
 }  // namespace tidepool

@@ -13,11 +13,13 @@ struct DeltaPlace {
   constexpr u32 key_head() const { return head / shape.heads_per_key(); }
   constexpr u64 row(u32 token) const { return u64{sequence} * shape.tokens + token; }
   constexpr u64 q(u32 token) const {
-    return row(token) * shape.channels() + u64{key_head()} * shape.key_size;
+    return row(token) * shape.channels() + shape.q_channels() + u64{key_head()} * shape.key_size;
   }
-  constexpr u64 k(u32 token) const { return q(token) + shape.key_columns(); }
+  constexpr u64 k(u32 token) const {
+    return row(token) * shape.channels() + shape.k_channels() + u64{key_head()} * shape.key_size;
+  }
   constexpr u64 v(u32 token) const {
-    return row(token) * shape.channels() + 2 * u64{shape.key_columns()} + u64{head} * shape.value_size;
+    return row(token) * shape.channels() + shape.v_channels() + u64{head} * shape.value_size;
   }
   constexpr u64 out(u32 token) const {
     return row(token) * shape.value_columns() + u64{head} * shape.value_size;

@@ -25,4 +25,17 @@ struct GatedNormRow {
 };
 void gated_norm_backward(const GatedNormRow&, u64 n);
 
+// h = x silu(z)
+void silu_gated(const float* x, const float* z, float* h, u64 n);
+// y = weight rstd h
+void scaled_by(const float* h, float rstd, const float* weight, float* y, u64 n);
+// With n = rstd h: dh = rstd (dy weight - n mean(dy weight n)); dx = dh silu(z); dz = dh x silu'(z).
+struct GroupNormRow {
+  const float *x, *z, *h, *weight, *dy;
+  float rstd;
+  float *dx, *dz;
+  float* dweight;  // added to
+};
+void group_norm_backward(const GroupNormRow&, u64 n);
+
 }  // namespace tidepool::delta_rows

@@ -85,6 +85,38 @@ void gated_norm_backward_lanes(const delta_rows::GatedNormRow& r, u64 n) {
   });
 }
 
+void silu_gated_lanes(const float* x, const float* z, float* h, u64 n) {
+  for_lanes(n, [&](auto d, u64 i) HWY_ATTR {
+    const auto gate = SiluLanes::value(d, hn::LoadU(d, z + i));
+    hn::StoreU(hn::Mul(hn::LoadU(d, x + i), gate), d, h + i);
+  });
+}
+
+void delta_scaled_by(const float* h, float rstd, const float* weight, float* y, u64 n) {
+  for_lanes(n, [&](auto d, u64 i) HWY_ATTR {
+    const auto normal = hn::Mul(hn::LoadU(d, h + i), hn::Set(d, rstd));
+    hn::StoreU(hn::Mul(normal, hn::LoadU(d, weight + i)), d, y + i);
+  });
+}
+
+void group_norm_backward_lanes(const delta_rows::GroupNormRow& r, u64 n) {
+  const float sum = sum_lanes(n, [&](auto d, u64 i) HWY_ATTR {
+    const auto dn = hn::Mul(hn::LoadU(d, r.dy + i), hn::LoadU(d, r.weight + i));
+    return hn::Mul(dn, hn::Mul(hn::LoadU(d, r.h + i), hn::Set(d, r.rstd)));
+  });
+  const float mean = sum / static_cast<float>(n);
+  for_lanes(n, [&](auto d, u64 i) HWY_ATTR {
+    const auto dy = hn::LoadU(d, r.dy + i), rstd = hn::Set(d, r.rstd);
+    const auto normal = hn::Mul(hn::LoadU(d, r.h + i), rstd);
+    const auto gate = SiluLanes::with_slope(d, hn::LoadU(d, r.z + i));
+    const auto dn = hn::Mul(dy, hn::LoadU(d, r.weight + i));
+    const auto dh = hn::Mul(hn::NegMulAdd(normal, hn::Set(d, mean), dn), rstd);
+    hn::StoreU(hn::MulAdd(dy, normal, hn::LoadU(d, r.dweight + i)), d, r.dweight + i);
+    hn::StoreU(hn::Mul(hn::Mul(dh, hn::LoadU(d, r.x + i)), gate.slope), d, r.dz + i);
+    hn::StoreU(hn::Mul(dh, gate.value), d, r.dx + i);
+  });
+}
+
 }  // namespace tidepool::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -101,6 +133,9 @@ HWY_EXPORT(delta_silu);
 HWY_EXPORT(delta_silu_backward);
 HWY_EXPORT(gated_norm_lanes);
 HWY_EXPORT(gated_norm_backward_lanes);
+HWY_EXPORT(silu_gated_lanes);
+HWY_EXPORT(delta_scaled_by);
+HWY_EXPORT(group_norm_backward_lanes);
 
 namespace delta_rows {
 
@@ -127,6 +162,16 @@ void gated_norm(const float* x, float rstd, const float* weight, const float* z,
 }
 void gated_norm_backward(const GatedNormRow& row, u64 n) {
   HWY_DYNAMIC_DISPATCH(gated_norm_backward_lanes)(row, n);
+}
+
+void silu_gated(const float* x, const float* z, float* h, u64 n) {
+  HWY_DYNAMIC_DISPATCH(silu_gated_lanes)(x, z, h, n);
+}
+void scaled_by(const float* h, float rstd, const float* weight, float* y, u64 n) {
+  HWY_DYNAMIC_DISPATCH(delta_scaled_by)(h, rstd, weight, y, n);
+}
+void group_norm_backward(const GroupNormRow& row, u64 n) {
+  HWY_DYNAMIC_DISPATCH(group_norm_backward_lanes)(row, n);
 }
 
 }  // namespace delta_rows

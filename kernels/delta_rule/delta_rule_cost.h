@@ -26,17 +26,28 @@ constexpr KernelCost delta_products(const DeltaShape& s, u64 of_state, u64 of_ke
           .fp32_products = true,
           .vector_flops = rows * (10 * chunk + 4 * (u64{s.key_size} + s.value_size))};
 }
-// K S, Q S and the state's change; K K^T and Q K^T; the solution, of half a product, and P W.
+// K S, Q S and the state's change; K K^T and Q K^T; the solution, of half a product, and P W. Mamba-2 has
+// neither K S nor K K^T nor a solution.
 constexpr KernelCost gated_delta_cost(const DeltaShape& s) {
-  KernelCost cost = delta_products(s, 6, 4, 3);
+  KernelCost cost = s.corrects() ? delta_products(s, 6, 4, 3) : delta_products(s, 4, 2, 2);
   cost.elements = u64{s.rows()} * (s.channels() + s.value_columns());
   return cost;
 }
 // The states again, the chunks again, and the gradients.
 constexpr KernelCost gated_delta_backward_cost(const DeltaShape& s) {
-  KernelCost cost = delta_products(s, 20, 16, 9);
+  KernelCost cost = s.corrects() ? delta_products(s, 20, 16, 9) : delta_products(s, 12, 8, 4);
   cost.elements = u64{s.rows()} * (3 * u64{s.channels()} + s.value_columns());
   return cost;
+}
+
+// A GPU reads the inputs twice: for the sums, and for the results.
+constexpr KernelCost group_norm_cost(const DeltaShape& s) {
+  const u64 elements = u64{s.rows()} * s.value_columns();
+  return {.vector_flops = 24 * elements, .elements = 5 * elements};
+}
+constexpr KernelCost group_norm_backward_cost(const DeltaShape& s) {
+  const u64 elements = u64{s.rows()} * s.value_columns();
+  return {.vector_flops = 50 * elements, .elements = 8 * elements};
 }
 
 constexpr KernelCost gated_norm_cost(const DeltaShape& s) {

@@ -36,6 +36,17 @@ constexpr LaunchShape gated_norm_backward_launch(const DeltaShape& s) {
   return {.grid = {gated_norm_groups(s)}, .block = {gated_norm_backward_threads}};
 }
 
+// GroupNorm: a block per row and key head; backward's results: a block per group of rows and 128 columns.
+inline constexpr u32 group_norm_threads = 256, group_norm_columns = 128;
+constexpr LaunchShape group_norm_launch(const DeltaShape& s) {
+  return {.grid = {s.rows() * s.key_heads}, .block = {group_norm_threads}};
+}
+constexpr LaunchShape group_norm_backward_launch(const DeltaShape& s) {
+  return {.grid = {static_cast<u32>(div_up(s.value_columns(), u64{group_norm_columns})) *
+                   static_cast<u32>(div_up(s.rows(), u64{delta_group_rows}))},
+          .block = {group_norm_columns}};
+}
+
 // Sums over groups: 32 columns of each of `kinds` sums per block; eight threads share the groups.
 inline constexpr u32 delta_sums_columns = warp_threads, delta_sums_threads_y = 8;
 constexpr LaunchShape delta_sums_launch(u32 kinds, u32 columns) {

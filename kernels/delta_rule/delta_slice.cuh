@@ -218,19 +218,24 @@ struct DeltaSlicePlace {
 };
 
 // rows = W of a chunk, from the state before it; the block is filled. `out`: e^G Q S, if reads_q. Calls
-// each(i, column, x) for every correction X.
-template <bool reads_q, class T, u32 slice, class Each>
-__device__ __forceinline__ void correct_values(const DeltaRows<T>& rows, const DeltaSlicePlace<slice>& place,
-                                               DeltaSlice<slice>& s, typename DeltaSlice<slice>::Sums& out,
-                                               Each each) {
+// each(i, column, x) for every correction X. Mamba-2 has W = beta V, and reads the pairs only with Q.
+template <bool reads_q, StateRule rule, class T, u32 slice, class Each>
+__device__ __forceinline__ void correct_values(const DeltaRows<rule, T>& rows,
+                                               const DeltaSlicePlace<slice>& place, DeltaSlice<slice>& s,
+                                               typename DeltaSlice<slice>::Sums& out, Each each) {
   using Slice = DeltaSlice<slice>;
+  constexpr bool corrects = rule == StateRule::delta;
   typename Slice::Sums u;
   Slice::clear(u);
   Slice::clear(out);
-  make_pairs<reads_q>(rows, [&](u32 column) {
-    Slice::add_staged(u, s.block.stages.left, s.state + column * slice);
-    if (reads_q) Slice::add_staged(out, s.block.stages.right, s.state + column * slice);
-  });
+  if constexpr (corrects || reads_q) {
+    make_pairs<reads_q>(rows, [&](u32 column) {
+      if (corrects) Slice::add_staged(u, s.block.stages.left, s.state + column * slice);
+      if (reads_q) Slice::add_staged(out, s.block.stages.right, s.state + column * slice);
+    });
+  } else {
+    rows.make_gates();
+  }
   UNROLL for (u32 i = 0; i < 4; ++i) {
     const u32 row = delta_row() + i;
     const float gamma = s.block.gamma[row];
@@ -238,18 +243,18 @@ __device__ __forceinline__ void correct_values(const DeltaRows<T>& rows, const D
     UNROLL for (u32 j = 0; j < Slice::columns; ++j) {
       const u32 column = Slice::column() + j;
       const float value = row < rows.chunk.count && column < place.width ? widened(v[column]) : 0.0f;
-      u[i][j] = fmaf(-gamma, u[i][j], value);
+      u[i][j] = corrects ? fmaf(-gamma, u[i][j], value) : s.block.beta[row] * value;
       out[i][j] *= gamma;
     }
     Slice::store_own(s.rows + row * slice, u[i]);
   }
   __syncthreads();
-  solve_delta(s, each);
+  if constexpr (corrects) solve_delta(s, each);
 }
 
 // state = e^G[last] state + (to_end K)^T W. Overwrites the pairs. Ends with a barrier.
-template <class T, u32 slice>
-__device__ __forceinline__ void advance_state(const DeltaRows<T>& rows, DeltaSlice<slice>& s) {
+template <StateRule rule, class T, u32 slice>
+__device__ __forceinline__ void advance_state(const DeltaRows<rule, T>& rows, DeltaSlice<slice>& s) {
   using Slice = DeltaSlice<slice>;
   KEEP_ROLLED for (u32 begin = 0; begin < rows.in.shape.key_size; begin += delta_tile) {
     s.stage_chunk([&](u32 i, u32 k, float(&v)[8]) {

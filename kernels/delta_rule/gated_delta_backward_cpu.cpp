@@ -72,10 +72,13 @@ class DeltaBackwardHead {
     for_delta_chunks_back(starts, op_.shape.tokens, [&](const DeltaChunk& chunk) { go_back(chunk); });
     if (op_.da_log == nullptr) return;
     const u64 at = u64{place_.sequence} * op_.shape.value_heads + place_.head;
-    op_.partials[2 * at] = da_log_, op_.partials[2 * at + 1] = ddt_bias_;
+    float* sums = op_.partials + delta_head_sums(op_.shape) * at;
+    sums[0] = static_cast<float>(da_log_), sums[1] = static_cast<float>(ddt_bias_);
+    if (!corrects()) sums[2] = static_cast<float>(dskip_);
   }
 
  private:
+  bool corrects() const { return op_.shape.corrects(); }
   u64 state_elements() const { return u64{keys_} * values_; }
   float* state_before(const DeltaChunk& chunk) const { return states_ + chunk.slot() * state_elements(); }
   Dense keys(const float* x, bool transposed = false) const { return {x, keys_, transposed}; }
@@ -94,8 +97,8 @@ class DeltaBackwardHead {
     pair_gradients(n);
     gate_gradients(chunk);
     row_gradients(chunk);
-    write_rows(chunk);
-    write_gates(chunk);
+    corrects() ? write_rows(chunk) : write_mamba_rows(chunk);
+    corrects() ? write_gates(chunk) : write_steps(chunk);
     if (!chunk.first) state_gradient(chunk);
   }
 
@@ -107,43 +110,48 @@ class DeltaBackwardHead {
       multiply(n, values_, keys_, keys(f_.k_end), values(s_.dstate), s_.y, values_, true);
       multiply(n, keys_, values_, values(f_.w), values(s_.dstate, true), s_.dk_end, keys_);
     }
-    solve_delta_rows_transposed(f_, n, values_, s_.y);
+    if (corrects()) solve_delta_rows_transposed(f_, n, values_, s_.y);
   }
 
   // dP = dout W^T on and below the diagonal; d(beta B) = -Y W^T below it.
   void pair_gradients(u32 n) {
     multiply(n, n, values_, values(s_.dout), values(f_.w, true), s_.dp, delta_pitch);
+    for (u32 i = 0; i < n; ++i) std::memset(s_.dp + i * delta_pitch + i + 1, 0, (n - i - 1) * sizeof(float));
+    if (!corrects()) return;
     multiply(n, n, values_, values(s_.y), values(f_.w, true), s_.db, delta_pitch);
     for (u32 i = 0; i < n; ++i) {
-      std::memset(s_.dp + i * delta_pitch + i + 1, 0, (n - i - 1) * sizeof(float));
       rows::scale(s_.db + i * delta_pitch, -1, i);
       std::memset(s_.db + i * delta_pitch + i, 0, (n - i) * sizeof(float));
     }
   }
 
   // Gradients of beta and g, before the pairs are overwritten. g[j] is in G[i] for i >= j, and in the decay
-  // from m to i for m < j <= i. Each sum is of its own terms only: differences of longer sums would lose
-  // digits.
+  // from m to i for m < j <= i. Each sum is of its own terms only, and in double: terms cancel, and
+  // differences of longer sums would lose more digits still.
   void gate_gradients(const DeltaChunk& chunk) {
     const u32 n = chunk.count;
     for (u32 i = 0; i < n; ++i)
       s_.beta[i] = delta_rows::dot(s_.y + i * values_, f_.u + i * values_, values_) +
-                   delta_rows::dot(s_.db + i * delta_pitch, f_.b + i * delta_pitch, i);
+                   (corrects() ? delta_rows::dot(s_.db + i * delta_pitch, f_.b + i * delta_pitch, i) : 0);
     float columns[delta_chunk_tokens] = {}, z[delta_chunk_tokens];
-    float from_start = !chunk.first && !chunk.last ? through_state(n) : 0;
+    double from_start = !chunk.first && !chunk.last ? through_state(n) : 0;
     for (u32 j = n; j-- > 0;) {
-      delta_rows::scaled(f_.b + j * delta_pitch, f_.beta[j], z, j);
-      delta_rows::multiply(z, s_.db + j * delta_pitch, z, j);
+      if (corrects()) {
+        delta_rows::scaled(f_.b + j * delta_pitch, f_.beta[j], z, j);
+        delta_rows::multiply(z, s_.db + j * delta_pitch, z, j);
+      } else {
+        std::memset(z, 0, j * sizeof(float));
+      }
       delta_rows::multiply_add(z, s_.dp + j * delta_pitch, f_.p + j * delta_pitch, j);
       rows::add(columns, z, j);
       if (!chunk.first) from_start += out_of_state(j);
-      float between = 0;
+      double between = 0;
       for (u32 m = 0; m < j; ++m) between += columns[m];
-      s_.dg[j] = from_start + between;
+      s_.dg[j] = static_cast<float>(from_start + between);
     }
-    float to_end = 0;
+    double to_end = 0;
     for (u32 j = 0; !chunk.last && j < n; ++j) {
-      s_.dg[j] += to_end;
+      s_.dg[j] = static_cast<float>(s_.dg[j] + to_end);
       to_end += delta_rows::dot(s_.dk_end + j * keys_, f_.k_end + j * keys_, keys_);
     }
   }
@@ -153,8 +161,9 @@ class DeltaBackwardHead {
     return f_.gamma[n - 1] * delta_rows::dot(f_.state, s_.dstate, state_elements());
   }
   float out_of_state(u32 i) const {
-    const float ks = delta_rows::dot(f_.ks + i * values_, s_.y + i * values_, values_);
     const float qs = delta_rows::dot(s_.qs + i * values_, s_.dout + i * values_, values_);
+    if (!corrects()) return f_.gamma[i] * qs;
+    const float ks = delta_rows::dot(f_.ks + i * values_, s_.y + i * values_, values_);
     return f_.gamma[i] * (qs - f_.beta[i] * ks);
   }
 
@@ -164,13 +173,16 @@ class DeltaBackwardHead {
     const u32 n = chunk.count;
     for (u32 i = 0; i < n; ++i) {
       delta_rows::multiply(s_.dp + i * delta_pitch, f_.d + i * delta_pitch, s_.dp + i * delta_pitch, n);
+      if (!corrects()) continue;
       rows::scale(s_.db + i * delta_pitch, f_.beta[i], n);
       delta_rows::multiply(s_.db + i * delta_pitch, f_.d + i * delta_pitch, s_.db + i * delta_pitch, n);
     }
     multiply(n, keys_, n, pairs(s_.dp), keys(f_.k), s_.dq, keys_);
     multiply(n, keys_, n, pairs(s_.dp, true), keys(f_.q), s_.dk, keys_);
-    multiply(n, keys_, n, pairs(s_.db), keys(f_.k), s_.dk, keys_, true);
-    multiply(n, keys_, n, pairs(s_.db, true), keys(f_.k), s_.dk, keys_, true);
+    if (corrects()) {
+      multiply(n, keys_, n, pairs(s_.db), keys(f_.k), s_.dk, keys_, true);
+      multiply(n, keys_, n, pairs(s_.db, true), keys(f_.k), s_.dk, keys_, true);
+    }
     if (!chunk.last)
       for (u32 i = 0; i < n; ++i)
         delta_rows::add_scaled(s_.dk + i * keys_, s_.dk_end + i * keys_, f_.to_end(n)[i], keys_);
@@ -178,6 +190,7 @@ class DeltaBackwardHead {
     multiply(n, keys_, values_, values(s_.dout), values(f_.state, true), s_.temporary, keys_);
     for (u32 i = 0; i < n; ++i)
       delta_rows::add_scaled(s_.dq + i * keys_, s_.temporary + i * keys_, f_.gamma[i], keys_);
+    if (!corrects()) return;
     multiply(n, keys_, values_, values(s_.y), values(f_.state, true), s_.temporary, keys_);
     for (u32 i = 0; i < n; ++i)
       delta_rows::add_scaled(s_.dk + i * keys_, s_.temporary + i * keys_, -f_.beta[i] * f_.gamma[i], keys_);
@@ -205,6 +218,33 @@ class DeltaBackwardHead {
     rows::store(dx, dy, keys_, add);
   }
 
+  // Y is the gradient of beta V, and dout that of skip V.
+  void write_mamba_rows(const DeltaChunk& chunk) {
+    const bool add = place_.head % op_.shape.heads_per_key() != 0;
+    for (u32 i = 0; i < chunk.count; ++i) {
+      const u32 token = chunk.begin + i;
+      const float* dout = s_.dout + i * values_;
+      float* dv = op_.dqkv.fp32() + place_.v(token);
+      delta_rows::scaled(s_.y + i * values_, f_.beta[i], dv, values_);
+      delta_rows::add_scaled(dv, dout, in_.skip, values_);
+      rows::store(op_.dqkv.fp32() + place_.q(token), s_.dq + i * keys_, keys_, add);
+      rows::store(op_.dqkv.fp32() + place_.k(token), s_.dk + i * keys_, keys_, add);
+      dskip_ += delta_rows::dot(dout, f_.u + i * values_, values_);
+    }
+  }
+
+  void write_steps(const DeltaChunk& chunk) {
+    for (u32 i = 0; i < chunk.count; ++i) {
+      const u64 at = place_.a(chunk.begin + i);
+      const float x = in_.projected[at] + in_.dt_bias, step = softplus(x);
+      const bool bounded = step < in_.steps.least || step > in_.steps.most;
+      const float dx = bounded ? 0 : (s_.beta[i] + in_.rate * s_.dg[i]) / (1.0f + std::exp(-x));
+      op_.dprojected.fp32()[at] = dx;
+      da_log_ += static_cast<double>(s_.dg[i]) * f_.g[i];
+      ddt_bias_ += dx;
+    }
+  }
+
   void write_gates(const DeltaChunk& chunk) {
     for (u32 i = 0; i < chunk.count; ++i) {
       const u64 a = place_.a(chunk.begin + i);
@@ -212,7 +252,7 @@ class DeltaBackwardHead {
       const float da = s_.dg[i] * in_.rate / (1.0f + std::exp(-x));
       op_.dprojected.fp32()[a] = da;
       op_.dprojected.fp32()[place_.b(chunk.begin + i)] = s_.beta[i] * f_.beta[i] * (1 - f_.beta[i]);
-      da_log_ += s_.dg[i] * f_.g[i];
+      da_log_ += static_cast<double>(s_.dg[i]) * f_.g[i];
       ddt_bias_ += da;
     }
   }
@@ -227,6 +267,7 @@ class DeltaBackwardHead {
     for (u32 i = 0; i < n; ++i)
       delta_rows::scaled(f_.q + i * keys_, f_.gamma[i], s_.temporary + i * keys_, keys_);
     add(s_.temporary, s_.dout, !chunk.last);
+    if (!corrects()) return;
     for (u32 i = 0; i < n; ++i)
       delta_rows::scaled(f_.k + i * keys_, -f_.beta[i] * f_.gamma[i], s_.temporary + i * keys_, keys_);
     add(s_.temporary, s_.y, true);
@@ -239,7 +280,7 @@ class DeltaBackwardHead {
   DeltaScratch& f_;
   const u32 keys_, values_;
   float* states_;
-  float da_log_ = 0, ddt_bias_ = 0;
+  double da_log_ = 0, ddt_bias_ = 0, dskip_ = 0;
 };
 
 }  // namespace
@@ -256,13 +297,15 @@ void gated_delta_backward_cpu(const GatedDeltaBackward& op, CorePool& pool) {
     }
   });
   if (op.da_log == nullptr) return;
-  for (u32 head = 0; head < shape.value_heads; ++head) {
-    float sums[2] = {};
-    for (u32 sequence = 0; sequence < shape.sequences; ++sequence)
-      for (u32 i = 0; i < 2; ++i) sums[i] += op.partials[2 * (u64{sequence} * shape.value_heads + head) + i];
-    op.da_log[head] = op.accumulate ? op.da_log[head] + sums[0] : sums[0];
-    op.ddt_bias[head] = op.accumulate ? op.ddt_bias[head] + sums[1] : sums[1];
-  }
+  float* const to[] = {op.da_log, op.ddt_bias, op.dskip};
+  const u32 kinds = delta_head_sums(shape);
+  for (u32 head = 0; head < shape.value_heads; ++head)
+    for (u32 kind = 0; kind < kinds; ++kind) {
+      float sum = 0;
+      for (u32 sequence = 0; sequence < shape.sequences; ++sequence)
+        sum += op.partials[kinds * (u64{sequence} * shape.value_heads + head) + kind];
+      to[kind][head] = op.accumulate ? to[kind][head] + sum : sum;
+    }
 }
 
 }  // namespace tidepool

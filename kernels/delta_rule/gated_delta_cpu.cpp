@@ -10,8 +10,9 @@
 namespace tidepool {
 namespace {
 
-// out = e^G Q S + P W
-void write_chunk(const DeltaPlace& place, const DeltaChunk& chunk, const DeltaScratch& s, float* out) {
+// out = e^G Q S + P W; Mamba-2: and skip V, which is U.
+void write_chunk(const DeltaPlace& place, const DeltaInputs& in, const DeltaChunk& chunk,
+                 const DeltaScratch& s, float* out) {
   const u32 n = chunk.count, keys = place.shape.key_size, values = place.shape.value_size,
             stride = place.shape.value_columns();
   float* y = out + place.out(chunk.begin);
@@ -38,6 +39,8 @@ void write_chunk(const DeltaPlace& place, const DeltaChunk& chunk, const DeltaSc
          .c = y,
          .ldc = stride,
          .accumulate = !chunk.first});
+  for (u32 i = 0; !place.shape.corrects() && i < n; ++i)
+    delta_rows::add_scaled(y + u64{i} * stride, s.u + i * values, in.skip, values);
 }
 
 }  // namespace
@@ -52,7 +55,7 @@ void gated_delta_cpu(const GatedDelta& op, CorePool& pool) {
     const DeltaInputs in = delta_inputs(op, place.head);
     for_delta_chunks(place.starts(op.starts), shape.tokens, [&](const DeltaChunk& chunk) {
       compute_delta_chunk(place, in, chunk, scratch);
-      write_chunk(place, chunk, scratch, op.out.fp32());
+      write_chunk(place, in, chunk, scratch, op.out.fp32());
       if (!chunk.last) advance_delta_state(shape, chunk, scratch);
     });
   });

@@ -12,12 +12,12 @@ namespace tidepool {
 namespace cuda {
 namespace {
 
-template <class T, u32 slice>
+template <StateRule rule, class T, u32 slice>
 __global__ void __launch_bounds__(delta_threads, 2) gated_delta_kernel(DeltaArrays<T> in, T* out) {
   using Slice = DeltaSlice<slice>;
   Slice& s = *dynamic_shared<Slice>();
   const DeltaSlicePlace<slice> place(in.shape, in.shape.value_heads);
-  DeltaRows<T> rows = {in, {in.shape, place.sequence, place.head}, {}, s.block};
+  DeltaRows<rule, T> rows = {in, {in.shape, place.sequence, place.head}, {}, s.block};
   const i32* starts = rows.place.starts(in.starts);
   for (u32 token = 0; token < in.shape.tokens; token = rows.chunk.end()) {
     rows.chunk = delta_chunk_here(starts, in.shape.tokens, token);
@@ -27,18 +27,25 @@ __global__ void __launch_bounds__(delta_threads, 2) gated_delta_kernel(DeltaArra
     s.add_pairs(y, s.rows);
     UNROLL for (u32 i = 0; i < 4; ++i) UNROLL for (u32 j = 0; j < Slice::columns; ++j) {
       const u32 row = delta_row() + i, column = Slice::column() + j;
-      if (row < rows.chunk.count && column < place.width)
-        out[rows.place.out(rows.chunk.begin + row) + place.begin + column] = narrowed<T>(y[i][j]);
+      if (row >= rows.chunk.count || column >= place.width) continue;
+      const u32 token = rows.chunk.begin + row;
+      float sum = y[i][j];
+      if constexpr (rule == StateRule::mamba) {
+        const float v = widened(in.qkv[rows.place.v(token) + place.begin + column]);
+        sum = fmaf(in.skip.at(place.head), v, sum);
+      }
+      out[rows.place.out(token) + place.begin + column] = narrowed<T>(sum);
     }
     __syncthreads();
     if (!rows.chunk.last) advance_state(rows, s);
   }
 }
 
-template <class T, u32 slice>
+template <StateRule rule, class T, u32 slice>
 void launch_gated_delta(const GatedDelta& op, cudaStream_t stream) {
-  launch<gated_delta_kernel<T, slice>>(delta_slices_launch(op.shape, op.shape.value_heads), stream,
-                                       delta_arrays<T>(op, rows_of_vectors(0, op.qkv)), elements<T>(op.out));
+  launch<gated_delta_kernel<rule, T, slice>>(delta_slices_launch(op.shape, op.shape.value_heads), stream,
+                                             delta_arrays<T>(op, rows_of_vectors(0, op.qkv)),
+                                             elements<T>(op.out));
 }
 
 }  // namespace
@@ -51,8 +58,10 @@ void gated_delta_cuda(const GatedDelta& op, cudaStream_t stream) {
   if (op.shape.rows() == 0) return;
   for_precision(op.qkv.precision, [&](auto element) {
     using T = decltype(element);
-    if (delta_slice(op.shape.key_size) == 32) return launch_gated_delta<T, 32>(op, stream);
-    launch_gated_delta<T, 16>(op, stream);
+    for_state_rule(op.shape, [&](auto rule) {
+      if (delta_slice(op.shape.key_size) == 32) return launch_gated_delta<rule.value, T, 32>(op, stream);
+      launch_gated_delta<rule.value, T, 16>(op, stream);
+    });
   });
 }
 

@@ -1,5 +1,5 @@
 // Gated linear units (Shazeer, arXiv:2002.05202): y = act(gate) * up. SwiGLU has silu(x) = x / (1 + e^-x),
-// and GeGLU has GELU in its tanh form.
+// and GeGLU has GELU in its tanh form. Experts without a gate have the same rows, and one factor.
 #pragma once
 
 #include "kernels/values.h"
@@ -13,7 +13,11 @@ enum class GluGate : u8 {
   // gpt-oss: g = min(gate, L), u = up bounded to [-L, L], y = (u + 1) g / (1 + e^(-a g)). Gradients are zero
   // where a bound was exceeded, as torch.clamp has them.
   clamped,
+  // No gate: gate_up is [R, I], and y = relu(gate_up)^2.
+  squared_relu,
 };
+// RETURNS: columns of gate_up for one of y.
+constexpr u32 glu_inputs(GluGate gate) { return gate == GluGate::squared_relu ? 1 : 2; }
 // Numbers of GluGate::clamped; the defaults are those of the published models.
 struct GluClamp {
   float bound = 7.0f, slope = 1.702f;  // L, a

@@ -32,7 +32,8 @@ void for_rows(u32 rows, CorePool& pool, Fn fn) {
 void glu_cpu(const Glu& op, CorePool& pool) {
   for_rows(true_rows(op), pool, [&](u32 row) {
     const u64 at = u64{row} * op.columns;
-    glu_row({op.gate, op.interleaved, op.clamp}, op.gate_up.fp32() + 2 * at, op.y.fp32() + at, op.columns);
+    glu_row({op.gate, op.interleaved, op.clamp}, op.gate_up.fp32() + glu_inputs(op.gate) * at,
+            op.y.fp32() + at, op.columns);
   });
 }
 
@@ -43,9 +44,9 @@ void glu_backward_cpu(const GluBackward& op, CorePool& pool) {
     const u64 at = u64{row} * op.columns;
     const i32 slot = op.slots != nullptr ? op.slots[row] : 0;
     const float dweight = glu_backward_row({op.gate, op.interleaved, op.clamp},
-                                           {.gate_up = op.gate_up.fp32() + 2 * at,
+                                           {.gate_up = op.gate_up.fp32() + glu_inputs(op.gate) * at,
                                             .dy = op.dy.fp32() + at,
-                                            .dgate_up = op.dgate_up.fp32() + 2 * at,
+                                            .dgate_up = op.dgate_up.fp32() + glu_inputs(op.gate) * at,
                                             .value = op.value ? op.value.fp32() + at : nullptr,
                                             .weight = op.weights != nullptr ? op.weights[slot] : 1.0f},
                                            op.columns);

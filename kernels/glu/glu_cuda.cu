@@ -15,7 +15,10 @@ struct GatedRows {
   u32 rows, columns;
   const i32* row_count;
   bool interleaved;
+  u32 inputs;  // factors: glu_inputs()
 
+  // Elements from row to row of gate_up.
+  __device__ __forceinline__ u64 stride() const { return u64{inputs} * columns; }
   __device__ __forceinline__ u32 count() const {
     return row_count != nullptr ? static_cast<u32>(*row_count) : rows;
   }
@@ -24,7 +27,7 @@ struct GatedRows {
   __device__ __forceinline__ void load(const T* row, u32 c, float (&gate)[8], float (&up)[8]) const {
     if (!interleaved) {
       load8<whole>(row, c, columns, gate);
-      load8<whole>(row + columns, c, columns, up);
+      if (inputs == 2) load8<whole>(row + columns, c, columns, up);
       return;
     }
     float low[8], high[8];  // pairs of gate and up
@@ -39,7 +42,7 @@ struct GatedRows {
   __device__ __forceinline__ void store(T* row, u32 c, const float (&gate)[8], const float (&up)[8]) const {
     if (!interleaved) {
       store8<whole>(row, c, columns, gate);
-      store8<whole>(row + columns, c, columns, up);
+      if (inputs == 2) store8<whole>(row + columns, c, columns, up);
       return;
     }
     float low[8], high[8];
@@ -100,11 +103,23 @@ struct ClampedGlu {
   }
 };
 
+struct SquaredReluAlone {
+  template <class T>
+  __device__ __forceinline__ float value(float x, float) const {
+    return SquaredRelu::value<T>(x);
+  }
+  template <class T>
+  __device__ __forceinline__ GluResult backward(float x, float, float dy) const {
+    const Activated act = SquaredRelu::with_slope<T>(x);
+    return {act.value, dy * act.slope, 0.0f};
+  }
+};
+
 template <bool whole, class Unit, class T>
 __global__ void __launch_bounds__(256) glu_kernel(Unit unit, GatedRows<T> rows, const T* gate_up, T* y) {
   rows.for_vectors([&](u64 row, u32 c) {
-    float gate[8], up[8];
-    rows.template load<whole>(gate_up + row * 2 * rows.columns, c, gate, up);
+    float gate[8], up[8] = {};
+    rows.template load<whole>(gate_up + row * rows.stride(), c, gate, up);
     for (u32 i = 0; i < 8; ++i) gate[i] = unit.template value<T>(gate[i], up[i]);
     store8<whole>(y + row * rows.columns, c, rows.columns, gate);
   });
@@ -123,15 +138,15 @@ struct GluBackwardArrays {
 template <bool whole, class Unit, class T>
 __device__ __forceinline__ float glu_backward8(const Unit& unit, const GatedRows<T>& rows,
                                                const GluBackwardArrays<T>& op, u64 row, u32 c, float weight) {
-  float gate[8], up[8], dy[8], y[8], sum = 0;
-  rows.template load<whole>(op.gate_up + row * 2 * rows.columns, c, gate, up);
+  float gate[8], up[8] = {}, dy[8], y[8], sum = 0;
+  rows.template load<whole>(op.gate_up + row * rows.stride(), c, gate, up);
   load8<whole>(op.dy + row * rows.columns, c, rows.columns, dy);
   for (u32 i = 0; i < 8; ++i) {
     const GluResult back = unit.template backward<T>(gate[i], up[i], weight * dy[i]);
     sum = fmaf(dy[i], back.y, sum);  // adds zeros past the row's end
     y[i] = weight * back.y, gate[i] = back.gate, up[i] = back.up;
   }
-  rows.template store<whole>(op.dgate_up + row * 2 * rows.columns, c, gate, up);
+  rows.template store<whole>(op.dgate_up + row * rows.stride(), c, gate, up);
   if (op.value != nullptr) store8<whole>(op.value + row * rows.columns, c, rows.columns, y);
   return sum;
 }
@@ -171,12 +186,17 @@ template <class Fn>
 void for_unit(GluGate gate, const GluClamp& clamp, Fn fn) {
   if (gate == GluGate::silu) return fn(PlainGlu<Silu>());
   if (gate == GluGate::gelu) return fn(PlainGlu<Gelu>());
+  if (gate == GluGate::squared_relu) return fn(SquaredReluAlone());
   fn(ClampedGlu{clamp});
 }
 
 template <class T, class Op>
 GatedRows<T> gated_rows_of(const Op& op) {
-  return {.rows = op.rows, .columns = op.columns, .row_count = op.row_count, .interleaved = op.interleaved};
+  return {.rows = op.rows,
+          .columns = op.columns,
+          .row_count = op.row_count,
+          .interleaved = op.interleaved,
+          .inputs = glu_inputs(op.gate)};
 }
 
 }  // namespace

@@ -13,9 +13,9 @@ struct GluKind {
 void glu_row(GluKind, const float* gate_up, float* y, u64 n);
 
 struct GluRowBackward {
-  const float* gate_up;  // [2 n]
+  const float* gate_up;  // [2 n]; without a gate [n]
   const float* dy;
-  float* dgate_up;   // [2 n], may be gate_up
+  float* dgate_up;   // as gate_up, which it may be
   float* value;      // y times weight, recomputed, or null; may be dy
   float weight = 1;  // factor on dy before all gradients
 };

@@ -39,6 +39,18 @@ struct GluInterleaved {
   }
 };
 
+// One factor, in the place of the gate.
+struct GluAlone {
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE GluPair<V> load(D d, const float* x, u64 i, u64) {
+    return {hn::LoadU(d, x + i), hn::Zero(d)};
+  }
+  template <class D, class V>
+  static HWY_INLINE void store(D d, GluPair<V> v, float* x, u64 i, u64) {
+    hn::StoreU(v.gate, d, x + i);
+  }
+};
+
 // y, and the gradients of gate and up.
 template <class V>
 struct GluResult {
@@ -89,6 +101,18 @@ struct ClampedGlu {
   }
 };
 
+struct SquaredReluAlone {
+  template <class D, class V>
+  HWY_INLINE V value(D d, GluPair<V> x) const {
+    return SquaredReluLanes::value(d, x.gate);
+  }
+  template <class D, class V>
+  HWY_INLINE GluResult<V> backward(D d, GluPair<V> x, V dy) const {
+    const auto act = SquaredReluLanes::with_slope(d, x.gate);
+    return {act.value, {hn::Mul(dy, act.slope), x.up}};
+  }
+};
+
 template <class Layout, class Unit>
 void glu_lanes(Unit unit, const float* gate_up, float* y, u64 n) {
   for_lanes(n, [&](auto d, u64 i)
@@ -115,6 +139,7 @@ HWY_INLINE auto for_glu_kind(GluKind kind, Fn fn) {
   };
   if (kind.gate == GluGate::silu) return with_layout(PlainGlu<SiluLanes>());
   if (kind.gate == GluGate::gelu) return with_layout(PlainGlu<GeluLanes>());
+  if (kind.gate == GluGate::squared_relu) return fn(SquaredReluAlone(), GluAlone());
   return with_layout(ClampedGlu{kind.clamp});
 }
 

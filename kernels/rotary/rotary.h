@@ -1,7 +1,7 @@
 // Prepares q and k for attention: normalises each head if the model does so (Qwen3, Gemma), then rotates it
 // by its position (Su et al., arXiv:2104.09864), in the layout of Hugging Face's weights: element i rotates
-// with element i + D / 2, or neighbours rotate together (Ernie 4.5). v is copied unchanged. The heads of q
-// may come with gates between them (Qwen3-Next), which stay behind.
+// with element i + D / 2, or neighbours rotate together (Ernie 4.5). v is copied unchanged, or normalised
+// (Gemma 4). The heads of q may come with gates between them (Qwen3-Next), which stay behind.
 #pragma once
 
 #include <array>
@@ -12,10 +12,17 @@
 namespace tidepool {
 
 inline constexpr u32 rotary_group_rows = 32;
-inline constexpr u32 rotary_pairs_max = 128;  // pairs of a head: D / 2
+inline constexpr u32 rotary_pairs_max = 256;  // pairs of a head: D / 2
 
 // Angle of pair i, in radians per position. Passed by value, so that a GPU needs no table in its memory.
 using RotaryFrequencies = std::array<float, rotary_pairs_max>;
+
+// Heads of v in the output.
+enum class RotaryValues : u8 {
+  copied,
+  normalised,       // over each head, without a weight; only with norms of q and k
+  normalised_keys,  // k before its norm and rotation is v too, which the input does not have; then normalised
+};
 
 struct RotaryShape {
   u32 rows = 0;       // R = B T
@@ -35,10 +42,14 @@ struct RotaryShape {
   // Not 0: q is multiplied by 1 + query_growth log(1 + floor(position / query_period)), as in Ministral 3.
   float query_growth = 0;
   u32 query_period = 1;
+  RotaryValues values{};
 
   constexpr u32 q_stride() const { return query_stride != 0 ? query_stride : head_size; }
-  // Columns of a row of qkv: q's heads at their stride, then k's, then v's.
-  constexpr u32 in_columns() const { return heads * q_stride() + 2 * kv_heads * head_size; }
+  constexpr bool keys_are_values() const { return values == RotaryValues::normalised_keys; }
+  // Columns of a row of qkv: q's heads at their stride, then k's, then v's unless they are k's.
+  constexpr u32 in_columns() const {
+    return heads * q_stride() + (keys_are_values() ? 1 : 2) * kv_heads * head_size;
+  }
   // Columns of a row of the output: q's heads, then k's, then v's.
   constexpr u32 columns() const { return (heads + 2 * kv_heads) * head_size; }
   constexpr u32 rotated() const { return rotated_size != 0 ? rotated_size : head_size; }
@@ -50,7 +61,7 @@ struct RotaryShape {
 struct Rotary {
   RotaryShape shape;
   ConstValues qkv;              // [R, in_columns()]
-  Values out;                   // [R, columns()]; may be qkv if q_stride() is D
+  Values out;                   // [R, columns()]; may be qkv if in_columns() are as many
   const i32* starts = nullptr;  // [R]: number in the sequence of the document's first token; or null
   RotaryFrequencies inverse_frequencies = {};  // [rotated() / 2]
   Param q_norm, k_norm;   // [D]: weights of an RMS norm over each head, before rotation; or none
@@ -63,8 +74,8 @@ struct RotaryBackward {
   RotaryShape shape;
   ConstValues qkv;  // [R, in_columns()] before norms and rotation; none without norms
   Values dqkv;      // [R, columns()]: gradient of the output; overwritten only if `dx` is none or this array
-  // [R, in_columns()]: gradient of the input; may be qkv. None: dqkv, in place, if q_stride() is D. Gates'
-  // columns keep what they hold.
+  // [R, in_columns()]: gradient of the input; may be qkv. None: dqkv, in place, if in_columns() are as many
+  // as columns(). Gates' columns keep what they hold.
   Values dx;
   const i32* starts = nullptr;  // [R], or null
   RotaryFrequencies inverse_frequencies = {};

@@ -17,8 +17,9 @@ constexpr u32 size_max = 2 * rotary_pairs_max;
 
 struct Scratch {
   float cosine[rotary_pairs_max], sine[rotary_pairs_max];
-  float weights[2][size_max];  // weights of q's norm and k's norm
+  float weights[3][size_max];  // weights of q's norm and k's norm, and ones for v's
   float head[size_max];
+  float values[size_max], unused[size_max];  // gradients of a head of v, and of its weights that are ones
   float total[size_max];
   float query_factor;  // of the row
 };
@@ -27,6 +28,7 @@ void check_shape(const RotaryShape& s) {
   CHECK(s.rotated() % 2 == 0 && s.rotated() <= s.head_size, s.rotated(), s.head_size);
   CHECK(s.head_size <= size_max, s.head_size);
   CHECK(s.q_stride() >= s.head_size, s.query_stride, s.head_size);
+  CHECK(!s.keys_are_values() || s.q_stride() == s.head_size, s.query_stride);
   CHECK(s.query_growth == 0 || s.query_period > 0);
   CHECK(s.rows == 0 || (s.tokens > 0 && s.rows % s.tokens == 0), s.rows, s.tokens);
 }
@@ -81,8 +83,12 @@ void for_heads(const RotaryShape& s, u32 row, Fn fn) {
   }
 }
 
-// The heads of v are those after k's.
-HeadPlace values_place(const RotaryShape& s, u32 row) { return head_place(s, row, s.heads + s.kv_heads); }
+// Place of a head of v. The heads of v are those after k's, and come from k's if they are the same.
+HeadPlace values_place(const RotaryShape& s, u32 row, u32 head) {
+  HeadPlace at = head_place(s, row, s.heads + s.kv_heads + head);
+  if (s.keys_are_values()) at.in = head_place(s, row, s.heads + head).in;
+  return at;
+}
 void copy_elements(float* y, const float* x, u64 n) {
   if (x != y) std::memcpy(y, x, n * sizeof(float));
 }
@@ -106,14 +112,31 @@ void rotate_head(const RotaryShape& s, const Scratch& angles, u32 which, const f
 }
 
 struct NormWeights {
-  const float* of[2] = {nullptr, nullptr};  // q's and k's, or null
+  const float* of[3] = {nullptr, nullptr, nullptr};  // q's, k's and v's, or null
 };
 template <class Op>
 NormWeights norm_weights(const Op& op, Scratch& scratch) {
   CHECK(bool(op.q_norm) == bool(op.k_norm));
+  const bool values = op.shape.values != RotaryValues::copied;
+  CHECK(!values || op.q_norm);
   if (!op.q_norm) return {};
+  std::fill_n(scratch.weights[2], op.shape.head_size, 1.0f);
   return {{rows::widened_sum(op.q_norm, op.norm_offset, op.shape.head_size, scratch.weights[0]),
-           rows::widened_sum(op.k_norm, op.norm_offset, op.shape.head_size, scratch.weights[1])}};
+           rows::widened_sum(op.k_norm, op.norm_offset, op.shape.head_size, scratch.weights[1]),
+           values ? scratch.weights[2] : nullptr}};
+}
+
+void forward_values(const Rotary& op, u32 row, const float* weight) {
+  const RotaryShape& s = op.shape;
+  const auto [in, out] = values_place(s, row, 0);
+  if (weight == nullptr)
+    return copy_elements(op.out.fp32() + out, op.qkv.fp32() + in, u64{s.kv_heads} * s.head_size);
+  for (u32 head = 0; head < s.kv_heads; ++head) {
+    const HeadPlace at = values_place(s, row, head);
+    const float* x = op.qkv.fp32() + at.in;
+    rms_norm_row(x, rms_of_row(x, op.epsilon, s.head_size), weight, nullptr, op.out.fp32() + at.out,
+                 s.head_size);
+  }
 }
 
 void forward_row(const Rotary& op, u32 row, const NormWeights& weights, Scratch& scratch) {
@@ -127,8 +150,34 @@ void forward_row(const Rotary& op, u32 row, const NormWeights& weights, Scratch&
     }
     rotate_head(s, scratch, which, x, y);
   });
-  const HeadPlace v = values_place(s, row);
-  copy_elements(op.out.fp32() + v.out, op.qkv.fp32() + v.in, u64{s.kv_heads} * s.head_size);
+  forward_values(op, row, weights.of[2]);
+}
+
+// dx = the gradient of v's norm over a head.
+void values_gradient(const RotaryBackward& op, HeadPlace at, const float* weight, float* dx,
+                     Scratch& scratch) {
+  const u32 size = op.shape.head_size;
+  const float* x = op.qkv.fp32() + at.in;
+  std::memset(scratch.unused, 0, size * sizeof(float));
+  rms_norm_backward_row({.x = x,
+                         .weight = weight,
+                         .dy = op.dqkv.fp32() + at.out,
+                         .rstd = rms_of_row(x, op.epsilon, size),
+                         .dx = dx,
+                         .add_to_dx = false,
+                         .dweight = scratch.unused},
+                        size);
+}
+
+void backward_values(const RotaryBackward& op, u32 row, const float* weight, float* to, Scratch& scratch) {
+  const RotaryShape& s = op.shape;
+  const auto [in, out] = values_place(s, row, 0);
+  if (weight == nullptr) return copy_elements(to + in, op.dqkv.fp32() + out, u64{s.kv_heads} * s.head_size);
+  if (s.keys_are_values()) return;  // added to k's
+  for (u32 head = 0; head < s.kv_heads; ++head) {
+    const HeadPlace at = values_place(s, row, head);
+    values_gradient(op, at, weight, to + at.in, scratch);
+  }
 }
 
 void backward_row(const RotaryBackward& op, u32 row, const NormWeights& weights, float* partials,
@@ -137,6 +186,10 @@ void backward_row(const RotaryBackward& op, u32 row, const NormWeights& weights,
   const u32 size = s.head_size;
   float* const to = op.dx ? op.dx.fp32() : op.dqkv.fp32();
   for_heads(s, row, [&](HeadPlace at, u32 which) {
+    const bool adds_values = which == 1 && s.keys_are_values();
+    // First, because dx may be qkv.
+    const u64 values = at.out + u64{s.kv_heads} * size;
+    if (adds_values) values_gradient(op, {at.in, values}, weights.of[2], scratch.values, scratch);
     const float* dy = op.dqkv.fp32() + at.out;
     if (weights.of[which] == nullptr) return rotate_head(s, scratch, which, dy, to + at.in);
     rotate_head(s, scratch, which, dy, scratch.head);
@@ -149,9 +202,9 @@ void backward_row(const RotaryBackward& op, u32 row, const NormWeights& weights,
                            .add_to_dx = false,
                            .dweight = partials + which * size},
                           size);
+    if (adds_values) rows::add(to + at.in, scratch.values, size);
   });
-  const HeadPlace v = values_place(s, row);
-  copy_elements(to + v.in, op.dqkv.fp32() + v.out, u64{s.kv_heads} * size);
+  backward_values(op, row, weights.of[2], to, scratch);
 }
 
 void sum_groups(const RotaryBackward& op, u32 which, Scratch& scratch) {
@@ -167,7 +220,7 @@ void sum_groups(const RotaryBackward& op, u32 which, Scratch& scratch) {
 
 void rotary_cpu(const Rotary& op, CorePool& pool) {
   check_shape(op.shape);
-  CHECK(op.shape.q_stride() == op.shape.head_size || op.out.data != op.qkv.data, op.shape.query_stride);
+  CHECK(op.shape.in_columns() == op.shape.columns() || op.out.data != op.qkv.data, op.shape.in_columns());
   parallel_for(pool, Priority::normal, groups_of(op.shape.rows), [&](u32 group, u32 worker) {
     auto& scratch = *reinterpret_cast<Scratch*>(pool.scratch(worker));
     const NormWeights weights = norm_weights(op, scratch);
@@ -179,8 +232,8 @@ void rotary_backward_cpu(const RotaryBackward& op, CorePool& pool) {
   check_shape(op.shape);
   const bool norms = bool(op.q_norm);
   CHECK(!norms || (op.qkv && op.partials != nullptr));
-  CHECK(op.shape.q_stride() == op.shape.head_size || (op.dx && op.dx.data != op.dqkv.data),
-        op.shape.query_stride);
+  CHECK(op.shape.in_columns() == op.shape.columns() || (op.dx && op.dx.data != op.dqkv.data),
+        op.shape.in_columns());
   parallel_for(pool, Priority::normal, groups_of(op.shape.rows), [&](u32 group, u32 worker) {
     auto& scratch = *reinterpret_cast<Scratch*>(pool.scratch(worker));
     const NormWeights weights = norm_weights(op, scratch);

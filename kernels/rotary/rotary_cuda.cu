@@ -10,6 +10,36 @@ namespace tidepool {
 namespace cuda {
 namespace {
 
+// Writes the row's heads of v, each normalised; all threads call it.
+template <bool whole, class T>
+__device__ __forceinline__ void normalise_values(const RotarySizes& s, float epsilon, const T* from, T* to) {
+  const RotaryPlace place(s);
+  for (u32 first = 0; first < s.kv_heads; first += place.groups) {  // as heads of q and k
+    const u32 head = first + place.group;
+    const bool mine = head < s.kv_heads;
+    RotaryPairs x = {};
+    if (mine) x.load<whole>(from + u64{head} * s.head_size, place.pair, s);
+    x.scale(head_rstd(x, epsilon, s));
+    if (mine) x.store<whole>(to + u64{head} * s.head_size, place.pair, s);
+  }
+}
+
+// Gradient of a head of v before its norm, in place of that after it.
+__device__ __forceinline__ void values_gradient(RotaryPairs& dy, const RotaryPairs& x, float epsilon,
+                                                const RotarySizes& s) {
+  const float rstd = head_rstd(x, epsilon, s);
+  float sum = 0;
+  UNROLL for (u32 i = 0; i < 8; ++i) {
+    sum = fmaf(dy.a[i], x.a[i] * rstd, sum);
+    sum = fmaf(dy.b[i], x.b[i] * rstd, sum);
+  }
+  const float mean = group_sum(sum, s.lanes) / static_cast<float>(s.head_size);
+  UNROLL for (u32 i = 0; i < 8; ++i) {
+    dy.a[i] = fmaf(-(x.a[i] * rstd), mean, dy.a[i]) * rstd;
+    dy.b[i] = fmaf(-(x.b[i] * rstd), mean, dy.b[i]) * rstd;
+  }
+}
+
 // Copies the row's heads of v; all threads call it.
 template <bool whole, class T>
 __device__ __forceinline__ void copy_values(const RotarySizes& s, const T* from, T* to) {
@@ -78,8 +108,10 @@ __global__ void __launch_bounds__(rotary_threads) rotary_kernel(RotaryArguments<
     if (grows && head < s.heads) x.scale(angles.query);
     if (mine) x.store<whole>(op.out + op.out_rows.at(blockIdx.x, head), place.pair, s);
   }
-  if (in_place) return;
-  copy_values<whole>(s, op.in + op.in_rows.at(blockIdx.x, heads), op.out + op.out_rows.at(blockIdx.x, heads));
+  const A* const values = op.in + op.in_rows.at(blockIdx.x, op.in_rows.values);
+  A* const to = op.out + op.out_rows.at(blockIdx.x, op.out_rows.values);
+  if (s.values != RotaryValues::copied) return normalise_values<whole>(s, op.epsilon, values, to);
+  if (!in_place) copy_values<whole>(s, values, to);
 }
 
 template <class A, class P>
@@ -159,6 +191,30 @@ __device__ __forceinline__ void backward_heads(const NormsBackwardArguments<A, P
     dy.turn(angles, place.pair, s.turned);
     if (s.query_growth != 0 && first == 0) dy.scale(angles.query);
     norm_backward<whole>(dy, x, op, weight, place.pair, dweight);
+    if (first != 0 && s.values == RotaryValues::normalised_keys) {
+      RotaryPairs dv = {};
+      if (mine) dv.load<whole>(op.dy + op.out_rows.at(row, head + s.kv_heads), place.pair, s);
+      values_gradient(dv, x, op.epsilon, s);
+      dy.add(dv);
+    }
+    if (mine) dy.store<whole>(op.dx + op.in_rows.at(row, head), place.pair, s);
+  }
+}
+
+// Backward of a row's heads of v, which have an array of their own.
+template <bool whole, class A, class P>
+__device__ __forceinline__ void backward_values(const NormsBackwardArguments<A, P>& op, u64 row) {
+  const RotarySizes& s = op.sizes;
+  const RotaryPlace place(s);
+  for (u32 from = 0; from < s.kv_heads; from += place.groups) {
+    const bool mine = from + place.group < s.kv_heads;
+    const u32 head = s.heads + s.kv_heads + from + place.group;
+    RotaryPairs x = {}, dy = {};
+    if (mine) {
+      x.load<whole>(op.qkv + op.in_rows.at(row, head), place.pair, s);
+      dy.load<whole>(op.dy + op.out_rows.at(row, head), place.pair, s);
+    }
+    values_gradient(dy, x, op.epsilon, s);
     if (mine) dy.store<whole>(op.dx + op.in_rows.at(row, head), place.pair, s);
   }
 }
@@ -176,7 +232,8 @@ __global__ void __launch_bounds__(rotary_threads)
     make_angles(s, row, -1.0f, angles);
     backward_heads<whole>(op, angles, row, 0, s.heads, op.norms[0], dq_norm);
     backward_heads<whole>(op, angles, row, s.heads, s.kv_heads, op.norms[1], dk_norm);
-    if (op.dx != op.dy)
+    if (s.values == RotaryValues::normalised) backward_values<whole>(op, row);
+    if (s.values == RotaryValues::copied && op.dx != op.dy)
       copy_values<whole>(s, op.dy + op.out_rows.at(row, values), op.dx + op.in_rows.at(row, values));
     __syncthreads();  // no thread reads the angles any more
   }
@@ -223,6 +280,7 @@ RotarySizes sizes_of(const Op& op) {
       .neighbours = shape.neighbours,
       .query_growth = shape.query_growth,
       .query_period = shape.query_period,
+      .values = shape.values,
       .lanes = rotary_lanes(shape.head_size),
       .starts = op.starts,
       .frequencies = {}};
@@ -235,14 +293,22 @@ void require_shape(const Op& op) {
   const RotaryShape& shape = op.shape;
   require(shape.rotated() >= 2 && shape.rotated() % 2 == 0 && shape.rotated() <= shape.head_size,
           "a rotated share of a head is even");
-  require(shape.head_size <= 2 * rotary_pairs_max, "a rotated head has at most 256 elements");
+  require(shape.head_size <= 2 * rotary_pairs_max, "a rotated head has at most 512 elements");
   require(shape.q_stride() >= shape.head_size, "heads of q do not overlap");
   require(shape.query_growth == 0 || shape.query_period > 0, "q grows in periods of some positions");
   require(bool(op.q_norm) == bool(op.k_norm), "q and k are normalised, or neither");
+  require(shape.values == RotaryValues::copied || op.q_norm, "v is normalised only with q and k");
+  require(!shape.keys_are_values() || shape.q_stride() == shape.head_size,
+          "keys that are values need no gates");
 }
 
-RotaryRows input_rows(const RotaryShape& s) { return {s.heads, s.head_size, s.q_stride(), s.in_columns()}; }
-RotaryRows output_rows(const RotaryShape& s) { return {s.heads, s.head_size, s.head_size, s.columns()}; }
+RotaryRows input_rows(const RotaryShape& s) {
+  const u32 values = s.heads + (s.keys_are_values() ? 0 : s.kv_heads);
+  return {s.heads, s.head_size, s.q_stride(), s.in_columns(), values};
+}
+RotaryRows output_rows(const RotaryShape& s) {
+  return {s.heads, s.head_size, s.head_size, s.columns(), s.heads + s.kv_heads};
+}
 
 // Arrays of a rotation, and whether it turns forward or back.
 struct Rotation {
@@ -312,8 +378,8 @@ void norms_backward(const RotaryBackward& op, Values dx, cudaStream_t stream) {
 
 void rotary_cuda(const Rotary& op, cudaStream_t stream) {
   using namespace cuda;
-  require(op.shape.q_stride() == op.shape.head_size || op.out.data != op.qkv.data,
-          "q comes out at other strides: into another array");
+  require(op.shape.in_columns() == op.shape.columns() || op.out.data != op.qkv.data,
+          "rows come out with other columns: into another array");
   rotate(op,
          {.in = op.qkv,
           .out = op.out,
@@ -326,8 +392,8 @@ void rotary_cuda(const Rotary& op, cudaStream_t stream) {
 void rotary_backward_cuda(const RotaryBackward& op, cudaStream_t stream) {
   using namespace cuda;
   const Values dx = op.dx ? op.dx : op.dqkv;
-  require(op.shape.q_stride() == op.shape.head_size || dx.data != op.dqkv.data,
-          "the gradient of q has other strides: dx is another array");
+  require(op.shape.in_columns() == op.shape.columns() || dx.data != op.dqkv.data,
+          "the gradient's rows have other columns: dx is another array");
   if (!op.q_norm) {
     return rotate(op,
                   {.in = op.dqkv,

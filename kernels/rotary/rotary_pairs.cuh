@@ -21,6 +21,7 @@ struct RotarySizes {
   bool neighbours;  // pair p is elements 2p and 2p + 1
   float query_growth;
   u32 query_period;
+  RotaryValues values;
   u32 lanes;          // lanes per group; a group takes a head
   const i32* starts;  // or null
   float frequencies[rotary_pairs_max];
@@ -34,9 +35,10 @@ struct RotarySizes {
   }
 };
 
-// Rows of heads: q's at a stride, then k's, then v's.
+// Rows of heads: q's at a stride, then k's, then v's, unless v is k.
 struct RotaryRows {
   u32 heads, head_size, query_stride, columns;
+  u32 values;  // first head of v
 
   // First element of a head, q's heads before k's.
   __device__ __forceinline__ u64 at(u64 row, u32 head) const {
@@ -113,6 +115,12 @@ struct RotaryPairs {
     UNROLL for (u32 i = 0; i < 8; ++i) {
       a[i] *= factor;
       b[i] *= factor;
+    }
+  }
+  __device__ __forceinline__ void add(const RotaryPairs& x) {
+    UNROLL for (u32 i = 0; i < 8; ++i) {
+      a[i] += x.a[i];
+      b[i] += x.b[i];
     }
   }
 };

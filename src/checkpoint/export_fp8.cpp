@@ -15,7 +15,7 @@ constexpr float e4m3_max = 448;
 
 // True for a tensor of a layer that the model has: files may have more, such as extra prediction modules.
 bool in_layer(const ModelConfig& c, std::string_view tensor) {
-  if (!take_prefix(tensor, style(c.family).layers_path) || !take_prefix(tensor, ".")) return false;
+  if (!take_prefix(tensor, style(c.family).tensors_path) || !take_prefix(tensor, ".")) return false;
   const std::optional<u32> layer = take_number(tensor);
   return layer && *layer < c.layers;
 }

@@ -137,7 +137,7 @@ Result<void> ModelExport::find_model() {
                              source_)};
   TRY_ASSIGN(config_, read_model_directory(source_));
   if (config_.experts.count == 0) return {};
-  const bool joined = config_.experts.joined_files || traits(*family).experts->tensors.single.empty();
+  const bool joined = config_.experts.joined_files || !traits(*family).experts->tensors.has_single_files();
   if (!joined) return {};
   return Error{ErrorKind::usage,
                fmt::format("--dtype fp8: {} holds all experts of a layer in one tensor, and only tensors of "

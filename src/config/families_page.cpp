@@ -20,6 +20,10 @@ std::string_view text_of(MixerKind kind) {
       return "latent attention";
     case MixerKind::gated_delta:
       return "gated delta rule";
+    case MixerKind::mamba:
+      return "Mamba-2";
+    case MixerKind::none:
+      break;
   }
   return "";
 }
@@ -27,6 +31,7 @@ std::string_view text_of(MixerKind kind) {
 std::string mixer_text(const FamilyTraits& family) {
   std::vector<std::string> parts;
   if (family.delta_layers) parts.emplace_back(text_of(MixerKind::gated_delta));
+  if (!family.layer_kinds.empty()) parts.emplace_back(text_of(MixerKind::mamba));
   parts.emplace_back(text_of(family.style->mixer));
   std::vector<std::string> options;
   if (family.window != WindowKind::none) options.emplace_back("windows");
@@ -35,6 +40,7 @@ std::string mixer_text(const FamilyTraits& family) {
   if (family.style->attention_sinks) options.emplace_back("sinks");
   if (family.style->attention_gate) options.emplace_back("gates");
   if (family.attention_cap_key) options.emplace_back("soft cap");
+  if (family.style->one_part) options.emplace_back("or none");
   const std::string text = fmt::format("{}", fmt::join(parts, ", "));
   return options.empty() ? text : fmt::format("{}; {}", text, fmt::join(options, ", "));
 }
@@ -46,12 +52,17 @@ std::string mlp_text(const FamilyTraits& family) {
                                  : style.gate == MlpGate::gelu        ? "GeGLU"
                                                                       : "SwiGLU";
   if (!family.with_experts) return std::string(dense);
-  const bool shared = !family.experts->tensors.shared.up.empty();
+  const MlpNames& names = family.experts->tensors.shared;
+  const bool shared = !names.up.empty() || !names.gate_up.empty();
+  if (family.style->one_part) return "relu², experts and shared ones, or none";
+  if (family.experts->dense_beside) return fmt::format("{}, with experts beside it or without", dense);
   return fmt::format("experts{}", shared ? ", and shared ones" : "");
 }
 
 std::string positions_text(const FamilyTraits& family) {
   if (family.style->positions == PositionKind::learned) return "a table";
+  if (family.position_key) return "none, or rotary";
+  if (!family.layer_kinds.empty()) return "none";
   return family.partial_rotary_key ? "rotary, of a share" : "rotary";
 }
 

@@ -37,9 +37,20 @@ inline constexpr u32 not_switched = rotary & ~switched;
 inline constexpr u32 layered =
     families_with([](const FamilyTraits& f) { return f.window == WindowKind::by_layer; });
 inline constexpr u32 local_angles = families_with([](const FamilyTraits& f) { return f.local_rope; });
+inline constexpr u32 global_sizes = families_with([](const FamilyTraits& f) { return f.global_sizes_key; });
 inline constexpr u32 latent =
     families_with([](const FamilyTraits& f) { return f.style->mixer == MixerKind::latent; });
 inline constexpr u32 delta_hybrids = families_with([](const FamilyTraits& f) { return f.delta_layers; });
+inline constexpr u32 mamba_hybrids =
+    families_with([](const FamilyTraits& f) { return !f.layer_kinds.empty(); });
+inline constexpr u32 one_part = families_with([](const FamilyTraits& f) { return f.style->one_part; });
+// Those with config.json's names of Granite 4, and the others.
+inline constexpr u32 step_limits = families_with([](const FamilyTraits& f) { return f.step_limits_key; });
+inline constexpr u32 least_steps = mamba_hybrids & ~step_limits;
+inline constexpr u32 position_choice = families_with([](const FamilyTraits& f) { return f.position_key; });
+inline constexpr u32 never_rotated = mamba_hybrids & ~position_choice;
+inline constexpr u32 layer_norm_names =
+    families_with([](const FamilyTraits& f) { return f.style->keys.norm_epsilon == "layer_norm_epsilon"; });
 inline constexpr u32 scaled_attention =
     families_with([](const FamilyTraits& f) { return f.attention_scale_key; });
 inline constexpr u32 capped_attention =
@@ -81,6 +92,10 @@ inline constexpr u32 expert_weights =
 inline constexpr u32 expert_steps = families_with_experts([](const ExpertTraits& e) { return e.step_keys; });
 inline constexpr u32 expert_groups =
     families_with_experts([](const ExpertTraits& e) { return e.group_keys; });
+inline constexpr u32 by_layer_kind =
+    families_with_experts([](const ExpertTraits& e) { return e.by_layer_kind; });
+inline constexpr u32 dense_beside =
+    families_with_experts([](const ExpertTraits& e) { return e.dense_beside; });
 inline constexpr u32 sigmoid_routed =
     families_with_experts([](const ExpertTraits& e) { return e.router == RouterKind::sigmoid_in_groups; });
 // Families without dense MLPs.

@@ -75,9 +75,9 @@ const std::array model_table = std::to_array<Field>({
     {.section = "model",
      .key = "layer_norm_epsilon",
      .ref = REF(model.norm_epsilon),
-     .help = "Added to the variance in layer norms",
+     .help = "Added to the variance in layer norms; nemotron_h: to the mean square in RMS norms",
      .range = {1e-12, 1},
-     .families = learned},
+     .families = layer_norm_names},
     {.section = "model",
      .key = "max_position_embeddings",
      .ref = REF(model.positions),
@@ -123,9 +123,10 @@ const std::array model_table = std::to_array<Field>({
     {.section = "model",
      .key = "intermediate_size",
      .ref = REF(model.mlp.inner_given),
-     .help = "Width inside the MLP (mixtral, gpt_oss, minimax_m2: of an expert); auto: 8/3 of hidden_size, "
-             "rounded up to "
-             "a multiple of 256; arcee: 4 times hidden_size",
+     .help =
+         "Width inside the MLP (mixtral, gpt_oss, minimax_m2, granitemoehybrid: of an expert); auto: 8/3 of "
+         "hidden_size, rounded up to "
+         "a multiple of 256; arcee: 4 times hidden_size",
      .range = {0, 16777216},
      .automatic = by_rule,
      .families = rotary & ~only_experts},
@@ -134,7 +135,7 @@ const std::array model_table = std::to_array<Field>({
      .ref = REF(model.norm_epsilon),
      .help = "Added to the mean square in RMS norms",
      .range = {1e-12, 1},
-     .families = rotary},
+     .families = rotary & ~layer_norm_names},
     {.section = "model",
      .key = "sliding_window",
      .ref = REF(model.softmax.sliding_window),
@@ -158,16 +159,18 @@ const std::array model_table = std::to_array<Field>({
     {.section = "model",
      .key = "sliding_window_pattern",
      .ref = REF(model.softmax.sliding_window_pattern),
-     .help = "In each group of this many layers, the last sees all tokens; the others have sliding_window "
-             "and, in gemma3_text, rope_local_base_freq",
+     .help =
+         "In each group of this many layers, the last sees all tokens; the others have sliding_window "
+         "and, in gemma3_text and gemma4_text, rope_local_base_freq; gemma4_text: the last layer of all sees "
+         "all tokens",
      .unit = "layers",
      .range = {1, 1025},
      .families = layered},
     {.section = "model",
      .key = "tie_word_embeddings",
      .ref = REF(model.tied),
-     .help = "Use the embedding's matrix as the head's matrix; gemma2, gemma3_text, smollm3, ernie4_5: true "
-             "unless given",
+     .help = "Use the embedding's matrix as the head's matrix; gemma2, gemma3_text, gemma4_text, smollm3, "
+             "ernie4_5: true unless given",
      .families = rotary},
     {.section = "model",
      .key = "use_qk_norm",
@@ -290,7 +293,9 @@ std::span<const Field> model_fields() {
   static const std::vector<Field> all = [] {
     std::vector<Field> fields(model_table.begin(), model_table.end());
     fields.insert(fields.end(), rope_fields().begin(), rope_fields().end());
+    fields.insert(fields.end(), layer_size_fields().begin(), layer_size_fields().end());
     fields.insert(fields.end(), delta_fields().begin(), delta_fields().end());
+    fields.insert(fields.end(), mamba_fields().begin(), mamba_fields().end());
     fields.insert(fields.end(), expert_fields().begin(), expert_fields().end());
     return fields;
   }();

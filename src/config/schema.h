@@ -54,9 +54,11 @@ struct Field {
 std::span<const Field> schema();
 // The keys that describe a model.
 std::span<const Field> model_fields();
-// Those of them that are about positions, the gated delta rule, and experts with latent attention.
+// Those of them that are about positions, the gated delta rule, Mamba-2, and experts with latent attention.
 std::span<const Field> rope_fields();
+std::span<const Field> layer_size_fields();
 std::span<const Field> delta_fields();
+std::span<const Field> mamba_fields();
 std::span<const Field> expert_fields();
 // The keys of adapters, of data, of the objective, and of training.
 std::span<const Field> lora_fields();

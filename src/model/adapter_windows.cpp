@@ -32,13 +32,13 @@ TargetNames target_names(const ModelConfig& c) {
       if (!modules.of[m].router) add_new(out.modules, modules.of[m].name());
     if (!c.has_experts(layer)) continue;
     const ExpertTensors& names = traits(c.family).experts->tensors;
-    if (!names.single.empty()) {
+    if (names.has_single_files()) {
       const std::string router = router_names(c, layer).module;
       for (const std::string_view name :
            {std::string_view(router).substr(router.rfind('.') + 1), names.gate, names.up, names.down})
-        add_new(out.modules, name);
+        if (!name.empty()) add_new(out.modules, name);
     }
-    for (const std::string_view name : {"gate_up_proj", "down_proj"})
+    for (const std::string_view name : {names.first_parameter(), std::string_view("down_proj")})
       add_new(out.parameters, fmt::format("{}.{}", names.joined, name));
     add_new(out.parameters, names.joined_router);
   }
@@ -63,9 +63,10 @@ bool names_parameter(const ModelConfig& c, const std::string& target) {
   const std::vector<std::string> targets = {target};
   for (u32 layer = 0; layer < c.layers; ++layer) {
     if (!c.has_experts(layer)) continue;
-    const std::string experts =
-        fmt::format("{}.{}.{}", style(c.family).layers_path, layer, traits(c.family).experts->tensors.joined);
-    if (names_path(targets, experts + ".gate_up_proj") || names_path(targets, experts + ".down_proj") ||
+    const ExpertTensors& names = traits(c.family).experts->tensors;
+    const std::string experts = fmt::format("{}.{}.{}", style(c.family).layers_path, layer, names.joined);
+    const std::string first = fmt::format("{}.{}", experts, names.first_parameter());
+    if (names_path(targets, first) || names_path(targets, experts + ".down_proj") ||
         names_path(targets, router_names(c, layer).parameter))
       return true;
   }

@@ -16,6 +16,7 @@
 #include "kernels/rms_norm/rms_norm_cost.h"
 #include "kernels/rotary/rotary_cost.h"
 #include "kernels/router/router_cost.h"
+#include "kernels/scale_values/scale_values_cost.h"
 #include "kernels/soft_cap/soft_cap_cost.h"
 #include "kernels/unpack/unpack_cost.h"
 
@@ -139,6 +140,10 @@ void CostRecorder::gated_norm(const GatedNorm& op) { add(gated_norm_cost(op.shap
 void CostRecorder::gated_norm_backward(const GatedNormBackward& op) {
   add(gated_norm_backward_cost(op.shape));
 }
+void CostRecorder::group_norm(const GroupNorm& op) { add(group_norm_cost(op.shape)); }
+void CostRecorder::group_norm_backward(const GroupNormBackward& op) {
+  add(group_norm_backward_cost(op.shape));
+}
 
 void CostRecorder::unpack(const Unpack& op) { add(unpack_cost(op)); }
 
@@ -167,5 +172,6 @@ void CostRecorder::cross_entropy_gradient(const LogitsSlice& slice, float, const
   add(cross_entropy_gradient_cost(slice.rows, slice.columns, slice.cap != 0));
 }
 void CostRecorder::soft_cap(const SoftCap& op) { add(soft_cap_cost(op.elements)); }
+void CostRecorder::scale_values(const ScaleValues& op) { add(scale_values_cost(op.elements)); }
 
 }  // namespace tidepool

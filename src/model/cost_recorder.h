@@ -50,6 +50,8 @@ class CostRecorder final : public Kernels {
   void gated_delta_backward(const GatedDeltaBackward&) override;
   void gated_norm(const GatedNorm&) override;
   void gated_norm_backward(const GatedNormBackward&) override;
+  void group_norm(const GroupNorm&) override;
+  void group_norm_backward(const GroupNormBackward&) override;
   void unpack(const Unpack&) override;
   void normalize_matrix(const NormalizeMatrix&) override;
   void add_product(const AddProduct&) override;
@@ -62,6 +64,7 @@ class CostRecorder final : public Kernels {
   }  // free: a few numbers per row
   void cross_entropy_gradient(const LogitsSlice&, float, const float*) override;
   void soft_cap(const SoftCap&) override;
+  void scale_values(const ScaleValues&) override;
   Result<void> finish() override { return {}; }
 
  private:

@@ -1,5 +1,7 @@
 #include "model/decoder_windows.h"
 
+#include <fmt/format.h>
+
 #include "model/layer_tensors.h"
 #include "model/mlps/experts/expert_windows.h"
 
@@ -54,17 +56,21 @@ std::vector<Window> gpt2_windows(const ModelGraph& g) {
 
 std::vector<Window> model_windows(const ModelGraph& g) {
   const ModelConfig& c = g.config;
-  if (style(c.family).positions == PositionKind::learned) return gpt2_windows(g);
+  if (tidepool::style(c.family).positions == PositionKind::learned) return gpt2_windows(g);
   std::vector<Window> windows;
   const std::vector<u64> matrix = {c.vocab_size, c.width};
-  windows.push_back(model_window(
-      g, "embed_tokens", {matrix_spec(c, "model.embed_tokens.weight", matrix, TensorKind::embedding)}));
+  const LayerStyle& style = tidepool::style(c.family);
+  const std::string base(style.tensors_path.substr(0, style.tensors_path.find('.') + 1));
+  const std::string embedding = fmt::format("{}{}.weight", base, style.embedding_name);
+  windows.push_back(
+      model_window(g, "embed_tokens", {matrix_spec(c, embedding, matrix, TensorKind::embedding)}));
   for (u32 layer = 0; layer < c.layers; ++layer) {
     windows.push_back(layer_window(g, layer));
     for (u32 group = 0; c.has_experts(layer) && group < expert_groups(g); ++group)
       windows.push_back(expert_window(g, layer, experts_of_group(g, group)));
   }
-  windows.push_back(model_window(g, "norm", {parameter_spec(c, "model.norm.weight", {c.width})}));
+  windows.push_back(model_window(
+      g, "norm", {parameter_spec(c, fmt::format("{}{}.weight", base, style.last_norm_name), {c.width})}));
   if (c.score.on())
     windows.push_back(score_window(g));
   else if (!c.tied)

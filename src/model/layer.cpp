@@ -35,9 +35,16 @@ struct PostAttention {
   bool copied;  // to the inside
 };
 PostAttention post_attention_of(const Layer& l, const LayerInside& inside, Values out) {
+  if (!l.has_mixer()) return {.place = out, .copied = false};
   const bool streamed = is_routed(l) && !mixer_of(l).inside_always;
   if (streamed) return {.place = out, .copied = bool(inside.post_attention)};
   return {.place = kept_or(inside.post_attention, out), .copied = false};
+}
+
+// Multiplies the layer's output, or its gradient.
+void scale_output(const Layer& l, Values x) {
+  if (const Param factor = l[LayerRole::output_scale])
+    l.c.kernels.scale_values({.elements = u64{rows_of(l.c)} * l.config().width, .factor = factor, .x = x});
 }
 
 }  // namespace
@@ -59,28 +66,44 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
   const Values out = is_routed(l) ? f.experts.post_attention : f.output;
   const auto [post_attention, copied] = post_attention_of(l, inside, out);
 
-  const ConstValues mixer_input = input_norm_of(l, NormRole::input, f.input, buffers.norm);
-  mixer_of(l).forward(l,
-                      {.norm = mixer_input,
-                       .starts = f.batch.starts,
-                       .inside = inside.mixer,
-                       .workspace = f.workspace,
-                       .frame = Direction::forward,
-                       .sum = attention_sum(f.input, kept_or(inside.attention_branch, out), post_attention)});
-  if (copied)
-    c.kernels.dropout({}, post_attention, inside.post_attention, u64{rows_of(c)} * l.config().width);
-
+  if (l.has_mixer()) {
+    const ConstValues mixer_input = input_norm_of(l, NormRole::input, f.input, buffers.norm);
+    mixer_of(l).forward(
+        l, {.norm = mixer_input,
+            .starts = f.batch.starts,
+            .inside = inside.mixer,
+            .workspace = f.workspace,
+            .frame = Direction::forward,
+            .sum = attention_sum(f.input, kept_or(inside.attention_branch, out), post_attention)});
+    if (copied)
+      c.kernels.dropout({}, post_attention, inside.post_attention, u64{rows_of(c)} * l.config().width);
+  }
+  if (!l.has_mlp()) return;
+  const ConstValues before = l.has_mixer() ? ConstValues(post_attention) : f.input;
   const ConstValues norm =
-      input_norm_of(l, NormRole::mlp, post_attention, is_routed(l) ? f.experts.normed : buffers.norm);
+      input_norm_of(l, NormRole::mlp, before, is_routed(l) ? f.experts.normed : buffers.norm);
   mlp_of(l).forward(l, {.norm = norm,
                         .values = kept_or(inside.values, buffers.values),
                         .inner = buffers.inner,
-                        .sum = mlp_sum(post_attention, kept_or(inside.mlp_branch, buffers.norm), out),
+                        .sum = mlp_sum(before, kept_or(inside.mlp_branch, buffers.norm), out),
                         .f = &f,
                         .router = frame.router});
+  scale_output(l, out);
 }
 
 namespace {
+
+void recompute_mixer(const LayerGradients& s) {
+  const Layer& l = s.layer;
+  const LayerInside& in = s.inside;
+  const ConstValues mixer_input = input_norm_of(l, NormRole::input, s.b.input, s.frame.buffers.norm);
+  mixer_of(l).forward(l, {.norm = mixer_input,
+                          .starts = s.b.batch.starts,
+                          .inside = in.mixer,
+                          .workspace = s.b.workspace,
+                          .frame = Direction::backward,
+                          .sum = attention_sum(s.b.input, in.attention_branch, in.post_attention)});
+}
 
 // Recomputes what is never kept: outputs of norms, their moments, and what the mixer's backward needs besides
 // the inside. If the inside was not kept, recomputes the inside too.
@@ -89,26 +112,17 @@ void recompute(const LayerGradients& s) {
   const LayerInside& in = s.inside;
   const BackwardBuffers& buffers = s.frame.buffers;
   const bool kept = s.b.kept != nullptr;
-  if (kept) {
-    mixer_of(l).restore(s);
-  } else {
-    const ConstValues mixer_input = input_norm_of(l, NormRole::input, s.b.input, buffers.norm);
-    mixer_of(l).forward(l, {.norm = mixer_input,
-                            .starts = s.b.batch.starts,
-                            .inside = in.mixer,
-                            .workspace = s.b.workspace,
-                            .frame = Direction::backward,
-                            .sum = attention_sum(s.b.input, in.attention_branch, in.post_attention)});
-  }
+  if (l.has_mixer()) kept ? mixer_of(l).restore(s) : recompute_mixer(s);
+  if (!l.has_mlp()) return;
   const ConstValues mlp_input =
-      input_norm_of(l, NormRole::mlp, in.post_attention, buffers.norm, &buffers.moments);
+      input_norm_of(l, NormRole::mlp, s.before_mlp(), buffers.norm, &buffers.moments);
   if (kept) return;
   if (!l.style().branch_norms) return mlp_of(l).recompute(l, mlp_input, in.values);
   // The backward of the MLP's branch norm needs the branch. The layer's output is computed too, and not used.
   mlp_of(l).forward(l, {.norm = mlp_input,
                         .values = in.values,
                         .inner = buffers.inner,
-                        .sum = mlp_sum(in.post_attention, in.mlp_branch, buffers.narrow)});
+                        .sum = mlp_sum(s.before_mlp(), in.mlp_branch, buffers.narrow)});
 }
 
 // The norm goes back once, from the sum by way of experts, shared experts and router: a micro-batch adds to
@@ -119,7 +133,7 @@ void mlp_gradients(const LayerGradients& s) {
   const Values dnorm = routed ? Values(s.b.experts.normed_grad) : norms ? s.frame.buffers.narrow : s.b.grad;
   const ConstValues dout = sum_gradient(s, mlp_sum({}, s.inside.mlp_branch, {}), s.frame.buffers.narrow);
   mlp_of(s.layer).backward(s, {.dout = dout, .dnorm = dnorm, .add = routed || !norms});
-  if (norms) norm_gradient(s, NormRole::mlp, s.inside.post_attention, dnorm);
+  if (norms) norm_gradient(s, NormRole::mlp, s.before_mlp(), dnorm);
 }
 
 void mixer_gradients(const LayerGradients& s) {
@@ -146,8 +160,11 @@ void layer_backward(const BlockContext& c, const BlockBackward& b) {
                             .frame = frame,
                             .inside = inside};
   recompute(s);
-  mlp_gradients(s);
-  mixer_gradients(s);
+  scale_output(layer, b.grad);
+  if (float* unused = s[LayerRole::output_scale]; unused != nullptr && !b.accumulate)
+    c.kernels.zero(unused, 1);
+  if (layer.has_mlp()) mlp_gradients(s);
+  if (layer.has_mixer()) mixer_gradients(s);
 }
 
 }  // namespace tidepool

@@ -1,6 +1,6 @@
 // A layer: norm, mixer, norm, MLP, each of mixer and MLP added to the residual stream. Both are chosen for
-// each layer, as ModelConfig::mixer_kind() and ModelConfig::mlp_kind() say. In a layer with experts this is
-// its first block, the attention block; groups of experts are the next.
+// each layer, as ModelConfig::mixer_kind() and ModelConfig::mlp_kind() say; one of the two may be none. In a
+// layer with experts this is its first block, the attention block; groups of experts are the next.
 #pragma once
 
 #include "model/blocks.h"

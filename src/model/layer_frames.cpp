@@ -25,6 +25,13 @@ std::byte* take_inside(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) 
 
 }  // namespace
 
+Values take_dropped(const ModelGraph& g, WorkspaceCutter& layout) {
+  const ModelConfig& c = g.config;
+  const bool drops = style(c.family).residual_dropout && c.residual_dropout > 0;
+  return drops || c.factors.residual != 1 ? layout.take_values(g.activations, g.batch.rows() * c.width)
+                                          : Values{};
+}
+
 MlpWidths mlp_widths(const ModelGraph& g, u32 layer) {
   return mlp_row(g.config.mlp_kind(layer)).widths(g.config);
 }
@@ -32,7 +39,9 @@ MlpWidths mlp_widths(const ModelGraph& g, u32 layer) {
 LayerInside::LayerInside(const ModelGraph& g, u32 layer, std::byte* base) {
   WorkspaceCutter layout(base);
   mixer = layout.take<std::byte>(mixer_of(g, layer).inside_bytes(g, layer));
-  post_attention = layout.take_values(g.activations, g.batch.rows() * g.config.width);
+  const bool both =
+      g.config.mixer_kind(layer) != MixerKind::none && g.config.mlp_kind(layer) != MlpKind::none;
+  if (both) post_attention = layout.take_values(g.activations, g.batch.rows() * g.config.width);
   values = take_values(g, layer, layout);
   if (style(g.config.family).branch_norms) {
     attention_branch = take_branch(g, layout);

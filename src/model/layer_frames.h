@@ -40,7 +40,7 @@ struct Branch {
 struct LayerInside {
   LayerInside(const ModelGraph&, u32 layer, std::byte* base);
   std::byte* mixer;       // the mixer's inside
-  Values post_attention;  // [R, H], the residual stream between mixer and MLP
+  Values post_attention;  // [R, H], the residual stream between mixer and MLP, if the layer has both
   Values values;          // [R, MlpWidths::values]
   // None in styles that do not normalise branches.
   Branch attention_branch, mlp_branch;
@@ -73,5 +73,7 @@ struct LayerBackwardFrame {
 };
 
 MlpWidths mlp_widths(const ModelGraph&, u32 layer);
+// Takes BackwardBuffers::dropped.
+Values take_dropped(const ModelGraph&, WorkspaceCutter&);
 
 }  // namespace tidepool

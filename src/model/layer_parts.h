@@ -1,5 +1,6 @@
-// Rows of mixers and MLPs, and what their code sees of a layer. A layer is norm, mixer, norm, MLP; layer.cpp
-// composes them. Forward and recompute call the same functions, so that the bits of the two cannot differ.
+// Rows of mixers and MLPs, and what their code sees of a layer. A layer is norm, mixer, norm, MLP, or has
+// only one of the two with its norm; layer.cpp composes them. Forward and recompute call the same functions,
+// so that the bits of the two cannot differ.
 #pragma once
 
 #include <optional>
@@ -32,6 +33,8 @@ struct Layer {
   const ModelConfig& config() const { return c.graph.config; }
   const LayerStyle& style() const { return tidepool::style(config().family); }
   u32 number() const { return block_of(c).layer; }
+  bool has_mixer() const { return config().mixer_kind(number()) != MixerKind::none; }
+  bool has_mlp() const { return config().mlp_kind(number()) != MlpKind::none; }
   // RETURNS: a tensor by its number or role; none if the layer does not have it.
   Param at(u32 tensor) const { return tensor == none ? Param{} : window[tensor]; }
   template <class Role>
@@ -62,9 +65,9 @@ struct LayerGradients {
   // Inputs of mixer and MLP: outputs of their norms, which are both in the frame's `norm`, one after the
   // other; in styles without these norms the residual stream.
   ConstValues mixer_input() const { return layer.style().input_norms ? frame.buffers.norm : b.input; }
-  ConstValues mlp_input() const {
-    return layer.style().input_norms ? frame.buffers.norm : inside.post_attention;
-  }
+  ConstValues mlp_input() const { return layer.style().input_norms ? frame.buffers.norm : before_mlp(); }
+  // The residual stream that the MLP's norm reads.
+  ConstValues before_mlp() const { return layer.has_mixer() ? inside.post_attention : b.input; }
   // Place of the gradient of the mixer's input. add: it is added, to the residual stream's.
   struct Place {
     Values values;
@@ -88,7 +91,7 @@ struct LayerGradients {
 struct ResidualSum {
   ConstValues residual;  // [R, H]
   Branch branch;
-  Values y;  // [R, H]; may be the residual
+  Values y;  // [R, H]; may be the residual. Null: the sum is not needed
   DropoutSite site{};
   NormRole norm{};
 };

@@ -45,7 +45,7 @@ Product Layer::product_of(u32 weight, u32 bias, u32 count) const {
   Product p = {.weight = weight,
                .bias = bias,
                .k = tensors[weight].columns,
-               .modules = {tensors.module(weight), count}};
+               .modules = {tensors.module(weight), tensors[weight].adapted ? count : 0}};
   for (u32 i = 0; i < count; ++i) p.n += tensors[weight + i].rows;
   return p;
 }
@@ -106,12 +106,13 @@ void add_product(const Layer& l, const Product& p, ConstValues x, const Residual
                          .y = sum.y,
                          .rstd = sum.branch.rstd});
   }
+  if (!sum.y) return;
   Matmul matmul = product_matmul(l, p, x, sum.y);
   add(l, matmul, sum, sum.residual);
   // The adapter's product takes the same dropout, so it may be added afterwards.
   if (!l.style().residual_dropout && !sum_dropout(l, sum.site).on())
     return l.adapters.add_to(p.modules, x, sum.y);
-  if (!l.adapters.has(p.modules.first)) return;
+  if (p.modules.count == 0 || !l.adapters.has(p.modules.first)) return;
   Matmul up = l.adapters.up(p.modules.first, x);
   add(l, up, sum, sum.y);
 }

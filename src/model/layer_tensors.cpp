@@ -10,13 +10,24 @@
 namespace tidepool {
 
 LayerTensors::LayerTensors(const ModelConfig& c, u32 layer, MlpKind mlp) {
+  add_parts(c, layer, mlp);
+  const std::string_view scale = tidepool::style(c.family).output_scale;
+  if (!scale.empty())
+    add(LayerRole::output_scale, {.path = scale, .rows = 1, .constant = true, .init = Init::ones});
+}
+
+void LayerTensors::add_parts(const ModelConfig& c, u32 layer, MlpKind mlp) {
   const LayerStyle& style = tidepool::style(c.family);
   const NormNames& names = style.norm_names;
   const bool biases = style.norm == NormKind::layer_norm;
-  if (style.input_norms) add_norm(NormRole::input, names.input, c.width);
-  if (biases) add_bias(NormRole::input_bias, names.input, c.width);
-  mixer_row(c.mixer_kind(layer)).tensors(c, layer, *this);
-  if (style.branch_norms) add_norm(NormRole::attention_branch, names.attention_branch, c.width);
+  const MixerKind mixer = c.mixer_kind(layer);
+  if (mixer != MixerKind::none) {
+    if (style.input_norms) add_norm(NormRole::input, names.input, c.width);
+    if (biases) add_bias(NormRole::input_bias, names.input, c.width);
+    mixer_row(mixer).tensors(c, layer, *this);
+    if (style.branch_norms) add_norm(NormRole::attention_branch, names.attention_branch, c.width);
+  }
+  if (mlp == MlpKind::none) return;
   if (style.input_norms) add_norm(NormRole::mlp, names.mlp, c.width);
   if (biases) add_bias(NormRole::mlp_bias, names.mlp, c.width);
   mlp_row(mlp).tensors(c, *this);
@@ -27,8 +38,7 @@ LayerTensors::LayerTensors(const ModelConfig& c, u32 layer, MlpKind mlp) {
 LinearModules LayerTensors::modules() const {
   LinearModules out;
   for (u32 i = 0; i < count_; ++i)
-    if (list_[i].is_matrix() && !list_[i].router)
-      out.add({.path = list_[i].path, .in = list_[i].columns, .out = list_[i].rows});
+    if (list_[i].is_module()) out.add({.path = list_[i].path, .in = list_[i].columns, .out = list_[i].rows});
   for (u32 i = 0; i < count_; ++i)
     if (list_[i].router && list_[i].is_matrix())
       out.add({.in = list_[i].columns, .out = list_[i].rows, .router = true});
@@ -37,8 +47,7 @@ LinearModules LayerTensors::modules() const {
 
 u32 LayerTensors::module(u32 matrix) const {
   u32 module = 0;
-  for (u32 i = 0; i < (list_[matrix].router ? count_ : matrix); ++i)
-    module += list_[i].is_matrix() && !list_[i].router;
+  for (u32 i = 0; i < (list_[matrix].router ? count_ : matrix); ++i) module += list_[i].is_module();
   return module;
 }
 
@@ -56,7 +65,7 @@ Window layer_window(const ModelGraph& g, u32 layer) {
                                    std::move(shape)));
     TensorSpec& spec = specs.back();
     if (t.init) spec.init = *t.init;
-    spec.fused = t.fused;
+    spec.fused = t.fused, spec.constant = t.constant;
     spec.in_out = style.matrices_in_out && t.is_matrix();
     for (const u32 outputs : t.joined)
       if (outputs != 0) spec.joined.push_back(outputs);

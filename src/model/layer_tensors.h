@@ -17,6 +17,8 @@ inline constexpr u8 mixer_roles = 8, mlp_roles = 32, router_roles = 48, roles_en
 
 enum class NormRole : u8 { input, input_bias, attention_branch, mlp, mlp_bias, mlp_branch };
 
+enum class LayerRole : u8 { output_scale = 6 };
+
 struct LayerTensor {
   std::string_view path, suffix;  // within the layer, as in files: "self_attn.q_proj" and ".weight"
   u32 rows = 0;                   // outputs of a matrix, or elements of a vector
@@ -25,10 +27,14 @@ struct LayerTensor {
   bool fused = false;             // starts where the tensor before it ends: one product reads both
   bool residual = false;          // its product is added to the residual stream
   bool router = false;
+  bool adapted = true;          // a matrix may have an adapter
+  bool constant = false;        // its gradient is 0, and it does not decay
   std::array<u32, 3> joined{};  // rows of the matrices that it joins; none: it is one
   std::optional<Init> init;     // how it is drawn, if its shape and name do not say
 
   bool is_matrix() const { return columns != 0; }
+  // True for the linear layers that adapters know, routers apart.
+  bool is_module() const { return is_matrix() && !router && adapted; }
 };
 
 class LayerTensors {
@@ -71,6 +77,8 @@ class LayerTensors {
   u32 module(u32 matrix) const;
 
  private:
+  void add_parts(const ModelConfig&, u32 layer, MlpKind);
+
   static constexpr u32 count_max = 24;
   std::array<LayerTensor, count_max> list_{};
   std::array<u8, roles_end> numbers_{};  // by role; one more than the tensor's number, 0: absent

@@ -21,7 +21,8 @@
 namespace tidepool {
 namespace {
 
-static_assert(model_head_size_max == attention_head_size_max && model_head_size_max == delta_head_size_max);
+static_assert(model_head_size_max == attention_head_size_max && model_head_size_max <= 2 * rotary_pairs_max);
+static_assert(model_state_head_size_max == delta_head_size_max);
 static_assert(model_taps_max == delta_taps_max);
 
 Block embedding_block(const ModelGraph& g) {
@@ -85,7 +86,8 @@ class LayerBlocks {
       return experts_of_group(g_, a.group).count == experts_of_group(g_, b.group).count;
     const ModelConfig& c = g_.config;
     return c.mixer_kind(a.layer) == c.mixer_kind(b.layer) && c.mlp_kind(a.layer) == c.mlp_kind(b.layer) &&
-           attention_shape(g_, a.layer) == attention_shape(g_, b.layer);
+           attention_shape(g_, a.layer) == attention_shape(g_, b.layer) &&
+           c.keys_are_values(a.layer) == c.keys_are_values(b.layer);
   }
 
   void add_block(Block block) {
@@ -109,7 +111,9 @@ class LayerBlocks {
 
 u64 widest(const ModelConfig& c) {
   const u32 mlp = mlp_row(style(c.family).mlp).widths(c).values;
-  return std::max<u64>({c.qkv_width(), mlp, std::min(c.head_rows(), vocabulary_slice)});
+  u32 most = std::max(mlp, std::min(c.head_rows(), vocabulary_slice));
+  for (u32 layer = 0; layer < c.layers; ++layer) most = std::max(most, c.qkv_width(layer));
+  return most;
 }
 
 std::string wrong(const ModelConfig& c, BatchShape batch) {

@@ -58,7 +58,7 @@ std::string name_in_files(const ModelConfig& c, const std::string& tensor) {
 
 bool is_packed(const ModelConfig& c, const Tensor& t) {
   const Quantization& q = c.quantization;
-  if (t.shape.size() != 2 || !t.name.starts_with(style(c.family).layers_path)) return false;
+  if (t.shape.size() != 2 || !t.name.starts_with(style(c.family).tensors_path)) return false;
   if (!q.from_files && is_router(c.family, t.name)) return false;
   if (!q.from_files && q.packing == Packing::mxfp4 && !is_expert(c, t.name)) return false;
   const std::string name = name_in_files(c, t.name);

@@ -83,18 +83,20 @@ std::string angles_by_length(const ModelConfig& c, u32 tokens) {
 
 RotaryFrequencies inverse_frequencies(const ModelConfig& c, u32 layer, u32 tokens) {
   const Rope rope = c.rope(layer);
-  const u32 pairs = c.rotary_size() / 2;
+  const u32 columns = c.rotary_size(layer), pairs = columns / 2;
+  const bool proportional = rope.type == RopeType::proportional;
+  const u32 turning = proportional ? static_cast<u32>(rope.partial_factor * columns / 2) : pairs;
   CHECK(pairs <= rotary_pairs_max, pairs);
   const u32 original = rope.original_positions != 0 ? rope.original_positions : c.positions;
-  const Ramp ramp = rope.type == RopeType::yarn ? yarn_ramp(rope, c.rotary_size(), original) : Ramp{};
+  const Ramp ramp = rope.type == RopeType::yarn ? yarn_ramp(rope, columns, original) : Ramp{};
   const double theta = rope.type == RopeType::dynamic ? dynamic_theta(c, tokens) : rope.theta;
   const std::vector<double>& divisors = is_long(rope, tokens) ? rope.long_factor : rope.short_factor;
   RotaryFrequencies out = {};
-  for (u32 i = 0; i < pairs; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(c.rotary_size());
+  for (u32 i = 0; i < turning; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(columns);
     const float power = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
     out[i] = 1.0f / power;
-    if (rope.type == RopeType::linear) out[i] /= static_cast<float>(rope.factor);
+    if (rope.type == RopeType::linear || proportional) out[i] /= static_cast<float>(rope.factor);
     if (rope.type == RopeType::llama3) out[i] = llama3_scaled(rope, static_cast<float>(original), out[i]);
     if (rope.type == RopeType::yarn) out[i] = yarn_scaled(rope, ramp, i, power);
     if (rope.type == RopeType::longrope) out[i] = 1.0f / (static_cast<float>(divisors[i]) * power);

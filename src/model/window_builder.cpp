@@ -18,6 +18,7 @@ TensorKind kind_of(const Tensor& tensor, TensorKind given) {
 Tensor tensor_of(TensorSpec& spec, u32 number) {
   Tensor tensor = {.name = std::move(spec.name), .shape = std::move(spec.shape), .number = number};
   tensor.kind = kind_of(tensor, spec.kind);
+  tensor.constant = spec.constant;
   tensor.in_out = spec.in_out, tensor.interleaved = spec.interleaved;
   tensor.joined = std::move(spec.joined);
   tensor.elements = 1;
@@ -94,7 +95,7 @@ Window make_window(const ModelGraph& g, std::string name, std::vector<TensorSpec
     window.elements = round_up(window.elements, alignment);
     for (Tensor& tensor : fused.tensors) {
       tensor.rule = fused.rule;
-      if (trained && g.rules[fused.rule].weight_decay) tensor.weight_decay = true;
+      if (trained && g.rules[fused.rule].weight_decay && !tensor.constant) tensor.weight_decay = true;
       tensor.window_offset = tensor.stored_offset = window.elements;
       tensor.stored_elements = tensor.elements;
       window.elements += tensor.elements;

@@ -21,6 +21,7 @@ struct TensorSpec {
   bool in_out = false;
   std::vector<u64> joined = {};
   bool interleaved = false;
+  bool constant = false;
 };
 
 // Lays the tensors out one after the other, those of one rule together. A tensor that is not fused starts

@@ -317,6 +317,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{grouped(200, 80, 4, 2), fp16, 0.2f, 70, 0, true},
                     Case{grouped(100, 256, 2, 1), fp16, 0, 70, 0, true}),
     name);
+// Heads above 256 columns run on fused multiply-adds in every precision.
+INSTANTIATE_TEST_SUITE_P(LargeHeads, AttentionCudaTest,
+                         testing::Values(Case{one(40, 512), fp32}, Case{one(33, 512, 2), bf16, 0.2f},
+                                         Case{grouped(40, 512, 4, 2), bf16, 0, 90, 0, true},
+                                         Case{grouped(35, 320, 2, 1), fp16, 0.1f, 70, 0, true},
+                                         Case{one(17, 258), fp32, 0.2f}, Case{windowed(60, 512, 20), bf16}),
+                         name);
 // Rows that are not whole vectors, unaligned arrays, and rows of probabilities not aligned to Philox's
 // blocks.
 INSTANTIATE_TEST_SUITE_P(OddOnes, AttentionCudaTest,

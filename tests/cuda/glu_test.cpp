@@ -22,11 +22,11 @@ class CudaGlu : public CudaTest {
 
 void CudaGlu::expect_the_cpus(u32 rows, u32 columns, Precision precision, u64 shift, GluGate gate) {
   SCOPED_TRACE(testing::Message() << rows << " x " << columns << " " << name(precision) << " + " << shift);
-  const u64 n = u64{rows} * columns;
-  const DeviceValues gate_up(random_floats(2 * n, 1, 4.0f), precision, shift);
+  const u64 n = u64{rows} * columns, inputs = glu_inputs(gate) * n;
+  const DeviceValues gate_up(random_floats(inputs, 1, 4.0f), precision, shift);
   const DeviceValues dy(random_floats(n, 2), precision, shift);
-  const DeviceValues y(n, precision, shift), d(2 * n, precision, shift), value(n, precision, shift);
-  std::vector<float> want_y(n), want(2 * n);
+  const DeviceValues y(n, precision, shift), d(inputs, precision, shift), value(n, precision, shift);
+  std::vector<float> want_y(n), want(inputs);
   Glu op = {
       .rows = rows, .columns = columns, .gate = gate, .gate_up = gate_up.given().data(), .y = want_y.data()};
   glu_cpu(op, *pool_);
@@ -66,6 +66,8 @@ TEST_F(CudaGlu, AgreesWithTheCpu) {
     expect_the_cpus(70, 264, precision, 0);
     expect_the_cpus(3, 7, precision, 1, GluGate::gelu);
     expect_the_cpus(70, 264, precision, 0, GluGate::gelu);
+    expect_the_cpus(3, 7, precision, 1, GluGate::squared_relu);
+    expect_the_cpus(70, 264, precision, 0, GluGate::squared_relu);
   }
 }
 
@@ -79,10 +81,10 @@ struct ExpertGlu {
 void CudaGlu::expect_experts(const ExpertGlu& c, Precision precision, u64 shift, bool weighted) {
   SCOPED_TRACE(testing::Message() << c.rows << " x " << c.columns << " " << name(precision) << " + " << shift
                                   << (c.interleaved ? " interleaved" : "") << weighted);
-  const u64 n = u64{c.rows} * c.columns;
-  const DeviceValues gate_up(random_floats(2 * n, 1, 4.0f), precision, shift);
+  const u64 n = u64{c.rows} * c.columns, inputs = glu_inputs(c.gate);
+  const DeviceValues gate_up(random_floats(inputs * n, 1, 4.0f), precision, shift);
   const DeviceValues dy(random_floats(n, 2), precision, shift);
-  const std::vector<float> untouched(n, -3), untouched2(2 * n, -3);
+  const std::vector<float> untouched(n, -3), untouched2(inputs * n, -3);
   const DeviceValues y(untouched, precision, shift), d(untouched2, precision, shift),
       value(untouched, precision, shift);
   std::vector<i32> slots(c.rows);
@@ -134,7 +136,7 @@ void CudaGlu::expect_experts(const ExpertGlu& c, Precision precision, u64 shift,
   const auto got = y.now(), elsewhere = d.now(), value_elsewhere = value.now();
   for (u64 at = u64{c.true_rows} * c.columns; at < n; ++at) {
     ASSERT_EQ(got[at], -3);
-    ASSERT_EQ(elsewhere[2 * at + 1], -3);
+    ASSERT_EQ(elsewhere[inputs * at + inputs - 1], -3);
   }
   const DeviceValues gradient_in_place(gate_up.given(), precision, shift);
   back.gate_up = back.dgate_up = gradient_in_place.values(), back.value = dy.values();
@@ -143,15 +145,18 @@ void CudaGlu::expect_experts(const ExpertGlu& c, Precision precision, u64 shift,
   synchronize();
   const u64 end = u64{c.true_rows} * c.columns;
   const auto in_place = gradient_in_place.now(), value_in_place = dy.now();
-  EXPECT_TRUE(std::equal(in_place.begin(), in_place.begin() + 2 * end, elsewhere.begin()));
+  EXPECT_TRUE(
+      std::equal(in_place.begin(), in_place.begin() + static_cast<i64>(inputs * end), elsewhere.begin()));
   EXPECT_TRUE(std::equal(value_in_place.begin(), value_in_place.begin() + end, value_elsewhere.begin()));
 }
 
 TEST_F(CudaGlu, OfExpertsAgreesWithTheCpu) {
-  const ExpertGlu cases[] = {{1, 1, 1, GluGate::clamped, true},  {9, 5, 7, GluGate::clamped, true},
-                             {9, 9, 40, GluGate::silu, false},   {70, 33, 264, GluGate::clamped, true},
-                             {70, 0, 40, GluGate::gelu, true},   {70, 69, 40, GluGate::clamped, false},
-                             {5, 3, 2100, GluGate::silu, false}, {33, 32, 13, GluGate::silu, true}};
+  const ExpertGlu cases[] = {
+      {1, 1, 1, GluGate::clamped, true},        {9, 5, 7, GluGate::clamped, true},
+      {9, 9, 40, GluGate::silu, false},         {70, 33, 264, GluGate::clamped, true},
+      {70, 0, 40, GluGate::gelu, true},         {70, 69, 40, GluGate::clamped, false},
+      {5, 3, 2100, GluGate::silu, false},       {33, 32, 13, GluGate::silu, true},
+      {9, 6, 40, GluGate::squared_relu, false}, {70, 33, 264, GluGate::squared_relu, false}};
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     for (const ExpertGlu& c : cases) {
       expect_experts(c, precision, c.rows == 9 ? 1 : 0, true);

@@ -71,6 +71,11 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
       if (c.family == Family::gemma3_text) {
         c.softmax.sliding_window_pattern = 2, c.softmax.sliding_window = 9, c.softmax.scale_given = 10;
       }
+      if (traits(c.family).global_sizes_key) {
+        c.softmax.sliding_window_pattern = 2, c.softmax.sliding_window = 9;
+        c.softmax.global_head_size = 2 * GetParam().head_size, c.softmax.global_kv_heads = 1;
+        c.softmax.keys_are_values = true;
+      }
       if (traits(c.family).with_experts) add_experts(c);
       if (traits(c.family).delta_layers)
         c.delta = {.key_heads = 2,
@@ -78,6 +83,7 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
                    .key_head_dim = 8,
                    .value_head_dim = 16,
                    .attention_interval = 2};
+      if (!traits(c.family).layer_kinds.empty()) add_mamba(c);
       return c;
     }
     return {.vocab_size = 131,
@@ -87,6 +93,15 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
             .attention = {.heads = 2, .dropout = 0.2},
             .embedding_dropout = 0.1,
             .residual_dropout = 0.1};
+  }
+  // Layers of one part: one of each kind.
+  static void add_mamba(ModelConfig& c) {
+    c.mamba.heads = 6, c.mamba.head_dim = c.width / 3, c.mamba.groups = 2, c.mamba.state_size = 8;
+    c.experts.shared_width = 40;
+    if (style(c.family).one_part)
+      c.layers = 4;
+    else
+      c.layer_kinds = "M*";
   }
   // In 16 bits every token has all experts: near a tie, rounding would change the choice.
   static void add_experts(ModelConfig& c) {
@@ -192,6 +207,8 @@ INSTANTIATE_TEST_SUITE_P(
                     ModelCase{Precision::fp16, Precision::fp16, 16, 2e-4, 4e-3, Family::qwen2},
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::phi3},
                     ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::gemma3_text},
+                    ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::gemma4_text},
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gemma4_text, 5},
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gemma3_text, 5},
                     ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::gpt2, 5},
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gpt2, 8},
@@ -209,7 +226,11 @@ INSTANTIATE_TEST_SUITE_P(
                     ModelCase{Precision::fp32, Precision::fp32, 16, 1e-6, 1e-5, Family::qwen3_next},
                     // A gated delta rule brings small q, k and outputs to length 1, with their rounding.
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 4e-2, Family::qwen3_5_text},
-                    ModelCase{Precision::fp32, Precision::fp32, 16, 1e-6, 1e-5, Family::qwen3_5_moe_text, 5}),
+                    ModelCase{Precision::fp32, Precision::fp32, 16, 1e-6, 1e-5, Family::qwen3_5_moe_text, 5},
+                    ModelCase{Precision::fp32, Precision::fp32, 16, 1e-6, 1e-5, Family::nemotron_h},
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 4e-2, Family::nemotron_h, 5},
+                    ModelCase{Precision::fp32, Precision::fp32, 16, 1e-6, 1e-5, Family::granitemoehybrid, 5},
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 4e-2, Family::granitemoehybrid}),
     testing::PrintToStringParamName());
 
 }  // namespace tidepool::test::model_test

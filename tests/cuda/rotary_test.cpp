@@ -98,7 +98,7 @@ void CudaRotary::expect_the_cpus(const RotaryCase& c, RotaryPrecisions p, u64 sh
   EXPECT_LE(relative_error(device.dk_norm.now(), want_k), 2e-6);
   EXPECT_TRUE(same_bits(device.dout.now(), device.dout.given()));
   for_gates(s, [&](u64 i) { ASSERT_EQ(dx[i], untouched) << i; });
-  if (s.q_stride() == s.head_size) expect_the_same_in_place(device);
+  if (s.in_columns() == s.columns()) expect_the_same_in_place(device);
   expect_the_same_over_qkv(device);
 }
 

@@ -48,6 +48,9 @@ class Shapes {
     test::inner_width(m) = pick(8u, 24u, 64u);
     if (traits(family()).window == WindowKind::every_layer) m.softmax.sliding_window = pick(0u, 5u);
     if (style(family()).mixer == MixerKind::latent) m.attention.kv_heads_given = m.attention.heads;
+    if (!traits(family()).layer_kinds.empty()) m.mamba.head_dim = m.width / 2;
+    if (!m.layer_kinds.empty()) m.layer_kinds = std::string("M*MM*").substr(0, m.layers);
+    if (style(family()).one_part && m.layers == 1) m.experts.count = 0;  // the second layer has experts
     if (m.experts.count != 0) add_experts(m);
     return m;
   }
@@ -103,7 +106,7 @@ class Shapes {
     e.chosen = std::min(e.count, pick(1u, 2u, 3u));
     e.groups = e.chosen_groups = 1;
     if (traits(family()).experts->group_keys) {
-      e.dense_layers = m.layers == 1 ? 0 : pick(0u, 1u);
+      if (!traits(family()).experts->by_layer_kind) e.dense_layers = m.layers == 1 ? 0 : pick(0u, 1u);
       if (e.count == 8) e.groups = 4, e.chosen_groups = 2;
     } else {
       e.balance = traits(family()).experts->balance_keys && pick(false, true);

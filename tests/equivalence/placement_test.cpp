@@ -38,6 +38,7 @@ struct Group {
   Parallel parallel = Parallel::data;
   Optim optim = Optim::adamw_torch;
   ObjectiveType objective = ObjectiveType::next_token;
+  LookupPolicy lookup = LookupPolicy::automatic;
 };
 
 std::string group_name(const ::testing::TestParamInfo<Group>& info) {
@@ -51,7 +52,8 @@ std::string group_name(const ::testing::TestParamInfo<Group>& info) {
                      info.param.devices == 1 ? "" : fmt::format("_devices{}", info.param.devices)) +
          (info.param.parallel == Parallel::layers ? "_layers" : "") +
          (info.param.optim == Optim::adamw_torch ? "" : fmt::format("_{}", name(info.param.optim))) +
-         (info.param.objective == ObjectiveType::next_token ? "" : "_classifier");
+         (info.param.objective == ObjectiveType::next_token ? "" : "_classifier") +
+         (info.param.lookup == LookupPolicy::on ? "_lookup" : "");
 }
 
 Group of_rule(Optim optim, Group group) {
@@ -64,8 +66,15 @@ Group of_classifier(Group group) {
   return group;
 }
 
+// With adapters, so that the embedding is frozen. Homes on the device have no lookups.
+Group of_lookup(Group group) {
+  group.lookup = LookupPolicy::on;
+  return group;
+}
+
 Config group_config(const Group& group, const TrainDir& dir) {
   Config c = test::small_config(dir);
+  c.memory.lookup = group.lookup;
   c.data.packing = false;  // one text: the run does not pack either, so budgets are tightened for its graph
   c.train.precision = group.precision;
   if (group.precision == Precision::fp16) test::make_fp16_that_overflows(c);
@@ -184,6 +193,23 @@ INSTANTIATE_TEST_SUITE_P(
         Group{Precision::fp16, 2, true, 2, Family::arcee, true},
         Group{Precision::bf16, 2, true, 2, Family::gemma2},
         Group{Precision::fp32, 1, false, 1, Family::gemma2, true},
+        Group{Precision::fp32, 2, true, 1, Family::nemotron_h},
+        Group{Precision::bf16, 1, false, 2, Family::nemotron_h},
+        Group{Precision::bf16, 2, true, 1, Family::nemotron_h, true},
+        Group{Precision::fp16, 2, true, 2, Family::nemotron_h, false, AdapterForm::none, Parallel::layers},
+        Group{Precision::fp32, 2, true, 2, Family::granitemoehybrid},
+        Group{Precision::bf16, 4, true, 1, Family::granitemoehybrid},
+        Group{Precision::bf16, 2, true, 2, Family::granitemoehybrid, true},
+        of_rule(Optim::adamw_8bit, {Precision::bf16, 2, true, 1, Family::nemotron_h}),
+        Group{Precision::bf16, 2, true, 1, Family::gemma4_text},
+        Group{Precision::fp32, 1, false, 2, Family::gemma4_text},
+        Group{Precision::fp16, 2, true, 2, Family::gemma4_text, false, AdapterForm::none, Parallel::layers},
+        Group{Precision::bf16, 2, true, 2, Family::gemma4_text, true},
+        of_rule(Optim::muon_bf16, {Precision::bf16, 2, true, 1, Family::gemma4_text}),
+        of_lookup({Precision::bf16, 2, true, 1, Family::llama, true}),
+        of_lookup({Precision::fp32, 4, false, 2, Family::mistral, true}),
+        of_lookup({Precision::fp16, 2, true, 2, Family::qwen3_moe, true, AdapterForm::none,
+                   Parallel::layers}),
         Group{Precision::bf16, 2, true, 1, Family::qwen3_moe, true},
         Group{Precision::bf16, 2, true, 1, Family::qwen3_moe, true, AdapterForm::joined},
         Group{Precision::fp16, 4, false, 1, Family::deepseek_v3, true, AdapterForm::joined},

@@ -43,6 +43,13 @@ HYBRID = dict(head_dim=8, linear_conv_kernel_dim=4, linear_key_head_dim=12, line
               rope_parameters=dict(default(1000000.0), partial_rotary_factor=0.5))
 HYBRID_EXPERTS = HYBRID | dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=14,
                                shared_expert_intermediate_size=26)
+# Layers with Mamba-2. Nemotron-H's are a mixer or an MLP each; Granite 4's have both.
+NEMOTRON = dict(head_dim=8, mamba_num_heads=6, mamba_head_dim=5, ssm_state_size=7, n_groups=2, time_step_min=0.05,
+                n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=14, n_shared_experts=1,
+                moe_shared_expert_intermediate_size=18, pad_token_id=None)
+GRANITE_HYBRID = dict(num_local_experts=5, num_experts_per_tok=2, intermediate_size=14, shared_intermediate_size=18,
+                      mamba_n_heads=6, mamba_d_head=8, mamba_expand=2, mamba_d_state=7, mamba_n_groups=2,
+                      pad_token_id=None, attention_multiplier=0.3)
 # Larger than usual factors make the losses of the router show in every gradient.
 LOSSES = dict(output_router_logits=True, router_aux_loss_coef=0.05)
 
@@ -134,10 +141,35 @@ EXPERT_CASES = {
     "minimax_m2_joined": ("MiniMaxM2", dict(MINIMAX, num_local_experts=4, num_experts_per_tok=4, head_dim=10,
                                             num_key_value_heads=4, intermediate_size=11,
                                             rope_parameters=LINEAR), False),
+    "nemotron_h_untied": ("NemotronH", dict(NEMOTRON, layers_block_type=["linear_attention", "moe", "full_attention",
+                                                                         "mlp"]), False),
+    # The letters of published files; groups of experts, and no biases of the convolution.
+    "nemotron_h_groups": ("NemotronH", dict(NEMOTRON, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2,
+                                            norm_topk_prob=False, routed_scaling_factor=1.7, use_conv_bias=False,
+                                            use_bias=True, conv_kernel=3, n_groups=1, num_key_value_heads=1,
+                                            layers_block_type=["linear_attention", "moe", "moe",
+                                                               "full_attention"]), True),
+    "nemotron_h_joined": ("NemotronH", dict(NEMOTRON, n_routed_experts=4, mamba_num_heads=3, mamba_head_dim=12, n_groups=3,
+                                            layers_block_type=["full_attention", "moe", "linear_attention"]), False),
+    "granitemoehybrid_tied_losses": ("GraniteMoeHybrid", dict(GRANITE_HYBRID | LOSSES, num_hidden_layers=3,
+                                                              embedding_multiplier=3.0, logits_scaling=2.5,
+                                                              residual_multiplier=0.4, tie_word_embeddings=True,
+                                                              layer_types=["linear_attention", "full_attention",
+                                                                           "linear_attention"]), False),
+    # Rotated attention, bounded steps, and all biases.
+    "granitemoehybrid_rope": ("GraniteMoeHybrid", dict(GRANITE_HYBRID, num_local_experts=6, num_experts_per_tok=3,
+                                                       position_embedding_type="rope", attention_bias=True,
+                                                       rope_parameters=default(10000.0), mamba_proj_bias=True,
+                                                       mamba_n_groups=1, mamba_n_heads=3, mamba_d_head=16,
+                                                       time_step_limit=[0.1, 2.0], num_key_value_heads=1,
+                                                       layer_types=["full_attention", "linear_attention"]), False),
+    "granitemoehybrid_all": ("GraniteMoeHybrid", dict(GRANITE_HYBRID, num_local_experts=4, num_experts_per_tok=4,
+                                                      mamba_conv_bias=False, mamba_d_conv=2,
+                                                      layer_types=["linear_attention", "full_attention"]), False),
 }
 EXPERT_CURVES = ("qwen3_moe_tied_losses", "qwen3_moe_untied", "mixtral_untied", "mixtral_tied_losses", "gpt_oss_untied",
                  "deepseek_v3_untied", "qwen3_next_untied", "qwen3_5_moe_joined", "glm4_moe_untied",
-                 "glm4_moe_lite_untied", "minimax_m2_untied")
+                 "glm4_moe_lite_untied", "minimax_m2_untied", "nemotron_h_untied", "granitemoehybrid_tied_losses")
 MARGIN, CURVE_MARGIN = 5e-3, 5e-4  # of every choice in one batch, and in all batches of a curve; in logits
 SIGMOID_SLOPE = 0.2  # about; DeepSeek's choices are made on sigmoids of logits
 CLAMP_MARGIN = 1e-5
@@ -238,10 +270,26 @@ def expert_loss(model, margins, outputs, tokens, targets, loss):
 
 
 MIXTRAL_NAMES = ("Mixtral", "MiniMaxM2")
+GRANITE_NAMES = {"experts.gate_up_proj": "input_linear.weight", "experts.down_proj": "output_linear.weight",
+                 "router.weight": "router.layer.weight"}
+
+
+def name_here(name, kind):
+    """Name that Tidepool gives to a tensor of a file: published files begin otherwise than those of transformers 5."""
+    return "backbone." + name.removeprefix("model.") if kind == "NemotronH" and name.startswith("model.") else name
 
 
 def names_in_files(name, tensor, kind, joined):
     """Tensors of a file that one of transformers' parameters, or its gradient, is divided into."""
+    if kind == "GraniteMoeHybrid":
+        before, _, own = name.partition("block_sparse_moe.")
+        return {f"{before}block_sparse_moe.{GRANITE_NAMES[own]}" if own else name: tensor}
+    if kind == "NemotronH":
+        name = name_here(name, kind)
+        if ".experts." not in name or joined:
+            return {name: tensor}
+        before, _, matrix = name.rpartition(".")
+        return {f"{before}.{expert}.{matrix}.weight": part.contiguous() for expert, part in enumerate(tensor)}
     if ".mlp.experts." not in name or joined or kind == "GptOss":
         if kind in MIXTRAL_NAMES and not joined:
             name = name.replace(".mlp.", ".block_sparse_moe.")
@@ -270,6 +318,11 @@ def to_old_keys(config):
             config.pop(key)
         config.update(ep_size=1, moe_layer_freq=1, scoring_func="sigmoid", topk_method="noaux_tc")
         config["rope_scaling"]["type"] = config["rope_scaling"].pop("rope_type")
+    if config["model_type"] == "nemotron_h":
+        letters = dict(linear_attention="M", full_attention="*", mlp="-", moe="E")
+        kinds = config.pop("layers_block_type")
+        config["hybrid_override_pattern"] = "".join(letters[kind] for kind in kinds)
+        config["num_hidden_layers"] = len(kinds)
     if config["model_type"] == "minimax_m2":
         config["rotary_dim"] = round(config.pop("partial_rotary_factor") * config["head_dim"])
         config.update(scoring_func="sigmoid", use_qk_norm=True, qk_norm_type="per_layer", use_routing_bias=True,

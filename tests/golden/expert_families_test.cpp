@@ -22,6 +22,7 @@ class LayerTensors {
       : c_(c), layer_(layer), joined_(joined), out_(out) {}
 
   void add_all() {
+    if (style(c_.family).one_part) return add_part();
     add("input_layernorm.weight", {c_.width});
     add("post_attention_layernorm.weight", {c_.width});
     add_mixer();
@@ -32,8 +33,18 @@ class LayerTensors {
   }
 
  private:
+  // transformers' own names are those of joined files.
   void add(std::string_view name, std::vector<u64> shape) {
-    out_[fmt::format("model.layers.{}.{}", layer_, name)] = std::move(shape);
+    const std::string_view path = joined_ ? style(c_.family).layers_path : style(c_.family).tensors_path;
+    out_[fmt::format("{}.{}.{}", path, layer_, name)] = std::move(shape);
+  }
+  // A layer of one part, with one norm.
+  void add_part() {
+    add("norm.weight", {c_.width});
+    if (c_.has_experts(layer_)) return add_experts();
+    if (c_.mixer_kind(layer_) != MixerKind::none) return add_mixer();
+    add_linear("mixer.up_proj", c_.inner(), c_.width, false);
+    add_linear("mixer.down_proj", c_.width, c_.inner(), false);
   }
   void add_linear(std::string_view name, u64 rows, u64 columns, bool bias) {
     add(fmt::format("{}.weight", name), {rows, columns});
@@ -52,7 +63,22 @@ class LayerTensors {
         return add_latent_attention();
       case MixerKind::gated_delta:
         return add_gated_delta();
+      case MixerKind::mamba:
+        return add_mamba();
+      case MixerKind::none:
+        return;
     }
+  }
+  void add_mamba() {
+    const MambaConfig& m = c_.mamba;
+    const std::string path = style(c_.family).one_part ? "mixer" : "mamba";
+    const u64 channels = m.inner() + 2 * u64{m.groups} * m.state_size;
+    add_linear(path + ".in_proj", m.inner() + channels + m.heads, c_.width, m.bias);
+    add(path + ".conv1d.weight", {channels, 1, m.taps});
+    if (m.convolution_bias) add(path + ".conv1d.bias", {channels});
+    for (const char* name : {".dt_bias", ".A_log", ".D"}) add(path + name, {m.heads});
+    add(path + ".norm.weight", {m.inner()});
+    add_linear(path + ".out_proj", c_.width, m.inner(), m.bias);
   }
   void add_gated_delta() {
     const GatedDeltaConfig& d = c_.delta;
@@ -77,6 +103,7 @@ class LayerTensors {
   }
   void add_attention() {
     const bool bias = c_.qkv_bias();
+    if (style(c_.family).one_part) return add_plain_attention();
     add_linear("self_attn.q_proj", (c_.attention_gate() ? 2 : 1) * c_.query_width(), c_.width, bias);
     for (const char* name : {"self_attn.k_proj", "self_attn.v_proj"})
       add_linear(name, c_.kv_heads() * c_.head_size(), c_.width, bias);
@@ -86,6 +113,12 @@ class LayerTensors {
     const bool whole = c_.qk_norm() == QkNormKind::whole;
     add("self_attn.q_norm.weight", {whole ? c_.query_width() : c_.head_size()});
     add("self_attn.k_norm.weight", {(whole ? c_.kv_heads() : 1) * c_.head_size()});
+  }
+  void add_plain_attention() {
+    add_linear("mixer.q_proj", c_.query_width(), c_.width, false);
+    for (const char* name : {"mixer.k_proj", "mixer.v_proj"})
+      add_linear(name, c_.kv_heads() * c_.head_size(), c_.width, false);
+    add_linear("mixer.o_proj", c_.width, c_.query_width(), false);
   }
   void add_latent_attention() {
     const LatentAttention& l = c_.latent;
@@ -111,6 +144,8 @@ class LayerTensors {
     if (!t.correction_bias.empty())
       add(joined_ && !t.joined_correction_bias.empty() ? t.joined_correction_bias : t.correction_bias,
           {count});
+    if (c_.family == Family::granitemoehybrid) return add_granite_experts();
+    if (!t.has_gate()) return add_experts_without_gate();
     const std::string_view shared = t.shared.gate.substr(0, t.shared.gate.rfind('.'));
     if (!shared.empty()) add_mlp(shared, c_.shared_inner());
     if (!t.shared_gate.empty()) add_linear(t.shared_gate, 1, width, false);
@@ -133,6 +168,29 @@ class LayerTensors {
     add(fmt::format("{}.down_proj_bias", t.joined), {count, width});
   }
 
+  void add_granite_experts() {
+    const u64 count = c_.experts.count, inner = c_.expert_inner(), width = c_.width,
+              shared = c_.shared_inner();
+    add("block_sparse_moe.input_linear.weight", {count, 2 * inner, width});
+    add("block_sparse_moe.output_linear.weight", {count, width, inner});
+    add_linear("shared_mlp.input_linear", 2 * shared, width, false);
+    add_linear("shared_mlp.output_linear", width, shared, false);
+  }
+  void add_experts_without_gate() {
+    const u64 count = c_.experts.count, inner = c_.expert_inner(), width = c_.width;
+    add_linear("mixer.shared_experts.up_proj", c_.shared_inner(), width, false);
+    add_linear("mixer.shared_experts.down_proj", width, c_.shared_inner(), false);
+    if (joined_) {
+      add("mixer.experts.up_proj", {count, inner, width});
+      add("mixer.experts.down_proj", {count, width, inner});
+      return;
+    }
+    for (u64 e = 0; e < count; ++e) {
+      add_linear(fmt::format("mixer.experts.{}.up_proj", e), inner, width, false);
+      add_linear(fmt::format("mixer.experts.{}.down_proj", e), width, inner, false);
+    }
+  }
+
   const ModelConfig& c_;
   u32 layer_;
   bool joined_;
@@ -140,7 +198,11 @@ class LayerTensors {
 };
 
 Shapes shapes_of(const ModelConfig& c, bool joined) {
-  Shapes out = {{"model.embed_tokens.weight", {c.vocab_size, c.width}}, {"model.norm.weight", {c.width}}};
+  const LayerStyle& s = style(c.family);
+  const std::string_view path = joined ? s.layers_path : s.tensors_path,
+                         base = path.substr(0, path.find('.'));
+  Shapes out = {{fmt::format("{}.{}.weight", base, s.embedding_name), {c.vocab_size, c.width}},
+                {fmt::format("{}.{}.weight", base, s.last_norm_name), {c.width}}};
   if (!c.tied) out["lm_head.weight"] = {c.vocab_size, c.width};
   for (u32 layer = 0; layer < c.layers; ++layer) LayerTensors(c, layer, joined, out).add_all();
   return out;
@@ -154,7 +216,7 @@ class ExpertFamilies : public testing::TestWithParam<const char*> {
 
 TEST_P(ExpertFamilies, RowsNameTheTensorsOfFiles) {
   const ExpertTensors& names = traits(config.family).experts->tensors;
-  const bool joined = names.single.empty() || std::string_view(GetParam()).ends_with("_joined");
+  const bool joined = !names.has_single_files() || std::string_view(GetParam()).ends_with("_joined");
   Shapes found;
   const auto file = SafetensorsFile::open(directory + "/model.safetensors", ErrorKind::bad_input).value();
   for (const StoredTensor& tensor : file->tensors()) found[tensor.name] = tensor.shape;

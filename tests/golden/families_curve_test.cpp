@@ -119,7 +119,10 @@ INSTANTIATE_TEST_SUITE_P(
         Setting{"exaone4_untied", HomePolicy::mixed, 2}, Setting{"seed_oss_untied"},
         Setting{"hunyuan_v1_dense_tied", HomePolicy::disk, 2}, Setting{"ernie4_5_tied", HomePolicy::host},
         Setting{"granite_tied", HomePolicy::disk, 2}, Setting{"arcee_untied_yarn", HomePolicy::mixed, 2},
-        Setting{"gemma2_tied", HomePolicy::disk, 2}),
+        Setting{"gemma2_tied", HomePolicy::disk, 2}, Setting{"nemotron_h_dense", HomePolicy::mixed, 2},
+        Setting{"nemotron_h_untied", HomePolicy::disk, 2, 2}, Setting{"granitemoehybrid_dense"},
+        Setting{"granitemoehybrid_tied_losses", HomePolicy::disk, 1, 2},
+        Setting{"gemma4_text", HomePolicy::mixed, 2}, Setting{"gemma4_keys_are_values", HomePolicy::disk, 2}),
     [](const auto& info) { return std::string(info.param.name); });
 
 struct OptimizerCase {

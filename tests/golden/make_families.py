@@ -18,8 +18,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch.nn import functional
 
-from expert_cases import (EXPERT_CASES, EXPERT_CURVES, HYBRID, SEEDS, Margins, check_own_loss, expert_loss, names_in_files,
-                          randomize_experts, to_old_keys)
+from expert_cases import (EXPERT_CASES, EXPERT_CURVES, GRANITE_HYBRID, HYBRID, NEMOTRON, SEEDS, Margins,
+                          check_own_loss, expert_loss, name_here, names_in_files, randomize_experts, to_old_keys)
 
 OUT = "tests/golden/families"
 SEQUENCES, TOKENS = 2, 20
@@ -60,6 +60,10 @@ PLAIN = dict(pad_token_id=None)
 GROWING = dict(YARN, original_max_position_embeddings=6, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)
 ALPHA = dict(rope_type="dynamic", rope_theta=10000.0, factor=1.0, alpha=50.0)
 GRANITE = dict(embedding_multiplier=3.0, logits_scaling=2.5, residual_multiplier=0.4, attention_multiplier=0.3)
+GEMMA4 = dict(head_dim=10, global_head_dim=14, hidden_size_per_layer_input=0, pad_token_id=None, hidden_size=20,
+              rope_parameters=dict(sliding_attention=default(3000.0),
+                                   full_attention=dict(rope_type="proportional", rope_theta=50000.0,
+                                                       partial_rotary_factor=0.5)))
 GEMMA = dict(head_dim=8, query_pre_attn_scalar=24, sliding_window=TOKENS, pad_token_id=None)
 
 # name: (class, differences from SIZES, True if config.json has rope_theta and rope_scaling as in transformers
@@ -206,16 +210,37 @@ CASES = {
     "gemma2_some_caps": ("Gemma2", dict(GEMMA, rope_parameters=YARN, sliding_window=5, num_attention_heads=3,
                                         num_key_value_heads=3, attn_logit_softcapping=None, final_logit_softcapping=0.8,
                                         layer_types=["full_attention"] * 2), False),
+    # Layers with Mamba-2: of one part, and with an MLP.
+    "nemotron_h_dense": ("NemotronH", dict(NEMOTRON, layers_block_type=["linear_attention", "mlp", "full_attention",
+                                                                        "mlp", "linear_attention"]), False),
+    "granitemoehybrid_dense": ("GraniteMoeHybrid", dict(GRANITE_HYBRID | GRANITE, num_local_experts=0,
+                                                        num_hidden_layers=3, tie_word_embeddings=True,
+                                                        layer_types=["linear_attention", "full_attention",
+                                                                     "linear_attention"]), False),
+    # Heads of another size in layers that see all tokens, and norms of v.
+    "gemma4_text": ("Gemma4", dict(GEMMA4, num_hidden_layers=3, sliding_window=7, final_logit_softcapping=1.5,
+                                   layer_types=["sliding_attention", "full_attention", "sliding_attention"]), False),
+    "gemma4_keys_are_values": ("Gemma4", dict(GEMMA4, num_hidden_layers=4, sliding_window=5, attention_k_eq_v=True,
+                                              num_global_key_value_heads=1, vocab_size=59, global_head_dim=18,
+                                              layer_types=["sliding_attention", "full_attention"] * 2,
+                                              tie_word_embeddings=False), False),
+    "gemma4_biases": ("Gemma4", dict(GEMMA4, num_hidden_layers=3, head_dim=12, global_head_dim=8, attention_k_eq_v=True,
+                                     num_attention_heads=3, num_key_value_heads=3, attention_bias=True, hidden_size=22,
+                                     intermediate_size=37,
+                                     rope_parameters=dict(full_attention=default(70000.0),
+                                                          sliding_attention=default(3000.0)),
+                                     layer_types=["full_attention", "full_attention", "full_attention"]), False),
 }
 PERPLEXITIES = ("gpt2_plain", "llama_untied_llama3", "mistral_untied", "qwen2_tied", "qwen3_tied_head_dim")
 CURVES = ("llama_tied", "llama_untied_llama3", "mistral_untied", "qwen2_untied", "qwen3_tied_head_dim", "phi3_partial",
           "gemma3_text", "gemma3_sliding", "qwen3_5_untied", "ministral3_untied", "smollm3_tied", "olmo2_untied",
           "olmo3_untied", "exaone4_untied", "seed_oss_untied", "hunyuan_v1_dense_tied", "ernie4_5_tied", "granite_tied",
-          "arcee_untied_yarn", "gemma2_tied")
+          "arcee_untied_yarn", "gemma2_tied", "nemotron_h_dense", "granitemoehybrid_dense", "gemma4_text",
+          "gemma4_keys_are_values")
 
 
 # Classes whose config is a part of that of a model which also reads images.
-TEXT_CONFIGS = ("Gemma3", "Qwen3_5", "Qwen3_5Moe")
+TEXT_CONFIGS = ("Gemma3", "Gemma4", "Qwen3_5", "Qwen3_5Moe")
 
 
 def randomize_delta_rule(model):
@@ -228,6 +253,29 @@ def randomize_delta_rule(model):
                 parameter.sub_(3)
             if "linear_attn.in_proj_qkv" in name or name.endswith("conv1d.weight"):
                 parameter.mul_(10)
+
+
+def randomize_mamba(model):
+    """Steps from their least to some times 1, and decays from weak to strong."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("dt_bias"):
+                parameter.copy_(2 * torch.randn_like(parameter) - 1)
+            if name.endswith("A_log") and "linear_attn" not in name:
+                parameter.copy_(torch.randn_like(parameter) - 1)
+
+
+def randomize_gemma4(model):
+    """Layers' scalars are buffers, which no optimizer changes. Scores have the factor 1: q is made small, since with random q
+    and k of a whole head's length attention would choose one token, which makes curves chaotic.
+    """
+    with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                buffer.copy_(1 + 0.3 * torch.randn_like(buffer))
+        for name, parameter in model.named_parameters():
+            if "Gemma4" in type(model).__name__ and name.endswith("q_norm.weight"):
+                parameter.mul_(0.3)
 
 
 def make_model(kind, options):
@@ -247,6 +295,9 @@ def make_model(kind, options):
                 parameter.copy_(torch.randn_like(parameter) * 0.12)
     randomize_experts(model)
     randomize_delta_rule(model)
+    randomize_gemma4(model)
+    if kind in ("NemotronH", "GraniteMoeHybrid"):
+        randomize_mamba(model)
     return model.train()
 
 
@@ -293,7 +344,13 @@ def write_old_spelling(directory):
     path = f"{directory}/config.json"
     with open(path) as file:
         config = json.load(file)
-    rope = config.pop("rope_parameters")
+    rope = config.pop("rope_parameters", None)
+    if rope is None:
+        to_old_keys(config)
+        with open(path, "w") as file:
+            json.dump(config, file, indent=2, sort_keys=True)
+            file.write("\n")
+        return
     if "full_attention" in rope:
         config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
         rope = rope["full_attention"]
@@ -328,7 +385,8 @@ def write_case(name, kind, options, old_spelling):
     out["logits"] = logits.detach().clone()
     out["loss"] = loss.detach().double().reshape(1)
     for parameter_name, parameter in reference.named_parameters():
-        out[f"gradients/{parameter_name.removeprefix('transformer.')}"] = parameter.grad.clone()
+        for part, value in names_in_files(parameter_name, parameter.grad, kind, joined=False).items():
+            out[f"gradients/{part.removeprefix('transformer.')}"] = value.clone()
     if name in CURVES:
         out["losses"] = train(model, tokens, targets)
         print(name, [round(float(x), 3) for x in out["losses"][::7]])
@@ -387,8 +445,9 @@ def write_expert_case(number, name, kind, options, old_spelling):
         for part, value in names_in_files(parameter_name, gradient, kind, joined).items():
             out[f"gradients/{part}"] = value
     with safe_open(f"{directory}/model.safetensors", "pt") as file:
-        buffers = {f"gradients/{tensor}" for tensor in file.keys() if tensor.endswith("correction_bias")}
-        assert {f"gradients/{tensor}" for tensor in file.keys()} - buffers == {k for k in out if "gradients/" in k}, name
+        names = {f"gradients/{name_here(tensor, kind)}" for tensor in file.keys()}
+        buffers = {tensor for tensor in names if tensor.endswith("correction_bias")}
+        assert names - buffers == {k for k in out if "gradients/" in k}, name
     save_file(out, f"{directory}/expected.safetensors",
               metadata=dict(format="pt", torch=torch.__version__, transformers=transformers.__version__))
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Writes tests/golden/wrappers: small models that read text and images, and logits of transformers for text.
 
-Needs torch, transformers and safetensors; run from the repository root. tests/golden/wrappers/README.md describes the files.
+Needs torch, transformers and safetensors; run from the repository root, with the names of cases to write only
+these. tests/golden/wrappers/README.md describes the files.
 """
 
 import json
 import os
 import shutil
+import sys
 
 import torch
 import transformers
@@ -15,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
 from expert_cases import HYBRID, HYBRID_EXPERTS, default
-from make_families import GEMMA, SIZES, by_layer, randomize_delta_rule
+from make_families import GEMMA, GEMMA4, SIZES, by_layer, randomize_delta_rule, randomize_gemma4
 
 OUT = "tests/golden/wrappers"
 SEQUENCES, TOKENS = 2, 20
@@ -24,6 +26,8 @@ QWEN_VISION = dict(depth=1, hidden_size=8, intermediate_size=12, num_heads=2, pa
                    num_position_embeddings=4, spatial_merge_size=2, temporal_patch_size=1)
 SIGLIP = dict(model_type="siglip_vision_model", hidden_size=8, intermediate_size=12, num_hidden_layers=1,
               num_attention_heads=2, image_size=8, patch_size=4, vision_use_head=False)
+GEMMA4_VISION = dict(hidden_size=8, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2,
+                     num_key_value_heads=2, head_dim=4, patch_size=2, pooling_kernel_size=1, position_embedding_size=16)
 SHORT = dict(num_hidden_layers=3, full_attention_interval=3)
 
 # name: (class, text config, options beside it, vision config, dtype of the files)
@@ -36,6 +40,11 @@ CASES = {
     "gemma3": ("Gemma3", SIZES | GEMMA | dict(rope_parameters=by_layer(default(50000.0)), sliding_window=7),
                dict(mm_tokens_per_image=1, image_token_index=52, boi_token_index=50, eoi_token_index=51), SIGLIP,
                torch.float32),
+    "gemma4": ("Gemma4", SIZES | GEMMA4 | dict(num_hidden_layers=3, sliding_window=7, attention_k_eq_v=True,
+                                             num_global_key_value_heads=1, final_logit_softcapping=2.0, pad_token_id=0,
+                                             layer_types=["sliding_attention"] * 2 + ["full_attention"]),
+               dict(image_token_id=49, video_token_id=50, boi_token_id=51, eoi_token_id=52, boa_token_id=None,
+                    eoa_token_index=None, audio_token_id=None), GEMMA4_VISION, torch.bfloat16),
 }
 IN_F32 = ("A_log", "linear_attn.norm.weight")
 
@@ -52,6 +61,7 @@ def make_model(kind, text, beside, vision):
             else:
                 parameter.copy_(torch.randn_like(parameter) * 0.12)
     randomize_delta_rule(model)
+    randomize_gemma4(model)
     return model.eval()
 
 
@@ -118,6 +128,8 @@ def write_case(number, name, kind, text, beside, vision, dtype):
 def main():
     torch.set_num_threads(1)
     for number, (name, case) in enumerate(CASES.items()):
+        if len(sys.argv) > 1 and name not in sys.argv[1:]:
+            continue
         write_case(number, name, *case)
 
 

@@ -103,6 +103,8 @@ class FakeDevice final : public MeasuredDevice {
     void gated_delta_backward(const GatedDeltaBackward&) override { device_.kernel(0); }
     void gated_norm(const GatedNorm&) override { device_.kernel(0); }
     void gated_norm_backward(const GatedNormBackward&) override { device_.kernel(0); }
+    void group_norm(const GroupNorm&) override { device_.kernel(0); }
+    void group_norm_backward(const GroupNormBackward&) override { device_.kernel(0); }
     void unpack(const Unpack&) override { device_.kernel(0); }
     void normalize_matrix(const NormalizeMatrix&) override { device_.kernel(0); }
     void add_product(const AddProduct&) override { device_.kernel(0); }
@@ -114,6 +116,7 @@ class FakeDevice final : public MeasuredDevice {
     void cross_entropy_loss(RowLoss*, const i32*, u32, const LossSums&) override { device_.kernel(0); }
     void cross_entropy_gradient(const LogitsSlice&, float, const float*) override { device_.kernel(0); }
     void soft_cap(const SoftCap&) override { device_.kernel(0); }
+    void scale_values(const ScaleValues&) override { device_.kernel(0); }
     Result<void> finish() override { return device_.wait(); }
 
    private:

@@ -114,23 +114,55 @@ inline constexpr const char* family_cases[] = {"deepseek_v3_joined",
                                                "arcee_tied",
                                                "gemma2_tied",
                                                "gemma2_biases",
-                                               "gemma2_some_caps"};
+                                               "gemma2_some_caps",
+                                               "nemotron_h_dense",
+                                               "nemotron_h_untied",
+                                               "nemotron_h_groups",
+                                               "nemotron_h_joined",
+                                               "granitemoehybrid_dense",
+                                               "granitemoehybrid_tied_losses",
+                                               "granitemoehybrid_rope",
+                                               "granitemoehybrid_all",
+                                               "gemma4_text",
+                                               "gemma4_keys_are_values",
+                                               "gemma4_biases"};
 
 // Models whose configs and names of tensors are compared with the rows of their families. Those that end with
 // _joined have one tensor for all experts of a layer; gpt_oss always has.
-inline constexpr const char* expert_family_cases[] = {
-    "deepseek_v3_joined",     "deepseek_v3_one_halves", "deepseek_v3_queries_yarn",
-    "deepseek_v3_untied",     "gpt_oss_all_clamped",    "gpt_oss_one_losses",
-    "gpt_oss_tied_full",      "gpt_oss_untied",         "mixtral_joined",
-    "qwen3_moe_joined",       "qwen3_next_untied",      "qwen3_next_dense_losses",
-    "qwen3_next_joined",      "qwen3_5_moe_joined",     "qwen3_5_moe_tied_losses_joined",
-    "qwen3_5_moe_odd_joined", "glm4_moe_untied",        "glm4_moe_plain_groups",
-    "glm4_moe_joined",        "glm4_moe_lite_untied",   "glm4_moe_lite_dense_yarn",
-    "glm4_moe_lite_joined",   "minimax_m2_untied",      "minimax_m2_rotary_dim",
-    "minimax_m2_joined"};
+inline constexpr const char* expert_family_cases[] = {"deepseek_v3_joined",
+                                                      "deepseek_v3_one_halves",
+                                                      "deepseek_v3_queries_yarn",
+                                                      "deepseek_v3_untied",
+                                                      "gpt_oss_all_clamped",
+                                                      "gpt_oss_one_losses",
+                                                      "gpt_oss_tied_full",
+                                                      "gpt_oss_untied",
+                                                      "mixtral_joined",
+                                                      "qwen3_moe_joined",
+                                                      "qwen3_next_untied",
+                                                      "qwen3_next_dense_losses",
+                                                      "qwen3_next_joined",
+                                                      "qwen3_5_moe_joined",
+                                                      "qwen3_5_moe_tied_losses_joined",
+                                                      "qwen3_5_moe_odd_joined",
+                                                      "glm4_moe_untied",
+                                                      "glm4_moe_plain_groups",
+                                                      "glm4_moe_joined",
+                                                      "glm4_moe_lite_untied",
+                                                      "glm4_moe_lite_dense_yarn",
+                                                      "glm4_moe_lite_joined",
+                                                      "minimax_m2_untied",
+                                                      "minimax_m2_rotary_dim",
+                                                      "minimax_m2_joined",
+                                                      "nemotron_h_untied",
+                                                      "nemotron_h_groups",
+                                                      "nemotron_h_joined",
+                                                      "granitemoehybrid_tied_losses",
+                                                      "granitemoehybrid_rope",
+                                                      "granitemoehybrid_all"};
 
 // Models that read text and images.
-inline constexpr const char* wrapper_cases[] = {"qwen3_5", "qwen3_5_moe", "gemma3"};
+inline constexpr const char* wrapper_cases[] = {"qwen3_5", "qwen3_5_moe", "gemma3", "gemma4"};
 
 inline std::string wrapper_directory(const std::string& name) {
   return source_file("tests/golden/wrappers/") + name;

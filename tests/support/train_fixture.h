@@ -69,7 +69,8 @@ inline u32& inner_width(ModelConfig& m) {
 
 // Makes equally small models of every family: grouped queries; heads of Qwen3 wider than their share of the
 // width; heads of Phi-3 that are rotated in part; windows in the first two layers of three, where families
-// have them; attention in the second layer of Qwen's hybrids.
+// have them; attention in the second layer of Qwen's hybrids and Granite's, and in the third of Nemotron-H's,
+// whose second has experts.
 inline ModelConfig small_model(Family family) {
   ModelConfig m = default_model(family);
   m.vocab_size = 256, m.positions = 32, m.width = 64, m.layers = 3, m.attention.heads = 4;
@@ -95,9 +96,16 @@ inline ModelConfig small_model(Family family) {
   if (m.experts.count != 0 && traits(family).experts->group_keys)
     m.experts.groups = 4, m.experts.chosen_groups = 2, m.experts.scale = 2.5;
   const FamilyTraits& t = traits(family);
+  if (!t.layer_kinds.empty()) {
+    m.mamba.heads = 4, m.mamba.head_dim = 32, m.mamba.groups = 2, m.mamba.state_size = 8;
+    m.experts.shared_width = 40;
+    if (!style(family).one_part) m.layer_kinds = "M*M";
+  }
   if (t.window == WindowKind::by_layer) m.softmax.sliding_window = 12, m.softmax.sliding_window_pattern = 3;
   if (t.attention_cap_key) m.softmax.scale_given = 24, m.softmax.soft_cap = 0.5;
   if (t.logits_cap_key) m.final_soft_cap = 4;
+  if (t.global_sizes_key)
+    m.softmax.global_head_size = 24, m.softmax.global_kv_heads = 1, m.softmax.keys_are_values = true;
   if (t.no_rope_key) m.softmax.no_rope_interval = 2;
   if (t.query_growth_key) m.attention.rope.original_positions = 9;
   if (t.alpha_key) m.attention.rope.type = RopeType::dynamic, m.attention.rope.alpha = 40;

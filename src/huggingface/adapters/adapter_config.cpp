@@ -152,7 +152,10 @@ Result<bool> take_pattern(std::string_view key, double value, const AdapterTarge
                           PatternValues& out) {
   constexpr u32 layers_tried = 128;
   const std::string pattern = fmt::format("(.*\\.)?({})", key);
-  TRY_ASSIGN(const u32 gate_up, layers_matched(pattern, "experts.gate_up_proj", layers_tried));
+  TRY_ASSIGN(u32 gate_up, layers_matched(pattern, "experts.gate_up_proj", layers_tried));
+  if (gate_up == 0) {  // experts without a gate
+    TRY_ASSIGN(gate_up, layers_matched(pattern, "experts.up_proj", layers_tried));
+  }
   TRY_ASSIGN(const u32 down, layers_matched(pattern, "experts.down_proj", layers_tried));
   if ((gate_up != 0 && gate_up != layers_tried) || (down != 0 && down != layers_tried)) return false;
   std::vector<std::string> others = {"gate.weight", "router.weight"};

@@ -23,16 +23,21 @@ ExpertMerge::ExpertMerge(const ModelConfig& config, const AdapterConfig& adapter
   for (const LayerAdapters& layer : layers_) joined_ |= layer.experts.form == AdapterForm::joined;
 }
 
+// Takes the path of layers from a name in files or in transformers.
+bool ExpertMerge::take_layers(std::string_view& path) const {
+  const LayerStyle& s = style(config_.family);
+  return (take_prefix(path, s.layers_path) || take_prefix(path, s.tensors_path)) && take_prefix(path, ".");
+}
+
 std::optional<ExpertMerge::Place> ExpertMerge::place_of(std::string_view path) const {
-  Place out;
-  if (!take_prefix(path, style(config_.family).layers_path) || !take_prefix(path, ".")) return std::nullopt;
+  if (!take_layers(path)) return std::nullopt;
   const std::optional<u32> layer = take_number(path);
   if (!layer || *layer >= config_.layers || !config_.has_experts(*layer)) return std::nullopt;
   return Place{*layer, path};
 }
 
 bool ExpertMerge::is_extra_layer(std::string_view tensor) const {
-  if (!take_prefix(tensor, style(config_.family).layers_path) || !take_prefix(tensor, ".")) return false;
+  if (!take_layers(tensor)) return false;
   const std::optional<u32> layer = take_number(tensor);
   return layer && *layer >= config_.layers;
 }
@@ -70,17 +75,26 @@ MergeBlock ExpertMerge::single_block(u32 layer, u32 expert, std::string_view mat
 
 // `matrix`: "gate_up_proj" or "down_proj", or the family's name of one matrix.
 std::vector<MergeBlock> ExpertMerge::expert_blocks(u32 layer, u32 expert, std::string_view matrix) const {
-  const bool joined = matrix == "gate_up_proj", down = matrix == "down_proj" || matrix == names_.down;
+  const bool joined = names_.has_gate() && matrix == "gate_up_proj",
+             down = matrix == "down_proj" || matrix == names_.down;
   if (const ExpertAdapter* adapter = joined_adapter(layer, down)) {
     MergeBlock block = joined_block(*adapter, layer, expert);
     if (joined || down) return {block};
     block.rows = config_.expert_inner();
-    if (matrix == names_.up) block.b_row = block.rows;
+    if (matrix == names_.up && names_.has_gate()) block.b_row = block.rows;
     return {block};
   }
   if (names_.single.empty()) return {{.rows = joined ? config_.width : config_.expert_inner()}};
   if (joined) return {single_block(layer, expert, names_.gate), single_block(layer, expert, names_.up)};
   return {single_block(layer, expert, down ? names_.down : matrix)};
+}
+
+// RETURNS: the parameter of all experts that a tensor of a file is, by its name after the layer's; or "".
+std::string_view ExpertMerge::joined_parameter(std::string_view rest) const {
+  if (!names_.joined_gate_up.empty())
+    return rest == names_.joined_gate_up ? "gate_up_proj" : rest == names_.joined_down ? "down_proj" : "";
+  if (!take_prefix(rest, names_.joined) || !take_prefix(rest, ".")) return "";
+  return rest == names_.first_parameter() || rest == "down_proj" ? rest : std::string_view();
 }
 
 std::optional<std::vector<MergeBlock>> ExpertMerge::blocks_of(std::string_view tensor) const {
@@ -89,7 +103,7 @@ std::optional<std::vector<MergeBlock>> ExpertMerge::blocks_of(std::string_view t
   std::string_view rest = place->rest;
   if (rest == names_.router || rest == names_.joined_router) {
     std::string_view path = layers_[place->layer].router;
-    if (path.empty() && !names_.single.empty())
+    if (path.empty() && names_.has_single_files())
       path = without_end(names_.router, dot_weight);  // named by a pattern
     MergeBlock block = {.rows = config_.experts.count};
     if (!path.empty()) block.stem = stem(place->layer, path);
@@ -100,13 +114,12 @@ std::optional<std::vector<MergeBlock>> ExpertMerge::blocks_of(std::string_view t
     return std::vector{block};
   }
   std::vector<MergeBlock> out;
-  if (take_prefix(rest, names_.joined) && (rest == ".gate_up_proj" || rest == ".down_proj")) {
+  if (const std::string_view joined = joined_parameter(rest); !joined.empty()) {
     for (u32 expert = 0; expert < config_.experts.count; ++expert)
-      for (MergeBlock& block : expert_blocks(place->layer, expert, rest.substr(1)))
-        out.push_back(std::move(block));
+      for (MergeBlock& block : expert_blocks(place->layer, expert, joined)) out.push_back(std::move(block));
   } else {
     rest = place->rest;
-    if (names_.single.empty() || !take_prefix(rest, names_.single) || !take_prefix(rest, "."))
+    if (!names_.has_single_files() || !take_prefix(rest, names_.single) || !take_prefix(rest, "."))
       return std::nullopt;
     const std::optional<u32> expert = take_number(rest);
     rest = without_end(rest, dot_weight);
@@ -143,12 +156,13 @@ std::optional<ExpertStem> ExpertMerge::find_joined(const Place& place) const {
                         .in = adapter.in,
                         .out = adapter.out,
                         .parameter = fmt::format("{}.{}", experts, adapter.name)};
-  return ExpertStem{.parameter = experts + (rest.empty() ? ".down_proj" : ".gate_up_proj")};
+  const std::string_view parameter = rest.empty() ? "down_proj" : names_.first_parameter();
+  return ExpertStem{.parameter = fmt::format("{}.{}", experts, parameter)};
 }
 
 std::optional<ExpertStem> ExpertMerge::find_single(const Place& place) const {
   std::string_view rest = place.rest;
-  if (names_.single.empty() || !take_prefix(rest, names_.single) || !take_prefix(rest, "."))
+  if (!names_.has_single_files() || !take_prefix(rest, names_.single) || !take_prefix(rest, "."))
     return std::nullopt;
   const std::optional<u32> expert = take_number(rest);
   if (!expert) return std::nullopt;

@@ -49,6 +49,8 @@ class ExpertMerge {
     u32 layer = 0;
     std::string_view rest;  // "mlp.gate.weight"
   };
+  std::string_view joined_parameter(std::string_view rest) const;
+  bool take_layers(std::string_view& path) const;
   std::optional<Place> place_of(std::string_view path) const;
   std::optional<ExpertStem> find_router(const Place&, std::string_view path) const;
   std::optional<ExpertStem> find_joined(const Place&) const;

@@ -10,6 +10,7 @@
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/convert.h"
 #include "huggingface/weights/model_weights.h"
+#include "tidepool/refused_adapters.h"
 
 namespace tidepool {
 namespace {
@@ -27,9 +28,17 @@ Error wrong(const SafetensorsFile& file, const std::string& tensor, const std::s
 // True for modules that are Linear or Conv1D in a layer of this family: c_attn, c_fc and c_proj, or q_proj,
 // up_proj, kv_a_proj_with_mqa ... Experts are such modules in transformers 4, but not in 5.
 bool is_linear(Family family, std::string_view module) {
-  if (module.find(".experts.") != module.npos) return false;
+  if (module.find(".experts.") != module.npos || refuses_adapter(family, module)) return false;
   const std::string_view name = module.substr(module.rfind('.') + 1);
   return name.starts_with(style(family).linear_prefix) && name.find(style(family).linear_suffix) != name.npos;
+}
+
+// RETURNS: a module's path in transformers, from that in files.
+std::string in_transformers(const std::optional<Family>& family, std::string_view module) {
+  if (!family || style(*family).positions != PositionKind::rotary) return std::string(module);
+  const LayerStyle& s = style(*family);
+  if (!module.starts_with(s.tensors_path)) return std::string(module);
+  return fmt::format("{}{}", s.layers_path, module.substr(s.tensors_path.size()));
 }
 
 // Transposes: out [columns, rows] = in [rows, columns].
@@ -159,7 +168,8 @@ Result<void> AdapterMerge::check(std::string_view tensor) const {
   const std::string_view module = tensor.substr(0, tensor.size() - weight_suffix.size());
   if (config_.targets.all_linear() && !surely_of_all_linear(module)) return {};
   for (const std::string_view between : {std::string_view(), gpt2_prefix}) {
-    const Result<bool> named = config_.targets.hold(fmt::format("{}{}", between, module));
+    const Result<bool> named =
+        config_.targets.hold(fmt::format("{}{}", between, in_transformers(family_, module)));
     if (!named) return wrong_config(named.error().message);
     if (*named) return lacks(tensor);
   }
@@ -191,7 +201,7 @@ std::string AdapterMerge::stem_of(std::string_view tensor) const {
   if (!tensor.ends_with(weight_suffix)) return {};
   const std::string_view module = tensor.substr(0, tensor.size() - weight_suffix.size());
   for (const std::string_view between : {std::string_view(), gpt2_prefix}) {
-    std::string stem = fmt::format("{}{}{}", peft_prefix, between, module);
+    std::string stem = fmt::format("{}{}{}", peft_prefix, between, in_transformers(family_, module));
     if (stems_.contains(stem)) return stem;
   }
   return {};

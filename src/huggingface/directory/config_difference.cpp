@@ -42,8 +42,11 @@ std::vector<Row> sizes(const ModelConfig& there, const ModelConfig& here) {
           row(keys.width, &ModelConfig::width),
           row(keys.layers, &ModelConfig::layers),
           row(keys.heads, [](const ModelConfig& c) { return c.attention.heads; }),
-          row("num_key_value_heads", &ModelConfig::kv_heads),
-          row("head_dim", &ModelConfig::head_size),
+          row("num_key_value_heads", [](const ModelConfig& c) { return c.kv_heads(); }),
+          row("head_dim", [](const ModelConfig& c) { return c.head_size(); }),
+          row("num_global_key_value_heads", [](const ModelConfig& c) { return c.kv_heads(c.layers - 1); }),
+          row("global_head_dim", [](const ModelConfig& c) { return c.head_size(c.layers - 1); }),
+          row("attention_k_eq_v", of_softmax(&SoftmaxConfig::keys_are_values)),
           row(keys.inner, &ModelConfig::inner),
           row("sliding_window", &ModelConfig::window_of_any_layer),
           row("max_window_layers", of_softmax(&SoftmaxConfig::max_window_layers)),
@@ -88,6 +91,24 @@ std::vector<Row> experts_and_latents(const ModelConfig& a, const ModelConfig& b)
           {"v_head_dim", double(a.latent.v_head_dim), double(b.latent.v_head_dim)}};
 }
 
+std::vector<Row> of_mamba(const ModelConfig& a, const ModelConfig& b) {
+  if (traits(b.family).layer_kinds.empty()) return {};
+  return {{"the number of Mamba-2's heads", double(a.mamba.heads), double(b.mamba.heads)},
+          {"the width of Mamba-2's heads", double(a.mamba.head_dim), double(b.mamba.head_dim)},
+          {"the number of Mamba-2's groups", double(a.mamba.groups), double(b.mamba.groups)},
+          {"the columns of B and C", double(a.mamba.state_size), double(b.mamba.state_size)},
+          {"time_step_min", a.mamba.least_step, b.mamba.least_step},
+          {"the width of the shared MLP", double(a.shared_inner()), double(b.shared_inner())}};
+}
+
+// RETURNS: a letter for each layer, in families with kinds of layers.
+std::string kinds_of(const ModelConfig& c) {
+  std::string out;
+  for (u32 layer = 0; layer < c.layers && !traits(c.family).layer_kinds.empty(); ++layer)
+    out += static_cast<char>(c.layer_kind(layer));
+  return out;
+}
+
 // RETURNS: the first layer that has experts in only one of them; layers if there is none.
 u32 first_other_layer(const ModelConfig& there, const ModelConfig& here) {
   u32 layer = 0;
@@ -114,6 +135,12 @@ std::string config_difference(const ModelConfig& there, const ModelConfig& here)
   add_all(angles(there.attention.rope, here.attention.rope));
   add_all({{"original_max_position_embeddings", original_positions(there), original_positions(here)}});
   add_all(experts_and_latents(there, here));
+  add_all(of_mamba(there, here));
+  add("hybrid_override_pattern", kinds_of(there), kinds_of(here));
+  add("position_embedding_type", position_embedding_names[static_cast<u32>(there.softmax.positions)],
+      position_embedding_names[static_cast<u32>(here.softmax.positions)]);
+  if (there.mamba.step_limits != here.mamba.step_limits)
+    out += fmt::format("{}time_step_limit has other numbers there", out.empty() ? "" : ", ");
   add("rope_type", rope_type_names[static_cast<u32>(there.attention.rope.type)],
       rope_type_names[static_cast<u32>(here.attention.rope.type)]);
   if (there.attention.rope.short_factor != here.attention.rope.short_factor ||

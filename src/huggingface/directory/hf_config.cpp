@@ -18,6 +18,7 @@
 #include "config/foreign_keys.h"
 #include "config/schema.h"
 #include "huggingface/directory/hf_experts.h"
+#include "huggingface/directory/hf_layer_sizes.h"
 #include "huggingface/directory/hf_mixers.h"
 #include "huggingface/directory/hf_rope.h"
 #include "huggingface/directory/hf_score.h"
@@ -43,6 +44,7 @@ ModelConfig hf_default(Family family) {
   c.attention.kv_heads_given = left_out.kv_heads;
   c.softmax.head_size_given = left_out.head_size;
   c.softmax.scale_given = left_out.attention_scale_size;
+  c.softmax.global_head_size = left_out.global_head_size;
   c.softmax.qk_norm = !traits(family).qk_norm_key;
   if (traits(family).experts != nullptr)
     c.experts.normalise =
@@ -116,15 +118,17 @@ class Reader {
     const json::value* scaling = object.if_contains("rope_scaling");
     const bool has_scaling = scaling != nullptr && scaling->is_object() && !scaling->get_object().empty();
     for (const auto& [key, value] : object) {
-      const bool read_otherwise =
-          std::ranges::find(beside_rope, key) != beside_rope.end() || (key == "n_ctx" && has_positions) ||
-          (key == "rope_parameters" && has_scaling) || key == quantization_key ||
-          is_window_key(family_, key) || is_mixer_key(family_, key) || is_mlp_list(family_, key);
+      const bool read_otherwise = std::ranges::find(beside_rope, key) != beside_rope.end() ||
+                                  (key == "n_ctx" && has_positions) ||
+                                  (key == "rope_parameters" && has_scaling) || key == quantization_key ||
+                                  is_window_key(family_, key) || is_mixer_key(family_, key) ||
+                                  is_mlp_list(family_, key) || is_layer_size_key(family_, key);
       if (!read_otherwise) TRY(read_key(std::string(key), value));
     }
     TRY(check_required(object));
     if (const auto wrong = take_lengths(object, config_.model)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = read_window(object, config_.model)) return fault(wrong->key, wrong->reason);
+    if (const auto wrong = read_layer_sizes(object, config_.model)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = read_mixers(object, config_.model)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = read_mlp_list(object, config_.model)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = read_unrotated(object, config_.model)) return fault(wrong->key, wrong->reason);
@@ -269,6 +273,11 @@ constexpr WrittenKey written_keys[] = {
      }},
     {"num_key_value_heads", [](const ModelConfig& c) -> json::value { return c.kv_heads(); }},
     {"head_dim", [](const ModelConfig& c) -> json::value { return c.head_size(); }},
+    {"global_head_dim", [](const ModelConfig& c) -> json::value { return c.head_size(c.layers - 1); }},
+    {"attention_k_eq_v", [](const ModelConfig& c) -> json::value { return c.softmax.keys_are_values; }},
+    {"num_global_key_value_heads",
+     [](const ModelConfig& c) -> json::value { return c.kv_heads(c.layers - 1); }},
+    {"hidden_size_per_layer_input", [](const ModelConfig&) -> json::value { return 0; }, true},
     {"activation_function", [](const ModelConfig&) -> json::value { return "gelu_new"; }, true},
     {"hidden_act",
      [](const ModelConfig& c) -> json::value {
@@ -304,6 +313,31 @@ constexpr WrittenKey written_keys[] = {
     {"linear_value_head_dim", [](const ModelConfig& c) -> json::value { return c.delta.value_head_dim; }},
     {"linear_num_key_heads", [](const ModelConfig& c) -> json::value { return c.delta.key_heads; }},
     {"linear_num_value_heads", [](const ModelConfig& c) -> json::value { return c.delta.value_heads; }},
+    {"mamba_num_heads", [](const ModelConfig& c) -> json::value { return c.mamba.heads; }},
+    {"mamba_head_dim", [](const ModelConfig& c) -> json::value { return c.mamba.head_dim; }},
+    {"ssm_state_size", [](const ModelConfig& c) -> json::value { return c.mamba.state_size; }},
+    {"n_groups", [](const ModelConfig& c) -> json::value { return c.mamba.groups; }},
+    {"conv_kernel", [](const ModelConfig& c) -> json::value { return c.mamba.taps; }},
+    {"use_conv_bias", [](const ModelConfig& c) -> json::value { return c.mamba.convolution_bias; }},
+    {"use_bias", [](const ModelConfig& c) -> json::value { return c.mamba.bias; }},
+    {"time_step_min", [](const ModelConfig& c) -> json::value { return c.mamba.least_step; }},
+    {"mamba_n_heads", [](const ModelConfig& c) -> json::value { return c.mamba.heads; }},
+    {"mamba_d_head", [](const ModelConfig& c) -> json::value { return c.mamba.head_dim; }},
+    {"mamba_d_state", [](const ModelConfig& c) -> json::value { return c.mamba.state_size; }},
+    {"mamba_n_groups", [](const ModelConfig& c) -> json::value { return c.mamba.groups; }},
+    {"mamba_d_conv", [](const ModelConfig& c) -> json::value { return c.mamba.taps; }},
+    {"mamba_conv_bias", [](const ModelConfig& c) -> json::value { return c.mamba.convolution_bias; }},
+    {"mamba_proj_bias", [](const ModelConfig& c) -> json::value { return c.mamba.bias; }},
+    {"position_embedding_type",
+     [](const ModelConfig& c) -> json::
+                                  value {
+                                    return json::string_view(
+                                        position_embedding_names[static_cast<u32>(c.softmax.positions)]);
+                                  }},
+    {"moe_shared_expert_intermediate_size",
+     [](const ModelConfig& c) -> json::value { return c.experts.shared_width; }},
+    {"shared_intermediate_size", [](const ModelConfig& c) -> json::value { return c.experts.shared_width; }},
+    {"mlp_hidden_act", [](const ModelConfig&) -> json::value { return "relu2"; }, true},
     {"partial_rotary_factor",
      [](const ModelConfig& c) -> json::value { return c.attention.rope.partial_factor; }},
 };
@@ -355,82 +389,6 @@ Result<ModelConfig> parse_hf_config(std::string_view text, ErrorKind error_kind,
   TRY_ASSIGN(ModelConfig config, Reader(*family, error_kind, file_name).read(keys));
   TRY_ASSIGN(const std::optional<Quantization> quantization, parse_quantization(text, error_kind, file_name));
   if (quantization) config.quantization = *quantization;
-  return config;
-}
-
-Result<std::optional<Family>> family_of_directory(const std::string& directory) {
-  const std::string path = directory + "/" + model_config_file;
-  TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
-  TRY_ASSIGN(const json::value root, parse_json(text, ErrorKind::bad_input, path));
-  const json::value* type = root.is_object() ? root.get_object().if_contains("model_type") : nullptr;
-  if (type == nullptr || !type->is_string()) return std::optional<Family>();
-  if (const ModelWrapper* wrapper = wrapper_of(root.get_object())) return std::optional(wrapper->text);
-  const Result<Family> family = parse_family(std::string_view(type->get_string()));
-  return family ? std::optional(*family) : std::nullopt;
-}
-
-Error adapters_are_no_model(const std::string& directory) {
-  return {ErrorKind::usage,
-          fmt::format("{0} holds adapters (LoRA) but no model: merge them with `tidepool export {0} OUT` and "
-                      "name OUT, or resume their run with its config and --resume",
-                      directory)};
-}
-
-Error holds_no_config(const std::string& directory) {
-  return {ErrorKind::bad_input,
-          fmt::format("{} holds no {}, which describes the model of its weights: copy the file from where "
-                      "the weights came from, or name another directory",
-                      directory, model_config_file)};
-}
-
-std::string newest_checkpoint(const std::string& directory) {
-  std::error_code ignored;
-  std::optional<CheckpointName> newest;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
-    const auto found = parse_checkpoint_name(entry.path().filename().string());
-    if (!found || found->mark != CheckpointMark::whole) continue;
-    if (!newest || found->step > newest->step) newest = found;
-  }
-  return newest ? fmt::format("{}/{}", directory, to_text(*newest)) : "";
-}
-
-namespace {
-
-Error run_is_no_model(const std::string& directory, const std::string& checkpoint) {
-  std::error_code ignored;
-  const bool adapters = std::filesystem::exists(checkpoint + "/" + adapter_config_file, ignored);
-  return {
-      ErrorKind::usage,
-      fmt::format("{} is a run's directory, which holds no {}: ", directory, model_config_file) +
-          (adapters ? fmt::format("its newest checkpoint holds adapters (LoRA); merge them with `tidepool "
-                                  "export {} OUT` and name OUT",
-                                  checkpoint)
-                    : "name its newest checkpoint, " + checkpoint)};
-}
-
-}  // namespace
-
-Result<ModelConfig> read_model_directory(const std::string& directory) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(directory, ignored))
-    return Error{ErrorKind::usage,
-                 fmt::format("'{}' is not a directory; name one that holds a config.json and weights, "
-                             "or write keys under 'model:', such as model_type",
-                             directory)};
-  const std::string path = directory + "/" + model_config_file;
-  if (!is_named(path)) {
-    if (std::filesystem::exists(directory + "/" + adapter_config_file, ignored))
-      return adapters_are_no_model(directory);
-    if (const std::string checkpoint = newest_checkpoint(directory); !checkpoint.empty())
-      return run_is_no_model(directory, checkpoint);
-    return holds_no_config(directory);
-  }
-  TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
-  TRY_ASSIGN(ModelConfig config, parse_hf_config(text, ErrorKind::bad_input, path));
-  config.experts.joined_files = has_joined_experts(directory, config);
-  if (Quantization& q = config.quantization; q.packing != Packing::none)
-    if (std::optional<std::vector<std::string>> modules = unpacked_modules(directory, config))
-      q.unpacked_modules = *std::move(modules), q.from_files = true;
   return config;
 }
 

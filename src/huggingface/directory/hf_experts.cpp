@@ -115,7 +115,7 @@ void write_experts(const ModelConfig& c, json::object& o) {
     o["mlp_only_layers"] = json::array(e.dense.begin(), e.dense.end());
   }
   if (family->group_keys) {
-    o["first_k_dense_replace"] = e.dense_layers;
+    if (!family->by_layer_kind) o["first_k_dense_replace"] = e.dense_layers;
     o["n_group"] = e.groups;
     o["topk_group"] = e.chosen_groups;
     o["routed_scaling_factor"] = e.scale;

@@ -7,6 +7,7 @@
 #include <boost/json/value.hpp>
 
 #include "base/json/text.h"
+#include "huggingface/directory/hf_layer_kinds.h"
 
 namespace tidepool {
 namespace json = boost::json;
@@ -26,10 +27,11 @@ std::string_view type_of(const json::value& value) {
 }  // namespace
 
 bool is_mixer_key(Family family, std::string_view key) {
-  return traits(family).delta_layers && key == list_key;
+  return (traits(family).delta_layers && key == list_key) || is_layer_kind_key(family, key);
 }
 
 std::optional<ModelFault> read_mixers(const json::object& file, ModelConfig& config) {
+  if (!traits(config.family).layer_kinds.empty()) return read_layer_kinds(file, config);
   const json::value* types = file.if_contains(list_key);
   if (!traits(config.family).delta_layers || types == nullptr || types->is_null()) return std::nullopt;
   if (!types->is_array())
@@ -57,6 +59,7 @@ std::optional<ModelFault> read_mixers(const json::object& file, ModelConfig& con
 }
 
 void write_mixers(const ModelConfig& config, json::object& out) {
+  if (!traits(config.family).layer_kinds.empty()) return write_layer_kinds(config, out);
   if (!traits(config.family).delta_layers) return;
   json::array types;
   for (u32 layer = 0; layer < config.layers; ++layer)

@@ -1,5 +1,6 @@
-// Reads and writes which layers of Qwen's hybrids have attention: layer_types in config.json, or
-// full_attention_interval.
+// Reads and writes the kinds of layers of hybrids. Qwen's: layer_types in config.json, or
+// full_attention_interval. Nemotron-H's and Granite 4's: layers_block_type, layer_types or
+// hybrid_override_pattern; and the keys of Mamba-2 that are no plain values.
 #pragma once
 
 #include <boost/json/fwd.hpp>
@@ -9,10 +10,10 @@
 
 namespace tidepool {
 
-// True for the list, in families that have it.
+// True for the keys that read_mixers() reads.
 bool is_mixer_key(Family, std::string_view key);
-// Takes the list, which transformers prefers to the interval.
-// RETURNS: a fault if its layers with attention are not at a fixed interval.
+// Takes the lists, which transformers prefers to interval and pattern.
+// RETURNS: a fault if, in Qwen's hybrids, the layers with attention are not at a fixed interval.
 std::optional<ModelFault> read_mixers(const boost::json::object& file, ModelConfig&);
 void write_mixers(const ModelConfig&, boost::json::object& out);
 

@@ -92,6 +92,23 @@ json::object rope_object(const ModelConfig& c) {
   return o;
 }
 
+// The maps of the two kinds of layers.
+json::object both_maps(const ModelConfig& c, json::object global) {
+  const json::object local{{"rope_type", json::string_view(rope_type_names[0])},
+                           {"rope_theta", c.softmax.local_rope_theta}};
+  return {{global_rope, std::move(global)}, {local_rope, local}};
+}
+
+// Of families that transformers 4 does not know.
+void write_rope_maps(const ModelConfig& c, json::object& o) {
+  json::object rope = rope_object(c);
+  rope["rope_theta"] = c.attention.rope.theta;
+  if (c.attention.rope.type == RopeType::proportional)
+    rope["partial_rotary_factor"] = c.attention.rope.partial_factor;
+  for (const char* key : {"partial_rotary_factor", "rope_local_base_freq"}) o.erase(key);
+  o["rope_parameters"] = both_maps(c, std::move(rope));
+}
+
 }  // namespace
 
 std::optional<ModelFault> merge_rope_maps(Family family, json::object& file) {
@@ -111,6 +128,15 @@ std::optional<ModelFault> merge_rope_maps(Family family, json::object& file) {
   file["rope_parameters"] = global != nullptr ? *global : json::value(nullptr);
   if (global == nullptr || global->is_null()) return std::nullopt;
   if (!global->is_object()) return ModelFault{"rope_parameters.full_attention", wanted_map};
+  // transformers knows no angles of Gemma 4 beside the maps; plain ones turn whole heads.
+  if (traits(family).global_sizes_key) {
+    json::object map = global->get_object();
+    const json::value* type = map.if_contains("rope_type");
+    const bool plain = type != nullptr && *type == json::value(json::string_view(rope_type_names[0]));
+    if (plain || !map.contains("partial_rotary_factor")) map["partial_rotary_factor"] = 1.0;
+    file["rope_parameters"] = std::move(map);
+    return std::nullopt;
+  }
   // transformers adds rope_scaling to this map, and keeps this map's base.
   if (const json::value* theta = global->get_object().if_contains("rope_theta")) file["rope_theta"] = *theta;
   return std::nullopt;
@@ -174,7 +200,8 @@ std::optional<ModelFault> check_scaling(std::string_view key, const json::object
       Keys{"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"},
       Keys{"factor", "original_max_position_embeddings"},
       Keys{"factor"},
-      Keys{"short_factor", "long_factor"}};
+      Keys{"short_factor", "long_factor"},
+      Keys{}};
   const Keys& needed = keys[static_cast<u32>(type)];
   const u64 count = type == RopeType::plain ? 0 : needed.size();
   for (u64 i = 0; i < needed.size(); ++i) {
@@ -219,6 +246,7 @@ std::optional<ModelFault> take_lengths(const json::object& file, ModelConfig& c)
 
 void write_rope(const ModelConfig& c, json::object& o) {
   if (style(c.family).positions != PositionKind::rotary) return;
+  if (traits(c.family).global_sizes_key) return write_rope_maps(c, o);
   o["rope_theta"] = c.attention.rope.theta;
   if (c.attention.rope.type == RopeType::longrope)  // where transformers 4 reads it
     o["original_max_position_embeddings"] = c.attention.rope.original_positions;
@@ -232,12 +260,7 @@ void write_rope(const ModelConfig& c, json::object& o) {
   o["rope_scaling"] = c.attention.rope.type == RopeType::plain ? json::value(nullptr) : json::value(rope);
   rope["rope_theta"] = c.attention.rope.theta;
   if (traits(c.family).partial_rotary_key) rope["partial_rotary_factor"] = c.attention.rope.partial_factor;
-  if (traits(c.family).local_rope) {
-    const json::object local{{"rope_type", json::string_view(rope_type_names[0])},
-                             {"rope_theta", c.softmax.local_rope_theta}};
-    rope = {{global_rope, std::move(rope)}, {local_rope, local}};
-  }
-  o["rope_parameters"] = std::move(rope);
+  o["rope_parameters"] = traits(c.family).local_rope ? both_maps(c, std::move(rope)) : std::move(rope);
 }
 
 }  // namespace tidepool

@@ -17,10 +17,17 @@ namespace {
 struct Joined {
   std::string_view suffix;
   u32 first = 0, count = 0;
+  std::string_view name = {};  // in files, after the layer's; empty: "`joined`.`suffix`"
+
+  std::string path(const ExpertTensors& names) const {
+    return name.empty() ? fmt::format("{}.{}", names.joined, suffix) : std::string(name);
+  }
 };
 
 std::vector<Joined> joined_of(const ExpertTensors& names) {
-  if (!names.single.empty()) return {{"gate_up_proj", 0, 2}, {"down_proj", 2, 1}};
+  if (!names.has_gate()) return {{"up_proj", 0, 1}, {"down_proj", 1, 1}};
+  if (!names.single.empty())
+    return {{"gate_up_proj", 0, 2, names.joined_gate_up}, {"down_proj", 2, 1, names.joined_down}};
   if (!names.biases) return {{"gate_up_proj", 0, 1}, {"down_proj", 1, 1}};
   return {{"gate_up_proj", 0, 1}, {"gate_up_proj_bias", 1, 1}, {"down_proj", 2, 1}, {"down_proj_bias", 3, 1}};
 }
@@ -83,7 +90,7 @@ class FileTensorList {
     const std::string_view own = names.single.empty() ? names.joined : names.single;
     const std::string layer = first.substr(0, first.find(own));
     for (const Joined& j : joined) {
-      FileTensor file{.name = fmt::format("{}{}.{}", layer, names.joined, j.suffix)};
+      FileTensor file{.name = layer + j.path(names)};
       u64 experts = 0;
       for (const u32 w : windows) {
         const u32 tensors = static_cast<u32>(graph_.windows[w].tensors.size());
@@ -136,14 +143,12 @@ struct ExpertTensorName {
 };
 std::optional<ExpertTensorName> parse_name(std::string_view name, const ModelConfig& c) {
   const ExpertTensors& names = traits(c.family).experts->tensors;
-  if (!take_prefix(name, style(c.family).layers_path) || !take_prefix(name, ".")) return std::nullopt;
+  if (!take_prefix(name, style(c.family).tensors_path) || !take_prefix(name, ".")) return std::nullopt;
   const std::optional<u32> layer = take_number(name);
   if (!layer || *layer >= c.layers || !c.has_experts(*layer)) return std::nullopt;
-  std::string_view rest = name;
-  if (take_prefix(rest, names.joined) && take_prefix(rest, "."))
-    for (const Joined& j : joined_of(names))
-      if (rest == j.suffix) return ExpertTensorName{.form = ExpertForm::joined};
-  if (names.single.empty() || !take_prefix(name, names.single) || !take_prefix(name, "."))
+  for (const Joined& j : joined_of(names))
+    if (name == j.path(names)) return ExpertTensorName{.form = ExpertForm::joined};
+  if (!names.has_single_files() || !take_prefix(name, names.single) || !take_prefix(name, "."))
     return std::nullopt;
   const std::optional<u32> expert = take_number(name);
   if (!expert) return std::nullopt;
@@ -158,7 +163,7 @@ std::string_view what_holds(ExpertForm form) {
 
 ExpertForm form_of_files(const ModelConfig& c) {
   if (c.experts.count == 0) return ExpertForm::single;
-  const bool only_joined = traits(c.family).experts->tensors.single.empty();
+  const bool only_joined = !traits(c.family).experts->tensors.has_single_files();
   return only_joined || c.experts.joined_files ? ExpertForm::joined : ExpertForm::single;
 }
 
@@ -257,7 +262,7 @@ Result<ExpertForm> find_expert_form(const SafetensorsModel& model, const ModelCo
 }
 
 bool has_joined_experts(const std::string& directory, const ModelConfig& c) {
-  if (c.experts.count == 0 || traits(c.family).experts->tensors.single.empty()) return false;
+  if (c.experts.count == 0 || !traits(c.family).experts->tensors.has_single_files()) return false;
   const auto model = open_model_weights(directory, c);
   if (!model) return false;
   const Result<ExpertForm> form = find_expert_form(**model, c);

@@ -11,20 +11,23 @@
 namespace tidepool {
 namespace {
 
-// Parts of the base model, which is the model without its head, in families whose windows are named with its
-// prefix.
-constexpr std::array<std::string_view, 3> base_parts = {"embed_tokens", "layers", "norm"};
-
 bool has_rotary_names(Family family) { return style(family).positions == PositionKind::rotary; }
 
-// "model." or "transformer.".
+// "model.", "backbone." or "transformer.".
 std::string_view base_prefix(Family family) {
+  const LayerStyle& s = style(family);
+  const std::string_view layers = has_rotary_names(family) ? s.tensors_path : s.layers_path;
+  return layers.substr(0, layers.find('.') + 1);
+}
+// The prefix in transformers, which files may have too.
+std::string_view other_prefix(Family family) {
   const std::string_view layers = style(family).layers_path;
   return layers.substr(0, layers.find('.') + 1);
 }
 
 std::string_view embedding_without_prefix(Family family) {
-  return has_rotary_names(family) ? "embed_tokens.weight" : "wte.weight";
+  if (!has_rotary_names(family)) return "wte.weight";
+  return style(family).embedding_name == "embeddings" ? "embeddings.weight" : "embed_tokens.weight";
 }
 
 bool is_tied(const ModelConfig& c) { return c.tied || style(c.family).always_tied; }
@@ -36,11 +39,17 @@ bool has_prefix(const SafetensorsModel& model, std::string_view prefix) {
   });
 }
 
-// RETURNS: the name with the prefix, if it is the name of a part of the base model.
+// RETURNS: the name with the prefix, if it is the name of a part of the base model, which is the model
+// without its head.
 std::string with_prefix(Family family, const std::string& name) {
-  const std::string_view part = std::string_view(name).substr(0, name.find('.'));
+  const LayerStyle& s = style(family);
+  const std::array<std::string_view, 3> base_parts = {s.embedding_name, "layers", s.last_norm_name};
+  const std::string_view other = other_prefix(family);
+  std::string_view rest = name;
+  if (other != base_prefix(family) && rest.starts_with(other)) rest.remove_prefix(other.size());
+  const std::string_view part = rest.substr(0, rest.find('.'));
   if (std::ranges::find(base_parts, part) == base_parts.end()) return name;
-  return fmt::format("{}{}", base_prefix(family), name);
+  return fmt::format("{}{}", base_prefix(family), rest);
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ constexpr std::size_t names_shown_max = 3;
 // these names without their first part.
 std::optional<u32> layer_of(std::string_view tensor) {
   const std::string name = text_tensor_name(tensor);
-  for (const std::string_view before : {"model.layers.", "layers.", "transformer.h.", "h."}) {
+  for (const std::string_view before :
+       {"model.layers.", "backbone.layers.", "layers.", "transformer.h.", "h."}) {
     if (!name.starts_with(before)) continue;
     const std::string_view rest = std::string_view(name).substr(before.size());
     u32 layer = 0;

@@ -37,6 +37,8 @@ float value_at(const Tensor& tensor, u64 stream, u64 element) {
       const float share = (uniform_of(bits_at(stream, element)) + 1) / 2;
       return std::log(least + (most - least) * share);
     }
+    case Init::log_number:
+      return std::log(static_cast<float>(element + 1));
     case Init::ones:
       return 1.0f;
     case Init::zeros:

@@ -137,6 +137,40 @@ inline const RotaryCase rotary_cases[] = {
       .query_growth = 0.5f,
       .query_period = 7},
      true,
+     true},
+    // Large heads, and heads of v with a norm.
+    {{.rows = 9, .tokens = 9, .heads = 3, .kv_heads = 1, .head_size = 512}, true, true},
+    {{.rows = 34,
+      .tokens = 17,
+      .heads = 4,
+      .kv_heads = 2,
+      .head_size = 20,
+      .values = RotaryValues::normalised},
+     true,
+     true},
+    {{.rows = 9,
+      .tokens = 9,
+      .heads = 2,
+      .kv_heads = 2,
+      .head_size = 512,
+      .values = RotaryValues::normalised},
+     true},
+    {{.rows = 33,
+      .tokens = 33,
+      .heads = 5,
+      .kv_heads = 3,
+      .head_size = 21,
+      .rotated_size = 10,
+      .values = RotaryValues::normalised_keys},
+     true,
+     true},
+    {{.rows = 10,
+      .tokens = 10,
+      .heads = 9,
+      .kv_heads = 3,
+      .head_size = 512,
+      .values = RotaryValues::normalised_keys},
+     true,
      true}};
 
 // Columns that a kernel must leave hold this number.
@@ -193,8 +227,10 @@ struct RotaryReference {
 
 // First elements of a head in rows of the input and of the output: q's heads, then k's, then v's.
 inline std::pair<u64, u64> rotary_head_places(const RotaryShape& s, u32 row, u32 head) {
-  const u64 in = head < s.heads ? u64{head} * s.q_stride()
-                                : u64{s.heads} * s.q_stride() + u64{head - s.heads} * s.head_size;
+  const u32 of_v = s.heads + s.kv_heads;
+  const u32 from = s.keys_are_values() && head >= of_v ? head - s.kv_heads : head;
+  const u64 in = from < s.heads ? u64{from} * s.q_stride()
+                                : u64{s.heads} * s.q_stride() + u64{from - s.heads} * s.head_size;
   return {u64{row} * s.in_columns() + in, u64{row} * s.columns() + u64{head} * s.head_size};
 }
 
@@ -222,6 +258,20 @@ inline void rotate_reference(const RotaryCase& c, const RotaryData& d, RotatedHe
   for (u32 i = 0; i < s.head_size; ++i) to[i] *= factor;
 }
 
+// A head of v, which begins at `in` and `out`. The gradient of k, if v is k, must be there.
+inline void values_reference(const RotaryCase& c, const RotaryData& d, u64 in, u64 out, RotaryReference& r) {
+  const u32 size = c.shape.head_size;
+  if (c.shape.values == RotaryValues::copied) {
+    std::copy_n(&d.qkv[in], size, &r.out[out]);
+    std::copy_n(&d.dout[out], size, &r.dx[in]);
+    return;
+  }
+  std::vector<double> dx(size), no_weight(size);
+  norm_reference({&d.qkv[in], size}, std::vector<float>(size, 1.0f), 1e-5, {&d.dout[out], size}, &r.out[out],
+                 dx.data(), no_weight.data());
+  for (u32 i = 0; i < size; ++i) r.dx[in + i] = (c.shape.keys_are_values() ? r.dx[in + i] : 0) + dx[i];
+}
+
 inline RotaryReference rotary_reference(const RotaryCase& c, const RotaryData& d) {
   const RotaryShape& s = c.shape;
   const u32 size = s.head_size;
@@ -231,9 +281,8 @@ inline RotaryReference rotary_reference(const RotaryCase& c, const RotaryData& d
     for (u32 head = 0; head < s.heads + 2 * s.kv_heads; ++head) {
       const auto [in, out] = rotary_head_places(s, row, head);
       std::vector<double> x(&d.qkv[in], &d.qkv[in] + size), dy(&d.dout[out], &d.dout[out] + size), back = dy;
-      if (head >= s.heads + s.kv_heads) {  // v
-        std::copy(x.begin(), x.end(), &r.out[out]);
-        std::copy(dy.begin(), dy.end(), &r.dx[in]);
+      if (head >= s.heads + s.kv_heads) {
+        values_reference(c, d, in, out, r);
         continue;
       }
       rotate_reference(c, d, {row, head}, -1, dy.data(), back.data());

@@ -111,8 +111,11 @@ TEST(ConfigFamilies, EffectiveConfigReadsBackTheSame) {
     c.model.width = 96, c.model.attention.heads = 4;
     const bool latent = style(c.model.family).mixer == MixerKind::latent;
     if (c.model.family != Family::gpt2 && !latent) c.model.attention.kv_heads_given = 2;
+    if (traits(c.model.family).step_limits_key) c.model.mamba.heads = 6, c.model.mamba.head_dim = 32;
     if (c.model.family == Family::phi3)
       c.model.attention.rope.partial_factor = 0.75;
+    else if (traits(c.model.family).global_sizes_key)
+      c.model.attention.rope.partial_factor = 0.5, c.model.softmax.global_head_size = 40;
     else if (c.model.family != Family::gpt2)
       c.model.attention.rope.type = RopeType::linear, c.model.attention.rope.factor = 1.5;
     if (c.model.family == Family::gemma3_text)
@@ -373,7 +376,7 @@ TEST(HfConfig, RefusalsAdviseNothingThatChangesTheModel) {
       hf_fault(qwen2_json(R"(, "num_experts": 8)")),
       hf_fault(qwen2_json(R"(, "moe_intermediate_size": 8)")),
       hf_fault(qwen2_json(R"(, "head_dim": 7)")),
-      hf_fault(qwen2_json(R"(, "head_dim": 512)")),
+      hf_fault(qwen2_json(R"(, "head_dim": 514)")),
       hf_fault(qwen2_json(R"(, "num_key_value_heads": 3)")),
       hf_fault(qwen2_json(R"(, "rms_norm_eps": 0)")),
       hf_fault(qwen2_json(R"(, "tie_word_embeddings": "false")")),
@@ -393,9 +396,10 @@ TEST(HfConfig, RefusalsAdviseNothingThatChangesTheModel) {
 TEST(HfConfig, ARefusedRopeTypeListsTheOthers) {
   for (const FamilyTraits& family : families)
     if (family.style->positions == PositionKind::rotary)
-      EXPECT_THAT(fault_of(with(fmt::format("model: {{model_type: {}, rope_scaling: {{type: proportional}}}}",
-                                            family.name))),
-                  HasSubstr("'proportional' is not one of default, linear, llama3, yarn, dynamic, longrope"));
+      EXPECT_THAT(fault_of(with(
+                      fmt::format("model: {{model_type: {}, rope_scaling: {{type: axial}}}}", family.name))),
+                  HasSubstr("'axial' is not one of default, linear, llama3, yarn, dynamic, longrope, "
+                            "proportional"));
 }
 
 // Phi-3's files: the original length beside the map, and no factor.
@@ -417,8 +421,8 @@ TEST(HfConfig, RefusesByName) {
             "no error");
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "layer_types": ["full_attention", "sliding_attention"])")),
               HasSubstr("layer_types"));
-  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "proportional", "factor": 4.0})")),
-              HasSubstr("longrope; a model with other positions cannot be trained here"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "axial", "factor": 4.0})")),
+              HasSubstr("proportional; a model with other positions cannot be trained here"));
   // Guessing a missing value would make another model.
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "llama3", "factor": 8.0})")),
               HasSubstr("low_freq_factor: is missing, which rope type llama3 needs"));

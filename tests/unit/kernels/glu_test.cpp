@@ -22,6 +22,7 @@ Unit unit_of(GluGate kind, GluClamp clamp, double g, double u) {
     const double slope = 0.5 * (1 + t) + 0.5 * g * (1 - t * t) * root * (1 + 3 * 0.044715 * g * g);
     return {0.5 * g * (1 + t) * u, u * slope, 0.5 * g * (1 + t)};
   }
+  if (kind == GluGate::squared_relu) return {g > 0 ? g * g : 0, g > 0 ? 2 * g : 0, 0};
   const double a = clamp.slope, bound = clamp.bound;
   const double gate = std::min(g, bound), up = std::min(std::max(u, -bound), bound), s = logistic(a * gate);
   const double slope = s + a * gate * s * (1 - s);
@@ -39,31 +40,34 @@ class GluTest : public testing::TestWithParam<GluCase> {
   const GluCase c = GetParam();
   const u64 n = u64{c.rows} * c.columns;
   const i32 count = static_cast<i32>(c.true_rows);
-  const std::vector<float> gate_up = random_floats(2 * n, 1, 5.0f), dy = random_floats(n, 2);
+  const u32 inputs = glu_inputs(c.gate);
+  const std::vector<float> gate_up = random_floats(inputs * n, 1, 5.0f), dy = random_floats(n, 2);
 
   u64 gate_at(u64 i) const {
     const u64 row = i / c.columns, column = i % c.columns;
-    return 2 * row * c.columns + (c.interleaved ? 2 * column : column);
+    return inputs * row * c.columns + (c.interleaved ? 2 * column : column);
   }
   u64 up_at(u64 i) const { return gate_at(i) + (c.interleaved ? 1 : c.columns); }
   struct Gradients {
     std::vector<double> gate_up, value, weights;
   };
   Gradients gradients(const std::vector<i32>& slots, const std::vector<float>& weights) const {
-    Gradients want = {std::vector<double>(2 * n, -3), std::vector<double>(n, -3),
+    Gradients want = {std::vector<double>(inputs * n, -3), std::vector<double>(n, -3),
                       std::vector<double>(weights.size(), -3)};
     for (u32 r = 0; r < c.true_rows; ++r) want.weights[slots[r]] = 0;
     for (u64 i = 0; i < u64{c.true_rows} * c.columns; ++i) {
       const i32 slot = slots[i / c.columns];
       const double w = weights[slot];
       want.gate_up[gate_at(i)] = w * dy[i] * unit(i).gate;
-      want.gate_up[up_at(i)] = w * dy[i] * unit(i).up;
+      if (inputs == 2) want.gate_up[up_at(i)] = w * dy[i] * unit(i).up;
       want.value[i] = w * unit(i).y;
       want.weights[slot] += dy[i] * unit(i).y;
     }
     return want;
   }
-  Unit unit(u64 i) const { return unit_of(c.gate, c.clamp, gate_up[gate_at(i)], gate_up[up_at(i)]); }
+  Unit unit(u64 i) const {
+    return unit_of(c.gate, c.clamp, gate_up[gate_at(i)], inputs == 2 ? gate_up[up_at(i)] : 0);
+  }
 };
 
 TEST_P(GluTest, ForwardMatchesDoubleUpToTheTrueCount) {
@@ -94,7 +98,7 @@ TEST_P(GluTest, BackwardWithRoutingWeightsMatchesDoubleInPlaceToo) {
   const Gradients want = gradients(slots, weights);
   std::vector<float> first;
   for (u32 workers : {1u, 2u, 3u}) {
-    std::vector<float> d(2 * n, -3), y(n, -3), got_dweights(weights.size(), -3);
+    std::vector<float> d(inputs * n, -3), y(n, -3), got_dweights(weights.size(), -3);
     GluBackward op = {.rows = c.rows,
                       .columns = c.columns,
                       .gate = c.gate,
@@ -118,7 +122,7 @@ TEST_P(GluTest, BackwardWithRoutingWeightsMatchesDoubleInPlaceToo) {
     op.dy = op.value = value_in_place.data();
     glu_backward_cpu(op, *pool);
     const u64 done = u64{c.true_rows} * c.columns;
-    for (u64 i = 0; i < 2 * done; ++i) ASSERT_EQ(in_place[i], d[i]);
+    for (u64 i = 0; i < inputs * done; ++i) ASSERT_EQ(in_place[i], d[i]);
     for (u64 i = 0; i < done; ++i) ASSERT_EQ(value_in_place[i], y[i]);
     d.insert(d.end(), got_dweights.begin(), got_dweights.end());
     if (workers == 1) first = d;
@@ -132,6 +136,8 @@ INSTANTIATE_TEST_SUITE_P(
                     GluCase{40, 33, 29, GluGate::clamped, true}, GluCase{40, 64, 40, GluGate::clamped, false},
                     GluCase{35, 257, 17, GluGate::silu, true}, GluCase{35, 100, 34, GluGate::silu, false},
                     GluCase{18, 50, 18, GluGate::gelu, true},
+                    GluCase{35, 101, 31, GluGate::squared_relu, false},
+                    GluCase{4, 64, 4, GluGate::squared_relu, false},
                     GluCase{9, 41, 8, GluGate::clamped, true, {.bound = 2.5f, .slope = 1.3f}}));
 
 // torch.clamp passes the gradient at the bound itself.

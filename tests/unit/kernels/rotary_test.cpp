@@ -28,7 +28,7 @@ class RotaryTest : public testing::TestWithParam<RotaryCase> {
 
   const RotaryCase c = GetParam();
   const RotaryShape& s = c.shape;
-  const bool dense = s.q_stride() == s.head_size;
+  const bool dense = s.in_columns() == s.columns();
   const RotaryData d{c};
 };
 
@@ -103,6 +103,9 @@ TEST(Rotary, CostsWhatItReadsAndWrites) {
   EXPECT_EQ(rotary_cost(shape, false).elements, 2u * 10 * 5 * 8);
   EXPECT_EQ(rotary_cost(shape, true).elements, 2u * 10 * 5 * 8);
   EXPECT_EQ(rotary_backward_cost(shape, true).elements, 2u * 10 * 5 * 8 + 10 * 4 * 8);
+  shape.query_stride = 0, shape.values = RotaryValues::normalised;
+  EXPECT_EQ(rotary_cost(shape, true).elements, 2u * 10 * 5 * 8);
+  EXPECT_EQ(rotary_backward_cost(shape, true).elements, 3u * 10 * 5 * 8);
 }
 
 // Compares the norms' gradients with differences of the kernel's own results.

@@ -165,6 +165,16 @@ ModelConfig small_gemma2() {
   return c;
 }
 
+// Windows in the first two layers; in the last, larger heads, fewer of which are keys, which are values too.
+ModelConfig small_gemma4() {
+  ModelConfig c = default_model(Family::gemma4_text);
+  c.vocab_size = 131, c.positions = 80, c.width = 36, c.layers = 3, c.attention.heads = 4;
+  c.mlp.inner_given = 56, c.attention.kv_heads_given = 2, c.softmax.head_size_given = 10;
+  c.softmax.global_head_size = 14, c.softmax.global_kv_heads = 1, c.softmax.keys_are_values = true;
+  c.attention.dropout = 0.2, c.softmax.sliding_window = 20, c.final_soft_cap = 2;
+  return c;
+}
+
 ModelConfig small_arcee() {
   ModelConfig c = default_model(Family::arcee);
   c.vocab_size = 131, c.positions = 80, c.width = 36, c.layers = 2, c.attention.heads = 6;
@@ -172,17 +182,44 @@ ModelConfig small_arcee() {
   return c;
 }
 
+// Layers with Mamba-2, attention, an MLP and experts; Granite 4's have an MLP each.
+ModelConfig small_mamba(Family family) {
+  ModelConfig c = default_model(family);
+  c.vocab_size = 131, c.positions = 80, c.width = 36, c.layers = 4, c.attention.heads = 3;
+  c.attention.kv_heads_given = 1, c.softmax.head_size_given = 12, c.attention.dropout = 0.2;
+  c.mlp.inner_given = 56;
+  c.mamba.heads = 6, c.mamba.head_dim = 12, c.mamba.groups = 2, c.mamba.state_size = 10;
+  c.experts.count = 2, c.experts.chosen = 2, c.experts.shared_width = 44;
+  if (!style(family).one_part) c.layer_kinds = "M*MM", c.factors.residual = 0.6;
+  return c;
+}
+
+TEST(Blocks, RecomputeAndThreadsChangeNoBitOfLayersWithMamba) {
+  for (const Family family : {Family::nemotron_h, Family::granitemoehybrid})
+    for (Precision precision : {Precision::fp32, Precision::bf16}) {
+      const Result want = run(small_mamba(family), precision, 1, {.keep = true}, 2);
+      for (float g : want.gradients) ASSERT_TRUE(std::isfinite(g));
+      for (u32 workers : {1u, 3u})
+        for (bool keep : {true, false}) {
+          const Result got = run(small_mamba(family), precision, workers, {.keep = keep}, 2);
+          EXPECT_EQ(got.loss, want.loss) << name(family) << workers << keep;
+          EXPECT_TRUE(same_bits(got.gradients, want.gradients)) << name(family) << workers << keep;
+        }
+    }
+}
+
 TEST(Blocks, GradientsAreDerivatives) {
   for (const ModelConfig& config :
        {small_config(), small_deepseek(0), small_deepseek(13), small_hybrid(Family::qwen3_5_text),
-        small_hybrid(Family::qwen3_next), small_gemma2(), small_arcee()}) {
+        small_hybrid(Family::qwen3_next), small_mamba(Family::nemotron_h),
+        small_mamba(Family::granitemoehybrid), small_gemma2(), small_arcee(), small_gemma4()}) {
     SCOPED_TRACE(name(config.family));
     expect_derivatives(config);
   }
 }
 
 TEST(Blocks, RecomputeChangesNoBitOfFamilies) {
-  for (const ModelConfig& config : {small_gemma2(), small_arcee()})
+  for (const ModelConfig& config : {small_gemma2(), small_arcee(), small_gemma4()})
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       SCOPED_TRACE(name(config.family));
       const Result want = run(config, precision, 1, {.keep = true}, 2);
@@ -193,8 +230,10 @@ TEST(Blocks, RecomputeChangesNoBitOfFamilies) {
 }
 
 TEST(Blocks, GradientsOfAdaptersAreDerivatives) {
-  for (const ModelConfig& config : {small_config(), small_llama(), small_deepseek(0), small_deepseek(13),
-                                    small_hybrid(Family::qwen3_5_moe_text), small_gemma2(), small_arcee()}) {
+  for (const ModelConfig& config :
+       {small_config(), small_llama(), small_deepseek(0), small_deepseek(13),
+        small_hybrid(Family::qwen3_5_moe_text), small_mamba(Family::nemotron_h),
+        small_mamba(Family::granitemoehybrid), small_gemma2(), small_arcee(), small_gemma4()}) {
     SCOPED_TRACE(name(config.family));
     expect_derivatives(config, {.r = 4, .dropout = 0.3});
   }

@@ -81,7 +81,7 @@ TEST(Gpt2Graph, RefusesImpossibleModels) {
   EXPECT_THAT(refusal({.positions = 64}), HasSubstr("model.n_positions 64"));
   EXPECT_THAT(refusal({.vocab_size = 0}), HasSubstr("model.vocab_size"));
   EXPECT_THAT(refusal({.layers = 0}), HasSubstr("model.n_layer"));
-  EXPECT_THAT(refusal({.attention = {.heads = 1}}), HasSubstr("more than the 256 supported"));
+  EXPECT_THAT(refusal({.attention = {.heads = 1}}), HasSubstr("more than the 512 supported"));
   EXPECT_THAT(refusal({.attention = {.dropout = 1.0}}), HasSubstr("model.attn_pdrop"));
   EXPECT_THAT(refusal({}, {.sequences = 0, .tokens = 8}), HasSubstr("per_device_train_batch_size"));
   EXPECT_THAT(refusal({}, {.sequences = 1 << 20, .tokens = 1024}), HasSubstr("gradient_accumulation_steps"));

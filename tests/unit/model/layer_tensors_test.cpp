@@ -77,6 +77,20 @@ TEST(LayerTensors, OfAGatedDeltaRuleAreLinearLayersButForTheConvolution) {
   EXPECT_THAT(modules_of({small(Family::qwen3_next), 0}), Contains("linear_attn.in_proj_qkvz"));
 }
 
+TEST(LayerTensors, OfALayerOfOnePartHaveOneNorm) {
+  const ModelConfig c = small(Family::nemotron_h);
+  const auto first = [&](u32 layer) { return layer_window({.config = c}, layer).tensors.front().name; };
+  for (const u32 layer : {0u, 1u, 2u, 3u})
+    EXPECT_EQ(first(layer), fmt::format("backbone.layers.{}.norm.weight", layer));
+  EXPECT_THAT(modules_of({c, 0}), ElementsAre("mixer.in_proj"));  // PEFT refuses out_proj
+  EXPECT_THAT(modules_of({small(Family::granitemoehybrid), 0}), Contains("mamba.out_proj"));
+  EXPECT_THAT(modules_of({c, 1}),
+              ElementsAre("mixer.shared_experts.up_proj", "mixer.shared_experts.down_proj", "router"));
+  EXPECT_THAT(modules_of({c, 2}),
+              ElementsAre("mixer.q_proj", "mixer.k_proj", "mixer.v_proj", "mixer.o_proj"));
+  EXPECT_THAT(modules_of({c, 3}), ElementsAre("mixer.up_proj", "mixer.down_proj"));
+}
+
 TEST(LayerTensors, FollowTheKindOfEachLayer) {
   const ModelConfig c = small(Family::deepseek_v3);  // its first layer has no experts
   ASSERT_EQ(c.mlp_kind(0), MlpKind::glu);

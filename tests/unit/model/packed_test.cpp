@@ -60,6 +60,7 @@ ModelConfig config_of(Family family) {
   c.vocab_size = vocabulary, c.positions = 32, c.width = 32, c.layers = 2, c.attention.heads = 4;
   c.attention.kv_heads_given = 2, c.mlp.inner_given = 48, c.initializer_range = 0.2;
   if (family == Family::gemma3_text) c.softmax.sliding_window = 3;
+  if (family == Family::nemotron_h) c.layer_kinds = "M*", c.experts.count = 0;
   return c;
 }
 
@@ -111,7 +112,7 @@ TEST_P(Packed, GradientsAreTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Packed,
                          testing::Values(Family::llama, Family::qwen2, Family::qwen3, Family::phi3,
-                                         Family::gemma3_text),
+                                         Family::gemma3_text, Family::nemotron_h, Family::granitemoehybrid),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace tidepool::test::packed_test

@@ -1,13 +1,13 @@
-// Frames of the gated delta rule. N is the width of the projections, C of the convolution's channels, V of
-// all value heads; I is the MLP's width of inner values.
+// Frames of the gated delta rule and of Mamba-2, whose steps are the same. N is the width of the projections,
+// C of the convolution's channels, V of all value heads; I is the MLP's width of inner values.
 #pragma once
 
 #include "kernels/delta_rule/delta_rule.h"
-#include "model/layer_frames.h"
+#include "model/layer_parts.h"
 
 namespace tidepool::gated_delta {
 
-// RETURNS: the shape of a model's layers, without rows.
+// RETURNS: the shape of a model's layers, without rows. A model has one of the two rules.
 DeltaShape delta_shape(const ModelConfig&);
 DeltaShape delta_shape(const ModelGraph&);
 
@@ -31,8 +31,19 @@ struct BackwardFrame {
   Values wide;          // [R, max(N, I)]: the MLP's inner values and their gradient, then of the projections
   Values qkv;           // [R, C]: the normed output, then q, k and v
   Values dqkv;          // [R, C]
+  Values dropped;       // as in BackwardBuffers
   NormScratch moments;  // its partials serve this mixer's sums too
   float* states;
 };
+
+// Functions that the rows of both mixers share. There is no attention, and nothing to restore.
+std::optional<AttentionShape> no_attention(const ModelGraph&, u32 layer);
+u64 inside_bytes(const ModelGraph&, u32 layer);
+ForwardBuffers take_forward(const ModelGraph&, u32 layer, WorkspaceCutter&);
+BackwardBuffers take_backward(const ModelGraph&, u32 layer, WorkspaceCutter&);
+void restore(const LayerGradients&);
+DeltaInside inside_of(const Layer&, std::byte* base);
+// RETURNS: forward's array for q, k and v, and then for the normed output.
+Values wide_of(const Layer&, const MixerForward&);
 
 }  // namespace tidepool::gated_delta

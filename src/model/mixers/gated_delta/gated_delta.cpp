@@ -6,35 +6,6 @@
 namespace tidepool::gated_delta {
 namespace {
 
-std::optional<AttentionShape> no_attention(const ModelGraph&, u32) { return std::nullopt; }
-
-u64 inside_bytes(const ModelGraph& g, u32) {
-  WorkspaceCutter layout(nullptr);
-  DeltaInside(g, layout);
-  return layout.used();
-}
-
-ForwardBuffers take_forward(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
-  const ForwardFrame f(g, layer, layout);
-  return {.norm = f.norm, .inner = f.wide};
-}
-
-BackwardBuffers take_backward(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
-  const BackwardFrame f(g, layer, layout);
-  return {.norm = f.norm, .narrow = f.narrow, .inner = f.wide, .moments = f.moments};
-}
-
-DeltaInside inside_of(const Layer& l, std::byte* base) {
-  WorkspaceCutter layout(base);
-  return {l.c.graph, layout};
-}
-
-Values wide_of(const Layer& l, const MixerForward& m) {
-  WorkspaceCutter layout(m.workspace);
-  return m.frame == Direction::forward ? ForwardFrame(l.c.graph, l.number(), layout).wide
-                                       : BackwardFrame(l.c.graph, l.number(), layout).qkv;
-}
-
 Product in_product(const Layer& l) { return l.product(Role::qkv, Role::absent, projections(l.config())); }
 Product out_product(const Layer& l) { return l.product(Role::out, Role::absent); }
 
@@ -72,8 +43,6 @@ void forward(const Layer& l, const MixerForward& m) {
   norm_out(l, in, wide);
   add_product(l, out_product(l), wide, m.sum);
 }
-
-void restore(const LayerGradients&) {}
 
 // narrow: gradient of the normed output; becomes that of the output before its norm.
 void norm_backward(const LayerGradients& s, const DeltaInside& in, const BackwardFrame& w) {

@@ -9,8 +9,9 @@ namespace tidepool::softmax {
 
 struct AttentionInside {
   AttentionInside(const ModelGraph&, u32 layer, WorkspaceCutter&);
-  // [R, A], and gates after q's heads, if q has some, make it [R, A + Q]; q and k are rotated, but not if
-  // they have norms or gates: then before norm and rotation (with norms after the rotation: between the two).
+  // [R, P]: A columns; gates after q's heads, if q has some, make them A + Q, and A - K if v is k. q and k
+  // are rotated, but not if they have norms or gates: then before norm and rotation (with norms after the
+  // rotation: between the two).
   Values qkv;
   Values attention;  // [R, Q], before the gates
   float* lse;        // [B, NH, T]
@@ -19,11 +20,11 @@ struct AttentionInside {
 // If the inside is not kept, attention's output replaces the norm's in `narrow`.
 struct ForwardFrame {
   ForwardFrame(const ModelGraph&, u32 layer, WorkspaceCutter&);
-  Values wide;    // [R, max(A or A + Q, V or I)]: qkv, then the MLP's values, or its inner values if they are
+  Values wide;    // [R, max(P, V or I)]: qkv, then the MLP's values, or its inner values if they are
                   // all it needs
   Values narrow;  // [R, max(H, Q)]: norm, attention, norm, the MLP's branch
   Values inner;   // [R, I]: the MLP's inner values, if they are not in `wide`
-  Values rotary;  // [R, A]: qkv after norm and rotation, if q has gates; otherwise null
+  Values rotary;  // [R, A]: qkv after norm and rotation, if P is not A; otherwise null
 };
 
 struct BackwardFrame {
@@ -33,7 +34,7 @@ struct BackwardFrame {
   Values narrow;        // [R, max(H, Q, spare)]: gradients
   Values dropped;       // [R, H], as in BackwardBuffers
   Values rotary;        // [R, A]: qkv after norm and rotation, if q and k have norms or gates; otherwise null
-  Values dproduct;      // [R, A + Q]: gradient of qkv with gates, if q has gates; otherwise null
+  Values dproduct;      // [R, P]: gradient of qkv, if P is not A; otherwise null
   NormScratch moments;  // its partials serve the norms of heads and branches too
 };
 

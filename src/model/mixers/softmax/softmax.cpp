@@ -26,8 +26,8 @@ std::optional<AttentionShape> shape_of(const ModelGraph& g, u32 layer) {
   return AttentionShape{.sequences = g.batch.sequences,
                         .tokens = g.batch.tokens,
                         .heads = g.config.attention.heads,
-                        .head_size = g.config.head_size(),
-                        .kv_heads = g.config.kv_heads(),
+                        .head_size = g.config.head_size(layer),
+                        .kv_heads = g.config.kv_heads(layer),
                         .scale_size = g.config.softmax.scale_given,
                         .window = window < g.batch.tokens ? window : 0,
                         .scale_given = static_cast<float>(g.config.softmax.score_factor),
@@ -52,7 +52,7 @@ BackwardBuffers take_backward(const ModelGraph& g, u32 layer, WorkspaceCutter& l
 
 Product qkv_product(const Layer& l) {
   if (traits(l.config().family).fused_projections) return l.product(Role::qkv, Role::q_bias);
-  return l.product(Role::q, Role::q_bias, 3);
+  return l.product(Role::q, Role::q_bias, l.config().keys_are_values(l.number()) ? 2 : 3);
 }
 
 bool has_positions(const Layer& l) { return l.style().positions == PositionKind::rotary; }
@@ -73,17 +73,24 @@ Steps steps_of(const Layer& l) {
           .turn = turns(l) && !turns_first(l)};
 }
 
+RotaryValues values_of(const Layer& l, const Steps& steps) {
+  if (!steps.norms || !l.style().value_norms) return RotaryValues::copied;
+  return l.config().keys_are_values(l.number()) ? RotaryValues::normalised_keys : RotaryValues::normalised;
+}
+
 RotaryShape rotary_shape(const Layer& l, const Steps& steps) {
   const ModelConfig& c = l.config();
+  const u32 size = c.head_size(l.number());
   const Rope rope = c.rope(l.number());
   RotaryShape shape = {.rows = rows_of(l.c),
                        .tokens = l.c.graph.batch.tokens,
                        .heads = c.attention.heads,
-                       .kv_heads = c.kv_heads(),
-                       .head_size = c.head_size(),
-                       .rotated_size = c.rotary_size(),
-                       .query_stride = c.attention_gate() ? 2 * c.head_size() : 0,
-                       .neighbours = l.style().neighbours_rotate};
+                       .kv_heads = c.kv_heads(l.number()),
+                       .head_size = size,
+                       .rotated_size = c.rotary_size(l.number()),
+                       .query_stride = c.attention_gate() ? 2 * size : 0,
+                       .neighbours = l.style().neighbours_rotate,
+                       .values = values_of(l, steps)};
   if (!steps.turn) return shape;
   shape.factor = static_cast<float>(rope.rotary_factor());
   shape.query_growth = static_cast<float>(rope.query_growth);
@@ -112,7 +119,7 @@ void rotate(const Layer& l, const i32* starts, ConstValues qkv, Values out, Valu
   if (!has_positions(l)) return;
   if (has_whole_norms(l)) whole_norms(l, {.qkv = qkv, .out = out, .spare = spare});
   const Steps steps = steps_of(l);
-  if (!steps.any() && (has_whole_norms(l) || !l.config().attention_gate())) return;
+  if (!steps.any() && (has_whole_norms(l) || l.config().product_is_qkv(l.number()))) return;
   l.c.kernels.rotary(rotary_of(l, starts, steps, has_whole_norms(l) ? out : qkv, out));
 }
 
@@ -153,18 +160,18 @@ Dropout dropout_of_weights(const Layer& l) {
 
 // Gates of q's heads: each head's follow its q.
 GateShape gate_shape(const Layer& l) {
-  const u32 size = l.config().head_size();
+  const u32 size = l.config().head_size(l.number());
   return {.rows = rows_of(l.c),
           .heads = l.config().attention.heads,
           .head_size = size,
           .gate_size = size,
-          .row_stride = l.config().qkv_product_width(),
+          .row_stride = l.config().qkv_product_width(l.number()),
           .head_stride = 2 * size};
 }
 
 // True if q and k are not rotated in place.
 bool has_rotary_frame(const Layer& l) {
-  return l.config().qk_norm() != QkNormKind::none || l.config().attention_gate();
+  return l.config().qk_norm() != QkNormKind::none || !l.config().product_is_qkv(l.number());
 }
 
 // Places of forward's values. `rotated` and `qkv` are one array if q and k have no norms and no gates: the
@@ -182,7 +189,7 @@ Places places_of(const Layer& l, const MixerForward& m) {
     return {in.qkv, apart ? frame.rotary : in.qkv, in.attention, frame.wide, frame.narrow, in.lse};
   }
   const ForwardFrame frame = forward_frame_of(l, m.workspace);
-  const Values rotated = l.config().attention_gate() ? frame.rotary : frame.wide;
+  const Values rotated = l.config().product_is_qkv(l.number()) ? frame.wide : frame.rotary;
   if (m.inside == nullptr) return {frame.wide, rotated, frame.narrow, frame.narrow, frame.narrow};
   return {in.qkv, apart ? rotated : in.qkv, in.attention, rotated, frame.narrow, in.lse};
 }
@@ -190,8 +197,10 @@ Places places_of(const Layer& l, const MixerForward& m) {
 // RETURNS: attention's output, which is `gated` if q's heads have gates.
 ConstValues gate(const Layer& l, ConstValues qkv, ConstValues attention, Values gated) {
   if (!l.config().attention_gate()) return attention;
-  l.c.kernels.sigmoid_gate(
-      {.shape = gate_shape(l), .x = attention, .gates = qkv.at(l.config().head_size()), .y = gated});
+  l.c.kernels.sigmoid_gate({.shape = gate_shape(l),
+                            .x = attention,
+                            .gates = qkv.at(l.config().head_size(l.number())),
+                            .y = gated});
   return gated;
 }
 
@@ -224,7 +233,7 @@ void out_gradient(const LayerGradients& s, const AttentionInside& in, const Back
   const Product o = l.product(Role::o, Role::o_bias);
   gradients(s, o, gate(l, in.qkv, in.attention, frame.wide), dout, frame.narrow);
   if (!l.config().attention_gate()) return;
-  const u32 size = l.config().head_size();
+  const u32 size = l.config().head_size(l.number());
   l.c.kernels.sigmoid_gate_backward({.shape = gate_shape(l),
                                      .x = in.attention,
                                      .gates = in.qkv.at(size),
@@ -251,7 +260,7 @@ void backward(const LayerGradients& s, ConstValues dout) {
                                   .sinks = l[Role::sinks],
                                   .dsinks = s[Role::sinks],
                                   .accumulate = s.b.accumulate});
-  const Values dproduct = l.config().attention_gate() ? frame.dproduct : dqkv;
+  const Values dproduct = l.config().product_is_qkv(l.number()) ? dqkv : frame.dproduct;
   rotary_gradient(s, frame, in.qkv, dqkv, dproduct);
   recompute_input_norm(s);
   const auto [dx, add] = s.mixer_input_gradient();

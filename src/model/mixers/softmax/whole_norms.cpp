@@ -10,8 +10,8 @@ struct Part {
   Role weight;
   u32 begin, columns;
 };
-std::array<Part, 2> parts_of(const ModelConfig& c) {
-  const u32 queries = c.query_width(), keys = c.kv_heads() * c.head_size();
+std::array<Part, 2> parts_of(const Layer& l) {
+  const u32 queries = l.config().query_width(l.number()), keys = l.config().key_width(l.number());
   return {{{Role::q_norm, 0, queries}, {Role::k_norm, queries, keys}}};
 }
 
@@ -41,8 +41,8 @@ u64 whole_norm_partials(const ModelGraph& g) {
 
 void whole_norms(const Layer& l, const WholeNorms& n) {
   const ModelConfig& c = l.config();
-  const u32 stride = c.qkv_width(), keys = c.kv_heads() * c.head_size(), values = stride - keys;
-  for (const Part& part : parts_of(c)) {
+  const u32 stride = c.qkv_width(l.number()), keys = c.key_width(l.number()), values = stride - keys;
+  for (const Part& part : parts_of(l)) {
     copy(l, part.columns, n.qkv.at(part.begin), stride, n.spare, part.columns);
     norm(l, part, n.spare, n.spare, nullptr);
     copy(l, part.columns, n.spare, part.columns, n.out.at(part.begin), stride);
@@ -52,8 +52,8 @@ void whole_norms(const Layer& l, const WholeNorms& n) {
 
 void whole_norm_gradients(const LayerGradients& s, const WholeNormGradients& n) {
   const Layer& l = s.layer;
-  const u32 stride = l.config().qkv_width();
-  for (const Part& part : parts_of(l.config())) {
+  const u32 stride = l.config().qkv_width(l.number());
+  for (const Part& part : parts_of(l)) {
     copy(l, part.columns, n.qkv.at(part.begin), stride, n.x, part.columns);
     norm(l, part, n.x, n.dx, n.moments.rstd);  // for rstd alone
     copy(l, part.columns, n.dqkv.at(part.begin), stride, n.dx, part.columns);

@@ -43,9 +43,22 @@ RouterRule router_rule(const ModelConfig& c) {
           .chosen = c.experts.chosen,
           .scores = scores(),
           .normalise = c.experts.normalise,
-          .scale = static_cast<float>(c.experts.scale),
+          // The factor on outputs of MLPs is one on the weights of experts, which every output has.
+          .scale = static_cast<float>(c.experts.scale * c.factors.residual),
           .groups = c.experts.groups,
           .chosen_groups = c.experts.chosen_groups};
+}
+
+GluGate expert_gate(const ModelConfig& c) {
+  switch (traits(c.family).experts->activation) {
+    case ExpertActivation::swiglu:
+      return GluGate::silu;
+    case ExpertActivation::clamped_swiglu:
+      return GluGate::clamped;
+    case ExpertActivation::squared_relu:
+      return GluGate::squared_relu;
+  }
+  return GluGate::silu;
 }
 
 RoutesLayout::RoutesLayout(const ModelGraph& g, std::byte* base) {
@@ -110,7 +123,7 @@ GroupAdapterScratch::GroupAdapterScratch(const ModelGraph& g, u32 layer, ExpertR
 
 ExpertsInside::ExpertsInside(const ModelGraph& g, ExpertRange range, std::byte* base) {
   WorkspaceCutter layout(base);
-  gate_up = take_inner(g, range, 2, layout);
+  gate_up = take_inner(g, range, glu_inputs(expert_gate(g.config)), layout);
   bytes = layout.bytes();
 }
 
@@ -122,7 +135,7 @@ ExpertsForwardWorkspace::ExpertsForwardWorkspace(const ModelGraph& g, u32 layer,
                                                  WorkspaceCutter layout)
     : sorted(g, range, layout),
       rows(take_rows(g, range, layout)),
-      gate_up(take_inner(g, range, 2, layout)),
+      gate_up(take_inner(g, range, glu_inputs(expert_gate(g.config)), layout)),
       inner(take_inner(g, range, 1, layout)),
       adapters(g, layer, range, layout),
       bytes(layout.bytes()) {}
@@ -137,7 +150,7 @@ ExpertsBackwardWorkspace::ExpertsBackwardWorkspace(const ModelGraph& g, u32 laye
       rows(take_rows(g, range, layout)),
       dout(take_rows(g, range, layout)),
       inner(take_inner(g, range, 1, layout)),
-      dgate_up(take_inner(g, range, 2, layout)),
+      dgate_up(take_inner(g, range, glu_inputs(expert_gate(g.config)), layout)),
       gate_up(dgate_up),
       adapters(g, layer, range, layout),
       bytes(layout.bytes()) {}

@@ -37,6 +37,8 @@ StreamSizes stream_sizes(const ModelGraph&);
 // RETURNS: the number of layers with experts before `layer`.
 u32 expert_layer_index(const ModelConfig&, u32 layer);
 RouterRule router_rule(const ModelConfig&);
+// Activation of the experts.
+GluGate expert_gate(const ModelConfig&);
 
 // Rows of the group's experts: sorted again by forward and backward, which costs next to nothing.
 struct SortedRows {
@@ -56,7 +58,7 @@ struct GroupAdapterScratch {
 // Saved activations of a group.
 struct ExpertsInside {
   ExpertsInside(const ModelGraph&, ExpertRange, std::byte* base);
-  Values gate_up;  // [M, 2I]
+  Values gate_up;  // [M, 2I]; experts without a gate: [M, I], here and below
   Bytes bytes;
 };
 

@@ -28,6 +28,7 @@ std::vector<TensorSpec> single_specs(const ModelConfig& c, const std::string& la
     return matrix_spec(c, fmt::format("{}.{}.{}.{}.weight", layer, names.single, expert, matrix),
                        std::move(shape));
   };
+  if (!names.has_gate()) return {spec(names.up, {inner, h}), spec(names.down, {h, inner})};
   std::vector<TensorSpec> specs = {spec(names.gate, {inner, h}), spec(names.up, {inner, h}),
                                    spec(names.down, {h, inner})};
   specs[1].fused = true;
@@ -52,7 +53,7 @@ std::vector<TensorSpec> in_out_specs(const ModelConfig& c, const std::string& la
 }  // namespace
 
 std::vector<TensorSpec> expert_specs(const ModelConfig& c, u32 layer, u32 expert) {
-  const std::string prefix = fmt::format("{}.{}", style(c.family).layers_path, layer);
+  const std::string prefix = fmt::format("{}.{}", style(c.family).tensors_path, layer);
   std::vector<TensorSpec> specs = traits(c.family).experts->tensors.single.empty()
                                       ? in_out_specs(c, prefix, expert)
                                       : single_specs(c, prefix, expert);
@@ -63,7 +64,8 @@ std::vector<TensorSpec> expert_specs(const ModelConfig& c, u32 layer, u32 expert
 ExpertPlaces expert_places(const Window& window, u32 experts) {
   const auto at = [&](u64 number) { return window.tensor(number).window_offset; };
   const u64 per_expert = window.tensors.size() / experts;
-  // Matrices of names of their own: gate, up, down. Else gate with up, and down, each with or without a bias.
+  // Matrices of names of their own: gate, up, down, or without gate. Else gate with up, and down, each with
+  // or without a bias.
   const bool biases = per_expert == 4;
   return {.gate_up = at(0),
           .gate_up_bias = biases ? at(1) : 0,

@@ -74,10 +74,7 @@ struct Group {
             .y = y};
   }
 
-  GluGate gate() const {
-    return traits(config.family).experts->activation == ExpertActivation::clamped_swiglu ? GluGate::clamped
-                                                                                         : GluGate::silu;
-  }
+  GluGate gate() const { return expert_gate(config); }
   GluClamp clamp() const {
     return {.bound = static_cast<float>(config.experts.gate_limit),
             .slope = static_cast<float>(config.experts.gate_alpha)};
@@ -103,7 +100,7 @@ Linear linear_of(const Group& group, std::span<const std::byte* const> windows, 
 }
 Linear gate_up_of(const Group& group, std::span<const std::byte* const> windows) {
   return linear_of(group, windows, group.places.gate_up, group.places.gate_up_bias,
-                   2 * group.config.expert_inner(), group.config.width);
+                   glu_inputs(group.gate()) * group.config.expert_inner(), group.config.width);
 }
 Linear down_of(const Group& group, std::span<const std::byte* const> windows) {
   return linear_of(group, windows, group.places.down, group.places.down_bias, group.config.width,

@@ -2,6 +2,7 @@
 
 #include "model/mlps/experts/router_call.h"
 #include "model/mlps/glu/glu.h"
+#include "model/mlps/plain/plain.h"
 
 namespace tidepool::experts {
 namespace {
@@ -14,6 +15,11 @@ enum class Role : u8 {
   absent,  // the bias of a product without one
 };
 
+// The MLP that every token uses.
+const Mlp& shared_row(const ModelConfig& c) {
+  return traits(c.family).experts->tensors.has_gate() ? glu::row : plain::row;
+}
+
 void add_tensors(const ModelConfig& c, LayerTensors& out) {
   const ExpertTensors& names = traits(c.family).experts->tensors;
   const u32 experts = c.experts.count;
@@ -23,7 +29,7 @@ void add_tensors(const ModelConfig& c, LayerTensors& out) {
   if (!names.correction_bias.empty())
     out.add(Role::correction, {.path = names.correction_bias, .rows = experts, .router = true});
   if (c.shared_inner() == 0) return;
-  glu::add_tensors(c, names.shared, c.shared_inner(), false, out);
+  (names.has_gate() ? glu::add_tensors : plain::add_tensors)(c, names.shared, c.shared_inner(), false, out);
   if (!names.shared_gate.empty()) out.add_matrix(Role::shared_gate, names.shared_gate, 1, c.width);
 }
 
@@ -33,7 +39,8 @@ Product shared_gate_product(const Layer& l) { return l.product(Role::shared_gate
 
 MlpWidths widths(const ModelConfig& c) {
   if (c.shared_inner() == 0) return {};
-  MlpWidths out = glu::widths_of(c.shared_inner());
+  const bool gate = traits(c.family).experts->tensors.has_gate();
+  MlpWidths out = gate ? glu::widths_of(c.shared_inner()) : plain::widths_of(c.shared_inner());
   if (c.shared_gate()) out.spare = out.inner;
   return out;
 }
@@ -66,13 +73,13 @@ void forward(const Layer& l, const MlpForward& m) {
     product(l, shared_gate_product(l), m.norm, m.router.shared_gate);
     return glu::forward(l, m, {m.router.shared_gate});
   }
-  if (has_shared(l)) return glu::row.forward(l, m);
+  if (has_shared(l)) return shared_row(l.config()).forward(l, m);
   if (m.sum.y.data != m.sum.residual.data)  // a copy
     l.c.kernels.dropout({}, m.sum.residual, m.sum.y, u64{rows_of(l.c)} * l.config().width);
 }
 
 void recompute(const Layer& l, ConstValues norm, Values values) {
-  if (has_shared(l)) glu::row.recompute(l, norm, values);
+  if (has_shared(l)) shared_row(l.config()).recompute(l, norm, values);
 }
 
 void shared_backward(const LayerGradients& s, const MlpBackward& m) {
@@ -88,7 +95,7 @@ void backward(const LayerGradients& s, const MlpBackward& m) {
   if (l.config().shared_gate())
     shared_backward(s, m);
   else if (has_shared(l))
-    glu::row.backward(s, m);
+    shared_row(l.config()).backward(s, m);
   route_backward(l.c, router_of(l),
                  {.weight = s[Role::router], .bias = s[Role::router_bias], .adapters = s.adapters},
                  s.frame.buffers.norm, s.b, s.frame.router);

@@ -14,13 +14,13 @@ enum class Role : u8 {
 };
 
 void add_dense(const ModelConfig& c, LayerTensors& out) {
-  add_tensors(c, style(c.family).mlp_names, c.inner(), c.mlp.bias, out);
+  add_tensors(c, style(c.family).mlp_names, c.dense_inner(), c.mlp.bias, out);
 }
 
-MlpWidths widths(const ModelConfig& c) { return widths_of(c.inner()); }
+MlpWidths widths(const ModelConfig& c) { return widths_of(c.dense_inner()); }
 
 Product gate_up_product(const Layer& l) {
-  if (traits(l.config().family).fused_projections) return l.product(Role::gate_up, Role::gate_bias);
+  if (l.tensors.find(Role::gate_up) != none) return l.product(Role::gate_up, Role::gate_bias);
   return l.product(Role::gate, Role::gate_bias, 2);
 }
 Product down_product(const Layer& l) { return l.product(Role::down, Role::down_bias); }
@@ -120,7 +120,7 @@ void backward(const LayerGradients& s, const MlpBackward& m, const RowGate& gate
 
 void add_tensors(const ModelConfig& c, const MlpNames& names, u32 inner, bool biases, LayerTensors& out) {
   const u32 h = c.width;
-  const bool fused = traits(c.family).fused_projections;
+  const bool fused = traits(c.family).fused_projections || names.gate.empty();
   if (fused) {
     out.add_matrix(Role::gate_up, names.gate_up, 2 * inner, h).joined = {inner, inner};
     if (biases) out.add_bias(Role::gate_bias, names.gate_up, 2 * inner);

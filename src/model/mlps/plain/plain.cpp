@@ -5,17 +5,12 @@ namespace {
 
 enum class Role : u8 { up = mlp_roles, up_bias, down, down_bias };
 
-void add_tensors(const ModelConfig& c, LayerTensors& out) {
-  const MlpNames& names = style(c.family).mlp_names;
+void add_dense(const ModelConfig& c, LayerTensors& out) {
   const bool biases = style(c.family).all_biases || c.mlp.bias;
-  out.add_matrix(Role::up, names.up, c.inner(), c.width);
-  if (biases) out.add_bias(Role::up_bias, names.up, c.inner());
-  out.add_matrix(Role::down, names.down, c.width, c.inner()).residual = true;
-  if (biases) out.add_bias(Role::down_bias, names.down, c.width);
+  add_tensors(c, style(c.family).mlp_names, c.inner(), biases, out);
 }
 
-// Forward stores values only to keep them.
-MlpWidths widths(const ModelConfig& c) { return {.values = c.inner(), .inner = c.inner()}; }
+MlpWidths widths(const ModelConfig& c) { return widths_of(c.inner()); }
 
 Product up_product(const Layer& l) { return l.product(Role::up, Role::up_bias); }
 Product down_product(const Layer& l) { return l.product(Role::down, Role::down_bias); }
@@ -81,10 +76,14 @@ void backward(const LayerGradients& s, const MlpBackward& m) {
 
 }  // namespace
 
-const Mlp row = {.tensors = add_tensors,
-                 .widths = widths,
-                 .forward = forward,
-                 .recompute = recompute,
-                 .backward = backward};
+void add_tensors(const ModelConfig& c, const MlpNames& names, u32 inner, bool biases, LayerTensors& out) {
+  out.add_matrix(Role::up, names.up, inner, c.width);
+  if (biases) out.add_bias(Role::up_bias, names.up, inner);
+  out.add_matrix(Role::down, names.down, c.width, inner).residual = true;
+  if (biases) out.add_bias(Role::down_bias, names.down, c.width);
+}
+
+const Mlp row = {
+    .tensors = add_dense, .widths = widths, .forward = forward, .recompute = recompute, .backward = backward};
 
 }  // namespace tidepool::plain

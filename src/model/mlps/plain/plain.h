@@ -10,4 +10,9 @@ namespace tidepool::plain {
 // Row of MlpKind::gelu and of MlpKind::squared_relu.
 extern const Mlp row;
 
+// For an MLP that is `inner` wide, such as that beside experts without a gate.
+void add_tensors(const ModelConfig&, const MlpNames&, u32 inner, bool biases, LayerTensors&);
+// Forward stores values only to keep them.
+constexpr MlpWidths widths_of(u32 inner) { return {.values = inner, .inner = inner}; }
+
 }  // namespace tidepool::plain

@@ -1,0 +1,13 @@
+#include "model/mlps/none/none.h"
+
+namespace tidepool::no_mlp {
+namespace {
+
+void add_tensors(const ModelConfig&, LayerTensors&) {}
+MlpWidths widths(const ModelConfig&) { return {}; }
+
+}  // namespace
+
+const Mlp row = {.tensors = add_tensors, .widths = widths};
+
+}  // namespace tidepool::no_mlp
