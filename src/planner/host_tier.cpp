@@ -31,7 +31,8 @@ class HostPlanner {
       for (const HostGroup& group : groups_of(chain))
         used.add(group.arc.span, group.arc.bytes, group.arc.from_rest);
     const Bytes table = table_bytes();
-    table_rests_ = in_.options.budgets.disk < table || in_.options.home == HomePolicy::host;
+    table_rests_ =
+        table.value > 0 && (in_.options.budgets.disk < table || in_.options.home == HomePolicy::host);
     if (table_rests_) used.add({0, turn() - 1}, table);
     out_.needs_least = used.peak() + in_.options.host_reserved;
     choose(used);
