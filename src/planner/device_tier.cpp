@@ -133,11 +133,12 @@ class DevicePlanner {
     return arcs;
   }
 
+  // A sweep's rows come after those of the sweep before were read.
   Arc rows_arc(u32 sweep, u32 m) const {
     return {.first = layout_.rows[m],
             .bytes = layout_.bytes(layout_.rows[m], 1),
             .span = touched_.rows_span(sweep, m),
-            .floor = 0,
+            .floor = sweep == 0 ? 0 : touched_.rows_span(sweep - 1, m).end + 1,
             .filled = true,
             .device = program_.options.device_of(0)};
   }

@@ -43,14 +43,16 @@ Bytes trained_sum_of(const ModelGraph& graph, Kind kind) {
 }
 
 // Least bytes of a device: while one block runs, it holds the block's parameters (in whichever tier they
-// rest), the sums of their gradients, and the workspace. An embedding's backward needs no parameters.
+// rest), the sums of their gradients, and the workspace. An embedding's backward needs no parameters, and a
+// table whose rows are looked up does not come up.
 Bytes device_least(const ModelGraph& graph, const PlanOptions& options) {
+  const u32 table = looks_up(graph, options) ? lookup_window(graph) : none;
   Bytes most{};
   for (const Block& block : graph.blocks) {
     Bytes params{}, sums{};
     for (const u32 w : block.windows) {
       const Window& window = graph.windows[w];
-      params += bytes_of(graph, window, Kind::param);
+      if (w != table) params += bytes_of(graph, window, Kind::param);
       if (window.trainable) sums += bytes_of(graph, window, Kind::grad_accum);
     }
     most = std::max(most, block.kind == BlockKind::embedding ? std::max(params, sums) : params + sums);

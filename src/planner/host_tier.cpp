@@ -31,8 +31,10 @@ class HostPlanner {
       for (const HostGroup& group : groups_of(chain))
         used.add(group.arc.span, group.arc.bytes, group.arc.from_rest);
     const Bytes table = table_bytes();
-    table_rests_ =
-        table.value > 0 && (in_.options.budgets.disk < table || in_.options.home == HomePolicy::host);
+    // Searches for the least budgets leave the disk's at 0, and compare what a plan needs of it afterwards.
+    const bool no_disk = in_.options.budgets.disk < table &&
+                         (in_.options.budgets.disk.value > 0 || used.peak() + table <= budget_);
+    table_rests_ = table.value > 0 && (no_disk || in_.options.home == HomePolicy::host);
     if (table_rests_) used.add({0, turn() - 1}, table);
     out_.needs_least = used.peak() + in_.options.host_reserved;
     choose(used);
@@ -245,7 +247,7 @@ class HostPlanner {
         arcs.push_back({.first = offset_id(on_device.first, replica),
                         .bytes = on_device.bytes,
                         .span = {begin, begin},
-                        .floor = 0,
+                        .floor = on_device.floor,
                         .filled = true});
     }
   }
