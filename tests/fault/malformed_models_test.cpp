@@ -139,8 +139,8 @@ const BadFile config_files[] = {
     {"config_heads", cfg, config_with("\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3"),
      "num_key_value_heads", "does not divide"},
     {"config_activation", cfg, config_with("\"silu\"", "\"gelu\""), "hidden_act", "'gelu' is not supported"},
-    {"config_rope", cfg, config_with("\"rope_type\": \"default\"", "\"rope_type\": \"proportional\""),
-     "rope_parameters.rope_type", "'proportional'"},
+    {"config_rope", cfg, config_with("\"rope_type\": \"default\"", "\"rope_type\": \"axial\""),
+     "rope_parameters.rope_type", "'axial'"},
     {"config_rope_list", cfg, config_with("\"rope_parameters\": {", "\"rope_parameters\": [1], \"old\": {"),
      "rope_parameters", "must be an object"},
 };
