@@ -97,15 +97,6 @@ Attempt with_least_sets(Attempt out) {
 
 }  // namespace
 
-// A table that rests on the device, because the user wants that, does not travel at all.
-bool looks_up(const ModelGraph& graph, const PlanOptions& options) {
-  const u32 table = lookup_window(graph);
-  if (table == none || options.home == HomePolicy::device || options.lookup == LookupPolicy::off)
-    return false;
-  const Bytes bytes{values_bytes(graph.windows[table].elements, graph.precision)};
-  return options.lookup == LookupPolicy::on || bytes > Bytes{options.budgets.device.value / 2};
-}
-
 Attempt make_parts(const ModelGraph& graph, const PlanOptions& options, const AttemptOptions& choice) {
   const u32 micro_batches = options.micro_batches_per_replica();
   Attempt out;

@@ -78,7 +78,7 @@ class DeviceChains {
   Span kept_span(u32 block, u32 sweep, u32 m) const;
   // By device that reads it.
   std::vector<std::pair<u32, Span>> batch_spans(u32 sweep, u32 m) const;
-  // Of rows that are looked up: the embedding's forward.
+  // Rows that are looked up are read by the embedding's forward.
   Span rows_span(u32 sweep, u32 m) const;
   // From the first to the last use of a gradient stream in a sweep; none: another stream, or no op uses it,
   // or it is among the chains.

@@ -89,6 +89,15 @@ Error refusal(Fit& fit, const PlanOptions& options, const SearchWork* work) {
 
 }  // namespace
 
+// A table that rests on the device, because the user wants that, does not travel at all.
+bool looks_up(const ModelGraph& graph, const PlanOptions& options) {
+  const u32 table = lookup_window(graph);
+  if (table == none || options.home == HomePolicy::device || options.lookup == LookupPolicy::off)
+    return false;
+  const Bytes bytes{values_bytes(graph.windows[table].elements, graph.precision)};
+  return options.lookup == LookupPolicy::on || bytes > Bytes{options.budgets.device.value / 2};
+}
+
 bool SearchWork::takes(u64 more) {
   if (ops != 0 && ops + more > ops_max) {
     cut = true;

@@ -99,7 +99,7 @@ json::object both_maps(const ModelConfig& c, json::object global) {
   return {{global_rope, std::move(global)}, {local_rope, local}};
 }
 
-// Of families that transformers 4 does not know.
+// Families here are those that transformers 4 does not know.
 void write_rope_maps(const ModelConfig& c, json::object& o) {
   json::object rope = rope_object(c);
   rope["rope_theta"] = c.attention.rope.theta;
