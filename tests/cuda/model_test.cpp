@@ -208,7 +208,10 @@ INSTANTIATE_TEST_SUITE_P(
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::phi3},
                     ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::gemma3_text},
                     ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::gemma4_text},
-                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gemma4_text, 5},
+                    // Scores are not divided by a head's root: the rounding of q and k weighs four times as much.
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 1e-1, Family::gemma4_text},
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 1e-1, Family::gemma4_text, 5},
+                    ModelCase{Precision::fp32, Precision::fp32, 16, 1e-6, 1e-5, Family::gemma4_text, 5},
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gemma3_text, 5},
                     ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::gpt2, 5},
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gpt2, 8},

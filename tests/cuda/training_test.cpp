@@ -7,6 +7,7 @@
 #include "inference/generate.h"
 #include "tests/support/gpu_config.h"
 #include "tests/support/gpu_precision.h"
+#include "tests/support/lora_fixture.h"
 #include "tests/support/placement.h"
 
 namespace tidepool::training_test {
@@ -126,6 +127,28 @@ TEST_P(CudaTraining, WritesText) {
   ASSERT_TRUE(generated) << generated.error().message;
   EXPECT_GE(text.size(), 4u);
   EXPECT_TRUE(notes.empty()) << notes[0];
+}
+
+// The copies of rows have sizes that only the tokens decide.
+TEST_P(CudaTraining, RowsOfATableGiveTheNumbersOfTheTable) {
+  const std::string base = test::made_base(dir_, Family::llama);
+  std::optional<Numbers> whole;
+  for (const LookupPolicy lookup : {LookupPolicy::off, LookupPolicy::on})
+    for (const HomePolicy home : {HomePolicy::host, HomePolicy::disk}) {
+      change_timing(home == HomePolicy::host ? 1 : 2);
+      Config config = gpu_config(dir_, GetParam());
+      config.model = test::small_model(Family::llama);
+      config = test::lora_config(std::move(config), base);
+      config.memory.home = home, config.memory.lookup = lookup;
+      SCOPED_TRACE(how_to_repeat(config));
+      const auto report = test::run(config);
+      ASSERT_TRUE(report) << report.error().message;
+      test::check_bytes(*report);
+      const Numbers numbers = numbers_of(*report);
+      if (!whole) whole = numbers;
+      EXPECT_EQ(numbers, *whole);
+      std::filesystem::remove_all(config.output.dir);
+    }
 }
 
 std::string precision_of(const ::testing::TestParamInfo<Precision>& info) {
