@@ -237,10 +237,12 @@ void add_node_scalars(Layout& layout, const ModelGraph& graph, u32 step_micro_ba
 
 // RETURNS: how rows of the model's table travel.
 Lookup lookup_of(const ModelGraph& graph) {
-  const u32 table = lookup_window(graph);
-  if (table == none) return {};
+  const u32 block = lookup_block(graph);
+  if (block == none) return {};
+  const u32 table = graph.blocks[block].windows[0];
   const std::vector<u64>& shape = graph.windows[table].tensors[0].shape;
   return {.window = table,
+          .block = block,
           .row_elements = static_cast<u32>(shape[1]),
           .rows_most = static_cast<u32>(std::min(graph.batch.rows(), shape[0]))};
 }

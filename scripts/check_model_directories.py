@@ -20,7 +20,7 @@ import tempfile
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (ArceeConfig, AutoConfig, AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma3TextConfig,
-                          GenerationConfig, GPT2Config, LlamaConfig, MistralConfig, Phi3Config, PreTrainedTokenizerFast,
+                          Gemma4TextConfig, GenerationConfig, GPT2Config, LlamaConfig, MistralConfig, Phi3Config, PreTrainedTokenizerFast,
                           Qwen2Config, Qwen3Config)
 
 TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -59,6 +59,12 @@ def cases(vocab):
                                             query_pre_attn_scalar=20, attn_logit_softcapping=1.5, final_logit_softcapping=2.0)
         yield f"gemma3_{end}", Gemma3TextConfig(**common, tie_word_embeddings=tied, head_dim=16, sliding_window=64,
                                                 sliding_window_pattern=2, query_pre_attn_scalar=20)
+        yield f"gemma4_{end}", Gemma4TextConfig(**common | dict(num_hidden_layers=4), tie_word_embeddings=tied, head_dim=16,
+                                                global_head_dim=24, sliding_window=24, attention_k_eq_v=tied,
+                                                num_global_key_value_heads=1, final_logit_softcapping=2.0,
+                                                layer_types=["sliding_attention", "full_attention"] * 2,
+                                                hidden_size_per_layer_input=8, vocab_size_per_layer_input=vocab,
+                                                num_kv_shared_layers=2, use_double_wide_mlp=tied)
 
 
 def run(*words):
@@ -97,6 +103,9 @@ def check(tidepool, work, name, config, dtype):
     torch.manual_seed(1)
     tokenizer = make_tokenizer()
     model = AutoModelForCausalLM.from_config(config).to(torch.bfloat16 if dtype == "bf16" else torch.float32)
+    for buffer_name, buffer in model.named_buffers():
+        if buffer_name.endswith("layer_scalar"):
+            buffer.fill_(0.75)
     model.generation_config.temperature = 0.6
     model.generation_config.do_sample = True
     model.save_pretrained(source)

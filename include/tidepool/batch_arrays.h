@@ -14,23 +14,27 @@ namespace tidepool {
 
 // An array has an element for each place of a micro-batch, [B, T]; in memory they follow each other in this
 // order.
-enum class BatchArray : u8 { tokens, targets, starts };
-inline constexpr u32 batch_array_count = 3;
+enum class BatchArray : u8 { tokens, targets, starts, table_tokens };
+inline constexpr u32 batch_array_count = 4;
 
 struct BatchArrayRow {
   std::string_view name;
   u32 element_bytes = 0;
 };
 inline constexpr std::array<BatchArrayRow, batch_array_count> batch_array_rows = {
-    {{"tokens", sizeof(i32)}, {"targets", sizeof(i32)}, {"starts", sizeof(i32)}}};
+    {{"tokens", sizeof(i32)},
+     {"targets", sizeof(i32)},
+     {"starts", sizeof(i32)},
+     {"table_tokens", sizeof(i32)}}};
 
 // BatchList is the list of the arrays that a batch has, or that a block reads.
 class BatchList {
  public:
   constexpr BatchList() = default;
   constexpr BatchList(std::initializer_list<BatchArray> arrays) {
-    for (const BatchArray array : arrays) bits_ |= bit(array);
+    for (const BatchArray array : arrays) add(array);
   }
+  constexpr void add(BatchArray array) { bits_ |= bit(array); }
   constexpr bool has(BatchArray array) const { return (bits_ & bit(array)) != 0; }
   constexpr bool has_any(const BatchList& others) const { return (bits_ & others.bits_) != 0; }
   // Bytes from the beginning of a micro-batch to an array, and of all arrays.
@@ -54,6 +58,8 @@ struct BatchView {
   const i32* tokens = nullptr;
   const i32* targets = nullptr;
   const i32* starts = nullptr;
+  // Tokens as the table of layers' inputs reads them: where its rows are looked up, their places (Lookup).
+  const i32* table_tokens = nullptr;
 };
 
 // Every array is [B, T]; the caller fills it. Empty places of a batch have token 0 and padding_target.

@@ -34,17 +34,21 @@ enum class Kind : u8 {
   routes,                                // each token's experts and their weights
   expert_sum,                            // fp32 sum of the experts' outputs, over the groups so far
   router_sums,                           // by layer: each expert's tokens, and sums for the router's losses
+  shared_keys,                           // k and v of a layer, which later layers read too
+  layer_inputs,                          // what each layer reads beside the residual stream, of all layers
   // Gradients of streams.
   activation_grad,  // of the residual stream, updated in place
   normed_grad,      // fp32, summed over the groups of experts
   routes_grad,      // of the experts' weights
-  kept,             // inside of a block, kept instead of recomputed; one per (block, micro-batch)
+  shared_keys_grad,
+  layer_inputs_grad,
+  kept,  // inside of a block, kept instead of recomputed; one per (block, micro-batch)
   workspace,
   batch,    // tokens, targets and, if packed, starts; one per micro-batch of a sweep
   rows,     // rows of a table that a micro-batch's tokens look up, and their count (Lookup)
   scalars,  // loss, norm partials, clip factor, flags: values that ops read and write
 };
-inline constexpr u32 kind_count = 18 + state_slots_max;
+inline constexpr u32 kind_count = 22 + state_slots_max;
 
 constexpr Kind state_kind(u32 slot) { return static_cast<Kind>(static_cast<u32>(Kind::state) + slot); }
 constexpr bool is_slot(Kind kind) { return kind >= Kind::state && kind < Kind::activation; }
@@ -53,18 +57,36 @@ constexpr u32 slot_of(Kind kind) { return static_cast<u32>(kind) - static_cast<u
 
 // StateSlots::name() has the names of slots.
 constexpr std::string_view name(Kind kind) {
-  constexpr std::array<std::string_view, 18> names = {
-      "param",     "grad",       "grad_accum",  "grad_part",       "activation",  "post_attention", "normed",
-      "routes",    "expert_sum", "router_sums", "activation_grad", "normed_grad", "routes_grad",    "kept",
-      "workspace", "batch",      "rows",        "scalars"};
+  constexpr std::array<std::string_view, 22> names = {"param",
+                                                      "grad",
+                                                      "grad_accum",
+                                                      "grad_part",
+                                                      "activation",
+                                                      "post_attention",
+                                                      "normed",
+                                                      "routes",
+                                                      "expert_sum",
+                                                      "router_sums",
+                                                      "shared_keys",
+                                                      "layer_inputs",
+                                                      "activation_grad",
+                                                      "normed_grad",
+                                                      "routes_grad",
+                                                      "shared_keys_grad",
+                                                      "layer_inputs_grad",
+                                                      "kept",
+                                                      "workspace",
+                                                      "batch",
+                                                      "rows",
+                                                      "scalars"};
   if (is_slot(kind)) return "state";
   const u32 number = static_cast<u32>(kind);
   return names[kind < Kind::state ? number : number - state_slots_max];
 }
 constexpr bool is_gradient_stream(Kind kind) {
-  return kind == Kind::activation_grad || kind == Kind::normed_grad || kind == Kind::routes_grad;
+  return kind >= Kind::activation_grad && kind <= Kind::layer_inputs_grad;
 }
-constexpr bool is_stream(Kind kind) { return kind >= Kind::activation && kind <= Kind::routes_grad; }
+constexpr bool is_stream(Kind kind) { return kind >= Kind::activation && kind <= Kind::layer_inputs_grad; }
 
 // Bytes of an array of values: parameters, activations.
 constexpr u64 values_bytes(u64 elements, Precision precision) { return elements * value_bytes(precision); }

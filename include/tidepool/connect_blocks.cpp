@@ -30,6 +30,8 @@ class Connector {
   bool is_experts(u32 b) const { return b < g_.blocks.size() && g_.blocks[b].kind == BlockKind::experts; }
   bool is_first(u32 b) const { return !is_experts(b - 1); }
   bool is_last(u32 b) const { return !is_experts(b + 1); }
+  bool has_inputs(u32 b) const { return inputs_ != none && g_.blocks[b].kind == BlockKind::layer; }
+  bool is_last_layer(u32 b) const { return g_.blocks[b + 1].kind == BlockKind::head; }
 
   void forward(u32 b, u32 stream, Access access) { g_.blocks[b].forward_streams.push_back({stream, access}); }
   void backward(u32 b, u32 stream, Access access) {
@@ -39,11 +41,22 @@ class Connector {
   void connect_values(u32 b) {
     switch (g_.blocks[b].kind) {
       case BlockKind::embedding:
-        break;
+        if (b == 0) break;
+        inputs_ = add(Kind::layer_inputs, sizes_.layer_inputs, b + 1);
+        return forward(b, inputs_, Access::write);
+      case BlockKind::layer_inputs:
+        forward(b, residual_, Access::read);
+        backward(b, residual_, Access::read);
+        return forward(b, inputs_, Access::read_write);
       case BlockKind::layer:
       case BlockKind::head:
         forward(b, residual_, Access::read);
         backward(b, residual_, Access::read);
+        if (has_inputs(b)) {
+          forward(b, inputs_, Access::read);
+          backward(b, inputs_, Access::read);
+        }
+        if (g_.blocks[b].kind == BlockKind::layer) connect_keys(b);
         if (g_.blocks[b].kind == BlockKind::head && sums_ != none) backward(b, sums_, Access::read);
         break;
       case BlockKind::attention:
@@ -56,6 +69,33 @@ class Connector {
     if (b + 1 == g_.blocks.size()) return;
     residual_ = add(Kind::activation, sizes_.residual, b + 1);
     forward(b, residual_, Access::write);
+  }
+
+  void connect_keys(u32 b) {
+    if (g_.config.softmax.shared_layers == 0) return;
+    const u32 layer = g_.blocks[b].layer, kind = g_.config.is_global(layer);
+    if (g_.config.gives_keys(layer)) {
+      keys_[kind] = add(Kind::shared_keys, sizes_.shared_keys[kind], b + 1);
+      forward(b, keys_[kind], Access::write);
+    }
+    if (!g_.config.reads_keys(layer)) return;
+    forward(b, keys_[kind], Access::read);
+    backward(b, keys_[kind], Access::read);
+  }
+
+  void connect_key_gradients(u32 b) {
+    const ModelConfig& c = g_.config;
+    if (c.softmax.shared_layers == 0) return;
+    const u32 layer = g_.blocks[b].layer, kind = c.is_global(layer);
+    const bool gives = c.gives_keys(layer);
+    if (!gives && !c.reads_keys(layer)) return;
+    bool last = !gives;  // of its kind
+    for (u32 later = layer + 1; later < c.layers; ++later)
+      last = last && c.is_global(later) != c.is_global(layer);
+    backward(b, shared(keys_grad_[kind], Kind::shared_keys_grad, sizes_.shared_keys[kind]),
+             gives  ? Access::read
+             : last ? Access::write
+                    : Access::read_write);
   }
 
   void connect_attention(u32 b) {
@@ -91,8 +131,17 @@ class Connector {
       case BlockKind::head:
         return backward(b, residual_grad_, Access::write);
       case BlockKind::embedding:
-      case BlockKind::layer:
+        if (b != 0)
+          return backward(b, shared(inputs_grad_, Kind::layer_inputs_grad, sizes_.layer_inputs),
+                          Access::read);
         return backward(b, residual_grad_, Access::read_write);
+      case BlockKind::layer_inputs:
+      case BlockKind::layer:
+        backward(b, residual_grad_, Access::read_write);
+        if (g_.blocks[b].kind == BlockKind::layer) connect_key_gradients(b);
+        if (inputs_ == none) return;
+        return backward(b, shared(inputs_grad_, Kind::layer_inputs_grad, sizes_.layer_inputs),
+                        is_last_layer(b) ? Access::write : Access::read_write);
       case BlockKind::attention:
       case BlockKind::experts:
         break;
@@ -107,8 +156,9 @@ class Connector {
   ModelGraph& g_;
   const StreamSizes sizes_;
   u32 residual_ = none, post_attention_ = none, normed_ = none, routes_ = none, expert_sum_ = none,
-      sums_ = none;
-  u32 residual_grad_ = none, normed_grad_ = none, routes_grad_ = none;
+      sums_ = none, inputs_ = none;
+  u32 residual_grad_ = none, normed_grad_ = none, routes_grad_ = none, inputs_grad_ = none;
+  std::array<u32, 2> keys_ = {none, none}, keys_grad_ = {none, none};  // by ModelConfig::is_global
 };
 
 }  // namespace

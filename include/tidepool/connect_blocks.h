@@ -14,11 +14,14 @@ struct StreamSizes {
   Bytes routes_grad{};
   Bytes sum{};  // expert_sum and normed_grad: fp32 [B, T, H]
   Bytes router_sums{};
+  std::array<Bytes, 2> shared_keys{};  // and their gradient, by ModelConfig::is_global: [B, T, 2 NKV D]
+  Bytes layer_inputs{};                // and their gradient: [B, T, layers, P]
 };
 
 // Fills in ModelGraph::streams, and the streams of each block, from the blocks' kinds.
 //
-//   embedding   makes activation
+//   embedding   makes activation; a second one makes layer_inputs
+//   layer_inputs  activation, layer_inputs -> layer_inputs, which every layer reads, too
 //   layer       activation -> activation
 //   attention   activation -> post_attention, normed, routes; adds to router_sums
 //   experts     normed, routes -> expert_sum, group after group; the last group of a layer adds it to
@@ -27,7 +30,9 @@ struct StreamSizes {
 //
 // Backward reads activation, normed, routes and router_sums. The last group of a layer, which is the first in
 // backward, begins normed_grad and routes_grad; attention adds the router's share to normed_grad and reads
-// both.
+// both. A layer whose k and v others read writes shared_keys, and its backward reads the gradient that these
+// have added up, the last one first. The last layer begins layer_inputs_grad, and every layer writes its own
+// columns.
 //
 // REQUIRES: the first block is the embedding, the last the head; groups of experts follow an attention block.
 void connect_blocks(ModelGraph&, const StreamSizes&);

@@ -54,7 +54,7 @@ struct LeftOut {
   double rope_theta = 0, local_rope_theta = 0;
   double partial_rotary = 0;
   double attention_cap = 0, logits_cap = 0;
-  u32 global_head_size = 0;
+  u32 global_head_size = 0, layer_input_width = 0, layer_input_rows = 0;
 };
 
 // Properties that differ between families of the same style.
@@ -104,6 +104,7 @@ struct FamilyTraits {
   // Token that ends texts, if the config.json of the family's vocabulary names it; 0: none.
   u32 end_of_text = 0;
 };
+
 // The version that the families' results and files were compared with.
 inline constexpr std::string_view compared_transformers = "5.24.0";
 
@@ -400,7 +401,7 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .left_out = {.positions = 2048}},
     {.name = "gemma4_text",
      .architecture = "Gemma4ForCausalLM",
-     .models = "Gemma 4, dense (31B)",
+     .models = "Gemma 4, without experts",
      .style = &gemma4_layers,
      .qk_norm = QkNormKind::heads,
      .attention_bias_key = true,
@@ -417,7 +418,9 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
                   .rope_theta = 1e6,
                   .local_rope_theta = 1e4,
                   .partial_rotary = 0.25,
-                  .global_head_size = 512}},
+                  .global_head_size = 512,
+                  .layer_input_width = 256,
+                  .layer_input_rows = 262144}},
 }};
 static_assert(!families.back().name.empty());  // no row is missing
 

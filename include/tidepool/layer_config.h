@@ -93,6 +93,8 @@ struct SoftmaxConfig {
   u32 global_head_size = 0;      // 0: as in the others
   u32 global_kv_heads = 0;       // only with keys_are_values; 0: as in the others
   bool keys_are_values = false;  // v is k before its norm and rotation
+  // Gemma 4: so many layers, the last ones, read k and v of the last layer before them that is of their kind.
+  u32 shared_layers = 0;
   PositionEmbedding positions = PositionEmbedding::rope;
 
   bool operator==(const SoftmaxConfig&) const = default;
@@ -139,6 +141,16 @@ struct MambaConfig {
   bool operator==(const MambaConfig&) const = default;
 };
 
+// Columns that each layer reads beside the residual stream: the token's row in an embedding of its own, and a
+// product of the residual stream's first values (Gemma 4).
+struct LayerInputs {
+  u32 width = 0;             // P, of a layer; 0: there are none
+  u32 vocab_size_given = 0;  // rows of that embedding; 0: ModelConfig::vocab_size
+
+  bool on() const { return width != 0; }
+  bool operator==(const LayerInputs&) const = default;
+};
+
 // Factors within the model; 1: no factor.
 struct Factors {
   double embedding = 1;
@@ -150,8 +162,9 @@ struct Factors {
 
 // Every MlpKind but experts.
 struct MlpConfig {
-  u32 inner_given = 0;  // 0: 8/3 width rounded up to 256s (glu), 4 width (the others)
-  bool bias = false;    // of all its matrices. GPT-2 always has them
+  u32 inner_given = 0;       // 0: 8/3 width rounded up to 256s (glu), 4 width (the others)
+  bool bias = false;         // of all its matrices. GPT-2 always has them
+  bool double_wide = false;  // twice as wide in layers that read other layers' k and v
 
   bool operator==(const MlpConfig&) const = default;
 };

@@ -130,7 +130,7 @@ struct LayerStyle {
   std::string_view linear_suffix;  // part of the names of linear layers, mostly the end
   // Tensors that files of weights may have beside the model's own. A name that begins with a dot is a suffix,
   // the others are whole names.
-  std::array<std::string_view, 3> extra_tensors{};
+  std::array<std::string_view, 5> extra_tensors{};
   ModelKeyNames keys;
   // Sizes that a config.json must name: transformers has defaults for them, but nobody wants those defaults.
   std::array<std::string_view, 10> required_keys{};
@@ -223,7 +223,12 @@ inline constexpr LayerStyle gemma4_layers = [] {
   style.unit_scores = true;
   style.last_sees_all = true;
   style.output_scale = "layer_scalar";
-  style.required_keys[5] = "hidden_size_per_layer_input";  // left out, it is 256
+  style.linear_suffix = "_";  // q_proj, per_layer_input_gate
+  // Of layers that read other layers' keys and values, in published files.
+  u32 at = 1;
+  for (const std::string_view unused :
+       {".self_attn.k_proj.weight", ".self_attn.v_proj.weight", ".self_attn.k_norm.weight"})
+    style.extra_tensors[at++] = unused;
   return style;
 }();
 

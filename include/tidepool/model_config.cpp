@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tidepool/mamba_checks.h"
+#include "tidepool/model_checks.h"
 
 namespace tidepool {
 namespace {
@@ -91,6 +91,13 @@ std::optional<ModelFault> check_heads(const ModelConfig& c) {
         c.softmax.head_size_given != 0 ? "head_dim" : keys.heads,
         fmt::format("heads are {} columns wide, but the rotary embedding turns pairs of columns",
                     c.head_size())};
+  for (u32 layer = 0; layer < c.layers; ++layer)
+    if (c.reads_keys(layer) && c.keys_of(layer) == none)
+      return ModelFault{
+          "num_kv_shared_layers",
+          fmt::format("{} leaves layer {} (the first is 0) no keys and values to read: no layer "
+                      "before the last {} is of its kind",
+                      c.softmax.shared_layers, layer, c.softmax.shared_layers)};
   return check_global_heads(c);
 }
 
@@ -113,38 +120,16 @@ std::optional<ModelFault> check_delta(const ModelConfig& c) {
   return std::nullopt;
 }
 
-std::optional<ModelFault> check_yarn(const Rope& r) {
-  if (!(r.beta_slow > 0 && r.beta_slow < r.beta_fast))
-    return ModelFault{"rope_parameters.beta_slow",
-                      fmt::format("{} must be positive and below beta_fast {}", r.beta_slow, r.beta_fast)};
-  if (!(r.theta > 1))
-    return ModelFault{"rope_parameters.rope_theta", fmt::format("{} must be above 1 with yarn", r.theta)};
-  for (auto [key, v] : {std::pair{"rope_parameters.attention_factor", r.attention_factor},
-                        std::pair{"rope_parameters.mscale", r.mscale},
-                        std::pair{"rope_parameters.mscale_all_dim", r.mscale_all_dim}})
-    if (!(v >= 0)) return ModelFault{key, fmt::format("{} must not be negative", v)};
-  return std::nullopt;
-}
-
-std::optional<ModelFault> check_longrope(const ModelConfig& c) {
-  const Rope& r = c.attention.rope;
-  const u32 pairs = c.rotary_size() / 2;
-  for (const auto& [key, factors] : {std::pair{"rope_parameters.short_factor", &r.short_factor},
-                                     std::pair{"rope_parameters.long_factor", &r.long_factor}}) {
-    if (factors->size() != pairs)
-      return ModelFault{key, fmt::format("has {} numbers; longrope needs one for each of the {} pairs of "
-                                         "columns that are rotated",
-                                         factors->size(), pairs)};
-    if (const auto at = std::ranges::find_if(*factors, [](double x) { return !(x > 0); });
-        at != factors->end())
-      return ModelFault{key, fmt::format("{} must be positive", *at)};
-  }
-  if (r.original_positions < 2)
-    return ModelFault{"rope_parameters.original_max_position_embeddings",
-                      "longrope needs the length of the first training, at least 2"};
-  if (!(r.attention_factor >= 0))
-    return ModelFault{"rope_parameters.attention_factor",
-                      fmt::format("{} must not be negative", r.attention_factor)};
+std::optional<ModelFault> check_layer_inputs(const ModelConfig& c) {
+  if (!c.layer_inputs.on()) return std::nullopt;
+  if (u64{c.layers} * c.layer_inputs.width > width_max)
+    return ModelFault{"hidden_size_per_layer_input",
+                      fmt::format("{} times {} layers is more than the {} columns supported",
+                                  c.layer_inputs.width, c.layers, width_max)};
+  if (c.layer_inputs_rows() < c.vocab_size)
+    return ModelFault{"vocab_size_per_layer_input",
+                      fmt::format("{} is less than vocab_size {}; every token has a row",
+                                  c.layer_inputs_rows(), c.vocab_size)};
   return std::nullopt;
 }
 
@@ -159,56 +144,6 @@ std::optional<ModelFault> check_factors(const ModelConfig& c) {
   if (!(c.softmax.score_factor >= 0))
     return ModelFault{"attention_multiplier", fmt::format("{} is negative", c.softmax.score_factor)};
   return std::nullopt;
-}
-
-std::optional<ModelFault> check_rope(const ModelConfig& c) {
-  const Rope& r = c.attention.rope;
-  if (style(c.family).positions != PositionKind::rotary) return std::nullopt;
-  if (!(r.theta > 0))
-    return ModelFault{"rope_parameters.rope_theta", fmt::format("{} is not positive", r.theta)};
-  if (!(c.softmax.local_rope_theta > 0))
-    return ModelFault{"rope_local_base_freq", fmt::format("{} is not positive", c.softmax.local_rope_theta)};
-  if (c.softmax.sliding_window_pattern == 0)
-    return ModelFault{"sliding_window_pattern", "0 is too few; 1 means that every layer sees all tokens"};
-  if (!(r.partial_factor > 0 && r.partial_factor <= 1) || c.rotary_size() < 2 || c.rotary_size() % 2 != 0)
-    return ModelFault{
-        "rope_parameters.partial_rotary_factor",
-        fmt::format("{} turns {} of a head's {} columns; it must be at most 1 and turn pairs of them",
-                    r.partial_factor, c.rotary_size(), c.head_size())};
-  const bool proportional = r.type == RopeType::proportional;
-  if (traits(c.family).global_sizes_key ? !proportional && r.type != RopeType::plain : proportional)
-    return ModelFault{
-        "rope_parameters.rope_type",
-        fmt::format("{} is not computed for {} models; layers of Gemma 4 that see all tokens have "
-                    "proportional or default angles, and others have others",
-                    rope_type_names[static_cast<u32>(r.type)], name(c.family))};
-  if (proportional && static_cast<u32>(r.partial_factor * c.rotary_size() / 2) == 0)
-    return ModelFault{
-        "rope_parameters.partial_rotary_factor",
-        fmt::format("{} of a head's {} columns turns no pair of them", r.partial_factor, c.rotary_size())};
-  if (!(r.query_growth >= 0))
-    return ModelFault{"rope_parameters.llama_4_scaling_beta",
-                      fmt::format("{} must not be negative", r.query_growth)};
-  if (!(r.alpha >= 0) || (r.alpha != 0 && r.type != RopeType::dynamic))
-    return ModelFault{"rope_parameters.alpha",
-                      fmt::format("{} has no effect with rope_type {}, or is negative", r.alpha,
-                                  rope_type_names[static_cast<u32>(r.type)])};
-  if (r.type == RopeType::plain) return std::nullopt;
-  if (!(r.factor >= 1))
-    return ModelFault{"rope_parameters.factor",
-                      fmt::format("{} would make positions denser; it must be at least 1", r.factor)};
-  if (r.type == RopeType::llama3 && !(r.low_freq_factor > 0 && r.low_freq_factor < r.high_freq_factor))
-    return ModelFault{"rope_parameters.low_freq_factor",
-                      fmt::format("{} must be positive and below high_freq_factor {}", r.low_freq_factor,
-                                  r.high_freq_factor)};
-  // transformers reads it beside the maps of the kinds of layers, where it is not.
-  if (r.type == RopeType::yarn && !r.truncate && traits(c.family).local_rope)
-    return ModelFault{"rope_parameters.truncate",
-                      fmt::format("false has no effect in transformers for {} models", name(c.family))};
-  if (r.type == RopeType::longrope) return check_longrope(c);
-  if (r.type == RopeType::dynamic && c.rotary_size() <= 2)
-    return ModelFault{"rope_parameters.rope_type", "dynamic needs heads with more than one pair of columns"};
-  return r.type == RopeType::yarn ? check_yarn(r) : std::nullopt;
 }
 
 std::optional<ModelFault> check_groups(const Experts& e, std::string_view count_key) {
@@ -343,6 +278,18 @@ MlpKind ModelConfig::mlp_kind(u32 layer) const {
   return has_experts(layer) ? MlpKind::experts : style(family).mlp;
 }
 
+u32 ModelConfig::keys_of(u32 layer) const {
+  u32 giver = layers - std::min(softmax.shared_layers, layers);
+  while (giver > 0 && is_global(giver - 1) != is_global(layer)) --giver;
+  return giver == 0 ? none : giver - 1;
+}
+
+bool ModelConfig::gives_keys(u32 layer) const {
+  for (u32 reader = 0; reader < layers && !reads_keys(layer); ++reader)
+    if (reads_keys(reader) && keys_of(reader) == layer) return true;
+  return false;
+}
+
 u32 ModelConfig::attention_window(u32 layer) const {
   switch (traits(family).window) {
     case WindowKind::none:
@@ -440,8 +387,8 @@ ModelConfig default_model(Family family) {
 }
 
 std::optional<ModelFault> check_model(const ModelConfig& c) {
-  for (const auto check :
-       {check_numbers, check_heads, check_delta, check_mamba, check_factors, check_rope, check_experts})
+  for (const auto check : {check_numbers, check_heads, check_delta, check_mamba, check_factors,
+                           check_layer_inputs, check_rope, check_experts})
     if (std::optional<ModelFault> fault = check(c)) return fault;
   return std::nullopt;
 }

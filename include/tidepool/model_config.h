@@ -45,6 +45,7 @@ struct ModelConfig {
   MambaConfig mamba;
   // A letter of LayerKind for each layer, in families that have them; empty: by the family's rule.
   std::string layer_kinds;
+  LayerInputs layer_inputs;
   MlpConfig mlp;
   Experts experts;
   Factors factors;
@@ -65,12 +66,18 @@ struct ModelConfig {
   u32 head_rows() const { return score.on() ? score.labels : vocab_size; }
   // True if the head's matrix is the embedding's.
   bool head_is_embedding() const { return tied && !score.on(); }
+  // Columns of the inputs of all layers, and rows of their embedding.
+  u32 layer_inputs_width() const { return layers * layer_inputs.width; }
+  u32 layer_inputs_rows() const {
+    return layer_inputs.vocab_size_given != 0 ? layer_inputs.vocab_size_given : vocab_size;
+  }
   u32 inner() const;
   // Width inside the MLP of layers without experts.
   u32 dense_inner() const {
     const ExpertTraits* of_experts = traits(family).experts;
     return of_experts != nullptr && of_experts->dense_beside ? experts.shared_width : inner();
   }
+  u32 dense_inner(u32 layer) const { return (mlp.double_wide && reads_keys(layer) ? 2 : 1) * dense_inner(); }
   u32 kv_heads() const { return attention.kv_heads(); }
   // Columns of a head of q and k.
   u32 head_size() const {
@@ -84,21 +91,33 @@ struct ModelConfig {
   u32 head_size(u32 layer) const {
     return is_global(layer) && softmax.global_head_size != 0 ? softmax.global_head_size : head_size();
   }
-  bool keys_are_values(u32 layer) const { return softmax.keys_are_values && is_global(layer); }
-  u32 kv_heads(u32 layer) const {
-    return keys_are_values(layer) && softmax.global_kv_heads != 0 ? softmax.global_kv_heads : kv_heads();
+  bool keys_are_values(u32 layer) const {
+    return softmax.keys_are_values && is_global(layer) && !reads_keys(layer);
   }
+  u32 kv_heads(u32 layer) const {
+    const bool own = softmax.keys_are_values && is_global(layer) && softmax.global_kv_heads != 0;
+    return own ? softmax.global_kv_heads : kv_heads();
+  }
+  // RETURNS: true if the layer has no k and v of its own, but reads those of layer keys_of().
+  bool reads_keys(u32 layer) const { return layer + softmax.shared_layers >= layers; }
+  // RETURNS: the last layer of this one's kind that has k and v; `none` if there is none.
+  u32 keys_of(u32 layer) const;
+  // RETURNS: true if another layer reads its k and v.
+  bool gives_keys(u32 layer) const;
   u32 query_width(u32 layer) const { return attention.heads * head_size(layer); }
   u32 key_width(u32 layer) const { return kv_heads(layer) * head_size(layer); }
   u32 qkv_width(u32 layer) const { return query_width(layer) + 2 * key_width(layer); }
   // Columns of the product that makes q, k and v, and the gates of q's heads if they have some; without v if
-  // it is k.
+  // it is k, and of q alone if k and v are another layer's.
   u32 qkv_product_width(u32 layer) const {
+    if (reads_keys(layer)) return query_width(layer);
     const u32 gates = attention_gate() ? query_width(layer) : 0;
     return qkv_width(layer) + gates - (keys_are_values(layer) ? key_width(layer) : 0);
   }
   // False if the rows of that product have other columns than q, k and v.
-  bool product_is_qkv(u32 layer) const { return !attention_gate() && !keys_are_values(layer); }
+  bool product_is_qkv(u32 layer) const {
+    return !attention_gate() && !keys_are_values(layer) && !reads_keys(layer);
+  }
   bool attention_gate() const { return style(family).attention_gate; }
   u32 attention_scale_size() const { return softmax.scale_given != 0 ? softmax.scale_given : head_size(); }
   // Factor on attention's scores.

@@ -78,8 +78,9 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
-// A layer with experts is several blocks: its attention with the router, then groups of experts.
-enum class BlockKind : u8 { embedding, layer, attention, experts, head };
+// A layer with experts is several blocks: its attention with the router, then groups of experts. A model
+// whose layers have inputs of their own has a second embedding for these, and a block that completes them.
+enum class BlockKind : u8 { embedding, layer_inputs, layer, attention, experts, head };
 
 // Stream is content that blocks hand to blocks within one micro-batch. A block that writes it without reading
 // it begins new content; blocks that read and write it change it in place; the last user ends it.
@@ -127,11 +128,14 @@ struct BatchShape {
   // True if a sequence may hold several documents. Attention does not cross documents, and positions begin
   // anew in each document. Then a batch has a third array, and every layer reads it.
   bool packed = false;
+  bool second_table = false;  // two embeddings read tokens (LayerInputs), each its own array; build_model()'s
 
   u64 rows() const { return u64{sequences} * tokens; }
   BatchList arrays() const {
-    if (packed) return {BatchArray::tokens, BatchArray::targets, BatchArray::starts};
-    return {BatchArray::tokens, BatchArray::targets};
+    BatchList list = {BatchArray::tokens, BatchArray::targets};
+    if (packed) list.add(BatchArray::starts);
+    if (second_table) list.add(BatchArray::table_tokens);
+    return list;
   }
   bool operator==(const BatchShape&) const = default;
 };
@@ -190,7 +194,9 @@ inline u8 rule_of(std::span<const UpdateRule> rules, const Tensor& tensor) {
 constexpr BatchList arrays_read(BlockKind kind) {
   switch (kind) {
     case BlockKind::embedding:
-      return {BatchArray::tokens};
+      return {BatchArray::tokens, BatchArray::table_tokens};
+    case BlockKind::layer_inputs:
+      return {};
     case BlockKind::layer:
       return {BatchArray::starts};
     case BlockKind::attention:
@@ -208,18 +214,30 @@ inline bool reads_batch(const ModelGraph& graph, const Block& block) {
   return graph.batch.arrays().has_any(arrays_read(block.kind));
 }
 
-// RETURNS: the window that is only looked up: a frozen table that no block but the embedding reads; none if
-// the model has none.
-inline u32 lookup_window(const ModelGraph& graph) {
-  if (graph.blocks.empty() || graph.blocks[0].windows.empty()) return none;
-  const u32 table = graph.blocks[0].windows[0];
+// RETURNS: true if the block's first window is only looked up: a frozen table that no other block reads.
+inline bool only_looks_up(const ModelGraph& graph, u32 block) {
+  if (graph.blocks[block].kind != BlockKind::embedding || graph.blocks[block].windows.empty()) return false;
+  const u32 table = graph.blocks[block].windows[0];
   const Window& window = graph.windows[table];
   const bool plain =
       window.tensors.size() == 1 && window.tensors[0].shape.size() == 2 && window.unpacked_elements == 0;
-  if (!plain || window.trainable) return none;
-  for (u32 b = 1; b < graph.blocks.size(); ++b)
-    if (std::ranges::find(graph.blocks[b].windows, table) != graph.blocks[b].windows.end()) return none;
-  return table;
+  if (!plain || window.trainable) return false;
+  for (u32 b = 0; b < graph.blocks.size(); ++b)
+    if (b != block && std::ranges::count(graph.blocks[b].windows, table) != 0) return false;
+  return true;
+}
+
+// RETURNS: the embedding whose table is only looked up, of two the one of layers' inputs; none if the model
+// has none.
+inline u32 lookup_block(const ModelGraph& graph) {
+  u32 found = none;
+  for (u32 b = 0; b < graph.blocks.size() && graph.blocks[b].kind == BlockKind::embedding; ++b)
+    if (only_looks_up(graph, b)) found = b;
+  return found;
+}
+inline u32 lookup_window(const ModelGraph& graph) {
+  const u32 block = lookup_block(graph);
+  return block == none ? none : graph.blocks[block].windows[0];
 }
 
 // True if a step changes any window. If false, only the forward of the model is planned, and its state has

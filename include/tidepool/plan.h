@@ -241,10 +241,11 @@ struct TierUse {
 };
 
 // Lookup says that rows of a window travel, and not the window: in each micro-batch the distinct tokens'
-// rows, in order of token. The batch then has the places of tokens among these rows, and no tokens. A chunk
-// of rows ends with a page whose first four bytes are their count; only so many rows are copied.
+// rows, in order of token. The array of tokens that the block reads then has their places among these rows. A
+// chunk of rows ends with a page whose first four bytes are their count; only so many rows are copied.
 struct Lookup {
   u32 window = none;     // none: there is no such window
+  u32 block = 0;         // the embedding that reads it
   u32 row_elements = 0;  // columns of the table
   u32 rows_most = 0;     // in a micro-batch
 

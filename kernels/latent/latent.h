@@ -62,6 +62,7 @@ struct CopyColumns {
   u32 x_stride = 0;
   Values y;  // [rows, y_stride]
   u32 y_stride = 0;
+  bool add = false;  // y += x; both have the same precision
 };
 void copy_columns_cpu(const CopyColumns&, CorePool&);
 

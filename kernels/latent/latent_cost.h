@@ -20,6 +20,8 @@ constexpr KernelCost latent_rows_backward_cost(const LatentShape& s) {
   return cost;
 }
 
-constexpr KernelCost copy_columns_cost(u64 rows, u64 columns) { return {.elements = 2 * rows * columns}; }
+constexpr KernelCost copy_columns_cost(u64 rows, u64 columns, bool add = false) {
+  return {.elements = (add ? 3 : 2) * rows * columns};
+}
 
 }  // namespace tidepool

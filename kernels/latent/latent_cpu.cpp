@@ -134,6 +134,7 @@ void copy_columns_cpu(const CopyColumns& op, CorePool& pool) {
   CHECK(op.columns <= op.x_stride && op.columns <= op.y_stride, op.columns, op.x_stride, op.y_stride);
   for_latent_rows(op.rows, pool, [&](u32 row) {
     float* y = op.y.fp32() + u64{row} * op.y_stride;
+    if (op.add) return rows::add(y, op.x.fp32() + u64{row} * op.x_stride, op.columns);
     const float* x = rows::widened(op.x.at(u64{row} * op.x_stride), op.columns, y);
     if (x != y) copy(y, x, op.columns);
   });

@@ -195,12 +195,17 @@ __global__ void __launch_bounds__(latent_threads)
 
 template <bool whole, class X, class Y>
 __global__ void __launch_bounds__(256)
-    copy_columns_kernel(u32 rows, u32 columns, const X* x, u32 x_stride, Y* y, u32 y_stride) {
+    copy_columns_kernel(u32 rows, u32 columns, const X* x, u32 x_stride, Y* y, u32 y_stride, bool add) {
   const u64 in_row = (columns + vector_elements - 1) / vector_elements, vectors = rows * in_row;
   for (u64 i = grid_thread(); i < vectors; i += grid_threads()) {
     const u64 row = i / in_row, c = i % in_row * vector_elements;
     float v[8];
     load8<whole>(x + row * x_stride, c, columns, v);
+    if (add) {
+      float before[8];
+      load8<whole>(y + row * y_stride, c, columns, before);
+      UNROLL for (u32 i = 0; i < 8; ++i) v[i] += before[i];
+    }
     store8<whole>(y + row * y_stride, c, columns, v);
   }
 }
@@ -277,7 +282,7 @@ void copy_columns_cuda(const CopyColumns& op, cudaStream_t stream) {
       using Y = decltype(y);
       launch<copy_columns_kernel<whole.value, X, Y>>(copy_columns_launch(op.rows, op.columns), stream,
                                                      op.rows, op.columns, elements<X>(op.x), op.x_stride,
-                                                     elements<Y>(op.y), op.y_stride);
+                                                     elements<Y>(op.y), op.y_stride, op.add);
     });
   });
 }

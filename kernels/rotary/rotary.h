@@ -21,6 +21,7 @@ using RotaryFrequencies = std::array<float, rotary_pairs_max>;
 enum class RotaryValues : u8 {
   copied,
   normalised,       // over each head, without a weight; only with norms of q and k
+  given,            // k and v of the output are there, and the input has neither
   normalised_keys,  // k before its norm and rotation is v too, which the input does not have; then normalised
 };
 
@@ -45,10 +46,13 @@ struct RotaryShape {
   RotaryValues values{};
 
   constexpr u32 q_stride() const { return query_stride != 0 ? query_stride : head_size; }
+  // Heads of k that are normalised or rotated.
+  constexpr u32 key_heads() const { return values == RotaryValues::given ? 0 : kv_heads; }
   constexpr bool keys_are_values() const { return values == RotaryValues::normalised_keys; }
   // Columns of a row of qkv: q's heads at their stride, then k's, then v's unless they are k's.
   constexpr u32 in_columns() const {
-    return heads * q_stride() + (keys_are_values() ? 1 : 2) * kv_heads * head_size;
+    const u32 parts = values == RotaryValues::given ? 0 : keys_are_values() ? 1 : 2;
+    return heads * q_stride() + parts * kv_heads * head_size;
   }
   // Columns of a row of the output: q's heads, then k's, then v's.
   constexpr u32 columns() const { return (heads + 2 * kv_heads) * head_size; }
@@ -64,7 +68,8 @@ struct Rotary {
   Values out;                   // [R, columns()]; may be qkv if in_columns() are as many
   const i32* starts = nullptr;  // [R]: number in the sequence of the document's first token; or null
   RotaryFrequencies inverse_frequencies = {};  // [rotated() / 2]
-  Param q_norm, k_norm;   // [D]: weights of an RMS norm over each head, before rotation; or none
+  Param q_norm, k_norm;   // [D]: weights of an RMS norm over each head, before rotation; or none. Without
+                          // heads of k that of q alone
   float norm_offset = 0;  // added to these weights: 1 in Gemma and Qwen3-Next
   float epsilon = 1e-6f;  // for these norms
 };

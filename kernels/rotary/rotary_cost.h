@@ -8,7 +8,7 @@ namespace tidepool {
 
 // Elements of q and k that are computed: with norms those of whole heads, otherwise the rotated ones.
 constexpr u64 rotary_elements(const RotaryShape& s, bool norms) {
-  return u64{s.rows} * (s.heads + s.kv_heads) * (norms ? s.head_size : s.rotated());
+  return u64{s.rows} * (s.heads + s.key_heads()) * (norms ? s.head_size : s.rotated());
 }
 // Elements that are copied because the input has other strides than the output, read and written: v, and
 // without norms the part of q and k that is not rotated.
@@ -18,7 +18,9 @@ constexpr u64 rotary_copied(const RotaryShape& s, bool norms) {
 }
 // Elements of v that are normalised.
 constexpr u64 rotary_values(const RotaryShape& s) {
-  return s.values == RotaryValues::copied ? 0 : u64{s.rows} * s.kv_heads * s.head_size;
+  return s.values == RotaryValues::copied || s.values == RotaryValues::given
+             ? 0
+             : u64{s.rows} * s.kv_heads * s.head_size;
 }
 
 // q and k are read and written once. About 3 operations per rotated element, 5 more per element with a norm.

@@ -78,7 +78,7 @@ HeadPlace head_place(const RotaryShape& s, u32 row, u32 head) {
 // Calls fn(place, 0 for q or 1 for k) for each head of a row that is normalised or rotated.
 template <class Fn>
 void for_heads(const RotaryShape& s, u32 row, Fn fn) {
-  for (u32 head = 0; head < s.heads + s.kv_heads; ++head) {
+  for (u32 head = 0; head < s.heads + s.key_heads(); ++head) {
     fn(head_place(s, row, head), head < s.heads ? 0u : 1u);
   }
 }
@@ -116,18 +116,21 @@ struct NormWeights {
 };
 template <class Op>
 NormWeights norm_weights(const Op& op, Scratch& scratch) {
-  CHECK(bool(op.q_norm) == bool(op.k_norm));
-  const bool values = op.shape.values != RotaryValues::copied;
+  const bool keys = op.shape.values != RotaryValues::given;
+  CHECK(bool(op.k_norm) == (keys && bool(op.q_norm)));
+  const bool values = keys && op.shape.values != RotaryValues::copied;
   CHECK(!values || op.q_norm);
   if (!op.q_norm) return {};
   std::fill_n(scratch.weights[2], op.shape.head_size, 1.0f);
-  return {{rows::widened_sum(op.q_norm, op.norm_offset, op.shape.head_size, scratch.weights[0]),
-           rows::widened_sum(op.k_norm, op.norm_offset, op.shape.head_size, scratch.weights[1]),
-           values ? scratch.weights[2] : nullptr}};
+  return {
+      {rows::widened_sum(op.q_norm, op.norm_offset, op.shape.head_size, scratch.weights[0]),
+       keys ? rows::widened_sum(op.k_norm, op.norm_offset, op.shape.head_size, scratch.weights[1]) : nullptr,
+       values ? scratch.weights[2] : nullptr}};
 }
 
 void forward_values(const Rotary& op, u32 row, const float* weight) {
   const RotaryShape& s = op.shape;
+  if (s.values == RotaryValues::given) return;
   const auto [in, out] = values_place(s, row, 0);
   if (weight == nullptr)
     return copy_elements(op.out.fp32() + out, op.qkv.fp32() + in, u64{s.kv_heads} * s.head_size);
@@ -171,6 +174,7 @@ void values_gradient(const RotaryBackward& op, HeadPlace at, const float* weight
 
 void backward_values(const RotaryBackward& op, u32 row, const float* weight, float* to, Scratch& scratch) {
   const RotaryShape& s = op.shape;
+  if (s.values == RotaryValues::given) return;
   const auto [in, out] = values_place(s, row, 0);
   if (weight == nullptr) return copy_elements(to + in, op.dqkv.fp32() + out, u64{s.kv_heads} * s.head_size);
   if (s.keys_are_values()) return;  // added to k's
@@ -242,7 +246,8 @@ void rotary_backward_cpu(const RotaryBackward& op, CorePool& pool) {
     for_rows(op, group, -1.0f, scratch, [&](u32 row) { backward_row(op, row, weights, partials, scratch); });
   });
   if (!norms || op.dq_norm == nullptr) return;
-  parallel_for(pool, Priority::normal, 2, [&](u32 which, u32 worker) {
+  const u32 norms_of = op.dk_norm != nullptr ? 2 : 1;
+  parallel_for(pool, Priority::normal, norms_of, [&](u32 which, u32 worker) {
     sum_groups(op, which, *reinterpret_cast<Scratch*>(pool.scratch(worker)));
   });
 }

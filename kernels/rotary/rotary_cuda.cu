@@ -103,13 +103,16 @@ __global__ void __launch_bounds__(rotary_threads) rotary_kernel(RotaryArguments<
     const bool mine = head < heads && changes;
     RotaryPairs x = {};
     if (mine) x.load<whole>(op.in + op.in_rows.at(blockIdx.x, head), place.pair, s);
-    if (norms) normalise<whole>(x, op, op.norms[head < s.heads ? 0 : 1], place.pair);
+    // Lanes without a head load weights too: those of q, if no head of k is here.
+    const u32 which = head < s.heads || s.kv_heads == 0 ? 0 : 1;
+    if (norms) normalise<whole>(x, op, op.norms[which], place.pair);
     x.turn(angles, place.pair, s.turned);
     if (grows && head < s.heads) x.scale(angles.query);
     if (mine) x.store<whole>(op.out + op.out_rows.at(blockIdx.x, head), place.pair, s);
   }
   const A* const values = op.in + op.in_rows.at(blockIdx.x, op.in_rows.values);
   A* const to = op.out + op.out_rows.at(blockIdx.x, op.out_rows.values);
+  if (s.values == RotaryValues::given) return;
   if (s.values != RotaryValues::copied) return normalise_values<whole>(s, op.epsilon, values, to);
   if (!in_place) copy_values<whole>(s, values, to);
 }
@@ -246,7 +249,7 @@ __global__ void __launch_bounds__(rotary_threads)
 __global__ void rotary_sum_kernel(u32 groups, u32 head_size, const float* partials, float* dq_norm,
                                   float* dk_norm, bool accumulate) {
   const u64 i = grid_thread();
-  if (i >= 2 * head_size) return;
+  if (i >= (dk_norm != nullptr ? 2 : 1) * head_size) return;
   float total = 0;
   for (u32 group = 0; group < groups; ++group) total += partials[u64{group} * 2 * head_size + i];
   float* out = i < head_size ? dq_norm + i : dk_norm + (i - head_size);
@@ -272,7 +275,7 @@ RotarySizes sizes_of(const Op& op) {
   RotarySizes sizes = {
       .tokens = shape.tokens,
       .heads = shape.heads,
-      .kv_heads = shape.kv_heads,
+      .kv_heads = shape.key_heads(),
       .head_size = shape.head_size,
       .turned = turned,
       .rest = static_cast<u32>(parts_of_vectors(shape) ? round_up(rest, vector_elements) : rest),
@@ -296,14 +299,15 @@ void require_shape(const Op& op) {
   require(shape.head_size <= 2 * rotary_pairs_max, "a rotated head has at most 512 elements");
   require(shape.q_stride() >= shape.head_size, "heads of q do not overlap");
   require(shape.query_growth == 0 || shape.query_period > 0, "q grows in periods of some positions");
-  require(bool(op.q_norm) == bool(op.k_norm), "q and k are normalised, or neither");
+  require(bool(op.k_norm) == (shape.key_heads() != 0 && bool(op.q_norm)),
+          "q and k are normalised, or neither");
   require(shape.values == RotaryValues::copied || op.q_norm, "v is normalised only with q and k");
   require(!shape.keys_are_values() || shape.q_stride() == shape.head_size,
           "keys that are values need no gates");
 }
 
 RotaryRows input_rows(const RotaryShape& s) {
-  const u32 values = s.heads + (s.keys_are_values() ? 0 : s.kv_heads);
+  const u32 values = s.heads + (s.keys_are_values() ? 0 : s.key_heads());
   return {s.heads, s.head_size, s.q_stride(), s.in_columns(), values};
 }
 RotaryRows output_rows(const RotaryShape& s) {
@@ -323,7 +327,7 @@ template <class Op>
 void rotate(const Op& op, const Rotation& r, cudaStream_t stream) {
   require_shape(op);
   check_same_precision({r.in, r.out});
-  check_same_precision({op.q_norm, op.k_norm});
+  if (op.k_norm) check_same_precision({op.q_norm, op.k_norm});
   const Precision parameter = op.q_norm ? op.q_norm.precision : r.in.precision;
   const bool vectors = heads_of_vectors(op.shape) && rows_of_vectors(0, r.in, r.out, op.q_norm, op.k_norm);
   for_bool(vectors, [&](auto whole) {
@@ -349,7 +353,7 @@ void norms_backward(const RotaryBackward& op, Values dx, cudaStream_t stream) {
   require_shape(op);
   require(bool(op.qkv) && op.partials != nullptr, "norms go back from what they were given");
   check_same_precision({op.qkv, op.dqkv, dx});
-  check_same_precision({op.q_norm, op.k_norm});
+  if (op.k_norm) check_same_precision({op.q_norm, op.k_norm});
   const bool vectors =
       heads_of_vectors(op.shape) && rows_of_vectors(0, op.qkv, op.dqkv, dx, op.q_norm, op.k_norm);
   for_bool(vectors, [&](auto whole) {

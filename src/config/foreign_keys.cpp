@@ -36,10 +36,6 @@ constexpr std::array demands = std::to_array<DemandedValue>({
     {"use_bidirectional_attention", "false", geglu & ~global_sizes},
     {"enable_moe_block", "false", global_sizes,
      "experts beside Gemma 4's dense MLP are not computed: choose a dense model, or a family with experts"},
-    {"num_kv_shared_layers", "0", global_sizes,
-     "layers that read other layers' keys and values are not computed: choose a model without them"},
-    {"hidden_size_per_layer_input", "0", global_sizes,
-     "embeddings of each layer are not computed: choose a model without them"},
     {"use_sliding_window", "false", not_switched, window_switch},
     {"layer_types", "full_attention", rotary & ~windowed & ~delta_hybrids & ~mamba_hybrids},
     {"layer_types", "full_attention", windowed & ~layered,
@@ -107,8 +103,6 @@ constexpr std::array harmless = std::to_array<Harmless>({
     {"mtp_layers_block_type", by_layer_kind},
     {"mtp_hybrid_override_pattern", by_layer_kind},
     {"partial_rotary_factor", never_rotated},
-    {"use_double_wide_mlp", global_sizes},  // concerns layers that read other layers' keys and values
-    {"vocab_size_per_layer_input", global_sizes},
     {"num_nextn_predict_layers", expert_groups},  // these layers are extra tensors, which are not trained
     {"num_mtp_layers", expert_groups},
     {"output_past"},

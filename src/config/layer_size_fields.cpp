@@ -1,4 +1,5 @@
-// Keys of section `model` about heads of layers that see all tokens, named as in config.json of Gemma 4.
+// Keys of section `model` about what layers have of their own, named as in config.json of Gemma 4: heads of
+// those that see all tokens, and inputs.
 #include <array>
 
 #include "config/family_bits.h"
@@ -34,6 +35,34 @@ const std::array layer_size_table = std::to_array<Field>({
              "num_key_value_heads",
      .unit = "heads",
      .range = {0, 65536},
+     .automatic = as_others,
+     .families = global_sizes},
+    {.section = "model",
+     .key = "num_kv_shared_layers",
+     .ref = REF(model.softmax.shared_layers),
+     .help = "So many layers, the last ones, read keys and values of the last layer before them that has the "
+             "same "
+             "kind: a window, or none",
+     .unit = "layers",
+     .range = {0, 1024},
+     .families = global_sizes},
+    {.section = "model",
+     .key = "use_double_wide_mlp",
+     .ref = REF(model.mlp.double_wide),
+     .help = "Their MLPs are twice as wide",
+     .families = global_sizes},
+    {.section = "model",
+     .key = "hidden_size_per_layer_input",
+     .ref = REF(model.layer_inputs.width),
+     .help = "Columns that each layer reads from an embedding of its own; 0: none",
+     .range = {0, 65536},
+     .families = global_sizes},
+    {.section = "model",
+     .key = "vocab_size_per_layer_input",
+     .ref = REF(model.layer_inputs.vocab_size_given),
+     .help = "Rows of that embedding, at least vocab_size; auto: as many",
+     .unit = "tokens",
+     .range = {0, 16777216},
      .automatic = as_others,
      .families = global_sizes},
 });

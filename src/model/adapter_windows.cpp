@@ -196,7 +196,7 @@ Result<AdapterWindows> add_adapters(ModelGraph& g) {
   for (Window& window : g.windows) window.trainable = false;
   if (g.config.score.on()) train_score(g.windows.back());
   AdapterWindows out;
-  u32 window = embedding_windows(g.config);
+  u32 window = windows_before_layers(g.config);
   for (u32 layer = 0; layer < g.config.layers; ++layer) {
     const LinearModules modules = LayerTensors(g.config, layer).modules();
     out.layers.push_back(add_layer_window(g, modules, layer, std::string(g.windows[window++].name)));

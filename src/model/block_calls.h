@@ -10,6 +10,8 @@ namespace tidepool {
 
 void embedding_forward(const BlockContext&, const BlockForward&);
 void embedding_backward(const BlockContext&, const BlockBackward&);
+// RETURNS: a factor as it multiplies values that are rounded to the parameters' precision.
+float rounded_to_params(const ModelGraph&, float);
 void head_forward(const BlockContext&, const BlockForward&);
 void head_backward(const BlockContext&, const BlockBackward&);
 

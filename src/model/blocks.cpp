@@ -4,6 +4,7 @@
 #include "model/block_calls.h"
 #include "model/layer.h"
 #include "model/mlps/experts/experts_block.h"
+#include "model/mlps/layer_inputs/layer_inputs.h"
 #include "model/packed_windows.h"
 
 namespace tidepool {
@@ -21,7 +22,10 @@ void clear_padding(Kernels& kernels, const Window& window, float* gradients) {
 void run_forward(const BlockContext& context, const BlockForward& forward) {
   switch (block_of(context).kind) {
     case BlockKind::embedding:
-      return embedding_forward(context, forward);
+      return context.block == 0 ? embedding_forward(context, forward)
+                                : layer_inputs::embedding_forward(context, forward);
+    case BlockKind::layer_inputs:
+      return layer_inputs::product_forward(context, forward);
     case BlockKind::layer:
     case BlockKind::attention:
       return layer_forward(context, forward);
@@ -35,7 +39,11 @@ void run_forward(const BlockContext& context, const BlockForward& forward) {
 void run_backward(const BlockContext& context, const BlockBackward& backward) {
   switch (block_of(context).kind) {
     case BlockKind::embedding:
-      embedding_backward(context, backward);
+      context.block == 0 ? embedding_backward(context, backward)
+                         : layer_inputs::embedding_backward(context, backward);
+      break;
+    case BlockKind::layer_inputs:
+      layer_inputs::product_backward(context, backward);
       break;
     case BlockKind::layer:
     case BlockKind::attention:

@@ -47,6 +47,8 @@ struct BlockForward {
   BatchView batch;                            // arrays_read()
   ConstValues input;                          // [B, T, H]; embedding and experts have none
   Values output;                              // [B, T, H]; of a layer's last block; the head has none
+  Values layer_inputs;                        // [B, T, layers, P], in models that have them
+  Values shared_keys;  // [B, T, 2 NKV D]: k and v that a layer gives to others or reads of another
   ExpertStreams experts;
   std::byte* kept = nullptr;       // Block::kept bytes, or null: recompute
   std::byte* workspace = nullptr;  // Block::forward_workspace bytes
@@ -69,10 +71,15 @@ struct BlockBackward {
   std::span<const std::byte* const> windows;
   BatchView batch;
   ConstValues input;  // [B, T, H]; embedding and experts have none
+  ConstValues layer_inputs;
+  ConstValues shared_keys;  // of layers that read another's
   ExpertStreams experts;
   const std::byte* kept = nullptr;  // activations that forward saved, or null: recompute
   Values grad;                      // [B, T, H]: gradient of the output on entry, of the input on return.
                                     // The head only writes it
+  Values layer_inputs_grad;  // [B, T, layers, P]: layers write their columns; `layer_inputs` overwrites it
+                             // with the gradient of what the second embedding made
+  Values shared_keys_grad;   // [B, T, 2 NKV D]: readers add to it, the first in backward writes it
   std::span<float* const>
       grad_accum;                  // by Block::windows; fp32, the window's layout; null for a frozen window
   bool accumulate = true;          // false: overwrite every element of the accumulators,
@@ -87,10 +94,11 @@ void block_backward(const BlockContext&, const BlockBackward&);
 // {final norm, matrix}. A layer with experts has the windows "layers.0", of its attention and router, and
 // "layers.0.experts.0-7" ..., groups of `experts_per_group` experts (0: one group of all), which changes no
 // bit of a result.
-//  A tied matrix is the embedding's window, which then has two uses: 0 by the embedding,
-// 1 by the head. Layers of a quantized model are packed, and nothing but adapters is trained. With LoRA each
-// layer's first block reads a second window with its adapters, "layers.0.lora"
-// or "h.0.lora" ..., and so does each group of experts that has adapters, "layers.0.experts.0-7.lora". These
+// Models whose layers have inputs of their own have the windows "embed_tokens_per_layer" and
+// "per_layer_projection" after "embed_tokens". A tied matrix is the embedding's window, which then has two
+// uses: 0 by the embedding, 1 by the head. Layers of a quantized model are packed, and nothing but adapters
+// is trained. With LoRA each layer's first block reads a second window with its adapters, "layers.0.lora" or
+// "h.0.lora" ..., and so does each group of experts that has adapters, "layers.0.experts.0-7.lora". These
 // windows are the last in `windows`, layer by layer, and only they are trained.
 // RETURNS: an error of ErrorKind::usage that names the config key.
 Result<ModelGraph> build_model(const ModelConfig&, Precision, BatchShape,

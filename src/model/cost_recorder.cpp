@@ -126,7 +126,9 @@ void CostRecorder::latent_rows(const LatentRows& op) { add(latent_rows_cost(op.s
 void CostRecorder::latent_rows_backward(const LatentRowsBackward& op) {
   add(latent_rows_backward_cost(op.shape));
 }
-void CostRecorder::copy_columns(const CopyColumns& op) { add(copy_columns_cost(op.rows, op.columns)); }
+void CostRecorder::copy_columns(const CopyColumns& op) {
+  add(copy_columns_cost(op.rows, op.columns, op.add));
+}
 
 void CostRecorder::delta_convolution(const DeltaConvolution& op) { add(delta_convolution_cost(op.shape)); }
 void CostRecorder::delta_convolution_backward(const DeltaConvolutionBackward& op) {

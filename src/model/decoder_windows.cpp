@@ -64,6 +64,17 @@ std::vector<Window> model_windows(const ModelGraph& g) {
   const std::string embedding = fmt::format("{}{}.weight", base, style.embedding_name);
   windows.push_back(
       model_window(g, "embed_tokens", {matrix_spec(c, embedding, matrix, TensorKind::embedding)}));
+  if (c.layer_inputs.on()) {
+    const u64 columns = c.layer_inputs_width();
+    windows.push_back(model_window(g, "embed_tokens_per_layer",
+                                   {matrix_spec(c, fmt::format("{}embed_tokens_per_layer.weight", base),
+                                                {c.layer_inputs_rows(), columns}, TensorKind::embedding)}));
+    windows.push_back(model_window(
+        g, "per_layer_projection",
+        {parameter_spec(c, fmt::format("{}per_layer_model_projection.weight", base), {columns, c.width}),
+         parameter_spec(c, fmt::format("{}per_layer_projection_norm.weight", base),
+                        {c.layer_inputs.width})}));
+  }
   for (u32 layer = 0; layer < c.layers; ++layer) {
     windows.push_back(layer_window(g, layer));
     for (u32 group = 0; c.has_experts(layer) && group < expert_groups(g); ++group)

@@ -17,8 +17,9 @@ Window model_window(const ModelGraph&, std::string name, std::vector<TensorSpec>
 // the embedding's.
 // A layer's window is followed by those of its groups of experts.
 std::vector<Window> model_windows(const ModelGraph&);
-// RETURNS: the number of windows that the embedding reads.
-inline u32 embedding_windows(const ModelConfig& c) {
+// RETURNS: the number of windows before those of layers.
+inline u32 windows_before_layers(const ModelConfig& c) {
+  if (c.layer_inputs.on()) return 3;
   return style(c.family).positions == PositionKind::learned ? 2 : 1;
 }
 

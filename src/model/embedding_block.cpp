@@ -14,21 +14,24 @@ constexpr u32 only_tensor = 0;
 // transformers.
 float scale_of(const ModelGraph& g) {
   if (!style(g.config.family).scaled_embedding) return static_cast<float>(g.config.factors.embedding);
-  const float root = std::sqrt(static_cast<float>(g.config.width));
-  switch (g.precision) {
-    case Precision::fp32:
-      return root;
-    case Precision::bf16:
-      return float_from_bf16(bf16_from_float(root));
-    case Precision::fp16:
-      return float_from_fp16(fp16_from_float(root));
-  }
-  return root;
+  return rounded_to_params(g, std::sqrt(static_cast<float>(g.config.width)));
 }
 
 bool has_positions(const BlockContext& c) { return block_of(c).windows.size() > wpe; }
 
 }  // namespace
+
+float rounded_to_params(const ModelGraph& g, float x) {
+  switch (g.precision) {
+    case Precision::fp32:
+      return x;
+    case Precision::bf16:
+      return float_from_bf16(bf16_from_float(x));
+    case Precision::fp16:
+      return float_from_fp16(fp16_from_float(x));
+  }
+  return x;
+}
 
 void embedding_forward(const BlockContext& c, const BlockForward& f) {
   c.kernels.embedding({.sequences = c.graph.batch.sequences,

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "model/layer_parts.h"
+#include "model/mlps/layer_inputs/layer_inputs.h"
 
 namespace tidepool {
 namespace {
@@ -74,6 +75,8 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
             .inside = inside.mixer,
             .workspace = f.workspace,
             .frame = Direction::forward,
+            .read_keys = f.shared_keys,
+            .write_keys = f.shared_keys,
             .sum = attention_sum(f.input, kept_or(inside.attention_branch, out), post_attention)});
     if (copied)
       c.kernels.dropout({}, post_attention, inside.post_attention, u64{rows_of(c)} * l.config().width);
@@ -85,9 +88,17 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
   mlp_of(l).forward(l, {.norm = norm,
                         .values = kept_or(inside.values, buffers.values),
                         .inner = buffers.inner,
-                        .sum = mlp_sum(before, kept_or(inside.mlp_branch, buffers.norm), out),
+                        .sum = mlp_sum(before, kept_or(inside.mlp_branch, buffers.norm),
+                                       kept_or(inside.before_inputs, out)),
                         .f = &f,
                         .router = frame.router});
+  if (l.config().layer_inputs.on())
+    layer_inputs::add_to_stream(l, {.inputs = f.layer_inputs,
+                                    .residual = kept_or(inside.before_inputs, out),
+                                    .values = kept_or(inside.input_values, frame.inputs.values),
+                                    .branch = kept_or(inside.inputs_branch, buffers.norm),
+                                    .scratch = frame.inputs,
+                                    .y = out});
   scale_output(l, out);
 }
 
@@ -102,6 +113,7 @@ void recompute_mixer(const LayerGradients& s) {
                           .inside = in.mixer,
                           .workspace = s.b.workspace,
                           .frame = Direction::backward,
+                          .read_keys = s.b.shared_keys,
                           .sum = attention_sum(s.b.input, in.attention_branch, in.post_attention)});
 }
 
@@ -119,10 +131,18 @@ void recompute(const LayerGradients& s) {
   if (kept) return;
   if (!l.style().branch_norms) return mlp_of(l).recompute(l, mlp_input, in.values);
   // The backward of the MLP's branch norm needs the branch. The layer's output is computed too, and not used.
-  mlp_of(l).forward(l, {.norm = mlp_input,
-                        .values = in.values,
-                        .inner = buffers.inner,
-                        .sum = mlp_sum(s.before_mlp(), in.mlp_branch, buffers.narrow)});
+  mlp_of(l).forward(
+      l, {.norm = mlp_input,
+          .values = in.values,
+          .inner = buffers.inner,
+          .sum = mlp_sum(s.before_mlp(), in.mlp_branch, kept_or(in.before_inputs, buffers.narrow))});
+  if (l.config().layer_inputs.on())
+    layer_inputs::add_to_stream(l, {.inputs = s.b.layer_inputs,
+                                    .residual = in.before_inputs,
+                                    .values = in.input_values,
+                                    .branch = in.inputs_branch,
+                                    .scratch = s.frame.inputs,
+                                    .y = buffers.narrow});
 }
 
 // The norm goes back once, from the sum by way of experts, shared experts and router: a micro-batch adds to
@@ -163,6 +183,7 @@ void layer_backward(const BlockContext& c, const BlockBackward& b) {
   scale_output(layer, b.grad);
   if (float* unused = s[LayerRole::output_scale]; unused != nullptr && !b.accumulate)
     c.kernels.zero(unused, 1);
+  if (layer.config().layer_inputs.on()) layer_inputs::gradients_of_sum(s);
   if (layer.has_mlp()) mlp_gradients(s);
   if (layer.has_mixer()) mixer_gradients(s);
 }

@@ -33,7 +33,7 @@ Values take_dropped(const ModelGraph& g, WorkspaceCutter& layout) {
 }
 
 MlpWidths mlp_widths(const ModelGraph& g, u32 layer) {
-  return mlp_row(g.config.mlp_kind(layer)).widths(g.config);
+  return mlp_row(g.config.mlp_kind(layer)).widths(g.config, layer);
 }
 
 LayerInside::LayerInside(const ModelGraph& g, u32 layer, std::byte* base) {
@@ -47,7 +47,20 @@ LayerInside::LayerInside(const ModelGraph& g, u32 layer, std::byte* base) {
     attention_branch = take_branch(g, layout);
     mlp_branch = take_branch(g, layout);
   }
+  if (g.config.layer_inputs.on()) {
+    before_inputs = layout.take_values(g.activations, g.batch.rows() * g.config.width);
+    input_values = layout.take_values(g.activations, g.batch.rows() * 2 * g.config.layer_inputs.width);
+    inputs_branch = take_branch(g, layout);
+  }
   bytes = layout.bytes();
+}
+
+InputsScratch::InputsScratch(const ModelGraph& g, WorkspaceCutter& layout) {
+  if (!g.config.layer_inputs.on()) return;
+  const u64 elements = g.batch.rows() * g.config.layer_inputs.width;
+  values = layout.take_values(g.activations, 2 * elements);
+  inner = layout.take_values(g.activations, elements);
+  narrow = layout.take_values(g.activations, elements);
 }
 
 LayerForwardFrame::LayerForwardFrame(const ModelGraph& g, u32 layer, std::byte* base) {
@@ -56,6 +69,7 @@ LayerForwardFrame::LayerForwardFrame(const ModelGraph& g, u32 layer, std::byte* 
   buffers = mixer.forward_frame(g, layer, layout);
   adapters = adapter_scratch(g, layout);
   if (has_router(g, layer)) router = router_scratch(g, layout, Direction::forward);
+  inputs = InputsScratch(g, layout);
   if (mixer.inside_always) inside = take_inside(g, layer, layout);
   bytes = layout.bytes();
 }
@@ -66,6 +80,7 @@ LayerBackwardFrame::LayerBackwardFrame(const ModelGraph& g, u32 layer, std::byte
   buffers = mixer.backward_frame(g, layer, layout);
   adapters = adapter_scratch(g, layout);
   if (has_router(g, layer)) router = router_scratch(g, layout, Direction::backward);
+  inputs = InputsScratch(g, layout);
   mixer.inside_always ? take_apart(g, layer, layout, from) : take_in_place(g, layer, layout, from);
   bytes = layout.bytes();
 }

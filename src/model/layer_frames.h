@@ -44,7 +44,19 @@ struct LayerInside {
   Values values;          // [R, MlpWidths::values]
   // None in styles that do not normalise branches.
   Branch attention_branch, mlp_branch;
+  Values before_inputs;  // [R, H]: residual stream before the layer's inputs, if it has some; as the next
+  Values input_values;   // [R, 2 P]: gate's product, and inputs
+  Branch inputs_branch;
   Bytes bytes;
+};
+
+// Scratch of a layer's inputs; none if the layer has none.
+struct InputsScratch {
+  InputsScratch() = default;
+  InputsScratch(const ModelGraph&, WorkspaceCutter&);
+  Values values;  // [R, 2 P]: gate's product and inputs in forward, their gradient in backward
+  Values inner;   // [R, P]
+  Values narrow;  // [R, P]
 };
 
 // Without an inside, the residual stream after attention is in the layer's output, and the MLP adds to it.
@@ -52,7 +64,8 @@ struct LayerForwardFrame {
   LayerForwardFrame(const ModelGraph&, u32 layer, std::byte* base);
   ForwardBuffers buffers;  // of the mixer, whose frame comes first
   AdapterScratch adapters;
-  RouterScratch router;         // layers with experts
+  RouterScratch router;  // layers with experts
+  InputsScratch inputs;
   std::byte* inside = nullptr;  // LayerInside, if the mixer always wants one
   Bytes bytes;
 };
@@ -61,7 +74,8 @@ struct LayerBackwardFrame {
   LayerBackwardFrame(const ModelGraph&, u32 layer, std::byte* base, Inside);
   BackwardBuffers buffers;
   AdapterScratch adapters;
-  RouterScratch router;          // layers with experts
+  RouterScratch router;  // layers with experts
+  InputsScratch inputs;
   Values dvalues;                // [R, MlpWidths::values]
   std::span<std::byte> scratch;  // attention's, which runs when dvalues is dead
   std::byte* inside = nullptr;   // LayerInside, if recomputed

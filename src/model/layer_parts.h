@@ -102,7 +102,11 @@ struct MixerForward {
   std::byte* inside;     // the mixer's, or null
   std::byte* workspace;  // of the layer
   Direction frame;       // the workspace is laid out for this direction
-  ResidualSum sum;       // sum.y: the residual stream after attention
+  // [R, 2 K]: k and v of another layer, which the layer reads; and place of its own, which others read, or
+  // none.
+  ConstValues read_keys;
+  Values write_keys;
+  ResidualSum sum;  // sum.y: the residual stream after attention
 };
 
 struct Mixer {
@@ -145,8 +149,8 @@ struct MlpBackward {
 };
 
 struct Mlp {
-  void (*tensors)(const ModelConfig&, LayerTensors&);
-  MlpWidths (*widths)(const ModelConfig&);
+  void (*tensors)(const ModelConfig&, u32 layer, LayerTensors&);
+  MlpWidths (*widths)(const ModelConfig&, u32 layer);
   void (*forward)(const Layer&, const MlpForward&);
   // Writes `values` again, from the norm's output.
   void (*recompute)(const Layer&, ConstValues norm, Values values);

@@ -11,6 +11,12 @@ namespace tidepool {
 
 LayerTensors::LayerTensors(const ModelConfig& c, u32 layer, MlpKind mlp) {
   add_parts(c, layer, mlp);
+  if (c.layer_inputs.on()) {
+    add_matrix(LayerRole::inputs_gate, "per_layer_input_gate", c.layer_inputs.width, c.width);
+    add_matrix(LayerRole::inputs_projection, "per_layer_projection", c.width, c.layer_inputs.width).residual =
+        true;
+    add_norm(NormRole::inputs_branch, "post_per_layer_input_norm", c.width);
+  }
   const std::string_view scale = tidepool::style(c.family).output_scale;
   if (!scale.empty())
     add(LayerRole::output_scale, {.path = scale, .rows = 1, .constant = true, .init = Init::ones});
@@ -30,7 +36,7 @@ void LayerTensors::add_parts(const ModelConfig& c, u32 layer, MlpKind mlp) {
   if (mlp == MlpKind::none) return;
   if (style.input_norms) add_norm(NormRole::mlp, names.mlp, c.width);
   if (biases) add_bias(NormRole::mlp_bias, names.mlp, c.width);
-  mlp_row(mlp).tensors(c, *this);
+  mlp_row(mlp).tensors(c, layer, *this);
   if (style.branch_norms && mlp != MlpKind::experts)
     add_norm(NormRole::mlp_branch, names.mlp_branch, c.width);
 }

@@ -13,11 +13,16 @@
 namespace tidepool {
 
 // Tensors are found by role. Each mixer and MLP has an enum of roles, which begins with one of these numbers.
-inline constexpr u8 mixer_roles = 8, mlp_roles = 32, router_roles = 48, roles_end = 64;
+inline constexpr u8 mixer_roles = 8, mlp_roles = 32, router_roles = 48, layer_roles = 56, roles_end = 64;
 
-enum class NormRole : u8 { input, input_bias, attention_branch, mlp, mlp_bias, mlp_branch };
+enum class NormRole : u8 { input, input_bias, attention_branch, mlp, mlp_bias, mlp_branch, inputs_branch };
 
-enum class LayerRole : u8 { output_scale = 6 };
+enum class LayerRole : u8 {
+  output_scale = layer_roles,
+  inputs_gate,  // of the layer's inputs, as the next
+  inputs_projection,
+  absent,  // the bias of a product without one
+};
 
 struct LayerTensor {
   std::string_view path, suffix;  // within the layer, as in files: "self_attn.q_proj" and ".weight"

@@ -13,6 +13,7 @@
 #include "model/mlps/experts/expert_layouts.h"
 #include "model/mlps/experts/expert_windows.h"
 #include "model/mlps/experts/experts_block.h"
+#include "model/mlps/layer_inputs/layer_inputs.h"
 #include "model/packed_windows.h"
 #include "model/recorded_costs.h"
 #include "optimizers/optimizer.h"
@@ -27,7 +28,8 @@ static_assert(model_taps_max == delta_taps_max);
 
 Block embedding_block(const ModelGraph& g) {
   Block block = {.kind = BlockKind::embedding, .name = "embedding"};
-  for (u32 w = 0; w < embedding_windows(g.config); ++w) block.windows.push_back(w);
+  const u32 windows = g.config.layer_inputs.on() ? 1 : windows_before_layers(g.config);
+  for (u32 w = 0; w < windows; ++w) block.windows.push_back(w);
   block.backward_workspace = EmbeddingBackwardWorkspace(g, nullptr).bytes;
   return block;
 }
@@ -53,7 +55,7 @@ void add_block(ModelGraph& g, Block block) {
 class LayerBlocks {
  public:
   LayerBlocks(ModelGraph& g, const AdapterWindows& adapters)
-      : g_(g), adapters_(adapters), window_(embedding_windows(g.config)) {}
+      : g_(g), adapters_(adapters), window_(windows_before_layers(g.config)) {}
 
   void add() {
     for (u32 layer = 0; layer < g_.config.layers; ++layer) {
@@ -87,7 +89,8 @@ class LayerBlocks {
     const ModelConfig& c = g_.config;
     return c.mixer_kind(a.layer) == c.mixer_kind(b.layer) && c.mlp_kind(a.layer) == c.mlp_kind(b.layer) &&
            attention_shape(g_, a.layer) == attention_shape(g_, b.layer) &&
-           c.keys_are_values(a.layer) == c.keys_are_values(b.layer);
+           c.keys_are_values(a.layer) == c.keys_are_values(b.layer) &&
+           c.reads_keys(a.layer) == c.reads_keys(b.layer) && c.gives_keys(a.layer) == c.gives_keys(b.layer);
   }
 
   void add_block(Block block) {
@@ -110,8 +113,9 @@ class LayerBlocks {
 };
 
 u64 widest(const ModelConfig& c) {
-  const u32 mlp = mlp_row(style(c.family).mlp).widths(c).values;
+  const u32 mlp = mlp_row(style(c.family).mlp).widths(c, c.layers - 1).values;  // no layer has a wider one
   u32 most = std::max(mlp, std::min(c.head_rows(), vocabulary_slice));
+  most = std::max(most, c.layer_inputs_width());
   for (u32 layer = 0; layer < c.layers; ++layer) most = std::max(most, c.qkv_width(layer));
   return most;
 }
@@ -145,6 +149,7 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
     return Error{ErrorKind::usage, std::move(message)};
   ModelGraph g = {
       .config = config, .lora = lora, .precision = precision, .activations = activations, .batch = batch};
+  g.batch.second_table = config.layer_inputs.on();
   g.state_slots = state_slots(precision, rules);
   g.rules = std::move(rules);
   if (config.experts.count != 0)
@@ -163,10 +168,14 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
   record_matrix_costs(g);
   add_block(g, embedding_block(g));
   g.boundary = {round_up(values_bytes(batch.rows() * config.width, activations), frame_alignment)};
+  if (config.layer_inputs.on()) {
+    add_block(g, layer_inputs::embedding_block(g, 1));
+    add_block(g, layer_inputs::product_block(g, 2));
+  }
   LayerBlocks(g, adapters).add();
   add_block(g, head_block(g, g.blocks.back().windows[0] + 1));
   connect_blocks(g, stream_sizes(g));
-  g.batch_bytes = {round_up(batch.arrays().bytes(batch.rows()), frame_alignment)};
+  g.batch_bytes = {round_up(g.batch.arrays().bytes(batch.rows()), frame_alignment)};
   // An embedding is looked up, not multiplied; a tied one is multiplied as the head.
   for (u32 layer = 0; layer < config.layers; ++layer) {
     const std::optional<AttentionShape> shape = attention_shape(g, layer);
@@ -179,7 +188,7 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
       const Window& window = g.windows[w];
       // A tied matrix counts as the embedding's parameters, and as the head's work.
       const bool tied = config.head_is_embedding() && block.kind == BlockKind::head && w == 0;
-      const bool looked_up = block.kind == BlockKind::embedding && w == 0;
+      const bool looked_up = block.kind == BlockKind::embedding && (w == 0 || config.layer_inputs.on());
       const u64 active = block.kind == BlockKind::experts
                              ? window.parameters / config.experts.count * config.experts.chosen
                              : window.parameters;

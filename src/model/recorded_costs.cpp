@@ -52,7 +52,8 @@ struct Recording {
     const auto array = [&](BatchArray which) {
       return graph.batch.arrays().has(which) ? memory.array<const i32>() : nullptr;
     };
-    return {array(BatchArray::tokens), array(BatchArray::targets), array(BatchArray::starts)};
+    return {array(BatchArray::tokens), array(BatchArray::targets), array(BatchArray::starts),
+            array(BatchArray::table_tokens)};
   }
 
   const ModelGraph& graph;
@@ -70,6 +71,8 @@ std::vector<KernelCost> forward(const ModelGraph& g, u32 block) {
                             .batch = r.batch(),
                             .input = r.memory.values(g.activations),
                             .output = r.memory.values(g.activations),
+                            .layer_inputs = r.memory.values(g.activations),
+                            .shared_keys = r.memory.values(g.activations),
                             .experts = r.experts(),
                             .kept = r.memory.array<std::byte>(),
                             .workspace = r.memory.array<std::byte>(),
@@ -82,9 +85,13 @@ std::vector<KernelCost> backward(const ModelGraph& g, u32 block, Inside inside) 
   block_backward(r.context, {.windows = r.windows,
                              .batch = r.batch(),
                              .input = r.memory.values(g.activations),
+                             .layer_inputs = r.memory.values(g.activations),
+                             .shared_keys = r.memory.values(g.activations),
                              .experts = r.experts(),
                              .kept = inside == Inside::kept ? r.memory.array<const std::byte>() : nullptr,
                              .grad = r.memory.values(g.activations),
+                             .layer_inputs_grad = r.memory.values(g.activations),
+                             .shared_keys_grad = r.memory.values(g.activations),
                              .grad_accum = r.gradients,
                              .workspace = r.memory.array<std::byte>(),
                              .objective = {.loss_sum = r.memory.array<double>()}});

@@ -234,7 +234,7 @@ std::vector<std::pair<u32, Span>> DeviceChains::batch_spans(u32 sweep, u32 m) co
 }
 
 Span DeviceChains::rows_span(u32 sweep, u32 m) const {
-  const i32 position = pass(OpKind::forward, 0, sweep).first + static_cast<i32>(m);
+  const i32 position = pass(OpKind::forward, layout_.lookup.block, sweep).first + static_cast<i32>(m);
   return {position, position};
 }
 

@@ -140,7 +140,7 @@ class DevicePlanner {
             .span = touched_.rows_span(sweep, m),
             .floor = sweep == 0 ? 0 : touched_.rows_span(sweep - 1, m).end + 1,
             .filled = true,
-            .device = program_.options.device_of(0)};
+            .device = program_.options.device_of(layout_.lookup.block)};
   }
 
   // ---- choices --------------------------------------------------------------------------------

@@ -356,7 +356,7 @@ class Emitter {
 
   void emit_backward(const ProgramOp& op, u32 m, i32 p) {
     if (reads_batch(graph_, graph_.blocks[op.block])) device_operand(layout_.batch[m], Access::read, p);
-    if (op.block != 0) params(op.block, m, p);
+    if (graph_.blocks[op.block].kind != BlockKind::embedding) params(op.block, m, p);
     const auto& uses = graph_.blocks[op.block].backward_streams;
     const auto is_gradient = [&](const StreamUse& use) {
       return is_gradient_stream(graph_.streams[use.stream].kind);

@@ -72,7 +72,7 @@ inline void write_lookup(SegmentWriter& out, const Layout& layout, ChunkId rows,
                          u32 micro_batch) {
   out.begin({.kind = OpKind::lookup,
              .lane = {.device = host_device, .kind = LaneKind::host},
-             .block = 0,
+             .block = layout.lookup.block,
              .micro_batch = micro_batch,
              .window = layout.lookup.window});
   out.operand(rows, 1, Access::write, frame);

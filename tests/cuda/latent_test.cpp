@@ -105,6 +105,19 @@ TEST_F(CudaLatent, CopiesFirstColumnsOfAnyPrecisionAndLeavesTheRest) {
         const u32 row = i / c.y_stride, column = i % c.y_stride;
         ASSERT_EQ(got[i], column < c.columns ? copied[row * c.x_stride + column] : -7) << i;
       }
+      if (from != to) continue;
+      copy_columns_cuda({.rows = c.rows,
+                         .columns = c.columns,
+                         .x = x.values(),
+                         .x_stride = c.x_stride,
+                         .y = y.values(),
+                         .y_stride = c.y_stride,
+                         .add = true},
+                        stream_);
+      synchronize();
+      const std::vector<float> sums = y.now();  // twice x is exact
+      for (u32 i = 0; i < sums.size(); ++i)
+        ASSERT_EQ(sums[i], i % c.y_stride < c.columns ? 2 * got[i] : -7) << i;
     }
 }
 

@@ -30,7 +30,9 @@ struct DeviceRotary {
         d(which),
         qkv(d.qkv, p.activations, shift),
         dout(d.dout, p.activations, shift),
-        out(d.dout.size(), p.activations, shift),
+        // Where k and v are given, the CPU's results have zeros.
+        out(std::vector<float>(d.dout.size(), c.shape.values == RotaryValues::given ? 0.0f : NAN),
+            p.activations, shift),
         dx(std::vector<float>(d.qkv.size(), untouched), p.activations, shift),
         q_norm(with_nans_behind(d.q_norm), p.parameters, shift),
         k_norm(with_nans_behind(d.k_norm), p.parameters, shift),
@@ -45,7 +47,8 @@ struct DeviceRotary {
   template <class Op>
   Op on_device(Op op) const {
     if (op.starts != nullptr) op.starts = starts.as<i32>();
-    if (c.norms) op.q_norm = q_norm.values(), op.k_norm = k_norm.values();
+    if (c.norms) op.q_norm = q_norm.values();
+    if (c.norms && c.shape.key_heads() != 0) op.k_norm = k_norm.values();
     return op;
   }
   Rotary forward(ConstValues from, Values to) const { return on_device(d.forward(c, from, to)); }

@@ -208,6 +208,7 @@ INSTANTIATE_TEST_SUITE_P(
         of_rule(Optim::muon_bf16, {Precision::bf16, 2, true, 1, Family::gemma4_text}),
         of_lookup({Precision::bf16, 2, true, 1, Family::llama, true}),
         of_lookup({Precision::fp32, 4, false, 2, Family::mistral, true}),
+        of_lookup({Precision::bf16, 2, true, 2, Family::gemma4_text, true}),
         of_lookup({Precision::fp16, 2, true, 2, Family::qwen3_moe, true, AdapterForm::none,
                    Parallel::layers}),
         Group{Precision::bf16, 2, true, 1, Family::qwen3_moe, true},

@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from expert_cases import (EXPERT_CASES, EXPERT_CURVES, GRANITE_HYBRID, HYBRID, NEMOTRON, SEEDS, Margins,
                           check_own_loss, expert_loss, name_here, names_in_files, randomize_experts, to_old_keys)
+from gemma4_cases import GEMMA4_CASES, randomize_gemma4
 
 OUT = "tests/golden/families"
 SEQUENCES, TOKENS = 2, 20
@@ -60,10 +61,6 @@ PLAIN = dict(pad_token_id=None)
 GROWING = dict(YARN, original_max_position_embeddings=6, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)
 ALPHA = dict(rope_type="dynamic", rope_theta=10000.0, factor=1.0, alpha=50.0)
 GRANITE = dict(embedding_multiplier=3.0, logits_scaling=2.5, residual_multiplier=0.4, attention_multiplier=0.3)
-GEMMA4 = dict(head_dim=10, global_head_dim=14, hidden_size_per_layer_input=0, pad_token_id=None, hidden_size=20,
-              rope_parameters=dict(sliding_attention=default(3000.0),
-                                   full_attention=dict(rope_type="proportional", rope_theta=50000.0,
-                                                       partial_rotary_factor=0.5)))
 GEMMA = dict(head_dim=8, query_pre_attn_scalar=24, sliding_window=TOKENS, pad_token_id=None)
 
 # name: (class, differences from SIZES, True if config.json has rope_theta and rope_scaling as in transformers
@@ -217,26 +214,13 @@ CASES = {
                                                         num_hidden_layers=3, tie_word_embeddings=True,
                                                         layer_types=["linear_attention", "full_attention",
                                                                      "linear_attention"]), False),
-    # Heads of another size in layers that see all tokens, and norms of v.
-    "gemma4_text": ("Gemma4", dict(GEMMA4, num_hidden_layers=3, sliding_window=7, final_logit_softcapping=1.5,
-                                   layer_types=["sliding_attention", "full_attention", "sliding_attention"]), False),
-    "gemma4_keys_are_values": ("Gemma4", dict(GEMMA4, num_hidden_layers=4, sliding_window=5, attention_k_eq_v=True,
-                                              num_global_key_value_heads=1, vocab_size=59, global_head_dim=18,
-                                              layer_types=["sliding_attention", "full_attention"] * 2,
-                                              tie_word_embeddings=False), False),
-    "gemma4_biases": ("Gemma4", dict(GEMMA4, num_hidden_layers=3, head_dim=12, global_head_dim=8, attention_k_eq_v=True,
-                                     num_attention_heads=3, num_key_value_heads=3, attention_bias=True, hidden_size=22,
-                                     intermediate_size=37,
-                                     rope_parameters=dict(full_attention=default(70000.0),
-                                                          sliding_attention=default(3000.0)),
-                                     layer_types=["full_attention", "full_attention", "full_attention"]), False),
-}
+} | GEMMA4_CASES
 PERPLEXITIES = ("gpt2_plain", "llama_untied_llama3", "mistral_untied", "qwen2_tied", "qwen3_tied_head_dim")
 CURVES = ("llama_tied", "llama_untied_llama3", "mistral_untied", "qwen2_untied", "qwen3_tied_head_dim", "phi3_partial",
           "gemma3_text", "gemma3_sliding", "qwen3_5_untied", "ministral3_untied", "smollm3_tied", "olmo2_untied",
           "olmo3_untied", "exaone4_untied", "seed_oss_untied", "hunyuan_v1_dense_tied", "ernie4_5_tied", "granite_tied",
           "arcee_untied_yarn", "gemma2_tied", "nemotron_h_dense", "granitemoehybrid_dense", "gemma4_text",
-          "gemma4_keys_are_values")
+          "gemma4_keys_are_values", "gemma4_layer_inputs", "gemma4_shared_keys", "gemma4_both")
 
 
 # Classes whose config is a part of that of a model which also reads images.
@@ -263,19 +247,6 @@ def randomize_mamba(model):
                 parameter.copy_(2 * torch.randn_like(parameter) - 1)
             if name.endswith("A_log") and "linear_attn" not in name:
                 parameter.copy_(torch.randn_like(parameter) - 1)
-
-
-def randomize_gemma4(model):
-    """Layers' scalars are buffers, which no optimizer changes. Scores have the factor 1: q is made small, since with random q
-    and k of a whole head's length attention would choose one token, which makes curves chaotic.
-    """
-    with torch.no_grad():
-        for name, buffer in model.named_buffers():
-            if name.endswith("layer_scalar"):
-                buffer.copy_(1 + 0.3 * torch.randn_like(buffer))
-        for name, parameter in model.named_parameters():
-            if "Gemma4" in type(model).__name__ and name.endswith("q_norm.weight"):
-                parameter.mul_(0.3)
 
 
 def make_model(kind, options):

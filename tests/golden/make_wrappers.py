@@ -17,7 +17,8 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
 from expert_cases import HYBRID, HYBRID_EXPERTS, default
-from make_families import GEMMA, GEMMA4, SIZES, by_layer, randomize_delta_rule, randomize_gemma4
+from gemma4_cases import GEMMA4, randomize_gemma4
+from make_families import GEMMA, SIZES, by_layer, randomize_delta_rule
 
 OUT = "tests/golden/wrappers"
 SEQUENCES, TOKENS = 2, 20

@@ -125,7 +125,10 @@ inline constexpr const char* family_cases[] = {"deepseek_v3_joined",
                                                "granitemoehybrid_all",
                                                "gemma4_text",
                                                "gemma4_keys_are_values",
-                                               "gemma4_biases"};
+                                               "gemma4_biases",
+                                               "gemma4_layer_inputs",
+                                               "gemma4_shared_keys",
+                                               "gemma4_both"};
 
 // Models whose configs and names of tensors are compared with the rows of their families. Those that end with
 // _joined have one tensor for all experts of a layer; gpt_oss always has.

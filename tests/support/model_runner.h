@@ -128,11 +128,15 @@ class BasicModelRunner {
       const Streams streams = streams_of(graph_.blocks[b].backward_streams);
       block_backward(context(b, options, micro_batch),
                      {.windows = windows,
-                      .batch = {tokens, targets, options.starts},
+                      .batch = {tokens, targets, options.starts, tokens},
                       .input = streams.input,
+                      .layer_inputs = streams.layer_inputs,
+                      .shared_keys = streams.shared_keys,
                       .experts = streams.experts,
                       .kept = options.keep && graph_.blocks[b].kept.value > 0 ? kept_[b].get() : nullptr,
                       .grad = streams.grad,
+                      .layer_inputs_grad = streams.layer_inputs_grad,
+                      .shared_keys_grad = streams.shared_keys_grad,
                       .grad_accum = accumulators,
                       .accumulate = micro_batch > 0,
                       .workspace = scratch_.get(),
@@ -181,7 +185,7 @@ class BasicModelRunner {
     return graph_.windows[graph_.blocks[block].windows[window]].trainable;
   }
   struct Streams {
-    Values input, output, grad;
+    Values input, output, grad, layer_inputs, layer_inputs_grad, shared_keys, shared_keys_grad;
     ExpertStreams experts;
   };
   Streams streams_of(const std::vector<StreamUse>& uses) {
@@ -207,6 +211,18 @@ class BasicModelRunner {
           break;
         case Kind::router_sums:
           s.experts.router_sums = data;
+          break;
+        case Kind::shared_keys:
+          s.shared_keys = values;
+          break;
+        case Kind::shared_keys_grad:
+          s.shared_keys_grad = values;
+          break;
+        case Kind::layer_inputs:
+          s.layer_inputs = values;
+          break;
+        case Kind::layer_inputs_grad:
+          s.layer_inputs_grad = values;
           break;
         case Kind::normed_grad:
           s.experts.normed_grad = reinterpret_cast<float*>(data);
@@ -254,9 +270,11 @@ class BasicModelRunner {
       const Streams streams = streams_of(graph_.blocks[b].forward_streams);
       block_forward(context(b, options, micro_batch),
                     {.windows = windows,
-                     .batch = {tokens, targets, options.starts},
+                     .batch = {tokens, targets, options.starts, tokens},
                      .input = streams.input,
                      .output = streams.output,
+                     .layer_inputs = streams.layer_inputs,
+                     .shared_keys = streams.shared_keys,
                      .experts = streams.experts,
                      .kept = options.keep && graph_.blocks[b].kept.value > 0 ? kept_[b].get() : nullptr,
                      .workspace = scratch_.get()});
@@ -269,7 +287,7 @@ class BasicModelRunner {
     const auto windows = windows_of(b);
     block_forward(context(b, options, 0),
                   {.windows = windows,
-                   .batch = {.tokens = tokens, .targets = targets},
+                   .batch = {.tokens = tokens, .targets = targets, .table_tokens = tokens},
                    .input = streams_of(graph_.blocks[b].forward_streams).input,
                    .workspace = scratch_.get(),
                    .head = {.sums = {.loss = sum}, .logits = logits, .logits_row = row}});

@@ -105,8 +105,9 @@ inline ModelConfig small_model(Family family) {
   if (t.attention_cap_key) m.softmax.scale_given = 24, m.softmax.soft_cap = 0.5;
   if (t.logits_cap_key) m.final_soft_cap = 4;
   if (t.global_sizes_key)
-    m.layers = 6, m.softmax.global_head_size = 24, m.softmax.global_kv_heads = 1,
-    m.softmax.keys_are_values = true;
+    m.softmax.global_head_size = 24, m.softmax.global_kv_heads = 1, m.softmax.keys_are_values = true,
+    m.layer_inputs = {.width = 6, .vocab_size_given = 261}, m.layers = 6, m.softmax.shared_layers = 3,
+    m.mlp.double_wide = true;
   if (t.no_rope_key) m.softmax.no_rope_interval = 2;
   if (t.query_growth_key) m.attention.rope.original_positions = 9;
   if (t.alpha_key) m.attention.rope.type = RopeType::dynamic, m.attention.rope.alpha = 40;

@@ -74,7 +74,9 @@ Result<void> run_load_batch(const Plan& plan, const ModelGraph& graph, const Tie
   const bool evaluates = issue.segment->kind == SegmentKind::evaluation;
   TRY(source.load_batch({.step = issue.step, .micro_batch = issue.get().micro_batch, .evaluation = evaluates},
                         arrays));
-  if (lookup != nullptr) lookup->number(arrays.tokens);
+  const std::span<i32> table_tokens = array(BatchArray::table_tokens);
+  if (!table_tokens.empty()) std::ranges::copy(arrays.tokens, table_tokens.begin());
+  if (lookup != nullptr) lookup->number(plan.lookup.block == 0 ? arrays.tokens : table_tokens);
   if (evaluates)
     evaluation.add_targets(evaluation_index(plan, issue),
                            static_cast<u64>(std::ranges::count_if(arrays.targets, has_loss)));

@@ -19,11 +19,12 @@ BatchView batch_view(const BatchShape& batch, std::span<const std::byte> bytes) 
                ? reinterpret_cast<const i32*>(bytes.data() + batch.arrays().offset(which, batch.rows()))
                : nullptr;
   };
-  return {array(BatchArray::tokens), array(BatchArray::targets), array(BatchArray::starts)};
+  return {array(BatchArray::tokens), array(BatchArray::targets), array(BatchArray::starts),
+          array(BatchArray::table_tokens)};
 }
 
 struct StreamsOfOp {
-  Values input, output, grad;
+  Values input, output, grad, layer_inputs, layer_inputs_grad, shared_keys, shared_keys_grad;
   ExpertStreams experts;
 };
 
@@ -42,6 +43,14 @@ void set_stream(StreamsOfOp& s, Kind kind, Access access, Values values) {
       return void(s.experts.sum = as_floats());
     case Kind::router_sums:
       return void(s.experts.router_sums = values.data);
+    case Kind::shared_keys:
+      return void(s.shared_keys = values);
+    case Kind::shared_keys_grad:
+      return void(s.shared_keys_grad = values);
+    case Kind::layer_inputs:
+      return void(s.layer_inputs = values);
+    case Kind::layer_inputs_grad:
+      return void(s.layer_inputs_grad = values);
     case Kind::activation_grad:
       return void(s.grad = values);
     case Kind::normed_grad:
@@ -88,6 +97,7 @@ void run_forward(const BlockOpParts& parts, Kernels& kernels, const Issue& issue
   StreamsOfOp streams;
   take_streams(streams, parts, operands);
   f.input = streams.input, f.output = streams.output, f.experts = streams.experts;
+  f.layer_inputs = streams.layer_inputs, f.shared_keys = streams.shared_keys;
   f.kept = operands.take_if(Kind::kept).data();
   f.workspace = operands.take(Kind::workspace).data();
   if (head) {
@@ -123,6 +133,8 @@ void run_backward(const BlockOpParts& parts, Kernels& kernels, const Issue& issu
   b.kept = operands.take_if(Kind::kept).data();
   take_streams(streams, parts, operands);
   b.input = streams.input, b.grad = streams.grad, b.experts = streams.experts;
+  b.shared_keys = streams.shared_keys, b.shared_keys_grad = streams.shared_keys_grad;
+  b.layer_inputs = streams.layer_inputs, b.layer_inputs_grad = streams.layer_inputs_grad;
   std::array<float*, block_windows_max> accumulators{};
   u32 overwritten = 0, trained = 0;
   for (u32 i = 0; i < count; ++i) {

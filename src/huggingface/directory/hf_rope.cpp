@@ -105,6 +105,7 @@ void write_rope_maps(const ModelConfig& c, json::object& o) {
   rope["rope_theta"] = c.attention.rope.theta;
   if (c.attention.rope.type == RopeType::proportional)
     rope["partial_rotary_factor"] = c.attention.rope.partial_factor;
+  if (c.attention.rope.factor == 1) rope.erase("factor");
   for (const char* key : {"partial_rotary_factor", "rope_local_base_freq"}) o.erase(key);
   o["rope_parameters"] = both_maps(c, std::move(rope));
 }

@@ -8,7 +8,7 @@ namespace tidepool {
 namespace {
 
 bool is_lookup(const Plan& plan, const Op& op, std::span<const Operand> operands) {
-  return op.lane.kind == LaneKind::host && op.window == plan.lookup.window && op.block == 0 &&
+  return op.lane.kind == LaneKind::host && op.window == plan.lookup.window && op.block == plan.lookup.block &&
          op.micro_batch < plan.micro_batches && operands.size() == 1 && operands[0].count == 1 &&
          operands[0].access == Access::write && operands[0].frame.tier == Tier::host &&
          plan.chunk(operands[0].first).kind == Kind::rows;
@@ -37,7 +37,9 @@ std::string wrong_with_rows_of(const Plan& plan, const Segment& segment) {
       if (op.kind != OpKind::forward && op.kind != OpKind::copy)
         return fmt::format("{} op {} touches rows of a table", name(segment.kind), i);
     }
-    const u32 expected = op.kind == OpKind::forward && op.block == 0 ? 1 : op.kind == OpKind::copy ? rows : 0;
+    const u32 expected = op.kind == OpKind::forward && op.block == plan.lookup.block ? 1
+                         : op.kind == OpKind::copy                                   ? rows
+                                                                                     : 0;
     if (rows != expected) return fmt::format("{} op {} has no rows", name(segment.kind), i);
   }
   return "";
@@ -47,7 +49,7 @@ std::string wrong_with_rows_of(const Plan& plan, const Segment& segment) {
 
 std::string wrong_with_lookup(const Plan& plan, const ModelGraph& graph) {
   if (!plan.lookup.on()) return "";
-  if (plan.lookup.window != lookup_window(graph))
+  if (plan.lookup.window != lookup_window(graph) || plan.lookup.block != lookup_block(graph))
     return "rows of a window are looked up that blocks read whole";
   for (const Segment& segment : plan.segments)
     if (std::string wrong = wrong_with_rows_of(plan, segment); !wrong.empty()) return wrong;

@@ -171,6 +171,16 @@ inline const RotaryCase rotary_cases[] = {
       .head_size = 512,
       .values = RotaryValues::normalised_keys},
      true,
+     true},
+    // k and v are another layer's.
+    {{.rows = 34,
+      .tokens = 17,
+      .heads = 3,
+      .kv_heads = 2,
+      .head_size = 40,
+      .rotated_size = 12,
+      .values = RotaryValues::given},
+     true,
      true}};
 
 // Columns that a kernel must leave hold this number.
@@ -196,7 +206,7 @@ struct RotaryData {
             .starts = starts.empty() ? nullptr : starts.data(),
             .inverse_frequencies = frequencies,
             .q_norm = c.norms ? param_of(q_norm) : Param(),
-            .k_norm = c.norms ? param_of(k_norm) : Param(),
+            .k_norm = c.norms && c.shape.key_heads() != 0 ? param_of(k_norm) : Param(),
             .norm_offset = c.norm_offset,
             .epsilon = 1e-5f};
   }
@@ -209,7 +219,7 @@ struct RotaryData {
             .starts = starts.empty() ? nullptr : starts.data(),
             .inverse_frequencies = frequencies,
             .q_norm = c.norms ? param_of(q_norm) : Param(),
-            .k_norm = c.norms ? param_of(k_norm) : Param(),
+            .k_norm = c.norms && c.shape.key_heads() != 0 ? param_of(k_norm) : Param(),
             .norm_offset = c.norm_offset,
             .epsilon = 1e-5f,
             .accumulate = false};
@@ -278,7 +288,7 @@ inline RotaryReference rotary_reference(const RotaryCase& c, const RotaryData& d
   RotaryReference r = {std::vector<double>(d.dout.size()), std::vector<double>(d.qkv.size(), untouched),
                        std::vector<double>(size, 0.0), std::vector<double>(size, 0.0)};
   for (u32 row = 0; row < s.rows; ++row) {
-    for (u32 head = 0; head < s.heads + 2 * s.kv_heads; ++head) {
+    for (u32 head = 0; head < s.heads + 2 * s.key_heads(); ++head) {
       const auto [in, out] = rotary_head_places(s, row, head);
       std::vector<double> x(&d.qkv[in], &d.qkv[in] + size), dy(&d.dout[out], &d.dout[out] + size), back = dy;
       if (head >= s.heads + s.kv_heads) {

@@ -169,9 +169,21 @@ ModelConfig small_gemma2() {
 ModelConfig small_gemma4() {
   ModelConfig c = default_model(Family::gemma4_text);
   c.vocab_size = 131, c.positions = 80, c.width = 36, c.layers = 3, c.attention.heads = 4;
-  c.mlp.inner_given = 56, c.attention.kv_heads_given = 2, c.softmax.head_size_given = 10;
-  c.softmax.global_head_size = 14, c.softmax.global_kv_heads = 1, c.softmax.keys_are_values = true;
+  c.mlp.inner_given = 56, c.attention.kv_heads_given = 2;
+  // Scores have the factor 1: with larger heads the loss would be far from linear in the weights.
+  c.softmax.head_size_given = 4, c.softmax.global_head_size = 6, c.softmax.global_kv_heads = 1,
+  c.softmax.keys_are_values = true;
+  c.attention.rope.partial_factor = 0.5;
   c.attention.dropout = 0.2, c.softmax.sliding_window = 20, c.final_soft_cap = 2;
+  // Few columns of inputs may all be small for a token, and their norm steep.
+  c.layer_inputs = {.width = 37, .vocab_size_given = 133}, c.initializer_range = 0.1;
+  return c;
+}
+
+// The last three layers read keys and values of the second and the third, and their MLPs are wider.
+ModelConfig small_gemma4_with_shared_keys() {
+  ModelConfig c = small_gemma4();
+  c.layers = 6, c.softmax.sliding_window_pattern = 3, c.softmax.shared_layers = 3, c.mlp.double_wide = true;
   return c;
 }
 
@@ -212,14 +224,16 @@ TEST(Blocks, GradientsAreDerivatives) {
   for (const ModelConfig& config :
        {small_config(), small_deepseek(0), small_deepseek(13), small_hybrid(Family::qwen3_5_text),
         small_hybrid(Family::qwen3_next), small_mamba(Family::nemotron_h),
-        small_mamba(Family::granitemoehybrid), small_gemma2(), small_arcee(), small_gemma4()}) {
+        small_mamba(Family::granitemoehybrid), small_gemma2(), small_arcee(), small_gemma4(),
+        small_gemma4_with_shared_keys()}) {
     SCOPED_TRACE(name(config.family));
     expect_derivatives(config);
   }
 }
 
 TEST(Blocks, RecomputeChangesNoBitOfFamilies) {
-  for (const ModelConfig& config : {small_gemma2(), small_arcee(), small_gemma4()})
+  for (const ModelConfig& config :
+       {small_gemma2(), small_arcee(), small_gemma4(), small_gemma4_with_shared_keys()})
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       SCOPED_TRACE(name(config.family));
       const Result want = run(config, precision, 1, {.keep = true}, 2);
@@ -230,10 +244,10 @@ TEST(Blocks, RecomputeChangesNoBitOfFamilies) {
 }
 
 TEST(Blocks, GradientsOfAdaptersAreDerivatives) {
-  for (const ModelConfig& config :
-       {small_config(), small_llama(), small_deepseek(0), small_deepseek(13),
-        small_hybrid(Family::qwen3_5_moe_text), small_mamba(Family::nemotron_h),
-        small_mamba(Family::granitemoehybrid), small_gemma2(), small_arcee(), small_gemma4()}) {
+  for (const ModelConfig& config : {small_config(), small_llama(), small_deepseek(0), small_deepseek(13),
+                                    small_hybrid(Family::qwen3_5_moe_text), small_mamba(Family::nemotron_h),
+                                    small_mamba(Family::granitemoehybrid), small_gemma2(), small_arcee(),
+                                    small_gemma4(), small_gemma4_with_shared_keys()}) {
     SCOPED_TRACE(name(config.family));
     expect_derivatives(config, {.r = 4, .dropout = 0.3});
   }

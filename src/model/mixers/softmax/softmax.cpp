@@ -52,7 +52,9 @@ BackwardBuffers take_backward(const ModelGraph& g, u32 layer, WorkspaceCutter& l
 
 Product qkv_product(const Layer& l) {
   if (traits(l.config().family).fused_projections) return l.product(Role::qkv, Role::q_bias);
-  return l.product(Role::q, Role::q_bias, l.config().keys_are_values(l.number()) ? 2 : 3);
+  const ModelConfig& c = l.config();
+  const u32 matrices = c.reads_keys(l.number()) ? 1 : c.keys_are_values(l.number()) ? 2 : 3;
+  return l.product(Role::q, Role::q_bias, matrices);
 }
 
 bool has_positions(const Layer& l) { return l.style().positions == PositionKind::rotary; }
@@ -74,6 +76,7 @@ Steps steps_of(const Layer& l) {
 }
 
 RotaryValues values_of(const Layer& l, const Steps& steps) {
+  if (l.config().reads_keys(l.number())) return RotaryValues::given;
   if (!steps.norms || !l.style().value_norms) return RotaryValues::copied;
   return l.config().keys_are_values(l.number()) ? RotaryValues::normalised_keys : RotaryValues::normalised;
 }
@@ -204,11 +207,57 @@ ConstValues gate(const Layer& l, ConstValues qkv, ConstValues attention, Values 
   return gated;
 }
 
+// Columns of k and v in rows of qkv, and where they begin.
+struct KeyColumns {
+  explicit KeyColumns(const Layer& l)
+      : begin(l.config().query_width(l.number())),
+        count(2 * l.config().key_width(l.number())),
+        stride(l.config().qkv_width(l.number())) {}
+  u32 begin, count, stride;
+};
+
+// k and v of `qkv`, normalised and rotated, become those of another layer, or go where other layers read
+// them.
+void share_keys(const Layer& l, ConstValues read, Values write, Values qkv) {
+  const KeyColumns columns(l);
+  const Values keys = qkv.at(columns.begin);
+  CopyColumns copy = {.rows = rows_of(l.c), .columns = columns.count};
+  if (l.config().reads_keys(l.number())) {
+    copy.x = read, copy.x_stride = columns.count;
+    copy.y = keys, copy.y_stride = columns.stride;
+  } else if (l.config().gives_keys(l.number()) && write) {
+    copy.x = keys, copy.x_stride = columns.stride;
+    copy.y = write, copy.y_stride = columns.count;
+  } else {
+    return;
+  }
+  l.c.kernels.copy_columns(copy);
+}
+
+// Adds the gradient of k and v to that of the other readers, the first of which begins it; or, of the layer
+// that they read, adds theirs to it.
+void share_key_gradients(const LayerGradients& s, Values dqkv) {
+  const Layer& l = s.layer;
+  const KeyColumns columns(l);
+  const Values dkeys = dqkv.at(columns.begin), shared = s.b.shared_keys_grad;
+  const bool reads = l.config().reads_keys(l.number());
+  if (!reads && !l.config().gives_keys(l.number())) return;
+  CopyColumns copy = {.rows = rows_of(l.c), .columns = columns.count};
+  copy.x = reads ? dkeys : shared, copy.x_stride = reads ? columns.stride : columns.count;
+  copy.y = reads ? shared : dkeys, copy.y_stride = reads ? columns.count : columns.stride;
+  copy.add = true;
+  for (const StreamUse& use : block_of(l.c).backward_streams)
+    if (l.c.graph.streams[use.stream].kind == Kind::shared_keys_grad && use.access == Access::write)
+      copy.add = false;
+  l.c.kernels.copy_columns(copy);
+}
+
 void forward(const Layer& l, const MixerForward& m) {
   const Places to = places_of(l, m);
   product(l, qkv_product(l), m.norm, to.qkv);
   if (turns_first(l)) l.c.kernels.rotary(rotary_of(l, m.starts, turn_alone, to.qkv, to.qkv));
   rotate(l, m.starts, to.qkv, to.rotated, to.spare);
+  share_keys(l, m.read_keys, m.write_keys, to.rotated);
   l.c.kernels.attention({.shape = *shape_of(l.c.graph, l.number()),
                          .qkv = to.rotated,
                          .out = to.attention,
@@ -223,6 +272,7 @@ void restore(const LayerGradients& s) {
   if (!has_rotary_frame(s.layer)) return;
   const BackwardFrame frame = backward_frame_of(s.layer, s.b.workspace);
   rotate(s.layer, s.b.batch.starts, inside_of(s.layer, s.inside.mixer).qkv, frame.rotary, frame.narrow);
+  share_keys(s.layer, s.b.shared_keys, {}, frame.rotary);
 }
 
 // frame.narrow: gradient of attention's output, from the gradient of the mixer's output. With gates, their
@@ -261,6 +311,7 @@ void backward(const LayerGradients& s, ConstValues dout) {
                                   .dsinks = s[Role::sinks],
                                   .accumulate = s.b.accumulate});
   const Values dproduct = l.config().product_is_qkv(l.number()) ? dqkv : frame.dproduct;
+  share_key_gradients(s, dqkv);
   rotary_gradient(s, frame, in.qkv, dqkv, dproduct);
   recompute_input_norm(s);
   const auto [dx, add] = s.mixer_input_gradient();

@@ -20,7 +20,7 @@ const Mlp& shared_row(const ModelConfig& c) {
   return traits(c.family).experts->tensors.has_gate() ? glu::row : plain::row;
 }
 
-void add_tensors(const ModelConfig& c, LayerTensors& out) {
+void add_tensors(const ModelConfig& c, u32, LayerTensors& out) {
   const ExpertTensors& names = traits(c.family).experts->tensors;
   const u32 experts = c.experts.count;
   out.add(Role::router, {.path = names.router, .rows = experts, .columns = c.width, .router = true});
@@ -37,7 +37,7 @@ bool has_shared(const Layer& l) { return l.config().shared_inner() != 0; }
 
 Product shared_gate_product(const Layer& l) { return l.product(Role::shared_gate, Role::absent); }
 
-MlpWidths widths(const ModelConfig& c) {
+MlpWidths widths(const ModelConfig& c, u32) {
   if (c.shared_inner() == 0) return {};
   const bool gate = traits(c.family).experts->tensors.has_gate();
   MlpWidths out = gate ? glu::widths_of(c.shared_inner()) : plain::widths_of(c.shared_inner());

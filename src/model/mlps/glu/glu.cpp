@@ -13,11 +13,11 @@ enum class Role : u8 {
   down_bias,
 };
 
-void add_dense(const ModelConfig& c, LayerTensors& out) {
-  add_tensors(c, style(c.family).mlp_names, c.dense_inner(), c.mlp.bias, out);
+void add_dense(const ModelConfig& c, u32 layer, LayerTensors& out) {
+  add_tensors(c, style(c.family).mlp_names, c.dense_inner(layer), c.mlp.bias, out);
 }
 
-MlpWidths widths(const ModelConfig& c) { return widths_of(c.dense_inner()); }
+MlpWidths widths(const ModelConfig& c, u32 layer) { return widths_of(c.dense_inner(layer)); }
 
 Product gate_up_product(const Layer& l) {
   if (l.tensors.find(Role::gate_up) != none) return l.product(Role::gate_up, Role::gate_bias);

@@ -3,8 +3,8 @@
 namespace tidepool::no_mlp {
 namespace {
 
-void add_tensors(const ModelConfig&, LayerTensors&) {}
-MlpWidths widths(const ModelConfig&) { return {}; }
+void add_tensors(const ModelConfig&, u32, LayerTensors&) {}
+MlpWidths widths(const ModelConfig&, u32) { return {}; }
 
 }  // namespace
 

@@ -5,12 +5,12 @@ namespace {
 
 enum class Role : u8 { up = mlp_roles, up_bias, down, down_bias };
 
-void add_dense(const ModelConfig& c, LayerTensors& out) {
+void add_dense(const ModelConfig& c, u32, LayerTensors& out) {
   const bool biases = style(c.family).all_biases || c.mlp.bias;
   add_tensors(c, style(c.family).mlp_names, c.inner(), biases, out);
 }
 
-MlpWidths widths(const ModelConfig& c) { return widths_of(c.inner()); }
+MlpWidths widths(const ModelConfig& c, u32) { return widths_of(c.inner()); }
 
 Product up_product(const Layer& l) { return l.product(Role::up, Role::up_bias); }
 Product down_product(const Layer& l) { return l.product(Role::down, Role::down_bias); }

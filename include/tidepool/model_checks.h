@@ -1,4 +1,4 @@
-// check_mamba() checks the kinds of layers, and the sizes of Mamba-2.
+// Checks of parts of a model: kinds of layers, the sizes of Mamba-2, and angles.
 #pragma once
 
 #include <optional>
@@ -9,5 +9,8 @@ namespace tidepool {
 
 // RETURNS: nothing for families without kinds of layers.
 std::optional<ModelFault> check_mamba(const ModelConfig&);
+
+// The angles of the rotary embedding.
+std::optional<ModelFault> check_rope(const ModelConfig&);
 
 }  // namespace tidepool
