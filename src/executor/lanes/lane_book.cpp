@@ -21,7 +21,11 @@ LaneBook::LaneBook(const Plan& plan, u32 ordered_depth, u32 disk_depth)
       ordered_depth_(ordered_depth),
       disk_depth_(disk_depth),
       held_(lanes_of_all + plan.devices * lanes_of_device),
-      lane_by_sequence_(std::bit_ceil(2 * sequences_max(plan))) {}
+      lane_by_sequence_(std::bit_ceil(2 * sequences_max(plan))) {
+  // No operand names a table whose rows are looked up.
+  for (u32 id = 0; id < plan.homes.size() && plan.lookup.on(); ++id)
+    if (plan.chunks[id].window == plan.lookup.window) high_water_.touch(plan.homes[id]);
+}
 
 u32 LaneBook::number(LaneId lane) const {
   switch (lane.kind) {
