@@ -55,6 +55,7 @@ Config case_config(const Case& c, const TrainDir& dir, const std::string& run) {
   if (c.lora) {
     config = test::lora_config(std::move(config), test::made_base(dir, c.family));
     config.lora.dropout = 0.1;
+    config.memory.lookup = LookupPolicy::on;  // of families whose embedding is not the head's matrix
   }
   if (c.packed) {
     config.data.train = {dir / "documents.jsonl"};
@@ -112,7 +113,10 @@ INSTANTIATE_TEST_SUITE_P(
              .precision = Precision::bf16,
              .family = Family::qwen3_5_text,
              .packed = true},
-        Case{.name = "Qwen3Next", .precision = Precision::bf16, .family = Family::qwen3_next}),
+        Case{.name = "Qwen3Next", .precision = Precision::bf16, .family = Family::qwen3_next},
+        Case{.name = "NemotronH", .precision = Precision::bf16, .family = Family::nemotron_h},
+        Case{.name = "Gemma4", .precision = Precision::bf16, .family = Family::gemma4_text},
+        Case{.name = "LoraGemma4", .precision = Precision::bf16, .family = Family::gemma4_text, .lora = true}),
     [](const auto& info) { return info.param.name; });
 
 TEST(RunNumbersOfNodes, AreAlikeUnderBothLaunchers) {
