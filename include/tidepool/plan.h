@@ -292,6 +292,7 @@ struct Plan {
   // For device and host: bytes of the tier that streaming itself needs at each op of the step program. With
   // layers over devices, the mean of the devices.
   std::array<std::vector<u64>, 2> working_set;
+  std::array<std::vector<u64>, 2> least_set;  // working_set without room to stream ahead
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
   const Segment& segment(SegmentKind kind) const { return segments[static_cast<u32>(kind)]; }

@@ -220,11 +220,11 @@ class Phases {
     return name;
   }
 
-  // Bytes of all memory beyond the working sets.
+  // Bytes of all memory beyond the least working sets.
   double memory() const {
     double bytes = 0;
     for (u32 t = 0; t < 2; ++t) {
-      const std::vector<u64>& set = in_.plan.working_set[t];
+      const std::vector<u64>& set = in_.plan.least_set[t];
       const u64 needed = set.empty() ? 0 : *std::min_element(set.begin(), set.end());
       const u64 budget = in_.plan.tiers[t].budget.value;
       const double count = static_cast<Tier>(t) == Tier::device ? in_.plan.devices : 1;

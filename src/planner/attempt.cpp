@@ -182,6 +182,7 @@ Plan plan_of(const ModelGraph& graph, const PlanOptions& options, Attempt&& a) {
                 TierUse{options.budgets.disk, a.host.disk_bytes, Bytes{0}}};
   emit_segments({graph, a.layout, a.program, options}, a.device, a.host, plan);
   plan.working_set = {std::move(a.device.working_set), std::move(a.host.working_set)};
+  plan.least_set = {std::move(a.device.least_set), std::move(a.host.least_set)};
   add_edges(plan);
   return plan;
 }

@@ -3,6 +3,7 @@
 #include "planner/bound/lower_bound.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -14,9 +15,11 @@ namespace {
 
 // ---- savings on each link -----------------------------------------------------------------------------
 
+using Sets = std::array<std::vector<u64>, 2>;  // by tier: bytes by position
+
 class Savings {
  public:
-  Savings(const Plan& plan, const ModelGraph& graph)
+  Savings(const Plan& plan, const ModelGraph& graph, const Sets& working)
       : graph_(graph),
         devices_(plan.devices),
         replicas_(plan.replicas()),
@@ -40,7 +43,7 @@ class Savings {
                                .node = plan.node})),
         no_home_(graph.windows.size(), false),
         chains_(graph, layout_, program_, no_home_) {
-    CHECK(plan.working_set[0].size() == program_.ops.size(), plan.working_set[0].size());
+    CHECK(working[0].size() == program_.ops.size(), working[0].size());
     for (u32 w = 0; w < graph.windows.size(); ++w) {
       if (w == plan.lookup.window) continue;  // how many rows come up depends on the data
       if (!layout_.windows[w].trains)
@@ -53,7 +56,7 @@ class Savings {
     for (const StreamLife& life : program_.lives) add_stream(life);
     base_[link(LinkKind::h2d)] += layout_.chunk(layout_.batch[0]).bytes.value * plan.micro_batches /
                                   plan.nodes * chains_.batch_spans(0, 0).size();
-    set_capacities(plan);
+    set_capacities(plan, working);
   }
 
   // Fewest weighed bytes. `planned`: weighed bytes that a plan moves.
@@ -375,9 +378,9 @@ class Savings {
   }
 
   // For the disk both tiers are one: content that stays in either is not moved there.
-  void set_capacities(const Plan& plan) {
+  void set_capacities(const Plan& plan, const Sets& working) {
     const auto free = [&](u32 tier, u64 p) {
-      const u64 budget = plan.tiers[tier].budget.value, used = plan.working_set[tier][p];
+      const u64 budget = plan.tiers[tier].budget.value, used = working[tier][p];
       return budget > used ? budget - used : 0;
     };
     for (u64 p = 0; p < program_.ops.size(); ++p) {
@@ -405,12 +408,17 @@ class Savings {
 }  // namespace
 
 std::array<Bytes, link_count> lower_bound(const Plan& plan, const ModelGraph& graph) {
-  return Savings(plan, graph).bounds();
+  const auto bounds = Savings(plan, graph, plan.working_set).bounds();
+  const auto moved = link_bytes(plan, SegmentKind::body);
+  const bool holds = std::ranges::equal(bounds, moved, std::less_equal());
+  return holds ? bounds : Savings(plan, graph, plan.least_set).bounds();
 }
 
 std::optional<u64> weighed_lower_bound(const Plan& plan, const ModelGraph& graph) {
   if (plan.nodes > 1 || plan.replicas() != plan.devices) return std::nullopt;
-  return Savings(plan, graph).weighed_bound(weighed(link_bytes(plan, SegmentKind::body)));
+  const u64 moved = weighed(link_bytes(plan, SegmentKind::body));
+  const u64 bound = Savings(plan, graph, plan.working_set).weighed_bound(moved);
+  return bound <= moved ? bound : Savings(plan, graph, plan.least_set).weighed_bound(moved);
 }
 
 Bytes net_lower_bound(const Plan& plan, const ModelGraph& graph) {

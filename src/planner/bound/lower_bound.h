@@ -1,5 +1,6 @@
 // lower_bound() is the fewest bytes that any placement moves over each link in a steady step, for this model,
-// these budgets and the declared working set. Derived in docs/lower-bounds.md.
+// these budgets and the declared working set; for a plan that moves less, and so did not need all of that
+// set, the set without room to stream ahead. Derived in docs/lower-bounds.md.
 #pragma once
 
 #include <array>

@@ -164,6 +164,26 @@ TEST(LowerBound, HoldsForManyMicroBatches) {
   }
 }
 
+// One window is larger than all others together, and so is the room that is declared for its streaming.
+TEST(LowerBound, HoldsBesideALargeTable) {
+  const ModelGraph graph = test::make_graph({.layers = 6, .embedding_elements = 400 * 2048, .untied = true});
+  u32 planned = 0;
+  for (u64 host = 1'000; host <= 13'000; host += 800)
+    for (u64 device : {6'000ull, 10'000ull}) {
+      const auto plan = make_plan(graph, {.budgets = {Bytes{device * kib}, Bytes{host * kib}, Bytes{gib}},
+                                          .micro_batches = 2,
+                                          .advise = false});
+      if (!plan) continue;
+      ++planned;
+      const auto moved = link_bytes(*plan, SegmentKind::body), bound = lower_bound(*plan, graph);
+      for (u32 l = 0; l < link_count; ++l)
+        EXPECT_GE(moved[l].value, bound[l].value)
+            << name(static_cast<LinkKind>(l)) << " " << host << " " << device;
+      EXPECT_GE(weighed(moved), weighed_lower_bound(*plan, graph).value()) << host << " " << device;
+    }
+  EXPECT_GT(planned, 20u);
+}
+
 // A budget enlarged by a reserve improves neither plan nor bound.
 TEST(LowerBound, AReserveIsNoRoom) {
   const ModelGraph graph = test::make_graph({.layers = 12});
