@@ -1,3 +1,5 @@
+// Connects blocks by streams: which streams there are, and which each block reads and writes in forward and
+// backward.
 #include "tidepool/connect_blocks.h"
 
 namespace tidepool {
@@ -73,29 +75,29 @@ class Connector {
 
   void connect_keys(u32 b) {
     if (g_.config.softmax.shared_layers == 0) return;
-    const u32 layer = g_.blocks[b].layer, kind = g_.config.is_global(layer);
+    const u32 layer = g_.blocks[b].layer, global = g_.config.is_global(layer) ? 1 : 0;
     if (g_.config.gives_keys(layer)) {
-      keys_[kind] = add(Kind::shared_keys, sizes_.shared_keys[kind], b + 1);
-      forward(b, keys_[kind], Access::write);
+      keys_[global] = add(Kind::shared_keys, sizes_.shared_keys[global], b + 1);
+      forward(b, keys_[global], Access::write);
     }
     if (!g_.config.reads_keys(layer)) return;
-    forward(b, keys_[kind], Access::read);
-    backward(b, keys_[kind], Access::read);
+    forward(b, keys_[global], Access::read);
+    backward(b, keys_[global], Access::read);
   }
 
   void connect_key_gradients(u32 b) {
     const ModelConfig& c = g_.config;
     if (c.softmax.shared_layers == 0) return;
-    const u32 layer = g_.blocks[b].layer, kind = c.is_global(layer);
+    const u32 layer = g_.blocks[b].layer, global = c.is_global(layer) ? 1 : 0;
     const bool gives = c.gives_keys(layer);
     if (!gives && !c.reads_keys(layer)) return;
-    bool last = !gives;  // of its kind
+    bool is_last_reader = !gives;
     for (u32 later = layer + 1; later < c.layers; ++later)
-      last = last && c.is_global(later) != c.is_global(layer);
-    backward(b, shared(keys_grad_[kind], Kind::shared_keys_grad, sizes_.shared_keys[kind]),
-             gives  ? Access::read
-             : last ? Access::write
-                    : Access::read_write);
+      is_last_reader = is_last_reader && c.is_global(later) != c.is_global(layer);
+    backward(b, shared(keys_grad_[global], Kind::shared_keys_grad, sizes_.shared_keys[global]),
+             gives            ? Access::read
+             : is_last_reader ? Access::write
+                              : Access::read_write);
   }
 
   void connect_attention(u32 b) {

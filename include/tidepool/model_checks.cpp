@@ -16,8 +16,10 @@ std::optional<ModelFault> check_layer_kinds(const ModelConfig& c) {
   const bool parts = style(c.family).one_part;
   const std::string_view known = parts ? "M*-E" : "M*";
   if (!c.layer_kinds.empty() && c.layer_kinds.size() != c.layers)
-    return ModelFault{key, fmt::format("'{}' has {} letters for {} layers; it must have one a layer",
-                                       c.layer_kinds, c.layer_kinds.size(), c.layers)};
+    return ModelFault{
+        key,
+        fmt::format("'{}' has length {}, and num_hidden_layers is {}; it must have a letter for each layer",
+                    c.layer_kinds, c.layer_kinds.size(), c.layers)};
   if (const u64 at = c.layer_kinds.find_first_not_of(known); at != c.layer_kinds.npos)
     return ModelFault{
         key,
@@ -114,8 +116,9 @@ std::optional<ModelFault> check_rope(const ModelConfig& c) {
   if (!(r.partial_factor > 0 && r.partial_factor <= 1) || c.rotary_size() < 2 || c.rotary_size() % 2 != 0)
     return ModelFault{
         "rope_parameters.partial_rotary_factor",
-        fmt::format("{} turns {} of a head's {} columns; it must be at most 1 and turn pairs of them",
-                    r.partial_factor, c.rotary_size(), c.head_size())};
+        fmt::format(
+            "{} turns {} of a head's {} columns; it must be above 0, at most 1, and turn pairs of them",
+            r.partial_factor, r.partial_factor > 0 ? c.rotary_size() : 0, c.head_size())};
   const bool proportional = r.type == RopeType::proportional;
   if (traits(c.family).global_sizes_key ? !proportional && r.type != RopeType::plain : proportional)
     return ModelFault{
@@ -123,10 +126,18 @@ std::optional<ModelFault> check_rope(const ModelConfig& c) {
         fmt::format("{} is not computed for {} models; layers of Gemma 4 that see all tokens have "
                     "proportional or default angles, and others have others",
                     rope_type_names[static_cast<u32>(r.type)], name(c.family))};
-  if (proportional && static_cast<u32>(r.partial_factor * c.rotary_size() / 2) == 0)
+  const u32 columns = c.rotary_size(c.layers - 1);  // the last layer sees all tokens
+  if (proportional && static_cast<u32>(r.partial_factor * columns / 2) == 0)
     return ModelFault{
         "rope_parameters.partial_rotary_factor",
-        fmt::format("{} of a head's {} columns turns no pair of them", r.partial_factor, c.rotary_size())};
+        fmt::format("{} of a head's {} columns turns no pair of them", r.partial_factor, columns)};
+  const double usual = traits(c.family).left_out.partial_rotary;
+  if (traits(c.family).global_sizes_key && !proportional && r.partial_factor != 1 &&
+      r.partial_factor != usual)
+    return ModelFault{
+        "rope_parameters.partial_rotary_factor",
+        fmt::format("{} has no effect with rope_type {} in transformers for {} models", r.partial_factor,
+                    rope_type_names[static_cast<u32>(r.type)], name(c.family))};
   if (!(r.query_growth >= 0))
     return ModelFault{"rope_parameters.llama_4_scaling_beta",
                       fmt::format("{} must not be negative", r.query_growth)};

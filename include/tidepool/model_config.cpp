@@ -1,3 +1,4 @@
+// Derives numbers from a model's config, has the families' defaults, and checks sizes.
 #include "tidepool/model_config.h"
 
 #include <fmt/format.h>

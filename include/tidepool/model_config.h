@@ -124,16 +124,10 @@ struct ModelConfig {
   double attention_scale() const;
   // The longest sequence that positions allow: with dynamic angles longer than `positions`.
   u32 longest_sequence() const;
-  u32 rotary_size() const {
-    if (latent.kv_lora_rank != 0) return latent.qk_rope_head_dim;
-    if (attention.rope.type == RopeType::proportional) return head_size();
-    return static_cast<u32>(head_size() * attention.rope.partial_factor);
-  }
-  u32 rotary_size(u32 layer) const {
-    if (!is_global(layer) || softmax.global_head_size == 0) return rotary_size();
-    const bool whole = attention.rope.type == RopeType::proportional;
-    return static_cast<u32>(head_size(layer) * (whole ? 1 : attention.rope.partial_factor));
-  }
+  // Columns of a head that the rotation has. In Gemma 4 all: proportional angles of some pairs are 0, and
+  // plain ones know no share.
+  u32 rotary_size() const { return rotary_share_of(head_size()); }
+  u32 rotary_size(u32 layer) const { return rotary_share_of(head_size(layer)); }
   bool has_experts(u32 layer) const;
   // REQUIRES: FamilyTraits::layer_kinds is not empty.
   LayerKind layer_kind(u32 layer) const {
@@ -180,6 +174,13 @@ struct ModelConfig {
   u32 window_of_any_layer() const;
 
   bool operator==(const ModelConfig&) const = default;
+
+ private:
+  u32 rotary_share_of(u32 head_columns) const {
+    if (latent.kv_lora_rank != 0) return latent.qk_rope_head_dim;
+    if (traits(family).global_sizes_key) return head_columns;
+    return static_cast<u32>(head_columns * attention.rope.partial_factor);
+  }
 };
 
 // RETURNS: the longest sequence and the keys that give it, for people.

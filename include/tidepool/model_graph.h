@@ -227,12 +227,17 @@ inline bool only_looks_up(const ModelGraph& graph, u32 block) {
   return true;
 }
 
-// RETURNS: the embedding whose table is only looked up, of two the one of layers' inputs; none if the model
-// has none.
+inline u64 table_elements(const ModelGraph& graph, u32 block) {
+  return graph.windows[graph.blocks[block].windows[0]].elements;
+}
+
+// RETURNS: the embedding whose table is only looked up, of two the one with the larger table; none if the
+// model has none.
 inline u32 lookup_block(const ModelGraph& graph) {
   u32 found = none;
   for (u32 b = 0; b < graph.blocks.size() && graph.blocks[b].kind == BlockKind::embedding; ++b)
-    if (only_looks_up(graph, b)) found = b;
+    if (only_looks_up(graph, b) && (found == none || table_elements(graph, b) > table_elements(graph, found)))
+      found = b;
   return found;
 }
 inline u32 lookup_window(const ModelGraph& graph) {

@@ -252,6 +252,8 @@ struct Lookup {
   bool on() const { return window != none; }
   bool operator==(const Lookup&) const = default;
 };
+// Rows are read in whole blocks of 4 KiB, through a buffer of 1 MiB.
+inline constexpr u64 looked_up_row_bytes_max = mib - 2 * frame_alignment;
 constexpr Bytes lookup_bytes(const Lookup& lookup, Precision precision) {
   const u64 rows = values_bytes(u64{lookup.rows_most} * lookup.row_elements, precision);
   return Bytes{round_up(rows, frame_alignment) + frame_alignment};

@@ -1,3 +1,4 @@
+// One head of the rule on cores: its chunks one after the other, by small products in fp32.
 #include "kernels/delta_rule/delta_head.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Loops over rows of a chunk for each SIMD target.
 #include "kernels/delta_rule/delta_rows.h"
 
 #include "kernels/simd/targets.h"

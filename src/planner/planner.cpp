@@ -89,12 +89,15 @@ Error refusal(Fit& fit, const PlanOptions& options, const SearchWork* work) {
 
 }  // namespace
 
-// A table that rests on the device, because the user wants that, does not travel at all.
+// A table that rests on the device, because the user wants that, does not travel at all. Wider rows do not
+// pass through the buffer that they are read into.
 bool looks_up(const ModelGraph& graph, const PlanOptions& options) {
   const u32 table = lookup_window(graph);
   if (table == none || options.home == HomePolicy::device || options.lookup == LookupPolicy::off)
     return false;
-  const Bytes bytes{values_bytes(graph.windows[table].elements, graph.precision)};
+  const Window& window = graph.windows[table];
+  if (values_bytes(window.tensors[0].shape[1], graph.precision) > looked_up_row_bytes_max) return false;
+  const Bytes bytes{values_bytes(window.elements, graph.precision)};
   return options.lookup == LookupPolicy::on || bytes > Bytes{options.budgets.device.value / 2};
 }
 
@@ -107,10 +110,22 @@ bool SearchWork::takes(u64 more) {
   return true;
 }
 
+namespace {
+
+// RETURNS: options with which rows of the model's table travel, if that is left open and is not so anyway.
+std::optional<PlanOptions> with_rows(const ModelGraph& graph, PlanOptions options) {
+  if (options.lookup != LookupPolicy::automatic || looks_up(graph, options)) return std::nullopt;
+  options.lookup = LookupPolicy::on, options.advise = false;
+  return looks_up(graph, options) ? std::optional(options) : std::nullopt;
+}
+
+}  // namespace
+
 Result<void> check_fits(const ModelGraph& graph, const PlanOptions& options, SearchWork* work) {
   TRY(check_is_possible(graph, options));
   Fit fit(graph, options);
   if (fit.within(options.budgets, work)) return {};
+  if (const auto rows = with_rows(graph, options); rows && check_fits(graph, *rows, work)) return {};
   return refusal(fit, options, work);
 }
 
@@ -126,7 +141,11 @@ Result<Plan> draft_plan(const ModelGraph& graph, const PlanOptions& options) {
   TRY(check_is_possible(graph, options));
   Fit fit(graph, options);
   const std::optional<TierCandidate> candidate = fit.within(options.budgets);
-  if (!candidate) return refusal(fit, options, nullptr);
+  if (!candidate) {
+    if (const auto rows = with_rows(graph, options))
+      if (Result<Plan> plan = draft_plan(graph, *rows)) return plan;
+    return refusal(fit, options, nullptr);
+  }
   std::optional<Attempt> usual = usual_attempt(graph, options);
   return plan_of(graph, options, usual ? *std::move(usual) : attempt_candidate(graph, options, *candidate));
 }

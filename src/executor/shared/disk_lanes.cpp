@@ -374,6 +374,11 @@ Result<void> DiskLanes::read_blocks(std::span<const BlockRead> reads) {
 
 // ---- in words
 
+std::string DiskLanes::place_of_block(ChunkId id, u64 offset) const {
+  return fmt::format("{} bytes at offset {} of the swap file on {}", frame_alignment,
+                     offset_of_newest(id, common_.plan.homes[index(id)]) + offset, disk_->describe());
+}
+
 std::string DiskLanes::chunk_name(ChunkId id) const {
   const Chunk& chunk = common_.plan.chunk(id);
   if (chunk.window != none) {

@@ -47,6 +47,8 @@ class DiskLanes {
   // THREADS: one at a time.
   // Errors: ErrorKind::io.
   Result<void> read_blocks(std::span<const BlockRead>);
+  // RETURNS: in words, the place of a chunk's block that read_blocks() reads.
+  std::string place_of_block(ChunkId, u64 offset) const;
 
   // Number of extra tries of disk transfers.
   u64 retries() const { return retries_.load(std::memory_order_relaxed); }

@@ -1,3 +1,5 @@
+// Looks up rows: the distinct tokens of a micro-batch, sorted, and their rows from the host or, in blocks of
+// 4 KiB that are verified one by one, from the disk.
 #include "executor/shared/row_lookup.h"
 
 #include <fmt/format.h>
@@ -190,13 +192,12 @@ void RowLookup::keep_checksums(ChunkId chunk, std::span<const std::byte> content
 }
 
 Error RowLookup::damaged(const Run& run, u64 block) const {
-  return {
-      ErrorKind::io,
-      fmt::format("checksum mismatch reading rows of {} (cut {}, 4096 bytes at offset {} of the swap file): "
-                  "the disk returned damaged data. Checkpoints are not touched: check the disk (dmesg, "
-                  "smartctl), then resume, with memory.swap_dir on another disk if it happens again",
-                  common_.graph.windows[lookup_.window].name, run.cut,
-                  cuts_[run.cut].home.offset + block * block_bytes)};
+  return {ErrorKind::io,
+          fmt::format("checksum mismatch reading rows of {} (cut {}, {}): the disk returned damaged data. "
+                      "Checkpoints are not touched: check the disk (dmesg, smartctl), then resume, with "
+                      "memory.swap_dir on another disk if it happens again",
+                      common_.graph.windows[lookup_.window].name, run.cut,
+                      disk_.place_of_block(cuts_[run.cut].chunk, block * block_bytes))};
 }
 
 Bytes lookup_memory(const Plan& plan, u64 places) {

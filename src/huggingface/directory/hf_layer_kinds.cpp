@@ -64,8 +64,13 @@ std::optional<ModelFault> read_list(std::string_view key, const json::value& val
 // The list counts before the pattern.
 std::optional<ModelFault> read_kinds(const json::object& file, ModelConfig& c) {
   for (const std::string_view key : list_keys)
-    if (const json::value* list = file.if_contains(key); list != nullptr && !list->is_null())
-      return read_list(key, *list, c.layer_kinds);
+    if (const json::value* list = file.if_contains(key); list != nullptr && !list->is_null()) {
+      if (auto fault = read_list(key, *list, c.layer_kinds)) return fault;
+      if (file.contains(count_key) && c.layer_kinds.size() != c.layers)
+        return ModelFault{key, fmt::format("has {} items, and {} is {}; make them agree",
+                                           c.layer_kinds.size(), count_key, c.layers)};
+      return std::nullopt;
+    }
   const json::value* pattern = file.if_contains(pattern_key);
   if (pattern == nullptr || pattern->is_null()) return std::nullopt;
   if (!pattern->is_string()) return ModelFault{pattern_key, fmt::format("{} must be a text", text(*pattern))};
@@ -145,6 +150,31 @@ std::optional<ModelFault> read_head_size(const json::object& file, ModelConfig& 
 }
 
 }  // namespace
+
+std::optional<ModelFault> rename_mamba_keys(Family family, json::object& file) {
+  constexpr std::array<std::pair<const char*, const char*>, 9> renamed = {
+      {{"mamba_n_groups", "n_groups"},
+       {"mamba_d_conv", "conv_kernel"},
+       {"mamba_expand", "expand"},
+       {"mamba_dt_min", "time_step_min"},
+       {"mamba_dt_max", "time_step_max"},
+       {"mamba_dt_limit", limits_key.data()},
+       {"mamba_dt_init_floor", "time_step_floor"},
+       {"mamba_conv_bias", "use_conv_bias"},
+       {"mamba_chunk_size", "chunk_size"}}};
+  if (!style(family).one_part) return std::nullopt;
+  for (const auto& [before, now] : renamed) {
+    const json::value* old = file.if_contains(before);
+    if (old == nullptr) continue;
+    if (const json::value* own = file.if_contains(now); own != nullptr && *own != *old)
+      return ModelFault{before, fmt::format("is {}, but {} beside it is {}; keep the one that was trained",
+                                            text(*old), now, text(*own))};
+    const json::value value = *old;
+    file[now] = value;
+    file.erase(before);
+  }
+  return std::nullopt;
+}
 
 bool is_layer_kind_key(Family family, std::string_view key) {
   if (traits(family).layer_kinds.empty()) return false;

@@ -9,6 +9,8 @@
 
 namespace tidepool {
 
+// Nemotron-H's earlier names of keys become today's.
+std::optional<ModelFault> rename_mamba_keys(Family, boost::json::object& file);
 // True for the keys that read_layer_kinds() reads, in families that have them.
 bool is_layer_kind_key(Family, std::string_view key);
 // REQUIRES: the plain keys were read.

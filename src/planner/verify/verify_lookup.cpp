@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace tidepool {
@@ -21,7 +22,8 @@ std::string wrong_with_rows_of(const Plan& plan, const Segment& segment) {
     const std::span<const Operand> operands = segment.operands_of(op);
     if (op.kind == OpKind::lookup) {
       if (!is_lookup(plan, op, operands))
-        return fmt::format("{} op {} looks up no rows", name(segment.kind), i);
+        return fmt::format("{} op {} is no lookup of one micro-batch's rows into the host",
+                           name(segment.kind), i);
       made_for[index(operands[0].first)] = op.micro_batch;
       continue;
     }
@@ -40,7 +42,9 @@ std::string wrong_with_rows_of(const Plan& plan, const Segment& segment) {
     const u32 expected = op.kind == OpKind::forward && op.block == plan.lookup.block ? 1
                          : op.kind == OpKind::copy                                   ? rows
                                                                                      : 0;
-    if (rows != expected) return fmt::format("{} op {} has no rows", name(segment.kind), i);
+    if (rows != expected)
+      return fmt::format("{} op {} takes {} chunks of rows instead of {}", name(segment.kind), i, rows,
+                         expected);
   }
   return "";
 }
@@ -51,6 +55,12 @@ std::string wrong_with_lookup(const Plan& plan, const ModelGraph& graph) {
   if (!plan.lookup.on()) return "";
   if (plan.lookup.window != lookup_window(graph) || plan.lookup.block != lookup_block(graph))
     return "rows of a window are looked up that blocks read whole";
+  const std::vector<u64>& shape = graph.windows[plan.lookup.window].tensors[0].shape;
+  if (plan.lookup.row_elements != shape[1] || plan.lookup.rows_most != std::min(graph.batch.rows(), shape[0]))
+    return "rows that are looked up have another size than the table's, or are too few";
+  for (const Chunk& chunk : plan.chunks)
+    if (chunk.kind == Kind::rows && chunk.bytes != lookup_bytes(plan.lookup, plan.precision))
+      return "a chunk of rows has not the size of a micro-batch's most";
   for (const Segment& segment : plan.segments)
     if (std::string wrong = wrong_with_rows_of(plan, segment); !wrong.empty()) return wrong;
   return "";

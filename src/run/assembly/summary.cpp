@@ -201,6 +201,26 @@ std::string quantization_of(const ModelGraph& graph) {
   return packing == Packing::none ? "" : std::string(name(packing));
 }
 
+// RETURNS: which rows travel, or why none do although the config wants it; else empty.
+std::string lookup_note(const Job& job, const Plan& plan) {
+  const ModelGraph& graph = job.graph;
+  if (plan.lookup.on())
+    return fmt::format(
+        "of {} only the rows of each micro-batch's tokens move, at most {} ({}): what a step moves is the "
+        "most, "
+        "and the least leaves them out; looking up takes {} beside the budgets",
+        graph.windows[plan.lookup.window].name, plan.lookup.rows_most,
+        bytes_text(lookup_bytes(plan.lookup, plan.precision)),
+        bytes_text(lookup_memory(plan, graph.batch.rows())));
+  if (job.config.memory.lookup != LookupPolicy::on) return "";
+  return lookup_window(graph) == none
+             ? "memory.lookup: on has no effect: the model has no embedding that is frozen and not the "
+               "head's "
+               "matrix"
+             : "memory.lookup: on has no effect: the table rests on the device, or its rows are wider than "
+               "1 MiB";
+}
+
 // RETURNS: how a killed run resumes, if trained state rests on disk or is committed there; else empty.
 std::string versions_note(const Job& job, const Plan& plan) {
   const auto written = [&](SegmentKind kind) {
@@ -305,6 +325,7 @@ PlanSummary summarize(const SummaryInput& in) {
   if (const Bytes scratch = update_scratch_of_host(graph, plan, device_memory_of(config)); scratch.value > 0)
     s.notes.push_back(
         fmt::format("updates of whole tensors take {} of the host, beside the budgets", bytes_text(scratch)));
+  if (const std::string note = lookup_note(job, plan); !note.empty()) s.notes.push_back(note);
   if (const std::string note = versions_note(job, plan); !note.empty()) s.notes.push_back(note);
   if (plan.speculates)
     s.notes.push_back(

@@ -59,6 +59,19 @@ TEST(Gemma4Rows, AnglesOfTypeDefaultTurnWholeHeads) {
   EXPECT_EQ(c.softmax.local_rope_theta, 2e4);
 }
 
+// Only layers that see all tokens have proportional angles; plain ones know no share.
+TEST(Gemma4Rows, TheShareOfProportionalAnglesIsOfTheWiderHeads) {
+  EXPECT_EQ(parsed(R"(, "head_dim": 4, "global_head_dim": 32)").rotary_size(5), 32u);
+  EXPECT_THAT(fault_of(R"(, "head_dim": 16, "global_head_dim": 4)"), HasSubstr("turns no pair of them"));
+  ModelConfig c = parsed(R"(, "head_dim": 8, "global_head_dim": 12)");
+  c.attention.rope.type = RopeType::plain;
+  EXPECT_EQ(c.rotary_size(5), 12u);
+  EXPECT_EQ(c.rotary_size(0), 8u);
+  EXPECT_FALSE(check_model(c));
+  c.attention.rope.partial_factor = 0.5;
+  EXPECT_THAT(check_model(c)->reason, HasSubstr("has no effect with rope_type default"));
+}
+
 TEST(Gemma4Rows, RefusesWhatIsNotComputed) {
   EXPECT_THAT(fault_of(R"(, "enable_moe_block": true)"), HasSubstr("enable_moe_block"));
   EXPECT_THAT(fault_of(R"(, "use_bidirectional_attention": "all")"),

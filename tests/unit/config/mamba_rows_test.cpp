@@ -50,10 +50,21 @@ TEST(NemotronH, IsDenseIfNoLayerHasExperts) {
   EXPECT_EQ(c.experts.count, 0u);
 }
 
+TEST(NemotronH, ReadsEarlierNamesOfKeys) {
+  const ModelConfig c = nemotron(R"(, "mamba_dt_min": 0.25, "mamba_d_conv": 3, "mamba_n_groups": 2)").value();
+  EXPECT_EQ(c.mamba.least_step, 0.25);
+  EXPECT_EQ(c.mamba.taps, 3u);
+  EXPECT_EQ(c.mamba.groups, 2u);
+}
+
 TEST(NemotronH, RefusesByName) {
   EXPECT_THAT(fault(nemotron(R"(, "hybrid_override_pattern": "MX")")), HasSubstr("has 'X' for layer 1"));
   EXPECT_THAT(fault(nemotron(R"(, "hybrid_override_pattern": "M*-", "num_hidden_layers": 4)")),
-              HasSubstr("has 3 letters for 4 layers"));
+              HasSubstr("'M*-' has length 3, and num_hidden_layers is 4"));
+  EXPECT_THAT(fault(nemotron(R"(, "layers_block_type": ["mamba", "mlp"], "num_hidden_layers": 3)")),
+              HasSubstr("layers_block_type: has 2 items, and num_hidden_layers is 3"));
+  EXPECT_THAT(fault(nemotron(R"(, "time_step_min": 0.1, "mamba_dt_min": 0.2)")),
+              HasSubstr("mamba_dt_min: is 0.2, but time_step_min beside it is 0.1"));
   EXPECT_THAT(fault(nemotron(R"(, "layers_block_type": ["mamba", "conv"])")),
               HasSubstr("layers_block_type: \"conv\" is not supported"));
   EXPECT_THAT(fault(nemotron(R"(, "moe_latent_size": 32)")), HasSubstr("moe_latent_size"));

@@ -79,6 +79,38 @@ TEST(PlanLookup, HoldsATableThatIsLargerThanDeviceAndHost) {
   EXPECT_TRUE(make_plan(graph, whole));
 }
 
+// A table below half of the device travels whole, unless nothing fits then.
+TEST(PlanLookup, IsTheRuleWhereNothingElseFits) {
+  const ModelGraph graph = with_table({}, 16 * 1024, 64);
+  PlanOptions options = {.budgets = {Bytes{3 * mib}, Bytes{4 * mib}, Bytes{256 * mib}}, .micro_batches = 2};
+  u32 whole = 0, rows = 0;
+  for (u64 kib_of_device = 600; kib_of_device < 6'000; kib_of_device += 200) {
+    options.budgets.device = Bytes{kib_of_device * kib};
+    options.lookup = LookupPolicy::off;
+    const auto without = make_plan(graph, options);
+    options.lookup = LookupPolicy::automatic;
+    const auto plan = make_plan(graph, options);
+    if (!plan) continue;
+    if (!without) {
+      EXPECT_TRUE(plan->lookup.on()) << kib_of_device;
+    }
+    (plan->lookup.on() ? rows : whole) += 1;
+    EXPECT_TRUE(check_fits(graph, options));
+  }
+  EXPECT_GT(whole, 0u);
+  EXPECT_GT(rows, 0u);
+}
+
+TEST(PlanLookup, RowsWiderThanTheBufferTravelWithTheTable) {
+  ModelGraph graph = with_table({}, 16 * 1024, 64);
+  const PlanOptions options = looking_up({.budgets = {Bytes{8 * mib}, Bytes{64 * mib}, Bytes{0}}});
+  EXPECT_TRUE(looks_up(graph, options));
+  graph.windows[0].tensors[0].shape = {1, 16 * 1024 * 32};
+  EXPECT_TRUE(looks_up(graph, options)) << "1 MiB less two blocks is as wide as rows may be";
+  graph.precision = Precision::fp32;
+  EXPECT_FALSE(looks_up(graph, options));
+}
+
 TEST(PlanLookup, RestsInTheHostWithoutADisk) {
   const Plan plan = small_plan(with_table({}, 16 * 1024, 64), Bytes{16 * mib}, Bytes{0});
   EXPECT_EQ(plan.homes[0].tier, Tier::host);
@@ -102,7 +134,12 @@ TEST(PlanLookup, FaultsAreFound) {
   EXPECT_THAT(fault([&](Plan& plan) { first(body(plan), OpKind::lookup).micro_batch = 1; }),
               HasSubstr("finds the rows of another micro-batch"));
   EXPECT_THAT(fault([&](Plan& plan) { first(body(plan), OpKind::lookup).lane.kind = LaneKind::disk_read; }),
-              HasSubstr("looks up no rows"));
+              HasSubstr("is no lookup of one micro-batch's rows"));
+  EXPECT_THAT(fault([&](Plan& plan) { --plan.lookup.rows_most; }), HasSubstr("or are too few"));
+  EXPECT_THAT(fault([&](Plan& plan) {
+                std::ranges::find(plan.chunks, Kind::rows, &Chunk::kind)->bytes += Bytes{4096};
+              }),
+              HasSubstr("has not the size"));
   EXPECT_THAT(fault([&](Plan& plan) { plan.lookup.window = 1; }), HasSubstr("that blocks read whole"));
   EXPECT_THAT(fault([&](Plan& plan) {
                 Segment& segment = body(plan);

@@ -1,3 +1,4 @@
+// Mamba-2's layer: product, convolution, rule, gate and norm, and back, in the gated delta rule's frames.
 #include "model/mixers/mamba/mamba.h"
 
 #include <limits>

@@ -1,3 +1,4 @@
+// The two blocks that make layers' inputs, then a layer's part; forward and backward of each.
 #include "model/mlps/layer_inputs/layer_inputs.h"
 
 #include <cmath>
