@@ -52,6 +52,7 @@ struct Router {
   u32 rows = 0;                       // R
   const float* logits = nullptr;      // [R, E]
   const float* correction = nullptr;  // [E], or null; sigmoid only
+  const float* factors = nullptr;     // [E], or null: 1; on weights of an expert, beside rule.scale
   const i32* targets = nullptr;       // [R]: padding_target in rows of padding; or null: all rows are tokens
   i32* experts = nullptr;             // [R, k] best score first, ties to the lower index
   float* weights = nullptr;           // [R, k]
@@ -78,6 +79,7 @@ struct RouterBackward {
   const float* logits = nullptr;    // [R, E]
   const i32* experts = nullptr;     // [R, k] as the forward chose
   const float* dweights = nullptr;  // [R, k], or null: zeros. Carries the loss scale already
+  const float* factors = nullptr;   // [E], as in the forward
   const i32* targets = nullptr;     // [R], as in the forward
   // Counts of all layers give N, and the gradient of load balancing: of this layer's softmax P[t, e] it is
   // balance_scale sum_l counts[l, e].
@@ -86,8 +88,18 @@ struct RouterBackward {
   RouterLossFactors losses;
   const float* loss_scale = nullptr;  // device memory, factor on both losses; null: 1
   float* dlogits = nullptr;           // [R, E]; may be logits
+  // [R, k], with factors that have gradients: the share of each choice in that of its expert's factor.
+  // REQUIRES: can_have_factors().
+  float* dfactors = nullptr;
 };
 void router_backward_cpu(const RouterBackward&, CorePool&);
+
+// True if the weights are a softmax over the chosen logits, as factors need, and have gradients.
+inline bool can_have_factors(const RouterBackward& op) {
+  const bool softmax = op.rule.scores == RouterScores::softmax && op.rule.normalise;
+  return op.factors != nullptr && op.dweights != nullptr &&
+         (softmax || op.rule.scores == RouterScores::chosen_softmax);
+}
 
 // Factors in the gradient of one row; zero without any token.
 struct RouterLossScales {

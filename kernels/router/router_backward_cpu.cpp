@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "kernels/router/router.h"
 #include "kernels/router/router_rows.h"
 
@@ -11,8 +12,9 @@ constexpr u32 backward_task_rows = 64;
 
 struct RouterBackwardScratch {
   float logits[router_experts_max], p[router_experts_max], dp[router_experts_max];
-  float q[router_experts_max];
-  float balance[router_experts_max];  // gradient of every row's P
+  float q[router_experts_max];         // softmax over the chosen
+  float dweights[router_experts_max];  // before factors
+  float balance[router_experts_max];   // gradient of every row's P
 };
 
 // Scales include the loss scale.
@@ -83,20 +85,33 @@ void through_sigmoid(const RouterRule& rule, RouterBackwardScratch& s, const i32
   }
 }
 
+const float* before_factors(const RouterBackward& op, const i32* chosen, const float* dweights, float* out) {
+  for (u32 j = 0; j < op.rule.chosen; ++j) out[j] = dweights[j] * op.factors[chosen[j]];
+  return out;
+}
+
 void backward_row(const RouterBackward& op, const RouterLossScales& scales, u32 row,
                   RouterBackwardScratch& s) {
   const RouterRule& rule = op.rule;
   const i32* chosen = op.experts + u64{row} * rule.chosen;
-  const float* dweights = op.dweights != nullptr ? op.dweights + u64{row} * rule.chosen : nullptr;
+  const u64 first = u64{row} * rule.chosen;
+  const float* dweights = op.dweights != nullptr ? op.dweights + first : nullptr;
+  float* dfactors = op.dfactors != nullptr ? op.dfactors + first : nullptr;
   float* dlogits = op.dlogits + u64{row} * rule.experts;
-  if (op.targets != nullptr && op.targets[row] == padding_target)
+  if (op.targets != nullptr && op.targets[row] == padding_target) {
+    if (dfactors != nullptr) std::fill_n(dfactors, rule.chosen, 0.0f);
     return std::fill_n(dlogits, rule.experts, 0.0f), void();
+  }
   std::memcpy(s.logits, op.logits + u64{row} * rule.experts, rule.experts * sizeof(float));
+  if (op.factors != nullptr && dweights != nullptr)
+    dweights = before_factors(op, chosen, dweights, s.dweights);
   through_softmax(op, scales, s, chosen, dweights, dlogits);
   if (dweights == nullptr) return;
   if (rule.scores == RouterScores::sigmoid) return through_sigmoid(rule, s, chosen, dweights, dlogits);
   if (rule.scores == RouterScores::chosen_softmax || rule.normalise) {
     through_chosen_softmax(rule, s, chosen, dweights, dlogits);
+    for (u32 j = 0; dfactors != nullptr && j < rule.chosen; ++j)
+      dfactors[j] = rule.scale * s.q[j] * op.dweights[first + j];
   }
 }
 
@@ -105,6 +120,7 @@ void backward_row(const RouterBackward& op, const RouterLossScales& scales, u32 
 void router_backward_cpu(const RouterBackward& op, CorePool& pool) {
   static_assert(sizeof(RouterBackwardScratch) <= mib);
   check_rule(op.rule);
+  CHECK(op.dfactors == nullptr || can_have_factors(op), op.rows);
   const RouterLossScales scales = scales_of(op);
   const u32 tasks = static_cast<u32>(div_up(op.rows, backward_task_rows));
   parallel_for(pool, Priority::normal, tasks, [&](u32 task, u32 worker) {

@@ -2,6 +2,7 @@
 // read, and gradients written, once; that and the softmax limit it.
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/require.h"
 #include "kernels/router/router_device.cuh"
 #include "kernels/router/router_launch.h"
 
@@ -35,7 +36,14 @@ struct BackwardRow {
   const float* logits;
   const i32* chosen;      // [k]
   const float* dweights;  // [k], or null
+  const float* factors;   // [E], or null
+  float* dfactors;        // [k], or null
   float* d;
+
+  // RETURNS: the gradient of a weight before its factor.
+  __device__ float dweight(u32 j) const {
+    return factors != nullptr ? dweights[j] * factors[chosen[j]] : dweights[j];
+  }
 };
 
 // d of everything that depends on the softmax over all E: P (dP - <dP, P>) + scales.z 2 logsumexp P.
@@ -46,7 +54,7 @@ __device__ void through_softmax(const RouterRule& rule, const RouterLossScales& 
   __syncwarp();
   if (!weights && scales.balance == 0 && scales.z == 0) return;  // zeros
   if (weights) {
-    for_experts_of_lane(rule.chosen, [&](u32 j) { r.d[r.chosen[j]] += rule.scale * r.dweights[j]; });
+    for_experts_of_lane(rule.chosen, [&](u32 j) { r.d[r.chosen[j]] += rule.scale * r.dweight(j); });
     __syncwarp();
   }
   const RowSoftmax softmax = row_softmax(r.logits, rule.experts);
@@ -70,10 +78,12 @@ __device__ void through_chosen_softmax(const RouterRule& rule, const BackwardRow
   for_experts_of_lane(rule.chosen, [&](u32 j) { sum += expf(r.logits[r.chosen[j]] - maximum); });
   sum = warp_sum(sum);
   const auto q = [&](u32 j) { return expf(r.logits[r.chosen[j]] - maximum) / sum; };
-  for_experts_of_lane(rule.chosen, [&](u32 j) { mean += q(j) * r.dweights[j]; });
+  for_experts_of_lane(rule.chosen, [&](u32 j) { mean += q(j) * r.dweight(j); });
   mean = warp_sum(mean);
   for_experts_of_lane(rule.chosen,
-                      [&](u32 j) { r.d[r.chosen[j]] += rule.scale * q(j) * (r.dweights[j] - mean); });
+                      [&](u32 j) { r.d[r.chosen[j]] += rule.scale * q(j) * (r.dweight(j) - mean); });
+  if (r.dfactors == nullptr) return;
+  for_experts_of_lane(rule.chosen, [&](u32 j) { r.dfactors[j] = rule.scale * q(j) * r.dweights[j]; });
 }
 
 __device__ void through_sigmoid(const RouterRule& rule, const BackwardRow& r) {
@@ -83,13 +93,13 @@ __device__ void through_sigmoid(const RouterRule& rule, const BackwardRow& r) {
     for_experts_of_lane(rule.chosen, [&](u32 j) { sum += router_logistic(r.logits[r.chosen[j]]).open; });
     sum = warp_sum(sum) + 1e-20f;
     for_experts_of_lane(rule.chosen, [&](u32 j) {
-      mean += router_logistic(r.logits[r.chosen[j]]).open / sum * r.dweights[j];
+      mean += router_logistic(r.logits[r.chosen[j]]).open / sum * r.dweight(j);
     });
     mean = warp_sum(mean);
   }
   for_experts_of_lane(rule.chosen, [&](u32 j) {
     const RouterLogistic gate = router_logistic(r.logits[r.chosen[j]]);
-    r.d[r.chosen[j]] += rule.scale / sum * (r.dweights[j] - mean) * gate.open * gate.closed;
+    r.d[r.chosen[j]] += rule.scale / sum * (r.dweight(j) - mean) * gate.open * gate.closed;
   });
 }
 
@@ -112,12 +122,14 @@ __global__ void __launch_bounds__(router_warps_max* warp_threads) router_backwar
   const RouterLossScales scales = balance_gradient(op, balance);
   for (u64 row = u64{blockIdx.x} * warps + warp_index(); row < op.rows; row += u64{gridDim.x} * warps) {
     const u64 first = row * op.rule.chosen;
+    float* const dfactors = op.dfactors != nullptr ? op.dfactors + first : nullptr;
     if (op.targets != nullptr && op.targets[row] == padding_target) {
       for_experts_of_lane(experts, [&](u32 expert) { d[expert] = 0; });
+      for_experts_of_lane(dfactors != nullptr ? op.rule.chosen : 0, [&](u32 j) { dfactors[j] = 0; });
     } else {
       backward_row(op.rule, scales, balance,
                    {op.logits + row * experts, op.experts + first,
-                    op.dweights != nullptr ? op.dweights + first : nullptr, d});
+                    op.dweights != nullptr ? op.dweights + first : nullptr, op.factors, dfactors, d});
     }
     // All lanes have read the logits, which may be the same array.
     for_experts_of_lane(experts, [&](u32 expert) { op.dlogits[row * experts + expert] = d[expert]; });
@@ -130,6 +142,8 @@ __global__ void __launch_bounds__(router_warps_max* warp_threads) router_backwar
 void router_backward_cuda(const RouterBackward& op, cudaStream_t stream) {
   using namespace cuda;
   check_rule(op.rule);
+  require(op.dfactors == nullptr || can_have_factors(op),
+          "router_backward: factors need gradients of weights that are a softmax over the chosen");
   if (op.rows == 0) return;
   launch<router_backward_kernel>(router_backward_launch(op.rows, op.rule.experts), stream, op);
 }

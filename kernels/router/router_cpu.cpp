@@ -61,7 +61,8 @@ const float* scores_of(const Router& op, const float* logits, float* scores) {
   return scores;
 }
 
-void weigh(const RouterRule& rule, const float* logits, const float* p, const i32* chosen, float* weights) {
+void weigh(const Router& op, const float* logits, const float* p, const i32* chosen, float* weights) {
+  const RouterRule& rule = op.rule;
   float sum = rule.scores == RouterScores::sigmoid ? 1e-20f : 0.0f;
   if (rule.scores == RouterScores::chosen_softmax) {
     chosen_softmax(logits, chosen, rule.chosen, weights);
@@ -77,6 +78,7 @@ void weigh(const RouterRule& rule, const float* logits, const float* p, const i3
     }
   }
   for (u32 j = 0; j < rule.chosen; ++j) weights[j] *= rule.scale;
+  for (u32 j = 0; op.factors != nullptr && j < rule.chosen; ++j) weights[j] *= op.factors[chosen[j]];
 }
 
 void route_row(const Router& op, u32 row, RouterScratch& s, const PartSums& sums) {
@@ -89,7 +91,7 @@ void route_row(const Router& op, u32 row, RouterScratch& s, const PartSums& sums
   if (sums.counts != nullptr || rule.scores == RouterScores::softmax) {
     lse = router_softmax(logits, rule.experts, s.p);
   }
-  weigh(rule, logits, s.p, chosen, weights);
+  weigh(op, logits, s.p, chosen, weights);
   if (!numbers) std::fill_n(weights, rule.chosen, std::numeric_limits<float>::quiet_NaN());
   const bool padding = op.targets != nullptr && op.targets[row] == padding_target;
   if (sums.counts != nullptr && !padding) add_row(op, logits, lse, s.p, chosen, sums);

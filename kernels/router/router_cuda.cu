@@ -66,7 +66,8 @@ __device__ void finish_weights(const Router& op, u64 row, float sum, bool number
   for_experts_of_lane(rule.chosen, [&](u32 j) {
     float& weight = op.weights[row * rule.chosen + j];
     const float share = divides ? weight / sum : weight;
-    weight = numbers ? share * rule.scale : __uint_as_float(0x7fc0'0000u);
+    const float factor = op.factors != nullptr ? op.factors[op.experts[row * rule.chosen + j]] : 1.0f;
+    weight = numbers ? share * rule.scale * factor : __uint_as_float(0x7fc0'0000u);
   });
 }
 

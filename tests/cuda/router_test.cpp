@@ -166,6 +166,52 @@ TEST_F(CudaRouter, SumsLeaveOutPaddingAsTheCpusDo) {
   }
 }
 
+TEST_F(CudaRouter, FactorsAreTheCpus) {
+  constexpr u32 rows = 70, experts = 33, chosen = 4, choices = rows * chosen;
+  for (const RouterScores scores : {RouterScores::softmax, RouterScores::chosen_softmax}) {
+    const RouterRule rule = {.experts = experts, .chosen = chosen, .scores = scores, .normalise = true};
+    const auto logits = random_floats(rows * experts, 1, 2), factors = random_floats(experts, 2),
+               dweights = random_floats(choices, 3);
+    const auto targets = padded_targets(rows);
+    std::vector<i32> routed(choices);
+    std::vector<float> weights(choices), dlogits(rows * experts), dfactors(choices);
+    Router op = {.rule = rule,
+                 .rows = rows,
+                 .logits = logits.data(),
+                 .factors = factors.data(),
+                 .experts = routed.data(),
+                 .weights = weights.data()};
+    RouterBackward back = {.rule = rule,
+                           .rows = rows,
+                           .logits = logits.data(),
+                           .experts = routed.data(),
+                           .dweights = dweights.data(),
+                           .factors = factors.data(),
+                           .targets = targets.data(),
+                           .dlogits = dlogits.data(),
+                           .dfactors = dfactors.data()};
+    router_cpu(op, pool_);
+    router_backward_cpu(back, pool_);
+    const DeviceArray there(logits.data(), logits.size() * 4), of_factors(factors.data(), experts * 4),
+        chosen_there(choices * 4), weights_there(choices * 4), grads(dweights.data(), choices * 4),
+        targets_there(targets.data(), rows * 4), dlogits_there(rows * experts * 4),
+        dfactors_there(choices * 4);
+    op.logits = there.as<float>(), op.factors = of_factors.as<float>();
+    op.experts = chosen_there.as<i32>(), op.weights = weights_there.as<float>();
+    router_cuda(op, stream_);
+    back.logits = there.as<float>(), back.experts = chosen_there.as<i32>();
+    back.dweights = grads.as<float>(), back.factors = of_factors.as<float>();
+    back.targets = targets_there.as<i32>();
+    back.dlogits = dlogits_there.as<float>(), back.dfactors = dfactors_there.as<float>();
+    router_backward_cuda(back, stream_);
+    synchronize();
+    EXPECT_EQ(chosen_there.values<i32>(), routed);
+    EXPECT_LE(relative_error(weights_there.values<float>(), weights), 1e-6);
+    EXPECT_LE(relative_error(dlogits_there.values<float>(), dlogits), 1e-5);
+    EXPECT_LE(relative_error(dfactors_there.values<float>(), dfactors), 1e-6);
+  }
+}
+
 TEST_F(CudaRouter, GivesTiesToTheLowerIndex) {
   const std::vector<float> logits = {1, 3, 3, 0.0f, 3, -0.0f};
   for (RouterScores scores : {RouterScores::softmax, RouterScores::chosen_softmax, RouterScores::sigmoid}) {
