@@ -79,6 +79,12 @@ CASES = {
     "qwen3_moe_singles": ("qwen3_moe_joined", dict(r=3, lora_alpha=6,
                                                    target_modules=["gate_proj", "up_proj", "down_proj", "gate"])),
     "mixtral_singles": ("mixtral_all", dict(r=2, lora_alpha=6, target_modules=["w1", "w2", "w3", "gate", "k_proj"])),
+    # Experts beside a dense MLP, and the layer's end.
+    "gemma4_branches": ("gemma4_experts_inputs", dict(r=3, lora_alpha=3,
+                                                      target_modules=["q_proj", "down_proj", "per_layer_input_gate",
+                                                                      "per_layer_projection"],
+                                                      target_parameters=["experts.gate_up_proj", "experts.down_proj",
+                                                                         "router.proj.weight"])),
 }
 SINGLES = ("qwen3_moe_singles", "mixtral_singles")
 
@@ -193,7 +199,7 @@ def make_model(plain, options, directory, singles):
 
 
 def write_case(name, base, options):
-    more = dict(experts_implementation="eager") if any(kind in base for kind in ("moe", "mixtral", "gpt_oss", "deepseek")) else {}
+    more = dict(experts_implementation="eager") if any(kind in base for kind in ("moe", "mixtral", "gpt_oss", "deepseek", "experts")) else {}
     plain = transformers.AutoModelForCausalLM.from_pretrained(f"{BASES}/{base}", attn_implementation="eager", dtype=torch.float32, **more)
     margins = expert_cases.Margins(plain)
     tokens, targets = make_batches(plain.config.vocab_size)

@@ -34,12 +34,14 @@ enum class Kind : u8 {
   routes,                                // each token's experts and their weights
   expert_sum,                            // fp32 sum of the experts' outputs, over the groups so far
   router_sums,                           // by layer: each expert's tokens, and sums for the router's losses
-  shared_keys,                           // k and v of a layer, which later layers read too
-  layer_inputs,                          // what each layer reads beside the residual stream, of all layers
+  branches,      // outputs of a layer's dense MLP and of its experts beside it, which the layer's end adds
+  shared_keys,   // k and v of a layer, which later layers read too
+  layer_inputs,  // what each layer reads beside the residual stream, of all layers
   // Gradients of streams.
   activation_grad,  // of the residual stream, updated in place
   normed_grad,      // fp32, summed over the groups of experts
   routes_grad,      // of the experts' weights
+  branches_grad,
   shared_keys_grad,
   layer_inputs_grad,
   kept,  // inside of a block, kept instead of recomputed; one per (block, micro-batch)
@@ -48,7 +50,7 @@ enum class Kind : u8 {
   rows,     // rows of a table that a micro-batch's tokens look up, and their count (Lookup)
   scalars,  // loss, norm partials, clip factor, flags: values that ops read and write
 };
-inline constexpr u32 kind_count = 22 + state_slots_max;
+inline constexpr u32 kind_count = 24 + state_slots_max;
 
 constexpr Kind state_kind(u32 slot) { return static_cast<Kind>(static_cast<u32>(Kind::state) + slot); }
 constexpr bool is_slot(Kind kind) { return kind >= Kind::state && kind < Kind::activation; }
@@ -57,7 +59,7 @@ constexpr u32 slot_of(Kind kind) { return static_cast<u32>(kind) - static_cast<u
 
 // StateSlots::name() has the names of slots.
 constexpr std::string_view name(Kind kind) {
-  constexpr std::array<std::string_view, 22> names = {"param",
+  constexpr std::array<std::string_view, 24> names = {"param",
                                                       "grad",
                                                       "grad_accum",
                                                       "grad_part",
@@ -67,11 +69,13 @@ constexpr std::string_view name(Kind kind) {
                                                       "routes",
                                                       "expert_sum",
                                                       "router_sums",
+                                                      "branches",
                                                       "shared_keys",
                                                       "layer_inputs",
                                                       "activation_grad",
                                                       "normed_grad",
                                                       "routes_grad",
+                                                      "branches_grad",
                                                       "shared_keys_grad",
                                                       "layer_inputs_grad",
                                                       "kept",

@@ -32,7 +32,11 @@ class Connector {
   bool is_experts(u32 b) const { return b < g_.blocks.size() && g_.blocks[b].kind == BlockKind::experts; }
   bool is_first(u32 b) const { return !is_experts(b - 1); }
   bool is_last(u32 b) const { return !is_experts(b + 1); }
-  bool has_inputs(u32 b) const { return inputs_ != none && g_.blocks[b].kind == BlockKind::layer; }
+  bool has_inputs(u32 b) const {
+    return inputs_ != none &&
+           (g_.blocks[b].kind == BlockKind::layer || g_.blocks[b].kind == BlockKind::layer_end);
+  }
+  bool has_branches(u32 b) const { return g_.config.has_branches(g_.blocks[b].layer); }
   bool is_last_layer(u32 b) const { return g_.blocks[b + 1].kind == BlockKind::head; }
 
   void forward(u32 b, u32 stream, Access access) { g_.blocks[b].forward_streams.push_back({stream, access}); }
@@ -54,10 +58,7 @@ class Connector {
       case BlockKind::head:
         forward(b, residual_, Access::read);
         backward(b, residual_, Access::read);
-        if (has_inputs(b)) {
-          forward(b, inputs_, Access::read);
-          backward(b, inputs_, Access::read);
-        }
+        connect_inputs(b);
         if (g_.blocks[b].kind == BlockKind::layer) connect_keys(b);
         if (g_.blocks[b].kind == BlockKind::head && sums_ != none) backward(b, sums_, Access::read);
         break;
@@ -65,12 +66,21 @@ class Connector {
         return connect_attention(b);
       case BlockKind::experts:
         connect_experts(b);
-        if (!is_last(b)) return;
+        if (!is_last(b) || has_branches(b)) return;
+        break;
+      case BlockKind::layer_end:
+        connect_end(b);
         break;
     }
     if (b + 1 == g_.blocks.size()) return;
     residual_ = add(Kind::activation, sizes_.residual, b + 1);
     forward(b, residual_, Access::write);
+  }
+
+  void connect_inputs(u32 b) {
+    if (!has_inputs(b)) return;
+    forward(b, inputs_, Access::read);
+    backward(b, inputs_, Access::read);
   }
 
   void connect_keys(u32 b) {
@@ -103,11 +113,19 @@ class Connector {
   void connect_attention(u32 b) {
     forward(b, residual_, Access::read);
     backward(b, residual_, Access::read);
+    // An end that adds inputs needs it again in backward.
+    if (has_branches(b) && inputs_ != none)
+      post_attention_ = add(Kind::post_attention, sizes_.residual, b + 1);
     forward(b, shared(post_attention_, Kind::post_attention, sizes_.residual), Access::write);
+    if (has_branches(b)) {
+      branches_ = add(Kind::branches, sizes_.branches, b + 1);
+      forward(b, branches_, Access::write);
+    }
     normed_ = add(Kind::normed, sizes_.normed, b + 1);
     routes_ = add(Kind::routes, sizes_.routes, b + 1);
     for (const u32 stream : {normed_, routes_}) forward(b, stream, Access::write);
     backward(b, routes_, Access::read);
+    connect_keys(b);
     const bool begins = sums_ == none;
     forward(b, shared(sums_, Kind::router_sums, sizes_.router_sums),
             begins ? Access::write : Access::read_write);
@@ -115,7 +133,8 @@ class Connector {
   }
 
   void connect_experts(u32 b) {
-    if (is_last(b)) forward(b, post_attention_, Access::read);
+    if (is_last(b) && !has_branches(b)) forward(b, post_attention_, Access::read);
+    if (is_last(b) && has_branches(b)) forward(b, branches_, Access::read_write);
     for (const u32 stream : {normed_, routes_}) {
       forward(b, stream, Access::read);
       backward(b, stream, Access::read);
@@ -126,6 +145,16 @@ class Connector {
             : is_last(b) ? Access::read
                          : Access::read_write);
   }
+
+  void connect_end(u32 b) {
+    forward(b, post_attention_, Access::read);
+    if (has_inputs(b)) backward(b, post_attention_, Access::read);
+    forward(b, branches_, Access::read);
+    backward(b, branches_, Access::read);
+    connect_inputs(b);
+  }
+
+  u32 branches_grad() { return shared(branches_grad_, Kind::branches_grad, sizes_.branches); }
 
   void connect_gradients(u32 b) {
     shared(residual_grad_, Kind::activation_grad, sizes_.residual);
@@ -139,7 +168,9 @@ class Connector {
         return backward(b, residual_grad_, Access::read_write);
       case BlockKind::layer_inputs:
       case BlockKind::layer:
+      case BlockKind::layer_end:
         backward(b, residual_grad_, Access::read_write);
+        if (g_.blocks[b].kind == BlockKind::layer_end) backward(b, branches_grad(), Access::write);
         if (g_.blocks[b].kind == BlockKind::layer) connect_key_gradients(b);
         if (inputs_ == none) return;
         return backward(b, shared(inputs_grad_, Kind::layer_inputs_grad, sizes_.layer_inputs),
@@ -150,7 +181,10 @@ class Connector {
     }
     const bool experts = is_experts(b);
     const Access access = experts && is_last(b) ? Access::write : Access::read_write;
-    backward(b, residual_grad_, experts ? Access::read : Access::read_write);
+    if (!experts || !has_branches(b))
+      backward(b, residual_grad_, experts ? Access::read : Access::read_write);
+    if (has_branches(b)) backward(b, branches_grad(), Access::read);
+    if (!experts) connect_key_gradients(b);
     backward(b, shared(normed_grad_, Kind::normed_grad, sizes_.sum), access);
     backward(b, shared(routes_grad_, Kind::routes_grad, sizes_.routes_grad), experts ? access : Access::read);
   }
@@ -158,8 +192,9 @@ class Connector {
   ModelGraph& g_;
   const StreamSizes sizes_;
   u32 residual_ = none, post_attention_ = none, normed_ = none, routes_ = none, expert_sum_ = none,
-      sums_ = none, inputs_ = none;
-  u32 residual_grad_ = none, normed_grad_ = none, routes_grad_ = none, inputs_grad_ = none;
+      sums_ = none, inputs_ = none, branches_ = none;
+  u32 residual_grad_ = none, normed_grad_ = none, routes_grad_ = none, inputs_grad_ = none,
+      branches_grad_ = none;
   std::array<u32, 2> keys_ = {none, none}, keys_grad_ = {none, none};  // by ModelConfig::is_global
 };
 

@@ -25,6 +25,16 @@ enum class ExpertActivation : u8 {
   swiglu,          // silu(gate) up
   clamped_swiglu,  // (min(max(up, -limit), limit) + 1) g sigmoid(alpha g), where g = min(gate, limit)
   squared_relu,    // relu(up)^2: no gate
+  geglu,           // gelu(gate) up
+};
+
+// Norms of experts that are a branch beside a dense MLP: router, experts and MLP each normalise the residual
+// stream, and the outputs of experts and MLP are normalised before they are added. That sum has the norm of
+// NormNames::mlp_branch.
+struct BranchNormNames {
+  std::string_view router;   // [H]: the norm's weight; ".weight" is not added
+  std::string_view experts;  // of their input
+  std::string_view expert_branch, dense_branch;
 };
 
 // Names of an expert layer's tensors in files, after "model.layers.L.". transformers 4 wrote one tensor per
@@ -35,6 +45,7 @@ struct ExpertTensors {
   std::string_view router;           // [E, H]
   std::string_view router_bias;      // [E]; empty: none
   std::string_view correction_bias;  // [E], fp32, not trained; empty: none
+  std::string_view factors;          // [E]: factors on the weights of an expert's tokens; empty: none
   // Single: gate and up [I, H], down [H, I], called `single`.e.`gate`.weight for expert e. An empty `single`:
   // the family has only the joined form.
   // Experts without a gate have no name for it.
@@ -53,9 +64,12 @@ struct ExpertTensors {
   bool joined_in_out = false;
   // Also `joined`.gate_up_proj_bias [E, 2I], in the order of columns, and down_proj_bias [E, H].
   bool biases = false;
-  MlpNames shared;  // of the MLP that every token uses; empty: none. Without a gate if experts are
+  MlpNames shared;        // of the MLP that every token uses; empty: none. Without a gate if experts are
+  BranchNormNames norms;  // empty: experts and that MLP have one input, and the sum no norms
 
   constexpr bool has_gate() const { return single.empty() || !gate.empty(); }
+  // True if experts are a branch beside a dense MLP.
+  constexpr bool are_branch() const { return !norms.experts.empty(); }
   // True if transformers 4 had a module for each expert.
   constexpr bool has_single_files() const { return !single.empty() && !only_joined; }
   // Parameters of all experts in transformers 5, after "`joined`.".
@@ -67,7 +81,8 @@ struct ExpertTraits {
   RouterKind router{};
   ExpertActivation activation{};
   ExpertTensors tensors;
-  std::string_view count_key;        // name of Experts::count in config.json
+  std::string_view count_key;                           // name of Experts::count in config.json
+  std::string_view chosen_key = "num_experts_per_tok";  // the same of Experts::chosen
   std::string_view other_count_key;  // its other name, which transformers 5 reads and may write
   bool inner_key = false;            // moe_intermediate_size; otherwise experts have intermediate_size
   bool normalise_key = false;        // norm_topk_prob; otherwise the weights of the chosen have the sum 1
@@ -81,6 +96,7 @@ struct ExpertTraits {
   bool by_layer_kind = false;
   bool dense_beside = false;    // the MLP that every token uses is there without experts too
   bool optional = false;        // the number of experts may be 0: a dense model
+  std::string_view switch_key;  // is true in config.json if a model has experts; empty: their number says it
   bool balance_keys = false;    // output_router_logits and router_aux_loss_coef
   bool mlp_list_key = false;    // mlp_layer_types in place of first_k_dense_replace
   bool joined_default = false;  // files have the joined form unless they were read in the other
@@ -240,6 +256,32 @@ inline constexpr ExpertTraits granite_hybrid_experts = {
     .dense_beside = true,
     .optional = true,
     .balance_keys = true,
+    .joined_default = true};
+
+// Gemma 4's experts, beside a dense MLP.
+inline constexpr ExpertTraits gemma4_experts = {
+    .router = RouterKind::softmax,
+    .activation = ExpertActivation::geglu,
+    .tensors = {.router = "router.proj.weight",
+                .factors = "router.per_expert_scale",
+                .single = "experts",
+                .gate = "gate_proj",
+                .up = "up_proj",
+                .down = "down_proj",
+                .joined = "experts",
+                .joined_base_layer = "experts.base_layer",
+                .only_joined = true,
+                .joined_router = "router.proj.weight",
+                .shared = gemma4_layers.mlp_names,
+                .norms = {.router = "router.scale",
+                          .experts = "pre_feedforward_layernorm_2",
+                          .expert_branch = "post_feedforward_layernorm_2",
+                          .dense_branch = "post_feedforward_layernorm_1"}},
+    .count_key = "num_experts",
+    .chosen_key = "top_k_experts",
+    .inner_key = true,
+    .optional = true,
+    .switch_key = "enable_moe_block",
     .joined_default = true};
 
 inline constexpr u32 experts_max = 1024;  // in one layer

@@ -34,6 +34,7 @@ enum class MlpKind : u8 {
   experts,       // a few of many small MLPs for each token, as Experts describes
   squared_relu,  // down(relu(up(x))^2)
   none,          // the layer is only a mixer
+  branches,      // the sum of experts and the dense MLP beside them: the end of such a layer
 };
 enum class MlpGate : u8 { silu, gelu };
 
@@ -214,7 +215,7 @@ inline constexpr LayerStyle gemma_layers = [] {
   return style;
 }();
 
-// Gemma 4's dense layers.
+// Gemma 4's layers.
 inline constexpr LayerStyle gemma4_layers = [] {
   LayerStyle style = gemma_layers;
   style.norm_offset = false;

@@ -213,10 +213,10 @@ std::optional<ModelFault> check_experts(const ModelConfig& c) {
     return ModelFault{family->count_key,
                       fmt::format("'{}' is out of range; it must be 1 to {}", e.count, experts_max)};
   if (e.chosen == 0)
-    return ModelFault{"num_experts_per_tok", "0 is too few; every token needs at least one expert"};
+    return ModelFault{family->chosen_key, "0 is too few; every token needs at least one expert"};
   if (e.chosen > e.count)
-    return ModelFault{"num_experts_per_tok", fmt::format("{} is more than the {} experts of model.{}",
-                                                         e.chosen, e.count, family->count_key)};
+    return ModelFault{family->chosen_key, fmt::format("{} is more than the {} experts of model.{}", e.chosen,
+                                                      e.count, family->count_key)};
   if (!(e.scale > 0)) return ModelFault{"routed_scaling_factor", fmt::format("{} is not positive", e.scale)};
   if (!(e.gate_limit > 0)) return ModelFault{"swiglu_limit", fmt::format("{} is not positive", e.gate_limit)};
   for (auto [key, v] :
@@ -367,7 +367,7 @@ ModelConfig default_model(Family family) {
     c.softmax.local_rope_theta = traits(family).left_out.local_rope_theta;
   if (traits(family).left_out.rope_theta != 0) c.attention.rope.theta = traits(family).left_out.rope_theta;
   if (const ExpertTraits* experts = traits(family).experts) {
-    c.experts = {.count = 8, .chosen = 2};
+    if (experts->switch_key.empty()) c.experts = {.count = 8, .chosen = 2};
     if (experts->shared_key) c.experts.shared = 1;
     if (experts->shared_width_key) c.experts.shared_width = 512;
     c.experts.joined_files = experts->joined_default;

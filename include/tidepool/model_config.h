@@ -129,6 +129,10 @@ struct ModelConfig {
   u32 rotary_size() const { return rotary_share_of(head_size()); }
   u32 rotary_size(u32 layer) const { return rotary_share_of(head_size(layer)); }
   bool has_experts(u32 layer) const;
+  // RETURNS: true if the layer's experts are a branch beside a dense MLP.
+  bool has_branches(u32 layer) const {
+    return has_experts(layer) && traits(family).experts->tensors.are_branch();
+  }
   // REQUIRES: FamilyTraits::layer_kinds is not empty.
   LayerKind layer_kind(u32 layer) const {
     const std::string_view kinds = layer_kinds.empty() ? traits(family).layer_kinds : layer_kinds;
@@ -140,6 +144,8 @@ struct ModelConfig {
   u32 shared_inner() const {
     return experts.shared_width != 0 ? experts.shared_width : experts.shared * expert_inner();
   }
+  // The same of a layer, whose dense MLP it may be.
+  u32 shared_inner(u32 layer) const { return has_branches(layer) ? dense_inner(layer) : shared_inner(); }
   // True if the MLP that every token uses has a gate.
   bool shared_gate() const {
     return shared_inner() != 0 && !traits(family).experts->tensors.shared_gate.empty();

@@ -78,9 +78,10 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
-// A layer with experts is several blocks: its attention with the router, then groups of experts. A model
-// whose layers have inputs of their own has a second embedding for these, and a block that completes them.
-enum class BlockKind : u8 { embedding, layer_inputs, layer, attention, experts, head };
+// A layer with experts is several blocks: its attention with the router, then groups of experts, and if these
+// are a branch beside a dense MLP, an end that adds both. A model whose layers have inputs of their own has a
+// second embedding for these, and a block that completes them.
+enum class BlockKind : u8 { embedding, layer_inputs, layer, attention, experts, layer_end, head };
 
 // Stream is content that blocks hand to blocks within one micro-batch. A block that writes it without reading
 // it begins new content; blocks that read and write it change it in place; the last user ends it.
@@ -202,6 +203,7 @@ constexpr BatchList arrays_read(BlockKind kind) {
     case BlockKind::attention:
       return {BatchArray::targets, BatchArray::starts};
     case BlockKind::experts:
+    case BlockKind::layer_end:
       return {};
     case BlockKind::head:
       return {BatchArray::targets};

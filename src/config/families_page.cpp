@@ -55,7 +55,8 @@ std::string mlp_text(const FamilyTraits& family) {
   const MlpNames& names = family.experts->tensors.shared;
   const bool shared = !names.up.empty() || !names.gate_up.empty();
   if (family.style->one_part) return "relu², experts and shared ones, or none";
-  if (family.experts->dense_beside) return fmt::format("{}, with experts beside it or without", dense);
+  if (family.experts->dense_beside || family.experts->tensors.are_branch())
+    return fmt::format("{}, with experts beside it or without", dense);
   return fmt::format("experts{}", shared ? ", and shared ones" : "");
 }
 

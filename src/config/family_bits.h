@@ -98,9 +98,13 @@ inline constexpr u32 dense_beside =
     families_with_experts([](const ExpertTraits& e) { return e.dense_beside; });
 inline constexpr u32 sigmoid_routed =
     families_with_experts([](const ExpertTraits& e) { return e.router == RouterKind::sigmoid_in_groups; });
+// Families whose config.json says with a key of its own that a model has experts.
+inline constexpr u32 switched_experts =
+    families_with_experts([](const ExpertTraits& e) { return !e.switch_key.empty(); });
 // Families without dense MLPs.
-inline constexpr u32 only_experts =
-    families_with_experts([](const ExpertTraits& e) { return e.inner_key && !e.step_keys && !e.group_keys; });
+inline constexpr u32 only_experts = families_with_experts([](const ExpertTraits& e) {
+  return e.inner_key && !e.step_keys && !e.group_keys && !e.tensors.are_branch();
+});
 inline constexpr u32 shared_widths =
     families_with_experts([](const ExpertTraits& e) { return e.shared_width_key; });
 inline constexpr u32 shared_experts =
@@ -108,6 +112,10 @@ inline constexpr u32 shared_experts =
 inline constexpr u32 balanced = families_with_experts([](const ExpertTraits& e) { return e.balance_keys; });
 inline constexpr u32 clamped = families_with_experts(
     [](const ExpertTraits& e) { return e.activation == ExpertActivation::clamped_swiglu; });
+// Families that call the number of a token's experts by this name.
+constexpr u32 chosen_as(std::string_view key) {
+  return families_with_experts([&](const ExpertTraits& e) { return e.chosen_key == key; });
+}
 // Families that call the number of experts by this name.
 constexpr u32 counted_as(std::string_view key) {
   return families_with_experts([&](const ExpertTraits& e) { return e.count_key == key; });

@@ -27,9 +27,11 @@ void add_new(std::vector<std::string>& names, std::string_view name) {
 TargetNames target_names(const ModelConfig& c) {
   TargetNames out;
   for (u32 layer = 0; layer < c.layers; ++layer) {
-    const LinearModules modules = LayerTensors(c, layer).modules();
-    for (u32 m = 0; m < modules.count; ++m)
-      if (!modules.of[m].router) add_new(out.modules, modules.of[m].name());
+    for (const LayerPart part : layer_parts(c, layer)) {
+      const LinearModules modules = LayerTensors(c, layer, part).modules();
+      for (u32 m = 0; m < modules.count; ++m)
+        if (!modules.of[m].router) add_new(out.modules, modules.of[m].name());
+    }
     if (!c.has_experts(layer)) continue;
     const ExpertTensors& names = traits(c.family).experts->tensors;
     if (names.has_single_files()) {
@@ -48,9 +50,11 @@ TargetNames target_names(const ModelConfig& c) {
 // True if some layer has the module, and it gets an adapter.
 bool names_module(const ModelGraph& g, const std::string& target) {
   for (u32 layer = 0; layer < g.config.layers; ++layer) {
-    const LinearModules modules = LayerTensors(g.config, layer).modules();
-    for (u32 m = 0; m < modules.count; ++m)
-      if (!modules.of[m].router && names_path({target}, modules.of[m].path)) return true;
+    for (const LayerPart part : layer_parts(g.config, layer)) {
+      const LinearModules modules = LayerTensors(g.config, layer, part).modules();
+      for (u32 m = 0; m < modules.count; ++m)
+        if (!modules.of[m].router && names_path({target}, modules.of[m].path)) return true;
+    }
     if (!g.config.has_experts(layer)) continue;
     if (names_path({target}, router_names(g.config, layer).module)) return true;
     for (const ExpertAdapter& adapter : g.adapters[layer].experts)
@@ -149,7 +153,8 @@ u32 add_window(ModelGraph& g, const std::string& name, std::vector<TensorSpec> s
   return static_cast<u32>(g.windows.size()) - 1;
 }
 
-u32 add_layer_window(ModelGraph& g, const LinearModules& modules, u32 layer, const std::string& name) {
+u32 add_layer_window(ModelGraph& g, LayerPart part, u32 layer, const std::string& name) {
+  const LinearModules modules = LayerTensors(g.config, layer, part).modules();
   std::vector<TensorSpec> specs;
   for (u32 m = 0; m < modules.count; ++m) {
     const LinearModule& module = modules.of[m];
@@ -198,12 +203,16 @@ Result<AdapterWindows> add_adapters(ModelGraph& g) {
   AdapterWindows out;
   u32 window = windows_before_layers(g.config);
   for (u32 layer = 0; layer < g.config.layers; ++layer) {
-    const LinearModules modules = LayerTensors(g.config, layer).modules();
-    out.layers.push_back(add_layer_window(g, modules, layer, std::string(g.windows[window++].name)));
+    const auto add = [&](LayerPart part) {
+      return add_layer_window(g, part, layer, std::string(g.windows[window++].name));
+    };
+    const LayerPart first = first_part(g.config, layer);
+    out.layers.push_back(add(first));
     std::vector<u32>& groups = out.groups.emplace_back();
     for (u32 group = 0; g.config.has_experts(layer) && group < expert_groups(g); ++group)
       groups.push_back(
           add_group_window(g, layer, experts_of_group(g, group), std::string(g.windows[window++].name)));
+    out.ends.push_back(first.ends ? none : add(end_part));
   }
   return out;
 }

@@ -22,7 +22,7 @@ u32 widest_input(const ModelGraph& g) {
     for (u32 layer = 0; layer < c.layers; ++layer) {
       if (layer == 0 || c.mixer_kind(layer) != c.mixer_kind(layer - 1) ||
           c.is_global(layer) != c.is_global(layer - 1) || c.reads_keys(layer) != c.reads_keys(layer - 1))
-        modules = LayerTensors(c, layer, mlp).modules();
+        modules = LayerTensors(c, layer, LayerPart{.mixer = c.mixer_kind(layer), .mlp = mlp}).modules();
       for (u32 m = 0; m < modules.count; ++m)
         if (!modules.of[m].router && is_target(g, layer, modules.of[m]))
           widest = std::max(widest, modules.of[m].in);

@@ -49,8 +49,10 @@ inline Dropout dropout_of(const BlockContext& c, DropoutSite site, double p) {
   return dropout_of_tensor(c, 4 * dropout_place(c) + static_cast<u32>(site), p);
 }
 // Dropout on the input of a module's adapter. The high bit keeps its numbers apart from those of DropoutSite.
+// Modules of a layer's end are the later half of a layer's.
 inline Dropout dropout_of_adapter(const BlockContext& c, u32 module, double p) {
   constexpr u32 adapters = 0x8000'0000, modules_max = 16;  // without the router, which has no dropout
+  if (block_of(c).kind == BlockKind::layer_end) module += modules_max / 2;
   return dropout_of_tensor(c, adapters | (modules_max * dropout_place(c) + module), p);
 }
 

@@ -31,6 +31,8 @@ void run_forward(const BlockContext& context, const BlockForward& forward) {
       return layer_forward(context, forward);
     case BlockKind::experts:
       return experts_forward(context, forward);
+    case BlockKind::layer_end:
+      return layer_end_forward(context, forward);
     case BlockKind::head:
       return head_forward(context, forward);
   }
@@ -51,6 +53,9 @@ void run_backward(const BlockContext& context, const BlockBackward& backward) {
       break;
     case BlockKind::experts:
       experts_backward(context, backward);
+      break;
+    case BlockKind::layer_end:
+      layer_end_backward(context, backward);
       break;
     case BlockKind::head:
       head_backward(context, backward);

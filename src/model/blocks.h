@@ -33,6 +33,8 @@ struct ExpertStreams {
   std::byte* router_sums = nullptr;  // RouterSumsLayout
   float* normed_grad = nullptr;      // [B, T, H]
   float* routes_grad = nullptr;      // [B, T, k]
+  Values branches;                   // [2, B, T, H]: outputs of the dense MLP, normalised, and of the experts
+  Values branches_grad;              // [2, B, T, H]
 };
 
 // HeadForward holds the outputs of the head's forward. Pointers are to memory that the kernels can access.
@@ -93,7 +95,7 @@ void block_backward(const BlockContext&, const BlockBackward&);
 // families have "embed_tokens", "layers.0" ..., "norm", and "lm_head" if the head is not tied. The head reads
 // {final norm, matrix}. A layer with experts has the windows "layers.0", of its attention and router, and
 // "layers.0.experts.0-7" ..., groups of `experts_per_group` experts (0: one group of all), which changes no
-// bit of a result.
+// bit of a result. If the experts are a branch beside a dense MLP, it also has "layers.0.end".
 // Models whose layers have inputs of their own have the windows "embed_tokens_per_layer" and
 // "per_layer_projection" after "embed_tokens". A tied matrix is the embedding's window, which then has two
 // uses: 0 by the embedding, 1 by the head. Layers of a quantized model are packed, and nothing but adapters

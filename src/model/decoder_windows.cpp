@@ -79,6 +79,7 @@ std::vector<Window> model_windows(const ModelGraph& g) {
     windows.push_back(layer_window(g, layer));
     for (u32 group = 0; c.has_experts(layer) && group < expert_groups(g); ++group)
       windows.push_back(expert_window(g, layer, experts_of_group(g, group)));
+    if (c.has_branches(layer)) windows.push_back(layer_window(g, layer, end_part));
   }
   windows.push_back(model_window(
       g, "norm", {parameter_spec(c, fmt::format("{}{}.weight", base, style.last_norm_name), {c.width})}));

@@ -7,9 +7,11 @@
 namespace tidepool {
 namespace {
 
-const Mixer& mixer_of(const Layer& l) { return mixer_row(l.config().mixer_kind(l.number())); }
-const Mlp& mlp_of(const Layer& l) { return mlp_row(l.config().mlp_kind(l.number())); }
+const Mixer& mixer_of(const Layer& l) { return mixer_row(l.part.mixer); }
+const Mlp& mlp_of(const Layer& l) { return mlp_row(l.part.mlp); }
 bool is_routed(const Layer& l) { return block_of(l.c).kind == BlockKind::attention; }
+// True if experts and router read what the MLP reads.
+bool reads_normed(const Layer& l) { return is_routed(l) && l.part.ends; }
 
 ResidualSum attention_sum(ConstValues x, const Branch& branch, Values y) {
   return {.residual = x,
@@ -18,13 +20,15 @@ ResidualSum attention_sum(ConstValues x, const Branch& branch, Values y) {
           .site = DropoutSite::after_attention,
           .norm = NormRole::attention_branch};
 }
-ResidualSum mlp_sum(ConstValues post_attention, const Branch& branch, Values y) {
-  return {.residual = post_attention,
+// If the layer has an end, the MLP's output is one of its branches, and not added here.
+ResidualSum mlp_sum(const Layer& l, ConstValues post_attention, const Branch& branch, Values y) {
+  return {.residual = l.part.ends ? post_attention : ConstValues{},
           .branch = branch,
           .y = y,
           .site = DropoutSite::after_mlp,
           .norm = NormRole::mlp_branch};
 }
+bool adds_inputs(const Layer& l) { return l.part.ends && l.config().layer_inputs.on(); }
 
 Branch kept_or(const Branch& kept, Values other) { return kept.value ? kept : Branch{.value = other}; }
 Values kept_or(Values kept, Values other) { return kept ? kept : other; }
@@ -51,16 +55,18 @@ void scale_output(const Layer& l, Values x) {
 }  // namespace
 
 void measure_layer(Block& block, const ModelGraph& g) {
-  block.kept = LayerInside(g, block.layer, nullptr).bytes;
-  block.forward_workspace = LayerForwardFrame(g, block.layer, nullptr).bytes;
-  block.backward_workspace = LayerBackwardFrame(g, block.layer, nullptr, Inside::recomputed).bytes;
+  const LayerPart part = part_of(g, block);
+  block.kept = LayerInside(g, block.layer, part, nullptr).bytes;
+  block.forward_workspace = LayerForwardFrame(g, block.layer, part, nullptr).bytes;
+  block.backward_workspace = LayerBackwardFrame(g, block.layer, part, nullptr, Inside::recomputed).bytes;
 }
 
 void layer_forward(const BlockContext& c, const BlockForward& f) {
   CHECK(f.output.data == nullptr || f.output.data != f.input.data, c.block);
   const u32 number = block_of(c).layer;
-  const LayerForwardFrame frame(c.graph, number, f.workspace);
-  const LayerInside inside(c.graph, number, f.kept != nullptr ? f.kept : frame.inside);
+  const LayerPart part = part_of(c.graph, block_of(c));
+  const LayerForwardFrame frame(c.graph, number, part, f.workspace);
+  const LayerInside inside(c.graph, number, part, f.kept != nullptr ? f.kept : frame.inside);
   CHECK(frame.bytes == forward_workspace_of(c) && inside.bytes == block_of(c).kept, c.block);
   const Layer l(c, f.windows, frame.adapters);
   const ForwardBuffers& buffers = frame.buffers;
@@ -84,15 +90,18 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
   if (!l.has_mlp()) return;
   const ConstValues before = l.has_mixer() ? ConstValues(post_attention) : f.input;
   const ConstValues norm =
-      input_norm_of(l, NormRole::mlp, before, is_routed(l) ? f.experts.normed : buffers.norm);
-  mlp_of(l).forward(l, {.norm = norm,
+      input_norm_of(l, NormRole::mlp, before, reads_normed(l) ? f.experts.normed : buffers.norm);
+  const Values sum = part.ends ? kept_or(inside.before_inputs, out) : f.experts.branches;
+  mlp_of(l).forward(l, {.x = before,
+                        .norm = norm,
                         .values = kept_or(inside.values, buffers.values),
                         .inner = buffers.inner,
-                        .sum = mlp_sum(before, kept_or(inside.mlp_branch, buffers.norm),
-                                       kept_or(inside.before_inputs, out)),
+                        .sum = mlp_sum(l, before, kept_or(inside.mlp_branch, buffers.norm), sum),
                         .f = &f,
-                        .router = frame.router});
-  if (l.config().layer_inputs.on())
+                        .router = frame.router,
+                        .branches = f.experts.branches});
+  if (!part.ends) return;
+  if (adds_inputs(l))
     layer_inputs::add_to_stream(l, {.inputs = f.layer_inputs,
                                     .residual = kept_or(inside.before_inputs, out),
                                     .values = kept_or(inside.input_values, frame.inputs.values),
@@ -132,11 +141,13 @@ void recompute(const LayerGradients& s) {
   if (!l.style().branch_norms) return mlp_of(l).recompute(l, mlp_input, in.values);
   // The backward of the MLP's branch norm needs the branch. The layer's output is computed too, and not used.
   mlp_of(l).forward(
-      l, {.norm = mlp_input,
+      l, {.x = s.before_mlp(),
+          .norm = mlp_input,
           .values = in.values,
           .inner = buffers.inner,
-          .sum = mlp_sum(s.before_mlp(), in.mlp_branch, kept_or(in.before_inputs, buffers.narrow))});
-  if (l.config().layer_inputs.on())
+          .sum = mlp_sum(l, s.before_mlp(), in.mlp_branch, kept_or(in.before_inputs, buffers.narrow)),
+          .branches = s.b.experts.branches});
+  if (adds_inputs(l))
     layer_inputs::add_to_stream(l, {.inputs = s.b.layer_inputs,
                                     .residual = in.before_inputs,
                                     .values = in.input_values,
@@ -148,11 +159,15 @@ void recompute(const LayerGradients& s) {
 // The norm goes back once, from the sum by way of experts, shared experts and router: a micro-batch adds to
 // the gradient of the norm's weight once.
 void mlp_gradients(const LayerGradients& s) {
-  const bool routed = is_routed(s.layer);
-  const bool norms = s.layer.style().input_norms;
+  const Layer& l = s.layer;
+  const bool routed = reads_normed(l), norms = l.tensors.find(NormRole::mlp) != none;
   const Values dnorm = routed ? Values(s.b.experts.normed_grad) : norms ? s.frame.buffers.narrow : s.b.grad;
-  const ConstValues dout = sum_gradient(s, mlp_sum({}, s.inside.mlp_branch, {}), s.frame.buffers.narrow);
-  mlp_of(s.layer).backward(s, {.dout = dout, .dnorm = dnorm, .add = routed || !norms});
+  ResidualSum sum = mlp_sum(l, {}, s.inside.mlp_branch, {});
+  if (!l.part.ends) sum.dy = s.b.experts.branches_grad;
+  const bool branches = l.part.mlp == MlpKind::branches;
+  const ConstValues dout =
+      sum_gradient(s, sum, branches ? s.b.experts.branches_grad : s.frame.buffers.narrow);
+  mlp_of(l).backward(s, {.dout = dout, .dnorm = dnorm, .add = routed || !norms});
   if (norms) norm_gradient(s, NormRole::mlp, s.before_mlp(), dnorm);
 }
 
@@ -168,10 +183,12 @@ void mixer_gradients(const LayerGradients& s) {
 void layer_backward(const BlockContext& c, const BlockBackward& b) {
   const u32 number = block_of(c).layer;
   const bool kept = b.kept != nullptr;
-  const LayerBackwardFrame frame(c.graph, number, b.workspace, kept ? Inside::kept : Inside::recomputed);
+  const LayerPart part = part_of(c.graph, block_of(c));
+  const LayerBackwardFrame frame(c.graph, number, part, b.workspace,
+                                 kept ? Inside::kept : Inside::recomputed);
   CHECK(frame.bytes <= block_of(c).backward_workspace, frame.bytes.value, c.block);
   // A kept inside is read-only: backward overwrites values of the inside only if it has recomputed them.
-  const LayerInside inside(c.graph, number, kept ? const_cast<std::byte*>(b.kept) : frame.inside);
+  const LayerInside inside(c.graph, number, part, kept ? const_cast<std::byte*>(b.kept) : frame.inside);
   const Layer layer(c, b.windows, frame.adapters);
   const LayerGradients s = {.layer = layer,
                             .b = b,
@@ -180,12 +197,22 @@ void layer_backward(const BlockContext& c, const BlockBackward& b) {
                             .frame = frame,
                             .inside = inside};
   recompute(s);
-  scale_output(layer, b.grad);
+  if (part.ends) scale_output(layer, b.grad);
   if (float* unused = s[LayerRole::output_scale]; unused != nullptr && !b.accumulate)
     c.kernels.zero(unused, 1);
-  if (layer.config().layer_inputs.on()) layer_inputs::gradients_of_sum(s);
+  if (adds_inputs(layer)) layer_inputs::gradients_of_sum(s);
   if (layer.has_mlp()) mlp_gradients(s);
   if (layer.has_mixer()) mixer_gradients(s);
+}
+
+void layer_end_forward(const BlockContext& c, BlockForward f) {
+  f.input = f.experts.post_attention;
+  layer_forward(c, f);
+}
+
+void layer_end_backward(const BlockContext& c, BlockBackward b) {
+  b.input = b.experts.post_attention;
+  layer_backward(c, b);
 }
 
 }  // namespace tidepool

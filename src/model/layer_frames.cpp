@@ -6,11 +6,10 @@
 namespace tidepool {
 namespace {
 
-const Mixer& mixer_of(const ModelGraph& g, u32 layer) { return mixer_row(g.config.mixer_kind(layer)); }
-bool has_router(const ModelGraph& g, u32 layer) { return g.config.mlp_kind(layer) == MlpKind::experts; }
+bool has_router(LayerPart part) { return part.mlp == MlpKind::experts; }
 
-Values take_values(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
-  return layout.take_values(g.activations, g.batch.rows() * mlp_widths(g, layer).values);
+Values take_values(const ModelGraph& g, u32 layer, LayerPart part, WorkspaceCutter& layout) {
+  return layout.take_values(g.activations, g.batch.rows() * mlp_widths(g, layer, part).values);
 }
 
 Branch take_branch(const ModelGraph& g, WorkspaceCutter& layout) {
@@ -19,8 +18,8 @@ Branch take_branch(const ModelGraph& g, WorkspaceCutter& layout) {
           .rstd = layout.take<float>(rows)};
 }
 
-std::byte* take_inside(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
-  return layout.take<std::byte>(LayerInside(g, layer, nullptr).bytes.value);
+std::byte* take_inside(const ModelGraph& g, u32 layer, LayerPart part, WorkspaceCutter& layout) {
+  return layout.take<std::byte>(LayerInside(g, layer, part, nullptr).bytes.value);
 }
 
 }  // namespace
@@ -33,21 +32,24 @@ Values take_dropped(const ModelGraph& g, WorkspaceCutter& layout) {
 }
 
 MlpWidths mlp_widths(const ModelGraph& g, u32 layer) {
-  return mlp_row(g.config.mlp_kind(layer)).widths(g.config, layer);
+  return mlp_widths(g, layer, first_part(g.config, layer));
 }
 
-LayerInside::LayerInside(const ModelGraph& g, u32 layer, std::byte* base) {
+MlpWidths mlp_widths(const ModelGraph& g, u32 layer, LayerPart part) {
+  return mlp_row(part.mlp).widths(g.config, layer);
+}
+
+LayerInside::LayerInside(const ModelGraph& g, u32 layer, LayerPart part, std::byte* base) {
   WorkspaceCutter layout(base);
-  mixer = layout.take<std::byte>(mixer_of(g, layer).inside_bytes(g, layer));
-  const bool both =
-      g.config.mixer_kind(layer) != MixerKind::none && g.config.mlp_kind(layer) != MlpKind::none;
-  if (both) post_attention = layout.take_values(g.activations, g.batch.rows() * g.config.width);
-  values = take_values(g, layer, layout);
+  mixer = layout.take<std::byte>(mixer_row(part.mixer).inside_bytes(g, layer));
+  const bool mixes = part.mixer != MixerKind::none, has_mlp = part.mlp != MlpKind::none;
+  if (mixes && has_mlp) post_attention = layout.take_values(g.activations, g.batch.rows() * g.config.width);
+  values = take_values(g, layer, part, layout);
   if (style(g.config.family).branch_norms) {
-    attention_branch = take_branch(g, layout);
-    mlp_branch = take_branch(g, layout);
+    if (mixes) attention_branch = take_branch(g, layout);
+    if (has_mlp) mlp_branch = take_branch(g, layout);
   }
-  if (g.config.layer_inputs.on()) {
+  if (part.ends && g.config.layer_inputs.on()) {
     before_inputs = layout.take_values(g.activations, g.batch.rows() * g.config.width);
     input_values = layout.take_values(g.activations, g.batch.rows() * 2 * g.config.layer_inputs.width);
     inputs_branch = take_branch(g, layout);
@@ -63,46 +65,52 @@ InputsScratch::InputsScratch(const ModelGraph& g, WorkspaceCutter& layout) {
   narrow = layout.take_values(g.activations, elements);
 }
 
-LayerForwardFrame::LayerForwardFrame(const ModelGraph& g, u32 layer, std::byte* base) {
-  const Mixer& mixer = mixer_of(g, layer);
+LayerForwardFrame::LayerForwardFrame(const ModelGraph& g, u32 layer, LayerPart part, std::byte* base) {
+  const Mixer& mixer = mixer_row(part.mixer);
   WorkspaceCutter layout(base);
-  buffers = mixer.forward_frame(g, layer, layout);
+  buffers = mixer.forward_frame(g, layer, mlp_widths(g, layer, part), layout);
   adapters = adapter_scratch(g, layout);
-  if (has_router(g, layer)) router = router_scratch(g, layout, Direction::forward);
-  inputs = InputsScratch(g, layout);
-  if (mixer.inside_always) inside = take_inside(g, layer, layout);
+  if (has_router(part)) router = router_scratch(g, layout, Direction::forward);
+  if (part.ends) inputs = InputsScratch(g, layout);
+  if (mixer.inside_always) inside = take_inside(g, layer, part, layout);
   bytes = layout.bytes();
 }
 
-LayerBackwardFrame::LayerBackwardFrame(const ModelGraph& g, u32 layer, std::byte* base, Inside from) {
-  const Mixer& mixer = mixer_of(g, layer);
+LayerBackwardFrame::LayerBackwardFrame(const ModelGraph& g, u32 layer, LayerPart part, std::byte* base,
+                                       Inside from) {
+  const Mixer& mixer = mixer_row(part.mixer);
   WorkspaceCutter layout(base);
-  buffers = mixer.backward_frame(g, layer, layout);
+  buffers = mixer.backward_frame(g, layer, mlp_widths(g, layer, part), layout);
   adapters = adapter_scratch(g, layout);
-  if (has_router(g, layer)) router = router_scratch(g, layout, Direction::backward);
-  inputs = InputsScratch(g, layout);
-  mixer.inside_always ? take_apart(g, layer, layout, from) : take_in_place(g, layer, layout, from);
+  if (has_router(part)) router = router_scratch(g, layout, Direction::backward);
+  if (part.ends) inputs = InputsScratch(g, layout);
+  mixer.inside_always ? take_apart(g, layer, part, layout, from)
+                      : take_in_place(g, layer, part, layout, from);
   bytes = layout.bytes();
 }
 
 // In a recomputed inside, the gradient overwrites the values whose gradient it is. Without an MLP,
 // attention's scratch has a place of its own.
-void LayerBackwardFrame::take_in_place(const ModelGraph& g, u32 layer, WorkspaceCutter& layout, Inside from) {
+void LayerBackwardFrame::take_in_place(const ModelGraph& g, u32 layer, LayerPart part,
+                                       WorkspaceCutter& layout, Inside from) {
   const u64 scratch_bytes = attention_scratch(g).value;
-  if (from == Inside::recomputed) inside = take_inside(g, layer, layout);
-  if (mlp_widths(g, layer).values == 0) {
+  if (from == Inside::recomputed) inside = take_inside(g, layer, part, layout);
+  if (mlp_widths(g, layer, part).values == 0) {
+    if (part.mixer == MixerKind::none) return;
     scratch = {layout.take<std::byte>(scratch_bytes), scratch_bytes};
     return;
   }
-  dvalues = from == Inside::recomputed ? LayerInside(g, layer, inside).values : take_values(g, layer, layout);
+  dvalues = from == Inside::recomputed ? LayerInside(g, layer, part, inside).values
+                                       : take_values(g, layer, part, layout);
   scratch = {dvalues.data, scratch_bytes};
 }
 
-void LayerBackwardFrame::take_apart(const ModelGraph& g, u32 layer, WorkspaceCutter& layout, Inside from) {
+void LayerBackwardFrame::take_apart(const ModelGraph& g, u32 layer, LayerPart part, WorkspaceCutter& layout,
+                                    Inside from) {
   const u64 scratch_bytes = attention_scratch(g).value;
-  dvalues = take_values(g, layer, layout);
+  dvalues = take_values(g, layer, part, layout);
   scratch = {layout.take<std::byte>(scratch_bytes), scratch_bytes};
-  if (from == Inside::recomputed) inside = take_inside(g, layer, layout);
+  if (from == Inside::recomputed) inside = take_inside(g, layer, part, layout);
 }
 
 }  // namespace tidepool

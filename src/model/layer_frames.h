@@ -1,8 +1,9 @@
-// Layouts of the `kept` and workspace frames of a layer's first block, used as block_layouts.h says. Mixer
+// Layouts of the `kept` and workspace frames of a part of a layer, used as block_layouts.h says. Mixer
 // and MLP run one after the other, so they share some buffers.
 #pragma once
 
 #include "model/block_layouts.h"
+#include "model/layer_tensors.h"
 #include "model/mlps/experts/router_call.h"
 
 namespace tidepool {
@@ -38,11 +39,11 @@ struct Branch {
 // Saved activations of a layer: values that are expensive to recompute. Backward recomputes norms, rotations
 // and the MLP's inner values from them.
 struct LayerInside {
-  LayerInside(const ModelGraph&, u32 layer, std::byte* base);
+  LayerInside(const ModelGraph&, u32 layer, LayerPart, std::byte* base);
   std::byte* mixer;       // the mixer's inside
   Values post_attention;  // [R, H], the residual stream between mixer and MLP, if the layer has both
   Values values;          // [R, MlpWidths::values]
-  // None in styles that do not normalise branches.
+  // None in styles that do not normalise branches, and without the mixer or MLP.
   Branch attention_branch, mlp_branch;
   Values before_inputs;  // [R, H]: residual stream before the layer's inputs, if it has some; as the next
   Values input_values;   // [R, 2 P]: gate's product, and inputs
@@ -61,7 +62,7 @@ struct InputsScratch {
 
 // Without an inside, the residual stream after attention is in the layer's output, and the MLP adds to it.
 struct LayerForwardFrame {
-  LayerForwardFrame(const ModelGraph&, u32 layer, std::byte* base);
+  LayerForwardFrame(const ModelGraph&, u32 layer, LayerPart, std::byte* base);
   ForwardBuffers buffers;  // of the mixer, whose frame comes first
   AdapterScratch adapters;
   RouterScratch router;  // layers with experts
@@ -71,7 +72,7 @@ struct LayerForwardFrame {
 };
 
 struct LayerBackwardFrame {
-  LayerBackwardFrame(const ModelGraph&, u32 layer, std::byte* base, Inside);
+  LayerBackwardFrame(const ModelGraph&, u32 layer, LayerPart, std::byte* base, Inside);
   BackwardBuffers buffers;
   AdapterScratch adapters;
   RouterScratch router;  // layers with experts
@@ -82,11 +83,12 @@ struct LayerBackwardFrame {
   Bytes bytes;
 
  private:
-  void take_in_place(const ModelGraph&, u32 layer, WorkspaceCutter&, Inside);
-  void take_apart(const ModelGraph&, u32 layer, WorkspaceCutter&, Inside);
+  void take_in_place(const ModelGraph&, u32 layer, LayerPart, WorkspaceCutter&, Inside);
+  void take_apart(const ModelGraph&, u32 layer, LayerPart, WorkspaceCutter&, Inside);
 };
 
 MlpWidths mlp_widths(const ModelGraph&, u32 layer);
+MlpWidths mlp_widths(const ModelGraph&, u32 layer, LayerPart);
 // Takes BackwardBuffers::dropped.
 Values take_dropped(const ModelGraph&, WorkspaceCutter&);
 

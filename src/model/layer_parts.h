@@ -20,12 +20,13 @@ struct Product {
   FusedModules modules;  // the product computes their outputs
 };
 
-// Parameters of a layer's first block, in device memory.
+// Parameters of a part of a layer, in device memory.
 struct Layer {
   // `scratch`: workspace of the adapters' products.
   Layer(const BlockContext&, std::span<const std::byte* const> windows, const AdapterScratch& scratch);
 
   const BlockContext& c;
+  const LayerPart part;
   const LayerTensors tensors;
   const WindowParams window;
   const Adapters adapters;
@@ -33,8 +34,8 @@ struct Layer {
   const ModelConfig& config() const { return c.graph.config; }
   const LayerStyle& style() const { return tidepool::style(config().family); }
   u32 number() const { return block_of(c).layer; }
-  bool has_mixer() const { return config().mixer_kind(number()) != MixerKind::none; }
-  bool has_mlp() const { return config().mlp_kind(number()) != MlpKind::none; }
+  bool has_mixer() const { return part.mixer != MixerKind::none; }
+  bool has_mlp() const { return part.mlp != MlpKind::none; }
   // RETURNS: a tensor by its number or role; none if the layer does not have it.
   Param at(u32 tensor) const { return tensor == none ? Param{} : window[tensor]; }
   template <class Role>
@@ -87,11 +88,12 @@ struct LayerGradients {
 // ---- mixers
 
 // Sum of the residual stream and a part's output: y = residual + factor dropout(x w + b). If branches are
-// normalised, branch = x w + b and y = residual + norm(branch).
+// normalised, branch = x w + b and y = residual + norm(branch). Backward has y's gradient in `dy`.
 struct ResidualSum {
-  ConstValues residual;  // [R, H]
+  ConstValues residual;  // [R, H]; or none: 0
   Branch branch;
-  Values y;  // [R, H]; may be the residual. Null: the sum is not needed
+  Values y;        // [R, H]; may be the residual. Null: the sum is not needed
+  ConstValues dy;  // [R, H]; none: b.grad
   DropoutSite site{};
   NormRole norm{};
 };
@@ -119,8 +121,8 @@ struct Mixer {
   bool inside_always;
   u64 (*inside_bytes)(const ModelGraph&, u32 layer);
   // Takes the mixer's part of the workspace, from its beginning.
-  ForwardBuffers (*forward_frame)(const ModelGraph&, u32 layer, WorkspaceCutter&);
-  BackwardBuffers (*backward_frame)(const ModelGraph&, u32 layer, WorkspaceCutter&);
+  ForwardBuffers (*forward_frame)(const ModelGraph&, u32 layer, MlpWidths, WorkspaceCutter&);
+  BackwardBuffers (*backward_frame)(const ModelGraph&, u32 layer, MlpWidths, WorkspaceCutter&);
   // Writes `inside` and sum.y.
   void (*forward)(const Layer&, const MixerForward&);
   // Recomputes the values that backward reads and the inside does not contain.
@@ -134,16 +136,18 @@ const Mixer& mixer_row(MixerKind);
 // ---- MLPs
 
 struct MlpForward {
+  ConstValues x;     // [R, H]: residual stream
   ConstValues norm;  // [R, H]: output of the MLP's norm
   Values values;     // [R, MlpWidths::values]; null: not written
   Values inner;      // [R, MlpWidths::inner]
   ResidualSum sum;
-  const BlockForward* f = nullptr;  // experts only: the block's arguments, for the router
+  const BlockForward* f = nullptr;  // experts only: the block's arguments, for the router; null: recompute
   RouterScratch router;             // experts only
+  ConstValues branches = {};        // [2, R, H]: MlpKind::branches only
 };
 
 struct MlpBackward {
-  ConstValues dout;  // [R, H]: gradient of the last product
+  ConstValues dout;  // [R, H]: gradient of the last product; of the sum of branches
   Values dnorm;      // [R, H]: gradient of the norm's output; added to if `add`
   bool add = false;
 };
@@ -160,13 +164,18 @@ const Mlp& mlp_row(MlpKind);
 
 // ---- norms and products, shared by mixers and MLPs
 
-// RETURNS: the norm of x, written to `to`; x itself in styles without norms of inputs.
+// RETURNS: the norm of x, written to `to`; x itself if the part has no such norm.
 ConstValues input_norm_of(const Layer&, NormRole, ConstValues x, Values to,
                           const NormScratch* moments = nullptr);
 // y = norm(x). `moments` receives mean and rstd for backward, or is null.
 void norm_of(const Layer&, NormRole, ConstValues x, Values y, const NormScratch* moments = nullptr);
+// y = residual + norm(x)
+void add_norm(const Layer&, NormRole, ConstValues x, ConstValues residual, Values y);
 // b.grad += gradient of the norm's input x. `dy`: gradient of its output.
+// REQUIRES: the frame's moments are those of x.
 void norm_gradient(const LayerGradients&, NormRole, ConstValues x, ConstValues dy);
+// dx = gradient of the norm's input x, whose moments it makes. The frame's `norm` is scratch.
+void branch_norm_gradient(const LayerGradients&, NormRole, ConstValues x, ConstValues dy, Values dx);
 // The frame's `norm` = the input norm's output, with its moments. A no-op without that norm.
 void recompute_input_norm(const LayerGradients&);
 
@@ -174,10 +183,12 @@ void recompute_input_norm(const LayerGradients&);
 Matmul product_matmul(const Layer&, const Product&, ConstValues x, Values y);
 // Runs one product, including its LoRA adapters.
 void product(const Layer&, const Product&, ConstValues x, Values y);
+// y = residual + norm(branch)
+void add_branch(const Layer&, const ResidualSum&);
 // Runs the last product of mixer or MLP.
 void add_product(const Layer&, const Product&, ConstValues x, const ResidualSum&);
-// RETURNS: the gradient of the product in a residual sum, from b.grad: `to`, if branches are normalised; the
-// frame's `dropped`, if the sum drops out; otherwise b.grad.
+// RETURNS: the gradient of the product in a residual sum, from that of y: `to`, if branches are normalised;
+// the frame's `dropped`, if the sum drops out; otherwise b.grad.
 ConstValues sum_gradient(const LayerGradients&, const ResidualSum&, Values to);
 // Gradients of weight and bias. A no-op if they are frozen.
 void weight_gradient(const LayerGradients&, const Product&, ConstValues x, ConstValues dy);

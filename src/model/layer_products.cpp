@@ -36,7 +36,8 @@ void add(const Layer& l, Matmul& product, const ResidualSum& sum, ConstValues ad
 Layer::Layer(const BlockContext& context, std::span<const std::byte* const> windows,
              const AdapterScratch& scratch)
     : c(context),
-      tensors(context.graph.config, block_of(context).layer),
+      part(part_of(context.graph, block_of(context))),
+      tensors(context.graph.config, block_of(context).layer, part),
       window(params_of(context, windows, 0)),
       adapters(context, tensors.modules(), windows, scratch) {}
 
@@ -61,7 +62,7 @@ void norm_of(const Layer& l, NormRole norm, ConstValues x, Values y, const NormS
 
 ConstValues input_norm_of(const Layer& l, NormRole norm, ConstValues x, Values to,
                           const NormScratch* moments) {
-  if (!l.style().input_norms) return x;
+  if (l.tensors.find(norm) == none) return x;
   norm_of(l, norm, x, to, moments);
   return to;
 }
@@ -74,6 +75,17 @@ void norm_gradient(const LayerGradients& s, NormRole norm, ConstValues x, ConstV
                  .add_to_dx = true,
                  .accumulate = s.b.accumulate,
                  .moments = s.frame.buffers.moments});
+}
+
+void add_norm(const Layer& l, NormRole norm, ConstValues x, ConstValues residual, Values y) {
+  norm_forward(l.c, weights_of(l, norm), {.rows = rows_of(l.c), .x = x, .residual = residual, .y = y});
+}
+
+void branch_norm_gradient(const LayerGradients& s, NormRole norm, ConstValues x, ConstValues dy, Values dx) {
+  const BackwardBuffers& buffers = s.frame.buffers;
+  norm_of(s.layer, norm, x, buffers.norm, &buffers.moments);  // for its moments alone
+  norm_backward(s.layer.c, weights_of(s.layer, norm), norm_gradients_of(s, norm),
+                {.x = x, .dy = dy, .dx = dx, .accumulate = s.b.accumulate, .moments = buffers.moments});
 }
 
 void recompute_input_norm(const LayerGradients& s) {
@@ -96,15 +108,19 @@ void product(const Layer& l, const Product& p, ConstValues x, Values y) {
   l.adapters.add_to(p.modules, x, y);
 }
 
+void add_branch(const Layer& l, const ResidualSum& sum) {
+  norm_forward(l.c, weights_of(l, sum.norm),
+               {.rows = rows_of(l.c),
+                .x = sum.branch.value,
+                .residual = sum.residual,
+                .y = sum.y,
+                .rstd = sum.branch.rstd});
+}
+
 void add_product(const Layer& l, const Product& p, ConstValues x, const ResidualSum& sum) {
   if (l.style().branch_norms) {
     product(l, p, x, sum.branch.value);
-    return norm_forward(l.c, weights_of(l, sum.norm),
-                        {.rows = rows_of(l.c),
-                         .x = sum.branch.value,
-                         .residual = sum.residual,
-                         .y = sum.y,
-                         .rstd = sum.branch.rstd});
+    return add_branch(l, sum);
   }
   if (!sum.y) return;
   Matmul matmul = product_matmul(l, p, x, sum.y);
@@ -122,7 +138,7 @@ ConstValues sum_gradient(const LayerGradients& s, const ResidualSum& sum, Values
   if (s.layer.style().branch_norms) {
     norm_backward(c, weights_of(s.layer, sum.norm), norm_gradients_of(s, sum.norm),
                   {.x = sum.branch.value,
-                   .dy = s.b.grad,
+                   .dy = sum.dy ? sum.dy : ConstValues(s.b.grad),
                    .dx = to,
                    .accumulate = s.b.accumulate,
                    .moments = {.rstd = sum.branch.rstd, .partials = s.frame.buffers.moments.partials}});

@@ -7,6 +7,7 @@
 #include "model/mixers/mamba/mamba.h"
 #include "model/mixers/none/none.h"
 #include "model/mixers/softmax/softmax.h"
+#include "model/mlps/branches/branches.h"
 #include "model/mlps/experts/experts_mlp.h"
 #include "model/mlps/glu/glu.h"
 #include "model/mlps/none/none.h"
@@ -21,7 +22,8 @@ const Mixer& mixer_row(MixerKind kind) {
 }
 
 const Mlp& mlp_row(MlpKind kind) {
-  static constexpr std::array rows = {&plain::row, &glu::row, &experts::row, &plain::row, &no_mlp::row};
+  static constexpr std::array rows = {&plain::row, &glu::row,    &experts::row,
+                                      &plain::row, &no_mlp::row, &branches::row};
   return *rows[static_cast<u32>(kind)];
 }
 

@@ -9,8 +9,20 @@
 
 namespace tidepool {
 
-LayerTensors::LayerTensors(const ModelConfig& c, u32 layer, MlpKind mlp) {
-  add_parts(c, layer, mlp);
+LayerPart first_part(const ModelConfig& c, u32 layer) {
+  return {.mixer = c.mixer_kind(layer), .mlp = c.mlp_kind(layer), .ends = !c.has_branches(layer)};
+}
+
+std::vector<LayerPart> layer_parts(const ModelConfig& c, u32 layer) {
+  std::vector<LayerPart> parts = {first_part(c, layer)};
+  if (!parts.back().ends) parts.push_back(end_part);
+  return parts;
+}
+
+LayerTensors::LayerTensors(const ModelConfig& c, u32 layer, LayerPart part) {
+  add_mixer(c, layer, part);
+  add_mlp(c, layer, part);
+  if (!part.ends) return;
   if (c.layer_inputs.on()) {
     add_matrix(LayerRole::inputs_gate, "per_layer_input_gate", c.layer_inputs.width, c.width);
     add_matrix(LayerRole::inputs_projection, "per_layer_projection", c.width, c.layer_inputs.width).residual =
@@ -22,23 +34,27 @@ LayerTensors::LayerTensors(const ModelConfig& c, u32 layer, MlpKind mlp) {
     add(LayerRole::output_scale, {.path = scale, .rows = 1, .constant = true, .init = Init::ones});
 }
 
-void LayerTensors::add_parts(const ModelConfig& c, u32 layer, MlpKind mlp) {
+void LayerTensors::add_mixer(const ModelConfig& c, u32 layer, LayerPart part) {
+  if (part.mixer == MixerKind::none) return;
   const LayerStyle& style = tidepool::style(c.family);
   const NormNames& names = style.norm_names;
-  const bool biases = style.norm == NormKind::layer_norm;
-  const MixerKind mixer = c.mixer_kind(layer);
-  if (mixer != MixerKind::none) {
-    if (style.input_norms) add_norm(NormRole::input, names.input, c.width);
-    if (biases) add_bias(NormRole::input_bias, names.input, c.width);
-    mixer_row(mixer).tensors(c, layer, *this);
-    if (style.branch_norms) add_norm(NormRole::attention_branch, names.attention_branch, c.width);
-  }
-  if (mlp == MlpKind::none) return;
-  if (style.input_norms) add_norm(NormRole::mlp, names.mlp, c.width);
-  if (biases) add_bias(NormRole::mlp_bias, names.mlp, c.width);
-  mlp_row(mlp).tensors(c, layer, *this);
-  if (style.branch_norms && mlp != MlpKind::experts)
-    add_norm(NormRole::mlp_branch, names.mlp_branch, c.width);
+  if (style.input_norms) add_norm(NormRole::input, names.input, c.width);
+  if (style.norm == NormKind::layer_norm) add_bias(NormRole::input_bias, names.input, c.width);
+  mixer_row(part.mixer).tensors(c, layer, *this);
+  if (style.branch_norms) add_norm(NormRole::attention_branch, names.attention_branch, c.width);
+}
+
+void LayerTensors::add_mlp(const ModelConfig& c, u32 layer, LayerPart part) {
+  if (part.mlp == MlpKind::none) return;
+  const LayerStyle& style = tidepool::style(c.family);
+  const NormNames& names = style.norm_names;
+  if (style.input_norms && part.mlp != MlpKind::branches) add_norm(NormRole::mlp, names.mlp, c.width);
+  if (style.norm == NormKind::layer_norm) add_bias(NormRole::mlp_bias, names.mlp, c.width);
+  mlp_row(part.mlp).tensors(c, layer, *this);
+  if (!style.branch_norms) return;
+  const bool dense_branch = part.mlp == MlpKind::experts;
+  add_norm(NormRole::mlp_branch,
+           dense_branch ? traits(c.family).experts->tensors.norms.dense_branch : names.mlp_branch, c.width);
 }
 
 LinearModules LayerTensors::modules() const {
@@ -57,10 +73,10 @@ u32 LayerTensors::module(u32 matrix) const {
   return module;
 }
 
-Window layer_window(const ModelGraph& g, u32 layer) {
+Window layer_window(const ModelGraph& g, u32 layer, LayerPart part) {
   const ModelConfig& c = g.config;
   const LayerStyle& style = tidepool::style(c.family);
-  const LayerTensors tensors(c, layer);
+  const LayerTensors tensors(c, layer, part);
   std::vector<TensorSpec> specs;
   for (u32 i = 0; i < tensors.count(); ++i) {
     const LayerTensor& t = tensors[i];
@@ -79,7 +95,8 @@ Window layer_window(const ModelGraph& g, u32 layer) {
     // Each layer adds to the residual stream twice.
     if (t.residual && style.residual_init) specs.back().init_std /= std::sqrt(2.0 * c.layers);
   }
-  return model_window(g, fmt::format("{}.{}", style.window_path, layer), std::move(specs));
+  const std::string_view end = part == end_part ? ".end" : "";
+  return model_window(g, fmt::format("{}.{}{}", style.window_path, layer, end), std::move(specs));
 }
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// LayerTensors lists the tensors of a layer's first block in the order of its window. Norms, mixer and MLP
+// LayerTensors lists the tensors of a part of a layer in the order of its window. Norms, mixer and MLP
 // each add theirs. Names in files, sizes of products, linear layers and places in the window follow from the
 // list.
 #pragma once
@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
 #include "model/adapters.h"
@@ -13,9 +14,39 @@
 namespace tidepool {
 
 // Tensors are found by role. Each mixer and MLP has an enum of roles, which begins with one of these numbers.
-inline constexpr u8 mixer_roles = 8, mlp_roles = 32, router_roles = 48, layer_roles = 56, roles_end = 64;
+inline constexpr u8 mixer_roles = 12, mlp_roles = 32, router_roles = 48, layer_roles = 56, roles_end = 64;
 
-enum class NormRole : u8 { input, input_bias, attention_branch, mlp, mlp_bias, mlp_branch, inputs_branch };
+enum class NormRole : u8 {
+  input,
+  input_bias,
+  attention_branch,
+  mlp,
+  mlp_bias,
+  mlp_branch,
+  inputs_branch,
+  router,  // of experts that are a branch, as the next
+  experts,
+  expert_branch,
+};
+
+// LayerPart is the part of a layer that one of its blocks computes. Groups of experts are blocks of their
+// own.
+struct LayerPart {
+  MixerKind mixer{};
+  MlpKind mlp{};
+  bool ends = true;  // the layer's output: adds the layer's inputs, and applies the layer's scalar
+
+  bool operator==(const LayerPart&) const = default;
+};
+// RETURNS: the part of the layer's first block.
+LayerPart first_part(const ModelConfig&, u32 layer);
+// The part of BlockKind::layer_end.
+inline constexpr LayerPart end_part = {MixerKind::none, MlpKind::branches};
+// RETURNS: all parts of a layer.
+std::vector<LayerPart> layer_parts(const ModelConfig&, u32 layer);
+inline LayerPart part_of(const ModelGraph& g, const Block& block) {
+  return block.kind == BlockKind::layer_end ? end_part : first_part(g.config, block.layer);
+}
 
 enum class LayerRole : u8 {
   output_scale = layer_roles,
@@ -44,9 +75,8 @@ struct LayerTensor {
 
 class LayerTensors {
  public:
-  LayerTensors(const ModelConfig& c, u32 layer) : LayerTensors(c, layer, c.mlp_kind(layer)) {}
-  // As if the layer had this MLP.
-  LayerTensors(const ModelConfig&, u32 layer, MlpKind);
+  LayerTensors(const ModelConfig& c, u32 layer) : LayerTensors(c, layer, first_part(c, layer)) {}
+  LayerTensors(const ModelConfig&, u32 layer, LayerPart);
 
   template <class Role>
   LayerTensor& add(Role role, const LayerTensor& tensor) {
@@ -82,15 +112,19 @@ class LayerTensors {
   u32 module(u32 matrix) const;
 
  private:
-  void add_parts(const ModelConfig&, u32 layer, MlpKind);
+  void add_mixer(const ModelConfig&, u32 layer, LayerPart);
+  void add_mlp(const ModelConfig&, u32 layer, LayerPart);
 
-  static constexpr u32 count_max = 24;
+  static constexpr u32 count_max = 28;
   std::array<LayerTensor, count_max> list_{};
   std::array<u8, roles_end> numbers_{};  // by role; one more than the tensor's number, 0: absent
   u32 count_ = 0;
 };
 
-// RETURNS: the window of a layer's first block: "layers.3" or "h.3".
-Window layer_window(const ModelGraph&, u32 layer);
+// RETURNS: the window of a part of a layer: "layers.3" or "h.3"; "layers.3.end".
+Window layer_window(const ModelGraph&, u32 layer, LayerPart);
+inline Window layer_window(const ModelGraph& g, u32 layer) {
+  return layer_window(g, layer, first_part(g.config, layer));
+}
 
 }  // namespace tidepool

@@ -63,6 +63,7 @@ class LayerBlocks {
       add_block(named(kind, layer));
       for (u32 group = 0; kind == BlockKind::attention && group < expert_groups(g_); ++group)
         add_block(named(BlockKind::experts, layer, group));
+      if (g_.config.has_branches(layer)) add_block(named(BlockKind::layer_end, layer));
     }
   }
 
@@ -71,14 +72,14 @@ class LayerBlocks {
     Block block = {.kind = kind, .name = g_.windows[window_].name, .layer = layer, .group = group};
     if (kind == BlockKind::attention) block.name += ".attention";
     block.windows = {window_++};
-    if (const u32 adapters = adapter_window(layer, group); adapters != none)
-      block.windows.push_back(adapters);
+    if (const u32 adapters = adapter_window(block); adapters != none) block.windows.push_back(adapters);
     return block;
   }
 
-  u32 adapter_window(u32 layer, u32 group) const {
+  u32 adapter_window(const Block& block) const {
     if (!g_.lora.on()) return none;
-    return group == none ? adapters_.layers[layer] : adapters_.groups[layer][group];
+    if (block.kind == BlockKind::layer_end) return adapters_.ends[block.layer];
+    return block.group == none ? adapters_.layers[block.layer] : adapters_.groups[block.layer][block.group];
   }
 
   bool alike(const Block& a, const Block& b) const {

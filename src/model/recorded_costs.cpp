@@ -46,7 +46,9 @@ struct Recording {
             .sum = memory.array<float>(),
             .router_sums = memory.array<std::byte>(),
             .normed_grad = memory.array<float>(),
-            .routes_grad = memory.array<float>()};
+            .routes_grad = memory.array<float>(),
+            .branches = memory.values(graph.activations),
+            .branches_grad = memory.values(graph.activations)};
   }
   BatchView batch() {
     const auto array = [&](BatchArray which) {

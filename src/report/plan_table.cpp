@@ -40,11 +40,13 @@ Look look(const StateSlots& slots, Kind kind) {
     case Kind::routes:
     case Kind::expert_sum:
     case Kind::router_sums:
+    case Kind::branches:
     case Kind::shared_keys:
     case Kind::layer_inputs:
     case Kind::activation_grad:
     case Kind::normed_grad:
     case Kind::routes_grad:
+    case Kind::branches_grad:
     case Kind::shared_keys_grad:
     case Kind::layer_inputs_grad:
     case Kind::kept:

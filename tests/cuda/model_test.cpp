@@ -39,9 +39,11 @@ struct ModelCase {
   double loss_tolerance, gradient_tolerance;  // relative
   Family family = Family::gpt2;               // for other families than gpt2, documents are packed
   u32 lora = 0;                               // rank of adapters beside the model, which is then frozen
+  bool branches = false;                      // experts beside the dense MLP
 };
 std::ostream& operator<<(std::ostream& out, const ModelCase& c) {
   if (c.family != Family::gpt2) out << name(c.family) << "_";
+  if (c.branches) out << "branches_";
   if (c.lora != 0) out << "lora_";
   return out << name(c.parameters) << "_inside_" << name(c.activations) << "_d" << c.head_size;
 }
@@ -78,7 +80,7 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
         c.layer_inputs.width = GetParam().head_size;
         c.layers = 4, c.softmax.shared_layers = 2, c.mlp.double_wide = true;
       }
-      if (traits(c.family).with_experts) add_experts(c);
+      if (c.experts.count != 0 || GetParam().branches) add_experts(c);
       if (traits(c.family).delta_layers)
         c.delta = {.key_heads = 2,
                    .value_heads = 4,
@@ -224,6 +226,9 @@ INSTANTIATE_TEST_SUITE_P(
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 5e-2, Family::gemma4_text},
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 5e-2, Family::gemma4_text, 5},
                     ModelCase{Precision::fp32, Precision::fp32, 16, 1e-6, 1e-5, Family::gemma4_text, 5},
+                    ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::gemma4_text, 0, true},
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 5e-2, Family::gemma4_text, 0, true},
+                    ModelCase{Precision::fp32, Precision::fp32, 16, 1e-6, 1e-5, Family::gemma4_text, 5, true},
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gemma3_text, 5},
                     ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::gpt2, 5},
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gpt2, 8},

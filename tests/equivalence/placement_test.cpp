@@ -39,6 +39,7 @@ struct Group {
   Optim optim = Optim::adamw_torch;
   ObjectiveType objective = ObjectiveType::next_token;
   LookupPolicy lookup = LookupPolicy::automatic;
+  bool branches = false;  // experts beside the dense MLP
 };
 
 std::string group_name(const ::testing::TestParamInfo<Group>& info) {
@@ -53,7 +54,7 @@ std::string group_name(const ::testing::TestParamInfo<Group>& info) {
          (info.param.parallel == Parallel::layers ? "_layers" : "") +
          (info.param.optim == Optim::adamw_torch ? "" : fmt::format("_{}", name(info.param.optim))) +
          (info.param.objective == ObjectiveType::next_token ? "" : "_classifier") +
-         (info.param.lookup == LookupPolicy::on ? "_lookup" : "");
+         (info.param.lookup == LookupPolicy::on ? "_lookup" : "") + (info.param.branches ? "_branches" : "");
 }
 
 Group of_rule(Optim optim, Group group) {
@@ -72,6 +73,12 @@ Group of_lookup(Group group) {
   return group;
 }
 
+// Gemma 4 with experts beside the dense MLP.
+Group of_branches(Group group) {
+  group.family = Family::gemma4_text, group.branches = true;
+  return group;
+}
+
 Config group_config(const Group& group, const TrainDir& dir) {
   Config c = test::small_config(dir);
   c.memory.lookup = group.lookup;
@@ -86,7 +93,7 @@ Config group_config(const Group& group, const TrainDir& dir) {
   if (optimizer(group.optim).base == Optim::lion) c.train.learning_rate /= 10;
   if (optimizer(group.optim).base == Optim::sgd) c.train.learning_rate *= 100;
   // Dropout draws from counters: its bits must not depend on recompute, sweeps or threads either.
-  c.model = test::small_model(group.family);
+  c.model = group.branches ? test::small_model_with_branches() : test::small_model(group.family);
   if (group.objective == ObjectiveType::sequence_classification) c = test::classifier(c, dir);
   // Experts and the tensors of a second rule begin at whole granules of the norm, so small ones have more
   // state than parameters.
@@ -98,12 +105,14 @@ Config group_config(const Group& group, const TrainDir& dir) {
   if (group.family == Family::gpt2) c.model.embedding_dropout = c.model.residual_dropout = dropout;
   if (group.lora) {
     const ScoreHead score = c.model.score;
-    c = test::lora_config(std::move(c), test::made_base(dir, group.family));
+    c = test::lora_config(std::move(c), test::made_base(dir, c.model));
     c.model.score = score;
     c.lora.dropout = group.experts == AdapterForm::none ? dropout : 0;
     if (group.experts == AdapterForm::joined) {
       c.lora.target_modules = {"o_proj"};
       c.lora.target_parameters = {"mlp.experts.gate_up_proj", "mlp.experts.down_proj", "mlp.gate.weight"};
+      if (group.branches)
+        c.lora.target_parameters = {"experts.gate_up_proj", "experts.down_proj", "router.proj.weight"};
       c.lora.expert_r = 2;
     }
     if (group.experts == AdapterForm::single) c.lora.target_modules = {"o_proj", "w1", "w3", "w2", "gate"};
@@ -126,10 +135,10 @@ class Placement : public ::testing::TestWithParam<Group> {};
 
 TEST_P(Placement, ChangesNoBit) {
   const TrainDir dir;
-  const bool with_experts = traits(GetParam().family).experts != nullptr;
-  const std::vector<Row> rows = test::placement_rows(GetParam().accumulation, with_experts);
   std::optional<Numbers> first;
   const Config common = group_config(GetParam(), dir);
+  const bool with_experts = common.model.experts.count != 0;
+  const std::vector<Row> rows = test::placement_rows(GetParam().accumulation, with_experts);
   for (const Row& row : rows) {
     Config config = placed(row, common);
     SCOPED_TRACE(how_to_repeat(config));
@@ -206,6 +215,12 @@ INSTANTIATE_TEST_SUITE_P(
         Group{Precision::fp16, 2, true, 2, Family::gemma4_text, false, AdapterForm::none, Parallel::layers},
         Group{Precision::bf16, 2, true, 2, Family::gemma4_text, true},
         of_rule(Optim::muon_bf16, {Precision::bf16, 2, true, 1, Family::gemma4_text}),
+        of_branches({Precision::bf16, 2, true}), of_branches({Precision::fp32, 1, false, 2}),
+        of_branches({Precision::fp16, 2, true, 2, Family::gemma4_text, false, AdapterForm::none,
+                     Parallel::layers}),
+        of_branches({Precision::bf16, 2, true, 1, Family::gemma4_text, true}),
+        of_branches({Precision::fp32, 2, true, 2, Family::gemma4_text, true, AdapterForm::joined}),
+        of_rule(Optim::adamw_8bit, of_branches({Precision::bf16, 2, true})),
         of_lookup({Precision::bf16, 2, true, 1, Family::llama, true}),
         of_lookup({Precision::fp32, 4, false, 2, Family::mistral, true}),
         of_lookup({Precision::bf16, 2, true, 2, Family::gemma4_text, true}),

@@ -8,6 +8,8 @@ one expert of a layer is left unused in batch 0.
 
 import torch
 
+from gemma4_cases import GEMMA4_EXPERT_CASES
+
 TOKENS = 20
 LINEAR = dict(rope_type="linear", rope_theta=1000000.0, factor=4.0)
 YARN = dict(rope_type="yarn", rope_theta=150000.0, factor=8.0, beta_fast=4.0, beta_slow=1.0, truncate=False,
@@ -166,10 +168,11 @@ EXPERT_CASES = {
     "granitemoehybrid_all": ("GraniteMoeHybrid", dict(GRANITE_HYBRID, num_local_experts=4, num_experts_per_tok=4,
                                                       mamba_conv_bias=False, mamba_d_conv=2,
                                                       layer_types=["linear_attention", "full_attention"]), False),
-}
+} | GEMMA4_EXPERT_CASES
 EXPERT_CURVES = ("qwen3_moe_tied_losses", "qwen3_moe_untied", "mixtral_untied", "mixtral_tied_losses", "gpt_oss_untied",
                  "deepseek_v3_untied", "qwen3_next_untied", "qwen3_5_moe_joined", "glm4_moe_untied",
-                 "glm4_moe_lite_untied", "minimax_m2_untied", "nemotron_h_untied", "granitemoehybrid_tied_losses")
+                 "glm4_moe_lite_untied", "minimax_m2_untied", "nemotron_h_untied", "granitemoehybrid_tied_losses",
+                 "gemma4_experts")
 MARGIN, CURVE_MARGIN = 5e-3, 5e-4  # of every choice in one batch, and in all batches of a curve; in logits
 SIGMOID_SLOPE = 0.2  # about; DeepSeek's choices are made on sigmoids of logits
 CLAMP_MARGIN = 1e-5
@@ -177,7 +180,11 @@ SEEDS = 400
 
 
 def routers(model):
-    return [m for m in model.modules() if type(m).__name__.endswith(("TopKRouter", "TopkRouter"))]
+    return [m for m in model.modules() if type(m).__name__.endswith(("TopKRouter", "TopkRouter", "Gemma4TextRouter"))]
+
+
+def is_gemma4(router):
+    return type(router).__name__ == "Gemma4TextRouter"
 
 
 def corrections(model):
@@ -190,6 +197,9 @@ def randomize_experts(model):
     """Routers that prefer some experts clearly, sinks that take a part of attention, and biases that change choices."""
     with torch.no_grad():
         for router in routers(model):
+            if is_gemma4(router):  # its input has the length 1
+                router.proj.weight.copy_(2.5 * torch.randn_like(router.proj.weight))
+                continue
             is_sigmoid = router in corrections(model)
             router.weight.copy_((0.25 if is_sigmoid else 0.6) * torch.randn_like(router.weight))
             if is_sigmoid:  # saturated sigmoids would be near ties
@@ -240,9 +250,13 @@ class Margins:
         model.register_forward_pre_hook(lambda *_: self.logits.clear())
 
     def of_router(self, router, _, outputs):
-        self.logits.append(outputs[0])
-        self.choice = min(self.choice, choice_margin(router, outputs[0].detach(), self.corrections.get(router)))
-        self.unused = max(self.unused, router.num_experts - len(outputs[2].unique()))
+        logits, experts = outputs[0], None
+        if is_gemma4(router):  # it returns probabilities: their logarithms differ by as much as logits do
+            logits, experts = logits.log(), router.config.num_experts
+            router.top_k = router.config.top_k_experts
+        self.logits.append(logits)
+        self.choice = min(self.choice, choice_margin(router, logits.detach(), self.corrections.get(router)))
+        self.unused = max(self.unused, (experts or router.num_experts) - len(outputs[2].unique()))
 
     def watch_clamps(self, experts):
         apply = experts._apply_gate

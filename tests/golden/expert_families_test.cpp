@@ -23,6 +23,7 @@ class LayerTensors {
 
   void add_all() {
     if (style(c_.family).one_part) return add_part();
+    if (c_.has_branches(layer_)) return add_gemma4();
     add("input_layernorm.weight", {c_.width});
     add("post_attention_layernorm.weight", {c_.width});
     add_mixer();
@@ -37,6 +38,35 @@ class LayerTensors {
   void add(std::string_view name, std::vector<u64> shape) {
     const std::string_view path = joined_ ? style(c_.family).layers_path : style(c_.family).tensors_path;
     out_[fmt::format("{}.{}.{}", path, layer_, name)] = std::move(shape);
+  }
+  // Experts beside a dense MLP, each with its norms.
+  void add_gemma4() {
+    for (const char* norm : {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
+                             "pre_feedforward_layernorm_2", "post_feedforward_layernorm",
+                             "post_feedforward_layernorm_1", "post_feedforward_layernorm_2"})
+      add(fmt::format("{}.weight", norm), {c_.width});
+    add("layer_scalar", {1});
+    add_gemma4_attention();
+    add_mlp("mlp", c_.dense_inner(layer_));
+    add("router.proj.weight", {c_.experts.count, c_.width});
+    add("router.scale", {c_.width});
+    add("router.per_expert_scale", {c_.experts.count});
+    add("experts.gate_up_proj", {c_.experts.count, 2 * c_.expert_inner(), c_.width});
+    add("experts.down_proj", {c_.experts.count, c_.width, c_.expert_inner()});
+    if (!c_.layer_inputs.on()) return;
+    add_linear("per_layer_input_gate", c_.layer_inputs.width, c_.width, false);
+    add_linear("per_layer_projection", c_.width, c_.layer_inputs.width, false);
+    add("post_per_layer_input_norm.weight", {c_.width});
+  }
+  void add_gemma4_attention() {
+    const bool own = !c_.reads_keys(layer_);
+    add_linear("self_attn.q_proj", c_.query_width(layer_), c_.width, c_.attention.bias);
+    if (own) add_linear("self_attn.k_proj", c_.key_width(layer_), c_.width, c_.attention.bias);
+    if (own && !c_.keys_are_values(layer_))
+      add_linear("self_attn.v_proj", c_.key_width(layer_), c_.width, c_.attention.bias);
+    add_linear("self_attn.o_proj", c_.width, c_.query_width(layer_), c_.attention.bias);
+    add("self_attn.q_norm.weight", {c_.head_size(layer_)});
+    if (own) add("self_attn.k_norm.weight", {c_.head_size(layer_)});
   }
   // A layer of one part, with one norm.
   void add_part() {
@@ -204,6 +234,12 @@ Shapes shapes_of(const ModelConfig& c, bool joined) {
   Shapes out = {{fmt::format("{}.{}.weight", base, s.embedding_name), {c.vocab_size, c.width}},
                 {fmt::format("{}.{}.weight", base, s.last_norm_name), {c.width}}};
   if (!c.tied) out["lm_head.weight"] = {c.vocab_size, c.width};
+  if (c.layer_inputs.on()) {
+    const u64 columns = c.layer_inputs_width();
+    out["model.embed_tokens_per_layer.weight"] = {c.layer_inputs_rows(), columns};
+    out["model.per_layer_model_projection.weight"] = {columns, c.width};
+    out["model.per_layer_projection_norm.weight"] = {c.layer_inputs.width};
+  }
   for (u32 layer = 0; layer < c.layers; ++layer) LayerTensors(c, layer, joined, out).add_all();
   return out;
 }

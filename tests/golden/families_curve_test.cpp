@@ -124,7 +124,8 @@ INSTANTIATE_TEST_SUITE_P(
         Setting{"granitemoehybrid_tied_losses", HomePolicy::disk, 1, 2},
         Setting{"gemma4_text", HomePolicy::mixed, 2}, Setting{"gemma4_keys_are_values", HomePolicy::disk, 2},
         Setting{"gemma4_layer_inputs", HomePolicy::disk, 2},
-        Setting{"gemma4_shared_keys", HomePolicy::mixed, 2}, Setting{"gemma4_both", HomePolicy::host, 2}),
+        Setting{"gemma4_shared_keys", HomePolicy::mixed, 2}, Setting{"gemma4_both", HomePolicy::host, 2},
+        Setting{"gemma4_experts", HomePolicy::disk, 2, 2}),
     [](const auto& info) { return std::string(info.param.name); });
 
 struct OptimizerCase {

@@ -42,11 +42,30 @@ GEMMA4_CASES = {
                                    layer_types=["sliding_attention", "full_attention"] * 2 + ["full_attention"]), False),
 }
 
+EXPERTS = dict(enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=14)
+# Experts beside the dense MLP.
+GEMMA4_EXPERT_CASES = {
+    "gemma4_experts": ("Gemma4", dict(GEMMA4 | EXPERTS, num_hidden_layers=3, sliding_window=7, attention_k_eq_v=True,
+                                      num_global_key_value_heads=1, final_logit_softcapping=2.0,
+                                      layer_types=["sliding_attention", "full_attention", "full_attention"]), False),
+    "gemma4_experts_inputs": ("Gemma4", dict(GEMMA4 | EXPERTS, num_hidden_layers=5, sliding_window=7, num_experts=6,
+                                             top_k_experts=3, num_kv_shared_layers=2, use_double_wide_mlp=True,
+                                             hidden_size_per_layer_input=6, vocab_size_per_layer_input=61, hidden_size=22,
+                                             num_attention_heads=3, num_key_value_heads=1, head_dim=8, global_head_dim=16,
+                                             layer_types=["sliding_attention", "full_attention"] * 2 + ["full_attention"]),
+                              False),
+    "gemma4_experts_all": ("Gemma4", dict(GEMMA4 | EXPERTS, num_hidden_layers=2, num_experts=4, top_k_experts=4,
+                                          moe_intermediate_size=9, attention_bias=True, intermediate_size=37,
+                                          tie_word_embeddings=False, vocab_size=59,
+                                          layer_types=["sliding_attention", "full_attention"]), False),
+}
+
 
 def randomize_gemma4(model):
     """Layers' scalars are buffers, which no optimizer changes. Scores have the factor 1: q is made small, since with random q
     and k of a whole head's length attention would choose one token, which makes curves chaotic. So does a norm of small
-    numbers, which is made small too.
+    numbers, which is made small too. With experts beside the dense MLP, both are normalised twice: the sum is made small, and
+    experts' outputs larger.
     """
     with torch.no_grad():
         for name, buffer in model.named_buffers():
@@ -55,3 +74,8 @@ def randomize_gemma4(model):
         for name, parameter in model.named_parameters():
             if "Gemma4" in type(model).__name__ and name.endswith(("q_norm.weight", "per_layer_input_norm.weight")):
                 parameter.mul_(0.3)
+            if getattr(model.config, "enable_moe_block", False):
+                if name.endswith("post_feedforward_layernorm.weight"):
+                    parameter.mul_(0.3)
+                if ".experts." in name:
+                    parameter.mul_(2.5)

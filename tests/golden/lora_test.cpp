@@ -67,6 +67,7 @@ const Case cases[] = {
     {"deepseek_v3_shared", "deepseek_v3_untied", {}, HomePolicy::disk, 3},
     {"qwen3_moe_singles", "qwen3_moe_joined", {}, HomePolicy::disk, 3},
     {"mixtral_singles", "mixtral_all", {}, HomePolicy::host, 1},
+    {"gemma4_branches", "gemma4_experts_inputs", {}, HomePolicy::disk, 4},
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }

@@ -417,7 +417,7 @@ def write_expert_case(number, name, kind, options, old_spelling):
             out[f"gradients/{part}"] = value
     with safe_open(f"{directory}/model.safetensors", "pt") as file:
         names = {f"gradients/{name_here(tensor, kind)}" for tensor in file.keys()}
-        buffers = {tensor for tensor in names if tensor.endswith("correction_bias")}
+        buffers = {tensor for tensor in names if tensor.endswith(("correction_bias", "layer_scalar"))}
         assert names - buffers == {k for k in out if "gradients/" in k}, name
     save_file(out, f"{directory}/expected.safetensors",
               metadata=dict(format="pt", torch=torch.__version__, transformers=transformers.__version__))

@@ -128,7 +128,10 @@ inline constexpr const char* family_cases[] = {"deepseek_v3_joined",
                                                "gemma4_biases",
                                                "gemma4_layer_inputs",
                                                "gemma4_shared_keys",
-                                               "gemma4_both"};
+                                               "gemma4_both",
+                                               "gemma4_experts",
+                                               "gemma4_experts_inputs",
+                                               "gemma4_experts_all"};
 
 // Models whose configs and names of tensors are compared with the rows of their families. Those that end with
 // _joined have one tensor for all experts of a layer; gpt_oss always has.
@@ -162,7 +165,10 @@ inline constexpr const char* expert_family_cases[] = {"deepseek_v3_joined",
                                                       "nemotron_h_joined",
                                                       "granitemoehybrid_tied_losses",
                                                       "granitemoehybrid_rope",
-                                                      "granitemoehybrid_all"};
+                                                      "granitemoehybrid_all",
+                                                      "gemma4_experts",
+                                                      "gemma4_experts_inputs",
+                                                      "gemma4_experts_all"};
 
 // Models that read text and images.
 inline constexpr const char* wrapper_cases[] = {"qwen3_5", "qwen3_5_moe", "gemma3", "gemma4"};

@@ -212,6 +212,12 @@ class BasicModelRunner {
         case Kind::router_sums:
           s.experts.router_sums = data;
           break;
+        case Kind::branches:
+          s.experts.branches = values;
+          break;
+        case Kind::branches_grad:
+          s.experts.branches_grad = values;
+          break;
         case Kind::shared_keys:
           s.shared_keys = values;
           break;

@@ -117,6 +117,13 @@ inline ModelConfig small_model(Family family) {
   return m;
 }
 
+// Gemma 4 with experts beside the dense MLP.
+inline ModelConfig small_model_with_branches() {
+  ModelConfig m = small_model(Family::gemma4_text);
+  m.experts.count = 8, m.experts.chosen = 2, m.experts.inner_given = 24;
+  return m;
+}
+
 // 3 layers, 160k parameters, 2.5 MiB of state in fp32: a run of a few steps takes well below a second.
 inline Config small_config(const TrainDir& dir, const std::string& run = "run") {
   Config c;

@@ -43,6 +43,10 @@ void set_stream(StreamsOfOp& s, Kind kind, Access access, Values values) {
       return void(s.experts.sum = as_floats());
     case Kind::router_sums:
       return void(s.experts.router_sums = values.data);
+    case Kind::branches:
+      return void(s.experts.branches = values);
+    case Kind::branches_grad:
+      return void(s.experts.branches_grad = values);
     case Kind::shared_keys:
       return void(s.shared_keys = values);
     case Kind::shared_keys_grad:

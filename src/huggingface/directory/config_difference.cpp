@@ -79,8 +79,10 @@ std::vector<Row> angles(const Rope& there, const Rope& here) {
 }
 
 std::vector<Row> experts_and_latents(const ModelConfig& a, const ModelConfig& b) {
+  const ExpertTraits* experts = traits(b.family).experts;
   return {{"the number of experts", double(a.experts.count), double(b.experts.count)},
-          {"num_experts_per_tok", double(a.experts.chosen), double(b.experts.chosen)},
+          {experts != nullptr ? experts->chosen_key : "num_experts_per_tok", double(a.experts.chosen),
+           double(b.experts.chosen)},
           {"moe_intermediate_size", expert_inner(a), expert_inner(b)},
           {"n_shared_experts", double(a.experts.shared), double(b.experts.shared)},
           {"n_group", double(a.experts.groups), double(b.experts.groups)},

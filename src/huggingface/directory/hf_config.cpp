@@ -111,6 +111,7 @@ class Reader {
     if (const auto wrong = rename_rotary_width(family_, object)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = rename_expert_count(family_, object)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = rename_mamba_keys(family_, object)) return fault(wrong->key, wrong->reason);
+    if (const auto wrong = apply_expert_switch(family_, object)) return fault(wrong->key, wrong->reason);
     // Values within the map of rope parameters override the keys beside it.
     for (const char* key : beside_rope)
       if (const json::value* value = object.if_contains(key)) TRY(read_key(key, *value));

@@ -25,6 +25,7 @@ void write_latent(const ModelConfig& c, json::object& o) {
   o["rope_interleave"] = l.interleaved;
 }
 
+constexpr std::string_view inner_key = "moe_intermediate_size";
 constexpr std::string_view mlp_list = "mlp_layer_types", dense_key = "first_k_dense_replace";
 
 std::string_view mlp_name(const ModelConfig& c, u32 layer) {
@@ -48,6 +49,28 @@ std::optional<ModelFault> rename_expert_count(Family family, json::object& file)
   const json::value count = *other;
   if (own == nullptr || own->is_null()) file[experts->count_key] = count;
   file.erase(experts->other_count_key);
+  return std::nullopt;
+}
+
+std::optional<ModelFault> apply_expert_switch(Family family, json::object& file) {
+  const ExpertTraits* experts = traits(family).experts;
+  if (experts == nullptr || experts->switch_key.empty()) return std::nullopt;
+  const std::string_view key = experts->switch_key;
+  const json::value* value = file.if_contains(key);
+  const json::value given = value != nullptr && !value->is_null() ? *value : json::value(false);
+  if (!given.is_bool())
+    return ModelFault{key, fmt::format("{} must be true or false", json_text(given, JsonStyle::line))};
+  file.erase(key);
+  for (const std::string_view size : {experts->count_key, experts->chosen_key, inner_key}) {
+    const json::value* number = file.if_contains(size);
+    if (!given.get_bool())
+      file.erase(size);
+    else if (number == nullptr || number->is_null() || *number == json::value(0))
+      return ModelFault{size,
+                        fmt::format("is missing, which a model with {} needs: fetch the file again from "
+                                    "where the model came from",
+                                    key)};
+  }
   return std::nullopt;
 }
 
@@ -104,9 +127,16 @@ void write_experts(const ModelConfig& c, json::object& o) {
   const ExpertTraits* family = traits(c.family).experts;
   if (family == nullptr) return;
   const Experts& e = c.experts;
+  if (!family->switch_key.empty()) {
+    o[family->switch_key] = e.count != 0;
+    if (e.count == 0) {
+      for (const std::string_view key : {family->count_key, family->chosen_key, inner_key}) o[key] = nullptr;
+      return;
+    }
+  }
   o[family->count_key] = e.count;
-  o["num_experts_per_tok"] = e.chosen;
-  if (family->inner_key) o["moe_intermediate_size"] = c.expert_inner();
+  o[family->chosen_key] = e.chosen;
+  if (family->inner_key) o[inner_key] = c.expert_inner();
   if (family->normalise_key) o["norm_topk_prob"] = e.normalise;
   if (family->shared_key) o["n_shared_experts"] = e.shared;
   if (family->shared_width_key) o["shared_expert_intermediate_size"] = c.shared_inner();

@@ -13,6 +13,11 @@ namespace tidepool {
 // RETURNS: a fault if the file has two names with different numbers.
 std::optional<ModelFault> rename_expert_count(Family, boost::json::object& file);
 
+// In families whose config.json says with a key of its own that a model has experts: removes that key, and if
+// it is false, the sizes of experts beside it, which transformers ignores.
+// RETURNS: which size is missing, or that the key is no boolean.
+std::optional<ModelFault> apply_expert_switch(Family, boost::json::object& file);
+
 // Reads a list of layers, such as mlp_only_layers.
 std::optional<ModelFault> read_layer_list(std::string_view key, const boost::json::value&,
                                           std::vector<u32>& layers);

@@ -73,7 +73,6 @@ TEST(Gemma4Rows, TheShareOfProportionalAnglesIsOfTheWiderHeads) {
 }
 
 TEST(Gemma4Rows, RefusesWhatIsNotComputed) {
-  EXPECT_THAT(fault_of(R"(, "enable_moe_block": true)"), HasSubstr("enable_moe_block"));
   EXPECT_THAT(fault_of(R"(, "use_bidirectional_attention": "all")"),
               HasSubstr("use_bidirectional_attention"));
   EXPECT_EQ(fault_of(R"(, "use_bidirectional_attention": "vision")"), "no error");
@@ -90,6 +89,37 @@ TEST(Gemma4Rows, RefusesWhatIsNotComputed) {
   EXPECT_THAT(fault_of(R"(, "rope_parameters": {"full_attention":
                           {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}})"),
               HasSubstr("is not computed for gemma4_text"));
+}
+
+TEST(Gemma4Rows, ExpertsAreSwitchedOn) {
+  constexpr std::string_view sizes = R"(, "num_experts": 8, "top_k_experts": 3, "moe_intermediate_size": 24)";
+  const auto with = [&](std::string_view more) { return fmt::format("{}{}", sizes, more); };
+  const ModelConfig c = parsed(with(R"(, "enable_moe_block": true)"));
+  EXPECT_EQ(c.experts.count, 8u);
+  EXPECT_EQ(c.experts.chosen, 3u);
+  EXPECT_EQ(c.expert_inner(), 24u);
+  EXPECT_TRUE(c.has_branches(0) && c.experts.normalise && c.experts.joined_files);
+  EXPECT_EQ(c.shared_inner(0), 96u);
+  EXPECT_EQ(parse_hf_config(hf_config_text(c, Precision::bf16), ErrorKind::bad_input, "c").value(), c);
+  // As in transformers, sizes without the switch are those of no experts.
+  for (const char* off : {"", R"(, "enable_moe_block": false)", R"(, "enable_moe_block": null)"})
+    EXPECT_EQ(parsed(with(off)), parsed("")) << off;
+  EXPECT_THAT(config_difference(parsed(""), c), HasSubstr("experts"));
+}
+
+TEST(Gemma4Rows, RefusesExpertsWithoutTheirSizes) {
+  const auto fault = [](std::string_view count, std::string_view chosen, std::string_view inner) {
+    return fault_of(fmt::format(
+        R"(, "enable_moe_block": true, "num_experts": {}, "top_k_experts": {}, "moe_intermediate_size": {})",
+        count, chosen, inner));
+  };
+  EXPECT_THAT(fault_of(R"(, "enable_moe_block": true)"),
+              HasSubstr("num_experts: is missing, which a model with enable_moe_block needs"));
+  EXPECT_THAT(fault("0", "2", "24"), HasSubstr("num_experts: is missing"));
+  EXPECT_THAT(fault("8", "null", "24"), HasSubstr("top_k_experts: is missing"));
+  EXPECT_THAT(fault("8", "2", "null"), HasSubstr("moe_intermediate_size: is missing"));
+  EXPECT_THAT(fault("8", "9", "24"), HasSubstr("top_k_experts: 9 is more than the 8 experts"));
+  EXPECT_THAT(fault_of(R"(, "enable_moe_block": "true")"), HasSubstr("must be true or false"));
 }
 
 TEST(Gemma4Rows, OtherFamiliesRefuseProportionalAngles) {

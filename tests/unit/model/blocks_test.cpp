@@ -187,6 +187,14 @@ ModelConfig small_gemma4_with_shared_keys() {
   return c;
 }
 
+// Experts beside the dense MLP. All are chosen, so that no step changes the choice.
+ModelConfig small_gemma4_with_experts() {
+  ModelConfig c = small_gemma4_with_shared_keys();
+  c.layers = 4, c.softmax.sliding_window_pattern = 2, c.softmax.shared_layers = 2;
+  c.experts.count = 3, c.experts.chosen = 3, c.experts.inner_given = 20;
+  return c;
+}
+
 ModelConfig small_arcee() {
   ModelConfig c = default_model(Family::arcee);
   c.vocab_size = 131, c.positions = 80, c.width = 36, c.layers = 2, c.attention.heads = 6;
@@ -225,15 +233,15 @@ TEST(Blocks, GradientsAreDerivatives) {
        {small_config(), small_deepseek(0), small_deepseek(13), small_hybrid(Family::qwen3_5_text),
         small_hybrid(Family::qwen3_next), small_mamba(Family::nemotron_h),
         small_mamba(Family::granitemoehybrid), small_gemma2(), small_arcee(), small_gemma4(),
-        small_gemma4_with_shared_keys()}) {
+        small_gemma4_with_shared_keys(), small_gemma4_with_experts()}) {
     SCOPED_TRACE(name(config.family));
     expect_derivatives(config);
   }
 }
 
 TEST(Blocks, RecomputeChangesNoBitOfFamilies) {
-  for (const ModelConfig& config :
-       {small_gemma2(), small_arcee(), small_gemma4(), small_gemma4_with_shared_keys()})
+  for (const ModelConfig& config : {small_gemma2(), small_arcee(), small_gemma4(),
+                                    small_gemma4_with_shared_keys(), small_gemma4_with_experts()})
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       SCOPED_TRACE(name(config.family));
       const Result want = run(config, precision, 1, {.keep = true}, 2);
@@ -244,10 +252,11 @@ TEST(Blocks, RecomputeChangesNoBitOfFamilies) {
 }
 
 TEST(Blocks, GradientsOfAdaptersAreDerivatives) {
-  for (const ModelConfig& config : {small_config(), small_llama(), small_deepseek(0), small_deepseek(13),
-                                    small_hybrid(Family::qwen3_5_moe_text), small_mamba(Family::nemotron_h),
-                                    small_mamba(Family::granitemoehybrid), small_gemma2(), small_arcee(),
-                                    small_gemma4(), small_gemma4_with_shared_keys()}) {
+  for (const ModelConfig& config :
+       {small_config(), small_llama(), small_deepseek(0), small_deepseek(13),
+        small_hybrid(Family::qwen3_5_moe_text), small_mamba(Family::nemotron_h),
+        small_mamba(Family::granitemoehybrid), small_gemma2(), small_arcee(), small_gemma4(),
+        small_gemma4_with_shared_keys(), small_gemma4_with_experts()}) {
     SCOPED_TRACE(name(config.family));
     expect_derivatives(config, {.r = 4, .dropout = 0.3});
   }

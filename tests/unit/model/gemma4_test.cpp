@@ -101,6 +101,50 @@ TEST(Gemma4Graph, StreamsGoFromTheirMakersToTheirReaders) {
   EXPECT_EQ(LayerTensors(c, 3).modules().count, LayerTensors(c, 0).modules().count - 2);
 }
 
+TEST(Gemma4Graph, ExpertsAreABranchThatTheEndAdds) {
+  ModelConfig c = default_shape();
+  c.vocab_size = 64, c.width = 32, c.layers = 2, c.mlp.inner_given = 48, c.softmax.head_size_given = 8;
+  c.softmax.global_head_size = 16, c.layer_inputs.width = 0;
+  c.experts.count = 8, c.experts.chosen = 2, c.experts.inner_given = 24;
+  const auto graph = [](const ModelConfig& config) {
+    return build_model(config, Precision::bf16, {.sequences = 1, .tokens = 64}, Precision::bf16, {}, 4)
+        .value();
+  };
+  const ModelGraph g = graph(c);
+  std::vector<std::string> names;
+  for (const Block& block : g.blocks) names.push_back(block.name);
+  EXPECT_THAT(names, ElementsAre("embedding", "layers.0.attention", "layers.0.experts.0-3",
+                                 "layers.0.experts.4-7", "layers.0.end", "layers.1.attention",
+                                 "layers.1.experts.0-3", "layers.1.experts.4-7", "layers.1.end", "head"));
+  const auto forward = [&](u32 b) { return streams_of(g, g.blocks[b].forward_streams); };
+  const auto backward = [&](u32 b) { return streams_of(g, g.blocks[b].backward_streams); };
+  EXPECT_EQ(forward(1), "<activation >post_attention >branches >normed >routes >router_sums");
+  EXPECT_EQ(forward(2), "<normed <routes >expert_sum");
+  EXPECT_EQ(forward(3), "=branches <normed <routes <expert_sum");
+  EXPECT_EQ(forward(4), "<post_attention <branches >activation");
+  EXPECT_EQ(backward(4), "<branches =activation_grad >branches_grad");
+  EXPECT_EQ(backward(3), "<normed <routes <branches_grad >normed_grad >routes_grad");
+  EXPECT_EQ(backward(2), "<normed <routes <branches_grad =normed_grad =routes_grad");
+  EXPECT_EQ(backward(1),
+            "<activation <routes <router_sums =activation_grad <branches_grad =normed_grad <routes_grad");
+  c.layer_inputs.width = 4;
+  const ModelGraph with_inputs = graph(c);
+  EXPECT_EQ(streams_of(with_inputs, with_inputs.blocks[6].backward_streams),
+            "<post_attention <branches <layer_inputs =activation_grad >branches_grad =layer_inputs_grad");
+  EXPECT_NE(with_inputs.blocks[3].forward_streams[1].stream, with_inputs.blocks[7].forward_streams[1].stream);
+}
+
+TEST(Gemma4Graph, ExpertsAreParametersThatATokenUsesInPart) {
+  ModelConfig c = default_shape();
+  c.layer_inputs.width = 0;
+  const u64 dense = graph_of(c).parameters;
+  c.experts.count = 16, c.experts.chosen = 4, c.experts.inner_given = 704;
+  const ModelGraph g = graph_of(c);
+  const u64 expert = 3 * u64{704} * 2304, beside = 16 * u64{2304} + 2304 + 16 + 3 * 2304;
+  EXPECT_EQ(g.parameters, dense + 30 * (16 * expert + beside));
+  EXPECT_EQ(g.active_parameters, dense + 30 * (4 * expert + beside));
+}
+
 TEST(Gemma4Graph, RefusesLayersWithoutKeysToRead) {
   ModelConfig c = default_shape();
   c.softmax.shared_layers = 26;  // the first layers all have a window

@@ -39,8 +39,8 @@ struct BackwardFrame {
 // Functions that the rows of both mixers share. There is no attention, and nothing to restore.
 std::optional<AttentionShape> no_attention(const ModelGraph&, u32 layer);
 u64 inside_bytes(const ModelGraph&, u32 layer);
-ForwardBuffers take_forward(const ModelGraph&, u32 layer, WorkspaceCutter&);
-BackwardBuffers take_backward(const ModelGraph&, u32 layer, WorkspaceCutter&);
+ForwardBuffers take_forward(const ModelGraph&, u32 layer, MlpWidths, WorkspaceCutter&);
+BackwardBuffers take_backward(const ModelGraph&, u32 layer, MlpWidths, WorkspaceCutter&);
 void restore(const LayerGradients&);
 DeltaInside inside_of(const Layer&, std::byte* base);
 // RETURNS: forward's array for q, k and v, and then for the normed output.

@@ -27,12 +27,12 @@ u64 inside_bytes(const ModelGraph& g, u32 layer) {
   return layout.used();
 }
 
-ForwardBuffers take_forward(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
+ForwardBuffers take_forward(const ModelGraph& g, u32 layer, MlpWidths, WorkspaceCutter& layout) {
   const ForwardFrame f(g, layer, layout);
   return {.norm = f.norm, .inner = f.latents.q};
 }
 
-BackwardBuffers take_backward(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
+BackwardBuffers take_backward(const ModelGraph& g, u32 layer, MlpWidths, WorkspaceCutter& layout) {
   const BackwardFrame f(g, layer, layout);
   return {.norm = f.norm, .narrow = f.narrow, .inner = f.latents.q, .moments = f.moments};
 }

@@ -14,16 +14,14 @@ std::optional<AttentionShape> no_attention(const ModelGraph&, u32) { return std:
 u64 inside_bytes(const ModelGraph&, u32) { return 0; }
 
 // Values and inner values of a gated MLP are apart; others overwrite the values.
-ForwardBuffers take_forward(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
-  const MlpWidths mlp = mlp_widths(g, layer);
+ForwardBuffers take_forward(const ModelGraph& g, u32, MlpWidths mlp, WorkspaceCutter& layout) {
   ForwardBuffers out = {.norm = take(g, layout, g.config.width)};
   if (mlp.apart) out.values = take(g, layout, mlp.values);
   out.inner = take(g, layout, mlp.inner);
   return out;
 }
 
-BackwardBuffers take_backward(const ModelGraph& g, u32 layer, WorkspaceCutter& layout) {
-  const MlpWidths mlp = mlp_widths(g, layer);
+BackwardBuffers take_backward(const ModelGraph& g, u32, MlpWidths mlp, WorkspaceCutter& layout) {
   return {.norm = take(g, layout, g.config.width),
           .narrow = take(g, layout, std::max(g.config.width, mlp.spare)),
           .inner = take(g, layout, mlp.inner),

@@ -57,6 +57,8 @@ GluGate expert_gate(const ModelConfig& c) {
       return GluGate::clamped;
     case ExpertActivation::squared_relu:
       return GluGate::squared_relu;
+    case ExpertActivation::geglu:
+      return GluGate::gelu;
   }
   return GluGate::silu;
 }
@@ -107,6 +109,7 @@ StreamSizes stream_sizes(const ModelGraph& g) {
   sizes.routes = RoutesLayout(g, nullptr).bytes;
   sizes.routes_grad = whole(g.batch.rows() * g.config.experts.chosen * sizeof(float));
   sizes.sum = whole(g.batch.rows() * g.config.width * sizeof(float));
+  sizes.branches = whole(values_bytes(2 * g.batch.rows() * g.config.width, g.activations));
   sizes.router_sums = RouterSumsLayout(g, nullptr).bytes;
   return sizes;
 }

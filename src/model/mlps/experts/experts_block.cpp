@@ -74,6 +74,12 @@ struct Group {
             .y = y};
   }
 
+  bool is_branch() const { return config.has_branches(block_of(c).layer); }
+  // RETURNS: the experts' of a layer's two branches; null if there are none.
+  Values of_experts(Values branches) const {
+    return branches ? branches.at(u64{tokens()} * config.width) : Values{};
+  }
+
   GluGate gate() const { return expert_gate(config); }
   GluClamp clamp() const {
     return {.bound = static_cast<float>(config.experts.gate_limit),
@@ -128,21 +134,26 @@ bool begins(const BlockContext& c, const std::vector<StreamUse>& uses, Kind kind
   return true;
 }
 
+// If experts are a branch, the last group's sum is the second of the layer's branches; otherwise it is added
+// to the residual stream.
 void combine(const Group& group, const BlockForward& f, ConstValues out) {
   const bool first = begins(group.c, block_of(group.c).forward_streams, Kind::expert_sum);
-  const bool last = bool(f.output);
-  group.c.kernels.combine_experts({.rows = group.tokens(),
-                                   .chosen = group.chosen(),
-                                   .columns = group.config.width,
-                                   .expected_rows = group.expected_rows(),
-                                   .places = group.sorted.places,
-                                   .experts = group.routes.experts,
-                                   .weights = group.routes.weights,
-                                   .x = out,
-                                   .sum_in = first ? nullptr : f.experts.sum,
-                                   .sum_out = last ? nullptr : f.experts.sum,
-                                   .residual = last ? ConstValues(f.experts.post_attention) : ConstValues{},
-                                   .y = f.output});
+  const bool branch = group.is_branch();
+  const Values y = branch ? group.of_experts(f.experts.branches) : f.output;
+  const bool last = bool(y);
+  group.c.kernels.combine_experts(
+      {.rows = group.tokens(),
+       .chosen = group.chosen(),
+       .columns = group.config.width,
+       .expected_rows = group.expected_rows(),
+       .places = group.sorted.places,
+       .experts = group.routes.experts,
+       .weights = group.routes.weights,
+       .x = out,
+       .sum_in = first ? nullptr : f.experts.sum,
+       .sum_out = last ? nullptr : f.experts.sum,
+       .residual = last && !branch ? ConstValues(f.experts.post_attention) : ConstValues{},
+       .y = y});
 }
 
 void combine_gradients(const Group& group, const BlockBackward& b, ConstValues dx) {
@@ -249,7 +260,7 @@ void experts_backward(const BlockContext& c, const BlockBackward& b) {
     apply(group, gate_up_linear, workspace.rows, workspace.gate_up);
     adapters.add_to(ExpertProduct::gate_up, workspace.rows, workspace.gate_up, gate_up_linear.n);
   }
-  group.gather(b.grad, workspace.dout);
+  group.gather(group.is_branch() ? group.of_experts(b.experts.branches_grad) : b.grad, workspace.dout);
   input_gradient(group, down, workspace.dout, workspace.inner);
   adapters.input_gradient(ExpertProduct::down, workspace.dout, workspace.inner, down.n);
   c.kernels.glu_backward({.rows = group.rows_max(),

@@ -46,7 +46,7 @@ const kindLooks = [
   { name: 'momentum', color: '--m-momentum', kinds: ['momentum'] },
   { name: 'variance', color: '--m-variance', kinds: ['variance', 'variance_rows', 'variance_columns'] },
   { name: 'gradients', color: '--m-gradients', kinds: ['grad', 'grad_accum'] },
-  { name: 'activations', color: '--m-activations', kinds: ['activation', 'activation_grad', 'kept', 'post_attention', 'middle', 'normed', 'routes', 'expert_sum', 'router_sums', 'normed_grad', 'routes_grad', 'layer_inputs', 'layer_inputs_grad', 'shared_keys', 'shared_keys_grad'] },
+  { name: 'activations', color: '--m-activations', kinds: ['activation', 'activation_grad', 'kept', 'post_attention', 'middle', 'normed', 'routes', 'expert_sum', 'router_sums', 'branches', 'branches_grad', 'normed_grad', 'routes_grad', 'layer_inputs', 'layer_inputs_grad', 'shared_keys', 'shared_keys_grad'] },
   { name: 'workspace, batch', color: '--m-workspace', kinds: ['workspace', 'batch', 'scalars'] },
 ];
 const kindLook = (kind) => kindLooks.find((look) => look.kinds.includes(kind)) || kindLooks[kindLooks.length - 1];
