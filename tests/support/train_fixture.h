@@ -63,7 +63,8 @@ inline std::string token_file(const TrainDir& dir) {
 // RETURNS: the width inside MLPs; of experts, in families that have no others.
 inline u32& inner_width(ModelConfig& m) {
   const ExpertTraits* e = traits(m.family).experts;
-  const bool dense = e == nullptr || !e->inner_key || e->step_keys || e->group_keys;
+  const bool dense =
+      e == nullptr || !e->inner_key || e->step_keys || e->group_keys || e->tensors.are_branch();
   return dense ? m.mlp.inner_given : m.experts.inner_given;
 }
 

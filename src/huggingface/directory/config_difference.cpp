@@ -22,7 +22,7 @@ double original_positions(const ModelConfig& c) {
 // Width inside an expert if it has a key of its own.
 double expert_inner(const ModelConfig& c) {
   const ExpertTraits* experts = traits(c.family).experts;
-  return experts != nullptr && experts->inner_key ? c.expert_inner() : 0;
+  return experts != nullptr && experts->inner_key && c.experts.count != 0 ? c.expert_inner() : 0;
 }
 
 std::vector<Row> sizes(const ModelConfig& there, const ModelConfig& here) {

@@ -124,10 +124,10 @@ void route_gradients(const LayerGradients& s) {
   if (!are_branch(l)) return route_backward(l.c, router_of(l, scratch), d, r, s.b, scratch);
   const ConstValues stream = s.before_mlp();
   norm_of(l, NormRole::router, stream, scratch.normed);
-  r = {.x = scratch.normed, .dx = s.frame.buffers.norm};
+  norm_gradient(s, NormRole::experts, stream, ConstValues(s.b.experts.normed_grad));
+  r.x = scratch.normed, r.add = false;  // in the place of that gradient, which has gone through its norm
   route_backward(l.c, router_of(l, scratch), d, r, s.b, scratch);
   norm_gradient(s, NormRole::router, stream, r.dx);
-  norm_gradient(s, NormRole::experts, stream, ConstValues(s.b.experts.normed_grad));
 }
 
 void backward(const LayerGradients& s, const MlpBackward& m) {
