@@ -30,7 +30,10 @@ Result<void> check_named(const std::string& path) {
   const fs::path clean = fs::path(path).has_filename() ? fs::path(path) : fs::path(path).parent_path();
   const fs::path parent = clean.has_parent_path() ? clean.parent_path() : fs::path(".");
   if (!fs::exists(clean, unused))
-    return Error{ErrorKind::usage, fmt::format("there is no checkpoint {}{}", path, neighbours(parent))};
+    return Error{ErrorKind::usage,
+                 fmt::format("there is no checkpoint {}{}", path,
+                             path.find('=') != path.npos ? "; write --resume auto before a key=value"
+                                                         : neighbours(parent))};
   if (!fs::is_directory(clean, unused))
     return Error{ErrorKind::usage, fmt::format("{} is a file: name the directory of a checkpoint", path)};
   for (const char* file :

@@ -18,6 +18,7 @@
 #include "config/foreign_keys.h"
 #include "config/schema.h"
 #include "huggingface/directory/hf_experts.h"
+#include "huggingface/directory/hf_layer_kinds.h"
 #include "huggingface/directory/hf_layer_sizes.h"
 #include "huggingface/directory/hf_mixers.h"
 #include "huggingface/directory/hf_rope.h"
