@@ -142,7 +142,7 @@ class Phases {
 
   void add(u32 id) {
     const Op& op = body_.ops[id];
-    if (op.kind == OpKind::load_batch) return;
+    if (op.kind == OpKind::load_batch || op.persists) return;  // a plan need not commit a step
     const Flow flow = cost_.flow(body_, op);
     const u32 phase = phase_of(id);
     const double share = computes(op.kind) ? computed_share(op) : needed_share(op);
