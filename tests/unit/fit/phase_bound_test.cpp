@@ -43,13 +43,15 @@ Machine machine_of(double flops, double disk) {
   return m;
 }
 
+// With versions a step may be committed, and need not be.
 TEST(PhaseBounds, NoReplayIsFaster) {
   for (u32 seed = 0; seed < 24; ++seed) {
     const ModelGraph graph = graph_of(3 + seed % 4, seed % 2 ? Precision::bf16 : Precision::fp32);
     const Plan plan = plan_of(graph, {.budgets = {Bytes{(700 + 200 * (seed % 5)) * kib},
                                                   Bytes{(700 + 300 * (seed % 4)) * kib}, Bytes{gib}},
                                       .micro_batches = 4,
-                                      .clipping = seed % 3 != 1});
+                                      .clipping = seed % 3 != 1,
+                                      .versions = 1 + seed % 3});
     Machine machine = machine_of(seed % 3 == 0 ? 1e9 : 1e12, seed % 4 < 2 ? 2e8 : 5e9);
     if (seed % 2) machine.device.kind = DeviceKind::cpu;
     const auto blocks = blocks_of(graph, seed % 3 == 0 ? 2e-3 : 2e-5);
