@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "tests/support/labelled_texts.h"
 #include "tests/support/lora_fixture.h"
@@ -104,8 +105,9 @@ Config group_config(const Group& group, const TrainDir& dir) {
   c.model.attention.dropout = dropout;
   if (group.family == Family::gpt2) c.model.embedding_dropout = c.model.residual_dropout = dropout;
   if (group.lora) {
-    const ScoreHead score = c.model.score;
-    c = test::lora_config(std::move(c), test::made_base(dir, c.model));
+    const ScoreHead score = std::exchange(c.model.score, {});  // the base predicts tokens
+    const std::string base = test::made_base(dir, c.model);
+    c = test::lora_config(std::move(c), base);
     c.model.score = score;
     c.lora.dropout = group.experts == AdapterForm::none ? dropout : 0;
     if (group.experts == AdapterForm::joined) {
