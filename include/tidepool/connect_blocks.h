@@ -27,10 +27,9 @@ struct StreamSizes {
 //   attention   activation -> post_attention, normed, routes; adds to router_sums
 //   experts     normed, routes -> expert_sum, group after group; the last group of a layer adds it to
 //               post_attention and makes activation
-//   layer_end   ends a layer whose experts are a branch: attention begins branches with the dense MLP's
-//   output,
-//               the last group completes them with its sum, and the end adds both to post_attention and makes
-//               activation
+//   layer_end   ends a layer whose experts are a branch: attention begins branches with the output of the
+//               dense MLP, the last group completes them with its sum, and the end adds both to
+//               post_attention and makes activation
 //   head        activation -> loss
 //
 // Backward reads activation, normed, routes and router_sums. The last group of a layer, which is the first in

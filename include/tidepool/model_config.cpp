@@ -190,7 +190,15 @@ std::optional<ModelFault> check_expert_layers(const ModelConfig& c) {
 }
 
 // For a family whose models may be dense.
+// Where a switch of config.json says whether there are experts, numbers beside none are a mistake.
 std::optional<ModelFault> check_no_experts(const ModelConfig& c) {
+  const ExpertTraits& family = *traits(c.family).experts;
+  if (!family.switch_key.empty() && (c.experts.chosen != 0 || c.experts.inner_given != 0))
+    return ModelFault{
+        c.experts.chosen != 0 ? family.chosen_key : "moe_intermediate_size",
+        fmt::format("{} has no effect in a dense model, and model.{} is 0: set it, or leave "
+                    "both out; weights of experts would not be trained",
+                    c.experts.chosen != 0 ? c.experts.chosen : c.experts.inner_given, family.count_key)};
   if (!style(c.family).one_part) return std::nullopt;
   for (u32 layer = 0; layer < c.layers; ++layer)
     if (c.layer_kind(layer) == LayerKind::experts)
@@ -214,6 +222,9 @@ std::optional<ModelFault> check_experts(const ModelConfig& c) {
                       fmt::format("'{}' is out of range; it must be 1 to {}", e.count, experts_max)};
   if (e.chosen == 0)
     return ModelFault{family->chosen_key, "0 is too few; every token needs at least one expert"};
+  if (!family->switch_key.empty() && e.inner_given == 0)
+    return ModelFault{"moe_intermediate_size",
+                      "is missing, the width inside an expert; intermediate_size is that of the dense MLP"};
   if (e.chosen > e.count)
     return ModelFault{family->chosen_key, fmt::format("{} is more than the {} experts of model.{}", e.chosen,
                                                       e.count, family->count_key)};

@@ -317,7 +317,9 @@ Result<bool> accept_model_key(Family family, std::string_view key, std::string_v
       harmless, [&](const Harmless& h) { return h.key == key && (h.families & bit(family)) != 0; });
   if (known) return true;
   if (key.find("expert") == std::string_view::npos && key.find("moe") == std::string_view::npos) return false;
-  if (const ExpertTraits* has = traits(family).experts)
+  const ExpertTraits* const has = traits(family).experts;
+  if (has != nullptr && key == has->switch_key) return false;  // has advice of its own
+  if (has != nullptr)
     return Error{ErrorKind::usage,
                  fmt::format("is none of the keys of experts that Tidepool computes in {} models, such as {}",
                              name(family), has->count_key)};

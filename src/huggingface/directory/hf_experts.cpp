@@ -66,10 +66,10 @@ std::optional<ModelFault> apply_expert_switch(Family family, json::object& file)
     if (!given.get_bool())
       file.erase(size);
     else if (number == nullptr || number->is_null() || *number == json::value(0))
-      return ModelFault{size,
-                        fmt::format("is missing, which a model with {} needs: fetch the file again from "
-                                    "where the model came from",
-                                    key)};
+      return ModelFault{
+          size, fmt::format("is {}, and a model with {} needs it: take the value of the file that came "
+                            "with the weights",
+                            number == nullptr ? "missing" : json_text(*number, JsonStyle::line), key)};
   }
   return std::nullopt;
 }

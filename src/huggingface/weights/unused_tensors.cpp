@@ -99,8 +99,15 @@ std::vector<std::string> describe_unused(const std::string& directory, std::span
         fmt::format("{}: tensor {} is not used{}", directory, others[0], export_carries(1, model)));
   if (others.size() > 1) {
     const auto shown = std::span(others).first(std::min(others.size(), names_shown_max));
-    lines.push_back(fmt::format("{}: {} tensors are not used: {}{}{}", directory, others.size(),
-                                fmt::join(shown, ", "), shown.size() < others.size() ? " ..." : "",
+    const bool of_experts = model.experts.count == 0 && std::ranges::any_of(others, [](const auto& name) {
+                              return name.find(".experts.") != name.npos;
+                            });
+    lines.push_back(fmt::format("{}{}: {} tensors are not used: {}{}{}",
+                                of_experts ? "WARNING: the config is a dense model's, and weights of experts "
+                                             "are not trained: "
+                                           : "",
+                                directory, others.size(), fmt::join(shown, ", "),
+                                shown.size() < others.size() ? " ..." : "",
                                 export_carries(others.size(), model)));
   }
   return lines;

@@ -117,12 +117,19 @@ TEST(Gemma4Rows, RefusesExpertsWithoutTheirSizes) {
         count, chosen, inner));
   };
   EXPECT_THAT(fault_of(R"(, "enable_moe_block": true)"),
-              HasSubstr("num_experts: is missing, which a model with enable_moe_block needs"));
-  EXPECT_THAT(fault("0", "2", "24"), HasSubstr("num_experts: is missing"));
-  EXPECT_THAT(fault("8", "null", "24"), HasSubstr("top_k_experts: is missing"));
-  EXPECT_THAT(fault("8", "2", "null"), HasSubstr("moe_intermediate_size: is missing"));
+              HasSubstr("num_experts: is missing, and a model with enable_moe_block needs it"));
+  EXPECT_THAT(fault("0", "2", "24"), HasSubstr("num_experts: is 0, and a model with"));
+  EXPECT_THAT(fault("8", "null", "24"), HasSubstr("top_k_experts: is null, and a model with"));
+  EXPECT_THAT(fault("8", "2", "null"), HasSubstr("moe_intermediate_size: is null, and"));
   EXPECT_THAT(fault("8", "9", "24"), HasSubstr("top_k_experts: 9 is more than the 8 experts"));
   EXPECT_THAT(fault_of(R"(, "enable_moe_block": "true")"), HasSubstr("must be true or false"));
+  ModelConfig c = parsed("");  // as a config may say it, without the switch
+  c.experts.chosen = 2;
+  EXPECT_THAT(check_model(c)->reason, HasSubstr("2 has no effect in a dense model"));
+  c.experts.count = 8;
+  EXPECT_EQ(check_model(c)->key, "moe_intermediate_size");
+  c.experts.inner_given = 24;
+  EXPECT_FALSE(check_model(c));
 }
 
 TEST(Gemma4Rows, OtherFamiliesRefuseProportionalAngles) {
