@@ -46,7 +46,7 @@ enum class Kind : u8 {
   layer_inputs_grad,
   kept,  // inside of a block, kept instead of recomputed; one per (block, micro-batch)
   workspace,
-  batch,    // tokens, targets and, if packed, starts; one per micro-batch of a sweep
+  batch,    // the arrays of BatchShape::arrays(); one per micro-batch of a sweep
   rows,     // rows of a table that a micro-batch's tokens look up, and their count (Lookup)
   scalars,  // loss, norm partials, clip factor, flags: values that ops read and write
 };

@@ -225,7 +225,7 @@ inline constexpr LayerStyle gemma4_layers = [] {
   style.last_sees_all = true;
   style.output_scale = "layer_scalar";
   style.linear_suffix = "_";  // q_proj, per_layer_input_gate
-  // Of layers that read other layers' keys and values, in published files.
+  // Tensors in published files of layers that read other layers' keys and values.
   u32 at = 1;
   for (const std::string_view unused :
        {".self_attn.k_proj.weight", ".self_attn.v_proj.weight", ".self_attn.k_norm.weight"})

@@ -189,8 +189,8 @@ std::optional<ModelFault> check_expert_layers(const ModelConfig& c) {
       key, fmt::format("leaves none of the {} layers with experts; choose a dense model instead", c.layers)};
 }
 
-// For a family whose models may be dense.
-// Where a switch of config.json says whether there are experts, numbers beside none are a mistake.
+// For a family whose models may be dense. Numbers of experts without experts are a mistake where config.json
+// has a switch for them.
 std::optional<ModelFault> check_no_experts(const ModelConfig& c) {
   const ExpertTraits& family = *traits(c.family).experts;
   if (!family.switch_key.empty() && (c.experts.chosen != 0 || c.experts.inner_given != 0))

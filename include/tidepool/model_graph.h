@@ -127,7 +127,7 @@ struct BatchShape {
   u32 sequences = 1;  // B
   u32 tokens = 0;     // T, per sequence
   // True if a sequence may hold several documents. Attention does not cross documents, and positions begin
-  // anew in each document. Then a batch has a third array, and every layer reads it.
+  // anew in each document. Then a batch has an array of their beginnings, and every layer reads it.
   bool packed = false;
   bool second_table = false;  // two embeddings read tokens (LayerInputs), each its own array; build_model()'s
 

@@ -9,6 +9,8 @@ namespace tidepool {
 
 // Host memory beside the plan's frames: disk staging at rest and the checkpoint buffer.
 inline constexpr Bytes executor_staging{1 * mib};
+// A row may begin in one chunk and end in the next: two blocks more than its bytes.
+static_assert(looked_up_row_bytes_max + 2 * frame_alignment <= executor_staging.value);
 inline constexpr Bytes checkpoint_buffer{256 * kib};
 Bytes host_reserved();  // sum of both, in whole pages
 // Staging of checkpoints at rest for which no arena has room: it is taken beside the budgets.

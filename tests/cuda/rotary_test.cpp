@@ -30,7 +30,7 @@ struct DeviceRotary {
         d(which),
         qkv(d.qkv, p.activations, shift),
         dout(d.dout, p.activations, shift),
-        // Where k and v are given, the CPU's results have zeros.
+        // The CPU's results have zeros for k and v that are given.
         out(std::vector<float>(d.dout.size(), c.shape.values == RotaryValues::given ? 0.0f : NAN),
             p.activations, shift),
         dx(std::vector<float>(d.qkv.size(), untouched), p.activations, shift),

@@ -52,7 +52,7 @@ class Shapes {
     if (!m.layer_kinds.empty()) m.layer_kinds = std::string("M*MM*").substr(0, m.layers);
     if (style(family()).one_part && m.layers == 1) m.experts.count = 0;  // the second layer has experts
     if (m.experts.count != 0) add_experts(m);
-    // Of fewer layers, some would have no layer of their kind to read from.
+    // With fewer layers, some would have no layer of their kind to read from.
     if (m.softmax.shared_layers != 0) m.softmax.shared_layers = m.layers == 5 ? 2 : 0;
     return m;
   }

@@ -151,7 +151,7 @@ TEST_F(DiskFaultTest, ASeedRepeatsARunWhateverTheTiming) {
 TEST_F(DiskFaultTest, CompletionsComeOutOfOrder) {
   open({.seed = 1});
   std::vector<DiskCompletion> all;
-  // Where each request completes before the next is submitted, there is no other order: then once more.
+  // A machine that completes each request before the next is submitted knows no other order: then again.
   for (u32 round = 0; round < 1'000 && std::ranges::is_sorted(all, {}, &DiskCompletion::tag); ++round) {
     for (u64 i = 0; i < requests; ++i)
       disk_->submit({DiskOp::read, i * 64 * kib, target(i * 64 * kib, 64 * kib), i});

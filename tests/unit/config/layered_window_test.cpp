@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "huggingface/directory/config_difference.h"
-#include "huggingface/directory/hf_config.h"
+#include "tests/support/hf_config.h"
 
 namespace tidepool::layered_window_test {
 
@@ -18,15 +18,8 @@ std::string config_json(std::string_view more) {
            "num_hidden_layers": 6, "num_attention_heads": 4{}}})",
       more);
 }
-ModelConfig parsed(std::string_view more) {
-  const auto model = parse_hf_config(config_json(more), ErrorKind::bad_input, "config.json");
-  EXPECT_TRUE(model) << model.error().message;
-  return model ? *model : ModelConfig();
-}
-std::string fault_of(std::string_view more) {
-  const auto model = parse_hf_config(config_json(more), ErrorKind::bad_input, "config.json");
-  return model ? "no error" : model.error().message;
-}
+ModelConfig parsed(std::string_view more) { return test::parsed_config(config_json(more)); }
+std::string fault_of(std::string_view more) { return test::config_fault(config_json(more)); }
 
 TEST(LayeredWindow, MissingKeysHaveTheDefaultsOfTransformers) {
   const ModelConfig c = parsed("");

@@ -42,7 +42,7 @@ TEST_P(RotaryTest, MatchesDoubleOnAnyThreads) {
   std::vector<float> first, first_back;
   for (u32 workers : {1u, 2u, 3u}) {
     const auto pool = make_pool(workers);
-    // Where k and v are given, the reference has zeros.
+    // The reference has zeros for k and v that are given.
     const float before = s.values == RotaryValues::given ? 0 : NAN;
     std::vector<float> out(d.dout.size(), before), dqkv = d.dout, dx(d.qkv.size(), untouched);
     rotary_cpu(d.forward(c, d.qkv.data(), out.data()), *pool);

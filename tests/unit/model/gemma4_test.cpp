@@ -22,6 +22,12 @@ ModelGraph graph_of(const ModelConfig& c) {
   return build_model(c, Precision::bf16, {.sequences = 1, .tokens = 64}, Precision::bf16).value();
 }
 
+std::vector<std::string> block_names(const ModelGraph& g) {
+  std::vector<std::string> names;
+  for (const Block& block : g.blocks) names.push_back(block.name);
+  return names;
+}
+
 std::string streams_of(const ModelGraph& g, const std::vector<StreamUse>& uses) {
   std::string text;
   for (const StreamUse& use : uses) {
@@ -75,10 +81,9 @@ TEST(Gemma4Graph, StreamsGoFromTheirMakersToTheirReaders) {
   c.softmax.global_head_size = 16, c.layer_inputs.width = 4;
   c.softmax.sliding_window_pattern = 3, c.softmax.shared_layers = 3;
   const ModelGraph g = graph_of(c);
-  std::vector<std::string> names;
-  for (const Block& block : g.blocks) names.push_back(block.name);
-  EXPECT_THAT(names, ElementsAre("embedding", "layer_embedding", "layer_inputs", "layers.0", "layers.1",
-                                 "layers.2", "layers.3", "layers.4", "layers.5", "head"));
+  EXPECT_THAT(block_names(g),
+              ElementsAre("embedding", "layer_embedding", "layer_inputs", "layers.0", "layers.1", "layers.2",
+                          "layers.3", "layers.4", "layers.5", "head"));
   const auto forward = [&](u32 b) { return streams_of(g, g.blocks[b].forward_streams); };
   const auto backward = [&](u32 b) { return streams_of(g, g.blocks[b].backward_streams); };
   EXPECT_EQ(forward(1), ">layer_inputs");
@@ -111,11 +116,10 @@ TEST(Gemma4Graph, ExpertsAreABranchThatTheEndAdds) {
         .value();
   };
   const ModelGraph g = graph(c);
-  std::vector<std::string> names;
-  for (const Block& block : g.blocks) names.push_back(block.name);
-  EXPECT_THAT(names, ElementsAre("embedding", "layers.0.attention", "layers.0.experts.0-3",
-                                 "layers.0.experts.4-7", "layers.0.end", "layers.1.attention",
-                                 "layers.1.experts.0-3", "layers.1.experts.4-7", "layers.1.end", "head"));
+  EXPECT_THAT(block_names(g),
+              ElementsAre("embedding", "layers.0.attention", "layers.0.experts.0-3", "layers.0.experts.4-7",
+                          "layers.0.end", "layers.1.attention", "layers.1.experts.0-3",
+                          "layers.1.experts.4-7", "layers.1.end", "head"));
   const auto forward = [&](u32 b) { return streams_of(g, g.blocks[b].forward_streams); };
   const auto backward = [&](u32 b) { return streams_of(g, g.blocks[b].backward_streams); };
   EXPECT_EQ(forward(1), "<activation >post_attention >branches >normed >routes >router_sums");
