@@ -114,7 +114,8 @@ build_cuda() {
 
 # These tests take minutes each under ASan, over code that many shorter tests cover too. Release runs them.
 searches='^SimSwarm\.FindsNoHazard|^DataChat\.AChatWhoseAnswers|LiveRun\.TenResizes|^FaultInProbe\.Without'
-searches+='|^CommittedState\.IsResumedFromUnderAnother|CpuTraining\.'
+searches+='|^CommittedState\.IsResumedFromUnderAnother|CpuTraining\.|/UnreadStream\.|^RunLogFile\.OnAFullDisk'
+searches+='|/NodesTraining\..*_several_rules|^TokenizerRefusals\.LinesAreWords|^Blocks\.Gradients.*AreDeriv'
 
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
