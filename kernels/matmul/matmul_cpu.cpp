@@ -1,7 +1,8 @@
 // Matrix products on the CPU. Each tile is one library call, or one per piece of the inner dimension if
-// weights have 16 bits.
+// weights come into scratch first.
 #include "kernels/matmul/matmul.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -18,7 +19,12 @@ struct Product {
   u32 stride;
 };
 
-void fp32_product(const Matmul& op, const Tile& t, Product p) {
+// Weights that are transposed are read where they are: the library packs them itself.
+bool reads_in_place(const Matmul& op, const Tile& t) {
+  return op.weight.precision == Precision::fp32 && (op.transposed || t.rows < copied_rows_min);
+}
+
+void product_in_place(const Matmul& op, const Tile& t, Product p) {
   const auto* w = reinterpret_cast<const float*>(op.weight.data);
   sgemm({.transpose_b = op.transposed,
          .m = t.rows,
@@ -34,32 +40,39 @@ void fp32_product(const Matmul& op, const Tile& t, Product p) {
          .accumulate = op.accumulate});
 }
 
-// Widens rows [begin, begin + depth) of the tile's weights, or columns if the weights are transposed.
-void widen_tile(const Matmul& op, const Tile& t, u32 begin, u32 depth, float* out) {
-  const auto* w = reinterpret_cast<const u16*>(op.weight.data);
-  if (op.transposed) {
-    for (u32 col = 0; col < t.cols; ++col) {
-      rows::widen(w + u64{t.col + col} * op.k + begin, op.weight.precision, out + u64{col} * depth, depth);
-    }
+// out[0, n) = weights [at, at + n) in fp32.
+void copy_weights(const Matmul& op, u64 at, u32 n, float* out) {
+  if (op.weight.precision == Precision::fp32) {
+    std::memcpy(out, reinterpret_cast<const float*>(op.weight.data) + at, n * sizeof(float));
   } else {
-    for (u32 row = 0; row < depth; ++row) {
-      rows::widen(w + u64{begin + row} * op.n + t.col, op.weight.precision, out + u64{row} * t.cols, t.cols);
-    }
+    rows::widen(reinterpret_cast<const u16*>(op.weight.data) + at, op.weight.precision, out, n);
   }
 }
 
-void half_product(const Matmul& op, const Tile& t, Product p, float* scratch) {
-  for (u32 begin = 0; begin < op.k; begin += widen_depth) {
-    const u32 depth = std::min(widen_depth, op.k - begin);
-    widen_tile(op, t, begin, depth, scratch);
+// Copies rows [begin, begin + depth) of the tile's weights, or columns if the weights are transposed.
+void copy_tile(const Matmul& op, const Tile& t, u32 begin, u32 depth, float* out, u32 stride) {
+  if (op.transposed) {
+    for (u32 col = 0; col < t.cols; ++col)
+      copy_weights(op, u64{t.col + col} * op.k + begin, depth, out + u64{col} * stride);
+  } else {
+    for (u32 row = 0; row < depth; ++row)
+      copy_weights(op, u64{begin + row} * op.n + t.col, t.cols, out + u64{row} * stride);
+  }
+}
+
+void product_of_copies(const Matmul& op, const Tile& t, Product p, float* right) {
+  for (u32 begin = 0; begin < op.k; begin += scratch_depth) {
+    const u32 depth = std::min(scratch_depth, op.k - begin);
+    const u32 stride = op.transposed ? depth : scratch_stride;
+    copy_tile(op, t, begin, depth, right, stride);
     sgemm({.transpose_b = op.transposed,
            .m = t.rows,
            .n = t.cols,
            .k = depth,
            .a = op.x.fp32() + u64{t.row} * op.row_of_x() + begin,
            .lda = op.row_of_x(),
-           .b = scratch,
-           .ldb = op.transposed ? depth : t.cols,
+           .b = right,
+           .ldb = stride,
            .c = p.out,
            .ldc = p.stride,
            .scale = op.scale,
@@ -104,10 +117,10 @@ void matmul_tile(const Matmul& op, const Tile& t, TileScratch& scratch) {
   const Product p = product_in_scratch(op)
                         ? Product{scratch.product, t.cols}
                         : Product{op.y.fp32() + u64{t.row} * op.row_of_y() + t.col, op.row_of_y()};
-  if (op.weight.precision == Precision::fp32) {
-    fp32_product(op, t, p);
+  if (reads_in_place(op, t)) {
+    product_in_place(op, t, p);
   } else {
-    half_product(op, t, p, scratch.weight);
+    product_of_copies(op, t, p, scratch.right);
   }
   if (op.epilogue == Epilogue::none && !op.bias && !op.addend) return;
   const float* bias = op.bias ? rows::widened(op.bias.at(t.col), t.cols, scratch.row) : nullptr;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 #include "kernels/matmul/matmul.h"
@@ -8,11 +9,6 @@
 
 namespace tidepool {
 namespace {
-
-// The left factor is transposed in scratch: a product of a transposed tile took three times as long (oneDNN
-// 2.6 on two AVX2 cores, 256 x 512 x 64 and x 1024: 20 instead of 75 GFLOP/s; transposing takes a tenth).
-constexpr u32 transposed_depth = 1024;
-static_assert(u64{transposed_depth} * tile_rows_max <= sizeof(TileScratch::weight) / sizeof(float));
 
 // dw = rows^T columns, both [M, ...].
 struct Factors {
@@ -27,6 +23,20 @@ Factors factors_of(const WeightGradient& op) {
                        : Factors{x, dy, op.n, op.row_of_x(), op.row_of_dy()};
 }
 
+// Rows [begin, begin + depth) of the tile's part of the right factor.
+struct Right {
+  const float* data;
+  u32 stride;
+};
+Right right_factor(const Factors& f, const Tile& t, u32 begin, u32 depth, float* scratch) {
+  const float* from = f.columns + u64{begin} * f.column_stride + t.col;
+  if (t.rows < copied_rows_min) return {from, f.column_stride};
+  for (u32 row = 0; row < depth; ++row)
+    std::memcpy(scratch + u64{row} * scratch_stride, from + u64{row} * f.column_stride,
+                t.cols * sizeof(float));
+  return {scratch, scratch_stride};
+}
+
 // dbias[begin, begin + n)
 void bias_piece(const WeightGradient& op, u32 begin, u32 n, TileScratch& scratch) {
   rows::column_sums(op.dy.fp32() + begin, op.m, n, op.n, scratch.row, scratch.partial);
@@ -38,16 +48,20 @@ void bias_piece(const WeightGradient& op, u32 begin, u32 n, TileScratch& scratch
 void weight_gradient_tile(const WeightGradient& op, const Tile& t, TileScratch& scratch) {
   const Factors f = factors_of(op);
   // Computed in scratch even when overwriting: the library's bits may depend on the leading dimension.
-  for (u32 begin = 0; begin < op.m; begin += transposed_depth) {
-    const u32 depth = std::min(transposed_depth, op.m - begin);
-    rows::transpose(f.rows + u64{begin} * f.row_stride + t.row, f.row_stride, depth, t.rows, scratch.weight);
+  for (u32 begin = 0; begin < op.m; begin += scratch_depth) {
+    const u32 depth = std::min(scratch_depth, op.m - begin);
+    // The left factor is transposed in scratch: a product of a transposed tile took three times as long
+    // (oneDNN 2.6 on two AVX2 cores, 256 x 512 x 64 and x 1024: 20 instead of 75 GFLOP/s; transposing takes a
+    // tenth).
+    rows::transpose(f.rows + u64{begin} * f.row_stride + t.row, f.row_stride, depth, t.rows, scratch.left);
+    const Right right = right_factor(f, t, begin, depth, scratch.right);
     sgemm({.m = t.rows,
            .n = t.cols,
            .k = depth,
-           .a = scratch.weight,
+           .a = scratch.left,
            .lda = depth,
-           .b = f.columns + u64{begin} * f.column_stride + t.col,
-           .ldb = f.column_stride,
+           .b = right.data,
+           .ldb = right.stride,
            .c = scratch.product,
            .ldc = t.cols,
            .accumulate = begin > 0});
