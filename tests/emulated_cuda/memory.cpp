@@ -236,10 +236,11 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                      .to = to,
                      .from = from,
                      .bytes = bytes});
-  enqueue(lock, stream, [=] {
+  enqueue(lock, stream, [=, device = stream->device] {
+    // Under the lock: once the device has failed, nobody waits for the copy before its memory is freed.
     Lock held(runtime().mutex);
+    if (sticky_error(held, device) != cudaSuccess) return;
     require_copy(held, to, from, bytes, kind, "memory was freed before");
-    held.unlock();
     std::memmove(to, from, bytes);
   });
   return cudaSuccess;

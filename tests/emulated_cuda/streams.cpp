@@ -44,10 +44,12 @@ void run_stream(CUstream_st& stream) {
     if (stream.queue.empty()) return;
     const CUstream_st::Operation operation = std::move(stream.queue.front());
     stream.queue.pop_front();
+    const unsigned us_max = r.options.jitter_us_max;
+    lock.unlock();
+    jitter(stream, us_max);
+    lock.lock();
     if (sticky_error(lock, stream.device) == cudaSuccess) {
-      const unsigned us_max = r.options.jitter_us_max;
       lock.unlock();
-      jitter(stream, us_max);
       operation.work();
       lock.lock();
     }
