@@ -7,6 +7,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/head_view.h"
 #include "kernels/attention/softmax_rows.h"
+#include "kernels/matmul/right_factor.h"
 #include "kernels/matmul/sgemm.h"
 #include "kernels/simd/rows.h"
 
@@ -17,6 +18,10 @@ struct BackwardScratch {
   float p[attention_query_rows * attention_key_rows];   // scores, then probabilities
   float ds[attention_query_rows * attention_key_rows];  // gradients of scores
   float delta[attention_query_rows];                    // dout . out
+  // Copies of right factors: of a query block, and of a key block.
+  float queries[attention_query_rows * copied_stride(attention_head_size_max)];
+  float douts[attention_query_rows * copied_stride(attention_head_size_max)];
+  float keys[attention_key_rows * copied_stride(attention_head_size_max)];
 };
 
 void probabilities(const AttentionBackward& op, const HeadView& head, const ScoreBlock& block,
@@ -67,31 +72,38 @@ void make_scores(const AttentionBackward& op, const HeadView& head, const ScoreB
 // dv += p^T dout, dk += ds^T q, dq (+)= ds k
 void gather(const AttentionBackward& op, const HeadView& head, const ScoreBlock& block,
             BackwardScratch& scratch) {
+  const u32 size = op.shape.head_size, value_size = op.shape.value_head_size();
+  const RightFactor douts = right_factor({op.dout.fp32() + head.out(block.query), head.out_stride()},
+                                         block.rows, value_size, block.width, scratch.douts);
+  const RightFactor queries = right_factor({op.qkv.fp32() + head.q(block.query), head.qkv_stride()},
+                                           block.rows, size, block.width, scratch.queries);
+  const RightFactor keys = right_factor({op.qkv.fp32() + head.k(block.key), head.qkv_stride()}, block.width,
+                                        size, block.rows, scratch.keys);
   Sgemm g = {.transpose_a = true,
              .m = block.width,
-             .n = op.shape.value_head_size(),
+             .n = value_size,
              .k = block.rows,
              .a = scratch.p,
              .lda = attention_key_rows,
-             .b = op.dout.fp32() + head.out(block.query),
-             .ldb = head.out_stride(),
+             .b = douts.data,
+             .ldb = douts.stride,
              .c = op.dqkv.fp32() + head.v(block.key),
              .ldc = head.qkv_stride(),
              .accumulate = true};
   sgemm(g);
-  g.n = op.shape.head_size;
+  g.n = size;
   g.a = scratch.ds;
-  g.b = op.qkv.fp32() + head.q(block.query);
-  g.ldb = head.qkv_stride();
+  g.b = queries.data;
+  g.ldb = queries.stride;
   g.c = op.dqkv.fp32() + head.k(block.key);
   sgemm(g);
   sgemm({.m = block.rows,
-         .n = op.shape.head_size,
+         .n = size,
          .k = block.width,
          .a = scratch.ds,
          .lda = attention_key_rows,
-         .b = op.qkv.fp32() + head.k(block.key),
-         .ldb = head.qkv_stride(),
+         .b = keys.data,
+         .ldb = keys.stride,
          .c = op.dqkv.fp32() + head.q(block.query),
          .ldc = head.qkv_stride(),
          .accumulate = !block.first});

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "kernels/attention/head_view.h"
 #include "kernels/attention/softmax_rows.h"
+#include "kernels/matmul/right_factor.h"
 #include "kernels/matmul/sgemm.h"
 #include "kernels/simd/rows.h"
 #include "kernels/soft_cap/soft_cap.h"
@@ -14,8 +15,9 @@ namespace tidepool {
 namespace {
 
 struct Scratch {
-  float scores[attention_query_rows * attention_key_rows];    // 128 KiB
-  float out[attention_query_rows * attention_head_size_max];  // 128 KiB
+  float scores[attention_query_rows * attention_key_rows];                    // 128 KiB
+  float out[attention_query_rows * attention_head_size_max];                  // 128 KiB
+  float values[attention_key_rows * copied_stride(attention_head_size_max)];  // 1.1 MiB
   OnlineSoftmax running[attention_query_rows];
 };
 
@@ -49,13 +51,15 @@ void attend(const Attention& op, const HeadView& head, const ScoreBlock& block, 
          .c = scratch.scores,
          .ldc = attention_key_rows});
   softmax_block(op, head, block, scratch);
+  const RightFactor values = right_factor({op.qkv.fp32() + head.v(block.key), head.qkv_stride()}, block.width,
+                                          size, block.rows, scratch.values);
   sgemm({.m = block.rows,
          .n = size,
          .k = block.width,
          .a = scratch.scores,
          .lda = attention_key_rows,
-         .b = op.qkv.fp32() + head.v(block.key),
-         .ldb = head.qkv_stride(),
+         .b = values.data,
+         .ldb = values.stride,
          .c = scratch.out,
          .ldc = size,
          .accumulate = !block.first});

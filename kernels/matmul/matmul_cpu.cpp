@@ -19,9 +19,8 @@ struct Product {
   u32 stride;
 };
 
-// Weights that are transposed are read where they are: the library packs them itself.
 bool reads_in_place(const Matmul& op, const Tile& t) {
-  return op.weight.precision == Precision::fp32 && (op.transposed || t.rows < copied_rows_min);
+  return op.weight.precision == Precision::fp32 && (op.transposed || !is_copied(op.n, t.rows));
 }
 
 void product_in_place(const Matmul& op, const Tile& t, Product p) {
@@ -63,7 +62,7 @@ void copy_tile(const Matmul& op, const Tile& t, u32 begin, u32 depth, float* out
 void product_of_copies(const Matmul& op, const Tile& t, Product p, float* right) {
   for (u32 begin = 0; begin < op.k; begin += scratch_depth) {
     const u32 depth = std::min(scratch_depth, op.k - begin);
-    const u32 stride = op.transposed ? depth : scratch_stride;
+    const u32 stride = op.transposed ? depth : copied_stride(t.cols);
     copy_tile(op, t, begin, depth, right, stride);
     sgemm({.transpose_b = op.transposed,
            .m = t.rows,

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 #include "kernels/matmul/matmul.h"
@@ -23,20 +22,6 @@ Factors factors_of(const WeightGradient& op) {
                        : Factors{x, dy, op.n, op.row_of_x(), op.row_of_dy()};
 }
 
-// Rows [begin, begin + depth) of the tile's part of the right factor.
-struct Right {
-  const float* data;
-  u32 stride;
-};
-Right right_factor(const Factors& f, const Tile& t, u32 begin, u32 depth, float* scratch) {
-  const float* from = f.columns + u64{begin} * f.column_stride + t.col;
-  if (t.rows < copied_rows_min) return {from, f.column_stride};
-  for (u32 row = 0; row < depth; ++row)
-    std::memcpy(scratch + u64{row} * scratch_stride, from + u64{row} * f.column_stride,
-                t.cols * sizeof(float));
-  return {scratch, scratch_stride};
-}
-
 // dbias[begin, begin + n)
 void bias_piece(const WeightGradient& op, u32 begin, u32 n, TileScratch& scratch) {
   rows::column_sums(op.dy.fp32() + begin, op.m, n, op.n, scratch.row, scratch.partial);
@@ -54,7 +39,9 @@ void weight_gradient_tile(const WeightGradient& op, const Tile& t, TileScratch& 
     // (oneDNN 2.6 on two AVX2 cores, 256 x 512 x 64 and x 1024: 20 instead of 75 GFLOP/s; transposing takes a
     // tenth).
     rows::transpose(f.rows + u64{begin} * f.row_stride + t.row, f.row_stride, depth, t.rows, scratch.left);
-    const Right right = right_factor(f, t, begin, depth, scratch.right);
+    const RightFactor right =
+        right_factor({f.columns + u64{begin} * f.column_stride + t.col, f.column_stride}, depth, t.cols,
+                     t.rows, scratch.right);
     sgemm({.m = t.rows,
            .n = t.cols,
            .k = depth,
