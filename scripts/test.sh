@@ -112,7 +112,7 @@ build_cuda() {
   return "$code"
 }
 
-# These tests take minutes each under ASan, over code that many shorter tests cover too. Release runs them.
+# These tests take minutes each under ASan, over code most of which shorter tests cover too. Release runs them.
 searches='^SimSwarm\.FindsNoHazard|^DataChat\.AChatWhoseAnswers|LiveRun\.TenResizes|^FaultInProbe\.Without'
 searches+='|^CommittedState\.IsResumedFromUnderAnother|CpuTraining\.|/UnreadStream\.|^RunLogFile\.OnAFullDisk'
 searches+='|/NodesTraining\..*_several_rules|^TokenizerRefusals\.LinesAreWords|^Blocks\.Gradients.*AreDeriv'

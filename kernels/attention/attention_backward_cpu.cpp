@@ -23,6 +23,7 @@ struct BackwardScratch {
   float douts[attention_query_rows * copied_stride(attention_head_size_max)];
   float keys[attention_key_rows * copied_stride(attention_head_size_max)];
 };
+static_assert(sizeof(BackwardScratch) <= 4 * mib);
 
 void probabilities(const AttentionBackward& op, const HeadView& head, const ScoreBlock& block,
                    BackwardScratch& scratch) {

@@ -17,9 +17,10 @@ namespace {
 struct Scratch {
   float scores[attention_query_rows * attention_key_rows];                    // 128 KiB
   float out[attention_query_rows * attention_head_size_max];                  // 128 KiB
-  float values[attention_key_rows * copied_stride(attention_head_size_max)];  // 1.1 MiB
+  float values[attention_key_rows * copied_stride(attention_head_size_max)];  // 1.0 MiB
   OnlineSoftmax running[attention_query_rows];
 };
+static_assert(sizeof(Scratch) <= 4 * mib);
 
 void softmax_block(const Attention& op, const HeadView& head, const ScoreBlock& block, Scratch& scratch) {
   const u32 size = op.shape.value_head_size();

@@ -1,9 +1,10 @@
 // RightFactor is the right factor [K, N] of a product on CPUs: where it is, or copied.
 //
 // The library reads it row by row, and rows whose distance is a multiple of 2 KiB, as with most models'
-// widths, displace each other in the caches. oneDNN 2.6 on a Zen 3 core, tiles of 256 x 512, a row's length N
-// in place and copied: 768 and 11008: 82 and 85 Gflop/s; 1536: 65 and 85; 1024, 3072 and 8192: 38 to 46
-// and 84. Transposed factors are read where they are: the library packs them itself.
+// widths, displace each other in the caches. Gflop/s of oneDNN 2.6 on a Zen 3 core in tiles of 256 x 512, in
+// place and copied, by the length of a row: 768 83 and 87, 1536 65 and 89, 11008 82 and 83; 1024, 2048, 3072,
+// 5120 and 8192 38 to 47 and 80 to 87. Transposed factors in fp32 are read where they are: the library packs
+// them itself.
 #pragma once
 
 #include <cstring>
@@ -17,9 +18,13 @@ struct RightFactor {
   u32 stride = 0;
 };
 
-// True if a copy of rows `stride` apart saves more than it costs. With few rows of the left factor it does
-// not.
-constexpr bool is_copied(u32 stride, u32 left_rows) { return stride % 512 == 0 && left_rows >= 32; }
+inline constexpr u32 displacing_stride = 512;  // in elements
+inline constexpr u32 left_rows_min = 32;       // with fewer, a copy costs more than it saves
+
+// RETURNS: true if rows `stride` apart are copied for a product with `left_rows` rows of the left factor.
+constexpr bool is_copied(u32 stride, u32 left_rows) {
+  return stride % displacing_stride == 0 && left_rows >= left_rows_min;
+}
 
 // Distance of the rows of a copy: an odd number of cache lines.
 constexpr u32 copied_stride(u32 columns) { return (columns + 31) / 32 * 32 + 16; }

@@ -237,7 +237,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                      .from = from,
                      .bytes = bytes});
   enqueue(lock, stream, [=, device = stream->device] {
-    // Under the lock: once the device has failed, nobody waits for the copy before its memory is freed.
+    // Under the lock: after a failure, pinned staging memory is freed without waiting for copies.
     Lock held(runtime().mutex);
     if (sticky_error(held, device) != cudaSuccess) return;
     require_copy(held, to, from, bytes, kind, "memory was freed before");

@@ -22,9 +22,11 @@ enum PlacementFactor : u32 { home, chunk, sweeps, recompute, threads, io, depth,
 inline constexpr HomePolicy homes[] = {HomePolicy::device, HomePolicy::host, HomePolicy::disk,
                                        HomePolicy::mixed};
 // For 64 x 192 and 64 x 256 matrices in windows of 200 KiB: 8 KiB cuts through matrices, 40 KiB also through
-// their rows, 1 MiB holds a whole window. Windows with experts are several times as large.
+// their rows, 1 MiB holds a whole window. Windows with experts are several times as large, and take as many
+// times larger chunks: an odd number, so that borders fall everywhere in experts, which begin at multiples of
+// 64 Ki elements.
 inline constexpr Bytes chunk_sizes[] = {Bytes{8 * kib}, Bytes{40 * kib}, Bytes{mib}};
-inline constexpr u64 chunks_with_experts = 4;  // times as large: fewer moves, over the same borders
+inline constexpr u64 chunk_factor_with_experts = 5;
 inline constexpr RecomputePolicy recomputes[] = {RecomputePolicy::keep, RecomputePolicy::recompute};
 inline constexpr IoBackend backends[] = {IoBackend::io_uring, IoBackend::threads};
 inline constexpr u32 depths[] = {1, 32};
@@ -74,7 +76,7 @@ inline void tighten(const ModelGraph& graph, Config& config, Bytes& of_config) {
 inline Config placed(const Row& row, Config c) {
   c.memory.home = homes[row[home]];
   c.memory.chunk_size =
-      chunk_sizes[row[chunk]] * (c.model.experts.count != 0 ? chunks_with_experts : u64{1});
+      chunk_sizes[row[chunk]] * (c.model.experts.count != 0 ? chunk_factor_with_experts : u64{1});
   c.memory.sweeps = row[sweeps] + 1;
   c.train.recompute = recomputes[row[recompute]];
   c.machine.threads = row[threads] + 1;

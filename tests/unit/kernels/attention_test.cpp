@@ -162,7 +162,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{windowed(130, 1)}, Case{windowed(130, 64)}, Case{windowed(200, 37), 0.2f},
                     Case{windowed(200, 70), 0, true}, Case{windowed(1300, 600)},
                     Case{grouped(200, 128, 8, 2), 0, true}, Case{grouped(70, 512, 2, 1), 0.1f, true},
-                    Case{grouped(1300, 8, 2, 1, 2), 0.1f, true}));  // longer than a key block
+                    Case{grouped(1300, 8, 2, 1, 2), 0.1f, true},  // longer than a key block
+                    Case{grouped(600, 128, 2, 1), 0, true}));     // with right factors that are copied
 
 // Compares documents packed into one sequence with the same documents in separate sequences.
 TEST(Attention, PackedDocumentsAreAsIfAlone) {

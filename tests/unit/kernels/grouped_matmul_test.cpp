@@ -17,6 +17,7 @@ const GroupedCase grouped_cases[] = {
     {{17, 0, 64, 33}, 130, 48},
     {{0, 0, 300}, 520, 33},
     {{2, 16, 31, 48, 49, 5}, 96, 1030},
+    {{31, 32, 40}, 512, 1030},  // right factors that are copied if there are rows enough
     {{0, 0}, 3, 2},
 };
 

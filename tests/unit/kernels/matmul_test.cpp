@@ -8,7 +8,10 @@ namespace tidepool::test::matmul_test {
 struct Shape {
   u32 m, n, k;
 };
-constexpr Shape shapes[] = {{1, 1, 1}, {3, 67, 5}, {72, 144, 48}, {257, 520, 33}, {300, 96, 1030}};
+// Right factors with rows of 512 and 1024 are copied: in two pieces, and not for a last tile of 6 rows.
+constexpr Shape shapes[] = {{1, 1, 1},       {3, 67, 5},      {72, 144, 48},
+                            {257, 520, 33},  {300, 96, 1030}, {34, 512, 1030},
+                            {262, 1024, 40}, {1030, 512, 40}, {1030, 40, 512}};
 
 float at(const std::vector<float>& x, bool transposed, u64 row, u64 col, u64 rows, u64 columns) {
   return transposed ? x[col * rows + row] : x[row * columns + col];
