@@ -70,32 +70,40 @@ void make_scores(const AttentionBackward& op, const HeadView& head, const ScoreB
   sgemm(g);
 }
 
+// What the products of all key blocks read of a query block.
+struct QueryFactors {
+  RightFactor queries, douts;
+};
+QueryFactors query_factors(const AttentionBackward& op, const HeadView& head, u32 query, u32 rows,
+                           BackwardScratch& scratch) {
+  return {.queries = right_factor({op.qkv.fp32() + head.q(query), head.qkv_stride()}, rows,
+                                  op.shape.head_size, attention_key_rows, scratch.queries),
+          .douts = right_factor({op.dout.fp32() + head.out(query), head.out_stride()}, rows,
+                                op.shape.value_head_size(), attention_key_rows, scratch.douts)};
+}
+
 // dv += p^T dout, dk += ds^T q, dq (+)= ds k
 void gather(const AttentionBackward& op, const HeadView& head, const ScoreBlock& block,
-            BackwardScratch& scratch) {
-  const u32 size = op.shape.head_size, value_size = op.shape.value_head_size();
-  const RightFactor douts = right_factor({op.dout.fp32() + head.out(block.query), head.out_stride()},
-                                         block.rows, value_size, block.width, scratch.douts);
-  const RightFactor queries = right_factor({op.qkv.fp32() + head.q(block.query), head.qkv_stride()},
-                                           block.rows, size, block.width, scratch.queries);
+            const QueryFactors& factors, BackwardScratch& scratch) {
+  const u32 size = op.shape.head_size;
   const RightFactor keys = right_factor({op.qkv.fp32() + head.k(block.key), head.qkv_stride()}, block.width,
                                         size, block.rows, scratch.keys);
   Sgemm g = {.transpose_a = true,
              .m = block.width,
-             .n = value_size,
+             .n = op.shape.value_head_size(),
              .k = block.rows,
              .a = scratch.p,
              .lda = attention_key_rows,
-             .b = douts.data,
-             .ldb = douts.stride,
+             .b = factors.douts.data,
+             .ldb = factors.douts.stride,
              .c = op.dqkv.fp32() + head.v(block.key),
              .ldc = head.qkv_stride(),
              .accumulate = true};
   sgemm(g);
   g.n = size;
   g.a = scratch.ds;
-  g.b = queries.data;
-  g.ldb = queries.stride;
+  g.b = factors.queries.data;
+  g.ldb = factors.queries.stride;
   g.c = op.dqkv.fp32() + head.k(block.key);
   sgemm(g);
   sgemm({.m = block.rows,
@@ -125,10 +133,11 @@ float delta_of(const AttentionBackward& op, const HeadView& head, u32 row) {
 void query_block(const AttentionBackward& op, const HeadView& head, u32 query, BackwardScratch& scratch) {
   const u32 end = std::min(query + attention_query_rows, op.shape.tokens);
   for (u32 row = query; row < end; ++row) scratch.delta[row - query] = delta_of(op, head, row);
+  const QueryFactors factors = query_factors(op, head, query, end - query, scratch);
   for_score_blocks(op.shape.tokens, query, first_keys(op.starts, head), [&](const ScoreBlock& block) {
     make_scores(op, head, block, scratch);
     probabilities(op, head, block, scratch);
-    gather(op, head, block, scratch);
+    gather(op, head, block, factors, scratch);
   });
 }
 
