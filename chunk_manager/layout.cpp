@@ -212,9 +212,9 @@ void add_window(Layout& layout, const ModelGraph& graph, u32 w, Owners& owners) 
 // values, and the partial sums of the norm, belong to the executor (decision 7).
 Bytes scalars_bytes() { return Bytes{frame_alignment}; }
 
-// Scalars that nodes exchange: a node's votes, the partial sums of the norm that it made, a loss and up
-// to three losses of routers for each of its micro-batches, and its count of tokens for each expert. All are
-// as large as the largest.
+// Scalars that nodes exchange: a node's votes, the partial sums of the norm that it made, the
+// objective's sums and up to three losses of routers for each of its micro-batches, and its count of tokens
+// for each expert. All are as large as the largest.
 void add_node_scalars(Layout& layout, const ModelGraph& graph, u32 step_micro_batches) {
   std::vector<u64> partials(layout.nodes, 0);
   for (u32 w = 0; w < graph.windows.size(); ++w) {
@@ -224,7 +224,8 @@ void add_node_scalars(Layout& layout, const ModelGraph& graph, u32 step_micro_ba
       partials[chunk.owner] += div_up(chunk.elements, norm_granule_elements);
     }
   }
-  const u64 numbers = 1 + *std::ranges::max_element(partials) + u64{step_micro_batches} * 4 +
+  const u64 numbers = 1 + *std::ranges::max_element(partials) +
+                      u64{step_micro_batches} * (graph.objective.sums() + 3) +
                       u64{graph.config.layers} * graph.config.experts.count;
   const u64 bytes = numbers * sizeof(double);
   for (u32 node = 0; node < layout.nodes; ++node) {

@@ -20,6 +20,7 @@
 #include "kernels/latent/latent.h"
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/objective/objective.h"
 #include "kernels/orthogonalize/matrix_passes.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
@@ -80,7 +81,9 @@ class Kernels {
   virtual void dropout(const Dropout&, ConstValues x, Values y, u64 elements) = 0;
   virtual void cross_entropy_slice(const LogitsSlice&) = 0;
   virtual void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums&) = 0;
-  virtual void cross_entropy_gradient(const LogitsSlice&, float scale, const float* loss_scale) = 0;
+  virtual void cross_entropy_gradient(const LogitsSlice&, const LossFactors&) = 0;
+  virtual void target_logps(const RowLoss* losses, const i32* targets, u32 rows, float* logps) = 0;
+  virtual void unit_losses(const UnitLosses&) = 0;
   virtual void soft_cap(const SoftCap&) = 0;
   virtual void scale_values(const ScaleValues&) = 0;
 

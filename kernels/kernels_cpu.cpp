@@ -76,9 +76,13 @@ class CpuKernels final : public Kernels {
   void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums& sums) override {
     tidepool::cross_entropy_loss(losses, targets, rows, sums);
   }
-  void cross_entropy_gradient(const LogitsSlice& slice, float scale, const float* loss_scale) override {
-    cross_entropy_gradient_cpu(slice, scale, loss_scale, pool_);
+  void cross_entropy_gradient(const LogitsSlice& slice, const LossFactors& factors) override {
+    cross_entropy_gradient_cpu(slice, factors, pool_);
   }
+  void target_logps(const RowLoss* losses, const i32* targets, u32 rows, float* logps) override {
+    tidepool::target_logps(losses, targets, rows, logps);
+  }
+  void unit_losses(const UnitLosses& op) override { unit_losses_cpu(op); }
   void soft_cap(const SoftCap& op) override { soft_cap_cpu(op); }
   void scale_values(const ScaleValues& op) override {
     float scratch;

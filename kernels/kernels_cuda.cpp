@@ -78,9 +78,13 @@ class CudaKernels final : public Kernels {
   void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums& sums) override {
     cross_entropy_loss_cuda(losses, targets, rows, sums, stream_);
   }
-  void cross_entropy_gradient(const LogitsSlice& slice, float scale, const float* loss_scale) override {
-    cross_entropy_gradient_cuda(slice, scale, loss_scale, stream_);
+  void cross_entropy_gradient(const LogitsSlice& slice, const LossFactors& factors) override {
+    cross_entropy_gradient_cuda(slice, factors, stream_);
   }
+  void target_logps(const RowLoss* losses, const i32* targets, u32 rows, float* logps) override {
+    target_logps_cuda(losses, targets, rows, logps, stream_);
+  }
+  void unit_losses(const UnitLosses& op) override { unit_losses_cuda(op, stream_); }
   void soft_cap(const SoftCap& op) override { soft_cap_cuda(op, stream_); }
   void scale_values(const ScaleValues& op) override { scale_values_cuda(op, stream_); }
   void tune(bool on) { matmul_->tune(on); }
@@ -164,7 +168,9 @@ class TuningKernels final : public Kernels {
   void dropout(const Dropout&, ConstValues, Values, u64) override {}
   void cross_entropy_slice(const LogitsSlice&) override {}
   void cross_entropy_loss(RowLoss*, const i32*, u32, const LossSums&) override {}
-  void cross_entropy_gradient(const LogitsSlice&, float, const float*) override {}
+  void cross_entropy_gradient(const LogitsSlice&, const LossFactors&) override {}
+  void target_logps(const RowLoss*, const i32*, u32, float*) override {}
+  void unit_losses(const UnitLosses&) override {}
   void soft_cap(const SoftCap&) override {}
   void scale_values(const ScaleValues&) override {}
   Result<void> finish() override { return kernels_.finish(); }

@@ -12,6 +12,7 @@
 #include "tidepool/kernel_cost.h"
 #include "tidepool/lora.h"
 #include "tidepool/model_config.h"
+#include "tidepool/objective.h"
 #include "tidepool/packing.h"
 #include "tidepool/state_slot.h"
 #include "tidepool/update_rule.h"
@@ -129,13 +130,19 @@ struct BatchShape {
   // True if a sequence may hold several documents. Attention does not cross documents, and positions begin
   // anew in each document. Then a batch has an array of their beginnings, and every layer reads it.
   bool packed = false;
-  bool second_table = false;  // two embeddings read tokens (LayerInputs), each its own array; build_model()'s
+  // The following are build_model()'s.
+  bool second_table = false;  // two embeddings read tokens (LayerInputs), each its own array
+  bool units = false;         // documents are units of several sequences
+  bool values = false, references = false;
 
   u64 rows() const { return u64{sequences} * tokens; }
   BatchList arrays() const {
     BatchList list = {BatchArray::tokens, BatchArray::targets};
     if (packed) list.add(BatchArray::starts);
     if (second_table) list.add(BatchArray::table_tokens);
+    if (units) list.add(BatchArray::sequences);
+    if (values) list.add(BatchArray::values);
+    if (references) list.add(BatchArray::references);
     return list;
   }
   bool operator==(const BatchShape&) const = default;
@@ -159,6 +166,8 @@ struct ModelGraph {
   std::vector<UpdateRule> rules = {UpdateRule{}};  // the first is the one that a config names
   StateSlots state_slots;                          // of precision and rules
   BatchShape batch;
+  ObjectiveRule objective;
+  bool tells_logps = false;             // evaluations give the log-probability of every target (TargetLogps)
   u32 experts_per_group = 0;            // the last group of a layer may have fewer; 0: no layer has experts
   std::vector<LayerAdapters> adapters;  // by layer; empty without LoRA or without experts
   std::vector<Window> windows;

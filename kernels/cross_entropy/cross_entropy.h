@@ -40,9 +40,28 @@ struct LossSums {
 // After the last slice: sets lse, and adds to the sums.
 void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums&);
 
-// Replaces logits by their gradients: scale * loss_scale (softmax - onehot), zero in ignored rows. With a
-// cap, also times the cap's derivative: the gradients are those of logits before the cap. `loss_scale`: in
-// the kernels' memory, read when the gradients are computed; null: 1.
-void cross_entropy_gradient_cpu(const LogitsSlice&, float scale, const float* loss_scale, CorePool&);
+// After cross_entropy_loss(): the log-probability of each row's target; 0 in ignored rows.
+void target_logps(const RowLoss* losses, const i32* targets, u32 rows, float* logps);
+
+// The gradient of a row's logits is softmax * its probabilities, less `target` at the row's target.
+struct RowFactors {
+  float softmax = 0, target = 0;
+};
+
+// Factors of gradients. All pointers are to the kernels' memory, read when the gradients are computed.
+struct LossFactors {
+  float scale = 1;
+  const RowFactors* rows = nullptr;   // [R]; null: 1 and 1 for every row
+  const float* loss_scale = nullptr;  // null: 1
+
+  // `scaled`: scale times the loss scale.
+  constexpr RowFactors of_row(u32 row, float scaled) const {
+    return rows == nullptr ? RowFactors{scaled, scaled}
+                           : RowFactors{scaled * rows[row].softmax, scaled * rows[row].target};
+  }
+};
+// Replaces logits by their gradients, zero in ignored rows. With a cap, also times the cap's derivative: the
+// gradients are those of logits before the cap.
+void cross_entropy_gradient_cpu(const LogitsSlice&, const LossFactors&, CorePool&);
 
 }  // namespace tidepool

@@ -59,23 +59,29 @@ void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const Los
   }
 }
 
-void cross_entropy_gradient_cpu(const LogitsSlice& s, float scale, const float* loss_scale, CorePool& pool) {
-  if (loss_scale != nullptr) scale *= *loss_scale;
+void target_logps(const RowLoss* losses, const i32* targets, u32 rows, float* logps) {
+  for (u32 row = 0; row < rows; ++row)
+    logps[row] = has_loss(targets[row]) ? losses[row].target - losses[row].lse : 0.0f;
+}
+
+void cross_entropy_gradient_cpu(const LogitsSlice& s, const LossFactors& factors, CorePool& pool) {
+  const float scale = factors.loss_scale != nullptr ? factors.scale * *factors.loss_scale : factors.scale;
   for_rows(s.rows, pool, [&](u32 row) {
     float* logits = s.logits.fp32() + u64{row} * s.row_elements();
     if (!has_loss(s.targets[row])) {
       std::fill_n(logits, s.columns, 0.0f);
       return;
     }
+    const RowFactors factor = factors.of_row(row, scale);
     float* target = holds_target(s, row) ? logits + (static_cast<u32>(s.targets[row]) - s.begin) : nullptr;
     if (s.cap == 0) {
-      scaled_exp_row(logits, s.losses[row].lse, scale, s.columns);
-      if (target != nullptr) *target -= scale;
+      scaled_exp_row(logits, s.losses[row].lse, factor.softmax, s.columns);
+      if (target != nullptr) *target -= factor.target;
       return;
     }
     const float t = target != nullptr ? seen(s, *target) / s.cap : 0.0f;
-    capped_scaled_exp_row(logits, s.cap, s.losses[row].lse, scale, s.columns);
-    if (target != nullptr) *target -= scale * (1 - t * t);
+    capped_scaled_exp_row(logits, s.cap, s.losses[row].lse, factor.softmax, s.columns);
+    if (target != nullptr) *target -= factor.target * (1 - t * t);
   });
 }
 

@@ -90,9 +90,17 @@ __global__ void __launch_bounds__(loss_threads)
   if (threadIdx.x == 0) *sums.correct += correct;
 }
 
+__global__ void __launch_bounds__(loss_threads)
+    logps_kernel(const RowLoss* losses, const i32* targets, u32 rows, float* logps) {
+  for (u32 row = threadIdx.x; row < rows; row += loss_threads)
+    logps[row] = has_loss(targets[row]) ? losses[row].target - losses[row].lse : 0.0f;
+}
+
 template <bool whole, bool cap, class T>
-__global__ void __launch_bounds__(256) gradient_kernel(Slice<T> s, float scale, const float* loss_scale) {
-  if (loss_scale != nullptr) scale *= *loss_scale;
+__global__ void __launch_bounds__(256) gradient_kernel(Slice<T> s, LossFactors factors) {
+  float scale = factors.scale;
+  if (factors.loss_scale != nullptr) scale *= *factors.loss_scale;
+  const RowFactors factor = factors.of_row(blockIdx.x, scale);
   T* row = s.logits + u64{blockIdx.x} * s.stride;
   const bool ignored = !has_loss(s.targets[blockIdx.x]);
   const u32 target = target_column(s);
@@ -103,8 +111,8 @@ __global__ void __launch_bounds__(256) gradient_kernel(Slice<T> s, float scale, 
       load8<whole>(row, at, s.columns, v);
       for (u32 i = 0; i < 8; ++i) {
         const Capped y = seen<cap>(s, v[i]);
-        v[i] = expf(y.value - lse) * scale;
-        if (at + i == target) v[i] -= scale;
+        v[i] = expf(y.value - lse) * factor.softmax;
+        if (at + i == target) v[i] -= factor.target;
         if constexpr (cap) v[i] *= y.slope;
       }
     }
@@ -151,14 +159,17 @@ void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, cons
   cuda::launch<cuda::loss_kernel>({.block = {cuda::loss_threads}}, stream, losses, targets, rows, sums);
 }
 
-void cross_entropy_gradient_cuda(const LogitsSlice& s, float scale, const float* loss_scale,
-                                 cudaStream_t stream) {
+void target_logps_cuda(const RowLoss* losses, const i32* targets, u32 rows, float* logps, cudaStream_t stream) {
+  cuda::launch<cuda::logps_kernel>({.block = {cuda::loss_threads}}, stream, losses, targets, rows, logps);
+}
+
+void cross_entropy_gradient_cuda(const LogitsSlice& s, const LossFactors& factors, cudaStream_t stream) {
   using namespace cuda;
   if (s.rows == 0) return;
   for_types(s, [&](auto whole, auto cap, auto type) {
     using T = decltype(type);
     launch<gradient_kernel<whole.value, cap.value, T>>(cross_entropy_launch(s.rows, s.columns), stream,
-                                                       slice_of<T>(s), scale, loss_scale);
+                                                       slice_of<T>(s), factors);
   });
 }
 

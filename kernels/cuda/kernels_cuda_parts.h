@@ -19,6 +19,7 @@
 #include "kernels/gradient/step_result.h"
 #include "kernels/latent/latent.h"
 #include "kernels/layer_norm/layer_norm.h"
+#include "kernels/objective/objective.h"
 #include "kernels/orthogonalize/matrix_passes.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
@@ -94,7 +95,7 @@ void add_numbers_cuda(double* y, const double* x, u64 n, cudaStream_t);
 
 // Sums a step's losses and partials, each in order, as the host does.
 struct NormFinish {
-  const double* losses = nullptr;  // [loss_count] by micro-batch
+  const Sums* losses = nullptr;  // [loss_count] by micro-batch
   u32 loss_count = 0;
   const double* partials = nullptr;  // [partial_count] by window and granule
   u64 partial_count = 0;
@@ -110,7 +111,9 @@ void cross_entropy_slice_cuda(const LogitsSlice&, cudaStream_t);
 // loss_sum: device memory, or null. Each of 1024 threads sums every 1024th row, in order; the threads' sums
 // are then added in pairs, so the bits depend on the rows, not on the device.
 void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, const LossSums&, cudaStream_t);
-void cross_entropy_gradient_cuda(const LogitsSlice&, float scale, const float* loss_scale, cudaStream_t);
+void cross_entropy_gradient_cuda(const LogitsSlice&, const LossFactors&, cudaStream_t);
+void target_logps_cuda(const RowLoss* losses, const i32* targets, u32 rows, float* logps, cudaStream_t);
+void unit_losses_cuda(const UnitLosses&, cudaStream_t);
 void soft_cap_cuda(const SoftCap&, cudaStream_t);
 void scale_values_cuda(const ScaleValues&, cudaStream_t);
 

@@ -43,9 +43,9 @@ __device__ double sum_of_squares(const NormFinish& f) {
 __global__ void __launch_bounds__(finish_threads) norm_finish_kernel(NormFinish f) {
   const double squares = sum_of_squares(f);
   if (threadIdx.x > 0) return;
-  double loss = 0;
-  for (u32 i = 0; i < f.loss_count; ++i) loss += f.losses[i];
-  *f.result = step_result({.loss = loss,
+  Sums sums;
+  for (u32 i = 0; i < f.loss_count; ++i) sums.add(f.losses[i]);
+  *f.result = step_result({.sums = sums,
                            .grad_norm = sqrt(squares),
                            .target_tokens = f.target_tokens,
                            .loss_scale = *f.loss_scale,

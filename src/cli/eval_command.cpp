@@ -28,10 +28,14 @@ struct EvalArguments {
 namespace json = boost::json;
 
 json::object figures(const EvaluatedPart& part, const Objective& of) {
-  return {{"eval_loss", part.loss()},
-          {of.figure.metric, part.figure(of)},
-          {of.targets, part.result.targets},
-          {"sequences", part.sequences}};
+  json::object out = {{"eval_loss", part.loss()},
+                      {of.figure.metric, part.figure(of)},
+                      {of.targets, part.result.targets},
+                      {"sequences", part.sequences}};
+  for (const ObjectiveMetric& metric : of.metrics)
+    out[fmt::format("eval_{}", metric.name)] =
+        metric.of(part.result.sums, static_cast<double>(part.result.targets));
+  return out;
 }
 
 std::string json_of(const std::string& source, const Evaluation& e) {
@@ -67,6 +71,11 @@ void print_table(const Evaluation& e) {
   } else {
     print_line(e.all, of, e.parts[0].name.empty() ? "all held-out data" : e.parts[0].name);
   }
+  for (const ObjectiveMetric& metric : of.metrics)
+    print_text("\n {:>23}  {}",
+               significant_text(metric.of(e.all.result.sums, static_cast<double>(e.all.result.targets))),
+               metric.name);
+  if (!of.metrics.empty()) print_text("\n");
   print_text("\n {} sequences in {}, {} {}/s\n", e.all.sequences, seconds_text(e.seconds),
              count_text(static_cast<double>(e.all.result.targets) / e.seconds), of.targets);
 }

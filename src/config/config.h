@@ -48,6 +48,9 @@ struct DataConfig {
   std::string cache;  // directory of tokenized documents; empty: next to output.dir
   // Not a key. For an objective with labels (config_files/parse.cpp): documents are texts with one of these.
   std::optional<ScoreHead> labelled;
+  // Not keys. For an objective whose documents are units of sequences: what they are, and the longest one.
+  Documents documents = Documents::any;
+  u32 sequence_tokens_max = 0;
 
   bool operator==(const DataConfig&) const = default;
 };
@@ -187,7 +190,7 @@ struct Config {
   std::string model_directory;
   LoraConfig lora;
   DataConfig data;
-  ObjectiveType objective = ObjectiveType::next_token;
+  ObjectiveConfig objective;
   TrainConfig train;
   MemoryConfig memory;
   MachineConfig machine;

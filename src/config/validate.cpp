@@ -134,37 +134,98 @@ std::optional<Complaint> check_early_stopping(const Config& c) {
   return std::nullopt;
 }
 
-std::optional<Complaint> check_objective(const Config& c) {
+Complaint wrong_objective(std::string_view key, std::string reason) {
+  return Complaint{"objective", key, std::move(reason)};
+}
+
+std::optional<Complaint> check_score_head(const Config& c, const Objective& of) {
   const ScoreHead& score = c.model.score;
-  const auto wrong = [](std::string_view key, std::string reason) {
-    return Complaint{"objective", key, std::move(reason)};
-  };
-  if (!objective(c.objective).labelled) {
+  const std::string_view type = name(c.objective.type);
+  if (!of.scores) {
     if (!score.on()) return std::nullopt;
-    return wrong("type",
-                 "next_token needs no labels, but there are labels, of the config or of the model directory; "
-                 "set objective.type=sequence_classification, or name a model that predicts tokens");
+    return wrong_objective(
+        "type",
+        fmt::format("{} needs no labels, but there are labels, of the config or of the model directory; "
+                    "set objective.type=sequence_classification, or name a model that predicts tokens",
+                    type));
+  }
+  if (!of.labelled()) {
+    if (score.labels == 1) return std::nullopt;
+    return wrong_objective("num_labels",
+                           fmt::format("a model of type {} gives one score; leave labels out", type));
   }
   if (score.labels < 2)
-    return wrong("num_labels",
-                 "a classifier has 2 labels or more; set objective.num_labels, or name them in "
-                 "objective.labels");
+    return wrong_objective("num_labels",
+                           "a classifier has 2 labels or more; set objective.num_labels, or name them in "
+                           "objective.labels");
   if (!score.names.empty() && score.names.size() != score.labels)
-    return wrong("labels", fmt::format("{} names for {} labels; name each, or leave the names out",
-                                       score.names.size(), score.labels));
+    return wrong_objective("labels", fmt::format("{} names for {} labels; name each, or leave the names out",
+                                                 score.names.size(), score.labels));
   for (auto name = score.names.begin(); name != score.names.end(); ++name)
     if (std::find(score.names.begin(), name, *name) != name)
-      return wrong("labels", fmt::format("'{}' names two labels; give each label a name of its own", *name));
+      return wrong_objective("labels",
+                             fmt::format("'{}' names two labels; give each label a name of its own", *name));
   if (score.labels > c.model.vocab_size)
-    return wrong("num_labels",
-                 fmt::format("{} is more than the {} tokens of the vocabulary; use fewer labels",
-                             score.labels, c.model.vocab_size));
-  if (c.data.records != "auto")
+    return wrong_objective("num_labels",
+                           fmt::format("{} is more than the {} tokens of the vocabulary; use fewer labels",
+                                       score.labels, c.model.vocab_size));
+  return std::nullopt;
+}
+
+std::optional<Complaint> check_losses(const ObjectiveConfig& o, const Objective& of) {
+  std::vector<std::string_view> known;
+  for (const PairLoss loss : of.losses) known.push_back(pair_loss_names[static_cast<u32>(loss)]);
+  if (of.nll) known.push_back(chosen_nll_name);
+  for (const std::string& loss : o.loss_type)
+    if (std::ranges::find(known, loss) == known.end())
+      return wrong_objective(
+          "loss_type", known.empty()
+                           ? fmt::format("objective.type {} has one loss; leave the key out", name(o.type))
+                           : fmt::format("'{}' is not one of {}, the losses of objective.type {}", loss,
+                                         fmt::join(known, ", "), name(o.type)));
+  const size_t most = of.nll ? pair_losses_max + 1 : 1;
+  if (o.loss_type.size() > most)
+    return wrong_objective(
+        "loss_type", fmt::format("{} losses are more than {}; leave some out", o.loss_type.size(), most));
+  if (!o.loss_weights.empty() && o.loss_weights.size() != o.loss_type.size())
+    return wrong_objective("loss_weights", fmt::format("{} weights for {} losses; give each loss a weight",
+                                                       o.loss_weights.size(), o.loss_type.size()));
+  const bool exo = std::ranges::find(o.loss_type, "exo_pair") != o.loss_type.end();
+  if (exo && o.label_smoothing == 0)
+    return wrong_objective("label_smoothing", "exo_pair needs one above 0; set 1e-3, as its authors do");
+  return std::nullopt;
+}
+
+std::optional<Complaint> check_objective(const Config& c) {
+  const Objective& of = objective(c.objective.type);
+  if (std::optional<Complaint> complaint = check_score_head(c, of)) return complaint;
+  if (std::optional<Complaint> complaint = check_losses(c.objective, of)) return complaint;
+  if (of.pairs() && !can_pack(c.model.family))
+    return wrong_objective("type",
+                           fmt::format("{} trains pairs, which share a row, and models of type {} have "
+                                       "positions for whole rows; take another family",
+                                       name(c.objective.type), name(c.model.family)));
+  const bool compares = objective_rule(c.objective).reference;
+  if (compares && c.objective.reference.empty())
+    return wrong_objective("reference", fmt::format("{} compares with a reference model; name its directory, or a "
+                                                    "model directory to start from",
+                                                    name(c.objective.type)));
+  if (!compares && !c.objective.reference.empty())
+    return wrong_objective("reference", fmt::format("{} has no reference model; leave the key out",
+                                                    name(c.objective.type)));
+  if (compares && !c.lora.adapter.empty() && c.objective.reference == c.model_directory)
+    return wrong_objective("reference", fmt::format("the model without {} would be the reference; merge the adapter "
+                                                    "with  tidepool export  and start from that",
+                                                    c.lora.adapter));
+  if (of.pairs() && c.train.sequence_length < 4)
+    return Complaint{
+        "train", "sequence_length",
+        fmt::format("{} holds no pair; a row holds both of its sequences", c.train.sequence_length)};
+  if (!of.takes.empty() && c.data.records != "auto")
     return Complaint{
         "data", "records",
-        fmt::format("{} has no labels; leave the key out: objective.type {} takes lines with text and "
-                    "label",
-                    c.data.records, name(c.objective))};
+        fmt::format("{} has no {}; leave the key out: objective.type {} takes lines with {}", c.data.records,
+                    of.labelled() ? "labels" : "pairs", name(c.objective.type), of.takes)};
   return std::nullopt;
 }
 

@@ -140,7 +140,15 @@ Result<LoraConfig> lora_of(const ModelChoice& choice, KeptModel kept) {
 std::string complete_labels(Config& config, const ScoreHead& of_directory) {
   ScoreHead& score = config.model.score;
   if (score.labels == 0) score.labels = static_cast<u32>(score.names.size());
-  if (objective(config.objective).labelled) config.data.labelled = score;
+  const Objective& of = objective(config.objective.type);
+  if (of.documents == Documents::scored_pairs && score.labels == 0) score.labels = 1;
+  if (of.labelled()) config.data.labelled = score;
+  if (objective_rule(config.objective).reference && config.objective.reference.empty())
+    config.objective.reference = config.model_directory;
+  if (of.pairs()) {
+    config.data.documents = of.documents;
+    config.data.sequence_tokens_max = sequence_tokens_max(config.objective, config.train.sequence_length);
+  }
   if (!of_directory.on()) return {};
   if (score.labels != of_directory.labels)
     return fmt::format(

@@ -43,7 +43,9 @@ class Reader {
     TRY_ASSIGN(adapter_, lora_of(choice, kept));
     config_.lora = adapter_;
     labels_ = config_.model.score;
-    if (config_.model.score.on()) config_.objective = ObjectiveType::sequence_classification;
+    if (config_.model.score.on())
+      config_.objective.type =
+          config_.model.score.labels == 1 ? ObjectiveType::reward : ObjectiveType::sequence_classification;
     return {};
   }
 

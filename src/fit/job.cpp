@@ -8,6 +8,7 @@
 #include "kernels/gradient/gradient.h"
 #include "model/blocks.h"
 #include "model/mlps/experts/expert_windows.h"
+#include "objectives/objective.h"
 #include "optimizers/optimizer.h"
 #include "tidepool/model_config.h"
 
@@ -64,7 +65,7 @@ Result<ModelGraph> graph_of(const Config& config) {
                       .tokens = config.train.sequence_length,
                       .packed = packs_documents(config)},
                      config.machine.gpus().empty() ? Precision::fp32 : precision, lora, together,
-                     std::move(rules));
+                     std::move(rules), objective_rule(config.objective));
 }
 
 bool speculates(const Config& config) {
@@ -111,8 +112,9 @@ Result<Job> make_job(Config config) {
   return derive(std::move(config), std::move(graph));
 }
 
-Result<Job> make_forward_job(Config config) {
+Result<Job> make_forward_job(Config config, TellsLogps tells) {
   TRY_ASSIGN(ModelGraph graph, graph_of(config));
+  graph.tells_logps = tells == TellsLogps::yes;
   for (Window& window : graph.windows) window.trainable = false;
   return derive(std::move(config), std::move(graph));
 }
@@ -123,6 +125,7 @@ Job with_steps(Job job, u64 max_steps) {
 }
 
 bool packs_documents(const Config& config) {
+  if (objective(config.objective.type).pairs()) return true;  // a pair's sequences share a row
   return config.data.packing && config.data.rows_are_shared.value_or(true) && can_pack(config.model.family);
 }
 

@@ -17,8 +17,10 @@ struct Job {
 // Pure function of the config.
 // Errors: ErrorKind::usage if the devices cannot train the model.
 Result<Job> make_job(Config);
-// The same, for a model that only runs forward: no window is trained.
-Result<Job> make_forward_job(Config);
+// The same, for a model that only runs forward: no window is trained. `tells`: log-probabilities of targets
+// (ModelGraph::tells_logps).
+enum class TellsLogps : u8 { no, yes };
+Result<Job> make_forward_job(Config, TellsLogps tells = TellsLogps::no);
 // RETURNS: the job with train.max_steps, which its graph and options do not depend on.
 Job with_steps(Job, u64 max_steps);
 

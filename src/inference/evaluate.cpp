@@ -17,6 +17,7 @@
 #include "run/open_data.h"
 #include "run/outputs/leave_now.h"
 #include "run/outputs/signals.h"
+#include "run/references/reference_pass.h"
 #include "session/evaluation_runs.h"
 #include "session/session.h"
 
@@ -38,6 +39,7 @@ class HeldOut {
     return out;
   }
   std::vector<HeldOutPart> parts() const { return files_ ? files_->parts() : data_->held_out_parts(); }
+  std::vector<TokenCache*> caches() const { return files_ ? files_->caches() : data_->caches(); }
   std::vector<std::string> notes() const { return files_ ? files_->notes() : data_->notes(); }
   Result<void> sequence(u64 index, const BatchArrays& out) const {
     return files_ ? files_->sequence(index, out) : data_->validation_sequence(index, out);
@@ -62,10 +64,7 @@ class RunSource final : public StepSource {
     const u64 batch = request.step * micro_batches_ + request.micro_batch;
     for (u64 row = 0; row < batch_.sequences; ++row) {
       const u64 index = batch * batch_.sequences + row;
-      const auto part = [&](std::span<i32> all) {
-        return all.empty() ? all : all.subspan(row * batch_.tokens, batch_.tokens);
-      };
-      const BatchArrays arrays{part(out.tokens), part(out.targets), part(out.starts)};
+      const BatchArrays arrays = out.row(row, batch_.tokens);
       make_empty(arrays);
       if (index < count_) TRY(held_out_.sequence(first_ + index, arrays));
     }
@@ -164,6 +163,7 @@ Result<Evaluation> evaluate_once(const EvaluateRequest& request, std::string& re
   TRY_ASSIGN(const HeldOut held_out,
              HeldOut::open(config, {.quiet = request.quiet, .kept_model = place.of_run}));
   for (const std::string& note : held_out.notes()) request.note(note);
+  TRY(attach_references({.config = config, .quiet = request.quiet, .say = request.note}, held_out.caches()));
   const std::vector<HeldOutPart> parts = held_out.parts();
   const u64 wanted = sequences_wanted(config, parts);
   if (wanted == 0)
@@ -179,7 +179,7 @@ Result<Evaluation> evaluate_once(const EvaluateRequest& request, std::string& re
   out.seconds = steady_seconds() - began;
   out.weights = place.weights;
   out.precision = config.train.precision;
-  out.objective = config.objective;
+  out.objective = config.objective.type;
   if (out.all.result.targets == 0)
     return Error{ErrorKind::bad_input, "no held-out token has loss: see data.loss"};
   return out;

@@ -18,6 +18,11 @@ HeadWorkspace::HeadWorkspace(const ModelGraph& g, std::byte* base, Direction dir
       g.activations, rows * logits_stride(g.activations, std::min(g.config.head_rows(), vocabulary_slice)));
   losses = layout.take<RowLoss>(rows);
   const bool backward = direction == Direction::backward;
+  if (g.objective.pairs()) {
+    of_sequences = layout.take<SequenceSums>(rows);
+    of_units = layout.take<Sums>(rows);
+    if (backward) factors = layout.take<RowFactors>(rows);
+  }
   dnorm = layout.take_values(g.activations, backward ? rows * h : 0);
   if (backward) moments = norm_scratch(g, layout);
   bytes = layout.bytes();

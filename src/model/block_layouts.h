@@ -33,11 +33,15 @@ enum class Direction : u8 { forward, backward };
 
 struct HeadWorkspace {
   HeadWorkspace(const ModelGraph&, std::byte* base, Direction);
-  Values norm;          // [R, H]
-  Values logits;        // [R, logits_stride(min(V, vocabulary_slice))]
-  RowLoss* losses;      // [R]
-  Values dnorm;         // [R, H]; backward only
-  NormScratch moments;  // moments of the final norm; backward only
+  Values norm;      // [R, H]
+  Values logits;    // [R, logits_stride(min(V, vocabulary_slice))]
+  RowLoss* losses;  // [R]
+  // Objectives of units only, else null.
+  SequenceSums* of_sequences = nullptr;  // [R]
+  Sums* of_units = nullptr;              // [R]
+  RowFactors* factors = nullptr;         // [R]; backward only
+  Values dnorm;                // [R, H]; backward only
+  NormScratch moments;         // moments of the final norm; backward only
   Bytes bytes;
 };
 

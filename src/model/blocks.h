@@ -39,7 +39,8 @@ struct ExpertStreams {
 
 // HeadForward holds the outputs of the head's forward. Pointers are to memory that the kernels can access.
 struct HeadForward {
-  LossSums sums;            // over the micro-batch's targets
+  Sums* sums = nullptr;     // over the micro-batch's targets; added to
+  float* logps = nullptr;   // with `sums`: [R] log-probability of each target, or null
   float* logits = nullptr;  // generation only: [head_rows] of row logits_row, or null
   u32 logits_row = 0;
 };
@@ -60,8 +61,8 @@ void block_forward(const BlockContext&, const BlockForward&);
 
 // The objective in backward: of the head, and of a router, whose losses are a part of it.
 struct ObjectiveBackward {
-  double* loss_sum = nullptr;         // head
-  double inverse_tokens = 1.0;        // 1 / non-ignored targets of the whole step; head
+  Sums* sums = nullptr;               // head; added to
+  double inverse_targets = 1.0;       // 1 / targets that count in the whole step; head
   const float* loss_scale = nullptr;  // factor on all gradients, in the kernels' memory; null: 1
   u32 micro_batches = 1;              // of the step that hold tokens; router
   // Models with experts; head. Added to; null: not wanted.
@@ -105,6 +106,7 @@ void block_backward(const BlockContext&, const BlockBackward&);
 // RETURNS: an error of ErrorKind::usage that names the config key.
 Result<ModelGraph> build_model(const ModelConfig&, Precision, BatchShape,
                                Precision activations = Precision::fp32, const LoraConfig& = {},
-                               u32 experts_per_group = 0, std::vector<UpdateRule> rules = {UpdateRule{}});
+                               u32 experts_per_group = 0, std::vector<UpdateRule> rules = {UpdateRule{}},
+                               const ObjectiveRule& = {});
 
 }  // namespace tidepool

@@ -170,7 +170,7 @@ void CostRecorder::dropout(const Dropout&, ConstValues, Values, u64 elements) { 
 void CostRecorder::cross_entropy_slice(const LogitsSlice& slice) {
   add(cross_entropy_cost(slice.rows, slice.columns, slice.cap != 0));
 }
-void CostRecorder::cross_entropy_gradient(const LogitsSlice& slice, float, const float*) {
+void CostRecorder::cross_entropy_gradient(const LogitsSlice& slice, const LossFactors&) {
   add(cross_entropy_gradient_cost(slice.rows, slice.columns, slice.cap != 0));
 }
 void CostRecorder::soft_cap(const SoftCap& op) { add(soft_cap_cost(op.elements)); }

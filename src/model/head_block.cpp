@@ -1,6 +1,7 @@
-// The head: final norm, matrix and cross-entropy, over fixed slices of the matrix's rows: the vocabulary, or
-// labels. If they are one slice, backward computes the logits once, for loss and gradients. With several
-// slices it computes them once for the loss and again for the gradients.
+// The head: final norm, matrix and loss, over fixed slices of the matrix's rows: the vocabulary, or labels.
+// If they are one slice, backward computes the logits once, for loss and gradients. With several slices it
+// computes them once for the statistics of every row, from which the losses follow, and again for the
+// gradients.
 #include <algorithm>
 
 #include "base/check.h"
@@ -29,7 +30,7 @@ struct Head {
   const BlockContext& c;
   const WindowParams matrix;
   const HeadWorkspace& workspace;
-  const i32* targets;
+  const BatchView& batch;
 
   float factor() const { return static_cast<float>(c.graph.config.logits_factor()); }
   float cap() const { return static_cast<float>(c.graph.config.logits_cap()); }
@@ -48,7 +49,7 @@ void for_slices(const Head& s, Fn fn) {
                    .columns = columns,
                    .logits = s.workspace.logits,
                    .stride = logits_stride(s.c.graph.activations, columns),
-                   .targets = s.targets,
+                   .targets = s.batch.targets,
                    .losses = s.workspace.losses,
                    .cap = s.cap()});
   }
@@ -66,12 +67,31 @@ void make_logits(const Head& s, const LogitsSlice& slice) {
                       .y_stride = slice.stride});
 }
 
-void loss_pass(const Head& s, const LossSums& sums) {
+// Makes the statistics of rows, and adds the micro-batch's sums. `weight`: of a unit.
+void loss_pass(const Head& s, Sums* sums, double weight) {
   for_slices(s, [&](const LogitsSlice& slice) {
     make_logits(s, slice);
     s.c.kernels.cross_entropy_slice(slice);
   });
-  s.c.kernels.cross_entropy_loss(s.workspace.losses, s.targets, rows_of(s.c), sums);
+  const ObjectiveRule& rule = s.c.graph.objective;
+  const u32 rows = rows_of(s.c);
+  LossSums of_targets;
+  if (!rule.pairs()) of_targets.loss = &(*sums)[Sum::loss];
+  if (!rule.pairs() && !s.c.training) of_targets.correct = &(*sums)[Sum::correct];
+  s.c.kernels.cross_entropy_loss(s.workspace.losses, s.batch.targets, rows, of_targets);
+  if (!rule.pairs()) return;
+  s.c.kernels.unit_losses({.rule = rule,
+                           .rows = rows,
+                           .targets = s.batch.targets,
+                           .sequences = s.batch.sequences,
+                           .values = s.batch.values,
+                           .references = s.batch.references,
+                           .losses = s.workspace.losses,
+                           .weight = weight,
+                           .of_sequences = s.workspace.of_sequences,
+                           .of_units = s.workspace.of_units,
+                           .factors = s.workspace.factors,
+                           .sums = sums});
 }
 
 void gradient_pass(const Head& s, const BlockBackward& b) {
@@ -80,8 +100,10 @@ void gradient_pass(const Head& s, const BlockBackward& b) {
   for_slices(s, [&](const LogitsSlice& slice) {
     if (!s.one_slice()) make_logits(s, slice);
     // The gradient is that of the product, before the factor. A cap comes after the factor.
-    s.c.kernels.cross_entropy_gradient(slice, static_cast<float>(b.objective.inverse_tokens) * s.factor(),
-                                       b.objective.loss_scale);
+    const double weight = s.workspace.factors != nullptr ? 1 : b.objective.inverse_targets;
+    s.c.kernels.cross_entropy_gradient(slice, {.scale = static_cast<float>(weight) * s.factor(),
+                                               .rows = s.workspace.factors,
+                                               .loss_scale = b.objective.loss_scale});
     s.c.kernels.matmul({.m = slice.rows,
                         .n = h,
                         .k = slice.columns,
@@ -137,9 +159,11 @@ void logits_of_row(const BlockContext& c, const BlockForward& f, const HeadWorks
 void head_forward(const BlockContext& c, const BlockForward& f) {
   const HeadWorkspace workspace(c.graph, f.workspace, Direction::forward);
   CHECK(workspace.bytes == block_of(c).forward_workspace, workspace.bytes.value);
-  if (f.head.sums.loss != nullptr) {
+  if (f.head.sums != nullptr) {
     norm_forward(c, weights_of_norm(c, f.windows), {.rows = rows_of(c), .x = f.input, .y = workspace.norm});
-    loss_pass({c, params_of(c, f.windows, matrix), workspace, f.batch.targets}, f.head.sums);
+    loss_pass({c, params_of(c, f.windows, matrix), workspace, f.batch}, f.head.sums, 1);
+    if (f.head.logps != nullptr)
+      c.kernels.target_logps(workspace.losses, f.batch.targets, rows_of(c), f.head.logps);
   }
   if (f.head.logits != nullptr) logits_of_row(c, f, workspace);
 }
@@ -153,8 +177,8 @@ void head_backward(const BlockContext& c, const BlockBackward& b) {
                 .y = workspace.norm,
                 .mean = workspace.moments.mean,
                 .rstd = workspace.moments.rstd});
-  const Head head = {c, params_of(c, b.windows, matrix), workspace, b.batch.targets};
-  loss_pass(head, {.loss = b.objective.loss_sum});
+  const Head head = {c, params_of(c, b.windows, matrix), workspace, b.batch};
+  loss_pass(head, b.objective.sums, b.objective.inverse_targets);
   if (b.objective.router_losses != nullptr) add_router_totals(c, b);
   gradient_pass(head, b);
   final_norm_backward(c, b, workspace);

@@ -145,12 +145,16 @@ std::string wrong(const ModelConfig& c, BatchShape batch) {
 
 Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, BatchShape batch,
                                Precision activations, const LoraConfig& lora, u32 experts_per_group,
-                               std::vector<UpdateRule> rules) {
+                               std::vector<UpdateRule> rules, const ObjectiveRule& objective) {
   if (std::string message = wrong(config, batch); !message.empty())
     return Error{ErrorKind::usage, std::move(message)};
   ModelGraph g = {
       .config = config, .lora = lora, .precision = precision, .activations = activations, .batch = batch};
+  g.objective = objective;
   g.batch.second_table = config.layer_inputs.on();
+  g.batch.units = objective.pairs();
+  g.batch.values = objective.scores() || objective.prompt_nll;
+  g.batch.references = objective.reference;
   g.state_slots = state_slots(precision, rules);
   g.rules = std::move(rules);
   if (config.experts.count != 0)

@@ -54,8 +54,10 @@ struct Recording {
     const auto array = [&](BatchArray which) {
       return graph.batch.arrays().has(which) ? memory.array<const i32>() : nullptr;
     };
-    return {array(BatchArray::tokens), array(BatchArray::targets), array(BatchArray::starts),
-            array(BatchArray::table_tokens)};
+    return {.tokens = array(BatchArray::tokens),
+            .targets = array(BatchArray::targets),
+            .starts = array(BatchArray::starts),
+            .table_tokens = array(BatchArray::table_tokens)};
   }
 
   const ModelGraph& graph;
@@ -78,7 +80,7 @@ std::vector<KernelCost> forward(const ModelGraph& g, u32 block) {
                             .experts = r.experts(),
                             .kept = r.memory.array<std::byte>(),
                             .workspace = r.memory.array<std::byte>(),
-                            .head = {.sums = {.loss = r.memory.array<double>()}}});
+                            .head = {.sums = r.memory.array<Sums>()}});
   return r.recorder.take();
 }
 
@@ -96,7 +98,7 @@ std::vector<KernelCost> backward(const ModelGraph& g, u32 block, Inside inside) 
                              .shared_keys_grad = r.memory.values(g.activations),
                              .grad_accum = r.gradients,
                              .workspace = r.memory.array<std::byte>(),
-                             .objective = {.loss_sum = r.memory.array<double>()}});
+                             .objective = {.sums = r.memory.array<Sums>()}});
   return r.recorder.take();
 }
 

@@ -1,8 +1,9 @@
-// Objective is the training objective: the head that it needs, the documents that it takes, and the figure
-// of an evaluation beside its loss. Each has a folder here and a row in
+// Objective is the training objective: the head that it needs, the documents that it takes, its loss, and its
+// figures beside the loss. Each has a folder here and a row in
 // objectives.cpp.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,7 @@
 
 namespace tidepool {
 
+// The figure of an evaluation that people are told beside its loss.
 struct EvaluationFigure {
   std::string_view metric;  // its name in logs
   std::string_view word;    // for people
@@ -18,14 +20,32 @@ struct EvaluationFigure {
   bool of_loss = false;  // follows from the mean loss, so no file need keep it
 };
 
+// A figure of every step, and with "eval_" before its name of every evaluation.
+struct ObjectiveMetric {
+  std::string_view name;
+  double (*of)(const Sums&, double targets) = nullptr;
+};
+
 struct Objective {
-  // True: a document is a text with a label, its last token predicts the label, and the model has a score
-  // head. False: tokens predict the tokens behind them.
-  bool labelled = false;
+  Documents documents = Documents::any;
+  bool scores = false;       // the model has a score head
   std::string_view targets;  // word for what has a loss: "tokens"
+  std::string_view takes;    // its records, for messages; empty: any
   EvaluationFigure figure;
+  std::span<const ObjectiveMetric> metrics = {};
+  std::span<const PairLoss> losses = {};  // that objective.loss_type may name
+  bool nll = false;                       // loss_type may name the cross-entropy of chosen completions too
+  // Null: the cross-entropy of each target.
+  ObjectiveRule (*rule)(const ObjectiveConfig&) = nullptr;
+
+  bool labelled() const { return documents == Documents::labelled; }
+  bool pairs() const { return documents != Documents::any && !labelled(); }
 };
 
 const Objective& objective(ObjectiveType);
+ObjectiveRule objective_rule(const ObjectiveConfig&);
+
+// Tokens that a sequence of a unit may have, of which rows hold two, `row_places` long.
+u32 sequence_tokens_max(const ObjectiveConfig&, u32 row_places);
 
 }  // namespace tidepool

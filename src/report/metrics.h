@@ -22,6 +22,19 @@ enum class Metric : u8 {
   train_tokens_per_second,
   step_seconds,
   loss_scale,  // fp16 only: scale of this step
+  // Objectives of pairs only.
+  rewards_chosen,
+  rewards_rejected,
+  rewards_accuracies,
+  rewards_margins,
+  logps_chosen,
+  logps_rejected,
+  nll_loss,
+  log_odds_ratio,
+  log_odds_chosen,
+  accuracy,
+  margin,
+  mean_reward,
   // Models with experts only.
   router_balance,
   router_z,
@@ -31,11 +44,22 @@ enum class Metric : u8 {
   eval_loss,
   perplexity,
   eval_accuracy,
+  eval_rewards_chosen,
+  eval_rewards_rejected,
+  eval_rewards_accuracies,
+  eval_rewards_margins,
+  eval_logps_chosen,
+  eval_logps_rejected,
+  eval_nll_loss,
+  eval_log_odds_ratio,
+  eval_log_odds_chosen,
+  eval_margin,
+  eval_mean_reward,
   eval_runtime,
   train_runtime,
   train_loss,  // mean over all steps
 };
-inline constexpr u32 metric_count = 18;
+inline constexpr u32 metric_count = 41;
 
 // The subject of a line of a log.
 enum class LogEvent : u8 { step, evaluation, run };

@@ -18,7 +18,7 @@ Result<void> evaluate(PreparedRun& run, Engine& engine) {
   TRY_ASSIGN(const EvalResult result, run.session->results().take_eval());
   const Evaluated done = {.step = step,
                           .epoch = run.batches->epoch(step),
-                          .objective = run.config().objective,
+                          .objective = run.config().objective.type,
                           .result = result,
                           .seconds = steady_seconds() - began};
   run.durability.tell(Event::evaluated);

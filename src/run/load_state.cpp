@@ -104,7 +104,7 @@ Result<void> load_all(PreparedRun& run, const ResumePoint& point, std::optional<
 Result<void> load_state(PreparedRun& run, const ResumePoint& point, std::optional<FoundCheckpoint> found) {
   run.state.seed = run.config().train.seed;
   run.state.data_fingerprint = run.batches->fingerprint();
-  if (const EvaluationFigure& figure = objective(run.config().objective).figure; !figure.of_loss)
+  if (const EvaluationFigure& figure = objective(run.config().objective.type).figure; !figure.of_loss)
     run.state.eval_figure = figure.metric;
   if (run.is_fp16()) run.state.loss_scale = StoredLossScale{.scale = run.config().train.init_scale};
   if (!run.leads()) {

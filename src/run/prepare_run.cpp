@@ -18,6 +18,7 @@
 #include "run/load_state.h"
 #include "run/nodes.h"
 #include "run/open_data.h"
+#include "run/references/reference_pass.h"
 #include "run/outputs/training_memory.h"
 #include "run/resume_notes.h"
 #include "run/train_length.h"
@@ -212,6 +213,10 @@ class RunPreparation {
 
   Result<void> find_data(bool resumed) {
     TRY_ASSIGN(run_.data, open_data(run_.config(), {.quiet = run_.request.quiet, .kept_model = resumed}));
+    TRY(attach_references({.config = run_.config(),
+                           .quiet = run_.request.quiet,
+                           .say = [this](const std::string& line) { run_.outputs.say(line); }},
+                          run_.data->caches()));
     if (run_.config().train.early_stopping_patience > 0 && run_.data->validation_sequences() == 0)
       return Error{ErrorKind::usage,
                    "train.early_stopping_patience: the data is too small to hold out a part of it; set "

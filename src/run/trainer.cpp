@@ -301,7 +301,8 @@ class Trainer final : public NextSegment, public EngineObserver {
                                  .learning_rate = learning_rate,
                                  .tokens = tokens,
                                  .seconds = took,
-                                 .is_fp16 = run_.is_fp16()},
+                                 .is_fp16 = run_.is_fp16(),
+                                 .objective = run_.config().objective.type},
                                 result);
     meter_->record(result.grad_norm, learning_rate);
     routing_->add(run_.session->results().routing(step), tokens, line.metrics);

@@ -66,9 +66,10 @@ void add_steps(RunReport& report, const StepLog& log) {
   for (const MetricLine& line : log.evaluations) {
     report.eval_steps.push_back(line.step);
     report.eval_losses.push_back(line.metrics[Metric::eval_loss]);
-    if (line.metrics.has(Metric::eval_accuracy)) {
-      report.eval_figure = name(Metric::eval_accuracy);
-      report.eval_figures.push_back(line.metrics[Metric::eval_accuracy]);
+    for (const Metric figure : {Metric::eval_accuracy, Metric::eval_rewards_accuracies}) {
+      if (!line.metrics.has(figure)) continue;
+      report.eval_figure = name(figure);
+      report.eval_figures.push_back(line.metrics[figure]);
     }
   }
 }

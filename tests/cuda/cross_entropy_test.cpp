@@ -76,7 +76,7 @@ struct Problem {
                             {.loss = loss_sum.as<double>()}, stream);
     const DeviceArray half(&loss_scale, sizeof(loss_scale));
     for (u32 i = 0; i < cuts.size(); ++i)
-      cross_entropy_gradient_cuda(slice(i), 2 * scale, half.as<float>(), stream);
+      cross_entropy_gradient_cuda(slice(i), {.scale = 2 * scale, .loss_scale = half.as<float>()}, stream);
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   }
   void place(const Cut& cut, const std::vector<float>& slice, std::vector<float>& all) const {
@@ -202,7 +202,7 @@ TEST_F(CudaCrossEntropy, LogitsOfMinusInfinityHaveNoProbability) {
                              .losses = losses.as<RowLoss>()};
   cross_entropy_slice_cuda(slice, stream_);
   cross_entropy_loss_cuda(losses.as<RowLoss>(), targets.as<i32>(), 1, {.loss = loss.as<double>()}, stream_);
-  cross_entropy_gradient_cuda(slice, 1.0f, nullptr, stream_);
+  cross_entropy_gradient_cuda(slice, {}, stream_);
   synchronize();
   EXPECT_EQ(loss.value<double>(), 0.0);
   EXPECT_EQ(values.now(), std::vector<float>(300, 0.0f));

@@ -114,7 +114,9 @@ class FakeDevice final : public MeasuredDevice {
     void dropout(const Dropout&, ConstValues, Values, u64) override { device_.kernel(0); }
     void cross_entropy_slice(const LogitsSlice&) override { device_.kernel(0); }
     void cross_entropy_loss(RowLoss*, const i32*, u32, const LossSums&) override { device_.kernel(0); }
-    void cross_entropy_gradient(const LogitsSlice&, float, const float*) override { device_.kernel(0); }
+    void cross_entropy_gradient(const LogitsSlice&, const LossFactors&) override { device_.kernel(0); }
+    void target_logps(const RowLoss*, const i32*, u32, float*) override { device_.kernel(0); }
+    void unit_losses(const UnitLosses&) override { device_.kernel(0); }
     void soft_cap(const SoftCap&) override { device_.kernel(0); }
     void scale_values(const ScaleValues&) override { device_.kernel(0); }
     Result<void> finish() override { return device_.wait(); }

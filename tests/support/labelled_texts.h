@@ -22,7 +22,7 @@ inline std::string labelled_texts(const TrainDir& dir) {
 
 // The config's model as a classifier with three labels.
 inline Config classifier(Config c, const TrainDir& dir) {
-  c.objective = ObjectiveType::sequence_classification;
+  c.objective.type = ObjectiveType::sequence_classification;
   c.model.score = {.labels = 3, .names = {"no", "yes", "maybe"}};
   c.data.labelled = c.model.score;
   c.data.train = {labelled_texts(dir)};

@@ -31,6 +31,8 @@ struct RunOptions {
   u64 seed = 7;
   u64 step = 1;
   const i32* starts = nullptr;  // for a packed batch
+  const i32* sequences = nullptr;
+  const float *values = nullptr, *references = nullptr;
 };
 
 // Frame: memory of the kernels' device, with the interface of FrameBuffer.
@@ -45,7 +47,7 @@ class BasicModelRunner {
       : graph_(std::move(graph)),
         kernels_(std::move(kernels)),
         scratch_(workspace_bytes()),
-        loss_sum_(sizeof(double)),
+        loss_sum_(sizeof(Sums)),
         router_losses_(sizeof(RouterLosses)),
         expert_tokens_(experts() * sizeof(i64)) {
     router_losses() = {};
@@ -101,10 +103,10 @@ class BasicModelRunner {
   double loss(const i32* tokens, const i32* targets, RunOptions options = {}) {
     options.keep = false;
     forward(tokens, targets, options, 0);
-    double& sum = loss_sum();
-    head(tokens, targets, options, &sum, nullptr, 0);
+    Sums& sums = no_sums();
+    head(tokens, targets, options, &sums, nullptr, 0);
     EXPECT_TRUE(kernels_->finish());
-    return sum;
+    return sums[Sum::loss];
   }
 
   std::vector<float> logits(const i32* tokens, u32 row) {
@@ -116,10 +118,10 @@ class BasicModelRunner {
   }
 
   // Runs one micro-batch. Accumulates unless the micro-batch is the first.
-  double forward_backward(const i32* tokens, const i32* targets, double inverse_tokens,
+  double forward_backward(const i32* tokens, const i32* targets, double inverse_targets,
                           RunOptions options = {}, u32 micro_batch = 0) {
     forward(tokens, targets, options, micro_batch);
-    double& sum = loss_sum();
+    Sums& sums = no_sums();
     for (u32 b = u32(graph_.blocks.size()); b-- > last_backward_block(graph_);) {
       const auto windows = windows_of(b);
       std::vector<float*> accumulators;
@@ -128,7 +130,7 @@ class BasicModelRunner {
       const Streams streams = streams_of(graph_.blocks[b].backward_streams);
       block_backward(context(b, options, micro_batch),
                      {.windows = windows,
-                      .batch = {tokens, targets, options.starts, tokens},
+                      .batch = batch_of(tokens, targets, options),
                       .input = streams.input,
                       .layer_inputs = streams.layer_inputs,
                       .shared_keys = streams.shared_keys,
@@ -140,14 +142,16 @@ class BasicModelRunner {
                       .grad_accum = accumulators,
                       .accumulate = micro_batch > 0,
                       .workspace = scratch_.get(),
-                      .objective = {.loss_sum = &sum,
-                                    .inverse_tokens = inverse_tokens,
+                      .objective = {.sums = &sums,
+                                    .inverse_targets = inverse_targets,
                                     .router_losses = experts() != 0 ? &router_losses() : nullptr,
                                     .expert_tokens = expert_tokens_at()}});
     }
     EXPECT_TRUE(kernels_->finish());
-    return sum;
+    return sums[Sum::loss];
   }
+  // Those of the last call.
+  const Sums& sums() { return *reinterpret_cast<const Sums*>(loss_sum_.get()); }
 
   // RETURNS: gradients of every use of every window, concatenated, padding included.
   std::vector<float> all_gradients() {
@@ -242,9 +246,9 @@ class BasicModelRunner {
     }
     return s;
   }
-  double& loss_sum() {
-    double& sum = *reinterpret_cast<double*>(loss_sum_.get());
-    return sum = 0;
+  Sums& no_sums() { return *reinterpret_cast<Sums*>(loss_sum_.get()) = {}; }
+  static BatchView batch_of(const i32* tokens, const i32* targets, const RunOptions& o) {
+    return {tokens, targets, o.starts, tokens, o.sequences, o.values, o.references};
   }
   u64 workspace_bytes() const {
     u64 bytes = 0;
@@ -276,7 +280,7 @@ class BasicModelRunner {
       const Streams streams = streams_of(graph_.blocks[b].forward_streams);
       block_forward(context(b, options, micro_batch),
                     {.windows = windows,
-                     .batch = {tokens, targets, options.starts, tokens},
+                     .batch = batch_of(tokens, targets, options),
                      .input = streams.input,
                      .output = streams.output,
                      .layer_inputs = streams.layer_inputs,
@@ -287,16 +291,15 @@ class BasicModelRunner {
     }
   }
 
-  void head(const i32* tokens, const i32* targets, const RunOptions& options, double* sum, float* logits,
+  void head(const i32* tokens, const i32* targets, const RunOptions& options, Sums* sums, float* logits,
             u32 row) {
     const u32 b = u32(graph_.blocks.size()) - 1;
     const auto windows = windows_of(b);
-    block_forward(context(b, options, 0),
-                  {.windows = windows,
-                   .batch = {.tokens = tokens, .targets = targets, .table_tokens = tokens},
-                   .input = streams_of(graph_.blocks[b].forward_streams).input,
-                   .workspace = scratch_.get(),
-                   .head = {.sums = {.loss = sum}, .logits = logits, .logits_row = row}});
+    block_forward(context(b, options, 0), {.windows = windows,
+                                           .batch = batch_of(tokens, targets, options),
+                                           .input = streams_of(graph_.blocks[b].forward_streams).input,
+                                           .workspace = scratch_.get(),
+                                           .head = {.sums = sums, .logits = logits, .logits_row = row}});
   }
 
   ModelGraph graph_;

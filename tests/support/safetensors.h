@@ -33,6 +33,12 @@ class Safetensors {
       if (entry.key() != "__metadata__") out.emplace_back(entry.key());
     return out;
   }
+  std::map<std::string, std::string> metadata() const {
+    std::map<std::string, std::string> out;
+    if (const auto* all = header_.if_contains("__metadata__"))
+      for (const auto& entry : all->as_object()) out[entry.key()] = std::string(entry.value().as_string());
+    return out;
+  }
   // RETURNS: number of tensors whose names begin with `prefix`.
   u64 count(std::string_view prefix) const {
     u64 found = 0;

@@ -12,14 +12,6 @@ namespace tidepool {
 
 namespace {
 
-// Row `row` of [B, T] arrays.
-BatchArrays row_of(const BatchArrays& arrays, u64 row, u32 length) {
-  const auto part = [&](std::span<i32> matrix) {
-    return matrix.empty() ? matrix : matrix.subspan(row * length, length);
-  };
-  return {part(arrays.tokens), part(arrays.targets), part(arrays.starts)};
-}
-
 void pad(const BatchArrays& row) {
   make_empty(row);
   std::ranges::fill(row.starts, 0);
@@ -59,7 +51,7 @@ Result<void> BatchSource::load_batch(u64 step, u32 micro_batch, const BatchArray
   const u64 filled = sequences_of_step(step);
   for (u64 row = 0; row < batch_.sequences; ++row) {
     const u64 place = u64{micro_batch} * batch_.sequences + row;
-    const BatchArrays arrays = row_of(out, row, batch_.tokens);
+    const BatchArrays arrays = out.row(row, batch_.tokens);
     if (place < filled) {
       TRY(data_.train_sequence(first + place, arrays));
     } else {
@@ -92,7 +84,7 @@ Result<void> BatchSource::load_validation_batch(u64 batch, const BatchArrays& ou
         out.targets.size());
   for (u64 row = 0; row < batch_.sequences; ++row) {
     const u64 sequence = batch * batch_.sequences + row;
-    const BatchArrays arrays = row_of(out, row, batch_.tokens);
+    const BatchArrays arrays = out.row(row, batch_.tokens);
     if (sequence < data_.validation_sequences()) {
       TRY(data_.validation_sequence(sequence, arrays));
     } else {

@@ -15,6 +15,8 @@
 
 namespace tidepool {
 
+class TokenCache;
+
 struct DataProgress {
   u64 bytes = 0, bytes_total = 0;  // of the files
   u64 documents = 0, tokens = 0;
@@ -79,6 +81,9 @@ class Dataset {
   // Messages for people about what was found and made, one line each.
   virtual std::vector<std::string> notes() const { return {}; }
   virtual Bytes memory_bytes() const = 0;  // memory in use
+
+  // The caches of tokenized documents that sequences are read from; none for consecutive tokens.
+  virtual std::vector<TokenCache*> caches() { return {}; }
 };
 
 }  // namespace tidepool

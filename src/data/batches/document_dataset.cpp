@@ -104,7 +104,10 @@ Result<void> DocumentDataset::pack(const DataConfig& config, Source source) {
                  fmt::format("{}: holds no document; remove it to have it made again", cache->directory())};
   const DocumentOrder order(documents, shuffle_);
   TRY_ASSIGN(const Division division, divide(*cache, order, config.validation_fraction, sequence_length_));
-  const PackOptions options{.row_places = sequence_length_, .together = config.packing};
+  const PackOptions options{.row_places = sequence_length_,
+                            .together = config.packing,
+                            .sequences = config.documents == Documents::any ? 1u : 2u,
+                            .prompts = config.documents == Documents::prompted_pairs};
   Packed out{.cache = std::move(cache), .train = {}, .validation = {}, .name = std::move(source.name)};
   const u64 train = division.train + (division.head ? 1 : 0), held = division.tail ? 1 : division.held;
   const auto train_document = [&](u64 i) -> Result<TokenCache::Document> {
@@ -185,6 +188,12 @@ Result<void> DocumentDataset::validation_sequence(u64 index, const BatchArrays& 
 std::vector<HeldOutPart> DocumentDataset::held_out_parts() const {
   std::vector<HeldOutPart> out;
   for (const Packed& source : sources_) out.push_back({source.name, source.validation.rows()});
+  return out;
+}
+
+std::vector<TokenCache*> DocumentDataset::caches() {
+  std::vector<TokenCache*> out;
+  for (const Packed& source : sources_) out.push_back(source.cache.get());
   return out;
 }
 

@@ -42,6 +42,7 @@ class DocumentDataset final : public Dataset {
   const std::string& fingerprint() const override { return fingerprint_; }
   std::vector<std::string> notes() const override { return notes_; }
   Bytes memory_bytes() const override;
+  std::vector<TokenCache*> caches() override;
 
  private:
   struct Packed {

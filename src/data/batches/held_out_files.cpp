@@ -113,4 +113,17 @@ std::vector<std::string> DatasetAndFiles::notes() const {
   return out;
 }
 
+std::vector<TokenCache*> HeldOutFiles::caches() const {
+  std::vector<TokenCache*> out;
+  for (const auto& part : parts_)
+    for (TokenCache* cache : part->caches()) out.push_back(cache);
+  return out;
+}
+
+std::vector<TokenCache*> DatasetAndFiles::caches() {
+  std::vector<TokenCache*> out = train_->caches();
+  for (TokenCache* cache : files_.caches()) out.push_back(cache);
+  return out;
+}
+
 }  // namespace tidepool

@@ -30,6 +30,7 @@ class HeldOutFiles {
   // Messages of the files, without those in `said_before`.
   std::vector<std::string> notes(const std::vector<std::string>& said_before = {}) const;
   Bytes memory_bytes() const;
+  std::vector<TokenCache*> caches() const;
 
  private:
   SourceFiles files_;
@@ -60,6 +61,7 @@ class DatasetAndFiles final : public Dataset {
   const std::string& fingerprint() const override { return fingerprint_; }
   std::vector<std::string> notes() const override;
   Bytes memory_bytes() const override { return train_->memory_bytes() + files_.memory_bytes(); }
+  std::vector<TokenCache*> caches() override;
 
  private:
   const std::unique_ptr<Dataset> train_;

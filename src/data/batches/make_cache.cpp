@@ -95,7 +95,7 @@ class Batch {
       size_t at = 0;
       for (const size_t end : encoded_[i].ends) {
         TRY(writer.append(tokens.subspan(at, end - at)));
-        TRY(writer.end_document());
+        TRY(writer.end_document(encoded_[i].value));
         at = end;
       }
       TRY(writer.append(tokens.subspan(at)));
@@ -143,6 +143,8 @@ Result<void> encode_all(const CacheRequest& request, const DataPlace& place, Tok
   return {};
 }
 
+bool has_values(const EncoderSettings& s) { return s.documents == Documents::scored_pairs; }
+
 Error nothing_to_learn(const CacheRequest& request, const CacheCounts& counts, const BadRecords& bad) {
   const size_t others = request.files.size() - 1;
   const std::string files = request.files[0].path + (others > 0 ? fmt::format(" and {} more", others) : "");
@@ -179,6 +181,9 @@ Result<std::string> cache_key(const CacheRequest& request) {
   if (const auto& labelled = request.settings.labelled)
     text += fmt::format("{} labels {}, texts of {}\n", labelled->labels, fmt::join(labelled->names, "\n"),
                         request.settings.text_tokens_max);
+  if (request.settings.documents != Documents::any)
+    text += fmt::format("units {}, sequences of {}\n", static_cast<int>(request.settings.documents),
+                        request.settings.sequence_tokens_max);
   for (const DocumentFile& file : request.files) {
     TRY_ASSIGN(const std::string sample, sample_of(file));
     text += sample;
@@ -199,7 +204,8 @@ Result<MadeCache> open_or_make_cache(const CacheRequest& request, const DataPlac
     if (place.use == DataUse::counting)
       return Error{ErrorKind::usage, fmt::format("{}: is not tokenized yet", request.files[0].path)};
     remove_unfinished_caches(place.cache);
-    TRY_ASSIGN(const std::unique_ptr<TokenCacheWriter> writer, TokenCacheWriter::create(directory, key));
+    TRY_ASSIGN(const std::unique_ptr<TokenCacheWriter> writer,
+               TokenCacheWriter::create(directory, key, has_values(request.settings)));
     TRY(encode_all(request, place, *writer));
     if (writer->counts().documents == 0)
       return nothing_to_learn(request, writer->counts(), writer->bad_records());

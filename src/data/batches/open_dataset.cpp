@@ -48,16 +48,20 @@ std::vector<std::string> notes_of(const std::vector<SourceFiles>& train, const S
   return out;
 }
 
-// Only records have labels.
-Result<void> check_are_records(const std::vector<SourceFiles>& sources) {
+// Only records have labels or pairs.
+Result<void> check_are_records(const std::vector<SourceFiles>& sources, bool pairs) {
   for (const SourceFiles& source : sources)
     for (size_t i = 0; i < source.found.size(); ++i)
       if (source.kinds[i] != FileKind::records)
         return Error{
             ErrorKind::usage,
-            fmt::format("{}: holds no labels; objective.type sequence_classification takes JSONL files whose "
-                        "lines have \"text\" and \"label\"",
-                        source.found[i].path)};
+            pairs
+                ? fmt::format("{}: holds no pairs; this objective takes JSONL files whose lines have "
+                              "\"chosen\" and \"rejected\"",
+                              source.found[i].path)
+                : fmt::format("{}: holds no labels; objective.type sequence_classification takes JSONL files "
+                              "whose lines have \"text\" and \"label\"",
+                              source.found[i].path)};
   return {};
 }
 
@@ -68,7 +72,8 @@ Result<std::unique_ptr<Dataset>> open_sources(const std::vector<SourceFiles>& so
                                               u64 seed, const DataPlace& place) {
   const auto tokens =
       std::ranges::find_if(sources, [](const SourceFiles& s) { return s.holds(FileKind::tokens); });
-  if (config.labelled) TRY(check_are_records(sources));
+  const bool pairs = config.documents != Documents::any;
+  if (config.labelled || pairs) TRY(check_are_records(sources, pairs));
   if (tokens == sources.end()) {
     TRY_ASSIGN(OpenedDocuments opened, open_documents(sources, config, vocab_size, sequence_length, place));
     TRY_ASSIGN(std::unique_ptr<DocumentDataset> made,

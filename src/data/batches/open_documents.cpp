@@ -19,6 +19,7 @@ namespace {
 
 std::optional<RecordShape> shape_of(const DataConfig& config) {
   if (config.labelled) return RecordShape::labelled;
+  if (config.documents != Documents::any) return RecordShape::preference;
   if (config.records == "auto") return std::nullopt;
   const std::optional<RecordShape> named = shape_named(config.records);
   CHECK(named, config.records);
@@ -55,7 +56,7 @@ OnBadRecord on_bad_record(const DataConfig& config) {
 std::optional<RecordShape> shape_of(const SourceFiles& files, const DataConfig& config) {
   if (!files.holds(FileKind::records)) return std::nullopt;
   const auto named = shape_of(config);
-  if (named && *named != RecordShape::completion) return named;
+  if (named && *named != RecordShape::completion && *named != RecordShape::preference) return named;
   std::vector<DocumentFile> records;
   for (size_t i = 0; i < files.found.size(); ++i) {
     if (files.kinds[i] == FileKind::records)
@@ -69,7 +70,7 @@ std::optional<RecordShape> shape_of(const SourceFiles& files, const DataConfig& 
 bool goes_through_template(const SourceFiles& files, const DataConfig& config) {
   const auto shape = shape_of(files, config);
   return shape == RecordShape::messages || shape == RecordShape::sharegpt || shape == RecordShape::alpaca ||
-         shape == RecordShape::message_completion;
+         shape == RecordShape::message_completion || shape == RecordShape::message_preference;
 }
 
 // `row_tokens`: tokens of a row; 0: not known, and no text is cut.
@@ -88,7 +89,9 @@ CacheRequest request_for(const SourceFiles& files, const DataConfig& config, con
                   .end_token = config.end_token ? encoder.end_token : std::nullopt,
                   .vocab_size = vocab_size,
                   .labelled = config.labelled,
-                  .text_tokens_max = row_tokens};
+                  .text_tokens_max = row_tokens,
+                  .documents = config.documents,
+                  .sequence_tokens_max = config.sequence_tokens_max};
   return out;
 }
 
@@ -163,25 +166,48 @@ bool lacks_end(const CacheRequest& request, const SourceFiles& files, const Data
   return texts && has_tokenizer(config, model_directory);
 }
 
-// Decodes a document for display. A character whose tokens lie on both sides of a border belongs to the
-// second run.
-ShownDocument shown_document(const CacheRequest& request, std::span<const u32> tokens) {
-  ShownDocument out{.place = "", .tokens = tokens.size(), .runs = {}};
-  const std::optional<ScoreHead>& labelled = request.settings.labelled;
-  const u32 label = labelled ? id_of_token(tokens.back()) : 0;
-  if (labelled) tokens = tokens.first(tokens.size() - 1);
-  DecodeStream text(request.text, {});
+// Adds the runs of one sequence. A character whose tokens lie on both sides of a border belongs to the second
+// run.
+void add_runs(const TextEncoder& encoder, std::span<const u32> tokens, ShownDocument& out) {
+  DecodeStream text(encoder, {});
+  const size_t first = out.runs.size();
   for (size_t t = 0; t < tokens.size(); ++t) {
     const bool learned = t > 0 && is_learned(tokens[t]);  // the first token is no target
-    if (out.runs.empty() || out.runs.back().learned != learned) out.runs.push_back({learned, 0, ""});
+    if (out.runs.size() == first || out.runs.back().learned != learned) out.runs.push_back({learned, 0, ""});
     out.runs.back().text += text.push(id_of_token(tokens[t]));
     out.runs.back().tokens += 1;
     out.learned += learned;
   }
-  if (!out.runs.empty()) out.runs.back().text += text.finish();
-  if (labelled)
-    out.runs.push_back({true, 1, fmt::format(" [label {}: {}]", label, labelled->name(label))}),
-        ++out.learned;
+  if (out.runs.size() > first) out.runs.back().text += text.finish();
+}
+
+// Both sequences of a pair, each behind its name.
+void add_pair(const CacheRequest& request, std::span<const u32> tokens, ShownDocument& out) {
+  const bool scored = request.settings.documents == Documents::scored_pairs;
+  const auto border = std::ranges::find_if(tokens, begins_sequence);
+  const auto at = static_cast<size_t>(border - tokens.begin());
+  for (const auto& [name, sequence] :
+       {std::pair{"[chosen] ", tokens.first(at)}, {"\n[rejected] ", tokens.subspan(at)}}) {
+    out.runs.push_back({false, 0, name});
+    add_runs(request.text, scored && !sequence.empty() ? sequence.first(sequence.size() - 1) : sequence, out);
+    if (scored) out.runs.push_back({true, 1, " [score]"}), ++out.learned;
+  }
+}
+
+// Decodes a document for display.
+ShownDocument shown_document(const CacheRequest& request, std::span<const u32> tokens) {
+  ShownDocument out{.place = "", .tokens = tokens.size(), .runs = {}};
+  if (request.settings.documents != Documents::any) {
+    add_pair(request, tokens, out);
+    return out;
+  }
+  const std::optional<ScoreHead>& labelled = request.settings.labelled;
+  add_runs(request.text, labelled ? tokens.first(tokens.size() - 1) : tokens, out);
+  if (labelled) {
+    const u32 label = id_of_token(tokens.back());
+    out.runs.push_back({true, 1, fmt::format(" [label {}: {}]", label, labelled->name(label))});
+    ++out.learned;
+  }
   return out;
 }
 

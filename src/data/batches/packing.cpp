@@ -23,7 +23,8 @@ class PackedRows::Packer {
   Packer(PackedRows& out, const PackOptions& options) : out_(out), options_(options) {}
 
   Result<void> add(const TokenCache::Document& document) {
-    const u64 places = document.tokens - 1;
+    const u64 places = document.tokens - options_.sequences;
+    if (options_.sequences > 1) return add_unit(document, places);
     out_.full_ += places == options_.row_places;
     if (places <= options_.row_places)
       return put(document.first, static_cast<u32>(places), static_cast<u32>(document.learned));
@@ -37,6 +38,15 @@ class PackedRows::Packer {
   }
 
  private:
+  Result<void> add_unit(const TokenCache::Document& document, u64 places) {
+    if (places > options_.row_places)
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: a pair has {} places, more than a row; remove {} to have it made again",
+                               out_.cache_->directory(), places, out_.cache_->directory())};
+    if (out_.cache_->has_values()) out_.values_.push_back(static_cast<float>(document.value));
+    return put(document.first, static_cast<u32>(places), 1);
+  }
+
   Result<void> put(u64 first_token, u32 places, u32 targets) {
     if (out_.pieces_.size() == pieces_max)
       return Error{ErrorKind::bad_input,
@@ -78,6 +88,8 @@ Result<PackedRows> PackedRows::pack(const TokenCache& cache, u64 documents, cons
   PackedRows out;
   out.cache_ = &cache;
   out.row_places_ = options.row_places;
+  out.sequences_ = options.sequences;
+  out.prompts_ = options.prompts;
   Packer packer(out, options);
   for (u64 i = 0; i < documents; ++i) {
     TRY_ASSIGN(const TokenCache::Document found, document(i));
@@ -86,32 +98,60 @@ Result<PackedRows> PackedRows::pack(const TokenCache& cache, u64 documents, cons
   return out;
 }
 
+// Reads one token more than places: it is only a target, or the first token of the next round.
+Result<void> PackedRows::read_piece(const Piece& piece, u32 vocab_size, const BatchArrays& out,
+                                    u32& at) const {
+  std::array<u32, read_tokens> buffer;
+  std::array<float, read_tokens> references;
+  const bool referenced = !out.references.empty();
+  if (referenced) CHECK(cache_->references() != nullptr, cache_->directory());
+  const u32 tokens = piece.places + sequences_;
+  u32 begin = at;  // of the sequence
+  const u32 of_unit = begin;
+  bool in_prompt = prompts_;
+  const auto end_sequence = [&] {
+    const auto length = static_cast<i32>(at - begin);
+    if (!out.sequences.empty()) out.sequences[begin] = begin == of_unit ? length : -length;
+    begin = at;
+  };
+  for (u32 done = 0; done + 1 < tokens;) {
+    const u32 count = std::min<u32>(tokens - 1 - done, read_tokens - 1);
+    TRY(cache_->read(piece.first_token + done, std::span(buffer).first(count + 1)));
+    if (referenced)
+      TRY(cache_->references()->read(piece.first_token + done, std::span(references).first(count + 1)));
+    for (u32 i = 0; i < count; ++i) {
+      const u32 id = id_of_token(buffer[i]), next_id = id_of_token(buffer[i + 1]);
+      if (id >= vocab_size || next_id >= vocab_size)
+        return Error{ErrorKind::bad_input,
+                     fmt::format("{}/tokens.bin: token {} is {}, but the model's vocabulary has {}; remove "
+                                 "{} to have it made again",
+                                 cache_->directory(), piece.first_token + done + i + (id < vocab_size),
+                                 std::max(id, next_id), vocab_size, cache_->directory())};
+      if (sequences_ > 1 && begins_sequence(buffer[i + 1])) {
+        end_sequence();
+        continue;
+      }
+      in_prompt = in_prompt && !is_learned(buffer[i + 1]);
+      if (in_prompt && !out.values.empty()) out.values[of_unit] += 1;
+      out.tokens[at] = static_cast<i32>(id);
+      out.targets[at] = is_learned(buffer[i + 1]) || in_prompt ? static_cast<i32>(next_id) : ignored_target;
+      if (!out.starts.empty()) out.starts[at] = static_cast<i32>(begin);
+      if (referenced) out.references[at] = references[i + 1];
+      ++at;
+    }
+    done += count;
+  }
+  end_sequence();
+  return {};
+}
+
 Result<void> PackedRows::read(u64 row, u32 vocab_size, const BatchArrays& out) const {
   CHECK(row < rows_.size() && out.tokens.size() == row_places_ && out.targets.size() == row_places_, row,
         rows_.size(), out.tokens.size());
   u32 at = 0;
   for (u32 piece = rows_[row].first_piece; piece != none; piece = pieces_[piece].next) {
-    const auto& [first_token, places, next] = pieces_[piece];
-    if (!out.starts.empty()) std::ranges::fill(out.starts.subspan(at, places), static_cast<i32>(at));
-    std::array<u32, read_tokens> buffer;
-    // Reads one token more than places: it is only a target, or the first token of the next round.
-    for (u32 done = 0; done < places;) {
-      const u32 count = std::min<u32>(places - done, read_tokens - 1);
-      TRY(cache_->read(first_token + done, std::span(buffer).first(count + 1)));
-      for (u32 i = 0; i < count; ++i) {
-        const u32 id = id_of_token(buffer[i]), next_id = id_of_token(buffer[i + 1]);
-        if (id >= vocab_size || next_id >= vocab_size)
-          return Error{ErrorKind::bad_input,
-                       fmt::format("{}/tokens.bin: token {} is {}, but the model's vocabulary has {}; remove "
-                                   "{} to have it made again",
-                                   cache_->directory(), first_token + done + i + (id < vocab_size),
-                                   std::max(id, next_id), vocab_size, cache_->directory())};
-        out.tokens[at + done + i] = static_cast<i32>(id);
-        out.targets[at + done + i] = is_learned(buffer[i + 1]) ? static_cast<i32>(next_id) : ignored_target;
-      }
-      done += count;
-    }
-    at += places;
+    if (!values_.empty() && !out.values.empty()) out.values[at] = values_[piece];
+    TRY(read_piece(pieces_[piece], vocab_size, out, at));
   }
   make_empty({out.tokens.subspan(at), out.targets.subspan(at), {}});
   if (!out.starts.empty()) {
@@ -120,8 +160,14 @@ Result<void> PackedRows::read(u64 row, u32 vocab_size, const BatchArrays& out) c
   return {};
 }
 
+PackedRows::Range PackedRows::tokens_of(u64 row) const {
+  const Piece &first = pieces_[rows_[row].first_piece], &last = pieces_[rows_[row].last_piece];
+  return {first.first_token, last.first_token + last.places + sequences_};
+}
+
 Bytes PackedRows::memory_bytes() const {
-  return Bytes{pieces_.capacity() * sizeof(Piece) + rows_.capacity() * sizeof(Row)};
+  return Bytes{pieces_.capacity() * sizeof(Piece) + rows_.capacity() * sizeof(Row) +
+               values_.capacity() * sizeof(float)};
 }
 
 }  // namespace tidepool

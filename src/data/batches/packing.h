@@ -5,12 +5,16 @@
 // in the order of the documents, to the open row with the least room that still fits them. A row is closed
 // when it is full, or when it is the oldest of `open_rows`. The packing depends only on the documents and
 // their order.
+//
+// A document that is a unit of several sequences, such as a pair, lies in one row: its sequences follow each
+// other, each a place shorter than its tokens.
 #pragma once
 
 #include <functional>
 #include <vector>
 
 #include "data/batches/token_cache.h"
+#include "data/documents/answer_tokens.h"
 #include "tidepool/batch_arrays.h"
 
 namespace tidepool {
@@ -22,6 +26,10 @@ struct PackOptions {
   u32 row_places = 0;
   bool together = true;  // false: one document per row
   u32 open_rows = 64;    // more fill rows better; 64 reach about 99 % of the best known filling
+  u32 sequences = 1;     // of a document; more: documents are units, each of which is one target
+  // Units whose first sequence is learned from its first token on: the value of its place is the number of
+  // its places before the first token that is marked as learned.
+  bool prompts = false;
 };
 
 class PackedRows {
@@ -46,21 +54,47 @@ class PackedRows {
 
   Bytes memory_bytes() const;
 
+  // The tokens of the cache from which a row is read: from the first one's number on, up to the last one's.
+  // REQUIRES: rows hold documents in the order of the cache (PackOptions::open_rows == 1).
+  struct Range {
+    u64 begin = 0, end = 0;
+  };
+  Range tokens_of(u64 row) const;
+  // Calls fn(place, token) for each place of a row: the number in the cache of the token that it predicts.
+  template <class Fn>
+  Result<void> for_targets(u64 row, Fn&& fn) const;
+
  private:
   struct Piece {
     u64 first_token;
     u32 places, next;  // next: index of the row's next piece; none: last
   };
+  Result<void> read_piece(const Piece&, u32 vocab_size, const BatchArrays& out, u32& at) const;
   struct Row {
     u32 first_piece, last_piece, targets, places;
   };
   class Packer;
 
   const TokenCache* cache_ = nullptr;
-  u32 row_places_ = 0;
+  u32 row_places_ = 0, sequences_ = 1;
+  bool prompts_ = false;
   std::vector<Piece> pieces_;
+  std::vector<float> values_;  // by piece; empty: documents have none
   std::vector<Row> rows_;
   u64 cut_ = 0, full_ = 0, filled_ = 0;
 };
+
+template <class Fn>
+Result<void> PackedRows::for_targets(u64 row, Fn&& fn) const {
+  u32 at = 0;
+  std::vector<u32> tokens;
+  for (u32 piece = rows_[row].first_piece; piece != none; piece = pieces_[piece].next) {
+    tokens.resize(pieces_[piece].places + sequences_);
+    TRY(cache_->read(pieces_[piece].first_token, tokens));
+    for (u32 i = 1; i < tokens.size(); ++i)
+      if (sequences_ == 1 || !begins_sequence(tokens[i])) fn(at++, pieces_[piece].first_token + i);
+  }
+  return {};
+}
 
 }  // namespace tidepool

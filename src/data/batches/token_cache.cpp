@@ -92,6 +92,7 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& director
   out->directory_ = directory;
   out->tokens_path_ = directory + "/tokens.bin";
   out->documents_path_ = directory + "/documents.bin";
+  out->values_path_ = directory + "/values.bin";
   const std::string path = directory + "/about.json";
   TRY_ASSIGN(const std::string text, read_small_file(path, about_bytes_max, ErrorKind::bad_input));
   const Result<json::value> parsed = parse_json(text, ErrorKind::bad_input, path);
@@ -122,6 +123,10 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& director
   TRY_ASSIGN(out->tokens_, open_array(out->tokens_path_, directory, out->counts_.tokens * sizeof(u32)));
   TRY_ASSIGN(out->documents_,
              open_array(out->documents_path_, directory, out->counts_.documents * document_bytes));
+  if (parsed->get_object().contains("values")) {
+    TRY_ASSIGN(out->values_,
+               open_array(out->values_path_, directory, out->counts_.documents * sizeof(double)));
+  }
   return out;
 }
 
@@ -144,7 +149,11 @@ Result<TokenCache::Document> TokenCache::document(u64 index) const {
     return damaged(
         documents_path_, directory_,
         fmt::format("document {} goes from token {} to {} of {}", index, ends[0], ends[2], counts_.tokens));
-  return Document{ends[0], ends[2] - ends[0], ends[3] - ends[1]};
+  Document found{ends[0], ends[2] - ends[0], ends[3] - ends[1]};
+  if (has_values())
+    TRY(read_array(values_, values_path_, index * sizeof(double),
+                   std::as_writable_bytes(std::span(&found.value, 1))));
+  return found;
 }
 
 Result<void> TokenCache::read(u64 first_token, std::span<u32> out) const {

@@ -6,6 +6,8 @@
 // documents.bin: two u64 per document: its end in tokens.bin, in tokens, and the number of predicted tokens
 // up to there (a document's first token is never predicted: nothing comes before it).
 //
+// values.bin, only with objectives that read one: an f64 per document, such as the margin of a pair.
+//
 // about.json: the cache key, counts, records that were left out, and checksums (XXH3) of the content of
 // tokens.bin and documents.bin. The checksums identify a run's data. The file is sealed (base/text/seal.h)
 // and written last.
@@ -23,6 +25,7 @@
 #include "base/fd.h"
 #include "base/result.h"
 #include "base/types.h"
+#include "data/batches/token_references.h"
 #include "data/documents/bad_records.h"
 #include "io/sudden_end.h"
 
@@ -41,14 +44,15 @@ class TokenCacheWriter {
  public:
   // Error: io, naming what cannot be written.
   // REQUIRES: `directory` does not exist.
+  // `values`: documents have a value.
   static Result<std::unique_ptr<TokenCacheWriter>> create(const std::string& directory,
-                                                          const std::string& key);
+                                                          const std::string& key, bool values = false);
   ~TokenCacheWriter();  // removes an unfinished cache
 
   // append() adds tokens to the current document, which may be larger than memory. end_document() closes it,
   // and drops it if no token but its first is learned.
   Result<void> append(std::span<const u32> tokens);
-  Result<void> end_document();
+  Result<void> end_document(double value = 0);
   // Makes the cache durable and visible. If another process has finished the same cache first, that one
   // stays.
   Result<void> finish();
@@ -58,7 +62,7 @@ class TokenCacheWriter {
 
  private:
   struct Files;
-  TokenCacheWriter(std::string directory, std::string key);
+  TokenCacheWriter(std::string directory, std::string key, bool values);
   Result<bool> make_unfinished();
   Result<void> flush();
   Result<void> write_blocks(const Fd&, const char* name);
@@ -66,6 +70,7 @@ class TokenCacheWriter {
   std::string about() const;
 
   const std::string directory_, key_;
+  const bool has_values_;
   std::string unfinished_;
   std::unique_ptr<Files> files_;
   // Tokens not written yet. The current document, from document_begin_ on, is held back until a token of it
@@ -73,7 +78,8 @@ class TokenCacheWriter {
   std::vector<u32> tokens_;
   size_t document_begin_ = 0;
   u64 document_tokens_ = 0, document_learned_ = 0;
-  std::vector<u64> ends_;  // content of documents.bin
+  std::vector<u64> ends_;       // content of documents.bin
+  std::vector<double> values_;  // content of values.bin
   CacheCounts counts_;
   BadRecords bad_;
 };
@@ -93,6 +99,7 @@ class TokenCache {
   struct Document {
     u64 first = 0, tokens = 0;
     u64 learned = 0;  // of these tokens, without the first
+    double value = 0;
   };
   // Reads verify the data, block by block.
   // THREADS: any, at any time.
@@ -100,16 +107,22 @@ class TokenCache {
   Result<Document> document(u64 index) const;
   Result<void> read(u64 first_token, std::span<u32> out) const;
   Result<u64> learned_in(u64 first_token, u64 count) const;
+  bool has_values() const { return bool(values_); }
+  // Log-probabilities of a reference model; null: none were attached. REQUIRES to attach: no reader yet.
+  const TokenReferences* references() const { return references_.get(); }
+  void attach(std::unique_ptr<TokenReferences> references) { references_ = std::move(references); }
 
  private:
   TokenCache() = default;
   Result<void> read_array(const Fd&, const std::string& path, u64 begin, std::span<std::byte> out) const;
 
   std::string directory_, content_;
-  std::string tokens_path_, documents_path_;  // made once, because a step must not allocate
+  // Made once, because a step must not allocate.
+  std::string tokens_path_, documents_path_, values_path_;
   CacheCounts counts_;
   BadRecords bad_;
-  Fd tokens_, documents_;
+  Fd tokens_, documents_, values_;
+  std::unique_ptr<TokenReferences> references_;
 };
 
 // RETURNS: true if `directory` holds a cache of an older version of this format, which is no longer read.

@@ -18,6 +18,7 @@
 #include "base/json/text.h"
 #include "base/open_file.h"
 #include "base/text/seal.h"
+#include "data/batches/cache_file.h"
 #include "data/batches/token_cache.h"
 #include "data/documents/answer_tokens.h"
 #include "data/files/block_file.h"
@@ -33,37 +34,10 @@ constexpr std::string_view unfinished_mark = ".unfinished-";
 constexpr size_t key_digits = 16;
 constexpr u32 names_max = 16;  // attempts: another process may clear a directory before it is locked
 
-Error failed(std::string_view what, const std::string& path) {
-  const int error = errno;
-  return {ErrorKind::io, with_advice(fmt::format("{}: cannot {}: {}", path, what, errno_text(error)), error,
-                                     FileUse::cache)};
-}
-
 Result<Fd> create_file(const std::string& path) {
   RegularFile file = open_to_write(path, O_CREAT | O_EXCL);
   if (!file) return cannot_write("create", path, file, FileUse::cache);
   return std::move(file.fd);
-}
-
-Result<void> write_all(const Fd& fd, const std::string& path, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd.get(), bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failed("write", path);
-    bytes = bytes.subspan(static_cast<size_t>(n));
-  }
-  return {};
-}
-
-Result<void> finish_file(Fd& fd, const std::string& path) {
-  if (::fsync(fd.get()) != 0 || fd.close() != 0) return failed("write", path);
-  return {};
-}
-
-// True if this process now owns the file: not if another process has locked or removed it in between.
-bool lock_file(const Fd& fd) {
-  struct stat st {};
-  return ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && ::fstat(fd.get(), &st) == 0 && st.st_nlink > 0;
 }
 
 std::string random_name() {
@@ -73,15 +47,15 @@ std::string random_name() {
 
 Result<void> sync_directory(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd || ::fsync(fd.get()) != 0) return failed("sync", path);
+  if (!fd || ::fsync(fd.get()) != 0) return cache_fault("sync", path);
   return {};
 }
 
 }  // namespace
 
 struct TokenCacheWriter::Files {
-  Fd tokens, documents;
-  BlockEncoder token_blocks, document_blocks;
+  Fd tokens, documents, values;
+  BlockEncoder token_blocks, document_blocks, value_blocks;
   std::vector<std::byte> blocks;  // about to be written to a file
   XXH3_state_t *tokens_hash = XXH3_createState(), *documents_hash = XXH3_createState();
   std::vector<RemovedAtSuddenEnd> leftovers;
@@ -95,8 +69,11 @@ struct TokenCacheWriter::Files {
   }
 };
 
-TokenCacheWriter::TokenCacheWriter(std::string directory, std::string key)
-    : directory_(std::move(directory)), key_(std::move(key)), files_(std::make_unique<Files>()) {}
+TokenCacheWriter::TokenCacheWriter(std::string directory, std::string key, bool values)
+    : directory_(std::move(directory)),
+      key_(std::move(key)),
+      has_values_(values),
+      files_(std::make_unique<Files>()) {}
 
 TokenCacheWriter::~TokenCacheWriter() {
   std::error_code ignored;
@@ -104,8 +81,8 @@ TokenCacheWriter::~TokenCacheWriter() {
 }
 
 Result<std::unique_ptr<TokenCacheWriter>> TokenCacheWriter::create(const std::string& directory,
-                                                                   const std::string& key) {
-  std::unique_ptr<TokenCacheWriter> out(new TokenCacheWriter(directory, key));
+                                                                   const std::string& key, bool values) {
+  std::unique_ptr<TokenCacheWriter> out(new TokenCacheWriter(directory, key, values));
   for (u32 i = 0; i < names_max; ++i) {
     TRY_ASSIGN(const bool made, out->make_unfinished());
     if (made) return out;
@@ -127,15 +104,18 @@ Result<bool> TokenCacheWriter::make_unfinished() {
         fmt::format("{}: cannot make the directory: {}; set data.cache to a directory that can be written",
                     unfinished_, fault.message())};
   files_->leftovers.clear();
-  for (const char* name : {"/tokens.bin", "/documents.bin", "/about.json"})
+  for (const char* name : {"/tokens.bin", "/documents.bin", "/values.bin", "/about.json"})
     files_->leftovers.emplace_back(unfinished_ + name, Leftover::file);
   files_->leftovers.emplace_back(unfinished_, Leftover::directory);
   Result<Fd> tokens = create_file(unfinished_ + "/tokens.bin");
   if (!tokens && !fs::exists(unfinished_, fault)) return false;
   if (!tokens) return tokens.error();
-  if (!lock_file(*tokens)) return false;
+  if (!lock_cache_file(*tokens)) return false;
   files_->tokens = std::move(*tokens);
   TRY_ASSIGN(files_->documents, create_file(unfinished_ + "/documents.bin"));
+  if (has_values_) {
+    TRY_ASSIGN(files_->values, create_file(unfinished_ + "/values.bin"));
+  }
   return true;
 }
 
@@ -148,7 +128,7 @@ Result<void> TokenCacheWriter::append(std::span<const u32> tokens) {
   return tokens_.size() >= flush_tokens ? flush() : Result<void>();
 }
 
-Result<void> TokenCacheWriter::end_document() {
+Result<void> TokenCacheWriter::end_document(double value) {
   const u64 tokens = std::exchange(document_tokens_, 0), learned = std::exchange(document_learned_, 0);
   if (learned == 0) {
     ++counts_.without_loss;
@@ -161,6 +141,7 @@ Result<void> TokenCacheWriter::end_document() {
   document_begin_ = tokens_.size();
   ends_.push_back(counts_.tokens);
   ends_.push_back(counts_.learned);
+  if (has_values_) values_.push_back(value);
   return {};
 }
 
@@ -174,6 +155,13 @@ Result<void> TokenCacheWriter::flush() {
   TRY(write_blocks(files_->tokens, "tokens.bin"));
   files_->document_blocks.append(ends, files_->blocks);
   TRY(write_blocks(files_->documents, "documents.bin"));
+  if (has_values_) {
+    const auto values = std::as_bytes(std::span(values_));
+    XXH3_64bits_update(files_->documents_hash, values.data(), values.size());
+    files_->value_blocks.append(values, files_->blocks);
+    TRY(write_blocks(files_->values, "values.bin"));
+    values_.clear();
+  }
   tokens_.erase(tokens_.begin(), tokens_.begin() + static_cast<i64>(count));
   document_begin_ = 0;
   ends_.clear();
@@ -181,7 +169,7 @@ Result<void> TokenCacheWriter::flush() {
 }
 
 Result<void> TokenCacheWriter::write_blocks(const Fd& fd, const char* name) {
-  TRY(write_all(fd, fmt::format("{}/{}", unfinished_, name), files_->blocks));
+  TRY(write_cache_file(fd, fmt::format("{}/{}", unfinished_, name), files_->blocks));
   files_->blocks.clear();
   return {};
 }
@@ -195,6 +183,7 @@ std::string TokenCacheWriter::about() const {
                                {"without_loss", counts_.without_loss},
                                {"xxh3", fmt::format("{:016x}{:016x}", XXH3_64bits_digest(files_->tokens_hash),
                                                     XXH3_64bits_digest(files_->documents_hash))}};
+  if (has_values_) about["values"] = true;
   if (bad_.count > 0) {
     about["bad_records"] = bad_.count;
     about["first_bad_records"] = boost::json::array(bad_.first.begin(), bad_.first.end());
@@ -205,8 +194,8 @@ std::string TokenCacheWriter::about() const {
 Result<void> TokenCacheWriter::write_about() {
   const std::string path = unfinished_ + "/about.json", text = about();
   TRY_ASSIGN(Fd file, create_file(path));
-  TRY(write_all(file, path, std::as_bytes(std::span(text))));
-  return finish_file(file, path);
+  TRY(write_cache_file(file, path, std::as_bytes(std::span(text))));
+  return finish_cache_file(file, path);
 }
 
 Result<void> TokenCacheWriter::finish() {
@@ -216,15 +205,20 @@ Result<void> TokenCacheWriter::finish() {
   TRY(write_blocks(files_->tokens, "tokens.bin"));
   files_->document_blocks.finish(files_->blocks);
   TRY(write_blocks(files_->documents, "documents.bin"));
+  if (has_values_) {
+    files_->value_blocks.finish(files_->blocks);
+    TRY(write_blocks(files_->values, "values.bin"));
+    TRY(finish_cache_file(files_->values, unfinished_ + "/values.bin"));
+  }
   // tokens.bin stays open, and so locked, until the directory is renamed.
-  if (::fsync(files_->tokens.get()) != 0) return failed("write", unfinished_ + "/tokens.bin");
-  TRY(finish_file(files_->documents, unfinished_ + "/documents.bin"));
+  if (::fsync(files_->tokens.get()) != 0) return cache_fault("write", unfinished_ + "/tokens.bin");
+  TRY(finish_cache_file(files_->documents, unfinished_ + "/documents.bin"));
   TRY(write_about());
   TRY(sync_directory(unfinished_));
   const NoSuddenEnd whole;
   if (::rename(unfinished_.c_str(), directory_.c_str()) != 0) {
     if (errno == EEXIST || errno == ENOTEMPTY) return {};  // the destructor removes the unfinished directory
-    return failed("rename", unfinished_);
+    return cache_fault("rename", unfinished_);
   }
   files_.reset();
   const std::string parent = fs::path(directory_).parent_path().string();
@@ -241,7 +235,7 @@ void remove_unfinished_caches(const std::string& directory) {
     const RegularFile tokens = open_to_write(path / "tokens.bin", O_RDWR);
     if (!tokens) {
       ::rmdir(path.c_str());  // removed if empty: a process that has just made it will make another
-    } else if (lock_file(tokens.fd)) {
+    } else if (lock_cache_file(tokens.fd)) {
       fs::remove_all(path, ignored);
     }
   }

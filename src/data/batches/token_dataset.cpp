@@ -133,8 +133,8 @@ Result<void> TokenDataset::validation_sequence(u64 index, const BatchArrays& out
 }
 
 Result<void> TokenDataset::read_sequence(u64 first, u32 count, const BatchArrays& out) const {
-  const auto& [tokens, targets, starts] = out;
-  std::ranges::fill(starts, 0);  // the whole sequence is one document
+  const std::span<i32> tokens = out.tokens, targets = out.targets;
+  std::ranges::fill(out.starts, 0);  // the whole sequence is one document
   CHECK(tokens.size() == sequence_length_ && targets.size() == sequence_length_, tokens.size(),
         targets.size());
   CHECK(count >= 1, count);

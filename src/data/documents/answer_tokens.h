@@ -9,10 +9,12 @@
 
 namespace tidepool {
 
-// A token as datasets store it: its id, and a bit for whether it is to be predicted.
-inline constexpr u32 learned_bit = 0x8000'0000;
-constexpr u32 id_of_token(u32 token) { return token & ~learned_bit; }
+// A token as datasets store it: its id, a bit for whether it is to be predicted, and a bit for whether
+// another sequence of a unit begins with it.
+inline constexpr u32 learned_bit = 0x8000'0000, begins_bit = 0x4000'0000;
+constexpr u32 id_of_token(u32 token) { return token & ~(learned_bit | begins_bit); }
 constexpr bool is_learned(u32 token) { return (token & learned_bit) != 0; }
+constexpr bool begins_sequence(u32 token) { return (token & begins_bit) != 0; }
 
 // Appends the tokens of `text`. Their ids are those of the whole text, spans or not. A token is learned if
 // any part of it lies in one of `spans`.

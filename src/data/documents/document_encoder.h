@@ -9,6 +9,7 @@
 #include "data/documents/chat_template.h"
 #include "data/documents/raw_documents.h"
 #include "tidepool/model_config.h"
+#include "tidepool/objective.h"
 
 namespace tidepool {
 
@@ -19,14 +20,18 @@ struct EncoderSettings {
   u32 vocab_size = 0;                 // of the model
   std::optional<ScoreHead> labelled;  // documents are texts with one of these labels
   u32 text_tokens_max = 0;            // a longer text with a label is cut there; 0: never
+  Documents documents = Documents::any;
+  u32 sequence_tokens_max = 0;  // of a pair's sequences: the end of a longer completion is cut off
 };
 
 // Tokens of a document, of a part of one, or of a row that holds several. Behind the tokens of a text with a
-// label stands the number of its label: what a document's last token predicts.
+// label stands the number of its label: what a document's last token predicts. Behind each sequence of a pair
+// for a reward model stands label 0.
 struct EncodedDocument {
   std::vector<u32> tokens;
   std::vector<size_t>
-      ends;  // of documents, ascending; tokens behind the last one belong to an unfinished one
+      ends;          // of documents, ascending; tokens behind the last one belong to an unfinished one
+  double value = 0;  // of a pair: its margin
 };
 
 class DocumentEncoder {
@@ -47,6 +52,8 @@ class DocumentEncoder {
   Result<void> encode_behind_prompt(const std::string& prompt, const std::string& whole,
                                     std::vector<u32>& out) const;
   Result<void> encode_labelled(const LabelledRecord&, std::vector<u32>& out) const;
+  Result<void> encode_pair(const PreferenceRecord&, std::vector<u32>& out) const;
+  Result<std::vector<u32>> encode_answer(const PreferenceRecord::Answer&, std::string_view word) const;
   Result<void> encode_completion(const std::string& prompt, const std::string& completion,
                                  std::vector<u32>& out) const;
   void add_end(std::vector<u32>& out, size_t document_begin) const;

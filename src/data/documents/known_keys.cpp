@@ -20,7 +20,10 @@ constexpr Shapes in_text = only(RecordShape::text), in_messages = only(RecordSha
                  in_message_completion = only(RecordShape::message_completion),
                  in_labelled = only(RecordShape::labelled),
                  in_completions = only(RecordShape::completion) | in_message_completion,
-                 in_all = in_text | in_labelled | in_chats | in_alpaca | in_completions | in_tokens;
+                 in_message_preference = only(RecordShape::message_preference),
+                 in_preferences = only(RecordShape::preference) | in_message_preference,
+                 in_all = in_text | in_labelled | in_chats | in_alpaca | in_completions | in_tokens |
+                          in_preferences;
 
 enum class KeyUse : u8 {
   read,
@@ -41,8 +44,9 @@ struct KnownKey {
 constexpr std::string_view media =
     "belongs to a model that takes more than text, which Tidepool does not train; remove it";
 constexpr std::string_view preference =
-    "is preference data, and Tidepool trains on one answer; write the answer to learn as the answer or "
-    "completion, and remove chosen and rejected";
+    "is preference data, and objective.type trains on one answer; set it to dpo, orpo, cpo, simpo or reward, "
+    "or "
+    "write the answer to learn as the answer or completion, and remove chosen and rejected";
 constexpr std::string_view packed = "divides a row; write position_ids or seq_lengths instead";
 
 constexpr KnownKey known_keys[] = {
@@ -50,15 +54,22 @@ constexpr KnownKey known_keys[] = {
     {"text", in_text | in_labelled, KeyUse::read, "TRL, axolotl", ""},
     {"messages", in_messages, KeyUse::read, "TRL, axolotl, LLaMA-Factory", ""},
     {"conversations", in_sharegpt, KeyUse::read, "TRL, axolotl, LLaMA-Factory", ""},
-    {"prompt", in_completions, KeyUse::read, "TRL", ""},
+    {"prompt", in_completions | in_preferences, KeyUse::read, "TRL", ""},
+    {"chosen", in_preferences, KeyUse::read, "TRL", ""},
+    {"rejected", in_preferences, KeyUse::read, "TRL", ""},
+    {"margin", in_preferences, KeyUse::read, "TRL", ""},
+    {"score_chosen", in_preferences, KeyUse::no_effect, "data sets for TRL", ""},
+    {"score_rejected", in_preferences, KeyUse::no_effect, "data sets for TRL", ""},
     {"completion", in_completions, KeyUse::read, "TRL", ""},
     {"instruction", in_alpaca, KeyUse::read, "axolotl, LLaMA-Factory", ""},
     {"input", in_alpaca, KeyUse::read, "axolotl, LLaMA-Factory", ""},
     {"output", in_alpaca, KeyUse::read, "axolotl, LLaMA-Factory", ""},
-    {"tools", in_chats | in_message_completion, KeyUse::read, "TRL, axolotl, LLaMA-Factory", ""},
+    {"tools", in_chats | in_message_completion | in_message_preference, KeyUse::read,
+     "TRL, axolotl, LLaMA-Factory", ""},
     {"tools", in_alpaca, KeyUse::if_nothing, "LLaMA-Factory",
      "goes with chats; write the record as messages, or remove it"},
-    {"chat_template_kwargs", in_chats | in_alpaca | in_message_completion, KeyUse::read, "TRL, axolotl", ""},
+    {"chat_template_kwargs", in_chats | in_alpaca | in_message_completion | in_message_preference,
+     KeyUse::read, "TRL, axolotl", ""},
     {"system", in_sharegpt | in_alpaca, KeyUse::read, "axolotl, LLaMA-Factory", ""},
     {"system", in_messages | in_message_completion, KeyUse::if_nothing, "LLaMA-Factory",
      "is not read beside messages; write it as the first message"},
@@ -111,9 +122,13 @@ constexpr KnownKey known_keys[] = {
 struct ForeignRecord {
   std::string_view key, about;
 };
+constexpr std::string_view foreign_preference =
+    "this is preference data; set objective.type to dpo, orpo, cpo, simpo or reward, or write the chosen "
+    "answer "
+    "as \"completion\"";
 constexpr ForeignRecord foreign_records[] = {
-    {"chosen", "this is preference data; write the chosen answer as \"completion\""},
-    {"rejected", "this is preference data; write the chosen answer as \"completion\""},
+    {"chosen", foreign_preference},
+    {"rejected", foreign_preference},
     {"segments",
      "these are axolotl's segments; write \"prompt\" and \"completion\", or token ids and labels"},
     {"prompt", "this is a prompt alone; there is nothing to learn without a \"completion\""},

@@ -14,6 +14,7 @@
 #include "base/text/lowercase.h"
 #include "data/documents/known_keys.h"
 #include "data/documents/labelled_text.h"
+#include "data/documents/preference.h"
 #include "data/documents/record_fields.h"
 #include "data/documents/record_shape.h"
 #include "data/documents/sharegpt.h"
@@ -76,6 +77,12 @@ class Reader : private RecordFields {
         TRY_ASSIGN(LabelledRecord labelled, LabelledText(line_, place_).read());
         return Record(std::move(labelled));
       }
+      case RecordShape::preference: {
+        TRY_ASSIGN(PreferenceRecord pair, PreferenceTexts(line_, place_).read());
+        return Record(std::move(pair));
+      }
+      case RecordShape::message_preference:
+        return message_preference();
     }
     return fault("no shape");
   }
@@ -263,6 +270,39 @@ class Reader : private RecordFields {
     return with_extras(std::move(out));
   }
 
+  // Reads two answers as messages. Without a prompt, it is what both begin with.
+  Result<Record> message_preference() const {
+    PreferenceRecord out;
+    TRY_ASSIGN(out.margin, margin_of(*this));
+    ChatRecord prompt, chosen, rejected;
+    if (const json::value* before = field("prompt"); before != nullptr) {
+      TRY_ASSIGN(const json::array* messages, list("prompt"));
+      TRY(add_messages(prompt, "prompt", *messages));
+    }
+    TRY_ASSIGN(const json::array* of_chosen, list("chosen"));
+    TRY_ASSIGN(const json::array* of_rejected, list("rejected"));
+    TRY(add_messages(chosen, "chosen", *of_chosen));
+    TRY(add_messages(rejected, "rejected", *of_rejected));
+    size_t same = 0;
+    while (same < std::min(of_chosen->size(), of_rejected->size()) &&
+           (*of_chosen)[same] == (*of_rejected)[same])
+      ++same;
+    if (same == of_chosen->size() || same == of_rejected->size()) return same_answers(*this);
+    if (!prompt.messages.empty()) same = 0;
+    const size_t begin = prompt.messages.size() + same;
+    for (const auto& [answer, to] : {std::pair{&chosen, &out.chosen}, {&rejected, &out.rejected}}) {
+      ChatRecord whole = prompt;
+      for (jinja::Value& message : answer->messages) whole.messages.push_back(std::move(message));
+      whole.completion = begin;
+      whole.not_learned.clear();
+      for (size_t i = 0; i < begin; ++i)
+        if (is_answer(whole.messages[i])) whole.not_learned.push_back(i);
+      TRY_ASSIGN(Record read, with_extras(std::move(whole)));
+      *to = std::get<ChatRecord>(std::move(read));
+    }
+    return Record(std::move(out));
+  }
+
   static jinja::Value message_of(std::string_view role, std::string content) {
     jinja::Dict out;
     out.set("role", jinja::Value(role));
@@ -367,6 +407,11 @@ Result<Record> parse_record(std::string_view line, RecordShape shape, const std:
                       fmt::format("prompt and completion must both be {}, as in the first record of the "
                                   "source; all records of a source must have one shape",
                                   messages ? "lists of messages" : "text"));
+  if (wanted == key_of(RecordShape::preference) && preference_of(object) != shape)
+    return bad_record(place,
+                      fmt::format("chosen and rejected must both be {}, as in the first record of the "
+                                  "source; all records of a source must have one shape",
+                                  shape == RecordShape::message_preference ? "lists of messages" : "text"));
   TRY(check_known_keys(object, shape, place));
   return reader.read(shape);
 }

@@ -8,6 +8,9 @@
 //   labelled      {"text": "...", "label": 1}, with objectives that need labels
 //   tokens        {"input_ids": [1, 2, ...], "labels": [-100, 2, ...]}
 //   completion    {"prompt": [{"role": "user", ...}], "completion": [{"role": "assistant", ...}]}
+//   preference    {"prompt": "...", "chosen": "...", "rejected": "..."}, with objectives of pairs; the prompt
+//   may
+//                 stand at the beginning of both; also as messages
 //
 // `messages` may also be called `conversations`. An answer with a `weight` of 0 is not learned. known_keys.h
 // says which other keys are read or refused. All records of a source have one shape: that of the first
@@ -26,7 +29,7 @@
 namespace tidepool {
 
 // The first six are values of data.records. A completion of messages is configured as `completion` too;
-// `labelled` follows from the objective.
+// `labelled` and the preferences follow from the objective.
 enum class RecordShape : u8 {
   text,
   messages,
@@ -35,7 +38,9 @@ enum class RecordShape : u8 {
   completion,
   tokens,
   message_completion,
-  labelled
+  labelled,
+  preference,
+  message_preference
 };
 std::string_view name_of(RecordShape);
 std::optional<RecordShape> shape_named(std::string_view);  // as data.records names it
@@ -75,12 +80,17 @@ struct LabelledRecord {
   std::string text;
   std::variant<u64, std::string> label;  // number or name
 };
-using Record =
-    std::variant<TextRecord, ChatRecord, AlpacaRecord, CompletionRecord, TokensRecord, LabelledRecord>;
+struct PreferenceRecord {
+  using Answer = std::variant<CompletionRecord, ChatRecord>;  // with the prompt
+  Answer chosen, rejected;
+  double margin = 0;
+};
+using Record = std::variant<TextRecord, ChatRecord, AlpacaRecord, CompletionRecord, TokensRecord,
+                            LabelledRecord, PreferenceRecord>;
 
 // `place` is the prefix of error messages: "FILE:LINE".
 // Error: bad_input.
-// `named`: the configured shape, which may leave open if a completion is text or messages.
+// `named`: the configured shape, which may leave open if a completion or preference is text or messages.
 Result<RecordShape> recognise_record(std::string_view line, const std::string& place,
                                      std::optional<RecordShape> named = std::nullopt);
 Result<Record> parse_record(std::string_view line, RecordShape, const std::string& place);

@@ -23,9 +23,11 @@ class RecordFields {
   RecordFields(const ExactJson& line, const std::string& place)
       : object_(line.value.get_object()), large_(line.large), place_(place) {}
 
- protected:
   Error fault(std::string_view text) const;
+  // RETURNS: null as field_of().
   const boost::json::value* field(std::string_view key) const { return field_of(object_, key); }
+
+ protected:
   Result<std::string> text_of(const boost::json::value&, std::string_view what) const;
   Result<std::string> needed(std::string_view key) const;
   Result<std::string> optional(std::string_view key) const;

@@ -50,6 +50,7 @@ Result<ExactJson> parse_object(std::string_view line, const std::string& place) 
 std::string_view key_of(RecordShape shape) {
   if (shape == RecordShape::message_completion) shape = RecordShape::completion;
   if (shape == RecordShape::labelled) return "label";
+  if (shape == RecordShape::preference || shape == RecordShape::message_preference) return "rejected";
   return std::ranges::find(shapes, shape, &ShapeKey::shape)->key;
 }
 
@@ -57,6 +58,12 @@ RecordShape completion_of(const json::object& object) {
   const json::value *prompt = field_of(object, "prompt"), *completion = field_of(object, "completion");
   const bool lists = prompt && completion && prompt->is_array() && completion->is_array();
   return lists ? RecordShape::message_completion : RecordShape::completion;
+}
+
+RecordShape preference_of(const json::object& object) {
+  const json::value *chosen = field_of(object, "chosen"), *rejected = field_of(object, "rejected");
+  const bool lists = chosen && rejected && chosen->is_array() && rejected->is_array();
+  return lists ? RecordShape::message_preference : RecordShape::preference;
 }
 
 std::string_view key_of_other_shape(const json::object& object) {
@@ -67,6 +74,8 @@ std::string_view key_of_other_shape(const json::object& object) {
 std::string_view name_of(RecordShape shape) {
   if (shape == RecordShape::message_completion) return "completion of messages";
   if (shape == RecordShape::labelled) return "labelled";
+  if (shape == RecordShape::preference) return "preference";
+  if (shape == RecordShape::message_preference) return "preference of messages";
   return std::ranges::find(shapes, shape, &ShapeKey::shape)->name;
 }
 
@@ -77,9 +86,10 @@ std::optional<RecordShape> shape_named(std::string_view name) {
 
 Result<RecordShape> recognise_record(std::string_view line, const std::string& place,
                                      std::optional<RecordShape> named) {
-  if (named && *named != RecordShape::completion) return *named;
+  if (named && !leaves_form_open(*named)) return *named;
   TRY_ASSIGN(const ExactJson parsed, parse_object(line, place));
   const json::object& object = parsed.value.get_object();
+  if (named == RecordShape::preference) return preference_of(object);
   std::vector<RecordShape> found;
   for (const ShapeKey& shape : shapes) {
     if (object.contains(shape.key)) found.push_back(shape.shape);

@@ -18,7 +18,12 @@ Result<ExactJson> parse_object(std::string_view line, const std::string& place);
 std::string_view key_of(RecordShape);
 // RETURNS: the key of the first other shape that the record has; empty: none.
 std::string_view key_of_other_shape(const boost::json::object&);
-// Shape of a completion: text, or messages.
+// Shape of a completion, and of a preference: text, or messages.
 RecordShape completion_of(const boost::json::object&);
+RecordShape preference_of(const boost::json::object&);
+// True if a record's form, text or messages, shows in the first record alone.
+constexpr bool leaves_form_open(RecordShape shape) {
+  return shape == RecordShape::completion || shape == RecordShape::preference;
+}
 
 }  // namespace tidepool

@@ -24,6 +24,9 @@ constexpr u64 block_file_bytes(u64 content_bytes) {
 // Turns a stream of content into blocks.
 class BlockEncoder {
  public:
+  BlockEncoder() = default;
+  // Goes on behind `blocks` blocks and the content that follows them, less than a block.
+  BlockEncoder(u64 blocks, std::vector<std::byte> rest) : rest_(std::move(rest)), blocks_(blocks) {}
   // Adds all full blocks to `out`.
   void append(std::span<const std::byte> content, std::vector<std::byte>& out);
   // Adds the last, padded block.

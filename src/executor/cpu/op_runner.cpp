@@ -117,11 +117,13 @@ void OpRunner::forward(const Issue& issue) {
   Sums sums;
   const LogitsRequest& asked = common_.logits;
   const bool wanted = asked.wants(op.micro_batch);
+  const u64 index = evaluation_index(common_.plan, issue);
   run_forward(block_, kernels, issue,
-              {.sums = {&sums[Sum::loss], &sums[Sum::correct]},
+              {.sums = &sums,
+               .logps = common_.logps != nullptr ? common_.logps->place(index).data() : nullptr,
                .logits = wanted ? asked.logits.data() : nullptr,
                .logits_row = asked.row});
-  common_.evaluation.add_sums(evaluation_index(common_.plan, issue), sums);
+  common_.evaluation.add_sums(index, sums);
 }
 
 void OpRunner::backward(const Issue& issue) {
@@ -130,7 +132,7 @@ void OpRunner::backward(const Issue& issue) {
   const BlockKind kind = common_.graph.blocks[op.block].kind;
   if (kind == BlockKind::head) {
     objective = head_backward(common_.request.source, issue.step,
-                              numbers_.begin_loss(issue.step, op.micro_batch), numbers_.loss_scale());
+                              numbers_.begin_sums(issue.step, op.micro_batch), numbers_.loss_scale());
     const RoutingPlace routing = numbers_.begin_routing(issue.step, op.micro_batch);
     objective.router_losses = routing.losses, objective.expert_tokens = routing.tokens;
   } else if (kind == BlockKind::attention) {

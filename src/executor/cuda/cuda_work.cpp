@@ -81,6 +81,9 @@ Result<void> CudaWork::ended(const Issue& issue, u32 slot, Nanos) {
   } else if (op.kind == OpKind::forward && is_head(issue)) {
     const DeviceNumbers& of_device = numbers(issue);
     common_.evaluation.add_sums(evaluation_index(common_.plan, issue), of_device.evaluation_sums(slot));
+    if (common_.logps != nullptr)
+      std::ranges::copy(of_device.fetched_logps(slot),
+                        common_.logps->place(evaluation_index(common_.plan, issue)).begin());
     if (wants_logits(issue)) std::ranges::copy(of_device.fetched_logits(), common_.logits.logits.begin());
   }
   return {};
@@ -117,6 +120,7 @@ void CudaWork::forward(const Issue& issue, u32 slot) {
   const bool wanted = wants_logits(issue);
   run_forward(block_, kernels(issue), issue,
               {.sums = of_device.begin_evaluation(slot),
+               .logps = common_.logps != nullptr ? of_device.logps(slot) : nullptr,
                .logits = wanted ? of_device.logits() : nullptr,
                .logits_row = common_.logits.row});
   of_device.fetch_evaluation(slot, wanted);
@@ -132,12 +136,12 @@ void CudaWork::backward(const Issue& issue) {
   if (!is_head(issue)) return run_backward(block_, kernels(issue), issue, objective);
   DeviceNumbers& of_device = numbers(issue);
   const u32 micro_batch = issue.get().micro_batch;
-  objective = head_backward(common_.request.source, issue.step, of_device.begin_loss(issue.step, micro_batch),
+  objective = head_backward(common_.request.source, issue.step, of_device.begin_sums(issue.step, micro_batch),
                             of_device.loss_scale(issue.step, *devices_.front().numbers));
   const RoutingPlace routing = of_device.begin_routing(issue.step, micro_batch);
   objective.router_losses = routing.losses, objective.expert_tokens = routing.tokens;
   run_backward(block_, kernels(issue), issue, objective);
-  of_device.fetch_loss(issue.step, micro_batch);
+  of_device.fetch_sums(issue.step, micro_batch);
   const Plan& plan = common_.plan;
   const bool last = micro_batch + plan.replicas() * plan.nodes >= plan.micro_batches;  // of this device
   if (last) of_device.fetch_routing(issue.step);

@@ -28,6 +28,7 @@ Result<std::unique_ptr<DeviceNumbers>> DeviceNumbers::create(const Plan& plan, c
                        .vocabulary = graph.config.head_rows(),
                        .cells = numbers->layout_.cells(),
                        .experts = numbers->experts_,
+                       .logps = numbers->logps_,
                        .update_scratch = tidepool::update_scratch(graph).value,
                        .several_devices = plan.devices > 1,
                        .several_nodes = plan.nodes > 1};
@@ -50,6 +51,7 @@ DeviceNumbers::DeviceNumbers(const Plan& plan, const ModelGraph& graph, StepSour
       several_nodes_(plan.nodes > 1),
       experts_(experts_of_layers(graph)),
       vocabulary_(graph.config.head_rows()),
+      logps_(graph.tells_logps ? graph.batch.rows() : 0),
       layout_(plan, graph),
       source_(source),
       device_index_(place.device),
@@ -89,7 +91,7 @@ Result<void> DeviceNumbers::bring_shared() {
   if (!several_devices_) return {};
   const char* const doing = "clearing a step's numbers";
   TRY_CUDA(cudaMemsetAsync(device_.partials, 0, squares() * sizeof(double), stream_), doing);
-  TRY_CUDA(cudaMemsetAsync(device_.losses, 0, steps_kept * micro_batches_ * sizeof(double), stream_), doing);
+  TRY_CUDA(cudaMemsetAsync(device_.losses, 0, steps_kept * micro_batches_ * sizeof(Sums), stream_), doing);
   std::vector<u32> places(layout_.cells() / cells_of_granule);
   for (u32 partial = 0; partial < layout_.partials(); ++partial)
     if (const u32 cell = layout_.shared()[partial]; cell != none) places[cell / cells_of_granule] = partial;
@@ -125,10 +127,10 @@ const float* DeviceNumbers::loss_scale(u64 step, const DeviceNumbers& of_norm) {
   return &device_.loss_scale->scale;
 }
 
-double* DeviceNumbers::begin_loss(u64 step, u32 micro_batch) {
-  double* const loss = device_.losses + u64{slot_of(step)} * micro_batches_ + micro_batch;
-  cudaMemsetAsync(loss, 0, sizeof(double), stream_);
-  return loss;
+Sums* DeviceNumbers::begin_sums(u64 step, u32 micro_batch) {
+  Sums* const sums = device_.losses + u64{slot_of(step)} * micro_batches_ + micro_batch;
+  cudaMemsetAsync(sums, 0, sizeof(Sums), stream_);
+  return sums;
 }
 
 // A device's micro-batches come in ascending order, and its first one clears its counts.
@@ -153,13 +155,13 @@ void DeviceNumbers::fetch_routing(u64 step) {
   fetched_[slot] = step;
 }
 
-void DeviceNumbers::fetch_loss(u64 step, u32 micro_batch) {
+void DeviceNumbers::fetch_sums(u64 step, u32 micro_batch) {
   if (!several_nodes_) return;
   const u64 at = u64{slot_of(step)} * micro_batches_ + micro_batch;
-  cudaMemcpyAsync(host_.losses + at, device_.losses + at, sizeof(double), cudaMemcpyDeviceToHost, stream_);
+  cudaMemcpyAsync(host_.losses + at, device_.losses + at, sizeof(Sums), cudaMemcpyDeviceToHost, stream_);
 }
 
-double DeviceNumbers::loss(u64 step, u32 micro_batch) const {
+const Sums& DeviceNumbers::sums(u64 step, u32 micro_batch) const {
   CHECK(several_nodes_, step);
   return host_.losses[u64{slot_of(step)} * micro_batches_ + micro_batch];
 }
@@ -171,10 +173,10 @@ void DeviceNumbers::put_result(u64 step, const StepResult& result) {
   if (first_step_ == 0) first_step_ = step;
 }
 
-LossSums DeviceNumbers::begin_evaluation(u32 slot) {
-  Sums& sums = device_.evaluations[slot];
-  cudaMemsetAsync(&sums, 0, sizeof(Sums), stream_);
-  return {.loss = &sums[Sum::loss], .correct = &sums[Sum::correct]};
+Sums* DeviceNumbers::begin_evaluation(u32 slot) {
+  Sums* const sums = device_.evaluations + slot;
+  cudaMemsetAsync(sums, 0, sizeof(Sums), stream_);
+  return sums;
 }
 
 void DeviceNumbers::add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad) {
@@ -197,7 +199,7 @@ void DeviceNumbers::add(const DeviceNumbers& other, u64 step) {
                         stream_);
     add_numbers_cuda(here, device_.received, count, stream_);
   };
-  join(device_.losses + losses, other.device_.losses + losses, micro_batches_);
+  join(device_.losses[losses].begin(), other.device_.losses[losses].begin(), u64{sum_count} * micro_batches_);
   join(device_.partials, other.device_.partials, squares());
 }
 
@@ -219,7 +221,7 @@ void DeviceNumbers::finish(u64 step) {
   cudaMemcpyAsync(host_.results + slot, device_.results + slot, sizeof(StepResult), cudaMemcpyDeviceToHost,
                   stream_);
   if (several_devices_) {  // clears the places of other devices' numbers
-    cudaMemsetAsync(device_.losses + u64{slot} * micro_batches_, 0, micro_batches_ * sizeof(double), stream_);
+    cudaMemsetAsync(device_.losses + u64{slot} * micro_batches_, 0, micro_batches_ * sizeof(Sums), stream_);
     cudaMemsetAsync(device_.partials, 0, squares() * sizeof(double), stream_);
   }
   finished_[slot] = step;
@@ -282,6 +284,9 @@ const UpdateScalars* DeviceNumbers::put_scalars(const UpdateScalars& scalars) {
 void DeviceNumbers::fetch_evaluation(u32 slot, bool with_logits) {
   cudaMemcpyAsync(host_.evaluations + slot, device_.evaluations + slot, sizeof(Sums), cudaMemcpyDeviceToHost,
                   stream_);
+  if (logps_ > 0)
+    cudaMemcpyAsync(host_.logps + slot * logps_, device_.logps + slot * logps_, logps_ * sizeof(float),
+                    cudaMemcpyDeviceToHost, stream_);
   if (with_logits)
     cudaMemcpyAsync(host_.logits, device_.logits, vocabulary_ * sizeof(float), cudaMemcpyDeviceToHost,
                     stream_);

@@ -19,7 +19,6 @@
 #include "executor/shared/step_results.h"
 #include "executor/shared/step_source.h"
 #include "executor/shared/update_index.h"
-#include "kernels/cross_entropy/cross_entropy.h"
 
 namespace tidepool {
 
@@ -46,21 +45,23 @@ class DeviceNumbers {
   // stream.
   const float* loss_scale(u64 step, const DeviceNumbers& of_norm);
 
-  // RETURNS: the accumulator for the loss of a micro-batch, set to zero.
-  double* begin_loss(u64 step, u32 micro_batch);
+  // RETURNS: the accumulators for the sums of a micro-batch, set to zero.
+  Sums* begin_sums(u64 step, u32 micro_batch);
 
   // Sets the place to zero.
   RoutingPlace begin_routing(u64 step, u32 micro_batch);
-  // Several nodes: copies the loss of a micro-batch to the host.
+  // Several nodes: copies the sums of a micro-batch to the host.
   // REQUIRES: the head's backward was enqueued.
-  void fetch_loss(u64 step, u32 micro_batch);
+  void fetch_sums(u64 step, u32 micro_batch);
   // Copies the routing of the device's micro-batches to the host.
   // REQUIRES: the head's backward of the last of them was enqueued.
   void fetch_routing(u64 step);
   // RETURNS: the accumulators for an evaluation's sums, by its slot in the lane, set to zero.
-  LossSums begin_evaluation(u32 slot);
+  Sums* begin_evaluation(u32 slot);
   // [V]: logits of one row.
   float* logits() const { return device_.logits; }
+  // [R] of an evaluation's slot; null: the graph tells none.
+  float* logps(u32 slot) const { return logps_ == 0 ? nullptr : device_.logps + slot * logps_; }
 
   // Adds norm partials of a finished gradient: elements [begin, begin + elements) of the window.
   void add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad);
@@ -88,13 +89,14 @@ class DeviceNumbers {
   StepResult result(u64 step) const;
   // As DeviceLanes::loss_scale_of().
   LossScale loss_scale_of(u64 step) const;
-  double loss(u64 step, u32 micro_batch) const;  // several nodes
+  const Sums& sums(u64 step, u32 micro_batch) const;  // several nodes
   // Routing of the device's micro-batches; the losses of others are undefined. Empty without experts.
   std::span<const RouterLosses> router_losses(u64 step) const;  // [micro_batches]
   std::span<const i64> expert_tokens(u64 step) const;           // [experts()]
   u64 experts() const { return experts_; }                      // of all layers
   const Sums& evaluation_sums(u32 slot) const { return host_.evaluations[slot]; }
   std::span<const float> fetched_logits() const { return {host_.logits, vocabulary_}; }
+  std::span<const float> fetched_logps(u32 slot) const { return {host_.logps + slot * logps_, logps_}; }
 
  private:
   DeviceNumbers(const Plan&, const ModelGraph&, StepSource&, const DeviceNumbersPlace&);
@@ -113,6 +115,7 @@ class DeviceNumbers {
   const bool several_devices_, several_nodes_;
   const u64 experts_;  // of all layers
   const u64 vocabulary_;
+  const u64 logps_;  // of an evaluation's micro-batch; 0: none are told
   const NormLayout layout_;
   StepSource& source_;
   const int device_index_;

@@ -18,7 +18,7 @@ void NodeNumbers::pack(u64 step, std::span<std::byte> packed) {
   for (u32 m = 0; m < plan.micro_batches; ++m) {
     if (plan.node_of(m) != plan.node) continue;
     const DeviceNumbers& device = of_head(m);
-    *numbers_.begin_loss(step, m) = device.loss(step, m);
+    *numbers_.begin_sums(step, m) = device.sums(step, m);
     const RoutingPlace routing = numbers_.begin_routing(step, m);
     if (routing.losses == nullptr) continue;
     *routing.losses = device.router_losses(step)[m];

@@ -43,13 +43,13 @@ Result<void> fill_frames(const ProductTuningParts& parts) {
 // `unwritten` is a placeholder: tuning kernels run only products, so nothing writes a loss.
 void tune_op(const ProductTuningParts& parts, const Issue& issue) {
   const BlockOpParts block{.plan = parts.plan, .graph = parts.graph, .memory = parts.memory};
-  double unwritten = 0;
+  Sums unwritten;
   if (issue.get().kind == OpKind::orthogonalize)
     run_orthogonalize(block, parts.kernels, issue);
   else if (issue.get().kind == OpKind::forward)
-    run_forward(block, parts.kernels, issue, {.sums = {.loss = &unwritten}});
+    run_forward(block, parts.kernels, issue, {.sums = &unwritten});
   else
-    run_backward(block, parts.kernels, issue, {.loss_sum = &unwritten});
+    run_backward(block, parts.kernels, issue, {.sums = &unwritten});
 }
 
 bool multiplies(const Op& op) {

@@ -65,21 +65,28 @@ Result<void> run_load_batch(const Plan& plan, const ModelGraph& graph, const Tie
   const u64 rows = graph.batch.rows();
   const BatchList list = graph.batch.arrays();
   CHECK(batch.size() >= list.bytes(rows), batch.size(), rows);
-  const auto array = [&](BatchArray which) -> std::span<i32> {
+  const auto array = [&]<class T>(BatchArray which, T) -> std::span<T> {
     if (!list.has(which)) return {};
-    return {reinterpret_cast<i32*>(batch.data() + list.offset(which, rows)), rows};
+    return {reinterpret_cast<T*>(batch.data() + list.offset(which, rows)), rows};
   };
-  const BatchArrays arrays{array(BatchArray::tokens), array(BatchArray::targets), array(BatchArray::starts)};
+  const auto ids = [&](BatchArray which) { return array(which, i32{}); };
+  const BatchArrays arrays{.tokens = ids(BatchArray::tokens),
+                           .targets = ids(BatchArray::targets),
+                           .starts = ids(BatchArray::starts),
+                           .sequences = ids(BatchArray::sequences),
+                           .values = array(BatchArray::values, float{}),
+                           .references = array(BatchArray::references, float{})};
   std::ranges::fill(arrays.starts, 0);
+  std::ranges::fill(arrays.sequences, 0);
+  std::ranges::fill(arrays.values, 0);
+  std::ranges::fill(arrays.references, 0);
   const bool evaluates = issue.segment->kind == SegmentKind::evaluation;
   TRY(source.load_batch({.step = issue.step, .micro_batch = issue.get().micro_batch, .evaluation = evaluates},
                         arrays));
-  const std::span<i32> table_tokens = array(BatchArray::table_tokens);
+  const std::span<i32> table_tokens = ids(BatchArray::table_tokens);
   if (!table_tokens.empty()) std::ranges::copy(arrays.tokens, table_tokens.begin());
   if (lookup != nullptr) lookup->number(plan.lookup.block == 0 ? arrays.tokens : table_tokens);
-  if (evaluates)
-    evaluation.add_targets(evaluation_index(plan, issue),
-                           static_cast<u64>(std::ranges::count_if(arrays.targets, has_loss)));
+  if (evaluates) evaluation.add_targets(evaluation_index(plan, issue), arrays.counted_targets());
   return {};
 }
 

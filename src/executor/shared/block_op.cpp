@@ -14,13 +14,19 @@ Values values(const BlockOpParts& parts, std::span<std::byte> bytes) {
 }
 
 BatchView batch_view(const BatchShape& batch, std::span<const std::byte> bytes) {
-  const auto array = [&](BatchArray which) {
-    return batch.arrays().has(which)
-               ? reinterpret_cast<const i32*>(bytes.data() + batch.arrays().offset(which, batch.rows()))
-               : nullptr;
+  const BatchList list = batch.arrays();
+  const auto place = [&](BatchArray which) {
+    return list.has(which) ? bytes.data() + list.offset(which, batch.rows()) : nullptr;
   };
-  return {array(BatchArray::tokens), array(BatchArray::targets), array(BatchArray::starts),
-          array(BatchArray::table_tokens)};
+  const auto ids = [&](BatchArray which) { return reinterpret_cast<const i32*>(place(which)); };
+  const auto numbers = [&](BatchArray which) { return reinterpret_cast<const float*>(place(which)); };
+  return {.tokens = ids(BatchArray::tokens),
+          .targets = ids(BatchArray::targets),
+          .starts = ids(BatchArray::starts),
+          .table_tokens = ids(BatchArray::table_tokens),
+          .sequences = ids(BatchArray::sequences),
+          .values = numbers(BatchArray::values),
+          .references = numbers(BatchArray::references)};
 }
 
 struct StreamsOfOp {
@@ -111,11 +117,10 @@ void run_forward(const BlockOpParts& parts, Kernels& kernels, const Issue& issue
   block_forward(context(parts, kernels, issue), f);
 }
 
-ObjectiveBackward head_backward(const StepSource& source, u64 step, double* loss_sum,
-                                const float* loss_scale) {
-  const u64 tokens = source.settings(step).target_tokens;
-  return {.loss_sum = loss_sum,
-          .inverse_tokens = 1.0 / static_cast<double>(std::max<u64>(tokens, 1)),
+ObjectiveBackward head_backward(const StepSource& source, u64 step, Sums* sums, const float* loss_scale) {
+  const u64 targets = source.settings(step).target_tokens;
+  return {.sums = sums,
+          .inverse_targets = 1.0 / static_cast<double>(std::max<u64>(targets, 1)),
           .loss_scale = loss_scale};
 }
 

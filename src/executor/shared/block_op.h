@@ -24,7 +24,7 @@ struct BlockOpParts {
 // REQUIRES: if the block is the head, an evaluation; in training the head's backward includes its forward.
 void run_forward(const BlockOpParts&, Kernels&, const Issue&, const HeadForward&);
 
-ObjectiveBackward head_backward(const StepSource&, u64 step, double* loss_sum, const float* loss_scale);
+ObjectiveBackward head_backward(const StepSource&, u64 step, Sums*, const float* loss_scale);
 void run_backward(const BlockOpParts&, Kernels&, const Issue&, const ObjectiveBackward&);
 
 // Orthogonalizes each matrix of a chunk set's direction.

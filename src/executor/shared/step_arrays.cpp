@@ -44,17 +44,19 @@ u64 experts_of_layers(const ModelGraph& graph) {
 
 Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, StepArrays& arrays) {
   ArrayCutter cutter(begin);
-  arrays.losses = cutter.take<double>(steps_kept * sizes.micro_batches);
+  arrays.losses = cutter.take<Sums>(steps_kept * sizes.micro_batches);
   arrays.evaluations = cutter.take<Sums>(lane_depth);
   const u64 squares = sizes.partials + sizes.cells;
   arrays.partials = cutter.take<double>(squares);
   arrays.cells = arrays.partials + sizes.partials;
-  arrays.received = cutter.take<double>(sizes.several_devices ? std::max(squares, sizes.micro_batches) : 0);
+  arrays.received =
+      cutter.take<double>(sizes.several_devices ? std::max(squares, sum_count * sizes.micro_batches) : 0);
   arrays.shared = cutter.take<u32>(sizes.cells / (norm_granule_elements / norm_cell_elements));
   arrays.results = cutter.take<StepResult>(steps_kept);
   arrays.loss_scale = cutter.take<LossScale>(1);
   arrays.scalars = cutter.take<UpdateScalars>(1);
   arrays.logits = cutter.take<float>(sizes.vocabulary);
+  arrays.logps = cutter.take<float>(lane_depth * sizes.logps);
   arrays.segments = cutter.take<DecaySegment>(sizes.decay_segments);
   arrays.update_scratch = cutter.take<std::byte>(sizes.update_scratch);
   take_routing(sizes, cutter, arrays);
@@ -64,9 +66,10 @@ Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, StepArrays& arrays)
 Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, HostStepArrays& arrays) {
   ArrayCutter cutter(begin);
   arrays.results = cutter.take<StepResult>(steps_kept);
-  if (sizes.several_nodes) arrays.losses = cutter.take<double>(steps_kept * sizes.micro_batches);
+  if (sizes.several_nodes) arrays.losses = cutter.take<Sums>(steps_kept * sizes.micro_batches);
   arrays.evaluations = cutter.take<Sums>(lane_depth);
   arrays.logits = cutter.take<float>(sizes.vocabulary);
+  arrays.logps = cutter.take<float>(lane_depth * sizes.logps);
   take_routing(sizes, cutter, arrays);
   return cutter.taken();
 }

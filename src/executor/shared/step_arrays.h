@@ -15,6 +15,7 @@ struct StepArraySizes {
   u64 micro_batches = 0, partials = 0, decay_segments = 0, vocabulary = 0;
   u64 cells = 0;           // cells of granules that several devices share
   u64 experts = 0;         // of all layers; 0: none
+  u64 logps = 0;           // log-probabilities that an evaluation tells; 0: none
   u64 update_scratch = 0;  // bytes
   bool several_devices = false;
   bool several_nodes = false;
@@ -23,7 +24,7 @@ struct StepArraySizes {
 u64 experts_of_layers(const ModelGraph&);
 
 struct StepArrays {
-  double* losses = nullptr;          // [steps_kept, micro_batches]
+  Sums* losses = nullptr;            // [steps_kept, micro_batches]
   Sums* evaluations = nullptr;       // [lane_depth]
   double* partials = nullptr;        // partials of the step in backward, followed by cells
   double* cells = nullptr;           // cells of granules that devices share
@@ -33,6 +34,7 @@ struct StepArrays {
   LossScale* loss_scale = nullptr;   // scale of the step in backward
   UpdateScalars* scalars = nullptr;  // scalars of the last update
   float* logits = nullptr;           // [vocabulary]
+  float* logps = nullptr;            // [lane_depth, logps]
   DecaySegment* segments = nullptr;  // decay of all chunk sets
   std::byte* update_scratch = nullptr;
   // Models with experts: of the device's micro-batches.
@@ -45,9 +47,10 @@ Bytes lay_out(const StepArraySizes&, std::byte* begin, StepArrays&);
 // The arrays that are copied to the host.
 struct HostStepArrays {
   StepResult* results = nullptr;
-  double* losses = nullptr;  // several nodes: [steps_kept, micro_batches]
+  Sums* losses = nullptr;  // several nodes: [steps_kept, micro_batches]
   Sums* evaluations = nullptr;
   float* logits = nullptr;
+  float* logps = nullptr;
   RouterLosses* router_losses = nullptr;
   i64* expert_tokens = nullptr;
 };

@@ -13,11 +13,12 @@ StepNumbers::StepNumbers(const Plan& plan, const ModelGraph& graph, StepSource& 
       plan_(plan),
       micro_batches_(plan.micro_batches),
       replicas_(plan.replicas()),
+      sums_(graph.objective.sums()),
       layout_(plan, graph),
       source_(source) {
   const u64 experts = experts_of_layers(graph);
   for (Step& step : steps_) {
-    step.losses.resize(plan.micro_batches);
+    step.sums.resize(plan.micro_batches);
     step.votes.resize(plan.nodes);
     if (experts == 0) continue;
     step.router_losses.resize(plan.micro_batches + 1);
@@ -30,10 +31,10 @@ StepNumbers::StepNumbers(const Plan& plan, const ModelGraph& graph, StepSource& 
   cells_.resize(layout_.cells());
 }
 
-double* StepNumbers::begin_loss(u64 step, u32 micro_batch) {
-  double& loss = steps_[step % steps_kept].losses[micro_batch];
-  loss = 0;
-  return &loss;
+Sums* StepNumbers::begin_sums(u64 step, u32 micro_batch) {
+  Sums& sums = steps_[step % steps_kept].sums[micro_batch];
+  sums = {};
+  return &sums;
 }
 
 // A replica's micro-batches come in ascending order, and its first one clears its counts.
@@ -79,7 +80,7 @@ void StepNumbers::for_packed(Self& self, u64 number, u32 node, Number&& value, C
   count(step.votes[node]);
   for (u32 m = 0; m < self.micro_batches_; ++m) {
     if (self.plan_.node_of(m) != node) continue;
-    value(step.losses[m]);
+    for (u32 sum = 0; sum < self.sums_; ++sum) value(step.sums[m].begin()[sum]);
     if (step.router_losses.empty()) continue;
     auto& losses = step.router_losses[m];
     value(losses.balance), value(losses.z), value(losses.entropy);
@@ -142,12 +143,13 @@ void StepNumbers::finish(const Issue& norm, const TierMemory& memory) {
       unpack(norm.step, instance - plan_.devices, memory.at(o.frame));
   const u64 number = norm.step;
   Step& step = steps_[number % steps_kept];
-  double loss = 0, squares = 0;
-  for (const double part : step.losses) loss += part;                // in order of micro-batch
+  Sums sums;
+  double squares = 0;
+  for (const Sums& part : step.sums) sums.add(part);                 // in order of micro-batch
   for (u64 i = 0; i < partials_.size(); ++i) squares += partial(i);  // in order of window
   step.step = number;
   const StepSettings settings = source_.settings(number);
-  step.result = step_result({.loss = loss,
+  step.result = step_result({.sums = sums,
                              .grad_norm = std::sqrt(squares),
                              .target_tokens = settings.target_tokens,
                              .loss_scale = loss_scale_,

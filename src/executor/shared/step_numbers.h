@@ -29,8 +29,8 @@ class StepNumbers {
   // Scale of the step in backward: the plan orders each head's backward after the norm of the previous step.
   const float* loss_scale() const { return &loss_scale_.scale; }
 
-  // RETURNS: the accumulator for the loss of a micro-batch, set to zero.
-  double* begin_loss(u64 step, u32 micro_batch);
+  // RETURNS: the accumulators for the sums of a micro-batch, set to zero.
+  Sums* begin_sums(u64 step, u32 micro_batch);
 
   // Sets the place to zero.
   RoutingPlace begin_routing(u64 step, u32 micro_batch);
@@ -56,8 +56,8 @@ class StepNumbers {
  private:
   struct Step {
     u64 step = 0;
-    std::vector<double> losses;  // by micro-batch
-    std::vector<i64> votes;      // by node
+    std::vector<Sums> sums;  // by micro-batch
+    std::vector<i64> votes;  // by node
     StepResult result;
     // Models with experts only.
     std::vector<RouterLosses> router_losses;  // by micro-batch; the last is the mean of the filled ones
@@ -74,6 +74,7 @@ class StepNumbers {
   const Precision precision_;
   const Plan& plan_;
   const u32 micro_batches_, replicas_;
+  const u32 sums_;                 // sums that the objective makes
   std::vector<u32> trained_cuts_;  // their chunks of parameters, in the order of windows
   const NormLayout layout_;
   StepSource& source_;

@@ -44,13 +44,14 @@ std::optional<ModelFault> read_score(const json::object& config, ScoreHead& scor
     score.labels = static_cast<u32>(labels->get_object().size());
   else if (count != nullptr && count->is_int64())
     score.labels = static_cast<u32>(count->get_int64());
+  if (score.labels == 0) return ModelFault{"id2label", "names no label; a head has one or more"};
+  const std::string_view expected = score.labels == 1 ? "regression" : "single_label_classification";
   if (const json::value* type = config.if_contains("problem_type");
-      (type != nullptr && type->is_string() && type->get_string() != "single_label_classification") ||
-      score.labels < 2)
+      type != nullptr && type->is_string() && type->get_string() != expected)
     return ModelFault{
-        score.labels < 2 ? "id2label" : "problem_type",
-        "the model predicts a number or several labels of a text; only models that choose one of "
-        "two or more labels are trained here"};
+        "problem_type",
+        "the model predicts several labels or numbers of a text; only models that choose one of "
+        "two or more labels, or give a text one score, are trained here"};
   for (u32 label = 0; labels != nullptr && labels->is_object() && label < score.labels; ++label) {
     const json::value* name = labels->get_object().if_contains(std::to_string(label));
     if (name == nullptr || !name->is_string())
@@ -73,7 +74,11 @@ void write_score(const ModelConfig& config, json::object& out) {
     numbers[name] = label;
   }
   out["architectures"] = json::array{json::string(classifier_of(config.family))};
-  out["problem_type"] = "single_label_classification";
+  // A reward model's is left open, as TRL does: its loss is none of transformers'.
+  if (config.score.labels > 1)
+    out["problem_type"] = "single_label_classification";
+  else
+    out.erase("problem_type");
   out["id2label"] = std::move(names);
   out["label2id"] = std::move(numbers);
   json::value& padding = out["pad_token_id"];

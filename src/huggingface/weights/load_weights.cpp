@@ -42,11 +42,12 @@ Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const s
     const std::string where = model.files().size() == 1 ? model.files()[0]->path() : directory;
     return Error{ErrorKind::bad_input,
                  fmt::format("{}: has no tensor {} (expected {}){}", where, t.name, shape_text(t.shape),
-                             t.name == head_tensor    ? ": save the model with its head, as "
-                                                        "AutoModelForCausalLM does"
-                             : t.name == score_tensor ? ": it is no classifier; train one with "
-                                                        "objective.type=sequence_classification"
-                                                      : "")};
+                             t.name == head_tensor ? ": save the model with its head, as "
+                                                     "AutoModelForCausalLM does"
+                             : t.name == score_tensor
+                                 ? ": it is no classifier; train one with "
+                                   "objective.type=sequence_classification, or objective.type=reward"
+                                 : "")};
   }
   if (at.tensor->shape != t.shape) {
     return Error{ErrorKind::bad_input,

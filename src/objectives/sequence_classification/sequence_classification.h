@@ -8,8 +8,10 @@
 namespace tidepool {
 
 inline constexpr Objective sequence_classification = {
-    .labelled = true,
+    .documents = Documents::labelled,
+    .scores = true,
     .targets = "texts",
+    .takes = "text and label",
     .figure = {.metric = "eval_accuracy",
                .word = "accuracy",
                .of = [](const Sums& sums, double targets) { return sums[Sum::correct] / targets; },

@@ -124,7 +124,7 @@ std::map<std::string, std::string> numeric_settings(const Config& config) {
   std::map<std::string, std::string> settings = settings_of(config, [&](const Field& field) {
     if (field.section == "train") return field.key != "speculate" && is_of_optimizer(field, config.train);
     if (field.section == "lora") return config.lora.on() && field.key != "adapter";  // not its path
-    if (field.section == "objective") return objective(config.objective).labelled;
+    if (field.section == "objective") return config.objective.type != ObjectiveType::next_token;
     return field.section == "model" && field.key != "directory" && applies(field, config.model.family);
   });
   settings["machine.executor"] = config.machine.gpus().empty() ? "cpu" : "cuda";

@@ -14,16 +14,23 @@ MetricLine step_line(const StepFacts& facts, const StepResult& result) {
       .set(Metric::learning_rate, facts.learning_rate)
       .set(Metric::train_tokens_per_second, static_cast<double>(facts.tokens) / facts.seconds)
       .set(Metric::step_seconds, facts.seconds);
+  const double targets = static_cast<double>(result.target_tokens);
+  for (const ObjectiveMetric& metric : objective(facts.objective).metrics)
+    line.metrics.set(metric_named(metric.name), metric.of(result.sums, targets));
   if (facts.is_fp16) line.metrics.set(Metric::loss_scale, result.loss_scale.scale);
   return line;
 }
 
 MetricLine evaluation_line(const Evaluated& e) {
   MetricLine line{.event = LogEvent::evaluation, .step = e.step};
+  const Objective& of = objective(e.objective);
   line.metrics.set(Metric::epoch, e.epoch)
       .set(Metric::eval_loss, e.result.loss())
-      .set(metric_named(objective(e.objective).figure.metric), e.figure())
+      .set(metric_named(of.figure.metric), e.figure())
       .set(Metric::eval_runtime, e.seconds);
+  const double targets = static_cast<double>(e.result.targets);
+  for (const ObjectiveMetric& metric : of.metrics)
+    line.metrics.set(metric_named("eval_" + std::string(metric.name)), metric.of(e.result.sums, targets));
   return line;
 }
 

@@ -15,6 +15,7 @@ struct StepFacts {
   u64 tokens = 0;
   double seconds = 0;
   bool is_fp16 = false;
+  ObjectiveType objective{};
 };
 MetricLine step_line(const StepFacts&, const StepResult&);
 

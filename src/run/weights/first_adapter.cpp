@@ -95,11 +95,10 @@ Result<void> check_first_adapter(const Job& job) {
   TRY_ASSIGN(const AdapterConfig said, read_adapter_config(directory, ErrorKind::bad_input));
   TRY(check_is_there(directory));
   if (said.saves_score && !graph.config.score.on())
-    return Error{
-        ErrorKind::usage,
-        fmt::format("lora.adapter: {} is a classifier's; set objective.type=sequence_classification and "
-                    "objective.labels",
-                    directory)};
+    return Error{ErrorKind::usage, fmt::format("lora.adapter: {} is a classifier's or a reward model's; set "
+                                               "objective.type=sequence_classification "
+                                               "and objective.labels, or objective.type=reward",
+                                               directory)};
   TRY_ASSIGN(const auto adapter,
              SafetensorsModel::open(directory, ErrorKind::bad_input, adapter_weights_file));
   TRY(check_tensors(*adapter, graph));

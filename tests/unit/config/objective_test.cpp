@@ -57,7 +57,7 @@ TEST(ConfigObjective, AClassifiersDirectoryBringsItsLabels) {
   const std::string model = "model=" + source_file("tests/golden/classifiers/llama");
   const std::string length = "sequence_length=20";
   const Config c = parse({model, length});
-  EXPECT_EQ(c.objective, ObjectiveType::sequence_classification);
+  EXPECT_EQ(c.objective.type, ObjectiveType::sequence_classification);
   EXPECT_THAT(c.model.score.names, ElementsAre("anger", "joy", "fear", "calm"));
   EXPECT_THAT(parse({model, length, "objective.labels=a,b,c,d"}).model.score.names,
               ElementsAre("a", "b", "c", "d"));

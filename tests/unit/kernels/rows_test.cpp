@@ -286,7 +286,7 @@ void expect_slices_match_double(float cap) {
   EXPECT_NEAR(loss, want, 1e-5 * want);
   for (auto [begin, columns] : {std::pair{0u, 64u}, {64u, 37u}}) {
     const LogitsSlice slice = slice_of(begin, columns, copy);
-    cross_entropy_gradient_cpu(slice, 0.5f, nullptr, *pool);
+    cross_entropy_gradient_cpu(slice, {.scale = 0.5f}, *pool);
     for (u32 r = 0; r < rows; ++r) {
       for (u32 c = 0; c < columns; ++c) {
         ASSERT_NEAR(copy[r * columns + c], gradient[r * vocabulary + begin + c], 1e-6);
@@ -317,7 +317,7 @@ TEST(CrossEntropy, CapsBoundTheLoss) {
   cross_entropy_loss(losses.data(), targets.data(), 1, {.loss = &loss, .correct = &correct});
   EXPECT_NEAR(loss, std::log(2 * std::exp(2.0) + std::exp(-2.0)) + 2, 1e-6);
   EXPECT_EQ(correct, 0);
-  cross_entropy_gradient_cpu(slice, 1.0f, nullptr, *pool);
+  cross_entropy_gradient_cpu(slice, {}, *pool);
   EXPECT_EQ(logits, std::vector<float>(3, 0.0f));  // the cap is flat there
 }
 

@@ -1,0 +1,40 @@
+// Losses of objectives whose targets belong together: the head has made the statistics of every row, and the
+// kernel makes the loss of each unit and the factors by which rows get their gradients.
+#pragma once
+
+#include "kernels/cross_entropy/cross_entropy.h"
+#include "tidepool/objective.h"
+
+namespace tidepool {
+
+// Sums over the targets of one sequence.
+struct SequenceSums {
+  double logps = 0;         // log-probabilities; of a reward model, the logit of the only label
+  double references = 0;    // log-probabilities of the reference model
+  double prompt_logps = 0;  // of a prompt that is learned
+  u32 places = 0;
+  u32 targets = 0, prompt_targets = 0;
+};
+
+// A unit is a pair: the chosen sequence, and behind it the rejected one.
+struct UnitLosses {
+  ObjectiveRule rule;
+  u32 rows = 0;  // R
+  const i32* targets = nullptr;
+  // [R] number of places of the sequence that begins here; negative if it is not the first of its unit. 0:
+  // none begins.
+  const i32* sequences = nullptr;
+  const float* values = nullptr;      // [R] at a unit's first place: the pair's margin, or the number of
+                                      // places of the chosen prompt that are learned; null: 0
+  const float* references = nullptr;  // [R] log-probability of the target by the reference; null: none
+  const RowLoss* losses = nullptr;    // [R] after cross_entropy_loss()
+  double weight = 1;                  // of a unit's loss: 1 / units of the step
+  // Scratch and results, at the places where sequences and units begin.
+  SequenceSums* of_sequences = nullptr;  // [R]
+  Sums* of_units = nullptr;              // [R]
+  RowFactors* factors = nullptr;         // [R]; null: sums alone
+  Sums* sums = nullptr;                  // added to, in the order of units
+};
+void unit_losses_cpu(const UnitLosses&);
+
+}  // namespace tidepool

@@ -1,0 +1,126 @@
+#include "data/batches/token_references.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "base/check.h"
+#include "base/open_file.h"
+#include "base/read_file.h"
+#include "data/batches/cache_file.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u64 reference_header = 64;
+
+std::array<std::byte, reference_header> header_of(const std::string& key) {
+  std::array<std::byte, reference_header> out{};
+  const std::string text = fmt::format("tidepool references 1 {}", key);
+  CHECK(text.size() < out.size(), text);
+  std::memcpy(out.data(), text.data(), text.size());
+  return out;
+}
+
+constexpr u64 content_bytes(u64 tokens) { return reference_header + tokens * sizeof(float); }
+
+Error damaged_references(const std::string& path, std::string_view why) {
+  return {ErrorKind::bad_input, fmt::format("{}: {}; remove it to have it made again", path, why)};
+}
+
+}  // namespace
+
+std::string TokenReferences::path(const std::string& cache_directory, const std::string& key) {
+  return fmt::format("{}/references-{}.bin", cache_directory, key);
+}
+
+Result<std::unique_ptr<TokenReferences>> TokenReferences::open(const std::string& path, const std::string& key,
+                                                               u64 tokens) {
+  std::error_code unused;
+  if (!std::filesystem::exists(path, unused)) return std::unique_ptr<TokenReferences>();
+  TRY_ASSIGN(InputFile input, open_input(path, ErrorKind::bad_input));
+  const u64 bytes = block_file_bytes(content_bytes(tokens));
+  if (input.bytes != bytes)
+    return damaged_references(path, fmt::format("has {} bytes, but {} tokens take {}", input.bytes, tokens, bytes));
+  auto out = std::make_unique<TokenReferences>();
+  out->path_ = path;
+  out->file_ = std::move(input.fd);
+  std::array<std::byte, reference_header> header;
+  const Result<void> read = read_blocks(out->file_, path, 0, header);
+  if (!read && read.error().kind == ErrorKind::bad_input) return damaged_references(path, read.error().message);
+  TRY(read);
+  if (header != header_of(key)) return damaged_references(path, "was made for another model or other data");
+  return out;
+}
+
+Result<void> TokenReferences::read(u64 first_token, std::span<float> out) const {
+  Result<void> read = read_blocks(file_, path_, content_bytes(first_token), std::as_writable_bytes(out));
+  if (read || read.error().kind != ErrorKind::bad_input) return read;
+  return damaged_references(path_, read.error().message);
+}
+
+Result<std::unique_ptr<TokenReferencesWriter>> TokenReferencesWriter::create(const std::string& path,
+                                                                             const std::string& key) {
+  std::unique_ptr<TokenReferencesWriter> out(new TokenReferencesWriter(path, key));
+  out->unfinished_ = path + ".unfinished";
+  RegularFile file = open_to_write(out->unfinished_, O_RDWR | O_CREAT);
+  if (!file) return cannot_write("create", out->unfinished_, file, FileUse::cache);
+  out->file_ = std::move(file.fd);
+  if (!lock_cache_file(out->file_))
+    return Error{ErrorKind::io, fmt::format("{}: another run is making it; wait for that, or stop it",
+                                            out->unfinished_)};
+  TRY(out->find_whole_blocks());
+  return out;
+}
+
+Result<void> TokenReferencesWriter::find_whole_blocks() {
+  struct stat st {};
+  if (::fstat(file_.get(), &st) != 0) return cache_fault("read", unfinished_);
+  std::array<std::byte, reference_header> header;
+  const u64 whole = static_cast<u64>(st.st_size) / block_bytes;
+  const bool ours = whole > 0 && read_blocks(file_, unfinished_, 0, header) && header == header_of(key_);
+  std::vector<std::byte> content(block_content_bytes);
+  u64 good = 0;
+  while (ours && good < whole && read_blocks(file_, unfinished_, good * block_content_bytes, content)) ++good;
+  tokens_ = good == 0 ? 0 : (good * block_content_bytes - reference_header) / sizeof(float);
+  return {};
+}
+
+Result<void> TokenReferencesWriter::keep(u64 tokens) {
+  CHECK(tokens <= tokens_, tokens, tokens_);
+  const u64 content = tokens_ == 0 ? 0 : content_bytes(tokens);  // with nothing, not even the header
+  const u64 blocks = content / block_content_bytes;
+  std::vector<std::byte> rest(content % block_content_bytes);
+  TRY(read_blocks(file_, unfinished_, blocks * block_content_bytes, rest));
+  if (::ftruncate(file_.get(), static_cast<off_t>(blocks * block_bytes)) != 0 ||
+      ::lseek(file_.get(), 0, SEEK_END) < 0)
+    return cache_fault("write", unfinished_);
+  encoder_ = BlockEncoder(blocks, std::move(rest));
+  if (content == 0) encoder_.append(header_of(key_), blocks_);
+  tokens_ = tokens;
+  return {};
+}
+
+Result<void> TokenReferencesWriter::append(std::span<const float> logps) {
+  encoder_.append(std::as_bytes(logps), blocks_);
+  tokens_ += logps.size();
+  TRY(write_cache_file(file_, unfinished_, blocks_));
+  blocks_.clear();
+  return {};
+}
+
+Result<void> TokenReferencesWriter::finish() {
+  encoder_.finish(blocks_);
+  TRY(write_cache_file(file_, unfinished_, blocks_));
+  if (::fsync(file_.get()) != 0) return cache_fault("write", unfinished_);
+  if (std::rename(unfinished_.c_str(), path_.c_str()) != 0) return cache_fault("rename", unfinished_);
+  return {};  // the lock ends with the object: whoever waits finds the file
+}
+
+}  // namespace tidepool

@@ -1,0 +1,58 @@
+#include "data/documents/preference.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tidepool {
+namespace {
+
+// Length of the prompt that both answers begin with. As in TRL, a space before the answers is theirs.
+size_t common_prompt(std::string_view chosen, std::string_view rejected) {
+  const auto differ = std::ranges::mismatch(chosen, rejected).in1;
+  auto length = static_cast<size_t>(differ - chosen.begin());
+  if (length > 0 && chosen[length - 1] == ' ') --length;
+  // Never inside a character of several bytes.
+  while (length > 0 && length < chosen.size() && (static_cast<u8>(chosen[length]) & 0xc0) == 0x80) --length;
+  return length;
+}
+
+}  // namespace
+
+Result<double> margin_of(const RecordFields& record) {
+  const boost::json::value* margin = record.field("margin");
+  if (margin == nullptr) return 0.0;
+  if (!margin->is_number() || !std::isfinite(margin->to_number<double>()))
+    return record.fault(fmt::format("\"margin\" must be a number, not {}", json_kind_name(*margin)));
+  return margin->to_number<double>();
+}
+
+Error same_answers(const RecordFields& record) {
+  return record.fault(
+      "\"chosen\" and \"rejected\" are the same, or one begins with the other; there is nothing "
+      "to prefer: remove the record");
+}
+
+Result<PreferenceRecord> PreferenceTexts::read() const {
+  PreferenceRecord out;
+  TRY_ASSIGN(out.margin, margin_of(*this));
+  TRY_ASSIGN(std::string prompt, optional("prompt"));
+  TRY_ASSIGN(std::string chosen, needed("chosen"));
+  TRY_ASSIGN(std::string rejected, needed("rejected"));
+  if (chosen == rejected) return same_answers(*this);
+  if (field("prompt") == nullptr) {
+    const size_t length = common_prompt(chosen, rejected);
+    prompt = chosen.substr(0, length);
+    chosen.erase(0, length);
+    rejected.erase(0, length);
+  }
+  if (chosen.empty() || rejected.empty())
+    return fault(fmt::format("the {} answer is empty; remove the record, or write an answer",
+                             chosen.empty() ? "chosen" : "rejected"));
+  out.chosen = CompletionRecord{prompt, std::move(chosen)};
+  out.rejected = CompletionRecord{std::move(prompt), std::move(rejected)};
+  return out;
+}
+
+}  // namespace tidepool

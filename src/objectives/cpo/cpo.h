@@ -1,0 +1,28 @@
+// Contrastive preference optimization (Xu et al., arXiv:2401.08417): as DPO without a reference model, and
+// the cross-entropy of the chosen completion.
+#pragma once
+
+#include "objectives/pairs.h"
+
+namespace tidepool {
+
+inline constexpr std::array cpo_losses = {PairLoss::sigmoid, PairLoss::hinge, PairLoss::ipo, PairLoss::simpo};
+inline constexpr auto cpo_metrics = with_reward_metrics<1>({{{"nll_loss", mean_of<Sum::chosen_nll>}}});
+
+// Losses of means tell means.
+inline ObjectiveRule cpo_rule(const ObjectiveConfig& c) {
+  ObjectiveRule rule = named_losses(c, PairLoss::sigmoid);
+  rule.chosen_nll = c.cpo_alpha;
+  rule.sigmoid_smoothing = c.label_smoothing;
+  rule.margin = c.simpo_gamma / c.beta;
+  rule.mean = rule.losses[0].loss == PairLoss::ipo || rule.losses[0].loss == PairLoss::simpo;
+  return rule;
+}
+
+inline constexpr Objective cpo = [] {
+  Objective row = preference_objective(cpo_metrics, cpo_rule);
+  row.losses = cpo_losses;
+  return row;
+}();
+
+}  // namespace tidepool

@@ -1,0 +1,26 @@
+// Odds ratio preference optimization (Hong et al., arXiv:2403.07691): the cross-entropy of the chosen
+// sequence, its prompt included, and the odds of both completions. There is no reference model.
+#pragma once
+
+#include "objectives/pairs.h"
+
+namespace tidepool {
+
+inline constexpr auto orpo_metrics =
+    with_reward_metrics<3>({{{"nll_loss", mean_of<Sum::chosen_nll>},
+                             {"log_odds_ratio", mean_of<Sum::log_odds_ratio>},
+                             {"log_odds_chosen", mean_of<Sum::log_odds>}}});
+
+inline ObjectiveRule orpo_rule(const ObjectiveConfig& c) {
+  ObjectiveRule rule = {.loss_count = 1, .chosen_nll = 1, .beta = c.beta, .prompt_nll = true, .mean = true};
+  rule.losses[0] = {PairLoss::odds_ratio};
+  return rule;
+}
+
+inline constexpr Objective orpo = [] {
+  Objective row = preference_objective(orpo_metrics, orpo_rule);
+  row.documents = Documents::prompted_pairs;
+  return row;
+}();
+
+}  // namespace tidepool

@@ -1,0 +1,215 @@
+#include "run/references/reference_pass.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "base/steady_seconds.h"
+#include "base/text/units.h"
+#include "data/batches/packing.h"
+#include "engine/engine.h"
+#include "fit/disk_budget.h"
+#include "fit/job.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/load_weights.h"
+#include "huggingface/weights/weights_fingerprint.h"
+#include "objectives/objective.h"
+#include "planner/planner.h"
+#include "report/status_line.h"
+#include "session/evaluation_runs.h"
+#include "session/session.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u32 reference_version = 1;
+constexpr u64 segments_at_once = 8;  // results of so many are held before they are written
+
+// Config of a pass: the reference model alone, forward only, on one device of one node.
+Result<Config> config_of_pass(const Config& config) {
+  Config out = config;
+  out.model_directory = config.objective.reference;
+  if (out.model_directory != config.model_directory) {
+    TRY_ASSIGN(out.model, read_model_directory(out.model_directory));
+    if (out.model.vocab_size < config.model.vocab_size)
+      return Error{ErrorKind::usage,
+                   fmt::format("objective.reference: {} has a vocabulary of {}, and the model one of {}; name a "
+                               "model with the same tokenizer",
+                               out.model_directory, out.model.vocab_size, config.model.vocab_size)};
+  }
+  out.lora = {};
+  out.objective = {};
+  out.data.packing = true;
+  out.data.rows_are_shared = true;
+  const std::vector<u32> gpus = config.machine.gpus();
+  out.machine.executor = gpus.empty() ? "cpu" : fmt::format("cuda:{}", gpus.front());
+  out.machine.nodes = 1, out.machine.node = 0;
+  out.machine.file.clear();
+  out.memory.sweeps = 0;
+  out.memory.home = HomePolicy::automatic;
+  out.memory.chunk_size = Bytes{0};
+  out.memory.swap_dir = swap_directory(config) + "/reference";
+  out.train.gradient_accumulation_steps = 1;
+  return out;
+}
+
+// Everything that the numbers depend on, as a hash.
+Result<std::string> references_key(const Config& pass, const TokenCache& cache) {
+  TRY_ASSIGN(const std::string weights, weights_fingerprint(pass.model_directory));
+  const std::string text = fmt::format("{} {} {} {} {} {} {}\n{}", reference_version, packing_version, weights,
+                                       cache.content(), pass.train.sequence_length, name(pass.train.precision),
+                                       pass.machine.gpus().empty() ? "cpu" : "cuda",
+                                       hf_config_text(pass.model, pass.train.precision));
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+// Rows of all documents in the order of the cache, in micro-batches, and the results of each.
+class PassRows final : public StepSource, public TargetLogps {
+ public:
+  PassRows(const PackedRows& rows, const ModelGraph& graph, u32 micro_batches)
+      : rows_(rows), batch_(graph.batch), vocabulary_(graph.config.vocab_size), micro_batches_(micro_batches) {}
+
+  // The next run begins with a row.
+  void begin_at(u64 row) { first_ = row; }
+  u64 rows_per_segment() const { return u64{micro_batches_} * batch_.sequences; }
+  u64 segments_left() const { return div_up(rows_.rows() - first_, rows_per_segment()); }
+  void expect(u64 segments) { logps_.resize(segments * micro_batches_ * batch_.rows()); }
+
+  Result<void> load_batch(const BatchRequest& request, const BatchArrays& out) override {
+    const u64 batch = request.step * micro_batches_ + request.micro_batch;
+    for (u64 row = 0; row < batch_.sequences; ++row) {
+      const BatchArrays arrays = out.row(row, batch_.tokens);
+      make_empty(arrays);
+      const u64 index = first_ + batch * batch_.sequences + row;
+      if (index < rows_.rows()) TRY(rows_.read(index, vocabulary_, arrays));
+    }
+    return {};
+  }
+  StepSettings settings(u64) const override { return {}; }
+  std::span<float> place(u64 micro_batch) override {
+    return std::span(logps_).subspan(micro_batch * batch_.rows(), batch_.rows());
+  }
+  // RETURNS: [T] of a row of the run.
+  std::span<const float> of_row(u64 row) const {
+    return std::span(logps_).subspan((row - first_) * batch_.tokens, batch_.tokens);
+  }
+
+ private:
+  const PackedRows& rows_;
+  const BatchShape batch_;
+  const u32 vocabulary_, micro_batches_;
+  u64 first_ = 0;
+  std::vector<float> logps_;
+};
+
+class Pass {
+ public:
+  Pass(const ReferenceRequest& request, const Config& config, const TokenCache& cache)
+      : request_(request), config_(config), cache_(cache) {}
+
+  Result<void> make(const std::string& path, const std::string& key) {
+    const u64 documents = cache_.counts().documents;
+    const auto document = [&](u64 i) { return cache_.document(i); };
+    const u32 sequences = objective(request_.config.objective.type).pairs() ? 2 : 1;
+    TRY_ASSIGN(rows_, PackedRows::pack(cache_, documents, document,
+                                       {.row_places = config_.train.sequence_length, .open_rows = 1,
+                                        .sequences = sequences}));
+    TRY_ASSIGN(writer_, TokenReferencesWriter::create(path, key));
+    u64 row = 0;
+    while (row < rows_.rows() && rows_.tokens_of(row).end <= writer_->tokens()) ++row;
+    const u64 begin = row < rows_.rows() ? rows_.tokens_of(row).begin : writer_->tokens();
+    TRY(writer_->keep(std::min(begin, writer_->tokens())));
+    if (row < rows_.rows()) TRY(run_from(row));
+    TRY(zeros_up_to(cache_.counts().tokens));
+    return writer_->finish();
+  }
+
+ private:
+  Result<void> run_from(u64 row) {
+    TRY_ASSIGN(Job job, make_forward_job(config_, TellsLogps::yes));
+    PlanOptions options = job.options;
+    TRY_ASSIGN(options.budgets.disk, disk_budget(config_));
+    Result<Plan> plan = make_plan(job.graph, options);
+    if (!plan) return explain_disk(job, options, plan.error());
+    PassRows source(rows_, job.graph, plan->micro_batches / plan->sweeps);
+    TRY_ASSIGN(const std::unique_ptr<Session> session,
+               Session::create(job, *std::move(plan), source, {.own_swap_dir = true, .loads_weights = true}));
+    TRY(load_weights(config_.model_directory, session->graph(), session->state()));
+    session->results().request_logps(&source);
+    const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
+    while (row < rows_.rows()) {
+      source.begin_at(row);
+      const u64 segments = std::min(segments_at_once, source.segments_left());
+      source.expect(segments);
+      EvaluationRuns runs(segments);
+      TRY(engine->run(runs, runs));
+      TRY(session->results().take_eval());
+      const u64 end = std::min(rows_.rows(), row + segments * source.rows_per_segment());
+      for (; row < end; ++row) TRY(write_row(row, source.of_row(row)));
+      show();
+    }
+    return {};
+  }
+
+  Result<void> write_row(u64 row, std::span<const float> logps) {
+    TRY(zeros_up_to(rows_.tokens_of(row).begin));
+    const PackedRows::Range range = rows_.tokens_of(row);
+    tokens_.assign(range.end - range.begin, 0);
+    TRY(rows_.for_targets(row, [&](u32 place, u64 token) { tokens_[token - range.begin] = logps[place]; }));
+    return writer_->append(tokens_);
+  }
+
+  // Tokens of documents that are in no row.
+  Result<void> zeros_up_to(u64 token) {
+    tokens_.assign(token - writer_->tokens(), 0);
+    return writer_->append(tokens_);
+  }
+
+  void show() {
+    if (request_.quiet) return;
+    const double all = static_cast<double>(cache_.counts().tokens),
+                 share = static_cast<double>(writer_->tokens()) / all;
+    line_.show("reference pass",
+               fmt::format(" reference pass {} {}, {} of {} tokens", bar(line_.screen(), share, 20, Ink::cyan),
+                           percent_text(share), count_text(share * all), count_text(all)),
+               "log-probabilities of the reference model ...");
+  }
+
+  const ReferenceRequest& request_;
+  const Config& config_;
+  const TokenCache& cache_;
+  PackedRows rows_;
+  std::unique_ptr<TokenReferencesWriter> writer_;
+  std::vector<float> tokens_;
+  StatusLine line_;
+};
+
+}  // namespace
+
+Result<void> attach_references(const ReferenceRequest& request, std::span<TokenCache* const> caches) {
+  if (!objective_rule(request.config.objective).reference) return {};
+  TRY_ASSIGN(const Config pass, config_of_pass(request.config));
+  for (TokenCache* const cache : caches) {
+    TRY_ASSIGN(const std::string key, references_key(pass, *cache));
+    const std::string path = TokenReferences::path(cache->directory(), key);
+    const u64 tokens = cache->counts().tokens;
+    TRY_ASSIGN(std::unique_ptr<TokenReferences> found, TokenReferences::open(path, key, tokens));
+    const double began = steady_seconds();
+    const bool made = !found;
+    if (made) {
+      TRY(Pass(request, pass, *cache).make(path, key));
+      TRY_ASSIGN(found, TokenReferences::open(path, key, tokens));
+    }
+    request.say(fmt::format("reference: log-probabilities of {} by {} ({} {})", counted_text(tokens, "token"),
+                            pass.model_directory,
+                            made ? fmt::format("made in {} as", seconds_text(steady_seconds() - began)) : "found in",
+                            path));
+    cache->attach(std::move(found));
+  }
+  return {};
+}
+
+}  // namespace tidepool

@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/objectives: the losses of TRL for pairs of sequences, their metrics and gradients.
+
+Needs torch, transformers, trl and safetensors; run from the repository root, with tests/golden/families in place.
+A folder per family has expected.safetensors: `tokens` I32 [2 P, T], the chosen sequences and then the rejected ones,
+each of `lengths` tokens, of which `prompts` come before the completion; `references` F32 [2 P, T], the log-probability
+of each token by a reference model; `margins` F32 [P]; and for each case its options in the metadata, `CASE/loss` F64,
+`CASE/metrics/NAME` F64 and `CASE/gradients/TENSOR`. Cases of `ALL` have the gradients of every tensor, the others that
+of the final norm. Reward models are directories as save_pretrained() writes them. fp32, eager attention, one thread.
+"""
+
+import collections
+import json
+import os
+import shutil
+import sys
+import types
+
+import torch
+import transformers
+import trl
+from safetensors.torch import save_file
+from trl import DPOTrainer, RewardTrainer
+from trl.experimental.cpo import CPOTrainer
+from trl.experimental.orpo import ORPOTrainer
+
+OUT = "tests/golden/objectives"
+FAMILIES = ("llama_tied", "qwen3_untied", "gemma2_tied")
+T, PAD = 14, 0
+LENGTHS, PROMPTS = (14, 9, 5, 11, 12, 8), (6, 4, 1, 6, 4, 1)  # chosen, then rejected
+PAIRS = len(LENGTHS) // 2
+ALL = ("dpo_sigmoid", "dpo_mpo", "orpo", "cpo_ipo", "simpo", "reward")
+DPO_LOSSES = ("sigmoid", "hinge", "ipo", "sigmoid_norm", "robust", "exo_pair", "nca_pair", "bco_pair", "sppo_hard",
+              "apo_zero", "apo_down", "discopop")
+
+
+def cases():
+    for loss in DPO_LOSSES:
+        smoothed = {"label_smoothing": 0.1} if loss in ("robust", "exo_pair") else {}
+        yield f"dpo_{loss}", {"type": "dpo", "beta": 0.3, "loss_type": [loss], **smoothed}
+    yield "dpo_mpo", {"type": "dpo", "beta": 0.2, "loss_type": ["sigmoid", "bco_pair", "sft"],
+                      "loss_weights": [0.8, 0.2, 1.0]}
+    yield "orpo", {"type": "orpo", "beta": 0.4}
+    for loss in ("sigmoid", "hinge", "ipo", "simpo"):
+        smoothed = {"label_smoothing": 0.1} if loss in ("sigmoid", "simpo") else {}
+        yield f"cpo_{loss}", {"type": "cpo", "beta": 0.5, "loss_type": [loss], "cpo_alpha": 0.7, **smoothed}
+    yield "simpo", {"type": "simpo", "beta": 2.0, "simpo_gamma": 1.1}
+
+
+class Accelerator:
+    device = torch.device("cpu")
+
+    def gather(self, x):
+        return x
+
+    gather_for_metrics = gather
+
+
+def fake_trainer(**fields):
+    return types.SimpleNamespace(accelerator=Accelerator(), _metrics={"train": collections.defaultdict(list)},
+                                 _total_train_tokens=0, _tp_size=1, aux_loss_enabled=False, **fields)
+
+
+def metrics_of(trainer):
+    return {name: values[-1] for name, values in trainer._metrics["train"].items()}
+
+
+def logps_of(logits, tokens):
+    return torch.log_softmax(logits[:, :-1], -1).gather(-1, tokens[:, 1:, None])[..., 0]
+
+
+def dpo(model, data, options):
+    def fused(input_ids, attention_mask, **unused):
+        logits = model(input_ids, attention_mask=attention_mask).logits
+        zeros = torch.zeros(tokens.shape[0], T - 1)
+        return types.SimpleNamespace(log_probs=logps_of(logits, input_ids) * mask[:, 1:], entropy=zeros, mean_logits=zeros,
+                                     is_top1=zeros.bool(), log_sum_sq_probs=zeros)
+
+    tokens, mask = data["tokens"], data["mask"]
+    references = (data["references"] * mask)[:, 1:].sum(1)
+    weights = options.get("loss_weights") or [1.0] * len(options["loss_type"])
+    trainer = fake_trainer(model=model, ld_alpha=None, precompute_ref_logps=True, f_divergence_type="reverse_kl",
+                           loss_types=options["loss_type"], loss_weights=weights, beta=options["beta"],
+                           label_smoothing=options.get("label_smoothing", 0.0), use_weighting=False,
+                           args=types.SimpleNamespace(discopop_tau=0.05))
+    inputs = {"input_ids": tokens, "attention_mask": data["attention"], "completion_mask": mask,
+              "ref_chosen_logps": references[:PAIRS], "ref_rejected_logps": references[PAIRS:]}
+    loss = DPOTrainer._compute_loss(trainer, fused, inputs, False)
+    kept = ("rewards/", "logps/")
+    return loss, {n: v for n, v in metrics_of(trainer).items() if n.startswith(kept)}
+
+
+def pair_metrics(chosen_rewards, rejected_rewards, chosen, rejected):
+    return {"rewards/chosen": chosen_rewards.mean(), "rewards/rejected": rejected_rewards.mean(),
+            "rewards/accuracies": (chosen_rewards > rejected_rewards).float().mean(),
+            "rewards/margins": (chosen_rewards - rejected_rewards).mean(),
+            "logps/chosen": chosen.mean(), "logps/rejected": rejected.mean()}
+
+
+def nll(logits, labels):
+    return torch.nn.functional.cross_entropy(logits[:PAIRS, :-1].flatten(0, 1), labels[:PAIRS, 1:].flatten())
+
+
+def orpo(model, data, options):
+    logits = model(data["tokens"], attention_mask=data["attention"]).logits
+    labels = data["tokens"].masked_fill(data["mask"] == 0, -100)
+    logps = ORPOTrainer.get_batch_logps(logits, labels, average_log_prob=True)
+    trainer = fake_trainer(beta=options["beta"])
+    losses, rc, rr, ratio, odds = ORPOTrainer.odds_ratio_loss(trainer, logps[:PAIRS], logps[PAIRS:])
+    whole = nll(logits, data["tokens"].masked_fill(data["attention"] == 0, -100))  # the prompt too, as ORPOTrainer
+    metrics = pair_metrics(rc, rr, logps[:PAIRS], logps[PAIRS:])
+    return whole - losses.mean(), {**metrics, "nll_loss": whole, "log_odds_ratio": ratio, "log_odds_chosen": odds}
+
+
+def cpo(model, data, options):
+    simpo = options["type"] == "simpo"
+    loss_type = "simpo" if simpo else options["loss_type"][0]
+    logits = model(data["tokens"], attention_mask=data["attention"]).logits
+    labels = data["tokens"].masked_fill(data["mask"] == 0, -100)
+    logps = CPOTrainer.get_batch_logps(logits, labels, average_log_prob=loss_type in ("ipo", "simpo"))
+    trainer = fake_trainer(beta=options["beta"], alpha=0.0, loss_type=loss_type,
+                           label_smoothing=options.get("label_smoothing", 0.0),
+                           simpo_gamma=options.get("simpo_gamma", 0.5))
+    losses, rc, rr = CPOTrainer.cpo_loss(trainer, logps[:PAIRS], logps[PAIRS:])
+    of_chosen = nll(logits, labels)
+    metrics = pair_metrics(rc, rr, logps[:PAIRS], logps[PAIRS:])
+    if simpo:
+        return losses.mean(), metrics
+    return losses.mean() + options["cpo_alpha"] * of_chosen, {**metrics, "nll_loss": of_chosen}
+
+
+def reward(model, data, options):
+    trainer = fake_trainer(model=model, args=types.SimpleNamespace(
+        center_rewards_coefficient=options["center_rewards_coefficient"]))
+    inputs = {"input_ids": data["tokens"], "attention_mask": data["attention"], "margin": data["margins"]}
+    loss = RewardTrainer.compute_loss(trainer, model, inputs)
+    kept = ("accuracy", "margin", "mean_reward")
+    return loss, {n: v for n, v in metrics_of(trainer).items() if n in kept}
+
+
+RUN = {"dpo": dpo, "orpo": orpo, "cpo": cpo, "simpo": cpo, "reward": reward}
+
+
+def data_for(vocabulary):
+    tokens = torch.full((2 * PAIRS, T), PAD)
+    attention, mask = torch.zeros(2 * PAIRS, T, dtype=torch.long), torch.zeros(2 * PAIRS, T, dtype=torch.long)
+    for row, (length, prompt) in enumerate(zip(LENGTHS, PROMPTS)):
+        tokens[row, :length] = torch.randint(1, vocabulary, (length,))
+        if row >= PAIRS:
+            tokens[row, :prompt] = tokens[row - PAIRS, :prompt]
+        attention[row, :length] = 1
+        mask[row, prompt:length] = 1
+    return {"tokens": tokens, "attention": attention, "mask": mask, "references": -4 * torch.rand(2 * PAIRS, T),
+            "margins": torch.tensor([0.0, 0.5, 1.25])}
+
+
+def run_case(out, meta, name, model, data, options):
+    model.zero_grad()
+    loss, metrics = RUN[options["type"]](model, data, options)
+    loss.backward()
+    meta[name] = json.dumps(options)
+    out[f"{name}/loss"] = loss.detach().double().reshape(1)
+    for metric, value in metrics.items():
+        out[f"{name}/metrics/{metric}"] = torch.as_tensor(value).detach().double().reshape(1)
+    for tensor, parameter in model.named_parameters():
+        if name in ALL or tensor == "model.norm.weight":
+            out[f"{name}/gradients/{tensor}"] = parameter.grad.clone()
+
+
+def write(directory, out, meta, data):
+    os.makedirs(directory, exist_ok=True)
+    out.update(tokens=data["tokens"].int(), lengths=torch.tensor(LENGTHS).int(), prompts=torch.tensor(PROMPTS).int(),
+               references=data["references"], margins=data["margins"])
+    save_file(out, f"{directory}/expected.safetensors", metadata={
+        "format": "pt", "torch": torch.__version__, "transformers": transformers.__version__, "trl": trl.__version__,
+        **meta})
+
+
+def main():
+    torch.set_num_threads(1)
+    for family in FAMILIES:
+        torch.manual_seed(len(family))
+        source = f"tests/golden/families/{family}"
+        model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32,
+                                                                  attn_implementation="eager").train()
+        data, out, meta = data_for(model.config.vocab_size), {}, {}
+        for name, options in cases():
+            run_case(out, meta, name, model, data, options)
+        write(f"{OUT}/{family}", out, meta, data)
+    for family in FAMILIES:
+        torch.manual_seed(7 + len(family))
+        config = transformers.AutoConfig.from_pretrained(f"tests/golden/families/{family}", num_labels=1, pad_token_id=PAD)
+        config._attn_implementation = "eager"
+        model = transformers.AutoModelForSequenceClassification.from_config(config).train()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                noise = torch.randn_like(parameter)
+                parameter.copy_(parameter + 0.1 * noise if parameter.ndim == 1 else 0.12 * noise)
+        data, out, meta = data_for(config.vocab_size), {}, {}
+        run_case(out, meta, "reward", model, data, {"type": "reward", "center_rewards_coefficient": 0.05})
+        directory = f"{OUT}/reward_{family}"
+        shutil.rmtree(directory, ignore_errors=True)
+        model.save_pretrained(directory)
+        write(directory, out, meta, data)
+    print(f"wrote {OUT} with torch {torch.__version__}, transformers {transformers.__version__}, trl {trl.__version__}",
+          file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
