@@ -96,6 +96,11 @@ inline constexpr u32 sum_count = 9;
 
 class Sums {
  public:
+  static constexpr Sums of_loss(double loss) {
+    Sums out;
+    out[Sum::loss] = loss;
+    return out;
+  }
   constexpr double& operator[](Sum sum) { return values_[static_cast<u32>(sum)]; }
   constexpr double operator[](Sum sum) const { return values_[static_cast<u32>(sum)]; }
   constexpr void add(const Sums& other) {

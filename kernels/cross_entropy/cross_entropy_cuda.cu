@@ -159,7 +159,8 @@ void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, cons
   cuda::launch<cuda::loss_kernel>({.block = {cuda::loss_threads}}, stream, losses, targets, rows, sums);
 }
 
-void target_logps_cuda(const RowLoss* losses, const i32* targets, u32 rows, float* logps, cudaStream_t stream) {
+void target_logps_cuda(const RowLoss* losses, const i32* targets, u32 rows, float* logps,
+                       cudaStream_t stream) {
   cuda::launch<cuda::logps_kernel>({.block = {cuda::loss_threads}}, stream, losses, targets, rows, logps);
 }
 

@@ -41,8 +41,9 @@ const std::array objective_table = std::to_array<Field>({
     {.section = "objective",
      .key = "reference",
      .ref = +[](Config& c) { return &c.objective.reference; },
-     .help = "dpo: directory of the reference model, whose log-probabilities are made before training; default: "
-             "the model that training starts from"},
+     .help =
+         "dpo: directory of the reference model, whose log-probabilities are made before training; default: "
+         "the model that training starts from"},
     {.section = "objective",
      .key = "beta",
      .ref = +[](Config& c) { return &c.objective.beta; },

@@ -205,18 +205,24 @@ std::optional<Complaint> check_objective(const Config& c) {
                            fmt::format("{} trains pairs, which share a row, and models of type {} have "
                                        "positions for whole rows; take another family",
                                        name(c.objective.type), name(c.model.family)));
+  if (!of.pairs() && c.objective.max_length != 0)
+    return wrong_objective(
+        "max_length",
+        fmt::format("is for pairs, and {} has none; set train.sequence_length", name(c.objective.type)));
   const bool compares = objective_rule(c.objective).reference;
   if (compares && c.objective.reference.empty())
-    return wrong_objective("reference", fmt::format("{} compares with a reference model; name its directory, or a "
-                                                    "model directory to start from",
-                                                    name(c.objective.type)));
+    return wrong_objective("reference",
+                           fmt::format("{} compares with a reference model; name its directory, or a "
+                                       "model directory to start from",
+                                       name(c.objective.type)));
   if (!compares && !c.objective.reference.empty())
-    return wrong_objective("reference", fmt::format("{} has no reference model; leave the key out",
-                                                    name(c.objective.type)));
+    return wrong_objective(
+        "reference", fmt::format("{} has no reference model; leave the key out", name(c.objective.type)));
   if (compares && !c.lora.adapter.empty() && c.objective.reference == c.model_directory)
-    return wrong_objective("reference", fmt::format("the model without {} would be the reference; merge the adapter "
-                                                    "with  tidepool export  and start from that",
-                                                    c.lora.adapter));
+    return wrong_objective("reference",
+                           fmt::format("the model without {} would be the reference; merge the adapter "
+                                       "with  tidepool export  and start from that",
+                                       c.lora.adapter));
   if (of.pairs() && c.train.sequence_length < 4)
     return Complaint{
         "train", "sequence_length",

@@ -40,8 +40,8 @@ struct HeadWorkspace {
   SequenceSums* of_sequences = nullptr;  // [R]
   Sums* of_units = nullptr;              // [R]
   RowFactors* factors = nullptr;         // [R]; backward only
-  Values dnorm;                // [R, H]; backward only
-  NormScratch moments;         // moments of the final norm; backward only
+  Values dnorm;                          // [R, H]; backward only
+  NormScratch moments;                   // moments of the final norm; backward only
   Bytes bytes;
 };
 

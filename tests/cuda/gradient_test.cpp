@@ -113,9 +113,11 @@ class CudaNormFinish : public CudaGradient {
   StepResult finish(const std::vector<double>& losses, const std::vector<double>& partials, u64 tokens) {
     const DeviceArray scale(sizeof(LossScale));
     set_loss_scale_cuda({.scale = 512, .good_steps = 2, .skipped_steps = 1}, scale.as<LossScale>(), stream_);
-    const DeviceArray l(losses.data(), losses.size() * 8), p(partials.data(), partials.size() * 8);
+    std::vector<Sums> sums;
+    for (const double loss : losses) sums.push_back(Sums::of_loss(loss));
+    const DeviceArray l(sums.data(), sums.size() * sizeof(Sums)), p(partials.data(), partials.size() * 8);
     const DeviceArray result(sizeof(StepResult));
-    norm_finish_cuda({.losses = l.as<double>(),
+    norm_finish_cuda({.losses = l.as<Sums>(),
                       .loss_count = static_cast<u32>(losses.size()),
                       .partials = p.as<double>(),
                       .partial_count = partials.size(),

@@ -27,7 +27,7 @@ inline Config gpu_config(const TrainDir& dir) {
 class NoData final : public StepSource {
  public:
   Result<void> load_batch(const BatchRequest&, const BatchArrays& batch) override {
-    const auto& [tokens, targets, starts] = batch;
+    const std::span<i32> tokens = batch.tokens, targets = batch.targets, starts = batch.starts;
     std::ranges::fill(tokens, 1);
     std::ranges::fill(targets, 2);
     return {};

@@ -120,7 +120,7 @@ TEST_P(CudaUpdate, ScalarsAreTheHosts) {
   for (const double max_norm : {0.0, 1.0})
     for (const double norm : {0.0, 0.3, 1.0, 17.3, 1e300, inf, nan})
       for (const u64 t : {1, 1000}) {
-        const StepResult result = step_result({.loss = 2.5, .grad_norm = norm, .target_tokens = 100});
+        const StepResult result = step_result({.sums = Sums::of_loss(2.5), .grad_norm = norm, .target_tokens = 100});
         const UpdateStep step = update_step(GetParam(), settings, t, max_norm);
         const DeviceArray from(&result, sizeof(result)), to(sizeof(UpdateScalars));
         update_scalars_cuda(step, from.as<StepResult>(), to.as<UpdateScalars>(), stream_);
@@ -139,7 +139,7 @@ TEST_P(CudaUpdate, ScalarsAreTheHosts) {
 TEST_P(CudaUpdate, TheLossScaleIsDividedOutAsOnTheHost) {
   const UpdateStep step = update_step(GetParam(), {.learning_rate = 3e-4}, 7, 1.0);
   const StepResult result = step_result(
-      {.loss = 2.5, .grad_norm = 100, .target_tokens = 100, .loss_scale = {.scale = 3, .skipped_steps = 2}});
+      {.sums = Sums::of_loss(2.5), .grad_norm = 100, .target_tokens = 100, .loss_scale = {.scale = 3, .skipped_steps = 2}});
   const DeviceArray from(&result, sizeof(result)), to(sizeof(UpdateScalars));
   update_scalars_cuda(step, from.as<StepResult>(), to.as<UpdateScalars>(), stream_);
   synchronize();

@@ -15,6 +15,7 @@
 
 #include "tests/support/labelled_texts.h"
 #include "tests/support/lora_fixture.h"
+#include "tests/support/preference_pairs.h"
 
 namespace tidepool::placement_test {
 
@@ -54,7 +55,9 @@ std::string group_name(const ::testing::TestParamInfo<Group>& info) {
                      info.param.devices == 1 ? "" : fmt::format("_devices{}", info.param.devices)) +
          (info.param.parallel == Parallel::layers ? "_layers" : "") +
          (info.param.optim == Optim::adamw_torch ? "" : fmt::format("_{}", name(info.param.optim))) +
-         (info.param.objective == ObjectiveType::next_token ? "" : "_classifier") +
+         (info.param.objective == ObjectiveType::next_token
+              ? ""
+              : fmt::format("_{}", name(info.param.objective))) +
          (info.param.lookup == LookupPolicy::on ? "_lookup" : "") + (info.param.branches ? "_branches" : "");
 }
 
@@ -65,6 +68,11 @@ Group of_rule(Optim optim, Group group) {
 
 Group of_classifier(Group group) {
   group.objective = ObjectiveType::sequence_classification;
+  return group;
+}
+
+Group of_objective(ObjectiveType type, Group group) {
+  group.objective = type;
   return group;
 }
 
@@ -118,6 +126,11 @@ Config group_config(const Group& group, const TrainDir& dir) {
       c.lora.expert_r = 2;
     }
     if (group.experts == AdapterForm::single) c.lora.target_modules = {"o_proj", "w1", "w3", "w2", "gate"};
+  }
+  if (objective(group.objective).pairs()) {
+    const bool compares = group.objective == ObjectiveType::dpo;
+    if (compares && !group.lora) c.model_directory = test::made_base(dir, c.model);
+    c = test::preference(std::move(c), dir, group.objective, compares ? c.model_directory : "");
   }
   return c;
 }
@@ -223,6 +236,15 @@ INSTANTIATE_TEST_SUITE_P(
         of_branches({Precision::bf16, 2, true, 1, Family::gemma4_text, true}),
         of_branches({Precision::fp32, 2, true, 2, Family::gemma4_text, true, AdapterForm::joined}),
         of_rule(Optim::adamw_8bit, of_branches({Precision::bf16, 2, true})),
+        of_objective(ObjectiveType::dpo, {Precision::bf16, 2, true, 1, Family::llama}),
+        of_objective(ObjectiveType::dpo, {Precision::fp32, 4, false, 2, Family::qwen3_moe}),
+        of_objective(ObjectiveType::dpo, {Precision::bf16, 2, true, 2, Family::qwen3, true}),
+        of_objective(ObjectiveType::dpo, {Precision::fp16, 2, true, 2, Family::llama, false,
+                                          AdapterForm::none, Parallel::layers}),
+        of_objective(ObjectiveType::reward, {Precision::bf16, 2, true, 2, Family::llama}),
+        of_objective(ObjectiveType::reward, {Precision::fp32, 1, false, 1, Family::qwen3, true}),
+        of_objective(ObjectiveType::orpo, {Precision::bf16, 4, true, 1, Family::qwen3_moe}),
+        of_objective(ObjectiveType::simpo, {Precision::fp32, 2, true, 2, Family::gemma2}),
         of_lookup({Precision::bf16, 2, true, 1, Family::llama, true}),
         of_lookup({Precision::fp32, 4, false, 2, Family::mistral, true}),
         of_lookup({Precision::bf16, 2, true, 2, Family::gemma4_text, true}),

@@ -35,7 +35,7 @@ class HashedData : public StepSource {
  public:
   explicit HashedData(u32 vocab_size) : vocab_size_(vocab_size) {}
   Result<void> load_batch(const BatchRequest& r, const BatchArrays& batch) override {
-    const auto& [tokens, targets, starts] = batch;
+    const std::span<i32> tokens = batch.tokens, targets = batch.targets, starts = batch.starts;
     if (fault) return *fault;
     // Each sequence has two documents of any length: its first half and the rest.
     const u64 length = starts.empty() ? 0 : starts.size() / sequences;

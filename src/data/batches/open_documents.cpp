@@ -56,7 +56,7 @@ OnBadRecord on_bad_record(const DataConfig& config) {
 std::optional<RecordShape> shape_of(const SourceFiles& files, const DataConfig& config) {
   if (!files.holds(FileKind::records)) return std::nullopt;
   const auto named = shape_of(config);
-  if (named && *named != RecordShape::completion && *named != RecordShape::preference) return named;
+  if (named && !leaves_form_open(*named)) return named;
   std::vector<DocumentFile> records;
   for (size_t i = 0; i < files.found.size(); ++i) {
     if (files.kinds[i] == FileKind::records)

@@ -40,20 +40,22 @@ std::string TokenReferences::path(const std::string& cache_directory, const std:
   return fmt::format("{}/references-{}.bin", cache_directory, key);
 }
 
-Result<std::unique_ptr<TokenReferences>> TokenReferences::open(const std::string& path, const std::string& key,
-                                                               u64 tokens) {
+Result<std::unique_ptr<TokenReferences>> TokenReferences::open(const std::string& path,
+                                                               const std::string& key, u64 tokens) {
   std::error_code unused;
   if (!std::filesystem::exists(path, unused)) return std::unique_ptr<TokenReferences>();
   TRY_ASSIGN(InputFile input, open_input(path, ErrorKind::bad_input));
   const u64 bytes = block_file_bytes(content_bytes(tokens));
   if (input.bytes != bytes)
-    return damaged_references(path, fmt::format("has {} bytes, but {} tokens take {}", input.bytes, tokens, bytes));
+    return damaged_references(path,
+                              fmt::format("has {} bytes, but {} tokens take {}", input.bytes, tokens, bytes));
   auto out = std::make_unique<TokenReferences>();
   out->path_ = path;
   out->file_ = std::move(input.fd);
   std::array<std::byte, reference_header> header;
   const Result<void> read = read_blocks(out->file_, path, 0, header);
-  if (!read && read.error().kind == ErrorKind::bad_input) return damaged_references(path, read.error().message);
+  if (!read && read.error().kind == ErrorKind::bad_input)
+    return damaged_references(path, read.error().message);
   TRY(read);
   if (header != header_of(key)) return damaged_references(path, "was made for another model or other data");
   return out;
@@ -73,8 +75,8 @@ Result<std::unique_ptr<TokenReferencesWriter>> TokenReferencesWriter::create(con
   if (!file) return cannot_write("create", out->unfinished_, file, FileUse::cache);
   out->file_ = std::move(file.fd);
   if (!lock_cache_file(out->file_))
-    return Error{ErrorKind::io, fmt::format("{}: another run is making it; wait for that, or stop it",
-                                            out->unfinished_)};
+    return Error{ErrorKind::io,
+                 fmt::format("{}: another run is making it; wait for that, or stop it", out->unfinished_)};
   TRY(out->find_whole_blocks());
   return out;
 }

@@ -1,6 +1,7 @@
 // TokenReferences holds the log-probability of each token of a token cache by a reference model: a file of
-// self-verifying blocks (block_file.h) with a header and an f32 per token, little-endian, 0 for tokens that are
-// not to be predicted. The header and the file's name have a key of everything that the numbers depend on.
+// self-verifying blocks (block_file.h) with a header and an f32 per token, little-endian, 0 for tokens that
+// are not to be predicted. The header and the file's name have a key of everything that the numbers depend
+// on.
 //
 // The writer uses another name, FILE.unfinished, which it renames at the end. While writing it holds a lock
 // (flock) on that file. A file that was left unfinished is continued behind its last whole block.
@@ -36,7 +37,8 @@ class TokenReferences {
 class TokenReferencesWriter {
  public:
   // Error: io, naming what cannot be written; busy, if another process is writing it.
-  static Result<std::unique_ptr<TokenReferencesWriter>> create(const std::string& path, const std::string& key);
+  static Result<std::unique_ptr<TokenReferencesWriter>> create(const std::string& path,
+                                                               const std::string& key);
   // Tokens from the first one on that the unfinished file has.
   u64 tokens() const { return tokens_; }
   // Keeps the first `tokens` of them. REQUIRES: before append(); at most tokens().

@@ -7,7 +7,7 @@ RawDocuments::RawDocuments(std::vector<DocumentFile> files, std::optional<Record
     : reader_(std::move(files), {.cut = [&encoder](std::string_view text) { return encoder.cut(text); },
                                  .advice = "make several documents of it, as JSONL with \"text\""}),
       named_(named),
-      shape_(named == RecordShape::completion ? std::nullopt : named),
+      shape_(named && leaves_form_open(*named) ? std::nullopt : named),
       on_bad_(on_bad) {}
 
 Result<std::optional<RawDocument>> RawDocuments::next() {

@@ -42,6 +42,10 @@ enum class RecordShape : u8 {
   preference,
   message_preference
 };
+// True if the first record alone shows whether it is text or messages.
+constexpr bool leaves_form_open(RecordShape shape) {
+  return shape == RecordShape::completion || shape == RecordShape::preference;
+}
 std::string_view name_of(RecordShape);
 std::optional<RecordShape> shape_named(std::string_view);  // as data.records names it
 

@@ -21,9 +21,5 @@ std::string_view key_of_other_shape(const boost::json::object&);
 // Shape of a completion, and of a preference: text, or messages.
 RecordShape completion_of(const boost::json::object&);
 RecordShape preference_of(const boost::json::object&);
-// True if a record's form, text or messages, shows in the first record alone.
-constexpr bool leaves_form_open(RecordShape shape) {
-  return shape == RecordShape::completion || shape == RecordShape::preference;
-}
 
 }  // namespace tidepool

@@ -4,7 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <optional>
+#include <filesystem>
 #include <vector>
 
 #include "base/steady_seconds.h"
@@ -35,10 +35,11 @@ Result<Config> config_of_pass(const Config& config) {
   if (out.model_directory != config.model_directory) {
     TRY_ASSIGN(out.model, read_model_directory(out.model_directory));
     if (out.model.vocab_size < config.model.vocab_size)
-      return Error{ErrorKind::usage,
-                   fmt::format("objective.reference: {} has a vocabulary of {}, and the model one of {}; name a "
-                               "model with the same tokenizer",
-                               out.model_directory, out.model.vocab_size, config.model.vocab_size)};
+      return Error{
+          ErrorKind::usage,
+          fmt::format("objective.reference: {} has a vocabulary of {}, and the model one of {}; name a "
+                      "model with the same tokenizer",
+                      out.model_directory, out.model.vocab_size, config.model.vocab_size)};
   }
   out.lora = {};
   out.objective = {};
@@ -51,7 +52,7 @@ Result<Config> config_of_pass(const Config& config) {
   out.memory.sweeps = 0;
   out.memory.home = HomePolicy::automatic;
   out.memory.chunk_size = Bytes{0};
-  out.memory.swap_dir = swap_directory(config) + "/reference";
+  out.memory.swap_dir = swap_directory(config) + "-reference";
   out.train.gradient_accumulation_steps = 1;
   return out;
 }
@@ -59,10 +60,10 @@ Result<Config> config_of_pass(const Config& config) {
 // Everything that the numbers depend on, as a hash.
 Result<std::string> references_key(const Config& pass, const TokenCache& cache) {
   TRY_ASSIGN(const std::string weights, weights_fingerprint(pass.model_directory));
-  const std::string text = fmt::format("{} {} {} {} {} {} {}\n{}", reference_version, packing_version, weights,
-                                       cache.content(), pass.train.sequence_length, name(pass.train.precision),
-                                       pass.machine.gpus().empty() ? "cpu" : "cuda",
-                                       hf_config_text(pass.model, pass.train.precision));
+  const std::string text = fmt::format(
+      "{} {} {} {} {} {} {}\n{}", reference_version, packing_version, weights, cache.content(),
+      pass.train.sequence_length, name(pass.train.precision), pass.machine.gpus().empty() ? "cpu" : "cuda",
+      hf_config_text(pass.model, pass.train.precision));
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
@@ -70,7 +71,10 @@ Result<std::string> references_key(const Config& pass, const TokenCache& cache) 
 class PassRows final : public StepSource, public TargetLogps {
  public:
   PassRows(const PackedRows& rows, const ModelGraph& graph, u32 micro_batches)
-      : rows_(rows), batch_(graph.batch), vocabulary_(graph.config.vocab_size), micro_batches_(micro_batches) {}
+      : rows_(rows),
+        batch_(graph.batch),
+        vocabulary_(graph.config.vocab_size),
+        micro_batches_(micro_batches) {}
 
   // The next run begins with a row.
   void begin_at(u64 row) { first_ = row; }
@@ -114,9 +118,10 @@ class Pass {
     const u64 documents = cache_.counts().documents;
     const auto document = [&](u64 i) { return cache_.document(i); };
     const u32 sequences = objective(request_.config.objective.type).pairs() ? 2 : 1;
-    TRY_ASSIGN(rows_, PackedRows::pack(cache_, documents, document,
-                                       {.row_places = config_.train.sequence_length, .open_rows = 1,
-                                        .sequences = sequences}));
+    TRY_ASSIGN(rows_,
+               PackedRows::pack(
+                   cache_, documents, document,
+                   {.row_places = config_.train.sequence_length, .open_rows = 1, .sequences = sequences}));
     TRY_ASSIGN(writer_, TokenReferencesWriter::create(path, key));
     u64 row = 0;
     while (row < rows_.rows() && rows_.tokens_of(row).end <= writer_->tokens()) ++row;
@@ -134,6 +139,9 @@ class Pass {
     TRY_ASSIGN(options.budgets.disk, disk_budget(config_));
     Result<Plan> plan = make_plan(job.graph, options);
     if (!plan) return explain_disk(job, options, plan.error());
+    std::error_code unused;  // Session::create() reports it
+    if (request_.config.memory.swap_dir.empty())
+      std::filesystem::create_directories(request_.config.output.dir, unused);
     PassRows source(rows_, job.graph, plan->micro_batches / plan->sweeps);
     TRY_ASSIGN(const std::unique_ptr<Session> session,
                Session::create(job, *std::move(plan), source, {.own_swap_dir = true, .loads_weights = true}));
@@ -172,10 +180,11 @@ class Pass {
     if (request_.quiet) return;
     const double all = static_cast<double>(cache_.counts().tokens),
                  share = static_cast<double>(writer_->tokens()) / all;
-    line_.show("reference pass",
-               fmt::format(" reference pass {} {}, {} of {} tokens", bar(line_.screen(), share, 20, Ink::cyan),
-                           percent_text(share), count_text(share * all), count_text(all)),
-               "log-probabilities of the reference model ...");
+    line_.show(
+        "reference pass",
+        fmt::format(" reference pass {} {}, {} of {} tokens", bar(line_.screen(), share, 20, Ink::cyan),
+                    percent_text(share), count_text(share * all), count_text(all)),
+        "log-probabilities of the reference model ...");
   }
 
   const ReferenceRequest& request_;
@@ -203,10 +212,10 @@ Result<void> attach_references(const ReferenceRequest& request, std::span<TokenC
       TRY(Pass(request, pass, *cache).make(path, key));
       TRY_ASSIGN(found, TokenReferences::open(path, key, tokens));
     }
-    request.say(fmt::format("reference: log-probabilities of {} by {} ({} {})", counted_text(tokens, "token"),
-                            pass.model_directory,
-                            made ? fmt::format("made in {} as", seconds_text(steady_seconds() - began)) : "found in",
-                            path));
+    request.say(fmt::format(
+        "reference: log-probabilities of {} by {} ({} {})", counted_text(tokens, "token"),
+        pass.model_directory,
+        made ? fmt::format("made in {} as", seconds_text(steady_seconds() - began)) : "found in", path));
     cache->attach(std::move(found));
   }
   return {};

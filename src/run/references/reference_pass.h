@@ -14,14 +14,14 @@ namespace tidepool {
 
 struct ReferenceRequest {
   const Config& config;
-  bool quiet = false;  // true: print no progress
+  bool quiet = false;                                                       // true: print no progress
   std::function<void(const std::string&)> say = [](const std::string&) {};  // lines for people
 };
 
-// Attaches the log-probabilities of the config's reference model to the caches. Those of which no file is there
-// are made: within the budgets, on one of the run's devices, continuing where an earlier pass was stopped. A
-// no-op if the objective needs no reference.
-// Errors: as make_plan(), Session::create(), load_weights() and TokenReferences::open().
+// Attaches the log-probabilities of the config's reference model to the caches. Those of which no file is
+// there are made: within the budgets, on one of the run's devices, continuing where an earlier pass was
+// stopped. A no-op if the objective needs no reference. Errors: as make_plan(), Session::create(),
+// load_weights() and TokenReferences::open().
 Result<void> attach_references(const ReferenceRequest&, std::span<TokenCache* const>);
 
 }  // namespace tidepool

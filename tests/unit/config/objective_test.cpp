@@ -85,4 +85,52 @@ TEST(ConfigObjective, OtherClassifiersAreRefused) {
   EXPECT_THAT(unnamed.error().message, HasSubstr("id2label: must name the labels 0 to 3"));
 }
 
+TEST(ConfigObjective, PairsTakeHalfARowEach) {
+  const Config c = parse({"objective.type=orpo", "model_type=llama", "sequence_length=64"});
+  EXPECT_EQ(c.data.documents, Documents::prompted_pairs);
+  EXPECT_EQ(c.data.sequence_tokens_max, 33u);
+  EXPECT_EQ(
+      parse({"objective.type=reward", "model_type=llama", "sequence_length=64"}).data.sequence_tokens_max,
+      32u);
+  EXPECT_EQ(parse({"objective.type=reward", "model_type=llama"}).model.score.labels, 1u);
+  EXPECT_EQ(
+      parse({"objective.type=simpo", "model_type=llama", "objective.max_length=20"}).data.sequence_tokens_max,
+      20u);
+  EXPECT_EQ(parse_config(to_yaml(c), "again.yaml", {}).value(), c);
+}
+
+TEST(ConfigObjective, ItsReferenceIsTheModelThatItStartsFrom) {
+  const std::string model = source_file("tests/golden/families/llama_tied");
+  const Config c = parse({"objective.type=dpo", "model=" + model, "sequence_length=20"});
+  EXPECT_EQ(c.objective.reference, model);
+  EXPECT_THAT(fault_of({"objective.type=dpo", "model_type=llama"}),
+              HasSubstr("objective.reference: dpo compares with a reference model; name its directory"));
+  EXPECT_THAT(fault_of({"objective.type=orpo", "model_type=llama", "objective.reference=x"}),
+              HasSubstr("orpo has no reference model; leave the key out"));
+}
+
+TEST(ConfigObjective, WrongLossesAreNamed) {
+  const std::string model = "model=" + source_file("tests/golden/families/llama_tied"),
+                    length = "sequence_length=20";
+  const auto dpo = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"objective.type=dpo", model, length});
+    return fault_of(more);
+  };
+  EXPECT_EQ(dpo({"objective.loss_type=sigmoid,bco_pair,sft", "objective.loss_weights=0.8,0.2,1"}),
+            "no error");
+  EXPECT_THAT(dpo({"objective.loss_type=simpo"}), HasSubstr("'simpo' is not one of sigmoid, hinge, ipo"));
+  EXPECT_THAT(dpo({"objective.loss_type=exo_pair"}),
+              HasSubstr("objective.label_smoothing: exo_pair needs one"));
+  EXPECT_THAT(dpo({"objective.loss_type=hinge", "objective.loss_weights=1,2"}),
+              HasSubstr("2 weights for 1 losses"));
+  EXPECT_THAT(fault_of({"objective.type=orpo", "model_type=llama", "objective.loss_type=hinge"}),
+              HasSubstr("orpo has one loss; leave the key out"));
+  EXPECT_THAT(fault_of({"max_length=512"}),
+              HasSubstr("is for pairs, and next_token has none; set train.sequence_length"));
+  EXPECT_THAT(fault_of({"objective.type=orpo"}),
+              HasSubstr("models of type gpt2 have positions for whole rows"));
+  EXPECT_THAT(fault_of({"objective.type=reward", "model_type=llama", "num_labels=3"}),
+              HasSubstr("a model of type reward gives one score"));
+}
+
 }  // namespace tidepool::objective_test

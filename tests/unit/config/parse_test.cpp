@@ -96,7 +96,6 @@ TEST(ConfigParse, KeysOfOthersNameOurs) {
                           {"warmup_iters", "train", "warmup_steps"},
                           {"epochs", "train", "num_train_epochs"},
                           {"lr_scheduler", "train", "lr_scheduler_type"},
-                          {"max_length", "train", "sequence_length"},
                           {"log_interval", "output", "logging_steps"},
                           {"out_dir", "output", "dir"},
                           {"dataset", "data", "train"},

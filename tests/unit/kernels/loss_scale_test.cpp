@@ -50,14 +50,14 @@ TEST(LossScale, StopsGrowingWhereFactorsWouldGoWrong) {
 }
 
 TEST(LossScale, OtherPrecisionsHaveNone) {
-  const StepResult result = step_result({.loss = 2, .grad_norm = 3, .target_tokens = 4});
+  const StepResult result = step_result({.sums = Sums::of_loss(2), .grad_norm = 3, .target_tokens = 4});
   EXPECT_EQ(result.grad_norm, 3);
   EXPECT_EQ(result.next_loss_scale, LossScale{});
   EXPECT_EQ(after_step({}, {}, true), LossScale{});
 }
 
 TEST(LossScale, TheNormIsOfTheGradientWithoutIt) {
-  const StepSums sums{.loss = 2,
+  const StepSums sums{.sums = Sums::of_loss(2),
                       .grad_norm = 3 * 512,
                       .target_tokens = 4,
                       .loss_scale = {.scale = 512},

@@ -211,7 +211,7 @@ TEST(ReportMetrics, ATableHasAColumnForEachMetric) {
   }
   const std::string text = file_text(dir.path() + "/metrics.csv");
   EXPECT_THAT(text, ::testing::StartsWith("step,epoch,loss,grad_norm,learning_rate,"));
-  EXPECT_THAT(text, HasSubstr("\n3,0.25,1.5,inf,,,,,,,,,,,,,,,\n3,,,,,,,,,,,,,2,,,,,\n"));
+  EXPECT_THAT(text, HasSubstr("\n3,0.25,1.5,inf,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n3,,,,,,,,,,,,,,,,,,,,,,,,,2,,,,,,,,,,,,,,,,\n"));
   write_text(dir.path() + "/metrics.csv", "step,loss\n1,2\n");
   EXPECT_THAT(open_csv_sink(dir.path(), 1).error().message, HasSubstr("has other columns"));
 }

@@ -1,10 +1,19 @@
-// Reads pairs of answers, of which people chose one: TRL's preference records.
+// Reads the records of objectives: texts with a label, and pairs of answers of which people chose one, as in
+// TRL's preference data.
 #pragma once
 
 #include "data/documents/record.h"
 #include "data/documents/record_fields.h"
 
 namespace tidepool {
+
+class LabelledText : private RecordFields {
+ public:
+  // REQUIRES: `line` has a "label".
+  using RecordFields::RecordFields;
+  // Error: bad_input, naming the line.
+  Result<LabelledRecord> read() const;
+};
 
 class PreferenceTexts : private RecordFields {
  public:

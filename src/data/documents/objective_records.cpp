@@ -1,4 +1,4 @@
-#include "data/documents/preference.h"
+#include "data/documents/objective_records.h"
 
 #include <fmt/format.h>
 
@@ -19,6 +19,20 @@ size_t common_prompt(std::string_view chosen, std::string_view rejected) {
 }
 
 }  // namespace
+
+Result<LabelledRecord> LabelledText::read() const {
+  LabelledRecord out;
+  TRY_ASSIGN(out.text, needed("text"));
+  const boost::json::value& label = *object_.if_contains("label");
+  if (label.is_string())
+    out.label = std::string(label.get_string());
+  else if (label.is_int64() && label.get_int64() >= 0)
+    out.label = static_cast<u64>(label.get_int64());
+  else
+    return fault(fmt::format("\"label\" must be the number of a label, 0, 1, ..., or its name; it is {}",
+                             label.is_number() ? "another number" : json_kind_name(label)));
+  return out;
+}
 
 Result<double> margin_of(const RecordFields& record) {
   const boost::json::value* margin = record.field("margin");

@@ -1,0 +1,151 @@
+// Objectives of pairs from training to export, and the reference pass before it.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "huggingface/directory/hf_config.h"
+#include "inference/evaluate.h"
+#include "tests/support/file_text.h"
+#include "tests/support/lora_fixture.h"
+#include "tests/support/preference_pairs.h"
+
+namespace tidepool::preference_run_test {
+
+using test::TrainDir;
+using testing::HasSubstr;
+
+Config small_preference(const TrainDir& dir, ObjectiveType type, bool lora = false) {
+  Config c = test::small_config(dir);
+  c.model = test::small_model(Family::qwen3);
+  const bool compares = type == ObjectiveType::dpo;
+  const std::string base = lora || compares ? test::made_base(dir, Family::qwen3) : "";
+  if (lora) c = test::lora_config(c, base);
+  c.model_directory = base;
+  c = test::preference(c, dir, type, compares ? base : "");
+  c.train.max_steps = 12;
+  c.train.eval_steps = 6;
+  c.train.eval_batches = 0;
+  return c;
+}
+
+std::vector<std::string> references(const TrainDir& dir) {
+  std::vector<std::string> out;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(dir / "data-cache"))
+    if (entry.path().filename().string().starts_with("references-")) out.push_back(entry.path());
+  return out;
+}
+
+struct Case {
+  ObjectiveType type;
+  bool lora;
+};
+class PreferenceRun : public testing::TestWithParam<Case> {};
+
+TEST_P(PreferenceRun, LearnsAndIsEvaluatedAndResumed) {
+  const TrainDir dir;
+  const Config c = small_preference(dir, GetParam().type, GetParam().lora);
+  const auto report = test::run(c);
+  ASSERT_TRUE(report) << report.error().message;
+  const Objective& of = objective(GetParam().type);
+  EXPECT_EQ(report->eval_figure, of.figure.metric);
+  EXPECT_GT(report->eval_figures.back(), 0.9);  // chance: a half
+  const std::string log = test::file_text(c.output.dir + "/metrics.jsonl");
+  for (const ObjectiveMetric& metric : of.metrics) {
+    EXPECT_THAT(log, HasSubstr("\"" + std::string(metric.name) + "\":"));
+    EXPECT_THAT(log, HasSubstr("\"eval_" + std::string(metric.name) + "\":"));
+  }
+  const auto own = evaluate_model({.source = c.output.dir, .quiet = true});
+  ASSERT_TRUE(own) << own.error().message;
+  EXPECT_NEAR(own->all.loss(), report->eval_losses.back(), 1e-9);
+  EXPECT_EQ(own->all.result.targets, 15u);  // pairs held out
+
+  Config again = c;
+  again.output.dir = dir / "again";
+  ASSERT_FALSE(test::run(again, {.stop_after = 4}));
+  const auto resumed = test::run(again, {.resume = "auto"});
+  ASSERT_TRUE(resumed) << resumed.error().message;
+  EXPECT_EQ(resumed->losses, report->losses);
+  EXPECT_EQ(resumed->weights_xxh3, report->weights_xxh3);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PreferenceRun,
+                         testing::Values(Case{ObjectiveType::reward, false},
+                                         Case{ObjectiveType::reward, true}, Case{ObjectiveType::dpo, false},
+                                         Case{ObjectiveType::dpo, true}, Case{ObjectiveType::orpo, false},
+                                         Case{ObjectiveType::cpo, false}, Case{ObjectiveType::simpo, true}),
+                         [](const auto& info) {
+                           return std::string(name(info.param.type)) + (info.param.lora ? "_adapters" : "");
+                         });
+
+// The first step's policy is the reference, however both lie in rows.
+TEST(ReferencePass, BeginsAtTheReference) {
+  const TrainDir dir;
+  const auto report = test::run(small_preference(dir, ObjectiveType::dpo, true));
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_NEAR(report->losses.front(), std::log(2.0), 1e-6);
+}
+
+TEST(ReferencePass, IsMadeOnceAndFoundAgain) {
+  const TrainDir dir;
+  Config c = small_preference(dir, ObjectiveType::dpo, true);
+  ASSERT_TRUE(test::run(c));
+  const auto made = references(dir);
+  ASSERT_EQ(made.size(), 1u);
+  const auto when = std::filesystem::last_write_time(made[0]);
+  c.output.dir = dir / "second";
+  c.objective.beta = 0.5;
+  ASSERT_TRUE(test::run(c));
+  EXPECT_EQ(references(dir), made);
+  EXPECT_EQ(std::filesystem::last_write_time(made[0]), when);
+  c.output.dir = dir / "third";
+  c.train.sequence_length = 28;
+  c.data.sequence_tokens_max = sequence_tokens_max(c.objective, 28);
+  ASSERT_TRUE(test::run(c));
+  EXPECT_EQ(references(dir).size(), 2u);
+}
+
+// Wherever it was cut off, and whatever budget it goes on with, the same bytes come out.
+TEST(ReferencePass, GoesOnWhereItWasStopped) {
+  const TrainDir dir;
+  Config c = small_preference(dir, ObjectiveType::dpo, true);
+  ASSERT_TRUE(test::run(c));
+  const std::string path = references(dir).at(0), whole = test::file_text(path);
+  for (u32 i = 0; i < 5; ++i) {
+    std::filesystem::remove(path);
+    std::ofstream(path + ".unfinished", std::ios::binary) << whole.substr(0, whole.size() * i / 5 + 17 * i);
+    c.output.dir = dir / fmt::format("cut-{}", i);
+    c.memory.budgets.device = Bytes{(12 + i) * mib};
+    const auto report = test::run(c);
+    ASSERT_TRUE(report) << report.error().message;
+    EXPECT_EQ(test::file_text(path), whole) << i;
+    EXPECT_FALSE(std::filesystem::exists(path + ".unfinished"));
+  }
+}
+
+TEST(ReferencePass, DamageEndsTheRunByName) {
+  const TrainDir dir;
+  Config c = small_preference(dir, ObjectiveType::dpo, true);
+  ASSERT_TRUE(test::run(c));
+  const std::string path = references(dir).at(0);
+  std::string bytes = test::file_text(path);
+  bytes[bytes.size() / 2] ^= 1;
+  std::ofstream(path, std::ios::binary) << bytes;
+  c.output.dir = dir / "damaged";
+  const auto report = test::run(c);
+  ASSERT_FALSE(report);
+  EXPECT_THAT(report.error().message, HasSubstr(path));
+  EXPECT_THAT(report.error().message, HasSubstr("remove it to have it made again"));
+}
+
+TEST(PreferenceExport, ARewardModelIsOneOfTransformers) {
+  const TrainDir dir;
+  const Config c = small_preference(dir, ObjectiveType::reward);
+  ASSERT_TRUE(test::run(c));
+  const std::string directory = c.output.dir + "/checkpoint-12";
+  const std::string config = test::file_text(directory + "/config.json");
+  EXPECT_THAT(config, HasSubstr("ForSequenceClassification"));
+  EXPECT_THAT(config, testing::Not(HasSubstr("problem_type")));
+  EXPECT_EQ(read_model_directory(directory).value().score.labels, 1u);
+}
+
+}  // namespace tidepool::preference_run_test
