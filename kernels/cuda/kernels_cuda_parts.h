@@ -95,8 +95,8 @@ void add_numbers_cuda(double* y, const double* x, u64 n, cudaStream_t);
 
 // Sums a step's losses and partials, each in order, as the host does.
 struct NormFinish {
-  const Sums* losses = nullptr;  // [loss_count] by micro-batch
-  u32 loss_count = 0;
+  const Sums* sums = nullptr;  // [sums_count] by micro-batch
+  u32 sums_count = 0;
   const double* partials = nullptr;  // [partial_count] by window and granule
   u64 partial_count = 0;
   u64 target_tokens = 0;

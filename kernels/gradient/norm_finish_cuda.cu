@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(finish_threads) norm_finish_kernel(NormFinish 
   const double squares = sum_of_squares(f);
   if (threadIdx.x > 0) return;
   Sums sums;
-  for (u32 i = 0; i < f.loss_count; ++i) sums.add(f.losses[i]);
+  for (u32 i = 0; i < f.sums_count; ++i) sums.add(f.sums[i]);
   *f.result = step_result({.sums = sums,
                            .grad_norm = sqrt(squares),
                            .target_tokens = f.target_tokens,

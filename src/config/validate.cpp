@@ -183,13 +183,17 @@ std::optional<Complaint> check_losses(const ObjectiveConfig& o, const Objective&
                            ? fmt::format("objective.type {} has one loss; leave the key out", name(o.type))
                            : fmt::format("'{}' is not one of {}, the losses of objective.type {}", loss,
                                          fmt::join(known, ", "), name(o.type)));
-  const size_t most = of.nll ? pair_losses_max + 1 : 1;
-  if (o.loss_type.size() > most)
-    return wrong_objective(
-        "loss_type", fmt::format("{} losses are more than {}; leave some out", o.loss_type.size(), most));
+  const size_t most = of.nll ? pair_losses_max : 1;
+  const auto of_pairs =
+      std::ranges::count_if(o.loss_type, [](const auto& l) { return l != chosen_nll_name; });
+  if (static_cast<size_t>(of_pairs) > most)
+    return wrong_objective("loss_type",
+                           fmt::format("{} losses are more than {}; leave some out", of_pairs, most));
   if (!o.loss_weights.empty() && o.loss_weights.size() != o.loss_type.size())
     return wrong_objective("loss_weights", fmt::format("{} weights for {} losses; give each loss a weight",
                                                        o.loss_weights.size(), o.loss_type.size()));
+  if (std::ranges::find(o.loss_weights, 0.0) != o.loss_weights.end())
+    return wrong_objective("loss_weights", "a loss with weight 0 is not trained; leave it out of loss_type");
   const bool exo = std::ranges::find(o.loss_type, "exo_pair") != o.loss_type.end();
   if (exo && o.label_smoothing == 0)
     return wrong_objective("label_smoothing", "exo_pair needs one above 0; set 1e-3, as its authors do");

@@ -213,16 +213,17 @@ class RunPreparation {
 
   Result<void> find_data(bool resumed) {
     TRY_ASSIGN(run_.data, open_data(run_.config(), {.quiet = run_.request.quiet, .kept_model = resumed}));
-    TRY(attach_references({.config = run_.config(),
-                           .quiet = run_.request.quiet,
-                           .say = [this](const std::string& line) { run_.outputs.say(line); }},
-                          run_.data->caches()));
+    TRY_ASSIGN(const std::string reference,
+               attach_references({.config = run_.config(),
+                                  .quiet = run_.request.quiet,
+                                  .say = [this](const std::string& line) { run_.outputs.say(line); }},
+                                 run_.data->caches()));
     if (run_.config().train.early_stopping_patience > 0 && run_.data->validation_sequences() == 0)
       return Error{ErrorKind::usage,
                    "train.early_stopping_patience: the data is too small to hold out a part of it; set "
                    "data.validation, or set early_stopping_patience to 0"};
-    run_.batches =
-        std::make_unique<BatchSource>(*run_.data, run_.job.graph.batch, run_.job.options.micro_batches);
+    run_.batches = std::make_unique<BatchSource>(*run_.data, run_.job.graph.batch,
+                                                 run_.job.options.micro_batches, reference);
     TRY_ASSIGN(const u64 steps, steps_to_train(run_.config().train, run_.batches->steps_per_epoch()));
     run_.job = with_steps(std::move(run_.job), steps);
     TRY_ASSIGN(run_.learning_rate, make_learning_rate(run_.config().train));

@@ -137,6 +137,38 @@ TEST(ReferencePass, DamageEndsTheRunByName) {
   EXPECT_THAT(report.error().message, HasSubstr("remove it to have it made again"));
 }
 
+TEST(ReferencePass, AnotherReferenceIsNoResume) {
+  const TrainDir dir;
+  const Config c = small_preference(dir, ObjectiveType::dpo);
+  ASSERT_FALSE(test::run(c, {.stop_after = 4}));
+  Config other = c;
+  other.objective.reference = dir / "copy";
+  std::filesystem::copy(c.objective.reference, other.objective.reference,
+                        std::filesystem::copy_options::recursive);
+  EXPECT_TRUE(test::run(other, {.resume = "auto"}));  // the same weights elsewhere
+  Config third = test::small_config(dir, "third-base");
+  third.model = c.model, third.train.max_steps = 2;
+  ASSERT_TRUE(test::run(third));
+  other = c;
+  other.output.dir = dir / "begun";
+  ASSERT_FALSE(test::run(other, {.stop_after = 4}));
+  other.objective.reference = third.output.dir + "/checkpoint-2";
+  const auto refused = test::run(other, {.resume = "auto"});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::usage);
+  EXPECT_THAT(refused.error().message, HasSubstr("was trained beside another reference model"));
+}
+
+TEST(ReferencePass, AWrongReferenceIsNamed) {
+  const TrainDir dir;
+  Config c = small_preference(dir, ObjectiveType::dpo);
+  c.objective.reference = dir / "nowhere";
+  const auto report = test::run(c);
+  ASSERT_FALSE(report);
+  EXPECT_THAT(report.error().message,
+              HasSubstr("objective.reference: " + c.objective.reference + " is not a directory"));
+}
+
 TEST(PreferenceExport, ARewardModelIsOneOfTransformers) {
   const TrainDir dir;
   const Config c = small_preference(dir, ObjectiveType::reward);

@@ -117,8 +117,8 @@ class CudaNormFinish : public CudaGradient {
     for (const double loss : losses) sums.push_back(Sums::of_loss(loss));
     const DeviceArray l(sums.data(), sums.size() * sizeof(Sums)), p(partials.data(), partials.size() * 8);
     const DeviceArray result(sizeof(StepResult));
-    norm_finish_cuda({.losses = l.as<Sums>(),
-                      .loss_count = static_cast<u32>(losses.size()),
+    norm_finish_cuda({.sums = l.as<Sums>(),
+                      .sums_count = static_cast<u32>(losses.size()),
                       .partials = p.as<double>(),
                       .partial_count = partials.size(),
                       .target_tokens = tokens,

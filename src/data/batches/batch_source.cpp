@@ -19,11 +19,12 @@ void pad(const BatchArrays& row) {
 
 }  // namespace
 
-BatchSource::BatchSource(const Dataset& data, BatchShape batch, u32 micro_batches)
+BatchSource::BatchSource(const Dataset& data, BatchShape batch, u32 micro_batches, std::string reference)
     : data_(data),
       batch_(batch),
       micro_batches_(micro_batches),
-      steps_per_epoch_(div_up(data.train_sequences(), u64{batch.sequences} * micro_batches)) {
+      steps_per_epoch_(div_up(data.train_sequences(), u64{batch.sequences} * micro_batches)),
+      reference_(std::move(reference)) {
   CHECK(batch.tokens == data.sequence_length(), batch.tokens, data.sequence_length());
 }
 
@@ -95,7 +96,8 @@ Result<void> BatchSource::load_validation_batch(u64 batch, const BatchArrays& ou
 }
 
 std::string BatchSource::fingerprint() const {
-  return fmt::format("{}-{}", data_.fingerprint(), sequences_per_step());
+  const std::string reference = reference_.empty() ? "" : "+" + reference_;
+  return fmt::format("{}{}-{}", data_.fingerprint(), reference, sequences_per_step());
 }
 
 StepFingerprint step_fingerprint(const std::string& of_batches) {
@@ -105,6 +107,10 @@ StepFingerprint step_fingerprint(const std::string& of_batches) {
   const char* end = of_batches.data() + of_batches.size();
   const auto read = std::from_chars(of_batches.data() + dash + 1, end, out.sequences_per_step);
   if (read.ec != std::errc() || read.ptr != end) out.sequences_per_step = 0;
+  if (const std::size_t plus = out.data.find('+'); plus != std::string::npos) {
+    out.reference = out.data.substr(plus + 1);
+    out.data.erase(plus);
+  }
   return out;
 }
 

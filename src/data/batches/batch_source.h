@@ -17,8 +17,9 @@ namespace tidepool {
 
 class BatchSource {
  public:
+  // `reference`: identity of the model whose log-probabilities batches have; empty: none.
   // REQUIRES: `data` outlives this; batch.tokens == data.sequence_length().
-  BatchSource(const Dataset& data, BatchShape batch, u32 micro_batches);
+  BatchSource(const Dataset& data, BatchShape batch, u32 micro_batches, std::string reference = "");
 
   u64 steps_per_epoch() const { return steps_per_epoch_; }
   double epoch(u64 step) const;  // epochs finished after `step`
@@ -34,7 +35,8 @@ class BatchSource {
   u64 validation_batches() const;
   Result<void> load_validation_batch(u64 batch, const BatchArrays&) const;
 
-  // Dataset::fingerprint() and the sequences per step: together they define what a step number means.
+  // Dataset::fingerprint(), the reference and the sequences per step: together they define what a step number
+  // means.
   // step_fingerprint() parses it.
   std::string fingerprint() const;
 
@@ -48,11 +50,13 @@ class BatchSource {
   const BatchShape batch_;
   const u32 micro_batches_;
   const u64 steps_per_epoch_;
+  const std::string reference_;
 };
 
 // The parts of a BatchSource::fingerprint().
 struct StepFingerprint {
   std::string data;
+  std::string reference;
   u64 sequences_per_step = 0;  // 0: not in the fingerprint
 };
 StepFingerprint step_fingerprint(const std::string& of_batches);

@@ -5,10 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "base/check.h"
 #include "base/open_file.h"
@@ -19,6 +22,7 @@ namespace tidepool {
 namespace {
 
 constexpr u64 reference_header = 64;
+constexpr std::chrono::milliseconds lock_pause{200};
 
 std::array<std::byte, reference_header> header_of(const std::string& key) {
   std::array<std::byte, reference_header> out{};
@@ -55,7 +59,8 @@ Result<std::unique_ptr<TokenReferences>> TokenReferences::open(const std::string
   std::array<std::byte, reference_header> header;
   const Result<void> read = read_blocks(out->file_, path, 0, header);
   if (!read && read.error().kind == ErrorKind::bad_input)
-    return damaged_references(path, read.error().message);
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}; remove it to have it made again", read.error().message)};
   TRY(read);
   if (header != header_of(key)) return damaged_references(path, "was made for another model or other data");
   return out;
@@ -64,24 +69,39 @@ Result<std::unique_ptr<TokenReferences>> TokenReferences::open(const std::string
 Result<void> TokenReferences::read(u64 first_token, std::span<float> out) const {
   Result<void> read = read_blocks(file_, path_, content_bytes(first_token), std::as_writable_bytes(out));
   if (read || read.error().kind != ErrorKind::bad_input) return read;
-  return damaged_references(path_, read.error().message);
+  return Error{ErrorKind::bad_input,
+               fmt::format("{}; remove it to have it made again", read.error().message)};
 }
 
 Result<std::unique_ptr<TokenReferencesWriter>> TokenReferencesWriter::create(const std::string& path,
-                                                                             const std::string& key) {
+                                                                             const std::string& key,
+                                                                             u64 all) {
   std::unique_ptr<TokenReferencesWriter> out(new TokenReferencesWriter(path, key));
   out->unfinished_ = path + ".unfinished";
-  RegularFile file = open_to_write(out->unfinished_, O_RDWR | O_CREAT);
-  if (!file) return cannot_write("create", out->unfinished_, file, FileUse::cache);
-  out->file_ = std::move(file.fd);
-  if (!lock_cache_file(out->file_))
-    return Error{ErrorKind::io,
-                 fmt::format("{}: another run is making it; wait for that, or stop it", out->unfinished_)};
-  TRY(out->find_whole_blocks());
+  for (bool locked = false; !locked;) {
+    std::error_code unused;
+    if (std::filesystem::exists(path, unused)) return std::unique_ptr<TokenReferencesWriter>();
+    TRY_ASSIGN(locked, out->lock());
+    if (!locked) std::this_thread::sleep_for(lock_pause);
+  }
+  TRY(out->find_whole_blocks(all));
   return out;
 }
 
-Result<void> TokenReferencesWriter::find_whole_blocks() {
+// RETURNS: false if another process writes the file, or has renamed it before it was locked here.
+Result<bool> TokenReferencesWriter::lock() {
+  RegularFile file = open_to_write(unfinished_, O_RDWR | O_CREAT);
+  if (!file) return cannot_write("create", unfinished_, file, FileUse::cache);
+  if (!lock_cache_file(file.fd)) return false;
+  struct stat open {
+  }, named{};
+  if (::fstat(file.fd.get(), &open) != 0) return cache_fault("read", unfinished_);
+  if (::stat(unfinished_.c_str(), &named) != 0 || named.st_ino != open.st_ino) return false;
+  file_ = std::move(file.fd);
+  return true;
+}
+
+Result<void> TokenReferencesWriter::find_whole_blocks(u64 all) {
   struct stat st {};
   if (::fstat(file_.get(), &st) != 0) return cache_fault("read", unfinished_);
   std::array<std::byte, reference_header> header;
@@ -90,7 +110,8 @@ Result<void> TokenReferencesWriter::find_whole_blocks() {
   std::vector<std::byte> content(block_content_bytes);
   u64 good = 0;
   while (ours && good < whole && read_blocks(file_, unfinished_, good * block_content_bytes, content)) ++good;
-  tokens_ = good == 0 ? 0 : (good * block_content_bytes - reference_header) / sizeof(float);
+  // The last block is padded.
+  if (good > 0) tokens_ = std::min(all, (good * block_content_bytes - reference_header) / sizeof(float));
   return {};
 }
 
@@ -122,7 +143,7 @@ Result<void> TokenReferencesWriter::finish() {
   TRY(write_cache_file(file_, unfinished_, blocks_));
   if (::fsync(file_.get()) != 0) return cache_fault("write", unfinished_);
   if (std::rename(unfinished_.c_str(), path_.c_str()) != 0) return cache_fault("rename", unfinished_);
-  return {};  // the lock ends with the object: whoever waits finds the file
+  return {};  // the lock ends with the object
 }
 
 }  // namespace tidepool

@@ -36,9 +36,11 @@ class TokenReferences {
 
 class TokenReferencesWriter {
  public:
-  // Error: io, naming what cannot be written; busy, if another process is writing it.
+  // Waits while another process is writing it. `all`: tokens of the cache.
+  // RETURNS: null if the file has been finished meanwhile.
+  // Error: io, naming what cannot be written.
   static Result<std::unique_ptr<TokenReferencesWriter>> create(const std::string& path,
-                                                               const std::string& key);
+                                                               const std::string& key, u64 all);
   // Tokens from the first one on that the unfinished file has.
   u64 tokens() const { return tokens_; }
   // Keeps the first `tokens` of them. REQUIRES: before append(); at most tokens().
@@ -49,7 +51,8 @@ class TokenReferencesWriter {
 
  private:
   TokenReferencesWriter(std::string path, std::string key) : path_(std::move(path)), key_(std::move(key)) {}
-  Result<void> find_whole_blocks();
+  Result<bool> lock();
+  Result<void> find_whole_blocks(u64 all);
 
   const std::string path_, key_;
   std::string unfinished_;

@@ -44,9 +44,8 @@ struct KnownKey {
 constexpr std::string_view media =
     "belongs to a model that takes more than text, which Tidepool does not train; remove it";
 constexpr std::string_view preference =
-    "is preference data, and objective.type trains on one answer; set it to dpo, orpo, cpo, simpo or reward, "
-    "or "
-    "write the answer to learn as the answer or completion, and remove chosen and rejected";
+    "is preference data, and this objective trains on one answer; set objective.type to dpo, orpo, cpo, "
+    "simpo or reward, or write the answer to learn as the answer or completion, and remove both keys";
 constexpr std::string_view packed = "divides a row; write position_ids or seq_lengths instead";
 
 constexpr KnownKey known_keys[] = {
@@ -124,8 +123,7 @@ struct ForeignRecord {
 };
 constexpr std::string_view foreign_preference =
     "this is preference data; set objective.type to dpo, orpo, cpo, simpo or reward, or write the chosen "
-    "answer "
-    "as \"completion\"";
+    "answer as \"completion\"";
 constexpr ForeignRecord foreign_records[] = {
     {"chosen", foreign_preference},
     {"rejected", foreign_preference},

@@ -8,6 +8,8 @@
 namespace tidepool {
 namespace {
 
+constexpr double margin_most = 1e6;  // of scores that anybody gives
+
 // Length of the prompt that both answers begin with. As in TRL, a space before the answers is theirs.
 size_t common_prompt(std::string_view chosen, std::string_view rejected) {
   const auto differ = std::ranges::mismatch(chosen, rejected).in1;
@@ -37,8 +39,9 @@ Result<LabelledRecord> LabelledText::read() const {
 Result<double> margin_of(const RecordFields& record) {
   const boost::json::value* margin = record.field("margin");
   if (margin == nullptr) return 0.0;
-  if (!margin->is_number() || !std::isfinite(margin->to_number<double>()))
-    return record.fault(fmt::format("\"margin\" must be a number, not {}", json_kind_name(*margin)));
+  if (!margin->is_number() || std::abs(margin->to_number<double>()) > margin_most)
+    return record.fault(fmt::format("\"margin\" must be a number up to {:g}, not {}", margin_most,
+                                    margin->is_number() ? "a larger one" : json_kind_name(*margin)));
   return margin->to_number<double>();
 }
 

@@ -24,7 +24,7 @@ class PreferenceTexts : private RecordFields {
   Result<PreferenceRecord> read() const;
 };
 
-// RETURNS: by how much the chosen answer is better, from "margin" or the answers' scores; 0: not said.
+// RETURNS: by how much the chosen answer is better, from "margin"; 0: not said.
 // Error: bad_input, naming the line.
 Result<double> margin_of(const RecordFields&);
 Error same_answers(const RecordFields&);

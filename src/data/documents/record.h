@@ -8,9 +8,8 @@
 //   labelled      {"text": "...", "label": 1}, with objectives that need labels
 //   tokens        {"input_ids": [1, 2, ...], "labels": [-100, 2, ...]}
 //   completion    {"prompt": [{"role": "user", ...}], "completion": [{"role": "assistant", ...}]}
-//   preference    {"prompt": "...", "chosen": "...", "rejected": "..."}, with objectives of pairs; the prompt
-//   may
-//                 stand at the beginning of both; also as messages
+//   preference    {"prompt": "...", "chosen": "...", "rejected": "..."}, with objectives of pairs. The prompt
+//                 may stand in both answers instead; all three may be messages
 //
 // `messages` may also be called `conversations`. An answer with a `weight` of 0 is not learned. known_keys.h
 // says which other keys are read or refused. All records of a source have one shape: that of the first

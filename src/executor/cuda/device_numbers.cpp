@@ -91,7 +91,7 @@ Result<void> DeviceNumbers::bring_shared() {
   if (!several_devices_) return {};
   const char* const doing = "clearing a step's numbers";
   TRY_CUDA(cudaMemsetAsync(device_.partials, 0, squares() * sizeof(double), stream_), doing);
-  TRY_CUDA(cudaMemsetAsync(device_.losses, 0, steps_kept * micro_batches_ * sizeof(Sums), stream_), doing);
+  TRY_CUDA(cudaMemsetAsync(device_.sums, 0, steps_kept * micro_batches_ * sizeof(Sums), stream_), doing);
   std::vector<u32> places(layout_.cells() / cells_of_granule);
   for (u32 partial = 0; partial < layout_.partials(); ++partial)
     if (const u32 cell = layout_.shared()[partial]; cell != none) places[cell / cells_of_granule] = partial;
@@ -128,7 +128,7 @@ const float* DeviceNumbers::loss_scale(u64 step, const DeviceNumbers& of_norm) {
 }
 
 Sums* DeviceNumbers::begin_sums(u64 step, u32 micro_batch) {
-  Sums* const sums = device_.losses + u64{slot_of(step)} * micro_batches_ + micro_batch;
+  Sums* const sums = device_.sums + u64{slot_of(step)} * micro_batches_ + micro_batch;
   cudaMemsetAsync(sums, 0, sizeof(Sums), stream_);
   return sums;
 }
@@ -158,12 +158,12 @@ void DeviceNumbers::fetch_routing(u64 step) {
 void DeviceNumbers::fetch_sums(u64 step, u32 micro_batch) {
   if (!several_nodes_) return;
   const u64 at = u64{slot_of(step)} * micro_batches_ + micro_batch;
-  cudaMemcpyAsync(host_.losses + at, device_.losses + at, sizeof(Sums), cudaMemcpyDeviceToHost, stream_);
+  cudaMemcpyAsync(host_.sums + at, device_.sums + at, sizeof(Sums), cudaMemcpyDeviceToHost, stream_);
 }
 
 const Sums& DeviceNumbers::sums(u64 step, u32 micro_batch) const {
   CHECK(several_nodes_, step);
-  return host_.losses[u64{slot_of(step)} * micro_batches_ + micro_batch];
+  return host_.sums[u64{slot_of(step)} * micro_batches_ + micro_batch];
 }
 
 void DeviceNumbers::put_result(u64 step, const StepResult& result) {
@@ -193,13 +193,13 @@ void DeviceNumbers::add_gradient(u32 window, u64 begin, u64 elements, const std:
 }
 
 void DeviceNumbers::add(const DeviceNumbers& other, u64 step) {
-  const u64 losses = u64{slot_of(step)} * micro_batches_;
+  const u64 first = u64{slot_of(step)} * micro_batches_;
   const auto join = [&](double* here, const double* there, u64 count) {
     cudaMemcpyPeerAsync(device_.received, device_index_, there, other.device_index_, count * sizeof(double),
                         stream_);
     add_numbers_cuda(here, device_.received, count, stream_);
   };
-  join(device_.losses[losses].begin(), other.device_.losses[losses].begin(), u64{sum_count} * micro_batches_);
+  join(device_.sums[first].begin(), other.device_.sums[first].begin(), u64{sum_count} * micro_batches_);
   join(device_.partials, other.device_.partials, squares());
 }
 
@@ -209,8 +209,8 @@ void DeviceNumbers::finish(u64 step) {
                      device_.partials, stream_);
   const StepSettings settings = source_.settings(step);
   if (first_step_ == 0) first_step_ = step;
-  norm_finish_cuda({.losses = device_.losses + u64{slot} * micro_batches_,
-                    .loss_count = micro_batches_,
+  norm_finish_cuda({.sums = device_.sums + u64{slot} * micro_batches_,
+                    .sums_count = micro_batches_,
                     .partials = device_.partials,
                     .partial_count = layout_.partials(),
                     .target_tokens = settings.target_tokens,
@@ -221,7 +221,7 @@ void DeviceNumbers::finish(u64 step) {
   cudaMemcpyAsync(host_.results + slot, device_.results + slot, sizeof(StepResult), cudaMemcpyDeviceToHost,
                   stream_);
   if (several_devices_) {  // clears the places of other devices' numbers
-    cudaMemsetAsync(device_.losses + u64{slot} * micro_batches_, 0, micro_batches_ * sizeof(Sums), stream_);
+    cudaMemsetAsync(device_.sums + u64{slot} * micro_batches_, 0, micro_batches_ * sizeof(Sums), stream_);
     cudaMemsetAsync(device_.partials, 0, squares() * sizeof(double), stream_);
   }
   finished_[slot] = step;

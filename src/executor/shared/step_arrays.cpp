@@ -44,7 +44,7 @@ u64 experts_of_layers(const ModelGraph& graph) {
 
 Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, StepArrays& arrays) {
   ArrayCutter cutter(begin);
-  arrays.losses = cutter.take<Sums>(steps_kept * sizes.micro_batches);
+  arrays.sums = cutter.take<Sums>(steps_kept * sizes.micro_batches);
   arrays.evaluations = cutter.take<Sums>(lane_depth);
   const u64 squares = sizes.partials + sizes.cells;
   arrays.partials = cutter.take<double>(squares);
@@ -66,7 +66,7 @@ Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, StepArrays& arrays)
 Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, HostStepArrays& arrays) {
   ArrayCutter cutter(begin);
   arrays.results = cutter.take<StepResult>(steps_kept);
-  if (sizes.several_nodes) arrays.losses = cutter.take<Sums>(steps_kept * sizes.micro_batches);
+  if (sizes.several_nodes) arrays.sums = cutter.take<Sums>(steps_kept * sizes.micro_batches);
   arrays.evaluations = cutter.take<Sums>(lane_depth);
   arrays.logits = cutter.take<float>(sizes.vocabulary);
   arrays.logps = cutter.take<float>(lane_depth * sizes.logps);

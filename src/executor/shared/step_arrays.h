@@ -24,11 +24,11 @@ struct StepArraySizes {
 u64 experts_of_layers(const ModelGraph&);
 
 struct StepArrays {
-  Sums* losses = nullptr;            // [steps_kept, micro_batches]
+  Sums* sums = nullptr;              // [steps_kept, micro_batches]
   Sums* evaluations = nullptr;       // [lane_depth]
   double* partials = nullptr;        // partials of the step in backward, followed by cells
   double* cells = nullptr;           // cells of granules that devices share
-  double* received = nullptr;        // another device's losses, or its partials and cells
+  double* received = nullptr;        // another device's sums, or its partials and cells
   u32* shared = nullptr;             // by granule that devices share: index of its partial
   StepResult* results = nullptr;     // [steps_kept]
   LossScale* loss_scale = nullptr;   // scale of the step in backward
@@ -47,7 +47,7 @@ Bytes lay_out(const StepArraySizes&, std::byte* begin, StepArrays&);
 // The arrays that are copied to the host.
 struct HostStepArrays {
   StepResult* results = nullptr;
-  Sums* losses = nullptr;  // several nodes: [steps_kept, micro_batches]
+  Sums* sums = nullptr;  // several nodes: [steps_kept, micro_batches]
   Sums* evaluations = nullptr;
   float* logits = nullptr;
   float* logps = nullptr;

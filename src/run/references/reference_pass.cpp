@@ -28,18 +28,32 @@ namespace {
 constexpr u32 reference_version = 1;
 constexpr u64 segments_at_once = 8;  // results of so many are held before they are written
 
+Error wrong_reference(const Config& config, std::string_view why) {
+  return {ErrorKind::usage, fmt::format("objective.reference: {} {}", config.objective.reference, why)};
+}
+
 // Config of a pass: the reference model alone, forward only, on one device of one node.
 Result<Config> config_of_pass(const Config& config) {
   Config out = config;
   out.model_directory = config.objective.reference;
+  std::error_code unused;
+  if (!std::filesystem::is_directory(out.model_directory, unused))
+    return wrong_reference(config,
+                           "is not a directory; the objective compares with this model: restore it, or "
+                           "name another");
   if (out.model_directory != config.model_directory) {
     TRY_ASSIGN(out.model, read_model_directory(out.model_directory));
-    if (out.model.vocab_size < config.model.vocab_size)
-      return Error{
-          ErrorKind::usage,
-          fmt::format("objective.reference: {} has a vocabulary of {}, and the model one of {}; name a "
-                      "model with the same tokenizer",
-                      out.model_directory, out.model.vocab_size, config.model.vocab_size)};
+    if (out.model.vocab_size != config.model.vocab_size)
+      return wrong_reference(config,
+                             fmt::format("has a vocabulary of {}, and the model one of {}; name a model with "
+                                         "the same tokenizer",
+                                         out.model.vocab_size, config.model.vocab_size));
+    if (out.model.score.on())
+      return wrong_reference(config, "gives scores or labels; name a model that predicts tokens");
+    if (!can_pack(out.model.family))
+      return wrong_reference(config,
+                             fmt::format("is a {} model, whose positions are for whole rows; name another",
+                                         name(out.model.family)));
   }
   out.lora = {};
   out.objective = {};
@@ -53,18 +67,28 @@ Result<Config> config_of_pass(const Config& config) {
   out.memory.home = HomePolicy::automatic;
   out.memory.chunk_size = Bytes{0};
   out.memory.swap_dir = swap_directory(config) + "-reference";
+  // Always the same: how many rows are multiplied together may change last bits.
+  out.train.per_device_train_batch_size = 1;
   out.train.gradient_accumulation_steps = 1;
   return out;
 }
 
-// Everything that the numbers depend on, as a hash.
-Result<std::string> references_key(const Config& pass, const TokenCache& cache) {
-  TRY_ASSIGN(const std::string weights, weights_fingerprint(pass.model_directory));
-  const std::string text = fmt::format(
-      "{} {} {} {} {} {} {}\n{}", reference_version, packing_version, weights, cache.content(),
-      pass.train.sequence_length, name(pass.train.precision), pass.machine.gpus().empty() ? "cpu" : "cuda",
-      hf_config_text(pass.model, pass.train.precision));
+std::string hash_text(const std::string& text) {
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+// What the numbers of a text depend on.
+Result<std::string> reference_identity(const Config& pass) {
+  TRY_ASSIGN(const std::string weights, weights_fingerprint(pass.model_directory));
+  return hash_text(fmt::format("{} {} {} {}\n{}", reference_version, weights, name(pass.train.precision),
+                               pass.machine.gpus().empty() ? "cpu" : "cuda",
+                               hf_config_text(pass.model, pass.train.precision)));
+}
+
+// The same, and the texts with their places in rows.
+std::string references_key(const std::string& identity, const Config& pass, const TokenCache& cache) {
+  return hash_text(
+      fmt::format("{} {} {} {}", identity, packing_version, cache.content(), pass.train.sequence_length));
 }
 
 // Rows of all documents in the order of the cache, in micro-batches, and the results of each.
@@ -122,7 +146,8 @@ class Pass {
                PackedRows::pack(
                    cache_, documents, document,
                    {.row_places = config_.train.sequence_length, .open_rows = 1, .sequences = sequences}));
-    TRY_ASSIGN(writer_, TokenReferencesWriter::create(path, key));
+    TRY_ASSIGN(writer_, TokenReferencesWriter::create(path, key, cache_.counts().tokens));
+    if (!writer_) return {};  // another process has made the file
     u64 row = 0;
     while (row < rows_.rows() && rows_.tokens_of(row).end <= writer_->tokens()) ++row;
     const u64 begin = row < rows_.rows() ? rows_.tokens_of(row).begin : writer_->tokens();
@@ -198,11 +223,12 @@ class Pass {
 
 }  // namespace
 
-Result<void> attach_references(const ReferenceRequest& request, std::span<TokenCache* const> caches) {
-  if (!objective_rule(request.config.objective).reference) return {};
+Result<std::string> attach_references(const ReferenceRequest& request, std::span<TokenCache* const> caches) {
+  if (!objective_rule(request.config.objective).reference) return std::string();
   TRY_ASSIGN(const Config pass, config_of_pass(request.config));
+  TRY_ASSIGN(const std::string identity, reference_identity(pass));
   for (TokenCache* const cache : caches) {
-    TRY_ASSIGN(const std::string key, references_key(pass, *cache));
+    const std::string key = references_key(identity, pass, *cache);
     const std::string path = TokenReferences::path(cache->directory(), key);
     const u64 tokens = cache->counts().tokens;
     TRY_ASSIGN(std::unique_ptr<TokenReferences> found, TokenReferences::open(path, key, tokens));
@@ -211,6 +237,8 @@ Result<void> attach_references(const ReferenceRequest& request, std::span<TokenC
     if (made) {
       TRY(Pass(request, pass, *cache).make(path, key));
       TRY_ASSIGN(found, TokenReferences::open(path, key, tokens));
+      if (!found)
+        return Error{ErrorKind::io, fmt::format("{}: was removed while it was made; start again", path)};
     }
     request.say(fmt::format(
         "reference: log-probabilities of {} by {} ({} {})", counted_text(tokens, "token"),
@@ -218,7 +246,7 @@ Result<void> attach_references(const ReferenceRequest& request, std::span<TokenC
         made ? fmt::format("made in {} as", seconds_text(steady_seconds() - began)) : "found in", path));
     cache->attach(std::move(found));
   }
-  return {};
+  return identity;
 }
 
 }  // namespace tidepool
