@@ -81,13 +81,14 @@ void write_score(const ModelConfig& config, json::object& out) {
     out.erase("problem_type");
   out["id2label"] = std::move(names);
   out["label2id"] = std::move(numbers);
-  json::value& padding = out["pad_token_id"];
   const u32 usual_end = traits(config.family).end_of_text;  // of a config that leaves it out
   const bool has_usual_end = usual_end != 0 && usual_end < config.vocab_size;
-  const json::value end = out.contains("eos_token_id") ? out["eos_token_id"]
-                          : has_usual_end              ? json::value(usual_end)
-                                                       : json::value(nullptr);
-  if (padding.is_null())
+  const json::value* const given_end = out.if_contains("eos_token_id");
+  const json::value end = given_end != nullptr ? *given_end
+                          : has_usual_end      ? json::value(usual_end)
+                                               : json::value(nullptr);
+  const json::value* const padding = out.if_contains("pad_token_id");
+  if (padding == nullptr || padding->is_null())
     out["pad_token_id"] = end.is_array() && !end.get_array().empty() ? end.get_array()[0] : end;
 }
 
