@@ -134,8 +134,8 @@ Result<double> measure_update(Session& session, Round round) {
   UpdateChunk chunk{.elements = elements, .segments = whole, .tensors = tensors, .scratch = scratch};
   const bool streamed = optimizer(optim).place == UpdatePlace::streamed;
   u64 touched = 0;
-  // Each call takes arrays that no call before has touched, as ops of a step do: a large cache would hold some
-  // of the same arrays, whatever is read between two calls.
+  // Each call takes arrays that no call before has touched, as ops of a step do: a large cache would hold
+  // some of the same arrays, whatever is read between two calls.
   u64 offset = 0;
   const u64 all = elements / block * block_bytes;
   const auto take_chunk = [&] {
