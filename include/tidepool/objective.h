@@ -36,7 +36,7 @@ enum class PairLoss : u8 {
   apo_down,
   discopop,
   simpo,
-  // Of objectives that have no other.
+  // The only losses of an objective.
   odds_ratio,  // ORPO
   scores,      // of reward models
 };

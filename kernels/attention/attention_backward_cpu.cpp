@@ -70,7 +70,7 @@ void make_scores(const AttentionBackward& op, const HeadView& head, const ScoreB
   sgemm(g);
 }
 
-// What the products of all key blocks read of a query block.
+// QueryFactors are the factors that the products of all key blocks read of a query block.
 struct QueryFactors {
   RightFactor queries, douts;
 };

@@ -48,7 +48,7 @@ auto with_place(const Config& given, const OpenData& options, Open&& open)
   StatusLine line;
   if (!options.quiet) place.progress = [&](const DataProgress& progress) { show(line, progress); };
   DataConfig data = config.data;
-  data.packing = packs_documents(config);
+  data.packing = config.data.packing && packs_documents(config);
   return open(data, place);
 }
 

@@ -159,6 +159,19 @@ TEST(ReferencePass, AnotherReferenceIsNoResume) {
   EXPECT_THAT(refused.error().message, HasSubstr("was trained beside another reference model"));
 }
 
+// A pair's sequences share a row in any case; pairs only with data.packing.
+TEST(PreferenceRows, HoldOnePairWithoutPacking) {
+  const TrainDir dir;
+  Config c = small_preference(dir, ObjectiveType::simpo);
+  const auto packed = test::run(c);
+  c.data.packing = false;
+  c.output.dir = dir / "alone";
+  const auto alone = test::run(c);
+  ASSERT_TRUE(packed && alone);
+  EXPECT_EQ(alone->steps_per_epoch, 143u);  // 285 pairs, two rows in a step
+  EXPECT_LT(packed->steps_per_epoch, 100u);
+}
+
 TEST(ReferencePass, AWrongReferenceIsNamed) {
   const TrainDir dir;
   Config c = small_preference(dir, ObjectiveType::dpo);

@@ -66,7 +66,9 @@ Result<Config> config_of_pass(const Config& config) {
   out.memory.sweeps = 0;
   out.memory.home = HomePolicy::automatic;
   out.memory.chunk_size = Bytes{0};
-  out.memory.swap_dir = swap_directory(config) + "-reference";
+  // output.dir may not be there yet; the caches are.
+  out.memory.swap_dir = config.memory.swap_dir.empty() ? data_cache_directory(config) + "/reference-swap"
+                                                       : config.memory.swap_dir + "-reference";
   // Always the same: how many rows are multiplied together may change last bits.
   out.train.per_device_train_batch_size = 1;
   out.train.gradient_accumulation_steps = 1;
@@ -77,7 +79,7 @@ std::string hash_text(const std::string& text) {
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
-// What the numbers of a text depend on.
+// RETURNS: a hash of everything that the numbers of a text depend on.
 Result<std::string> reference_identity(const Config& pass) {
   TRY_ASSIGN(const std::string weights, weights_fingerprint(pass.model_directory));
   return hash_text(fmt::format("{} {} {} {}\n{}", reference_version, weights, name(pass.train.precision),
@@ -164,9 +166,6 @@ class Pass {
     TRY_ASSIGN(options.budgets.disk, disk_budget(config_));
     Result<Plan> plan = make_plan(job.graph, options);
     if (!plan) return explain_disk(job, options, plan.error());
-    std::error_code unused;  // Session::create() reports it
-    if (request_.config.memory.swap_dir.empty())
-      std::filesystem::create_directories(request_.config.output.dir, unused);
     PassRows source(rows_, job.graph, plan->micro_batches / plan->sweeps);
     TRY_ASSIGN(const std::unique_ptr<Session> session,
                Session::create(job, *std::move(plan), source, {.own_swap_dir = true, .loads_weights = true}));
