@@ -6,6 +6,7 @@
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/experts/grouped_launch.h"
 #include "tests/cuda/cuda_fixture.h"
+#include "tests/support/cases.h"
 #include "tests/support/expert_routes.h"
 #include "tests/support/gpu_precision.h"
 
@@ -224,10 +225,20 @@ TEST_P(CudaGroupedMatmul, GradientMatchesDoubleInAnyGroups) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, CudaGroupedMatmul,
-                         testing::Combine(testing::Range(0u, u32(std::size(shapes))),
-                                          testing::Range(0u, u32(std::size(all_units))),
-                                          testing::Values(u64{0}, u64{1})));
+// Alignments take turns, unless all cases are wanted.
+std::vector<Case> cases() {
+  std::vector<Case> out;
+  for (u32 shape = 0; shape < std::size(shapes); ++shape) {
+    for (u32 units = 0; units < std::size(all_units); ++units) {
+      for (const u64 shift : {0, 1}) {
+        if (wants_all_cases() || (shape + units) % 2 == shift) out.emplace_back(shape, units, shift);
+      }
+    }
+  }
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaGroupedMatmul, testing::ValuesIn(cases()));
 
 using CudaGroupedGradient = CudaTest;
 

@@ -3,6 +3,7 @@
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/delta_rule/delta_rule_launch.h"
 #include "tests/cuda/cuda_fixture.h"
+#include "tests/support/cases.h"
 #include "tests/support/references/delta_rule.h"
 
 namespace tidepool::test::cuda_mamba_test {
@@ -62,7 +63,8 @@ struct Sums {
 
 class CudaMamba : public CudaTest {
  protected:
-  // Calls fn(reference, arrays, accumulate) for all shapes, with and without documents.
+  // Calls fn(reference, arrays, accumulate) for all shapes and precisions, with or without documents; with
+  // both if all cases are wanted.
   template <class Fn>
   void for_cases(Fn fn) {
     using enum Precision;
@@ -70,10 +72,13 @@ class CudaMamba : public CudaTest {
       Precision activations, parameters;
       u64 shift = 0;
     };
-    bool accumulate = false;
+    bool accumulate = false, taken = false;
     for (const DeltaShape& shape : mamba_shapes)
-      for (const bool documents : {false, true})
+      for (const bool documents : {false, true}) {
+        taken = !taken;
         for (const Kind& kind : {Kind{fp32, fp32}, Kind{bf16, bf16, 3}, Kind{bf16, fp32}, Kind{fp16, fp16}}) {
+          taken = !taken;
+          if (!taken && !wants_all_cases()) continue;
           SCOPED_TRACE(testing::Message() << "DK " << shape.key_size << " " << name(kind.activations) << " + "
                                           << kind.shift << (documents ? " documents" : ""));
           const DeltaReference reference(shape, documents);
@@ -81,6 +86,7 @@ class CudaMamba : public CudaTest {
              MambaOnDevice(reference, DeltaArrays(shape), kind.activations, kind.parameters, kind.shift),
              accumulate = !accumulate);
         }
+      }
   }
   static DeltaReference::Gradients wanted(const DeltaReference& r, const MambaOnDevice& in) {
     const std::vector<float> skip = in.skip.given();
