@@ -155,8 +155,9 @@ tidepool_room(src/data/files LINKS src/config PkgConfig::xxhash PkgConfig::zlib 
 tidepool_room(src/huggingface/jinja JSON LINKS src/base/json src/base/text PkgConfig::utf8proc)
 tidepool_room(src/huggingface/tokenizer JSON
               LINKS src/base/json src/base/text PkgConfig::pcre2 PkgConfig::utf8proc PkgConfig::xxhash)
+tidepool_room(src/data/records JSON LINKS src/huggingface/jinja)
 tidepool_room(src/data/documents JSON
-              LINKS src/data/files src/huggingface/directory src/huggingface/jinja src/huggingface/tokenizer)
+              LINKS src/data/files src/data/records src/huggingface/directory src/huggingface/tokenizer)
 tidepool_room(src/data/batches JSON LINKS io src/data/documents)
 tidepool_room(src/data/tokenize JSON LINKS io src/data/files src/huggingface/tokenizer)
 tidepool_room(src/executor/sim LINKS src/engine src/machine)

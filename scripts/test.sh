@@ -115,6 +115,7 @@ build_cuda() {
 # These tests take minutes each under ASan, over code most of which shorter tests cover too. Release runs them.
 searches='^SimSwarm\.FindsNoHazard|^DataChat\.AChatWhoseAnswers|LiveRun\.TenResizes|^FaultInProbe\.Without'
 searches+='|^CommittedState\.IsResumedFromUnderAnother|CpuTraining\.|/UnreadStream\.|^RunLogFile\.OnAFullDisk'
+searches+='|^TrainEpochs\.|^ResumeAdvice\.|/Signals\..*SIG(HUP|INT)'
 searches+='|/NodesTraining\.|^TokenizerRefusals\.LinesAreWords|^Blocks\.Gradients.*AreDeriv'
 
 # Threads do the same in every precision and under every rule of updates, so TSan sees two of each training.

@@ -14,8 +14,17 @@ namespace tidepool {
 
 // An array has an element for each place of a micro-batch, [B, T]; in memory they follow each other in this
 // order.
-enum class BatchArray : u8 { tokens, targets, starts, table_tokens, sequences, values, references };
-inline constexpr u32 batch_array_count = 7;
+enum class BatchArray : u8 {
+  tokens,
+  targets,
+  starts,
+  table_tokens,
+  sequences,
+  values,
+  references,
+  old_logps
+};
+inline constexpr u32 batch_array_count = 8;
 
 struct BatchArrayRow {
   std::string_view name;
@@ -28,7 +37,8 @@ inline constexpr std::array<BatchArrayRow, batch_array_count> batch_array_rows =
      {"table_tokens", sizeof(i32)},
      {"sequences", sizeof(i32)},
      {"values", sizeof(float)},
-     {"references", sizeof(float)}}};
+     {"references", sizeof(float)},
+     {"old_logps", sizeof(float)}}};
 
 // BatchList is the list of the arrays that a batch has, or that a block reads.
 class BatchList {
@@ -66,6 +76,7 @@ struct BatchView {
   const i32* sequences = nullptr;
   const float* values = nullptr;
   const float* references = nullptr;
+  const float* old_logps = nullptr;
 };
 
 // Every array is [B, T]; the caller fills it. Empty places of a batch have token 0 and padding_target.
@@ -77,21 +88,23 @@ struct BatchArrays {
   // Attention sees places starts[t] .. t, and the position of a token is t - starts[t].
   // REQUIRES: starts[t] <= t.
   std::span<i32> starts;
-  // Objectives whose documents are units of several sequences only, else empty; the caller has filled them
+  // Objectives whose documents are units of sequences only, else empty; the caller has filled them
   // with zeros. At the place where a sequence begins, its number of places; negative if it is not the first
   // of its unit.
   std::span<i32> sequences;
   std::span<float> values;      // by the objective: a pair's margin, where the unit begins
   std::span<float> references;  // log-probability of the target by the reference model
+  std::span<float> old_logps;   // log-probability at which the target was sampled
 
   // Row `row` of [B, T] arrays.
   BatchArrays row(u64 row, u32 length) const {
     const auto part = [&](auto all) { return all.empty() ? all : all.subspan(row * length, length); };
-    return {part(tokens), part(targets), part(starts), part(sequences), part(values), part(references)};
+    return {part(tokens), part(targets), part(starts), part(sequences), part(values), part(references),
+            part(old_logps)};
   }
-  // Targets that count: units, or else places with a loss.
-  u64 counted_targets() const {
-    return static_cast<u64>(sequences.empty()
+  // Targets that count: units, or places with a loss.
+  u64 counted_targets(bool count_places = false) const {
+    return static_cast<u64>(sequences.empty() || count_places
                                 ? std::ranges::count_if(targets, has_loss)
                                 : std::ranges::count_if(sequences, [](i32 n) { return n > 0; }));
   }

@@ -132,8 +132,8 @@ struct BatchShape {
   bool packed = false;
   // The following are build_model()'s.
   bool second_table = false;  // two embeddings read tokens (LayerInputs), each its own array
-  bool units = false;         // documents are units of several sequences
-  bool values = false, references = false;
+  bool units = false;         // documents are units of sequences
+  bool values = false, references = false, old_logps = false;
 
   u64 rows() const { return u64{sequences} * tokens; }
   BatchList arrays() const {
@@ -143,6 +143,7 @@ struct BatchShape {
     if (units) list.add(BatchArray::sequences);
     if (values) list.add(BatchArray::values);
     if (references) list.add(BatchArray::references);
+    if (old_logps) list.add(BatchArray::old_logps);
     return list;
   }
   bool operator==(const BatchShape&) const = default;

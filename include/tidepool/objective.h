@@ -12,13 +12,32 @@
 
 namespace tidepool {
 
-enum class ObjectiveType : u8 { next_token, sequence_classification, reward, dpo, orpo, cpo, simpo };
-inline constexpr u32 objective_count = 7;
+enum class ObjectiveType : u8 {
+  next_token,
+  sequence_classification,
+  reward,
+  dpo,
+  orpo,
+  cpo,
+  simpo,
+  kto,
+  grpo,
+  rloo
+};
+inline constexpr u32 objective_count = 10;
 
 // As in config files.
 inline constexpr std::array<std::string_view, objective_count> objective_names = {
-    "next_token", "sequence_classification", "reward", "dpo", "orpo", "cpo", "simpo"};
+    "next_token", "sequence_classification", "reward", "dpo", "orpo", "cpo", "simpo", "kto", "grpo", "rloo"};
 constexpr std::string_view name(ObjectiveType type) { return objective_names[static_cast<u32>(type)]; }
+
+// The targets that have one loss together. Those of several sequences lie in one row.
+enum class LossUnit : u8 {
+  target,   // each target by itself: its cross-entropy
+  pair,     // a chosen answer, and a rejected one to the same prompt
+  judged,   // an answer that is desirable or not, and behind it the answer to another prompt, if one is needed
+  rollout,  // an answer that a model has sampled, with its advantage
+};
 
 // Losses of a pair of sequences, chosen and rejected: kernels/objective/pair_losses.h has their formulas.
 enum class PairLoss : u8 {
@@ -55,14 +74,39 @@ struct WeightedPairLoss {
 };
 inline constexpr u32 pair_losses_max = 4;
 
-// The loss of each target by itself, its cross-entropy, if there are no losses of pairs. Else the loss of
-// pairs: the sum of `losses`, and `chosen_nll` times the mean cross-entropy of the chosen completions'
-// tokens.
+// The policy's loss of a token, by the ratio of its probability to that at which it was sampled.
+enum class RolloutLoss : u8 { clipped, cispo };
+enum class RatioOf : u8 { token, sequence_mean, sequence_sum };  // over whose logarithms a ratio is taken
+// How the losses of tokens become the loss of a step.
+enum class RolloutMean : u8 {
+  of_sequences,     // mean over sequences of the mean over tokens
+  of_batch_tokens,  // mean over the tokens of a micro-batch, which weighs as many sequences as it holds
+  of_step_tokens,   // mean over the tokens of the step
+  of_fixed_length,  // mean over sequences of the sum divided by max_completion_length
+  of_sums,          // mean over sequences of the sum
+};
+struct RolloutRule {
+  RolloutLoss loss{};
+  RatioOf ratio{};
+  RolloutMean mean{};
+  bool corrected_kl = false;  // the divergence is weighted with the ratio
+  double epsilon = 0.2, epsilon_high = 0.2;
+  double delta = 0;  // the most that a ratio counts; 0: no such limit
+  double fixed_length = 1;
+
+  bool operator==(const RolloutRule&) const = default;
+};
+
+// How the loss follows from what the head computes.
 struct ObjectiveRule {
+  LossUnit unit{};
+  u32 sequences = 0;  // of a unit
+  double beta = 0.1;  // of a rollout: weight of the divergence from the reference model
+  // Pairs: the sum of `losses`, and `chosen_nll` times the mean cross-entropy of the chosen completions'
+  // tokens.
   std::array<WeightedPairLoss, pair_losses_max> losses{};
   u32 loss_count = 0;
   double chosen_nll = 0;
-  double beta = 0.1;
   double label_smoothing = 0;    // of robust and exo_pair
   double sigmoid_smoothing = 0;  // of sigmoid and simpo
   double margin = 0;             // simpo_gamma / beta, in means of log-probabilities
@@ -71,9 +115,16 @@ struct ObjectiveRule {
   bool prompt_nll = false;  // chosen_nll is of the prompts' tokens too
   bool mean = false;        // log-probabilities and rewards are told as means over tokens
   bool reference = false;   // log-probabilities count less those of a reference model
+  double desirable_weight = 1, undesirable_weight = 1;  // of judged answers
+  RolloutRule rollout;
 
-  constexpr bool pairs() const { return loss_count > 0 || chosen_nll != 0; }
+  constexpr bool units() const { return unit != LossUnit::target; }
   constexpr bool scores() const { return loss_count > 0 && losses[0].loss == PairLoss::scores; }
+  constexpr bool has_values() const { return scores() || prompt_nll || unit >= LossUnit::judged; }
+  // A step's loss is the mean over units; or over tokens.
+  constexpr bool counts_tokens() const {
+    return unit == LossUnit::rollout && rollout.mean == RolloutMean::of_step_tokens;
+  }
   // Sums of a step that are more than zeros.
   constexpr u32 sums() const;
   bool operator==(const ObjectiveRule&) const = default;
@@ -91,8 +142,16 @@ enum class Sum : u8 {
   chosen_nll,
   log_odds_ratio,  // log sigmoid of the log odds
   log_odds,
+  // Over units of other kinds.
+  units,
+  chosen_units,
+  tokens,  // with a loss
+  kl,      // of a rollout's tokens; of judged answers, the micro-batch's once for each
+  ratios,
+  low_clipped,
+  high_clipped,
 };
-inline constexpr u32 sum_count = 9;
+inline constexpr u32 sum_count = 16;
 
 class Sums {
  public:
@@ -113,10 +172,17 @@ class Sums {
   double values_[sum_count]{};
 };
 
+inline constexpr u64 beta_by_objective = 1'000'000'000;  // objective.beta: auto
+
+enum class ImportanceLevel : u8 { token, sequence };
+inline constexpr std::array<std::string_view, 2> importance_levels = {"token", "sequence"};
+enum class ScaleRewards : u8 { group, none };
+inline constexpr std::array<std::string_view, 2> scale_rewards_names = {"group", "none"};
+
 // Section `objective` of a config, with TRL's names and defaults.
 struct ObjectiveConfig {
   ObjectiveType type = ObjectiveType::next_token;
-  double beta = 0.1;
+  double beta = beta_by_objective;
   std::vector<std::string> loss_type;  // empty: the objective's own
   std::vector<double> loss_weights;    // by loss_type; empty: all 1
   double label_smoothing = 0;
@@ -124,6 +190,14 @@ struct ObjectiveConfig {
   double simpo_gamma = 0.5;
   double discopop_tau = 0.05;
   double center_rewards_coefficient = 0;
+  double desirable_weight = 1, undesirable_weight = 1;
+  double epsilon = 0.2;
+  double epsilon_high = 0;  // 0: epsilon
+  double delta = 0;         // 0: none
+  ImportanceLevel importance_sampling_level{};
+  ScaleRewards scale_rewards{};
+  u32 max_completion_length = 256;
+  bool use_bias_correction_kl = true;
   u32 max_length = 0;     // tokens of a sequence; 0: what fits
   std::string reference;  // directory of the reference model; empty: none, or not known yet
 
@@ -136,9 +210,32 @@ enum class Documents : u8 {
   labelled,        // texts with a label
   pairs,           // a chosen and a rejected answer, whose completions are learned
   prompted_pairs,  // the same; the prompts of the chosen ones are learned too
-  scored_pairs     // the same, whose last tokens have a score
+  scored_pairs,    // the same, whose last tokens have a score
+  judged,          // a prompt, its completion, and whether it is desirable
+  rollouts         // a prompt, completions that a model has sampled, and their rewards
 };
 
-constexpr u32 ObjectiveRule::sums() const { return pairs() ? sum_count : 1; }
+// How rewards of a group of completions become their advantages.
+struct AdvantageRule {
+  bool leave_one_out = false;  // the baseline is the mean of the others; else that of all
+  bool scaled = false;         // divided by the standard deviation
+
+  bool operator==(const AdvantageRule&) const = default;
+};
+
+// What an objective whose documents are units of sequences asks of tokenizing and packing.
+struct UnitSettings {
+  Documents documents = Documents::any;
+  u32 sequences = 0;            // of a unit, which lies in one row; 0: documents are no units
+  u32 sequence_tokens_max = 0;  // the end of a longer completion is cut off
+  bool count_tokens = false;    // the targets of a row are its tokens, not its units
+  AdvantageRule advantages;
+
+  bool on() const { return sequences > 0; }
+  bool scored() const { return documents == Documents::scored_pairs; }
+  bool operator==(const UnitSettings&) const = default;
+};
+
+constexpr u32 ObjectiveRule::sums() const { return units() ? sum_count : 1; }
 
 }  // namespace tidepool

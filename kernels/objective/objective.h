@@ -11,12 +11,12 @@ namespace tidepool {
 struct SequenceSums {
   double logps = 0;         // log-probabilities; of a reward model, the logit of the only label
   double references = 0;    // log-probabilities of the reference model
+  double old_logps = 0;     // log-probabilities at which they were sampled
   double prompt_logps = 0;  // of a prompt that is learned
   u32 places = 0;
   u32 targets = 0, prompt_targets = 0;
 };
 
-// A unit is a pair: the chosen sequence, and behind it the rejected one.
 struct UnitLosses {
   ObjectiveRule rule;
   u32 rows = 0;  // R
@@ -24,11 +24,13 @@ struct UnitLosses {
   // [R] number of places of the sequence that begins here; negative if it is not the first of its unit. 0:
   // none begins.
   const i32* sequences = nullptr;
-  const float* values = nullptr;      // [R] at a unit's first place: the pair's margin, or the number of
-                                      // places of the chosen prompt that are learned; null: 0
+  // [R] at a unit's first place: a pair's margin, or the number of places of the chosen prompt that are
+  // learned; 1 if a judged answer is desirable, else -1; a rollout's advantage. Null: 0.
+  const float* values = nullptr;
   const float* references = nullptr;  // [R] log-probability of the target by the reference; null: none
+  const float* old_logps = nullptr;   // [R] log-probability at which the target was sampled; null: none
   const RowLoss* losses = nullptr;    // [R] after cross_entropy_loss()
-  double weight = 1;                  // of a unit's loss: 1 / units of the step
+  double weight = 1;                  // of a unit's loss: 1 / targets of the step
   // Scratch and results, at the places where sequences and units begin.
   SequenceSums* of_sequences = nullptr;  // [R]
   Sums* of_units = nullptr;              // [R]

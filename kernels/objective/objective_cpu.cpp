@@ -12,9 +12,13 @@ void unit_losses_cpu(const UnitLosses& u) {
   for (u32 row = 0; row < u.rows; ++row) {
     if (!begins_sequence(u, row)) continue;
     u.of_sequences[row] = sums_of_sequence(u, row);
-    if (!begins_unit(u, row)) continue;
+    const SequenceSums& sums = u.of_sequences[row];
+    if (!begins_unit(u, row)) {
+      totals.mismatched += sums.logps - sums.references;
+      continue;
+    }
     ++totals.units;
-    totals.chosen_targets += u.of_sequences[row].targets + u.of_sequences[row].prompt_targets;
+    totals.first_targets += sums.targets + sums.prompt_targets;
   }
   if (u.factors != nullptr) std::fill_n(u.factors, u.rows, RowFactors{});
   for (u32 row = 0; row < u.rows; ++row)

@@ -13,19 +13,23 @@ constexpr u32 unit_threads = 256;
 
 __global__ void __launch_bounds__(unit_threads) unit_losses_kernel(UnitLosses u) {
   BLOCK_SHARED(UnitTotals, totals);
-  double units = 0, chosen_targets = 0;  // whole numbers: the order of sums does not matter
+  double units = 0, first_targets = 0, mismatched = 0;
   for (u32 row = threadIdx.x; row < u.rows; row += unit_threads) {
     if (u.factors != nullptr) u.factors[row] = {};
     if (!begins_sequence(u, row)) continue;
     const SequenceSums sums = sums_of_sequence(u, row);
     u.of_sequences[row] = sums;
-    if (!begins_unit(u, row)) continue;
+    if (!begins_unit(u, row)) {
+      mismatched += sums.logps - sums.references;
+      continue;
+    }
     units += 1;
-    chosen_targets += sums.targets + sums.prompt_targets;
+    first_targets += sums.targets + sums.prompt_targets;
   }
   units = block_sum(units);
-  chosen_targets = block_sum(chosen_targets);
-  if (threadIdx.x == 0) totals = {static_cast<u32>(units), static_cast<u32>(chosen_targets)};
+  first_targets = block_sum(first_targets);
+  mismatched = block_sum(mismatched);
+  if (threadIdx.x == 0) totals = {static_cast<u32>(units), static_cast<u32>(first_targets), mismatched};
   __syncthreads();
   for (u32 row = threadIdx.x; row < u.rows; row += unit_threads)
     if (begins_unit(u, row)) u.of_units[row] = loss_of_unit(u, row, totals);

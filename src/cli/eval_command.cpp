@@ -33,8 +33,8 @@ json::object figures(const EvaluatedPart& part, const Objective& of) {
                       {of.targets, part.result.targets},
                       {"sequences", part.sequences}};
   for (const ObjectiveMetric& metric : of.metrics)
-    out[fmt::format("eval_{}", metric.name)] =
-        metric.of(part.result.sums, static_cast<double>(part.result.targets));
+    if (const auto value = value_of(metric, part.result.sums, static_cast<double>(part.result.targets)))
+      out[fmt::format("eval_{}", metric.name)] = *value;
   return out;
 }
 
@@ -72,9 +72,8 @@ void print_table(const Evaluation& e) {
     print_line(e.all, of, e.parts[0].name.empty() ? "all held-out data" : e.parts[0].name);
   }
   for (const ObjectiveMetric& metric : of.metrics)
-    print_text("\n {:>23}  {}",
-               significant_text(metric.of(e.all.result.sums, static_cast<double>(e.all.result.targets))),
-               metric.name);
+    if (const auto value = value_of(metric, e.all.result.sums, static_cast<double>(e.all.result.targets)))
+      print_text("\n {:>23}  {}", significant_text(*value), metric.name);
   if (!of.metrics.empty()) print_text("\n");
   print_text("\n {} sequences in {}, {} {}/s\n", e.all.sequences, seconds_text(e.seconds),
              count_text(static_cast<double>(e.all.result.targets) / e.seconds), of.targets);

@@ -48,9 +48,7 @@ struct DataConfig {
   std::string cache;  // directory of tokenized documents; empty: next to output.dir
   // Not a key. For an objective with labels (config_files/parse.cpp): documents are texts with one of these.
   std::optional<ScoreHead> labelled;
-  // Not keys. For an objective whose documents are units of sequences: what they are, and the longest one.
-  Documents documents = Documents::any;
-  u32 sequence_tokens_max = 0;
+  UnitSettings units;  // not a key; for an objective whose documents are units of sequences
 
   bool operator==(const DataConfig&) const = default;
 };

@@ -16,7 +16,9 @@ const std::array objective_table = std::to_array<Field>({
          "next_token: each token predicts the token behind it. sequence_classification: the last token of a "
          "text predicts its label; JSONL lines with text and label. reward: the last token of a text gives a "
          "score. dpo, orpo, cpo, simpo: preferences; JSONL lines with chosen and rejected, as for reward. "
-         "Default: as the model directory says",
+         "kto: "
+         "lines with prompt, completion and label. grpo, rloo: rollouts; lines with prompt, completions and "
+         "rewards. Default: as the model directory says",
      .choices = Names(objective_names)},
     {.section = "objective",
      .key = "num_labels",
@@ -33,8 +35,9 @@ const std::array objective_table = std::to_array<Field>({
     {.section = "objective",
      .key = "max_length",
      .ref = +[](Config& c) { return &c.objective.max_length; },
-     .help = "Objectives of pairs: a longer sequence loses its end; auto: as many tokens as fit twice in "
-             "train.sequence_length",
+     .help =
+         "Objectives of pairs and answers: a longer sequence loses its end; auto: as many tokens as fit in "
+         "train.sequence_length, twice if a document has two sequences",
      .unit = "tokens",
      .range = {0, 16 << 20},
      .automatic = 0},
@@ -42,19 +45,24 @@ const std::array objective_table = std::to_array<Field>({
      .key = "reference",
      .ref = +[](Config& c) { return &c.objective.reference; },
      .help =
-         "dpo: directory of the reference model, whose log-probabilities are made before training; default: "
-         "the model that training starts from"},
+         "dpo, kto, and grpo with beta: directory of the reference model, whose log-probabilities are made "
+         "before training; default: the model that training starts from"},
     {.section = "objective",
      .key = "beta",
      .ref = +[](Config& c) { return &c.objective.beta; },
-     .help = "dpo, orpo, cpo, simpo: the reward of a log-probability",
-     .range = {1e-6, 1e6}},
+     .help =
+         "dpo, orpo, cpo, simpo, kto: the reward of a log-probability, auto: 0.1. grpo, rloo: weight of the "
+         "divergence from the reference model, auto: 0",
+     .range = {0, 1e6},
+     .automatic = beta_by_objective},
     {.section = "objective",
      .key = "loss_type",
      .ref = +[](Config& c) { return &c.objective.loss_type; },
      .help =
          "dpo, cpo: losses of a pair, whose weighted sum is trained; dpo also takes sft, the cross-entropy "
-         "of the chosen completions. Empty: sigmoid. docs/objectives.md has their names"},
+         "of the chosen completions. Empty: sigmoid. kto: kto or apo_zero_unpaired. grpo: dapo (default), "
+         "grpo, "
+         "bnpo, dr_grpo, cispo or luspo. docs/objectives.md says what they are"},
     {.section = "objective",
      .key = "loss_weights",
      .ref = +[](Config& c) { return &c.objective.loss_weights; },
@@ -85,6 +93,55 @@ const std::array objective_table = std::to_array<Field>({
      .ref = +[](Config& c) { return &c.objective.center_rewards_coefficient; },
      .help = "reward: weight of the square of a pair's sum of scores, which keeps scores around zero",
      .range = {0, 1e6}},
+    {.section = "objective",
+     .key = "desirable_weight",
+     .ref = +[](Config& c) { return &c.objective.desirable_weight; },
+     .help = "kto: weight of the desirable answers",
+     .range = {0, 1e6}},
+    {.section = "objective",
+     .key = "undesirable_weight",
+     .ref = +[](Config& c) { return &c.objective.undesirable_weight; },
+     .help = "kto: weight of the undesirable answers",
+     .range = {0, 1e6}},
+    {.section = "objective",
+     .key = "epsilon",
+     .ref = +[](Config& c) { return &c.objective.epsilon; },
+     .help = "grpo, rloo: how far below 1 a ratio of probabilities counts",
+     .range = {0, 1}},
+    {.section = "objective",
+     .key = "epsilon_high",
+     .ref = +[](Config& c) { return &c.objective.epsilon_high; },
+     .help = "grpo, rloo: how far above 1 a ratio counts; cispo: the most that it counts; auto: epsilon",
+     .range = {1e-6, 1e6},
+     .automatic = 0},
+    {.section = "objective",
+     .key = "delta",
+     .ref = +[](Config& c) { return &c.objective.delta; },
+     .help = "grpo, rloo: the most that a ratio counts where the advantage is negative; auto: no limit",
+     .range = {1, 1e6},
+     .automatic = 0},
+    {.section = "objective",
+     .key = "importance_sampling_level",
+     .ref =
+         +[](Config& c) { return ChoiceRef{reinterpret_cast<u8*>(&c.objective.importance_sampling_level)}; },
+     .help = "grpo: each token has its ratio, or a completion has one (GSPO)",
+     .choices = Names(importance_levels)},
+    {.section = "objective",
+     .key = "scale_rewards",
+     .ref = +[](Config& c) { return ChoiceRef{reinterpret_cast<u8*>(&c.objective.scale_rewards)}; },
+     .help =
+         "grpo: advantages are divided by the standard deviation of their group's rewards, or not (Dr. GRPO)",
+     .choices = Names(scale_rewards_names)},
+    {.section = "objective",
+     .key = "max_completion_length",
+     .ref = +[](Config& c) { return &c.objective.max_completion_length; },
+     .help = "grpo with dr_grpo: what a completion's sum is divided by",
+     .unit = "tokens",
+     .range = {1, 16 << 20}},
+    {.section = "objective",
+     .key = "use_bias_correction_kl",
+     .ref = +[](Config& c) { return &c.objective.use_bias_correction_kl; },
+     .help = "grpo, rloo: the divergence is weighted with the ratio"},
 });
 
 }  // namespace

@@ -173,9 +173,7 @@ std::optional<Complaint> check_score_head(const Config& c, const Objective& of) 
 }
 
 std::optional<Complaint> check_losses(const ObjectiveConfig& o, const Objective& of) {
-  std::vector<std::string_view> known;
-  for (const PairLoss loss : of.losses) known.push_back(pair_loss_names[static_cast<u32>(loss)]);
-  if (of.nll) known.push_back(chosen_nll_name);
+  const std::span<const std::string_view> known = of.losses;
   for (const std::string& loss : o.loss_type)
     if (std::ranges::find(known, loss) == known.end())
       return wrong_objective(
@@ -183,7 +181,7 @@ std::optional<Complaint> check_losses(const ObjectiveConfig& o, const Objective&
                            ? fmt::format("objective.type {} has one loss; leave the key out", name(o.type))
                            : fmt::format("'{}' is not one of {}, the losses of objective.type {}", loss,
                                          fmt::join(known, ", "), name(o.type)));
-  const size_t most = of.nll ? pair_losses_max : 1;
+  const size_t most = of.adds_losses ? pair_losses_max : 1;
   const auto of_pairs =
       std::ranges::count_if(o.loss_type, [](const auto& l) { return l != chosen_nll_name; });
   if (static_cast<size_t>(of_pairs) > most)
@@ -204,22 +202,24 @@ std::optional<Complaint> check_objective(const Config& c) {
   const Objective& of = objective(c.objective.type);
   if (std::optional<Complaint> complaint = check_score_head(c, of)) return complaint;
   if (std::optional<Complaint> complaint = check_losses(c.objective, of)) return complaint;
-  if (of.pairs() && !can_pack(c.model.family))
-    return wrong_objective("type",
-                           fmt::format("{} trains pairs, which share a row, and models of type {} have "
-                                       "positions for whole rows; take another family",
-                                       name(c.objective.type), name(c.model.family)));
-  if (!of.pairs() && c.objective.max_length != 0)
-    return wrong_objective(
-        "max_length",
-        fmt::format("is for pairs, and {} has none; set train.sequence_length", name(c.objective.type)));
-  const bool compares = objective_rule(c.objective).reference;
+  if (c.objective.beta == 0 && !of.beta_may_be_zero)
+    return wrong_objective("beta", fmt::format("0 trains nothing with {}; set 0.1", name(c.objective.type)));
+  if (of.units() && !can_pack(c.model.family))
+    return wrong_objective("type", fmt::format("{} trains {}, which share a row, and models of type {} have "
+                                               "positions for whole rows; take another family",
+                                               name(c.objective.type), of.targets, name(c.model.family)));
+  if (!of.units() && c.objective.max_length != 0)
+    return wrong_objective("max_length", fmt::format("is for pairs and answers, and {} has none; set "
+                                                     "train.sequence_length",
+                                                     name(c.objective.type)));
+  const ObjectiveRule rule = objective_rule(c.objective);
+  const bool compares = rule.reference;
   if (compares && c.objective.reference.empty())
     return wrong_objective("reference",
                            fmt::format("{} compares with a reference model; name its directory, or a "
                                        "model directory to start from",
                                        name(c.objective.type)));
-  if (!compares && !c.objective.reference.empty())
+  if (!may_compare(rule) && !c.objective.reference.empty())
     return wrong_objective(
         "reference", fmt::format("{} has no reference model; leave the key out", name(c.objective.type)));
   if (compares && !c.lora.adapter.empty() && c.objective.reference == c.model_directory)
@@ -227,15 +227,14 @@ std::optional<Complaint> check_objective(const Config& c) {
                            fmt::format("the model without {} would be the reference; merge the adapter "
                                        "with  tidepool export  and start from that",
                                        c.lora.adapter));
-  if (of.pairs() && c.train.sequence_length < 4)
-    return Complaint{
-        "train", "sequence_length",
-        fmt::format("{} holds no pair; a row holds both of its sequences", c.train.sequence_length)};
+  if (of.units() && c.train.sequence_length < 4)
+    return Complaint{"train", "sequence_length",
+                     fmt::format("{} is too short for {}; a row holds prompts and answers whole",
+                                 c.train.sequence_length, of.targets)};
   if (!of.takes.empty() && c.data.records != "auto")
-    return Complaint{
-        "data", "records",
-        fmt::format("{} has no {}; leave the key out: objective.type {} takes lines with {}", c.data.records,
-                    of.labelled() ? "labels" : "pairs", name(c.objective.type), of.takes)};
+    return Complaint{"data", "records",
+                     fmt::format("{} is not what objective.type {} takes, lines with {}; leave the key out",
+                                 c.data.records, name(c.objective.type), of.takes)};
   return std::nullopt;
 }
 

@@ -143,12 +143,9 @@ std::string complete_labels(Config& config, const ScoreHead& of_directory) {
   const Objective& of = objective(config.objective.type);
   if (of.documents == Documents::scored_pairs && score.labels == 0) score.labels = 1;
   if (of.labelled()) config.data.labelled = score;
-  if (objective_rule(config.objective).reference && config.objective.reference.empty())
+  if (may_compare(objective_rule(config.objective)) && config.objective.reference.empty())
     config.objective.reference = config.model_directory;
-  if (of.pairs()) {
-    config.data.documents = of.documents;
-    config.data.sequence_tokens_max = sequence_tokens_max(config.objective, config.train.sequence_length);
-  }
+  config.data.units = unit_settings(config.objective, config.train.sequence_length);
   if (!of_directory.on()) return {};
   if (score.labels != of_directory.labels)
     return fmt::format(

@@ -125,7 +125,7 @@ Job with_steps(Job job, u64 max_steps) {
 }
 
 bool packs_documents(const Config& config) {
-  if (objective(config.objective.type).pairs()) return true;  // a pair's sequences share a row
+  if (objective(config.objective.type).units()) return true;  // a unit's sequences share a row
   return config.data.packing && config.data.rows_are_shared.value_or(true) && can_pack(config.model.family);
 }
 

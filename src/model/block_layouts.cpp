@@ -18,7 +18,7 @@ HeadWorkspace::HeadWorkspace(const ModelGraph& g, std::byte* base, Direction dir
       g.activations, rows * logits_stride(g.activations, std::min(g.config.head_rows(), vocabulary_slice)));
   losses = layout.take<RowLoss>(rows);
   const bool backward = direction == Direction::backward;
-  if (g.objective.pairs()) {
+  if (g.objective.units()) {
     of_sequences = layout.take<SequenceSums>(rows);
     of_units = layout.take<Sums>(rows);
     if (backward) factors = layout.take<RowFactors>(rows);

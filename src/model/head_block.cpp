@@ -76,16 +76,17 @@ void loss_pass(const Head& s, Sums* sums, double weight) {
   const ObjectiveRule& rule = s.c.graph.objective;
   const u32 rows = rows_of(s.c);
   LossSums of_targets;
-  if (!rule.pairs()) of_targets.loss = &(*sums)[Sum::loss];
-  if (!rule.pairs() && !s.c.training) of_targets.correct = &(*sums)[Sum::correct];
+  if (!rule.units()) of_targets.loss = &(*sums)[Sum::loss];
+  if (!rule.units() && !s.c.training) of_targets.correct = &(*sums)[Sum::correct];
   s.c.kernels.cross_entropy_loss(s.workspace.losses, s.batch.targets, rows, of_targets);
-  if (!rule.pairs()) return;
+  if (!rule.units()) return;
   s.c.kernels.unit_losses({.rule = rule,
                            .rows = rows,
                            .targets = s.batch.targets,
                            .sequences = s.batch.sequences,
                            .values = s.batch.values,
                            .references = s.batch.references,
+                           .old_logps = s.batch.old_logps,
                            .losses = s.workspace.losses,
                            .weight = weight,
                            .of_sequences = s.workspace.of_sequences,

@@ -152,9 +152,10 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
       .config = config, .lora = lora, .precision = precision, .activations = activations, .batch = batch};
   g.objective = objective;
   g.batch.second_table = config.layer_inputs.on();
-  g.batch.units = objective.pairs();
-  g.batch.values = objective.scores() || objective.prompt_nll;
+  g.batch.units = objective.units();
+  g.batch.values = objective.has_values();
   g.batch.references = objective.reference;
+  g.batch.old_logps = objective.unit == LossUnit::rollout;
   g.state_slots = state_slots(precision, rules);
   g.rules = std::move(rules);
   if (config.experts.count != 0)

@@ -3,6 +3,7 @@
 // objectives.cpp.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,9 @@ struct ObjectiveMetric {
   double (*of)(const Sums&, double targets) = nullptr;
 };
 
+// RETURNS: none if there was nothing to take its mean over.
+std::optional<double> value_of(const ObjectiveMetric&, const Sums&, double targets);
+
 struct Objective {
   Documents documents = Documents::any;
   bool scores = false;       // the model has a score head
@@ -33,19 +37,23 @@ struct Objective {
   std::string_view takes;    // its records, for messages; empty: any
   EvaluationFigure figure;
   std::span<const ObjectiveMetric> metrics = {};
-  std::span<const PairLoss> losses = {};  // that objective.loss_type may name
-  bool nll = false;                       // loss_type may name the cross-entropy of chosen completions too
+  std::span<const std::string_view> losses = {};  // that objective.loss_type may name
+  bool adds_losses = false;                       // loss_type may name several, whose weighted sum is trained
+  double beta = 0.1;                              // if objective.beta is auto
+  bool beta_may_be_zero = false;
   // Null: the cross-entropy of each target.
   ObjectiveRule (*rule)(const ObjectiveConfig&) = nullptr;
 
   bool labelled() const { return documents == Documents::labelled; }
-  bool pairs() const { return documents != Documents::any && !labelled(); }
+  bool units() const { return documents != Documents::any && !labelled(); }
 };
 
 const Objective& objective(ObjectiveType);
 ObjectiveRule objective_rule(const ObjectiveConfig&);
 
-// Tokens that a sequence of a unit may have, of which rows hold two, `row_places` long.
-u32 sequence_tokens_max(const ObjectiveConfig&, u32 row_places);
+// `row_places`: length of the rows that units lie in.
+UnitSettings unit_settings(const ObjectiveConfig&, u32 row_places);
+// True if log-probabilities of a reference model are needed, or may be: of rollouts whose data has none.
+bool may_compare(const ObjectiveRule&);
 
 }  // namespace tidepool

@@ -1,11 +1,15 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "objectives/cpo/cpo.h"
 #include "objectives/dpo/dpo.h"
+#include "objectives/grpo/grpo.h"
+#include "objectives/kto/kto.h"
 #include "objectives/next_token/next_token.h"
 #include "objectives/orpo/orpo.h"
 #include "objectives/reward/reward.h"
+#include "objectives/rloo/rloo.h"
 #include "objectives/sequence_classification/sequence_classification.h"
 #include "objectives/simpo/simpo.h"
 
@@ -13,20 +17,39 @@ namespace tidepool {
 
 const Objective& objective(ObjectiveType type) {
   static constexpr std::array<Objective, objective_count> rows = {
-      next_token, sequence_classification, reward, dpo, orpo, cpo, simpo};
+      next_token, sequence_classification, reward, dpo, orpo, cpo, simpo, kto, grpo, rloo};
   return rows[static_cast<u32>(type)];
 }
 
 ObjectiveRule objective_rule(const ObjectiveConfig& config) {
   const Objective& of = objective(config.type);
-  return of.rule == nullptr ? ObjectiveRule{} : of.rule(config);
+  if (of.rule == nullptr) return {};
+  ObjectiveConfig complete = config;
+  if (config.beta == static_cast<double>(beta_by_objective)) complete.beta = of.beta;
+  return of.rule(complete);
 }
 
-u32 sequence_tokens_max(const ObjectiveConfig& config, u32 row_places) {
+UnitSettings unit_settings(const ObjectiveConfig& config, u32 row_places) {
+  const ObjectiveRule rule = objective_rule(config);
+  UnitSettings out = {.documents = objective(config.type).documents,
+                      .sequences = rule.sequences,
+                      .count_tokens = rule.counts_tokens(),
+                      .advantages = {.leave_one_out = config.type == ObjectiveType::rloo,
+                                     .scaled = config.type == ObjectiveType::grpo &&
+                                               config.scale_rewards == ScaleRewards::group}};
+  if (!out.on()) return {};
   // The last token of a completion is only a target; a score is that of the last token's own place.
-  const bool scored = objective(config.type).documents == Documents::scored_pairs;
-  const u32 fits = row_places / 2 + (scored ? 0 : 1);
-  return config.max_length == 0 ? fits : std::min(config.max_length, fits);
+  const u32 fits = row_places / out.sequences + (out.scored() ? 0 : 1);
+  out.sequence_tokens_max = config.max_length == 0 ? fits : std::min(config.max_length, fits);
+  return out;
 }
+
+std::optional<double> value_of(const ObjectiveMetric& metric, const Sums& sums, double targets) {
+  const double value = metric.of(sums, targets);
+  // With a loss that is no number, nothing else is one.
+  return std::isnan(value) && !std::isnan(sums[Sum::loss]) ? std::nullopt : std::optional(value);
+}
+
+bool may_compare(const ObjectiveRule& rule) { return rule.reference || rule.unit == LossUnit::rollout; }
 
 }  // namespace tidepool

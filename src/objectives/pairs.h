@@ -5,14 +5,10 @@
 #include <array>
 
 #include "base/text/units.h"
-#include "objectives/objective.h"
+#include "objectives/means.h"
 
 namespace tidepool {
 
-template <Sum sum>
-double mean_of(const Sums& sums, double targets) {
-  return sums[sum] / targets;
-}
 inline double mean_margin(const Sums& sums, double targets) {
   return (sums[Sum::chosen_rewards] - sums[Sum::rejected_rewards]) / targets;
 }
@@ -50,9 +46,20 @@ constexpr Objective preference_objective(std::span<const ObjectiveMetric> metric
           .rule = rule};
 }
 
+inline ObjectiveRule pair_rule(const ObjectiveConfig& c) {
+  return {.unit = LossUnit::pair, .sequences = 2, .beta = c.beta};
+}
+// With one loss.
+inline ObjectiveRule pair_rule(const ObjectiveConfig& c, PairLoss loss) {
+  ObjectiveRule rule = pair_rule(c);
+  rule.losses[rule.loss_count++] = {loss};
+  return rule;
+}
+
 // The losses that `loss_type` names with their weights, or `otherwise`.
 inline ObjectiveRule named_losses(const ObjectiveConfig& c, PairLoss otherwise) {
-  ObjectiveRule rule = {.beta = c.beta, .label_smoothing = c.label_smoothing, .discopop_tau = c.discopop_tau};
+  ObjectiveRule rule = pair_rule(c);
+  rule.label_smoothing = c.label_smoothing, rule.discopop_tau = c.discopop_tau;
   if (c.loss_type.empty()) rule.losses[rule.loss_count++] = {otherwise};
   for (std::size_t i = 0; i < c.loss_type.size(); ++i) {
     const double weight = i < c.loss_weights.size() ? c.loss_weights[i] : 1;

@@ -22,7 +22,7 @@ enum class Metric : u8 {
   train_tokens_per_second,
   step_seconds,
   loss_scale,  // fp16 only: scale of this step
-  // Objectives of pairs only.
+  // Objectives of pairs and answers only.
   rewards_chosen,
   rewards_rejected,
   rewards_accuracies,
@@ -35,6 +35,11 @@ enum class Metric : u8 {
   accuracy,
   margin,
   mean_reward,
+  kl,
+  clip_ratio_low_mean,
+  clip_ratio_high_mean,
+  clip_ratio_region_mean,
+  completions_mean_length,
   // Models with experts only.
   router_balance,
   router_z,
@@ -55,11 +60,16 @@ enum class Metric : u8 {
   eval_log_odds_chosen,
   eval_margin,
   eval_mean_reward,
+  eval_kl,
+  eval_clip_ratio_low_mean,
+  eval_clip_ratio_high_mean,
+  eval_clip_ratio_region_mean,
+  eval_completions_mean_length,
   eval_runtime,
   train_runtime,
   train_loss,  // mean over all steps
 };
-inline constexpr u32 metric_count = 41;
+inline constexpr u32 metric_count = 51;
 
 // The subject of a line of a log.
 enum class LogEvent : u8 { step, evaluation, run };

@@ -1,4 +1,4 @@
-// Objectives of pairs from training to export, and the reference pass before it.
+// Objectives of pairs, answers and rollouts from training to export, and the reference pass before it.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -17,7 +17,7 @@ using testing::HasSubstr;
 Config small_preference(const TrainDir& dir, ObjectiveType type, bool lora = false) {
   Config c = test::small_config(dir);
   c.model = test::small_model(Family::qwen3);
-  const bool compares = type == ObjectiveType::dpo;
+  const bool compares = may_compare(objective_rule({.type = type}));
   const std::string base = lora || compares ? test::made_base(dir, Family::qwen3) : "";
   if (lora) c = test::lora_config(c, base);
   c.model_directory = base;
@@ -35,6 +35,18 @@ std::vector<std::string> references(const TrainDir& dir) {
   return out;
 }
 
+// Units or tokens that are held out: a twentieth of the documents.
+u64 held_out(ObjectiveType type) {
+  switch (objective(type).documents) {
+    case Documents::judged:
+      return 20;
+    case Documents::rollouts:
+      return type == ObjectiveType::rloo ? 24 : 79;
+    default:
+      return 15;
+  }
+}
+
 struct Case {
   ObjectiveType type;
   bool lora;
@@ -48,7 +60,11 @@ TEST_P(PreferenceRun, LearnsAndIsEvaluatedAndResumed) {
   ASSERT_TRUE(report) << report.error().message;
   const Objective& of = objective(GetParam().type);
   EXPECT_EQ(report->eval_figure, of.figure.metric);
-  EXPECT_GT(report->eval_figures.back(), 0.9);  // chance: a half
+  if (of.documents == Documents::rollouts)
+    EXPECT_LT(report->eval_losses.back(), -0.05);  // untrained: 0
+  else
+    EXPECT_GT(report->eval_figures.back(),
+              of.documents == Documents::judged ? 0.02 : 0.9);  // chance: 0; a half
   const std::string log = test::file_text(c.output.dir + "/metrics.jsonl");
   for (const ObjectiveMetric& metric : of.metrics) {
     EXPECT_THAT(log, HasSubstr("\"" + std::string(metric.name) + "\":"));
@@ -57,7 +73,7 @@ TEST_P(PreferenceRun, LearnsAndIsEvaluatedAndResumed) {
   const auto own = evaluate_model({.source = c.output.dir, .quiet = true});
   ASSERT_TRUE(own) << own.error().message;
   EXPECT_NEAR(own->all.loss(), report->eval_losses.back(), 1e-9);
-  EXPECT_EQ(own->all.result.targets, 15u);  // pairs held out
+  EXPECT_EQ(own->all.result.targets, held_out(GetParam().type));
 
   Config again = c;
   again.output.dir = dir / "again";
@@ -72,7 +88,9 @@ INSTANTIATE_TEST_SUITE_P(All, PreferenceRun,
                          testing::Values(Case{ObjectiveType::reward, false},
                                          Case{ObjectiveType::reward, true}, Case{ObjectiveType::dpo, false},
                                          Case{ObjectiveType::dpo, true}, Case{ObjectiveType::orpo, false},
-                                         Case{ObjectiveType::cpo, false}, Case{ObjectiveType::simpo, true}),
+                                         Case{ObjectiveType::cpo, false}, Case{ObjectiveType::simpo, true},
+                                         Case{ObjectiveType::kto, false}, Case{ObjectiveType::kto, true},
+                                         Case{ObjectiveType::grpo, false}, Case{ObjectiveType::rloo, true}),
                          [](const auto& info) {
                            return std::string(name(info.param.type)) + (info.param.lora ? "_adapters" : "");
                          });
@@ -99,7 +117,7 @@ TEST(ReferencePass, IsMadeOnceAndFoundAgain) {
   EXPECT_EQ(std::filesystem::last_write_time(made[0]), when);
   c.output.dir = dir / "third";
   c.train.sequence_length = 28;
-  c.data.sequence_tokens_max = sequence_tokens_max(c.objective, 28);
+  c.data.units = unit_settings(c.objective, 28);
   ASSERT_TRUE(test::run(c));
   EXPECT_EQ(references(dir).size(), 2u);
 }

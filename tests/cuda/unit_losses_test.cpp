@@ -1,4 +1,6 @@
 // Losses of units on the device, against the CPU's: the same code, but for the device's own exponentials.
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "kernels/cuda/kernels_cuda_parts.h"
@@ -7,47 +9,52 @@
 
 namespace tidepool::test::unit_losses_cuda_test {
 
-// Units of 2 x (1 to 60) places one behind the other, and padding behind them.
+// Units of one or two sequences of 1 to 60 places one behind the other, and padding behind them.
 struct Units {
   std::vector<i32> targets, sequences;
-  std::vector<float> values, references;
+  std::vector<float> values, references, old_logps;
   std::vector<RowLoss> losses;
 
-  explicit Units(bool scores) {
+  explicit Units(const ObjectiveRule& rule) {
+    const bool scores = rule.scores();
     const auto numbers = random_floats(4096, 11, 2.0f);
     for (u32 unit = 0; unit < 40; ++unit)
       for (const i32 sign : {1, -1}) {
+        if (sign < 0 && rule.sequences < 2) continue;
         const i32 length = 1 + i32(unit * 7 + (sign > 0 ? 0 : 13)) % 60;
         for (i32 t = 0; t < length; ++t) {
           const u64 at = targets.size();
           const bool learned = scores ? t + 1 == length : t * 3 >= length - 1;
           targets.push_back(learned ? 0 : ignored_target);
           sequences.push_back(t == 0 ? sign * length : 0);
-          values.push_back(t == 0 && sign > 0 ? float(unit % 3) * 0.5f : 0);
+          values.push_back(
+              t == 0 && sign > 0 ? float(unit % 3) * 0.5f - (rule.unit == LossUnit::pair ? 0 : 0.4f) : 0);
           references.push_back(numbers[at % 4096] - 2);
           losses.push_back(
               {.target = numbers[(at * 7 + 1) % 4096], .lse = 3 + numbers[(at * 5 + 2) % 4096] / 8});
+          old_logps.push_back(losses.back().target - losses.back().lse + numbers[(at * 3 + 5) % 4096] / 4);
         }
       }
     for (u32 i = 0; i < 37; ++i) {
       targets.push_back(padding_target), sequences.push_back(0), values.push_back(0), references.push_back(0);
-      losses.push_back({});
+      losses.push_back({}), old_logps.push_back(0);
     }
   }
 };
 
-class CudaUnitLosses : public CudaTest, public testing::WithParamInterface<ObjectiveType> {};
+class CudaUnitLosses : public CudaTest, public testing::WithParamInterface<ObjectiveConfig> {};
 
 TEST_P(CudaUnitLosses, AreTheCpus) {
-  const ObjectiveRule rule = objective_rule({.type = GetParam(), .beta = 0.3});
-  const Units units(rule.scores());
+  const ObjectiveRule rule = objective_rule(GetParam());
+  const Units units(rule);
   const u32 rows = u32(units.targets.size());
   UnitLosses call{.rule = rule,
                   .rows = rows,
                   .targets = units.targets.data(),
                   .sequences = units.sequences.data(),
-                  .values = rule.scores() ? units.values.data() : nullptr,
+                  .values = rule.has_values() && !rule.prompt_nll ? units.values.data() : nullptr,
                   .references = rule.reference ? units.references.data() : nullptr,
+                  .old_logps = units.old_logps.data(),
                   .losses = units.losses.data(),
                   .weight = 0.025};
   if (rule.prompt_nll) call.rule.prompt_nll = false;  // needs learned prompts: tests/golden has them
@@ -61,13 +68,15 @@ TEST_P(CudaUnitLosses, AreTheCpus) {
 
   const DeviceArray targets(units.targets.data(), rows * 4), sequences(units.sequences.data(), rows * 4),
       values(units.values.data(), rows * 4), references(units.references.data(), rows * 4),
-      losses(units.losses.data(), rows * sizeof(RowLoss)), scratch(rows * sizeof(SequenceSums)),
-      device_units(rows * sizeof(Sums)), device_factors(rows * sizeof(RowFactors)), device_sums(sizeof(Sums));
+      old_logps(units.old_logps.data(), rows * 4), losses(units.losses.data(), rows * sizeof(RowLoss)),
+      scratch(rows * sizeof(SequenceSums)), device_units(rows * sizeof(Sums)),
+      device_factors(rows * sizeof(RowFactors)), device_sums(sizeof(Sums));
   const Sums none;
   device_sums.write(&none, sizeof none);
   call.targets = targets.as<i32>(), call.sequences = sequences.as<i32>();
   if (call.values != nullptr) call.values = values.as<float>();
   if (call.references != nullptr) call.references = references.as<float>();
+  call.old_logps = old_logps.as<float>();
   call.losses = losses.as<RowLoss>(), call.of_sequences = scratch.as<SequenceSums>();
   call.of_units = device_units.as<Sums>(), call.factors = device_factors.as<RowFactors>();
   call.sums = device_sums.as<Sums>();
@@ -84,9 +93,21 @@ TEST_P(CudaUnitLosses, AreTheCpus) {
   EXPECT_NE(sums[Sum::loss], 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CudaUnitLosses,
-                         testing::Values(ObjectiveType::reward, ObjectiveType::dpo, ObjectiveType::orpo,
-                                         ObjectiveType::cpo, ObjectiveType::simpo),
-                         [](const auto& info) { return std::string(name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(All, CudaUnitLosses, testing::ValuesIn([] {
+                           std::vector<ObjectiveConfig> out;
+                           for (u32 type = 0; type < objective_count; ++type) {
+                             const ObjectiveConfig c = {.type = static_cast<ObjectiveType>(type),
+                                                        .beta = 0.3};
+                             if (objective_rule(c).units()) out.push_back(c);
+                           }
+                           out.push_back({.type = ObjectiveType::grpo,
+                                          .beta = 0.1,
+                                          .loss_type = {"cispo"},
+                                          .importance_sampling_level = ImportanceLevel::sequence});
+                           return out;
+                         }()),
+                         [](const auto& info) {
+                           return fmt::format("{}_{}", name(info.param.type), info.param.loss_type.size());
+                         });
 
 }  // namespace tidepool::test::unit_losses_cuda_test

@@ -127,8 +127,8 @@ Config group_config(const Group& group, const TrainDir& dir) {
     }
     if (group.experts == AdapterForm::single) c.lora.target_modules = {"o_proj", "w1", "w3", "w2", "gate"};
   }
-  if (objective(group.objective).pairs()) {
-    const bool compares = group.objective == ObjectiveType::dpo;
+  if (objective(group.objective).units()) {
+    const bool compares = may_compare(objective_rule({.type = group.objective}));
     if (compares && !group.lora) c.model_directory = test::made_base(dir, c.model);
     c = test::preference(std::move(c), dir, group.objective, compares ? c.model_directory : "");
   }
@@ -245,6 +245,12 @@ INSTANTIATE_TEST_SUITE_P(
         of_objective(ObjectiveType::reward, {Precision::fp32, 1, false, 1, Family::qwen3, true}),
         of_objective(ObjectiveType::orpo, {Precision::bf16, 4, true, 1, Family::qwen3_moe}),
         of_objective(ObjectiveType::simpo, {Precision::fp32, 2, true, 2, Family::gemma2}),
+        of_objective(ObjectiveType::kto, {Precision::bf16, 2, true, 2, Family::llama}),
+        of_objective(ObjectiveType::kto, {Precision::fp32, 2, true, 1, Family::qwen3_moe, true}),
+        of_objective(ObjectiveType::grpo, {Precision::bf16, 2, true, 2, Family::qwen3}),
+        of_objective(ObjectiveType::grpo,
+                     {Precision::fp16, 2, true, 2, Family::llama, true, AdapterForm::none, Parallel::layers}),
+        of_objective(ObjectiveType::rloo, {Precision::fp32, 4, true, 1, Family::qwen3_moe}),
         of_lookup({Precision::bf16, 2, true, 1, Family::llama, true}),
         of_lookup({Precision::fp32, 4, false, 2, Family::mistral, true}),
         of_lookup({Precision::bf16, 2, true, 2, Family::gemma4_text, true}),

@@ -2,7 +2,7 @@
 // within the text.
 #include "base/check.h"
 #include "data/documents/chat_template.h"
-#include "data/documents/record.h"
+#include "data/records/record.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/objectives: the losses of TRL for pairs of sequences, their metrics and gradients.
+"""Writes tests/golden/objectives: the losses of TRL for pairs, answers and rollouts, their metrics and gradients.
 
 Needs torch, transformers, trl and safetensors; run from the repository root, with tests/golden/families in place.
 A folder per family has expected.safetensors: `tokens` I32 [2 P, T], the chosen sequences and then the rejected ones,
 each of `lengths` tokens, of which `prompts` come before the completion; `references` F32 [2 P, T], the log-probability
-of each token by a reference model; `margins` F32 [P]; and for each case its options in the metadata, `CASE/loss` F64,
+of each token by a reference model; `margins` F32 [P]; `verdicts` F32 [2 P], 1 for a desirable answer and -1 for another;
+`mismatched` I32 [2 P, 2 T], each prompt with the completion of the sequence before it, `mismatched_lengths`, and
+`mismatched_references`; `advantages` F32 [2 P] and `old_logps` F32 [2 P, T] of rollouts; and for each case its options in the metadata, `CASE/loss` F64,
 `CASE/metrics/NAME` F64 and `CASE/gradients/TENSOR`. Cases of `ALL` have the gradients of every tensor, the others that
 of the final norm. Reward models are directories as save_pretrained() writes them. fp32, eager attention, one thread.
 """
@@ -20,7 +22,7 @@ import torch
 import transformers
 import trl
 from safetensors.torch import save_file
-from trl import DPOTrainer, RewardTrainer
+from trl import DPOTrainer, GRPOTrainer, KTOTrainer, RewardTrainer, RLOOTrainer
 from trl.experimental.cpo import CPOTrainer
 from trl.experimental.orpo import ORPOTrainer
 
@@ -29,7 +31,7 @@ FAMILIES = ("llama_tied", "qwen3_untied", "gemma2_tied")
 T, PAD = 14, 0
 LENGTHS, PROMPTS = (14, 9, 5, 11, 12, 8), (6, 4, 1, 6, 4, 1)  # chosen, then rejected
 PAIRS = len(LENGTHS) // 2
-ALL = ("dpo_sigmoid", "dpo_mpo", "orpo", "cpo_ipo", "simpo", "reward")
+ALL = ("dpo_sigmoid", "dpo_mpo", "orpo", "cpo_ipo", "simpo", "reward", "kto", "grpo_dapo", "grpo_gspo", "rloo")
 DPO_LOSSES = ("sigmoid", "hinge", "ipo", "sigmoid_norm", "robust", "exo_pair", "nca_pair", "bco_pair", "sppo_hard",
               "apo_zero", "apo_down", "discopop")
 
@@ -45,6 +47,16 @@ def cases():
         smoothed = {"label_smoothing": 0.1} if loss in ("sigmoid", "simpo") else {}
         yield f"cpo_{loss}", {"type": "cpo", "beta": 0.5, "loss_type": [loss], "cpo_alpha": 0.7, **smoothed}
     yield "simpo", {"type": "simpo", "beta": 2.0, "simpo_gamma": 1.1}
+    yield "kto", {"type": "kto", "beta": 0.3, "desirable_weight": 1.3, "undesirable_weight": 0.8}
+    yield "kto_apo", {"type": "kto", "beta": 0.3, "loss_type": ["apo_zero_unpaired"]}
+    for loss in ("dapo", "grpo", "bnpo", "dr_grpo", "cispo", "luspo"):
+        yield f"grpo_{loss}", {"type": "grpo", "loss_type": [loss], "epsilon": 0.1, "epsilon_high": 0.25,
+                               "max_completion_length": 9}
+    yield "grpo_kl", {"type": "grpo", "loss_type": ["grpo"], "beta": 0.04, "delta": 1.3}
+    yield "grpo_plain_kl", {"type": "grpo", "loss_type": ["dapo"], "beta": 0.04, "use_bias_correction_kl": False}
+    yield "grpo_gspo", {"type": "grpo", "loss_type": ["grpo"], "beta": 0.02, "epsilon": 0.03, "epsilon_high": 0.05,
+                        "importance_sampling_level": "sequence"}
+    yield "rloo", {"type": "rloo", "epsilon": 0.4, "epsilon_high": 0.7}
 
 
 class Accelerator:
@@ -54,6 +66,10 @@ class Accelerator:
         return x
 
     gather_for_metrics = gather
+    num_processes = 1
+
+    def reduce(self, x, reduction):
+        return x
 
 
 def fake_trainer(**fields):
@@ -138,7 +154,86 @@ def reward(model, data, options):
     return loss, {n: v for n, v in metrics_of(trainer).items() if n in kept}
 
 
-RUN = {"dpo": dpo, "orpo": orpo, "cpo": cpo, "simpo": cpo, "reward": reward}
+def kto(model, data, options):
+    def fused(input_ids, attention_mask, labels, **unused):
+        logits = model(input_ids, attention_mask=attention_mask).logits
+        zeros = torch.zeros(input_ids.shape[0], input_ids.shape[1] - 1)
+        return types.SimpleNamespace(log_probs=logps_of(logits, input_ids) * (labels[:, 1:] != -100), entropy=zeros,
+                                     mean_logits=zeros)
+
+    loss_type = options.get("loss_type", ["kto"])[0]
+    mask, other = data["mask"], data["mismatched_mask"]
+    trainer = fake_trainer(model=model, precompute_ref_logps=True, calculate_KL=loss_type == "kto", loss_type=loss_type,
+                           beta=options["beta"], desirable_weight=options.get("desirable_weight", 1.0),
+                           undesirable_weight=options.get("undesirable_weight", 1.0))
+    trainer._compute_kl_logps = types.MethodType(KTOTrainer._compute_kl_logps, trainer)
+    inputs = {"input_ids": data["tokens"], "attention_mask": data["attention"], "completion_mask": mask,
+              "label": data["verdicts"] > 0, "ref_logps": (data["references"] * mask)[:, 1:].sum(1),
+              "KL_input_ids": data["mismatched"], "KL_attention_mask": data["mismatched_attention"],
+              "KL_completion_mask": other, "ref_KL_logps": (data["mismatched_references"] * other)[:, 1:].sum(1)}
+    loss = KTOTrainer._compute_loss(trainer, fused, inputs, False)
+    kept = ("rewards/", "logps/", "kl")
+    return loss, {n: v for n, v in metrics_of(trainer).items() if n.startswith(kept)}
+
+
+def rollouts(model, data, options):
+    def logps(*unused, **options):
+        logits = model(data["tokens"], attention_mask=data["attention"]).logits
+        return logps_of(logits, data["tokens"]), torch.zeros(2 * PAIRS, T - 1), None
+
+    mask = data["mask"][:, 1:]
+    epsilon = options.get("epsilon", 0.2)
+    trainer = fake_trainer(
+        model=model, epsilon_low=epsilon, epsilon_high=options.get("epsilon_high", epsilon), beta=options.get("beta", 0.0),
+        loss_type=options.get("loss_type", [""])[0], max_completion_length=options.get("max_completion_length"),
+        importance_sampling_level=options.get("importance_sampling_level", "token"), top_entropy_quantile=1.0,
+        off_policy_mask_threshold=None, use_vllm=False, current_gradient_accumulation_steps=1, _entropy_bonus_enabled=False,
+        _get_per_token_logps_and_entropies=logps,
+        args=types.SimpleNamespace(delta=options.get("delta"), steps_per_generation=1,
+                                   use_bias_correction_kl=options.get("use_bias_correction_kl", True)))
+    old = data["old_logps"][:, 1:]
+    inputs = {"prompt_ids": data["tokens"][:, :1], "prompt_mask": data["attention"][:, :1],
+              "completion_ids": data["tokens"][:, 1:], "completion_mask": mask, "advantages": data["advantages"],
+              "old_per_token_logps": old, "old_logps": (old * mask).sum(1), "num_items_in_batch": mask.sum(),
+              "ref_per_token_logps": data["references"][:, 1:]}
+    of = GRPOTrainer if options["type"] == "grpo" else RLOOTrainer
+    loss = of._compute_loss(trainer, model, inputs)
+    kept = ("kl", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean")
+    metrics = {n: v for n, v in metrics_of(trainer).items() if n in kept}
+    return loss, {"kl": 0.0, "completions/mean_length": mask.sum() / (2 * PAIRS), **metrics}
+
+
+RUN = {"dpo": dpo, "orpo": orpo, "cpo": cpo, "simpo": cpo, "reward": reward, "kto": kto, "grpo": rollouts,
+       "rloo": rollouts}
+
+
+def mismatched(data):
+    """Each prompt with the completion of the sequence before it."""
+    tokens = torch.full((2 * PAIRS, 2 * T), PAD)
+    attention, mask = torch.zeros(2 * PAIRS, 2 * T, dtype=torch.long), torch.zeros(2 * PAIRS, 2 * T, dtype=torch.long)
+    lengths = []
+    for row, prompt in enumerate(PROMPTS):
+        completion = data["tokens"][row - 1, PROMPTS[row - 1]:LENGTHS[row - 1]]
+        lengths.append(prompt + len(completion))
+        tokens[row, :prompt] = data["tokens"][row, :prompt]
+        tokens[row, prompt:lengths[-1]] = completion
+        attention[row, :lengths[-1]] = 1
+        mask[row, prompt:lengths[-1]] = 1
+    return {"mismatched": tokens, "mismatched_attention": attention, "mismatched_mask": mask,
+            "mismatched_lengths": torch.tensor(lengths)}
+
+
+def answers_and_rollouts(model, data):
+    """What KTO and GRPO need beside the pairs' data."""
+    data.update(mismatched(data), verdicts=torch.tensor([1.0, -1.0, 1.0, 1.0, -1.0, -1.0]),
+                advantages=torch.tensor([0.9, -1.3, 0.4, -0.2, 1.1, -0.9]))
+    with torch.no_grad():
+        logps, others = (logps_of(model(data[t], attention_mask=data[a]).logits, data[t])
+                         for t, a in (("tokens", "attention"), ("mismatched", "mismatched_attention")))
+    data["old_logps"] = torch.zeros(2 * PAIRS, T)
+    data["old_logps"][:, 1:] = logps + 0.4 * torch.randn_like(logps)
+    data["mismatched_references"] = torch.zeros(2 * PAIRS, 2 * T)  # below the policy's, so that kl is above 0
+    data["mismatched_references"][:, 1:] = others - 0.3 * torch.rand_like(others)
 
 
 def data_for(vocabulary):
@@ -171,6 +266,8 @@ def write(directory, out, meta, data):
     os.makedirs(directory, exist_ok=True)
     out.update(tokens=data["tokens"].int(), lengths=torch.tensor(LENGTHS).int(), prompts=torch.tensor(PROMPTS).int(),
                references=data["references"], margins=data["margins"])
+    more = ("verdicts", "mismatched", "mismatched_lengths", "mismatched_references", "advantages", "old_logps")
+    out.update({name: data[name].int() if data[name].dtype == torch.long else data[name] for name in more if name in data})
     save_file(out, f"{directory}/expected.safetensors", metadata={
         "format": "pt", "torch": torch.__version__, "transformers": transformers.__version__, "trl": trl.__version__,
         **meta})
@@ -184,6 +281,7 @@ def main():
         model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32,
                                                                   attn_implementation="eager").train()
         data, out, meta = data_for(model.config.vocab_size), {}, {}
+        answers_and_rollouts(model, data)
         for name, options in cases():
             run_case(out, meta, name, model, data, options)
         write(f"{OUT}/{family}", out, meta, data)

@@ -106,8 +106,9 @@ Result<void> DocumentDataset::pack(const DataConfig& config, Source source) {
   TRY_ASSIGN(const Division division, divide(*cache, order, config.validation_fraction, sequence_length_));
   const PackOptions options{.row_places = sequence_length_,
                             .together = config.packing,
-                            .sequences = config.documents == Documents::any ? 1u : 2u,
-                            .prompts = config.documents == Documents::prompted_pairs};
+                            .sequences = config.units.sequences,
+                            .count_tokens = config.units.count_tokens,
+                            .prompts = config.units.documents == Documents::prompted_pairs};
   Packed out{.cache = std::move(cache), .train = {}, .validation = {}, .name = std::move(source.name)};
   const u64 train = division.train + (division.head ? 1 : 0), held = division.tail ? 1 : division.held;
   const auto train_document = [&](u64 i) -> Result<TokenCache::Document> {

@@ -91,12 +91,15 @@ class Batch {
   Result<void> write(TokenCacheWriter& writer) {
     for (size_t i = 0; i < documents_.size(); ++i) {
       if (left_out_[i]) continue;
-      const std::span<const u32> tokens = encoded_[i].tokens;
+      const EncodedDocument& d = encoded_[i];
+      const std::span<const u32> tokens = d.tokens;
+      const std::span<const float> logps = d.logps;
       size_t at = 0;
-      for (const size_t end : encoded_[i].ends) {
-        TRY(writer.append(tokens.subspan(at, end - at)));
-        TRY(writer.end_document(encoded_[i].value));
-        at = end;
+      for (size_t n = 0; n < d.ends.size(); ++n) {
+        const size_t count = d.ends[n] - at;
+        TRY(writer.append(tokens.subspan(at, count), logps.empty() ? logps : logps.subspan(at, count)));
+        TRY(writer.end_document(d.values.empty() ? 0 : d.values[n]));
+        at = d.ends[n];
       }
       TRY(writer.append(tokens.subspan(at)));
     }
@@ -143,7 +146,10 @@ Result<void> encode_all(const CacheRequest& request, const DataPlace& place, Tok
   return {};
 }
 
-bool has_values(const EncoderSettings& s) { return s.documents == Documents::scored_pairs; }
+CacheParts parts_of(const UnitSettings& units) {
+  const bool rollouts = units.documents == Documents::rollouts;
+  return {.values = units.scored() || units.documents == Documents::judged || rollouts, .logps = rollouts};
+}
 
 Error nothing_to_learn(const CacheRequest& request, const CacheCounts& counts, const BadRecords& bad) {
   const size_t others = request.files.size() - 1;
@@ -181,9 +187,13 @@ Result<std::string> cache_key(const CacheRequest& request) {
   if (const auto& labelled = request.settings.labelled)
     text += fmt::format("{} labels {}, texts of {}\n", labelled->labels, fmt::join(labelled->names, "\n"),
                         request.settings.text_tokens_max);
-  if (request.settings.documents != Documents::any)
-    text += fmt::format("units {}, sequences of {}\n", static_cast<int>(request.settings.documents),
-                        request.settings.sequence_tokens_max);
+  if (const UnitSettings& units = request.settings.units; units.on()) {
+    text += fmt::format("units {}, sequences of {}\n", static_cast<int>(units.documents),
+                        units.sequence_tokens_max);
+    if (units.documents >= Documents::judged)
+      text += fmt::format("{} of them, advantages {} {}\n", units.sequences, units.advantages.leave_one_out,
+                          units.advantages.scaled);
+  }
   for (const DocumentFile& file : request.files) {
     TRY_ASSIGN(const std::string sample, sample_of(file));
     text += sample;
@@ -205,7 +215,7 @@ Result<MadeCache> open_or_make_cache(const CacheRequest& request, const DataPlac
       return Error{ErrorKind::usage, fmt::format("{}: is not tokenized yet", request.files[0].path)};
     remove_unfinished_caches(place.cache);
     TRY_ASSIGN(const std::unique_ptr<TokenCacheWriter> writer,
-               TokenCacheWriter::create(directory, key, has_values(request.settings)));
+               TokenCacheWriter::create(directory, key, parts_of(request.settings.units)));
     TRY(encode_all(request, place, *writer));
     if (writer->counts().documents == 0)
       return nothing_to_learn(request, writer->counts(), writer->bad_records());

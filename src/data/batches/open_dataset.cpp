@@ -48,20 +48,32 @@ std::vector<std::string> notes_of(const std::vector<SourceFiles>& train, const S
   return out;
 }
 
-// Only records have labels or pairs.
-Result<void> check_are_records(const std::vector<SourceFiles>& sources, bool pairs) {
+// The keys of lines that an objective takes.
+std::string_view keys_of(Documents documents) {
+  switch (documents) {
+    case Documents::any:
+    case Documents::labelled:
+      return "\"text\" and \"label\"";
+    case Documents::pairs:
+    case Documents::prompted_pairs:
+    case Documents::scored_pairs:
+      return "\"chosen\" and \"rejected\"";
+    case Documents::judged:
+      return "\"prompt\", \"completion\" and \"label\"";
+    case Documents::rollouts:
+      return "\"prompt\", \"completions\" and \"rewards\"";
+  }
+  return "";
+}
+
+// Only records have labels or units.
+Result<void> check_are_records(const std::vector<SourceFiles>& sources, Documents documents) {
   for (const SourceFiles& source : sources)
     for (size_t i = 0; i < source.found.size(); ++i)
       if (source.kinds[i] != FileKind::records)
-        return Error{
-            ErrorKind::usage,
-            pairs
-                ? fmt::format("{}: holds no pairs; this objective takes JSONL files whose lines have "
-                              "\"chosen\" and \"rejected\"",
-                              source.found[i].path)
-                : fmt::format("{}: holds no labels; objective.type sequence_classification takes JSONL files "
-                              "whose lines have \"text\" and \"label\"",
-                              source.found[i].path)};
+        return Error{ErrorKind::usage,
+                     fmt::format("{}: holds no records; this objective takes JSONL files whose lines have {}",
+                                 source.found[i].path, keys_of(documents))};
   return {};
 }
 
@@ -72,8 +84,7 @@ Result<std::unique_ptr<Dataset>> open_sources(const std::vector<SourceFiles>& so
                                               u64 seed, const DataPlace& place) {
   const auto tokens =
       std::ranges::find_if(sources, [](const SourceFiles& s) { return s.holds(FileKind::tokens); });
-  const bool pairs = config.documents != Documents::any;
-  if (config.labelled || pairs) TRY(check_are_records(sources, pairs));
+  if (config.labelled || config.units.on()) TRY(check_are_records(sources, config.units.documents));
   if (tokens == sources.end()) {
     TRY_ASSIGN(OpenedDocuments opened, open_documents(sources, config, vocab_size, sequence_length, place));
     TRY_ASSIGN(std::unique_ptr<DocumentDataset> made,

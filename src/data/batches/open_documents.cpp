@@ -19,7 +19,9 @@ namespace {
 
 std::optional<RecordShape> shape_of(const DataConfig& config) {
   if (config.labelled) return RecordShape::labelled;
-  if (config.documents != Documents::any) return RecordShape::preference;
+  if (config.units.documents == Documents::judged) return RecordShape::judged;
+  if (config.units.documents == Documents::rollouts) return RecordShape::rollouts;
+  if (config.units.on()) return RecordShape::preference;
   if (config.records == "auto") return std::nullopt;
   const std::optional<RecordShape> named = shape_named(config.records);
   CHECK(named, config.records);
@@ -67,8 +69,27 @@ std::optional<RecordShape> shape_of(const SourceFiles& files, const DataConfig& 
   return raw.next() ? raw.shape() : named;
 }
 
+// True if the first record that says so is one of messages. False if there is none.
+bool begins_with_messages(const SourceFiles& files, RecordShape shape) {
+  std::vector<DocumentFile> records;
+  for (const FoundFile& file : files.found) records.push_back({file.path, DocumentFormat::records});
+  const auto bytes = create_byte_encoder();
+  RawDocuments raw(std::move(records), shape, *bytes);
+  for (auto next = raw.next(); next && *next; next = raw.next()) {
+    const Result<Record> record = parse_record((*next)->content, shape, (*next)->place);
+    if (!record) continue;
+    if (const auto* judged = std::get_if<JudgedRecord>(&*record))
+      return std::holds_alternative<ChatRecord>(judged->answer);
+    const auto* answer = std::get_if<Answer>(&std::get<RolloutsRecord>(*record).completions[0].answer);
+    return answer != nullptr && std::holds_alternative<ChatRecord>(*answer);
+  }
+  return false;
+}
+
 bool goes_through_template(const SourceFiles& files, const DataConfig& config) {
   const auto shape = shape_of(files, config);
+  if (shape == RecordShape::judged || shape == RecordShape::rollouts)
+    return begins_with_messages(files, *shape);
   return shape == RecordShape::messages || shape == RecordShape::sharegpt || shape == RecordShape::alpaca ||
          shape == RecordShape::message_completion || shape == RecordShape::message_preference;
 }
@@ -90,8 +111,7 @@ CacheRequest request_for(const SourceFiles& files, const DataConfig& config, con
                   .vocab_size = vocab_size,
                   .labelled = config.labelled,
                   .text_tokens_max = row_tokens,
-                  .documents = config.documents,
-                  .sequence_tokens_max = config.sequence_tokens_max};
+                  .units = config.units};
   return out;
 }
 
@@ -181,24 +201,28 @@ void add_runs(const TextEncoder& encoder, std::span<const u32> tokens, ShownDocu
   if (out.runs.size() > first) out.runs.back().text += text.finish();
 }
 
-// Both sequences of a pair, each behind its name.
-void add_pair(const CacheRequest& request, std::span<const u32> tokens, ShownDocument& out) {
-  const bool scored = request.settings.documents == Documents::scored_pairs;
+// The sequences of a unit, each behind its name.
+void add_unit(const CacheRequest& request, std::span<const u32> tokens, double value, ShownDocument& out) {
+  const UnitSettings& units = request.settings.units;
+  std::string first = "[chosen] ", second = "\n[rejected] ";
+  if (units.documents == Documents::judged)
+    first = value > 0 ? "[desirable] " : "[undesirable] ", second = "\n[to another prompt] ";
+  if (units.documents == Documents::rollouts) first = fmt::format("[advantage {:.4g}] ", value);
   const auto border = std::ranges::find_if(tokens, begins_sequence);
   const auto at = static_cast<size_t>(border - tokens.begin());
-  for (const auto& [name, sequence] :
-       {std::pair{"[chosen] ", tokens.first(at)}, {"\n[rejected] ", tokens.subspan(at)}}) {
+  for (const auto& [name, sequence] : {std::pair{first, tokens.first(at)}, {second, tokens.subspan(at)}}) {
+    if (sequence.empty()) continue;
     out.runs.push_back({false, 0, name});
-    add_runs(request.text, scored && !sequence.empty() ? sequence.first(sequence.size() - 1) : sequence, out);
-    if (scored) out.runs.push_back({true, 1, " [score]"}), ++out.learned;
+    add_runs(request.text, units.scored() ? sequence.first(sequence.size() - 1) : sequence, out);
+    if (units.scored()) out.runs.push_back({true, 1, " [score]"}), ++out.learned;
   }
 }
 
 // Decodes a document for display.
-ShownDocument shown_document(const CacheRequest& request, std::span<const u32> tokens) {
+ShownDocument shown_document(const CacheRequest& request, std::span<const u32> tokens, double value) {
   ShownDocument out{.place = "", .tokens = tokens.size(), .runs = {}};
-  if (request.settings.documents != Documents::any) {
-    add_pair(request, tokens, out);
+  if (request.settings.units.on()) {
+    add_unit(request, tokens, value, out);
     return out;
   }
   const std::optional<ScoreHead>& labelled = request.settings.labelled;
@@ -218,7 +242,8 @@ void add_shown(const CacheRequest& request, const RawDocument& document, const E
   size_t at = 0;
   for (size_t i = 0; i < count; ++i) {
     const size_t end = i < encoded.ends.size() ? encoded.ends[i] : encoded.tokens.size();
-    ShownDocument one = shown_document(request, std::span(encoded.tokens).subspan(at, end - at));
+    ShownDocument one = shown_document(request, std::span(encoded.tokens).subspan(at, end - at),
+                                       i < encoded.values.size() ? encoded.values[i] : 0);
     one.place = document.place;
     if (!document.last) one.place += " (its beginning)";
     if (count > 1) one.place += fmt::format(" (document {} of {})", i + 1, count);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/check.h"
 #include "data/documents/answer_tokens.h"
@@ -23,8 +24,8 @@ class PackedRows::Packer {
   Packer(PackedRows& out, const PackOptions& options) : out_(out), options_(options) {}
 
   Result<void> add(const TokenCache::Document& document) {
-    const u64 places = document.tokens - options_.sequences;
-    if (options_.sequences > 1) return add_unit(document, places);
+    const u64 places = document.tokens - out_.last_tokens();
+    if (options_.sequences > 0) return add_unit(document, places);
     out_.full_ += places == options_.row_places;
     if (places <= options_.row_places)
       return put(document.first, static_cast<u32>(places), static_cast<u32>(document.learned));
@@ -41,10 +42,11 @@ class PackedRows::Packer {
   Result<void> add_unit(const TokenCache::Document& document, u64 places) {
     if (places > options_.row_places)
       return Error{ErrorKind::bad_input,
-                   fmt::format("{}: a pair has {} places, more than a row; remove {} to have it made again",
+                   fmt::format("{}: a unit has {} places, more than a row; remove {} to have it made again",
                                out_.cache_->directory(), places, out_.cache_->directory())};
     if (out_.cache_->has_values()) out_.values_.push_back(static_cast<float>(document.value));
-    return put(document.first, static_cast<u32>(places), 1);
+    const u64 targets = options_.count_tokens ? document.learned : 1;
+    return put(document.first, static_cast<u32>(places), static_cast<u32>(targets));
   }
 
   Result<void> put(u64 first_token, u32 places, u32 targets) {
@@ -102,10 +104,11 @@ Result<PackedRows> PackedRows::pack(const TokenCache& cache, u64 documents, cons
 Result<void> PackedRows::read_piece(const Piece& piece, u32 vocab_size, const BatchArrays& out,
                                     u32& at) const {
   std::array<u32, read_tokens> buffer;
-  std::array<float, read_tokens> references;
-  const bool referenced = !out.references.empty();
+  std::array<float, read_tokens> references, old_logps;
+  const bool sampled = !out.old_logps.empty(), unknown = sampled && cache_->counts().unknown_logps > 0,
+             referenced = !out.references.empty() || unknown;
   if (referenced) CHECK(cache_->references() != nullptr, cache_->directory());
-  const u32 tokens = piece.places + sequences_;
+  const u32 tokens = piece.places + last_tokens();
   u32 begin = at;  // of the sequence
   const u32 of_unit = begin;
   bool in_prompt = prompts_;
@@ -119,6 +122,7 @@ Result<void> PackedRows::read_piece(const Piece& piece, u32 vocab_size, const Ba
     TRY(cache_->read(piece.first_token + done, std::span(buffer).first(count + 1)));
     if (referenced)
       TRY(cache_->references()->read(piece.first_token + done, std::span(references).first(count + 1)));
+    if (sampled) TRY(cache_->read_logps(piece.first_token + done, std::span(old_logps).first(count + 1)));
     for (u32 i = 0; i < count; ++i) {
       const u32 id = id_of_token(buffer[i]), next_id = id_of_token(buffer[i + 1]);
       if (id >= vocab_size || next_id >= vocab_size)
@@ -136,7 +140,11 @@ Result<void> PackedRows::read_piece(const Piece& piece, u32 vocab_size, const Ba
       out.tokens[at] = static_cast<i32>(id);
       out.targets[at] = is_learned(buffer[i + 1]) || in_prompt ? static_cast<i32>(next_id) : ignored_target;
       if (!out.starts.empty()) out.starts[at] = static_cast<i32>(begin);
-      if (referenced) out.references[at] = references[i + 1];
+      if (!out.references.empty()) out.references[at] = references[i + 1];
+      if (sampled && has_loss(out.targets[at])) {
+        const float old = old_logps[i + 1];
+        out.old_logps[at] = std::isnan(old) ? references[i + 1] : old;
+      }
       ++at;
     }
     done += count;
@@ -162,7 +170,7 @@ Result<void> PackedRows::read(u64 row, u32 vocab_size, const BatchArrays& out) c
 
 PackedRows::Range PackedRows::tokens_of(u64 row) const {
   const Piece &first = pieces_[rows_[row].first_piece], &last = pieces_[rows_[row].last_piece];
-  return {first.first_token, last.first_token + last.places + sequences_};
+  return {first.first_token, last.first_token + last.places + last_tokens()};
 }
 
 Bytes PackedRows::memory_bytes() const {

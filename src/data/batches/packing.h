@@ -6,7 +6,7 @@
 // when it is full, or when it is the oldest of `open_rows`. The packing depends only on the documents and
 // their order.
 //
-// A document that is a unit of several sequences, such as a pair, lies in one row: its sequences follow each
+// A document that is a unit of sequences, such as a pair, lies in one row: its sequences follow each
 // other, each a place shorter than its tokens.
 #pragma once
 
@@ -24,9 +24,10 @@ inline constexpr u32 packing_version = 2;
 
 struct PackOptions {
   u32 row_places = 0;
-  bool together = true;  // false: one document per row
-  u32 open_rows = 64;    // more fill rows better; 64 reach about 99 % of the best known filling
-  u32 sequences = 1;     // of a document; more: documents are units, each of which is one target
+  bool together = true;       // false: one document per row
+  u32 open_rows = 64;         // more fill rows better; 64 reach about 99 % of the best known filling
+  u32 sequences = 0;          // of a document that is a unit and lies in one row; 0: documents are no units
+  bool count_tokens = false;  // targets of a unit are its tokens; else it is one target
   // Units whose first sequence is learned from its first token on: the value of its place is the number of
   // its places before the first token that is marked as learned.
   bool prompts = false;
@@ -76,7 +77,8 @@ class PackedRows {
   class Packer;
 
   const TokenCache* cache_ = nullptr;
-  u32 row_places_ = 0, sequences_ = 1;
+  u32 row_places_ = 0, sequences_ = 0;
+  u32 last_tokens() const { return sequences_ > 1 ? sequences_ : 1; }  // of a piece, only targets
   bool prompts_ = false;
   std::vector<Piece> pieces_;
   std::vector<float> values_;  // by piece; empty: documents have none
@@ -89,10 +91,10 @@ Result<void> PackedRows::for_targets(u64 row, Fn&& fn) const {
   u32 at = 0;
   std::vector<u32> tokens;
   for (u32 piece = rows_[row].first_piece; piece != none; piece = pieces_[piece].next) {
-    tokens.resize(pieces_[piece].places + sequences_);
+    tokens.resize(pieces_[piece].places + last_tokens());
     TRY(cache_->read(pieces_[piece].first_token, tokens));
     for (u32 i = 1; i < tokens.size(); ++i)
-      if (sequences_ == 1 || !begins_sequence(tokens[i])) fn(at++, pieces_[piece].first_token + i);
+      if (sequences_ < 2 || !begins_sequence(tokens[i])) fn(at++, pieces_[piece].first_token + i);
   }
   return {};
 }

@@ -93,6 +93,7 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& director
   out->tokens_path_ = directory + "/tokens.bin";
   out->documents_path_ = directory + "/documents.bin";
   out->values_path_ = directory + "/values.bin";
+  out->logps_path_ = directory + "/logps.bin";
   const std::string path = directory + "/about.json";
   TRY_ASSIGN(const std::string text, read_small_file(path, about_bytes_max, ErrorKind::bad_input));
   const Result<json::value> parsed = parse_json(text, ErrorKind::bad_input, path);
@@ -127,6 +128,10 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& director
     TRY_ASSIGN(out->values_,
                open_array(out->values_path_, directory, out->counts_.documents * sizeof(double)));
   }
+  if (parsed->get_object().contains("unknown_logps")) {
+    TRY_ASSIGN(out->counts_.unknown_logps, about.number("unknown_logps"));
+    TRY_ASSIGN(out->logps_, open_array(out->logps_path_, directory, out->counts_.tokens * sizeof(float)));
+  }
   return out;
 }
 
@@ -159,6 +164,11 @@ Result<TokenCache::Document> TokenCache::document(u64 index) const {
 Result<void> TokenCache::read(u64 first_token, std::span<u32> out) const {
   CHECK(first_token + out.size() <= counts_.tokens, first_token, out.size(), counts_.tokens);
   return read_array(tokens_, tokens_path_, first_token * sizeof(u32), std::as_writable_bytes(out));
+}
+
+Result<void> TokenCache::read_logps(u64 first_token, std::span<float> out) const {
+  CHECK(first_token + out.size() <= counts_.tokens, first_token, out.size(), counts_.tokens);
+  return read_array(logps_, logps_path_, first_token * sizeof(float), std::as_writable_bytes(out));
 }
 
 Result<u64> TokenCache::learned_in(u64 first_token, u64 count) const {

@@ -8,6 +8,8 @@
 //
 // values.bin, only with objectives that read one: an f64 per document, such as the margin of a pair.
 //
+// logps.bin, only of rollouts: an f32 per token, the log-probability at which it was sampled; NaN: not known.
+//
 // about.json: the cache key, counts, records that were left out, and checksums (XXH3) of the content of
 // tokens.bin and documents.bin. The checksums identify a run's data. The file is sealed (base/text/seal.h)
 // and written last.
@@ -35,23 +37,29 @@ inline constexpr i64 token_cache_version = 2;
 
 struct CacheCounts {
   u64 documents = 0, tokens = 0;
-  u64 learned = 0;       // tokens to be predicted
-  u64 without_loss = 0;  // documents left out because they have nothing to learn
+  u64 learned = 0;        // tokens to be predicted
+  u64 without_loss = 0;   // documents left out because they have nothing to learn
+  u64 unknown_logps = 0;  // tokens of rollouts to be predicted, whose log-probability is not known
   bool operator==(const CacheCounts&) const = default;
+};
+
+// Files that not every cache has.
+struct CacheParts {
+  bool values = false, logps = false;
 };
 
 class TokenCacheWriter {
  public:
   // Error: io, naming what cannot be written.
   // REQUIRES: `directory` does not exist.
-  // `values`: documents have a value.
   static Result<std::unique_ptr<TokenCacheWriter>> create(const std::string& directory,
-                                                          const std::string& key, bool values = false);
+                                                          const std::string& key, CacheParts = {});
   ~TokenCacheWriter();  // removes an unfinished cache
 
   // append() adds tokens to the current document, which may be larger than memory. end_document() closes it,
   // and drops it if no token but its first is learned.
-  Result<void> append(std::span<const u32> tokens);
+  // `logps`: by token, if the cache has them.
+  Result<void> append(std::span<const u32> tokens, std::span<const float> logps = {});
   Result<void> end_document(double value = 0);
   // Makes the cache durable and visible. If another process has finished the same cache first, that one
   // stays.
@@ -62,7 +70,7 @@ class TokenCacheWriter {
 
  private:
   struct Files;
-  TokenCacheWriter(std::string directory, std::string key, bool values);
+  TokenCacheWriter(std::string directory, std::string key, CacheParts);
   Result<bool> make_unfinished();
   Result<void> flush();
   Result<void> write_blocks(const Fd&, const char* name);
@@ -70,14 +78,15 @@ class TokenCacheWriter {
   std::string about() const;
 
   const std::string directory_, key_;
-  const bool has_values_;
+  const CacheParts parts_;
   std::string unfinished_;
   std::unique_ptr<Files> files_;
   // Tokens not written yet. The current document, from document_begin_ on, is held back until a token of it
   // is learned.
   std::vector<u32> tokens_;
   size_t document_begin_ = 0;
-  u64 document_tokens_ = 0, document_learned_ = 0;
+  std::vector<float> logps_;  // of tokens_
+  u64 document_tokens_ = 0, document_learned_ = 0, document_unknown_ = 0;
   std::vector<u64> ends_;       // content of documents.bin
   std::vector<double> values_;  // content of values.bin
   CacheCounts counts_;
@@ -108,6 +117,8 @@ class TokenCache {
   Result<void> read(u64 first_token, std::span<u32> out) const;
   Result<u64> learned_in(u64 first_token, u64 count) const;
   bool has_values() const { return bool(values_); }
+  bool has_logps() const { return bool(logps_); }
+  Result<void> read_logps(u64 first_token, std::span<float> out) const;  // REQUIRES: has_logps()
   // Log-probabilities of a reference model; null: none were attached. REQUIRES to attach: no reader yet.
   const TokenReferences* references() const { return references_.get(); }
   void attach(std::unique_ptr<TokenReferences> references) { references_ = std::move(references); }
@@ -118,10 +129,10 @@ class TokenCache {
 
   std::string directory_, content_;
   // Made once, because a step must not allocate.
-  std::string tokens_path_, documents_path_, values_path_;
+  std::string tokens_path_, documents_path_, values_path_, logps_path_;
   CacheCounts counts_;
   BadRecords bad_;
-  Fd tokens_, documents_, values_;
+  Fd tokens_, documents_, values_, logps_;
   std::unique_ptr<TokenReferences> references_;
 };
 

@@ -9,6 +9,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cerrno>
+#include <cmath>
 #include <filesystem>
 #include <random>
 #include <utility>
@@ -54,8 +55,8 @@ Result<void> sync_directory(const std::string& path) {
 }  // namespace
 
 struct TokenCacheWriter::Files {
-  Fd tokens, documents, values;
-  BlockEncoder token_blocks, document_blocks, value_blocks;
+  Fd tokens, documents, values, logps;
+  BlockEncoder token_blocks, document_blocks, value_blocks, logp_blocks;
   std::vector<std::byte> blocks;  // about to be written to a file
   XXH3_state_t *tokens_hash = XXH3_createState(), *documents_hash = XXH3_createState();
   std::vector<RemovedAtSuddenEnd> leftovers;
@@ -69,10 +70,10 @@ struct TokenCacheWriter::Files {
   }
 };
 
-TokenCacheWriter::TokenCacheWriter(std::string directory, std::string key, bool values)
+TokenCacheWriter::TokenCacheWriter(std::string directory, std::string key, CacheParts parts)
     : directory_(std::move(directory)),
       key_(std::move(key)),
-      has_values_(values),
+      parts_(parts),
       files_(std::make_unique<Files>()) {}
 
 TokenCacheWriter::~TokenCacheWriter() {
@@ -81,8 +82,8 @@ TokenCacheWriter::~TokenCacheWriter() {
 }
 
 Result<std::unique_ptr<TokenCacheWriter>> TokenCacheWriter::create(const std::string& directory,
-                                                                   const std::string& key, bool values) {
-  std::unique_ptr<TokenCacheWriter> out(new TokenCacheWriter(directory, key, values));
+                                                                   const std::string& key, CacheParts parts) {
+  std::unique_ptr<TokenCacheWriter> out(new TokenCacheWriter(directory, key, parts));
   for (u32 i = 0; i < names_max; ++i) {
     TRY_ASSIGN(const bool made, out->make_unfinished());
     if (made) return out;
@@ -104,7 +105,7 @@ Result<bool> TokenCacheWriter::make_unfinished() {
         fmt::format("{}: cannot make the directory: {}; set data.cache to a directory that can be written",
                     unfinished_, fault.message())};
   files_->leftovers.clear();
-  for (const char* name : {"/tokens.bin", "/documents.bin", "/values.bin", "/about.json"})
+  for (const char* name : {"/tokens.bin", "/documents.bin", "/values.bin", "/logps.bin", "/about.json"})
     files_->leftovers.emplace_back(unfinished_ + name, Leftover::file);
   files_->leftovers.emplace_back(unfinished_, Leftover::directory);
   Result<Fd> tokens = create_file(unfinished_ + "/tokens.bin");
@@ -113,14 +114,21 @@ Result<bool> TokenCacheWriter::make_unfinished() {
   if (!lock_cache_file(*tokens)) return false;
   files_->tokens = std::move(*tokens);
   TRY_ASSIGN(files_->documents, create_file(unfinished_ + "/documents.bin"));
-  if (has_values_) {
+  if (parts_.values) {
     TRY_ASSIGN(files_->values, create_file(unfinished_ + "/values.bin"));
+  }
+  if (parts_.logps) {
+    TRY_ASSIGN(files_->logps, create_file(unfinished_ + "/logps.bin"));
   }
   return true;
 }
 
-Result<void> TokenCacheWriter::append(std::span<const u32> tokens) {
+Result<void> TokenCacheWriter::append(std::span<const u32> tokens, std::span<const float> logps) {
+  CHECK(logps.size() == (parts_.logps ? tokens.size() : 0), logps.size(), tokens.size());
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  logps_.insert(logps_.end(), logps.begin(), logps.end());
+  for (size_t i = 0; i < logps.size(); ++i)
+    document_unknown_ += is_learned(tokens[i]) && std::isnan(logps[i]);
   // The document's first token cannot be predicted: nothing comes before it.
   const std::span counted = document_tokens_ == 0 && !tokens.empty() ? tokens.subspan(1) : tokens;
   document_tokens_ += tokens.size();
@@ -129,19 +137,22 @@ Result<void> TokenCacheWriter::append(std::span<const u32> tokens) {
 }
 
 Result<void> TokenCacheWriter::end_document(double value) {
-  const u64 tokens = std::exchange(document_tokens_, 0), learned = std::exchange(document_learned_, 0);
+  const u64 tokens = std::exchange(document_tokens_, 0), learned = std::exchange(document_learned_, 0),
+            unknown = std::exchange(document_unknown_, 0);
   if (learned == 0) {
     ++counts_.without_loss;
     tokens_.resize(document_begin_);
+    if (parts_.logps) logps_.resize(document_begin_);
     return {};
   }
   ++counts_.documents;
   counts_.tokens += tokens;
   counts_.learned += learned;
+  counts_.unknown_logps += unknown;
   document_begin_ = tokens_.size();
   ends_.push_back(counts_.tokens);
   ends_.push_back(counts_.learned);
-  if (has_values_) values_.push_back(value);
+  if (parts_.values) values_.push_back(value);
   return {};
 }
 
@@ -155,12 +166,19 @@ Result<void> TokenCacheWriter::flush() {
   TRY(write_blocks(files_->tokens, "tokens.bin"));
   files_->document_blocks.append(ends, files_->blocks);
   TRY(write_blocks(files_->documents, "documents.bin"));
-  if (has_values_) {
-    const auto values = std::as_bytes(std::span(values_));
-    XXH3_64bits_update(files_->documents_hash, values.data(), values.size());
-    files_->value_blocks.append(values, files_->blocks);
-    TRY(write_blocks(files_->values, "values.bin"));
+  const auto add = [&](auto numbers, BlockEncoder& blocks, const Fd& file, const char* name) {
+    const auto bytes = std::as_bytes(numbers);
+    XXH3_64bits_update(files_->documents_hash, bytes.data(), bytes.size());
+    blocks.append(bytes, files_->blocks);
+    return write_blocks(file, name);
+  };
+  if (parts_.values) {
+    TRY(add(std::span(values_), files_->value_blocks, files_->values, "values.bin"));
     values_.clear();
+  }
+  if (parts_.logps) {
+    TRY(add(std::span(logps_).first(count), files_->logp_blocks, files_->logps, "logps.bin"));
+    logps_.erase(logps_.begin(), logps_.begin() + static_cast<i64>(count));
   }
   tokens_.erase(tokens_.begin(), tokens_.begin() + static_cast<i64>(count));
   document_begin_ = 0;
@@ -183,7 +201,8 @@ std::string TokenCacheWriter::about() const {
                                {"without_loss", counts_.without_loss},
                                {"xxh3", fmt::format("{:016x}{:016x}", XXH3_64bits_digest(files_->tokens_hash),
                                                     XXH3_64bits_digest(files_->documents_hash))}};
-  if (has_values_) about["values"] = true;
+  if (parts_.values) about["values"] = true;
+  if (parts_.logps) about["unknown_logps"] = counts_.unknown_logps;
   if (bad_.count > 0) {
     about["bad_records"] = bad_.count;
     about["first_bad_records"] = boost::json::array(bad_.first.begin(), bad_.first.end());
@@ -205,11 +224,13 @@ Result<void> TokenCacheWriter::finish() {
   TRY(write_blocks(files_->tokens, "tokens.bin"));
   files_->document_blocks.finish(files_->blocks);
   TRY(write_blocks(files_->documents, "documents.bin"));
-  if (has_values_) {
-    files_->value_blocks.finish(files_->blocks);
-    TRY(write_blocks(files_->values, "values.bin"));
-    TRY(finish_cache_file(files_->values, unfinished_ + "/values.bin"));
-  }
+  const auto end = [&](BlockEncoder& blocks, Fd& file, const char* name) -> Result<void> {
+    blocks.finish(files_->blocks);
+    TRY(write_blocks(file, name));
+    return finish_cache_file(file, fmt::format("{}/{}", unfinished_, name));
+  };
+  if (parts_.values) TRY(end(files_->value_blocks, files_->values, "values.bin"));
+  if (parts_.logps) TRY(end(files_->logp_blocks, files_->logps, "logps.bin"));
   // tokens.bin stays open, and so locked, until the directory is renamed.
   if (::fsync(files_->tokens.get()) != 0) return cache_fault("write", unfinished_ + "/tokens.bin");
   TRY(finish_cache_file(files_->documents, unfinished_ + "/documents.bin"));

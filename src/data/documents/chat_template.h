@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/documents/record.h"
 #include "data/documents/tokenizer_config.h"
+#include "data/records/record.h"
 #include "huggingface/jinja/template.h"
 
 namespace tidepool {

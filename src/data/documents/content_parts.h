@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "data/documents/record.h"
+#include "data/records/record.h"
 
 namespace tidepool {
 

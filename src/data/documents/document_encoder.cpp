@@ -47,9 +47,7 @@ Result<EncodedDocument> DocumentEncoder::encode(const RawDocument& raw, RecordSh
   Result<void> done;
   if (raw.record) {
     TRY_ASSIGN(const Record record, parse_record(raw.content, shape, raw.place));
-    done = encode_record(record, out.tokens);
-    if (const auto* row = std::get_if<TokensRecord>(&record)) out.ends = row->ends;
-    if (const auto* pair = std::get_if<PreferenceRecord>(&record)) out.value = pair->margin;
+    done = encode_record(record, raw, out);
   } else {
     done = encode_text(raw, out.tokens);
   }
@@ -73,7 +71,9 @@ Result<void> DocumentEncoder::encode_text(const RawDocument& raw, std::vector<u3
   return {};
 }
 
-Result<void> DocumentEncoder::encode_record(const Record& record, std::vector<u32>& out) const {
+Result<void> DocumentEncoder::encode_record(const Record& record, const RawDocument& raw,
+                                            EncodedDocument& document) const {
+  std::vector<u32>& out = document.tokens;
   return std::visit(
       Overloaded{[&](const TextRecord& r) -> Result<void> {
                    const size_t begin = out.size();
@@ -95,10 +95,13 @@ Result<void> DocumentEncoder::encode_record(const Record& record, std::vector<u3
                  [&](const TokensRecord& r) -> Result<void> {
                    for (size_t i = 0; i < r.ids.size(); ++i)
                      out.push_back(r.ids[i] | (r.learned[i] ? learned_bit : 0));
+                   document.ends = r.ends;
                    return {};
                  },
                  [&](const LabelledRecord& r) { return encode_labelled(r, out); },
-                 [&](const PreferenceRecord& r) { return encode_pair(r, out); }},
+                 [&](const PreferenceRecord& r) { return encode_pair(r, document); },
+                 [&](const JudgedRecord& r) { return encode_judged(r, raw, document); },
+                 [&](const RolloutsRecord& r) { return encode_rollouts(r, document); }},
       record);
 }
 
@@ -161,55 +164,6 @@ Result<void> DocumentEncoder::encode_labelled(const LabelledRecord& record, std:
   TRY(text_.encode(record.text, Around::special, out));
   if (settings_.text_tokens_max != 0) out.resize(std::min(out.size(), begin + settings_.text_tokens_max));
   out.push_back(label | learned_bit);
-  return {};
-}
-
-// RETURNS: the tokens of a prompt with an answer, as an objective of pairs needs them.
-Result<std::vector<u32>> DocumentEncoder::encode_answer(const PreferenceRecord::Answer& answer,
-                                                        std::string_view word) const {
-  std::vector<u32> out;
-  TRY(std::visit(
-      Overloaded{[&](const CompletionRecord& r) { return encode_completion(r.prompt, r.completion, out); },
-                 [&](const ChatRecord& r) { return encode_chat(r, out); }},
-      answer));
-  const size_t most = settings_.sequence_tokens_max;
-  if (settings_.documents == Documents::scored_pairs) {
-    if (out.size() > most)
-      return Error{
-          ErrorKind::bad_input,
-          fmt::format("prompt and {} answer have {} tokens, and a score is that of the last one, but "
-                      "{} fit; raise train.sequence_length, half of which is a sequence's, or "
-                      "objective.max_length",
-                      word, out.size(), most)};
-    for (u32& token : out) token = id_of_token(token);
-    if (!out.empty()) out.push_back(0 | learned_bit);
-    return out;
-  }
-  if (!out.empty()) out[0] = id_of_token(out[0]);  // nothing comes before it
-  const size_t whole = out.size();
-  out.resize(std::min(whole, most));
-  if (std::ranges::none_of(out, is_learned))
-    return Error{
-        ErrorKind::bad_input,
-        fmt::format("no token of the {} answer is left: prompt and answer have {} tokens, and {} fit; "
-                    "raise train.sequence_length, half of which is a sequence's, or "
-                    "objective.max_length",
-                    word, whole, most)};
-  return out;
-}
-
-Result<void> DocumentEncoder::encode_pair(const PreferenceRecord& record, std::vector<u32>& out) const {
-  TRY_ASSIGN(const std::vector<u32> chosen, encode_answer(record.chosen, "chosen"));
-  TRY_ASSIGN(std::vector<u32> rejected, encode_answer(record.rejected, "rejected"));
-  if (chosen == rejected)
-    return Error{ErrorKind::bad_input,
-                 "chosen and rejected are the same as far as they fit; raise train.sequence_length, half of "
-                 "which is a sequence's, or objective.max_length"};
-  if (chosen.empty() || rejected.empty())
-    return Error{ErrorKind::bad_input, "an answer has no token; remove the record"};
-  rejected[0] |= begins_bit;
-  out.insert(out.end(), chosen.begin(), chosen.end());
-  out.insert(out.end(), rejected.begin(), rejected.end());
   return {};
 }
 

@@ -20,8 +20,7 @@ struct EncoderSettings {
   u32 vocab_size = 0;                 // of the model
   std::optional<ScoreHead> labelled;  // documents are texts with one of these labels
   u32 text_tokens_max = 0;            // a longer text with a label is cut there; 0: never
-  Documents documents = Documents::any;
-  u32 sequence_tokens_max = 0;  // of a pair's sequences: the end of a longer completion is cut off
+  UnitSettings units;
 };
 
 // Tokens of a document, of a part of one, or of a row that holds several. Behind the tokens of a text with a
@@ -30,8 +29,11 @@ struct EncoderSettings {
 struct EncodedDocument {
   std::vector<u32> tokens;
   std::vector<size_t>
-      ends;          // of documents, ascending; tokens behind the last one belong to an unfinished one
-  double value = 0;  // of a pair: its margin
+      ends;  // of documents, ascending; tokens behind the last one belong to an unfinished one
+  // Of units only: by document a pair's margin, 1 or -1 for a judged answer, a rollout's advantage.
+  std::vector<double> values;
+  // Of rollouts only: by token, the log-probability at which it was sampled; NaN: not known, or not sampled.
+  std::vector<float> logps;
 };
 
 class DocumentEncoder {
@@ -47,13 +49,18 @@ class DocumentEncoder {
 
  private:
   Result<void> encode_text(const RawDocument&, std::vector<u32>& out) const;
-  Result<void> encode_record(const Record&, std::vector<u32>& out) const;
+  Result<void> encode_record(const Record&, const RawDocument&, EncodedDocument& out) const;
   Result<void> encode_chat(const ChatRecord&, std::vector<u32>& out) const;
   Result<void> encode_behind_prompt(const std::string& prompt, const std::string& whole,
                                     std::vector<u32>& out) const;
   Result<void> encode_labelled(const LabelledRecord&, std::vector<u32>& out) const;
-  Result<void> encode_pair(const PreferenceRecord&, std::vector<u32>& out) const;
-  Result<std::vector<u32>> encode_answer(const PreferenceRecord::Answer&, std::string_view word) const;
+  // unit_documents.cpp has these.
+  Result<void> encode_pair(const PreferenceRecord&, EncodedDocument& out) const;
+  Result<void> encode_judged(const JudgedRecord&, const RawDocument&, EncodedDocument& out) const;
+  Result<void> encode_rollouts(const RolloutsRecord&, EncodedDocument& out) const;
+  Result<std::vector<u32>> encode_answer(const Answer&, std::string_view word) const;
+  Result<std::vector<u32>> encode_whole_answer(const Answer&) const;
+  Result<std::vector<u32>> encode_rollout(const Rollout&, size_t index) const;
   Result<void> encode_completion(const std::string& prompt, const std::string& completion,
                                  std::vector<u32>& out) const;
   void add_end(std::vector<u32>& out, size_t document_begin) const;

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/documents/record.h"
+#include "data/records/record.h"
 #include "huggingface/jinja/template.h"
 
 namespace tidepool {

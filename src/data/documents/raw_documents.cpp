@@ -1,5 +1,7 @@
 #include "data/documents/raw_documents.h"
 
+#include <utility>
+
 namespace tidepool {
 
 RawDocuments::RawDocuments(std::vector<DocumentFile> files, std::optional<RecordShape> named,
@@ -11,6 +13,24 @@ RawDocuments::RawDocuments(std::vector<DocumentFile> files, std::optional<Record
       on_bad_(on_bad) {}
 
 Result<std::optional<RawDocument>> RawDocuments::next() {
+  return named_ == RecordShape::judged ? read_beside_neighbour() : read();
+}
+
+Result<std::optional<RawDocument>> RawDocuments::read_beside_neighbour() {
+  std::optional<RawDocument> out = std::exchange(ahead_, std::nullopt);
+  if (!out) {
+    TRY_ASSIGN(out, read());
+  }
+  if (!out) return out;
+  if (!before_) {
+    TRY_ASSIGN(ahead_, read());
+    before_ = ahead_ ? ahead_->content : out->content;
+  }
+  out->neighbour = std::exchange(*before_, out->content);
+  return out;
+}
+
+Result<std::optional<RawDocument>> RawDocuments::read() {
   while (true) {
     RawDocument out;
     TRY_ASSIGN(const bool found, reader_.next(out));

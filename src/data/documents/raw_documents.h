@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "data/documents/bad_records.h"
-#include "data/documents/record.h"
 #include "data/documents/text_encoder.h"
 #include "data/files/document_reader.h"
+#include "data/records/record.h"
 
 namespace tidepool {
 
@@ -24,8 +24,8 @@ class RawDocuments {
   RawDocuments(std::vector<DocumentFile>, std::optional<RecordShape> named, const TextEncoder& encoder,
                OnBadRecord = OnBadRecord::error);
 
-  // RETURNS: none at the end. Skips empty lines.
-  // Error: names file and line.
+  // RETURNS: none at the end. Skips empty lines. The neighbour of a judged record is the record before it,
+  // and that of the first one the second. Error: names file and line.
   Result<std::optional<RawDocument>> next();
   // Skips the rest of the text of which next() has returned a part.
   void skip_rest() { reader_.skip_rest(); }
@@ -35,11 +35,16 @@ class RawDocuments {
   u64 bytes_read() const { return reader_.bytes_read(); }  // of the files, for progress
 
  private:
+  Result<std::optional<RawDocument>> read();
+  Result<std::optional<RawDocument>> read_beside_neighbour();
+
   DocumentReader reader_;
   const std::optional<RecordShape> named_;
   std::optional<RecordShape> shape_;
   const OnBadRecord on_bad_;
   BadRecords bad_;
+  std::optional<std::string> before_;  // the line that was returned last
+  std::optional<RawDocument> ahead_;   // read, and not returned yet
 };
 
 }  // namespace tidepool

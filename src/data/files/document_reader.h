@@ -29,6 +29,7 @@ struct RawDocument {
   std::string place;               // "FILE:LINE", or "FILE"
   bool record = false;             // a line of JSONL
   bool first = true, last = true;  // position of a part in its document
+  std::string neighbour;           // another record's line, for records that are compared with one
 };
 
 // Places at which texts may be cut into parts.

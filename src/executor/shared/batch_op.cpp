@@ -75,18 +75,22 @@ Result<void> run_load_batch(const Plan& plan, const ModelGraph& graph, const Tie
                            .starts = ids(BatchArray::starts),
                            .sequences = ids(BatchArray::sequences),
                            .values = array(BatchArray::values, float{}),
-                           .references = array(BatchArray::references, float{})};
+                           .references = array(BatchArray::references, float{}),
+                           .old_logps = array(BatchArray::old_logps, float{})};
   std::ranges::fill(arrays.starts, 0);
   std::ranges::fill(arrays.sequences, 0);
   std::ranges::fill(arrays.values, 0);
   std::ranges::fill(arrays.references, 0);
+  std::ranges::fill(arrays.old_logps, 0);
   const bool evaluates = issue.segment->kind == SegmentKind::evaluation;
   TRY(source.load_batch({.step = issue.step, .micro_batch = issue.get().micro_batch, .evaluation = evaluates},
                         arrays));
   const std::span<i32> table_tokens = ids(BatchArray::table_tokens);
   if (!table_tokens.empty()) std::ranges::copy(arrays.tokens, table_tokens.begin());
   if (lookup != nullptr) lookup->number(plan.lookup.block == 0 ? arrays.tokens : table_tokens);
-  if (evaluates) evaluation.add_targets(evaluation_index(plan, issue), arrays.counted_targets());
+  if (evaluates)
+    evaluation.add_targets(evaluation_index(plan, issue),
+                           arrays.counted_targets(graph.objective.counts_tokens()));
   return {};
 }
 

@@ -26,7 +26,8 @@ BatchView batch_view(const BatchShape& batch, std::span<const std::byte> bytes) 
           .table_tokens = ids(BatchArray::table_tokens),
           .sequences = ids(BatchArray::sequences),
           .values = numbers(BatchArray::values),
-          .references = numbers(BatchArray::references)};
+          .references = numbers(BatchArray::references),
+          .old_logps = numbers(BatchArray::old_logps)};
 }
 
 struct StreamsOfOp {

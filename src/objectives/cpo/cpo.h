@@ -6,7 +6,7 @@
 
 namespace tidepool {
 
-inline constexpr std::array cpo_losses = {PairLoss::sigmoid, PairLoss::hinge, PairLoss::ipo, PairLoss::simpo};
+inline constexpr std::array<std::string_view, 4> cpo_losses = {"sigmoid", "hinge", "ipo", "simpo"};
 inline constexpr auto cpo_metrics = with_reward_metrics<1>({{{"nll_loss", mean_of<Sum::chosen_nll>}}});
 
 // Losses of means tell means.

@@ -6,10 +6,9 @@
 
 namespace tidepool {
 
-inline constexpr std::array dpo_losses = {PairLoss::sigmoid,      PairLoss::hinge,    PairLoss::ipo,
-                                          PairLoss::sigmoid_norm, PairLoss::robust,   PairLoss::exo_pair,
-                                          PairLoss::nca_pair,     PairLoss::bco_pair, PairLoss::sppo_hard,
-                                          PairLoss::apo_zero,     PairLoss::apo_down, PairLoss::discopop};
+inline constexpr std::array<std::string_view, 13> dpo_losses = {
+    "sigmoid",  "hinge",     "ipo",      "sigmoid_norm", "robust",   "exo_pair",     "nca_pair",
+    "bco_pair", "sppo_hard", "apo_zero", "apo_down",     "discopop", chosen_nll_name};
 
 inline ObjectiveRule dpo_rule(const ObjectiveConfig& c) {
   ObjectiveRule rule = named_losses(c, PairLoss::sigmoid);
@@ -19,7 +18,7 @@ inline ObjectiveRule dpo_rule(const ObjectiveConfig& c) {
 
 inline constexpr Objective dpo = [] {
   Objective row = preference_objective(reward_metrics, dpo_rule);
-  row.losses = dpo_losses, row.nll = true;
+  row.losses = dpo_losses, row.adds_losses = true;
   return row;
 }();
 

@@ -12,8 +12,8 @@ inline constexpr auto orpo_metrics =
                              {"log_odds_chosen", mean_of<Sum::log_odds>}}});
 
 inline ObjectiveRule orpo_rule(const ObjectiveConfig& c) {
-  ObjectiveRule rule = {.loss_count = 1, .chosen_nll = 1, .beta = c.beta, .prompt_nll = true, .mean = true};
-  rule.losses[0] = {PairLoss::odds_ratio};
+  ObjectiveRule rule = pair_rule(c, PairLoss::odds_ratio);
+  rule.chosen_nll = 1, rule.prompt_nll = true, rule.mean = true;
   return rule;
 }
 

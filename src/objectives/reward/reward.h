@@ -14,8 +14,8 @@ inline constexpr std::array<ObjectiveMetric, 3> score_metrics = {
       }}}};
 
 inline ObjectiveRule reward_rule(const ObjectiveConfig& c) {
-  ObjectiveRule rule = {.loss_count = 1, .center = c.center_rewards_coefficient};
-  rule.losses[0] = {PairLoss::scores};
+  ObjectiveRule rule = pair_rule(c, PairLoss::scores);
+  rule.center = c.center_rewards_coefficient;
   return rule;
 }
 

@@ -16,7 +16,8 @@ MetricLine step_line(const StepFacts& facts, const StepResult& result) {
       .set(Metric::step_seconds, facts.seconds);
   const double targets = static_cast<double>(result.target_tokens);
   for (const ObjectiveMetric& metric : objective(facts.objective).metrics)
-    line.metrics.set(metric_named(metric.name), metric.of(result.sums, targets));
+    if (const auto value = value_of(metric, result.sums, targets))
+      line.metrics.set(metric_named(metric.name), *value);
   if (facts.is_fp16) line.metrics.set(Metric::loss_scale, result.loss_scale.scale);
   return line;
 }
@@ -30,7 +31,8 @@ MetricLine evaluation_line(const Evaluated& e) {
       .set(Metric::eval_runtime, e.seconds);
   const double targets = static_cast<double>(e.result.targets);
   for (const ObjectiveMetric& metric : of.metrics)
-    line.metrics.set(metric_named("eval_" + std::string(metric.name)), metric.of(e.result.sums, targets));
+    if (const auto value = value_of(metric, e.result.sums, targets))
+      line.metrics.set(metric_named("eval_" + std::string(metric.name)), *value);
   return line;
 }
 

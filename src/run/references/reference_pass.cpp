@@ -143,11 +143,10 @@ class Pass {
   Result<void> make(const std::string& path, const std::string& key) {
     const u64 documents = cache_.counts().documents;
     const auto document = [&](u64 i) { return cache_.document(i); };
-    const u32 sequences = objective(request_.config.objective.type).pairs() ? 2 : 1;
-    TRY_ASSIGN(rows_,
-               PackedRows::pack(
-                   cache_, documents, document,
-                   {.row_places = config_.train.sequence_length, .open_rows = 1, .sequences = sequences}));
+    TRY_ASSIGN(rows_, PackedRows::pack(cache_, documents, document,
+                                       {.row_places = config_.train.sequence_length,
+                                        .open_rows = 1,
+                                        .sequences = request_.config.data.units.sequences}));
     TRY_ASSIGN(writer_, TokenReferencesWriter::create(path, key, cache_.counts().tokens));
     if (!writer_) return {};  // another process has made the file
     u64 row = 0;
@@ -220,10 +219,42 @@ class Pass {
   StatusLine line_;
 };
 
+// Rollouts whose log-probabilities are not known were sampled by the reference model: by which else?
+Result<void> check_samples(const Config& config) {
+  const std::string& reference = config.objective.reference;
+  if (reference.empty())
+    return Error{ErrorKind::usage,
+                 "data: rollouts have no \"logprobs\"; name the model that they were sampled from with "
+                 "objective.reference, or a model directory to start from"};
+  if (reference == config.model_directory && !config.lora.adapter.empty())
+    return Error{ErrorKind::usage,
+                 fmt::format("data: rollouts have no \"logprobs\", and without {} the model did not sample "
+                             "them; merge the adapter with  tidepool export  and start from that",
+                             config.lora.adapter)};
+  if (reference != config.model_directory && objective_rule(config.objective).reference)
+    return Error{ErrorKind::usage,
+                 "data: rollouts have no \"logprobs\", so objective.reference is taken for the model that "
+                 "sampled them, and with objective.beta it is also the model to stay near to; write the "
+                 "logprobs into the data, or leave one of the two keys out"};
+  return {};
+}
+
+Result<bool> needs_references(const Config& config, const TokenCache& cache) {
+  const bool samples = cache.counts().unknown_logps > 0;
+  if (samples) TRY(check_samples(config));
+  return samples || objective_rule(config.objective).reference;
+}
+
 }  // namespace
 
-Result<std::string> attach_references(const ReferenceRequest& request, std::span<TokenCache* const> caches) {
-  if (!objective_rule(request.config.objective).reference) return std::string();
+Result<std::string> attach_references(const ReferenceRequest& request,
+                                      std::span<TokenCache* const> all_caches) {
+  std::vector<TokenCache*> caches;
+  for (TokenCache* const cache : all_caches) {
+    TRY_ASSIGN(const bool needed, needs_references(request.config, *cache));
+    if (needed) caches.push_back(cache);
+  }
+  if (caches.empty()) return std::string();
   TRY_ASSIGN(const Config pass, config_of_pass(request.config));
   TRY_ASSIGN(const std::string identity, reference_identity(pass));
   for (TokenCache* const cache : caches) {

@@ -20,7 +20,8 @@ struct ReferenceRequest {
 
 // Attaches the log-probabilities of the config's reference model to the caches. Those of which no file is
 // there are made: within the budgets, on one of the run's devices, continuing where an earlier pass was
-// stopped. If another process is making a file, waits for it. A no-op if the objective needs no reference.
+// stopped. If another process is making a file, waits for it. A no-op if neither the objective nor its
+// documents need a reference.
 // RETURNS: what identifies the reference model, its weights and how it computes; empty: none is needed.
 // Errors: usage, if objective.reference cannot be one; as make_plan(), Session::create(), load_weights() and
 // TokenReferences::open().

@@ -87,14 +87,14 @@ TEST(ConfigObjective, OtherClassifiersAreRefused) {
 
 TEST(ConfigObjective, PairsTakeHalfARowEach) {
   const Config c = parse({"objective.type=orpo", "model_type=llama", "sequence_length=64"});
-  EXPECT_EQ(c.data.documents, Documents::prompted_pairs);
-  EXPECT_EQ(c.data.sequence_tokens_max, 33u);
+  EXPECT_EQ(c.data.units.documents, Documents::prompted_pairs);
+  EXPECT_EQ(c.data.units.sequence_tokens_max, 33u);
   EXPECT_EQ(
-      parse({"objective.type=reward", "model_type=llama", "sequence_length=64"}).data.sequence_tokens_max,
+      parse({"objective.type=reward", "model_type=llama", "sequence_length=64"}).data.units.sequence_tokens_max,
       32u);
   EXPECT_EQ(parse({"objective.type=reward", "model_type=llama"}).model.score.labels, 1u);
   EXPECT_EQ(
-      parse({"objective.type=simpo", "model_type=llama", "objective.max_length=20"}).data.sequence_tokens_max,
+      parse({"objective.type=simpo", "model_type=llama", "objective.max_length=20"}).data.units.sequence_tokens_max,
       20u);
   EXPECT_EQ(parse_config(to_yaml(c), "again.yaml", {}).value(), c);
 }

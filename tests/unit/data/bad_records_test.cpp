@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "data/documents/record.h"
+#include "data/records/record.h"
 #include "huggingface/jinja/json.h"
 #include "tests/support/document_files.h"
 

@@ -5,7 +5,7 @@
 
 #include "data/batches/make_cache.h"
 #include "data/batches/open_documents.h"
-#include "data/documents/record.h"
+#include "data/records/record.h"
 #include "huggingface/jinja/json.h"
 #include "tests/support/document_files.h"
 #include "tests/support/model_directory.h"

@@ -20,8 +20,7 @@ class DataPairs : public test::DocumentsFixture {
             .validation_fraction = 0,
             .shuffle = false,
             .packing = false,
-            .documents = documents,
-            .sequence_tokens_max = tokens_max};
+            .units = {.documents = documents, .sequences = 2, .sequence_tokens_max = tokens_max}};
   }
   struct PairRow : Row {
     explicit PairRow(u32 length) : Row(length), sequences(length), values(length) {}

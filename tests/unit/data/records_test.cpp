@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "data/documents/record.h"
+#include "data/records/record.h"
 #include "data/files/line_reader.h"
 #include "tests/support/disk_fixture.h"
 

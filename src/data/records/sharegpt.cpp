@@ -1,4 +1,4 @@
-#include "data/documents/sharegpt.h"
+#include "data/records/sharegpt.h"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "data/documents/record.h"
+#include "data/records/record.h"
 
 namespace tidepool {
 

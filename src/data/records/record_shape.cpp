@@ -1,4 +1,4 @@
-#include "data/documents/record_shape.h"
+#include "data/records/record_shape.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,9 +8,9 @@
 #include <boost/json/value.hpp>
 
 #include "base/text/nearest.h"
-#include "data/documents/explain_line.h"
-#include "data/documents/known_keys.h"
-#include "data/documents/record_fields.h"
+#include "data/records/explain_line.h"
+#include "data/records/known_keys.h"
+#include "data/records/record_fields.h"
 
 namespace tidepool {
 
@@ -51,6 +51,8 @@ std::string_view key_of(RecordShape shape) {
   if (shape == RecordShape::message_completion) shape = RecordShape::completion;
   if (shape == RecordShape::labelled) return "label";
   if (shape == RecordShape::preference || shape == RecordShape::message_preference) return "rejected";
+  if (shape == RecordShape::judged) return "label";
+  if (shape == RecordShape::rollouts) return "";  // one of several
   return std::ranges::find(shapes, shape, &ShapeKey::shape)->key;
 }
 
@@ -76,6 +78,8 @@ std::string_view name_of(RecordShape shape) {
   if (shape == RecordShape::labelled) return "labelled";
   if (shape == RecordShape::preference) return "preference";
   if (shape == RecordShape::message_preference) return "preference of messages";
+  if (shape == RecordShape::judged) return "judged";
+  if (shape == RecordShape::rollouts) return "rollouts";
   return std::ranges::find(shapes, shape, &ShapeKey::shape)->name;
 }
 

@@ -1,4 +1,4 @@
-#include "data/documents/known_keys.h"
+#include "data/records/known_keys.h"
 
 #include <fmt/format.h>
 
@@ -22,8 +22,9 @@ constexpr Shapes in_text = only(RecordShape::text), in_messages = only(RecordSha
                  in_completions = only(RecordShape::completion) | in_message_completion,
                  in_message_preference = only(RecordShape::message_preference),
                  in_preferences = only(RecordShape::preference) | in_message_preference,
+                 in_judged = only(RecordShape::judged), in_rollouts = only(RecordShape::rollouts),
                  in_all = in_text | in_labelled | in_chats | in_alpaca | in_completions | in_tokens |
-                          in_preferences;
+                          in_preferences | in_judged | in_rollouts;
 
 enum class KeyUse : u8 {
   read,
@@ -53,21 +54,28 @@ constexpr KnownKey known_keys[] = {
     {"text", in_text | in_labelled, KeyUse::read, "TRL, axolotl", ""},
     {"messages", in_messages, KeyUse::read, "TRL, axolotl, LLaMA-Factory", ""},
     {"conversations", in_sharegpt, KeyUse::read, "TRL, axolotl, LLaMA-Factory", ""},
-    {"prompt", in_completions | in_preferences, KeyUse::read, "TRL", ""},
+    {"prompt", in_completions | in_preferences | in_judged | in_rollouts, KeyUse::read, "TRL", ""},
     {"chosen", in_preferences, KeyUse::read, "TRL", ""},
     {"rejected", in_preferences, KeyUse::read, "TRL", ""},
     {"margin", in_preferences, KeyUse::read, "TRL", ""},
     {"score_chosen", in_preferences, KeyUse::no_effect, "data sets for TRL", ""},
     {"score_rejected", in_preferences, KeyUse::no_effect, "data sets for TRL", ""},
-    {"completion", in_completions, KeyUse::read, "TRL", ""},
+    {"completion", in_completions | in_judged, KeyUse::read, "TRL", ""},
+    {"completions", in_rollouts, KeyUse::read, "TRL", ""},
+    {"prompt_ids", in_rollouts, KeyUse::read, "TRL", ""},
+    {"completion_ids", in_rollouts, KeyUse::read, "TRL", ""},
+    {"rewards", in_rollouts, KeyUse::read, "TRL", ""},
+    {"advantages", in_rollouts, KeyUse::read, "TRL", ""},
+    {"logprobs", in_rollouts, KeyUse::read, "TRL", ""},
     {"instruction", in_alpaca, KeyUse::read, "axolotl, LLaMA-Factory", ""},
     {"input", in_alpaca, KeyUse::read, "axolotl, LLaMA-Factory", ""},
     {"output", in_alpaca, KeyUse::read, "axolotl, LLaMA-Factory", ""},
-    {"tools", in_chats | in_message_completion | in_message_preference, KeyUse::read,
-     "TRL, axolotl, LLaMA-Factory", ""},
+    {"tools", in_chats | in_message_completion | in_message_preference | in_judged | in_rollouts,
+     KeyUse::read, "TRL, axolotl, LLaMA-Factory", ""},
     {"tools", in_alpaca, KeyUse::if_nothing, "LLaMA-Factory",
      "goes with chats; write the record as messages, or remove it"},
-    {"chat_template_kwargs", in_chats | in_alpaca | in_message_completion | in_message_preference,
+    {"chat_template_kwargs",
+     in_chats | in_alpaca | in_message_completion | in_message_preference | in_judged | in_rollouts,
      KeyUse::read, "TRL, axolotl", ""},
     {"system", in_sharegpt | in_alpaca, KeyUse::read, "axolotl, LLaMA-Factory", ""},
     {"system", in_messages | in_message_completion, KeyUse::if_nothing, "LLaMA-Factory",
@@ -77,6 +85,7 @@ constexpr KnownKey known_keys[] = {
      "is the older form of tools; write \"tools\""},
     {"parallel_tool_calls", in_chats, KeyUse::no_effect, "OpenAI", ""},
     {"label", in_labelled, KeyUse::read, "transformers", ""},
+    {"label", in_judged, KeyUse::read, "TRL", ""},
     {"label", in_completions, KeyUse::if_not_false, "TRL",
      "is false, so people rejected this answer, and it would be learned; remove the record"},
     {"kto_tag", in_chats | in_alpaca, KeyUse::if_not_false, "LLaMA-Factory",

@@ -10,6 +10,14 @@
 //   completion    {"prompt": [{"role": "user", ...}], "completion": [{"role": "assistant", ...}]}
 //   preference    {"prompt": "...", "chosen": "...", "rejected": "..."}, with objectives of pairs. The prompt
 //                 may stand in both answers instead; all three may be messages
+//   judged        {"prompt": "...", "completion": "...", "label": true}, with objectives of judged answers;
+//   prompt
+//                 and completion may be messages
+//   rollouts      {"prompt": "...", "completions": ["...", ...], "rewards": [1.5, ...]}, with objectives of
+//   rollouts.
+//                 The prompt may be messages, and each completion too; all may be ids: "prompt_ids",
+//                 "completion_ids". "advantages" may stand in place of rewards, and "logprobs" beside them:
+//                 for each completion the log-probabilities of its tokens
 //
 // `messages` may also be called `conversations`. An answer with a `weight` of 0 is not learned. known_keys.h
 // says which other keys are read or refused. All records of a source have one shape: that of the first
@@ -28,7 +36,7 @@
 namespace tidepool {
 
 // The first six are values of data.records. A completion of messages is configured as `completion` too;
-// `labelled` and the preferences follow from the objective.
+// `labelled` and those behind it follow from the objective.
 enum class RecordShape : u8 {
   text,
   messages,
@@ -39,7 +47,9 @@ enum class RecordShape : u8 {
   message_completion,
   labelled,
   preference,
-  message_preference
+  message_preference,
+  judged,
+  rollouts
 };
 // True if the first record alone shows whether it is text or messages.
 constexpr bool leaves_form_open(RecordShape shape) {
@@ -83,13 +93,27 @@ struct LabelledRecord {
   std::string text;
   std::variant<u64, std::string> label;  // number or name
 };
+using Answer = std::variant<CompletionRecord, ChatRecord>;  // with the prompt
 struct PreferenceRecord {
-  using Answer = std::variant<CompletionRecord, ChatRecord>;  // with the prompt
   Answer chosen, rejected;
   double margin = 0;
 };
+struct JudgedRecord {
+  Answer answer;
+  bool desirable = false;
+};
+// A completion of a group, which all answer one prompt.
+struct Rollout {
+  std::variant<Answer, TokensRecord> answer;
+  double reward = 0;
+  std::vector<float> logprobs;  // of the completion's tokens when it was sampled; empty: not known
+};
+struct RolloutsRecord {
+  std::vector<Rollout> completions;
+  bool advantages = false;  // rewards are advantages already
+};
 using Record = std::variant<TextRecord, ChatRecord, AlpacaRecord, CompletionRecord, TokensRecord,
-                            LabelledRecord, PreferenceRecord>;
+                            LabelledRecord, PreferenceRecord, JudgedRecord, RolloutsRecord>;
 
 // `place` is the prefix of error messages: "FILE:LINE".
 // Error: bad_input.
@@ -97,5 +121,8 @@ using Record = std::variant<TextRecord, ChatRecord, AlpacaRecord, CompletionReco
 Result<RecordShape> recognise_record(std::string_view line, const std::string& place,
                                      std::optional<RecordShape> named = std::nullopt);
 Result<Record> parse_record(std::string_view line, RecordShape, const std::string& place);
+// RETURNS: the prompt of a judged record with the completion of another record; with its own if the other one
+// has none of the same form.
+Result<Answer> parse_mismatched(std::string_view line, std::string_view other, const std::string& place);
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-#include "data/documents/explain_line.h"
+#include "data/records/explain_line.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "data/documents/record_fields.h"
+#include "data/records/record_fields.h"
 
 #include <fmt/format.h>
 

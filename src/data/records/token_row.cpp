@@ -1,10 +1,10 @@
-#include "data/documents/token_row.h"
+#include "data/records/token_row.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "data/documents/known_keys.h"
+#include "data/records/known_keys.h"
 
 namespace tidepool {
 

@@ -1,5 +1,5 @@
 // Record reader: parses one line of JSONL, and explains why a line is malformed.
-#include "data/documents/record.h"
+#include "data/records/record.h"
 
 #include <fmt/format.h>
 
@@ -12,12 +12,12 @@
 
 #include "base/json/large_integers.h"
 #include "base/text/lowercase.h"
-#include "data/documents/known_keys.h"
-#include "data/documents/objective_records.h"
-#include "data/documents/record_fields.h"
-#include "data/documents/record_shape.h"
-#include "data/documents/sharegpt.h"
-#include "data/documents/token_row.h"
+#include "data/records/known_keys.h"
+#include "data/records/objective_records.h"
+#include "data/records/record_fields.h"
+#include "data/records/record_shape.h"
+#include "data/records/sharegpt.h"
+#include "data/records/token_row.h"
 #include "huggingface/jinja/from_json.h"
 
 namespace tidepool {
@@ -82,6 +82,10 @@ class Reader : private RecordFields {
       }
       case RecordShape::message_preference:
         return message_preference();
+      case RecordShape::judged:
+        return judged();
+      case RecordShape::rollouts:
+        return rollouts();
     }
     return fault("no shape");
   }
@@ -302,6 +306,34 @@ class Reader : private RecordFields {
     return Record(std::move(out));
   }
 
+  // Reads the answer of one prompt and one completion.
+  static Result<Answer> answer_of(const ExactJson& one, const std::string& place) {
+    TRY_ASSIGN(Record read, Reader(one, place).read(completion_of(one.value.get_object())));
+    if (auto* chat = std::get_if<ChatRecord>(&read)) return Answer(std::move(*chat));
+    return Answer(std::get<CompletionRecord>(std::move(read)));
+  }
+
+  Result<Record> judged() const {
+    JudgedRecord out;
+    TRY_ASSIGN(out.desirable, desirable_of(*this));
+    TRY_ASSIGN(out.answer, answer_of(line_, place_));
+    return Record(std::move(out));
+  }
+
+  Result<Record> rollouts() const {
+    const GroupOfRollouts group(line_, place_);
+    TRY_ASSIGN(RolloutsRecord out, group.read_numbers());
+    for (size_t i = 0; i < out.completions.size(); ++i) {
+      if (group.has_ids()) {
+        TRY_ASSIGN(out.completions[i].answer, group.read_ids(i));
+        continue;
+      }
+      TRY_ASSIGN(const ExactJson one, group.record_of(i));
+      TRY_ASSIGN(out.completions[i].answer, answer_of(one, fmt::format("{}: completions[{}]", place_, i)));
+    }
+    return Record(std::move(out));
+  }
+
   static jinja::Value message_of(std::string_view role, std::string content) {
     jinja::Dict out;
     out.set("role", jinja::Value(role));
@@ -378,6 +410,8 @@ class Reader : private RecordFields {
   }
 
   const ExactJson& line_;
+
+  friend Result<Answer> tidepool::parse_mismatched(std::string_view, std::string_view, const std::string&);
 };
 
 }  // namespace
@@ -392,7 +426,7 @@ Result<Record> parse_record(std::string_view line, RecordShape shape, const std:
   const Reader reader(parsed, place);
   const json::object& object = parsed.value.get_object();
   const std::string_view wanted = key_of(shape);
-  if (!object.contains(wanted)) {
+  if (!wanted.empty() && !object.contains(wanted)) {
     const std::string_view other = key_of_other_shape(object);
     return bad_record(
         place,
@@ -413,6 +447,20 @@ Result<Record> parse_record(std::string_view line, RecordShape shape, const std:
                                   shape == RecordShape::message_preference ? "lists of messages" : "text"));
   TRY(check_known_keys(object, shape, place));
   return reader.read(shape);
+}
+
+Result<Answer> parse_mismatched(std::string_view line, std::string_view other, const std::string& place) {
+  TRY_ASSIGN(ExactJson own, parse_object(line, place));
+  const Result<ExactJson> theirs = parse_object(other, place);
+  const json::value* completion = theirs ? field_of(theirs->value.get_object(), "completion") : nullptr;
+  // A whole number beyond 64 bits stands in a list of its own line.
+  if (completion != nullptr && theirs->large.empty()) {
+    ExactJson mixed = own;
+    mixed.value.get_object()["completion"] = *completion;
+    Result<Answer> answer = Reader::answer_of(mixed, place);
+    if (answer) return answer;
+  }
+  return Reader::answer_of(own, place);
 }
 
 }  // namespace tidepool

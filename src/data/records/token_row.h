@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "data/documents/record.h"
-#include "data/documents/record_fields.h"
+#include "data/records/record.h"
+#include "data/records/record_fields.h"
 
 namespace tidepool {
 

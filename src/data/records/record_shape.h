@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/json/large_integers.h"
-#include "data/documents/record.h"
+#include "data/records/record.h"
 
 namespace tidepool {
 

@@ -1,0 +1,230 @@
+// Judged answers and rollouts, as KTO and GRPO take them.
+#include <gmock/gmock.h>
+
+#include "data/batches/open_documents.h"
+#include "data/batches/token_references.h"
+#include "tests/support/document_files.h"
+
+namespace tidepool::judged_answers_test {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::FloatNear;
+using testing::HasSubstr;
+
+constexpr i32 no = ignored_target, pad = padding_target;
+
+class DataAnswers : public test::DocumentsFixture {
+ protected:
+  DataConfig config(std::string_view lines, const UnitSettings& units) {
+    return {.train = {write("a.jsonl", lines)},
+            .validation_fraction = 0,
+            .shuffle = false,
+            .packing = false,
+            .units = units};
+  }
+  DataConfig judged(std::string_view lines, u32 sequences = 2, u32 tokens_max = 8) {
+    return config(
+        lines, {.documents = Documents::judged, .sequences = sequences, .sequence_tokens_max = tokens_max});
+  }
+  DataConfig rollouts(std::string_view lines, AdvantageRule advantages = {.scaled = true},
+                      u32 tokens_max = 8) {
+    return config(lines, {.documents = Documents::rollouts,
+                          .sequences = 1,
+                          .sequence_tokens_max = tokens_max,
+                          .count_tokens = true,
+                          .advantages = advantages});
+  }
+  struct UnitRow : Row {
+    explicit UnitRow(u32 length)
+        : Row(length), sequences(length), values(length), references(length), old_logps(length) {}
+    BatchArrays arrays() {
+      return {.tokens = tokens,
+              .targets = targets,
+              .starts = starts,
+              .sequences = sequences,
+              .values = values,
+              .references = {},
+              .old_logps = samples ? std::span<float>(old_logps) : std::span<float>()};
+    }
+    bool samples = false;
+    std::vector<i32> sequences;
+    std::vector<float> values, references, old_logps;
+  };
+  std::vector<UnitRow> rows_of(const DataConfig& config, u32 length) {
+    const auto data = opened(config, length);
+    std::vector<UnitRow> out(data->train_sequences(), UnitRow(length));
+    for (u64 i = 0; i < out.size(); ++i) {
+      out[i].samples = config.units.documents == Documents::rollouts;
+      EXPECT_TRUE(data->train_sequence(i, out[i].arrays()));
+      EXPECT_EQ(data->train_targets(i), out[i].arrays().counted_targets(config.units.count_tokens));
+    }
+    return out;
+  }
+};
+
+const std::string three_answers =
+    "{\"prompt\": \"p\", \"completion\": \"ab\", \"label\": true}\n"
+    "{\"prompt\": \"qq\", \"completion\": \"c\", \"label\": false}\n"
+    "{\"prompt\": \"r\", \"completion\": \"def\", \"label\": 1}\n";
+
+// The first prompt takes the second record's answer, each other one that of the record before it.
+TEST_F(DataAnswers, StandBeforeAnAnswerToAnotherPrompt) {
+  const auto rows = rows_of(judged(three_answers), 8);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_THAT(rows[0].tokens, ElementsAre('p', 'a', 'p', 0, 0, 0, 0, 0));
+  EXPECT_THAT(rows[0].targets, ElementsAre('a', 'b', 'c', pad, pad, pad, pad, pad));
+  EXPECT_THAT(rows[0].sequences, ElementsAre(2, 0, -1, 0, 0, 0, 0, 0));
+  EXPECT_THAT(rows[1].targets, ElementsAre(no, 'c', no, 'a', 'b', pad, pad, pad));
+  EXPECT_THAT(rows[2].targets, ElementsAre('d', 'e', 'f', 'c', pad, pad, pad, pad));
+  EXPECT_EQ(rows[0].values[0], 1);
+  EXPECT_EQ(rows[1].values[0], -1);
+  EXPECT_EQ(rows[2].values[0], 1);
+}
+
+TEST_F(DataAnswers, StandAloneIfNoOtherIsNeeded) {
+  const auto rows = rows_of(judged(three_answers, 1), 8);
+  EXPECT_THAT(rows[0].sequences, ElementsAre(2, 0, 0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(rows[1].targets, ElementsAre(no, 'c', pad, pad, pad, pad, pad, pad));
+}
+
+TEST_F(DataAnswers, MayBeMessages) {
+  const auto line = [](std::string_view answer) {
+    return "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], \"completion\": [{\"role\": "
+           "\"assistant\", "
+           "\"content\": \"" +
+           std::string(answer) + "\"}], \"label\": true}\n";
+  };
+  DataConfig messages = judged(line("abc") + line("xyz"), 2, 100);
+  messages.chat_template = "chatml";
+  const auto rows = rows_of(messages, 200);
+  std::string learned;
+  for (const i32 target : rows[0].targets)
+    if (has_loss(target)) learned += static_cast<char>(target);
+  EXPECT_THAT(learned, testing::StartsWith("abc<|im_end|>"));
+  EXPECT_THAT(learned, HasSubstr("xyz<|im_end|>"));
+}
+
+TEST_F(DataAnswers, BadOnesAreNamed) {
+  const auto of = [&](std::string_view line) { return fault(judged(line, 2, 4)); };
+  EXPECT_THAT(of("{\"prompt\": \"p\", \"completion\": \"a\"}"),
+              HasSubstr("a.jsonl:1: this is not a judged record: there is no \"label\""));
+  EXPECT_THAT(
+      of("{\"prompt\": \"p\", \"completion\": \"a\", \"label\": \"good\"}"),
+      HasSubstr("\"label\" must be true, a desirable answer, or false, an undesirable one; it is text"));
+  EXPECT_THAT(of("{\"prompt\": \"p\", \"completion\": \"a\", \"label\": 2}"),
+              HasSubstr("it is another number"));
+  EXPECT_THAT(of("{\"prompt\": \"pqrst\", \"completion\": \"a\", \"label\": true}"),
+              AllOf(HasSubstr("no token of the completion is left"), HasSubstr("have 6 tokens, and 4 fit")));
+}
+
+// A record that cannot be read lends no answer; its neighbour is compared with its own.
+TEST_F(DataAnswers, ABadNeighbourDoesNoHarm) {
+  DataConfig skips = judged("{\"prompt\": \"p\", \"completion\": 7, \"label\": true}\n" + three_answers);
+  skips.on_bad_record = "skip";
+  const auto rows = rows_of(skips, 8);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_THAT(rows[0].targets, ElementsAre('a', 'b', 'a', 'b', pad, pad, pad, pad));
+}
+
+const std::string two_completions =
+    "{\"prompt\": \"pq\", \"completions\": [\"ab\", \"c\"], \"rewards\": [1, 0], \"logprobs\": [[-1, -2], "
+    "[-3]]}\n";
+
+TEST_F(DataAnswers, RolloutsHaveAdvantagesAndLogProbabilities) {
+  const auto rows = rows_of(rollouts(two_completions), 6);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_THAT(rows[0].tokens, ElementsAre('p', 'q', 'a', 0, 0, 0));
+  EXPECT_THAT(rows[0].targets, ElementsAre(no, 'a', 'b', pad, pad, pad));
+  EXPECT_THAT(rows[0].sequences, ElementsAre(3, 0, 0, 0, 0, 0));
+  EXPECT_THAT(rows[0].old_logps, ElementsAre(0, -1, -2, 0, 0, 0));
+  EXPECT_THAT(rows[1].old_logps, ElementsAre(0, -3, 0, 0, 0, 0));
+  EXPECT_NEAR(rows[0].values[0], 0.5 / (std::sqrt(0.5) + 1e-4), 1e-6);
+  EXPECT_NEAR(rows[1].values[0], -0.5 / (std::sqrt(0.5) + 1e-4), 1e-6);
+}
+
+TEST_F(DataAnswers, AdvantagesFollowTheirRule) {
+  const std::string three =
+      "{\"prompt\": \"p\", \"completions\": [\"a\", \"b\", \"c\"], \"rewards\": [3, 0, 0], \"logprobs\": "
+      "[[-1], [-1], "
+      "[-1]]}\n";
+  const auto plain = rows_of(rollouts(three, {}), 4),
+             others = rows_of(rollouts(three, {.leave_one_out = true}), 4);
+  EXPECT_EQ(plain[0].values[0], 2);
+  EXPECT_EQ(plain[1].values[0], -1);
+  EXPECT_EQ(others[0].values[0], 3);
+  EXPECT_EQ(others[1].values[0], -1.5);
+  const auto given = rows_of(rollouts("{\"prompt\": \"p\", \"completions\": [\"a\"], \"advantages\": [0.75], "
+                                      "\"logprobs\": [[-1]]}\n"),
+                             4);
+  EXPECT_EQ(given[0].values[0], 0.75f);
+}
+
+TEST_F(DataAnswers, RolloutsMayBeTokenIds) {
+  const auto rows =
+      rows_of(rollouts("{\"prompt_ids\": [7, 8], \"completion_ids\": [[9], [10, 11]], \"rewards\": [1, 2], "
+                       "\"logprobs\": [[-1], [-2, -3]]}\n"),
+              6);
+  EXPECT_THAT(rows[1].tokens, ElementsAre(7, 8, 10, 0, 0, 0));
+  EXPECT_THAT(rows[1].targets, ElementsAre(no, 10, 11, pad, pad, pad));
+  EXPECT_THAT(rows[1].old_logps, ElementsAre(0, -2, -3, 0, 0, 0));
+}
+
+// Those that the data does not say are the reference model's.
+TEST_F(DataAnswers, UnknownLogProbabilitiesAreMade) {
+  const auto data =
+      opened(rollouts("{\"prompt\": \"pq\", \"completions\": [\"ab\", \"c\"], \"rewards\": [1, 0]}\n" +
+                      two_completions),
+             6);
+  TokenCache& cache = *data->caches()[0];
+  EXPECT_EQ(cache.counts().unknown_logps, 3u);
+  const std::string path = TokenReferences::path(cache.directory(), "0123456789abcdef");
+  const u64 tokens = cache.counts().tokens;
+  const auto writer = TokenReferencesWriter::create(path, "0123456789abcdef", tokens).value();
+  std::vector<float> numbers(tokens);
+  for (u64 i = 0; i < tokens; ++i) numbers[i] = -10 - static_cast<float>(i);
+  ASSERT_TRUE(writer->keep(0) && writer->append(numbers) && writer->finish());
+  cache.attach(TokenReferences::open(path, "0123456789abcdef", tokens).value());
+  std::vector<UnitRow> rows(4, UnitRow(6));
+  for (u64 i = 0; i < 4; ++i) {
+    rows[i].samples = true;
+    ASSERT_TRUE(data->train_sequence(i, rows[i].arrays()));
+  }
+  EXPECT_THAT(rows[0].old_logps, ElementsAre(0, -12, -13, 0, 0, 0));
+  EXPECT_THAT(rows[1].old_logps, ElementsAre(0, -16, 0, 0, 0, 0));
+  EXPECT_THAT(rows[2].old_logps, ElementsAre(0, -1, -2, 0, 0, 0));
+}
+
+TEST_F(DataAnswers, BadRolloutsAreNamed) {
+  const auto of = [&](std::string_view rest) {
+    return fault(rollouts("{\"prompt\": \"p\", " + std::string(rest) + "}"));
+  };
+  EXPECT_THAT(of("\"rewards\": [1, 2]"), HasSubstr("a.jsonl:1: there are no \"completions\""));
+  EXPECT_THAT(of("\"completions\": [\"a\", \"b\"]"), HasSubstr("there are no \"rewards\""));
+  EXPECT_THAT(of("\"completions\": [\"a\", \"b\"], \"rewards\": [1]"),
+              HasSubstr("there are 1 rewards for 2 completions"));
+  EXPECT_THAT(of("\"completions\": [\"a\", \"b\"], \"rewards\": [1, \"much\"]"),
+              HasSubstr("rewards[1] must be a number up to 1e+06, not text"));
+  EXPECT_THAT(of("\"completions\": [\"a\", \"b\"], \"rewards\": [1, NaN]"), HasSubstr("a.jsonl:1"));
+  EXPECT_THAT(of("\"completions\": [\"a\"], \"rewards\": [1]"), HasSubstr("nothing to be compared with"));
+  EXPECT_THAT(of("\"completions\": [\"ab\", \"c\"], \"rewards\": [1, 0], \"logprobs\": [[-1], [-1]]"),
+              HasSubstr("logprobs[0] has 1 numbers, but the completion has 2 tokens"));
+  EXPECT_THAT(of("\"completions\": [\"a\", \"c\"], \"rewards\": [1, 0], \"logprobs\": [[0.5], [-1]]"),
+              HasSubstr("is 0.5, and a logarithm of a probability is not above 0"));
+  EXPECT_THAT(of("\"completions\": [\"abcdefghi\", \"c\"], \"rewards\": [1, 0]"),
+              HasSubstr("prompt and completions[0] have 10 tokens, and 8 fit; rollouts are not cut"));
+  EXPECT_THAT(of("\"completion_ids\": [[1], [2]], \"rewards\": [1, 0]"), HasSubstr("no \"prompt_ids\""));
+}
+
+TEST_F(DataAnswers, AShownRolloutHasItsAdvantage) {
+  const DataConfig shown = rollouts(two_completions, {});
+  const auto made = first_documents(all_sources(shown, false).value(), shown, 256, 16, "", 1);
+  ASSERT_TRUE(made) << made.error().message;
+  std::string text;
+  for (const auto& document : made->documents)
+    for (const auto& run : document.runs) text += (run.learned ? "+" : "") + run.text;
+  EXPECT_EQ(text, "[advantage 0.5] pq+ab[advantage -0.5] pq+c");
+}
+
+}  // namespace tidepool::judged_answers_test
