@@ -82,7 +82,7 @@ class Kernels {
   virtual void cross_entropy_slice(const LogitsSlice&) = 0;
   virtual void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums&) = 0;
   virtual void cross_entropy_gradient(const LogitsSlice&, const LossFactors&) = 0;
-  virtual void target_logps(const RowLoss* losses, const i32* targets, u32 rows, float* logps) = 0;
+  virtual void target_logps(const RowLoss* losses, const i32* targets, u32 rows, Told, float* logps) = 0;
   virtual void unit_losses(const UnitLosses&) = 0;
   virtual void soft_cap(const SoftCap&) = 0;
   virtual void scale_values(const ScaleValues&) = 0;

@@ -79,8 +79,8 @@ class CpuKernels final : public Kernels {
   void cross_entropy_gradient(const LogitsSlice& slice, const LossFactors& factors) override {
     cross_entropy_gradient_cpu(slice, factors, pool_);
   }
-  void target_logps(const RowLoss* losses, const i32* targets, u32 rows, float* logps) override {
-    tidepool::target_logps(losses, targets, rows, logps);
+  void target_logps(const RowLoss* losses, const i32* targets, u32 rows, Told told, float* logps) override {
+    tidepool::target_logps(losses, targets, rows, told, logps);
   }
   void unit_losses(const UnitLosses& op) override { unit_losses_cpu(op); }
   void soft_cap(const SoftCap& op) override { soft_cap_cpu(op); }

@@ -81,8 +81,8 @@ class CudaKernels final : public Kernels {
   void cross_entropy_gradient(const LogitsSlice& slice, const LossFactors& factors) override {
     cross_entropy_gradient_cuda(slice, factors, stream_);
   }
-  void target_logps(const RowLoss* losses, const i32* targets, u32 rows, float* logps) override {
-    target_logps_cuda(losses, targets, rows, logps, stream_);
+  void target_logps(const RowLoss* losses, const i32* targets, u32 rows, Told told, float* logps) override {
+    target_logps_cuda(losses, targets, rows, told, logps, stream_);
   }
   void unit_losses(const UnitLosses& op) override { unit_losses_cuda(op, stream_); }
   void soft_cap(const SoftCap& op) override { soft_cap_cuda(op, stream_); }
@@ -169,7 +169,7 @@ class TuningKernels final : public Kernels {
   void cross_entropy_slice(const LogitsSlice&) override {}
   void cross_entropy_loss(RowLoss*, const i32*, u32, const LossSums&) override {}
   void cross_entropy_gradient(const LogitsSlice&, const LossFactors&) override {}
-  void target_logps(const RowLoss*, const i32*, u32, float*) override {}
+  void target_logps(const RowLoss*, const i32*, u32, Told, float*) override {}
   void unit_losses(const UnitLosses&) override {}
   void soft_cap(const SoftCap&) override {}
   void scale_values(const ScaleValues&) override {}

@@ -99,8 +99,8 @@ struct BatchArrays {
   // Row `row` of [B, T] arrays.
   BatchArrays row(u64 row, u32 length) const {
     const auto part = [&](auto all) { return all.empty() ? all : all.subspan(row * length, length); };
-    return {part(tokens), part(targets), part(starts), part(sequences), part(values), part(references),
-            part(old_logps)};
+    return {part(tokens), part(targets),    part(starts),   part(sequences),
+            part(values), part(references), part(old_logps)};
   }
   // Targets that count: units, or places with a loss.
   u64 counted_targets(bool count_places = false) const {

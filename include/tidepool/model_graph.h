@@ -168,7 +168,7 @@ struct ModelGraph {
   StateSlots state_slots;                          // of precision and rules
   BatchShape batch;
   ObjectiveRule objective;
-  bool tells_logps = false;             // evaluations give the log-probability of every target (TargetLogps)
+  Told told{};                          // of every target by evaluations (TargetLogps)
   u32 experts_per_group = 0;            // the last group of a layer may have fewer; 0: no layer has experts
   std::vector<LayerAdapters> adapters;  // by layer; empty without LoRA or without experts
   std::vector<Window> windows;

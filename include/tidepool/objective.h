@@ -33,9 +33,9 @@ constexpr std::string_view name(ObjectiveType type) { return objective_names[sta
 
 // The targets that have one loss together. Those of several sequences lie in one row.
 enum class LossUnit : u8 {
-  target,   // each target by itself: its cross-entropy
-  pair,     // a chosen answer, and a rejected one to the same prompt
-  judged,   // an answer that is desirable or not, and behind it the answer to another prompt, if one is needed
+  target,  // each target by itself: its cross-entropy
+  pair,    // a chosen answer, and a rejected one to the same prompt
+  judged,  // an answer that is desirable or not, and behind it the answer to another prompt, if one is needed
   rollout,  // an answer that a model has sampled, with its advantage
 };
 
@@ -223,6 +223,9 @@ struct AdvantageRule {
   bool operator==(const AdvantageRule&) const = default;
 };
 
+// What forward passes tell of each target: its log-probability, or its logit, the score of a reward model.
+enum class Told : u8 { nothing, logps, scores };
+
 // What an objective whose documents are units of sequences asks of tokenizing and packing.
 struct UnitSettings {
   Documents documents = Documents::any;
@@ -230,9 +233,11 @@ struct UnitSettings {
   u32 sequence_tokens_max = 0;  // the end of a longer completion is cut off
   bool count_tokens = false;    // the targets of a row are its tokens, not its units
   AdvantageRule advantages;
+  Told scoring{};  // each document is a unit of one sequence, of which this is told
 
   bool on() const { return sequences > 0; }
-  bool scored() const { return documents == Documents::scored_pairs; }
+  // A sequence's last token has a score.
+  bool scored() const { return documents == Documents::scored_pairs || scoring == Told::scores; }
   bool operator==(const UnitSettings&) const = default;
 };
 

@@ -5,6 +5,7 @@
 #include "kernels/values.h"
 #include "tidepool/core_pool.h"
 #include "tidepool/ignored_target.h"
+#include "tidepool/objective.h"
 
 namespace tidepool {
 
@@ -40,8 +41,11 @@ struct LossSums {
 // After the last slice: sets lse, and adds to the sums.
 void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums&);
 
-// After cross_entropy_loss(): the log-probability of each row's target; 0 in ignored rows.
-void target_logps(const RowLoss* losses, const i32* targets, u32 rows, float* logps);
+// After cross_entropy_loss(): what is told of each row's target; 0 in ignored rows.
+constexpr float told_of(const RowLoss& loss, Told told) {
+  return told == Told::scores ? loss.target : loss.target - loss.lse;
+}
+void target_logps(const RowLoss* losses, const i32* targets, u32 rows, Told, float* logps);
 
 // The gradient of a row's logits is softmax * its probabilities, less `target` at the row's target.
 struct RowFactors {

@@ -59,9 +59,9 @@ void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const Los
   }
 }
 
-void target_logps(const RowLoss* losses, const i32* targets, u32 rows, float* logps) {
+void target_logps(const RowLoss* losses, const i32* targets, u32 rows, Told told, float* logps) {
   for (u32 row = 0; row < rows; ++row)
-    logps[row] = has_loss(targets[row]) ? losses[row].target - losses[row].lse : 0.0f;
+    logps[row] = has_loss(targets[row]) ? told_of(losses[row], told) : 0.0f;
 }
 
 void cross_entropy_gradient_cpu(const LogitsSlice& s, const LossFactors& factors, CorePool& pool) {

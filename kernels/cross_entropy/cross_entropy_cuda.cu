@@ -91,9 +91,9 @@ __global__ void __launch_bounds__(loss_threads)
 }
 
 __global__ void __launch_bounds__(loss_threads)
-    logps_kernel(const RowLoss* losses, const i32* targets, u32 rows, float* logps) {
+    logps_kernel(const RowLoss* losses, const i32* targets, u32 rows, Told told, float* logps) {
   for (u32 row = threadIdx.x; row < rows; row += loss_threads)
-    logps[row] = has_loss(targets[row]) ? losses[row].target - losses[row].lse : 0.0f;
+    logps[row] = has_loss(targets[row]) ? told_of(losses[row], told) : 0.0f;
 }
 
 template <bool whole, bool cap, class T>
@@ -159,9 +159,10 @@ void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, cons
   cuda::launch<cuda::loss_kernel>({.block = {cuda::loss_threads}}, stream, losses, targets, rows, sums);
 }
 
-void target_logps_cuda(const RowLoss* losses, const i32* targets, u32 rows, float* logps,
+void target_logps_cuda(const RowLoss* losses, const i32* targets, u32 rows, Told told, float* logps,
                        cudaStream_t stream) {
-  cuda::launch<cuda::logps_kernel>({.block = {cuda::loss_threads}}, stream, losses, targets, rows, logps);
+  cuda::launch<cuda::logps_kernel>({.block = {cuda::loss_threads}}, stream, losses, targets, rows, told,
+                                   logps);
 }
 
 void cross_entropy_gradient_cuda(const LogitsSlice& s, const LossFactors& factors, cudaStream_t stream) {

@@ -112,7 +112,7 @@ void cross_entropy_slice_cuda(const LogitsSlice&, cudaStream_t);
 // are then added in pairs, so the bits depend on the rows, not on the device.
 void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, const LossSums&, cudaStream_t);
 void cross_entropy_gradient_cuda(const LogitsSlice&, const LossFactors&, cudaStream_t);
-void target_logps_cuda(const RowLoss* losses, const i32* targets, u32 rows, float* logps, cudaStream_t);
+void target_logps_cuda(const RowLoss* losses, const i32* targets, u32 rows, Told, float* logps, cudaStream_t);
 void unit_losses_cuda(const UnitLosses&, cudaStream_t);
 void soft_cap_cuda(const SoftCap&, cudaStream_t);
 void scale_values_cuda(const ScaleValues&, cudaStream_t);

@@ -24,7 +24,7 @@ struct Command {
 
 extern const Command train_command, plan_command, probe_command, tokenize_command, generate_command,
     export_command, eval_command, report_command, doctor_command, bench_command, config_command,
-    completion_command;
+    score_command, completion_command;
 
 // RETURNS: all commands, in the order of the help.
 std::span<const Command* const> commands();

@@ -112,9 +112,9 @@ Result<Job> make_job(Config config) {
   return derive(std::move(config), std::move(graph));
 }
 
-Result<Job> make_forward_job(Config config, TellsLogps tells) {
+Result<Job> make_forward_job(Config config, Told told) {
   TRY_ASSIGN(ModelGraph graph, graph_of(config));
-  graph.tells_logps = tells == TellsLogps::yes;
+  graph.told = told;
   for (Window& window : graph.windows) window.trainable = false;
   return derive(std::move(config), std::move(graph));
 }

@@ -17,10 +17,8 @@ struct Job {
 // Pure function of the config.
 // Errors: ErrorKind::usage if the devices cannot train the model.
 Result<Job> make_job(Config);
-// The same, for a model that only runs forward: no window is trained. `tells`: log-probabilities of targets
-// (ModelGraph::tells_logps).
-enum class TellsLogps : u8 { no, yes };
-Result<Job> make_forward_job(Config, TellsLogps tells = TellsLogps::no);
+// The same, for a model that only runs forward: no window is trained. `told`: ModelGraph::told.
+Result<Job> make_forward_job(Config, Told told = Told::nothing);
 // RETURNS: the job with train.max_steps, which its graph and options do not depend on.
 Job with_steps(Job, u64 max_steps);
 

@@ -63,7 +63,7 @@ class CostRecorder final : public Kernels {
   void cross_entropy_loss(RowLoss*, const i32*, u32, const LossSums&) override {
   }  // free: a few numbers per row
   void cross_entropy_gradient(const LogitsSlice&, const LossFactors&) override;
-  void target_logps(const RowLoss*, const i32*, u32, float*) override {}
+  void target_logps(const RowLoss*, const i32*, u32, Told, float*) override {}
   void unit_losses(const UnitLosses&) override {}  // a few additions per row
   void soft_cap(const SoftCap&) override;
   void scale_values(const ScaleValues&) override;

@@ -164,7 +164,7 @@ void head_forward(const BlockContext& c, const BlockForward& f) {
     norm_forward(c, weights_of_norm(c, f.windows), {.rows = rows_of(c), .x = f.input, .y = workspace.norm});
     loss_pass({c, params_of(c, f.windows, matrix), workspace, f.batch}, f.head.sums, 1);
     if (f.head.logps != nullptr)
-      c.kernels.target_logps(workspace.losses, f.batch.targets, rows_of(c), f.head.logps);
+      c.kernels.target_logps(workspace.losses, f.batch.targets, rows_of(c), c.graph.told, f.head.logps);
   }
   if (f.head.logits != nullptr) logits_of_row(c, f, workspace);
 }

@@ -1,9 +1,11 @@
 // Damage to a table on disk whose rows are looked up.
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
+#include "base/fd.h"
 #include "tests/support/child_run.h"
 #include "tests/support/lora_fixture.h"
 #include "tests/support/safetensors.h"
@@ -21,9 +23,11 @@ std::string table_bytes(const std::string& base) {
 bool overwrite(const std::string& path, const std::string& bytes) {
   const size_t at = test::file_text(path).find(bytes.substr(0, 256));
   if (at == std::string::npos) return false;
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(static_cast<std::streamoff>(at)) << std::string(bytes.size(), 'Z');
-  return bool(file.flush());
+  // Durable at once: the run's direct writes to pages that are still dirty would fail.
+  const Fd file(::open(path.c_str(), O_WRONLY | O_DSYNC));
+  const std::string damage(bytes.size(), 'Z');
+  return ::pwrite(file.get(), damage.data(), damage.size(), static_cast<off_t>(at)) ==
+         static_cast<ssize_t>(damage.size());
 }
 
 TEST(LookedUpTable, DamageOnDiskEndsTheRunAndNamesTheTable) {

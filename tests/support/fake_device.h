@@ -115,7 +115,7 @@ class FakeDevice final : public MeasuredDevice {
     void cross_entropy_slice(const LogitsSlice&) override { device_.kernel(0); }
     void cross_entropy_loss(RowLoss*, const i32*, u32, const LossSums&) override { device_.kernel(0); }
     void cross_entropy_gradient(const LogitsSlice&, const LossFactors&) override { device_.kernel(0); }
-    void target_logps(const RowLoss*, const i32*, u32, float*) override { device_.kernel(0); }
+    void target_logps(const RowLoss*, const i32*, u32, Told, float*) override { device_.kernel(0); }
     void unit_losses(const UnitLosses&) override { device_.kernel(0); }
     void soft_cap(const SoftCap&) override { device_.kernel(0); }
     void scale_values(const ScaleValues&) override { device_.kernel(0); }

@@ -54,8 +54,8 @@ Result<std::string> sample_of(const DocumentFile& file) {
 // One batch of raw documents, encoded to tokens in the same order.
 class Batch {
  public:
-  Batch(CorePool* pool, OnBadRecord on_bad)
-      : pool_(pool), cores_(pool ? pool->workers() : 1), on_bad_(on_bad) {}
+  Batch(CorePool* pool, OnBadRecord on_bad, bool scoring)
+      : pool_(pool), cores_(pool ? pool->workers() : 1), on_bad_(on_bad), scoring_(scoring) {}
   bool full() const { return bytes_ >= cores_ * core_bytes || documents_.size() == cores_ * core_documents; }
   void add(RawDocument document) {
     bytes_ += document.content.size();
@@ -89,7 +89,7 @@ class Batch {
   }
 
   Result<void> write(TokenCacheWriter& writer) {
-    for (size_t i = 0; i < documents_.size(); ++i) {
+    for (size_t i = 0; i < documents_.size(); ++i, ++record_) {
       if (left_out_[i]) continue;
       const EncodedDocument& d = encoded_[i];
       const std::span<const u32> tokens = d.tokens;
@@ -98,7 +98,9 @@ class Batch {
       for (size_t n = 0; n < d.ends.size(); ++n) {
         const size_t count = d.ends[n] - at;
         TRY(writer.append(tokens.subspan(at, count), logps.empty() ? logps : logps.subspan(at, count)));
-        TRY(writer.end_document(d.values.empty() ? 0 : d.values[n]));
+        TRY(writer.end_document(scoring_           ? static_cast<double>(record_)
+                                : d.values.empty() ? 0
+                                                   : d.values[n]));
         at = d.ends[n];
       }
       TRY(writer.append(tokens.subspan(at)));
@@ -116,6 +118,8 @@ class Batch {
   CorePool* const pool_;
   const size_t cores_;
   const OnBadRecord on_bad_;
+  const bool scoring_;
+  u64 record_ = 0;  // of the records of all batches
 };
 
 Result<void> encode_all(const CacheRequest& request, const DataPlace& place, TokenCacheWriter& writer) {
@@ -126,7 +130,7 @@ Result<void> encode_all(const CacheRequest& request, const DataPlace& place, Tok
     std::error_code unused;
     progress.bytes_total += fs::file_size(file.path, unused);
   }
-  Batch batch(place.pool, request.on_bad);
+  Batch batch(place.pool, request.on_bad, request.settings.units.scoring != Told::nothing);
   BadRecords bad;
   for (bool more = true; more;) {
     TRY_ASSIGN(std::optional<RawDocument> document, source.next());
@@ -148,7 +152,9 @@ Result<void> encode_all(const CacheRequest& request, const DataPlace& place, Tok
 
 CacheParts parts_of(const UnitSettings& units) {
   const bool rollouts = units.documents == Documents::rollouts;
-  return {.values = units.scored() || units.documents == Documents::judged || rollouts, .logps = rollouts};
+  return {.values = units.scored() || units.scoring != Told::nothing ||
+                    units.documents == Documents::judged || rollouts,
+          .logps = rollouts};
 }
 
 Error nothing_to_learn(const CacheRequest& request, const CacheCounts& counts, const BadRecords& bad) {
@@ -190,6 +196,7 @@ Result<std::string> cache_key(const CacheRequest& request) {
   if (const UnitSettings& units = request.settings.units; units.on()) {
     text += fmt::format("units {}, sequences of {}\n", static_cast<int>(units.documents),
                         units.sequence_tokens_max);
+    if (units.scoring != Told::nothing) text += fmt::format("scored {}\n", static_cast<int>(units.scoring));
     if (units.documents >= Documents::judged)
       text += fmt::format("{} of them, advantages {} {}\n", units.sequences, units.advantages.leave_one_out,
                           units.advantages.scaled);

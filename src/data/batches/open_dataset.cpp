@@ -52,6 +52,7 @@ std::vector<std::string> notes_of(const std::vector<SourceFiles>& train, const S
 std::string_view keys_of(Documents documents) {
   switch (documents) {
     case Documents::any:
+      return "\"text\", \"messages\" or \"prompt\"";
     case Documents::labelled:
       return "\"text\" and \"label\"";
     case Documents::pairs:
@@ -84,7 +85,8 @@ Result<std::unique_ptr<Dataset>> open_sources(const std::vector<SourceFiles>& so
                                               u64 seed, const DataPlace& place) {
   const auto tokens =
       std::ranges::find_if(sources, [](const SourceFiles& s) { return s.holds(FileKind::tokens); });
-  if (config.labelled || config.units.on()) TRY(check_are_records(sources, config.units.documents));
+  if (config.labelled || config.units.on())
+    TRY(check_are_records(sources, config.labelled ? Documents::labelled : config.units.documents));
   if (tokens == sources.end()) {
     TRY_ASSIGN(OpenedDocuments opened, open_documents(sources, config, vocab_size, sequence_length, place));
     TRY_ASSIGN(std::unique_ptr<DocumentDataset> made,

@@ -21,7 +21,7 @@ std::optional<RecordShape> shape_of(const DataConfig& config) {
   if (config.labelled) return RecordShape::labelled;
   if (config.units.documents == Documents::judged) return RecordShape::judged;
   if (config.units.documents == Documents::rollouts) return RecordShape::rollouts;
-  if (config.units.on()) return RecordShape::preference;
+  if (config.units.documents != Documents::any) return RecordShape::preference;
   if (config.records == "auto") return std::nullopt;
   const std::optional<RecordShape> named = shape_named(config.records);
   CHECK(named, config.records);

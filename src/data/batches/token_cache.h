@@ -6,7 +6,8 @@
 // documents.bin: two u64 per document: its end in tokens.bin, in tokens, and the number of predicted tokens
 // up to there (a document's first token is never predicted: nothing comes before it).
 //
-// values.bin, only with objectives that read one: an f64 per document, such as the margin of a pair.
+// values.bin, only with objectives that read one: an f64 per document, such as the margin of a pair. Of documents
+// to be scored, the number of the record from which each comes, from 0 on.
 //
 // logps.bin, only of rollouts: an f32 per token, the log-probability at which it was sampled; NaN: not known.
 //

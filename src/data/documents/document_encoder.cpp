@@ -53,6 +53,10 @@ Result<EncodedDocument> DocumentEncoder::encode(const RawDocument& raw, RecordSh
   }
   if (!done) return Error{done.error().kind, fmt::format("{}: {}", raw.place, done.error().message)};
   if (out.ends.empty() && raw.last) out.ends.push_back(out.tokens.size());
+  if (settings_.units.scoring != Told::nothing && out.values.empty()) {
+    if (const Result<void> fits = prepare_scoring(out); !fits)
+      return Error{fits.error().kind, fmt::format("{}: {}", raw.place, fits.error().message)};
+  }
   for (size_t i = 0; i < out.tokens.size(); ++i) {
     if (id_of_token(out.tokens[i]) >= settings_.vocab_size)
       return Error{ErrorKind::bad_input,

@@ -61,6 +61,8 @@ class DocumentEncoder {
   Result<std::vector<u32>> encode_answer(const Answer&, std::string_view word) const;
   Result<std::vector<u32>> encode_whole_answer(const Answer&) const;
   Result<std::vector<u32>> encode_rollout(const Rollout&, size_t index) const;
+  // Makes documents of other records whole sequences to be scored.
+  Result<void> prepare_scoring(EncodedDocument&) const;
   Result<void> encode_completion(const std::string& prompt, const std::string& completion,
                                  std::vector<u32>& out) const;
   void add_end(std::vector<u32>& out, size_t document_begin) const;

@@ -29,6 +29,23 @@ void add_unit(const std::vector<u32>& first, std::vector<u32> second, double val
   out.values.push_back(value);
 }
 
+// Nothing of the sequence is learned but the label behind it.
+void add_score(std::vector<u32>& tokens) {
+  for (u32& token : tokens) token = id_of_token(token);
+  if (!tokens.empty()) tokens.push_back(0 | learned_bit);
+}
+
+Result<void> check_rewards(const RolloutsRecord& record) {
+  if (!record.rewarded)
+    return Error{ErrorKind::bad_input,
+                 "there are no \"rewards\": a list with a number for each completion (or \"advantages\")"};
+  if (record.completions.size() == 1 && !record.advantages)
+    return Error{ErrorKind::bad_input,
+                 "a group of one completion has nothing to be compared with; sample several, or write "
+                 "\"advantages\""};
+  return {};
+}
+
 // As GRPOTrainer and RLOOTrainer make them: the deviation is that of a sample, and a little is added to it.
 std::vector<double> advantages_of(const RolloutsRecord& record, const AdvantageRule& rule) {
   std::vector<double> out;
@@ -60,8 +77,7 @@ Result<std::vector<u32>> DocumentEncoder::encode_answer(const Answer& answer, st
           ErrorKind::bad_input,
           fmt::format("prompt and {} have {} tokens, and a score is that of the last one, but {} fit; {}",
                       word, out.size(), most, more_room(settings_.units))};
-    for (u32& token : out) token = id_of_token(token);
-    if (!out.empty()) out.push_back(0 | learned_bit);
+    add_score(out);
     return out;
   }
   const size_t whole = out.size();
@@ -109,13 +125,15 @@ Result<void> DocumentEncoder::encode_judged(const JudgedRecord& record, const Ra
 }
 
 Result<void> DocumentEncoder::encode_rollouts(const RolloutsRecord& record, EncodedDocument& out) const {
+  const bool trains = settings_.units.scoring == Told::nothing;
+  if (trains) TRY(check_rewards(record));
   const std::vector<double> advantages = advantages_of(record, settings_.units.advantages);
   for (size_t i = 0; i < record.completions.size(); ++i) {
     const Rollout& rollout = record.completions[i];
     TRY_ASSIGN(const std::vector<u32> tokens, encode_rollout(rollout, i));
     out.logps.resize(out.tokens.size() + tokens.size(), std::numeric_limits<float>::quiet_NaN());
     const auto of_completion = static_cast<size_t>(std::ranges::count_if(tokens, is_learned));
-    if (!rollout.logprobs.empty()) {
+    if (trains && !rollout.logprobs.empty()) {
       if (rollout.logprobs.size() != of_completion)
         return Error{
             ErrorKind::bad_input,
@@ -147,7 +165,27 @@ Result<std::vector<u32>> DocumentEncoder::encode_rollout(const Rollout& rollout,
                  fmt::format("prompt and completions[{}] have {} tokens, and {} fit; rollouts are not cut, "
                              "because their reward is that of the whole: {}",
                              index, out.size(), most, more_room(settings_.units))};
+  if (settings_.units.scored()) add_score(out);
   return out;
+}
+
+Result<void> DocumentEncoder::prepare_scoring(EncodedDocument& out) const {
+  const size_t most = settings_.units.sequence_tokens_max;
+  std::vector<u32> tokens;
+  size_t begin = 0;
+  for (size_t& end : out.ends) {
+    std::vector<u32> one(out.tokens.begin() + static_cast<i64>(begin),
+                         out.tokens.begin() + static_cast<i64>(end));
+    begin = end;
+    if (one.size() > most)
+      return Error{ErrorKind::bad_input, fmt::format("the document has {} tokens, and {} fit; {}", one.size(),
+                                                     most, more_room(settings_.units))};
+    if (settings_.units.scored()) add_score(one);
+    tokens.insert(tokens.end(), one.begin(), one.end());
+    end = tokens.size();
+  }
+  out.tokens = std::move(tokens);
+  return {};
 }
 
 }  // namespace tidepool

@@ -114,20 +114,18 @@ Result<RolloutsRecord> GroupOfRollouts::read_numbers() const {
   const std::string_view key = out.advantages ? "advantages" : "rewards";
   if (out.advantages && field("rewards") != nullptr)
     return fault("\"rewards\" and \"advantages\" both say what a completion is worth; keep one of them");
-  if (field(key) == nullptr)
-    return fault("there are no \"rewards\": a list with a number for each completion (or \"advantages\")");
+  out.completions.resize(all->size());
+  out.rewarded = field(key) != nullptr;
+  for (size_t i = 0; i < all->size(); ++i) {
+    TRY_ASSIGN(out.completions[i].logprobs, logprobs(i));
+  }
+  if (!out.rewarded) return out;
   TRY_ASSIGN(const json::array* rewards, list(key));
   if (rewards->size() != all->size())
     return fault(fmt::format("there are {} {} for {} completions; give each completion one", rewards->size(),
                              key, all->size()));
-  if (all->size() == 1 && !out.advantages)
-    return fault(
-        "a group of one completion has nothing to be compared with; sample several, or write "
-        "\"advantages\"");
-  out.completions.resize(all->size());
   for (size_t i = 0; i < all->size(); ++i) {
     TRY_ASSIGN(out.completions[i].reward, number_in(*rewards, i, key, margin_most));
-    TRY_ASSIGN(out.completions[i].logprobs, logprobs(i));
   }
   return out;
 }

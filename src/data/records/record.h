@@ -111,6 +111,7 @@ struct Rollout {
 struct RolloutsRecord {
   std::vector<Rollout> completions;
   bool advantages = false;  // rewards are advantages already
+  bool rewarded = true;     // false: rewards are not known
 };
 using Record = std::variant<TextRecord, ChatRecord, AlpacaRecord, CompletionRecord, TokensRecord,
                             LabelledRecord, PreferenceRecord, JudgedRecord, RolloutsRecord>;

@@ -51,7 +51,7 @@ DeviceNumbers::DeviceNumbers(const Plan& plan, const ModelGraph& graph, StepSour
       several_nodes_(plan.nodes > 1),
       experts_(experts_of_layers(graph)),
       vocabulary_(graph.config.head_rows()),
-      logps_(graph.tells_logps ? graph.batch.rows() : 0),
+      logps_(graph.told != Told::nothing ? graph.batch.rows() : 0),
       layout_(plan, graph),
       source_(source),
       device_index_(place.device),

@@ -10,7 +10,6 @@
 #include "base/steady_seconds.h"
 #include "base/text/units.h"
 #include "data/batches/packing.h"
-#include "engine/engine.h"
 #include "fit/disk_budget.h"
 #include "fit/job.h"
 #include "huggingface/directory/hf_config.h"
@@ -19,14 +18,12 @@
 #include "objectives/objective.h"
 #include "planner/planner.h"
 #include "report/status_line.h"
-#include "session/evaluation_runs.h"
-#include "session/session.h"
+#include "run/references/pass_rows.h"
 
 namespace tidepool {
 namespace {
 
 constexpr u32 reference_version = 1;
-constexpr u64 segments_at_once = 8;  // results of so many are held before they are written
 
 Error wrong_reference(const Config& config, std::string_view why) {
   return {ErrorKind::usage, fmt::format("objective.reference: {} {}", config.objective.reference, why)};
@@ -93,48 +90,6 @@ std::string references_key(const std::string& identity, const Config& pass, cons
       fmt::format("{} {} {} {}", identity, packing_version, cache.content(), pass.train.sequence_length));
 }
 
-// Rows of all documents in the order of the cache, in micro-batches, and the results of each.
-class PassRows final : public StepSource, public TargetLogps {
- public:
-  PassRows(const PackedRows& rows, const ModelGraph& graph, u32 micro_batches)
-      : rows_(rows),
-        batch_(graph.batch),
-        vocabulary_(graph.config.vocab_size),
-        micro_batches_(micro_batches) {}
-
-  // The next run begins with a row.
-  void begin_at(u64 row) { first_ = row; }
-  u64 rows_per_segment() const { return u64{micro_batches_} * batch_.sequences; }
-  u64 segments_left() const { return div_up(rows_.rows() - first_, rows_per_segment()); }
-  void expect(u64 segments) { logps_.resize(segments * micro_batches_ * batch_.rows()); }
-
-  Result<void> load_batch(const BatchRequest& request, const BatchArrays& out) override {
-    const u64 batch = request.step * micro_batches_ + request.micro_batch;
-    for (u64 row = 0; row < batch_.sequences; ++row) {
-      const BatchArrays arrays = out.row(row, batch_.tokens);
-      make_empty(arrays);
-      const u64 index = first_ + batch * batch_.sequences + row;
-      if (index < rows_.rows()) TRY(rows_.read(index, vocabulary_, arrays));
-    }
-    return {};
-  }
-  StepSettings settings(u64) const override { return {}; }
-  std::span<float> place(u64 micro_batch) override {
-    return std::span(logps_).subspan(micro_batch * batch_.rows(), batch_.rows());
-  }
-  // RETURNS: [T] of a row of the run.
-  std::span<const float> of_row(u64 row) const {
-    return std::span(logps_).subspan((row - first_) * batch_.tokens, batch_.tokens);
-  }
-
- private:
-  const PackedRows& rows_;
-  const BatchShape batch_;
-  const u32 vocabulary_, micro_batches_;
-  u64 first_ = 0;
-  std::vector<float> logps_;
-};
-
 class Pass {
  public:
   Pass(const ReferenceRequest& request, const Config& config, const TokenCache& cache)
@@ -160,7 +115,7 @@ class Pass {
 
  private:
   Result<void> run_from(u64 row) {
-    TRY_ASSIGN(Job job, make_forward_job(config_, TellsLogps::yes));
+    TRY_ASSIGN(Job job, make_forward_job(config_, Told::logps));
     PlanOptions options = job.options;
     TRY_ASSIGN(options.budgets.disk, disk_budget(config_));
     Result<Plan> plan = make_plan(job.graph, options);
@@ -169,20 +124,11 @@ class Pass {
     TRY_ASSIGN(const std::unique_ptr<Session> session,
                Session::create(job, *std::move(plan), source, {.own_swap_dir = true, .loads_weights = true}));
     TRY(load_weights(config_.model_directory, session->graph(), session->state()));
-    session->results().request_logps(&source);
-    const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
-    while (row < rows_.rows()) {
-      source.begin_at(row);
-      const u64 segments = std::min(segments_at_once, source.segments_left());
-      source.expect(segments);
-      EvaluationRuns runs(segments);
-      TRY(engine->run(runs, runs));
-      TRY(session->results().take_eval());
-      const u64 end = std::min(rows_.rows(), row + segments * source.rows_per_segment());
-      for (; row < end; ++row) TRY(write_row(row, source.of_row(row)));
+    return run_rows(*session, source, row, [&](u64 done, std::span<const float> logps) -> Result<void> {
+      TRY(write_row(done, logps));
       show();
-    }
-    return {};
+      return {};
+    });
   }
 
   Result<void> write_row(u64 row, std::span<const float> logps) {

@@ -50,7 +50,7 @@ TEST(ConfigObjective, WrongLabelsAreNamed) {
   EXPECT_THAT(fault_of({"num_labels=3"}), HasSubstr("set objective.type=sequence_classification"));
   EXPECT_THAT(fault_of({type, "num_labels=300"}), HasSubstr("300 is more than the 256 tokens"));
   EXPECT_THAT(fault_of({type, "num_labels=3", "data.records=messages"}),
-              HasSubstr("data.records: messages has no"));
+              HasSubstr("data.records: messages is not what objective.type"));
 }
 
 TEST(ConfigObjective, AClassifiersDirectoryBringsItsLabels) {
@@ -126,7 +126,7 @@ TEST(ConfigObjective, WrongLossesAreNamed) {
   EXPECT_THAT(fault_of({"objective.type=orpo", "model_type=llama", "objective.loss_type=hinge"}),
               HasSubstr("orpo has one loss; leave the key out"));
   EXPECT_THAT(fault_of({"max_length=512"}),
-              HasSubstr("is for pairs, and next_token has none; set train.sequence_length"));
+              HasSubstr("is for pairs and answers, and next_token has none; set train.sequence_length"));
   EXPECT_THAT(fault_of({"objective.type=orpo"}),
               HasSubstr("models of type gpt2 have positions for whole rows"));
   EXPECT_THAT(fault_of({"objective.type=reward", "model_type=llama", "num_labels=3"}),

@@ -75,7 +75,7 @@ TEST_F(DataLabelled, OtherFilesAreRefused) {
   const auto data = open(text);
   ASSERT_FALSE(data);
   EXPECT_EQ(data.error().kind, ErrorKind::usage);
-  EXPECT_THAT(data.error().message, HasSubstr("b.txt: holds no labels; objective.type"));
+  EXPECT_THAT(data.error().message, HasSubstr("b.txt: holds no records; this objective takes"));
 }
 
 // Labels are part of what a cache holds.
