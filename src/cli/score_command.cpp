@@ -85,8 +85,8 @@ constinit const Command score_command = {
         "directory, or a config, as for eval. Each line of the JSONL files comes out with\n"
         "logprob, tokens and perplexity behind its keys, or with the reward that a reward\n"
         "model gives. Rollouts (prompt and completions) get logprobs or rewards, an entry\n"
-        "per completion: what objective.type grpo trains on. key=value overrides the run's\n"
-        "config; train.sequence_length is the longest document.\n",
+        "per completion: what objective.type grpo trains on. key=value overrides the\n"
+        "run's config; train.sequence_length is the longest document.\n",
 };
 
 }  // namespace tidepool

@@ -119,7 +119,7 @@ TEST(Cli, CompletionKnowsCommandsOptionsAndKeys) {
   EXPECT_THAT(bash_completion(), HasSubstr("train:--resume) words=\"auto\""));
   // Regression: lists in the script were older than the commands.
   EXPECT_THAT(bash_completion(), HasSubstr(" --io attention copy disk gemm update\""));
-  EXPECT_THAT(bash_completion(), HasSubstr("train|plan|tokenize|generate|eval|doctor|config)"));
+  EXPECT_THAT(bash_completion(), HasSubstr("train|plan|tokenize|generate|eval|score|doctor|config)"));
 }
 
 TEST(CliOptions, ParsesPresetsFlagsAndValues) {
