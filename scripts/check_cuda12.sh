@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compiles all CUDA code for the oldest toolkit and the oldest GPU that are supported: CUDA 12.0, sm_70
-# (V100), and one file for sm_75. CUDA 13 supports neither 12.0 nor sm_70, so a build with CUDA 13 does not
+# (V100), and two files for sm_75. CUDA 13 supports neither 12.0 nor sm_70, so a build with CUDA 13 does not
 # show what broke. Nothing is linked or run.
 #
 #   scripts/check_cuda12.sh [DIR]           compiles with DIR, CUDA12_HOME or build/cuda12
@@ -91,8 +91,10 @@ commands() {
   for file in {kernels,src/optimizers}/*/*_cuda.cu; do
     echo "$kernels $common $file -o /dev/null"
   done
-  # sm_75 has tensor cores of its own, which only this file and experts use.
-  echo "${kernels/$architecture/sm_75} $common kernels/attention/attention_cuda.cu -o /dev/null"
+  # sm_75 has tensor cores of its own, which attention and experts use.
+  for file in kernels/{attention/attention,experts/grouped_gradient}_cuda.cu; do
+    echo "${kernels/$architecture/sm_75} $common $file -o /dev/null"
+  done
   for file in kernels/{*/*_cuda,kernels_cuda,cuda/*}.cpp src/executor/cuda/*.cpp; do
     echo "$cxx -fsyntax-only $warnings $common -isystem $home/include $file"
   done

@@ -29,6 +29,7 @@
 #include "run/assembly/summary.h"
 #include "run/choice_progress.h"
 #include "run/open_data.h"
+#include "run/references/reference_pass.h"
 #include "run/train_length.h"
 #include "run/weights/base_model.h"
 
@@ -49,12 +50,17 @@ constexpr double tera = 1e12;
 
 struct Planned : RunPlan {
   Job job;
+  std::optional<Plan> references;  // the forward passes before step 1
 };
 
 Result<Planned> make(const PlanArguments& arguments, const std::optional<Machine>& machine) {
   TRY(check_model_is_unchanged(arguments.config));
   Planned out;
   TRY_ASSIGN(out.job, make_job(arguments.config));
+  // A machine of a file need not have the reference model.
+  if (!machine) {
+    TRY_ASSIGN(out.references, plan_references(arguments.config));
+  }
   ChoiceProgress progress;
   TRY_ASSIGN(static_cast<RunPlan&>(out),
              plan_run(out.job, PlanFor::machine_of_file, progress.listener(), machine));
@@ -173,6 +179,14 @@ Result<void> print_what_if(const Planned& p) {
   return {};
 }
 
+boost::json::object tiers_json(const Plan& plan) {
+  boost::json::object out;
+  for (u32 t = 0; t < tier_count; ++t)
+    out[name(static_cast<Tier>(t))] = {{"budget_bytes", plan.tiers[t].budget.value},
+                                       {"planned_peak_bytes", plan.tiers[t].planned_peak.value}};
+  return out;
+}
+
 boost::json::object json_of(const Planned& p, u64 tokens) {
   boost::json::object out;
   out["fits"] = true;
@@ -191,17 +205,15 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
   out["sweeps"] = p.plan.sweeps;
   out["chunk_bytes"] = 4 * p.plan.chunk_elements;
   const auto moved = link_bytes(p.plan, SegmentKind::body), least = lower_bound(p.plan, p.job.graph);
-  boost::json::object links, tiers;
+  boost::json::object links;
   for (u32 l = 0; l < link_count; ++l)
     links[name(static_cast<LinkKind>(l))] = {{"planned_bytes", moved[l].value},
                                              {"lower_bound_bytes", least[l].value}};
-  for (u32 t = 0; t < tier_count; ++t)
-    tiers[name(static_cast<Tier>(t))] = {{"budget_bytes", p.plan.tiers[t].budget.value},
-                                         {"planned_peak_bytes", p.plan.tiers[t].planned_peak.value}};
   out["links"] = std::move(links);
   if (const auto weighed_least = weighed_lower_bound(p.plan, p.job.graph))
     out["weighed_links"] = {{"planned_bytes", weighed(moved)}, {"lower_bound_bytes", *weighed_least}};
-  out["tiers"] = std::move(tiers);
+  out["tiers"] = tiers_json(p.plan);
+  if (p.references) out["reference_pass"] = {{"tiers", tiers_json(*p.references)}};
   if (!p.forecast) return out;
   const Outlook o = outlook(p.job.graph, p, tokens);
   out["machine"] = p.machine->name;
@@ -229,6 +241,14 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
   out["save_seconds"] = o.save_seconds;
   out["candidates"] = p.candidates;
   return out;
+}
+
+std::string references_text(const Plan& pass) {
+  const auto peak = [&](Tier tier) { return bytes_text(pass.tiers[static_cast<u32>(tier)].planned_peak); };
+  return fmt::format(
+      "before step 1 the reference model runs forward over the documents, in these budgets: "
+      "device {}, host {}, disk {}; it leaves 4 bytes per token",
+      peak(Tier::device), peak(Tier::host), peak(Tier::disk));
 }
 
 // REQUIRES: check_plan_arguments() accepted `given`.
@@ -268,6 +288,7 @@ Result<void> plan(const PlanArguments& given) {
       summarize({.job = p.job, .plan = p.plan, .machine = p.machine ? &*p.machine : nullptr});
   if (const std::optional<u64> epoch = steps_per_epoch_at_hand(p.job))
     summary.notes.push_back(train_length_text(arguments.config.train, *epoch));
+  if (p.references) summary.notes.push_back(references_text(*p.references));
   print_text("{}", render_plan(summary, screen));
   if (!p.forecast) return {};
   const Outlook o = outlook(p.job.graph, p, arguments.tokens);

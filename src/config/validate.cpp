@@ -205,9 +205,23 @@ std::optional<Complaint> check_objective(const Config& c) {
   if (c.objective.beta == 0 && !of.beta_may_be_zero)
     return wrong_objective("beta", fmt::format("0 trains nothing with {}; set 0.1", name(c.objective.type)));
   if (of.units() && !can_pack(c.model.family))
-    return wrong_objective("type", fmt::format("{} trains {}, which share a row, and models of type {} have "
-                                               "positions for whole rows; take another family",
-                                               name(c.objective.type), of.targets, name(c.model.family)));
+    return wrong_objective(
+        "type", fmt::format("{} packs sequences into rows, and models of type {} have positions for "
+                            "whole rows; take another family",
+                            name(c.objective.type), name(c.model.family)));
+  if (of.units() && c.data.loss != "answers")
+    return Complaint{
+        "data", "loss",
+        fmt::format("{} is not for objective.type {}, which learns answers whole; leave the key out",
+                    c.data.loss, name(c.objective.type))};
+  if (c.objective.type == ObjectiveType::kto && c.objective.desirable_weight == 0 &&
+      c.objective.undesirable_weight == 0)
+    return wrong_objective("desirable_weight", "with both weights 0 nothing is trained; raise one");
+  if (objective_rule(c.objective).rollout.loss == RolloutLoss::cispo && c.objective.epsilon_high == 0)
+    return wrong_objective(
+        "epsilon_high",
+        "cispo counts a ratio of at most this, and most ratios are near 1; set it, for example "
+        "5");
   if (!of.units() && c.objective.max_length != 0)
     return wrong_objective("max_length", fmt::format("is for pairs and answers, and {} has none; set "
                                                      "train.sequence_length",
@@ -228,9 +242,9 @@ std::optional<Complaint> check_objective(const Config& c) {
                                        "with  tidepool export  and start from that",
                                        c.lora.adapter));
   if (of.units() && c.train.sequence_length < 4)
-    return Complaint{"train", "sequence_length",
-                     fmt::format("{} is too short for {}; a row holds prompts and answers whole",
-                                 c.train.sequence_length, of.targets)};
+    return Complaint{
+        "train", "sequence_length",
+        fmt::format("{} is too short; a row holds prompts and answers whole", c.train.sequence_length)};
   if (!of.takes.empty() && c.data.records != "auto")
     return Complaint{"data", "records",
                      fmt::format("{} is not what objective.type {} takes, lines with {}; leave the key out",

@@ -158,7 +158,8 @@ Result<Evaluation> evaluate_once(const EvaluateRequest& request, std::string& re
   TRY_ASSIGN(EvaluationPlace place, find_evaluation_place(request, reading));
   Config& config = place.config;
   config.memory.swap_dir = place.swap_dir;
-  if (!place.of_run && !config.objective.reference.empty() && config.objective.reference == place.weights)
+  if (!place.of_run && objective_rule(config.objective).reference &&
+      config.objective.reference == place.weights)
     return Error{
         ErrorKind::usage,
         fmt::format("objective.reference: {} would be compared with itself; name the reference model",

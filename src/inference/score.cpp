@@ -5,13 +5,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
 #include <boost/json/object.hpp>
 #include <cmath>
+#include <deque>
 #include <numeric>
+#include <optional>
 
 #include "base/json/text.h"
 #include "base/steady_seconds.h"
+#include "base/text/units.h"
 #include "data/batches/packing.h"
 #include "data/documents/raw_documents.h"
 #include "data/files/source_files.h"
@@ -40,13 +42,50 @@ class Lines {
   RawDocuments raw_;
 };
 
-Result<bool> holds_rollouts(const std::string& file) {
-  Lines lines(file, RecordShape::text, OnBadRecord::error);
-  TRY_ASSIGN(const std::optional<RawDocument> first, lines.next());
-  if (!first) return false;
-  const Result<json::value> parsed = parse_json(first->content, ErrorKind::bad_input, first->place);
-  return parsed && parsed->is_object() &&
-         (parsed->get_object().contains("completions") || parsed->get_object().contains("completion_ids"));
+enum class LineKind : u8 { records, rollouts, pairs };
+
+// RETURNS: what the first line that can be read shows.
+Result<LineKind> kind_of(const std::string& file) {
+  Lines lines(file, RecordShape::text, OnBadRecord::error);  // of a given shape, so none is looked for
+  while (true) {
+    TRY_ASSIGN(const std::optional<RawDocument> line, lines.next());
+    if (!line) return LineKind::records;
+    const Result<json::value> parsed = parse_json(line->content, ErrorKind::bad_input, line->place);
+    if (!parsed || !parsed->is_object()) continue;
+    const json::object& object = parsed->get_object();
+    if (object.contains("completions") || object.contains("completion_ids")) return LineKind::rollouts;
+    return object.contains("rejected") ? LineKind::pairs : LineKind::records;
+  }
+}
+
+// RETURNS: the text of an object in JSON without its member `key`.
+std::string without_member(const std::string& line, std::string_view key) {
+  const std::string quoted_key = fmt::format("\"{}\"", key);
+  size_t begin = 0;  // of the member, behind '{' or ','
+  u32 depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (quoted) {
+      i += c == '\\' ? 1 : 0;
+      quoted = c != '"';
+      continue;
+    }
+    quoted = c == '"';
+    if ((c == '{' || c == '[') && ++depth == 1) begin = i + 1;
+    const bool ends = depth == 1 && (c == ',' || c == '}');
+    if (c == '}' || c == ']') --depth;
+    if (!ends) continue;
+    const size_t name = line.find_first_not_of(" \t", begin);
+    if (line.compare(name, quoted_key.size(), quoted_key) != 0) {
+      begin = i + 1;
+      continue;
+    }
+    // With the comma behind it; the last one with the comma before it.
+    const size_t from = c == ',' || line[begin - 1] == '{' ? begin : begin - 1;
+    return line.substr(0, from) + line.substr(c == ',' ? i + 1 : i);
+  }
+  return line;
 }
 
 std::string list_of(const std::vector<float>& numbers) {
@@ -62,6 +101,7 @@ class LineWriter {
       : request_(request),
         told_(told),
         rollouts_(shape == RecordShape::rollouts),
+        file_(file),
         lines_(file, shape, on_bad) {}
 
   // `record`: from which the document comes; never less than before. `told`: of each target.
@@ -70,14 +110,19 @@ class LineWriter {
     documents_.push_back(std::move(told));
     return {};
   }
-  Result<void> finish() { return finish_up_to(~u64{0}); }
+  Result<void> finish() { return finish_up_to(all_records); }
   u64 lines() const { return written_; }
 
  private:
+  static constexpr u64 all_records = ~u64{0};
+
   Result<void> finish_up_to(u64 record) {
     for (; next_ < record; ++next_) {
       TRY_ASSIGN(const std::optional<RawDocument> line, lines_.next());
-      if (!line) return {};
+      if (!line && record == all_records) return {};
+      if (!line)
+        return Error{ErrorKind::bad_input,
+                     fmt::format("{}: has changed while it was read; start again", file_)};
       // A line without documents was left out, or has nothing to learn.
       if (!documents_.empty()) TRY(write(*line));
       documents_.clear();
@@ -86,19 +131,16 @@ class LineWriter {
   }
 
   Result<void> write(const RawDocument& line) {
-    TRY_ASSIGN(json::value parsed, parse_json(line.content, ErrorKind::bad_input, line.place));
+    TRY_ASSIGN(const json::value parsed, parse_json(line.content, ErrorKind::bad_input, line.place));
     const std::vector<std::pair<std::string, std::string>> fields = told_fields();
-    json::object& object = parsed.get_object();
     std::string text = line.content;
-    for (const auto& [key, value] : fields) {
-      if (!object.contains(key)) continue;
-      object.erase(key);
-      text = json_text(object, JsonStyle::line);
-    }
-    text.erase(text.find_last_of('}'));
     for (const auto& [key, value] : fields)
-      text +=
-          fmt::format("{}\"{}\": {}", text.find_last_not_of(" \t") == text.find('{') ? "" : ", ", key, value);
+      if (parsed.get_object().contains(key)) text = without_member(text, key);
+    text.erase(text.find_last_of('}'));
+    for (const auto& [key, value] : fields) {
+      const bool alone = text.find_last_not_of(" \t") == text.find('{');
+      text += fmt::format("{}\"{}\": {}", alone ? "" : ", ", key, value);
+    }
     ++written_;
     return request_.take(text + "}");
   }
@@ -107,7 +149,7 @@ class LineWriter {
     if (told_ == Told::scores) {
       std::vector<float> scores;
       for (const std::vector<float>& document : documents_) scores.push_back(document[0]);
-      if (rollouts_) return {{"rewards", list_of(scores)}};
+      if (rollouts_ || scores.size() > 1) return {{"rewards", list_of(scores)}};
       return {{"reward", fmt::format("{}", scores[0])}};
     }
     if (rollouts_) {
@@ -130,6 +172,7 @@ class LineWriter {
   const ScoreRequest& request_;
   const Told told_;
   const bool rollouts_;
+  const std::string file_;
   Lines lines_;
   u64 next_ = 0, written_ = 0;
   std::vector<std::vector<float>> documents_;  // of record next_
@@ -142,18 +185,35 @@ class FilePass {
            const std::string& file)
       : request_(request), place_(place), config_(config), told_(told), file_(file) {}
 
-  Result<void> run(Scored& out) {
-    TRY_ASSIGN(const bool rollouts, holds_rollouts(file_));
+  // Tokenizes the file.
+  Result<void> open() {
+    TRY_ASSIGN(const LineKind kind, kind_of(file_));
+    if (kind == LineKind::pairs)
+      return Error{
+          ErrorKind::usage,
+          fmt::format("{}: holds pairs; compare them with  tidepool eval  and an objective of pairs, or "
+                      "write each answer as \"prompt\" and \"completion\"",
+                      file_)};
     config_.data.validation = {file_};
-    config_.data.units.documents = rollouts ? Documents::rollouts : Documents::any;
-    if (rollouts) config_.data.records = "auto";
-    TRY_ASSIGN(const HeldOutFiles files,
+    if (kind == LineKind::rollouts) {
+      config_.data.units.documents = Documents::rollouts;
+      config_.data.records = "auto";
+      config_.data.loss = "answers";
+    }
+    shape_ = kind == LineKind::rollouts ? RecordShape::rollouts : shape_named(config_.data.records);
+    TRY_ASSIGN(HeldOutFiles files,
                open_held_out(config_, {.quiet = request_.quiet, .kept_model = place_.of_run}));
-    for (const std::string& note : files.notes()) request_.note(note);
-    cache_ = files.caches().at(0);
-    std::optional<RecordShape> shape = shape_named(config_.data.records);
-    if (rollouts) shape = RecordShape::rollouts;
-    LineWriter lines(request_, told_, file_, shape,
+    files_.emplace(std::move(files));
+    cache_ = files_->caches().at(0);
+    if (const BadRecords& bad = cache_->bad_records(); bad.count > 0)
+      request_.note(fmt::format("{}: {} left out; the first: {}", file_,
+                                counted_text(bad.count, "bad record"), bad.first.front()));
+    return {};
+  }
+
+  // REQUIRES: open().
+  Result<void> run(Scored& out) {
+    LineWriter lines(request_, told_, file_, shape_,
                      config_.data.on_bad_record == "skip" ? OnBadRecord::skip : OnBadRecord::error);
     TRY(pass(lines, out));
     TRY(lines.finish());
@@ -211,6 +271,8 @@ class FilePass {
   Config config_;
   const Told told_;
   const std::string file_;
+  std::optional<RecordShape> shape_;  // none: the first record's
+  std::optional<HeldOutFiles> files_;
   TokenCache* cache_ = nullptr;
   u64 document_ = 0;
 };
@@ -243,7 +305,12 @@ Result<Scored> score_once(const ScoreRequest& request, std::string& reading) {
       .sequences = 1, .sequence_tokens_max = places + (told == Told::scores ? 0 : 1), .scoring = told};
   reading.clear();
   Scored out = {.weights = place.weights};
-  for (const std::string& file : request.data) TRY(FilePass(request, place, config, told, file).run(out));
+  std::deque<FilePass> passes;
+  for (const std::string& file : request.data) {
+    passes.emplace_back(request, place, config, told, file);
+    TRY(passes.back().open());
+  }
+  for (FilePass& pass : passes) TRY(pass.run(out));
   return out;
 }
 

@@ -100,8 +100,8 @@ TEST(Score, LinesKeepTheirTextAndOrder) {
   const Model model;
   const std::string data = written(model.dir, "a.jsonl",
                                    "{\"text\": \"ab\", \"id\": 12345678901234567890123}\n\n{\"prompt\": "
-                                   "\"p\"}\n{\"text\": \"abc\", \"tokens\": "
-                                   "9}\n{\"text\": \"a\"}\n");
+                                   "\"p\"}\n{\"tokens\": [9, \"}\"], \"text\": \"abc\", \"e\": 1e5, \"big\": "
+                                   "12345678901234567890123, \"perplexity\": {}}\n{\"text\": \"a\"}\n");
   EXPECT_THAT(scored(model.directory, data, small).error, HasSubstr("a.jsonl:3"));
   std::vector<std::string> skips = small;
   skips.emplace_back("data.on_bad_record=skip");
@@ -110,8 +110,11 @@ TEST(Score, LinesKeepTheirTextAndOrder) {
   // A text of one token predicts nothing.
   EXPECT_THAT(
       out.lines,
-      ElementsAre(testing::StartsWith("{\"text\": \"ab\", \"id\": 12345678901234567890123, \"logprob\": "),
-                  AllOf(HasSubstr("\"abc\""), HasSubstr("\"tokens\": 2"))));
+      ElementsAre(
+          testing::StartsWith("{\"text\": \"ab\", \"id\": 12345678901234567890123, \"logprob\": "),
+          AllOf(testing::StartsWith("{ \"text\": \"abc\", \"e\": 1e5, \"big\": 12345678901234567890123, "
+                                    "\"logprob\": "),
+                HasSubstr("\"tokens\": 2, \"perplexity\": "))));
 }
 
 TEST(Score, LongDocumentsAreNamed) {

@@ -43,12 +43,13 @@ u64 held_out(u64 documents, double fraction) {
 }
 
 // Splits the documents. If a single document is larger than the held-out share (such as a book in one file),
-// the last rows of the last document are held out instead.
-Result<Division> divide(const TokenCache& cache, const DocumentOrder& order, double fraction,
+// the last rows of the last document are held out instead; but a unit is never cut.
+Result<Division> divide(const TokenCache& cache, const DocumentOrder& order, const DataConfig& config,
                         u32 row_places) {
+  const double fraction = config.validation_fraction;
   const u64 documents = cache.counts().documents, held = held_out(documents, fraction);
   const Division whole{.train = documents - held, .held = held, .head = {}, .tail = {}};
-  if (fraction <= 0 || fraction * static_cast<double>(documents) >= 1) return whole;
+  if (fraction <= 0 || config.units.on() || fraction * static_cast<double>(documents) >= 1) return whole;
   TRY_ASSIGN(const TokenCache::Document last, cache.document(order(documents - 1)));
   const u64 rows = div_up(last.tokens - 1, u64{row_places});
   if (rows < 2) return whole;
@@ -103,7 +104,7 @@ Result<void> DocumentDataset::pack(const DataConfig& config, Source source) {
     return Error{ErrorKind::bad_input,
                  fmt::format("{}: holds no document; remove it to have it made again", cache->directory())};
   const DocumentOrder order(documents, shuffle_);
-  TRY_ASSIGN(const Division division, divide(*cache, order, config.validation_fraction, sequence_length_));
+  TRY_ASSIGN(const Division division, divide(*cache, order, config, sequence_length_));
   const PackOptions options{.row_places = sequence_length_,
                             .together = config.packing,
                             .sequences = config.units.sequences,

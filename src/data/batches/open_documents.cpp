@@ -81,7 +81,8 @@ bool begins_with_messages(const SourceFiles& files, RecordShape shape) {
     if (const auto* judged = std::get_if<JudgedRecord>(&*record))
       return std::holds_alternative<ChatRecord>(judged->answer);
     const auto* answer = std::get_if<Answer>(&std::get<RolloutsRecord>(*record).completions[0].answer);
-    return answer != nullptr && std::holds_alternative<ChatRecord>(*answer);
+    if (answer == nullptr) continue;  // token ids
+    return std::holds_alternative<ChatRecord>(*answer);
   }
   return false;
 }

@@ -1,4 +1,4 @@
-// TokenCache holds tokenized documents, made once and read by every step. It is a directory of two files of
+// TokenCache holds tokenized documents, made once and read by every step. It is a directory of files of
 // self-verifying blocks (block_file.h) and one file that describes them:
 //
 // tokens.bin: one u32 per token, little-endian: the id, and in bit 31 whether the token is to be predicted.
@@ -6,13 +6,13 @@
 // documents.bin: two u64 per document: its end in tokens.bin, in tokens, and the number of predicted tokens
 // up to there (a document's first token is never predicted: nothing comes before it).
 //
-// values.bin, only with objectives that read one: an f64 per document, such as the margin of a pair. Of documents
-// to be scored, the number of the record from which each comes, from 0 on.
+// values.bin, only with objectives that read one: an f64 per document, such as the margin of a pair. Of
+// documents to be scored, the number of the record from which each comes, from 0 on.
 //
 // logps.bin, only of rollouts: an f32 per token, the log-probability at which it was sampled; NaN: not known.
 //
 // about.json: the cache key, counts, records that were left out, and checksums (XXH3) of the content of
-// tokens.bin and documents.bin. The checksums identify a run's data. The file is sealed (base/text/seal.h)
+// tokens.bin and of all others. The checksums identify a run's data. The file is sealed (base/text/seal.h)
 // and written last.
 //
 // The writer uses another name, KEY.unfinished-RANDOM, and renames the directory at the end, so a cache is

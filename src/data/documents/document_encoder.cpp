@@ -110,6 +110,11 @@ Result<void> DocumentEncoder::encode_record(const Record& record, const RawDocum
 }
 
 Result<void> DocumentEncoder::encode_chat(const ChatRecord& record, std::vector<u32>& out) const {
+  if (chat_ == nullptr && settings_.units.on())
+    return Error{
+        ErrorKind::bad_input,
+        "these are messages, and the first record is text, or there is no chat template: all records of a "
+        "source must have one form; data.chat_template names a template"};
   if (chat_ == nullptr)
     return Error{ErrorKind::bad_input,
                  "a chat needs a chat template, and the model directory has none; name a file with "

@@ -1,8 +1,26 @@
 #include "data/documents/raw_documents.h"
 
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
 #include <utility>
 
+#include "base/json/text.h"
+
 namespace tidepool {
+
+namespace {
+
+constexpr u32 ahead_max = 4096;  // records with one prompt in a row
+
+// RETURNS: the prompt as JSON; empty: the record cannot be read.
+std::string prompt_of(const RawDocument& record) {
+  const auto parsed = parse_json(record.content, ErrorKind::bad_input, record.place);
+  if (!parsed || !parsed->is_object()) return {};
+  const boost::json::value* prompt = parsed->get_object().if_contains("prompt");
+  return prompt == nullptr ? std::string() : boost::json::serialize(*prompt);
+}
+
+}  // namespace
 
 RawDocuments::RawDocuments(std::vector<DocumentFile> files, std::optional<RecordShape> named,
                            const TextEncoder& encoder, OnBadRecord on_bad)
@@ -17,17 +35,37 @@ Result<std::optional<RawDocument>> RawDocuments::next() {
 }
 
 Result<std::optional<RawDocument>> RawDocuments::read_beside_neighbour() {
-  std::optional<RawDocument> out = std::exchange(ahead_, std::nullopt);
-  if (!out) {
+  if (!begun_) TRY(read_ahead());
+  begun_ = true;
+  std::optional<RawDocument> out;
+  if (ahead_.empty()) {
     TRY_ASSIGN(out, read());
+  } else {
+    out = std::move(ahead_.front());
+    ahead_.pop_front();
   }
   if (!out) return out;
-  if (!before_) {
-    TRY_ASSIGN(ahead_, read());
-    before_ = ahead_ ? ahead_->content : out->content;
-  }
-  out->neighbour = std::exchange(*before_, out->content);
+  std::string prompt = prompt_of(*out);
+  // The answer to the last record's prompt serves if that is another prompt.
+  if (prompt != last_.prompt && !last_.prompt.empty()) other_ = last_;
+  out->neighbour = other_.line;
+  // A record that cannot be read lends no answer.
+  if (!prompt.empty()) last_ = {out->content, std::move(prompt)};
   return out;
+}
+
+// Reads up to the first record with another prompt than the first.
+Result<void> RawDocuments::read_ahead() {
+  std::string first;
+  for (u32 i = 0; i < ahead_max && other_.line.empty(); ++i) {
+    TRY_ASSIGN(std::optional<RawDocument> next, read());
+    if (!next) break;
+    std::string prompt = prompt_of(*next);
+    if (first.empty()) first = prompt;
+    if (!prompt.empty() && prompt != first) other_ = {next->content, std::move(prompt)};
+    ahead_.push_back(std::move(*next));
+  }
+  return {};
 }
 
 Result<std::optional<RawDocument>> RawDocuments::read() {

@@ -1,6 +1,7 @@
 // RawDocuments reads the documents of training files, and finds out which shape their records have.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -24,8 +25,9 @@ class RawDocuments {
   RawDocuments(std::vector<DocumentFile>, std::optional<RecordShape> named, const TextEncoder& encoder,
                OnBadRecord = OnBadRecord::error);
 
-  // RETURNS: none at the end. Skips empty lines. The neighbour of a judged record is the record before it,
-  // and that of the first one the second. Error: names file and line.
+  // RETURNS: none at the end. Skips empty lines. The neighbour of a judged record is the nearest record
+  // before it with another prompt; of the first ones, the first behind them. Empty: there is none.
+  // Error: names file and line.
   Result<std::optional<RawDocument>> next();
   // Skips the rest of the text of which next() has returned a part.
   void skip_rest() { reader_.skip_rest(); }
@@ -37,14 +39,21 @@ class RawDocuments {
  private:
   Result<std::optional<RawDocument>> read();
   Result<std::optional<RawDocument>> read_beside_neighbour();
+  Result<void> read_ahead();
 
   DocumentReader reader_;
   const std::optional<RecordShape> named_;
   std::optional<RecordShape> shape_;
   const OnBadRecord on_bad_;
   BadRecords bad_;
-  std::optional<std::string> before_;  // the line that was returned last
-  std::optional<RawDocument> ahead_;   // read, and not returned yet
+  // Of judged records: those that were read up to the first with another prompt, the last one that was
+  // returned, and the last one before that with another prompt.
+  struct Prompted {
+    std::string line, prompt;
+  };
+  std::deque<RawDocument> ahead_;
+  Prompted last_, other_;
+  bool begun_ = false;
 };
 
 }  // namespace tidepool

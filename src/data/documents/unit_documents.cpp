@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/overloaded.h"
+#include "base/text/units.h"
 #include "data/documents/document_encoder.h"
 
 namespace tidepool {
@@ -15,9 +16,10 @@ namespace {
 
 // Advice for sequences that are too long.
 std::string_view more_room(const UnitSettings& units) {
-  return units.sequences > 1
-             ? "raise train.sequence_length, half of which is a sequence's, or objective.max_length"
-             : "raise train.sequence_length, or objective.max_length";
+  if (units.scoring != Told::nothing) return "raise train.sequence_length";
+  return units.sequences > 1 ? "raise train.sequence_length, half of which is a sequence's, or "
+                               "objective.max_length, if that is set"
+                             : "raise train.sequence_length, or objective.max_length, if that is set";
 }
 
 // Adds a document of one sequence, or of two.
@@ -116,6 +118,11 @@ Result<void> DocumentEncoder::encode_judged(const JudgedRecord& record, const Ra
   TRY_ASSIGN(const std::vector<u32> answer, encode_answer(record.answer, "completion"));
   std::vector<u32> other;
   if (settings_.units.sequences > 1) {
+    if (raw.neighbour.empty())
+      return Error{
+          ErrorKind::bad_input,
+          "no other record has another prompt, and the estimate of KTO needs answers to other prompts; "
+          "add records, or set objective.loss_type: apo_zero_unpaired, which needs none"};
     TRY_ASSIGN(const Answer mismatched, parse_mismatched(raw.content, raw.neighbour, raw.place));
     Result<std::vector<u32>> encoded = encode_answer(mismatched, "completion");
     other = encoded ? std::move(*encoded) : answer;
@@ -127,7 +134,8 @@ Result<void> DocumentEncoder::encode_judged(const JudgedRecord& record, const Ra
 Result<void> DocumentEncoder::encode_rollouts(const RolloutsRecord& record, EncodedDocument& out) const {
   const bool trains = settings_.units.scoring == Told::nothing;
   if (trains) TRY(check_rewards(record));
-  const std::vector<double> advantages = advantages_of(record, settings_.units.advantages);
+  const std::vector<double> advantages = trains ? advantages_of(record, settings_.units.advantages)
+                                                : std::vector<double>(record.completions.size());
   for (size_t i = 0; i < record.completions.size(); ++i) {
     const Rollout& rollout = record.completions[i];
     TRY_ASSIGN(const std::vector<u32> tokens, encode_rollout(rollout, i));
@@ -137,9 +145,9 @@ Result<void> DocumentEncoder::encode_rollouts(const RolloutsRecord& record, Enco
       if (rollout.logprobs.size() != of_completion)
         return Error{
             ErrorKind::bad_input,
-            fmt::format("logprobs[{}] has {} numbers, but the completion has {} tokens, its end token "
+            fmt::format("logprobs[{}] has {}, but the completion has {} tokens, its end token "
                         "included; write \"prompt_ids\" and \"completion_ids\" to say what was sampled",
-                        i, rollout.logprobs.size(), of_completion)};
+                        i, counted_text(rollout.logprobs.size(), "number"), of_completion)};
       size_t next = 0;
       for (size_t t = 0; t < tokens.size(); ++t)
         if (is_learned(tokens[t])) out.logps[out.tokens.size() + t] = rollout.logprobs[next++];

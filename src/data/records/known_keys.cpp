@@ -47,6 +47,10 @@ constexpr std::string_view media =
 constexpr std::string_view preference =
     "is preference data, and this objective trains on one answer; set objective.type to dpo, orpo, cpo, "
     "simpo or reward, or write the answer to learn as the answer or completion, and remove both keys";
+constexpr std::string_view sampled =
+    "says which tokens were sampled, and all of a completion count as sampled here; leave out completions "
+    "with "
+    "others";
 constexpr std::string_view packed = "divides a row; write position_ids or seq_lengths instead";
 
 constexpr KnownKey known_keys[] = {
@@ -98,6 +102,8 @@ constexpr KnownKey known_keys[] = {
     {"videos", in_all, KeyUse::if_nothing, "LLaMA-Factory", media},
     {"audio", in_all, KeyUse::if_nothing, "TRL", media},
     {"audios", in_all, KeyUse::if_nothing, "LLaMA-Factory", media},
+    {"completion_mask", in_rollouts, KeyUse::if_nothing, "TRL", sampled},
+    {"tool_mask", in_rollouts, KeyUse::if_nothing, "TRL", sampled},
     // Rows of token ids.
     {"input_ids", in_tokens, KeyUse::read, "transformers, TRL, axolotl", ""},
     {"labels", in_tokens, KeyUse::read, "transformers, TRL, axolotl", ""},

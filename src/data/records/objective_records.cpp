@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text/units.h"
+
 namespace tidepool {
 
 namespace json = boost::json;
 
 namespace {
 
+constexpr double least_logprob = -200;
 constexpr double margin_most = 1e6;  // of scores that anybody gives
 
 // Length of the prompt that both answers begin with. As in TRL, a space before the answers is theirs.
@@ -122,8 +125,9 @@ Result<RolloutsRecord> GroupOfRollouts::read_numbers() const {
   if (!out.rewarded) return out;
   TRY_ASSIGN(const json::array* rewards, list(key));
   if (rewards->size() != all->size())
-    return fault(fmt::format("there are {} {} for {} completions; give each completion one", rewards->size(),
-                             key, all->size()));
+    return fault(fmt::format("there are {} for {}; give each completion one",
+                             counted_text(rewards->size(), key.substr(0, key.size() - 1)),
+                             counted_text(all->size(), "completion")));
   for (size_t i = 0; i < all->size(); ++i) {
     TRY_ASSIGN(out.completions[i].reward, number_in(*rewards, i, key, margin_most));
   }
@@ -136,13 +140,17 @@ Result<std::vector<float>> GroupOfRollouts::logprobs(size_t i) const {
   TRY_ASSIGN(const json::array* all, list("logprobs"));
   TRY_ASSIGN(const json::array* of, completions());
   if (all->size() != of->size())
-    return fault(fmt::format("there are {} lists of logprobs for {} completions", all->size(), of->size()));
+    return fault(fmt::format("there are {} of logprobs for {}", counted_text(all->size(), "list"),
+                             counted_text(of->size(), "completion")));
   const json::array* numbers = (*all)[i].if_array();
   if (numbers == nullptr || numbers->empty())
     return fault(
         fmt::format("logprobs[{}] must be a list with a number for each token of the completion", i));
   for (size_t t = 0; t < numbers->size(); ++t) {
     TRY_ASSIGN(const double logp, number_in(*numbers, t, fmt::format("logprobs[{}]", i), margin_most));
+    if (logp < least_logprob)
+      return fault(fmt::format("logprobs[{}][{}] is {:g}, and no sampler takes a token that is so improbable",
+                               i, t, logp));
     // Samplers round: the most probable tokens may come out a little above 0.
     if (logp > 1e-3)
       return fault(fmt::format("logprobs[{}][{}] is {:g}, and a logarithm of a probability is not above 0", i,

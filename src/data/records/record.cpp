@@ -242,6 +242,8 @@ class Reader : private MessageFields {
     JudgedRecord out;
     TRY_ASSIGN(out.desirable, desirable_of(*this));
     TRY_ASSIGN(out.answer, answer_of(line_, place_));
+    if (const auto* text = std::get_if<CompletionRecord>(&out.answer); text && text->completion.empty())
+      return fault("the completion is empty; remove the record, or write an answer");
     return Record(std::move(out));
   }
 

@@ -10,14 +10,12 @@
 //   completion    {"prompt": [{"role": "user", ...}], "completion": [{"role": "assistant", ...}]}
 //   preference    {"prompt": "...", "chosen": "...", "rejected": "..."}, with objectives of pairs. The prompt
 //                 may stand in both answers instead; all three may be messages
-//   judged        {"prompt": "...", "completion": "...", "label": true}, with objectives of judged answers;
-//   prompt
-//                 and completion may be messages
+//   judged        {"prompt": "...", "completion": "...", "label": true}, with objectives of judged answers.
+//                 Prompt and completion may be messages
 //   rollouts      {"prompt": "...", "completions": ["...", ...], "rewards": [1.5, ...]}, with objectives of
-//   rollouts.
-//                 The prompt may be messages, and each completion too; all may be ids: "prompt_ids",
-//                 "completion_ids". "advantages" may stand in place of rewards, and "logprobs" beside them:
-//                 for each completion the log-probabilities of its tokens
+//                 rollouts. The prompt may be messages, and each completion too; all may be ids:
+//                 "prompt_ids", "completion_ids". "advantages" may stand in place of rewards, and "logprobs"
+//                 beside them: for each completion the log-probabilities of its tokens
 //
 // `messages` may also be called `conversations`. An answer with a `weight` of 0 is not learned. known_keys.h
 // says which other keys are read or refused. All records of a source have one shape: that of the first

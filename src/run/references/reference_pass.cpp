@@ -90,6 +90,19 @@ std::string references_key(const std::string& identity, const Config& pass, cons
       fmt::format("{} {} {} {}", identity, packing_version, cache.content(), pass.train.sequence_length));
 }
 
+struct PlannedPass {
+  Job job;
+  Plan plan;
+};
+Result<PlannedPass> plan_pass(const Config& pass) {
+  TRY_ASSIGN(Job job, make_forward_job(pass, Told::logps));
+  PlanOptions options = job.options;
+  TRY_ASSIGN(options.budgets.disk, disk_budget(pass));
+  Result<Plan> plan = make_plan(job.graph, options);
+  if (!plan) return explain_disk(job, options, plan.error());
+  return PlannedPass{std::move(job), *std::move(plan)};
+}
+
 class Pass {
  public:
   Pass(const ReferenceRequest& request, const Config& config, const TokenCache& cache)
@@ -115,14 +128,11 @@ class Pass {
 
  private:
   Result<void> run_from(u64 row) {
-    TRY_ASSIGN(Job job, make_forward_job(config_, Told::logps));
-    PlanOptions options = job.options;
-    TRY_ASSIGN(options.budgets.disk, disk_budget(config_));
-    Result<Plan> plan = make_plan(job.graph, options);
-    if (!plan) return explain_disk(job, options, plan.error());
-    PassRows source(rows_, job.graph, plan->micro_batches / plan->sweeps);
+    TRY_ASSIGN(PlannedPass planned, plan_pass(config_));
+    PassRows source(rows_, planned.job.graph, planned.plan.micro_batches / planned.plan.sweeps);
     TRY_ASSIGN(const std::unique_ptr<Session> session,
-               Session::create(job, *std::move(plan), source, {.own_swap_dir = true, .loads_weights = true}));
+               Session::create(planned.job, std::move(planned.plan), source,
+                               {.own_swap_dir = true, .loads_weights = true}));
     TRY(load_weights(config_.model_directory, session->graph(), session->state()));
     return run_rows(*session, source, row, [&](u64 done, std::span<const float> logps) -> Result<void> {
       TRY(write_row(done, logps));
@@ -192,6 +202,13 @@ Result<bool> needs_references(const Config& config, const TokenCache& cache) {
 }
 
 }  // namespace
+
+Result<std::optional<Plan>> plan_references(const Config& config) {
+  if (!objective_rule(config.objective).reference) return std::optional<Plan>();
+  TRY_ASSIGN(const Config pass, config_of_pass(config));
+  TRY_ASSIGN(PlannedPass planned, plan_pass(pass));
+  return std::optional(std::move(planned.plan));
+}
 
 Result<std::string> attach_references(const ReferenceRequest& request,
                                       std::span<TokenCache* const> all_caches) {

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "base/result.h"
 #include "config/config.h"
 #include "data/batches/token_cache.h"
+#include "tidepool/plan.h"
 
 namespace tidepool {
 
@@ -26,5 +28,9 @@ struct ReferenceRequest {
 // Errors: usage, if objective.reference cannot be one; as make_plan(), Session::create(), load_weights() and
 // TokenReferences::open().
 Result<std::string> attach_references(const ReferenceRequest&, std::span<TokenCache* const>);
+
+// RETURNS: the plan of the passes that the objective needs; none: it needs none, whatever the documents.
+// Errors: as attach_references().
+Result<std::optional<Plan>> plan_references(const Config&);
 
 }  // namespace tidepool

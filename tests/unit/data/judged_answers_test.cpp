@@ -1,4 +1,5 @@
 // Judged answers and rollouts, as KTO and GRPO take them.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "data/batches/open_documents.h"
@@ -90,13 +91,13 @@ TEST_F(DataAnswers, StandAloneIfNoOtherIsNeeded) {
 }
 
 TEST_F(DataAnswers, MayBeMessages) {
-  const auto line = [](std::string_view answer) {
-    return "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], \"completion\": [{\"role\": "
-           "\"assistant\", "
-           "\"content\": \"" +
-           std::string(answer) + "\"}], \"label\": true}\n";
+  const auto line = [](std::string_view prompt, std::string_view answer) {
+    return fmt::format(
+        "{{\"prompt\": [{{\"role\": \"user\", \"content\": \"{}\"}}], \"completion\": "
+        "[{{\"role\": \"assistant\", \"content\": \"{}\"}}], \"label\": true}}\n",
+        prompt, answer);
   };
-  DataConfig messages = judged(line("abc") + line("xyz"), 2, 100);
+  DataConfig messages = judged(line("q", "abc") + line("r", "xyz"), 2, 100);
   messages.chat_template = "chatml";
   const auto rows = rows_of(messages, 200);
   std::string learned;
@@ -115,17 +116,48 @@ TEST_F(DataAnswers, BadOnesAreNamed) {
       HasSubstr("\"label\" must be true, a desirable answer, or false, an undesirable one; it is text"));
   EXPECT_THAT(of("{\"prompt\": \"p\", \"completion\": \"a\", \"label\": 2}"),
               HasSubstr("it is another number"));
+  EXPECT_THAT(of("{\"prompt\": \"p\", \"completion\": \"\", \"label\": true}"),
+              HasSubstr("the completion is empty"));
   EXPECT_THAT(of("{\"prompt\": \"pqrst\", \"completion\": \"a\", \"label\": true}"),
               AllOf(HasSubstr("no token of the completion is left"), HasSubstr("have 6 tokens, and 4 fit")));
 }
 
-// A record that cannot be read lends no answer; its neighbour is compared with its own.
+// Good and bad answers to one prompt stand side by side in many files.
+TEST_F(DataAnswers, ToTheSamePromptAreNoOthers) {
+  const auto line = [](char prompt, char answer) {
+    return fmt::format("{{\"prompt\": \"{}\", \"completion\": \"{}\", \"label\": true}}\n", prompt, answer);
+  };
+  const auto rows = rows_of(judged(line('p', 'a') + line('p', 'b') + line('q', 'c') + line('q', 'd') +
+                                   line('q', 'e') + line('p', 'f')),
+                            4);
+  std::string others;
+  for (const UnitRow& row : rows) others += static_cast<char>(row.targets[1]);
+  EXPECT_EQ(others, "ccbbbe");
+  EXPECT_THAT(fault(judged(line('p', 'a') + line('p', 'b'))),
+              HasSubstr("no other record has another prompt"));
+}
+
+// A record that cannot be read lends no answer.
 TEST_F(DataAnswers, ABadNeighbourDoesNoHarm) {
-  DataConfig skips = judged("{\"prompt\": \"p\", \"completion\": 7, \"label\": true}\n" + three_answers);
+  DataConfig skips = judged("not JSON\n" + three_answers);
   skips.on_bad_record = "skip";
   const auto rows = rows_of(skips, 8);
   ASSERT_EQ(rows.size(), 3u);
-  EXPECT_THAT(rows[0].targets, ElementsAre('a', 'b', 'a', 'b', pad, pad, pad, pad));
+  EXPECT_THAT(rows[0].targets, ElementsAre('a', 'b', 'c', pad, pad, pad, pad, pad));
+}
+
+// However few there are, and however long: a label would be lost.
+TEST_F(DataAnswers, AreNeverCutToBeHeldOut) {
+  DataConfig few =
+      judged(three_answers + "{\"prompt\": \"p\", \"completion\": \"abcdefgh\", \"label\": true}\n", 2, 9);
+  few.validation_fraction = 0.1;
+  const auto data = opened(few, 11);
+  EXPECT_EQ(data->train_sequences() + data->validation_sequences(), 4u);
+  UnitRow row(11);
+  for (u64 i = 0; i < data->train_sequences(); ++i) {
+    ASSERT_TRUE(data->train_sequence(i, row.arrays()));
+    EXPECT_NE(row.values[0], 0);
+  }
 }
 
 const std::string two_completions =
@@ -203,15 +235,19 @@ TEST_F(DataAnswers, BadRolloutsAreNamed) {
   EXPECT_THAT(of("\"rewards\": [1, 2]"), HasSubstr("a.jsonl:1: there are no \"completions\""));
   EXPECT_THAT(of("\"completions\": [\"a\", \"b\"]"), HasSubstr("there are no \"rewards\""));
   EXPECT_THAT(of("\"completions\": [\"a\", \"b\"], \"rewards\": [1]"),
-              HasSubstr("there are 1 rewards for 2 completions"));
+              HasSubstr("there are 1 reward for 2 completions"));
   EXPECT_THAT(of("\"completions\": [\"a\", \"b\"], \"rewards\": [1, \"much\"]"),
               HasSubstr("rewards[1] must be a number up to 1e+06, not text"));
   EXPECT_THAT(of("\"completions\": [\"a\", \"b\"], \"rewards\": [1, NaN]"), HasSubstr("a.jsonl:1"));
   EXPECT_THAT(of("\"completions\": [\"a\"], \"rewards\": [1]"), HasSubstr("nothing to be compared with"));
   EXPECT_THAT(of("\"completions\": [\"ab\", \"c\"], \"rewards\": [1, 0], \"logprobs\": [[-1], [-1]]"),
-              HasSubstr("logprobs[0] has 1 numbers, but the completion has 2 tokens"));
+              HasSubstr("logprobs[0] has 1 number, but the completion has 2 tokens"));
   EXPECT_THAT(of("\"completions\": [\"a\", \"c\"], \"rewards\": [1, 0], \"logprobs\": [[0.5], [-1]]"),
               HasSubstr("is 0.5, and a logarithm of a probability is not above 0"));
+  EXPECT_THAT(of("\"completions\": [\"a\", \"c\"], \"rewards\": [1, 0], \"logprobs\": [[-1], [-1000]]"),
+              HasSubstr("is -1000, and no sampler takes a token"));
+  EXPECT_THAT(of("\"completions\": [\"a\", \"c\"], \"rewards\": [1, 0], \"completion_mask\": [[1], [0]]"),
+              HasSubstr("\"completion_mask\" (as in TRL) says which tokens were sampled"));
   EXPECT_THAT(of("\"completions\": [\"abcdefghi\", \"c\"], \"rewards\": [1, 0]"),
               HasSubstr("prompt and completions[0] have 10 tokens, and 8 fit; rollouts are not cut"));
   EXPECT_THAT(of("\"completion_ids\": [[1], [2]], \"rewards\": [1, 0]"), HasSubstr("no \"prompt_ids\""));
