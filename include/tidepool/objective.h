@@ -179,7 +179,7 @@ inline constexpr std::array<std::string_view, 2> importance_levels = {"token", "
 enum class ScaleRewards : u8 { group, none };
 inline constexpr std::array<std::string_view, 2> scale_rewards_names = {"group", "none"};
 
-// Section `objective` of a config, with TRL's names and defaults.
+// Section `objective` of a config, with TRL's names and most of its defaults (docs/objectives.md).
 struct ObjectiveConfig {
   ObjectiveType type = ObjectiveType::next_token;
   double beta = beta_by_objective;
@@ -223,10 +223,10 @@ struct AdvantageRule {
   bool operator==(const AdvantageRule&) const = default;
 };
 
-// What forward passes tell of each target: its log-probability, or its logit, the score of a reward model.
+// Output of forward passes for each target: its log-probability, or its logit, the score of a reward model.
 enum class Told : u8 { nothing, logps, scores };
 
-// What an objective whose documents are units of sequences asks of tokenizing and packing.
+// UnitSettings says how documents of an objective of units are tokenized and packed.
 struct UnitSettings {
   Documents documents = Documents::any;
   u32 sequences = 0;            // of a unit, which lies in one row; 0: documents are no units

@@ -41,7 +41,7 @@ struct LossSums {
 // After the last slice: sets lse, and adds to the sums.
 void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums&);
 
-// After cross_entropy_loss(): what is told of each row's target; 0 in ignored rows.
+// After cross_entropy_loss(): log-probability or logit of each row's target; 0 in ignored rows.
 constexpr float told_of(const RowLoss& loss, Told told) {
   return told == Told::scores ? loss.target : loss.target - loss.lse;
 }

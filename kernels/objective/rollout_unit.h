@@ -23,9 +23,12 @@ constexpr PolicyLoss policy_loss(const RolloutRule& r, double advantage, double 
   const double free = capped ? r.delta : ratio;
   const double clipped = ratio < least ? least : ratio > most ? most : ratio;
   const bool takes_free = free * advantage <= clipped * advantage;
+  const bool low = free < least;
+  const bool high = free > most;
   return {.constant = -advantage * (takes_free ? free : clipped),
           .by_ratio = takes_free && !capped ? -advantage : 0,
-          .low = free < least && advantage<0, .high = free> most && advantage > 0};
+          .low = low && advantage < 0,
+          .high = high && advantage > 0};
 }
 
 // The divergence from the reference model at one token, as the k3 estimate, and its derivative.
@@ -38,7 +41,7 @@ constexpr TokenDivergence divergence_at(const UnitLosses& u, u32 row, double log
   return {e - difference, -e};
 }
 
-// What a completion's tokens have in common, or one token's own.
+// Ratio and loss of one token, or of all tokens of a completion together.
 struct RolloutTerms {
   double ratio = 1;
   PolicyLoss policy;
@@ -96,7 +99,7 @@ class Rollout {
   constexpr void set_rows(double scale, double kl) const {
     const double beta = u_.rule.beta, of_kl = rule().corrected_kl ? beta : 0;
     for_tokens([&](u32 row, double, const RolloutTerms& t, const TokenDivergence& d) {
-      // Of the ratio, which each token changes, or all tokens together.
+      // The derivative by way of the ratio, which each token changes, or all tokens together.
       const double by_ratio = by_token()
                                   ? t.ratio * (t.policy.by_ratio + of_kl * d.value)
                                   : share_ * (sums_.targets * t.ratio * t.policy.by_ratio + of_kl * kl);

@@ -22,4 +22,18 @@ Result<Config> config_of(const std::vector<std::string>& words, KeptModel kept) 
   return load_config(words[0], {words.begin() + 1, words.end()}, kept);
 }
 
+Result<DataWords> data_words(const std::vector<std::string>& words, size_t first) {
+  DataWords out;
+  for (size_t i = first; i < words.size(); ++i) {
+    if (words[i].find('=') == std::string::npos)
+      return usage_error(fmt::format("'{}' is neither data=FILE nor key=value", words[i]));
+    if (words[i] == "data=") return usage_error("data= names no file");
+    if (words[i].starts_with("data="))
+      out.data.push_back(words[i].substr(5));
+    else
+      out.overrides.push_back(words[i]);
+  }
+  return out;
+}
+
 }  // namespace tidepool

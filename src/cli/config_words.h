@@ -20,4 +20,11 @@ inline constexpr std::string_view override_help =
 // errors are those of load_config().
 Result<Config> config_of(const std::vector<std::string>& words, KeptModel = KeptModel::unread);
 
+// The words `[data=FILE ...] [key=value ...]`. data=FILE is no key of the config, but a file to read.
+struct DataWords {
+  std::vector<std::string> data, overrides;
+};
+// `first`: the number of words before them. ErrorKind::usage if a word is neither.
+Result<DataWords> data_words(const std::vector<std::string>& words, size_t first);
+
 }  // namespace tidepool

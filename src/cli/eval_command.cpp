@@ -6,6 +6,7 @@
 #include "base/json/text.h"
 #include "base/text/units.h"
 #include "cli/command.h"
+#include "cli/config_words.h"
 #include "inference/evaluate.h"
 #include "objectives/objective.h"
 #include "report/print_text.h"
@@ -108,22 +109,13 @@ Result<void> eval(const EvalArguments& arguments) {
   return check_losses_are_finite(*done);
 }
 
-// Parses the words of `eval`. data=FILE is no key of the config: it is the data to evaluate on, instead of
-// the config's data.
 Result<void> run_eval(const Arguments& arguments) {
   const auto& words = arguments.positional();
-  EvalArguments out{.source = words[0], .overrides = {}, .data = {}, .json = arguments.has("json")};
-  for (size_t i = 1; i < words.size(); ++i) {
-    if (words[i].find('=') == std::string::npos)
-      return usage_error(fmt::format("'{}' is neither data=FILE nor key=value", words[i]));
-    if (words[i] == "data=") return usage_error("data= names no file");
-    if (words[i].starts_with("data=")) {
-      out.data.push_back(words[i].substr(5));
-    } else {
-      out.overrides.push_back(words[i]);
-    }
-  }
-  return eval(out);
+  TRY_ASSIGN(DataWords given, data_words(words, 1));
+  return eval({.source = words[0],
+               .overrides = std::move(given.overrides),
+               .data = std::move(given.data),
+               .json = arguments.has("json")});
 }
 
 }  // namespace

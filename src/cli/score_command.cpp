@@ -7,7 +7,9 @@
 #include "base/text/units.h"
 #include "base/write_file.h"
 #include "cli/command.h"
+#include "cli/config_words.h"
 #include "inference/score.h"
+#include "report/print_text.h"
 #include "report/status_line.h"
 
 namespace tidepool {
@@ -47,15 +49,8 @@ Result<void> run_score(const Arguments& arguments) {
                          print_text("{}\n", line);
                          return {};
                        }};
-  for (size_t i = 1; i < words.size(); ++i) {
-    if (words[i].find('=') == std::string::npos)
-      return usage_error(fmt::format("'{}' is neither data=FILE nor key=value", words[i]));
-    if (words[i] == "data=") return usage_error("data= names no file");
-    if (words[i].starts_with("data="))
-      request.data.push_back(words[i].substr(5));
-    else
-      request.overrides.push_back(words[i]);
-  }
+  TRY_ASSIGN(DataWords given, data_words(words, 1));
+  request.data = std::move(given.data), request.overrides = std::move(given.overrides);
   if (request.data.empty()) return usage_error("name a JSONL file with data=FILE");
   if (const std::string path = arguments.text("output"); !path.empty()) {
     TRY_ASSIGN(FileReplacement begun, FileReplacement::begin(path, FileUse::other));

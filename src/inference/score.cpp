@@ -92,7 +92,7 @@ std::string list_of(const std::vector<float>& numbers) {
   return fmt::format("[{}]", fmt::join(numbers, ", "));
 }
 
-// Takes what is told of documents, and gives the lines with it.
+// LineWriter takes the log-probabilities or scores of documents, and writes them behind their lines.
 class LineWriter {
  public:
   // `shape`: of the file's records; none: the first one's.
@@ -243,7 +243,7 @@ class FilePass {
     return ran;
   }
 
-  // Cuts what is told of a row into what is told of its documents.
+  // Cuts the log-probabilities or scores of a row by its documents.
   Result<void> take_row(const PackedRows& rows, u64 row, std::span<const float> told, LineWriter& lines,
                         Scored& out) {
     const PackedRows::Range range = rows.tokens_of(row);

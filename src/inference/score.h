@@ -19,7 +19,7 @@ struct ScoreRequest {
   bool quiet = false;
   std::function<void(const std::string&)> note = [](const std::string&) {};  // lines for people
   std::function<void(u64 done, u64 tokens)> progress = [](u64, u64) {};
-  // Takes the lines of the files in their order, each with what was told of it, without a newline.
+  // Takes the lines of the files in their order, each with its new keys, without a newline.
   std::function<Result<void>(const std::string& line)> take;
 };
 

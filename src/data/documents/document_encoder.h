@@ -30,9 +30,9 @@ struct EncodedDocument {
   std::vector<u32> tokens;
   std::vector<size_t>
       ends;  // of documents, ascending; tokens behind the last one belong to an unfinished one
-  // Of units only: by document a pair's margin, 1 or -1 for a judged answer, a rollout's advantage.
+  // Units only: by document a pair's margin, 1 or -1 for a judged answer, a rollout's advantage.
   std::vector<double> values;
-  // Of rollouts only: by token, the log-probability at which it was sampled; NaN: not known, or not sampled.
+  // Rollouts only: by token, the log-probability at which it was sampled; NaN: not known, or not sampled.
   std::vector<float> logps;
 };
 

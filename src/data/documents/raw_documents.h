@@ -46,7 +46,7 @@ class RawDocuments {
   std::optional<RecordShape> shape_;
   const OnBadRecord on_bad_;
   BadRecords bad_;
-  // Of judged records: those that were read up to the first with another prompt, the last one that was
+  // Judged records: those that were read up to the first with another prompt, the last one that was
   // returned, and the last one before that with another prompt.
   struct Prompted {
     std::string line, prompt;

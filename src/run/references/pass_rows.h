@@ -11,7 +11,7 @@
 
 namespace tidepool {
 
-// Rows in micro-batches, and what a forward pass tells of each of their targets.
+// Rows in micro-batches, and the log-probability or score of each of their targets.
 class PassRows final : public StepSource, public TargetLogps {
  public:
   PassRows(const PackedRows& rows, const ModelGraph& graph, u32 micro_batches)
@@ -54,7 +54,8 @@ class PassRows final : public StepSource, public TargetLogps {
   std::vector<float> logps_;
 };
 
-// Runs the rows from `first` on, and calls `take` for each with what is told of its T places.
+// Runs the rows from `first` on, and calls `take` for each with the log-probabilities or scores of its T
+// places.
 // REQUIRES: the session's graph tells log-probabilities, and its source is `rows`.
 Result<void> run_rows(Session&, PassRows& rows, u64 first,
                       const std::function<Result<void>(u64 row, std::span<const float>)>& take);
