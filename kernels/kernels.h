@@ -12,6 +12,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/delta_rule/delta_rule.h"
+#include "kernels/distillation/distillation.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/experts/experts.h"
 #include "kernels/experts/grouped_matmul.h"
@@ -82,8 +83,14 @@ class Kernels {
   virtual void cross_entropy_slice(const LogitsSlice&) = 0;
   virtual void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums&) = 0;
   virtual void cross_entropy_gradient(const LogitsSlice&, const LossFactors&) = 0;
-  virtual void target_logps(const RowLoss* losses, const i32* targets, u32 rows, Told, float* logps) = 0;
+  virtual void target_outputs(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput, float* outputs) = 0;
   virtual void unit_losses(const UnitLosses&) = 0;
+  virtual void take_teacher_tokens(const LogitsSlice&, const TeacherTokens&) = 0;
+  virtual void divergence_losses(const DivergenceLosses&) = 0;
+  virtual void add_teacher_gradients(const LogitsSlice&, const TeacherTokens&, const LossFactors&) = 0;
+  virtual void select_top(const LogitsSlice&, TopToken* top, u32 k) = 0;
+  virtual void top_distributions(const RowLoss* losses, const i32* targets, const TopToken* top, u32 rows,
+                                 u32 k, float* out) = 0;
   virtual void soft_cap(const SoftCap&) = 0;
   virtual void scale_values(const ScaleValues&) = 0;
 

@@ -79,10 +79,25 @@ class CpuKernels final : public Kernels {
   void cross_entropy_gradient(const LogitsSlice& slice, const LossFactors& factors) override {
     cross_entropy_gradient_cpu(slice, factors, pool_);
   }
-  void target_logps(const RowLoss* losses, const i32* targets, u32 rows, Told told, float* logps) override {
-    tidepool::target_logps(losses, targets, rows, told, logps);
+  void target_outputs(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput output, float* outputs) override {
+    tidepool::target_outputs(losses, targets, rows, output, outputs);
   }
   void unit_losses(const UnitLosses& op) override { unit_losses_cpu(op); }
+  void take_teacher_tokens(const LogitsSlice& slice, const TeacherTokens& op) override {
+    take_teacher_tokens_cpu(slice, op, pool_);
+  }
+  void divergence_losses(const DivergenceLosses& op) override { divergence_losses_cpu(op, pool_); }
+  void add_teacher_gradients(const LogitsSlice& slice, const TeacherTokens& op,
+                             const LossFactors& factors) override {
+    add_teacher_gradients_cpu(slice, op, factors, pool_);
+  }
+  void select_top(const LogitsSlice& slice, TopToken* top, u32 k) override {
+    select_top_cpu(slice, top, k, pool_);
+  }
+  void top_distributions(const RowLoss* losses, const i32* targets, const TopToken* top, u32 rows, u32 k,
+                         float* out) override {
+    tidepool::top_distributions(losses, targets, top, rows, k, out);
+  }
   void soft_cap(const SoftCap& op) override { soft_cap_cpu(op); }
   void scale_values(const ScaleValues& op) override {
     float scratch;

@@ -81,10 +81,25 @@ class CudaKernels final : public Kernels {
   void cross_entropy_gradient(const LogitsSlice& slice, const LossFactors& factors) override {
     cross_entropy_gradient_cuda(slice, factors, stream_);
   }
-  void target_logps(const RowLoss* losses, const i32* targets, u32 rows, Told told, float* logps) override {
-    target_logps_cuda(losses, targets, rows, told, logps, stream_);
+  void target_outputs(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput output, float* outputs) override {
+    target_outputs_cuda(losses, targets, rows, output, outputs, stream_);
   }
   void unit_losses(const UnitLosses& op) override { unit_losses_cuda(op, stream_); }
+  void take_teacher_tokens(const LogitsSlice& slice, const TeacherTokens& op) override {
+    take_teacher_tokens_cuda(slice, op, stream_);
+  }
+  void divergence_losses(const DivergenceLosses& op) override { divergence_losses_cuda(op, stream_); }
+  void add_teacher_gradients(const LogitsSlice& slice, const TeacherTokens& op,
+                             const LossFactors& factors) override {
+    add_teacher_gradients_cuda(slice, op, factors, stream_);
+  }
+  void select_top(const LogitsSlice& slice, TopToken* top, u32 k) override {
+    select_top_cuda(slice, top, k, stream_);
+  }
+  void top_distributions(const RowLoss* losses, const i32* targets, const TopToken* top, u32 rows, u32 k,
+                         float* out) override {
+    top_distributions_cuda(losses, targets, top, rows, k, out, stream_);
+  }
   void soft_cap(const SoftCap& op) override { soft_cap_cuda(op, stream_); }
   void scale_values(const ScaleValues& op) override { scale_values_cuda(op, stream_); }
   void tune(bool on) { matmul_->tune(on); }
@@ -169,8 +184,13 @@ class TuningKernels final : public Kernels {
   void cross_entropy_slice(const LogitsSlice&) override {}
   void cross_entropy_loss(RowLoss*, const i32*, u32, const LossSums&) override {}
   void cross_entropy_gradient(const LogitsSlice&, const LossFactors&) override {}
-  void target_logps(const RowLoss*, const i32*, u32, Told, float*) override {}
+  void target_outputs(const RowLoss*, const i32*, u32, TargetOutput, float*) override {}
   void unit_losses(const UnitLosses&) override {}
+  void take_teacher_tokens(const LogitsSlice&, const TeacherTokens&) override {}
+  void divergence_losses(const DivergenceLosses&) override {}
+  void add_teacher_gradients(const LogitsSlice&, const TeacherTokens&, const LossFactors&) override {}
+  void select_top(const LogitsSlice&, TopToken*, u32) override {}
+  void top_distributions(const RowLoss*, const i32*, const TopToken*, u32, u32, float*) override {}
   void soft_cap(const SoftCap&) override {}
   void scale_values(const ScaleValues&) override {}
   Result<void> finish() override { return kernels_.finish(); }

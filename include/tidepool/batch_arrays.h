@@ -12,8 +12,8 @@
 
 namespace tidepool {
 
-// An array has an element for each place of a micro-batch, [B, T]; in memory they follow each other in this
-// order.
+// An array has an element for each place of a micro-batch, [B, T], or several; in memory they follow each other
+// in this order.
 enum class BatchArray : u8 {
   tokens,
   targets,
@@ -22,9 +22,10 @@ enum class BatchArray : u8 {
   sequences,
   values,
   references,
-  old_logps
+  old_logps,
+  distributions
 };
-inline constexpr u32 batch_array_count = 8;
+inline constexpr u32 batch_array_count = 9;
 
 struct BatchArrayRow {
   std::string_view name;
@@ -38,7 +39,8 @@ inline constexpr std::array<BatchArrayRow, batch_array_count> batch_array_rows =
      {"sequences", sizeof(i32)},
      {"values", sizeof(float)},
      {"references", sizeof(float)},
-     {"old_logps", sizeof(float)}}};
+     {"old_logps", sizeof(float)},
+     {"distributions", sizeof(float)}}};
 
 // BatchList is the list of the arrays that a batch has, or that a block reads.
 class BatchList {
@@ -48,13 +50,22 @@ class BatchList {
     for (const BatchArray array : arrays) add(array);
   }
   constexpr void add(BatchArray array) { bits_ |= bit(array); }
+  constexpr void add_distributions(u32 numbers) {
+    add(BatchArray::distributions);
+    distribution_numbers_ = numbers;
+  }
   constexpr bool has(BatchArray array) const { return (bits_ & bit(array)) != 0; }
   constexpr bool has_any(const BatchList& others) const { return (bits_ & others.bits_) != 0; }
+  // Elements of an array that a place has.
+  constexpr u32 elements(BatchArray array) const {
+    return array == BatchArray::distributions ? distribution_numbers_ : 1;
+  }
   // Bytes from the beginning of a micro-batch to an array, and of all arrays.
   constexpr u64 offset(BatchArray array, u64 places) const {
     u64 bytes = 0;
     for (u32 i = 0; i < static_cast<u32>(array); ++i)
-      if (has(static_cast<BatchArray>(i))) bytes += places * batch_array_rows[i].element_bytes;
+      if (const auto before = static_cast<BatchArray>(i); has(before))
+        bytes += places * elements(before) * batch_array_rows[i].element_bytes;
     return bytes;
   }
   constexpr u64 bytes(u64 places) const { return offset(BatchArray{batch_array_count}, places); }
@@ -64,6 +75,7 @@ class BatchList {
  private:
   static constexpr u32 bit(BatchArray array) { return u32{1} << static_cast<u32>(array); }
   u32 bits_ = 0;
+  u32 distribution_numbers_ = 0;
 };
 
 // Arrays as blocks read them; null: the batch does not have the array, or the block does not read it.
@@ -77,6 +89,7 @@ struct BatchView {
   const float* values = nullptr;
   const float* references = nullptr;
   const float* old_logps = nullptr;
+  const float* distributions = nullptr;
 };
 
 // Every array is [B, T]; the caller fills it. Empty places of a batch have token 0 and padding_target.
@@ -95,12 +108,18 @@ struct BatchArrays {
   std::span<float> values;      // by the objective: a pair's margin, where the unit begins
   std::span<float> references;  // log-probability of the target by the reference model
   std::span<float> old_logps;   // log-probability at which the target was sampled
+  // [B, T, numbers] what a teacher says of the target: log-probabilities, and the tokens that have them
+  // (DivergenceRule::numbers()).
+  std::span<float> distributions;
 
   // Row `row` of [B, T] arrays.
   BatchArrays row(u64 row, u32 length) const {
-    const auto part = [&](auto all) { return all.empty() ? all : all.subspan(row * length, length); };
-    return {part(tokens), part(targets),    part(starts),   part(sequences),
-            part(values), part(references), part(old_logps)};
+    const auto part = [&](auto all) {
+      const u64 of_row = all.size() / tokens.size() * length;
+      return all.empty() ? all : all.subspan(row * of_row, of_row);
+    };
+    return {part(tokens), part(targets),    part(starts),    part(sequences),
+            part(values), part(references), part(old_logps), part(distributions)};
   }
   // Targets that count: units, or places with a loss.
   u64 counted_targets(bool count_places = false) const {

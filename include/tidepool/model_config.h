@@ -18,10 +18,13 @@
 
 namespace tidepool {
 
-// Head of a model that classifies sequences, in the place of the head over the vocabulary: a matrix "score".
+// Head of a model that classifies sequences or tokens, in the place of the head over the vocabulary: a matrix
+// "score".
 struct ScoreHead {
   u32 labels = 0;                  // rows of the matrix; 0: the head is over the vocabulary
   std::vector<std::string> names;  // of the labels; empty: they have only numbers
+  bool of_tokens = false;          // every token has a label, and the matrix a bias
+  double dropout = 0;              // of the head's input
 
   bool on() const { return labels != 0; }
   // "LABEL_1" if it has no name, as in transformers.

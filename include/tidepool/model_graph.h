@@ -134,6 +134,7 @@ struct BatchShape {
   bool second_table = false;  // two embeddings read tokens (LayerInputs), each its own array
   bool units = false;         // documents are units of sequences
   bool values = false, references = false, old_logps = false;
+  u32 distribution_numbers = 0;  // of a place; 0: no teacher's distributions
 
   u64 rows() const { return u64{sequences} * tokens; }
   BatchList arrays() const {
@@ -144,6 +145,7 @@ struct BatchShape {
     if (values) list.add(BatchArray::values);
     if (references) list.add(BatchArray::references);
     if (old_logps) list.add(BatchArray::old_logps);
+    if (distribution_numbers > 0) list.add_distributions(distribution_numbers);
     return list;
   }
   bool operator==(const BatchShape&) const = default;
@@ -168,7 +170,7 @@ struct ModelGraph {
   StateSlots state_slots;                          // of precision and rules
   BatchShape batch;
   ObjectiveRule objective;
-  Told told{};                          // of every target by evaluations (TargetLogps)
+  double neftune_alpha = 0;             // of the noise on embeddings; 0: none
   u32 experts_per_group = 0;            // the last group of a layer may have fewer; 0: no layer has experts
   std::vector<LayerAdapters> adapters;  // by layer; empty without LoRA or without experts
   std::vector<Window> windows;

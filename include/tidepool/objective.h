@@ -22,18 +22,22 @@ enum class ObjectiveType : u8 {
   simpo,
   kto,
   grpo,
-  rloo
+  rloo,
+  token_classification,
+  distill
 };
-inline constexpr u32 objective_count = 10;
+inline constexpr u32 objective_count = 12;
 
 // As in config files.
 inline constexpr std::array<std::string_view, objective_count> objective_names = {
-    "next_token", "sequence_classification", "reward", "dpo", "orpo", "cpo", "simpo", "kto", "grpo", "rloo"};
+    "next_token", "sequence_classification", "reward", "dpo",  "orpo",
+    "cpo",        "simpo",                   "kto",    "grpo", "rloo",
+    "token_classification", "distill"};
 constexpr std::string_view name(ObjectiveType type) { return objective_names[static_cast<u32>(type)]; }
 
 // The targets that have one loss together. Those of several sequences lie in one row.
 enum class LossUnit : u8 {
-  target,  // each target by itself: its cross-entropy
+  target,  // each target by itself: its cross-entropy, or the divergence from a teacher's distribution
   pair,    // a chosen answer, and a rejected one to the same prompt
   judged,  // an answer that is desirable or not, and behind it the answer to another prompt, if one is needed
   rollout,  // an answer that a model has sampled, with its advantage
@@ -97,9 +101,35 @@ struct RolloutRule {
   bool operator==(const RolloutRule&) const = default;
 };
 
+// A distribution over the tokens that a teacher finds most probable, and what is left of it.
+enum class Remainder : u8 {
+  bucket,       // all other tokens count as one
+  renormalized  // they do not count: both distributions are divided by what these tokens have
+};
+inline constexpr std::array<std::string_view, 2> remainder_names = {"bucket", "renormalized"};
+
+// The divergence of a model's distributions from a teacher's, both of logits divided by `temperature`.
+inline constexpr u32 top_k_most = 4096;
+struct DivergenceRule {
+  u32 top_k = 0;         // tokens of which the teacher's log-probability is known; 0: no divergence
+  double beta = 0;       // 0: KL(teacher, model); 1: KL(model, teacher); between: Jensen-Shannon
+  double temperature = 1;
+  Remainder remainder{};
+
+  constexpr bool on() const { return top_k > 0; }
+  // Numbers of a target: the log-probabilities, and then the tokens.
+  constexpr u32 numbers() const { return 2 * top_k; }
+  bool operator==(const DivergenceRule&) const = default;
+};
+
+// Output of forward passes for each target: its log-probability; its logit, the score of a reward model; or the
+// numbers of the distribution that predicts it (DivergenceRule).
+enum class TargetOutput : u8 { nothing, logps, scores, distributions };
+
 // How the loss follows from what the head computes.
 struct ObjectiveRule {
   LossUnit unit{};
+  TargetOutput output{};  // of every target by evaluations (TargetOutputs)
   u32 sequences = 0;  // of a unit
   double beta = 0.1;  // of a rollout: weight of the divergence from the reference model
   // Pairs: the sum of `losses`, and `chosen_nll` times the mean cross-entropy of the chosen completions'
@@ -107,7 +137,7 @@ struct ObjectiveRule {
   std::array<WeightedPairLoss, pair_losses_max> losses{};
   u32 loss_count = 0;
   double chosen_nll = 0;
-  double label_smoothing = 0;    // of robust and exo_pair
+  double label_smoothing = 0;    // of robust and exo_pair; of targets, the share that is spread over all rows
   double sigmoid_smoothing = 0;  // of sigmoid and simpo
   double margin = 0;             // simpo_gamma / beta, in means of log-probabilities
   double discopop_tau = 0.05;
@@ -117,6 +147,7 @@ struct ObjectiveRule {
   bool reference = false;   // log-probabilities count less those of a reference model
   double desirable_weight = 1, undesirable_weight = 1;  // of judged answers
   RolloutRule rollout;
+  DivergenceRule divergence;
 
   constexpr bool units() const { return unit != LossUnit::target; }
   constexpr bool scores() const { return loss_count > 0 && losses[0].loss == PairLoss::scores; }
@@ -124,6 +155,16 @@ struct ObjectiveRule {
   // A step's loss is the mean over units; or over tokens.
   constexpr bool counts_tokens() const {
     return unit == LossUnit::rollout && rollout.mean == RolloutMean::of_step_tokens;
+  }
+  // True if a batch brings the distributions of a teacher.
+  constexpr bool reads_distributions() const {
+    return divergence.on() && output != TargetOutput::distributions;
+  }
+  // Numbers that an evaluation gives for each target.
+  constexpr u32 outputs() const {
+    return output == TargetOutput::nothing         ? 0
+           : output == TargetOutput::distributions ? divergence.numbers()
+                                                   : 1;
   }
   // Sums of a step that are more than zeros.
   constexpr u32 sums() const;
@@ -196,10 +237,14 @@ struct ObjectiveConfig {
   double delta = 0;         // 0: none
   ImportanceLevel importance_sampling_level{};
   ScaleRewards scale_rewards{};
-  u32 max_completion_length = 256;
+  u32 max_completion_length = 512;
   bool use_bias_correction_kl = true;
   u32 max_length = 0;     // tokens of a sequence; 0: what fits
   std::string reference;  // directory of the reference model; empty: none, or not known yet
+  std::string teacher;    // directory of the teacher; empty: the documents bring its distributions
+  u32 top_k = 64;
+  double temperature = 1;
+  Remainder remainder{};
 
   bool operator==(const ObjectiveConfig&) const = default;
 };
@@ -212,7 +257,9 @@ enum class Documents : u8 {
   prompted_pairs,  // the same; the prompts of the chosen ones are learned too
   scored_pairs,    // the same, whose last tokens have a score
   judged,          // a prompt, its completion, and whether it is desirable
-  rollouts         // a prompt, completions that a model has sampled, and their rewards
+  rollouts,        // a prompt, completions that a model has sampled, and their rewards
+  token_labels,    // texts whose tokens have labels
+  distributions    // token ids, and a teacher's distribution behind each
 };
 
 // How rewards of a group of completions become their advantages.
@@ -223,21 +270,22 @@ struct AdvantageRule {
   bool operator==(const AdvantageRule&) const = default;
 };
 
-// Output of forward passes for each target: its log-probability, or its logit, the score of a reward model.
-enum class Told : u8 { nothing, logps, scores };
-
-// UnitSettings says how documents of an objective of units are tokenized and packed.
+// UnitSettings says how documents of an objective are tokenized and packed.
 struct UnitSettings {
   Documents documents = Documents::any;
+  // Numbers that documents bring for each token: of rollouts its log-probability, of texts whose tokens have
+  // labels the label, of distributions as DivergenceRule says.
+  u32 numbers = 0;
+  bool taught = false;          // a teacher's distributions come with the tokens, or are made before training
   u32 sequences = 0;            // of a unit, which lies in one row; 0: documents are no units
   u32 sequence_tokens_max = 0;  // the end of a longer completion is cut off
   bool count_tokens = false;    // the targets of a row are its tokens, not its units
   AdvantageRule advantages;
-  Told scoring{};  // each document is a unit of one sequence, of which this is told
+  TargetOutput scoring{};  // each document is a unit of one sequence, and this is its output
 
   bool on() const { return sequences > 0; }
   // A sequence's last token has a score.
-  bool scored() const { return documents == Documents::scored_pairs || scoring == Told::scores; }
+  bool scored() const { return documents == Documents::scored_pairs || scoring == TargetOutput::scores; }
   bool operator==(const UnitSettings&) const = default;
 };
 

@@ -26,30 +26,49 @@ struct LogitsSlice {
   const i32* targets = nullptr;  // [R]
   RowLoss* losses = nullptr;     // [R]
   float cap = 0;                 // logits count as cap tanh(logit / cap); 0: as they are
+  float* totals = nullptr;       // [R] sums of a row's logits so far; null: not wanted
 
   u32 row_elements() const { return stride != 0 ? stride : columns; }
 };
 // REQUIRES: slices come in ascending order; the slice at 0 resets the rows.
 void cross_entropy_slice_cpu(const LogitsSlice&, CorePool&);
 
+// Label smoothing: a target is its token with 1 - share, and all `columns` tokens with share / columns.
+struct Smoothing {
+  float share = 0;
+  u32 columns = 1;
+  const float* totals = nullptr;  // [R] LogitsSlice::totals of the whole row
+
+  // RETURNS: the logit that the loss takes off the log-sum-exp.
+  constexpr double mixed(const RowLoss& loss, u32 row) const {
+    if (share == 0) return double{loss.target};
+    return (1 - double{share}) * double{loss.target} + double{share} * double{totals[row]} / columns;
+  }
+};
+
 // LossSums points to the sums that cross_entropy_loss() adds to, for rows whose target is not ignored, in the
 // order of rows. Null: not wanted.
 struct LossSums {
   double* loss = nullptr;     // lse - target
   double* correct = nullptr;  // 1 where no logit is above the target's
+  Smoothing smoothing;        // of loss
 };
 // After the last slice: sets lse, and adds to the sums.
 void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums&);
 
 // After cross_entropy_loss(): log-probability or logit of each row's target; 0 in ignored rows.
-constexpr float told_of(const RowLoss& loss, Told told) {
-  return told == Told::scores ? loss.target : loss.target - loss.lse;
+constexpr float output_of(const RowLoss& loss, TargetOutput output) {
+  return output == TargetOutput::scores ? loss.target : loss.target - loss.lse;
 }
-void target_logps(const RowLoss* losses, const i32* targets, u32 rows, Told, float* logps);
+void target_outputs(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput, float* outputs);
 
 // The gradient of a row's logits is softmax * its probabilities, less `target` at the row's target.
 struct RowFactors {
   float softmax = 0, target = 0;
+};
+// The same, and less `all` everywhere.
+struct LogitFactors {
+  float softmax = 0, target = 0, all = 0;
 };
 
 // Factors of gradients. All pointers are to the kernels' memory, read when the gradients are computed.
@@ -57,11 +76,13 @@ struct LossFactors {
   float scale = 1;
   const RowFactors* rows = nullptr;   // [R]; null: 1 and 1 for every row
   const float* loss_scale = nullptr;  // null: 1
+  Smoothing smoothing;                // without `rows`
 
   // `scaled`: scale times the loss scale.
-  constexpr RowFactors of_row(u32 row, float scaled) const {
-    return rows == nullptr ? RowFactors{scaled, scaled}
-                           : RowFactors{scaled * rows[row].softmax, scaled * rows[row].target};
+  constexpr LogitFactors of_row(u32 row, float scaled) const {
+    if (rows != nullptr) return {scaled * rows[row].softmax, scaled * rows[row].target};
+    return {scaled, scaled * (1 - smoothing.share),
+            scaled * smoothing.share / static_cast<float>(smoothing.columns)};
   }
 };
 // Replaces logits by their gradients, zero in ignored rows. With a cap, also times the cap's derivative: the

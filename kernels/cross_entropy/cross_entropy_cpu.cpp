@@ -44,6 +44,10 @@ void cross_entropy_slice_cpu(const LogitsSlice& s, CorePool& pool) {
                                  : capped_sum_exp_row(logits, s.cap, maximum, s.columns);
     loss.sum = loss.sum * std::exp(loss.maximum - maximum) + sum;
     loss.maximum = maximum;
+    if (s.totals != nullptr) {
+      const float total = s.cap == 0 ? sum_row(logits, s.columns) : capped_sum_row(logits, s.cap, s.columns);
+      s.totals[row] = s.begin == 0 ? total : s.totals[row] + total;
+    }
     if (holds_target(s, row)) loss.target = seen(s, logits[static_cast<u32>(s.targets[row]) - s.begin]);
   });
 }
@@ -54,14 +58,14 @@ void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const Los
     const double lse = double{loss.maximum} + std::log(double{loss.sum});
     loss.lse = static_cast<float>(lse);
     if (!has_loss(targets[row])) continue;
-    if (sums.loss != nullptr) *sums.loss += lse - double{loss.target};
+    if (sums.loss != nullptr) *sums.loss += lse - sums.smoothing.mixed(loss, row);
     if (sums.correct != nullptr) *sums.correct += loss.target == loss.maximum;
   }
 }
 
-void target_logps(const RowLoss* losses, const i32* targets, u32 rows, Told told, float* logps) {
+void target_outputs(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput output, float* outputs) {
   for (u32 row = 0; row < rows; ++row)
-    logps[row] = has_loss(targets[row]) ? told_of(losses[row], told) : 0.0f;
+    outputs[row] = has_loss(targets[row]) ? output_of(losses[row], output) : 0.0f;
 }
 
 void cross_entropy_gradient_cpu(const LogitsSlice& s, const LossFactors& factors, CorePool& pool) {
@@ -72,15 +76,15 @@ void cross_entropy_gradient_cpu(const LogitsSlice& s, const LossFactors& factors
       std::fill_n(logits, s.columns, 0.0f);
       return;
     }
-    const RowFactors factor = factors.of_row(row, scale);
+    const LogitFactors factor = factors.of_row(row, scale);
     float* target = holds_target(s, row) ? logits + (static_cast<u32>(s.targets[row]) - s.begin) : nullptr;
     if (s.cap == 0) {
-      scaled_exp_row(logits, s.losses[row].lse, factor.softmax, s.columns);
+      scaled_exp_row(logits, s.losses[row].lse, factor.softmax, factor.all, s.columns);
       if (target != nullptr) *target -= factor.target;
       return;
     }
     const float t = target != nullptr ? seen(s, *target) / s.cap : 0.0f;
-    capped_scaled_exp_row(logits, s.cap, s.losses[row].lse, factor.softmax, s.columns);
+    capped_scaled_exp_row(logits, s.cap, s.losses[row].lse, factor.softmax, factor.all, s.columns);
     if (target != nullptr) *target -= factor.target * (1 - t * t);
   });
 }

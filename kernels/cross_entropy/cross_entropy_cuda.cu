@@ -25,6 +25,7 @@ struct Slice {
   const i32* targets;
   RowLoss* losses;
   float cap, inverse_cap;
+  float* totals;
 };
 
 // RETURNS: the logit as the loss sees it, and its derivative by the logit.
@@ -45,14 +46,16 @@ __device__ u32 target_column(const Slice<T>& s) {
 template <bool whole, bool cap, class T>
 __global__ void __launch_bounds__(256) slice_kernel(Slice<T> s) {
   const T* row = s.logits + u64{blockIdx.x} * s.stride;
-  float maximum = lowest, sum = 0;
+  float maximum = lowest, sum = 0, total = 0;
   for (u32 at = vector_elements * threadIdx.x; at < s.columns; at += vector_elements * blockDim.x) {
     float v[8];
     load8<whole>(row, at, s.columns, v);
     float next = maximum;
     for (u32 i = 0; i < 8; ++i) {
       v[i] = seen<cap>(s, v[i]).value;
-      if (!whole && at + i >= s.columns) v[i] = -INFINITY;
+      const bool beyond = !whole && at + i >= s.columns;
+      if (s.totals != nullptr && !beyond) total += v[i];
+      if (beyond) v[i] = -INFINITY;
       next = fmaxf(next, v[i]);
     }
     sum *= expf(maximum - next);
@@ -61,12 +64,15 @@ __global__ void __launch_bounds__(256) slice_kernel(Slice<T> s) {
   }
   const float row_maximum = block_max(maximum);
   const float row_sum = block_sum(sum * expf(maximum - row_maximum));
+  if (s.totals != nullptr) total = block_sum(total);
   if (threadIdx.x > 0) return;
   RowLoss loss = {.maximum = lowest};
   if (s.begin > 0) loss = s.losses[blockIdx.x];
   const float joint = fmaxf(loss.maximum, row_maximum);
   loss.sum = loss.sum * expf(loss.maximum - joint) + row_sum * expf(row_maximum - joint);
   loss.maximum = joint;
+  if (s.totals != nullptr)
+    s.totals[blockIdx.x] = s.begin > 0 ? s.totals[blockIdx.x] + total : total;
   if (const u32 column = target_column(s); column < s.columns)
     loss.target = seen<cap>(s, widened(row[column])).value;
   s.losses[blockIdx.x] = loss;
@@ -80,7 +86,7 @@ __global__ void __launch_bounds__(loss_threads)
     const double lse = double{loss.maximum} + log(double{loss.sum});
     losses[row].lse = static_cast<float>(lse);
     if (!has_loss(targets[row])) continue;
-    sum += lse - double{loss.target};
+    sum += lse - sums.smoothing.mixed(loss, row);
     correct += loss.target == loss.maximum;
   }
   sum = block_sum(sum);
@@ -91,16 +97,16 @@ __global__ void __launch_bounds__(loss_threads)
 }
 
 __global__ void __launch_bounds__(loss_threads)
-    logps_kernel(const RowLoss* losses, const i32* targets, u32 rows, Told told, float* logps) {
+    outputs_kernel(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput output, float* outputs) {
   for (u32 row = threadIdx.x; row < rows; row += loss_threads)
-    logps[row] = has_loss(targets[row]) ? told_of(losses[row], told) : 0.0f;
+    outputs[row] = has_loss(targets[row]) ? output_of(losses[row], output) : 0.0f;
 }
 
 template <bool whole, bool cap, class T>
 __global__ void __launch_bounds__(256) gradient_kernel(Slice<T> s, LossFactors factors) {
   float scale = factors.scale;
   if (factors.loss_scale != nullptr) scale *= *factors.loss_scale;
-  const RowFactors factor = factors.of_row(blockIdx.x, scale);
+  const LogitFactors factor = factors.of_row(blockIdx.x, scale);
   T* row = s.logits + u64{blockIdx.x} * s.stride;
   const bool ignored = !has_loss(s.targets[blockIdx.x]);
   const u32 target = target_column(s);
@@ -112,6 +118,7 @@ __global__ void __launch_bounds__(256) gradient_kernel(Slice<T> s, LossFactors f
       for (u32 i = 0; i < 8; ++i) {
         const Capped y = seen<cap>(s, v[i]);
         v[i] = expf(y.value - lse) * factor.softmax;
+        v[i] -= factor.all;
         if (at + i == target) v[i] -= factor.target;
         if constexpr (cap) v[i] *= y.slope;
       }
@@ -129,7 +136,8 @@ Slice<T> slice_of(const LogitsSlice& s) {
           .targets = s.targets,
           .losses = s.losses,
           .cap = s.cap,
-          .inverse_cap = s.cap != 0 ? 1 / s.cap : 0};
+          .inverse_cap = s.cap != 0 ? 1 / s.cap : 0,
+          .totals = s.totals};
 }
 
 // Calls fn(whole, true if logits have a cap, zero of the logits' type).
@@ -159,10 +167,10 @@ void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, cons
   cuda::launch<cuda::loss_kernel>({.block = {cuda::loss_threads}}, stream, losses, targets, rows, sums);
 }
 
-void target_logps_cuda(const RowLoss* losses, const i32* targets, u32 rows, Told told, float* logps,
+void target_outputs_cuda(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput output, float* outputs,
                        cudaStream_t stream) {
-  cuda::launch<cuda::logps_kernel>({.block = {cuda::loss_threads}}, stream, losses, targets, rows, told,
-                                   logps);
+  cuda::launch<cuda::outputs_kernel>({.block = {cuda::loss_threads}}, stream, losses, targets, rows, output,
+                                   outputs);
 }
 
 void cross_entropy_gradient_cuda(const LogitsSlice& s, const LossFactors& factors, cudaStream_t stream) {

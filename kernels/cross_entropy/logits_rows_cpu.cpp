@@ -18,10 +18,18 @@ float sum_exp_lanes(const float* x, float minus, u64 n) {
                           HWY_ATTR { return exp_lanes(d, hn::Sub(hn::LoadU(d, x + i), hn::Set(d, minus))); });
 }
 
-void scaled_exp_lanes(float* x, float minus, float scale, u64 n) {
+float sum_of_logits(const float* x, u64 n) {
+  return sum_lanes(n, [&](auto d, u64 i) HWY_ATTR { return hn::LoadU(d, x + i); });
+}
+
+float capped_sum_of_logits(const float* x, float cap, u64 n) {
+  return sum_lanes(n, [&](auto d, u64 i) HWY_ATTR { return capped_lanes(d, hn::LoadU(d, x + i), cap).value; });
+}
+
+void scaled_exp_lanes(float* x, float minus, float scale, float less, u64 n) {
   for_lanes(n, [&](auto d, u64 i) HWY_ATTR {
     const auto e = exp_lanes(d, hn::Sub(hn::LoadU(d, x + i), hn::Set(d, minus)));
-    hn::StoreU(hn::Mul(e, hn::Set(d, scale)), d, x + i);
+    hn::StoreU(hn::Sub(hn::Mul(e, hn::Set(d, scale)), hn::Set(d, less)), d, x + i);
   });
 }
 
@@ -31,11 +39,12 @@ float capped_sum_exp_lanes(const float* x, float cap, float minus, u64 n) {
   });
 }
 
-void capped_scaled_exp_lanes(float* x, float cap, float minus, float scale, u64 n) {
+void capped_scaled_exp_lanes(float* x, float cap, float minus, float scale, float less, u64 n) {
   for_lanes(n, [&](auto d, u64 i) HWY_ATTR {
     const auto y = capped_lanes(d, hn::LoadU(d, x + i), cap);
     const auto e = exp_lanes(d, hn::Sub(y.value, hn::Set(d, minus)));
-    hn::StoreU(hn::Mul(hn::Mul(e, hn::Set(d, scale)), y.slope), d, x + i);
+    const auto gradient = hn::Sub(hn::Mul(e, hn::Set(d, scale)), hn::Set(d, less));
+    hn::StoreU(hn::Mul(gradient, y.slope), d, x + i);
   });
 }
 
@@ -47,6 +56,8 @@ namespace tidepool {
 
 HWY_EXPORT(max_of_logits);
 HWY_EXPORT(sum_exp_lanes);
+HWY_EXPORT(sum_of_logits);
+HWY_EXPORT(capped_sum_of_logits);
 HWY_EXPORT(scaled_exp_lanes);
 HWY_EXPORT(capped_sum_exp_lanes);
 HWY_EXPORT(capped_scaled_exp_lanes);
@@ -57,16 +68,22 @@ float sum_exp_row(const float* x, float minus, u64 n) {
   return HWY_DYNAMIC_DISPATCH(sum_exp_lanes)(x, minus, n);
 }
 
-void scaled_exp_row(float* x, float minus, float scale, u64 n) {
-  HWY_DYNAMIC_DISPATCH(scaled_exp_lanes)(x, minus, scale, n);
+float sum_row(const float* x, u64 n) { return HWY_DYNAMIC_DISPATCH(sum_of_logits)(x, n); }
+
+float capped_sum_row(const float* x, float cap, u64 n) {
+  return HWY_DYNAMIC_DISPATCH(capped_sum_of_logits)(x, cap, n);
+}
+
+void scaled_exp_row(float* x, float minus, float scale, float less, u64 n) {
+  HWY_DYNAMIC_DISPATCH(scaled_exp_lanes)(x, minus, scale, less, n);
 }
 
 float capped_sum_exp_row(const float* x, float cap, float minus, u64 n) {
   return HWY_DYNAMIC_DISPATCH(capped_sum_exp_lanes)(x, cap, minus, n);
 }
 
-void capped_scaled_exp_row(float* x, float cap, float minus, float scale, u64 n) {
-  HWY_DYNAMIC_DISPATCH(capped_scaled_exp_lanes)(x, cap, minus, scale, n);
+void capped_scaled_exp_row(float* x, float cap, float minus, float scale, float less, u64 n) {
+  HWY_DYNAMIC_DISPATCH(capped_scaled_exp_lanes)(x, cap, minus, scale, less, n);
 }
 
 }  // namespace tidepool

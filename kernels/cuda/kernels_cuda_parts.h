@@ -112,8 +112,15 @@ void cross_entropy_slice_cuda(const LogitsSlice&, cudaStream_t);
 // are then added in pairs, so the bits depend on the rows, not on the device.
 void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, const LossSums&, cudaStream_t);
 void cross_entropy_gradient_cuda(const LogitsSlice&, const LossFactors&, cudaStream_t);
-void target_logps_cuda(const RowLoss* losses, const i32* targets, u32 rows, Told, float* logps, cudaStream_t);
+void target_outputs_cuda(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput, float* outputs, cudaStream_t);
 void unit_losses_cuda(const UnitLosses&, cudaStream_t);
+void take_teacher_tokens_cuda(const LogitsSlice&, const TeacherTokens&, cudaStream_t);
+// Threads sum every 1024th row, as in cross_entropy_loss_cuda().
+void divergence_losses_cuda(const DivergenceLosses&, cudaStream_t);
+void add_teacher_gradients_cuda(const LogitsSlice&, const TeacherTokens&, const LossFactors&, cudaStream_t);
+void select_top_cuda(const LogitsSlice&, TopToken* top, u32 k, cudaStream_t);
+void top_distributions_cuda(const RowLoss* losses, const i32* targets, const TopToken* top, u32 rows, u32 k,
+                            float* out, cudaStream_t);
 void soft_cap_cuda(const SoftCap&, cudaStream_t);
 void scale_values_cuda(const ScaleValues&, cudaStream_t);
 

@@ -26,4 +26,18 @@ u32 dropout_bits(const Dropout&, u64 element);
 // y[i] = element first + i is kept ? x[i] factor / (1 - p) : 0. y may be x.
 void dropout_row(const Dropout&, u64 first, const float* x, float* y, u64 n);
 
+// Uniform noise from the same counter: an element's is a function of the key and its number only.
+struct UniformNoise {
+  float magnitude = 0;  // from -magnitude to magnitude; 0: none
+  Dropout key;          // its seed, step, micro-batch and tensor
+
+  bool on() const { return magnitude > 0; }
+};
+// y[i] += noise of element first + i
+void add_noise_row(const UniformNoise&, u64 first, float* y, u64 n);
+// RETURNS: the noise of an element with these bits.
+constexpr float noise_of(u32 bits, float magnitude) {
+  return magnitude * (static_cast<float>(bits >> 8) * 0x1p-23f - 1.0f);
+}
+
 }  // namespace tidepool

@@ -84,6 +84,19 @@ void dropout_lanes(const DropoutRow& row, u64 first, const float* x, float* y, u
   }
 }
 
+void noise_lanes(const PhiloxKey& key, float magnitude, u64 first, float* y, u64 n) {
+  constexpr u64 piece = 1024;  // elements whose bits are computed at a time
+  const hn::ScalableTag<u32> du;
+  HWY_ALIGN u32 bits[piece + 4 * hn::MaxLanes(du)];
+  for (u64 done = 0; done < n;) {
+    const u64 block = (first + done) / 4, skip = (first + done) % 4;
+    const u64 count = std::min(n - done, piece - skip);
+    for (u64 i = 0; i < skip + count; i += 4 * hn::Lanes(du)) philox_lanes(du, key, block + i / 4, bits + i);
+    for (u64 i = 0; i < count; ++i) y[done + i] += noise_of(bits[skip + i], magnitude);
+    done += count;
+  }
+}
+
 }  // namespace tidepool::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -94,6 +107,12 @@ HWY_EXPORT(dropout_lanes);
 
 void dropout_row(const Dropout& dropout, u64 first, const float* x, float* y, u64 n) {
   HWY_DYNAMIC_DISPATCH(dropout_lanes)(dropout_row_of(dropout), first, x, y, n);
+}
+
+HWY_EXPORT(noise_lanes);
+
+void add_noise_row(const UniformNoise& noise, u64 first, float* y, u64 n) {
+  HWY_DYNAMIC_DISPATCH(noise_lanes)(philox_key(noise.key), noise.magnitude, first, y, n);
 }
 
 }  // namespace tidepool

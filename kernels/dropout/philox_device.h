@@ -31,4 +31,16 @@ __device__ __forceinline__ void dropout8(const DropoutRow& row, u64 first, float
   }
 }
 
+// Adds to v[i] the noise of element `first` + i.
+// REQUIRES: first is a multiple of 8.
+__device__ __forceinline__ void add_noise8(PhiloxKey key, float magnitude, u64 first, float (&v)[8]) {
+  for (u32 half = 0; half < 2; ++half) {
+    const uint4 bits = philox_words(key, first / 4 + half);
+    v[4 * half] += noise_of(bits.x, magnitude);
+    v[4 * half + 1] += noise_of(bits.y, magnitude);
+    v[4 * half + 2] += noise_of(bits.z, magnitude);
+    v[4 * half + 3] += noise_of(bits.w, magnitude);
+  }
+}
+
 }  // namespace tidepool::cuda

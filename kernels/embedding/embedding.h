@@ -7,7 +7,7 @@
 
 namespace tidepool {
 
-// out = dropout(scale wte[token] + wpe[position])
+// out = dropout(scale wte[token] + wpe[position] + noise)
 struct Embedding {
   u32 sequences = 0, tokens_per_sequence = 0, columns = 0;  // B, T, H
   const i32* tokens = nullptr;                              // [B, T]
@@ -15,6 +15,7 @@ struct Embedding {
   float scale = 1;
   Param wpe;   // [positions, H], or none
   Values out;  // [B, T, H]
+  UniformNoise noise;
   Dropout dropout;
 };
 void embedding_cpu(const Embedding&, CorePool&);

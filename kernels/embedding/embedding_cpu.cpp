@@ -20,6 +20,7 @@ void embed_row(const Embedding& op, u32 row, float* scratch) {
   if (op.scale != 1) rows::scale(out, op.scale, op.columns);
   if (op.wpe)
     rows::add(out, rows::widened(op.wpe.at(position * op.columns), op.columns, scratch), op.columns);
+  if (op.noise.on()) add_noise_row(op.noise, u64{row} * op.columns, out, op.columns);
   if (op.dropout.on()) dropout_row(op.dropout, u64{row} * op.columns, out, out, op.columns);
 }
 

@@ -44,10 +44,11 @@ __device__ void embed8(const Lookup<A, P>& op, u64 at, float (&v)[8]) {
 }
 
 template <bool whole, class A, class P>
-__global__ void __launch_bounds__(256) embedding_kernel(Lookup<A, P> op, DropoutRow dropout, bool drops) {
+__global__ void __launch_bounds__(256) embedding_kernel(Lookup<A, P> op, PhiloxKey noise, float magnitude, DropoutRow dropout, bool drops) {
   for (u64 at = vector_elements * grid_thread(); at < op.elements; at += vector_elements * grid_threads()) {
     float v[8];
     embed8<whole>(op, at, v);
+    if (magnitude > 0) add_noise8(noise, magnitude, at, v);
     if (drops) dropout8(dropout, at, v);
     store8<whole>(op.out, at, op.elements, v);
   }
@@ -139,6 +140,7 @@ void embedding_cuda(const Embedding& op, cudaStream_t stream) {
                                                                .scale = op.scale,
                                                                .wpe = elements<P>(op.wpe),
                                                                .out = elements<A>(op.out)},
+                                                  philox_key(op.noise.key), op.noise.magnitude,
                                                   dropout_row_of(op.dropout), op.dropout.on());
     });
   });

@@ -74,7 +74,7 @@ void choose_in_groups(const RouterRule& rule, const u32* keys, u32* group_keys, 
 float router_softmax(const float* logits, u32 n, float* p) {
   const float maximum = max_row(logits, n), sum = sum_exp_row(logits, maximum, n);
   if (p != logits) std::memcpy(p, logits, n * sizeof(float));
-  scaled_exp_row(p, maximum, 1.0f / sum, n);
+  scaled_exp_row(p, maximum, 1.0f / sum, 0, n);
   return maximum + std::log(sum);
 }
 

@@ -188,10 +188,9 @@ Result<void> ModelExport::list_tensors() {
   }
   std::vector<FormTensor> tensors(form_.tensors().begin(), form_.tensors().end());
   if (const NewScore* score = new_score())
-    tensors.push_back({.from = score->from,
-                       .name = score->from.tensor->name,
-                       .dtype = score->from.tensor->dtype,
-                       .carried = true});
+    for (const SafetensorsModel::Location& from : score->from)
+      tensors.push_back(
+          {.from = from, .name = from.tensor->name, .dtype = from.tensor->dtype, .carried = true});
   std::vector<StoredTensor> written;
   for (const FormTensor& tensor : tensors) {
     TRY_ASSIGN(Item item, item_of(tensor));

@@ -18,6 +18,7 @@ namespace {
 constexpr std::array options_of_score = {
     Option{"output", "FILE", "write there, not to standard output"},
     Option{"tokens", "", "each token's log-probability too"},
+    Option{"top-k", "K", "the K most probable tokens in each place, to distill from"},
 };
 
 void show(StatusLine& status, u64 done, u64 all) {
@@ -49,6 +50,9 @@ Result<void> run_score(const Arguments& arguments) {
                          print_text("{}\n", line);
                          return {};
                        }};
+  if (arguments.has("top-k")) {
+    TRY_ASSIGN(request.top_k, arguments.count("top-k", {.least = 1, .most = top_k_most}));
+  }
   TRY_ASSIGN(DataWords given, data_words(words, 1));
   request.data = std::move(given.data), request.overrides = std::move(given.overrides);
   if (request.data.empty()) return usage_error("name a JSONL file with data=FILE");
@@ -80,8 +84,9 @@ constinit const Command score_command = {
         "directory, or a config, as for eval. Each line of the JSONL files comes out with\n"
         "logprob, tokens and perplexity behind its keys, or with the reward that a reward\n"
         "model gives. Rollouts (prompt and completions) get logprobs or rewards, an entry\n"
-        "per completion: what objective.type grpo trains on. key=value overrides the\n"
-        "run's config; train.sequence_length is the longest document.\n",
+        "per completion: what objective.type grpo trains on. With --top-k a line gets the\n"
+        "tokens and distributions that objective.type distill trains on. key=value\n"
+        "overrides the run's config; train.sequence_length is the longest document.\n",
 };
 
 }  // namespace tidepool

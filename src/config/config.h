@@ -97,6 +97,7 @@ struct TrainConfig {
   AdjustRate muon_adjust_lr_fn = AdjustRate::original;
   std::vector<std::string> optim_groups;  // "embedding, head: learning_rate=3e-4", ...
   double max_grad_norm = 1.0;             // 0: off
+  double neftune_noise_alpha = 0;         // 0: none
   u64 eval_steps = 0;                     // 0: only at the end
   u64 eval_batches = 8;                   // micro-batches per evaluation; 0: all held-out data
   u64 early_stopping_patience = 0;        // evaluations; 0: train up to max_steps

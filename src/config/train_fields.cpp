@@ -166,6 +166,13 @@ const std::array train_table = std::to_array<Field>({
      "",
      {0, 1e30}},
     {"train",
+     "neftune_noise_alpha",
+     REF(train.neftune_noise_alpha),
+     "NEFTune: uniform noise on embeddings in training, of this over the root of the numbers of a sequence; 5 to "
+     "15 are usual; 0: none",
+     "",
+     {0, 1e6}},
+    {"train",
      "eval_steps",
      REF(train.eval_steps),
      "Steps between evaluations; 0: evaluates only at the end",

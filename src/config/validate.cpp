@@ -198,10 +198,34 @@ std::optional<Complaint> check_losses(const ObjectiveConfig& o, const Objective&
   return std::nullopt;
 }
 
+std::optional<Complaint> check_distillation(const Config& c) {
+  const ObjectiveConfig& o = c.objective;
+  if (!objective_rule(o).divergence.on()) {
+    if (o.teacher.empty()) return std::nullopt;
+    return wrong_objective("teacher", fmt::format("{} has no teacher; leave the key out, or set "
+                                                  "objective.type=distill",
+                                                  name(o.type)));
+  }
+  if (objective_rule(o).divergence.beta > 1)
+    return wrong_objective("beta", "distill mixes both divergences; set it from 0 to 1");
+  if (o.top_k > c.model.vocab_size)
+    return wrong_objective("top_k", fmt::format("{} is more than the {} tokens of the vocabulary; lower it",
+                                                o.top_k, c.model.vocab_size));
+  if (o.teacher.empty() && c.data.records != "auto")
+    return Complaint{"data", "records",
+                     fmt::format("{} is not what distill takes without objective.teacher, lines with a teacher's "
+                                 "distributions; leave the key out",
+                                 c.data.records)};
+  return std::nullopt;
+}
+
 std::optional<Complaint> check_objective(const Config& c) {
   const Objective& of = objective(c.objective.type);
   if (std::optional<Complaint> complaint = check_score_head(c, of)) return complaint;
   if (std::optional<Complaint> complaint = check_losses(c.objective, of)) return complaint;
+  if (std::optional<Complaint> complaint = check_distillation(c)) return complaint;
+  if (of.documents == Documents::token_labels && c.model.family == Family::gpt2)
+    return wrong_objective("type", "token_classification is not for gpt2 models; take another family");
   if (c.objective.beta == 0 && !of.beta_may_be_zero)
     return wrong_objective("beta", fmt::format("0 trains nothing with {}; set 0.1", name(c.objective.type)));
   if (of.units() && !can_pack(c.model.family))

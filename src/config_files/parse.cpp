@@ -45,7 +45,9 @@ class Reader {
     labels_ = config_.model.score;
     if (config_.model.score.on())
       config_.objective.type =
-          config_.model.score.labels == 1 ? ObjectiveType::reward : ObjectiveType::sequence_classification;
+          config_.model.score.of_tokens     ? ObjectiveType::token_classification
+          : config_.model.score.labels == 1 ? ObjectiveType::reward
+                                            : ObjectiveType::sequence_classification;
     return {};
   }
 

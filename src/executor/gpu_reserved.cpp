@@ -19,7 +19,7 @@ GpuReserved gpu_reserved(const ModelGraph& graph, u32 micro_batches, u32 devices
                        .decay_segments = gpu_chunk_sets_max,
                        .vocabulary = graph.config.head_rows(),
                        .experts = experts_of_layers(graph),
-                       .logps = graph.told != Told::nothing ? graph.batch.rows() : 0,
+                       .outputs = graph.batch.rows() * graph.objective.outputs(),
                        .update_scratch = update_scratch(graph).value,
                        .several_devices = devices > 1};
   for (const Window& window : graph.windows) {

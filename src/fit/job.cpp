@@ -47,7 +47,7 @@ u32 experts_together(const Config& config, const std::vector<UpdateRule>& rules)
 }
 
 // GPUs keep activations in the precision of their matrix units.
-Result<ModelGraph> graph_of(const Config& config) {
+Result<ModelGraph> graph_of(const Config& config, TargetOutput output = TargetOutput::nothing) {
   const Precision precision = config.train.precision;
   LoraConfig lora = config.lora;
   lora.base = config.model_directory;
@@ -60,12 +60,14 @@ Result<ModelGraph> graph_of(const Config& config) {
                      "(mlp.experts.gate_up_proj, mlp.experts.down_proj); or set machine.executor=cpu"};
   TRY_ASSIGN(std::vector<UpdateRule> rules, rules_of(config.train));
   const u32 together = experts_together(config, rules);
+  ObjectiveRule objective = objective_rule(config.objective);
+  objective.output = output;
   return build_model(config.model, precision,
                      {.sequences = config.train.per_device_train_batch_size,
                       .tokens = config.train.sequence_length,
                       .packed = packs_documents(config)},
                      config.machine.gpus().empty() ? Precision::fp32 : precision, lora, together,
-                     std::move(rules), objective_rule(config.objective));
+                     std::move(rules), objective);
 }
 
 bool speculates(const Config& config) {
@@ -108,13 +110,13 @@ Job derive(Config config, ModelGraph graph) {
 
 Result<Job> make_job(Config config) {
   TRY_ASSIGN(ModelGraph graph, graph_of(config));
+  graph.neftune_alpha = config.train.neftune_noise_alpha;
   TRY(check_groups(config.train, graph));
   return derive(std::move(config), std::move(graph));
 }
 
-Result<Job> make_forward_job(Config config, Told told) {
-  TRY_ASSIGN(ModelGraph graph, graph_of(config));
-  graph.told = told;
+Result<Job> make_forward_job(Config config, TargetOutput output) {
+  TRY_ASSIGN(ModelGraph graph, graph_of(config, output));
   for (Window& window : graph.windows) window.trainable = false;
   return derive(std::move(config), std::move(graph));
 }

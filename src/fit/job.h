@@ -17,8 +17,8 @@ struct Job {
 // Pure function of the config.
 // Errors: ErrorKind::usage if the devices cannot train the model.
 Result<Job> make_job(Config);
-// The same, for a model that only runs forward: no window is trained. `told`: ModelGraph::told.
-Result<Job> make_forward_job(Config, Told told = Told::nothing);
+// The same, for a model that only runs forward: no window is trained. `output`: of its targets.
+Result<Job> make_forward_job(Config, TargetOutput output = TargetOutput::nothing);
 // RETURNS: the job with train.max_steps, which its graph and options do not depend on.
 Job with_steps(Job, u64 max_steps);
 

@@ -141,9 +141,9 @@ Result<void> make_forward_only(Config& config, std::span<const std::string> over
   return {};
 }
 
-Result<ForwardPlan> plan_forward(const Config& config, Told told) {
+Result<ForwardPlan> plan_forward(const Config& config, TargetOutput output) {
   TRY(check_executor(config));
-  TRY_ASSIGN(Job job, make_forward_job(config, told));
+  TRY_ASSIGN(Job job, make_forward_job(config, output));
   PlanOptions options = job.options;
   TRY_ASSIGN(options.budgets.disk, disk_budget(config));
   Result<Plan> plan = make_plan(job.graph, options);

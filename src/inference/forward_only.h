@@ -34,7 +34,7 @@ struct ForwardPlan {
   Plan plan;
 };
 // Errors: as check_executor() and make_plan(), and if the disk is too small.
-Result<ForwardPlan> plan_forward(const Config&, Told told = Told::nothing);
+Result<ForwardPlan> plan_forward(const Config&, TargetOutput output = TargetOutput::nothing);
 
 // Takes memory for the plan, and loads the weights of a checkpoint or a model directory. `note`: lines about
 // tensors that are rounded, or that the model does not use.

@@ -190,7 +190,7 @@ u32 add_group_window(ModelGraph& g, u32 layer, ExpertRange range, const std::str
 // (modules_to_save).
 void train_score(Window& window) {
   window.trainable = window.adapter = true;
-  window.tensors[0].name = "base_model.model." + window.tensors[0].name;
+  for (Tensor& tensor : window.tensors) tensor.name = "base_model.model." + tensor.name;
 }
 
 }  // namespace

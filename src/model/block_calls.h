@@ -31,8 +31,8 @@ inline WindowGradients gradients_of(const BlockContext& c, const BlockBackward& 
 }
 inline u32 rows_of(const BlockContext& c) { return static_cast<u32>(c.graph.batch.rows()); }
 
-// Dropouts of a block, numbered within the block. No block has both an embedding and attention.
-enum class DropoutSite : u8 { embedding = 0, attention = 0, after_attention = 1, after_mlp = 2 };
+// Random bits of a block, numbered within the block. No block has both an embedding and attention.
+enum class DropoutSite : u8 { embedding = 0, attention = 0, noise = 1, after_attention = 1, after_mlp = 2 };
 
 inline Dropout dropout_of_tensor(const BlockContext& c, u32 tensor, double p) {
   return {.p = c.training ? static_cast<float>(p) : 0.0f,
@@ -47,6 +47,10 @@ inline u32 dropout_place(const BlockContext& c) {
 }
 inline Dropout dropout_of(const BlockContext& c, DropoutSite site, double p) {
   return dropout_of_tensor(c, 4 * dropout_place(c) + static_cast<u32>(site), p);
+}
+// Dropout on the input of a score head. It stands behind the layers.
+inline Dropout dropout_of_head(const BlockContext& c) {
+  return dropout_of_tensor(c, 4 * (c.graph.config.layers + 1), c.graph.config.score.dropout);
 }
 // Dropout on the input of a module's adapter. The high bit keeps its numbers apart from those of DropoutSite.
 // Modules of a layer's end are the later half of a layer's.

@@ -10,6 +10,10 @@ EmbeddingBackwardWorkspace::EmbeddingBackwardWorkspace(const ModelGraph& g, std:
   bytes = layout.bytes();
 }
 
+bool smooths_targets(const ObjectiveRule& rule) {
+  return rule.unit == LossUnit::target && !rule.divergence.on() && rule.label_smoothing > 0;
+}
+
 HeadWorkspace::HeadWorkspace(const ModelGraph& g, std::byte* base, Direction direction) {
   const u64 rows = g.batch.rows(), h = g.config.width;
   WorkspaceCutter layout(base);
@@ -21,8 +25,16 @@ HeadWorkspace::HeadWorkspace(const ModelGraph& g, std::byte* base, Direction dir
   if (g.objective.units()) {
     of_sequences = layout.take<SequenceSums>(rows);
     of_units = layout.take<Sums>(rows);
-    if (backward) factors = layout.take<RowFactors>(rows);
   }
+  const DivergenceRule& divergence = g.objective.divergence;
+  if (g.objective.reads_distributions()) {
+    of_teacher = layout.take<float>(rows * divergence.top_k);
+    of_rows = layout.take<double>(rows);
+  }
+  if (g.objective.output == TargetOutput::distributions)
+    top = layout.take<TopToken>(rows * divergence.top_k);
+  if (backward && smooths_targets(g.objective)) totals = layout.take<float>(rows);
+  if (backward && (g.objective.units() || divergence.on())) factors = layout.take<RowFactors>(rows);
   dnorm = layout.take_values(g.activations, backward ? rows * h : 0);
   if (backward) moments = norm_scratch(g, layout);
   bytes = layout.bytes();

@@ -31,6 +31,9 @@ struct EmbeddingBackwardWorkspace {
 
 enum class Direction : u8 { forward, backward };
 
+// True if targets are smoothed in training.
+bool smooths_targets(const ObjectiveRule&);
+
 struct HeadWorkspace {
   HeadWorkspace(const ModelGraph&, std::byte* base, Direction);
   Values norm;      // [R, H]
@@ -39,7 +42,13 @@ struct HeadWorkspace {
   // Objectives of units only, else null.
   SequenceSums* of_sequences = nullptr;  // [R]
   Sums* of_units = nullptr;              // [R]
-  RowFactors* factors = nullptr;         // [R]; backward only
+  // Distillation only, else null: the model's logits of the teacher's tokens, and what the rows' losses are.
+  float* of_teacher = nullptr;  // [R, top_k]
+  double* of_rows = nullptr;    // [R]
+  // Passes whose output are distributions only.
+  TopToken* top = nullptr;        // [R, top_k]
+  float* totals = nullptr;        // [R]; with label smoothing; backward only
+  RowFactors* factors = nullptr;  // [R]; objectives of units, distillation; backward only
   Values dnorm;                          // [R, H]; backward only
   NormScratch moments;                   // moments of the final norm; backward only
   Bytes bytes;

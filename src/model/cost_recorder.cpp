@@ -3,6 +3,7 @@
 #include "kernels/activation/activation_cost.h"
 #include "kernels/attention/attention_cost.h"
 #include "kernels/cross_entropy/cross_entropy_cost.h"
+#include "kernels/distillation/distillation_cost.h"
 #include "kernels/delta_rule/delta_rule_cost.h"
 #include "kernels/dropout/dropout_cost.h"
 #include "kernels/embedding/embedding_cost.h"
@@ -172,6 +173,18 @@ void CostRecorder::cross_entropy_slice(const LogitsSlice& slice) {
 }
 void CostRecorder::cross_entropy_gradient(const LogitsSlice& slice, const LossFactors&) {
   add(cross_entropy_gradient_cost(slice.rows, slice.columns, slice.cap != 0));
+}
+void CostRecorder::take_teacher_tokens(const LogitsSlice&, const TeacherTokens& op) {
+  add(teacher_tokens_cost(op.rows, op.rule.top_k));
+}
+void CostRecorder::divergence_losses(const DivergenceLosses& op) {
+  add(divergence_cost(op.tokens.rows, op.tokens.rule.top_k));
+}
+void CostRecorder::add_teacher_gradients(const LogitsSlice&, const TeacherTokens& op, const LossFactors&) {
+  add(teacher_tokens_cost(op.rows, op.rule.top_k));
+}
+void CostRecorder::select_top(const LogitsSlice& slice, TopToken*, u32) {
+  add(select_top_cost(slice.rows, slice.columns));
 }
 void CostRecorder::soft_cap(const SoftCap& op) { add(soft_cap_cost(op.elements)); }
 void CostRecorder::scale_values(const ScaleValues& op) { add(scale_values_cost(op.elements)); }

@@ -63,8 +63,14 @@ class CostRecorder final : public Kernels {
   void cross_entropy_loss(RowLoss*, const i32*, u32, const LossSums&) override {
   }  // free: a few numbers per row
   void cross_entropy_gradient(const LogitsSlice&, const LossFactors&) override;
-  void target_logps(const RowLoss*, const i32*, u32, Told, float*) override {}
+  void target_outputs(const RowLoss*, const i32*, u32, TargetOutput, float*) override {}
   void unit_losses(const UnitLosses&) override {}  // a few additions per row
+  void take_teacher_tokens(const LogitsSlice&, const TeacherTokens&) override;
+  void divergence_losses(const DivergenceLosses&) override;
+  void add_teacher_gradients(const LogitsSlice&, const TeacherTokens&, const LossFactors&) override;
+  void select_top(const LogitsSlice&, TopToken* top, u32 k) override;
+  void top_distributions(const RowLoss*, const i32*, const TopToken*, u32, u32, float*) override {
+  }  // free: a few numbers per row
   void soft_cap(const SoftCap&) override;
   void scale_values(const ScaleValues&) override;
   Result<void> finish() override { return {}; }

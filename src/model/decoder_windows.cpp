@@ -32,8 +32,10 @@ TensorSpec matrix_spec(const ModelConfig& c, std::string name, std::vector<u64> 
 
 Window score_window(const ModelGraph& g) {
   const ModelConfig& c = g.config;
-  return make_window(g, "score",
-                     {matrix_spec(c, "score.weight", {c.score.labels, c.width}, TensorKind::head)}, true);
+  std::vector<TensorSpec> specs = {
+      matrix_spec(c, "score.weight", {c.score.labels, c.width}, TensorKind::head)};
+  if (c.score.of_tokens) specs.push_back(parameter_spec(c, "score.bias", {c.score.labels}));
+  return make_window(g, "score", std::move(specs), true);
 }
 
 std::vector<Window> gpt2_windows(const ModelGraph& g) {

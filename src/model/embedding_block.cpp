@@ -17,6 +17,13 @@ float scale_of(const ModelGraph& g) {
   return rounded_to_params(g, std::sqrt(static_cast<float>(g.config.width)));
 }
 
+// NEFTune (Jain et al., arXiv:2310.05914), as transformers has it: the longer a sequence, the less.
+UniformNoise noise_of_embedding(const BlockContext& c) {
+  const double numbers = static_cast<double>(c.graph.batch.tokens) * c.graph.config.width;
+  return {.magnitude = c.training ? static_cast<float>(c.graph.neftune_alpha / std::sqrt(numbers)) : 0.0f,
+          .key = dropout_of(c, DropoutSite::noise, 0)};
+}
+
 bool has_positions(const BlockContext& c) { return block_of(c).windows.size() > wpe; }
 
 }  // namespace
@@ -42,6 +49,7 @@ void embedding_forward(const BlockContext& c, const BlockForward& f) {
                        .scale = scale_of(c.graph),
                        .wpe = has_positions(c) ? params_of(c, f.windows, wpe)[only_tensor] : Param{},
                        .out = f.output,
+                       .noise = noise_of_embedding(c),
                        .dropout = dropout_of(c, DropoutSite::embedding, c.graph.config.embedding_dropout)});
 }
 

@@ -13,7 +13,7 @@ namespace tidepool {
 namespace {
 
 enum HeadWindows : u32 { final_norm, matrix };  // the matrix may be the embedding's
-constexpr u32 weights = 0;                      // the matrix's only tensor
+enum MatrixTensor : u32 { weights, bias };      // bias: of heads that classify tokens
 
 // `w`: WindowParams or WindowGradients.
 template <class W>
@@ -32,12 +32,30 @@ struct Head {
   const HeadWorkspace& workspace;
   const BatchView& batch;
 
-  float factor() const { return static_cast<float>(c.graph.config.logits_factor()); }
-  float cap() const { return static_cast<float>(c.graph.config.logits_cap()); }
+  const ObjectiveRule& rule() const { return c.graph.objective; }
+  // A temperature divides logits behind their cap, which is the same as dividing both.
+  double temperature() const { return rule().divergence.temperature; }
+  float factor() const { return static_cast<float>(c.graph.config.logits_factor() / temperature()); }
+  float cap() const { return static_cast<float>(c.graph.config.logits_cap() / temperature()); }
   u32 columns() const { return c.graph.config.head_rows(); }  // of logits
   bool one_slice() const { return columns() <= vocabulary_slice; }
   u32 slice() const { return c.slice_columns != 0 ? c.slice_columns : vocabulary_slice; }
   Param slice_weight(u32 begin) const { return matrix[weights].at(u64{begin} * c.graph.config.width); }
+  Param slice_bias(u32 begin) const {
+    return c.graph.config.score.of_tokens ? matrix[bias].at(begin) : Param{};
+  }
+  bool smooths() const { return c.training && smooths_targets(rule()); }
+  Smoothing smoothing() const {
+    if (!smooths()) return {};
+    return {static_cast<float>(rule().label_smoothing), columns(), workspace.totals};
+  }
+  TeacherTokens teacher() const {
+    return {.rule = rule().divergence,
+            .rows = rows_of(c),
+            .targets = batch.targets,
+            .distributions = batch.distributions,
+            .logits = workspace.of_teacher};
+  }
 };
 
 template <class Fn>
@@ -51,7 +69,8 @@ void for_slices(const Head& s, Fn fn) {
                    .stride = logits_stride(s.c.graph.activations, columns),
                    .targets = s.batch.targets,
                    .losses = s.workspace.losses,
-                   .cap = s.cap()});
+                   .cap = s.cap(),
+                   .totals = s.smooths() ? s.workspace.totals : nullptr});
   }
 }
 
@@ -62,23 +81,36 @@ void make_logits(const Head& s, const LogitsSlice& slice) {
                       .x = s.workspace.norm,
                       .weight = s.slice_weight(slice.begin),
                       .transposed = true,
+                      .bias = s.slice_bias(slice.begin),
                       .scale = s.factor(),
                       .y = slice.logits,
                       .y_stride = slice.stride});
 }
 
-// Makes the statistics of rows, and adds the micro-batch's sums. `weight`: of a unit.
+// Makes the statistics of rows, and adds the micro-batch's sums. `weight`: of a unit, or a target.
 void loss_pass(const Head& s, Sums* sums, double weight) {
+  const ObjectiveRule& rule = s.rule();
   for_slices(s, [&](const LogitsSlice& slice) {
     make_logits(s, slice);
     s.c.kernels.cross_entropy_slice(slice);
+    if (rule.reads_distributions()) s.c.kernels.take_teacher_tokens(slice, s.teacher());
+    if (s.workspace.top != nullptr)
+      s.c.kernels.select_top(slice, s.workspace.top, rule.divergence.top_k);
   });
-  const ObjectiveRule& rule = s.c.graph.objective;
   const u32 rows = rows_of(s.c);
-  LossSums of_targets;
-  if (!rule.units()) of_targets.loss = &(*sums)[Sum::loss];
+  LossSums of_targets = {.smoothing = s.smoothing()};
+  if (!rule.units() && !rule.divergence.on()) of_targets.loss = &(*sums)[Sum::loss];
   if (!rule.units() && !s.c.training) of_targets.correct = &(*sums)[Sum::correct];
   s.c.kernels.cross_entropy_loss(s.workspace.losses, s.batch.targets, rows, of_targets);
+  if (rule.reads_distributions())
+    s.c.kernels.divergence_losses({.tokens = s.teacher(),
+                                   .columns = s.columns(),
+                                   .cap = s.cap(),
+                                   .losses = s.workspace.losses,
+                                   .weight = weight,
+                                   .of_rows = s.workspace.of_rows,
+                                   .factors = s.workspace.factors,
+                                   .sum = &(*sums)[Sum::loss]});
   if (!rule.units()) return;
   s.c.kernels.unit_losses({.rule = rule,
                            .rows = rows,
@@ -97,14 +129,19 @@ void loss_pass(const Head& s, Sums* sums, double weight) {
 
 void gradient_pass(const Head& s, const BlockBackward& b) {
   const u32 h = s.c.graph.config.width;
-  float* dmatrix = gradients_of(s.c, b, matrix)[weights];
+  const WindowGradients of_matrix = gradients_of(s.c, b, matrix);
+  float* const dmatrix = of_matrix[weights];
+  const bool biased = bool(s.slice_bias(0));
   for_slices(s, [&](const LogitsSlice& slice) {
     if (!s.one_slice()) make_logits(s, slice);
     // The gradient is that of the product, before the factor. A cap comes after the factor.
     const double weight = s.workspace.factors != nullptr ? 1 : b.objective.inverse_targets;
-    s.c.kernels.cross_entropy_gradient(slice, {.scale = static_cast<float>(weight) * s.factor(),
-                                               .rows = s.workspace.factors,
-                                               .loss_scale = b.objective.loss_scale});
+    const LossFactors factors = {.scale = static_cast<float>(weight) * s.factor(),
+                                 .rows = s.workspace.factors,
+                                 .loss_scale = b.objective.loss_scale,
+                                 .smoothing = s.smoothing()};
+    s.c.kernels.cross_entropy_gradient(slice, factors);
+    if (s.rule().reads_distributions()) s.c.kernels.add_teacher_gradients(slice, s.teacher(), factors);
     s.c.kernels.matmul({.m = slice.rows,
                         .n = h,
                         .k = slice.columns,
@@ -114,6 +151,17 @@ void gradient_pass(const Head& s, const BlockBackward& b) {
                         .accumulate = slice.begin > 0,
                         .y = s.workspace.dnorm});
     if (dmatrix == nullptr) return;
+    if (biased)
+      return s.c.kernels.weight_gradient({.m = slice.rows,
+                                          .n = slice.columns,
+                                          .k = h,
+                                          .x = s.workspace.norm,
+                                          .dy = slice.logits,
+                                          .dy_stride = slice.stride,
+                                          .dw = dmatrix + u64{slice.begin} * h,
+                                          .dbias = of_matrix[bias] + slice.begin,
+                                          .accumulate = b.accumulate,
+                                          .transposed = true});
     s.c.kernels.weight_gradient({.m = slice.rows,
                                  .n = h,
                                  .k = slice.columns,
@@ -155,6 +203,14 @@ void logits_of_row(const BlockContext& c, const BlockForward& f, const HeadWorks
         {.elements = c.graph.config.head_rows(), .cap = static_cast<float>(cap), .x = f.head.logits});
 }
 
+void give_outputs(const BlockContext& c, const BlockForward& f, const HeadWorkspace& workspace) {
+  const ObjectiveRule& rule = c.graph.objective;
+  if (rule.output == TargetOutput::distributions)
+    return c.kernels.top_distributions(workspace.losses, f.batch.targets, workspace.top, rows_of(c),
+                                       rule.divergence.top_k, f.head.outputs);
+  c.kernels.target_outputs(workspace.losses, f.batch.targets, rows_of(c), rule.output, f.head.outputs);
+}
+
 }  // namespace
 
 void head_forward(const BlockContext& c, const BlockForward& f) {
@@ -163,8 +219,7 @@ void head_forward(const BlockContext& c, const BlockForward& f) {
   if (f.head.sums != nullptr) {
     norm_forward(c, weights_of_norm(c, f.windows), {.rows = rows_of(c), .x = f.input, .y = workspace.norm});
     loss_pass({c, params_of(c, f.windows, matrix), workspace, f.batch}, f.head.sums, 1);
-    if (f.head.logps != nullptr)
-      c.kernels.target_logps(workspace.losses, f.batch.targets, rows_of(c), c.graph.told, f.head.logps);
+    if (f.head.outputs != nullptr) give_outputs(c, f, workspace);
   }
   if (f.head.logits != nullptr) logits_of_row(c, f, workspace);
 }
@@ -178,10 +233,14 @@ void head_backward(const BlockContext& c, const BlockBackward& b) {
                 .y = workspace.norm,
                 .mean = workspace.moments.mean,
                 .rstd = workspace.moments.rstd});
+  const Dropout dropout = dropout_of_head(c);
+  const u64 elements = u64{rows_of(c)} * c.graph.config.width;
+  if (dropout.on()) c.kernels.dropout(dropout, workspace.norm, workspace.norm, elements);
   const Head head = {c, params_of(c, b.windows, matrix), workspace, b.batch};
   loss_pass(head, b.objective.sums, b.objective.inverse_targets);
   if (b.objective.router_losses != nullptr) add_router_totals(c, b);
   gradient_pass(head, b);
+  if (dropout.on()) c.kernels.dropout(dropout, workspace.dnorm, workspace.dnorm, elements);
   final_norm_backward(c, b, workspace);
 }
 

@@ -156,6 +156,7 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
   g.batch.values = objective.has_values();
   g.batch.references = objective.reference;
   g.batch.old_logps = objective.unit == LossUnit::rollout;
+  if (objective.reads_distributions()) g.batch.distribution_numbers = objective.divergence.numbers();
   g.state_slots = state_slots(precision, rules);
   g.rules = std::move(rules);
   if (config.experts.count != 0)

@@ -41,17 +41,17 @@ struct Objective {
   bool adds_losses = false;                       // loss_type may name several, whose weighted sum is trained
   double beta = 0.1;                              // if objective.beta is auto
   bool beta_may_be_zero = false;
-  // Null: the cross-entropy of each target.
+  // Null: the cross-entropy of each target, smoothed if the config says so.
   ObjectiveRule (*rule)(const ObjectiveConfig&) = nullptr;
 
-  bool labelled() const { return documents == Documents::labelled; }
+  bool labelled() const { return documents == Documents::labelled || documents == Documents::token_labels; }
   bool units() const { return documents != Documents::any && !labelled(); }
 };
 
 const Objective& objective(ObjectiveType);
 ObjectiveRule objective_rule(const ObjectiveConfig&);
 
-// `row_places`: length of the rows that units lie in.
+// `row_places`: length of the rows that documents lie in.
 UnitSettings unit_settings(const ObjectiveConfig&, u32 row_places);
 // True if log-probabilities of a reference model are needed, or may be: of rollouts whose data has none.
 bool may_compare(const ObjectiveRule&);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "objectives/cpo/cpo.h"
+#include "objectives/distill/distill.h"
 #include "objectives/dpo/dpo.h"
 #include "objectives/grpo/grpo.h"
 #include "objectives/kto/kto.h"
@@ -12,18 +13,20 @@
 #include "objectives/rloo/rloo.h"
 #include "objectives/sequence_classification/sequence_classification.h"
 #include "objectives/simpo/simpo.h"
+#include "objectives/token_classification/token_classification.h"
 
 namespace tidepool {
 
 const Objective& objective(ObjectiveType type) {
   static constexpr std::array<Objective, objective_count> rows = {
-      next_token, sequence_classification, reward, dpo, orpo, cpo, simpo, kto, grpo, rloo};
+      next_token, sequence_classification, reward, dpo,     orpo, cpo, simpo, kto, grpo, rloo,
+      token_classification, distill};
   return rows[static_cast<u32>(type)];
 }
 
 ObjectiveRule objective_rule(const ObjectiveConfig& config) {
   const Objective& of = objective(config.type);
-  if (of.rule == nullptr) return {};
+  if (of.rule == nullptr) return {.label_smoothing = config.label_smoothing};
   ObjectiveConfig complete = config;
   if (config.beta == static_cast<double>(beta_by_objective)) complete.beta = of.beta;
   return of.rule(complete);
@@ -31,13 +34,19 @@ ObjectiveRule objective_rule(const ObjectiveConfig& config) {
 
 UnitSettings unit_settings(const ObjectiveConfig& config, u32 row_places) {
   const ObjectiveRule rule = objective_rule(config);
-  UnitSettings out = {.documents = objective(config.type).documents,
+  const Documents documents = objective(config.type).documents;
+  if (rule.divergence.on() && config.teacher.empty())
+    return {.documents = Documents::distributions, .numbers = rule.divergence.numbers(), .taught = true};
+  if (documents == Documents::token_labels) return {.documents = documents, .numbers = 1};
+  UnitSettings out = {.documents = documents,
+                      .numbers = documents == Documents::rollouts ? 1u : 0u,
+                      .taught = rule.divergence.on(),
                       .sequences = rule.sequences,
                       .count_tokens = rule.counts_tokens(),
                       .advantages = {.leave_one_out = config.type == ObjectiveType::rloo,
                                      .scaled = config.type == ObjectiveType::grpo &&
                                                config.scale_rewards == ScaleRewards::group}};
-  if (!out.on()) return {};
+  if (!out.on()) return {.taught = out.taught};
   // The last token of a completion is only a target; a score is that of the last token's own place.
   const u32 fits = row_places / out.sequences + (out.scored() ? 0 : 1);
   out.sequence_tokens_max = config.max_length == 0 ? fits : std::min(config.max_length, fits);

@@ -115,8 +115,17 @@ class FakeDevice final : public MeasuredDevice {
     void cross_entropy_slice(const LogitsSlice&) override { device_.kernel(0); }
     void cross_entropy_loss(RowLoss*, const i32*, u32, const LossSums&) override { device_.kernel(0); }
     void cross_entropy_gradient(const LogitsSlice&, const LossFactors&) override { device_.kernel(0); }
-    void target_logps(const RowLoss*, const i32*, u32, Told, float*) override { device_.kernel(0); }
+    void target_outputs(const RowLoss*, const i32*, u32, TargetOutput, float*) override { device_.kernel(0); }
     void unit_losses(const UnitLosses&) override { device_.kernel(0); }
+    void take_teacher_tokens(const LogitsSlice&, const TeacherTokens&) override { device_.kernel(0); }
+    void divergence_losses(const DivergenceLosses&) override { device_.kernel(0); }
+    void add_teacher_gradients(const LogitsSlice&, const TeacherTokens&, const LossFactors&) override {
+      device_.kernel(0);
+    }
+    void select_top(const LogitsSlice&, TopToken*, u32) override { device_.kernel(0); }
+    void top_distributions(const RowLoss*, const i32*, const TopToken*, u32, u32, float*) override {
+      device_.kernel(0);
+    }
     void soft_cap(const SoftCap&) override { device_.kernel(0); }
     void scale_values(const ScaleValues&) override { device_.kernel(0); }
     Result<void> finish() override { return device_.wait(); }

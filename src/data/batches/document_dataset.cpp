@@ -109,7 +109,8 @@ Result<void> DocumentDataset::pack(const DataConfig& config, Source source) {
                             .together = config.packing,
                             .sequences = config.units.sequences,
                             .count_tokens = config.units.count_tokens,
-                            .prompts = config.units.documents == Documents::prompted_pairs};
+                            .prompts = config.units.documents == Documents::prompted_pairs,
+                            .labels = config.units.documents == Documents::token_labels};
   Packed out{.cache = std::move(cache), .train = {}, .validation = {}, .name = std::move(source.name)};
   const u64 train = division.train + (division.head ? 1 : 0), held = division.tail ? 1 : division.held;
   const auto train_document = [&](u64 i) -> Result<TokenCache::Document> {

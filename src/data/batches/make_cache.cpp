@@ -54,8 +54,12 @@ Result<std::string> sample_of(const DocumentFile& file) {
 // One batch of raw documents, encoded to tokens in the same order.
 class Batch {
  public:
-  Batch(CorePool* pool, OnBadRecord on_bad, bool scoring)
-      : pool_(pool), cores_(pool ? pool->workers() : 1), on_bad_(on_bad), scoring_(scoring) {}
+  Batch(CorePool* pool, OnBadRecord on_bad, const UnitSettings& units)
+      : pool_(pool),
+        cores_(pool ? pool->workers() : 1),
+        on_bad_(on_bad),
+        scoring_(units.scoring != TargetOutput::nothing),
+        numbers_(units.numbers) {}
   bool full() const { return bytes_ >= cores_ * core_bytes || documents_.size() == cores_ * core_documents; }
   void add(RawDocument document) {
     bytes_ += document.content.size();
@@ -93,17 +97,18 @@ class Batch {
       if (left_out_[i]) continue;
       const EncodedDocument& d = encoded_[i];
       const std::span<const u32> tokens = d.tokens;
-      const std::span<const float> logps = d.logps;
+      const size_t width = numbers_;
+      const std::span<const float> numbers = d.numbers;
       size_t at = 0;
       for (size_t n = 0; n < d.ends.size(); ++n) {
         const size_t count = d.ends[n] - at;
-        TRY(writer.append(tokens.subspan(at, count), logps.empty() ? logps : logps.subspan(at, count)));
+        TRY(writer.append(tokens.subspan(at, count), numbers.subspan(at * width, count * width)));
         TRY(writer.end_document(scoring_           ? static_cast<double>(record_)
                                 : d.values.empty() ? 0
                                                    : d.values[n]));
         at = d.ends[n];
       }
-      TRY(writer.append(tokens.subspan(at)));
+      TRY(writer.append(tokens.subspan(at), numbers.subspan(at * width)));
     }
     documents_.clear();
     bytes_ = 0;
@@ -119,6 +124,7 @@ class Batch {
   const size_t cores_;
   const OnBadRecord on_bad_;
   const bool scoring_;
+  const u32 numbers_;  // of a token
   u64 record_ = 0;  // of the records of all batches
 };
 
@@ -130,7 +136,7 @@ Result<void> encode_all(const CacheRequest& request, const DataPlace& place, Tok
     std::error_code unused;
     progress.bytes_total += fs::file_size(file.path, unused);
   }
-  Batch batch(place.pool, request.on_bad, request.settings.units.scoring != Told::nothing);
+  Batch batch(place.pool, request.on_bad, request.settings.units);
   BadRecords bad;
   for (bool more = true; more;) {
     TRY_ASSIGN(std::optional<RawDocument> document, source.next());
@@ -151,10 +157,9 @@ Result<void> encode_all(const CacheRequest& request, const DataPlace& place, Tok
 }
 
 CacheParts parts_of(const UnitSettings& units) {
-  const bool rollouts = units.documents == Documents::rollouts;
-  return {.values = units.scored() || units.scoring != Told::nothing ||
-                    units.documents == Documents::judged || rollouts,
-          .logps = rollouts};
+  return {.values = units.scored() || units.scoring != TargetOutput::nothing ||
+                    units.documents == Documents::judged || units.documents == Documents::rollouts,
+          .numbers = units.numbers};
 }
 
 Error nothing_to_learn(const CacheRequest& request, const CacheCounts& counts, const BadRecords& bad) {
@@ -193,10 +198,12 @@ Result<std::string> cache_key(const CacheRequest& request) {
   if (const auto& labelled = request.settings.labelled)
     text += fmt::format("{} labels {}, texts of {}\n", labelled->labels, fmt::join(labelled->names, "\n"),
                         request.settings.text_tokens_max);
+  if (const u32 numbers = request.settings.units.numbers; numbers > 0)
+    text += fmt::format("{} numbers of a token\n", numbers);
   if (const UnitSettings& units = request.settings.units; units.on()) {
     text += fmt::format("units {}, sequences of {}\n", static_cast<int>(units.documents),
                         units.sequence_tokens_max);
-    if (units.scoring != Told::nothing) text += fmt::format("scored {}\n", static_cast<int>(units.scoring));
+    if (units.scoring != TargetOutput::nothing) text += fmt::format("scored {}\n", static_cast<int>(units.scoring));
     if (units.documents >= Documents::judged)
       text += fmt::format("{} of them, advantages {} {}\n", units.sequences, units.advantages.leave_one_out,
                           units.advantages.scaled);

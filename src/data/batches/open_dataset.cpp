@@ -63,6 +63,10 @@ std::string_view keys_of(Documents documents) {
       return "\"prompt\", \"completion\" and \"label\"";
     case Documents::rollouts:
       return "\"prompt\", \"completions\" and \"rewards\"";
+    case Documents::token_labels:
+      return "\"tokens\" and \"labels\"";
+    case Documents::distributions:
+      return "\"input_ids\", \"teacher_topk_ids\" and \"teacher_topk_logps\"";
   }
   return "";
 }
@@ -85,8 +89,14 @@ Result<std::unique_ptr<Dataset>> open_sources(const std::vector<SourceFiles>& so
                                               u64 seed, const DataPlace& place) {
   const auto tokens =
       std::ranges::find_if(sources, [](const SourceFiles& s) { return s.holds(FileKind::tokens); });
-  if (config.labelled || config.units.on())
-    TRY(check_are_records(sources, config.labelled ? Documents::labelled : config.units.documents));
+  const Documents documents = config.units.documents;
+  if (documents != Documents::any || config.labelled)
+    TRY(check_are_records(sources, documents != Documents::any ? documents : Documents::labelled));
+  if (config.units.taught && tokens != sources.end())
+    return Error{ErrorKind::usage,
+                 fmt::format("{}: holds tokens in a row, or text without a tokenizer, and a teacher reads "
+                             "documents; write JSONL, or name a tokenizer with data.tokenizer",
+                             tokens->found[0].path)};
   if (tokens == sources.end()) {
     TRY_ASSIGN(OpenedDocuments opened, open_documents(sources, config, vocab_size, sequence_length, place));
     TRY_ASSIGN(std::unique_ptr<DocumentDataset> made,

@@ -18,10 +18,25 @@ namespace tidepool {
 namespace {
 
 std::optional<RecordShape> shape_of(const DataConfig& config) {
+  switch (config.units.documents) {
+    case Documents::any:
+      break;
+    case Documents::labelled:
+      return RecordShape::labelled;
+    case Documents::pairs:
+    case Documents::prompted_pairs:
+    case Documents::scored_pairs:
+      return RecordShape::preference;
+    case Documents::judged:
+      return RecordShape::judged;
+    case Documents::rollouts:
+      return RecordShape::rollouts;
+    case Documents::token_labels:
+      return RecordShape::token_labels;
+    case Documents::distributions:
+      return RecordShape::distributions;
+  }
   if (config.labelled) return RecordShape::labelled;
-  if (config.units.documents == Documents::judged) return RecordShape::judged;
-  if (config.units.documents == Documents::rollouts) return RecordShape::rollouts;
-  if (config.units.documents != Documents::any) return RecordShape::preference;
   if (config.records == "auto") return std::nullopt;
   const std::optional<RecordShape> named = shape_named(config.records);
   CHECK(named, config.records);
@@ -87,6 +102,10 @@ bool begins_with_messages(const SourceFiles& files, RecordShape shape) {
   return false;
 }
 
+bool holds_ids(std::optional<RecordShape> shape) {
+  return shape == RecordShape::tokens || shape == RecordShape::distributions;
+}
+
 bool goes_through_template(const SourceFiles& files, const DataConfig& config) {
   const auto shape = shape_of(files, config);
   if (shape == RecordShape::judged || shape == RecordShape::rollouts)
@@ -140,7 +159,7 @@ Result<void> check_rows(const OpenedEncoder& encoder, const DataConfig& config,
 Result<OpenedEncoder> checked_encoder(const std::vector<SourceFiles>& sources, const DataConfig& config,
                                       const std::string& model_directory, u32 vocab_size) {
   const bool text = std::ranges::any_of(sources, [&](const SourceFiles& s) {
-    return s.holds(FileKind::text) || shape_of(s, config) != RecordShape::tokens;
+    return s.holds(FileKind::text) || !holds_ids(shape_of(s, config));
   });
   if (text && !has_tokenizer(config, model_directory)) TRY(check_no_other_tokenizer(model_directory));
   const bool chats =
@@ -183,7 +202,7 @@ bool lacks_end(const CacheRequest& request, const SourceFiles& files, const Data
                const std::string& model_directory) {
   if (!config.end_token || request.settings.end_token || request.chat != nullptr || config.labelled)
     return false;
-  const bool texts = files.holds(FileKind::text) || shape_of(files, config) != RecordShape::tokens;
+  const bool texts = files.holds(FileKind::text) || !holds_ids(shape_of(files, config));
   return texts && has_tokenizer(config, model_directory);
 }
 
@@ -219,11 +238,32 @@ void add_unit(const CacheRequest& request, std::span<const u32> tokens, double v
   }
 }
 
-// Decodes a document for display.
-ShownDocument shown_document(const CacheRequest& request, std::span<const u32> tokens, double value) {
+// Each token that has a label with the label behind it.
+void add_labelled_tokens(const CacheRequest& request, std::span<const u32> tokens,
+                         std::span<const float> numbers, ShownDocument& out) {
+  DecodeStream text(request.text, {});
+  for (size_t t = 0; t + 1 < tokens.size(); ++t) {
+    const bool learned = is_learned(tokens[t + 1]);
+    const std::string piece = text.push(id_of_token(tokens[t]));
+    if (learned)
+      out.runs.push_back({true, 1, fmt::format("{}[{}]", piece, request.settings.labelled->name(static_cast<u32>(numbers[t + 1])))});
+    else
+      out.runs.push_back({false, 1, piece});
+    out.learned += learned;
+  }
+  out.runs.push_back({false, 0, text.finish()});
+}
+
+// Decodes a document for display. `numbers`: of its tokens, if the objective has some.
+ShownDocument shown_document(const CacheRequest& request, std::span<const u32> tokens,
+                             std::span<const float> numbers, double value) {
   ShownDocument out{.place = "", .tokens = tokens.size(), .runs = {}};
   if (request.settings.units.on()) {
     add_unit(request, tokens, value, out);
+    return out;
+  }
+  if (request.settings.units.documents == Documents::token_labels) {
+    add_labelled_tokens(request, tokens, numbers, out);
     return out;
   }
   const std::optional<ScoreHead>& labelled = request.settings.labelled;
@@ -243,7 +283,9 @@ void add_shown(const CacheRequest& request, const RawDocument& document, const E
   size_t at = 0;
   for (size_t i = 0; i < count; ++i) {
     const size_t end = i < encoded.ends.size() ? encoded.ends[i] : encoded.tokens.size();
+    const size_t width = request.settings.units.numbers;
     ShownDocument one = shown_document(request, std::span(encoded.tokens).subspan(at, end - at),
+                                       std::span(encoded.numbers).subspan(at * width, (end - at) * width),
                                        i < encoded.values.size() ? encoded.values[i] : 0);
     one.place = document.place;
     if (!document.last) one.place += " (its beginning)";

@@ -92,6 +92,7 @@ Result<PackedRows> PackedRows::pack(const TokenCache& cache, u64 documents, cons
   out.row_places_ = options.row_places;
   out.sequences_ = options.sequences;
   out.prompts_ = options.prompts;
+  out.labels_ = options.labels;
   Packer packer(out, options);
   for (u64 i = 0; i < documents; ++i) {
     TRY_ASSIGN(const TokenCache::Document found, document(i));
@@ -104,7 +105,8 @@ Result<PackedRows> PackedRows::pack(const TokenCache& cache, u64 documents, cons
 Result<void> PackedRows::read_piece(const Piece& piece, u32 vocab_size, const BatchArrays& out,
                                     u32& at) const {
   std::array<u32, read_tokens> buffer;
-  std::array<float, read_tokens> references, old_logps;
+  std::array<float, read_tokens> references, numbers;  // numbers: labels, or log-probabilities of samples
+  const u64 of_place = out.distributions.size() / out.tokens.size();
   const bool sampled = !out.old_logps.empty(), unknown = sampled && cache_->counts().unknown_logps > 0,
              referenced = !out.references.empty() || unknown;
   if (referenced) CHECK(cache_->references() != nullptr, cache_->directory());
@@ -122,7 +124,11 @@ Result<void> PackedRows::read_piece(const Piece& piece, u32 vocab_size, const Ba
     TRY(cache_->read(piece.first_token + done, std::span(buffer).first(count + 1)));
     if (referenced)
       TRY(cache_->references()->read(piece.first_token + done, std::span(references).first(count + 1)));
-    if (sampled) TRY(cache_->read_logps(piece.first_token + done, std::span(old_logps).first(count + 1)));
+    if (sampled || labels_)
+      TRY(cache_->read_numbers(piece.first_token + done, std::span(numbers).first(count + 1)));
+    if (of_place > 0)  // of no units, so places follow each other as tokens do
+      TRY(read_distributions(piece.first_token + done + 1,
+                             out.distributions.subspan(at * of_place, count * of_place)));
     for (u32 i = 0; i < count; ++i) {
       const u32 id = id_of_token(buffer[i]), next_id = id_of_token(buffer[i + 1]);
       if (id >= vocab_size || next_id >= vocab_size)
@@ -138,11 +144,12 @@ Result<void> PackedRows::read_piece(const Piece& piece, u32 vocab_size, const Ba
       in_prompt = in_prompt && !is_learned(buffer[i + 1]);
       if (in_prompt && !out.values.empty()) out.values[of_unit] += 1;
       out.tokens[at] = static_cast<i32>(id);
-      out.targets[at] = is_learned(buffer[i + 1]) || in_prompt ? static_cast<i32>(next_id) : ignored_target;
+      const i32 target = labels_ ? static_cast<i32>(numbers[i + 1]) : static_cast<i32>(next_id);
+      out.targets[at] = is_learned(buffer[i + 1]) || in_prompt ? target : ignored_target;
       if (!out.starts.empty()) out.starts[at] = static_cast<i32>(begin);
       if (!out.references.empty()) out.references[at] = references[i + 1];
       if (sampled && has_loss(out.targets[at])) {
-        const float old = old_logps[i + 1];
+        const float old = numbers[i + 1];
         out.old_logps[at] = std::isnan(old) ? references[i + 1] : old;
       }
       ++at;
@@ -151,6 +158,12 @@ Result<void> PackedRows::read_piece(const Piece& piece, u32 vocab_size, const Ba
   }
   end_sequence();
   return {};
+}
+
+Result<void> PackedRows::read_distributions(u64 first_token, std::span<float> out) const {
+  if (cache_->numbers() > 0) return cache_->read_numbers(first_token, out);
+  CHECK(cache_->references() != nullptr, cache_->directory());
+  return cache_->references()->read(first_token, out);
 }
 
 Result<void> PackedRows::read(u64 row, u32 vocab_size, const BatchArrays& out) const {

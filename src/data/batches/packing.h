@@ -31,6 +31,7 @@ struct PackOptions {
   // Units whose first sequence is learned from its first token on: the value of its place is the number of
   // its places before the first token that is marked as learned.
   bool prompts = false;
+  bool labels = false;  // targets are labels, the numbers of the cache's tokens
 };
 
 class PackedRows {
@@ -71,6 +72,8 @@ class PackedRows {
     u32 places, next;  // next: index of the row's next piece; none: last
   };
   Result<void> read_piece(const Piece&, u32 vocab_size, const BatchArrays& out, u32& at) const;
+  // Reads what a teacher says of the tokens from `first_token` on.
+  Result<void> read_distributions(u64 first_token, std::span<float> out) const;
   struct Row {
     u32 first_piece, last_piece, targets, places;
   };
@@ -79,7 +82,7 @@ class PackedRows {
   const TokenCache* cache_ = nullptr;
   u32 row_places_ = 0, sequences_ = 0;
   u32 last_tokens() const { return sequences_ > 1 ? sequences_ : 1; }  // of a piece, only targets
-  bool prompts_ = false;
+  bool prompts_ = false, labels_ = false;
   std::vector<Piece> pieces_;
   std::vector<float> values_;  // by piece; empty: documents have none
   std::vector<Row> rows_;

@@ -24,6 +24,7 @@ namespace {
 constexpr u64 about_bytes_max = 64 * kib;
 constexpr u64 document_bytes = 2 * sizeof(u64);
 constexpr size_t hash_digits = 16;
+constexpr u64 numbers_most = 1 << 20;  // of a token
 
 Error damaged(const std::string& file, const std::string& directory, std::string_view why) {
   return {ErrorKind::bad_input, fmt::format("{}: {}; remove {} to have it made again", file, why, directory)};
@@ -93,7 +94,7 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& director
   out->tokens_path_ = directory + "/tokens.bin";
   out->documents_path_ = directory + "/documents.bin";
   out->values_path_ = directory + "/values.bin";
-  out->logps_path_ = directory + "/logps.bin";
+  out->numbers_path_ = directory + "/numbers.bin";
   const std::string path = directory + "/about.json";
   TRY_ASSIGN(const std::string text, read_small_file(path, about_bytes_max, ErrorKind::bad_input));
   const Result<json::value> parsed = parse_json(text, ErrorKind::bad_input, path);
@@ -128,9 +129,13 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& director
     TRY_ASSIGN(out->values_,
                open_array(out->values_path_, directory, out->counts_.documents * sizeof(double)));
   }
-  if (parsed->get_object().contains("unknown_logps")) {
+  if (parsed->get_object().contains("numbers")) {
     TRY_ASSIGN(out->counts_.unknown_logps, about.number("unknown_logps"));
-    TRY_ASSIGN(out->logps_, open_array(out->logps_path_, directory, out->counts_.tokens * sizeof(float)));
+    TRY_ASSIGN(const u64 numbers, about.number("numbers"));
+    if (numbers == 0 || numbers > numbers_most) return damaged(path, directory, "its counts are impossible");
+    out->numbers_per_token_ = static_cast<u32>(numbers);
+    TRY_ASSIGN(out->numbers_, open_array(out->numbers_path_, directory,
+                                         out->counts_.tokens * numbers * sizeof(float)));
   }
   return out;
 }
@@ -166,9 +171,10 @@ Result<void> TokenCache::read(u64 first_token, std::span<u32> out) const {
   return read_array(tokens_, tokens_path_, first_token * sizeof(u32), std::as_writable_bytes(out));
 }
 
-Result<void> TokenCache::read_logps(u64 first_token, std::span<float> out) const {
-  CHECK(first_token + out.size() <= counts_.tokens, first_token, out.size(), counts_.tokens);
-  return read_array(logps_, logps_path_, first_token * sizeof(float), std::as_writable_bytes(out));
+Result<void> TokenCache::read_numbers(u64 first_token, std::span<float> out) const {
+  CHECK(first_token + out.size() / numbers_per_token_ <= counts_.tokens, first_token, out.size(), counts_.tokens);
+  return read_array(numbers_, numbers_path_, first_token * numbers_per_token_ * sizeof(float),
+                    std::as_writable_bytes(out));
 }
 
 Result<u64> TokenCache::learned_in(u64 first_token, u64 count) const {

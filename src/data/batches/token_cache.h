@@ -9,7 +9,8 @@
 // values.bin, only with objectives that read one: an f64 per document, such as the margin of a pair. Of
 // documents to be scored, the number of the record from which each comes, from 0 on.
 //
-// logps.bin, only of rollouts: an f32 per token, the log-probability at which it was sampled; NaN: not known.
+// numbers.bin, only with objectives whose documents bring some (UnitSettings::numbers): f32s of each token, such
+// as the log-probability at which it was sampled; NaN: not known.
 //
 // about.json: the cache key, counts, records that were left out, and checksums (XXH3) of the content of
 // tokens.bin and of all others. The checksums identify a run's data. The file is sealed (base/text/seal.h)
@@ -46,7 +47,8 @@ struct CacheCounts {
 
 // Files that not every cache has.
 struct CacheParts {
-  bool values = false, logps = false;
+  bool values = false;
+  u32 numbers = 0;  // of a token
 };
 
 class TokenCacheWriter {
@@ -59,8 +61,8 @@ class TokenCacheWriter {
 
   // append() adds tokens to the current document, which may be larger than memory. end_document() closes it,
   // and drops it if no token but its first is learned.
-  // `logps`: by token, if the cache has them.
-  Result<void> append(std::span<const u32> tokens, std::span<const float> logps = {});
+  // `numbers`: [tokens, CacheParts::numbers].
+  Result<void> append(std::span<const u32> tokens, std::span<const float> numbers = {});
   Result<void> end_document(double value = 0);
   // Makes the cache durable and visible. If another process has finished the same cache first, that one
   // stays.
@@ -86,7 +88,7 @@ class TokenCacheWriter {
   // is learned.
   std::vector<u32> tokens_;
   size_t document_begin_ = 0;
-  std::vector<float> logps_;  // of tokens_
+  std::vector<float> numbers_;  // of tokens_
   u64 document_tokens_ = 0, document_learned_ = 0, document_unknown_ = 0;
   std::vector<u64> ends_;       // content of documents.bin
   std::vector<double> values_;  // content of values.bin
@@ -118,9 +120,10 @@ class TokenCache {
   Result<void> read(u64 first_token, std::span<u32> out) const;
   Result<u64> learned_in(u64 first_token, u64 count) const;
   bool has_values() const { return bool(values_); }
-  bool has_logps() const { return bool(logps_); }
-  Result<void> read_logps(u64 first_token, std::span<float> out) const;  // REQUIRES: has_logps()
-  // Log-probabilities of a reference model; null: none were attached. REQUIRES to attach: no reader yet.
+  u32 numbers() const { return numbers_per_token_; }  // 0: there are none
+  // REQUIRES: `out` is a multiple of numbers(), which is not 0.
+  Result<void> read_numbers(u64 first_token, std::span<float> out) const;
+  // Numbers of a reference model or a teacher; null: none were attached. REQUIRES to attach: no reader yet.
   const TokenReferences* references() const { return references_.get(); }
   void attach(std::unique_ptr<TokenReferences> references) { references_ = std::move(references); }
 
@@ -130,10 +133,11 @@ class TokenCache {
 
   std::string directory_, content_;
   // Made once, because a step must not allocate.
-  std::string tokens_path_, documents_path_, values_path_, logps_path_;
+  std::string tokens_path_, documents_path_, values_path_, numbers_path_;
   CacheCounts counts_;
   BadRecords bad_;
-  Fd tokens_, documents_, values_, logps_;
+  Fd tokens_, documents_, values_, numbers_;
+  u32 numbers_per_token_ = 0;
   std::unique_ptr<TokenReferences> references_;
 };
 

@@ -55,8 +55,8 @@ Result<void> sync_directory(const std::string& path) {
 }  // namespace
 
 struct TokenCacheWriter::Files {
-  Fd tokens, documents, values, logps;
-  BlockEncoder token_blocks, document_blocks, value_blocks, logp_blocks;
+  Fd tokens, documents, values, numbers;
+  BlockEncoder token_blocks, document_blocks, value_blocks, number_blocks;
   std::vector<std::byte> blocks;  // about to be written to a file
   XXH3_state_t *tokens_hash = XXH3_createState(), *documents_hash = XXH3_createState();
   std::vector<RemovedAtSuddenEnd> leftovers;
@@ -105,7 +105,7 @@ Result<bool> TokenCacheWriter::make_unfinished() {
         fmt::format("{}: cannot make the directory: {}; set data.cache to a directory that can be written",
                     unfinished_, fault.message())};
   files_->leftovers.clear();
-  for (const char* name : {"/tokens.bin", "/documents.bin", "/values.bin", "/logps.bin", "/about.json"})
+  for (const char* name : {"/tokens.bin", "/documents.bin", "/values.bin", "/numbers.bin", "/about.json"})
     files_->leftovers.emplace_back(unfinished_ + name, Leftover::file);
   files_->leftovers.emplace_back(unfinished_, Leftover::directory);
   Result<Fd> tokens = create_file(unfinished_ + "/tokens.bin");
@@ -117,23 +117,23 @@ Result<bool> TokenCacheWriter::make_unfinished() {
   if (parts_.values) {
     TRY_ASSIGN(files_->values, create_file(unfinished_ + "/values.bin"));
   }
-  if (parts_.logps) {
-    TRY_ASSIGN(files_->logps, create_file(unfinished_ + "/logps.bin"));
+  if (parts_.numbers > 0) {
+    TRY_ASSIGN(files_->numbers, create_file(unfinished_ + "/numbers.bin"));
   }
   return true;
 }
 
-Result<void> TokenCacheWriter::append(std::span<const u32> tokens, std::span<const float> logps) {
-  CHECK(logps.size() == (parts_.logps ? tokens.size() : 0), logps.size(), tokens.size());
+Result<void> TokenCacheWriter::append(std::span<const u32> tokens, std::span<const float> numbers) {
+  CHECK(numbers.size() == parts_.numbers * tokens.size(), numbers.size(), tokens.size(), parts_.numbers);
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  logps_.insert(logps_.end(), logps.begin(), logps.end());
-  for (size_t i = 0; i < logps.size(); ++i)
-    document_unknown_ += is_learned(tokens[i]) && std::isnan(logps[i]);
+  numbers_.insert(numbers_.end(), numbers.begin(), numbers.end());
+  for (size_t i = 0; i < tokens.size() && parts_.numbers > 0; ++i)
+    document_unknown_ += is_learned(tokens[i]) && std::isnan(numbers[i * parts_.numbers]);
   // The document's first token cannot be predicted: nothing comes before it.
   const std::span counted = document_tokens_ == 0 && !tokens.empty() ? tokens.subspan(1) : tokens;
   document_tokens_ += tokens.size();
   document_learned_ += static_cast<u64>(std::ranges::count_if(counted, is_learned));
-  return tokens_.size() >= flush_tokens ? flush() : Result<void>();
+  return std::max(tokens_.size(), numbers_.size()) >= flush_tokens ? flush() : Result<void>();
 }
 
 Result<void> TokenCacheWriter::end_document(double value) {
@@ -142,7 +142,7 @@ Result<void> TokenCacheWriter::end_document(double value) {
   if (learned == 0) {
     ++counts_.without_loss;
     tokens_.resize(document_begin_);
-    if (parts_.logps) logps_.resize(document_begin_);
+    numbers_.resize(document_begin_ * parts_.numbers);
     return {};
   }
   ++counts_.documents;
@@ -176,9 +176,10 @@ Result<void> TokenCacheWriter::flush() {
     TRY(add(std::span(values_), files_->value_blocks, files_->values, "values.bin"));
     values_.clear();
   }
-  if (parts_.logps) {
-    TRY(add(std::span(logps_).first(count), files_->logp_blocks, files_->logps, "logps.bin"));
-    logps_.erase(logps_.begin(), logps_.begin() + static_cast<i64>(count));
+  if (parts_.numbers > 0) {
+    const size_t numbers = count * parts_.numbers;
+    TRY(add(std::span(numbers_).first(numbers), files_->number_blocks, files_->numbers, "numbers.bin"));
+    numbers_.erase(numbers_.begin(), numbers_.begin() + static_cast<i64>(numbers));
   }
   tokens_.erase(tokens_.begin(), tokens_.begin() + static_cast<i64>(count));
   document_begin_ = 0;
@@ -202,7 +203,10 @@ std::string TokenCacheWriter::about() const {
                                {"xxh3", fmt::format("{:016x}{:016x}", XXH3_64bits_digest(files_->tokens_hash),
                                                     XXH3_64bits_digest(files_->documents_hash))}};
   if (parts_.values) about["values"] = true;
-  if (parts_.logps) about["unknown_logps"] = counts_.unknown_logps;
+  if (parts_.numbers > 0) {
+    about["numbers"] = parts_.numbers;
+    about["unknown_logps"] = counts_.unknown_logps;
+  }
   if (bad_.count > 0) {
     about["bad_records"] = bad_.count;
     about["first_bad_records"] = boost::json::array(bad_.first.begin(), bad_.first.end());
@@ -230,7 +234,7 @@ Result<void> TokenCacheWriter::finish() {
     return finish_cache_file(file, fmt::format("{}/{}", unfinished_, name));
   };
   if (parts_.values) TRY(end(files_->value_blocks, files_->values, "values.bin"));
-  if (parts_.logps) TRY(end(files_->logp_blocks, files_->logps, "logps.bin"));
+  if (parts_.numbers > 0) TRY(end(files_->number_blocks, files_->numbers, "numbers.bin"));
   // tokens.bin stays open, and so locked, until the directory is renamed.
   if (::fsync(files_->tokens.get()) != 0) return cache_fault("write", unfinished_ + "/tokens.bin");
   TRY(finish_cache_file(files_->documents, unfinished_ + "/documents.bin"));

@@ -32,7 +32,7 @@ std::array<std::byte, reference_header> header_of(const std::string& key) {
   return out;
 }
 
-constexpr u64 content_bytes(u64 tokens) { return reference_header + tokens * sizeof(float); }
+constexpr u64 content_bytes(u64 numbers) { return reference_header + numbers * sizeof(float); }
 
 Error damaged_references(const std::string& path, std::string_view why) {
   return {ErrorKind::bad_input, fmt::format("{}: {}; remove it to have it made again", path, why)};
@@ -45,16 +45,18 @@ std::string TokenReferences::path(const std::string& cache_directory, const std:
 }
 
 Result<std::unique_ptr<TokenReferences>> TokenReferences::open(const std::string& path,
-                                                               const std::string& key, u64 tokens) {
+                                                               const std::string& key, u64 tokens,
+                                                               u32 numbers_per_token) {
   std::error_code unused;
   if (!std::filesystem::exists(path, unused)) return std::unique_ptr<TokenReferences>();
   TRY_ASSIGN(InputFile input, open_input(path, ErrorKind::bad_input));
-  const u64 bytes = block_file_bytes(content_bytes(tokens));
+  const u64 bytes = block_file_bytes(content_bytes(tokens * numbers_per_token));
   if (input.bytes != bytes)
     return damaged_references(path,
                               fmt::format("has {} bytes, but {} tokens take {}", input.bytes, tokens, bytes));
   auto out = std::make_unique<TokenReferences>();
   out->path_ = path;
+  out->numbers_per_token_ = numbers_per_token;
   out->file_ = std::move(input.fd);
   std::array<std::byte, reference_header> header;
   const Result<void> read = read_blocks(out->file_, path, 0, header);
@@ -67,7 +69,8 @@ Result<std::unique_ptr<TokenReferences>> TokenReferences::open(const std::string
 }
 
 Result<void> TokenReferences::read(u64 first_token, std::span<float> out) const {
-  Result<void> read = read_blocks(file_, path_, content_bytes(first_token), std::as_writable_bytes(out));
+  Result<void> read =
+      read_blocks(file_, path_, content_bytes(first_token * numbers_per_token_), std::as_writable_bytes(out));
   if (read || read.error().kind != ErrorKind::bad_input) return read;
   return Error{ErrorKind::bad_input,
                fmt::format("{}; remove it to have it made again", read.error().message)};
@@ -75,8 +78,8 @@ Result<void> TokenReferences::read(u64 first_token, std::span<float> out) const 
 
 Result<std::unique_ptr<TokenReferencesWriter>> TokenReferencesWriter::create(const std::string& path,
                                                                              const std::string& key,
-                                                                             u64 all) {
-  std::unique_ptr<TokenReferencesWriter> out(new TokenReferencesWriter(path, key));
+                                                                             u64 all, u32 numbers_per_token) {
+  std::unique_ptr<TokenReferencesWriter> out(new TokenReferencesWriter(path, key, numbers_per_token));
   out->unfinished_ = path + ".unfinished";
   for (bool locked = false; !locked;) {
     std::error_code unused;
@@ -111,13 +114,13 @@ Result<void> TokenReferencesWriter::find_whole_blocks(u64 all) {
   u64 good = 0;
   while (ours && good < whole && read_blocks(file_, unfinished_, good * block_content_bytes, content)) ++good;
   // The last block is padded.
-  if (good > 0) tokens_ = std::min(all, (good * block_content_bytes - reference_header) / sizeof(float));
+  if (good > 0) tokens_ = std::min(all, (good * block_content_bytes - reference_header) / sizeof(float) / numbers_per_token_);
   return {};
 }
 
 Result<void> TokenReferencesWriter::keep(u64 tokens) {
   CHECK(tokens <= tokens_, tokens, tokens_);
-  const u64 content = tokens_ == 0 ? 0 : content_bytes(tokens);  // with nothing, not even the header
+  const u64 content = tokens_ == 0 ? 0 : content_bytes(tokens * numbers_per_token_);  // with nothing, not even the header
   const u64 blocks = content / block_content_bytes;
   std::vector<std::byte> rest(content % block_content_bytes);
   TRY(read_blocks(file_, unfinished_, blocks * block_content_bytes, rest));
@@ -130,9 +133,9 @@ Result<void> TokenReferencesWriter::keep(u64 tokens) {
   return {};
 }
 
-Result<void> TokenReferencesWriter::append(std::span<const float> logps) {
-  encoder_.append(std::as_bytes(logps), blocks_);
-  tokens_ += logps.size();
+Result<void> TokenReferencesWriter::append(std::span<const float> numbers) {
+  encoder_.append(std::as_bytes(numbers), blocks_);
+  tokens_ += numbers.size() / numbers_per_token_;
   TRY(write_cache_file(file_, unfinished_, blocks_));
   blocks_.clear();
   return {};

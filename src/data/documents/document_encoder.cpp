@@ -53,7 +53,7 @@ Result<EncodedDocument> DocumentEncoder::encode(const RawDocument& raw, RecordSh
   }
   if (!done) return Error{done.error().kind, fmt::format("{}: {}", raw.place, done.error().message)};
   if (out.ends.empty() && raw.last) out.ends.push_back(out.tokens.size());
-  if (settings_.units.scoring != Told::nothing && out.values.empty()) {
+  if (settings_.units.scoring != TargetOutput::nothing && out.values.empty()) {
     if (const Result<void> fits = prepare_scoring(out); !fits)
       return Error{fits.error().kind, fmt::format("{}: {}", raw.place, fits.error().message)};
   }
@@ -96,12 +96,8 @@ Result<void> DocumentEncoder::encode_record(const Record& record, const RawDocum
                    return encode_completion(plain.prompt, plain.completion, out);
                  },
                  [&](const CompletionRecord& r) { return encode_completion(r.prompt, r.completion, out); },
-                 [&](const TokensRecord& r) -> Result<void> {
-                   for (size_t i = 0; i < r.ids.size(); ++i)
-                     out.push_back(r.ids[i] | (r.learned[i] ? learned_bit : 0));
-                   document.ends = r.ends;
-                   return {};
-                 },
+                 [&](const TokensRecord& r) { return encode_tokens(r, document); },
+                 [&](const TokenLabelsRecord& r) { return encode_token_labels(r, document); },
                  [&](const LabelledRecord& r) { return encode_labelled(r, out); },
                  [&](const PreferenceRecord& r) { return encode_pair(r, document); },
                  [&](const JudgedRecord& r) { return encode_judged(r, raw, document); },
@@ -148,28 +144,35 @@ Result<void> DocumentEncoder::encode_completion(const std::string& prompt, const
   return {};
 }
 
-Result<u32> label_of(const LabelledRecord& record, const ScoreHead& score) {
-  if (const auto* number = std::get_if<u64>(&record.label)) {
-    if (*number < score.labels) return static_cast<u32>(*number);
+Result<void> DocumentEncoder::encode_tokens(const TokensRecord& record, EncodedDocument& out) const {
+  for (size_t i = 0; i < record.ids.size(); ++i)
+    out.tokens.push_back(record.ids[i] | (record.learned[i] ? learned_bit : 0));
+  out.ends = record.ends;
+  const u32 top_k = settings_.units.numbers / 2;
+  if (top_k == 0) return {};
+  if (record.top_k < top_k)
     return Error{ErrorKind::bad_input,
-                 fmt::format("label {} is not below objective.num_labels, {}; raise it, or correct the label",
-                             *number, score.labels)};
-  }
-  const auto& name = std::get<std::string>(record.label);
-  for (u32 label = 0; label < score.labels; ++label)
-    if (score.name(label) == name) return label;
-  return Error{
-      ErrorKind::bad_input,
-      fmt::format("label '{}' is none of objective.labels{}", name,
-                  score.names.empty() ? ", which names none: name them all, in the order of their numbers"
-                                      : ": " + fmt::format("{}", fmt::join(score.names, ", ")))};
+                 fmt::format("teacher_topk_ids has {} tokens behind each token, and objective.top_k is {}; lower it",
+                             record.top_k, top_k)};
+  for (size_t i = 0; i < record.ids.size(); ++i)
+    for (const u32 begin : {0u, record.top_k}) {
+      const float* const from = record.distributions.data() + i * 2 * record.top_k + begin;
+      out.numbers.insert(out.numbers.end(), from, from + top_k);
+    }
+  for (const float token : record.distributions)
+    if (token >= static_cast<float>(settings_.vocab_size))
+      return Error{ErrorKind::bad_input,
+                   fmt::format("teacher_topk_ids names token {}, but the model's vocabulary has {}; is it the "
+                               "model's tokenizer?",
+                               token, settings_.vocab_size)};
+  return {};
 }
 
 // As transformers' tokenizers do: special tokens around the text, no end token, the end of a long text cut
 // off.
 Result<void> DocumentEncoder::encode_labelled(const LabelledRecord& record, std::vector<u32>& out) const {
   const size_t begin = out.size();
-  TRY_ASSIGN(const u32 label, label_of(record, *settings_.labelled));
+  TRY_ASSIGN(const u32 label, label_of(record.label, *settings_.labelled));
   TRY(text_.encode(record.text, Around::special, out));
   if (settings_.text_tokens_max != 0) out.resize(std::min(out.size(), begin + settings_.text_tokens_max));
   out.push_back(label | learned_bit);

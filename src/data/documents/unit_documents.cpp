@@ -16,7 +16,7 @@ namespace {
 
 // Advice for sequences that are too long.
 std::string_view more_room(const UnitSettings& units) {
-  if (units.scoring != Told::nothing) return "raise train.sequence_length";
+  if (units.scoring != TargetOutput::nothing) return "raise train.sequence_length";
   return units.sequences > 1 ? "raise train.sequence_length, half of which is a sequence's, or "
                                "objective.max_length, if that is set"
                              : "raise train.sequence_length, or objective.max_length, if that is set";
@@ -132,14 +132,14 @@ Result<void> DocumentEncoder::encode_judged(const JudgedRecord& record, const Ra
 }
 
 Result<void> DocumentEncoder::encode_rollouts(const RolloutsRecord& record, EncodedDocument& out) const {
-  const bool trains = settings_.units.scoring == Told::nothing;
+  const bool trains = settings_.units.scoring == TargetOutput::nothing;
   if (trains) TRY(check_rewards(record));
   const std::vector<double> advantages = trains ? advantages_of(record, settings_.units.advantages)
                                                 : std::vector<double>(record.completions.size());
   for (size_t i = 0; i < record.completions.size(); ++i) {
     const Rollout& rollout = record.completions[i];
     TRY_ASSIGN(const std::vector<u32> tokens, encode_rollout(rollout, i));
-    out.logps.resize(out.tokens.size() + tokens.size(), std::numeric_limits<float>::quiet_NaN());
+    out.numbers.resize(out.tokens.size() + tokens.size(), std::numeric_limits<float>::quiet_NaN());
     const auto of_completion = static_cast<size_t>(std::ranges::count_if(tokens, is_learned));
     if (trains && !rollout.logprobs.empty()) {
       if (rollout.logprobs.size() != of_completion)
@@ -150,7 +150,7 @@ Result<void> DocumentEncoder::encode_rollouts(const RolloutsRecord& record, Enco
                         i, counted_text(rollout.logprobs.size(), "number"), of_completion)};
       size_t next = 0;
       for (size_t t = 0; t < tokens.size(); ++t)
-        if (is_learned(tokens[t])) out.logps[out.tokens.size() + t] = rollout.logprobs[next++];
+        if (is_learned(tokens[t])) out.numbers[out.tokens.size() + t] = rollout.logprobs[next++];
     }
     add_unit(tokens, {}, advantages[i], out);
   }

@@ -16,15 +16,17 @@ using Shapes = u32;
 constexpr Shapes only(RecordShape shape) { return 1u << static_cast<u32>(shape); }
 constexpr Shapes in_text = only(RecordShape::text), in_messages = only(RecordShape::messages),
                  in_sharegpt = only(RecordShape::sharegpt), in_chats = in_messages | in_sharegpt,
-                 in_alpaca = only(RecordShape::alpaca), in_tokens = only(RecordShape::tokens),
+                 in_alpaca = only(RecordShape::alpaca), in_tokens = only(RecordShape::tokens) | only(RecordShape::distributions),
                  in_message_completion = only(RecordShape::message_completion),
                  in_labelled = only(RecordShape::labelled),
+                 in_token_labels = only(RecordShape::token_labels),
+                 in_distributions = only(RecordShape::distributions),
                  in_completions = only(RecordShape::completion) | in_message_completion,
                  in_message_preference = only(RecordShape::message_preference),
                  in_preferences = only(RecordShape::preference) | in_message_preference,
                  in_judged = only(RecordShape::judged), in_rollouts = only(RecordShape::rollouts),
                  in_all = in_text | in_labelled | in_chats | in_alpaca | in_completions | in_tokens |
-                          in_preferences | in_judged | in_rollouts;
+                          in_preferences | in_judged | in_rollouts | in_token_labels;
 
 enum class KeyUse : u8 {
   read,
@@ -90,6 +92,10 @@ constexpr KnownKey known_keys[] = {
     {"parallel_tool_calls", in_chats, KeyUse::no_effect, "OpenAI", ""},
     {"label", in_labelled, KeyUse::read, "transformers", ""},
     {"label", in_judged, KeyUse::read, "TRL", ""},
+    {"tokens", in_token_labels, KeyUse::read, "transformers", ""},
+    {"words", in_token_labels, KeyUse::read, "transformers", ""},
+    {"ner_tags", in_token_labels, KeyUse::read, "transformers", ""},
+    {"tags", in_token_labels, KeyUse::read, "transformers", ""},
     {"label", in_completions, KeyUse::if_not_false, "TRL",
      "is false, so people rejected this answer, and it would be learned; remove the record"},
     {"kto_tag", in_chats | in_alpaca, KeyUse::if_not_false, "LLaMA-Factory",
@@ -105,8 +111,10 @@ constexpr KnownKey known_keys[] = {
     {"completion_mask", in_rollouts, KeyUse::if_nothing, "TRL", sampled},
     {"tool_mask", in_rollouts, KeyUse::if_nothing, "TRL", sampled},
     // Rows of token ids.
-    {"input_ids", in_tokens, KeyUse::read, "transformers, TRL, axolotl", ""},
-    {"labels", in_tokens, KeyUse::read, "transformers, TRL, axolotl", ""},
+    {"teacher_topk_ids", in_distributions, KeyUse::read, "tidepool score", ""},
+    {"teacher_topk_logps", in_distributions, KeyUse::read, "tidepool score", ""},
+    {"input_ids", in_tokens | in_token_labels, KeyUse::read, "transformers, TRL, axolotl", ""},
+    {"labels", in_tokens | in_token_labels, KeyUse::read, "transformers, TRL, axolotl", ""},
     {"assistant_masks", in_tokens, KeyUse::read, "transformers, TRL", ""},
     {"completion_mask", in_tokens, KeyUse::read, "TRL", ""},
     {"loss_mask", in_tokens, KeyUse::read, "others", ""},

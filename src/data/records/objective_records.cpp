@@ -42,6 +42,68 @@ Result<LabelledRecord> LabelledText::read() const {
   return out;
 }
 
+Result<TokenLabelsRecord> LabelledTokens::read() const {
+  TokenLabelsRecord out;
+  size_t tokens = 0;
+  if (field("input_ids") != nullptr) {
+    TRY_ASSIGN(std::vector<u32> all, ids());
+    tokens = all.size();
+    out.tokens = std::move(all);
+  } else {
+    const std::string_view key = field("words") != nullptr ? "words" : "tokens";
+    if (field(key) == nullptr)
+      return fault("there are no \"tokens\": a list of a text's words (or \"input_ids\"), each with a label");
+    TRY_ASSIGN(std::vector<std::string> all, words(key));
+    tokens = all.size();
+    out.tokens = std::move(all);
+  }
+  std::string_view key = "labels";
+  for (const std::string_view other : {"ner_tags", "tags"})
+    if (field(key) == nullptr && field(other) != nullptr) key = other;
+  if (field(key) == nullptr) return fault("there are no \"labels\" (or \"ner_tags\", \"tags\")");
+  TRY_ASSIGN(const json::array* labels, list(key));
+  if (labels->size() != tokens)
+    return fault(fmt::format("there are {} for {}; give each one, and -100 to those without",
+                             counted_text(labels->size(), "label"), counted_text(tokens, "token")));
+  for (size_t i = 0; i < tokens; ++i) {
+    TRY_ASSIGN(std::optional<Label> one, label((*labels)[i], fmt::format("{}[{}]", key, i)));
+    out.labels.push_back(std::move(one));
+  }
+  return out;
+}
+
+Result<std::vector<std::string>> LabelledTokens::words(std::string_view key) const {
+  std::vector<std::string> out;
+  TRY_ASSIGN(const json::array* all, list(key));
+  for (size_t i = 0; i < all->size(); ++i) {
+    const json::string* word = (*all)[i].if_string();
+    if (word == nullptr || word->find_first_not_of(" \t\r\n") == json::string::npos)
+      return fault(fmt::format("{}[{}] must be a word", key, i));
+    out.emplace_back(std::string_view(*word));
+  }
+  return out;
+}
+
+Result<std::vector<u32>> LabelledTokens::ids() const {
+  std::vector<u32> out;
+  TRY_ASSIGN(const json::array* all, list("input_ids"));
+  for (const json::value& id : *all) {
+    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() >= i64{1} << 30)
+      return fault("input_ids must hold token ids: whole numbers from 0 on");
+    out.push_back(static_cast<u32>(id.get_int64()));
+  }
+  return out;
+}
+
+Result<std::optional<Label>> LabelledTokens::label(const json::value& v, std::string_view what) const {
+  constexpr i64 no_label = -100;
+  if (v.is_string()) return std::optional<Label>(std::string(v.get_string()));
+  if (v.is_int64() && v.get_int64() >= 0) return std::optional<Label>(static_cast<u64>(v.get_int64()));
+  if (v.is_int64() && v.get_int64() == no_label) return std::optional<Label>();
+  return fault(fmt::format("{} must be the number of a label, 0, 1, ..., its name, or -100 for none; it is {}", what,
+                           v.is_number() ? "another number" : json_kind_name(v)));
+}
+
 Result<double> margin_of(const RecordFields& record) {
   const boost::json::value* margin = record.field("margin");
   if (margin == nullptr) return 0.0;

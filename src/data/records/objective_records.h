@@ -15,6 +15,18 @@ class LabelledText : private RecordFields {
   Result<LabelledRecord> read() const;
 };
 
+class LabelledTokens : private RecordFields {
+ public:
+  using RecordFields::RecordFields;
+  // Error: bad_input, naming the line.
+  Result<TokenLabelsRecord> read() const;
+
+ private:
+  Result<std::vector<std::string>> words(std::string_view key) const;
+  Result<std::vector<u32>> ids() const;
+  Result<std::optional<Label>> label(const boost::json::value&, std::string_view what) const;
+};
+
 class PreferenceTexts : private RecordFields {
  public:
   // REQUIRES: `line` has a "rejected".

@@ -69,6 +69,14 @@ class Reader : private MessageFields {
         TRY_ASSIGN(TokensRecord tokens, TokenRow(line_, place_).read());
         return Record(std::move(tokens));
       }
+      case RecordShape::distributions: {
+        TRY_ASSIGN(TokensRecord tokens, TokenRow(line_, place_).read_with_distributions());
+        return Record(std::move(tokens));
+      }
+      case RecordShape::token_labels: {
+        TRY_ASSIGN(TokenLabelsRecord labels, LabelledTokens(line_, place_).read());
+        return Record(std::move(labels));
+      }
       case RecordShape::message_completion:
         return message_completion();
       case RecordShape::labelled: {

@@ -6,6 +6,8 @@
 //   alpaca        {"instruction": "...", "input": "...", "output": "..."}
 //   completion    {"prompt": "...", "completion": "..."}
 //   labelled      {"text": "...", "label": 1}, with objectives that need labels
+//   token labels  {"tokens": ["...", ...], "labels": [1, ...]}, or input_ids and labels
+//   distributions as tokens, with "teacher_topk_ids" and "teacher_topk_logps"
 //   tokens        {"input_ids": [1, 2, ...], "labels": [-100, 2, ...]}
 //   completion    {"prompt": [{"role": "user", ...}], "completion": [{"role": "assistant", ...}]}
 //   preference    {"prompt": "...", "chosen": "...", "rejected": "..."}, with objectives of pairs. The prompt
@@ -47,7 +49,9 @@ enum class RecordShape : u8 {
   preference,
   message_preference,
   judged,
-  rollouts
+  rollouts,
+  token_labels,
+  distributions
 };
 // True if the first record alone shows whether it is text or messages.
 constexpr bool leaves_form_open(RecordShape shape) {
@@ -56,6 +60,7 @@ constexpr bool leaves_form_open(RecordShape shape) {
 std::string_view name_of(RecordShape);
 std::optional<RecordShape> shape_named(std::string_view);  // as data.records names it
 
+using Label = std::variant<u64, std::string>;  // number or name
 struct TextRecord {
   std::string text;
 };
@@ -86,10 +91,18 @@ struct TokensRecord {
   std::vector<u32> ids;
   std::vector<bool> learned;  // by token: true if it is to be predicted
   std::vector<size_t> ends;   // of the documents, ascending; the last one is ids.size()
+  // Of records with distributions, [tokens, 2 top_k]: log-probabilities of the tokens that a teacher finds most
+  // probable in the place of each, and then these tokens. Zeros: not known.
+  u32 top_k = 0;
+  std::vector<float> distributions;
+};
+struct TokenLabelsRecord {
+  std::variant<std::vector<std::string>, std::vector<u32>> tokens;  // words, or token ids
+  std::vector<std::optional<Label>> labels;                         // by word or id; none: no loss
 };
 struct LabelledRecord {
   std::string text;
-  std::variant<u64, std::string> label;  // number or name
+  Label label;
 };
 using Answer = std::variant<CompletionRecord, ChatRecord>;  // with the prompt
 struct PreferenceRecord {
@@ -112,7 +125,7 @@ struct RolloutsRecord {
   bool rewarded = true;     // false: rewards are not known
 };
 using Record = std::variant<TextRecord, ChatRecord, AlpacaRecord, CompletionRecord, TokensRecord,
-                            LabelledRecord, PreferenceRecord, JudgedRecord, RolloutsRecord>;
+                            LabelledRecord, PreferenceRecord, JudgedRecord, RolloutsRecord, TokenLabelsRecord>;
 
 // `place` is the prefix of error messages: "FILE:LINE".
 // Error: bad_input.

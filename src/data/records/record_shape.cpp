@@ -52,7 +52,8 @@ std::string_view key_of(RecordShape shape) {
   if (shape == RecordShape::labelled) return "label";
   if (shape == RecordShape::preference || shape == RecordShape::message_preference) return "rejected";
   if (shape == RecordShape::judged) return "label";
-  if (shape == RecordShape::rollouts) return "";  // one of several
+  if (shape == RecordShape::rollouts || shape == RecordShape::token_labels) return "";  // one of several
+  if (shape == RecordShape::distributions) return "teacher_topk_ids";
   return std::ranges::find(shapes, shape, &ShapeKey::shape)->key;
 }
 
@@ -80,6 +81,8 @@ std::string_view name_of(RecordShape shape) {
   if (shape == RecordShape::message_preference) return "preference of messages";
   if (shape == RecordShape::judged) return "judged";
   if (shape == RecordShape::rollouts) return "rollouts";
+  if (shape == RecordShape::token_labels) return "token labels";
+  if (shape == RecordShape::distributions) return "distributions";
   return std::ranges::find(shapes, shape, &ShapeKey::shape)->name;
 }
 

@@ -66,6 +66,12 @@ Result<TokensRecord> TokenRow::read() {
   return without_padding();
 }
 
+Result<TokensRecord> TokenRow::read_with_distributions() {
+  TRY(read());
+  TRY(read_distributions());
+  return without_padding();
+}
+
 Result<void> TokenRow::read_labels() {
   TRY_ASSIGN(const json::array* labels, column("labels"));
   if (labels == nullptr) return {};
@@ -163,13 +169,63 @@ Result<void> TokenRow::read_positions() {
   return {};
 }
 
+// Reads the columns of a teacher: lists behind each token. One may be empty where nothing behind it is learned.
+Result<void> TokenRow::read_distributions() {
+  TRY_ASSIGN(const json::array* ids, column("teacher_topk_ids"));
+  TRY_ASSIGN(const json::array* logps, column("teacher_topk_logps"));
+  if (ids == nullptr || logps == nullptr)
+    return fault(fmt::format("there is no \"teacher_topk_{}\"", ids == nullptr ? "ids" : "logps"));
+  const auto list_at = [](const json::array& all, size_t i) -> const json::array* {
+    static const json::array none;
+    return all[i].is_null() ? &none : all[i].if_array();
+  };
+  for (size_t i = 0; i < row_.ids.size(); ++i) {
+    const json::array *of_ids = list_at(*ids, i), *of_logps = list_at(*logps, i);
+    if (of_ids == nullptr || of_logps == nullptr || of_ids->size() != of_logps->size())
+      return fault(fmt::format("teacher_topk_ids[{}] and teacher_topk_logps[{}] must be lists of one length", i,
+                               i));
+    if (row_.top_k == 0) row_.top_k = static_cast<u32>(of_ids->size());
+    behind_.resize((i + 1) * 2 * row_.top_k);
+    TRY(read_distribution(i, *of_ids, *of_logps));
+  }
+  if (row_.top_k == 0) return fault("teacher_topk_ids has nothing but empty lists");
+  return {};
+}
+
+Result<void> TokenRow::read_distribution(size_t i, const json::array& ids, const json::array& logps) {
+  constexpr double logp_most = 1e-3, logp_least = -1e4;  // rounding; any number that is not infinite
+  const bool needed = i + 1 < row_.ids.size() && row_.learned[i + 1] && !begins_[i + 1];
+  if (ids.size() != row_.top_k && (needed || !ids.empty()))
+    return fault(fmt::format("teacher_topk_ids[{}] has {} tokens, and others have {}", i, ids.size(), row_.top_k));
+  float* const out = behind_.data() + behind_.size() - 2 * row_.top_k;
+  for (size_t k = 0; k < ids.size(); ++k) {
+    TRY_ASSIGN(const i64 id, integer(ids[k], fmt::format("teacher_topk_ids[{}][{}]", i, k), 0));
+    const double logp = logps[k].is_number() ? logps[k].to_number<double>() : 1;
+    if (!(logp <= logp_most && logp >= logp_least))
+      return fault(fmt::format("teacher_topk_logps[{}][{}] must be the logarithm of a probability, from {:g} to 0",
+                               i, k, logp_least));
+    out[k] = static_cast<float>(logp), out[row_.top_k + k] = static_cast<float>(id);
+  }
+  std::vector<float> tokens(out + row_.top_k, out + 2 * row_.top_k);
+  std::ranges::sort(tokens);
+  if (!ids.empty() && std::ranges::adjacent_find(tokens) != tokens.end())
+    return fault(fmt::format("teacher_topk_ids[{}] names a token twice", i));
+  return {};
+}
+
 Result<TokensRecord> TokenRow::without_padding() const {
   TokensRecord out;
+  out.top_k = row_.top_k;
+  const size_t numbers = 2 * row_.top_k;
   for (size_t i = 0; i < row_.ids.size(); ++i) {
     if (padding_[i]) continue;
     if (begins_[i] && !out.ids.empty()) out.ends.push_back(out.ids.size());
     out.ids.push_back(row_.ids[i]);
     out.learned.push_back(row_.learned[i]);
+    if (behind_.empty()) continue;
+    out.distributions.resize(out.ids.size() * numbers);
+    if (!begins_[i])
+      std::copy_n(behind_.begin() + static_cast<i64>((i - 1) * numbers), numbers, out.distributions.end() - static_cast<i64>(numbers));
   }
   out.ends.push_back(out.ids.size());
   return out;

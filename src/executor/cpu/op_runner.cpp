@@ -120,7 +120,7 @@ void OpRunner::forward(const Issue& issue) {
   const u64 index = evaluation_index(common_.plan, issue);
   run_forward(block_, kernels, issue,
               {.sums = &sums,
-               .logps = common_.logps != nullptr ? common_.logps->place(index).data() : nullptr,
+               .outputs = common_.outputs != nullptr ? common_.outputs->place(index).data() : nullptr,
                .logits = wanted ? asked.logits.data() : nullptr,
                .logits_row = asked.row});
   common_.evaluation.add_sums(index, sums);

@@ -81,9 +81,9 @@ Result<void> CudaWork::ended(const Issue& issue, u32 slot, Nanos) {
   } else if (op.kind == OpKind::forward && is_head(issue)) {
     const DeviceNumbers& of_device = numbers(issue);
     common_.evaluation.add_sums(evaluation_index(common_.plan, issue), of_device.evaluation_sums(slot));
-    if (common_.logps != nullptr)
-      std::ranges::copy(of_device.fetched_logps(slot),
-                        common_.logps->place(evaluation_index(common_.plan, issue)).begin());
+    if (common_.outputs != nullptr)
+      std::ranges::copy(of_device.fetched_outputs(slot),
+                        common_.outputs->place(evaluation_index(common_.plan, issue)).begin());
     if (wants_logits(issue)) std::ranges::copy(of_device.fetched_logits(), common_.logits.logits.begin());
   }
   return {};
@@ -120,7 +120,7 @@ void CudaWork::forward(const Issue& issue, u32 slot) {
   const bool wanted = wants_logits(issue);
   run_forward(block_, kernels(issue), issue,
               {.sums = of_device.begin_evaluation(slot),
-               .logps = common_.logps != nullptr ? of_device.logps(slot) : nullptr,
+               .outputs = common_.outputs != nullptr ? of_device.outputs(slot) : nullptr,
                .logits = wanted ? of_device.logits() : nullptr,
                .logits_row = common_.logits.row});
   of_device.fetch_evaluation(slot, wanted);

@@ -28,7 +28,7 @@ Result<std::unique_ptr<DeviceNumbers>> DeviceNumbers::create(const Plan& plan, c
                        .vocabulary = graph.config.head_rows(),
                        .cells = numbers->layout_.cells(),
                        .experts = numbers->experts_,
-                       .logps = numbers->logps_,
+                       .outputs = numbers->outputs_,
                        .update_scratch = tidepool::update_scratch(graph).value,
                        .several_devices = plan.devices > 1,
                        .several_nodes = plan.nodes > 1};
@@ -51,7 +51,7 @@ DeviceNumbers::DeviceNumbers(const Plan& plan, const ModelGraph& graph, StepSour
       several_nodes_(plan.nodes > 1),
       experts_(experts_of_layers(graph)),
       vocabulary_(graph.config.head_rows()),
-      logps_(graph.told != Told::nothing ? graph.batch.rows() : 0),
+      outputs_(graph.batch.rows() * graph.objective.outputs()),
       layout_(plan, graph),
       source_(source),
       device_index_(place.device),
@@ -284,8 +284,8 @@ const UpdateScalars* DeviceNumbers::put_scalars(const UpdateScalars& scalars) {
 void DeviceNumbers::fetch_evaluation(u32 slot, bool with_logits) {
   cudaMemcpyAsync(host_.evaluations + slot, device_.evaluations + slot, sizeof(Sums), cudaMemcpyDeviceToHost,
                   stream_);
-  if (logps_ > 0)
-    cudaMemcpyAsync(host_.logps + slot * logps_, device_.logps + slot * logps_, logps_ * sizeof(float),
+  if (outputs_ > 0)
+    cudaMemcpyAsync(host_.outputs + slot * outputs_, device_.outputs + slot * outputs_, outputs_ * sizeof(float),
                     cudaMemcpyDeviceToHost, stream_);
   if (with_logits)
     cudaMemcpyAsync(host_.logits, device_.logits, vocabulary_ * sizeof(float), cudaMemcpyDeviceToHost,

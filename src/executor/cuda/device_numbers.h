@@ -61,7 +61,7 @@ class DeviceNumbers {
   // [V]: logits of one row.
   float* logits() const { return device_.logits; }
   // [R] of an evaluation's slot; null: the graph tells none.
-  float* logps(u32 slot) const { return logps_ == 0 ? nullptr : device_.logps + slot * logps_; }
+  float* outputs(u32 slot) const { return outputs_ == 0 ? nullptr : device_.outputs + slot * outputs_; }
 
   // Adds norm partials of a finished gradient: elements [begin, begin + elements) of the window.
   void add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad);
@@ -96,7 +96,7 @@ class DeviceNumbers {
   u64 experts() const { return experts_; }                      // of all layers
   const Sums& evaluation_sums(u32 slot) const { return host_.evaluations[slot]; }
   std::span<const float> fetched_logits() const { return {host_.logits, vocabulary_}; }
-  std::span<const float> fetched_logps(u32 slot) const { return {host_.logps + slot * logps_, logps_}; }
+  std::span<const float> fetched_outputs(u32 slot) const { return {host_.outputs + slot * outputs_, outputs_}; }
 
  private:
   DeviceNumbers(const Plan&, const ModelGraph&, StepSource&, const DeviceNumbersPlace&);
@@ -115,7 +115,7 @@ class DeviceNumbers {
   const bool several_devices_, several_nodes_;
   const u64 experts_;  // of all layers
   const u64 vocabulary_;
-  const u64 logps_;  // of an evaluation's micro-batch; 0: none are told
+  const u64 outputs_;  // of an evaluation's micro-batch; 0: none are told
   const NormLayout layout_;
   StepSource& source_;
   const int device_index_;

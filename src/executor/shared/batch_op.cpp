@@ -67,7 +67,7 @@ Result<void> run_load_batch(const Plan& plan, const ModelGraph& graph, const Tie
   CHECK(batch.size() >= list.bytes(rows), batch.size(), rows);
   const auto array = [&]<class T>(BatchArray which, T) -> std::span<T> {
     if (!list.has(which)) return {};
-    return {reinterpret_cast<T*>(batch.data() + list.offset(which, rows)), rows};
+    return {reinterpret_cast<T*>(batch.data() + list.offset(which, rows)), rows * list.elements(which)};
   };
   const auto ids = [&](BatchArray which) { return array(which, i32{}); };
   const BatchArrays arrays{.tokens = ids(BatchArray::tokens),
@@ -76,12 +76,14 @@ Result<void> run_load_batch(const Plan& plan, const ModelGraph& graph, const Tie
                            .sequences = ids(BatchArray::sequences),
                            .values = array(BatchArray::values, float{}),
                            .references = array(BatchArray::references, float{}),
-                           .old_logps = array(BatchArray::old_logps, float{})};
+                           .old_logps = array(BatchArray::old_logps, float{}),
+                           .distributions = array(BatchArray::distributions, float{})};
   std::ranges::fill(arrays.starts, 0);
   std::ranges::fill(arrays.sequences, 0);
   std::ranges::fill(arrays.values, 0);
   std::ranges::fill(arrays.references, 0);
   std::ranges::fill(arrays.old_logps, 0);
+  std::ranges::fill(arrays.distributions, 0);
   const bool evaluates = issue.segment->kind == SegmentKind::evaluation;
   TRY(source.load_batch({.step = issue.step, .micro_batch = issue.get().micro_batch, .evaluation = evaluates},
                         arrays));

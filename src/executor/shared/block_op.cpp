@@ -27,7 +27,8 @@ BatchView batch_view(const BatchShape& batch, std::span<const std::byte> bytes) 
           .sequences = ids(BatchArray::sequences),
           .values = numbers(BatchArray::values),
           .references = numbers(BatchArray::references),
-          .old_logps = numbers(BatchArray::old_logps)};
+          .old_logps = numbers(BatchArray::old_logps),
+          .distributions = numbers(BatchArray::distributions)};
 }
 
 struct StreamsOfOp {

@@ -130,7 +130,7 @@ struct ExecutorCommon {
   MovedBytes moved;
   std::atomic<u64> vote{0};      // of this node, for all nodes
   LogitsRequest logits;          // set at rest
-  TargetLogps* logps = nullptr;  // set at rest
+  TargetOutputs* outputs = nullptr;  // set at rest
 };
 
 }  // namespace tidepool

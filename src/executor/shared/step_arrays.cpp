@@ -56,7 +56,7 @@ Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, StepArrays& arrays)
   arrays.loss_scale = cutter.take<LossScale>(1);
   arrays.scalars = cutter.take<UpdateScalars>(1);
   arrays.logits = cutter.take<float>(sizes.vocabulary);
-  arrays.logps = cutter.take<float>(lane_depth * sizes.logps);
+  arrays.outputs = cutter.take<float>(lane_depth * sizes.outputs);
   arrays.segments = cutter.take<DecaySegment>(sizes.decay_segments);
   arrays.update_scratch = cutter.take<std::byte>(sizes.update_scratch);
   take_routing(sizes, cutter, arrays);
@@ -69,7 +69,7 @@ Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, HostStepArrays& arr
   if (sizes.several_nodes) arrays.sums = cutter.take<Sums>(steps_kept * sizes.micro_batches);
   arrays.evaluations = cutter.take<Sums>(lane_depth);
   arrays.logits = cutter.take<float>(sizes.vocabulary);
-  arrays.logps = cutter.take<float>(lane_depth * sizes.logps);
+  arrays.outputs = cutter.take<float>(lane_depth * sizes.outputs);
   take_routing(sizes, cutter, arrays);
   return cutter.taken();
 }

@@ -18,12 +18,12 @@ struct LogitsRequest {
   bool wants(u32 of_micro_batch) const { return !logits.empty() && micro_batch == of_micro_batch; }
 };
 
-// Takes the log-probabilities of the targets of evaluations, of graphs that tell them.
-class TargetLogps {
+// Takes the outputs of the targets of evaluations (ObjectiveRule::output).
+class TargetOutputs {
  public:
-  virtual ~TargetLogps() = default;
-  // RETURNS: [B * T] host memory for an evaluation's micro-batch, by its number since the run of the engine
-  // began. It is filled when that has ended.
+  virtual ~TargetOutputs() = default;
+  // RETURNS: host memory for an evaluation's micro-batch, [B, T, ObjectiveRule::outputs()], by its number since
+  // the run of the engine began. It is filled when that has ended.
   // THREADS: lane threads, several at once, each for another micro-batch.
   virtual std::span<float> place(u64 micro_batch) = 0;
 };
@@ -86,8 +86,8 @@ class StepResults {
   virtual Result<EvalResult> take_eval() = 0;
   // Makes the next evaluations also write the logits of one row; an empty request ends that.
   virtual void request_logits(const LogitsRequest&) = 0;
-  // The next evaluations fill it; null ends that. REQUIRES: the graph tells them.
-  virtual void request_logps(TargetLogps*) = 0;
+  // The next evaluations fill it; null ends that. REQUIRES: the graph's objective has an output.
+  virtual void request_outputs(TargetOutputs*) = 0;
 };
 
 }  // namespace tidepool

@@ -68,7 +68,7 @@ class TrainingExecutor final : public Executor,
   void set_loss_scale(const LossScale& scale) override { lanes_->set_loss_scale(scale); }
   Result<EvalResult> take_eval() override { return common_->evaluation.take(common_->request.transport); }
   void request_logits(const LogitsRequest& request) override { common_->logits = request; }
-  void request_logps(TargetLogps* logps) override { common_->logps = logps; }
+  void request_outputs(TargetOutputs* outputs) override { common_->outputs = outputs; }
 
   // ---- TimedAtRest
   Result<void> run_at_rest(const Segment&, OpId, u32 times) override;

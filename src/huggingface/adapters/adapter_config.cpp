@@ -41,15 +41,17 @@ std::string module_of(const ModelConfig& c, std::string name) {
   return name.substr(name.find('.', number) + 1);
 }
 
-// The names that the config gave, which are PEFT's; or those of all modules.
-bool is_score(std::string_view tensor) { return tensor.ends_with(score_tensor); }
+bool is_saved_score(std::string_view tensor) {
+  return tensor.ends_with(score_tensor) || tensor.ends_with(score_bias);
+}
 
+// The names that the config gave, which are PEFT's; or those of all modules.
 std::set<std::string> modules_of(const ModelGraph& graph) {
   if (!graph.lora.all_linear()) return {graph.lora.target_modules.begin(), graph.lora.target_modules.end()};
   std::set<std::string> modules;
   for (const Window& window : graph.windows)
     for (const Tensor& t : window.tensors)
-      if (window.adapter && !is_score(t.name)) modules.insert(module_of(graph.config, t.name));
+      if (window.adapter && !is_saved_score(t.name)) modules.insert(module_of(graph.config, t.name));
   return modules;
 }
 
@@ -263,7 +265,7 @@ std::string adapter_config_text(const ModelGraph& graph) {
   }
   o["peft_type"] = "LORA";
   const bool score = graph.config.score.on();
-  o["task_type"] = score ? "SEQ_CLS" : "CAUSAL_LM";
+  o["task_type"] = graph.config.score.of_tokens ? "TOKEN_CLS" : score ? "SEQ_CLS" : "CAUSAL_LM";
   o["base_model_name_or_path"] = absolute_path(graph.lora.base);
   o["revision"] = nullptr;
   o["inference_mode"] = true;

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "huggingface/adapters/adapter_config.h"
 #include "huggingface/directory/hf_config.h"
+#include "huggingface/directory/hf_score.h"
 #include "huggingface/weights/convert.h"
 #include "huggingface/weights/model_weights.h"
 #include "tidepool/refused_adapters.h"
@@ -77,7 +78,9 @@ Result<std::unique_ptr<AdapterMerge>> AdapterMerge::open(const std::string& dire
 
 Result<void> AdapterMerge::check_tensor(const StoredTensor& t) {
   const SafetensorsFile& file = *file_;
-  if (config_.saves_score && t.name == fmt::format("{}{}", peft_prefix, score_tensor)) return take_score(t);
+  if (config_.saves_score && t.name.starts_with(peft_prefix) &&
+      is_score(std::string_view(t.name).substr(peft_prefix.size())))
+    return take_score(t);
   const bool is_a = t.name.ends_with(a_suffix), is_b = t.name.ends_with(b_suffix);
   if ((!is_a && !is_b) || !t.name.starts_with(peft_prefix))
     return wrong(file, t.name,
@@ -101,12 +104,17 @@ Result<void> AdapterMerge::check_tensor(const StoredTensor& t) {
 }
 
 Result<void> AdapterMerge::take_score(const StoredTensor& t) {
-  if (!family_ || t.shape.size() != 2 || t.shape[0] < 2 || !is_float_weight(t.dtype))
-    return wrong(*file_, t.name, "is no score head of two or more labels, of a family that is trained here");
-  score_tensor_ = t;
-  score_tensor_->name = score_tensor;
-  score_ = {.from = {file_.get(), &*score_tensor_},
-            .head = {.labels = static_cast<u32>(t.shape[0]), .names = {}}};
+  const bool bias = t.name.ends_with(score_bias);
+  const bool fits = t.shape.size() == (bias ? 1 : 2) && t.shape[0] >= 1 &&
+                    (!score_ || score_->head.labels == t.shape[0]) && is_float_weight(t.dtype);
+  if (!family_ || !fits)
+    return wrong(*file_, t.name, "is no score head of a family that is trained here");
+  StoredTensor& tensor = (bias ? score_bias_ : score_tensor_).emplace(t);
+  tensor.name = bias ? score_bias : score_tensor;
+  if (!score_) score_.emplace();
+  score_->from.push_back({file_.get(), &tensor});
+  score_->head.labels = static_cast<u32>(t.shape[0]);
+  if (bias) score_->head.of_tokens = true, score_->head.dropout = token_classifier_dropout;
   return {};
 }
 

@@ -78,7 +78,7 @@ class AdapterMerge final : public TensorChange {
   std::optional<Family> family_;  // of the base model; none: not a family of Tidepool
   std::unique_ptr<SafetensorsFile> file_;
   std::set<std::string, std::less<>> stems_, seen_;
-  std::optional<StoredTensor> score_tensor_;
+  std::optional<StoredTensor> score_tensor_, score_bias_;
   std::optional<NewScore> score_;
 
   std::optional<ExpertMerge> experts_;  // if the base model has experts

@@ -13,11 +13,13 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr std::string_view classifier = "ForSequenceClassification";
+constexpr std::string_view classifier = "ForSequenceClassification",
+                           token_classifier = "ForTokenClassification";
 
 // "LlamaForSequenceClassification" of "LlamaForCausalLM".
-std::string classifier_of(Family family) {
+std::string classifier_of(Family family, bool of_tokens) {
   const std::string_view model = traits(family).architecture;
+  const std::string_view classifier = of_tokens ? token_classifier : tidepool::classifier;
   for (const std::string_view head : {"ForCausalLM", "LMHeadModel"})
     if (model.ends_with(head))
       // The text model of a wrapper has a class of its own.
@@ -26,17 +28,25 @@ std::string classifier_of(Family family) {
   return std::string(classifier);
 }
 
-bool is_classifier(const json::object& config) {
+bool is_class(const json::object& config, std::string_view classifier) {
   const json::value* names = config.if_contains("architectures");
   if (names == nullptr || !names->is_array() || names->get_array().empty()) return false;
   const json::value& name = names->get_array()[0];
   return name.is_string() && std::string_view(name.get_string()).ends_with(classifier);
 }
 
+// As transformers' classifiers of tokens find it.
+double dropout_of_tokens(const json::object& config) {
+  for (const char* key : {"classifier_dropout", "hidden_dropout"})
+    if (const json::value* p = config.if_contains(key); p != nullptr && p->is_number()) return p->to_number<double>();
+  return token_classifier_dropout;
+}
+
 }  // namespace
 
 std::optional<ModelFault> read_score(const json::object& config, ScoreHead& score) {
-  if (!is_classifier(config)) return std::nullopt;
+  score.of_tokens = is_class(config, token_classifier);
+  if (!score.of_tokens && !is_class(config, classifier)) return std::nullopt;
   constexpr u32 labels_of_transformers = 2;
   const json::value *labels = config.if_contains("id2label"), *count = config.if_contains("num_labels");
   score.labels = labels_of_transformers;
@@ -45,9 +55,10 @@ std::optional<ModelFault> read_score(const json::object& config, ScoreHead& scor
   else if (count != nullptr && count->is_int64())
     score.labels = static_cast<u32>(count->get_int64());
   if (score.labels == 0) return ModelFault{"id2label", "names no label; a head has one or more"};
+  if (score.of_tokens) score.dropout = dropout_of_tokens(config);
   const std::string_view expected = score.labels == 1 ? "regression" : "single_label_classification";
   if (const json::value* type = config.if_contains("problem_type");
-      type != nullptr && type->is_string() && type->get_string() != expected)
+      !score.of_tokens && type != nullptr && type->is_string() && type->get_string() != expected)
     return ModelFault{
         "problem_type",
         "the model predicts several labels or numbers of a text; only models that choose one of "
@@ -73,9 +84,10 @@ void write_score(const ModelConfig& config, json::object& out) {
     names[std::to_string(label)] = name;
     numbers[name] = label;
   }
-  out["architectures"] = json::array{json::string(classifier_of(config.family))};
+  out["architectures"] = json::array{json::string(classifier_of(config.family, config.score.of_tokens))};
+  if (config.score.of_tokens) out["classifier_dropout"] = config.score.dropout;
   // A reward model's is left open, as TRL does: its loss is none of transformers'.
-  if (config.score.labels > 1)
+  if (config.score.labels > 1 && !config.score.of_tokens)
     out["problem_type"] = "single_label_classification";
   else
     out.erase("problem_type");

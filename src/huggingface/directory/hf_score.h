@@ -1,4 +1,4 @@
-// Reads and writes the keys of config.json that make a model a classifier of sequences.
+// Reads and writes the keys of config.json that make a model a classifier of sequences or tokens.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -8,7 +8,10 @@
 
 namespace tidepool {
 
-// Sets `score` if config.json names a ForSequenceClassification model.
+// Dropout of a head that classifies tokens, where config.json does not say.
+inline constexpr double token_classifier_dropout = 0.1;
+
+// Sets `score` if config.json names a ForSequenceClassification or ForTokenClassification model.
 // RETURNS: the fault of a classifier of another kind than one label per text.
 std::optional<ModelFault> read_score(const boost::json::object&, ScoreHead& score);
 

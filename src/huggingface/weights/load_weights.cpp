@@ -46,7 +46,7 @@ Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const s
                                                      "AutoModelForCausalLM does"
                              : t.name == score_tensor
                                  ? ": it is no classifier; train one with "
-                                   "objective.type=sequence_classification, or objective.type=reward"
+                                   "objective.type=sequence_classification, token_classification or reward"
                                  : "")};
   }
   if (at.tensor->shape != t.shape) {
@@ -95,7 +95,7 @@ Result<std::vector<FileTensor>> wanted_tensors(const SafetensorsModel& model, co
   std::vector<FileTensor> all = file_tensors(graph, form);
   std::erase_if(all, [&](const FileTensor& t) {
     return graph.windows[t.parts[0].window].adapter != adapters ||
-           (which == WeightsOf::without_score && t.name == score_tensor);
+           (which == WeightsOf::without_score && is_score(t.name));
   });
   return all;
 }

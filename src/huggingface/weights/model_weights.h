@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "huggingface/weights/safetensors.h"
 #include "tidepool/model_config.h"
@@ -10,7 +11,9 @@
 namespace tidepool {
 
 inline constexpr const char* head_tensor = "lm_head.weight";
-inline constexpr const char* score_tensor = "score.weight";  // in the place of the head, in classifiers
+// In the place of the head, in classifiers; the bias in those of tokens.
+inline constexpr const char *score_tensor = "score.weight", *score_bias = "score.bias";
+inline bool is_score(std::string_view tensor) { return tensor == score_tensor || tensor == score_bias; }
 
 // Opens all files, and renames tensors as transformers does while it loads a model with its head:
 // - Names without the base model's prefix, as AutoModel writes them, get it: "layers.0.mlp..." becomes

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "base/types.h"
@@ -13,7 +14,7 @@ namespace tidepool {
 
 // A score head from another file, in the place of the model's head.
 struct NewScore {
-  SafetensorsModel::Location from;  // the tensor has its name in the new file
+  std::vector<SafetensorsModel::Location> from;  // the tensors have their names in the new file
   ScoreHead head;
 };
 

@@ -11,7 +11,7 @@ constexpr u64 segments_at_once = 8;  // results of so many are held before they 
 
 Result<void> run_rows(Session& session, PassRows& rows, u64 first,
                       const std::function<Result<void>(u64 row, std::span<const float>)>& take) {
-  session.results().request_logps(&rows);
+  session.results().request_outputs(&rows);
   const std::unique_ptr<Engine> engine = Engine::create(session.plan(), session.executor(), {});
   for (u64 row = first; row < rows.rows();) {
     rows.begin_at(row);

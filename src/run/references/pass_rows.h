@@ -1,5 +1,5 @@
-// PassRows gives forward passes the rows of documents, and takes what they tell: log-probabilities of
-// targets, or scores.
+// PassRows gives forward passes the rows of documents, and takes the outputs of their targets
+// (ObjectiveRule::output).
 #pragma once
 
 #include <functional>
@@ -11,12 +11,13 @@
 
 namespace tidepool {
 
-// Rows in micro-batches, and the log-probability or score of each of their targets.
-class PassRows final : public StepSource, public TargetLogps {
+// Rows in micro-batches, and the numbers of each of their places.
+class PassRows final : public StepSource, public TargetOutputs {
  public:
   PassRows(const PackedRows& rows, const ModelGraph& graph, u32 micro_batches)
       : rows_(rows),
         batch_(graph.batch),
+        numbers_(graph.objective.outputs()),
         vocabulary_(graph.config.vocab_size),
         micro_batches_(micro_batches) {}
 
@@ -25,7 +26,7 @@ class PassRows final : public StepSource, public TargetLogps {
   u64 rows_per_segment() const { return u64{micro_batches_} * batch_.sequences; }
   u64 rows() const { return rows_.rows(); }
   u64 segments_left() const { return div_up(rows_.rows() - first_, rows_per_segment()); }
-  void expect(u64 segments) { logps_.resize(segments * micro_batches_ * batch_.rows()); }
+  void expect(u64 segments) { outputs_.resize(segments * micro_batches_ * batch_.rows() * numbers_); }
 
   Result<void> load_batch(const BatchRequest& request, const BatchArrays& out) override {
     const u64 batch = request.step * micro_batches_ + request.micro_batch;
@@ -39,24 +40,26 @@ class PassRows final : public StepSource, public TargetLogps {
   }
   StepSettings settings(u64) const override { return {}; }
   std::span<float> place(u64 micro_batch) override {
-    return std::span(logps_).subspan(micro_batch * batch_.rows(), batch_.rows());
+    const u64 numbers = batch_.rows() * numbers_;
+    return std::span(outputs_).subspan(micro_batch * numbers, numbers);
   }
-  // RETURNS: [T] of a row of the run.
+  // RETURNS: [T, numbers] of a row of the run.
   std::span<const float> of_row(u64 row) const {
-    return std::span(logps_).subspan((row - first_) * batch_.tokens, batch_.tokens);
+    const u64 numbers = u64{batch_.tokens} * numbers_;
+    return std::span(outputs_).subspan((row - first_) * numbers, numbers);
   }
 
  private:
   const PackedRows& rows_;
   const BatchShape batch_;
+  const u32 numbers_;  // of a place
   const u32 vocabulary_, micro_batches_;
   u64 first_ = 0;
-  std::vector<float> logps_;
+  std::vector<float> outputs_;
 };
 
-// Runs the rows from `first` on, and calls `take` for each with the log-probabilities or scores of its T
-// places.
-// REQUIRES: the session's graph tells log-probabilities, and its source is `rows`.
+// Runs the rows from `first` on, and calls `take` for each with the numbers of its T places.
+// REQUIRES: the objective of the session's graph has an output, and its source is `rows`.
 Result<void> run_rows(Session&, PassRows& rows, u64 first,
                       const std::function<Result<void>(u64 row, std::span<const float>)>& take);
 

@@ -25,18 +25,34 @@ namespace {
 
 constexpr u32 reference_version = 1;
 
+// The key and the directory of the model that the objective needs beside the one that is trained.
+struct OtherModel {
+  std::string_view key;
+  const std::string& directory;
+};
+bool has_teacher(const Config& config) { return !config.objective.teacher.empty(); }
+OtherModel other_model(const Config& config) {
+  if (has_teacher(config)) return {"objective.teacher", config.objective.teacher};
+  return {"objective.reference", config.objective.reference};
+}
+// Numbers that the model gives for each token.
+u32 numbers_of(const Config& config) {
+  return has_teacher(config) ? objective_rule(config.objective).divergence.numbers() : 1;
+}
+
 Error wrong_reference(const Config& config, std::string_view why) {
-  return {ErrorKind::usage, fmt::format("objective.reference: {} {}", config.objective.reference, why)};
+  const auto [key, directory] = other_model(config);
+  return {ErrorKind::usage, fmt::format("{}: {} {}", key, directory, why)};
 }
 
 // Config of a pass: the reference model alone, forward only, on one device of one node.
 Result<Config> config_of_pass(const Config& config) {
   Config out = config;
-  out.model_directory = config.objective.reference;
+  out.model_directory = other_model(config).directory;
   std::error_code unused;
   if (!std::filesystem::is_directory(out.model_directory, unused))
     return wrong_reference(config,
-                           "is not a directory; the objective compares with this model: restore it, or "
+                           "is not a directory, and the objective compares with this model: restore it, or "
                            "name another");
   if (out.model_directory != config.model_directory) {
     TRY_ASSIGN(out.model, read_model_directory(out.model_directory));
@@ -53,7 +69,9 @@ Result<Config> config_of_pass(const Config& config) {
                                          name(out.model.family)));
   }
   out.lora = {};
-  out.objective = {};
+  // With a teacher the rest says which of its numbers are wanted.
+  if (!has_teacher(config)) out.objective = {};
+  out.objective.teacher.clear();
   out.data.packing = true;
   out.data.rows_are_shared = true;
   const std::vector<u32> gpus = config.machine.gpus();
@@ -79,9 +97,12 @@ std::string hash_text(const std::string& text) {
 // RETURNS: a hash of everything that the numbers of a text depend on.
 Result<std::string> reference_identity(const Config& pass) {
   TRY_ASSIGN(const std::string weights, weights_fingerprint(pass.model_directory));
-  return hash_text(fmt::format("{} {} {} {}\n{}", reference_version, weights, name(pass.train.precision),
-                               pass.machine.gpus().empty() ? "cpu" : "cuda",
-                               hf_config_text(pass.model, pass.train.precision)));
+  std::string text = fmt::format("{} {} {} {}\n{}", reference_version, weights, name(pass.train.precision),
+                                 pass.machine.gpus().empty() ? "cpu" : "cuda",
+                                 hf_config_text(pass.model, pass.train.precision));
+  if (const DivergenceRule rule = objective_rule(pass.objective).divergence; rule.on())
+    text += fmt::format("\ntop {} at {}", rule.top_k, rule.temperature);
+  return hash_text(text);
 }
 
 // The same, and the texts with their places in rows.
@@ -95,7 +116,9 @@ struct PlannedPass {
   Plan plan;
 };
 Result<PlannedPass> plan_pass(const Config& pass) {
-  TRY_ASSIGN(Job job, make_forward_job(pass, Told::logps));
+  const bool distributions = objective_rule(pass.objective).divergence.on();
+  TRY_ASSIGN(Job job,
+             make_forward_job(pass, distributions ? TargetOutput::distributions : TargetOutput::logps));
   PlanOptions options = job.options;
   TRY_ASSIGN(options.budgets.disk, disk_budget(pass));
   Result<Plan> plan = make_plan(job.graph, options);
@@ -106,7 +129,7 @@ Result<PlannedPass> plan_pass(const Config& pass) {
 class Pass {
  public:
   Pass(const ReferenceRequest& request, const Config& config, const TokenCache& cache)
-      : request_(request), config_(config), cache_(cache) {}
+      : request_(request), config_(config), cache_(cache), numbers_(numbers_of(request.config)) {}
 
   Result<void> make(const std::string& path, const std::string& key) {
     const u64 documents = cache_.counts().documents;
@@ -115,12 +138,11 @@ class Pass {
                                        {.row_places = config_.train.sequence_length,
                                         .open_rows = 1,
                                         .sequences = request_.config.data.units.sequences}));
-    TRY_ASSIGN(writer_, TokenReferencesWriter::create(path, key, cache_.counts().tokens));
+    TRY_ASSIGN(writer_, TokenReferencesWriter::create(path, key, cache_.counts().tokens, numbers_));
     if (!writer_) return {};  // another process has made the file
     u64 row = 0;
     while (row < rows_.rows() && rows_.tokens_of(row).end <= writer_->tokens()) ++row;
-    const u64 begin = row < rows_.rows() ? rows_.tokens_of(row).begin : writer_->tokens();
-    TRY(writer_->keep(std::min(begin, writer_->tokens())));
+    TRY(writer_->keep(row > 0 ? rows_.tokens_of(row - 1).end : 0));
     if (row < rows_.rows()) TRY(run_from(row));
     TRY(zeros_up_to(cache_.counts().tokens));
     return writer_->finish();
@@ -134,24 +156,31 @@ class Pass {
                Session::create(planned.job, std::move(planned.plan), source,
                                {.own_swap_dir = true, .loads_weights = true}));
     TRY(load_weights(config_.model_directory, session->graph(), session->state()));
-    return run_rows(*session, source, row, [&](u64 done, std::span<const float> logps) -> Result<void> {
-      TRY(write_row(done, logps));
+    return run_rows(*session, source, row, [&](u64 done, std::span<const float> numbers) -> Result<void> {
+      TRY(write_row(done, numbers));
       show();
       return {};
     });
   }
 
-  Result<void> write_row(u64 row, std::span<const float> logps) {
-    TRY(zeros_up_to(rows_.tokens_of(row).begin));
+  // `numbers`: of the row's places.
+  Result<void> write_row(u64 row, std::span<const float> numbers) {
     const PackedRows::Range range = rows_.tokens_of(row);
-    tokens_.assign(range.end - range.begin, 0);
-    TRY(rows_.for_targets(row, [&](u32 place, u64 token) { tokens_[token - range.begin] = logps[place]; }));
+    TRY(zeros_up_to(range.begin));
+    // A row that goes on with a document that was cut begins with the last target of the row before.
+    const u64 begin = writer_->tokens();
+    tokens_.assign((range.end - begin) * numbers_, 0);
+    TRY(rows_.for_targets(row, [&](u32 place, u64 token) {
+      std::ranges::copy(numbers.subspan(u64{place} * numbers_, numbers_),
+                        tokens_.begin() + static_cast<i64>((token - begin) * numbers_));
+    }));
     return writer_->append(tokens_);
   }
 
   // Tokens of documents that are in no row.
   Result<void> zeros_up_to(u64 token) {
-    tokens_.assign(token - writer_->tokens(), 0);
+    if (token <= writer_->tokens()) return {};
+    tokens_.assign((token - writer_->tokens()) * numbers_, 0);
     return writer_->append(tokens_);
   }
 
@@ -160,15 +189,18 @@ class Pass {
     const double all = static_cast<double>(cache_.counts().tokens),
                  share = static_cast<double>(writer_->tokens()) / all;
     line_.show(
-        "reference pass",
-        fmt::format(" reference pass {} {}, {} of {} tokens", bar(line_.screen(), share, 20, Ink::cyan),
+        word(),
+        fmt::format(" {} {} {}, {} of {} tokens", word(), bar(line_.screen(), share, 20, Ink::cyan),
                     percent_text(share), count_text(share * all), count_text(all)),
-        "log-probabilities of the reference model ...");
+        has_teacher(request_.config) ? "distributions of the teacher ..."
+                                     : "log-probabilities of the reference model ...");
   }
+  std::string word() const { return has_teacher(request_.config) ? "teacher pass" : "reference pass"; }
 
   const ReferenceRequest& request_;
   const Config& config_;
   const TokenCache& cache_;
+  const u32 numbers_;  // of a token
   PackedRows rows_;
   std::unique_ptr<TokenReferencesWriter> writer_;
   std::vector<float> tokens_;
@@ -196,6 +228,7 @@ Result<void> check_samples(const Config& config) {
 }
 
 Result<bool> needs_references(const Config& config, const TokenCache& cache) {
+  if (has_teacher(config)) return true;
   const bool samples = cache.counts().unknown_logps > 0;
   if (samples) TRY(check_samples(config));
   return samples || objective_rule(config.objective).reference;
@@ -204,7 +237,7 @@ Result<bool> needs_references(const Config& config, const TokenCache& cache) {
 }  // namespace
 
 Result<std::optional<Plan>> plan_references(const Config& config) {
-  if (!objective_rule(config.objective).reference) return std::optional<Plan>();
+  if (!objective_rule(config.objective).reference && !has_teacher(config)) return std::optional<Plan>();
   TRY_ASSIGN(const Config pass, config_of_pass(config));
   TRY_ASSIGN(PlannedPass planned, plan_pass(pass));
   return std::optional(std::move(planned.plan));
@@ -224,18 +257,20 @@ Result<std::string> attach_references(const ReferenceRequest& request,
     const std::string key = references_key(identity, pass, *cache);
     const std::string path = TokenReferences::path(cache->directory(), key);
     const u64 tokens = cache->counts().tokens;
-    TRY_ASSIGN(std::unique_ptr<TokenReferences> found, TokenReferences::open(path, key, tokens));
+    const u32 numbers = numbers_of(request.config);
+    TRY_ASSIGN(std::unique_ptr<TokenReferences> found, TokenReferences::open(path, key, tokens, numbers));
     const double began = steady_seconds();
     const bool made = !found;
     if (made) {
       TRY(Pass(request, pass, *cache).make(path, key));
-      TRY_ASSIGN(found, TokenReferences::open(path, key, tokens));
+      TRY_ASSIGN(found, TokenReferences::open(path, key, tokens, numbers));
       if (!found)
         return Error{ErrorKind::io, fmt::format("{}: was removed while it was made; start again", path)};
     }
     request.say(fmt::format(
-        "reference: log-probabilities of {} by {} ({} {})", counted_text(tokens, "token"),
-        pass.model_directory,
+        "{} of {} by {} ({} {})",
+        has_teacher(request.config) ? "teacher: distributions" : "reference: log-probabilities",
+        counted_text(tokens, "token"), pass.model_directory,
         made ? fmt::format("made in {} as", seconds_text(steady_seconds() - began)) : "found in", path));
     cache->attach(std::move(found));
   }
