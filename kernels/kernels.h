@@ -83,7 +83,8 @@ class Kernels {
   virtual void cross_entropy_slice(const LogitsSlice&) = 0;
   virtual void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const LossSums&) = 0;
   virtual void cross_entropy_gradient(const LogitsSlice&, const LossFactors&) = 0;
-  virtual void target_outputs(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput, float* outputs) = 0;
+  virtual void target_outputs(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput,
+                              float* outputs) = 0;
   virtual void unit_losses(const UnitLosses&) = 0;
   virtual void take_teacher_tokens(const LogitsSlice&, const TeacherTokens&) = 0;
   virtual void divergence_losses(const DivergenceLosses&) = 0;

@@ -79,7 +79,8 @@ class CpuKernels final : public Kernels {
   void cross_entropy_gradient(const LogitsSlice& slice, const LossFactors& factors) override {
     cross_entropy_gradient_cpu(slice, factors, pool_);
   }
-  void target_outputs(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput output, float* outputs) override {
+  void target_outputs(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput output,
+                      float* outputs) override {
     tidepool::target_outputs(losses, targets, rows, output, outputs);
   }
   void unit_losses(const UnitLosses& op) override { unit_losses_cpu(op); }

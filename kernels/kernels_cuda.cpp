@@ -81,7 +81,8 @@ class CudaKernels final : public Kernels {
   void cross_entropy_gradient(const LogitsSlice& slice, const LossFactors& factors) override {
     cross_entropy_gradient_cuda(slice, factors, stream_);
   }
-  void target_outputs(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput output, float* outputs) override {
+  void target_outputs(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput output,
+                      float* outputs) override {
     target_outputs_cuda(losses, targets, rows, output, outputs, stream_);
   }
   void unit_losses(const UnitLosses& op) override { unit_losses_cuda(op, stream_); }

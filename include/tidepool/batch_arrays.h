@@ -12,8 +12,8 @@
 
 namespace tidepool {
 
-// An array has an element for each place of a micro-batch, [B, T], or several; in memory they follow each other
-// in this order.
+// An array has an element for each place of a micro-batch, [B, T], or several; in memory they follow each
+// other in this order.
 enum class BatchArray : u8 {
   tokens,
   targets,

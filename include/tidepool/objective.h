@@ -30,9 +30,8 @@ inline constexpr u32 objective_count = 12;
 
 // As in config files.
 inline constexpr std::array<std::string_view, objective_count> objective_names = {
-    "next_token", "sequence_classification", "reward", "dpo",  "orpo",
-    "cpo",        "simpo",                   "kto",    "grpo", "rloo",
-    "token_classification", "distill"};
+    "next_token", "sequence_classification", "reward", "dpo", "orpo", "cpo", "simpo", "kto", "grpo",
+    "rloo",       "token_classification",    "distill"};
 constexpr std::string_view name(ObjectiveType type) { return objective_names[static_cast<u32>(type)]; }
 
 // The targets that have one loss together. Those of several sequences lie in one row.
@@ -111,8 +110,8 @@ inline constexpr std::array<std::string_view, 2> remainder_names = {"bucket", "r
 // The divergence of a model's distributions from a teacher's, both of logits divided by `temperature`.
 inline constexpr u32 top_k_most = 4096;
 struct DivergenceRule {
-  u32 top_k = 0;         // tokens of which the teacher's log-probability is known; 0: no divergence
-  double beta = 0;       // 0: KL(teacher, model); 1: KL(model, teacher); between: Jensen-Shannon
+  u32 top_k = 0;    // tokens of which the teacher's log-probability is known; 0: no divergence
+  double beta = 0;  // 0: KL(teacher, model); 1: KL(model, teacher); between: Jensen-Shannon
   double temperature = 1;
   Remainder remainder{};
 
@@ -122,16 +121,16 @@ struct DivergenceRule {
   bool operator==(const DivergenceRule&) const = default;
 };
 
-// Output of forward passes for each target: its log-probability; its logit, the score of a reward model; or the
-// numbers of the distribution that predicts it (DivergenceRule).
+// Output of forward passes for each target: its log-probability; its logit, the score of a reward model; or
+// the numbers of the distribution that predicts it (DivergenceRule).
 enum class TargetOutput : u8 { nothing, logps, scores, distributions };
 
 // How the loss follows from what the head computes.
 struct ObjectiveRule {
   LossUnit unit{};
   TargetOutput output{};  // of every target by evaluations (TargetOutputs)
-  u32 sequences = 0;  // of a unit
-  double beta = 0.1;  // of a rollout: weight of the divergence from the reference model
+  u32 sequences = 0;      // of a unit
+  double beta = 0.1;      // of a rollout: weight of the divergence from the reference model
   // Pairs: the sum of `losses`, and `chosen_nll` times the mean cross-entropy of the chosen completions'
   // tokens.
   std::array<WeightedPairLoss, pair_losses_max> losses{};

@@ -63,7 +63,8 @@ void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, const Los
   }
 }
 
-void target_outputs(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput output, float* outputs) {
+void target_outputs(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput output,
+                    float* outputs) {
   for (u32 row = 0; row < rows; ++row)
     outputs[row] = has_loss(targets[row]) ? output_of(losses[row], output) : 0.0f;
 }

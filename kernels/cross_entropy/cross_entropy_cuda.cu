@@ -71,8 +71,7 @@ __global__ void __launch_bounds__(256) slice_kernel(Slice<T> s) {
   const float joint = fmaxf(loss.maximum, row_maximum);
   loss.sum = loss.sum * expf(loss.maximum - joint) + row_sum * expf(row_maximum - joint);
   loss.maximum = joint;
-  if (s.totals != nullptr)
-    s.totals[blockIdx.x] = s.begin > 0 ? s.totals[blockIdx.x] + total : total;
+  if (s.totals != nullptr) s.totals[blockIdx.x] = s.begin > 0 ? s.totals[blockIdx.x] + total : total;
   if (const u32 column = target_column(s); column < s.columns)
     loss.target = seen<cap>(s, widened(row[column])).value;
   s.losses[blockIdx.x] = loss;
@@ -167,10 +166,10 @@ void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, cons
   cuda::launch<cuda::loss_kernel>({.block = {cuda::loss_threads}}, stream, losses, targets, rows, sums);
 }
 
-void target_outputs_cuda(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput output, float* outputs,
-                       cudaStream_t stream) {
+void target_outputs_cuda(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput output,
+                         float* outputs, cudaStream_t stream) {
   cuda::launch<cuda::outputs_kernel>({.block = {cuda::loss_threads}}, stream, losses, targets, rows, output,
-                                   outputs);
+                                     outputs);
 }
 
 void cross_entropy_gradient_cuda(const LogitsSlice& s, const LossFactors& factors, cudaStream_t stream) {

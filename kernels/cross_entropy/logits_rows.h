@@ -6,7 +6,7 @@
 namespace tidepool {
 
 float max_row(const float* x, u64 n);
-float sum_exp_row(const float* x, float minus, u64 n);           // sum of exp(x - minus)
+float sum_exp_row(const float* x, float minus, u64 n);  // sum of exp(x - minus)
 float sum_row(const float* x, u64 n);
 // x = scale exp(x - minus) - less
 void scaled_exp_row(float* x, float minus, float scale, float less, u64 n);

@@ -23,7 +23,8 @@ float sum_of_logits(const float* x, u64 n) {
 }
 
 float capped_sum_of_logits(const float* x, float cap, u64 n) {
-  return sum_lanes(n, [&](auto d, u64 i) HWY_ATTR { return capped_lanes(d, hn::LoadU(d, x + i), cap).value; });
+  return sum_lanes(n,
+                   [&](auto d, u64 i) HWY_ATTR { return capped_lanes(d, hn::LoadU(d, x + i), cap).value; });
 }
 
 void scaled_exp_lanes(float* x, float minus, float scale, float less, u64 n) {

@@ -112,7 +112,8 @@ void cross_entropy_slice_cuda(const LogitsSlice&, cudaStream_t);
 // are then added in pairs, so the bits depend on the rows, not on the device.
 void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, const LossSums&, cudaStream_t);
 void cross_entropy_gradient_cuda(const LogitsSlice&, const LossFactors&, cudaStream_t);
-void target_outputs_cuda(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput, float* outputs, cudaStream_t);
+void target_outputs_cuda(const RowLoss* losses, const i32* targets, u32 rows, TargetOutput, float* outputs,
+                         cudaStream_t);
 void unit_losses_cuda(const UnitLosses&, cudaStream_t);
 void take_teacher_tokens_cuda(const LogitsSlice&, const TeacherTokens&, cudaStream_t);
 // Threads sum every 1024th row, as in cross_entropy_loss_cuda().

@@ -77,7 +77,8 @@ class RowDivergence {
  private:
   double log_model(u32 i) const { return double{logits_[i]} - lse_; }
   TokenDivergence of(u32 i) const {
-    return token_divergence(rule_.beta, double{teacher_[i]} - log_teacher_sum_, log_model(i) - log_model_sum_);
+    return token_divergence(rule_.beta, double{teacher_[i]} - log_teacher_sum_,
+                            log_model(i) - log_model_sum_);
   }
 
   const DivergenceLosses& d_;

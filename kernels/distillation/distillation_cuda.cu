@@ -195,8 +195,8 @@ void add_teacher_gradients_cuda(const LogitsSlice& s, const TeacherTokens& t, co
   using namespace cuda;
   for_precision(s.logits.precision, [&](auto type) {
     using T = decltype(type);
-    launch<add_gradients_kernel<T>>(teacher_rows_launch(t.rows), stream, token_slice_of<T>(s), t, factors.scale,
-                                    factors.loss_scale);
+    launch<add_gradients_kernel<T>>(teacher_rows_launch(t.rows), stream, token_slice_of<T>(s), t,
+                                    factors.scale, factors.loss_scale);
   });
 }
 

@@ -10,8 +10,8 @@
 
 namespace tidepool {
 
-// One token's part of the divergence, and its derivative by the logarithm of the model's probability, less what
-// all tokens have in common: the probabilities sum to 1.
+// One token's part of the divergence, and its derivative by the logarithm of the model's probability, less
+// what all tokens have in common: the probabilities sum to 1.
 struct TokenDivergence {
   double loss = 0, derivative = 0;
 };

@@ -44,7 +44,8 @@ __device__ void embed8(const Lookup<A, P>& op, u64 at, float (&v)[8]) {
 }
 
 template <bool whole, class A, class P>
-__global__ void __launch_bounds__(256) embedding_kernel(Lookup<A, P> op, PhiloxKey noise, float magnitude, DropoutRow dropout, bool drops) {
+__global__ void __launch_bounds__(256)
+    embedding_kernel(Lookup<A, P> op, PhiloxKey noise, float magnitude, DropoutRow dropout, bool drops) {
   for (u64 at = vector_elements * grid_thread(); at < op.elements; at += vector_elements * grid_threads()) {
     float v[8];
     embed8<whole>(op, at, v);

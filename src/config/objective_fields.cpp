@@ -18,19 +18,22 @@ const std::array objective_table = std::to_array<Field>({
          "score. dpo, orpo, cpo, simpo: preferences; JSONL lines with chosen and rejected, as for reward. "
          "kto: "
          "lines with prompt, completion and label. grpo, rloo: rollouts; lines with prompt, completions and "
-         "rewards. token_classification: each token predicts its label; lines with tokens and labels. distill: "
+         "rewards. token_classification: each token predicts its label; lines with tokens and labels. "
+         "distill: "
          "each token predicts what a teacher does. Default: as the model directory says",
      .choices = Names(objective_names)},
     {.section = "objective",
      .key = "num_labels",
      .ref = +[](Config& c) { return &c.model.score.labels; },
-     .help = "sequence_classification, token_classification: number of labels; auto: of `labels`, or as the model directory says",
+     .help = "sequence_classification, token_classification: number of labels; auto: of `labels`, or as the "
+             "model directory says",
      .range = {0, 1e6},
      .automatic = 0},
     {.section = "objective",
      .key = "labels",
      .ref = +[](Config& c) { return &c.model.score.names; },
-     .help = "sequence_classification, token_classification: names of the labels 0, 1, ..., by which records may call them; "
+     .help = "sequence_classification, token_classification: names of the labels 0, 1, ..., by which records "
+             "may call them; "
              "exported as "
              "id2label"},
     {.section = "objective",
@@ -53,7 +56,8 @@ const std::array objective_table = std::to_array<Field>({
      .ref = +[](Config& c) { return &c.objective.beta; },
      .help =
          "dpo, orpo, cpo, simpo, kto: the reward of a log-probability, auto: 0.1. grpo, rloo: weight of the "
-         "divergence from the reference model, auto: 0. distill: 0, KL(teacher, model), to 1, KL(model, teacher); "
+         "divergence from the reference model, auto: 0. distill: 0, KL(teacher, model), to 1, KL(model, "
+         "teacher); "
          "between, Jensen-Shannon; auto: 0",
      .range = {0, 1e6},
      .automatic = beta_by_objective},
@@ -73,7 +77,8 @@ const std::array objective_table = std::to_array<Field>({
     {.section = "objective",
      .key = "label_smoothing",
      .ref = +[](Config& c) { return &c.objective.label_smoothing; },
-     .help = "dpo (robust, exo_pair), cpo, simpo: probability that chosen and rejected were swapped. next_token and "
+     .help = "dpo (robust, exo_pair), cpo, simpo: probability that chosen and rejected were swapped. "
+             "next_token and "
              "classification: share of a target that is spread over all of them",
      .range = {0, 0.5, true},
      .alias = "label_smoothing_factor"},
@@ -149,7 +154,8 @@ const std::array objective_table = std::to_array<Field>({
     {.section = "objective",
      .key = "teacher",
      .ref = +[](Config& c) { return &c.objective.teacher; },
-     .help = "distill: directory of the teacher, whose distributions are made before training. Empty: JSONL lines "
+     .help = "distill: directory of the teacher, whose distributions are made before training. Empty: JSONL "
+             "lines "
              "bring them, with input_ids, teacher_topk_ids and teacher_topk_logps"},
     {.section = "objective",
      .key = "top_k",
@@ -160,14 +166,16 @@ const std::array objective_table = std::to_array<Field>({
     {.section = "objective",
      .key = "temperature",
      .ref = +[](Config& c) { return &c.objective.temperature; },
-     .help = "distill: logits of teacher and model are divided by this; log-probabilities that lines bring must "
-             "have been made with it",
+     .help =
+         "distill: logits of teacher and model are divided by this; log-probabilities that lines bring must "
+         "have been made with it",
      .range = {1e-3, 1e3}},
     {.section = "objective",
      .key = "remainder",
      .ref = +[](Config& c) { return ChoiceRef{reinterpret_cast<u8*>(&c.objective.remainder)}; },
-     .help = "distill: the tokens that are not kept count as one, or both distributions are renormalized without "
-             "them",
+     .help =
+         "distill: the tokens that are not kept count as one, or both distributions are renormalized without "
+         "them",
      .choices = Names(remainder_names)},
 });
 

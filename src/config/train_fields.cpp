@@ -168,7 +168,8 @@ const std::array train_table = std::to_array<Field>({
     {"train",
      "neftune_noise_alpha",
      REF(train.neftune_noise_alpha),
-     "NEFTune: uniform noise on embeddings in training, of this over the root of the numbers of a sequence; 5 to "
+     "NEFTune: uniform noise on embeddings in training, of this over the root of the numbers of a sequence; "
+     "5 to "
      "15 are usual; 0: none",
      "",
      {0, 1e6}},

@@ -212,10 +212,11 @@ std::optional<Complaint> check_distillation(const Config& c) {
     return wrong_objective("top_k", fmt::format("{} is more than the {} tokens of the vocabulary; lower it",
                                                 o.top_k, c.model.vocab_size));
   if (o.teacher.empty() && c.data.records != "auto")
-    return Complaint{"data", "records",
-                     fmt::format("{} is not what distill takes without objective.teacher, lines with a teacher's "
-                                 "distributions; leave the key out",
-                                 c.data.records)};
+    return Complaint{
+        "data", "records",
+        fmt::format("{} is not what distill takes without objective.teacher, lines with a teacher's "
+                    "distributions; leave the key out",
+                    c.data.records)};
   return std::nullopt;
 }
 

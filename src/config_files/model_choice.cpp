@@ -144,16 +144,18 @@ std::string complete_labels(Config& config, const ScoreHead& of_directory) {
   const Objective& of = objective(config.objective.type);
   if (of.documents == Documents::scored_pairs && score.labels == 0) score.labels = 1;
   score.of_tokens = of.documents == Documents::token_labels;
-  if (score.of_tokens) score.dropout = of_directory.of_tokens ? of_directory.dropout : token_classifier_dropout;
+  if (score.of_tokens)
+    score.dropout = of_directory.of_tokens ? of_directory.dropout : token_classifier_dropout;
   if (of.labelled()) config.data.labelled = score;
   if (may_compare(objective_rule(config.objective)) && config.objective.reference.empty())
     config.objective.reference = config.model_directory;
   config.data.units = unit_settings(config.objective, config.train.sequence_length);
   if (!of_directory.on()) return {};
   if (score.of_tokens != of_directory.of_tokens)
-    return fmt::format("the model directory's labels are those of {}; set objective.type to {}_classification, or "
-                       "name a model without such a head",
-                       of_directory.of_tokens ? "tokens" : "texts", of_directory.of_tokens ? "token" : "sequence");
+    return fmt::format(
+        "the model directory's labels are those of {}; set objective.type to {}_classification, or "
+        "name a model without such a head",
+        of_directory.of_tokens ? "tokens" : "texts", of_directory.of_tokens ? "token" : "sequence");
   if (score.labels != of_directory.labels)
     return fmt::format(
         "the model directory's head has {} labels, and these are {}; leave the keys of labels out, "

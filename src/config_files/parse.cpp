@@ -44,10 +44,9 @@ class Reader {
     config_.lora = adapter_;
     labels_ = config_.model.score;
     if (config_.model.score.on())
-      config_.objective.type =
-          config_.model.score.of_tokens     ? ObjectiveType::token_classification
-          : config_.model.score.labels == 1 ? ObjectiveType::reward
-                                            : ObjectiveType::sequence_classification;
+      config_.objective.type = config_.model.score.of_tokens     ? ObjectiveType::token_classification
+                               : config_.model.score.labels == 1 ? ObjectiveType::reward
+                                                                 : ObjectiveType::sequence_classification;
     return {};
   }
 

@@ -31,7 +31,8 @@ enum class LineKind : u8 { records, rollouts, pairs };
 
 // RETURNS: what the first line that can be read shows.
 Result<LineKind> kind_of(const std::string& file) {
-  RecordsOfFile lines(file, RecordShape::text, OnBadRecord::error);  // of a given shape, so none is looked for
+  RecordsOfFile lines(file, RecordShape::text,
+                      OnBadRecord::error);  // of a given shape, so none is looked for
   while (true) {
     TRY_ASSIGN(const std::optional<RawDocument> line, lines.next());
     if (!line) return LineKind::records;
@@ -46,8 +47,8 @@ Result<LineKind> kind_of(const std::string& file) {
 // Forward passes over the documents of one file.
 class FilePass {
  public:
-  FilePass(const ScoreRequest& request, const EvaluationPlace& place, const Config& config, TargetOutput output,
-           const std::string& file)
+  FilePass(const ScoreRequest& request, const EvaluationPlace& place, const Config& config,
+           TargetOutput output, const std::string& file)
       : request_(request), place_(place), config_(config), output_(output), file_(file) {}
 
   // Tokenizes the file.
@@ -61,8 +62,9 @@ class FilePass {
                       file_)};
     config_.data.validation = {file_};
     if (kind == LineKind::rollouts && output_ == TargetOutput::distributions)
-      return Error{ErrorKind::usage,
-                   fmt::format("{}: holds rollouts; write each completion as \"prompt\" and \"completion\"", file_)};
+      return Error{
+          ErrorKind::usage,
+          fmt::format("{}: holds rollouts; write each completion as \"prompt\" and \"completion\"", file_)};
     if (kind == LineKind::rollouts) {
       config_.data.units.documents = Documents::rollouts;
       config_.data.records = "auto";
@@ -82,7 +84,7 @@ class FilePass {
   // REQUIRES: open().
   Result<void> run(Scored& out) {
     ScoredLines lines(request_, output_, file_, shape_,
-                     config_.data.on_bad_record == "skip" ? OnBadRecord::skip : OnBadRecord::error);
+                      config_.data.on_bad_record == "skip" ? OnBadRecord::skip : OnBadRecord::error);
     TRY(pass(lines, out));
     TRY(lines.finish());
     out.lines += lines.lines();
@@ -149,7 +151,8 @@ class FilePass {
 };
 
 // RETURNS: what is asked of the model.
-Result<TargetOutput> output_of(const ScoreRequest& request, const Config& config, const std::string& weights) {
+Result<TargetOutput> output_of(const ScoreRequest& request, const Config& config,
+                               const std::string& weights) {
   const u32 labels = config.model.score.labels;
   if (labels > 1)
     return Error{
@@ -158,8 +161,9 @@ Result<TargetOutput> output_of(const ScoreRequest& request, const Config& config
                     "with  tidepool eval",
                     weights, labels)};
   if (labels == 1 && request.top_k > 0)
-    return Error{ErrorKind::usage,
-                 fmt::format("{}: is a reward model, which has no distributions; leave --top-k out", weights)};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("{}: is a reward model, which has no distributions; leave --top-k out", weights)};
   if (request.top_k > config.model.vocab_size)
     return Error{ErrorKind::usage, fmt::format("--top-k: {} is more than the {} tokens of the vocabulary",
                                                request.top_k, config.model.vocab_size)};

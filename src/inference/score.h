@@ -1,5 +1,5 @@
-// score_documents() tells how probable a model finds each document of JSONL files, what it would have said in its
-// place, or what score a reward model gives it.
+// score_documents() tells how probable a model finds each document of JSONL files, what it would have said in
+// its place, or what score a reward model gives it.
 #pragma once
 
 #include <functional>
@@ -32,8 +32,8 @@ struct Scored {
 
 // A line keeps its keys. It gets "logprob", the sum over the tokens that training would learn, their number
 // "tokens", and "perplexity"; with a reward model "reward". Rollouts get lists, an entry per completion:
-// "logprobs" has a list of numbers, one per token of the completion; "rewards" with a reward model. With `top_k`
-// lines get what objective.type distill reads: "input_ids", "labels", "teacher_topk_ids" and
+// "logprobs" has a list of numbers, one per token of the completion; "rewards" with a reward model. With
+// `top_k` lines get what objective.type distill reads: "input_ids", "labels", "teacher_topk_ids" and
 // "teacher_topk_logps", made with objective.temperature. Lines
 // that data.on_bad_record: skip leaves out are left out. Errors: usage, if `source` is no model that predicts
 // tokens and no reward model; and those of evaluate_model().

@@ -21,7 +21,7 @@ namespace {
 
 constexpr u64 all_records = ~u64{0};
 // Members that describe a row of ids as it was, with padding.
-constexpr std::array<std::string_view, 6> of_rows = {"attention_mask", "position_ids", "seq_lengths",
+constexpr std::array<std::string_view, 6> of_rows = {"attention_mask",  "position_ids",    "seq_lengths",
                                                      "assistant_masks", "completion_mask", "loss_mask"};
 
 // RETURNS: the text of an object in JSON without its member `key`.
@@ -74,7 +74,8 @@ Result<void> ScoredLines::finish_up_to(u64 record) {
     TRY_ASSIGN(const std::optional<RawDocument> line, records_.next());
     if (!line && record == all_records) return {};
     if (!line)
-      return Error{ErrorKind::bad_input, fmt::format("{}: has changed while it was read; start again", file_)};
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: has changed while it was read; start again", file_)};
     // A line without documents was left out, or has nothing to learn.
     if (!documents_.empty()) TRY(write(*line));
     documents_.clear();

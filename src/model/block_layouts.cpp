@@ -31,8 +31,7 @@ HeadWorkspace::HeadWorkspace(const ModelGraph& g, std::byte* base, Direction dir
     of_teacher = layout.take<float>(rows * divergence.top_k);
     of_rows = layout.take<double>(rows);
   }
-  if (g.objective.output == TargetOutput::distributions)
-    top = layout.take<TopToken>(rows * divergence.top_k);
+  if (g.objective.output == TargetOutput::distributions) top = layout.take<TopToken>(rows * divergence.top_k);
   if (backward && smooths_targets(g.objective)) totals = layout.take<float>(rows);
   if (backward && (g.objective.units() || divergence.on())) factors = layout.take<RowFactors>(rows);
   dnorm = layout.take_values(g.activations, backward ? rows * h : 0);

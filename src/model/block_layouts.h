@@ -49,8 +49,8 @@ struct HeadWorkspace {
   TopToken* top = nullptr;        // [R, top_k]
   float* totals = nullptr;        // [R]; with label smoothing; backward only
   RowFactors* factors = nullptr;  // [R]; objectives of units, distillation; backward only
-  Values dnorm;                          // [R, H]; backward only
-  NormScratch moments;                   // moments of the final norm; backward only
+  Values dnorm;                   // [R, H]; backward only
+  NormScratch moments;            // moments of the final norm; backward only
   Bytes bytes;
 };
 

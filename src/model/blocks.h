@@ -39,9 +39,9 @@ struct ExpertStreams {
 
 // HeadForward holds the outputs of the head's forward. Pointers are to memory that the kernels can access.
 struct HeadForward {
-  Sums* sums = nullptr;     // over the micro-batch's targets; added to
+  Sums* sums = nullptr;      // over the micro-batch's targets; added to
   float* outputs = nullptr;  // with `sums`: [R, ObjectiveRule::outputs()] of each target, or null
-  float* logits = nullptr;  // generation only: [head_rows] of row logits_row, or null
+  float* logits = nullptr;   // generation only: [head_rows] of row logits_row, or null
   u32 logits_row = 0;
 };
 

@@ -94,8 +94,7 @@ void loss_pass(const Head& s, Sums* sums, double weight) {
     make_logits(s, slice);
     s.c.kernels.cross_entropy_slice(slice);
     if (rule.reads_distributions()) s.c.kernels.take_teacher_tokens(slice, s.teacher());
-    if (s.workspace.top != nullptr)
-      s.c.kernels.select_top(slice, s.workspace.top, rule.divergence.top_k);
+    if (s.workspace.top != nullptr) s.c.kernels.select_top(slice, s.workspace.top, rule.divergence.top_k);
   });
   const u32 rows = rows_of(s.c);
   LossSums of_targets = {.smoothing = s.smoothing()};

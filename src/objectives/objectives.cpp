@@ -19,8 +19,8 @@ namespace tidepool {
 
 const Objective& objective(ObjectiveType type) {
   static constexpr std::array<Objective, objective_count> rows = {
-      next_token, sequence_classification, reward, dpo,     orpo, cpo, simpo, kto, grpo, rloo,
-      token_classification, distill};
+      next_token, sequence_classification, reward, dpo, orpo, cpo, simpo, kto, grpo,
+      rloo,       token_classification,    distill};
   return rows[static_cast<u32>(type)];
 }
 

@@ -125,7 +125,7 @@ class Batch {
   const OnBadRecord on_bad_;
   const bool scoring_;
   const u32 numbers_;  // of a token
-  u64 record_ = 0;  // of the records of all batches
+  u64 record_ = 0;     // of the records of all batches
 };
 
 Result<void> encode_all(const CacheRequest& request, const DataPlace& place, TokenCacheWriter& writer) {
@@ -203,7 +203,8 @@ Result<std::string> cache_key(const CacheRequest& request) {
   if (const UnitSettings& units = request.settings.units; units.on()) {
     text += fmt::format("units {}, sequences of {}\n", static_cast<int>(units.documents),
                         units.sequence_tokens_max);
-    if (units.scoring != TargetOutput::nothing) text += fmt::format("scored {}\n", static_cast<int>(units.scoring));
+    if (units.scoring != TargetOutput::nothing)
+      text += fmt::format("scored {}\n", static_cast<int>(units.scoring));
     if (units.documents >= Documents::judged)
       text += fmt::format("{} of them, advantages {} {}\n", units.sequences, units.advantages.leave_one_out,
                           units.advantages.scaled);

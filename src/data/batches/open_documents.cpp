@@ -244,14 +244,17 @@ void add_labelled_tokens(const CacheRequest& request, std::span<const u32> token
   DecodeStream text(request.text, {});
   for (size_t t = 0; t + 1 < tokens.size(); ++t) {
     const bool learned = is_learned(tokens[t + 1]);
-    const std::string piece = text.push(id_of_token(tokens[t]));
-    if (learned)
-      out.runs.push_back({true, 1, fmt::format("{}[{}]", piece, request.settings.labelled->name(static_cast<u32>(numbers[t + 1])))});
-    else
-      out.runs.push_back({false, 1, piece});
+    std::string piece = text.push(id_of_token(tokens[t]));
+    if (learned) {
+      const auto label = static_cast<u32>(numbers[t + 1]);
+      piece += fmt::format("[{}]", request.settings.labelled->name(label));
+    }
+    if (out.runs.empty() || out.runs.back().learned != learned) out.runs.push_back({learned, 0, ""});
+    out.runs.back().text += piece;
+    out.runs.back().tokens += 1;
     out.learned += learned;
   }
-  out.runs.push_back({false, 0, text.finish()});
+  if (!out.runs.empty()) out.runs.back().text += text.finish();
 }
 
 // Decodes a document for display. `numbers`: of its tokens, if the objective has some.

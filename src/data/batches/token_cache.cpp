@@ -134,8 +134,8 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& director
     TRY_ASSIGN(const u64 numbers, about.number("numbers"));
     if (numbers == 0 || numbers > numbers_most) return damaged(path, directory, "its counts are impossible");
     out->numbers_per_token_ = static_cast<u32>(numbers);
-    TRY_ASSIGN(out->numbers_, open_array(out->numbers_path_, directory,
-                                         out->counts_.tokens * numbers * sizeof(float)));
+    TRY_ASSIGN(out->numbers_,
+               open_array(out->numbers_path_, directory, out->counts_.tokens * numbers * sizeof(float)));
   }
   return out;
 }
@@ -172,7 +172,8 @@ Result<void> TokenCache::read(u64 first_token, std::span<u32> out) const {
 }
 
 Result<void> TokenCache::read_numbers(u64 first_token, std::span<float> out) const {
-  CHECK(first_token + out.size() / numbers_per_token_ <= counts_.tokens, first_token, out.size(), counts_.tokens);
+  CHECK(first_token + out.size() / numbers_per_token_ <= counts_.tokens, first_token, out.size(),
+        counts_.tokens);
   return read_array(numbers_, numbers_path_, first_token * numbers_per_token_ * sizeof(float),
                     std::as_writable_bytes(out));
 }

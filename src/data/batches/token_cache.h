@@ -9,8 +9,8 @@
 // values.bin, only with objectives that read one: an f64 per document, such as the margin of a pair. Of
 // documents to be scored, the number of the record from which each comes, from 0 on.
 //
-// numbers.bin, only with objectives whose documents bring some (UnitSettings::numbers): f32s of each token, such
-// as the log-probability at which it was sampled; NaN: not known.
+// numbers.bin, only with objectives whose documents bring some (UnitSettings::numbers): f32s of each token,
+// such as the log-probability at which it was sampled; NaN: not known.
 //
 // about.json: the cache key, counts, records that were left out, and checksums (XXH3) of the content of
 // tokens.bin and of all others. The checksums identify a run's data. The file is sealed (base/text/seal.h)

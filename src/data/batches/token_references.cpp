@@ -77,8 +77,8 @@ Result<void> TokenReferences::read(u64 first_token, std::span<float> out) const 
 }
 
 Result<std::unique_ptr<TokenReferencesWriter>> TokenReferencesWriter::create(const std::string& path,
-                                                                             const std::string& key,
-                                                                             u64 all, u32 numbers_per_token) {
+                                                                             const std::string& key, u64 all,
+                                                                             u32 numbers_per_token) {
   std::unique_ptr<TokenReferencesWriter> out(new TokenReferencesWriter(path, key, numbers_per_token));
   out->unfinished_ = path + ".unfinished";
   for (bool locked = false; !locked;) {
@@ -114,13 +114,16 @@ Result<void> TokenReferencesWriter::find_whole_blocks(u64 all) {
   u64 good = 0;
   while (ours && good < whole && read_blocks(file_, unfinished_, good * block_content_bytes, content)) ++good;
   // The last block is padded.
-  if (good > 0) tokens_ = std::min(all, (good * block_content_bytes - reference_header) / sizeof(float) / numbers_per_token_);
+  if (good > 0)
+    tokens_ =
+        std::min(all, (good * block_content_bytes - reference_header) / sizeof(float) / numbers_per_token_);
   return {};
 }
 
 Result<void> TokenReferencesWriter::keep(u64 tokens) {
   CHECK(tokens <= tokens_, tokens, tokens_);
-  const u64 content = tokens_ == 0 ? 0 : content_bytes(tokens * numbers_per_token_);  // with nothing, not even the header
+  const u64 content =
+      tokens_ == 0 ? 0 : content_bytes(tokens * numbers_per_token_);  // with nothing, not even the header
   const u64 blocks = content / block_content_bytes;
   std::vector<std::byte> rest(content % block_content_bytes);
   TRY(read_blocks(file_, unfinished_, blocks * block_content_bytes, rest));

@@ -151,9 +151,10 @@ Result<void> DocumentEncoder::encode_tokens(const TokensRecord& record, EncodedD
   const u32 top_k = settings_.units.numbers / 2;
   if (top_k == 0) return {};
   if (record.top_k < top_k)
-    return Error{ErrorKind::bad_input,
-                 fmt::format("teacher_topk_ids has {} tokens behind each token, and objective.top_k is {}; lower it",
-                             record.top_k, top_k)};
+    return Error{
+        ErrorKind::bad_input,
+        fmt::format("teacher_topk_ids has {} tokens behind each token, and objective.top_k is {}; lower it",
+                    record.top_k, top_k)};
   for (size_t i = 0; i < record.ids.size(); ++i)
     for (const u32 begin : {0u, record.top_k}) {
       const float* const from = record.distributions.data() + i * 2 * record.top_k + begin;
@@ -161,10 +162,11 @@ Result<void> DocumentEncoder::encode_tokens(const TokensRecord& record, EncodedD
     }
   for (const float token : record.distributions)
     if (token >= static_cast<float>(settings_.vocab_size))
-      return Error{ErrorKind::bad_input,
-                   fmt::format("teacher_topk_ids names token {}, but the model's vocabulary has {}; is it the "
-                               "model's tokenizer?",
-                               token, settings_.vocab_size)};
+      return Error{
+          ErrorKind::bad_input,
+          fmt::format("teacher_topk_ids names token {}, but the model's vocabulary has {}; is it the "
+                      "model's tokenizer?",
+                      token, settings_.vocab_size)};
   return {};
 }
 

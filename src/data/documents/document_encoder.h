@@ -25,17 +25,17 @@ struct EncoderSettings {
 
 // Tokens of a document, of a part of one, or of a row that holds several. Behind the tokens of a text with a
 // label stands the number of its label: what a document's last token predicts. Behind each sequence of a pair
-// for a reward model stands label 0. Behind a text whose tokens have labels stands token 0: as everywhere, what
-// a place predicts belongs to the token behind it.
+// for a reward model stands label 0. Behind a text whose tokens have labels stands token 0: as everywhere,
+// what a place predicts belongs to the token behind it.
 struct EncodedDocument {
   std::vector<u32> tokens;
   std::vector<size_t>
       ends;  // of documents, ascending; tokens behind the last one belong to an unfinished one
   // Units only: by document a pair's margin, 1 or -1 for a judged answer, a rollout's advantage.
   std::vector<double> values;
-  // [tokens, UnitSettings::numbers]. Rollouts: the log-probability at which a token was sampled; NaN: not known,
-  // or not sampled. Texts whose tokens have labels: that of the token before. Distributions: the teacher's of
-  // the token.
+  // [tokens, UnitSettings::numbers]. Rollouts: the log-probability at which a token was sampled; NaN: not
+  // known, or not sampled. Texts whose tokens have labels: that of the token before. Distributions: the
+  // teacher's of the token.
   std::vector<float> numbers;
 };
 
@@ -64,7 +64,8 @@ class DocumentEncoder {
   Result<void> encode_tokens(const TokensRecord&, EncodedDocument& out) const;
   // token_labels.cpp has these.
   Result<void> encode_token_labels(const TokenLabelsRecord&, EncodedDocument& out) const;
-  Result<void> encode_words(std::span<const std::string>, std::vector<u32>& ids, std::vector<u32>& owners) const;
+  Result<void> encode_words(std::span<const std::string>, std::vector<u32>& ids,
+                            std::vector<u32>& owners) const;
   // unit_documents.cpp has these.
   Result<void> encode_pair(const PreferenceRecord&, EncodedDocument& out) const;
   Result<void> encode_judged(const JudgedRecord&, const RawDocument&, EncodedDocument& out) const;

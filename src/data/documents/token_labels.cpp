@@ -41,17 +41,19 @@ Result<void> DocumentEncoder::encode_words(std::span<const std::string> words, s
     if (token < places.size() && places[token].begin < end && owners[token] == none)
       owners[token] = word;
     else
-      return Error{ErrorKind::bad_input,
-                   fmt::format("no token begins with word {}, '{}'; join it with the word before it, or write "
-                               "\"input_ids\"",
-                               word, words[word])};
+      return Error{
+          ErrorKind::bad_input,
+          fmt::format("no token begins with word {}, '{}'; join it with the word before it, or write "
+                      "\"input_ids\"",
+                      word, words[word])};
     begin = end + 1;
   }
   return {};
 }
 
 // A word's first token has its label, as in transformers' examples.
-Result<void> DocumentEncoder::encode_token_labels(const TokenLabelsRecord& record, EncodedDocument& out) const {
+Result<void> DocumentEncoder::encode_token_labels(const TokenLabelsRecord& record,
+                                                  EncodedDocument& out) const {
   std::vector<u32> ids, owners;
   if (const auto* given = std::get_if<std::vector<u32>>(&record.tokens)) {
     ids = *given;

@@ -16,10 +16,10 @@ using Shapes = u32;
 constexpr Shapes only(RecordShape shape) { return 1u << static_cast<u32>(shape); }
 constexpr Shapes in_text = only(RecordShape::text), in_messages = only(RecordShape::messages),
                  in_sharegpt = only(RecordShape::sharegpt), in_chats = in_messages | in_sharegpt,
-                 in_alpaca = only(RecordShape::alpaca), in_tokens = only(RecordShape::tokens) | only(RecordShape::distributions),
+                 in_alpaca = only(RecordShape::alpaca),
+                 in_tokens = only(RecordShape::tokens) | only(RecordShape::distributions),
                  in_message_completion = only(RecordShape::message_completion),
-                 in_labelled = only(RecordShape::labelled),
-                 in_token_labels = only(RecordShape::token_labels),
+                 in_labelled = only(RecordShape::labelled), in_token_labels = only(RecordShape::token_labels),
                  in_distributions = only(RecordShape::distributions),
                  in_completions = only(RecordShape::completion) | in_message_completion,
                  in_message_preference = only(RecordShape::message_preference),

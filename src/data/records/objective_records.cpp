@@ -100,8 +100,9 @@ Result<std::optional<Label>> LabelledTokens::label(const json::value& v, std::st
   if (v.is_string()) return std::optional<Label>(std::string(v.get_string()));
   if (v.is_int64() && v.get_int64() >= 0) return std::optional<Label>(static_cast<u64>(v.get_int64()));
   if (v.is_int64() && v.get_int64() == no_label) return std::optional<Label>();
-  return fault(fmt::format("{} must be the number of a label, 0, 1, ..., its name, or -100 for none; it is {}", what,
-                           v.is_number() ? "another number" : json_kind_name(v)));
+  return fault(
+      fmt::format("{} must be the number of a label, 0, 1, ..., its name, or -100 for none; it is {}", what,
+                  v.is_number() ? "another number" : json_kind_name(v)));
 }
 
 Result<double> margin_of(const RecordFields& record) {

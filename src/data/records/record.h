@@ -91,8 +91,8 @@ struct TokensRecord {
   std::vector<u32> ids;
   std::vector<bool> learned;  // by token: true if it is to be predicted
   std::vector<size_t> ends;   // of the documents, ascending; the last one is ids.size()
-  // Of records with distributions, [tokens, 2 top_k]: log-probabilities of the tokens that a teacher finds most
-  // probable in the place of each, and then these tokens. Zeros: not known.
+  // Of records with distributions, [tokens, 2 top_k]: log-probabilities of the tokens that a teacher finds
+  // most probable in the place of each, and then these tokens. Zeros: not known.
   u32 top_k = 0;
   std::vector<float> distributions;
 };
@@ -124,8 +124,9 @@ struct RolloutsRecord {
   bool advantages = false;  // rewards are advantages already
   bool rewarded = true;     // false: rewards are not known
 };
-using Record = std::variant<TextRecord, ChatRecord, AlpacaRecord, CompletionRecord, TokensRecord,
-                            LabelledRecord, PreferenceRecord, JudgedRecord, RolloutsRecord, TokenLabelsRecord>;
+using Record =
+    std::variant<TextRecord, ChatRecord, AlpacaRecord, CompletionRecord, TokensRecord, LabelledRecord,
+                 PreferenceRecord, JudgedRecord, RolloutsRecord, TokenLabelsRecord>;
 
 // `place` is the prefix of error messages: "FILE:LINE".
 // Error: bad_input.

@@ -169,7 +169,8 @@ Result<void> TokenRow::read_positions() {
   return {};
 }
 
-// Reads the columns of a teacher: lists behind each token. One may be empty where nothing behind it is learned.
+// Reads the columns of a teacher: lists behind each token. One may be empty where nothing behind it is
+// learned.
 Result<void> TokenRow::read_distributions() {
   TRY_ASSIGN(const json::array* ids, column("teacher_topk_ids"));
   TRY_ASSIGN(const json::array* logps, column("teacher_topk_logps"));
@@ -182,8 +183,8 @@ Result<void> TokenRow::read_distributions() {
   for (size_t i = 0; i < row_.ids.size(); ++i) {
     const json::array *of_ids = list_at(*ids, i), *of_logps = list_at(*logps, i);
     if (of_ids == nullptr || of_logps == nullptr || of_ids->size() != of_logps->size())
-      return fault(fmt::format("teacher_topk_ids[{}] and teacher_topk_logps[{}] must be lists of one length", i,
-                               i));
+      return fault(
+          fmt::format("teacher_topk_ids[{}] and teacher_topk_logps[{}] must be lists of one length", i, i));
     if (row_.top_k == 0) row_.top_k = static_cast<u32>(of_ids->size());
     behind_.resize((i + 1) * 2 * row_.top_k);
     TRY(read_distribution(i, *of_ids, *of_logps));
@@ -196,14 +197,16 @@ Result<void> TokenRow::read_distribution(size_t i, const json::array& ids, const
   constexpr double logp_most = 1e-3, logp_least = -1e4;  // rounding; any number that is not infinite
   const bool needed = i + 1 < row_.ids.size() && row_.learned[i + 1] && !begins_[i + 1];
   if (ids.size() != row_.top_k && (needed || !ids.empty()))
-    return fault(fmt::format("teacher_topk_ids[{}] has {} tokens, and others have {}", i, ids.size(), row_.top_k));
+    return fault(
+        fmt::format("teacher_topk_ids[{}] has {} tokens, and others have {}", i, ids.size(), row_.top_k));
   float* const out = behind_.data() + behind_.size() - 2 * row_.top_k;
   for (size_t k = 0; k < ids.size(); ++k) {
     TRY_ASSIGN(const i64 id, integer(ids[k], fmt::format("teacher_topk_ids[{}][{}]", i, k), 0));
     const double logp = logps[k].is_number() ? logps[k].to_number<double>() : 1;
     if (!(logp <= logp_most && logp >= logp_least))
-      return fault(fmt::format("teacher_topk_logps[{}][{}] must be the logarithm of a probability, from {:g} to 0",
-                               i, k, logp_least));
+      return fault(
+          fmt::format("teacher_topk_logps[{}][{}] must be the logarithm of a probability, from {:g} to 0", i,
+                      k, logp_least));
     out[k] = static_cast<float>(logp), out[row_.top_k + k] = static_cast<float>(id);
   }
   std::vector<float> tokens(out + row_.top_k, out + 2 * row_.top_k);
@@ -225,7 +228,8 @@ Result<TokensRecord> TokenRow::without_padding() const {
     if (behind_.empty()) continue;
     out.distributions.resize(out.ids.size() * numbers);
     if (!begins_[i])
-      std::copy_n(behind_.begin() + static_cast<i64>((i - 1) * numbers), numbers, out.distributions.end() - static_cast<i64>(numbers));
+      std::copy_n(behind_.begin() + static_cast<i64>((i - 1) * numbers), numbers,
+                  out.distributions.end() - static_cast<i64>(numbers));
   }
   out.ends.push_back(out.ids.size());
   return out;

@@ -285,8 +285,8 @@ void DeviceNumbers::fetch_evaluation(u32 slot, bool with_logits) {
   cudaMemcpyAsync(host_.evaluations + slot, device_.evaluations + slot, sizeof(Sums), cudaMemcpyDeviceToHost,
                   stream_);
   if (outputs_ > 0)
-    cudaMemcpyAsync(host_.outputs + slot * outputs_, device_.outputs + slot * outputs_, outputs_ * sizeof(float),
-                    cudaMemcpyDeviceToHost, stream_);
+    cudaMemcpyAsync(host_.outputs + slot * outputs_, device_.outputs + slot * outputs_,
+                    outputs_ * sizeof(float), cudaMemcpyDeviceToHost, stream_);
   if (with_logits)
     cudaMemcpyAsync(host_.logits, device_.logits, vocabulary_ * sizeof(float), cudaMemcpyDeviceToHost,
                     stream_);

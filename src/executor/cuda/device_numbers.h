@@ -96,7 +96,9 @@ class DeviceNumbers {
   u64 experts() const { return experts_; }                      // of all layers
   const Sums& evaluation_sums(u32 slot) const { return host_.evaluations[slot]; }
   std::span<const float> fetched_logits() const { return {host_.logits, vocabulary_}; }
-  std::span<const float> fetched_outputs(u32 slot) const { return {host_.outputs + slot * outputs_, outputs_}; }
+  std::span<const float> fetched_outputs(u32 slot) const {
+    return {host_.outputs + slot * outputs_, outputs_};
+  }
 
  private:
   DeviceNumbers(const Plan&, const ModelGraph&, StepSource&, const DeviceNumbersPlace&);

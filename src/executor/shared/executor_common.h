@@ -128,8 +128,8 @@ struct ExecutorCommon {
   CompletionBoard board;
   EvaluationSums evaluation;
   MovedBytes moved;
-  std::atomic<u64> vote{0};      // of this node, for all nodes
-  LogitsRequest logits;          // set at rest
+  std::atomic<u64> vote{0};          // of this node, for all nodes
+  LogitsRequest logits;              // set at rest
   TargetOutputs* outputs = nullptr;  // set at rest
 };
 

@@ -15,7 +15,7 @@ struct StepArraySizes {
   u64 micro_batches = 0, partials = 0, decay_segments = 0, vocabulary = 0;
   u64 cells = 0;           // cells of granules that several devices share
   u64 experts = 0;         // of all layers; 0: none
-  u64 outputs = 0;           // numbers that an evaluation gives for targets; 0: none
+  u64 outputs = 0;         // numbers that an evaluation gives for targets; 0: none
   u64 update_scratch = 0;  // bytes
   bool several_devices = false;
   bool several_nodes = false;
@@ -34,7 +34,7 @@ struct StepArrays {
   LossScale* loss_scale = nullptr;   // scale of the step in backward
   UpdateScalars* scalars = nullptr;  // scalars of the last update
   float* logits = nullptr;           // [vocabulary]
-  float* outputs = nullptr;            // [lane_depth, outputs]
+  float* outputs = nullptr;          // [lane_depth, outputs]
   DecaySegment* segments = nullptr;  // decay of all chunk sets
   std::byte* update_scratch = nullptr;
   // Models with experts: of the device's micro-batches.

@@ -107,8 +107,7 @@ Result<void> AdapterMerge::take_score(const StoredTensor& t) {
   const bool bias = t.name.ends_with(score_bias);
   const bool fits = t.shape.size() == (bias ? 1 : 2) && t.shape[0] >= 1 &&
                     (!score_ || score_->head.labels == t.shape[0]) && is_float_weight(t.dtype);
-  if (!family_ || !fits)
-    return wrong(*file_, t.name, "is no score head of a family that is trained here");
+  if (!family_ || !fits) return wrong(*file_, t.name, "is no score head of a family that is trained here");
   StoredTensor& tensor = (bias ? score_bias_ : score_tensor_).emplace(t);
   tensor.name = bias ? score_bias : score_tensor;
   if (!score_) score_.emplace();

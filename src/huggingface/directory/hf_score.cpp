@@ -38,7 +38,8 @@ bool is_class(const json::object& config, std::string_view classifier) {
 // As transformers' classifiers of tokens find it.
 double dropout_of_tokens(const json::object& config) {
   for (const char* key : {"classifier_dropout", "hidden_dropout"})
-    if (const json::value* p = config.if_contains(key); p != nullptr && p->is_number()) return p->to_number<double>();
+    if (const json::value* p = config.if_contains(key); p != nullptr && p->is_number())
+      return p->to_number<double>();
   return token_classifier_dropout;
 }
 

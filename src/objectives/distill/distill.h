@@ -8,11 +8,12 @@
 namespace tidepool {
 
 inline ObjectiveRule distill_rule(const ObjectiveConfig& c) {
-  return {.divergence = {.top_k = c.top_k, .beta = c.beta, .temperature = c.temperature, .remainder = c.remainder}};
+  return {.divergence = {
+              .top_k = c.top_k, .beta = c.beta, .temperature = c.temperature, .remainder = c.remainder}};
 }
 
 inline constexpr Objective distill = {.targets = "tokens",
-                                      .figure = {.metric = "eval_mean_token_accuracy",
+                                      .figure = {.metric = "eval_accuracy",
                                                  .word = "token accuracy",
                                                  .of = mean_of<Sum::correct>,
                                                  .text = significant_text},

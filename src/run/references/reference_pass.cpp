@@ -188,12 +188,11 @@ class Pass {
     if (request_.quiet) return;
     const double all = static_cast<double>(cache_.counts().tokens),
                  share = static_cast<double>(writer_->tokens()) / all;
-    line_.show(
-        word(),
-        fmt::format(" {} {} {}, {} of {} tokens", word(), bar(line_.screen(), share, 20, Ink::cyan),
-                    percent_text(share), count_text(share * all), count_text(all)),
-        has_teacher(request_.config) ? "distributions of the teacher ..."
-                                     : "log-probabilities of the reference model ...");
+    line_.show(word(),
+               fmt::format(" {} {} {}, {} of {} tokens", word(), bar(line_.screen(), share, 20, Ink::cyan),
+                           percent_text(share), count_text(share * all), count_text(all)),
+               has_teacher(request_.config) ? "distributions of the teacher ..."
+                                            : "log-probabilities of the reference model ...");
   }
   std::string word() const { return has_teacher(request_.config) ? "teacher pass" : "reference pass"; }
 
