@@ -26,8 +26,8 @@ constexpr TokenDivergence token_divergence(T beta, T log_teacher, T log_model) {
     return {loss, loss};
   }
   const T log_mixture = log((1 - beta) * model + beta * teacher);
-  const T of_model = (1 - beta) * model * (log_model - log_mixture);
-  // A product with 0, where the teacher's probability is too small for a number.
+  const T of_model = model == 0 ? T{0} : (1 - beta) * model * (log_model - log_mixture);
+  // Not a product with 0, where a probability is too small for a number.
   const T of_teacher = teacher == 0 ? T{0} : beta * teacher * (log_teacher - log_mixture);
   return {of_teacher + of_model, of_model};
 }

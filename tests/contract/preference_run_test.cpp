@@ -17,7 +17,8 @@ using testing::HasSubstr;
 Config small_preference(const TrainDir& dir, ObjectiveType type, bool lora = false) {
   Config c = test::small_config(dir);
   c.model = test::small_model(Family::qwen3);
-  const bool compares = may_compare(objective_rule({.type = type}));
+  const bool compares =
+      may_compare(objective_rule({.type = type})) || (type == ObjectiveType::distill && lora);
   const std::string base = lora || compares ? test::made_base(dir, Family::qwen3) : "";
   if (lora) c = test::lora_config(c, base);
   c.model_directory = base;
@@ -42,6 +43,10 @@ u64 held_out(ObjectiveType type) {
       return 20;
     case Documents::rollouts:
       return type == ObjectiveType::rloo ? 24 : 79;
+    case Documents::token_labels:
+      return 65;
+    case Documents::any:
+      return 112;
     default:
       return 15;
   }
@@ -60,7 +65,10 @@ TEST_P(PreferenceRun, LearnsAndIsEvaluatedAndResumed) {
   ASSERT_TRUE(report) << report.error().message;
   const Objective& of = objective(GetParam().type);
   EXPECT_EQ(report->eval_figure, of.figure.metric);
-  if (of.documents == Documents::rollouts)
+  if (GetParam().type == ObjectiveType::distill)
+    EXPECT_LT(report->eval_losses.back(),
+              GetParam().lora ? 1e-3 : 0.9);  // its own teacher; untrained: above 1
+  else if (of.documents == Documents::rollouts)
     EXPECT_LT(report->eval_losses.back(), -0.05);  // untrained: 0
   else
     EXPECT_GT(report->eval_figures.back(),
@@ -90,7 +98,11 @@ INSTANTIATE_TEST_SUITE_P(All, PreferenceRun,
                                          Case{ObjectiveType::dpo, true}, Case{ObjectiveType::orpo, false},
                                          Case{ObjectiveType::cpo, false}, Case{ObjectiveType::simpo, true},
                                          Case{ObjectiveType::kto, false}, Case{ObjectiveType::kto, true},
-                                         Case{ObjectiveType::grpo, false}, Case{ObjectiveType::rloo, true}),
+                                         Case{ObjectiveType::grpo, false}, Case{ObjectiveType::rloo, true},
+                                         Case{ObjectiveType::token_classification, false},
+                                         Case{ObjectiveType::token_classification, true},
+                                         Case{ObjectiveType::distill, false},
+                                         Case{ObjectiveType::distill, true}),
                          [](const auto& info) {
                            return std::string(name(info.param.type)) + (info.param.lora ? "_adapters" : "");
                          });

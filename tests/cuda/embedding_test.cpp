@@ -73,6 +73,37 @@ TEST_F(CudaEmbedding, LooksUpAsTheCpuDoes) {
   expect_lookup({3, 7, 64, 9, 8}, Precision::bf16, Precision::bf16, 0.1f, 1);
 }
 
+TEST_F(CudaEmbedding, NoiseIsThatOfTheCpu) {
+  for (const u32 columns : {64u, 13u}) {
+    const Sizes s = {3, 7, columns, 9, 8};
+    const auto tokens = tokens_of(s);
+    const u64 n = u64{s.rows()} * columns;
+    const DeviceValues wte(std::vector<float>(u64{s.vocabulary} * columns), Precision::fp32),
+        out(n, Precision::fp32);
+    const DeviceArray on_device(tokens.data(), tokens.size() * 4);
+    Embedding op = {.sequences = s.sequences,
+                    .tokens_per_sequence = s.tokens_per_sequence,
+                    .columns = columns,
+                    .tokens = on_device.as<i32>(),
+                    .wte = wte.values(),
+                    .out = out.values(),
+                    .noise = {.magnitude = 0.25f, .key = {.seed = 3, .step = 4, .tensor = 1}}};
+    embedding_cuda(op, stream_);
+    synchronize();
+    std::vector<float> want(n);
+    op.tokens = tokens.data(), op.wte = wte.given().data(), op.out = want.data();
+    embedding_cpu(op, *pool_);
+    EXPECT_TRUE(same_bits(out.now(), want));
+    double sum = 0, squares = 0;
+    for (const float x : want) {
+      EXPECT_LE(std::abs(x), 0.25f);
+      sum += x, squares += double{x} * x;
+    }
+    EXPECT_NEAR(sum / double(n), 0, 0.03);
+    EXPECT_NEAR(squares / double(n), 0.25 * 0.25 / 3, 0.004);
+  }
+}
+
 void CudaEmbedding::expect_backward(const Sizes& s, Precision precision, u64 shift) {
   SCOPED_TRACE(testing::Message() << s.rows() << " x " << s.columns << " of " << s.vocabulary);
   const auto tokens = tokens_of(s);

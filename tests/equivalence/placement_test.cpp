@@ -127,6 +127,12 @@ Config group_config(const Group& group, const TrainDir& dir) {
     }
     if (group.experts == AdapterForm::single) c.lora.target_modules = {"o_proj", "w1", "w3", "w2", "gate"};
   }
+  if (group.objective == ObjectiveType::token_classification || group.objective == ObjectiveType::distill) {
+    // A teacher with adapters beside it is the base; else the documents bring what it says.
+    const bool taught = group.objective == ObjectiveType::distill && group.lora;
+    c = test::preference(std::move(c), dir, group.objective, taught ? c.model_directory : "");
+    c.train.neftune_noise_alpha = group.precision == Precision::bf16 ? 5 : 0;
+  }
   if (objective(group.objective).units()) {
     const bool compares = may_compare(objective_rule({.type = group.objective}));
     if (compares && !group.lora) c.model_directory = test::made_base(dir, c.model);
@@ -251,6 +257,12 @@ INSTANTIATE_TEST_SUITE_P(
         of_objective(ObjectiveType::grpo,
                      {Precision::fp16, 2, true, 2, Family::llama, true, AdapterForm::none, Parallel::layers}),
         of_objective(ObjectiveType::rloo, {Precision::fp32, 4, true, 1, Family::qwen3_moe}),
+        of_objective(ObjectiveType::token_classification, {Precision::bf16, 2, true, 2, Family::llama}),
+        of_objective(ObjectiveType::token_classification, {Precision::fp32, 2, true, 1, Family::qwen3, true}),
+        of_objective(ObjectiveType::distill, {Precision::bf16, 2, true, 2, Family::gemma2}),
+        of_objective(ObjectiveType::distill, {Precision::fp32, 4, true, 1, Family::qwen3_moe, true}),
+        of_objective(ObjectiveType::distill, {Precision::fp16, 2, true, 2, Family::llama, false,
+                                              AdapterForm::none, Parallel::layers}),
         of_lookup({Precision::bf16, 2, true, 1, Family::llama, true}),
         of_lookup({Precision::fp32, 4, false, 2, Family::mistral, true}),
         of_lookup({Precision::bf16, 2, true, 2, Family::gemma4_text, true}),

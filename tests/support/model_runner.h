@@ -32,7 +32,7 @@ struct RunOptions {
   u64 step = 1;
   const i32* starts = nullptr;  // for a packed batch
   const i32* sequences = nullptr;
-  const float *values = nullptr, *references = nullptr, *old_logps = nullptr;
+  const float *values = nullptr, *references = nullptr, *old_logps = nullptr, *distributions = nullptr;
 };
 
 // Frame: memory of the kernels' device, with the interface of FrameBuffer.
@@ -248,7 +248,8 @@ class BasicModelRunner {
   }
   Sums& no_sums() { return *reinterpret_cast<Sums*>(loss_sum_.get()) = {}; }
   static BatchView batch_of(const i32* tokens, const i32* targets, const RunOptions& o) {
-    return {tokens, targets, o.starts, tokens, o.sequences, o.values, o.references, o.old_logps};
+    return {tokens,   targets,      o.starts,    tokens,         o.sequences,
+            o.values, o.references, o.old_logps, o.distributions};
   }
   u64 workspace_bytes() const {
     u64 bytes = 0;

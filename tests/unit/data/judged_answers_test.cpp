@@ -32,6 +32,7 @@ class DataAnswers : public test::DocumentsFixture {
   DataConfig rollouts(std::string_view lines, AdvantageRule advantages = {.scaled = true},
                       u32 tokens_max = 8) {
     return config(lines, {.documents = Documents::rollouts,
+                          .numbers = 1,
                           .sequences = 1,
                           .sequence_tokens_max = tokens_max,
                           .count_tokens = true,
