@@ -100,6 +100,7 @@ std::span<const EvalLoss> comparable_evaluations(std::span<const EvalLoss> evalu
   size_t first = 0;
   u64 tokens = 0;
   for (size_t i = 0; i < evaluations.size(); ++i) {
+    if (evaluations[i].ranked_by != evaluations[first].ranked_by) first = i;
     if (evaluations[i].tokens == 0) continue;
     if (tokens != 0 && evaluations[i].tokens != tokens) first = i;
     tokens = evaluations[i].tokens;
@@ -110,7 +111,7 @@ std::span<const EvalLoss> comparable_evaluations(std::span<const EvalLoss> evalu
 const EvalLoss* best_evaluation(std::span<const EvalLoss> evaluations) {
   const EvalLoss* best = nullptr;
   for (const EvalLoss& e : comparable_evaluations(evaluations))
-    if (best == nullptr || e.loss < best->loss || std::isnan(best->loss)) best = &e;
+    if (best == nullptr || e.ranked() < best->ranked() || std::isnan(best->ranked())) best = &e;
   return best;
 }
 
@@ -143,6 +144,7 @@ std::string to_text(const TrainerState& s) {
     json::object eval = {{"step", e.step}, {"eval_loss", json::string(exact(e.loss))}};
     if (e.tokens > 0) eval["tokens"] = e.tokens;
     if (!s.eval_figure.empty()) eval[s.eval_figure] = exact(e.figure);
+    if (!e.ranked_by.empty()) eval["ranked_by"] = e.ranked_by, eval["rank"] = exact(e.rank);
     evals.push_back(std::move(eval));
   }
   o["eval_losses"] = std::move(evals);
@@ -184,6 +186,10 @@ Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view
                              .tokens = tokens == nullptr ? 0 : f.count_of(tokens, "eval_losses")});
     if (!s.eval_figure.empty())
       s.eval_losses.back().figure = f.number_of(Fields::member(v, s.eval_figure), "eval_losses");
+    if (const json::value* by = Fields::member(v, "ranked_by")) {
+      s.eval_losses.back().ranked_by = f.text_of(by, "eval_losses");
+      s.eval_losses.back().rank = f.number_of(Fields::member(v, "rank"), "eval_losses");
+    }
   });
   f.each("losses", [&](const json::value& v) { s.losses.push_back(f.number_of(&v, "losses")); });
   const json::value* settings = root.get_object().if_contains("settings");

@@ -23,12 +23,18 @@ struct EvalLoss {
   double loss = 0;
   u64 tokens = 0;     // tokens with loss; 0: unknown, from an older file
   double figure = 0;  // TrainerState::eval_figure
+  // The metric by which evaluations are compared, if not the loss, and its value; negative if more of it is
+  // better.
+  std::string ranked_by = {};
+  double rank = 0;
+
+  double ranked() const { return ranked_by.empty() ? loss : rank; }  // lower is better
   bool operator==(const EvalLoss&) const = default;
 };
-// The latest evaluations over the same number of tokens. Losses over other tokens are not comparable. An
-// unknown number counts as the same.
+// The latest evaluations over the same number of tokens, ranked by the same metric: others are not
+// comparable. An unknown number counts as the same.
 std::span<const EvalLoss> comparable_evaluations(std::span<const EvalLoss>);
-// Among the comparable evaluations, the first with the lowest loss; null if there is none. Every number is
+// Among the comparable evaluations, the first with the lowest rank; null if there is none. Every number is
 // lower than NaN.
 const EvalLoss* best_evaluation(std::span<const EvalLoss>);
 

@@ -53,6 +53,9 @@ struct DataConfig {
   bool operator==(const DataConfig&) const = default;
 };
 
+enum class AutoBool : u8 { automatic, yes, no };
+inline constexpr std::array<std::string_view, 3> auto_bool_names = {"auto", "true", "false"};
+
 // Values of train.lr_scheduler_type.
 inline constexpr std::array<std::string_view, 6> lr_schedulers = {
     "linear", "cosine", "constant", "constant_with_warmup", "cosine_with_min_lr", "warmup_stable_decay"};
@@ -102,6 +105,8 @@ struct TrainConfig {
   u64 eval_batches = 8;                   // micro-batches per evaluation; 0: all held-out data
   u64 early_stopping_patience = 0;        // evaluations; 0: train up to max_steps
   double early_stopping_threshold = 0;
+  std::string metric_for_best_model = "eval_loss";
+  AutoBool greater_is_better{};
   RecomputePolicy recompute = RecomputePolicy::automatic;
   SpeculatePolicy speculate = SpeculatePolicy::automatic;
   // Loss scale of fp16. Names and defaults are those of PyTorch's GradScaler; min_loss_scale is DeepSpeed's.

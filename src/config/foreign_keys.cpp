@@ -176,8 +176,6 @@ constexpr std::array advices = std::to_array<Instead>({
     {"completion_only_loss", of_answers_only},
     {"validation_file", "set data.validation"},
     {"load_best_model_at_end", "checkpoint-best keeps the best checkpoint; leave the key out"},
-    {"metric_for_best_model", "the best is the one with the lowest eval_loss; leave the key out"},
-    {"greater_is_better", "the best is the one with the lowest eval_loss; leave the key out"},
     {"max_eval_samples", "set train.eval_batches"},
     {"save_strategy", "set output.save_steps"},
     {"logging_strategy", "set output.logging_steps"},

@@ -122,6 +122,16 @@ std::optional<Complaint> check_groups(const Config& c) {
       fmt::format("{} is more than the {} experts of a layer; set at most {}, or auto", group, count, count)};
 }
 
+std::optional<Complaint> check_best_metric(const Config& c) {
+  const std::string metric = evaluation_metric_name(c.train.metric_for_best_model);
+  const std::vector<std::string> known = evaluation_metrics(objective(c.objective.type));
+  if (metric == "eval_loss" || std::ranges::find(known, metric) != known.end()) return std::nullopt;
+  return Complaint{
+      "train", "metric_for_best_model",
+      fmt::format("'{}' is not one of eval_loss, {}, the metrics of objective.type {}",
+                  c.train.metric_for_best_model, fmt::join(known, ", "), name(c.objective.type))};
+}
+
 std::optional<Complaint> check_early_stopping(const Config& c) {
   if (c.train.early_stopping_patience == 0) return std::nullopt;
   const auto wrong = [&](std::string_view advice) {
@@ -326,6 +336,7 @@ std::optional<Complaint> validate(const Config& c) {
                      "number of steps"};
   if (const std::optional<Complaint> complaint = check_schedule(c.train)) return complaint;
   if (const std::optional<Complaint> complaint = check_weights(c.data)) return complaint;
+  if (const std::optional<Complaint> complaint = check_best_metric(c)) return complaint;
   if (const std::optional<Complaint> complaint = check_early_stopping(c)) return complaint;
   if (const std::optional<Complaint> complaint = check_report_to(c.output)) return complaint;
   if (c.train.precision == Precision::fp16) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tidepool/objective.h"
 
@@ -47,6 +48,13 @@ struct Objective {
   bool labelled() const { return documents == Documents::labelled || documents == Documents::token_labels; }
   bool units() const { return documents != Documents::any && !labelled(); }
 };
+
+// The names of an evaluation's metrics beside eval_loss.
+std::vector<std::string> evaluation_metrics(const Objective&);
+// RETURNS: a metric's name with the prefix that Hugging Face's trainer lets people leave out.
+std::string evaluation_metric_name(std::string_view);
+// RETURNS: the value of one of them; NaN if there was nothing to take its mean over.
+double evaluation_metric(const Objective&, std::string_view name, const Sums&, double targets);
 
 const Objective& objective(ObjectiveType);
 ObjectiveRule objective_rule(const ObjectiveConfig&);

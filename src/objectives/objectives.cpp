@@ -1,6 +1,9 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "objectives/cpo/cpo.h"
 #include "objectives/distill/distill.h"
@@ -57,6 +60,27 @@ std::optional<double> value_of(const ObjectiveMetric& metric, const Sums& sums, 
   const double value = metric.of(sums, targets);
   // With a loss that is no number, nothing else is one.
   return std::isnan(value) && !std::isnan(sums[Sum::loss]) ? std::nullopt : std::optional(value);
+}
+
+std::vector<std::string> evaluation_metrics(const Objective& of) {
+  std::vector<std::string> out = {std::string(of.figure.metric)};
+  for (const ObjectiveMetric& metric : of.metrics) {
+    std::string name = "eval_" + std::string(metric.name);
+    if (name != out.front()) out.push_back(std::move(name));
+  }
+  return out;
+}
+
+std::string evaluation_metric_name(std::string_view name) {
+  const bool whole = name.starts_with("eval_") || name == next_token.figure.metric;
+  return whole ? std::string(name) : fmt::format("eval_{}", name);
+}
+
+double evaluation_metric(const Objective& of, std::string_view name, const Sums& sums, double targets) {
+  if (name == of.figure.metric) return of.figure.of(sums, targets);
+  name.remove_prefix(std::string_view("eval_").size());
+  const auto metric = std::ranges::find(of.metrics, name, &ObjectiveMetric::name);
+  return value_of(*metric, sums, targets).value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 bool may_compare(const ObjectiveRule& rule) { return rule.reference || rule.unit == LossUnit::rollout; }

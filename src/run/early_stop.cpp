@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 
 #include "base/text/units.h"
@@ -13,9 +14,10 @@ u64 evaluations_without_gain(std::span<const EvalLoss> evaluations, double thres
   u64 count = 0;
   bool first = true;
   for (const EvalLoss& e : comparable_evaluations(evaluations)) {
-    const bool better = first || (e.loss < best && best - e.loss > threshold);
+    const double rank = e.ranked();
+    const bool better = first || (rank < best && best - rank > threshold);
     count = better ? 0 : count + 1;
-    if (e.loss < best) best = e.loss;  // a gain below the threshold still becomes the best
+    if (rank < best) best = rank;  // a gain below the threshold still becomes the best
     first = false;
   }
   return count;
@@ -26,21 +28,27 @@ std::string why_stop_early(std::span<const EvalLoss> evaluations, const TrainCon
   const u64 count = evaluations_without_gain(evaluations, train.early_stopping_threshold);
   if (count < train.early_stopping_patience) return "";
   const EvalLoss* best = best_evaluation(evaluations);
-  return fmt::format("eval_loss has not improved{} in {} evaluation{}; the best was {} at step {}",
-                     train.early_stopping_threshold > 0
-                         ? fmt::format(" by more than {:g}", train.early_stopping_threshold)
-                         : "",
-                     count, count == 1 ? "" : "s", loss_text(best->loss), best->step);
+  return fmt::format(
+      "{} has not improved{} in {} evaluation{}; the best was {} at step {}",
+      best->ranked_by.empty() ? "eval_loss" : best->ranked_by,
+      train.early_stopping_threshold > 0 ? fmt::format(" by more than {:g}", train.early_stopping_threshold)
+                                         : "",
+      count, count == 1 ? "" : "s",
+      best->ranked_by.empty() ? loss_text(best->loss) : significant_text(std::abs(best->rank)), best->step);
 }
 
 std::string why_best_begins_anew(std::span<const EvalLoss> evaluations, const TrainConfig& train) {
   if (evaluations.size() < 2 || comparable_evaluations(evaluations).size() > 1) return "";
   const EvalLoss* best = best_evaluation(evaluations.first(evaluations.size() - 1));
+  const std::string counts =
+      train.early_stopping_patience > 0 ? ", and early stopping starts to count again" : "";
+  if (const EvalLoss& last = evaluations.back(); last.ranked_by != best->ranked_by)
+    return fmt::format("evaluations were compared by {} before: this one is the first for a new best{}",
+                       best->ranked_by.empty() ? "eval_loss" : best->ranked_by, counts);
   return fmt::format(
       "eval_loss {} at step {}, the best so far, was not measured on these {} tokens and cannot be compared: "
       "this evaluation is the first for a new best{}",
-      loss_text(best->loss), best->step, evaluations.back().tokens,
-      train.early_stopping_patience > 0 ? ", and early stopping starts to count again" : "");
+      loss_text(best->loss), best->step, evaluations.back().tokens, counts);
 }
 
 }  // namespace tidepool

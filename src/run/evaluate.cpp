@@ -1,11 +1,38 @@
 #include "run/evaluate.h"
 
+#include <string_view>
+
 #include "base/steady_seconds.h"
+#include "objectives/objective.h"
 #include "run/early_stop.h"
 #include "run/outputs/metric_lines.h"
 #include "session/evaluation_runs.h"
 
 namespace tidepool {
+
+namespace {
+
+bool greater_is_better(AutoBool said, std::string_view metric) {
+  if (said != AutoBool::automatic) return said == AutoBool::yes;
+  return !metric.ends_with("loss") && !metric.ends_with("perplexity") && !metric.ends_with("kl") &&
+         !metric.starts_with("eval_clip_ratio");
+}
+
+EvalLoss ranked(const Evaluated& done, const Config& config) {
+  EvalLoss out = {done.step, done.result.loss(), done.result.targets, done.figure()};
+  const std::string metric = evaluation_metric_name(config.train.metric_for_best_model);
+  const bool greater = greater_is_better(config.train.greater_is_better, metric);
+  if (metric == "eval_loss" && !greater) return out;
+  const double value = metric == "eval_loss"
+                           ? out.loss
+                           : evaluation_metric(objective(config.objective.type), metric, done.result.sums,
+                                               static_cast<double>(done.result.targets));
+  out.ranked_by = metric;
+  out.rank = greater ? -value : value;
+  return out;
+}
+
+}  // namespace
 
 Result<void> evaluate(PreparedRun& run, Engine& engine) {
   const u64 batches = evaluation_batches(run), step = run.durability.state().issued;
@@ -22,7 +49,7 @@ Result<void> evaluate(PreparedRun& run, Engine& engine) {
                           .result = result,
                           .seconds = steady_seconds() - began};
   run.durability.tell(Event::evaluated);
-  losses.push_back({step, result.loss(), result.targets, done.figure()});
+  losses.push_back(ranked(done, run.config()));
   run.commits.progress().rested(run.state);
   if (best_evaluation(losses) == &losses.back()) run.durability.tell(Event::best_is_found);
   run.outputs.say(evaluation_text(done));

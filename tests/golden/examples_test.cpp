@@ -179,6 +179,8 @@ TEST_F(Examples, ExpertsPrintsWhatItsReadmeShows) { run_all("experts"); }
 TEST_F(Examples, Llama70bPrintsWhatItsReadmeShows) { run_all("llama-70b"); }
 TEST_F(Examples, LoraPrintsWhatItsReadmeShows) { run_all("lora"); }
 TEST_F(Examples, LoraFp8PrintsWhatItsReadmeShows) { run_all("lora-fp8"); }
+TEST_F(Examples, DistillPrintsWhatItsReadmeShows) { run_all("distill"); }
+TEST_F(Examples, RewardPrintsWhatItsReadmeShows) { run_all("reward"); }
 TEST_F(Examples, RolloutsPrintsWhatItsReadmeShows) { run_all("rollouts"); }
 TEST_F(Examples, PlanPrintsWhatTheReadmeShows) { run_page("README.md"); }
 
