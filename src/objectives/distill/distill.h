@@ -14,7 +14,7 @@ inline ObjectiveRule distill_rule(const ObjectiveConfig& c) {
 
 inline constexpr Objective distill = {.targets = "tokens",
                                       .figure = {.metric = "eval_accuracy",
-                                                 .word = "token accuracy",
+                                                 .word = "accuracy",
                                                  .of = mean_of<Sum::correct>,
                                                  .text = significant_text},
                                       .beta = 0,
