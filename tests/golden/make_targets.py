@@ -102,8 +102,9 @@ def write(directory, out, meta, data):
 
 def write_classifier(family):
     config = transformers.AutoConfig.from_pretrained(
-        f"tests/golden/families/{family}", num_labels=LABELS, classifier_dropout=0.0,
+        f"tests/golden/families/{family}", num_labels=LABELS,
         id2label={0: "O", 1: "B-LOC", 2: "I-LOC"}, label2id={"O": 0, "B-LOC": 1, "I-LOC": 2})
+    config.classifier_dropout = 0.0
     config._attn_implementation = "eager"
     model = transformers.AutoModelForTokenClassification.from_config(config).train()
     with torch.no_grad():

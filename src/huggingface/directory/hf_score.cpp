@@ -57,6 +57,9 @@ std::optional<ModelFault> read_score(const json::object& config, ScoreHead& scor
     score.labels = static_cast<u32>(count->get_int64());
   if (score.labels == 0) return ModelFault{"id2label", "names no label; a head has one or more"};
   if (score.of_tokens) score.dropout = dropout_of_tokens(config);
+  if (const json::value* bias = config.if_contains("token_classification_bias");
+      score.of_tokens && bias != nullptr && *bias == false)
+    return ModelFault{"token_classification_bias", "is false; only heads with a bias are trained here"};
   const std::string_view expected = score.labels == 1 ? "regression" : "single_label_classification";
   if (const json::value* type = config.if_contains("problem_type");
       !score.of_tokens && type != nullptr && type->is_string() && type->get_string() != expected)
