@@ -139,7 +139,8 @@ Result<void> DocumentEncoder::encode_rollouts(const RolloutsRecord& record, Enco
   for (size_t i = 0; i < record.completions.size(); ++i) {
     const Rollout& rollout = record.completions[i];
     TRY_ASSIGN(const std::vector<u32> tokens, encode_rollout(rollout, i));
-    out.numbers.resize(out.tokens.size() + tokens.size(), std::numeric_limits<float>::quiet_NaN());
+    if (trains)
+      out.numbers.resize(out.tokens.size() + tokens.size(), std::numeric_limits<float>::quiet_NaN());
     const auto of_completion = static_cast<size_t>(std::ranges::count_if(tokens, is_learned));
     if (trains && !rollout.logprobs.empty()) {
       if (rollout.logprobs.size() != of_completion)
