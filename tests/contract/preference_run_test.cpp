@@ -121,14 +121,18 @@ TEST(ReferencePass, BeginsAtTheReference) {
 TEST(TeacherPass, SaysWhatScoreWrites) {
   const TrainDir dir;
   Config c = small_preference(dir, ObjectiveType::distill, true);
-  c.train.sequence_length = 48;  // the longest document
+  c.data.train = {dir / "texts.jsonl"};
+  std::ofstream texts(c.data.train[0]);
+  for (u32 i = 0; i < 200; ++i)
+    texts << fmt::format("{{\"text\": \"{}\"}}\n", std::string(2 + i * 7 % 29, "abcdefg"[i % 7]));
+  texts.close();
   const auto taught = test::run(c);
   ASSERT_TRUE(taught) << taught.error().message;
   const std::string lines = dir / "scored.jsonl";
   std::ofstream out(lines);
   const auto scored = score_documents({.source = c.objective.teacher,
                                        .overrides = {"memory.device=64MiB", "memory.host=64MiB",
-                                                     "train.precision=fp32", "train.sequence_length=64"},
+                                                     "train.precision=fp32", "train.sequence_length=32"},
                                        .data = c.data.train,
                                        .top_k = 3,
                                        .quiet = true,
@@ -142,7 +146,7 @@ TEST(TeacherPass, SaysWhatScoreWrites) {
   brought.output.dir = dir / "brought";
   brought.objective.teacher.clear();
   brought.data.train = {lines};
-  brought.data.units = unit_settings(brought.objective, 48);
+  brought.data.units = unit_settings(brought.objective, 32);
   const auto report = test::run(brought);
   ASSERT_TRUE(report) << report.error().message;
   ASSERT_EQ(report->losses.size(), taught->losses.size());
