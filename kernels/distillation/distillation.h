@@ -8,7 +8,7 @@
 
 namespace tidepool {
 
-// What a teacher says of the rows' targets, and the model's logits of the same tokens.
+// A teacher's distributions of the rows' targets, and the model's logits of the same tokens.
 struct TeacherTokens {
   DivergenceRule rule;
   u32 rows = 0;                          // R

@@ -32,7 +32,7 @@ constexpr TokenDivergence token_divergence(T beta, T log_teacher, T log_model) {
   return {of_teacher + of_model, of_model};
 }
 
-// What all other tokens have together. Sums of probabilities in fp32 are no closer to 1.
+// RETURNS: what all other tokens have together. Sums of probabilities in fp32 are no closer to 1.
 inline constexpr double remainder_least = 1e-7;
 template <class T>
 constexpr T remainder_of(T sum) {

@@ -84,8 +84,8 @@ constinit const Command score_command = {
         "directory, or a config, as for eval. Each line of the JSONL files comes out with\n"
         "logprob, tokens and perplexity behind its keys, or with the reward that a reward\n"
         "model gives. Rollouts (prompt and completions) get logprobs or rewards, an entry\n"
-        "per completion: what objective.type grpo trains on. With --top-k a line gets the\n"
-        "tokens and distributions that objective.type distill trains on. key=value\n"
+        "per completion: what objective.type grpo trains on. With --top-k a line gets\n"
+        "the tokens and distributions that objective.type distill trains on. key=value\n"
         "overrides the run's config; train.sequence_length is the longest document.\n",
 };
 

@@ -116,8 +116,7 @@ TEST(ReferencePass, BeginsAtTheReference) {
   EXPECT_NEAR(report->losses.front(), std::log(2.0), 1e-6);
 }
 
-// What a teacher says in its pass is what it says in lines that `score` writes, whose documents lie elsewhere
-// in rows.
+// A teacher's pass says the same as lines that `score` writes, though documents lie elsewhere in rows there.
 TEST(TeacherPass, SaysWhatScoreWrites) {
   const TrainDir dir;
   Config c = small_preference(dir, ObjectiveType::distill, true);

@@ -91,7 +91,7 @@ struct TokensRecord {
   std::vector<u32> ids;
   std::vector<bool> learned;  // by token: true if it is to be predicted
   std::vector<size_t> ends;   // of the documents, ascending; the last one is ids.size()
-  // Of records with distributions, [tokens, 2 top_k]: log-probabilities of the tokens that a teacher finds
+  // Records with distributions only, [tokens, 2 top_k]: log-probabilities of the tokens that a teacher finds
   // most probable in the place of each, and then these tokens. Zeros: not known.
   u32 top_k = 0;
   std::vector<float> distributions;
