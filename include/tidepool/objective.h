@@ -114,6 +114,7 @@ struct DivergenceRule {
   double beta = 0;  // 0: KL(teacher, model); 1: KL(model, teacher); between: Jensen-Shannon
   double temperature = 1;
   Remainder remainder{};
+  u32 columns = 0;  // of the teacher's logits: tokens that the model has too; 0: all
 
   constexpr bool on() const { return top_k > 0; }
   // Numbers of a target: the log-probabilities, and then the tokens.
@@ -142,7 +143,7 @@ struct ObjectiveRule {
   double discopop_tau = 0.05;
   double center = 0;        // center_rewards_coefficient
   bool prompt_nll = false;  // chosen_nll is of the prompts' tokens too
-  bool mean = false;        // log-probabilities and rewards are told as means over tokens
+  bool mean = false;        // log-probabilities and rewards are means over tokens
   bool reference = false;   // log-probabilities count less those of a reference model
   double desirable_weight = 1, undesirable_weight = 1;  // of judged answers
   RolloutRule rollout;
@@ -244,6 +245,7 @@ struct ObjectiveConfig {
   u32 top_k = 64;
   double temperature = 1;
   Remainder remainder{};
+  u32 teacher_columns = 0;  // not a key: DivergenceRule::columns, in a teacher's pass
 
   bool operator==(const ObjectiveConfig&) const = default;
 };

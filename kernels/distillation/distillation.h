@@ -31,7 +31,7 @@ struct DivergenceLosses {
   double weight = 1;                // of a target's gradient: 1 / targets of the step
   double* of_rows = nullptr;        // [R] scratch
   RowFactors* factors = nullptr;    // [R] for cross_entropy_gradient(); null: sums alone
-  double* sum = nullptr;            // added to, in the order of rows
+  double* sum = nullptr;            // added to, in a fixed order
 };
 void divergence_losses_cpu(const DivergenceLosses&, CorePool&);
 

@@ -13,7 +13,8 @@ constexpr KernelCost teacher_tokens_cost(u64 rows, u64 k) {
 constexpr KernelCost divergence_cost(u64 rows, u64 k) {
   return {.vector_flops = 60 * rows * k, .bytes = 16 * rows * k};
 }
-// One pass over the logits; a few more of the first slice.
+// One pass over the logits. A GPU makes one for each token that comes into the list, most of them in the
+// first slices, which this leaves out.
 constexpr KernelCost select_top_cost(u64 rows, u64 vocabulary) {
   return {.vector_flops = 4 * rows * vocabulary, .elements = rows * vocabulary};
 }

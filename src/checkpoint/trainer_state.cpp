@@ -100,7 +100,7 @@ std::span<const EvalLoss> comparable_evaluations(std::span<const EvalLoss> evalu
   size_t first = 0;
   u64 tokens = 0;
   for (size_t i = 0; i < evaluations.size(); ++i) {
-    if (evaluations[i].ranked_by != evaluations[first].ranked_by) first = i;
+    if (!evaluations[i].same_ranking(evaluations[first])) first = i;
     if (evaluations[i].tokens == 0) continue;
     if (tokens != 0 && evaluations[i].tokens != tokens) first = i;
     tokens = evaluations[i].tokens;
@@ -111,7 +111,7 @@ std::span<const EvalLoss> comparable_evaluations(std::span<const EvalLoss> evalu
 const EvalLoss* best_evaluation(std::span<const EvalLoss> evaluations) {
   const EvalLoss* best = nullptr;
   for (const EvalLoss& e : comparable_evaluations(evaluations))
-    if (best == nullptr || e.ranked() < best->ranked() || std::isnan(best->ranked())) best = &e;
+    if (best == nullptr || e.rank() < best->rank() || std::isnan(best->rank())) best = &e;
   return best;
 }
 
@@ -144,7 +144,11 @@ std::string to_text(const TrainerState& s) {
     json::object eval = {{"step", e.step}, {"eval_loss", json::string(exact(e.loss))}};
     if (e.tokens > 0) eval["tokens"] = e.tokens;
     if (!s.eval_figure.empty()) eval[s.eval_figure] = exact(e.figure);
-    if (!e.ranked_by.empty()) eval["ranked_by"] = e.ranked_by, eval["rank"] = exact(e.rank);
+    if (!e.ranked_by.empty()) {
+      eval["ranked_by"] = e.ranked_by;
+      eval["value"] = exact(e.value);
+      eval["greater_is_better"] = e.greater_is_better;
+    }
     evals.push_back(std::move(eval));
   }
   o["eval_losses"] = std::move(evals);
@@ -188,7 +192,12 @@ Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view
       s.eval_losses.back().figure = f.number_of(Fields::member(v, s.eval_figure), "eval_losses");
     if (const json::value* by = Fields::member(v, "ranked_by")) {
       s.eval_losses.back().ranked_by = f.text_of(by, "eval_losses");
-      s.eval_losses.back().rank = f.number_of(Fields::member(v, "rank"), "eval_losses");
+      s.eval_losses.back().value = f.number_of(Fields::member(v, "value"), "eval_losses");
+      const json::value* greater = Fields::member(v, "greater_is_better");
+      if (greater == nullptr || !greater->is_bool())
+        f.wrong("eval_losses");
+      else
+        s.eval_losses.back().greater_is_better = greater->get_bool();
     }
   });
   f.each("losses", [&](const json::value& v) { s.losses.push_back(f.number_of(&v, "losses")); });

@@ -23,12 +23,17 @@ struct EvalLoss {
   double loss = 0;
   u64 tokens = 0;     // tokens with loss; 0: unknown, from an older file
   double figure = 0;  // TrainerState::eval_figure
-  // The metric by which evaluations are compared, if not the loss, and its value; negative if more of it is
-  // better.
+  // The metric by which evaluations are compared, if not less loss, and its value.
   std::string ranked_by = {};
-  double rank = 0;
+  double value = 0;
+  bool greater_is_better = false;
 
-  double ranked() const { return ranked_by.empty() ? loss : rank; }  // lower is better
+  double rank() const {
+    return ranked_by.empty() ? loss : greater_is_better ? -value : value;
+  }  // lower is better
+  bool same_ranking(const EvalLoss& e) const {
+    return ranked_by == e.ranked_by && greater_is_better == e.greater_is_better;
+  }
   bool operator==(const EvalLoss&) const = default;
 };
 // The latest evaluations over the same number of tokens, ranked by the same metric: others are not

@@ -243,12 +243,14 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
   return out;
 }
 
-std::string references_text(const Plan& pass) {
+std::string references_text(const Plan& pass, const ObjectiveConfig& objective) {
+  const bool taught = !objective.teacher.empty();
   const auto peak = [&](Tier tier) { return bytes_text(pass.tiers[static_cast<u32>(tier)].planned_peak); };
   return fmt::format(
-      "before step 1 the reference model runs forward over the documents, in these budgets: "
-      "device {}, host {}, disk {}; it leaves 4 bytes per token",
-      peak(Tier::device), peak(Tier::host), peak(Tier::disk));
+      "before step 1 the {} runs forward over the documents, in these budgets: "
+      "device {}, host {}, disk {}; it leaves {} bytes per token beside their cache",
+      taught ? "teacher" : "reference model", peak(Tier::device), peak(Tier::host), peak(Tier::disk),
+      sizeof(float) * (taught ? objective_rule(objective).divergence.numbers() : 1));
 }
 
 // REQUIRES: check_plan_arguments() accepted `given`.
@@ -288,7 +290,7 @@ Result<void> plan(const PlanArguments& given) {
       summarize({.job = p.job, .plan = p.plan, .machine = p.machine ? &*p.machine : nullptr});
   if (const std::optional<u64> epoch = steps_per_epoch_at_hand(p.job))
     summary.notes.push_back(train_length_text(arguments.config.train, *epoch));
-  if (p.references) summary.notes.push_back(references_text(*p.references));
+  if (p.references) summary.notes.push_back(references_text(*p.references, arguments.config.objective));
   print_text("{}", render_plan(summary, screen));
   if (!p.forecast) return {};
   const Outlook o = outlook(p.job.graph, p, arguments.tokens);

@@ -18,7 +18,7 @@ namespace {
 constexpr std::array options_of_score = {
     Option{"output", "FILE", "write there, not to standard output"},
     Option{"tokens", "", "each token's log-probability too"},
-    Option{"top-k", "K", "the K most probable tokens in each place, to distill from"},
+    Option{"top-k", "K", "for distillation: the K most probable tokens after each"},
 };
 
 void show(StatusLine& status, u64 done, u64 all) {
@@ -50,6 +50,8 @@ Result<void> run_score(const Arguments& arguments) {
                          print_text("{}\n", line);
                          return {};
                        }};
+  if (request.by_token && arguments.has("top-k"))
+    return usage_error("--tokens and --top-k do not go together; leave one out");
   if (arguments.has("top-k")) {
     TRY_ASSIGN(request.top_k, arguments.count("top-k", {.least = 1, .most = top_k_most}));
   }

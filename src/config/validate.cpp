@@ -235,6 +235,10 @@ std::optional<Complaint> check_objective(const Config& c) {
   if (std::optional<Complaint> complaint = check_score_head(c, of)) return complaint;
   if (std::optional<Complaint> complaint = check_losses(c.objective, of)) return complaint;
   if (std::optional<Complaint> complaint = check_distillation(c)) return complaint;
+  const bool smooths = of.rule == nullptr || of.documents == Documents::pairs;
+  if (c.objective.label_smoothing > 0 && !smooths)
+    return wrong_objective("label_smoothing",
+                           fmt::format("{} does not read it; leave the key out", name(c.objective.type)));
   if (of.documents == Documents::token_labels && c.model.family == Family::gpt2)
     return wrong_objective("type", "token_classification is not for gpt2 models; take another family");
   if (c.objective.beta == 0 && !of.beta_may_be_zero)

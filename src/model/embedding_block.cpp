@@ -20,8 +20,10 @@ float scale_of(const ModelGraph& g) {
 // NEFTune (Jain et al., arXiv:2310.05914), as transformers has it: the longer a sequence, the less.
 UniformNoise noise_of_embedding(const BlockContext& c) {
   const double numbers = static_cast<double>(c.graph.batch.tokens) * c.graph.config.width;
-  return {.magnitude = c.training ? static_cast<float>(c.graph.neftune_alpha / std::sqrt(numbers)) : 0.0f,
-          .key = dropout_of(c, DropoutSite::noise, 0)};
+  // A factor of the config comes behind the noise, and a family's own before it.
+  const double factor = style(c.graph.config.family).scaled_embedding ? 1 : c.graph.config.factors.embedding;
+  const double magnitude = c.training ? factor * c.graph.neftune_alpha / std::sqrt(numbers) : 0;
+  return {.magnitude = static_cast<float>(magnitude), .key = dropout_of(c, DropoutSite::noise, 0)};
 }
 
 bool has_positions(const BlockContext& c) { return block_of(c).windows.size() > wpe; }

@@ -37,7 +37,11 @@ struct Head {
   double temperature() const { return rule().divergence.temperature; }
   float factor() const { return static_cast<float>(c.graph.config.logits_factor() / temperature()); }
   float cap() const { return static_cast<float>(c.graph.config.logits_cap() / temperature()); }
-  u32 columns() const { return c.graph.config.head_rows(); }  // of logits
+  // Columns of logits: in a teacher's pass those of tokens that the model has too.
+  u32 columns() const {
+    const u32 all = c.graph.config.head_rows(), given = rule().divergence.columns;
+    return given != 0 ? std::min(given, all) : all;
+  }
   bool one_slice() const { return columns() <= vocabulary_slice; }
   u32 slice() const { return c.slice_columns != 0 ? c.slice_columns : vocabulary_slice; }
   Param slice_weight(u32 begin) const { return matrix[weights].at(u64{begin} * c.graph.config.width); }

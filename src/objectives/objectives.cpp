@@ -72,8 +72,9 @@ std::vector<std::string> evaluation_metrics(const Objective& of) {
 }
 
 std::string evaluation_metric_name(std::string_view name) {
-  const bool whole = name.starts_with("eval_") || name == next_token.figure.metric;
-  return whole ? std::string(name) : fmt::format("eval_{}", name);
+  constexpr std::string_view prefix = "eval_";
+  if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+  return name == next_token.figure.metric ? std::string(name) : fmt::format("{}{}", prefix, name);
 }
 
 double evaluation_metric(const Objective& of, std::string_view name, const Sums& sums, double targets) {

@@ -275,7 +275,9 @@ class Report {
   }
 
   std::string best() const {
-    const std::string loss = loss_text(run_.best_eval_loss);
+    const std::string loss =
+        loss_text(run_.best_eval_loss) +
+        (run_.best_ranked_by.empty() ? "" : fmt::format(", chosen by {}", run_.best_ranked_by));
     if (run_.best_eval_step == run_.best_step)
       return fmt::format("Best: {}, eval_loss {} (checkpoint-best)", run_.best_checkpoint, loss);
     if (run_.best_eval_step == 0)

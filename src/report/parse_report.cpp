@@ -193,6 +193,7 @@ RunReport read_fields(const Object& o) {
   r.eval_steps = o.counts("eval_steps");
   r.eval_losses = o.losses("eval_losses");
   if (o.has("eval_figure")) r.eval_figure = o.text("eval_figure"), r.eval_figures = o.losses("eval_figures");
+  if (o.has("best_ranked_by")) r.best_ranked_by = o.text("best_ranked_by");
   if (o.has("best_step")) r.best_step = o.count("best_step"), r.best_eval_loss = o.loss("best_eval_loss");
   if (o.has("best_eval_step")) r.best_eval_step = o.count("best_eval_step");
   if (o.has("best_checkpoint")) r.best_checkpoint = o.text("best_checkpoint");

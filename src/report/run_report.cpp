@@ -1,6 +1,8 @@
 // Writes report.json.
 #include "report/run_report.h"
 
+#include <fmt/format.h>
+
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
@@ -163,6 +165,7 @@ std::string to_json(const RunReport& r) {
   else if (!r.eval_losses.empty())
     o["perplexity"] = std::exp(r.eval_losses.back());
   if (r.best_step > 0) o["best_step"] = r.best_step, o["best_eval_loss"] = r.best_eval_loss;
+  if (!r.best_ranked_by.empty()) o["best_ranked_by"] = r.best_ranked_by;
   if (r.best_eval_step > 0) o["best_eval_step"] = r.best_eval_step;
   if (!r.best_checkpoint.empty()) o["best_checkpoint"] = r.best_checkpoint;
   if (!r.stopped_early.empty()) o["stopped_early"] = r.stopped_early;

@@ -101,6 +101,7 @@ struct RunReport {
   u64 best_step = 0;       // of the checkpoint; 0: none
   u64 best_eval_step = 0;  // of the evaluation; 0: an older report.json without it
   double best_eval_loss = 0;
+  std::string best_ranked_by;  // the metric by which it is the best; empty: eval_loss
   std::string best_checkpoint;
   std::string stopped_early;  // reason; empty: not stopped early
 

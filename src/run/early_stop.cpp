@@ -14,7 +14,7 @@ u64 evaluations_without_gain(std::span<const EvalLoss> evaluations, double thres
   u64 count = 0;
   bool first = true;
   for (const EvalLoss& e : comparable_evaluations(evaluations)) {
-    const double rank = e.ranked();
+    const double rank = e.rank();
     const bool better = first || (rank < best && best - rank > threshold);
     count = better ? 0 : count + 1;
     if (rank < best) best = rank;  // a gain below the threshold still becomes the best
@@ -34,7 +34,7 @@ std::string why_stop_early(std::span<const EvalLoss> evaluations, const TrainCon
       train.early_stopping_threshold > 0 ? fmt::format(" by more than {:g}", train.early_stopping_threshold)
                                          : "",
       count, count == 1 ? "" : "s",
-      best->ranked_by.empty() ? loss_text(best->loss) : significant_text(std::abs(best->rank)), best->step);
+      best->ranked_by.empty() ? loss_text(best->loss) : significant_text(best->value), best->step);
 }
 
 std::string why_best_begins_anew(std::span<const EvalLoss> evaluations, const TrainConfig& train) {
@@ -42,13 +42,15 @@ std::string why_best_begins_anew(std::span<const EvalLoss> evaluations, const Tr
   const EvalLoss* best = best_evaluation(evaluations.first(evaluations.size() - 1));
   const std::string counts =
       train.early_stopping_patience > 0 ? ", and early stopping starts to count again" : "";
-  if (const EvalLoss& last = evaluations.back(); last.ranked_by != best->ranked_by)
+  if (const EvalLoss& last = evaluations.back(); !last.same_ranking(*best))
     return fmt::format("evaluations were compared by {} before: this one is the first for a new best{}",
                        best->ranked_by.empty() ? "eval_loss" : best->ranked_by, counts);
   return fmt::format(
-      "eval_loss {} at step {}, the best so far, was not measured on these {} tokens and cannot be compared: "
+      "{} {} at step {}, the best so far, was not measured on these {} tokens and cannot be compared: "
       "this evaluation is the first for a new best{}",
-      loss_text(best->loss), best->step, evaluations.back().tokens, counts);
+      best->ranked_by.empty() ? "eval_loss" : best->ranked_by,
+      best->ranked_by.empty() ? loss_text(best->loss) : significant_text(best->value), best->step,
+      evaluations.back().tokens, counts);
 }
 
 }  // namespace tidepool

@@ -28,7 +28,8 @@ EvalLoss ranked(const Evaluated& done, const Config& config) {
                            : evaluation_metric(objective(config.objective.type), metric, done.result.sums,
                                                static_cast<double>(done.result.targets));
   out.ranked_by = metric;
-  out.rank = greater ? -value : value;
+  out.value = value;
+  out.greater_is_better = greater;
   return out;
 }
 

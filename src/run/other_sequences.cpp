@@ -148,14 +148,18 @@ Error other_files(const EarlierPart& found) {
 Error other_sequences(const EarlierPart& found, const std::string& fingerprint, const Config& now) {
   const StepFingerprint then = step_fingerprint(found.state.data_fingerprint),
                         here = step_fingerprint(fingerprint);
+  const bool taught = !now.objective.teacher.empty();
   const bool same_step = then.sequences_per_step == here.sequences_per_step;
   if (then.data == here.data && then.reference != here.reference)
-    return {
-        ErrorKind::usage,
-        fmt::format(
-            "{} was trained beside another reference model, or with other weights of it: objective.reference "
-            "is {} now; restore it, or start again in another output.dir",
-            found.name, now.objective.reference)};
+    return {ErrorKind::usage,
+            fmt::format(
+                "{} was trained beside another {}: {} now; restore it, or start again in another output.dir",
+                found.name,
+                taught ? "teacher, or with other weights, top_k or temperature"
+                       : "reference model, or with other weights of it",
+                taught ? fmt::format("objective.teacher is {}, top_k {} and temperature {:g}",
+                                     now.objective.teacher, now.objective.top_k, now.objective.temperature)
+                       : fmt::format("objective.reference is {}", now.objective.reference))};
   if (then.data == here.data && then.sequences_per_step != 0)
     return other_steps(found, then.sequences_per_step, here.sequences_per_step, now);
   Changes changes = changes_of_data(found, now);

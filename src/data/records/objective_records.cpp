@@ -44,6 +44,12 @@ Result<LabelledRecord> LabelledText::read() const {
 
 Result<TokenLabelsRecord> LabelledTokens::read() const {
   TokenLabelsRecord out;
+  TRY(only_one({"input_ids", "tokens", "words"}));
+  TRY(only_one({"labels", "ner_tags", "tags"}));
+  if (const json::value* mask = field("attention_mask"); mask != nullptr && mask->is_array())
+    for (const json::value& one : mask->get_array())
+      if (!(one == 1))
+        return fault("attention_mask has other numbers than 1; write a text alone, without padding");
   size_t tokens = 0;
   if (field("input_ids") != nullptr) {
     TRY_ASSIGN(std::vector<u32> all, ids());
@@ -70,6 +76,17 @@ Result<TokenLabelsRecord> LabelledTokens::read() const {
     out.labels.push_back(std::move(one));
   }
   return out;
+}
+
+Result<void> LabelledTokens::only_one(std::initializer_list<std::string_view> keys) const {
+  std::string_view found;
+  for (const std::string_view key : keys) {
+    if (field(key) == nullptr) continue;
+    if (!found.empty())
+      return fault(fmt::format("\"{}\" and \"{}\" say the same; keep one of them", found, key));
+    found = key;
+  }
+  return {};
 }
 
 Result<std::vector<std::string>> LabelledTokens::words(std::string_view key) const {

@@ -22,6 +22,7 @@ class LabelledTokens : private RecordFields {
   Result<TokenLabelsRecord> read() const;
 
  private:
+  Result<void> only_one(std::initializer_list<std::string_view> keys) const;
   Result<std::vector<std::string>> words(std::string_view key) const;
   Result<std::vector<u32>> ids() const;
   Result<std::optional<Label>> label(const boost::json::value&, std::string_view what) const;

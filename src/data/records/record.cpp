@@ -362,6 +362,11 @@ Result<Record> parse_record(std::string_view line, RecordShape shape, const std:
   const json::object& object = parsed.value.get_object();
   const std::string_view wanted = key_of(shape);
   if (!wanted.empty() && !object.contains(wanted)) {
+    if (shape == RecordShape::distributions)
+      return bad_record(
+          place,
+          "there is no \"teacher_topk_ids\"; name a teacher with objective.teacher, or write these "
+          "lines with  tidepool score TEACHER data=FILE --top-k K");
     const std::string_view other = key_of_other_shape(object);
     return bad_record(
         place,

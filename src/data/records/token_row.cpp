@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
 
 #include "data/records/known_keys.h"
 
@@ -180,26 +183,29 @@ Result<void> TokenRow::read_distributions() {
     static const json::array none;
     return all[i].is_null() ? &none : all[i].if_array();
   };
+  for (const json::value& first : *ids)
+    if (row_.top_k == 0 && first.is_array()) row_.top_k = static_cast<u32>(first.get_array().size());
+  if (row_.top_k == 0) return fault("teacher_topk_ids has nothing but empty lists");
+  behind_.resize(row_.ids.size() * 2 * row_.top_k);
   for (size_t i = 0; i < row_.ids.size(); ++i) {
     const json::array *of_ids = list_at(*ids, i), *of_logps = list_at(*logps, i);
     if (of_ids == nullptr || of_logps == nullptr || of_ids->size() != of_logps->size())
       return fault(
           fmt::format("teacher_topk_ids[{}] and teacher_topk_logps[{}] must be lists of one length", i, i));
-    if (row_.top_k == 0) row_.top_k = static_cast<u32>(of_ids->size());
-    behind_.resize((i + 1) * 2 * row_.top_k);
     TRY(read_distribution(i, *of_ids, *of_logps));
   }
-  if (row_.top_k == 0) return fault("teacher_topk_ids has nothing but empty lists");
   return {};
 }
 
 Result<void> TokenRow::read_distribution(size_t i, const json::array& ids, const json::array& logps) {
   constexpr double logp_most = 1e-3, logp_least = -1e4;  // rounding; any number that is not infinite
+  constexpr double sum_error = 0.01;                     // of logarithms in bf16
   const bool needed = i + 1 < row_.ids.size() && row_.learned[i + 1] && !begins_[i + 1];
   if (ids.size() != row_.top_k && (needed || !ids.empty()))
     return fault(
         fmt::format("teacher_topk_ids[{}] has {} tokens, and others have {}", i, ids.size(), row_.top_k));
-  float* const out = behind_.data() + behind_.size() - 2 * row_.top_k;
+  std::vector<std::pair<float, float>> tokens;  // log-probability, token
+  double sum = 0;
   for (size_t k = 0; k < ids.size(); ++k) {
     TRY_ASSIGN(const i64 id, integer(ids[k], fmt::format("teacher_topk_ids[{}][{}]", i, k), 0));
     const double logp = logps[k].is_number() ? logps[k].to_number<double>() : 1;
@@ -207,12 +213,21 @@ Result<void> TokenRow::read_distribution(size_t i, const json::array& ids, const
       return fault(
           fmt::format("teacher_topk_logps[{}][{}] must be the logarithm of a probability, from {:g} to 0", i,
                       k, logp_least));
-    out[k] = static_cast<float>(logp), out[row_.top_k + k] = static_cast<float>(id);
+    tokens.emplace_back(static_cast<float>(logp), static_cast<float>(id));
+    sum += std::exp(logp);
   }
-  std::vector<float> tokens(out + row_.top_k, out + 2 * row_.top_k);
-  std::ranges::sort(tokens);
-  if (!ids.empty() && std::ranges::adjacent_find(tokens) != tokens.end())
-    return fault(fmt::format("teacher_topk_ids[{}] names a token twice", i));
+  if (sum > 1 + sum_error)
+    return fault(
+        fmt::format("teacher_topk_logps[{}] are of probabilities whose sum is {:.4g}, above 1", i, sum));
+  // The most probable first, as other tools may not have them.
+  std::ranges::stable_sort(tokens, std::greater<>(), &std::pair<float, float>::first);
+  float* const out = behind_.data() + i * 2 * row_.top_k;
+  std::set<float> seen;
+  for (size_t k = 0; k < tokens.size(); ++k) {
+    out[k] = tokens[k].first, out[row_.top_k + k] = tokens[k].second;
+    if (!seen.insert(tokens[k].second).second)
+      return fault(fmt::format("teacher_topk_ids[{}] names a token twice", i));
+  }
   return {};
 }
 

@@ -60,7 +60,7 @@ class DeviceNumbers {
   Sums* begin_evaluation(u32 slot);
   // [V]: logits of one row.
   float* logits() const { return device_.logits; }
-  // [R] of an evaluation's slot; null: the graph tells none.
+  // [R] of an evaluation's slot; null: the objective has no output.
   float* outputs(u32 slot) const { return outputs_ == 0 ? nullptr : device_.outputs + slot * outputs_; }
 
   // Adds norm partials of a finished gradient: elements [begin, begin + elements) of the window.
@@ -117,7 +117,7 @@ class DeviceNumbers {
   const bool several_devices_, several_nodes_;
   const u64 experts_;  // of all layers
   const u64 vocabulary_;
-  const u64 outputs_;  // of an evaluation's micro-batch; 0: none are told
+  const u64 outputs_;  // of an evaluation's micro-batch; 0: none
   const NormLayout layout_;
   StepSource& source_;
   const int device_index_;

@@ -23,8 +23,8 @@ class TargetOutputs {
  public:
   virtual ~TargetOutputs() = default;
   // RETURNS: host memory for an evaluation's micro-batch, [B, T, ObjectiveRule::outputs()], by its number
-  // since the run of the engine began. It is filled when that has ended. THREADS: lane threads, several at
-  // once, each for another micro-batch.
+  // since the run of the engine began. It is filled when that has ended.
+  // THREADS: lane threads, several at once, each for another micro-batch.
   virtual std::span<float> place(u64 micro_batch) = 0;
 };
 

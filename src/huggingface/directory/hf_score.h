@@ -12,7 +12,7 @@ namespace tidepool {
 inline constexpr double token_classifier_dropout = 0.1;
 
 // Sets `score` if config.json names a ForSequenceClassification or ForTokenClassification model.
-// RETURNS: the fault of a classifier of another kind than one label per text.
+// RETURNS: the fault of a classifier that does not choose one label of each text or token.
 std::optional<ModelFault> read_score(const boost::json::object&, ScoreHead& score);
 
 // REQUIRES: the model has a score head. Names a padding token if the config has none: without one,

@@ -8,8 +8,11 @@
 namespace tidepool {
 
 inline ObjectiveRule distill_rule(const ObjectiveConfig& c) {
-  return {.divergence = {
-              .top_k = c.top_k, .beta = c.beta, .temperature = c.temperature, .remainder = c.remainder}};
+  return {.divergence = {.top_k = c.top_k,
+                         .beta = c.beta,
+                         .temperature = c.temperature,
+                         .remainder = c.remainder,
+                         .columns = c.teacher_columns}};
 }
 
 inline constexpr Objective distill = {.targets = "tokens",

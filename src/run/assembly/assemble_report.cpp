@@ -148,6 +148,7 @@ void add_losses(RunReport& report, const TrainerState& state) {
   report.best_step = state.best_step;
   report.best_eval_step = best->step;
   report.best_eval_loss = best->loss;
+  report.best_ranked_by = best->ranked_by;
 }
 
 RunReport assemble_report(const ReportParts& parts) {

@@ -7,15 +7,17 @@
 
 namespace tidepool {
 
-constexpr u64 segments_at_once = 8;  // results of so many are held before they are taken
+// Results of so many segments are held before they are taken, or of so many numbers.
+constexpr u64 segments_most = 8, numbers_most = 1 << 20;
 
 Result<void> run_rows(Session& session, PassRows& rows, u64 first,
                       const std::function<Result<void>(u64 row, std::span<const float>)>& take) {
   session.results().request_outputs(&rows);
   const std::unique_ptr<Engine> engine = Engine::create(session.plan(), session.executor(), {});
+  const u64 most = std::clamp<u64>(numbers_most / rows.numbers_per_segment(), 1, segments_most);
   for (u64 row = first; row < rows.rows();) {
     rows.begin_at(row);
-    const u64 segments = std::min(segments_at_once, rows.segments_left());
+    const u64 segments = std::min(most, rows.segments_left());
     rows.expect(segments);
     EvaluationRuns runs(segments);
     TRY(engine->run(runs, runs));

@@ -24,6 +24,7 @@ class PassRows final : public StepSource, public TargetOutputs {
   // The next run begins with a row.
   void begin_at(u64 row) { first_ = row; }
   u64 rows_per_segment() const { return u64{micro_batches_} * batch_.sequences; }
+  u64 numbers_per_segment() const { return micro_batches_ * batch_.rows() * numbers_; }
   u64 rows() const { return rows_.rows(); }
   u64 segments_left() const { return div_up(rows_.rows() - first_, rows_per_segment()); }
   void expect(u64 segments) { outputs_.resize(segments * micro_batches_ * batch_.rows() * numbers_); }

@@ -4,9 +4,13 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
 #include <filesystem>
 #include <vector>
 
+#include "base/json/text.h"
+#include "base/read_file.h"
 #include "base/steady_seconds.h"
 #include "base/text/units.h"
 #include "data/batches/packing.h"
@@ -45,6 +49,32 @@ Error wrong_reference(const Config& config, std::string_view why) {
   return {ErrorKind::usage, fmt::format("{}: {} {}", key, directory, why)};
 }
 
+// RETURNS: the ids of tokens that tokenizer.json in a directory has, or the file itself; null: there is none.
+Result<boost::json::value> vocabulary_in(const std::string& place) {
+  constexpr u64 bytes_most = 256 * mib;
+  std::error_code unused;
+  const std::string path = std::filesystem::is_directory(place, unused) ? place + "/tokenizer.json" : place;
+  if (place.empty() || !std::filesystem::is_regular_file(path, unused)) return boost::json::value();
+  TRY_ASSIGN(const std::string text, read_small_file(path, bytes_most, ErrorKind::bad_input));
+  TRY_ASSIGN(const boost::json::value parsed, parse_json(text, ErrorKind::bad_input, path));
+  const boost::json::value* model = parsed.is_object() ? parsed.get_object().if_contains("model") : nullptr;
+  const boost::json::value* vocabulary =
+      model != nullptr && model->is_object() ? model->get_object().if_contains("vocab") : nullptr;
+  return vocabulary == nullptr ? boost::json::value() : *vocabulary;
+}
+
+// Documents are tokenized for the model that is trained.
+Result<void> check_same_tokenizer(const Config& config) {
+  const std::string& ours = config.data.tokenizer.empty() ? config.model_directory : config.data.tokenizer;
+  TRY_ASSIGN(const boost::json::value own, vocabulary_in(ours));
+  TRY_ASSIGN(const boost::json::value others, vocabulary_in(other_model(config).directory));
+  if (own.is_null() || others.is_null() || own == others) return {};
+  return wrong_reference(config,
+                         fmt::format("has another tokenizer than {}, so the same ids are other tokens; name "
+                                     "a model with the same tokenizer",
+                                     ours));
+}
+
 // Config of a pass: the reference model alone, forward only, on one device of one node.
 Result<Config> config_of_pass(const Config& config) {
   Config out = config;
@@ -56,11 +86,17 @@ Result<Config> config_of_pass(const Config& config) {
                            "name another");
   if (out.model_directory != config.model_directory) {
     TRY_ASSIGN(out.model, read_model_directory(out.model_directory));
-    if (out.model.vocab_size != config.model.vocab_size)
+    if (out.model.vocab_size != config.model.vocab_size && !has_teacher(config))
       return wrong_reference(config,
                              fmt::format("has a vocabulary of {}, and the model one of {}; name a model with "
                                          "the same tokenizer",
                                          out.model.vocab_size, config.model.vocab_size));
+    // Sizes of one family pad the same vocabulary to other sizes.
+    if (out.model.vocab_size < config.objective.top_k && has_teacher(config))
+      return wrong_reference(config,
+                             fmt::format("has a vocabulary of {}, fewer than objective.top_k, {}; lower it",
+                                         out.model.vocab_size, config.objective.top_k));
+    TRY(check_same_tokenizer(config));
     if (out.model.score.on())
       return wrong_reference(config, "gives scores or labels; name a model that predicts tokens");
     if (!can_pack(out.model.family))
@@ -72,6 +108,8 @@ Result<Config> config_of_pass(const Config& config) {
   // With a teacher the rest says which of its numbers are wanted.
   if (!has_teacher(config)) out.objective = {};
   out.objective.teacher.clear();
+  if (has_teacher(config) && out.model.vocab_size > config.model.vocab_size)
+    out.objective.teacher_columns = config.model.vocab_size;
   out.data.packing = true;
   out.data.rows_are_shared = true;
   const std::vector<u32> gpus = config.machine.gpus();
@@ -101,7 +139,7 @@ Result<std::string> reference_identity(const Config& pass) {
                                  pass.machine.gpus().empty() ? "cpu" : "cuda",
                                  hf_config_text(pass.model, pass.train.precision));
   if (const DivergenceRule rule = objective_rule(pass.objective).divergence; rule.on())
-    text += fmt::format("\ntop {} at {}", rule.top_k, rule.temperature);
+    text += fmt::format("\ntop {} of {} at {}", rule.top_k, rule.columns, rule.temperature);
   return hash_text(text);
 }
 

@@ -73,6 +73,16 @@ TEST_F(DataTokenLabels, BadLabelsAreNamed) {
   EXPECT_THAT(of("{\"labels\": [1]}"), HasSubstr("there are no \"tokens\""));
 }
 
+TEST_F(DataTokenLabels, ContradictionsAreNamed) {
+  const auto of = [&](std::string_view line) { return fault(config(line)); };
+  EXPECT_THAT(of("{\"input_ids\": [1], \"tokens\": [\"a\"], \"labels\": [1]}"),
+              HasSubstr("\"input_ids\" and \"tokens\" say the same"));
+  EXPECT_THAT(of("{\"tokens\": [\"a\"], \"labels\": [1], \"tags\": [1]}"),
+              HasSubstr("\"labels\" and \"tags\" say"));
+  EXPECT_THAT(of("{\"input_ids\": [1, 2], \"labels\": [1, 0], \"attention_mask\": [1, 0]}"),
+              HasSubstr("write a text alone, without padding"));
+}
+
 class DataDistributions : public test::DocumentsFixture {
  protected:
   DataConfig config(std::string_view lines) {
@@ -118,11 +128,20 @@ TEST_F(DataDistributions, PaddingAndPackedDocumentsAreTakenApart) {
   }
 }
 
+TEST_F(DataDistributions, TheMostProbableTokensAreTaken) {
+  const auto data = opened(config("{\"input_ids\": [7, 8], \"teacher_topk_ids\": [[1, 2, 3], []], "
+                                  "\"teacher_topk_logps\": [[-5, -6, -0.1], []]}\n"),
+                           1);
+  TaughtRow row(1);
+  ASSERT_TRUE(data->train_sequence(0, row.arrays()));
+  EXPECT_THAT(row.distributions, ElementsAre(-0.1f, -5, 3, 1));
+}
+
 TEST_F(DataDistributions, BadOnesAreNamed) {
   const auto of = [&](std::string_view rest) {
     return fault(config("{\"input_ids\": [7, 8], " + std::string(rest) + "}"));
   };
-  EXPECT_THAT(of("\"labels\": [7, 8]"), HasSubstr("there is no \"teacher_topk_ids\""));
+  EXPECT_THAT(of("\"labels\": [7, 8]"), HasSubstr("name a teacher with objective.teacher"));
   EXPECT_THAT(of("\"teacher_topk_ids\": [[1, 2], []]"), HasSubstr("there is no \"teacher_topk_logps\""));
   EXPECT_THAT(of("\"teacher_topk_ids\": [[1, 2], []], \"teacher_topk_logps\": [[-1], []]"),
               HasSubstr("must be lists of one length"));
@@ -136,6 +155,11 @@ TEST_F(DataDistributions, BadOnesAreNamed) {
               HasSubstr("teacher_topk_ids names token 300, but the model's vocabulary has 256"));
   EXPECT_THAT(of("\"teacher_topk_ids\": [[], []], \"teacher_topk_logps\": [[], []]"),
               HasSubstr("has nothing but empty lists"));
+  EXPECT_THAT(of("\"teacher_topk_ids\": [[1, 2], []], \"teacher_topk_logps\": [[-0.1, -0.1], []]"),
+              HasSubstr("teacher_topk_logps[0] are of probabilities whose sum is 1.81, above 1"));
+  EXPECT_THAT(fault(config("{\"input_ids\": [7, 8, 9], \"teacher_topk_ids\": [[], [1, 2], []], "
+                           "\"teacher_topk_logps\": [[], [-1, -2], []]}")),
+              HasSubstr("teacher_topk_ids[0] has 0 tokens, and others have 2"));
   EXPECT_THAT(fault(config("{\"input_ids\": [7, 8, 9], \"teacher_topk_ids\": [[1, 2], [], []], "
                            "\"teacher_topk_logps\": [[-1, -2], [], []]}")),
               HasSubstr("teacher_topk_ids[1] has 0 tokens, and others have 2"));
