@@ -367,6 +367,26 @@ TEST(CheckpointTrainerState, RecordsTheTokensOfAnEvaluation) {
   EXPECT_THAT(parse_trainer_state(wrong, "x").error().message, HasSubstr("x: eval_losses"));
 }
 
+TEST(CheckpointTrainerState, NamesTheBestEvaluationByAnotherMetric) {
+  TrainerState s = test::some_state(6);
+  const auto by_accuracy = [](u64 step, double loss, double accuracy, bool greater = true) {
+    return EvalLoss{.step = step,
+                    .loss = loss,
+                    .ranked_by = "eval_accuracy",
+                    .value = accuracy,
+                    .greater_is_better = greater};
+  };
+  s.eval_losses = {{2, 0.1}, by_accuracy(4, 0.3, 0.5), by_accuracy(6, 0.5, 0.75), by_accuracy(8, 0.2, 0.7)};
+  const std::string text = to_text(s);
+  EXPECT_THAT(text, HasSubstr("\"best_eval_step\": 6"));
+  EXPECT_THAT(text, HasSubstr("\"best_eval_loss\": \"0x1p-1\""));
+  EXPECT_EQ(parse_trainer_state(text, "x").value(), s);
+  // Less of it is better from here on.
+  s.eval_losses.push_back(by_accuracy(10, 0.4, 0.9, false));
+  EXPECT_EQ(best_evaluation(s.eval_losses)->step, 10u);
+  EXPECT_EQ(comparable_evaluations(s.eval_losses).size(), 1u);
+}
+
 TEST(CheckpointTrainerState, KeepsEveryBitOfADouble) {
   TrainerState s = test::some_state(2);
   s.losses = {0.1, -0.0, 5e-324, 1.7976931348623157e308, std::numeric_limits<double>::infinity(), 1.0 / 3};

@@ -89,13 +89,13 @@ TEST(ConfigObjective, PairsTakeHalfARowEach) {
   const Config c = parse({"objective.type=orpo", "model_type=llama", "sequence_length=64"});
   EXPECT_EQ(c.data.units.documents, Documents::prompted_pairs);
   EXPECT_EQ(c.data.units.sequence_tokens_max, 33u);
-  EXPECT_EQ(
-      parse({"objective.type=reward", "model_type=llama", "sequence_length=64"}).data.units.sequence_tokens_max,
-      32u);
+  EXPECT_EQ(parse({"objective.type=reward", "model_type=llama", "sequence_length=64"})
+                .data.units.sequence_tokens_max,
+            32u);
   EXPECT_EQ(parse({"objective.type=reward", "model_type=llama"}).model.score.labels, 1u);
-  EXPECT_EQ(
-      parse({"objective.type=simpo", "model_type=llama", "objective.max_length=20"}).data.units.sequence_tokens_max,
-      20u);
+  EXPECT_EQ(parse({"objective.type=simpo", "model_type=llama", "objective.max_length=20"})
+                .data.units.sequence_tokens_max,
+            20u);
   EXPECT_EQ(parse_config(to_yaml(c), "again.yaml", {}).value(), c);
 }
 
@@ -107,6 +107,48 @@ TEST(ConfigObjective, ItsReferenceIsTheModelThatItStartsFrom) {
               HasSubstr("objective.reference: dpo compares with a reference model; name its directory"));
   EXPECT_THAT(fault_of({"objective.type=orpo", "model_type=llama", "objective.reference=x"}),
               HasSubstr("orpo has no reference model; leave the key out"));
+}
+
+TEST(ConfigObjective, DistillsFromATeacherOrFromLines) {
+  const Config taught = parse({"objective.type=distill", "objective.teacher=x"});
+  EXPECT_TRUE(taught.data.units.taught);
+  EXPECT_EQ(taught.data.units.documents, Documents::any);
+  EXPECT_EQ(objective_rule(taught.objective).divergence.numbers(), 128u);
+  const Config brought = parse({"objective.type=distill", "objective.top_k=5"});
+  EXPECT_EQ(brought.data.units.documents, Documents::distributions);
+  EXPECT_EQ(brought.data.units.numbers, 10u);
+  EXPECT_EQ(parse_config(to_yaml(brought), "again.yaml", {}).value(), brought);
+  EXPECT_THAT(fault_of({"objective.teacher=x"}), HasSubstr("next_token has no teacher; leave the key out"));
+  EXPECT_THAT(fault_of({"objective.type=distill", "objective.beta=1.5"}), HasSubstr("set it from 0 to 1"));
+  EXPECT_THAT(fault_of({"objective.type=distill", "objective.top_k=300"}),
+              HasSubstr("300 is more than the 256 tokens"));
+  EXPECT_THAT(fault_of({"objective.type=distill", "label_smoothing_factor=0.1"}),
+              HasSubstr("objective.label_smoothing: distill does not read it"));
+}
+
+TEST(ConfigObjective, LabelsOfTokensHaveAHeadOfTheirOwn) {
+  const Config c =
+      parse({"objective.type=token_classification", "model_type=llama", "objective.labels=O,LOC"});
+  EXPECT_TRUE(c.model.score.of_tokens);
+  EXPECT_EQ(c.model.score.dropout, 0.1);
+  EXPECT_EQ(c.data.labelled, c.model.score);
+  EXPECT_THAT(fault_of({"objective.type=token_classification", "objective.labels=O,LOC"}),
+              HasSubstr("is not for gpt2 models"));
+  const std::string tokens = "model=" + source_file("tests/golden/targets/tokens_llama_tied"),
+                    length = "sequence_length=20";
+  EXPECT_EQ(parse({tokens, length}).objective.type, ObjectiveType::token_classification);
+  EXPECT_EQ(parse({tokens, length}).model.score.dropout, 0);
+  EXPECT_THAT(fault_of({tokens, length, "objective.type=sequence_classification"}),
+              HasSubstr("the model directory's labels are those of tokens"));
+}
+
+TEST(ConfigObjective, TheBestEvaluationIsByAMetricOfTheObjective) {
+  EXPECT_EQ(parse({"metric_for_best_model=eval_perplexity"}).train.metric_for_best_model, "eval_perplexity");
+  EXPECT_EQ(parse({"metric_for_best_model=loss", "greater_is_better=false"}).train.greater_is_better,
+            AutoBool::no);
+  EXPECT_THAT(
+      fault_of({"metric_for_best_model=accuracy"}),
+      HasSubstr("'accuracy' is not one of eval_loss, perplexity, the metrics of objective.type next_token"));
 }
 
 TEST(ConfigObjective, WrongLossesAreNamed) {
