@@ -152,6 +152,26 @@ TEST(TeacherPass, SaysWhatScoreWrites) {
   for (u64 i = 0; i < report->losses.size(); ++i) EXPECT_NEAR(report->losses[i], taught->losses[i], 2e-6);
 }
 
+// Sizes of one family pad one vocabulary to other sizes.
+TEST(TeacherPass, TokensThatTheStudentLacksDoNotCount) {
+  const TrainDir dir;
+  for (const i32 more : {44, -44}) {
+    const TrainDir of_teacher;
+    ModelConfig model = test::small_model(Family::qwen3);
+    model.vocab_size = u32(i32(model.vocab_size) + more);
+    Config c = small_preference(dir, ObjectiveType::distill);
+    c.objective.teacher = test::made_base(of_teacher, model);
+    c.objective.top_k = 200;
+    c.data.units = unit_settings(c.objective, c.train.sequence_length);
+    c.output.dir = dir / fmt::format("run{}", more);
+    const auto report = test::run(c);
+    ASSERT_TRUE(report) << report.error().message;
+    // With most tokens kept, hardly anything is left of either distribution.
+    EXPECT_GT(report->losses.front(), 0);
+    EXPECT_LT(report->losses.front(), 1);
+  }
+}
+
 TEST(ReferencePass, IsMadeOnceAndFoundAgain) {
   const TrainDir dir;
   Config c = small_preference(dir, ObjectiveType::dpo, true);
