@@ -7,8 +7,8 @@
 #include "config/config.h"
 #include "config_files/load_config.h"
 #include "huggingface/directory/hf_config.h"
-#include "tests/support/disk_fixture.h"
 #include "objectives/objective.h"
+#include "tests/support/disk_fixture.h"
 #include "tests/support/places.h"
 
 namespace tidepool::objective_test {

@@ -104,7 +104,7 @@ class DataDistributions : public test::DocumentsFixture {
 TEST_F(DataDistributions, StandWithTheTargetsThatTheyPredict) {
   const auto data = opened(config("{\"input_ids\": [7, 8, 9], \"labels\": [-100, -100, 9], "
                                   "\"teacher_topk_ids\": [null, [9, 5, 6], []], "
-                                  "\"teacher_topk_logps\": [null, [-0.5, -1, -3], []]}\n"),
+                                  "\"teacher_topk_logps\": [null, [-0.5, -1, -4], []]}\n"),
                            4);
   TaughtRow row(4);
   ASSERT_TRUE(data->train_sequence(0, row.arrays()));
