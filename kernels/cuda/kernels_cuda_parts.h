@@ -9,8 +9,8 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/cross_entropy/cross_entropy.h"
-#include "kernels/distillation/distillation.h"
 #include "kernels/delta_rule/delta_rule.h"
+#include "kernels/distillation/distillation.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/experts/experts.h"

@@ -12,8 +12,8 @@
 namespace tidepool {
 
 // RETURNS: the number of consecutive comparable evaluations, up to and including the last, whose rank was not
-// lower than the best before them by more than `threshold`. The first evaluation counts as better. NaN does not
-// count as better.
+// lower than the best before them by more than `threshold`. The first evaluation counts as better. NaN does
+// not count as better.
 u64 evaluations_without_gain(std::span<const EvalLoss>, double threshold);
 
 // RETURNS: the reason to stop, for people; empty: continue training.

@@ -1,4 +1,6 @@
 // Section `objective`, and what a model directory says of its labels.
+#include "objectives/objective.h"
+
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -7,7 +9,6 @@
 #include "config/config.h"
 #include "config_files/load_config.h"
 #include "huggingface/directory/hf_config.h"
-#include "objectives/objective.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/places.h"
 
