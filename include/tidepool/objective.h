@@ -107,8 +107,8 @@ enum class Remainder : u8 {
 };
 inline constexpr std::array<std::string_view, 2> remainder_names = {"bucket", "renormalized"};
 
-// The divergence of a model's distributions from a teacher's, both of logits divided by `temperature`.
 inline constexpr u32 top_k_most = 4096;
+// The divergence of a model's distributions from a teacher's, both of logits divided by `temperature`.
 struct DivergenceRule {
   u32 top_k = 0;    // tokens of which the teacher's log-probability is known; 0: no divergence
   double beta = 0;  // 0: KL(teacher, model); 1: KL(model, teacher); between: Jensen-Shannon

@@ -63,28 +63,10 @@ HWY_INLINE void philox_lanes(D d, const PhiloxKey& key, u64 first, u32* bits) {
 
 #endif
 
-void dropout_lanes(const DropoutRow& row, u64 first, const float* x, float* y, u64 n) {
-  constexpr u64 piece = 1024;  // elements whose bits are computed at a time
-  const hn::ScalableTag<u32> du;
-  HWY_ALIGN u32 bits[piece + 4 * hn::MaxLanes(du)];
-  for (u64 done = 0; done < n;) {
-    const u64 block = (first + done) / 4, skip = (first + done) % 4;
-    const u64 count = std::min(n - done, piece - skip);
-    for (u64 i = 0; i < skip + count; i += 4 * hn::Lanes(du))
-      philox_lanes(du, row.key, block + i / 4, bits + i);
-    for_lanes(count, [&](auto d, u64 i) HWY_ATTR {
-      const hn::RebindToUnsigned<decltype(d)> u;
-      const auto drawn = hn::LoadU(u, bits + skip + i);
-      const auto dropped =
-          hn::MaskFromVec(hn::BitCast(d, hn::VecFromMask(u, hn::Lt(drawn, hn::Set(u, row.threshold)))));
-      const auto scaled = hn::Mul(hn::LoadU(d, x + done + i), hn::Set(d, row.scale));
-      hn::StoreU(hn::IfThenZeroElse(dropped, scaled), d, y + done + i);
-    });
-    done += count;
-  }
-}
-
-void noise_lanes(const PhiloxKey& key, float magnitude, u64 first, float* y, u64 n) {
+// Calls fn(bits, done, count) for pieces of n elements: `bits` are those of the elements from first + done
+// on.
+template <class Fn>
+HWY_INLINE void for_bits(const PhiloxKey& key, u64 first, u64 n, Fn fn) {
   constexpr u64 piece = 1024;  // elements whose bits are computed at a time
   const hn::ScalableTag<u32> du;
   HWY_ALIGN u32 bits[piece + 4 * hn::MaxLanes(du)];
@@ -92,9 +74,28 @@ void noise_lanes(const PhiloxKey& key, float magnitude, u64 first, float* y, u64
     const u64 block = (first + done) / 4, skip = (first + done) % 4;
     const u64 count = std::min(n - done, piece - skip);
     for (u64 i = 0; i < skip + count; i += 4 * hn::Lanes(du)) philox_lanes(du, key, block + i / 4, bits + i);
-    for (u64 i = 0; i < count; ++i) y[done + i] += noise_of(bits[skip + i], magnitude);
+    fn(bits + skip, done, count);
     done += count;
   }
+}
+
+void dropout_lanes(const DropoutRow& row, u64 first, const float* x, float* y, u64 n) {
+  for_bits(row.key, first, n, [&](const u32* bits, u64 done, u64 count) HWY_ATTR {
+    for_lanes(count, [&](auto d, u64 i) HWY_ATTR {
+      const hn::RebindToUnsigned<decltype(d)> u;
+      const auto drawn = hn::LoadU(u, bits + i);
+      const auto dropped =
+          hn::MaskFromVec(hn::BitCast(d, hn::VecFromMask(u, hn::Lt(drawn, hn::Set(u, row.threshold)))));
+      const auto scaled = hn::Mul(hn::LoadU(d, x + done + i), hn::Set(d, row.scale));
+      hn::StoreU(hn::IfThenZeroElse(dropped, scaled), d, y + done + i);
+    });
+  });
+}
+
+void noise_lanes(const PhiloxKey& key, float magnitude, u64 first, float* y, u64 n) {
+  for_bits(key, first, n, [&](const u32* bits, u64 done, u64 count) HWY_ATTR {
+    for (u64 i = 0; i < count; ++i) y[done + i] += noise_of(bits[i], magnitude);
+  });
 }
 
 }  // namespace tidepool::HWY_NAMESPACE

@@ -51,7 +51,7 @@ Result<void> DocumentEncoder::encode_words(std::span<const std::string> words, s
   return {};
 }
 
-// A word's first token has its label, as in transformers' examples.
+// A word's first token has its label, and its others have none.
 Result<void> DocumentEncoder::encode_token_labels(const TokenLabelsRecord& record,
                                                   EncodedDocument& out) const {
   std::vector<u32> ids, owners;
