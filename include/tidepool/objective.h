@@ -77,8 +77,14 @@ struct WeightedPairLoss {
 };
 inline constexpr u32 pair_losses_max = 4;
 
+// How far a policy is from its reference model: what becomes of the logarithm of the ratio of their
+// probabilities (Wang et al., arXiv:2309.16240). By TRL's names.
+enum class FDivergence : u8 { reverse_kl, forward_kl, js_divergence, alpha_divergence };
+inline constexpr std::array<std::string_view, 4> f_divergence_names = {"reverse_kl", "forward_kl",
+                                                                       "js_divergence", "alpha_divergence"};
+
 // The policy's loss of a token, by the ratio of its probability to that at which it was sampled.
-enum class RolloutLoss : u8 { clipped, cispo };
+enum class RolloutLoss : u8 { clipped, cispo, sapo };
 enum class RatioOf : u8 { token, sequence_mean, sequence_sum };  // over whose logarithms a ratio is taken
 // How the losses of tokens become the loss of a step.
 enum class RolloutMean : u8 {
@@ -96,6 +102,7 @@ struct RolloutRule {
   double epsilon = 0.2, epsilon_high = 0.2;
   double delta = 0;  // the most that a ratio counts; 0: no such limit
   double fixed_length = 1;
+  double positive_temperature = 1, negative_temperature = 1;  // of sapo, by the sign of the advantage
 
   bool operator==(const RolloutRule&) const = default;
 };
@@ -145,12 +152,21 @@ struct ObjectiveRule {
   bool prompt_nll = false;  // chosen_nll is of the prompts' tokens too
   bool mean = false;        // log-probabilities and rewards are means over tokens
   bool reference = false;   // log-probabilities count less those of a reference model
+  // Scores x of pairs count as (1 - exp(-score_curve x)) / score_curve, or 0: as they are; or as log 2 + log
+  // sigmoid(x).
+  double score_curve = 0;
+  bool js_scores = false;
+  double ld_alpha = 1;    // weight of the tokens by which one completion of a pair is longer than the other
+  bool weighted = false;  // a pair counts by how probable its completions are (WPO)
+  bool logit_metrics = false;                           // sums of entropy and logits are made
   double desirable_weight = 1, undesirable_weight = 1;  // of judged answers
   RolloutRule rollout;
   DivergenceRule divergence;
 
   constexpr bool units() const { return unit != LossUnit::target; }
   constexpr bool scores() const { return loss_count > 0 && losses[0].loss == PairLoss::scores; }
+  // True if all logits of a row are summed, beside those sums that the cross-entropy takes.
+  constexpr bool sums_logits() const { return units() && (weighted || logit_metrics); }
   constexpr bool has_values() const { return scores() || prompt_nll || unit >= LossUnit::judged; }
   // A step's loss is the mean over units; or over tokens.
   constexpr bool counts_tokens() const {
@@ -183,16 +199,22 @@ enum class Sum : u8 {
   chosen_nll,
   log_odds_ratio,  // log sigmoid of the log odds
   log_odds,
-  // Over units of other kinds.
+  // Over units of all kinds.
   units,
   chosen_units,
-  tokens,  // with a loss
-  kl,      // of a rollout's tokens; of judged answers, the micro-batch's once for each
+  tokens,  // of completions
+  chosen_tokens,
+  chosen_correct,  // of those, the ones that have the largest logit
+  entropies,       // tokens whose entropy and logits are in the sums below
+  entropy,
+  chosen_logits,  // means over the vocabulary
+  rejected_logits,
+  kl,  // of a rollout's tokens; of judged answers, the micro-batch's once for each
   ratios,
   low_clipped,
   high_clipped,
 };
-inline constexpr u32 sum_count = 16;
+inline constexpr u32 sum_count = 22;
 
 class Sums {
  public:
@@ -230,11 +252,18 @@ struct ObjectiveConfig {
   double cpo_alpha = 1;
   double simpo_gamma = 0.5;
   double discopop_tau = 0.05;
+  FDivergence f_divergence_type{};
+  double f_alpha_divergence_coef = 0.5;
+  double ld_alpha = 1;
+  bool use_weighting = false;
+  double alpha = 0;  // of AlphaPO
   double center_rewards_coefficient = 0;
   double desirable_weight = 1, undesirable_weight = 1;
   double epsilon = 0.2;
   double epsilon_high = 0;  // 0: epsilon
   double delta = 0;         // 0: none
+  double sapo_temperature_pos = 1, sapo_temperature_neg = 1.05;
+  bool logit_metrics = false;
   ImportanceLevel importance_sampling_level{};
   ScaleRewards scale_rewards{};
   u32 max_completion_length = 512;
@@ -277,6 +306,7 @@ struct UnitSettings {
   // Numbers that documents bring for each token: of rollouts its log-probability, of texts whose tokens have
   // labels the label, of distributions as DivergenceRule says.
   u32 numbers = 0;
+  double temperature = 1;       // at which distributions that documents bring were made
   bool taught = false;          // a teacher's distributions come with the tokens, or are made before training
   u32 sequences = 0;            // of a unit, which lies in one row; 0: documents are no units
   u32 sequence_tokens_max = 0;  // the end of a longer completion is cut off

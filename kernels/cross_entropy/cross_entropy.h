@@ -2,6 +2,8 @@
 // maximum and sum of exponentials slice by slice; the second pass computes gradients.
 #pragma once
 
+#include <cmath>
+
 #include "kernels/values.h"
 #include "tidepool/core_pool.h"
 #include "tidepool/ignored_target.h"
@@ -17,16 +19,41 @@ struct RowLoss {
   float lse = 0;      // log-sum-exp of the whole row; set by cross_entropy_loss
 };
 
+// Sums over a row's logits that the cross-entropy does not take.
+struct LogitSums {
+  float logits = 0;
+  float weighted = 0;  // exp(d) d, where d = logit - maximum
+  float squares = 0;   // exp(2 d)
+
+  // Adds those of further columns. `before`: the row's statistics without these columns, `maximum`: with
+  // them; `more` is by that.
+  constexpr void add(const RowLoss& before, float maximum, float fall, const LogitSums& more) {
+    logits += more.logits;
+    weighted = fall * (weighted + (before.maximum - maximum) * before.sum) + more.weighted;
+    squares = fall * fall * squares + more.squares;
+  }
+};
+// RETURNS: the entropy of a row's probabilities.
+template <class T = double>
+constexpr T entropy_of(const RowLoss& loss, const LogitSums& sums) {
+  return log(T{loss.sum}) - T{sums.weighted} / T{loss.sum};
+}
+// RETURNS: the logarithm of the sum of their squares.
+template <class T = double>
+constexpr T log_squares_of(const RowLoss& loss, const LogitSums& sums) {
+  return log(T{sums.squares}) - 2 * log(T{loss.sum});
+}
+
 // Columns [begin, begin + columns) of the logits.
 struct LogitsSlice {
   u32 rows = 0;  // R
   u32 begin = 0, columns = 0;
-  Values logits;                 // [R, columns], with `stride` between rows
-  u32 stride = 0;                // elements from row to row; 0: packed
-  const i32* targets = nullptr;  // [R]
-  RowLoss* losses = nullptr;     // [R]
-  float cap = 0;                 // logits count as cap tanh(logit / cap); 0: as they are
-  float* totals = nullptr;       // [R] sums of a row's logits so far; null: not wanted
+  Values logits;                    // [R, columns], with `stride` between rows
+  u32 stride = 0;                   // elements from row to row; 0: packed
+  const i32* targets = nullptr;     // [R]
+  RowLoss* losses = nullptr;        // [R]
+  float cap = 0;                    // logits count as cap tanh(logit / cap); 0: as they are
+  LogitSums* logit_sums = nullptr;  // [R] of the row so far; null: not wanted
 
   u32 row_elements() const { return stride != 0 ? stride : columns; }
 };
@@ -37,12 +64,13 @@ void cross_entropy_slice_cpu(const LogitsSlice&, CorePool&);
 struct Smoothing {
   float share = 0;
   u32 columns = 1;
-  const float* totals = nullptr;  // [R] LogitsSlice::totals of the whole row
+  const LogitSums* logit_sums = nullptr;  // [R] of whole rows
 
   // RETURNS: the logit that the loss takes off the log-sum-exp.
   constexpr double mixed(const RowLoss& loss, u32 row) const {
     if (share == 0) return double{loss.target};
-    return (1 - double{share}) * double{loss.target} + double{share} * double{totals[row]} / columns;
+    return (1 - double{share}) * double{loss.target} +
+           double{share} * double{logit_sums[row].logits} / columns;
   }
 };
 

@@ -42,12 +42,17 @@ void cross_entropy_slice_cpu(const LogitsSlice& s, CorePool& pool) {
     const float maximum = std::max(loss.maximum, seen(s, max_row(logits, s.columns)));
     const float sum = s.cap == 0 ? sum_exp_row(logits, maximum, s.columns)
                                  : capped_sum_exp_row(logits, s.cap, maximum, s.columns);
-    loss.sum = loss.sum * std::exp(loss.maximum - maximum) + sum;
-    loss.maximum = maximum;
-    if (s.totals != nullptr) {
-      const float total = s.cap == 0 ? sum_row(logits, s.columns) : capped_sum_row(logits, s.cap, s.columns);
-      s.totals[row] = s.begin == 0 ? total : s.totals[row] + total;
+    const float fall = std::exp(loss.maximum - maximum);
+    if (s.logit_sums != nullptr) {
+      const LogitSums of_slice = logit_sums_of_row(logits, s.cap, maximum, s.columns);
+      LogitSums& sums = s.logit_sums[row];
+      if (s.begin == 0)
+        sums = of_slice;
+      else
+        sums.add(loss, maximum, fall, of_slice);
     }
+    loss.sum = loss.sum * fall + sum;
+    loss.maximum = maximum;
     if (holds_target(s, row)) loss.target = seen(s, logits[static_cast<u32>(s.targets[row]) - s.begin]);
   });
 }

@@ -25,7 +25,7 @@ struct Slice {
   const i32* targets;
   RowLoss* losses;
   float cap, inverse_cap;
-  float* totals;
+  LogitSums* logit_sums;
 };
 
 // RETURNS: the logit as the loss sees it, and its derivative by the logit.
@@ -43,20 +43,39 @@ __device__ u32 target_column(const Slice<T>& s) {
   return target < 0 ? s.columns : static_cast<u32>(target) - s.begin;  // wraps below the slice
 }
 
+// Adds columns to sums that are by another maximum.
+__device__ __forceinline__ void add_columns(LogitSums& sums, float logit, float maximum) {
+  const float below = logit - maximum, e = expf(below);
+  sums.logits += logit;
+  sums.weighted += e * below;
+  sums.squares += e * e;
+}
+
+// The sums of the block's threads, which each have a maximum of their own, by that of the row.
+__device__ LogitSums sum_of_threads(LogitSums sums, const RowLoss& of_thread, float maximum) {
+  sums.add(of_thread, maximum, expf(of_thread.maximum - maximum), {});
+  return {block_sum(sums.logits), block_sum(sums.weighted), block_sum(sums.squares)};
+}
+
 template <bool whole, bool cap, class T>
 __global__ void __launch_bounds__(256) slice_kernel(Slice<T> s) {
   const T* row = s.logits + u64{blockIdx.x} * s.stride;
-  float maximum = lowest, sum = 0, total = 0;
+  const bool sums_logits = s.logit_sums != nullptr;
+  float maximum = lowest, sum = 0;
+  LogitSums logit_sums;
   for (u32 at = vector_elements * threadIdx.x; at < s.columns; at += vector_elements * blockDim.x) {
     float v[8];
     load8<whole>(row, at, s.columns, v);
     float next = maximum;
     for (u32 i = 0; i < 8; ++i) {
       v[i] = seen<cap>(s, v[i]).value;
-      const bool beyond = !whole && at + i >= s.columns;
-      if (s.totals != nullptr && !beyond) total += v[i];
-      if (beyond) v[i] = -INFINITY;
+      if (!whole && at + i >= s.columns) v[i] = -INFINITY;
       next = fmaxf(next, v[i]);
+    }
+    if (sums_logits) {
+      logit_sums.add({.maximum = maximum, .sum = sum}, next, expf(maximum - next), {});
+      for (u32 i = 0; i < 8; ++i)
+        if (whole || at + i < s.columns) add_columns(logit_sums, v[i], next);
     }
     sum *= expf(maximum - next);
     for (u32 i = 0; i < 8; ++i) sum += expf(v[i] - next);
@@ -64,14 +83,19 @@ __global__ void __launch_bounds__(256) slice_kernel(Slice<T> s) {
   }
   const float row_maximum = block_max(maximum);
   const float row_sum = block_sum(sum * expf(maximum - row_maximum));
-  if (s.totals != nullptr) total = block_sum(total);
+  if (sums_logits) logit_sums = sum_of_threads(logit_sums, {.maximum = maximum, .sum = sum}, row_maximum);
   if (threadIdx.x > 0) return;
   RowLoss loss = {.maximum = lowest};
   if (s.begin > 0) loss = s.losses[blockIdx.x];
   const float joint = fmaxf(loss.maximum, row_maximum);
+  if (sums_logits) {
+    LogitSums& of_row = s.logit_sums[blockIdx.x];
+    if (s.begin == 0) of_row = {};
+    logit_sums.add({.maximum = row_maximum, .sum = row_sum}, joint, expf(row_maximum - joint), {});
+    of_row.add(loss, joint, expf(loss.maximum - joint), logit_sums);
+  }
   loss.sum = loss.sum * expf(loss.maximum - joint) + row_sum * expf(row_maximum - joint);
   loss.maximum = joint;
-  if (s.totals != nullptr) s.totals[blockIdx.x] = s.begin > 0 ? s.totals[blockIdx.x] + total : total;
   if (const u32 column = target_column(s); column < s.columns)
     loss.target = seen<cap>(s, widened(row[column])).value;
   s.losses[blockIdx.x] = loss;
@@ -136,7 +160,7 @@ Slice<T> slice_of(const LogitsSlice& s) {
           .losses = s.losses,
           .cap = s.cap,
           .inverse_cap = s.cap != 0 ? 1 / s.cap : 0,
-          .totals = s.totals};
+          .logit_sums = s.logit_sums};
 }
 
 // Calls fn(whole, true if logits have a cap, zero of the logits' type).

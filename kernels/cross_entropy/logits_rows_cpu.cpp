@@ -18,13 +18,27 @@ float sum_exp_lanes(const float* x, float minus, u64 n) {
                           HWY_ATTR { return exp_lanes(d, hn::Sub(hn::LoadU(d, x + i), hn::Set(d, minus))); });
 }
 
-float sum_of_logits(const float* x, u64 n) {
-  return sum_lanes(n, [&](auto d, u64 i) HWY_ATTR { return hn::LoadU(d, x + i); });
+// `load`: from an index to logits, as the loss sees them.
+template <class Load>
+HWY_INLINE LogitSums sums_of_logits(Load load, float maximum, u64 n) {
+  const auto below = [&](auto d, u64 i) HWY_ATTR { return hn::Sub(load(d, i), hn::Set(d, maximum)); };
+  return {.logits = sum_lanes(n, load),
+          .weighted = sum_lanes(n,
+                                [&](auto d, u64 i) HWY_ATTR {
+                                  const auto x = below(d, i);
+                                  return hn::Mul(exp_lanes(d, x), x);
+                                }),
+          .squares = sum_lanes(n, [&](auto d, u64 i) HWY_ATTR {
+            const auto e = exp_lanes(d, below(d, i));
+            return hn::Mul(e, e);
+          })};
 }
 
-float capped_sum_of_logits(const float* x, float cap, u64 n) {
-  return sum_lanes(n,
-                   [&](auto d, u64 i) HWY_ATTR { return capped_lanes(d, hn::LoadU(d, x + i), cap).value; });
+LogitSums logit_sums_lanes(const float* x, float cap, float maximum, u64 n) {
+  if (cap == 0)
+    return sums_of_logits([&](auto d, u64 i) HWY_ATTR { return hn::LoadU(d, x + i); }, maximum, n);
+  return sums_of_logits(
+      [&](auto d, u64 i) HWY_ATTR { return capped_lanes(d, hn::LoadU(d, x + i), cap).value; }, maximum, n);
 }
 
 void scaled_exp_lanes(float* x, float minus, float scale, float less, u64 n) {
@@ -57,8 +71,7 @@ namespace tidepool {
 
 HWY_EXPORT(max_of_logits);
 HWY_EXPORT(sum_exp_lanes);
-HWY_EXPORT(sum_of_logits);
-HWY_EXPORT(capped_sum_of_logits);
+HWY_EXPORT(logit_sums_lanes);
 HWY_EXPORT(scaled_exp_lanes);
 HWY_EXPORT(capped_sum_exp_lanes);
 HWY_EXPORT(capped_scaled_exp_lanes);
@@ -69,10 +82,8 @@ float sum_exp_row(const float* x, float minus, u64 n) {
   return HWY_DYNAMIC_DISPATCH(sum_exp_lanes)(x, minus, n);
 }
 
-float sum_row(const float* x, u64 n) { return HWY_DYNAMIC_DISPATCH(sum_of_logits)(x, n); }
-
-float capped_sum_row(const float* x, float cap, u64 n) {
-  return HWY_DYNAMIC_DISPATCH(capped_sum_of_logits)(x, cap, n);
+LogitSums logit_sums_of_row(const float* x, float cap, float maximum, u64 n) {
+  return HWY_DYNAMIC_DISPATCH(logit_sums_lanes)(x, cap, maximum, n);
 }
 
 void scaled_exp_row(float* x, float minus, float scale, float less, u64 n) {

@@ -15,6 +15,10 @@ struct SequenceSums {
   double prompt_logps = 0;  // of a prompt that is learned
   u32 places = 0;
   u32 targets = 0, prompt_targets = 0;
+  u32 correct = 0;  // targets that have the largest logit
+  // If the rule sums logits.
+  double entropy = 0, logits = 0;
+  double aligned = 0;  // log-probabilities, less the logarithm of the sum of the squares of all probabilities
 };
 
 struct UnitLosses {
@@ -27,10 +31,12 @@ struct UnitLosses {
   // [R] at a unit's first place: a pair's margin, or the number of places of the chosen prompt that are
   // learned; 1 if a judged answer is desirable, else -1; a rollout's advantage. Null: 0.
   const float* values = nullptr;
-  const float* references = nullptr;  // [R] log-probability of the target by the reference; null: none
-  const float* old_logps = nullptr;   // [R] log-probability at which the target was sampled; null: none
-  const RowLoss* losses = nullptr;    // [R] after cross_entropy_loss()
-  double weight = 1;                  // of a unit's loss: 1 / targets of the step
+  const float* references = nullptr;      // [R] log-probability of the target by the reference; null: none
+  const float* old_logps = nullptr;       // [R] log-probability at which the target was sampled; null: none
+  const RowLoss* losses = nullptr;        // [R] after cross_entropy_loss()
+  const LogitSums* logit_sums = nullptr;  // [R] of whole rows; null: none
+  u32 columns = 1;                        // of logits
+  double weight = 1;                      // of a unit's loss: 1 / targets of the step
   // Scratch and results, at the places where sequences and units begin.
   SequenceSums* of_sequences = nullptr;  // [R]
   Sums* of_units = nullptr;              // [R]

@@ -3,6 +3,7 @@
 // Formulas are TRL's (1.16, GRPOTrainer and RLOOTrainer).
 #pragma once
 
+#include "kernels/objective/dual.h"
 #include "kernels/objective/unit_parts.h"
 
 namespace tidepool {
@@ -17,6 +18,11 @@ constexpr PolicyLoss policy_loss(const RolloutRule& r, double advantage, double 
   if (r.loss == RolloutLoss::cispo) {
     const double counted = ratio < r.epsilon_high ? ratio : r.epsilon_high;
     return {.by_logp = -counted * advantage, .high = ratio > r.epsilon_high && advantage > 0};
+  }
+  if (r.loss == RolloutLoss::sapo) {
+    const double temperature = advantage > 0 ? r.positive_temperature : r.negative_temperature;
+    const double gate = sigmoid_of(temperature * (ratio - 1));
+    return {.constant = -advantage * 4 / temperature * gate, .by_ratio = -advantage * 4 * gate * (1 - gate)};
   }
   const double least = 1 - r.epsilon, most = 1 + r.epsilon_high;
   const bool capped = r.delta > 0 && ratio > r.delta;
@@ -71,7 +77,8 @@ class Rollout {
     const double scale = scale_of(totals);
     if (u_.factors != nullptr) set_rows(scale, out[Sum::kl]);
     out[Sum::loss] = scale * loss;
-    out[Sum::units] = 1, out[Sum::tokens] = sums_.targets;
+    out[Sum::units] = 1;
+    tell_of_tokens(u_, sums_, advantage_ > 0, out);
     return out;
   }
 

@@ -19,6 +19,7 @@ constexpr std::array options_of_score = {
     Option{"output", "FILE", "write there, not to standard output"},
     Option{"tokens", "", "each token's log-probability too"},
     Option{"top-k", "K", "for distillation: the K most probable tokens after each"},
+    Option{"temperature", "T", "with --top-k: divides logits; objective.temperature"},
 };
 
 void show(StatusLine& status, u64 done, u64 all) {
@@ -54,6 +55,11 @@ Result<void> run_score(const Arguments& arguments) {
     return usage_error("--tokens and --top-k do not go together; leave one out");
   if (arguments.has("top-k")) {
     TRY_ASSIGN(request.top_k, arguments.count("top-k", {.least = 1, .most = top_k_most}));
+  }
+  if (arguments.has("temperature")) {
+    if (!arguments.has("top-k")) return usage_error("--temperature is for --top-k; leave it out");
+    TRY_ASSIGN(request.temperature, arguments.real("temperature"));
+    if (!(request.temperature > 0)) return usage_error("--temperature must be above 0");
   }
   TRY_ASSIGN(DataWords given, data_words(words, 1));
   request.data = std::move(given.data), request.overrides = std::move(given.overrides);

@@ -68,7 +68,7 @@ const std::array objective_table = std::to_array<Field>({
          "dpo, cpo: losses of a pair, whose weighted sum is trained; dpo also takes sft, the cross-entropy "
          "of the chosen completions. Empty: sigmoid. kto: kto or apo_zero_unpaired. grpo: dapo (default), "
          "grpo, "
-         "bnpo, dr_grpo, cispo or luspo. docs/objectives.md says what they are"},
+         "bnpo, dr_grpo, cispo, luspo or sapo. docs/objectives.md says what they are"},
     {.section = "objective",
      .key = "loss_weights",
      .ref = +[](Config& c) { return &c.objective.loss_weights; },
@@ -87,6 +87,34 @@ const std::array objective_table = std::to_array<Field>({
      .ref = +[](Config& c) { return &c.objective.discopop_tau; },
      .help = "dpo: temperature of discopop",
      .range = {1e-6, 1e6}},
+    {.section = "objective",
+     .key = "f_divergence_type",
+     .ref = +[](Config& c) { return ChoiceRef{reinterpret_cast<u8*>(&c.objective.f_divergence_type)}; },
+     .help =
+         "dpo: divergence from the reference model that the reward belongs to. For losses that compare the "
+         "two completions",
+     .choices = Names(f_divergence_names)},
+    {.section = "objective",
+     .key = "f_alpha_divergence_coef",
+     .ref = +[](Config& c) { return &c.objective.f_alpha_divergence_coef; },
+     .help = "dpo with alpha_divergence: its alpha; 1: the reverse KL",
+     .range = {-1e3, 1e3}},
+    {.section = "objective",
+     .key = "ld_alpha",
+     .ref = +[](Config& c) { return &c.objective.ld_alpha; },
+     .help = "dpo: weight of the tokens by which one completion is longer than the other (LD-DPO); 1: as the "
+             "others",
+     .range = {0, 1}},
+    {.section = "objective",
+     .key = "use_weighting",
+     .ref = +[](Config& c) { return &c.objective.use_weighting; },
+     .help = "dpo: a pair counts by how probable the model finds its completions (WPO)"},
+    {.section = "objective",
+     .key = "alpha",
+     .ref = +[](Config& c) { return &c.objective.alpha; },
+     .help = "cpo, simpo: shape of the reward, (1 - p^-alpha) / alpha of the probability p (AlphaPO); 0: its "
+             "logarithm",
+     .range = {-1e3, 1e3}},
     {.section = "objective",
      .key = "cpo_alpha",
      .ref = +[](Config& c) { return &c.objective.cpo_alpha; },
@@ -130,6 +158,16 @@ const std::array objective_table = std::to_array<Field>({
      .range = {1, 1e6},
      .automatic = 0},
     {.section = "objective",
+     .key = "sapo_temperature_pos",
+     .ref = +[](Config& c) { return &c.objective.sapo_temperature_pos; },
+     .help = "grpo with sapo: how soon a ratio away from 1 counts less, where the advantage is positive",
+     .range = {1e-6, 1e6}},
+    {.section = "objective",
+     .key = "sapo_temperature_neg",
+     .ref = +[](Config& c) { return &c.objective.sapo_temperature_neg; },
+     .help = "grpo with sapo: the same where it is negative",
+     .range = {1e-6, 1e6}},
+    {.section = "objective",
      .key = "importance_sampling_level",
      .ref =
          +[](Config& c) { return ChoiceRef{reinterpret_cast<u8*>(&c.objective.importance_sampling_level)}; },
@@ -151,6 +189,12 @@ const std::array objective_table = std::to_array<Field>({
      .key = "use_bias_correction_kl",
      .ref = +[](Config& c) { return &c.objective.use_bias_correction_kl; },
      .help = "grpo, rloo: the divergence is weighted with the ratio"},
+    {.section = "objective",
+     .key = "logit_metrics",
+     .ref = +[](Config& c) { return &c.objective.logit_metrics; },
+     .help =
+         "Objectives of pairs, answers and rollouts: also log entropy, and for pairs and answers the mean "
+         "logits of chosen and rejected tokens; takes one more pass over the logits"},
     {.section = "objective",
      .key = "teacher",
      .ref = +[](Config& c) { return &c.objective.teacher; },

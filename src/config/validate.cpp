@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "config/schema.h"
+#include "objectives/dpo/dpo.h"
 #include "objectives/objective.h"
 
 namespace tidepool {
@@ -124,7 +126,8 @@ std::optional<Complaint> check_groups(const Config& c) {
 
 std::optional<Complaint> check_best_metric(const Config& c) {
   const std::string metric = evaluation_metric_name(c.train.metric_for_best_model);
-  const std::vector<std::string> known = evaluation_metrics(objective(c.objective.type));
+  const std::vector<std::string> known =
+      evaluation_metrics(objective(c.objective.type), c.objective.logit_metrics);
   if (metric == "eval_loss" || std::ranges::find(known, metric) != known.end()) return std::nullopt;
   return Complaint{
       "train", "metric_for_best_model",
@@ -182,6 +185,21 @@ std::optional<Complaint> check_score_head(const Config& c, const Objective& of) 
   return std::nullopt;
 }
 
+// Keys that say something of a head or of documents have complaints of their own.
+std::optional<Complaint> check_keys_are_read(const Config& c, const Objective& of) {
+  constexpr auto others =
+      std::to_array<std::string_view>({"type", "num_labels", "labels", "reference", "teacher", "max_length"});
+  const Config none;
+  for (const Field& field : objective_fields()) {
+    if (std::ranges::find(others, field.key) != others.end()) continue;
+    if (std::ranges::find(of.keys, field.key) != of.keys.end()) continue;
+    if (value_yaml(field, c) != value_yaml(field, none))
+      return wrong_objective(field.key,
+                             fmt::format("{} does not read it; leave the key out", name(c.objective.type)));
+  }
+  return std::nullopt;
+}
+
 std::optional<Complaint> check_losses(const ObjectiveConfig& o, const Objective& of) {
   const std::span<const std::string_view> known = of.losses;
   for (const std::string& loss : o.loss_type)
@@ -205,6 +223,22 @@ std::optional<Complaint> check_losses(const ObjectiveConfig& o, const Objective&
   const bool exo = std::ranges::find(o.loss_type, "exo_pair") != o.loss_type.end();
   if (exo && o.label_smoothing == 0)
     return wrong_objective("label_smoothing", "exo_pair needs one above 0; set 1e-3, as its authors do");
+  return std::nullopt;
+}
+
+std::optional<Complaint> check_dpo(const ObjectiveConfig& o) {
+  if (o.type != ObjectiveType::dpo) return std::nullopt;
+  const bool compares = o.f_divergence_type != FDivergence::reverse_kl;
+  for (const std::string& loss : o.loss_type) {
+    if (compares && std::ranges::find(comparing_dpo_losses, loss) == comparing_dpo_losses.end())
+      return wrong_objective("f_divergence_type",
+                             fmt::format("{} is for losses that compare the two completions, {}, and not for "
+                                         "{}; leave the key out",
+                                         f_divergence_names[static_cast<u32>(o.f_divergence_type)],
+                                         fmt::join(comparing_dpo_losses, ", "), loss));
+    if (o.use_weighting && loss == chosen_nll_name)
+      return wrong_objective("use_weighting", "weighs pairs, and sft is a mean over tokens; leave one out");
+  }
   return std::nullopt;
 }
 
@@ -234,11 +268,9 @@ std::optional<Complaint> check_objective(const Config& c) {
   const Objective& of = objective(c.objective.type);
   if (std::optional<Complaint> complaint = check_score_head(c, of)) return complaint;
   if (std::optional<Complaint> complaint = check_losses(c.objective, of)) return complaint;
+  if (std::optional<Complaint> complaint = check_keys_are_read(c, of)) return complaint;
+  if (std::optional<Complaint> complaint = check_dpo(c.objective)) return complaint;
   if (std::optional<Complaint> complaint = check_distillation(c)) return complaint;
-  const bool smooths = of.rule == nullptr || of.documents == Documents::pairs;
-  if (c.objective.label_smoothing > 0 && !smooths)
-    return wrong_objective("label_smoothing",
-                           fmt::format("{} does not read it; leave the key out", name(c.objective.type)));
   if (of.documents == Documents::token_labels && c.model.family == Family::gpt2)
     return wrong_objective("type", "token_classification is not for gpt2 models; take another family");
   if (c.objective.beta == 0 && !of.beta_may_be_zero)

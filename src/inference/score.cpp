@@ -180,10 +180,10 @@ Result<Scored> score_once(const ScoreRequest& request, std::string& reading) {
   config.memory.swap_dir = place.swap_dir;
   TRY_ASSIGN(const TargetOutput output, output_of(request, config, place.weights));
   TRY(make_forward_only(config, request.overrides, request.note));
-  const double temperature = config.objective.temperature;
   config.objective = {};
   if (output == TargetOutput::distributions)
-    config.objective = {.type = ObjectiveType::distill, .top_k = request.top_k, .temperature = temperature};
+    config.objective = {
+        .type = ObjectiveType::distill, .top_k = request.top_k, .temperature = request.temperature};
   config.data.labelled.reset();
   config.data.rows_are_shared = true;
   const u32 places = config.train.sequence_length;

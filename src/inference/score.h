@@ -17,6 +17,7 @@ struct ScoreRequest {
   std::vector<std::string> data;       // JSONL files, not empty
   bool by_token = false;               // each token's log-probability too
   u32 top_k = 0;                       // the most probable tokens in the place of each; 0: none
+  double temperature = 1;              // with top_k: divides logits
   bool quiet = false;
   std::function<void(const std::string&)> note = [](const std::string&) {};  // lines for people
   std::function<void(u64 done, u64 tokens)> progress = [](u64, u64) {};
@@ -34,7 +35,7 @@ struct Scored {
 // "tokens", and "perplexity"; with a reward model "reward". Rollouts get lists, an entry per completion:
 // "logprobs" has a list of numbers, one per token of the completion; "rewards" with a reward model. With
 // `top_k` lines get what objective.type distill reads: "input_ids", "labels", "teacher_topk_ids" and
-// "teacher_topk_logps", made with objective.temperature. Lines
+// "teacher_topk_logps", and the "teacher_temperature" by which logits were divided. Lines
 // that data.on_bad_record: skip leaves out are left out. Errors: usage, if `source` is no model that predicts
 // tokens and no reward model; and those of evaluate_model().
 Result<Scored> score_documents(const ScoreRequest&);

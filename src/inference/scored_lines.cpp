@@ -148,7 +148,8 @@ ScoredLines::Fields ScoredLines::distributions() const {
   Fields out = {{"input_ids", list_of(ids)},
                 {"labels", list_of(labels)},
                 {"teacher_topk_ids", list_of(top_ids)},
-                {"teacher_topk_logps", list_of(top_logps)}};
+                {"teacher_topk_logps", list_of(top_logps)},
+                {"teacher_temperature", json_number(request_.temperature)}};
   if (lengths.size() > 1) out.emplace_back("seq_lengths", list_of(lengths));
   return out;
 }

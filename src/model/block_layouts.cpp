@@ -32,7 +32,8 @@ HeadWorkspace::HeadWorkspace(const ModelGraph& g, std::byte* base, Direction dir
     of_rows = layout.take<double>(rows);
   }
   if (g.objective.output == TargetOutput::distributions) top = layout.take<TopToken>(rows * divergence.top_k);
-  if (backward && smooths_targets(g.objective)) totals = layout.take<float>(rows);
+  if (g.objective.sums_logits() || (backward && smooths_targets(g.objective)))
+    logit_sums = layout.take<LogitSums>(rows);
   if (backward && (g.objective.units() || divergence.on())) factors = layout.take<RowFactors>(rows);
   dnorm = layout.take_values(g.activations, backward ? rows * h : 0);
   if (backward) moments = norm_scratch(g, layout);

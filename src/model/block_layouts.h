@@ -46,11 +46,11 @@ struct HeadWorkspace {
   float* of_teacher = nullptr;  // [R, top_k]
   double* of_rows = nullptr;    // [R]
   // Passes whose output are distributions only.
-  TopToken* top = nullptr;        // [R, top_k]
-  float* totals = nullptr;        // [R]; with label smoothing; backward only
-  RowFactors* factors = nullptr;  // [R]; objectives of units, distillation; backward only
-  Values dnorm;                   // [R, H]; backward only
-  NormScratch moments;            // moments of the final norm; backward only
+  TopToken* top = nullptr;          // [R, top_k]
+  LogitSums* logit_sums = nullptr;  // [R]; if the rule sums logits; with label smoothing in backward
+  RowFactors* factors = nullptr;    // [R]; objectives of units, distillation; backward only
+  Values dnorm;                     // [R, H]; backward only
+  NormScratch moments;              // moments of the final norm; backward only
   Bytes bytes;
 };
 

@@ -169,7 +169,7 @@ void CostRecorder::embedding_backward(const EmbeddingBackward& op) {
 void CostRecorder::dropout(const Dropout&, ConstValues, Values, u64 elements) { add(dropout_cost(elements)); }
 
 void CostRecorder::cross_entropy_slice(const LogitsSlice& slice) {
-  add(cross_entropy_cost(slice.rows, slice.columns, slice.cap != 0));
+  add(cross_entropy_cost(slice.rows, slice.columns, slice.cap != 0, slice.logit_sums != nullptr));
 }
 void CostRecorder::cross_entropy_gradient(const LogitsSlice& slice, const LossFactors&) {
   add(cross_entropy_gradient_cost(slice.rows, slice.columns, slice.cap != 0));

@@ -51,7 +51,7 @@ struct Head {
   bool smooths() const { return c.training && smooths_targets(rule()); }
   Smoothing smoothing() const {
     if (!smooths()) return {};
-    return {static_cast<float>(rule().label_smoothing), columns(), workspace.totals};
+    return {static_cast<float>(rule().label_smoothing), columns(), workspace.logit_sums};
   }
   TeacherTokens teacher() const {
     return {.rule = rule().divergence,
@@ -74,7 +74,7 @@ void for_slices(const Head& s, Fn fn) {
                    .targets = s.batch.targets,
                    .losses = s.workspace.losses,
                    .cap = s.cap(),
-                   .totals = s.smooths() ? s.workspace.totals : nullptr});
+                   .logit_sums = s.workspace.logit_sums});
   }
 }
 
@@ -123,6 +123,8 @@ void loss_pass(const Head& s, Sums* sums, double weight) {
                            .references = s.batch.references,
                            .old_logps = s.batch.old_logps,
                            .losses = s.workspace.losses,
+                           .logit_sums = s.workspace.logit_sums,
+                           .columns = s.columns(),
                            .weight = weight,
                            .of_sequences = s.workspace.of_sequences,
                            .of_units = s.workspace.of_units,

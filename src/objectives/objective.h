@@ -26,6 +26,7 @@ struct EvaluationFigure {
 struct ObjectiveMetric {
   std::string_view name;
   double (*of)(const Sums&, double targets) = nullptr;
+  bool of_logits = false;  // there if the rule sums logits
 };
 
 // RETURNS: none if there was nothing to take its mean over.
@@ -40,6 +41,7 @@ struct Objective {
   std::span<const ObjectiveMetric> metrics = {};
   std::span<const std::string_view> losses = {};  // that objective.loss_type may name
   bool adds_losses = false;                       // loss_type may name several, whose weighted sum is trained
+  std::span<const std::string_view> keys = {};    // of section `objective` that it reads, beside common ones
   double beta = 0.1;                              // if objective.beta is auto
   bool beta_may_be_zero = false;
   // Null: the cross-entropy of each target, smoothed if the config says so.
@@ -50,7 +52,7 @@ struct Objective {
 };
 
 // The names of an evaluation's metrics beside eval_loss.
-std::vector<std::string> evaluation_metrics(const Objective&);
+std::vector<std::string> evaluation_metrics(const Objective&, bool logit_metrics);
 // RETURNS: a metric's name with the prefix that Hugging Face's trainer lets people leave out.
 std::string evaluation_metric_name(std::string_view);
 // RETURNS: the value of one of them; NaN if there was nothing to take its mean over.

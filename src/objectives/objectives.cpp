@@ -32,14 +32,19 @@ ObjectiveRule objective_rule(const ObjectiveConfig& config) {
   if (of.rule == nullptr) return {.label_smoothing = config.label_smoothing};
   ObjectiveConfig complete = config;
   if (config.beta == static_cast<double>(beta_by_objective)) complete.beta = of.beta;
-  return of.rule(complete);
+  ObjectiveRule rule = of.rule(complete);
+  rule.logit_metrics = config.logit_metrics;
+  return rule;
 }
 
 UnitSettings unit_settings(const ObjectiveConfig& config, u32 row_places) {
   const ObjectiveRule rule = objective_rule(config);
   const Documents documents = objective(config.type).documents;
   if (rule.divergence.on() && config.teacher.empty())
-    return {.documents = Documents::distributions, .numbers = rule.divergence.numbers(), .taught = true};
+    return {.documents = Documents::distributions,
+            .numbers = rule.divergence.numbers(),
+            .temperature = rule.divergence.temperature,
+            .taught = true};
   if (documents == Documents::token_labels) return {.documents = documents, .numbers = 1};
   UnitSettings out = {.documents = documents,
                       .numbers = documents == Documents::rollouts ? 1u : 0u,
@@ -57,14 +62,16 @@ UnitSettings unit_settings(const ObjectiveConfig& config, u32 row_places) {
 }
 
 std::optional<double> value_of(const ObjectiveMetric& metric, const Sums& sums, double targets) {
+  if (metric.of_logits && sums[Sum::entropies] == 0) return std::nullopt;
   const double value = metric.of(sums, targets);
   // With a loss that is no number, nothing else is one.
   return std::isnan(value) && !std::isnan(sums[Sum::loss]) ? std::nullopt : std::optional(value);
 }
 
-std::vector<std::string> evaluation_metrics(const Objective& of) {
+std::vector<std::string> evaluation_metrics(const Objective& of, bool logit_metrics) {
   std::vector<std::string> out = {std::string(of.figure.metric)};
   for (const ObjectiveMetric& metric : of.metrics) {
+    if (metric.of_logits && !logit_metrics) continue;
     std::string name = "eval_" + std::string(metric.name);
     if (name != out.front()) out.push_back(std::move(name));
   }

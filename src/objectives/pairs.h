@@ -13,13 +13,17 @@ inline double mean_margin(const Sums& sums, double targets) {
   return (sums[Sum::chosen_rewards] - sums[Sum::rejected_rewards]) / targets;
 }
 
-inline constexpr std::array<ObjectiveMetric, 6> reward_metrics = {
+inline constexpr std::array<ObjectiveMetric, 10> reward_metrics = {
     {{"rewards/chosen", mean_of<Sum::chosen_rewards>},
      {"rewards/rejected", mean_of<Sum::rejected_rewards>},
      {"rewards/accuracies", mean_of<Sum::correct>},
      {"rewards/margins", mean_margin},
      {"logps/chosen", mean_of<Sum::chosen_logps>},
-     {"logps/rejected", mean_of<Sum::rejected_logps>}}};
+     {"logps/rejected", mean_of<Sum::rejected_logps>},
+     {"mean_token_accuracy", mean_over<Sum::chosen_correct, Sum::chosen_tokens>},
+     mean_entropy,
+     mean_chosen_logits,
+     mean_rejected_logits}};
 
 // Those, and `more` behind them.
 template <std::size_t n>

@@ -40,6 +40,10 @@ enum class Metric : u8 {
   clip_ratio_high_mean,
   clip_ratio_region_mean,
   completions_mean_length,
+  mean_token_accuracy,
+  entropy,
+  logits_chosen,
+  logits_rejected,
   // Models with experts only.
   router_balance,
   router_z,
@@ -65,11 +69,15 @@ enum class Metric : u8 {
   eval_clip_ratio_high_mean,
   eval_clip_ratio_region_mean,
   eval_completions_mean_length,
+  eval_mean_token_accuracy,
+  eval_entropy,
+  eval_logits_chosen,
+  eval_logits_rejected,
   eval_runtime,
   train_runtime,
   train_loss,  // mean over all steps
 };
-inline constexpr u32 metric_count = 51;
+inline constexpr u32 metric_count = 59;
 
 // The subject of a line of a log.
 enum class LogEvent : u8 { step, evaluation, run };

@@ -6,8 +6,24 @@
 #include <limits>
 
 #include "base/text/units.h"
+#include "objectives/objective.h"
 
 namespace tidepool {
+namespace {
+
+bool greater_is_better(AutoBool said, std::string_view metric) {
+  if (said != AutoBool::automatic) return said == AutoBool::yes;
+  return !metric.ends_with("loss") && !metric.ends_with("perplexity") && !metric.ends_with("kl") &&
+         !metric.starts_with("eval_clip_ratio");
+}
+
+}  // namespace
+
+void set_ranking(const TrainConfig& train, EvalLoss& e) {
+  const std::string metric = evaluation_metric_name(train.metric_for_best_model);
+  e.greater_is_better = greater_is_better(train.greater_is_better, metric);
+  e.ranked_by = metric == "eval_loss" && !e.greater_is_better ? "" : metric;
+}
 
 u64 evaluations_without_gain(std::span<const EvalLoss> evaluations, double threshold) {
   double best = std::numeric_limits<double>::infinity();
@@ -24,7 +40,10 @@ u64 evaluations_without_gain(std::span<const EvalLoss> evaluations, double thres
 }
 
 std::string why_stop_early(std::span<const EvalLoss> evaluations, const TrainConfig& train) {
-  if (train.early_stopping_patience == 0) return "";
+  if (train.early_stopping_patience == 0 || evaluations.empty()) return "";
+  EvalLoss wanted;
+  set_ranking(train, wanted);
+  if (!evaluations.back().same_ranking(wanted)) return "";
   const u64 count = evaluations_without_gain(evaluations, train.early_stopping_threshold);
   if (count < train.early_stopping_patience) return "";
   const EvalLoss* best = best_evaluation(evaluations);

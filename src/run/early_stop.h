@@ -11,12 +11,16 @@
 
 namespace tidepool {
 
+// Sets by which metric an evaluation is compared with others.
+void set_ranking(const TrainConfig&, EvalLoss&);
+
 // RETURNS: the number of consecutive comparable evaluations, up to and including the last, whose rank was not
 // lower than the best before them by more than `threshold`. The first evaluation counts as better. NaN does
 // not count as better.
 u64 evaluations_without_gain(std::span<const EvalLoss>, double threshold);
 
-// RETURNS: the reason to stop, for people; empty: continue training.
+// RETURNS: the reason to stop, for people; empty: continue training. Evaluations that were compared by
+// another metric than the config's are no reason.
 std::string why_stop_early(std::span<const EvalLoss>, const TrainConfig&);
 
 // RETURNS: a note for people if the last evaluation does not compare with the earlier ones; empty: it

@@ -12,24 +12,14 @@ namespace tidepool {
 
 namespace {
 
-bool greater_is_better(AutoBool said, std::string_view metric) {
-  if (said != AutoBool::automatic) return said == AutoBool::yes;
-  return !metric.ends_with("loss") && !metric.ends_with("perplexity") && !metric.ends_with("kl") &&
-         !metric.starts_with("eval_clip_ratio");
-}
-
 EvalLoss ranked(const Evaluated& done, const Config& config) {
   EvalLoss out = {done.step, done.result.loss(), done.result.targets, done.figure()};
-  const std::string metric = evaluation_metric_name(config.train.metric_for_best_model);
-  const bool greater = greater_is_better(config.train.greater_is_better, metric);
-  if (metric == "eval_loss" && !greater) return out;
-  const double value = metric == "eval_loss"
-                           ? out.loss
-                           : evaluation_metric(objective(config.objective.type), metric, done.result.sums,
-                                               static_cast<double>(done.result.targets));
-  out.ranked_by = metric;
-  out.value = value;
-  out.greater_is_better = greater;
+  set_ranking(config.train, out);
+  if (out.ranked_by.empty()) return out;
+  out.value = out.ranked_by == "eval_loss"
+                  ? out.loss
+                  : evaluation_metric(objective(config.objective.type), out.ranked_by, done.result.sums,
+                                      static_cast<double>(done.result.targets));
   return out;
 }
 

@@ -46,7 +46,10 @@ class RunPreparation {
     if (!resumed) TRY(check_model_is_unchanged(config));
     if (!resumed) TRY(check_first_adapter(run_.job));
     // Mends the run's model-files before anything uses them.
-    if (resumed) TRY(take_directory(resumed));
+    if (resumed)
+      TRY(take_directory(resumed));
+    else if (is_named(config.output.dir))
+      TRY(check_beginning());  // before anything that takes long
     TRY(find_data(resumed));
     if (run_.several()) {
       TRY(agree_on_job(transport(), config, run_.batches->fingerprint()));
@@ -200,9 +203,13 @@ class RunPreparation {
     return true;
   }
 
+  Result<void> check_beginning() const {
+    return run_.directory.check_beginning(run_.request.resume.empty() ? Beginning::anew : Beginning::resumed);
+  }
+
   Result<void> take_directory(bool resumed) {
     TRY(run_.directory.lock(run_.config().output.dir));
-    TRY(run_.directory.check_beginning(run_.request.resume.empty() ? Beginning::anew : Beginning::resumed));
+    TRY(check_beginning());
     if (!run_.leads()) return {};
     for (const std::string& line : clear_absent_nodes(run_.config())) run_.outputs.say(line);
     if (!resumed) return keep_model(run_.config());

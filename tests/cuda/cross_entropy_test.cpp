@@ -23,7 +23,7 @@ struct Problem {
   std::vector<i32> targets;
   std::vector<float> logits;  // rounded to the precision
   std::vector<std::unique_ptr<DeviceValues>> slices;
-  DeviceArray device_targets, losses, loss_sum;
+  DeviceArray device_targets, losses, logit_sums, loss_sum;
 
   Problem(u32 r, std::vector<Cut> c, Precision p, u64 shift = 0)
       : rows(r),
@@ -33,6 +33,7 @@ struct Problem {
         logits(u64{rows} * vocabulary),
         device_targets(rows * 4),
         losses(rows * sizeof(RowLoss)),
+        logit_sums(rows * sizeof(LogitSums)),
         loss_sum(8) {
     for (u32 row = 0; row < rows; ++row)
       targets.push_back(row % 7 == 3   ? ignored_target
@@ -60,7 +61,8 @@ struct Problem {
             .stride = cuts[number].stride,
             .targets = device_targets.as<i32>(),
             .losses = losses.as<RowLoss>(),
-            .cap = cap};
+            .cap = cap,
+            .logit_sums = logit_sums.as<LogitSums>()};
   }
   // RETURNS: a logit as the loss sees it, and its derivative.
   std::pair<double, double> seen(u64 i) const {
@@ -100,6 +102,17 @@ struct Problem {
 
 using CudaCrossEntropy = CudaTest;
 
+void expect_logit_sums(const Problem& p, u32 row, double lse, const RowLoss& loss, const LogitSums& sums) {
+  double total = 0, entropy = 0, squares = 0;
+  for (u32 c = 0; c < p.vocabulary; ++c) {
+    const double x = p.seen(u64{row} * p.vocabulary + c).first, probability = std::exp(x - lse);
+    total += x, entropy -= probability * (x - lse), squares += probability * probability;
+  }
+  EXPECT_NEAR(sums.logits, total, 1e-5 * p.vocabulary) << row;
+  EXPECT_NEAR(entropy_of(loss, sums), entropy, 4e-6 * (1 + entropy)) << row;
+  EXPECT_NEAR(log_squares_of(loss, sums), std::log(squares), 4e-6) << row;
+}
+
 // fp32 exponentials of rounded differences, dominated by the largest: about 1e-6 of the probability.
 void expect_like_double(const Problem& p, float scale) {
   double want = 1.0;
@@ -108,9 +121,11 @@ void expect_like_double(const Problem& p, float scale) {
   // below 2^-14.
   const double relative = p.precision == Precision::fp32 ? 4e-6 : 4e-6 + 0x1p-8;
   const auto losses = p.losses.values<RowLoss>();
+  const auto logit_sums = p.logit_sums.values<LogitSums>();
   for (u32 row = 0; row < p.rows; ++row) {
     const double lse = p.lse(row);
     EXPECT_NEAR(losses[row].lse, lse, 2e-6 * (1 + std::abs(lse))) << row;
+    expect_logit_sums(p, row, lse, losses[row], logit_sums[row]);
     const bool ignored = !has_loss(p.targets[row]);
     if (!ignored) want += lse - p.seen(u64{row} * p.vocabulary + static_cast<u32>(p.targets[row])).first;
     for (u32 c = 0; c < p.vocabulary; ++c) {

@@ -14,6 +14,7 @@ struct Units {
   std::vector<i32> targets, sequences;
   std::vector<float> values, references, old_logps;
   std::vector<RowLoss> losses;
+  std::vector<LogitSums> logit_sums;
 
   explicit Units(const ObjectiveRule& rule) {
     const bool scores = rule.scores();
@@ -30,14 +31,19 @@ struct Units {
           values.push_back(
               t == 0 && sign > 0 ? float(unit % 3) * 0.5f - (rule.unit == LossUnit::pair ? 0 : 0.4f) : 0);
           references.push_back(numbers[at % 4096] - 2);
-          losses.push_back(
-              {.target = numbers[(at * 7 + 1) % 4096], .lse = 3 + numbers[(at * 5 + 2) % 4096] / 8});
+          const float lse = 3 + numbers[(at * 5 + 2) % 4096] / 8;
+          losses.push_back({.maximum = lse - 1,
+                            .sum = std::exp(1.0f),
+                            .target = numbers[(at * 7 + 1) % 4096],
+                            .lse = lse});
+          logit_sums.push_back({numbers[(at * 11 + 3) % 4096], -std::abs(numbers[(at * 13 + 4) % 4096]),
+                                1 + std::abs(numbers[(at * 17 + 5) % 4096])});
           old_logps.push_back(losses.back().target - losses.back().lse + numbers[(at * 3 + 5) % 4096] / 4);
         }
       }
     for (u32 i = 0; i < 37; ++i) {
       targets.push_back(padding_target), sequences.push_back(0), values.push_back(0), references.push_back(0);
-      losses.push_back({}), old_logps.push_back(0);
+      losses.push_back({}), old_logps.push_back(0), logit_sums.emplace_back();
     }
   }
 };
@@ -56,6 +62,8 @@ TEST_P(CudaUnitLosses, AreTheCpus) {
                   .references = rule.reference ? units.references.data() : nullptr,
                   .old_logps = units.old_logps.data(),
                   .losses = units.losses.data(),
+                  .logit_sums = rule.sums_logits() ? units.logit_sums.data() : nullptr,
+                  .columns = 40,
                   .weight = 0.025};
   if (rule.prompt_nll) call.rule.prompt_nll = false;  // needs learned prompts: tests/golden has them
   std::vector<SequenceSums> of_sequences(rows);
@@ -68,15 +76,17 @@ TEST_P(CudaUnitLosses, AreTheCpus) {
 
   const DeviceArray targets(units.targets.data(), rows * 4), sequences(units.sequences.data(), rows * 4),
       values(units.values.data(), rows * 4), references(units.references.data(), rows * 4),
-      old_logps(units.old_logps.data(), rows * 4), losses(units.losses.data(), rows * sizeof(RowLoss)),
-      scratch(rows * sizeof(SequenceSums)), device_units(rows * sizeof(Sums)),
-      device_factors(rows * sizeof(RowFactors)), device_sums(sizeof(Sums));
+      old_logps(units.old_logps.data(), rows * 4),
+      logit_sums(units.logit_sums.data(), rows * sizeof(LogitSums)),
+      losses(units.losses.data(), rows * sizeof(RowLoss)), scratch(rows * sizeof(SequenceSums)),
+      device_units(rows * sizeof(Sums)), device_factors(rows * sizeof(RowFactors)), device_sums(sizeof(Sums));
   const Sums none;
   device_sums.write(&none, sizeof none);
   call.targets = targets.as<i32>(), call.sequences = sequences.as<i32>();
   if (call.values != nullptr) call.values = values.as<float>();
   if (call.references != nullptr) call.references = references.as<float>();
   call.old_logps = old_logps.as<float>();
+  if (call.logit_sums != nullptr) call.logit_sums = logit_sums.as<LogitSums>();
   call.losses = losses.as<RowLoss>(), call.of_sequences = scratch.as<SequenceSums>();
   call.of_units = device_units.as<Sums>(), call.factors = device_factors.as<RowFactors>();
   call.sums = device_sums.as<Sums>();
@@ -96,18 +106,26 @@ TEST_P(CudaUnitLosses, AreTheCpus) {
 INSTANTIATE_TEST_SUITE_P(All, CudaUnitLosses, testing::ValuesIn([] {
                            std::vector<ObjectiveConfig> out;
                            for (u32 type = 0; type < objective_count; ++type) {
-                             const ObjectiveConfig c = {.type = static_cast<ObjectiveType>(type),
-                                                        .beta = 0.3};
+                             ObjectiveConfig c = {.type = static_cast<ObjectiveType>(type), .beta = 0.3};
+                             c.logit_metrics = type % 2 == 0;
                              if (objective_rule(c).units()) out.push_back(c);
                            }
                            out.push_back({.type = ObjectiveType::grpo,
                                           .beta = 0.1,
                                           .loss_type = {"cispo"},
                                           .importance_sampling_level = ImportanceLevel::sequence});
+                           out.push_back({.type = ObjectiveType::grpo, .beta = 0.1, .loss_type = {"sapo"}});
+                           ObjectiveConfig pairs = {.type = ObjectiveType::dpo, .beta = 0.3};
+                           pairs.ld_alpha = 0.4, pairs.use_weighting = true;
+                           out.push_back(pairs);
+                           pairs.f_divergence_type = FDivergence::js_divergence;
+                           out.push_back(pairs);
+                           pairs.f_divergence_type = FDivergence::alpha_divergence;
+                           out.push_back(pairs);
                            return out;
                          }()),
                          [](const auto& info) {
-                           return fmt::format("{}_{}", name(info.param.type), info.param.loss_type.size());
+                           return fmt::format("{}_{}", name(info.param.type), info.index);
                          });
 
 }  // namespace tidepool::test::unit_losses_cuda_test

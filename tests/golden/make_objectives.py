@@ -6,9 +6,10 @@ A folder per family has expected.safetensors: `tokens` I32 [2 P, T], the chosen 
 each of `lengths` tokens, of which `prompts` come before the completion; `references` F32 [2 P, T], the log-probability
 of each token by a reference model; `margins` F32 [P]; `verdicts` F32 [2 P], 1 for a desirable answer and -1 for another;
 `mismatched` I32 [2 P, 2 T], each prompt with the completion of the sequence before it, `mismatched_lengths`, and
-`mismatched_references`; `advantages` F32 [2 P] and `old_logps` F32 [2 P, T] of rollouts; and for each case its options in the metadata, `CASE/loss` F64,
-`CASE/metrics/NAME` F64 and `CASE/gradients/TENSOR`. Cases of `ALL` have the gradients of every tensor, the others that
-of the final norm. Reward models are directories as save_pretrained() writes them. fp32, eager attention, one thread.
+`mismatched_references`; `advantages` F32 [2 P] and `old_logps` F32 [2 P, T] of rollouts; and for each case its options
+in the metadata, `CASE/loss` F64, `CASE/metrics/NAME` F64 and `CASE/gradients/TENSOR`. `CASE/accumulated/...` is the same
+of a step of four micro-batches, with a pair each: 0, 1, 2, 0. Cases of `ALL` have the gradients of every tensor, the
+others that of the final norm. Reward models are directories as save_pretrained() writes them. fp32, eager attention, one thread.
 """
 
 import collections
@@ -31,9 +32,11 @@ FAMILIES = ("llama_tied", "qwen3_untied", "gemma2_tied")
 T, PAD = 14, 0
 LENGTHS, PROMPTS = (14, 9, 5, 11, 12, 8), (6, 4, 1, 6, 4, 1)  # chosen, then rejected
 PAIRS = len(LENGTHS) // 2
+MICRO_BATCHES = 4
 ALL = ("dpo_sigmoid", "dpo_mpo", "orpo", "cpo_ipo", "simpo", "reward", "kto", "grpo_dapo", "grpo_gspo", "rloo")
 DPO_LOSSES = ("sigmoid", "hinge", "ipo", "sigmoid_norm", "robust", "exo_pair", "nca_pair", "bco_pair", "sppo_hard",
               "apo_zero", "apo_down", "discopop")
+COMPARING = ("sigmoid", "hinge", "ipo", "sigmoid_norm", "robust", "exo_pair", "discopop")
 
 
 def cases():
@@ -42,14 +45,23 @@ def cases():
         yield f"dpo_{loss}", {"type": "dpo", "beta": 0.3, "loss_type": [loss], **smoothed}
     yield "dpo_mpo", {"type": "dpo", "beta": 0.2, "loss_type": ["sigmoid", "bco_pair", "sft"],
                       "loss_weights": [0.8, 0.2, 1.0]}
+    for divergence in ("forward_kl", "js_divergence", "alpha_divergence"):
+        for loss in COMPARING if divergence == "js_divergence" else ("sigmoid", "ipo"):
+            smoothed = {"label_smoothing": 0.1} if loss in ("robust", "exo_pair") else {}
+            yield f"dpo_{divergence}_{loss}", {"type": "dpo", "beta": 0.3, "loss_type": [loss], **smoothed,
+                                               "f_divergence_type": divergence, "f_alpha_divergence_coef": 0.7}
+    yield "dpo_ld", {"type": "dpo", "beta": 0.3, "loss_type": ["sigmoid", "sft"], "ld_alpha": 0.4}
+    yield "dpo_wpo", {"type": "dpo", "beta": 0.3, "loss_type": ["sigmoid", "ipo"], "use_weighting": True}
     yield "orpo", {"type": "orpo", "beta": 0.4}
     for loss in ("sigmoid", "hinge", "ipo", "simpo"):
         smoothed = {"label_smoothing": 0.1} if loss in ("sigmoid", "simpo") else {}
         yield f"cpo_{loss}", {"type": "cpo", "beta": 0.5, "loss_type": [loss], "cpo_alpha": 0.7, **smoothed}
+    yield "cpo_alpha", {"type": "cpo", "beta": 0.5, "loss_type": ["sigmoid"], "cpo_alpha": 0.7, "alpha": 0.02}
     yield "simpo", {"type": "simpo", "beta": 2.0, "simpo_gamma": 1.1}
+    yield "simpo_alpha", {"type": "simpo", "beta": 2.0, "simpo_gamma": 1.1, "alpha": 0.25}
     yield "kto", {"type": "kto", "beta": 0.3, "desirable_weight": 1.3, "undesirable_weight": 0.8}
     yield "kto_apo", {"type": "kto", "beta": 0.3, "loss_type": ["apo_zero_unpaired"]}
-    for loss in ("dapo", "grpo", "bnpo", "dr_grpo", "cispo", "luspo"):
+    for loss in ("dapo", "grpo", "bnpo", "dr_grpo", "cispo", "luspo", "sapo"):
         yield f"grpo_{loss}", {"type": "grpo", "loss_type": [loss], "epsilon": 0.1, "epsilon_high": 0.25,
                                "max_completion_length": 9}
     yield "grpo_kl", {"type": "grpo", "loss_type": ["grpo"], "beta": 0.04, "delta": 1.3}
@@ -81,28 +93,48 @@ def metrics_of(trainer):
     return {name: values[-1] for name, values in trainer._metrics["train"].items()}
 
 
+def outputs_of(logits, tokens, mask):
+    """What TRL's fused head gives of each token."""
+    all_logps = torch.log_softmax(logits[:, :-1], -1)
+    p = all_logps.exp()
+    return types.SimpleNamespace(log_probs=logps_of(logits, tokens) * mask[:, 1:], entropy=-(p * all_logps).sum(-1).detach(),
+                                 mean_logits=logits[:, :-1].mean(-1).detach(), log_sum_sq_probs=(p * p).sum(-1).log(),
+                                 is_top1=logits[:, :-1].argmax(-1) == tokens[:, 1:])
+
+
+def of_tokens(outputs, mask):
+    """DPOTrainer's metrics of tokens, for trainers of pairs that have others."""
+    pairs, mask = len(mask) // 2, mask[:, 1:].bool()
+    return {"mean_token_accuracy": outputs.is_top1[:pairs][mask[:pairs]].float().mean(),
+            "entropy": outputs.entropy[mask].mean(), "logits/chosen": outputs.mean_logits[:pairs][mask[:pairs]].mean(),
+            "logits/rejected": outputs.mean_logits[pairs:][mask[pairs:]].mean()}
+
+
 def logps_of(logits, tokens):
     return torch.log_softmax(logits[:, :-1], -1).gather(-1, tokens[:, 1:, None])[..., 0]
 
 
 def dpo(model, data, options):
     def fused(input_ids, attention_mask, **unused):
-        logits = model(input_ids, attention_mask=attention_mask).logits
-        zeros = torch.zeros(tokens.shape[0], T - 1)
-        return types.SimpleNamespace(log_probs=logps_of(logits, input_ids) * mask[:, 1:], entropy=zeros, mean_logits=zeros,
-                                     is_top1=zeros.bool(), log_sum_sq_probs=zeros)
+        return outputs_of(model(input_ids, attention_mask=attention_mask).logits, input_ids, mask)
 
     tokens, mask = data["tokens"], data["mask"]
-    references = (data["references"] * mask)[:, 1:].sum(1)
+    of_tail = torch.ones_like(data["references"])
+    if "ld_alpha" in options:
+        shared = mask.sum(1).reshape(2, -1).min(0).values.repeat(2)
+        of_tail[mask.cumsum(1) > shared[:, None]] = options["ld_alpha"]
+    references = (data["references"] * mask * of_tail)[:, 1:].sum(1)
     weights = options.get("loss_weights") or [1.0] * len(options["loss_type"])
-    trainer = fake_trainer(model=model, ld_alpha=None, precompute_ref_logps=True, f_divergence_type="reverse_kl",
-                           loss_types=options["loss_type"], loss_weights=weights, beta=options["beta"],
-                           label_smoothing=options.get("label_smoothing", 0.0), use_weighting=False,
+    trainer = fake_trainer(model=model, ld_alpha=options.get("ld_alpha"), precompute_ref_logps=True,
+                           f_divergence_type=options.get("f_divergence_type", "reverse_kl"),
+                           f_alpha_divergence_coef=options.get("f_alpha_divergence_coef", 0.5), loss_types=options["loss_type"], loss_weights=weights, beta=options["beta"],
+                           label_smoothing=options.get("label_smoothing", 0.0),
+                           use_weighting=options.get("use_weighting", False),
                            args=types.SimpleNamespace(discopop_tau=0.05))
     inputs = {"input_ids": tokens, "attention_mask": data["attention"], "completion_mask": mask,
-              "ref_chosen_logps": references[:PAIRS], "ref_rejected_logps": references[PAIRS:]}
+              "ref_chosen_logps": references[:len(tokens) // 2], "ref_rejected_logps": references[len(tokens) // 2:]}
     loss = DPOTrainer._compute_loss(trainer, fused, inputs, False)
-    kept = ("rewards/", "logps/")
+    kept = ("rewards/", "logps/", "logits/", "entropy", "mean_token_accuracy")
     return loss, {n: v for n, v in metrics_of(trainer).items() if n.startswith(kept)}
 
 
@@ -114,7 +146,8 @@ def pair_metrics(chosen_rewards, rejected_rewards, chosen, rejected):
 
 
 def nll(logits, labels):
-    return torch.nn.functional.cross_entropy(logits[:PAIRS, :-1].flatten(0, 1), labels[:PAIRS, 1:].flatten())
+    pairs = len(labels) // 2
+    return torch.nn.functional.cross_entropy(logits[:pairs, :-1].flatten(0, 1), labels[:pairs, 1:].flatten())
 
 
 def orpo(model, data, options):
@@ -122,9 +155,11 @@ def orpo(model, data, options):
     labels = data["tokens"].masked_fill(data["mask"] == 0, -100)
     logps = ORPOTrainer.get_batch_logps(logits, labels, average_log_prob=True)
     trainer = fake_trainer(beta=options["beta"])
-    losses, rc, rr, ratio, odds = ORPOTrainer.odds_ratio_loss(trainer, logps[:PAIRS], logps[PAIRS:])
+    chosen, rejected = logps.chunk(2)
+    losses, rc, rr, ratio, odds = ORPOTrainer.odds_ratio_loss(trainer, chosen, rejected)
     whole = nll(logits, data["tokens"].masked_fill(data["attention"] == 0, -100))  # the prompt too, as ORPOTrainer
-    metrics = pair_metrics(rc, rr, logps[:PAIRS], logps[PAIRS:])
+    metrics = {**pair_metrics(rc, rr, chosen, rejected),
+               **of_tokens(outputs_of(logits, data["tokens"], data["mask"]), data["mask"])}
     return whole - losses.mean(), {**metrics, "nll_loss": whole, "log_odds_ratio": ratio, "log_odds_chosen": odds}
 
 
@@ -134,12 +169,14 @@ def cpo(model, data, options):
     logits = model(data["tokens"], attention_mask=data["attention"]).logits
     labels = data["tokens"].masked_fill(data["mask"] == 0, -100)
     logps = CPOTrainer.get_batch_logps(logits, labels, average_log_prob=loss_type in ("ipo", "simpo"))
-    trainer = fake_trainer(beta=options["beta"], alpha=0.0, loss_type=loss_type,
+    trainer = fake_trainer(beta=options["beta"], alpha=options.get("alpha", 0.0), loss_type=loss_type,
                            label_smoothing=options.get("label_smoothing", 0.0),
                            simpo_gamma=options.get("simpo_gamma", 0.5))
-    losses, rc, rr = CPOTrainer.cpo_loss(trainer, logps[:PAIRS], logps[PAIRS:])
+    chosen, rejected = logps.chunk(2)
+    losses, rc, rr = CPOTrainer.cpo_loss(trainer, chosen, rejected)
     of_chosen = nll(logits, labels)
-    metrics = pair_metrics(rc, rr, logps[:PAIRS], logps[PAIRS:])
+    metrics = {**pair_metrics(rc, rr, chosen, rejected),
+               **of_tokens(outputs_of(logits, data["tokens"], data["mask"]), data["mask"])}
     if simpo:
         return losses.mean(), metrics
     return losses.mean() + options["cpo_alpha"] * of_chosen, {**metrics, "nll_loss": of_chosen}
@@ -156,10 +193,7 @@ def reward(model, data, options):
 
 def kto(model, data, options):
     def fused(input_ids, attention_mask, labels, **unused):
-        logits = model(input_ids, attention_mask=attention_mask).logits
-        zeros = torch.zeros(input_ids.shape[0], input_ids.shape[1] - 1)
-        return types.SimpleNamespace(log_probs=logps_of(logits, input_ids) * (labels[:, 1:] != -100), entropy=zeros,
-                                     mean_logits=zeros)
+        return outputs_of(model(input_ids, attention_mask=attention_mask).logits, input_ids, labels != -100)
 
     loss_type = options.get("loss_type", ["kto"])[0]
     mask, other = data["mask"], data["mismatched_mask"]
@@ -172,35 +206,38 @@ def kto(model, data, options):
               "KL_input_ids": data["mismatched"], "KL_attention_mask": data["mismatched_attention"],
               "KL_completion_mask": other, "ref_KL_logps": (data["mismatched_references"] * other)[:, 1:].sum(1)}
     loss = KTOTrainer._compute_loss(trainer, fused, inputs, False)
-    kept = ("rewards/", "logps/", "kl")
+    kept = ("rewards/", "logps/", "kl", "logits/", "entropy")
     return loss, {n: v for n, v in metrics_of(trainer).items() if n.startswith(kept)}
 
 
 def rollouts(model, data, options):
     def logps(*unused, **options):
-        logits = model(data["tokens"], attention_mask=data["attention"]).logits
-        return logps_of(logits, data["tokens"]), torch.zeros(2 * PAIRS, T - 1), None
+        outputs = outputs_of(model(data["tokens"], attention_mask=data["attention"]).logits, data["tokens"], data["mask"])
+        return outputs.log_probs, outputs.entropy, None
 
-    mask = data["mask"][:, 1:]
+    mask, micro_batches = data["mask"][:, 1:], data.get("micro_batches", 1)
     epsilon = options.get("epsilon", 0.2)
     trainer = fake_trainer(
         model=model, epsilon_low=epsilon, epsilon_high=options.get("epsilon_high", epsilon), beta=options.get("beta", 0.0),
         loss_type=options.get("loss_type", [""])[0], max_completion_length=options.get("max_completion_length"),
         importance_sampling_level=options.get("importance_sampling_level", "token"), top_entropy_quantile=1.0,
-        off_policy_mask_threshold=None, use_vllm=False, current_gradient_accumulation_steps=1, _entropy_bonus_enabled=False,
+        off_policy_mask_threshold=None, use_vllm=False, current_gradient_accumulation_steps=micro_batches,
+        _entropy_bonus_enabled=False,
         _get_per_token_logps_and_entropies=logps,
-        args=types.SimpleNamespace(delta=options.get("delta"), steps_per_generation=1,
+        args=types.SimpleNamespace(delta=options.get("delta"), steps_per_generation=micro_batches,
+                                   sapo_temperature_pos=options.get("sapo_temperature_pos", 1.0),
+                                   sapo_temperature_neg=options.get("sapo_temperature_neg", 1.05),
                                    use_bias_correction_kl=options.get("use_bias_correction_kl", True)))
     old = data["old_logps"][:, 1:]
     inputs = {"prompt_ids": data["tokens"][:, :1], "prompt_mask": data["attention"][:, :1],
               "completion_ids": data["tokens"][:, 1:], "completion_mask": mask, "advantages": data["advantages"],
-              "old_per_token_logps": old, "old_logps": (old * mask).sum(1), "num_items_in_batch": mask.sum(),
+              "old_per_token_logps": old, "old_logps": (old * mask).sum(1), "num_items_in_batch": data.get("num_items", mask.sum()),
               "ref_per_token_logps": data["references"][:, 1:]}
     of = GRPOTrainer if options["type"] == "grpo" else RLOOTrainer
     loss = of._compute_loss(trainer, model, inputs)
-    kept = ("kl", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean")
+    kept = ("kl", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean", "entropy")
     metrics = {n: v for n, v in metrics_of(trainer).items() if n in kept}
-    return loss, {"kl": 0.0, "completions/mean_length": mask.sum() / (2 * PAIRS), **metrics}
+    return loss, {"kl": 0.0, "completions/mean_length": mask.sum() / len(mask), **metrics}
 
 
 RUN = {"dpo": dpo, "orpo": orpo, "cpo": cpo, "simpo": cpo, "reward": reward, "kto": kto, "grpo": rollouts,
@@ -249,17 +286,39 @@ def data_for(vocabulary):
             "margins": torch.tensor([0.0, 0.5, 1.25])}
 
 
+def keep_step(out, name, place, loss, model):
+    out[f"{place}/loss"] = loss.detach().double().reshape(1)
+    for tensor, parameter in model.named_parameters():
+        if name in ALL or tensor == "model.norm.weight":
+            out[f"{place}/gradients/{tensor}"] = parameter.grad.clone()
+
+
+def micro_batches(data):
+    parts = []
+    for k in range(MICRO_BATCHES):
+        pair = k % PAIRS
+        rows = {n: v[[pair, PAIRS + pair]] for n, v in data.items() if v.shape[0] == 2 * PAIRS}
+        parts.append({**rows, "margins": data["margins"][[pair]], "micro_batches": MICRO_BATCHES})
+    items = sum(part["mask"][:, 1:].sum() for part in parts)
+    return [{**part, "num_items": items} for part in parts]
+
+
 def run_case(out, meta, name, model, data, options):
     model.zero_grad()
     loss, metrics = RUN[options["type"]](model, data, options)
     loss.backward()
     meta[name] = json.dumps(options)
-    out[f"{name}/loss"] = loss.detach().double().reshape(1)
+    keep_step(out, name, name, loss, model)
     for metric, value in metrics.items():
         out[f"{name}/metrics/{metric}"] = torch.as_tensor(value).detach().double().reshape(1)
-    for tensor, parameter in model.named_parameters():
-        if name in ALL or tensor == "model.norm.weight":
-            out[f"{name}/gradients/{tensor}"] = parameter.grad.clone()
+    model.zero_grad()
+    # GRPOTrainer divides by itself, the trainer of transformers for the others.
+    share, total = 1 if options["type"] == "grpo" else 1 / MICRO_BATCHES, 0
+    for part in micro_batches(data):
+        loss = share * RUN[options["type"]](model, part, options)[0]
+        loss.backward()
+        total = total + loss.detach()
+    keep_step(out, name, f"{name}/accumulated", total, model)
 
 
 def write(directory, out, meta, data):

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "objectives/objective.h"
 #include "optimizers/optimizer.h"
+#include "tests/support/lora_fixture.h"
 #include "tests/support/node_run.h"
+#include "tests/support/preference_pairs.h"
 
 namespace tidepool::run_placement_test {
 
@@ -19,7 +22,13 @@ struct Setting {
   Words all, node_1;
   bool clipping = true;
   Optim optim = Optim::adamw_torch;
+  ObjectiveType objective = ObjectiveType::next_token;
 };
+
+Setting of_objective(ObjectiveType type, Setting setting) {
+  setting.objective = type;
+  return setting;
+}
 
 void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name; }
 
@@ -45,6 +54,16 @@ Config placement_config(const TrainDir& dir, const std::string& run) {
   return c;
 }
 
+// Trains by the objective. Nodes make the reference's log-probabilities, or a teacher's distributions, by
+// themselves.
+void set_objective(Config& c, const TrainDir& dir, ObjectiveType type) {
+  c.model = test::small_model(Family::llama);
+  const ObjectiveRule rule = objective_rule({.type = type});
+  const bool compares = rule.reference || rule.divergence.on();
+  if (compares) c.model_directory = test::made_base(dir, c.model);
+  c = test::preference(std::move(c), dir, type, compares ? c.model_directory : "");
+}
+
 TEST_P(RunPlacement, ChangesNoNumberOfNodes) {
   const TrainDir dir;
   Config nodes = placement_config(dir, "nodes"), one = placement_config(dir, "one");
@@ -54,6 +73,8 @@ TEST_P(RunPlacement, ChangesNoNumberOfNodes) {
   if (optimizer(GetParam().optim).unit == UnitKind::tensor)  // units are padded
     one.memory.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{256 * mib}};
   const Setting& setting = GetParam();
+  if (setting.objective != ObjectiveType::next_token)
+    for (Config* c : {&nodes, &one}) set_objective(*c, dir, setting.objective);
   test::NodeRunOptions options{.launcher = launcher()};
   options.overrides[0] = options.overrides[1] = setting.all;
   options.overrides[1].insert(options.overrides[1].end(), setting.node_1.begin(), setting.node_1.end());
@@ -90,6 +111,12 @@ INSTANTIATE_TEST_SUITE_P(
                 {"memory.home=mixed", "memory.device=24MiB", "memory.host=32MiB"},
                 true,
                 Optim::adafactor},
+        of_objective(ObjectiveType::dpo, {"DpoOnDisk", {"memory.home=disk", "memory.chunk_size=40KiB"}, {}}),
+        of_objective(ObjectiveType::kto, {"KtoMixed", {"memory.home=mixed"}, {"memory.sweeps=2"}}),
+        of_objective(ObjectiveType::reward, {"RewardInHost", {"memory.home=host"}, {}}),
+        of_objective(ObjectiveType::grpo, {"GrpoMixed", {"memory.home=mixed"}, {"memory.home=disk"}}),
+        of_objective(ObjectiveType::distill, {"DistillOnDisk", {"memory.home=disk"}, {"memory.home=mixed"}}),
+        of_objective(ObjectiveType::token_classification, {"TokenLabels", {"memory.home=mixed"}, {}}),
         Setting{"NoDisk", {"memory.home=auto"}, {"memory.disk=0", "memory.lookahead=3"}}),
     [](const auto& info) { return info.param.name; });
 

@@ -200,6 +200,8 @@ Result<std::string> cache_key(const CacheRequest& request) {
                         request.settings.text_tokens_max);
   if (const u32 numbers = request.settings.units.numbers; numbers > 0)
     text += fmt::format("{} numbers of a token\n", numbers);
+  if (request.settings.units.documents == Documents::distributions)
+    text += fmt::format("temperature {}\n", request.settings.units.temperature);
   if (const UnitSettings& units = request.settings.units; units.on()) {
     text += fmt::format("units {}, sequences of {}\n", static_cast<int>(units.documents),
                         units.sequence_tokens_max);

@@ -155,6 +155,10 @@ Result<void> DocumentEncoder::encode_tokens(const TokensRecord& record, EncodedD
         ErrorKind::bad_input,
         fmt::format("teacher_topk_ids has {} tokens behind each token, and objective.top_k is {}; lower it",
                     record.top_k, top_k)};
+  if (record.temperature && *record.temperature != settings_.units.temperature)
+    return Error{ErrorKind::bad_input,
+                 fmt::format("teacher_temperature is {}, and objective.temperature is {}; set the same one",
+                             *record.temperature, settings_.units.temperature)};
   for (size_t i = 0; i < record.ids.size(); ++i)
     for (const u32 begin : {0u, record.top_k}) {
       const float* const from = record.distributions.data() + i * 2 * record.top_k + begin;

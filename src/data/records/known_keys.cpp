@@ -113,6 +113,7 @@ constexpr KnownKey known_keys[] = {
     // Rows of token ids.
     {"teacher_topk_ids", in_distributions, KeyUse::read, "tidepool score", ""},
     {"teacher_topk_logps", in_distributions, KeyUse::read, "tidepool score", ""},
+    {"teacher_temperature", in_distributions, KeyUse::read, "tidepool score", ""},
     {"input_ids", in_tokens | in_token_labels, KeyUse::read, "transformers, TRL, axolotl", ""},
     {"labels", in_tokens | in_token_labels, KeyUse::read, "transformers, TRL, axolotl", ""},
     {"assistant_masks", in_tokens, KeyUse::read, "transformers, TRL", ""},

@@ -95,6 +95,7 @@ struct TokensRecord {
   // most probable in the place of each, and then these tokens. Zeros: not known.
   u32 top_k = 0;
   std::vector<float> distributions;
+  std::optional<double> temperature;  // by which the teacher's logits were divided; none: not told
 };
 struct TokenLabelsRecord {
   std::variant<std::vector<std::string>, std::vector<u32>> tokens;  // words, or token ids

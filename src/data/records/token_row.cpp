@@ -186,6 +186,10 @@ Result<void> TokenRow::read_distributions() {
   for (const json::value& first : *ids)
     if (row_.top_k == 0 && first.is_array()) row_.top_k = static_cast<u32>(first.get_array().size());
   if (row_.top_k == 0) return fault("teacher_topk_ids has nothing but empty lists");
+  if (const json::value* temperature = object_.if_contains("teacher_temperature")) {
+    if (!temperature->is_number()) return fault("teacher_temperature must be a number");
+    row_.temperature = temperature->to_number<double>();
+  }
   behind_.resize(row_.ids.size() * 2 * row_.top_k);
   for (size_t i = 0; i < row_.ids.size(); ++i) {
     const json::array *of_ids = list_at(*ids, i), *of_logps = list_at(*logps, i);
@@ -233,7 +237,7 @@ Result<void> TokenRow::read_distribution(size_t i, const json::array& ids, const
 
 Result<TokensRecord> TokenRow::without_padding() const {
   TokensRecord out;
-  out.top_k = row_.top_k;
+  out.top_k = row_.top_k, out.temperature = row_.temperature;
   const size_t numbers = 2 * row_.top_k;
   for (size_t i = 0; i < row_.ids.size(); ++i) {
     if (padding_[i]) continue;

@@ -15,13 +15,18 @@ inline ObjectiveRule cpo_rule(const ObjectiveConfig& c) {
   rule.chosen_nll = c.cpo_alpha;
   rule.sigmoid_smoothing = c.label_smoothing;
   rule.margin = c.simpo_gamma / c.beta;
+  rule.score_curve = c.alpha;
   rule.mean = rule.losses[0].loss == PairLoss::ipo || rule.losses[0].loss == PairLoss::simpo;
   return rule;
 }
 
+inline constexpr auto cpo_keys =
+    std::to_array<std::string_view>({"max_length", "beta", "loss_type", "label_smoothing", "cpo_alpha",
+                                     "simpo_gamma", "alpha", "logit_metrics"});
+
 inline constexpr Objective cpo = [] {
   Objective row = preference_objective(cpo_metrics, cpo_rule);
-  row.losses = cpo_losses;
+  row.losses = cpo_losses, row.keys = cpo_keys;
   return row;
 }();
 

@@ -15,11 +15,15 @@ inline ObjectiveRule distill_rule(const ObjectiveConfig& c) {
                          .columns = c.teacher_columns}};
 }
 
+inline constexpr auto distill_keys =
+    std::to_array<std::string_view>({"beta", "teacher", "top_k", "temperature", "remainder"});
+
 inline constexpr Objective distill = {.targets = "tokens",
                                       .figure = {.metric = "eval_accuracy",
                                                  .word = "accuracy",
                                                  .of = mean_of<Sum::correct>,
                                                  .text = significant_text},
+                                      .keys = distill_keys,
                                       .beta = 0,
                                       .beta_may_be_zero = true,
                                       .rule = distill_rule};

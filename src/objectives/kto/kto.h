@@ -20,13 +20,16 @@ inline double judged_margin(const Sums& sums, double targets) {
          mean_over_rejected<Sum::rejected_rewards>(sums, targets);
 }
 
-inline constexpr std::array<ObjectiveMetric, 6> kto_metrics = {
+inline constexpr std::array<ObjectiveMetric, 9> kto_metrics = {
     {{"rewards/chosen", mean_over<Sum::chosen_rewards, Sum::chosen_units>},
      {"rewards/rejected", mean_over_rejected<Sum::rejected_rewards>},
      {"rewards/margins", judged_margin},
      {"logps/chosen", mean_over<Sum::chosen_logps, Sum::chosen_units>},
      {"logps/rejected", mean_over_rejected<Sum::rejected_logps>},
-     {"kl", mean_over<Sum::kl, Sum::units>}}};
+     {"kl", mean_over<Sum::kl, Sum::units>},
+     mean_entropy,
+     mean_chosen_logits,
+     mean_rejected_logits}};
 
 // apo_zero_unpaired needs no estimate, and so no answers to other prompts.
 inline ObjectiveRule kto_rule(const ObjectiveConfig& c) {
@@ -39,6 +42,9 @@ inline ObjectiveRule kto_rule(const ObjectiveConfig& c) {
           .undesirable_weight = c.undesirable_weight};
 }
 
+inline constexpr auto kto_keys = std::to_array<std::string_view>(
+    {"max_length", "beta", "loss_type", "desirable_weight", "undesirable_weight", "logit_metrics"});
+
 inline constexpr Objective kto = {.documents = Documents::judged,
                                   .targets = "answers",
                                   .takes = "prompt, completion and label",
@@ -48,6 +54,7 @@ inline constexpr Objective kto = {.documents = Documents::judged,
                                              .text = significant_text},
                                   .metrics = kto_metrics,
                                   .losses = kto_losses,
+                                  .keys = kto_keys,
                                   .rule = kto_rule};
 
 }  // namespace tidepool

@@ -1,10 +1,11 @@
 // Each token predicts the token behind it.
 #pragma once
 
+#include <array>
 #include <cmath>
 
 #include "base/text/units.h"
-#include "objectives/objective.h"
+#include "objectives/means.h"
 
 namespace tidepool {
 
@@ -14,6 +15,7 @@ inline constexpr Objective next_token = {
                .word = "perplexity",
                .of = [](const Sums& sums, double targets) { return std::exp(sums[Sum::loss] / targets); },
                .text = perplexity_text,
-               .of_loss = true}};
+               .of_loss = true},
+    .keys = smoothed_target_keys};
 
 }  // namespace tidepool

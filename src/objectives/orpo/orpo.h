@@ -17,9 +17,11 @@ inline ObjectiveRule orpo_rule(const ObjectiveConfig& c) {
   return rule;
 }
 
+inline constexpr auto orpo_keys = std::to_array<std::string_view>({"max_length", "beta", "logit_metrics"});
+
 inline constexpr Objective orpo = [] {
   Objective row = preference_objective(orpo_metrics, orpo_rule);
-  row.documents = Documents::prompted_pairs;
+  row.documents = Documents::prompted_pairs, row.keys = orpo_keys;
   return row;
 }();
 

@@ -19,6 +19,9 @@ inline ObjectiveRule reward_rule(const ObjectiveConfig& c) {
   return rule;
 }
 
+inline constexpr auto reward_keys =
+    std::to_array<std::string_view>({"max_length", "center_rewards_coefficient"});
+
 inline constexpr Objective reward = {.documents = Documents::scored_pairs,
                                      .scores = true,
                                      .targets = "pairs",
@@ -28,6 +31,7 @@ inline constexpr Objective reward = {.documents = Documents::scored_pairs,
                                                 .of = mean_of<Sum::correct>,
                                                 .text = significant_text},
                                      .metrics = score_metrics,
+                                     .keys = reward_keys,
                                      .rule = reward_rule};
 
 }  // namespace tidepool

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/text/units.h"
-#include "objectives/objective.h"
+#include "objectives/means.h"
 
 namespace tidepool {
 
@@ -15,6 +15,7 @@ inline constexpr Objective sequence_classification = {
     .figure = {.metric = "eval_accuracy",
                .word = "accuracy",
                .of = [](const Sums& sums, double targets) { return sums[Sum::correct] / targets; },
-               .text = significant_text}};
+               .text = significant_text},
+    .keys = smoothed_target_keys};
 
 }  // namespace tidepool

@@ -13,6 +13,13 @@ inline ObjectiveRule simpo_rule(const ObjectiveConfig& c) {
   return cpo_rule(as_cpo);
 }
 
-inline constexpr Objective simpo = preference_objective(reward_metrics, simpo_rule);
+inline constexpr auto simpo_keys = std::to_array<std::string_view>(
+    {"max_length", "beta", "label_smoothing", "simpo_gamma", "alpha", "logit_metrics"});
+
+inline constexpr Objective simpo = [] {
+  Objective row = preference_objective(reward_metrics, simpo_rule);
+  row.keys = simpo_keys;
+  return row;
+}();
 
 }  // namespace tidepool

@@ -13,6 +13,7 @@ inline constexpr Objective token_classification = {.documents = Documents::token
                                                    .figure = {.metric = "eval_accuracy",
                                                               .word = "accuracy",
                                                               .of = mean_of<Sum::correct>,
-                                                              .text = significant_text}};
+                                                              .text = significant_text},
+                                                   .keys = smoothed_target_keys};
 
 }  // namespace tidepool

@@ -99,11 +99,15 @@ Result<Config> config_of_pass(const Config& config) {
     TRY(check_same_tokenizer(config));
     if (out.model.score.on())
       return wrong_reference(config, "gives scores or labels; name a model that predicts tokens");
-    if (!can_pack(out.model.family))
+    if (out.train.sequence_length > out.model.longest_sequence())
       return wrong_reference(config,
-                             fmt::format("is a {} model, whose positions are for whole rows; name another",
-                                         name(out.model.family)));
+                             fmt::format("reads at most {}, and train.sequence_length is {}; shorten it",
+                                         longest_sequence_text(out.model), out.train.sequence_length));
   }
+  if (!can_pack(out.model.family))
+    return wrong_reference(config,
+                           fmt::format("is a {} model, whose positions are for whole rows; name another",
+                                       name(out.model.family)));
   out.lora = {};
   // With a teacher the rest says which of its numbers are wanted.
   if (!has_teacher(config)) out.objective = {};

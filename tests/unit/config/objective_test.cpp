@@ -1,6 +1,7 @@
 // Section `objective`, and what a model directory says of its labels.
 #include "objectives/objective.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -151,6 +152,27 @@ TEST(ConfigObjective, TheBestEvaluationIsByAMetricOfTheObjective) {
   EXPECT_THAT(
       fault_of({"metric_for_best_model=accuracy"}),
       HasSubstr("'accuracy' is not one of eval_loss, perplexity, the metrics of objective.type next_token"));
+  const std::vector<std::string> orpo = {"objective.type=orpo", "model_type=llama", "sequence_length=64",
+                                         "metric_for_best_model=entropy"};
+  EXPECT_THAT(fault_of(orpo), HasSubstr("'entropy' is not one of"));
+  std::vector<std::string> logits = orpo;
+  logits.push_back("objective.logit_metrics=true");
+  EXPECT_EQ(fault_of(logits), "no error");
+}
+
+TEST(ConfigObjective, KeysThatNothingReadsAreNamed) {
+  const auto unread = [](const std::string& type, const std::string& key, const std::string& value) {
+    EXPECT_THAT(fault_of({"objective.type=" + type, "model_type=llama", "sequence_length=64",
+                          "objective." + key + "=" + value}),
+                HasSubstr(fmt::format("objective.{}: {} does not read it; leave the key out", key, type)));
+  };
+  unread("next_token", "top_k", "5");
+  unread("next_token", "temperature", "2");
+  unread("orpo", "label_smoothing", "0.1");
+  unread("orpo", "epsilon", "0.1");
+  unread("simpo", "cpo_alpha", "0.5");
+  unread("rloo", "scale_rewards", "none");
+  unread("distill", "ld_alpha", "0.5");
 }
 
 TEST(ConfigObjective, WrongLossesAreNamed) {
@@ -162,6 +184,10 @@ TEST(ConfigObjective, WrongLossesAreNamed) {
   };
   EXPECT_EQ(dpo({"objective.loss_type=sigmoid,bco_pair,sft", "objective.loss_weights=0.8,0.2,1"}),
             "no error");
+  EXPECT_THAT(dpo({"objective.loss_type=apo_zero", "objective.f_divergence_type=forward_kl"}),
+              HasSubstr("forward_kl is for losses that compare the two completions"));
+  EXPECT_THAT(dpo({"objective.loss_type=sigmoid,sft", "objective.use_weighting=true"}),
+              HasSubstr("sft is a mean over tokens; leave one out"));
   EXPECT_THAT(dpo({"objective.loss_type=simpo"}), HasSubstr("'simpo' is not one of sigmoid, hinge, ipo"));
   EXPECT_THAT(dpo({"objective.loss_type=exo_pair"}),
               HasSubstr("objective.label_smoothing: exo_pair needs one"));

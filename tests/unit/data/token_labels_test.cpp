@@ -153,6 +153,9 @@ TEST_F(DataDistributions, BadOnesAreNamed) {
               HasSubstr("teacher_topk_logps[0][1] must be the logarithm of a probability"));
   EXPECT_THAT(of("\"teacher_topk_ids\": [[1, 300], []], \"teacher_topk_logps\": [[-1, -2], []]"),
               HasSubstr("teacher_topk_ids names token 300, but the model's vocabulary has 256"));
+  EXPECT_THAT(of("\"teacher_topk_ids\": [[1, 2], []], \"teacher_topk_logps\": [[-1, -2], []], "
+                 "\"teacher_temperature\": 2"),
+              HasSubstr("teacher_temperature is 2, and objective.temperature is 1; set the same one"));
   EXPECT_THAT(of("\"teacher_topk_ids\": [[], []], \"teacher_topk_logps\": [[], []]"),
               HasSubstr("has nothing but empty lists"));
   EXPECT_THAT(of("\"teacher_topk_ids\": [[1, 2], []], \"teacher_topk_logps\": [[-0.1, -0.1], []]"),

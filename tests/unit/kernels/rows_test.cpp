@@ -248,6 +248,7 @@ void expect_slices_match_double(float cap) {
     targets[r] = r % 7 == 3 ? ignored_target : r % 7 == 5 ? padding_target : i32(r * 13 % vocabulary);
   const auto pool = make_pool(2);
   std::vector<RowLoss> losses(rows);
+  std::vector<LogitSums> sums(rows);
   const auto slice_of = [&](u32 begin, u32 columns, std::vector<float>& copy) {
     copy.clear();
     for (u32 r = 0; r < rows; ++r) {
@@ -259,7 +260,8 @@ void expect_slices_match_double(float cap) {
                        .logits = copy.data(),
                        .targets = targets.data(),
                        .losses = losses.data(),
-                       .cap = cap};
+                       .cap = cap,
+                       .logit_sums = sums.data()};
   };
   std::vector<float> copy;
   for (auto [begin, columns] : {std::pair{0u, 64u}, {64u, 37u}}) {
@@ -276,6 +278,14 @@ void expect_slices_match_double(float cap) {
   for (u32 r = 0; r < rows; ++r) {
     double sum = 0;
     for (u32 c = 0; c < vocabulary; ++c) sum += std::exp(seen[r * vocabulary + c]);
+    double total = 0, entropy = 0, squares = 0;
+    for (u32 c = 0; c < vocabulary; ++c) {
+      const double x = seen[r * vocabulary + c], p = std::exp(x) / sum;
+      total += x, entropy -= p * std::log(p), squares += p * p;
+    }
+    EXPECT_NEAR(sums[r].logits, total, 1e-5 * vocabulary);
+    EXPECT_NEAR(entropy_of(losses[r], sums[r]), entropy, 1e-6 * (1 + entropy));
+    EXPECT_NEAR(log_squares_of(losses[r], sums[r]), std::log(squares), 1e-6);
     if (!has_loss(targets[r])) continue;
     want += std::log(sum) - seen[r * vocabulary + u32(targets[r])];
     for (u32 c = 0; c < vocabulary; ++c) {
