@@ -59,7 +59,7 @@ Config placement_config(const TrainDir& dir, const std::string& run) {
 void set_objective(Config& c, const TrainDir& dir, ObjectiveType type) {
   c.model = test::small_model(Family::llama);
   const ObjectiveRule rule = objective_rule({.type = type});
-  const bool compares = rule.reference || rule.divergence.on();
+  const bool compares = may_compare(rule) || rule.divergence.on();
   if (compares) c.model_directory = test::made_base(dir, c.model);
   c = test::preference(std::move(c), dir, type, compares ? c.model_directory : "");
 }
